@@ -54,7 +54,7 @@ function(zorse_unit_test name)
   set_tests_properties(${name} PROPERTIES ENVIRONMENT "ZORSE_TEST_PATIENCE=${ZORSE_TEST_PATIENCE}")
 endfunction()
 
-# CTest runs as many tests in parallel as there are CPUs (tools/ctest.sh). Tests for which this is a
+# CTest runs one test per CPU in parallel (tools/ctest.sh). Tests for which this is a
 # problem declare it:
 #
 # zorse_test_alone(TESTS...): compares measured times or speeds, so no other test may run.

@@ -147,6 +147,49 @@ class Resized(nn.Module):
         return F.mse_loss(self.last(torch.cat([low, other, near], dim=1)), y)
 
 
+class Exported(nn.Module):
+    """A function that is exported as one ONNX operator, which PyTorch's exporter does not write."""
+
+    def __init__(self, operator, function, **attributes):
+        super().__init__()
+        self.operator, self.function, self.attributes = operator, function, attributes
+
+    def forward(self, x, *others):
+        if torch.onnx.is_in_onnx_export():
+            return torch.onnx.ops.symbolic(self.operator, (x, *others), self.attributes, dtype=x.dtype, shape=x.shape, version=1 if "::" in self.operator else None)
+        return self.function(x, *others)
+
+
+def neighbors_norm(size, alpha, beta, bias):
+    """LRN. F.local_response_norm is the same for an odd size."""
+    def apply(x):
+        squares = F.pad(x * x, (0, 0, 0, 0, (size - 1) // 2, size // 2))
+        return x / (bias + alpha / size * squares.unfold(1, size, 1).sum(-1)) ** beta
+    return Exported("LRN", apply, size=size, alpha=alpha, beta=beta, bias=bias)
+
+
+class Operators(nn.Module):
+    """LRN of an odd and an even number of channels, and of more channels than there are; Gelus of onnxruntime."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 7, 3), nn.Conv2d(7, 4, 3)
+        self.odd, self.even, self.all = neighbors_norm(5, 0.5, 0.75, 1.0), neighbors_norm(4, 1.5, 0.5, 2.0), neighbors_norm(11, 0.25, 0.625, 1.0)
+        self.quick = Exported("com.microsoft::QuickGelu", lambda x: x * torch.sigmoid(1.75 * x), alpha=1.75)
+        self.biased = Exported("com.microsoft::BiasGelu", lambda x, bias: F.gelu(x + bias))
+        self.fast = Exported("com.microsoft::FastGelu", lambda x, bias: F.gelu(x + bias, approximate="tanh"))
+        self.layers, self.biases = nn.ModuleList([nn.Linear(16, 16) for _ in range(3)]), nn.ParameterList([torch.randn(16) for _ in range(2)])
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, pixels, label):
+        x = self.even(self.second(self.odd(self.first(pixels))))
+        x = self.all(x).flatten(1)
+        x = x + self.quick(self.layers[0](x))
+        x = x + self.biased(self.layers[1](x), self.biases[0])
+        x = x + self.fast(self.layers[2](x), self.biases[1])
+        return F.cross_entropy(self.head(x), label)
+
+
 def models():
     floats, ids = torch.randn, lambda limit, *shape: torch.randint(0, limit, shape)
     n = SAMPLES
@@ -157,6 +200,7 @@ def models():
         "experts": (Experts, {"ids": ids(40, n, 8), "places": ids(8, n, 6), "labels": ids(40, n, 6)}),
         "recurrent": (Recurrent, {"x": floats(n, 6, 5), "y": floats(n, 3)}),
         "resized": (Resized, {"x": floats(n, 2, 8, 8), "y": floats(n, 1, 8, 8)}),
+        "operators": (Operators, {"pixels": floats(n, 3, 6, 6), "label": ids(3, n)}),
     }
 
 

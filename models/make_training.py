@@ -3,7 +3,7 @@
 
     make_training.py FOLDER              adam.onnx, momentum.onnx, sgd.onnx: ONNX's training_info. Needs the package onnx.
     make_training.py FOLDER --artifact   training_model.onnx, optimizer_model.onnx, checkpoint and reference.json: onnxruntime's training artifacts, and the losses of nine
-                                         of its own steps on ids.npy and labels.npy. Needs onnxruntime-training 1.19 (CPython 3.8 to 3.11).
+                                         of their steps on ids.npy and labels.npy. Needs onnxruntime-training 1.19 (CPython 3.8 to 3.11).
 """
 import importlib.machinery
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests of a build folder: tools/ctest.sh FOLDER [options of ctest]
-# Prints at the end which tests were skipped on this machine, why, and the command that runs them. Runs as many tests in parallel as there are CPUs; -j N changes that.
+# Prints at the end which tests were skipped on this machine, why, and the command that runs them. Runs one test per CPU in parallel; -j N changes that.
 set -euo pipefail
 build=$1
 shift

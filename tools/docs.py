@@ -3,7 +3,7 @@
 
     tools/docs.py build                builds the site into build/docs; warnings are errors. Makes a virtual environment with Sphinx if there is none
     tools/docs.py generate [--check]   writes the generated pages; --check: names those that would change, and fails
-    tools/docs.py links                checks every relative link and anchor of the pages and of README.md, the tree of pages and redirects
+    tools/docs.py links                checks every relative link and anchor of the pages and of every README.md, the tree of pages and redirects
     tools/docs.py words                prints the words of every page and fails above 115 % of its budget in docs/navigation.toml
     tools/docs.py picture              takes the pictures of a plan's HTML report (docs/figures/plan-report-*.png) with a browser; exit code 77: there is none
     tools/docs.py paths [--write]      lists names of pages that have moved in sources; --write: replaces them by the new ones
@@ -90,8 +90,9 @@ def generate(options):
 
 def links(options):
     problems = []
-    for path in tree.all_pages():
+    for path in [*tree.all_pages(), *tree.readmes()]:
         problems += tree.broken_links(path)
+    problems += [f"{os.path.relpath(folder, ROOT)}: has code, but no README.md, and the README.md above does not name it in backticks" for folder, readme in tree.code_folders() if not readme]
     known = [page["path"] for page in tree.pages()]
     problems += [f"docs/navigation.toml: there is no docs/{path}" for path in known if not os.path.exists(os.path.join(tree.DOCS, path))]
     problems += [f"docs/navigation.toml: {path} is there twice" for path in sorted(set(known)) if known.count(path) > 1]

@@ -147,7 +147,7 @@ def describe(name, t, coverage=None):
     l = READERS[name]
     line = f"{name:12} {t['inputs']:>9,} inputs  {100 * t['accepted'] / max(t['executed'], 1):5.1f} % accepted  {t['edges']:>6} edges"
     if coverage:
-        line += "  {}/{} functions and {}/{} edges of its own".format(*coverage)
+        line += "  {}/{} functions and {}/{} edges of this target".format(*coverage)
     if t.get("core_seconds"):
         line += f"  {t['inputs'] / t['core_seconds']:6.0f} per s of a core"
     line += f"  peak {t['peak']} MiB"

@@ -23,7 +23,7 @@ cat /usr/share/common-licenses/{GPL-3,LGPL-2.1,GPL-2,Apache-2.0,MPL-2.0,GFDL-1.3
 # The last tenth of the text is used for evaluation.
 bytes=$(stat -c %s "$text")
 head -c $((bytes * 9 / 10)) "$text" >"$out/train.txt"
-tail -c $((bytes / 10)) "$text" >"$out/held-back.txt"
+tail -c $((bytes / 10)) "$text" >"$out/held-out.txt"
 model=(models/small/gpt-bytes.onnx --cluster models/clusters/four-unequal-cpus.yaml --global-batch-size 16 --seq-length 64
   --optimizer adamw --lr 2e-3 --warmup-steps 20 --lr-scheduler-type cosine --max-grad-norm 1.0 --with-generation --quiet)
 # Four devices on the cores of this machine: each one is slowed down to its share of a core.
@@ -41,7 +41,7 @@ say "4/5  Plan and compile a 0.5-million-parameter GPT with the measured times"
 "$bin/zorse-inspect" "$out/gpt.zorse" --plan
 
 say "5/5  Train on text"
-"$bin/zorse-run" "$out/gpt.zorse" --data "$out/train.txt" --shuffle-seed=1 --max-steps "$steps" --eval-data "$out/held-back.txt" "${slow[@]}" --spawn \
+"$bin/zorse-run" "$out/gpt.zorse" --data "$out/train.txt" --shuffle-seed=1 --max-steps "$steps" --eval-data "$out/held-out.txt" "${slow[@]}" --spawn \
   --generate-interval "$steps" --max-new-tokens 120 --prompt "text:The license " --temperature 0.6 \
   --trace "$out/trace.json" --metrics-file "$out/metrics.jsonl" --html-report "$out/run.html" --save-weights "$out/gpt.safetensors"
 

@@ -77,23 +77,22 @@ struct JoinBackwardPass : FunctionsPass<JoinBackwardPass> {
   LogicalResult run(func::FuncOp forward) { return joinBackward(forward); }
 };
 
-struct NarrowStoragePass : FunctionsPass<NarrowStoragePass> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(NarrowStoragePass)
-  static constexpr StringLiteral kName = "zorse-narrow-storage", kAfter = "zorse-join-backward";
+struct LowPrecisionStoragePass : FunctionsPass<LowPrecisionStoragePass> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(LowPrecisionStoragePass)
+  static constexpr StringLiteral kName = "zorse-low-precision-storage", kAfter = "zorse-join-backward";
   static constexpr Task kTask = Task::Joint;
   StringRef getDescription() const final { return "Store rounded values in two bytes: between steps 1 and 2, in f32 models"; }
 
   LogicalResult run(func::FuncOp joint) {
     if (!computesInF64(joint))
-      narrowStorage(joint);
+      useLowPrecisionStorage(joint);
     return success();
   }
 
-  /// Models that compute in f64 with roundings are references for tests: their values are not
-  /// narrowed.
+  /// Models that compute in f64 with roundings are references for tests: their values stay f64.
   static bool computesInF64(func::FuncOp joint) {
     for (auto [i, type] : llvm::enumerate(joint.getArgumentTypes()))
-      if (getElementTypeOrSelf(type).isF64() && !isSlot(slotOfArgument(joint, unsigned(i)), SlotKind::Scalars))
+      if (getElementTypeOrSelf(type).isF64() && !isOfKind(attributeOfArgument(joint, unsigned(i)), ArgumentKind::Scalars))
         return true;
     return llvm::any_of(joint.getResultTypes(), [](Type type) { return getElementTypeOrSelf(type).isF64(); });
   }
@@ -118,14 +117,14 @@ struct ChooseSavedPass : FunctionsPass<ChooseSavedPass> {
                                savePolicies()};
 };
 
-/// Every class has a backward, even a frozen one. It reads one argument, because a body without
-/// slots would not be called.
+/// Every class has a backward, even a frozen one. It reads one argument, because a compiled
+/// function without argument attributes would not be called.
 void buildEmptyBackward(func::FuncOp forward) {
   OpBuilder builder(forward.getContext());
   builder.setInsertionPointToEnd(forward->getBlock());
   auto function = func::FuncOp::create(builder, forward.getLoc(), stringifyTask(Task::Backward),
                                        builder.getFunctionType(forward.getArgumentTypes().take_front(1), {}));
-  function.setArgAttr(0, attributes::kSlot, slotOfArgument(forward, 0));
+  function.setArgAttr(0, attributes::kArgument, attributeOfArgument(forward, 0));
   builder.setInsertionPointToEnd(function.addEntryBlock());
   func::ReturnOp::create(builder, forward.getLoc());
 }
@@ -163,7 +162,7 @@ struct SliceJointPass : FunctionsPass<SliceJointPass> {
 
 std::unique_ptr<Pass> autodiff::createJoinBackward() { return std::make_unique<JoinBackwardPass>(); }
 
-std::unique_ptr<Pass> autodiff::createNarrowStorage() { return std::make_unique<NarrowStoragePass>(); }
+std::unique_ptr<Pass> autodiff::createLowPrecisionStorage() { return std::make_unique<LowPrecisionStoragePass>(); }
 
 std::unique_ptr<Pass> autodiff::createChooseSaved(RecomputePolicy policy) {
   auto pass = std::make_unique<ChooseSavedPass>();
@@ -179,7 +178,7 @@ std::unique_ptr<Pass> autodiff::createSliceJoint() {
 
 void autodiff::registerPasses() {
   PassRegistration<JoinBackwardPass>();
-  PassRegistration<NarrowStoragePass>();
+  PassRegistration<LowPrecisionStoragePass>();
   PassRegistration<ChooseSavedPass>();
   PassRegistration<SliceJointPass>();
   PassRegistration<DifferentiatePass>();

@@ -5,19 +5,19 @@
 using namespace mlir;
 using namespace zorse;
 
-Value autodiff::addArgument(func::FuncOp function, Type type, SlotKind kind, uint32_t index, Location loc) {
+Value autodiff::addArgument(func::FuncOp function, Type type, ArgumentKind kind, uint32_t index, Location loc) {
   unsigned position = function.getNumArguments();
   (void)function.insertArgument(position, type, {}, loc);
-  function.setArgAttr(position, attributes::kSlot, SlotAttr::get(function.getContext(), kind, index));
+  function.setArgAttr(position, attributes::kArgument, ArgumentAttr::get(function.getContext(), kind, index));
   return function.getArgument(position);
 }
 
-void autodiff::appendResults(func::FuncOp function, ArrayRef<SlotValue> results) {
+void autodiff::appendResults(func::FuncOp function, ArrayRef<ResultValue> results) {
   Operation *terminator = function.getBody().front().getTerminator();
   SmallVector<Value> operands(terminator->getOperands());
   SmallVector<Type> types(function.getResultTypes());
   unsigned first = types.size();
-  for (const SlotValue &result : results) {
+  for (const ResultValue &result : results) {
     operands.push_back(result.value);
     types.push_back(result.value.getType());
   }
@@ -28,7 +28,7 @@ void autodiff::appendResults(func::FuncOp function, ArrayRef<SlotValue> results)
   function.setFunctionType(FunctionType::get(function.getContext(), function.getArgumentTypes(), types));
   function.setAllResultAttrs(attributes);
   for (auto [i, result] : llvm::enumerate(results))
-    function.setResultAttr(first + i, attributes::kSlot, SlotAttr::get(function.getContext(), result.kind, result.index));
+    function.setResultAttr(first + i, attributes::kArgument, ArgumentAttr::get(function.getContext(), result.kind, result.index));
 }
 
 func::FuncOp autodiff::cloneAs(func::FuncOp function, Task task, IRMapping &mapping) {
@@ -39,15 +39,15 @@ func::FuncOp autodiff::cloneAs(func::FuncOp function, Task task, IRMapping &mapp
   return clone;
 }
 
-SmallVector<Value> autodiff::resultsOf(func::FuncOp function, function_ref<bool(SlotKind)> wanted) {
+SmallVector<Value> autodiff::resultsOf(func::FuncOp function, function_ref<bool(ArgumentKind)> wanted) {
   SmallVector<Value> values;
   for (auto [i, returned] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands()))
-    if (SlotAttr slot = slotOfResult(function, i); slot && wanted(slot.getKind()))
+    if (ArgumentAttr attribute = attributeOfResult(function, i); attribute && wanted(attribute.getKind()))
       values.push_back(returned);
   return values;
 }
 
-DenseSet<Operation *> autodiff::sliceOf(func::FuncOp function, function_ref<bool(SlotKind)> wanted) {
+DenseSet<Operation *> autodiff::sliceOf(func::FuncOp function, function_ref<bool(ArgumentKind)> wanted) {
   DenseSet<Operation *> slice;
   auto add = [&](Value value) {
     if (Operation *producer = value.getDefiningOp())
@@ -62,19 +62,20 @@ DenseSet<Operation *> autodiff::sliceOf(func::FuncOp function, function_ref<bool
   return slice;
 }
 
-void autodiff::dropResults(func::FuncOp function, function_ref<bool(SlotKind)> dropped) {
+void autodiff::dropResults(func::FuncOp function, function_ref<bool(ArgumentKind)> dropped) {
   llvm::BitVector unwanted(function.getNumResults());
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (SlotAttr slot = slotOfResult(function, i))
-      unwanted[i] = dropped(slot.getKind());
+    if (ArgumentAttr attribute = attributeOfResult(function, i))
+      unwanted[i] = dropped(attribute.getKind());
   function.getBody().front().getTerminator()->eraseOperands(unwanted);
   (void)function.eraseResults(unwanted);
 }
 
-void autodiff::dropUnusedArguments(func::FuncOp function, function_ref<bool(SlotKind)> droppable) {
+void autodiff::dropUnusedArguments(func::FuncOp function, function_ref<bool(ArgumentKind)> droppable) {
   llvm::BitVector unused(function.getNumArguments());
   for (BlockArgument argument : function.getArguments())
-    if (SlotAttr slot = slotOfArgument(function, argument.getArgNumber()); slot && argument.use_empty() && droppable(slot.getKind()))
+    if (ArgumentAttr attribute = attributeOfArgument(function, argument.getArgNumber());
+        attribute && argument.use_empty() && droppable(attribute.getKind()))
       unused.set(argument.getArgNumber());
   (void)function.eraseArguments(unused);
 }

@@ -7,29 +7,27 @@
 
 namespace zorse::autodiff {
 
-struct SlotValue {
+struct ResultValue {
   mlir::Value value;
-  SlotKind kind;
+  ArgumentKind kind;
   uint32_t index;
 };
 
-/// Appends an argument with a slot.
-mlir::Value addArgument(mlir::func::FuncOp function, mlir::Type type, SlotKind kind, uint32_t index, mlir::Location loc);
-void appendResults(mlir::func::FuncOp function, mlir::ArrayRef<SlotValue> results);
+/// Appends an argument with an argument attribute.
+mlir::Value addArgument(mlir::func::FuncOp function, mlir::Type type, ArgumentKind kind, uint32_t index, mlir::Location loc);
+void appendResults(mlir::func::FuncOp function, mlir::ArrayRef<ResultValue> results);
 
 /// Copies the function, inserts the copy after it, and makes it the function of another task.
 mlir::func::FuncOp cloneAs(mlir::func::FuncOp function, Task task, mlir::IRMapping &mapping);
-/// Returns the operations that results in these slots depend on.
-llvm::DenseSet<mlir::Operation *> sliceOf(mlir::func::FuncOp function, mlir::function_ref<bool(SlotKind)> wanted);
-/// Returns the values of results in these slots.
-llvm::SmallVector<mlir::Value> resultsOf(mlir::func::FuncOp function, mlir::function_ref<bool(SlotKind)> wanted);
+/// Returns the operations that results with these argument attributes depend on.
+llvm::DenseSet<mlir::Operation *> sliceOf(mlir::func::FuncOp function, mlir::function_ref<bool(ArgumentKind)> wanted);
+/// Returns the values of results with these argument attributes.
+llvm::SmallVector<mlir::Value> resultsOf(mlir::func::FuncOp function, mlir::function_ref<bool(ArgumentKind)> wanted);
 
 /// Removes results for which `dropped` returns true.
-void dropResults(mlir::func::FuncOp function, mlir::function_ref<bool(SlotKind)> dropped);
+void dropResults(mlir::func::FuncOp function, mlir::function_ref<bool(ArgumentKind)> dropped);
 /// Removes unused arguments for which `droppable` returns true.
-void dropUnusedArguments(mlir::func::FuncOp function, mlir::function_ref<bool(SlotKind)> droppable = [](SlotKind) { return true; });
-/// Replaces every `zorse.gradient_of` by the gradient.
-void dropPairs(mlir::func::FuncOp joint);
+void dropUnusedArguments(mlir::func::FuncOp function, mlir::function_ref<bool(ArgumentKind)> droppable = [](ArgumentKind) { return true; });
 /// Removes statistics without uses, so that the operation does not write them.
 void dropUnusedStatistics(mlir::Block &block);
 

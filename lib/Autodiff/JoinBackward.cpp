@@ -19,7 +19,7 @@ DenseSet<Value> activeValuesOf(func::FuncOp function) {
     if (function.getArgAttr(argument.getArgNumber(), kGradientAttr))
       sources.push_back(argument);
   for (auto [i, returned] : llvm::enumerate(body.getTerminator()->getOperands()))
-    if (function.getResultAttr(i, kGradientAttr) || isSlot(slotOfResult(function, i), SlotKind::Loss))
+    if (function.getResultAttr(i, kGradientAttr) || isOfKind(attributeOfResult(function, i), ArgumentKind::Loss))
       targets.push_back(returned);
   return activeValues(body, sources, targets);
 }
@@ -59,13 +59,13 @@ private:
   /// Seeds the gradients of the forward's results.
   void seedResults(const DenseSet<Value> &active) {
     for (auto [i, returned] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands())) {
-      SlotAttr slot = slotOfResult(function, i);
+      ArgumentAttr attribute = attributeOfResult(function, i);
       Location loc = returned.getLoc();
       Value seed;
-      if (isSlot(slot, SlotKind::BoundaryOut) && function.getResultAttr(i, kGradientAttr))
-        seed = addArgument(function, returned.getType(), SlotKind::BoundaryOutGradient, slot.getIndex(), loc);
-      else if (isSlot(slot, SlotKind::Loss) && active.contains(returned))
-        seed = lossGradient(cast<RankedTensorType>(returned.getType()), slot.getIndex(), loc);
+      if (isOfKind(attribute, ArgumentKind::BoundaryOut) && function.getResultAttr(i, kGradientAttr))
+        seed = addArgument(function, returned.getType(), ArgumentKind::BoundaryOutGradient, attribute.getIndex(), loc);
+      else if (isOfKind(attribute, ArgumentKind::Loss) && active.contains(returned))
+        seed = lossGradient(cast<RankedTensorType>(returned.getType()), attribute.getIndex(), loc);
       if (!seed)
         continue;
       Value &sum = gradients[returned];
@@ -76,26 +76,26 @@ private:
   /// Returns lossGradient[k], read at run time, for every row.
   Value lossGradient(RankedTensorType type, uint32_t index, Location loc) {
     auto f64 = RankedTensorType::get({}, builder.getF64Type());
-    Value seed = addArgument(function, f64, SlotKind::Scalars, index, loc);
+    Value seed = addArgument(function, f64, ArgumentKind::Scalars, index, loc);
     if (!type.getElementType().isF64())
       seed = arith::TruncFOp::create(builder, loc, RankedTensorType::get({}, type.getElementType()), seed);
     return BroadcastOp::create(builder, loc, type, seed, ArrayRef<int64_t>{});
   }
 
   void returnGradients() {
-    SmallVector<SlotValue> results;
+    SmallVector<ResultValue> results;
     for (auto [kind, gradientKind] :
-         {std::pair(SlotKind::BoundaryIn, SlotKind::BoundaryInGradient), std::pair(SlotKind::Parameter, SlotKind::ParameterGradient)})
+         {std::pair(ArgumentKind::BoundaryIn, ArgumentKind::BoundaryInGradient), std::pair(ArgumentKind::Parameter, ArgumentKind::ParameterGradient)})
       for (BlockArgument argument : function.getArguments()) {
         unsigned i = argument.getArgNumber();
-        SlotAttr slot = slotOfArgument(function, i);
-        if (!isSlot(slot, kind) || !function.getArgAttr(i, kGradientAttr))
+        ArgumentAttr attribute = attributeOfArgument(function, i);
+        if (!isOfKind(attribute, kind) || !function.getArgAttr(i, kGradientAttr))
           continue;
         Value gradient = gradients.lookup(argument);
         // Other units expect this contribution, so a vanishing gradient is returned as zeros.
         if (!gradient)
           gradient = createSplat(builder, argument.getLoc(), cast<RankedTensorType>(argument.getType()), 0.0);
-        results.push_back({gradient, gradientKind, slot.getIndex()});
+        results.push_back({gradient, gradientKind, attribute.getIndex()});
       }
     appendResults(function, results);
   }

@@ -27,7 +27,7 @@ LogicalResult matmulRule(MatmulOp op, VjpBuilder &b) {
   if (b.needs(1)) {
     if (weight) {
       Value rows = ta ? swapLastTwo(b, a) : a; // [lead..., K]
-      b.set(1, tb ? b.create<ContractOp>(dy, rows).getResult() : b.create<ContractOp>(rows, dy).getResult());
+      b.set(1, tb ? b.create<MatmulGradWeightOp>(dy, rows).getResult() : b.create<MatmulGradWeightOp>(rows, dy).getResult());
     } else {
       b.set(1, tb ? b.create<MatmulOp>(dy, a, /*transposeA=*/true, /*transposeB=*/ta).getResult()
                   : b.create<MatmulOp>(a, dy, /*transposeA=*/!ta, /*transposeB=*/false).getResult());
@@ -44,7 +44,7 @@ LogicalResult matmulRule(MatmulOp op, VjpBuilder &b) {
   return success();
 }
 
-LogicalResult contractRule(ContractOp op, VjpBuilder &b) {
+LogicalResult matmulGradWeightRule(MatmulGradWeightOp op, VjpBuilder &b) {
   if (b.needs(0))
     b.set(0, b.create<MatmulOp>(op.getB(), b.gradient(), false, true));
   if (b.needs(1))
@@ -53,17 +53,17 @@ LogicalResult contractRule(ContractOp op, VjpBuilder &b) {
 }
 
 LogicalResult gatherRule(GatherOp op, VjpBuilder &b) {
-  b.set(0, b.create<ScatterAddOp>(op.getTable().getType(), op.getIds(), b.gradient(), op.getPaddingAttr()));
+  b.set(0, b.create<ScatterAddOp>(op.getTable().getType(), op.getIndices(), b.gradient(), op.getPaddingAttr()));
   return success();
 }
 
 LogicalResult scatterAddRule(ScatterAddOp op, VjpBuilder &b) {
-  Value rows = b.create<GatherOp>(b.gradient(), op.getIds());
+  Value rows = b.create<GatherOp>(b.gradient(), op.getIndices());
   if (op.getPadding()) { // updates of the padding row are discarded
-    auto ids = cast<RankedTensorType>(op.getIds().getType()), type = cast<RankedTensorType>(rows.getType());
-    Value padding = createSplat(b.builder, b.loc, ids, static_cast<double>(*op.getPadding()));
-    Value isPadding = b.create<arith::CmpIOp>(arith::CmpIPredicate::eq, op.getIds(), padding);
-    SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(0, ids.getRank()));
+    auto indices = cast<RankedTensorType>(op.getIndices().getType()), type = cast<RankedTensorType>(rows.getType());
+    Value padding = createSplat(b.builder, b.loc, indices, static_cast<double>(*op.getPadding()));
+    Value isPadding = b.create<arith::CmpIOp>(arith::CmpIPredicate::eq, op.getIndices(), padding);
+    SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(0, indices.getRank()));
     isPadding = b.create<BroadcastOp>(RankedTensorType::get(type.getShape(), b.builder.getI1Type()), isPadding, dims);
     rows = b.select(isPadding, b.splat(rows, 0.0), rows);
   }
@@ -71,13 +71,13 @@ LogicalResult scatterAddRule(ScatterAddOp op, VjpBuilder &b) {
   return success();
 }
 
-LogicalResult takeRule(TakeOp op, VjpBuilder &b) {
-  b.set(0, b.create<TakeGradOp>(op.getX().getType(), b.gradient(), op.getIds()));
+LogicalResult takeAlongDimRule(TakeAlongDimOp op, VjpBuilder &b) {
+  b.set(0, b.create<TakeAlongDimGradOp>(op.getX().getType(), b.gradient(), op.getIndices()));
   return success();
 }
 
-LogicalResult takeGradRule(TakeGradOp op, VjpBuilder &b) {
-  b.set(0, b.create<TakeOp>(b.gradient(), op.getIds()));
+LogicalResult takeAlongDimGradRule(TakeAlongDimGradOp op, VjpBuilder &b) {
+  b.set(0, b.create<TakeAlongDimOp>(b.gradient(), op.getIndices()));
   return success();
 }
 
@@ -155,10 +155,10 @@ LogicalResult reduceRule(ReduceOp op, VjpBuilder &b) {
 
 void autodiff::registerLinearModels(MLIRContext *context) {
   MatmulOp::attachInterface<RuleModel<MatmulOp, matmulRule>>(*context);
-  ContractOp::attachInterface<RuleModel<ContractOp, contractRule>>(*context);
+  MatmulGradWeightOp::attachInterface<RuleModel<MatmulGradWeightOp, matmulGradWeightRule>>(*context);
   GatherOp::attachInterface<RuleModel<GatherOp, gatherRule>>(*context);
   ScatterAddOp::attachInterface<RuleModel<ScatterAddOp, scatterAddRule>>(*context);
-  TakeOp::attachInterface<RuleModel<TakeOp, takeRule>>(*context);
-  TakeGradOp::attachInterface<RuleModel<TakeGradOp, takeGradRule>>(*context);
+  TakeAlongDimOp::attachInterface<RuleModel<TakeAlongDimOp, takeAlongDimRule>>(*context);
+  TakeAlongDimGradOp::attachInterface<RuleModel<TakeAlongDimGradOp, takeAlongDimGradRule>>(*context);
   ReduceOp::attachInterface<RuleModel<ReduceOp, reduceRule>>(*context);
 }

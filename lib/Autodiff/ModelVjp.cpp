@@ -33,27 +33,27 @@ LogicalResult layerNormRule(LayerNormOp op, VjpBuilder &b) {
   if (op.getStatistics().empty())
     return statisticsMissing(op);
   Value dy = b.gradient(), mean = op.getMean(), rstd = op.getRstd();
-  unsigned gain = 1, bias = op.getGain() ? 2 : 1;
-  bool wantGain = op.getGain() && b.needs(gain), wantBias = op.getBias() && b.needs(bias);
-  if (wantGain || wantBias) {
+  unsigned weight = 1, bias = op.getWeight() ? 2 : 1;
+  bool wantWeight = op.getWeight() && b.needs(weight), wantBias = op.getBias() && b.needs(bias);
+  if (wantWeight || wantBias) {
     auto parameters = b.create<LayerNormGradParamsOp>(dy, op.getX(), mean, rstd);
-    if (wantGain)
-      b.set(gain, parameters.getDgain());
+    if (wantWeight)
+      b.set(weight, parameters.getDweight());
     if (wantBias)
       b.set(bias, parameters.getDbias());
   }
   if (b.needs(0))
-    b.set(0, b.create<LayerNormGradInputOp>(dy, op.getX(), mean, rstd, op.getGain()));
+    b.set(0, b.create<LayerNormGradInputOp>(dy, op.getX(), mean, rstd, op.getWeight()));
   return success();
 }
 
 LogicalResult rmsNormRule(RmsNormOp op, VjpBuilder &b) {
   if (!op.getRrms())
     return statisticsMissing(op);
-  if (op.getGain() && b.needs(1))
+  if (op.getWeight() && b.needs(1))
     b.set(1, b.create<RmsNormGradParamsOp>(b.gradient(), op.getX(), op.getRrms()));
   if (b.needs(0))
-    b.set(0, b.create<RmsNormGradInputOp>(b.gradient(), op.getX(), op.getRrms(), op.getGain()));
+    b.set(0, b.create<RmsNormGradInputOp>(b.gradient(), op.getX(), op.getRrms(), op.getWeight()));
   return success();
 }
 
@@ -119,7 +119,7 @@ LogicalResult dropoutRule(DropoutOp op, VjpBuilder &b) {
 
 // The value accumulated for the running statistic is not a gradient of the loss: it does not depend
 // on dy.
-LogicalResult trackRule(TrackOp op, VjpBuilder &b) {
+LogicalResult runningStatRule(RunningStatOp op, VjpBuilder &b) {
   if (b.needs(0))
     b.set(0, b.gradient());
   if (!b.needs(1))
@@ -131,7 +131,7 @@ LogicalResult trackRule(TrackOp op, VjpBuilder &b) {
     dims.push_back(dim);
   Value running = b.create<BroadcastOp>(type, op.getRunning(), dims);
   Value step = b.sub(running, b.mul(observed, op.getCorrection().convertToDouble()));
-  b.set(1, b.create<ReduceOp>(b.mul(step, op.getWeight().convertToDouble()), ReduceKind::Sum, ArrayRef<int64_t>{0}));
+  b.set(1, b.create<ReduceOp>(b.mul(step, op.getMomentum().convertToDouble()), ReduceKind::Sum, ArrayRef<int64_t>{0}));
   return success();
 }
 
@@ -148,7 +148,7 @@ void autodiff::registerModelModels(MLIRContext *context) {
   RopeOp::attachInterface<RuleModel<RopeOp, ropeRule>>(*context);
   CrossEntropyOp::attachInterface<RuleModel<CrossEntropyOp, crossEntropyRule>>(*context);
   RoundOp::attachInterface<RuleModel<RoundOp, roundRule>>(*context);
-  TrackOp::attachInterface<RuleModel<TrackOp, trackRule>>(*context);
+  RunningStatOp::attachInterface<RuleModel<RunningStatOp, runningStatRule>>(*context);
   DetachOp::attachInterface<ZeroModel<DetachOp>>(*context);
   DropoutOp::attachInterface<RuleModel<DropoutOp, dropoutRule>>(*context);
 }

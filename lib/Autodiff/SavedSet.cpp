@@ -5,7 +5,7 @@
 #include "SavedSet.h"
 
 #include "EditFunction.h"
-#include "MaxFlow.h"
+#include "zorse/Base/MaxFlow.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
 using namespace mlir;
@@ -22,7 +22,7 @@ int64_t autodiff::savedBytesPerRow(Type type) { return (bytesPerRow(type) + 63) 
 
 bool autodiff::isExpensive(OpResult value) {
   Operation *op = value.getOwner();
-  if (isa<MatmulOp, ContractOp, AttentionOp, AttentionGradOp, CrossEntropyOp>(op))
+  if (isa<MatmulOp, MatmulGradWeightOp, AttentionOp, AttentionGradOp, CrossEntropyOp>(op))
     return true;
   return hasOptionalStatistics(op) && value.getResultNumber() > 0;
 }
@@ -77,10 +77,10 @@ std::vector<Value> autodiff::chooseCut(ArrayRef<Operation *> ops, const DenseSet
 }
 
 void autodiff::chooseSaved(func::FuncOp joint, RecomputePolicy policy) {
-  SmallVector<Value> gradients = resultsOf(joint, isGradientSlot);
+  SmallVector<Value> gradients = resultsOf(joint, isGradientKind);
   if (policy == RecomputePolicy::Full || gradients.empty())
     return;
-  DenseSet<Operation *> forward = sliceOf(joint, isForwardSlot);
+  DenseSet<Operation *> forward = sliceOf(joint, isForwardKind);
   SmallVector<Operation *> ops;
   DenseSet<Value> needed;
   auto need = [&](Value value) {
@@ -96,9 +96,9 @@ void autodiff::chooseSaved(func::FuncOp joint, RecomputePolicy policy) {
       llvm::for_each(op.getOperands(), need);
   llvm::for_each(gradients, need);
 
-  SmallVector<SlotValue> saved;
+  SmallVector<ResultValue> saved;
   auto once = [&](OpResult value) { return isExpensive(value) || (policy == RecomputePolicy::None && !isView(value.getOwner())); };
   for (auto [index, value] : llvm::enumerate(chooseCut(ops, needed, [](OpResult) { return true; }, once)))
-    saved.push_back({value, SlotKind::Saved, uint32_t(index)});
+    saved.push_back({value, ArgumentKind::Saved, uint32_t(index)});
   appendResults(joint, saved);
 }

@@ -27,13 +27,13 @@ static void scheduleRecomputation(ArrayRef<Operation *> forwardOps) {
 }
 
 static func::FuncOp sliceBackward(func::FuncOp joint) {
-  DenseSet<Operation *> forward = sliceOf(joint, isForwardSlot);
-  SmallVector<Value> saved = resultsOf(joint, [](SlotKind kind) { return kind == SlotKind::Saved; });
+  DenseSet<Operation *> forward = sliceOf(joint, isForwardKind);
+  SmallVector<Value> saved = resultsOf(joint, [](ArgumentKind kind) { return kind == ArgumentKind::Saved; });
   IRMapping copies;
   func::FuncOp backward = cloneAs(joint, Task::Backward, copies);
-  dropResults(backward, [](SlotKind kind) { return !isGradientSlot(kind); });
+  dropResults(backward, [](ArgumentKind kind) { return !isGradientKind(kind); });
   for (auto [index, value] : llvm::enumerate(saved))
-    copies.lookup(value).replaceAllUsesWith(addArgument(backward, value.getType(), SlotKind::Saved, uint32_t(index), value.getLoc()));
+    copies.lookup(value).replaceAllUsesWith(addArgument(backward, value.getType(), ArgumentKind::Saved, uint32_t(index), value.getLoc()));
   SmallVector<Operation *> recomputed;
   for (Operation &op : joint.getBody().front())
     if (forward.contains(&op))
@@ -50,11 +50,11 @@ static func::FuncOp sliceBackward(func::FuncOp joint) {
 DifferentiatedFunctions autodiff::sliceJoint(func::FuncOp joint) {
   dropPairs(joint);
   DifferentiatedFunctions result{joint, nullptr};
-  if (!resultsOf(joint, isGradientSlot).empty()) {
+  if (!resultsOf(joint, isGradientKind).empty()) {
     result.backward = sliceBackward(joint);
-    dropResults(joint, isGradientSlot);
+    dropResults(joint, isGradientKind);
     eraseDeadOps(joint.getBody().front());
-    dropUnusedArguments(joint, [](SlotKind kind) { return kind == SlotKind::BoundaryOutGradient || kind == SlotKind::Scalars; });
+    dropUnusedArguments(joint, [](ArgumentKind kind) { return kind == ArgumentKind::BoundaryOutGradient || kind == ArgumentKind::Scalars; });
     dropUnusedStatistics(joint.getBody().front());
   }
   joint.setName(stringifyTask(Task::Forward));
@@ -62,12 +62,12 @@ DifferentiatedFunctions autodiff::sliceJoint(func::FuncOp joint) {
 }
 
 func::FuncOp autodiff::sliceSaved(func::FuncOp forward) {
-  auto isSaved = [](SlotKind kind) { return kind == SlotKind::Saved; };
+  auto isSaved = [](ArgumentKind kind) { return kind == ArgumentKind::Saved; };
   if (resultsOf(forward, isSaved).empty())
     return nullptr;
   IRMapping copies;
   func::FuncOp slice = cloneAs(forward, Task::Recompute, copies);
-  dropResults(slice, [&](SlotKind kind) { return !isSaved(kind); });
+  dropResults(slice, [&](ArgumentKind kind) { return !isSaved(kind); });
   eraseDeadOps(slice.getBody().front());
   dropUnusedArguments(slice);
   dropUnusedStatistics(slice.getBody().front());

@@ -30,7 +30,7 @@ std::vector<Value> chooseDeferred(func::FuncOp backward, ArrayRef<Operation *> o
   auto offered = [&](OpResult value) { return first.contains(value.getOwner()); };
   std::vector<Value> besides = chooseCut(ops, needed, offered, isExpensive), saved;
   for (BlockArgument argument : backward.getArguments())
-    if (isSlot(slotOfArgument(backward, argument.getArgNumber()), SlotKind::Saved) && carriesSamples(argument.getType()))
+    if (isOfKind(attributeOfArgument(backward, argument.getArgNumber()), ArgumentKind::Saved) && carriesSamples(argument.getType()))
       saved.push_back(argument);
   std::vector<Value> instead = chooseCut(ops, needed, offered, isExpensive, saved);
   constexpr double kWorth = 0.9; // fraction of the bytes held: copies cost time in the part that others wait for
@@ -47,8 +47,8 @@ void prune(func::FuncOp function) {
 } // namespace
 
 SplitBackward autodiff::splitBackward(func::FuncOp backward) {
-  auto ofInputs = [](SlotKind kind) { return kind == SlotKind::BoundaryInGradient; };
-  auto ofWeights = [](SlotKind kind) { return kind == SlotKind::ParameterGradient; };
+  auto ofInputs = [](ArgumentKind kind) { return kind == ArgumentKind::BoundaryInGradient; };
+  auto ofWeights = [](ArgumentKind kind) { return kind == ArgumentKind::ParameterGradient; };
   SmallVector<Value> weightGradients = resultsOf(backward, ofWeights);
   if (resultsOf(backward, ofInputs).empty() || weightGradients.empty())
     return {};
@@ -66,10 +66,10 @@ SplitBackward autodiff::splitBackward(func::FuncOp backward) {
   func::FuncOp inputs = cloneAs(backward, Task::InputGradients, toInputs);
   dropResults(inputs, ofWeights);
   dropResults(weights, ofInputs);
-  SmallVector<SlotValue> results;
+  SmallVector<ResultValue> results;
   for (auto [index, value] : llvm::enumerate(deferred)) {
-    results.push_back({toInputs.lookup(value), SlotKind::Deferred, uint32_t(index)});
-    Value argument = addArgument(weights, value.getType(), SlotKind::Deferred, uint32_t(index), value.getLoc());
+    results.push_back({toInputs.lookup(value), ArgumentKind::SavedForWeightGrad, uint32_t(index)});
+    Value argument = addArgument(weights, value.getType(), ArgumentKind::SavedForWeightGrad, uint32_t(index), value.getLoc());
     toWeights.lookup(value).replaceAllUsesWith(argument);
   }
   appendResults(inputs, results);

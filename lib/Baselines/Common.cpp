@@ -53,7 +53,7 @@ double zorse::planning::baseline::boundaryBytes(const bundle::ModelSummary &summ
 
 namespace {
 
-/// Whether a layout may fit. The minimum memory of a device is the gathered parameters and
+/// Whether a strategy may fit. The minimum memory of a device is the gathered parameters and
 /// accumulators of its units, and the activations of its largest cell, or of all its samples if all
 /// forwards run first.
 bool mayFit(const Problem &problem, const Strategy &strategy) {
@@ -70,7 +70,7 @@ bool mayFit(const Problem &problem, const Strategy &strategy) {
               static_cast<double>(elementsOf(parameter)) * (static_cast<double>(elementBytes(parameter.type())) + (parameter.trainable() ? 4 : 0));
         }
       }
-      for (const Member &m : stage.members) {
+      for (const step::StageDevice &m : stage.members) {
         bool all = strategy.schedule.kind == step::ScheduleKind::GPipe;
         needed[m.device] += parameters + saved * static_cast<double>(all ? m.samples : std::min(m.microBatchSize, m.samples));
       }
@@ -112,9 +112,9 @@ double zorse::planning::baseline::minBandwidth(const Problem &problem, const std
   return min;
 }
 
-std::vector<Member> zorse::planning::baseline::assignMicroBatches(const std::vector<uint32_t> &devices, const std::vector<int64_t> &counts,
-                                                                  int64_t rows, int64_t samples) {
-  std::vector<Member> members;
+std::vector<step::StageDevice> zorse::planning::baseline::assignMicroBatches(const std::vector<uint32_t> &devices, const std::vector<int64_t> &counts,
+                                                                             int64_t rows, int64_t samples) {
+  std::vector<step::StageDevice> members;
   for (size_t i = 0; i < devices.size(); ++i) {
     int64_t take = std::min(counts[i] * rows, samples);
     samples -= take;

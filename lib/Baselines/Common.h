@@ -44,7 +44,8 @@ inline constexpr double kUnlimited = 1e18;
 
 /// Distributes a pipeline's samples in whole micro-batches: `counts[i]` micro-batches of `rows` for
 /// member i. Excess samples are removed from the last member.
-std::vector<Member> assignMicroBatches(const std::vector<uint32_t> &devices, const std::vector<int64_t> &counts, int64_t rows, int64_t samples);
+std::vector<step::StageDevice> assignMicroBatches(const std::vector<uint32_t> &devices, const std::vector<int64_t> &counts, int64_t rows,
+                                                  int64_t samples);
 
 struct Candidate {
   Strategy strategy;

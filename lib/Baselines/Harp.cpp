@@ -36,7 +36,7 @@ std::vector<int32_t> zorse::planning::baseline::cutByTime(const std::vector<std:
     for (double t : row)
       prefix.back().push_back(prefix.back().back() + t);
   }
-  // Each stage gets as many units as fit, and leaves at least one for each later stage.
+  // Each stage gets all units that fit, and leaves at least one for each later stage.
   auto pack = [&](double t, std::vector<int32_t> &ends) {
     ends.clear();
     size_t at = 0;

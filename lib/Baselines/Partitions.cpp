@@ -96,7 +96,7 @@ std::vector<std::vector<uint32_t>> zorse::planning::baseline::splitCuts(const We
 
 namespace {
 
-/// Side 1 gets about `share` of the vertex weight; then pairs are swapped as long as that reduces
+/// Side 1 gets about `share` of the vertex weight; then pairs are swapped while that reduces
 /// the cut.
 std::vector<bool> bisect(const Weights &w, const std::vector<double> &vertexWeights, double share) {
   const size_t n = w.size();

@@ -66,18 +66,18 @@ Result<BundleView> readBundle(const std::string &directory, ReadFile read) {
   bundle.plan = std::move(*plan);
   if (Status status = readMessage(bundle, "summary.pb", bundle.summary); status.failed())
     return status;
-  if (Status status = readMessage(bundle, bodiesFile(0), bundle.bodies); status.failed())
+  if (Status status = readMessage(bundle, functionsFile(0), bundle.functions); status.failed())
     return status;
   uint32_t targets = 1;
   for (const BundleDevice &device : bundle.devices)
     targets = std::max(targets, device.target + 1);
-  while (bundle.files.count(bodiesFile(targets))) // includes the host's target if all devices are GPUs
+  while (bundle.files.count(functionsFile(targets))) // includes the host's target if all devices are GPUs
     ++targets;
   for (uint32_t target = 1; target < targets; ++target) {
-    const std::string file = bodiesFile(target);
+    const std::string file = functionsFile(target);
     if (Status status = readMessage(bundle, file, bundle.otherTargets.emplace_back()); status.failed())
       return status;
-    if (std::string problem = differentSlots(bundle.bodies, bundle.otherTargets.back()); !problem.empty())
+    if (std::string problem = differentArguments(bundle.functions, bundle.otherTargets.back()); !problem.empty())
       return userError(directory + "/" + file + ": " + problem + ". Compile the bundle again");
   }
   if (std::string problem = contradiction(bundle, bundle.plan, bundle.summary); !problem.empty())
@@ -92,9 +92,9 @@ Result<Program> readProgram(const BundleView &bundle, int device) {
   return program;
 }
 
-Result<KernelFile> readKernels(const BundleView &bundle, const BodyLibrary &target) {
+Result<KernelFile> readKernels(const BundleView &bundle, const FunctionLibrary &target) {
   if (target.objects_size() == 0)
-    return userError(bundle.directory + ": missing kernel file for " + target.arch() + ": the bodies refer to none. Compile the bundle again");
+    return userError(bundle.directory + ": missing kernel file for " + target.arch() + ": the functions refer to none. Compile the bundle again");
   const std::string name = "kernels/" + target.arch() + "/" + target.objects(0);
   Result<std::string> bytes = readListed(bundle, name);
   if (bytes.failed())

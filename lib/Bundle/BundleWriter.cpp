@@ -44,10 +44,10 @@ Result<std::string> writeFiles(const BundleContents &c, const std::string &direc
       files[name] = std::move(*hash);
   };
 
-  auto writeTarget = [&](uint32_t target, const BodyLibrary &bodies, const std::string &kernels) {
-    write(bodiesFile(target), serialize(bodies));
-    if (!kernels.empty() && bodies.objects_size() > 0)
-      write("kernels/" + bodies.arch() + "/" + bodies.objects(0), kernels);
+  auto writeTarget = [&](uint32_t target, const FunctionLibrary &functions, const std::string &kernels) {
+    write(functionsFile(target), serialize(functions));
+    if (!kernels.empty() && functions.objects_size() > 0)
+      write("kernels/" + functions.arch() + "/" + functions.objects(0), kernels);
   };
   Result<ordered_json> weights = writeWeights(c.weights, c.hub, c.weightMode, directory, files);
   if (weights.failed())
@@ -58,9 +58,9 @@ Result<std::string> writeFiles(const BundleContents &c, const std::string &direc
   if (c.topology.nodes_size() > 0)
     write("topology.pb", serialize(c.topology));
   write("summary.pb", serialize(c.summary));
-  writeTarget(0, c.bodies, c.kernels);
+  writeTarget(0, c.functions, c.kernels);
   for (size_t i = 0; i < c.otherTargets.size(); ++i)
-    writeTarget(uint32_t(i + 1), c.otherTargets[i].bodies, c.otherTargets[i].kernels);
+    writeTarget(uint32_t(i + 1), c.otherTargets[i].functions, c.otherTargets[i].kernels);
   for (size_t i = 0; i < c.programs.size(); ++i)
     write(programFile(uint32_t(i)), c.programs[i]);
   for (size_t i = 0; i < c.hostStaged.size(); ++i)

@@ -74,7 +74,11 @@ void parse(const std::string &text, Manifest &out) {
     out.devices.push_back({device.at("name"), device.at("kind"), whole<int>(device, "threads"), whole<uint64_t>(device, "memory"),
                            device.contains("target") ? whole<uint32_t>(device, "target") : 0,
                            device.contains("device_to_device_group") ? whole<int32_t>(device, "device_to_device_group") : -1});
-  const json &training = manifest.at("training");
+  json training = manifest.at("training");
+  if (training.is_object() && training.contains("plain_epsilon")) { // the name in earlier versions
+    training["epsilon_before_bias_correction"] = training["plain_epsilon"];
+    training.erase("plain_epsilon");
+  }
   for (const json &value : training)
     if (!training.is_object() || value.is_structured())
       throw JsonError{"training: expects options by name"};
@@ -134,21 +138,21 @@ json toJson(const TrainingOptions &options) {
 
 } // namespace
 
-std::string bodiesFile(uint32_t target) { return target == 0 ? "functions.pb" : "functions." + std::to_string(target) + ".pb"; }
+std::string functionsFile(uint32_t target) { return target == 0 ? "functions.pb" : "functions." + std::to_string(target) + ".pb"; }
 
 std::string programFile(uint32_t device) { return "programs/" + std::to_string(device) + ".pb"; }
 std::string stagedFile(uint32_t device) { return "host_staged/" + std::to_string(device) + ".pb"; }
 
-std::string differentSlots(const BodyLibrary &one, const BodyLibrary &other) {
-  if (one.bodies_size() != other.bodies_size())
-    return std::to_string(other.bodies_size()) + " bodies, expected " + std::to_string(one.bodies_size());
-  for (int b = 0; b < one.bodies_size(); ++b) {
-    const Body &a = one.bodies(b), &c = other.bodies(b);
-    bool same = a.name() == c.name() && a.slots_size() == c.slots_size();
-    for (int s = 0; s < a.slots_size() && same; ++s)
-      same = a.slots(s).SerializeAsString() == c.slots(s).SerializeAsString();
+std::string differentArguments(const FunctionLibrary &one, const FunctionLibrary &other) {
+  if (one.functions_size() != other.functions_size())
+    return std::to_string(other.functions_size()) + " functions, expected " + std::to_string(one.functions_size());
+  for (int b = 0; b < one.functions_size(); ++b) {
+    const CompiledFunction &a = one.functions(b), &c = other.functions(b);
+    bool same = a.name() == c.name() && a.arguments_size() == c.arguments_size();
+    for (int s = 0; s < a.arguments_size() && same; ++s)
+      same = a.arguments(s).SerializeAsString() == c.arguments(s).SerializeAsString();
     if (!same)
-      return "body " + std::to_string(b) + " ('" + c.name() + "') differs in name or slots from '" + a.name() + "'";
+      return "function " + std::to_string(b) + " ('" + c.name() + "') differs in name or arguments from '" + a.name() + "'";
   }
   return {};
 }

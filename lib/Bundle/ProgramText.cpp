@@ -1,6 +1,6 @@
 #include "zorse/Bundle/ProgramText.h"
 
-#include "SlotBindings.h"
+#include "ArgumentBindings.h"
 
 #include "zorse/Summary/Summary.h"
 
@@ -16,16 +16,16 @@ namespace {
 template <size_t N> std::string word(const char *const (&words)[N], int number) { return number >= 0 && number < int(N) ? words[number] : ""; }
 
 constexpr const char *kMemory[] = {"", "device", "pinned_host", "host", "nvme"};
-constexpr const char *kQueues[] = {"", "compute", "send", "receive", "collective", "to_device", "to_host", "io", "direct"};
-constexpr const char *kPhases[] = {"", "load", "gather", "forward", "backward", "reduce", "commit", "update", "report"};
+constexpr const char *kQueues[] = {"", "compute", "send", "receive", "collective", "to_device", "to_host", "io", "device_to_device"};
+constexpr const char *kPhases[] = {"", "load", "gather", "forward", "backward", "reduce", "grad_norm", "update", "read_metrics"};
 constexpr const char *kValues[] = {
-    "none",    "parameters", "gradients", "reduced_gradients", "moments",        "activation", "activation_gradient", "saved", "input",
-    "scalars", "loss",       "sums",      "global_sum",        "optimizer_step", "deferred",   "parameter_copy"};
-constexpr const char *kTasks[] = {"", "F", "B", "W", "R", "norm", "decide", "update", "sum_loss", "cast", "scale_seeds"};
-constexpr const char *kOrders[] = {"", "ranked", "transport"};
+    "none",  "parameters", "gradients", "reduced_gradients", "moments",        "activation",     "activation_gradient",   "saved",
+    "input", "scalars",    "loss",      "local_metrics",     "global_metrics", "optimizer_step", "saved_for_weight_grad", "low_precision_parameters"};
+constexpr const char *kTasks[] = {"", "F", "B", "W", "R", "norm", "clip_and_check", "update", "sum_loss", "cast", "scale_loss_gradient"};
+constexpr const char *kOrders[] = {"", "fixed_order", "transport"};
 constexpr const char *kAccess[] = {"use", "read", "write", "update", "add"};
-static_assert(NVME == 4 && DIRECT == 8 && REPORT == 8 && Value::PARAMETER_COPY == 15 && Compute::SCALE_SEEDS == 10 && TRANSPORT == 2 &&
-              ACCUMULATE == 4);
+static_assert(NVME == 4 && DEVICE_TO_DEVICE == 8 && READ_METRICS == 8 && Value::LOW_PRECISION_PARAMETERS == 15 &&
+              Compute::SCALE_LOSS_GRADIENT == 10 && TRANSPORT == 2 && ACCUMULATE == 4);
 
 const char *typeWord(ElementType type) { return elementBytes(type) ? elementTypeName(type) : "none"; }
 
@@ -77,8 +77,8 @@ public:
       text += "  exec.queue " + queue(i) + '\n';
     for (const PersistentState &state : program.state())
       text += "  exec.state " + value(state.value()) + " at " + region(state.region()) + " : " + typeWord(state.type()) + '\n';
-    for (const Entry &e : program.entries())
-      if (Status status = entry(e); status.failed())
+    for (const Instruction &e : program.instructions())
+      if (Status status = instruction(e); status.failed())
         return status;
     text += "}\n";
     return std::move(text);
@@ -104,7 +104,7 @@ private:
       return "";
     switch (v.kind()) {
     case Value::PARAMETERS:
-    case Value::PARAMETER_COPY:
+    case Value::LOW_PRECISION_PARAMETERS:
     case Value::GRADIENTS:
     case Value::REDUCED_GRADIENTS:
     case Value::MOMENTS:
@@ -113,7 +113,7 @@ private:
     case Value::ACTIVATION_GRADIENT:
       return nameIn(names.summary->values(), v.id());
     case Value::SAVED_BLOCK:
-    case Value::DEFERRED_BLOCK:
+    case Value::SAVED_FOR_WEIGHT_GRAD_BLOCK:
     case Value::LOSS_ROWS:
       return nameIn(names.summary->units(), v.id());
     case Value::INPUT_ROWS:
@@ -124,7 +124,7 @@ private:
   }
 
   std::string value(const Value &v) const {
-    const bool single = v.kind() == Value::NONE || v.kind() == Value::STEP_SCALARS || v.kind() >= Value::SUMS;
+    const bool single = v.kind() == Value::NONE || v.kind() == Value::STEP_SCALARS || v.kind() >= Value::LOCAL_METRICS;
     std::string out = word(kValues, v.kind());
     if (v.id() || !single)
       out += ' ' + std::to_string(v.id());
@@ -144,7 +144,7 @@ private:
       out += (out.empty() ? "" : ", ") + device(index);
     return '[' + out + ']';
   }
-  std::string extents(const Extents &e) const {
+  std::string extents(const ShardRanges &e) const {
     std::string out;
     for (int i = 0; i < e.members_size(); ++i)
       out += (i ? ", " : "") + device(e.members(i)) + ' ' + std::to_string(i < e.begin_size() ? e.begin(i) : 0) + ':' +
@@ -152,10 +152,10 @@ private:
     return '[' + out + ']';
   }
   /// Nothing: members have the whole.
-  std::string runs(const char *word, const Extents &e) const { return e.members().empty() ? "" : word + extents(e); }
+  std::string runs(const char *word, const ShardRanges &e) const { return e.members().empty() ? "" : word + extents(e); }
 
   /// Returns the text after `on`: queue, phase, waits and times.
-  Result<std::string> when(const Entry &e) const {
+  Result<std::string> when(const Instruction &e) const {
     auto exists = [&](uint32_t index) { return index < uint32_t(program.queues_size()); };
     if (!exists(e.queue()))
       return internal(e, "expects a queue of the program, got number " + std::to_string(e.queue()));
@@ -172,14 +172,14 @@ private:
     return out;
   }
 
-  static Status internal(const Entry &e, const std::string &why) { return userError("entry " + std::to_string(e.id()) + ": " + why); }
+  static Status internal(const Instruction &e, const std::string &why) { return userError("instruction " + std::to_string(e.id()) + ": " + why); }
 
-  Status entry(const Entry &e) {
+  Status instruction(const Instruction &e) {
     Result<std::string> tail = when(e);
     if (tail.failed())
       return tail.error();
-    if (e.what_case() == Entry::WHAT_NOT_SET)
-      return internal(e, "expects an operation, got an empty entry or one of a later format");
+    if (e.what_case() == Instruction::WHAT_NOT_SET)
+      return internal(e, "expects an operation, got an empty instruction or one of a later format");
     if (const LoadInput &load = e.load_input(); e.has_load_input())
       if (const Value &v = load.value(); v.id() != load.input() || v.begin() != load.sample_base() || v.end() != endOf(v.begin(), load.rows()))
         return internal(e, "expects the value to be the rows it loads, [" + std::to_string(load.sample_base()) + ':' +
@@ -197,38 +197,38 @@ private:
     return Status::success();
   }
 
-  /// Returns the name of an entry, and the description of its operation.
-  std::pair<std::string, std::string> describe(const Entry &e) const {
+  /// Returns the name of an instruction, and the description of its operation.
+  std::pair<std::string, std::string> describe(const Instruction &e) const {
     switch (e.what_case()) {
-    case Entry::kCompute:
+    case Instruction::kCompute:
       return {"compute", word(kTasks, e.compute().task()) + (e.compute().cell() < 0 ? "" : " cell " + std::to_string(e.compute().cell())) +
                              (e.compute().group() < 0 ? "" : " group " + std::to_string(e.compute().group()))};
-    case Entry::kCopy:
+    case Instruction::kCopy:
       return {"copy", value(e.copy().value()) + " from " + region(e.copy().from()) + " into " + region(e.copy().to())};
-    case Entry::kSend:
+    case Instruction::kSend:
       return {"send", value(e.send().value()) + " to " + device(e.send().peer()) + " from " + region(e.send().region())};
-    case Entry::kReceive:
+    case Instruction::kReceive:
       return {"receive", value(e.receive().value()) + " from " + device(e.receive().peer()) + " into " + region(e.receive().region())};
-    case Entry::kLoadInput:
+    case Instruction::kLoadInput:
       return {"load_input", value(e.load_input().value()) + " into " + region(e.load_input().region())};
-    case Entry::kLoadScalars:
+    case Instruction::kLoadScalars:
       return {"load_scalars", value(e.load_scalars().value()) + " into " + region(e.load_scalars().region())};
-    case Entry::kAllGather:
+    case Instruction::kAllGather:
       return {"all_gather", shared(e.all_gather()) + " shards " + extents(e.all_gather().shards()) + " readers " + devices(e.all_gather().readers()) +
                                 runs(" reads ", e.all_gather().reads()) + places(e.all_gather())};
-    case Entry::kReduceScatter: {
+    case Instruction::kReduceScatter: {
       const ReduceScatter &r = e.reduce_scatter();
       return {"reduce_scatter", shared(r) + ' ' + word(kOrders, r.order()) + " of " + devices(r.contributors()) + " shards " + extents(r.shards()) +
-                                    runs(" terms ", r.terms()) + places(r) + parts(r.parts()) +
+                                    runs(" terms ", r.terms()) + places(r) + parts(r.receive_buffer()) +
                                     (r.chunk() ? " chunk " + std::to_string(r.chunk()) : "")};
     }
-    case Entry::kAllReduce: {
+    case Instruction::kAllReduce: {
       const AllReduce &r = e.all_reduce();
       return {"all_reduce", value(r.from()) + " becomes " + value(r.to()) + " : " + typeWord(r.type()) + ' ' + word(kOrders, r.order()) + " of " +
-                                devices(r.members()) + " at " + region(r.region()) + parts(r.parts())};
+                                devices(r.members()) + " at " + region(r.region()) + parts(r.receive_buffer())};
     }
     default:
-      return {"report", value(e.report().value()) + " at " + region(e.report().region())};
+      return {"read_metrics", value(e.read_metrics().value()) + " at " + region(e.read_metrics().region())};
     }
   }
   template <typename Collective> std::string shared(const Collective &c) const {
@@ -237,25 +237,26 @@ private:
   template <typename Collective> static std::string places(const Collective &c) {
     return " full " + region(c.full()) + " shard " + region(c.shard());
   }
-  static std::string parts(const Region &r) { return r.bytes() || r.arena() || r.offset() ? " parts " + region(r) : ""; }
+  static std::string parts(const Region &r) { return r.bytes() || r.arena() || r.offset() ? " receive_buffer " + region(r) : ""; }
 
   void call(const Call &c) {
-    const Body *body = names.bodies && c.body() < uint32_t(names.bodies->bodies_size()) ? &names.bodies->bodies(int(c.body())) : nullptr;
-    text += "    exec.call " + std::to_string(c.body());
-    if (body && !body->name().empty())
-      text += ' ' + quoted(body->name());
+    const CompiledFunction *function =
+        names.functions && c.function() < uint32_t(names.functions->functions_size()) ? &names.functions->functions(int(c.function())) : nullptr;
+    text += "    exec.call " + std::to_string(c.function());
+    if (function && !function->name().empty())
+      text += ' ' + quoted(function->name());
     if (c.unit() >= 0)
       text += " unit " + std::to_string(c.unit()) + (names.summary ? nameIn(names.summary->units(), c.unit()) : "");
     text += " rows [" + std::to_string(c.sample_base()) + ':' + std::to_string(endOf(c.sample_base(), c.rows())) + ']';
-    if (c.instance_base())
-      text += " instance " + std::to_string(static_cast<int64_t>(c.instance_base()));
-    const SlotBindings slots(program, c);
-    for (int i = 0; i < slots.size(); ++i) {
-      const AccessMode mode = body && i < body->slots_size() ? body->slots(i).mode() : ACCESS_UNSPECIFIED;
-      text += (i ? "," : " (") + ("\n      " + word(kAccess, mode)) + (slots[i].overwrite ? " overwriting " : " ") + value(slots[i].value) + " at " +
-              region(slots[i].region);
+    if (c.rng_id_base())
+      text += " rng_id " + std::to_string(static_cast<int64_t>(c.rng_id_base()));
+    const ArgumentBindings arguments(program, c);
+    for (int i = 0; i < arguments.size(); ++i) {
+      const AccessMode mode = function && i < function->arguments_size() ? function->arguments(i).mode() : ACCESS_UNSPECIFIED;
+      text += (i ? "," : " (") + ("\n      " + word(kAccess, mode)) + (arguments[i].overwrite ? " overwriting " : " ") + value(arguments[i].value) +
+              " at " + region(arguments[i].region);
     }
-    text += slots.size() ? ")\n" : "\n";
+    text += arguments.size() ? ")\n" : "\n";
   }
 
   const Program &program;

@@ -16,11 +16,11 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-FailureOr<CompiledBodies> zorse::codegen::compileBodies(ModuleOp functions, const CodegenOptions &options) {
-  FailureOr<CompiledBodies> bodies = lowerBodies(functions, options);
-  if (failed(bodies) || failed(compileKernels(*bodies, functions.getLoc())))
+FailureOr<CompiledFunctions> zorse::codegen::compileFunctions(ModuleOp functions, const CodegenOptions &options) {
+  FailureOr<CompiledFunctions> compiled = lowerFunctions(functions, options);
+  if (failed(compiled) || failed(compileKernels(*compiled, functions.getLoc())))
     return failure();
-  return bodies;
+  return compiled;
 }
 
 std::shared_ptr<KernelSet> zorse::codegen::makeKernels(const CodegenOptions &options) {
@@ -29,21 +29,21 @@ std::shared_ptr<KernelSet> zorse::codegen::makeKernels(const CodegenOptions &opt
 
 /// Allows GPUs to compute matrix products in TF32, or to accumulate in f16, if the options request
 /// it.
-static void allowFasterMatmuls(bundle::BodyLibrary &library, bool tf32, bool sumsF16) {
-  for (bundle::Body &body : *library.mutable_bodies())
-    for (bundle::Launch &launch : *body.mutable_launches()) {
-      if (!launch.has_product() || launch.product().operand_type() != bundle::ELEMENT_TYPE_UNSPECIFIED) // results have the type of the operands
+static void allowFasterMatmuls(bundle::FunctionLibrary &library, bool tf32, bool sumsF16) {
+  for (bundle::CompiledFunction &compiled : *library.mutable_functions())
+    for (bundle::Launch &launch : *compiled.mutable_launches()) {
+      if (!launch.has_matmul() || launch.matmul().operand_type() != bundle::ELEMENT_TYPE_UNSPECIFIED) // results have the type of the operands
         continue;
-      bundle::MatrixProduct &matmul = *launch.mutable_product();
+      bundle::Matmul &matmul = *launch.mutable_matmul();
       matmul.set_tf32(tf32 && matmul.type() == bundle::F32);
       matmul.set_sums_f16(sumsF16 && matmul.type() == bundle::F16);
     }
 }
 
-FailureOr<CompiledBodies> zorse::codegen::lowerBodies(ModuleOp functions, const CodegenOptions &options) {
+FailureOr<CompiledFunctions> zorse::codegen::lowerFunctions(ModuleOp functions, const CodegenOptions &options) {
   MLIRContext *context = functions.getContext();
   context->loadDialect<arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
-  CompiledBodies result;
+  CompiledFunctions result;
   result.sources = makeKernels(options);
   bool ok = true;
   for (func::FuncOp function : functionsInOrder(functions)) {
@@ -51,7 +51,7 @@ FailureOr<CompiledBodies> zorse::codegen::lowerBodies(ModuleOp functions, const 
       continue;
     FunctionSizes sizes;
     // All functions are lowered, so that one run reports every unsupported op.
-    ok &= succeeded(lowerFunction(function, *result.sources, *result.library.add_bodies(), sizes));
+    ok &= succeeded(lowerFunction(function, *result.sources, *result.library.add_functions(), sizes));
   }
   if (!ok)
     return failure();
@@ -62,18 +62,18 @@ FailureOr<CompiledBodies> zorse::codegen::lowerBodies(ModuleOp functions, const 
   return result;
 }
 
-LogicalResult zorse::codegen::compileKernels(CompiledBodies &bodies, Location location) {
-  bodies.kernels = bodies.sources->size();
-  llvm::Expected<std::string> object = bodies.sources->link(bodies.compiled);
+LogicalResult zorse::codegen::compileKernels(CompiledFunctions &compiled, Location location) {
+  compiled.kernels = compiled.sources->size();
+  llvm::Expected<std::string> object = compiled.sources->link(compiled.compiled);
   if (!object)
     return emitError(location) << llvm::toString(object.takeError());
-  bodies.object = std::move(*object);
-  if (const std::string &directory = bodies.sources->dumpDir(); !directory.empty()) {
+  compiled.object = std::move(*object);
+  if (const std::string &directory = compiled.sources->dumpDir(); !directory.empty()) {
     std::error_code error;
-    llvm::raw_fd_ostream out(directory + "/bodies.txt", error);
+    llvm::raw_fd_ostream out(directory + "/functions.txt", error);
     if (!error)
-      out << bodies.library.DebugString();
+      out << compiled.library.DebugString();
   }
-  bodies.sources.reset();
+  compiled.sources.reset();
   return success();
 }

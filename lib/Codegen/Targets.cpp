@@ -1,4 +1,4 @@
-// Stores bodies and kernels in the module, as zorse.target.
+// Stores compiled functions and kernels in the module, as zorse.target.
 #include "KernelSet.h"
 
 #include "zorse/Bundle/BundleWriter.h"
@@ -13,37 +13,37 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-void zorse::codegen::writeTarget(ModuleOp module, CompiledBodies &bodies) {
+void zorse::codegen::writeTarget(ModuleOp module, CompiledFunctions &compiled) {
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
-  const std::string &arch = bodies.library.arch();
-  ElementsAttr bytes = bytesAttr(module.getContext(), "bodies_" + arch, bundle::serialize(bodies.library));
+  const std::string &arch = compiled.library.arch();
+  ElementsAttr bytes = bytesAttr(module.getContext(), "functions_" + arch, bundle::serialize(compiled.library));
   auto target = TargetOp::create(builder, module.getLoc(), builder.getStringAttr(arch), bytes, nullptr);
-  bodies.sources->moveTo(target.getKernels().emplaceBlock());
+  compiled.sources->moveTo(target.getKernels().emplaceBlock());
 }
 
-void zorse::codegen::setBodies(TargetOp target, const bundle::BodyLibrary &bodies) {
+void zorse::codegen::setFunctions(TargetOp target, const bundle::FunctionLibrary &library) {
   std::set<StringRef> launched;
-  for (const bundle::Body &body : bodies.bodies())
-    for (const bundle::Launch &launch : body.launches())
+  for (const bundle::CompiledFunction &compiled : library.functions())
+    for (const bundle::Launch &launch : compiled.launches())
       if (launch.has_kernel())
         launched.insert(launch.kernel().symbol());
   for (auto kernel : llvm::make_early_inc_range(target.getKernels().getOps<ModuleOp>()))
     if (!launched.count(*kernel.getSymName()))
       kernel.erase();
-  target.setBodiesAttr(bytesAttr(target.getContext(), "bodies_" + bodies.arch(), bundle::serialize(bodies)));
+  target.setFunctionsAttr(bytesAttr(target.getContext(), "functions_" + library.arch(), bundle::serialize(library)));
 }
 
 LogicalResult zorse::codegen::compileTarget(TargetOp target, CodegenOptions options, unsigned &kernels, unsigned &compiled) {
-  CompiledBodies bodies;
-  if (!parseBytes(target.getBodies(), bodies.library))
-    return target.emitOpError("expects bodies to be a serialized BodyLibrary, but it is missing or damaged");
-  options.arch = bodies.library.arch();
-  bodies.sources = makeKernels(options);
-  bodies.sources->refer(target.getKernels().front());
-  if (failed(compileKernels(bodies, target.getLoc())))
+  CompiledFunctions functions;
+  if (!parseBytes(target.getFunctions(), functions.library))
+    return target.emitOpError("expects functions to be a serialized FunctionLibrary, but it is missing or damaged");
+  options.arch = functions.library.arch();
+  functions.sources = makeKernels(options);
+  functions.sources->refer(target.getKernels().front());
+  if (failed(compileKernels(functions, target.getLoc())))
     return failure();
-  target.setObjectAttr(bytesAttr(target.getContext(), "object_" + options.arch, std::move(bodies.object)));
-  kernels += bodies.kernels;
-  compiled += bodies.compiled;
+  target.setObjectAttr(bytesAttr(target.getContext(), "object_" + options.arch, std::move(functions.object)));
+  kernels += functions.kernels;
+  compiled += functions.compiled;
   return success();
 }

@@ -52,7 +52,7 @@ Stage lastStage(const CompileOptions &options) {
   case Emit::Exec:
     return Stage::Programs;
   case Emit::Llvm:
-    return Stage::Bodies;
+    return Stage::Lowered;
   case Emit::Nothing:
     break;
   }
@@ -101,7 +101,7 @@ std::string settings(const CompileOptions &options, const Model &model) {
   *given.mutable_training() = model.training;
   given.set_samples_per_row(options.batchNormRows);
   given.set_rounded_to(options.precision.rounded);
-  given.set_wide_residual(options.precision.wideResidual);
+  given.set_fp32_residual(options.precision.wideResidual);
   given.set_tf32(options.precision.tf32);
   given.set_sums_f16(options.precision.sumsF16);
   return units::settingsText(given);
@@ -109,7 +109,7 @@ std::string settings(const CompileOptions &options, const Model &model) {
 
 void fill(TrainPipelineOptions &passOptions, const CompileOptions &options, const Model &model) {
   passOptions.round = options.precision.rounds() ? elementTypeName(options.precision.rounded) : "";
-  passOptions.wideResidual = options.precision.wideResidual;
+  passOptions.fp32Residual = options.precision.wideResidual;
   passOptions.settings = settings(options, model);
   passOptions.decay = model.decay;
   passOptions.batch = options.batch;
@@ -122,7 +122,7 @@ void fill(TrainPipelineOptions &passOptions, const CompileOptions &options, cons
   passOptions.plan = options.plan;
   passOptions.architectures = {codegen::resolveArch(options.arch)};
   passOptions.simulateOnly = options.simulateOnly;
-  passOptions.keepSplit = options.splitBodies;
+  passOptions.keepSplit = options.compileSplitBackward;
   passOptions.threads = options.threads;
   passOptions.cache = options.emit != Emit::Llvm; // cached kernels have no text
 }
@@ -131,7 +131,7 @@ void fill(TrainPipelineOptions &passOptions, const CompileOptions &options, cons
 void printPipeline(const CompileOptions &options, const Model &model) {
   TrainPipelineOptions passOptions;
   fill(passOptions, options, model);
-  passOptions.to = options.cluster.empty() ? Stage::Bodies : Stage::Verified;
+  passOptions.to = options.cluster.empty() ? Stage::Lowered : Stage::Verified;
   OpPassManager passes(ModuleOp::getOperationName());
   buildTrainPipeline(passes, passOptions);
   passes.printAsTextualPipeline(llvm::outs());
@@ -158,8 +158,8 @@ bool runPasses(Session &session, const Model &model) {
   };
   for (int stage = 1; stage <= std::min(int(session.last), int(Stage::Verified)); ++stage) {
     Pass *end = add(Stage(stage - 1), Stage(stage));
-    if (Stage(stage) == Stage::Bodies && (options.emit == Emit::Llvm || options.last == Stage::Bodies))
-      end = add(Stage::Plan, Stage::Kernels); // without a plan, all bodies count as used
+    if (Stage(stage) == Stage::Lowered && (options.emit == Emit::Llvm || options.last == Stage::Lowered))
+      end = add(Stage::Plan, Stage::Kernels); // without a plan, all compiled functions count as used
     ends->stages[end] = Stage(stage);
   }
   passes.addInstrumentation(std::move(ends));
@@ -188,7 +188,7 @@ bool makeDirectories(Session &session, std::unique_ptr<codegen::PrivateDirectory
       printError(options.dumpDir + ": cannot be made: " + failure.message());
       return false;
     }
-    session.progress.kernelTexts = options.dumpDir + "/4-bodies";
+    session.progress.kernelTexts = options.dumpDir + "/4-lower";
   } else if (options.emit == Emit::Llvm) {
     llvm::Expected<std::unique_ptr<codegen::PrivateDirectory>> made = codegen::PrivateDirectory::create("zorse-emit");
     if (!made) {
@@ -224,13 +224,13 @@ bool compileModel(const CompileOptions &options) {
   return true;
 }
 
-bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary, bundle::BodyLibrary &bodies) {
-  Session session(options, Stage::Bodies);
+bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary, bundle::FunctionLibrary &library) {
+  Session session(options, Stage::Lowered);
   const std::optional<Model> model = makeModule(session);
   if (!model)
     return false;
   ModuleOp module = *model->imported.module;
-  return parseBytes(module->getAttr(kSummaryAttr), summary) && parseBytes((*module.getOps<TargetOp>().begin()).getBodies(), bodies);
+  return parseBytes(module->getAttr(kSummaryAttr), summary) && parseBytes((*module.getOps<TargetOp>().begin()).getFunctions(), library);
 }
 
 } // namespace zorse::pipelines

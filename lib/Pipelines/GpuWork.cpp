@@ -17,30 +17,30 @@ namespace {
 
 /// Kernels that multiply on tensor cores belong to attention. Its smaller kernels move bytes like
 /// all others.
-bool isTensorAttention(const bundle::KernelLaunch &kernel) { return kernel.product_flops().fixed() > 0 || kernel.product_flops().per_row() > 0; }
+bool isTensorAttention(const bundle::KernelLaunch &kernel) { return kernel.matmul_flops().fixed() > 0 || kernel.matmul_flops().per_row() > 0; }
 
-void add(bundle::Extent &to, const bundle::Extent &more) {
+void add(bundle::AffineSize &to, const bundle::AffineSize &more) {
   to.set_fixed(to.fixed() + more.fixed());
   to.set_per_row(to.per_row() + more.per_row());
 }
 
-auto key(const bundle::TaskWork::Product &p) {
-  auto pair = [](const bundle::Extent &extent) { return std::pair(extent.fixed(), extent.per_row()); };
+auto key(const bundle::FunctionCost::Matmul &p) {
+  auto pair = [](const bundle::AffineSize &extent) { return std::pair(extent.fixed(), extent.per_row()); };
   return std::tuple(pair(p.m()), pair(p.n()), pair(p.k()), pair(p.batch()), p.operands(), p.result());
 }
 
-void add(bundle::TaskWork &work, const bundle::MatrixProduct &launched) {
-  bundle::TaskWork::Product product;
+void add(bundle::FunctionCost &work, const bundle::Matmul &launched) {
+  bundle::FunctionCost::Matmul product;
   *product.mutable_m() = launched.m();
   *product.mutable_n() = launched.n();
   *product.mutable_k() = launched.k();
   *product.mutable_batch() = launched.batch();
   product.set_operands(launched.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? launched.type() : launched.operand_type());
   product.set_result(launched.type());
-  auto &all = *work.mutable_products();
+  auto &all = *work.mutable_matmuls();
   auto same = std::find_if(all.begin(), all.end(), [&](const auto &other) { return key(other) == key(product); });
   if (same == all.end()) {
-    *work.add_products() = product;
+    *work.add_matmuls() = product;
     same = std::prev(all.end());
   }
   same->set_count(same->count() + 1);
@@ -58,37 +58,37 @@ double attentionFlops(func::FuncOp function) {
 
 } // namespace
 
-bundle::TaskWork workOf(const bundle::Body &body) {
-  bundle::TaskWork work;
-  work.set_launches(static_cast<uint32_t>(body.launches_size()));
+bundle::FunctionCost workOf(const bundle::CompiledFunction &compiled) {
+  bundle::FunctionCost work;
+  work.set_launches(static_cast<uint32_t>(compiled.launches_size()));
   work.mutable_bytes();
-  for (const bundle::Launch &launch : body.launches()) {
-    if (launch.has_product())
-      add(work, launch.product());
+  for (const bundle::Launch &launch : compiled.launches()) {
+    if (launch.has_matmul())
+      add(work, launch.matmul());
     else if (launch.has_kernel() && !isTensorAttention(launch.kernel()))
       add(*work.mutable_bytes(), launch.kernel().cost());
   }
   return work;
 }
 
-void addGpuWork(ModuleOp module, bundle::ModelSummary &summary, const codegen::CompiledBodies &bodies) {
-  summary.add_gpu_targets(bodies.library.arch());
-  auto fill = [&](bundle::TaskWork &work, func::FuncOp function) {
+void addGpuWork(ModuleOp module, bundle::ModelSummary &summary, const codegen::CompiledFunctions &functions) {
+  summary.add_gpu_targets(functions.library.arch());
+  auto fill = [&](bundle::FunctionCost &work, func::FuncOp function) {
     if (!function)
       return;
-    auto body = std::find_if(bodies.library.bodies().begin(), bodies.library.bodies().end(),
-                             [&](const bundle::Body &candidate) { return candidate.name() == bodyName(function); });
-    if (body == bodies.library.bodies().end())
+    auto compiled = std::find_if(functions.library.functions().begin(), functions.library.functions().end(),
+                                 [&](const bundle::CompiledFunction &candidate) { return candidate.name() == compiledFunctionName(function); });
+    if (compiled == functions.library.functions().end())
       return;
-    work = workOf(*body);
-    bool tensors = std::any_of(body->launches().begin(), body->launches().end(),
+    work = workOf(*compiled);
+    bool tensors = std::any_of(compiled->launches().begin(), compiled->launches().end(),
                                [](const bundle::Launch &launch) { return launch.has_kernel() && isTensorAttention(launch.kernel()); });
     if (tensors)
       work.set_attention_flops_per_row(attentionFlops(function));
   };
   for (bundle::UnitClass &unitClass : *summary.mutable_classes())
     for (bundle::UnitFunction &function : *unitClass.mutable_functions())
-      fill(*function.add_work(), units::functionOp(module, unitClass, function.task()));
+      fill(*function.add_costs(), units::functionOp(module, unitClass, function.task()));
 }
 
 } // namespace zorse::pipelines

@@ -22,7 +22,7 @@ std::string pipelines::adoptOptimizer(const FileTraining &training, const Compil
     to.set_beta1(from.beta1);
     to.set_beta2(from.beta2);
     to.set_epsilon(from.epsilon);
-    to.set_plain_epsilon(from.plainEpsilon);
+    to.set_epsilon_before_bias_correction(from.plainEpsilon);
     text += " with betas " + shown(from.beta1) + "," + shown(from.beta2) + ", eps " + shown(from.epsilon) +
             (from.plainEpsilon ? " (added before the correction)" : "");
   }

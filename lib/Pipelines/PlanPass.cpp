@@ -32,8 +32,8 @@ Result<step::Plan> givenPlan(const PlanInputs &inputs, const FileText &file, int
 }
 
 Result<step::Plan> searchedPlan(PlanInputs &inputs, int64_t rows) {
-  // Programs use the workspace of their bodies. The planner uses the measured workspace if it is
-  // larger, because libraries allocate additional memory.
+  // Programs use the workspace of their compiled functions. The planner uses the measured workspace
+  // if it is larger, because libraries allocate additional memory.
   bundle::ModelSummary counted = inputs.summary;
   const planning::Profile *profile = inputs.profile ? &*inputs.profile : nullptr;
   if (profile)
@@ -41,7 +41,7 @@ Result<step::Plan> searchedPlan(PlanInputs &inputs, int64_t rows) {
   Result<planning::CostModel> costs = planning::CostModel::make(counted, inputs.cluster, profile, {});
   if (costs.failed())
     return userError(inputs.clusterFile + ": " + costs.message());
-  planning::Problem problem{counted, inputs.cluster, *costs, rows, &inputs.bodies};
+  planning::Problem problem{counted, inputs.cluster, *costs, rows, &inputs.library};
   Result<planning::SearchResult> found = planning::searchPlan(problem, planning::SearchOptions());
   if (found.failed())
     return userError(inputs.clusterFile + ": no plan was found: " + found.message());

@@ -46,8 +46,8 @@ static Result<std::optional<planning::Profile>> profileOf(ModuleOp module) {
 Result<PlanInputs> readPlanInputs(ModuleOp module) {
   PlanInputs inputs;
   auto targets = module.getOps<TargetOp>();
-  if (targets.empty() || !parseBytes(module->getAttr(kSummaryAttr), inputs.summary) || !parseBytes((*targets.begin()).getBodies(), inputs.bodies))
-    return userError("expected " + kSummaryAttr.str() + " and a zorse.target with bodies: run --zorse-lower-bodies first");
+  if (targets.empty() || !parseBytes(module->getAttr(kSummaryAttr), inputs.summary) || !parseBytes((*targets.begin()).getFunctions(), inputs.library))
+    return userError("expected " + kSummaryAttr.str() + " and a zorse.target with functions: run --zorse-lower-functions first");
   Result<planning::Cluster> cluster = clusterOf(module);
   if (cluster.failed())
     return cluster.error();

@@ -1,4 +1,4 @@
-// Data that passes after zorse-lower-bodies read from the module, in addition to functions and
+// Data that passes after zorse-lower-functions read from the module, in addition to functions and
 // targets.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace zorse::pipelines {
 
-inline constexpr llvm::StringLiteral kSummaryAttr = "zorse.summary"; ///< serialized ModelSummary, with bodies and GPU work
+inline constexpr llvm::StringLiteral kSummaryAttr = "zorse.summary"; ///< serialized ModelSummary, with compiled functions and GPU work
 
 /// Serialized programs per device; and the programs of the same step staged through host memory, if
 /// GPUs exchange data directly, else none.
@@ -29,14 +29,14 @@ Result<planning::Cluster> clusterOf(mlir::ModuleOp module);
 /// Inputs from which a plan is made and against which it is checked.
 struct PlanInputs {
   bundle::ModelSummary summary;
-  bundle::BodyLibrary bodies; ///< of the first target; programs, plan and verifier use them
+  bundle::FunctionLibrary library; ///< of the first target; programs, plan and verifier use them
   std::string clusterFile;
   planning::Cluster cluster; ///< with the speeds of the precision and the memory that the profile found
   std::optional<planning::Profile> profile;
   std::vector<std::string> assumptions; ///< human-readable assumptions about these
 };
 
-/// Reads a module after zorse-lower-bodies. Messages are for the user.
+/// Reads a module after zorse-lower-functions. Messages are for the user.
 Result<PlanInputs> readPlanInputs(mlir::ModuleOp module);
 
 /// Reads a plan and completes its devices from the cluster.

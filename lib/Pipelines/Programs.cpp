@@ -21,7 +21,8 @@ constexpr uint64_t kLargestBlock = 64 << 20;
 /// Builds a program in an arena, because it consists of many small messages. The first block of the
 /// arena is reused for all programs.
 /// \param block  the thread's first block
-bool buildProgram(const step::StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies, std::vector<char> &block, std::string &bytes) {
+bool buildProgram(const step::StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &library, std::vector<char> &block,
+                  std::string &bytes) {
   uint64_t used = 0;
   {
     google::protobuf::ArenaOptions memory;
@@ -29,7 +30,7 @@ bool buildProgram(const step::StepGraph &graph, uint32_t device, const bundle::B
     memory.initial_block_size = block.size();
     google::protobuf::Arena arena(memory);
     auto *program = google::protobuf::Arena::CreateMessage<bundle::Program>(&arena);
-    if (Status status = step::writeProgram(graph, device, bodies, *program); status.failed()) {
+    if (Status status = step::writeProgram(graph, device, library, *program); status.failed()) {
       printError(status.message());
       return false;
     }
@@ -43,14 +44,14 @@ bool buildProgram(const step::StepGraph &graph, uint32_t device, const bundle::B
 
 } // namespace
 
-std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::BodyLibrary &bodies, unsigned threads) {
+std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::FunctionLibrary &library, unsigned threads) {
   std::vector<std::string> programs(graph.devices.size());
   std::atomic<uint32_t> next{0};
   std::atomic<bool> good{true};
   auto work = [&] {
     std::vector<char> block;
     for (uint32_t device; (device = next++) < programs.size();)
-      if (!buildProgram(graph, device, bodies, block, programs[device]))
+      if (!buildProgram(graph, device, library, block, programs[device]))
         good = false;
   };
   std::vector<std::thread> pool;
@@ -64,10 +65,10 @@ std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundl
   return programs;
 }
 
-bundle::ProgramNames programNames(const step::Plan &plan, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies) {
+bundle::ProgramNames programNames(const step::Plan &plan, const bundle::ModelSummary &summary, const bundle::FunctionLibrary &library) {
   bundle::ProgramNames names;
   names.summary = &summary;
-  names.bodies = &bodies;
+  names.functions = &library;
   for (const step::PlanDevice &device : plan.devices)
     names.devices.push_back(device.name);
   return names;
@@ -83,7 +84,7 @@ std::string programText(const std::string &program, const bundle::ProgramNames &
   return text.failed() ? "" : *text;
 }
 
-bool verifySerialized(const std::vector<std::string> &programs, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies,
+bool verifySerialized(const std::vector<std::string> &programs, const bundle::ModelSummary &summary, const bundle::FunctionLibrary &library,
                       const std::string &planJson, unsigned threads, const std::vector<bool> &staged, const std::vector<int32_t> &direct) {
   Result<verify::PlanView> plan = verify::readPlanView(planJson);
   if (plan.failed()) {
@@ -94,7 +95,7 @@ bool verifySerialized(const std::vector<std::string> &programs, const bundle::Mo
   options.threads = threads;
   options.hostStaged = staged;
   options.d2dGroups = direct;
-  std::vector<verify::Finding> findings = verify::verifySerialized(summary, bodies, *plan, programs, options);
+  std::vector<verify::Finding> findings = verify::verifySerialized(summary, library, *plan, programs, options);
   for (const verify::Finding &finding : findings)
     printError(verify::toString(finding, *plan));
   return findings.empty();

@@ -26,7 +26,7 @@ static constexpr struct {
   const char *name, *file;
 } kPhases[] = {{"import", "1-import.mlir"}, {"recognize", "2-recognize.mlir"},
                {"units", "3-units.mlir"},   {"backward", "3-units.mlir"},
-               {"bodies", "4-bodies.mlir"}, {"plan", "5-plan.json"},
+               {"lower", "4-lower.mlir"},   {"plan", "5-plan.json"},
                {"kernels", nullptr},        {"step", nullptr},
                {"exec", nullptr},           {"verify", nullptr},
                {"bundle", nullptr}};
@@ -128,7 +128,7 @@ static std::string planOf(ModuleOp module) { return fileOf(module->getAttr(units
 
 static std::vector<std::string> programTexts(ModuleOp module) {
   const Planned planned(module);
-  const bundle::ProgramNames names = programNames(planned.plan, planned.summary, planned.bodies);
+  const bundle::ProgramNames names = programNames(planned.plan, planned.summary, planned.library);
   std::vector<std::string> texts;
   for (const std::string &program : programsOf(module, kProgramsAttr))
     texts.push_back(programText(program, names));
@@ -154,7 +154,7 @@ void Progress::print(Stage stage, ModuleOp module) const {
     llvm::outs() << planOf(module);
   if (options.emit == Emit::Exec && stage == Stage::Programs)
     llvm::outs() << llvm::join(programTexts(module), "");
-  if (options.emit == Emit::Llvm && stage == Stage::Bodies) {
+  if (options.emit == Emit::Llvm && stage == Stage::Lowered) {
     std::error_code failure;
     std::set<std::string> files; // sorted, so that the text is deterministic
     for (llvm::sys::fs::directory_iterator it(kernelTexts, failure), end; it != end && !failure; it.increment(failure))

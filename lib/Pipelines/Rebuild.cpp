@@ -20,7 +20,7 @@ Status adoptBundle(CompileOptions &options) {
   options.precision = precisionOf(view->summary);
   options.training = view->summary.training();
   options.optimizerGiven = options.learningRateGiven = options.clipGiven = options.decayGiven = true;
-  options.arch = view->bodies.arch();
+  options.arch = view->functions.arch();
   options.weights = Weights::Copy;
   return Status::success();
 }
@@ -38,11 +38,12 @@ Status takeFromBundle(const CompileOptions &options, bundle::BundleContents &con
         "with, or compile a new bundle with --plan " +
         options.rebuild + "/plan.json");
   }
-  bool same = bundle::serialize(view->bodies) == bundle::serialize(contents.bodies) && view->otherTargets.size() == contents.otherTargets.size();
+  bool same =
+      bundle::serialize(view->functions) == bundle::serialize(contents.functions) && view->otherTargets.size() == contents.otherTargets.size();
   for (size_t i = 0; i < contents.otherTargets.size() && same; ++i)
-    same = bundle::serialize(view->otherTargets[i]) == bundle::serialize(contents.otherTargets[i].bodies);
+    same = bundle::serialize(view->otherTargets[i]) == bundle::serialize(contents.otherTargets[i].functions);
   if (!same)
-    remark += "; the bodies of " + options.rebuild + " were replaced by different ones of this compiler";
+    remark += "; the functions of " + options.rebuild + " were replaced by different ones of this compiler";
   Result<bool> own = bundle::readWeights(*view, contents.weights);
   if (own.failed())
     return own.error();

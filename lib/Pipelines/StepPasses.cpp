@@ -31,7 +31,7 @@ using namespace zorse::pipelines;
 namespace {
 
 /// Returns freed memory to the system. Memory freed by a search or an expansion is fragmented, and
-/// the next expansion needs as much again.
+/// the next expansion needs the same amount.
 void releaseFreed() {
 #ifdef __GLIBC__
   malloc_trim(0);
@@ -41,7 +41,7 @@ void releaseFreed() {
 Result<step::StepGraph> expand(const Planned &planned, const step::Plan &plan, step::LoweringStage until) {
   releaseFreed();
   step::LoweringOptions options;
-  options.bodies = &planned.bodies;
+  options.functions = &planned.library;
   options.costs = planned.costs.get();
   options.until = until;
   Result<step::StepGraph> made = step::lowerPlan(planned.summary, plan, options);
@@ -52,7 +52,7 @@ Result<step::StepGraph> expand(const Planned &planned, const step::Plan &plan, s
 /// Whether the step has direct transfers between GPUs.
 bool isDirect(const step::StepGraph &graph) {
   return llvm::any_of(graph.devices, [](const step::DeviceProgram &device) {
-    return llvm::any_of(device.queues, [](const step::Queue &queue) { return queue.kind == bundle::DIRECT; });
+    return llvm::any_of(device.queues, [](const step::Queue &queue) { return queue.kind == bundle::DEVICE_TO_DEVICE; });
   });
 }
 
@@ -119,8 +119,9 @@ struct LowerStepPass : pipelines::impl::ExpandStepBase<LowerStepPass> {
     uint64_t largest = 0;
     for (const step::DeviceProgram &device : step.graph.devices)
       largest = std::max(largest, device.plannedBytes);
-    emitRemark(getOperation().getLoc(), std::to_string(step.graph.entries.size()) + " entries, " + counted(step.graph.waits.size(), "wait") +
-                                            ", at most " + megabytes(largest) + " on a device" + step.remark);
+    emitRemark(getOperation().getLoc(), std::to_string(step.graph.instructions.size()) + " instructions, " +
+                                            counted(step.graph.waits.size(), "wait") + ", at most " + megabytes(largest) + " on a device" +
+                                            step.remark);
   }
 };
 
@@ -135,7 +136,7 @@ struct WriteProgramsPass : pipelines::impl::WriteProgramsBase<WriteProgramsPass>
     if (failed(told(step->status)))
       return signalPassFailure();
     const bool direct = isDirect(step->graph);
-    std::vector<std::string> programs = buildPrograms(step->graph, planned.bodies, threads), staged;
+    std::vector<std::string> programs = buildPrograms(step->graph, planned.library, threads), staged;
     // Large steps use most of the memory of a compilation, so only one exists at a time.
     AnalysisManager::PreservedAnalyses others;
     others.preserve<Planned>();
@@ -151,10 +152,10 @@ struct WriteProgramsPass : pipelines::impl::WriteProgramsBase<WriteProgramsPass>
       if (graph.failed())
         printError(planned.file + ": step staged through host memory, for GPUs that cannot reach each other: " + graph.message());
       else
-        staged = buildPrograms(*graph, planned.bodies, threads);
+        staged = buildPrograms(*graph, planned.library, threads);
       if (staged.empty())
         return signalPassFailure();
-      remark += "; " + std::to_string(graph->entries.size()) + " entries staged through host memory";
+      remark += "; " + std::to_string(graph->instructions.size()) + " instructions staged through host memory";
     }
     module->setAttr(kProgramsAttr, programsAttr(&getContext(), "program", std::move(programs)));
     module->setAttr(kStagedAttr, programsAttr(&getContext(), "staged", std::move(staged)));
@@ -180,7 +181,7 @@ struct VerifyProgramsPass : pipelines::impl::VerifyProgramsBase<VerifyProgramsPa
       byHost.push_back(device.hostStaged);
     const std::string plan = fileOf(module->getAttr(units::kPlanAttr))->text;
     auto verified = [&](const std::vector<std::string> &set, const std::vector<int32_t> &direct) {
-      return set.empty() || verifySerialized(set, planned.summary, planned.bodies, plan, threads, byHost, direct);
+      return set.empty() || verifySerialized(set, planned.summary, planned.library, plan, threads, byHost, direct);
     };
     if (!verified(programs, staged.empty() ? std::vector<int32_t>() : planned.d2dGroups) || !verified(staged, {}))
       return signalPassFailure();
@@ -201,11 +202,11 @@ struct ShowProgramsPass : pipelines::impl::ShowProgramsBase<ShowProgramsPass> {
     const LoweredStep step(planned, until);
     if (step.status.failed())
       return step.status;
-    const bundle::ProgramNames names = programNames(planned.plan, planned.summary, planned.bodies);
+    const bundle::ProgramNames names = programNames(planned.plan, planned.summary, planned.library);
     module.getBody()->clear();
     module->setAttrs(DictionaryAttr::get(&getContext()));
     for (uint32_t device = 0; device < step.graph.devices.size(); ++device) {
-      Result<bundle::Program> program = step::writeProgram(step.graph, device, planned.bodies);
+      Result<bundle::Program> program = step::writeProgram(step.graph, device, planned.library);
       if (program.failed())
         return program.error();
       Result<std::string> text = bundle::programText(*program, names);

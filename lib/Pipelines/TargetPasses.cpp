@@ -1,6 +1,6 @@
-// zorse-drop-unused-bodies and zorse-compile-kernels: reduce every target to the bodies that the
-// plan uses, and compile its machine code.
-#include "AssignBodies.h"
+// zorse-drop-unused-functions and zorse-compile-kernels: reduce every target to the compiled
+// functions that the plan uses, and compile its machine code.
+#include "AssignFunctions.h"
 #include "Diagnostics.h"
 #include "Planned.h"
 
@@ -12,7 +12,7 @@
 #include <set>
 
 namespace zorse::pipelines {
-#define GEN_PASS_DEF_DROPUNUSEDBODIES
+#define GEN_PASS_DEF_DROPUNUSEDFUNCTIONS
 #define GEN_PASS_DEF_COMPILEKERNELS
 #include "zorse/Pipelines/Passes.h.inc"
 } // namespace zorse::pipelines
@@ -25,35 +25,35 @@ namespace {
 
 struct Target {
   TargetOp op;
-  bundle::BodyLibrary library;
+  bundle::FunctionLibrary library;
   bool used = false;
 };
 
-/// Returns the bodies that the host executes if all devices are GPUs: counting the denominator of
-/// the loss, and updates that the plan assigns to the host.
-std::set<int> bodiesOfHost(const Planned &planned) {
-  std::set<int> bodies;
-  if (planned.summary.count_body() >= 0)
-    bodies.insert(planned.summary.count_body());
+/// Returns the compiled functions that the host executes if all devices are GPUs: counting the
+/// denominator of the loss, and updates that the plan assigns to the host.
+std::set<int> functionsOfHost(const Planned &planned) {
+  std::set<int> functions;
+  if (planned.summary.count_function() >= 0)
+    functions.insert(planned.summary.count_function());
   if (llvm::any_of(planned.plan.offload, [](const step::OffloadRule &rule) { return rule.optimizer == step::MemoryTier::Host; }))
-    bodies.insert({int(planned.summary.update_body_decay()), int(planned.summary.update_body_plain())});
-  return bodies;
+    functions.insert({int(planned.summary.update_function_decay()), int(planned.summary.update_function_plain())});
+  return functions;
 }
 
 /// Erases targets that no device runs. A target that only the host needs becomes the last one, with
-/// only the code of its bodies.
+/// only the code of its compiled functions.
 void dropTargets(std::vector<Target> &targets, const Planned &planned) {
   for (const bundle::BundleDevice &device : planned.devices)
     targets[device.target].used = true;
   auto forGpus = [](const Target &target) { return codegen::isCudaArch(target.library.arch()); };
-  const std::set<int> ofHost = bodiesOfHost(planned);
+  const std::set<int> ofHost = functionsOfHost(planned);
   Target &first = targets.front();
   const bool forHost = !first.used && !forGpus(first) && !ofHost.empty() &&
                        llvm::all_of(targets, [&](const Target &target) { return !target.used || forGpus(target); });
   if (forHost) {
-    for (int b = 0; b < first.library.bodies_size(); ++b)
+    for (int b = 0; b < first.library.functions_size(); ++b)
       if (!ofHost.count(b))
-        first.library.mutable_bodies(b)->clear_launches();
+        first.library.mutable_functions(b)->clear_launches();
     first.used = true;
     first.op->moveBefore(first.op->getBlock(), first.op->getBlock()->end());
     std::rotate(targets.begin(), targets.begin() + 1, targets.end());
@@ -64,8 +64,8 @@ void dropTargets(std::vector<Target> &targets, const Planned &planned) {
   llvm::erase_if(targets, [](const Target &target) { return !target.used; });
 }
 
-struct DropUnusedBodiesPass : pipelines::impl::DropUnusedBodiesBase<DropUnusedBodiesPass> {
-  using DropUnusedBodiesBase::DropUnusedBodiesBase;
+struct DropUnusedFunctionsPass : pipelines::impl::DropUnusedFunctionsBase<DropUnusedFunctionsPass> {
+  using DropUnusedFunctionsBase::DropUnusedFunctionsBase;
 
   void runOnOperation() final {
     const Planned &planned = getAnalysis<Planned>();
@@ -74,19 +74,20 @@ struct DropUnusedBodiesPass : pipelines::impl::DropUnusedBodiesBase<DropUnusedBo
     ModuleOp module = getOperation();
     std::vector<Target> targets;
     for (auto target : module.getOps<TargetOp>())
-      if (!parseBytes(target.getBodies(), targets.emplace_back(Target{target, {}}).library)) {
-        target.emitOpError("expects bodies to be a serialized BodyLibrary, but it is missing or damaged");
+      if (!parseBytes(target.getFunctions(), targets.emplace_back(Target{target, {}}).library)) {
+        target.emitOpError("expects functions to be a serialized FunctionLibrary, but it is missing or damaged");
         return signalPassFailure();
       }
     dropTargets(targets, planned);
     const std::set<std::string> parts = unusedParts(planned.summary, planned.plan, keepSplit);
     for (Target &target : targets) {
-      auto &bodies = *target.library.mutable_bodies();
-      bodies.erase(llvm::remove_if(bodies, [&](const bundle::Body &body) { return parts.count(body.name()) > 0; }), bodies.end());
-      codegen::setBodies(target.op, target.library);
+      auto &functions = *target.library.mutable_functions();
+      functions.erase(llvm::remove_if(functions, [&](const bundle::CompiledFunction &compiled) { return parts.count(compiled.name()) > 0; }),
+                      functions.end());
+      codegen::setFunctions(target.op, target.library);
     }
     bundle::ModelSummary summary = planned.summary;
-    nameBodies(summary, targets.front().library);
+    nameFunctions(summary, targets.front().library);
     module->setAttr(kSummaryAttr, bytesAttr(&getContext(), "summary", bundle::serialize(summary)));
   }
 };

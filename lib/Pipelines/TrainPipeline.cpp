@@ -14,8 +14,8 @@ llvm::cl::ValuesClass TrainPipelineOptions::stages() {
                           clEnumValN(Stage::Recognized, "recognized", "in canonical form, with its content hash and roundings"),
                           clEnumValN(Stage::Units, "units", "a chain of units, with a forward function for each class"),
                           clEnumValN(Stage::Functions, "functions", "all functions that programs call"),
-                          clEnumValN(Stage::Bodies, "bodies", "bodies and kernels for each architecture"),
-                          clEnumValN(Stage::Plan, "plan", "a plan, and the bodies that it uses"),
+                          clEnumValN(Stage::Lowered, "lowered", "compiled functions and kernels for each architecture"),
+                          clEnumValN(Stage::Plan, "plan", "a plan, and the functions that it uses"),
                           clEnumValN(Stage::Kernels, "kernels", "machine code"), clEnumValN(Stage::Step, "step", "the expanded plan, checked to run"),
                           clEnumValN(Stage::Programs, "programs", "a program for each device"), clEnumValN(Stage::Verified, "verified", "verified"));
 }
@@ -27,7 +27,7 @@ void buildTrainPipeline(OpPassManager &passes, const TrainPipelineOptions &optio
     addRecognitionPasses(passes);
     passes.addPass(units::createHashModel());
     if (!options.round.empty())
-      passes.addPass(createInsertRounds({options.round, options.wideResidual}));
+      passes.addPass(createInsertRounds({options.round, options.fp32Residual}));
   }
   if (makes(Stage::Units)) {
     passes.addPass(units::createHashModel()); // a module that enters the pipeline here
@@ -36,13 +36,13 @@ void buildTrainPipeline(OpPassManager &passes, const TrainPipelineOptions &optio
   }
   if (makes(Stage::Functions))
     units::addFunctionPasses(passes, {options.save, options.sampling});
-  // Bodies precede the plan. They define the slots and the workspace of a task, and the plan must
-  // fit in memory.
-  if (makes(Stage::Bodies))
-    passes.addPass(createLowerBodies({list(options.architectures), options.simulateOnly}));
+  // Compiled functions precede the plan. They define the arguments and the workspace of a task, and
+  // the plan must fit in memory.
+  if (makes(Stage::Lowered))
+    passes.addPass(createLowerFunctions({list(options.architectures), options.simulateOnly}));
   if (makes(Stage::Plan)) {
     passes.addPass(createMakePlan());
-    passes.addPass(createDropUnusedBodies({options.keepSplit}));
+    passes.addPass(createDropUnusedFunctions({options.keepSplit}));
   }
   // Kernels are compiled after the plan. A plan without split backwards needs half of the backward
   // kernels, and a rejected plan needs none.

@@ -11,17 +11,17 @@ using namespace mlir;
 
 namespace zorse::pipelines {
 
-/// Adds the bodies and machine code of all targets.
+/// Adds the compiled functions and machine code of all targets.
 static Status addTargets(ModuleOp module, bundle::BundleContents &contents) {
   for (auto target : module.getOps<TargetOp>()) {
     bundle::BundleContents::Target written;
     const std::optional<StringRef> object = bytesOf(target.getObjectAttr());
-    if (!object || !parseBytes(target.getBodies(), written.bodies))
+    if (!object || !parseBytes(target.getFunctions(), written.functions))
       return internalError("target " + target.getSymName().str() + " has not been compiled");
     written.kernels = object->str();
     contents.otherTargets.push_back(std::move(written));
   }
-  contents.bodies = std::move(contents.otherTargets.front().bodies);
+  contents.functions = std::move(contents.otherTargets.front().functions);
   contents.kernels = std::move(contents.otherTargets.front().kernels);
   contents.otherTargets.erase(contents.otherTargets.begin());
   return Status::success();

@@ -9,16 +9,16 @@ namespace {
 double tighter(double a, double b) { return a <= 0 ? b : b <= 0 ? a : std::min(a, b); }
 
 /// Returns the seconds of a message in addition to the time of its bytes.
-double rampOf(const zorse::bundle::LinkClass &link) {
-  const double rate = tighter(link.flow(), link.bandwidth());
-  return rate > 0 ? link.half_size() / rate : 0;
+double rampOf(const zorse::bundle::LinkSpec &link) {
+  const double rate = tighter(link.per_flow_bandwidth(), link.bandwidth());
+  return rate > 0 ? link.half_bandwidth_bytes() / rate : 0;
 }
 
 uint64_t pairKey(uint32_t from, uint32_t to) { return static_cast<uint64_t>(from) << 32 | to; }
 
 } // namespace
 
-uint32_t Network::addResource(const bundle::LinkClass &link, Kind kind, uint32_t owner) {
+uint32_t Network::addResource(const bundle::LinkSpec &link, Kind kind, uint32_t owner) {
   if (!(link.bandwidth() > 0))
     return kNoResource;
   bandwidths.push_back(link.bandwidth());
@@ -32,9 +32,9 @@ Network::Network(const bundle::Topology &topology) {
     uint32_t s = static_cast<uint32_t>(siteLinks.size());
     siteNames.push_back(site.name());
     SiteLinks of;
-    of.fabric = {addResource(site.fabric(), Kind::Fabric, s), site.fabric().latency(), site.fabric().flow(), rampOf(site.fabric())};
+    of.fabric = {addResource(site.fabric(), Kind::Fabric, s), site.fabric().latency(), site.fabric().per_flow_bandwidth(), rampOf(site.fabric())};
     of.uplink = {addResource(site.uplink(), Kind::UplinkOut, s), addResource(site.uplink(), Kind::UplinkIn, s), site.uplink().latency(),
-                 site.uplink().flow(), rampOf(site.uplink())};
+                 site.uplink().per_flow_bandwidth(), rampOf(site.uplink())};
     siteLinks.push_back(of);
   }
   for (const auto &node : topology.nodes()) {
@@ -43,11 +43,11 @@ Network::Network(const bundle::Topology &topology) {
     NodeLinks of;
     of.site = node.site();
     of.deviceLinkLatency = node.port().latency();
-    of.deviceLinkPerFlowBandwidth = node.port().flow();
+    of.deviceLinkPerFlowBandwidth = node.port().per_flow_bandwidth();
     of.deviceLinkStartupSeconds = rampOf(node.port());
-    of.bus = {addResource(node.bus(), Kind::Bus, n), node.bus().latency(), node.bus().flow(), rampOf(node.bus())};
-    of.nic = {addResource(node.nic(), Kind::NicOut, n), addResource(node.nic(), Kind::NicIn, n), node.nic().latency(), node.nic().flow(),
-              rampOf(node.nic())};
+    of.bus = {addResource(node.bus(), Kind::Bus, n), node.bus().latency(), node.bus().per_flow_bandwidth(), rampOf(node.bus())};
+    of.nic = {addResource(node.nic(), Kind::NicOut, n), addResource(node.nic(), Kind::NicIn, n), node.nic().latency(),
+              node.nic().per_flow_bandwidth(), rampOf(node.nic())};
     nodeLinks.push_back(of);
   }
   for (uint32_t node : topology.node_of_device()) {
@@ -57,30 +57,30 @@ Network::Network(const bundle::Topology &topology) {
     deviceLinks.push_back({node, out, addResource(port, Kind::DeviceLinkIn, d)});
   }
 
-  if (topology.algorithms_size() > 0)
+  if (topology.collective_algorithms_size() > 0)
     allowed = 0;
-  for (int algorithm : topology.algorithms())
+  for (int algorithm : topology.collective_algorithms())
     allowed |= 1u << static_cast<uint32_t>(algorithmOf(static_cast<bundle::Topology::Algorithm>(algorithm)));
-  if (topology.moving_size() == topology.node_of_device_size())
-    for (const auto &moving : topology.moving())
+  if (topology.cpu_communication_costs_size() == topology.node_of_device_size())
+    for (const auto &moving : topology.cpu_communication_costs())
       communicationCosts.push_back({moving.per_byte(), moving.per_message(), moving.delay()});
 
   const auto &between = topology.between_sites();
-  otherPairs = {kNoResource, between.latency(), tighter(between.flow(), between.bandwidth()), rampOf(between)};
+  otherPairs = {kNoResource, between.latency(), tighter(between.per_flow_bandwidth(), between.bandwidth()), rampOf(between)};
   size_t n = siteLinks.size();
   if (n > kMaxSitesInPairs) {
     for (const auto &listed : topology.site_pairs())
       for (auto [from, to] : {std::pair(listed.a(), listed.b()), std::pair(listed.b(), listed.a())})
-        listedPairs[pairKey(from, to)] = {kNoResource, listed.link().latency(), tighter(listed.link().flow(), listed.link().bandwidth()),
-                                          rampOf(listed.link())};
+        listedPairs[pairKey(from, to)] = {kNoResource, listed.link().latency(),
+                                          tighter(listed.link().per_flow_bandwidth(), listed.link().bandwidth()), rampOf(listed.link())};
     return;
   }
-  std::vector<const bundle::LinkClass *> links(n * n, &between);
+  std::vector<const bundle::LinkSpec *> links(n * n, &between);
   for (const auto &listed : topology.site_pairs())
     links[listed.a() * n + listed.b()] = links[listed.b() * n + listed.a()] = &listed.link();
   for (size_t p = 0; p < links.size(); ++p)
     pairs.push_back({p / n == p % n ? kNoResource : addResource(*links[p], Kind::Pair, static_cast<uint32_t>(p)), links[p]->latency(),
-                     links[p]->flow(), rampOf(*links[p])});
+                     links[p]->per_flow_bandwidth(), rampOf(*links[p])});
 }
 
 const Network::SharedLink &Network::pair(uint32_t from, uint32_t to) const {
@@ -139,13 +139,13 @@ std::string Network::name(uint32_t resource, const std::vector<std::string> &dev
   switch (kind) {
   case Kind::DeviceLinkOut:
   case Kind::DeviceLinkIn:
-    return "port of " + (owner < deviceNames.size() ? deviceNames[owner] : "device " + std::to_string(owner)) +
+    return "device link of " + (owner < deviceNames.size() ? deviceNames[owner] : "device " + std::to_string(owner)) +
            (kind == Kind::DeviceLinkOut ? ", out" : ", in");
   case Kind::Bus:
     return "bus of node " + nodeNames[owner];
   case Kind::NicOut:
   case Kind::NicIn:
-    return "card of node " + nodeNames[owner] + (kind == Kind::NicOut ? ", out" : ", in");
+    return "NIC of node " + nodeNames[owner] + (kind == Kind::NicOut ? ", out" : ", in");
   case Kind::Fabric:
     return "fabric of site " + siteNames[owner];
   case Kind::UplinkOut:

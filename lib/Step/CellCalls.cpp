@@ -1,4 +1,4 @@
-// Adds the calls of cells' tasks: the calls of their templates, with each slot bound to a buffer of the cell.
+// Adds the calls of cells' tasks: the calls of their templates, with each argument bound to a buffer of the cell.
 
 #include "CellTemplates.h"
 #include "PlanLowering.h"
@@ -26,8 +26,8 @@ public:
     reserve();
     for (uint32_t op : x.globalOrder.ops)
       for (uint32_t h = x.ops[op].instructions.begin; h < x.ops[op].instructions.end; ++h)
-        if (Entry &entry = x.graph.entries[h]; entry.kind == EntryKind::Compute && entry.cell >= 0)
-          addCalls(entry);
+        if (Instruction &instruction = x.graph.instructions[h]; instruction.kind == InstructionKind::Compute && instruction.cell >= 0)
+          addCalls(instruction);
   }
 
 private:
@@ -37,29 +37,29 @@ private:
     int64_t rowBase = 0;
   };
 
-  /// Reserves space, because slots are the largest part of a step's memory and growth by doubling would need twice as
-  /// much while slots are copied.
+  /// Reserves space, because arguments are the largest part of a step's memory and growth by doubling would need twice
+  /// as much while arguments are copied.
   void reserve() {
-    size_t calls = 0, slots = 0;
+    size_t calls = 0, arguments = 0;
     for (const CellTemplate *shape : x.shapeOf)
       for (const auto &list : templates.inside(*shape).calls) {
         calls += list.size();
         for (const CellInside::Call &of : list)
-          slots += of.call->slots.size();
+          arguments += of.call->arguments.size();
       }
-    constexpr size_t kSlotsOfSums = 4; // a loss and its sum; rarely more
+    constexpr size_t kArgumentsOfSums = 4; // a loss and its sum; rarely more
     calls += x.shapeOf.size();
     x.graph.calls.reserve(x.graph.calls.size() + calls);
-    x.graph.slots.reserve(x.graph.slots.size() + slots + kSlotsOfSums * x.cellsByEnd[x.cellsByEnd.size() - 1].size());
+    x.graph.arguments.reserve(x.graph.arguments.size() + arguments + kArgumentsOfSums * x.cellsByEnd[x.cellsByEnd.size() - 1].size());
   }
 
-  void addCalls(Entry &entry) {
-    cell = &x.plan.cells[static_cast<size_t>(entry.cell)];
-    info = &x.cells[static_cast<size_t>(entry.cell)];
-    shape = x.shapeOf[static_cast<size_t>(entry.cell)];
+  void addCalls(Instruction &instruction) {
+    cell = &x.plan.cells[static_cast<size_t>(instruction.cell)];
+    info = &x.cells[static_cast<size_t>(instruction.cell)];
+    shape = x.shapeOf[static_cast<size_t>(instruction.cell)];
     inside = &templates.inside(*shape);
-    entry.calls.begin = static_cast<uint32_t>(x.graph.calls.size());
-    switch (entry.task) {
+    instruction.calls.begin = static_cast<uint32_t>(x.graph.calls.size());
+    switch (instruction.task) {
     case bundle::Compute::F:
       bindValues(/*later=*/false);
       addUnits(0);
@@ -79,7 +79,7 @@ private:
     default:
       addSums();
     }
-    entry.calls.end = static_cast<uint32_t>(x.graph.calls.size());
+    instruction.calls.end = static_cast<uint32_t>(x.graph.calls.size());
   }
 
   // ---- Locations of the operands of a cell's tasks.
@@ -135,28 +135,28 @@ private:
 
   // ---- Calls.
 
-  Call &addCall(uint32_t body, int32_t unit) {
+  Call &addCall(uint32_t function, int32_t unit) {
     Call call;
-    call.body = body;
+    call.function = function;
     call.unit = unit;
     call.rows = cell->rows();
     call.sampleBase = cell->sampleBegin;
-    call.instanceBase = unit < 0 ? 0 : x.summary.units(unit).instance_base();
-    call.slots.begin = call.slots.end = static_cast<uint32_t>(x.graph.slots.size());
+    call.rngIdBase = unit < 0 ? 0 : x.summary.units(unit).rng_id_base();
+    call.arguments.begin = call.arguments.end = static_cast<uint32_t>(x.graph.arguments.size());
     x.graph.calls.push_back(call);
     return x.graph.calls.back();
   }
 
-  Slot &addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, Region where, const Value &value) {
-    Slot slot;
-    slot.kind = kind;
-    slot.index = index;
-    slot.mode = mode;
-    slot.region = where;
-    slot.value = value;
-    x.graph.slots.push_back(slot);
-    x.graph.calls.back().slots.end = static_cast<uint32_t>(x.graph.slots.size());
-    return x.graph.slots.back();
+  FunctionArgument &addArgument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region where, const Value &value) {
+    FunctionArgument argument;
+    argument.kind = kind;
+    argument.index = index;
+    argument.mode = mode;
+    argument.region = where;
+    argument.value = value;
+    x.graph.arguments.push_back(argument);
+    x.graph.calls.back().arguments.end = static_cast<uint32_t>(x.graph.arguments.size());
+    return x.graph.arguments.back();
   }
 
   /// Adds the calls up to the task's next exchange. \param kind  0 for F, 1 for B, 2 for W
@@ -171,7 +171,7 @@ private:
       const Segment *segment = segmentOf(calls[made]);
       if (segment && segment->before() != Segment::NOTHING && made > first)
         break;
-      segment ? addSegment(calls[made], *segment, kind > 0) : addUnit(calls[made], calls[made].call->body, kind > 0);
+      segment ? addSegment(calls[made], *segment, kind > 0) : addUnit(calls[made], calls[made].call->function, kind > 0);
     }
     if (made < calls.size())
       begun[{info, kind}] = made;
@@ -179,9 +179,9 @@ private:
       begun.erase(before);
   }
 
-  void addUnit(const CellInside::Call &of, uint32_t body, bool later) {
-    addCall(body, of.unit);
-    for (const Binding &binding : of.call->slots)
+  void addUnit(const CellInside::Call &of, uint32_t function, bool later) {
+    addCall(function, of.unit);
+    for (const Binding &binding : of.call->arguments)
       bind(of, binding, later);
   }
 
@@ -191,7 +191,7 @@ private:
     return segments.empty() ? nullptr : &segments[static_cast<int>(of.call - x.tables.unitCalls().of(of.unit, of.task).data())];
   }
 
-  /// Adds a call of the body for the cell's device, on the device's rows if the segment divides the rows.
+  /// Adds a call of the function for the cell's device, on the device's rows if the segment divides the rows.
   void addSegment(const CellInside::Call &of, const Segment &segment, bool later) {
     const auto index = static_cast<uint32_t>(cell - x.plan.cells.data());
     const std::vector<uint32_t> members = membersOf(x, index);
@@ -204,7 +204,7 @@ private:
       share.sampleEnd = rows.end;
     }
     cell = &share;
-    addUnit(of, segment.bodies(static_cast<int>(member)), later);
+    addUnit(of, segment.functions(static_cast<int>(member)), later);
     cell = whole;
   }
 
@@ -213,25 +213,25 @@ private:
     for (const CellTemplate::Made &gradient : inside->gradients)
       fresh[gradient.id] = 1;
     for (size_t i = 0; i < calls; ++i)
-      for (const Binding &binding : inside->calls[1][i].call->slots)
-        if (binding.slot == bundle::BOUNDARY_IN_GRADIENT)
+      for (const Binding &binding : inside->calls[1][i].call->arguments)
+        if (binding.argument == bundle::BOUNDARY_IN_GRADIENT)
           fresh[binding.id] = 0;
   }
 
   Samples samples() const { return {cell->sampleBegin, cell->sampleEnd}; }
   uint64_t rowBytes(uint32_t value) const { return static_cast<uint64_t>(x.summary.values(static_cast<int>(value)).bytes_per_row()); }
-  uint64_t extent(const bundle::Extent &e) const { return static_cast<uint64_t>(e.fixed() + e.per_row() * cell->rows()); }
+  uint64_t extent(const bundle::AffineSize &e) const { return static_cast<uint64_t>(e.fixed() + e.per_row() * cell->rows()); }
 
-  /// Blocks of 0 bytes have no slot.
+  /// Blocks of 0 bytes have no argument.
   void addBlock(const Binding &binding, uint32_t number, uint64_t bytes, const Value &value) {
     if (bytes)
-      addSlot(binding.slot, binding.index, binding.mode, place(number, 0, bytes), value);
+      addArgument(binding.argument, binding.index, binding.mode, place(number, 0, bytes), value);
   }
 
   void bind(const CellInside::Call &of, const Binding &binding, bool later) {
     const bundle::UnitInfo &unit = x.summary.units(of.unit);
     const auto u = static_cast<uint32_t>(of.unit);
-    auto add = [&](Region where, const Value &value) { return &addSlot(binding.slot, binding.index, binding.mode, where, value); };
+    auto add = [&](Region where, const Value &value) { return &addArgument(binding.argument, binding.index, binding.mode, where, value); };
     switch (binding.of) {
     case Operand::Parameter:
     case Operand::ParameterGradient:
@@ -241,16 +241,17 @@ private:
     case Operand::Value:
       return void(add(placeRows(values[binding.id], rowBytes(binding.id)), Value::activation(binding.id, samples())));
     case Operand::Gradient: {
-      Slot &slot = *add(placeRows(gradients[binding.id], rowBytes(binding.id)), Value::activationGradient(binding.id, binding.cut, samples()));
-      if (binding.slot == bundle::BOUNDARY_IN_GRADIENT) // the first contribution overwrites
-        slot.overwrite = std::exchange(fresh[binding.id], 0) && binding.mode == bundle::ACCUMULATE;
+      FunctionArgument &argument =
+          *add(placeRows(gradients[binding.id], rowBytes(binding.id)), Value::activationGradient(binding.id, binding.cut, samples()));
+      if (binding.argument == bundle::BOUNDARY_IN_GRADIENT) // the first contribution overwrites
+        argument.overwrite = std::exchange(fresh[binding.id], 0) && binding.mode == bundle::ACCUMULATE;
       return;
     }
     case Operand::Saved:
       return addBlock(binding, savedOf(of.unit, later), extent(zorse::classOf(x.summary, unit).saved_bytes()), Value::savedBlock(u, samples()));
     case Operand::Deferred:
       return addBlock(binding, info->numberOfB + inside->deferred + u - static_cast<uint32_t>(cell->unitBegin),
-                      extent(zorse::classOf(x.summary, unit).deferred_bytes()), Value::deferredBlock(u, samples()));
+                      extent(zorse::classOf(x.summary, unit).saved_for_weight_grad_bytes()), Value::deferredBlock(u, samples()));
     case Operand::Workspace:
       if (const uint64_t bytes = extent(unitFunction(x.summary, of.unit, of.task).workspace()))
         add(placeBuffer(x.workspace[cell->device], 0, bytes), {});
@@ -273,15 +274,15 @@ private:
     const uint32_t buffer = gradients ? groupState.gradients : x.unshardedParamOf(groupState, x.unshardIntervalOf(group, cell->unitBegin, later));
     const int64_t begin = parameter.offset(), elements = zorse::elementsOf(parameter);
     const Elements range{begin, begin + elements};
-    Slot &slot = addSlot(binding.slot, binding.index, binding.mode,
-                         placeBuffer(buffer, static_cast<uint64_t>(begin) * size, static_cast<uint64_t>(elements) * size),
-                         gradients ? Value::gradients(group, range) : Value::parametersToRead(x.hasMaster(group), group, range));
+    FunctionArgument &argument = addArgument(binding.argument, binding.index, binding.mode,
+                                             placeBuffer(buffer, static_cast<uint64_t>(begin) * size, static_cast<uint64_t>(elements) * size),
+                                             gradients ? Value::gradients(group, range) : Value::parametersToRead(x.hasMaster(group), group, range));
     if (!gradients || x.globalOrder.endTime.empty())
       return;
     const auto call = static_cast<uint32_t>(x.graph.calls.size() - 1);
     if (firstCall[buffer] == kNone)
       firstCall[buffer] = call;
-    slot.overwrite = firstCall[buffer] == call;
+    argument.overwrite = firstCall[buffer] == call;
   }
 
   Region inputRows(uint32_t input) const {
@@ -294,23 +295,23 @@ private:
 
   /// Adds the numerators of a cell's losses to the device's sums.
   void addSums() {
-    const uint32_t body = x.summary.sum_loss_body();
+    const uint32_t function = x.summary.sum_loss_function();
     for (int32_t u = cell->unitBegin; u < cell->unitEnd; ++u) {
       const auto &unit = x.summary.units(u);
       if (unit.loss_terms_size() == 0)
         continue;
-      addCall(body, -1);
-      std::vector<std::pair<uint32_t, uint32_t>> terms; // by term: the order of the body's slots; the unit's order may differ
+      addCall(function, -1);
+      std::vector<std::pair<uint32_t, uint32_t>> terms; // by term: the order of the function's arguments; the unit's order may differ
       terms.reserve(static_cast<size_t>(unit.loss_terms_size()));
       for (int k = 0; k < unit.loss_terms_size(); ++k)
         terms.push_back({unit.loss_terms(k), lossOf(u, static_cast<uint32_t>(k), /*later=*/false)});
       std::sort(terms.begin(), terms.end());
       for (auto [term, number] : terms)
-        if (x.bodyHas(body, bundle::LOSS, term))
-          addSlot(bundle::LOSS, term, bundle::READ, place(number, 0, lossRowsBytes(x.summary, *cell)),
-                  Value::lossRows(static_cast<uint32_t>(u), term, samples()));
-      if (x.bodyHas(body, bundle::SUMS_SLOT, 0))
-        addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, placeBuffer(x.scalars[cell->device], kScalarsBytes, kSumsBytes), Value::sums());
+        if (x.functionHas(function, bundle::LOSS, term))
+          addArgument(bundle::LOSS, term, bundle::READ, place(number, 0, lossRowsBytes(x.summary, *cell)),
+                      Value::lossRows(static_cast<uint32_t>(u), term, samples()));
+      if (x.functionHas(function, bundle::LOCAL_METRICS, 0))
+        addArgument(bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, placeBuffer(x.scalars[cell->device], kScalarsBytes, kSumsBytes), Value::sums());
     }
   }
 

@@ -42,7 +42,7 @@ public:
 
 private:
   int64_t rows() const { return cell.rows(); }
-  uint64_t extentOf(const bundle::Extent &e) const { return static_cast<uint64_t>(e.fixed() + e.per_row() * rows()); }
+  uint64_t extentOf(const bundle::AffineSize &e) const { return static_cast<uint64_t>(e.fixed() + e.per_row() * rows()); }
   uint64_t bytesOf(uint32_t v) const {
     return static_cast<uint64_t>(rows()) * static_cast<uint64_t>(summary.values(static_cast<int>(v)).bytes_per_row());
   }
@@ -80,7 +80,7 @@ private:
       ofLosses.push_back({static_cast<uint32_t>(u), next++, by});
   }
 
-  // ---- Calls, and the buffers that their slots access.
+  // ---- Calls, and the buffers that their arguments access.
 
   void walkCalls() {
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
@@ -111,7 +111,7 @@ private:
   }
 
   void touch(int32_t u, const UnitCall &call, TaskSet bit) {
-    for (const Binding &binding : call.slots)
+    for (const Binding &binding : call.arguments)
       switch (binding.of) {
       case Operand::Parameter:
         groupOf(binding.id).parameters |= bit;
@@ -180,7 +180,7 @@ private:
       else if (!(saved[place] & kInF) || !leaves(/*block=*/true, static_cast<uint32_t>(u), place, bytes, saved[place]))
         addLocal(bytes, place, saved[place], /*late=*/false);
       if (split)
-        addLocal(extentOf(zorse::classOf(summary, unit(u)).deferred_bytes()), deferredPlace + place, deferred[place], /*late=*/true);
+        addLocal(extentOf(zorse::classOf(summary, unit(u)).saved_for_weight_grad_bytes()), deferredPlace + place, deferred[place], /*late=*/true);
     }
     if (again)
       addLocal(scratch, 0, scratchTasks, /*late=*/false);
@@ -291,7 +291,8 @@ private:
   const Cell &cell;
   const bool again, offloads;
   const uint32_t size; ///< number of units
-  // By value: tasks with slots for it; for its gradient; whether a unit reads it; whether a unit reads or produces it.
+  // By value: tasks with arguments for it; for its gradient; whether a unit reads it; whether a unit reads or produces
+  // it.
   std::vector<TaskSet> values, gradients, takes, touches;
   std::vector<TaskSet> saved, deferred; ///< by unit
   std::map<uint32_t, TaskSet> inputs;

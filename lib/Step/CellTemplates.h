@@ -23,11 +23,11 @@ struct LoweringTables;
 using TaskSet = uint8_t;
 inline constexpr TaskSet kInF = 1, kInB = 2, kInW = 4;
 
-/// What a slot of a call is bound to, independent of the cell.
+/// What an argument of a call is bound to, independent of the cell.
 enum class Operand : uint8_t { Parameter, ParameterGradient, Input, Value, Gradient, Saved, Deferred, Workspace, Scalars, Loss };
 
 struct Binding {
-  bundle::SlotKind slot = bundle::SLOT_UNSPECIFIED;
+  bundle::ArgumentKind argument = bundle::ARGUMENT_UNSPECIFIED;
   uint32_t index = 0;
   bundle::AccessMode mode = bundle::READ;
   Operand of = Operand::Scalars;
@@ -35,10 +35,10 @@ struct Binding {
   uint32_t cut = 0; ///< for a gradient: the sum of the contributions of users at or after this unit
 };
 
-/// A call of a unit function's body, with the slots that the body has.
+/// A call of a compiled unit function, with the arguments that the function has.
 struct UnitCall {
-  uint32_t body = 0;
-  std::vector<Binding> slots;
+  uint32_t function = 0;
+  std::vector<Binding> arguments;
 };
 
 /// Data for planning that all cells with one unit range, number of rows and handling of activations share: sums, and
@@ -125,7 +125,7 @@ class UnitCalls {
 public:
   UnitCalls() = default;
   explicit UnitCalls(const LoweringTables &tables);
-  /// Valid as long as this object.
+  /// Valid while this object exists.
   const std::vector<UnitCall> &of(int32_t unit, UnitTask task) const { return calls[static_cast<size_t>(unit) * kTasks + static_cast<size_t>(task)]; }
 
 private:
@@ -137,7 +137,7 @@ class CellTemplates {
 public:
   /// \param split  whether backwards are split
   CellTemplates(const LoweringTables &tables, bool split) : tables(tables), split(split) {}
-  /// Valid as long as this object.
+  /// Valid while this object exists.
   const CellTemplate &of(const Cell &cell);
   const CellInside &inside(const CellTemplate &shape);
 

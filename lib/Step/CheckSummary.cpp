@@ -31,23 +31,23 @@ int64_t elementsOf(const bundle::ParameterInfo &parameter) {
 constexpr int64_t kMaxBytes = int64_t(1) << 48, kMaxBytesOfCell = int64_t(1) << 56;
 
 bool soundSize(int64_t bytes) { return bytes >= 0 && bytes <= kMaxBytes; }
-bool sound(const bundle::Extent &extent) { return soundSize(extent.fixed()) && soundSize(extent.per_row()); }
+bool sound(const bundle::AffineSize &extent) { return soundSize(extent.fixed()) && soundSize(extent.per_row()); }
 
 /// Costs determine times. A cost that is not a number would stop the simulated clock.
 bool soundCost(double cost) { return cost >= 0 && cost <= 1e30; }
 
 /// Returns all sizes of a unit of the class that a cell may allocate.
-std::vector<const bundle::Extent *> sizesOf(const bundle::UnitClass &unitClass) {
-  std::vector<const bundle::Extent *> sizes = {&unitClass.saved_bytes(), &unitClass.deferred_bytes()};
+std::vector<const bundle::AffineSize *> sizesOf(const bundle::UnitClass &unitClass) {
+  std::vector<const bundle::AffineSize *> sizes = {&unitClass.saved_bytes(), &unitClass.saved_for_weight_grad_bytes()};
   for (const bundle::UnitFunction &function : unitClass.functions())
     sizes.push_back(&function.workspace());
   return sizes;
 }
 
-std::string checkWork(const bundle::TaskWork &work) {
+std::string checkWork(const bundle::FunctionCost &work) {
   if (!soundCost(work.attention_flops_per_row()) || !sound(work.bytes()))
     return "has a cost that is not a number from 0 to 1e30, or a size that is not one from 0 to 2^48";
-  for (const auto &product : work.products())
+  for (const auto &product : work.matmuls())
     if (!sound(product.m()) || !sound(product.n()) || !sound(product.k()) || !sound(product.batch()))
       return "has a product of a size that is not a number from 0 to 2^48";
   return "";
@@ -57,10 +57,10 @@ std::string checkFunction(const bundle::ModelSummary &summary, const bundle::Uni
   for (double cost : {function.flops_per_row(), function.bytes_per_row()})
     if (!soundCost(cost))
       return "has a cost of " + std::to_string(cost) + ", expected a number from 0 to 1e30";
-  if (function.work_size() != 0 && function.work_size() != summary.gpu_targets_size())
-    return "has work of " + std::to_string(function.work_size()) + " targets, expected " + std::to_string(summary.gpu_targets_size());
-  for (int t = 0; t < function.work_size(); ++t)
-    if (std::string message = checkWork(function.work(t)); !message.empty())
+  if (function.costs_size() != 0 && function.costs_size() != summary.gpu_targets_size())
+    return "has work of " + std::to_string(function.costs_size()) + " targets, expected " + std::to_string(summary.gpu_targets_size());
+  for (int t = 0; t < function.costs_size(); ++t)
+    if (std::string message = checkWork(function.costs(t)); !message.empty())
       return "on '" + summary.gpu_targets(t) + "' " + message;
   return "";
 }
@@ -78,7 +78,7 @@ std::string checkClasses(const bundle::ModelSummary &summary) {
     }
     if (!times[Function::FORWARD] || !times[Function::BACKWARD] || times[Function::INPUT_GRADIENTS] != times[Function::WEIGHT_GRADIENTS])
       return name + "expects a forward and a backward, and both parts of the backward or none";
-    for (const bundle::Extent *size : sizesOf(unitClass))
+    for (const bundle::AffineSize *size : sizesOf(unitClass))
       if (!sound(*size))
         return name + "has a size of " + std::to_string(size->fixed()) + " bytes and " + std::to_string(size->per_row()) +
                " per row, expected 0 to 2^48";
@@ -107,7 +107,7 @@ std::string checkUnits(const bundle::ModelSummary &summary) {
     std::sort(parameters.begin(), parameters.end());
     auto twice = std::adjacent_find(parameters.begin(), parameters.end());
     if (twice != parameters.end())
-      return name + "has the parameter '" + summary.parameters(*twice).name() + "' in two slots";
+      return name + "has the parameter '" + summary.parameters(*twice).name() + "' in two arguments";
   }
   return "";
 }
@@ -121,9 +121,9 @@ std::string checkParameters(const bundle::ModelSummary &summary) {
       return name + "has " + std::to_string(group.elements()) + " elements, expected 0 to 2^48";
     if (!zorse::elementBytes(group.type()))
       return name + "is of element type " + std::to_string(int(group.type())) + ", which this version does not know";
-    if (group.copy_type() != bundle::ELEMENT_TYPE_UNSPECIFIED &&
-        (!zorse::isHalf(group.copy_type()) || group.type() != bundle::F32 || !group.trainable()))
-      return name + "has copies of element type " + std::to_string(int(group.copy_type())) + ", expected bf16 or f16 of trained parameters in f32";
+    if (group.param_dtype() != bundle::ELEMENT_TYPE_UNSPECIFIED &&
+        (!zorse::isHalf(group.param_dtype()) || group.type() != bundle::F32 || !group.trainable()))
+      return name + "has copies of element type " + std::to_string(int(group.param_dtype())) + ", expected bf16 or f16 of trained parameters in f32";
     int64_t end = 0;
     for (uint32_t p : group.parameters()) {
       const auto &parameter = summary.parameters(p);
@@ -139,7 +139,7 @@ std::string checkParameters(const bundle::ModelSummary &summary) {
       return "parameter '" + parameter.name() + "' is not in the state group it names";
     if (parameter.trainable() != summary.groups(parameter.group()).trainable())
       return "parameter '" + parameter.name() + "' and its state group differ in being trainable";
-    if (parameter.statistic() != summary.groups(parameter.group()).statistic() || (parameter.statistic() && !parameter.trainable()))
+    if (parameter.running_stat() != summary.groups(parameter.group()).running_stat() || (parameter.running_stat() && !parameter.trainable()))
       return "parameter '" + parameter.name() + "' and its state group differ in being a running statistic, or it is one that does not change";
   }
   return "";
@@ -198,7 +198,7 @@ zorse::Status zorse::step::checkSizes(const bundle::ModelSummary &summary, const
                      " rows has more than 2^56 bytes; no device has this memory: cut the samples into smaller cells, or check the model's summary");
   };
   for (const auto &unit : summary.units())
-    for (const bundle::Extent *size : sizesOf(zorse::classOf(summary, unit)))
+    for (const bundle::AffineSize *size : sizesOf(zorse::classOf(summary, unit)))
       if (Status status = check("unit '" + unit.name() + "'", static_cast<double>(size->fixed()), static_cast<double>(size->per_row()));
           status.failed())
         return status;

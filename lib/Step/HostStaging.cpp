@@ -4,7 +4,7 @@
 //   owner's shard -> Copy to the host -> AllGather -> Copy of the other elements to the device
 //   accumulator -> Copy to the host -> ReduceScatter -> Copy to the device of its shard
 //
-// The halves of transfers and collectives of such a device use images in pinned memory. Copies are entries on the
+// The halves of transfers and collectives of such a device use images in pinned memory. Copies are instructions on the
 // queues between device and host, so they overlap with compute and with transfers of other values.
 
 #include "PlanLowering.h"
@@ -53,7 +53,7 @@ private:
   };
   std::vector<StagingBuffer> stagingBuffers;
 
-  uint32_t deviceOf(uint32_t instruction) const { return x.instructionQueues[instruction] / kQueues; }
+  uint32_t deviceOf(uint32_t instructionIndex) const { return x.instructionQueues[instructionIndex] / kQueues; }
 
   IndexLists lists(bool incoming) const {
     IndexLists all;
@@ -91,29 +91,29 @@ private:
 
   static Region inside(uint32_t buffer, uint64_t offset, uint64_t bytes) { return bytes ? region(buffer, offset, bytes) : Region{}; }
 
-  void stage(uint32_t op, uint32_t instruction, uint32_t device) {
+  void stage(uint32_t op, uint32_t instructionIndex, uint32_t device) {
     switch (x.ops[op].work) {
     case Work::Transfer:
-      return stageTransfer(op, instruction, device);
+      return stageTransfer(op, instructionIndex, device);
     case Work::Gather:
-      return stageGather(op, instruction, device);
+      return stageGather(op, instructionIndex, device);
     case Work::Scatter:
-      return stageReduction(op, instruction, device);
+      return stageReduction(op, instructionIndex, device);
     case Work::Sum:
-      return stageSum(op, instruction, device);
+      return stageSum(op, instructionIndex, device);
     default:
       return;
     }
   }
 
-  void stageTransfer(uint32_t op, uint32_t instruction, uint32_t device) {
-    const bool sends = x.instructionQueues[instruction] % kQueues == kSend;
+  void stageTransfer(uint32_t op, uint32_t instructionIndex, uint32_t device) {
+    const bool sends = x.instructionQueues[instructionIndex] % kQueues == kSend;
     const auto bytes = static_cast<uint64_t>(x.ops[op].bytes);
     const uint32_t buffer = stagingBuffer(op, device, bytes);
     const Region host = inside(buffer, 0, bytes);
-    const Entry entry = entryOf(x, x.ops[op], instruction);
-    x.hostStaged[instruction] = {host, {}};
-    copy(op, device, sends, entry.phase, sends ? entry.region : host, sends ? host : entry.region, entry.value, bytes);
+    const Instruction instruction = instructionOf(x, x.ops[op], instructionIndex);
+    x.hostStaged[instructionIndex] = {host, {}};
+    copy(op, device, sends, instruction.phase, sends ? instruction.region : host, sends ? host : instruction.region, instruction.value, bytes);
   }
 
   /// Participation of a device in a group's collective.
@@ -143,25 +143,25 @@ private:
     return part;
   }
 
-  /// Adds an image of the whole group, or of the shards only, for `instruction`. \returns a function from (position, number of
+  /// Adds an image of the whole group, or of the shards only, for `instructionIndex`. \returns a function from (position, number of
   /// elements) to a region
-  auto imageOf(uint32_t op, const Share &part, uint32_t instruction, uint32_t device) {
+  auto imageOf(uint32_t op, const Share &part, uint32_t instructionIndex, uint32_t device) {
     const int64_t owned = part.owned.elements(), count = part.whole ? part.elements : owned;
     const uint32_t buffer = stagingBuffer(op, device, part.bytes(count));
     auto at = [buffer, size = part.size](int64_t place, int64_t elements) {
       return elements ? elementRegion(buffer, place, elements, size) : Region{};
     };
-    x.hostStaged[instruction] = {part.whole ? at(0, part.elements) : Region{}, at(owned ? part.place(part.owned.runs()[0]) : 0, owned)};
+    x.hostStaged[instructionIndex] = {part.whole ? at(0, part.elements) : Region{}, at(owned ? part.place(part.owned.runs()[0]) : 0, owned)};
     return at;
   }
 
-  void stageGather(uint32_t op, uint32_t instruction, uint32_t device) {
+  void stageGather(uint32_t op, uint32_t instructionIndex, uint32_t device) {
     const Share part = shareOf(op, device);
-    const Entry entry = entryOf(x, x.ops[op], instruction);
-    const Region whole = entry.region, shard = entry.to;
-    const auto at = imageOf(op, part, instruction, device);
-    Value value = entry.value;
-    const bundle::Phase phase = entry.phase;
+    const Instruction instruction = instructionOf(x, x.ops[op], instructionIndex);
+    const Region whole = instruction.region, shard = instruction.to;
+    const auto at = imageOf(op, part, instructionIndex, device);
+    Value value = instruction.value;
+    const bundle::Phase phase = instruction.phase;
     auto extent = [&](int64_t begin, int64_t end) {
       value.begin = begin;
       value.end = end;
@@ -186,12 +186,12 @@ private:
     comesIn(end, part.elements);
   }
 
-  void stageReduction(uint32_t op, uint32_t instruction, uint32_t device) {
+  void stageReduction(uint32_t op, uint32_t instructionIndex, uint32_t device) {
     const Share part = shareOf(op, device);
-    const Entry entry = entryOf(x, x.ops[op], instruction);
-    const Region whole = entry.region, shard = entry.to;
-    const auto at = imageOf(op, part, instruction, device);
-    const bundle::Phase phase = entry.phase;
+    const Instruction instruction = instructionOf(x, x.ops[op], instructionIndex);
+    const Region whole = instruction.region, shard = instruction.to;
+    const auto at = imageOf(op, part, instructionIndex, device);
+    const bundle::Phase phase = instruction.phase;
     if (part.whole)
       copy(op, device, true, phase, whole, at(0, part.elements), Value::gradients(part.group, {0, part.elements}), part.bytes(part.elements));
     const GroupState &h = *x.findGroupState(device, part.group);
@@ -201,14 +201,14 @@ private:
            Value::reducedGradients(part.group, {run.begin, run.end}), part.bytes(run.size()));
   }
 
-  void stageSum(uint32_t op, uint32_t instruction, uint32_t device) {
+  void stageSum(uint32_t op, uint32_t instructionIndex, uint32_t device) {
     const auto bytes = static_cast<uint64_t>(x.ops[op].bytes);
     const Region host = inside(stagingBuffer(op, device, bytes), 0, bytes);
-    const Entry entry = entryOf(x, x.ops[op], instruction);
-    const Region there = entry.region;
-    x.hostStaged[instruction] = {host, {}};
-    copy(op, device, true, entry.phase, there, host, Value::sums(), bytes);
-    copy(op, device, false, entry.phase, host, there, Value::globalSum(), bytes);
+    const Instruction instruction = instructionOf(x, x.ops[op], instructionIndex);
+    const Region there = instruction.region;
+    x.hostStaged[instructionIndex] = {host, {}};
+    copy(op, device, true, instruction.phase, there, host, Value::sums(), bytes);
+    copy(op, device, false, instruction.phase, host, there, Value::globalSum(), bytes);
   }
 
   // ---- Order.

@@ -1,10 +1,10 @@
 // Computes the waits of programs by a replay of the placed regions over two steps.
 //
 // The arenas of a device are concatenated. Every byte range records its last writer and the last reader on each queue.
-// An entry must follow the writers of the data that it reads, and the writers and readers of the data that it writes. A
-// wait is omitted if the entry's own queue or another of its waits implies it. The entries known to be finished are a
-// vector clock with one component per queue of the device. The second step starts in the state at the end of the first,
-// so its waits apply to every step.
+// An instruction must follow the writers of the data that it reads, and the writers and readers of the data that it
+// writes. A wait is omitted if the instruction's own queue or another of its waits implies it. The instructions known
+// to be finished are a vector clock with one component per queue of the device. The second step starts in the state at
+// the end of the first, so its waits apply to every step.
 
 #include "zorse/Step/StepGraph.h"
 
@@ -25,9 +25,9 @@ bool isInside(const Region &part, const Region &whole) {
 // Vector clock. Per queue: last position known to be finished, counted through both steps; -1: none.
 using VectorClock = std::array<int32_t, kQueues>;
 
-bool isBetweenDevices(EntryKind kind) {
-  return kind == EntryKind::Send || kind == EntryKind::Receive || kind == EntryKind::AllGather || kind == EntryKind::ReduceScatter ||
-         kind == EntryKind::AllReduce;
+bool isBetweenDevices(InstructionKind kind) {
+  return kind == InstructionKind::Send || kind == InstructionKind::Receive || kind == InstructionKind::AllGather ||
+         kind == InstructionKind::ReduceScatter || kind == InstructionKind::AllReduce;
 }
 
 VectorClock nothing() {
@@ -97,11 +97,12 @@ private:
 
 class DeviceReplay {
 public:
-  DeviceReplay(StepGraph &graph, DeviceProgram &program, bool blocking) : graph(graph), program(program), blocking(blocking), pieces(findAccesses()) {
-    uint32_t n = program.entries.size();
+  DeviceReplay(StepGraph &graph, DeviceProgram &program, bool overlapCommunication)
+      : graph(graph), program(program), overlapCommunication(overlapCommunication), pieces(findAccesses()) {
+    uint32_t n = program.instructions.size();
     position.resize(n);
     for (uint32_t i = 0; i < n; ++i) {
-      auto &queue = entriesOf[graph.entries[program.entries.begin + i].queue];
+      auto &queue = instructionsOf[graph.instructions[program.instructions.begin + i].queue];
       position[i] = static_cast<int32_t>(queue.size());
       queue.push_back(i);
     }
@@ -114,10 +115,10 @@ public:
         replay(i, step);
   }
 
-  std::vector<Wait> found; ///< all waits; Entry::waits refers to it
+  std::vector<Wait> found; ///< all waits; Instruction::waits refers to it
 
 private:
-  Entry &entryAt(uint32_t i) { return graph.entries[program.entries.begin + i]; }
+  Instruction &instructionAt(uint32_t i) { return graph.instructions[program.instructions.begin + i]; }
 
   /// Fills `accesses`. Returns the number of intervals.
   size_t findAccesses() {
@@ -126,13 +127,13 @@ private:
       arenaBegins.push_back(arenaBegins.back() + zorse::alignRegion(arena.bytes));
     auto begin = [&](const Region &r) { return arenaBegins[r.arena] + r.offset; };
     std::vector<std::pair<const Region *, bool>> regions;
-    for (uint32_t e = program.entries.begin; e < program.entries.end; ++e) {
+    for (uint32_t e = program.instructions.begin; e < program.instructions.end; ++e) {
       firstAccess.push_back(static_cast<uint32_t>(regions.size()));
-      forEachAccess(graph.entries[e], [&](const Region &r, bool write) { regions.push_back({&r, write}); });
+      forEachAccess(graph.instructions[e], [&](const Region &r, bool write) { regions.push_back({&r, write}); });
     }
     firstAccess.push_back(static_cast<uint32_t>(regions.size()));
     // The same regions occur many times: a cache of recent offsets avoids searches.
-    constexpr size_t kRecent = 1024; // entries; regions begin at multiples of 64 bytes
+    constexpr size_t kRecent = 1024; // instructions; regions begin at multiples of 64 bytes
     std::vector<std::pair<uint64_t, uint32_t>> recent(kRecent, {~uint64_t(0), 0});
     auto place = [&](uint64_t offset) -> auto & { return recent[(offset / 64 + offset / 64 / kRecent * 7) % kRecent]; };
     std::vector<uint64_t> offsets{0};
@@ -157,49 +158,49 @@ private:
     return offsets.size();
   }
 
-  template <typename Visit> void forEachAccess(const Entry &entry, Visit visit) {
+  template <typename Visit> void forEachAccess(const Instruction &instruction, Visit visit) {
     auto access = [&](const Region &r, bool write) {
       if (r.bytes)
         visit(r, write);
     };
-    switch (entry.kind) {
-    case EntryKind::Compute:
-      for (uint32_t c = entry.calls.begin; c < entry.calls.end; ++c)
-        for (uint32_t s = graph.calls[c].slots.begin; s < graph.calls[c].slots.end; ++s)
-          access(graph.slots[s].region, graph.slots[s].mode != zorse::bundle::READ);
+    switch (instruction.kind) {
+    case InstructionKind::Compute:
+      for (uint32_t c = instruction.calls.begin; c < instruction.calls.end; ++c)
+        for (uint32_t s = graph.calls[c].arguments.begin; s < graph.calls[c].arguments.end; ++s)
+          access(graph.arguments[s].region, graph.arguments[s].mode != zorse::bundle::READ);
       break;
-    case EntryKind::Copy:
-      access(entry.region, false);
-      access(entry.to, true);
+    case InstructionKind::Copy:
+      access(instruction.region, false);
+      access(instruction.to, true);
       break;
-    case EntryKind::Send:
-    case EntryKind::Report:
-      access(entry.region, false);
+    case InstructionKind::Send:
+    case InstructionKind::ReadMetrics:
+      access(instruction.region, false);
       break;
-    case EntryKind::AllGather:
-      access(entry.region, true); // including an owner's shard inside `full`: no other entry accesses it at the same time
-      if (!isInside(entry.to, entry.region))
-        access(entry.to, false);
+    case InstructionKind::AllGather:
+      access(instruction.region, true); // including an owner's shard inside `full`: no other instruction accesses it at the same time
+      if (!isInside(instruction.to, instruction.region))
+        access(instruction.to, false);
       break;
-    case EntryKind::ReduceScatter:
-      access(entry.region, true);
-      access(entry.to, true);
-      access(entry.parts, true);
+    case InstructionKind::ReduceScatter:
+      access(instruction.region, true);
+      access(instruction.to, true);
+      access(instruction.parts, true);
       break;
-    case EntryKind::Receive:
-    case EntryKind::LoadInput:
-    case EntryKind::LoadScalars:
-    case EntryKind::AllReduce:
-      access(entry.region, true);
-      access(entry.parts, true);
+    case InstructionKind::Receive:
+    case InstructionKind::LoadInput:
+    case InstructionKind::LoadScalars:
+    case InstructionKind::AllReduce:
+      access(instruction.region, true);
+      access(instruction.parts, true);
       break;
     }
   }
 
   void replay(uint32_t i, int step) {
-    Entry &entry = entryAt(i);
-    uint32_t own = entry.queue;
-    auto length = [&](size_t q) { return static_cast<int32_t>(entriesOf[q].size()); };
+    Instruction &instruction = instructionAt(i);
+    uint32_t own = instruction.queue;
+    auto length = [&](size_t q) { return static_cast<int32_t>(instructionsOf[q].size()); };
     const int32_t now = step * length(own) + position[i];
 
     VectorClock needed = nothing();
@@ -215,17 +216,17 @@ private:
             needed[q] = std::max(needed[q], b.readers[q]);
       });
     }
-    if (blocking)
-      blockOn(entry, now, needed);
+    if (!overlapCommunication)
+      blockOn(instruction, now, needed);
 
-    // Entries that the own queue implies.
+    // Instructions that the own queue implies.
     VectorClock clock = nothing();
     if (now > 0) {
       clock = known[index(own, now - 1)];
       clock[own] = now - 1;
     }
-    // Waits on later entries are tried first, because they may imply the others.
-    std::vector<std::pair<uint32_t, size_t>> candidates; // (index among the device's entries over both steps, queue)
+    // Waits on later instructions are tried first, because they may imply the others.
+    std::vector<std::pair<uint32_t, size_t>> candidates; // (index among the device's instructions over both steps, queue)
     for (size_t q = 0; q < kQueues; ++q)
       if (q != own && needed[q] > clock[q])
         candidates.push_back({index(q, needed[q]), q});
@@ -243,9 +244,9 @@ private:
     known[static_cast<size_t>(step) * position.size() + i] = clock;
     if (step == 1) {
       std::sort(waits.begin(), waits.end(), [](const Wait &a, const Wait &b) { return a.queue < b.queue; });
-      entry.waits.begin = static_cast<uint32_t>(found.size());
+      instruction.waits.begin = static_cast<uint32_t>(found.size());
       found.insert(found.end(), waits.begin(), waits.end());
-      entry.waits.end = static_cast<uint32_t>(found.size());
+      instruction.waits.end = static_cast<uint32_t>(found.size());
     }
 
     Bytes written;
@@ -253,7 +254,7 @@ private:
     written.writer = now;
     for (uint32_t k = firstAccess[i]; k < firstAccess[i + 1]; ++k) {
       const Access &access = accesses[k];
-      pieces.split(access.begin); // an earlier write of this entry may have merged pieces
+      pieces.split(access.begin); // an earlier write of this instruction may have merged pieces
       pieces.split(access.end);
       if (access.write)
         pieces.replace(access, written);
@@ -264,63 +265,64 @@ private:
 
   /// If communication blocks: it follows the device's earlier compute and communication, and the device's later compute
   /// follows it.
-  void blockOn(const Entry &entry, int32_t now, VectorClock &needed) {
-    const bool moves = isBetweenDevices(entry.kind);
-    if (!moves && entry.kind != EntryKind::Compute)
+  void blockOn(const Instruction &instruction, int32_t now, VectorClock &needed) {
+    const bool moves = isBetweenDevices(instruction.kind);
+    if (!moves && instruction.kind != InstructionKind::Compute)
       return;
     for (size_t q = 0; q < kQueues; ++q)
       needed[q] = std::max(needed[q], moves ? std::max(moved[q], computed[q]) : moved[q]);
-    (moves ? moved : computed)[entry.queue] = now;
+    (moves ? moved : computed)[instruction.queue] = now;
   }
 
-  /// Returns the index, among the device's entries over both steps, of the entry at a position of queue `q`.
+  /// Returns the index, among the device's instructions over both steps, of the instruction at a position of queue `q`.
   uint32_t index(size_t q, int32_t place) const {
-    const int32_t length = static_cast<int32_t>(entriesOf[q].size());
-    return place < length ? entriesOf[q][static_cast<size_t>(place)]
-                          : static_cast<uint32_t>(position.size()) + entriesOf[q][static_cast<size_t>(place - length)];
+    const int32_t length = static_cast<int32_t>(instructionsOf[q].size());
+    return place < length ? instructionsOf[q][static_cast<size_t>(place)]
+                          : static_cast<uint32_t>(position.size()) + instructionsOf[q][static_cast<size_t>(place - length)];
   }
 
   StepGraph &graph;
   DeviceProgram &program;
-  const bool blocking;
-  VectorClock moved = nothing(), computed = nothing(); ///< last communication and compute before the current entry, per queue; only if blocking
-  std::vector<Access> accesses;                        ///< of all entries; declared before `pieces`, which needs their number
-  std::vector<uint32_t> firstAccess;                   ///< per entry, and the total
+  const bool overlapCommunication;
+  VectorClock moved = nothing(),
+              computed = nothing();  ///< last communication and compute before the current instruction, per queue; only if communication blocks
+  std::vector<Access> accesses;      ///< of all instructions; declared before `pieces`, which needs their number
+  std::vector<uint32_t> firstAccess; ///< per instruction, and the total
   Pieces pieces;
   std::vector<int32_t> position;
-  std::array<std::vector<uint32_t>, kQueues> entriesOf;
-  std::vector<VectorClock> known; ///< entries known to be finished before the entry starts
+  std::array<std::vector<uint32_t>, kQueues> instructionsOf;
+  std::vector<VectorClock> known; ///< instructions known to be finished before the instruction starts
 };
 
 } // namespace
 
 /// Devices are independent: two threads process them, and their waits are appended in device order.
-void zorse::step::insertWaits(StepGraph &graph, bool blocking) {
+void zorse::step::insertWaits(StepGraph &graph, bool overlapCommunication) {
   std::vector<std::vector<Wait>> found(graph.devices.size());
   auto replay = [&](size_t begin, size_t end) {
     for (size_t d = begin; d < end; ++d) {
-      DeviceReplay replay(graph, graph.devices[d], blocking);
+      DeviceReplay replay(graph, graph.devices[d], overlapCommunication);
       replay.run();
       found[d] = std::move(replay.found);
     }
   };
-  constexpr size_t kWorthAThread = 10000; // entries
-  if (graph.entries.size() < kWorthAThread) {
+  constexpr size_t kWorthAThread = 10000; // instructions
+  if (graph.instructions.size() < kWorthAThread) {
     replay(0, found.size());
   } else {
-    size_t instruction = 0; // of the entries
-    while (graph.devices[instruction].entries.end < graph.entries.size() / 2)
-      ++instruction;
-    std::thread other([&] { replay(0, instruction); });
-    replay(instruction, found.size());
+    size_t half = 0; // of the instructions
+    while (graph.devices[half].instructions.end < graph.instructions.size() / 2)
+      ++half;
+    std::thread other([&] { replay(0, half); });
+    replay(half, found.size());
     other.join();
   }
   for (size_t d = 0; d < found.size(); ++d) {
     uint32_t base = static_cast<uint32_t>(graph.waits.size());
     graph.waits.insert(graph.waits.end(), found[d].begin(), found[d].end());
-    for (uint32_t e = graph.devices[d].entries.begin; e < graph.devices[d].entries.end; ++e) {
-      graph.entries[e].waits.begin += base;
-      graph.entries[e].waits.end += base;
+    for (uint32_t e = graph.devices[d].instructions.begin; e < graph.devices[d].instructions.end; ++e) {
+      graph.instructions[e].waits.begin += base;
+      graph.instructions[e].waits.end += base;
     }
   }
 }

@@ -116,8 +116,8 @@ void findReaders(PlanLowering &x) {
 void findOwners(PlanLowering &x) {
   const uint32_t groups = static_cast<uint32_t>(x.summary.groups_size());
   std::vector<const GroupOwners *> listed(groups, nullptr);
-  for (const GroupOwners &entry : x.plan.owners)
-    listed[entry.group] = &entry;
+  for (const GroupOwners &instruction : x.plan.owners)
+    listed[instruction.group] = &instruction;
   for (uint32_t g = 0; g < groups; ++g) {
     const auto &info = x.summary.groups(g);
     if (!info.trainable() || x.readersOf[g].empty() || info.elements() == 0)
@@ -144,12 +144,12 @@ struct HoldingLayout {
   PlanLowering &x;
   const uint32_t device;
   GroupState &groupState;
-  const bundle::GroupInfo &info;
+  const bundle::FlatGroupInfo &info;
   const uint64_t size = elementBytes(info.type());
   const bool keeps = groupState.owns() || !info.trainable();
   const Compact kept = keptOf(groupState, info);
 
-  static Compact keptOf(const GroupState &groupState, const bundle::GroupInfo &info) {
+  static Compact keptOf(const GroupState &groupState, const bundle::FlatGroupInfo &info) {
     if (info.trainable())
       return groupState.owned;
     Compact all;
@@ -221,7 +221,7 @@ void zorse::step::layoutState(PlanLowering &x) {
       continue;
     x.scalars[d] = x.addBuffer(d, kScalarsBlock, MemoryCategory::Workspace, /*persistent=*/true);
     for (GroupState &groupState : x.groupStates[d]) {
-      const bundle::GroupInfo &info = x.summary.groups(groupState.group);
+      const bundle::FlatGroupInfo &info = x.summary.groups(groupState.group);
       HoldingLayout{x, d, groupState, info}.run();
       if (info.trainable() && groupState.owns() && x.optimizerStep[d] == kNone)
         x.optimizerStep[d] = x.addBuffer(d, stepBytes, MemoryCategory::State, true);

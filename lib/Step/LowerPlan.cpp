@@ -11,56 +11,56 @@
 using namespace zorse;
 using namespace zorse::step;
 
-/// Moves entry from[i] to position i, for all i. \param from  a permutation
-static void permute(std::vector<Entry> &entries, std::vector<uint32_t> from) {
-  assert(from.size() == entries.size() && "every half is of an op in the list");
+/// Moves instruction from[i] to position i, for all i. \param from  a permutation
+static void permute(std::vector<Instruction> &instructions, std::vector<uint32_t> from) {
+  assert(from.size() == instructions.size() && "every half is of an op in the list");
   for (uint32_t begin = 0; begin < from.size(); ++begin) {
-    const Entry first = entries[begin];
+    const Instruction first = instructions[begin];
     uint32_t at = begin;
     for (uint32_t next; (next = std::exchange(from[at], at)) != begin; at = next)
-      entries[at] = entries[next];
-    entries[at] = first;
+      instructions[at] = instructions[next];
+    instructions[at] = first;
   }
 }
 
-void zorse::step::placeEntries(PlanLowering &x) {
+void zorse::step::placeInstructions(PlanLowering &x) {
   StepGraph &graph = x.graph;
-  std::vector<uint32_t> instructions; // by position
-  instructions.reserve(graph.entries.size());
+  std::vector<uint32_t> instructionIndices; // by position
+  instructionIndices.reserve(graph.instructions.size());
   std::vector<std::vector<std::pair<uint32_t, uint32_t>>> ofDevice(graph.devices.size()); // (id, half)
   for (uint32_t id = 0; id < x.globalOrder.ops.size(); ++id) {
     const ScheduledOp &op = x.ops[x.globalOrder.ops[id]];
     if (!x.globalOrder.endTime.empty())
       graph.stepTime = std::max(graph.stepTime, x.globalOrder.endTime[x.globalOrder.ops[id]]);
     for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h)
-      ofDevice[graph.entries[h].id].push_back({id, h});
+      ofDevice[graph.instructions[h].id].push_back({id, h});
   }
   for (uint32_t d = 0; d < graph.devices.size(); ++d) {
     DeviceProgram &program = graph.devices[d];
     program.busy = x.globalOrder.busy.empty() ? 0 : x.globalOrder.busy[d];
     uint32_t number[kQueues];
     std::fill(std::begin(number), std::end(number), kNone);
-    for (auto &instruction : ofDevice[d])
-      number[graph.entries[instruction.second].queue] = 0;
+    for (auto &instructionIndex : ofDevice[d])
+      number[graph.instructions[instructionIndex.second].queue] = 0;
     for (size_t q = 0; q < kQueues; ++q)
       if (number[q] == 0) {
         number[q] = static_cast<uint32_t>(program.queues.size());
         program.queues.push_back(kQueueTable[q]);
       }
-    program.entries.begin = static_cast<uint32_t>(instructions.size());
-    for (auto [id, instruction] : ofDevice[d]) {
-      Entry &entry = graph.entries[instruction];
-      entry.id = id;
-      entry.queue = number[entry.queue];
+    program.instructions.begin = static_cast<uint32_t>(instructionIndices.size());
+    for (auto [id, instructionIndex] : ofDevice[d]) {
+      Instruction &instruction = graph.instructions[instructionIndex];
+      instruction.id = id;
+      instruction.queue = number[instruction.queue];
       if (!x.globalOrder.endTime.empty()) {
-        entry.plannedStart = x.globalOrder.startOf(id);
-        entry.plannedEnd = x.globalOrder.endTime[x.globalOrder.ops[id]];
+        instruction.plannedStart = x.globalOrder.startOf(id);
+        instruction.plannedEnd = x.globalOrder.endTime[x.globalOrder.ops[id]];
       }
-      instructions.push_back(instruction);
+      instructionIndices.push_back(instructionIndex);
     }
-    program.entries.end = static_cast<uint32_t>(instructions.size());
+    program.instructions.end = static_cast<uint32_t>(instructionIndices.size());
   }
-  permute(graph.entries, std::move(instructions));
+  permute(graph.instructions, std::move(instructionIndices));
   graph.numInstructions = static_cast<uint32_t>(x.globalOrder.ops.size());
 }
 
@@ -101,9 +101,9 @@ Status listStep(PlanLowering &x, const std::vector<uint64_t> &less) {
 
 /// Adds the missing bytes of each device to `less`. Schedules estimate memory before the list is known. A reduction by
 /// less than a cell's bytes has no effect, so if a device's missing bytes do not change, its reduction is doubled.
-/// \param lacked  missing bytes per device in the previous try. \returns false if memory suffices or fewer samples in
+/// \param previous  missing bytes per device in the previous try. \returns false if memory suffices or fewer samples in
 /// flight cannot help
-bool findShortfall(const PlanLowering &x, uint64_t MemoryUse::*needed, std::vector<uint64_t> &less, std::vector<uint64_t> &lacked) {
+bool findShortfall(const PlanLowering &x, uint64_t MemoryUse::*needed, std::vector<uint64_t> &less, std::vector<uint64_t> &previous) {
   if (!scheduleRule(x.plan.schedule.kind).canReduceInFlight())
     return false;
   bool missing = false;
@@ -113,9 +113,9 @@ bool findShortfall(const PlanLowering &x, uint64_t MemoryUse::*needed, std::vect
     if (limit == 0 || total <= limit || use.peakInFlightCells <= 1)
       continue;
     less.resize(x.plan.devices.size(), 0);
-    lacked.resize(x.plan.devices.size(), 0);
-    less[d] += lacked[d] == total - limit ? less[d] : total - limit;
-    lacked[d] = total - limit;
+    previous.resize(x.plan.devices.size(), 0);
+    less[d] += previous[d] == total - limit ? less[d] : total - limit;
+    previous[d] = total - limit;
     missing = true;
   }
   return missing;
@@ -124,12 +124,12 @@ bool findShortfall(const PlanLowering &x, uint64_t MemoryUse::*needed, std::vect
 /// Lists the step and measures its memory. Retries with fewer samples in flight while a device's memory is
 /// insufficient.
 template <typename Measure> Status listToFit(PlanLowering &x, Measure measure, uint64_t MemoryUse::*needed) {
-  std::vector<uint64_t> less, lacked;
+  std::vector<uint64_t> less, previous;
   for (int tries = 0; tries < x.options.tries; ++tries) {
     if (Status status = listStep(x, less); status.failed())
       return status;
     measure();
-    if (!findShortfall(x, needed, less, lacked))
+    if (!findShortfall(x, needed, less, previous))
       break;
   }
   return Status::success();
@@ -151,7 +151,7 @@ Status expandGraph(PlanLowering &x) {
 /// Returns the hints from a preliminary list without limits, for a plan that gathers by phase or offloads. Empty if
 /// there is no list: the expansion then reports the error.
 std::optional<UnshardHints> findHints(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, const Replicas *replicas) {
-  if (std::none_of(plan.offload.begin(), plan.offload.end(), [](const OffloadRule &rule) { return rule.gather == Gather::Phase; }) &&
+  if (std::none_of(plan.offload.begin(), plan.offload.end(), [](const OffloadRule &rule) { return rule.reshardAfterForward.value_or(false); }) &&
       std::none_of(plan.cells.begin(), plan.cells.end(), [](const Cell &cell) { return cell.activations == Activations::Offload; }))
     return std::nullopt;
   PlanLowering x(summary, plan, options, *options.tables, nullptr, replicas);
@@ -183,7 +183,7 @@ public:
       options.costs = costs.get();
     }
     if (!options.tables)
-      options.tables = makeLoweringTables(summary, options.bodies, options.costs);
+      options.tables = makeLoweringTables(summary, options.functions, options.costs);
     hints = findHints(summary, plan, options, replicas);
     return Status::success();
   }
@@ -198,20 +198,20 @@ private:
   std::optional<UnshardHints> hints;
 };
 
-/// Returns the graph before memory is planned. Without a list, entries are in the order of creation.
+/// Returns the graph before memory is planned. Without a list, instructions are in the order of creation.
 StepGraph withoutPlaces(PlanLowering &x) {
   if (x.globalOrder.ops.empty())
     for (uint32_t op = 0; op < x.ops.size(); ++op)
       if (x.ops[op].instructions.size() != 0)
         x.globalOrder.ops.push_back(op);
-  writeEntries(x);
+  writeInstructions(x);
   x.placement.allocations.clear();
   addCellCalls(x);
-  placeEntries(x);
-  for (Entry &entry : x.graph.entries)
-    entry.region = entry.to = entry.parts = {};
-  for (Slot &slot : x.graph.slots)
-    slot.region = {};
+  placeInstructions(x);
+  for (Instruction &instruction : x.graph.instructions)
+    instruction.region = instruction.to = instruction.parts = {};
+  for (FunctionArgument &argument : x.graph.arguments)
+    argument.region = {};
   for (PersistentState &state : x.graph.state)
     state.region = {};
   for (DeviceProgram &device : x.graph.devices)
@@ -251,10 +251,10 @@ Result<StepGraph> lowerInstructions(const bundle::ModelSummary &summary, const P
     return status;
   if (options.keepBuffers)
     keepBuffers(x);
-  writeEntries(x);
+  writeInstructions(x);
   resolveOffsets(x);
   addCellCalls(x);
-  placeEntries(x);
+  placeInstructions(x);
   return std::move(x.graph);
 }
 
@@ -283,6 +283,6 @@ Result<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summary, con
 Result<StepGraph> zorse::step::lowerPlan(const bundle::ModelSummary &summary, const Plan &plan, const LoweringOptions &options) {
   Result<StepGraph> graph = lowerInstructions(summary, plan, options);
   if (!graph.failed() && options.until == LoweringStage::All)
-    insertWaits(*graph, plan.blocking);
+    insertWaits(*graph, plan.overlapCommunication);
   return graph;
 }

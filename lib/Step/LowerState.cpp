@@ -1,12 +1,12 @@
 // Gathers, reductions, norms, the clip/skip decision and the report. Updates follow the decision: LowerUpdates.cpp.
 //
 //   Copy from the host -> CAST (g, owner) -> AllGather g -> F        (the copy if the host keeps it, the cast if units read copies)
-//   B, W  -> ReduceScatter g -> NORM (g, owner) -> AllReduce of sums -> DECIDE per owner -> updates
-//   SUM_LOSS ------------------------------------^                          '-> Report (first owner)
-//   SCALE_SEEDS -> B of the loss                            (if the loss is scaled; its devices decide, too)
+//   B, W  -> ReduceScatter g -> NORM (g, owner) -> AllReduce of sums -> CLIP_AND_CHECK per owner -> updates
+//   SUM_LOSS ------------------------------------^                          '-> ReadMetrics (first owner)
+//   SCALE_LOSS_GRADIENT -> B of the loss                            (if the loss is scaled; its devices decide, too)
 //
-// DECIDE follows every task of its device, so no update overwrites parameters that a task still reads. If groups commit
-// separately, DECIDE is at the start of the step, and every update follows its norm and all entries that read the old
+// CLIP_AND_CHECK follows every task of its device, so no update overwrites parameters that a task still reads. If groups commit
+// separately, CLIP_AND_CHECK is at the start of the step, and every update follows its norm and all instructions that read the old
 // version in its home buffer.
 
 #include "PlanLowering.h"
@@ -71,7 +71,7 @@ public:
       const uint32_t again = x.addOp(0, kShortPriority, 0, -chunk.unitBegin);
       for (uint32_t op : later)
         x.addEdge(op, again);
-      for (uint32_t c : chunk.cells) // W follows its B. If B has no work, later entries could pass it before the image is complete
+      for (uint32_t c : chunk.cells) // W follows its B. If B has no work, later instructions could pass it before the image is complete
         x.addEdge(again, (x.hasWork(c, TaskKind::Backward) ? x.cells[c].backward : x.cells[c].weights).begin);
     }
   }
@@ -283,7 +283,7 @@ private:
       return ops;
     for (const Compact::Run &run : h.owned.runs()) {
       auto at = [&](uint32_t buffer, int64_t place) { return elementRegion(buffer, place, run.size(), size(h.group)); };
-      ops.push_back(x.addTierCopy(d, kReport, bundle::COMMIT, at(h.reduced, h.reducedPosition(run)), at(h.hostGradients, run.place),
+      ops.push_back(x.addTierCopy(d, kReport, bundle::GRAD_NORM, at(h.reduced, h.reducedPosition(run)), at(h.hostGradients, run.place),
                                   Value::reducedGradients(h.group, {run.begin, run.end}), x.ops[norm].priority));
       x.addEdge(norm, ops.back());
     }
@@ -334,7 +334,7 @@ private:
     x.addInstruction(d, kCompute);
     x.describe(OpKind::Norm, g);
     const Compact::Runs runs = h.owned.runs();
-    if (!x.summary.groups(g).statistic() &&
+    if (!x.summary.groups(g).running_stat() &&
         std::any_of(runs.begin(), runs.end(), [&](const Compact::Run &run) { return x.hasRuns(g, run.begin, run.end); }))
       x.addAccess(op, h.reduced);
     return op;
@@ -366,7 +366,7 @@ private:
       reporter = members.front();
     uint32_t report = x.addOp(0, kShortPriority, 0, 0);
     x.addInstruction(reporter, kReport);
-    x.describe(OpKind::Report, decided);
+    x.describe(OpKind::ReadMetrics, decided);
     if (decided)
       x.addEdge(decision, report);
     if (!decided || byGroup())
@@ -381,7 +381,7 @@ private:
     x.ops[total].bytes = static_cast<double>(kSumsBytes);
     Collective collective;
     collective.value = Value::sums();
-    collective.phase = bundle::REPORT;
+    collective.phase = bundle::READ_METRICS;
     collective.type = bundle::F64;
     collective.members = members;
     x.describeCollective(Work::Sum, std::move(collective));
@@ -423,7 +423,7 @@ private:
     return op;
   }
 
-  /// Decides before sums exist: it reads bytes that the load of the scalars clears and to which no entry adds. It runs
+  /// Decides before sums exist: it reads bytes that the load of the scalars clears and to which no instruction adds. It runs
   /// on the updates' queue, so that a snapshot that delays it delays nothing else.
   uint32_t decideFirst(uint32_t d) {
     const uint32_t op = addDecision(d, kUpdate, /*first=*/true);
@@ -449,7 +449,7 @@ private:
     return updates;
   }
 
-  /// Returns the predecessors of the ops that write a group's next version: its norm, and every entry of the device
+  /// Returns the predecessors of the ops that write a group's next version: its norm, and every instruction of the device
   /// that reads the present version in its home buffer.
   std::vector<uint32_t> beforeVersionOne(const GroupState &h, uint32_t d, uint32_t norm) {
     std::vector<uint32_t> before{norm};

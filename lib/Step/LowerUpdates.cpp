@@ -1,16 +1,16 @@
 // Updates of a device's shards. State on the host is copied to the device part by part, updated, and copied back.
 //
-//   DECIDE -> Copy p, m, g of part i from the host -> UPDATE (g, part i) -> Copy p, m of part i to the host -> Copy of part i + 2
+//   CLIP_AND_CHECK -> Copy p, m, g of part i from the host -> UPDATE (g, part i) -> Copy p, m of part i to the host -> Copy of part i + 2
 //
 // Parts of at most two updates are on the device: one is copied while the other is updated (double buffering). Updates
 // are elementwise, so the division into parts changes no bit. State that the host's CPU updates stays on the host, and
 // the decision is copied there:
 //
-//   DECIDE -> Copy of the scalars and the optimizer step to the host -> UPDATE g in the host's memory
+//   CLIP_AND_CHECK -> Copy of the scalars and the optimizer step to the host -> UPDATE g in the host's memory
 //   NORM g -> Copy of the reduced gradients to the host ---------------^
 //
 // If updates wait for copies, or if groups commit inside the backward, updates have a separate queue, so that only
-// entries that read their results wait for them.
+// instructions that read their results wait for them.
 
 #include "PlanLowering.h"
 
@@ -144,13 +144,14 @@ private:
   }
 
   void touch(uint32_t op, uint32_t g, const BufferRange *arrays, Decision by) {
-    const uint32_t body = x.summary.groups(static_cast<int>(g)).statistic() ? x.summary.update_body_statistics() : x.summary.update_body_plain();
+    const uint32_t function =
+        x.summary.groups(static_cast<int>(g)).running_stat() ? x.summary.update_function_statistics() : x.summary.update_function_plain();
     for (uint32_t i = 0; i < 2 + x.summary.moments(); ++i)
-      if (x.bodyHas(body, bundle::STATE, i))
+      if (x.functionHas(function, bundle::STATE, i))
         x.addAccess(op, arrays[i].buffer);
-    if (x.bodyHas(body, bundle::SCALARS, 0))
+    if (x.functionHas(function, bundle::SCALARS, 0))
       x.addAccess(op, by.scalars);
-    if (x.bodyHas(body, bundle::OPTIMIZER_STEP_SLOT, 0))
+    if (x.functionHas(function, bundle::OPTIMIZER_STEP, 0))
       x.addAccess(op, by.step);
   }
 

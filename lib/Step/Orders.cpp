@@ -54,7 +54,7 @@ std::vector<TaskId> OneForwardOneBackward::order(uint32_t device, CellIndices mi
     for (size_t i = 0; i < next.size(); ++i)
       for (auto &list = limits[next[i]]; cursor[i] < list.size() && list[cursor[i]].sample < until; ++cursor[i])
         reach = std::max(reach, list[cursor[i]].reach);
-    // The cell of the next stage with the last of these samples needs all samples of its own.
+    // The cell of the next stage with the last of these samples needs all of that cell's samples.
     const uint32_t *last = std::partition_point(behind.begin(), behind.end(), [&](uint32_t o) { return cells[o].sampleEnd < reach; });
     if (reach > 0 && last != behind.end() && cells[*last].sampleBegin < reach)
       reach = cells[*last].sampleEnd;

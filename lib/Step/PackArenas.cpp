@@ -1,9 +1,9 @@
 // Assigns an offset in an arena to every buffer. A device has one arena per memory kind.
 //
 // Buffers are allocated in list order from a list of free segments (best fit). A segment is reused only if, on the
-// simulated clock, its last entry ends before the first entry of the new buffer starts. The wait that the reuse needs
-// then costs no time in the planned step. If the arena does not fit, it is packed again in list order without this
-// condition. A reuse may then delay an entry.
+// simulated clock, its last instruction ends before the first instruction of the new buffer starts. The wait that the
+// reuse needs then costs no time in the planned step. If the arena does not fit, it is packed again in list order
+// without this condition. A reuse may then delay an instruction.
 
 #include "CellTemplates.h"
 #include "PlanLowering.h"
@@ -173,13 +173,13 @@ std::string tooLittleMemory(const PlanLowering &x, uint32_t device, const Memory
 /// Buffers of one memory kind on a device.
 struct ArenaBuffers {
   std::vector<uint32_t> fixed;   ///< persistent
-  std::vector<uint32_t> byFirst; ///< in the order of their first entry, after packing
+  std::vector<uint32_t> byFirst; ///< in the order of their first instruction, after packing
 };
 
 /// Packs one arena. \param least  peak of its live bytes. \returns its bytes
 uint64_t packArena(PlanLowering &x, ArenaBuffers &buffers, uint64_t limit, uint64_t min) {
   std::vector<uint32_t> &byFirst = buffers.byFirst, byLast(byFirst);
-  // Among buffers that begin at the same entry, larger ones first: they leave smaller gaps.
+  // Among buffers that begin at the same instruction, larger ones first: they leave smaller gaps.
   auto begins = [&](uint32_t a, uint32_t b) {
     const Buffer &p = x.placement.buffers[a], &q = x.placement.buffers[b];
     return p.first != q.first ? p.first < q.first : p.bytes != q.bytes ? p.bytes > q.bytes : a < b;
@@ -398,13 +398,13 @@ void zorse::step::resolveOffsets(PlanLowering &x) {
     const Allocation &at = x.placement.allocations[x.buffers[r.arena].number];
     r = {at.arena, at.offset + r.offset, r.bytes};
   };
-  for (Entry &entry : x.graph.entries) {
-    place(entry.region);
-    place(entry.to);
-    place(entry.parts);
+  for (Instruction &instruction : x.graph.instructions) {
+    place(instruction.region);
+    place(instruction.to);
+    place(instruction.parts);
   }
-  for (Slot &slot : x.graph.slots)
-    place(slot.region);
+  for (FunctionArgument &argument : x.graph.arguments)
+    place(argument.region);
   for (PersistentState &state : x.graph.state)
     place(state.region);
 }

@@ -31,12 +31,12 @@ StatePlacement Plan::placementOf(uint32_t device, uint32_t group) const {
   return at;
 }
 
-Gather Plan::gatherOf(uint32_t group) const {
-  Gather gather = Gather::Step;
+bool Plan::reshardAfterForward(uint32_t group) const {
+  bool reshard = false;
   for (const OffloadRule &rule : offload)
     if (names(rule.groups, group))
-      gather = rule.gather.value_or(gather);
-  return gather;
+      reshard = rule.reshardAfterForward.value_or(reshard);
+  return reshard;
 }
 
 uint32_t Plan::bufferCountOf(uint32_t device) const {

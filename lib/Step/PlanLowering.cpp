@@ -244,32 +244,34 @@ void PlanLowering::findChunks() {
   }
 }
 
-Call &PlanLowering::addCall(uint32_t body, int32_t unit, int64_t rows, int64_t sampleBase) {
+Call &PlanLowering::addCall(uint32_t function, int32_t unit, int64_t rows, int64_t sampleBase) {
   Call call;
-  call.body = body;
+  call.function = function;
   call.unit = unit;
   call.rows = rows;
   call.sampleBase = sampleBase;
-  call.instanceBase = unit < 0 ? 0 : summary.units(unit).instance_base();
-  call.slots.begin = call.slots.end = static_cast<uint32_t>(graph.slots.size());
+  call.rngIdBase = unit < 0 ? 0 : summary.units(unit).rng_id_base();
+  call.arguments.begin = call.arguments.end = static_cast<uint32_t>(graph.arguments.size());
   graph.calls.push_back(call);
-  graph.entries.back().calls.end = static_cast<uint32_t>(graph.calls.size());
+  graph.instructions.back().calls.end = static_cast<uint32_t>(graph.calls.size());
   return graph.calls.back();
 }
 
-void PlanLowering::addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, Region where, Value value, bool overwrite) {
+void PlanLowering::addArgument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region where, Value value, bool overwrite) {
   Call &call = graph.calls.back();
-  if (!bodyHas(call.body, kind, index))
+  if (!functionHas(call.function, kind, index))
     return;
-  Slot slot;
-  slot.kind = kind;
-  slot.index = index;
-  slot.mode = mode;
-  slot.region = where;
-  slot.value = value;
-  slot.overwrite = overwrite;
-  graph.slots.push_back(slot);
-  call.slots.end = static_cast<uint32_t>(graph.slots.size());
+  FunctionArgument argument;
+  argument.kind = kind;
+  argument.index = index;
+  argument.mode = mode;
+  argument.region = where;
+  argument.value = value;
+  argument.overwrite = overwrite;
+  graph.arguments.push_back(argument);
+  call.arguments.end = static_cast<uint32_t>(graph.arguments.size());
 }
 
-bool PlanLowering::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const { return tables.bodyHas(body, kind, index); }
+bool PlanLowering::functionHas(uint32_t function, bundle::ArgumentKind kind, uint32_t index) const {
+  return tables.functionHas(function, kind, index);
+}

@@ -13,7 +13,7 @@
 //   simulate        one global list
 //   measureMemory   peak of live bytes; a planner stops here
 //   packArenas      an offset for every buffer
-//   writeEntries    the entries of every op on each device
+//   writeInstructions    the instructions of every op on each device
 //   addCellCalls    calls of cells' tasks
 //   insertWaits    the remaining dependencies, which follow from the list and from reused memory
 #pragma once
@@ -56,7 +56,7 @@ struct Buffer {
   uint64_t bytes = 0;
   uint32_t device = 0;
   uint32_t number = 0;              ///< in programs, which also count the buffers inside cells; breaks ties during packing
-  uint32_t first = kNone, last = 0; ///< positions of the first and last entry that access it; set after the list
+  uint32_t first = kNone, last = 0; ///< positions of the first and last instruction that access it; set after the list
   bundle::MemoryKind memory = bundle::DEVICE;
   MemoryCategory category = MemoryCategory::Activations;
   bool persistent = false;  ///< never shares bytes
@@ -76,16 +76,16 @@ struct Placement {
   std::vector<Allocation> allocations;
 };
 
-/// Queues that a device can have. Entry.queue is an index of this table until placeEntries numbers the queues in use.
+/// Queues that a device can have. Instruction.queue is an index of this table until placeInstructions numbers the queues in use.
 enum QueueIndex : uint8_t { kCompute, kSend, kReceive, kCollective, kLoad, kReport, kDirect, kUpdate, kHostUpdate, kFetch, kStore, kQueues };
 inline constexpr Queue kQueueTable[kQueues] = {{bundle::COMPUTE, 0},          {bundle::SEND_QUEUE, 0},     {bundle::RECEIVE_QUEUE, 0},
                                                {bundle::COLLECTIVE_QUEUE, 0}, {bundle::HOST_TO_DEVICE, 0}, {bundle::DEVICE_TO_HOST, 0},
-                                               {bundle::DIRECT, 0},           {bundle::COMPUTE, 1},        {bundle::COMPUTE, 2},
+                                               {bundle::DEVICE_TO_DEVICE, 0}, {bundle::COMPUTE, 1},        {bundle::COMPUTE, 2},
                                                {bundle::HOST_TO_DEVICE, 1},   {bundle::DEVICE_TO_HOST, 1}};
 
 /// Returns the queue that shares hardware with `queue`, or kQueues. A device computes one task at a time, and copies
 /// one item at a time in each direction between itself and its host, on any queue. Updates have separate queues so that
-/// later entries do not wait behind them.
+/// later instructions do not wait behind them.
 inline constexpr QueueIndex sharedHardwareQueue(size_t queue) {
   return queue == kUpdate ? kCompute : queue == kFetch ? kLoad : queue == kStore ? kReport : kQueues;
 }
@@ -110,10 +110,10 @@ enum class OpKind : uint8_t {
   Norm,              ///< group
   ClipAndCheck,      ///< 1: decides before the sums are available
   Update,            ///< index in PlanLowering::updates
-  Report,            ///< 1: after a decision about the scalars
+  ReadMetrics,       ///< 1: after a decision about the scalars
 };
 
-/// One entry of the global list. `instructions` are the halves of its devices; none: a barrier, ordered but not listed.
+/// One instruction of the global list. `instructions` are the halves of its devices; none: a barrier, ordered but not listed.
 struct ScheduledOp {
   Span instructions;
   double duration = 0;       ///< seconds; for a transfer on an idle network, with latency; for a collective 0
@@ -443,8 +443,8 @@ struct PlanLowering : LoweringArrays {
   bool hasMaster(uint32_t group) const { return computeType(group) != summary.groups(group).type(); }
 
   /// Whether owners cast copies in every step. Models with known dimensions only (planning::ModelShape) have no cast
-  /// body: their updates are assumed to also write the copies.
-  bool casts(uint32_t group) const { return hasMaster(group) && summary.cast_body() != 0; }
+  /// function: their updates are assumed to also write the copies.
+  bool casts(uint32_t group) const { return hasMaster(group) && summary.cast_function() != 0; }
 
   int32_t firstUnit(uint32_t group) const {
     const auto &units = summary.groups(static_cast<int>(group)).units();
@@ -468,10 +468,10 @@ struct PlanLowering : LoweringArrays {
     return false;
   }
 
-  /// Calls belong to the entry added last, slots to the call added last. Slots that the body does not have are omitted.
-  Call &addCall(uint32_t body, int32_t unit, int64_t rows, int64_t sampleBase);
-  void addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, Region region, Value value, bool overwrite = false);
-  bool bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const;
+  /// Calls belong to the instruction added last, arguments to the call added last. Arguments that the function does not have are omitted.
+  Call &addCall(uint32_t function, int32_t unit, int64_t rows, int64_t sampleBase);
+  void addArgument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region region, Value value, bool overwrite = false);
+  bool functionHas(uint32_t function, bundle::ArgumentKind kind, uint32_t index) const;
 
   const Replicas &replicas; ///< see TimeOptions
 
@@ -532,11 +532,11 @@ void insertHostStaging(PlanLowering &x);
 /// Computes the list of an expansion under an order. The error describes a cycle.
 Status simulate(const PlanLowering &x, const Order &order, ListSchedule &listed);
 
-/// Returns the entry of a half, without calls. Region.arena is a buffer.
-Entry entryOf(const PlanLowering &x, const ScheduledOp &op, uint32_t instruction);
-/// Adds the entries of all ops, with the calls of ops that belong to no cell. Region.arena is a buffer.
-void writeEntries(PlanLowering &x);
-/// Adds calls with their slots to the entries of cells' tasks, in list order. Regions are final, or absent if there are
+/// Returns the instruction of a half, without calls. Region.arena is a buffer.
+Instruction instructionOf(const PlanLowering &x, const ScheduledOp &op, uint32_t instructionIndex);
+/// Adds the instructions of all ops, with the calls of ops that belong to no cell. Region.arena is a buffer.
+void writeInstructions(PlanLowering &x);
+/// Adds calls with their arguments to the instructions of cells' tasks, in list order. Regions are final, or absent if there are
 /// no offsets.
 void addCellCalls(PlanLowering &x);
 /// Assigns an offset in its device's arena to every buffer, and sets MemoryUse.
@@ -547,8 +547,8 @@ void measureMemory(PlanLowering &x);
 Status checkMemory(const PlanLowering &x);
 /// Converts regions of buffers to regions of arenas.
 void resolveOffsets(PlanLowering &x);
-/// Sorts entries by device and list order, and numbers queues.
-void placeEntries(PlanLowering &x);
-void insertWaits(StepGraph &graph, bool blocking);
+/// Sorts instructions by device and list order, and numbers queues.
+void placeInstructions(PlanLowering &x);
+void insertWaits(StepGraph &graph, bool overlapCommunication);
 
 } // namespace zorse::step

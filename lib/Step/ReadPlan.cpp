@@ -80,7 +80,7 @@ public:
     if (root.contains("schedule"))
       readSchedule(root["schedule"]);
     plan.schedule.splitBackward = toSwitch(root, "", "split_backward", false);
-    plan.blocking = !toSwitch(root, "", "overlap_communication", true);
+    plan.overlapCommunication = toSwitch(root, "", "overlap_communication", true);
     if (root.contains("durations"))
       readDurations(root["durations"]);
     return std::move(plan);
@@ -286,8 +286,7 @@ private:
   void readState(const json &state) {
     checkKeys(state, "state", {"default_sharding", "optimizer_in_backward", "groups"}, kRenamedPlanKeys);
     plan.optimizerStep = toSwitch(state, "state", "optimizer_in_backward", false) ? OptimizerStep::InBackward : OptimizerStep::AfterBackward;
-    plan.defaultSharding = static_cast<ShardSizing>(
-        toChoice(state, "state", "default_sharding", {"proportional", "equal", "first"}, static_cast<size_t>(plan.defaultSharding)));
+    plan.defaultSharding = kDefaultShardings[toChoice(state, "state", "default_sharding", {"proportional", "equal", "first"}, 0)];
     if (!state.contains("groups"))
       return;
     std::set<uint32_t> named;
@@ -384,7 +383,7 @@ private:
       if (list[i].contains("reshard_after_forward")) {
         if (list[i].contains("devices"))
           fail(path, "has \"reshard_after_forward\" and \"devices\": all readers of a group gather it at the same times; leave one of the keys out");
-        rule.gather = toSwitch(list[i], path, "reshard_after_forward", false) ? Gather::Phase : Gather::Step;
+        rule.reshardAfterForward = toSwitch(list[i], path, "reshard_after_forward", false);
       }
       if (list[i].contains("buffer_count")) {
         const int64_t images = toInteger(list[i]["buffer_count"], path + ".buffer_count");
@@ -394,7 +393,8 @@ private:
           fail(path, "has \"buffer_count\" and \"groups\": buffers are counted in chunks, with all their groups; leave one of the keys out");
         rule.bufferCount = static_cast<uint32_t>(images);
       }
-      if (!rule.parameters && !rule.optimizerStates && !rule.gradients && !rule.optimizer && !rule.gather && !rule.bufferCount)
+      if (!rule.parameters && !rule.optimizerStates && !rule.gradients && !rule.optimizer && !rule.reshardAfterForward.has_value() &&
+          !rule.bufferCount)
         fail(path, "expected at least one of \"parameters\", \"optimizer_states\", \"gradients\", \"optimizer\", \"reshard_after_forward\" and "
                    "\"buffer_count\"");
       plan.offload.push_back(std::move(rule));

@@ -5,8 +5,8 @@
 // operations in the same order, and all devices follow one order. Communication libraries need this: otherwise devices
 // could wait for each other forever (deadlock).
 //
-// A sum needs a buffer for the received terms, and a body that adds them. A reduction is divided into rounds, so that
-// this buffer does not grow with the model.
+// A sum needs a buffer for the received terms, and a function that adds them. A reduction is divided into rounds, so
+// that this buffer does not grow with the model.
 
 #include "PlanLowering.h"
 

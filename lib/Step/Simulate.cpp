@@ -1,9 +1,9 @@
-// List scheduling on a simulated clock. The global list is the order in which entries start.
+// List scheduling on a simulated clock. The global list is the order in which instructions start.
 //
-// A queue of a device executes one entry at a time. A transfer or a collective needs the queues of all its halves at
-// the same time. An entry starts when the results of its predecessors are available, so the step can run in this order
-// without buffering. The duration of a transfer is computed when it starts, and depends on the transfers in progress.
-// Latency does not occupy a queue.
+// A queue of a device executes one instruction at a time. A transfer or a collective needs the queues of all its halves
+// at the same time. An instruction starts when the results of its predecessors are available, so the step can run in
+// this order without buffering. The duration of a transfer is computed when it starts, and depends on the transfers in
+// progress. Latency does not occupy a queue.
 
 #include "MinHeap.h"
 #include "PlanLowering.h"
@@ -49,7 +49,7 @@ public:
     for (uint32_t after : next.items)
       ++missing[after];
     busy.assign(x.plan.devices.size() * kQueues, 0);
-    if (x.plan.blocking) {
+    if (!x.plan.overlapCommunication) {
       heldBy.assign(x.plan.devices.size(), SIZE_MAX);
       holds.assign(x.plan.devices.size(), 0);
     }
@@ -100,7 +100,7 @@ private:
 
   size_t queueOf(uint32_t instruction) const { return x.instructionQueues[instruction]; }
 
-  bool blocks(const ScheduledOp &op) const { return x.plan.blocking && op.work != Work::Fixed; }
+  bool blocks(const ScheduledOp &op) const { return !x.plan.overlapCommunication && op.work != Work::Fixed; }
   size_t computing(uint32_t instruction) const { return queueOf(instruction) / kQueues * kQueues + kCompute; }
 
   bool shares(uint32_t instruction) const { return sharedHardwareQueue(queueOf(instruction) % kQueues) != kQueues; }
@@ -147,7 +147,7 @@ private:
     const uint32_t index = candidate.op();
     const ScheduledOp &op = opOf(index);
     if (defers(index)) {
-      heldBack[deviceOf(index)].push_back(index);
+      blockedOnMemory[deviceOf(index)].push_back(index);
       eachQueue(op, [&](size_t queue) { offer(queue); });
       return;
     }
@@ -268,7 +268,7 @@ private:
     used.assign(x.plan.devices.size(), 0);
     if (!admission.residentBytes.empty()) {
       deferring.assign(x.plan.devices.size(), 0);
-      heldBack.resize(x.plan.devices.size());
+      blockedOnMemory.resize(x.plan.devices.size());
     }
     groupsOf.resize(x.plan.devices.size());
     for (uint32_t g = 0; g < admission.groups.size(); ++g) {
@@ -358,9 +358,9 @@ private:
       used[c.device] -= admission.residentBytes[cell];
       if (op != backward)
         deferring[c.device] -= admission.deferred[cell];
-      for (uint32_t waits : heldBack[c.device])
+      for (uint32_t waits : blockedOnMemory[c.device])
         apply(waits);
-      heldBack[c.device].clear();
+      blockedOnMemory[c.device].clear();
     }
     admit(admission.groups[groupOf[cell]].device);
   }
@@ -383,35 +383,35 @@ private:
   std::string describe(uint32_t op) const {
     if (opOf(op).instructions.size() == 0)
       return "the end of all forwards";
-    const Entry entry = entryOf(x, x.ops[op], x.ops[op].instructions.begin);
-    switch (entry.kind) {
-    case EntryKind::Compute:
-      switch (entry.task) {
+    const Instruction instruction = instructionOf(x, x.ops[op], x.ops[op].instructions.begin);
+    switch (instruction.kind) {
+    case InstructionKind::Compute:
+      switch (instruction.task) {
       case zorse::bundle::Compute::F:
-        return "F of " + describeCell(x.plan, entry.cell);
+        return "F of " + describeCell(x.plan, instruction.cell);
       case zorse::bundle::Compute::B:
-        return "B of " + describeCell(x.plan, entry.cell);
+        return "B of " + describeCell(x.plan, instruction.cell);
       case zorse::bundle::Compute::W:
-        return "W of " + describeCell(x.plan, entry.cell);
+        return "W of " + describeCell(x.plan, instruction.cell);
       default:
         break;
       }
       break;
-    case EntryKind::Send: {
-      return std::string("transfer of ") + (entry.phase == zorse::bundle::BACKWARD ? "gradient of '" : "'") +
-             x.summary.values(entry.value.id).name() + "', samples " + std::to_string(entry.value.begin) + "-" + std::to_string(entry.value.end) +
-             ", from " + x.plan.devices[entry.id].name + " to " + x.plan.devices[entry.peer].name;
+    case InstructionKind::Send: {
+      return std::string("transfer of ") + (instruction.phase == zorse::bundle::BACKWARD ? "gradient of '" : "'") +
+             x.summary.values(instruction.value.id).name() + "', samples " + std::to_string(instruction.value.begin) + "-" +
+             std::to_string(instruction.value.end) + ", from " + x.plan.devices[instruction.id].name + " to " + x.plan.devices[instruction.peer].name;
     }
-    case EntryKind::Copy:
+    case InstructionKind::Copy:
       return "copy of " +
-             (entry.value.kind == zorse::bundle::Value::ACTIVATION || entry.value.kind == zorse::bundle::Value::ACTIVATION_GRADIENT
-                  ? "'" + x.summary.values(entry.value.id).name() + "'"
+             (instruction.value.kind == zorse::bundle::Value::ACTIVATION || instruction.value.kind == zorse::bundle::Value::ACTIVATION_GRADIENT
+                  ? "'" + x.summary.values(instruction.value.id).name() + "'"
                   : "state") +
-             " on " + x.plan.devices[entry.id].name;
+             " on " + x.plan.devices[instruction.id].name;
     default:
       break;
     }
-    return "entry on " + x.plan.devices[entry.id].name;
+    return "instruction on " + x.plan.devices[instruction.id].name;
   }
 
   /// Follows unfinished predecessors until one is repeated.
@@ -466,16 +466,16 @@ private:
   MinHeap<Event> events;
   std::vector<zorse::sim::Piece> pieces;
 
-  std::vector<uint8_t> admitted;               ///< per cell; empty: no admission
-  std::vector<uint32_t> blocked, blockedNext;  ///< per cell: list of the ops that wait for its admission
-  MinHeap<ReadyOp> oldest;                     ///< cells with blocked ops, by first sample
-  std::vector<uint32_t> groupOf;               ///< per cell
-  std::vector<std::vector<uint32_t>> groupsOf; ///< per device
-  std::vector<size_t> cursor;                  ///< per group: first cell that is not admitted
-  std::vector<int64_t> rows;                   ///< per group: rows in flight
-  std::vector<uint64_t> used;                  ///< per device: bytes held
-  std::vector<uint64_t> deferring;             ///< per device: deferred bytes between B and W; empty: memory is unlimited
-  std::vector<std::vector<uint32_t>> heldBack; ///< per device: backwards that wait for a W
+  std::vector<uint8_t> admitted;                      ///< per cell; empty: no admission
+  std::vector<uint32_t> blocked, blockedNext;         ///< per cell: list of the ops that wait for its admission
+  MinHeap<ReadyOp> oldest;                            ///< cells with blocked ops, by first sample
+  std::vector<uint32_t> groupOf;                      ///< per cell
+  std::vector<std::vector<uint32_t>> groupsOf;        ///< per device
+  std::vector<size_t> cursor;                         ///< per group: first cell that is not admitted
+  std::vector<int64_t> rows;                          ///< per group: rows in flight
+  std::vector<uint64_t> used;                         ///< per device: bytes held
+  std::vector<uint64_t> deferring;                    ///< per device: deferred bytes between B and W; empty: memory is unlimited
+  std::vector<std::vector<uint32_t>> blockedOnMemory; ///< per device: backwards that wait for a W
 };
 
 } // namespace

@@ -8,9 +8,9 @@
 
 using namespace zorse::step;
 
-std::shared_ptr<LoweringTables> zorse::step::makeLoweringTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies,
+std::shared_ptr<LoweringTables> zorse::step::makeLoweringTables(const bundle::ModelSummary &summary, const bundle::FunctionLibrary *functions,
                                                                 const Costs *costs) {
-  return std::make_shared<LoweringTables>(summary, bodies, costs);
+  return std::make_shared<LoweringTables>(summary, functions, costs);
 }
 
 CellMemory zorse::step::cellMemory(LoweringTables &tables, const Cell &cell, bool splitBackward) {
@@ -18,31 +18,31 @@ CellMemory zorse::step::cellMemory(LoweringTables &tables, const Cell &cell, boo
   return {shape.residentBytes, shape.deferred, shape.transientBytes, alignRegion(shape.workspace)};
 }
 
-LoweringTables::LoweringTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs)
+LoweringTables::LoweringTables(const bundle::ModelSummary &summary, const bundle::FunctionLibrary *functions, const Costs *costs)
     : summary(summary), liveAt(valuesAtCuts(summary, /*gradients=*/false)), gradsAt(valuesAtCuts(summary, /*gradients=*/true)),
-      traffic(costs->network()), spareArrays(std::make_unique<LoweringArrays>()), costs(costs), hasBodies(bodies != nullptr),
+      traffic(costs->network()), spareArrays(std::make_unique<LoweringArrays>()), costs(costs), hasFunctions(functions != nullptr),
       shapesOf{{*this, false}, {*this, true}} {
   for (const bundle::UnitInfo &unit : summary.units())
     groupsOf.push_back(groupsOfUnit(summary, unit));
-  for (int b = 0; bodies && b < bodies->bodies_size(); ++b) {
+  for (int b = 0; functions && b < functions->functions_size(); ++b) {
     std::vector<uint64_t> keys;
-    for (const bundle::Slot &slot : bodies->bodies(b).slots())
-      keys.push_back(static_cast<uint64_t>(slot.kind()) << 32 | slot.index());
+    for (const bundle::FunctionArgument &argument : functions->functions(b).arguments())
+      keys.push_back(static_cast<uint64_t>(argument.kind()) << 32 | argument.index());
     std::sort(keys.begin(), keys.end());
-    bodySlots.push_back(std::move(keys));
+    functionSlots.push_back(std::move(keys));
   }
   calls = UnitCalls(*this);
 }
 
 LoweringTables::~LoweringTables() = default;
 
-bool LoweringTables::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const {
-  if (!hasBodies)
+bool LoweringTables::functionHas(uint32_t function, bundle::ArgumentKind kind, uint32_t index) const {
+  if (!hasFunctions)
     return true;
-  if (body >= bodySlots.size())
-    return body == UINT32_MAX; // a part of a split backward that is not in this library: assume that all slots exist
+  if (function >= functionSlots.size())
+    return function == UINT32_MAX; // a part of a split backward that is not in this library: assume that all arguments exist
   const uint64_t key = static_cast<uint64_t>(kind) << 32 | index;
-  return std::binary_search(bodySlots[body].begin(), bodySlots[body].end(), key);
+  return std::binary_search(functionSlots[function].begin(), functionSlots[function].end(), key);
 }
 
 const TaskSeconds &LoweringTables::seconds(const Cell &cell, const CellTemplate &shape, bool splitBackward) {

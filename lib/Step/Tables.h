@@ -22,17 +22,17 @@ struct TaskSeconds {
 };
 
 struct LoweringTables {
-  LoweringTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs);
+  LoweringTables(const bundle::ModelSummary &summary, const bundle::FunctionLibrary *functions, const Costs *costs);
   ~LoweringTables();
 
   const bundle::ModelSummary &summary;
   std::vector<std::vector<uint32_t>> liveAt, gradsAt; ///< per cut: values live across it; those with gradients
   std::vector<std::vector<uint32_t>> groupsOf;        ///< per unit, ascending
 
-  bool bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const;
+  bool functionHas(uint32_t function, bundle::ArgumentKind kind, uint32_t index) const;
   const UnitCalls &unitCalls() const { return calls; }
   CellTemplates &shapes(bool splitBackward) { return shapesOf[splitBackward]; }
-  /// Valid as long as this object.
+  /// Valid while this object exists.
   const TaskSeconds &seconds(const Cell &cell, const CellTemplate &shape, bool splitBackward);
 
   /// Returns arrays that no expansion uses: empty, with the memory of the previous expansion.
@@ -45,14 +45,14 @@ struct LoweringTables {
     std::vector<uint32_t> missing;
     std::vector<uint8_t> finished;
     IndexLists next;
-    std::vector<double> time, entry;
+    std::vector<double> time, instruction;
   } listScratch;
 
 private:
   std::unique_ptr<LoweringArrays> spareArrays;
   const Costs *costs;
-  bool hasBodies;
-  std::vector<std::vector<uint64_t>> bodySlots; ///< sorted (kind << 32 | index)
+  bool hasFunctions;
+  std::vector<std::vector<uint64_t>> functionSlots; ///< sorted (kind << 32 | index)
   UnitCalls calls;
   CellTemplates shapesOf[2];
   std::vector<std::vector<std::unique_ptr<TaskSeconds>>> times[2]; ///< by device class and shape

@@ -15,11 +15,11 @@ namespace {
 
 namespace bundle = zorse::bundle;
 
-/// Returns a topology of one site with the plan's nodes. The intra-node link is the port of every device. The
-/// inter-node link is the card of every node, shared by the node's transfers.
+/// Returns a topology of one site with the plan's nodes. The intra-node link is the device link of every device. The
+/// inter-node link is the NIC of every node, shared by the node's transfers.
 bundle::Topology topologyOf(const Plan &plan) {
   bundle::Topology topology;
-  auto set = [](bundle::LinkClass &to, const LinkSpeed &from) {
+  auto set = [](bundle::LinkSpec &to, const LinkSpeed &from) {
     to.set_bandwidth(from.bandwidth);
     to.set_latency(from.latency);
   };

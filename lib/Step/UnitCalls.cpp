@@ -1,4 +1,4 @@
-// The slots of unit functions and their operands, computed once per model for planning and for programs.
+// The arguments of unit functions and their operands, computed once per model for planning and for programs.
 
 #include "CellTemplates.h"
 #include "PlanLowering.h"
@@ -29,7 +29,7 @@ public:
   UnitCallBuilder(const LoweringTables &tables, int32_t u, UnitTask task, const Segment *segment = nullptr)
       : tables(tables), summary(tables.summary), unit(summary.units(u)), u(static_cast<uint32_t>(u)), task(task), segment(segment),
         forward(task == UnitTask::Forward || task == UnitTask::Recompute) {
-    call.body = segment ? segment->bodies(0) : unitFunction(summary, u, task).body(); // bodies of other devices have the same slots
+    call.function = segment ? segment->functions(0) : unitFunction(summary, u, task).function(); // functions of other devices have the same arguments
   }
 
   UnitCall run() {
@@ -50,7 +50,7 @@ public:
     add(bundle::WORKSPACE, 0, bundle::WRITE, Operand::Workspace, 0);
     add(bundle::SCALARS, 0, bundle::READ, Operand::Scalars, 0);
     if (task == UnitTask::InputGradients || task == UnitTask::WeightGradients)
-      add(bundle::DEFERRED, 0, task == UnitTask::InputGradients ? bundle::WRITE : bundle::READ, Operand::Deferred, 0);
+      add(bundle::SAVED_FOR_WEIGHT_GRAD, 0, task == UnitTask::InputGradients ? bundle::WRITE : bundle::READ, Operand::Deferred, 0);
     for (int k = 0; k < unit.loss_terms_size() && task == UnitTask::Forward; ++k)
       add(bundle::LOSS, k, bundle::WRITE, Operand::Loss, unit.loss_terms(k));
     return std::move(call);
@@ -59,9 +59,9 @@ public:
 private:
   bool arrives(int out) const { return segment && segment->before() != Segment::NOTHING && segment->value() == static_cast<uint32_t>(out); }
 
-  void add(bundle::SlotKind slot, int index, bundle::AccessMode mode, Operand of, uint32_t id, uint32_t cut = 0) {
-    if (tables.bodyHas(call.body, slot, static_cast<uint32_t>(index)))
-      call.slots.push_back({slot, static_cast<uint32_t>(index), mode, of, id, cut});
+  void add(bundle::ArgumentKind argument, int index, bundle::AccessMode mode, Operand of, uint32_t id, uint32_t cut = 0) {
+    if (tables.functionHas(call.function, argument, static_cast<uint32_t>(index)))
+      call.arguments.push_back({argument, static_cast<uint32_t>(index), mode, of, id, cut});
   }
 
   void addGradients() {

@@ -37,7 +37,7 @@ bool zorse::step::recomputes(const bundle::ModelSummary &summary, const Cell &ce
 std::optional<UnitTask> zorse::step::repeatedTask(const bundle::ModelSummary &summary, const Cell &cell, int32_t unit) {
   if (unit + 1 < cell.unitEnd)
     return UnitTask::Forward;
-  const bundle::Extent &saved = classOf(summary, summary.units(unit)).saved_bytes();
+  const bundle::AffineSize &saved = classOf(summary, summary.units(unit)).saved_bytes();
   return saved.fixed() > 0 || saved.per_row() > 0 ? std::optional(UnitTask::Recompute) : std::nullopt;
 }
 

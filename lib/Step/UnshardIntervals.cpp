@@ -49,7 +49,7 @@ void zorse::step::findUnshardIntervals(PlanLowering &x) {
   std::vector<std::map<std::pair<bool, int32_t>, std::set<uint32_t>>> readers(groups); // by (backward, first unit)
   for (const ModelChunk &chunk : x.chunks)
     for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
-      if (x.plan.gatherOf(g) == Gather::Phase)
+      if (x.plan.reshardAfterForward(g))
         for (bool backward : {false, true})
           if (reads(x, chunk, g, backward))
             readers[g][{backward, firstUser(x, g, chunk.unitBegin)}].insert(chunk.device);

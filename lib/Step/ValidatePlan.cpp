@@ -25,7 +25,7 @@ std::string range(const char *what, int64_t begin, int64_t end) {
 size_t devicesOf(const zorse::bundle::UnitClass &unitClass) {
   for (const auto &function : unitClass.functions())
     if (function.segments_size())
-      return static_cast<size_t>(function.segments(0).bodies_size());
+      return static_cast<size_t>(function.segments(0).functions_size());
   return 1;
 }
 
@@ -202,7 +202,7 @@ void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary
       if (!list.empty() && *std::max_element(list.begin(), list.end()) >= count)
         messages.add(name + ": names " + what + " " + std::to_string(*std::max_element(list.begin(), list.end())) + " of " + std::to_string(count));
     };
-    if ((rule.gather && !rule.devices.empty()) || (rule.bufferCount && !rule.groups.empty()))
+    if ((rule.reshardAfterForward.has_value() && !rule.devices.empty()) || (rule.bufferCount && !rule.groups.empty()))
       messages.add(name + ": gathers are of groups on all devices, images of devices for all groups");
     if (rule.bufferCount && (*rule.bufferCount < 1 || *rule.bufferCount > kMaxBufferCount))
       messages.add(name + ": images are " + std::to_string(*rule.bufferCount) + ", expected 1 to " + std::to_string(kMaxBufferCount));
@@ -247,8 +247,6 @@ void checkCommit(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
   };
   if (training.clip_norm() > 0)
     refuse("gradients are clipped by their norm", "compile with --max-grad-norm=0");
-  if (training.skip_nonfinite())
-    refuse("steps that are not finite are to be skipped", "unset skip_nonfinite of the training options");
   if (training.loss_scale() > 0)
     refuse("the loss is scaled, with steps that overflow skipped", "compile for bf16 or f32");
 }

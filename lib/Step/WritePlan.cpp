@@ -39,8 +39,8 @@ ordered_json toJson(const OffloadRule &rule, const Plan &plan) {
   write("optimizer_states", rule.optimizerStates);
   write("gradients", rule.gradients);
   write("optimizer", rule.optimizer);
-  if (rule.gather)
-    row["reshard_after_forward"] = *rule.gather == Gather::Phase;
+  if (rule.reshardAfterForward.has_value())
+    row["reshard_after_forward"] = *rule.reshardAfterForward;
   if (rule.bufferCount)
     row["buffer_count"] = *rule.bufferCount;
   return row;
@@ -174,7 +174,7 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
     writeOrder(out, plan);
   else
     out += scheduleText(plan);
-  if (plan.blocking)
+  if (!plan.overlapCommunication)
     out += ",\n  \"overlap_communication\": false";
   if (plan.durations) {
     ordered_json durations = {{"forward", plan.durations->forward}, {"backward", plan.durations->backward}};

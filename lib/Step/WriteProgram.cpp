@@ -1,8 +1,8 @@
-// Converts one device's arrays of the step graph to a bundle::Program. Calls list every slot that a function could
-// have; only the slots of the body are bound.
+// Converts one device's arrays of the step graph to a bundle::Program. Calls list every argument that a function could
+// have; only the arguments of the function are bound.
 #include "zorse/Step/WriteProgram.h"
 
-#include "SlotBindings.h"
+#include "ArgumentBindings.h"
 
 #include <cassert>
 
@@ -39,7 +39,7 @@ template <typename Message> Message *place(Message *out, const Value &value, con
   return out;
 }
 
-void write(const std::vector<Shard> &shards, bundle::Extents *out) {
+void write(const std::vector<Shard> &shards, bundle::ShardRanges *out) {
   for (const Shard &shard : shards) {
     out->add_members(shard.device);
     out->add_begin(shard.begin);
@@ -49,27 +49,27 @@ void write(const std::vector<Shard> &shards, bundle::Extents *out) {
 
 struct Writer {
   const StepGraph &graph;
-  const bundle::BodyLibrary &bodies;
-  bundle::SlotBinder binder;
+  const bundle::FunctionLibrary &functions;
+  bundle::ArgumentBinder binder;
 
   Status call(const Call &call, bundle::Call *out) {
-    if (call.body >= static_cast<uint32_t>(bodies.bodies_size()))
-      return userError("the step calls body " + std::to_string(call.body) + " of unit " + std::to_string(call.unit) + ", and there are " +
-                       std::to_string(bodies.bodies_size()));
-    out->set_body(call.body);
+    if (call.function >= static_cast<uint32_t>(functions.functions_size()))
+      return userError("the step calls function " + std::to_string(call.function) + " of unit " + std::to_string(call.unit) + ", and there are " +
+                       std::to_string(functions.functions_size()));
+    out->set_function(call.function);
     out->set_unit(call.unit);
     out->set_rows(call.rows);
     out->set_sample_base(call.sampleBase);
-    out->set_instance_base(call.instanceBase);
-    const bundle::Body &body = bodies.bodies(int(call.body));
-    for (const bundle::Slot &wanted : body.slots()) {
-      const Slot *found = nullptr;
-      for (uint32_t i = call.slots.begin; i < call.slots.end && !found; ++i)
-        if (graph.slots[i].kind == wanted.kind() && graph.slots[i].index == wanted.index())
-          found = &graph.slots[i];
+    out->set_rng_id_base(call.rngIdBase);
+    const bundle::CompiledFunction &function = functions.functions(int(call.function));
+    for (const bundle::FunctionArgument &wanted : function.arguments()) {
+      const FunctionArgument *found = nullptr;
+      for (uint32_t i = call.arguments.begin; i < call.arguments.end && !found; ++i)
+        if (graph.arguments[i].kind == wanted.kind() && graph.arguments[i].index == wanted.index())
+          found = &graph.arguments[i];
       if (!found)
-        return userError("body '" + body.name() + "' has a slot " + bundle::SlotKind_Name(wanted.kind()) + ' ' + std::to_string(wanted.index()) +
-                         " for which the step has no buffer (unit " + std::to_string(call.unit) + ')');
+        return userError("function '" + function.name() + "' has an argument " + bundle::ArgumentKind_Name(wanted.kind()) + ' ' +
+                         std::to_string(wanted.index()) + " for which the step has no buffer (unit " + std::to_string(call.unit) + ')');
       bundle::Region region;
       bundle::Value value;
       write(found->region, [&] { return &region; });
@@ -79,7 +79,7 @@ struct Writer {
     return Status::success();
   }
 
-  Status compute(const Entry &e, bundle::Compute *out) {
+  Status compute(const Instruction &e, bundle::Compute *out) {
     out->set_task(e.task);
     out->set_cell(e.cell);
     out->set_group(e.group);
@@ -91,7 +91,7 @@ struct Writer {
 
   /// Writes the fields that gathers and scatters share: the owners' extents, the whole group and this device's part of
   /// it.
-  template <typename Message> Message *shards(Message *out, const Entry &e) const {
+  template <typename Message> Message *shards(Message *out, const Instruction &e) const {
     const Collective &c = graph.collectives[e.collective];
     out->set_group(c.value.id);
     out->set_type(c.type);
@@ -102,7 +102,7 @@ struct Writer {
     return out;
   }
 
-  void allReduce(const Entry &e, bundle::AllReduce *out) const {
+  void allReduce(const Instruction &e, bundle::AllReduce *out) const {
     const Collective &c = graph.collectives[e.collective];
     out->mutable_members()->Add(c.members.begin(), c.members.end());
     out->set_type(c.type);
@@ -110,10 +110,10 @@ struct Writer {
     write(e.region, [&] { return out->mutable_region(); });
     write(e.value, [&] { return out->mutable_from(); });
     write(e.toValue, [&] { return out->mutable_to(); });
-    write(e.parts, [&] { return out->mutable_parts(); });
+    write(e.parts, [&] { return out->mutable_receive_buffer(); });
   }
 
-  Status entry(const Entry &e, bundle::Entry *out) {
+  Status instruction(const Instruction &e, bundle::Instruction *out) {
     out->set_id(e.id);
     out->set_queue(e.queue);
     out->set_phase(e.phase);
@@ -126,50 +126,50 @@ struct Writer {
     out->set_planned_start(e.plannedStart);
     out->set_planned_end(e.plannedEnd);
     switch (e.kind) {
-    case EntryKind::Compute:
+    case InstructionKind::Compute:
       return compute(e, out->mutable_compute());
-    case EntryKind::Copy: {
+    case InstructionKind::Copy: {
       bundle::Copy *to = out->mutable_copy();
       write(e.region, [&] { return to->mutable_from(); });
       write(e.to, [&] { return to->mutable_to(); });
       write(e.value, [&] { return to->mutable_value(); });
       break;
     }
-    case EntryKind::Send:
+    case InstructionKind::Send:
       place(out->mutable_send(), e.value, e.region)->set_peer(e.peer);
       break;
-    case EntryKind::Receive:
+    case InstructionKind::Receive:
       place(out->mutable_receive(), e.value, e.region)->set_peer(e.peer);
       break;
-    case EntryKind::LoadInput: {
+    case InstructionKind::LoadInput: {
       bundle::LoadInput *to = place(out->mutable_load_input(), e.value, e.region);
       to->set_input(e.input);
       to->set_sample_base(e.sampleBase);
       to->set_rows(e.rows);
       break;
     }
-    case EntryKind::LoadScalars:
+    case InstructionKind::LoadScalars:
       place(out->mutable_load_scalars(), e.value, e.region);
       break;
-    case EntryKind::AllGather: {
+    case InstructionKind::AllGather: {
       const std::vector<uint32_t> &readers = graph.collectives[e.collective].members;
       shards(out->mutable_all_gather(), e)->mutable_readers()->Add(readers.begin(), readers.end());
       break;
     }
-    case EntryKind::ReduceScatter: {
+    case InstructionKind::ReduceScatter: {
       const Collective &c = graph.collectives[e.collective];
       bundle::ReduceScatter *to = shards(out->mutable_reduce_scatter(), e);
       to->set_order(c.order);
       to->mutable_contributors()->Add(c.members.begin(), c.members.end());
       to->set_chunk(c.chunk);
-      write(e.parts, [&] { return to->mutable_parts(); });
+      write(e.parts, [&] { return to->mutable_receive_buffer(); });
       break;
     }
-    case EntryKind::AllReduce:
+    case InstructionKind::AllReduce:
       allReduce(e, out->mutable_all_reduce());
       break;
-    case EntryKind::Report:
-      place(out->mutable_report(), e.value, e.region);
+    case InstructionKind::ReadMetrics:
+      place(out->mutable_read_metrics(), e.value, e.region);
       break;
     }
     return Status::success();
@@ -178,7 +178,7 @@ struct Writer {
 
 } // namespace
 
-Status zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies, bundle::Program &out) {
+Status zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &functions, bundle::Program &out) {
   assert(device < graph.devices.size() && "a device of the step");
   const DeviceProgram &from = graph.devices[device];
   out.set_device(device);
@@ -196,17 +196,17 @@ Status zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const 
   }
   for (uint32_t i = from.state.begin; i < from.state.end; ++i)
     place(out.add_state(), graph.state[i].value, graph.state[i].region)->set_type(graph.state[i].type);
-  Writer writer{graph, bodies, bundle::SlotBinder(out)};
-  out.mutable_entries()->Reserve(int(from.entries.size()));
-  for (uint32_t i = from.entries.begin; i < from.entries.end; ++i)
-    if (Status status = writer.entry(graph.entries[i], out.add_entries()); status.failed())
+  Writer writer{graph, functions, bundle::ArgumentBinder(out)};
+  out.mutable_instructions()->Reserve(int(from.instructions.size()));
+  for (uint32_t i = from.instructions.begin; i < from.instructions.end; ++i)
+    if (Status status = writer.instruction(graph.instructions[i], out.add_instructions()); status.failed())
       return userError("program of device " + from.name + ": " + status.message());
   return Status::success();
 }
 
-Result<bundle::Program> zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies) {
+Result<bundle::Program> zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &functions) {
   bundle::Program out;
-  if (Status status = writeProgram(graph, device, bodies, out); status.failed())
+  if (Status status = writeProgram(graph, device, functions, out); status.failed())
     return status;
   return out;
 }

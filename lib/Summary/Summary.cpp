@@ -48,7 +48,7 @@ std::optional<Precision> zorse::parsePrecision(const std::string &text) {
 }
 
 Precision zorse::precisionOf(const bundle::ModelSummary &summary) {
-  return {accumulationType(summary.compute_type()), summary.rounded_to(), summary.wide_residual(), summary.tf32(), summary.sums_f16()};
+  return {accumulationType(summary.compute_type()), summary.rounded_to(), summary.fp32_residual(), summary.tf32(), summary.sums_f16()};
 }
 
 bundle::ElementType zorse::productType(const bundle::ModelSummary &summary) {
@@ -58,20 +58,21 @@ bundle::ElementType zorse::productType(const bundle::ModelSummary &summary) {
 
 uint32_t zorse::maxTerms(const bundle::ModelSummary &summary, bundle::ElementType type) {
   uint32_t max = 0;
-  for (const bundle::SumBody &sum : summary.sums())
+  for (const bundle::SumFunction &sum : summary.sums())
     if (sum.type() == type)
-      max = std::max(max, sum.terms());
+      max = std::max(max, sum.num_contributions());
   return max;
 }
 
-uint32_t zorse::sumBody(const bundle::ModelSummary &summary, bundle::ElementType type, uint32_t terms) {
-  for (const bundle::SumBody &sum : summary.sums())
-    if (sum.type() == type && sum.terms() == terms)
-      return sum.body();
+uint32_t zorse::sumFunction(const bundle::ModelSummary &summary, bundle::ElementType type, uint32_t terms) {
+  for (const bundle::SumFunction &sum : summary.sums())
+    if (sum.type() == type && sum.num_contributions() == terms)
+      return sum.function();
   return UINT32_MAX;
 }
 
-/// If one body cannot add all terms, two intermediate sums alternate as the first term of the next.
+/// If one function cannot add all terms, two intermediate sums alternate as the first term of the
+/// next.
 static uint64_t partCount(const bundle::ModelSummary &summary, bundle::ElementType type, uint64_t terms) {
   return terms <= maxTerms(summary, type) ? terms : terms + 2;
 }
@@ -82,8 +83,8 @@ uint64_t zorse::roundPartsBytes(const bundle::ModelSummary &summary, bundle::Ele
 
 uint64_t zorse::sumPartsBytes(const bundle::ModelSummary &summary, uint64_t terms) { return partCount(summary, bundle::F64, terms) * kSumsBytes; }
 
-bundle::ElementType zorse::computeType(const bundle::GroupInfo &group) {
-  return group.copy_type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? group.type() : group.copy_type();
+bundle::ElementType zorse::computeType(const bundle::FlatGroupInfo &group) {
+  return group.param_dtype() == bundle::ELEMENT_TYPE_UNSPECIFIED ? group.type() : group.param_dtype();
 }
 
 int64_t zorse::elementsOf(const bundle::ParameterInfo &parameter) {

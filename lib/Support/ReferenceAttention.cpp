@@ -103,7 +103,7 @@ struct Attention {
   double keep(int64_t r, int64_t h, int64_t i, int64_t j) const {
     if (attention.dropout == 0.0 || !options.training)
       return 1.0;
-    uint64_t stream = abi::randomStream(options.seed, options.step, options.instanceBase + attention.instance, sampled ? options.sampleBase + r : 0);
+    uint64_t stream = abi::randomStream(options.seed, options.step, options.rngIdBase + attention.rngId, sampled ? options.sampleBase + r : 0);
     bool kept = abi::randomBits(stream, (h * queries() + i) * keys() + j) >= abi::dropThreshold(attention.dropout);
     return kept ? 1 / (1 - attention.dropout) : 0.0;
   }

@@ -22,11 +22,11 @@ public:
 
   LogicalResult run(Operation *op) {
     return TypeSwitch<Operation *, LogicalResult>(op)
-        .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp, BiasedMatmulOp, ContractOp, GatherOp, ScatterAddOp, TakeOp,
-              TakeGradOp, SoftmaxOp, SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp, LayerNormGradParamsOp,
-              RmsNormOp, RmsNormGradInputOp, RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp, CrossEntropyOp,
-              CrossEntropyGradOp, KnownOp, SampleNumberOp, DropoutOp, TrackOp, RoundOp, DetachOp, GradientOfOp, SgdUpdateOp, AdamUpdateOp>(
-            [&](auto known) { return visit(known); })
+        .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp, BiasedMatmulOp, MatmulGradWeightOp, GatherOp, ScatterAddOp,
+              TakeAlongDimOp, TakeAlongDimGradOp, SoftmaxOp, SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp,
+              LayerNormGradParamsOp, RmsNormOp, RmsNormGradInputOp, RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp,
+              CrossEntropyOp, CrossEntropyGradOp, KnownOp, SampleNumberOp, DropoutOp, RunningStatOp, RoundOp, DetachOp, GradientOfOp, SgdUpdateOp,
+              AdamUpdateOp>([&](auto known) { return visit(known); })
         .Default([](Operation *) { return success(); });
   }
 
@@ -149,7 +149,7 @@ private:
     return success();
   }
 
-  LogicalResult visit(ContractOp op) {
+  LogicalResult visit(MatmulGradWeightOp op) {
     Tensor &y = zeros(op.getY());
     int64_t k = y.shape[0], n = y.shape[1], lead = in[0].size() / std::max<int64_t>(1, k);
     for (int64_t s = 0; s < lead; ++s)
@@ -192,7 +192,7 @@ private:
     return success();
   }
 
-  LogicalResult visit(TakeOp op) {
+  LogicalResult visit(TakeAlongDimOp op) {
     Tensor &y = zeros(op.getY());
     int64_t width = in[0].shape.back();
     for (int64_t i = 0; i < y.size(); ++i) {
@@ -204,7 +204,7 @@ private:
     return success();
   }
 
-  LogicalResult visit(TakeGradOp op) {
+  LogicalResult visit(TakeAlongDimGradOp op) {
     Tensor &dx = zeros(op.getDx());
     int64_t width = dx.shape.back();
     for (int64_t i = 0; i < in[0].size(); ++i) {
@@ -279,7 +279,7 @@ private:
     Tensor y = Tensor::filled(in[0].shape, 0.0);
     std::vector<int64_t> lead(in[0].shape.begin(), in[0].shape.end() - 1);
     Tensor mean = Tensor::filled(lead, 0.0), rstd = Tensor::filled(lead, 0.0);
-    const Tensor *gain = op.getGain() ? &in[1] : nullptr, *bias = op.getBias() ? &in.back() : nullptr;
+    const Tensor *weight = op.getWeight() ? &in[1] : nullptr, *bias = op.getBias() ? &in.back() : nullptr;
     forEachVector(y, [&](int64_t v, int64_t o, int64_t n) {
       double sum = 0, squares = 0;
       for (int64_t i = 0; i < n; ++i)
@@ -289,7 +289,8 @@ private:
         squares += std::pow(in[0].values[o + i] - mean.values[v], 2);
       rstd.values[v] = 1.0 / std::sqrt(squares / n + op.getEpsilon().convertToDouble());
       for (int64_t i = 0; i < n; ++i)
-        y.values[o + i] = (in[0].values[o + i] - mean.values[v]) * rstd.values[v] * (gain ? gain->values[i] : 1.0) + (bias ? bias->values[i] : 0.0);
+        y.values[o + i] =
+            (in[0].values[o + i] - mean.values[v]) * rstd.values[v] * (weight ? weight->values[i] : 1.0) + (bias ? bias->values[i] : 0.0);
     });
     results = {y};
     if (!op.getStatistics().empty())
@@ -301,7 +302,7 @@ private:
     const Tensor &dy = in[0], &x = in[1], &mean = in[2], &rstd = in[3];
     forEachVector(dx, [&](int64_t v, int64_t o, int64_t n) {
       double sum = 0, product = 0;
-      auto scaled = [&](int64_t i) { return dy.values[o + i] * (op.getGain() ? in[4].values[i] : 1.0); };
+      auto scaled = [&](int64_t i) { return dy.values[o + i] * (op.getWeight() ? in[4].values[i] : 1.0); };
       auto normal = [&](int64_t i) { return (x.values[o + i] - mean.values[v]) * rstd.values[v]; };
       for (int64_t i = 0; i < n; ++i) {
         sum += scaled(i);
@@ -313,14 +314,14 @@ private:
     return success();
   }
   LogicalResult visit(LayerNormGradParamsOp op) {
-    Tensor dgain = Tensor::filled(shape(op.getDgain()), 0.0), dbias = dgain;
+    Tensor dweight = Tensor::filled(shape(op.getDweight()), 0.0), dbias = dweight;
     forEachVector(in[1], [&](int64_t v, int64_t o, int64_t n) {
       for (int64_t i = 0; i < n; ++i) {
-        dgain.values[i] += in[0].values[o + i] * (in[1].values[o + i] - in[2].values[v]) * in[3].values[v];
+        dweight.values[i] += in[0].values[o + i] * (in[1].values[o + i] - in[2].values[v]) * in[3].values[v];
         dbias.values[i] += in[0].values[o + i];
       }
     });
-    results = {dgain, dbias};
+    results = {dweight, dbias};
     return success();
   }
 
@@ -333,7 +334,7 @@ private:
         squares += in[0].values[o + i] * in[0].values[o + i];
       rrms.values[v] = 1.0 / std::sqrt(squares / n + op.getEpsilon().convertToDouble());
       for (int64_t i = 0; i < n; ++i)
-        y.values[o + i] = in[0].values[o + i] * rrms.values[v] * (op.getGain() ? in[1].values[i] : 1.0);
+        y.values[o + i] = in[0].values[o + i] * rrms.values[v] * (op.getWeight() ? in[1].values[i] : 1.0);
     });
     results = {y};
     if (op.getRrms())
@@ -344,7 +345,7 @@ private:
     Tensor &dx = zeros(op.getDx());
     forEachVector(dx, [&](int64_t v, int64_t o, int64_t n) {
       double product = 0, r = in[2].values[v];
-      auto scaled = [&](int64_t i) { return in[0].values[o + i] * (op.getGain() ? in[3].values[i] : 1.0); };
+      auto scaled = [&](int64_t i) { return in[0].values[o + i] * (op.getWeight() ? in[3].values[i] : 1.0); };
       for (int64_t i = 0; i < n; ++i)
         product += scaled(i) * in[1].values[o + i];
       for (int64_t i = 0; i < n; ++i)
@@ -353,10 +354,10 @@ private:
     return success();
   }
   LogicalResult visit(RmsNormGradParamsOp op) {
-    Tensor &dgain = zeros(op.getDgain());
+    Tensor &dweight = zeros(op.getDweight());
     forEachVector(in[1], [&](int64_t v, int64_t o, int64_t n) {
       for (int64_t i = 0; i < n; ++i)
-        dgain.values[i] += in[0].values[o + i] * in[1].values[o + i] * in[2].values[v];
+        dweight.values[i] += in[0].values[o + i] * in[1].values[o + i] * in[2].values[v];
     });
     return success();
   }
@@ -466,7 +467,7 @@ private:
     return success();
   }
 
-  LogicalResult visit(TrackOp) {
+  LogicalResult visit(RunningStatOp) {
     results.push_back(in[0]);
     for (int64_t i = 0; !options.training && i < in[0].size(); ++i)
       results.back().values[i] = in[1].values[i % in[1].size()];
@@ -511,7 +512,7 @@ private:
     int64_t perRow = sampled ? product(y.shape, 1) : y.size();
     for (int64_t i = 0; i < y.size(); ++i) {
       uint64_t stream =
-          abi::randomStream(options.seed, options.step, options.instanceBase + op.getInstance(), sampled ? options.sampleBase + i / perRow : 0);
+          abi::randomStream(options.seed, options.step, options.rngIdBase + op.getRngId(), sampled ? options.sampleBase + i / perRow : 0);
       bool keep = abi::randomBits(stream, i % perRow) >= abi::dropThreshold(probability);
       y.values[i] = keep ? y.values[i] / (1 - probability) : 0.0;
     }

@@ -21,7 +21,7 @@ bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(value.get
 /// Whether torch.autocast and modules of bf16 compute the operation in the type of its operands. Functions with results
 /// that would lose range, or the difference of close numbers, are computed in f32 there, and here.
 bool isElementwise(Operation *op) {
-  if (isa<GeluOp, SiluOp, DropoutOp, RopeOp>(op))
+  if (op->hasTrait<IsActivation>() || isa<DropoutOp, RopeOp>(op))
     return true;
   if (isa<math::ExpOp, math::Exp2Op, math::ExpM1Op, math::LogOp, math::Log2Op, math::Log10Op, math::Log1pOp, math::PowFOp, math::FPowIOp,
           math::RsqrtOp, math::TanOp, math::SinhOp, math::CoshOp>(op))
@@ -31,7 +31,7 @@ bool isElementwise(Operation *op) {
 
 class RoundInserter {
 public:
-  RoundInserter(func::FuncOp model, Type to, bool wideResidual) : model(model), to(to), wideResidual(wideResidual), builder(model.getContext()) {}
+  RoundInserter(func::FuncOp model, Type to, bool fp32Residual) : model(model), to(to), fp32Residual(fp32Residual), builder(model.getContext()) {}
 
   void run() {
     SmallVector<Operation *> ops;
@@ -46,12 +46,12 @@ private:
     if (auto gather = dyn_cast<GatherOp>(op)) {
       // Tables of rank 1 contain scalars such as biases and stay f32. Rounding the selected rows equals rounding the
       // table, at lower cost.
-      if (!wideResidual && isFloat(gather.getTable()) && cast<RankedTensorType>(gather.getTable().getType()).getRank() >= 2)
+      if (!fp32Residual && isFloat(gather.getTable()) && cast<RankedTensorType>(gather.getTable().getType()).getRank() >= 2)
         roundResult(op);
       return;
     }
     if (movesElements(op))
-      return markIf(op, llvm::all_of(op->getOperands(), [&](Value v) { return narrow.contains(v); }));
+      return markIf(op, llvm::all_of(op->getOperands(), [&](Value v) { return lowPrecision.contains(v); }));
     if (isa<MatmulOp>(op)) {
       roundOperand(op, 0);
       roundOperand(op, 1);
@@ -68,7 +68,7 @@ private:
       roundResult(op);
     } else if (isa<LayerNormOp, RmsNormOp>(op) || biased.contains(op)) {
       roundResult(op);
-    } else if (isElementwise(op) && staysNarrow(op)) {
+    } else if (isElementwise(op) && staysLowPrecision(op)) {
       roundResult(op);
     }
   }
@@ -135,14 +135,14 @@ private:
     return isa_and_nonnull<arith::ConstantOp>(value.getDefiningOp());
   }
 
-  /// Whether all values that `op` reads are narrow. Parameters that are repeated for every sample are ignored: in a
-  /// module of bf16 they widen nothing. Under autocast they count, except scalars.
-  bool staysNarrow(Operation *op) const {
+  /// Whether all values that `op` reads have low precision. Parameters that are repeated for every sample are ignored:
+  /// in a module of bf16 they widen nothing. Under autocast they count, except scalars.
+  bool staysLowPrecision(Operation *op) const {
     if (!carriesSamples(op->getResult(0).getType()))
       return false;
     bool any = false;
     for (Value operand : op->getOperands()) {
-      if (!isFloat(operand) || narrow.contains(operand)) {
+      if (!isFloat(operand) || lowPrecision.contains(operand)) {
         any |= isFloat(operand);
         continue;
       }
@@ -154,20 +154,20 @@ private:
       if (!isRepeated(operand))
         return false;
       bool number = cast<RankedTensorType>((broadcast ? broadcast.getX() : operand).getType()).getRank() == 0;
-      if (wideResidual && !number)
+      if (fp32Residual && !number)
         return false;
     }
     return any;
   }
 
-  void markIf(Operation *op, bool isNarrow) {
-    if (isNarrow && op->getNumOperands() > 0)
-      narrow.insert(op->getResult(0));
+  void markIf(Operation *op, bool isLowPrecision) {
+    if (isLowPrecision && op->getNumOperands() > 0)
+      lowPrecision.insert(op->getResult(0));
   }
 
   /// Returns the rounded value. There is one rounding per value, directly after it, for all readers.
   Value rounded(Value value) {
-    if (narrow.contains(value))
+    if (lowPrecision.contains(value))
       return value;
     Value round = roundOf.lookup(value);
     if (!round) {
@@ -182,7 +182,7 @@ private:
         builder.setInsertionPointAfterValue(value);
         round = RoundOp::create(builder, value.getLoc(), value, to, /*straightThrough=*/!carriesSamples(value.getType()));
       }
-      narrow.insert(round);
+      lowPrecision.insert(round);
       roundOf[value] = round;
     }
     return round;
@@ -197,9 +197,9 @@ private:
 
   func::FuncOp model;
   Type to;
-  bool wideResidual;
+  bool fp32Residual;
   OpBuilder builder;
-  DenseSet<Value> narrow;
+  DenseSet<Value> lowPrecision;
   DenseSet<Operation *> biased;
   DenseMap<Value, Value> roundOf;
 };
@@ -220,12 +220,11 @@ struct InsertRounds : zorse::impl::InsertRoundsBase<InsertRounds> {
     RoundOp present;
     model.walk([&](RoundOp op) { present = op; });
     if (present)
-      return fail(
-          present,
-          "expected a model without roundings, found one: this pass has run already, or the file casts values to 16 bits by itself; such a file "
-          "is compiled with --precision=f32");
+      return fail(present,
+                  "expected a model without roundings, found one: this pass has run already, or the file contains casts to 16 bits; such a file "
+                  "is compiled with --precision=f32");
     Type type = to == "bf16" ? Type(BFloat16Type::get(&getContext())) : Type(Float16Type::get(&getContext()));
-    RoundInserter(model, type, wideResidual).run();
+    RoundInserter(model, type, fp32Residual).run();
   }
 };
 

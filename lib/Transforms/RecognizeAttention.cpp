@@ -196,7 +196,7 @@ struct Attention : OpRewritePattern<MatmulOp> {
     value = skipUnitReshapes(skipGuard(value, guarded));
     if (auto dropout = value.getDefiningOp<DropoutOp>()) {
       scores.options.dropout = dropout.getProbability().convertToDouble();
-      scores.options.instance = static_cast<int64_t>(dropout.getInstance());
+      scores.options.rngId = static_cast<int64_t>(dropout.getRngId());
       value = skipUnitReshapes(dropout.getX());
       if (!guarded)
         value = skipUnitReshapes(skipGuard(value, guarded));

@@ -13,15 +13,15 @@ using namespace mlir;
 using namespace zorse;
 
 namespace {
-/// take(log_softmax(logits), labels) is the negative cross-entropy. The negation usually folds with another one.
-struct Take : OpRewritePattern<TakeOp> {
+/// take_along_dim(log_softmax(logits), labels) is the negative cross-entropy. The negation usually folds with another one.
+struct TakeAlongDim : OpRewritePattern<TakeAlongDimOp> {
   using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(TakeOp op, PatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(TakeAlongDimOp op, PatternRewriter &rewriter) const override {
     auto logarithm = op.getX().getDefiningOp<LogSoftmaxOp>();
     // In lower precision than the loss, fusion would change the casts, so the parts remain.
     if (!logarithm || statisticElementType(rankedType(op.getX()).getElementType()) != rankedType(op.getX()).getElementType())
       return failure();
-    Value loss = CrossEntropyOp::create(rewriter, op.getLoc(), logarithm.getX(), op.getIds(), Value(), std::nullopt).getLoss();
+    Value loss = CrossEntropyOp::create(rewriter, op.getLoc(), logarithm.getX(), op.getIndices(), Value(), std::nullopt).getLoss();
     rewriter.replaceOpWithNewOp<arith::NegFOp>(op, loss);
     return success();
   }
@@ -87,7 +87,7 @@ struct Ignore : OpRewritePattern<arith::SelectOp> {
 struct RecognizeCrossEntropy : zorse::impl::RecognizeCrossEntropyBase<RecognizeCrossEntropy> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<Take, Ignore>(&getContext());
+    patterns.add<TakeAlongDim, Ignore>(&getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

@@ -38,18 +38,18 @@ template <typename Op> struct Normalise : OpRewritePattern<Op> {
   }
 };
 
-/// layer_norm(x) * gain or layer_norm(x) + bias. The norm must have no other use.
+/// layer_norm(x) * weight or layer_norm(x) + bias. The norm must have no other use.
 template <typename Op> struct Affine : OpRewritePattern<Op> {
   using OpRewritePattern<Op>::OpRewritePattern;
   LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
-    constexpr bool isGain = std::is_same_v<Op, arith::MulFOp>;
+    constexpr bool isWeight = std::is_same_v<Op, arith::MulFOp>;
     for (int i = 0; i < 2; ++i) {
       auto norm = op->getOperand(i).template getDefiningOp<LayerNormOp>();
       Value channels = matchChannels(op->getOperand(1 - i));
-      // The gain precedes the bias, and each occurs at most once.
-      if (!norm || !channels || norm.getBias() || (isGain && norm.getGain()) || !norm.getStatistics().empty() || !norm.getY().hasOneUse())
+      // The weight precedes the bias, and each occurs at most once.
+      if (!norm || !channels || norm.getBias() || (isWeight && norm.getWeight()) || !norm.getStatistics().empty() || !norm.getY().hasOneUse())
         continue;
-      rewriter.replaceOpWithNewOp<LayerNormOp>(op, norm.getX(), isGain ? channels : norm.getGain(), isGain ? Value() : channels,
+      rewriter.replaceOpWithNewOp<LayerNormOp>(op, norm.getX(), isWeight ? channels : norm.getWeight(), isWeight ? Value() : channels,
                                                norm.getEpsilon().convertToDouble());
       return success();
     }

@@ -62,8 +62,8 @@ template <typename Op> struct Normalise : OpRewritePattern<Op> {
   }
 };
 
-/// rms_norm(x) * gain. The norm must have no other use. Scalars between them that cancel are removed.
-struct Gain : OpRewritePattern<arith::MulFOp> {
+/// rms_norm(x) * weight. The norm must have no other use. Scalars between them that cancel are removed.
+struct Weight : OpRewritePattern<arith::MulFOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(arith::MulFOp op, PatternRewriter &rewriter) const override {
     Product product = flattenProduct(op);
@@ -76,10 +76,10 @@ struct Gain : OpRewritePattern<arith::MulFOp> {
       return failure();
     for (int i = 0; i < 2; ++i) {
       auto norm = product.factors[i].getDefiningOp<RmsNormOp>();
-      Value gain = matchChannels(product.factors[1 - i]);
-      if (!norm || !gain || norm.getGain() || norm.getRrms() || !norm.getY().hasOneUse())
+      Value weight = matchChannels(product.factors[1 - i]);
+      if (!norm || !weight || norm.getWeight() || norm.getRrms() || !norm.getY().hasOneUse())
         continue;
-      Value scaled = RmsNormOp::create(rewriter, op.getLoc(), norm.getX(), gain, norm.getEpsilon().convertToDouble()).getY();
+      Value scaled = RmsNormOp::create(rewriter, op.getLoc(), norm.getX(), weight, norm.getEpsilon().convertToDouble()).getY();
       if (!cancels)
         scaled = arith::MulFOp::create(rewriter, op.getLoc(), scaled, createSplat(rewriter, op.getLoc(), rankedType(scaled), product.scalar));
       rewriter.replaceOp(op, scaled);
@@ -92,7 +92,7 @@ struct Gain : OpRewritePattern<arith::MulFOp> {
 struct RecognizeRmsNorm : zorse::impl::RecognizeRmsNormBase<RecognizeRmsNorm> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<Normalise<arith::MulFOp>, Normalise<arith::DivFOp>, Gain>(&getContext());
+    patterns.add<Normalise<arith::MulFOp>, Normalise<arith::DivFOp>, Weight>(&getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

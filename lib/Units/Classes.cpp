@@ -20,14 +20,14 @@ bool units::drawsRandomNumbers(Operation *op) {
 
 namespace {
 
-/// Text of an operation without its operands: name, inherent attributes except `instance`, result
+/// Text of an operation without its operands: name, inherent attributes except `rng_id`, result
 /// types.
 std::string signature(Operation *op) {
   std::string text;
   llvm::raw_string_ostream os(text);
   os << op->getName() << '{';
   for (NamedAttribute attribute : op->getAttrDictionary())
-    if (attribute.getName() != "instance" && !op->getDiscardableAttr(attribute.getName()))
+    if (attribute.getName() != "rng_id" && !op->getDiscardableAttr(attribute.getName()))
       os << attribute.getName().getValue() << '=' << attribute.getValue() << ';';
   os << '}' << op->getResultTypes();
   return text;
@@ -56,7 +56,7 @@ public:
 
     llvm::raw_string_ostream os(outline.key);
     for (Value value : outline.valuesOut)
-      os << "out " << reference(value) << (graph.active.contains(value) ? " gradient" : "") << narrowText(value) << '\n';
+      os << "out " << reference(value) << (graph.active.contains(value) ? " gradient" : "") << lowPrecisionText(value) << '\n';
     for (const Numerator &numerator : outline.losses)
       os << "loss " << numerator.term << ' ' << reference(numerator.value) << '\n';
     outline.key = body + outline.key;
@@ -71,16 +71,16 @@ private:
   /// Whether an earlier unit computes the value.
   bool isBoundary(Value value) const { return graph.onSpine(value) && !inside(value.getDefiningOp()); }
 
-  std::string narrowText(Value value) const {
-    Type narrow = graph.narrow.lookup(value);
-    return narrow ? " as " + typeText(narrow) : "";
+  std::string lowPrecisionText(Value value) const {
+    Type lowPrecision = graph.lowPrecision.lookup(value);
+    return lowPrecision ? " as " + typeText(lowPrecision) : "";
   }
 
   std::string leafText(Value value) const {
     if (auto argument = dyn_cast<BlockArgument>(value))
       return std::string(graph.isParameter(argument) ? (graph.isTrained(argument) ? "parameter " : "constant ") : "input ") +
-             typeText(value.getType()) + narrowText(value);
-    return std::string(graph.active.contains(value) ? "value " : "value without gradient ") + typeText(value.getType()) + narrowText(value);
+             typeText(value.getType()) + lowPrecisionText(value);
+    return std::string(graph.active.contains(value) ? "value " : "value without gradient ") + typeText(value.getType()) + lowPrecisionText(value);
   }
 
   bool isLeaf(Value value) const { return isa<BlockArgument>(value) || isBoundary(value); }
@@ -176,7 +176,7 @@ private:
       }
       numbers[visit.op] = outline.ops.size();
       outline.ops.push_back(visit.op);
-      outline.instances += drawsRandomNumbers(visit.op);
+      outline.randomOps += drawsRandomNumbers(visit.op);
       body += visit.line + "\n";
       visits.pop_back();
     }
@@ -199,25 +199,25 @@ Outline units::outlineUnit(const ModelGraph &graph, int begin, int end) { return
 func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, const Outline &outline) {
   SmallVector<Value> arguments;
   SmallVector<DictionaryAttr> argumentAttributes, resultAttributes;
-  auto slot = [&](SlotAttr slot, bool gradient = false, Type narrow = {}) {
+  auto argument = [&](ArgumentAttr attribute, bool gradient = false, Type lowPrecision = {}) {
     NamedAttrList list;
-    list.set(attributes::kSlot, slot);
+    list.set(attributes::kArgument, attribute);
     if (gradient)
       list.set(autodiff::kGradientAttr, builder.getUnitAttr());
-    if (narrow)
-      list.set(autodiff::kNarrowAttr, TypeAttr::get(narrow));
+    if (lowPrecision)
+      list.set(autodiff::kLowPrecisionAttr, TypeAttr::get(lowPrecision));
     return list.getDictionary(builder.getContext());
   };
-  auto at = [&](SlotKind kind, size_t index) { return SlotAttr::get(builder.getContext(), kind, uint32_t(index)); };
-  auto add = [&](const auto &values, SlotKind kind, auto gradient) {
+  auto at = [&](ArgumentKind kind, size_t index) { return ArgumentAttr::get(builder.getContext(), kind, uint32_t(index)); };
+  auto add = [&](const auto &values, ArgumentKind kind, auto gradient) {
     for (auto [i, value] : llvm::enumerate(values)) {
       arguments.push_back(value);
-      argumentAttributes.push_back(slot(at(kind, i), gradient(value), graph.narrow.lookup(value)));
+      argumentAttributes.push_back(argument(at(kind, i), gradient(value), graph.lowPrecision.lookup(value)));
     }
   };
-  add(outline.parameters, SlotKind::Parameter, [&](BlockArgument a) { return graph.isTrained(a); });
-  add(outline.inputs, SlotKind::Input, [](BlockArgument) { return false; });
-  add(outline.valuesIn, SlotKind::BoundaryIn, [&](Value v) { return graph.active.contains(v); });
+  add(outline.parameters, ArgumentKind::Parameter, [&](BlockArgument a) { return graph.isTrained(a); });
+  add(outline.inputs, ArgumentKind::Input, [](BlockArgument) { return false; });
+  add(outline.valuesIn, ArgumentKind::BoundaryIn, [&](Value v) { return graph.active.contains(v); });
 
   DenseMap<int64_t, SmallVector<Value>> known; // values that become one argument, by position in ModelSummary.known
   for (Operation *op : outline.ops)
@@ -225,7 +225,7 @@ func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, co
       int64_t index = llvm::find(graph.known, number.getExpression()) - graph.known.begin();
       if (known[index].empty()) {
         arguments.push_back(number);
-        argumentAttributes.push_back(slot(SlotAttr::get(builder.getContext(), SlotKind::Scalars, uint32_t(index), ScalarField::Known)));
+        argumentAttributes.push_back(argument(ArgumentAttr::get(builder.getContext(), ArgumentKind::Scalars, uint32_t(index), ScalarField::Known)));
       }
       known[index].push_back(number);
     }
@@ -233,11 +233,11 @@ func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, co
   SmallVector<Value> results;
   for (auto [i, value] : llvm::enumerate(outline.valuesOut)) {
     results.push_back(value);
-    resultAttributes.push_back(slot(at(SlotKind::BoundaryOut, i), graph.active.contains(value), graph.narrow.lookup(value)));
+    resultAttributes.push_back(argument(at(ArgumentKind::BoundaryOut, i), graph.active.contains(value), graph.lowPrecision.lookup(value)));
   }
   for (auto [i, numerator] : llvm::enumerate(outline.losses)) {
     results.push_back(numerator.value);
-    resultAttributes.push_back(slot(at(SlotKind::Loss, i)));
+    resultAttributes.push_back(argument(at(ArgumentKind::Loss, i)));
   }
 
   Location loc = builder.getUnknownLoc();
@@ -257,13 +257,13 @@ func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, co
   for (const auto &[index, values] : known)
     for (Value value : values)
       mapping.map(value, mapping.lookup(values.front()));
-  int64_t instance = 0;
+  int64_t rngId = 0;
   for (Operation *op : outline.ops) {
     if (isa<KnownOp>(op))
       continue;
     Operation *copy = builder.clone(*op, mapping);
     if (drawsRandomNumbers(copy))
-      copy->setAttr("instance", builder.getI64IntegerAttr(instance++));
+      copy->setAttr("rng_id", builder.getI64IntegerAttr(rngId++));
   }
   SmallVector<Value> returned;
   for (Value value : results)
@@ -276,7 +276,7 @@ StringRef units::kindOf(const Outline &outline, bool first) {
   bool attention = false, activation = false, heavy = false, table = false;
   for (Operation *op : outline.ops) {
     attention |= isa<AttentionOp, SoftmaxOp>(op);
-    activation |= isa<GeluOp, SiluOp, arith::MaximumFOp>(op);
+    activation |= op->hasTrait<IsActivation>() || isa<arith::MaximumFOp>(op);
     heavy |= isComputeIntensive(op);
     table |= isa<GatherOp>(op);
   }

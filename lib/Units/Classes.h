@@ -13,21 +13,20 @@ namespace zorse::units {
 /// position by position.
 struct Outline {
   std::vector<mlir::Operation *> ops;          ///< ops of `@model`: spine and cloned side operations, operands first
-  std::vector<mlir::BlockArgument> parameters; ///< by slot index; a parameter that is read twice is one argument
+  std::vector<mlir::BlockArgument> parameters; ///< by argument index; a parameter that is read twice is one argument
   std::vector<mlir::BlockArgument> inputs;
   std::vector<mlir::Value> valuesIn;
   std::vector<mlir::Value> valuesOut;
   std::vector<Numerator> losses;
-  unsigned instances = 0; ///< number of random ops, numbered from 0 in the order of `ops`
+  unsigned randomOps = 0; ///< number of random ops, numbered from 0 in the order of `ops`
   std::string key;
 };
 
 /// Returns the unit `order[begin, end)`. Commutative operands are sorted by structure. Names,
-/// locations, random instances and discardable attributes are ignored; the need for a gradient is
-/// not.
+/// locations, `rng_id` and discardable attributes are ignored; the need for a gradient is not.
 Outline outlineUnit(const ModelGraph &graph, int begin, int end);
 
-/// Builds `@<name>.forward` for this outline, with slots and `zorse.gradient`.
+/// Builds `@<name>.forward` for this outline, with arguments and `zorse.gradient`.
 mlir::func::FuncOp buildForward(mlir::OpBuilder &builder, const ModelGraph &graph, const Outline &outline);
 
 /// Returns "embedding", "attention", "mlp", "block", "head" or "layer"; used only for names.

@@ -19,8 +19,8 @@ using namespace zorse::units;
 
 namespace {
 
-DictionaryAttr slot(OpBuilder &b, SlotKind kind, size_t index, ScalarField field = ScalarField::LossSeed) {
-  return b.getDictionaryAttr(b.getNamedAttr(attributes::kSlot, SlotAttr::get(b.getContext(), kind, uint32_t(index), field)));
+DictionaryAttr slot(OpBuilder &b, ArgumentKind kind, size_t index, ScalarField field = ScalarField::LossSeed) {
+  return b.getDictionaryAttr(b.getNamedAttr(attributes::kArgument, ArgumentAttr::get(b.getContext(), kind, uint32_t(index), field)));
 }
 
 /// Returns the value of a lifted constant (zorse-lift-constants stores it on the module); null for
@@ -165,14 +165,14 @@ private:
 };
 
 /// Builds `@counts`, which reads `inputs` and the known numbers in `read`.
-void buildFunction(OpBuilder &builder, const ModelGraph &graph, ArrayRef<Operation *> ops, ArrayRef<Value> read, ArrayRef<DictionaryAttr> slots,
+void buildFunction(OpBuilder &builder, const ModelGraph &graph, ArrayRef<Operation *> ops, ArrayRef<Value> read, ArrayRef<DictionaryAttr> arguments,
                    ArrayRef<BlockArgument> constants, ArrayRef<Value> roots) {
   func::FuncOp model = graph.model;
   auto function =
       func::FuncOp::create(builder, model.getLoc(), kCounts, builder.getFunctionType(TypeRange(ValueRange(read)), TypeRange(ValueRange(roots))));
-  function.setAllArgAttrs(slots);
+  function.setAllArgAttrs(arguments);
   for (unsigned i = 0; i < roots.size(); ++i)
-    function.setResultAttrs(i, slot(builder, SlotKind::Loss, i));
+    function.setResultAttrs(i, slot(builder, ArgumentKind::Loss, i));
   OpBuilder::InsertionGuard guard(builder);
   Block *block = function.addEntryBlock();
   builder.setInsertionPointToEnd(block);
@@ -207,7 +207,7 @@ FailureOr<Counts> units::buildCounts(OpBuilder &builder, const ModelGraph &graph
   SmallVector<DictionaryAttr> slots;
   for (BlockArgument argument : arguments) {
     if (!graph.isParameter(argument)) {
-      slots.push_back(slot(builder, SlotKind::Input, counts.operands.size()));
+      slots.push_back(slot(builder, ArgumentKind::Input, counts.operands.size()));
       counts.operands.push_back(argument);
     } else if (constantOf(graph, argument)) {
       constants.push_back(argument);
@@ -218,7 +218,7 @@ FailureOr<Counts> units::buildCounts(OpBuilder &builder, const ModelGraph &graph
   }
   for (Operation *op : ops) // numbers that depend on counts which the host knows before the step
     if (auto known = dyn_cast<KnownOp>(op)) {
-      slots.push_back(slot(builder, SlotKind::Scalars, llvm::find(graph.known, known.getExpression()) - graph.known.begin(), ScalarField::Known));
+      slots.push_back(slot(builder, ArgumentKind::Scalars, llvm::find(graph.known, known.getExpression()) - graph.known.begin(), ScalarField::Known));
       counts.operands.push_back(known);
     }
   buildFunction(builder, graph, ops, counts.operands, slots, constants, loss.counts);

@@ -142,7 +142,7 @@ private:
   /// Whether the operations from `lossBegin` on read class scores.
   bool isClassifier(int lossBegin) const {
     for (int i = lossBegin; i < size; ++i)
-      if (isa<CrossEntropyOp, LogSoftmaxOp, SoftmaxOp, TakeOp>(graph.order[i]))
+      if (isa<CrossEntropyOp, LogSoftmaxOp, SoftmaxOp, TakeAlongDimOp>(graph.order[i]))
         return true;
     return false;
   }

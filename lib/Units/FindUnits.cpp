@@ -29,7 +29,7 @@ public:
   UnitFinder(ModuleOp module, ModelGraph &&analysed, int longSpan)
       : module(module), graph(std::move(analysed)), model(graph.model), builder(module.getContext()) {
     std::vector<int> ends = findUnits(graph, longSpan);
-    findNarrowValues(graph, ends);
+    findLowPrecisionValues(graph, ends);
     int begin = 0;
     for (int end : ends) {
       outlines.push_back(outlineUnit(graph, begin, end));
@@ -93,10 +93,10 @@ private:
     Repeat blocks = findBlocks(classOf, kinds);
     model->setAttr(kBlocksAttr, builder.getDenseI64ArrayAttr({blocks.first, blocks.period, blocks.count}));
     std::vector<std::string> labels = nameUnits(blocks, kinds);
-    int64_t instances = 0;
+    int64_t rngIdBase = 0;
     for (auto [u, outline] : llvm::enumerate(outlines)) {
-      addUnit(outline, classes[classOf[u]], labels[u], instances, returned);
-      instances += outline.instances;
+      addUnit(outline, classes[classOf[u]], labels[u], rngIdBase, returned);
+      rngIdBase += outline.randomOps;
     }
     if (!counts.results.empty()) {
       SmallVector<Value> operands;
@@ -116,14 +116,14 @@ private:
 
   Value knownOf(Value value) { return known.at(value.getDefiningOp<KnownOp>().getExpression().str()); }
 
-  void addUnit(const Outline &outline, ClassOp unitClass, const std::string &label, int64_t instances, SmallVectorImpl<Value> &returned) {
+  void addUnit(const Outline &outline, ClassOp unitClass, const std::string &label, int64_t rngIdBase, SmallVectorImpl<Value> &returned) {
     SmallVector<Value> boundary, numbers;
     for (Value value : outline.valuesIn)
       boundary.push_back(values.lookup(value));
     func::FuncOp forward = unitClass.function(Task::Forward);
     for (unsigned i = 0; i < forward.getNumArguments(); ++i)
-      if (SlotAttr slot = slotOfArgument(forward, i); isSlot(slot, SlotKind::Scalars))
-        numbers.push_back(known.at(graph.known[slot.getIndex()]));
+      if (ArgumentAttr attribute = attributeOfArgument(forward, i); isOfKind(attribute, ArgumentKind::Scalars))
+        numbers.push_back(known.at(graph.known[attribute.getIndex()]));
     SmallVector<Type> types;
     SmallVector<Location> locations;
     SmallVector<StringRef> names;
@@ -137,7 +137,7 @@ private:
       add(numerator.value);
     auto unit = UnitOp::create(builder, builder.getFusedLoc(locations), types, unitClass.getSymName(), label,
                                ValueRange(SmallVector<Value>(outline.parameters.begin(), outline.parameters.end())),
-                               ValueRange(SmallVector<Value>(outline.inputs.begin(), outline.inputs.end())), boundary, numbers, uint64_t(instances),
+                               ValueRange(SmallVector<Value>(outline.inputs.begin(), outline.inputs.end())), boundary, numbers, uint64_t(rngIdBase),
                                builder.getStrArrayAttr(names));
     for (auto [i, value] : llvm::enumerate(outline.valuesOut))
       values[value] = unit.getResult(unsigned(i));

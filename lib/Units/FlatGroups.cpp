@@ -9,7 +9,7 @@ using namespace zorse;
 using namespace zorse::units;
 
 bool units::decays(const bundle::ParameterInfo &parameter, const WeightDecayFilter &rule) {
-  if (!parameter.trainable() || parameter.statistic())
+  if (!parameter.trainable() || parameter.running_stat())
     return false;
   if (rule.byRank)
     return parameter.shape_size() >= 2;
@@ -44,14 +44,14 @@ void units::layOutGroups(bundle::ModelSummary &summary, const WeightDecayFilter 
   for (int p = 0; p < summary.parameters_size(); ++p) {
     auto &parameter = *summary.mutable_parameters(p);
     parameter.set_decays(decays(parameter, rule));
-    members[{using_[p], !parameter.trainable(), int(parameter.type()), int(copies[p]), parameter.statistic()}].push_back(p);
+    members[{using_[p], !parameter.trainable(), int(parameter.type()), int(copies[p]), parameter.running_stat()}].push_back(p);
   }
 
   summary.clear_groups();
   for (auto &[key, parameters] : members) {
     auto &[units, frozen, type, copy, statistic] = key;
     std::stable_partition(parameters.begin(), parameters.end(), [&](uint32_t p) { return summary.parameters(p).decays(); });
-    bundle::GroupInfo &group = *summary.add_groups();
+    bundle::FlatGroupInfo &group = *summary.add_groups();
     uint32_t id = summary.groups_size() - 1;
     std::string name;
     for (uint32_t unit : units)
@@ -63,9 +63,9 @@ void units::layOutGroups(bundle::ModelSummary &summary, const WeightDecayFilter 
                    : copy      ? name + " (" + elementTypeName(bundle::ElementType(copy)) + ")"
                                : name);
     group.set_trainable(!frozen);
-    group.set_statistic(statistic);
+    group.set_running_stat(statistic);
     group.set_type(bundle::ElementType(type));
-    group.set_copy_type(bundle::ElementType(copy));
+    group.set_param_dtype(bundle::ElementType(copy));
     group.mutable_units()->Add(units.begin(), units.end());
 
     const int64_t alignment = int64_t(kStateAlignment / elementBytes(group.type()));

@@ -32,7 +32,7 @@ public:
           bound(gather.getTable().getType().getDimSize(0));
           info.role = "ids"; // also if the graph computes labels from them
         }
-      } else if (auto take = dyn_cast<TakeOp>(op)) {
+      } else if (auto take = dyn_cast<TakeAlongDimOp>(op)) {
         if (use.getOperandNumber() == 1)
           label(take.getX().getType().getShape().back(), shifted);
       } else if (auto loss = dyn_cast<CrossEntropyOp>(op)) {

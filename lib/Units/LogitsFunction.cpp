@@ -49,7 +49,7 @@ public:
     if (auto broadcast = dyn_cast<BroadcastOp>(op); broadcast && !llvm::is_contained(broadcast.getDims(), 1))
       return BroadcastOp::create(builder, loc, one(type), whole(broadcast.getX()), broadcast.getDims());
     bool elementwise = op->getNumResults() == 1 && op->getNumOperands() > 0 &&
-                       (op->hasTrait<OpTrait::Elementwise>() || isa<RoundOp, GeluOp, SiluOp, DetachOp>(op)) &&
+                       (op->hasTrait<OpTrait::Elementwise>() || op->hasTrait<IsActivation>() || isa<RoundOp, DetachOp>(op)) &&
                        llvm::all_of(op->getOperandTypes(), [&](Type operand) {
                          auto ranked = dyn_cast<RankedTensorType>(operand);
                          return ranked && ranked.getShape() == type.getShape();
@@ -91,7 +91,7 @@ private:
     Location loc = value.getLoc();
     Value turned = TransposeOp::create(builder, loc, whole(value), ArrayRef<int64_t>{0, 2, 1});
     auto ids = RankedTensorType::get({ShapedType::kDynamic, type.getDimSize(2)}, builder.getI64Type());
-    Value taken = TakeOp::create(builder, loc, turned, BroadcastOp::create(builder, loc, ids, position, ArrayRef<int64_t>{0}));
+    Value taken = TakeAlongDimOp::create(builder, loc, turned, BroadcastOp::create(builder, loc, ids, position, ArrayRef<int64_t>{0}));
     return ReshapeOp::create(builder, loc, taken, ArrayRef<int64_t>{ShapedType::kDynamic, 1, type.getDimSize(2)});
   }
 
@@ -127,8 +127,9 @@ FailureOr<func::FuncOp> units::buildLogits(OpBuilder &builder, func::FuncOp forw
   auto function = func::FuncOp::create(builder, forward.getLoc(), stringifyTask(Task::Logits), builder.getFunctionType(arguments, {result}));
   for (unsigned i = 0; i < forward.getNumArguments(); ++i)
     function.setArgAttrs(i, forward.getArgAttrDict(i));
-  function.setArgAttr(forward.getNumArguments(), attributes::kSlot, SlotAttr::get(builder.getContext(), SlotKind::Input, uint32_t(inputs)));
-  function.setResultAttr(0, attributes::kSlot, SlotAttr::get(builder.getContext(), SlotKind::BoundaryOut, 0));
+  function.setArgAttr(forward.getNumArguments(), attributes::kArgument,
+                      ArgumentAttr::get(builder.getContext(), ArgumentKind::Input, uint32_t(inputs)));
+  function.setResultAttr(0, attributes::kArgument, ArgumentAttr::get(builder.getContext(), ArgumentKind::BoundaryOut, 0));
   Block *block = function.addEntryBlock();
   builder.setInsertionPointToEnd(block);
   IRMapping mapping;
@@ -147,7 +148,7 @@ FailureOr<func::FuncOp> units::buildLogits(OpBuilder &builder, func::FuncOp forw
   func::ReturnOp::create(
       builder, forward.getLoc(),
       ValueRange{ReshapeOp::create(builder, forward.getLoc(), picked, ArrayRef<int64_t>{ShapedType::kDynamic, logits.getDimSize(2)})});
-  // Arguments without uses, such as labels, are not slots of the body.
+  // Arguments without uses, such as labels, are not arguments of the compiled function.
   llvm::BitVector unused(function.getNumArguments());
   for (BlockArgument argument : function.getArguments())
     unused[argument.getArgNumber()] = argument.use_empty();

@@ -227,11 +227,11 @@ static Type readAs(BlockArgument parameter) {
   return type;
 }
 
-void units::findNarrowValues(ModelGraph &graph, ArrayRef<int> ends) {
+void units::findLowPrecisionValues(ModelGraph &graph, ArrayRef<int> ends) {
   for (BlockArgument argument : func::FuncOp(graph.model).getArguments())
     if (graph.isParameter(argument) && graph.isTrained(argument) && getElementTypeOrSelf(argument.getType()).isF32())
       if (Type type = readAs(argument))
-        graph.narrow[argument] = type;
+        graph.lowPrecision[argument] = type;
 
   auto unitOf = [&](Operation *op) { return llvm::upper_bound(ends, graph.position.lookup(op)) - ends.begin(); };
   for (Operation *op : graph.order)
@@ -246,6 +246,6 @@ void units::findNarrowValues(ModelGraph &graph, ArrayRef<int> ends) {
         if (graph.onSpine(user) && unitOf(user) != unitOf(op))
           readers.insert(unitOf(user));
       if (readers.size() == 1 || !graph.active.contains(value))
-        graph.narrow[value] = type;
+        graph.lowPrecision[value] = type;
     }
 }

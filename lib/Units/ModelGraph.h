@@ -33,7 +33,7 @@ struct ModelGraph {
   /// Only one unit reads each of them, so its gradient is complete there. Also trained parameters
   /// that are read as half-precision copies. Filled after the cuts are found; empty if units
   /// compute in f64.
-  llvm::DenseMap<mlir::Value, mlir::Type> narrow;
+  llvm::DenseMap<mlir::Value, mlir::Type> lowPrecision;
 
   bool onSpine(mlir::Operation *op) const { return position.count(op); }
   bool onSpine(mlir::Value value) const { return value.getDefiningOp() && onSpine(value.getDefiningOp()); }
@@ -43,8 +43,8 @@ struct ModelGraph {
   llvm::StringRef nameOf(mlir::BlockArgument argument) const;
 };
 
-/// Fills `narrow` for units that end at these positions of the order.
-void findNarrowValues(ModelGraph &graph, llvm::ArrayRef<int> ends);
+/// Fills `lowPrecision` for units that end at these positions of the order.
+void findLowPrecisionValues(ModelGraph &graph, llvm::ArrayRef<int> ends);
 
 /// Analyzes the model. Fails, with diagnostics, if it has no numerator or nothing to train.
 mlir::FailureOr<ModelGraph> analyseModel(mlir::func::FuncOp model);

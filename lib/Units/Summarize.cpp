@@ -59,20 +59,20 @@ void setCost(Function &described, func::FuncOp function) {
   described.set_bytes_per_row(bytes);
 }
 
-int64_t packedBytesPerRow(func::FuncOp function, SlotKind kind) {
+int64_t packedBytesPerRow(func::FuncOp function, ArgumentKind kind) {
   int64_t bytes = 0;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (isSlot(slotOfResult(function, i), kind))
+    if (isOfKind(attributeOfResult(function, i), kind))
       bytes += autodiff::savedBytesPerRow(function.getResultTypes()[i]);
   return bytes;
 }
 
-/// Returns the positions of the arguments (or results) of a function that are slots of a kind, by
-/// slot index.
-SmallVector<unsigned> placesOf(func::FuncOp function, SlotKind kind, bool results) {
+/// Returns the positions of the arguments (or results) of a function with an argument attribute of
+/// a kind, by argument index.
+SmallVector<unsigned> placesOf(func::FuncOp function, ArgumentKind kind, bool results) {
   SmallVector<unsigned> places;
   for (unsigned i = 0; i < (results ? function.getNumResults() : function.getNumArguments()); ++i)
-    if (isSlot(results ? slotOfResult(function, i) : slotOfArgument(function, i), kind))
+    if (isOfKind(results ? attributeOfResult(function, i) : attributeOfArgument(function, i), kind))
       places.push_back(i);
   return places;
 }
@@ -125,15 +125,15 @@ private:
       classId[unitClass.getSymNameAttr()] = uint32_t(summary.classes_size());
       bundle::UnitClass &described = *summary.add_classes();
       described.set_name(unitClass.getSymName().str());
-      described.mutable_saved_bytes()->set_per_row(packedBytesPerRow(unitClass.definer(), SlotKind::Saved));
+      described.mutable_saved_bytes()->set_per_row(packedBytesPerRow(unitClass.definer(), ArgumentKind::Saved));
       if (func::FuncOp inputs = unitClass.function(Task::InputGradients))
-        described.mutable_deferred_bytes()->set_per_row(packedBytesPerRow(inputs, SlotKind::Deferred));
+        described.mutable_saved_for_weight_grad_bytes()->set_per_row(packedBytesPerRow(inputs, ArgumentKind::SavedForWeightGrad));
       for (Function::Task task :
            {Function::FORWARD, Function::BACKWARD, Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS, Function::RECOMPUTE}) {
         func::FuncOp function = unitClass.function(static_cast<Task>(task));
         if (!function)
           continue;
-        assert(bodyName(function) == functionName(described, task));
+        assert(compiledFunctionName(function) == functionName(described, task));
         Function &one = *described.add_functions();
         one.set_task(task);
         setCost(one, function);
@@ -146,11 +146,11 @@ private:
   /// further inputs.
   LogicalResult describeArguments() {
     for (UnitOp unit : units)
-      for (auto [place, value] : llvm::zip(placesOf(unit.unitClass().definer(), SlotKind::Parameter, false), unit.getParameters()))
-        slotOf[value] = {unit.unitClass().definer(), place};
+      for (auto [place, value] : llvm::zip(placesOf(unit.unitClass().definer(), ArgumentKind::Parameter, false), unit.getParameters()))
+        argumentOf[value] = {unit.unitClass().definer(), place};
     for (BlockArgument argument : model.getArguments()) {
       const bool parameter = bool(model.getArgAttr(argument.getArgNumber(), attributes::kParameter));
-      if (parameter && !slotOf.contains(argument))
+      if (parameter && !argumentOf.contains(argument))
         continue;
       FailureOr<bundle::ElementType> element = elementTypeOf(argument.getLoc(), argument.getType());
       if (failed(element))
@@ -162,18 +162,18 @@ private:
 
   void describeParameter(BlockArgument argument, bundle::ElementType element) {
     unsigned i = argument.getArgNumber();
-    auto [function, place] = slotOf.lookup(argument);
+    auto [function, place] = argumentOf.lookup(argument);
     argumentIndex[argument] = uint32_t(summary.parameters_size());
     bundle::ParameterInfo &info = *summary.add_parameters();
     info.set_name(model.getArgAttrOfType<StringAttr>(i, attributes::kParameter).str());
     info.set_type(element);
     info.set_trainable(bool(function.getArgAttr(place, autodiff::kGradientAttr)));
-    info.set_statistic(info.trainable() && model.getArgAttr(i, attributes::kStatistic));
+    info.set_running_stat(info.trainable() && model.getArgAttr(i, attributes::kRunningStat));
     info.set_constant(bool(model.getArgAttr(i, attributes::kConstant)));
-    auto copy = function.getArgAttrOfType<TypeAttr>(place, autodiff::kNarrowAttr);
+    auto copy = function.getArgAttrOfType<TypeAttr>(place, autodiff::kLowPrecisionAttr);
     copies.push_back(!copy ? bundle::ELEMENT_TYPE_UNSPECIFIED : copy.getValue().isBF16() ? bundle::BF16 : bundle::F16);
     setShape(info, cast<RankedTensorType>(argument.getType()));
-    if (info.trainable() && !info.statistic())
+    if (info.trainable() && !info.running_stat())
       summary.set_compute_type(element);
   }
 
@@ -194,7 +194,7 @@ private:
       bundle::UnitInfo &unit = *summary.mutable_units(int(u));
       unit.set_name(op.getLabel().str());
       unit.set_class_id(classId.lookup(op.getCalleeAttr().getAttr()));
-      unit.set_instance_base(op.getInstanceBase());
+      unit.set_rng_id_base(op.getRngIdBase());
       for (Value parameter : op.getParameters())
         unit.add_parameters(argumentIndex.lookup(parameter));
       for (Value input : op.getInputs()) {
@@ -213,10 +213,10 @@ private:
     for (auto [u, unit] : llvm::enumerate(units)) {
       bundle::UnitInfo &described = *summary.add_units();
       func::FuncOp forward = unit.unitClass().definer();
-      for (auto [place, value] : llvm::zip(placesOf(forward, SlotKind::BoundaryOut, true), unit.getResults())) {
+      for (auto [place, value] : llvm::zip(placesOf(forward, ArgumentKind::BoundaryOut, true), unit.getResults())) {
         auto type = cast<RankedTensorType>(value.getType());
-        if (auto narrow = forward.getResultAttrOfType<TypeAttr>(place, autodiff::kNarrowAttr))
-          type = RankedTensorType::get(type.getShape(), narrow.getValue());
+        if (auto lowPrecision = forward.getResultAttrOfType<TypeAttr>(place, autodiff::kLowPrecisionAttr))
+          type = RankedTensorType::get(type.getShape(), lowPrecision.getValue());
         FailureOr<bundle::ElementType> element = elementTypeOf(value.getLoc(), type);
         if (failed(element))
           return failure();
@@ -272,7 +272,7 @@ private:
       term.set_name(name.empty() ? "loss " + std::to_string(model.getResultAttrOfType<IntegerAttr>(result, attributes::kTerm).getInt()) : name.str());
       term.set_factor(model.getResultAttrOfType<StringAttr>(result, attributes::kFactor).str());
     }
-    summary.set_count_body(-1);
+    summary.set_count_function(-1);
     for (unsigned result : resultsOf("count", attributes::kCount)) {
       bundle::Count &count = *summary.add_counts();
       count.set_reduce(*parseReduce(model.getResultAttrOfType<StringAttr>(result, attributes::kReduce).str()));
@@ -325,9 +325,9 @@ private:
   bundle::ModelSummary summary;
   std::optional<WeightDecayFilter> decay;
   DenseMap<StringAttr, uint32_t> classId;
-  DenseMap<Value, std::pair<func::FuncOp, unsigned>> slotOf; ///< of parameters that units read: a forward and its argument number
-  DenseMap<Value, uint32_t> argumentIndex;                   ///< of parameters and of inputs, numbered separately
-  std::vector<bundle::ElementType> copies;                   ///< by parameter: type in which it is read; unspecified: its own
+  DenseMap<Value, std::pair<func::FuncOp, unsigned>> argumentOf; ///< of parameters that units read: a forward and its argument number
+  DenseMap<Value, uint32_t> argumentIndex;                       ///< of parameters and of inputs, numbered separately
+  std::vector<bundle::ElementType> copies;                       ///< by parameter: type in which it is read; unspecified: its own
 };
 
 } // namespace

@@ -46,11 +46,11 @@ void units::printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream 
       os << " loss ";
       printShape(os, unit.loss_terms(), " ");
     }
-    os << " instances from " << unit.instance_base() << " saved " << unitClass.saved_bytes().per_row() << " bytes flops " << flops(Function::FORWARD)
+    os << " instances from " << unit.rng_id_base() << " saved " << unitClass.saved_bytes().per_row() << " bytes flops " << flops(Function::FORWARD)
        << " + " << flops(Function::BACKWARD);
     if (unit.splits())
       os << " = " << flops(Function::INPUT_GRADIENTS) << " B + " << flops(Function::WEIGHT_GRADIENTS) << " W, deferred "
-         << unitClass.deferred_bytes().per_row() << " bytes";
+         << unitClass.saved_for_weight_grad_bytes().per_row() << " bytes";
     if (functionOf(unitClass, Function::RECOMPUTE).flops_per_row() > 0)
       os << ", again " << flops(Function::RECOMPUTE);
     os << " a row\n";
@@ -64,7 +64,7 @@ void units::printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream 
     os << (value.needs_gradient() ? "" : " without gradient") << '\n';
   }
   for (int g = 0; g < summary.groups_size(); ++g) {
-    const bundle::GroupInfo &group = summary.groups(g);
+    const bundle::FlatGroupInfo &group = summary.groups(g);
     os << "group " << g << " '" << group.name() << "' " << typeName(group.type()) << ' ' << group.elements() << " elements, "
        << group.decaying_elements() << " decay" << (group.trainable() ? "" : ", frozen") << ", units ";
     printShape(os, group.units(), " ");

@@ -30,10 +30,11 @@ using namespace zorse::units;
 
 namespace {
 
-/// Increase this after a change of the importer or of recognition that changes the IR of an
-/// existing model, because its hash changes. Checkpoints and plans compare only hashes of the same
-/// version (zorse/Bundle/ContentHash.h), so checkpoints of earlier versions can still be resumed.
-constexpr int kGraphVersion = 3;
+/// Increase this after a change of the importer, of recognition or of names of the dialect that
+/// changes the IR of an existing model, because its hash changes. Checkpoints and plans compare only
+/// hashes of the same version (zorse/Bundle/ContentHash.h), so checkpoints of earlier versions can
+/// still be resumed.
+constexpr int kGraphVersion = 4;
 
 /// Hashes the model without locations. Lifted constants are hashed by their names, which contain a
 /// hash of their values.
@@ -119,7 +120,7 @@ struct AddLogitsPass : units::impl::AddLogitsBase<AddLogitsPass> {
 
   static bool hasLoss(func::FuncOp forward) {
     for (unsigned i = 0; i < forward.getNumResults(); ++i)
-      if (isSlot(slotOfResult(forward, i), SlotKind::Loss))
+      if (isOfKind(attributeOfResult(forward, i), ArgumentKind::Loss))
         return true;
     return false;
   }
@@ -147,7 +148,7 @@ std::string units::settingsText(const bundle::ModelSummary &settings) {
 
 void units::addFunctionPasses(OpPassManager &passes, const UnitPassOptions &options) {
   passes.addPass(autodiff::createJoinBackward());
-  passes.addPass(autodiff::createNarrowStorage());
+  passes.addPass(autodiff::createLowPrecisionStorage());
   passes.addPass(autodiff::createChooseSaved(options.saved));
   passes.addPass(autodiff::createSliceJoint());
   if (options.sampling)

@@ -52,8 +52,8 @@ public:
       attributes.set("epsilon", real(training.epsilon()));
       if (training.optimizer() == Training::ADAMW)
         attributes.set("decoupled", builder.getUnitAttr());
-      if (training.plain_epsilon())
-        attributes.set("plain_epsilon", builder.getUnitAttr());
+      if (training.epsilon_before_bias_correction())
+        attributes.set("epsilon_before_bias_correction", builder.getUnitAttr());
     }
     OperationState update(loc, sgd ? SgdUpdateOp::getOperationName() : AdamUpdateOp::getOperationName());
     update.addOperands(operands);
@@ -89,8 +89,8 @@ public:
 private:
   Attribute real(double value) { return builder.getF64FloatAttr(value); }
 
-  DictionaryAttr slot(SlotKind kind, uint32_t index, ScalarField field = ScalarField::LossSeed) {
-    return builder.getDictionaryAttr(builder.getNamedAttr(attributes::kSlot, SlotAttr::get(builder.getContext(), kind, index, field)));
+  DictionaryAttr argument(ArgumentKind kind, uint32_t index, ScalarField field = ScalarField::LossSeed) {
+    return builder.getDictionaryAttr(builder.getNamedAttr(attributes::kArgument, ArgumentAttr::get(builder.getContext(), kind, index, field)));
   }
 
   /// Begins a function with the arguments parameters, gradients and optimizer states, then these
@@ -98,21 +98,21 @@ private:
   Block *begin(StringRef name, ArrayRef<ScalarField> fields) {
     auto f64 = RankedTensorType::get({}, builder.getF64Type()), i64 = RankedTensorType::get({}, builder.getI64Type());
     SmallVector<Type> arguments(2 + moments, shard), results(1 + moments, shard);
-    SmallVector<DictionaryAttr> argumentSlots, resultSlots;
+    SmallVector<DictionaryAttr> argumentArguments, resultArguments;
     for (int i = 0; i < 2 + moments; ++i) {
-      argumentSlots.push_back(slot(SlotKind::State, uint32_t(i)));
+      argumentArguments.push_back(argument(ArgumentKind::State, uint32_t(i)));
       if (i != 1)
-        resultSlots.push_back(slot(SlotKind::State, uint32_t(i)));
+        resultArguments.push_back(argument(ArgumentKind::State, uint32_t(i)));
     }
     for (ScalarField field : fields) {
       arguments.push_back(field == ScalarField::Skip ? i64 : f64);
-      argumentSlots.push_back(slot(SlotKind::Scalars, 0, field));
+      argumentArguments.push_back(argument(ArgumentKind::Scalars, 0, field));
     }
     arguments.push_back(f64);
-    argumentSlots.push_back(slot(SlotKind::OptimizerStep, 0));
+    argumentArguments.push_back(argument(ArgumentKind::OptimizerStep, 0));
     auto function = func::FuncOp::create(builder, loc, name, builder.getFunctionType(arguments, results));
-    function.setAllArgAttrs(argumentSlots);
-    function.setAllResultAttrs(resultSlots);
+    function.setAllArgAttrs(argumentArguments);
+    function.setAllResultAttrs(resultArguments);
     Block *block = function.addEntryBlock();
     builder.setInsertionPointToEnd(block);
     return block;
@@ -136,7 +136,7 @@ struct AddStepFunctionsPass : units::impl::AddStepFunctionsBase<AddStepFunctions
     if (failed(summary))
       return signalPassFailure();
     UpdateBuilder updates(getOperation().lookupSymbol<func::FuncOp>(attributes::kModel), *summary);
-    if (llvm::any_of(summary->groups(), [](const bundle::GroupInfo &group) { return group.statistic(); }))
+    if (llvm::any_of(summary->groups(), [](const bundle::FlatGroupInfo &group) { return group.running_stat(); }))
       updates.addStatisticsUpdate();
     updates.addUpdate(/*decay=*/true);
     updates.addUpdate(/*decay=*/false);

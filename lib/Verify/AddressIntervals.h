@@ -14,7 +14,7 @@
 namespace zorse::verify {
 
 /// The address of a byte of a device: arena and offset in one number. The ranges of all arenas are
-/// thus totally ordered. Ranges of different arenas neither overlap nor touch, because an arena has
+/// totally ordered. Ranges of different arenas neither overlap nor touch, because an arena has
 /// at most 2^50 bytes (kMaxSize).
 inline constexpr int kOffsetBits = 51;
 inline int64_t addressOf(uint32_t arena, uint64_t offset) { return int64_t(uint64_t(arena) << kOffsetBits | offset); }
@@ -95,8 +95,8 @@ private:
       if (table[i] == kAbsent || (ranges[table[i]].begin == begin && ranges[table[i]].end == end))
         return table[i];
   }
-  [[gnu::noinline]] uint32_t insert(uint32_t &entry, int64_t begin, int64_t end) {
-    const uint32_t fresh = entry = uint32_t(ranges.size());
+  [[gnu::noinline]] uint32_t insert(uint32_t &instruction, int64_t begin, int64_t end) {
+    const uint32_t fresh = instruction = uint32_t(ranges.size());
     ranges.push_back({begin, end, finished ? search(begin, end) : Intervals{}, false});
     if (ranges.size() * 2 > table.size())
       grow();

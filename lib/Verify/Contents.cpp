@@ -18,7 +18,8 @@ std::string SymbolicExecution::held(const Content &content) const {
   }
   if (content.writer < 0)
     return text + " as loaded before the step";
-  return text + ", left by entry " + std::to_string(program.entries(content.writer).id()) + ", " + device.describe(program.entries(content.writer));
+  return text + ", left by instruction " + std::to_string(program.instructions(content.writer).id()) + ", " +
+         device.describe(program.instructions(content.writer));
 }
 
 void SymbolicExecution::write(const IntervalRange &range, const Logical &value) {
@@ -47,7 +48,7 @@ void SymbolicExecution::writeScalars(const IntervalRange &block) {
   content.delta = -block.begin;
   content.writer = current;
   writeBytes(scalars, content);
-  content.kind = bundle::Value::SUMS;
+  content.kind = bundle::Value::LOCAL_METRICS;
   content.delta = -norm.begin;
   content.list = newList(norm.intervals, {});
   writeBytes(norm, content);
@@ -118,7 +119,7 @@ bool SymbolicExecution::compareBytes(const IntervalRange &range, const Content &
   return good;
 }
 
-bool SymbolicExecution::requireSlot(const IntervalRange &range, const Logical &value) {
+bool SymbolicExecution::requireArgument(const IntervalRange &range, const Logical &value) {
   if (isState(value.kind) && value.parameter < 0)
     return require(range, value);
   return requireBytes(range, contentOf(value, range.begin), value, value.parameter);
@@ -177,11 +178,12 @@ bool SymbolicExecution::requireSums(const IntervalRange &sums, bool global, bool
       };
       if (found.kind == bundle::Value::NONE)
         good = fail(Code::Undefined, what() + ", which nothing has written");
-      else if ((found.kind != bundle::Value::SUMS && found.kind != bundle::Value::GLOBAL_SUM) || found.id == kNoSums || found.delta != -sums.begin)
+      else if ((found.kind != bundle::Value::LOCAL_METRICS && found.kind != bundle::Value::GLOBAL_METRICS) || found.id == kNoSums ||
+               found.delta != -sums.begin)
         good = fail(Code::WrongValue, what() + ", which hold " + held(found));
-      else if (found.kind == bundle::Value::GLOBAL_SUM && !global)
+      else if (found.kind == bundle::Value::GLOBAL_METRICS && !global)
         good = fail(Code::WrongValue, what() + ", which hold those of all devices already: " + held(found));
-      else if (found.kind == bundle::Value::SUMS) {
+      else if (found.kind == bundle::Value::LOCAL_METRICS) {
         if (global)
           (isNorm ? device.getResult().readsOwnNormAsGlobal : device.getResult().readsOwnLossAsGlobal) = true;
         good = isNorm ? checkNorm(lists[found.list]) : checkLoss(lists[found.list]);
@@ -199,7 +201,7 @@ bool SymbolicExecution::requireSums(const IntervalRange &sums, bool global, bool
 bool SymbolicExecution::requireNoSums(const IntervalRange &sums) {
   bool good = true;
   memory.forEach(sums.intervals, [&](Intervals, const Content &found) {
-    if (good && (found.kind != bundle::Value::SUMS || found.id != kNoSums || found.delta != -sums.begin))
+    if (good && (found.kind != bundle::Value::LOCAL_METRICS || found.id != kNoSums || found.delta != -sums.begin))
       good = fail(found.kind == bundle::Value::NONE ? Code::Undefined : Code::WrongValue,
                   "decides by bytes that hold " + held(found) + ", expects sums without anything added: the plan commits by group");
   });
@@ -208,7 +210,7 @@ bool SymbolicExecution::requireNoSums(const IntervalRange &sums) {
 
 /// Adds a contribution to the accumulator in a place, or starts it with `overwrite`.
 bool SymbolicExecution::accumulateBytes(const IntervalRange &range, const Content &expected, const Contribution &contribution, bool overwrite,
-                                        const bundle::Slot *slot) {
+                                        const bundle::FunctionArgument *argument) {
   if (range.begin >= range.end)
     return true;
   if (overwrite) {
@@ -217,7 +219,7 @@ bool SymbolicExecution::accumulateBytes(const IntervalRange &range, const Conten
     writeBytes(range, content);
     return true;
   }
-  auto adds = [&] { return "adds to " + (slot ? "slot '" + slot->name() + "'" : std::string("this device's sums")); };
+  auto adds = [&] { return "adds to " + (argument ? "argument '" + argument->name() + "'" : std::string("this device's sums")); };
   bool good = true, whole = true;
   taking.clear();
   const Intervals intervals = exactly(range);

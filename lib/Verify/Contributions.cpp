@@ -151,7 +151,7 @@ bool SymbolicExecution::checkNorm(const ContributionList &list) {
   const auto &owned = device.getResult().owned;
   std::vector<Contribution> expected;
   for (const auto &extent : owned)
-    if (!model.summary.groups(int(extent.group)).statistic())
+    if (!model.summary.groups(int(extent.group)).running_stat())
       model.forPieces(extent.group, extent.begin, extent.end,
                       [&](int64_t begin, int64_t end, uint32_t) { expected.push_back({extent.group, 0, begin, end}); });
   return compare(joined(list.items), joined(std::move(expected)), Code::Norm, "the gradient norm", "group");

@@ -1,11 +1,11 @@
-// The verification of one device's program: its findings, the descriptions of entries and values in
-// messages, and the checks, one per file.
+// The verification of one device's program: its findings, the descriptions of instructions and
+// values in messages, and the checks, one per file.
 #pragma once
 
 #include "AddressIntervals.h"
+#include "ArgumentBindings.h"
 #include "Collectives.h"
 #include "Model.h"
-#include "SlotBindings.h"
 
 #include <algorithm>
 #include <memory>
@@ -17,12 +17,12 @@ inline constexpr int kMaxQueues = 64;
 
 /// Parts of the scalars block (runtime/abi/StepScalars.h), in bytes from its start.
 struct Block {
-  static constexpr int64_t decidedBegin = 64, decidedEnd = 128; ///< written by DECIDE
-  static constexpr int64_t seedsBegin = 128;                    ///< [128, 256): seeds, which SCALE_SEEDS multiplies, followed by the known numbers
-  static constexpr int64_t scalarsEnd = 768;                    ///< [0, 768): written by LoadScalars
-  static constexpr int64_t sumsEnd = 896;                       ///< [768, 896): SUMS
+  static constexpr int64_t decidedBegin = 64, decidedEnd = 128; ///< written by CLIP_AND_CHECK
+  static constexpr int64_t seedsBegin = 128; ///< [128, 256): seeds, which SCALE_LOSS_GRADIENT multiplies, followed by the known numbers
+  static constexpr int64_t scalarsEnd = 768; ///< [0, 768): written by LoadScalars
+  static constexpr int64_t sumsEnd = 896;    ///< [768, 896): LOCAL_METRICS
   static constexpr int64_t sumsBytes = 128;
-  static constexpr int64_t normBytes = 16; ///< part of SUMS: squared norm and count; the rest are loss numerators
+  static constexpr int64_t normBytes = 16; ///< part of LOCAL_METRICS: squared norm and count; the rest are loss numerators
   static constexpr int64_t bytes = 1024;
 };
 
@@ -32,11 +32,11 @@ struct ParticipantRecord {
   int64_t id = 0;
   uint32_t device = 0;
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
-  bundle::Entry::WhatCase what = bundle::Entry::WHAT_NOT_SET; ///< WHAT_NOT_SET: a local entry, whose id must be unique
+  bundle::Instruction::WhatCase what = bundle::Instruction::WHAT_NOT_SET; ///< WHAT_NOT_SET: a local instruction, whose id must be unique
   uint32_t peer = 0;
-  int64_t bytes = 0;                          ///< send, receive, all-reduce: bytes of the region
-  uint64_t digest = 0;                        ///< digest of everything the halves must agree on: value, type, members, extents, order
-  std::shared_ptr<const bundle::Entry> whole; ///< null for transfers; collectives: on the lowest participant only
+  int64_t bytes = 0;                                ///< send, receive, all-reduce: bytes of the region
+  uint64_t digest = 0;                              ///< digest of everything the halves must agree on: value, type, members, extents, order
+  std::shared_ptr<const bundle::Instruction> whole; ///< null for transfers; collectives: on the lowest participant only
   struct {
     bundle::Value::Kind kind;
     uint32_t id, cut;
@@ -54,10 +54,10 @@ struct DeviceResult {
     uint32_t group;
     int64_t begin, end;
   };
-  std::vector<int64_t> launches;                                 ///< ids of the entries on a queue of kind DIRECT, in program order
+  std::vector<int64_t> launches;                                 ///< ids of the instructions on a queue of kind DEVICE_TO_DEVICE, in program order
   std::vector<Owned> owned;                                      ///< extents of trainable groups in its persistent state
   std::vector<std::pair<uint32_t, bundle::Compute::Task>> tasks; ///< (cell; F, B or W), in program order
-  std::vector<int64_t> reports;                                  ///< report entries
+  std::vector<int64_t> reports;                                  ///< instructions that read metrics
   bool reportsTraining = false, reportsEvaluation = false;       ///< whether sums and decision are copied to the host
   bool readsOwnNormAsGlobal = false, readsOwnLossAsGlobal = false;
 };
@@ -78,18 +78,18 @@ private:
   const bundle::Program &program;
   const VerifyOptions &options;
   DeviceResult &result;
-  std::vector<std::vector<uint32_t>> queueEntries; ///< per queue, indices of its entries in order
-  std::vector<uint32_t> position;                  ///< position of each entry in its queue
-  AddressIntervals addresses;                      ///< finished by checkRaces, which knows all writes
-  std::vector<uint32_t> placeOfRegion;             ///< by number of a slot's region, for the slots checked so far
-  std::vector<uint32_t> bound;                     ///< numbers of the places to which the slots of all calls are bound, in order
+  std::vector<std::vector<uint32_t>> queueInstructions; ///< per queue, indices of its instructions in order
+  std::vector<uint32_t> position;                       ///< position of each instruction in its queue
+  AddressIntervals addresses;                           ///< finished by checkRaces, which knows all writes
+  std::vector<uint32_t> placeOfRegion;                  ///< by number of an argument's region, for the arguments checked so far
+  std::vector<uint32_t> bound;                          ///< numbers of the places to which the arguments of all calls are bound, in order
 
   bool checkStructure(); // Structure.cpp: indices, regions, order
-  bool checkEntry(int index);
+  bool checkInstruction(int index);
   bool isByHost(int index) const;
-  bool checkCall(const bundle::Entry &entry, const bundle::Call &call, bool byHost);
-  bool checkRegion(const bundle::Region &region, const bundle::Entry *entry, const std::string &what, bool mayBeAbsent = false) {
-    return (mayBeAbsent && !region.bytes()) || isInside(region) || reportOutside(region, entry, what);
+  bool checkCall(const bundle::Instruction &instruction, const bundle::Call &call, bool byHost);
+  bool checkRegion(const bundle::Region &region, const bundle::Instruction *instruction, const std::string &what, bool mayBeAbsent = false) {
+    return (mayBeAbsent && !region.bytes()) || isInside(region) || reportOutside(region, instruction, what);
   }
   bool isInside(const bundle::Region &region) const {
     if (region.arena() >= uint32_t(program.arenas_size()))
@@ -97,35 +97,37 @@ private:
     const uint64_t size = program.arenas(int(region.arena())).bytes();
     return region.offset() <= size && region.bytes() <= size - region.offset();
   }
-  bool reportOutside(const bundle::Region &region, const bundle::Entry *entry, const std::string &what);
-  bool checkExtents(const bundle::Extents &extents, int64_t entry, const char *what);
-  bool checkRuns(const bundle::Collective &collective, int64_t entry);
-  bool checkDevices(const google::protobuf::RepeatedField<uint32_t> &list, int64_t entry, const char *what);
+  bool reportOutside(const bundle::Region &region, const bundle::Instruction *instruction, const std::string &what);
+  bool checkExtents(const bundle::ShardRanges &extents, int64_t instruction, const char *what);
+  bool checkRuns(const bundle::Collective &collective, int64_t instruction);
+  bool checkDevices(const google::protobuf::RepeatedField<uint32_t> &list, int64_t instruction, const char *what);
   bool checkOrder();
   bool checkDirect(int index); // Direct.cpp: transfers between GPUs
-  bool checkNoParts(const bundle::Entry &entry) {
-    return (!entry.reduce_scatter().parts().bytes() && !entry.reduce_scatter().chunk() && !entry.all_reduce().parts().bytes()) ||
-           report(Code::Mismatched, int64_t(entry.id()), where(entry) + ": has memory or rounds for terms, and is on no queue of kind DIRECT");
+  bool checkNoParts(const bundle::Instruction &instruction) {
+    return (!instruction.reduce_scatter().receive_buffer().bytes() && !instruction.reduce_scatter().chunk() &&
+            !instruction.all_reduce().receive_buffer().bytes()) ||
+           report(Code::Mismatched, int64_t(instruction.id()),
+                  where(instruction) + ": has memory or rounds for terms, and is on no queue of kind DEVICE_TO_DEVICE");
   }
-  bool checkParts(const bundle::Entry &entry, const bundle::Region &parts, bundle::ElementType type, int64_t terms, int64_t stride);
+  bool checkParts(const bundle::Instruction &instruction, const bundle::Region &parts, bundle::ElementType type, int64_t terms, int64_t stride);
   void collectLaunches(); // LaunchOrder.cpp
   void collectHalves();   // Matching.cpp
   void checkRaces();      // Races.cpp
-  void checkTasks();      // Tasks.cpp: cells, calls, slots against plan and summary
+  void checkTasks();      // Tasks.cpp: cells, calls, arguments against plan and summary
 
 public:
   // Messages.cpp
   bool full() const { return result.findings.size() >= options.findingsPerDevice; }
-  bool report(Code code, int64_t entry, const std::string &message) {
+  bool report(Code code, int64_t instruction, const std::string &message) {
     if (!full())
-      result.findings.push_back({code, int32_t(program.device()), entry, message});
+      result.findings.push_back({code, int32_t(program.device()), instruction, message});
     return false;
   }
   std::string deviceName(uint32_t device) const;
   std::string describe(const bundle::Value &value) const { return describeValue(model, value); }
-  std::string describe(const bundle::Entry &entry) const;
-  /// "entry 42, F(units 0-6, samples 8-16) on a100:1"
-  std::string where(const bundle::Entry &entry) const;
+  std::string describe(const bundle::Instruction &instruction) const;
+  /// "instruction 42, F(units 0-6, samples 8-16) on a100:1"
+  std::string where(const bundle::Instruction &instruction) const;
 
   const Model &getModel() const { return model; }
   const bundle::Program &getProgram() const { return program; }

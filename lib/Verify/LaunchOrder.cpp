@@ -12,10 +12,10 @@ using namespace zorse;
 using namespace zorse::verify;
 
 void Device::collectLaunches() {
-  for (const auto &entry : program.entries()) {
-    if (entry.queue() >= uint32_t(program.queues_size()) || program.queues(int(entry.queue())).kind() != bundle::DIRECT)
+  for (const auto &instruction : program.instructions()) {
+    if (instruction.queue() >= uint32_t(program.queues_size()) || program.queues(int(instruction.queue())).kind() != bundle::DEVICE_TO_DEVICE)
       continue;
-    result.launches.push_back(int64_t(entry.id()));
+    result.launches.push_back(int64_t(instruction.id()));
   }
 }
 
@@ -117,16 +117,16 @@ private:
       result = std::min(result, next);
     const uint32_t other = waitsFor(result);
     const int64_t id = idAt(front[result]);
-    std::string text = "entry " + std::to_string(id) + ": " + device(result);
+    std::string text = "instruction " + std::to_string(id) + ": " + device(result);
     if (other == result) {
       text += " launches it twice: expects once";
     } else if (waitsFor(other) == result) {
-      text += " launches it where " + device(other) + " launches entry " + std::to_string(idAt(front[other])) +
+      text += " launches it where " + device(other) + " launches instruction " + std::to_string(idAt(front[other])) +
               ": expects both to launch what they share in one order, or they wait for each other";
     } else {
       text += " launches it and waits for ";
       for (uint32_t next = other; next != result; next = waitsFor(next))
-        text += device(next) + ", which launches entry " + std::to_string(idAt(front[next])) + " before and waits for ";
+        text += device(next) + ", which launches instruction " + std::to_string(idAt(front[next])) + " before and waits for ";
       text += device(result) + ": the orders of the devices go round in a circle, expects one that all follow";
     }
     findings.push_back({Code::Launch, results[result].device, id, text});

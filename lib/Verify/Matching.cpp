@@ -28,7 +28,7 @@ struct Digest {
                           uint64_t(value.version())})
       add(word);
   }
-  void add(const bundle::Extents &extents) {
+  void add(const bundle::ShardRanges &extents) {
     add(extents.members());
     for (int i = 0; i < extents.members_size(); ++i) {
       add(uint64_t(extents.begin(i)));
@@ -40,42 +40,42 @@ struct Digest {
 } // namespace
 
 void Device::collectHalves() {
-  result.records.reserve(size_t(program.entries_size()));
-  for (const auto &entry : program.entries()) {
+  result.records.reserve(size_t(program.instructions_size()));
+  for (const auto &instruction : program.instructions()) {
     ParticipantRecord record;
-    record.id = entry.id();
+    record.id = instruction.id();
     record.device = program.device();
-    record.phase = entry.phase();
-    record.what = entry.what_case();
+    record.phase = instruction.phase();
+    record.what = instruction.what_case();
     Digest digest;
-    digest.add(uint64_t(program.queues(int(entry.queue())).kind() == bundle::DIRECT)); // either all halves are direct, or none
+    digest.add(uint64_t(program.queues(int(instruction.queue())).kind() == bundle::DEVICE_TO_DEVICE)); // either all halves are direct, or none
     const bundle::Value *value = nullptr;
-    switch (entry.what_case()) {
-    case bundle::Entry::kSend:
-      record.peer = entry.send().peer();
-      record.bytes = int64_t(entry.send().region().bytes());
-      value = &entry.send().value();
+    switch (instruction.what_case()) {
+    case bundle::Instruction::kSend:
+      record.peer = instruction.send().peer();
+      record.bytes = int64_t(instruction.send().region().bytes());
+      value = &instruction.send().value();
       break;
-    case bundle::Entry::kReceive:
-      record.peer = entry.receive().peer();
-      record.bytes = int64_t(entry.receive().region().bytes());
-      value = &entry.receive().value();
+    case bundle::Instruction::kReceive:
+      record.peer = instruction.receive().peer();
+      record.bytes = int64_t(instruction.receive().region().bytes());
+      value = &instruction.receive().value();
       break;
-    case bundle::Entry::kAllGather:
-    case bundle::Entry::kReduceScatter: {
-      const bundle::Collective collective = *bundle::collectiveOf(entry);
+    case bundle::Instruction::kAllGather:
+    case bundle::Instruction::kReduceScatter: {
+      const bundle::Collective collective = *bundle::collectiveOf(instruction);
       value = &collective.value;
       digest.add(uint64_t(collective.group));
       digest.add(uint64_t(collective.type));
-      digest.add(uint64_t(entry.reduce_scatter().order()));
+      digest.add(uint64_t(instruction.reduce_scatter().order()));
       digest.add(collective.shards);
       digest.add(collective.members);
       digest.add(collective.parts);
-      digest.add(uint64_t(entry.reduce_scatter().chunk()));
+      digest.add(uint64_t(instruction.reduce_scatter().chunk()));
       break;
     }
-    case bundle::Entry::kAllReduce: {
-      const auto &reduce = entry.all_reduce();
+    case bundle::Instruction::kAllReduce: {
+      const auto &reduce = instruction.all_reduce();
       value = &reduce.from();
       record.bytes = int64_t(reduce.region().bytes());
       digest.add(uint64_t(reduce.type()));
@@ -85,7 +85,7 @@ void Device::collectHalves() {
       break;
     }
     default:
-      record.what = bundle::Entry::WHAT_NOT_SET;
+      record.what = bundle::Instruction::WHAT_NOT_SET;
       break;
     }
     if (value) {
@@ -93,8 +93,8 @@ void Device::collectHalves() {
       record.value = {value->kind(), value->id(), value->cut(), value->begin(), value->end()};
     }
     record.digest = digest.state;
-    if (std::vector<uint32_t> participants = participantsOf(entry); !participants.empty() && participants[0] == program.device())
-      record.whole = std::make_shared<bundle::Entry>(entry);
+    if (std::vector<uint32_t> participants = participantsOf(instruction); !participants.empty() && participants[0] == program.device())
+      record.whole = std::make_shared<bundle::Instruction>(instruction);
     result.records.push_back(std::move(record));
   }
 }
@@ -137,10 +137,10 @@ private:
   std::vector<std::pair<const ParticipantRecord *, std::vector<uint32_t>>> reductions; ///< all-reduces with their members
 
   std::string device(uint32_t index) const { return model.plan.devices[index].name; }
-  void fail(Code code, int32_t on, int64_t entry, const std::string &message) { findings.push_back({code, on, entry, message}); }
+  void fail(Code code, int32_t on, int64_t instruction, const std::string &message) { findings.push_back({code, on, instruction, message}); }
   void failHalf(Code code, const ParticipantRecord &record, const std::string &message) {
     fail(code, int32_t(record.device), record.id,
-         "entry " + std::to_string(record.id) + ", " + describe(record) + " on " + device(record.device) + ": " + message);
+         "instruction " + std::to_string(record.id) + ", " + describe(record) + " on " + device(record.device) + ": " + message);
   }
 
   void collectOwners() {
@@ -161,15 +161,15 @@ private:
     value.set_end(record.value.end);
     std::string text = describeValue(model, value);
     switch (record.what) {
-    case bundle::Entry::kSend:
+    case bundle::Instruction::kSend:
       return "send of " + text + " to " + device(record.peer);
-    case bundle::Entry::kReceive:
+    case bundle::Instruction::kReceive:
       return "receive of " + text + " from " + device(record.peer);
-    case bundle::Entry::kAllGather:
+    case bundle::Instruction::kAllGather:
       return "all-gather of " + text;
-    case bundle::Entry::kReduceScatter:
+    case bundle::Instruction::kReduceScatter:
       return "reduce-scatter of " + text;
-    case bundle::Entry::kAllReduce:
+    case bundle::Instruction::kAllReduce:
       return "all-reduce of " + text;
     default:
       return "a local task";
@@ -178,23 +178,23 @@ private:
 
   void match(const ParticipantRecord *const *records, size_t count) {
     const ParticipantRecord &first = *records[0];
-    if (first.what == bundle::Entry::WHAT_NOT_SET) {
+    if (first.what == bundle::Instruction::WHAT_NOT_SET) {
       if (count > 1)
         failHalf(Code::Unmatched, first, "has the same id as " + describe(*records[1]) + " on " + device(records[1]->device));
       return;
     }
-    if (first.what == bundle::Entry::kSend || first.what == bundle::Entry::kReceive) {
+    if (first.what == bundle::Instruction::kSend || first.what == bundle::Instruction::kReceive) {
       const ParticipantRecord *send = nullptr, *receive = nullptr;
       for (size_t i = 0; i < count; ++i) {
-        if (records[i]->what == bundle::Entry::kSend)
+        if (records[i]->what == bundle::Instruction::kSend)
           send = records[i];
-        if (records[i]->what == bundle::Entry::kReceive)
+        if (records[i]->what == bundle::Instruction::kReceive)
           receive = records[i];
       }
       if (count != 2 || !send || !receive)
         return failHalf(Code::Unmatched, first,
                         count == 1 ? "has no other half: expects one on " + device(first.peer)
-                                   : "expects one send and one receive under this id, found " + std::to_string(count) + " entries");
+                                   : "expects one send and one receive under this id, found " + std::to_string(count) + " instructions");
       if (send->peer != receive->device || receive->peer != send->device)
         return failHalf(Code::Unmatched, *send,
                         "goes to " + device(send->peer) + ", but " + device(receive->device) + " receives it from " + device(receive->peer));
@@ -229,7 +229,7 @@ private:
         return failHalf(Code::Unmatched, first, "names " + device(member) + ", which has no half");
     if (present != participants)
       return failHalf(Code::Unmatched, first, "has a half on a device that is not a member");
-    if (whole->what == bundle::Entry::kAllReduce)
+    if (whole->what == bundle::Instruction::kAllReduce)
       reductions.push_back({whole, std::move(participants)});
     else
       checkCollective(*whole);
@@ -248,7 +248,7 @@ private:
     if (!collective.gathers) {
       checkContributors(record, collective, named);
       const bundle::ReductionOrder order = record.whole->reduce_scatter().order();
-      if (order != bundle::RANKED && order != bundle::TRANSPORT)
+      if (order != bundle::FIXED_ORDER && order != bundle::TRANSPORT)
         failHalf(Code::Malformed, record, "states no order of summation");
     }
   }
@@ -383,9 +383,10 @@ private:
     size_t reports = 0;
     bool training = false, evaluation = false;
     for (const auto &result : results) {
-      for (int64_t entry : result.reports)
+      for (int64_t instruction : result.reports)
         if (++reports > 1)
-          fail(Code::Report, result.device, entry, "entry " + std::to_string(entry) + " is a second report of the step, expects one on one device");
+          fail(Code::Report, result.device, instruction,
+               "instruction " + std::to_string(instruction) + " is a second report of the step, expects one on one device");
       training = training || result.reportsTraining;
       evaluation = evaluation || result.reportsEvaluation;
     }

@@ -88,7 +88,7 @@ std::string verify::describeValue(const Model &model, const bundle::Value &value
     return "scratch";
   case bundle::Value::PARAMETERS:
     return "parameters of " + named("group", summary.groups(), value.id()) + ", elements " + rows + ", version " + std::to_string(value.version());
-  case bundle::Value::PARAMETER_COPY:
+  case bundle::Value::LOW_PRECISION_PARAMETERS:
     return "copy of the parameters of " + named("group", summary.groups(), value.id()) + ", elements " + rows;
   case bundle::Value::GRADIENTS:
     return "gradient accumulator of " + named("group", summary.groups(), value.id()) + ", elements " + rows;
@@ -103,7 +103,7 @@ std::string verify::describeValue(const Model &model, const bundle::Value &value
     return "gradient of " + named("value", summary.values(), value.id()) + " from units >= " + std::to_string(value.cut()) + ", samples " + rows;
   case bundle::Value::SAVED_BLOCK:
     return "saved block of " + named("unit", summary.units(), value.id()) + ", samples " + rows;
-  case bundle::Value::DEFERRED_BLOCK:
+  case bundle::Value::SAVED_FOR_WEIGHT_GRAD_BLOCK:
     return "deferred block of " + named("unit", summary.units(), value.id()) + ", samples " + rows;
   case bundle::Value::INPUT_ROWS:
     return named("input", summary.inputs(), value.id()) + ", samples " + rows;
@@ -111,9 +111,9 @@ std::string verify::describeValue(const Model &model, const bundle::Value &value
     return value.id() == 2 ? "step scalars with scaled seeds" : value.id() ? "step scalars with the decision" : "step scalars";
   case bundle::Value::LOSS_ROWS:
     return "loss term " + std::to_string(value.cut()) + " of " + named("unit", summary.units(), value.id()) + ", samples " + rows;
-  case bundle::Value::SUMS:
+  case bundle::Value::LOCAL_METRICS:
     return "this device's sums";
-  case bundle::Value::GLOBAL_SUM:
+  case bundle::Value::GLOBAL_METRICS:
     return "global sums";
   case bundle::Value::OPTIMIZER_STEP:
     return "optimizer step, version " + std::to_string(value.version());
@@ -122,10 +122,10 @@ std::string verify::describeValue(const Model &model, const bundle::Value &value
   }
 }
 
-std::string Device::describe(const bundle::Entry &entry) const {
-  switch (entry.what_case()) {
-  case bundle::Entry::kCompute: {
-    const auto &compute = entry.compute();
+std::string Device::describe(const bundle::Instruction &instruction) const {
+  switch (instruction.what_case()) {
+  case bundle::Instruction::kCompute: {
+    const auto &compute = instruction.compute();
     std::string cell;
     if (compute.cell() >= 0 && size_t(compute.cell()) < model.plan.cells.size()) {
       const auto &c = model.plan.cells[compute.cell()];
@@ -142,13 +142,13 @@ std::string Device::describe(const bundle::Entry &entry) const {
       return "R" + cell;
     case bundle::Compute::NORM:
       return "norm";
-    case bundle::Compute::DECIDE:
+    case bundle::Compute::CLIP_AND_CHECK:
       return "decision";
     case bundle::Compute::UPDATE_GROUP:
       return "update of " + (compute.group() >= 0 ? named("group", model.summary.groups(), uint32_t(compute.group())) : std::string("no group"));
     case bundle::Compute::CAST_PARAMETERS:
       return "cast of " + (compute.group() >= 0 ? named("group", model.summary.groups(), uint32_t(compute.group())) : std::string("no group"));
-    case bundle::Compute::SCALE_SEEDS:
+    case bundle::Compute::SCALE_LOSS_GRADIENT:
       return "scaling of seeds";
     case bundle::Compute::SUM_LOSS:
       return "loss sum" + cell;
@@ -156,29 +156,29 @@ std::string Device::describe(const bundle::Entry &entry) const {
       return "compute";
     }
   }
-  case bundle::Entry::kCopy:
-    return "copy of " + describe(entry.copy().value());
-  case bundle::Entry::kSend:
-    return "send of " + describe(entry.send().value()) + " to " + deviceName(entry.send().peer());
-  case bundle::Entry::kReceive:
-    return "receive of " + describe(entry.receive().value()) + " from " + deviceName(entry.receive().peer());
-  case bundle::Entry::kLoadInput:
-    return "load of " + describe(entry.load_input().value());
-  case bundle::Entry::kLoadScalars:
+  case bundle::Instruction::kCopy:
+    return "copy of " + describe(instruction.copy().value());
+  case bundle::Instruction::kSend:
+    return "send of " + describe(instruction.send().value()) + " to " + deviceName(instruction.send().peer());
+  case bundle::Instruction::kReceive:
+    return "receive of " + describe(instruction.receive().value()) + " from " + deviceName(instruction.receive().peer());
+  case bundle::Instruction::kLoadInput:
+    return "load of " + describe(instruction.load_input().value());
+  case bundle::Instruction::kLoadScalars:
     return "load of the step scalars";
-  case bundle::Entry::kAllGather:
-    return "all-gather of " + describe(entry.all_gather().value());
-  case bundle::Entry::kReduceScatter:
-    return "reduce-scatter of " + describe(entry.reduce_scatter().value());
-  case bundle::Entry::kAllReduce:
-    return "all-reduce of " + describe(entry.all_reduce().from());
-  case bundle::Entry::kReport:
-    return "report of " + describe(entry.report().value());
+  case bundle::Instruction::kAllGather:
+    return "all-gather of " + describe(instruction.all_gather().value());
+  case bundle::Instruction::kReduceScatter:
+    return "reduce-scatter of " + describe(instruction.reduce_scatter().value());
+  case bundle::Instruction::kAllReduce:
+    return "all-reduce of " + describe(instruction.all_reduce().from());
+  case bundle::Instruction::kReadMetrics:
+    return "report of " + describe(instruction.read_metrics().value());
   default:
     return "nothing";
   }
 }
 
-std::string Device::where(const bundle::Entry &entry) const {
-  return "entry " + std::to_string(entry.id()) + ", " + describe(entry) + " on " + deviceName(program.device());
+std::string Device::where(const bundle::Instruction &instruction) const {
+  return "instruction " + std::to_string(instruction.id()) + ", " + describe(instruction) + " on " + deviceName(program.device());
 }

@@ -21,9 +21,9 @@ bool failSummary(std::vector<Finding> &findings, const std::string &message) {
 }
 
 /// Returns the segments of the function that begins with `body`; null if it has none.
-const google::protobuf::RepeatedPtrField<Function::Segment> *segmentsOf(const bundle::UnitClass &unitClass, uint32_t body) {
+const google::protobuf::RepeatedPtrField<Function::Segment> *segmentsOf(const bundle::UnitClass &unitClass, uint32_t first) {
   for (const Function &function : unitClass.functions())
-    if (function.body() == body && function.segments_size())
+    if (function.function() == first && function.segments_size())
       return &function.segments();
   return nullptr;
 }
@@ -32,7 +32,7 @@ const google::protobuf::RepeatedPtrField<Function::Segment> *segmentsOf(const bu
 size_t devicesOf(const bundle::UnitClass &unitClass) {
   for (const Function &function : unitClass.functions())
     if (function.segments_size())
-      return size_t(function.segments(0).bodies_size());
+      return size_t(function.segments(0).functions_size());
   return 1;
 }
 
@@ -77,9 +77,9 @@ int64_t verify::elementSize(bundle::ElementType type) {
   }
 }
 
-Model::Model(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, std::vector<Finding> &findings)
-    : summary(summary), bodies(bodies), plan(plan) {
-  if (checkSummary(findings) && checkBodies(findings) && checkSums(findings) && checkPlan(findings))
+Model::Model(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const PlanView &plan, std::vector<Finding> &findings)
+    : summary(summary), functions(functions), plan(plan) {
+  if (checkSummary(findings) && checkFunctions(findings) && checkSums(findings) && checkPlan(findings))
     index();
 }
 
@@ -87,17 +87,17 @@ bool Model::isSound(const bundle::UnitInfo &unit) const {
   if (!indices(unit.parameters(), summary.parameters_size()) || !indices(unit.values_in(), summary.values_size()) ||
       !indices(unit.values_out(), summary.values_size()) || !indices(unit.inputs(), summary.inputs_size()) ||
       !indices(unit.loss_terms(), summary.loss_size()) || unit.class_id() >= uint32_t(summary.classes_size()) ||
-      extentBytes(classOf(unit).saved_bytes(), 1) < 0 || extentBytes(classOf(unit).deferred_bytes(), 1) < 0)
+      extentBytes(classOf(unit).saved_bytes(), 1) < 0 || extentBytes(classOf(unit).saved_for_weight_grad_bytes(), 1) < 0)
     return false;
   for (const Function &function : classOf(unit).functions())
     for (const Function::Segment &segment : function.segments())
-      if (!indices(segment.bodies(), bodies.bodies_size()) || size_t(segment.bodies_size()) != devicesOf(classOf(unit)) || !segment.bodies_size() ||
-          segment.value() >= uint32_t(unit.values_out_size()) || segment.term() >= uint32_t(unit.values_out_size()))
+      if (!indices(segment.functions(), functions.functions_size()) || size_t(segment.functions_size()) != devicesOf(classOf(unit)) ||
+          !segment.functions_size() || segment.value() >= uint32_t(unit.values_out_size()) || segment.term() >= uint32_t(unit.values_out_size()))
         return false;
   std::vector<Function::Task> tasks{Function::FORWARD, Function::BACKWARD};
   if (plan.splitBackward && unit.splits())
     tasks.insert(tasks.end(), {Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS});
-  return std::all_of(tasks.begin(), tasks.end(), [&](Function::Task task) { return bodyOf(unit, task) < uint32_t(bodies.bodies_size()); });
+  return std::all_of(tasks.begin(), tasks.end(), [&](Function::Task task) { return functionOf(unit, task) < uint32_t(functions.functions_size()); });
 }
 
 bool Model::checkSummary(std::vector<Finding> &findings) {
@@ -108,8 +108,9 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
     return fail("clip_norm is not a number");
   if (!checkGroups(findings))
     return false;
-  if (copies && summary.cast_body() >= uint32_t(bodies.bodies_size()))
-    return fail("body " + std::to_string(summary.cast_body()) + " of " + std::to_string(bodies.bodies_size()) + ", which casts, does not exist");
+  if (copies && summary.cast_function() >= uint32_t(functions.functions_size()))
+    return fail("function " + std::to_string(summary.cast_function()) + " of " + std::to_string(functions.functions_size()) +
+                ", which casts, does not exist");
   if (!checkScale(findings))
     return false;
   for (const auto &value : summary.values())
@@ -126,10 +127,10 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
       return fail("unit '" + unit.name() + "' names something that does not exist");
   if (!findRepeated(findings))
     return false;
-  for (uint32_t body : {summary.update_body_decay(), summary.update_body_plain(), summary.update_body_statistics(), summary.norm_body(),
-                        summary.sum_loss_body(), summary.decide_body()})
-    if (body >= uint32_t(bodies.bodies_size()))
-      return fail("body " + std::to_string(body) + " of " + std::to_string(bodies.bodies_size()) + " does not exist");
+  for (uint32_t function : {summary.update_function_decay(), summary.update_function_plain(), summary.update_function_statistics(),
+                            summary.norm_function(), summary.sum_loss_function(), summary.clip_and_check_function()})
+    if (function >= uint32_t(functions.functions_size()))
+      return fail("function " + std::to_string(function) + " of " + std::to_string(functions.functions_size()) + " does not exist");
   return placeParameters(findings);
 }
 
@@ -141,8 +142,8 @@ bool Model::checkGroups(std::vector<Finding> &findings) {
     if (parameter.group() >= uint32_t(summary.groups_size()) || elements < 0 || parameter.offset() < 0 || parameter.offset() > kMaxSize)
       return fail("parameter '" + parameter.name() + "' has an impossible group, shape or offset");
     const auto &group = summary.groups(parameter.group());
-    if (parameter.type() != group.type() || parameter.trainable() != group.trainable() || parameter.statistic() != group.statistic() ||
-        (group.statistic() && !group.trainable()) || parameter.offset() + elements > group.elements())
+    if (parameter.type() != group.type() || parameter.trainable() != group.trainable() || parameter.running_stat() != group.running_stat() ||
+        (group.running_stat() && !group.trainable()) || parameter.offset() + elements > group.elements())
       return fail("parameter '" + parameter.name() + "' does not fit its group '" + group.name() + "'");
   }
   for (const auto &group : summary.groups())
@@ -150,14 +151,14 @@ bool Model::checkGroups(std::vector<Finding> &findings) {
         group.decaying_elements() < 0 || group.decaying_elements() > group.elements() || !indices(group.parameters(), summary.parameters_size()))
       return fail("group '" + group.name() + "' has impossible elements, type or parameters");
   for (const auto &group : summary.groups()) {
-    if (group.copy_type() == bundle::ELEMENT_TYPE_UNSPECIFIED)
+    if (group.param_dtype() == bundle::ELEMENT_TYPE_UNSPECIFIED)
       continue;
-    if (!group.trainable() || group.type() != bundle::F32 || (group.copy_type() != bundle::BF16 && group.copy_type() != bundle::F16))
+    if (!group.trainable() || group.type() != bundle::F32 || (group.param_dtype() != bundle::BF16 && group.param_dtype() != bundle::F16))
       return fail("group '" + group.name() + "' has copies of an impossible type");
     copies = true;
   }
   for (const auto &group : summary.groups())
-    hasStatistics |= group.statistic();
+    hasStatistics |= group.running_stat();
   return true;
 }
 
@@ -170,9 +171,9 @@ bool Model::checkScale(std::vector<Finding> &findings) const {
     return failSummary(findings, "a loss scale of " + std::to_string(scale) + ", doubled after " +
                                      std::to_string(summary.training().loss_scale_interval()) +
                                      " steps: expects a power of two, at least 1, and at least one step");
-  if (summary.scale_seeds_body() >= uint32_t(bodies.bodies_size()))
-    return failSummary(findings, "body " + std::to_string(summary.scale_seeds_body()) + " of " + std::to_string(bodies.bodies_size()) +
-                                     ", which scales, does not exist");
+  if (summary.scale_loss_gradient_function() >= uint32_t(functions.functions_size()))
+    return failSummary(findings, "function " + std::to_string(summary.scale_loss_gradient_function()) + " of " +
+                                     std::to_string(functions.functions_size()) + ", which scales, does not exist");
   return true;
 }
 
@@ -184,8 +185,8 @@ bool Model::findRepeated(std::vector<Finding> &findings) {
     const auto last = uint32_t(cell.endUnit - 1);
     if (extentBytes(classOf(summary.units(int(last))).saved_bytes(), 1) <= 0)
       continue;
-    if (repeatedBody(cell, last) >= uint32_t(bodies.bodies_size()))
-      return failSummary(findings, "no body recomputes the saved block of unit '" + summary.units(int(last)).name() + "', as the plan requires");
+    if (repeatedFunction(cell, last) >= uint32_t(functions.functions_size()))
+      return failSummary(findings, "no function recomputes the saved block of unit '" + summary.units(int(last)).name() + "', as the plan requires");
     repeated[last] = true;
   }
   return true;
@@ -210,45 +211,48 @@ bool Model::placeParameters(std::vector<Finding> &findings) {
   return true;
 }
 
-/// Checks the bodies that add terms. Every type has one for each number of terms from 2 to the
+/// Checks the functions that add terms. Every type has one for each number of terms from 2 to the
 /// maximum, with the terms in order and one element of each per row.
 bool Model::checkSums(std::vector<Finding> &findings) {
-  auto fail = [&](const bundle::SumBody &sum, const std::string &what) {
-    findings.push_back({Code::Malformed, -1, -1, "summary: the sum of " + std::to_string(sum.terms()) + " terms " + what});
+  auto fail = [&](const bundle::SumFunction &sum, const std::string &what) {
+    findings.push_back({Code::Malformed, -1, -1, "summary: the sum of " + std::to_string(sum.num_contributions()) + " terms " + what});
     return false;
   };
   std::map<bundle::ElementType, uint32_t> last;
   for (const auto &sum : summary.sums()) {
     const uint32_t before = last.count(sum.type()) ? last[sum.type()] : 1;
-    if (!elementSize(sum.type()) || sum.terms() != before + 1 || sum.terms() > kMaxTerms || sum.body() >= uint32_t(bodies.bodies_size()))
-      return fail(sum, "has an impossible type, number of terms or body");
-    last[sum.type()] = sum.terms();
-    const auto &slots = bodies.bodies(int(sum.body())).slots();
-    bool good = slots.size() == int(sum.terms()) + 1;
-    for (int s = 0; s < slots.size() && good; ++s) {
-      const bool isSum = s == int(sum.terms());
-      good = slots[s].kind() == (isSum ? bundle::SUM : bundle::PART) && slots[s].index() == (isSum ? 0 : uint32_t(s)) &&
-             slots[s].mode() == (isSum ? bundle::WRITE : bundle::READ) && slots[s].type() == sum.type() && slots[s].bytes().fixed() == 0 &&
-             slots[s].bytes().per_row() == elementSize(sum.type());
+    if (!elementSize(sum.type()) || sum.num_contributions() != before + 1 || sum.num_contributions() > kMaxTerms ||
+        sum.function() >= uint32_t(functions.functions_size()))
+      return fail(sum, "has an impossible type, number of terms or function");
+    last[sum.type()] = sum.num_contributions();
+    const auto &arguments = functions.functions(int(sum.function())).arguments();
+    bool good = arguments.size() == int(sum.num_contributions()) + 1;
+    for (int s = 0; s < arguments.size() && good; ++s) {
+      const bool isSum = s == int(sum.num_contributions());
+      good = arguments[s].kind() == (isSum ? bundle::SUM : bundle::CONTRIBUTION) && arguments[s].index() == (isSum ? 0 : uint32_t(s)) &&
+             arguments[s].mode() == (isSum ? bundle::WRITE : bundle::READ) && arguments[s].type() == sum.type() &&
+             arguments[s].bytes().fixed() == 0 && arguments[s].bytes().per_row() == elementSize(sum.type());
     }
     if (!good)
-      return fail(sum, "has another body: expects its terms in their order, then the sum");
+      return fail(sum, "has another function: expects its terms in their order, then the sum");
   }
   return true;
 }
 
-bool Model::checkBodies(std::vector<Finding> &findings) const {
-  return checkSlots(findings) && checkUnitFunctions(findings) && checkParts(findings) && checkCommit(findings);
+bool Model::checkFunctions(std::vector<Finding> &findings) const {
+  return checkArguments(findings) && checkUnitFunctions(findings) && checkParts(findings) && checkCommit(findings);
 }
 
-bool Model::checkSlots(std::vector<Finding> &findings) const {
-  for (const auto &body : bodies.bodies()) {
+bool Model::checkArguments(std::vector<Finding> &findings) const {
+  for (const auto &function : functions.functions()) {
     std::set<std::pair<int, uint32_t>> seen;
-    for (const auto &slot : body.slots())
-      if (slot.kind() <= bundle::SLOT_UNSPECIFIED || slot.kind() > bundle::SUM || slot.mode() < bundle::READ || slot.mode() > bundle::ACCUMULATE ||
-          extentBytes(slot.bytes(), 1) < 0 || (slot.kind() != bundle::WORKSPACE && !seen.insert({slot.kind(), slot.index()}).second)) {
-        findings.push_back({Code::Malformed, -1, -1,
-                            "body '" + body.name() + "': slot '" + slot.name() + "' has an impossible kind, mode or size, or is listed twice"});
+    for (const auto &argument : function.arguments())
+      if (argument.kind() <= bundle::ARGUMENT_UNSPECIFIED || argument.kind() > bundle::SUM || argument.mode() < bundle::READ ||
+          argument.mode() > bundle::ACCUMULATE || extentBytes(argument.bytes(), 1) < 0 ||
+          (argument.kind() != bundle::WORKSPACE && !seen.insert({argument.kind(), argument.index()}).second)) {
+        findings.push_back(
+            {Code::Malformed, -1, -1,
+             "function '" + function.name() + "': argument '" + argument.name() + "' has an impossible kind, mode or size, or is listed twice"});
         return false;
       }
   }
@@ -258,34 +262,34 @@ bool Model::checkSlots(std::vector<Finding> &findings) const {
 /// Unit functions only read values of other tasks, write their outputs completely and add
 /// gradients.
 bool Model::checkUnitFunctions(std::vector<Finding> &findings) const {
-  auto allowed = [](const bundle::Slot &slot) {
-    switch (slot.kind()) {
+  auto allowed = [](const bundle::FunctionArgument &argument) {
+    switch (argument.kind()) {
     case bundle::PARAMETER:
     case bundle::INPUT:
     case bundle::BOUNDARY_IN:
     case bundle::SCALARS:
-      return slot.mode() == bundle::READ;
+      return argument.mode() == bundle::READ;
     case bundle::BOUNDARY_OUT:
     case bundle::LOSS:
-      return slot.mode() == bundle::WRITE || slot.mode() == bundle::READ;
+      return argument.mode() == bundle::WRITE || argument.mode() == bundle::READ;
     case bundle::PARAMETER_GRADIENT:
     case bundle::BOUNDARY_IN_GRADIENT:
-      return slot.mode() == bundle::ACCUMULATE || slot.mode() == bundle::WRITE;
+      return argument.mode() == bundle::ACCUMULATE || argument.mode() == bundle::WRITE;
     case bundle::SAVED:
-    case bundle::DEFERRED:
+    case bundle::SAVED_FOR_WEIGHT_GRAD:
     case bundle::BOUNDARY_OUT_GRADIENT:
-      return slot.mode() != bundle::ACCUMULATE;
+      return argument.mode() != bundle::ACCUMULATE;
     default:
-      return slot.kind() == bundle::WORKSPACE;
+      return argument.kind() == bundle::WORKSPACE;
     }
   };
   for (uint32_t u = 0; u < uint32_t(summary.units_size()); ++u)
-    for (uint32_t body : bodiesOf(u))
-      for (const auto &slot : bodies.bodies(int(body)).slots())
-        if (const auto &unit = summary.units(int(u)); !allowed(slot)) {
+    for (uint32_t function : functionsOf(u))
+      for (const auto &argument : functions.functions(int(function)).arguments())
+        if (const auto &unit = summary.units(int(u)); !allowed(argument)) {
           findings.push_back({Code::Malformed, -1, -1,
-                              "body '" + bodies.bodies(int(body)).name() + "' of unit '" + unit.name() + "': slot '" + slot.name() +
-                                  "' has a kind or mode that unit functions do not have"});
+                              "function '" + functions.functions(int(function)).name() + "' of unit '" + unit.name() + "': argument '" +
+                                  argument.name() + "' has a kind or mode that unit functions do not have"});
           return false;
         }
   return true;
@@ -294,10 +298,10 @@ bool Model::checkUnitFunctions(std::vector<Finding> &findings) const {
 /// Checks that the parts of a split backward form the whole: B has the gradients of values, W those
 /// of parameters, and only they have a deferred block.
 bool Model::checkParts(std::vector<Finding> &findings) const {
-  auto has = [&](uint32_t body, bundle::SlotKind kind, int64_t index) {
-    const auto &slots = bodies.bodies(int(body)).slots();
-    return std::any_of(slots.begin(), slots.end(),
-                       [&](const auto &slot) { return slot.kind() == kind && (index < 0 || slot.index() == uint32_t(index)); });
+  auto has = [&](uint32_t function, bundle::ArgumentKind kind, int64_t index) {
+    const auto &arguments = functions.functions(int(function)).arguments();
+    return std::any_of(arguments.begin(), arguments.end(),
+                       [&](const auto &argument) { return argument.kind() == kind && (index < 0 || argument.index() == uint32_t(index)); });
   };
   for (uint32_t u = 0; u < uint32_t(summary.units_size()); ++u) {
     const auto &unit = summary.units(int(u));
@@ -306,38 +310,40 @@ bool Model::checkParts(std::vector<Finding> &findings) const {
       return false;
     };
     if (repeated[u])
-      for (const auto &slot : bodies.bodies(int(bodyOf(unit, Function::RECOMPUTE))).slots())
-        if (slot.mode() != bundle::READ && slot.kind() != bundle::WORKSPACE && (slot.kind() != bundle::SAVED || slot.mode() != bundle::WRITE))
-          return fail("the body that recomputes its saved block changes slot '" + slot.name() + "', too");
-    if (has(bodyOf(unit, Function::FORWARD), bundle::DEFERRED, -1) || has(bodyOf(unit, Function::BACKWARD), bundle::DEFERRED, -1))
+      for (const auto &argument : functions.functions(int(functionOf(unit, Function::RECOMPUTE))).arguments())
+        if (argument.mode() != bundle::READ && argument.kind() != bundle::WORKSPACE &&
+            (argument.kind() != bundle::SAVED || argument.mode() != bundle::WRITE))
+          return fail("the function that recomputes its saved block changes argument '" + argument.name() + "', too");
+    if (has(functionOf(unit, Function::FORWARD), bundle::SAVED_FOR_WEIGHT_GRAD, -1) ||
+        has(functionOf(unit, Function::BACKWARD), bundle::SAVED_FOR_WEIGHT_GRAD, -1))
       return fail("only the parts of a split backward have a deferred block");
     if (!plan.splitBackward || !unit.splits())
       continue;
-    const uint32_t inputs = bodyOf(unit, Function::INPUT_GRADIENTS), weights = bodyOf(unit, Function::WEIGHT_GRADIENTS);
+    const uint32_t inputs = functionOf(unit, Function::INPUT_GRADIENTS), weights = functionOf(unit, Function::WEIGHT_GRADIENTS);
     if (has(inputs, bundle::PARAMETER_GRADIENT, -1) || has(weights, bundle::BOUNDARY_IN_GRADIENT, -1))
       return fail("the first part of its backward makes gradients of values only, the second those of parameters only");
-    for (const auto &slot : bodies.bodies(int(bodyOf(unit, Function::BACKWARD))).slots())
-      if ((slot.kind() == bundle::PARAMETER_GRADIENT && !has(weights, slot.kind(), slot.index())) ||
-          (slot.kind() == bundle::BOUNDARY_IN_GRADIENT && !has(inputs, slot.kind(), slot.index())))
-        return fail("slot '" + slot.name() + "' of its backward is in neither part");
+    for (const auto &argument : functions.functions(int(functionOf(unit, Function::BACKWARD))).arguments())
+      if ((argument.kind() == bundle::PARAMETER_GRADIENT && !has(weights, argument.kind(), argument.index())) ||
+          (argument.kind() == bundle::BOUNDARY_IN_GRADIENT && !has(inputs, argument.kind(), argument.index())))
+        return fail("argument '" + argument.name() + "' of its backward is in neither part");
   }
   return true;
 }
 
-/// The other bodies must have the slots through which the replay follows the commit.
+/// The other functions must have the arguments through which the replay follows the commit.
 bool Model::checkCommit(std::vector<Finding> &findings) const {
-  auto needs = [&](uint32_t index, bundle::SlotKind kind, uint32_t position, std::initializer_list<bundle::AccessMode> modes, const char *what) {
-    for (const auto &slot : bodies.bodies(int(index)).slots())
-      if (slot.kind() == kind && slot.index() == position && std::find(modes.begin(), modes.end(), slot.mode()) != modes.end())
+  auto needs = [&](uint32_t index, bundle::ArgumentKind kind, uint32_t position, std::initializer_list<bundle::AccessMode> modes, const char *what) {
+    for (const auto &argument : functions.functions(int(index)).arguments())
+      if (argument.kind() == kind && argument.index() == position && std::find(modes.begin(), modes.end(), argument.mode()) != modes.end())
         return true;
-    findings.push_back({Code::Malformed, -1, -1, "body '" + bodies.bodies(int(index)).name() + "' has no slot for " + what});
+    findings.push_back({Code::Malformed, -1, -1, "function '" + functions.functions(int(index)).name() + "' has no argument for " + what});
     return false;
   };
   bool good = true;
   const auto read = {bundle::READ}, change = {bundle::UPDATE}, add = {bundle::ACCUMULATE, bundle::UPDATE};
-  std::vector<uint32_t> updates{summary.update_body_decay(), summary.update_body_plain()};
-  if (std::any_of(summary.groups().begin(), summary.groups().end(), [](const auto &group) { return group.statistic(); }))
-    updates.push_back(summary.update_body_statistics());
+  std::vector<uint32_t> updates{summary.update_function_decay(), summary.update_function_plain()};
+  if (std::any_of(summary.groups().begin(), summary.groups().end(), [](const auto &group) { return group.running_stat(); }))
+    updates.push_back(summary.update_function_statistics());
   for (uint32_t update : updates) {
     good = good && needs(update, bundle::STATE, 0, change, "the parameters") && needs(update, bundle::STATE, 1, read, "the gradients");
     good = good && needs(update, bundle::SCALARS, 0, read, "the decision");
@@ -345,17 +351,17 @@ bool Model::checkCommit(std::vector<Finding> &findings) const {
       good = good && needs(update, bundle::STATE, 2 + m, change, "the moments");
   }
   if (copies)
-    good = good && needs(summary.cast_body(), bundle::STATE, 0, read, "the parameters") &&
-           needs(summary.cast_body(), bundle::PARAMETER, 0, {bundle::WRITE}, "their copy");
+    good = good && needs(summary.cast_function(), bundle::STATE, 0, read, "the parameters") &&
+           needs(summary.cast_function(), bundle::PARAMETER, 0, {bundle::WRITE}, "their copy");
   if (scales())
-    good = good && needs(summary.scale_seeds_body(), bundle::SCALARS, 0, change, "the seeds") &&
-           needs(summary.scale_seeds_body(), bundle::OPTIMIZER_STEP_SLOT, 0, read, "the scale") &&
-           needs(summary.decide_body(), bundle::OPTIMIZER_STEP_SLOT, 0, change, "the scale");
-  return good && needs(summary.norm_body(), bundle::STATE, 1, read, "the gradients") &&
-         needs(summary.norm_body(), bundle::SUMS_SLOT, 0, add, "the sums") &&
-         (!summary.loss_size() || needs(summary.sum_loss_body(), bundle::SUMS_SLOT, 0, add, "the sums")) &&
-         needs(summary.decide_body(), bundle::SUMS_SLOT, 0, read, "the sums") &&
-         needs(summary.decide_body(), bundle::SCALARS, 0, change, "the decision");
+    good = good && needs(summary.scale_loss_gradient_function(), bundle::SCALARS, 0, change, "the seeds") &&
+           needs(summary.scale_loss_gradient_function(), bundle::OPTIMIZER_STEP, 0, read, "the scale") &&
+           needs(summary.clip_and_check_function(), bundle::OPTIMIZER_STEP, 0, change, "the scale");
+  return good && needs(summary.norm_function(), bundle::STATE, 1, read, "the gradients") &&
+         needs(summary.norm_function(), bundle::LOCAL_METRICS, 0, add, "the sums") &&
+         (!summary.loss_size() || needs(summary.sum_loss_function(), bundle::LOCAL_METRICS, 0, add, "the sums")) &&
+         needs(summary.clip_and_check_function(), bundle::LOCAL_METRICS, 0, read, "the sums") &&
+         needs(summary.clip_and_check_function(), bundle::SCALARS, 0, change, "the decision");
 }
 
 namespace {
@@ -390,8 +396,8 @@ bool Model::checkPlan(std::vector<Finding> &findings) {
     return false;
   };
   const auto &training = summary.training();
-  if (plan.commitsByGroup && (training.clip_norm() > 0 || training.skip_nonfinite() || scales()))
-    return fail("commits by group, but gradients are clipped, steps skipped or the loss scaled, which needs the gradients of all groups");
+  if (plan.commitsByGroup && (training.clip_norm() > 0 || scales()))
+    return fail("commits by group, but gradients are clipped or the loss is scaled, which needs the gradients of all groups");
   int64_t units = summary.units_size();
   if (summary.samples_per_row() < 0 || summary.samples_per_row() > kMaxSize)
     return fail("the model has rows of an impossible number of samples");
@@ -439,49 +445,49 @@ bool Model::checkPlan(std::vector<Finding> &findings) {
   return true;
 }
 
-std::vector<uint32_t> Model::bodiesOf(uint32_t index) const {
+std::vector<uint32_t> Model::functionsOf(uint32_t index) const {
   const auto &unit = summary.units(int(index));
-  std::vector<uint32_t> list{bodyOf(unit, Function::FORWARD), bodyOf(unit, Function::BACKWARD)};
+  std::vector<uint32_t> list{functionOf(unit, Function::FORWARD), functionOf(unit, Function::BACKWARD)};
   if (plan.splitBackward && unit.splits())
-    list.insert(list.end(), {bodyOf(unit, Function::INPUT_GRADIENTS), bodyOf(unit, Function::WEIGHT_GRADIENTS)});
+    list.insert(list.end(), {functionOf(unit, Function::INPUT_GRADIENTS), functionOf(unit, Function::WEIGHT_GRADIENTS)});
   if (repeated[index])
-    list.push_back(bodyOf(unit, Function::RECOMPUTE));
+    list.push_back(functionOf(unit, Function::RECOMPUTE));
   for (const Function &function : classOf(unit).functions())
     for (const Function::Segment &segment : function.segments())
-      list.insert(list.end(), segment.bodies().begin(), segment.bodies().end());
+      list.insert(list.end(), segment.functions().begin(), segment.functions().end());
   return list;
 }
 
-uint32_t Model::repeatedBody(const PlanView::Cell &cell, uint32_t index) const {
+uint32_t Model::repeatedFunction(const PlanView::Cell &cell, uint32_t index) const {
   const auto &unit = summary.units(int(index));
   if (int64_t(index) + 1 < cell.endUnit)
-    return bodyOf(unit, Function::FORWARD);
-  return extentBytes(classOf(unit).saved_bytes(), 1) > 0 ? bodyOf(unit, Function::RECOMPUTE) : kNoBody;
+    return functionOf(unit, Function::FORWARD);
+  return extentBytes(classOf(unit).saved_bytes(), 1) > 0 ? functionOf(unit, Function::RECOMPUTE) : kNoFunction;
 }
 
-uint32_t Model::bodyOf(uint32_t index, bundle::Compute::Task task) const {
+uint32_t Model::functionOf(uint32_t index, bundle::Compute::Task task) const {
   const auto &unit = summary.units(int(index));
   if (task == bundle::Compute::F)
-    return bodyOf(unit, Function::FORWARD);
+    return functionOf(unit, Function::FORWARD);
   const bool isB = task == bundle::Compute::B;
   if (!plan.splitBackward)
-    return isB ? bodyOf(unit, Function::BACKWARD) : kNoBody;
+    return isB ? functionOf(unit, Function::BACKWARD) : kNoFunction;
   if (unit.splits())
-    return bodyOf(unit, isB ? Function::INPUT_GRADIENTS : Function::WEIGHT_GRADIENTS);
+    return functionOf(unit, isB ? Function::INPUT_GRADIENTS : Function::WEIGHT_GRADIENTS);
   bool inputs = false, weights = false;
   for (uint32_t v : unit.values_in())
     inputs = inputs || summary.values(int(v)).needs_gradient();
   for (uint32_t p : unit.parameters())
     weights = weights || summary.parameters(int(p)).trainable();
-  return isB == (inputs || !weights) ? bodyOf(unit, Function::BACKWARD) : kNoBody;
+  return isB == (inputs || !weights) ? functionOf(unit, Function::BACKWARD) : kNoFunction;
 }
 
 void Model::callsOf(const PlanView::Cell &cell, bundle::Compute::Task task, std::vector<UnitCall> &calls) const {
   calls.clear();
-  auto add = [&](int64_t unit, uint32_t body) {
-    const auto *segments = segmentsOf(classOf(summary.units(int(unit))), body);
-    if (!segments && body != kNoBody)
-      calls.push_back({unit, body, {cell.firstSample, cell.endSample}});
+  auto add = [&](int64_t unit, uint32_t function) {
+    const auto *segments = segmentsOf(classOf(summary.units(int(unit))), function);
+    if (!segments && function != kNoFunction)
+      calls.push_back({unit, function, {cell.firstSample, cell.endSample}});
     if (!segments)
       return;
     const std::vector<uint32_t> members = membersOf(plan, cell);
@@ -489,18 +495,18 @@ void Model::callsOf(const PlanView::Cell &cell, bundle::Compute::Task task, std:
     const int64_t member = own - members.begin(), rows = cell.endSample - cell.firstSample, count = int64_t(members.size());
     const Range share{cell.firstSample + rows * member / count, cell.firstSample + rows * (member + 1) / count};
     for (const auto &segment : *segments)
-      calls.push_back({unit, segment.bodies(int(member)), segment.shared() ? share : Range{cell.firstSample, cell.endSample}});
+      calls.push_back({unit, segment.functions(int(member)), segment.shared() ? share : Range{cell.firstSample, cell.endSample}});
   };
   if (task == bundle::Compute::F || (task == bundle::Compute::B && recomputes(cell)))
     for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
-      add(u, task == bundle::Compute::F ? bodyOf(uint32_t(u), task) : repeatedBody(cell, uint32_t(u)));
+      add(u, task == bundle::Compute::F ? functionOf(uint32_t(u), task) : repeatedFunction(cell, uint32_t(u)));
   for (int64_t u = cell.endUnit; task != bundle::Compute::F && u-- > cell.firstUnit;)
-    add(u, bodyOf(uint32_t(u), task));
+    add(u, functionOf(uint32_t(u), task));
 }
 
 bool Model::hasWork(const PlanView::Cell &cell, bundle::Compute::Task task) const {
   for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
-    if (bodyOf(uint32_t(u), task) != kNoBody)
+    if (functionOf(uint32_t(u), task) != kNoFunction)
       return true;
   return false;
 }
@@ -529,19 +535,19 @@ void Model::index() {
     const auto &unit = summary.units(u);
     // If the plan splits the backward, each contribution belongs to either B or W.
     for (bundle::Compute::Task task : {bundle::Compute::B, bundle::Compute::W}) {
-      uint32_t body = bodyOf(uint32_t(u), task);
-      if (body == kNoBody)
+      uint32_t function = functionOf(uint32_t(u), task);
+      if (function == kNoFunction)
         continue;
-      std::vector<uint32_t> called{body};
-      if (const auto *segments = segmentsOf(classOf(unit), body))
+      std::vector<uint32_t> called{function};
+      if (const auto *segments = segmentsOf(classOf(unit), function))
         for (const auto &segment : *segments)
-          called.push_back(segment.bodies(0)); // the bodies of other devices have the same slots
+          called.push_back(segment.functions(0)); // the functions of other devices have the same arguments
       for (uint32_t one : called)
-        for (const auto &slot : bodies.bodies(int(one)).slots()) {
-          if (slot.kind() == bundle::PARAMETER_GRADIENT && slot.index() < uint32_t(unit.parameters_size()))
-            addOnce(parameterContributors[unit.parameters(int(slot.index()))], uint32_t(u));
-          if (slot.kind() == bundle::BOUNDARY_IN_GRADIENT && slot.index() < uint32_t(unit.values_in_size()))
-            addOnce(valueContributors[unit.values_in(int(slot.index()))], uint32_t(u));
+        for (const auto &argument : functions.functions(int(one)).arguments()) {
+          if (argument.kind() == bundle::PARAMETER_GRADIENT && argument.index() < uint32_t(unit.parameters_size()))
+            addOnce(parameterContributors[unit.parameters(int(argument.index()))], uint32_t(u));
+          if (argument.kind() == bundle::BOUNDARY_IN_GRADIENT && argument.index() < uint32_t(unit.values_in_size()))
+            addOnce(valueContributors[unit.values_in(int(argument.index()))], uint32_t(u));
         }
     }
   }

@@ -1,4 +1,4 @@
-// Summary, bodies and plan, checked once and indexed for the replay. They determine the expected
+// Summary, functions and plan, checked once and indexed for the replay. They determine the expected
 // value of everything.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace zorse::verify {
 /// Larger sizes are refused, so that no sum and no `product` of two sizes overflows 64 bits.
 inline constexpr int64_t kMaxSize = int64_t(1) << 50;
 
-/// Maximum number of terms that one body adds.
+/// Maximum number of terms that one function adds.
 inline constexpr uint32_t kMaxTerms = 64;
 
 /// a * b, or -1 if a factor is negative or the result exceeds kMaxSize.
@@ -29,17 +29,17 @@ inline int64_t extentBytes(int64_t fixed, int64_t perRow, int64_t rows) {
   const int64_t varying = product(perRow, rows);
   return varying < 0 || fixed < 0 || fixed > kMaxSize || varying + fixed > kMaxSize ? -1 : varying + fixed;
 }
-inline int64_t extentBytes(const bundle::Extent &extent, int64_t rows) { return extentBytes(extent.fixed(), extent.per_row(), rows); }
+inline int64_t extentBytes(const bundle::AffineSize &extent, int64_t rows) { return extentBytes(extent.fixed(), extent.per_row(), rows); }
 /// 0 for an unknown type.
 int64_t elementSize(bundle::ElementType type);
 
 /// Buffers of packed tensors of one unit and the rows of one cell. They cannot be divided.
-inline bool isBlock(bundle::Value::Kind kind) { return kind == bundle::Value::SAVED_BLOCK || kind == bundle::Value::DEFERRED_BLOCK; }
+inline bool isBlock(bundle::Value::Kind kind) { return kind == bundle::Value::SAVED_BLOCK || kind == bundle::Value::SAVED_FOR_WEIGHT_GRAD_BLOCK; }
 
 /// Elements of a state group.
 inline bool isState(bundle::Value::Kind kind) {
   return kind == bundle::Value::PARAMETERS || kind == bundle::Value::MOMENTS || kind == bundle::Value::GRADIENTS ||
-         kind == bundle::Value::REDUCED_GRADIENTS || kind == bundle::Value::PARAMETER_COPY;
+         kind == bundle::Value::REDUCED_GRADIENTS || kind == bundle::Value::LOW_PRECISION_PARAMETERS;
 }
 
 struct Range {
@@ -50,12 +50,12 @@ struct Range {
 
 class Model {
 public:
-  /// Adds findings without a device if summary, bodies or plan are unusable; no other function may
+  /// Adds findings without a device if summary, functions or plan are unusable; no other function may
   /// be called then.
-  Model(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, std::vector<Finding> &findings);
+  Model(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const PlanView &plan, std::vector<Finding> &findings);
 
   const bundle::ModelSummary &summary;
-  const bundle::BodyLibrary &bodies;
+  const bundle::FunctionLibrary &functions;
   const PlanView &plan;
 
   /// A parameter's elements inside its group. The elements between pieces are padding without a
@@ -77,27 +77,27 @@ public:
   /// Devices that have a term of the sum; ascending.
   std::vector<uint32_t> contributorsOf(const bundle::Value &sum) const;
 
-  /// Maximum number of terms that one body adds in a type; 0: there is no such body.
+  /// Maximum number of terms that one function adds in a type; 0: there is no such function.
   uint32_t maxTerms(bundle::ElementType type) const {
     uint32_t max = 0;
     for (const auto &sum : summary.sums())
-      max = sum.type() == type ? std::max(max, sum.terms()) : max;
+      max = sum.type() == type ? std::max(max, sum.num_contributions()) : max;
     return max;
   }
 
-  static constexpr uint32_t kNoBody = UINT32_MAX;
+  static constexpr uint32_t kNoFunction = UINT32_MAX;
   const bundle::UnitClass &classOf(const bundle::UnitInfo &unit) const { return summary.classes(int(unit.class_id())); }
-  /// The body of one of a unit's functions, or kNoBody if the summary does not name one.
-  uint32_t bodyOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const {
+  /// The compiled function of one of a unit's functions, or kNoFunction if the summary does not name one.
+  uint32_t functionOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const {
     for (const auto &function : classOf(unit).functions())
       if (function.task() == task)
-        return function.body();
-    return kNoBody;
+        return function.function();
+    return kNoFunction;
   }
   /// A call of a unit function, for samples.
   struct UnitCall {
     int64_t unit;
-    uint32_t body;
+    uint32_t function;
     Range samples;
   };
   /// Appends the calls of a cell's task F, B or W, in order.
@@ -108,16 +108,19 @@ public:
   int64_t groupElementSize(uint32_t group) const { return elementSize(summary.groups(group).type()); }
   /// Whether units read copies of a group's parameters in another type, and the size of an element
   /// of these copies.
-  bool hasCopy(uint32_t group) const { return summary.groups(group).copy_type() != bundle::ELEMENT_TYPE_UNSPECIFIED; }
-  int64_t copyElementSize(uint32_t group) const { return hasCopy(group) ? elementSize(summary.groups(group).copy_type()) : groupElementSize(group); }
+  bool hasCopy(uint32_t group) const { return summary.groups(group).param_dtype() != bundle::ELEMENT_TYPE_UNSPECIFIED; }
+  int64_t copyElementSize(uint32_t group) const {
+    return hasCopy(group) ? elementSize(summary.groups(group).param_dtype()) : groupElementSize(group);
+  }
   bool hasCopies() const { return copies; }
   /// Whether gradients are multiplied by a scale that devices keep from step to step, and the bytes
   /// of the state that a decision changes.
   bool scales() const { return summary.training().loss_scale() != 0; }
   int64_t optimizerStepBytes() const { return scales() ? 32 : 8; }
-  bool isScaling(int32_t unit, uint32_t body) const { return scales() && unit < 0 && body == summary.scale_seeds_body(); }
-  bool isUpdate(uint32_t body) const {
-    return body == summary.update_body_decay() || body == summary.update_body_plain() || (hasStatistics && body == summary.update_body_statistics());
+  bool isScaling(int32_t unit, uint32_t function) const { return scales() && unit < 0 && function == summary.scale_loss_gradient_function(); }
+  bool isUpdate(uint32_t function) const {
+    return function == summary.update_function_decay() || function == summary.update_function_plain() ||
+           (hasStatistics && function == summary.update_function_statistics());
   }
   bool trainable(uint32_t group) const { return summary.groups(group).trainable(); }
   /// Whether some state is updated: there is then a decision, and the host receives it.
@@ -141,20 +144,20 @@ public:
   }
 
 private:
-  bool copies = false, hasStatistics = false; ///< some group has a copy_type
+  bool copies = false, hasStatistics = false; ///< some group has a param_dtype
   std::vector<bool> repeated;                 ///< by unit: some B recomputes only its saved block, without its other results
 
-  /// The body that task F, B or W calls for a unit; kNoBody: the task does not call one. In a plan that splits the
-  /// backward, B and W have separate bodies if the unit supports it. Otherwise the whole backward belongs to W if only
-  /// parameters have gradients, and to B if not.
-  uint32_t bodyOf(uint32_t unit, bundle::Compute::Task task) const;
-  /// The body that B of a cell with recomputation calls first for a unit: the forward body or, for the last unit, the
-  /// body that computes only the saved block. kNoBody: nothing is saved, so there is no such call.
-  uint32_t repeatedBody(const PlanView::Cell &cell, uint32_t unit) const;
+  /// The function that task F, B or W calls for a unit; kNoFunction: the task does not call one. In a plan that splits
+  /// the backward, B and W have separate functions if the unit supports it. Otherwise the whole backward belongs to W
+  /// if only parameters have gradients, and to B if not.
+  uint32_t functionOf(uint32_t unit, bundle::Compute::Task task) const;
+  /// The function that B of a cell with recomputation calls first for a unit: the forward function or, for the last
+  /// unit, the function that computes only the saved block. kNoFunction: nothing is saved, so there is no such call.
+  uint32_t repeatedFunction(const PlanView::Cell &cell, uint32_t unit) const;
   /// Whether B of a cell begins by recomputing its F.
   bool recomputes(const PlanView::Cell &cell) const { return cell.recompute && hasWork(cell, bundle::Compute::B); }
-  /// The bodies of a unit that tasks of the plan may call.
-  std::vector<uint32_t> bodiesOf(uint32_t unit) const;
+  /// The functions of a unit that tasks of the plan may call.
+  std::vector<uint32_t> functionsOf(uint32_t unit) const;
   bool checkSummary(std::vector<Finding> &findings);
   bool checkGroups(std::vector<Finding> &findings);
   bool checkScale(std::vector<Finding> &findings) const;
@@ -162,8 +165,8 @@ private:
   bool placeParameters(std::vector<Finding> &findings);
   /// Whether everything that a unit names exists.
   bool isSound(const bundle::UnitInfo &unit) const;
-  bool checkBodies(std::vector<Finding> &findings) const;
-  bool checkSlots(std::vector<Finding> &findings) const;
+  bool checkFunctions(std::vector<Finding> &findings) const;
+  bool checkArguments(std::vector<Finding> &findings) const;
   bool checkUnitFunctions(std::vector<Finding> &findings) const;
   bool checkParts(std::vector<Finding> &findings) const;
   bool checkCommit(std::vector<Finding> &findings) const;

@@ -1,10 +1,10 @@
 // Detects races with vector clocks. The device's own queues and waits must order conflicting
 // accesses; the order on other devices may change.
 //
-// Every entry of two steps has a clock: for each queue, the number of its entries that have
-// certainly finished when this entry starts. For every interval of bytes, the check stores the last
+// Every instruction of two steps has a clock: for each queue, the number of its instructions that have
+// certainly finished when this instruction starts. For every interval of bytes, the check stores the last
 // write and, per queue, the last read, as positions in the queues. An access compares these
-// positions with its entry's clock. Earlier accesses need no comparison, because they are ordered
+// positions with its instruction's clock. Earlier accesses need no comparison, because they are ordered
 // before the stored ones.
 #include "Device.h"
 
@@ -13,69 +13,69 @@ using namespace zorse::verify;
 
 namespace {
 
-/// Bytes that an entry accesses, by the number of their place.
+/// Bytes that an instruction accesses, by the number of their place.
 struct Touch {
   int64_t begin; ///< address, the sort key
   uint32_t place;
   bool write;
 };
 
-/// The accesses of all entries, in program order.
+/// The accesses of all instructions, in program order.
 class Touches {
 public:
   explicit Touches(Device &device)
       : model(device.getModel()), summary(model.summary), device(device.getProgram().device()), addresses(device.getAddresses()) {}
   std::vector<Touch> list;
 
-  void addSlot(const bundle::Call &call, const bundle::Slot &slot, uint32_t place) {
+  void addArgument(const bundle::Call &call, const bundle::FunctionArgument &argument, uint32_t place) {
     if (place == AddressIntervals::kAbsent)
       return;
-    const bool write = slot.mode() != bundle::READ || slot.kind() == bundle::WORKSPACE;
-    if (slot.kind() == bundle::SCALARS || slot.kind() == bundle::SUMS_SLOT)
-      addBlock(call, slot, place, write);
+    const bool write = argument.mode() != bundle::READ || argument.kind() == bundle::WORKSPACE;
+    if (argument.kind() == bundle::SCALARS || argument.kind() == bundle::LOCAL_METRICS)
+      addBlock(call, argument, place, write);
     else
       list.push_back({addresses[place].begin, place, write});
   }
 
-  void addTransfer(const bundle::Entry &entry) {
-    switch (entry.what_case()) {
-    case bundle::Entry::kCopy:
-      add(entry.copy().from(), false);
-      add(entry.copy().to(), true);
+  void addTransfer(const bundle::Instruction &instruction) {
+    switch (instruction.what_case()) {
+    case bundle::Instruction::kCopy:
+      add(instruction.copy().from(), false);
+      add(instruction.copy().to(), true);
       break;
-    case bundle::Entry::kSend:
-      add(entry.send().region(), false);
+    case bundle::Instruction::kSend:
+      add(instruction.send().region(), false);
       break;
-    case bundle::Entry::kReceive:
-      add(entry.receive().region(), true);
+    case bundle::Instruction::kReceive:
+      add(instruction.receive().region(), true);
       break;
-    case bundle::Entry::kLoadInput:
-      add(entry.load_input().region(), true);
+    case bundle::Instruction::kLoadInput:
+      add(instruction.load_input().region(), true);
       break;
-    case bundle::Entry::kLoadScalars:
-      add(entry.load_scalars().region(), true);
+    case bundle::Instruction::kLoadScalars:
+      add(instruction.load_scalars().region(), true);
       break;
-    case bundle::Entry::kAllGather: {
+    case bundle::Instruction::kAllGather: {
       // In place: an owner's own shards inside `full` are read, the rest written.
       int64_t end = 0;
-      addShards(*bundle::collectiveOf(entry), false, [&](int64_t from, int64_t to) {
-        add(entry.all_gather().full(), true, end, from);
+      addShards(*bundle::collectiveOf(instruction), false, [&](int64_t from, int64_t to) {
+        add(instruction.all_gather().full(), true, end, from);
         end = to;
       });
-      add(entry.all_gather().full(), true, end);
+      add(instruction.all_gather().full(), true, end);
       break;
     }
-    case bundle::Entry::kReduceScatter:
-      add(entry.reduce_scatter().full(), false);
-      addShards(*bundle::collectiveOf(entry), true, [](int64_t, int64_t) {});
-      add(entry.reduce_scatter().parts(), true);
+    case bundle::Instruction::kReduceScatter:
+      add(instruction.reduce_scatter().full(), false);
+      addShards(*bundle::collectiveOf(instruction), true, [](int64_t, int64_t) {});
+      add(instruction.reduce_scatter().receive_buffer(), true);
       break;
-    case bundle::Entry::kAllReduce:
-      add(entry.all_reduce().region(), true);
-      add(entry.all_reduce().parts(), true);
+    case bundle::Instruction::kAllReduce:
+      add(instruction.all_reduce().region(), true);
+      add(instruction.all_reduce().receive_buffer(), true);
       break;
-    case bundle::Entry::kReport:
-      add(entry.report().region(), false);
+    case bundle::Instruction::kReadMetrics:
+      add(instruction.read_metrics().region(), false);
       break;
     default:
       break;
@@ -113,7 +113,7 @@ private:
   Touch scalars[3];
 
   /// Scalars and sums share a block: each call accesses only its part of it.
-  void addBlock(const bundle::Call &call, const bundle::Slot &slot, uint32_t place, bool write) {
+  void addBlock(const bundle::Call &call, const bundle::FunctionArgument &argument, uint32_t place, bool write) {
     auto part = [&](int64_t from, int64_t to) {
       const int64_t begin = addresses[place].begin, end = std::min(begin + to, addresses[place].end);
       return Touch{begin + from, begin + from < end ? addresses.number(begin + from, end) : AddressIntervals::kAbsent, false};
@@ -123,12 +123,12 @@ private:
       if (part.place != AddressIntervals::kAbsent)
         list.push_back(part);
     };
-    if (slot.kind() == bundle::SUMS_SLOT) {
+    if (argument.kind() == bundle::LOCAL_METRICS) {
       if (!write)
         return list.push_back({addresses[place].begin, place, false});
-      if (call.body() != summary.sum_loss_body())
+      if (call.function() != summary.sum_loss_function())
         touch(part(0, Block::normBytes), true);
-      if (call.body() != summary.norm_body())
+      if (call.function() != summary.norm_function())
         touch(part(Block::normBytes, Block::sumsBytes), true);
       return;
     }
@@ -139,14 +139,14 @@ private:
       lastBlock = place;
     }
     touch(scalars[0], false);
-    const bool scales = model.isScaling(call.unit(), call.body());
+    const bool scales = model.isScaling(call.unit(), call.function());
     if ((write || call.unit() < 0) && !scales)
       touch(scalars[1], write);
     touch(scalars[2], scales);
   }
 };
 
-/// Bytes that an entry accesses. Adjacent bytes that one call accesses in the same way are joined.
+/// Bytes that an instruction accesses. Adjacent bytes that one call accesses in the same way are joined.
 struct Access {
   int64_t begin, end; ///< addresses
   Intervals intervals;
@@ -162,9 +162,9 @@ template <unsigned Queues> struct LastAccess {
 
 class RaceCheck {
 public:
-  RaceCheck(Device &device, const std::vector<std::vector<uint32_t>> &queueEntries, const std::vector<uint32_t> &position)
-      : device(device), model(device.getModel()), program(device.getProgram()), queueEntries(queueEntries), position(position),
-        queues(uint32_t(program.queues_size())), entries(uint32_t(program.entries_size())), bound(device.getBound()), touches(device) {}
+  RaceCheck(Device &device, const std::vector<std::vector<uint32_t>> &queueInstructions, const std::vector<uint32_t> &position)
+      : device(device), model(device.getModel()), program(device.getProgram()), queueInstructions(queueInstructions), position(position),
+        queues(uint32_t(program.queues_size())), instructions(uint32_t(program.instructions_size())), bound(device.getBound()), touches(device) {}
 
   void run() {
     collectTouches();
@@ -178,33 +178,35 @@ private:
   Device &device;
   const Model &model;
   const bundle::Program &program;
-  const std::vector<std::vector<uint32_t>> &queueEntries;
+  const std::vector<std::vector<uint32_t>> &queueInstructions;
   const std::vector<uint32_t> &position;
-  const uint32_t queues, entries;
+  const uint32_t queues, instructions;
   const std::vector<uint32_t> &bound;
   Touches touches;
-  std::vector<uint32_t> ends;         ///< end indices in `touches`, by call and by entry
-  std::unique_ptr<Access[]> accesses; ///< accesses of all entries
-  std::vector<uint32_t> firstAccess;  ///< by entry, with an end element
-  std::vector<uint32_t> clocks;       ///< by entry of both steps and queue
-  uint32_t reportedFor = ~0u;         ///< the entry of the conflicts in `reported`, which are (queue, position) of earlier entries
+  std::vector<uint32_t> ends;         ///< end indices in `touches`, by call and by instruction
+  std::unique_ptr<Access[]> accesses; ///< accesses of all instructions
+  std::vector<uint32_t> firstAccess;  ///< by instruction, with an end element
+  std::vector<uint32_t> clocks;       ///< by instruction of both steps and queue
+  uint32_t reportedFor = ~0u;         ///< the instruction of the conflicts in `reported`, which are (queue, position) of earlier instructions
   std::vector<std::pair<uint32_t, uint32_t>> reported;
 
-  const bundle::Entry &entryAt(uint32_t event) const { return program.entries(int(event < entries ? event : event - entries)); }
+  const bundle::Instruction &instructionAt(uint32_t event) const {
+    return program.instructions(int(event < instructions ? event : event - instructions));
+  }
 
   /// Collects the bytes that the program accesses.
   void collectTouches() {
-    size_t slot = 0;
+    size_t argument = 0;
     touches.list.reserve(bound.size() * 2);
-    for (int e = 0; e < program.entries_size(); ++e) {
-      const auto &entry = program.entries(e);
-      for (const bundle::Call &call : entry.compute().calls()) {
-        const auto &slots = model.bodies.bodies(int(call.body())).slots();
-        for (const auto &of : slots)
-          touches.addSlot(call, of, bound[slot++]);
+    for (int e = 0; e < program.instructions_size(); ++e) {
+      const auto &instruction = program.instructions(e);
+      for (const bundle::Call &call : instruction.compute().calls()) {
+        const auto &arguments = model.functions.functions(int(call.function())).arguments();
+        for (const auto &of : arguments)
+          touches.addArgument(call, of, bound[argument++]);
         ends.push_back(uint32_t(touches.list.size()));
       }
-      touches.addTransfer(entry);
+      touches.addTransfer(instruction);
       ends.push_back(uint32_t(touches.list.size()));
     }
   }
@@ -212,25 +214,25 @@ private:
   /// Registers all bytes that are written, by the device or by the replay of values.
   void collectPlaces() {
     Touches others(device);
-    for (const auto &entry : program.entries())
-      if (entry.has_load_scalars()) { // its parts are written separately
-        const auto &region = entry.load_scalars().region();
+    for (const auto &instruction : program.instructions())
+      if (instruction.has_load_scalars()) { // its parts are written separately
+        const auto &region = instruction.load_scalars().region();
         others.add(region, true, 0, Block::scalarsEnd);
         others.add(region, true, Block::scalarsEnd, Block::scalarsEnd + Block::normBytes);
         others.add(region, true, Block::scalarsEnd + Block::normBytes, Block::sumsEnd);
         others.add(region, true, Block::sumsEnd, Block::bytes);
-      } else if (entry.has_all_gather()) { // writes the bytes outside its own shards; replayed run by run
-        const Held held = heldBy(program.device(), *bundle::collectiveOf(entry));
-        const int64_t size = elementSize(entry.all_gather().type());
+      } else if (instruction.has_all_gather()) { // writes the bytes outside its own shards; replayed run by run
+        const Held held = heldBy(program.device(), *bundle::collectiveOf(instruction));
+        const int64_t size = elementSize(instruction.all_gather().type());
         for (const Compact::Run &run : held.whole.runs())
-          others.add(entry.all_gather().full(), true, run.place * size, (run.place + run.end - run.begin) * size);
-      } else if (entry.has_copy()) { // accumulators are replayed in parts with separate contributions
-        const auto &copy = entry.copy();
+          others.add(instruction.all_gather().full(), true, run.place * size, (run.place + run.end - run.begin) * size);
+      } else if (instruction.has_copy()) { // accumulators are replayed in parts with separate contributions
+        const auto &copy = instruction.copy();
         if (copy.value().kind() == bundle::Value::GRADIENTS && copy.value().id() < uint32_t(model.summary.groups_size())) {
           const int64_t size = model.groupElementSize(copy.value().id()), first = copy.value().begin();
           model.forPieces(copy.value().id(), first, copy.value().end(),
                           [&](int64_t begin, int64_t end, uint32_t) { others.add(copy.to(), true, (begin - first) * size, (end - first) * size); });
-        } else if (copy.value().kind() == bundle::Value::SUMS) {
+        } else if (copy.value().kind() == bundle::Value::LOCAL_METRICS) {
           others.add(copy.to(), true, 0, Block::normBytes);
           others.add(copy.to(), true, Block::normBytes, Block::sumsBytes);
         } else if (copy.value().kind() == bundle::Value::STEP_SCALARS) {
@@ -249,21 +251,21 @@ private:
     addresses.finish(uint32_t(program.arenas_size()));
   }
 
-  /// Computes the accesses of each entry. Two slots of one call must not overlap if one is written.
+  /// Computes the accesses of each instruction. Two arguments of one call must not overlap if one is written.
   void collectAccesses() {
     const AddressIntervals &addresses = device.getAddresses();
     accesses.reset(new Access[touches.list.size()]);
-    firstAccess.reserve(entries + 1);
+    firstAccess.reserve(instructions + 1);
     Access *next = accesses.get();
     Touch *touch = touches.list.data();
     const uint32_t *end = ends.data();
-    for (int e = 0; e < program.entries_size(); ++e) {
-      const auto &entry = program.entries(e);
+    for (int e = 0; e < program.instructions_size(); ++e) {
+      const auto &instruction = program.instructions(e);
       Access *const first = next, *firstCallEnd = nullptr;
       firstAccess.push_back(uint32_t(first - accesses.get()));
-      for (const bundle::Call &call : entry.compute().calls()) {
+      for (const bundle::Call &call : instruction.compute().calls()) {
         Touch *const last = touches.list.data() + *end++;
-        Access *const callEnd = collectCall(entry, model.bodies.bodies(int(call.body())), touch, last, next);
+        Access *const callEnd = collectCall(instruction, model.functions.functions(int(call.function())), touch, last, next);
         next = firstCallEnd ? withoutRepeated(first, firstCallEnd, next, callEnd) : callEnd;
         firstCallEnd = firstCallEnd ? firstCallEnd : callEnd;
         touch = last;
@@ -272,14 +274,16 @@ private:
         const IntervalRange &range = addresses[touch->place];
         *next++ = {range.begin, range.end, range.intervals, touch->write};
       }
-      if (entry.what_case() == bundle::Entry::kCopy && next == first + 2 && first[0].begin < first[1].end && first[1].begin < first[0].end)
-        device.report(Code::Alias, entry.id(), device.where(entry) + ": source and target overlap");
+      if (instruction.what_case() == bundle::Instruction::kCopy && next == first + 2 && first[0].begin < first[1].end &&
+          first[1].begin < first[0].end)
+        device.report(Code::Alias, instruction.id(), device.where(instruction) + ": source and target overlap");
     }
     firstAccess.push_back(uint32_t(next - accesses.get()));
   }
 
   /// Writes a call's accesses to `next` in the order of addresses and returns their end.
-  Access *collectCall(const bundle::Entry &entry, const bundle::Body &body, Touch *touch, Touch *const last, Access *next) {
+  Access *collectCall(const bundle::Instruction &instruction, const bundle::CompiledFunction &function, Touch *touch, Touch *const last,
+                      Access *next) {
     const Access *const start = next;
     const AddressIntervals &addresses = device.getAddresses();
     std::sort(touch, last, [](const Touch &a, const Touch &b) { return a.begin < b.begin; });
@@ -288,9 +292,9 @@ private:
       const IntervalRange &range = addresses[touch->place];
       const bool write = touch->write;
       if (range.begin < (write ? end : writtenEnd))
-        device.report(Code::Alias, entry.id(),
-                      device.where(entry) + ": two slots of '" + body.name() + "' overlap at byte " + std::to_string(offsetOf(range.begin)) +
-                          " of arena " + std::to_string(arenaOf(range.begin)) + " and one is written");
+        device.report(Code::Alias, instruction.id(),
+                      device.where(instruction) + ": two arguments of '" + function.name() + "' overlap at byte " +
+                          std::to_string(offsetOf(range.begin)) + " of arena " + std::to_string(arenaOf(range.begin)) + " and one is written");
       end = std::max(end, range.end);
       if (write)
         writtenEnd = std::max(writtenEnd, range.end);
@@ -304,8 +308,9 @@ private:
     return next;
   }
 
-  /// Removes repeated accesses from [begin, end) of another call of the entry, and returns the new end. Calls of an
-  /// entry share scalars and workspace; accesses that the first call makes in the same way need no second check.
+  /// Removes repeated accesses from [begin, end) of another call of the instruction, and returns the new end. Calls of
+  /// an instruction share scalars and workspace; accesses that the first call makes in the same way need no second
+  /// check.
   static Access *withoutRepeated(const Access *first, const Access *firstEnd, Access *begin, Access *end) {
     Access *kept = begin;
     for (const Access *access = begin; access < end; ++access) {
@@ -318,56 +323,56 @@ private:
   }
 
   void computeClocks() {
-    clocks.resize(size_t(2) * entries * queues);
-    for (uint32_t event = 0; event < 2 * entries; ++event) {
-      const auto &entry = entryAt(event);
-      const uint32_t step = event >= entries, queue = entry.queue();
+    clocks.resize(size_t(2) * instructions * queues);
+    for (uint32_t event = 0; event < 2 * instructions; ++event) {
+      const auto &instruction = instructionAt(event);
+      const uint32_t step = event >= instructions, queue = instruction.queue();
       uint32_t *clock = &clocks[size_t(event) * queues];
       auto join = [&](uint32_t other) {
         const uint32_t *known = &clocks[size_t(other) * queues];
         for (uint32_t q = 0; q < queues; ++q)
           clock[q] = std::max(clock[q], known[q]);
       };
-      const uint32_t place = position[event - step * entries];
+      const uint32_t place = position[event - step * instructions];
       if (place)
-        join(step * entries + queueEntries[queue][place - 1]);
+        join(step * instructions + queueInstructions[queue][place - 1]);
       else if (step)
-        join(queueEntries[queue].back());
-      for (const auto &wait : entry.waits())
+        join(queueInstructions[queue].back());
+      for (const auto &wait : instruction.waits())
         if (!wait.previous_step() || step)
-          join((wait.previous_step() ? step - 1 : step) * entries + queueEntries[wait.queue()][wait.position()]);
-      clock[queue] = step * uint32_t(queueEntries[queue].size()) + place + 1;
+          join((wait.previous_step() ? step - 1 : step) * instructions + queueInstructions[wait.queue()][wait.position()]);
+      clock[queue] = step * uint32_t(queueInstructions[queue].size()) + place + 1;
     }
   }
 
   void conflict(uint32_t event, const Access &access, uint32_t earlierQueue, uint32_t earlierPlace, bool earlierWrites) {
-    // Two entries have one finding, independent of the number of common bytes.
+    // Two instructions have one finding, independent of the number of common bytes.
     if (event != reportedFor)
       reported.clear();
     reportedFor = event;
     if (std::find(reported.begin(), reported.end(), std::make_pair(earlierQueue, earlierPlace)) != reported.end())
       return;
     reported.push_back({earlierQueue, earlierPlace});
-    const auto &entry = entryAt(event);
-    const auto &list = queueEntries[earlierQueue];
+    const auto &instruction = instructionAt(event);
+    const auto &list = queueInstructions[earlierQueue];
     const uint32_t earlierStep = (earlierPlace - 1) / uint32_t(list.size());
-    const auto &other = program.entries(int(list[(earlierPlace - 1) % list.size()]));
-    device.report(Code::Race, entry.id(),
-                  device.where(entry) + (access.write ? " writes" : " reads") + " bytes " + std::to_string(offsetOf(access.begin)) + "-" +
-                      std::to_string(offsetOf(access.end)) + " of arena " + std::to_string(arenaOf(access.begin)) + " while entry " +
+    const auto &other = program.instructions(int(list[(earlierPlace - 1) % list.size()]));
+    device.report(Code::Race, instruction.id(),
+                  device.where(instruction) + (access.write ? " writes" : " reads") + " bytes " + std::to_string(offsetOf(access.begin)) + "-" +
+                      std::to_string(offsetOf(access.end)) + " of arena " + std::to_string(arenaOf(access.begin)) + " while instruction " +
                       std::to_string(other.id()) + ", " + device.describe(other) +
                       (earlierWrites ? ", may still write them" : ", may still read them") +
-                      (earlierStep != (event >= entries) ? " in the step before" : "") + ": expects a wait, or the same queue");
+                      (earlierStep != (event >= instructions) ? " in the step before" : "") + ": expects a wait, or the same queue");
   }
 
-  /// Entries of one step that race do so in every step. Only the second step is therefore compared,
-  /// with itself and with the first. An entry never conflicts with itself, because its clock
+  /// Instructions of one step that race do so in every step. Only the second step is therefore compared,
+  /// with itself and with the first. An instruction never conflicts with itself, because its clock
   /// includes it.
   template <unsigned Queues> void replay() {
     std::vector<LastAccess<Queues>> memory(device.getAddresses().count());
-    for (uint32_t event = 0; event < 2 * entries && !device.full(); ++event) {
-      const uint32_t index = event < entries ? event : event - entries, queue = program.entries(int(index)).queue();
-      const bool compares = event >= entries;
+    for (uint32_t event = 0; event < 2 * instructions && !device.full(); ++event) {
+      const uint32_t index = event < instructions ? event : event - instructions, queue = program.instructions(int(index)).queue();
+      const bool compares = event >= instructions;
       const uint32_t *clock = &clocks[size_t(event) * queues], own = clock[queue];
       LastAccess<Queues> mine;
       mine.writerQueue = queue;
@@ -396,4 +401,4 @@ private:
 
 } // namespace
 
-void Device::checkRaces() { RaceCheck(*this, queueEntries, position).run(); }
+void Device::checkRaces() { RaceCheck(*this, queueInstructions, position).run(); }

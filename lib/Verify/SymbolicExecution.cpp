@@ -4,53 +4,54 @@ using namespace zorse;
 using namespace zorse::verify;
 
 void SymbolicExecution::call(const bundle::Call &call) {
-  const auto &body = model.bodies.bodies(int(call.body()));
-  const Logical *values = slots.data() + nextSlot;
-  const uint32_t *numbers = bound.data() + nextSlot;
-  const bundle::SlotBindings bindings(program, call);
-  nextSlot += size_t(bindings.size());
+  const auto &function = model.functions.functions(int(call.function()));
+  const Logical *values = arguments.data() + nextArgument;
+  const uint32_t *numbers = bound.data() + nextArgument;
+  const bundle::ArgumentBindings bindings(program, call);
+  nextArgument += size_t(bindings.size());
 
-  // Reads come first: slots of one call do not overlap if one is written.
+  // Reads come first: arguments of one call do not overlap if one is written.
   for (int s = 0; s < bindings.size(); ++s) {
-    const auto &slot = body.slots(s);
-    if (slot.kind() == bundle::WORKSPACE || numbers[s] == AddressIntervals::kAbsent || (slot.mode() != bundle::READ && slot.mode() != bundle::UPDATE))
+    const auto &argument = function.arguments(s);
+    if (argument.kind() == bundle::WORKSPACE || numbers[s] == AddressIntervals::kAbsent ||
+        (argument.mode() != bundle::READ && argument.mode() != bundle::UPDATE))
       continue;
     const IntervalRange range = addresses[numbers[s]];
-    if (slot.kind() == bundle::SCALARS)
-      requireScalars(range, call.unit() < 0 && slot.mode() == bundle::READ && model.isUpdate(call.body()), seedsFor(call));
-    else if (slot.kind() == bundle::SUMS_SLOT) {
-      if (slot.mode() == bundle::READ)
+    if (argument.kind() == bundle::SCALARS)
+      requireScalars(range, call.unit() < 0 && argument.mode() == bundle::READ && model.isUpdate(call.function()), seedsFor(call));
+    else if (argument.kind() == bundle::LOCAL_METRICS) {
+      if (argument.mode() == bundle::READ)
         model.plan.commitsByGroup ? requireNoSums(range) : requireSums(range, /*global=*/true, /*norm=*/true, /*loss=*/true);
     } else
-      requireSlot(range, values[s]);
+      requireArgument(range, values[s]);
   }
   std::vector<Contribution> norm, loss;
   for (int s = 0; s < bindings.size() && call.unit() < 0; ++s) {
-    if (body.slots(s).kind() == bundle::LOSS)
+    if (function.arguments(s).kind() == bundle::LOSS)
       loss.push_back({values[s].id, values[s].cut, values[s].begin, values[s].end});
-    if (body.slots(s).kind() == bundle::STATE && body.slots(s).index() == 1) {
+    if (function.arguments(s).kind() == bundle::STATE && function.arguments(s).index() == 1) {
       int64_t real = 0;
       model.forPieces(values[s].id, values[s].begin, values[s].end, [&](int64_t begin, int64_t end, uint32_t) {
         norm.push_back({values[s].id, 0, begin, end});
         real += end - begin;
       });
-      if (call.body() == model.summary.norm_body() && real != values[s].end - values[s].begin)
+      if (call.function() == model.summary.norm_function() && real != values[s].end - values[s].begin)
         fail(Code::Norm, "takes the norm of padding, elements " + std::to_string(values[s].begin) + "-" + std::to_string(values[s].end) +
                              " of group '" + model.summary.groups(int(values[s].id)).name() + "': padding holds anything");
     }
   }
   for (int s = 0; s < bindings.size(); ++s) {
-    const auto &slot = body.slots(s);
-    if (numbers[s] == AddressIntervals::kAbsent || (slot.mode() == bundle::READ && slot.kind() != bundle::WORKSPACE))
+    const auto &argument = function.arguments(s);
+    if (numbers[s] == AddressIntervals::kAbsent || (argument.mode() == bundle::READ && argument.kind() != bundle::WORKSPACE))
       continue;
     const IntervalRange range = addresses[numbers[s]];
-    bool overwrite = bindings[s].overwrite || slot.mode() == bundle::WRITE;
-    if (slot.kind() == bundle::WORKSPACE) {
+    bool overwrite = bindings[s].overwrite || argument.mode() == bundle::WRITE;
+    if (argument.kind() == bundle::WORKSPACE) {
       scratch(range);
-    } else if (slot.kind() == bundle::SUMS_SLOT) {
-      bool isNorm = call.body() == model.summary.norm_body();
+    } else if (argument.kind() == bundle::LOCAL_METRICS) {
+      bool isNorm = call.function() == model.summary.norm_function();
       Content sums;
-      sums.kind = bundle::Value::SUMS;
+      sums.kind = bundle::Value::LOCAL_METRICS;
       sums.delta = -range.begin;
       sums.writer = current;
       for (const Contribution &contribution : isNorm ? norm : loss) {
@@ -58,20 +59,20 @@ void SymbolicExecution::call(const bundle::Call &call) {
                         nullptr);
         overwrite = false;
       }
-    } else if (slot.kind() == bundle::SCALARS) { // decision or seeds
+    } else if (argument.kind() == bundle::SCALARS) { // decision or seeds
       Logical decided;
       decided.kind = bundle::Value::STEP_SCALARS;
       Content content = contentOf(decided, range.begin);
-      const bool scales = model.isScaling(call.unit(), call.body());
+      const bool scales = model.isScaling(call.unit(), call.function());
       content.id = scales ? 2 : 1;
       writeBytes(scales ? part(range, Block::seedsBegin, Block::scalarsEnd) : part(range, Block::decidedBegin, Block::decidedEnd), content);
-    } else if (slot.kind() == bundle::PARAMETER_GRADIENT || slot.kind() == bundle::BOUNDARY_IN_GRADIENT) {
-      bool parameter = slot.kind() == bundle::PARAMETER_GRADIENT;
+    } else if (argument.kind() == bundle::PARAMETER_GRADIENT || argument.kind() == bundle::BOUNDARY_IN_GRADIENT) {
+      bool parameter = argument.kind() == bundle::PARAMETER_GRADIENT;
       Contribution contribution{uint32_t(call.unit()), 0, parameter ? call.sample_base() : 0, parameter ? call.sample_base() + call.rows() : 0};
-      accumulateBytes(range, contentOf(values[s], range.begin), contribution, overwrite, &slot);
-    } else if (slot.mode() == bundle::UPDATE) {
+      accumulateBytes(range, contentOf(values[s], range.begin), contribution, overwrite, &argument);
+    } else if (argument.mode() == bundle::UPDATE) {
       Logical next = values[s];
-      if (slot.kind() == bundle::STATE || slot.kind() == bundle::OPTIMIZER_STEP_SLOT) {
+      if (argument.kind() == bundle::STATE || argument.kind() == bundle::OPTIMIZER_STEP) {
         ++next.version;
         write(range, next);
       } else {
@@ -84,66 +85,66 @@ void SymbolicExecution::call(const bundle::Call &call) {
 }
 
 SymbolicExecution::LossGradientScaling SymbolicExecution::seedsFor(const bundle::Call &call) const {
-  if (!model.scales() || model.isScaling(call.unit(), call.body()))
+  if (!model.scales() || model.isScaling(call.unit(), call.function()))
     return LossGradientScaling::Loaded;
   const bundle::UnitInfo *unit = call.unit() >= 0 ? &model.summary.units(call.unit()) : nullptr;
   const bool begins =
-      unit && unit->loss_terms_size() && call.body() != model.bodyOf(*unit, bundle::UnitFunction::FORWARD) &&
-      !(extentBytes(model.classOf(*unit).saved_bytes(), 1) > 0 && call.body() == model.bodyOf(*unit, bundle::UnitFunction::RECOMPUTE));
+      unit && unit->loss_terms_size() && call.function() != model.functionOf(*unit, bundle::UnitFunction::FORWARD) &&
+      !(extentBytes(model.classOf(*unit).saved_bytes(), 1) > 0 && call.function() == model.functionOf(*unit, bundle::UnitFunction::RECOMPUTE));
   return begins ? LossGradientScaling::Scaled : LossGradientScaling::Either;
 }
 
 void SymbolicExecution::transfer() {
-  const bundle::Entry &e = entry();
+  const bundle::Instruction &e = instruction();
   const Logical &value = transfers[nextTransfer++];
   switch (e.what_case()) {
-  case bundle::Entry::kCopy: {
+  case bundle::Instruction::kCopy: {
     copy(rangeOf(e.copy().from()), rangeOf(e.copy().to()), value);
     return;
   }
-  case bundle::Entry::kSend:
+  case bundle::Instruction::kSend:
     require(rangeOf(e.send().region()), value);
     return;
-  case bundle::Entry::kReceive:
+  case bundle::Instruction::kReceive:
     write(rangeOf(e.receive().region()), value);
     return;
-  case bundle::Entry::kLoadInput:
+  case bundle::Instruction::kLoadInput:
     write(rangeOf(e.load_input().region()), value);
     return;
-  case bundle::Entry::kLoadScalars:
+  case bundle::Instruction::kLoadScalars:
     writeScalars(rangeOf(e.load_scalars().region()));
     return;
-  case bundle::Entry::kAllGather: {
+  case bundle::Instruction::kAllGather: {
     const bundle::Collective gather = *bundle::collectiveOf(e);
     const Held held = heldBy(program.device(), gather);
     forRuns(held.shards, gather, gather.shard, value, [&](const IntervalRange &range, const Logical &shard) { require(range, shard); });
     forRuns(held.whole, gather, gather.full, value, [&](const IntervalRange &range, const Logical &run) { write(range, run); });
     return;
   }
-  case bundle::Entry::kReduceScatter: {
+  case bundle::Instruction::kReduceScatter: {
     const bundle::Collective reduction = *bundle::collectiveOf(e);
     const Held held = heldBy(program.device(), reduction);
     forRuns(held.whole, reduction, reduction.full, terms[current], [&](const IntervalRange &range, const Logical &term) { require(range, term); });
     forRuns(held.shards, reduction, reduction.shard, value, [&](const IntervalRange &range, const Logical &sum) { write(range, sum); });
-    if (e.reduce_scatter().parts().bytes())
-      scratch(rangeOf(e.reduce_scatter().parts()));
+    if (e.reduce_scatter().receive_buffer().bytes())
+      scratch(rangeOf(e.reduce_scatter().receive_buffer()));
     return;
   }
-  case bundle::Entry::kAllReduce: {
+  case bundle::Instruction::kAllReduce: {
     const IntervalRange range = rangeOf(e.all_reduce().region());
     if (!requireSums(range, /*global=*/false, true, true))
       return;
     Content sums;
-    sums.kind = bundle::Value::GLOBAL_SUM;
+    sums.kind = bundle::Value::GLOBAL_METRICS;
     sums.delta = -range.begin;
     sums.writer = current;
     writeBytes(range, sums);
-    if (e.all_reduce().parts().bytes())
-      scratch(rangeOf(e.all_reduce().parts()));
+    if (e.all_reduce().receive_buffer().bytes())
+      scratch(rangeOf(e.all_reduce().receive_buffer()));
     return;
   }
-  case bundle::Entry::kReport: {
-    const IntervalRange block = rangeOf(e.report().region());
+  case bundle::Instruction::kReadMetrics: {
+    const IntervalRange block = rangeOf(e.read_metrics().region());
     if (requireScalars(block, /*decided=*/model.decides() && !evaluating,
                        model.scales() ? LossGradientScaling::Either : LossGradientScaling::Loaded) &&
         requireSums(part(block, Block::scalarsEnd, Block::sumsEnd), /*global=*/true, /*norm=*/true, /*loss=*/true))
@@ -159,7 +160,7 @@ void SymbolicExecution::transfer() {
 void SymbolicExecution::copy(const IntervalRange &from, const IntervalRange &to, const Logical &value) {
   if (value.kind == bundle::Value::STEP_SCALARS)
     return copyScalars(from, to);
-  if (value.kind == bundle::Value::SUMS ? !requireSums(from, /*global=*/false, /*norm=*/true, /*loss=*/true) : !require(from, value))
+  if (value.kind == bundle::Value::LOCAL_METRICS ? !requireSums(from, /*global=*/false, /*norm=*/true, /*loss=*/true) : !require(from, value))
     return;
   auto list = [&](const IntervalRange &range) {
     uint32_t found = 0;
@@ -173,7 +174,7 @@ void SymbolicExecution::copy(const IntervalRange &from, const IntervalRange &to,
       content.list = list(part(from, first, last));
       writeBytes(part(to, first, last), content);
     });
-  } else if (value.kind == bundle::Value::SUMS) {
+  } else if (value.kind == bundle::Value::LOCAL_METRICS) {
     for (auto [first, last] : {std::pair(int64_t(0), Block::normBytes), std::pair(Block::normBytes, Block::sumsBytes)}) {
       Content content = contentOf(value, to.begin);
       content.list = list(part(from, first, last));
@@ -201,17 +202,17 @@ void SymbolicExecution::copyScalars(const IntervalRange &from, const IntervalRan
   leave(Block::seedsBegin, Block::scalarsEnd, scaled ? 2 : 0);
 }
 
-/// Computes the logical values of all slots and transfers, once for all steps. Returns false after any finding; sizes
-/// are then unreliable.
+/// Computes the logical values of all arguments and transfers, once for all steps. Returns false after any finding;
+/// sizes are then unreliable.
 bool SymbolicExecution::prepare() {
   bool good = true;
-  UnitSlots units(model);
-  slots.reserve(bound.size());
-  transfers.reserve(size_t(program.entries_size()));
-  for (current = 0; current < program.entries_size() && !device.full(); ++current) {
-    if (entry().has_compute())
-      for (const bundle::Call &call : entry().compute().calls())
-        good = fromCall(device, units, entry(), call, slots) && good;
+  UnitArguments units(model);
+  arguments.reserve(bound.size());
+  transfers.reserve(size_t(program.instructions_size()));
+  for (current = 0; current < program.instructions_size() && !device.full(); ++current) {
+    if (instruction().has_compute())
+      for (const bundle::Call &call : instruction().compute().calls())
+        good = fromCall(device, units, instruction(), call, arguments) && good;
     else
       good = declareTransfer() && good;
     good = checkMoved() && good;
@@ -221,21 +222,21 @@ bool SymbolicExecution::prepare() {
 
 bool SymbolicExecution::declare(const bundle::Value &value, uint64_t bytes) {
   Logical logical;
-  const bool good = fromDeclared(device, entry(), value, bytes, logical);
+  const bool good = fromDeclared(device, instruction(), value, bytes, logical);
   transfers.push_back(logical);
   return good;
 }
 
 bool SymbolicExecution::declareTransfer() {
-  const bundle::Entry &e = entry();
+  const bundle::Instruction &e = instruction();
   switch (e.what_case()) {
-  case bundle::Entry::kCopy:
+  case bundle::Instruction::kCopy:
     return declare(e.copy().value(), e.copy().from().bytes());
-  case bundle::Entry::kSend:
+  case bundle::Instruction::kSend:
     return declare(e.send().value(), e.send().region().bytes());
-  case bundle::Entry::kReceive:
+  case bundle::Instruction::kReceive:
     return declare(e.receive().value(), e.receive().region().bytes());
-  case bundle::Entry::kLoadInput: {
+  case bundle::Instruction::kLoadInput: {
     const auto &load = e.load_input();
     const bool good = declare(load.value(), load.region().bytes());
     if (load.value().kind() != bundle::Value::INPUT_ROWS || load.value().id() != load.input() || load.value().begin() != load.sample_base() ||
@@ -244,24 +245,24 @@ bool SymbolicExecution::declareTransfer() {
                                       std::to_string(load.input()));
     return good;
   }
-  case bundle::Entry::kLoadScalars: {
+  case bundle::Instruction::kLoadScalars: {
     const bool good = declare(e.load_scalars().value(), e.load_scalars().region().bytes());
     if (transfers.back().kind != bundle::Value::STEP_SCALARS || transfers.back().id || transfers.back().bytes != Block::bytes)
       return fail(Code::Declared, "expects the step scalars, " + std::to_string(Block::bytes) + " bytes");
     return good;
   }
-  case bundle::Entry::kAllGather:
-  case bundle::Entry::kReduceScatter:
+  case bundle::Instruction::kAllGather:
+  case bundle::Instruction::kReduceScatter:
     return declareCollective(*bundle::collectiveOf(e));
-  case bundle::Entry::kAllReduce: {
+  case bundle::Instruction::kAllReduce: {
     const auto &reduce = e.all_reduce();
     const bool good = declare(reduce.from(), reduce.region().bytes());
-    if (reduce.from().kind() != bundle::Value::SUMS || reduce.to().kind() != bundle::Value::GLOBAL_SUM || reduce.type() != bundle::F64)
+    if (reduce.from().kind() != bundle::Value::LOCAL_METRICS || reduce.to().kind() != bundle::Value::GLOBAL_METRICS || reduce.type() != bundle::F64)
       return fail(Code::Declared, "expects this device's sums to become those of all, in f64");
     return good;
   }
-  case bundle::Entry::kReport: { // the host copies the whole block
-    bool good = declare(e.report().value(), e.report().region().bytes());
+  case bundle::Instruction::kReadMetrics: { // the host copies the whole block
+    bool good = declare(e.read_metrics().value(), e.read_metrics().region().bytes());
     if (transfers.back().kind != bundle::Value::STEP_SCALARS || transfers.back().bytes != Block::bytes)
       good = fail(Code::Report, "expects the whole block of scalars and sums, " + std::to_string(Block::bytes) + " bytes");
     device.getResult().reports.push_back(int64_t(e.id()));
@@ -276,7 +277,7 @@ bool SymbolicExecution::declareTransfer() {
 bool SymbolicExecution::declareCollective(const bundle::Collective &collective) {
   const bundle::Region &full = collective.full, &region = collective.shard;
   Logical whole, term;
-  bool good = fromCollective(device, entry(), collective, whole, term);
+  bool good = fromCollective(device, instruction(), collective, whole, term);
   transfers.push_back(whole);
   if (!good)
     return false;
@@ -300,7 +301,7 @@ bool SymbolicExecution::declareCollective(const bundle::Collective &collective) 
 /// Checks that only finished values are transferred. Sums and unreduced gradients stay on their device, but may be
 /// copied to its host and back.
 bool SymbolicExecution::checkMoved() {
-  const bundle::Entry &e = entry();
+  const bundle::Instruction &e = instruction();
   if ((e.has_send() || e.has_receive()) && transfers.back().stays)
     return fail(Code::Unsupported, "such a value is not moved by transfers");
   if (e.has_copy() && transfers.back().kind == bundle::Value::STEP_SCALARS &&
@@ -357,16 +358,16 @@ void SymbolicExecution::run() {
   for (bool evaluation : {false, true}) {
     evaluating = evaluation;
     load();
-    nextSlot = nextTransfer = 0;
-    for (current = 0; current < program.entries_size() && !device.full(); ++current) {
-      const bundle::Entry &e = entry();
-      bool runs =
-          !evaluating || e.phase() == bundle::LOAD || e.phase() == bundle::GATHER || e.phase() == bundle::FORWARD || e.phase() == bundle::REPORT;
+    nextArgument = nextTransfer = 0;
+    for (current = 0; current < program.instructions_size() && !device.full(); ++current) {
+      const bundle::Instruction &e = instruction();
+      bool runs = !evaluating || e.phase() == bundle::LOAD || e.phase() == bundle::GATHER || e.phase() == bundle::FORWARD ||
+                  e.phase() == bundle::READ_METRICS;
       if (!e.has_compute()) {
         runs ? transfer() : (void)++nextTransfer;
       } else {
         for (const bundle::Call &c : e.compute().calls())
-          runs ? call(c) : (void)(nextSlot += size_t(bundle::SlotBindings(program, c).size()));
+          runs ? call(c) : (void)(nextArgument += size_t(bundle::ArgumentBindings(program, c).size()));
       }
     }
     if (device.full())

@@ -5,7 +5,7 @@
 // the same bytes. Data from other devices is assumed to be the declared value; the sender's replay
 // verifies that.
 //
-//   SymbolicExecution.cpp         entries: values that are read, written and accumulated
+//   SymbolicExecution.cpp         instructions: values that are read, written and accumulated
 //   Contents.cpp       contents of bytes: reading, writing, adding
 //   Contributions.cpp  required contributions of an accumulator when it is read
 #pragma once
@@ -59,7 +59,7 @@ struct Content {
   int64_t delta = 0;
   int64_t begin = 0, end = 0;                          ///< samples of saved blocks
   uint32_t list = 0;                                   ///< index of an accumulator's contributions
-  int32_t writer = kLoaded;                            ///< entry index
+  int32_t writer = kLoaded;                            ///< instruction index
   static constexpr int32_t kLoaded = -1, kNobody = -2; ///< before the step; never written
 };
 
@@ -92,20 +92,21 @@ private:
   IntervalMap<Content> memory; ///< contents of all arenas
   std::vector<ContributionList> lists;
   std::vector<std::vector<Range>> rowsOfUnit;
-  std::vector<Logical> slots;       ///< of all calls, in the order of `bound`
-  std::vector<Logical> transfers;   ///< of all other entries
-  std::map<int32_t, Logical> terms; ///< the term of a contributor to a reduction, by entry
+  std::vector<Logical> arguments;   ///< of all calls, in the order of `bound`
+  std::vector<Logical> transfers;   ///< of all other instructions
+  std::map<int32_t, Logical> terms; ///< the term of a contributor to a reduction, by instruction
   bool evaluating = false;
-  int32_t current = -1; ///< index of the entry being replayed
-  size_t nextSlot = 0, nextTransfer = 0;
+  int32_t current = -1; ///< index of the instruction being replayed
+  size_t nextArgument = 0, nextTransfer = 0;
   IntervalRange lastBlock, lastScalars[3]; ///< cache of requireScalars: the last block and its bytes before, in and after the decision
   std::vector<uint32_t> taking;            ///< scratch of accumulateBytes
   std::vector<std::pair<uint32_t, uint32_t>> copies;
 
-  const bundle::Entry &entry() const { return program.entries(current); }
+  const bundle::Instruction &instruction() const { return program.instructions(current); }
   bool fail(Code code, const std::string &message) {
-    return device.report(code, current < 0 ? -1 : int64_t(entry().id()),
-                         (current < 0 ? std::string(evaluating ? "after an evaluation" : "after a step") : device.where(entry())) + ": " + message);
+    return device.report(code, current < 0 ? -1 : int64_t(instruction().id()),
+                         (current < 0 ? std::string(evaluating ? "after an evaluation" : "after a step") : device.where(instruction())) + ": " +
+                             message);
   }
 
   /// Frozen state has no versions; all other values belong to the step.
@@ -166,8 +167,8 @@ private:
     return memory.all(intervals,
                       [&](const Content &found) { return !found.list && found.updates == expected.updates && sameValue(found, expected); });
   }
-  /// Requires that the bytes contain the value. Slots of calls mostly read a single parameter.
-  bool requireSlot(const IntervalRange &range, const Logical &value);
+  /// Requires that the bytes contain the value. Arguments of calls mostly read a single parameter.
+  bool requireArgument(const IntervalRange &range, const Logical &value);
   bool require(const IntervalRange &range, const Logical &value);
   bool requireBytes(const IntervalRange &range, const Content &expected, const Logical &value, int64_t parameter) {
     return holds(range.intervals, expected) || compareBytes(range, expected, value, parameter);
@@ -179,9 +180,9 @@ private:
   bool requireScalars(const IntervalRange &block, bool decided, LossGradientScaling seeds);
   bool requireSums(const IntervalRange &sums, bool global, bool norm, bool loss);
   bool requireNoSums(const IntervalRange &sums);
-  /// \param slot  the accumulator's slot, for messages; null: this device's sums
+  /// \param slot  the accumulator's argument, for messages; null: this device's sums
   bool accumulateBytes(const IntervalRange &range, const Content &expected, const Contribution &contribution, bool overwrite,
-                       const bundle::Slot *slot);
+                       const bundle::FunctionArgument *argument);
   bool checkGradient(const ContributionList &list, uint32_t parameter);
   bool tileRows(const std::vector<Contribution> &contributions, const std::vector<uint32_t> &units) const;
   bool checkValueGradient(const ContributionList &list, const Logical &value);

@@ -10,18 +10,18 @@ namespace {
 
 std::string rangeText(int64_t begin, int64_t end) { return std::to_string(begin) + "-" + std::to_string(end); }
 
-/// Unfinished tasks of cells: the number of calls made so far and the latest entry.
-using Begun = std::map<std::pair<int32_t, bundle::Compute::Task>, std::pair<size_t, const bundle::Entry *>>;
+/// Unfinished tasks of cells: the number of calls made so far and the latest instruction.
+using Begun = std::map<std::pair<int32_t, bundle::Compute::Task>, std::pair<size_t, const bundle::Instruction *>>;
 
-/// Checks one entry.
+/// Checks one instruction.
 class TaskChecker {
 public:
   /// \param expected  memory for the calls of a task
-  TaskChecker(Device &device, const bundle::Entry &entry, bool byHost, Begun &begun, std::vector<Model::UnitCall> &expected)
-      : device(device), entry(entry), compute(entry.compute()), byHost(byHost), begun(begun), expected(expected) {}
+  TaskChecker(Device &device, const bundle::Instruction &instruction, bool byHost, Begun &begun, std::vector<Model::UnitCall> &expected)
+      : device(device), instruction(instruction), compute(instruction.compute()), byHost(byHost), begun(begun), expected(expected) {}
 
   void check() {
-    if (device.getProgram().queues(int(entry.queue())).kind() != bundle::COMPUTE)
+    if (device.getProgram().queues(int(instruction.queue())).kind() != bundle::COMPUTE)
       fail(Code::Task, "is not on a compute queue");
     switch (compute.task()) {
     case bundle::Compute::F:
@@ -30,18 +30,18 @@ public:
       return checkCell();
     case bundle::Compute::SUM_LOSS:
       phase(bundle::FORWARD, "FORWARD");
-      return only([&](uint32_t body) { return body == model.summary.sum_loss_body(); }, "the loss sum");
+      return only([&](uint32_t function) { return function == model.summary.sum_loss_function(); }, "the loss sum");
     case bundle::Compute::NORM:
-      phase(bundle::COMMIT, "COMMIT");
-      return only([&](uint32_t body) { return body == model.summary.norm_body(); }, "the norm");
-    case bundle::Compute::DECIDE:
-      phase(bundle::COMMIT, "COMMIT");
-      return onlyOne(model.summary.decide_body(), "the decision");
-    case bundle::Compute::SCALE_SEEDS:
+      phase(bundle::GRAD_NORM, "COMMIT");
+      return only([&](uint32_t function) { return function == model.summary.norm_function(); }, "the norm");
+    case bundle::Compute::CLIP_AND_CHECK:
+      phase(bundle::GRAD_NORM, "COMMIT");
+      return onlyOne(model.summary.clip_and_check_function(), "the decision");
+    case bundle::Compute::SCALE_LOSS_GRADIENT:
       phase(bundle::BACKWARD, "BACKWARD");
       if (!model.scales())
         return fail(Code::Task, "the loss of this model is not scaled");
-      return onlyOne(model.summary.scale_seeds_body(), "the scaling of seeds");
+      return onlyOne(model.summary.scale_loss_gradient_function(), "the scaling of seeds");
     case bundle::Compute::UPDATE_GROUP:
       return checkUpdate();
     case bundle::Compute::CAST_PARAMETERS:
@@ -52,23 +52,23 @@ public:
   }
 
 private:
-  void fail(Code code, const std::string &message) { device.report(code, entry.id(), device.where(entry) + ": " + message); }
+  void fail(Code code, const std::string &message) { device.report(code, instruction.id(), device.where(instruction) + ": " + message); }
 
   void phase(bundle::Phase expected, const char *text) {
-    if (entry.phase() != expected)
+    if (instruction.phase() != expected)
       fail(Code::Task, std::string("is not in phase ") + text);
   }
 
-  /// Checks that the task calls only allowed bodies that are not unit functions.
+  /// Checks that the task calls only allowed functions that are not unit functions.
   template <typename Allowed> void only(Allowed allowed, const char *text) {
     for (const bundle::Call &call : compute.calls())
-      if (call.unit() >= 0 || !allowed(call.body()))
-        return fail(Code::Call, "calls body '" + model.bodies.bodies(int(call.body())).name() + "', expects " + text);
+      if (call.unit() >= 0 || !allowed(call.function()))
+        return fail(Code::Call, "calls function '" + model.functions.functions(int(call.function())).name() + "', expects " + text);
   }
   void onlyOne(uint32_t its, const char *text) {
     if (compute.calls_size() != 1)
       fail(Code::Call, "has " + std::to_string(compute.calls_size()) + " calls, expects one");
-    only([&](uint32_t body) { return body == its; }, text);
+    only([&](uint32_t function) { return function == its; }, text);
   }
 
   void checkCell() {
@@ -84,7 +84,7 @@ private:
     size_t made = before == begun.end() ? 0 : before->second.first;
     bool fits = true;
     for (const bundle::Call &call : compute.calls()) {
-      const bool isLossSum = call.unit() < 0 && call.body() == model.summary.sum_loss_body();
+      const bool isLossSum = call.unit() < 0 && call.function() == model.summary.sum_loss_function();
       if (compute.task() == bundle::Compute::F && made == expected.size() && isLossSum)
         continue;
       if (made == expected.size() || call.unit() != expected[made].unit) {
@@ -96,7 +96,7 @@ private:
       checkUnitCall(call, expected[made++]);
     }
     if (fits && made < expected.size()) {
-      begun[name] = {made, &entry};
+      begun[name] = {made, &instruction};
       return;
     }
     begun.erase(name);
@@ -105,13 +105,13 @@ private:
 
   void checkUnitCall(const bundle::Call &call, const Model::UnitCall &its) {
     const auto &unit = model.summary.units(call.unit());
-    if (call.body() != its.body)
-      fail(Code::Call, "unit '" + unit.name() + "' is called with body '" + model.bodies.bodies(int(call.body())).name() + "'");
+    if (call.function() != its.function)
+      fail(Code::Call, "unit '" + unit.name() + "' is called with function '" + model.functions.functions(int(call.function())).name() + "'");
     if (call.sample_base() != its.samples.begin || call.sample_base() + call.rows() != its.samples.end)
       fail(Code::Call, "unit '" + unit.name() + "' is called for samples " + rangeText(call.sample_base(), call.sample_base() + call.rows()));
-    if (call.instance_base() != unit.instance_base())
-      fail(Code::Call, "unit '" + unit.name() + "' is called with random instances from " + std::to_string(call.instance_base()) + ", expects " +
-                           std::to_string(unit.instance_base()));
+    if (call.rng_id_base() != unit.rng_id_base())
+      fail(Code::Call, "unit '" + unit.name() + "' is called with random instances from " + std::to_string(call.rng_id_base()) + ", expects " +
+                           std::to_string(unit.rng_id_base()));
   }
 
   bool isGroup() const { return compute.group() >= 0 && compute.group() < model.summary.groups_size(); }
@@ -124,37 +124,38 @@ private:
       fail(Code::Residence, std::string("is done by the ") + (byHost ? "host's processor" : "device") + ", the plan gives it to the " +
                                 (byHost ? "device" : "host's processor"));
     int64_t decaying = model.summary.groups(compute.group()).decaying_elements();
-    uint32_t decay = model.summary.update_body_decay(), plain = model.summary.update_body_plain();
-    const bool statistic = model.summary.groups(compute.group()).statistic();
-    const uint32_t moving = model.summary.update_body_statistics();
-    only([&](uint32_t body) { return statistic ? body == moving : body == decay || body == plain; }, "an update");
+    uint32_t decay = model.summary.update_function_decay(), plain = model.summary.update_function_plain();
+    const bool statistic = model.summary.groups(compute.group()).running_stat();
+    const uint32_t moving = model.summary.update_function_statistics();
+    only([&](uint32_t function) { return statistic ? function == moving : function == decay || function == plain; }, "an update");
     for (const bundle::Call &call : compute.calls()) {
-      const auto &body = model.bodies.bodies(int(call.body()));
-      const bundle::Value *parameters = checkSlots(
-          call, [&](int s) { return body.slots(s).kind() == bundle::STATE; }, [&](int s) { return "slot '" + body.slots(s).name() + "' "; });
+      const auto &function = model.functions.functions(int(call.function()));
+      const bundle::Value *parameters = checkArguments(
+          call, [&](int s) { return function.arguments(s).kind() == bundle::STATE; },
+          [&](int s) { return "argument '" + function.arguments(s).name() + "' "; });
       if (!parameters)
         fail(Code::Call, "an update without state");
-      else if (!statistic && decay != plain && (call.body() == decay ? parameters->end() > decaying : parameters->begin() < decaying))
+      else if (!statistic && decay != plain && (call.function() == decay ? parameters->end() > decaying : parameters->begin() < decaying))
         fail(Code::Call, "elements " + rangeText(parameters->begin(), parameters->end()) + " are updated " +
-                             (call.body() == decay ? "with" : "without") + " weight decay; it applies to the first " + std::to_string(decaying));
+                             (call.function() == decay ? "with" : "without") + " weight decay; it applies to the first " + std::to_string(decaying));
     }
   }
 
   void checkCast() {
-    if (entry.phase() != bundle::GATHER && entry.phase() != bundle::BACKWARD) // BACKWARD: for copies that only backwards read
-      fail(Code::Task, "is in phase " + bundle::Phase_Name(entry.phase()) + ", expects GATHER or BACKWARD");
+    if (instruction.phase() != bundle::GATHER && instruction.phase() != bundle::BACKWARD) // BACKWARD: for copies that only backwards read
+      fail(Code::Task, "is in phase " + bundle::Phase_Name(instruction.phase()) + ", expects GATHER or BACKWARD");
     if (!isGroup() || !model.hasCopy(uint32_t(compute.group())))
       return fail(Code::Task, "group " + std::to_string(compute.group()) + " does not exist or is read as it is");
-    only([&](uint32_t body) { return body == model.summary.cast_body(); }, "the cast");
+    only([&](uint32_t function) { return function == model.summary.cast_function(); }, "the cast");
     for (const bundle::Call &call : compute.calls())
-      checkSlots(call, [](int) { return true; }, [](int) { return std::string(); });
+      checkArguments(call, [](int) { return true; }, [](int) { return std::string(); });
   }
 
-  /// All slots for which `counts` holds must be of the task's group and of one range. Returns the
-  /// first, or null if there is none.
-  template <typename Counts, typename Name> const bundle::Value *checkSlots(const bundle::Call &call, Counts counts, Name name) {
+  /// All arguments for which `counts` holds must be of the task's group and of one range. Returns
+  /// the first, or null if there is none.
+  template <typename Counts, typename Name> const bundle::Value *checkArguments(const bundle::Call &call, Counts counts, Name name) {
     const bundle::Value *first = nullptr;
-    const bundle::SlotBindings bindings(device.getProgram(), call);
+    const bundle::ArgumentBindings bindings(device.getProgram(), call);
     for (int s = 0; s < bindings.size(); ++s) {
       if (!counts(s))
         continue;
@@ -162,14 +163,14 @@ private:
       if (!first)
         first = &value;
       if (value.id() != uint32_t(compute.group()) || value.begin() != first->begin() || value.end() != first->end())
-        fail(Code::Call, name(s) + "declares " + device.describe(value) + ", which differs from the task or the other slots");
+        fail(Code::Call, name(s) + "declares " + device.describe(value) + ", which differs from the task or the other arguments");
     }
     return first;
   }
 
   Device &device;
   const Model &model = device.getModel();
-  const bundle::Entry &entry;
+  const bundle::Instruction &instruction;
   const bundle::Compute &compute;
   const bool byHost;
   Begun &begun;
@@ -181,9 +182,9 @@ private:
 void Device::checkTasks() {
   Begun begun;
   std::vector<Model::UnitCall> expected;
-  for (int e = 0; e < program.entries_size() && !full(); ++e)
-    if (const auto &entry = program.entries(e); entry.what_case() == bundle::Entry::kCompute)
-      TaskChecker(*this, entry, isByHost(e), begun, expected).check();
+  for (int e = 0; e < program.instructions_size() && !full(); ++e)
+    if (const auto &instruction = program.instructions(e); instruction.what_case() == bundle::Instruction::kCompute)
+      TaskChecker(*this, instruction, isByHost(e), begun, expected).check();
   for (const auto &[name, made] : begun) {
     model.callsOf(model.plan.cells[name.first], name.second, expected);
     report(Code::Call, made.second->id(),

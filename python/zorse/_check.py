@@ -82,8 +82,9 @@ class Check:
             bad = [f"'{name}'" for name, t in self.inputs.items() if t.is_floating_point() and not torch.isfinite(t).all()]
             raise ZorseError(f"{self.path}: the loss of the module is not finite in a training step" + (f" (the example {', '.join(bad)} contains non-finite numbers)" if bad else "") +
                              f"; nothing can be compared. Export with an example for which it is finite. {_TRUST}")
-        lines = " ".join(str(problem).split())[:300]
-        raise ZorseError(f"{self.path}: the module cannot take a training step: {type(problem).__name__}: {lines}. {_TRUST}") from problem
+        lines = " ".join(str(problem).split())[:300].removesuffix(".")
+        given = ", ".join(f"'{name}' {str(t.dtype).removeprefix('torch.')} {list(t.shape)}" for name, t in self.inputs.items())
+        raise ZorseError(f"{self.path}: the module cannot take a training step: {type(problem).__name__}: {lines}. Its inputs were {given}") from problem
 
     def begin(self):
         """The module's step. Raises a ZorseError for effects that no file can represent: buffers

@@ -13,10 +13,10 @@ from .options import CompileOptions, Path, check, words
 
 class Bundle:
     """A compiled model: a folder with one verified program per device, and kernels
-    (docs/reference/bundle.md)."""
+    (docs/reference/bundle.md). `zorse.Bundle("model.zorse")` refers to a folder that exists."""
 
     def __init__(self, path: Path):
-        self.path = os.fspath(path)
+        self.path: str = os.fspath(path)  #: the folder
 
     def __fspath__(self) -> str:
         return self.path

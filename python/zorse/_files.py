@@ -25,6 +25,8 @@ def model_file(model: Any) -> str:
 def cluster_file(cluster: Path | Mapping[str, Any] | None, folder: str) -> str:
     """Returns the path of a cluster file (docs/reference/cluster-yaml.md): the given one, or a new one in `folder` with the contents of the mapping; None: with the devices
     of this machine."""
+    if cluster is not None and not isinstance(cluster, (Mapping, str, os.PathLike)):
+        raise TypeError(f"cluster: expected the path of a cluster file, or its contents as a dictionary {{'nodes': [{{'name': ..., 'devices': [...]}}]}}, got {type(cluster).__name__}")
     if cluster is not None and not isinstance(cluster, Mapping):
         return os.fspath(cluster)
     path = os.path.join(folder, "cluster.yaml")
@@ -50,7 +52,7 @@ def data_words(data: Any, folder: str, name: str) -> str:
             raise ZorseError(f"{name}: expected an array for every input of the model, got none")
         samples = {key: a.shape[0] if a.ndim else 0 for key, a in arrays.items()}
         if len(set(samples.values())) > 1:
-            raise ZorseError(f"{name}: expected as many samples for every input, got " + ", ".join(f"'{k}': {n}" for k, n in samples.items()))
+            raise ZorseError(f"{name}: expected the same number of samples for every input, got " + ", ".join(f"'{k}': {n}" for k, n in samples.items()))
         words = []
         for i, (key, array) in enumerate(arrays.items()):
             path = os.path.join(folder, f"{name}-{i}.npy")

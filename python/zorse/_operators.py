@@ -110,6 +110,15 @@ def _activation(node, operands, types):
                                           torch.where(x > a.get("lambd", 0.5), x - a.get("bias", 0.0), torch.zeros_like(x)))}[node.op]()
 
 
+@_is("BiasGelu", "FastGelu", "QuickGelu")
+def _runtime_gelu(node, operands, types):
+    """Of the domain com.microsoft."""
+    x = operands[0] if _given(operands, 1) is None else operands[0] + operands[1]
+    if node.op == "QuickGelu":
+        return x * torch.sigmoid(node.attributes.get("alpha", 1.702) * x)
+    return F.gelu(x, approximate="tanh" if node.op == "FastGelu" else "none")
+
+
 @_is("Div")
 def _div(node, operands, types):
     a, b = operands
@@ -547,6 +556,15 @@ def _pool(node, operands, types):
 def _global_pool(node, operands, types):
     over = list(range(2, operands[0].dim()))
     return operands[0].mean(over, True) if node.op == "GlobalAveragePool" else operands[0].amax(over, True)
+
+
+@_is("LRN")
+def _local_response_norm(node, operands, types):
+    x, a = operands[0], node.attributes
+    size, channels = a["size"], x.shape[1]
+    squares = F.pad(x * x, [0, 0] * (x.dim() - 2) + [(size - 1) // 2, size // 2])
+    total = sum(squares.narrow(1, k, channels) for k in range(size))
+    return x / (a.get("bias", 1.0) + a.get("alpha", 1e-4) / size * total) ** a.get("beta", 0.75)
 
 
 @_is("Pad")

@@ -120,9 +120,9 @@ class Process:
         if callable(self._before) and self._before is not signal.default_int_handler:
             self._before(number, frame)
 
-    def wait(self, meanwhile: Callable[[], Any] = lambda: None) -> tuple[int, BaseException | None]:
-        """Waits for the end; calls `meanwhile` about every 20 ms and once after the end. Returns the exit code, and the exception that ended the tool: an
-        interrupt of this process, which is passed on, or the exception raised by `meanwhile`."""
+    def wait(self, callback: Callable[[], Any] = lambda: None) -> tuple[int, BaseException | None]:
+        """Waits for the end; calls `callback` about every 20 ms and once after the end. Returns the exit code, and the exception that ended the tool: an
+        interrupt of this process, which is passed on, or the exception raised by `callback`."""
         ours = threading.current_thread() is threading.main_thread() and callable(signal.getsignal(signal.SIGINT))
         if ours:
             self._before = signal.getsignal(signal.SIGINT)
@@ -132,7 +132,7 @@ class Process:
                 try:
                     ended = self._process.poll() is not None
                     self._attempt(self._listen)
-                    self._attempt(meanwhile)
+                    self._attempt(callback)
                     if ended:
                         break
                     self._process.wait(_POLL_SECONDS)
@@ -171,7 +171,7 @@ def call(name: str, words: Sequence[str], quiet: bool = True) -> None:
 
 
 def main() -> NoReturn:
-    """Entry point of the tools of an installed package on the PATH: runs the tool of its own name."""
+    """Entry point of the tools of an installed package on the PATH: runs the tool with the name of this program."""
     name = os.path.basename(sys.argv[0])
     inside = os.path.join(_HERE, "bin", name)
     try:

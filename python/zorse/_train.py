@@ -21,7 +21,7 @@ from .options import CompileOptions, Path, RunOptions, check, of, words
 
 class _Folder:
     """Locations of model, bundle and checkpoint: given by the caller, or a temporary folder that
-    exists as long as this object unless it is kept."""
+    is removed with this object unless it is kept."""
 
     def __init__(self, named: Path | None):
         self.path = tempfile.mkdtemp(prefix="zorse-") if named is None else os.fspath(named)
@@ -42,7 +42,7 @@ class Run:
     evaluations: list[Step]
     samples: list[Sample]
     stopped: bool  #: whether the callback stopped the run before its last step
-    _folder: Any = field(default=None)  # temporary folder, kept alive as long as its files are needed
+    _folder: Any = field(default=None)  # temporary folder, kept alive while its files are needed
 
     @property
     def losses(self) -> list[float | None]:
@@ -87,8 +87,9 @@ def _prompt(options: dict[str, Any], tokenizer: Any) -> None:
         options["prompt"] = ",".join(str(int(i)) for i in prompt)
 
 
-def _exported(model: Any, data: Any, folder: str, sequence: int | None, export: Mapping[str, Any] | None) -> tuple[str, _Source]:
-    """Returns the ONNX file of a model, and its source."""
+def _exported(model: Any, data: Any, folder: str, sequence: int | None, export: Mapping[str, Any] | None, has_loss: bool) -> tuple[str, _Source]:
+    """Returns the ONNX file of a model, and its source. has_loss: whether the module must return its
+    loss."""
     hub = isinstance(model, (str, os.PathLike)) and os.path.isfile(os.path.join(model, "config.json"))
     if isinstance(model, (str, os.PathLike)) and not hub:
         return os.fspath(model), _Source(facts=read_metadata(model))
@@ -101,6 +102,8 @@ def _exported(model: Any, data: Any, folder: str, sequence: int | None, export: 
         arguments.update(torch_modules.example(module, data, arguments))
     path = os.path.join(folder, "model.onnx")
     torch_modules.export(module, path, **arguments)
+    if has_loss:
+        torch_modules.check_loss(module, path)
     return path, _Source(module, read_metadata(path))
 
 
@@ -129,7 +132,7 @@ def _note(error: BaseException, run: Run, source: _Source, resumable: bool) -> N
     where = "the module has them, and they" if source.module is not None else "they"
     last = f"of step {run.steps[-1].step}" if run.steps else "that the run had"
     error.add_note(f"zorse: the weights {last} are not lost: {where} are in {run.weights.path} (the exception's attribute run has the whole result)" +
-                   ("; resume=True resumes from the newest snapshot" if resumable else ""))
+                   ("; resume=True resumes from the newest checkpoint" if resumable else ""))
     error.run = run  # type: ignore[attr-defined]
 
 
@@ -171,7 +174,8 @@ def train(model: Any, data: Any, *, max_steps: int | None = None, global_batch_s
         if not ready:
             compiled = of(CompileOptions, options)
             options = {name: value for name, value in options.items() if name not in compiled}
-            path, source = _exported(model, data, folder.path, compiled.get("seq_length"), export)
+            has_loss = not (compiled.get("loss") or compiled.get("loss_output"))
+            path, source = _exported(model, data, folder.path, compiled.get("seq_length"), export, has_loss)
             bundle = compile(path, os.path.join(folder.path, "model.zorse"), global_batch_size=global_batch_size, cluster=cluster, quiet=quiet, **compiled)
         line += words(options) + (["--quiet"] if quiet else [])
         lines = Metrics(folder.path if output is not None else temporary, metrics_file, bool(options.get("resume")), max_steps, tokenizer)

@@ -256,7 +256,7 @@ def _prepared(folder: str, manifest: dict[str, Any]) -> Prepared:
 
 
 class _Draft:
-    """A new folder next to `folder`, locked as long as its process runs, so that a later process
+    """A new folder next to `folder`, locked while its process runs, so that a later process
     detects and removes the folder of a killed one."""
 
     def __init__(self, folder: str):

@@ -19,7 +19,7 @@ from .hub_names import hub_names
 
 KEY, VERSION = "zorse.metadata", 1
 OLD_KEY = "zorse.facts"  # of files that were exported before
-OWN, HOOKED = "has a backward of its own", "has a hook on its gradient"
+OWN, HOOKED = "has a custom backward", "has a hook on its gradient"
 STOPPED = "has no gradient although an operand has one (no_grad?)"
 # Results that need no gradient although an operand does: new tensors with a given shape, or with
 # another operand's type.

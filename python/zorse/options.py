@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, get_type_hints
 
@@ -136,88 +137,54 @@ class PlanOptions(ModelOptions, StateOptions, total=False):
     planner: str
 
 
-_RENAMED = {
-    "allow_change": "allow_config_change",
-    "arch": "cpu_arch",
-    "batch": "global_batch_size",
-    "batch_norm_rows": "batch_norm_group_size",
-    "batches": "eval_iters",
-    "candidates": "search_budget",
-    "checkpoint": "save_weights",
-    "clip": "max_grad_norm",
-    "communication": "overlap_comm",
-    "deadline_seconds": "heartbeat_timeout",
-    "decay": "weight_decay_params",
-    "eval": "eval_data",
-    "eval_batches": "eval_iters",
-    "eval_every": "eval_interval",
-    "evaluate": "eval_data",
-    "expect": "expect_digest",
-    "final_ratio": "min_lr_ratio",
-    "heartbeat_seconds": "heartbeat_interval",
-    "init": "load_weights",
-    "init_skip": "ignore_tensors",
-    "join_seconds": "rdzv_timeout",
-    "keep_snapshots": "save_total_limit",
-    "least_throughput": "min_throughput",
-    "links_times": "bandwidth_scale",
-    "listen": "local_addr",
-    "loss_scale": "initial_loss_scale",
-    "loss_scale_interval": "loss_scale_window",
-    "metrics": "metrics_file",
-    "microbatch": "max_micro_batch_size",
-    "most_price": "max_price",
-    "no_techniques": "no_memory_optimizations",
-    "node_connections": "connections_per_peer",
-    "nonfinite": "on_nonfinite",
-    "page": "html_report",
-    "per_sample_losses": "dump_losses",
-    "pipelines": "num_pipelines",
-    "processes": "spawn",
-    "report_memory": "memory_report",
-    "residual": "fp32_residual_connection",
-    "restarts": "max_restarts",
-    "sample_every": "generate_interval",
-    "sample_prompt": "prompt",
-    "sample_temperature": "temperature",
-    "sample_tokens": "max_new_tokens",
-    "sampling": "with_generation",
-    "save": "recompute",
-    "schedule": "lr_scheduler_type, pipeline_schedule",
-    "seq": "seq_length",
-    "shape": "model_shape",
-    "shifted_in_graph": "labels_shifted_in_graph",
-    "shuffle": "shuffle_seed",
-    "simulate_evaluation": "simulate_eval",
-    "snapshot_every": "save_interval",
-    "snapshots": "checkpoint_dir",
-    "speed_times": "compute_scale",
-    "split_bodies": "compile_split_backward",
-    "spoil": "poison_after_last_use",
-    "staged": "host_staged",
-    "stages": "pipeline_stages",
-    "stall_seconds": "watchdog_timeout",
-    "steps": "max_steps",
-    "tensorboard": "tensorboard_dir",
-    "threads": "num_threads, in_process",
-    "total_steps": "lr_decay_steps",
-    "trust_guess": "infer_trainable",
-    "warmup": "warmup_steps",
-}  #: old names of options and arguments
+_RENAMED_ARGUMENTS = {"batches": "eval_iters", "communication": "overlap_comm", "evaluate": "eval_data"}  #: arguments that are not named like the flag
+
+
+def _present_names(old: str) -> list[str]:
+    """The present names of an option or argument that earlier versions called `old`; empty if there was none."""
+    if old in _RENAMED_ARGUMENTS:
+        return [_RENAMED_ARGUMENTS[old]]
+    with open(os.path.join(os.path.dirname(__file__), "renamed_options.def"), encoding="utf-8") as f:
+        renamed = dict(re.findall(r'^RENAMED\("([^"]*)", "([^"]*)"\)$', f.read(), re.M))
+    return renamed.get(old.replace("_", "-"), "").replace("-", "_").split()
+
+_USUAL = {
+    "global_batch_size": "batch_size train_batch_size per_device_train_batch_size gradient_accumulation_steps",
+    "max_steps": "epochs num_epochs n_epochs max_epochs num_train_epochs num_steps train_steps",
+    "seq_length": "seq_len sequence_length max_length max_seq_length block_size context_length",
+    "lr": "learning_rate",
+    "lr_scheduler_type": "scheduler lr_scheduler lr_schedule",
+    "warmup_steps": "num_warmup_steps lr_warmup_steps warmup_iters",
+    "max_grad_norm": "grad_clip clip_grad clip_grad_norm gradient_clipping gradient_clip_val",
+    "weight_decay": "wd",
+    "betas": "beta1 beta2 adam_beta1 adam_beta2",
+    "eps": "epsilon adam_epsilon",
+    "optimizer": "optim opt optimiser",
+    "precision": "dtype torch_dtype mixed_precision amp bf16 fp16",
+    "eval_data": "val_data valid_data validation_data eval_dataset",
+    "eval_interval": "eval_steps eval_every",
+    "checkpoint_dir": "checkpoints save_dir ckpt_dir",
+    "save_interval": "save_steps save_every",
+    "resume": "resume_from_checkpoint",
+    "output": "output_dir out_dir",
+    "on_step": "callback callbacks",
+    "cluster": "devices hosts",
+}  #: options and arguments, with the names that they have elsewhere
 
 
 def check(given: Mapping[str, Any], *kinds: type) -> None:
     """Raises TypeError for an option that none of `kinds` has, and suggests the closest one."""
     known = sorted({name for kind in kinds for name in get_type_hints(kind)})
     for name in given:
-        if name in _RENAMED and name not in known:
-            now = [n for n in _RENAMED[name].split(", ") if n in known] or [_RENAMED[name]]
-            raise TypeError(f"option '{name}' is now '{now[0]}'")
         if name not in known:
+            if names := _present_names(name):
+                now = [n for n in names if n in known] or [", ".join(names)]
+                raise TypeError(f"option '{name}' is now '{now[0]}'")
             other = next((f for f, kind in (("compile", CompileOptions), ("plan", PlanOptions), ("train", RunOptions)) if name in get_type_hints(kind)), None)
             if other:
                 raise TypeError(f"there is no option '{name}' here; it is one of zorse.{other}")
-            near = difflib.get_close_matches(name, known, 1)
+            usual = [n for n, names in _USUAL.items() if kinds and name in names.split()]
+            near = usual or difflib.get_close_matches(name, known, 1)
             raise TypeError(f"there is no option '{name}'" + (f"; did you mean '{near[0]}'?" if near else "; known options: " + ", ".join(known)))
 
 

@@ -17,6 +17,7 @@ import contextlib
 import io
 import logging
 import os
+import re
 import sys
 import tempfile
 import traceback
@@ -67,6 +68,15 @@ def silent():
         yield
 
 
+def reads_values(text):
+    """What to do if an export error says that forward decides by values of data."""
+    if "data-dependent" not in text:
+        return ""
+    line = re.search(r'raised this error:\s+File "([^"]+)", line (\d+)', text) or re.search(r"Caused by: \((\S+):(\d+) in", text)
+    return (f". Forward depends on the values of data{f' in {line[1]}, line {line[2]}' if line else ''} (an if, item(), a check of values, a shape): "
+            "write it with operations of tensors, such as torch.where")
+
+
 @contextlib.contextmanager
 def quietly(path):
     """Suppresses output of PyTorch and its exporter. An export error becomes a ZorseError with its
@@ -87,7 +97,9 @@ def quietly(path):
         if isinstance(cause, ZorseError):
             raise cause from None
         lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
-        problem = ZorseError(f"{path}: PyTorch cannot export the module: {type(cause).__name__}: {' '.join(lines[:2])[:600]}")
+        remedy = reads_values(str(cause))
+        said = lines[0][:200].removesuffix(".") + remedy if remedy else " ".join(lines[:2])[:600]
+        problem = ZorseError(f"{path}: PyTorch cannot export the module: {type(cause).__name__}: {said}")
         problem.details = printed.getvalue() + "".join(traceback.format_exception(error))
         raise problem from None
     finally:

@@ -3,6 +3,7 @@ inputs."""
 from __future__ import annotations
 
 import contextlib
+import difflib
 import glob
 import inspect
 import os
@@ -101,10 +102,25 @@ def returning_loss(module: Any, names: list[str]) -> Iterator[None]:
             module.__dict__["forward"] = before
 
 
-def _arrays(data: Any) -> dict[str, Any] | None:
-    """Inputs by name with their first samples; None: a stream of tokens."""
-    if isinstance(data, Mapping):
+def _with_labels(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The first samples of the data in which no integers are all negative: the loss of samples
+    whose labels are all ignored (-100) is not a number."""
+    samples = min((len(value) for value in data.values()), default=0)
+    kept = np.ones(min(samples, 4096), dtype=bool)
+    for value in data.values():
+        array = np.asarray(value[:len(kept)].detach().cpu() if hasattr(value, "detach") else value[:len(kept)])
+        if array.dtype.kind == "i" and array.size:
+            kept &= (array.reshape(len(kept), -1) >= 0).any(1)
+    chosen = np.flatnonzero(kept)[:_ROWS]
+    if len(chosen) < _ROWS:
         return {name: value[:_ROWS] for name, value in data.items()}
+    return {name: value[chosen] if hasattr(value, "shape") else [value[i] for i in chosen] for name, value in data.items()}
+
+
+def _arrays(data: Any) -> dict[str, Any] | None:
+    """Inputs by name with a few samples; None: a stream of tokens."""
+    if isinstance(data, Mapping):
+        return _with_labels(data)
     if not isinstance(data, (str, os.PathLike)) or not re.match(r"\w+=", os.fspath(data)):
         return None
     found: dict[str, Any] = {}
@@ -112,8 +128,8 @@ def _arrays(data: Any) -> dict[str, Any] | None:
         name, _, path = word.rpartition("=") if "=" in word else ("", "", "")  # a further shard has no name
         files = sorted(glob.glob(path)) if name else []
         if files and files[0].endswith(".npy"):
-            found[name] = np.load(files[0], mmap_mode="r")[:_ROWS]
-    return found or None
+            found[name] = np.load(files[0], mmap_mode="r")
+    return _with_labels(found) or None
 
 
 def _smallest_table(module: Any) -> int:
@@ -131,9 +147,16 @@ def example(module: Any, data: Any, given: Mapping[str, Any]) -> dict[str, Any]:
             raise ZorseError(f"{type(module).__name__} takes {', '.join(known[:6])}, ..., and tokens are for models of input_ids and labels; give arrays by the names of "
                              "its inputs, such as {'pixel_values': ..., 'labels': ...}")
         return {} if "vocabulary" in given else {"vocabulary": _smallest_table(module)}
+    parameters = inspect.signature(module.forward).parameters.values()
     unknown = [name for name in arrays if name not in known]
-    if unknown and not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in inspect.signature(module.forward).parameters.values()):
-        raise ZorseError(f"data: {type(module).__name__} has no input '{unknown[0]}'; its inputs are {', '.join(known)}")
+    missing = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty and p.name not in arrays]
+    if unknown and not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
+        near = missing if len(missing) == 1 else difflib.get_close_matches(unknown[0], missing or known, 1)
+        raise ZorseError(f"data: {type(module).__name__} has no input '{unknown[0]}'; its inputs are {', '.join(known)}. " +
+                         (f"Did you mean '{near[0]}'?" if near else f"If the loss is computed from '{unknown[0]}', wrap the module in one whose forward also takes "
+                                                                    f"'{unknown[0]}' and returns the loss"))
+    if missing and not is_of_transformers(module):
+        raise ZorseError(f"data: {type(module).__name__} also needs an input '{missing[0]}'; the data have {', '.join(arrays)}")
     inputs = {}
     for name in sorted(arrays, key=lambda n: known.index(n) if n in known else len(known)):
         value = torch.as_tensor(np.array(arrays[name]) if not hasattr(arrays[name], "detach") else arrays[name].detach().cpu().clone()).contiguous()
@@ -143,6 +166,18 @@ def example(module: Any, data: Any, given: Mapping[str, Any]) -> dict[str, Any]:
             value = value.float() if value.is_floating_point() else value.long()
         inputs[name] = value
     return {"inputs": inputs}
+
+
+def check_loss(module: Any, path: Any) -> None:
+    """Checks that the file at `path`, which `module` was exported to, has a scalar output, which
+    is the loss."""
+    import onnx
+
+    shapes = [[d.dim_param or d.dim_value for d in output.type.tensor_type.shape.dim] for output in onnx.load(path, load_external_data=False).graph.output]
+    if not any(shape in ([], [1]) for shape in shapes):
+        found = " and ".join(f"[{', '.join(map(str, shape))}]" for shape in shapes)
+        raise ZorseError(f"expected a module that returns its loss, a single number; the forward of {type(module).__name__} returns {'a tensor' if len(shapes) == 1 else 'tensors'} "
+                         f"of shape {found}. Wrap it in a module whose forward also takes the labels and returns the loss, such as F.cross_entropy(self.model(x), labels)")
 
 
 def export(module: Any, path: Any, **arguments: Any) -> Any:

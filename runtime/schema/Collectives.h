@@ -1,8 +1,8 @@
 // Gathers and reductions, read as one. Both have a whole that owners have shards of: readers get it, or contributors have one each, of which owners
-// get the sum. Whoever does the same with both reads them by this class, and asks which it is only where they differ.
+// get the sum. Code that treats both equally reads them by this class, and asks which it is only where they differ.
 #pragma once
 
-#include "Extents.h"
+#include "ShardRanges.h"
 
 #include <algorithm>
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace zorse::bundle {
 
-/// What one half of a gather or a reduction says. Valid as long as its entry.
+/// What one half of a gather or a reduction says. Valid while its instruction exists.
 struct Collective {
   using Devices = google::protobuf::RepeatedField<uint32_t>;
 
@@ -18,14 +18,14 @@ struct Collective {
   uint32_t group;
   const Value &value; ///< of the whole
   ElementType type;
-  const Extents &shards;      ///< owners, and their elements of the whole
+  const ShardRanges &shards;  ///< owners, and their elements of the whole
   const Devices &members;     ///< readers, or contributors in the order of summation
-  const Extents &parts;       ///< the members' elements of the whole; none: each has all of them
+  const ShardRanges &parts;   ///< the members' elements of the whole; none: each has all of them
   const Region &full, &shard; ///< of this device, as far as it is a member, an owner
 
   bool isMember(uint32_t device) const { return std::find(members.begin(), members.end(), device) != members.end(); }
   bool owns(uint32_t device) const { return std::find(shards.members().begin(), shards.members().end(), device) != shards.members().end(); }
-  /// Elements of the whole, as far as shards reach: nobody touches more of it.
+  /// Elements of the whole, as far as shards reach: no device accesses more of it.
   int64_t elements() const { return shards.end_size() ? *std::max_element(shards.end().begin(), shards.end().end()) : 0; }
 
   /// Runs of all members.
@@ -47,23 +47,23 @@ struct Collective {
   }
 };
 
-/// Nothing: the entry is another one.
-inline std::optional<Collective> collectiveOf(const Entry &entry) {
-  if (entry.has_all_gather()) {
-    const AllGather &a = entry.all_gather();
+/// Nothing: the instruction is another one.
+inline std::optional<Collective> collectiveOf(const Instruction &instruction) {
+  if (instruction.has_all_gather()) {
+    const AllGather &a = instruction.all_gather();
     return Collective{true, a.group(), a.value(), a.type(), a.shards(), a.readers(), a.reads(), a.full(), a.shard()};
   }
-  if (entry.has_reduce_scatter()) {
-    const ReduceScatter &r = entry.reduce_scatter();
+  if (instruction.has_reduce_scatter()) {
+    const ReduceScatter &r = instruction.reduce_scatter();
     return Collective{false, r.group(), r.value(), r.type(), r.shards(), r.contributors(), r.terms(), r.full(), r.shard()};
   }
   return std::nullopt;
 }
 
-/// Devices that have a half of a gather, a reduction or a sum; ascending. None: the entry is another one.
-inline std::vector<uint32_t> participantsOf(const Entry &entry) {
-  std::vector<uint32_t> devices(entry.all_reduce().members().begin(), entry.all_reduce().members().end());
-  if (const std::optional<Collective> collective = collectiveOf(entry))
+/// Devices that have a half of a gather, a reduction or a sum; ascending. None: the instruction is another one.
+inline std::vector<uint32_t> participantsOf(const Instruction &instruction) {
+  std::vector<uint32_t> devices(instruction.all_reduce().members().begin(), instruction.all_reduce().members().end());
+  if (const std::optional<Collective> collective = collectiveOf(instruction))
     for (const auto *list : {&collective->members, &collective->shards.members()})
       devices.insert(devices.end(), list->begin(), list->end());
   std::sort(devices.begin(), devices.end());

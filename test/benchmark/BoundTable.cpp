@@ -33,9 +33,9 @@ double goal(char cluster, const std::string &model) {
 }
 
 void scaleLinks(Cluster &cluster, double factor) {
-  auto scale = [&](bundle::LinkClass *link) {
+  auto scale = [&](bundle::LinkSpec *link) {
     link->set_bandwidth(link->bandwidth() * factor);
-    link->set_flow(link->flow() * factor);
+    link->set_per_flow_bandwidth(link->per_flow_bandwidth() * factor);
   };
   for (auto &node : *cluster.topology.mutable_nodes()) {
     scale(node.mutable_port());

@@ -23,7 +23,7 @@ inline std::string describeStrategy(const Problem &problem, const Strategy &stra
       std::map<std::string, int> types;
       std::map<uint32_t, int> nodes;
       double busiest = 0, fullest = 0;
-      for (const Member &member : stage.members) {
+      for (const step::StageDevice &member : stage.members) {
         const ClusterDevice &device = problem.cluster.devices[member.device];
         ++types[device.type];
         ++nodes[device.node];

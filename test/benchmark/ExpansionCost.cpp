@@ -59,12 +59,12 @@ step::Plan makePlan(const Options &o) {
 struct Made {
   uint32_t ids;
   double seconds; ///< step time
-  size_t entries = 0, slots = 0;
+  size_t instructions = 0, arguments = 0;
 };
 
 Result<Made> time(const test::SyntheticModel &model, const step::Plan &plan) {
   step::TimeOptions options;
-  options.bodies = &model.bodies;
+  options.functions = &model.functions;
   const auto times = step::timeStep(model.summary, plan, options);
   if (times.failed())
     return times.error();
@@ -73,12 +73,12 @@ Result<Made> time(const test::SyntheticModel &model, const step::Plan &plan) {
 
 Result<Made> expand(const test::SyntheticModel &model, const step::Plan &plan) {
   step::LoweringOptions options;
-  options.bodies = &model.bodies;
+  options.functions = &model.functions;
   options.checkMemory = false;
   const auto graph = step::lowerPlan(model.summary, plan, options);
   if (graph.failed())
     return graph.error();
-  return Made{graph->numInstructions, graph->stepTime, graph->entries.size(), graph->slots.size()};
+  return Made{graph->numInstructions, graph->stepTime, graph->instructions.size(), graph->arguments.size()};
 }
 
 } // namespace
@@ -118,8 +118,8 @@ int main(int argc, char **argv) {
     }
     length = made->ids;
     if (run == 0)
-      printf("%zu devices, %zu cells, %zu entries, %u ids, %zu slots, step %.6g s\n", plan.devices.size(), plan.cells.size(), made->entries,
-             made->ids, made->slots, made->seconds);
+      printf("%zu devices, %zu cells, %zu instructions, %u ids, %zu arguments, step %.6g s\n", plan.devices.size(), plan.cells.size(),
+             made->instructions, made->ids, made->arguments, made->seconds);
   }
   std::sort(seconds.begin(), seconds.end());
   std::sort(processors.begin(), processors.end());

@@ -149,7 +149,7 @@ double stepThere(const Instance &old, const Instance &now, Strategy strategy, co
     at[now.cluster.devices[d].name] = d;
   for (Pipeline &pipeline : strategy.pipelines)
     for (Stage &stage : pipeline.stages)
-      for (Member &member : stage.members) {
+      for (step::StageDevice &member : stage.members) {
         const std::string &name = old.cluster.devices[member.device].name;
         auto it = renamed.find(name);
         member.device = at.at(it == renamed.end() ? name : it->second);

@@ -1,12 +1,12 @@
 // packing: compares arena sizes with the peak of live bytes, for random plans of large models with every schedule and
-// every residency. Memory is reused only if no entry has to wait for it on the simulated clock. Also measures the
+// every residency. Memory is reused only if no instruction has to wait for it on the simulated clock. Also measures the
 // steady-state step time, with steps overlapping as far as waits allow, relative to the same list with separate memory
 // for every buffer.
 //
 //     packing [--plans=N] [--list]     default 300; --list names the plans and devices beyond either limit
 //
 // Fails if more than 1 % of the devices, given 1.03 times the peak of live bytes, have a larger arena, or if more than
-// 1 % of the plans take more than 1.01 times as long as without sharing.
+// 1 % of the plans take more than 1.01 times the time without sharing.
 #include "RandomPlan.h"
 #include "zorse/Planning/ModelShape.h"
 #include "zorse/Step/Schedules.h"
@@ -26,17 +26,17 @@ namespace {
 constexpr double kMax = 1.03;     ///< times the peak of live bytes
 constexpr double kLongest = 1.01; ///< times the step without sharing of memory
 
-/// Steady-state step time: every entry takes its planned time, queues continue with the next step while others finish
-/// the current one, and at most two steps are in progress.
+/// Steady-state step time: every instruction takes its planned time, queues continue with the next step while others
+/// finish the current one, and at most two steps are in progress.
 double steadyStep(const step::StepGraph &graph) {
   constexpr int kSteps = 8, kCounted = 4; // the last kCounted steps count
   struct Half {
-    uint32_t device, entry;
+    uint32_t device, instruction;
   };
   std::vector<std::vector<Half>> halves(graph.numInstructions);
   for (uint32_t d = 0; d < graph.devices.size(); ++d)
-    for (uint32_t e = graph.devices[d].entries.begin; e < graph.devices[d].entries.end; ++e)
-      halves[graph.entries[e].id].push_back({d, e});
+    for (uint32_t e = graph.devices[d].instructions.begin; e < graph.devices[d].instructions.end; ++e)
+      halves[graph.instructions[e].id].push_back({d, e});
   using Ends = std::vector<std::vector<std::vector<double>>>; // by device, queue, position
   Ends before, now;
   std::vector<std::vector<double>> free;
@@ -51,10 +51,10 @@ double steadyStep(const step::StepGraph &graph) {
     for (const std::vector<Half> &list : halves) {
       double start = ends[s], duration = 0;
       for (const Half &half : list) {
-        const step::Entry &entry = graph.entries[half.entry];
-        start = std::max(start, free[half.device][entry.queue]);
-        duration = std::max(duration, entry.plannedEnd - entry.plannedStart);
-        for (uint32_t w = entry.waits.begin; w < entry.waits.end; ++w) {
+        const step::Instruction &instruction = graph.instructions[half.instruction];
+        start = std::max(start, free[half.device][instruction.queue]);
+        duration = std::max(duration, instruction.plannedEnd - instruction.plannedStart);
+        for (uint32_t w = instruction.waits.begin; w < instruction.waits.end; ++w) {
           const step::Wait &wait = graph.waits[w];
           const Ends &of = wait.previousStep ? before : now;
           if (!of.empty())
@@ -62,7 +62,7 @@ double steadyStep(const step::StepGraph &graph) {
         }
       }
       for (const Half &half : list) {
-        const uint32_t queue = graph.entries[half.entry].queue;
+        const uint32_t queue = graph.instructions[half.instruction].queue;
         now[half.device][queue].push_back(start + duration);
         free[half.device][queue] = start + duration;
       }

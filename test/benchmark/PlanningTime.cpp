@@ -32,15 +32,15 @@ std::string describe(const Problem &problem, const Strategy &strategy) {
     text += "  pipeline of " + std::to_string(pipeline.samples) + " samples\n";
     for (const Stage &stage : pipeline.stages) {
       std::map<std::string, std::pair<int, int64_t>> types;
-      for (const Member &member : stage.members) {
-        auto &entry = types[problem.cluster.devices[member.device].type];
-        ++entry.first;
-        entry.second += member.samples;
+      for (const step::StageDevice &member : stage.members) {
+        auto &instruction = types[problem.cluster.devices[member.device].type];
+        ++instruction.first;
+        instruction.second += member.samples;
       }
       text += "    units " + std::to_string(stage.unitBegin) + "-" + std::to_string(stage.unitEnd) + ", rows " +
               std::to_string(stage.members.front().microBatchSize) + ":";
-      for (auto &[type, entry] : types)
-        text += " " + std::to_string(entry.first) + " " + type + " (" + std::to_string(entry.second) + ")";
+      for (auto &[type, instruction] : types)
+        text += " " + std::to_string(instruction.first) + " " + type + " (" + std::to_string(instruction.second) + ")";
       text += "\n";
     }
   }

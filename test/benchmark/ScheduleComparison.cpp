@@ -6,6 +6,7 @@
 // If the backward is split, W may follow after all others. The bound then has only the way in, the sum of (F_i + c_i).
 //
 // Then compares the schedules with the optimal order of small instances, found by branch and bound (ExactOrder.h).
+#include "../../lib/Planning/Search/SplitMix64.h"
 #include "ChainModel.h"
 
 #include "ExactOrder.h"
@@ -24,15 +25,8 @@ using namespace zorse::test;
 
 namespace {
 
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-struct Random {
-  uint64_t state;
-  uint64_t next() {
-    uint64_t z = state += 0x9E3779B97F4A7C15ull;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return z ^ (z >> 31);
-  }
+struct Random : planning::SplitMix64 {
+  using SplitMix64::SplitMix64;
   double uniform(double low, double high) { return low + (high - low) * (static_cast<double>(next() >> 11) / 9007199254740992.0); }
 };
 

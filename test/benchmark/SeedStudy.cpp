@@ -115,6 +115,6 @@ int main(int argc, char **argv) {
         pairs += 1;
         agree += (all[i].first < all[k].first) == (all[i].second < all[k].second);
       }
-  std::printf("%.0f %% of pairs ranked alike\n", pairs > 0 ? 100 * agree / pairs : 100);
+  std::printf("%.0f %% of pairs ranked equally\n", pairs > 0 ? 100 * agree / pairs : 100);
   return 0;
 }

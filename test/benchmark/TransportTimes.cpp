@@ -72,18 +72,18 @@ double cpuSeconds(clockid_t clock) {
 }
 
 /// Measures on device `me` of two.
-Cost measure(Transport &transport, uint32_t me, Kind kind, size_t bytes, uint32_t entry, int count) {
+Cost measure(Transport &transport, uint32_t me, Kind kind, size_t bytes, uint32_t instruction, int count) {
   std::vector<float> full(bytes / 4 + 1, 1.0f), shard(bytes / 8 + 1);
   int64_t elements = int64_t(bytes / 4), half = elements / 2;
   std::vector<Shard> shards{{0, 0, half}, {1, half, elements}};
   auto once = [&](uint64_t step) {
     if (kind == Transfer) {
       if (me == 0) {
-        check(transport.send({entry, step}, 1, full.data(), bytes));
-        check(transport.receive({entry + 1, step}, 1, full.data(), bytes));
+        check(transport.send({instruction, step}, 1, full.data(), bytes));
+        check(transport.receive({instruction + 1, step}, 1, full.data(), bytes));
       } else {
-        check(transport.receive({entry, step}, 0, full.data(), bytes));
-        check(transport.send({entry + 1, step}, 0, full.data(), bytes));
+        check(transport.receive({instruction, step}, 0, full.data(), bytes));
+        check(transport.send({instruction + 1, step}, 0, full.data(), bytes));
       }
     } else if (kind == Gather) {
       AllGatherArguments a;
@@ -91,14 +91,14 @@ Cost measure(Transport &transport, uint32_t me, Kind kind, size_t bytes, uint32_
       a.reads = {{0, 0, elements}, {1, 0, elements}};
       a.full = full.data();
       a.shard = full.data() + shards[me].begin;
-      check(transport.allGather({entry, step}, a));
+      check(transport.allGather({instruction, step}, a));
     } else {
       ReduceScatterArguments a;
       a.terms = {{0, 0, elements}, {1, 0, elements}};
       a.shards = shards;
       a.full = full.data();
       a.shard = shard.data();
-      check(transport.reduceScatter({entry, step}, a));
+      check(transport.reduceScatter({instruction, step}, a));
     }
   };
   std::vector<double> times, cpu;
@@ -199,10 +199,10 @@ GlooOptions options(uint32_t rank, uint32_t contexts) {
 
 std::vector<Cost> measureAll(Transport &transport, uint32_t me, const std::vector<size_t> &sizes, bool quick) {
   std::vector<Cost> costs;
-  uint32_t entry = 0;
+  uint32_t instruction = 0;
   for (int kind = 0; kind < kKinds; ++kind)
     for (size_t bytes : sizes)
-      costs.push_back(measure(transport, me, Kind(kind), bytes, entry += 2, repetitions(bytes, quick)));
+      costs.push_back(measure(transport, me, Kind(kind), bytes, instruction += 2, repetitions(bytes, quick)));
   return costs;
 }
 

@@ -1,4 +1,4 @@
-"""Overhead of the executor per task: the time of a step outside the work of its entries, per entry, on one device with
+"""Overhead of the executor per task: the time of a step outside the work of its instructions, per instruction, on one device with
 many small cells.
 
 Steps overlap, so the time of a step is measured from the end of the previous step to its own end. The limit applies to
@@ -37,5 +37,5 @@ with tempfile.TemporaryDirectory() as folder:
     ends = {step: max(x["ts"] + x["dur"] for x in e) for step, e in steps.items()}
     figures = [(ends[step] - ends[step - 1] - sum(x["dur"] for x in steps[step])) / len(steps[step]) for step in sorted(steps)[2:]]
     figure = statistics.median(figures)
-    print(f"{len(steps[max(steps)])} entries a step, executor overhead {figure:.2f} us per entry, least {min(figures):.2f} (limit {a.limit:g})")
+    print(f"{len(steps[max(steps)])} instructions a step, executor overhead {figure:.2f} us per instruction, least {min(figures):.2f} (limit {a.limit:g})")
     sys.exit(0 if figure <= a.limit else 1)

@@ -1,4 +1,4 @@
-"""Host overhead per entry of a GPU: CPU time of the whole process per entry, on emulated GPUs that do nothing.
+"""Host overhead per instruction of a GPU: CPU time of the whole process per instruction, on emulated GPUs that do nothing.
 
 The stand-in for libcuda skips the work on streams (ZORSE_EMULATOR_IDLE), so the remaining time is the executor's: its
 threads go through the program, resolve addresses, call the driver, wait for events and count completed work. The launch
@@ -24,7 +24,7 @@ import harness as z
 
 FEW, MANY, PAIRS, BATCH, LENGTH = 20, 220, 9, 64, 8
 RANGES = ((0, 2), (2, 4), (4, 6))
-CASES = (("one GPU", ("g0",), ()), ("two GPUs, directly", ("g0", "g1"), ()), ("two GPUs by way of the host", ("g0", "g1"), ("--host-staged",)))
+CASES = (("one GPU", ("g0",), ()), ("two GPUs, directly", ("g0", "g1"), ()), ("two GPUs through the host", ("g0", "g1"), ("--host-staged",)))
 
 
 def seconds_of(bundle, data, steps, words):
@@ -58,14 +58,14 @@ def main():
                 cells = [(u, v, s, s + 1, devices[i % len(devices)]) for s in range(BATCH) for i, (u, v) in enumerate(RANGES)]
                 plan = z.plan(folder, f"{len(devices)}", BATCH, devices, cells)
                 z.compile(os.path.join(z.SMALL, "gpt-tiny-dropout.onnx"), bundle, cuda.cluster(folder, devices), BATCH, LENGTH, plan)
-            entries = int(re.search(r"(\d+) entries a step", z.call("zorse-run", bundle, "--simulate", *words)[1]).group(1))
-            pairs = [(seconds_of(bundle, text, MANY, words) - seconds_of(bundle, text, FEW, words)) / (MANY - FEW) / entries * 1e6 for _ in range(PAIRS)]
+            instructions = int(re.search(r"(\d+) instructions a step", z.call("zorse-run", bundle, "--simulate", *words)[1]).group(1))
+            pairs = [(seconds_of(bundle, text, MANY, words) - seconds_of(bundle, text, FEW, words)) / (MANY - FEW) / instructions * 1e6 for _ in range(PAIRS)]
             figure = statistics.median(pairs)
             if not words:
                 judged.append(figure)
-            figures.append(f"{name} {figure:.2f} us of {entries} entries a step" + ("" if not words else " (no limit)"))
+            figures.append(f"{name} {figure:.2f} us of {instructions} instructions a step" + ("" if not words else " (no limit)"))
             print(f"{figures[-1]}; " + ", ".join(f"{p:.2f}" for p in pairs), flush=True)
-    print(f"processor time of the host per entry: at most {max(judged):.2f} us (limit {limit:g}); " + "; ".join(figures))
+    print(f"processor time of the host per instruction: at most {max(judged):.2f} us (limit {limit:g}); " + "; ".join(figures))
     sys.exit(0 if max(judged) <= limit else 1)
 
 

@@ -76,7 +76,7 @@ with tempfile.TemporaryDirectory() as folder:
             steps[e["args"]["step"]].append(e)
         durations, order, times = collections.defaultdict(list), {}, []
         for step in sorted(steps)[2:]:
-            compute = [e for e in steps[step] if re.match(r"(F|B)\(|norm|decide|update|sum", e["name"])]
+            compute = [e for e in steps[step] if re.match(r"(F|B)\(|norm|clip and check|update|sum", e["name"])]
             for e in compute:
                 durations[e["name"] + f"@{e['pid']}"].append(e["dur"] * 1e-6)
             end = {s: max(e["ts"] + e["dur"] for e in steps[s]) for s in (step - 1, step)}

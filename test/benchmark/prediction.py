@@ -44,8 +44,8 @@ parser.add_argument("--megabits", type=float, help="rate of every device's link;
 parser.add_argument("--keep", help="folder for all files; default: a temporary folder")
 parser.add_argument("--only", help="comma-separated names of hand-made plans; default: all")
 parser.add_argument("--searched", default="searched,searched-1f1b,searched-two-stages", help="comma-separated names of searched plans; '' for none")
-parser.add_argument("--timelines", action="store_true", help="print the time of a step by device and class of entry, executed against simulated")
-parser.add_argument("--least-periods", type=float, default=20, help="minimum quota periods of a plan's median entry; plans below it do not count, because pauses last whole periods")
+parser.add_argument("--timelines", action="store_true", help="print the time of a step by device and class of instruction, executed against simulated")
+parser.add_argument("--least-periods", type=float, default=20, help="minimum quota periods of a plan's median instruction; plans below it do not count, because pauses last whole periods")
 parser.add_argument("--least-plans", type=int, default=1, help="minimum number of plans that count")
 parser.add_argument("--limit", type=float, default=0.05)
 parser.add_argument("--replay-limit", type=float, default=0.03)
@@ -167,7 +167,7 @@ def simulate(bundle):
 
 
 def bodies_of(bundle):
-    """Seconds of the forward and backward entries."""
+    """Seconds of the forward and backward instructions."""
     with open(bundle + ".simulated.json") as f:
         return [e["dur"] * 1e-6 for e in json.load(f)["traceEvents"] if e["ph"] == "X" and timelines.class_of(e["name"]) in ("forward", "backward", "weight gradients")]
 
@@ -190,7 +190,7 @@ def main():
     global data
     data = text_file()
     cluster_file("cluster.yaml", devices)
-    _, _, text = z.call("zorse-compile", a.model, "--cluster", path("cluster.yaml"), "--seq-length", a.sequence, "--global-batch-size", a.batch, "--compile-to=bodies")
+    _, _, text = z.call("zorse-compile", a.model, "--cluster", path("cluster.yaml"), "--seq-length", a.sequence, "--global-batch-size", a.batch, "--compile-to=lower")
     units = int(re.search(r"(\d+) units of", text)[1])
     chosen = plans(units)
     if a.only:
@@ -228,7 +228,7 @@ def main():
             bodies = bodies_of(bundle)
             predictions[name].update(shortest=min(bodies) / a.period * 1e3, median=statistics.median(bodies) / a.period * 1e3)
             predictions[name]["counts"] = predictions[name]["median"] >= a.least_periods
-            print(f"{name}: entries that compute take {predictions[name]['shortest']:.0f} periods at least, {predictions[name]['median']:.0f} in the middle" +
+            print(f"{name}: instructions that compute take {predictions[name]['shortest']:.0f} periods at least, {predictions[name]['median']:.0f} in the middle" +
                   ("" if predictions[name]["counts"] else f": executed, but not counted (fewer than {a.least_periods:g})"), flush=True)
         with open(path("predictions.json"), "w") as f:
             json.dump({"written": time.time(), "plans": predictions}, f, indent=1)

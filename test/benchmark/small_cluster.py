@@ -141,7 +141,7 @@ class Cluster:
         """Runs a tool as a job: one process per device of the bundle. Raises with the message of the first process that fails."""
         with open(os.path.join(bundle, "manifest.json")) as f:
             devices = [d["name"] for d in json.load(f)["devices"]]
-        ports = Store()  # reserved as long as it lives
+        ports = Store()  # reserved while it exists
         base = {k: v for k, v in os.environ.items() if not k.startswith("ZORSE_") or k == "ZORSE_GEMM"}
         base.update(ZORSE_JOB="cluster/" + uuid.uuid4().hex, ZORSE_SECRET=uuid.uuid4().hex, ZORSE_WORLD_SIZE=str(len(devices)), ZORSE_LOCAL_WORLD_SIZE=str(len(devices)),
                     ZORSE_STORE=str(ports).replace("127.0.0.1", self.addresses[self.devices.index(devices[0])]))

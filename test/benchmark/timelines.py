@@ -1,9 +1,9 @@
-"""Compares the time of a step by device and class of entry, executed against simulated: traces that `zorse-run --trace`
+"""Compares the time of a step by device and class of instruction, executed against simulated: traces that `zorse-run --trace`
 wrote of a run and of `--simulate`.
 
     timelines.py EXECUTED.json SIMULATED.json [--from-step 2]
 
-For the compute thread of each device: seconds of a step in each class of entry, and the idle time before entries, by
+For the compute thread of each device: seconds of a step in each class of instruction, and the idle time before instructions, by
 the class of the dependency that ended last.
 """
 import argparse
@@ -12,19 +12,19 @@ import json
 
 
 def class_of(name):
-    for prefix, kind in (("F(", "forward"), ("B(", "backward"), ("W(", "weight gradients"), ("R(", "recompute"), ("sum of the loss", "loss"), ("norm", "norm"), ("decide", "decide"),
-                         ("update", "update"), ("copy", "copy"), ("load", "load"), ("report", "report"), ("send", "transfer"), ("receive", "transfer"), ("gather", "gather"),
+    for prefix, kind in (("F(", "forward"), ("B(", "backward"), ("W(", "weight gradients"), ("R(", "recompute"), ("sum of the loss", "loss"), ("norm", "norm"), ("clip and check", "clip and check"),
+                         ("update", "update"), ("copy", "copy"), ("load", "load"), ("read metrics", "read metrics"), ("send", "transfer"), ("receive", "transfer"), ("gather", "gather"),
                          ("reduction", "reduction"), ("sum over", "sum"), ("broadcast", "broadcast")):
         if name.startswith(prefix):
             return kind
     return "other"
 
 
-ON_COMPUTE = {"forward", "backward", "weight gradients", "recompute", "loss", "norm", "decide", "update", "copy", "load", "report"}
+ON_COMPUTE = {"forward", "backward", "weight gradients", "recompute", "loss", "norm", "clip and check", "update", "copy", "load", "read metrics"}
 
 
 def read(path, first):
-    """device -> step -> [(begin, end, class, entry)] in seconds; names of devices"""
+    """device -> step -> [(begin, end, class, instruction)] in seconds; names of devices"""
     with open(path) as f:
         events = json.load(f)["traceEvents"]
     names = {e["pid"]: e["args"]["name"].split(" ", 1)[1] for e in events if e.get("name") == "process_name"}

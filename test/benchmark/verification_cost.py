@@ -4,7 +4,7 @@ replicas devices.
     verification_cost.py MODEL.onnx [--sequence 64] [--stages 32] [--replicas 16] [--microbatches 40] [--repeat 3] [--limit 0.35] [--seconds 0.5] [--memory-limit 2048]
 
 Prints the seconds by phase that zorse-compile reports, the best of the repetitions, and the fraction without and with
-the generation of kernels (phases "bodies" and "kernels", once with an empty kernel cache). Fails if the fraction
+the generation of kernels (phases "lower" and "kernels", once with an empty kernel cache). Fails if the fraction
 without kernels, the seconds of verification or the memory (MiB) exceed their limits.
 """
 import argparse
@@ -49,7 +49,7 @@ with tempfile.TemporaryDirectory() as folder:
     os.environ["ZORSE_CACHE"] = os.path.join(folder, "cache")
     common = ["zorse-compile", a.model, "--cluster", cluster, "--seq-length", a.sequence, "--global-batch-size", batch, "--num-threads", a.threads]
     _, _, text = z.call(*common, "--compile-to=kernels")
-    cold = phases(text)["bodies"] + phases(text)["kernels"]
+    cold = phases(text)["lower"] + phases(text)["kernels"]
     units = int(re.search(r"(\d+) units of", text)[1])
     plan = os.path.join(folder, "plan.json")
     with open(plan, "w") as f:
@@ -60,14 +60,14 @@ with tempfile.TemporaryDirectory() as folder:
     for i in range(a.repeat):
         _, _, text = z.call(*common, "--plan", plan, "-o", os.path.join(folder, "out.zorse"))
         seconds = phases(text)
-        seconds.pop("bodies")
+        seconds.pop("lower")
         seconds.pop("kernels")
         total = sum(seconds.values())
         shares.append((seconds["verify"] / total, seconds["verify"] / (total + cold)))
         best = {p: min(s, best.get(p, s)) for p, s in seconds.items()}
         if i == 0:
-            counts = [re.search(pattern, text)[1] for pattern in (r"(\d+) cells", r"(\d+) entries", r"programs, (.*)")]
-            print(f"{devices} devices, {units} units, {counts[0]} cells, {counts[1]} entries, {counts[2]} of programs; {a.threads} threads")
+            counts = [re.search(pattern, text)[1] for pattern in (r"(\d+) cells", r"(\d+) instructions", r"programs, (.*)")]
+            print(f"{devices} devices, {units} units, {counts[0]} cells, {counts[1]} instructions, {counts[2]} of programs; {a.threads} threads")
         print("  " + ", ".join(f"{p} {s:.2f} s" for p, s in seconds.items()) + f": verification {shares[-1][0]:.1%} of {total:.2f} s", flush=True)
     shares.sort()
     without, together = shares[len(shares) // 2]

@@ -1,6 +1,6 @@
 // Attention and its gradient, as matmuls, softmaxes and copies, and separate matmuls.
 //
-// Cases for tensor cores have head sizes that are multiples of 8 and values as long as keys, and need several tiles.
+// Cases for tensor cores have head sizes that are multiples of 8 and values with the size of keys, and need several tiles.
 // The other cases use the code for GPUs and types without tensor cores, or a mix of both.
 #include "Cases.h"
 
@@ -60,7 +60,7 @@ private:
     if (kind == 4 || kind == 6)
       attributes += ", softcap = 3.0 : f64";
     if (kind == 7)
-      attributes += ", dropout = 0.2 : f64, instance = 2 : i64";
+      attributes += ", dropout = 0.2 : f64, rng_id = 2 : i64";
     t.shape('Q', {-1, queries, heads, size}).shape('K', {-1, keys, keyHeads, size}).shape('V', {-1, keys, keyHeads, valueSize});
     t.shape('O', {-1, queries, heads, valueSize});
     if (kind == 6) // an additive mask: a maximum score and a sum
@@ -131,7 +131,7 @@ Case products(Sizes &sizes, const std::string &type) {
   t.shape('X', {-1, lead, k}).shape('W', {k, n}).shape('V', {n, k}).shape('Y', {-1, lead, n}).shape('S', {-1, lead, lead});
   t.narrowIn("%x", 'X').narrowIn("%w", 'W').narrowIn("%v", 'V').narrowIn("%d", 'Y');
   t.line("%a = zorse.matmul %x, %w : #X, #W -> $Y").line("%b = zorse.matmul %x, %v {transpose_b} : #X, #V -> #Y");
-  t.line("%dx = zorse.matmul %d, %w {transpose_b} : #Y, #W -> #X").line("%dw = zorse.contract %x, %d : #X, #Y -> $W");
+  t.line("%dx = zorse.matmul %d, %w {transpose_b} : #Y, #W -> #X").line("%dw = zorse.matmul_grad_weight %x, %d : #X, #Y -> $W");
   t.line("%s = zorse.matmul %x, %x {transpose_b} : #X, #X -> $S"); // one matmul per sample
   t.wideOut("%a", 'Y').narrowOut("%b", 'Y').narrowOut("%dx", 'X').wideOut("%dw", 'W').wideOut("%s", 'S');
   return {t.str(), rows, std::to_string(rows) + " rows of " + std::to_string(lead) + ", " + std::to_string(k) + " to " + std::to_string(n)};

@@ -63,15 +63,15 @@ std::string CaseFile::write(const std::string &path) const {
   out.text(object);
   out.number(uint64_t(runs.size()));
   for (const CaseRun &run : runs) {
-    out.number(run.rows), out.number(run.sampleBase), out.number(run.instanceBase);
+    out.number(run.rows), out.number(run.sampleBase), out.number(run.rngIdBase);
     out.list(run.bytes);
-    out.number(uint64_t(run.slots.size()));
-    for (const std::string &slot : run.slots)
-      out.text(slot);
+    out.number(uint64_t(run.arguments.size()));
+    for (const std::string &argument : run.arguments)
+      out.text(argument);
     out.list(run.overwrite);
     out.number(uint64_t(run.results.size()));
     for (const ExpectedResult &result : run.results) {
-      out.number(result.slot), out.number(result.offset);
+      out.number(result.argument), out.number(result.offset);
       out.text(result.type);
       out.list(result.middle), out.list(result.error);
     }
@@ -89,23 +89,23 @@ std::string CaseFile::read(const std::string &path) {
   if (bytes.rfind(kMagic, 0) != 0)
     return path + " is no case of a kernel";
   Reader in(bytes, sizeof kMagic - 1);
-  std::string bodies;
-  in.list(name), in.list(bodies), in.list(object);
+  std::string functions;
+  in.list(name), in.list(functions), in.list(object);
   runs.resize(in.failed ? 0 : std::min<uint64_t>(in.number<uint64_t>(), 16));
   for (CaseRun &run : runs) {
-    run.rows = in.number<int64_t>(), run.sampleBase = in.number<int64_t>(), run.instanceBase = in.number<uint64_t>();
+    run.rows = in.number<int64_t>(), run.sampleBase = in.number<int64_t>(), run.rngIdBase = in.number<uint64_t>();
     in.list(run.bytes);
-    run.slots.resize(std::min<uint64_t>(in.number<uint64_t>(), run.bytes.size()));
-    for (std::string &slot : run.slots)
-      in.list(slot);
+    run.arguments.resize(std::min<uint64_t>(in.number<uint64_t>(), run.bytes.size()));
+    for (std::string &argument : run.arguments)
+      in.list(argument);
     in.list(run.overwrite);
     run.results.resize(std::min<uint64_t>(in.number<uint64_t>(), 256));
     for (ExpectedResult &result : run.results) {
-      result.slot = in.number<uint32_t>(), result.offset = in.number<uint64_t>();
+      result.argument = in.number<uint32_t>(), result.offset = in.number<uint64_t>();
       in.list(result.type), in.list(result.middle), in.list(result.error);
-      in.failed |= result.slot >= run.bytes.size() || result.middle.size() != result.error.size();
+      in.failed |= result.argument >= run.bytes.size() || result.middle.size() != result.error.size();
     }
     in.failed |= run.overwrite.size() != run.bytes.size();
   }
-  return in.failed || !library.ParseFromString(bodies) ? path + " is damaged" : "";
+  return in.failed || !library.ParseFromString(functions) ? path + " is damaged" : "";
 }

@@ -81,7 +81,7 @@ Text &Text::ids(const std::string &name, char shape, int64_t low, int64_t high, 
 }
 
 Text &Text::line(const std::string &text) {
-  body += "  " + expand(text) + "\n";
+  function += "  " + expand(text) + "\n";
   return *this;
 }
 
@@ -93,8 +93,8 @@ Text &Text::result(const std::string &value, const std::string &of, const std::s
 }
 
 Text &Text::wideOut(const std::string &value, char shape) {
-  const std::string slot = isSampled(shape) ? "boundary_out" + std::to_string(outs++) : "parameter_gradient" + std::to_string(gradients++);
-  return result(value, std::string("$") + shape, "@@" + slot);
+  const std::string argument = isSampled(shape) ? "boundary_out" + std::to_string(outs++) : "parameter_gradient" + std::to_string(gradients++);
+  return result(value, std::string("$") + shape, "@@" + argument);
 }
 
 Text &Text::narrowOut(const std::string &value, char shape) {
@@ -110,7 +110,7 @@ Text &Text::out(const std::string &value, char shape) {
 }
 
 std::string Text::str() const {
-  return "func.func @f(" + arguments + ") -> (" + results + ") {\n" + body + "  return " + values + " : " + types + "\n}\n";
+  return "func.func @f(" + arguments + ") -> (" + results + ") {\n" + function + "  return " + values + " : " + types + "\n}\n";
 }
 
 std::vector<KernelClass> zorse::conformance::kernelClasses() {

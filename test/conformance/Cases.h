@@ -1,6 +1,6 @@
 // Makes the functions that the suite compiles, as text: one per kernel class, element type and shape.
 //
-// Low-precision values are read and written in two bytes and computed in f32, as in the output of zorse-narrow-storage.
+// Low-precision values are read and written in two bytes and computed in f32, as in the output of zorse-low-precision-storage.
 // Parameters, statistics and gradients of parameters are f32 (docs/concepts/precision.md).
 #pragma once
 
@@ -66,7 +66,7 @@ private:
   bool isSampled(char shape) const;
   void add(std::string &list, const std::string &text) { list += (list.empty() ? "" : ", ") + text; }
 
-  std::string type, arguments, body, results, values, types;
+  std::string type, arguments, function, results, values, types;
   std::map<char, std::vector<int64_t>> shapes;
   int boundaries = 0, parameters = 0, inputs = 0, outs = 0, gradients = 0, casts = 0;
 };

@@ -42,8 +42,8 @@ Case gather(Sizes &sizes, const std::string &type) {
   t.in("%t", 'T').wideIn("%p", 'P').in("%x", 'X').wideIn("%d", 'I').ids("%i", 'I', 0, table, element);
   const std::string ids = "tensor<?x" + std::to_string(tokens) + "x" + element + ">";
   t.line("%e = zorse.gather %t, %i : $T, " + ids + " -> $Y").line("%pb = zorse.broadcast %p dims [1, 2] : $P -> $Y");
-  t.line("%y = arith.addf %e, %pb : $Y").line("%k = zorse.take %x, %i : $X, " + ids + " -> $I");
-  t.line("%g = zorse.take_grad %d, %i : $I, " + ids + " -> $X");
+  t.line("%y = arith.addf %e, %pb : $Y").line("%k = zorse.take_along_dim %x, %i : $X, " + ids + " -> $I");
+  t.line("%g = zorse.take_along_dim_grad %d, %i : $I, " + ids + " -> $X");
   t.out("%y", 'Y').wideOut("%k", 'I').out("%g", 'X');
   return {t.str(), rows, text(rows, tokens, width) + " from " + std::to_string(table)};
 }
@@ -66,6 +66,6 @@ Case scatter(Sizes &sizes, const std::string &type) {
 void zorse::conformance::addColumnClasses(std::vector<KernelClass> &classes) {
   classes.push_back({"sums over rows", columnSums});
   classes.push_back({"norms' parameters, gradient", normParameters});
-  classes.push_back({"gather and take", gather});
+  classes.push_back({"gather and take_along_dim", gather});
   classes.push_back({"scatter-add", scatter});
 }

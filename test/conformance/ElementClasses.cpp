@@ -89,8 +89,7 @@ Case dropout(Sizes &sizes, const std::string &type) {
   const char *probability[] = {"0.1", "0.5", "0.9"};
   Text t(type);
   t.shape('X', {-1, lead, columns}).in("%x", 'X').in("%y", 'X');
-  t.line("%d = zorse.dropout %x {instance = " + std::to_string(sizes.index) + " : i64, probability = " + probability[sizes.index % 3] +
-         " : f64} : $X");
+  t.line("%d = zorse.dropout %x {rng_id = " + std::to_string(sizes.index) + " : i64, probability = " + probability[sizes.index % 3] + " : f64} : $X");
   t.line("%s = arith.addf %d, %y : $X").out("%d", 'X').out("%s", 'X');
   return {t.str(), rows, text(rows, lead, columns)};
 }

@@ -1,6 +1,6 @@
 #include "RunCase.h"
 
-#include "EmulatedBody.h"
+#include "EmulatedFunction.h"
 
 #include "zorse/runtime/Drivers.h"
 
@@ -20,23 +20,23 @@ class Emulator final : public Machine {
 public:
   explicit Emulator(const std::string &arch) : Machine(arch), products(std::move(*runtime::CpuDevice::create({}))) {}
 
-  std::string load(const codegen::CompiledBodies &bodies) override {
-    library = bodies.library;
+  std::string load(const codegen::CompiledFunctions &compiled) override {
+    library = compiled.library;
     std::string error;
     // If the PTX of an architecture also runs, results are compared bit by bit.
-    code = emulator::HostCode::compile(bodies.object, error, true, {}, arch != "emu");
+    code = emulator::HostCode::compile(compiled.object, error, true, {}, arch != "emu");
     return error;
   }
 
-  std::string run(int body, const Call &call) override {
-    emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.instanceBase, call.slots, call.overwrite};
-    std::vector<std::string> findings = emulator::runBody(*code, *products, library.bodies(body), emulated);
+  std::string run(int function, const Call &call) override {
+    emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.rngIdBase, call.arguments, call.overwrite};
+    std::vector<std::string> findings = emulator::runFunction(*code, *products, library.functions(function), emulated);
     return findings.empty() ? "" : findings.front();
   }
 
 private:
   std::unique_ptr<runtime::CpuDevice> products;
-  bundle::BodyLibrary library;
+  bundle::FunctionLibrary library;
   std::unique_ptr<emulator::HostCode> code;
 };
 
@@ -56,40 +56,40 @@ public:
     std::filesystem::remove_all(directory, ignored);
   }
 
-  /// A device loads bodies only once, so each library has a separate device.
-  std::string load(const codegen::CompiledBodies &bodies) override {
-    library = bodies.library;
+  /// A device loads functions only once, so each library has a separate device.
+  std::string load(const codegen::CompiledFunctions &compiled) override {
+    library = compiled.library;
     if (library.objects_size() > 0)
-      std::ofstream(directory + "/" + arch + "/" + library.objects(0), std::ios::binary) << bodies.object;
+      std::ofstream(directory + "/" + arch + "/" + library.objects(0), std::ios::binary) << compiled.object;
     device.reset();
     auto made = make("conformance");
     if (made.failed())
       return made.message();
     device = std::move(*made);
-    runtime::Status status = device->loadBodies(library, directory);
+    runtime::Status status = device->loadFunctions(library, directory);
     return status.failed() ? status.message() : "";
   }
 
   std::string run(int index, const Call &call) override {
-    const bundle::Body &body = library.bodies(index);
+    const bundle::CompiledFunction &function = library.functions(index);
     std::vector<std::unique_ptr<runtime::DeviceMemory>> memory;
-    std::vector<runtime::DeviceAddress> slots;
+    std::vector<runtime::DeviceAddress> addresses;
     std::vector<size_t> sizes;
-    for (int s = 0; s < body.slots_size(); ++s) {
-      sizes.push_back(size_t(body.slots(s).bytes().fixed() + body.slots(s).bytes().per_row() * call.rows));
+    for (int s = 0; s < function.arguments_size(); ++s) {
+      sizes.push_back(size_t(function.arguments(s).bytes().fixed() + function.arguments(s).bytes().per_row() * call.rows));
       auto made = device->allocate(bundle::DEVICE, sizes.back() + 64, {});
       if (made.failed())
         return made.message();
-      slots.push_back((*made)->base());
+      addresses.push_back((*made)->base());
       memory.push_back(std::move(*made));
-      if (runtime::Status status = device->write(slots.back(), call.slots[size_t(s)], sizes.back()); status.failed())
+      if (runtime::Status status = device->write(addresses.back(), call.arguments[size_t(s)], sizes.back()); status.failed())
         return status.message();
     }
-    runtime::BodyArguments arguments{{call.rows, call.sampleBase, call.instanceBase}, slots.data(), call.overwrite.data()};
-    if (runtime::Status status = device->runBody(uint32_t(index), arguments); status.failed())
+    runtime::FunctionArguments arguments{{call.rows, call.sampleBase, call.rngIdBase}, addresses.data(), call.overwrite.data()};
+    if (runtime::Status status = device->runFunction(uint32_t(index), arguments); status.failed())
       return status.message();
-    for (int s = 0; s < body.slots_size(); ++s)
-      if (runtime::Status status = device->read(call.slots[size_t(s)], slots[size_t(s)], sizes[size_t(s)]); status.failed())
+    for (int s = 0; s < function.arguments_size(); ++s)
+      if (runtime::Status status = device->read(call.arguments[size_t(s)], addresses[size_t(s)], sizes[size_t(s)]); status.failed())
         return status.message();
     return "";
   }
@@ -97,7 +97,7 @@ public:
 private:
   const runtime::Driver &driver;
   std::string directory;
-  bundle::BodyLibrary library;
+  bundle::FunctionLibrary library;
   std::unique_ptr<runtime::QueuedDevice> context, device;
 
   runtime::Result<std::unique_ptr<runtime::QueuedDevice>> make(const char *name) const {

@@ -9,7 +9,7 @@ namespace {
 using Bugs = std::vector<PtxFault>;
 
 void addGuardsAndIntegers(Bugs &bugs) {
-  const PtxSubject dropout = suiteSubject("dropout", "f32", 17), gather = suiteSubject("gather and take", "f32", 17);
+  const PtxSubject dropout = suiteSubject("dropout", "f32", 17), gather = suiteSubject("gather and take_along_dim", "f32", 17);
   bugs.push_back({"a guard is left out", dropout, R"(@%p\d+ bra \t\$\w+;)", ""});
   bugs.push_back({"a guard is turned round", dropout, R"(@(%p\d+) bra)", "@!$1 bra"});
   bugs.push_back({"a guard is off by one", dropout, R"(setp\.ge\.s64)", "setp.gt.s64"});
@@ -66,7 +66,7 @@ void addBlocks(Bugs &bugs) {
   bugs.push_back(
       {"a block counts to another end", sums, R"(atom\.global\.inc\.u32 \t(%r\d+), \[(%rd\d+)\], (%r\d+);)", "atom.global.inc.u32 \t$1, [$2], 1;"});
   bugs.push_back({"parts of other blocks are read as constant", sums, R"(ld\.volatile\.global)", "ld.global.nc"});
-  bugs.push_back({"a part is read from its neighbour", sums, R"((ld\.volatile\.global\.b32 \t%r\d+, \[%rd\d+)\])", "$1+128]"});
+  bugs.push_back({"a part is read from its neighbor", sums, R"((ld\.volatile\.global\.b32 \t%r\d+, \[%rd\d+)\])", "$1+128]"});
   bugs.push_back({"another part of shared memory is read", sums, R"((ld\.shared\.b32 \t%r\d+, \[%rd\d+)\+128\])", "$1+256]"});
   bugs.push_back({"the first id is left out", scatter, R"(setp\.ge\.s64)", "setp.gt.s64"});
   bugs.push_back({"lanes with another id vote", scatter, R"(and\.pred)", "or.pred"});
@@ -76,10 +76,10 @@ void addTensorCores(Bugs &bugs) {
   const PtxSubject attention = attentionSubject(64, "bf16", "scale = 0.125 : f64, causal");
   bugs.push_back({"a maximum is a minimum", attention, R"(max\.f32)", "min.f32"});
   bugs.push_back({"a row beyond the last is copied", attention, R"(setp\.lt\.u32 \t(%p\d+), (%r\d+), 134;)", "setp.le.u32 \t$1, $2, 134;"});
-  bugs.push_back({"a copy is half as long", attention, R"(cp\.async\.cg(\.shared\.global .*), 16, (%r\d+))", "cp.async.ca$1, 8, $2"});
+  bugs.push_back({"a copy has half of the bytes", attention, R"(cp\.async\.cg(\.shared\.global .*), 16, (%r\d+))", "cp.async.ca$1, 8, $2"});
   bugs.push_back(
       {"a copy goes to another place", attention, R"(cp\.async\.cg\.shared\.global \[(%rd\d+)\+2048\])", "cp.async.cg.shared.global [$1+4096]"});
-  bugs.push_back({"a wait leaves a group under way", attention, R"(cp\.async\.wait_group \t0)", "cp.async.wait_group \t1"});
+  bugs.push_back({"a wait leaves a group in flight", attention, R"(cp\.async\.wait_group \t0)", "cp.async.wait_group \t1"});
   bugs.push_back({"a matrix is not transposed", attention, R"(ldmatrix\.sync\.aligned\.m8n8\.x4\.trans)", "ldmatrix.sync.aligned.m8n8.x4"});
   bugs.push_back({"a matrix is loaded from another place", attention, R"((ldmatrix\.sync\.aligned\.m8n8\.x4\.shared\.b16 .*)\+2048\])", "$1+2064]"});
   bugs.push_back({"a product has the other type", attention, R"(bf16\.bf16\.f32)", "f16.f16.f32"});

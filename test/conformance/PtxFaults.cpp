@@ -69,7 +69,7 @@ std::vector<PtxSubject> zorse::conformance::synchronizedSubjects(bool quick) {
   all.push_back(attentionSubject(80, "f16", "scale = 0.112 : f64"));
   all.push_back(attentionSubject(128, "bf16", "scale = 0.088 : f64, causal"));
   all.push_back(attentionSubject(256, "f16", "scale = 0.0625 : f64, causal"));
-  all.push_back(attentionSubject(64, "bf16", "scale = 0.125 : f64, causal, dropout = 0.1 : f64, instance = 0 : i64"));
+  all.push_back(attentionSubject(64, "bf16", "scale = 0.125 : f64, causal, dropout = 0.1 : f64, rng_id = 0 : i64"));
   return all;
 }
 

@@ -47,29 +47,29 @@ ElementKind kindOf(bundle::ElementType type) {
 }
 
 /// Finds the first element that differs. All NaNs are equal, because PTX does not specify the bits of f32 NaNs.
-std::string compareSlot(const bundle::Slot &slot, const char *got, const char *expected, size_t bytes) {
-  const ElementKind kind = kindOf(slot.type());
+std::string compareArgument(const bundle::FunctionArgument &argument, const char *got, const char *expected, size_t bytes) {
+  const ElementKind kind = kindOf(argument.type());
   for (size_t at = 0; at + kind.bytes <= bytes; at += kind.bytes)
     if (std::memcmp(got + at, expected + at, kind.bytes) != 0 && !(kind.isNaN(got + at) && kind.isNaN(expected + at))) {
       uint64_t bits[2] = {};
       std::memcpy(&bits[0], expected + at, kind.bytes);
       std::memcpy(&bits[1], got + at, kind.bytes);
       char text[160];
-      std::snprintf(text, sizeof text, "element %zu of slot kind %d: the emulator of bitcode has the bits %llx, the PTX %llx", at / kind.bytes,
-                    int(slot.kind()), static_cast<unsigned long long>(bits[0]), static_cast<unsigned long long>(bits[1]));
+      std::snprintf(text, sizeof text, "element %zu of argument kind %d: the emulator of bitcode has the bits %llx, the PTX %llx", at / kind.bytes,
+                    int(argument.kind()), static_cast<unsigned long long>(bits[0]), static_cast<unsigned long long>(bits[1]));
       return text;
     }
   return "";
 }
 
-size_t sizeOf(const bundle::Slot &slot, int64_t rows) { return size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows); }
+size_t sizeOf(const bundle::FunctionArgument &argument, int64_t rows) { return size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows); }
 
-/// Copies of slots at multiples of 128 bytes.
-class Slots {
+/// Copies of arguments at multiples of 128 bytes.
+class Arguments {
 public:
-  Slots(const bundle::Body &body, int64_t rows) {
-    for (const bundle::Slot &slot : body.slots()) {
-      sizes.push_back(sizeOf(slot, rows));
+  Arguments(const bundle::CompiledFunction &function, int64_t rows) {
+    for (const bundle::FunctionArgument &argument : function.arguments()) {
+      sizes.push_back(sizeOf(argument, rows));
       memory.emplace_back(sizes.back() / sizeof(Line) + 1);
       addresses.push_back(memory.back().data()->bytes);
     }
@@ -92,10 +92,11 @@ private:
   std::vector<std::vector<Line>> memory;
 };
 
-std::string compareSlots(const bundle::Body &body, const std::vector<char *> &got, const std::vector<const char *> &expected, int64_t rows) {
-  for (int s = 0; s < body.slots_size(); ++s)
-    if (const bundle::Slot &slot = body.slots(s); slot.mode() != bundle::READ)
-      if (std::string problem = compareSlot(slot, got[size_t(s)], expected[size_t(s)], sizeOf(slot, rows)); !problem.empty())
+std::string compareArguments(const bundle::CompiledFunction &function, const std::vector<char *> &got, const std::vector<const char *> &expected,
+                             int64_t rows) {
+  for (int s = 0; s < function.arguments_size(); ++s)
+    if (const bundle::FunctionArgument &argument = function.arguments(s); argument.mode() != bundle::READ)
+      if (std::string problem = compareArgument(argument, got[size_t(s)], expected[size_t(s)], sizeOf(argument, rows)); !problem.empty())
         return problem;
   return "";
 }
@@ -107,36 +108,37 @@ public:
 
   ~PtxReader() override { count(); }
 
-  Machine *beside() override { return bitcode.get(); }
+  Machine *companion() override { return bitcode.get(); }
 
-  std::string load(const codegen::CompiledBodies &bodies) override {
-    library = bodies.library;
+  std::string load(const codegen::CompiledFunctions &compiled) override {
+    library = compiled.library;
     if (options.recording)
-      *options.recording = {bodies.object, {}};
+      *options.recording = {compiled.object, {}};
     count();
     std::string error;
-    program = bodies.object.empty() ? nullptr : ptx::Program::load(bodies.object, error);
+    program = compiled.object.empty() ? nullptr : ptx::Program::load(compiled.object, error);
     return error;
   }
 
   std::string run(int index, const Call &call) override {
-    const bundle::Body &body = library.bodies(index);
-    Slots slots(body, call.rows);
-    for (size_t s = 0; s < slots.sizes.size(); ++s)
-      std::memcpy(slots.addresses[s], call.slots[s], slots.sizes[s]);
-    const std::vector<std::vector<char>> before = slots.contents(call.slots);
+    const bundle::CompiledFunction &function = library.functions(index);
+    Arguments arguments(function, call.rows);
+    for (size_t s = 0; s < arguments.sizes.size(); ++s)
+      std::memcpy(arguments.addresses[s], call.arguments[s], arguments.sizes[s]);
+    const std::vector<std::vector<char>> before = arguments.contents(call.arguments);
     Call other = call;
-    other.slots = slots.addresses;
+    other.arguments = arguments.addresses;
     if (std::string problem = bitcode->run(index, other); !problem.empty())
       return "the emulator of bitcode: " + problem;
     if (!program)
       return "";
-    const emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.instanceBase, call.slots, call.overwrite};
-    const std::vector<std::string> findings = ptx::runPtxBody(*program, *products, body, emulated, options.seed + 1000 * runs++);
+    const emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.rngIdBase, call.arguments, call.overwrite};
+    const std::vector<std::string> findings = ptx::runPtxBody(*program, *products, function, emulated, options.seed + 1000 * runs++);
     if (options.recording)
       options.recording->runs.push_back(
-          {body, call.rows, call.sampleBase, call.instanceBase, call.overwrite, before, slots.contents(slots.addresses)});
-    return findings.empty() ? compareSlots(body, call.slots, {other.slots.begin(), other.slots.end()}, call.rows) : findings.front();
+          {function, call.rows, call.sampleBase, call.rngIdBase, call.overwrite, before, arguments.contents(arguments.addresses)});
+    return findings.empty() ? compareArguments(function, call.arguments, {other.arguments.begin(), other.arguments.end()}, call.rows)
+                            : findings.front();
   }
 
 private:
@@ -149,7 +151,7 @@ private:
   uint64_t runs = 0; ///< number of runs, so that each run has a different order
   std::unique_ptr<runtime::CpuDevice> products;
   std::unique_ptr<Machine> bitcode;
-  bundle::BodyLibrary library;
+  bundle::FunctionLibrary library;
   std::unique_ptr<ptx::Program> program;
 };
 
@@ -163,13 +165,13 @@ std::string conformance::runAgain(const std::string &text, const RecordedRun &ru
   const auto program = ptx::Program::load(text, error);
   if (!program)
     return error;
-  Slots slots(run.body, run.rows);
+  Arguments arguments(run.function, run.rows);
   std::vector<const char *> expected;
-  for (size_t s = 0; s < slots.sizes.size(); ++s) {
-    std::memcpy(slots.addresses[s], run.before[s].data(), slots.sizes[s]);
+  for (size_t s = 0; s < arguments.sizes.size(); ++s) {
+    std::memcpy(arguments.addresses[s], run.before[s].data(), arguments.sizes[s]);
     expected.push_back(run.after[s].data());
   }
-  const emulator::EmulatedCall call{run.rows, run.sampleBase, run.instanceBase, slots.addresses, run.overwrite};
-  const std::vector<std::string> findings = ptx::runPtxBody(*program, *products, run.body, call, seed);
-  return findings.empty() ? compareSlots(run.body, slots.addresses, expected, run.rows) : findings.front();
+  const emulator::EmulatedCall call{run.rows, run.sampleBase, run.rngIdBase, arguments.addresses, run.overwrite};
+  const std::vector<std::string> findings = ptx::runPtxBody(*program, *products, run.function, call, seed);
+  return findings.empty() ? compareArguments(run.function, arguments.addresses, expected, run.rows) : findings.front();
 }

@@ -8,13 +8,13 @@
 
 namespace zorse::conformance {
 
-/// Records a run of a body, so that it can be repeated with another text.
+/// Records a run of a function, so that it can be repeated with another text.
 struct RecordedRun {
-  bundle::Body body;
+  bundle::CompiledFunction function;
   int64_t rows = 1, sampleBase = 0;
-  uint64_t instanceBase = 0;
+  uint64_t rngIdBase = 0;
   std::vector<uint8_t> overwrite;
-  std::vector<std::vector<char>> before, after; ///< by slot
+  std::vector<std::vector<char>> before, after; ///< by argument
 };
 
 struct Recording {
@@ -32,8 +32,8 @@ struct PtxOptions {
 /// Makes a machine that runs PTX next to the emulator. The kernels must write the same bits.
 std::unique_ptr<Machine> makePtxReader(const PtxOptions &options);
 
-/// Runs a body again. \returns why the text cannot be loaded, a finding, or the first element that differs; empty if
-/// the run is correct
+/// Runs a function again. \returns why the text cannot be loaded, a finding, or the first element that differs; empty
+/// if the run is correct
 std::string runAgain(const std::string &text, const RecordedRun &run, uint64_t seed);
 
 } // namespace zorse::conformance

@@ -20,21 +20,21 @@ public:
   }
   bool records() const override { return true; }
   bool needsResults() const override { return !timed; }
-  std::string load(const codegen::CompiledBodies &bodies) override {
-    file.library = bodies.library;
-    file.object = bodies.object;
+  std::string load(const codegen::CompiledFunctions &compiled) override {
+    file.library = compiled.library;
+    file.object = compiled.object;
     return "";
   }
   std::string run(int index, const Call &call) override {
-    const bundle::Body &body = file.library.bodies(index);
+    const bundle::CompiledFunction &function = file.library.functions(index);
     CaseRun &run = file.runs.emplace_back();
-    run.rows = call.rows, run.sampleBase = call.sampleBase, run.instanceBase = call.instanceBase;
+    run.rows = call.rows, run.sampleBase = call.sampleBase, run.rngIdBase = call.rngIdBase;
     run.overwrite = call.overwrite;
-    run.overwrite.resize(size_t(body.slots_size()), 1);
-    for (int s = 0; s < body.slots_size(); ++s) {
-      run.bytes.push_back(uint64_t(body.slots(s).bytes().fixed() + body.slots(s).bytes().per_row() * call.rows));
+    run.overwrite.resize(size_t(function.arguments_size()), 1);
+    for (int s = 0; s < function.arguments_size(); ++s) {
+      run.bytes.push_back(uint64_t(function.arguments(s).bytes().fixed() + function.arguments(s).bytes().per_row() * call.rows));
       if (!timed)
-        run.slots.emplace_back(call.slots[size_t(s)], run.bytes.back());
+        run.arguments.emplace_back(call.arguments[size_t(s)], run.bytes.back());
     }
     return "";
   }

@@ -21,7 +21,7 @@ bool equal(double x, double y) { return x == y || (std::isnan(x) && std::isnan(y
 struct Routines {
   Sizes &sizes;
   Machine &machine;
-  const codegen::CompiledBodies &bodies;
+  const codegen::CompiledFunctions &compiled;
   bool scales;
   int64_t rows;
   Outcome outcome;
@@ -30,9 +30,9 @@ struct Routines {
   StepScalars scalars{};
   OptimizerStep state{};
 
-  template <typename T> T *at(const bundle::Body &body, bundle::SlotKind kind, uint32_t index = 0) {
-    for (int s = 0; s < body.slots_size(); ++s)
-      if (body.slots(s).kind() == kind && body.slots(s).index() == index)
+  template <typename T> T *at(const bundle::CompiledFunction &function, bundle::ArgumentKind kind, uint32_t index = 0) {
+    for (int s = 0; s < function.arguments_size(); ++s)
+      if (function.arguments(s).kind() == kind && function.arguments(s).index() == index)
         return reinterpret_cast<T *>(buffers[size_t(s)].data.get());
     return nullptr;
   }
@@ -44,10 +44,10 @@ struct Routines {
   }
   double number() { return std::normal_distribution<double>()(sizes.random); }
 
-  void prepare(const bundle::Body &body) {
+  void prepare(const bundle::CompiledFunction &function) {
     buffers.clear();
-    for (const bundle::Slot &slot : body.slots())
-      buffers.emplace_back(size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows));
+    for (const bundle::FunctionArgument &argument : function.arguments())
+      buffers.emplace_back(size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows));
     for (double &sum : sums)
       sum = number();
     sums[0] = special(std::fabs(sums[0]) * std::ldexp(1.0, int(sizes.below(60)) - 20));
@@ -61,20 +61,20 @@ struct Routines {
       scalars.lossGradient[sizes.below(16)] = special(std::numeric_limits<double>::infinity());
     state = {double(sizes.below(100)), std::ldexp(1.0, int(sizes.below(3) * 8)), double(sizes.below(kInterval)), double(sizes.below(5))};
     const size_t stateBytes = scales ? sizeof state : sizeof state.updates;
-    if (char *to = at<char>(body, bundle::SUMS_SLOT))
+    if (char *to = at<char>(function, bundle::LOCAL_METRICS))
       std::memcpy(to, sums.data(), sums.size() * sizeof(double));
-    if (char *to = at<char>(body, bundle::SCALARS))
+    if (char *to = at<char>(function, bundle::SCALARS))
       std::memcpy(to, &scalars, offsetof(StepScalars, sums));
-    if (char *to = at<char>(body, bundle::OPTIMIZER_STEP_SLOT))
+    if (char *to = at<char>(function, bundle::OPTIMIZER_STEP))
       std::memcpy(to, &state, stateBytes);
   }
 
-  bool run(int body) {
+  bool run(int function) {
     Machine::Call call{rows, 0, 0, {}, std::vector<uint8_t>(buffers.size(), 0)};
     for (test::Buffer &buffer : buffers)
-      call.slots.push_back(buffer.data.get());
-    outcome.kernels += bodies.library.bodies(body).launches_size();
-    outcome.problem = machine.run(body, call);
+      call.arguments.push_back(buffer.data.get());
+    outcome.kernels += compiled.library.functions(function).launches_size();
+    outcome.problem = machine.run(function, call);
     return outcome.problem.empty();
   }
 
@@ -90,8 +90,8 @@ struct Routines {
 
   /// Squares of f32 numbers are exact in f64. A sum of n squares, in any order, has a relative error of at most n
   /// 2^-53.
-  void norm(int index, const bundle::Body &body) {
-    auto *x = at<float>(body, bundle::STATE, 1);
+  void norm(int index, const bundle::CompiledFunction &function) {
+    auto *x = at<float>(function, bundle::STATE, 1);
     double squares = 0, bad = 0;
     const bool odd = sizes.index % 4 == 3;
     for (int64_t i = 0; i < rows; ++i) {
@@ -101,7 +101,7 @@ struct Routines {
     }
     if (!run(index))
       return;
-    const auto *got = at<double>(body, bundle::SUMS_SLOT);
+    const auto *got = at<double>(function, bundle::LOCAL_METRICS);
     expect("squares", got[0], sums[0] + squares, double(rows + 2) * 0x1p-53 * (std::fabs(sums[0]) + squares));
     expect("elements that are not finite", got[1], sums[1] + bad);
     for (size_t i = 2; i < sums.size(); ++i)
@@ -109,24 +109,24 @@ struct Routines {
   }
 
   /// Terms are added in their order, so the bits are equal.
-  template <typename T> void rankedSum(int index, const bundle::Body &body) {
-    const uint32_t terms = uint32_t(body.slots_size()) - 1;
+  template <typename T> void rankedSum(int index, const bundle::CompiledFunction &function) {
+    const uint32_t terms = uint32_t(function.arguments_size()) - 1;
     std::vector<T> want(static_cast<size_t>(rows));
     for (uint32_t term = 0; term < terms; ++term)
       for (int64_t i = 0; i < rows; ++i) {
         const T value = T(std::ldexp(number(), int(sizes.below(40)) - 20));
-        at<T>(body, bundle::PART, term)[i] = value;
+        at<T>(function, bundle::CONTRIBUTION, term)[i] = value;
         want[size_t(i)] = term == 0 ? value : want[size_t(i)] + value;
       }
     if (!run(index))
       return;
     for (int64_t i = 0; i < rows; ++i)
-      expect("sum", double(at<T>(body, bundle::SUM)[i]), double(want[size_t(i)]));
+      expect("sum", double(at<T>(function, bundle::SUM)[i]), double(want[size_t(i)]));
   }
 
-  void sumLoss(int index, const bundle::Body &body) {
+  void sumLoss(int index, const bundle::CompiledFunction &function) {
     std::vector<double> want = sums;
-    for (uint32_t term = 0; auto *x = at<float>(body, bundle::LOSS, term); ++term) {
+    for (uint32_t term = 0; auto *x = at<float>(function, bundle::LOSS, term); ++term) {
       double sum = 0; // in the order of the rows
       for (int64_t i = 0; i < rows; ++i) {
         x[i] = float(number());
@@ -137,29 +137,29 @@ struct Routines {
     if (!run(index))
       return;
     for (size_t i = 0; i < want.size(); ++i)
-      expect("sum " + std::to_string(i), at<double>(body, bundle::SUMS_SLOT)[i], want[i]);
+      expect("sum " + std::to_string(i), at<double>(function, bundle::LOCAL_METRICS)[i], want[i]);
   }
 
-  void cast(int index, const bundle::Body &body, mlir::Type half) {
-    auto *x = at<float>(body, bundle::STATE);
+  void cast(int index, const bundle::CompiledFunction &function, mlir::Type half) {
+    auto *x = at<float>(function, bundle::STATE);
     for (int64_t i = 0; i < rows; ++i)
       x[i] = float(special(std::ldexp(number(), int(sizes.below(60)) - 30)));
     if (!run(index))
       return;
     for (int64_t i = 0; i < rows; ++i)
-      expect("copy " + std::to_string(i), test::numberOf(at<uint16_t>(body, bundle::PARAMETER)[i], half),
+      expect("copy " + std::to_string(i), test::numberOf(at<uint16_t>(function, bundle::PARAMETER)[i], half),
              test::numberOf(test::halfOf(double(x[i]), half), half));
   }
 
-  void scaleSeeds(int index, const bundle::Body &body) {
+  void scaleSeeds(int index, const bundle::CompiledFunction &function) {
     if (!run(index))
       return;
     for (size_t i = 0; i < std::size(scalars.lossGradient); ++i)
-      expect("seed", at<StepScalars>(body, bundle::SCALARS)->lossGradient[i], scalars.lossGradient[i] * state.lossScale);
+      expect("seed", at<StepScalars>(function, bundle::SCALARS)->lossGradient[i], scalars.lossGradient[i] * state.lossScale);
   }
 
   /// docs/concepts/precision.md, "Loss scaling", and torch.nn.utils.clip_grad_norm_.
-  void decide(int index, const bundle::Body &body) {
+  void decide(int index, const bundle::CompiledFunction &function) {
     const double scale = scales ? state.lossScale : 1, norm = std::sqrt(sums[0]) / scale, ratio = scalars.clipNorm / (norm + 1e-6);
     bool finite = sums[1] == 0 && std::isfinite(norm);
     for (size_t i = 2; i < sums.size(); ++i)
@@ -179,12 +179,12 @@ struct Routines {
     }
     if (!run(index))
       return;
-    const auto &got = at<StepScalars>(body, bundle::SCALARS)->decided;
+    const auto &got = at<StepScalars>(function, bundle::SCALARS)->decided;
     expect("clip factor", got.clipFactor, factor, 0x1p-51 * std::fabs(factor));
     expect("gradient norm", got.gradientNorm, norm, 0x1p-51 * norm);
     expect("skip", double(got.skip), skip);
     expect("loss scale", got.lossScale, scales ? scale : 0);
-    const auto *after = at<OptimizerStep>(body, bundle::OPTIMIZER_STEP_SLOT);
+    const auto *after = at<OptimizerStep>(function, bundle::OPTIMIZER_STEP);
     expect("updates", after->updates, next.updates);
     if (!scales)
       return;
@@ -204,54 +204,54 @@ Outcome conformance::runRoutines(Sizes &sizes, const std::string &type, Machine 
   for (int term = 0; term <= sizes.index % abi::kMaxLossTerms; ++term)
     summary.add_loss();
   if (type != "f32")
-    summary.add_groups()->set_copy_type(summary.compute_type());
+    summary.add_groups()->set_param_dtype(summary.compute_type());
   const bool scales = type == "f16";
   if (scales) {
     summary.mutable_training()->set_loss_scale(1024);
     summary.mutable_training()->set_loss_scale_interval(kInterval);
   }
-  auto compile = [&](const std::string &arch) -> std::optional<codegen::CompiledBodies> {
+  auto compile = [&](const std::string &arch) -> std::optional<codegen::CompiledFunctions> {
     codegen::CodegenOptions options;
     options.useCache = false;
     options.threads = 1;
     options.arch = arch;
-    auto bodies = codegen::lowerBodies(*module, options);
-    if (mlir::failed(bodies))
+    auto compiled = codegen::lowerFunctions(*module, options);
+    if (mlir::failed(compiled))
       return std::nullopt;
-    codegen::appendBuiltinBodies(module->getContext(), *bodies, summary, 2 + uint32_t(sizes.index) % 3);
-    if (mlir::failed(codegen::compileKernels(*bodies, module->getLoc())))
+    codegen::appendBuiltinFunctions(module->getContext(), *compiled, summary, 2 + uint32_t(sizes.index) % 3);
+    if (mlir::failed(codegen::compileKernels(*compiled, module->getLoc())))
       return std::nullopt;
-    return {std::move(bodies)};
+    return {std::move(compiled)};
   };
   Outcome failed;
-  auto bodies = compileAndLoad(machine, failed.problem, compile);
-  if (!bodies)
+  auto compiled = compileAndLoad(machine, failed.problem, compile);
+  if (!compiled)
     return failed;
   // No elements; enough for several blocks; few.
   const int64_t elements = sizes.index % 8 == 7 ? 0 : sizes.index % 8 == 4 ? 20000 + sizes.index : sizes.columns() * (sizes.index % 3 == 1 ? 3 : 1);
-  Routines all{sizes, machine, *bodies, scales, elements, {}, {}};
+  Routines all{sizes, machine, *compiled, scales, elements, {}, {}};
   const mlir::Type half = type == "bf16" ? mlir::Type(mlir::BFloat16Type::get(context.get())) : mlir::Type(mlir::Float16Type::get(context.get()));
-  for (int i = 0; i < bodies->library.bodies_size() && all.outcome.problem.empty(); ++i) {
-    const bundle::Body &body = bodies->library.bodies(i);
-    all.prepare(body);
-    if (body.name() == "norm")
-      all.norm(i, body);
-    else if (body.name() == "sum_loss")
-      all.sumLoss(i, body);
-    else if (body.name() == "cast")
-      all.cast(i, body, half);
-    else if (body.name() == "scale_seeds")
-      all.scaleSeeds(i, body);
-    else if (body.name() == "decide")
-      all.decide(i, body);
-    else if (body.name().rfind("sum.f64", 0) == 0)
-      all.rankedSum<double>(i, body);
-    else if (body.name().rfind("sum.f32", 0) == 0)
-      all.rankedSum<float>(i, body);
+  for (int i = 0; i < compiled->library.functions_size() && all.outcome.problem.empty(); ++i) {
+    const bundle::CompiledFunction &function = compiled->library.functions(i);
+    all.prepare(function);
+    if (function.name() == "norm")
+      all.norm(i, function);
+    else if (function.name() == "sum_loss")
+      all.sumLoss(i, function);
+    else if (function.name() == "cast")
+      all.cast(i, function, half);
+    else if (function.name() == "scale_seeds")
+      all.scaleSeeds(i, function);
+    else if (function.name() == "decide")
+      all.decide(i, function);
+    else if (function.name().rfind("sum.f64", 0) == 0)
+      all.rankedSum<double>(i, function);
+    else if (function.name().rfind("sum.f32", 0) == 0)
+      all.rankedSum<float>(i, function);
     else
       all.outcome.problem = "is not known to the suite";
     if (!all.outcome.problem.empty())
-      all.outcome.problem = body.name() + ", " + std::to_string(all.rows) + " elements: " + all.outcome.problem;
+      all.outcome.problem = function.name() + ", " + std::to_string(all.rows) + " elements: " + all.outcome.problem;
   }
   return all.outcome;
 }

@@ -35,7 +35,7 @@ Case layerNorm(Sizes &sizes, const std::string &type) {
   Rows r(sizes);
   Text t = r.begin(type);
   t.in("%x", 'X').wideIn("%g", 'C').wideIn("%b", 'C');
-  t.line("%y, %m, %r = zorse.layer_norm %x gain %g bias %b {epsilon = 1.0e-5 : f64} : ($X, $C, $C) -> ($X, $S, $S)");
+  t.line("%y, %m, %r = zorse.layer_norm %x weight %g bias %b {epsilon = 1.0e-5 : f64} : ($X, $C, $C) -> ($X, $S, $S)");
   t.out("%y", 'X').wideOut("%m", 'S').wideOut("%r", 'S');
   return {t.str(), r.rows, r.text()};
 }
@@ -44,8 +44,8 @@ Case layerNormGradient(Sizes &sizes, const std::string &type) {
   Rows r(sizes);
   Text t = r.begin(type);
   t.in("%x", 'X').in("%d", 'X').wideIn("%g", 'C');
-  t.line("%y, %m, %r = zorse.layer_norm %x gain %g {epsilon = 1.0e-3 : f64} : ($X, $C) -> ($X, $S, $S)");
-  t.line("%dx = zorse.layer_norm_grad_input %d, %x, %m, %r gain %g : ($X, $X, $S, $S, $C) -> $X");
+  t.line("%y, %m, %r = zorse.layer_norm %x weight %g {epsilon = 1.0e-3 : f64} : ($X, $C) -> ($X, $S, $S)");
+  t.line("%dx = zorse.layer_norm_grad_input %d, %x, %m, %r weight %g : ($X, $X, $S, $S, $C) -> $X");
   t.out("%dx", 'X');
   return {t.str(), r.rows, r.text()};
 }
@@ -53,7 +53,7 @@ Case layerNormGradient(Sizes &sizes, const std::string &type) {
 Case rmsNorm(Sizes &sizes, const std::string &type) {
   Rows r(sizes);
   Text t = r.begin(type);
-  t.in("%x", 'X').wideIn("%g", 'C').line("%y, %r = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : ($X, $C) -> ($X, $S)");
+  t.in("%x", 'X').wideIn("%g", 'C').line("%y, %r = zorse.rms_norm %x weight %g {epsilon = 1.0e-6 : f64} : ($X, $C) -> ($X, $S)");
   t.out("%y", 'X').wideOut("%r", 'S');
   return {t.str(), r.rows, r.text()};
 }
@@ -62,8 +62,8 @@ Case rmsNormGradient(Sizes &sizes, const std::string &type) {
   Rows r(sizes);
   Text t = r.begin(type);
   t.in("%x", 'X').in("%d", 'X').wideIn("%g", 'C');
-  t.line("%y, %r = zorse.rms_norm %x gain %g {epsilon = 1.0e-3 : f64} : ($X, $C) -> ($X, $S)");
-  t.line("%dx = zorse.rms_norm_grad_input %d, %x, %r gain %g : ($X, $X, $S, $C) -> $X");
+  t.line("%y, %r = zorse.rms_norm %x weight %g {epsilon = 1.0e-3 : f64} : ($X, $C) -> ($X, $S)");
+  t.line("%dx = zorse.rms_norm_grad_input %d, %x, %r weight %g : ($X, $X, $S, $C) -> $X");
   t.out("%dx", 'X');
   return {t.str(), r.rows, r.text()};
 }

@@ -1,6 +1,6 @@
 #include "RunCase.h"
 
-#include "../../lib/Codegen/Common/Slots.h"
+#include "../../lib/Codegen/Common/ArgumentLayout.h"
 
 #include "CodegenHarness.h"
 #include "TensorBytes.h"
@@ -25,17 +25,18 @@ constexpr double kBefore = 0.5; ///< initial value of results that are added to
 
 struct Runner {
   func::FuncOp function;
-  const bundle::Body &body;
+  const bundle::CompiledFunction &compiled;
   int64_t rows;
   reference::Options options;
   std::vector<Tensor> arguments;
 
-  Runner(func::FuncOp function, const bundle::Body &body, int64_t rows, uint64_t seed) : function(function), body(body), rows(rows) {
+  Runner(func::FuncOp function, const bundle::CompiledFunction &compiled, int64_t rows, uint64_t seed)
+      : function(function), compiled(compiled), rows(rows) {
     options.rows = rows;
     options.seed = 42;
     options.step = 3;
     options.sampleBase = 5;
-    options.instanceBase = 11;
+    options.rngIdBase = 11;
     std::mt19937_64 random(seed);
     for (unsigned i = 0; i < function.getNumArguments(); ++i)
       arguments.push_back(makeArgument(i, random));
@@ -87,24 +88,24 @@ struct Runner {
     return tensor;
   }
 
-  char *address(std::vector<Buffer> &buffers, SlotAttr slot) {
-    const bool scalars = isSlot(slot, SlotKind::Scalars);
-    for (int i = 0; i < body.slots_size(); ++i)
-      if (int(body.slots(i).kind()) == int(slot.getKind()) && (scalars || body.slots(i).index() == slot.getIndex()))
-        return buffers[size_t(i)].data.get() + (scalars ? codegen::offsetOfScalar(slot) : 0);
+  char *address(std::vector<Buffer> &buffers, ArgumentAttr attribute) {
+    const bool scalars = isOfKind(attribute, ArgumentKind::Scalars);
+    for (int i = 0; i < compiled.arguments_size(); ++i)
+      if (int(compiled.arguments(i).kind()) == int(attribute.getKind()) && (scalars || compiled.arguments(i).index() == attribute.getIndex()))
+        return buffers[size_t(i)].data.get() + (scalars ? codegen::offsetOfScalar(attribute) : 0);
     return nullptr;
   }
 
   Type element(unsigned result) { return getElementTypeOrSelf(function.getResultTypes()[result]); }
-  bool accumulates(unsigned result) { return isSlot(slotOfResult(function, result), SlotKind::ParameterGradient); }
+  bool accumulates(unsigned result) { return isOfKind(attributeOfResult(function, result), ArgumentKind::ParameterGradient); }
 
   std::string run(Machine &machine, bool add, const std::vector<Tensor> &expected, const std::vector<Banded> &bands, double &worst) {
     std::vector<Buffer> buffers;
-    Machine::Call call{rows, options.sampleBase, options.instanceBase, {}, {}};
-    for (const bundle::Slot &slot : body.slots()) {
-      Buffer &buffer = buffers.emplace_back(size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows));
-      call.slots.push_back(buffer.data.get());
-      if (slot.kind() == bundle::SCALARS) {
+    Machine::Call call{rows, options.sampleBase, options.rngIdBase, {}, {}};
+    for (const bundle::FunctionArgument &argument : compiled.arguments()) {
+      Buffer &buffer = buffers.emplace_back(size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows));
+      call.arguments.push_back(buffer.data.get());
+      if (argument.kind() == bundle::SCALARS) {
         abi::StepScalars scalars{};
         scalars.step = options.step;
         scalars.seed = options.seed;
@@ -113,18 +114,18 @@ struct Runner {
     }
     call.overwrite.assign(buffers.size(), !add);
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-      char *to = address(buffers, slotOfArgument(function, i));
+      char *to = address(buffers, attributeOfArgument(function, i));
       if (!to)
-        return "no slot for argument " + std::to_string(i);
+        return "no buffer for argument " + std::to_string(i);
       write(to, getElementTypeOrSelf(function.getArgumentTypes()[i]), arguments[i].values);
     }
     if (add)
       for (unsigned i = 0; i < function.getNumResults(); ++i)
         if (accumulates(i))
-          write(address(buffers, slotOfResult(function, i)), element(i), std::vector<double>(expected[i].values.size(), kBefore));
+          write(address(buffers, attributeOfResult(function, i)), element(i), std::vector<double>(expected[i].values.size(), kBefore));
     std::string problem = machine.run(0, call);
     for (unsigned i = 0; problem.empty() && i < function.getNumResults(); ++i) {
-      const char *from = address(buffers, slotOfResult(function, i));
+      const char *from = address(buffers, attributeOfResult(function, i));
       const double before = add && accumulates(i) ? kBefore : 0;
       if (machine.records())
         machine.expect(expectation(i, from, buffers, expected[i].values, bands[i], before));
@@ -155,7 +156,7 @@ struct Runner {
     ExpectedResult out;
     for (const Buffer &buffer : buffers)
       if (from >= buffer.data.get() && from < buffer.data.get() + buffer.size) {
-        out.slot = uint32_t(&buffer - buffers.data());
+        out.argument = uint32_t(&buffer - buffers.data());
         out.offset = uint64_t(from - buffer.data.get());
       }
     const Type type = element(result);
@@ -192,10 +193,10 @@ struct Runner {
 
 } // namespace
 
-std::optional<codegen::CompiledBodies>
+std::optional<codegen::CompiledFunctions>
 conformance::compileAndLoad(Machine &machine, std::string &problem,
-                            const std::function<std::optional<codegen::CompiledBodies>(const std::string &arch)> &compile) {
-  if (Machine *beside = machine.beside(); beside && !compileAndLoad(*beside, problem, compile))
+                            const std::function<std::optional<codegen::CompiledFunctions>(const std::string &arch)> &compile) {
+  if (Machine *companion = machine.companion(); companion && !compileAndLoad(*companion, problem, compile))
     return std::nullopt;
   auto compiled = compile(machine.arch);
   problem = compiled ? machine.load(*compiled) : "does not compile for " + machine.arch;
@@ -212,14 +213,14 @@ Outcome conformance::runCase(const Case &test, const std::string &type, Machine 
   OwningOpRef<ModuleOp> module = parse(*context, test.text, type);
   if (!module)
     return fail("does not parse:\n" + test.text);
-  auto compile = [&](const std::string &arch) -> std::optional<codegen::CompiledBodies> {
+  auto compile = [&](const std::string &arch) -> std::optional<codegen::CompiledFunctions> {
     codegen::CodegenOptions options;
     options.useCache = false;
     options.threads = 1;
     options.optimizationLevel = 2;
     options.arch = arch;
     OwningOpRef<ModuleOp> own(module->clone());
-    auto compiled = codegen::compileBodies(*own, options);
+    auto compiled = codegen::compileFunctions(*own, options);
     return {std::move(compiled)};
   };
   std::string problem;
@@ -227,11 +228,11 @@ Outcome conformance::runCase(const Case &test, const std::string &type, Machine 
   if (!compiled)
     return fail(problem + ":\n" + test.text);
   auto function = *module->getOps<func::FuncOp>().begin();
-  const bundle::Body &body = compiled->library.bodies(0);
-  outcome.kernels = body.launches_size();
+  const bundle::CompiledFunction &code = compiled->library.functions(0);
+  outcome.kernels = code.launches_size();
   if (!machine.needsResults())
     return fail(machine.run(0, {test.rows, 0, 0, {}, {}}));
-  Runner runner(function, body, test.rows, seed);
+  Runner runner(function, code, test.rows, seed);
   auto expected = reference::evaluate(function, runner.arguments, runner.options);
   auto bands = tolerancesOf(function, runner.arguments, runner.options);
   if (failed(expected) || failed(bands))

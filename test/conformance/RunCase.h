@@ -17,27 +17,27 @@ namespace zorse::conformance {
 struct Outcome {
   std::string problem; ///< a finding, a wrong number or a failure; empty if there is none
   double worst = 0;    ///< largest error, in units of its band
-  int kernels = 0;     ///< number of kernel and matmul launches in the body
+  int kernels = 0;     ///< number of kernel and matmul launches in the function
 };
 
-/// Runs compiled bodies.
+/// Runs compiled functions.
 class Machine {
 public:
   explicit Machine(std::string arch) : arch(std::move(arch)) {}
   virtual ~Machine() = default;
-  const std::string arch; ///< architecture that bodies are compiled for
+  const std::string arch; ///< architecture that functions are compiled for
   /// \returns an error; empty on success
-  virtual std::string load(const codegen::CompiledBodies &bodies) = 0;
-  /// Another machine that receives the same bodies before this one, compiled for its own architecture; null if there is
-  /// none.
-  virtual Machine *beside() { return nullptr; }
+  virtual std::string load(const codegen::CompiledFunctions &compiled) = 0;
+  /// Another machine that receives the same functions before this one, compiled for its own architecture; null if there
+  /// is none.
+  virtual Machine *companion() { return nullptr; }
   struct Call {
     int64_t rows, sampleBase;
-    uint64_t instanceBase;
-    std::vector<char *> slots; ///< one per slot of the body, aligned to 64 bytes
+    uint64_t rngIdBase;
+    std::vector<char *> arguments; ///< one per argument of the function, aligned to 64 bytes
     std::vector<uint8_t> overwrite;
   };
-  virtual std::string run(int body, const Call &call) = 0;
+  virtual std::string run(int function, const Call &call) = 0;
 
   // For a machine that records cases (Recorder.h): a case begins; expected results are passed after run() and results
   // are not compared.
@@ -56,10 +56,11 @@ std::unique_ptr<Machine> makeEmulator(const std::string &arch = "emu");
 /// first GPU. Returns null and sets `error` if libraries are missing.
 std::unique_ptr<Machine> makeDriver(const std::string &arch, std::string &error);
 
-/// Compiles for the machine and for machine.beside(), and loads the results.
+/// Compiles for the machine and for machine.companion(), and loads the results.
 /// \param problem  receives the error
-std::optional<codegen::CompiledBodies> compileAndLoad(Machine &machine, std::string &problem,
-                                                      const std::function<std::optional<codegen::CompiledBodies>(const std::string &arch)> &compile);
+std::optional<codegen::CompiledFunctions>
+compileAndLoad(Machine &machine, std::string &problem,
+               const std::function<std::optional<codegen::CompiledFunctions>(const std::string &arch)> &compile);
 
 /// Compiles a case for the machine's architecture and runs it twice. The first run overwrites results; the second adds
 /// to them if the function can add.

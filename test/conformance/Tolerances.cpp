@@ -97,8 +97,8 @@ private:
     Banded &result = all[op->getResult(0)];
     result.value = std::move(*y);
     result.error = Tensor::filled(result.value.shape, 0);
-    if (isa<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, GatherOp, TakeOp, TakeGradOp, ScatterAddOp, ReduceOp, MatmulOp, ContractOp,
-            DropoutOp>(op))
+    if (isa<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, GatherOp, TakeAlongDimOp, TakeAlongDimGradOp, ScatterAddOp, ReduceOp, MatmulOp,
+            MatmulGradWeightOp, DropoutOp>(op))
       return linear(op, result);
     if (isa<CausalMaskOp, SampleNumberOp>(op))
       return success();
@@ -162,10 +162,10 @@ private:
     }
     if (isa<ScatterAddOp>(op))
       terms = elements(of(0).value), result.roundings = height(terms + 1);
-    if (isa<MatmulOp, ContractOp>(op)) {
-      const bool contracts = isa<ContractOp>(op);
+    if (isa<MatmulOp, MatmulGradWeightOp>(op)) {
+      const bool gradWeight = isa<MatmulGradWeightOp>(op);
       const std::vector<int64_t> &shape = of(0).value.shape;
-      terms = double(contracts                            ? of(0).value.size() / std::max<int64_t>(1, shape.back())
+      terms = double(gradWeight                           ? of(0).value.size() / std::max<int64_t>(1, shape.back())
                      : cast<MatmulOp>(op).getTransposeA() ? shape[shape.size() - 2]
                                                           : shape.back());
       result.error = sum(run({errors[0], sum(sizes[1], errors[1])}), run({sizes[0], errors[1]}));
@@ -178,12 +178,12 @@ private:
     if (terms > 0) {
       const Tensor total = run(sizes);
       for (size_t i = 0; i < total.values.size(); ++i)
-        result.error.values[i] += u * (height(terms) + (isa<MatmulOp, ContractOp>(op) ? 1 : 0)) * (total.values[i] + result.error.values[i]);
+        result.error.values[i] += u * (height(terms) + (isa<MatmulOp, MatmulGradWeightOp>(op) ? 1 : 0)) * (total.values[i] + result.error.values[i]);
     }
     for (auto [error, value] : llvm::zip(result.error.values, result.value.values))
       if (!std::isfinite(value))
         error = 0;
-    if (Type element = elementOf(op->getResult(0)); isHalf(element) && isa<MatmulOp, ContractOp>(op))
+    if (Type element = elementOf(op->getResult(0)); isHalf(element) && isa<MatmulOp, MatmulGradWeightOp>(op))
       roundResult(result, element);
     return success();
   }

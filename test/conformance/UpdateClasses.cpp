@@ -23,7 +23,7 @@ Case update(Sizes &sizes, const std::string &type, const std::string &op, const 
   t.argument("%lr: tensor<f64> {@@learning_rate0, test.value = 0.01 : f64}");
   t.argument("%c: tensor<f64> {@@clip_factor0, test.value = 0.3 : f64}");
   t.argument("%s: tensor<i64> {@@skip0, test.value = " + std::string(skips ? "1.0" : "0.0") + " : f64}");
-  t.argument("%t: tensor<f64> {@@optimizer_step_slot0, test.value = " + std::to_string(1 + sizes.index % 3 * 40) + ".0 : f64}");
+  t.argument("%t: tensor<f64> {@@optimizer_step0, test.value = " + std::to_string(1 + sizes.index % 3 * 40) + ".0 : f64}");
   const std::string scalars = "%lr, %c, %s, %t", scalarTypes = "tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>";
   std::string results, types;
   for (int i = 0; i <= moments; ++i) {

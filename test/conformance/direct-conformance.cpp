@@ -4,10 +4,10 @@
 //   direct-conformance [--devices N] [--lists N] [--first SEED] [--spawn]     one thread or process per GPU
 //
 // The lists contain transfers, gathers and reductions of uneven shards with any members, in place and in separate
-// buffers, in one or several rounds, and sums of more terms than one body adds. Some sets of members have a separate
-// communicator. Then errors are tested: different sizes, a device that never joins, and bytes that fail a self-test.
-// Prints the number of equal operations and fails at the first different one. The directory of the fakes must be first
-// in LD_LIBRARY_PATH.
+// buffers, in one or several rounds, and sums of more terms than one function adds. Some sets of members have a
+// separate communicator. Then errors are tested: different sizes, a device that never joins, and bytes that fail a
+// self-test. Prints the number of equal operations and fails at the first different one. The directory of the fakes
+// must be first in LD_LIBRARY_PATH.
 #include "RandomOperations.h"
 
 #include "FileGroup.h"
@@ -37,7 +37,7 @@ using namespace zorse::runtime::test;
 
 namespace {
 
-constexpr uint32_t kTerms = 3; ///< maximum of one body: sums over more devices need several
+constexpr uint32_t kTerms = 3; ///< maximum of one function: sums over more devices need several
 
 [[noreturn]] void fail(const std::string &what) {
   std::printf("direct-conformance: %s\n", what.c_str());
@@ -54,9 +54,9 @@ template <typename T> T must(Result<T> result) {
   return std::move(*result);
 }
 
-/// The sum bodies, as compiled for emulated GPUs.
+/// The sum functions, as compiled for emulated GPUs.
 struct Sums {
-  bundle::BodyLibrary library;
+  bundle::FunctionLibrary library;
   std::string directory;
   DeviceSums sums;
 };
@@ -69,19 +69,19 @@ Sums compileSums(const std::string &directory) {
   options.arch = "emu";
   bundle::ModelSummary summary;
   summary.set_compute_type(bundle::F32);
-  auto bodies = codegen::lowerBodies(*module, options);
-  if (mlir::failed(bodies))
+  auto compiled = codegen::lowerFunctions(*module, options);
+  if (mlir::failed(compiled))
     fail("nothing compiles");
-  codegen::appendBuiltinBodies(&context, *bodies, summary, kTerms);
-  if (mlir::failed(codegen::compileKernels(*bodies, module->getLoc())))
+  codegen::appendBuiltinFunctions(&context, *compiled, summary, kTerms);
+  if (mlir::failed(codegen::compileKernels(*compiled, module->getLoc())))
     fail("sums do not compile");
   std::filesystem::create_directories(directory + "/emu");
-  std::ofstream(directory + "/emu/" + bodies->library.objects(0), std::ios::binary) << bodies->object;
-  Sums made{bodies->library, directory, {}};
-  for (int b = 0; b < made.library.bodies_size(); ++b)
+  std::ofstream(directory + "/emu/" + compiled->library.objects(0), std::ios::binary) << compiled->object;
+  Sums made{compiled->library, directory, {}};
+  for (int b = 0; b < made.library.functions_size(); ++b)
     for (auto [type, list] : {std::pair(bundle::F32, &made.sums.f32), std::pair(bundle::F64, &made.sums.f64)})
       for (uint32_t terms = 2; terms <= kTerms; ++terms)
-        if (made.library.bodies(b).name() == codegen::sumName(type, terms))
+        if (made.library.functions(b).name() == codegen::sumName(type, terms))
           list->push_back(uint32_t(b));
   return made;
 }
@@ -91,7 +91,7 @@ std::unique_ptr<QueuedDevice> makeGpu(uint32_t device, const Sums &sums) {
   request.name = "g" + std::to_string(device);
   request.ordinal = int(device);
   auto made = must(must(findDriver("cuda", request.name))->make(request));
-  must(made->loadBodies(sums.library, sums.directory));
+  must(made->loadFunctions(sums.library, sums.directory));
   return made;
 }
 
@@ -130,7 +130,8 @@ public:
     for (const Shard &shard : a.shards)
       largest = std::max(largest, shard.end - shard.begin);
     // The chunk size must be equal on all devices: several rounds, or one.
-    const int64_t chunk = (seed_ + operation.entry) % 2 ? largest : std::min<int64_t>(largest, 128 * int64_t(1 + (seed_ + operation.entry) % 5));
+    const int64_t chunk =
+        (seed_ + operation.instruction) % 2 ? largest : std::min<int64_t>(largest, 128 * int64_t(1 + (seed_ + operation.instruction) % 5));
     Memory full(*this, a.full, size_t(held.whole.elements()) * size);
     Memory apart(*this, nullptr, held.inside ? 0 : size_t(held.shards.elements()) * size);
     Memory parts(*this, nullptr, (a.terms.size() + 2) * partStride(uint64_t(chunk) * size));

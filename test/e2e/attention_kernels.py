@@ -30,10 +30,10 @@ KINDS = {
     "all": "",
     "window": "causal, window = 100 : i64",
     "softcap": "causal, softcap = 30.0 : f64",
-    "dropout": "causal, dropout = 0.1 : f64, instance = 0 : i64",
+    "dropout": "causal, dropout = 0.1 : f64, rng_id = 0 : i64",
     "boolean": "",
     "additive": "",
-    "everything": "causal, softcap = 30.0 : f64, dropout = 0.1 : f64, instance = 0 : i64",
+    "everything": "causal, softcap = 30.0 : f64, dropout = 0.1 : f64, rng_id = 0 : i64",
 }
 # Head counts decide how addresses are computed: fewer key heads than query heads, and equal counts.
 WAYS = {"grouped": {}, "equal": {"key_heads": 4}}
@@ -44,8 +44,8 @@ MOST_SPILLED = 80
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 
 
-def slot(kind, index):
-    return f"{{zorse.slot = #zorse.slot<{kind}, {index}>}}"
+def argument(kind, index):
+    return f"{{zorse.argument = #zorse.argument<{kind}, {index}>}}"
 
 
 def functions(name, size, element, kind, queries=1024, keys=1024, heads=4, key_heads=2):
@@ -55,15 +55,15 @@ def functions(name, size, element, kind, queries=1024, keys=1024, heads=4, key_h
     lse = f"tensor<?x{heads}x{queries}{'x2' if kind in ('additive', 'everything') else ''}xf32>"  # two numbers per row with an additive mask
     attributes = ", ".join(filter(None, (f"scale = {size ** -0.5:.6f} : f64", KINDS[kind])))
     mask_type = {"boolean": f"tensor<1x1x{queries}x{keys}xi1>", "additive": f"tensor<1x{heads}x{queries}x{keys}x{element}>", "everything": f"tensor<1x1x{queries}x{keys}x{element}>"}.get(kind)
-    mask_argument = f", %m: {mask_type} {slot('parameter', 0)}" if mask_type else ""
+    mask_argument = f", %m: {mask_type} {argument('parameter', 0)}" if mask_type else ""
     mask, more = (" mask %m", f", {mask_type}") if mask_type else ("", "")
-    inputs = f"%q: {q} {slot('boundary_in', 0)}, %k: {k} {slot('boundary_in', 1)}, %v: {k} {slot('boundary_in', 2)}"
-    return f"""func.func @{name}.forward({inputs}{mask_argument}) -> ({q} {slot('boundary_out', 0)}, {lse} {slot('saved', 0)}) {{
+    inputs = f"%q: {q} {argument('boundary_in', 0)}, %k: {k} {argument('boundary_in', 1)}, %v: {k} {argument('boundary_in', 2)}"
+    return f"""func.func @{name}.forward({inputs}{mask_argument}) -> ({q} {argument('boundary_out', 0)}, {lse} {argument('saved', 0)}) {{
   %o, %l = zorse.attention %q, %k, %v{mask} {{{attributes}}} : ({q}, {k}, {k}{more}) -> ({q}, {lse})
   return %o, %l : {q}, {lse}
 }}
-func.func @{name}.backward({inputs}, %o: {q} {slot('boundary_in', 3)}, %l: {lse} {slot('saved', 0)}, %do: {q} {slot('boundary_out_gradient', 0)}{mask_argument})
-    -> ({q} {slot('boundary_in_gradient', 0)}, {k} {slot('boundary_in_gradient', 1)}, {k} {slot('boundary_in_gradient', 2)}) {{
+func.func @{name}.backward({inputs}, %o: {q} {argument('boundary_in', 3)}, %l: {lse} {argument('saved', 0)}, %do: {q} {argument('boundary_out_gradient', 0)}{mask_argument})
+    -> ({q} {argument('boundary_in_gradient', 0)}, {k} {argument('boundary_in_gradient', 1)}, {k} {argument('boundary_in_gradient', 2)}) {{
   %dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l{mask} {{{attributes}}} : ({q}, {q}, {k}, {k}, {q}, {lse}{more}) -> ({q}, {k}, {k})
   return %dq, %dk, %dv : {q}, {k}, {k}
 }}
@@ -81,7 +81,7 @@ def assembled(text, arch, ptxas, folder):
     source = os.path.join(folder, "variants.mlir")
     with open(source, "w") as f:
         f.write(text)
-    done = subprocess.run([os.path.join(z.BIN, "zorse-opt"), source, f"--zorse-compile-bodies=arch={arch} dump-dir={folder}", "-o", os.devnull], capture_output=True, text=True)
+    done = subprocess.run([os.path.join(z.BIN, "zorse-opt"), source, f"--zorse-compile-functions=arch={arch} dump-dir={folder}", "-o", os.devnull], capture_output=True, text=True)
     if done.returncode:
         raise z.Failure(f"{arch}: {done.stderr.strip()[:500]}")
 

@@ -52,7 +52,7 @@ GRAPH = """module {{
 
 def launches(folder):
     """{symbol: (threads per block, dynamic shared memory in bytes)} of the kernels in a folder of dumps."""
-    with open(os.path.join(folder, "bodies.txt")) as f:
+    with open(os.path.join(folder, "functions.txt")) as f:
         text = f.read()
     found = {}
     for part in text.split("kernel {")[1:]:
@@ -84,7 +84,7 @@ def main():
             with open(graph, "w") as f:
                 f.write(GRAPH.format(s=1024, w=4 * head, h=4, d=head))
             dumps = os.path.join(folder, str(head))
-            z.call("zorse-opt", graph, "--zorse-train-pipeline=round=bf16", *(f"--zorse-compile-bodies=arch={chip} dump-dir={dumps}/{chip}" for chip in chips))
+            z.call("zorse-opt", graph, "--zorse-train-pipeline=round=bf16", *(f"--zorse-compile-functions=arch={chip} dump-dir={dumps}/{chip}" for chip in chips))
             for chip in chips:
                 found = {kind: shares(os.path.join(dumps, chip), chip, "attention_" + kind) for kind in ("forward", "query_gradients", "key_gradients")}
                 lacking = [kind for kind, kernels in found.items() if not kernels]

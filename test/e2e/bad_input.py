@@ -61,7 +61,7 @@ def memory(c):
     run = lambda *words, steps=2: z.call("zorse-run", bundle, "--data", DATA, "--max-steps", steps, *words, ok=False)
     c.expect("clipping turned on for a run", run("--max-grad-norm=1"), "--max-grad-norm=1", "optimizer_in_backward", "false")
     c.expect("skipping asked of a run", run("--on-nonfinite=skip"), "--on-nonfinite=skip", "optimizer_in_backward", "false")
-    c.expect("a step that is not finite and has been applied", run("--lr=1e38", steps=6), "not finite", "has been applied", "snapshot")
+    c.expect("a step that is not finite and has been applied", run("--lr=1e38", steps=6), "not finite", "has been applied", "checkpoint")
 
 
 def models(c):
@@ -80,8 +80,8 @@ def models(c):
         good_end = code in (0, 1)
         c.results.append(good_end)
         print(f"{'ok  ' if good_end else 'FAIL'} corrupted bytes {change}: exit {code}")
-    operator = good.replace(b"SoftmaxCrossEntropyLoss", b"SoftmaxCrossEntropyLuck").replace(b"LayerNormalization", b"LayerAbnormalisation"[:18])
-    c.expect("unknown operators, all in one error", c.compile(c.file("operators.onnx", operator)), "SoftmaxCrossEntropyLuck", "LayerAbnormalisati", "not supported")
+    operator = good.replace(b"SoftmaxCrossEntropyLoss", b"SoftmaxCrossEntropyLuck").replace(b"LayerNormalization", b"LayerAbnormalization"[:18])
+    c.expect("unknown operators, all in one error", c.compile(c.file("operators.onnx", operator)), "SoftmaxCrossEntropyLuck", "LayerAbnormalizati", "not supported")
     c.expect("sequence longer than the position table", c.compile(sequence=65), "wpe")
     for option, *words in (("--freeze=wpe.wieght", "wpe.wieght", "'wpe.weight'"), ("--train=nothing", "nothing"), ("--dim=sequenze=3", "sequenze", "'sequence'"),
                            ("--lr=nan", "--lr", "finite"), ("--max-grad-norm=nan", "--max-grad-norm", "finite"), ("--min-lr-ratio=inf", "--min-lr-ratio", "finite"), ("--seed=18446744073709551616", "--seed", "18446744073709551616"),
@@ -204,7 +204,9 @@ def options(c):
                          ("--wd=0.1", "--weight-decay"), ("--gradient-checkpointing", "--recompute"), ("--output-dir=x", "--output")):
         said("zorse-compile", option, f"did you mean {ours} ")
     said("zorse-run", "--batch-size=8", "--global-batch-size is an option of zorse-compile")
-    said("zorse-compile", "--tensor-parallel-size=2", "the planner decides this")
+    said("zorse-compile", "--tensor-parallel-size=2", "tensor, context and expert parallelism are not supported")
+    said("zorse-compile", "--micro-batch-size=2", "the planner decides this")
+    said("zorse-plan", "--pipeline-model-parallel-size=2", "did you mean --pipeline-stages ")
     said("zorse-compile", "--zero-stage=3", "the planner shards and offloads")
     said("zorse-plan", "--sequence-length=8", "did you mean --seq-length ")
 
@@ -280,7 +282,7 @@ def overwrites(c, good):
     index = os.path.join(snapshots, os.listdir(snapshots)[0] if os.listdir(snapshots)[0].startswith("step") else os.listdir(snapshots)[1], "index.json")
     with open(index, "rb") as f:
         files[index] = f.read()
-    keeps("zorse-export -o: the snapshot", files, z.call("zorse-export", snapshots, "-o", index, ok=False), "lies in the snapshot")
+    keeps("zorse-export -o: the snapshot", files, z.call("zorse-export", snapshots, "-o", index, ok=False), "lies in the checkpoint")
     keeps("zorse-export -o: the original", files, z.call("zorse-export", snapshots, "--onnx", model, "-o", model, ok=False), "same file")
 
 

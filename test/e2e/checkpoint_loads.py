@@ -27,7 +27,7 @@ fell = losses[0] - float(np.mean(losses[-10:]))
 results.append(len(losses) >= 100 and fell > 1.0)
 print(f"{'ok  ' if results[-1] else 'FAIL'} loss over {len(losses)} steps: {losses[0]:.3f} -> {np.mean(losses[-10:]):.3f}")
 # One batch of validation text, with learning rate 0: the loss of the checkpoint in Zorse and in PyTorch.
-text = os.path.join(out, "held-back.txt")
+text = os.path.join(out, "held-out.txt")
 found = z.run(os.path.join(out, "gpt.zorse"), text, 1, extra=("--load-weights", os.path.join(out, "gpt.safetensors"), "--lr", "0"))[0]["loss"]
 ids = torch.from_numpy(np.fromfile(text, np.uint8)[: 16 * 64 + 1].astype(np.int64))
 with torch.no_grad():

@@ -1,5 +1,5 @@
-"""Damaged inputs of every kind: each run ends by itself with exit code 0, 1 or 3 (3: non-finite numbers), in bounded
-time and memory; never by a signal, a sanitizer report or an uncaught exception.
+"""Damaged inputs of every kind: each run ends without a signal, with exit code 0, 1 or 3 (3: non-finite numbers), in bounded
+time and memory; never by a crash, a sanitizer report or an uncaught exception.
 
     damaged_files.py [COUNT] [FIRST SEED] [KIND]     default 200 from 0, all kinds in rotation
 
@@ -310,7 +310,7 @@ def read(path):
 
 
 def inspect(bundle, rng):
-    return ["zorse-inspect", bundle] + rng.choice(([], ["--plan"], ["--program", "0"], ["--program", "b"], ["--memory", "0"], ["--memory", "b"], ["--timeline"], ["--bodies"]))
+    return ["zorse-inspect", bundle] + rng.choice(([], ["--plan"], ["--program", "0"], ["--program", "b"], ["--memory", "0"], ["--memory", "b"], ["--timeline"], ["--functions"]))
 
 
 def cases():

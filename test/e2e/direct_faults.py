@@ -3,7 +3,7 @@
     direct_faults.py [COUNT] [--seed N]     default 50 random times; the short form has 4
 
 At a random time of a job of four processes, a rank is killed or suspended, hangs in an NCCL operation, or gets an error
-from NCCL. The other ranks end by themselves: within 2 s after a death; after silence or a hang within the deadline plus
+from NCCL. The other ranks end without a signal: within 2 s after a death; after silence or a hang within the deadline plus
 the time that the coordinator needs to confirm it. All of them report the cause, and no process is left.
 """
 import os

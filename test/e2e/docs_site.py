@@ -1,7 +1,7 @@
 """The documentation site: links and anchors resolve, generated pages are up to date, schemas have every key that the readers take and every key has a description, pages keep to their budget of
-words, reports and metrics are as their schemas say. And the site builds without a warning, with search and redirects (exit code 77 where Sphinx cannot be installed).
+words, every figure is shown and as its source, reports and metrics are as their schemas say. And the site builds without a warning, with search and redirects (exit code 77 where Sphinx cannot be installed).
 
-    docs_site.py [--build]     --build: only the build
+    docs_site.py [--build | --figures]     --build: only the build. --figures: only figures, those from simulations too
 """
 import ast
 import json
@@ -207,13 +207,25 @@ def build():
         holds("there are a light and a dark form, and contents", "theme-toggle" in page and "reference/commands/index.html" in page)
 
 
+def figures(*words):
+    """Figures are as their sources, and pages show them all, with a description."""
+    tool = os.path.join(z.ROOT, "tools", "docs_figures.py")
+    done = subprocess.run([sys.executable, tool, "--check", "--bin", z.BIN, *words], capture_output=True, text=True, cwd=z.ROOT)
+    holds("figures are as their sources, and pages show them", done.returncode == 0, (done.stdout + done.stderr)[-4000:])
+    done = subprocess.run([sys.executable, os.path.join(DOCS, "figures", "readme_tiling.py"), "--check"], capture_output=True, text=True)
+    holds("the figure of the README is as its source", done.returncode == 0, done.stdout + done.stderr)
+
+
 def main():
     if "--build" in sys.argv:
         build()
+    elif "--figures" in sys.argv:
+        figures()
     else:
         for words, what in ((["links"], "links and anchors lead somewhere"), (["generate", "--check", "--bin", z.BIN], "generated pages are up to date"), (["words", "--quiet"], "pages keep to their budget")):
             code, said = call(*words)
             holds(what, code == 0, said[-4000:])
+        figures("--drawn")
         schemas()
         option_types()
         statements()

@@ -117,8 +117,8 @@ def main():
 
         s, out = os.path.join(folder, "gpt-embedded--in-process"), os.path.join(folder, "out")
         snapshot = os.path.join(s, next(n for n in os.listdir(s) if n.startswith("step-")))
-        refused("no snapshots", [folder, "-o", out], "no complete snapshot")
-        refused("no directory", [os.path.join(folder, "none"), "-o", out], "not a directory of snapshots")
+        refused("no snapshots", [folder, "-o", out], "no complete checkpoint")
+        refused("no directory", [os.path.join(folder, "none"), "-o", out], "not a directory of checkpoints")
         refused("no output", [s], "expected -o")
         refused("another model", [s, "--onnx", os.path.join(z.SMALL, "llama.onnx"), "-o", out], "is not the model", "no initializer")
         refused("no ONNX file", [s, "--onnx", os.path.join(z.SMALL, "gpt.tokens.bin"), "-o", out], "gpt.tokens.bin")

@@ -90,8 +90,8 @@ class Table:
             self.holds(f"{label}: the module is as it was", same(before, state(module)))
             with open(self.path, "rb") as left:
                 self.holds(f"{label}: a refused export leaves the old file, and nothing else", (left.read() == b"old") == (kind["says"] != "equal") and os.listdir(os.path.dirname(self.path)) == [os.path.basename(self.path)])
-        if "mended" in kind:
-            found = self.exported(made(name, kind["mended"]))
+        if "fixed" in kind:
+            found = self.exported(made(name, kind["fixed"]))
             self.holds(f"{name}: the fix is exported: {found}", found == "equal")
 
     def foreign(self, name, says):

@@ -2,7 +2,7 @@
 export.
 
 KINDS: by name, the methods that make a module of Base, and `says`: words of the refusal, or EQUAL if the export must
-succeed. `mended`: methods that apply the fix named by the refusal; the result must be exported. FOREIGN: the same for
+succeed. `fixed`: methods that apply the fix named by the refusal; the result must be exported. FOREIGN: the same for
 files that PyTorch's exporters wrote in evaluation mode, without zorse.export.
 """
 import random
@@ -178,11 +178,11 @@ KINDS = {
     "moving_mean": dict(buffer("mean", torch.zeros(8), lambda s, x: (s.mean.mul_(0.9).add_(0.1 * x.detach().mean((0, 1))), Base.mid(s, x) - s.mean)[1]), says=(BUFFER, "'mean'")),
     "codebook": dict(buffer("book", torch.randn(4, 8), lambda s, x: codebook(s, Base.mid(s, x))), says=(BUFFER, "'book'")),
     "spectral_norm": dict(parametrized(nn.utils.parametrizations.spectral_norm), says=(BUFFER, "'a.parametrizations.weight.0._u'", "remove_parametrizations(module.a"),
-                          mended=parametrized(lambda a: nn.utils.parametrize.remove_parametrizations(nn.utils.parametrizations.spectral_norm(a), "weight"))),
+                          fixed=parametrized(lambda a: nn.utils.parametrize.remove_parametrizations(nn.utils.parametrizations.spectral_norm(a), "weight"))),
     "spectral_norm_old": dict(parametrized(nn.utils.spectral_norm), says=(BUFFER, "'a.weight_u'", "remove_spectral_norm(module.a)"),
-                              mended=parametrized(lambda a: nn.utils.remove_spectral_norm(nn.utils.spectral_norm(a)))),
+                              fixed=parametrized(lambda a: nn.utils.remove_spectral_norm(nn.utils.spectral_norm(a)))),
     "instance_norm": dict(with_norm(lambda: nn.InstanceNorm1d(8, track_running_stats=True)), says=(BUFFER, "'b.running_mean'", "track_running_stats=False"),
-                          mended=with_norm(lambda: nn.InstanceNorm1d(8))),
+                          fixed=with_norm(lambda: nn.InstanceNorm1d(8))),
     "cumulative_norm": dict(with_norm(lambda: nn.BatchNorm1d(8, momentum=None)), says=(BUFFER, "'b.running_mean'")),
     "max_norm": dict(set_("e", lambda s: nn.Embedding(VOCABULARY, 8, max_norm=0.5)), says=("changes parameter 'e.weight'", "max_norm")),
     "weight_clamp": dict(before(lambda s, x: s.a.weight.data.clamp_(-0.01, 0.01)), says=("a.weight",)),
@@ -195,7 +195,7 @@ KINDS = {
     "straight_through": dict(inner(lambda s, x: Rounded.apply(x)), says=("gradient", "'a (Linear)'"), exporters=(True,)),
     "clipped_gradient": dict(inner(lambda s, x: Clipped.apply(x)), says=("gradient", "'a (Linear)'"), exporters=(True,)),
     "straight_through_detach": dict(inner(lambda s, x: x + ((x * 8).round() / 8 - x).detach()), says=EQUAL, exporters=(True,)),
-    "no_grad": dict(mid=lambda s, x: Base.mid(s, x) + torch.no_grad()(s.a)(x), says=("gradient of 'a.weight'", STOPS), mended=dict(mid=lambda s, x: Base.mid(s, x) + s.a(x).detach())),
+    "no_grad": dict(mid=lambda s, x: Base.mid(s, x) + torch.no_grad()(s.a)(x), says=("gradient of 'a.weight'", STOPS), fixed=dict(mid=lambda s, x: Base.mid(s, x) + s.a(x).detach())),
     "no_grad_half": dict(inner(lambda s, x: x * torch.no_grad()(torch.sigmoid)(x)), says=("gradient", "'a (Linear)'", STOPS)),
     "detach_dropped": dict(mid=lambda s, x: Base.mid(s, x) + s.a(x).detach(), says=("gradient of 'a.weight'", STOPS), exporters=(False,)),
     "no_grad_compared": dict(inner(lambda s, x: x * (torch.no_grad()(torch.abs)(x) > 0.3)), says=EQUAL),

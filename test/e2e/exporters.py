@@ -29,7 +29,7 @@ from modules.gpt import GPT, GPTConfig, initialise
 from modules.llama import Llama, LlamaConfig
 
 BATCH, LENGTH = 8, 32
-VARIANTS = {"unoptimised": dict(dynamic=False), "dynamic": dict(), "default": dict(optimize=True, dynamic=False), "opset23": dict(opset=23, dynamic=False),
+VARIANTS = {"unoptimized": dict(dynamic=False), "dynamic": dict(), "default": dict(optimize=True, dynamic=False), "opset23": dict(opset=23, dynamic=False),
             "torchscript": dict(dynamo=False)}
 
 

@@ -36,7 +36,7 @@ from modules.llama import Llama, LlamaConfig
 
 VOCABULARY, STEPS, ROWS, LENGTH = 97, 5, 2, 16
 TRAINING = {"optimizer": "adamw", "lr": "1e-3", "max-grad-norm": "1.0", "betas": "0.9,0.95", "eps": "1e-8", "weight-decay": "0.1"}
-VARIANTS = {"unoptimised": dict(), "default": dict(optimize=True, dynamic=False), "opset23": dict(opset=23), "torchscript": dict(dynamo=False)}
+VARIANTS = {"unoptimized": dict(), "default": dict(optimize=True, dynamic=False), "opset23": dict(opset=23), "torchscript": dict(dynamo=False)}
 SHAPES = {True: [(5, 24), (3, 11)], False: [(7, LENGTH)]}  # batch and length: symbolic axes, fixed axes
 
 # ------------------------------------------------------------------------------------------------------------------------------------ Hugging Face
@@ -310,7 +310,7 @@ def compare(folder, name, variant, path, batch, length, options):
         error, worst = z.gradient_error(mapped, gradients) if mapped else (0.0, "none")
         loss, norm = z.relative([m["loss"] for m in metrics], losses), z.relative([m["grad_norm"] for m in metrics], norms)
         good = loss <= 1e-5 and norm <= 1e-4 and error <= 1e-4
-        if variant in ("unoptimised", "opset23", "torchscript"):
+        if variant in ("unoptimized", "opset23", "torchscript"):
             good &= len(mapped) == len(found)
         results.append(good)
         print(f"{'ok  ' if good else 'FAIL'} {tag}: loss {loss:.1e}, norm {norm:.1e}, gradients {error:.1e} (of {len(mapped)} of {len(found)} by name, worst '{worst}')", flush=True)

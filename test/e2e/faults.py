@@ -92,7 +92,7 @@ def small_disk(case, size):
 
 def goes_on(case, job, cause):
     """After a fault of the snapshots' disk: a warning that names rank, file and cause, and further steps."""
-    said = lambda: next((line for line in job.error().splitlines() + job.lines if "warning: the snapshot of" in line and cause in line), None)
+    said = lambda: next((line for line in job.error().splitlines() + job.lines if "warning: the checkpoint of" in line and cause in line), None)
     case.check("a warning names the cause", job.until(lambda: said() or job.over(), 20 * z.PATIENCE) and said(), (job.error() + "\n".join(job.lines[-3:]))[-500:])
     line = said() or ""
     case.check("the warning names rank and file", re.search(r"rank \d( \(\w\))?: ", line) and case.snapshots + "/" in line, line)
@@ -110,7 +110,7 @@ def full_disk(case):
     job.head.signal(signal.SIGTERM)
     case.over(job, 10)
     case.check("the end is an error", job.head.code() == 1, job.head.code())
-    case.says("the end reports that the last one is missing", job.error(), "the last snapshot", "is not complete", "No space left on device")
+    case.says("the end reports that the last one is missing", job.error(), "the last checkpoint", "is not complete", "No space left on device")
     case.check("the checkpoint on another disk is there", os.path.exists(checkpoint) and len(z.safetensors(checkpoint)) > 0, job.error()[-400:])
     case.check("nothing is left next to it", not glob.glob(checkpoint + ".parts*"))
     case.check("older snapshots are good", all(state == "complete" for folder, state in jobs.snapshots(case.snapshots)[1] if folder in kept))
@@ -125,7 +125,7 @@ def full_disk_of_a_checkpoint(case):
         checkpoint = os.path.join(case.mounted, "ck.safetensors")
         _, err = case.run(case.bench.words(3, "--save-weights", checkpoint), way, code=1)
         case.says(f"the error names the checkpoint and the cause, {way}", err, "ck.safetensors", "No space left on device")
-        case.check(f"no snapshot is spoken of, {way}", "snapshot" not in err, err)
+        case.check(f"no training state is spoken of, {way}", "checkpoint of step" not in err and "last checkpoint" not in err, err)
         case.check(f"nothing is left, {way}", os.listdir(case.mounted) == [], os.listdir(case.mounted))
 
 
@@ -174,7 +174,7 @@ def full_disk_threads(case):
     small_disk(case, "400k")
     checkpoint = os.path.join(case.folder, "healthy.safetensors")
     _, err = case.run(case.bench.words(60, *take(case, 5), "--save-total-limit", 1000, "--save-weights", checkpoint), code=1)
-    case.says("the end reports that the last one is missing", err, "the last snapshot", "No space left on device")
+    case.says("the end reports that the last one is missing", err, "the last checkpoint", "No space left on device")
     case.check("the checkpoint on another disk is there", os.path.exists(checkpoint) and len(z.safetensors(checkpoint)) > 0)
 
 
@@ -457,8 +457,8 @@ def hung_body(case):
     job.until(over, (stall + SOON + 1) * z.PATIENCE)
     case.over(job, 0.1, "ends within the time of a stall and three seconds")
     case.check("exit code 2", job.head.code() == 2, job.head.code())
-    case.says("names entry and step", job.error(), "entry ", "step ", "no rank has made progress for 2.0 s")
-    # If the thread transfers data, the earliest unfinished entry may be at the other end.
+    case.says("names instruction and step", job.error(), "instruction ", "step ", "no rank has made progress for 2.0 s")
+    # If the thread transfers data, the earliest unfinished instruction may be at the other end.
     case.check("names the rank, or it as the peer", re.search(r"where rank 1 \(device b\) is in|\((receive from|send to) b\)", job.error()), job.error()[-400:])
     case.check("no process is left", not job.left_behind())
 

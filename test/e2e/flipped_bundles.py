@@ -1,8 +1,8 @@
-"""Flips bits of bundles, one at a time, in every file. Each run ends by itself, never by a signal, with this result:
+"""Flips bits of bundles, one at a time, in every file. Each run ends without a signal, with this result:
 
     digest unchanged      the digest detects it: exit code 1 and a message, before anything runs
     digest corrected      exit code 1 and a message, or bit-identical results. Information that a
-                          bundle contains only once is not verified (docs/reference/bundle.md): weights, bodies and a few numbers
+                          bundle contains only once is not verified (docs/reference/bundle.md): weights, functions and a few numbers
                           of the summary may give other results, which are counted separately
 
     flipped_bundles.py [COUNT] [FIRST SEED]     default 400 from 0, over
@@ -48,7 +48,7 @@ def changed_fields(before, after, path=()):
 def believed(file, before, after):
     """Why another result is not an error, or None."""
     if file in BELIEVED_FILES:
-        return {"functions.pb": "bodies"}.get(file, "weights")
+        return {"functions.pb": "functions"}.get(file, "weights")
     if file == "summary.pb":
         try:
             fields = {path[:2] for path in changed_fields(parse(before), parse(after))}
@@ -132,7 +132,7 @@ class Flips:
         verdict = "refused"
         if not problem and ran:
             reason = believed(file, bundle.bytes[file], changed[file])
-            verdict = "equal" if result == self.expected[number] else f"believed: {reason}"
+            verdict = "equal" if result == self.expected[number] else f"not verified: {reason}"
             if verdict != "equal" and not reason:
                 problem = "gives another result"
                 if file == "summary.pb":
@@ -164,9 +164,9 @@ def main():
             sums[verdict] = sums.get(verdict, 0) + n
         name = kind if not kind.startswith("sealed") else kind[7:] + ", digest made right"
         print(f"{name:38}" + ", ".join(f"{n} {verdict}" for verdict, n in sorted(table[kind].items())))
-    other = sum(n for verdict, n in sums.items() if verdict.startswith("believed"))
+    other = sum(n for verdict, n in sums.items() if verdict.startswith("not verified"))
     bad = sums.get("bad", 0)
-    print(f"{count} flipped bits of bundles: {sums.get('refused', 0)} refused, {sums.get('equal', 0)} with the same bits as before, {other} believed and without a crash, {bad} bad")
+    print(f"{count} flipped bits of bundles: {sums.get('refused', 0)} refused, {sums.get('equal', 0)} with the same bits as before, {other} not verified and without a crash, {bad} bad")
     sys.exit(1 if bad or not count else 0)
 
 

@@ -1,4 +1,4 @@
-"""Tests the validation kit for machines with GPUs (test/hardware), built for the emulator and run on it: every step
+"""Tests the validation kit of GPU machines (test/hardware), built for the emulator and run on it: every step
 passes, and detects the fault that is injected for it.
 
     hardware_kit.py [--all]     --all: every bundle and case; default: GPT in f32 and one class of kernels

@@ -242,21 +242,21 @@ def transposes(b):
     b.expect("without facts, by name and shape: reported", "found by name and shape" in said and "'transformer.'" in said, said.strip())
 
 
-def optimised(b):
+def optimized(b):
     """An export in which the optimizer has folded transposes into matrices."""
     hub = b.at("llama-other")
     model = load(hub)
-    export(WithLoss(model), b.at("optimised.onnx"), sequence=LENGTH, vocabulary=VOCABULARY, optimize=True, dynamic=False, rows=BATCH)
-    bundle = b.compile(b.at("optimised.onnx"), "optimised.zorse")
+    export(WithLoss(model), b.at("optimized.onnx"), sequence=LENGTH, vocabulary=VOCABULARY, optimize=True, dynamic=False, rows=BATCH)
+    bundle = b.compile(b.at("optimized.onnx"), "optimized.zorse")
     with open(os.path.join(bundle, "weights.json")) as f:
         turned = [p["name"] for p in json.load(f)["parameters"] if p.get("hub", {}).get("transposed")]
     other = b.at("llama")
     loss, said = b.first_loss(bundle, other)
     b.figure(f"an optimized export with {len(turned)} folded transposes: loss", abs(loss - b.loss(load(other))) / loss, 1e-6)
     b.expect("an optimized export: matrices are folded", len(turned) >= 4 and "note:" not in said, said.strip())
-    b.train(bundle, other, "optimised.snapshots")
-    z.call("zorse-export", b.at("optimised.snapshots"), "--hub", other, "-o", b.at("optimised.out"))
-    b.figure("an optimized export: logits after two steps", float((b.logits(load(b.at("optimised.out"))) - b.logits(load(b.at("llama.out")))).abs().max()), 1e-5)
+    b.train(bundle, other, "optimized.snapshots")
+    z.call("zorse-export", b.at("optimized.snapshots"), "--hub", other, "-o", b.at("optimized.out"))
+    b.figure("an optimized export: logits after two steps", float((b.logits(load(b.at("optimized.out"))) - b.logits(load(b.at("llama.out")))).abs().max()), 1e-5)
 
 
 def exports(b):
@@ -270,9 +270,9 @@ def exports(b):
     refused("no such target", ["--hf", b.at("llama"), "--lora", "r=2,targets=query"], "target 'query'", "q_proj")
     refused("no linear layer", ["--hf", b.at("llama"), "--lora", "r=2,targets=norm"], "not a linear layer")
     refused("no rank", ["--hf", b.at("llama"), "--lora", "targets=q_proj"], "expects r, targets")
-    shutil.copytree(b.at("llama-other"), b.at("lacking"))
-    save_file({n: t for n, t in load_file(b.at("lacking", "model.safetensors")).items() if n != "model.norm.weight"}, b.at("lacking", "model.safetensors"), metadata={"format": "pt"})
-    refused("a parameter is missing", ["--hf", b.at("lacking")], "lack 1 parameters", "model.norm.weight")
+    shutil.copytree(b.at("llama-other"), b.at("incomplete"))
+    save_file({n: t for n, t in load_file(b.at("incomplete", "model.safetensors")).items() if n != "model.norm.weight"}, b.at("incomplete", "model.safetensors"), metadata={"format": "pt"})
+    refused("a parameter is missing", ["--hf", b.at("incomplete")], "1 parameters of the model are missing", "model.norm.weight")
 
 
 def main():
@@ -300,7 +300,7 @@ def main():
             outputs(b, "llama", b.at("llama"), b.at("llama-other"))
             adapters(b, "gpt2", peft)
             transposes(b)
-            optimised(b)
+            optimized(b)
             exports(b)
     z.finish(b.results)
 

@@ -35,7 +35,7 @@ def at_once(folder, bundle):
         # The printed command resumes the run when a shell executes it.
         step, command = re.search(r"interrupted after step (\d+) of", err), re.search(r"^(?:\[a\] )?to resume: (.*)$", err, re.M)
         done = subprocess.run(["bash", "-c", command[1].replace("100000000", str(int(step[1]) + 2))], capture_output=True, text=True, timeout=60 * z.PATIENCE) if step and command else None
-        good = done is not None and done.returncode == 0 and f"resumed after step {step[1]}" in done.stdout and f"snapshot of step {int(step[1]) + 2}: {snapshots}/step-" in done.stdout
+        good = done is not None and done.returncode == 0 and f"resumed after step {step[1]}" in done.stdout and f"checkpoint of step {int(step[1]) + 2}: {snapshots}/step-" in done.stdout
         print(f"{'ok  ' if good else 'FAIL'} the printed command resumes {' '.join(way)}: {command and command[1][-120:]}{'' if good else f' {done}'}")
         results.append(good)
         if os.path.exists(checkpoint):

@@ -50,16 +50,16 @@ class Program:
         self.arenas = dict(re.search(r"exec.arena (\w+) (\d+)", line).groups() for line in text if "exec.arena" in line)
         self.state = sum(size_of(re.search(r"at (\S+)", line).group(1)) for line in text if "exec.state" in line)
         self.on_device = sum(size_of(re.search(r"at (0:\S+)", line).group(1)) for line in text if re.search(r"exec.state (parameters|moments).* at 0:", line))
-        self.images, self.fetches, entry, now = [], {}, 0, {}  # images: [bytes, first entry, last entry]
+        self.images, self.fetches, instruction, now = [], {}, 0, {}  # images: [bytes, first instruction, last instruction]
         for line in text:
-            entry += " exec." in line and "exec.call" not in line
+            instruction += " exec." in line and "exec.call" not in line
             if m := re.search(r"exec.copy \d+ parameters (\d+) \"(.*)\" .* into (0:\S+) on \S+ in (?:gather|backward)", line):
                 self.fetches[m.group(2)] = self.fetches.get(m.group(2), 0) + 1
-                now[m.group(1)] = [size_of(m.group(3)), entry, entry]
+                now[m.group(1)] = [size_of(m.group(3)), instruction, instruction]
                 self.images.append(now[m.group(1)])
             elif m := re.search(r"read parameters (\d+) ", line):
                 if m.group(1) in now:
-                    now[m.group(1)][2] = entry
+                    now[m.group(1)][2] = instruction
 
     def most_images(self):
         changes = sorted([(first, size) for size, first, _ in self.images] + [(last + 0.5, -size) for size, _, last in self.images])
@@ -112,7 +112,7 @@ def main():
                 sizes = [sum(size for size, *_ in program.images[0:2])] + [sum(size for size, *_ in program.images[i:i + 4]) for i in range(len(program.images))]
                 often = {name: count for name, count in program.fetches.items() if count > 2 * len(name.split(" + "))}  # tied groups: for every unit
                 expect(label + "parameters come at most twice a step and unit", not often, often or max(program.fetches.values()))
-                expect(label + "never more of them than two neighbouring chunks", program.most_images() <= max(sizes), f"{program.most_images()} of {max(sizes)} bytes")
+                expect(label + "never more of them than two neighboring chunks", program.most_images() <= max(sizes), f"{program.most_images()} of {max(sizes)} bytes")
                 expect(label + "no state stays on the device", program.on_device == 0)
                 expect(label + "the arena is less than a third of the state", 3 * arena < program.state, f"{arena} of {program.state} bytes")
                 figures.append(program.state / MEMORY)

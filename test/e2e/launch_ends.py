@@ -116,7 +116,7 @@ def killed(launcher, folder, words):
         code, seconds, gone = job.end()
         text = job.text()
         good = code != 0 and gone < 10 * z.PATIENCE and "rank 1 (device b)" in text
-        return good, f"rank 1 killed: exit code {code} after {seconds:.1f} s, nobody left after {gone:.1f} s" + ("" if good else "\n" + text)
+        return good, f"rank 1 killed: exit code {code} after {seconds:.1f} s, no process left after {gone:.1f} s" + ("" if good else "\n" + text)
     finally:
         job.close()
 
@@ -142,7 +142,7 @@ def stopped(launcher, folder, words):
 
 def restarted(launcher, folder, words):
     steps = 40
-    threads = outcome(folder, "unbroken", lambda more: z.call("zorse-run", *words(steps, None, None), "--in-process", *more))
+    threads = outcome(folder, "uninterrupted", lambda more: z.call("zorse-run", *words(steps, None, None), "--in-process", *more))
     metrics, checkpoint, snapshots = (os.path.join(folder, "restarted" + end) for end in (".jsonl", ".safetensors", ".snapshots"))
     delayed = {"processes": ["--max-restarts=1"], "torchrun": ["--max-restarts=1"]}[launcher]
     # Steps are slowed down, so that the killed step is not the last.
@@ -155,7 +155,7 @@ def restarted(launcher, folder, words):
         code, _, _ = job.end()
         ranks = outcome(folder, "restarted", lambda more: None)
         text = job.text()
-        good = code == 0 and ranks == threads and (launcher != "processes" or "restart 1 of 1 from snapshot" in text)
+        good = code == 0 and ranks == threads and (launcher != "processes" or "restart 1 of 1 from checkpoint" in text)
         return good, f"started again: exit code {code}, {'equal to the uninterrupted run' if ranks == threads else 'differs from the uninterrupted run'}" + ("" if good else "\n" + text)
     finally:
         job.close()

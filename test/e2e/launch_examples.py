@@ -27,8 +27,8 @@ def example(name, folder, steps):
     return text.replace("--save-interval 200", "--save-interval 5").replace('--save-interval, "200"', '--save-interval, "5"')
 
 
-def snapshots(folder):
-    return sorted(name for name in os.listdir(os.path.join(folder, "snapshots")) if name.startswith("step-"))
+def checkpoints(folder):
+    return sorted(name for name in os.listdir(os.path.join(folder, "checkpoints")) if name.startswith("step-"))
 
 
 def slurm(folder):
@@ -41,7 +41,7 @@ def slurm(folder):
         time.sleep(0.2)
     with open(os.path.join(folder, "out")) as f:
         text = f.read()
-    good = done.returncode == 0 and "4 ranks on" in text and "started by Slurm" in text and "step 12/12" in text and snapshots(folder)[-1].startswith("step-00000012")
+    good = done.returncode == 0 and "4 ranks on" in text and "started by Slurm" in text and "step 12/12" in text and checkpoints(folder)[-1].startswith("step-00000012")
     secret = os.path.join(folder, ".config", "zorse", "secret")
     return good and os.stat(secret).st_mode & 0o077 == 0, done.stderr + text
 
@@ -87,13 +87,13 @@ def leader_worker_set(folder):
     command = "\n".join(line[indent:] for line in lines[:next(i for i, line in enumerate(lines) if line.strip() and len(line) - len(line.lstrip()) < indent)])
     size = int(re.search(r"size: (\d)", text).group(1))
     both = pods(folder, command, [{"LWS_LEADER_ADDRESS": "127.0.0.1", "LWS_GROUP_SIZE": str(size), "LWS_WORKER_INDEX": str(n)} for n in range(size)])
-    # A container that has finished training waits until it is told to end.
+    # A container that has finished training waits for a signal.
     line = ""
     for line in both[0].stdout:
         if line.startswith("step 12/12"):
             break
     end = time.monotonic() + 30 * z.PATIENCE
-    while time.monotonic() < end and not (os.path.exists(os.path.join(folder, "snapshots")) and snapshots(folder) and snapshots(folder)[-1].startswith("step-00000012")):
+    while time.monotonic() < end and not (os.path.exists(os.path.join(folder, "checkpoints")) and checkpoints(folder) and checkpoints(folder)[-1].startswith("step-00000012")):
         time.sleep(0.05)
     time.sleep(1)
     alive = [p.poll() is None for p in both]
@@ -101,7 +101,7 @@ def leader_worker_set(folder):
         p.send_signal(signal.SIGTERM)
     out = [p.communicate(timeout=30 * z.PATIENCE)[0] for p in both]
     codes = [p.returncode for p in both]
-    # A container that is told to end just as its training ends does not wait for a second signal.
+    # A container that receives a signal just as its training ends does not wait for a second one.
     ending = pods(folder, command.replace("--max-steps 12 ", "--max-steps 24 "), [{"LWS_LEADER_ADDRESS": "127.0.0.1", "LWS_GROUP_SIZE": str(size), "LWS_WORKER_INDEX": str(n)} for n in range(size)])
     for line in ending[0].stdout:
         if line.startswith("step 24/24"):

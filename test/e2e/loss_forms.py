@@ -5,7 +5,7 @@ gradients and parameters of two steps, on one device and under two plans with un
 
 --random: COUNT random losses (losses/random_losses.py) in addition to the forms, or instead of them with --every 0.
 
-Every form must equal PyTorch, or be refused if losses/forms.py allows it. Exports are kept in out/loss_forms as long as
+Every form must equal PyTorch, or be refused if losses/forms.py allows it. Exports are kept in out/loss_forms while
 the form, the exporter and PyTorch are unchanged. Needs PyTorch (tools/python-env.sh); exit code 77 without it.
 """
 import argparse

@@ -96,7 +96,7 @@ REFUSALS = {  # name -> (text, words of the error)
     "a loss of 0": ("((l - q) ** 2).sum() * 0", ("the number 0", "nothing to train", "a factor of 0")),
     "a loss of data alone": ("(q ** 2).mean()", ("nothing to train",)),
     "a loss of data alone, divided by the number of samples": ("(q ** 2).sum() / (2 * q.shape[0])", ("nothing to train",)),
-    "a loss with a value per sample": ("each(l, y).sum(1)", ("expects one scalar output, the loss",)),
+    "a loss with a value per sample": ("each(l, y).sum(1)", ("expects one scalar output, the loss", "of shape [", "Return the loss from forward")),
 }
 ALL = slice(None)
 SKIPS = {  # name -> (text, batch, changes of the first batch)
@@ -259,7 +259,7 @@ def whole(form, data, batch, N):
 
 def evaluated_in_groups(folder):
     """The forward reads B before a batch norm with groups of 2, and the loss a sum of weights: the last batch has the
-    numbers of its own samples, whatever pads its last group."""
+    numbers of its samples only, whatever pads its last group."""
     of_batch = [onnx.node("Shape", ["x"], ["shape"]), onnx.constant("zero", (), [0], onnx.INT64), onnx.node("Gather", ["shape", "zero"], ["samples"], axis=0),
                 onnx.node("Cast", ["samples"], ["number"], to=onnx.FLOAT), onnx.node("Mul", ["x", "number"], ["c"])]
     nodes = [*of_batch, onnx.node("MatMul", ["c", "w"], ["h"]), onnx.node("BatchNormalization", ["h", "scale", "bias", "running", "spread"], ["z", "r", "s"], training_mode=1),
@@ -325,8 +325,8 @@ def guessed(folder):
     np.arange(32, dtype=np.uint16).tofile(tokens)
     z.compile(model, bundle, z.cluster(folder, ["a"]), 2, 0, None, SGD, "f64")
     _, out, err = z.call("zorse-run", bundle, "--eval-only", "--data", tokens, "--data-type", "uint16")
-    good = "input 'numbers' is taken for token ids by its name; numbers=FILE.npy" in out + err
-    print(f"{'ok  ' if good else 'FAIL'} an input that is taken for ids by its name is named" + ("" if good else f": {out + err}"), flush=True)
+    good = "input 'numbers' is assumed to hold token ids by its name; numbers=FILE.npy" in out + err
+    print(f"{'ok  ' if good else 'FAIL'} an input that is assumed to hold ids by its name is named" + ("" if good else f": {out + err}"), flush=True)
     return [good]
 
 

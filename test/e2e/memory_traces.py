@@ -4,7 +4,7 @@ unit, updates overlap with later instructions, and copies overlap with computati
     memory_traces.py [--quick]     --quick: fewer steps, one number of micro-batches
 
 A model of 17 chunks on one emulated GPU, with everything on the host and the schedule ministages. The GPU has its own
-clock, as in overlap.py: bodies access memory at one rate, copies run at another, and kernels compute nothing, so that
+clock, as in overlap.py: functions access memory at one rate, copies run at another, and kernels compute nothing, so that
 the machine hardly matters. Updates by the host do compute. Together they take 4 ms per step, hardly longer than waking
 the threads that continue in parallel. The limit for their overlap is therefore low; it still shows an error, because
 nothing overlaps if the next step waits for all updates. The best of three runs counts.
@@ -118,7 +118,7 @@ def main():
                 counts.append(fetches)
                 often = {k: n for k, n in fetches.items() if n > 2 * max(1, k.count(" + ") + 1)}
                 expect(f"{name}, micro-batches of {rows}: parameters come at most twice a step and unit", fetches and not often, often or f"{max(fetches.values())} times at most, {len(fetches)} groups")
-                expect(f"{name}, micro-batches of {rows}: updates are under way during {follows}", part >= updated, f"{part:.0%} of {1e3 * seconds:.1f} ms a step")
+                expect(f"{name}, micro-batches of {rows}: updates are in progress during {follows}", part >= updated, f"{part:.0%} of {1e3 * seconds:.1f} ms a step")
                 expect(f"{name}, micro-batches of {rows}: copies overlap with computation", hidden >= LEAST, f"{hidden:.0%} of their time")
                 figures.append((part, hidden))
             if len(counts) > 1:

@@ -198,7 +198,7 @@ class Trial:
             network.heal(self.directions)
 
     def wait(self, nodes, begin):
-        """Waits until the outage is over, or, if the job should end by itself, until it ends. Returns the seconds until
+        """Waits until the outage is over, or, if the job should end without a signal, until it ends. Returns the seconds until
         all nodes had ended if they matter."""
         ends = self.kind != "short" and not self.restarts and not self.starting
         while time.monotonic() - begin < (self.deadline + LATE * z.PATIENCE + 20 if ends else self.seconds):
@@ -224,7 +224,7 @@ class Trial:
             return ""
         if not verdicts:
             return "nothing was noticed\n" + self.all(nodes)
-        if self.kind == "large":  # lost to one node and from it, whoever sends
+        if self.kind == "large":  # lost to one node and from it, in both directions
             good = f"rank {self.b} (device" in verdicts[0] and "is cut off from" in verdicts[0] and "large packets" in verdicts[0]
             return "" if good else f"the verdict does not say that large packets to or from rank {self.b} are lost\n" + self.all(nodes)
         found = re.search(r"rank (\d) \(device (\w)\)", verdicts[0])

@@ -1,5 +1,5 @@
 """Two nodes, each started once as Kubernetes starts pods, with one rank on the first and three on the second. Metrics
-are bit-identical to threads of one process. If a rank is killed or a node is told to end, the other node ends, too.
+are bit-identical to threads of one process. If a rank is killed or a node receives SIGTERM, the other node ends, too.
 
     nodes.py
 
@@ -150,16 +150,16 @@ def main():
             # The same with snapshots and a restart: both nodes start again. Steps are slowed down, so that the killed
             # step is not the last.
             longer = words[:-1] + [30]
-            unbroken = outcome(folder, "unbroken", lambda more: z.call(*longer, "--in-process", *more))
+            uninterrupted = outcome(folder, "uninterrupted", lambda more: z.call(*longer, "--in-process", *more))
             slow = [{**e, "ZORSE_TEST_DELAYS": "1,20"} for e in environment]
             said = []
 
             def broken(more):
                 said.append(both(pods, slow, longer + ["--checkpoint-dir", os.path.join(folder, "snapshots"), "--save-interval", 5, "--max-restarts=1"] + more,
                                  lambda nodes: os.kill(children(nodes[1])[1], signal.SIGKILL), at=12))
-            equal = outcome(folder, "broken", broken) == unbroken
+            equal = outcome(folder, "broken", broken) == uninterrupted
             codes, outputs, _ = said[0]
-            good = equal and codes == [0, 0] and "restart 1 of 1 from snapshot step-000000" in outputs[0]
+            good = equal and codes == [0, 0] and "restart 1 of 1 from checkpoint step-000000" in outputs[0]
             note(good, f"a rank of the second node killed, with a restart: exit codes {codes}, {'equal to' if equal else 'differs from'} the uninterrupted run" + ("" if good else "\n" + "\n--\n".join(outputs)))
 
             for node in (0, 1):

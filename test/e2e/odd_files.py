@@ -117,7 +117,7 @@ def bundles(c):
             shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(c.bundle, copy)
             odd = c.put(os.path.join(copy, name), kind)
-            for tool, words in (("run", [copy if w is None else w for w in run]), ("inspect", ["zorse-inspect", copy, "--bodies"]), ("simulate", ["zorse-run", copy, "--simulate"])):
+            for tool, words in (("run", [copy if w is None else w for w in run]), ("inspect", ["zorse-inspect", copy, "--functions"]), ("simulate", ["zorse-run", copy, "--simulate"])):
                 read = tool == "run" or (tool == "inspect" and name.split("/")[0] in ("manifest.json", "plan.json", "summary.pb", "functions.pb"))
                 if read:
                     c.expect(f"{tool}: {name}, {kind}", odd, words)

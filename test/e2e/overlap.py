@@ -7,7 +7,7 @@ own clock, with the simulated step.
 The emulated clock matches the simulated one. Work on an emulated GPU accesses memory at one rate (ZORSE_EMULATOR_PACE).
 A transfer to the host or between GPUs runs at another rate (ZORSE_EMULATOR_LINK), from the time at which every
 participant has arrived. The ratio of the two rates is that of a network and GPU memory. Kernels compute nothing
-(ZORSE_EMULATOR_COMPUTE=0). The cluster file has the same two rates; the times of bodies are profiled on the same GPUs.
+(ZORSE_EMULATOR_COMPUTE=0). The cluster file has the same two rates; the times of functions are profiled on the same GPUs.
 If transfers are staged through host memory, the transport between the host's threads takes no time, and none is
 simulated (--bandwidth-scale).
 
@@ -68,7 +68,7 @@ def paced(rate, *words, link=True):
 
 
 def profile_of(folder, bundle, cells, rate):
-    """Profiles the times of bodies. Transfer times are in the cluster file."""
+    """Profiles the times of functions. Transfer times are in the cluster file."""
     path = os.path.join(folder, "profile.json")
     rows = ",".join(map(str, sorted({end - begin for _, _, begin, end, _ in cells})))
     paced(rate, "zorse-profile", bundle, "-o", path, "--batch-sizes", rows, "--max-seconds", PROFILED, "--no-links", "--device-type", "emulated", "--max-memory", MEMORY, "--quiet", link=False)
@@ -124,20 +124,20 @@ def trace_of(folder, tool, bundle, *words):
     return parts(trace)
 
 
-def problems_of(what, moved, hidden, planned, beside):
+def problems_of(what, moved, hidden, planned, covered):
     """Differences between a measured step and the simulated one, in seconds."""
     problems = []
     if not MOVED[0] <= moved / planned <= MOVED[1]:
         problems.append(f"{what}: {moved:.2f} s are moved, expected {MOVED[0]} to {MOVED[1]} of the {planned:.2f} s planned")
-    if hidden < HIDDEN * beside:
-        problems.append(f"{what}: {hidden:.2f} s are beside computing, expected {HIDDEN} of the {beside:.2f} s planned")
-    if hidden / moved < beside / planned - SHARE:
-        problems.append(f"{what}: {hidden / moved:.2f} of what is moved is beside computing, expected the {beside / planned:.2f} planned, less {SHARE}")
+    if hidden < HIDDEN * covered:
+        problems.append(f"{what}: {hidden:.2f} s overlap with computation, expected {HIDDEN} of the {covered:.2f} s planned")
+    if hidden / moved < covered / planned - SHARE:
+        problems.append(f"{what}: {hidden / moved:.2f} of what is moved overlaps with computation, expected the {covered / planned:.2f} planned, less {SHARE}")
     return problems
 
 
 def measured(folder, name, hows, rate):
-    """[(what, moved, hidden, planned, beside)] of a plan, on a clock."""
+    """[(what, moved, hidden, planned, covered)] of a plan, on a clock."""
     devices, cells = PLANS[name]
     model, bundle = os.path.join(z.SMALL, "gpt.onnx"), os.path.join(folder, f"{len(devices)}.zorse")
     plan = z.plan(folder, f"p{len(devices)}", BATCH, devices, cells, schedule={"name": "steady_state"}, split_backward=True)
@@ -146,11 +146,11 @@ def measured(folder, name, hows, rate):
     z.compile(model, bundle, cluster(folder, devices, rate), BATCH, LENGTH, plan, extra=("--profile", profile))
     data, lines = ["--data", os.path.join(z.SMALL, "gpt.bf16.tokens.bin"), "--in-process"], []
     for how in hows:
-        planned, beside = trace_of(folder, z.call, bundle, "--simulate", *how, *(["--bandwidth-scale", INSTANT] if how else []))
-        what = name + (", by way of the host" if how else "")
+        planned, covered = trace_of(folder, z.call, bundle, "--simulate", *how, *(["--bandwidth-scale", INSTANT] if how else []))
+        what = name + (", through the host" if how else "")
         moved, hidden = trace_of(folder, lambda *words: paced(rate, *words), bundle, *data, *how)
-        print(f"{what}: {hidden:.2f} s of {moved:.2f} beside computing, planned {beside:.2f} of {planned:.2f}", flush=True)
-        lines.append((what, moved, hidden, planned, beside))
+        print(f"{what}: {hidden:.2f} s of {moved:.2f} overlap with computation, planned {covered:.2f} of {planned:.2f}", flush=True)
+        lines.append((what, moved, hidden, planned, covered))
     return lines
 
 
@@ -172,7 +172,7 @@ def main():
     for line in problems:
         print("FAIL", line)
     moved = [m / p for _, m, _, p, _ in lines]
-    print(f"emulated over simulated seconds of a step: moved {min(moved):.2f} to {max(moved):.2f} (limits {MOVED[0]} and {MOVED[1]}), beside computing at least {min(h / b for _, _, h, _, b in lines):.2f} (limit {HIDDEN}); "
+    print(f"emulated over simulated seconds of a step: moved {min(moved):.2f} to {max(moved):.2f} (limits {MOVED[0]} and {MOVED[1]}), overlapping with computation at least {min(h / b for _, _, h, _, b in lines):.2f} (limit {HIDDEN}); "
           f"their share at most {max(b / p - h / m for _, m, h, p, b in lines):.2f} less (limit {SHARE}); "
           + "; ".join(f"{what}: {h:.2f} s of {m:.2f}, planned {b:.2f} of {p:.2f}" for what, m, h, p, b in lines))
     sys.exit(1 if problems else 0)

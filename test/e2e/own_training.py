@@ -115,7 +115,7 @@ def artifact(folder):
     holds("the trained parameters have the artifact's names", {"emb", "g", "b", "w1", "b1", "w2"} <= names, names)
 
     broken = os.path.join(folder, "artifact")
-    for name, file, change, text in (("no checkpoint", "checkpoint", None, "parameters are in the file 'checkpoint' beside it"),
+    for name, file, change, text in (("no checkpoint", "checkpoint", None, "parameters are in the file 'checkpoint' in the same directory"),
                                      ("a checkpoint of something else", "checkpoint", lambda b: b.replace(b"ODTC", b"ODTX", 1), "identifier ODTC"),
                                      ("a truncated checkpoint", "checkpoint", lambda b: b[:900], "is truncated or damaged"),
                                      ("another optimizer", "optimizer_model.onnx", lambda b: b.replace(b"AdamWOptimizer", b"AdamXOptimizer"), ": the optimizer is not supported; AdamWOptimizer and SGDOptimizerV2 are"),

@@ -143,8 +143,8 @@ def main():
         z.call("zorse-run", bundle, "--data", os.path.join(z.SMALL, "gpt.tokens.bin"), "--max-steps", 30, "--lr", "1e-2", "--eval-data", os.path.join(z.SMALL, "gpt.tokens.bin"), "--eval-interval", 10, "--eval-iters", 1, "--html-report", page,
                "--quiet")
         html = dom(folder, page)
-        holds("the run's page has its legend and the table of time", "loss of training" in html and "loss on held-back data" in html and "Where the time went" in html)
-        holds("and the result, how long it took, and the hyper-parameters", all(w in html for w in ("loss on held-back data", "duration", "learning rate", "weight decay", " at step 30, ")), html[:1500])
+        holds("the run's page has its legend and the table of time", "loss of training" in html and "loss on held-out data" in html and "Where the time went" in html)
+        holds("and the result, how long it took, and the hyper-parameters", all(w in html for w in ("loss on held-out data", "duration", "learning rate", "weight decay", " at step 30, ")), html[:1500])
         # Axis labels are round numbers, and not negative for quantities that are never negative.
         spy = os.path.join(folder, "spy.html")
         with open(page) as f, open(spy, "w") as g:

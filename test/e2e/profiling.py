@@ -32,7 +32,7 @@ def check_times(device, rows, splits):
     # Other processes may run during the measurement: on a busy machine (CTest), only large deviations are errors.
     expect(mlp[-1]["forward"] * h.PATIENCE > mlp[0]["forward"], f"{rows[-1]} rows take no longer than {rows[0]}: {mlp}")
     for key in ("update", "norm", "copy", "load"):
-        expect(key in device, f"lacks {key}")
+        expect(key in device, f"{key} is missing")
     expect(device["update"]["per_element"] > 0 and device["copy"]["per_byte"] > 0, str(device["update"]))
 
 
@@ -51,7 +51,7 @@ def main():
 
         alone = os.path.join(folder, "alone.json")
         _, _, said = h.call("zorse-profile", bundle, "-o", alone, "--batch-sizes", "4,1", "--max-seconds", 1)
-        expect("block attention: rows 1 4, forward" in said and "round 1:" in said, said)
+        expect("block attention: batch sizes 1 4, forward" in said and "round 1:" in said, said)
         profile, devices = devices_of(alone)
         expect(sorted(devices) == ["a", "b", "c"], f"devices {sorted(devices)}")
         check_times(devices["a"], [1, 4], splits)

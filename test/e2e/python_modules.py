@@ -223,7 +223,67 @@ class Check:
                 x = self.table(input_ids).mean()
                 return x if x.item() > 0 else -x
 
-        self.says("an unsupported module gives a short message", lambda: self.train(Branches()), "PyTorch cannot export the module")
+        self.says("an unsupported module gives a short message", lambda: self.train(Branches()), "PyTorch cannot export the module", "python_modules.py, line", "such as torch.where")
+
+    def mistakes(self):
+        """Messages say what to do; the result of a run evaluates its trained weights."""
+        import torch
+        from torch.nn import functional as F
+        import zorse
+
+        class Logits(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.head = torch.nn.Linear(5, 3)
+
+            def forward(self, x):
+                return self.head(x)
+
+        class Classifier(Logits):
+            def forward(self, x, label):
+                return F.cross_entropy(self.head(x), label)
+
+        x = np.random.default_rng(4).normal(size=(32, 5)).astype(np.float32)
+        data = {"x": x, "label": x[:, :3].argmax(1)}
+
+        def train(module, data, **more):
+            return zorse.train(module, data, max_steps=2, global_batch_size=8, cluster=self.cluster, **more)
+
+        self.says("a module that returns logits", lambda: train(Logits(), {"x": x}), "expected a module that returns its loss", "the forward of Logits returns a tensor of shape [", ", 3]", "Wrap it")
+        self.says("labels that forward does not take", lambda: train(Logits(), data), "Logits has no input 'label'", "wrap the module")
+        self.says("an input of another name", lambda: train(Classifier(), {"x": x, "labels": data["label"]}), "has no input 'labels'", "Did you mean 'label'?")
+        self.says("an input that is missing", lambda: train(Classifier(), {"x": x}), "also needs an input 'label'", "the data have x")
+        self.says("labels that are not whole numbers", lambda: train(Classifier(), {"x": x, "label": x[:, 0]}), "cannot take a training step", "'label' float32 [2]")
+        few = {"x": x, "label": np.where(np.arange(32) % 8 < 3, -100, data["label"])}
+        self.holds("the first samples may be without labels", all(np.isfinite(train(Classifier(), few).losses)))
+        for name, usual in (("learning_rate", "lr"), ("batch_size", "global_batch_size"), ("epochs", "max_steps")):
+            try:
+                train(Classifier(), data, **{name: 1})
+                found = "nothing"
+            except TypeError as error:
+                found = str(error)
+            self.holds(f"{name}: {found[:100]}", f"did you mean '{usual}'?" in found)
+        try:
+            zorse.train(Classifier(), data, max_steps=1, global_batch_size=8, cluster=["a"])
+            found = "nothing"
+        except TypeError as error:
+            found = str(error)
+        self.holds(f"a list of devices: {found[:100]}", "cluster: expected the path of a cluster file" in found)
+        module = Classifier()
+        run = train(module, data)
+        with torch.no_grad():
+            expected = float(module(torch.from_numpy(x), torch.from_numpy(data["label"])))
+        loss, initial = zorse.evaluate(run, data).loss, zorse.evaluate(run.bundle, data).loss
+        self.holds(f"the result of a run is evaluated with its trained weights ({loss:.6f}, {expected:.6f}), its bundle with the initial ones ({initial:.6f})",
+                   abs(loss - expected) < 1e-5 and abs(initial - expected) > 1e-4)
+        again = zorse.evaluate(run, data, throttle={"a": 0.9}).loss
+        self.holds("a throttle as a dictionary", again == loss)
+        try:
+            zorse.evaluate(module, data)
+            found = "nothing"
+        except TypeError as error:
+            found = str(error)
+        self.holds(f"a module cannot be evaluated: {found}", "got Classifier; train the module first" in found)
 
     def hub(self):
         """A directory of the hub trains; zorse-compile names the command that exports it."""
@@ -256,6 +316,7 @@ def main():
         check.frozen_from_init()
         check.statistics()
         check.wrappers()
+        check.mistakes()
         if not quick:
             check.hub()
     z.finish(check.results, "modules of PyTorch train as they come")

@@ -97,7 +97,7 @@ def without_torch(results, folder):
     said(results, "a module is for zorse.train", TypeError, "zorse.export(module", lambda: zorse.compile(object(), "x", global_batch_size=8))
     said(results, "no such model", zorse.ZorseError, "nowhere.onnx", lambda: zorse.plan("nowhere.onnx", cluster=cluster, global_batch_size=8))
     said(results, "data of a wrong kind", zorse.ZorseError, "expected a path, arrays by the names", lambda: zorse.train(again.bundle, np.zeros((2, 3)), max_steps=1))
-    said(results, "inputs of unlike lengths", zorse.ZorseError, "as many samples for every input", lambda: zorse.train(again.bundle, {"a": np.zeros(3), "b": np.zeros(4)}, max_steps=1))
+    said(results, "inputs of unlike lengths", zorse.ZorseError, "the same number of samples for every input", lambda: zorse.train(again.bundle, {"a": np.zeros(3), "b": np.zeros(4)}, max_steps=1))
     said(results, "a token that is negative", zorse.ZorseError, "token ids from 0", lambda: zorse.train(again.bundle, np.array([1, -1]), max_steps=1))
     said(results, "an exception of a callback is passed on", ZeroDivisionError, "division", lambda: zorse.train(again.bundle, TOKENS, max_steps=100000, on_step=lambda s: 1 // 0))
     said(results, "a folder without tools", zorse.ZorseError, "ZORSE_BIN", lambda: without_tools())

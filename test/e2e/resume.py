@@ -214,9 +214,9 @@ def refusals():
         _, code, err = run(bundle, DATA, 10, m, *take, ok=False)
         results.append(refused("a directory with snapshots is not overwritten", code, err, "--resume", "step-00000008"))
         _, code, err = run(bundle, DATA, 10, m, *take, "--resume", "--shuffle-seed=3", "--lr=0.5", ok=False)
-        results.append(refused("another order and learning rate", code, err, "shuffle: none in the snapshot, 3 here", "learning rate: 0.0003 in the snapshot, 0.5 here", "--allow-config-change"))
+        results.append(refused("another order and learning rate", code, err, "shuffle: none in the checkpoint, 3 here", "learning rate: 0.0003 in the checkpoint, 0.5 here", "--allow-config-change"))
         _, code, err = run(other, DATA, 10, m, *take, "--resume", ok=False)
-        results.append(refused("another optimizer", code, err, "beta1: 0.9 in the snapshot, 0.8 here"))
+        results.append(refused("another optimizer", code, err, "beta1: 0.9 in the checkpoint, 0.8 here"))
         text = os.path.join(folder, "other.bin")
         np.random.default_rng(0).integers(0, 31, 3000).astype(np.uint16).tofile(text)
         _, code, err = run(bundle, text, 10, m, *take, "--resume", ok=False)
@@ -224,7 +224,7 @@ def refusals():
         llama = os.path.join(folder, "llama.zorse")
         z.compile(os.path.join(z.SMALL, "llama.onnx"), llama, cluster, BATCH, LENGTH)
         _, code, err = run(llama, os.path.join(z.SMALL, "llama.tokens.bin"), 10, m, *take, "--resume", "--allow-config-change", ok=False)
-        results.append(refused("another model", code, err, "another model", "not in the snapshot"))
+        results.append(refused("another model", code, err, "another model", "not in the checkpoint"))
         # Another matrix library rounds differently: this is reported, and only then.
         def with_library(name, *more):
             before = dict(os.environ)
@@ -245,7 +245,7 @@ def refusals():
             results.append(say("another matrix library is", code == 0 and "matrices were multiplied by onednn" in err and "here by openblas" in err and "except for rounding" in err, err.strip()))
         # The data continues at its position.
         after, code, err = run(half, DATA, 10, next(fresh), *take, "--resume", "--allow-config-change", ok=False)
-        results.append(say("another batch, allowed", code == 0 and sorted(after) == [9, 10] and "batch: 8 in the snapshot, 4 here" in err, err.strip()))
+        results.append(say("another batch, allowed", code == 0 and sorted(after) == [9, 10] and "batch: 8 in the checkpoint, 4 here" in err, err.strip()))
         newest = os.path.join(s, max(n for n in os.listdir(s) if n.startswith("step-")))
         with open(os.path.join(newest, "index.json")) as f:
             consumed = json.load(f)["consumed_samples"]
@@ -272,7 +272,7 @@ def refusals():
                 take = ["--checkpoint-dir", os.path.join(small, "s"), "--save-interval", 1, "--save-total-limit", 100]
                 after, code, err = run(bundle, DATA, 12, next(fresh), *take, ok=False)
                 kept = [n for n in os.listdir(os.path.join(small, "s")) if n.startswith("step-")]
-                results.append(say("full disk", code == 1 and len(after) == 12 and "No space left on device" in err and kept and "the last snapshot, of step 12, is not complete" in err,
+                results.append(say("full disk", code == 1 and len(after) == 12 and "No space left on device" in err and kept and "the last checkpoint, of step 12, is not complete" in err,
                                    f"{len(kept)} kept; " + err.strip()[-300:]))
                 after, code, err = run(bundle, DATA, 12, next(fresh), "--checkpoint-dir", os.path.join(small, "s"), "--resume", "--save-total-limit", 1, ok=False)
                 results.append(say("resumed from the newest of them", min(after) == len(kept) + 1, err.strip()[-300:]))

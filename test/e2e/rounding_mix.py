@@ -25,19 +25,19 @@ import toolchain  # noqa: E402
 MOST = 0.30
 GPUS = {"sm_80": "A100-80", "sm_90": "H100-SXM", "sm_120": "RTX5090"}
 # Names of the graph's kernels.
-KINDS = {"residual addition": r"^addf_truncf_", "GELU": r"^mulf_addf_negf_exp_divf_.*truncf_", "gradient of cross-entropy": r"^(cmpi_.*)?subf_exp.*take_grad", "cast": r"^cast_"}
+KINDS = {"residual addition": r"^addf_truncf_", "GELU": r"^mulf_addf_negf_exp_divf_.*truncf_", "gradient of cross-entropy": r"^(cmpi_.*)?subf_exp.*take_along_dim_grad", "cast": r"^cast_"}
 
 GRAPH = """module {{
   func.func @model(%ids: tensor<?x{s}xi64> {{zorse.input = "input_ids"}} loc("input_ids"),
       %table: tensor<{v}x{w}xf32> {{zorse.parameter = "table", zorse.trainable = true}} loc("table"),
-      %gain: tensor<{w}xf32> {{zorse.parameter = "gain", zorse.trainable = true}} loc("gain"),
+      %norm_weight: tensor<{w}xf32> {{zorse.parameter = "norm_weight", zorse.trainable = true}} loc("norm_weight"),
       %bias: tensor<{w}xf32> {{zorse.parameter = "bias", zorse.trainable = true}} loc("bias"),
       %up: tensor<{f}x{w}xf32> {{zorse.parameter = "up", zorse.trainable = true}} loc("up"),
       %down: tensor<{w}x{f}xf32> {{zorse.parameter = "down", zorse.trainable = true}} loc("down"),
       %o: tensor<{v}x{w}xf32> {{zorse.parameter = "o", zorse.trainable = true}} loc("o"))
       -> (tensor<?xf32> {{zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/({s}*B)"}}) {{
     %x = zorse.gather %table, %ids : tensor<{v}x{w}xf32>, tensor<?x{s}xi64> -> tensor<?x{s}x{w}xf32> loc("embed")
-    %n = zorse.layer_norm %x gain %gain bias %bias {{epsilon = 1.0e-5 : f64}} : (tensor<?x{s}x{w}xf32>, tensor<{w}xf32>, tensor<{w}xf32>) -> tensor<?x{s}x{w}xf32> loc("norm")
+    %n = zorse.layer_norm %x weight %norm_weight bias %bias {{epsilon = 1.0e-5 : f64}} : (tensor<?x{s}x{w}xf32>, tensor<{w}xf32>, tensor<{w}xf32>) -> tensor<?x{s}x{w}xf32> loc("norm")
     %u = zorse.matmul %n, %up {{transpose_b}} : tensor<?x{s}x{w}xf32>, tensor<{f}x{w}xf32> -> tensor<?x{s}x{f}xf32> loc("up")
     %a = zorse.gelu %u {{approximate}} : tensor<?x{s}x{f}xf32> loc("gelu")
     %d = zorse.matmul %a, %down {{transpose_b}} : tensor<?x{s}x{f}xf32>, tensor<{w}x{f}xf32> -> tensor<?x{s}x{w}xf32> loc("down")
@@ -90,7 +90,7 @@ def main():
         archs = ["sm_80"] if quick else list(GPUS)
         for precision in ["bf16"] if quick else ["bf16", "f16"]:
             dumps = os.path.join(folder, precision)
-            z.call("zorse-opt", graph, f"--zorse-train-pipeline=round={precision}", *(f"--zorse-compile-bodies=arch={arch} dump-dir={dumps}/{arch}" for arch in archs), "-o", os.devnull)
+            z.call("zorse-opt", graph, f"--zorse-train-pipeline=round={precision}", *(f"--zorse-compile-functions=arch={arch} dump-dir={dumps}/{arch}" for arch in archs), "-o", os.devnull)
             for arch in archs:
                 found = {}
                 for path in rounding(os.path.join(dumps, arch)):

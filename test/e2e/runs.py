@@ -133,7 +133,7 @@ def evaluate(folder, one, two):
     holds("evaluating claims nothing", before == (sorted(os.listdir(snapshots)), os.stat(os.path.join(snapshots, "generation")).st_mtime_ns))
     refused("training options", "--eval-only does not train and cannot be combined with --max-steps", "zorse-run", one, "--eval-only", "--eval-data", data, "--max-steps", 3)
     refused("no data", "--eval-only needs --eval-data", "zorse-run", one, "--eval-only")
-    refused("no snapshot", "expected a snapshot, or a directory with complete ones, found none", "zorse-run", one, "--eval-only", "--eval-data", data, "--checkpoint-dir", os.path.join(folder, "nowhere"))
+    refused("no snapshot", "expected a checkpoint, or a directory with complete ones, found none", "zorse-run", one, "--eval-only", "--eval-data", data, "--checkpoint-dir", os.path.join(folder, "nowhere"))
 
 
 def crc32c(data):
@@ -247,9 +247,9 @@ def outputs(folder, two):
     z.call("zorse-run", two, "--data", TOKENS, "--max-steps", 2, "--lr-scheduler-type=cosine", "--checkpoint-dir", snapshots, "--quiet")
     _, _, err = z.call("zorse-run", two, "--data", TOKENS, "--max-steps", 4, "--lr-scheduler-type=cosine", "--checkpoint-dir", snapshots, "--resume", "--metrics-file", metrics)
     longer = [json.loads(line)["lr"] for line in open(metrics)]
-    holds("a longer run under cosine is explained", "the cosine decay of the learning rate ends with the run, at step 4 now and at step 2 in the snapshot's run" in err and len(longer) >= 2, err)
+    holds("a longer run under cosine is explained", "the cosine decay of the learning rate ends with the run, at step 4 now and at step 2 in the checkpoint's run" in err and len(longer) >= 2, err)
     code, _, err = z.call("zorse-run", two, "--data", TOKENS, "--max-steps", 5, "--lr-scheduler-type=linear", "--checkpoint-dir", snapshots, "--resume", ok=False)
-    holds("another schedule is still refused", code == 1 and "schedule: cosine in the snapshot, linear here" in err, err)
+    holds("another schedule is still refused", code == 1 and "schedule: cosine in the checkpoint, linear here" in err, err)
 
 
 def memory_of(folder, bundle):
@@ -338,6 +338,7 @@ def sampling(folder):
             "--prompt", ",".join(["1"] * 16))
     refused("a token that is none", "expected ids from 0 to", "zorse-run", one, "--data", TOKENS, "--max-steps", 1, "--generate-interval", 1, "--prompt", "70000")
     refused("no ids", "expected token ids separated by commas", "zorse-run", one, "--data", TOKENS, "--max-steps", 1, "--generate-interval", 1, "--prompt", "Hi")
+    refused("evaluations without data", "--eval-interval needs --eval-data", "zorse-run", one, "--data", TOKENS, "--max-steps", 1, "--eval-interval", 1)
     refused("options without it", "--max-new-tokens needs --generate-interval", "zorse-run", one, "--data", TOKENS, "--max-steps", 1, "--max-new-tokens", 4)
 
 

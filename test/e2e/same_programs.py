@@ -5,7 +5,7 @@
 
 Compares byte by byte: for every model under models/small, the printed functions of its units, with all parts of
 backwards; for GPT and LLaMA under the plans of plan_invariance.py, and for N random plans of a tiny GPT, the programs,
-summary and bodies. Kernel symbols are hashes of machine code and may differ; they count as equal.
+summary and functions. Kernel symbols are hashes of machine code and may differ; they count as equal.
 """
 import glob
 import os

@@ -4,7 +4,7 @@
 
     lost         The others end within the deadline plus two seconds, and name the rank. If it had not
                  joined yet, it is reported when the time to join is over. The job is started again and resumes. Then
-                 the suspended rank is continued: it ends by itself with an error, unless the job had finished before it
+                 the suspended rank is continued: it ends with an error, without a signal, unless the job had finished before it
                  was started again. The files of the new job's snapshots are untouched, and its result is that of an
                  uninterrupted run.
     launcher     The same under Zorse's launcher, which also ends the suspended rank and restarts the job
@@ -118,7 +118,7 @@ class Case(kills.Case):
         self.woken = time.monotonic()
 
     def wait(self, job, victim):
-        """The suspended rank ends by itself, with an error."""
+        """The suspended rank ends without a signal, with an error."""
         ended = job.until(lambda: victim.ended is not None, JOIN + 10)
         text = job.error(self.victim)
         self.expect(ended, "the stopped rank does not end when it is continued")

@@ -75,11 +75,11 @@ def main():
         # Targets are checked per device: if this machine does not support the highest level, only the device with this
         # target is refused.
         if len(here) < len(LEVELS):
-            lacking = LEVELS[len(here)]
-            bundle, _ = made("lacking", [two[0], ("b", f"kind: cpu, arch: {lacking}")], shapes["stages"])
+            unsupported = LEVELS[len(here)]
+            bundle, _ = made("unsupported", [two[0], ("b", f"kind: cpu, arch: {unsupported}")], shapes["stages"])
             for way in ((), ("--spawn",)):
                 code, _, said = z.call("zorse-run", bundle, "--data", data, "--max-steps", 1, *way, ok=False)
-                expect(f"missing CPU features are refused {' '.join(way)}", code == 1 and lacking in said and ("device b" in said or "device 'b'" in said) and low not in said, said)
+                expect(f"missing CPU features are refused {' '.join(way)}", code == 1 and unsupported in said and ("device b" in said or "device 'b'" in said) and low not in said, said)
         _, (code, _, said) = made("wrong", [("a", "kind: cpu, arch: x86-64-v9")], [(0, UNITS, 0, BATCH, "a")], ok=False)
         expect("an unknown architecture is named with those there are", code == 1 and "x86-64-v9" in said and "x86-64-v3" in said, said)
         _, (code, _, said) = made("empty", [("a", "kind: null")], [(0, UNITS, 0, BATCH, "a")], ok=False)

@@ -75,7 +75,7 @@ def main():
                     continue
                 good = good and list(ids[row][:len(part[:16])]) == part[:16] and list(labels[row]) == wanted
                 row += 1
-        holds("prompts and padding are masked, completions are learnt", good and row == len(ids), (ids, labels, err))
+        holds("prompts and padding are masked, completions are learned", good and row == len(ids), (ids, labels, err))
         code, _, err = call(folder, "a.jsonl", "-o", "same", "--prompt-field", "prompt", "--completion-field", "completion", "--seq-length", 16, "--eod-token", 0, "--labels", "same")
         ids2, labels2 = rows(folder, "same")
         holds("labels that the model shifts are at their own tokens", code == 0 and all(l in (-100, i) for i, l in zip(ids2.ravel(), labels2.ravel())) and (labels2 != -100).any(), err)
@@ -132,7 +132,7 @@ def main():
         words = lambda form: ("zorse-run", shifting, "--data", f"input_ids={folder}/{form}/ids-*.npy,labels={folder}/{form}/labels-*.npy", "--max-steps", 2)
         code, _, err = z.call(*words("masked"), ok=False)
         holds("shifted labels are refused by a model that shifts them", code == 1 and "data.json" in err and "--labels same" in err, err)
-        holds("and those of their own tokens are taken", z.call(*words("same"), ok=False)[0] == 0)
+        holds("and unshifted labels are accepted", z.call(*words("same"), ok=False)[0] == 0)
         # Token ids outside of the vocabulary are refused; for JSON lines, the error names the command that converts
         # them.
         code, _, err = z.call("zorse-run", bundle, "--data", os.path.join(folder, "a.jsonl"), "--max-steps", 2, ok=False)

@@ -1,7 +1,7 @@
 """zorse-opt with the pipeline that zorse-compile prints gives the same result as zorse-compile: the same module with
-the same bodies and kernels, and the same programs, byte for byte.
+the same functions and kernels, and the same programs, byte for byte.
 
-    train_pipeline.py [--quick]     --quick: every pair of a model, a precision and a cluster, in half as many cases
+    train_pipeline.py [--quick]     --quick: every pair of a model, a precision and a cluster, in half of the cases
 """
 import os
 import re
@@ -67,12 +67,12 @@ def compare(folder, model, words, precision, cluster, more=()):
     programs = call("zorse-compile", *flags, "--emit", "exec").splitlines()
     pipeline = call("zorse-compile", *flags, "--emit", "pipeline").strip()
     call("zorse-compile", *flags, "--compile-to", "plan", "--dump-dir", dump)
-    bodies, rest = pipeline.split(",zorse-plan,")
-    call("zorse-opt", graph, f"--pass-pipeline={bodies})", "--mlir-use-nameloc-as-prefix", "--mlir-elide-elementsattrs-if-larger=32", "-o", made)
+    functions, rest = pipeline.split(",zorse-plan,")
+    call("zorse-opt", graph, f"--pass-pipeline={functions})", "--mlir-use-nameloc-as-prefix", "--mlir-elide-elementsattrs-if-larger=32", "-o", made)
     shown = call("zorse-opt", made, f"--pass-pipeline=builtin.module(zorse-plan,{rest[:-1]},zorse-show-programs)", "-o", os.devnull).splitlines()
     if [line.strip() for line in shown if line] != [line.strip() for line in programs if line]:
         return "programs are others", 0
-    ours, theirs = lines_of(made), lines_of(os.path.join(dump, "4-bodies.mlir"))
+    ours, theirs = lines_of(made), lines_of(os.path.join(dump, "4-lower.mlir"))
     kernels = sum(line.startswith("    module @") or line.startswith("    builtin.module @") for line in ours)
     for number, (one, two) in enumerate(zip(ours, theirs), 1):
         if one != two:

@@ -42,7 +42,7 @@ import zorse.metadata as helper
 
 VOCABULARY, C, H, ROWS, LENGTH = 13, 8, 2, 2, 6
 SGD = {"optimizer": "sgd", "lr": "1e-2"}
-KINDS = {"default": dict(optimize=True, dynamic=False), "unoptimised": dict(), "torchscript": dict(dynamo=False), "torchscript-eval": None, "opset23": dict(opset=23, dynamic=False)}
+KINDS = {"default": dict(optimize=True, dynamic=False), "unoptimized": dict(), "torchscript": dict(dynamo=False), "torchscript-eval": None, "opset23": dict(opset=23, dynamic=False)}
 
 
 def parameter(rng, *shape, trained=True):

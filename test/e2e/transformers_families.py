@@ -4,7 +4,7 @@ exported in training mode and trained for three steps (exit code 77 without PyTo
     transformers_families.py [NAME…] [--quick] [--save FILE] [--again OUTCOME,…] [--limit SECONDS] [--least N] [--list]
 
 Each family has two checks, in a separate process with a time limit.
-- export: zorse.export of the model with the random parts of its own configuration, compared as every export is.
+- export: zorse.export of the model with the random parts of its configuration, compared as every export is.
   Skipped if the configuration has none.
 - train: without random parts, in f64, with SGD, three steps over three batches, one of which has a fully masked
   sample, on one device and under a random plan for three. Losses, first gradients, and parameters and trained buffers

@@ -56,7 +56,7 @@ def main():
             losses, parameters = trained(["a"], None)
             with open(os.path.join(bundle, "plan.json")) as f:
                 units = max(cell["units"][1] for cell in json.load(f)["cells"])
-            results.append(z.check(f"dropout of {name}: steps draw masks of their own", int(len(set(losses)) < STEPS), 0))
+            results.append(z.check(f"dropout of {name}: steps draw separate masks", int(len(set(losses)) < STEPS), 0))
             for k, cells in enumerate(PLANS):
                 found, others = trained(["a", "b"], [(0, units, *rest) for _, _, *rest in cells])
                 results.append(z.check(f"dropout of {name}, plan {k}: losses", z.relative(found, losses), 1e-12))

@@ -70,7 +70,7 @@ const Fault &fault() {
   return asked;
 }
 
-/// Lives as long as work on streams refers to it.
+/// Exists while work on streams refers to it.
 struct Communicator {
   std::unique_ptr<Meeting> meeting;
   int rank = 0, unit = 0;

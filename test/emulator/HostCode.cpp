@@ -252,7 +252,7 @@ private:
     return true;
   }
 
-  /// Computes bf16 operations in f32 and rounds the result. f32 has more than twice as many bits, so this equals a
+  /// Computes bf16 operations in f32 and rounds the result. f32 has more than twice the bits, so this equals a
   /// single rounding.
   void widenOperation(BinaryOperator &operation) {
     IRBuilder<> b(&operation);

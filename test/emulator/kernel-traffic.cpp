@@ -1,14 +1,14 @@
-// Counts the memory traffic of GPU kernels on the emulator: for every kernel of every body, the fraction of the moved
-// bytes that some thread requests, and the number of times that each touched sector is moved.
+// Counts the memory traffic of GPU kernels on the emulator: for every kernel of every function, the fraction of the
+// moved bytes that some thread requests, and the number of times that each touched sector is moved.
 //
 //   kernel-traffic UNITS.mlir [ROWS] [LEAST EFFICIENCY] [MOST TIMES] [MOST FORWARD] [MOST BACKWARD] [MOST CONFLICTS]
 //
 // UNITS.mlir is the output of zorse-compile --compile-to=backward --emit units. Fails on findings, and if the
-// efficiency of all kernels together is below LEAST EFFICIENCY. A block consists of the bodies of the classes
+// efficiency of all kernels together is below LEAST EFFICIENCY. A block consists of the functions of the classes
 // "attention" and "mlp". Fails if its sectors are moved more than MOST TIMES, or if its forward or backward launches
 // more kernels than MOST FORWARD or MOST BACKWARD, not counting those of attention. MOST CONFLICTS limits the shared
 // memory wavefronts of a single kernel, relative to those without bank conflicts.
-#include "EmulatedBody.h"
+#include "EmulatedFunction.h"
 
 #include "zorse/Codegen/Codegen.h"
 #include "zorse/Dialect/Zorse/ZorseDialect.h"
@@ -43,7 +43,7 @@ int main(int argc, char **argv) {
   module->walk([&](mlir::Operation *op) { op->setLoc(mlir::NameLoc::get(op->getName().getIdentifier())); });
   codegen::CodegenOptions options;
   options.arch = "emu";
-  auto compiled = codegen::compileBodies(*module, options);
+  auto compiled = codegen::compileFunctions(*module, options);
   if (mlir::failed(compiled))
     return 2;
   std::string error;
@@ -61,35 +61,35 @@ int main(int argc, char **argv) {
   };
   bool good = true;
   double conflicts = 1; // maximum over kernels
-  for (const bundle::Body &body : compiled->library.bodies()) {
+  for (const bundle::CompiledFunction &function : compiled->library.functions()) {
     std::vector<std::vector<uint64_t>> buffers;
-    emulator::EmulatedCall call{rows, 0, 0, {}, std::vector<uint8_t>(size_t(body.slots_size()), 1)};
+    emulator::EmulatedCall call{rows, 0, 0, {}, std::vector<uint8_t>(size_t(function.arguments_size()), 1)};
     std::mt19937 random(1); // NOLINT(bugprone-random-generator-seed): the same numbers in every run
-    for (const bundle::Slot &slot : body.slots()) {
-      const size_t bytes = size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows);
+    for (const bundle::FunctionArgument &argument : function.arguments()) {
+      const size_t bytes = size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows);
       std::vector<uint64_t> &buffer = buffers.emplace_back(bytes / 8 + 32);
       auto *begin = reinterpret_cast<char *>(buffer.data());
       begin += (256 - reinterpret_cast<uintptr_t>(begin) % 256) % 256;
       buffer.resize(buffer.size() + 32);
       begin = reinterpret_cast<char *>(buffer.data());
       begin += (256 - reinterpret_cast<uintptr_t>(begin) % 256) % 256;
-      call.slots.push_back(begin);
-      if (slot.type() == bundle::F32)
+      call.arguments.push_back(begin);
+      if (argument.type() == bundle::F32)
         for (size_t i = 0; i < bytes / 4; ++i)
           reinterpret_cast<float *>(begin)[i] = float(random() % 1000) / 1000 - 0.5f;
-      else if (slot.kind() == bundle::INPUT)
+      else if (argument.kind() == bundle::INPUT)
         for (size_t i = 0; i < bytes / 8; ++i)
           reinterpret_cast<int64_t *>(begin)[i] = int64_t(random() % 50);
     }
     int kernels = 0;
-    const auto isOf = [&](const char *what) { return body.name().find(what) != std::string::npos; };
+    const auto isOf = [&](const char *what) { return function.name().find(what) != std::string::npos; };
     const bool ofBlock = (isOf("attention.") || isOf("mlp.")) && (isOf(".forward") || isOf(".backward")) && !isOf(".backward_");
-    for (const bundle::Launch &launch : body.launches())
+    for (const bundle::Launch &launch : function.launches())
       if (ofBlock && launch.has_kernel())
         ++(launch.origin().find("zorse.attention") == std::string::npos ? launches : attentions)[isOf(".backward")];
     auto observe = [&](const bundle::KernelLaunch &kernel, const emulator::Traffic &traffic) {
       ++kernels;
-      std::printf("%-26s %-60.60s %9.1f KiB  efficiency %.3f  moved %.2f times  conflicts %.3f\n", body.name().c_str(), kernel.symbol().c_str(),
+      std::printf("%-26s %-60.60s %9.1f KiB  efficiency %.3f  moved %.2f times  conflicts %.3f\n", function.name().c_str(), kernel.symbol().c_str(),
                   double(traffic.sectors) * 32 / 1024, traffic.efficiency(), double(traffic.sectors) / double(traffic.distinctSectors),
                   traffic.conflictFactor());
       conflicts = std::max(conflicts, traffic.conflictFactor());
@@ -97,18 +97,18 @@ int main(int argc, char **argv) {
       if (ofBlock)
         add(block, traffic);
     };
-    for (const std::string &finding : emulator::runBody(*code, **products, body, call, observe)) {
-      std::printf("finding in %s: %s\n", body.name().c_str(), finding.c_str());
+    for (const std::string &finding : emulator::runFunction(*code, **products, function, call, observe)) {
+      std::printf("finding in %s: %s\n", function.name().c_str(), finding.c_str());
       good = false;
     }
-    std::printf("%s: %d kernels\n", body.name().c_str(), kernels);
+    std::printf("%s: %d kernels\n", function.name().c_str(), kernels);
   }
   const auto times = [](const emulator::Traffic &traffic) {
     return double(traffic.sectors) / double(std::max<uint64_t>(traffic.distinctSectors, 1));
   };
   std::printf(
       "all kernels: %.3f of the bytes moved are asked for, sectors are moved %.2f times each; a block: %.2f times, %d launches forward and %d "
-      "backward beside products and attention's own %d and %d; at most %.3f bank conflicts in a kernel\n",
+      "backward, not counting products and attention's %d and %d; at most %.3f bank conflicts in a kernel\n",
       all.efficiency(), times(all), times(block), launches[0], launches[1], attentions[0], attentions[1], conflicts);
   return good && conflicts <= maxConflicts && all.efficiency() >= min && times(block) <= max && launches[0] <= maxLaunches[0] &&
                  launches[1] <= maxLaunches[1]

@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import harness as z
 
 SUITE = os.path.join(z.BIN, "runtime_device_test")
-MISTAKES = ["ignores-waits", "dirty-memory", "any-memory", "copies-forward", "fills-too-much", "any-transport", "any-bodies", "bodies-never-fail", "forgets-hooks", "loses-work", "tells-everything", "always-done",
+MISTAKES = ["ignores-waits", "dirty-memory", "any-memory", "copies-forward", "fills-too-much", "any-transport", "any-functions", "functions-never-fail", "forgets-hooks", "loses-work", "notifies-always", "always-done",
             "loses-errors"]
 
 

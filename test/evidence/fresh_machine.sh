@@ -24,7 +24,7 @@ for word in "$@"; do
   esac
 done
 if [ "$(id -u)" -ne 0 ] || ! unshare --mount --pid --fork true 2>/dev/null; then
-  echo "skipped: a root of its own needs to be made by root, and namespaces"
+  echo "skipped: a separate root needs the user root, and namespaces"
   exit 77
 fi
 if [ -z "$folder" ]; then
@@ -48,7 +48,7 @@ mirror=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT)' 'C
 
 say() { printf '\n== %s\n' "$*"; }
 
-# Copies the configuration of apt and pip: package sources and trusted keys. No package is copied.
+# Copies the configuration of apt and pip: package sources and keys. No package is copied.
 configure() {
   local root=$1 path
   for path in /etc/apt /usr/share/keyrings /etc/ssl/certs /usr/share/ca-certificates /usr/local/share/ca-certificates /etc/pip.conf /etc/resolv.conf /etc/hosts; do

@@ -51,8 +51,9 @@ class Quota:
 
 def points(profile):
     """Seconds of the blocks' functions by class, size and kind."""
-    classes = profile["devices"][0]["classes"]
-    return {(name, point["rows"], kind): point[kind] for name, profiles in classes.items() if name.startswith("block") for point in profiles[0]["points"] for kind in point if kind != "rows"}
+    classes = profile["devices"][0]["unit_classes"]
+    return {(name, point["batch_size"], kind): point[kind]
+            for name, profiles in classes.items() if name.startswith("block") for point in profiles[0]["measurements"] for kind in point if kind != "batch_size"}
 
 
 def main():

@@ -30,8 +30,8 @@ bool fuzz::readOne(std::string_view bytes) {
   } else {
     // Users of a Bundle may use its numbers as indices.
     for (uint32_t d = 0; d < loaded->programs.size(); ++d)
-      for (const bundle::Entry &entry : loaded->programs[d].entries())
-        ZORSE_FUZZ_EXPECT(!runtime::describeEntry(*loaded, d, entry).empty());
+      for (const bundle::Instruction &instruction : loaded->programs[d].instructions())
+        ZORSE_FUZZ_EXPECT(!runtime::describeInstruction(*loaded, d, instruction).empty());
     ZORSE_FUZZ_EXPECT(loaded->weights.size() == size_t(loaded->summary.parameters_size()));
   }
 

@@ -18,7 +18,7 @@ bool zorse::fuzz::bundleFiles(std::string_view bytes, std::map<std::string, std:
   files["cluster.yaml"] = std::move(*input.mutable_cluster());
   files["weights.json"] = std::move(*input.mutable_weights());
   files["summary.pb"] = std::move(*input.mutable_summary());
-  files["functions.pb"] = std::move(*input.mutable_bodies());
+  files["functions.pb"] = std::move(*input.mutable_functions());
   for (int i = 0; i < input.programs_size(); ++i)
     files["programs/" + std::to_string(i) + ".pb"] = std::move(*input.mutable_programs(i));
   for (auto &file : *input.mutable_files())

@@ -73,7 +73,7 @@ bool fuzz::readOne(std::string_view bytes) {
     case ControlInput::Event::kMessage: {
       SharedFrame frame = encode(event.message());
       ExactCopy copy(std::string_view(*frame).substr(kLengthBytes));
-      if (event.message().has_join() || event.message().has_greeting()) {
+      if (event.message().has_join() || event.message().has_hello()) {
         (void)parseMessage(copy.view(), MEMBER, HandshakeState::Join, world).failed();
         if (job.isAbsent(rank) && !job.rootCause()) {
           job.joined(rank, event.message().join().device().substr(0, kDeviceBytes), now);
@@ -127,7 +127,7 @@ bool fuzz::readOne(std::string_view bytes) {
   // For every input, a failed job has a verdict that can be sent.
   if (job.rootCause()) {
     Message verdict;
-    *verdict.mutable_verdict()->mutable_failure() = toMessage(*job.rootCause());
+    *verdict.mutable_root_cause()->mutable_failure() = toMessage(*job.rootCause());
     SharedFrame frame = encode(verdict);
     ZORSE_FUZZ_EXPECT(!parseMessage(std::string_view(*frame).substr(kLengthBytes), COORDINATOR, HandshakeState::Work, world).failed());
   }

@@ -1,5 +1,5 @@
-// Fuzzes programs, summary and bodies that parse but have arbitrary contents: the verifier, which trusts none of them,
-// the runtime's own check, and Step's expansion for the summary.
+// Fuzzes programs, summary and functions that parse but have arbitrary contents: the verifier, which checks all of
+// them, the runtime's own check, and Step's expansion for the summary.
 #include "BundleInput.h"
 #include "Fuzz.h"
 
@@ -15,7 +15,7 @@ bool fuzz::readOne(std::string_view bytes) {
   BundleParts input;
   runtime::Bundle loaded;
   if (!input.ParseFromArray(bytes.data(), int(bytes.size())) || !loaded.summary.ParseFromString(input.summary()) ||
-      !loaded.bodies.ParseFromString(input.bodies()))
+      !loaded.functions.ParseFromString(input.functions()))
     return false;
   std::vector<bundle::Program> programs(input.programs_size());
   for (int d = 0; d < input.programs_size(); ++d)
@@ -31,7 +31,7 @@ bool fuzz::readOne(std::string_view bytes) {
 
   bool sound = false;
   if (Result<verify::PlanView> view = verify::readPlanView(input.plan()); !view.failed()) {
-    std::vector<verify::Finding> findings = verify::verifyPrograms(loaded.summary, loaded.bodies, *view, programs);
+    std::vector<verify::Finding> findings = verify::verifyPrograms(loaded.summary, loaded.functions, *view, programs);
     for (const verify::Finding &finding : findings)
       ZORSE_FUZZ_EXPECT(!verify::toString(finding, *view).empty());
     sound = findings.empty();

@@ -21,10 +21,10 @@ struct Loading {
   fuzz::ScratchFile file{"checkpoint.safetensors"};
 
   Loading() {
-    two.bundle.bodies.clear_objects();
-    two.bundle.bodies.clear_bodies();
+    two.bundle.functions.clear_objects();
+    two.bundle.functions.clear_functions();
     for (bundle::Program &program : two.bundle.programs) {
-      program.clear_entries();
+      program.clear_instructions();
       program.clear_queues();
     }
     auto transports = makeLocalTransports(2);

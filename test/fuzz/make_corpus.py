@@ -145,17 +145,17 @@ def fields(data):
 
 
 def with_few_launches(library):
-    """A BodyLibrary in which only the first body has launches: neither checks nor the verifier read them, and inputs should be small."""
+    """A FunctionLibrary in which only the first function has launches: neither checks nor the verifier read them, and inputs should be small."""
     out, first = b"", True
     for number, wire, value in fields(library):
         if number == 1:
-            body = b""
+            function = b""
             for at, kind, what in fields(value):
                 if at == 3 and not first:
                     continue
                 first = first and at != 3
-                body += varint(at << 3 | kind) + (varint(what) if kind == 0 else varint(len(what)) + what if kind == 2 else what)
-            value = body
+                function += varint(at << 3 | kind) + (varint(what) if kind == 0 else varint(len(what)) + what if kind == 2 else what)
+            value = function
         out += field(number, value) if wire == 2 else varint(number << 3 | wire) + (varint(value) if wire == 0 else value)
     return out
 
@@ -206,7 +206,7 @@ def bundles(binaries):
                 if units > 40:
                     sys.exit(f"{model}: {done.stderr}")
             packed = pack(out)
-            if name != "shared":  # as long as two other bundles
+            if name != "shared":  # its size is that of two other bundles
                 write("bundle", name, packed)
             # The fields that this target reads: plan, summary, bodies, programs.
             write("programs", name, b"".join(field(number, value) for number, _, value in fields(packed) if number in (2, 5, 6, 7)))
@@ -267,7 +267,7 @@ def control():
 
     joins = [(rank, 2, message(3, field(1, b"job") + number(2, 1) + number(3, rank) + number(4, 3) + field(5, b"cpu") + field(6, b"m" * 32))) for rank in range(3)]
     heartbeat = message(6, field(1, number(1, 7) + number(2, 1) + field(3, b"is in entry 17 (receive from b) of step 4") + number(4, 4) + number(5, 17)))
-    failed = message(10, number(1, 0) + number(3, 1) + number(4, 2) + field(5, b"b") + field(6, b"the peer closed the connection") + field(7, b"entry 3") + number(8, 2))
+    failed = message(10, number(1, 0) + number(3, 1) + number(4, 2) + field(5, b"b") + field(6, b"the peer closed the connection") + field(7, b"instruction 3") + number(8, 2))
     died = message(10, number(3, 2) + number(4, 0xffffffff) + field(6, b"disk full") + number(8, 1))
     write("control", "exchange", events(3, *joins, (0, 4, 100), *[(r, 2, message(7, field(1, b"hardware") + field(2, b"value"))) for r in range(3)], (1, 2, heartbeat), (2, 4, 300),
                                         (1, 2, message(9, field(1, b"a line"))), (0, 2, message(14)), *[(r, 2, message(16, number(1, 5 + r))) for r in range(3)],
@@ -288,7 +288,7 @@ def snapshots():
     head = b'{"w@0:4":{"dtype":"F32","shape":[4],"data_offsets":[8,24]}}'
     head = struct.pack("<Q", len(head)) + head + bytes(8)
     slices = [{"parameter": 0, "moment": m, "begin": 0, "end": 4, "type": "F32", "offset": len(head) + 16 * i, "xxh64": "0" * 16} for i, m in enumerate((-1, 0))]
-    training = {"optimizer": "adamw", "learning_rate": 1e-3, "momentum": 0, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1, "clip_norm": 1, "skip_nonfinite": True,
+    training = {"optimizer": "adamw", "learning_rate": 1e-3, "momentum": 0, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1, "clip_norm": 1,
                 "schedule": "cosine", "warmup_steps": 2, "total_steps": 9, "final_ratio": 0.1, "seed": 1, "nesterov": False}
     index = {"format": "zorse checkpoint", "version": 2, "step": 3, "generation": 2, "consumed_samples": 12, "optimizer_step": 3, "precision": "f32", "moments": 1,
              "run_config": {"model": "m", "batch": 4, "sequence": 4, "seed": 1, "shuffle": None, "data": "d", "samples_per_epoch": 9, "steps": 9, "training": training},

@@ -6,23 +6,23 @@ using namespace zorse;
 using namespace zorse::interpret;
 
 /// The fields that must be equal in all halves.
-static std::string common(const bundle::Entry &entry) {
-  bundle::Entry out;
-  if (entry.has_all_gather()) {
-    *out.mutable_all_gather() = entry.all_gather();
+static std::string common(const bundle::Instruction &instruction) {
+  bundle::Instruction out;
+  if (instruction.has_all_gather()) {
+    *out.mutable_all_gather() = instruction.all_gather();
     out.mutable_all_gather()->clear_full();
     out.mutable_all_gather()->clear_shard();
     out.mutable_all_gather()->clear_value();
-  } else if (entry.has_reduce_scatter()) {
-    *out.mutable_reduce_scatter() = entry.reduce_scatter();
+  } else if (instruction.has_reduce_scatter()) {
+    *out.mutable_reduce_scatter() = instruction.reduce_scatter();
     out.mutable_reduce_scatter()->clear_full();
     out.mutable_reduce_scatter()->clear_shard();
-    out.mutable_reduce_scatter()->clear_parts();
+    out.mutable_reduce_scatter()->clear_receive_buffer();
     out.mutable_reduce_scatter()->clear_value();
-  } else if (entry.has_all_reduce()) {
-    *out.mutable_all_reduce() = entry.all_reduce();
+  } else if (instruction.has_all_reduce()) {
+    *out.mutable_all_reduce() = instruction.all_reduce();
     out.mutable_all_reduce()->mutable_region()->clear_offset();
-    out.mutable_all_reduce()->clear_parts();
+    out.mutable_all_reduce()->clear_receive_buffer();
     out.mutable_all_reduce()->clear_from();
     out.mutable_all_reduce()->clear_to();
   }
@@ -45,8 +45,8 @@ struct Part {
   std::vector<Run> whole, shards;
   bool inside = false; ///< offsets of shards are relative to the whole
 
-  Part(uint32_t device, const Members &members, const bundle::Extents &runs, const bundle::Extents &owned, int64_t size, const bundle::Region &full,
-       const bundle::Region &shard) {
+  Part(uint32_t device, const Members &members, const bundle::ShardRanges &runs, const bundle::ShardRanges &owned, int64_t size,
+       const bundle::Region &full, const bundle::Region &shard) {
     whole = runs.members().empty() && isIn(members, device) ? std::vector<Run>{{0, size, 0}} : runsOf(runs, device, size);
     shards = runsOf(owned, device, size);
     if ((!whole.empty() && bytes(whole) != int64_t(full.bytes())) || (!shards.empty() && bytes(shards) != int64_t(shard.bytes())))
@@ -84,7 +84,7 @@ private:
     return sum;
   }
 
-  static std::vector<Run> runsOf(const bundle::Extents &extents, uint32_t device, int64_t size) {
+  static std::vector<Run> runsOf(const bundle::ShardRanges &extents, uint32_t device, int64_t size) {
     if (extents.members_size() != extents.begin_size() || extents.members_size() != extents.end_size())
       throw Stop{Outcome::Invalid, "ragged extents"};
     std::vector<Run> runs;
@@ -113,16 +113,16 @@ Span Machine::touch(Active &work, const Half &half, const bundle::Region &region
 }
 
 void Machine::startCollective(const std::vector<Half> &halves, Active &work) {
-  const bundle::Entry &first = *halves[0].entry;
+  const bundle::Instruction &first = *halves[0].instruction;
   for (const Half &half : halves)
-    if (half.entry->what_case() != first.what_case() || common(*half.entry) != common(first))
+    if (half.instruction->what_case() != first.what_case() || common(*half.instruction) != common(first))
       invalid("members of a collective disagree");
   switch (first.what_case()) {
-  case bundle::Entry::kAllGather:
+  case bundle::Instruction::kAllGather:
     return gather(halves, work);
-  case bundle::Entry::kReduceScatter:
+  case bundle::Instruction::kReduceScatter:
     return reduce(halves, work);
-  case bundle::Entry::kAllReduce:
+  case bundle::Instruction::kAllReduce:
     return sum(halves, work);
   default:
     invalid("an unknown collective");
@@ -130,7 +130,7 @@ void Machine::startCollective(const std::vector<Half> &halves, Active &work) {
 }
 
 void Machine::gather(const std::vector<Half> &halves, Active &work) {
-  const auto &gather = halves[0].entry->all_gather();
+  const auto &gather = halves[0].instruction->all_gather();
   if (gather.group() >= uint32_t(summary.groups_size()))
     invalid("no such group");
   const int64_t size = summary.groups(int(gather.group())).elements();
@@ -139,7 +139,7 @@ void Machine::gather(const std::vector<Half> &halves, Active &work) {
     word = poison();
   std::vector<Part> parts;
   for (const Half &half : halves) {
-    const auto &mine = half.entry->all_gather();
+    const auto &mine = half.instruction->all_gather();
     parts.emplace_back(programs[half.program].device(), mine.readers(), mine.reads(), mine.shards(), size, mine.full(), mine.shard());
     for (const Run &run : parts.back().shards) {
       Words words = fetch(touch(work, half, parts.back().inside ? mine.full() : mine.shard(), run.byte, (run.end - run.begin) * 4, false));
@@ -147,7 +147,7 @@ void Machine::gather(const std::vector<Half> &halves, Active &work) {
     }
   }
   for (size_t h = 0; h < halves.size(); ++h) {
-    const auto &mine = halves[h].entry->all_gather();
+    const auto &mine = halves[h].instruction->all_gather();
     const Part &part = parts[h];
     if (!part.inside && !part.shards.empty() &&
         std::all_of(part.shards.begin(), part.shards.end(), [&](const Run &run) { return part.inWhole(run.begin, run.end) >= 0; }))
@@ -171,7 +171,7 @@ void Machine::gather(const std::vector<Half> &halves, Active &work) {
 }
 
 void Machine::reduce(const std::vector<Half> &halves, Active &work) {
-  const auto &reduce = halves[0].entry->reduce_scatter();
+  const auto &reduce = halves[0].instruction->reduce_scatter();
   if (reduce.group() >= uint32_t(summary.groups_size()))
     invalid("no such group");
   const int64_t size = summary.groups(int(reduce.group())).elements();
@@ -179,7 +179,7 @@ void Machine::reduce(const std::vector<Half> &halves, Active &work) {
   std::vector<bool> contributed(size);
   std::vector<Part> parts;
   for (const Half &half : halves) {
-    const auto &mine = half.entry->reduce_scatter();
+    const auto &mine = half.instruction->reduce_scatter();
     parts.emplace_back(programs[half.program].device(), mine.contributors(), mine.terms(), mine.shards(), size, mine.full(), mine.shard());
     for (const Run &run : parts.back().whole) {
       Words words = fetch(touch(work, half, mine.full(), run.byte, (run.end - run.begin) * 4, false));
@@ -190,7 +190,7 @@ void Machine::reduce(const std::vector<Half> &halves, Active &work) {
     }
   }
   for (size_t h = 0; h < halves.size(); ++h) {
-    const auto &mine = halves[h].entry->reduce_scatter();
+    const auto &mine = halves[h].instruction->reduce_scatter();
     for (const Run &run : parts[h].shards) {
       if (!std::all_of(contributed.begin() + run.begin, contributed.begin() + run.end, [](bool one) { return one; }))
         invalid("a shard without a contributor");
@@ -198,18 +198,18 @@ void Machine::reduce(const std::vector<Half> &halves, Active &work) {
       work.writes.push_back({where, Words(total.begin() + run.begin, total.begin() + run.end)});
     }
     if (!parts[h].shards.empty())
-      arriving(work, halves[h], mine.parts());
+      arriving(work, halves[h], mine.receive_buffer());
   }
 }
 
 void Machine::sum(const std::vector<Half> &halves, Active &work) {
-  const bundle::Entry &first = *halves[0].entry;
+  const bundle::Instruction &first = *halves[0].instruction;
   Words total(first.all_reduce().region().bytes() / 4, 0);
   std::vector<Span> places;
   for (const Half &half : halves) {
-    if (half.entry->all_reduce().region().bytes() != first.all_reduce().region().bytes())
+    if (half.instruction->all_reduce().region().bytes() != first.all_reduce().region().bytes())
       invalid("sums of unequal sizes");
-    places.push_back(touch(work, half, half.entry->all_reduce().region(), true));
+    places.push_back(touch(work, half, half.instruction->all_reduce().region(), true));
     Words words = fetch(places.back());
     for (size_t w = 0; w < total.size(); ++w)
       total[w] += words[w];
@@ -217,10 +217,11 @@ void Machine::sum(const std::vector<Half> &halves, Active &work) {
   for (const Span &where : places)
     work.writes.push_back({where, total});
   for (const Half &half : halves)
-    arriving(work, half, half.entry->all_reduce().parts());
+    arriving(work, half, half.instruction->all_reduce().receive_buffer());
 }
 
-/// Poisons the memory in which the terms of a direct sum arrive: no other entry may read them.
+/// Poisons the memory in which the terms of a direct sum arrive: no other instruction may read
+/// them.
 void Machine::arriving(Active &work, const Half &half, const bundle::Region &parts) {
   if (parts.bytes() == 0)
     return;

@@ -43,7 +43,7 @@ struct Interleaving {
   enum Policy {
     Random,     ///< with equal probabilities
     Priorities, ///< every queue has a random priority; the highest acts
-    Starved,    ///< one entry of one device starts, or ends, only if no other action is possible
+    Starved,    ///< one instruction of one device starts, or ends, only if no other action is possible
     Overlapped, ///< starts are preferred to ends
     Eager,      ///< ends are preferred to starts
     Policies
@@ -58,11 +58,11 @@ struct Training {
 };
 
 /// The result of training the model on one device, without programs.
-Result reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const Training &how, const Steps &steps);
+Result reference(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const Training &how, const Steps &steps);
 
 /// Runs the programs of all devices for all steps.
-Outcome run(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs, const Steps &steps,
-            const Interleaving &interleaving);
+Outcome run(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const std::vector<bundle::Program> &programs,
+            const Steps &steps, const Interleaving &interleaving);
 
 /// Describes the first difference; empty if the results are equal.
 std::string difference(const Result &expected, const Result &found);
@@ -74,7 +74,7 @@ struct Harm {
   std::string what;
   int runs = 0;
 };
-Harm findHarm(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs,
+Harm findHarm(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const std::vector<bundle::Program> &programs,
               const Result &expected, const Steps &steps, int interleavings, uint32_t seed);
 
 } // namespace zorse::interpret

@@ -26,12 +26,12 @@ void Machine::prepare() {
     if (!deviceOf.emplace(program.device(), p).second)
       invalid("two programs for one device");
     std::vector<QueueState> list(program.queues_size());
-    for (int e = 0; e < program.entries_size(); ++e) {
-      if (program.entries(e).queue() >= list.size())
+    for (int e = 0; e < program.instructions_size(); ++e) {
+      if (program.instructions(e).queue() >= list.size())
         invalid("queue out of range");
-      if (e && program.entries(e).id() <= program.entries(e - 1).id())
+      if (e && program.instructions(e).id() <= program.instructions(e - 1).id())
         invalid("ids do not ascend");
-      list[program.entries(e).queue()].entries.push_back(e);
+      list[program.instructions(e).queue()].instructions.push_back(e);
     }
     for (auto &queue : list)
       queue.rank = random();
@@ -63,10 +63,10 @@ void Machine::prepare() {
   reports.resize(steps.size());
   std::vector<std::pair<uint32_t, uint32_t>> all;
   for (size_t p = 0; p < programs.size(); ++p)
-    for (int e = 0; e < programs[p].entries_size(); ++e)
+    for (int e = 0; e < programs[p].instructions_size(); ++e)
       all.push_back({uint32_t(p), uint32_t(e)});
   if (!all.empty())
-    std::tie(victimDevice, victimEntry) = all[random() % all.size()];
+    std::tie(victimDevice, victimInstruction) = all[random() % all.size()];
   victimStarts = random() % 2;
 }
 
@@ -93,49 +93,49 @@ Span Machine::span(size_t p, const bundle::Region &region, int64_t from, int64_t
   return {uint32_t(p), region.arena(), int64_t(region.offset()) + from, int64_t(region.offset()) + to, write};
 }
 
-bool Machine::ready(size_t p, size_t q, const bundle::Entry &entry) {
+bool Machine::ready(size_t p, size_t q, const bundle::Instruction &instruction) {
   const size_t step = stepOf(queues[p][q]);
-  for (const auto &wait : entry.waits()) {
-    if (wait.queue() >= queues[p].size() || wait.position() >= queues[p][wait.queue()].entries.size())
+  for (const auto &wait : instruction.waits()) {
+    if (wait.queue() >= queues[p].size() || wait.position() >= queues[p][wait.queue()].instructions.size())
       invalid("wait out of range");
     if (wait.previous_step() && step == 0)
       continue;
     const auto &target = queues[p][wait.queue()];
-    if (target.started <= (step - (wait.previous_step() ? 1 : 0)) * target.entries.size() + wait.position())
+    if (target.started <= (step - (wait.previous_step() ? 1 : 0)) * target.instructions.size() + wait.position())
       return false;
   }
   return true;
 }
 
-std::vector<uint32_t> Machine::meeting(const bundle::Entry &entry, uint32_t self) {
+std::vector<uint32_t> Machine::meeting(const bundle::Instruction &instruction, uint32_t self) {
   std::set<uint32_t> members;
   auto add = [&](const auto &list) { members.insert(list.begin(), list.end()); };
-  if (entry.has_send())
-    members = {self, entry.send().peer()};
-  else if (entry.has_receive())
-    members = {self, entry.receive().peer()};
-  else if (entry.has_all_gather()) {
-    add(entry.all_gather().readers());
-    add(entry.all_gather().shards().members());
-  } else if (entry.has_reduce_scatter()) {
-    add(entry.reduce_scatter().contributors());
-    add(entry.reduce_scatter().shards().members());
-  } else if (entry.has_all_reduce()) {
-    add(entry.all_reduce().members());
+  if (instruction.has_send())
+    members = {self, instruction.send().peer()};
+  else if (instruction.has_receive())
+    members = {self, instruction.receive().peer()};
+  else if (instruction.has_all_gather()) {
+    add(instruction.all_gather().readers());
+    add(instruction.all_gather().shards().members());
+  } else if (instruction.has_reduce_scatter()) {
+    add(instruction.reduce_scatter().contributors());
+    add(instruction.reduce_scatter().shards().members());
+  } else if (instruction.has_all_reduce()) {
+    add(instruction.all_reduce().members());
   }
   return {members.begin(), members.end()};
 }
 
-std::vector<Machine::Half> Machine::meet(size_t p, size_t q, const bundle::Entry &entry) {
+std::vector<Machine::Half> Machine::meet(size_t p, size_t q, const bundle::Instruction &instruction) {
   std::vector<Half> halves;
-  for (uint32_t device : meeting(entry, programs[p].device())) {
+  for (uint32_t device : meeting(instruction, programs[p].device())) {
     auto it = deviceOf.find(device);
     if (it == deviceOf.end())
       return {};
     bool found = false;
     for (size_t other = 0; other < queues[it->second].size() && !found; ++other)
-      if (const bundle::Entry *half = head(it->second, other);
-          half && half->id() == entry.id() && stepOf(queues[it->second][other]) == stepOf(queues[p][q]) && ready(it->second, other, *half)) {
+      if (const bundle::Instruction *half = head(it->second, other);
+          half && half->id() == instruction.id() && stepOf(queues[it->second][other]) == stepOf(queues[p][q]) && ready(it->second, other, *half)) {
         halves.push_back({it->second, other, half});
         found = true;
       }
@@ -155,32 +155,32 @@ bool Machine::act() {
     auto [p, q] = active[i]->queues[0];
     action.rank = queues[p][q].rank;
     for (auto [device, queue] : active[i]->queues)
-      action.victim =
-          action.victim || (!victimStarts && device == victimDevice && active[i]->entry == programs[device].entries(int(victimEntry)).id());
+      action.victim = action.victim || (!victimStarts && device == victimDevice &&
+                                        active[i]->instruction == programs[device].instructions(int(victimInstruction)).id());
     actions.push_back(std::move(action));
   }
   for (size_t p = 0; p < programs.size(); ++p)
     for (size_t q = 0; q < queues[p].size(); ++q) {
-      const bundle::Entry *entry = head(p, q);
-      unfinished = unfinished || queues[p][q].busy || entry;
-      if (!entry || !ready(p, q, *entry))
+      const bundle::Instruction *instruction = head(p, q);
+      unfinished = unfinished || queues[p][q].busy || instruction;
+      if (!instruction || !ready(p, q, *instruction))
         continue;
       Action action;
-      if (evaluates(stepOf(queues[p][q])) && !inEvaluation(*entry)) {
-        action.halves = {{p, q, entry}}; // has an effect only on order and waits
-      } else if (std::vector<uint32_t> members = meeting(*entry, programs[p].device()); members.empty()) {
-        action.halves = {{p, q, entry}};
+      if (evaluates(stepOf(queues[p][q])) && !inEvaluation(*instruction)) {
+        action.halves = {{p, q, instruction}}; // has an effect only on order and waits
+      } else if (std::vector<uint32_t> members = meeting(*instruction, programs[p].device()); members.empty()) {
+        action.halves = {{p, q, instruction}};
       } else {
         if (members[0] != programs[p].device() && deviceOf.count(members[0]))
           continue; // the first member adds the action
-        action.halves = meet(p, q, *entry);
+        action.halves = meet(p, q, *instruction);
         if (action.halves.empty())
           continue;
       }
       action.rank = queues[p][q].rank;
       for (const Half &half : action.halves)
-        action.victim =
-            action.victim || (victimStarts && half.program == victimDevice && half.entry == &programs[victimDevice].entries(int(victimEntry)));
+        action.victim = action.victim || (victimStarts && half.program == victimDevice &&
+                                          half.instruction == &programs[victimDevice].instructions(int(victimInstruction)));
       actions.push_back(std::move(action));
     }
   if (actions.empty()) {
@@ -189,8 +189,9 @@ bool Machine::act() {
     std::string what;
     for (size_t p = 0; p < programs.size(); ++p)
       for (size_t q = 0; q < queues[p].size(); ++q)
-        if (const bundle::Entry *entry = head(p, q))
-          what += " device " + std::to_string(programs[p].device()) + " queue " + std::to_string(q) + " at entry " + std::to_string(entry->id());
+        if (const bundle::Instruction *instruction = head(p, q))
+          what += " device " + std::to_string(programs[p].device()) + " queue " + std::to_string(q) + " at instruction " +
+                  std::to_string(instruction->id());
     throw Stop{Outcome::Deadlock, "stuck:" + what};
   }
   Action &chosen = choose(actions);
@@ -238,9 +239,9 @@ void Machine::begin(std::unique_ptr<Active> work) {
     for (const Span &a : work->spans)
       for (const Span &b : other->spans)
         if (a.conflicts(b))
-          throw Stop{Outcome::Race, "entries " + std::to_string(work->entry) + " and " + std::to_string(other->entry) + " touch bytes " +
-                                        std::to_string(std::max(a.begin, b.begin)) + " of device " + std::to_string(programs[a.device].device()) +
-                                        " at once"};
+          throw Stop{Outcome::Race, "instructions " + std::to_string(work->instruction) + " and " + std::to_string(other->instruction) +
+                                        " touch bytes " + std::to_string(std::max(a.begin, b.begin)) + " of device " +
+                                        std::to_string(programs[a.device].device()) + " at once"};
   for (const Span &s : work->spans)
     if (s.write)
       poison(s);
@@ -268,23 +269,23 @@ void Machine::end(size_t index) {
 
 void Machine::start(const std::vector<Half> &halves) {
   auto work = std::make_unique<Active>();
-  work->entry = halves[0].entry->id();
+  work->instruction = halves[0].instruction->id();
   for (const Half &half : halves)
     work->queues.push_back({uint32_t(half.program), uint32_t(half.queue)});
-  const bundle::Entry &entry = *halves[0].entry;
+  const bundle::Instruction &instruction = *halves[0].instruction;
   const size_t step = stepOf(queues[halves[0].program][halves[0].queue]);
-  if (evaluates(step) && !inEvaluation(entry)) {
+  if (evaluates(step) && !inEvaluation(instruction)) {
     begin(std::move(work));
     return;
   }
   for (const Half &half : halves)
-    if (half.entry->phase() != entry.phase())
+    if (half.instruction->phase() != instruction.phase())
       invalid("halves in different phases");
-  if (entry.has_compute())
+  if (instruction.has_compute())
     startCall(halves[0], *work);
-  else if (halves.size() == 1 && meeting(entry, programs[halves[0].program].device()).empty())
+  else if (halves.size() == 1 && meeting(instruction, programs[halves[0].program].device()).empty())
     startLocal(halves[0], *work, step);
-  else if (entry.has_send() || entry.has_receive())
+  else if (instruction.has_send() || instruction.has_receive())
     startTransfer(halves, *work);
   else
     startCollective(halves, *work);

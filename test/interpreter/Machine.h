@@ -6,7 +6,7 @@
 //   Outcome.cpp       the observable result, and its comparison with the reference
 #pragma once
 
-#include "Bodies.h"
+#include "Functions.h"
 #include "Interpreter.h"
 
 #include <memory>
@@ -28,35 +28,35 @@ struct Span {
   bool conflicts(const Span &o) const { return device == o.device && arena == o.arena && begin < o.end && o.begin < end && (write || o.write); }
 };
 
-/// Work in progress: a call of a compute entry, or a transfer or collective with all its halves.
+/// Work in progress: a call of a compute instruction, or a transfer or collective with all its halves.
 struct Active {
   std::vector<std::pair<uint32_t, uint32_t>> queues; ///< (device, queue) of every half
   std::vector<Span> spans;
   std::vector<std::pair<Span, Words>> writes; ///< stored when the work ends
   bool lastCall = true;
-  uint32_t entry = 0;
+  uint32_t instruction = 0;
 };
 
 class Machine {
 public:
-  Machine(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs, const Steps &steps,
-          const Interleaving &how)
-      : summary(summary), bodies(bodies), programs(programs), steps(steps), how(how), random(how.seed) {}
+  Machine(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const std::vector<bundle::Program> &programs,
+          const Steps &steps, const Interleaving &how)
+      : summary(summary), functions(functions), programs(programs), steps(steps), how(how), random(how.seed) {}
 
   Outcome run();
 
 private:
   const bundle::ModelSummary &summary;
-  const bundle::BodyLibrary &bodies;
+  const bundle::FunctionLibrary &functions;
   const std::vector<bundle::Program> &programs;
   const Steps &steps;
   Interleaving how;
   std::mt19937 random;
 
   struct QueueState {
-    std::vector<int> entries; ///< indices in the program
-    size_t started = 0;       ///< number of finished entries over all steps; index of the current one
-    int call = 0;             ///< next call of the current entry
+    std::vector<int> instructions; ///< indices in the program
+    size_t started = 0;            ///< number of finished instructions over all steps; index of the current one
+    int call = 0;                  ///< next call of the current instruction
     bool busy = false;
     uint32_t rank = 0;
   };
@@ -65,12 +65,12 @@ private:
   std::vector<std::unique_ptr<Active>> active;
   std::map<uint32_t, size_t> deviceOf; ///< device number -> index of its program
   std::vector<std::vector<uint64_t>> reports;
-  uint32_t victimDevice = 0, victimEntry = 0;
+  uint32_t victimDevice = 0, victimInstruction = 0;
   bool victimStarts = false;
 
   struct Half {
     size_t program, queue;
-    const bundle::Entry *entry;
+    const bundle::Instruction *instruction;
   };
   struct Action {
     bool ends = false;
@@ -99,21 +99,22 @@ private:
 
   // Possible actions.
   bool evaluates(size_t step) const { return step < steps.size() && steps[step] == 'E'; }
-  size_t stepOf(const QueueState &queue) const { return queue.entries.empty() ? steps.size() : queue.started / queue.entries.size(); }
-  const bundle::Entry *head(size_t p, size_t q) const {
+  size_t stepOf(const QueueState &queue) const { return queue.instructions.empty() ? steps.size() : queue.started / queue.instructions.size(); }
+  const bundle::Instruction *head(size_t p, size_t q) const {
     const auto &queue = queues[p][q];
     if (queue.busy || stepOf(queue) >= steps.size())
       return nullptr;
-    return &programs[p].entries(queue.entries[queue.started % queue.entries.size()]);
+    return &programs[p].instructions(queue.instructions[queue.started % queue.instructions.size()]);
   }
-  bool ready(size_t p, size_t q, const bundle::Entry &entry);
-  static bool inEvaluation(const bundle::Entry &entry) {
-    return entry.phase() == bundle::LOAD || entry.phase() == bundle::GATHER || entry.phase() == bundle::FORWARD || entry.phase() == bundle::REPORT;
+  bool ready(size_t p, size_t q, const bundle::Instruction &instruction);
+  static bool inEvaluation(const bundle::Instruction &instruction) {
+    return instruction.phase() == bundle::LOAD || instruction.phase() == bundle::GATHER || instruction.phase() == bundle::FORWARD ||
+           instruction.phase() == bundle::READ_METRICS;
   }
-  /// The devices of all halves of an entry; empty: a local entry.
-  static std::vector<uint32_t> meeting(const bundle::Entry &entry, uint32_t self);
+  /// The devices of all halves of an instruction; empty: a local instruction.
+  static std::vector<uint32_t> meeting(const bundle::Instruction &instruction, uint32_t self);
   /// All halves, if they are at the heads of their queues in the same step and their waits are satisfied; else empty.
-  std::vector<Half> meet(size_t p, size_t q, const bundle::Entry &entry);
+  std::vector<Half> meet(size_t p, size_t q, const bundle::Instruction &instruction);
   /// Performs one action. Returns false if all programs have finished.
   bool act();
   Action &choose(std::vector<Action> &actions);

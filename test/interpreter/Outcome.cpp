@@ -23,9 +23,9 @@ void Machine::finish(Result &result) {
   result.reports = reports;
 }
 
-Outcome interpret::run(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs,
+Outcome interpret::run(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const std::vector<bundle::Program> &programs,
                        const Steps &steps, const Interleaving &interleaving) {
-  return Machine(summary, bodies, programs, steps, interleaving).run();
+  return Machine(summary, functions, programs, steps, interleaving).run();
 }
 
 std::string interpret::difference(const Result &expected, const Result &found) {
@@ -45,12 +45,12 @@ std::string interpret::difference(const Result &expected, const Result &found) {
   return "";
 }
 
-Harm interpret::findHarm(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs,
+Harm interpret::findHarm(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const std::vector<bundle::Program> &programs,
                          const Result &expected, const Steps &steps, int interleavings, uint32_t seed) {
   Harm harm;
   for (; harm.runs < interleavings && !harm.harmful; ++harm.runs) {
     Interleaving how{seed * 1000003u + uint32_t(harm.runs), Interleaving::Policy(harm.runs % Interleaving::Policies)};
-    Outcome outcome = run(summary, bodies, programs, steps, how);
+    Outcome outcome = run(summary, functions, programs, steps, how);
     static const char *const kinds[] = {"", "invalid: ", "deadlock: ", "race: "};
     if (outcome.kind != Outcome::Finished)
       harm.what = kinds[outcome.kind] + outcome.what;

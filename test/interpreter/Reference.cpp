@@ -1,6 +1,6 @@
 // Trains the model on one device, without programs: units run in order, gradients of values are summed over their
 // users, and one update follows.
-#include "Bodies.h"
+#include "Functions.h"
 #include "Interpreter.h"
 
 #include "zorse/Summary/Summary.h"
@@ -12,8 +12,8 @@ namespace {
 
 class Reference {
 public:
-  Reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const Training &how)
-      : summary(summary), bodies(bodies), batch(how.batch), splitBackward(how.splitBackward), commitsByGroup(how.commitsByGroup) {
+  Reference(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const Training &how)
+      : summary(summary), functions(functions), batch(how.batch), splitBackward(how.splitBackward), commitsByGroup(how.commitsByGroup) {
     for (const auto &p : summary.parameters())
       parameters.push_back(initial(p, bundle::Value::PARAMETERS, 0));
     moments.resize(summary.moments());
@@ -48,37 +48,42 @@ public:
     deferred.assign(summary.units_size(), {});
     loss.clear();
     for (int u = 0; u < summary.units_size(); ++u)
-      unit(u, functionOf(summary, summary.units(u), bundle::UnitFunction::FORWARD).body());
-    call(summary.sum_loss_body(), 0, [&](const bundle::Slot &slot) { return slot.kind() == bundle::LOSS ? &loss[slot.index()] : &sums; });
+      unit(u, functionOf(summary, summary.units(u), bundle::UnitFunction::FORWARD).function());
+    call(summary.sum_loss_function(), 0,
+         [&](const bundle::FunctionArgument &argument) { return argument.kind() == bundle::LOSS ? &loss[argument.index()] : &sums; });
     if (training) {
       if (summary.training().loss_scale() != 0)
-        call(summary.scale_seeds_body(), 0, [&](const bundle::Slot &slot) { return slot.kind() == bundle::SCALARS ? &scalars : &optimizerStep; });
+        call(summary.scale_loss_gradient_function(), 0,
+             [&](const bundle::FunctionArgument &argument) { return argument.kind() == bundle::SCALARS ? &scalars : &optimizerStep; });
       for (int u = summary.units_size() - 1; u >= 0; --u) {
         const auto &info = summary.units(u);
         using Function = bundle::UnitFunction;
         const bool splits = splitBackward && info.splits();
-        unit(u, functionOf(summary, info, splits ? Function::INPUT_GRADIENTS : Function::BACKWARD).body());
+        unit(u, functionOf(summary, info, splits ? Function::INPUT_GRADIENTS : Function::BACKWARD).function());
         if (splits)
-          unit(u, functionOf(summary, info, Function::WEIGHT_GRADIENTS).body());
+          unit(u, functionOf(summary, info, Function::WEIGHT_GRADIENTS).function());
       }
       for (int p = 0; p < summary.parameters_size(); ++p)
         if (summary.parameters(p).trainable())
-          call(summary.norm_body(), int64_t(parameters[p].size()),
-               [&](const bundle::Slot &slot) { return slot.kind() == bundle::STATE ? &gradients[p] : &sums; });
+          call(summary.norm_function(), int64_t(parameters[p].size()),
+               [&](const bundle::FunctionArgument &argument) { return argument.kind() == bundle::STATE ? &gradients[p] : &sums; });
       Words none(kSumWords, 0); // the sums of a decision that precedes all sums
-      call(summary.decide_body(), 0, [&](const bundle::Slot &slot) {
-        return slot.kind() == bundle::SUMS_SLOT ? (commitsByGroup ? &none : &sums) : slot.kind() == bundle::SCALARS ? &scalars : &optimizerStep;
+      call(summary.clip_and_check_function(), 0, [&](const bundle::FunctionArgument &argument) {
+        return argument.kind() == bundle::LOCAL_METRICS ? (commitsByGroup ? &none : &sums)
+               : argument.kind() == bundle::SCALARS     ? &scalars
+                                                        : &optimizerStep;
       });
       for (int p = 0; p < summary.parameters_size(); ++p) {
         const auto &info = summary.parameters(p);
         if (info.trainable())
-          call(info.offset() < summary.groups(int(info.group())).decaying_elements() ? summary.update_body_decay() : summary.update_body_plain(),
-               int64_t(parameters[p].size()), [&](const bundle::Slot &slot) {
-                 if (slot.kind() == bundle::SCALARS)
+          call(info.offset() < summary.groups(int(info.group())).decaying_elements() ? summary.update_function_decay()
+                                                                                     : summary.update_function_plain(),
+               int64_t(parameters[p].size()), [&](const bundle::FunctionArgument &argument) {
+                 if (argument.kind() == bundle::SCALARS)
                    return &scalars;
-                 if (slot.kind() == bundle::OPTIMIZER_STEP_SLOT)
+                 if (argument.kind() == bundle::OPTIMIZER_STEP)
                    return &optimizerStep;
-                 return slot.index() == 0 ? &parameters[p] : slot.index() == 1 ? &gradients[p] : &moments[slot.index() - 2][p];
+                 return argument.index() == 0 ? &parameters[p] : argument.index() == 1 ? &gradients[p] : &moments[argument.index() - 2][p];
                });
       }
     }
@@ -103,7 +108,7 @@ public:
 
 private:
   const bundle::ModelSummary &summary;
-  const bundle::BodyLibrary &bodies;
+  const bundle::FunctionLibrary &functions;
   int64_t batch;
   bool splitBackward, commitsByGroup;
   std::vector<Words> parameters, gradients, inputs, values, valueGradients, saved, deferred;
@@ -121,31 +126,31 @@ private:
     return words;
   }
 
-  template <typename Find> void call(uint32_t body, int64_t rows, Find find, uint64_t instanceBase = 0) {
-    std::vector<Words> slots;
+  template <typename Find> void call(uint32_t function, int64_t rows, Find find, uint64_t rngIdBase = 0) {
+    std::vector<Words> arguments;
     std::vector<bool> overwrite;
-    for (const auto &slot : bodies.bodies(int(body)).slots()) {
-      Words *words = find(slot);
-      slots.push_back(words ? *words : Words());
-      slots.back().resize(words && rows == 0 ? words->size() : size_t(slotBytes(slot, rows)) / 4);
+    for (const auto &argument : functions.functions(int(function)).arguments()) {
+      Words *words = find(argument);
+      arguments.push_back(words ? *words : Words());
+      arguments.back().resize(words && rows == 0 ? words->size() : size_t(argumentBytes(argument, rows)) / 4);
       overwrite.push_back(false); // every accumulator starts at zero
     }
-    execute(summary, bodies, body, rows, 0, instanceBase, slots, overwrite);
+    execute(summary, functions, function, rows, 0, rngIdBase, arguments, overwrite);
     int s = 0;
-    for (const auto &slot : bodies.bodies(int(body)).slots()) {
-      if (Words *words = find(slot); words && slot.mode() != bundle::READ)
-        *words = slots[s];
+    for (const auto &argument : functions.functions(int(function)).arguments()) {
+      if (Words *words = find(argument); words && argument.mode() != bundle::READ)
+        *words = arguments[s];
       ++s;
     }
   }
 
-  void unit(int u, uint32_t body) {
+  void unit(int u, uint32_t function) {
     const auto &info = summary.units(u);
     call(
-        body, batch,
-        [&](const bundle::Slot &slot) -> Words * {
-          int i = int(slot.index());
-          switch (slot.kind()) {
+        function, batch,
+        [&](const bundle::FunctionArgument &argument) -> Words * {
+          int i = int(argument.index());
+          switch (argument.kind()) {
           case bundle::PARAMETER:
             return &parameters[info.parameters(i)];
           case bundle::PARAMETER_GRADIENT:
@@ -162,7 +167,7 @@ private:
             return &valueGradients[info.values_out(i)];
           case bundle::SAVED:
             return &saved[u];
-          case bundle::DEFERRED:
+          case bundle::SAVED_FOR_WEIGHT_GRAD:
             return &deferred[u];
           case bundle::SCALARS:
             return &scalars;
@@ -172,15 +177,15 @@ private:
             return nullptr;
           }
         },
-        info.instance_base());
+        info.rng_id_base());
   }
 };
 
 } // namespace
 
-Result interpret::reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const Training &how, const Steps &steps) {
+Result interpret::reference(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const Training &how, const Steps &steps) {
   Result result;
-  Reference machine(summary, bodies, how);
+  Reference machine(summary, functions, how);
   for (size_t s = 0; s < steps.size(); ++s)
     machine.step(int(s), steps[s] == 'T', result);
   machine.finish(result);

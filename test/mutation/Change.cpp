@@ -5,12 +5,12 @@
 using namespace zorse;
 using namespace zorse::test;
 
-bundle::Region *Change::regionOf(bundle::SlotKind kind, int index) const {
+bundle::Region *Change::regionOf(bundle::ArgumentKind kind, int index) const {
   auto &first = *compute().mutable_calls(0);
-  const auto &body = original.model.bodies.bodies(int(first.body()));
-  for (int s = 0; s < body.slots_size(); ++s)
-    if (body.slots(s).kind() == kind && (index < 0 || int(body.slots(s).index()) == index))
-      return EditedSlot(program(), first, s).mutable_region();
+  const auto &function = original.model.functions.functions(int(first.function()));
+  for (int s = 0; s < function.arguments_size(); ++s)
+    if (function.arguments(s).kind() == kind && (index < 0 || int(function.arguments(s).index()) == index))
+      return EditedArgument(program(), first, s).mutable_region();
   return nullptr;
 }
 
@@ -28,24 +28,24 @@ bool Change::pick(const Pick &pick) {
   return true;
 }
 
-Entry *Change::other(const Wanted &wanted, const char *word) const {
+Instruction *Change::other(const Wanted &wanted, const char *word) const {
   Place found = pickOther(programs, random, place, wanted);
   if (!found)
     return nullptr;
   what += word + at(programs, found);
-  return &entryAt(programs, found);
+  return &instructionAt(programs, found);
 }
 
-Pick test::slotWhere(SlotWanted wanted) {
+Pick test::argumentWhere(ArgumentWanted wanted) {
   return [wanted = std::move(wanted)](Change &m) {
-    SlotPlace found = pickSlot(m.programs, m.original.model.bodies, m.random, wanted);
+    ArgumentPlace found = pickArgument(m.programs, m.original.model.functions, m.random, wanted);
     m.call = found.call;
-    m.slot = found.slot;
+    m.argument = found.argument;
     return found.place;
   };
 }
 
-Pick test::slotOf(const std::vector<bundle::SlotKind> &kinds) { return slotWhere(ofKinds(kinds)); }
+Pick test::argumentOf(const std::vector<bundle::ArgumentKind> &kinds) { return argumentWhere(ofKinds(kinds)); }
 
 void test::addRows(MutationList &list, const char *fault, const std::vector<Row> &rows) {
   for (const Row &row : rows)
@@ -61,26 +61,26 @@ void test::addRows(MutationList &list, const char *fault, const std::vector<Row>
                     }});
 }
 
-bool test::dropEntry(Change &m) {
-  eraseId(m.programs, m.entry().id());
+bool test::dropInstruction(Change &m) {
+  eraseId(m.programs, m.instruction().id());
   return true;
 }
 
-bool test::doubleEntry(Change &m) {
+bool test::doubleInstruction(Change &m) {
   spreadIds(m.programs);
-  repeatEntry(m.programs, m.entry().id());
+  repeatInstruction(m.programs, m.instruction().id());
   return true;
 }
 
 bool test::dropHalf(Change &m) {
-  eraseEntry(m.program(), m.place.entry);
+  eraseInstruction(m.program(), m.place.instruction);
   return true;
 }
 
 bool test::dropWaits(Change &m) {
-  if (m.entry().waits_size() == 0)
+  if (m.instruction().waits_size() == 0)
     return false;
-  m.entry().clear_waits();
+  m.instruction().clear_waits();
   return true;
 }
 
@@ -91,24 +91,24 @@ bool test::dropCall(Change &m) {
 }
 
 bool test::moveToEnd(Change &m) {
-  moveEntry(m.programs, m.entry().id(), UINT32_MAX);
+  moveInstruction(m.programs, m.instruction().id(), UINT32_MAX);
   return true;
 }
 
 bool test::moveAnywhere(Change &m) {
-  const uint32_t before = m.program().entries(m.draw(m.program().entries_size())).id();
-  m.what += " before entry " + std::to_string(before);
-  moveEntry(m.programs, m.entry().id(), before);
+  const uint32_t before = m.program().instructions(m.draw(m.program().instructions_size())).id();
+  m.what += " before instruction " + std::to_string(before);
+  moveInstruction(m.programs, m.instruction().id(), before);
   return true;
 }
 
 bool test::anotherQueue(Change &m) {
-  Entry moved = m.entry();
+  Instruction moved = m.instruction();
   moved.set_queue(uint32_t(m.draw(m.program().queues_size())));
-  if (moved.queue() == m.entry().queue())
+  if (moved.queue() == m.instruction().queue())
     return false;
-  eraseEntry(m.program(), m.place.entry);
-  insertEntry(m.program(), m.place.entry, moved);
+  eraseInstruction(m.program(), m.place.instruction);
+  insertInstruction(m.program(), m.place.instruction, moved);
   return true;
 }
 
@@ -126,27 +126,27 @@ bool test::freshRegion(Change &m) {
 }
 
 bool test::swapWith(Change &m, const Wanted &wanted) {
-  Entry *other = m.other(wanted);
+  Instruction *other = m.other(wanted);
   if (!other)
     return false;
-  swapPayload(m.entry(), *other);
+  swapPayload(m.instruction(), *other);
   return true;
 }
 
-std::optional<EditedSlot> test::otherSlot(Change &m, const SlotWanted &wanted, const char *word) {
-  SlotPlace found = pickSlot(m.programs, m.original.model.bodies, m.random, wanted, m.place.program);
-  EditedSlot slot = slotAt(m.programs, found);
+std::optional<EditedArgument> test::otherArgument(Change &m, const ArgumentWanted &wanted, const char *word) {
+  ArgumentPlace found = pickArgument(m.programs, m.original.model.functions, m.random, wanted, m.place.program);
+  EditedArgument argument = argumentAt(m.programs, found);
   const auto &own = m.binding().region();
-  if (own.bytes() != slot.region().bytes() || own.offset() == slot.region().offset())
+  if (own.bytes() != argument.region().bytes() || own.offset() == argument.region().offset())
     return {};
   m.what += word + at(m.programs, found.place);
-  return slot;
+  return argument;
 }
 
-Row test::swapSlots(const char *name, const SlotWanted &wanted) {
-  return {name, slotWhere(wanted),
+Row test::swapArguments(const char *name, const ArgumentWanted &wanted) {
+  return {name, argumentWhere(wanted),
           [wanted](Change &m) {
-            auto other = otherSlot(m, wanted);
+            auto other = otherArgument(m, wanted);
             if (!other)
               return false;
             m.binding().mutable_region()->Swap(other->mutable_region());

@@ -5,60 +5,62 @@
 using namespace zorse;
 using namespace zorse::test;
 
-SlotPlace test::pickSlot(const Programs &programs, const bundle::BodyLibrary &bodies, Random &random, const SlotWanted &wanted, int program) {
-  SlotPlace chosen;
+ArgumentPlace test::pickArgument(const Programs &programs, const bundle::FunctionLibrary &functions, Random &random, const ArgumentWanted &wanted,
+                                 int program) {
+  ArgumentPlace chosen;
   size_t count = 0;
   for (size_t p = 0; p < programs.size(); ++p) {
     if (program >= 0 && int(p) != program)
       continue;
-    for (int e = 0; e < programs[p].entries_size(); ++e)
-      for (int c = 0; c < programs[p].entries(e).compute().calls_size(); ++c) {
-        const auto &call = programs[p].entries(e).compute().calls(c);
-        const bundle::SlotBindings bindings(programs[p], call);
+    for (int e = 0; e < programs[p].instructions_size(); ++e)
+      for (int c = 0; c < programs[p].instructions(e).compute().calls_size(); ++c) {
+        const auto &call = programs[p].instructions(e).compute().calls(c);
+        const bundle::ArgumentBindings bindings(programs[p], call);
         for (int s = 0; s < bindings.size(); ++s)
-          if (bindings[s].region.bytes() && wanted(programs[p].entries(e), bodies.bodies(int(call.body())).slots(s)) && random() % ++count == 0)
+          if (bindings[s].region.bytes() && wanted(programs[p].instructions(e), functions.functions(int(call.function())).arguments(s)) &&
+              random() % ++count == 0)
             chosen = {{int(p), e}, c, s};
       }
   }
   return chosen;
 }
 
-void test::moveEntry(Programs &programs, uint32_t id, uint32_t before) {
+void test::moveInstruction(Programs &programs, uint32_t id, uint32_t before) {
   spreadIds(programs);
   const uint32_t from = id * 2, to = before == UINT32_MAX ? UINT32_MAX : before * 2 - 1;
   for (auto &program : programs) {
-    // The ids of the entries that waits refer to, before entries move.
+    // The ids of the instructions that waits refer to, before instructions move.
     std::vector<std::vector<uint32_t>> targets;
     std::vector<std::vector<uint32_t>> ids(size_t(program.queues_size()));
-    for (const auto &entry : program.entries())
-      ids[entry.queue()].push_back(entry.id() == from ? to : entry.id());
-    std::vector<Entry> entries(program.entries().begin(), program.entries().end());
-    for (auto &entry : entries) {
-      if (entry.id() == from)
-        entry.set_id(to);
-      for (auto &wait : *entry.mutable_waits())
+    for (const auto &instruction : program.instructions())
+      ids[instruction.queue()].push_back(instruction.id() == from ? to : instruction.id());
+    std::vector<Instruction> instructions(program.instructions().begin(), program.instructions().end());
+    for (auto &instruction : instructions) {
+      if (instruction.id() == from)
+        instruction.set_id(to);
+      for (auto &wait : *instruction.mutable_waits())
         wait.set_position(ids[wait.queue()][wait.position()]); // temporarily an id
     }
-    std::stable_sort(entries.begin(), entries.end(), [](const Entry &a, const Entry &b) { return a.id() < b.id(); });
+    std::stable_sort(instructions.begin(), instructions.end(), [](const Instruction &a, const Instruction &b) { return a.id() < b.id(); });
     for (auto &list : ids)
       std::sort(list.begin(), list.end());
-    for (auto &entry : entries)
-      for (auto &wait : *entry.mutable_waits()) {
+    for (auto &instruction : instructions)
+      for (auto &wait : *instruction.mutable_waits()) {
         const auto &list = ids[wait.queue()];
         wait.set_position(uint32_t(std::lower_bound(list.begin(), list.end(), wait.position()) - list.begin()));
       }
-    program.mutable_entries()->Clear();
-    for (auto &entry : entries)
-      program.mutable_entries()->Add(std::move(entry));
+    program.mutable_instructions()->Clear();
+    for (auto &instruction : instructions)
+      program.mutable_instructions()->Add(std::move(instruction));
   }
 }
 
 void test::swapEverywhere(Programs &programs, uint32_t x, uint32_t y) {
   for (auto &program : programs) {
-    Entry *first = nullptr, *second = nullptr;
-    for (auto &entry : *program.mutable_entries()) {
-      first = entry.id() == x ? &entry : first;
-      second = entry.id() == y ? &entry : second;
+    Instruction *first = nullptr, *second = nullptr;
+    for (auto &instruction : *program.mutable_instructions()) {
+      first = instruction.id() == x ? &instruction : first;
+      second = instruction.id() == y ? &instruction : second;
     }
     if (first && second)
       swapPayload(*first, *second);

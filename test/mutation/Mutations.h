@@ -42,9 +42,9 @@ void addStepMutations(MutationList &list);
 void addSplitMutations(MutationList &list);
 void addResidencyMutations(MutationList &list);
 
-/// Whether a checker of only sizes and order would find no error: regions lie inside arenas, slots have the sizes that
-/// bodies declare, ids ascend, waits refer to earlier entries, transfers have both halves with equal sizes, and the
-/// members of a collective agree.
+/// Whether a checker of only sizes and order would find no error: regions lie inside arenas, arguments have the sizes
+/// that functions declare, ids ascend, waits refer to earlier instructions, transfers have both halves with equal
+/// sizes, and the members of a collective agree.
 bool keepsSizesAndOrder(const RealCase &original, const std::vector<bundle::Program> &programs);
 
 } // namespace zorse::test

@@ -1,4 +1,4 @@
-// Mutations of order (which entry precedes which) and of the waits that enforce it.
+// Mutations of order (which instruction precedes which) and of the waits that enforce it.
 #include "Change.h"
 
 using namespace zorse;
@@ -7,29 +7,29 @@ using namespace zorse::test;
 namespace {
 
 bool moveSomewhere(Change &m) {
-  const uint32_t id = m.entry().id();
+  const uint32_t id = m.instruction().id();
   Place other = pickOther(m.programs, m.random, m.place, isAny);
   if (!other)
     return false;
-  const uint32_t before = m.draw(8) == 0 ? UINT32_MAX : entryAt(m.programs, other).id();
+  const uint32_t before = m.draw(8) == 0 ? UINT32_MAX : instructionAt(m.programs, other).id();
   m.what += before == UINT32_MAX ? " to the end" : " before " + std::to_string(before);
   if (before == 0)
     return false;
-  moveEntry(m.programs, id, before);
+  moveInstruction(m.programs, id, before);
   return true;
 }
 
 bool swapInQueue(Change &m) {
-  const uint32_t queue = m.entry().queue();
-  return swapWith(m, [&](const Entry &e) { return e.queue() == queue; });
+  const uint32_t queue = m.instruction().queue();
+  return swapWith(m, [&](const Instruction &e) { return e.queue() == queue; });
 }
 
 bool swapTransfers(Change &m) {
-  const uint32_t peer = m.entry().send().peer();
-  Entry *other = m.other([&](const Entry &e) { return e.has_send() && e.send().peer() == peer; });
+  const uint32_t peer = m.instruction().send().peer();
+  Instruction *other = m.other([&](const Instruction &e) { return e.has_send() && e.send().peer() == peer; });
   if (!other)
     return false;
-  swapEverywhere(m.programs, m.entry().id(), other->id());
+  swapEverywhere(m.programs, m.instruction().id(), other->id());
   return true;
 }
 
@@ -43,27 +43,27 @@ bool swapCalls(Change &m) {
 bool swapContributors(Change &m) {
   const bool all = m.coin();
   const uint32_t device = m.program().device();
-  m.halves([&](bundle::Program &program, Entry &entry) {
+  m.halves([&](bundle::Program &program, Instruction &instruction) {
     if (all || program.device() == device)
-      entry.mutable_reduce_scatter()->mutable_contributors()->SwapElements(0, 1);
+      instruction.mutable_reduce_scatter()->mutable_contributors()->SwapElements(0, 1);
   });
   return true;
 }
 
-bundle::Wait &drawWait(Change &m) { return *m.entry().mutable_waits(m.draw(m.entry().waits_size())); }
+bundle::Wait &drawWait(Change &m) { return *m.instruction().mutable_waits(m.draw(m.instruction().waits_size())); }
 
 bool dropWait(Change &m) {
-  auto *waits = m.entry().mutable_waits();
+  auto *waits = m.instruction().mutable_waits();
   waits->DeleteSubrange(m.draw(waits->size()), 1);
   return true;
 }
 
 bool dropWaitsForQueue(Change &m) {
-  const uint32_t queue = drawWait(m).queue(), own = m.entry().queue();
-  for (auto &entry : *m.program().mutable_entries())
-    for (int i = entry.queue() == own ? entry.waits_size() - 1 : -1; i >= 0; --i)
-      if (entry.waits(i).queue() == queue)
-        entry.mutable_waits()->DeleteSubrange(i, 1);
+  const uint32_t queue = drawWait(m).queue(), own = m.instruction().queue();
+  for (auto &instruction : *m.program().mutable_instructions())
+    for (int i = instruction.queue() == own ? instruction.waits_size() - 1 : -1; i >= 0; --i)
+      if (instruction.waits(i).queue() == queue)
+        instruction.mutable_waits()->DeleteSubrange(i, 1);
   m.what = "device " + std::to_string(m.program().device()) + " queue " + std::to_string(own) + " for " + std::to_string(queue);
   return true;
 }
@@ -71,8 +71,8 @@ bool dropWaitsForQueue(Change &m) {
 bool waitLater(Change &m) {
   auto &wait = drawWait(m);
   uint32_t length = 0;
-  for (const auto &entry : m.program().entries())
-    length += entry.queue() == wait.queue();
+  for (const auto &instruction : m.program().instructions())
+    length += instruction.queue() == wait.queue();
   if (wait.position() + 1 >= length)
     return false;
   wait.set_position(wait.position() + 1 + (m.coin() ? 0 : m.draw(length - wait.position() - 1)));
@@ -96,20 +96,20 @@ bool waitForStep(Change &m) {
 }
 
 bool swapWaits(Change &m) {
-  Entry *other = m.other(hasWaits);
+  Instruction *other = m.other(hasWaits);
   if (!other)
     return false;
-  m.entry().mutable_waits()->Swap(other->mutable_waits());
+  m.instruction().mutable_waits()->Swap(other->mutable_waits());
   return true;
 }
 
 bool addWaitForLater(Change &m) {
   auto &program = m.program();
-  if (m.place.entry + 1 >= program.entries_size())
+  if (m.place.instruction + 1 >= program.instructions_size())
     return false;
-  int target = m.place.entry + 1 + m.draw(program.entries_size() - m.place.entry - 1);
-  auto *wait = m.entry().add_waits();
-  wait->set_queue(program.entries(target).queue());
+  int target = m.place.instruction + 1 + m.draw(program.instructions_size() - m.place.instruction - 1);
+  auto *wait = m.instruction().add_waits();
+  wait->set_queue(program.instructions(target).queue());
   wait->set_position(positionOf(program, target));
   return true;
 }
@@ -119,28 +119,29 @@ bool addWaitForLater(Change &m) {
 void test::addOrderMutations(MutationList &list) {
   addRows(list, "ordering",
           {
-              {"entries of a queue swapped", [](const Entry &e) { return e.has_compute() || e.has_load_input() || e.has_copy(); }, swapInQueue},
-              {"compute moved in the list", [](const Entry &e) { return e.has_compute() || e.has_copy(); }, moveSomewhere},
+              {"instructions of a queue swapped", [](const Instruction &e) { return e.has_compute() || e.has_load_input() || e.has_copy(); },
+               swapInQueue},
+              {"compute moved in the list", [](const Instruction &e) { return e.has_compute() || e.has_copy(); }, moveSomewhere},
               {"transfer moved in the list", isTransfer, moveSomewhere},
               {"collective moved in the list", isCollective, moveSomewhere},
-              {"load or report moved in the list", [](const Entry &e) { return isLoad(e) || isReport(e); }, moveSomewhere},
+              {"load or report moved in the list", [](const Instruction &e) { return isLoad(e) || isReport(e); }, moveSomewhere},
               {"transfers out of order", isSend, swapTransfers, 20},
               {"forward and backward exchanged", taskIs(Compute::F), [](Change &m) { return swapWith(m, isB); }},
               {"calls swapped", hasCalls, swapCalls},
-              {"contributors in another order", [](const Entry &e) { return e.has_reduce_scatter() && e.reduce_scatter().contributors_size() > 1; },
-               swapContributors},
+              {"contributors in another order",
+               [](const Instruction &e) { return e.has_reduce_scatter() && e.reduce_scatter().contributors_size() > 1; }, swapContributors},
           });
   addRows(list, "waits",
           {
               {"wait dropped", hasWaits, dropWait},
-              {"all waits of an entry dropped", hasWaits, dropWaits},
+              {"all waits of an instruction dropped", hasWaits, dropWaits},
               {"all waits for a queue dropped", hasWaits, dropWaitsForQueue},
-              {"wait for an earlier entry", hasWaits, [](Change &m) { return waitEarlier(m, drawWait(m)); }},
-              {"wait for a later entry", hasWaits, waitLater},
+              {"wait for an earlier instruction", hasWaits, [](Change &m) { return waitEarlier(m, drawWait(m)); }},
+              {"wait for a later instruction", hasWaits, waitLater},
               {"wait for another queue", hasWaits, waitForQueue},
               {"wait of the wrong step", hasWaits, waitForStep},
-              {"waits of two entries exchanged", hasWaits, swapWaits},
-              {"wait added for a later entry", isAny, addWaitForLater},
-              {"entry on another queue", isAny, anotherQueue},
+              {"waits of two instructions exchanged", hasWaits, swapWaits},
+              {"wait added for a later instruction", isAny, addWaitForLater},
+              {"instruction on another queue", isAny, anotherQueue},
           });
 }

@@ -47,34 +47,34 @@ std::vector<Use> usesOf(bundle::Program &program) {
   };
   for (auto &state : *program.mutable_state())
     use(state.mutable_region(), state.value());
-  for (int e = 0; e < program.entries_size(); ++e) {
-    auto &entry = *program.mutable_entries(e);
-    switch (entry.what_case()) {
-    case Entry::kCompute:
-      for (auto &call : *entry.mutable_compute()->mutable_calls())
-        for (EditedSlot slot : slotsOf(program, call))
-          use(slot.mutable_region(), slot.value());
+  for (int e = 0; e < program.instructions_size(); ++e) {
+    auto &instruction = *program.mutable_instructions(e);
+    switch (instruction.what_case()) {
+    case Instruction::kCompute:
+      for (auto &call : *instruction.mutable_compute()->mutable_calls())
+        for (EditedArgument argument : argumentsOf(program, call))
+          use(argument.mutable_region(), argument.value());
       break;
-    case Entry::kCopy:
-      use(entry.mutable_copy()->mutable_from(), entry.copy().value());
-      use(entry.mutable_copy()->mutable_to(), entry.copy().value());
+    case Instruction::kCopy:
+      use(instruction.mutable_copy()->mutable_from(), instruction.copy().value());
+      use(instruction.mutable_copy()->mutable_to(), instruction.copy().value());
       break;
-    case Entry::kSend:
-      use(entry.mutable_send()->mutable_region(), entry.send().value());
+    case Instruction::kSend:
+      use(instruction.mutable_send()->mutable_region(), instruction.send().value());
       break;
-    case Entry::kReceive:
-      use(entry.mutable_receive()->mutable_region(), entry.receive().value());
+    case Instruction::kReceive:
+      use(instruction.mutable_receive()->mutable_region(), instruction.receive().value());
       break;
-    case Entry::kLoadInput:
-      use(entry.mutable_load_input()->mutable_region(), entry.load_input().value());
+    case Instruction::kLoadInput:
+      use(instruction.mutable_load_input()->mutable_region(), instruction.load_input().value());
       break;
-    case Entry::kAllGather:
-      use(entry.mutable_all_gather()->mutable_full(), entry.all_gather().value());
-      use(entry.mutable_all_gather()->mutable_shard(), entry.all_gather().value());
+    case Instruction::kAllGather:
+      use(instruction.mutable_all_gather()->mutable_full(), instruction.all_gather().value());
+      use(instruction.mutable_all_gather()->mutable_shard(), instruction.all_gather().value());
       break;
-    case Entry::kReduceScatter:
-      use(entry.mutable_reduce_scatter()->mutable_full(), entry.reduce_scatter().value());
-      use(entry.mutable_reduce_scatter()->mutable_shard(), entry.reduce_scatter().value());
+    case Instruction::kReduceScatter:
+      use(instruction.mutable_reduce_scatter()->mutable_full(), instruction.reduce_scatter().value());
+      use(instruction.mutable_reduce_scatter()->mutable_shard(), instruction.reduce_scatter().value());
       break;
     default:
       break;
@@ -130,18 +130,20 @@ bool moveSomeRegion(Change &m, bool onLive) {
 }
 
 bool shiftTransfer(Change &m) {
-  auto &entry = m.entry();
-  auto &region = !isCopy(entry) ? regionOf(entry) : m.coin() ? *entry.mutable_copy()->mutable_from() : *entry.mutable_copy()->mutable_to();
+  auto &instruction = m.instruction();
+  auto &region = !isCopy(instruction) ? regionOf(instruction)
+                 : m.coin()           ? *instruction.mutable_copy()->mutable_from()
+                                      : *instruction.mutable_copy()->mutable_to();
   return moveRegion(m, m.program(), region, false);
 }
 
 bool shiftCollective(Change &m) {
-  auto &entry = m.entry();
-  auto *region = entry.has_all_reduce() ? entry.mutable_all_reduce()->mutable_region() : nullptr;
-  if (entry.has_all_gather())
-    region = m.coin() ? entry.mutable_all_gather()->mutable_full() : entry.mutable_all_gather()->mutable_shard();
-  if (entry.has_reduce_scatter())
-    region = m.coin() ? entry.mutable_reduce_scatter()->mutable_full() : entry.mutable_reduce_scatter()->mutable_shard();
+  auto &instruction = m.instruction();
+  auto *region = instruction.has_all_reduce() ? instruction.mutable_all_reduce()->mutable_region() : nullptr;
+  if (instruction.has_all_gather())
+    region = m.coin() ? instruction.mutable_all_gather()->mutable_full() : instruction.mutable_all_gather()->mutable_shard();
+  if (instruction.has_reduce_scatter())
+    region = m.coin() ? instruction.mutable_reduce_scatter()->mutable_full() : instruction.mutable_reduce_scatter()->mutable_shard();
   return region->bytes() && moveRegion(m, m.program(), *region, m.coin());
 }
 
@@ -154,12 +156,13 @@ bool moveState(Change &m) {
 }
 
 bool moveScalars(Change &m) {
-  auto &entry = m.entry();
-  auto &region = entry.has_report() ? *entry.mutable_report()->mutable_region() : *entry.mutable_load_scalars()->mutable_region();
+  auto &instruction = m.instruction();
+  auto &region =
+      instruction.has_read_metrics() ? *instruction.mutable_read_metrics()->mutable_region() : *instruction.mutable_load_scalars()->mutable_region();
   return moveRegion(m, m.program(), region, m.coin());
 }
 
-bool isNoWorkspace(const Entry &, const bundle::Slot &slot) { return slot.kind() != bundle::WORKSPACE; }
+bool isNoWorkspace(const Instruction &, const bundle::FunctionArgument &argument) { return argument.kind() != bundle::WORKSPACE; }
 
 bool anotherArena(Change &m) {
   auto &program = m.program();
@@ -183,11 +186,11 @@ bool hasRows(const bundle::Value &value) { return value.end() - value.begin() > 
 
 /// Reduces the bytes and the declared samples of both halves.
 bool sendFewerRows(Change &m) {
-  const auto row = uint64_t(m.original.model.summary.values(int(valueOf(m.entry()).id())).bytes_per_row());
+  const auto row = uint64_t(m.original.model.summary.values(int(valueOf(m.instruction()).id())).bytes_per_row());
   const bool last = m.coin();
-  m.halves([&](bundle::Program &, Entry &entry) {
-    auto &region = regionOf(entry);
-    auto &value = valueOf(entry);
+  m.halves([&](bundle::Program &, Instruction &instruction) {
+    auto &region = regionOf(instruction);
+    auto &value = valueOf(instruction);
     region.set_bytes(region.bytes() - row);
     if (last) {
       value.set_end(value.end() - 1);
@@ -201,12 +204,12 @@ bool sendFewerRows(Change &m) {
 
 /// Reduces the bytes of both halves equally.
 bool sendFewerBytes(Change &m) {
-  m.halves([](bundle::Program &, Entry &entry) { regionOf(entry).set_bytes(regionOf(entry).bytes() - 64); });
+  m.halves([](bundle::Program &, Instruction &instruction) { regionOf(instruction).set_bytes(regionOf(instruction).bytes() - 64); });
   return true;
 }
 
 bool copyFewerRows(Change &m) {
-  auto &copy = *m.entry().mutable_copy();
+  auto &copy = *m.instruction().mutable_copy();
   const uint64_t row = copy.from().bytes() / uint64_t(copy.value().end() - copy.value().begin()); // for state: bytes of an element
   copy.mutable_from()->set_bytes(copy.from().bytes() - row);
   copy.mutable_to()->set_bytes(copy.to().bytes() - row);
@@ -215,7 +218,7 @@ bool copyFewerRows(Change &m) {
 }
 
 bool loadFewerRows(Change &m) {
-  auto &load = *m.entry().mutable_load_input();
+  auto &load = *m.instruction().mutable_load_input();
   load.set_rows(load.rows() - 1);
   load.mutable_value()->set_end(load.value().end() - 1);
   load.mutable_region()->set_bytes(load.region().bytes() - uint64_t(m.original.model.summary.inputs(int(load.input())).bytes_per_row()));
@@ -232,11 +235,11 @@ bool shortenArena(Change &m) {
 }
 
 bool reportPart(Change &m) {
-  auto &report = *m.entry().mutable_report();
+  auto &report = *m.instruction().mutable_read_metrics();
   if (m.coin()) { // only the sums
     report.mutable_region()->set_offset(report.region().offset() + 256);
     report.mutable_region()->set_bytes(128);
-    report.mutable_value()->set_kind(m.coin() ? bundle::Value::GLOBAL_SUM : bundle::Value::SUMS);
+    report.mutable_value()->set_kind(m.coin() ? bundle::Value::GLOBAL_METRICS : bundle::Value::LOCAL_METRICS);
   } else {
     report.mutable_region()->set_bytes(256);
   }
@@ -245,11 +248,11 @@ bool reportPart(Change &m) {
 
 /// The loaded input overwrites data that is still needed.
 bool loadEarly(Change &m) {
-  m.entry().clear_waits();
-  const uint32_t id = m.entry().id();
-  Place other = pickOther(m.programs, m.random, m.place, [&](const Entry &e) { return e.id() < id && e.id() > 0; });
+  m.instruction().clear_waits();
+  const uint32_t id = m.instruction().id();
+  Place other = pickOther(m.programs, m.random, m.place, [&](const Instruction &e) { return e.id() < id && e.id() > 0; });
   if (other)
-    moveEntry(m.programs, id, entryAt(m.programs, other).id());
+    moveInstruction(m.programs, id, instructionAt(m.programs, other).id());
   return true;
 }
 
@@ -265,20 +268,20 @@ void test::addPlaceMutations(MutationList &list) {
           {
               {"offset on a live buffer", nullptr, [](Change &m) { return moveSomeRegion(m, true); }},
               {"offset shifted", nullptr, [](Change &m) { return moveSomeRegion(m, false); }},
-              {"transfer's or copy's offset shifted by a row", [](const Entry &e) { return isTransfer(e) || isCopy(e); }, shiftTransfer},
+              {"transfer's or copy's offset shifted by a row", [](const Instruction &e) { return isTransfer(e) || isCopy(e); }, shiftTransfer},
               {"collective's offset shifted", isCollective, shiftCollective},
               {"state moved", nullptr, moveState},
-              {"scalars or report elsewhere", [](const Entry &e) { return loadsScalars(e) || isReport(e); }, moveScalars},
-              swapSlots("equal slots swapped", isNoWorkspace),
-              {"slot in another arena", slotWhere(isNoWorkspace), anotherArena},
+              {"scalars or report elsewhere", [](const Instruction &e) { return loadsScalars(e) || isReport(e); }, moveScalars},
+              swapArguments("equal arguments swapped", isNoWorkspace),
+              {"argument in another arena", argumentWhere(isNoWorkspace), anotherArena},
           });
   addRows(list, "sizes",
           {
               {"size changed", nullptr, changeSize},
-              {"transfer a row shorter", [](const Entry &e) { return isSend(e) && hasRows(e.send().value()); }, sendFewerRows},
-              {"transfer's bytes shorter", [](const Entry &e) { return isSend(e) && e.send().region().bytes() > 64; }, sendFewerBytes},
-              {"copy a row shorter", [](const Entry &e) { return isCopy(e) && hasRows(e.copy().value()); }, copyFewerRows},
-              {"load a row shorter", [](const Entry &e) { return loadsInput(e) && e.load_input().rows() > 1; }, loadFewerRows},
+              {"transfer a row shorter", [](const Instruction &e) { return isSend(e) && hasRows(e.send().value()); }, sendFewerRows},
+              {"transfer's bytes shorter", [](const Instruction &e) { return isSend(e) && e.send().region().bytes() > 64; }, sendFewerBytes},
+              {"copy a row shorter", [](const Instruction &e) { return isCopy(e) && hasRows(e.copy().value()); }, copyFewerRows},
+              {"load a row shorter", [](const Instruction &e) { return loadsInput(e) && e.load_input().rows() > 1; }, loadFewerRows},
               {"arena shorter", nullptr, shortenArena},
               {"report of part of the block", isReport, reportPart},
           });
@@ -290,10 +293,10 @@ void test::addPlaceMutations(MutationList &list) {
               sharing("gradients share bytes too early", {Value::GRADIENTS, Value::REDUCED_GRADIENTS}),
               sharing("parameters share bytes", {Value::PARAMETERS}),
               sharing("optimizer state shares bytes", {Value::MOMENTS, Value::OPTIMIZER_STEP}),
-              {"workspace on a live buffer", slotOf({bundle::WORKSPACE}),
+              {"workspace on a live buffer", argumentOf({bundle::WORKSPACE}),
                [](Change &m) { return moveRegion(m, m.program(), *m.binding().mutable_region(), true); }},
-              {"load before the last reader", [](const Entry &e) { return (loadsInput(e) || isReceive(e)) && hasWaits(e); }, loadEarly},
-              {"load dropped", isLoad, dropEntry},
-              {"copy dropped", isCopy, dropEntry},
+              {"load before the last reader", [](const Instruction &e) { return (loadsInput(e) || isReceive(e)) && hasWaits(e); }, loadEarly},
+              {"load dropped", isLoad, dropInstruction},
+              {"copy dropped", isCopy, dropInstruction},
           });
 }

@@ -12,7 +12,7 @@ using namespace zorse::test;
 
 Status test::makePrograms(RealCase &result, const step::Plan &plan, const step::Costs *costs, double *stepTime) {
   step::LoweringOptions expand;
-  expand.bodies = &result.model.bodies;
+  expand.functions = &result.model.functions;
   expand.costs = costs;
   auto graph = step::lowerPlan(result.model.summary, plan, expand);
   if (graph.failed())
@@ -20,7 +20,7 @@ Status test::makePrograms(RealCase &result, const step::Plan &plan, const step::
   if (stepTime)
     *stepTime = graph->stepTime;
   for (uint32_t device = 0; device < plan.devices.size(); ++device) {
-    Result<bundle::Program> program = step::writeProgram(*graph, device, result.model.bodies);
+    Result<bundle::Program> program = step::writeProgram(*graph, device, result.model.functions);
     if (program.failed())
       return program.error();
     bundle::Program serialised;
@@ -50,8 +50,8 @@ Result<RealCase> test::realCase(uint32_t seed, const SyntheticModel *model) {
 
 Result<SyntheticModel> test::modelOfBundle(const std::string &directory) {
   SyntheticModel model;
-  std::ifstream summary(directory + "/summary.pb", std::ios::binary), bodies(directory + "/functions.pb", std::ios::binary);
-  if (!model.summary.ParseFromIstream(&summary) || !model.bodies.ParseFromIstream(&bodies))
+  std::ifstream summary(directory + "/summary.pb", std::ios::binary), functions(directory + "/functions.pb", std::ios::binary);
+  if (!model.summary.ParseFromIstream(&summary) || !model.functions.ParseFromIstream(&functions))
     return userError(directory + ": expects a bundle with summary.pb and functions.pb");
   return model;
 }

@@ -28,7 +28,7 @@ Status makePrograms(RealCase &result, const step::Plan &plan, const step::Costs 
 /// Case `seed` of RandomCases.h, small enough to interpret. `model` null: a random synthetic model.
 Result<RealCase> realCase(uint32_t seed, const SyntheticModel *model);
 
-/// Reads the summary and bodies of a bundle: a compiled model for random plans.
+/// Reads the summary and functions of a bundle: a compiled model for random plans.
 Result<SyntheticModel> modelOfBundle(const std::string &directory);
 
 } // namespace zorse::test

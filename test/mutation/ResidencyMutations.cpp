@@ -27,10 +27,10 @@ const Kept kKept[] = {
 
 /// Picks a random copy from or to a host. If `other` is given, the copy is another one on the same device.
 Place pickCopy(const Change &m, const Kept &kept, bool fromHost, Place other = {}) {
-  return pickWhere(m.programs, m.random, [&](const bundle::Program &program, const Entry &e) {
+  return pickWhere(m.programs, m.random, [&](const bundle::Program &program, const Instruction &e) {
     if (!e.has_copy() || !kept.is(e.copy().value().kind()))
       return false;
-    if (other && (&program != &m.programs[size_t(other.program)] || &e == &program.entries(other.entry)))
+    if (other && (&program != &m.programs[size_t(other.program)] || &e == &program.instructions(other.instruction)))
       return false;
     return kindOf(program, fromHost ? e.copy().from() : e.copy().to()) != bundle::DEVICE;
   });
@@ -43,7 +43,7 @@ bool takeEnd(Change &m, const Kept &kept, bool fetch, bool from, const char *wor
     if (!other)
       return false;
     auto region = [&](Place of) {
-      auto *copy = entryAt(m.programs, of).mutable_copy();
+      auto *copy = instructionAt(m.programs, of).mutable_copy();
       return from ? copy->mutable_from() : copy->mutable_to();
     };
     if (region(place)->bytes() != region(other)->bytes() || region(place)->offset() == region(other)->offset())
@@ -56,7 +56,7 @@ bool takeEnd(Change &m, const Kept &kept, bool fetch, bool from, const char *wor
 }
 
 bool otherVersion(Change &m, bool fetch) {
-  auto &value = valueOf(m.entry());
+  auto &value = valueOf(m.instruction());
   if (value.kind() != bundle::Value::PARAMETERS && value.kind() != bundle::Value::MOMENTS)
     return false;
   value.set_version(fetch ? 1 : 0);
@@ -64,8 +64,8 @@ bool otherVersion(Change &m, bool fetch) {
 }
 
 bool anotherPhase(Change &m) {
-  const bundle::Phase phases[] = {bundle::LOAD, bundle::GATHER, bundle::FORWARD, bundle::BACKWARD, bundle::COMMIT, bundle::UPDATE_STATE};
-  m.entry().set_phase(phases[m.draw(6)]);
+  const bundle::Phase phases[] = {bundle::LOAD, bundle::GATHER, bundle::FORWARD, bundle::BACKWARD, bundle::GRAD_NORM, bundle::UPDATE_STATE};
+  m.instruction().set_phase(phases[m.draw(6)]);
   return true;
 }
 
@@ -84,12 +84,13 @@ void addCopies(MutationList &list, const Kept &kept, bool fetch) {
           });
 }
 
-bool isRepeated(const Entry &e, const bundle::Call &call, const bundle::ModelSummary &summary) {
+bool isRepeated(const Instruction &e, const bundle::Call &call, const bundle::ModelSummary &summary) {
   if (!e.has_compute() || e.compute().task() != bundle::Compute::B || call.unit() < 0)
     return false;
   const auto &unit = summary.units(call.unit());
   const auto *repeats = findFunction(classOf(summary, unit), bundle::UnitFunction::RECOMPUTE);
-  return call.body() == functionOf(summary, unit, bundle::UnitFunction::FORWARD).body() || (repeats && call.body() == repeats->body());
+  return call.function() == functionOf(summary, unit, bundle::UnitFunction::FORWARD).function() ||
+         (repeats && call.function() == repeats->function());
 }
 
 /// Picks a random call at the start of a B that recomputes its F.
@@ -97,10 +98,10 @@ Place pickRepeated(Change &m) {
   Place place;
   size_t count = 0;
   for (size_t d = 0; d < m.programs.size(); ++d)
-    for (int e = 0; e < m.programs[d].entries_size(); ++e) {
-      const Entry &entry = m.programs[d].entries(e);
-      for (int c = 0; c < entry.compute().calls_size(); ++c)
-        if (isRepeated(entry, entry.compute().calls(c), m.original.model.summary) && m.random() % ++count == 0) {
+    for (int e = 0; e < m.programs[d].instructions_size(); ++e) {
+      const Instruction &instruction = m.programs[d].instructions(e);
+      for (int c = 0; c < instruction.compute().calls_size(); ++c)
+        if (isRepeated(instruction, instruction.compute().calls(c), m.original.model.summary) && m.random() % ++count == 0) {
           place = {int(d), e};
           m.call = c;
         }
@@ -132,21 +133,21 @@ bool moveToDevice(Change &m) {
 
 // Device or host of an update, and the decision that is copied there.
 
-bool isByHost(const bundle::Program &program, const Entry &e) {
-  return kindOf(program, bundle::SlotBindings(program, e.compute().calls(0))[0].region) != bundle::DEVICE;
+bool isByHost(const bundle::Program &program, const Instruction &e) {
+  return kindOf(program, bundle::ArgumentBindings(program, e.compute().calls(0))[0].region) != bundle::DEVICE;
 }
 
 Pick updateBy(bool host) {
   return [host](Change &m) {
     return pickWhere(m.programs, m.random,
-                     [&](const bundle::Program &program, const Entry &e) { return isUpdate(e) && isByHost(program, e) == host; });
+                     [&](const bundle::Program &program, const Instruction &e) { return isUpdate(e) && isByHost(program, e) == host; });
   };
 }
 
-/// Moves all slots of an update, or one of them, to the memory in which the update does not run.
-bool moveSlots(Change &m, bool all) {
+/// Moves all arguments of an update, or one of them, to the memory in which the update does not run.
+bool moveArguments(Change &m, bool all) {
   auto &program = m.program();
-  const bool toHost = !isByHost(program, m.entry());
+  const bool toHost = !isByHost(program, m.instruction());
   int other = 0;
   while (other < program.arenas_size() && (program.arenas(other).kind() != bundle::DEVICE) != toHost)
     ++other;
@@ -154,11 +155,11 @@ bool moveSlots(Change &m, bool all) {
     return false;
   auto *calls = m.compute().mutable_calls();
   const auto *one = &m.drawCall();
-  const int chosen = m.draw(bundle::SlotBindings(program, *one).size());
+  const int chosen = m.draw(bundle::ArgumentBindings(program, *one).size());
   for (auto &call : *calls)
-    for (int s = 0; s < bundle::SlotBindings(program, call).size(); ++s)
+    for (int s = 0; s < bundle::ArgumentBindings(program, call).size(); ++s)
       if (all || (&call == one && s == chosen)) {
-        auto *region = EditedSlot(program, call, s).mutable_region();
+        auto *region = EditedArgument(program, call, s).mutable_region();
         region->set_offset(freshBytes(program, uint32_t(other), region->bytes()));
         region->set_arena(uint32_t(other));
       }
@@ -174,24 +175,24 @@ bool updateCopy(Change &m) {
 }
 
 void addDecisions(MutationList &list, const std::string &name, bundle::Value::Kind kind) {
-  auto copies = [kind](const Entry &e) { return e.has_copy() && e.copy().value().kind() == kind; };
+  auto copies = [kind](const Instruction &e) { return e.has_copy() && e.copy().value().kind() == kind; };
   addRows(list, "residency",
           {
               {name + " not brought to the host", copies, dropHalf},
               {name + " brought to the host at another time", copies, moveAnywhere},
-              {name + " to the host without waits", [copies](const Entry &e) { return copies(e) && hasWaits(e); }, dropWaits},
+              {name + " to the host without waits", [copies](const Instruction &e) { return copies(e) && hasWaits(e); }, dropWaits},
           });
 }
 
 // Updates by group.
 
 Pick byGroup(const Wanted &wanted) {
-  return [wanted](Change &m) { return m.original.plan.commitsByGroup ? pickEntry(m.programs, m.random, wanted) : Place(); };
+  return [wanted](Change &m) { return m.original.plan.commitsByGroup ? pickInstruction(m.programs, m.random, wanted) : Place(); };
 }
 
 /// Replaces sums. The sums that tasks add to lie before the sums that decisions read.
 bool otherSums(Change &m, bool next) {
-  auto *sums = m.regionOf(bundle::SUMS_SLOT);
+  auto *sums = m.regionOf(bundle::LOCAL_METRICS);
   if (!sums)
     return false;
   sums->set_offset(next ? sums->offset() + sums->bytes() : sums->offset() - sums->bytes());
@@ -202,7 +203,7 @@ void addCommits(MutationList &list, const std::string &name, Compute::Task task)
   addRows(list, "commit",
           {
               {name + " somewhere else in the list", byGroup(taskIs(task)), moveAnywhere},
-              {name + " without its waits", byGroup([task](const Entry &e) { return isTask(e, task) && hasWaits(e); }), dropWaits},
+              {name + " without its waits", byGroup([task](const Instruction &e) { return isTask(e, task) && hasWaits(e); }), dropWaits},
               {name + " on another queue", byGroup(taskIs(task)), anotherQueue},
           });
 }
@@ -224,13 +225,12 @@ void test::addResidencyMutations(MutationList &list) {
                          calls.SwapElements(c, c + 1);
                      }),
           onRepeated("repeated call of other samples", [](Calls &calls, int c) { calls[c].set_sample_base(calls[c].sample_base() + 1); }),
-          onRepeated("repeated call of other random instances",
-                     [](Calls &calls, int c) { calls[c].set_instance_base(calls[c].instance_base() + 1); }),
+          onRepeated("repeated call of other random instances", [](Calls &calls, int c) { calls[c].set_rng_id_base(calls[c].rng_id_base() + 1); }),
           {"state of the host on the device", nullptr, moveToDevice},
-          {"update of the host in memory of the device", updateBy(true), [](Change &m) { return moveSlots(m, true); }},
-          {"update of the host with a slot on the device", updateBy(true), [](Change &m) { return moveSlots(m, false); }},
-          {"update of the device in memory of the host", updateBy(false), [](Change &m) { return moveSlots(m, true); }},
-          {"update of the device with a slot on the host", updateBy(false), [](Change &m) { return moveSlots(m, false); }},
+          {"update of the host in memory of the device", updateBy(true), [](Change &m) { return moveArguments(m, true); }},
+          {"update of the host with an argument on the device", updateBy(true), [](Change &m) { return moveArguments(m, false); }},
+          {"update of the device in memory of the host", updateBy(false), [](Change &m) { return moveArguments(m, true); }},
+          {"update of the device with an argument on the host", updateBy(false), [](Change &m) { return moveArguments(m, false); }},
           {"update on the host dropped", updateBy(true), dropHalf},
           {"update on the host without its waits", updateBy(true), dropWaits},
           {"update on the host of a copy", updateBy(true), updateCopy},
@@ -242,6 +242,6 @@ void test::addResidencyMutations(MutationList &list) {
               {"decision by the sums so far", byGroup(isDecision), [](Change &m) { return otherSums(m, false); }},
               {"loss or norm added to what decisions read", byGroup(addsToSums), [](Change &m) { return otherSums(m, true); }},
           });
-  addCommits(list, "decision", Compute::DECIDE);
+  addCommits(list, "decision", Compute::CLIP_AND_CHECK);
   addCommits(list, "update", Compute::UPDATE_GROUP);
 }

@@ -6,10 +6,10 @@ using namespace zorse::test;
 
 namespace {
 
-bool isScaling(const Entry &e) { return isTask(e, Compute::SCALE_SEEDS); }
+bool isScaling(const Instruction &e) { return isTask(e, Compute::SCALE_LOSS_GRADIENT); }
 
-/// Moves the slot of `kind` by `by` bytes, backwards if possible.
-bool moveSlot(Change &m, bundle::SlotKind kind, uint64_t by) {
+/// Moves the argument of `kind` by `by` bytes, backwards if possible.
+bool moveArgument(Change &m, bundle::ArgumentKind kind, uint64_t by) {
   auto *region = m.regionOf(kind);
   region->set_offset(region->offset() >= by ? region->offset() - by : region->offset() + by);
   return true;
@@ -24,17 +24,17 @@ bool scaleTwice(Change &m) {
   spreadIds(m.programs);
   if (!m.pick(isScaling))
     return false;
-  Entry copy = m.entry();
+  Instruction copy = m.instruction();
   copy.set_id(copy.id() + 1);
   copy.clear_waits();
-  insertEntry(m.program(), m.place.entry + 1, copy);
+  insertInstruction(m.program(), m.place.instruction + 1, copy);
   return true;
 }
 
 bool scaleOtherBytes(Change &m) {
-  const bundle::SlotKind kind = m.coin() ? bundle::SCALARS : bundle::OPTIMIZER_STEP_SLOT;
+  const bundle::ArgumentKind kind = m.coin() ? bundle::SCALARS : bundle::OPTIMIZER_STEP;
   const uint64_t by = kind == bundle::SCALARS ? 64 * (1 + m.draw(uint64_t(4))) : 8 * (1 + m.draw(uint64_t(3)));
-  return m.pick(isScaling) && moveSlot(m, kind, by);
+  return m.pick(isScaling) && moveArgument(m, kind, by);
 }
 
 bool dropScale(Change &m) {
@@ -47,17 +47,17 @@ bool dropScale(Change &m) {
 
 bool dropLastDecision(Change &m) {
   auto &program = m.program();
-  for (int e = program.entries_size() - 1; e >= 0; --e)
-    if (isDecision(program.entries(e))) {
-      eraseEntry(program, e);
+  for (int e = program.instructions_size() - 1; e >= 0; --e)
+    if (isDecision(program.instructions(e))) {
+      eraseInstruction(program, e);
       break;
     }
   return true;
 }
 
 bool decideByOtherBytes(Change &m) {
-  return pickEntry(m.programs, m.random, isScaling) && m.pick(isDecision) &&
-         moveSlot(m, m.coin() ? bundle::OPTIMIZER_STEP_SLOT : bundle::SUMS_SLOT, 32);
+  return pickInstruction(m.programs, m.random, isScaling) && m.pick(isDecision) &&
+         moveArgument(m, m.coin() ? bundle::OPTIMIZER_STEP : bundle::LOCAL_METRICS, 32);
 }
 
 } // namespace
@@ -72,12 +72,12 @@ void test::addScaleMutations(MutationList &list) {
               {"seeds scaled behind the decision", isScaling, [](Change &m) { return swapWith(m, isDecision); }},
               {"a scaling that evaluations run", isScaling,
                [](Change &m) {
-                 m.entry().set_phase(bundle::FORWARD);
+                 m.instruction().set_phase(bundle::FORWARD);
                  return true;
                }},
               {"a scaling without waits", isScaling,
                [](Change &m) {
-                 m.entry().clear_waits();
+                 m.instruction().clear_waits();
                  return true;
                }},
               {"a scaling of other bytes", nullptr, scaleOtherBytes},

@@ -9,13 +9,13 @@ using namespace zorse::test;
 
 namespace {
 
-bool isW(const Entry &e) { return isTask(e, Compute::W); }
+bool isW(const Instruction &e) { return isTask(e, Compute::W); }
 
 Place partner(const Programs &p, Place w) {
   const auto &program = p[size_t(w.program)];
-  const int cell = program.entries(w.entry).compute().cell();
-  for (int e = 0; e < program.entries_size(); ++e)
-    if (isB(program.entries(e)) && program.entries(e).compute().cell() == cell)
+  const int cell = program.instructions(w.instruction).compute().cell();
+  for (int e = 0; e < program.instructions_size(); ++e)
+    if (isB(program.instructions(e)) && program.instructions(e).compute().cell() == cell)
       return {w.program, e};
   return {};
 }
@@ -35,7 +35,7 @@ bool pickParts(Change &m, Parts &parts) {
     if (!parts.b)
       continue;
     parts.inWeights = &m.drawCall();
-    for (auto &call : *entryAt(m.programs, parts.b).mutable_compute()->mutable_calls())
+    for (auto &call : *instructionAt(m.programs, parts.b).mutable_compute()->mutable_calls())
       if (call.unit() == parts.inWeights->unit() && m.original.model.summary.units(call.unit()).splits())
         parts.inBackward = &call;
     if (parts.inBackward)
@@ -44,11 +44,11 @@ bool pickParts(Change &m, Parts &parts) {
   return false;
 }
 
-std::optional<bundle::SlotBinding> findSlot(Change &m, const bundle::Call &call, const bundle::Slot &wanted) {
-  const auto &body = m.original.model.bodies.bodies(int(call.body()));
-  for (int s = 0; s < body.slots_size(); ++s)
-    if (body.slots(s).kind() == wanted.kind() && body.slots(s).index() == wanted.index())
-      return bundle::SlotBindings(m.program(), call)[s];
+std::optional<bundle::ArgumentBinding> findArgument(Change &m, const bundle::Call &call, const bundle::FunctionArgument &wanted) {
+  const auto &function = m.original.model.functions.functions(int(call.function()));
+  for (int s = 0; s < function.arguments_size(); ++s)
+    if (function.arguments(s).kind() == wanted.kind() && function.arguments(s).index() == wanted.index())
+      return bundle::ArgumentBindings(m.program(), call)[s];
   return {};
 }
 
@@ -57,7 +57,7 @@ bool moveBeforeB(Change &m) {
   if (!pickParts(m, parts))
     return false;
   m.what += " before " + at(m.programs, parts.b);
-  moveEntry(m.programs, m.entry().id(), entryAt(m.programs, parts.b).id());
+  moveInstruction(m.programs, m.instruction().id(), instructionAt(m.programs, parts.b).id());
   return true;
 }
 
@@ -66,15 +66,15 @@ bool swapParts(Change &m) {
   if (!pickParts(m, parts))
     return false;
   m.what += " and " + at(m.programs, parts.b);
-  swapPayload(m.entry(), entryAt(m.programs, parts.b));
+  swapPayload(m.instruction(), instructionAt(m.programs, parts.b));
   return true;
 }
 
 /// Makes W use the block of another task.
-Row otherBlock(const char *name, bundle::SlotKind kind) {
-  return {name, slotWhere([kind](const Entry &e, const bundle::Slot &slot) { return isW(e) && slot.kind() == kind; }),
+Row otherBlock(const char *name, bundle::ArgumentKind kind) {
+  return {name, argumentWhere([kind](const Instruction &e, const bundle::FunctionArgument &argument) { return isW(e) && argument.kind() == kind; }),
           [kind](Change &m) {
-            auto other = otherSlot(m, ofKinds({kind}), " with that of ");
+            auto other = otherArgument(m, ofKinds({kind}), " with that of ");
             if (!other)
               return false;
             *m.binding().mutable_region() = other->region();
@@ -89,18 +89,18 @@ bool gradientsTwice(Change &m) {
   if (!pickParts(m, parts))
     return false;
   const auto &summary = m.original.model.summary;
-  const uint32_t backward = functionOf(summary, summary.units(parts.inWeights->unit()), bundle::UnitFunction::BACKWARD).body();
+  const uint32_t backward = functionOf(summary, summary.units(parts.inWeights->unit()), bundle::UnitFunction::BACKWARD).function();
   bundle::Call whole = *parts.inBackward;
-  whole.set_body(backward);
+  whole.set_function(backward);
   unbind(whole);
-  bundle::SlotBinder binder(m.program());
-  for (const auto &slot : m.original.model.bodies.bodies(int(backward)).slots()) {
-    const auto inBackward = findSlot(m, *parts.inBackward, slot);
-    const auto found = inBackward ? inBackward : findSlot(m, *parts.inWeights, slot);
-    if (!found && slot.kind() != bundle::WORKSPACE)
+  bundle::ArgumentBinder binder(m.program());
+  for (const auto &argument : m.original.model.functions.functions(int(backward)).arguments()) {
+    const auto inBackward = findArgument(m, *parts.inBackward, argument);
+    const auto found = inBackward ? inBackward : findArgument(m, *parts.inWeights, argument);
+    if (!found && argument.kind() != bundle::WORKSPACE)
       return false;
     bundle::Region region = found ? found->region : bundle::Region();
-    const uint64_t bytes = uint64_t(slot.bytes().fixed() + slot.bytes().per_row() * whole.rows());
+    const uint64_t bytes = uint64_t(argument.bytes().fixed() + argument.bytes().per_row() * whole.rows());
     if (region.bytes() != bytes) { // a separate workspace
       region.set_bytes(bytes);
       region.set_offset(freshBytes(m.program(), 0, bytes));
@@ -118,16 +118,16 @@ bool gradientsTwice(Change &m) {
 void test::addSplitMutations(MutationList &list) {
   addRows(list, "split backward",
           {
-              {"W dropped", isW, dropEntry},
-              {"W doubled", isW, doubleEntry},
+              {"W dropped", isW, dropInstruction},
+              {"W doubled", isW, doubleInstruction},
               {"W before its B", nullptr, moveBeforeB},
               {"W after everything", isW, moveToEnd},
               {"B and W exchanged", nullptr, swapParts},
-              otherBlock("deferred block of another task", bundle::DEFERRED),
+              otherBlock("deferred block of another task", bundle::SAVED_FOR_WEIGHT_GRAD),
               otherBlock("W with another saved block", bundle::SAVED),
               otherBlock("W with another gradient", bundle::BOUNDARY_OUT_GRADIENT),
-              {"deferred block that was never written", slotOf({bundle::DEFERRED}), freshRegion},
+              {"deferred block that was never written", argumentOf({bundle::SAVED_FOR_WEIGHT_GRAD}), freshRegion},
               {"gradients of parameters in B and in W", nullptr, gradientsTwice},
-              {"call of W dropped", [](const Entry &e) { return isW(e) && hasCalls(e); }, dropCall},
+              {"call of W dropped", [](const Instruction &e) { return isW(e) && hasCalls(e); }, dropCall},
           });
 }

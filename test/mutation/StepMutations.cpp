@@ -12,9 +12,9 @@ Place pickPrevious(Change &m) {
   Place chosen;
   size_t count = 0;
   for (size_t d = 0; d < m.programs.size(); ++d)
-    for (int e = 0; e < m.programs[d].entries_size(); ++e)
-      for (int i = 0; i < m.programs[d].entries(e).waits_size(); ++i)
-        if (m.programs[d].entries(e).waits(i).previous_step() && m.random() % ++count == 0) {
+    for (int e = 0; e < m.programs[d].instructions_size(); ++e)
+      for (int i = 0; i < m.programs[d].instructions(e).waits_size(); ++i)
+        if (m.programs[d].instructions(e).waits(i).previous_step() && m.random() % ++count == 0) {
           chosen = {int(d), e};
           m.wait = i;
         }
@@ -22,15 +22,15 @@ Place pickPrevious(Change &m) {
 }
 
 bool dropPrevious(Change &m) {
-  m.entry().mutable_waits()->DeleteSubrange(m.wait, 1);
+  m.instruction().mutable_waits()->DeleteSubrange(m.wait, 1);
   return true;
 }
 
 bool dropAllPrevious(Change &m) {
-  for (auto &entry : *m.program().mutable_entries())
-    for (int i = entry.waits_size() - 1; i >= 0; --i)
-      if (entry.waits(i).previous_step())
-        entry.mutable_waits()->DeleteSubrange(i, 1);
+  for (auto &instruction : *m.program().mutable_instructions())
+    for (int i = instruction.waits_size() - 1; i >= 0; --i)
+      if (instruction.waits(i).previous_step())
+        instruction.mutable_waits()->DeleteSubrange(i, 1);
   m.what = "device " + std::to_string(m.program().device());
   return true;
 }
@@ -50,10 +50,10 @@ void keep(bundle::Program &program, const bundle::AllGather &gather, bundle::Ele
 }
 
 bool loadOnce(Change &m) {
-  const uint32_t id = m.entry().id();
+  const uint32_t id = m.instruction().id();
   const bool owned = m.coin(); // also elements that the device owns, or only the received ones
-  m.halves([&](bundle::Program &program, Entry &entry) {
-    const auto &gather = entry.all_gather();
+  m.halves([&](bundle::Program &program, Instruction &instruction) {
+    const auto &gather = instruction.all_gather();
     if (!gather.full().bytes())
       return;
     const auto type = m.original.model.summary.groups(int(gather.group())).type();
@@ -84,13 +84,13 @@ bool updateCopy(Change &m) {
   return true;
 }
 
-/// Entries before the load read the input of the previous step.
+/// Instructions before the load read the input of the previous step.
 bool loadLate(Change &m) {
-  const uint32_t id = m.entry().id();
-  Entry *other = m.other([&](const Entry &e) { return e.id() > id; }, " before ");
+  const uint32_t id = m.instruction().id();
+  Instruction *other = m.other([&](const Instruction &e) { return e.id() > id; }, " before ");
   if (!other)
     return false;
-  moveEntry(m.programs, id, other->id());
+  moveInstruction(m.programs, id, other->id());
   return true;
 }
 
@@ -98,57 +98,60 @@ bool loadLate(Change &m) {
 bool neverOverwrite(Change &m) {
   const auto &value = m.binding().value();
   bool changed = false;
-  for (auto &entry : *m.program().mutable_entries())
-    if (entry.has_compute())
-      for (auto &call : *entry.mutable_compute()->mutable_calls())
-        for (EditedSlot slot : slotsOf(m.program(), call))
-          if (slot.overwrite() && slot.value().kind() == value.kind() && slot.value().id() == value.id()) {
-            slot.set_overwrite(false);
+  for (auto &instruction : *m.program().mutable_instructions())
+    if (instruction.has_compute())
+      for (auto &call : *instruction.mutable_compute()->mutable_calls())
+        for (EditedArgument argument : argumentsOf(m.program(), call))
+          if (argument.overwrite() && argument.value().kind() == value.kind() && argument.value().id() == value.id()) {
+            argument.set_overwrite(false);
             changed = true;
           }
   return changed;
 }
 
 bool moveToFront(Change &m) {
-  Place first = pickEntry(m.programs, m.random, [](const Entry &e) { return e.phase() <= bundle::FORWARD && e.id() > 0; });
+  Place first = pickInstruction(m.programs, m.random, [](const Instruction &e) { return e.phase() <= bundle::FORWARD && e.id() > 0; });
   if (!first)
     return false;
   m.what += " before " + at(m.programs, first);
-  moveEntry(m.programs, m.entry().id(), entryAt(m.programs, first).id());
+  moveInstruction(m.programs, m.instruction().id(), instructionAt(m.programs, first).id());
   return true;
 }
 
 bool setPhase(Change &m, bundle::Phase phase) {
-  m.halves([&](bundle::Program &, Entry &e) { e.set_phase(phase); });
+  m.halves([&](bundle::Program &, Instruction &e) { e.set_phase(phase); });
   return true;
 }
 
 bool wrongPhase(Change &m) {
   const auto phase = bundle::Phase(1 + m.draw(8));
-  return phase != m.entry().phase() && setPhase(m, phase);
+  return phase != m.instruction().phase() && setPhase(m, phase);
 }
 
 } // namespace
 
 void test::addStepMutations(MutationList &list) {
-  auto isState = [](const Entry &e, const bundle::Slot &slot) { return isUpdate(e) && slot.kind() == bundle::STATE && slot.index() == 0; };
-  auto accumulates = [](const Entry &, const bundle::Slot &slot) { return slot.mode() == bundle::ACCUMULATE; };
-  addRows(
-      list, "step boundary",
-      {
-          {"wait for the step before dropped", pickPrevious, dropPrevious},
-          {"wait for an earlier entry of the step before", pickPrevious, [](Change &m) { return waitEarlier(m, *m.entry().mutable_waits(m.wait)); }},
-          {"no waits for the step before on a device", pickPrevious, dropAllPrevious},
-          {"parameters loaded once instead of gathered", isGather, loadOnce},
-          {"update of a copy of the state", slotWhere(isState), updateCopy},
-          {"scalars loaded late", loadsScalars, loadLate},
-          {"accumulator of the step before", slotWhere(accumulates), neverOverwrite},
-          {"first entry moved to the end", [](const Entry &e) { return e.phase() == bundle::LOAD || e.phase() == bundle::GATHER; }, moveToEnd},
-          {"last entry moved to the front", [](const Entry &e) { return e.phase() >= bundle::COMMIT; }, moveToFront},
-          {"wrong phase", isAny, wrongPhase},
-          {"left out of evaluation", [](const Entry &e) { return e.phase() <= bundle::FORWARD || e.phase() == bundle::REPORT; },
-           [](Change &m) { return setPhase(m, bundle::BACKWARD); }},
-          {"also done in evaluation", [](const Entry &e) { return e.phase() > bundle::FORWARD && e.phase() != bundle::REPORT; },
-           [](Change &m) { return setPhase(m, m.coin() ? bundle::REPORT : bundle::FORWARD); }},
-      });
+  auto isState = [](const Instruction &e, const bundle::FunctionArgument &argument) {
+    return isUpdate(e) && argument.kind() == bundle::STATE && argument.index() == 0;
+  };
+  auto accumulates = [](const Instruction &, const bundle::FunctionArgument &argument) { return argument.mode() == bundle::ACCUMULATE; };
+  addRows(list, "step boundary",
+          {
+              {"wait for the step before dropped", pickPrevious, dropPrevious},
+              {"wait for an earlier instruction of the step before", pickPrevious,
+               [](Change &m) { return waitEarlier(m, *m.instruction().mutable_waits(m.wait)); }},
+              {"no waits for the step before on a device", pickPrevious, dropAllPrevious},
+              {"parameters loaded once instead of gathered", isGather, loadOnce},
+              {"update of a copy of the state", argumentWhere(isState), updateCopy},
+              {"scalars loaded late", loadsScalars, loadLate},
+              {"accumulator of the step before", argumentWhere(accumulates), neverOverwrite},
+              {"first instruction moved to the end", [](const Instruction &e) { return e.phase() == bundle::LOAD || e.phase() == bundle::GATHER; },
+               moveToEnd},
+              {"last instruction moved to the front", [](const Instruction &e) { return e.phase() >= bundle::GRAD_NORM; }, moveToFront},
+              {"wrong phase", isAny, wrongPhase},
+              {"left out of evaluation", [](const Instruction &e) { return e.phase() <= bundle::FORWARD || e.phase() == bundle::READ_METRICS; },
+               [](Change &m) { return setPhase(m, bundle::BACKWARD); }},
+              {"also done in evaluation", [](const Instruction &e) { return e.phase() > bundle::FORWARD && e.phase() != bundle::READ_METRICS; },
+               [](Change &m) { return setPhase(m, m.coin() ? bundle::READ_METRICS : bundle::FORWARD); }},
+          });
 }

@@ -9,8 +9,8 @@ using namespace zorse::test;
 
 namespace {
 
-bool isSent(const Entry &e) { return isSend(e) || isCopy(e); }
-bool accumulates(const Entry &, const bundle::Slot &slot) { return slot.mode() == bundle::ACCUMULATE; }
+bool isSent(const Instruction &e) { return isSend(e) || isCopy(e); }
+bool accumulates(const Instruction &, const bundle::FunctionArgument &argument) { return argument.mode() == bundle::ACCUMULATE; }
 
 // ---- rows ----
 
@@ -38,7 +38,7 @@ bool otherRows(Change &m) {
   return true;
 }
 
-/// Removes one row from all calls or from one, and from their slots.
+/// Removes one row from all calls or from one, and from their arguments.
 bool fewerRows(Change &m) {
   const bool all = m.coin();
   auto *calls = m.compute().mutable_calls();
@@ -47,14 +47,14 @@ bool fewerRows(Change &m) {
     if (!all && c != only)
       continue;
     auto &call = *calls->Mutable(c);
-    const auto &body = m.original.model.bodies.bodies(int(call.body()));
+    const auto &function = m.original.model.functions.functions(int(call.function()));
     call.set_rows(call.rows() - 1);
-    for (int s = 0; s < body.slots_size(); ++s)
-      if (uint64_t row = uint64_t(body.slots(s).bytes().per_row())) {
-        EditedSlot slot(m.program(), call, s);
-        slot.mutable_region()->set_bytes(slot.region().bytes() - row);
-        if (slot.value().end() > slot.value().begin())
-          slot.mutable_value()->set_end(slot.value().end() - 1);
+    for (int s = 0; s < function.arguments_size(); ++s)
+      if (uint64_t row = uint64_t(function.arguments(s).bytes().per_row())) {
+        EditedArgument argument(m.program(), call, s);
+        argument.mutable_region()->set_bytes(argument.region().bytes() - row);
+        if (argument.value().end() > argument.value().begin())
+          argument.mutable_value()->set_end(argument.value().end() - 1);
       }
   }
   return true;
@@ -62,7 +62,7 @@ bool fewerRows(Change &m) {
 
 /// Swaps only the cell numbers of two tasks.
 bool swapCells(Change &m) {
-  Entry *other = m.other(taskIs(m.compute().task()));
+  Instruction *other = m.other(taskIs(m.compute().task()));
   if (!other)
     return false;
   auto &x = m.compute(), &y = *other->mutable_compute();
@@ -75,7 +75,7 @@ bool swapCells(Change &m) {
 /// Swaps the samples of two tasks; their buffers stay.
 bool swapSamples(Change &m) {
   auto &own = m.compute();
-  Entry *other = m.other([&](const Entry &e) {
+  Instruction *other = m.other([&](const Instruction &e) {
     return isTask(e, own.task()) && e.compute().calls(0).unit() == own.calls(0).unit() && e.compute().calls(0).rows() == own.calls(0).rows() &&
            e.compute().calls_size() == own.calls_size();
   });
@@ -91,7 +91,7 @@ bool swapSamples(Change &m) {
 }
 
 bool loadOtherSamples(Change &m) {
-  auto &load = *m.entry().mutable_load_input();
+  auto &load = *m.instruction().mutable_load_input();
   const int64_t batch = m.original.plan.batch, base = m.draw(batch);
   if (base == load.sample_base() || base + load.rows() > batch)
     return false;
@@ -105,11 +105,11 @@ bool loadOtherSamples(Change &m) {
 
 /// Both halves declare the same wrong rows.
 bool sendOtherRows(Change &m) {
-  const auto &value = valueOf(m.entry());
+  const auto &value = valueOf(m.instruction());
   const int64_t by = m.coin() ? 1 : -1;
   if (value.begin() + by < 0 || value.end() + by > m.original.plan.batch)
     return false;
-  m.halves([&](bundle::Program &, Entry &e) {
+  m.halves([&](bundle::Program &, Instruction &e) {
     auto &v = valueOf(e);
     v.set_begin(v.begin() + by);
     v.set_end(v.end() + by);
@@ -120,7 +120,7 @@ bool sendOtherRows(Change &m) {
 // ---- values ----
 
 bool loadOtherInput(Change &m) {
-  auto &load = *m.entry().mutable_load_input();
+  auto &load = *m.instruction().mutable_load_input();
   load.set_input((load.input() + 1) % uint32_t(m.original.model.summary.inputs_size()));
   load.mutable_value()->set_id(load.input());
   return true;
@@ -129,25 +129,25 @@ bool loadOtherInput(Change &m) {
 /// Both halves declare the same wrong value.
 bool sendOtherValue(Change &m) {
   const auto fresh = uint32_t(m.draw(m.original.model.summary.values_size()));
-  if (fresh == valueOf(m.entry()).id())
+  if (fresh == valueOf(m.instruction()).id())
     return false;
-  m.halves([&](bundle::Program &, Entry &e) { valueOf(e).set_id(fresh); });
+  m.halves([&](bundle::Program &, Instruction &e) { valueOf(e).set_id(fresh); });
   return true;
 }
 
-bool sendsGradient(const Entry &e) {
+bool sendsGradient(const Instruction &e) {
   auto gradient = [](const bundle::Value &v) { return v.kind() == bundle::Value::ACTIVATION_GRADIENT; };
   return (isSend(e) && gradient(e.send().value())) || (isCopy(e) && gradient(e.copy().value()));
 }
 
 bool sendOtherCut(Change &m) {
   const uint32_t by = m.coin() ? 1 : ~0u;
-  m.halves([&](bundle::Program &, Entry &e) { valueOf(e).set_cut(valueOf(e).cut() + by); });
+  m.halves([&](bundle::Program &, Instruction &e) { valueOf(e).set_cut(valueOf(e).cut() + by); });
   return true;
 }
 
 bool declareOtherKind(Change &m) {
-  m.halves([&](bundle::Program &, Entry &e) {
+  m.halves([&](bundle::Program &, Instruction &e) {
     auto &v = valueOf(e);
     v.set_kind(v.kind() == bundle::Value::ACTIVATION ? bundle::Value::ACTIVATION_GRADIENT : bundle::Value::ACTIVATION);
   });
@@ -159,16 +159,16 @@ bool changeOverwrite(Change &m) {
   return true;
 }
 
-bool wrongBody(Change &m) {
+bool wrongFunction(Change &m) {
   auto &call = m.drawCall();
-  const auto &bodies = m.original.model.bodies;
+  const auto &functions = m.original.model.functions;
   std::vector<uint32_t> fitting;
-  for (int b = 0; b < bodies.bodies_size(); ++b)
-    if (uint32_t(b) != call.body() && bodies.bodies(b).slots_size() == bundle::SlotBindings(m.program(), call).size())
+  for (int b = 0; b < functions.functions_size(); ++b)
+    if (uint32_t(b) != call.function() && functions.functions(b).arguments_size() == bundle::ArgumentBindings(m.program(), call).size())
       fitting.push_back(uint32_t(b));
   if (fitting.empty())
     return false;
-  call.set_body(fitting[m.draw(fitting.size())]);
+  call.set_function(fitting[m.draw(fitting.size())]);
   return true;
 }
 
@@ -180,20 +180,20 @@ bool wrongUnit(Change &m) {
 
 bool wrongInstances(Change &m) {
   auto &call = m.drawCall();
-  call.set_instance_base(call.instance_base() + 1 + m.draw(3));
+  call.set_rng_id_base(call.rng_id_base() + 1 + m.draw(3));
   return true;
 }
 
 // ---- tasks ----
 
-/// Makes `entry` wait for the last entry of every other queue.
-void waitForAll(const bundle::Program &program, Entry &entry) {
+/// Makes `instruction` wait for the last instruction of every other queue.
+void waitForAll(const bundle::Program &program, Instruction &instruction) {
   for (int q = 0; q < program.queues_size(); ++q) {
     uint32_t length = 0;
-    for (const auto &other : program.entries())
+    for (const auto &other : program.instructions())
       length += other.queue() == uint32_t(q);
-    if (length && uint32_t(q) != entry.queue()) {
-      auto *wait = entry.add_waits();
+    if (length && uint32_t(q) != instruction.queue()) {
+      auto *wait = instruction.add_waits();
       wait->set_queue(uint32_t(q));
       wait->set_position(length - 1);
     }
@@ -202,24 +202,24 @@ void waitForAll(const bundle::Program &program, Entry &entry) {
 
 /// Adds a second report, or moves the report.
 bool reportElsewhere(Change &m) {
-  Place load = pickEntry(m.programs, m.random, loadsScalars), report = pickEntry(m.programs, m.random, isReport);
+  Place load = pickInstruction(m.programs, m.random, loadsScalars), report = pickInstruction(m.programs, m.random, isReport);
   if (!load || !report || load.program == report.program)
     return false;
   auto &program = m.programs[size_t(load.program)];
-  Entry copy = entryAt(m.programs, report);
+  Instruction copy = instructionAt(m.programs, report);
   uint32_t last = 0;
   for (const auto &other : m.programs)
-    for (const auto &entry : other.entries())
-      last = std::max(last, entry.id());
+    for (const auto &instruction : other.instructions())
+      last = std::max(last, instruction.id());
   copy.set_id(last + 1);
-  copy.set_queue(entryAt(m.programs, load).queue());
+  copy.set_queue(instructionAt(m.programs, load).queue());
   copy.clear_waits();
-  *copy.mutable_report()->mutable_region() = entryAt(m.programs, load).load_scalars().region();
+  *copy.mutable_read_metrics()->mutable_region() = instructionAt(m.programs, load).load_scalars().region();
   waitForAll(program, copy);
   m.what = "device " + std::to_string(program.device());
-  *program.add_entries() = copy;
+  *program.add_instructions() = copy;
   if (m.coin())
-    eraseEntry(m.programs[size_t(report.program)], report.entry);
+    eraseInstruction(m.programs[size_t(report.program)], report.instruction);
   return true;
 }
 
@@ -229,7 +229,7 @@ bool doubleCall(Change &m) {
   return true;
 }
 
-/// Moves the entry to another device, but not its buffers.
+/// Moves the instruction to another device, but not its buffers.
 bool computeElsewhere(Change &m) {
   if (m.programs.size() < 2)
     return false;
@@ -237,9 +237,9 @@ bool computeElsewhere(Change &m) {
   auto &target = m.programs[chosen];
   if (int(chosen) == m.place.program || target.queues_size() == 0)
     return false;
-  const Entry copy = rebound(target, m.entry(), m.program());
+  const Instruction copy = rebound(target, m.instruction(), m.program());
   m.what += " to " + std::to_string(target.device());
-  eraseEntry(m.program(), m.place.entry);
+  eraseInstruction(m.program(), m.place.instruction);
   insertById(target, copy);
   return true;
 }
@@ -252,7 +252,8 @@ void test::addValueMutations(MutationList &list) {
               {"wrong samples in one call", isUnitTask, otherSamples},
               {"wrong micro-batch", isUnitTask, otherSamplesOfAllCalls},
               {"a row more or less over the same buffers", isUnitTask, otherRows},
-              {"a row less, buffers and values with it", [](const Entry &e) { return isUnitTask(e) && e.compute().calls(0).rows() > 1; }, fewerRows},
+              {"a row less, buffers and values with it", [](const Instruction &e) { return isUnitTask(e) && e.compute().calls(0).rows() > 1; },
+               fewerRows},
               {"tasks of two cells exchanged", isUnitTask, swapCells},
               {"micro-batches of two tasks exchanged", isUnitTask, swapSamples},
               {"wrong samples loaded", loadsInput, loadOtherSamples},
@@ -264,29 +265,29 @@ void test::addValueMutations(MutationList &list) {
               {"another value sent or copied", isSent, sendOtherValue},
               {"gradient of other units sent or copied", sendsGradient, sendOtherCut},
               {"another kind declared", isSent, declareOtherKind},
-              swapSlots("saved blocks of two tasks exchanged", ofKinds({bundle::SAVED})),
-              swapSlots("activations of two tasks exchanged", ofKinds({bundle::BOUNDARY_IN, bundle::BOUNDARY_OUT, bundle::INPUT, bundle::LOSS})),
-              swapSlots("gradients of two tasks exchanged",
-                        ofKinds({bundle::BOUNDARY_IN_GRADIENT, bundle::BOUNDARY_OUT_GRADIENT, bundle::PARAMETER_GRADIENT})),
-              swapSlots("parameters of two tasks exchanged", ofKinds({bundle::PARAMETER})),
-              {"overwrite and accumulate exchanged", slotWhere(accumulates), changeOverwrite},
-              {"contribution elsewhere", slotOf({bundle::PARAMETER_GRADIENT, bundle::BOUNDARY_IN_GRADIENT, bundle::SUMS_SLOT}), freshRegion},
-              {"wrong body", isCompute, wrongBody},
+              swapArguments("saved blocks of two tasks exchanged", ofKinds({bundle::SAVED})),
+              swapArguments("activations of two tasks exchanged", ofKinds({bundle::BOUNDARY_IN, bundle::BOUNDARY_OUT, bundle::INPUT, bundle::LOSS})),
+              swapArguments("gradients of two tasks exchanged",
+                            ofKinds({bundle::BOUNDARY_IN_GRADIENT, bundle::BOUNDARY_OUT_GRADIENT, bundle::PARAMETER_GRADIENT})),
+              swapArguments("parameters of two tasks exchanged", ofKinds({bundle::PARAMETER})),
+              {"overwrite and accumulate exchanged", argumentWhere(accumulates), changeOverwrite},
+              {"contribution elsewhere", argumentOf({bundle::PARAMETER_GRADIENT, bundle::BOUNDARY_IN_GRADIENT, bundle::LOCAL_METRICS}), freshRegion},
+              {"wrong function", isCompute, wrongFunction},
               {"wrong unit", isUnitTask, wrongUnit},
               {"wrong random instances", isUnitTask, wrongInstances},
           });
-  auto isCommit = [](const Entry &e) { return addsToSums(e) || isDecision(e); };
+  auto isCommit = [](const Instruction &e) { return addsToSums(e) || isDecision(e); };
   addRows(list, "tasks",
           {
-              {"forward dropped", taskIs(Compute::F), dropEntry},
-              {"backward dropped", isB, dropEntry},
-              {"norm, decision or loss sum dropped", isCommit, dropEntry},
-              {"report dropped", isReport, dropEntry},
-              {"forward doubled", taskIs(Compute::F), doubleEntry},
-              {"backward doubled", isB, doubleEntry},
-              {"norm, decision or loss sum doubled", isCommit, doubleEntry},
-              {"report doubled", isReport, doubleEntry},
-              {"load doubled", isLoad, doubleEntry},
+              {"forward dropped", taskIs(Compute::F), dropInstruction},
+              {"backward dropped", isB, dropInstruction},
+              {"norm, decision or loss sum dropped", isCommit, dropInstruction},
+              {"report dropped", isReport, dropInstruction},
+              {"forward doubled", taskIs(Compute::F), doubleInstruction},
+              {"backward doubled", isB, doubleInstruction},
+              {"norm, decision or loss sum doubled", isCommit, doubleInstruction},
+              {"report doubled", isReport, doubleInstruction},
+              {"load doubled", isLoad, doubleInstruction},
               {"report on another device", nullptr, reportElsewhere},
               {"call dropped", hasCalls, dropCall},
               {"call doubled", isCompute, doubleCall},

@@ -40,7 +40,7 @@ std::string line(uint64_t seed, int largest) {
     programs.add(bytes.data(), bytes.size());
   }
   step::TimeOptions options;
-  options.bodies = &real.model.bodies;
+  options.functions = &real.model.functions;
   if (auto found = step::timeStep(real.model.summary, drawn.plan, options); !found.failed()) {
     times.add(found->stepTime);
     for (const auto &device : found->devices) {

@@ -22,12 +22,12 @@ struct Options {
   uint64_t plans = 1000, first = 0;
   int largest = 4, interleavings = 5;
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
-  size_t interpreted = 400; ///< maximum number of entries of interpreted programs
+  size_t interpreted = 400; ///< maximum number of instructions of interpreted programs
 };
 
 struct Outcome {
   std::string problem; ///< empty if accepted
-  size_t devices = 0, cells = 0, entries = 0;
+  size_t devices = 0, cells = 0, instructions = 0;
   bool interpreted = false;
 };
 
@@ -50,16 +50,16 @@ Outcome tryCase(uint64_t seed, const Options &options, test::RandomCase &drawn) 
   outcome.devices = drawn.plan.devices.size();
   outcome.cells = drawn.plan.cells.size();
   for (const auto &program : real.programs)
-    outcome.entries += size_t(program.entries_size());
-  auto findings = verify::verifyPrograms(real.model.summary, real.model.bodies, real.plan, real.programs, {});
+    outcome.instructions += size_t(program.instructions_size());
+  auto findings = verify::verifyPrograms(real.model.summary, real.model.functions, real.plan, real.programs, {});
   for (const auto &finding : findings)
     outcome.problem += (outcome.problem.empty() ? "" : "; ") + verify::toString(finding, real.plan);
-  if (options.interleavings > 0 && outcome.entries <= options.interpreted) {
+  if (options.interleavings > 0 && outcome.instructions <= options.interpreted) {
     outcome.interpreted = true;
     const interpret::Steps steps = "ETTET";
     auto expected =
-        interpret::reference(real.model.summary, real.model.bodies, {real.plan.batch, real.plan.splitBackward, real.plan.commitsByGroup}, steps);
-    auto harm = interpret::findHarm(real.model.summary, real.model.bodies, real.programs, expected, steps, options.interleavings, uint32_t(seed));
+        interpret::reference(real.model.summary, real.model.functions, {real.plan.batch, real.plan.splitBackward, real.plan.commitsByGroup}, steps);
+    auto harm = interpret::findHarm(real.model.summary, real.model.functions, real.programs, expected, steps, options.interleavings, uint32_t(seed));
     if (harm.harmful)
       outcome.problem += (outcome.problem.empty() ? "accepted, but harmful: " : "; also harmful: ") + harm.what;
   }
@@ -83,7 +83,7 @@ int main(int argc, char **argv) {
   };
   std::map<std::string, Row> rows;
   Row total;
-  size_t devices = 0, cells = 0, entries = 0;
+  size_t devices = 0, cells = 0, instructions = 0;
   std::mutex mutex;
   std::atomic<uint64_t> next{0};
   auto start = std::chrono::steady_clock::now();
@@ -99,7 +99,7 @@ int main(int argc, char **argv) {
       }
       devices = std::max(devices, outcome.devices);
       cells = std::max(cells, outcome.cells);
-      entries += outcome.entries;
+      instructions += outcome.instructions;
       if (!outcome.problem.empty())
         printf("seed %llu: %s, %s, owners %s, %d units x %lld samples, %zu cells on %zu devices: %s\n",
                static_cast<unsigned long long>(options.first + index), drawn.kind.c_str(), drawn.schedule.c_str(), drawn.owners.c_str(),
@@ -116,7 +116,7 @@ int main(int argc, char **argv) {
   printf("| plan | schedule | plans | accepted | also interpreted |\n|---|---|---|---|---|\n");
   for (const auto &[name, row] : rows)
     printf("| %s | %d | %d | %d |\n", name.c_str(), row.plans, row.accepted, row.interpreted);
-  printf("%zu entries in all; at most %zu cells, %zu devices; %.0f s\n", entries, cells, devices,
+  printf("%zu instructions in all; at most %zu cells, %zu devices; %.0f s\n", instructions, cells, devices,
          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   printf("%d of %d random valid plans accepted; the interpreter agrees on the %d it ran\n", total.accepted, total.plans, total.interpreted);
   return total.accepted != total.plans;

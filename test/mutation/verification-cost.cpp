@@ -86,9 +86,9 @@ bundle::Topology nodesOfEight(size_t devices) {
 
 int verifyBundle(const Options &o) {
   bundle::ModelSummary summary;
-  bundle::BodyLibrary bodies;
+  bundle::FunctionLibrary functions;
   summary.ParseFromString(contentsOf(o.bundle + "/summary.pb"));
-  bodies.ParseFromString(contentsOf(o.bundle + "/functions.pb"));
+  functions.ParseFromString(contentsOf(o.bundle + "/functions.pb"));
   std::string plan = contentsOf(o.bundle + "/plan.json");
   std::vector<std::string> programs;
   for (size_t i = 0; std::filesystem::exists(o.bundle + "/programs/" + std::to_string(i) + ".pb"); ++i)
@@ -96,7 +96,7 @@ int verifyBundle(const Options &o) {
   bool good = !programs.empty();
   for (int i = 0; i < o.repeat && good; ++i) {
     double begin = now(), before = cpu();
-    good = pipelines::verifySerialized(programs, summary, bodies, plan, o.threads);
+    good = pipelines::verifySerialized(programs, summary, functions, plan, o.threads);
     printf("%zu programs verified in %.3f s, %.3f s of processors\n", programs.size(), now() - begin, cpu() - before);
   }
   return !good;
@@ -149,7 +149,7 @@ bundle::BundleContents contentsFor(const test::SyntheticModel &model, const step
     input.clear_shape();
     input.add_shape(input.bytes_per_row() / (input.type() == bundle::I64 || input.type() == bundle::F64 ? 8 : 4));
   }
-  contents.bodies = model.bodies;
+  contents.functions = model.functions;
   contents.topology = nodesOfEight(plan.devices.size());
   for (const step::PlanDevice &device : plan.devices)
     contents.devices.push_back({device.name, "sim", 1, 0});
@@ -166,16 +166,16 @@ bool compile(const Options &o, const test::SyntheticModel &model, const std::str
   std::string json = step::writePlan(*plan, model.summary);
   marks.end(1);
   step::LoweringOptions expand;
-  expand.bodies = &model.bodies;
+  expand.functions = &model.functions;
   auto graph = step::lowerPlan(model.summary, *plan, expand);
   if (graph.failed()) {
     fprintf(stderr, "%s\n", graph.message().c_str());
     return false;
   }
   marks.end(2);
-  std::vector<std::string> programs = pipelines::buildPrograms(*graph, model.bodies, o.threads);
+  std::vector<std::string> programs = pipelines::buildPrograms(*graph, model.functions, o.threads);
   marks.end(3);
-  if (programs.empty() || !pipelines::verifySerialized(programs, model.summary, model.bodies, json, o.threads))
+  if (programs.empty() || !pipelines::verifySerialized(programs, model.summary, model.functions, json, o.threads))
     return false;
   marks.end(4);
   bundle::BundleContents contents = contentsFor(model, *plan);
@@ -187,8 +187,8 @@ bool compile(const Options &o, const test::SyntheticModel &model, const std::str
   }
   marks.end(5);
   if (says)
-    printf("%zu devices, %d units, %zu cells, %zu entries, %zu slots; %u threads\n", plan->devices.size(), model.summary.units_size(),
-           plan->cells.size(), graph->entries.size(), graph->slots.size(), o.threads);
+    printf("%zu devices, %d units, %zu cells, %zu instructions, %zu arguments; %u threads\n", plan->devices.size(), model.summary.units_size(),
+           plan->cells.size(), graph->instructions.size(), graph->arguments.size(), o.threads);
   return true;
 }
 

@@ -83,14 +83,15 @@ struct Trial {
   Outcome &outcome;
   const uint32_t seed;
   const test::RealCase original;
-  const interpret::Result expected = interpret::reference(
-      original.model.summary, original.model.bodies, {original.plan.batch, original.plan.splitBackward, original.plan.commitsByGroup}, options.steps);
+  const interpret::Result expected =
+      interpret::reference(original.model.summary, original.model.functions,
+                           {original.plan.batch, original.plan.splitBackward, original.plan.commitsByGroup}, options.steps);
 
   interpret::Harm harmOf(const std::vector<bundle::Program> &programs, uint32_t draws) const {
-    return interpret::findHarm(original.model.summary, original.model.bodies, programs, expected, options.steps, options.interleavings, draws);
+    return interpret::findHarm(original.model.summary, original.model.functions, programs, expected, options.steps, options.interleavings, draws);
   }
   std::vector<verify::Finding> findingsOf(const std::vector<bundle::Program> &programs) const {
-    return verify::verifyPrograms(original.model.summary, original.model.bodies, original.plan, programs, {});
+    return verify::verifyPrograms(original.model.summary, original.model.functions, original.plan, programs, {});
   }
 
   /// Whether the interpreter and the verifier accept the compiler's own programs.

@@ -89,8 +89,8 @@ TEST(Efficiency, PlansOfOtherClusters) {
   Strategy strategy;
   strategy.pipelines.push_back({instance->problem->batch, {{0, instance->summary.units_size(), {{0, instance->problem->batch, 1}}}}});
   step::Plan plan = makePlan(*instance->problem, strategy);
-  plan.devices[0].name = "nobody";
-  EXPECT_EQ(efficiency(*instance->problem, plan).message(), "device 'nobody' of the plan is not in the cluster");
+  plan.devices[0].name = "unknown";
+  EXPECT_EQ(efficiency(*instance->problem, plan).message(), "device 'unknown' of the plan is not in the cluster");
   plan = makePlan(*instance->problem, strategy);
   plan.batch += 1;
   EXPECT_TRUE(efficiency(*instance->problem, plan).failed());

@@ -14,7 +14,7 @@ namespace zorse::planning {
 /// Minimum simulated step time over the orders of a plan's tasks (F, B and, if it splits its backward, W), independent
 /// of its schedule and of memory limits.
 ///
-/// Orders are enumerated without contention: a transfer takes as long as it takes alone. All active orders are tried,
+/// Orders are enumerated without contention: a transfer takes the time that it takes alone. All active orders are tried,
 /// in which no task can start earlier without delaying another; they include a best one. The full simulation gives the
 /// time of each order. The result is therefore the minimum if transfers do not overlap. If they do, it is the time of
 /// some order, and an order that is not active may be better.

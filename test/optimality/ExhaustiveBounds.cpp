@@ -182,7 +182,7 @@ double zorse::optimality::strategyBound(const Problem &problem, const Strategy &
     for (const Stage &stage : strategy.pipelines[p].stages) {
       Mask m = 0;
       samples.back().push_back({});
-      for (const Member &member : stage.members) {
+      for (const step::StageDevice &member : stage.members) {
         m |= Mask(1) << member.device;
         samples.back().back()[member.device] = member.samples;
       }
@@ -200,7 +200,7 @@ double zorse::optimality::strategyBound(const Problem &problem, const Strategy &
     for (size_t s = 0; s < pipelines[p].ends.size(); ++s) {
       const Stage &stage = strategy.pipelines[p].stages[s];
       double forward = INFINITY, backward = INFINITY, link = INFINITY;
-      for (const Member &m : stage.members) {
+      for (const step::StageDevice &m : stage.members) {
         int d = static_cast<int>(m.device), rows = static_cast<int>(m.microBatchSize);
         bound = std::max(bound, std::max(down, state.gather[d]) + t.busy(d, stage.unitBegin, stage.unitEnd, m.samples, rows) +
                                     std::max(up, state.reduce[d]));
@@ -208,7 +208,7 @@ double zorse::optimality::strategyBound(const Problem &problem, const Strategy &
           forward = std::min(forward, t.cellForward(d, stage.unitBegin, stage.unitEnd, r));
           backward = std::min(backward, t.cellBackward(d, stage.unitBegin, stage.unitEnd, r));
         }
-        for (const Member &next : s + 1 < pipelines[p].ends.size() ? strategy.pipelines[p].stages[s + 1].members : stage.members)
+        for (const step::StageDevice &next : s + 1 < pipelines[p].ends.size() ? strategy.pipelines[p].stages[s + 1].members : stage.members)
           link = std::min(link, t.latency[d][next.device] + t.boundary[stage.unitEnd] * t.perByte[d][next.device]);
       }
       paths.back().down.push_back(down);
@@ -222,7 +222,7 @@ double zorse::optimality::strategyBound(const Problem &problem, const Strategy &
   bound = std::max(bound, linkBound(t, pipelines, samples, paths));
   if (strategy.state == ShardSizing::ByFreeMemory)
     bound = std::max(bound, stateBound(t, pipelines, paths, [&](size_t p, size_t s, int d) {
-                       for (const Member &m : strategy.pipelines[p].stages[s].members)
+                       for (const step::StageDevice &m : strategy.pipelines[p].stages[s].members)
                          if (static_cast<int>(m.device) == d)
                            return t.busy(d, pipelines[p].begin(s), pipelines[p].ends[s], m.samples, static_cast<int>(m.microBatchSize));
                        return 0.0;

@@ -29,7 +29,7 @@ void makeModel(Random &random, Kind kind, int units, bundle::ModelSummary &model
   model.set_content_hash("random");
   model.set_compute_type(bundle::F32);
   model.set_moments(2);
-  model.set_count_body(-1);
+  model.set_count_function(-1);
   const int types = static_cast<int>(random.between(1, 2)); // inner units alternate between types
   double flops[2], saved[2];
   int64_t elements[2];
@@ -65,7 +65,7 @@ void makeModel(Random &random, Kind kind, int units, bundle::ModelSummary &model
     parameter.set_trainable(true);
     parameter.set_decays(true);
     parameter.set_group(static_cast<uint32_t>(u));
-    bundle::GroupInfo &group = *model.add_groups();
+    bundle::FlatGroupInfo &group = *model.add_groups();
     group.set_name("g" + std::to_string(u));
     group.add_parameters(static_cast<uint32_t>(u));
     group.set_elements(count);
@@ -102,12 +102,12 @@ void makeModel(Random &random, Kind kind, int units, bundle::ModelSummary &model
   loss.set_name("loss");
   loss.set_factor("1/B");
   model.mutable_units(units - 1)->add_loss_terms(0);
-  const uint32_t bodies = static_cast<uint32_t>(2 * units);
-  model.set_update_body_decay(bodies);
-  model.set_update_body_plain(bodies + 1);
-  model.set_norm_body(bodies + 2);
-  model.set_sum_loss_body(bodies + 3);
-  model.set_decide_body(bodies + 4);
+  const uint32_t functions = static_cast<uint32_t>(2 * units);
+  model.set_update_function_decay(functions);
+  model.set_update_function_plain(functions + 1);
+  model.set_norm_function(functions + 2);
+  model.set_sum_loss_function(functions + 3);
+  model.set_clip_and_check_function(functions + 4);
 }
 
 void makeCluster(Random &random, Kind kind, int devices, int types, int64_t batch, const bundle::ModelSummary &model, Cluster &cluster) {
@@ -158,7 +158,7 @@ void makeCluster(Random &random, Kind kind, int devices, int types, int64_t batc
   const double card = kind == Kind::SlowLinks ? boundary / (unit * random.magnitude(0.3, 3)) : boundary / (unit * random.magnitude(0.01, 0.1));
   // The algorithms with which the stored optima were found.
   for (auto algorithm : {bundle::Topology::ALL_PAIRS, bundle::Topology::RING, bundle::Topology::TREE, bundle::Topology::HIERARCHICAL})
-    cluster.topology.add_algorithms(algorithm);
+    cluster.topology.add_collective_algorithms(algorithm);
   const size_t sites = kind == Kind::TwoSites && cluster.nodes.size() > 1 ? 2 : 1;
   for (size_t n = 0; n < cluster.nodes.size(); ++n) {
     auto *node = cluster.topology.add_nodes();

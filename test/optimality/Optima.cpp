@@ -79,7 +79,7 @@ std::string zorse::optimality::writeKnown(uint64_t seed, const Known &known) {
       Json stages = Json::array();
       for (const Stage &stage : pipeline.stages) {
         Json members = Json::array();
-        for (const Member &m : stage.members)
+        for (const step::StageDevice &m : stage.members)
           members.push_back({m.device, m.samples, m.microBatchSize});
         stages.push_back({{"units", {stage.unitBegin, stage.unitEnd}}, {"members", members}});
       }

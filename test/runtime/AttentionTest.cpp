@@ -1,6 +1,6 @@
 // Compares blocked attention with the definition: the forward in f32 and f64, the gradients with the softmax gradient
 // written out and with finite differences.
-#include "HostSlots.h"
+#include "HostArguments.h"
 #include "bundle.pb.h"
 #include "zorse/runtime/CpuDevice.h"
 #include "zorse/runtime/abi/Library.h"
@@ -34,7 +34,7 @@ struct Shape {
 };
 
 constexpr int64_t kSampleBase = 11;
-constexpr uint64_t kInstanceBase = 3;
+constexpr uint64_t kRngIdBase = 3;
 
 template <typename T> struct Tensors {
   std::vector<T> q, k, v, mask, out, lse, dout, dq, dk, dv;
@@ -92,7 +92,7 @@ template <typename T> Reference reference(const Shape &s, const Tensors<T> &t) {
   for (int64_t row = 0; row < s.rows; ++row)
     for (int64_t h = 0; h < s.heads; ++h) {
       int64_t kh = h / (s.heads / s.keyHeads);
-      uint64_t stream = zorse::abi::randomStream(t.scalars.seed, t.scalars.step, kInstanceBase + 7, kSampleBase + row);
+      uint64_t stream = zorse::abi::randomStream(t.scalars.seed, t.scalars.step, kRngIdBase + 7, kSampleBase + row);
       for (int64_t i = 0; i < s.queries; ++i) {
         std::vector<double> score(s.keys), slope(s.keys, 1), p(s.keys), keep(s.keys, 1);
         double largest = -INFINITY;
@@ -147,9 +147,9 @@ template <typename T> Reference reference(const Shape &s, const Tensors<T> &t) {
   return r;
 }
 
-template <typename T> bundle::Body attentionBody(const Shape &s, bool backward) {
-  bundle::Body body;
-  bundle::LibraryCall &call = *body.add_launches()->mutable_library();
+template <typename T> bundle::CompiledFunction attentionFunction(const Shape &s, bool backward) {
+  bundle::CompiledFunction function;
+  bundle::LibraryCall &call = *function.add_launches()->mutable_library();
   call.set_name(backward ? "attention_backward" : "attention_forward");
   call.set_type(sizeof(T) == 4 ? bundle::F32 : bundle::F64);
   std::vector<std::string> operands = backward
@@ -157,9 +157,9 @@ template <typename T> bundle::Body attentionBody(const Shape &s, bool backward) 
                                           : std::vector<std::string>{"q", "k", "v", "mask", "out", "lse", "", "scalars"};
   for (const std::string &name : operands) {
     bool absent = name.empty() || (name == "mask" && s.mask == Mask::None) || (name == "scalars" && s.dropout == 0);
-    body.add_slots()->mutable_bytes()->set_fixed(1 << 30);
-    body.mutable_slots(body.slots_size() - 1)->mutable_bytes()->set_per_row(1 << 30);
-    call.add_operands()->set_slot(absent ? zorse::abi::kAbsentSlot : uint32_t(body.slots_size() - 1));
+    function.add_arguments()->mutable_bytes()->set_fixed(1 << 30);
+    function.mutable_arguments(function.arguments_size() - 1)->mutable_bytes()->set_per_row(1 << 30);
+    call.add_operands()->set_argument(absent ? zorse::abi::kAbsentArgument : uint32_t(function.arguments_size() - 1));
   }
   auto &integers = *call.mutable_integers();
   integers["query_length"] = s.queries;
@@ -177,21 +177,21 @@ template <typename T> bundle::Body attentionBody(const Shape &s, bool backward) 
   (*call.mutable_reals())["scale"] = scaleOf(s);
   (*call.mutable_reals())["softcap"] = s.softcap;
   (*call.mutable_reals())["dropout"] = s.dropout;
-  return body;
+  return function;
 }
 
 template <typename T> void runForward(CpuDevice &device, const Shape &s, Tensors<T> &t) {
   void *mask = s.mask == Mask::Boolean ? static_cast<void *>(t.open.data()) : t.mask.data();
-  zorse::runtime::test::HostSlots slots{t.q.data(), t.k.data(), t.v.data(), mask, t.out.data(), t.lse.data(), nullptr, &t.scalars};
-  Status status = device.runBody(attentionBody<T>(s, false), {{s.rows, kSampleBase, kInstanceBase}, slots});
+  zorse::runtime::test::HostArguments memory{t.q.data(), t.k.data(), t.v.data(), mask, t.out.data(), t.lse.data(), nullptr, &t.scalars};
+  Status status = device.runFunction(attentionFunction<T>(s, false), {{s.rows, kSampleBase, kRngIdBase}, memory});
   ASSERT_FALSE(status.failed()) << status.message();
 }
 
 template <typename T> void runBackward(CpuDevice &device, const Shape &s, Tensors<T> &t) {
   void *mask = s.mask == Mask::Boolean ? static_cast<void *>(t.open.data()) : t.mask.data();
-  zorse::runtime::test::HostSlots slots{t.q.data(),    t.k.data(),  t.v.data(),  mask,        t.out.data(), t.lse.data(),
-                                        t.dout.data(), t.dq.data(), t.dk.data(), t.dv.data(), nullptr,      &t.scalars};
-  Status status = device.runBody(attentionBody<T>(s, true), {{s.rows, kSampleBase, kInstanceBase}, slots});
+  zorse::runtime::test::HostArguments memory{t.q.data(),    t.k.data(),  t.v.data(),  mask,        t.out.data(), t.lse.data(),
+                                             t.dout.data(), t.dq.data(), t.dk.data(), t.dv.data(), nullptr,      &t.scalars};
+  Status status = device.runFunction(attentionFunction<T>(s, true), {{s.rows, kSampleBase, kRngIdBase}, memory});
   ASSERT_FALSE(status.failed()) << status.message();
 }
 

@@ -254,7 +254,7 @@ TEST_F(CheckpointFaultTest, AnyFailingOperationFailsOneSnapshotOnAllRanks) {
           if (failed) { // every rank prints the same message
             EXPECT_EQ(outcome.warnings[r], outcome.warnings[0]);
             EXPECT_NE(outcome.warnings[r].find("rank " + std::to_string(victim)), std::string::npos) << outcome.warnings[r];
-            EXPECT_NE(outcome.warnings[r].find("the snapshot of step 20 failed"), std::string::npos) << outcome.warnings[r];
+            EXPECT_NE(outcome.warnings[r].find("the checkpoint of step 20 failed"), std::string::npos) << outcome.warnings[r];
             EXPECT_NE(outcome.warnings[r].find(directory), std::string::npos) << outcome.warnings[r];
             EXPECT_NE(outcome.warnings[r].find(std::strerror(error)), std::string::npos) << outcome.warnings[r];
           }
@@ -272,7 +272,7 @@ TEST_F(CheckpointFaultTest, AFullDiskKeepsTheOlderOnes) {
     Outcome outcome = run(1, victim, {Fault::Forever, 2, ENOSPC, true}, {10, 20, 30});
     for (uint32_t r = 0; r < kRanks; ++r) {
       EXPECT_EQ(outcome.counts[r].failed, 2u);
-      EXPECT_NE(outcome.finishes[r].find("the last snapshot, of step 30, is not complete"), std::string::npos) << outcome.finishes[r];
+      EXPECT_NE(outcome.finishes[r].find("the last checkpoint, of step 30, is not complete"), std::string::npos) << outcome.finishes[r];
       EXPECT_NE(outcome.finishes[r].find("No space left on device"), std::string::npos) << outcome.finishes[r];
     }
     EXPECT_EQ(resumedAt(2), 10u);

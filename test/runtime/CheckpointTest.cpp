@@ -256,7 +256,7 @@ TEST_F(CheckpointTest, ADamagedSnapshotIsPassedOver) {
     damage.act(directory + "/step-00000010.g1");
     resumed = resume(bundle, 3);
     EXPECT_FALSE(resumed.point);
-    expectSays(resumed.error, {"none of its 2 snapshots can be read", "step-00000010.g1", "step-00000020.g1"});
+    expectSays(resumed.error, {"none of its 2 checkpoints can be read", "step-00000010.g1", "step-00000020.g1"});
   }
 }
 
@@ -311,14 +311,14 @@ TEST_F(CheckpointTest, DifferencesAreListed) {
   other.training.set_optimizer(bundle::TrainingOptions::ADAM);
   other.training.set_seed(5);
   Resumed resumed = resume(bundle, 2, other);
-  expectSays(resumed.error, {"batch: 8 in the snapshot, 4 here", "data: bytes, 100 bytes, 0123 in the snapshot, something else here",
-                             "shuffle: none in the snapshot, 3 here", "beta2: 0 in the snapshot, 0.5 here",
-                             "optimizer: adamw in the snapshot, adam here", "seed: 0 in the snapshot, 5 here", "--allow-config-change"});
+  expectSays(resumed.error, {"batch: 8 in the checkpoint, 4 here", "data: bytes, 100 bytes, 0123 in the checkpoint, something else here",
+                             "shuffle: none in the checkpoint, 3 here", "beta2: 0 in the checkpoint, 0.5 here",
+                             "optimizer: adamw in the checkpoint, adam here", "seed: 0 in the checkpoint, 5 here", "--allow-config-change"});
   resumed = resume(bundle, 3, other, true);
   ASSERT_TRUE(resumed.point) << resumed.error;
   EXPECT_EQ(resumed.wrong, 0); // Adam's moments are also valid for AdamW
   EXPECT_EQ(resumed.point->consumedSamples, 80u);
-  expectSays(resumed.note, {"batch: 8 in the snapshot, 4 here"});
+  expectSays(resumed.note, {"batch: 8 in the checkpoint, 4 here"});
 
   other.training.set_optimizer(bundle::TrainingOptions::SGD);
   resumed = resume(bundle, 4, other, true, /*withMoments=*/false);
@@ -356,7 +356,7 @@ TEST_F(CheckpointTest, TheLengthOfTheRunMattersOnlyToADecay) {
   EXPECT_TRUE(resume(bundle, 2, longer).point);
   longer.training.set_schedule(bundle::TrainingOptions::COSINE);
   expectSays(resume(bundle, 3, longer).error,
-             {"schedule: constant in the snapshot, cosine here", "last step of the decay: 0 in the snapshot, 1000 here"});
+             {"schedule: constant in the checkpoint, cosine here", "last step of the decay: 0 in the checkpoint, 1000 here"});
 }
 
 TEST_F(CheckpointTest, ALongerRunUnderADecayIsExplainedAndNotRefused) {
@@ -370,13 +370,13 @@ TEST_F(CheckpointTest, ALongerRunUnderADecayIsExplainedAndNotRefused) {
   Resumed resumed = resume(bundle, 2, longer);
   ASSERT_TRUE(resumed.point) << resumed.error;
   expectSays(resumed.note, {"the cosine decay of the learning rate ends with the run, at step " + std::to_string(before + 100) + " now and at step " +
-                            std::to_string(before) + " in the snapshot's run: step 11 has the learning rate"});
+                            std::to_string(before) + " in the checkpoint's run: step 11 has the learning rate"});
   longer.training.set_total_steps(before); // the same decay
   longer.steps = before;
   EXPECT_EQ(resume(bundle, 3, longer).note, "");
   longer.training.set_total_steps(before + 7);
   expectSays(resume(bundle, 4, longer).error,
-             {"last step of the decay: " + std::to_string(before) + " in the snapshot, " + std::to_string(before + 7) + " here"});
+             {"last step of the decay: " + std::to_string(before) + " in the checkpoint, " + std::to_string(before + 7) + " here"});
 }
 
 TEST_F(CheckpointTest, AnotherModelIsRefusedWhateverIsAllowed) {
@@ -384,14 +384,14 @@ TEST_F(CheckpointTest, AnotherModelIsRefusedWhateverIsAllowed) {
   StateOnlyOptions other;
   other.scale = 11;
   expectSays(resume(stateOnly(folder, other), 2, runConfigOf(stateOnly(folder, other)), true).error,
-             {"another model", "'p0' is 10x1 in the snapshot, 11x1 here"});
+             {"another model", "'p0' is 10x1 in the checkpoint, 11x1 here"});
   other.scale = 10;
   other.groups = {{0, 1}, {2, 4}};
-  expectSays(resume(stateOnly(folder, other), 3, runConfigOf(stateOnly(folder, other)), true).error, {"not in the snapshot: 'p4'"});
+  expectSays(resume(stateOnly(folder, other), 3, runConfigOf(stateOnly(folder, other)), true).error, {"not in the checkpoint: 'p4'"});
   other.groups = {{0, 1}};
   other.frozen = {2, 3};
   expectSays(resume(stateOnly(folder, other), 4, runConfigOf(stateOnly(folder, other)), true).error,
-             {"'p2' is trained in the snapshot, frozen here"});
+             {"'p2' is trained in the checkpoint, frozen here"});
 }
 
 TEST_F(CheckpointTest, PrecisionChangesWhenAllowed) {
@@ -399,7 +399,7 @@ TEST_F(CheckpointTest, PrecisionChangesWhenAllowed) {
   StateOnlyOptions wide;
   wide.type = bundle::F64;
   Bundle bundle = stateOnly(folder, wide);
-  expectSays(resume(bundle, 2).error, {"precision: f32 in the snapshot, f64 here"});
+  expectSays(resume(bundle, 2).error, {"precision: f32 in the checkpoint, f64 here"});
   Resumed resumed = resume(bundle, 3, runConfigOf(bundle), true);
   EXPECT_EQ(resumed.wrong, 0) << resumed.error;
 }
@@ -433,7 +433,7 @@ TEST_F(CheckpointTest, ADirectoryOfAnEarlierRunIsNotOverwritten) {
   CheckpointOptions options;
   Status status = take(bundle, 2, {10}, options);
   ASSERT_TRUE(status.failed());
-  expectSays(status.message(), {"holds snapshots of an earlier run", "step-00000010.g1", "--resume"});
+  expectSays(status.message(), {"holds checkpoints of an earlier run", "step-00000010.g1", "--resume"});
   expectSays(take(bundle, 1, {20}).message(), {"generation 1 writes there"}); // two runs with the same generation
 }
 

@@ -67,7 +67,7 @@ TEST(ControlEvidence, OwnWordsAreBelievedAtOnce) {
 }
 
 TEST(ControlEvidence, BlameGivesWayToWhatThePeerSays) {
-  inAllOrders({[](RootCauseFinder &e, double now) { e.reported(own(1, "connection closed", 2, "entry 17 (receive from t4:0)"), now); },
+  inAllOrders({[](RootCauseFinder &e, double now) { e.reported(own(1, "connection closed", 2, "instruction 17 (receive from t4:0)"), now); },
                [](RootCauseFinder &e, double now) { e.reported(own(2, "disk full"), now); },
                [](RootCauseFinder &e, double now) { e.reported(own(0, "connection closed", 1), now); }},
               [](const Decided &decided) {
@@ -77,7 +77,7 @@ TEST(ControlEvidence, BlameGivesWayToWhatThePeerSays) {
 }
 
 TEST(ControlEvidence, DeathWithAllItsSigns) {
-  inAllOrders({[](RootCauseFinder &e, double now) { e.reported(own(1, "connection closed", 2, "entry 17 (receive from t4:0)"), now); },
+  inAllOrders({[](RootCauseFinder &e, double now) { e.reported(own(1, "connection closed", 2, "instruction 17 (receive from t4:0)"), now); },
                [](RootCauseFinder &e, double now) { e.processEnded(2, "was killed by signal 9 (Killed)", 137, true, now); },
                [](RootCauseFinder &e, double now) { e.closed(2, "reset", now); }},
               [](const Decided &decided) {
@@ -90,11 +90,12 @@ TEST(ControlEvidence, DeathWithAllItsSigns) {
 }
 
 TEST(ControlEvidence, SaysWhoNoticedAndWhere) {
-  Decided decided = decide({[](RootCauseFinder &e, double now) { e.reported(own(1, "connection closed", 2, "entry 17 (receive from t4:0)"), now); },
-                            [](RootCauseFinder &e, double now) { e.processEnded(2, "killed by signal 9 (Killed)", 137, true, now); },
-                            [](RootCauseFinder &e, double now) { e.closed(2, "reset", now); }});
+  Decided decided =
+      decide({[](RootCauseFinder &e, double now) { e.reported(own(1, "connection closed", 2, "instruction 17 (receive from t4:0)"), now); },
+              [](RootCauseFinder &e, double now) { e.processEnded(2, "killed by signal 9 (Killed)", 137, true, now); },
+              [](RootCauseFinder &e, double now) { e.closed(2, "reset", now); }});
   EXPECT_EQ(decided.failure.message,
-            "rank 2 (device t4:0) was killed by signal 9 (Killed); rank 1 (device a100:1) noticed in entry 17 (receive from t4:0)");
+            "rank 2 (device t4:0) was killed by signal 9 (Killed); rank 1 (device a100:1) noticed in instruction 17 (receive from t4:0)");
   EXPECT_NEAR(decided.at, 0.02, 1e-9) << "certain as soon as its process has ended and its connection is closed";
 }
 
@@ -107,20 +108,20 @@ TEST(ControlEvidence, OwnReportIsWaitedForThoughTheProcessHasEnded) {
 }
 
 TEST(ControlEvidence, AClosedConnectionAloneIsEnoughAfterAMoment) {
-  Decided decided = decide({[](RootCauseFinder &e, double now) { e.setWhere(2, "entry 9 (forward) of step 3"), e.closed(2, "reset", now); }});
+  Decided decided = decide({[](RootCauseFinder &e, double now) { e.setWhere(2, "instruction 9 (forward) of step 3"), e.closed(2, "reset", now); }});
   EXPECT_NEAR(decided.at, kGraceSeconds, 0.02);
   EXPECT_EQ(decided.failure.cause, Failure::Disconnected);
   EXPECT_TRUE(contains(decided.failure.message, "rank 2 (device t4:0) is gone")) << decided.failure.message;
-  EXPECT_TRUE(contains(decided.failure.message, "last heard of in entry 9 (forward) of step 3")) << decided.failure.message;
+  EXPECT_TRUE(contains(decided.failure.message, "last heard of in instruction 9 (forward) of step 3")) << decided.failure.message;
 }
 
 TEST(ControlEvidence, BlameAloneIsTheVerdictAfterAMoment) {
-  Decided decided = decide({[](RootCauseFinder &e, double now) { e.reported(own(1, "connection timed out", 2, "entry 17"), now); }});
+  Decided decided = decide({[](RootCauseFinder &e, double now) { e.reported(own(1, "connection timed out", 2, "instruction 17"), now); }});
   EXPECT_NEAR(decided.at, kGraceSeconds, 0.02);
   EXPECT_EQ(decided.failure.rank, 2u) << "the one who is not reached, not the one who says so";
   EXPECT_EQ(decided.failure.exitCode, 2) << "a broken connection is not an error in the input: a restart may help";
   EXPECT_EQ(decided.failure.message, "rank 2 (device t4:0) is not reached any more (its process has died, or its network is lost): rank 1 (device "
-                                     "a100:1), entry 17, says: connection timed out");
+                                     "a100:1), instruction 17, says: connection timed out");
 }
 
 TEST(ControlEvidence, BlameAloneSaysWhenTheCoordinatorHeardTheRank) {

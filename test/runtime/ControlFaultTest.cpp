@@ -1,37 +1,15 @@
 // Tests loss of ranks and of the coordinator, over sockets: the verdicts, which ranks receive them, and when.
-#include "ControlRig.h"
+#include "ControlFailures.h"
 
 #include "control/Sockets.h"
 
 #include <atomic>
-#include <cstdlib>
-#include <filesystem>
-#include <random>
-
-#include <fcntl.h>
-#include <sys/resource.h>
 
 using namespace zorse::runtime;
 using namespace zorse::runtime::test;
 using zorse::control::monotonicSeconds;
 
 namespace {
-
-Failure blame(uint32_t peer, const std::string &where, const std::string &text = "connection closed by peer") {
-  Failure failure;
-  failure.peer = peer;
-  failure.where = where;
-  failure.message = text;
-  return failure;
-}
-
-Failure ownError(const std::string &text) {
-  Failure failure;
-  failure.message = text;
-  return failure;
-}
-
-void sleepFor(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 TEST(ControlFault, ALostConnectionIsNamedToAllOthers) {
   Rig rig(4);
@@ -56,7 +34,7 @@ bool withinGrace(double begin) { return monotonicSeconds() - begin < 0.2; }
 TEST(ControlFault, TheLaunchersWordIsPreferredToBlame) {
   Rig rig(3);
   double begin = monotonicSeconds();
-  std::thread survivor([&] { rig.members[1]->fail(blame(2, "entry 17 (receive from cpu:2)")); });
+  std::thread survivor([&] { rig.members[1]->fail(blame(2, "instruction 17 (receive from cpu:2)")); });
   sleepFor(0.03);
   rig.members[2].reset();
   rig.coordinator->processEnded(2, true, "was killed by signal 9 (Killed)", 137);
@@ -68,7 +46,7 @@ TEST(ControlFault, TheLaunchersWordIsPreferredToBlame) {
     if (!inTime)
       continue;
     EXPECT_EQ(rootCause.message,
-              "rank 2 (device cpu:2) was killed by signal 9 (Killed); rank 1 (device cpu:1) noticed in entry 17 (receive from cpu:2)");
+              "rank 2 (device cpu:2) was killed by signal 9 (Killed); rank 1 (device cpu:1) noticed in instruction 17 (receive from cpu:2)");
     EXPECT_EQ(rootCause.cause, Failure::Died);
     EXPECT_EQ(rootCause.exitCode, 137);
   }
@@ -79,7 +57,7 @@ TEST(ControlFault, APeersOwnReportIsPreferredToBlame) {
   for (int attempt = 0; attempt < 50 && !inTime; ++attempt) {
     Rig rig(3);
     double begin = monotonicSeconds();
-    std::thread survivor([&] { rig.members[1]->fail(blame(2, "entry 17")); });
+    std::thread survivor([&] { rig.members[1]->fail(blame(2, "instruction 17")); });
     sleepFor(0.05);
     rig.members[2]->fail(ownError("disk full"));
     inTime = withinGrace(begin);
@@ -229,7 +207,7 @@ TEST(ControlFault, TheHostOfTheCoordinatorIsNamedWhenItDies) {
   CoordinatorOptions options = coordinatorOptions(3);
   options.rank = 0;
   Rig rig(options);
-  rig.members[2]->setProgress([] { return RankProgress{1, true, "is in entry 17 (receive from cpu:0) of step 4", 4, 17}; });
+  rig.members[2]->setProgress([] { return RankProgress{1, true, "is in instruction 17 (receive from cpu:0) of step 4", 4, 17}; });
   rig.coordinator.reset();
   for (uint32_t rank : {1u, 2u}) {
     Failure rootCause = rig.ears[rank].verdict();
@@ -237,7 +215,7 @@ TEST(ControlFault, TheHostOfTheCoordinatorIsNamedWhenItDies) {
     EXPECT_EQ(rootCause.cause, Failure::Died);
     EXPECT_TRUE(contains(rootCause.message, "rank 0 (device cpu:0), which holds the coordinator, has died")) << rootCause.message;
   }
-  EXPECT_TRUE(contains(rig.ears[2].verdict().message, "rank 2 (device cpu:2) noticed in entry 17 (receive from cpu:0) of step 4"))
+  EXPECT_TRUE(contains(rig.ears[2].verdict().message, "rank 2 (device cpu:2) noticed in instruction 17 (receive from cpu:0) of step 4"))
       << rig.ears[2].verdict().message;
 }
 
@@ -290,14 +268,14 @@ TEST(ControlFault, AStallIsNamed) {
   options.times.watchdogTimeoutSeconds = 0.6;
   Rig rig(options);
   rig.each([](uint32_t rank, Member &member) {
-    member.setProgress([rank] { return RankProgress{7, rank != 0, "is in entry " + std::to_string(20 - rank) + " (send) of step 4", 4, 20 - rank}; });
+    member.setProgress(
+        [rank] { return RankProgress{7, rank != 0, "is in instruction " + std::to_string(20 - rank) + " (send) of step 4", 4, 20 - rank}; });
   });
   Failure rootCause = rig.ears[0].verdict();
   EXPECT_EQ(rootCause.cause, Failure::Stalled);
   EXPECT_EQ(rootCause.rank, 2u);
-  EXPECT_EQ(
-      rootCause.message,
-      "no rank has made progress for 0.6 s: the earliest unfinished entry is of step 4, where rank 2 (device cpu:2) is in entry 18 (send) of step 4");
+  EXPECT_EQ(rootCause.message, "no rank has made progress for 0.6 s: the earliest unfinished instruction is of step 4, where rank 2 (device cpu:2) "
+                               "is in instruction 18 (send) of step 4");
 }
 
 TEST(ControlFault, AnIdleJobGoesOn) {
@@ -363,240 +341,6 @@ TEST(ControlFault, NobodyWaitsForRanksThatWereGivenUp) {
   double begin = monotonicSeconds();
   coordinator->waitForLateRanks(20 * patience());
   EXPECT_LT(monotonicSeconds() - begin, 10 * patience());
-}
-
-// ---- early stops ----
-
-/// Long enough for a request and a decision. A rank that asks to enter a step before the request reaches it may still
-/// begin the step.
-double agreed() { return 0.3 * patience(); }
-
-TEST(ControlStop, BeforeAnybodyElseHasJoined) {
-  auto coordinator = must(Coordinator::start(coordinatorOptions(3)));
-  auto first = must(Member::join(memberOptions(0, 3, coordinator->port())));
-  for (uint64_t step = 1; step <= 3; ++step)
-    EXPECT_TRUE(first->beginIteration(step));
-  first->requestStop();
-  sleepFor(agreed());
-  EXPECT_FALSE(first->beginIteration(4));
-  const uint64_t last = 3;
-  auto late = must(Member::join(memberOptions(1, 3, coordinator->port())));
-  for (uint64_t step = 1; step <= last; ++step)
-    EXPECT_TRUE(late->beginIteration(step));
-  EXPECT_FALSE(late->beginIteration(last + 1));
-  coordinator->requestStop();
-  auto later = must(Member::join(memberOptions(2, 3, coordinator->port())));
-  EXPECT_TRUE(later->beginIteration(last));
-  EXPECT_FALSE(later->beginIteration(last + 1));
-}
-
-TEST(ControlStop, BeforeTheFirstStep) {
-  auto coordinator = must(Coordinator::start(coordinatorOptions(2)));
-  coordinator->requestStop();
-  sleepFor(0.05);
-  for (uint32_t rank = 0; rank < 2; ++rank) {
-    auto member = must(Member::join(memberOptions(rank, 2, coordinator->port())));
-    EXPECT_FALSE(member->beginIteration(1));
-    member->leave();
-  }
-  EXPECT_TRUE(coordinator->waitUntilOver(5 * patience()));
-  EXPECT_FALSE(coordinator->failure());
-}
-
-TEST(ControlStop, WhenSomeHaveFinishedAlready) {
-  Rig rig(3);
-  for (uint64_t step = 1; step <= 8; ++step)
-    EXPECT_TRUE(rig.members[1]->beginIteration(step));
-  rig.members[1]->leave(); // completed all 8 steps
-  EXPECT_TRUE(rig.members[0]->beginIteration(1));
-  rig.members[2]->requestStop();
-  sleepFor(agreed());
-  for (uint32_t rank : {0u, 2u}) {
-    for (uint64_t step = rank == 0 ? 2 : 1; step <= 8; ++step)
-      EXPECT_TRUE(rig.members[rank]->beginIteration(step)) << "the finished rank's steps need the others";
-    EXPECT_FALSE(rig.members[rank]->beginIteration(9));
-  }
-}
-
-TEST(ControlStop, DeathWhileTheRanksAgree) {
-  std::atomic<bool> blocked{true};
-  Rig rig(3);
-  rig.members[1]->setProgress([&] { // does not answer the question
-    while (blocked)
-      sleepFor(0.005);
-    return RankProgress();
-  });
-  sleepFor(0.15);
-  rig.members[0]->requestStop();
-  std::thread entering([&] {
-    for (uint64_t step = 1; rig.members[0]->beginIteration(step); ++step)
-      sleepFor(0.01);
-  });
-  sleepFor(0.2);
-  rig.members[2].reset();
-  EXPECT_TRUE(contains(rig.ears[0].verdict(1 * patience()).message, "rank 2 (device cpu:2)")) << rig.ears[0].verdict().message;
-  entering.join();
-  blocked = false;
-}
-
-// ---- random schedules ----
-
-uint32_t schedules(uint32_t usual) {
-  const char *more = std::getenv("ZORSE_CONTROL_SCHEDULES");
-  return more ? uint32_t(std::max(1, std::atoi(more))) : usual;
-}
-
-/// Runs one job with a random failure. Several run in parallel.
-void randomJob(uint32_t seed) {
-  std::mt19937 random(seed);
-  auto uniform = [&](double high) { return std::uniform_real_distribution<double>(0, high)(random); };
-  uint32_t worldSize = 3 + random() % 6, culprit = random() % worldSize, fate = random() % 5, stopper = random() % worldSize;
-  bool stop = random() % 2;
-  double when = uniform(0.06);
-  CoordinatorOptions options = coordinatorOptions(worldSize);
-  options.times.heartbeatTimeoutSeconds = 20 * patience(); // so that a loaded machine causes no timeout
-  if (random() % 2)
-    options.rank = 0;
-  Rig rig(options);
-  SCOPED_TRACE("seed " + std::to_string(seed) + " fate " + std::to_string(fate) + " culprit " + std::to_string(culprit) + " of " +
-               std::to_string(worldSize));
-  std::vector<uint64_t> last(worldSize);
-  std::atomic<uint32_t> left{0};
-  rig.each([&](uint32_t rank, Member &member) {
-    double begin = monotonicSeconds();
-    Result<std::vector<std::string>> hello = member.allGatherBytes("hello", std::to_string(rank));
-    for (uint64_t step = 1; step <= 40; ++step) {
-      if (!member.beginIteration(step))
-        break;
-      last[rank] = step;
-      sleepFor(0.0005 * (1 + (rank + seed) % 3));
-      member.report(std::to_string(step));
-      if (stop && rank == stopper && step == 7)
-        member.requestStop();
-      if (rank == culprit && monotonicSeconds() - begin > when) {
-        if (fate == 0) {
-          member.fail(ownError("own trouble"));
-          return;
-        }
-        if (fate == 1) {
-          rig.members[rank].reset(); // dies
-          return;
-        }
-        if (fate == 2) { // another rank names it as the cause, then it dies
-          std::thread other([&] { rig.members[(culprit + 1) % worldSize]->fail(blame(culprit, "entry 3")); });
-          sleepFor(0.01);
-          rig.members[rank].reset();
-          other.join();
-          return;
-        }
-      }
-    }
-    if (member.allGatherBytes("end", "").failed())
-      return;
-    member.leave();
-    ++left;
-  });
-  EXPECT_TRUE(rig.coordinator->waitUntilOver(10 * patience()));
-  std::optional<Failure> failure = rig.coordinator->failure();
-  bool dies = fate == 1 || fate == 2;
-  if (failure) {
-    EXPECT_LT(fate, 3u) << failure->message;
-    EXPECT_EQ(failure->rank, culprit) << failure->message;
-    for (uint32_t rank = 0; rank < worldSize; ++rank) {
-      if (rank == culprit && dies)
-        continue;
-      EXPECT_EQ(rig.ears[rank].verdict().message, failure->message) << "rank " << rank;
-      EXPECT_EQ(rig.ears[rank].verdicts(), 1u);
-    }
-  } else {
-    EXPECT_EQ(left, worldSize);
-    for (uint32_t rank = 0; rank < worldSize; ++rank)
-      EXPECT_EQ(last[rank], last[0]);
-    if (!stop)
-      EXPECT_EQ(last[0], 40u);
-  }
-}
-
-TEST(ControlRandom, SchedulesOfDeathsFailuresAndStops) {
-  const uint32_t count = schedules(240), lanes = 12;
-  std::vector<std::thread> threads;
-  for (uint32_t lane = 0; lane < lanes; ++lane)
-    threads.emplace_back([=] {
-      for (uint32_t seed = lane; seed < count && !testing::Test::HasFailure(); seed += lanes)
-        randomJob(seed);
-    });
-  for (std::thread &thread : threads)
-    thread.join();
-}
-
-// ---- resources ----
-
-size_t countOf(const char *directory) { return size_t(std::distance(std::filesystem::directory_iterator(directory), {})); }
-
-TEST(ControlResources, NothingIsLeftBehind) {
-  size_t threads = countOf("/proc/self/task"), files = countOf("/proc/self/fd");
-  for (int round = 0; round < 5; ++round) {
-    Rig rig(4);
-    EXPECT_GT(countOf("/proc/self/task"), threads);
-    for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd")) { // programs that ranks start inherit no open descriptors
-      std::error_code none;
-      std::string target = std::filesystem::read_symlink(entry.path(), none).string();
-      if (!contains(target, "socket:") && !contains(target, "eventfd") && !contains(target, "eventpoll"))
-        continue;
-      int flags = ::fcntl(std::stoi(entry.path().filename()), F_GETFD);
-      EXPECT_TRUE(flags < 0 || (flags & FD_CLOEXEC)) << target;
-    }
-    if (round % 2)
-      rig.members[0]->fail(ownError("x"));
-  }
-  for (double until = monotonicSeconds() + 5 * patience(); countOf("/proc/self/task") != threads && monotonicSeconds() < until;)
-    sleepFor(0.01); // a joined thread may still be listed
-  EXPECT_EQ(countOf("/proc/self/task"), threads);
-  EXPECT_EQ(countOf("/proc/self/fd"), files);
-}
-
-TEST(ControlResources, ManyRanksWithFewFilesAllowed) {
-  rlimit limit = {};
-  ::getrlimit(RLIMIT_NOFILE, &limit);
-  const uint32_t worldSize = 512;
-  if (limit.rlim_max < 4 * worldSize)
-    GTEST_SKIP() << "only " << limit.rlim_max << " open files are allowed here";
-  rlimit few = limit;
-  few.rlim_cur = 256;
-  ::setrlimit(RLIMIT_NOFILE, &few);
-  CoordinatorOptions options = coordinatorOptions(worldSize);
-  options.times.heartbeatSeconds = 0.25;
-  options.times.heartbeatTimeoutSeconds = 30 * patience();
-  auto coordinator = must(Coordinator::start(options));
-  rlimit raised = {};
-  ::getrlimit(RLIMIT_NOFILE, &raised);
-  EXPECT_GT(raised.rlim_cur, worldSize);
-  ::setrlimit(RLIMIT_NOFILE, &limit); // for the members' sockets in this process
-  zorse::control::allowOpenFiles(4 * worldSize);
-  std::atomic<uint32_t> done{0};
-  std::vector<std::thread> threads;
-  std::vector<Ear> ears(worldSize);
-  for (uint32_t rank = 0; rank < worldSize; ++rank)
-    threads.emplace_back([&, rank] {
-      MemberOptions mine = memberOptions(rank, worldSize, coordinator->port());
-      mine.times.joinSeconds = 60 * patience();
-      ears[rank].attach(mine);
-      Result<std::unique_ptr<Member>> member = Member::join(mine);
-      ASSERT_FALSE(member.failed()) << member.message();
-      Result<std::vector<std::string>> all = (*member)->allGatherBytes("addresses", std::string(200, char('a' + rank % 26)));
-      ASSERT_FALSE(all.failed()) << all.message();
-      ASSERT_EQ(all->size(), worldSize);
-      EXPECT_EQ((*all)[worldSize - 1][0], char('a' + (worldSize - 1) % 26));
-      if (rank == 77)
-        (*member)->fail(ownError("one of many"));
-      EXPECT_TRUE(contains(ears[rank].verdict(20 * patience()).message, "rank 77 (device cpu:77): one of many"));
-      ++done;
-    });
-  for (std::thread &thread : threads)
-    thread.join();
-  EXPECT_EQ(done, worldSize);
-  EXPECT_TRUE(coordinator->waitUntilOver(5 * patience()));
-  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 } // namespace

@@ -76,21 +76,21 @@ Result<Message> parse(const Message &message, Role sender, HandshakeState state,
 
 Message greeting(Role role) {
   Message message;
-  message.mutable_greeting()->set_magic(kMagic);
-  message.mutable_greeting()->set_version(kVersion);
-  message.mutable_greeting()->set_role(role);
-  message.mutable_greeting()->set_nonce(std::string(kNonceBytes, 'n'));
+  message.mutable_hello()->set_magic(kMagic);
+  message.mutable_hello()->set_version(kVersion);
+  message.mutable_hello()->set_role(role);
+  message.mutable_hello()->set_nonce(std::string(kNonceBytes, 'n'));
   return message;
 }
 Message welcome() {
   Message message;
-  Welcome &welcome = *message.mutable_welcome();
+  JoinAccepted &welcome = *message.mutable_join_accepted();
   welcome.set_job("job");
   welcome.set_generation(1);
   welcome.set_rank(3);
-  welcome.set_world(4);
+  welcome.set_world_size(4);
   welcome.set_heartbeat_seconds(0.25);
-  welcome.set_deadline_seconds(10);
+  welcome.set_heartbeat_timeout_seconds(10);
   welcome.set_mac(std::string(kMacBytes, 'm'));
   return message;
 }
@@ -135,13 +135,13 @@ TEST(ControlFrames, EveryPeerMayBeUnheardAndUndelivered) {
   Message message;
   for (uint32_t rank = 0; rank < 4; ++rank)
     for (bool undelivered : {false, true}) {
-      Silence &silence = *message.mutable_heartbeat()->add_unheard();
+      UnresponsiveRank &silence = *message.mutable_heartbeat()->add_unresponsive();
       silence.set_rank(rank);
       silence.set_seconds(1);
       silence.set_undelivered(undelivered);
     }
   EXPECT_FALSE(parse(message, MEMBER, HandshakeState::Work).failed());
-  message.mutable_heartbeat()->add_unheard()->set_rank(0);
+  message.mutable_heartbeat()->add_unresponsive()->set_rank(0);
   EXPECT_TRUE(parse(message, MEMBER, HandshakeState::Work).failed());
 }
 
@@ -150,17 +150,17 @@ TEST(ControlFrames, EveryFieldIsChecked) {
     change(message);
     return parse(message, sender, state).failed();
   };
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_greeting()->set_magic("http"); }, MEMBER, HandshakeState::Greeting, greeting(MEMBER)));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_greeting()->set_nonce("short"); }, MEMBER, HandshakeState::Greeting, greeting(MEMBER)));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_world(5); }, COORDINATOR, HandshakeState::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_rank(4); }, COORDINATOR, HandshakeState::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_generation(0); }, COORDINATOR, HandshakeState::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_hosted(true), m.mutable_welcome()->set_host(4); }, COORDINATOR,
-                          HandshakeState::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_deadline_seconds(std::numeric_limits<double>::quiet_NaN()); }, COORDINATOR,
-                          HandshakeState::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_heartbeat_seconds(-1); }, COORDINATOR, HandshakeState::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_mac("m"); }, COORDINATOR, HandshakeState::Join, welcome()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_hello()->set_magic("http"); }, MEMBER, HandshakeState::Greeting, greeting(MEMBER)));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_hello()->set_nonce("short"); }, MEMBER, HandshakeState::Greeting, greeting(MEMBER)));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_join_accepted()->set_world_size(5); }, COORDINATOR, HandshakeState::Join, welcome()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_join_accepted()->set_rank(4); }, COORDINATOR, HandshakeState::Join, welcome()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_join_accepted()->set_generation(0); }, COORDINATOR, HandshakeState::Join, welcome()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_join_accepted()->set_has_coordinator_rank(true), m.mutable_join_accepted()->set_host(4); },
+                          COORDINATOR, HandshakeState::Join, welcome()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_join_accepted()->set_heartbeat_timeout_seconds(std::numeric_limits<double>::quiet_NaN()); },
+                          COORDINATOR, HandshakeState::Join, welcome()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_join_accepted()->set_heartbeat_seconds(-1); }, COORDINATOR, HandshakeState::Join, welcome()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_join_accepted()->set_mac("m"); }, COORDINATOR, HandshakeState::Join, welcome()));
   EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_cause(6); }, MEMBER, HandshakeState::Work, failure()));
   EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_rank(4); }, MEMBER, HandshakeState::Work, failure()));
   EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_peer(4); }, MEMBER, HandshakeState::Work, failure()));
@@ -175,7 +175,7 @@ TEST(ControlFrames, EveryFieldIsChecked) {
   EXPECT_TRUE(parse(contributions(UINT32_MAX, 2), COORDINATOR, HandshakeState::Work).failed());
   EXPECT_TRUE(parse(contributions(0, 0), COORDINATOR, HandshakeState::Work).failed());
   Message refusal;
-  refusal.mutable_refusal()->set_reason(Reason(77));
+  refusal.mutable_join_rejected()->set_reason(Reason(77));
   EXPECT_TRUE(parse(refusal, COORDINATOR, HandshakeState::Join).failed());
   Message contribution;
   contribution.mutable_contribution()->set_name(std::string(kNameBytes + 1, 'x'));
@@ -184,14 +184,14 @@ TEST(ControlFrames, EveryFieldIsChecked) {
 
 TEST(ControlFrames, BeforeTheProofFramesAreSmall) {
   Message large = greeting(MEMBER);
-  large.mutable_greeting()->set_magic(std::string(2 * kGreetingBytes, 'x'));
+  large.mutable_hello()->set_magic(std::string(2 * kGreetingBytes, 'x'));
   EXPECT_TRUE(parse(large, MEMBER, HandshakeState::Greeting).failed());
   Message join; // the largest message
   join.mutable_join()->set_job(std::string(kJobBytes, 'x'));
   join.mutable_join()->set_device(std::string(kDeviceBytes, 'x'));
   join.mutable_join()->set_generation(UINT64_MAX);
   join.mutable_join()->set_rank(UINT32_MAX);
-  join.mutable_join()->set_world(UINT32_MAX);
+  join.mutable_join()->set_world_size(UINT32_MAX);
   join.mutable_join()->set_mac(std::string(kMacBytes, 'x'));
   EXPECT_FALSE(parse(join, MEMBER, HandshakeState::Join).failed());
 }
@@ -227,8 +227,8 @@ TEST(ControlFrames, DamagedMessagesNeverPassUnchecked) {
     if (message->has_failed()) {
       EXPECT_TRUE(message->failed().rank() < 4 || message->failed().rank() == UINT32_MAX);
     }
-    if (message->has_greeting() && message->greeting().version() == kVersion) {
-      EXPECT_EQ(message->greeting().nonce().size(), kNonceBytes);
+    if (message->has_hello() && message->hello().version() == kVersion) {
+      EXPECT_EQ(message->hello().nonce().size(), kNonceBytes);
     }
   }
 }
@@ -269,21 +269,21 @@ TEST(ControlProof, DependsOnEverything) {
   EXPECT_TRUE(differs([](Join &j) { j.set_job("jo"), j.set_device("bd"); })) << "fields run into each other";
   EXPECT_TRUE(differs([](Join &j) { j.set_generation(1); }));
   EXPECT_TRUE(differs([](Join &j) { j.set_rank(1); }));
-  EXPECT_TRUE(differs([](Join &j) { j.set_world(1); }));
+  EXPECT_TRUE(differs([](Join &j) { j.set_world_size(1); }));
   EXPECT_TRUE(macOfJoin("s", other, join) != base);
 
-  Welcome plain = welcome().welcome();
+  JoinAccepted plain = welcome().join_accepted();
   std::string welcomed = macOfWelcome("s", nonces, plain);
   auto welcomeDiffers = [&](auto change) {
-    Welcome changed = plain;
+    JoinAccepted changed = plain;
     change(changed);
     return macOfWelcome("s", nonces, changed) != welcomed;
   };
-  EXPECT_TRUE(welcomeDiffers([](Welcome &w) { w.set_generation(2); }));
-  EXPECT_TRUE(welcomeDiffers([](Welcome &w) { w.set_rank(1); }));
-  EXPECT_TRUE(welcomeDiffers([](Welcome &w) { w.set_job("other"); }));
-  EXPECT_TRUE(welcomeDiffers([](Welcome &w) { w.set_stopping(true); }));
-  EXPECT_TRUE(welcomeDiffers([](Welcome &w) { w.set_deadline_seconds(1); }));
+  EXPECT_TRUE(welcomeDiffers([](JoinAccepted &w) { w.set_generation(2); }));
+  EXPECT_TRUE(welcomeDiffers([](JoinAccepted &w) { w.set_rank(1); }));
+  EXPECT_TRUE(welcomeDiffers([](JoinAccepted &w) { w.set_job("other"); }));
+  EXPECT_TRUE(welcomeDiffers([](JoinAccepted &w) { w.set_stopping(true); }));
+  EXPECT_TRUE(welcomeDiffers([](JoinAccepted &w) { w.set_heartbeat_timeout_seconds(1); }));
 }
 
 } // namespace

@@ -150,10 +150,10 @@ private:
       r.exchanged = true;
       EXPECT_EQ(message.contributions().values_size(), int(worldSize_));
       break;
-    case Message::kVerdict: {
-      r.verdicts.push_back(fromMessage(message.verdict().failure()));
+    case Message::kRootCause: {
+      r.verdicts.push_back(fromMessage(message.root_cause().failure()));
       Message heard;
-      heard.mutable_heard();
+      heard.mutable_root_cause_acknowledged();
       up(rank, heard);
       r.state = SimulatedRank::Ended;
       at(r.upAt + uniform(0, 0.05), [this, rank] { job_.closed(rank, "closed", now_); });
@@ -373,7 +373,7 @@ TEST(ControlJob, TheHostOfTheCoordinatorIsToldWhenTheOthersKnow) {
     void send(uint32_t rank, const SharedFrame &frame, bool) override {
       Message message;
       ASSERT_TRUE(message.ParseFromArray(frame->data() + kLengthBytes, int(frame->size() - kLengthBytes)));
-      if (message.has_verdict())
+      if (message.has_root_cause())
         told.push_back(rank);
     }
     void giveUp(uint32_t) override {}
@@ -391,7 +391,7 @@ TEST(ControlJob, TheHostOfTheCoordinatorIsToldWhenTheOthersKnow) {
     EXPECT_EQ(recorder.told, std::vector<uint32_t>{1});
     EXPECT_FALSE(job.isOver());
     Message heard;
-    heard.mutable_heard();
+    heard.mutable_root_cause_acknowledged();
     if (confirmed)
       job.received(1, heard, 0.25);
     job.tick(confirmed ? 0.26 : 0.45); // it does not wait forever
@@ -421,13 +421,13 @@ TEST(ControlJob, StallNamesTheEarliestEntryOfAll) {
     void send(uint32_t, const SharedFrame &, bool) override {}
     void giveUp(uint32_t) override {}
   } quiet;
-  auto heartbeat = [](uint64_t counter, bool underWay, uint64_t step, uint32_t entry, const std::string &where) {
+  auto heartbeat = [](uint64_t counter, bool underWay, uint64_t step, uint32_t instruction, const std::string &where) {
     Message message;
     Progress &progress = *message.mutable_heartbeat()->mutable_progress();
     progress.set_counter(counter);
-    progress.set_under_way(underWay);
+    progress.set_in_progress(underWay);
     progress.set_step(step);
-    progress.set_entry(entry);
+    progress.set_instruction(instruction);
     progress.set_where(where);
     return message;
   };
@@ -441,7 +441,7 @@ TEST(ControlJob, StallNamesTheEarliestEntryOfAll) {
         job.recordActivity(rank, now);
         job.received(rank,
                      heartbeat(counterOf(rank, now), underWay, rank == 0 ? 5 : 4, rank == 1 ? 17 : 30,
-                               rank == 1 ? "is in entry 17 (receive from cpu:2) of step 4" : "is elsewhere"),
+                               rank == 1 ? "is in instruction 17 (receive from cpu:2) of step 4" : "is elsewhere"),
                      now);
       }
       job.tick(now);
@@ -453,7 +453,7 @@ TEST(ControlJob, StallNamesTheEarliestEntryOfAll) {
   EXPECT_EQ(stalled->cause, Failure::Stalled);
   EXPECT_EQ(stalled->rank, 1u);
   EXPECT_NEAR(when, 3.1, 0.2);
-  EXPECT_TRUE(stalled->message.find("step 4, where rank 1 (device cpu:1) is in entry 17 (receive from cpu:2) of step 4") != std::string::npos)
+  EXPECT_TRUE(stalled->message.find("step 4, where rank 1 (device cpu:1) is in instruction 17 (receive from cpu:2) of step 4") != std::string::npos)
       << stalled->message;
   // One active rank is enough. Without work in progress, no activity is required.
   EXPECT_FALSE(run([](uint32_t rank, double now) { return rank == 2 ? uint64_t(now * 10) : 7; }, true).first);
@@ -482,7 +482,7 @@ public:
         message.mutable_heartbeat();
         for (const auto &[pair, from] : since)
           if (pair.first == rank && now > from + 0.1) {
-            Silence &silence = *message.mutable_heartbeat()->add_unheard();
+            UnresponsiveRank &silence = *message.mutable_heartbeat()->add_unresponsive();
             silence.set_rank(pair.second);
             silence.set_seconds(now - from);
           }

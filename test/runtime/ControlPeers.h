@@ -74,10 +74,10 @@ private:
 
 inline zorse::control::Message greeting(zorse::control::Role role, const std::string &nonce, uint32_t version = zorse::control::kVersion) {
   zorse::control::Message message;
-  message.mutable_greeting()->set_magic(zorse::control::kMagic);
-  message.mutable_greeting()->set_version(version);
-  message.mutable_greeting()->set_role(role);
-  message.mutable_greeting()->set_nonce(nonce);
+  message.mutable_hello()->set_magic(zorse::control::kMagic);
+  message.mutable_hello()->set_version(version);
+  message.mutable_hello()->set_role(role);
+  message.mutable_hello()->set_nonce(nonce);
   return message;
 }
 

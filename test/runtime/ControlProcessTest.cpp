@@ -24,9 +24,9 @@ void sleepFor(double seconds) { std::this_thread::sleep_for(std::chrono::duratio
 /// its end of the pipe.
 class Child {
 public:
-  /// `body` writes to the file descriptor it receives and returns the child's exit code. Fork before any thread is
+  /// `function` writes to the file descriptor it receives and returns the child's exit code. Fork before any thread is
   /// started.
-  explicit Child(const std::function<int(uint16_t port, int out)> &body) {
+  explicit Child(const std::function<int(uint16_t port, int out)> &function) {
     int down[2], up[2];
     if (::pipe2(down, O_CLOEXEC) != 0 || ::pipe2(up, O_CLOEXEC) != 0)
       std::abort();
@@ -38,7 +38,7 @@ public:
       uint16_t port = 0;
       if (::read(down[0], &port, sizeof port) != sizeof port)
         ::_exit(99);
-      ::_exit(body(port, up[1]));
+      ::_exit(function(port, up[1]));
     }
     ::close(down[0]);
     ::close(up[1]);
@@ -110,7 +110,7 @@ std::function<int(uint16_t, int)> busyRank(uint32_t rank, uint32_t worldSize, do
       sayLine(out, member.message());
       return 4;
     }
-    (*member)->setProgress([rank] { return RankProgress{1, true, "is in entry " + std::to_string(10 + rank) + " of step 4", 4, 10 + rank}; });
+    (*member)->setProgress([rank] { return RankProgress{1, true, "is in instruction " + std::to_string(10 + rank) + " of step 4", 4, 10 + rank}; });
     sayLine(out, "joined");
     for (int round = 0; !(*member)->allGatherBytes(std::to_string(round), "x").failed(); ++round)
       sleepFor(0.01);
@@ -169,7 +169,7 @@ TEST(ControlProcess, AStoppedRankIsLostAndEndsWhenItGoesOn) {
   for (uint32_t rank : {0u, 1u}) {
     std::string message = ranks[rank].line();
     EXPECT_TRUE(contains(message, "rank 2 (device cpu:2) is lost: nothing was heard of it for 1.0 s")) << message;
-    EXPECT_TRUE(contains(message, "last heard of in entry 12 of step 4")) << message;
+    EXPECT_TRUE(contains(message, "last heard of in instruction 12 of step 4")) << message;
     EXPECT_EQ(WEXITSTATUS(ranks[rank].wait()), 3);
   }
   EXPECT_LT(monotonicSeconds() - begin, 2.5 * patience());
@@ -219,7 +219,7 @@ TEST(ControlProcess, RankZeroWithTheCoordinatorIsKilled) {
   for (uint32_t rank : {1u, 2u}) {
     std::string message = ranks[rank].line();
     EXPECT_TRUE(contains(message, "rank 0") && contains(message, "which holds the coordinator, has died")) << message;
-    EXPECT_TRUE(contains(message, "noticed in entry 1" + std::to_string(rank) + " of step 4")) << message;
+    EXPECT_TRUE(contains(message, "noticed in instruction 1" + std::to_string(rank) + " of step 4")) << message;
     EXPECT_EQ(WEXITSTATUS(ranks[rank].wait()), 3);
   }
   EXPECT_LT(monotonicSeconds() - begin, 2 * patience());

@@ -104,11 +104,11 @@ public:
       members.push_back(must(Member::join(mine)));
     }
   }
-  /// Runs `body` on one thread per rank and joins them.
-  template <typename Body> void each(const Body &body) {
+  /// Runs `function` on one thread per rank and joins them.
+  template <typename Function> void each(const Function &function) {
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < members.size(); ++rank)
-      threads.emplace_back([&, rank] { body(rank, *members[rank]); });
+      threads.emplace_back([&, rank] { function(rank, *members[rank]); });
     for (std::thread &thread : threads)
       thread.join();
   }

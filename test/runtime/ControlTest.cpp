@@ -107,7 +107,7 @@ TEST(Control, FailureOfARankReachesAllOnceWithItsOwnWords) {
     if (rank == 2) {
       Failure mine;
       mine.message = "disk full";
-      mine.where = "entry 17 (snapshot) of step 4";
+      mine.where = "instruction 17 (snapshot) of step 4";
       mine.exitCode = 3;
       Failure rootCause = member.fail(mine);
       EXPECT_EQ(rootCause.rank, 2u);
@@ -123,11 +123,11 @@ TEST(Control, FailureOfARankReachesAllOnceWithItsOwnWords) {
   EXPECT_EQ(failedExchanges, 3);
   EXPECT_TRUE(rig.coordinator->waitUntilOver(5 * patience()));
   ASSERT_TRUE(rig.coordinator->failure());
-  EXPECT_EQ(rig.coordinator->failure()->message, "rank 2 (device cpu:2), entry 17 (snapshot) of step 4: disk full");
+  EXPECT_EQ(rig.coordinator->failure()->message, "rank 2 (device cpu:2), instruction 17 (snapshot) of step 4: disk full");
   rig.members.clear();
   for (Ear &ear : rig.ears) {
     EXPECT_EQ(ear.verdicts(), 1u);
-    EXPECT_EQ(ear.verdict().message, "rank 2 (device cpu:2), entry 17 (snapshot) of step 4: disk full");
+    EXPECT_EQ(ear.verdict().message, "rank 2 (device cpu:2), instruction 17 (snapshot) of step 4: disk full");
   }
 }
 

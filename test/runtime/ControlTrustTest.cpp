@@ -122,7 +122,7 @@ TEST(ControlTrust, AnotherVersionIsNamed) {
   auto coordinator = startCoordinator(coordinatorOptions(1)); // the reverse direction
   Raw raw(coordinator->port());
   raw.say(greeting(zorse::control::MEMBER, std::string(32, 'n'), 9));
-  EXPECT_TRUE(raw.next().value().has_greeting());
+  EXPECT_TRUE(raw.next().value().has_hello());
   EXPECT_FALSE(raw.next());
 }
 
@@ -331,16 +331,16 @@ TEST(ControlTrust, TakesTheFirstFreePort) {
 TEST(ControlTrust, TheCoordinatorOnlyGreetsStrangers) {
   auto coordinator = startCoordinator(coordinatorOptions(1));
   Raw raw(coordinator->port());
-  EXPECT_TRUE(raw.next().value().has_greeting());
+  EXPECT_TRUE(raw.next().value().has_hello());
   raw.say(greeting(zorse::control::MEMBER, std::string(32, 'n')));
   zorse::control::Message proof;
-  proof.mutable_proof()->set_mac(std::string(32, 'm'));
+  proof.mutable_authenticate()->set_mac(std::string(32, 'm'));
   raw.say(proof);
   std::optional<zorse::control::Message> answer = raw.next();
-  ASSERT_TRUE(answer && answer->has_refusal());
-  EXPECT_EQ(answer->refusal().reason(), zorse::control::WRONG_SECRET);
-  EXPECT_EQ(answer->refusal().job() + answer->refusal().message(), "") << "reveals the job to an unauthenticated peer";
-  EXPECT_EQ(answer->refusal().generation() + answer->refusal().world(), 0u);
+  ASSERT_TRUE(answer && answer->has_join_rejected());
+  EXPECT_EQ(answer->join_rejected().reason(), zorse::control::WRONG_SECRET);
+  EXPECT_EQ(answer->join_rejected().job() + answer->join_rejected().message(), "") << "reveals the job to an unauthenticated peer";
+  EXPECT_EQ(answer->join_rejected().generation() + answer->join_rejected().world_size(), 0u);
   bool closed = false;
   EXPECT_EQ(raw.hear(2 * patience(), &closed), "");
   EXPECT_TRUE(closed);
@@ -352,7 +352,7 @@ TEST(ControlTrust, MembersOnlyGreetStrangers) {
   OtherProgram spy([&](Raw raw) { // knows everything except the secret; echoes the member's own proof
     raw.say(greeting(zorse::control::COORDINATOR, std::string(32, 'n')));
     std::optional<zorse::control::Message> hello = raw.next(), proof = raw.next();
-    if (!hello || !proof || !proof->has_proof())
+    if (!hello || !proof || !proof->has_authenticate())
       return;
     raw.say(*proof);
     std::string after = raw.hear(0.3);
@@ -396,10 +396,10 @@ TEST(ControlTrust, RecordedConversationsAreWorthNothing) {
     ASSERT_GT(recorded.size(), 100u);
     again.say(recorded);
   }
-  EXPECT_TRUE(again.next().value().has_greeting());
+  EXPECT_TRUE(again.next().value().has_hello());
   std::optional<zorse::control::Message> answer = again.next();
-  ASSERT_TRUE(answer && answer->has_refusal());
-  EXPECT_EQ(answer->refusal().reason(), zorse::control::WRONG_SECRET);
+  ASSERT_TRUE(answer && answer->has_join_rejected());
+  EXPECT_EQ(answer->join_rejected().reason(), zorse::control::WRONG_SECRET);
 }
 
 TEST(ControlTrust, JunkNeitherEndsNorStallsTheJob) {
@@ -509,17 +509,17 @@ TEST(ControlTrust, MissingRanksAreNamedWithThoseWhoWereTurnedAway) {
 TEST(ControlTrust, AnAdmittedRankThatSendsNonsenseEndsTheJob) {
   auto coordinator = startCoordinator(coordinatorOptions(1));
   Raw raw(coordinator->port());
-  zorse::control::Nonces nonces{std::string(32, 'n'), raw.next().value().greeting().nonce()};
+  zorse::control::Nonces nonces{std::string(32, 'n'), raw.next().value().hello().nonce()};
   raw.say(greeting(zorse::control::MEMBER, nonces.member));
   zorse::control::Message proof, join;
-  proof.mutable_proof()->set_mac(macOfSecret(testKey().secret, zorse::control::MEMBER, nonces));
+  proof.mutable_authenticate()->set_mac(macOfSecret(testKey().secret, zorse::control::MEMBER, nonces));
   raw.say(proof);
-  EXPECT_TRUE(raw.next().value().has_proof());
+  EXPECT_TRUE(raw.next().value().has_authenticate());
   join.mutable_join()->set_job("job");
-  join.mutable_join()->set_world(1);
+  join.mutable_join()->set_world_size(1);
   join.mutable_join()->set_mac(macOfJoin(testKey().secret, nonces, join.join()));
   raw.say(join);
-  EXPECT_TRUE(raw.next().value().has_welcome());
+  EXPECT_TRUE(raw.next().value().has_join_accepted());
   raw.say(std::string("\xff\xff\xff\xff", 4));
   EXPECT_TRUE(coordinator->waitUntilOver(5 * patience()));
   ASSERT_TRUE(coordinator->failure());

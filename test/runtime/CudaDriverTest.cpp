@@ -1,8 +1,8 @@
 // Tests the GPU driver on the stand-ins for NVIDIA's libraries (test/emulator), beyond the contract common to all
 // drivers.
 #include "device/cuda/BlasLt.h"
-#include "device/cuda/CudaBodies.h"
 #include "device/cuda/CudaDevice.h"
+#include "device/cuda/CudaFunctions.h"
 
 #include "StandIn.h"
 #include "TemporaryDirectory.h"
@@ -193,21 +193,21 @@ TEST(BlasLibraries, TheNewestThatServesIsTaken) {
   EXPECT_NE(found.find(expected ? expected : "cuBLASLt 13.1.0"), std::string::npos) << found;
 }
 
-/// A body library with one product of square matrices per size.
-bundle::BodyLibrary squareProducts(std::initializer_list<int64_t> sizes) {
-  bundle::BodyLibrary library;
+/// A function library with one product of square matrices per size.
+bundle::FunctionLibrary squareProducts(std::initializer_list<int64_t> sizes) {
+  bundle::FunctionLibrary library;
   library.set_arch("emu");
   for (int64_t size : sizes) {
-    bundle::Body &body = *library.add_bodies();
-    body.set_name("square");
+    bundle::CompiledFunction &function = *library.add_functions();
+    function.set_name("square");
     for (int i = 0; i < 3; ++i)
-      body.add_slots()->mutable_bytes()->set_fixed(4 * size * size);
-    bundle::MatrixProduct &product = *body.add_launches()->mutable_product();
+      function.add_arguments()->mutable_bytes()->set_fixed(4 * size * size);
+    bundle::Matmul &product = *function.add_launches()->mutable_matmul();
     product.set_type(bundle::F32);
     product.mutable_m()->set_fixed(size), product.mutable_n()->set_fixed(size), product.mutable_k()->set_fixed(size);
     product.set_lda(size), product.set_ldb(size), product.set_ldc(size);
     product.set_alpha(1);
-    product.mutable_a()->set_slot(0), product.mutable_b()->set_slot(1), product.mutable_c()->set_slot(2);
+    product.mutable_a()->set_argument(0), product.mutable_b()->set_argument(1), product.mutable_c()->set_argument(2);
   }
   return library;
 }
@@ -224,13 +224,13 @@ TEST_F(CudaDriver, ProductsThatAreWarmWaitForNoOtherStream) {
   ASSERT_FALSE(made.failed()) << made.message();
   QueuedDevice &device = **made;
   test::TemporaryDirectory directory;
-  ASSERT_TRUE(device.loadBodies(squareProducts({6, 7}), directory.path("")).succeeded());
+  ASSERT_TRUE(device.loadFunctions(squareProducts({6, 7}), directory.path("")).succeeded());
   auto arena = device.allocate(bundle::DEVICE, 4096, {});
   ASSERT_FALSE(arena.failed()) << arena.message();
   Silent observer;
   ASSERT_TRUE(device.openQueues({0}, observer).succeeded());
-  const DeviceAddress base = (*arena)->base(), slots[] = {base, base + 512, base + 1024};
-  const BodyCall warm{0, {{1, 0, 0}, slots, nullptr}}, cold{1, {{1, 0, 0}, slots, nullptr}};
+  const DeviceAddress base = (*arena)->base(), addresses[] = {base, base + 512, base + 1024};
+  const FunctionCall warm{0, {{1, 0, 0}, addresses, nullptr}}, cold{1, {{1, 0, 0}, addresses, nullptr}};
   Result<bool> ran = device.warmUp(0, &warm, 1);
   ASSERT_FALSE(ran.failed()) << ran.message();
   EXPECT_TRUE(*ran);
@@ -259,12 +259,12 @@ TEST_F(CudaDriver, AnErrorOfTheCompilerComesWithItsLog) {
   test::TemporaryDirectory directory;
   const std::string zeros(8, '\0'), image = std::string("\x08").append(7, '\0') + "xxxxxxxx" + zeros; // one module of 8 bytes that are not code
   directory.write("emu/kernels.bc", image);
-  auto bodies = CudaBodies::create(*cuda, "emu");
-  ASSERT_FALSE(bodies.failed()) << bodies.message();
-  bundle::BodyLibrary library;
+  auto functions = CudaFunctions::create(*cuda, "emu");
+  ASSERT_FALSE(functions.failed()) << functions.message();
+  bundle::FunctionLibrary library;
   library.set_arch("emu");
   library.add_objects("kernels.bc");
-  const Status status = (*bodies)->load(library, directory.path(""));
+  const Status status = (*functions)->load(library, directory.path(""));
   ASSERT_TRUE(status.failed());
   EXPECT_NE(status.message().find("cuModuleLoadDataEx"), std::string::npos) << status.message();
   EXPECT_NE(status.message().find('\n'), std::string::npos) << status.message();

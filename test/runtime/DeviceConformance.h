@@ -87,11 +87,11 @@ protected:
     return text;
   }
 
-  static bundle::BodyLibrary emptyBodies(int count) {
-    bundle::BodyLibrary library;
+  static bundle::FunctionLibrary emptyFunctions(int count) {
+    bundle::FunctionLibrary library;
     library.set_arch(GetParam().arch);
     for (int i = 0; i < count; ++i)
-      library.add_bodies()->set_name("nothing " + std::to_string(i));
+      library.add_functions()->set_name("nothing " + std::to_string(i));
     return library;
   }
 
@@ -375,19 +375,19 @@ TEST_P(DeviceConformance, ADeviceEndsWithWorkUnderWay) {
   EXPECT_TRUE(over); // work that has begun runs to its end; its memory is not accessed afterwards
 }
 
-// Bodies.
+// Functions.
 
 TEST_P(DeviceConformance, BodiesRunInOrderWithWhatComesBeforeThem) {
-  ASSERT_FALSE(device->loadBodies(emptyBodies(3), "/nonexistent").failed());
+  ASSERT_FALSE(device->loadFunctions(emptyFunctions(3), "/nonexistent").failed());
   open({0});
   std::vector<std::pair<uint64_t, size_t>> before;
   Task hook([&](uint64_t argument, size_t call) {
     before.emplace_back(argument, call);
     return Status::success();
   });
-  BodyCall calls[3];
+  FunctionCall calls[3];
   for (uint32_t i = 0; i < 3; ++i)
-    calls[i].body = i;
+    calls[i].function = i;
   put(0, {}, CallWork{calls, 3, &hook, 5});
   Event last = put(0, {}, CallWork{calls, 2, nullptr, 0});
   Status status = device->wait(last);
@@ -396,60 +396,60 @@ TEST_P(DeviceConformance, BodiesRunInOrderWithWhatComesBeforeThem) {
 }
 
 TEST_P(DeviceConformance, BodiesThatAreNotThereFail) {
-  ASSERT_FALSE(device->loadBodies(emptyBodies(1), "/nonexistent").failed());
-  EXPECT_FALSE(device->runBody(0, {}).failed());
-  EXPECT_TRUE(device->runBody(1, {}).failed());
+  ASSERT_FALSE(device->loadFunctions(emptyFunctions(1), "/nonexistent").failed());
+  EXPECT_FALSE(device->runFunction(0, {}).failed());
+  EXPECT_TRUE(device->runFunction(1, {}).failed());
   open({0});
-  BodyCall call;
-  call.body = 17;
+  FunctionCall call;
+  call.function = 17;
   EXPECT_TRUE(device->wait(put(0, {}, CallWork{&call, 1, nullptr, 0})).failed());
 }
 
 TEST_P(DeviceConformance, LaunchesThatItDoesNotKnowAreRefused) {
-  bundle::BodyLibrary library = emptyBodies(2);
-  library.mutable_bodies(1)->add_launches();
-  Status status = device->loadBodies(library, "/nonexistent");
+  bundle::FunctionLibrary library = emptyFunctions(2);
+  library.mutable_functions(1)->add_launches();
+  Status status = device->loadFunctions(library, "/nonexistent");
   ASSERT_TRUE(status.failed());
-  EXPECT_NE(status.message().find("body 'nothing 1'"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("function 'nothing 1'"), std::string::npos) << status.message();
 }
 
 // Computing.
 
-/// C (m x n) = A (m x k) * B (k x n) with m rows; slots A, B, C.
-inline bundle::Body productBody(int64_t n, int64_t k) {
-  bundle::Body body;
-  body.set_name("product");
+/// C (m x n) = A (m x k) * B (k x n) with m rows; arguments A, B, C.
+inline bundle::CompiledFunction productFunction(int64_t n, int64_t k) {
+  bundle::CompiledFunction function;
+  function.set_name("product");
   const int64_t fixed[] = {0, k * n * 4, 0}, perRow[] = {k * 4, 0, n * 4};
   for (int i = 0; i < 3; ++i) {
-    bundle::Slot &slot = *body.add_slots();
-    slot.set_kind(bundle::WORKSPACE);
-    slot.set_index(uint32_t(i));
-    slot.set_mode(i == 2 ? bundle::ACCUMULATE : bundle::READ);
-    slot.set_type(bundle::F32);
-    slot.mutable_bytes()->set_fixed(fixed[i]);
-    slot.mutable_bytes()->set_per_row(perRow[i]);
+    bundle::FunctionArgument &argument = *function.add_arguments();
+    argument.set_kind(bundle::WORKSPACE);
+    argument.set_index(uint32_t(i));
+    argument.set_mode(i == 2 ? bundle::ACCUMULATE : bundle::READ);
+    argument.set_type(bundle::F32);
+    argument.mutable_bytes()->set_fixed(fixed[i]);
+    argument.mutable_bytes()->set_per_row(perRow[i]);
   }
-  bundle::MatrixProduct &product = *body.add_launches()->mutable_product();
+  bundle::Matmul &product = *function.add_launches()->mutable_matmul();
   product.set_type(bundle::F32);
   product.mutable_m()->set_per_row(1);
   product.mutable_n()->set_fixed(n);
   product.mutable_k()->set_fixed(k);
   product.mutable_batch()->set_fixed(1);
-  product.mutable_b()->set_slot(1);
-  product.mutable_c()->set_slot(2);
+  product.mutable_b()->set_argument(1);
+  product.mutable_c()->set_argument(2);
   product.set_lda(k);
   product.set_ldb(n);
   product.set_ldc(n);
   product.set_alpha(1);
   product.set_accumulates(true);
-  return body;
+  return function;
 }
 
 TEST_P(DeviceComputing, ProductsFollowRowsAndOverwrite) {
   constexpr int64_t kRows = 5, kN = 7, kK = 11;
-  bundle::BodyLibrary library = emptyBodies(1);
-  *library.add_bodies() = productBody(kN, kK);
-  Status loaded = device->loadBodies(library, "/nonexistent");
+  bundle::FunctionLibrary library = emptyFunctions(1);
+  *library.add_functions() = productFunction(kN, kK);
+  Status loaded = device->loadFunctions(library, "/nonexistent");
   ASSERT_FALSE(loaded.failed()) << loaded.message();
   std::vector<float> a(kRows * kK), b(kK * kN), c(kRows * kN, 0.5f), got(c.size());
   for (size_t i = 0; i < a.size(); ++i)
@@ -463,9 +463,9 @@ TEST_P(DeviceComputing, ProductsFollowRowsAndOverwrite) {
         expected[size_t(i * kN + j)] += a[size_t(i * kK + k)] * b[size_t(k * kN + j)];
   auto ma = allocate(a.size() * 4), mb = allocate(b.size() * 4), mc = allocate(c.size() * 4);
   open({0, 1});
-  const DeviceAddress slots[] = {ma->base(), mb->base(), mc->base()};
+  const DeviceAddress addresses[] = {ma->base(), mb->base(), mc->base()};
   const uint8_t none[] = {0, 0, 0}, first[] = {0, 0, 1};
-  BodyCall add{1, {{kRows}, slots, none}}, overwrite{1, {{kRows}, slots, first}};
+  FunctionCall add{1, {{kRows}, addresses, none}}, overwrite{1, {{kRows}, addresses, first}};
   Event inputs[] = {put(1, {}, WriteWork{ma->base(), a.data(), a.size() * 4}), put(1, {}, WriteWork{mb->base(), b.data(), b.size() * 4}),
                     put(1, {}, WriteWork{mc->base(), c.data(), c.size() * 4})};
   uint64_t before = device->launches();
@@ -480,13 +480,13 @@ TEST_P(DeviceComputing, ProductsFollowRowsAndOverwrite) {
 }
 
 TEST_P(DeviceComputing, CodeThatItDoesNotHaveIsNamed) {
-  auto message = [&](bundle::BodyLibrary library) {
+  auto message = [&](bundle::FunctionLibrary library) {
     std::unique_ptr<QueuedDevice> fresh = GetParam().make();
-    Status status = fresh->loadBodies(library, "/nonexistent");
+    Status status = fresh->loadFunctions(library, "/nonexistent");
     return status.failed() ? status.message() : std::string("accepted");
   };
-  bundle::BodyLibrary kernel = emptyBodies(0), routine = emptyBodies(0), object = emptyBodies(1), foreign = emptyBodies(1);
-  bundle::Body &first = *kernel.add_bodies(), &second = *routine.add_bodies();
+  bundle::FunctionLibrary kernel = emptyFunctions(0), routine = emptyFunctions(0), object = emptyFunctions(1), foreign = emptyFunctions(1);
+  bundle::CompiledFunction &first = *kernel.add_functions(), &second = *routine.add_functions();
   first.set_name("first");
   first.add_launches()->mutable_kernel()->set_symbol("no_such_kernel");
   second.set_name("second");

@@ -37,13 +37,13 @@ public:
   Result<void *> expose(DeviceAddress address, const std::string &transport) override {
     return inner_->expose(address, fault_ == "any-transport" ? "local" : transport);
   }
-  Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) override {
-    Status status = inner_->loadBodies(library, objects);
-    return fault_ == "any-bodies" ? Status::success() : status;
+  Status loadFunctions(const bundle::FunctionLibrary &library, const KernelObjects &objects) override {
+    Status status = inner_->loadFunctions(library, objects);
+    return fault_ == "any-functions" ? Status::success() : status;
   }
-  Status runBody(uint32_t index, const BodyArguments &arguments) override {
-    Status status = inner_->runBody(index, arguments);
-    return fault_ == "bodies-never-fail" ? Status::success() : status;
+  Status runFunction(uint32_t index, const FunctionArguments &arguments) override {
+    Status status = inner_->runFunction(index, arguments);
+    return fault_ == "functions-never-fail" ? Status::success() : status;
   }
   uint64_t launches() const override { return inner_->launches(); }
   Status openQueues(const std::vector<uint32_t> &workers, QueueObserver &observer) override {
@@ -55,7 +55,7 @@ public:
       calls->before = nullptr;
     if (fault_ == "loses-work" && std::holds_alternative<CopyWork>(mine))
       mine = NoWork{};
-    return inner_->enqueue(queue, waits, fault_ == "ignores-waits" ? 0 : count, mine, tag, fault_ == "tells-everything" || notify);
+    return inner_->enqueue(queue, waits, fault_ == "ignores-waits" ? 0 : count, mine, tag, fault_ == "notifies-always" || notify);
   }
   void flush() override { inner_->flush(); }
   bool isDone(Event event) const override { return fault_ == "always-done" || inner_->isDone(event); }

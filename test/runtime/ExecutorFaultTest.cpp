@@ -17,15 +17,15 @@ namespace {
 /// Forwards all calls; fails or delays as configured.
 class TroubledDevice final : public DeviceWrapper<Device> {
 public:
-  /// A body takes `naps` additional launches of `napMilliseconds` each.
+  /// A function takes `naps` additional launches of `napMilliseconds` each.
   TroubledDevice(std::unique_ptr<Device> inner, int failAt, int naps = 0, int napMilliseconds = 0)
       : DeviceWrapper(std::move(inner)), failAt_(failAt), naps_(naps), nap_(napMilliseconds) {}
-  Status runBody(uint32_t index, const BodyArguments &arguments) override {
+  Status runFunction(uint32_t index, const FunctionArguments &arguments) override {
     if (calls_++ == failAt_)
       return userError("the device has gone");
     for (int i = 0; i < naps_; ++i, ++launches_)
       std::this_thread::sleep_for(std::chrono::milliseconds(nap_));
-    return DeviceWrapper::runBody(index, arguments);
+    return DeviceWrapper::runFunction(index, arguments);
   }
   uint64_t launches() const override { return launches_ + DeviceWrapper::launches(); }
 
@@ -63,7 +63,7 @@ TEST_F(ExecutorTest, AFailureNamesDeviceEntryAndTaskAndStopsEverybody) {
     Result<TrainingEnd> status = train(*executor, two.bundle, training(20, reports));
     ASSERT_TRUE(status.failed());
     EXPECT_EQ(status.error().kind, ErrorKind::User);
-    EXPECT_NE(status.message().find("device beta, entry "), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("device beta, instruction "), std::string::npos) << status.message();
     EXPECT_NE(status.message().find("the device has gone"), std::string::npos) << status.message();
     if (failAt == 0) {
       EXPECT_NE(status.message().find("(F(cell 1, units 1-2, samples 0-3))"), std::string::npos) << status.message();
@@ -83,13 +83,13 @@ TEST_F(ExecutorTest, NothingMovingIsReportedWithWhatEverybodyWaitsFor) {
   Result<TrainingEnd> status = train(*executor, two.bundle, training(2, reports));
   ASSERT_TRUE(status.failed());
   EXPECT_EQ(status.error().kind, ErrorKind::Internal);
-  EXPECT_NE(status.message().find("device beta: entry "), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("device beta: instruction "), std::string::npos) << status.message();
   EXPECT_NE(status.message().find("(receive from alpha)"), std::string::npos) << status.message();
   EXPECT_NE(status.message().find("device alpha"), std::string::npos) << status.message();
 }
 
 TEST_F(ExecutorTest, SlowComputingIsNotAStall) {
-  // A body of ten launches: each is shorter than the deadline, all together are longer.
+  // A function of ten launches: each is shorter than the deadline, all together are longer.
   auto devices = makeDevices();
   devices[0] = std::make_unique<TroubledDevice>(std::move(devices[0]), -1, 10, 70);
   ExecutorOptions options;
@@ -111,8 +111,8 @@ TEST_F(ExecutorTest, ABodyThatDoesNotReturnIsReported) {
   auto begin = std::chrono::steady_clock::now();
   Result<TrainingEnd> status = train(*executor, two.bundle, training(1, reports));
   ASSERT_TRUE(status.failed());
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 0.9 * patience); // the body has not returned yet
-  EXPECT_NE(status.message().find("device alpha: entry "), std::string::npos) << status.message();
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 0.9 * patience); // the function has not returned yet
+  EXPECT_NE(status.message().find("device alpha: instruction "), std::string::npos) << status.message();
 }
 
 TEST_F(ExecutorTest, DataThatEndsWhileStepsAreUnderWayEndsTheRun) {

@@ -28,7 +28,7 @@ public:
   Status send(Operation o, uint32_t peer, const void *data, size_t bytes) override { return inner_->send(o, peer, data, bytes); }
   Status receive(Operation o, uint32_t peer, void *data, size_t bytes) override {
     std::this_thread::sleep_for(std::chrono::milliseconds(5)); // so that the next queue becomes ready
-    auto found = expected_.find({o.step, o.entry});
+    auto found = expected_.find({o.step, o.instruction});
     if (found != expected_.end()) {
       std::string now(static_cast<const char *>(data), bytes);
       wrong_ += found->second.first != data || found->second.second != bytes || now != marks_[found->first];
@@ -40,8 +40,8 @@ public:
     ++announced_;
     // Early arrival: the memory may not be read or written between this call and the receive.
     std::memset(data, 0xa5, bytes);
-    marks_[{o.step, o.entry}] = std::string(static_cast<const char *>(data), bytes);
-    wrong_ += !expected_.insert({{o.step, o.entry}, {data, bytes}}).second;
+    marks_[{o.step, o.instruction}] = std::string(static_cast<const char *>(data), bytes);
+    wrong_ += !expected_.insert({{o.step, o.instruction}, {data, bytes}}).second;
   }
   bool gainsFromExpecting() const override { return true; }
   Status allGather(Operation o, const AllGatherArguments &a) override { return inner_->allGather(o, a); }
@@ -351,8 +351,8 @@ TEST_F(ExecutorTest, TheTraceHasEveryEntryOfTheStepsAskedFor) {
   std::vector<StepReport> reports;
   ASSERT_FALSE(train(*executor, two.bundle, training(3, reports)).failed());
   std::vector<TraceEvent> events = executor->takeTrace();
-  size_t entries = two.bundle.programs[0].entries_size() + two.bundle.programs[1].entries_size();
-  EXPECT_EQ(events.size(), 2 * entries);
+  size_t instructions = two.bundle.programs[0].instructions_size() + two.bundle.programs[1].instructions_size();
+  EXPECT_EQ(events.size(), 2 * instructions);
   for (const TraceEvent &event : events)
     EXPECT_LE(event.begin, event.end);
   ASSERT_FALSE(writeTrace(directory.path("trace.json"), two.bundle, events).failed());

@@ -40,8 +40,8 @@ public:
     munmap(shown_, sizeof(Shown));
   }
 
-  /// Starts one process per rank that runs `body` and records how it ended. Returns when all are connected.
-  void start(uint32_t ranks, const std::function<Status(uint32_t, Transport &)> &body) {
+  /// Starts one process per rank that runs `function` and records how it ended. Returns when all are connected.
+  void start(uint32_t ranks, const std::function<Status(uint32_t, Transport &)> &function) {
     for (uint32_t rank = 0; rank < ranks; ++rank) {
       pid_t pid = fork();
       if (pid == 0) {
@@ -50,7 +50,7 @@ public:
         zorse::test::FileGroup group(directory_.path("."), rank, ranks);
         auto made = makeGlooTransport(group, glooOptions(rank, ranks));
         ++shown_->connected;
-        Status status = made.failed() ? Status(made.error()) : body(rank, **made);
+        Status status = made.failed() ? Status(made.error()) : function(rank, **made);
         auto &mine = shown_->ranks[rank];
         if (status.failed()) {
           std::strncpy(mine.message, status.message().c_str(), sizeof mine.message - 1);
@@ -81,10 +81,10 @@ private:
 };
 
 /// Kills rank 2 of 4 while all work, and measures how long the others take to report it.
-void killOne(const char *what, const std::function<Status(uint32_t, Transport &)> &body, std::chrono::milliseconds after) {
+void killOne(const char *what, const std::function<Status(uint32_t, Transport &)> &function, std::chrono::milliseconds after) {
   SCOPED_TRACE(what);
   Processes processes;
-  processes.start(4, body);
+  processes.start(4, function);
   std::this_thread::sleep_for(after);
   double killed = now();
   processes.signal_(2, SIGKILL);

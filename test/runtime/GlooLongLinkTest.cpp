@@ -43,17 +43,17 @@ struct LongLink {
 };
 
 /// Seconds from the call of a send and its receive to the arrival: the minimum of several runs.
-double arrival(LongLink &link, bool announced, uint32_t entry) {
+double arrival(LongLink &link, bool announced, uint32_t instruction) {
   std::vector<double> times;
   for (uint64_t step = 0; step < 9; ++step) {
     std::vector<std::byte> from(4096, std::byte(step)), to(4096);
     if (announced) {
-      link.transports[1]->postReceive({entry, step}, 0, to.data(), to.size());
+      link.transports[1]->postReceive({instruction, step}, 0, to.data(), to.size());
       std::this_thread::sleep_for(std::chrono::milliseconds(int(2 * delay()))); // computes
     }
     double begin = now();
-    std::thread sender([&] { EXPECT_FALSE(link.transports[0]->send({entry, step}, 1, from.data(), from.size()).failed()); });
-    EXPECT_FALSE(link.transports[1]->receive({entry, step}, 0, to.data(), to.size()).failed());
+    std::thread sender([&] { EXPECT_FALSE(link.transports[0]->send({instruction, step}, 1, from.data(), from.size()).failed()); });
+    EXPECT_FALSE(link.transports[1]->receive({instruction, step}, 0, to.data(), to.size()).failed());
     times.push_back(now() - begin);
     sender.join();
     EXPECT_EQ(from, to);

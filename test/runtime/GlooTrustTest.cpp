@@ -33,8 +33,8 @@ std::vector<uint16_t> listeningPorts() {
   std::getline(table, line);
   while (std::getline(table, line)) {
     std::istringstream words(line);
-    std::string slot, local, remote, state, queues, timer, retransmits, user, timeout, inode;
-    words >> slot >> local >> remote >> state >> queues >> timer >> retransmits >> user >> timeout >> inode;
+    std::string argument, local, remote, state, queues, timer, retransmits, user, timeout, inode;
+    words >> argument >> local >> remote >> state >> queues >> timer >> retransmits >> user >> timeout >> inode;
     if (state == "0A" && std::find(mine.begin(), mine.end(), "socket:[" + inode + "]") != mine.end())
       ports.push_back(uint16_t(std::stoul(local.substr(local.find(':') + 1), nullptr, 16)));
   }

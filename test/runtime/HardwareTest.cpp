@@ -24,7 +24,7 @@ protected:
     hardware.bundle = "b";
     hardware.run = "steps=3";
     ranks = {hardware, hardware};
-    two.bundle.bodies.set_arch("x86-64-v3");
+    two.bundle.functions.set_arch("x86-64-v3");
   }
 
   std::string check() {
@@ -63,7 +63,7 @@ TEST_F(HardwareTest, DirectTransfersNeedOneVersionAndGpusOfTheirOwn) {
   two.bundle.hostStaged = two.bundle.programs;
   EXPECT_EQ(whyNotDirect(two.bundle, ranks), "") << "no device has direct transfers";
   for (zorse::bundle::Program &program : two.bundle.programs)
-    program.add_queues()->set_kind(zorse::bundle::DIRECT);
+    program.add_queues()->set_kind(zorse::bundle::DEVICE_TO_DEVICE);
   for (size_t r = 0; r < ranks.size(); ++r) {
     ranks[r].nccl = "2.28.3";
     ranks[r].driver = "13.0";
@@ -105,7 +105,7 @@ TEST_F(HardwareTest, ProcessorsOfAnotherFamilyDoNotRunX86) {
 }
 
 TEST_F(HardwareTest, WhereThereIsNoGpuOneMessageSaysSo) {
-  two.bundle.bodies.set_arch("sm_89");
+  two.bundle.functions.set_arch("sm_89");
   for (size_t r = 0; r < ranks.size(); ++r) {
     two.bundle.devices[r].kind = "cuda";
     ranks[r].cpu = "none";

@@ -350,11 +350,11 @@ TEST(Launch, CannotStart) {
 
 TEST(Launch, RestartsAreCounted) {
   Probe probe(script(
-      {"--world", "2", "--names", "a,b", "--restarts", "3", "--from", "snapshot step-00000120"},
+      {"--world", "2", "--names", "a,b", "--restarts", "3", "--from", "checkpoint step-00000120"},
       "echo generation $ZORSE_GENERATION restarts $ZORSE_RESTARTS; [ $ZORSE_RANK$ZORSE_RESTARTS -lt 12 ] && [ $ZORSE_RANK = 1 ] && kill -9 $$; "
       "[ $ZORSE_RESTARTS = 2 ] || sleep 100"));
   EXPECT_EQ(probe.wait(), 0);
-  EXPECT_HAS(probe.err, "restart 1 of 3 from snapshot step-00000120: rank 1 (device b) was killed by signal 9 (Killed)");
+  EXPECT_HAS(probe.err, "restart 1 of 3 from checkpoint step-00000120: rank 1 (device b) was killed by signal 9 (Killed)");
   EXPECT_HAS(probe.err, "restart 2 of 3 from");
   EXPECT_EQ(count(probe.err, "restart 3"), 0u);
   EXPECT_HAS(probe.out, "generation 3 restarts 2\n");

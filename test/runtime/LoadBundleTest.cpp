@@ -1,6 +1,6 @@
 // Tests loading of bundles from disk. A good bundle loads; every kind of damage or contradiction is an error that names
 // the place.
-#include "EditedSlot.h"
+#include "EditedArgument.h"
 #include "TemporaryDirectory.h"
 #include "TwoDevices.h"
 
@@ -40,9 +40,9 @@ protected:
     file("plan.json", R"({"global_batch_size": 5, "devices": [{"name": "alpha", "memory": 1048576}, "beta"]})");
     file("cluster.yaml", "name: test\nnodes:\n  - name: here\n    devices:\n      - { name: alpha, kind: cpu }\n      - { name: beta, kind: cpu }\n");
     file("summary.pb", two.bundle.summary.SerializeAsString());
-    file("functions.pb", two.bundle.bodies.SerializeAsString());
+    file("functions.pb", two.bundle.functions.SerializeAsString());
     for (size_t t = 0; t < two.bundle.otherTargets.size(); ++t)
-      file(bundle::bodiesFile(uint32_t(t + 1)), two.bundle.otherTargets[t].SerializeAsString());
+      file(bundle::functionsFile(uint32_t(t + 1)), two.bundle.otherTargets[t].SerializeAsString());
     for (size_t d = 0; d < two.bundle.programs.size(); ++d)
       file("programs/" + std::to_string(d) + ".pb", two.bundle.programs[d].SerializeAsString());
     for (size_t d = 0; d < two.bundle.hostStaged.size(); ++d)
@@ -72,13 +72,13 @@ protected:
     return problem();
   }
 
-  /// The first entry of a kind.
-  static bundle::Entry &entry(bundle::Program &program, bundle::Entry::WhatCase kind) {
-    for (bundle::Entry &e : *program.mutable_entries())
+  /// The first instruction of a kind.
+  static bundle::Instruction &instruction(bundle::Program &program, bundle::Instruction::WhatCase kind) {
+    for (bundle::Instruction &e : *program.mutable_instructions())
       if (e.what_case() == kind)
         return e;
-    ADD_FAILURE() << "no such entry";
-    return *program.add_entries();
+    ADD_FAILURE() << "no such instruction";
+    return *program.add_instructions();
   }
 
   TemporaryDirectory directory;
@@ -97,30 +97,30 @@ TEST_F(LoadBundle, AGoodOneIsReadWhole) {
   ASSERT_FALSE(bundle.failed()) << bundle.message();
   EXPECT_EQ(bundle->batch, 5);
   EXPECT_EQ(bundle->devices[1].threads, 2);
-  EXPECT_EQ(bundle->programs[1].entries_size(), two.bundle.programs[1].entries_size());
+  EXPECT_EQ(bundle->programs[1].instructions_size(), two.bundle.programs[1].instructions_size());
   EXPECT_EQ(bundle->weights[0].offset, 8u);
   EXPECT_EQ(bundle->weights[0].file, two.bundle.directory + "/weights.bin");
 }
 
 TEST_F(LoadBundle, DevicesHaveTheBodiesOfTheirTargets) {
   two.bundle.devices[1].target = 1;
-  two.bundle.otherTargets = {two.bundle.bodies};
+  two.bundle.otherTargets = {two.bundle.functions};
   two.bundle.otherTargets[0].clear_objects();
   two.bundle.otherTargets[0].set_arch("x86-64-v3");
   writeFiles();
   Result<Bundle> bundle = loadBundle(two.bundle.directory);
   ASSERT_FALSE(bundle.failed()) << bundle.message();
-  EXPECT_EQ(bundle->bodiesOf(0).arch(), two.bundle.bodies.arch());
-  EXPECT_EQ(bundle->bodiesOf(1).arch(), "x86-64-v3");
+  EXPECT_EQ(bundle->functionsOf(0).arch(), two.bundle.functions.arch());
+  EXPECT_EQ(bundle->functionsOf(1).arch(), "x86-64-v3");
 
-  // Programs refer to bodies and slots in the same way for all targets.
-  two.bundle.otherTargets[0].mutable_bodies(1)->mutable_slots(0)->mutable_bytes()->set_fixed(12345);
+  // Programs refer to functions and arguments in the same way for all targets.
+  two.bundle.otherTargets[0].mutable_functions(1)->mutable_arguments(0)->mutable_bytes()->set_fixed(12345);
   writeFiles();
-  expectSays(problem(), {"functions.1.pb: body 1 (", "differs in name or slots", "compile the model again"});
-  two.bundle.otherTargets[0].mutable_bodies()->RemoveLast();
+  expectSays(problem(), {"functions.1.pb: function 1 (", "differs in name or arguments", "compile the model again"});
+  two.bundle.otherTargets[0].mutable_functions()->RemoveLast();
   writeFiles();
-  expectSays(problem(), {"functions.1.pb: ", "bodies, expected"});
-  two.bundle.otherTargets = {two.bundle.bodies};
+  expectSays(problem(), {"functions.1.pb: ", "functions, expected"});
+  two.bundle.otherTargets = {two.bundle.functions};
   two.bundle.otherTargets[0].add_objects("more.so");
   writeFiles();
   expectSays(problem(), {"does not list kernels/", "more.so"});
@@ -271,73 +271,78 @@ TEST_F(LoadBundle, KnownNumbersAreExpressions) {
 }
 
 TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
-  using bundle::Entry;
+  using bundle::Instruction;
   using bundle::Program;
   auto says = [&](const char *words, uint32_t device, const std::function<void(Program &)> &change) {
     expectSays(problemAfter(device, change), {words});
   };
-  says("queue 6 of 6", 0, [](Program &p) { p.mutable_entries(0)->set_queue(6); });
-  says("ascending order", 0, [](Program &p) { p.mutable_entries(1)->set_id(0); });
-  says("unknown phase", 0, [](Program &p) { p.mutable_entries(0)->set_phase(bundle::PHASE_UNSPECIFIED); });
-  says("contains nothing", 0, [](Program &p) { p.mutable_entries(0)->clear_what(); });
-  says("position 77 of", 1, [](Program &p) { p.mutable_entries(2)->mutable_waits(0)->set_position(77); });
-  says("waits for a later entry", 1, [](Program &p) {
-    bundle::Wait &wait = *p.mutable_entries(0)->add_waits();
+  says("queue 6 of 6", 0, [](Program &p) { p.mutable_instructions(0)->set_queue(6); });
+  says("ascending order", 0, [](Program &p) { p.mutable_instructions(1)->set_id(0); });
+  says("unknown phase", 0, [](Program &p) { p.mutable_instructions(0)->set_phase(bundle::PHASE_UNSPECIFIED); });
+  says("contains nothing", 0, [](Program &p) { p.mutable_instructions(0)->clear_what(); });
+  says("position 77 of", 1, [](Program &p) { p.mutable_instructions(2)->mutable_waits(0)->set_position(77); });
+  says("waits for a later instruction", 1, [](Program &p) {
+    bundle::Wait &wait = *p.mutable_instructions(0)->add_waits();
     wait.set_queue(0);
     wait.set_position(1);
   });
-  says("lie outside an arena of 4096", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->mutable_region()->set_offset(4090); });
   says("lie outside an arena of 4096", 0,
-       [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->mutable_region()->set_offset(UINT64_MAX - 8); });
+       [](Program &p) { instruction(p, Instruction::kLoadInput).mutable_load_input()->mutable_region()->set_offset(4090); });
+  says("lie outside an arena of 4096", 0,
+       [](Program &p) { instruction(p, Instruction::kLoadInput).mutable_load_input()->mutable_region()->set_offset(UINT64_MAX - 8); });
   says("starts at byte 2 of its arena, expected a multiple of 4", 0, [](Program &p) {
-    zorse::test::EditedSlot(p, *entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0), 0).mutable_region()->set_offset(2);
+    zorse::test::EditedArgument(p, *instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0), 0).mutable_region()->set_offset(2);
   });
-  says("arena 1 of 1", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->mutable_region()->set_arena(1); });
-  says("at least 48 are needed", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->mutable_region()->set_bytes(47); });
-  says("samples [4, +3) of a batch of 5", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->set_sample_base(4); });
-  says("input 1 of 1", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->set_input(1); });
-  says("at least 1024 are needed", 0, [](Program &p) { entry(p, Entry::kLoadScalars).mutable_load_scalars()->mutable_region()->set_bytes(512); });
-  says("body 7 of 7", 0, [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->set_body(7); });
-  says("binds 1 slots of body 'double', which has 2", 0,
-       [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->mutable_regions()->RemoveLast(); });
+  says("arena 1 of 1", 0, [](Program &p) { instruction(p, Instruction::kLoadInput).mutable_load_input()->mutable_region()->set_arena(1); });
+  says("at least 48 are needed", 0,
+       [](Program &p) { instruction(p, Instruction::kLoadInput).mutable_load_input()->mutable_region()->set_bytes(47); });
+  says("samples [4, +3) of a batch of 5", 0, [](Program &p) { instruction(p, Instruction::kLoadInput).mutable_load_input()->set_sample_base(4); });
+  says("input 1 of 1", 0, [](Program &p) { instruction(p, Instruction::kLoadInput).mutable_load_input()->set_input(1); });
+  says("at least 1024 are needed", 0,
+       [](Program &p) { instruction(p, Instruction::kLoadScalars).mutable_load_scalars()->mutable_region()->set_bytes(512); });
+  says("function 7 of 7", 0, [](Program &p) { instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->set_function(7); });
+  says("binds 1 arguments of function 'double', which has 2", 0,
+       [](Program &p) { instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->mutable_regions()->RemoveLast(); });
   says("a region or a value that the program does not have", 0,
-       [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->set_regions(1, uint32_t(p.regions_size())); });
+       [](Program &p) { instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->set_regions(1, uint32_t(p.regions_size())); });
   says("a region or a value that the program does not have", 0,
-       [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->mutable_values()->RemoveLast(); });
-  says("with 0 rows", 0, [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->set_rows(0); });
-  says("at least 64 are needed", 0, [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->set_rows(4); });
-  says("device 5 of 2", 0, [](Program &p) { entry(p, Entry::kSend).mutable_send()->set_peer(5); });
-  says("does not match its counterpart", 0, [](Program &p) { entry(p, Entry::kSend).mutable_send()->mutable_region()->set_bytes(32); });
-  says("does not match its counterpart", 1, [](Program &p) { entry(p, Entry::kReceive).set_phase(bundle::BACKWARD); });
+       [](Program &p) { instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->mutable_values()->RemoveLast(); });
+  says("with 0 rows", 0, [](Program &p) { instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->set_rows(0); });
+  says("at least 64 are needed", 0, [](Program &p) { instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->set_rows(4); });
+  says("device 5 of 2", 0, [](Program &p) { instruction(p, Instruction::kSend).mutable_send()->set_peer(5); });
+  says("does not match its counterpart", 0, [](Program &p) { instruction(p, Instruction::kSend).mutable_send()->mutable_region()->set_bytes(32); });
+  says("does not match its counterpart", 1, [](Program &p) { instruction(p, Instruction::kReceive).set_phase(bundle::BACKWARD); });
   says("2 devices take part in it, but 1 have it", 0, [](Program &p) {
-    Entry &e = entry(p, Entry::kSend);
+    Instruction &e = instruction(p, Instruction::kSend);
     e.mutable_copy()->mutable_from()->set_bytes(16);
     e.mutable_copy()->mutable_to()->set_bytes(16);
   });
-  says("at least 36 are needed", 1, [](Program &p) { entry(p, Entry::kAllGather).mutable_all_gather()->mutable_shards()->set_end(1, 9); });
-  says("arrays of the shards differ", 1, [](Program &p) { entry(p, Entry::kAllGather).mutable_all_gather()->mutable_shards()->add_end(2); });
+  says("at least 36 are needed", 1,
+       [](Program &p) { instruction(p, Instruction::kAllGather).mutable_all_gather()->mutable_shards()->set_end(1, 9); });
+  says("arrays of the shards differ", 1,
+       [](Program &p) { instruction(p, Instruction::kAllGather).mutable_all_gather()->mutable_shards()->add_end(2); });
   says("does not match its counterpart", 1,
-       [](Program &p) { entry(p, Entry::kReduceScatter).mutable_reduce_scatter()->mutable_shards()->set_begin(1, 3); });
-  auto add = [](bundle::Extents *runs, uint32_t device, int64_t begin, int64_t end) {
+       [](Program &p) { instruction(p, Instruction::kReduceScatter).mutable_reduce_scatter()->mutable_shards()->set_begin(1, 3); });
+  auto add = [](bundle::ShardRanges *runs, uint32_t device, int64_t begin, int64_t end) {
     runs->add_members(device);
     runs->add_begin(begin);
     runs->add_end(end);
   };
   says("elements [0, 1) of this device come after element 4", 1,
-       [&](Program &p) { add(entry(p, Entry::kAllGather).mutable_all_gather()->mutable_shards(), 1, 0, 1); });
+       [&](Program &p) { add(instruction(p, Instruction::kAllGather).mutable_all_gather()->mutable_shards(), 1, 0, 1); });
   says("a region of 16 bytes, at least 28 are needed", 1,
-       [&](Program &p) { add(entry(p, Entry::kAllGather).mutable_all_gather()->mutable_reads(), 1, 2, 9); });
+       [&](Program &p) { add(instruction(p, Instruction::kAllGather).mutable_all_gather()->mutable_reads(), 1, 2, 9); });
   says("names runs of other devices", 1,
-       [&](Program &p) { add(entry(p, Entry::kReduceScatter).mutable_reduce_scatter()->mutable_terms(), 0, 0, 4); });
+       [&](Program &p) { add(instruction(p, Instruction::kReduceScatter).mutable_reduce_scatter()->mutable_terms(), 0, 0, 4); });
   auto ofTerms = [&](const char *words, int64_t end) { // device 1 is the only contributor and owns [2, 4)
-    says(words, 1, [&](Program &p) { add(entry(p, Entry::kReduceScatter).mutable_reduce_scatter()->mutable_terms(), 1, 0, end); });
+    says(words, 1, [&](Program &p) { add(instruction(p, Instruction::kReduceScatter).mutable_reduce_scatter()->mutable_terms(), 1, 0, end); });
   };
   ofTerms("has a part of the shard [2, 4)", 3);
-  ofTerms("nobody contributes to elements [2, 4)", 2);
+  ofTerms("no device contributes to elements [2, 4)", 2);
   ofTerms("does not match its counterpart", 4);
-  says("not a participant", 1, [](Program &p) { entry(p, bundle::Entry::kAllReduce).mutable_all_reduce()->set_members(1, 0); });
+  says("not a participant", 1, [](Program &p) { instruction(p, bundle::Instruction::kAllReduce).mutable_all_reduce()->set_members(1, 0); });
   says("does not fit its region", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_begin(0); });
-  says("expects parameters, moments", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_kind(bundle::Value::SUMS); });
+  says("expects parameters, moments", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_kind(bundle::Value::LOCAL_METRICS); });
   says("state group 3 of 1", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_id(3); });
 }
 
@@ -346,45 +351,45 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
 TEST_F(LoadBundle, DirectTransfersAreChecked) {
   const std::vector<bundle::Program> plain = two.bundle.programs;
   for (bundle::Program &program : two.bundle.programs)
-    program.mutable_queues(int(entry(program, bundle::Entry::kAllReduce).queue()))->set_kind(bundle::DIRECT);
+    program.mutable_queues(int(instruction(program, bundle::Instruction::kAllReduce).queue()))->set_kind(bundle::DEVICE_TO_DEVICE);
   writeFiles();
   expectSays(problem(), {"a direct reduction in rounds of 0 elements"});
   for (bundle::Program &program : two.bundle.programs)
-    entry(program, bundle::Entry::kReduceScatter).mutable_reduce_scatter()->set_chunk(4);
+    instruction(program, bundle::Instruction::kReduceScatter).mutable_reduce_scatter()->set_chunk(4);
   writeFiles();
-  expectSays(problem(), {"no body adds the terms of direct transfers"});
-  bundle::Body &body = *two.bundle.bodies.add_bodies();
-  body.set_name("sum");
+  expectSays(problem(), {"no function adds the terms of direct transfers"});
+  bundle::CompiledFunction &function = *two.bundle.functions.add_functions();
+  function.set_name("sum");
   for (int s = 0; s < 3; ++s)
-    body.add_slots()->set_kind(s < 2 ? bundle::PART : bundle::SUM);
+    function.add_arguments()->set_kind(s < 2 ? bundle::CONTRIBUTION : bundle::SUM);
   for (bundle::ElementType type : {bundle::F32, bundle::F64}) {
-    bundle::SumBody &sum = *two.bundle.summary.add_sums();
+    bundle::SumFunction &sum = *two.bundle.summary.add_sums();
     sum.set_type(type);
-    sum.set_terms(2);
-    sum.set_body(uint32_t(two.bundle.bodies.bodies_size() - 1));
+    sum.set_num_contributions(2);
+    sum.set_function(uint32_t(two.bundle.functions.functions_size() - 1));
   }
   writeFiles();
   expectSays(problem(), {"are needed"}); // memory for the contributions
   for (bundle::Program &program : two.bundle.programs) {
-    bundle::ReduceScatter &reduction = *entry(program, bundle::Entry::kReduceScatter).mutable_reduce_scatter();
-    reduction.mutable_parts()->set_offset(2048);
-    reduction.mutable_parts()->set_bytes(2 * 512);
-    bundle::AllReduce &sum = *entry(program, bundle::Entry::kAllReduce).mutable_all_reduce();
-    sum.mutable_parts()->set_offset(3072);
-    sum.mutable_parts()->set_bytes(2 * sum.region().bytes());
+    bundle::ReduceScatter &reduction = *instruction(program, bundle::Instruction::kReduceScatter).mutable_reduce_scatter();
+    reduction.mutable_receive_buffer()->set_offset(2048);
+    reduction.mutable_receive_buffer()->set_bytes(2 * 512);
+    bundle::AllReduce &sum = *instruction(program, bundle::Instruction::kAllReduce).mutable_all_reduce();
+    sum.mutable_receive_buffer()->set_offset(3072);
+    sum.mutable_receive_buffer()->set_bytes(2 * sum.region().bytes());
   }
   writeFiles();
   expectSays(problem(), {"host_staged", "alpha", "incomplete"});
   two.bundle.hostStaged = plain;
   writeFiles();
   EXPECT_EQ(problem(), "accepted");
-  two.bundle.hostStaged[1].mutable_entries(0)->set_queue(77);
+  two.bundle.hostStaged[1].mutable_instructions(0)->set_queue(77);
   writeFiles();
   expectSays(problem(), {"queue 77", "in host_staged/"});
   two.bundle.hostStaged = plain;
-  two.bundle.summary.mutable_sums(1)->set_terms(3);
+  two.bundle.summary.mutable_sums(1)->set_num_contributions(3);
   writeFiles();
-  expectSays(problem(), {"a body adds 3 terms"});
+  expectSays(problem(), {"a function adds 3 terms"});
 }
 
 TEST_F(LoadBundle, RandomlyChangedProgramsNeverCrash) {

@@ -1,6 +1,6 @@
-// Compares products of a body with three nested loops: both libraries, both types, every transpose, odd sizes, batches,
-// accumulation, threads.
-#include "HostSlots.h"
+// Compares products of a function with three nested loops: both libraries, both types, every transpose, odd sizes,
+// batches, accumulation, threads.
+#include "HostArguments.h"
 #include "bundle.pb.h"
 #include "device/cpu/Gemm.h"
 #include "device/cpu/Matmul.h"
@@ -25,13 +25,13 @@ struct Case {
 template <typename T> T element(uint64_t i) { return T(int64_t((i * 2654435761u) % 2001) - 1000) / T(1000); }
 
 template <typename T> void check(CpuDevice &device, const Case &c, bool ta, bool tb, bool accumulate, std::vector<T> *out = nullptr) {
-  bundle::Body body;
+  bundle::CompiledFunction function;
   for (int i = 0; i < 3; ++i) {
-    bundle::Slot &slot = *body.add_slots();
-    slot.set_mode(i == 2 ? bundle::ACCUMULATE : bundle::READ);
-    slot.mutable_bytes()->set_fixed(1 << 30);
+    bundle::FunctionArgument &argument = *function.add_arguments();
+    argument.set_mode(i == 2 ? bundle::ACCUMULATE : bundle::READ);
+    argument.mutable_bytes()->set_fixed(1 << 30);
   }
-  bundle::MatrixProduct &product = *body.add_launches()->mutable_product();
+  bundle::Matmul &product = *function.add_launches()->mutable_matmul();
   product.set_type(sizeof(T) == 4 ? bundle::F32 : bundle::F64);
   product.set_transpose_a(ta);
   product.set_transpose_b(tb);
@@ -41,9 +41,9 @@ template <typename T> void check(CpuDevice &device, const Case &c, bool ta, bool
   product.mutable_batch()->set_fixed(c.batch);
   int64_t lda = (ta ? c.m : c.k) + 3, ldb = (tb ? c.k : c.n) + 5, ldc = c.n + 1;
   int64_t sizeA = (ta ? c.k : c.m) * lda, sizeB = (tb ? c.n : c.k) * ldb, sizeC = c.m * ldc;
-  product.mutable_a()->set_slot(0);
-  product.mutable_b()->set_slot(1);
-  product.mutable_c()->set_slot(2);
+  product.mutable_a()->set_argument(0);
+  product.mutable_b()->set_argument(1);
+  product.mutable_c()->set_argument(2);
   product.set_lda(lda);
   product.set_ldb(ldb);
   product.set_ldc(ldc);
@@ -60,12 +60,12 @@ template <typename T> void check(CpuDevice &device, const Case &c, bool ta, bool
     b[i] = element<T>(3 * i + 7);
   if (!accumulate)
     std::fill(result.begin(), result.end(), T(NAN)); // must not be read
-  zorse::runtime::test::HostSlots slots{a.data(), b.data(), result.data()};
+  zorse::runtime::test::HostArguments memory{a.data(), b.data(), result.data()};
   uint8_t overwrite[] = {0, 0, uint8_t(!accumulate)};
-  BodyArguments arguments;
-  arguments.slots = slots;
+  FunctionArguments arguments;
+  arguments.addresses = memory;
   arguments.overwrite = overwrite;
-  Status status = device.runBody(body, arguments);
+  Status status = device.runFunction(function, arguments);
   ASSERT_FALSE(status.failed()) << status.message();
 
   double tolerance = sizeof(T) == 4 ? 1e-5 : 1e-13;
@@ -95,7 +95,7 @@ std::unique_ptr<CpuDevice> makeDevice(const std::string &gemm, int threads) {
   return device.failed() ? nullptr : std::move(*device);
 }
 
-TEST(MatrixProduct, AgreesWithLoops) {
+TEST(Matmul, AgreesWithLoops) {
   for (const char *gemm : {"openblas", "onednn"}) {
     auto device = makeDevice(gemm, 2);
     if (!device)
@@ -109,7 +109,7 @@ TEST(MatrixProduct, AgreesWithLoops) {
   }
 }
 
-TEST(MatrixProduct, BitsDoNotDependOnThreads) {
+TEST(Matmul, BitsDoNotDependOnThreads) {
   for (const char *gemm : {"openblas", "onednn"}) {
     auto one = makeDevice(gemm, 1), three = makeDevice(gemm, 3);
     if (!one)
@@ -124,7 +124,7 @@ TEST(MatrixProduct, BitsDoNotDependOnThreads) {
   }
 }
 
-TEST(MatrixProduct, PiecesCoverAndStayLarge) {
+TEST(Matmul, PiecesCoverAndStayLarge) {
   for (Case c :
        {Case{1024, 768, 768, 1}, {1024, 50257, 768, 1}, {768, 3072, 1024, 1}, {16, 100000, 512, 1}, {100000, 16, 512, 1}, {2048, 64, 64, 96}}) {
     MatmulPieces pieces = choosePieces(c.m, c.n, c.k, c.batch);
@@ -179,7 +179,7 @@ template <typename T> void fromSeveralThreads(const Gemm &gemm) {
 
 // Devices are threads of one process. A library that is not thread-safe (such as OpenBLAS's serial build) occasionally
 // returns wrong products.
-TEST(MatrixProduct, LibrariesMayBeCalledFromSeveralThreads) {
+TEST(Matmul, LibrariesMayBeCalledFromSeveralThreads) {
   for (const Gemm *gemm : {openBlasGemm(), oneDnnGemm()})
     if (gemm) {
       fromSeveralThreads<float>(*gemm);

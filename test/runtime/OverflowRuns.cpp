@@ -60,14 +60,14 @@ public:
     options.beforeCall = [this](const ObservedCall &call) { inject(call); };
     executor_ = must(Executor::create(bundle_, std::move(locals), options));
     for (uint32_t d = 0; d < bundle_.programs.size(); ++d)
-      for (const bundle::Entry &entry : bundle_.programs[d].entries()) {
+      for (const bundle::Instruction &instruction : bundle_.programs[d].instructions()) {
         auto note = [&](std::vector<uint32_t> &list) {
           if (list.empty() || list.back() != d)
             list.push_back(d);
         };
-        if (entry.has_compute() && entry.compute().task() == bundle::Compute::NORM && entry.compute().calls_size())
+        if (instruction.has_compute() && instruction.compute().task() == bundle::Compute::NORM && instruction.compute().calls_size())
           note(owners_);
-        if (entry.has_compute() && entry.compute().task() == bundle::Compute::SUM_LOSS)
+        if (instruction.has_compute() && instruction.compute().task() == bundle::Compute::SUM_LOSS)
           note(losers_);
       }
   }
@@ -143,19 +143,19 @@ private:
   }
 
   void inject(const ObservedCall &call) {
-    if (!call.entry.has_compute() || call.step < first_ || call.step - first_ >= kSteps)
+    if (!call.instruction.has_compute() || call.step < first_ || call.step - first_ >= kSteps)
       return;
     const uint64_t step = call.step - first_;
     const bool loss = schedule_.kind[step] == 2;
     const std::vector<uint32_t> &devices = loss ? losers_ : owners_;
     if (!schedule_.kind[step] || call.device != devices[schedule_.choice[step] % devices.size()] ||
-        call.entry.compute().task() != (loss ? bundle::Compute::SUM_LOSS : bundle::Compute::NORM))
+        call.instruction.compute().task() != (loss ? bundle::Compute::SUM_LOSS : bundle::Compute::NORM))
       return;
-    for (int s = 0; s < call.body.slots_size(); ++s)
-      if (const bundle::Slot &slot = call.body.slots(s); slot.kind() == (loss ? bundle::LOSS : bundle::STATE)) {
+    for (int s = 0; s < call.function.arguments_size(); ++s)
+      if (const bundle::FunctionArgument &argument = call.function.arguments(s); argument.kind() == (loss ? bundle::LOSS : bundle::STATE)) {
         const double wide = loss ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
         const float narrow = float(wide);
-        must(slot.type() == bundle::F64 ? call.memory.write(call.slots[s], &wide, 8) : call.memory.write(call.slots[s], &narrow, 4));
+        must(argument.type() == bundle::F64 ? call.memory.write(call.addresses[s], &wide, 8) : call.memory.write(call.addresses[s], &narrow, 4));
       }
   }
 

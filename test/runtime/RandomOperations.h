@@ -16,7 +16,7 @@ namespace zorse::runtime::test {
 
 struct RandomOperation {
   enum Kind { Transfer, Gather, Scatter, Sum } kind;
-  uint32_t entry, queue;
+  uint32_t instruction, queue;
   NumberType type;
   std::vector<uint32_t> members; ///< transfer: from, to; otherwise readers, contributors or members, in summation order
   std::vector<Shard> runs;       ///< runs of readers or contributors
@@ -75,7 +75,7 @@ inline RandomProgram randomProgram(uint64_t seed, uint32_t devices, uint32_t que
   for (size_t i = 0; i < operations; ++i) {
     RandomOperation op;
     op.kind = RandomOperation::Kind(upTo(3));
-    op.entry = uint32_t(3 * i + upTo(2));
+    op.instruction = uint32_t(3 * i + upTo(2));
     op.queue = uint32_t(upTo(queues - 1));
     op.type = NumberType(upTo(3));
     op.inPlace = upTo(1);
@@ -116,7 +116,7 @@ inline Bytes numbersOf(const RandomProgram &program, const RandomOperation &op, 
   Bytes numbers;
   numbers.reserve(size_t(op.count) * bytesOf(op.type) + 1); // a valid address even without elements
   numbers.resize(size_t(op.count) * bytesOf(op.type));
-  fillNumbers(op.type, numbers.data(), op.count, program.seed ^ (uint64_t(op.entry) << 32) ^ (step << 8) ^ device);
+  fillNumbers(op.type, numbers.data(), op.count, program.seed ^ (uint64_t(op.instruction) << 32) ^ (step << 8) ^ device);
   return numbers;
 }
 
@@ -164,7 +164,7 @@ inline bool owns(const RandomOperation &op, uint32_t device) {
 
 /// Performs one operation on one device; `result` receives the final data.
 inline Status perform(const RandomProgram &program, const RandomOperation &op, uint32_t device, uint64_t step, Transport &transport, Bytes &result) {
-  const Operation operation{op.entry, step};
+  const Operation operation{op.instruction, step};
   const bool member = isIn(op.members, device), moves = op.kind == RandomOperation::Gather || op.kind == RandomOperation::Scatter;
   if (!member && !(moves && owns(op, device)))
     return Status::success();

@@ -8,13 +8,13 @@
 using namespace zorse;
 using namespace zorse::runtime;
 using bundle::Compute;
-using bundle::Entry;
+using bundle::Instruction;
 
 namespace {
 
 enum Queue : uint32_t { ComputeQueue, SendQueue, ReceiveQueue, Collectives, ToDevice };
 
-/// Builds programs entry by entry, in global order. Waits name entries by their ids.
+/// Builds programs instruction by instruction, in global order. Waits name instructions by their ids.
 class Programs {
 public:
   explicit Programs(const std::vector<std::string> &names, const char *kind = "cpu") {
@@ -52,7 +52,7 @@ public:
   /// A sum over all devices.
   uint32_t sum(double seconds, const std::vector<std::vector<uint32_t>> &after) {
     for (uint32_t d = 0; d < b.programs.size(); ++d) {
-      bundle::AllReduce &sum = *half(d, next, Collectives, bundle::REPORT, seconds, after[d]).mutable_all_reduce();
+      bundle::AllReduce &sum = *half(d, next, Collectives, bundle::READ_METRICS, seconds, after[d]).mutable_all_reduce();
       for (uint32_t member = 0; member < b.programs.size(); ++member)
         sum.add_members(member);
       sum.mutable_region()->set_bytes(128);
@@ -87,17 +87,18 @@ private:
     uint32_t queue, position;
   };
 
-  Entry &half(uint32_t device, uint32_t id, uint32_t queue, bundle::Phase phase, double seconds, const std::vector<uint32_t> &after,
-              const std::vector<uint32_t> &afterPrevious = {}) {
-    Entry &entry = *b.programs[device].add_entries();
-    entry.set_id(id);
-    entry.set_queue(queue);
-    entry.set_phase(phase);
-    entry.set_planned_end(seconds);
+  Instruction &half(uint32_t device, uint32_t id, uint32_t queue, bundle::Phase phase, double seconds, const std::vector<uint32_t> &after,
+                    const std::vector<uint32_t> &afterPrevious = {}) {
+    Instruction &instruction = *b.programs[device].add_instructions();
+    instruction.set_id(id);
+    instruction.set_queue(queue);
+    instruction.set_phase(phase);
+    instruction.set_planned_end(seconds);
     auto waitFor = [&](uint32_t other, bool previous) {
       auto it = places.find({device, other});
-      bundle::Wait &wait = *entry.add_waits();
-      // Only a wait for the step before can name a later entry. Its queue is then the compute queue and its position 0.
+      bundle::Wait &wait = *instruction.add_waits();
+      // Only a wait for the step before can name a later instruction. Its queue is then the compute queue and its
+      // position 0.
       wait.set_queue(it != places.end() ? it->second.queue : uint32_t(ComputeQueue));
       wait.set_position(it != places.end() ? it->second.position : 0);
       wait.set_previous_step(previous);
@@ -107,7 +108,7 @@ private:
     for (uint32_t other : afterPrevious)
       waitFor(other, true);
     places[{device, id}] = {queue, lengths[{device, queue}]++};
-    return entry;
+    return instruction;
   }
 
   std::map<std::pair<uint32_t, uint32_t>, Place> places;
@@ -130,9 +131,9 @@ TEST(Simulation, AnnouncedReceivesBeginWithTheSender) {
     for (BundleDevice &device : p.b.devices)
       device.kind = announces ? "cpu" : "sim";
     for (auto &program : p.b.programs) // receives into separate memory
-      for (auto &entry : *program.mutable_entries())
-        if (entry.has_receive())
-          entry.mutable_receive()->mutable_region()->set_offset(entry.id());
+      for (auto &instruction : *program.mutable_instructions())
+        if (instruction.has_receive())
+          instruction.mutable_receive()->mutable_region()->set_offset(instruction.id());
     SimulationOptions options;
     options.steps = 1;
     options.traceSteps = 1;
@@ -140,7 +141,8 @@ TEST(Simulation, AnnouncedReceivesBeginWithTheSender) {
     // The sender is free at 2, so its second transfer starts then, not at 11, when b has received from c.
     double begins = -1;
     for (const TraceEvent &event : s.trace)
-      if (event.device == 0 && p.b.programs[0].entries(int(event.entry)).has_send() && p.b.programs[0].entries(int(event.entry)).send().peer() == 2)
+      if (event.device == 0 && p.b.programs[0].instructions(int(event.instruction)).has_send() &&
+          p.b.programs[0].instructions(int(event.instruction)).send().peer() == 2)
         begins = event.begin;
     EXPECT_DOUBLE_EQ(begins, announces ? 2 : 12);
     EXPECT_DOUBLE_EQ(s.stepEnds[0], announces ? 11 : 13);
@@ -202,7 +204,7 @@ TEST(Simulation, StepsArePreparedOneAhead) {
   // Without transfers, a could run far ahead of b. On one device, step n + 2 waits for step n.
   Programs p({"a"}, "sim");
   p.compute(0, Compute::F, 1);
-  Entry &load = *p.b.programs[0].add_entries();
+  Instruction &load = *p.b.programs[0].add_instructions();
   load.set_id(p.next++);
   load.set_queue(ToDevice);
   load.set_phase(bundle::LOAD);
@@ -213,7 +215,7 @@ TEST(Simulation, StepsArePreparedOneAhead) {
   Simulation s = p.run(options);
   double third = -1;
   for (const TraceEvent &event : s.trace)
-    if (event.step == 2 && event.entry == 1)
+    if (event.step == 2 && event.instruction == 1)
       third = event.begin;
   EXPECT_DOUBLE_EQ(third, 1); // the load of step 3 begins when step 1 ends
   EXPECT_DOUBLE_EQ(s.stepEnds.back(), 4);
@@ -224,7 +226,7 @@ TEST(Simulation, WaitsOfThePreviousStep) {
   uint32_t f = p.compute(0, Compute::F, 1);
   p.transfer(0, 1, 3, 1000, {f});
   // Position 0 of a's send queue: the transfer still reads the buffer that F writes.
-  bundle::Wait &wait = *p.b.programs[0].mutable_entries(0)->add_waits();
+  bundle::Wait &wait = *p.b.programs[0].mutable_instructions(0)->add_waits();
   wait.set_queue(SendQueue);
   wait.set_position(0);
   wait.set_previous_step(true);
@@ -311,12 +313,12 @@ TEST(Simulation, NamesWhoWaitsForever) {
   // the matching transfer.
   Programs p({"left", "right"});
   for (uint32_t device : {0u, 1u}) {
-    Entry &send = *p.b.programs[device].add_entries();
+    Instruction &send = *p.b.programs[device].add_instructions();
     send.set_id(device);
     send.set_queue(SendQueue);
     send.set_phase(bundle::FORWARD);
     send.mutable_send()->set_peer(1 - device);
-    Entry &receive = *p.b.programs[device].add_entries();
+    Instruction &receive = *p.b.programs[device].add_instructions();
     receive.set_id(1 - device);
     receive.set_queue(ReceiveQueue);
     receive.set_phase(bundle::FORWARD);
@@ -328,21 +330,21 @@ TEST(Simulation, NamesWhoWaitsForever) {
   for (const char *expected : {"device left", "device right", "send to right", "send to left", "cannot run"})
     EXPECT_NE(result.message().find(expected), std::string::npos) << result.message();
 
-  // An entry that waits for a later entry.
+  // An instruction that waits for a later instruction.
   Programs q({"a"});
   q.compute(0, Compute::F, 1);
   q.compute(0, Compute::B, 1);
-  bundle::Wait &wait = *q.b.programs[0].mutable_entries(0)->add_waits();
+  bundle::Wait &wait = *q.b.programs[0].mutable_instructions(0)->add_waits();
   wait.set_queue(ComputeQueue);
   wait.set_position(1);
   result = simulatePrograms(q.b, {});
   ASSERT_TRUE(result.failed());
-  EXPECT_NE(result.message().find("waits for entry 1"), std::string::npos) << result.message();
+  EXPECT_NE(result.message().find("waits for instruction 1"), std::string::npos) << result.message();
 }
 
 TEST(Simulation, RefusesTimesThatAreNone) {
   Programs p = pipeline(0);
-  p.b.programs[1].mutable_entries(1)->set_planned_end(-1);
+  p.b.programs[1].mutable_instructions(1)->set_planned_end(-1);
   EXPECT_TRUE(simulatePrograms(p.b, {}).failed());
 }
 

@@ -33,7 +33,7 @@ inline Bundle stateOnly(const TemporaryDirectory &directory, const StateOnlyOpti
   s.set_name("state");
   s.set_content_hash("feed");
   s.set_moments(o.moments);
-  s.set_count_body(-1);
+  s.set_count_function(-1);
   s.mutable_training()->set_optimizer(bundle::TrainingOptions::ADAMW);
   uint32_t parameters = 0;
   for (const auto &group : o.groups)
@@ -55,7 +55,7 @@ inline Bundle stateOnly(const TemporaryDirectory &directory, const StateOnlyOpti
   }
   auto addGroup = [&](const std::vector<uint32_t> &members, bool trainable) {
     uint32_t index = uint32_t(s.groups_size());
-    bundle::GroupInfo &group = *s.add_groups();
+    bundle::FlatGroupInfo &group = *s.add_groups();
     group.set_name("g" + std::to_string(index));
     group.set_trainable(trainable);
     group.set_type(o.type);

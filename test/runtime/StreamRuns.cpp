@@ -120,7 +120,7 @@ public:
 
 private:
   void dawdle(Operation operation) const {
-    std::mt19937_64 random(seed_ * 31 + operation.entry * 7919 + operation.step);
+    std::mt19937_64 random(seed_ * 31 + operation.instruction * 7919 + operation.step);
     if (max_ > 0 && random() % 2)
       std::this_thread::sleep_for(std::chrono::duration<double>(max_ * double(random() % 1024) / 1024));
   }
@@ -258,13 +258,13 @@ private:
 
 /// Waits of GPU programs, within a step or for the step before.
 struct ProgramWait {
-  int device, entry, wait;
+  int device, instruction, wait;
 };
 std::vector<ProgramWait> waitsOf(const Bundle &bundle) {
   std::vector<ProgramWait> all;
   for (int d = 0; d < int(bundle.programs.size()); ++d)
-    for (int e = 0; bundle.devices[size_t(d)].kind == "cuda" && e < bundle.programs[size_t(d)].entries_size(); ++e)
-      for (int w = 0; w < bundle.programs[size_t(d)].entries(e).waits_size(); ++w)
+    for (int e = 0; bundle.devices[size_t(d)].kind == "cuda" && e < bundle.programs[size_t(d)].instructions_size(); ++e)
+      for (int w = 0; w < bundle.programs[size_t(d)].instructions(e).waits_size(); ++w)
         all.push_back({d, e, w});
   return all;
 }
@@ -301,11 +301,11 @@ int main(int argc, char **argv) {
     std::string what = std::string(kinds[kind]) + ", " + std::to_string(index);
     if (kind == 0) {
       const ProgramWait at = waitsOf(bundle)[index];
-      bundle::Entry &entry = *changed.programs[size_t(at.device)].mutable_entries(at.entry);
-      what = changed.programs[size_t(at.device)].device_name() + ", entry " + std::to_string(entry.id()) + " without wait for position " +
-             std::to_string(entry.waits(at.wait).position()) + " of queue " + std::to_string(entry.waits(at.wait).queue()) +
-             (entry.waits(at.wait).previous_step() ? " of the step before" : "");
-      entry.mutable_waits()->DeleteSubrange(at.wait, 1);
+      bundle::Instruction &instruction = *changed.programs[size_t(at.device)].mutable_instructions(at.instruction);
+      what = changed.programs[size_t(at.device)].device_name() + ", instruction " + std::to_string(instruction.id()) + " without wait for position " +
+             std::to_string(instruction.waits(at.wait).position()) + " of queue " + std::to_string(instruction.waits(at.wait).queue()) +
+             (instruction.waits(at.wait).previous_step() ? " of the step before" : "");
+      instruction.mutable_waits()->DeleteSubrange(at.wait, 1);
     }
     mutate(int(kind), index);
     Outcome outcome;

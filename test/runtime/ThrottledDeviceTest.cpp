@@ -16,7 +16,7 @@ double seconds(clockid_t clock) {
   return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
 }
 
-/// Its bodies use 20 ms of CPU time.
+/// Its functions use 20 ms of CPU time.
 class Busy final : public Device {
 public:
   std::string description() const override { return "busy"; }
@@ -26,16 +26,16 @@ public:
   Status copy(DeviceAddress, DeviceAddress, size_t) override { return Status::success(); }
   Status fill(DeviceAddress, std::byte, size_t) override { return Status::success(); }
   Result<void *> expose(DeviceAddress, const std::string &) override { return internalError("none"); }
-  Status loadBodies(const bundle::BodyLibrary &, const KernelObjects &) override { return Status::success(); }
+  Status loadFunctions(const bundle::FunctionLibrary &, const KernelObjects &) override { return Status::success(); }
   uint64_t launches() const override { return 7; }
-  Status runBody(uint32_t index, const BodyArguments &) override {
+  Status runFunction(uint32_t index, const FunctionArguments &) override {
     double begin = seconds(CLOCK_MONOTONIC), until = seconds(CLOCK_THREAD_CPUTIME_ID) + 0.02;
     while (seconds(CLOCK_THREAD_CPUTIME_ID) < until) {
     }
     held = seconds(CLOCK_MONOTONIC) - begin;
     return index == 0 ? Status::success() : Status(userError("as asked"));
   }
-  double held = 0; ///< seconds of the last body; longer if other processes use the CPU
+  double held = 0; ///< seconds of the last function; longer if other processes use the CPU
 };
 
 TEST(ThrottledDevice, BodiesTakeOneOverTheShare) {
@@ -46,13 +46,13 @@ TEST(ThrottledDevice, BodiesTakeOneOverTheShare) {
   double over = 1e9;
   for (int i = 0; i < 5; ++i) {
     double begin = seconds(CLOCK_MONOTONIC);
-    EXPECT_FALSE(device->runBody(0, {}).failed());
+    EXPECT_FALSE(device->runFunction(0, {}).failed());
     double took = seconds(CLOCK_MONOTONIC) - begin;
     EXPECT_GE(took, 0.0799);
     over = std::min(over, took - std::max(0.08, busy.held));
   }
   EXPECT_LE(over, 0.004); // the best of five: wake-up may take long on a busy machine
-  EXPECT_TRUE(device->runBody(1, {}).failed());
+  EXPECT_TRUE(device->runFunction(1, {}).failed());
 }
 
 TEST(ThrottledDevice, AWholeProcessorIsTheDeviceItself) {

@@ -23,13 +23,13 @@ using MakeTransports = std::vector<std::unique_ptr<Transport>> (*)(uint32_t devi
 
 class TransportConformance : public ::testing::TestWithParam<MakeTransports> {
 protected:
-  /// Runs `body` on one thread per device and expects success on all devices.
-  void onAll(uint32_t devices, const std::function<Status(uint32_t, Transport &)> &body) {
+  /// Runs `function` on one thread per device and expects success on all devices.
+  void onAll(uint32_t devices, const std::function<Status(uint32_t, Transport &)> &function) {
     auto transports = GetParam()(devices);
     std::vector<std::thread> threads;
     std::vector<Status> results(devices);
     for (uint32_t d = 0; d < devices; ++d)
-      threads.emplace_back([&, d] { results[d] = body(d, *transports[d]); });
+      threads.emplace_back([&, d] { results[d] = function(d, *transports[d]); });
     for (std::thread &thread : threads)
       thread.join();
     for (uint32_t d = 0; d < devices; ++d)
@@ -62,28 +62,28 @@ TEST_P(TransportConformance, TransfersArriveInEveryStep) {
 }
 
 TEST_P(TransportConformance, OperationsOfSeveralThreadsDoNotMix) {
-  // Two threads per device, each with separate entries; one of them starts late.
+  // Two threads per device, each with separate instructions; one of them starts late.
   onAll(2, [&](uint32_t device, Transport &transport) -> Status {
     Status other;
-    auto exchange = [&](uint32_t entry, uint64_t step) -> Status {
-      uint64_t mine = entry * 1000 + step, theirs = 0;
-      if ((device == 0) == (entry % 2 == 0))
-        return transport.send({entry, step}, 1 - device, &mine, sizeof mine);
-      ZORSE_RETURN_IF_FAILED(transport.receive({entry, step}, 1 - device, &theirs, sizeof theirs));
+    auto exchange = [&](uint32_t instruction, uint64_t step) -> Status {
+      uint64_t mine = instruction * 1000 + step, theirs = 0;
+      if ((device == 0) == (instruction % 2 == 0))
+        return transport.send({instruction, step}, 1 - device, &mine, sizeof mine);
+      ZORSE_RETURN_IF_FAILED(transport.receive({instruction, step}, 1 - device, &theirs, sizeof theirs));
       return theirs == mine ? Status::success() : Status(internalError("got the bytes of another operation"));
     };
     std::thread second([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(5 * device));
       for (uint64_t step = 0; step < 20 && other.succeeded(); ++step)
-        for (uint32_t entry : {2u, 5u})
+        for (uint32_t instruction : {2u, 5u})
           if (other.succeeded())
-            other = exchange(entry, step);
+            other = exchange(instruction, step);
     });
     Status first;
     for (uint64_t step = 0; step < 20 && first.succeeded(); ++step)
-      for (uint32_t entry : {1u, 4u})
+      for (uint32_t instruction : {1u, 4u})
         if (first.succeeded())
-          first = exchange(entry, step);
+          first = exchange(instruction, step);
     second.join();
     return first.failed() ? first : other;
   });
@@ -321,21 +321,21 @@ TEST_P(TransportConformance, NothingIsBuffered) {
 
 TEST_P(TransportConformance, ExpectedReceivesAreReceives) {
   // Some receives are announced long before they are called, out of order; one is never called.
-  constexpr uint32_t kEntries = 12;
-  std::vector<std::vector<uint32_t>> got(kEntries);
+  constexpr uint32_t kInstructions = 12;
+  std::vector<std::vector<uint32_t>> got(kInstructions);
   onAll(2, [&](uint32_t device, Transport &transport) -> Status {
     for (uint64_t step = 0; step < 2; ++step) {
-      for (uint32_t entry = kEntries; device == 1 && entry-- > 0;) {
-        got[entry].assign(entry % 3 == 0 ? 1 : 300000, 0);
-        if (entry % 4 != 1)
-          transport.postReceive({entry, step}, 0, got[entry].data(), got[entry].size() * 4);
+      for (uint32_t instruction = kInstructions; device == 1 && instruction-- > 0;) {
+        got[instruction].assign(instruction % 3 == 0 ? 1 : 300000, 0);
+        if (instruction % 4 != 1)
+          transport.postReceive({instruction, step}, 0, got[instruction].data(), got[instruction].size() * 4);
       }
-      for (uint32_t entry = 0; entry + 1 < kEntries; ++entry) {
-        std::vector<uint32_t> data(entry % 3 == 0 ? 1 : 300000, uint32_t(entry + 100 * step));
-        ZORSE_RETURN_IF_FAILED(device == 0 ? transport.send({entry, step}, 1, data.data(), data.size() * 4)
-                                           : transport.receive({entry, step}, 0, got[entry].data(), got[entry].size() * 4));
-        if (device == 1 && got[entry] != data)
-          return internalError("entry " + std::to_string(entry) + " got other bytes");
+      for (uint32_t instruction = 0; instruction + 1 < kInstructions; ++instruction) {
+        std::vector<uint32_t> data(instruction % 3 == 0 ? 1 : 300000, uint32_t(instruction + 100 * step));
+        ZORSE_RETURN_IF_FAILED(device == 0 ? transport.send({instruction, step}, 1, data.data(), data.size() * 4)
+                                           : transport.receive({instruction, step}, 0, got[instruction].data(), got[instruction].size() * 4));
+        if (device == 1 && got[instruction] != data)
+          return internalError("instruction " + std::to_string(instruction) + " got other bytes");
       }
     }
     return Status::success();

@@ -77,14 +77,14 @@ Status once(Transport &transport, const std::string &mode, uint32_t rank, uint32
 }
 
 /// Waits until all ranks have called it.
-Status meet(Transport &transport, uint32_t ranks, uint32_t entry, uint64_t step) {
+Status meet(Transport &transport, uint32_t ranks, uint32_t instruction, uint64_t step) {
   double value = 1;
   AllReduceArguments a;
   for (uint32_t r = 0; r < ranks; ++r)
     a.members.push_back(r);
   a.data = &value;
   a.count = 1;
-  return transport.allReduce({entry, step}, a);
+  return transport.allReduce({instruction, step}, a);
 }
 
 } // namespace

@@ -3,11 +3,11 @@
 //   alpha   load x, F(unit 0): y = 2 x, send y; owns w[0, 2)
 //   beta    receive y, F(unit 1): loss = y . w, B(unit 1): gradient of w; owns w[2, 4), gathers w, reduces its gradient to both
 //
-// It has two micro-batches of 3 and 2 rows. Every entry waits for all earlier entries on its device, because the test
+// It has two micro-batches of 3 and 2 rows. Every instruction waits for all earlier instructions on its device, because the test
 // covers the executor and not overlap.
 #pragma once
 
-#include "SlotBindings.h"
+#include "ArgumentBindings.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Bundle.h"
 
@@ -33,7 +33,7 @@ public:
     bundle.plan = "{}";
     bundle.programs.resize(2);
     summary();
-    bodies();
+    functions();
     programs();
     WeightSource w;
     w.name = "w";
@@ -64,7 +64,7 @@ private:
     w.add_shape(kWidth);
     w.set_type(bundle::F32);
     w.set_trainable(true);
-    bundle::GroupInfo &group = *s.add_groups();
+    bundle::FlatGroupInfo &group = *s.add_groups();
     group.set_name("g");
     group.add_parameters(0);
     group.set_elements(kWidth);
@@ -72,79 +72,80 @@ private:
     group.set_type(bundle::F32);
     bundle::LossTerm &term = *s.add_loss();
     term.set_factor("1/B");
-    s.set_count_body(-1);
+    s.set_count_function(-1);
     s.mutable_training()->set_learning_rate(0.5);
     s.mutable_training()->set_schedule(bundle::TrainingOptions::CONSTANT);
   }
 
-  static void slot(bundle::Body &body, bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed, int64_t perRow) {
-    bundle::Slot &slot = *body.add_slots();
-    slot.set_kind(kind);
-    slot.set_index(index);
-    slot.set_mode(mode);
-    slot.mutable_bytes()->set_fixed(fixed);
-    slot.mutable_bytes()->set_per_row(perRow);
-    slot.set_type(bundle::F32);
+  static void argument(bundle::CompiledFunction &function, bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed,
+                       int64_t perRow) {
+    bundle::FunctionArgument &argument = *function.add_arguments();
+    argument.set_kind(kind);
+    argument.set_index(index);
+    argument.set_mode(mode);
+    argument.mutable_bytes()->set_fixed(fixed);
+    argument.mutable_bytes()->set_per_row(perRow);
+    argument.set_type(bundle::F32);
   }
-  static void kernel(bundle::Body &body, const char *symbol, int64_t fixed, int64_t perRow) {
-    bundle::KernelLaunch &launch = *body.add_launches()->mutable_kernel();
+  static void kernel(bundle::CompiledFunction &function, const char *symbol, int64_t fixed, int64_t perRow) {
+    bundle::KernelLaunch &launch = *function.add_launches()->mutable_kernel();
     launch.set_symbol(symbol);
-    for (int i = 0; i < body.slots_size(); ++i)
-      launch.add_operands()->set_slot(i);
-    launch.mutable_points()->set_fixed(fixed);
-    launch.mutable_points()->set_per_row(perRow);
+    for (int i = 0; i < function.arguments_size(); ++i)
+      launch.add_operands()->set_argument(i);
+    launch.mutable_iterations()->set_fixed(fixed);
+    launch.mutable_iterations()->set_per_row(perRow);
   }
-  static void library(bundle::Body &body, const char *name) {
-    bundle::LibraryCall &call = *body.add_launches()->mutable_library();
+  static void library(bundle::CompiledFunction &function, const char *name) {
+    bundle::LibraryCall &call = *function.add_launches()->mutable_library();
     call.set_name(name);
     call.set_type(bundle::F32);
-    for (int i = 0; i < body.slots_size(); ++i)
-      call.add_operands()->set_slot(i);
+    for (int i = 0; i < function.arguments_size(); ++i)
+      call.add_operands()->set_argument(i);
   }
 
   enum { Double, Dot, DotGradient, SumLoss, Norm, Decide, Update };
 
-  void bodies() {
-    bundle.bodies.set_arch("x86-64");
-    bundle.bodies.add_objects("kernels.so");
-    auto add = [&](const char *name) -> bundle::Body & {
-      bundle::Body &body = *bundle.bodies.add_bodies();
-      body.set_name(name);
-      return body;
+  void functions() {
+    bundle.functions.set_arch("x86-64");
+    bundle.functions.add_objects("kernels.so");
+    auto add = [&](const char *name) -> bundle::CompiledFunction & {
+      bundle::CompiledFunction &function = *bundle.functions.add_functions();
+      function.set_name(name);
+      return function;
     };
     using namespace bundle;
-    bundle::Body &twice = add("double");
-    slot(twice, INPUT, 0, READ, 0, 16);
-    slot(twice, BOUNDARY_OUT, 0, WRITE, 0, 16);
+    bundle::CompiledFunction &twice = add("double");
+    argument(twice, INPUT, 0, READ, 0, 16);
+    argument(twice, BOUNDARY_OUT, 0, WRITE, 0, 16);
     kernel(twice, "zorse_test_double", 0, 4);
-    bundle::Body &dot = add("dot");
-    slot(dot, BOUNDARY_IN, 0, READ, 0, 16);
-    slot(dot, PARAMETER, 0, READ, 16, 0);
-    slot(dot, LOSS, 0, WRITE, 0, 4);
+    bundle::CompiledFunction &dot = add("dot");
+    argument(dot, BOUNDARY_IN, 0, READ, 0, 16);
+    argument(dot, PARAMETER, 0, READ, 16, 0);
+    argument(dot, LOSS, 0, WRITE, 0, 4);
     kernel(dot, "zorse_test_dot", 0, 1);
-    bundle::Body &gradient = add("dot gradient");
-    slot(gradient, BOUNDARY_IN, 0, READ, 0, 16);
-    slot(gradient, SCALARS, 0, READ, kScalarsBytes, 0);
-    slot(gradient, PARAMETER_GRADIENT, 0, ACCUMULATE, 16, 0);
+    bundle::CompiledFunction &gradient = add("dot gradient");
+    argument(gradient, BOUNDARY_IN, 0, READ, 0, 16);
+    argument(gradient, SCALARS, 0, READ, kScalarsBytes, 0);
+    argument(gradient, PARAMETER_GRADIENT, 0, ACCUMULATE, 16, 0);
     kernel(gradient, "zorse_test_dot_gradient", 4, 0);
     gradient.mutable_launches(0)->mutable_kernel()->add_accumulates(2);
-    bundle::Body &sum = add("sum loss");
-    slot(sum, LOSS, 0, READ, 0, 4);
-    slot(sum, SUMS_SLOT, 0, ACCUMULATE, kSumsBytes, 0);
+    bundle::CompiledFunction &sum = add("sum loss");
+    argument(sum, LOSS, 0, READ, 0, 4);
+    argument(sum, LOCAL_METRICS, 0, ACCUMULATE, kSumsBytes, 0);
     library(sum, "sum_loss");
-    bundle::Body &norm = add("norm");
-    slot(norm, STATE, 1, READ, 0, 4);
-    slot(norm, SUMS_SLOT, 0, ACCUMULATE, kSumsBytes, 0);
+    bundle::CompiledFunction &norm = add("norm");
+    argument(norm, STATE, 1, READ, 0, 4);
+    argument(norm, LOCAL_METRICS, 0, ACCUMULATE, kSumsBytes, 0);
     library(norm, "squared_norm");
-    bundle::Body &decide = add("decide");
-    slot(decide, SUMS_SLOT, 0, READ, kSumsBytes, 0);
-    slot(decide, SCALARS, 0, UPDATE, kScalarsBytes, 0);
-    slot(decide, OPTIMIZER_STEP_SLOT, 0, UPDATE, 8, 0);
+    bundle::CompiledFunction &decide = add("decide");
+    argument(decide, LOCAL_METRICS, 0, READ, kSumsBytes, 0);
+    argument(decide, SCALARS, 0, UPDATE, kScalarsBytes, 0);
+    argument(decide, OPTIMIZER_STEP, 0, UPDATE, 8, 0);
     library(decide, "decide");
-    bundle::Body &update = add("update");
-    slot(update, STATE, 0, UPDATE, 0, 4);
-    slot(update, STATE, 1, READ, 0, 4);
-    slot(update, SCALARS, 0, READ, kScalarsBytes, 0);
+    bundle::CompiledFunction &update = add("update");
+    argument(update, STATE, 0, UPDATE, 0, 4);
+    argument(update, STATE, 1, READ, 0, 4);
+    argument(update, SCALARS, 0, READ, kScalarsBytes, 0);
     kernel(update, "zorse_test_sgd", 0, 1);
   }
 
@@ -159,9 +160,9 @@ private:
     return r;
   }
 
-  /// Appends an entry. It waits for all earlier entries on its device, in this step or the last.
-  bundle::Entry &entry(uint32_t device, uint32_t id, uint32_t queue, bundle::Phase phase) {
-    bundle::Entry &e = *bundle.programs[device].add_entries();
+  /// Appends an instruction. It waits for all earlier instructions on its device, in this step or the last.
+  bundle::Instruction &instruction(uint32_t device, uint32_t id, uint32_t queue, bundle::Phase phase) {
+    bundle::Instruction &e = *bundle.programs[device].add_instructions();
     e.set_id(id);
     e.set_queue(queue);
     e.set_phase(phase);
@@ -179,20 +180,20 @@ private:
     bool overwrite;
   };
 
-  /// Appends an entry with one call.
-  void call(uint32_t device, uint32_t id, bundle::Phase phase, bundle::Compute::Task task, int cell, uint32_t body, int32_t unit, int64_t rows,
-            int64_t base, const std::vector<Bound> &slots) {
-    bundle::Compute &compute = *entry(device, id, 0, phase).mutable_compute();
+  /// Appends an instruction with one call.
+  void call(uint32_t device, uint32_t id, bundle::Phase phase, bundle::Compute::Task task, int cell, uint32_t function, int32_t unit, int64_t rows,
+            int64_t base, const std::vector<Bound> &arguments) {
+    bundle::Compute &compute = *instruction(device, id, 0, phase).mutable_compute();
     compute.set_task(task);
     compute.set_cell(cell);
     bundle::Call &c = *compute.add_calls();
-    c.set_body(body);
+    c.set_function(function);
     c.set_unit(unit);
     c.set_rows(rows);
     c.set_sample_base(base);
-    bundle::SlotBinder binder(bundle.programs[device]);
-    for (const Bound &slot : slots)
-      binder.bind(c, slot.region, slot.value, slot.overwrite);
+    bundle::ArgumentBinder binder(bundle.programs[device]);
+    for (const Bound &argument : arguments)
+      binder.bind(c, argument.region, argument.value, argument.overwrite);
   }
 
   void programs() {
@@ -221,15 +222,15 @@ private:
 
     uint32_t id = 0;
     for (uint32_t d = 0; d < 2; ++d)
-      *entry(d, id++, ToDevice, LOAD).mutable_load_scalars()->mutable_region() = region(kScalars, kScalarsBlock);
+      *instruction(d, id++, ToDevice, LOAD).mutable_load_scalars()->mutable_region() = region(kScalars, kScalarsBlock);
     const int64_t rows[] = {3, 2}, base[] = {0, 3};
     for (int mb = 0; mb < 2; ++mb) {
-      LoadInput &load = *entry(0, id++, ToDevice, LOAD).mutable_load_input();
+      LoadInput &load = *instruction(0, id++, ToDevice, LOAD).mutable_load_input();
       load.set_sample_base(base[mb]);
       load.set_rows(rows[mb]);
       *load.mutable_region() = region(kX + 16 * base[mb], 16 * rows[mb]);
     }
-    auto extents = [](Extents &shards) {
+    auto extents = [](ShardRanges &shards) {
       for (uint32_t d = 0; d < 2; ++d) {
         shards.add_members(d);
         shards.add_begin(2 * d);
@@ -237,7 +238,7 @@ private:
       }
     };
     for (uint32_t d = 0; d < 2; ++d) {
-      AllGather &gather = *entry(d, id, Collectives, GATHER).mutable_all_gather();
+      AllGather &gather = *instruction(d, id, Collectives, GATHER).mutable_all_gather();
       gather.set_type(F32);
       gather.mutable_value()->set_kind(Value::PARAMETERS);
       extents(*gather.mutable_shards());
@@ -250,10 +251,10 @@ private:
     for (int mb = 0; mb < 2; ++mb) {
       Region y = region(kY + 16 * base[mb], 16 * rows[mb]), loss = region(kLoss + 4 * base[mb], 4 * rows[mb]);
       call(0, id++, FORWARD, Compute::F, 2 * mb, Double, 0, rows[mb], base[mb], {region(kX + 16 * base[mb], 16 * rows[mb]), y});
-      Send &send = *entry(0, id, SendQueue, FORWARD).mutable_send();
+      Send &send = *instruction(0, id, SendQueue, FORWARD).mutable_send();
       send.set_peer(1);
       *send.mutable_region() = y;
-      Receive &receive = *entry(1, id++, ReceiveQueue, FORWARD).mutable_receive();
+      Receive &receive = *instruction(1, id++, ReceiveQueue, FORWARD).mutable_receive();
       receive.set_peer(0);
       *receive.mutable_region() = y;
       call(1, id++, FORWARD, Compute::F, 2 * mb + 1, Dot, 1, rows[mb], base[mb], {y, region(kW, 16), loss});
@@ -262,10 +263,10 @@ private:
            {y, region(kScalars, kScalarsBytes), Bound(region(kGradient, 16), 0, 0, mb == 0)});
     }
     for (uint32_t d = 0; d < 2; ++d) {
-      ReduceScatter &reduce = *entry(d, id, Collectives, REDUCE).mutable_reduce_scatter();
+      ReduceScatter &reduce = *instruction(d, id, Collectives, REDUCE).mutable_reduce_scatter();
       reduce.set_type(F32);
       reduce.mutable_value()->set_kind(Value::GRADIENTS);
-      reduce.set_order(RANKED);
+      reduce.set_order(FIXED_ORDER);
       reduce.add_contributors(1);
       extents(*reduce.mutable_shards());
       if (d == 1)
@@ -274,9 +275,9 @@ private:
     }
     ++id;
     for (uint32_t d = 0; d < 2; ++d)
-      call(d, id++, COMMIT, Compute::NORM, -1, Norm, -1, 2, 0, {shard(d), region(kSums, kSumsBytes)});
+      call(d, id++, GRAD_NORM, Compute::NORM, -1, Norm, -1, 2, 0, {shard(d), region(kSums, kSumsBytes)});
     for (uint32_t d = 0; d < 2; ++d) {
-      AllReduce &sum = *entry(d, id, Collectives, REPORT).mutable_all_reduce();
+      AllReduce &sum = *instruction(d, id, Collectives, READ_METRICS).mutable_all_reduce();
       sum.add_members(0);
       sum.add_members(1);
       sum.set_type(F64);
@@ -284,11 +285,12 @@ private:
     }
     ++id;
     for (uint32_t d = 0; d < 2; ++d)
-      call(d, id++, COMMIT, Compute::DECIDE, -1, Decide, -1, 1, 0, {region(kSums, kSumsBytes), region(kScalars, kScalarsBytes), region(kStep, 8)});
+      call(d, id++, GRAD_NORM, Compute::CLIP_AND_CHECK, -1, Decide, -1, 1, 0,
+           {region(kSums, kSumsBytes), region(kScalars, kScalarsBytes), region(kStep, 8)});
     for (uint32_t d = 0; d < 2; ++d)
       call(d, id++, UPDATE_STATE, Compute::UPDATE_GROUP, -1, Update, -1, 2, 0,
            {region(kW + 8 * d, 8), Bound(shard(d), 2 * d, 2 * d + 2), region(kScalars, kScalarsBytes)});
-    *entry(0, id++, ToHost, REPORT).mutable_report()->mutable_region() = region(kScalars, kScalarsBlock);
+    *instruction(0, id++, ToHost, READ_METRICS).mutable_read_metrics()->mutable_region() = region(kScalars, kScalarsBlock);
     for (bundle::Program &p : bundle.programs)
       addWaits(p);
   }
@@ -297,10 +299,10 @@ private:
 
   static void addWaits(bundle::Program &p) {
     std::map<uint32_t, uint32_t> lengths;
-    for (const bundle::Entry &e : p.entries())
+    for (const bundle::Instruction &e : p.instructions())
       ++lengths[e.queue()];
     std::map<uint32_t, uint32_t> seen;
-    for (bundle::Entry &e : *p.mutable_entries()) {
+    for (bundle::Instruction &e : *p.mutable_instructions()) {
       for (const auto &[queue, length] : lengths) {
         if (queue == e.queue() && seen[queue] > 0)
           continue;

@@ -33,9 +33,9 @@ public:
     device.kind = "cuda";
     const std::string arch = "sm_" + std::to_string(code);
     if (d == 0) {
-      bundle_.bodies.set_arch(arch);
+      bundle_.functions.set_arch(arch);
     } else {
-      zorse::bundle::BodyLibrary library;
+      zorse::bundle::FunctionLibrary library;
       library.set_arch(arch);
       bundle_.otherTargets.push_back(library);
       device.target = uint32_t(d);

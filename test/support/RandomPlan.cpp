@@ -125,10 +125,10 @@ void drawResidency(uint64_t seed, Plan &plan, const zorse::bundle::ModelSummary 
       if (random.chance(60))
         *tier = random.chance(75) ? MemoryTier::Host : MemoryTier::Device;
     if (rule.devices.empty() && random.chance(60))
-      rule.gather = random.chance(80) ? Gather::Phase : Gather::Step;
+      rule.reshardAfterForward = random.chance(80);
     if (rule.groups.empty() && random.chance(40))
       rule.bufferCount = static_cast<uint32_t>(random.between(1, 4));
-    if (rule.parameters || rule.optimizerStates || rule.gradients || rule.gather || rule.bufferCount)
+    if (rule.parameters || rule.optimizerStates || rule.gradients || rule.reshardAfterForward.has_value() || rule.bufferCount)
       plan.offload.push_back(std::move(rule));
   }
   if (Random update(seed ^ 0x757064617465ull); !plan.offload.empty() && update.chance(40)) { // host updates on some devices, for some groups
@@ -185,13 +185,13 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
   for (size_t i = plan.cells.size(); i > 1; --i) // the order of the list has no meaning
     std::swap(plan.cells[i - 1], plan.cells[random.between(0, static_cast<int64_t>(i))]);
 
-  plan.defaultSharding = static_cast<ShardSizing>(random.between(0, 3));
+  plan.defaultSharding = kDefaultShardings[random.between(0, 3)];
   plan.schedule.kind = random.chance(70) ? ScheduleKind::OneForwardOneBackward : ScheduleKind::GPipe;
   for (int g = 0; g < summary.groups_size(); ++g) {
     if (!summary.groups(g).trainable() || random.chance(50))
       continue;
-    GroupOwners entry;
-    entry.group = g;
+    GroupOwners instruction;
+    instruction.group = g;
     std::vector<uint32_t> order(devices);
     for (uint32_t d = 0; d < devices; ++d)
       order[d] = d;
@@ -205,9 +205,9 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
       Owner owner;
       owner.device = order[i];
       owner.fraction = static_cast<double>(share) / 100;
-      entry.owners.push_back(owner);
+      instruction.owners.push_back(owner);
     }
-    plan.owners.push_back(std::move(entry));
+    plan.owners.push_back(std::move(instruction));
   }
   plan.schedule.splitBackward = random.chance(33);
   if (random.chance(40)) {
@@ -223,9 +223,9 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
     drawOrder(random, plan);
   drawResidency(seed, plan, summary);
   const auto &training = summary.training();
-  if (training.clip_norm() == 0 && !training.skip_nonfinite() && training.loss_scale() == 0 && Random(seed ^ 0x636F6D6D6974ull).chance(60))
+  if (training.clip_norm() == 0 && training.loss_scale() == 0 && Random(seed ^ 0x636F6D6D6974ull).chance(60))
     plan.optimizerStep = OptimizerStep::InBackward;
-  plan.blocking = Random(seed ^ 0x626C6F636Bull).chance(15);
+  plan.overlapCommunication = !Random(seed ^ 0x626C6F636Bull).chance(15);
   randomActivations(plan, seed);
   return plan;
 }

@@ -1,6 +1,6 @@
-// Makes the simplest correct programs of a plan: buffers do not share bytes, and every device executes one entry at a
-// time, in list order. Independent of lib/Step. Unit tests of the verifier introduce one fault at a time into these
-// programs.
+// Makes the simplest correct programs of a plan: buffers do not share bytes, and every device executes one instruction
+// at a time, in list order. Independent of lib/Step. Unit tests of the verifier introduce one fault at a time into
+// these programs.
 #pragma once
 
 #include "SyntheticModel.h"

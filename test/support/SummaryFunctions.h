@@ -32,9 +32,9 @@ inline bundle::UnitFunction &addFunction(bundle::ModelSummary &summary, int unit
   return function;
 }
 
-/// The body of a unit's function.
-inline uint32_t bodyOf(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) {
-  return functionOf(summary, unit, task).body();
+/// The compiled function of a unit's function.
+inline uint32_t functionIndexOf(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) {
+  return functionOf(summary, unit, task).function();
 }
 
 } // namespace zorse::test

@@ -68,7 +68,7 @@ struct Maker {
       g->set_type(bundle::F32);
       g->set_trainable(key.back() == 1000000);
       if (options.copies && g->trainable() && index % 3 != 1)
-        g->set_copy_type(bundle::BF16);
+        g->set_param_dtype(bundle::BF16);
       for (size_t i = 0; i + 1 < key.size(); ++i)
         g->add_units(key[i]);
       int64_t next = 0;
@@ -88,9 +88,9 @@ struct Maker {
     }
   }
 
-  bundle::Slot *slot(bundle::Body *body, bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed, int64_t perRow,
-                     const std::string &name) {
-    auto *s = body->add_slots();
+  bundle::FunctionArgument *argument(bundle::CompiledFunction *function, bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode,
+                                     int64_t fixed, int64_t perRow, const std::string &name) {
+    auto *s = function->add_arguments();
     s->set_kind(kind);
     s->set_index(index);
     s->set_mode(mode);
@@ -101,7 +101,7 @@ struct Maker {
     return s;
   }
 
-  void unitBodies(int u) {
+  void unitFunctions(int u) {
     auto &summary = model.summary;
     auto *unit = summary.mutable_units(u);
     bool keepsInput = random() % 3 != 0, backwardReadsInputs = random() % 3 != 0;
@@ -118,7 +118,7 @@ struct Maker {
     const double forwardFlops = mutableFunction(summary, u, Function::FORWARD).flops_per_row();
     const double backwardFlops = mutableFunction(summary, u, Function::BACKWARD).flops_per_row();
     if (unit->splits()) {
-      unitClass.mutable_deferred_bytes()->set_per_row(draw % 4 ? 64 * (1 + draw % 2) : 0);
+      unitClass.mutable_saved_for_weight_grad_bytes()->set_per_row(draw % 4 ? 64 * (1 + draw % 2) : 0);
       addFunction(summary, u, Function::INPUT_GRADIENTS, backwardFlops * 0.6).mutable_workspace()->set_per_row(draw % 3 ? 64 : 0);
       addFunction(summary, u, Function::WEIGHT_GRADIENTS, backwardFlops * 0.4).mutable_workspace()->set_per_row(draw % 7 ? 128 : 0);
     }
@@ -130,111 +130,112 @@ struct Maker {
         continue;
       const bool forward = task == Function::FORWARD || task == Function::RECOMPUTE;
       const bool part = task == Function::INPUT_GRADIENTS || task == Function::WEIGHT_GRADIENTS;
-      auto *body = model.bodies.add_bodies();
-      uint32_t index = uint32_t(model.bodies.bodies_size() - 1);
+      auto *body = model.functions.add_functions();
+      uint32_t index = uint32_t(model.functions.functions_size() - 1);
       body->set_name(functionName(unitClass, task));
       auto &function = mutableFunction(summary, u, task);
-      function.set_body(index);
+      function.set_function(index);
       for (int i = 0; i < unit->parameters_size(); ++i) {
         const auto &p = summary.parameters(int(unit->parameters(i)));
-        const bool copy = summary.groups(int(p.group())).copy_type() != bundle::ELEMENT_TYPE_UNSPECIFIED;
+        const bool copy = summary.groups(int(p.group())).param_dtype() != bundle::ELEMENT_TYPE_UNSPECIFIED;
         if (task == Function::RECOMPUTE && i > 0 && i + 1 == unit->parameters_size() && draw % 2)
           continue; // a matmul that only results need
-        slot(body, bundle::PARAMETER, uint32_t(i), bundle::READ, p.shape(0) * (copy ? 2 : 4), 0, p.name());
+        argument(body, bundle::PARAMETER, uint32_t(i), bundle::READ, p.shape(0) * (copy ? 2 : 4), 0, p.name());
         if (!forward && task != Function::INPUT_GRADIENTS && p.trainable())
-          slot(body, bundle::PARAMETER_GRADIENT, uint32_t(i), bundle::ACCUMULATE, p.shape(0) * 4, 0, "d_" + p.name());
+          argument(body, bundle::PARAMETER_GRADIENT, uint32_t(i), bundle::ACCUMULATE, p.shape(0) * 4, 0, "d_" + p.name());
       }
       if (forward || backwardReadsInputs)
         for (int i = 0; i < unit->inputs_size(); ++i)
-          slot(body, bundle::INPUT, uint32_t(i), bundle::READ, 0, summary.inputs(int(unit->inputs(i))).bytes_per_row(),
-               summary.inputs(int(unit->inputs(i))).name());
+          argument(body, bundle::INPUT, uint32_t(i), bundle::READ, 0, summary.inputs(int(unit->inputs(i))).bytes_per_row(),
+                   summary.inputs(int(unit->inputs(i))).name());
       for (int i = 0; i < unit->values_in_size(); ++i) {
         const auto &v = summary.values(int(unit->values_in(i)));
         if (forward || keepsInput)
-          slot(body, bundle::BOUNDARY_IN, uint32_t(i), bundle::READ, 0, v.bytes_per_row(), v.name());
+          argument(body, bundle::BOUNDARY_IN, uint32_t(i), bundle::READ, 0, v.bytes_per_row(), v.name());
         if (!forward && task != Function::WEIGHT_GRADIENTS && v.needs_gradient())
-          slot(body, bundle::BOUNDARY_IN_GRADIENT, uint32_t(i), bundle::ACCUMULATE, 0, v.bytes_per_row(), "d_" + v.name());
+          argument(body, bundle::BOUNDARY_IN_GRADIENT, uint32_t(i), bundle::ACCUMULATE, 0, v.bytes_per_row(), "d_" + v.name());
       }
       for (int i = 0; i < unit->values_out_size() && task != Function::RECOMPUTE; ++i) {
         const auto &v = summary.values(int(unit->values_out(i)));
         if (forward || v.needs_gradient())
-          slot(body, forward ? bundle::BOUNDARY_OUT : bundle::BOUNDARY_OUT_GRADIENT, uint32_t(i), forward ? bundle::WRITE : bundle::READ, 0,
-               v.bytes_per_row(), v.name());
+          argument(body, forward ? bundle::BOUNDARY_OUT : bundle::BOUNDARY_OUT_GRADIENT, uint32_t(i), forward ? bundle::WRITE : bundle::READ, 0,
+                   v.bytes_per_row(), v.name());
       }
       if (saved)
-        slot(body, bundle::SAVED, 0, forward ? bundle::WRITE : bundle::READ, 0, saved, "saved");
-      if (const int64_t deferred = unitClass.deferred_bytes().per_row(); part && deferred)
-        slot(body, bundle::DEFERRED, 0, task == Function::INPUT_GRADIENTS ? bundle::WRITE : bundle::READ, 0, deferred, "deferred");
+        argument(body, bundle::SAVED, 0, forward ? bundle::WRITE : bundle::READ, 0, saved, "saved");
+      if (const int64_t deferred = unitClass.saved_for_weight_grad_bytes().per_row(); part && deferred)
+        argument(body, bundle::SAVED_FOR_WEIGHT_GRAD, 0, task == Function::INPUT_GRADIENTS ? bundle::WRITE : bundle::READ, 0, deferred, "deferred");
       if (function.workspace().per_row())
-        slot(body, bundle::WORKSPACE, 0, bundle::WRITE, 0, function.workspace().per_row(), "workspace");
-      slot(body, bundle::SCALARS, 0, bundle::READ, kScalarsBytes, 0, "scalars");
+        argument(body, bundle::WORKSPACE, 0, bundle::WRITE, 0, function.workspace().per_row(), "workspace");
+      argument(body, bundle::SCALARS, 0, bundle::READ, kScalarsBytes, 0, "scalars");
       if (task == Function::FORWARD)
         for (int i = 0; i < unit->loss_terms_size(); ++i)
-          slot(body, bundle::LOSS, uint32_t(i), bundle::WRITE, 0, 4, "loss");
+          argument(body, bundle::LOSS, uint32_t(i), bundle::WRITE, 0, 4, "loss");
     }
   }
 
-  void stateBodies() {
+  void stateFunctions() {
     auto &summary = model.summary;
     for (bool decay : {true, false}) {
-      auto *body = model.bodies.add_bodies();
-      body->set_name(decay ? "update_decay" : "update_plain");
+      auto *function = model.functions.add_functions();
+      function->set_name(decay ? "update_decay" : "update_plain");
       for (int s = 0; s < 2 + options.moments; ++s)
-        slot(body, bundle::STATE, uint32_t(s), s == 1 ? bundle::READ : bundle::UPDATE, 0, 4,
-             s == 0   ? "parameters"
-             : s == 1 ? "gradients"
-                      : "moments");
-      slot(body, bundle::SCALARS, 0, bundle::READ, kScalarsBytes, 0, "scalars");
-      slot(body, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, 8, 0, "step");
-      (decay ? summary.set_update_body_decay(model.bodies.bodies_size() - 1) : summary.set_update_body_plain(model.bodies.bodies_size() - 1));
+        argument(function, bundle::STATE, uint32_t(s), s == 1 ? bundle::READ : bundle::UPDATE, 0, 4,
+                 s == 0   ? "parameters"
+                 : s == 1 ? "gradients"
+                          : "moments");
+      argument(function, bundle::SCALARS, 0, bundle::READ, kScalarsBytes, 0, "scalars");
+      argument(function, bundle::OPTIMIZER_STEP, 0, bundle::READ, 8, 0, "step");
+      (decay ? summary.set_update_function_decay(model.functions.functions_size() - 1)
+             : summary.set_update_function_plain(model.functions.functions_size() - 1));
     }
-    auto *norm = model.bodies.add_bodies();
+    auto *norm = model.functions.add_functions();
     norm->set_name("norm");
-    slot(norm, bundle::STATE, 1, bundle::READ, 0, 4, "gradients");
-    slot(norm, bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, 128, 0, "sums");
-    summary.set_norm_body(model.bodies.bodies_size() - 1);
-    auto *loss = model.bodies.add_bodies();
+    argument(norm, bundle::STATE, 1, bundle::READ, 0, 4, "gradients");
+    argument(norm, bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, 128, 0, "sums");
+    summary.set_norm_function(model.functions.functions_size() - 1);
+    auto *loss = model.functions.add_functions();
     loss->set_name("sum_loss");
     for (int k = 0; k < options.lossTerms; ++k)
-      slot(loss, bundle::LOSS, uint32_t(k), bundle::READ, 0, 4, "loss");
-    slot(loss, bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, 128, 0, "sums");
-    summary.set_sum_loss_body(model.bodies.bodies_size() - 1);
-    auto *decide = model.bodies.add_bodies();
+      argument(loss, bundle::LOSS, uint32_t(k), bundle::READ, 0, 4, "loss");
+    argument(loss, bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, 128, 0, "sums");
+    summary.set_sum_loss_function(model.functions.functions_size() - 1);
+    auto *decide = model.functions.add_functions();
     decide->set_name("decide");
-    slot(decide, bundle::SUMS_SLOT, 0, bundle::READ, 128, 0, "sums");
-    slot(decide, bundle::SCALARS, 0, bundle::UPDATE, kScalarsBytes, 0, "scalars");
-    slot(decide, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, options.scales ? 32 : 8, 0, "step");
-    summary.set_decide_body(model.bodies.bodies_size() - 1);
+    argument(decide, bundle::LOCAL_METRICS, 0, bundle::READ, 128, 0, "sums");
+    argument(decide, bundle::SCALARS, 0, bundle::UPDATE, kScalarsBytes, 0, "scalars");
+    argument(decide, bundle::OPTIMIZER_STEP, 0, bundle::UPDATE, options.scales ? 32 : 8, 0, "step");
+    summary.set_clip_and_check_function(model.functions.functions_size() - 1);
     if (options.scales) {
-      auto *scale = model.bodies.add_bodies();
+      auto *scale = model.functions.add_functions();
       scale->set_name("scale_seeds");
-      slot(scale, bundle::SCALARS, 0, bundle::UPDATE, kScalarsBytes, 0, "scalars");
-      slot(scale, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, 32, 0, "step");
-      summary.set_scale_seeds_body(model.bodies.bodies_size() - 1);
+      argument(scale, bundle::SCALARS, 0, bundle::UPDATE, kScalarsBytes, 0, "scalars");
+      argument(scale, bundle::OPTIMIZER_STEP, 0, bundle::READ, 32, 0, "step");
+      summary.set_scale_loss_gradient_function(model.functions.functions_size() - 1);
       summary.mutable_training()->set_loss_scale(1024);
       summary.mutable_training()->set_loss_scale_interval(2000);
     }
     for (auto [type, size] : {std::pair(bundle::F32, 4), std::pair(bundle::F64, 8)})
       for (uint32_t terms = 2; terms <= options.sumTerms; ++terms) {
-        auto *sum = model.bodies.add_bodies();
+        auto *sum = model.functions.add_functions();
         sum->set_name("sum");
         for (uint32_t term = 0; term < terms; ++term)
-          slot(sum, bundle::PART, term, bundle::READ, 0, size, "part");
-        slot(sum, bundle::SUM, 0, bundle::WRITE, 0, size, "sum");
-        for (auto &made : *sum->mutable_slots())
+          argument(sum, bundle::CONTRIBUTION, term, bundle::READ, 0, size, "part");
+        argument(sum, bundle::SUM, 0, bundle::WRITE, 0, size, "sum");
+        for (auto &made : *sum->mutable_arguments())
           made.set_type(type);
         auto *known = summary.add_sums();
         known->set_type(type);
-        known->set_terms(terms);
-        known->set_body(uint32_t(model.bodies.bodies_size() - 1));
+        known->set_num_contributions(terms);
+        known->set_function(uint32_t(model.functions.functions_size() - 1));
       }
     if (!options.copies)
       return;
-    auto *cast = model.bodies.add_bodies();
+    auto *cast = model.functions.add_functions();
     cast->set_name("cast");
-    slot(cast, bundle::STATE, 0, bundle::READ, 0, 4, "parameters");
-    slot(cast, bundle::PARAMETER, 0, bundle::WRITE, 0, 2, "copy");
-    summary.set_cast_body(model.bodies.bodies_size() - 1);
+    argument(cast, bundle::STATE, 0, bundle::READ, 0, 4, "parameters");
+    argument(cast, bundle::PARAMETER, 0, bundle::WRITE, 0, 2, "copy");
+    summary.set_cast_function(model.functions.functions_size() - 1);
   }
 
   /// Adds irregularities of real models to the chain.
@@ -283,11 +284,10 @@ struct Maker {
     auto &summary = model.summary;
     summary.set_name("synthetic");
     summary.set_compute_type(bundle::F32);
-    summary.set_count_body(-1);
+    summary.set_count_function(-1);
     summary.set_moments(uint32_t(options.moments));
     summary.mutable_training()->set_optimizer(options.moments == 2 ? bundle::TrainingOptions::ADAMW : bundle::TrainingOptions::SGD);
     summary.mutable_training()->set_clip_norm(options.clipNorm);
-    summary.mutable_training()->set_skip_nonfinite(options.skipNonFinite);
     uint32_t ids = input("ids", 64), labels = input("labels", 64);
     uint32_t table = parameter("table", 96 + 32 * (random() % 3), true, true);
     uint32_t frozen = options.frozen && options.units > 2 ? parameter("rotary", 32, false, false) : 0;
@@ -297,7 +297,7 @@ struct Maker {
       bool last = u == options.units - 1;
       unit->set_name("unit" + std::to_string(u));
       unit->set_class_id(uint32_t(u));
-      unit->set_instance_base(uint64_t(u) * 3);
+      unit->set_rng_id_base(uint64_t(u) * 3);
       mutableClass(summary, u).mutable_saved_bytes()->set_per_row(64 * (1 + random() % 3));
       auto &forward = mutableFunction(summary, u, bundle::UnitFunction::FORWARD); // repeated messages stay where they are
       auto &backward = mutableFunction(summary, u, bundle::UnitFunction::BACKWARD);
@@ -346,8 +346,8 @@ struct Maker {
     }
     group();
     for (int u = 0; u < options.units; ++u)
-      unitBodies(u);
-    stateBodies();
+      unitFunctions(u);
+    stateFunctions();
     summary.set_content_hash("synthetic");
     return std::move(model);
   }

@@ -1,5 +1,5 @@
-// Makes small synthetic models: a summary and bodies without code, for tests of plans, programs, the verifier and the
-// interpreter.
+// Makes small synthetic models: a summary and functions without code, for tests of plans, programs, the verifier and
+// the interpreter.
 #pragma once
 
 #include "bundle.pb.h"
@@ -8,7 +8,7 @@ namespace zorse::test {
 
 struct SyntheticModel {
   bundle::ModelSummary summary;
-  bundle::BodyLibrary bodies;
+  bundle::FunctionLibrary functions;
 };
 
 struct SyntheticOptions {
@@ -19,18 +19,17 @@ struct SyntheticOptions {
   int moments = 2;
   int lossTerms = 1;
   double clipNorm = 1.0;
-  bool skipNonFinite = true;
   /// Values with several users, some without gradients; parameters of arbitrary sets of units; inputs of any unit;
   /// units without parameters, saved blocks or workspace.
   bool irregular = false;
   bool copies = false;   ///< two thirds of the trained groups are read as bf16 copies, which owners cast
   bool scales = false;   ///< the loss is scaled, as in f16 models
-  uint32_t sumTerms = 0; ///< adds bodies that sum 2 to `sumTerms` terms, for direct transfers between GPUs
+  uint32_t sumTerms = 0; ///< adds functions that sum 2 to `sumTerms` terms, for direct transfers between GPUs
   bool splits = true;    ///< most units also have a split backward
-  uint32_t seed = 1;     ///< varies sizes and which optional slots bodies have
+  uint32_t seed = 1;     ///< varies sizes and which optional arguments functions have
 };
 
-/// Every slot size is a multiple of 64 bytes per row, so that any range of rows starts aligned.
+/// Every argument size is a multiple of 64 bytes per row, so that any range of rows starts aligned.
 SyntheticModel makeModel(const SyntheticOptions &options);
 
 } // namespace zorse::test

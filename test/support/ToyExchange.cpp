@@ -12,15 +12,15 @@ namespace {
 
 class Maker {
 public:
-  Maker(ToyExchange &toy, bool exchanges) : summary(toy.summary), bodies(toy.bodies), exchanges(exchanges) {}
+  Maker(ToyExchange &toy, bool exchanges) : summary(toy.summary), functions(toy.functions), exchanges(exchanges) {}
 
   void run() {
     summary.set_name("toy");
     summary.set_content_hash("toy");
     summary.set_compute_type(bundle::F32);
-    summary.set_count_body(-1);
-    bodies.set_arch("x86-64");
-    bodies.add_objects("toy.so");
+    summary.set_count_function(-1);
+    functions.set_arch("x86-64");
+    functions.add_objects("toy.so");
     for (const char *name : {"scale", "pair", "pair again", "loss"})
       summary.add_units()->set_name(name);
     auto *input = summary.add_inputs();
@@ -86,46 +86,48 @@ private:
           addValue(name + std::to_string(u), u);
   }
 
-  // ---- Bodies.
+  // ---- Functions.
 
-  bundle::Body *addBody(const char *name) {
-    bodies.add_bodies()->set_name(name);
-    return bodies.mutable_bodies(bodies.bodies_size() - 1);
+  bundle::CompiledFunction *addFunction(const char *name) {
+    functions.add_functions()->set_name(name);
+    return functions.mutable_functions(functions.functions_size() - 1);
   }
-  uint32_t latest() const { return uint32_t(bodies.bodies_size() - 1); }
+  uint32_t latest() const { return uint32_t(functions.functions_size() - 1); }
 
-  static void slot(bundle::Body *body, bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed, int64_t perRow) {
-    auto *slot = body->add_slots();
-    slot->set_kind(kind);
-    slot->set_index(index);
-    slot->set_mode(mode);
-    slot->mutable_bytes()->set_fixed(fixed);
-    slot->mutable_bytes()->set_per_row(perRow);
-    slot->set_type(bundle::F32);
-    slot->set_name(bundle::SlotKind_Name(kind) + std::to_string(index));
+  static void argument(bundle::CompiledFunction *function, bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed,
+                       int64_t perRow) {
+    auto *argument = function->add_arguments();
+    argument->set_kind(kind);
+    argument->set_index(index);
+    argument->set_mode(mode);
+    argument->mutable_bytes()->set_fixed(fixed);
+    argument->mutable_bytes()->set_per_row(perRow);
+    argument->set_type(bundle::F32);
+    argument->set_name(bundle::ArgumentKind_Name(kind) + std::to_string(index));
   }
-  static void rows(bundle::Body *body, bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode) {
-    slot(body, kind, index, mode, 0, ToyExchange::kRow);
+  static void rows(bundle::CompiledFunction *function, bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode) {
+    argument(function, kind, index, mode, 0, ToyExchange::kRow);
   }
 
   /// \param perColumn  a point is one of the 16 columns, else a row. \param accumulated  operand that may be added to;
   /// -1: none
-  static void kernel(bundle::Body *body, const char *symbol, const std::vector<uint32_t> &operands, bool perColumn = false, int accumulated = -1) {
-    auto *launch = body->add_launches()->mutable_kernel();
+  static void kernel(bundle::CompiledFunction *function, const char *symbol, const std::vector<uint32_t> &operands, bool perColumn = false,
+                     int accumulated = -1) {
+    auto *launch = function->add_launches()->mutable_kernel();
     launch->set_symbol(symbol);
-    for (uint32_t slot : operands)
-      launch->add_operands()->set_slot(slot);
-    launch->mutable_points()->set_fixed(perColumn ? ToyExchange::kWidth : 0);
-    launch->mutable_points()->set_per_row(!perColumn);
+    for (uint32_t argument : operands)
+      launch->add_operands()->set_argument(argument);
+    launch->mutable_iterations()->set_fixed(perColumn ? ToyExchange::kWidth : 0);
+    launch->mutable_iterations()->set_per_row(!perColumn);
     if (accumulated >= 0)
       launch->add_accumulates(uint32_t(accumulated));
   }
-  static void library(bundle::Body *body, const char *name) {
-    auto *call = body->add_launches()->mutable_library();
+  static void library(bundle::CompiledFunction *function, const char *name) {
+    auto *call = function->add_launches()->mutable_library();
     call->set_name(name);
     call->set_type(bundle::F32);
-    for (int s = 0; s < body->slots_size(); ++s)
-      call->add_operands()->set_slot(uint32_t(s));
+    for (int s = 0; s < function->arguments_size(); ++s)
+      call->add_operands()->set_argument(uint32_t(s));
   }
 
   void addUnits() {
@@ -134,7 +136,7 @@ private:
     for (int u : {0, 1, 3}) {
       mutableClass(summary, u).set_name(summary.units(u).name());
       for (auto task : {UnitFunction::FORWARD, UnitFunction::BACKWARD})
-        addFunction(summary, u, task, 1000);
+        ::addFunction(summary, u, task, 1000);
     }
     addScale();
     exchanges ? addExchangingPair() : addPair();
@@ -142,66 +144,66 @@ private:
   }
 
   void addScale() {
-    auto *forward = addBody("scale.forward");
+    auto *forward = addFunction("scale.forward");
     rows(forward, bundle::INPUT, 0, bundle::READ);
-    slot(forward, bundle::PARAMETER, 0, bundle::READ, ToyExchange::kRow, 0);
+    argument(forward, bundle::PARAMETER, 0, bundle::READ, ToyExchange::kRow, 0);
     rows(forward, bundle::BOUNDARY_OUT, 0, bundle::WRITE);
     kernel(forward, "toy_scale", {0, 1, 2});
-    mutableFunction(summary, 0, UnitFunction::FORWARD).set_body(latest());
-    auto *backward = addBody("scale.backward");
+    mutableFunction(summary, 0, UnitFunction::FORWARD).set_function(latest());
+    auto *backward = addFunction("scale.backward");
     rows(backward, bundle::INPUT, 0, bundle::READ);
     rows(backward, bundle::BOUNDARY_OUT_GRADIENT, 0, bundle::READ);
-    slot(backward, bundle::PARAMETER_GRADIENT, 0, bundle::ACCUMULATE, ToyExchange::kRow, 0);
+    argument(backward, bundle::PARAMETER_GRADIENT, 0, bundle::ACCUMULATE, ToyExchange::kRow, 0);
     kernel(backward, "toy_scale_gradient", {0, 1, 2}, /*perColumn=*/true, 2);
-    mutableFunction(summary, 0, UnitFunction::BACKWARD).set_body(latest());
+    mutableFunction(summary, 0, UnitFunction::BACKWARD).set_function(latest());
   }
 
   void addPair() {
-    auto *forward = addBody("pair.forward");
+    auto *forward = addFunction("pair.forward");
     rows(forward, bundle::BOUNDARY_IN, 0, bundle::READ);
     rows(forward, bundle::BOUNDARY_OUT, 0, bundle::WRITE);
     kernel(forward, "toy_pair", {0, 1});
-    mutableFunction(summary, 1, UnitFunction::FORWARD).set_body(latest());
-    auto *backward = addBody("pair.backward");
+    mutableFunction(summary, 1, UnitFunction::FORWARD).set_function(latest());
+    auto *backward = addFunction("pair.backward");
     rows(backward, bundle::BOUNDARY_IN, 0, bundle::READ);
     rows(backward, bundle::BOUNDARY_OUT_GRADIENT, 0, bundle::READ);
     rows(backward, bundle::BOUNDARY_IN_GRADIENT, 0, bundle::ACCUMULATE);
     kernel(backward, "toy_pair_gradient", {0, 1, 2}, /*perColumn=*/false, 2);
-    mutableFunction(summary, 1, UnitFunction::BACKWARD).set_body(latest());
+    mutableFunction(summary, 1, UnitFunction::BACKWARD).set_function(latest());
   }
 
   UnitFunction::Segment *addSegment(UnitFunction &function, UnitFunction::Segment::Exchange before, const std::vector<uint32_t> &of) {
     auto *segment = function.add_segments();
     segment->set_before(before);
-    segment->mutable_bodies()->Add(of.begin(), of.end());
+    segment->mutable_functions()->Add(of.begin(), of.end());
     if (function.segments_size() == 1)
-      function.set_body(of.front());
+      function.set_function(of.front());
     return segment;
   }
 
   void addExchangingPair() {
     using Segment = UnitFunction::Segment;
-    auto *squares = addBody("pair.forward.0");
+    auto *squares = addFunction("pair.forward.0");
     rows(squares, bundle::BOUNDARY_IN, 0, bundle::READ);
     rows(squares, bundle::BOUNDARY_OUT, ToyExchange::kSquares, bundle::WRITE);
     kernel(squares, "toy_square", {0, 1});
     UnitFunction &forward = mutableFunction(summary, 1, UnitFunction::FORWARD);
     addSegment(forward, Segment::NOTHING, {latest(), latest()})->set_shared(true);
-    auto *mix = addBody("pair.forward.1");
+    auto *mix = addFunction("pair.forward.1");
     rows(mix, bundle::BOUNDARY_OUT, ToyExchange::kSquares, bundle::READ);
     rows(mix, bundle::BOUNDARY_OUT, 0, bundle::WRITE);
     kernel(mix, "toy_mix", {0, 1});
     addSegment(forward, Segment::GATHER, {latest(), latest()})->set_value(ToyExchange::kSquares);
 
     for (const char *symbol : {"toy_terms_0", "toy_terms_1"}) {
-      auto *terms = addBody(symbol);
+      auto *terms = addFunction(symbol);
       rows(terms, bundle::BOUNDARY_OUT_GRADIENT, 0, bundle::READ);
       rows(terms, bundle::BOUNDARY_OUT, ToyExchange::kTerm, bundle::WRITE);
       kernel(terms, symbol, {0, 1});
     }
     UnitFunction &backward = mutableFunction(summary, 1, UnitFunction::BACKWARD);
     addSegment(backward, Segment::NOTHING, {latest() - 1, latest()});
-    auto *finish = addBody("pair.backward.1");
+    auto *finish = addFunction("pair.backward.1");
     rows(finish, bundle::BOUNDARY_IN, 0, bundle::READ);
     rows(finish, bundle::BOUNDARY_OUT, ToyExchange::kSum, bundle::READ);
     rows(finish, bundle::BOUNDARY_IN_GRADIENT, 0, bundle::ACCUMULATE);
@@ -212,51 +214,51 @@ private:
   }
 
   void addLoss() {
-    auto *forward = addBody("loss.forward");
+    auto *forward = addFunction("loss.forward");
     rows(forward, bundle::BOUNDARY_IN, 0, bundle::READ);
-    slot(forward, bundle::PARAMETER, 0, bundle::READ, ToyExchange::kRow, 0);
-    slot(forward, bundle::LOSS, 0, bundle::WRITE, 0, 4);
+    argument(forward, bundle::PARAMETER, 0, bundle::READ, ToyExchange::kRow, 0);
+    argument(forward, bundle::LOSS, 0, bundle::WRITE, 0, 4);
     kernel(forward, "toy_loss", {0, 1, 2});
-    mutableFunction(summary, 3, UnitFunction::FORWARD).set_body(latest());
-    auto *backward = addBody("loss.backward");
+    mutableFunction(summary, 3, UnitFunction::FORWARD).set_function(latest());
+    auto *backward = addFunction("loss.backward");
     rows(backward, bundle::BOUNDARY_IN, 0, bundle::READ);
-    slot(backward, bundle::PARAMETER, 0, bundle::READ, ToyExchange::kRow, 0);
-    slot(backward, bundle::SCALARS, 0, bundle::READ, int64_t(kScalarsBytes), 0);
+    argument(backward, bundle::PARAMETER, 0, bundle::READ, ToyExchange::kRow, 0);
+    argument(backward, bundle::SCALARS, 0, bundle::READ, int64_t(kScalarsBytes), 0);
     rows(backward, bundle::BOUNDARY_IN_GRADIENT, 0, bundle::ACCUMULATE);
-    slot(backward, bundle::PARAMETER_GRADIENT, 0, bundle::ACCUMULATE, ToyExchange::kRow, 0);
+    argument(backward, bundle::PARAMETER_GRADIENT, 0, bundle::ACCUMULATE, ToyExchange::kRow, 0);
     kernel(backward, "toy_loss_gradient", {1, 2, 3}, /*perColumn=*/false, 2);
     kernel(backward, "toy_weight_gradient", {0, 2, 4}, /*perColumn=*/true, 2);
-    mutableFunction(summary, 3, UnitFunction::BACKWARD).set_body(latest());
+    mutableFunction(summary, 3, UnitFunction::BACKWARD).set_function(latest());
   }
 
   void addState() {
-    auto *sum = addBody("sum_loss");
-    slot(sum, bundle::LOSS, 0, bundle::READ, 0, 4);
-    slot(sum, bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, int64_t(kSumsBytes), 0);
+    auto *sum = addFunction("sum_loss");
+    argument(sum, bundle::LOSS, 0, bundle::READ, 0, 4);
+    argument(sum, bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, int64_t(kSumsBytes), 0);
     library(sum, "sum_loss");
-    summary.set_sum_loss_body(latest());
-    auto *norm = addBody("norm");
-    slot(norm, bundle::STATE, 1, bundle::READ, 0, 4);
-    slot(norm, bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, int64_t(kSumsBytes), 0);
+    summary.set_sum_loss_function(latest());
+    auto *norm = addFunction("norm");
+    argument(norm, bundle::STATE, 1, bundle::READ, 0, 4);
+    argument(norm, bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, int64_t(kSumsBytes), 0);
     library(norm, "squared_norm");
-    summary.set_norm_body(latest());
-    auto *decide = addBody("decide");
-    slot(decide, bundle::SUMS_SLOT, 0, bundle::READ, int64_t(kSumsBytes), 0);
-    slot(decide, bundle::SCALARS, 0, bundle::UPDATE, int64_t(kScalarsBytes), 0);
-    slot(decide, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, 8, 0);
+    summary.set_norm_function(latest());
+    auto *decide = addFunction("decide");
+    argument(decide, bundle::LOCAL_METRICS, 0, bundle::READ, int64_t(kSumsBytes), 0);
+    argument(decide, bundle::SCALARS, 0, bundle::UPDATE, int64_t(kScalarsBytes), 0);
+    argument(decide, bundle::OPTIMIZER_STEP, 0, bundle::UPDATE, 8, 0);
     library(decide, "decide");
-    summary.set_decide_body(latest());
-    auto *update = addBody("update");
-    slot(update, bundle::STATE, 0, bundle::UPDATE, 0, 4);
-    slot(update, bundle::STATE, 1, bundle::READ, 0, 4);
-    slot(update, bundle::SCALARS, 0, bundle::READ, int64_t(kScalarsBytes), 0);
+    summary.set_clip_and_check_function(latest());
+    auto *update = addFunction("update");
+    argument(update, bundle::STATE, 0, bundle::UPDATE, 0, 4);
+    argument(update, bundle::STATE, 1, bundle::READ, 0, 4);
+    argument(update, bundle::SCALARS, 0, bundle::READ, int64_t(kScalarsBytes), 0);
     kernel(update, "toy_sgd", {0, 1, 2});
-    summary.set_update_body_decay(latest());
-    summary.set_update_body_plain(latest());
+    summary.set_update_function_decay(latest());
+    summary.set_update_function_plain(latest());
   }
 
   bundle::ModelSummary &summary;
-  bundle::BodyLibrary &bodies;
+  bundle::FunctionLibrary &functions;
   const bool exchanges;
 };
 

@@ -22,7 +22,7 @@ struct ToyExchange {
   explicit ToyExchange(bool exchanges);
 
   bundle::ModelSummary summary;
-  bundle::BodyLibrary bodies;
+  bundle::FunctionLibrary functions;
 };
 
 } // namespace zorse::test

@@ -135,3 +135,31 @@ def all_pages():
         if (os.sep in name and not name.startswith("rationale" + os.sep)) or name == "index.md":
             files.append(path)
     return files
+
+
+def code_folders():
+    """Folders of the compiler, runtime, tools and tests that contain code, with the README.md of each: its own, or that of a folder above which names it. None: it has none."""
+    for top in ("lib", "runtime", "tools", "test", "python"):
+        for folder, inside, files in os.walk(os.path.join(ROOT, top)):
+            inside[:] = sorted(name for name in inside if not name.startswith((".", "__pycache__")))
+            if any(name.endswith((".cpp", ".c", ".h", ".py", ".sh", ".proto")) for name in files):
+                yield folder, readme_of(folder)
+
+
+def readme_of(folder):
+    if os.path.exists(os.path.join(folder, "README.md")):
+        return os.path.join(folder, "README.md")
+    above, parts = folder, []
+    while above != ROOT:
+        above, name = os.path.split(above)
+        parts.insert(0, name)
+        readme = os.path.join(above, "README.md")
+        if above != ROOT and os.path.exists(readme):
+            with open(readme) as f:
+                return readme if f"`{parts[0]}`" in f.read() else None
+    return None
+
+
+def readmes():
+    """README.md of all folders but the first, which is a page."""
+    return sorted({readme for _, readme in code_folders() if readme} | set(glob.glob(os.path.join(ROOT, "*", "README.md"))) - {os.path.join(DOCS, "README.md")})

@@ -51,6 +51,8 @@ std::string nearestName(const std::vector<std::string> &known, const std::string
   for (const std::string &name : sameMeaning(given))
     if (std::find(known.begin(), known.end(), dashes + name) != known.end())
       return dashes + name;
+  if (hasNoCounterpart(given)) // a name with few other letters would be another option
+    return {};
   std::string best;
   size_t limit = std::max<size_t>(2, given.size() / 3) + 1;
   auto consider = [&](const std::string &name, const std::string &present) {

@@ -58,6 +58,9 @@ const Meaning kMeanings[] = {
     {"ignore-tensors", "ignore-keys skip-keys ignore-mismatched-sizes"},
     {"quiet", "silent q"},
     {"plan", "strategy layout partition"},
+    {"pipeline-stages", "pp pipeline-parallel pipeline-parallel-size pipeline-model-parallel-size"},
+    {"num-pipelines", "dp data-parallel data-parallel-size"},
+    {"max-micro-batch-size", "micro-batch-size"},
     {"cluster", "devices hardware hosts hostfile cluster-file machine-file"},
     {"accumulate", "allow-fp16-accumulation fp16-accumulation accumulation-type"},
     {"initial-loss-scale", "initial-scale init-scale"},
@@ -91,7 +94,10 @@ struct Remark {
 };
 
 const Remark kRemarks[] = {
-    {"tp tensor-parallel tensor-parallel-size tensor-model-parallel-size pp pipeline-parallel pipeline-parallel-size pipeline-model-parallel-size dp "
+    {"tp tensor-parallel tensor-parallel-size tensor-model-parallel-size cp context-parallel context-parallel-size sequence-parallel ep "
+     "expert-parallel expert-parallel-size expert-model-parallel-size",
+     "tensor, context and expert parallelism are not supported; the planner divides the model into pipeline stages and the samples among devices"},
+    {"pp pipeline-parallel pipeline-parallel-size pipeline-model-parallel-size dp "
      "data-parallel data-parallel-size micro-batch-size num-microbatches gradient-accumulation-steps accumulate-grad-batches accum-steps "
      "num-layers-per-virtual-pipeline-stage",
      "the planner decides this for the cluster; to set it yourself, write a plan and pass it with --plan (docs/reference/plan-json.md)"},
@@ -127,6 +133,10 @@ std::vector<std::string> sameMeaning(const std::string &given) {
     if (isAmong(name, meaning.theirs))
       found.push_back(meaning.ours);
   return found;
+}
+
+bool hasNoCounterpart(const std::string &given) {
+  return std::any_of(std::begin(kRemarks), std::end(kRemarks), [&](const Remark &remark) { return isAmong(plain(given), remark.theirs); });
 }
 
 std::string remarkOn(const std::string &given) {

@@ -15,4 +15,7 @@ std::vector<std::string> sameMeaning(const std::string &given);
 /// decided instead) or that another tool has. Empty if `given` is unknown.
 std::string remarkOn(const std::string &given);
 
+/// Whether `given` is an option of other systems that the planner or the launcher replaces.
+bool hasNoCounterpart(const std::string &given);
+
 } // namespace zorse

@@ -299,30 +299,30 @@ Result<double> zorse::cluster::measureMatmuls(int threads) {
   Result<std::unique_ptr<CpuDevice>> device = CpuDevice::create(options);
   if (device.failed())
     return device.error();
-  bundle::Body body;
-  body.set_name("product");
+  bundle::CompiledFunction function;
+  function.set_name("product");
   for (uint32_t i = 0; i < 3; ++i) {
-    bundle::Slot &slot = *body.add_slots();
-    slot.set_kind(bundle::WORKSPACE);
-    slot.set_index(i);
-    slot.set_mode(bundle::UPDATE);
-    slot.set_type(bundle::F32);
-    slot.mutable_bytes()->set_fixed(n * n * 4);
+    bundle::FunctionArgument &argument = *function.add_arguments();
+    argument.set_kind(bundle::WORKSPACE);
+    argument.set_index(i);
+    argument.set_mode(bundle::UPDATE);
+    argument.set_type(bundle::F32);
+    argument.mutable_bytes()->set_fixed(n * n * 4);
   }
-  bundle::MatrixProduct &product = *body.add_launches()->mutable_product();
+  bundle::Matmul &product = *function.add_launches()->mutable_matmul();
   product.set_type(bundle::F32);
-  for (bundle::Extent *extent : {product.mutable_m(), product.mutable_n(), product.mutable_k()})
+  for (bundle::AffineSize *extent : {product.mutable_m(), product.mutable_n(), product.mutable_k()})
     extent->set_fixed(n);
   product.mutable_batch()->set_fixed(1);
-  product.mutable_a()->set_slot(0);
-  product.mutable_b()->set_slot(1);
-  product.mutable_c()->set_slot(2);
+  product.mutable_a()->set_argument(0);
+  product.mutable_b()->set_argument(1);
+  product.mutable_c()->set_argument(2);
   product.set_lda(n);
   product.set_ldb(n);
   product.set_ldc(n);
   product.set_alpha(1);
   std::vector<std::unique_ptr<DeviceMemory>> memory;
-  std::vector<DeviceAddress> slots;
+  std::vector<DeviceAddress> addresses;
   std::vector<float> numbers(n * n, 0.25f);
   for (int i = 0; i < 3; ++i) {
     Result<std::unique_ptr<DeviceMemory>> allocated = (*device)->allocate(bundle::DEVICE, n * n * 4, {});
@@ -330,17 +330,17 @@ Result<double> zorse::cluster::measureMatmuls(int threads) {
       return allocated.error();
     if (Status status = (*device)->write((*allocated)->base(), numbers.data(), n * n * 4); status.failed())
       return status;
-    slots.push_back((*allocated)->base());
+    addresses.push_back((*allocated)->base());
     memory.push_back(std::move(*allocated));
   }
-  BodyArguments arguments;
-  arguments.slots = slots.data();
-  Status failure = (*device)->runBody(body, arguments); // warm-up
+  FunctionArguments arguments;
+  arguments.addresses = addresses.data();
+  Status failure = (*device)->runFunction(function, arguments); // warm-up
   CpuQuota quota = cpuQuota();
   std::vector<double> samples;
   for (int round = 0; round < 5 && failure.succeeded(); ++round)
     samples.push_back(timedSample(std::max(0.1, 20 * quota.period), [&]() -> int64_t {
-      if (Status status = (*device)->runBody(body, arguments); status.failed())
+      if (Status status = (*device)->runFunction(function, arguments); status.failed())
         failure = status;
       return 1;
     }));

@@ -57,13 +57,13 @@ void addOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
 }
 
 void addRareOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
-  app.add_flag("--compile-split-backward", o.splitBodies, "compile split backwards even if the plan does not use them, for zorse-profile");
+  app.add_flag("--compile-split-backward", o.compileSplitBackward, "compile split backwards even if the plan does not use them, for zorse-profile");
 
   app.add_flag("--with-generation", o.sampling, "also compile text generation (logits of one position), for zorse-run --generate-interval");
 
   const char *look = "Looking inside";
   app.add_option("--compile-to", words.compileTo,
-                 "phase to stop after: import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle")
+                 "phase to stop after: import, recognize, units, backward, lower, plan, kernels, step, exec, verify or bundle")
       ->group(look);
   app.add_option("--emit", words.emit,
                  "representation to print: graph, pipeline (of passes, for zorse-opt --pass-pipeline), units, plan, exec or llvm")
@@ -81,7 +81,7 @@ Status readWords(const Words &words, pipelines::CompileOptions &o) {
   if (!compileTo.empty()) {
     std::optional<pipelines::Stage> made = pipelines::findPhase(compileTo);
     if (!made)
-      return userError("--compile-to: expects import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle, got '" +
+      return userError("--compile-to: expects import, recognize, units, backward, lower, plan, kernels, step, exec, verify or bundle, got '" +
                        compileTo + "'");
     o.last = *made;
   }

@@ -29,15 +29,15 @@ Result<std::string> findCheckpoint(const std::string &path) {
   if (std::filesystem::exists(directory + "/index.json", ignored))
     return directory;
   if (!std::filesystem::is_directory(directory, ignored))
-    return userError(directory + ": is not a directory of snapshots");
+    return userError(directory + ": is not a directory of checkpoints");
   Result<std::vector<CheckpointDirectory>> found = listCheckpoints(directory);
   if (found.failed())
     return found.error();
   for (const CheckpointDirectory &checkpoint : *found)
     if (checkpoint.complete)
       return directory + "/" + checkpoint.name;
-  return userError(directory + ": contains no complete snapshot" + (found->empty() ? "" : " (" + std::to_string(found->size()) + " incomplete)") +
-                   "; expected the directory that zorse-run --checkpoint-dir wrote, or one snapshot in it");
+  return userError(directory + ": contains no complete checkpoint" + (found->empty() ? "" : " (" + std::to_string(found->size()) + " incomplete)") +
+                   "; expected the directory that zorse-run --checkpoint-dir wrote, or one checkpoint in it");
 }
 
 /// Prints one line per snapshot. Reads and verifies every file.
@@ -46,8 +46,8 @@ Status list(const std::string &directory) {
   if (found.failed())
     return found.error();
   if (found->empty())
-    return userError(directory + ": contains no snapshots");
-  printf("%-24s %10s %10s %16s  %s\n", "snapshot", "step", "generation", "bytes", "state");
+    return userError(directory + ": contains no checkpoints");
+  printf("%-24s %10s %10s %16s  %s\n", "checkpoint", "step", "generation", "bytes", "state");
   for (const CheckpointDirectory &folder : *found) {
     std::string path = directory + "/" + folder.name, state = "incomplete";
     uint64_t bytes = 0;
@@ -70,8 +70,8 @@ int run(int argc, char **argv) {
   std::string path, output, original, type;
   HubExportOptions hub;
   bool listing = false;
-  CLI::App app{"Writes the parameters of a snapshot as one safetensors file, into an ONNX file, or as a checkpoint of the Hugging Face hub."};
-  app.add_option("snapshot", path, "snapshot, or directory of snapshots (uses its newest complete one)")->required();
+  CLI::App app{"Writes the parameters of a checkpoint as one safetensors file, into an ONNX file, or as a directory of the Hugging Face hub."};
+  app.add_option("checkpoint", path, "checkpoint, or directory of checkpoints (uses its newest complete one)")->required();
   app.add_option("-o,--output", output, "output file: safetensors, or ONNX with --onnx; with --hub an output directory");
   app.add_option("--onnx", original, "ONNX file that was compiled; the output is a copy of it with the trained weights");
   app.add_option(
@@ -85,7 +85,7 @@ int run(int argc, char **argv) {
   app.add_option("--ignore-tensors", hub.skip, "with --hub: value of --ignore-tensors that was given to zorse-run")->delimiter(',')->needs("--hub");
   app.add_option("--base-name", hub.baseName, "with adapters: base model name in the adapter configuration (default: the directory of --hub)")
       ->needs("--hub");
-  app.add_flag("--list", listing, "read and verify every snapshot of the directory and print the list");
+  app.add_flag("--list", listing, "read and verify every checkpoint of the directory and print the list");
   if (std::optional<int> done = zorse::parseFlags(app, argc, argv, "zorse-export"))
     return *done;
   if (!listing && output.empty())
@@ -102,7 +102,8 @@ int run(int argc, char **argv) {
   Result<CheckpointReader> checkpoint = CheckpointReader::open(*found);
   if (checkpoint.failed())
     return report(checkpoint.error());
-  if (Status status = checkOverwrites({{"the snapshot", *found}, {"--onnx", original}, {"--hub", hub.hub}}, {{"--output", output}}); status.failed())
+  if (Status status = checkOverwrites({{"the checkpoint", *found}, {"--onnx", original}, {"--hub", hub.hub}}, {{"--output", output}});
+      status.failed())
     return report(status.error());
   std::string note;
   hub.output = output;

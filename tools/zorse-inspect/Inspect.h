@@ -31,7 +31,7 @@ void printPlan(const InspectedBundle &what);
 /// Prints the schedule on the simulated clock, one line per device and queue.
 void printTimeline(const InspectedBundle &what);
 
-void printBodies(const bundle::BundleView &bundle);
+void printFunctions(const bundle::BundleView &bundle);
 
 struct KernelQuery {
   std::string device, arch; ///< empty: all devices, all architectures
@@ -47,7 +47,7 @@ Status printKernels(const InspectedBundle &what, const KernelQuery &asked);
 /// a file name.
 Status printMemory(const InspectedBundle &what, int device, const std::string &svg);
 
-/// Returns one word for the action of an entry: "F", "send", ...
-std::string wordFor(const bundle::Entry &entry);
+/// Returns one word for the action of an instruction: "F", "send", ...
+std::string wordFor(const bundle::Instruction &instruction);
 
 } // namespace zorse::inspect

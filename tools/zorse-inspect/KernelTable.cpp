@@ -10,19 +10,19 @@ namespace zorse::inspect {
 
 namespace {
 
-double at(const bundle::Extent &extent, int64_t rows) { return double(extent.fixed()) + double(extent.per_row()) * double(rows); }
+double at(const bundle::AffineSize &extent, int64_t rows) { return double(extent.fixed()) + double(extent.per_row()) * double(rows); }
 
 struct Bytes {
   double read = 0, written = 0, moved = 0;
 };
 
 /// Bytes read and written by one launch. Counts the buffers behind the operands, each once and up
-/// to its last byte. A strided view or a gather touches less: the body's `cost` counts accessed
+/// to its last byte. A strided view or a gather touches less: the function's `cost` counts accessed
 /// elements, but some of them twice. The minimum moved is therefore the smaller of the two.
 Bytes bytesOf(const bundle::KernelLaunch &launch, const PtxKernel &code, int64_t rows) {
   Bytes bytes;
   double accumulated = 0;
-  const double points = at(launch.points(), rows);
+  const double points = at(launch.iterations(), rows);
   for (size_t i = 0; i < code.operands.size() && i < 64; ++i) {
     const PtxKernel::Operand &needs = code.operands[i];
     const double reach = double(needs.fixed) + double(needs.perRow) * double(rows) + double(needs.perPoint) * points;
@@ -39,31 +39,32 @@ Bytes bytesOf(const bundle::KernelLaunch &launch, const PtxKernel &code, int64_t
 }
 
 std::optional<double> flopsOf(const bundle::KernelLaunch &launch, const PtxKernel &code, int64_t rows) {
-  if (const double products = at(launch.product_flops(), rows); products > 0)
+  if (const double products = at(launch.matmul_flops(), rows); products > 0)
     return products; // the other accesses are negligible
   if (code.flops < 0 || launch.per_thread() == 0)
     return std::nullopt;
-  return double(code.flops) * std::ceil(at(launch.points(), rows) / launch.per_thread());
+  return double(code.flops) * std::ceil(at(launch.iterations(), rows) / launch.per_thread());
 }
 
-/// Calls of a body in a step.
+/// Calls of a function in a step.
 struct Calls {
   std::vector<int64_t> rows; ///< batch sizes on the devices that run this code
   int64_t elsewhere = 0;     ///< largest batch size on other devices
 };
 
 std::vector<Calls> findCalls(const InspectedBundle &what, const KernelQuery &asked, const KernelTable &table) {
-  std::vector<Calls> calls(size_t(table.target->bodies_size()));
+  std::vector<Calls> calls(size_t(table.target->functions_size()));
   for (size_t d = 0; d < what.programs.size(); ++d) {
     const bool here = std::find(table.devices.begin(), table.devices.end(), int(d)) != table.devices.end();
-    for (const bundle::Entry &entry : what.programs[d].entries())
-      for (const bundle::Call &call : entry.compute().calls()) {
-        if (call.body() >= calls.size())
+    for (const bundle::Instruction &instruction : what.programs[d].instructions())
+      for (const bundle::Call &call : instruction.compute().calls()) {
+        if (call.function() >= calls.size())
           continue;
         // Calls outside of units work on elements of state, whose number does not depend on the
         // batch size.
         const int64_t rows = asked.rows > 0 && call.unit() >= 0 ? asked.rows : call.rows();
-        here ? calls[call.body()].rows.push_back(rows) : void(calls[call.body()].elsewhere = std::max(calls[call.body()].elsewhere, rows));
+        here ? calls[call.function()].rows.push_back(rows)
+             : void(calls[call.function()].elsewhere = std::max(calls[call.function()].elsewhere, rows));
       }
   }
   return calls;
@@ -88,7 +89,7 @@ void addLaunch(const bundle::KernelLaunch &launch, const Calls &calls, int64_t o
 } // namespace
 
 Status fillTable(const InspectedBundle &what, const KernelQuery &asked, const std::string &assembler, KernelTable &table) {
-  const bundle::BodyLibrary &target = *table.target;
+  const bundle::FunctionLibrary &target = *table.target;
   Result<bundle::KernelFile> kernels = bundle::readKernels(what.bundle, target);
   if (kernels.failed())
     return kernels.error();
@@ -96,27 +97,27 @@ Status fillTable(const InspectedBundle &what, const KernelQuery &asked, const st
   const std::map<std::string, PtxKernel> code = readPtx(kernels->bytes);
   std::map<std::string, KernelRow> rows;
   const std::vector<Calls> calls = findCalls(what, asked, table);
-  for (int b = 0; b < target.bodies_size(); ++b)
-    for (const bundle::Launch &launch : target.bodies(b).launches()) {
+  for (int b = 0; b < target.functions_size(); ++b)
+    for (const bundle::Launch &launch : target.functions(b).launches()) {
       if (!launch.has_kernel())
         continue;
       const std::string &symbol = launch.kernel().symbol();
       auto found = code.find(symbol);
       if (found == code.end() || found->second.operands.size() != size_t(launch.kernel().operands_size()))
-        return userError(path + ": expected kernel '" + symbol + "', which body '" + target.bodies(b).name() +
+        return userError(path + ": expected kernel '" + symbol + "', which function '" + target.functions(b).name() +
                          "' launches, and the memory it touches (" + symbol + "_needs), got " +
                          (found == code.end() ? "none of that name" : "no such list, or another number of operands") + ". Compile the bundle again");
       KernelRow &row = rows[symbol];
-      if (row.bodies.empty()) {
+      if (row.functions.empty()) {
         row.symbol = symbol;
         row.origin = launch.origin();
         row.threads = launch.kernel().threads();
         row.launchShared = int(launch.kernel().shared_bytes());
         row.code = found->second;
       }
-      if (row.bodies.empty() || row.bodies.back().first != target.bodies(b).name())
-        row.bodies.emplace_back(target.bodies(b).name(), 0);
-      ++row.bodies.back().second;
+      if (row.functions.empty() || row.functions.back().first != target.functions(b).name())
+        row.functions.emplace_back(target.functions(b).name(), 0);
+      ++row.functions.back().second;
       addLaunch(launch.kernel(), calls[size_t(b)], asked.rows > 0 ? asked.rows : what.bundle.batch / zorse::samplesPerRow(what.bundle.summary),
                 table.bandwidth, row);
     }

@@ -15,7 +15,7 @@ namespace zorse::inspect {
 
 struct KernelRow {
   std::string symbol, origin;
-  std::vector<std::pair<std::string, int>> bodies; ///< bodies that launch the kernel, and launches per call
+  std::vector<std::pair<std::string, int>> functions; ///< functions that launch the kernel, and launches per call
   uint32_t threads = 0;
   int launchShared = 0; ///< bytes of dynamic shared memory per block
   PtxKernel code;
@@ -31,7 +31,7 @@ struct KernelRow {
 };
 
 struct KernelTable {
-  const bundle::BodyLibrary *target = nullptr;
+  const bundle::FunctionLibrary *target = nullptr;
   std::vector<int> devices; ///< indices of the bundle's devices that run this code
   std::string gpu;          ///< assumed GPU type
   double bandwidth = 0;     ///< memory bandwidth, bytes/s

@@ -10,9 +10,9 @@ namespace {
 
 bool isPtx(const std::string &arch) { return arch.rfind("sm_", 0) == 0; }
 
-/// Returns the bodies of target 0, 1, ...
-const bundle::BodyLibrary &targetOf(const bundle::BundleView &bundle, size_t target) {
-  return target == 0 ? bundle.bodies : bundle.otherTargets[target - 1];
+/// Returns the functions of target 0, 1, ...
+const bundle::FunctionLibrary &targetOf(const bundle::BundleView &bundle, size_t target) {
+  return target == 0 ? bundle.functions : bundle.otherTargets[target - 1];
 }
 
 /// Finds the type of a device in the bundle's cluster file, with the bandwidth given there.

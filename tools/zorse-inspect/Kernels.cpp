@@ -16,9 +16,9 @@ namespace {
 constexpr double kWorthwhile = 0.02, kLowOccupancy = 0.5;
 
 constexpr const char *kLegend[] = {
-    "Times are lower bounds: bytes / bandwidth, without launch overhead and caches. Matrix products run in cuBLASLt and are not listed; --bodies "
+    "Times are lower bounds: bytes / bandwidth, without launch overhead and caches. Matrix products run in cuBLASLt and are not listed; --functions "
     "shows them.",
-    "in: bodies that launch it, n times each (n×). a step: launches per step on the devices above. rows: batch size of the largest call; "
+    "in: functions that launch it, n times each (n×). a step: launches per step on the devices above. rows: batch size of the largest call; "
     "--batch-size N "
     "sets another.",
     "loads, stores: instructions that access global memory, n×bytes. occup.: resident warps per SM, as a fraction of the maximum.",
@@ -36,10 +36,10 @@ std::string shortName(const std::string &symbol) {
 }
 
 /// "attention.backward 2×, mlp.forward".
-std::string bodiesOf(const KernelRow &row) {
+std::string functionsOf(const KernelRow &row) {
   std::string text;
-  for (const auto &[body, launches] : row.bodies)
-    text += (text.empty() ? "" : ", ") + body + (launches > 1 ? " " + std::to_string(launches) + "×" : "");
+  for (const auto &[function, launches] : row.functions)
+    text += (text.empty() ? "" : ", ") + function + (launches > 1 ? " " + std::to_string(launches) + "×" : "");
   constexpr int width = 30;
   return columnsOf(text) > width ? fit(text, width) : text;
 }
@@ -95,7 +95,7 @@ void print(const InspectedBundle &what, const KernelQuery &asked, const KernelTa
     const std::string number = std::to_string(rows.size());
     const bool known = row.assembled.has_value();
     const double share = time > 0 ? row.stepSeconds / time : 0;
-    rows.push_back({number, shortName(row.symbol), bodiesOf(row), std::to_string(row.launches), std::to_string(row.threads),
+    rows.push_back({number, shortName(row.symbol), functionsOf(row), std::to_string(row.launches), std::to_string(row.threads),
                     known ? std::to_string(row.assembled->registers) : "-", known ? std::to_string(row.assembled->spilledBytes) : "-",
                     known ? std::to_string(row.assembled->sharedBytes) : "-", row.occupancy ? percent(row.occupancy->share) : "-",
                     widths(row.code.loads), widths(row.code.stores), std::to_string(row.rows), bytes(row.read), bytes(row.written), bytes(row.moved),

@@ -22,9 +22,9 @@ constexpr int kKinds = 16;
 int kindOf(const bundle::Value &value) { return value.kind() >= 0 && value.kind() < kKinds ? value.kind() : 0; }
 
 const char *kindName(int kind) {
-  static const char *const names[] = {
-      "workspace", "parameters", "gradients",   "reduced gradients", "moments",  "activation", "activation gradient", "saved", "input", "scalars",
-      "loss",      "sums",       "global sums", "optimizer step",    "deferred", "copies"};
+  static const char *const names[] = {"workspace",           "parameters",     "gradients",   "reduced gradients", "moments", "activation",
+                                      "activation gradient", "saved",          "input",       "scalars",           "loss",    "local metrics",
+                                      "global metrics",      "optimizer step", "saved for W", "low precision"};
   return names[kind];
 }
 constexpr char kSigns[] = "wPGRMagSislssoDC"; // by kind
@@ -32,7 +32,7 @@ constexpr unsigned kColours[] = {7, 0, 1, 6, 3, 2, 5, 8, 9, 10, 11, 10, 10, 10, 
 
 void drawArena(const bundle::Program &program, const std::vector<Buffer> &buffers, uint32_t arena) {
   double size = program.arenas(arena).bytes();
-  int width = std::max(30, terminalWidth() - 20), height = 28, entries = program.entries_size();
+  int width = std::max(30, terminalWidth() - 20), height = 28, instructions = program.instructions_size();
   struct Pixel {
     double share = 0;
     int kind = -1;
@@ -41,7 +41,7 @@ void drawArena(const bundle::Program &program, const std::vector<Buffer> &buffer
   for (const Buffer &b : buffers) {
     if (b.arena != arena)
       continue;
-    int x0 = static_cast<int64_t>(b.first) * width / entries, x1 = static_cast<int64_t>(b.last + 1) * width / entries;
+    int x0 = static_cast<int64_t>(b.first) * width / instructions, x1 = static_cast<int64_t>(b.last + 1) * width / instructions;
     double y0 = b.offset / size * height, y1 = (b.offset + b.bytes) / size * height;
     for (int y = static_cast<int>(y0); y < std::min<double>(height, y1); ++y) {
       double share = std::min<double>(y + 1, y1) - std::max<double>(y, y0);
@@ -62,7 +62,7 @@ void drawArena(const bundle::Program &program, const std::vector<Buffer> &buffer
     }
     puts(text.c_str());
   }
-  printf("  %s %s\n", fit(bytes(size), 10, true).c_str(), dim("first entry of the step → last").c_str());
+  printf("  %s %s\n", fit(bytes(size), 10, true).c_str(), dim("first instruction of the step → last").c_str());
 }
 
 bool writeSvg(const bundle::Program &program, const std::vector<Buffer> &buffers, const std::string &path) {
@@ -75,12 +75,12 @@ bool writeSvg(const bundle::Program &program, const std::vector<Buffer> &buffers
     for (const Buffer &b : buffers) {
       if (static_cast<int>(b.arena) != arena)
         continue;
-      double size = program.arenas(arena).bytes(), n = program.entries_size();
+      double size = program.arenas(arena).bytes(), n = program.instructions_size();
       out << "<rect x=\"" << width * b.first / n << "\" y=\"" << top + height * b.offset / size << "\" width=\"" << width * (b.last + 1 - b.first) / n
           << "\" height=\"" << height * b.bytes / size << "\" fill=\"" << fills[kindOf(b.value)]
           << "\" fill-opacity=\"0.8\" stroke=\"white\" stroke-width=\"0.3\"><title>" << kindName(kindOf(b.value)) << ' ' << b.value.id() << " ["
-          << b.value.begin() << ':' << b.value.end() << "], " << b.bytes << " bytes at " << b.offset << ", entries " << b.first << " to " << b.last
-          << "</title></rect>\n";
+          << b.value.begin() << ':' << b.value.end() << "], " << b.bytes << " bytes at " << b.offset << ", instructions " << b.first << " to "
+          << b.last << "</title></rect>\n";
     }
   out << "</svg>\n";
   return runtime::writeOutput(path, out.str()).succeeded();
@@ -105,7 +105,7 @@ Status printMemory(const InspectedBundle &what, int device, const std::string &s
   printf("%s %s, %s planned\n\n", bold("Memory of").c_str(), coloured(program.device_name(), device).c_str(), bytes(program.planned_bytes()).c_str());
   static const char *const kinds[] = {"?", "device", "pinned host", "host", "NVMe"};
   for (int a = 0; a < program.arenas_size(); ++a) {
-    if (program.arenas(a).bytes() == 0 || program.entries_size() == 0)
+    if (program.arenas(a).bytes() == 0 || program.instructions_size() == 0)
       continue;
     printf("  %s\n", dim("arena " + std::to_string(a) + ", " + kinds[std::clamp<int>(program.arenas(a).kind(), 0, 4)] + " memory").c_str());
     drawArena(program, buffers, a);
@@ -121,8 +121,9 @@ Status printMemory(const InspectedBundle &what, int device, const std::string &s
   }
   puts("");
   std::vector<std::vector<std::string>> table = {{"", "holds", ">buffers", ">bytes, reuse counted again"}};
-  for (const auto &[kind, entry] : byKind)
-    table.push_back({onColour(std::string(1, kSigns[kind]), kColours[kind]), kindName(kind), std::to_string(entry.first), bytes(entry.second)});
+  for (const auto &[kind, instruction] : byKind)
+    table.push_back(
+        {onColour(std::string(1, kSigns[kind]), kColours[kind]), kindName(kind), std::to_string(instruction.first), bytes(instruction.second)});
   printTable(table);
   return Status::success();
 }

@@ -11,32 +11,32 @@
 
 namespace zorse::inspect {
 
-std::string wordFor(const bundle::Entry &entry) {
-  switch (entry.what_case()) {
-  case bundle::Entry::kCompute: {
-    static const char *const words[] = {"?", "F", "B", "W", "R", "norm", "decide", "update", "sum loss"};
-    int task = entry.compute().task();
+std::string wordFor(const bundle::Instruction &instruction) {
+  switch (instruction.what_case()) {
+  case bundle::Instruction::kCompute: {
+    static const char *const words[] = {"?", "F", "B", "W", "R", "norm", "clip and check", "update", "sum loss"};
+    int task = instruction.compute().task();
     return words[task >= 0 && task <= 8 ? task : 0];
   }
-  case bundle::Entry::kCopy:
+  case bundle::Instruction::kCopy:
     return "copy";
-  case bundle::Entry::kSend:
+  case bundle::Instruction::kSend:
     return "send";
-  case bundle::Entry::kReceive:
+  case bundle::Instruction::kReceive:
     return "receive";
-  case bundle::Entry::kLoadInput:
+  case bundle::Instruction::kLoadInput:
     return "load";
-  case bundle::Entry::kLoadScalars:
+  case bundle::Instruction::kLoadScalars:
     return "scalars";
-  case bundle::Entry::kAllGather:
+  case bundle::Instruction::kAllGather:
     return "gather";
-  case bundle::Entry::kReduceScatter:
+  case bundle::Instruction::kReduceScatter:
     return "reduce";
-  case bundle::Entry::kAllReduce:
+  case bundle::Instruction::kAllReduce:
     return "all-reduce";
-  case bundle::Entry::kReport:
+  case bundle::Instruction::kReadMetrics:
     return "report";
-  case bundle::Entry::WHAT_NOT_SET:
+  case bundle::Instruction::WHAT_NOT_SET:
     break;
   }
   return "?";
@@ -47,8 +47,9 @@ namespace {
 void line(const char *name, const std::string &text) { printf("  %s %s\n", dim(fit(name, 9)).c_str(), text.c_str()); }
 
 void printUnits(const bundle::ModelSummary &s) {
+  const std::string per = samplesPerRow(s) > 1 ? "/group" : "/sample"; // a batch norm group, or a sample
   std::vector<std::vector<std::string>> table = {
-      {">", "unit", ">class", ">parameters", ">forward FLOPs/row", ">backward", ">saved/row", ">deferred/row", ">passes on/row"}};
+      {">", "unit", ">class", ">parameters", ">forward FLOPs" + per, ">backward", ">saved" + per, ">for W" + per, ">output" + per}};
   for (int u = 0; u < s.units_size(); ++u) {
     const bundle::UnitInfo &unit = s.units(u);
     double parameters = 0, passed = 0;
@@ -72,7 +73,7 @@ void printUnits(const bundle::ModelSummary &s) {
     table.push_back({std::to_string(u), unit.name(), std::to_string(unit.class_id()), amount(parameters),
                      amount(functionOf(unitClass, bundle::UnitFunction::FORWARD).flops_per_row()),
                      amount(functionOf(unitClass, bundle::UnitFunction::BACKWARD).flops_per_row()), bytes(unitClass.saved_bytes().per_row()),
-                     bytes(unitClass.deferred_bytes().per_row()), bytes(passed)});
+                     bytes(unitClass.saved_for_weight_grad_bytes().per_row()), bytes(passed)});
   }
   printTable(table);
 }
@@ -80,31 +81,33 @@ void printUnits(const bundle::ModelSummary &s) {
 void printDevices(const InspectedBundle &what) {
   double end = 0;
   for (const bundle::Program &program : what.programs)
-    for (const bundle::Entry &entry : program.entries())
-      end = std::max(end, entry.planned_end());
-  std::vector<std::vector<std::string>> table = {{"device", "kind", ">threads", ">cells", ">entries", ">sends", ">sent", "memory", ">", "busy", ">"}};
+    for (const bundle::Instruction &instruction : program.instructions())
+      end = std::max(end, instruction.planned_end());
+  std::vector<std::vector<std::string>> table = {
+      {"device", "kind", ">threads", ">cells", ">instructions", ">sends", ">sent", "memory", ">", "busy", ">"}};
   for (size_t d = 0; d < what.programs.size(); ++d) {
     const bundle::Program &program = what.programs[d];
     const bundle::BundleDevice &device = what.bundle.devices[d];
     int sends = 0;
     double sent = 0, busy = 0;
     std::set<int> cells;
-    for (const bundle::Entry &entry : program.entries()) {
-      if (entry.has_send()) {
+    for (const bundle::Instruction &instruction : program.instructions()) {
+      if (instruction.has_send()) {
         ++sends;
-        sent += entry.send().region().bytes();
+        sent += instruction.send().region().bytes();
       }
-      if (entry.has_compute()) {
-        busy += entry.planned_end() - entry.planned_start();
-        if (entry.compute().cell() >= 0)
-          cells.insert(entry.compute().cell());
+      if (instruction.has_compute()) {
+        busy += instruction.planned_end() - instruction.planned_start();
+        if (instruction.compute().cell() >= 0)
+          cells.insert(instruction.compute().cell());
       }
     }
     double memory = program.planned_bytes();
     std::string limit = device.memory ? bytes(memory) + " of " + bytes(device.memory) : bytes(memory);
     table.push_back({coloured(device.name, d), device.kind, std::to_string(device.threads), std::to_string(cells.size()),
-                     std::to_string(program.entries_size()), std::to_string(sends), bytes(sent), bar(device.memory ? memory / device.memory : 0, 12),
-                     limit, bar(end > 0 ? busy / end : 0, 12), percent(end > 0 ? busy / end : 0)});
+                     std::to_string(program.instructions_size()), std::to_string(sends), bytes(sent),
+                     bar(device.memory ? memory / device.memory : 0, 12), limit, bar(end > 0 ? busy / end : 0, 12),
+                     percent(end > 0 ? busy / end : 0)});
   }
   printTable(table);
 }
@@ -123,13 +126,13 @@ void printOverview(const InspectedBundle &what) {
   std::set<uint32_t> classes;
   for (const auto &unit : s.units())
     classes.insert(unit.class_id());
-  std::map<std::string, int> entries;
+  std::map<std::string, int> instructions;
   int all = 0;
   for (const bundle::Program &program : what.programs)
-    for (const bundle::Entry &entry : program.entries()) {
-      ++entries[wordFor(entry)];
+    for (const bundle::Instruction &instruction : program.instructions()) {
+      ++instructions[wordFor(instruction)];
       ++all;
-      end = std::max(end, entry.planned_end());
+      end = std::max(end, instruction.planned_end());
     }
 
   printf("%s  %s\n\n", bold(what.bundle.directory).c_str(),
@@ -138,9 +141,9 @@ void printOverview(const InspectedBundle &what) {
              .c_str());
   line("digest", what.bundle.digest);
   line("model", amount(trained) + " trained parameters" + (frozen > 0 ? " and " + amount(frozen) + " frozen" : "") + " in " +
-                    std::to_string(s.groups_size()) + " state groups; " + std::to_string(s.units_size()) + " units of " +
-                    std::to_string(classes.size()) + " classes; " + std::to_string(what.bundle.bodies.bodies_size()) + " bodies for " +
-                    what.bundle.bodies.arch());
+                    std::to_string(s.groups_size()) + " parameter groups; " + std::to_string(s.units_size()) + " units of " +
+                    std::to_string(classes.size()) + " classes; " + std::to_string(what.bundle.functions.functions_size()) + " functions for " +
+                    what.bundle.functions.arch());
   std::string blocks =
       s.blocks_count() ? std::to_string(s.blocks_count()) + " blocks of " + std::to_string(s.blocks_period()) + " units" : "no repeated blocks";
   std::string terms = std::to_string(s.loss_size()) + (s.loss_size() == 1 ? " loss term" : " loss terms");
@@ -150,9 +153,9 @@ void printOverview(const InspectedBundle &what) {
     line(i == 0 ? "loss" : "", loss[i]);
   line("training", describeTraining(s.training()));
   std::string step =
-      std::to_string(what.plan.cells.size()) + (what.plan.cells.size() == 1 ? " cell, " : " cells, ") + std::to_string(all) + " entries (";
+      std::to_string(what.plan.cells.size()) + (what.plan.cells.size() == 1 ? " cell, " : " cells, ") + std::to_string(all) + " instructions (";
   const char *separator = "";
-  for (const auto &[word, count] : entries) {
+  for (const auto &[word, count] : instructions) {
     step += separator + std::to_string(count) + " " + word;
     separator = ", ";
   }
@@ -161,7 +164,7 @@ void printOverview(const InspectedBundle &what) {
   printDevices(what);
   puts("");
   printUnits(s);
-  printf("\n  %s\n", dim("For details: --plan, --timeline, --memory=DEVICE, --program=DEVICE, --bodies, --kernels.").c_str());
+  printf("\n  %s\n", dim("For details: --plan, --timeline, --memory=DEVICE, --program=DEVICE, --functions, --kernels.").c_str());
 }
 
 } // namespace zorse::inspect

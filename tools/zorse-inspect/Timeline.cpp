@@ -13,19 +13,19 @@ namespace zorse::inspect {
 
 namespace {
 
-/// The character and color number of an entry. Cells are numbered per device in the order of their
-/// samples.
+/// The character and color number of an instruction. Cells are numbered per device in the order of
+/// their samples.
 struct Mark {
   char sign;
   unsigned colour;
-  int weight; ///< if several entries share a column, the one with the largest weight is shown
+  int weight; ///< if several instructions share a column, the one with the largest weight is shown
 };
 
-Mark markFor(const bundle::Entry &entry, const std::vector<int> &rank) {
-  if (entry.has_compute()) {
-    int cell = entry.compute().cell();
+Mark markFor(const bundle::Instruction &instruction, const std::vector<int> &rank) {
+  if (instruction.has_compute()) {
+    int cell = instruction.compute().cell();
     int place = cell >= 0 && cell < static_cast<int>(rank.size()) ? rank[cell] : 0;
-    switch (entry.compute().task()) {
+    switch (instruction.compute().task()) {
     case bundle::Compute::F:
       return {static_cast<char>(place < 10 ? '0' + place : '+'), 0, 3};
     case bundle::Compute::B:
@@ -38,13 +38,13 @@ Mark markFor(const bundle::Entry &entry, const std::vector<int> &rank) {
       return {'N', 1, 2};
     }
   }
-  if (entry.has_send())
+  if (instruction.has_send())
     return {'>', 5, 2};
-  if (entry.has_receive())
+  if (instruction.has_receive())
     return {'<', 5, 2};
-  if (entry.has_all_gather())
+  if (instruction.has_all_gather())
     return {'G', 4, 2};
-  if (entry.has_reduce_scatter() || entry.has_all_reduce())
+  if (instruction.has_reduce_scatter() || instruction.has_all_reduce())
     return {'R', 6, 2};
   return {'.', 7, 1};
 }
@@ -63,7 +63,7 @@ const char *queueName(const bundle::Queue &queue) {
     return "load";
   case bundle::DEVICE_TO_HOST:
     return "to host";
-  case bundle::DIRECT:
+  case bundle::DEVICE_TO_DEVICE:
     return "direct";
   default:
     return "i/o";
@@ -75,8 +75,8 @@ const char *queueName(const bundle::Queue &queue) {
 void printTimeline(const InspectedBundle &what) {
   double end = 0;
   for (const bundle::Program &program : what.programs)
-    for (const bundle::Entry &entry : program.entries())
-      end = std::max(end, entry.planned_end());
+    for (const bundle::Instruction &instruction : program.instructions())
+      end = std::max(end, instruction.planned_end());
   if (end <= 0) {
     puts("  The programs carry no planned times.");
     return;
@@ -103,15 +103,15 @@ void printTimeline(const InspectedBundle &what) {
     for (int q = 0; q < program.queues_size(); ++q) {
       std::vector<Mark> columns(width, Mark{' ', 0, 0});
       bool used = false;
-      for (const bundle::Entry &entry : program.entries()) {
-        if (static_cast<int>(entry.queue()) != q)
+      for (const bundle::Instruction &instruction : program.instructions()) {
+        if (static_cast<int>(instruction.queue()) != q)
           continue;
         used = true;
-        if (entry.has_compute())
-          busy += entry.planned_end() - entry.planned_start();
-        int from = std::min(width - 1, static_cast<int>(entry.planned_start() / end * width));
-        int to = std::min(width, std::max(from + 1, static_cast<int>(entry.planned_end() / end * width)));
-        Mark mark = markFor(entry, rank);
+        if (instruction.has_compute())
+          busy += instruction.planned_end() - instruction.planned_start();
+        int from = std::min(width - 1, static_cast<int>(instruction.planned_start() / end * width));
+        int to = std::min(width, std::max(from + 1, static_cast<int>(instruction.planned_end() / end * width)));
+        Mark mark = markFor(instruction, rank);
         for (int c = from; c < to; ++c)
           if (mark.weight >= columns[c].weight)
             columns[c] = mark;
@@ -134,8 +134,8 @@ void printTimeline(const InspectedBundle &what) {
     }
   }
   printf("\n  %s %s\n", fit("", margin - 2).c_str(), dim("0 " + std::string(std::max(0, width - 12), '-') + " " + showDuration(end)).c_str());
-  printf("  %s forward of the device's micro-batch, %s its backward, %s weight gradients of a split backward, %s update, %s norm and decision, %s "
-         "send, %s receive, %s gather, %s reduce\n",
+  printf("  %s forwards of the device's micro-batches (+ from the 11th on), %s their backwards (* from the 27th on), %s weight gradients of a split "
+         "backward, %s update, %s gradient norm and clipping, %s send, %s receive, %s gather, %s reduce\n",
          onColour("012", 0).c_str(), onColour("abc", 2).c_str(), onColour("=", 8).c_str(), onColour("U", 3).c_str(), onColour("N", 1).c_str(),
          onColour(">", 5).c_str(), onColour("<", 5).c_str(), onColour("G", 4).c_str(), onColour("R", 6).c_str());
 }

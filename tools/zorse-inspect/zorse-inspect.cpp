@@ -24,7 +24,7 @@ Status printProgram(const InspectedBundle &what, int device) {
   for (const auto &d : what.bundle.devices)
     names.devices.push_back(d.name);
   names.summary = &what.bundle.summary;
-  names.bodies = &what.bundle.bodies;
+  names.functions = &what.bundle.functions;
   Result<std::string> text = bundle::programText(what.programs[device], names);
   if (text.failed())
     return text.error();
@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
   zorse::runtime::openStandardStreams();
   CLI::App app("Shows the contents of a bundle: an overview, or one of the views below.");
   std::string directory, program, memory, svg;
-  bool plan = false, timeline = false, bodies = false, kernels = false;
+  bool plan = false, timeline = false, functions = false, kernels = false;
   KernelQuery asked;
   app.add_option("bundle", directory, "bundle directory written by zorse-compile")->required();
   app.add_flag("--plan", plan, "diagram of the tiling of units x samples");
@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
   CLI::Option *memoryOption = app.add_option("--memory", memory, "memory map of a device (name or number) over the step");
   app.add_option("--svg", svg, "with --memory: write the map to this SVG file")->needs(memoryOption);
   app.add_flag("--timeline", timeline, "planned times of every queue");
-  app.add_flag("--bodies", bodies, "kernel launches of every body");
+  app.add_flag("--functions", functions, "kernel launches of every function");
   CLI::Option *kernelsOption =
       app.add_flag("--kernels", kernels, "resource use of every generated GPU kernel, slowest first (docs/internals/codegen-cuda.md)");
   CLI::Option *archOption =
@@ -99,11 +99,11 @@ int main(int argc, char **argv) {
     printPlan(what);
   if (timeline)
     printTimeline(what);
-  if (bodies)
-    printBodies(*bundle);
+  if (functions)
+    printFunctions(*bundle);
   if (status = kernels ? printKernels(what, asked) : Status::success(); status.failed())
     return fail(status.message());
-  if (!plan && !timeline && !bodies && !kernels)
+  if (!plan && !timeline && !functions && !kernels)
     printOverview(what);
   return 0;
 }

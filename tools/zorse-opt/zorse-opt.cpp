@@ -6,6 +6,7 @@
 #include "zorse/Codegen/Codegen.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Pipelines/Passes.h"
+#include "zorse/Sharding/Sharding.h"
 #include "zorse/Transforms/Passes.h"
 #include "zorse/Units/Units.h"
 
@@ -36,6 +37,7 @@ static int run(int argc, char **argv) {
   zorse::registerTransformPasses();
   zorse::units::registerPasses();
   zorse::autodiff::registerPasses();
+  zorse::sharding::registerPasses();
   zorse::codegen::registerPasses();
   zorse::pipelines::registerPasses();
   if (help) { // printed before MLIR's hundreds of passes

@@ -18,13 +18,13 @@ Result<LoadedModel> zorse::loadModel(const std::string &path, pipelines::Compile
     if (view.failed())
       return view.error();
     model.summary = std::move(view->summary);
-    model.bodies = std::move(view->bodies);
+    model.functions = std::move(view->functions);
     return model;
   }
   if (path.size() > 5 && path.compare(path.size() - 5, 5, ".onnx") == 0) {
     options.model = path;
-    model.bodies.emplace();
-    if (!pipelines::summarizeModel(options, model.summary, *model.bodies))
+    model.functions.emplace();
+    if (!pipelines::summarizeModel(options, model.summary, *model.functions))
       return userError("");
     return model;
   }
@@ -90,6 +90,10 @@ Result<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence,
       if (device.flopsPerSecond[planning::speedIndex(bundle::BF16)] <= 0)
         shape.computeType = bundle::F16;
   LoadedModel model;
+  if (!precision)
+    model.assumptions.push_back(shape.computeType == bundle::F16
+                                    ? "the model computes in f16, because not every device has bf16 (--model-shape ...,precision=f32 changes it)"
+                                    : "the model computes in bf16 (--model-shape ...,precision=f16 changes it)");
   Result<bundle::ModelSummary> summary = planning::makeSummary(shape);
   if (summary.failed())
     return summary.error();

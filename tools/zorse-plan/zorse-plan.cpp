@@ -45,8 +45,6 @@ Result<step::Plan> readPlan(const std::string &path, const LoadedModel &model, c
   Result<step::Plan> plan = step::readPlanFile(path, model.summary);
   if (plan.failed())
     return plan;
-  if (!model.summary.content_hash().empty() && !plan->model.empty() && plan->model != model.summary.content_hash())
-    return userError(path + ": was made for another model (" + plan->model + "; this one is " + model.summary.content_hash() + ")");
   Status status = cluster ? planning::applyCluster(*plan, *cluster, productType(model.summary)) : Status::success();
   if (status.succeeded())
     status = step::validatePlan(*plan, model.summary);
@@ -94,6 +92,8 @@ int compare(const Options &o, const planning::Problem &problem, const LoadedMode
     Result<step::Plan> plan = readPlan(path, model, cluster);
     if (plan.failed())
       return fail(plan.message());
+    if (plan->batch != problem.batch)
+      return fail(step::otherBatch(path, plan->batch * plan->samplesPerRow, problem.batch * plan->samplesPerRow));
     Result<planning::Report> report = planning::makeReport(problem, *plan);
     if (report.failed())
       return fail(path + ": " + report.message());
@@ -189,6 +189,7 @@ Status adaptToModel(const std::string &path, Inputs &inputs) {
       return assumed.error();
     assumptions = std::move(*assumed);
   }
+  assumptions.insert(assumptions.end(), model.assumptions.begin(), model.assumptions.end());
   if (model.layers) {
     assumptions.insert(assumptions.end(), model.layers->assumptions.begin(), model.layers->assumptions.end());
     planning::Profile own = model.layers->profile;
@@ -229,6 +230,12 @@ Status takePlan(const Options &o, Inputs &inputs) {
 
 Status readInputs(Options &o, Inputs &inputs) {
   const std::string path = o.model.empty() ? o.summary : o.model;
+  if (o.batch == 0 && !o.compare.empty()) { // the plans contain it
+    Result<step::PlanHead> head = step::readPlanHead(o.compare.front());
+    if (head.failed())
+      return head.error();
+    o.batch = head->batch;
+  }
   Status status = readFiles(o, inputs);
   if (status.succeeded())
     status = readModel(o, path, inputs);
@@ -252,8 +259,12 @@ Result<planning::SearchOptions> searchOptions(const Options &o, const planning::
     search.splitBackward = o.split == "yes";
   for (const std::string &name : o.exclude) {
     auto it = std::find_if(cluster.devices.begin(), cluster.devices.end(), [&](const planning::ClusterDevice &d) { return d.name == name; });
-    if (it == cluster.devices.end())
-      return userError("--exclude: the cluster has no device '" + name + "'");
+    if (it == cluster.devices.end()) {
+      std::string known;
+      for (size_t d = 0; d < cluster.devices.size() && d < 8; ++d)
+        known += (d ? ", " : "") + cluster.devices[d].name;
+      return userError("--exclude: the cluster has no device '" + name + "'; its devices are " + known + (cluster.devices.size() > 8 ? ", ..." : ""));
+    }
     search.excluded.push_back(static_cast<uint32_t>(it - cluster.devices.begin()));
   }
   if (!o.quiet && isatty(2))
@@ -281,12 +292,12 @@ Result<step::Plan> choosePlan(const std::string &planner, const planning::Proble
 /// Returns what limits the plan, and the effect of other clusters. The search is repeated for
 /// those, unless devices are excluded.
 std::vector<planning::Reason> explainPlan(const planning::Problem &problem, const step::Plan &plan, const planning::Report &report,
-                                          const planning::SearchOptions &search) {
+                                          const planning::SearchOptions &search, bool given) {
   planning::PlanAgain again = [&](const planning::Cluster &other) -> std::optional<planning::Replanned> {
     Result<planning::CostModel> otherCosts = planning::CostModel::make(problem.summary, other, problem.costs.profile(), {});
     if (otherCosts.failed())
       return std::nullopt;
-    planning::Problem changed{problem.summary, other, *otherCosts, problem.batch, problem.bodies};
+    planning::Problem changed{problem.summary, other, *otherCosts, problem.batch, problem.functions};
     planning::SearchOptions quick = search;
     quick.progress = nullptr;
     quick.excluded.clear();
@@ -294,7 +305,7 @@ std::vector<planning::Reason> explainPlan(const planning::Problem &problem, cons
     return result.failed() ? std::nullopt : std::optional(planning::Replanned{result->evaluation.step, result->price});
   };
   return planning::explain(problem, plan, report, search.excluded.empty() ? again : planning::PlanAgain(),
-                           search.objective == planning::Objective::CostPerSample);
+                           search.objective == planning::Objective::CostPerSample, given);
 }
 
 /// Prints and writes the requested reports. A plan that does not fit is reported, and is an error.
@@ -306,7 +317,7 @@ int describe(const Options &o, const planning::Problem &problem, const step::Pla
     return fail(o.plan.empty() ? report.message() : o.plan + ": " + report.message());
   std::vector<planning::Reason> reasons;
   if (o.explain || !o.html.empty())
-    reasons = explainPlan(problem, plan, *report, search);
+    reasons = explainPlan(problem, plan, *report, search, !o.plan.empty());
   if (!o.quiet) {
     std::cout << planning::drawPlan(plan, problem.summary.units_size()) << "\n" << planning::printReport(*report, 32, !o.verbose);
     if (!found.empty())
@@ -336,11 +347,12 @@ int run(Options &o) {
   Result<planning::CostModel> costs = planning::CostModel::make(summary, *inputs.cluster, inputs.profileIfAny(), {});
   if (costs.failed())
     return fail(costs.message());
-  planning::Problem problem{summary, *inputs.cluster, *costs, plan ? plan->batch : o.batch, inputs.model.bodies ? &*inputs.model.bodies : nullptr};
+  planning::Problem problem{summary, *inputs.cluster, *costs, plan ? plan->batch : o.batch,
+                            inputs.model.functions ? &*inputs.model.functions : nullptr};
   problem.assumptions = inputs.assumptions;
-  problem.blocking = !o.overlap.value_or(true);
+  problem.overlapCommunication = o.overlap.value_or(true);
   if (plan && o.overlap)
-    plan->blocking = problem.blocking;
+    plan->overlapCommunication = problem.overlapCommunication;
   if (!o.compare.empty())
     return compare(o, problem, inputs.model, &*inputs.cluster);
   Result<planning::SearchOptions> search = searchOptions(o, *inputs.cluster);
@@ -387,6 +399,8 @@ static int runTool(int argc, char **argv) {
     if (!path->empty())
       if (runtime::Status status = runtime::checkWritable(*path); status.failed())
         return fail(std::string(option) + ": " + status.message());
+  if (!o.shape.empty() && app.count("--precision") > 0)
+    return fail("--precision: is for models that are compiled; add it to --model-shape, as in --model-shape llama-7b,precision=bf16");
   o.compile.optimizerGiven = app.count("--optimizer") > 0 || app.count("--momentum") > 0;
   Status status = model.resolve(o.compile);
   if (status.succeeded())

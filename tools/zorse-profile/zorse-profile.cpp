@@ -1,6 +1,6 @@
 // zorse-profile: measures a bundle's unit functions on the devices of this machine, and the links
 // between its ranks; writes profile.json (docs/reference/profile-json.md).
-#include "BodyTimer.h"
+#include "FunctionTimer.h"
 #include "ParseFlags.h"
 
 #include "zorse/Base/Format.h"
@@ -65,7 +65,7 @@ public:
     if (device.failed())
       return device.error();
     const bool cpus = deviceKindOf(bundle.devices[index].kind).hostCpus;
-    if (Status status = (*device)->loadBodies(bundle.bodiesOf(index), bundle.kernels); status.failed())
+    if (Status status = (*device)->loadFunctions(bundle.functionsOf(index), bundle.kernels); status.failed())
       return status;
     CpuQuota quota = cpuQuota();
     TimerOptions options;
@@ -93,7 +93,7 @@ public:
         options.say(conditions + format(": samples last %.3g s", options.sampleSeconds));
     }
     double had = 0;
-    Result<planning::DeviceProfile> profile = timeBodies(**device, bundle, options, had);
+    Result<planning::DeviceProfile> profile = timeFunctions(**device, bundle, options, had);
     if (profile.failed())
       return profile;
     if (!conditions.empty())
@@ -206,7 +206,7 @@ double sharedCpus(const BundleDevice &device, int threadsHere, double share) {
 
 /// Measures the CPU cost of communication on devices whose CPUs move the data, and adds it to the
 /// profile.
-Status communicationCost(Job &job, Transport &transport, const Options &o, const Bundle &bundle, uint32_t rank, int threadsHere, uint32_t entry,
+Status communicationCost(Job &job, Transport &transport, const Options &o, const Bundle &bundle, uint32_t rank, int threadsHere, uint32_t instruction,
                          planning::Profile &profile, const std::function<void(const std::string &)> &say) {
   Result<std::vector<double>> shares = deviceFactors("--throttle", o.throttle, 1, bundle);
   if (shares.failed())
@@ -223,7 +223,7 @@ Status communicationCost(Job &job, Transport &transport, const Options &o, const
   }
   if (std::all_of(threads.begin(), threads.end(), [](int count) { return count == 0; }))
     return Status::success();
-  Result<std::vector<CommunicationWork>> found = measureCommunicationCostOfAll(job.member(), transport, entry, o.linkSeconds, threads);
+  Result<std::vector<CommunicationWork>> found = measureCommunicationCostOfAll(job.member(), transport, instruction, o.linkSeconds, threads);
   if (found.failed())
     return found.error();
   for (size_t r = 0; r < found->size(); ++r) {

@@ -182,8 +182,8 @@ void JobOutput::understand(const std::string &said) {
     trace_.resize(before + count);
     std::memcpy(trace_.data() + before, said.data() + 1, count * sizeof(TraceEvent));
     for (size_t i = before; i < trace_.size(); ++i)
-      if (trace_[i].device >= bundle_.programs.size() || trace_[i].entry >= uint32_t(bundle_.programs[trace_[i].device].entries_size()))
-        trace_[i--] = trace_.back(), trace_.pop_back(); // ignore events without an entry, which another rank sent by mistake
+      if (trace_[i].device >= bundle_.programs.size() || trace_[i].instruction >= uint32_t(bundle_.programs[trace_[i].device].instructions_size()))
+        trace_[i--] = trace_.back(), trace_.pop_back(); // ignore events without an instruction, which another rank sent by mistake
     return;
   }
   case kMemory: {

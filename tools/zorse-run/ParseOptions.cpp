@@ -31,7 +31,7 @@ void addRunOptions(CLI::App &app, Options &o, std::string &dataType) {
       ->delimiter(',');
   app.add_option("--eval-data", o.evaluation, "evaluation data, evaluated at the end without dropout");
   app.add_flag("--eval-only", o.evaluate,
-               "only evaluate: print loss and perplexity on --eval-data (or --data) of the newest snapshot in --checkpoint-dir (frozen parameters "
+               "only evaluate: print loss and perplexity on --eval-data (or --data) of the newest checkpoint in --checkpoint-dir (frozen parameters "
                "from --load-weights "
                "or the bundle), "
                "of --load-weights, or of the bundle's weights");
@@ -90,17 +90,18 @@ void addTextOptions(CLI::App &app, Options &o) {
 }
 
 void addCheckpointOptions(CLI::App &app, Options &o) {
-  const char *checkpoints = "Snapshots";
-  app.add_option("--checkpoint-dir", o.checkpointDirectory, "directory for snapshots of the training state, shared by all ranks")->group(checkpoints);
-  app.add_option("--save-interval", o.saveInterval, "steps between snapshots; 0: only at the end")
+  const char *checkpoints = "Checkpoints";
+  app.add_option("--checkpoint-dir", o.checkpointDirectory, "directory for checkpoints of the training state, shared by all ranks")
+      ->group(checkpoints);
+  app.add_option("--save-interval", o.saveInterval, "steps between checkpoints; 0: only at the end")
       ->check(wholeNumber())
       ->capture_default_str()
       ->group(checkpoints);
-  app.add_option("--save-total-limit", o.saveTotalLimit, "number of snapshots to keep; older ones are removed")
+  app.add_option("--save-total-limit", o.saveTotalLimit, "number of checkpoints to keep; older ones are removed")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20))
       ->group(checkpoints);
-  app.add_flag("--resume", o.resume, "resume from the newest valid snapshot, or start from the beginning if there is none")->group(checkpoints);
+  app.add_flag("--resume", o.resume, "resume from the newest valid checkpoint, or start from the beginning if there is none")->group(checkpoints);
   app.add_flag("--allow-config-change", o.allowChange, "resume even if batch, data, seed or optimizer differ, which changes the results")
       ->group(checkpoints);
 }
@@ -111,7 +112,7 @@ void addProcessOptions(CLI::App &app, Options &o) {
   app.add_flag("--in-process", o.threads, "run all devices as threads of this process, whatever the launcher's environment")
       ->excludes("--spawn")
       ->group(processes);
-  app.add_option("--max-restarts", o.restarts, "maximum number of restarts after a failure, from the newest snapshot (default: 0)")
+  app.add_option("--max-restarts", o.restarts, "maximum number of restarts after a failure, from the newest checkpoint (default: 0)")
       ->check(CLI::Range(0, 1 << 20))
       ->group(processes);
   app.add_option("--secret-file", o.secretFile, "file with the job's secret (default: ZORSE_SECRET, ZORSE_SECRET_FILE, ~/.config/zorse/secret)")
@@ -261,8 +262,12 @@ bool checkTogether(const CLI::App &app, const Options &o) {
     fprintf(stderr, "error: --ignore-tensors needs --load-weights, the file with the tensors to ignore\n");
     return false;
   }
+  if (o.evaluation.empty() && o.evaluateEvery > 0) {
+    fprintf(stderr, "error: --eval-interval needs --eval-data, the data to evaluate on\n");
+    return false;
+  }
   if (o.checkpointDirectory.empty() && (o.saveInterval > 0 || o.resume)) {
-    fprintf(stderr, "error: %s needs --checkpoint-dir DIR, the directory of the snapshots\n", o.resume ? "--resume" : "--save-interval");
+    fprintf(stderr, "error: %s needs --checkpoint-dir DIR, the directory of the checkpoints\n", o.resume ? "--resume" : "--save-interval");
     return false;
   }
   if (o.heartbeatTimeoutSeconds < 2 * o.heartbeatSeconds) {

@@ -50,14 +50,14 @@ namespace {
 std::vector<uint32_t> peersOf(const bundle::Program &program) {
   std::set<uint32_t> peers;
   auto add = [&](const auto &list) { peers.insert(list.begin(), list.end()); };
-  for (const bundle::Entry &entry : program.entries()) {
-    if (program.queues(int(entry.queue())).kind() == bundle::DIRECT)
+  for (const bundle::Instruction &instruction : program.instructions()) {
+    if (program.queues(int(instruction.queue())).kind() == bundle::DEVICE_TO_DEVICE)
       continue;
-    if (entry.has_send())
-      peers.insert(entry.send().peer());
-    if (entry.has_receive())
-      peers.insert(entry.receive().peer());
-    add(bundle::participantsOf(entry));
+    if (instruction.has_send())
+      peers.insert(instruction.send().peer());
+    if (instruction.has_receive())
+      peers.insert(instruction.receive().peer());
+    add(bundle::participantsOf(instruction));
   }
   peers.erase(program.device());
   return {peers.begin(), peers.end()};
@@ -101,9 +101,9 @@ public:
     process.fingerprint = fingerprint;
     process.makeDevices = [this](const std::vector<double> &shares) { return makeDevices(shares); };
     process.failed = [this](const Error &error) { failed(error); };
-    process.reportToAll =
-        std::any_of(bundle->programs.begin(), bundle->programs.end(), [](const bundle::Program &program) { return program.entries_size() == 0; });
-    if (bundle->programs[environment.rank].entries_size() == 0)
+    process.reportToAll = std::any_of(bundle->programs.begin(), bundle->programs.end(),
+                                      [](const bundle::Program &program) { return program.instructions_size() == 0; });
+    if (bundle->programs[environment.rank].instructions_size() == 0)
       process.pace = [this] { turns.wait(); };
     uint64_t stepsDone = 0;
     status = trainHere(o, *bundle, *data, process, stepsDone);

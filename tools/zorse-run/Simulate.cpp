@@ -49,13 +49,13 @@ ordered_json toJson(const Seconds &s) {
 }
 
 void print(const Options &o, const Bundle &bundle, const Simulation &s) {
-  printf("%s: %zu device%s, %llu entries a step, %llu %s simulated; links: %s\n", bundle.model.c_str(), bundle.devices.size(),
-         bundle.devices.size() == 1 ? "" : "s", (unsigned long long)s.entries, (unsigned long long)o.steps,
+  printf("%s: %zu device%s, %llu instructions a step, %llu %s simulated; links: %s\n", bundle.model.c_str(), bundle.devices.size(),
+         bundle.devices.size() == 1 ? "" : "s", (unsigned long long)s.instructions, (unsigned long long)o.steps,
          o.simulateEvaluation ? "evaluations" : "steps", s.usesTopology ? "the cluster's" : "as planned");
   printf("first step %s, then %s a step", seconds(s.firstStep).c_str(), seconds(s.step).c_str());
   double samples = double(bundle.samples()) * double(std::max<int64_t>(bundle.sequence, 1));
   if (s.step > 0)
-    printf(" (%.4g %s/s)", samples / s.step, bundle.sequence > 0 ? "tokens" : "samples");
+    printf(" (%s %s/s)", showCount(samples / s.step).c_str(), bundle.sequence > 0 ? "tokens" : "samples");
   if (!o.simulateEvaluation && s.planned > 0)
     printf("; planned %s, the first step differs by %+.1f %%", seconds(s.planned).c_str(), 100 * (s.firstStep / s.planned - 1));
   printf("\n\n");
@@ -63,7 +63,7 @@ void print(const Options &o, const Bundle &bundle, const Simulation &s) {
   size_t width = 6;
   for (const BundleDevice &device : bundle.devices)
     width = std::max(width, device.name.size());
-  printf("%-*s  %10s  %6s  %s\n", int(width), "device", "computes", "of it", "waits for");
+  printf("%-*s  %10s  %6s  %s\n", int(width), "device", "computes", "busy", "waits for");
   std::vector<size_t> order(s.devices.size());
   std::iota(order.begin(), order.end(), size_t(0));
   bool all = order.size() <= kMaxRows;
@@ -88,7 +88,7 @@ void print(const Options &o, const Bundle &bundle, const Simulation &s) {
 
 ordered_json toJson(const Bundle &bundle, const Simulation &s) {
   ordered_json json = {{"steps", s.stepEnds.size()},
-                       {"entries", s.entries},
+                       {"entries", s.instructions},
                        {"first_step_seconds", s.firstStep},
                        {"step_seconds", s.step},
                        {"planned_seconds", s.planned}};

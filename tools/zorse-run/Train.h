@@ -28,7 +28,7 @@ struct ProcessContext {
   std::function<void()> pace; ///< TrainingRun.pace of a rank without work
   std::function<runtime::Result<std::vector<runtime::LocalDevice>>(const std::vector<double> &shares)>
       makeDevices;                                    ///< argument: fraction of its speed for every device of the bundle
-  std::function<void(const runtime::Error &)> failed; ///< ends the process, because bodies and transfers in progress may never end
+  std::function<void(const runtime::Error &)> failed; ///< ends the process, because functions and transfers in progress may never end
 };
 
 /// Runs everything from device creation to the last output. `stepsDone` receives the last step

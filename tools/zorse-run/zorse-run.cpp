@@ -121,7 +121,8 @@ Result<int> runLauncher(const Options &o, int argc, char **argv, const std::opti
     uint32_t count = nodes->empty() ? 1 : nodes->back() + 1;
     if (environment->worldSize != count)
       return userError(o.bundle + ": has " + std::to_string(count) + " node" + (count == 1 ? "" : "s") + ", but " + environment->source +
-                       " started " + std::to_string(environment->worldSize) + "; start as many, or compile the model for this cluster");
+                       " started " + std::to_string(environment->worldSize) + "; start " + std::to_string(count) +
+                       ", or compile the model for this cluster");
     launching.firstRank = uint32_t(std::lower_bound(nodes->begin(), nodes->end(), environment->rank) - nodes->begin());
     launching.localRanks = uint32_t(std::upper_bound(nodes->begin(), nodes->end(), environment->rank) - nodes->begin()) - launching.firstRank;
     if (!o.quiet) {
@@ -152,7 +153,7 @@ Result<int> runLauncher(const Options &o, int argc, char **argv, const std::opti
       Result<std::vector<CheckpointDirectory>> directories = listCheckpoints(o.checkpointDirectory);
       for (const CheckpointDirectory &directory : directories.failed() ? std::vector<CheckpointDirectory>() : *directories)
         if (directory.complete)
-          return "snapshot " + directory.name;
+          return "checkpoint " + directory.name;
       return {};
     };
   launching.nextGeneration = [&o, last = uint64_t(0)]() mutable {

@@ -36,7 +36,7 @@ inline constexpr llvm::StringLiteral kGradientAttr = "zorse.gradient";
 /// Argument and result attribute (a type). On a boundary value: the value has been rounded to that
 /// type, and only one unit reads it. On a parameter: the parameter is read as a copy in that type,
 /// and the copy's gradient is the parameter's gradient.
-inline constexpr llvm::StringLiteral kNarrowAttr = "zorse.narrow";
+inline constexpr llvm::StringLiteral kLowPrecisionAttr = "zorse.low_precision";
 
 /// Registers the differentiation rules of all zorse, arith and math operations that a model may
 /// contain.
@@ -79,16 +79,18 @@ mlir::LogicalResult appendBackward(mlir::OpBuilder &builder, llvm::ArrayRef<mlir
 /// results with it. The seed of `loss` k is `scalars` k. If no argument has `zorse.gradient`, there
 /// are no gradients. An operation belongs to the forward iff a result of the forward depends on it.
 mlir::FailureOr<mlir::func::FuncOp> joinBackward(mlir::func::FuncOp forward);
+/// Replaces every `zorse.gradient_of` by the gradient.
+void dropPairs(mlir::func::FuncOp joint);
 
 /// Runs between steps 1 and 2 for models with roundings that compute in f32. Stores every value
 /// that is the result of a rounding, or a view of one, in two bytes. Products and attention read
 /// and write such values directly; other operations widen them first. Boundary values with
-/// `zorse.narrow` on the argument or result, and their gradients, are also passed in two bytes. No
+/// `zorse.low_precision` on the argument or result, and their gradients, are also passed in two bytes. No
 /// number changes: roundings become conversions.
-void narrowStorage(mlir::func::FuncOp joint);
+void useLowPrecisionStorage(mlir::func::FuncOp joint);
 
 /// Step 2 chooses the values that the forward saves for the backward, and appends them to the
-/// results of the joint function in slots `saved`.
+/// results of the joint function in argument attributes `saved`.
 void chooseSaved(mlir::func::FuncOp joint, RecomputePolicy policy);
 
 struct DifferentiatedFunctions {
@@ -104,7 +106,7 @@ struct DifferentiatedFunctions {
 ///     @backward(parameter.., input.., boundary_in.., boundary_out_gradient.., scalars.., saved..)
 ///         -> (boundary_in_gradient.., parameter_gradient..)
 ///
-/// Arguments that the backward does not read are removed; slot indices identify the remaining ones.
+/// Arguments that the backward does not read are removed; argument attribute indices identify the remaining ones.
 /// The backward recomputes forward values that it reads and that are not saved.
 DifferentiatedFunctions sliceJoint(mlir::func::FuncOp joint);
 
@@ -113,8 +115,8 @@ mlir::FailureOr<DifferentiatedFunctions> differentiate(mlir::func::FuncOp forwar
 
 /// Whether a result of a joint function belongs to the forward; whether it is a gradient that other
 /// units wait for; whether it is a gradient that only the reduction waits for.
-inline bool isForwardSlot(SlotKind kind) { return kind == SlotKind::BoundaryOut || kind == SlotKind::Loss; }
-inline bool isGradientSlot(SlotKind kind) { return kind == SlotKind::BoundaryInGradient || kind == SlotKind::ParameterGradient; }
+inline bool isForwardKind(ArgumentKind kind) { return kind == ArgumentKind::BoundaryOut || kind == ArgumentKind::Loss; }
+inline bool isGradientKind(ArgumentKind kind) { return kind == ArgumentKind::BoundaryInGradient || kind == ArgumentKind::ParameterGradient; }
 
 /// A backward in two parts, for plans that split it. Functions are null if the backward has results
 /// of one kind only.
@@ -142,17 +144,17 @@ mlir::func::FuncOp sliceSaved(mlir::func::FuncOp forward);
 /// Bytes of one row of a tensor with a batch dimension, or of a whole tensor without one. Booleans
 /// have one byte.
 int64_t bytesPerRow(mlir::Type tensorType);
-/// `bytesPerRow` rounded up to a multiple of 64: size per row of a saved value in the packed slot.
+/// `bytesPerRow` rounded up to a multiple of 64: size per row of a saved value in the packed argument.
 int64_t savedBytesPerRow(mlir::Type tensorType);
 
 /// The steps as passes over all classes of a module. The last one also builds the parts of
 /// backwards and recomputations that programs call.
 std::unique_ptr<mlir::Pass> createJoinBackward();
-std::unique_ptr<mlir::Pass> createNarrowStorage();
+std::unique_ptr<mlir::Pass> createLowPrecisionStorage();
 std::unique_ptr<mlir::Pass> createChooseSaved(RecomputePolicy policy);
 std::unique_ptr<mlir::Pass> createSliceJoint();
 
-/// Registers `zorse-differentiate` and its steps `zorse-join-backward`, `zorse-narrow-storage`, `zorse-choose-saved`, `zorse-slice-joint`.
+/// Registers `zorse-differentiate` and its steps `zorse-join-backward`, `zorse-low-precision-storage`, `zorse-choose-saved`, `zorse-slice-joint`.
 void registerPasses();
 
 } // namespace zorse::autodiff

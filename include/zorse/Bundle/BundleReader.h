@@ -12,8 +12,8 @@ struct BundleView : Manifest {
   std::string directory;
   std::string plan; ///< plan.json
   ModelSummary summary;
-  BodyLibrary bodies;                    ///< of target 0
-  std::vector<BodyLibrary> otherTargets; ///< of targets 1, 2, ...
+  FunctionLibrary functions;                 ///< of target 0
+  std::vector<FunctionLibrary> otherTargets; ///< of targets 1, 2, ...
   ReadFile read;
 
   /// Index of the device with this name or number; -1: none.
@@ -34,7 +34,7 @@ struct KernelFile {
   std::string path, bytes;
 };
 /// Reads kernels/<arch>/<object> of a target.
-Result<KernelFile> readKernels(const BundleView &bundle, const BodyLibrary &target);
+Result<KernelFile> readKernels(const BundleView &bundle, const FunctionLibrary &target);
 
 /// Reads and checks the program of a device (programs/<device>.pb).
 Result<Program> readProgram(const BundleView &bundle, int device);

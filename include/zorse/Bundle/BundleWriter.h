@@ -39,12 +39,12 @@ struct BundleContents {
   std::string cluster;               ///< cluster.yaml as given
   Topology topology;                 ///< devices in the same order; without nodes: the topology is unknown
   ModelSummary summary;
-  BodyLibrary bodies;                  ///< of target 0
+  FunctionLibrary functions;           ///< of target 0
   std::vector<std::string> programs;   ///< one per device, serialized deterministically (`serialize`)
   std::vector<std::string> hostStaged; ///< the same step with host staging, if a program has direct transfers; else empty
-  std::string kernels;                 ///< bytes of kernels/<arch>/<object>; empty: the bodies launch no kernel
+  std::string kernels;                 ///< bytes of kernels/<arch>/<object>; empty: the functions launch no kernel
   struct Target {
-    BodyLibrary bodies;
+    FunctionLibrary functions;
     std::string kernels;
   };
   std::vector<Target> otherTargets; ///< targets 1, 2, ...

@@ -11,7 +11,7 @@ namespace zorse {
 struct DeviceKind {
   const char *name;
   bool driven;           ///< it has code and a driver. Other kinds can only be planned for and simulated.
-  bool computes;         ///< its bodies compute; false: results are meaningless, and it is used only if a cluster requests it.
+  bool computes;         ///< its functions compute; false: results are meaningless, and it is used only if a cluster requests it.
   bool hostCpus;         ///< it is threads of the host's CPUs: speeds are per thread, and messages take time from its computation.
   bool sharesHostMemory; ///< its memory is host memory: copies from and to the host are ordinary copies and need no queue.
   bool asynchronous;     ///< it processes each of its queues itself; false: host threads do, one for computation and one for all communication.

@@ -25,21 +25,22 @@ struct BundleDevice {
   std::string name;
   std::string kind = "cpu";
   int threads = 1;
-  uint64_t memory = 0;   ///< bytes; 0: not limited.
-  uint32_t target = 0;   ///< index of its body library
-  int32_t d2dGroup = -1; ///< devices with the same number exchange data between their memories (Program queues of kind DIRECT); -1: with no device
+  uint64_t memory = 0; ///< bytes; 0: not limited.
+  uint32_t target = 0; ///< index of its function library
+  int32_t d2dGroup =
+      -1; ///< devices with the same number exchange data between their memories (Program queues of kind DEVICE_TO_DEVICE); -1: with no device
 };
 
-/// Of the body library of a target: "functions.pb", "functions.1.pb", ...
-std::string bodiesFile(uint32_t target);
+/// Of the function library of a target: "functions.pb", "functions.1.pb", ...
+std::string functionsFile(uint32_t target);
 
 /// Of the program of a device, and of the one that takes its place where direct transfers cannot be: "programs/0.pb", "host_staged/0.pb".
 std::string programFile(uint32_t device);
 std::string stagedFile(uint32_t device);
 
 /// Returns the reason why the libraries of two targets cannot be in one bundle: programs, plan and
-/// verifier need one list of bodies with one list of slots. Empty if they can.
-std::string differentSlots(const BodyLibrary &one, const BodyLibrary &other);
+/// verifier need one list of functions with one list of arguments. Empty if they can.
+std::string differentArguments(const FunctionLibrary &one, const FunctionLibrary &other);
 
 struct Manifest {
   std::string digest; ///< SHA-256 of manifest.json, which contains the SHA-256 of every other file: the digest of the whole bundle

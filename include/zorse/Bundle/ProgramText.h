@@ -10,7 +10,7 @@
 //       }
 //     }
 //
-// The line of an entry contains its operation, id and value, its queue and phase, the queue
+// The line of an instruction contains its operation, id and value, its queue and phase, the queue
 // positions that it waits for, and its planned times (in seconds). A region is arena:offset+bytes.
 // docs/internals/step-lowering.md explains more.
 #pragma once
@@ -24,16 +24,16 @@
 
 namespace zorse::bundle {
 
-/// Names for the text. `summary` and `bodies` may be null: values, units and bodies then have
-/// numbers only, and slots have no access mode.
+/// Names for the text. `summary` and `functions` may be null: values, units and functions then have
+/// numbers only, and arguments have no access mode.
 struct ProgramNames {
   std::vector<std::string> devices; ///< by index; indices beyond the end get names such as "device3"
   const ModelSummary *summary = nullptr;
-  const BodyLibrary *bodies = nullptr;
+  const FunctionLibrary *functions = nullptr;
 };
 
 /// Prints a program, even an invalid one. Fails if the text cannot express it: a queue that does
-/// not exist, or an empty entry.
+/// not exist, or an empty instruction.
 Result<std::string> programText(const Program &program, const ProgramNames &names);
 
 } // namespace zorse::bundle

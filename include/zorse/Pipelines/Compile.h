@@ -1,6 +1,6 @@
 // The compiler as one function: the implementation of zorse-compile.
 //
-//     import → recognize → units → backward → bodies → plan → kernels → step → exec → verify → bundle
+//     import → recognize → units → backward → lower → plan → kernels → step → exec → verify → bundle
 //
 // The phases between the first and the last are passes (docs/internals/passes.md). compileModel can stop
 // after any of them, and print or dump its result.
@@ -25,8 +25,8 @@ enum class Stage : uint8_t {
   Recognized, ///< canonical form, with its content hash and roundings
   Units,      ///< @model is a chain of units, with a forward function for each class
   Functions,  ///< all functions that programs call
-  Bodies,     ///< a zorse.target for each architecture: bodies, and their kernels
-  Plan,       ///< zorse.plan is canonical; targets have only the bodies that it uses
+  Lowered,    ///< a zorse.target for each architecture: compiled functions, and their kernels
+  Plan,       ///< zorse.plan is canonical; targets have only the compiled functions that it uses
   Kernels,    ///< targets have machine code
   Step,       ///< the plan is expanded and can run; the expansion is an analysis and does not change the module
   Programs,   ///< the module has zorse.programs
@@ -70,9 +70,9 @@ struct CompileOptions {
        decayGiven = false; ///< given by the caller: they override the file's own training options
   Weights weights = Weights::Auto;
 
-  bool simulateOnly = false; ///< devices may be of kinds without a driver: the bundle is only for `zorse-run --simulate`
-  bool sampling = false;     ///< adds a body for text generation by zorse-run
-  bool splitBodies = false;  ///< keeps the parts of split backwards even if the plan does not split, for measurements
+  bool simulateOnly = false;         ///< devices may be of kinds without a driver: the bundle is only for `zorse-run --simulate`
+  bool sampling = false;             ///< adds a compiled function for text generation by zorse-run
+  bool compileSplitBackward = false; ///< keeps the parts of split backwards even if the plan does not split, for measurements
 
   Stage last = Stage::Bundle; ///< last stage to make
   Emit emit = Emit::Nothing;  ///< output printed to standard output after the phase that makes it
@@ -97,7 +97,7 @@ Status adoptBundle(CompileOptions &options);
 /// \returns whether all phases succeeded; errors have been printed
 bool compileModel(const CompileOptions &options);
 
-/// Runs the first half, up to bodies, which provides the planner's data about a model.
-bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary, bundle::BodyLibrary &bodies);
+/// Runs the first half, up to compiled functions, which provides the planner's data about a model.
+bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary, bundle::FunctionLibrary &functions);
 
 } // namespace zorse::pipelines

@@ -4,11 +4,11 @@
 
 include "mlir/Pass/PassBase.td"
 
-def LowerBodies : Pass<"zorse-lower-bodies", "::mlir::ModuleOp"> {
-  let summary = "Lowers functions to bodies and kernels, in a zorse.target for each architecture";
+def LowerFunctions : Pass<"zorse-lower-functions", "::mlir::ModuleOp"> {
+  let summary = "Lowers functions to compiled functions and kernels, in a zorse.target for each architecture";
   let description = [{
     Architectures are those of `arch`, and those that devices of the cluster specify. Sets `zorse.summary`: the model's summary, with the numbers of
-    bodies and their work on GPUs.
+    compiled functions and their costs on GPUs.
   }];
   let options = [ListOption<"architectures", "arch", "std::string",
                             "Architecture to compile for: a CPU name of LLVM, native, or a CUDA architecture; default: native">,
@@ -21,10 +21,10 @@ def MakePlan : Pass<"zorse-plan", "::mlir::ModuleOp"> {
   let summary = "Checks zorse.plan against model and cluster, or searches a plan; makes zorse.plan canonical";
 }
 
-def DropUnusedBodies : Pass<"zorse-drop-unused-bodies", "::mlir::ModuleOp"> {
+def DropUnusedFunctions : Pass<"zorse-drop-unused-functions", "::mlir::ModuleOp"> {
   let summary = "Removes targets that no device of the plan runs, and parts of forwards and backwards that no task of it calls";
   let description = [{
-    If all devices are GPUs and the host executes bodies, the host's target is the last one, with only the code of these bodies. The summary keeps the
+    If all devices are GPUs and the host executes functions, the host's target is the last one, with only the code of these functions. The summary keeps the
     costs of the removed parts.
   }];
   let options = [Option<"keepSplit", "keep-split", "bool", "false", "Keep the parts of split backwards, for measurements">];

@@ -14,7 +14,7 @@
 namespace zorse::planning {
 
 /// If no profile has a unit's time on a GPU of a known type, the time is the sum over the kernels
-/// that its body launches (lib/Planning/Costs/GpuTimes.h). This needs UnitFunction.work in the
+/// that its compiled function launches (lib/Planning/Costs/GpuTimes.h). This needs UnitFunction.work in the
 /// summary. On other devices, the time of r rows is
 ///
 ///     launch + max(FLOPs(r) / (speed * e(r)), bytes(r) / memory bandwidth),   e(r) = r·p / (r·p + halfRows)

@@ -41,7 +41,7 @@ struct DeviceProfile {
 
 struct LinkProfile {
   std::string from, to;              ///< device names, or node names
-  double bandwidth = 0, latency = 0; ///< bytes/s of as many flows as needed, seconds one way
+  double bandwidth = 0, latency = 0; ///< bytes/s of all flows together, seconds one way
   double perFlowBandwidth = 0;       ///< bytes/s that one flow reached; 0: not measured
   double halfBandwidthBytes = 0;     ///< bytes of the message that reached half of its flow's rate
 };

@@ -53,6 +53,7 @@ struct Report {
   std::string model, cluster, schedule;
   int64_t batch = 0, tokensPerSample = 0; ///< tokensPerSample 0: the model has no token ids
   double step = 0;
+  bool givenDurations = false; ///< the plan has durations: they determine `step`; the efficiency is that of modeled times
   Efficiency efficiency;
   std::vector<Stage> stages;   ///< by first unit
   std::vector<Device> devices; ///< as in the plan
@@ -62,7 +63,7 @@ struct Report {
   std::vector<std::string> assumptions; ///< about model and memory: Problem::assumptions
   double price = 0, egress = 0;         ///< per hour of the devices in use; per step for bytes that leave sites
   std::string currency;
-  uint32_t entries = 0;
+  uint32_t instructions = 0;
 
   double samplesPerSecond() const { return step > 0 ? double(batch) / step : 0; }
   double tokensPerSecond() const { return samplesPerSecond() * double(tokensPerSample); }
@@ -98,7 +99,9 @@ struct Replanned {
 };
 using PlanAgain = std::function<std::optional<Replanned>(const Cluster &)>; ///< plans for another cluster; nullopt: there is no plan
 /// \param byPrice  new plans are compared by the price of a sample
-std::vector<Reason> explain(const Problem &problem, const step::Plan &plan, const Report &report, const PlanAgain &planAgain, bool byPrice = false);
+/// \param given    the plan was read, not found by the search: other plans on the same cluster are tried, too
+std::vector<Reason> explain(const Problem &problem, const step::Plan &plan, const Report &report, const PlanAgain &planAgain, bool byPrice = false,
+                            bool given = false);
 std::string printReasons(const std::vector<Reason> &reasons);
 
 /// Writes a self-contained HTML page: the tables, the timeline, memory over the step, the tiling,

@@ -1,4 +1,4 @@
-// The planner: finds the layout with the shortest step, or the lowest price, that fits in the
+// The planner: finds the strategy with the shortest step, or the lowest price, that fits in the
 // memory of every device.
 #pragma once
 
@@ -24,7 +24,7 @@ struct SearchOptions {
   std::optional<step::ScheduleKind> schedule;
   std::optional<bool> splitBackward;
   std::vector<uint32_t> excluded;  ///< devices to leave out
-  bool memoryOptimizations = true; ///< try memory techniques if memory is insufficient or nearly full
+  bool memoryOptimizations = true; ///< try memory optimizations if memory is insufficient or nearly full
   bool memoryHints = true;         ///< if no plan fits, the message suggests changes that would help: takes about as long as the search
   /// Progress callback, called from one thread from time to time: candidates tried, the budget, the
   /// best step so far in seconds.

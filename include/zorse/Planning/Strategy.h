@@ -3,6 +3,7 @@
 #pragma once
 
 #include "zorse/Planning/CostModel.h"
+#include "zorse/Step/AssignMicroBatches.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/StepGraph.h"
 
@@ -35,22 +36,22 @@ struct MemoryOptimization {
   bool operator==(const MemoryOptimization &o) const { return activations == o.activations && state == o.state; }
 };
 /// Human-readable names: "activation recomputation", "optimizer states on the hosts"; empty if no
-/// technique is used.
+/// memory optimization is used.
 std::string showActivations(step::Activations activations);
 std::string showState(StateOffload state);
 
-/// Memory techniques of a cluster's devices. The search uses them if no plan fits without; see
+/// Memory optimizations of a cluster's devices. The search uses them if no plan fits without; see
 /// Search/MemoryOptimizations.cpp.
 struct MemoryOptimizations {
-  MemoryOptimization defaultOptimization;                         ///< technique of devices that are not in `overrides`
+  MemoryOptimization defaultOptimization;                         ///< memory optimization of devices that are not in `overrides`
   std::vector<std::pair<uint32_t, MemoryOptimization>> overrides; ///< by device, ascending
   /// Parameters are gathered before the forwards of each chunk and again before its backwards, and
-  /// freed in between (step::Gather::Phase). Applies to all devices.
+  /// freed in between. Applies to all devices.
   bool reshardAfterForward = false;
 
   bool any() const { return defaultOptimization.any() || !overrides.empty() || reshardAfterForward; }
   const MemoryOptimization &of(uint32_t device) const;
-  /// \returns whether the technique changed
+  /// \returns whether the memory optimization changed
   bool set(uint32_t device, const MemoryOptimization &optimization);
 };
 
@@ -60,23 +61,17 @@ struct Problem {
   const Cluster &cluster;
   const CostModel &costs; ///< costs of all devices of the cluster, in its order
   int64_t batch = 0;
-  const bundle::BodyLibrary *bodies = nullptr;  ///< exact workspaces and slots, if compiled; null otherwise
-  MemoryOptimizations memoryOptimizations = {}; ///< techniques of layouts that have none themselves
-  std::vector<std::string> assumptions = {};    ///< human-readable, about model and memory, for reports
-  bool blocking = false;                        ///< Plan::blocking of every layout
-};
-
-struct Member {
-  uint32_t device = 0;        ///< index in the cluster
-  int64_t samples = 0;        ///< number of the pipeline's samples
-  int64_t microBatchSize = 1; ///< micro-batch size; the last micro-batch may be smaller
+  const bundle::FunctionLibrary *functions = nullptr; ///< exact workspaces and arguments, if compiled; null otherwise
+  MemoryOptimizations memoryOptimizations = {};       ///< memory optimizations of strategies that have none themselves
+  std::vector<std::string> assumptions = {};          ///< human-readable, about model and memory, for reports
+  bool overlapCommunication = true;                   ///< Plan::overlapCommunication of every strategy
 };
 
 /// Units [unitBegin, unitEnd), or parts of units (Strategy::boundaryDenominator), on members that share the
 /// pipeline's samples. A device may be in several stages of one pipeline (interleaving).
 struct Stage {
   int32_t unitBegin = 0, unitEnd = 0;
-  std::vector<Member> members;
+  std::vector<step::StageDevice> members;
 };
 
 struct Pipeline {
@@ -84,29 +79,27 @@ struct Pipeline {
   std::vector<Stage> stages; ///< in the order of their units; together they contain all units
 };
 
-/// Which members of the stages that use a state own it: all in equal shares, in proportion to the
-/// samples they contribute, or in proportion to their free memory.
-enum class ShardSizing : uint8_t { Equal, Proportional, ByFreeMemory };
+using step::ShardSizing; // all but FirstOnly
 
 struct Strategy {
   std::vector<Pipeline> pipelines; ///< assigned consecutive samples of the batch, in this order
   /// Number of parts per unit. Stages can share units: with four parts, a quarter of a unit in a
   /// stage means that the stage executes the whole unit for a quarter of the samples. The ranges of
-  /// stages then count parts. There are as many ways as parts, a power of two. On way w, a stage
+  /// stages then count parts. The number of ways is `parts`, a power of two. On way w, a stage
   /// has the units from (unitBegin + w) / parts to (unitEnd + w) / parts. A pipeline's samples are
   /// assigned to the ways round-robin, `samplesPerVariant` samples at a time (Layout/AssignStageCells.h).
   int32_t boundaryDenominator = 1;
   int64_t samplesPerVariant = 1;
   step::Schedule schedule;
   ShardSizing state = ShardSizing::Proportional;
-  MemoryOptimizations memoryOptimizations; ///< none: the problem's techniques apply
+  MemoryOptimizations memoryOptimizations; ///< none: the problem's memory optimizations apply
 };
 
-/// Returns the techniques of a layout or, if it has none, of the problem.
+/// Returns the memory optimizations of a strategy or, if it has none, of the problem.
 const MemoryOptimizations &memoryOptimizationsOf(const Problem &problem, const Strategy &strategy);
 
-/// Converts a layout to a plan: all devices of the cluster, the cells, owners and schedule.
-/// Precondition: the layout covers all units and samples; step::validatePlan checks this
+/// Converts a strategy to a plan: all devices of the cluster, the cells, owners and schedule.
+/// Precondition: the strategy covers all units and samples; step::validatePlan checks this
 /// afterwards.
 step::Plan makePlan(const Problem &problem, const Strategy &strategy);
 

@@ -37,13 +37,13 @@ struct CpuCommunicationCost {
 
 /// Network topology. Immutable; threads may share it.
 ///
-///     in a node       sender's port out · bus · receiver's port in              latency: of the port, once, and the bus
-///     in a site       card out · fabric · card in                               of the fabric and both cards
-///     between sites   card out · uplink out · pair · uplink in · card in        of the pair, both uplinks and both cards
+///     in a node       sender's device link out · bus · receiver's device link in   latency: of the device link, once, and the bus
+///     in a site       NIC out · fabric · NIC in                                             of the fabric and both NICs
+///     between sites   NIC out · uplink out · pair · uplink in · NIC in                      of the pair, both uplinks and both NICs
 ///
 /// The rate of a flow is at most the minimum of the `flow` limits and bandwidths on its route.
 /// Links without a bandwidth are unlimited. Small messages are slower: a message of n bytes takes
-/// (n + half_size) / rate over a link (Hockney's n1/2), and the largest such delay on the route
+/// (n + half_bandwidth_bytes) / rate over a link (Hockney's n1/2), and the largest such delay on the route
 /// counts (Route::startupSeconds). With more than kMaxSitesInPairs sites, pairs of sites are not shared
 /// resources: their bandwidth limits each flow separately.
 class Network {
@@ -72,7 +72,7 @@ public:
   size_t resources() const { return bandwidths.size(); }
   double bandwidth(uint32_t resource) const { return bandwidths[resource]; } ///< bytes/s, > 0
   double secondsPerByte(uint32_t resource) const { return inverse[resource]; }
-  /// Returns a resource's name for reports: "card of node n1, out", "port of a100:3, in".
+  /// Returns a resource's name for reports: "NIC of node n1, out", "device link of a100:3, in".
   /// `deviceNames`: per device; empty: numbers.
   std::string name(uint32_t resource, const std::vector<std::string> &deviceNames = {}) const;
 
@@ -101,7 +101,7 @@ private:
   };
   enum class Kind : uint8_t { DeviceLinkOut, DeviceLinkIn, Bus, NicOut, NicIn, Fabric, UplinkOut, UplinkIn, Pair };
 
-  uint32_t addResource(const bundle::LinkClass &link, Kind kind, uint32_t owner);
+  uint32_t addResource(const bundle::LinkSpec &link, Kind kind, uint32_t owner);
   const SharedLink &pair(uint32_t from, uint32_t to) const;
 
   std::vector<DeviceLinks> deviceLinks;
@@ -120,8 +120,8 @@ private:
 /// Algorithm of a collective:
 /// - Exchange: each part is sent directly to the devices that need it (Gloo's transport uses it for
 ///   sums).
-/// - Ring: members ordered by site, node and device; every link transfers all but one part. There
-///   are as many rings as every node has members. Each ring has a share of the bytes and leaves
+/// - Ring: members ordered by site, node and device; every link transfers all but one part. The
+///   number of rings is the number of members of a node. Each ring has a share of the bytes and leaves
 ///   nodes by another device, so that many flows cross a card.
 /// - Tree: a binary tree over the members in that order.
 /// - Hierarchical: a ring inside each site, a ring over one member per site, a ring inside each
@@ -175,7 +175,7 @@ public:
   TransferTimes allReduce(const std::vector<uint32_t> &members, double bytes, double start, Algorithm algorithm);
 
   /// Returns the end time of `seconds` of compute that starts at `start`. It includes the compute
-  /// time lost to transfers (Moving) during the previous computation, minus idle time since then,
+  /// time lost to transfers (CpuCommunicationCost) during the previous computation, minus idle time since then,
   /// and the transfers that the CPUs still have to execute, at half of their time. A device
   /// computes one task at a time.
   double compute(uint32_t device, double seconds, double start);

@@ -6,9 +6,9 @@
 namespace zorse::step {
 
 struct StageDevice {
-  uint32_t device = 0;
-  int64_t samples = 0;        ///< number of the stage's samples on this device.
-  int64_t microBatchSize = 0; ///< rows per cell; the last cell may be smaller.
+  uint32_t device = 0;        ///< index in the cluster
+  int64_t samples = 0;        ///< number of the stage's samples on this device
+  int64_t microBatchSize = 1; ///< rows per cell; the last cell may be smaller
 };
 
 /// Appends the cells of one stage: units [unitBegin, unitEnd) x samples [sampleBegin, sampleBegin + sum of samples).

@@ -68,11 +68,16 @@ struct GroupOwners {
   std::vector<Owner> owners; ///< in the order of their extents.
 };
 
+/// Which of the devices that contribute to the gradient of a group own its state.
 enum class ShardSizing : uint8_t {
-  Proportional, ///< the contributors, in proportion to the samples they add to the group's gradient.
-  Equal,        ///< the contributors, equal shares.
-  FirstOnly,    ///< the contributor with the group's first cell owns all of it.
+  Equal,        ///< all, equal shares
+  Proportional, ///< all, in proportion to the samples they add to the group's gradient
+  ByFreeMemory, ///< all, in proportion to their free memory; only in strategies of the planner, which lists the owners in the plan
+  FirstOnly,    ///< the contributor with the group's first cell owns all of it; not in strategies of the planner
 };
+
+/// The values of Plan::defaultSharding, in the order of their names in plan.json.
+inline constexpr ShardSizing kDefaultShardings[] = {ShardSizing::Proportional, ShardSizing::Equal, ShardSizing::FirstOnly};
 
 /// Memory that a device can access: its own, or that of its host.
 enum class MemoryTier : uint8_t { Device, Host };
@@ -97,16 +102,13 @@ struct StatePlacement {
 ///   cannot be undone, so it must not depend on other groups (no clipping by norm and no skipping).
 enum class OptimizerStep : uint8_t { AfterBackward, InBackward };
 
-/// How often a group's parameters are gathered: once a step, or by phase, that is, before the
-/// forwards and again before the backwards of every chunk. By phase, the gathered copy is freed in
-/// between (reshard after forward).
-enum class Gather : uint8_t { Step, Phase };
-
 /// Residency of some groups on some devices. Fields that are not set keep their previous values.
 struct OffloadRule {
   std::vector<uint32_t> devices, groups; ///< ascending; empty: all
   std::optional<MemoryTier> parameters, optimizerStates, gradients, optimizer;
-  std::optional<Gather> gather; ///< applies to all devices
+  /// true: a group's parameters are gathered by phase, that is, before the forwards and again before the
+  /// backwards of every chunk, and freed in between. false: once a step. Applies to all devices.
+  std::optional<bool> reshardAfterForward;
   /// Applies to all groups of the devices: maximum number of chunks with parameters gathered by
   /// phase, and of cells with offloaded activations, that are on the device at the same time.
   std::optional<uint32_t> bufferCount;
@@ -117,8 +119,8 @@ enum class ScheduleKind : uint8_t {
   OneForwardOneBackward, ///< "1f1b": few micro-batches in flight. Counts samples, not micro-batches, so grids may be uneven.
   GPipe,                 ///< "gpipe": on each device every forward before the first backward.
   SteadyState,           ///< "steady_state": tasks by the time they would run at in a steady state, from actual times and link delays; any tiling.
-  Interleaved,           ///< "interleaved": laps around a ring of devices that hold several ranges of units each.
-  Wave,                  ///< "wave": laps back and forth.
+  Interleaved,           ///< "interleaved": loops around a ring of devices that hold several ranges of units each.
+  Wave,                  ///< "wave": loops back and forth.
   BreadthFirst,          ///< "breadth_first": on each device all micro-batches of a chunk before the next chunk's, mirrored for backwards.
   Explicit,              ///< the plan lists every device's tasks. The last one.
 };
@@ -179,10 +181,9 @@ struct Plan {
   OptimizerStep optimizerStep = OptimizerStep::AfterBackward;
   std::vector<OffloadRule> offload; ///< if several rules set the same field, the last one applies; none: all state stays on the device
   Schedule schedule;
-  /// If true, transfers and collectives block their devices: none of them computes, or takes part
-  /// in another transfer, until they end. If false, they have separate queues and overlap with
-  /// compute.
-  bool blocking = false;
+  /// If true, transfers and collectives have separate queues and overlap with compute. If false, they
+  /// block their devices: none of them computes, or takes part in another transfer, until they end.
+  bool overlapCommunication = true;
   std::vector<std::vector<TaskId>> order; ///< Explicit only: per device, every F and B (and W) of its cells exactly once.
   std::optional<CellDurations> durations;
   LinkSpeed intraNode, interNode;
@@ -193,7 +194,7 @@ struct Plan {
   int32_t findDevice(const std::string &name) const;
 
   StatePlacement placementOf(uint32_t device, uint32_t group) const;
-  Gather gatherOf(uint32_t group) const;
+  bool reshardAfterForward(uint32_t group) const;
   uint32_t bufferCountOf(uint32_t device) const;
 };
 

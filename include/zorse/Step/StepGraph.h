@@ -4,7 +4,7 @@
 //     lowerPlan(summary, plan) -> StepGraph -> bundle::Program per device
 //
 // Only Step converts a plan to tasks, transfers, collectives, copies, values and buffers
-// (docs/internals/step-lowering.md). A Span is a range of one of the arrays of StepGraph. The entries of one
+// (docs/internals/step-lowering.md). A Span is a range of one of the arrays of StepGraph. The instructions of one
 // device are contiguous and in ascending id; ids are positions in the global list.
 #pragma once
 
@@ -55,7 +55,9 @@ struct Value {
 
   using Kind = bundle::Value;
   /// Parameters as units read them: the copy in the compute type if the group has one.
-  static Value parametersToRead(bool copied, uint32_t group, Elements e) { return {copied ? Kind::PARAMETER_COPY : Kind::PARAMETERS, group, 0, e}; }
+  static Value parametersToRead(bool copied, uint32_t group, Elements e) {
+    return {copied ? Kind::LOW_PRECISION_PARAMETERS : Kind::PARAMETERS, group, 0, e};
+  }
   static Value parameters(uint32_t group, Elements e) { return {Kind::PARAMETERS, group, 0, e}; }
   static Value gradients(uint32_t group, Elements e) { return {Kind::GRADIENTS, group, 0, e}; }
   static Value reducedGradients(uint32_t group, Elements e) { return {Kind::REDUCED_GRADIENTS, group, 0, e}; }
@@ -64,13 +66,13 @@ struct Value {
   /// \param cut  units from `cut` on have contributed
   static Value activationGradient(uint32_t value, uint32_t cut, Samples s) { return {Kind::ACTIVATION_GRADIENT, value, cut, s}; }
   static Value savedBlock(uint32_t unit, Samples s) { return {Kind::SAVED_BLOCK, unit, 0, s}; }
-  static Value deferredBlock(uint32_t unit, Samples s) { return {Kind::DEFERRED_BLOCK, unit, 0, s}; }
+  static Value deferredBlock(uint32_t unit, Samples s) { return {Kind::SAVED_FOR_WEIGHT_GRAD_BLOCK, unit, 0, s}; }
   static Value inputRows(uint32_t input, Samples s) { return {Kind::INPUT_ROWS, input, 0, s}; }
   static Value lossRows(uint32_t unit, uint32_t term, Samples s) { return {Kind::LOSS_ROWS, unit, term, s}; }
   /// \param stage  0: as loaded, 1: with the decision, 2: with scaled loss gradients
   static Value scalars(uint32_t stage = 0) { return {Kind::STEP_SCALARS, stage, 0, Samples()}; }
-  static Value sums() { return {Kind::SUMS, 0, 0, Samples()}; }
-  static Value globalSum() { return {Kind::GLOBAL_SUM, 0, 0, Samples()}; }
+  static Value sums() { return {Kind::LOCAL_METRICS, 0, 0, Samples()}; }
+  static Value globalSum() { return {Kind::GLOBAL_METRICS, 0, 0, Samples()}; }
   static Value optimizerStep() { return {Kind::OPTIMIZER_STEP, 0, 0, Samples()}; }
   /// The value in the next step, which an update writes.
   Value next() const {
@@ -89,32 +91,32 @@ private:
   Value(Kind::Kind kind, uint32_t id, uint32_t cut, Range range) : kind(kind), id(id), cut(cut), begin(range.begin), end(range.end) {}
 };
 
-/// One slot of a call. Calls list every slot that the function could have, ordered by (kind,
-/// index). writeProgram looks up the slots of the Body by (kind, index) and drops those that the
-/// body does not have (for example the boundary input of a backward that does not read it).
-struct Slot {
+/// One argument of a call. Calls list every argument that the function could have, ordered by (kind,
+/// index). writeProgram looks up the arguments of the function by (kind, index) and drops those that the
+/// function does not have (for example the boundary input of a backward that does not read it).
+struct FunctionArgument {
   Region region;
   Value value;
   uint32_t index = 0;
-  bundle::SlotKind kind : 8; // large steps have millions of slots: 64 bytes each
+  bundle::ArgumentKind kind : 8; // large steps have millions of arguments: 64 bytes each
   bundle::AccessMode mode : 8;
   bool overwrite : 1; ///< ACCUMULATE: first contribution of the step in list order.
 
-  Slot() : kind(bundle::SLOT_UNSPECIFIED), mode(bundle::ACCESS_UNSPECIFIED), overwrite(false) {}
+  FunctionArgument() : kind(bundle::ARGUMENT_UNSPECIFIED), mode(bundle::ACCESS_UNSPECIFIED), overwrite(false) {}
 };
 
 struct Call {
-  uint32_t body = 0;
+  uint32_t function = 0;
   int32_t unit = -1;
   int64_t rows = 0;
   int64_t sampleBase = 0;
-  uint64_t instanceBase = 0;
-  Span slots;
+  uint64_t rngIdBase = 0;
+  Span arguments;
 };
 
-enum class EntryKind : uint8_t { Compute, Copy, Send, Receive, LoadInput, LoadScalars, AllGather, ReduceScatter, AllReduce, Report };
+enum class InstructionKind : uint8_t { Compute, Copy, Send, Receive, LoadInput, LoadScalars, AllGather, ReduceScatter, AllReduce, ReadMetrics };
 
-/// One device's half of an entry of the global list. `kind` determines which fields are used:
+/// One device's half of an instruction of the global list. `kind` determines which fields are used:
 ///
 ///   Compute        task, cell, group, calls
 ///   Copy           region (from), to, value
@@ -124,18 +126,18 @@ enum class EntryKind : uint8_t { Compute, Copy, Send, Receive, LoadInput, LoadSc
 ///   AllGather      collective, region (full), to (shard), value
 ///   ReduceScatter  collective, region (full), to (shard), parts, value
 ///   AllReduce      collective, region, parts, value (from), toValue
-///   Report         region, value
-struct Entry {
+///   ReadMetrics    region, value
+struct Instruction {
   uint32_t id = 0;    ///< position in the global list; the halves of a transfer or collective share it
   uint32_t queue = 0; ///< index in DeviceProgram.queues
-  EntryKind kind = EntryKind::Compute;
+  InstructionKind kind = InstructionKind::Compute;
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
   bundle::Compute::Task task = bundle::Compute::TASK_UNSPECIFIED;
   int32_t cell = -1, group = -1;
   uint32_t peer = 0, input = 0, collective = 0;
   int64_t sampleBase = 0, rows = 0;
   Region region, to;
-  Region parts; ///< buffer for the terms of a sum, on a queue of kind DIRECT
+  Region parts; ///< buffer for the terms of a sum, on a queue of kind DEVICE_TO_DEVICE
   Value value, toValue;
   Span calls, waits;
   double plannedStart = 0, plannedEnd = 0;
@@ -154,7 +156,7 @@ struct Collective {
   Value value; ///< of the whole
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
   bundle::ElementType type = bundle::F32;
-  bundle::ReductionOrder order = bundle::RANKED;
+  bundle::ReductionOrder order = bundle::FIXED_ORDER;
   std::vector<uint32_t> members;
   std::vector<Shard> shards;
   int64_t chunk = 0; ///< elements of a shard that one round of a direct reduction adds
@@ -214,25 +216,25 @@ struct DeviceProgram : DeviceUse {
   std::string name;
   std::vector<Arena> arenas;
   std::vector<Queue> queues;
-  Span entries;
+  Span instructions;
   Span state;
   uint64_t plannedBytes = 0;
 };
 
 struct StepGraph {
   std::vector<DeviceProgram> devices; ///< one per device of the plan, idle ones included
-  std::vector<Entry> entries;
+  std::vector<Instruction> instructions;
   std::vector<Wait> waits;
   std::vector<Call> calls;
-  std::vector<Slot> slots;
+  std::vector<FunctionArgument> arguments;
   std::vector<Collective> collectives;
   std::vector<PersistentState> state;
   uint32_t numInstructions = 0;    ///< ids are [0, numInstructions)
-  double stepTime = 0;             ///< seconds on the simulated clock, first to last entry
+  double stepTime = 0;             ///< seconds on the simulated clock, first to last instruction
   std::vector<BufferLife> buffers; ///< if LoweringOptions::keepBuffers
 };
 
-/// The phase after which an expansion stops, for inspection. Before Order, the entries of a device
+/// The phase after which an expansion stops, for inspection. Before Order, the instructions of a device
 /// are numbered in the order of creation. Before Memory, there is no arena and all regions are
 /// absent. Only All has waits.
 enum class LoweringStage : uint8_t {
@@ -249,7 +251,7 @@ enum class LoweringStage : uint8_t {
 struct LoweringTables;
 /// \param summary, bodies, costs  the same as in every expansion that uses the tables; they must
 ///   outlive them
-std::shared_ptr<LoweringTables> makeLoweringTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs);
+std::shared_ptr<LoweringTables> makeLoweringTables(const bundle::ModelSummary &summary, const bundle::FunctionLibrary *functions, const Costs *costs);
 
 /// Bytes of a device's memory that a cell needs, as used by schedules when they admit cells.
 /// Buffers count in multiples of 64.
@@ -263,10 +265,10 @@ CellMemory cellMemory(LoweringTables &tables, const Cell &cell, bool splitBackwa
 
 /// Options of both lowerPlan and timeStep.
 struct StepOptions {
-  /// Bodies with slot lists that determine which buffers a task accesses: for example, a boundary
-  /// input that the backward does not have is freed after the forward. If null, every slot that the
+  /// Functions with argument lists that determine which buffers a task accesses: for example, a boundary
+  /// input that the backward does not have is freed after the forward. If null, every argument that the
   /// architecture allows is assumed to exist: a correct program with slightly more memory.
-  const bundle::BodyLibrary *bodies = nullptr;
+  const bundle::FunctionLibrary *functions = nullptr;
   /// Times of tasks and transfers, by the plan's devices. If null, FLOPs, the plan's speeds and its
   /// two links are used.
   const Costs *costs = nullptr;
@@ -297,8 +299,8 @@ struct TimeOptions : StepOptions {
 };
 
 struct StepTimes {
-  double stepTime = 0;            ///< seconds on the simulated clock, first to last entry
-  uint32_t numInstructions = 0;   ///< entries of the global list
+  double stepTime = 0;            ///< seconds on the simulated clock, first to last instruction
+  uint32_t numInstructions = 0;   ///< instructions of the global list
   std::vector<DeviceUse> devices; ///< by the plan's devices; MemoryUse has only `peakLiveBytes`, `peakInFlightCells`, `host` and their components
 };
 

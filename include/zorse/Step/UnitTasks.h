@@ -20,8 +20,8 @@ namespace zorse::step {
 /// does not split has it in B.
 std::optional<UnitTask> unitTask(const bundle::ModelSummary &summary, int32_t unit, TaskKind kind, bool splitBackward);
 
-/// Whether any unit of the cell has a call in its task `kind`. A task without calls has no entry in
-/// the programs, and orders may omit it.
+/// Whether any unit of the cell has a call in its task `kind`. A task without calls has no
+/// instruction in the programs, and orders may omit it.
 bool hasWork(const bundle::ModelSummary &summary, const Cell &cell, TaskKind kind, bool splitBackward);
 
 /// Whether B of a cell begins with the forward of its units. It does not if B has no work, because

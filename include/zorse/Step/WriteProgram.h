@@ -6,12 +6,12 @@
 
 namespace zorse::step {
 
-/// Writes the program of `device`. Calls bind exactly the slots that their bodies have; empty
-/// regions and values of kind NONE are absent fields. Fails if a call refers to no body, or if its
-/// body has a slot for which the step has no buffer.
+/// Writes the program of `device`. Calls bind exactly the arguments that their functions have;
+/// empty regions and values of kind NONE are absent fields. Fails if a call refers to no function,
+/// or if its function has an argument for which the step has no buffer.
 /// \param out  empty; on an arena, messages need no separate allocations
-Status writeProgram(const StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies, bundle::Program &out);
+Status writeProgram(const StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &functions, bundle::Program &out);
 /// As above, without an arena.
-Result<bundle::Program> writeProgram(const StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies);
+Result<bundle::Program> writeProgram(const StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &functions);
 
 } // namespace zorse::step

@@ -63,14 +63,14 @@ Precision precisionOf(const bundle::ModelSummary &summary);
 /// Type of the operands of matrix products. It selects the device speed that applies.
 bundle::ElementType productType(const bundle::ModelSummary &summary);
 
-/// Alignment of regions bound to slots, in bytes.
+/// Alignment of regions bound to arguments, in bytes.
 inline constexpr uint64_t kRegionAlignment = 64;
 constexpr uint64_t alignRegion(uint64_t bytes) { return (bytes + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment; }
 
 /// Alignment in bytes of every parameter of a state group and of every owner's extent.
 inline constexpr uint64_t kStateAlignment = 512;
 
-/// Bytes of the block of step scalars: the whole block, the part of the SCALARS slot, and the sums
+/// Bytes of the block of step scalars: the whole block, the part of the SCALARS argument, and the sums
 /// after it.
 inline constexpr uint64_t kScalarsBlock = sizeof(abi::StepScalars), kScalarsBytes = offsetof(abi::StepScalars, sums),
                           kSumsBytes = sizeof(abi::StepScalars::sums);
@@ -85,19 +85,19 @@ inline bool scalesLoss(const bundle::ModelSummary &summary) { return summary.tra
 /// GradScaler.
 inline constexpr int64_t kLossScaleInterval = 2000;
 // Sums on GPUs that exchange data directly: terms are received in GPU memory, each aligned to
-// kStateAlignment, and bodies add them.
+// kStateAlignment, and compiled functions add them.
 
-/// Maximum number of terms that one body adds, in any bundle. Larger sums use several bodies.
+/// Maximum number of terms that one compiled function adds, in any bundle. Larger sums use several compiled functions.
 inline constexpr uint32_t kMaxSumTerms = 8;
-/// Maximum number of terms that one body of this model adds in a type. Bodies for all smaller
+/// Maximum number of terms that one compiled function of this model adds in a type. Compiled functions for all smaller
 /// numbers from 2 on exist as well. 0: there is none.
 uint32_t maxTerms(const bundle::ModelSummary &summary, bundle::ElementType type);
-/// Index of the body that adds `terms` terms. Precondition: 2 <= terms <= maxTerms.
-uint32_t sumBody(const bundle::ModelSummary &summary, bundle::ElementType type, uint32_t terms);
+/// Index of the compiled function that adds `terms` terms. Precondition: 2 <= terms <= maxTerms.
+uint32_t sumFunction(const bundle::ModelSummary &summary, bundle::ElementType type, uint32_t terms);
 /// Distance in bytes between terms in ReduceScatter.parts.
 constexpr uint64_t partStride(uint64_t chunkBytes) { return (chunkBytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment; }
 /// Bytes of ReduceScatter.parts: the terms of one round, and intermediate sums passed between
-/// bodies.
+/// compiled functions.
 uint64_t roundPartsBytes(const bundle::ModelSummary &summary, bundle::ElementType type, uint64_t terms, int64_t chunk);
 /// Bytes of AllReduce.parts.
 uint64_t sumPartsBytes(const bundle::ModelSummary &summary, uint64_t terms);
@@ -122,7 +122,7 @@ std::vector<std::string> describeLoss(const bundle::ModelSummary &summary, int64
 constexpr bundle::ElementType accumulationType(bundle::ElementType computeType) { return computeType == bundle::F64 ? bundle::F64 : bundle::F32; }
 
 /// Type of a group's parameters as units read them and all-gathers transfer them.
-bundle::ElementType computeType(const bundle::GroupInfo &group);
+bundle::ElementType computeType(const bundle::FlatGroupInfo &group);
 
 int64_t elementsOf(const bundle::ParameterInfo &parameter);
 

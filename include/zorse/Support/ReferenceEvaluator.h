@@ -27,7 +27,7 @@ struct Options {
   uint64_t seed = 0; ///< key of the random numbers, see runtime/abi/Random.h
   uint64_t step = 1;
   int64_t sampleBase = 0;
-  uint64_t instanceBase = 0;
+  uint64_t rngIdBase = 0;
   bool training = true; ///< false: dropout is the identity
   int64_t samples = 0;  ///< value of B in expressions; 0: rows
   std::vector<double> counts;

@@ -24,19 +24,19 @@ def RecognizeSoftmax : Zorse_GraphPass<"zorse-recognize-softmax"> {
 }
 
 def RecognizeLayerNorm : Zorse_GraphPass<"zorse-recognize-layer-norm"> {
-  let summary = "Mean, variance, reciprocal root, gain and bias become zorse.layer_norm";
+  let summary = "Mean, variance, reciprocal root, weight and bias become zorse.layer_norm";
   let description = [{
     Matches (x - mean) / sqrt(mean((x - mean)^2) + epsilon) over the last dimension. The division may be a product with
-    rsqrt, 1/sqrt or a power. A following product with a channel vector becomes the gain, and a following sum with one
+    rsqrt, 1/sqrt or a power. A following product with a channel vector becomes the weight, and a following sum with one
     becomes the bias, if the values between have no other uses.
   }];
 }
 
 def RecognizeRmsNorm : Zorse_GraphPass<"zorse-recognize-rms-norm"> {
-  let summary = "Mean of squares, reciprocal root and gain become zorse.rms_norm";
+  let summary = "Mean of squares, reciprocal root and weight become zorse.rms_norm";
   let description = [{
     Matches x / sqrt(mean(x^2) + epsilon) over the last dimension, and a product with a channel vector. The vector may
-    be computed: a gain of 1 + w remains an addition to w.
+    be computed: a weight of 1 + w remains an addition to w.
   }];
 }
 
@@ -49,7 +49,7 @@ def RecognizeSilu : Zorse_GraphPass<"zorse-recognize-silu"> {
 }
 
 def RecognizeCrossEntropy : Zorse_GraphPass<"zorse-recognize-cross-entropy"> {
-  let summary = "take(log_softmax(logits), labels) becomes zorse.cross_entropy";
+  let summary = "take_along_dim(log_softmax(logits), labels) becomes zorse.cross_entropy";
   let description = [{
     The log-probability of a label is its negative cross-entropy. If the result is masked by `labels != c`, and the
     labels were made safe by `labels == c ? 0 : labels`, the mask becomes `ignore_index`.
@@ -92,15 +92,15 @@ def LiftConstants : Pass<"zorse-lift-constants", "::mlir::ModuleOp"> {
 def InsertRounds : Pass<"zorse-insert-rounds", "::mlir::ModuleOp"> {
   let summary = "Makes low precision explicit: inserts zorse.round at values that become bf16 or f16";
   let description = [{
-    A value is *narrow* if it is the result of a rounding, a view of one, or looked up in one. The pass rounds operands
-    and results of matrix products and attention (after the addition of a bias), results of norms, and results of other
-    elementwise operations with only narrow operands. It does not round statistics, softmaxes, exponentials, logarithms,
-    powers, reductions and losses. docs/concepts/precision.md has the table and its reasons.
+    A value has *low precision* if it is the result of a rounding, a view of one, or looked up in one. The pass rounds
+    operands and results of matmuls and attention (after the addition of a bias), results of norms, and results of other
+    elementwise operations with only low-precision operands. It does not round statistics, softmaxes, exponentials,
+    logarithms, powers, reductions and losses. docs/concepts/precision.md has the table and its reasons.
 
     Constraints: a recognized `@model` of f32, or of f64 for tests, without roundings.
   }];
   let options = [Option<"to", "to", "std::string", "\"bf16\"", "Type to which values are rounded: bf16 or f16">,
-                 Option<"wideResidual", "wide-residual", "bool", "false",
+                 Option<"fp32Residual", "fp32-residual", "bool", "false",
                         "Rows of tables and sums with them stay f32, as under torch.autocast; otherwise they are rounded, as in a module of bf16">];
   let dependentDialects = ["::zorse::ZorseDialect"];
 }

@@ -55,7 +55,7 @@ inline constexpr llvm::StringLiteral kBlocksAttr = "zorse.blocks";
 
 /// Selects the parameters with weight decay.
 struct WeightDecayFilter {
-  bool byRank = true;                ///< rank >= 2: matrices and embeddings, no biases and gains
+  bool byRank = true;                ///< rank >= 2: matrices and embeddings, no biases and weights of norms
   std::vector<std::string> patterns; ///< otherwise: parameters with a name that contains one of these
 };
 
@@ -75,7 +75,7 @@ struct UnitPassOptions {
 void addFunctionPasses(mlir::OpPassManager &passes, const UnitPassOptions &options);
 
 /// Summarizes a module after zorse-find-units, with the functions that its classes have so far.
-/// Codegen fills in body indices, workspaces and work on GPUs.
+/// Codegen fills in compiled function indices, workspaces and work on GPUs.
 mlir::FailureOr<bundle::ModelSummary> summarize(mlir::ModuleOp module);
 
 /// Returns a function of one of the summary's classes; null if there is none.
@@ -83,14 +83,14 @@ mlir::func::FuncOp functionOp(mlir::ModuleOp module, const bundle::UnitClass &un
 
 /// Results of codegen for one function.
 struct FunctionSizes {
-  uint32_t body = 0; ///< UINT32_MAX: not compiled (allowed only for parts of a backward and of a forward)
-  bundle::Extent workspace;
+  uint32_t function = 0; ///< UINT32_MAX: not compiled (allowed only for parts of a backward and of a forward)
+  bundle::AffineSize workspace;
 };
 
-/// Fills body indices and workspaces. Calls `sizes` once per function name (functions of classes,
-/// "counts", "update.decay", "update.plain", "norm", "sum_loss", "decide", "cast"). May be called
-/// again after bodies have moved.
-void assignBodies(bundle::ModelSummary &summary, const std::function<FunctionSizes(llvm::StringRef function)> &sizes);
+/// Fills compiled function indices and workspaces. Calls `sizes` once per function name (functions
+/// of classes, "counts", "update.decay", "update.plain", "norm", "sum_loss", "decide", "cast"). May
+/// be called again after compiled functions have moved.
+void assignFunctions(bundle::ModelSummary &summary, const std::function<FunctionSizes(llvm::StringRef function)> &sizes);
 
 /// Prints a human-readable summary: one line per unit, group and value.
 void printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream &os);

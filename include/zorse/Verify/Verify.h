@@ -10,7 +10,7 @@
 
 namespace zorse::bundle {
 class ModelSummary;
-class BodyLibrary;
+class FunctionLibrary;
 class Program;
 } // namespace zorse::bundle
 
@@ -23,19 +23,19 @@ enum class Code : uint8_t {
   Unsupported,   ///< a task that this version does not support
   Unmatched,     ///< a half of a transfer or a member of a collective is missing, or there are too many
   Mismatched,    ///< the halves disagree about bytes, value, members, extents, order or phase
-  Order,         ///< ids of entries do not ascend, or a wait does not name an earlier entry
+  Order,         ///< ids of instructions do not ascend, or a wait does not name an earlier instruction
   Race,          ///< conflicting accesses are not ordered by the device's own queues and waits
-  Alias,         ///< two slots of one call overlap and one is written
+  Alias,         ///< two arguments of one call overlap and one is written
   Bounds,        ///< a region exceeds its arena
   Reach,         ///< a transfer uses memory that transports cannot access, or is direct between devices that do not exchange directly
   Launch,        ///< devices launch their direct transfers in incompatible orders
   Limit,         ///< arenas exceed the device's memory
   Residence,     ///< state is kept in another memory than the plan specifies
-  Alignment,     ///< a slot does not start on a multiple of 64 bytes
+  Alignment,     ///< an argument does not start on a multiple of 64 bytes
   Size,          ///< a region has another size than its value
   Task,          ///< a cell's F or B is missing, duplicated or on another device
-  Call,          ///< wrong unit, rows, sample base, instance base, body or slot
-  Declared,      ///< a slot declares another value than plan and summary imply
+  Call,          ///< wrong unit, rows, sample base, RNG id base, function or argument
+  Declared,      ///< an argument declares another value than plan and summary imply
   Undefined,     ///< bytes are read that were never written
   Stale,         ///< the right value of another step or version is read
   WrongValue,    ///< another value is read
@@ -50,9 +50,9 @@ const char *name(Code code);
 
 struct Finding {
   Code code;
-  int32_t device = -1; ///< index in the plan's devices; -1: not about a single device
-  int64_t entry = -1;  ///< Entry.id; -1: not about a single entry
-  std::string message; ///< human-readable; names tasks and devices
+  int32_t device = -1;      ///< index in the plan's devices; -1: not about a single device
+  int64_t instruction = -1; ///< Instruction.id; -1: not about a single instruction
+  std::string message;      ///< human-readable; names tasks and devices
 };
 
 struct VerifyOptions {
@@ -72,20 +72,21 @@ struct VerifyOptions {
 /// The values of compute, reductions and updates are derived from the summary and the plan alone.
 /// Transfers, gathers and loads declare their values, which are compared at both ends; devices are
 /// therefore replayed independently and in parallel. The time is linear in the number of bound
-/// slots and the intervals of their regions. The messages are not trusted: any bytes lead to
+/// arguments and the intervals of their regions. The messages may contain any bytes: they lead to
 /// findings, never to a crash.
 ///
-/// \returns findings in the order of devices and entries, independent of the number of threads;
+/// \returns findings in the order of devices and instructions, independent of the number of
+///   threads;
 /// none iff the programs are correct
-std::vector<Finding> verifyPrograms(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan,
+std::vector<Finding> verifyPrograms(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const PlanView &plan,
                                     const std::vector<bundle::Program> &programs, const VerifyOptions &options = {});
 
 /// The same for serialized programs. They are parsed one at a time, so that only one per thread is
 /// in memory. Bytes that are not a program are a finding.
-std::vector<Finding> verifySerialized(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan,
+std::vector<Finding> verifySerialized(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const PlanView &plan,
                                       const std::vector<std::string> &programs, const VerifyOptions &options = {});
 
-/// One line per finding: "verify: a100:1: entry 42: [wrong-value] ...".
+/// One line per finding: "verify: a100:1: instruction 42: [wrong-value] ...".
 std::string toString(const Finding &finding, const PlanView &plan);
 
 } // namespace zorse::verify

@@ -29,8 +29,8 @@ Kernel CpuKernelBuilder::finish(StringRef hint, const Size &points, bool contrac
     return LLVM::LoadOp::create(b, loc, type, address);
   };
   auto field = [&](size_t bytes) { return loadAt(call, word, bytes / sizeof(int64_t)); };
-  SmallVector<Value> arguments = {field(offsetof(ZorseCallContext, rows)),        first, last, bits, field(offsetof(ZorseCallContext, sampleBase)),
-                                  field(offsetof(ZorseCallContext, instanceBase))};
+  SmallVector<Value> arguments = {field(offsetof(ZorseCallContext, rows)),     first, last, bits, field(offsetof(ZorseCallContext, sampleBase)),
+                                  field(offsetof(ZorseCallContext, rngIdBase))};
   for (size_t i = 0; i < pointers.size(); ++i)
     arguments.push_back(loadAt(operands, pointerType, i));
   LLVM::CallOp::create(b, loc, inner, arguments);

@@ -1,6 +1,6 @@
 // scatter_add: a point is a range of rows of the table. It clears the rows (unless the kernel
-// accumulates), then reads all ids in order and adds the updates for its rows. Every row therefore
-// receives its updates in the order of the ids, for any distribution of points over threads, and
+// accumulates), then reads all indices in order and adds the updates for its rows. Every row therefore
+// receives its updates in the order of the indices, for any distribution of points over threads, and
 // memory is accessed in long contiguous ranges.
 #include "RowKernel.h"
 
@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-/// Every point reads all ids, so there should be few points; threads need several to share.
+/// Every point reads all indices, so there should be few points; threads need several to share.
 static constexpr int64_t kPoints = 32;
 
 Kernel zorse::codegen::buildScatterKernel(const KernelContext &context, int index) {
@@ -48,12 +48,12 @@ Kernel zorse::codegen::buildScatterKernel(const KernelContext &context, int inde
         });
         return;
       }
-      Value id = k.widen(k.load(k.pointer(p.idOperand), k.offset(indices, p.idStrides), p.idType));
+      Value row = k.widen(k.load(k.pointer(p.indexOperand), k.offset(indices, p.indexStrides), p.indexType));
       Value from = k.offset(indices, ArrayRef<int64_t>(p.updateStrides).take_front(lead));
-      Value mine = k.inRange(id, first, last);
+      Value mine = k.inRange(row, first, last);
       if (p.op.getPadding())
-        mine = k.andNot(mine, id, *p.op.getPadding());
-      k.ifTrue(mine, [&] { addRow(0, from, k.mul(id, width)); });
+        mine = k.andNot(mine, row, *p.op.getPadding());
+      k.ifTrue(mine, [&] { addRow(0, from, k.mul(row, width)); });
     };
     nest(0);
   });

@@ -26,8 +26,8 @@ constexpr int64_t kBlocks = 512;
 constexpr int64_t kMinTurns = 4;
 /// Number of elements that a thread loads at the same time.
 constexpr int64_t kLoadsAtOnce = 8;
-/// A probable row count of calls. The number of parts is chosen for it; a call uses only as many
-/// parts as it has work for.
+/// A probable row count of calls. The number of parts is chosen for it; a call uses only the
+/// parts that it has work for.
 constexpr int64_t kLikelyRows = 32, kMinParts = 16;
 
 int64_t ceilDivide(int64_t x, int64_t y) { return (x + y - 1) / y; }

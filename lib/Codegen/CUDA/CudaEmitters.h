@@ -19,7 +19,7 @@ Kernel buildScatterKernel(const KernelContext &context, int cluster, HalfConvers
 
 /// Returns a kernel that replaces the runtime's routine `call`; none for routines that drivers
 /// provide.
-std::optional<Kernel> buildRoutine(mlir::MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call,
+std::optional<Kernel> buildRoutine(mlir::MLIRContext *context, const bundle::CompiledFunction &compiled, const bundle::LibraryCall &call,
                                    HalfConversions conversions);
 
 /// Replaces attention and its gradient by matrix products, a softmax and copies between them. This

@@ -45,8 +45,8 @@ public:
   mlir::FailureOr<std::vector<Kernel>> attention(const KernelContext &context, int cluster) override {
     return cuda::buildAttention(context, cluster, target.chip);
   }
-  std::optional<Kernel> routine(mlir::MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call) override {
-    return cuda::buildRoutine(context, body, call, conversions());
+  std::optional<Kernel> routine(mlir::MLIRContext *context, const bundle::CompiledFunction &compiled, const bundle::LibraryCall &call) override {
+    return cuda::buildRoutine(context, compiled, call, conversions());
   }
   std::string arch() const override { return target.chip; }
   const char *object() const override { return target.isBitcode() ? "kernels.bc" : "kernels.ptx"; }

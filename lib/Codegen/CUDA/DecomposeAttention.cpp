@@ -80,7 +80,7 @@ public:
   Value dropped(Value x) {
     if (options.dropout == 0)
       return x;
-    return DropoutOp::create(t.b, t.loc, x.getType(), x, t.b.getF64FloatAttr(options.dropout), t.b.getI64IntegerAttr(options.instance));
+    return DropoutOp::create(t.b, t.loc, x.getType(), x, t.b.getF64FloatAttr(options.dropout), t.b.getI64IntegerAttr(options.rngId));
   }
 
   /// Recomputes the probabilities from the statistics that the forward saved.

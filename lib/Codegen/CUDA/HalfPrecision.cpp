@@ -79,7 +79,7 @@ Value CudaKernelBuilder::narrowWord(Value low, Value high) {
   markHalf();
   Operation *first = low.getDefiningOp(), *second = high.getDefiningOp();
   if (first && second && first->getName() == second->getName() && isa<arith::AddFOp, arith::SubFOp>(first)) {
-    // The sum of two bf16, rounded once. f32 has more than twice as many bits, so the intermediate
+    // The sum of two bf16, rounded once. f32 has more than twice the bits, so the intermediate
     // rounding to f32 changes nothing.
     Value x = wordOf(first->getOperand(0), second->getOperand(0)), y = wordOf(first->getOperand(1), second->getOperand(1));
     if (x && y) {

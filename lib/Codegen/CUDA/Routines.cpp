@@ -21,8 +21,8 @@ namespace {
 
 class Routine {
 public:
-  Routine(MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call, cuda::HalfConversions conversions)
-      : body(body), call(call), k(context, [this](Value, int64_t index) { return place(int(index)); }, conversions), b(k.b) {}
+  Routine(MLIRContext *context, const bundle::CompiledFunction &compiled, const bundle::LibraryCall &call, cuda::HalfConversions conversions)
+      : compiled(compiled), call(call), k(context, [this](Value, int64_t index) { return place(int(index)); }, conversions), b(k.b) {}
 
   std::optional<Kernel> build() {
     const std::string &name = call.name();
@@ -42,14 +42,14 @@ public:
   }
 
 private:
-  const bundle::Body &body;
+  const bundle::CompiledFunction &compiled;
   const bundle::LibraryCall &call;
   cuda::CudaKernelBuilder k;
   OpBuilder &b;
 
   KernelBuilder::Place place(int operand) {
     bundle::Pointer pointer = call.operands(operand);
-    bundle::Extent reach = body.slots(int(pointer.slot())).bytes();
+    bundle::AffineSize reach = compiled.arguments(int(pointer.argument())).bytes();
     reach.set_fixed(reach.fixed() - pointer.fixed());
     reach.set_per_row(reach.per_row() - pointer.per_row());
     return {pointer, reach};
@@ -130,7 +130,7 @@ private:
     return k.finish("squared_norm", Size{1, true}, threads, perThread);
   }
 
-  /// One block, because there are at most as many rows as samples. Its threads sum in f64, each
+  /// One block, because the number of rows is at most that of the samples. Its threads sum in f64, each
   /// every n-th row.
   Kernel sumLoss() {
     constexpr int threads = 256;
@@ -171,7 +171,7 @@ private:
     return k.finish("cast", Size{1, true}, cuda::kGroupThreads, width * cuda::kGroups);
   }
 
-  /// Adds terms in their order, element by element. A thread has as many neighboring elements as
+  /// Adds terms in their order, element by element. A thread has the neighboring elements that
   /// fit into 16 bytes.
   Kernel rankedSum() {
     Type element = number();
@@ -264,7 +264,7 @@ private:
 
 } // namespace
 
-std::optional<Kernel> cuda::buildRoutine(MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call,
+std::optional<Kernel> cuda::buildRoutine(MLIRContext *context, const bundle::CompiledFunction &compiled, const bundle::LibraryCall &call,
                                          HalfConversions conversions) {
-  return Routine(context, body, call, conversions).build();
+  return Routine(context, compiled, call, conversions).build();
 }

@@ -7,7 +7,7 @@
 //     numbers of phase 1, ...
 //
 // If a thread has few columns, it keeps all of them in registers across phases, so that a row is
-// read once. If some vectors are the same for every row (biases, gains of norms), a thread also
+// read once. If some vectors are the same for every row (biases, weights of norms), a thread also
 // processes several rows and reads these vectors once. If a thread has many columns, a vector that
 // later phases need is reloaded from the memory where this thread stored it, or recomputed.
 #include "CudaEmitters.h"

@@ -1,7 +1,7 @@
 // scatter_add on a GPU. A block owns neighboring rows of the table and up to kThreads columns, one
-// for each thread. It reads all ids in order, kChunk at a time, and lists in shared memory the ids
+// for each thread. It reads all indices in order, kChunk at a time, and lists in shared memory the indices
 // that refer to its rows, in order. Then every thread adds the listed updates to its column. Every
-// element of the table therefore receives its updates in the order of the ids, and ids are read
+// element of the table therefore receives its updates in the order of the indices, and indices are read
 // once per block instead of once per row.
 //
 // A row with many updates is the longest chain of additions. Its sum stays in a register between
@@ -21,10 +21,10 @@ using namespace zorse::codegen::cuda;
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
-constexpr int kIds = 4; ///< number of ids of a chunk that each thread reads
-constexpr int kChunk = kThreads * kIds, kBallots = kWarps * kIds;
+constexpr int kIndices = 4; ///< number of indices of a chunk that each thread reads
+constexpr int kChunk = kThreads * kIndices, kBallots = kWarps * kIndices;
 constexpr int64_t kBlocks = 1024; ///< approximate number of blocks, if the table has enough rows
-constexpr int64_t kMinRows = 2;   ///< minimum number of rows per block, because each block reads all ids
+constexpr int64_t kMinRows = 2;   ///< minimum number of rows per block, because each block reads all indices
 constexpr int64_t kUpdatesAtOnce = 8;
 
 int64_t ceilDivide(int64_t x, int64_t y) { return (x + y - 1) / y; }
@@ -81,17 +81,17 @@ private:
 
   SmallVector<Value> indicesOf(Value token) { return p.leadSizes.empty() ? SmallVector<Value>() : k.delinearize(token, p.leadSizes); }
 
-  /// Finds the hits of a warp among 32 ids.
+  /// Finds the hits of a warp among 32 indices.
   Hits look(Value begin, Value place, Value count) {
     Hits hits;
     hits.place = place;
     Value token = k.add(begin, place);
     Value inside = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::slt, token, count);
-    Value id = k.widen(k.load(k.pointer(p.idOperand), k.offset(indicesOf(k.select(inside, token, k.i64(0))), p.idStrides), p.idType));
-    hits.mine = arith::AndIOp::create(b, k.loc, inside, k.inRange(id, firstRow, endRow));
+    Value index = k.widen(k.load(k.pointer(p.indexOperand), k.offset(indicesOf(k.select(inside, token, k.i64(0))), p.indexStrides), p.indexType));
+    hits.mine = arith::AndIOp::create(b, k.loc, inside, k.inRange(index, firstRow, endRow));
     if (p.op.getPadding())
-      hits.mine = k.andNot(hits.mine, id, *p.op.getPadding());
-    hits.row = k.sub(id, firstRow);
+      hits.mine = k.andNot(hits.mine, index, *p.op.getPadding());
+    hits.row = k.sub(index, firstRow);
     hits.ballot = k.ballot(hits.mine);
     return hits;
   }
@@ -105,7 +105,7 @@ private:
     // of the next.
     Value half = k.mul(arith::AndIOp::create(b, k.loc, chunk, k.i64(1)), kBallots);
     SmallVector<Hits> all;
-    for (int i = 0; i < kIds; ++i) {
+    for (int i = 0; i < kIndices; ++i) {
       all.push_back(look(begin, k.add(thread, k.i64(int64_t(i) * kThreads)), count));
       Value number = math::CtPopOp::create(b, k.loc, all.back().ballot);
       k.ifTrue(isFirstLane, [&] { k.store(number, counts, k.add(half, k.add(k.i64(int64_t(i) * kWarps), warp)), b.getI32Type()); });
@@ -113,7 +113,7 @@ private:
     k.barrier();
     Value total = k.i64(0);
     SmallVector<Value> before; // number of this warp's hits before each ballot
-    for (int i = 0; i < kIds; ++i) {
+    for (int i = 0; i < kIndices; ++i) {
       before.push_back(total);
       for (int w = 0; w < kWarps; ++w) {
         Value number = k.load(counts, k.add(half, k.i64(int64_t(i) * kWarps + w)), b.getI32Type());

@@ -41,8 +41,8 @@ void decomposeLayerNorm(TensorBuilder &t, LayerNormOp op) {
   Value variance = t.meanLast(t.mul(centered, centered));
   Value rstd = t.div(t.splat(variance, 1.0), t.sqrt(t.plus(variance, op.getEpsilon().convertToDouble())));
   Value y = t.mul(centered, t.alongLast(rstd, x));
-  if (Value gain = op.getGain())
-    y = t.mul(y, t.alongLead(t.cast(gain, wide(x)), x));
+  if (Value weight = op.getWeight())
+    y = t.mul(y, t.alongLead(t.cast(weight, wide(x)), x));
   if (Value bias = op.getBias())
     y = t.add(y, t.alongLead(t.cast(bias, wide(x)), x));
   op.getY().replaceAllUsesWith(t.cast(y, TensorBuilder::elementOf(op.getX())));
@@ -55,8 +55,8 @@ void decomposeLayerNorm(TensorBuilder &t, LayerNormOp op) {
 Value decomposeLayerNormGrad(TensorBuilder &t, LayerNormGradInputOp op) {
   Value x = t.cast(op.getX(), wide(op.getX())), g = t.cast(op.getDy(), wide(op.getX()));
   Value h = t.mul(t.sub(x, t.alongLast(op.getMean(), x)), t.alongLast(op.getRstd(), x));
-  if (Value gain = op.getGain())
-    g = t.mul(g, t.alongLead(t.cast(gain, wide(x)), x));
+  if (Value weight = op.getWeight())
+    g = t.mul(g, t.alongLead(t.cast(weight, wide(x)), x));
   Value meanG = t.meanLast(g), meanGh = t.meanLast(t.mul(g, h));
   Value inner = t.sub(t.sub(g, t.alongLast(meanG, x)), t.mul(h, t.alongLast(meanGh, x)));
   return t.cast(t.mul(t.alongLast(op.getRstd(), x), inner), TensorBuilder::elementOf(op.getX()));
@@ -67,8 +67,8 @@ void decomposeRmsNorm(TensorBuilder &t, RmsNormOp op) {
   Value square = t.meanLast(t.mul(x, x));
   Value rrms = t.div(t.splat(square, 1.0), t.sqrt(t.plus(square, op.getEpsilon().convertToDouble())));
   Value y = t.mul(x, t.alongLast(rrms, x));
-  if (Value gain = op.getGain())
-    y = t.mul(y, t.alongLead(t.cast(gain, wide(x)), x));
+  if (Value weight = op.getWeight())
+    y = t.mul(y, t.alongLead(t.cast(weight, wide(x)), x));
   op.getY().replaceAllUsesWith(t.cast(y, TensorBuilder::elementOf(op.getX())));
   if (Value result = op.getRrms())
     result.replaceAllUsesWith(rrms);
@@ -78,8 +78,8 @@ Value decomposeRmsNormGrad(TensorBuilder &t, RmsNormGradInputOp op) {
   Value x = t.cast(op.getX(), wide(op.getX())), g = t.cast(op.getDy(), wide(op.getX()));
   Value r = t.alongLast(op.getRrms(), x);
   Value h = t.mul(x, r);
-  if (Value gain = op.getGain())
-    g = t.mul(g, t.alongLead(t.cast(gain, wide(x)), x));
+  if (Value weight = op.getWeight())
+    g = t.mul(g, t.alongLead(t.cast(weight, wide(x)), x));
   Value meanGh = t.meanLast(t.mul(g, h));
   return t.cast(t.mul(r, t.sub(g, t.mul(h, t.alongLast(meanGh, x)))), TensorBuilder::elementOf(op.getX()));
 }
@@ -135,7 +135,7 @@ void decomposeCrossEntropy(TensorBuilder &t, CrossEntropyOp op) {
   Value sum = t.sumLast(t.expNearly(t.sub(x, t.alongLast(max, x))));
   auto [label, valid] = splitLabels(t, op.getLabels(), toOptional(op.getIgnoreIndex()));
   // Subtract first: adding a large logit would absorb the logarithm.
-  Value loss = t.add(t.sub(max, t.cast(t.make<TakeOp>(op.getLogits(), label), wide(x))), t.log(sum));
+  Value loss = t.add(t.sub(max, t.cast(t.make<TakeAlongDimOp>(op.getLogits(), label), wide(x))), t.log(sum));
   if (Value weights = op.getWeights())
     loss = t.mul(loss, t.cast(t.make<GatherOp>(weights, label), wide(x)));
   if (valid)
@@ -155,7 +155,7 @@ Value decomposeCrossEntropyGrad(TensorBuilder &t, CrossEntropyGradOp op) {
     seed = t.select(valid, seed, t.splat(seed, 0.0));
   Value exponential = t.expNearly(t.sub(x, t.alongLast(t.element(op.getStatistics(), 0), x)));
   Value weighted = t.mul(exponential, t.alongLast(t.div(seed, t.element(op.getStatistics(), 1)), x));
-  Value hit = t.make<TakeGradOp>(TensorBuilder::typeOf(x), seed, label);
+  Value hit = t.make<TakeAlongDimGradOp>(TensorBuilder::typeOf(x), seed, label);
   return t.cast(t.sub(weighted, hit), TensorBuilder::elementOf(op.getLogits()));
 }
 
@@ -254,7 +254,8 @@ void decomposeAdam(TensorBuilder &t, AdamUpdateOp op) {
   Value v = t.add(t.scale(op.getSecondMoment(), beta2), t.mul(t.scale(g, 1 - beta2), g));
   const double epsilon = op.getEpsilon().convertToDouble();
   Value corrected = s.use(t.sqrt(correction(beta2)));
-  Value denominator = op.getPlainEpsilon() ? t.div(t.plus(t.sqrt(v), epsilon), corrected) : t.plus(t.div(t.sqrt(v), corrected), epsilon);
+  Value denominator =
+      op.getEpsilonBeforeBiasCorrection() ? t.div(t.plus(t.sqrt(v), epsilon), corrected) : t.plus(t.div(t.sqrt(v), corrected), epsilon);
   Value updated = t.sub(decayed, t.mul(s.use(t.div(rate, correction(beta1))), t.div(m, denominator)));
   op.getNewParameter().replaceAllUsesWith(s.keep(op.getSkip(), p, updated));
   op.getNewFirstMoment().replaceAllUsesWith(s.keep(op.getSkip(), op.getFirstMoment(), m));
@@ -294,7 +295,7 @@ Value regroupReduce(TensorBuilder &t, ReduceOp op) {
 
 /// Uses dropout to detect evaluation: only in evaluation does it leave a 1 unchanged; otherwise the
 /// 1 becomes 0 or 2.
-Value decomposeTrack(TensorBuilder &t, TrackOp op) {
+Value decomposeRunningStat(TensorBuilder &t, RunningStatOp op) {
   Value one = t.splat(op.getObserved(), 1.0);
   Value kept = t.make<DropoutOp>(one, t.b.getF64FloatAttr(0.5), t.b.getI64IntegerAttr(0));
   Value evaluating = t.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, kept, one);
@@ -329,8 +330,8 @@ Value decomposeOne(TensorBuilder &t, Operation *operation) {
     return decomposeSiluGrad(t, op.getX(), op.getDy());
   if (auto op = dyn_cast<CrossEntropyGradOp>(operation))
     return decomposeCrossEntropyGrad(t, op);
-  if (auto op = dyn_cast<TrackOp>(operation))
-    return decomposeTrack(t, op);
+  if (auto op = dyn_cast<RunningStatOp>(operation))
+    return decomposeRunningStat(t, op);
   if (auto op = dyn_cast<RopeOp>(operation))
     return decomposeRope(t, op);
   if (auto op = dyn_cast<ReduceOp>(operation))
@@ -381,13 +382,13 @@ void zorse::codegen::decomposeColumnOps(func::FuncOp function) {
       Type element = TensorBuilder::elementOf(op.getX());
       Value x = t.cast(op.getX(), wide(op.getX())), dy = t.cast(op.getDy(), wide(op.getX()));
       Value h = t.mul(t.sub(x, t.alongLast(op.getMean(), x)), t.alongLast(op.getRstd(), x));
-      op.getDgain().replaceAllUsesWith(t.cast(t.sumLead(t.mul(dy, h)), element));
+      op.getDweight().replaceAllUsesWith(t.cast(t.sumLead(t.mul(dy, h)), element));
       op.getDbias().replaceAllUsesWith(t.cast(t.sumLead(dy), element));
     } else {
       auto rms = cast<RmsNormGradParamsOp>(operation);
       Value x = t.cast(rms.getX(), wide(rms.getX())), dy = t.cast(rms.getDy(), wide(rms.getX()));
       Value h = t.mul(x, t.alongLast(rms.getRrms(), x));
-      rms.getDgain().replaceAllUsesWith(t.cast(t.sumLead(t.mul(dy, h)), TensorBuilder::elementOf(rms.getX())));
+      rms.getDweight().replaceAllUsesWith(t.cast(t.sumLead(t.mul(dy, h)), TensorBuilder::elementOf(rms.getX())));
     }
     for (Operation *op = before ? before->getNextNode() : &function.getBody().front().front(); op != operation; op = op->getNextNode())
       if (!isViewOp(op) && !isa<arith::ConstantOp>(op) && TensorBuilder::typeOf(op->getResult(0)).getRank() > 1)

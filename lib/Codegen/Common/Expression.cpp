@@ -165,13 +165,13 @@ Node Expression::newNode(Operation *op) {
   return node;
 }
 
-int Expression::isColumn(Value ids, int64_t size) {
+int Expression::isColumn(Value index, int64_t size) {
   Node equal;
   equal.kind = Node::IsEqual;
-  equal.type = IntegerType::get(ids.getContext(), 1);
+  equal.type = IntegerType::get(index.getContext(), 1);
   // A dimension of size 1 is not in the domain; the last dimension of the domain is then another
   // one.
-  equal.inputs = {size == 1 ? zero(k.b.getI32Type()) : columnNode(), use(ids)};
+  equal.inputs = {size == 1 ? zero(k.b.getI32Type()) : columnNode(), use(index)};
   return add(equal);
 }
 
@@ -190,18 +190,17 @@ int Expression::define(GatherOp gather) {
   node.kind = Node::Load;
   node.element = getElementTypeOrSelf(table->root.getType());
   node.indexStride = table->layout.strides[0];
-  // Ids are indexed by the first dimensions of the result, elements of table rows by the others.
+  // The first dimensions of the result are those of the indices, the others those of table rows.
   auto tableShape = cast<RankedTensorType>(gather.getTable().getType()).getShape();
   node.indexEnd = tableShape[0];
-  size_t lead = squeezedShape(gather.getIds().getType()).size();
+  size_t lead = squeezedShape(gather.getIndices().getType()).size();
   node.strides.assign(lead, 0);
   for (size_t dim = 1; dim < tableShape.size(); ++dim)
     if (tableShape[dim] != 1)
       node.strides.push_back(table->layout.strides[dim]);
   node.strides = overDomain(node.strides);
   node.form = formOf(node.strides);
-  int ids = use(gather.getIds());
-  node.inputs = {ids};
+  node.inputs = {use(gather.getIndices())};
   if (Operation *constant = table->root.getDefiningOp(); constant && isa<arith::ConstantOp>(constant))
     node.base = k.global(cast<DenseElementsAttr>(cast<arith::ConstantOp>(constant).getValue()));
   else
@@ -210,7 +209,7 @@ int Expression::define(GatherOp gather) {
   return add(node);
 }
 
-int Expression::define(TakeOp take) {
+int Expression::define(TakeAlongDimOp take) {
   Node node = newNode(take);
   Value x = take.getX();
   const int64_t size = cast<RankedTensorType>(x.getType()).getShape().back();
@@ -224,7 +223,7 @@ int Expression::define(TakeOp take) {
     Node pick;
     pick.kind = Node::Select;
     pick.type = node.type;
-    pick.inputs = {isColumn(take.getIds(), size), vector, zero(node.type)};
+    pick.inputs = {isColumn(take.getIndices(), size), vector, zero(node.type)};
     return size == 1 ? add(pick) : reduceNode(add(pick), ReduceKind::Sum);
   }
   std::optional<View> view = viewOf(x, aliases);
@@ -238,16 +237,16 @@ int Expression::define(TakeOp take) {
   }
   node.strides = overDomain(strides);
   node.form = Form::PerRow;
-  node.inputs = {use(take.getIds())};
+  node.inputs = {use(take.getIndices())};
   node.operand = k.operand(view->root, view->layout.offset);
   return add(node);
 }
 
-int Expression::define(TakeGradOp takeGrad) {
-  Node node = newNode(takeGrad);
+int Expression::define(TakeAlongDimGradOp grad) {
+  Node node = newNode(grad);
   node.kind = Node::Select;
-  int hit = isColumn(takeGrad.getIds(), cast<RankedTensorType>(takeGrad.getType()).getShape().back());
-  node.inputs = {hit, use(takeGrad.getDy()), zero(node.type)};
+  int hit = isColumn(grad.getIndices(), cast<RankedTensorType>(grad.getType()).getShape().back());
+  node.inputs = {hit, use(grad.getDy()), zero(node.type)};
   return add(node);
 }
 
@@ -257,7 +256,7 @@ int Expression::define(DropoutOp dropout) {
   Node stream;
   stream.kind = Node::Stream;
   stream.type = IntegerType::get(k.b.getContext(), 64);
-  stream.instance = dropout.getInstance();
+  stream.rngId = dropout.getRngId();
   stream.operand = k.operand(Value(), 0);
   stream.form = carriesSamples(type) ? Form::PerRow : Form::Uniform;
   stream.strides.assign(domain.size(), 0);
@@ -291,7 +290,7 @@ int Expression::maskNode(CausalMaskOp mask, ArrayRef<int64_t> query, ArrayRef<in
   Node node = newNode(mask);
   auto type = cast<RankedTensorType>(mask.getType());
   node.kind = Node::CausalMask;
-  node.instance = type.getDimSize(1) - type.getDimSize(0);
+  node.offset = type.getDimSize(1) - type.getDimSize(0);
   node.window = mask.getWindow().value_or(0);
   node.hidden = mask.getHidden();
   int i = indexNode(IntegerType::get(k.b.getContext(), 64), overDomain(query));
@@ -326,12 +325,12 @@ void Expression::define(Operation *op) {
       node.inputs.push_back(use(operand));
     return add(node);
   };
-  int result = op->hasAttr(kCopyAttr)
-                   ? use(op->getOperand(0))
-                   : llvm::TypeSwitch<Operation *, int>(op)
-                         .Case([&](ReduceOp reduce) { return reduceNode(use(reduce.getX()), reduce.getKind()); })
-                         .Case<GatherOp, TakeOp, TakeGradOp, SampleNumberOp, DropoutOp, CausalMaskOp>([&](auto known) { return define(known); })
-                         .Default(otherwise);
+  int result = op->hasAttr(kCopyAttr) ? use(op->getOperand(0))
+                                      : llvm::TypeSwitch<Operation *, int>(op)
+                                            .Case([&](ReduceOp reduce) { return reduceNode(use(reduce.getX()), reduce.getKind()); })
+                                            .Case<GatherOp, TakeAlongDimOp, TakeAlongDimGradOp, SampleNumberOp, DropoutOp, CausalMaskOp>(
+                                                [&](auto known) { return define(known); })
+                                            .Default(otherwise);
   defined[op->getResult(0)] = result;
 }
 
@@ -389,7 +388,7 @@ Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Va
     return node.type.isInteger(32) ? toI32(index) : index;
   }
   case Node::CausalMask: {
-    Value last = k.add(inputs[0], k.i64(node.instance));
+    Value last = k.add(inputs[0], k.i64(node.offset));
     Value visible = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::sle, inputs[1], last);
     if (node.window) {
       Value first = arith::SubIOp::create(b, k.loc, last, k.i64(node.window));
@@ -409,7 +408,7 @@ Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Va
   case Node::Select:
     return arith::SelectOp::create(b, k.loc, inputs[0], inputs[1], inputs[2]);
   case Node::Stream:
-    return randomStream(k, unsigned(node.operand), node.instance, node.form == Form::Uniform ? Value() : k.offset(indices, node.strides));
+    return randomStream(k, unsigned(node.operand), node.rngId, node.form == Form::Uniform ? Value() : k.offset(indices, node.strides));
   case Node::Dropout: {
     const DropoutRule rule = dropoutRule(k, unsigned(node.operand), node.probability, node.type);
     Value keep = isKept(k, inputs[1], k.offset(indices, node.strides), rule);

@@ -20,10 +20,10 @@ struct Node {
     Compute,    ///< op applied to inputs
     Reduce,     ///< input combined over the last dimension
     Index,      ///< sum of domain indices * strides, i64 or i32; `ofStep`: plus the number of the first sample
-    CausalMask, ///< causal mask for query input 0 and key input 1: `instance` is S' - S, `window` is the window or 0
+    CausalMask, ///< causal mask for query input 0 and key input 1: `offset` is S' - S, `window` is the window or 0
     IsEqual,    ///< input 0 (i32) == input 1 (integer, truncated to i32)
     Select,     ///< input 0 ? input 1 : input 2
-    Stream,     ///< random stream of the sample: `instance`
+    Stream,     ///< random stream of the sample: `rngId`
     Dropout,    ///< inputs x, stream; element index by `strides`
   };
   Kind kind;
@@ -39,7 +39,8 @@ struct Node {
   llvm::SmallVector<int64_t, 6> strides; ///< per dimension of the domain; empty for nodes without strides
   int64_t indexStride = 0;
   int64_t indexEnd = 0; ///< Load: the input must be in [0, indexEnd), otherwise the load gives NaN; 0: the input is known to be valid
-  int64_t instance = 0;
+  int64_t offset = 0;
+  int64_t rngId = 0;
   int64_t window = 0;
   double hidden = 0; ///< Visible, floats: value of hidden elements
   double probability = 0;
@@ -90,15 +91,15 @@ private:
   /// Creates a node with the types of the op's result.
   static Node newNode(mlir::Operation *op);
   int define(GatherOp gather);
-  int define(TakeOp take);
-  int define(TakeGradOp takeGrad);
+  int define(TakeAlongDimOp take);
+  int define(TakeAlongDimGradOp grad);
   int define(DropoutOp dropout);
   int define(SampleNumberOp number);
   int define(CausalMaskOp mask);
   int useMask(CausalMaskOp mask, mlir::Value operand);
   /// \param query, key  strides of the mask's indices over the domain
   int maskNode(CausalMaskOp mask, llvm::ArrayRef<int64_t> query, llvm::ArrayRef<int64_t> key);
-  int isColumn(mlir::Value ids, int64_t size); ///< whether an id equals the current column
+  int isColumn(mlir::Value index, int64_t size); ///< whether the index equals the current column
   int zero(mlir::Type type);
   int add(Node node);
   int load(mlir::Value value);

@@ -135,9 +135,9 @@ struct FusionBuilder {
     SmallVector<int64_t, 4> full = c.shape(), shape = squeezedShape(op->getResult(0).getType());
     if (auto reduce = dyn_cast<ReduceOp>(op))
       return c.columns && squeezedShape(reduce.getX().getType()) == full;
-    if (auto take = dyn_cast<TakeOp>(op))
+    if (auto take = dyn_cast<TakeAlongDimOp>(op))
       return c.columns && squeezedShape(take.getX().getType()) == full;
-    if (isa<TakeGradOp>(op))
+    if (isa<TakeAlongDimGradOp>(op))
       return c.columns && shape == full;
     return shape == full || (shape == c.lead && c.columns);
   }
@@ -212,7 +212,7 @@ struct FusionBuilder {
     SmallVector<int64_t, 4> shape = squeezedShape(op->getResult(0).getType());
     if (auto reduce = dyn_cast<ReduceOp>(op))
       shape = squeezedShape(reduce.getX().getType());
-    if (auto take = dyn_cast<TakeOp>(op))
+    if (auto take = dyn_cast<TakeAlongDimOp>(op))
       shape = squeezedShape(take.getX().getType());
     fusionGroup.lead = shape;
     if (!shape.empty() && !ShapedType::isDynamic(shape.back())) {
@@ -440,7 +440,7 @@ struct FusionBuilder {
         append(create(std::move(fusionGroup)), op);
       } else if (reduce && !isRowReduce(reduce)) {
         addColumnReduce(reduce);
-      } else if (reduce || isElementwise(op) || isa<GatherOp, TakeOp, TakeGradOp, SampleNumberOp, DropoutOp, CausalMaskOp>(op)) {
+      } else if (reduce || isElementwise(op) || isa<GatherOp, TakeAlongDimOp, TakeAlongDimGradOp, SampleNumberOp, DropoutOp, CausalMaskOp>(op)) {
         addRowOp(op);
       } else {
         return op->emitOpError("has no CPU code: kernels are built from zorse, arith and math ops on tensors");
@@ -474,7 +474,7 @@ FailureOr<FusionPlan> zorse::codegen::formFusionGroups(func::FuncOp function, co
   FusionBuilder former{function, aliases, FusionPlan(), {}};
   former.fewLaunches = fewLaunches;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    former.isUpdate |= isSlot(slotOfResult(function, i), SlotKind::State);
+    former.isUpdate |= isOfKind(attributeOfResult(function, i), ArgumentKind::State);
   if (failed(former.run()))
     return failure();
   return std::move(former.result);

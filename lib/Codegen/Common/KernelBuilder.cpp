@@ -20,7 +20,7 @@ KernelBuilder::KernelBuilder(MLIRContext *context, Resolve resolve)
   inner = LLVM::LLVMFuncOp::create(b, loc, "body", type, LLVM::Linkage::Internal);
   entry = b.createBlock(&inner.getBody());
   Type word = b.getI64Type();
-  for (Value *value : {&rows, &begin, &end, &accumulate, &sampleBase, &instanceBase})
+  for (Value *value : {&rows, &begin, &end, &accumulate, &sampleBase, &rngIdBase})
     *value = entry->addArgument(word, loc);
   b.setInsertionPointToStart(entry);
 }
@@ -29,7 +29,7 @@ unsigned KernelBuilder::operand(const Place &place) {
   auto [pointer, reach] = place;
   auto &operands = *kernel.launch.mutable_operands();
   for (int i = 0; i < operands.size(); ++i)
-    if (operands[i].slot() == pointer.slot() && operands[i].fixed() == pointer.fixed() && operands[i].per_row() == pointer.per_row()) {
+    if (operands[i].argument() == pointer.argument() && operands[i].fixed() == pointer.fixed() && operands[i].per_row() == pointer.per_row()) {
       reaches[i].set_fixed(std::max(reaches[i].fixed(), reach.fixed()));
       reaches[i].set_per_row(std::max(reaches[i].per_row(), reach.per_row()));
       return i;
@@ -52,13 +52,13 @@ Value KernelBuilder::accumulates(unsigned operand) {
   return arith::TruncIOp::create(b, loc, b.getI1Type(), bit);
 }
 
-static void addTo(bundle::Extent &sum, const Size &size, int64_t factor = 1) {
+static void addTo(bundle::AffineSize &sum, const Size &size, int64_t factor = 1) {
   size.sampled ? sum.set_per_row(sum.per_row() + size.count * factor) : sum.set_fixed(sum.fixed() + size.count * factor);
 }
 
 void KernelBuilder::addCost(const Size &elements, int64_t bytes) { addTo(*kernel.launch.mutable_cost(), elements, bytes); }
 
-void KernelBuilder::addMatmulFlops(const Size &operations) { addTo(*kernel.launch.mutable_product_flops(), operations); }
+void KernelBuilder::addMatmulFlops(const Size &operations) { addTo(*kernel.launch.mutable_matmul_flops(), operations); }
 
 static bool isHalf(Type type) { return type.isBF16() || type.isF16(); }
 
@@ -286,6 +286,6 @@ void KernelBuilder::close(const Size &points, StringRef inlining, bool contract)
 Kernel KernelBuilder::take(StringRef hint, const Size &points) {
   kernel.module = std::move(module);
   kernel.hint = hint.str();
-  addTo(*kernel.launch.mutable_points(), points);
+  addTo(*kernel.launch.mutable_iterations(), points);
   return std::move(kernel);
 }

@@ -39,7 +39,7 @@ public:
   /// Location of an operand.
   struct Place {
     bundle::Pointer pointer;
-    bundle::Extent reach; ///< bytes from the start to the end of the buffer; a kernel accesses nothing beyond it
+    bundle::AffineSize reach; ///< bytes from the start to the end of the buffer; a kernel accesses nothing beyond it
   };
   /// Returns the address of element `offset` of the buffer that holds root. A null root is the
   /// SCALARS block.
@@ -49,7 +49,7 @@ public:
 
   mlir::OpBuilder b;
   mlir::Location loc;
-  Value rows, begin, end, accumulate, sampleBase, instanceBase;
+  Value rows, begin, end, accumulate, sampleBase, rngIdBase;
 
   /// Returns the operand number of the buffer of a view. Equal addresses share one operand.
   unsigned operand(Value root, int64_t offset) { return operand(resolve(root, offset)); }
@@ -147,7 +147,7 @@ protected:
 
 private:
   Resolve resolve;
-  std::vector<bundle::Extent> reaches; ///< reach of each pointer, see Place
+  std::vector<bundle::AffineSize> reaches; ///< reach of each pointer, see Place
   unsigned globals = 0;
 };
 

@@ -2,7 +2,7 @@
 // disk and joined to one file.
 #pragma once
 
-#include "BodyLowering.h"
+#include "FunctionLowering.h"
 
 #include "zorse/Codegen/Codegen.h"
 
@@ -27,12 +27,12 @@ public:
   std::string add(llvm::StringRef hint, mlir::OwningOpRef<mlir::ModuleOp> kernel) final;
   /// Returns a kernel that replaces a routine of the runtime (runtime/abi/Library.md); none if the
   /// device has the routine.
-  /// \param slots  the slots of the operands, one each.
-  virtual std::optional<Kernel> routine(mlir::MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call) {
+  /// \param slots  the arguments of the operands, one each.
+  virtual std::optional<Kernel> routine(mlir::MLIRContext *context, const bundle::CompiledFunction &compiled, const bundle::LibraryCall &call) {
     return std::nullopt;
   }
 
-  /// BodyLibrary.arch, and the name of the file in kernels/<arch>/ that `link` creates.
+  /// FunctionLibrary.arch, and the name of the file in kernels/<arch>/ that `link` creates.
   virtual std::string arch() const = 0;
   virtual const char *object() const = 0;
 

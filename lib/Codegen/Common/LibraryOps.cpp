@@ -10,7 +10,7 @@ using namespace zorse::codegen;
 
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-bool zorse::codegen::isMatmul(Operation *op) { return isa<MatmulOp, BiasedMatmulOp, ContractOp>(op); }
+bool zorse::codegen::isMatmul(Operation *op) { return isa<MatmulOp, BiasedMatmulOp, MatmulGradWeightOp>(op); }
 
 bool zorse::codegen::isLibraryOp(Operation *op) { return isMatmul(op) || isa<AttentionOp, AttentionGradOp>(op); }
 
@@ -46,7 +46,7 @@ namespace {
 
 /// Several dimensions merged into one: their common extent and one stride per tensor.
 struct CollapsedDims {
-  bundle::Extent extent;
+  bundle::AffineSize extent;
   SmallVector<int64_t, 3> strides;
 };
 
@@ -77,13 +77,13 @@ std::optional<CollapsedDims> collapse(ArrayRef<int64_t> sizes, ArrayRef<ArrayRef
   return result;
 }
 
-bool isOne(const bundle::Extent &extent) { return extent.fixed() == 1 && extent.per_row() == 0; }
+bool isOne(const bundle::AffineSize &extent) { return extent.fixed() == 1 && extent.per_row() == 0; }
 
 /// Describes a matrix of `outer` × `inner` logical elements with these strides as (leading
 /// dimension, transposed); none if neither stride is 1.
-std::optional<std::pair<int64_t, bool>> leadingDimension(const bundle::Extent &outer, int64_t outerStride, const bundle::Extent &inner,
+std::optional<std::pair<int64_t, bool>> leadingDimension(const bundle::AffineSize &outer, int64_t outerStride, const bundle::AffineSize &inner,
                                                          int64_t innerStride) {
-  auto atLeast = [](int64_t stride, const bundle::Extent &extent, const bundle::Extent &count) -> std::optional<int64_t> {
+  auto atLeast = [](int64_t stride, const bundle::AffineSize &extent, const bundle::AffineSize &count) -> std::optional<int64_t> {
     if (extent.per_row() != 0) // no constant is large enough for all row counts; with the roles swapped, it is the number of rows
       return std::nullopt;
     if (isOne(count))
@@ -99,14 +99,14 @@ std::optional<std::pair<int64_t, bool>> leadingDimension(const bundle::Extent &o
   return std::nullopt;
 }
 
-bundle::Extent extentOf(int64_t size) {
-  bundle::Extent extent;
+bundle::AffineSize extentOf(int64_t size) {
+  bundle::AffineSize extent;
   ShapedType::isDynamic(size) ? extent.set_per_row(1) : extent.set_fixed(size);
   return extent;
 }
 
 struct Problem {
-  bundle::Extent m, n, k, batch;
+  bundle::AffineSize m, n, k, batch;
   int64_t aM = 0, aK = 0, bK = 0, bN = 0, cM = 0, cN = 0, aBatch = 0, bBatch = 0, cBatch = 0;
 };
 
@@ -119,7 +119,7 @@ std::optional<MatmulPlan> finish(const Problem &p, View a, View b, Type type, Ty
   MatmulPlan plan;
   plan.a = std::move(a);
   plan.b = std::move(b);
-  bundle::MatrixProduct &matmul = plan.matmul;
+  bundle::Matmul &matmul = plan.matmul;
   matmul.set_type(bundleType(type));
   if (bundleType(operands) != matmul.type())
     matmul.set_operand_type(bundleType(operands));
@@ -138,7 +138,7 @@ std::optional<MatmulPlan> finish(const Problem &p, View a, View b, Type type, Ty
   matmul.set_alpha(1.0);
   double flops = 2;
   bool sampled = false;
-  for (const bundle::Extent *extent : {&p.m, &p.n, &p.k, &p.batch}) {
+  for (const bundle::AffineSize *extent : {&p.m, &p.n, &p.k, &p.batch}) {
     sampled |= extent->per_row() != 0;
     flops *= extent->per_row() != 0 ? extent->per_row() : extent->fixed();
   }
@@ -199,7 +199,7 @@ std::optional<MatmulPlan> planBiasedMatmul(BiasedMatmulOp op, const BufferAliase
   return plan;
 }
 
-std::optional<MatmulPlan> planContract(ContractOp op, const BufferAliases &aliases) {
+std::optional<MatmulPlan> planMatmulGradWeight(MatmulGradWeightOp op, const BufferAliases &aliases) {
   std::optional<View> a = sameTypeView(op.getA(), aliases), b = sameTypeView(op.getB(), aliases);
   if (!a || !b)
     return std::nullopt;
@@ -252,7 +252,7 @@ template <typename Op> bool setAttention(bundle::LibraryCall &call, Op op, const
   integers["value_head_size"] = v.getDimSize(3);
   integers["causal"] = options.causal;
   integers["window"] = options.window.value_or(0);
-  integers["instance"] = options.instance;
+  integers["instance"] = options.rngId;
   auto &reals = *call.mutable_reals();
   reals["scale"] = options.scale;
   reals["softcap"] = options.softcap.value_or(0.0);
@@ -285,7 +285,7 @@ std::optional<MatmulPlan> zorse::codegen::planMatmul(Operation *op, const Buffer
     return planTransposedMatmul(op, matmul.getTransposeA(), matmul.getTransposeB(), aliases);
   if (auto biased = dyn_cast<BiasedMatmulOp>(op))
     return planBiasedMatmul(biased, aliases);
-  return planContract(cast<ContractOp>(op), aliases);
+  return planMatmulGradWeight(cast<MatmulGradWeightOp>(op), aliases);
 }
 
 std::optional<AttentionPlan> zorse::codegen::planAttention(Operation *operation, const BufferAliases &aliases) {

@@ -8,15 +8,15 @@
 
 namespace zorse::codegen {
 
-/// A matrix product as in bundle::MatrixProduct, with views instead of pointers.
+/// A matrix product as in bundle::Matmul, with views instead of pointers.
 struct MatmulPlan {
-  bundle::MatrixProduct matmul; ///< everything except the pointers.
+  bundle::Matmul matmul; ///< everything except the pointers.
   View a, b;
   std::optional<View> bias;
   double flopsFixed = 0, flopsPerRow = 0;
 };
 
-/// Whether the op is matmul, biased_matmul or contract.
+/// Whether the op is matmul, biased_matmul or matmul_grad_weight.
 bool isMatmul(mlir::Operation *op);
 /// Whether the op is a product, attention or attention_grad.
 bool isLibraryOp(mlir::Operation *op);

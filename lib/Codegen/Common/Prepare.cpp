@@ -140,9 +140,9 @@ struct Placer {
   /// Half-precision gradients are complete when they are written, because they have been rounded
   /// (docs/concepts/precision.md).
   bool accumulates(unsigned result) {
-    SlotAttr slot = slotOfResult(function, result);
-    return isSlot(slot, SlotKind::ParameterGradient) ||
-           (isSlot(slot, SlotKind::BoundaryInGradient) && !isHalf(bundleType(function.getResultTypes()[result])));
+    ArgumentAttr attribute = attributeOfResult(function, result);
+    return isOfKind(attribute, ArgumentKind::ParameterGradient) ||
+           (isOfKind(attribute, ArgumentKind::BoundaryInGradient) && !isHalf(bundleType(function.getResultTypes()[result])));
   }
 
   void placeResults() {
@@ -219,7 +219,9 @@ void zorse::codegen::moveParameterGradientsLast(func::FuncOp function) {
   Operation *terminator = function.getBody().front().getTerminator();
   llvm::SetVector<Operation *> late;    // ops to move, starting at the last one
   llvm::DenseMap<int64_t, bool> isLate; // by group; the ops of a group stay together
-  auto isParameterGradient = [&](OpOperand &use) { return isSlot(slotOfResult(function, use.getOperandNumber()), SlotKind::ParameterGradient); };
+  auto isParameterGradient = [&](OpOperand &use) {
+    return isOfKind(attributeOfResult(function, use.getOperandNumber()), ArgumentKind::ParameterGradient);
+  };
   for (Operation &op : llvm::reverse(function.getBody().front().without_terminator())) {
     const bool found = !op.use_empty() && llvm::all_of(op.getUses(), [&](OpOperand &use) {
       return use.getOwner() == terminator ? isParameterGradient(use) : late.contains(use.getOwner());

@@ -28,9 +28,9 @@ static Value field(KernelBuilder &k, unsigned scalars, size_t offset) {
   return k.load(k.pointer(scalars), k.i64(static_cast<int64_t>(offset / 8)), k.b.getI64Type());
 }
 
-Value zorse::codegen::randomStream(KernelBuilder &k, unsigned scalars, int64_t instance, Value sample) {
+Value zorse::codegen::randomStream(KernelBuilder &k, unsigned scalars, int64_t rngId, Value sample) {
   Value step = field(k, scalars, offsetof(abi::StepScalars, step)), seed = field(k, scalars, offsetof(abi::StepScalars, seed));
-  Value numbered = k.add(k.instanceBase, k.i64(instance)), global = sample ? k.add(k.sampleBase, sample) : k.i64(0);
+  Value numbered = k.add(k.rngIdBase, k.i64(rngId)), global = sample ? k.add(k.sampleBase, sample) : k.i64(0);
   auto chain = [&](Value state, Value next) { return mix64(k, arith::XOrIOp::create(k.b, k.loc, state, next)); };
   return chain(chain(chain(mix64(k, seed), step), numbered), global);
 }

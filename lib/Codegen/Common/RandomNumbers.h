@@ -10,7 +10,7 @@ namespace zorse::codegen {
 /// \param scalars  operand number of the SCALARS block
 /// \param sample   i64, index of the sample in the call; null for values without samples, which
 /// share one stream across all cells
-mlir::Value randomStream(KernelBuilder &k, unsigned scalars, int64_t instance, mlir::Value sample);
+mlir::Value randomStream(KernelBuilder &k, unsigned scalars, int64_t rngId, mlir::Value sample);
 
 /// Threshold and scale factor of a dropout in this step. Evaluation drops and scales nothing.
 struct DropoutRule {

@@ -10,19 +10,19 @@ ScatterProgram::ScatterProgram(KernelBuilder &k, const KernelContext &context, i
     : op(cast<ScatterAddOp>(context.plan.fusionGroups[size_t(index)].ops.front())), k(k) {
   auto table = cast<RankedTensorType>(op.getY().getType());
   element = table.getElementType();
-  idType = getElementTypeOrSelf(op.getIds().getType());
-  View ids = *viewOf(op.getIds(), context.aliases), updates = *viewOf(op.getUpdates(), context.aliases);
+  indexType = getElementTypeOrSelf(op.getIndices().getType());
+  View indices = *viewOf(op.getIndices(), context.aliases), updates = *viewOf(op.getUpdates(), context.aliases);
   updateElement = getElementTypeOrSelf(updates.root.getType());
-  idOperand = k.operand(ids.root, ids.layout.offset);
+  indexOperand = k.operand(indices.root, indices.layout.offset);
   updateOperand = k.operand(updates.root, updates.layout.offset);
   out = k.operand(op.getY(), storageLayout(op.getY(), context.aliases).offset);
   accumulates = context.accumulates(op.getY());
   if (accumulates)
     k.markAccumulated(out);
 
-  idStrides = squeezedStrides(op.getIds().getType(), ids.layout);
+  indexStrides = squeezedStrides(op.getIndices().getType(), indices.layout);
   updateStrides = squeezedStrides(op.getUpdates().getType(), updates.layout);
-  for (int64_t size : squeezedShape(op.getIds().getType()))
+  for (int64_t size : squeezedShape(op.getIndices().getType()))
     leadSizes.push_back(ShapedType::isDynamic(size) ? Size{1, true} : Size{size, false});
   tokens = matmul(leadSizes);
   for (int64_t size : table.getShape().drop_front())

@@ -33,7 +33,7 @@ struct View {
 };
 
 /// The location of a value without its own buffer: a concat operand inside the concat, or a value
-/// inside the slot of a result.
+/// inside the argument of a result.
 struct BufferAlias {
   mlir::Value container; ///< an unclaimed concat; null: result `result` of the function.
   unsigned result = 0;

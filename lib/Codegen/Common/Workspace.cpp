@@ -79,7 +79,7 @@ Workspace zorse::codegen::allocateWorkspace(const FusionPlan &plan, const Buffer
     Value value; ///< null: scratch of `cluster`
     int cluster;
     Lifetime life;
-    bundle::Extent bytes;
+    bundle::AffineSize bytes;
   };
   std::vector<Request> order;
   for (auto &[value, life] : lives)

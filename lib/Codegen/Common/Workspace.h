@@ -1,15 +1,15 @@
 // Offsets of temporaries. Two temporaries overlap only if no launch needs both.
 #pragma once
 
+#include "ArgumentLayout.h"
 #include "Fusion.h"
-#include "Slots.h"
 
 namespace zorse::codegen {
 
 struct Workspace {
-  llvm::DenseMap<mlir::Value, Place> places; ///< without slot; tensors with a batch dimension follow all fixed bytes.
-  llvm::DenseMap<int, Place> scratch;        ///< without slot; scratch buffers of clusters, shared by their launches
-  bundle::Extent bytes;
+  llvm::DenseMap<mlir::Value, Place> places; ///< without argument; tensors with a batch dimension follow all fixed bytes.
+  llvm::DenseMap<int, Place> scratch;        ///< without argument; scratch buffers of clusters, shared by their launches
+  bundle::AffineSize bytes;
 };
 
 /// Allocates every materialized value without a claim, every concat without a claim, and scratch

@@ -83,7 +83,7 @@ void MatmulOp::build(OpBuilder &builder, OperationState &state, Value a, Value b
   build(builder, state, inferType(tensorType(a), tensorType(b), transposeA, transposeB), a, b, transposeA, transposeB);
 }
 
-void ContractOp::build(OpBuilder &builder, OperationState &state, Value a, Value b) {
+void MatmulGradWeightOp::build(OpBuilder &builder, OperationState &state, Value a, Value b) {
   build(builder, state, withShape(tensorType(a), {tensorType(a).getShape().back(), tensorType(b).getShape().back()}), a, b);
 }
 
@@ -92,26 +92,26 @@ static IntegerAttr paddingAttr(OpBuilder &builder, std::optional<int64_t> paddin
   return padding ? builder.getI64IntegerAttr(*padding) : IntegerAttr();
 }
 
-void GatherOp::build(OpBuilder &builder, OperationState &state, Value table, Value ids, std::optional<int64_t> padding) {
-  SmallVector<int64_t> shape(tensorType(ids).getShape());
+void GatherOp::build(OpBuilder &builder, OperationState &state, Value table, Value indices, std::optional<int64_t> padding) {
+  SmallVector<int64_t> shape(tensorType(indices).getShape());
   llvm::append_range(shape, tensorType(table).getShape().drop_front());
-  build(builder, state, withShape(tensorType(table), shape), table, ids, paddingAttr(builder, padding));
+  build(builder, state, withShape(tensorType(table), shape), table, indices, paddingAttr(builder, padding));
 }
 
-void ScatterAddOp::build(OpBuilder &builder, OperationState &state, Value ids, Value updates, int64_t tableRows, std::optional<int64_t> padding) {
+void ScatterAddOp::build(OpBuilder &builder, OperationState &state, Value indices, Value updates, int64_t tableRows, std::optional<int64_t> padding) {
   SmallVector<int64_t> shape{tableRows};
-  llvm::append_range(shape, tensorType(updates).getShape().drop_front(tensorType(ids).getRank()));
-  build(builder, state, withShape(tensorType(updates), shape), ids, updates, paddingAttr(builder, padding));
+  llvm::append_range(shape, tensorType(updates).getShape().drop_front(tensorType(indices).getRank()));
+  build(builder, state, withShape(tensorType(updates), shape), indices, updates, paddingAttr(builder, padding));
 }
 
-void TakeOp::build(OpBuilder &builder, OperationState &state, Value x, Value ids) {
-  build(builder, state, withShape(tensorType(x), tensorType(ids).getShape()), x, ids);
+void TakeAlongDimOp::build(OpBuilder &builder, OperationState &state, Value x, Value indices) {
+  build(builder, state, withShape(tensorType(x), tensorType(indices).getShape()), x, indices);
 }
 
-void TakeGradOp::build(OpBuilder &builder, OperationState &state, Value dy, Value ids, int64_t size) {
+void TakeAlongDimGradOp::build(OpBuilder &builder, OperationState &state, Value dy, Value indices, int64_t size) {
   SmallVector<int64_t> shape(tensorType(dy).getShape());
   shape.push_back(size);
-  build(builder, state, withShape(tensorType(dy), shape), dy, ids);
+  build(builder, state, withShape(tensorType(dy), shape), dy, indices);
 }
 
 //===----------------------------------------------------------------------===//
@@ -120,14 +120,14 @@ void TakeGradOp::build(OpBuilder &builder, OperationState &state, Value dy, Valu
 
 static RankedTensorType channelType(RankedTensorType x) { return withShape(x, x.getShape().take_back()); }
 
-void LayerNormOp::build(OpBuilder &builder, OperationState &state, Value x, Value gain, Value bias, double epsilon, bool withStatistics) {
+void LayerNormOp::build(OpBuilder &builder, OperationState &state, Value x, Value weight, Value bias, double epsilon, bool withStatistics) {
   RankedTensorType type = tensorType(x);
   SmallVector<Type> statistics(withStatistics ? 2 : 0, statisticType(type));
-  build(builder, state, type, statistics, x, gain, bias, builder.getF64FloatAttr(epsilon));
+  build(builder, state, type, statistics, x, weight, bias, builder.getF64FloatAttr(epsilon));
 }
 
-void LayerNormGradInputOp::build(OpBuilder &builder, OperationState &state, Value dy, Value x, Value mean, Value rstd, Value gain) {
-  build(builder, state, x.getType(), dy, x, mean, rstd, gain);
+void LayerNormGradInputOp::build(OpBuilder &builder, OperationState &state, Value dy, Value x, Value mean, Value rstd, Value weight) {
+  build(builder, state, x.getType(), dy, x, mean, rstd, weight);
 }
 
 void LayerNormGradParamsOp::build(OpBuilder &builder, OperationState &state, Value dy, Value x, Value mean, Value rstd) {
@@ -135,13 +135,13 @@ void LayerNormGradParamsOp::build(OpBuilder &builder, OperationState &state, Val
   build(builder, state, type, type, dy, x, mean, rstd);
 }
 
-void RmsNormOp::build(OpBuilder &builder, OperationState &state, Value x, Value gain, double epsilon, bool withStatistics) {
+void RmsNormOp::build(OpBuilder &builder, OperationState &state, Value x, Value weight, double epsilon, bool withStatistics) {
   RankedTensorType type = tensorType(x);
-  build(builder, state, type, withStatistics ? statisticType(type) : Type(), x, gain, builder.getF64FloatAttr(epsilon));
+  build(builder, state, type, withStatistics ? statisticType(type) : Type(), x, weight, builder.getF64FloatAttr(epsilon));
 }
 
-void RmsNormGradInputOp::build(OpBuilder &builder, OperationState &state, Value dy, Value x, Value rrms, Value gain) {
-  build(builder, state, x.getType(), dy, x, rrms, gain);
+void RmsNormGradInputOp::build(OpBuilder &builder, OperationState &state, Value dy, Value x, Value rrms, Value weight) {
+  build(builder, state, x.getType(), dy, x, rrms, weight);
 }
 
 void RmsNormGradParamsOp::build(OpBuilder &builder, OperationState &state, Value dy, Value x, Value rrms) {
@@ -161,7 +161,7 @@ template <typename Op> static AttentionOptions optionsOf(Op op) {
   if (std::optional<APFloat> softcap = op.getSoftcap())
     options.softcap = softcap->convertToDouble();
   options.dropout = op.getDropout().convertToDouble();
-  options.instance = static_cast<int64_t>(op.getInstance());
+  options.rngId = static_cast<int64_t>(op.getRngId());
   return options;
 }
 
@@ -187,14 +187,14 @@ void AttentionOp::build(OpBuilder &builder, OperationState &state, Value q, Valu
   if (withStatistics)
     lse = attentionStatisticType(type, mask);
   build(builder, state, out, lse, q, k, v, mask, builder.getF64FloatAttr(options.scale), flag(builder, options.causal), windowAttr(builder, options),
-        softcapAttr(builder, options), builder.getF64FloatAttr(options.dropout), builder.getI64IntegerAttr(options.instance));
+        softcapAttr(builder, options), builder.getF64FloatAttr(options.dropout), builder.getI64IntegerAttr(options.rngId));
 }
 
 void AttentionGradOp::build(OpBuilder &builder, OperationState &state, Value dout, Value q, Value k, Value v, Value out, Value lse, Value mask,
                             const AttentionOptions &options) {
   build(builder, state, q.getType(), k.getType(), v.getType(), dout, q, k, v, out, lse, mask, builder.getF64FloatAttr(options.scale),
         flag(builder, options.causal), windowAttr(builder, options), softcapAttr(builder, options), builder.getF64FloatAttr(options.dropout),
-        builder.getI64IntegerAttr(options.instance));
+        builder.getI64IntegerAttr(options.rngId));
 }
 
 void RopeOp::build(OpBuilder &builder, OperationState &state, Value x, Value cos, Value sin, bool interleaved, bool inverse) {
@@ -228,9 +228,9 @@ Operation *zorse::withStatistics(OpBuilder &builder, Operation *op) {
   Operation *full = nullptr;
   Location loc = op->getLoc();
   if (auto norm = dyn_cast<LayerNormOp>(op)) {
-    full = LayerNormOp::create(builder, loc, norm.getX(), norm.getGain(), norm.getBias(), norm.getEpsilon().convertToDouble(), true);
+    full = LayerNormOp::create(builder, loc, norm.getX(), norm.getWeight(), norm.getBias(), norm.getEpsilon().convertToDouble(), true);
   } else if (auto norm = dyn_cast<RmsNormOp>(op)) {
-    full = RmsNormOp::create(builder, loc, norm.getX(), norm.getGain(), norm.getEpsilon().convertToDouble(), true);
+    full = RmsNormOp::create(builder, loc, norm.getX(), norm.getWeight(), norm.getEpsilon().convertToDouble(), true);
   } else if (auto attention = dyn_cast<AttentionOp>(op)) {
     full = AttentionOp::create(builder, loc, attention.getQ(), attention.getK(), attention.getV(), attention.getMask(), attention.getOptions(), true);
   } else {

@@ -42,15 +42,15 @@ double BroadcastOp::getFlops() { return 0; }
 double DetachOp::getFlops() { return 0; }
 double GradientOfOp::getFlops() { return 0; }
 double GatherOp::getFlops() { return 0; }
-double TakeOp::getFlops() { return 0; }
-double TakeGradOp::getFlops() { return 0; }
+double TakeAlongDimOp::getFlops() { return 0; }
+double TakeAlongDimGradOp::getFlops() { return 0; }
 double KnownOp::getFlops() { return 0; }
 double SampleNumberOp::getFlops() { return 0; }
 
 double ReduceOp::getFlops() { return elements(getX()); }
 double MatmulOp::getFlops() { return 2 * elements(getY()) * typeOf(getA()).getShape().take_back(getTransposeA() ? 2 : 1).front(); }
 double BiasedMatmulOp::getFlops() { return (2.0 * typeOf(getA()).getShape().back() + 1) * elements(getY()); }
-double ContractOp::getFlops() { return 2 * elements(getA()) * typeOf(getB()).getShape().back(); }
+double MatmulGradWeightOp::getFlops() { return 2 * elements(getA()) * typeOf(getB()).getShape().back(); }
 double ScatterAddOp::getFlops() { return elements(getUpdates()); }
 
 double SoftmaxOp::getFlops() { return elements(getX()) * (kSpecialFunction + 4); }
@@ -75,7 +75,7 @@ double RopeOp::getFlops() { return elements(getX()) * 3; }
 double CrossEntropyOp::getFlops() { return elements(getLogits()) * (kSpecialFunction + 4); }
 double CrossEntropyGradOp::getFlops() { return elements(getLogits()) * (kSpecialFunction + 4); }
 double DropoutOp::getFlops() { return elements(getX()) * kSpecialFunction; }
-double TrackOp::getFlops() { return elements(getY()); }
+double RunningStatOp::getFlops() { return elements(getY()); }
 double RoundOp::getFlops() { return elements(getY()); }
 double SgdUpdateOp::getFlops() { return elements(getParameter()) * 8; }
 double AdamUpdateOp::getFlops() { return elements(getParameter()) * 20; }
@@ -85,7 +85,7 @@ SmallVector<Value> ReshapeOp::getTouchedValues() { return {}; }
 SmallVector<Value> DetachOp::getTouchedValues() { return {}; }
 SmallVector<Value> GradientOfOp::getTouchedValues() { return {}; }
 /// Reads only the rows of the table that it returns.
-SmallVector<Value> GatherOp::getTouchedValues() { return {getY(), getIds(), getY()}; }
+SmallVector<Value> GatherOp::getTouchedValues() { return {getY(), getIndices(), getY()}; }
 
 OpCost zorse::detail::costOf(double flops, ArrayRef<Value> touched) {
   OpCost cost;

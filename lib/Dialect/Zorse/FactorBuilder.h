@@ -27,7 +27,7 @@ public:
   /// Returns the product of two segments, with the first one outermost.
   static Segment product(const Segment &outer, const Segment &inner);
 
-  /// Records that ids of `operand`, or of the op itself if there is none, count along the factors of a segment.
+  /// Records that indices of `operand`, or of the op itself if there is none, count along the factors of a segment.
   void countAlong(const Segment &segment, std::optional<unsigned> operand = std::nullopt);
 
   OpFactors::Value &operand(unsigned index) { return rule.operands[index]; }

@@ -46,7 +46,7 @@ OpFactors BiasedMatmulOp::getFactors() {
   return builder.take();
 }
 
-OpFactors ContractOp::getFactors() {
+OpFactors MatmulGradWeightOp::getFactors() {
   FactorBuilder builder(*this);
   OpFactors::Value &a = builder.operand(0), &b = builder.operand(1), &y = builder.result(0);
   size_t last = a.size() - 1;
@@ -57,22 +57,22 @@ OpFactors ContractOp::getFactors() {
   return builder.take();
 }
 
-/// Relates a table [v, c...] to its rows [l..., c...] selected by ids [l...]. Returns v.
-static OpFactors::Segment tableAndRows(FactorBuilder &builder, OpFactors::Value &table, OpFactors::Value &rows, OpFactors::Value &ids,
-                                       Value tableValue, Value idsValue, FactorKind ofTable, FactorKind ofLead) {
+/// Relates a table [v, c...] to its rows [l..., c...] selected by indices [l...]. Returns v.
+static OpFactors::Segment tableAndRows(FactorBuilder &builder, OpFactors::Value &table, OpFactors::Value &rows, OpFactors::Value &indices,
+                                       Value tableValue, Value indicesValue, FactorKind ofTable, FactorKind ofLead) {
   FactorBuilder::Segment v = builder.add(ofTable, shapeOf(tableValue)[0]);
   table[0] = {v};
-  for (size_t i = 0; i < ids.size(); ++i)
-    ids[i] = rows[i] = {builder.add(ofLead, shapeOf(idsValue)[i])};
+  for (size_t i = 0; i < indices.size(); ++i)
+    indices[i] = rows[i] = {builder.add(ofLead, shapeOf(indicesValue)[i])};
   for (size_t i = 1; i < table.size(); ++i)
-    table[i] = rows[ids.size() + i - 1] = {builder.parallel(shapeOf(tableValue)[i])};
+    table[i] = rows[indices.size() + i - 1] = {builder.parallel(shapeOf(tableValue)[i])};
   return v;
 }
 
 OpFactors GatherOp::getFactors() {
   FactorBuilder builder(*this);
-  OpFactors::Segment v = tableAndRows(builder, builder.operand(0), builder.result(0), builder.operand(1), getTable(), getIds(), FactorKind::Reduced,
-                                      FactorKind::Parallel);
+  OpFactors::Segment v = tableAndRows(builder, builder.operand(0), builder.result(0), builder.operand(1), getTable(), getIndices(),
+                                      FactorKind::Reduced, FactorKind::Parallel);
   builder.countAlong(v, 1);
   if (getPadding())
     builder.countAlong(v);
@@ -81,17 +81,17 @@ OpFactors GatherOp::getFactors() {
 
 OpFactors ScatterAddOp::getFactors() {
   FactorBuilder builder(*this);
-  OpFactors::Segment v =
-      tableAndRows(builder, builder.result(0), builder.operand(1), builder.operand(0), getY(), getIds(), FactorKind::Parallel, FactorKind::Reduced);
+  OpFactors::Segment v = tableAndRows(builder, builder.result(0), builder.operand(1), builder.operand(0), getY(), getIndices(), FactorKind::Parallel,
+                                      FactorKind::Reduced);
   builder.countAlong(v, 0);
   if (getPadding())
     builder.countAlong(v);
   return builder.take();
 }
 
-/// Vectors [l..., v] from which ids [l...] select one element each.
-static OpFactors elementsById(Operation *op, OpFactors::Value &(FactorBuilder::*wide)(unsigned), OpFactors::Value &(FactorBuilder::*narrow)(unsigned),
-                              Value wideValue, FactorKind ofVector) {
+/// Vectors [l..., v] from which indices [l...] select one element each.
+static OpFactors elementsByIndex(Operation *op, OpFactors::Value &(FactorBuilder::*wide)(unsigned),
+                                 OpFactors::Value &(FactorBuilder::*narrow)(unsigned), Value wideValue, FactorKind ofVector) {
   FactorBuilder builder(op);
   ArrayRef<int64_t> shape = shapeOf(wideValue);
   SmallVector<OpFactors::Segment> dimensions = builder.parallel(shape.drop_back());
@@ -103,5 +103,9 @@ static OpFactors elementsById(Operation *op, OpFactors::Value &(FactorBuilder::*
   return builder.take();
 }
 
-OpFactors TakeOp::getFactors() { return elementsById(*this, &FactorBuilder::operand, &FactorBuilder::result, getX(), FactorKind::Reduced); }
-OpFactors TakeGradOp::getFactors() { return elementsById(*this, &FactorBuilder::result, &FactorBuilder::operand, getDx(), FactorKind::Parallel); }
+OpFactors TakeAlongDimOp::getFactors() {
+  return elementsByIndex(*this, &FactorBuilder::operand, &FactorBuilder::result, getX(), FactorKind::Reduced);
+}
+OpFactors TakeAlongDimGradOp::getFactors() {
+  return elementsByIndex(*this, &FactorBuilder::result, &FactorBuilder::operand, getDx(), FactorKind::Parallel);
+}

@@ -162,7 +162,7 @@ OpFactors DropoutOp::getFactors() {
 }
 
 /// observed [r, c...] and running [c...].
-OpFactors TrackOp::getFactors() {
+OpFactors RunningStatOp::getFactors() {
   FactorBuilder builder(*this);
   SmallVector<OpFactors::Segment> dimensions = builder.parallel(shapeOf(getObserved()));
   FactorBuilder::set(builder.operand(0), dimensions);

@@ -4,7 +4,7 @@
 using namespace mlir;
 using namespace zorse;
 
-/// Factors both shapes, outermost first. The smaller remainder is split off as long as it divides the larger.
+/// Factors both shapes, outermost first. The smaller remainder is split off while it divides the larger.
 OpFactors ReshapeOp::getFactors() {
   FactorBuilder builder(*this);
   ArrayRef<int64_t> a = shapeOf(getX()), b = shapeOf(getY());

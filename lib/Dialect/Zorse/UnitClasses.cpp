@@ -1,4 +1,4 @@
-// Verifiers of units and their classes, and the functions of a module in the order of their bodies.
+// Verifiers of units and their classes, and the functions of a module in the order of their compiled functions.
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
 #include <map>
@@ -8,7 +8,9 @@ using namespace zorse;
 
 func::FuncOp ClassOp::function(Task task) { return lookupSymbol<func::FuncOp>(stringifyTask(task)); }
 
-func::FuncOp ClassOp::writerOf(SlotKind block) { return function(block == SlotKind::Deferred ? Task::InputGradients : Task::Forward); }
+func::FuncOp ClassOp::writerOf(ArgumentKind block) {
+  return function(block == ArgumentKind::SavedForWeightGrad ? Task::InputGradients : Task::Forward);
+}
 
 func::FuncOp ClassOp::definer() {
   func::FuncOp forward = function(Task::Forward);
@@ -19,7 +21,7 @@ std::optional<Task> zorse::taskOf(func::FuncOp function) {
   return isa_and_nonnull<ClassOp>(function->getParentOp()) ? symbolizeTask(function.getSymName()) : std::nullopt;
 }
 
-std::string zorse::bodyName(func::FuncOp function) {
+std::string zorse::compiledFunctionName(func::FuncOp function) {
   auto unitClass = dyn_cast_if_present<ClassOp>(function->getParentOp());
   return unitClass ? (unitClass.getSymName() + "." + function.getSymName()).str() : function.getSymName().str();
 }
@@ -44,12 +46,12 @@ SmallVector<func::FuncOp> zorse::functionsInOrder(ModuleOp module) {
 namespace {
 
 struct Kinds {
-  SmallVector<SlotKind> arguments, results;
+  SmallVector<ArgumentKind> arguments, results;
 };
 
-/// Returns the slot kinds of a task's arguments and results.
+/// Returns the argument attribute kinds of a task's arguments and results.
 const Kinds &kindsOf(Task task) {
-  using K = SlotKind;
+  using K = ArgumentKind;
   static const std::map<Task, Kinds> kinds = {
       {Task::Joint,
        {{K::Parameter, K::Input, K::BoundaryIn, K::BoundaryOutGradient, K::Scalars},
@@ -58,9 +60,9 @@ const Kinds &kindsOf(Task task) {
       {Task::Backward,
        {{K::Parameter, K::Input, K::BoundaryIn, K::BoundaryOutGradient, K::Scalars, K::Saved}, {K::BoundaryInGradient, K::ParameterGradient}}},
       {Task::InputGradients,
-       {{K::Parameter, K::Input, K::BoundaryIn, K::BoundaryOutGradient, K::Scalars, K::Saved}, {K::BoundaryInGradient, K::Deferred}}},
+       {{K::Parameter, K::Input, K::BoundaryIn, K::BoundaryOutGradient, K::Scalars, K::Saved}, {K::BoundaryInGradient, K::SavedForWeightGrad}}},
       {Task::WeightGradients,
-       {{K::Parameter, K::Input, K::BoundaryIn, K::BoundaryOutGradient, K::Scalars, K::Saved, K::Deferred}, {K::ParameterGradient}}},
+       {{K::Parameter, K::Input, K::BoundaryIn, K::BoundaryOutGradient, K::Scalars, K::Saved, K::SavedForWeightGrad}, {K::ParameterGradient}}},
       {Task::Recompute, {{K::Parameter, K::Input, K::BoundaryIn, K::Scalars}, {K::Saved}}},
       {Task::Logits, {{K::Parameter, K::Input, K::BoundaryIn, K::Scalars}, {K::BoundaryOut}}},
   };
@@ -68,38 +70,38 @@ const Kinds &kindsOf(Task task) {
 }
 
 /// Returns the kind of the value that a gradient belongs to, or the kind itself if it is not a gradient.
-SlotKind sourceOf(SlotKind kind) {
-  return kind == SlotKind::ParameterGradient     ? SlotKind::Parameter
-         : kind == SlotKind::BoundaryInGradient  ? SlotKind::BoundaryIn
-         : kind == SlotKind::BoundaryOutGradient ? SlotKind::BoundaryOut
-                                                 : kind;
+ArgumentKind sourceOf(ArgumentKind kind) {
+  return kind == ArgumentKind::ParameterGradient     ? ArgumentKind::Parameter
+         : kind == ArgumentKind::BoundaryInGradient  ? ArgumentKind::BoundaryIn
+         : kind == ArgumentKind::BoundaryOutGradient ? ArgumentKind::BoundaryOut
+                                                     : kind;
 }
 
-/// Whether functions of the task define the slots of the kind.
-bool defines(Task task, SlotKind kind) {
+/// Whether functions of the task define the argument attributes of the kind.
+bool defines(Task task, ArgumentKind kind) {
   if (task == Task::InputGradients)
-    return kind == SlotKind::Deferred;
+    return kind == ArgumentKind::SavedForWeightGrad;
   const bool forward = task == Task::Forward || task == Task::Joint;
-  return forward && (kind == SlotKind::Parameter || kind == SlotKind::Input || kind == SlotKind::BoundaryIn || kind == SlotKind::BoundaryOut ||
-                     kind == SlotKind::Loss || kind == SlotKind::Saved);
+  return forward && (kind == ArgumentKind::Parameter || kind == ArgumentKind::Input || kind == ArgumentKind::BoundaryIn ||
+                     kind == ArgumentKind::BoundaryOut || kind == ArgumentKind::Loss || kind == ArgumentKind::Saved);
 }
 
-/// Compares the slots of a class's functions, starting with the functions that define them.
-class SlotChecker {
+/// Compares the argument attributes of a class's functions, starting with the functions that define them.
+class ArgumentChecker {
 public:
   LogicalResult check(func::FuncOp function, Task task) {
-    std::map<SlotKind, SmallVector<uint32_t>> defined;
-    for (bool defining : {true, false}) // a joint function takes gradients of its own results
+    std::map<ArgumentKind, SmallVector<uint32_t>> defined;
+    for (bool defining : {true, false}) // a joint function has arguments for the gradients of its results
       for (bool result : {false, true}) {
         ArrayRef<Type> types = result ? function.getResultTypes() : function.getArgumentTypes();
         for (auto [i, type] : llvm::enumerate(types)) {
-          SlotAttr slot = result ? slotOfResult(function, unsigned(i)) : slotOfArgument(function, unsigned(i));
-          if ((slot && defines(task, slot.getKind())) != defining)
+          ArgumentAttr attribute = result ? attributeOfResult(function, unsigned(i)) : attributeOfArgument(function, unsigned(i));
+          if ((attribute && defines(task, attribute.getKind())) != defining)
             continue;
-          if (failed(checkSlot(function, task, slot, type, (result ? "result " : "argument ") + std::to_string(i), result)))
+          if (failed(checkArgument(function, task, attribute, type, (result ? "result " : "argument ") + std::to_string(i), result)))
             return failure();
           if (defining)
-            defined[slot.getKind()].push_back(slot.getIndex());
+            defined[attribute.getKind()].push_back(attribute.getIndex());
         }
       }
     for (auto &[kind, indices] : defined) {
@@ -107,32 +109,32 @@ public:
       for (auto [i, index] : llvm::enumerate(indices))
         if (index != i)
           return function.emitOpError("(C3) expects ")
-                 << stringifySlotKind(kind) << " slots numbered from 0 without gaps, got " << index << " in place of " << i;
+                 << stringifyArgumentKind(kind) << " arguments numbered from 0 without gaps, got " << index << " in place of " << i;
     }
     return success();
   }
 
 private:
-  LogicalResult checkSlot(func::FuncOp function, Task task, SlotAttr slot, Type type, const std::string &where, bool result) {
-    if (!slot)
-      return function.emitOpError("(C2) expects zorse.slot on ") << where;
-    if (const Kinds &kinds = kindsOf(task); !llvm::is_contained(result ? kinds.results : kinds.arguments, slot.getKind()))
-      return function.emitOpError("(C2) has ") << slot << " as " << where << ", which functions of this task do not have";
-    if (slot.getKind() == SlotKind::Scalars || task == Task::Logits) // f64 or i64 by field; positions and result of logits
+  LogicalResult checkArgument(func::FuncOp function, Task task, ArgumentAttr attribute, Type type, const std::string &where, bool result) {
+    if (!attribute)
+      return function.emitOpError("(C2) expects zorse.argument on ") << where;
+    if (const Kinds &kinds = kindsOf(task); !llvm::is_contained(result ? kinds.results : kinds.arguments, attribute.getKind()))
+      return function.emitOpError("(C2) has ") << attribute << " as " << where << ", which functions of this task do not have";
+    if (attribute.getKind() == ArgumentKind::Scalars || task == Task::Logits) // f64 or i64 by field; positions and result of logits
       return success();
-    const SlotKind source = sourceOf(slot.getKind());
-    auto [found, isNew] = types.try_emplace({source, slot.getIndex()}, type);
-    if (isNew && !defines(task, slot.getKind()))
-      return function.emitOpError("(C4) has ") << slot << " as " << where << ", which no function of the class defines";
-    const bool same = source == slot.getKind() ? found->second == type
-                                               : cast<RankedTensorType>(found->second).getShape() == cast<RankedTensorType>(type).getShape();
+    const ArgumentKind source = sourceOf(attribute.getKind());
+    auto [found, isNew] = types.try_emplace({source, attribute.getIndex()}, type);
+    if (isNew && !defines(task, attribute.getKind()))
+      return function.emitOpError("(C4) has ") << attribute << " as " << where << ", which no function of the class defines";
+    const bool same = source == attribute.getKind() ? found->second == type
+                                                    : cast<RankedTensorType>(found->second).getShape() == cast<RankedTensorType>(type).getShape();
     if (!same)
-      return function.emitOpError("(C4) expects ") << where << ", " << slot << ", to be " << found->second << " as elsewhere in the class, got "
+      return function.emitOpError("(C4) expects ") << where << ", " << attribute << ", to be " << found->second << " as elsewhere in the class, got "
                                                    << type;
     return success();
   }
 
-  std::map<std::pair<SlotKind, uint32_t>, Type> types;
+  std::map<std::pair<ArgumentKind, uint32_t>, Type> types;
 };
 
 } // namespace
@@ -146,9 +148,9 @@ LogicalResult ClassOp::verifyRegions() {
   const bool parts = bool(function(Task::InputGradients));
   if (parts != bool(function(Task::WeightGradients)) || (parts && !function(Task::Backward)))
     return emitOpError("(C5) expects @backward_inputs and @backward_weights together, in addition to @backward");
-  SlotChecker slots;
+  ArgumentChecker arguments;
   for (Task task : {Task::Joint, Task::Forward, Task::InputGradients, Task::Backward, Task::WeightGradients, Task::Recompute, Task::Logits})
-    if (func::FuncOp one = function(task); one && failed(slots.check(one, task)))
+    if (func::FuncOp one = function(task); one && failed(arguments.check(one, task)))
       return failure();
   return success();
 }
@@ -167,15 +169,15 @@ LogicalResult UnitOp::verify() {
 
 namespace {
 
-/// Compares operands or results of a unit with the corresponding slots of the class's forward.
-LogicalResult compareSlots(UnitOp unit, StringRef what, ArrayRef<std::pair<SlotAttr, Type>> slots, TypeRange types) {
-  if (slots.size() != types.size())
-    return unit.emitOpError("(U2) has ") << types.size() << " " << what << ", expects the " << slots.size() << " of @" << unit.getCallee();
-  for (auto [slot, type] : llvm::zip(slots, types)) {
-    auto mine = cast<RankedTensorType>(type), theirs = cast<RankedTensorType>(slot.second);
+/// Compares operands or results of a unit with the corresponding argument attributes of the class's forward.
+LogicalResult compareArguments(UnitOp unit, StringRef what, ArrayRef<std::pair<ArgumentAttr, Type>> attributes, TypeRange types) {
+  if (attributes.size() != types.size())
+    return unit.emitOpError("(U2) has ") << types.size() << " " << what << ", expects the " << attributes.size() << " of @" << unit.getCallee();
+  for (auto [attribute, type] : llvm::zip(attributes, types)) {
+    auto mine = cast<RankedTensorType>(type), theirs = cast<RankedTensorType>(attribute.second);
     const bool isNarrowed = mine.getElementType().isF32() && (theirs.getElementType().isF16() || theirs.getElementType().isBF16());
     if (mine.getShape() != theirs.getShape() || (mine.getElementType() != theirs.getElementType() && !isNarrowed))
-      return unit.emitOpError("(U2) expects ") << slot.first << " of @" << unit.getCallee() << " to be " << theirs << ", got " << mine;
+      return unit.emitOpError("(U2) expects ") << attribute.first << " of @" << unit.getCallee() << " to be " << theirs << ", got " << mine;
   }
   return success();
 }
@@ -189,26 +191,26 @@ LogicalResult UnitOp::verifySymbolUses(SymbolTableCollection &symbols) {
   func::FuncOp function = unitClass.definer();
   if (!function)
     return success(); // the verifier of the class reports it
-  SmallVector<std::pair<SlotAttr, Type>> parameters, inputs, boundary, known, results;
+  SmallVector<std::pair<ArgumentAttr, Type>> parameters, inputs, boundary, known, results;
   for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
-    SlotAttr slot = slotOfArgument(function, unsigned(i));
-    auto *list = isSlot(slot, SlotKind::Parameter)                                          ? &parameters
-                 : isSlot(slot, SlotKind::Input)                                            ? &inputs
-                 : isSlot(slot, SlotKind::BoundaryIn)                                       ? &boundary
-                 : isSlot(slot, SlotKind::Scalars) && slot.getField() == ScalarField::Known ? &known
-                                                                                            : nullptr;
+    ArgumentAttr attribute = attributeOfArgument(function, unsigned(i));
+    auto *list = isOfKind(attribute, ArgumentKind::Parameter)                                               ? &parameters
+                 : isOfKind(attribute, ArgumentKind::Input)                                                 ? &inputs
+                 : isOfKind(attribute, ArgumentKind::BoundaryIn)                                            ? &boundary
+                 : isOfKind(attribute, ArgumentKind::Scalars) && attribute.getField() == ScalarField::Known ? &known
+                                                                                                            : nullptr;
     if (list)
-      list->push_back({slot, type});
+      list->push_back({attribute, type});
   }
-  for (SlotKind kind : {SlotKind::BoundaryOut, SlotKind::Loss})
+  for (ArgumentKind kind : {ArgumentKind::BoundaryOut, ArgumentKind::Loss})
     for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
-      if (SlotAttr slot = slotOfResult(function, unsigned(i)); isSlot(slot, kind))
-        results.push_back({slot, type});
-  return success(succeeded(compareSlots(*this, "parameters", parameters, getParameters().getTypes())) &&
-                 succeeded(compareSlots(*this, "inputs", inputs, getInputs().getTypes())) &&
-                 succeeded(compareSlots(*this, "values", boundary, getBoundary().getTypes())) &&
-                 succeeded(compareSlots(*this, "known numbers", known, getKnown().getTypes())) &&
-                 succeeded(compareSlots(*this, "results", results, getResultTypes())));
+      if (ArgumentAttr attribute = attributeOfResult(function, unsigned(i)); isOfKind(attribute, kind))
+        results.push_back({attribute, type});
+  return success(succeeded(compareArguments(*this, "parameters", parameters, getParameters().getTypes())) &&
+                 succeeded(compareArguments(*this, "inputs", inputs, getInputs().getTypes())) &&
+                 succeeded(compareArguments(*this, "values", boundary, getBoundary().getTypes())) &&
+                 succeeded(compareArguments(*this, "known numbers", known, getKnown().getTypes())) &&
+                 succeeded(compareArguments(*this, "results", results, getResultTypes())));
 }
 
 LogicalResult TargetOp::verifyRegions() {

@@ -45,7 +45,7 @@ LogicalResult BiasedMatmulOp::verify() {
   return success();
 }
 
-LogicalResult ContractOp::verify() {
+LogicalResult MatmulGradWeightOp::verify() {
   RankedTensorType a = tensorTypeOf(getA()), b = tensorTypeOf(getB());
   if (a.getRank() < 2 || a.getRank() != b.getRank() || a.getElementType() != b.getElementType())
     return emitOpError("(C1) expects operands of equal rank >= 2 and element type, got ") << a << " and " << b;
@@ -64,10 +64,10 @@ static LogicalResult verifyPadding(Operation *op, std::optional<uint64_t> paddin
 }
 
 LogicalResult GatherOp::verify() {
-  RankedTensorType table = tensorTypeOf(getTable()), ids = tensorTypeOf(getIds());
+  RankedTensorType table = tensorTypeOf(getTable()), indices = tensorTypeOf(getIndices());
   if (table.getRank() < 1 || carriesSamples(table))
     return emitOpError("(C1) expects a table of rank >= 1 without samples, got ") << table;
-  SmallVector<int64_t> shape(ids.getShape());
+  SmallVector<int64_t> shape(indices.getShape());
   llvm::append_range(shape, table.getShape().drop_front());
   if (RankedTensorType expected = reshaped(table, shape); getY().getType() != expected)
     return emitOpError("(C2) expects y ") << expected << ", got " << getY().getType();
@@ -75,29 +75,29 @@ LogicalResult GatherOp::verify() {
 }
 
 LogicalResult ScatterAddOp::verify() {
-  RankedTensorType ids = tensorTypeOf(getIds()), updates = tensorTypeOf(getUpdates()), y = tensorTypeOf(getY());
-  SmallVector<int64_t> shape(ids.getShape());
+  RankedTensorType indices = tensorTypeOf(getIndices()), updates = tensorTypeOf(getUpdates()), y = tensorTypeOf(getY());
+  SmallVector<int64_t> shape(indices.getShape());
   llvm::append_range(shape, y.getRank() ? y.getShape().drop_front() : ArrayRef<int64_t>());
   if (updates.getShape() != ArrayRef(shape))
-    return emitOpError("(C1) expects updates ") << reshaped(updates, shape) << " for ids " << ids << " and y " << y << ", got " << updates;
+    return emitOpError("(C1) expects updates ") << reshaped(updates, shape) << " for indices " << indices << " and y " << y << ", got " << updates;
   if (y.getRank() < 1 || carriesSamples(y) || y.getElementType() != updates.getElementType())
     return emitOpError("(C2) expects y of rank >= 1 without samples and of element type ") << updates.getElementType() << ", got " << y;
   return verifyPadding(*this, getPadding(), y);
 }
 
-LogicalResult TakeOp::verify() {
-  RankedTensorType x = tensorTypeOf(getX()), ids = tensorTypeOf(getIds());
-  if (!hasStaticLastDimension(x) || ids.getShape() != x.getShape().drop_back())
-    return emitOpError("(C1) expects ids of the shape of x without its (static) last dimension, got ") << ids << " for " << x;
-  if (RankedTensorType expected = reshaped(x, ids.getShape()); getY().getType() != expected)
+LogicalResult TakeAlongDimOp::verify() {
+  RankedTensorType x = tensorTypeOf(getX()), indices = tensorTypeOf(getIndices());
+  if (!hasStaticLastDimension(x) || indices.getShape() != x.getShape().drop_back())
+    return emitOpError("(C1) expects indices of the shape of x without its (static) last dimension, got ") << indices << " for " << x;
+  if (RankedTensorType expected = reshaped(x, indices.getShape()); getY().getType() != expected)
     return emitOpError("(C2) expects y ") << expected << ", got " << getY().getType();
   return success();
 }
 
-LogicalResult TakeGradOp::verify() {
-  RankedTensorType dy = tensorTypeOf(getDy()), ids = tensorTypeOf(getIds()), dx = tensorTypeOf(getDx());
-  if (ids.getShape() != dy.getShape())
-    return emitOpError("(C1) expects ids of the shape of dy, got ") << ids << " and " << dy;
+LogicalResult TakeAlongDimGradOp::verify() {
+  RankedTensorType dy = tensorTypeOf(getDy()), indices = tensorTypeOf(getIndices()), dx = tensorTypeOf(getDx());
+  if (indices.getShape() != dy.getShape())
+    return emitOpError("(C1) expects indices of the shape of dy, got ") << indices << " and " << dy;
   if (!hasStaticLastDimension(dx) || dx.getShape().drop_back() != dy.getShape() || dx.getElementType() != dy.getElementType())
     return emitOpError("(C2) expects dx to be ") << dy << " with one static dimension appended, got " << dx;
   return success();

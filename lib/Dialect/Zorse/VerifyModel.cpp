@@ -75,7 +75,7 @@ LogicalResult CausalMaskOp::verify() {
   if (getWindow() && *getWindow() < 1)
     return emitOpError("(C2) expects a window of at least 1, got ") << *getWindow();
   if (type.getDimSize(0) > type.getDimSize(1))
-    return emitOpError("(C3) expects at most as many queries as keys, got ") << type;
+    return emitOpError("(C3) expects no more queries than keys, got ") << type;
   if (getFill() && (!(getHidden() < 0) || !isa<FloatType>(type.getElementType())))
     return emitOpError("(C4) expects a fill below 0 of a float mask, got ") << getHidden() << " of " << type;
   return success();
@@ -147,14 +147,14 @@ LogicalResult RoundOp::verify() {
 
 LogicalResult DetachOp::verify() { return success(); } // its traits check everything
 
-LogicalResult TrackOp::verify() {
+LogicalResult RunningStatOp::verify() {
   auto observed = cast<RankedTensorType>(getObserved().getType()), running = cast<RankedTensorType>(getRunning().getType());
   if (!carriesSamples(observed) || observed.getShape().drop_front() != running.getShape() || observed.getElementType() != running.getElementType())
     return emitOpError("(C1) expects a statistic of every row and running ones of its shape without the samples, got ")
            << observed << " and " << running;
-  const double weight = getWeight().convertToDouble(), correction = getCorrection().convertToDouble();
-  if (!(weight > 0 && weight <= 1) || !(correction > 0))
-    return emitOpError("(C2) expects 0 < weight <= 1 and a correction above 0, got ") << weight << " and " << correction;
+  const double momentum = getMomentum().convertToDouble(), correction = getCorrection().convertToDouble();
+  if (!(momentum > 0 && momentum <= 1) || !(correction > 0))
+    return emitOpError("(C2) expects 0 < momentum <= 1 and a correction above 0, got ") << momentum << " and " << correction;
   return success();
 }
 
@@ -177,8 +177,8 @@ LogicalResult DropoutOp::verify() {
   double probability = getProbability().convertToDouble();
   if (!(probability >= 0 && probability < 1))
     return emitOpError("(C1) expects 0 <= probability < 1, got ") << probability;
-  if (static_cast<int64_t>(getInstance()) < 0)
-    return emitOpError("(C2) expects instance >= 0, got ") << static_cast<int64_t>(getInstance());
+  if (static_cast<int64_t>(getRngId()) < 0)
+    return emitOpError("(C2) expects rng_id >= 0, got ") << static_cast<int64_t>(getRngId());
   return success();
 }
 

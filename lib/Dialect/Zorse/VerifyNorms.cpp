@@ -16,7 +16,7 @@ LogicalResult LogSoftmaxOp::verify() { return verifyLastDimension(*this, getX(),
 LogicalResult SoftmaxGradOp::verify() { return verifyLastDimension(*this, getY(), "y"); }
 LogicalResult LogSoftmaxGradOp::verify() { return verifyLastDimension(*this, getY(), "y"); }
 
-/// Checks that `channels` (a gain, a bias or their gradient; may be null) matches the last dimension of x.
+/// Checks that `channels` (a weight, a bias or their gradient; may be null) matches the last dimension of x.
 static LogicalResult verifyChannels(Operation *op, const char *constraint, StringRef name, Value channels, Value x) {
   RankedTensorType expected = channelTypeOf(tensorTypeOf(x));
   if (channels && channels.getType() != expected)
@@ -45,7 +45,7 @@ static LogicalResult verifySameType(Operation *op, const char *constraint, Strin
 }
 
 LogicalResult LayerNormOp::verify() {
-  if (failed(verifyLastDimension(*this, getX(), "x")) || failed(verifyChannels(*this, "C2", "gain", getGain(), getX())) ||
+  if (failed(verifyLastDimension(*this, getX(), "x")) || failed(verifyChannels(*this, "C2", "weight", getWeight(), getX())) ||
       failed(verifyChannels(*this, "C2", "bias", getBias(), getX())) || failed(verifyEpsilon(*this, getEpsilon().convertToDouble())) ||
       failed(verifySameType(*this, "C4", "y", getY(), getX())))
     return failure();
@@ -58,30 +58,31 @@ LogicalResult LayerNormOp::verify() {
 
 LogicalResult LayerNormGradInputOp::verify() {
   return failure(failed(verifyLastDimension(*this, getX(), "x")) || failed(verifySameType(*this, "C1", "dy", getDy(), getX())) ||
-                 failed(verifySameType(*this, "C1", "dx", getDx(), getX())) || failed(verifyChannels(*this, "C2", "gain", getGain(), getX())) ||
+                 failed(verifySameType(*this, "C1", "dx", getDx(), getX())) || failed(verifyChannels(*this, "C2", "weight", getWeight(), getX())) ||
                  failed(verifyStatistic(*this, "C3", "mean", getMean(), getX())) || failed(verifyStatistic(*this, "C3", "rstd", getRstd(), getX())));
 }
 
 LogicalResult LayerNormGradParamsOp::verify() {
   return failure(failed(verifyLastDimension(*this, getX(), "x")) || failed(verifySameType(*this, "C1", "dy", getDy(), getX())) ||
                  failed(verifyStatistic(*this, "C2", "mean", getMean(), getX())) || failed(verifyStatistic(*this, "C2", "rstd", getRstd(), getX())) ||
-                 failed(verifyChannels(*this, "C3", "dgain", getDgain(), getX())) ||
+                 failed(verifyChannels(*this, "C3", "dweight", getDweight(), getX())) ||
                  failed(verifyChannels(*this, "C3", "dbias", getDbias(), getX())));
 }
 
 LogicalResult RmsNormOp::verify() {
-  return failure(failed(verifyLastDimension(*this, getX(), "x")) || failed(verifyChannels(*this, "C2", "gain", getGain(), getX())) ||
+  return failure(failed(verifyLastDimension(*this, getX(), "x")) || failed(verifyChannels(*this, "C2", "weight", getWeight(), getX())) ||
                  failed(verifyEpsilon(*this, getEpsilon().convertToDouble())) || failed(verifySameType(*this, "C4", "y", getY(), getX())) ||
                  failed(verifyStatistic(*this, "C5", "rrms", getRrms(), getX())));
 }
 
 LogicalResult RmsNormGradInputOp::verify() {
   return failure(failed(verifyLastDimension(*this, getX(), "x")) || failed(verifySameType(*this, "C1", "dy", getDy(), getX())) ||
-                 failed(verifySameType(*this, "C1", "dx", getDx(), getX())) || failed(verifyChannels(*this, "C2", "gain", getGain(), getX())) ||
+                 failed(verifySameType(*this, "C1", "dx", getDx(), getX())) || failed(verifyChannels(*this, "C2", "weight", getWeight(), getX())) ||
                  failed(verifyStatistic(*this, "C3", "rrms", getRrms(), getX())));
 }
 
 LogicalResult RmsNormGradParamsOp::verify() {
   return failure(failed(verifyLastDimension(*this, getX(), "x")) || failed(verifySameType(*this, "C1", "dy", getDy(), getX())) ||
-                 failed(verifyStatistic(*this, "C2", "rrms", getRrms(), getX())) || failed(verifyChannels(*this, "C3", "dgain", getDgain(), getX())));
+                 failed(verifyStatistic(*this, "C2", "rrms", getRrms(), getX())) ||
+                 failed(verifyChannels(*this, "C3", "dweight", getDweight(), getX())));
 }

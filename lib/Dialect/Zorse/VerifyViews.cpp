@@ -95,3 +95,21 @@ LogicalResult BroadcastOp::verify() {
       return emitOpError("(C3) expects dimension ") << i << " of " << x << " to have the size of dimension " << dims[i] << " of " << y;
   return success();
 }
+
+LogicalResult AllGatherOp::verify() {
+  RankedTensorType x = tensorTypeOf(getX()), y = tensorTypeOf(getY());
+  const auto dim = static_cast<int64_t>(getDim());
+  if (getBegins().size() != getWidths().size() || getEnds().empty() || dim < 0 || dim >= y.getRank())
+    return emitOpError("(C1) expects one begin and one width per segment, the ends of all devices, and a dimension of y");
+  SmallVector<int64_t> shape(y.getShape());
+  if (x.getRank() == y.getRank())
+    shape[static_cast<size_t>(dim)] = x.getDimSize(static_cast<unsigned>(dim));
+  if (x.getElementType() != y.getElementType() || x.getShape() != ArrayRef<int64_t>(shape))
+    return emitOpError("(C2) expects x and y to be equal except for dimension ") << dim << ", got " << x << " and " << y;
+  int64_t points = 0;
+  for (int64_t width : getWidths())
+    points += width * getEnds().back();
+  if (points != y.getDimSize(static_cast<unsigned>(dim)))
+    return emitOpError("(C3) expects segments of ") << y.getDimSize(static_cast<unsigned>(dim)) << " points, got " << points;
+  return success();
+}

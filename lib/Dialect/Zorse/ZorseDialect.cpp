@@ -81,35 +81,35 @@ void ZorseDialect::initialize() {
 }
 
 //===----------------------------------------------------------------------===//
-// Slots
+// Argument attributes
 //===----------------------------------------------------------------------===//
 
-SlotAttr zorse::slotOfArgument(FunctionOpInterface function, unsigned argument) {
-  return function.getArgAttrOfType<SlotAttr>(argument, attributes::kSlot);
+ArgumentAttr zorse::attributeOfArgument(FunctionOpInterface function, unsigned argument) {
+  return function.getArgAttrOfType<ArgumentAttr>(argument, attributes::kArgument);
 }
-SlotAttr zorse::slotOfResult(FunctionOpInterface function, unsigned result) {
-  return function.getResultAttrOfType<SlotAttr>(result, attributes::kSlot);
+ArgumentAttr zorse::attributeOfResult(FunctionOpInterface function, unsigned result) {
+  return function.getResultAttrOfType<ArgumentAttr>(result, attributes::kArgument);
 }
 
-LogicalResult SlotAttr::verify(function_ref<InFlightDiagnostic()> emitError, SlotKind kind, uint32_t index, ScalarField field) {
-  if (field != ScalarField::LossSeed && kind != SlotKind::Scalars)
-    return emitError() << "expects a field only for scalars, got '" << stringifyScalarField(field) << "' for " << stringifySlotKind(kind);
+LogicalResult ArgumentAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArgumentKind kind, uint32_t index, ScalarField field) {
+  if (field != ScalarField::LossSeed && kind != ArgumentKind::Scalars)
+    return emitError() << "expects a field only for scalars, got '" << stringifyScalarField(field) << "' for " << stringifyArgumentKind(kind);
   if (field != ScalarField::LossSeed && field != ScalarField::Known && index != 0)
     return emitError() << "expects index 0 of '" << stringifyScalarField(field) << "', of which there is one, got " << index;
   return success();
 }
 
-static LogicalResult verifySlot(Operation *op, NamedAttribute attribute) {
-  if (attribute.getName() == attributes::kSlot && !isa<SlotAttr>(attribute.getValue()))
-    return op->emitOpError("expects zorse.slot to be #zorse.slot<kind, index>, got ") << attribute.getValue();
+static LogicalResult verifyArgument(Operation *op, NamedAttribute attribute) {
+  if (attribute.getName() == attributes::kArgument && !isa<ArgumentAttr>(attribute.getValue()))
+    return op->emitOpError("expects zorse.argument to be #zorse.argument<kind, index>, got ") << attribute.getValue();
   return success();
 }
 
 LogicalResult ZorseDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
-  return verifySlot(op, attribute);
+  return verifyArgument(op, attribute);
 }
 LogicalResult ZorseDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
-  return verifySlot(op, attribute);
+  return verifyArgument(op, attribute);
 }
 
 Operation *ZorseDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type, Location loc) {

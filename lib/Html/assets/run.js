@@ -108,7 +108,7 @@ function plot(id, height, what) {
 }
 
 const log = document.getElementById('log');
-legend(document.getElementById('loss'), [['loss of training', 'f']].concat(data.evaluations.length ? [['loss on held-back data', 'b']] : []),
+legend(document.getElementById('loss'), [['loss of training', 'f']].concat(data.evaluations.length ? [['loss on held-out data', 'b']] : []),
        data.points.some(p => p[0] !== p[1]) ? '<span class=quiet>line: mean of several steps; shade: least to largest</span>' : '');
 log.onchange = plot('loss', 300, {lines: [[SERIES.loss, 'f', 'loss']], band: [SERIES.low, SERIES.high], dots: data.evaluations, log: () => log.checked});
 plot('norm', 110, {lines: [[SERIES.norm, 'w', 'gradient norm']]});

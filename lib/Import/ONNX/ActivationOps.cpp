@@ -175,6 +175,18 @@ static LogicalResult importPRelu(OpContext &op) {
   return make.result(make("Where", {make("Greater", {x, make.number(0, x)}), x, make("Mul", {slope, x})}));
 }
 
+/// Gelus of onnxruntime, of the sum of both operands if there are two. FastGelu is the approximation by tanh, QuickGelu by a sigmoid.
+static LogicalResult importRuntimeGelu(OpContext &op) {
+  for (size_t i = 0; i < op.node.inputs.size(); ++i)
+    if (op.has(i) && !isFloat(op.operand(i).type))
+      return op.error("expects floats, found " + Twine(name(op.operand(i).type)));
+  Decomposition make(op);
+  ImportedValue x = op.has(1) ? make("Add", {op.operand(0), op.operand(1)}) : op.operand(0);
+  if (op.node.op == "QuickGelu")
+    return make.result(make("Swish", {x}, {{"alpha", op.real("alpha")}}));
+  return make.result(make("Gelu", {x}, {{"approximate", std::string(op.node.op == "FastGelu" ? "tanh" : "none")}}));
+}
+
 static LogicalResult importMean(OpContext &op) {
   Decomposition make(op);
   ImportedValue sum = make("Sum", op.operands());
@@ -189,6 +201,10 @@ void zorse::onnx_import::registerActivationOps(OperatorRegistry &registry) {
       {{"Shrink"}, 1, 1, {real("bias", 0), real("lambd", 0.5)}, importComposedActivation},
       {{"HardSwish", "Mish", "Softsign", "Tan", "Asin", "Acos", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"}, 1, 1, {}, importComposedActivation},
       {{"PRelu"}, 2, 2, {}, importPRelu},
+      {{"com.microsoft.Gelu"}, 1, 1, {}, importRuntimeGelu},
+      {{"com.microsoft.BiasGelu"}, 2, 2, {}, importRuntimeGelu},
+      {{"com.microsoft.FastGelu"}, 1, 2, {}, importRuntimeGelu},
+      {{"com.microsoft.QuickGelu"}, 1, 1, {real("alpha", 1.702)}, importRuntimeGelu},
       {{"Mean"}, 1, kAny, {}, importMean},
   });
 }

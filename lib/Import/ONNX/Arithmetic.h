@@ -16,7 +16,7 @@ ImportedValue groupedProduct(Decomposition &make, const ImportedValue &x, const 
 /// Returns exactly 1 / sqrt(channels) if `scale` equals it up to rounding, otherwise `scale`.
 double attentionScale(const ImportState &state, double scale, int64_t channels);
 /// Sets the result to a dropout of a value that does not depend on samples. Fails after an error.
-mlir::LogicalResult dropConstant(OpContext &op, const ImportedValue &x, double ratio, int64_t instance);
+mlir::LogicalResult dropConstant(OpContext &op, const ImportedValue &x, double ratio, int64_t rngId);
 /// Sets the result to the first operand.
 mlir::LogicalResult importIdentity(OpContext &op);
 

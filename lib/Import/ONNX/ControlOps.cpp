@@ -85,7 +85,7 @@ static LogicalResult importLoop(OpContext &op) {
   for (int64_t turn = 0; !max || turn < *max; ++turn) {
     auto goesOn = uniformValue(op.state, condition);
     if (!goesOn)
-      return op.error("whether it goes on after turn " + Twine(turn) + " depends on data; only constant conditions are supported");
+      return op.error("whether it continues after turn " + Twine(turn) + " depends on data; only constant conditions are supported");
     if (*goesOn == 0)
       break;
     if (turn == kMaxTurns)

@@ -50,7 +50,7 @@ static LogicalResult drawMask(OpContext &op, ElementKind type, const View &view,
     return op.result(fillOver(type, drawn.kept <= 0 ? 0 : 1, view));
   ++op.state.drawnMasks;
   // 0, or kept * (1 / kept).
-  return dropConstant(op, fillOver(type, drawn.kept, view), 1 - drawn.kept, drawn.instance);
+  return dropConstant(op, fillOver(type, drawn.kept, view), 1 - drawn.kept, drawn.rngId);
 }
 
 static LogicalResult importBernoulli(OpContext &op) {
@@ -69,9 +69,9 @@ static LogicalResult importBernoulli(OpContext &op) {
 /// because the bits of an element then distinguish the events.
 static LogicalResult compareDrawn(OpContext &op, ImportedValue value, double kept, bool keepsSmall) {
   Drawn &drawn = value.drawn();
-  auto [found, isNew] = op.state.keepsSmallNumbers.try_emplace(drawn.instance, keepsSmall);
+  auto [found, isNew] = op.state.keepsSmallNumbers.try_emplace(drawn.rngId, keepsSmall);
   if (!isNew && found->second != keepsSmall)
-    return op.error("compares random numbers that another node has compared the other way round; draw numbers of its own for each");
+    return op.error("compares random numbers that another node has compared the other way round; draw separate numbers for each");
   drawn.kept = kept;
   if (op.node.op == "Floor")
     return drawMask(op, value.type, value.view, drawn);

@@ -465,7 +465,7 @@ static LogicalResult importPow(OpContext &op) {
 
 // Applies the dropout to ones and multiplies the constant by the result. Each sample has a separate mask if the
 // constant has samples; otherwise all share one.
-LogicalResult zorse::onnx_import::dropConstant(OpContext &op, const ImportedValue &x, double ratio, int64_t instance) {
+LogicalResult zorse::onnx_import::dropConstant(OpContext &op, const ImportedValue &x, double ratio, int64_t rngId) {
   const auto samples = llvm::find_if(x.view.dims, [](const FactorList &dim) { return dim.size() == 1 && dim[0].sample; });
   const bool perSample = samples != x.view.dims.end();
   const auto axis = perSample ? samples - x.view.dims.begin() : 0;
@@ -479,7 +479,7 @@ LogicalResult zorse::onnx_import::dropConstant(OpContext &op, const ImportedValu
   if (perSample)
     type[0] = ShapedType::kDynamic;
   Value ones = splat(op.state, 1, RankedTensorType::get(type, elementType(op.state, x.type)));
-  Value kept = create<DropoutOp>(op.state, ones, op.state.builder.getF64FloatAttr(ratio), op.state.builder.getI64IntegerAttr(instance));
+  Value kept = create<DropoutOp>(op.state, ones, op.state.builder.getF64FloatAttr(ratio), op.state.builder.getI64IntegerAttr(rngId));
   ImportedValue mask = wrap(kept, x.type, shape);
   if (perSample)
     std::rotate(mask.view.dims.begin(), mask.view.dims.begin() + 1, mask.view.dims.begin() + axis + 1);
@@ -519,11 +519,11 @@ static LogicalResult importDropout(OpContext &op) {
     return dropConstant(op, x, ratio, op.state.dropouts++);
   ImportedValue scaled = x;
   Number scale = scaled.takeScale();
-  int64_t instance = op.state.dropouts++;
+  int64_t rngId = op.state.dropouts++;
   return emitElementwise(
       op, {scaled}, x.type,
       [&](ValueRange v, RankedTensorType) {
-        return create<DropoutOp>(op.state, v[0], op.state.builder.getF64FloatAttr(ratio), op.state.builder.getI64IntegerAttr(instance));
+        return create<DropoutOp>(op.state, v[0], op.state.builder.getF64FloatAttr(ratio), op.state.builder.getI64IntegerAttr(rngId));
       },
       std::move(scale));
 }

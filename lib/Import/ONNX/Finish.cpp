@@ -208,7 +208,7 @@ static std::vector<NamedAttrList> describeInputs(ImportState &state, ArrayRef<Op
   for (Operation *op : order)
     if (auto gather = dyn_cast<GatherOp>(op)) {
       bool shifted = false, exact = true;
-      int input = sourceInput(gather.getIds(), inputCount, shifted, exact);
+      int input = sourceInput(gather.getIndices(), inputCount, shifted, exact);
       if (input < 0 || !exact)
         continue;
       int64_t bound = cast<RankedTensorType>(gather.getTable().getType()).getDimSize(0);

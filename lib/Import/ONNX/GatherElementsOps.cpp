@@ -70,7 +70,7 @@ static LogicalResult pickElements(OpContext &op, ImportedValue x, const Imported
   if (failed(counted) || failed(nest = nestOfPicks(op, x, *counted, axis))) // the memory order of `counted` differs from that of ids
     return failure();
   data = nest->emit(op.state, 0, x.view.dims[axis]);
-  ImportedValue result = nest->result(create<TakeOp>(op.state, data, nest->emit(op.state, 1)), x.type);
+  ImportedValue result = nest->result(create<TakeAlongDimOp>(op.state, data, nest->emit(op.state, 1)), x.type);
   result.tensor().scale = scale;
   return op.result(std::move(result));
 }

@@ -3,6 +3,8 @@
 #include "HeadCheck.h"
 #include "Lazy.h"
 
+#include "zorse/runtime/abi/Random.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 #include <algorithm>
@@ -31,11 +33,9 @@ std::vector<int64_t> zorse::onnx_import::shapeFor(const View &view, int64_t samp
 }
 
 double HeadData::uniform() {
-  state += 0x9E3779B97F4A7C15u;
-  uint64_t bits = state;
-  bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9u;
-  bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBu;
-  return static_cast<double>((bits ^ (bits >> 31)) >> 11) * 0x1p-53;
+  const uint64_t bits = abi::mix64(state);
+  state += abi::kMixIncrement;
+  return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
 // Operations that forward integers unchanged.
@@ -55,9 +55,9 @@ int64_t HeadData::boundOf(Value value) const {
       continue;
     for (OpOperand &use : next.getUses()) {
       Operation *op = use.getOwner();
-      if (auto gather = dyn_cast<GatherOp>(op); gather && use.get() == gather.getIds())
+      if (auto gather = dyn_cast<GatherOp>(op); gather && use.get() == gather.getIndices())
         atMost(cast<RankedTensorType>(gather.getTable().getType()).getDimSize(0));
-      else if (auto take = dyn_cast<TakeOp>(op); take && use.get() == take.getIds())
+      else if (auto take = dyn_cast<TakeAlongDimOp>(op); take && use.get() == take.getIndices())
         atMost(cast<RankedTensorType>(take.getX().getType()).getShape().back());
       else if (auto loss = dyn_cast<CrossEntropyOp>(op); loss && use.get() == loss.getLabels())
         atMost(cast<RankedTensorType>(loss.getLogits().getType()).getShape().back());

@@ -115,6 +115,7 @@ static LogicalResult chooseLoss(ImportState &state, std::vector<int> &wanted) {
     return success();
   }
   int chosen = -1, scalars = 0;
+  std::string found;
   for (int i = 0; i < outputs.size(); ++i) {
     const auto &tensor = outputs[i].type().tensor_type();
     bool scalarLike =
@@ -126,10 +127,16 @@ static LogicalResult chooseLoss(ImportState &state, std::vector<int> &wanted) {
     }
     if (scalarLike && ++scalars == 1)
       chosen = i;
+    std::string dims;
+    for (const auto &dim : tensor.shape().dim())
+      dims += (dims.empty() ? "" : ", ") + (dim.dim_param().empty() ? std::to_string(dim.dim_value()) : dim.dim_param());
+    found += (found.empty() ? "'" : ", '") + outputs[i].name() + "' of shape [" + dims + "]";
   }
-  if (scalars != 1)
-    return error(state, "expects one scalar output, the loss; found " + Twine(scalars) + " among " + names +
-                            ". Name it (--loss-output=NAME), or add a loss (--loss=cross_entropy --logits=NAME --labels=NAME)");
+  if (scalars > 1)
+    return error(state, "expects one scalar output, the loss; found " + Twine(scalars) + " among " + names + ". Name it (--loss-output=NAME)");
+  if (scalars == 0)
+    return error(state, "expects one scalar output, the loss; found " + (found.empty() ? "no output" : found) +
+                            ". Return the loss from forward, or let the compiler add it: --loss=cross_entropy --logits=NAME --labels=NAME");
   wanted = {state.graph.body.outputs[chosen]};
   return success();
 }

@@ -94,7 +94,7 @@ struct ImportState {
   std::vector<LazyPtr> keepAlive; ///< keeps the keys of the caches valid
   std::vector<LossInfo> losses;
   int64_t dropouts = 0, drawnMasks = 0;
-  std::map<int64_t, bool> keepsSmallNumbers; ///< by instance of Drawn
+  std::map<int64_t, bool> keepsSmallNumbers; ///< by rngId of Drawn
   std::set<const onnx::Tensor *> statistics; ///< running statistics
   bool guessedSingleRow = false;
   std::vector<std::string> frozenNorms; ///< batch norms that normalize by running statistics which are not updated

@@ -56,7 +56,7 @@ struct Sums {
 
 /// Uniform random numbers drawn by a node, which become a mask (DrawnMasks.cpp).
 struct Drawn {
-  int64_t instance = 0;
+  int64_t rngId = 0;
   double low = 0, high = 1;
   double kept = -1; ///< probability of `true` after the comparison; -1 before
 };

@@ -132,9 +132,9 @@ FailureOr<std::vector<Length>> zorse::onnx_import::lengthsOf(OpContext &op, size
 }
 
 // In a file for any batch size, shapes specify where the samples are. A constant in their place is the batch size of the exported example.
-LogicalResult zorse::onnx_import::checkTold(OpContext &op, const ImportedValue &result, const std::vector<bool> &told) {
+LogicalResult zorse::onnx_import::checkTold(OpContext &op, const ImportedValue &result, const std::vector<bool> &isGiven) {
   const int64_t axis = result.view.sampleAxis();
-  if (op.state.rowsBaked || axis < 0 || !op.node.partOf.empty() || told[static_cast<size_t>(axis)])
+  if (op.state.rowsBaked || axis < 0 || !op.node.partOf.empty() || isGiven[static_cast<size_t>(axis)])
     return success();
   return op.error("gives dimension " + Twine(axis) +
                   " a fixed size, where the samples of a batch of any size are; export with a symbolic batch, "

@@ -30,8 +30,8 @@ mlir::LogicalResult checkBounds(OpContext &op, const ImportedValue &x, int64_t a
 /// Number of sample factors in all axes.
 int64_t countSampleFactors(const View &view);
 /// Reports an error if the file gives the sample axis a fixed size although its batch size is symbolic.
-/// \param told  per dimension: whether its size is specified as a multiple of B, or left open (-1 or 0 in a Reshape)
-mlir::LogicalResult checkTold(OpContext &op, const ImportedValue &result, const std::vector<bool> &told);
+/// \param isGiven  per dimension: whether its size is specified as a multiple of B, or left open (-1 or 0 in a Reshape)
+mlir::LogicalResult checkTold(OpContext &op, const ImportedValue &result, const std::vector<bool> &isGiven);
 /// Sets `state.rows`, the placeholder for the number of rows, to a prime that divides no size or bound in the file.
 void choosePlaceholder(ImportState &state);
 

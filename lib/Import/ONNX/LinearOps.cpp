@@ -234,7 +234,7 @@ static LogicalResult importSoftmax(OpContext &op) {
   if (!x.isTensor() || !isFloat(x.type) || axis < 0)
     return op.error("expects float activations and a valid axis");
   if (x.view.sampleAxis() == axis && !op.state.isFromInputs(x.value()))
-    return op.error("normalises activations over the samples; every op must treat samples apart. A softmax of inputs alone may run over them");
+    return op.error("normalizes activations over the samples; every op must treat samples apart. A softmax of inputs alone may run over them");
   if (x.view.sampleAxis() == axis) {
     Decomposition make(op);
     return make.result(normalisedOverSamples(make, x, axis, op.node.op == "LogSoftmax"));
@@ -279,7 +279,7 @@ static LogicalResult importNorm(OpContext &op) {
   if (!x.isTensor() || !isFloat(x.type) || axis < 0)
     return op.error("expects float activations and a valid axis");
   if (x.view.sampleAxis() >= axis)
-    return op.error("normalises over the samples; every op must treat samples apart");
+    return op.error("normalizes over the samples; every op must treat samples apart");
   if ((op.isUsed(1) || op.isUsed(2)) && failed(normStatistics(op, x, axis)))
     return failure();
   FactorList last;
@@ -293,7 +293,7 @@ static LogicalResult importNorm(OpContext &op) {
     return failure();
   Value value = nest->emit(op.state, 0, last);
   int64_t channels = cast<RankedTensorType>(value.getType()).getShape().back();
-  auto gainOf = [&](size_t index) -> FailureOr<Value> {
+  auto parameterOf = [&](size_t index) -> FailureOr<Value> {
     if (!op.has(index))
       return Value();
     ImportedValue weight = op.operand(index);
@@ -310,17 +310,17 @@ static LogicalResult importNorm(OpContext &op) {
       all = {Factor{channels, 0, false}};
     return materialise(op.state, weight, {all}, false);
   };
-  auto gain = gainOf(1), bias = gainOf(2);
-  if (failed(gain) || failed(bias))
+  auto weight = parameterOf(1), bias = parameterOf(2);
+  if (failed(weight) || failed(bias))
     return failure();
   double epsilon = op.real("epsilon");
   if (!(epsilon > 0))
     return op.error("expects a positive epsilon");
   Value y;
   if (op.node.op == "LayerNormalization")
-    y = create<LayerNormOp>(op.state, value, *gain, *bias, epsilon);
+    y = create<LayerNormOp>(op.state, value, *weight, *bias, epsilon);
   else
-    y = create<RmsNormOp>(op.state, value, *gain, epsilon);
+    y = create<RmsNormOp>(op.state, value, *weight, epsilon);
   const std::vector<int64_t> shape = x.shape();
   return op.result(nest->result(y, x.type, ArrayRef(shape).drop_front(axis)));
 }

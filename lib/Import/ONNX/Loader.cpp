@@ -266,7 +266,7 @@ Result<std::shared_ptr<MappedFile>> LoadedModel::externalFile(const std::string 
   struct stat info{};
   Result<int> descriptor = openRegularFile(pathOf(location), info);
   if (descriptor.failed())
-    return userError("external data: " + descriptor.message() + "; keep the data file beside the model");
+    return userError("external data: " + descriptor.message() + "; keep the data file in the directory of the model");
   if (Status status = checkBesideModel(*descriptor, location); status.failed()) {
     ::close(*descriptor);
     return status;
@@ -289,7 +289,7 @@ Status LoadedModel::checkBesideModel(int descriptor, const std::string &location
     if (!directory.empty() && std::mismatch(directory.begin(), directory.end(), found.begin(), found.end()).first == directory.end())
       return Status::success();
   return userError("external data '" + location + "' is a symbolic link to " + found.string() +
-                   ", outside the model's folder: a model reads no other files; copy the data beside the model");
+                   ", outside the model's folder: a model reads no other files; copy the data to the directory of the model");
 }
 
 std::string LoadedModel::pathOf(const std::string &location) const {

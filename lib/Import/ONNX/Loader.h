@@ -1,4 +1,4 @@
-// Reads an ONNX file and the tensors it refers to. Both are checked, because neither is trusted.
+// Reads an ONNX file and the tensors it refers to. Both are checked, because they may have arbitrary contents.
 #pragma once
 
 #include "zorse/Base/Status.h"

@@ -60,7 +60,7 @@ static AxisSplit splitAxis(std::vector<FactorList> heads, int64_t dim, int64_t r
   const size_t count = heads.size();
   std::vector<size_t> next(count, 0);
   for (;;) {
-    // A sample factor of one row is an axis by itself.
+    // A sample factor of one row is a separate axis.
     bool single = false;
     for (size_t k = 0; k < count; ++k)
       single |= next[k] < heads[k].size() && heads[k][next[k]].sample && heads[k][next[k]].size == 1;

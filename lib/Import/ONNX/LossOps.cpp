@@ -267,6 +267,11 @@ std::optional<ImportedValue> zorse::onnx_import::addedLoss(ImportState &state, L
     for (auto &[value, info] : state.graph.inputs)
       if (info->name() == labelName)
         labels = state.values[value];
+  } else if (state.options.batchNormRows > 0) {
+    (void)error(state, "--loss cannot add the input '" + labelName +
+                           "' to a model with --batch-norm-group-size: export a module that has this input and returns the loss, or train "
+                           "with the running statistics, without --batch-norm-group-size");
+    return std::nullopt;
   } else {
     // Add an input for the labels, before the arguments of parameters.
     SmallVector<int64_t> type{ShapedType::kDynamic};

@@ -157,7 +157,7 @@ FailureOr<Value> zorse::onnx_import::runningStatistic(OpContext &op, size_t inde
   NamedAttrList attributes;
   attributes.set(attributes::kParameter, op.state.builder.getStringAttr(tensor.name()));
   attributes.set(attributes::kTrainable, op.state.builder.getBoolAttr(true));
-  attributes.set(attributes::kStatistic, op.state.builder.getUnitAttr());
+  attributes.set(attributes::kRunningStat, op.state.builder.getUnitAttr());
   op.state.argumentAttributes[cast<BlockArgument>(argument).getArgNumber() - op.state.inputNames.size()] =
       attributes.getDictionary(&op.state.context);
   return argument;
@@ -272,7 +272,8 @@ static void reportModes(ImportState &state) {
   if (!state.frozenNorms.empty())
     warn(state,
          std::to_string(state.frozenNorms.size()) + (state.frozenNorms.size() == 1 ? " batch norm (" : " batch norms (") +
-             firstOf(state.frozenNorms, 3) + ") normalise by running statistics, which training does not change" +
+             firstOf(state.frozenNorms, 3) + (state.frozenNorms.size() == 1 ? ") normalizes" : ") normalize") +
+             " by running statistics, which training does not change" +
              (state.normsMayTrain ? "; --batch-norm-group-size=G takes the statistics of groups of G samples, as training in PyTorch does" : ""));
   if (state.inertDropouts > 0) {
     bool exportedInTraining = state.dropouts > 0 || state.metadata.training.value_or(false);

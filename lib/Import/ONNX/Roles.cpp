@@ -51,7 +51,9 @@ static const llvm::StringSet<> kWeighted{"Conv",
                                          "SimplifiedLayerNormalization",
                                          "InstanceNormalization",
                                          "GroupNormalization",
-                                         "BatchNormalization"};
+                                         "BatchNormalization",
+                                         "BiasGelu",
+                                         "FastGelu"};
 
 /// Whether a gradient of the outputs propagates to operand `position`.
 static bool passesGradient(const GraphNode &node, size_t position) {

@@ -47,8 +47,6 @@ private:
     for (onnx::Node &node : *graph_.mutable_node())
       if (node.domain() == kDomain && !toStandard(node))
         return false;
-    for (int n = 0; n < added_.size(); ++n)
-      graph_.add_node()->Swap(&added_[n]);
     if (!findTrained() || !addParameters() || !readOptimizer())
       return false;
     google::protobuf::RepeatedPtrField<onnx::ValueInfo> outputs;
@@ -76,9 +74,11 @@ private:
     graph_.mutable_node()->Swap(&kept);
   }
 
-  /// Converts an operator of onnxruntime to one of ONNX. Fails with an error if there is none.
+  /// Converts an operator of onnxruntime that the importer does not support to one of ONNX. Fails with an error if there is none.
   bool toStandard(onnx::Node &node) {
     const std::string op = node.op_type();
+    if (op == "Gelu" || op == "BiasGelu" || op == "FastGelu" || op == "QuickGelu") // imported as they are
+      return true;
     auto become = [&](const char *name) {
       node.set_op_type(name);
       node.clear_domain();
@@ -107,27 +107,6 @@ private:
           node.mutable_attribute()->DeleteSubrange(i, 1);
       return become("SoftmaxCrossEntropyLoss");
     }
-    if (op == "Gelu" || op == "FastGelu" || op == "BiasGelu") {
-      if (node.input_size() > 1 && !node.input(1).empty()) { // add the bias first
-        onnx::Node &add = *added_.Add();
-        add.set_op_type("Add");
-        add.set_name(node.name() + ".bias");
-        *add.add_input() = node.input(0);
-        *add.add_input() = node.input(1);
-        *add.add_output() = node.output(0) + ".biased";
-        node.set_input(0, add.output(0));
-      }
-      while (node.input_size() > 1)
-        node.mutable_input()->RemoveLast();
-      node.clear_attribute();
-      if (op == "FastGelu") {
-        onnx::Attribute *attribute = node.add_attribute();
-        attribute->set_name("approximate");
-        attribute->set_type(3);
-        attribute->set_s("tanh");
-      }
-      return become("Gelu");
-    }
     if (op == "FusedMatMul" && realOf(node, "alpha", 1) == 1 && !integerOf(node, "transA", 0) && !integerOf(node, "transB", 0) &&
         !integerOf(node, "transBatchA", 0) && !integerOf(node, "transBatchB", 0)) {
       node.clear_attribute();
@@ -155,7 +134,7 @@ private:
     const std::string name = "checkpoint";
     Result<WeightFile> weights = readWeightFile(beside(model_.path(), name));
     if (weights.failed())
-      return fail("parameters are in the file 'checkpoint' beside it: " + weights.message());
+      return fail("parameters are in the file 'checkpoint' in the same directory: " + weights.message());
     std::map<std::string, const WeightFileTensor *> stored;
     for (const WeightFileTensor &tensor : weights->parameters)
       stored[tensor.name] = &tensor;
@@ -243,7 +222,6 @@ private:
   std::string error_;
   std::vector<std::string> accumulated_; ///< values with accumulated gradients
   std::set<std::string> read_;           ///< values that the forward graph reads
-  google::protobuf::RepeatedPtrField<onnx::Node> added_;
 };
 
 } // namespace

@@ -1,7 +1,9 @@
-// Imports normalizations by statistics of a sample (per channel or per channel group), of a group of samples, or by constant statistics.
+// Imports normalizations by statistics of a sample (per channel, per channel group or over neighboring channels), of a group of samples, or by
+// constant statistics.
 #include "Decomposition.h"
 #include "Initializers.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace mlir;
@@ -27,7 +29,7 @@ static ImportedValue scaledAndShifted(Decomposition &make, const ImportedValue &
   return make("Add", {make("Mul", {x, alongChannels(make, scale, x)}), alongChannels(make, bias, x)});
 }
 
-/// Checks that instance, group and batch norms apply to x [N, C, ...] and to their weights.
+/// Checks that a norm applies to x [N, C, ...], and that its weights have one dimension.
 static LogicalResult checkChannels(OpContext &op, const ImportedValue &x, int64_t weights) {
   if (!x.isArray() || !isFloat(x.type) || x.rank() < 2 || x.view.elements() == 0)
     return op.error("expects floats of samples x channels x positions");
@@ -111,7 +113,8 @@ static LogicalResult normalisedByGroups(OpContext &op) {
     return op.error("expects a momentum of at least 0 and below 1");
   auto tracked = [&](const ImportedValue &observed, Value running, double correction) {
     Value row = materialise(op.state, make.reshape(observed, {op.state.rows, channels}), /*dropOnes=*/false);
-    Value used = create<TrackOp>(op.state, row, running, op.state.builder.getF64FloatAttr(weight), op.state.builder.getF64FloatAttr(correction));
+    Value used =
+        create<RunningStatOp>(op.state, row, running, op.state.builder.getF64FloatAttr(weight), op.state.builder.getF64FloatAttr(correction));
     return make.reshape(wrap(used, x.type, {op.state.rows, channels}), {op.state.rows, 1, channels, 1});
   };
   const auto n = static_cast<double>(count);
@@ -133,9 +136,9 @@ static LogicalResult importBatchNorm(OpContext &op) {
   const bool training = told || (op.state.options.batchNormRows > 0 && trains);
   if (told && op.state.options.batchNormRows == 0)
     return op.error(
-        "normalises by statistics of the batch (training_mode = 1), which mix samples; plans keep samples apart. Give --batch-norm-group-size=G, the "
+        "normalizes by statistics of the batch (training_mode = 1), which mix samples; plans keep samples apart. Give --batch-norm-group-size=G, the "
         "statistics of groups of G samples (the batch, as on one device, or what each device of data parallelism has), use nn.GroupNorm or "
-        "nn.LayerNorm, or export with these layers in evaluation mode (module.eval()), which normalises by their running statistics");
+        "nn.LayerNorm, or export with these layers in evaluation mode (module.eval()), which normalizes by their running statistics");
   if (failed(checkChannels(op, x, training ? 2 : 4)))
     return failure();
   const int64_t channels = x.view.size(1);
@@ -163,9 +166,38 @@ static LogicalResult importMeanVarianceNorm(OpContext &op) {
   Decomposition make(op);
   ImportedValue mean = make.reduce("ReduceMean", x, axes, true), square = make.reduce("ReduceMean", make("Mul", {x, x}), axes, true);
   if (make.hasFailed() || mean.isLoss())
-    return make.hasFailed() ? failure() : op.error("normalises over the samples; every op must treat samples apart");
+    return make.hasFailed() ? failure() : op.error("normalizes over the samples; every op must treat samples apart");
   ImportedValue deviation = make("Sqrt", {make("Sub", {square, make("Mul", {mean, mean})})});
   return make.result(make("Div", {make("Sub", {x, mean}), make("Add", {deviation, make.number(1e-9, x)})}));
+}
+
+/// x / (bias + alpha / size * s)^beta, with the sum s of the squares of `size` neighboring channels. Channels outside of x count as 0.
+static LogicalResult importLocalResponseNorm(OpContext &op) {
+  constexpr int64_t kMaxSlices = 256;
+  ImportedValue x = op.operand(0);
+  if (failed(checkChannels(op, x, 0)))
+    return failure();
+  const int64_t size = op.integer("size"), channels = x.view.size(1);
+  if (size < 1)
+    return op.error("expects a size of 1 or more, found " + Twine(size));
+  // The sum is over the channels from c - before to c + after.
+  const int64_t before = std::min((size - 1) / 2, channels - 1), after = std::min(size / 2, channels - 1);
+  if (before + after + 1 > kMaxSlices)
+    return op.error("sums over " + Twine(before + after + 1) + " channels; at most " + Twine(kMaxSlices) + " are supported");
+  Decomposition make(op);
+  ImportedValue squares = make("Mul", {x, x}), sum = squares;
+  if (before + after > 0) {
+    std::vector<int64_t> pads(2 * x.rank(), 0);
+    pads[1] = before;
+    pads[x.rank() + 1] = after;
+    squares = make("Pad", {squares, make.ints(std::move(pads)), make.number(0, x)});
+    sum = make.slice(squares, 1, 0, channels);
+    for (int64_t k = 1; k <= before + after && !make.hasFailed(); ++k)
+      sum = make("Add", {sum, make.slice(squares, 1, k, channels)});
+  }
+  ImportedValue scaled = make("Mul", {sum, make.number(op.real("alpha") / static_cast<double>(size), x)});
+  ImportedValue base = make("Add", {scaled, make.number(op.real("bias"), x)});
+  return make.result(make("Div", {x, make("Pow", {base, make.number(op.real("beta"), x)})}));
 }
 
 void zorse::onnx_import::registerStatisticOps(OperatorRegistry &registry) {
@@ -176,5 +208,6 @@ void zorse::onnx_import::registerStatisticOps(OperatorRegistry &registry) {
       {{"GroupNormalization"}, 3, 3, groupNorm, importGroupNorm<true>, since(21)},
       {{"BatchNormalization"}, 5, 5, {real("epsilon", 1e-5), real("momentum", 0.9), integer("training_mode", 0)}, importBatchNorm},
       {{"MeanVarianceNormalization"}, 1, 1, {integers("axes", {0, 2, 3})}, importMeanVarianceNorm},
+      {{"LRN"}, 1, 1, {real("alpha", 1e-4), real("beta", 0.75), real("bias", 1), required(integer("size"))}, importLocalResponseNorm},
   });
 }

@@ -1,6 +1,7 @@
-// Normalizations over axes, and batch norm with running statistics.
+// Normalizations over axes and over neighboring channels, and batch norm with running statistics.
 #include "Call.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace zorse::onnx_reference;
@@ -88,6 +89,26 @@ bool onBatchNormalization(Call &call) {
   return call.out(std::move(y));
 }
 
+bool onLocalResponse(Call &call) {
+  const Array &x = *call.in(0);
+  const int64_t size = call.integer("size", 0);
+  if (!call.floats({0}) || x.rank() < 2 || size < 1)
+    return call.fail("expects floats of samples x channels x positions, and a size of 1 or more");
+  const double alpha = call.real("alpha", 1e-4f), beta = call.real("beta", 0.75), bias = call.real("bias", 1);
+  const int64_t channels = x.shape[1], inner = product(x.shape, 2);
+  Array y = x;
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const int64_t c = i / inner % channels, first = std::max<int64_t>(0, c - (size - 1) / 2), last = std::min(channels - 1, c + size / 2);
+    double squares = 0;
+    for (int64_t k = first; k <= last; ++k) {
+      const double value = x.reals[i + (k - c) * inner];
+      squares += value * value;
+    }
+    y.reals[i] = x.reals[i] / std::pow(bias + alpha / static_cast<double>(size) * squares, beta);
+  }
+  return call.out(std::move(y));
+}
+
 } // namespace
 
 void zorse::onnx_reference::addNormalisations(OperatorMap &map) {
@@ -96,4 +117,5 @@ void zorse::onnx_reference::addNormalisations(OperatorMap &map) {
   map["GroupNormalization"] = [](Call &call) { return onGroups(call, call.integer("num_groups", 1)); };
   map["InstanceNormalization"] = [](Call &call) { return onGroups(call, call.in(0)->rank() > 1 ? call.in(0)->shape[1] : 0); };
   map["BatchNormalization"] = onBatchNormalization;
+  map["LRN"] = onLocalResponse;
 }

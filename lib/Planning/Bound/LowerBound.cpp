@@ -162,25 +162,25 @@ step::Plan withOrder(step::Plan plan, const step::StepGraph &graph) {
   plan.schedule.kind = step::ScheduleKind::Explicit;
   plan.order.assign(plan.devices.size(), {});
   std::vector<bool> hasBackward(plan.cells.size(), false);
-  for (const step::Entry &entry : graph.entries)
-    if (entry.kind == step::EntryKind::Compute && entry.task == bundle::Compute::B)
-      hasBackward[entry.cell] = true;
+  for (const step::Instruction &instruction : graph.instructions)
+    if (instruction.kind == step::InstructionKind::Compute && instruction.task == bundle::Compute::B)
+      hasBackward[instruction.cell] = true;
   for (size_t d = 0; d < graph.devices.size(); ++d) {
     auto &order = plan.order[d];
     std::vector<uint32_t> silent; // cells without gradients; the order must name their B anyway
-    for (uint32_t e = graph.devices[d].entries.begin; e < graph.devices[d].entries.end; ++e) {
-      const step::Entry &entry = graph.entries[e];
-      if (entry.kind != step::EntryKind::Compute || entry.cell < 0)
+    for (uint32_t e = graph.devices[d].instructions.begin; e < graph.devices[d].instructions.end; ++e) {
+      const step::Instruction &instruction = graph.instructions[e];
+      if (instruction.kind != step::InstructionKind::Compute || instruction.cell < 0)
         continue;
-      const uint32_t cell = static_cast<uint32_t>(entry.cell);
-      if (entry.task == bundle::Compute::F) {
+      const uint32_t cell = static_cast<uint32_t>(instruction.cell);
+      if (instruction.task == bundle::Compute::F) {
         order.push_back({step::TaskKind::Forward, cell});
         if (!hasBackward[cell])
           silent.push_back(cell);
-      } else if (entry.task == bundle::Compute::B) {
+      } else if (instruction.task == bundle::Compute::B) {
         order.push_back({step::TaskKind::Backward, cell});
-      } else if (entry.task == bundle::Compute::W) {
-        if (auto it = std::find(silent.begin(), silent.end(), cell); it != silent.end()) { // its whole backward is W; its B is no entry
+      } else if (instruction.task == bundle::Compute::W) {
+        if (auto it = std::find(silent.begin(), silent.end(), cell); it != silent.end()) { // its whole backward is W; its B is no instruction
           order.push_back({step::TaskKind::Backward, cell});
           silent.erase(it);
         }
@@ -288,7 +288,7 @@ Result<Efficiency> zorse::planning::efficiency(const Problem &problem, const ste
 
   PlanCosts costs(problem.costs, *places, problem.cluster.topology);
   step::LoweringOptions options;
-  options.bodies = problem.bodies;
+  options.functions = problem.functions;
   options.costs = &costs;
   options.checkMemory = false;
   Result<step::StepGraph> graph = step::lowerPlan(problem.summary, plan, options);

@@ -84,7 +84,7 @@ private:
       port = readLink(node, "links.intra_node", port);
     }
     if (const YAML::Node node = links["inter_node"]; node.IsDefined()) {
-      bundle::LinkClass link = card;
+      bundle::LinkSpec link = card;
       link.set_latency(fabric.latency());
       link = readLink(node, "links.inter_node", link);
       fabric.set_latency(link.latency());
@@ -125,7 +125,7 @@ private:
         fail(item, std::string("links.collective_algorithms: ") + expected + show(item));
       if (!seen.insert(it->second).second)
         fail(item, "links.collective_algorithms: " + show(item) + " is listed twice");
-      cluster.topology.add_algorithms(it->second);
+      cluster.topology.add_collective_algorithms(it->second);
     }
   }
 
@@ -265,8 +265,8 @@ private:
     return min;
   }
 
-  bundle::LinkClass readPort(const Fields &fields, const std::string &what, const std::vector<DeviceEntry> &entries) const {
-    bundle::LinkClass defaults = port;
+  bundle::LinkSpec readPort(const Fields &fields, const std::string &what, const std::vector<DeviceEntry> &entries) const {
+    bundle::LinkSpec defaults = port;
     if (!portKnown) {
       double min = minOfTypes(entries, &DeviceType::port);
       defaults.set_bandwidth(min > 0 ? min : kDefaultDeviceLink);
@@ -292,7 +292,7 @@ private:
         fail(sites, "links.site_pairs: expected two different sites, got '" + siteNames[a] + "' twice; links inside a site are its 'fabric'");
       if (!seen.insert({std::min(a, b), std::max(a, b)}).second)
         fail(pair, "links.site_pairs: '" + siteNames[a] + "' and '" + siteNames[b] + "' are listed twice");
-      bundle::LinkClass link = cluster.topology.between_sites();
+      bundle::LinkSpec link = cluster.topology.between_sites();
       if (pair["bandwidth"])
         link.set_bandwidth(toBandwidth(pair["bandwidth"], "links.site_pairs.bandwidth", /*link=*/true));
       else if (!cluster.topology.has_between_sites())
@@ -300,9 +300,9 @@ private:
       if (pair["latency"])
         link.set_latency(toSeconds(pair["latency"], "links.site_pairs.latency"));
       if (pair["per_flow_bandwidth"])
-        link.set_flow(toBandwidth(pair["per_flow_bandwidth"], "links.site_pairs.per_flow_bandwidth", /*link=*/true));
+        link.set_per_flow_bandwidth(toBandwidth(pair["per_flow_bandwidth"], "links.site_pairs.per_flow_bandwidth", /*link=*/true));
       if (pair["half_bandwidth_bytes"])
-        link.set_half_size(
+        link.set_half_bandwidth_bytes(
             static_cast<double>(toBytes(pair["half_bandwidth_bytes"], "links.site_pairs.half_bandwidth_bytes", /*zero=*/true, /*least=*/1)));
       auto *entry = cluster.topology.add_site_pairs();
       entry->set_a(a);
@@ -334,7 +334,7 @@ private:
   const YAML::Node root;
   YAML::Node nodeTemplates{YAML::NodeType::Undefined}, deviceTemplates{YAML::NodeType::Undefined};
   Cluster cluster;
-  bundle::LinkClass port, card, fabric;
+  bundle::LinkSpec port, card, fabric;
   bool portKnown = false;
   std::map<std::string, uint32_t> siteByName;
   std::vector<std::string> siteNames;

@@ -229,8 +229,8 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
   return entry;
 }
 
-bundle::LinkClass zorse::planning::readLink(const YAML::Node &node, const std::string &what, const bundle::LinkClass &defaults) {
-  bundle::LinkClass link = defaults;
+bundle::LinkSpec zorse::planning::readLink(const YAML::Node &node, const std::string &what, const bundle::LinkSpec &defaults) {
+  bundle::LinkSpec link = defaults;
   if (!node.IsDefined())
     return link;
   checkKeys(node, what, {"bandwidth", "latency", "per_flow_bandwidth", "half_bandwidth_bytes"});
@@ -239,8 +239,8 @@ bundle::LinkClass zorse::planning::readLink(const YAML::Node &node, const std::s
   if (YAML::Node latency = node["latency"])
     link.set_latency(toSeconds(latency, what + ".latency"));
   if (YAML::Node flow = node["per_flow_bandwidth"])
-    link.set_flow(toBandwidth(flow, what + ".per_flow_bandwidth", /*link=*/true));
+    link.set_per_flow_bandwidth(toBandwidth(flow, what + ".per_flow_bandwidth", /*link=*/true));
   if (YAML::Node size = node["half_bandwidth_bytes"])
-    link.set_half_size(static_cast<double>(toBytes(size, what + ".half_bandwidth_bytes", /*zero=*/true, /*least=*/1)));
+    link.set_half_bandwidth_bytes(static_cast<double>(toBytes(size, what + ".half_bandwidth_bytes", /*zero=*/true, /*least=*/1)));
   return link;
 }

@@ -70,13 +70,14 @@ std::string inQuotes(const std::string &text) {
   return out + "\"";
 }
 
-std::string link(const bundle::LinkClass &link) {
+std::string link(const bundle::LinkSpec &link) {
   std::string text = "{bandwidth: " + bandwidthOf(link.bandwidth()) + ", latency: " + secondsOf(link.latency());
-  text += link.flow() > 0 ? ", per_flow_bandwidth: " + bandwidthOf(link.flow()) : "";
-  return text + (link.half_size() > 0 ? ", half_bandwidth_bytes: " + bytesOf(static_cast<uint64_t>(link.half_size())) : "") + "}";
+  text += link.per_flow_bandwidth() > 0 ? ", per_flow_bandwidth: " + bandwidthOf(link.per_flow_bandwidth()) : "";
+  return text + (link.half_bandwidth_bytes() > 0 ? ", half_bandwidth_bytes: " + bytesOf(static_cast<uint64_t>(link.half_bandwidth_bytes())) : "") +
+         "}";
 }
 
-bool given(const bundle::LinkClass &link) { return link.bandwidth() > 0 || link.latency() > 0 || link.flow() > 0; }
+bool given(const bundle::LinkSpec &link) { return link.bandwidth() > 0 || link.latency() > 0 || link.per_flow_bandwidth() > 0; }
 
 /// Formats all fields except name and count, each after ", ".
 std::string describe(const ClusterDevice &device) {
@@ -241,13 +242,13 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
   }
   bool all = topology.has_between_sites(), pairs = topology.site_pairs_size() > 0;
   const bool reach = cluster.deviceToDevice != D2dScope::Site;
-  if (all || pairs || reach || topology.algorithms_size() > 0)
+  if (all || pairs || reach || topology.collective_algorithms_size() > 0)
     out += "links:\n";
   if (reach)
     out += std::string("  device_to_device_scope: ") + (cluster.deviceToDevice == D2dScope::Node ? "node" : "nowhere") + "\n";
-  if (topology.algorithms_size() > 0) {
+  if (topology.collective_algorithms_size() > 0) {
     out += "  collective_algorithms: [";
-    for (int algorithm : topology.algorithms()) {
+    for (int algorithm : topology.collective_algorithms()) {
       std::string name = bundle::Topology::Algorithm_Name(static_cast<bundle::Topology::Algorithm>(algorithm));
       for (char &c : name)
         c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -262,7 +263,7 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
   for (const auto &pair : topology.site_pairs()) {
     std::string text = link(pair.link());
     // Omitted fields default to inter_site, which may have a flow limit.
-    if (pair.link().flow() <= 0)
+    if (pair.link().per_flow_bandwidth() <= 0)
       text = text.substr(0, text.size() - 1) + ", per_flow_bandwidth: unlimited}";
     out += "    - {sites: [" + inQuotes(topology.sites(static_cast<int>(pair.a())).name()) + ", " +
            inQuotes(topology.sites(static_cast<int>(pair.b())).name()) + "], " + text.substr(1) + "\n";

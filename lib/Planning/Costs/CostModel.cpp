@@ -79,7 +79,7 @@ std::string cannotCompute(bundle::ElementType type, std::string unable) {
 }
 
 /// Sets the costs of communication by the device's CPUs. Returns whether it costs any time.
-bool setCommunicationCost(const DeviceProfile *measured, bundle::Topology::Moving &moving) {
+bool setCommunicationCost(const DeviceProfile *measured, bundle::Topology::CpuCommunicationCost &moving) {
   if (!(measured && measured->communicationPerByte >= 0))
     return false;
   moving.set_per_byte(measured->communicationPerByte);
@@ -106,7 +106,7 @@ Result<CostModel> CostModel::make(const bundle::ModelSummary &summary, const Clu
   std::map<Key, uint32_t> classes;
   bundle::Topology topology = cluster.topology;
   topology.clear_node_of_device();
-  topology.clear_moving();
+  topology.clear_cpu_communication_costs();
   bool moves = false;
   std::string unable;
   for (size_t i = 0; i < chosen->size(); ++i) {
@@ -125,14 +125,14 @@ Result<CostModel> CostModel::make(const bundle::ModelSummary &summary, const Clu
       tables->times.push_back(deviceTimes(summary, units, device, speed, node.pcie, port, measured));
     tables->deviceClass.push_back(it->second);
     topology.add_node_of_device(device.node);
-    moves |= setCommunicationCost(measured, *topology.add_moving());
+    moves |= setCommunicationCost(measured, *topology.add_cpu_communication_costs());
   }
   if (!unable.empty())
     return userError(cannotCompute(type, unable));
   if (profile)
     applyLinks(profile->links, cluster, topology);
   if (!moves)
-    topology.clear_moving();
+    topology.clear_cpu_communication_costs();
   tables->network = sim::Network(topology);
   tables->chooseAlgorithms(cluster, topology);
   tables->topology = std::move(topology);

@@ -188,16 +188,16 @@ int targetOf(const bundle::ModelSummary &summary, const std::string &arch) {
 }
 
 /// Returns nullptr if the work is unknown.
-const bundle::TaskWork *workOf(const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task, int target) {
+const bundle::FunctionCost *workOf(const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task, int target) {
   const bundle::UnitFunction &function = functionOf(unitClass, task);
-  return target < function.work_size() ? &function.work(target) : nullptr;
+  return target < function.costs_size() ? &function.costs(target) : nullptr;
 }
 
 /// Sets the curves of one class of units to times modeled kernel by kernel.
 void model(const UnitWork &unit, const bundle::UnitClass &unitClass, int target, const GpuRates &rates, Curve *curves) {
   using Function = bundle::UnitFunction;
   auto task = [&](Function::Task what, bool backward) {
-    const bundle::TaskWork *of = workOf(unitClass, what, target);
+    const bundle::FunctionCost *of = workOf(unitClass, what, target);
     return !of || of->launches() == 0 ? Curve()
                                       : Curve::estimated([of = *of, backward, rates](int64_t rows) { return gpuSeconds(of, backward, rows, rates); });
   };
@@ -234,7 +234,7 @@ bool estimateUnits(const bundle::ModelSummary &summary, const std::vector<UnitWo
     if (target >= 0 && units[u].classId < static_cast<uint32_t>(summary.classes_size())) {
       const bundle::UnitClass &unitClass = summary.classes(static_cast<int>(units[u].classId));
       model(units[u], unitClass, target, rates, curves);
-      const bundle::TaskWork *forward = workOf(unitClass, bundle::UnitFunction::FORWARD, target);
+      const bundle::FunctionCost *forward = workOf(unitClass, bundle::UnitFunction::FORWARD, target);
       attention = attention || (forward && forward->attention_flops_per_row() > 0);
     }
     for (size_t task = 0; task < kUnitTasks && device.eager; ++task)
@@ -322,7 +322,7 @@ DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, co
   const bool attention = estimateUnits(summary, units, device, speed, target, rates, times.curves);
   times.source = target >= 0 ? "modeled: " + gpuAssumptions(device, rates, attention) : rooflineSource(device, speed);
   if (device.eager)
-    times.source += format("; all of it %.3g times as long, as by a framework that launches every operation (eager)", kEagerTimes);
+    times.source += format("; all times are multiplied by %.3g, as for a framework that launches every operation (eager)", kEagerTimes);
   estimateState(summary, device, speed, pcie, port, times);
   if (profile) {
     applyMeasured(summary, units, *profile, times);

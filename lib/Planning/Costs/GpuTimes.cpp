@@ -62,7 +62,9 @@ AttentionShare attentionShare(const std::string &arch) {
   return kAttention[0];
 }
 
-double at(const bundle::Extent &extent, double rows) { return static_cast<double>(extent.fixed()) + static_cast<double>(extent.per_row()) * rows; }
+double at(const bundle::AffineSize &extent, double rows) {
+  return static_cast<double>(extent.fixed()) + static_cast<double>(extent.per_row()) * rows;
+}
 
 double ceilDiv(double a, double b) { return std::ceil(a / b); }
 
@@ -96,7 +98,7 @@ GpuRates planning::gpuRates(const ClusterDevice &device, bundle::ElementType typ
   return rates;
 }
 
-double planning::productSeconds(const bundle::TaskWork::Product &product, int64_t rows, const GpuRates &rates) {
+double planning::productSeconds(const bundle::FunctionCost::Matmul &product, int64_t rows, const GpuRates &rates) {
   const double r = static_cast<double>(rows);
   const double m = at(product.m(), r), n = at(product.n(), r), k = at(product.k(), r), batch = at(product.batch(), r);
   if (m <= 0 || n <= 0 || k <= 0 || batch <= 0)
@@ -119,11 +121,11 @@ double planning::productSeconds(const bundle::TaskWork::Product &product, int64_
   return best;
 }
 
-double planning::gpuSeconds(const bundle::TaskWork &work, bool backward, int64_t rows, const GpuRates &rates) {
+double planning::gpuSeconds(const bundle::FunctionCost &work, bool backward, int64_t rows, const GpuRates &rates) {
   if (rows <= 0 || work.launches() == 0)
     return 0;
   double seconds = rates.call + work.launches() * rates.launchOverhead;
-  for (const auto &product : work.products())
+  for (const auto &product : work.matmuls())
     seconds += product.count() * productSeconds(product, rows, rates);
   if (work.attention_flops_per_row() > 0)
     seconds += work.attention_flops_per_row() * static_cast<double>(rows) / (backward ? rates.attentionBackward : rates.attentionForward);

@@ -1,5 +1,5 @@
-// Estimates task times on a GPU without measurements from the kernels that its bodies launch
-// (TaskWork in bundle.proto).
+// Estimates task times on a GPU without measurements from the kernels that its compiled functions
+// launch (FunctionCost in bundle.proto).
 #pragma once
 
 #include "zorse/Planning/Cluster.h"
@@ -32,17 +32,17 @@ GpuRates gpuRates(const ClusterDevice &device, bundle::ElementType type, double 
 /// cuBLASLt chooses the best of a few tiles and splits of k. Tiles are executed on multiprocessors
 /// in waves, and the last wave may be almost empty. A product takes at least the time to read its
 /// operands and write its result once. The time never decreases with rows.
-double productSeconds(const bundle::TaskWork::Product &product, int64_t rows, const GpuRates &rates);
+double productSeconds(const bundle::FunctionCost::Matmul &product, int64_t rows, const GpuRates &rates);
 
-/// Returns the seconds of one call of a body.
-double gpuSeconds(const bundle::TaskWork &work, bool backward, int64_t rows, const GpuRates &rates);
+/// Returns the seconds of one call of a compiled function.
+double gpuSeconds(const bundle::FunctionCost &work, bool backward, int64_t rows, const GpuRates &rates);
 
 /// Returns the bytes/s of memory-bound kernels, including updates, norms and copies.
 double gpuBandwidth(const ClusterDevice &device);
 
 /// Returns the human-readable assumptions: "products at most 253 TFLOP/s (0.81 of the vendor's 312)
 /// in waves of tiles on 108 multiprocessors, ...".
-/// \param attention  whether any body has attention kernels
+/// \param attention  whether any compiled function has attention kernels
 std::string gpuAssumptions(const ClusterDevice &device, const GpuRates &rates, bool attention);
 
 } // namespace zorse::planning

@@ -21,12 +21,12 @@ struct BestMeasurement {
     latency = latency < 0 ? link.latency : std::min(latency, link.latency);
     halfSize = halfSize < 0 ? link.halfBandwidthBytes : std::min(halfSize, link.halfBandwidthBytes);
   }
-  void put(bundle::LinkClass &link) const {
+  void put(bundle::LinkSpec &link) const {
     if (bandwidth > 0)
       link.set_bandwidth(bandwidth);
-    link.set_flow(flow > 0 && flow < bandwidth ? flow : 0);
+    link.set_per_flow_bandwidth(flow > 0 && flow < bandwidth ? flow : 0);
     link.set_latency(latency);
-    link.set_half_size(halfSize);
+    link.set_half_bandwidth_bytes(halfSize);
   }
 };
 
@@ -65,7 +65,7 @@ void zorse::planning::applyLinks(const std::vector<LinkProfile> &links, const Cl
   for (auto &[n, best] : ports)
     best.put(*topology.mutable_nodes(static_cast<int>(n))->mutable_port());
   for (auto &[n, best] : nics) {
-    bundle::LinkClass &nic = *topology.mutable_nodes(static_cast<int>(n))->mutable_nic();
+    bundle::LinkSpec &nic = *topology.mutable_nodes(static_cast<int>(n))->mutable_nic();
     best.put(nic);
     nic.set_latency(0); // the fabric has the latency of the whole path
   }

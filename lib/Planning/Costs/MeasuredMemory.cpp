@@ -77,7 +77,7 @@ std::vector<std::string> zorse::planning::raiseWorkspace(const Profile &profile,
       const int64_t rows = points.back()->rows;
       int64_t max = -1;
       for (bundle::UnitFunction &function : *summary.mutable_classes(c)->mutable_functions()) {
-        bundle::Extent *space = function.mutable_workspace();
+        bundle::AffineSize *space = function.mutable_workspace();
         const bool more = std::any_of(points.begin(), points.end(),
                                       [&](const ProfilePoint *point) { return point->memory > space->fixed() + space->per_row() * point->rows; });
         if (!more)
@@ -88,8 +88,8 @@ std::vector<std::string> zorse::planning::raiseWorkspace(const Profile &profile,
       }
       if (max >= 0 && said.insert({c, device.device}).second)
         lines.push_back("workspace of class '" + entry->first + "' is the " + showBytes(double(line.at(rows))) + " at " + std::to_string(rows) +
-                        (rows == 1 ? " row" : " rows") + " that the profile gives for '" + device.device + "', on every device; computed were " +
-                        showBytes(double(max)));
+                        (rows == 1 ? " sample" : " samples") + " that the profile gives for '" + device.device +
+                        "', on every device; computed were " + showBytes(double(max)));
     }
   }
   return lines;

@@ -25,7 +25,7 @@ constexpr int64_t kUnknownInput = 8; ///< bytes of a sample's input: one number 
 
 struct LayerClass {
   int64_t elements = 0, output = -1, saved = 0, deferred = -1;
-  std::optional<bundle::Extent> workspace;
+  std::optional<bundle::AffineSize> workspace;
   double flops = -1;
 };
 

@@ -17,7 +17,7 @@ public:
 
   /// Work of one class by task.
   struct ClassWork {
-    bundle::TaskWork forward, backward, inputGradients, weightGradients;
+    bundle::FunctionCost forward, backward, inputGradients, weightGradients;
   };
 
   /// Returns the work by class_id.
@@ -31,8 +31,9 @@ public:
   }
 
 private:
-  void product(bundle::TaskWork &task, const bundle::Extent &m, const bundle::Extent &n, const bundle::Extent &k, int64_t batchPerRow = 0) {
-    auto *product = task.add_products();
+  void product(bundle::FunctionCost &task, const bundle::AffineSize &m, const bundle::AffineSize &n, const bundle::AffineSize &k,
+               int64_t batchPerRow = 0) {
+    auto *product = task.add_matmuls();
     *product->mutable_m() = m;
     *product->mutable_n() = n;
     *product->mutable_k() = k;
@@ -43,19 +44,19 @@ private:
     task.set_launches(task.launches() + 1);
   }
 
-  static bundle::Extent fixed(int64_t amount) {
-    bundle::Extent extent;
+  static bundle::AffineSize fixed(int64_t amount) {
+    bundle::AffineSize extent;
     extent.set_fixed(amount);
     return extent;
   }
-  static bundle::Extent perRow(int64_t amount) {
-    bundle::Extent extent;
+  static bundle::AffineSize perRow(int64_t amount) {
+    bundle::AffineSize extent;
     extent.set_per_row(amount);
     return extent;
   }
 
   /// Adds kernels that move bytes.
-  void kernels(bundle::TaskWork &task, uint32_t launches, int64_t bytes) {
+  void kernels(bundle::FunctionCost &task, uint32_t launches, int64_t bytes) {
     task.set_launches(task.launches() + launches);
     task.mutable_bytes()->set_per_row(task.bytes().per_row() + bytes);
   }
@@ -70,10 +71,10 @@ private:
   /// Sets the whole backward: both parts, without the work `again` that W recomputes from saved
   /// activations.
   void join(ClassWork &work, uint32_t againLaunches = 0, int64_t againBytes = 0) {
-    bundle::TaskWork &whole = work.backward;
+    bundle::FunctionCost &whole = work.backward;
     whole = work.inputGradients;
-    const bundle::TaskWork &weights = work.weightGradients;
-    whole.mutable_products()->MergeFrom(weights.products());
+    const bundle::FunctionCost &weights = work.weightGradients;
+    whole.mutable_matmuls()->MergeFrom(weights.matmuls());
     kernels(whole, weights.launches(), weights.bytes().per_row());
     kernels(work.weightGradients, againLaunches, againBytes);
   }
@@ -100,9 +101,9 @@ private:
       kernels(work.forward, 1, 0);
       kernels(work.inputGradients, 3, 2 * state()); // row sums, queries, keys and values
     } else {
-      bundle::TaskWork &forward = work.forward, &backward = work.inputGradients;
-      auto scored = [&](bundle::TaskWork &task) { product(task, fixed(tokens), fixed(tokens), fixed(width), shape.heads); };
-      auto weighted = [&](bundle::TaskWork &task) { product(task, fixed(tokens), fixed(width), fixed(tokens), shape.heads); };
+      bundle::FunctionCost &forward = work.forward, &backward = work.inputGradients;
+      auto scored = [&](bundle::FunctionCost &task) { product(task, fixed(tokens), fixed(tokens), fixed(width), shape.heads); };
+      auto weighted = [&](bundle::FunctionCost &task) { product(task, fixed(tokens), fixed(width), fixed(tokens), shape.heads); };
       scored(forward);
       weighted(forward);
       kernels(forward, 1, scores * (4 + size)); // scores in f32, probabilities
@@ -149,10 +150,10 @@ void zorse::planning::addShapeWork(const ModelShape &shape, bundle::ModelSummary
       for (bundle::UnitFunction &function : *summary.mutable_classes(c)->mutable_functions()) {
         const Work::ClassWork &of = work[static_cast<size_t>(c)];
         if (function.task() != bundle::UnitFunction::RECOMPUTE) // dimensions do not determine the kernels of a recomputation
-          *function.add_work() = function.task() == bundle::UnitFunction::FORWARD           ? of.forward
-                                 : function.task() == bundle::UnitFunction::BACKWARD        ? of.backward
-                                 : function.task() == bundle::UnitFunction::INPUT_GRADIENTS ? of.inputGradients
-                                                                                            : of.weightGradients;
+          *function.add_costs() = function.task() == bundle::UnitFunction::FORWARD           ? of.forward
+                                  : function.task() == bundle::UnitFunction::BACKWARD        ? of.backward
+                                  : function.task() == bundle::UnitFunction::INPUT_GRADIENTS ? of.inputGradients
+                                                                                             : of.weightGradients;
       }
   };
   add("", isHalf(shape.computeType));

@@ -1,4 +1,4 @@
-// GPU work of the bodies of a model that is described by its dimensions. Internal.
+// GPU work of the compiled functions of a model that is described by its dimensions. Internal.
 #pragma once
 
 #include "zorse/Planning/ModelShape.h"

@@ -10,7 +10,7 @@ SummaryBuilder::SummaryBuilder(const std::string &name, bundle::ElementType comp
   out.set_name(name);
   out.set_compute_type(computeType);
   out.set_moments(moments);
-  out.set_count_body(-1);
+  out.set_count_function(-1);
 }
 
 bundle::GraphInput &SummaryBuilder::addInput(const std::string &name, const std::string &role, const std::vector<int64_t> &dims, int64_t bytes,
@@ -27,11 +27,11 @@ bundle::GraphInput &SummaryBuilder::addInput(const std::string &name, const std:
   return *input;
 }
 
-void SummaryBuilder::addFunction(bundle::UnitClass &unitClass, bundle::UnitFunction::Task task, const bundle::Extent &workspace, double flops,
+void SummaryBuilder::addFunction(bundle::UnitClass &unitClass, bundle::UnitFunction::Task task, const bundle::AffineSize &workspace, double flops,
                                  double bytes) {
   bundle::UnitFunction &function = *unitClass.add_functions();
   function.set_task(task);
-  function.set_body(bodies++);
+  function.set_function(functions++);
   *function.mutable_workspace() = workspace;
   function.set_flops_per_row(flops);
   function.set_bytes_per_row(bytes);
@@ -41,7 +41,7 @@ bundle::UnitClass &SummaryBuilder::addClass(const std::string &name, const Work 
   bundle::UnitClass &unitClass = *out.add_classes();
   unitClass.set_name(name);
   unitClass.mutable_saved_bytes()->set_per_row(work.saved);
-  unitClass.mutable_deferred_bytes();
+  unitClass.mutable_saved_for_weight_grad_bytes();
   addFunction(unitClass, bundle::UnitFunction::FORWARD, work.workspace, work.forward, work.elementwise);
   addFunction(unitClass, bundle::UnitFunction::BACKWARD, work.workspace, 2 * work.forward, 2 * work.elementwise);
   addFunction(unitClass, bundle::UnitFunction::RECOMPUTE, work.workspace, work.forward - work.last, work.elementwise);
@@ -58,7 +58,7 @@ void SummaryBuilder::addUnit(const std::string &name, uint32_t classId, const Wo
   // The first layer of a class may have no input gradients to compute; later layers of the class
   // may have them.
   if (splits && !findFunction(*unitClass, bundle::UnitFunction::INPUT_GRADIENTS)) {
-    unitClass->mutable_deferred_bytes()->set_per_row(work.deferred);
+    unitClass->mutable_saved_for_weight_grad_bytes()->set_per_row(work.deferred);
     addFunction(*unitClass, bundle::UnitFunction::INPUT_GRADIENTS, work.workspace, 2 * work.forward - work.weights, 2 * work.elementwise);
     addFunction(*unitClass, bundle::UnitFunction::WEIGHT_GRADIENTS, {}, work.weights, 0);
   }
@@ -72,7 +72,7 @@ void SummaryBuilder::addUnit(const std::string &name, uint32_t classId, const Wo
   group->set_trainable(true);
   group->set_type(bundle::F32);
   if (isHalf(out.compute_type()))
-    group->set_copy_type(out.compute_type());
+    group->set_param_dtype(out.compute_type());
   group->add_units(index);
   int64_t offset = 0;
   for (bool decays : {true, false}) {
@@ -122,9 +122,9 @@ void SummaryBuilder::finish(double lossTermsPerRow) {
                                      {Expression::number(1),
                                       Expression::apply(Expression::Op::Multiply, {Expression::number(lossTermsPerRow), Expression::samples()})})
                        .print());
-  out.set_update_body_decay(bodies);
-  out.set_update_body_plain(bodies + 1);
-  out.set_norm_body(bodies + 2);
-  out.set_sum_loss_body(bodies + 3);
-  out.set_decide_body(bodies + 4);
+  out.set_update_function_decay(functions);
+  out.set_update_function_plain(functions + 1);
+  out.set_norm_function(functions + 2);
+  out.set_sum_loss_function(functions + 3);
+  out.set_clip_and_check_function(functions + 4);
 }

@@ -21,7 +21,7 @@ protected:
     double last = 0;                 ///< FLOPs of the forward that compute its results but no saved activations
     double elementwise = 0;          ///< bytes touched by elementwise kernels
     int64_t saved = 0, deferred = 0;
-    bundle::Extent workspace; ///< of every task except the weight gradients of a split backward
+    bundle::AffineSize workspace; ///< of every task except the weight gradients of a split backward
   };
   struct Parameter {
     std::string name;
@@ -34,15 +34,15 @@ protected:
   void addUnit(const std::string &name, uint32_t classId, const Work &work, const std::vector<Parameter> &parameters, bool splits);
   /// Adds a value that unit u passes to unit u + 1.
   void addValue(int u, int64_t bytes, const std::vector<int64_t> &dims, bool needsGradient);
-  /// Adds the loss of the last unit, a mean over `lossTermsPerRow` terms per sample, and the bodies
-  /// that belong to no unit.
+  /// Adds the loss of the last unit, a mean over `lossTermsPerRow` terms per sample, and the
+  /// compiled functions that belong to no unit.
   void finish(double lossTermsPerRow);
 
   bundle::ModelSummary out;
 
 private:
-  uint32_t bodies = 0; ///< number of bodies added
-  void addFunction(bundle::UnitClass &unitClass, bundle::UnitFunction::Task task, const bundle::Extent &workspace, double flops, double bytes);
+  uint32_t functions = 0; ///< number of compiled functions added
+  void addFunction(bundle::UnitClass &unitClass, bundle::UnitFunction::Task task, const bundle::AffineSize &workspace, double flops, double bytes);
   bundle::UnitClass &addClass(const std::string &name, const Work &work);
 };
 

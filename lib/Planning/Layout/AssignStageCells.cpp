@@ -8,9 +8,9 @@ using namespace zorse::planning;
 void zorse::planning::assignStageCells(const Strategy &strategy, const Stage &stage, int64_t base, std::vector<step::StageDevice> &devices,
                                        std::vector<step::Cell> &cells) {
   devices.clear();
-  for (const Member &member : stage.members)
+  for (const step::StageDevice &member : stage.members)
     if (member.samples > 0)
-      devices.push_back({member.device, member.samples, member.microBatchSize});
+      devices.push_back(member);
   const size_t first = cells.size();
   step::assignMicroBatches(stage.unitBegin, stage.unitEnd, base, devices, cells);
   if (strategy.boundaryDenominator == 1)

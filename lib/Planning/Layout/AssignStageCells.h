@@ -1,4 +1,4 @@
-// Conversion of a layout's stage to cells. Internal to Planning.
+// Conversion of a strategy's stage to cells. Internal to Planning.
 #pragma once
 
 #include "zorse/Planning/Strategy.h"

@@ -15,12 +15,12 @@ constexpr uint32_t kNone = UINT32_MAX, kSeveral = UINT32_MAX - 1;
 
 ReplicaFinder::ReplicaFinder(const Problem &problem) : problem(&problem) {
   const bundle::Topology &topology = problem.cluster.topology;
-  possible = topology.moving_size() == 0 && topology.node_of_device_size() == static_cast<int>(problem.cluster.devices.size());
+  possible = topology.cpu_communication_costs_size() == 0 && topology.node_of_device_size() == static_cast<int>(problem.cluster.devices.size());
   std::map<std::string, uint32_t> classes;
   for (const auto &node : topology.nodes()) {
     std::string text;
-    for (const bundle::LinkClass *link : {&node.port(), &node.bus(), &node.nic(), &topology.sites(static_cast<int>(node.site())).fabric()})
-      for (double value : {link->bandwidth(), link->latency(), link->flow()})
+    for (const bundle::LinkSpec *link : {&node.port(), &node.bus(), &node.nic(), &topology.sites(static_cast<int>(node.site())).fabric()})
+      for (double value : {link->bandwidth(), link->latency(), link->per_flow_bandwidth()})
         text.append(reinterpret_cast<const char *>(&value), sizeof value);
     nodeClass.push_back(classes.emplace(text, static_cast<uint32_t>(classes.size())).first->second);
   }
@@ -61,7 +61,7 @@ void ReplicaFinder::find(const Strategy &strategy) {
   for (uint32_t p = 0; p < count; ++p) {
     uint32_t site = kNone;
     for (const Stage &stage : strategy.pipelines[p].stages)
-      for (const Member &member : stage.members) {
+      for (const step::StageDevice &member : stage.members) {
         const uint32_t node = topology.node_of_device(static_cast<int>(member.device)), here = topology.nodes(static_cast<int>(node)).site();
         own(ownerOfNode[node], p);
         if (sharedFabric[here])
@@ -106,7 +106,7 @@ bool ReplicaFinder::alike(const Strategy &strategy, const Pipeline &a, const Pip
     const Stage &x = a.stages[s], &y = b.stages[s];
     same = x.unitBegin == y.unitBegin && x.unitEnd == y.unitEnd && x.members.size() == y.members.size();
     for (size_t i = 0; i < x.members.size() && same; ++i) {
-      const Member &m = x.members[i], &n = y.members[i];
+      const step::StageDevice &m = x.members[i], &n = y.members[i];
       const ClusterDevice &one = problem->cluster.devices[m.device], &other = problem->cluster.devices[n.device];
       same = m.samples == n.samples && m.microBatchSize == n.microBatchSize &&
              problem->costs.deviceClass(m.device) == problem->costs.deviceClass(n.device) && one.memory == other.memory &&

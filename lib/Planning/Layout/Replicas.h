@@ -10,27 +10,28 @@
 
 namespace zorse::planning {
 
-/// Finds twins, that is, pipelines that are replicas of each other. Two pipelines are twins if
+/// Finds replicas, that is, pipelines that are replicas of each other. Two pipelines are replicas
+/// if
 /// - their stages, sample counts, micro-batch sizes and launch counts are equal;
 /// - their devices have equal classes and equal memory, position by position;
 /// - each lies within one site, on nodes that no other pipeline uses, and these nodes have equal
 ///   links.
 ///
-/// Twins communicate only in collectives, and all twins take part in these. Pipelines that share a
-/// node or a fabric with limited bandwidth, or whose devices move data with their own CPUs, contend
-/// with each other and are no twins.
+/// Replicas communicate only in collectives, and all replicas take part in these. Pipelines that
+/// share a node or a fabric with limited bandwidth, or whose devices move data with their own CPUs,
+/// contend with each other and are no replicas.
 class ReplicaFinder {
 public:
   explicit ReplicaFinder(const Problem &problem);
 
-  /// Finds the twins of a layout and forgets the previous ones.
+  /// Finds the replicas of a strategy and forgets the previous ones.
   void find(const Strategy &strategy);
-  /// Forgets all twins: every pipeline of `strategy` is simulated.
+  /// Forgets all replicas: every pipeline of `strategy` is simulated.
   void forget(const Strategy &strategy);
 
-  /// Whether the pipeline is a twin of an earlier pipeline.
+  /// Whether the pipeline is a replica of an earlier pipeline.
   bool isReplica(size_t pipeline) const { return first[pipeline] != pipeline; }
-  /// Pairs of devices (device of the simulated pipeline, corresponding device of a twin),
+  /// Pairs of devices (device of the simulated pipeline, corresponding device of a replica),
   /// ascending.
   const std::vector<std::pair<uint32_t, uint32_t>> &devices() const { return pairs; }
   /// Calls `visit` with every device that corresponds to `device`.
@@ -47,7 +48,7 @@ private:
   bool possible = true;
   std::vector<uint32_t> nodeClass;   ///< per node; equal for nodes with equal links in equal sites
   std::vector<uint8_t> sharedFabric; ///< per site: whether its devices share its bandwidth
-  std::vector<uint32_t> first;       ///< per pipeline: the first pipeline that is its twin
+  std::vector<uint32_t> first;       ///< per pipeline: the first pipeline that is its replica
   std::vector<std::pair<uint32_t, uint32_t>> pairs, mapped;
   std::vector<uint32_t> begins; ///< per device: index of its first pair
   std::vector<uint32_t> ownerOfNode, ownerOfSite, deviceReplica, nodeReplica, touchedDevices, touchedNodes;

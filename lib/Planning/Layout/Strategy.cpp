@@ -92,7 +92,7 @@ template <typename Step, typename Held> static Evaluation evaluationOf(const Pro
 
 Result<Evaluation> zorse::planning::evaluate(const Problem &problem, const step::Plan &plan) {
   step::LoweringOptions options;
-  options.bodies = problem.bodies;
+  options.functions = problem.functions;
   options.costs = &problem.costs;
   options.checkMemory = false;
   const Result<step::StepGraph> graph = step::lowerPlan(problem.summary, plan, options);
@@ -103,7 +103,7 @@ Result<Evaluation> zorse::planning::evaluate(const Problem &problem, const step:
 
 Result<Evaluation> zorse::planning::estimate(const Problem &problem, const step::Plan &plan) {
   step::TimeOptions options;
-  options.bodies = problem.bodies;
+  options.functions = problem.functions;
   options.costs = &problem.costs;
   const Result<step::StepTimes> times = step::timeStep(problem.summary, plan, options);
   if (times.failed())

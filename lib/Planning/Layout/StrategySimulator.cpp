@@ -18,7 +18,7 @@ step::Plan emptyPlan(const Problem &problem) {
   plan.model = problem.summary.content_hash();
   plan.batch = problem.batch;
   plan.samplesPerRow = samplesPerRow(problem.summary);
-  plan.blocking = problem.blocking;
+  plan.overlapCommunication = problem.overlapCommunication;
   plan.devices = planDevices(problem.cluster, productType(problem.summary));
   plan.hostMemory = hostMemory(problem.cluster);
   planLinks(problem.cluster, plan);
@@ -69,7 +69,7 @@ void applyOptimizations(const MemoryOptimizations &optimizations, step::Plan &pl
   }
   if (optimizations.reshardAfterForward) {
     step::OffloadRule rule;
-    rule.gather = step::Gather::Phase;
+    rule.reshardAfterForward = true;
     plan.offload.push_back(std::move(rule));
   }
 }
@@ -77,8 +77,8 @@ void applyOptimizations(const MemoryOptimizations &optimizations, step::Plan &pl
 } // namespace
 
 StrategySimulator::StrategySimulator(const Problem &problem, uint64_t gaps, int tries)
-    : problem(problem), fragmentationDivisor(gaps), tries(tries), tables(step::makeLoweringTables(problem.summary, problem.bodies, &problem.costs)),
-      replicas(problem), reused(emptyPlan(problem)) {
+    : problem(problem), fragmentationDivisor(gaps), tries(tries),
+      tables(step::makeLoweringTables(problem.summary, problem.functions, &problem.costs)), replicas(problem), reused(emptyPlan(problem)) {
   const size_t devices = problem.cluster.devices.size();
   result.memory.resize(devices);
   result.fragmentationDivisor.resize(devices);
@@ -88,7 +88,7 @@ StrategySimulator::StrategySimulator(const Problem &problem, uint64_t gaps, int 
 
 void StrategySimulator::assignCells(const Strategy &strategy, bool withReplicas, step::Plan &plan) const {
   plan.schedule = strategy.schedule;
-  plan.defaultSharding = strategy.state == ShardSizing::Proportional ? step::ShardSizing::Proportional : step::ShardSizing::Equal;
+  plan.defaultSharding = strategy.state == ShardSizing::Proportional ? ShardSizing::Proportional : ShardSizing::Equal;
   plan.cells.clear();
   plan.owners.clear();
   int64_t base = 0;
@@ -104,7 +104,7 @@ void StrategySimulator::assignCells(const Strategy &strategy, bool withReplicas,
 
 zorse::Result<step::StepTimes> StrategySimulator::time(const step::Plan &plan, bool withReplicas) {
   step::TimeOptions options;
-  options.bodies = problem.bodies;
+  options.functions = problem.functions;
   options.costs = &problem.costs;
   options.tables = tables;
   options.checked = true;
@@ -154,7 +154,7 @@ void StrategySimulator::ownByMemory(const Strategy &strategy, bool withReplicas,
     if (problem.summary.groups(g).trainable() && readers[static_cast<size_t>(g)].size() > 1)
       sets[readers[static_cast<size_t>(g)]].push_back(static_cast<uint32_t>(g));
   auto ownedBytes = [&](uint32_t g) {
-    const bundle::GroupInfo &group = problem.summary.groups(static_cast<int>(g));
+    const bundle::FlatGroupInfo &group = problem.summary.groups(static_cast<int>(g));
     const double size = static_cast<double>(elementBytes(group.type()));
     return static_cast<double>(group.elements()) * size * (problem.summary.moments() + (computeType(group) != group.type() ? 1 : 0));
   };

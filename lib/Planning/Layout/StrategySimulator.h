@@ -1,5 +1,5 @@
-// Times a layout by the expansion itself, in its mode for times and memory peaks only; twins are
-// simulated once. Internal to Planning.
+// Times a strategy by the expansion itself, in its mode for times and memory peaks only; replicas
+// are simulated once. Internal to Planning.
 #pragma once
 
 #include "Replicas.h"
@@ -11,7 +11,7 @@
 
 namespace zorse::planning {
 
-/// Times layouts of one problem and caches the data that they share. Not thread-safe: one per
+/// Times strategies of one problem and caches the data that they share. Not thread-safe: one per
 /// thread.
 class StrategySimulator {
 public:
@@ -30,11 +30,11 @@ public:
     std::vector<uint64_t> memory;               ///< per device of the cluster, gaps included
     std::vector<uint64_t> fragmentationDivisor; ///< per device: bytes included in `memory` for gaps
     std::vector<double> busy;                   ///< per device: seconds of compute
-    uint32_t tasks = 0;                         ///< number of entries of the simulated list
+    uint32_t tasks = 0;                         ///< number of instructions of the simulated list
   };
   const Result &run(const Strategy &strategy);
 
-  /// Returns the layout's plan with all pipelines.
+  /// Returns the strategy's plan with all pipelines.
   step::Plan plan(const Strategy &strategy);
 
 private:
@@ -47,7 +47,7 @@ private:
   const int tries;
   std::shared_ptr<step::LoweringTables> tables;
   ReplicaFinder replicas;
-  step::Plan reused;          ///< plan to reuse, because devices and links are equal for all layouts
+  step::Plan reused;          ///< plan to reuse, because devices and links are equal for all strategies
   std::vector<uint64_t> host; ///< per device: bytes in its host's memory
   Result result;
 };

@@ -1,5 +1,5 @@
 // A model on a cluster as flat arrays: seconds of tasks, and state. For code that estimates many
-// layouts. Internal to Planning.
+// strategies. Internal to Planning.
 #pragma once
 
 #include "zorse/Summary/Summary.h"

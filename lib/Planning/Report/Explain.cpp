@@ -16,32 +16,36 @@ std::optional<double> stepOn(const Problem &problem, const step::Plan &plan, con
   if (costs.failed())
     return std::nullopt;
   step::LoweringOptions options;
-  options.bodies = problem.bodies;
+  options.functions = problem.functions;
   options.costs = &*costs;
   options.checkMemory = false;
   const Result<step::StepGraph> graph = step::lowerPlan(problem.summary, plan, options);
   return graph.failed() ? std::nullopt : std::optional<double>(graph->stepTime);
 }
 
-void timesBandwidth(bundle::LinkClass &link, double factor) {
+void timesBandwidth(bundle::LinkSpec &link, double factor) {
   link.set_bandwidth(link.bandwidth() * factor);
-  link.set_flow(link.flow() * factor);
+  link.set_per_flow_bandwidth(link.per_flow_bandwidth() * factor);
 }
 
 class Explainer {
 public:
-  Explainer(const Problem &problem, const step::Plan &plan, const Report &report, const PlanAgain &planAgain, bool byPrice)
-      : problem(problem), plan(plan), report(report), planAgain(planAgain), byPrice(byPrice) {}
+  Explainer(const Problem &problem, const step::Plan &plan, const Report &report, const PlanAgain &planAgain, bool byPrice, bool given)
+      : problem(problem), plan(plan), report(report), planAgain(planAgain), byPrice(byPrice), given(given) {}
 
   std::vector<Reason> run() {
-    factors();
+    if (plan.durations)
+      say("task times are the plan's \"durations\"; the time lost by factor and the effect of other devices need modeled times and are not listed");
+    else
+      factors();
     busiest();
     memory();
     optimizations();
     idle();
     links();
     otherLinks();
-    otherDevices();
+    if (!plan.durations) // the search has modeled times
+      otherDevices();
     return std::move(reasons);
   }
 
@@ -58,15 +62,15 @@ private:
       double value;
       const char *text;
     };
-    std::vector<Factor> all = {{e.idle, "devices without work"},
-                               {e.kernel, "micro-batches too small for full speed of the kernels"},
-                               {e.balance, "stages that take unequal time"},
-                               {e.recompute, "recomputed activations"},
-                               {e.bubble, "waiting for the first and the last micro-batches of the pipeline"},
-                               {e.exposed, "communication and updates that compute does not hide"}};
+    std::vector<Factor> all = {{e.idle, "devices without work (idle)"},
+                               {e.kernel, "micro-batches too small for full speed of the kernels (kernel)"},
+                               {e.balance, "stages that take unequal time (balance)"},
+                               {e.recompute, "recomputed activations (recompute)"},
+                               {e.bubble, "waiting for the first and the last micro-batches of the pipeline (bubble)"},
+                               {e.exposed, "communication and updates that compute does not hide (exposed)"}};
     std::stable_sort(all.begin(), all.end(), [](const Factor &a, const Factor &b) { return a.value < b.value; });
     for (size_t i = 0; i < 3 && all[i].value < 0.995; ++i)
-      say(format("%s: ", showPercent(1 - all[i].value).c_str()) + "of the time is lost to " + all[i].text);
+      say(showPercent(1 - all[i].value) + " of the time is lost to " + all[i].text);
   }
 
   void busiest() {
@@ -93,11 +97,10 @@ private:
     if (fill(*fullest) > 1)
       say("the plan does not fit: " + fullest->name + " exceeds its memory by " + showBytes(double(fullest->memory - fullest->available)));
     else if (full)
-      say("memory binds on " + std::to_string(full) + (full == 1 ? " device" : " devices") + "; " + fullest->name + " is " +
+      say(std::to_string(full) + (full == 1 ? " device is" : " devices are") + " more than 95 % full; " + fullest->name + " is " +
           showPercent(fill(*fullest)) + " full, most of it " + largest(fullest->use));
     else
-      say("memory does not bind: the fullest device, " + fullest->name + ", has " + showBytes(double(fullest->available - fullest->memory)) +
-          " left");
+      say("no device is full: the fullest, " + fullest->name + ", has " + showBytes(double(fullest->available - fullest->memory)) + " left");
   }
 
   std::optional<Evaluation> estimateOf(const step::Plan &other) const {
@@ -145,7 +148,7 @@ private:
     std::set<uint32_t> phased, updated, state, moments;
     for (uint32_t d = 0; d < plan.devices.size() && !plan.offload.empty(); ++d)
       for (uint32_t g = 0; g < static_cast<uint32_t>(problem.summary.groups_size()) && holds(d); ++g) {
-        if (plan.gatherOf(g) == step::Gather::Phase)
+        if (plan.reshardAfterForward(g))
           phased.insert(d);
         if (const step::StatePlacement at = plan.placementOf(d, g); !at.onDevice())
           (at.update == step::MemoryTier::Host ? updated : at.parameters == step::MemoryTier::Host ? state : moments).insert(d);
@@ -156,7 +159,7 @@ private:
       moments.erase(d);
     step::Plan atOnce = plan;
     step::OffloadRule once;
-    once.gather = step::Gather::Step;
+    once.reshardAfterForward = false;
     atOnce.offload.push_back(std::move(once));
     auto onDevice = [&](const std::set<uint32_t> &devices) {
       step::Plan without = plan;
@@ -304,6 +307,8 @@ private:
   void otherDevices() {
     if (!planAgain)
       return;
+    if (given) // the lines of larger clusters contain this gain
+      sayPlannedAgain(problem.cluster, "another plan on the same devices");
     std::set<std::string> types;
     for (size_t d = 0; d < problem.cluster.devices.size() && types.size() < 6; ++d) {
       const ClusterDevice &like = problem.cluster.devices[d];
@@ -351,15 +356,15 @@ private:
   const step::Plan &plan;
   const Report &report;
   const PlanAgain &planAgain;
-  const bool byPrice;
+  const bool byPrice, given;
   std::vector<Reason> reasons;
 };
 
 } // namespace
 
 std::vector<Reason> zorse::planning::explain(const Problem &problem, const step::Plan &plan, const Report &report, const PlanAgain &planAgain,
-                                             bool byPrice) {
-  return Explainer(problem, plan, report, planAgain, byPrice).run();
+                                             bool byPrice, bool given) {
+  return Explainer(problem, plan, report, planAgain, byPrice, given).run();
 }
 
 std::string zorse::planning::showGain(const Reason &reason) {

@@ -53,7 +53,7 @@ Sets pipelinesOf(const step::Plan &plan) {
 }
 
 std::string scheduleName(const step::Schedule &schedule) {
-  return step::scheduleRule(schedule.kind).name + std::string(schedule.splitBackward ? ", backward split" : "");
+  return step::scheduleRule(schedule.kind).name + std::string(schedule.splitBackward ? ", split backward" : "");
 }
 
 class ReportBuilder {
@@ -80,16 +80,16 @@ public:
       device.use = graph.devices[d].memory;
       device.memory = graph.devices[d].plannedBytes;
       device.available = plan.devices[d].memory;
-      const step::Span entries = graph.devices[d].entries;
-      for (uint32_t e = entries.begin; e < entries.end; ++e) {
-        const step::Entry &entry = graph.entries[e];
-        if (entry.kind != step::EntryKind::Compute)
+      const step::Span instructions = graph.devices[d].instructions;
+      for (uint32_t e = instructions.begin; e < instructions.end; ++e) {
+        const step::Instruction &instruction = graph.instructions[e];
+        if (instruction.kind != step::InstructionKind::Compute)
           continue;
-        double &seconds = entry.task == bundle::Compute::F   ? device.forward
-                          : entry.task == bundle::Compute::B ? device.backward
-                          : entry.task == bundle::Compute::W ? device.weights
-                                                             : device.other;
-        seconds += entry.plannedEnd - entry.plannedStart;
+        double &seconds = instruction.task == bundle::Compute::F   ? device.forward
+                          : instruction.task == bundle::Compute::B ? device.backward
+                          : instruction.task == bundle::Compute::W ? device.weights
+                                                                   : device.other;
+        seconds += instruction.plannedEnd - instruction.plannedStart;
       }
     }
     std::vector<std::vector<std::pair<int64_t, int64_t>>> rows(plan.devices.size());
@@ -226,24 +226,25 @@ public:
       traffic.reset();
     };
     for (uint32_t d = 0; d < graph.devices.size(); ++d)
-      for (uint32_t e = graph.devices[d].entries.begin; e < graph.devices[d].entries.end; ++e) {
-        const step::Entry &entry = graph.entries[e];
-        if (entry.kind == step::EntryKind::Send) {
-          const sim::Route route = network.route(d, entry.peer);
+      for (uint32_t e = graph.devices[d].instructions.begin; e < graph.devices[d].instructions.end; ++e) {
+        const step::Instruction &instruction = graph.instructions[e];
+        if (instruction.kind == step::InstructionKind::Send) {
+          const sim::Route route = network.route(d, instruction.peer);
           for (uint8_t i = 0; i < route.count; ++i)
-            bytes[route.resources[i]] += double(entry.region.bytes);
-          if (network.site(d) != network.site(entry.peer))
-            egress(network.site(d), double(entry.region.bytes));
+            bytes[route.resources[i]] += double(instruction.region.bytes);
+          if (network.site(d) != network.site(instruction.peer))
+            egress(network.site(d), double(instruction.region.bytes));
           continue;
         }
-        if ((entry.kind != step::EntryKind::AllGather && entry.kind != step::EntryKind::ReduceScatter) || seen[entry.collective]++)
+        if ((instruction.kind != step::InstructionKind::AllGather && instruction.kind != step::InstructionKind::ReduceScatter) ||
+            seen[instruction.collective]++)
           continue;
-        const step::Collective &collective = graph.collectives[entry.collective];
+        const step::Collective &collective = graph.collectives[instruction.collective];
         const double size = double(elementBytes(collective.type));
         std::vector<sim::Piece> pieces;
         for (const auto &shard : collective.shards)
           pieces.push_back({shard.device, double(shard.end - shard.begin) * size});
-        if (entry.kind == step::EntryKind::AllGather)
+        if (instruction.kind == step::InstructionKind::AllGather)
           traffic.allGather(pieces, collective.members, 0, costs.gatherAlgorithm());
         else
           traffic.reduceScatter(collective.members, pieces, 0, costs.reduceAlgorithm());
@@ -303,7 +304,7 @@ Result<Report> planning::makeReport(const Problem &problem, const step::Plan &pl
   if (costs.failed())
     return costs.error();
   step::LoweringOptions options;
-  options.bodies = problem.bodies;
+  options.functions = problem.functions;
   options.costs = &*costs;
   options.keepBuffers = keep != nullptr;
   options.checkMemory = false; // a plan that does not fit is also described
@@ -319,7 +320,8 @@ Result<Report> planning::makeReport(const Problem &problem, const step::Plan &pl
   report.batch = plan.batch * plan.samplesPerRow;
   report.tokensPerSample = tokensPerSample(problem.summary);
   report.step = graph->stepTime;
-  report.entries = graph->numInstructions;
+  report.givenDurations = plan.durations.has_value();
+  report.instructions = graph->numInstructions;
   Result<Efficiency> efficiency = planning::efficiency(problem, plan);
   if (efficiency.failed())
     return efficiency.error();

@@ -49,7 +49,7 @@ std::vector<uint32_t> shownDevices(const Report &report, const step::StepGraph &
   size_t events = 0;
   std::vector<uint32_t> shown;
   for (uint32_t d : order) {
-    events += graph.devices[d].entries.size();
+    events += graph.devices[d].instructions.size();
     if (shown.size() >= kMaxDevices || (events > kMaxEvents && !shown.empty()))
       break;
     shown.push_back(d);
@@ -66,18 +66,18 @@ std::vector<uint32_t> shownDevices(const Report &report, const step::StepGraph &
 
 /// Kinds of the script: 0 forward, 1 backward, 2 weights, 3 update and norm, 4 send, 5 receive, 6
 /// gather, 7 reduce.
-int kindOf(const step::Entry &entry) {
-  switch (entry.kind) {
-  case step::EntryKind::Compute:
-    return entry.task == bundle::Compute::F ? 0 : entry.task == bundle::Compute::B ? 1 : entry.task == bundle::Compute::W ? 2 : 3;
-  case step::EntryKind::Send:
+int kindOf(const step::Instruction &instruction) {
+  switch (instruction.kind) {
+  case step::InstructionKind::Compute:
+    return instruction.task == bundle::Compute::F ? 0 : instruction.task == bundle::Compute::B ? 1 : instruction.task == bundle::Compute::W ? 2 : 3;
+  case step::InstructionKind::Send:
     return 4;
-  case step::EntryKind::Receive:
+  case step::InstructionKind::Receive:
     return 5;
-  case step::EntryKind::AllGather:
+  case step::InstructionKind::AllGather:
     return 6;
-  case step::EntryKind::ReduceScatter:
-  case step::EntryKind::AllReduce:
+  case step::InstructionKind::ReduceScatter:
+  case step::InstructionKind::AllReduce:
     return 7;
   default:
     return -1;
@@ -89,16 +89,16 @@ json timeline(const Report &report, const step::Plan &plan, const step::StepGrap
   json rows = json::array();
   for (uint32_t d : shown) {
     json events = json::array();
-    const step::Span span = graph.devices[d].entries;
+    const step::Span span = graph.devices[d].instructions;
     for (uint32_t e = span.begin; e < span.end; ++e) {
-      const step::Entry &entry = graph.entries[e];
-      const int kind = kindOf(entry);
-      const double length = entry.plannedEnd - entry.plannedStart;
+      const step::Instruction &instruction = graph.instructions[e];
+      const int kind = kindOf(instruction);
+      const double length = instruction.plannedEnd - instruction.plannedStart;
       if (kind < 0 || length * unit < 0.5)
         continue;
-      json event = {kind, std::llround(entry.plannedStart * unit), std::llround(length * unit)};
-      if (entry.cell >= 0 && entry.kind == step::EntryKind::Compute) {
-        const step::Cell &cell = plan.cells[entry.cell];
+      json event = {kind, std::llround(instruction.plannedStart * unit), std::llround(length * unit)};
+      if (instruction.cell >= 0 && instruction.kind == step::InstructionKind::Compute) {
+        const step::Cell &cell = plan.cells[instruction.cell];
         event.insert(event.end(), {cell.unitBegin, cell.unitEnd, cell.sampleBegin * plan.samplesPerRow, cell.sampleEnd * plan.samplesPerRow});
       }
       events.push_back(std::move(event));
@@ -214,8 +214,8 @@ std::string factorBars(const Efficiency &e) {
                   100 * std::clamp(value, 0.0, 1.0), what);
   };
   bar("&eta;", e.eta, "bound on the step time, divided by the step time");
-  bar("idle", e.idle, "devices left out");
-  bar("kernel", e.kernel, "speed of the kernels at the chosen rows");
+  bar("idle", e.idle, "devices without work");
+  bar("kernel", e.kernel, "speed of the kernels at the chosen micro-batch sizes");
   bar("balance", e.balance, "stages of unequal time");
   bar("recompute", e.recompute, "recomputed activations");
   bar("bubble", e.bubble, "waiting inside the pipeline");
@@ -247,14 +247,14 @@ std::string zorse::planning::writeReportPage(const Report &report, const step::P
     used += d.cells > 0;
   std::string page = "<p class=lead>" + showSeconds(report.step) + " a step of " + std::to_string(report.batch) + " samples, ";
   page += report.tokensPerSample ? showCount(report.tokensPerSecond()) + " tokens/s" : showCount(report.samplesPerSecond()) + " samples/s";
-  page += format(", %.1f&nbsp;%% of the bound, %zu of %zu devices, ", 100 * report.efficiency.eta, used, report.devices.size()) +
+  page += format(", efficiency %.1f&nbsp;%%, %zu of %zu devices, ", 100 * report.efficiency.eta, used, report.devices.size()) +
           escape(report.schedule) + "</p>\n";
   page += "<div class=two><div>" + factorBars(report.efficiency) + "</div><div>" + reasonsList(reasons) + "</div></div>\n";
   page += "<h2>Time</h2>\n<p class=hint>Wheel: zoom; drag: move; double click: all.";
   if (shown.size() < used)
     page += format(" %zu of %zu devices are drawn: of every stage, one of each type first.", shown.size(), used);
-  page += "</p>\n<canvas id=timeline></canvas>\n<h2>Memory over the step</h2>\n<div id=memory></div>\n<h2>Who computes "
-          "what</h2>\n<div id=tilinglegend class=legend></div><canvas id=tiling></canvas>\n";
+  page += "</p>\n<canvas id=timeline></canvas>\n<h2>Memory over the step</h2>\n<div id=memory></div>\n<h2>Tiling: "
+          "units and samples</h2>\n<div id=tilinglegend class=legend></div><canvas id=tiling></canvas>\n";
   page += "<h2>Tables</h2>\n<pre>" + escape(printReport(report, 256, /*folded=*/false)) + "</pre>\n";
   return html::page((report.model.empty() ? "model" : report.model) + " on " + (report.cluster.empty() ? "cluster" : report.cluster), page, data,
                     html::kPlanScript);

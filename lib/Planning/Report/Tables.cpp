@@ -86,7 +86,7 @@ std::vector<std::string> foldedRow(const std::vector<const Report::Stage *> &sta
 /// \param folded  prints equal stages as one row
 std::string printStages(const Report &r, bool folded) {
   TextTable table;
-  table.add({"units", "", "devices", "samples", "rows", "busy", "memory of the fullest device"});
+  table.add({"units", "names", "devices", "samples", "micro-batch", "busy", "memory of the fullest device"});
   const bool pipelines = std::any_of(r.stages.begin(), r.stages.end(), [](const auto &s) { return s.pipeline > 0; });
   std::vector<bool> printed(r.stages.size());
   for (size_t i = 0; i < r.stages.size(); ++i) {
@@ -147,7 +147,7 @@ std::string zorse::planning::printReport(const Report &r, size_t maxDevices, boo
   std::string out = "Stages\n" + printStages(r, folded) + "\nTypes\n";
 
   TextTable types;
-  types.add({"type", "devices", "used", "busy", "share of the work"});
+  types.add({"type", "devices", "used", "busy", "share of the FLOPs"});
   for (const auto &t : r.types)
     types.add(
         {t.name, std::to_string(t.devices), std::to_string(t.used), t.used ? format("%.0f %%", 100 * t.utilisation) : "-", showPercent(t.work)});
@@ -167,8 +167,12 @@ std::string zorse::planning::printReport(const Report &r, size_t maxDevices, boo
          (r.batch == 1 ? " sample: " : " samples: ") + showCount(r.samplesPerSecond()) + " samples/s";
   if (r.tokensPerSample)
     out += ", " + showCount(r.tokensPerSecond()) + " tokens/s";
-  out += format("\nof the bound    %.3f = ", r.efficiency.eta) + factors(r.efficiency) + "\n                (no plan can take less than " +
-         showSeconds(r.efficiency.bound) + ")\n";
+  if (r.givenDurations)
+    out += ", with the plan's durations";
+  out += format("\nefficiency      %.3f = ", r.efficiency.eta) + factors(r.efficiency) + "\n                (";
+  if (r.givenDurations)
+    out += "with modeled times instead of the plan's durations, a step of " + showSeconds(r.efficiency.step) + "; ";
+  out += "no plan can take less than " + showSeconds(r.efficiency.bound) + ")\n";
   bool measured = true;
   for (size_t i = 0; i < r.sources.size(); ++i) {
     out += (i ? "                " : "times           ") + r.sources[i] + "\n";
@@ -272,7 +276,7 @@ std::string zorse::planning::compareReports(const Report &a, const std::string &
   row("samples/s", a.samplesPerSecond(), b.samplesPerSecond(), showCount);
   if (a.tokensPerSample)
     row("tokens/s", a.tokensPerSecond(), b.tokensPerSecond(), showCount);
-  row("of the bound", a.efficiency.eta, b.efficiency.eta, plain);
+  row("efficiency", a.efficiency.eta, b.efficiency.eta, plain);
   const std::pair<const char *, double Efficiency::*> parts[] = {{"  idle", &Efficiency::idle},       {"  kernel", &Efficiency::kernel},
                                                                  {"  balance", &Efficiency::balance}, {"  recompute", &Efficiency::recompute},
                                                                  {"  bubble", &Efficiency::bubble},   {"  exposed", &Efficiency::exposed}};
@@ -288,7 +292,7 @@ std::string zorse::planning::compareReports(const Report &a, const std::string &
   row("devices used", used(a), used(b), count);
   row("stages", double(a.stages.size()), double(b.stages.size()), count);
   row("most memory of a device", fullest(a), fullest(b), showBytes);
-  row("entries", a.entries, b.entries, showCount);
+  row("instructions", a.instructions, b.instructions, showCount);
   if (a.price > 0 || b.price > 0)
     row("price per hour", a.price, b.price, plain);
   table.add({"schedule", a.schedule, b.schedule, ""});
@@ -312,14 +316,14 @@ std::string zorse::planning::printOutcomes(std::vector<PlannerOutcome> outcomes,
                    [](const auto &a, const auto &b) { return (a.step > 0 ? a.step : INFINITY) < (b.step > 0 ? b.step : INFINITY); });
   const double tokens = static_cast<double>(tokensPerSample);
   TextTable table;
-  table.add({"planner", "", "predicted step", tokens > 0 ? "tokens/s" : "samples/s", "of the quickest"});
+  table.add({"planner", "", "predicted step", tokens > 0 ? "tokens/s" : "samples/s", "of the fastest"});
   std::string none;
   for (const PlannerOutcome &o : outcomes) {
     if (o.step > 0)
       table.add({o.name, o.title, showSeconds(o.step), showCount(static_cast<double>(batch) / o.step * std::max(tokens, 1.0)),
                  format("%.3f", outcomes.front().step / o.step)});
     else
-      none += o.name + ": " + o.why.substr(0, o.why.find('\n')) + "\n";
+      none += (o.why.rfind(o.name + ": ", 0) == 0 ? "" : o.name + ": ") + o.why.substr(0, o.why.find('\n')) + "\n";
   }
   return table.print({1}) + none;
 }

@@ -25,7 +25,7 @@ void zorse::planning::setSamplesPerVariant(Strategy &strategy) {
   strategy.samplesPerVariant = 1; // a multiple of all row counts, so that cells end at turns
   for (const Pipeline &pipeline : strategy.pipelines)
     for (const Stage &stage : pipeline.stages)
-      for (const Member &member : stage.members)
+      for (const step::StageDevice &member : stage.members)
         strategy.samplesPerVariant = std::max(strategy.samplesPerVariant, member.microBatchSize);
 }
 
@@ -101,7 +101,7 @@ bool zorse::planning::fromBusiest(const StageModel &model, const Pipeline &pipel
                                   size_t &b, int32_t &by) {
   auto busyOf = [&](size_t s) {
     float max = 0;
-    for (const Member &member : pipeline.stages[s].members)
+    for (const step::StageDevice &member : pipeline.stages[s].members)
       max = std::max(max, busy[member.device]);
     return max;
   };

@@ -64,7 +64,7 @@ double zorse::planning::priceOf(const Problem &problem, const Strategy &strategy
   std::vector<uint8_t> node(problem.cluster.nodes.size(), 0), seen(problem.cluster.devices.size(), 0);
   for (const Pipeline &pipeline : strategy.pipelines)
     for (const Stage &stage : pipeline.stages)
-      for (const Member &member : stage.members) {
+      for (const step::StageDevice &member : stage.members) {
         if (seen[member.device]++)
           continue;
         const ClusterDevice &device = problem.cluster.devices[member.device];

@@ -1,4 +1,4 @@
-// Candidate layouts of a search, and the workers that simulate them. Internal to Planning.
+// Candidate strategies of a search, and the workers that simulate them. Internal to Planning.
 #pragma once
 
 #include "../Layout/StrategySimulator.h"
@@ -17,7 +17,7 @@
 
 namespace zorse::planning {
 
-/// Kinds of moves, by the part of a layout that they change.
+/// Kinds of moves, by the part of a strategy that they change.
 enum class Move : uint8_t { Units, Rows, Schedule, State, Level, Samples, Groups, InFlight, Pipelines };
 inline constexpr size_t kMoves = 9;
 
@@ -81,7 +81,7 @@ public:
   void parallel(size_t count, const std::function<void(size_t worker, size_t i)> &work);
 
   StrategySimulator &simulator(size_t worker) { return *simulators[worker]; }
-  /// Returns the worker's solver for layouts with this number of parts: 1, or that of `parts`.
+  /// Returns the worker's solver for strategies with this number of parts: 1, or that of `parts`.
   StagePartitioner &partitioner(size_t worker, int32_t parts = 1) { return parts > 1 ? *fractionalSolvers[worker] : *partitioners[worker]; }
   const StageModel &modelOf(const Strategy &strategy) const { return strategy.boundaryDenominator > 1 ? *fractionalModel : model; }
   uint64_t nextId() { return ids++; }
@@ -111,10 +111,10 @@ private:
   uint32_t triedCount = 0;
 };
 
-/// Returns schedules to try for any layout, the most promising first. \param every  includes GPipe
+/// Returns schedules to try for any strategy, the most promising first. \param every  includes GPipe
 std::vector<step::Schedule> scheduleChoices(const SearchContext &context, bool every);
 
-/// Returns layouts from the dynamic program, best estimate first.
+/// Returns strategies from the dynamic program, best estimate first.
 /// \param thorough  also splits nodes, and tries several assumptions about memory; this takes most
 ///   of the time
 std::vector<Candidate> makeInitialSolutions(SearchContext &context, bool thorough = true);
@@ -127,7 +127,7 @@ std::vector<std::vector<uint32_t>> subclusters(const SearchContext &context, con
 /// them if that helps.
 std::vector<uint32_t> withoutNegligible(const SearchContext &context);
 /// Adds all devices as one stage, with all micro-batch sizes. Estimates do not model how samples
-/// overlap and tend to omit this layout.
+/// overlap and tend to omit this strategy.
 void addWhole(SearchContext &context, std::vector<Candidate> &solutions);
 /// Adds the best estimates for subsets of the devices `of`, `each` for every subset.
 void addSubclusterSolutions(SearchContext &context, const std::vector<uint32_t> &of, size_t maxSets, size_t each, std::vector<Candidate> &solutions);
@@ -138,20 +138,20 @@ void addSubclusterSolutions(SearchContext &context, const std::vector<uint32_t> 
 /// Returns nullopt if there are more stages than devices, units or samples allow.
 std::optional<Candidate> proportionalPartition(const SearchContext &context, size_t stages, size_t loops = 1, size_t rows = 0);
 
-/// Makes a random neighbor of a layout. Returns false if this draw found none. Some neighbors of a
-/// layout with whole units share units.
+/// Makes a random neighbor of a strategy. Returns false if this draw found none. Some neighbors of
+/// a strategy with whole units share units.
 bool mutate(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed, Candidate &to);
 /// As mutate, but whole units stay whole.
 bool mutateAlike(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed, Candidate &to);
 
-/// Returns the same layout with units in parts, which moves may then share. Precondition:
+/// Returns the same strategy with units in parts, which moves may then share. Precondition:
 /// context.parts.
 Candidate withFractionalBoundaries(const SearchContext &context, const Candidate &from);
 /// Sets Strategy::turn to the maximum number of rows of a cell.
 void setSamplesPerVariant(Strategy &strategy);
 /// Assigns other devices to a pipeline's stages and partitions the units so that the stages' times
 /// keep their proportions. These proportions are tuned to the path of the first samples through the
-/// stages and of the last ones back. Precondition: as many groups as stages.
+/// stages and of the last ones back. Precondition: one group per stage.
 /// \param level  by how much the times approach their mean: 0 not at all, 1 equal
 bool keepTimes(const StageModel &model, const std::vector<DeviceSet> &groups, double level, Pipeline &pipeline);
 /// Finds two stages, and the number of units or parts that the first gets from the second, such
@@ -163,7 +163,7 @@ bool fromBusiest(const StageModel &model, const Pipeline &pipeline, const std::v
 /// Returns false if this draw found no change.
 bool moveGroups(const StageModel &model, SplitMix64 &random, const std::vector<uint32_t> &rest, std::vector<DeviceSet> &groups);
 
-/// Returns the devices that a layout does not use.
+/// Returns the devices that a strategy does not use.
 std::vector<uint32_t> unusedDevices(const SearchContext &context, const Strategy &strategy);
 
 /// Improves candidates by moves until the budget is spent or no move helps. `pool` is sorted, best
@@ -173,23 +173,24 @@ void refine(SearchContext &context, std::vector<Candidate> &pool);
 /// Returns a key for similar plans: the device classes of every stage.
 std::string structureOf(const StageModel &model, const Strategy &strategy);
 
-/// Runs descents from layouts of different structure, with `simulations` simulations in total; for
-/// problems with layouts of few tasks.
+/// Runs descents from strategies of different structure, with `simulations` simulations in total;
+/// for problems with strategies of few tasks.
 void hillClimb(SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations);
 
 /// Expands the best candidates of the pool (sorted, best first) and returns the best plan that
 /// fits. Fails if none fits or meets the options' limits.
 Result<SearchResult> selectBest(SearchContext &context, const std::vector<Candidate> &pool);
 
-/// Returns the techniques to try on all devices, the cheapest first.
+/// Returns the memory optimizations to try on all devices, the cheapest first.
 std::vector<MemoryOptimization> memoryOptimizationCandidates();
-/// Returns the best plan with techniques, on as few devices as necessary, with the devices in the
-/// order of `problem`. Returns nullopt if none fits, or if none scores below `toBeat`.
+/// Returns the best plan with memory optimizations, on as few devices as necessary, with the
+/// devices in the order of `problem`. Returns nullopt if none fits, or if none scores below
+/// `toBeat`.
 std::optional<SearchResult> searchWithMemoryOptimizations(const Problem &problem, const SearchOptions &options, double toBeat);
 /// Returns the best plan with parameters gathered by phase. It remains possible if even one stage's
 /// parameters and gradients exceed its devices' memory. Returns nullopt if none fits.
 std::optional<SearchResult> searchReshardAfterForward(const Problem &problem, const SearchOptions &options);
-/// Runs one search with the techniques of the problem only.
+/// Runs one search with the memory optimizations of the problem only.
 Result<SearchResult> searchInOrder(const Problem &problem, const SearchOptions &options);
 /// Returns the score of the best plan of a short search that fits and meets the limits; nullopt if
 /// there is none.

@@ -16,7 +16,7 @@ void add(std::string &text, double number) {
   text += digits;
 }
 
-std::string signatureOf(const bundle::LinkClass &link) { return link.SerializeAsString(); }
+std::string signatureOf(const bundle::LinkSpec &link) { return link.SerializeAsString(); }
 
 /// Returns the signature of a device, with its times of all kinds of units, because a profile may
 /// refer to the device by name.
@@ -142,7 +142,7 @@ std::vector<Item> makeNodes(const Cluster &from, const std::vector<Item> &device
     for (double number : {double(of.hostMemory), of.pcie, double(of.nvme), of.nvmeBandwidth, of.price})
       add(node.signature, number);
     const auto &links = from.topology.nodes(static_cast<int>(node.index));
-    for (const bundle::LinkClass *link : {&links.port(), &links.bus(), &links.nic()})
+    for (const bundle::LinkSpec *link : {&links.port(), &links.bus(), &links.nic()})
       node.signature += signatureOf(*link) + "/";
     node.signature += joined(std::move(parts[node.index]));
   }
@@ -225,13 +225,13 @@ Result<CanonicalProblem> CanonicalProblem::make(const Problem &problem) {
 }
 
 Problem CanonicalProblem::on(const Problem &problem) const {
-  return {problem.summary, cluster, *costs, problem.batch, problem.bodies, problem.memoryOptimizations, {}, problem.blocking};
+  return {problem.summary, cluster, *costs, problem.batch, problem.functions, problem.memoryOptimizations, {}, problem.overlapCommunication};
 }
 
 Strategy CanonicalProblem::restore(Strategy strategy) const {
   for (Pipeline &pipeline : strategy.pipelines)
     for (Stage &stage : pipeline.stages)
-      for (Member &member : stage.members)
+      for (step::StageDevice &member : stage.members)
         member.device = original[member.device];
   auto &others = strategy.memoryOptimizations.overrides;
   for (auto &other : others)

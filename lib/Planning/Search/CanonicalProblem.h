@@ -25,7 +25,7 @@ struct CanonicalProblem {
 
   /// Returns the problem on this cluster. It refers to this object.
   Problem on(const Problem &problem) const;
-  /// Converts a layout of devices of `cluster` to the problem's devices.
+  /// Converts a strategy of devices of `cluster` to the problem's devices.
   Strategy restore(Strategy strategy) const;
   /// Converts indices of the problem's devices to those of `cluster`.
   std::vector<uint32_t> translate(const std::vector<uint32_t> &devices) const;

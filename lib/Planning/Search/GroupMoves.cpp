@@ -34,7 +34,7 @@ std::vector<uint32_t> zorse::planning::unusedDevices(const SearchContext &contex
   std::vector<uint8_t> used(context.problem.cluster.devices.size(), 0);
   for (const Pipeline &pipeline : strategy.pipelines)
     for (const Stage &stage : pipeline.stages)
-      for (const Member &member : stage.members)
+      for (const step::StageDevice &member : stage.members)
         used[member.device] = 1;
   std::vector<uint32_t> rest;
   for (uint32_t d : context.devices)

@@ -1,4 +1,4 @@
-// Initial layouts: orders of devices by class and site, partitioned by the dynamic program.
+// Initial strategies: orders of devices by class and site, partitioned by the dynamic program.
 
 #include "Candidates.h"
 
@@ -123,7 +123,7 @@ std::vector<DeviceSet> makeDeviceSets(const std::vector<Block> &blocks, const st
 }
 
 bool sameLayout(const Strategy &a, const Strategy &b) {
-  auto sameMember = [](const Member &m, const Member &o) {
+  auto sameMember = [](const step::StageDevice &m, const step::StageDevice &o) {
     return m.device == o.device && m.samples == o.samples && m.microBatchSize == o.microBatchSize;
   };
   auto sameStage = [&](const Stage &s, const Stage &o) {
@@ -452,7 +452,7 @@ private:
   std::vector<SeedTask> tasks;
 };
 
-/// Sorts by estimate and removes duplicates, because several tasks give the same layout.
+/// Sorts by estimate and removes duplicates, because several tasks give the same strategy.
 std::vector<Candidate> withoutRepeated(std::vector<Candidate> solutions) {
   std::stable_sort(solutions.begin(), solutions.end(), [](const Candidate &a, const Candidate &b) { return a.estimate < b.estimate; });
   std::vector<Candidate> unlike;

@@ -1,6 +1,7 @@
-// Descents for problems with layouts that are quick to simulate. A descent tries all small changes
-// of a layout, kind by kind, until none helps. Then a few random moves change the layout, and it
-// descends again. Walks start from layouts of different structure and are independent.
+// Descents for problems with strategies that are quick to simulate. A descent tries all small
+// changes of a strategy, kind by kind, until none helps. Then a few random moves change the
+// strategy, and it descends again. Walks start from strategies of different structure and are
+// independent.
 
 #include "Neighborhood.h"
 
@@ -42,7 +43,7 @@ public:
   Candidate best;
 
 private:
-  /// Makes random moves from the best layout, sometimes from the result of the last descent.
+  /// Makes random moves from the best strategy, sometimes from the result of the last descent.
   bool kick() {
     Candidate from = done % 4 == 3 ? now : best, to;
     bool moved = false;
@@ -127,7 +128,7 @@ void zorse::planning::hillClimb(SearchContext &context, std::vector<Candidate> &
   auto start = [&](const Candidate &candidate) {
     walks.push_back(std::make_unique<IteratedLocalSearch>(context, candidate, schedules, context.options.seed * 31 + walks.size()));
   };
-  // Starts from the best layouts of different structure, with whole and with shared units. Their
+  // Starts from the best strategies of different structure, with whole and with shared units. Their
   // results decide which walks continue.
   std::vector<std::string> structures;
   std::vector<size_t> stages;
@@ -145,7 +146,7 @@ void zorse::planning::hillClimb(SearchContext &context, std::vector<Candidate> &
     if (!shares)
       stages.push_back(stagesOf(candidate.strategy));
   }
-  // And from the best layout of every number of stages that is not among them.
+  // And from the best strategy of every number of stages that is not among them.
   size_t others = 0;
   for (const Candidate &candidate : pool)
     if (size_t count = stagesOf(candidate.strategy); others < effort.stagesStarts && candidate.score < INFINITY &&

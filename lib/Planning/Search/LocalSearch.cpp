@@ -1,4 +1,4 @@
-// Walks: moves from several initial layouts; the worse walks are dropped one after the other.
+// Walks: moves from several initial strategies; the worse walks are dropped one at a time.
 
 #include "Candidates.h"
 
@@ -37,7 +37,7 @@ std::string zorse::planning::structureOf(const StageModel &model, const Strategy
   for (const Pipeline &pipeline : strategy.pipelines) {
     for (const Stage &stage : pipeline.stages) {
       std::vector<uint32_t> counts(model.deviceTypes(), 0);
-      for (const Member &member : stage.members)
+      for (const step::StageDevice &member : stage.members)
         ++counts[model.deviceTypeOf(member.device)];
       for (uint32_t count : counts)
         text += std::to_string(count) + ",";
@@ -50,12 +50,12 @@ std::string zorse::planning::structureOf(const StageModel &model, const Strategy
 
 namespace {
 
-/// A walk from one initial layout.
+/// A walk from one initial strategy.
 struct SearchStart {
   Candidate current, best;
 };
 
-/// Walks from several initial layouts of different structure. Half of them are dropped after a
+/// Walks from several initial strategies of different structure. Half of them are dropped after a
 /// quarter of the budget, and again after half of it.
 class LocalSearch {
 public:
@@ -128,7 +128,7 @@ private:
     std::vector<uint8_t> made(count, 0);
     context.parallel(count, [&](size_t worker, size_t i) {
       const SearchStart &start = starts[i % starts.size()];
-      // Most moves start from the walk's current layout, some from its best one.
+      // Most moves start from the walk's current strategy, some from its best one.
       const Candidate &from = (i / starts.size()) % 4 == 3 ? start.best : start.current;
       for (uint64_t attempt = 0; attempt < effort.attempts && !made[i]; ++attempt)
         made[i] =

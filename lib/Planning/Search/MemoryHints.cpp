@@ -32,7 +32,8 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
     const Result<CostModel> costs = CostModel::make(problem.summary, larger, problem.costs.profile(), {});
     if (costs.failed())
       return "";
-    Problem enlarged{problem.summary, larger, *costs, problem.batch, problem.bodies, problem.memoryOptimizations, {}, problem.blocking};
+    Problem enlarged{
+        problem.summary, larger, *costs, problem.batch, problem.functions, problem.memoryOptimizations, {}, problem.overlapCommunication};
     if (shortSearchOfParts(enlarged, options))
       return std::to_string(more) + (more == 1 ? " more device" : " more devices") +
              (like.type.empty() ? " like '" + like.name + "'" : " of type " + like.type);
@@ -45,11 +46,11 @@ std::string show(const MemoryOptimization &optimization) {
   return activations + (activations.empty() || state.empty() ? "" : " and ") + state;
 }
 
-/// Returns a change that fits: techniques that the user disabled, or hosts with enough memory for
-/// techniques.
+/// Returns a change that fits: memory optimizations that the user disabled, or hosts with enough
+/// memory for memory optimizations.
 std::string optimizationThatFits(const Problem &problem, const SearchOptions &options) {
   auto tryOn = [&](const Cluster &cluster) -> std::string {
-    Problem eased{problem.summary, cluster, problem.costs, problem.batch, problem.bodies, {}, {}, problem.blocking};
+    Problem eased{problem.summary, cluster, problem.costs, problem.batch, problem.functions, {}, {}, problem.overlapCommunication};
     for (const MemoryOptimization &optimization : memoryOptimizationCandidates()) {
       eased.memoryOptimizations.defaultOptimization = optimization;
       if (shortSearchOfParts(eased, options))
@@ -143,7 +144,7 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const S
   std::map<uint32_t, const Stage *> stageOf;
   for (const Pipeline &pipeline : strategy.pipelines)
     for (const Stage &stage : pipeline.stages)
-      for (const Member &member : stage.members)
+      for (const step::StageDevice &member : stage.members)
         stageOf[member.device] = &stage;
   for (size_t i = 0; i < lacking.size() && i < 8; ++i) {
     auto [bytes, d] = lacking[i];
@@ -173,7 +174,8 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const S
     add("another number of stages than " + std::to_string(context.options.stages) + " (without --pipeline-stages it is chosen)");
   add(moreDevices(problem, context.options));
   for (int64_t batch = problem.batch / 2; batch >= 1; batch /= 4) {
-    Problem smaller{problem.summary, problem.cluster, problem.costs, batch, problem.bodies, problem.memoryOptimizations, {}, problem.blocking};
+    Problem smaller{
+        problem.summary, problem.cluster, problem.costs, batch, problem.functions, problem.memoryOptimizations, {}, problem.overlapCommunication};
     if (shortSearchOfParts(smaller, context.options)) {
       add("a batch of at most " + std::to_string(batch) + (batch == 1 ? " sample" : " samples"));
       break;

@@ -1,4 +1,4 @@
-// Memory techniques if memory is insufficient. The cheapest are first:
+// Memory optimizations if memory is insufficient. The cheapest are first:
 //
 //     moments      optimizer states on the hosts: copied to and from the device once a step, overlapping the updates
 //     state        also parameters and reduced gradients on the hosts
@@ -7,9 +7,9 @@
 //     each of the last two with each of the first two
 //     phases       parameters gathered twice a step, per chunk, if nothing else suffices (Phases.cpp)
 //
-// A short search determines which techniques fit, and their speed. The fastest is searched in full.
-// Descents (Neighborhood::MemoryOptimizations) then change or drop the techniques of classes, stages and devices.
-// With too many devices for descents, stages drop their techniques one at a time.
+// A short search determines which memory optimizations fit, and their speed. The fastest is searched in full.
+// Descents (Neighborhood::MemoryOptimizations) then change or drop the memory optimizations of classes, stages and
+// devices. With too many devices for descents, stages drop their memory optimizations one at a time.
 
 #include "Candidates.h"
 
@@ -30,7 +30,7 @@ std::vector<MemoryOptimization> zorse::planning::memoryOptimizationCandidates() 
 
 namespace {
 
-/// Drops the techniques of stages with enough free memory, those with the most free memory first;
+/// Drops the memory optimizations of stages with enough free memory, those with the most free memory first;
 /// `maxStages` are tried.
 void dropUnneededOptimizations(const Problem &problem, size_t maxStages, SearchResult &result) {
   std::vector<std::pair<double, std::vector<uint32_t>>> byRoom; // used share of the memory of the fullest device

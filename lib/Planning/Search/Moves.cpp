@@ -1,4 +1,4 @@
-// Local moves: small changes of a layout's device groups. Units and samples are then partitioned
+// Local moves: small changes of a strategy's device groups. Units and samples are then partitioned
 // again.
 
 #include "Candidates.h"
@@ -55,7 +55,7 @@ bool moveRows(const StageModel &model, SplitMix64 &random, Pipeline &pipeline) {
   r = random.chance(50) ? (r ? r - 1 : 1) : (r + 1 < model.rows().size() ? r + 1 : r - 1);
   if (r >= model.rows().size())
     return false;
-  for (Member &member : stage.members)
+  for (step::StageDevice &member : stage.members)
     member.microBatchSize = model.rows()[r];
   shareAgain(model, stage, pipeline.samples);
   return true;
@@ -74,7 +74,7 @@ bool moveSamples(SplitMix64 &random, Pipeline &pipeline) {
   Stage &stage = pipeline.stages[random.below(pipeline.stages.size())];
   if (stage.members.size() < 2)
     return false;
-  Member &a = stage.members[random.below(stage.members.size())], &b = stage.members[random.below(stage.members.size())];
+  step::StageDevice &a = stage.members[random.below(stage.members.size())], &b = stage.members[random.below(stage.members.size())];
   int64_t by = std::min(a.microBatchSize, a.samples);
   if (&a == &b || (a.samples <= by))
     return false;

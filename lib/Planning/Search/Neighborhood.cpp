@@ -1,4 +1,4 @@
-// All small changes of a layout, except those of tilings (NeighborhoodTilings.cpp).
+// All small changes of a strategy, except those of tilings (NeighborhoodTilings.cpp).
 
 #include "Neighborhood.h"
 
@@ -98,13 +98,13 @@ void Neighborhood::rows() {
     Strategy all = from;
     for (size_t p = 0; p < from.pipelines.size(); ++p)
       for (size_t s = 0; s < from.pipelines[p].stages.size(); ++s) {
-        for (Member &member : all.pipelines[p].stages[s].members)
+        for (step::StageDevice &member : all.pipelines[p].stages[s].members)
           member.microBatchSize = choice;
         if (enough || from.pipelines[p].stages[s].members.front().microBatchSize == choice)
           continue;
         Strategy strategy = from;
         Stage &stage = strategy.pipelines[p].stages[s];
-        for (Member &member : stage.members)
+        for (step::StageDevice &member : stage.members)
           member.microBatchSize = choice;
         offer(strategy);
         if (stage.members.size() > 1 && shareAgain(*model, stage, from.pipelines[p].samples))
@@ -150,7 +150,7 @@ std::vector<Neighborhood::StagePosition> Neighborhood::positions() const {
   std::vector<StagePosition> list;
   for (size_t p = 0; p < now->strategy.pipelines.size(); ++p)
     for (size_t s = 0; s < now->strategy.pipelines[p].stages.size(); ++s)
-      for (const Member &member : now->strategy.pipelines[p].stages[s].members)
+      for (const step::StageDevice &member : now->strategy.pipelines[p].stages[s].members)
         list.push_back({member.device, p, s});
   for (uint32_t d : unusedDevices(context, now->strategy))
     list.push_back({d, kNowhere, 0});
@@ -404,8 +404,8 @@ void Neighborhood::repeat(size_t p, const std::vector<DeviceSet> &groups, size_t
   }
 }
 
-/// Tries other techniques for all devices of a class, of a stage, and for single devices: none, or
-/// another place for activations or for state.
+/// Tries other memory optimizations for all devices of a class, of a stage, and for single devices:
+/// none, or another place for activations or for state.
 void Neighborhood::memoryOptimizations() {
   const auto &optimizations = memoryOptimizationsOf(context.problem, now->strategy);
   if (!optimizations.any())
@@ -441,7 +441,7 @@ void Neighborhood::memoryOptimizations() {
       bool smaller = false;
       for (Pipeline &pipeline : strategy.pipelines)
         for (Stage &stage : pipeline.stages)
-          for (Member &member : stage.members)
+          for (step::StageDevice &member : stage.members)
             if (member.microBatchSize > 1 && std::binary_search(set.begin(), set.end(), member.device) &&
                 strategy.memoryOptimizations.of(member.device).activations == step::Activations::Offload) {
               member.microBatchSize = 1;

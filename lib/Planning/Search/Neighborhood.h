@@ -1,4 +1,4 @@
-// All small changes of a layout, by kind. Descents try them. Internal to Planning.
+// All small changes of a strategy, by kind. Descents try them. Internal to Planning.
 #pragma once
 
 #include "Candidates.h"
@@ -14,8 +14,8 @@ public:
   /// Kinds of neighbors, in the order in which a descent tries them: schedules and owners (Orders);
   /// samples moved between devices and pipelines (Shares); micro-batch sizes (Rows); stage
   /// boundaries (Units); a device moved to every other stage (Devices); devices or stages swapped
-  /// (Exchanges); stages merged, split and repeated (Structure); other or no memory techniques for
-  /// classes, stages and devices (Relief); and, for small problems, samples on different paths
+  /// (Exchanges); stages merged, split and repeated (Structure); other or no memory optimizations
+  /// for classes, stages and devices (Relief); and, for small problems, samples on different paths
   /// through the same devices (Tiles).
   enum Kind : uint8_t { Orders, Shares, Rows, Units, Devices, Swaps, Structure, MemoryOptimizations, Tilings };
   size_t kinds() const { return context.effort().everyTile ? Tilings + 1 : Tilings; }
@@ -24,7 +24,7 @@ public:
   Neighborhood(SearchContext &context, const std::vector<step::Schedule> &schedules, std::function<bool(Candidate &&)> offer)
       : context(context), schedules(schedules), take(std::move(offer)) {}
 
-  /// Offers the neighbors of one kind. Neighbors of a layout with stages that share units also
+  /// Offers the neighbors of one kind. Neighbors of a strategy with stages that share units also
   /// share units.
   void visit(Kind kind, size_t worker, const Candidate &candidate);
 
@@ -51,8 +51,8 @@ private:
   std::vector<StagePosition> positions() const;
   Groups allGroups() const;
   bool alike(const StagePosition &a, const StagePosition &b) const;
-  /// Offers the layout with other groups in its pipelines: with the current stage boundaries if the
-  /// number of stages is unchanged, and partitioned again.
+  /// Offers the strategy with other groups in its pipelines: with the current stage boundaries if
+  /// the number of stages is unchanged, and partitioned again.
   void regroup(const Groups &groups);
   bool refill(Pipeline &pipeline, const std::vector<DeviceSet> &groups) const;
   void recut(size_t p, const std::vector<DeviceSet> &groups);

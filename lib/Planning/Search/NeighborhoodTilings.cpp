@@ -47,7 +47,7 @@ std::vector<Pipeline> Neighborhood::variants(const Pipeline &from) const {
         continue;
       Pipeline changed = from;
       for (Stage &stage : changed.stages)
-        for (Member &member : stage.members)
+        for (step::StageDevice &member : stage.members)
           member.device = member.device == a ? b : member.device == b ? a : member.device;
       list.push_back(changed);
     }

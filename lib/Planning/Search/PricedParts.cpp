@@ -113,7 +113,7 @@ private:
     if (part.devices.empty() || part.devices.size() == context.devices.size() || (options.maxPrice > 0 && price > options.maxPrice) ||
         rate < options.minThroughput)
       return;
-    // Communication between devices costs a little, memory techniques cost a lot.
+    // Communication between devices costs a little, memory optimizations cost a lot.
     constexpr double kOfAnother = 0.02, kOfOptimizations = 1.5;
     part.promise = (options.objective == Objective::CostPerSample ? price : 1) / rate *
                    (1 + kOfAnother * static_cast<double>(part.devices.size() - 1)) * (memory < needed ? kOfOptimizations : 1);
@@ -158,7 +158,7 @@ SearchOptions onlyOn(const Problem &problem, const SearchOptions &options, const
   return alone;
 }
 
-/// Scores a subset by a short search, with memory techniques if necessary. \param part  receives
+/// Scores a subset by a short search, with memory optimizations if necessary. \param part  receives
 /// the devices that the best plan uses
 std::optional<double> promiseOf(const Problem &problem, const SearchOptions &options, Devices &part) {
   const SearchOptions alone = onlyOn(problem, options, part);

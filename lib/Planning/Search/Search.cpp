@@ -4,8 +4,8 @@
 //     seeds       order devices by class and site and partition stages by a dynamic program, for several assumptions; best estimates first
 //     parts       the same for subsets of the cluster: without each site, class, node (Subclusters.cpp)
 //     simulate    simulate the best seeds with the most promising schedules
-//     refine      moves, each partitioning units and samples again; then the best layout without each group of devices it uses, and moves from it
-//     descend     for few devices: try all small changes of the best few layouts until none helps, repeatedly after random moves
+//     refine      moves, each partitioning units and samples again; then the best strategy without each group of devices it uses, and moves from it
+//     descend     for few devices: try all small changes of the best few strategies until none helps, repeatedly after random moves
 //     judge       choose among the best few by the full expansion, which alone decides
 
 #include "Candidates.h"
@@ -23,14 +23,14 @@ double tasksOf(const Strategy &strategy) {
   double tasks = 0;
   for (const Pipeline &pipeline : strategy.pipelines)
     for (const Stage &stage : pipeline.stages)
-      for (const Member &member : stage.members) {
+      for (const step::StageDevice &member : stage.members) {
         const int64_t cells = (member.samples + member.microBatchSize - 1) / member.microBatchSize;
         tasks += 5.0 * static_cast<double>(cells);
       }
   return std::max(tasks, 1.0);
 }
 
-/// Number of tasks that the timer simulates; twins are simulated once.
+/// Number of tasks that the timer simulates; replicas are simulated once.
 double simulatedTasksOf(const Problem &problem, const Strategy &strategy) {
   ReplicaFinder replicas(problem);
   replicas.find(strategy);
@@ -159,7 +159,7 @@ void varySchedules(SearchContext &context, const std::vector<step::Schedule> &sc
 
 } // namespace
 
-/// Tries the best layout without each site and class that it uses, and these alone. The remaining
+/// Tries the best strategy without each site and class that it uses, and these alone. The remaining
 /// devices may do better, also with devices that could not be used together with the removed ones.
 static void tryWithout(SearchContext &context, const std::vector<step::Schedule> &schedules, std::vector<Candidate> &pool) {
   std::vector<Candidate> tried;

@@ -13,12 +13,12 @@ namespace zorse::planning {
 struct SearchEffort {
   // Small problems, up to 6 devices: everything is tried.
   bool everyRow;  ///< up to 16 samples: micro-batches of 1, 2, 3, 4, 6, 8, 12 and 16 rows instead of only powers of two
-  bool small;     ///< up to 16 samples and 10 units: evaluating a layout places its buffers, which doubles the planning time
+  bool small;     ///< up to 16 samples and 10 units: evaluating a strategy places its buffers, which doubles the planning time
   bool everyTile; ///< up to 16 unit x sample pairs: descents try different paths of samples through the same devices
 
-  // Budget, in simulated layouts.
-  double tasks;                              ///< default sum over all layouts; 3e6 take at most half a second on two cores
-  uint32_t minBudget = 16, maxBudget = 6000; ///< independent of the size of a layout
+  // Budget, in simulated strategies.
+  double tasks;                              ///< default sum over all strategies; 3e6 take at most half a second on two cores
+  uint32_t minBudget = 16, maxBudget = 6000; ///< independent of the size of a strategy
   uint32_t seedsPart = 4,
            laterPart = 8;   ///< 1/seedsPart of the budget is for the first seeds, 1/laterPart for moves after the later search of subsets
   int64_t maxRows = 256;    ///< of a micro-batch, if the user sets no limit
@@ -51,7 +51,7 @@ struct SearchEffort {
   // First simulations (Search.cpp).
   size_t singles = 64;                ///< single devices and row counts
   size_t minInitialSolutions;         ///< independent of the budget
-  size_t minLeaders, maxLeaders = 12; ///< best layouts tried with all schedules; one above 1,024 devices, because planning must take only seconds
+  size_t minLeaders, maxLeaders = 12; ///< best strategies tried with all schedules; one above 1,024 devices, because planning must take only seconds
 
   // Walks (LocalSearch.cpp).
   size_t maxStarts = 8;
@@ -62,34 +62,34 @@ struct SearchEffort {
   int wholeGroups;         ///< percentage of group moves that move all devices of a node and class
 
   // Descents (IteratedLocalSearch.cpp, Neighborhood.cpp).
-  double descentTasks;            ///< simulated by descents in addition to the budget; 0: no descents, because each layout has too many tasks
-  uint32_t maxDescents;           ///< layouts
+  double descentTasks;            ///< simulated by descents in addition to the budget; 0: no descents, because each strategy has too many tasks
+  uint32_t maxDescents;           ///< strategies
   bool bestNeighbour;             ///< use the best of all small changes instead of the first better one
-  size_t hillClimbStarts = 8;     ///< from layouts of whole units of different structure
-  size_t sharingStarts = 4;       ///< from layouts that share units
-  size_t stagesStarts = 4;        ///< from layouts with other numbers of stages
+  size_t hillClimbStarts = 8;     ///< from strategies of whole units of different structure
+  size_t sharingStarts = 4;       ///< from strategies that share units
+  size_t stagesStarts = 4;        ///< from strategies with other numbers of stages
   size_t keptStarts = 4;          ///< after the first round
   uint64_t kicks = 4;             ///< random moves with a descent after each, per walk and round
   size_t descentPatience;         ///< rounds without a better plan
   size_t dividedMax = 6;          ///< maximum devices of a stage that is split in all 62 ways
   size_t maxPipelines = 3;        ///< also after one device became a separate pipeline
-  bool deviceMemoryOptimizations; ///< memory techniques may differ by device
+  bool deviceMemoryOptimizations; ///< memory optimizations may differ by device
 
   // Judgement (SelectBest.cpp).
   size_t judged;             ///< plans that fit, by the full expansion
   size_t judgedBesides = 20; ///< plans that do not fit
   size_t judgedMore = 3;     ///< plans that are expanded to find one more that fits
   size_t judgeRounds = 12;   ///< number of these expansions
-  bool placesFirst;          ///< place buffers before comparing plans; for many devices, placing takes as long as all other work
+  bool placesFirst;          ///< place buffers before comparing plans; for many devices, placing takes half of the time
   bool placesFull;           ///< place only plans that nearly fill a device with a single micro-batch; the others can reduce the samples in flight
   uint64_t fragmentationDivisor; ///< 1/gaps of the activations is added for gaps between buffers; 0: no addition, buffers are placed
 
-  // Memory techniques (MemoryOptimizations.cpp, Phases.cpp).
-  bool easesMemory;                                                      ///< also if a plan fits without them
-  size_t relievedStages;                                                 ///< stages that are tried without techniques if there are no descents
+  // Memory optimizations (MemoryOptimizations.cpp, Phases.cpp).
+  bool easesMemory;      ///< also if a plan fits without them
+  size_t relievedStages; ///< stages that are tried without memory optimizations if there are no descents
   double phaseTasks = 1e7, phaseRowTasks = 4e6, phaseDescentTasks = 1e7; ///< listed twice, with copies to hosts: about 15 seconds on two cores
   size_t phasesRefined = 12, phasesAtOnce = 16;                          ///< candidates with varied rows; simulations between checks of the budget
-  double phaseDescents = 1000;                                           ///< layouts
+  double phaseDescents = 1000;                                           ///< strategies
 
   // Subsets of the cluster if prices count (PricedParts.cpp).
   size_t pricedCounted = 1 << 16; ///< subsets with computed price and speed
@@ -108,7 +108,7 @@ struct SearchEffort {
   /// \param units, samples  of the problem; default: many
   static SearchEffort forDevices(size_t devices, int64_t units = 1 << 20, int64_t samples = 1 << 20);
 
-  /// Returns the number of layouts that the budget allows. \param tasksOfOne  tasks of one layout
+  /// Returns the number of strategies that the budget allows. \param tasksOfOne  tasks of one strategy
   uint32_t budgetFor(double tasksOfOne) const;
   /// Returns the number of parallel walks: fewer for fewer simulations, so that each has enough.
   size_t walksFor(uint32_t simulations) const;

@@ -49,7 +49,7 @@ bool memoryBinds(const Problem &problem, const Evaluation &evaluation) {
   return false;
 }
 
-/// Techniques must save at least 2 %, because they make plans harder to read.
+/// Memory optimizations must save at least 2 %, because they make plans harder to read.
 constexpr double kWorth = 0.98;
 
 /// Judges candidates by the full expansion, first without placing buffers. Plans that exceed memory
@@ -165,8 +165,8 @@ private:
     }
   }
 
-  /// If memory is nearly full, a technique that saves memory may pay off in time, because more
-  /// samples are in flight.
+  /// If memory is nearly full, a memory optimization that saves memory may pay off in time, because
+  /// more samples are in flight.
   void easeMemory() {
     if (options.memoryOptimizations && !problem.memoryOptimizations.any() && effort.easesMemory && memoryBinds(problem, result.evaluation))
       if (std::optional<SearchResult> eased = searchWithMemoryOptimizations(problem, options, bestScore * kWorth)) {

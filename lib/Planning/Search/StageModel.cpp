@@ -163,7 +163,7 @@ void StageModel::describeCluster() {
 
 void StageModel::measureCells() {
   const int32_t units = tables.units();
-  const std::shared_ptr<step::LoweringTables> lowering = step::makeLoweringTables(problem.summary, problem.bodies, &problem.costs);
+  const std::shared_ptr<step::LoweringTables> lowering = step::makeLoweringTables(problem.summary, problem.functions, &problem.costs);
   for (bool split : {false, true}) {
     if (split && !splits())
       break;

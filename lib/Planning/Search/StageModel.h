@@ -1,5 +1,5 @@
-// Costs of stages in closed form, before any simulation. They decide which layouts are simulated,
-// and bound all layouts from below. Immutable; threads may share it. Internal to Planning.
+// Costs of stages in closed form, before any simulation. They decide which strategies are simulated,
+// and bound all strategies from below. Immutable; threads may share it. Internal to Planning.
 #pragma once
 
 #include "../Layout/UnitTables.h"

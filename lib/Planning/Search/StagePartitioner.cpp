@@ -164,7 +164,7 @@ void StagePartitioner::addDevices(StageChoice &stage, const DeviceSet &deviceSet
     ++stage.devicesHere;
     stage.nicHere += part;
     stage.port = lower(stage.port, model.portBandwidth(node));
-    stage.flow = lower(stage.flow, topology.nodes(static_cast<int>(node)).nic().flow());
+    stage.flow = lower(stage.flow, topology.nodes(static_cast<int>(node)).nic().per_flow_bandwidth());
   }
 }
 

@@ -1,4 +1,4 @@
-// Construction and changes of the parts of layouts.
+// Construction and changes of the parts of strategies.
 
 #include "Stages.h"
 
@@ -41,7 +41,7 @@ Pipeline zorse::planning::makePipeline(const StageModel &model, const std::vecto
 std::vector<uint32_t> zorse::planning::devicesOf(const Stage &stage) {
   std::vector<uint32_t> devices;
   devices.reserve(stage.members.size());
-  for (const Member &member : stage.members)
+  for (const step::StageDevice &member : stage.members)
     devices.push_back(member.device);
   return devices;
 }
@@ -57,7 +57,7 @@ std::vector<DeviceSet> zorse::planning::groupsOf(const Pipeline &pipeline) {
 
 size_t zorse::planning::rowsOf(const StageModel &model, const Stage &stage) {
   int64_t rows = 1;
-  for (const Member &member : stage.members)
+  for (const step::StageDevice &member : stage.members)
     rows = std::max(rows, member.microBatchSize);
   const auto &choices = model.rows();
   return std::min(static_cast<size_t>(std::lower_bound(choices.begin(), choices.end(), rows) - choices.begin()), choices.size() - 1);
@@ -126,7 +126,7 @@ bool zorse::planning::mirror(const Strategy &before, Strategy &strategy, size_t 
       continue;
     strategy.pipelines[q] = strategy.pipelines[changed];
     for (Stage &stage : strategy.pipelines[q].stages)
-      for (Member &member : stage.members) {
+      for (step::StageDevice &member : stage.members) {
         auto it = place.find(member.device);
         if (it == place.end())
           return false;

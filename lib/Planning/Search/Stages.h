@@ -1,5 +1,5 @@
 // Changes of stages and pipelines that keep everything else. Seeds, moves and descents use them to
-// make layouts. Internal to Planning.
+// make strategies. Internal to Planning.
 #pragma once
 
 #include "StagePartitioner.h"

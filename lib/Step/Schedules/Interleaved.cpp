@@ -74,7 +74,7 @@ private:
     return std::move(*tiling);
   }
 
-  /// Key by group and lap, then micro-batch. Backwards go from the last lap to the first.
+  /// Key by group and loop, then micro-batch. Backwards go from the last loop to the first.
   static std::pair<int64_t, int32_t> rank(const LoopedTiling &tiling, uint32_t cell, bool backward) {
     const LoopedTiling::LoopPosition passage = tiling.positions[cell];
     const size_t lap = backward ? tiling.virtualPipelineSize - 1 - passage.virtualRank : passage.virtualRank;

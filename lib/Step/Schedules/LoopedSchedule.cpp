@@ -31,7 +31,7 @@ zorse::Result<LoopedTiling> zorse::step::findLoopedTiling(const Plan &plan, Loop
     ranges.push_back(range);
   }
 
-  // The first lap ends at the first device that appears again.
+  // The first loop ends at the first device that appears again.
   LoopedTiling tiling;
   std::set<uint32_t> seen;
   for (auto &range : ranges) {

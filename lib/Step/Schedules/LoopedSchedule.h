@@ -1,4 +1,4 @@
-// Schedules in which micro-batches visit the same devices several times. A lap is one pass through
+// Schedules in which micro-batches visit the same devices several times. A loop is one pass through
 // all stages of devices. Internal to lib/Step.
 #pragma once
 
@@ -10,12 +10,12 @@
 
 namespace zorse::step {
 
-/// Direction of successive laps: from the last stage of devices to the first again, or back in
+/// Direction of successive loops: from the last stage of devices to the first again, or back in
 /// reverse order.
 enum class LoopStyle : uint8_t { Loop, V };
 
-/// A tiling in laps: the unit ranges of its cells are contiguous, and the sets of devices of
-/// successive ranges follow the laps.
+/// A tiling in loops: the unit ranges of its cells are contiguous, and the sets of devices of
+/// successive ranges follow the loops.
 struct LoopedTiling {
   struct LoopPosition {
     uint32_t virtualRank = 0;

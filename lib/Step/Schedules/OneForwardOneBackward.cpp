@@ -99,7 +99,7 @@ public:
   }
 
 private:
-  /// Without stages: list scheduling, backwards first, with about as many samples in flight as in
+  /// Without stages: list scheduling, backwards first, with about the samples in flight of
   /// 1F1B, that is, one front cell per cell of the deepest chain.
   static void admitChains(const PlanLowering &x, Order &result) {
     std::vector<int32_t> cuts;

@@ -25,7 +25,7 @@ class SteadyStateOrder {
 public:
   SteadyStateOrder(const PlanLowering &x, const Schedule &schedule, const std::vector<uint64_t> &less, Order &order)
       : x(x), schedule(schedule), order(order), admission(order.admission), less(less), time(x.tables.listScratch.time),
-        entry(x.tables.listScratch.entry) {}
+        instruction(x.tables.listScratch.instruction) {}
 
   void run() {
     waits.assign(x.chunkGroups.size(), {-1, -1});
@@ -57,8 +57,8 @@ private:
   void findTimes() {
     time.assign(x.ops.size(), 0);
     std::vector<double> after(x.chunks.size(), 0); // end of the latest task of this direction on the chunk's device
-    setEntries();
-    entry.assign(x.cells.size(), 1e300);
+    setInstructions();
+    instruction.assign(x.cells.size(), 1e300);
     std::vector<ModuloReservationTable> slots(x.plan.devices.size());
     uint32_t end = x.cellOps;
     bool backwards = false;
@@ -79,7 +79,7 @@ private:
       }
       const ScheduledOp &o = x.ops[op];
       if (o.needsAdmission && o.work == Work::Transfer)
-        entry[c] = std::min(entry[c], time[op]);
+        instruction[c] = std::min(instruction[c], time[op]);
       if (o.priority >> 61 != 0) // short tasks stay first
         order.priority[op] = priorityAt(kSteadyStatePriority, time[op]);
       const double done = time[op] + o.duration;
@@ -90,8 +90,8 @@ private:
   }
 
   /// Sets the times at which samples enter: evenly over the period, or in groups of `microbatchGroupSize`
-  /// cells, directly one after the other.
-  void setEntries() {
+  /// consecutive cells.
+  void setInstructions() {
     for (uint32_t c : x.cellsByBegin[0])
       time[x.cells[c].forward.begin] = -1;
     struct AdmittedCounts {
@@ -134,7 +134,7 @@ private:
       int64_t maxRows = 0;
       for (uint32_t c : chunkGroup.cells) {
         const uint32_t backward = x.cells[c].backward.begin;
-        longest = std::max(longest, time[backward] + x.ops[backward].duration - std::min(entry[c], time[x.cells[c].forward.begin]));
+        longest = std::max(longest, time[backward] + x.ops[backward].duration - std::min(instruction[c], time[x.cells[c].forward.begin]));
         maxRows = std::max(maxRows, x.plan.cells[c].rows());
       }
       const double perRow = cycleTime / static_cast<double>(chunkGroup.rows);
@@ -173,8 +173,8 @@ private:
   const std::vector<uint64_t> &less;
   std::vector<std::array<double, 2>> waits; ///< per band: seconds that its forwards and backwards wait for other tasks; < 0: not computed yet
   double cycleTime = 0;
-  std::vector<double> &time;  ///< per op of a cell
-  std::vector<double> &entry; ///< per cell: start of its first receive
+  std::vector<double> &time;        ///< per op of a cell
+  std::vector<double> &instruction; ///< per cell: start of its first receive
 };
 
 class SteadyStateSchedule final : public ScheduleRule {

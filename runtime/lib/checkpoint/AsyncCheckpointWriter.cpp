@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 
 double secondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-std::string at(uint64_t step) { return "snapshot of step " + std::to_string(step); }
+std::string at(uint64_t step) { return "checkpoint of step " + std::to_string(step); }
 
 std::string describe(const abi::OptimizerStep &step) {
   std::string text = std::to_string(uint64_t(step.updates)) + " updates";
@@ -174,7 +174,7 @@ void AsyncCheckpointWriter::countWait(std::unique_lock<std::mutex> &lock, uint64
     return;
   waitWarned_ = true;
   lock.unlock();
-  warn("the " + at(step) + " and training wait until the previous one is written: the disk is too slow for snapshots this often (reported once)");
+  warn("the " + at(step) + " and training wait until the previous one is written: the disk is too slow for checkpoints this often (reported once)");
   lock.lock();
 }
 
@@ -395,7 +395,7 @@ AsyncCheckpointWriter::Outcome AsyncCheckpointWriter::writeOne(Job &job) {
   std::string name = directoryName(job.step, context_.fence.generation()), directory = context_.fence.directory() + "/" + name;
   ProcessGroup &group = context_.group;
   Acknowledgement mine = writeFiles(job, directory);
-  Result<std::vector<std::string>> said = group.allGatherBytes("snapshot " + std::to_string(job.step) + " files", writeAcknowledgement(mine));
+  Result<std::vector<std::string>> said = group.allGatherBytes("checkpoint " + std::to_string(job.step) + " files", writeAcknowledgement(mine));
   if (said.failed())
     return {CheckpointError{said.message()}, /*jobFailed=*/true};
 
@@ -418,7 +418,7 @@ AsyncCheckpointWriter::Outcome AsyncCheckpointWriter::writeOne(Job &job) {
     if (group.rank() == 0)
       if (auto problem = commit(job, directory, acknowledgements))
         verdict = (problem->superseded ? "superseded " : "failed ") + problem->text;
-    said = group.allGatherBytes("snapshot " + std::to_string(job.step) + " index", verdict);
+    said = group.allGatherBytes("checkpoint " + std::to_string(job.step) + " index", verdict);
     if (said.failed())
       return {CheckpointError{said.message()}, /*jobFailed=*/true};
     if (const std::string &text = (*said)[0]; !text.empty()) {
@@ -441,7 +441,7 @@ AsyncCheckpointWriter::Outcome AsyncCheckpointWriter::writeOne(Job &job) {
       damaged = damaged_;
     }
     if (auto problem = removeOldCheckpoints(context_.fence, name, context_.options.keep, damaged))
-      warn("old snapshots: " + problem->text);
+      warn("old checkpoints: " + problem->text);
   }
   return {std::nullopt, /*jobFailed=*/false};
 }
@@ -451,7 +451,7 @@ void AsyncCheckpointWriter::conclude(Job &job, const Outcome &outcome, double se
   if (superseded)
     context_.executor.abort(userError(outcome.error->text));
   else if (outcome.error && !outcome.jobFailed && context_.options.weightsFile.empty()) // else finish() reports it
-    warn("the " + at(job.step) + " failed; training continues and older snapshots are kept: " + outcome.error->text);
+    warn("the " + at(job.step) + " failed; training continues and older checkpoints are kept: " + outcome.error->text);
   else if (!outcome.error && context_.group.rank() == 0 && context_.options.written)
     context_.options.written(job.step, context_.fence.directory() + "/" + directoryName(job.step, context_.fence.generation()));
   std::lock_guard<std::mutex> lock(mutex_);
@@ -489,7 +489,7 @@ Status AsyncCheckpointWriter::finish() {
     return userError(file + ": not written: the parameters after step " + std::to_string(lastDue_) +
                      " could not be collected in a file next to it: " + lastError_->text);
   if (lastError_)
-    return userError("the last snapshot, of step " + std::to_string(lastDue_) + ", is not complete: " + lastError_->text + "; older snapshots in " +
-                     context_.fence.directory() + " are kept");
+    return userError("the last checkpoint, of step " + std::to_string(lastDue_) + ", is not complete: " + lastError_->text +
+                     "; older checkpoints in " + context_.fence.directory() + " are kept");
   return Status::success();
 }

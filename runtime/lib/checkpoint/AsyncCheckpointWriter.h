@@ -1,7 +1,7 @@
 // Writes checkpoints asynchronously. One thread per device copies the device's state to host
 // memory. A writer thread writes the copies to files and commits the checkpoint.
 //
-//   compute thread of a device   ... last entry of step 10 | F B of step 11 ...  | update of step
+//   compute thread of a device   ... last instruction of step 10 | F B of step 11 ...  | update of step
 //   11
 //                                                                                  waits for
 //                                                                                  release

@@ -23,7 +23,7 @@ Result<DeviceState> DeviceState::create(const Executor &executor, DeviceLayout l
   if (bytes > 0) {
     void *address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (address == MAP_FAILED)
-      return userError("snapshots need " + std::to_string(bytes) + " bytes for a copy of the state of the device in file '" + state.layout_.name +
+      return userError("checkpoints need " + std::to_string(bytes) + " bytes for a copy of the state of the device in file '" + state.layout_.name +
                        "', which this machine does not have");
     state.data_ = static_cast<std::byte *>(address);
     state.mapped_ = bytes;

@@ -86,14 +86,13 @@ nlohmann::ordered_json zorse::runtime::runConfigJson(const RunConfig &runConfig)
                       {"epsilon", t.epsilon()},
                       {"weight_decay", t.weight_decay()},
                       {"clip_norm", t.clip_norm()},
-                      {"skip_nonfinite", t.skip_nonfinite()},
                       {"schedule", nameOf(kSchedules, t.schedule())},
                       {"warmup_steps", t.warmup_steps()},
                       {"total_steps", t.total_steps()},
                       {"final_ratio", t.final_ratio()},
                       {"seed", t.seed()},
                       {"nesterov", t.nesterov()}};
-  if (t.plain_epsilon())
+  if (t.epsilon_before_bias_correction())
     json["training"]["plain_epsilon"] = true;
   return json;
 }
@@ -145,10 +144,9 @@ RunConfig zorse::runtime::parseRunConfig(const nlohmann::json &json, const std::
   real("weight_decay", &Options::set_weight_decay);
   real("clip_norm", &Options::set_clip_norm);
   real("final_ratio", &Options::set_final_ratio);
-  truth("skip_nonfinite", &Options::set_skip_nonfinite);
   truth("nesterov", &Options::set_nesterov);
   if (training->is_object() && training->contains("plain_epsilon")) // absent if it is the default
-    truth("plain_epsilon", &Options::set_plain_epsilon);
+    truth("plain_epsilon", &Options::set_epsilon_before_bias_correction);
   count("warmup_steps", &Options::set_warmup_steps);
   count("total_steps", &Options::set_total_steps);
   uint64_t seed = 0;
@@ -180,7 +178,8 @@ std::vector<Difference> zorse::runtime::differences(const RunConfig &before, con
   text("optimizer", nameOf(kOptimizers, a.optimizer()), nameOf(kOptimizers, b.optimizer()));
   real("momentum", a.momentum(), b.momentum());
   text("nesterov", a.nesterov() ? "yes" : "no", b.nesterov() ? "yes" : "no");
-  text("epsilon", a.plain_epsilon() ? "before the correction" : "as in PyTorch", b.plain_epsilon() ? "before the correction" : "as in PyTorch");
+  text("epsilon", a.epsilon_before_bias_correction() ? "before the correction" : "as in PyTorch",
+       b.epsilon_before_bias_correction() ? "before the correction" : "as in PyTorch");
   real("beta1", a.beta1(), b.beta1());
   real("beta2", a.beta2(), b.beta2());
   real("epsilon", a.epsilon(), b.epsilon());
@@ -204,7 +203,7 @@ std::string zorse::runtime::explainDecay(const RunConfig &before, const RunConfi
     return std::string(text);
   };
   return std::string("the ") + nameOf(kSchedules, now.training.schedule()) + " decay of the learning rate ends with the run, at step " +
-         std::to_string(decayEnd(now)) + " now and at step " + std::to_string(decayEnd(before)) + " in the snapshot's run: step " +
+         std::to_string(decayEnd(now)) + " now and at step " + std::to_string(decayEnd(before)) + " in the checkpoint's run: step " +
          std::to_string(step + 1) + " has the learning rate " + rate(now) + ", and would have had " + rate(before) + "; --lr-decay-steps " +
          std::to_string(decayEnd(before)) + " keeps the decay as it was, and the steps after it at its end";
 }
@@ -212,7 +211,7 @@ std::string zorse::runtime::explainDecay(const RunConfig &before, const RunConfi
 std::string zorse::runtime::listed(const std::vector<Difference> &differences) {
   std::string text;
   for (const Difference &difference : differences)
-    text += "\n  " + difference.what + ": " + difference.before + " in the snapshot, " + difference.now + " here";
+    text += "\n  " + difference.what + ": " + difference.before + " in the checkpoint, " + difference.now + " here";
   return text;
 }
 

@@ -312,7 +312,7 @@ std::string zorse::runtime::writeCheckpointIndex(const CheckpointIndex &index) {
 
 Result<CheckpointIndex> zorse::runtime::parseCheckpointIndex(const std::string &path, const char *text, size_t size) {
   std::string problem;
-  auto bad = [&] { return userError(path + ": is no index of a snapshot that can be used: " + problem); };
+  auto bad = [&] { return userError(path + ": is no index of a checkpoint that can be used: " + problem); };
   if (!checksumHolds(text, size, problem))
     return bad();
   json root = zorse::parseShallow<json>(text, size, 9);

@@ -1,4 +1,4 @@
-// Reads checkpoints. Their content is not trusted.
+// Reads checkpoints. Their content may be arbitrary and is checked.
 #include "Directories.h"
 #include "Json.h"
 #include "Storage.h"

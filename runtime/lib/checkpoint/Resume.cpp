@@ -53,19 +53,19 @@ public:
       ours_[p] = found->second;
       if (theirs.storedShape() != ours[p].storedShape())
         add(different,
-            "'" + ours[p].name + "' is " + shapeText(theirs.storedShape()) + " in the snapshot, " + shapeText(ours[p].storedShape()) + " here");
+            "'" + ours[p].name + "' is " + shapeText(theirs.storedShape()) + " in the checkpoint, " + shapeText(ours[p].storedShape()) + " here");
       else if (theirs.shape != ours[p].shape || theirs.permutation != ours[p].permutation)
         add(different, "'" + ours[p].name + "' has another layout (the bundle was written by another version of the compiler)");
       else if (theirs.trainable != ours[p].trainable)
         add(different,
-            "'" + ours[p].name + "' is " + (theirs.trainable ? "trained in the snapshot, frozen here" : "frozen in the snapshot, trained here"));
+            "'" + ours[p].name + "' is " + (theirs.trainable ? "trained in the checkpoint, frozen here" : "frozen in the checkpoint, trained here"));
     }
     for (const CheckpointParameter &parameter : index_.parameters)
       if (parameter.trainable && !names.count(parameter.name))
         add(extra, "'" + parameter.name + "'");
     std::string text;
     for (const auto &[what, list] :
-         {std::pair<const char *, std::string &>{"not in the snapshot: ", missing}, {"not in this bundle: ", extra}, {"", different}})
+         {std::pair<const char *, std::string &>{"not in the checkpoint: ", missing}, {"not in this bundle: ", extra}, {"", different}})
       if (!list.empty())
         text += (text.empty() ? "" : "; ") + (what + list.substr(0, 400)) + (list.size() > 400 ? " ..." : "");
     return text;
@@ -188,7 +188,7 @@ CheckpointStatus zorse::runtime::loadCheckpoint(const std::string &path, std::sh
     return unusable(CheckpointStatus::Damaged, path + ": its index is that of '" + expected + "'");
   Loader loader(*checkpoint, executor, bundle);
   if (std::string problem = loader.compareParameters(); !problem.empty())
-    return unusable(CheckpointStatus::Refused, path + ": is a snapshot of another model: " + problem);
+    return unusable(CheckpointStatus::Refused, path + ": is a checkpoint of another model: " + problem);
 
   std::vector<Difference> found = differences(index.runConfig, runConfig);
   if (index.precision != bundle.precision)
@@ -198,8 +198,8 @@ CheckpointStatus zorse::runtime::loadCheckpoint(const std::string &path, std::sh
   bool moments = sameMoments(index.runConfig.training, runConfig.training);
   if (!found.empty()) {
     if (!allowChange)
-      return unusable(CheckpointStatus::Refused, path + ": this run would continue differently from the snapshot's run:" + listed(found) +
-                                                     "\ngive the options of the snapshot's run, or --allow-config-change to continue with these");
+      return unusable(CheckpointStatus::Refused, path + ": this run would continue differently from the checkpoint's run:" + listed(found) +
+                                                     "\ngive the options of the checkpoint's run, or --allow-config-change to continue with these");
     verdict.note = path + ": continues with changes that --allow-config-change permits:" + listed(found) +
                    (moments ? "" : "\n  the optimizer starts from scratch: moments and its step are 0");
   }
@@ -207,7 +207,7 @@ CheckpointStatus zorse::runtime::loadCheckpoint(const std::string &path, std::sh
     verdict.note += (verdict.note.empty() ? "" : "\n") + text;
   if (!index.runConfig.matrices.empty() && index.runConfig.matrices != runConfig.matrices)
     verdict.note += (verdict.note.empty() ? "" : "\n") + path +
-                    ": continues as the snapshot's run would have, except for rounding: matrices were multiplied by " + index.runConfig.matrices +
+                    ": continues as the checkpoint's run would have, except for rounding: matrices were multiplied by " + index.runConfig.matrices +
                     ", here by " + (runConfig.matrices.empty() ? "something else" : runConfig.matrices) +
                     "; ZORSE_GEMM=openblas or ZORSE_GEMM=onednn chooses the library";
   if (!bundle::comparable(index.runConfig.model, runConfig.model))
@@ -227,7 +227,7 @@ Result<uint64_t> zorse::runtime::loadCheckpointParameters(const std::string &pat
     return checkpoint.error();
   Loader loader(*checkpoint, executor, bundle);
   if (std::string problem = loader.compareParameters(); !problem.empty())
-    return userError(path + ": is a snapshot of another model: " + problem);
+    return userError(path + ": is a checkpoint of another model: " + problem);
   Result<std::map<uint32_t, uint64_t>> hashes = frozenHashes(executor, bundle);
   if (hashes.failed())
     return hashes.error();

@@ -35,7 +35,7 @@ Result<std::string> takeDirectory(CheckpointStorage &storage, const CheckpointOp
       return found.error();
     for (const CheckpointDirectory &directory : *found)
       if (directory.complete)
-        return userError(options.directory + ": holds snapshots of an earlier run (the newest is " + directory.name +
+        return userError(options.directory + ": holds checkpoints of an earlier run (the newest is " + directory.name +
                          "): give --resume to continue from it, or another directory");
   }
   Result<FencingToken> token = takeOwnership(storage, options.directory, generation);
@@ -75,7 +75,7 @@ Result<std::unique_ptr<CheckpointManager>> CheckpointManager::open(Executor &exe
   made->storage = storage ? std::move(storage) : makePosixStorage();
 
   Result<std::string> token =
-      fromRankZero(group, "snapshot directory", group.rank() == 0 ? takeDirectory(*made->storage, options, group.generation()) : std::string());
+      fromRankZero(group, "checkpoint directory", group.rank() == 0 ? takeDirectory(*made->storage, options, group.generation()) : std::string());
   if (token.failed())
     return token.error();
   FencingToken mine;
@@ -84,7 +84,7 @@ Result<std::unique_ptr<CheckpointManager>> CheckpointManager::open(Executor &exe
   Fence fence(*made->storage, options.directory, mine);
   std::optional<CheckpointError> error = fence.check();
   std::string text = error ? error->text + (group.rank() > 0 ? "; expected a directory that all ranks share, the same on each" : "") : "";
-  Result<std::vector<std::string>> all = group.allGatherBytes("snapshot directory seen", text);
+  Result<std::vector<std::string>> all = group.allGatherBytes("checkpoint directory seen", text);
   if (all.failed())
     return all.error();
   for (uint32_t rank = 0; rank < all->size(); ++rank)
@@ -111,7 +111,7 @@ Result<std::optional<ResumePoint>> CheckpointManager::resume(bool allowChange, s
         if (directory.complete)
           *mine += directory.name + "\n";
   }
-  Result<std::string> list = fromRankZero(my.group, "snapshots to resume from", mine);
+  Result<std::string> list = fromRankZero(my.group, "checkpoints to resume from", mine);
   if (list.failed())
     return list.error();
 
@@ -156,8 +156,9 @@ Result<std::optional<ResumePoint>> CheckpointManager::resume(bool allowChange, s
     passed += (passed.empty() ? "passed over: " : "\npassed over: ") + bad;
   }
   if (!damaged.empty())
-    return userError(my.options.directory + ": none of its " + std::to_string(damaged.size()) + (damaged.size() == 1 ? " snapshot" : " snapshots") +
-                     " can be read:\n" + passed + "\nto start from scratch, give another directory");
+    return userError(my.options.directory + ": none of its " + std::to_string(damaged.size()) +
+                     (damaged.size() == 1 ? " checkpoint" : " checkpoints") + " can be read:\n" + passed +
+                     "\nto start from scratch, give another directory");
   return std::optional<ResumePoint>();
 }
 

@@ -270,10 +270,10 @@ private:
       peer->address = addressOf(from);
       peer->nonces.coordinator = randomBytes();
       Message greeting;
-      greeting.mutable_greeting()->set_magic(kMagic);
-      greeting.mutable_greeting()->set_version(kVersion);
-      greeting.mutable_greeting()->set_role(COORDINATOR);
-      greeting.mutable_greeting()->set_nonce(peer->nonces.coordinator);
+      greeting.mutable_hello()->set_magic(kMagic);
+      greeting.mutable_hello()->set_version(kVersion);
+      greeting.mutable_hello()->set_role(COORDINATOR);
+      greeting.mutable_hello()->set_nonce(peer->nonces.coordinator);
       peer->connection.queue(encode(greeting));
       watch(peer->connection.fd(), id, EPOLLIN, EPOLL_CTL_ADD);
       peers_.emplace(id, std::move(peer));
@@ -360,12 +360,12 @@ private:
 
   void refuse(Peer &peer, Reason reason, const std::string &why, const std::string &text = "") {
     Message message;
-    Refusal &refusal = *message.mutable_refusal();
+    JoinRejected &refusal = *message.mutable_join_rejected();
     refusal.set_reason(reason);
     if (reason != WRONG_SECRET) {
       refusal.set_job(options_.key.job);
       refusal.set_generation(options_.generation);
-      refusal.set_world(options_.worldSize);
+      refusal.set_world_size(options_.worldSize);
       refusal.set_message(text.substr(0, kTextBytes));
       if (reason == JOB_FAILED)
         refusal.set_exit_code(std::clamp(job_.rootCause()->exitCode, 0, 255));
@@ -378,17 +378,17 @@ private:
     const std::string &secret = options_.key.secret;
     switch (peer.state) {
     case HandshakeState::Greeting:
-      if (message.greeting().version() != kVersion)
-        return reject(peer, "spoke version " + std::to_string(std::min<uint32_t>(message.greeting().version(), 99)) + " of the protocol, expected " +
+      if (message.hello().version() != kVersion)
+        return reject(peer, "spoke version " + std::to_string(std::min<uint32_t>(message.hello().version(), 99)) + " of the protocol, expected " +
                                 std::to_string(kVersion));
-      peer.nonces.member = message.greeting().nonce();
+      peer.nonces.member = message.hello().nonce();
       peer.state = HandshakeState::Proof;
       return;
     case HandshakeState::Proof: {
-      if (!equalMacs(message.proof().mac(), macOfSecret(secret, MEMBER, peer.nonces)))
+      if (!equalMacs(message.authenticate().mac(), macOfSecret(secret, MEMBER, peer.nonces)))
         return refuse(peer, WRONG_SECRET, "did not know the secret");
       Message proof;
-      proof.mutable_proof()->set_mac(macOfSecret(secret, COORDINATOR, peer.nonces));
+      proof.mutable_authenticate()->set_mac(macOfSecret(secret, COORDINATOR, peer.nonces));
       peer.connection.queue(encode(proof));
       peer.state = HandshakeState::Join;
       return;
@@ -407,8 +407,8 @@ private:
       return refuse(peer, OTHER_JOB, "belonged to another job");
     if (join.generation() != 0 && join.generation() != options_.generation)
       return refuse(peer, OTHER_GENERATION, "was of another generation");
-    if (join.world() != options_.worldSize || join.rank() >= options_.worldSize)
-      return refuse(peer, OTHER_WORLD, "expected another number of ranks");
+    if (join.world_size() != options_.worldSize || join.rank() >= options_.worldSize)
+      return refuse(peer, OTHER_WORLD_SIZE, "expected another number of ranks");
     if (job_.rootCause()) {
       peer.late = join.rank();
       return refuse(peer, JOB_FAILED, "came after the job had failed", job_.rootCause()->message);
@@ -427,14 +427,14 @@ private:
 
   SharedFrame welcome(const Peer &peer) const {
     Message message;
-    Welcome &welcome = *message.mutable_welcome();
+    JoinAccepted &welcome = *message.mutable_join_accepted();
     welcome.set_job(options_.key.job);
     welcome.set_generation(options_.generation);
     welcome.set_rank(peer.rank);
-    welcome.set_world(options_.worldSize);
+    welcome.set_world_size(options_.worldSize);
     welcome.set_heartbeat_seconds(times_.heartbeatSeconds);
-    welcome.set_deadline_seconds(times_.heartbeatTimeoutSeconds);
-    welcome.set_hosted(options_.rank != kNoRank);
+    welcome.set_heartbeat_timeout_seconds(times_.heartbeatTimeoutSeconds);
+    welcome.set_has_coordinator_rank(options_.rank != kNoRank);
     if (options_.rank != kNoRank) {
       welcome.set_host(options_.rank);
       welcome.set_host_device(job_.deviceOf(options_.rank).substr(0, kDeviceBytes));

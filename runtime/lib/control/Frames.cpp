@@ -82,7 +82,7 @@ Status checkFailure(const FailureReport &failure, uint32_t worldSize) {
   return checkText(failure.where(), kTextBytes, "where");
 }
 
-Status checkGreeting(const Greeting &greeting, Role sender) {
+Status checkGreeting(const Hello &greeting, Role sender) {
   if (greeting.magic() != kMagic)
     return wrong("another protocol");
   if (greeting.version() != kVersion)
@@ -100,19 +100,19 @@ Status checkJoin(const Join &join) {
   return checkExact(join.mac(), kMacBytes, "mac");
 }
 
-Status checkWelcome(const Welcome &welcome, uint32_t worldSize) {
+Status checkWelcome(const JoinAccepted &welcome, uint32_t worldSize) {
   if (Status bad = checkText(welcome.job(), kJobBytes, "job"); bad.failed())
     return bad;
   if (Status bad = checkText(welcome.host_device(), kDeviceBytes, "device"); bad.failed())
     return bad;
-  if (welcome.world() != worldSize || welcome.rank() >= worldSize || (welcome.hosted() && welcome.host() >= worldSize))
+  if (welcome.world_size() != worldSize || welcome.rank() >= worldSize || (welcome.has_coordinator_rank() && welcome.host() >= worldSize))
     return wrong("rank outside of the world");
-  if (welcome.generation() == 0 || !isPositive(welcome.heartbeat_seconds()) || !isPositive(welcome.deadline_seconds()))
+  if (welcome.generation() == 0 || !isPositive(welcome.heartbeat_seconds()) || !isPositive(welcome.heartbeat_timeout_seconds()))
     return wrong("generation or times");
   return checkExact(welcome.mac(), kMacBytes, "mac");
 }
 
-Status checkRefusal(const Refusal &refusal) {
+Status checkRefusal(const JoinRejected &refusal) {
   if (!Reason_IsValid(refusal.reason()) || refusal.reason() == REASON_UNSPECIFIED)
     return wrong("reason " + std::to_string(int(refusal.reason())));
   if (Status bad = checkText(refusal.job(), kJobBytes, "job"); bad.failed())
@@ -123,9 +123,9 @@ Status checkRefusal(const Refusal &refusal) {
 }
 
 Status checkHeartbeat(const Heartbeat &heartbeat, uint32_t worldSize) {
-  if (uint64_t(heartbeat.unheard_size()) > 2 * uint64_t(worldSize)) // a peer may be unheard, undelivered or both
-    return wrong(std::to_string(heartbeat.unheard_size()) + " silent peers of " + std::to_string(worldSize) + " ranks");
-  for (const Silence &unresponsive : heartbeat.unheard())
+  if (uint64_t(heartbeat.unresponsive_size()) > 2 * uint64_t(worldSize)) // a peer may be unheard, undelivered or both
+    return wrong(std::to_string(heartbeat.unresponsive_size()) + " silent peers of " + std::to_string(worldSize) + " ranks");
+  for (const UnresponsiveRank &unresponsive : heartbeat.unresponsive())
     if (unresponsive.rank() >= worldSize || !(unresponsive.seconds() >= 0 && unresponsive.seconds() < 1e9))
       return wrong("rank " + std::to_string(unresponsive.rank()) + " of " + std::to_string(worldSize) +
                    ", or the seconds of its silence, are out of range");
@@ -143,16 +143,16 @@ Status checkContributions(const Contributions &some, uint32_t worldSize) {
 
 Status checkFields(const Message &message, Role sender, uint32_t worldSize) {
   switch (message.what_case()) {
-  case Message::kGreeting:
-    return checkGreeting(message.greeting(), sender);
-  case Message::kProof:
-    return checkExact(message.proof().mac(), kMacBytes, "mac");
+  case Message::kHello:
+    return checkGreeting(message.hello(), sender);
+  case Message::kAuthenticate:
+    return checkExact(message.authenticate().mac(), kMacBytes, "mac");
   case Message::kJoin:
     return checkJoin(message.join());
-  case Message::kWelcome:
-    return checkWelcome(message.welcome(), worldSize);
-  case Message::kRefusal:
-    return checkRefusal(message.refusal());
+  case Message::kJoinAccepted:
+    return checkWelcome(message.join_accepted(), worldSize);
+  case Message::kJoinRejected:
+    return checkRefusal(message.join_rejected());
   case Message::kHeartbeat:
     return checkHeartbeat(message.heartbeat(), worldSize);
   case Message::kContribution:
@@ -165,8 +165,8 @@ Status checkFields(const Message &message, Role sender, uint32_t worldSize) {
     return checkText(message.report().value(), kValueBytes, "report");
   case Message::kFailed:
     return checkFailure(message.failed(), worldSize);
-  case Message::kVerdict:
-    return checkFailure(message.verdict().failure(), worldSize);
+  case Message::kRootCause:
+    return checkFailure(message.root_cause().failure(), worldSize);
   case Message::kCoordinatorLost:
     return isPositive(message.coordinator_lost().seconds()) ? Status::success() : wrong("seconds");
   default:
@@ -178,15 +178,15 @@ Status checkFields(const Message &message, Role sender, uint32_t worldSize) {
 bool isExpected(Message::WhatCase what, Role sender, HandshakeState state) {
   bool member = sender == MEMBER;
   switch (what) {
-  case Message::kGreeting:
+  case Message::kHello:
     return state == HandshakeState::Greeting;
-  case Message::kProof:
+  case Message::kAuthenticate:
     return state == HandshakeState::Proof;
   case Message::kJoin:
     return member && state == HandshakeState::Join;
-  case Message::kWelcome:
+  case Message::kJoinAccepted:
     return !member && state == HandshakeState::Join;
-  case Message::kRefusal:
+  case Message::kJoinRejected:
     return !member && (state == HandshakeState::Proof || state == HandshakeState::Join);
   case Message::kHeartbeat:
   case Message::kReport:
@@ -194,13 +194,13 @@ bool isExpected(Message::WhatCase what, Role sender, HandshakeState state) {
   case Message::kContribution:
   case Message::kFailed:
   case Message::kCoordinatorLost:
-  case Message::kHeard:
+  case Message::kRootCauseAcknowledged:
   case Message::kStopRequest:
   case Message::kStopAnswer:
   case Message::kLeave:
     return member && state == HandshakeState::Work;
   case Message::kContributions:
-  case Message::kVerdict:
+  case Message::kRootCause:
   case Message::kStopQuery:
   case Message::kStopDecision:
   case Message::kGoodbye:

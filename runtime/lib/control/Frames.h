@@ -1,6 +1,6 @@
 // The wire format of the control plane, without sockets: a byte stream is split into frames, and a
 // frame is parsed into a message. Parsing is strict: it checks every field, so that handlers can
-// use a message without further checks. The input is not trusted: no memory is allocated because of
+// use a message without further checks. The input may be arbitrary: no memory is allocated because of
 // a length that a peer announces.
 #pragma once
 

@@ -109,7 +109,7 @@ void Job::joined(uint32_t rank, const std::string &device, double now) {
 
 void Job::received(uint32_t rank, const Message &message, double now) {
   Rank &r = ranks_[rank];
-  if (message.what_case() == Message::kHeard) {
+  if (message.what_case() == Message::kRootCauseAcknowledged) {
     r.acknowledged = true;
     updateOver(now);
     return;
@@ -127,7 +127,7 @@ void Job::received(uint32_t rank, const Message &message, double now) {
       progressed(rank, message.heartbeat().progress(), now);
     r.unresponsive.clear();
     r.undelivered.clear();
-    for (const Silence &silence : message.heartbeat().unheard())
+    for (const UnresponsiveRank &silence : message.heartbeat().unresponsive())
       (silence.undelivered() ? r.undelivered : r.unresponsive)[silence.rank()] = now - silence.seconds();
     break;
   case Message::kContribution:
@@ -186,10 +186,10 @@ void Job::progressed(uint32_t rank, const Progress &progress, double now) {
   if (progress.counter() != p.counter)
     progressAt_ = now;
   p.counter = progress.counter();
-  p.inProgress = progress.under_way();
+  p.inProgress = progress.in_progress();
   p.where = withoutIs(progress.where());
   p.step = progress.step();
-  p.entry = progress.entry();
+  p.instruction = progress.instruction();
   rootCauseFinder_.setWhere(rank, p.inProgress ? p.where : "");
 }
 
@@ -493,7 +493,7 @@ void Job::checkProgress(double now) {
     if (r.state != State::Working || !r.progress.inProgress)
       continue;
     const RankProgress &p = r.progress;
-    if (!earliest || p.step < earliest->progress.step || (p.step == earliest->progress.step && p.entry < earliest->progress.entry))
+    if (!earliest || p.step < earliest->progress.step || (p.step == earliest->progress.step && p.instruction < earliest->progress.instruction))
       earliest = &r;
   }
   if (!earliest)
@@ -501,11 +501,11 @@ void Job::checkProgress(double now) {
   if (now - progressAt_ <= settings_.times.watchdogTimeoutSeconds)
     return;
   uint32_t rank = uint32_t(earliest - ranks_.data());
-  Failure failure =
-      foundBy(Failure::Stalled, ErrorKind::User, rank, earliest->device,
-              "no rank has made progress for " + seconds(settings_.times.watchdogTimeoutSeconds) + ": the earliest unfinished entry is of step " +
-                  std::to_string(earliest->progress.step) + ", where " + rootCauseFinder_.nameOf(rank) + " is in " +
-                  (earliest->progress.where.empty() ? "entry " + std::to_string(earliest->progress.entry) : earliest->progress.where));
+  Failure failure = foundBy(
+      Failure::Stalled, ErrorKind::User, rank, earliest->device,
+      "no rank has made progress for " + seconds(settings_.times.watchdogTimeoutSeconds) + ": the earliest unfinished instruction is of step " +
+          std::to_string(earliest->progress.step) + ", where " + rootCauseFinder_.nameOf(rank) + " is in " +
+          (earliest->progress.where.empty() ? "instruction " + std::to_string(earliest->progress.instruction) : earliest->progress.where));
   failure.where = earliest->progress.where;
   rootCauseFinder_.found(failure, now);
 }
@@ -526,7 +526,7 @@ void Job::decide(double now) {
 
 void Job::notify(double now) {
   Message message;
-  *message.mutable_verdict()->mutable_failure() = toMessage(*rootCause_);
+  *message.mutable_root_cause()->mutable_failure() = toMessage(*rootCause_);
   SharedFrame frame;
   bool othersKnow = true;
   for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {

@@ -71,10 +71,10 @@ private:
   bool greet(double until, Outcome *outcome) {
     nonces_.member = randomBytes();
     Message mine;
-    mine.mutable_greeting()->set_magic(kMagic);
-    mine.mutable_greeting()->set_version(kVersion);
-    mine.mutable_greeting()->set_role(MEMBER);
-    mine.mutable_greeting()->set_nonce(nonces_.member);
+    mine.mutable_hello()->set_magic(kMagic);
+    mine.mutable_hello()->set_version(kVersion);
+    mine.mutable_hello()->set_role(MEMBER);
+    mine.mutable_hello()->set_nonce(nonces_.member);
     send(mine);
     Message theirs;
     std::string why;
@@ -88,17 +88,17 @@ private:
     case Strange:
       return end(outcome, Outcome::Settled, "another program: it does not speak this protocol");
     }
-    if (theirs.greeting().version() != kVersion)
+    if (theirs.hello().version() != kVersion)
       return end(outcome, Outcome::Settled,
-                 "speaks version " + std::to_string(theirs.greeting().version()) + " of the protocol, expected " + std::to_string(kVersion) +
+                 "speaks version " + std::to_string(theirs.hello().version()) + " of the protocol, expected " + std::to_string(kVersion) +
                      ": use one version of Zorse for all ranks");
-    nonces_.coordinator = theirs.greeting().nonce();
+    nonces_.coordinator = theirs.hello().nonce();
     return true;
   }
 
   bool prove(double until, Outcome *outcome) {
     Message mine, theirs;
-    mine.mutable_proof()->set_mac(macOfSecret(options_.key.secret, MEMBER, nonces_));
+    mine.mutable_authenticate()->set_mac(macOfSecret(options_.key.secret, MEMBER, nonces_));
     send(mine);
     std::string why;
     const char *stranger =
@@ -115,7 +115,8 @@ private:
     case Strange:
       return end(outcome, Outcome::Settled, "another program: it does not speak this protocol");
     }
-    if (theirs.what_case() == Message::kRefusal || !equalMacs(theirs.proof().mac(), macOfSecret(options_.key.secret, COORDINATOR, nonces_)))
+    if (theirs.what_case() == Message::kJoinRejected ||
+        !equalMacs(theirs.authenticate().mac(), macOfSecret(options_.key.secret, COORDINATOR, nonces_)))
       return end(outcome, Outcome::Settled, text);
     connection_->reader().setLimit(kFrameBytes);
     return true;
@@ -127,7 +128,7 @@ private:
     join.set_job(options_.key.job);
     join.set_generation(options_.generation);
     join.set_rank(options_.rank);
-    join.set_world(options_.worldSize);
+    join.set_world_size(options_.worldSize);
     join.set_device(options_.device);
     join.set_mac(macOfJoin(options_.key.secret, nonces_, join));
     send(mine);
@@ -145,17 +146,17 @@ private:
       return end(outcome, Outcome::Settled,
                  "knows the secret, but sends a message that this version does not understand: use one version of Zorse for all ranks");
     }
-    if (theirs.what_case() == Message::kRefusal)
-      return refused(theirs.refusal(), outcome);
-    welcome_ = theirs.welcome();
-    bool same = welcome_.job() == options_.key.job && welcome_.rank() == options_.rank && welcome_.world() == options_.worldSize &&
+    if (theirs.what_case() == Message::kJoinRejected)
+      return refused(theirs.join_rejected(), outcome);
+    welcome_ = theirs.join_accepted();
+    bool same = welcome_.job() == options_.key.job && welcome_.rank() == options_.rank && welcome_.world_size() == options_.worldSize &&
                 (options_.generation == 0 || options_.generation == welcome_.generation());
     if (!same || !equalMacs(welcome_.mac(), macOfWelcome(options_.key.secret, nonces_, welcome_)))
       return end(outcome, Outcome::Settled, "knows the secret, but its welcome is not for this rank: the messages are changed on the way");
     return true;
   }
 
-  bool refused(const Refusal &refusal, Outcome *outcome) const {
+  bool refused(const JoinRejected &refusal, Outcome *outcome) const {
     std::string me = "rank " + std::to_string(options_.rank);
     switch (refusal.reason()) {
     case OTHER_JOB:
@@ -166,9 +167,9 @@ private:
         return end(outcome, Outcome::Final, "the job has been restarted: " + text + ". This rank is a leftover of an earlier start and must end");
       return end(outcome, Outcome::Later, "the coordinator of an earlier start of this job, which should have ended: " + text);
     }
-    case OTHER_WORLD:
+    case OTHER_WORLD_SIZE:
       return end(outcome, Outcome::Final,
-                 "the job has " + std::to_string(refusal.world()) + " ranks, this is " + me + " of " + std::to_string(options_.worldSize) +
+                 "the job has " + std::to_string(refusal.world_size()) + " ranks, this is " + me + " of " + std::to_string(options_.worldSize) +
                      ": start every rank with the same number of ranks, numbered from 0");
     case DUPLICATE_RANK:
       return end(outcome, Outcome::Final,
@@ -219,7 +220,7 @@ private:
   const double until_;
   std::unique_ptr<Connection> connection_;
   Nonces nonces_;
-  Welcome welcome_;
+  JoinAccepted welcome_;
   bool open_ = true;
 };
 

@@ -11,7 +11,7 @@ namespace zorse::control {
 
 struct JoinResult {
   std::unique_ptr<Connection> connection; ///< its reader may already contain frames that follow the welcome
-  Welcome welcome;
+  JoinAccepted welcome;
   runtime::Endpoint endpoint;
 };
 

@@ -39,7 +39,7 @@ public:
       lastStep_ = welcome_.last_step();
     }
     lastHeardSeconds_ = clock_.now();
-    connection_->setDeadline(welcome_.deadline_seconds());
+    connection_->setDeadline(welcome_.heartbeat_timeout_seconds());
   }
 
   Status start() {
@@ -219,7 +219,7 @@ private:
         return finish();
       if (!open)
         return coordinatorGone();
-      if (double silence = now - lastHeardSeconds_, deadline = welcome_.deadline_seconds();
+      if (double silence = now - lastHeardSeconds_, deadline = welcome_.heartbeat_timeout_seconds();
           silence > deadline && (silence > deadline + sendingAgainSeconds(deadline) || !connection_->isSendingAgain()))
         return coordinatorSilent();
       if (ownIsOverdue())
@@ -267,12 +267,12 @@ private:
     if (std::optional<RankProgress> progress = progressNow()) {
       Progress &p = *heartbeat.mutable_progress();
       p.set_counter(progress->counter);
-      p.set_under_way(progress->inProgress);
+      p.set_in_progress(progress->inProgress);
       p.set_where(progress->where.substr(0, kTextBytes));
       p.set_step(progress->step);
-      p.set_entry(progress->entry);
+      p.set_instruction(progress->instruction);
       for (const UnresponsivePeer &silent : progress->unresponsive) {
-        Silence &silence = *heartbeat.add_unheard();
+        UnresponsiveRank &silence = *heartbeat.add_unresponsive();
         silence.set_rank(silent.peer);
         silence.set_seconds(silent.seconds);
         silence.set_undelivered(silent.undelivered);
@@ -315,12 +315,12 @@ private:
       if (options_.reported)
         options_.reported(message.report().value());
       return true;
-    case Message::kVerdict: {
+    case Message::kRootCause: {
       Message heard;
-      heard.mutable_heard();
+      heard.mutable_root_cause_acknowledged();
       connection_->queue(encode(heard));
       connection_->flush();
-      conclude(ofThisRank(fromMessage(message.verdict().failure())));
+      conclude(ofThisRank(fromMessage(message.root_cause().failure())));
       return false;
     }
     case Message::kStopQuery: {
@@ -371,7 +371,7 @@ private:
   Failure ofThisRank(Failure failure) const {
     if (failure.rank != options_.rank || failure.cause != Failure::MissedHeartbeats)
       return failure;
-    bool stopped = clock_.longestPause() > welcome_.deadline_seconds() / 2;
+    bool stopped = clock_.longestPause() > welcome_.heartbeat_timeout_seconds() / 2;
     failure.message +=
         ". This is that rank: " + (stopped ? "it was stopped or starved for " + secondsText(clock_.longestPause()) : std::string("it was cut off")) +
         ", the job has ended without it, and this process must end";
@@ -379,7 +379,7 @@ private:
   }
 
   std::string coordinatorName() const {
-    if (!welcome_.hosted())
+    if (!welcome_.has_coordinator_rank())
       return "the launcher at " + describe(endpoint_);
     return "rank " + std::to_string(welcome_.host()) + (welcome_.host_device().empty() ? "" : " (device " + welcome_.host_device() + ")") +
            ", which holds the coordinator,";
@@ -398,7 +398,7 @@ private:
   Failure aboutCoordinator(Failure::Cause cause, const std::string &what) {
     Failure failure;
     failure.cause = cause;
-    failure.rank = welcome_.hosted() ? welcome_.host() : kNoRank;
+    failure.rank = welcome_.has_coordinator_rank() ? welcome_.host() : kNoRank;
     failure.device = welcome_.host_device();
     bool reported;
     {
@@ -434,18 +434,18 @@ private:
 
   void coordinatorGone() {
     double pause = clock_.longestPause();
-    bool stopped = pause > welcome_.deadline_seconds();
+    bool stopped = pause > welcome_.heartbeat_timeout_seconds();
     conclude(aboutCoordinator(Failure::Died, "has died: its control connection ended (" + connection_->why() + ")" +
                                                  (stopped ? ", while this rank was itself stopped for " + secondsText(pause) : "")));
   }
 
   void coordinatorSilent() {
     Message note;
-    note.mutable_coordinator_lost()->set_seconds(welcome_.deadline_seconds());
+    note.mutable_coordinator_lost()->set_seconds(welcome_.heartbeat_timeout_seconds());
     connection_->giveUp();
     connection_->queue(encode(note));
     connection_->flush();
-    conclude(aboutCoordinator(Failure::MissedHeartbeats, "is lost: nothing was heard of it for " + secondsText(welcome_.deadline_seconds()) +
+    conclude(aboutCoordinator(Failure::MissedHeartbeats, "is lost: nothing was heard of it for " + secondsText(welcome_.heartbeat_timeout_seconds()) +
                                                              " (its process is stopped or starved, its machine or its network is down)"));
   }
 
@@ -466,7 +466,7 @@ private:
 
   const MemberOptions options_;
   std::unique_ptr<Connection> connection_;
-  const Welcome welcome_;
+  const JoinAccepted welcome_;
   const Endpoint endpoint_;
   PauseTolerantClock clock_;
   double lastHeardSeconds_ = 0;

@@ -80,20 +80,20 @@ std::string zorse::control::macOfJoin(const std::string &secret, const Nonces &n
       .text(join.job())
       .number(join.generation())
       .number(join.rank())
-      .number(join.world())
+      .number(join.world_size())
       .text(join.device())
       .mac(secret);
 }
 
-std::string zorse::control::macOfWelcome(const std::string &secret, const Nonces &nonces, const Welcome &welcome) {
+std::string zorse::control::macOfWelcome(const std::string &secret, const Nonces &nonces, const JoinAccepted &welcome) {
   return Transcript("zorse control: admits", COORDINATOR, nonces)
       .text(welcome.job())
       .number(welcome.generation())
       .number(welcome.rank())
-      .number(welcome.world())
+      .number(welcome.world_size())
       .real(welcome.heartbeat_seconds())
-      .real(welcome.deadline_seconds())
-      .number(welcome.hosted())
+      .real(welcome.heartbeat_timeout_seconds())
+      .number(welcome.has_coordinator_rank())
       .number(welcome.host())
       .text(welcome.host_device())
       .number(welcome.stopping())

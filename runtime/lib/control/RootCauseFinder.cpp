@@ -109,8 +109,8 @@ std::optional<Failure> RootCauseFinder::rootCause(double now) const {
   if (now - firstAt_ < kGraceSeconds)
     return std::nullopt;
   if (const Rank &end = ranks_[chain.end]; end.own || !end.known()) {
-    // There is only blame. A rank with a failure of its own is a better explanation than a blamed rank
-    // without one.
+    // There is only blame. A rank that failed is a better explanation than a blamed rank that did
+    // not.
     if (uint32_t other = earliestTrouble(kNoRank); other != kNoRank)
       chain = {other, end.own ? chain.end : chain.from, false};
     else if (found_)

@@ -5,7 +5,7 @@
 // earliest report and follows reports that blame a peer, from rank to rank. The last rank of the
 // chain is the cause.
 //
-// - The cause is final if that rank reported an error of its own, or if no better report can
+// - The cause is final if that rank reported its own error, or if no better report can
 //   arrive. Otherwise the search waits kGraceSeconds for better reports.
 // - A rank that blames a peer may itself be cut off from the network, or the peer may be. If blame
 //   is the only evidence, the verdict names the peer that is not reached. It is then never an error
@@ -32,8 +32,8 @@ public:
   void setDevice(uint32_t rank, const std::string &device) { ranks_[rank].device = device; }
   /// Data was received from the rank.
   void recordActivity(uint32_t rank, double now) { ranks_[rank].lastHeardSeconds = now; }
-  /// The rank's location in its last heartbeat, if it was inside a step: "entry 12 (forward of ...)
-  /// of step 4".
+  /// The rank's location in its last heartbeat, if it was inside a step: "instruction 12 (forward
+  /// of ...) of step 4".
   void setWhere(uint32_t rank, const std::string &where) { ranks_[rank].where = where; }
 
   /// The rank's report about itself; only the first counts. `now` here and below: the coordinator's
@@ -41,7 +41,7 @@ public:
   void reported(const runtime::Failure &failure, double now);
   void processEnded(uint32_t rank, const std::string &how, int exitCode, bool hadJoined, double now);
   void closed(uint32_t rank, const std::string &why, double now);
-  /// The rank's connection, if it had one, has ended: no report of its own can arrive any more.
+  /// The rank's connection, if it had one, has ended: the rank can send no more reports.
   void cannotReport(uint32_t rank) { ranks_[rank].mute = true; }
   /// Records a failure that the coordinator found itself (heartbeats, stall, joining). It is final
   /// immediately.
@@ -73,7 +73,7 @@ private:
 
   static bool accusesPeer(const runtime::Failure &own) { return own.peer != runtime::kNoRank || own.cause == runtime::Failure::Disconnected; }
   void note(uint32_t rank, double now);
-  /// The rank that has had a failure of its own (no blame) for the longest time, or kNoRank.
+  /// The rank whose own failure (no blame) was noted first, or kNoRank.
   uint32_t earliestTrouble(uint32_t except) const;
   FailureChain follow() const;
   runtime::Failure describe(const FailureChain &chain, double now) const;

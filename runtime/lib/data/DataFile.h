@@ -1,5 +1,5 @@
 // A file that is read in chunks. It is not mapped to memory: if a file is truncated or its disk
-// fails during a run, the read returns an error, whereas a mapping would terminate the process.
+// fails during a run, the read returns an error; a mapping would terminate the process.
 #pragma once
 
 #include "zorse/runtime/Status.h"

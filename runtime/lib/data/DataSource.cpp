@@ -356,8 +356,9 @@ static Status feedTokens(const Bundle &bundle, const std::vector<bundle::GraphIn
     if (!isTokens(i))
       continue;
     if (inputs[i].role().empty())
-      notes.push_back("input '" + inputs[i].name() + "' is taken for " + (inputRole(inputs[i]) == "ids" ? "token ids" : "labels, the next tokens,") +
-                      " by its name; " + inputs[i].name() + "=FILE.npy sets its values");
+      notes.push_back("input '" + inputs[i].name() + "' is assumed to hold " +
+                      (inputRole(inputs[i]) == "ids" ? "token ids" : "labels, the next tokens,") + " by its name; " + inputs[i].name() +
+                      "=FILE.npy sets its values");
     feeds[i] = std::make_unique<TokenFeed>(inputs[i], shards, shiftOf(i));
   }
   return Status::success();
@@ -365,6 +366,7 @@ static Status feedTokens(const Bundle &bundle, const std::vector<bundle::GraphIn
 
 Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const std::string &specification, std::optional<uint64_t> shuffleSeed,
                                                      std::optional<StoredType> tokenType, DataUse use) {
+  const std::string flag = use == DataUse::Evaluation ? "evaluation data" : "--data";
   auto ofSamples = std::make_unique<std::vector<bundle::GraphInput>>(inputsOfSamples(bundle, bundle.summary.inputs()));
   const std::vector<bundle::GraphInput> &inputs = *ofSamples, unread = inputsOfSamples(bundle, bundle.summary.unread_inputs());
   std::vector<std::unique_ptr<Feed>> feeds(inputs.size()), ignored(unread.size());
@@ -379,7 +381,7 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const
     size_t equals = part.find('=');
     if (equals == std::string::npos) {
       if (part.empty())
-        return userError("--data: expects files of tokens, or NAME=FILE.npy for each input (" + namesOf(bundle.summary.inputs()) + "), got '" +
+        return userError(flag + ": expects files of tokens, or NAME=FILE.npy for each input (" + namesOf(bundle.summary.inputs()) + "), got '" +
                          specification + "'");
       tokens.push_back(part);
       continue;
@@ -391,12 +393,12 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const
     const size_t index = indexIn(inputs), other = indexIn(unread);
     const bool isRead = index < inputs.size();
     if (!isRead && other == unread.size())
-      return userError("--data: the model has no input '" + name + "'; its inputs are " + namesOf(bundle.summary.inputs()) +
+      return userError(flag + ": the model has no input '" + name + "'; its inputs are " + namesOf(bundle.summary.inputs()) +
                        (unread.empty() ? "" : "; not read by the loss: " + namesOf(bundle.summary.unread_inputs())));
     const bundle::GraphInput &input = isRead ? inputs[index] : unread[other];
     std::unique_ptr<Feed> &feed = isRead ? feeds[index] : ignored[other];
     if (feed)
-      return userError("--data: names an input twice: '" + name + "'; several files of one input are joined by a pattern (part-*.npy)");
+      return userError(flag + ": names an input twice: '" + name + "'; several files of one input are joined by a pattern (part-*.npy)");
     Result<std::vector<ArrayFile>> files = openArrays(input, part.substr(equals + 1));
     if (files.failed())
       return files.error();
@@ -414,7 +416,7 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const
   std::string shortest;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!feeds[i])
-      return userError("--data: nothing feeds input '" + inputs[i].name() + "'; add " + inputs[i].name() + "=FILE.npy");
+      return userError(flag + ": nothing feeds input '" + inputs[i].name() + "'; add " + inputs[i].name() + "=FILE.npy");
     if (feeds[i]->samples() < samples) {
       samples = feeds[i]->samples();
       shortest = feeds[i]->path();

@@ -8,30 +8,30 @@
 using namespace zorse;
 using namespace zorse::runtime;
 
-std::string zorse::runtime::problemOfUse(const bundle::Body &body, const bundle::Pointer &pointer, const Reach &reach, bool written,
+std::string zorse::runtime::problemOfUse(const bundle::CompiledFunction &function, const bundle::Pointer &pointer, const Reach &reach, bool written,
                                          const std::string &what) {
   // Both ends are linear in the rows. Checking one row and the slope therefore covers every number
   // of rows.
-  const bundle::Slot &slot = body.slots(int(pointer.slot()));
-  const bundle::Extent &bytes = slot.bytes();
+  const bundle::FunctionArgument &argument = function.arguments(int(pointer.argument()));
+  const bundle::AffineSize &bytes = argument.bytes();
   const __int128 end = reach.fixed + pointer.fixed(), slope = reach.perRow + pointer.per_row();
   auto text = [](__int128 n) {
     return n > INT64_MAX ? std::string("more than 2^63") : n < 0 ? "-" + std::to_string(int64_t(-n)) : std::to_string(int64_t(n));
   };
-  const std::string name = std::to_string(pointer.slot());
+  const std::string name = std::to_string(pointer.argument());
   if (pointer.fixed() < 0 || pointer.per_row() < 0 || bytes.fixed() < 0 || bytes.per_row() < 0 || slope > bytes.per_row() ||
       end + slope > __int128(bytes.fixed()) + bytes.per_row())
-    return what + " reaches to byte " + text(end) + " + " + text(slope) + " per row, outside slot " + name + " of " + std::to_string(bytes.fixed()) +
-           " + " + std::to_string(bytes.per_row()) + " per row bytes";
-  if (written && slot.mode() == bundle::READ && slot.kind() != bundle::WORKSPACE)
-    return what + " is written to, but slot " + name + " is only read";
+    return what + " reaches to byte " + text(end) + " + " + text(slope) + " per row, outside argument " + name + " of " +
+           std::to_string(bytes.fixed()) + " + " + std::to_string(bytes.per_row()) + " per row bytes";
+  if (written && argument.mode() == bundle::READ && argument.kind() != bundle::WORKSPACE)
+    return what + " is written to, but argument " + name + " is only read";
   return "";
 }
 
-static Reach linear(const bundle::Extent &extent) { return {extent.fixed(), extent.per_row()}; }
+static Reach linear(const bundle::AffineSize &extent) { return {extent.fixed(), extent.per_row()}; }
 
 /// Operands 0, 1, 2 and 3: a, b, c and the bias. Sizes are in [0, kLargestSize].
-static std::vector<OperandUse> operandUses(const bundle::MatrixProduct &p) {
+static std::vector<OperandUse> operandUses(const bundle::Matmul &p) {
   auto bytes = [](bundle::ElementType type) -> int64_t { return type == bundle::F64 ? 8 : type == bundle::BF16 || type == bundle::F16 ? 2 : 4; };
   const int64_t result = bytes(p.type()), operand = p.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? result : bytes(p.operand_type());
   const Reach m = linear(p.m()), n = linear(p.n()), k = linear(p.k()), batch = p.has_batch() ? linear(p.batch()) : Reach{1, 0};
@@ -47,12 +47,12 @@ static std::vector<OperandUse> operandUses(const bundle::MatrixProduct &p) {
   return uses;
 }
 
-std::string zorse::runtime::problemOfMatmul(const bundle::Body &body, const bundle::MatrixProduct &p) {
-  for (const bundle::Extent *extent : {&p.m(), &p.n(), &p.k(), &p.batch()})
+std::string zorse::runtime::problemOfMatmul(const bundle::CompiledFunction &function, const bundle::Matmul &p) {
+  for (const bundle::AffineSize *extent : {&p.m(), &p.n(), &p.k(), &p.batch()})
     for (int64_t size : {extent->fixed(), extent->per_row(), p.batch_stride_a(), p.batch_stride_b(), p.batch_stride_c()})
       if (size < 0 || size > kLargestSize)
         return "matrix product: expects extents and strides from 0 to 2^48, got " + std::to_string(size);
-  const std::pair<const char *, std::pair<int64_t, const bundle::Extent *>> leading[] = {
+  const std::pair<const char *, std::pair<int64_t, const bundle::AffineSize *>> leading[] = {
       {"lda", {p.lda(), p.transpose_a() ? &p.m() : &p.k()}}, {"ldb", {p.ldb(), p.transpose_b() ? &p.k() : &p.n()}}, {"ldc", {p.ldc(), &p.n()}}};
   for (const auto &[name, rows] : leading) {
     const auto [stride, columns] = rows;
@@ -65,9 +65,9 @@ std::string zorse::runtime::problemOfMatmul(const bundle::Body &body, const bund
   for (const OperandUse &use : operandUses(p)) {
     const auto &[name, pointer] = operands[use.operand];
     const std::string what = std::string("matrix product: operand ") + name;
-    if (pointer->slot() >= uint32_t(body.slots_size()))
-      return what + ": slot " + std::to_string(pointer->slot()) + " of " + std::to_string(body.slots_size()) + " is named";
-    if (std::string problem = problemOfUse(body, *pointer, use.reach, use.written, what); !problem.empty())
+    if (pointer->argument() >= uint32_t(function.arguments_size()))
+      return what + ": argument " + std::to_string(pointer->argument()) + " of " + std::to_string(function.arguments_size()) + " is named";
+    if (std::string problem = problemOfUse(function, *pointer, use.reach, use.written, what); !problem.empty())
       return problem;
   }
   return "";

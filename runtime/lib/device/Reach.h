@@ -1,5 +1,5 @@
 // Bounds of the bytes that a launch accesses through its operands. Drivers of all device kinds
-// check them against the slots of a body when a bundle is loaded, for every number of rows.
+// check them against the arguments of a function when a bundle is loaded, for every number of rows.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 #include <vector>
 
 namespace zorse::bundle {
-class Body;
-class MatrixProduct;
+class CompiledFunction;
+class Matmul;
 class Pointer;
 } // namespace zorse::bundle
 
@@ -35,13 +35,14 @@ struct OperandUse {
 /// Larger sizes and strides of products and routines are refused: no device has that much memory.
 inline constexpr int64_t kLargestSize = int64_t(1) << 48;
 
-/// Checks that the `reach` bytes that follow `pointer` are inside the pointer's slot, for every
-/// number of rows from 1, and that the slot may be written if `written`. `pointer` names a slot of
-/// `body`. \return  empty, or the problem, which begins with `what`
-std::string problemOfUse(const bundle::Body &body, const bundle::Pointer &pointer, const Reach &reach, bool written, const std::string &what);
+/// Checks that the `reach` bytes that follow `pointer` are inside the pointer's argument, for every
+/// number of rows from 1, and that the argument may be written if `written`. `pointer` names an
+/// argument of `function`. \return  empty, or the problem, which begins with `what`
+std::string problemOfUse(const bundle::CompiledFunction &function, const bundle::Pointer &pointer, const Reach &reach, bool written,
+                         const std::string &what);
 
 /// Checks that libraries accept the sizes and strides of a product, and that its matrices are
-/// inside their slots. \return  empty, or the first problem
-std::string problemOfMatmul(const bundle::Body &body, const bundle::MatrixProduct &matmul);
+/// inside their arguments. \return  empty, or the first problem
+std::string problemOfMatmul(const bundle::CompiledFunction &function, const bundle::Matmul &matmul);
 
 } // namespace zorse::runtime

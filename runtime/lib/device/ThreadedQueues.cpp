@@ -78,7 +78,7 @@ private:
       if (work.before)
         if (Status status = work.before->run(work.argument, i); status.failed())
           return status;
-      if (Status status = device_->runBody(work.calls[i].body, work.calls[i].arguments); status.failed())
+      if (Status status = device_->runFunction(work.calls[i].function, work.calls[i].arguments); status.failed())
         return status;
     }
     return Status::success();

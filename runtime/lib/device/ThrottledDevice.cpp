@@ -23,10 +23,10 @@ public:
   ThrottledDevice(std::unique_ptr<Device> device, double share) : DeviceWrapper(std::move(device)), share_(share) {}
 
   std::string description() const override { return DeviceWrapper::description() + ", throttled"; }
-  Status runBody(uint32_t index, const BodyArguments &arguments) override {
+  Status runFunction(uint32_t index, const FunctionArguments &arguments) override {
     // Absolute times, so that wake-up latency does not add up.
     int64_t begin = nanoseconds(CLOCK_MONOTONIC), worked = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
-    Status status = device_->runBody(index, arguments);
+    Status status = device_->runFunction(index, arguments);
     worked = nanoseconds(CLOCK_THREAD_CPUTIME_ID) - worked;
     int64_t end = begin + int64_t(double(worked) / share_);
     timespec until = {time_t(end / kSecond), long(end % kSecond)};

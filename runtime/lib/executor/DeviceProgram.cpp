@@ -1,7 +1,7 @@
 #include "DeviceProgram.h"
 
+#include "ArgumentBindings.h"
 #include "Collectives.h"
-#include "SlotBindings.h"
 #include "zorse/runtime/HostCpu.h"
 #include "zorse/runtime/Workers.h"
 
@@ -10,12 +10,12 @@
 
 using namespace zorse;
 using namespace zorse::runtime;
-using bundle::Entry;
+using bundle::Instruction;
 
 namespace {
 
 bool inEvaluation(bundle::Phase phase) {
-  return phase == bundle::LOAD || phase == bundle::GATHER || phase == bundle::FORWARD || phase == bundle::REPORT;
+  return phase == bundle::LOAD || phase == bundle::GATHER || phase == bundle::FORWARD || phase == bundle::READ_METRICS;
 }
 
 NumberType numberType(bundle::ElementType type) {
@@ -31,13 +31,13 @@ NumberType numberType(bundle::ElementType type) {
   }
 }
 
-/// Whether persistent state is no longer what the step before left once an entry has begun.
-bool changesState(const bundle::Program &program, const Entry &entry) {
-  if (entry.has_compute())
-    return entry.compute().task() == bundle::Compute::UPDATE_GROUP || entry.compute().task() == bundle::Compute::DECIDE;
-  if (!entry.has_copy())
+/// Whether persistent state is no longer what the step before left once an instruction has begun.
+bool changesState(const bundle::Program &program, const Instruction &instruction) {
+  if (instruction.has_compute())
+    return instruction.compute().task() == bundle::Compute::UPDATE_GROUP || instruction.compute().task() == bundle::Compute::CLIP_AND_CHECK;
+  if (!instruction.has_copy())
     return false;
-  const bundle::Region &to = entry.copy().to();
+  const bundle::Region &to = instruction.copy().to();
   return std::any_of(program.state().begin(), program.state().end(), [&](const bundle::PersistentState &state) {
     const bundle::Region &home = state.region();
     return home.arena() == to.arena() && home.offset() < to.offset() + to.bytes() && to.offset() < home.offset() + home.bytes();
@@ -46,11 +46,11 @@ bool changesState(const bundle::Program &program, const Entry &entry) {
 
 } // namespace
 
-Status PreparedEntry::run(uint64_t step, size_t call) { return program->runner->run(*program, *this, step, call); }
-Status PreparedEntry::put(uint64_t, WorkStream &stream) { return program->runner->put(*program, *this, stream); }
+Status PreparedInstruction::run(uint64_t step, size_t call) { return program->runner->run(*program, *this, step, call); }
+Status PreparedInstruction::put(uint64_t, WorkStream &stream) { return program->runner->put(*program, *this, stream); }
 
 DeviceProgram::DeviceProgram(const Bundle &bundle, uint32_t index, QueuedDevice &device)
-    : bundle(bundle), index(index), device(device), program(bundle.programs[index]), queueEntries(program.queues_size()) {}
+    : bundle(bundle), index(index), device(device), program(bundle.programs[index]), queueInstructions(program.queues_size()) {}
 
 Result<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Bundle &bundle, uint32_t index, QueuedDevice &device, const std::string &transport,
                                                              bool threadPerQueue, bool poison) {
@@ -66,64 +66,66 @@ Result<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Bundle &bundl
   const DeviceKind &kind = deviceKindOf(bundle.devices[index].kind);
   p->workers = workersOf(p->program, kind, threadPerQueue);
   p->threads = threadsOf(p->program, kind, p->workers, threadPerQueue);
-  p->workerEntries.resize(p->workers.empty() ? 0 : *std::max_element(p->workers.begin(), p->workers.end()) + 1);
-  p->entries = std::vector<PreparedEntry>(p->program.entries_size());
-  for (int i = 0; i < p->program.entries_size(); ++i) {
-    PreparedEntry &prepared = p->entries[i];
-    prepared.entry = &p->program.entries(i);
+  p->workerInstructions.resize(p->workers.empty() ? 0 : *std::max_element(p->workers.begin(), p->workers.end()) + 1);
+  p->instructions = std::vector<PreparedInstruction>(p->program.instructions_size());
+  for (int i = 0; i < p->program.instructions_size(); ++i) {
+    PreparedInstruction &prepared = p->instructions[i];
+    prepared.instruction = &p->program.instructions(i);
     prepared.index = i;
     prepared.program = p.get();
     if (Status status = p->prepare(prepared, transport); status.failed())
       return status;
-    prepared.placeInQueue = uint32_t(p->queueEntries[prepared.entry->queue()].size());
-    p->queueEntries[prepared.entry->queue()].push_back(&prepared);
-    std::vector<PreparedEntry *> &together = p->workerEntries[p->workers[prepared.entry->queue()]];
+    prepared.placeInQueue = uint32_t(p->queueInstructions[prepared.instruction->queue()].size());
+    p->queueInstructions[prepared.instruction->queue()].push_back(&prepared);
+    std::vector<PreparedInstruction *> &together = p->workerInstructions[p->workers[prepared.instruction->queue()]];
     prepared.place = uint32_t(together.size());
     together.push_back(&prepared);
   }
-  p->queueChangesState.resize(p->queueEntries.size());
-  for (size_t queue = 0; queue < p->queueEntries.size(); ++queue) {
-    if (p->queueEntries[queue].empty())
+  p->queueChangesState.resize(p->queueInstructions.size());
+  for (size_t queue = 0; queue < p->queueInstructions.size(); ++queue) {
+    if (p->queueInstructions[queue].empty())
       continue;
-    p->queueEntries[queue].front()->firstOfQueue = true;
-    p->queueEntries[queue].back()->lastOfQueue = true;
+    p->queueInstructions[queue].front()->firstOfQueue = true;
+    p->queueInstructions[queue].back()->lastOfQueue = true;
     ++p->queuesInUse;
-    const std::vector<PreparedEntry *> &entries = p->queueEntries[queue];
-    p->queueChangesState[queue] = std::any_of(entries.begin(), entries.end(), [](const PreparedEntry *entry) { return entry->changesState; });
+    const std::vector<PreparedInstruction *> &instructions = p->queueInstructions[queue];
+    p->queueChangesState[queue] =
+        std::any_of(instructions.begin(), instructions.end(), [](const PreparedInstruction *instruction) { return instruction->changesState; });
     p->changingQueues += p->queueChangesState[queue];
   }
   return p;
 }
 
-bool DeviceProgram::isReady(const PreparedEntry &entry, uint64_t step) const {
-  return std::all_of(entry.waits.begin(), entry.waits.end(),
+bool DeviceProgram::isReady(const PreparedInstruction &instruction, uint64_t step) const {
+  return std::all_of(instruction.waits.begin(), instruction.waits.end(),
                      [&](const PreparedWait &wait) { return (wait.previousStep && step == 0) || device.isDone(event(wait, step)); });
 }
 
-void DeviceProgram::prepareCalls(PreparedEntry &prepared) {
-  for (const bundle::Call &call : prepared.entry->compute().calls()) {
-    const bundle::SlotBindings bindings(program, call);
+void DeviceProgram::prepareCalls(PreparedInstruction &prepared) {
+  for (const bundle::Call &call : prepared.instruction->compute().calls()) {
+    const bundle::ArgumentBindings bindings(program, call);
     for (int s = 0; s < bindings.size(); ++s) {
-      prepared.slots.push_back(address(bindings[s].region));
+      prepared.addresses.push_back(address(bindings[s].region));
       prepared.overwrite.push_back(bindings[s].overwrite);
     }
   }
   size_t first = 0;
-  for (const bundle::Call &call : prepared.entry->compute().calls()) {
+  for (const bundle::Call &call : prepared.instruction->compute().calls()) {
     prepared.calls.push_back(
-        {call.body(), {{call.rows(), call.sample_base(), call.instance_base()}, prepared.slots.data() + first, prepared.overwrite.data() + first}});
-    first += size_t(bundle::SlotBindings(program, call).size());
+        {call.function(),
+         {{call.rows(), call.sample_base(), call.rng_id_base()}, prepared.addresses.data() + first, prepared.overwrite.data() + first}});
+    first += size_t(bundle::ArgumentBindings(program, call).size());
   }
 }
 
-Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transport) {
-  const Entry &entry = *prepared.entry;
-  prepared.inEvaluation = inEvaluation(entry.phase());
-  prepared.changesState = changesState(program, entry);
-  for (const bundle::Wait &wait : entry.waits())
+Status DeviceProgram::prepare(PreparedInstruction &prepared, const std::string &transport) {
+  const Instruction &instruction = *prepared.instruction;
+  prepared.inEvaluation = inEvaluation(instruction.phase());
+  prepared.changesState = changesState(program, instruction);
+  for (const bundle::Wait &wait : instruction.waits())
     prepared.waits.push_back({wait.queue(), wait.position(), wait.previous_step()});
-  prepared.beside = runsBeside(bundle, index, entry);
-  prepared.deviceToDevice = program.queues(int(entry.queue())).kind() == bundle::DIRECT;
+  prepared.beside = runsBeside(bundle, index, instruction);
+  prepared.deviceToDevice = program.queues(int(instruction.queue())).kind() == bundle::DEVICE_TO_DEVICE;
   if (prepared.deviceToDevice) {
     prepareDirect(prepared);
     return Status::success();
@@ -138,7 +140,7 @@ Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transp
     return pointer.failed() ? nullptr : *pointer;
   };
   auto share = [&](auto &out, std::vector<Shard> &runs) {
-    const bundle::Collective collective = *bundle::collectiveOf(entry);
+    const bundle::Collective collective = *bundle::collectiveOf(instruction);
     runs = collective.runs();
     out.shards = bundle::shardsOf(collective.shards);
     if (collective.isMember(index))
@@ -147,26 +149,26 @@ Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transp
       out.shard = exposed(collective.shard);
   };
 
-  switch (entry.what_case()) {
-  case Entry::kCompute:
+  switch (instruction.what_case()) {
+  case Instruction::kCompute:
     prepareCalls(prepared);
     break;
-  case Entry::kSend:
-    prepared.data = exposed(entry.send().region());
+  case Instruction::kSend:
+    prepared.data = exposed(instruction.send().region());
     break;
-  case Entry::kReceive:
-    prepared.data = exposed(entry.receive().region());
+  case Instruction::kReceive:
+    prepared.data = exposed(instruction.receive().region());
     break;
-  case Entry::kAllGather:
-    prepared.gather.elementBytes = elementBytes(entry.all_gather().type());
+  case Instruction::kAllGather:
+    prepared.gather.elementBytes = elementBytes(instruction.all_gather().type());
     share(prepared.gather, prepared.gather.reads);
     break;
-  case Entry::kReduceScatter:
-    prepared.reduction.type = numberType(entry.reduce_scatter().type());
+  case Instruction::kReduceScatter:
+    prepared.reduction.type = numberType(instruction.reduce_scatter().type());
     share(prepared.reduction, prepared.reduction.terms);
     break;
-  case Entry::kAllReduce: {
-    const bundle::AllReduce &a = entry.all_reduce();
+  case Instruction::kAllReduce: {
+    const bundle::AllReduce &a = instruction.all_reduce();
     prepared.sum.type = numberType(a.type());
     prepared.sum.members.assign(a.members().begin(), a.members().end());
     prepared.sum.data = exposed(a.region());
@@ -180,32 +182,36 @@ Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transp
 }
 
 /// Uses device addresses, which are not exposed to a transport.
-void DeviceProgram::prepareDirect(PreparedEntry &prepared) {
-  const Entry &entry = *prepared.entry;
-  switch (entry.what_case()) {
-  case Entry::kSend:
-    prepared.deviceData = address(entry.send().region());
+void DeviceProgram::prepareDirect(PreparedInstruction &prepared) {
+  const Instruction &instruction = *prepared.instruction;
+  switch (instruction.what_case()) {
+  case Instruction::kSend:
+    prepared.deviceData = address(instruction.send().region());
     break;
-  case Entry::kReceive:
-    prepared.deviceData = address(entry.receive().region());
+  case Instruction::kReceive:
+    prepared.deviceData = address(instruction.receive().region());
     break;
-  case Entry::kAllGather: {
-    const bundle::AllGather &a = entry.all_gather();
-    prepared.deviceGather = {elementBytes(a.type()), bundle::shardsOf(a.shards()), bundle::collectiveOf(entry)->runs(), address(a.full()),
+  case Instruction::kAllGather: {
+    const bundle::AllGather &a = instruction.all_gather();
+    prepared.deviceGather = {elementBytes(a.type()), bundle::shardsOf(a.shards()), bundle::collectiveOf(instruction)->runs(), address(a.full()),
                              address(a.shard())};
     break;
   }
-  case Entry::kReduceScatter: {
-    const bundle::ReduceScatter &r = entry.reduce_scatter();
-    prepared.deviceReduction = {
-        numberType(r.type()), bundle::collectiveOf(entry)->runs(), bundle::shardsOf(r.shards()), address(r.full()), address(r.shard()),
-        address(r.parts()),   std::max<int64_t>(r.chunk(), 1)};
+  case Instruction::kReduceScatter: {
+    const bundle::ReduceScatter &r = instruction.reduce_scatter();
+    prepared.deviceReduction = {numberType(r.type()),
+                                bundle::collectiveOf(instruction)->runs(),
+                                bundle::shardsOf(r.shards()),
+                                address(r.full()),
+                                address(r.shard()),
+                                address(r.receive_buffer()),
+                                std::max<int64_t>(r.chunk(), 1)};
     break;
   }
-  case Entry::kAllReduce: {
-    const bundle::AllReduce &a = entry.all_reduce();
+  case Instruction::kAllReduce: {
+    const bundle::AllReduce &a = instruction.all_reduce();
     prepared.deviceSum = {
-        {a.members().begin(), a.members().end()}, address(a.region()), address(a.parts()), int64_t(a.region().bytes() / sizeof(double))};
+        {a.members().begin(), a.members().end()}, address(a.region()), address(a.receive_buffer()), int64_t(a.region().bytes() / sizeof(double))};
     break;
   }
   default:
@@ -215,10 +221,10 @@ void DeviceProgram::prepareDirect(PreparedEntry &prepared) {
 
 Status DeviceProgram::warmUp(bool poison) {
   bool ran = false;
-  for (const PreparedEntry &entry : entries) {
-    if (entry.calls.empty() || entry.beside)
+  for (const PreparedInstruction &instruction : instructions) {
+    if (instruction.calls.empty() || instruction.beside)
       continue;
-    Result<bool> one = device.warmUp(entry.entry->queue(), entry.calls.data(), entry.calls.size());
+    Result<bool> one = device.warmUp(instruction.instruction->queue(), instruction.calls.data(), instruction.calls.size());
     if (one.failed())
       return one.error();
     ran |= *one;

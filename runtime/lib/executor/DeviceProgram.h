@@ -9,7 +9,7 @@
 namespace zorse::runtime {
 
 class DeviceProgram;
-struct PreparedEntry;
+struct PreparedInstruction;
 
 struct PreparedWait {
   uint32_t queue;
@@ -17,31 +17,31 @@ struct PreparedWait {
   bool previousStep;
 };
 
-/// Executes the host work of entries.
-class EntryRunner {
+/// Executes the host work of instructions.
+class InstructionRunner {
 public:
-  virtual Status run(DeviceProgram &program, PreparedEntry &entry, uint64_t step, size_t call) = 0;
-  /// For an entry on a queue of kind DIRECT.
-  virtual Status put(DeviceProgram &program, PreparedEntry &entry, WorkStream &stream) = 0;
+  virtual Status run(DeviceProgram &program, PreparedInstruction &instruction, uint64_t step, size_t call) = 0;
+  /// For an instruction on a queue of kind DEVICE_TO_DEVICE.
+  virtual Status put(DeviceProgram &program, PreparedInstruction &instruction, WorkStream &stream) = 0;
 
 protected:
-  ~EntryRunner() = default;
+  ~InstructionRunner() = default;
 };
 
-struct PreparedEntry final : HostTask, StreamTask {
-  const bundle::Entry *entry;
+struct PreparedInstruction final : HostTask, StreamTask {
+  const bundle::Instruction *instruction;
   uint32_t index; ///< index in the program
-  uint32_t place; ///< index among the entries of its worker
+  uint32_t place; ///< index among the instructions of its worker
   uint32_t placeInQueue;
   bool inEvaluation;
   bool changesState; ///< whether persistent state may change once it has begun
   bool firstOfQueue = false, lastOfQueue = false;
   uint64_t expectedStep = UINT64_MAX; ///< a receive: the last step in which it was pre-posted
   std::vector<PreparedWait> waits;
-  std::vector<BodyCall> calls; ///< calls of a compute entry; they point into `slots` and `overwrite`
-  std::vector<DeviceAddress> slots;
+  std::vector<FunctionCall> calls; ///< calls of a compute instruction; they point into `addresses` and `overwrite`
+  std::vector<DeviceAddress> addresses;
   std::vector<uint8_t> overwrite;
-  bool deviceToDevice = false; ///< whether it is on a queue of kind DIRECT
+  bool deviceToDevice = false; ///< whether it is on a queue of kind DEVICE_TO_DEVICE
   bool beside = false;         ///< whether the host's CPU runs its calls for the device
   void *data = nullptr;        ///< address for the transport, of a transfer
   AllGatherArguments gather;   ///< arguments, of an all-gather
@@ -68,25 +68,25 @@ public:
     return region.bytes() == 0 ? DeviceAddress() : arenas_[region.arena()]->base() + region.offset();
   }
 
-  /// Returns the event that the entry of a wait is complete, for a wait in `step`.
+  /// Returns the event that the instruction of a wait is complete, for a wait in `step`.
   Event event(const PreparedWait &wait, uint64_t step) const {
-    return {wait.queue, (wait.previousStep ? step - 1 : step) * queueEntries[wait.queue].size() + wait.position + 1};
+    return {wait.queue, (wait.previousStep ? step - 1 : step) * queueInstructions[wait.queue].size() + wait.position + 1};
   }
 
-  /// Returns whether the waits of an entry are satisfied.
-  bool isReady(const PreparedEntry &entry, uint64_t step) const;
+  /// Returns whether the waits of an instruction are satisfied.
+  bool isReady(const PreparedInstruction &instruction, uint64_t step) const;
 
   const Bundle &bundle;
   uint32_t index;
   QueuedDevice &device;
-  EntryRunner *runner = nullptr;
+  InstructionRunner *runner = nullptr;
   const bundle::Program &program;
-  std::vector<PreparedEntry> entries;
-  std::vector<std::vector<PreparedEntry *>> queueEntries; ///< by queue
-  std::vector<uint32_t> workers;                          ///< by queue: its worker; 0 computes
-  std::vector<uint32_t> threads;                          ///< by queue: its thread on the device
-  std::vector<std::vector<PreparedEntry *>> workerEntries;
-  std::vector<uint8_t> queueChangesState; ///< by queue: whether an entry changes state
+  std::vector<PreparedInstruction> instructions;
+  std::vector<std::vector<PreparedInstruction *>> queueInstructions; ///< by queue
+  std::vector<uint32_t> workers;                                     ///< by queue: its worker; 0 computes
+  std::vector<uint32_t> threads;                                     ///< by queue: its thread on the device
+  std::vector<std::vector<PreparedInstruction *>> workerInstructions;
+  std::vector<uint8_t> queueChangesState; ///< by queue: whether an instruction changes state
   size_t queuesInUse = 0, changingQueues = 0;
 
   Result<Executor::MemoryUse> memoryUse(bool poisoned) const;
@@ -97,9 +97,9 @@ public:
 
 private:
   DeviceProgram(const Bundle &bundle, uint32_t index, QueuedDevice &device);
-  Status prepare(PreparedEntry &prepared, const std::string &transport);
-  void prepareDirect(PreparedEntry &prepared);
-  void prepareCalls(PreparedEntry &prepared);
+  Status prepare(PreparedInstruction &prepared, const std::string &transport);
+  void prepareDirect(PreparedInstruction &prepared);
+  void prepareCalls(PreparedInstruction &prepared);
 
   std::vector<std::unique_ptr<DeviceMemory>> arenas_;
 };

@@ -19,7 +19,7 @@
 
 using namespace zorse;
 using namespace zorse::runtime;
-using bundle::Entry;
+using bundle::Instruction;
 
 namespace {
 
@@ -29,7 +29,7 @@ double secondsNow() { return std::chrono::duration<double>(Clock::now().time_sin
 
 } // namespace
 
-class Executor::Implementation final : public EntryRunner {
+class Executor::Implementation final : public InstructionRunner {
 public:
   Implementation(const Bundle &bundle, std::vector<LocalDevice> given, const ExecutorOptions &options)
       : bundle(bundle), locals(std::move(given)), options(options), start(secondsNow()) {
@@ -65,7 +65,7 @@ public:
 
   Status prepare() {
     for (LocalDevice &local : locals) {
-      if (Status status = local.device->loadBodies(bundle.bodiesOf(local.index), bundle.kernels); status.failed())
+      if (Status status = local.device->loadFunctions(bundle.functionsOf(local.index), bundle.kernels); status.failed())
         return status;
       Result<std::unique_ptr<DeviceProgram>> program =
           DeviceProgram::create(bundle, local.index, *local.device, local.transport->name(), options.oneThreadPerQueue, options.poison);
@@ -78,9 +78,9 @@ public:
         return beside.error();
       running.back().beside = std::move(*beside);
       if (options.poisonAfterLastUse)
-        running.back().lastUses = lastUsesOf(bundle.programs[local.index], bundle.bodiesOf(local.index));
-      if (!local.deviceTransport && std::any_of(running.back().program->entries.begin(), running.back().program->entries.end(),
-                                                [](const PreparedEntry &entry) { return entry.deviceToDevice; }))
+        running.back().lastUses = lastUsesOf(bundle.programs[local.index], bundle.functionsOf(local.index));
+      if (!local.deviceTransport && std::any_of(running.back().program->instructions.begin(), running.back().program->instructions.end(),
+                                                [](const PreparedInstruction &instruction) { return instruction.deviceToDevice; }))
         return internalError("device " + bundle.devices[local.index].name + " has direct transfers and no transport for them");
       if (local.deviceTransport)
         local.deviceTransport->onFailure([this](const Error &error) { fail(error); });
@@ -102,7 +102,7 @@ public:
   /// A device and the state of its steps in progress.
   struct DeviceStep final : QueueObserver {
     DeviceStep(Implementation &all, std::unique_ptr<DeviceProgram> program, Transport &transport, DeviceTransport *direct)
-        : all(all), program(std::move(program)), transport(transport), direct(direct), traces(this->program->queueEntries.size()) {}
+        : all(all), program(std::move(program)), transport(transport), direct(direct), traces(this->program->queueInstructions.size()) {}
     void finished(uint64_t tag, double begin, double end) override { all.finished(*this, tag, begin, end); }
     void failed(uint64_t tag, const Error &error) override { all.failed(*this, tag, error); }
 
@@ -112,7 +112,7 @@ public:
     DeviceTransport *direct;        ///< null: none
     std::unique_ptr<Device> beside; ///< CPU device that computes concurrently in host memory; null: none
     HostStaging staging;            ///< for the steps in progress
-    std::vector<LastUse> lastUses;  ///< by entry; empty: dead bytes are not overwritten
+    std::vector<LastUse> lastUses;  ///< by instruction; empty: dead bytes are not overwritten
     StateReadLatch latch;
     std::array<uint64_t, kStepsAhead> releasesNeeded = {};   ///< by step, required before its updates
     std::array<size_t, kStepsAhead> changingQueuesLeft = {}; ///< guarded by `mutex`
@@ -134,12 +134,12 @@ public:
           request.afterStep->onStateQuiescent(device.program->index, request.scalars.step);
         }
     uint64_t step = 0;
-    Slot *slot = nullptr;
+    Slot *argument = nullptr;
     {
       std::lock_guard<std::mutex> lock(mutex);
       step = requested++;
-      slot = &ring[step % ring.size()];
-      *slot = {std::move(request), {}, queuesInUse};
+      argument = &ring[step % ring.size()];
+      *argument = {std::move(request), {}, queuesInUse};
       for (DeviceStep &device : running) {
         device.releasesNeeded[step % ring.size()] = device.latch.acquired();
         device.changingQueuesLeft[step % ring.size()] = device.program->changingQueues;
@@ -148,22 +148,22 @@ public:
         return;
     }
     for (DeviceStep &device : running)
-      enqueue(device, step, *slot);
+      enqueue(device, step, *argument);
   }
 
   Result<StepResult> wait() {
     std::unique_lock<std::mutex> lock(mutex);
-    Slot &slot = ring[waited % ring.size()];
+    Slot &argument = ring[waited % ring.size()];
     if (waited == requested)
       return internalError("no step is in progress");
-    stepDone.wait(lock, [&] { return failure || slot.queuesLeft == 0; });
+    stepDone.wait(lock, [&] { return failure || argument.queuesLeft == 0; });
     if (failure)
       return *failure;
     for (const DeviceStep &device : running)
-      device.staging.takeReport(waited, slot.result);
+      device.staging.takeReport(waited, argument.result);
     ++waited;
-    slot.request.batch.reset();
-    return slot.result;
+    argument.request.batch.reset();
+    return argument.result;
   }
 
   void fail(const Error &error) {
@@ -203,28 +203,28 @@ public:
       for (const UnresponsivePeer &peer : local.transport->unresponsive())
         result.unresponsive.push_back(peer);
     // Finds the earliest position in the global order of the run that a worker has reached. If
-    // several workers are at it, one that executes the entry is preferred to one that waits before
+    // several workers are at it, one that executes the instruction is preferred to one that waits before
     // it.
     using Place = std::tuple<uint64_t, uint32_t, bool>;
     constexpr Place kNowhere{UINT64_MAX, 0, false};
     Place earliest = kNowhere;
     for (const DeviceStep &device : running)
-      for (uint32_t worker = 0; worker < device.program->workerEntries.size(); ++worker) {
-        const PreparedEntry *entry = nullptr;
+      for (uint32_t worker = 0; worker < device.program->workerInstructions.size(); ++worker) {
+        const PreparedInstruction *instruction = nullptr;
         Place place = kNowhere;
         for (size_t queue = 0; queue < device.program->workers.size(); ++queue) {
-          const std::vector<PreparedEntry *> &entries = device.program->queueEntries[queue];
-          if (device.program->workers[queue] != worker || entries.empty())
+          const std::vector<PreparedInstruction *> &instructions = device.program->queueInstructions[queue];
+          if (device.program->workers[queue] != worker || instructions.empty())
             continue;
-          const uint64_t done = device.program->device.done(uint32_t(queue)), step = done / entries.size();
-          const PreparedEntry *next = entries[done % entries.size()];
-          if (Place here(step, next->entry->id(), !device.program->isReady(*next, step)); step < submitted && here < place)
-            std::tie(place, entry) = std::tuple(here, next);
+          const uint64_t done = device.program->device.done(uint32_t(queue)), step = done / instructions.size();
+          const PreparedInstruction *next = instructions[done % instructions.size()];
+          if (Place here(step, next->instruction->id(), !device.program->isReady(*next, step)); step < submitted && here < place)
+            std::tie(place, instruction) = std::tuple(here, next);
         }
-        if (!entry)
+        if (!instruction)
           continue;
-        std::string where = (std::get<2>(place) ? "waiting before entry " : "entry ") + std::to_string(entry->entry->id()) + " (" +
-                            describeEntry(bundle, device.program->index, *entry->entry) + ")";
+        std::string where = (std::get<2>(place) ? "waiting before instruction " : "instruction ") + std::to_string(instruction->instruction->id()) +
+                            " (" + describeInstruction(bundle, device.program->index, *instruction->instruction) + ")";
         result.everywhere += (result.everywhere.empty() ? "device " : "; device ") + device.program->program.device_name() + ": " + where;
         if (place < earliest) {
           earliest = place;
@@ -232,7 +232,7 @@ public:
         }
       }
     if (earliest != kNowhere)
-      std::tie(result.step, result.entry, std::ignore) = earliest;
+      std::tie(result.step, result.instruction, std::ignore) = earliest;
     return result;
   }
 
@@ -266,75 +266,80 @@ private:
     return sum;
   }
 
-  /// Enqueues all entries of a step on the queues of one device, in list order.
-  void enqueue(DeviceStep &device, uint64_t step, Slot &slot) {
+  /// Enqueues all instructions of a step on the queues of one device, in list order.
+  void enqueue(DeviceStep &device, uint64_t step, Slot &argument) {
     DeviceProgram &program = *device.program;
     std::vector<Event> waits;
-    device.staging.fill(step, slot.request);
-    for (PreparedEntry &entry : program.entries) {
+    device.staging.fill(step, argument.request);
+    for (PreparedInstruction &instruction : program.instructions) {
       waits.clear();
-      for (const PreparedWait &wait : entry.waits)
+      for (const PreparedWait &wait : instruction.waits)
         if (!wait.previousStep || step > 0)
           waits.push_back(program.event(wait, step));
-      const bool runs = !slot.request.evaluation || entry.inEvaluation;
-      for (uint32_t before : poisonsAfterLastUse(device, entry, slot) ? device.lastUses[entry.index].after : std::vector<uint32_t>()) {
-        const PreparedEntry &other = program.entries[before];
-        waits.push_back(program.event({other.entry->queue(), other.placeInQueue, false}, step));
+      const bool runs = !argument.request.evaluation || instruction.inEvaluation;
+      for (uint32_t before :
+           poisonsAfterLastUse(device, instruction, argument) ? device.lastUses[instruction.index].after : std::vector<uint32_t>()) {
+        const PreparedInstruction &other = program.instructions[before];
+        waits.push_back(program.event({other.instruction->queue(), other.placeInQueue, false}, step));
       }
-      const bool notify = entry.firstOfQueue || entry.lastOfQueue || (runs && traced(step));
-      program.device.enqueue(entry.entry->queue(), waits.data(), waits.size(), runs ? workOf(device, entry, step, slot) : Work(NoWork{}),
-                             step * program.entries.size() + entry.index, notify);
+      const bool notify = instruction.firstOfQueue || instruction.lastOfQueue || (runs && traced(step));
+      program.device.enqueue(instruction.instruction->queue(), waits.data(), waits.size(),
+                             runs ? workOf(device, instruction, step, argument) : Work(NoWork{}),
+                             step * program.instructions.size() + instruction.index, notify);
     }
-    if (slot.request.afterStep && program.changingQueues > 0)
+    if (argument.request.afterStep && program.changingQueues > 0)
       device.latch.acquire();
     program.device.flush();
   }
 
   bool traced(uint64_t step) const { return options.trace && step < options.traceSteps; }
 
-  /// Returns whether dead bytes are overwritten after an entry: only in training steps, and not for
-  /// entries on direct queues.
-  bool poisonsAfterLastUse(const DeviceStep &device, const PreparedEntry &entry, const Slot &slot) const {
-    return !device.lastUses.empty() && !slot.request.evaluation && !entry.deviceToDevice && !device.lastUses[entry.index].regions.empty();
+  /// Returns whether dead bytes are overwritten after an instruction: only in training steps, and not for
+  /// instructions on direct queues.
+  bool poisonsAfterLastUse(const DeviceStep &device, const PreparedInstruction &instruction, const Slot &argument) const {
+    return !device.lastUses.empty() && !argument.request.evaluation && !instruction.deviceToDevice &&
+           !device.lastUses[instruction.index].regions.empty();
   }
 
-  bool observed(const Entry &entry, bool evaluation) const {
-    return options.beforeCall && (!options.observes || options.observes(entry, evaluation));
+  bool observed(const Instruction &instruction, bool evaluation) const {
+    return options.beforeCall && (!options.observes || options.observes(instruction, evaluation));
   }
 
-  Work workOf(DeviceStep &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
-    const Entry &entry = *prepared.entry;
-    if (poisonsAfterLastUse(device, prepared, slot)) {
-      slot.result.reported = slot.result.reported || entry.has_report();
+  Work workOf(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, Slot &argument) {
+    const Instruction &instruction = *prepared.instruction;
+    if (poisonsAfterLastUse(device, prepared, argument)) {
+      argument.result.reported = argument.result.reported || instruction.has_read_metrics();
       return HostWork{&prepared, step};
     }
-    return usualWorkOf(device, prepared, step, slot);
+    return usualWorkOf(device, prepared, step, argument);
   }
 
-  Work usualWorkOf(DeviceStep &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
+  Work usualWorkOf(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, Slot &argument) {
     DeviceProgram &program = *device.program;
-    const Entry &entry = *prepared.entry;
-    switch (entry.what_case()) {
-    case Entry::kCompute: {
+    const Instruction &instruction = *prepared.instruction;
+    switch (instruction.what_case()) {
+    case Instruction::kCompute: {
       if (prepared.beside)
         return HostWork{&prepared, step};
       bool held = prepared.changesState && !device.latch.released(device.releasesNeeded[step % ring.size()]);
-      return CallWork{prepared.calls.data(), prepared.calls.size(), held || observed(entry, slot.request.evaluation) ? &prepared : nullptr, step};
+      return CallWork{prepared.calls.data(), prepared.calls.size(), held || observed(instruction, argument.request.evaluation) ? &prepared : nullptr,
+                      step};
     }
-    case Entry::kCopy:
-      return CopyWork{program.address(entry.copy().to()), program.address(entry.copy().from()), entry.copy().from().bytes()};
-    case Entry::kLoadInput: {
-      const bundle::LoadInput &load = entry.load_input();
+    case Instruction::kCopy:
+      return CopyWork{program.address(instruction.copy().to()), program.address(instruction.copy().from()), instruction.copy().from().bytes()};
+    case Instruction::kLoadInput: {
+      const bundle::LoadInput &load = instruction.load_input();
       const InputBytes bytes = inputBytes(bundle, load);
       return WriteWork{program.address(load.region()),
-                       device.staging.from(prepared, step, slot.request.batch->inputs[load.input()].data() + bytes.offset), bytes.bytes};
+                       device.staging.from(prepared, step, argument.request.batch->inputs[load.input()].data() + bytes.offset), bytes.bytes};
     }
-    case Entry::kLoadScalars:
-      return WriteWork{program.address(entry.load_scalars().region()), device.staging.from(prepared, step, &slot.request.scalars),
-                       sizeof slot.request.scalars};
-    case Entry::kReport:
-      slot.result.reported = true;
-      return ReadWork{device.staging.to(prepared, step, &slot.result.report), program.address(entry.report().region()), sizeof slot.result.report};
+    case Instruction::kLoadScalars:
+      return WriteWork{program.address(instruction.load_scalars().region()), device.staging.from(prepared, step, &argument.request.scalars),
+                       sizeof argument.request.scalars};
+    case Instruction::kReadMetrics:
+      argument.result.reported = true;
+      return ReadWork{device.staging.to(prepared, step, &argument.result.report), program.address(instruction.read_metrics().region()),
+                      sizeof argument.result.report};
     default:
       return prepared.deviceToDevice ? Work(StreamWork{&prepared, step}) : Work(HostWork{&prepared, step});
     }
@@ -342,26 +347,26 @@ private:
 
   /// Called in a thread of the device.
   void finished(DeviceStep &device, uint64_t tag, double begin, double end) {
-    const uint64_t step = tag / device.program->entries.size();
-    const PreparedEntry &entry = device.program->entries[tag % device.program->entries.size()];
-    const uint32_t queue = entry.entry->queue();
-    Slot &slot = ring[step % ring.size()];
-    if (traced(step) && (!slot.request.evaluation || entry.inEvaluation))
-      device.traces[queue].push_back({device.program->index, entry.index, step, begin - start, end - start});
-    if (!entry.firstOfQueue && !entry.lastOfQueue)
+    const uint64_t step = tag / device.program->instructions.size();
+    const PreparedInstruction &instruction = device.program->instructions[tag % device.program->instructions.size()];
+    const uint32_t queue = instruction.instruction->queue();
+    Slot &argument = ring[step % ring.size()];
+    if (traced(step) && (!argument.request.evaluation || instruction.inEvaluation))
+      device.traces[queue].push_back({device.program->index, instruction.index, step, begin - start, end - start});
+    if (!instruction.firstOfQueue && !instruction.lastOfQueue)
       return;
     std::unique_lock<std::mutex> lock(mutex);
-    if (entry.firstOfQueue)
-      slot.result.begin = slot.result.begin == 0 ? begin - start : std::min(slot.result.begin, begin - start);
-    if (!entry.lastOfQueue)
+    if (instruction.firstOfQueue)
+      argument.result.begin = argument.result.begin == 0 ? begin - start : std::min(argument.result.begin, begin - start);
+    if (!instruction.lastOfQueue)
       return;
-    if (device.program->queueChangesState[queue] && --device.changingQueuesLeft[step % ring.size()] == 0 && slot.request.afterStep) {
+    if (device.program->queueChangesState[queue] && --device.changingQueuesLeft[step % ring.size()] == 0 && argument.request.afterStep) {
       lock.unlock();
-      slot.request.afterStep->onStateQuiescent(device.program->index, slot.request.scalars.step);
+      argument.request.afterStep->onStateQuiescent(device.program->index, argument.request.scalars.step);
       lock.lock();
     }
-    if (--slot.queuesLeft == 0) {
-      slot.result.end = end - start;
+    if (--argument.queuesLeft == 0) {
+      argument.result.end = end - start;
       stepDone.notify_all();
     }
   }
@@ -369,21 +374,22 @@ private:
   /// Called in a thread of the device.
   void failed(DeviceStep &device, uint64_t tag, const Error &error) {
     const DeviceProgram &program = *device.program;
-    const Entry &entry = *program.entries[tag % program.entries.size()].entry;
-    const uint64_t step = tag / program.entries.size();
+    const Instruction &instruction = *program.instructions[tag % program.instructions.size()].instruction;
+    const uint64_t step = tag / program.instructions.size();
     fail({error.kind, error.text(), error.peer,
-          "device " + program.program.device_name() + ", entry " + std::to_string(entry.id()) + " (" + describeEntry(bundle, program.index, entry) +
-              ") of step " + std::to_string(ring[step % ring.size()].request.scalars.step)});
+          "device " + program.program.device_name() + ", instruction " + std::to_string(instruction.id()) + " (" +
+              describeInstruction(bundle, program.index, instruction) + ") of step " +
+              std::to_string(ring[step % ring.size()].request.scalars.step)});
   }
 
-  /// Executes the host work of an entry in a thread of the device: transfers, and work before a
+  /// Executes the host work of an instruction in a thread of the device: transfers, and work before a
   /// call.
-  Status run(DeviceProgram &program, PreparedEntry &prepared, uint64_t step, size_t call) override {
+  Status run(DeviceProgram &program, PreparedInstruction &prepared, uint64_t step, size_t call) override {
     DeviceStep &device = at(program.index);
-    Slot &slot = ring[step % ring.size()];
-    if (!poisonsAfterLastUse(device, prepared, slot))
+    Slot &argument = ring[step % ring.size()];
+    if (!poisonsAfterLastUse(device, prepared, argument))
       return runOnHost(device, prepared, step, call);
-    if (Status status = runAndWait(device, prepared, step, slot); status.failed())
+    if (Status status = runAndWait(device, prepared, step, argument); status.failed())
       return status;
     for (const bundle::Region &region : device.lastUses[prepared.index].regions)
       if (Status status = program.device.fill(program.address(region), std::byte(0xff), region.bytes()); status.failed()) // NaNs of every type
@@ -391,9 +397,9 @@ private:
     return Status::success();
   }
 
-  /// Executes a complete entry in this thread.
-  Status runAndWait(DeviceStep &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
-    const Work work = usualWorkOf(device, prepared, step, slot);
+  /// Executes a complete instruction in this thread.
+  Status runAndWait(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, Slot &argument) {
+    const Work work = usualWorkOf(device, prepared, step, argument);
     QueuedDevice &here = device.program->device;
     if (std::holds_alternative<HostWork>(work))
       return runOnHost(device, prepared, step, 0);
@@ -406,49 +412,49 @@ private:
     return computeOn(here, device, prepared, step);
   }
 
-  Status runOnHost(DeviceStep &device, PreparedEntry &prepared, uint64_t step, size_t call) {
+  Status runOnHost(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, size_t call) {
     if (prepared.beside)
       return computeOn(*device.beside, device, prepared, step);
-    if (prepared.entry->has_compute())
+    if (prepared.instruction->has_compute())
       return beforeCall(device, prepared, step, call);
-    const Slot &slot = ring[step % ring.size()];
+    const Slot &argument = ring[step % ring.size()];
     const bool ahead = device.transport.gainsFromExpecting();
-    if (ahead) // receives that became free while this entry waited, then those that this entry frees
-      expectAhead(device.transport, prepared, 0, step, slot.request.evaluation);
-    Status status = communicate(device.transport, prepared, {prepared.entry->id(), step});
+    if (ahead) // receives that became free while this instruction waited, then those that this instruction frees
+      expectAhead(device.transport, prepared, 0, step, argument.request.evaluation);
+    Status status = communicate(device.transport, prepared, {prepared.instruction->id(), step});
     if (ahead && status.succeeded())
-      expectAhead(device.transport, prepared, prepared.place + 1, step, slot.request.evaluation);
+      expectAhead(device.transport, prepared, prepared.place + 1, step, argument.request.evaluation);
     return status;
   }
 
-  Status put(DeviceProgram &program, PreparedEntry &prepared, WorkStream &stream) override {
+  Status put(DeviceProgram &program, PreparedInstruction &prepared, WorkStream &stream) override {
     return communicate(*at(program.index).direct, prepared, stream);
   }
 
-  Status computeOn(Device &cpu, DeviceStep &device, PreparedEntry &prepared, uint64_t step) {
+  Status computeOn(Device &cpu, DeviceStep &device, PreparedInstruction &prepared, uint64_t step) {
     for (size_t call = 0; call < prepared.calls.size(); ++call) {
       if (Status status = beforeCall(device, prepared, step, call); status.failed())
         return status;
-      if (Status status = cpu.runBody(prepared.calls[call].body, prepared.calls[call].arguments); status.failed())
+      if (Status status = cpu.runFunction(prepared.calls[call].function, prepared.calls[call].arguments); status.failed())
         return status;
     }
     return Status::success();
   }
 
   /// Copies into state need no such hook: they copy the result of an update, which has waited here.
-  Status beforeCall(DeviceStep &device, PreparedEntry &prepared, uint64_t step, size_t call) {
+  Status beforeCall(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, size_t call) {
     if (call == 0 && prepared.changesState && !device.latch.waitUntilReleased(device.releasesNeeded[step % ring.size()]))
       return internalError("the run was abandoned");
-    if (observed(*prepared.entry, ring[step % ring.size()].request.evaluation)) {
-      const bundle::Call &source = prepared.entry->compute().calls(int(call));
-      options.beforeCall({step, ring[step % ring.size()].request.evaluation, device.program->index, *prepared.entry, source,
-                          bundle.bodies.bodies(source.body()), prepared.calls[call].arguments.slots, device.program->device});
+    if (observed(*prepared.instruction, ring[step % ring.size()].request.evaluation)) {
+      const bundle::Call &source = prepared.instruction->compute().calls(int(call));
+      options.beforeCall({step, ring[step % ring.size()].request.evaluation, device.program->index, *prepared.instruction, source,
+                          bundle.functions.functions(source.function()), prepared.calls[call].arguments.addresses, device.program->device});
     }
     return Status::success();
   }
 
   /// Fails the run after watchdogTimeoutSeconds without progress while a step is in progress. This also
-  /// detects a body that never returns.
+  /// detects a function that never returns.
   void watch() {
     std::unique_lock<std::mutex> lock(mutex);
     uint64_t before = 0;

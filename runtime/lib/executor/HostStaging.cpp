@@ -15,24 +15,24 @@ Result<HostStaging> HostStaging::create(const DeviceProgram &program, size_t ste
   if (program.device.ownMemory() == 0)
     return made;
   size_t inputs = 0;
-  for (const PreparedEntry &entry : program.entries)
-    if (entry.entry->has_load_input())
-      inputs += inputBytes(program.bundle, entry.entry->load_input()).bytes;
+  for (const PreparedInstruction &instruction : program.instructions)
+    if (instruction.instruction->has_load_input())
+      inputs += inputBytes(program.bundle, instruction.instruction->load_input()).bytes;
   made.steps_ = steps;
-  made.places_.assign(program.entries.size(), kElsewhere);
-  auto place = [&](const PreparedEntry &entry, size_t bytes) {
-    made.places_[entry.index] = made.bytes_;
+  made.places_.assign(program.instructions.size(), kElsewhere);
+  auto place = [&](const PreparedInstruction &instruction, size_t bytes) {
+    made.places_[instruction.index] = made.bytes_;
     made.bytes_ += (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment;
   };
-  for (const PreparedEntry &entry : program.entries) {
-    if (entry.entry->has_load_input() && inputs * steps <= kMaxBytes)
-      place(entry, inputBytes(program.bundle, entry.entry->load_input()).bytes);
-    else if (entry.entry->has_load_scalars() || entry.entry->has_report())
-      place(entry, sizeof(abi::StepScalars));
-    if (entry.entry->has_report())
-      made.report_ = made.places_[entry.index];
-    else if (made.places_[entry.index] != kElsewhere)
-      made.filled_.push_back(&entry);
+  for (const PreparedInstruction &instruction : program.instructions) {
+    if (instruction.instruction->has_load_input() && inputs * steps <= kMaxBytes)
+      place(instruction, inputBytes(program.bundle, instruction.instruction->load_input()).bytes);
+    else if (instruction.instruction->has_load_scalars() || instruction.instruction->has_read_metrics())
+      place(instruction, sizeof(abi::StepScalars));
+    if (instruction.instruction->has_read_metrics())
+      made.report_ = made.places_[instruction.index];
+    else if (made.places_[instruction.index] != kElsewhere)
+      made.filled_.push_back(&instruction);
   }
   if (made.bytes_ == 0)
     return made;
@@ -44,23 +44,23 @@ Result<HostStaging> HostStaging::create(const DeviceProgram &program, size_t ste
 }
 
 void HostStaging::fill(uint64_t step, const StepRequest &request) {
-  for (const PreparedEntry *entry : filled_) {
-    std::byte *to = part(step) + places_[entry->index];
-    if (entry->entry->has_load_scalars()) {
+  for (const PreparedInstruction *instruction : filled_) {
+    std::byte *to = part(step) + places_[instruction->index];
+    if (instruction->instruction->has_load_scalars()) {
       std::memcpy(to, &request.scalars, sizeof request.scalars);
       continue;
     }
-    const bundle::LoadInput &load = entry->entry->load_input();
-    const InputBytes bytes = inputBytes(entry->program->bundle, load);
+    const bundle::LoadInput &load = instruction->instruction->load_input();
+    const InputBytes bytes = inputBytes(instruction->program->bundle, load);
     std::memcpy(to, request.batch->inputs[load.input()].data() + bytes.offset, bytes.bytes);
   }
 }
 
-void *HostStaging::to(const PreparedEntry &entry, uint64_t step, void *otherwise) const {
-  return memory_ && places_[entry.index] != kElsewhere ? part(step) + places_[entry.index] : otherwise;
+void *HostStaging::to(const PreparedInstruction &instruction, uint64_t step, void *otherwise) const {
+  return memory_ && places_[instruction.index] != kElsewhere ? part(step) + places_[instruction.index] : otherwise;
 }
-const void *HostStaging::from(const PreparedEntry &entry, uint64_t step, const void *otherwise) const {
-  return memory_ && places_[entry.index] != kElsewhere ? part(step) + places_[entry.index] : otherwise;
+const void *HostStaging::from(const PreparedInstruction &instruction, uint64_t step, const void *otherwise) const {
+  return memory_ && places_[instruction.index] != kElsewhere ? part(step) + places_[instruction.index] : otherwise;
 }
 
 void HostStaging::takeReport(uint64_t step, StepResult &result) const {

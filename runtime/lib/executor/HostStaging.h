@@ -26,11 +26,11 @@ public:
   /// the same part is complete.
   void fill(uint64_t step, const StepRequest &request);
 
-  /// Returns the address of an entry's bytes in a step; `otherwise` if they are not staged.
-  const void *from(const PreparedEntry &entry, uint64_t step, const void *otherwise) const;
-  void *to(const PreparedEntry &entry, uint64_t step, void *otherwise) const;
+  /// Returns the address of an instruction's bytes in a step; `otherwise` if they are not staged.
+  const void *from(const PreparedInstruction &instruction, uint64_t step, const void *otherwise) const;
+  void *to(const PreparedInstruction &instruction, uint64_t step, void *otherwise) const;
 
-  /// Copies the report of a step to `result` if a Report entry of this device staged it.
+  /// Copies the report of a step to `result` if a ReadMetrics instruction of this device staged it.
   void takeReport(uint64_t step, StepResult &result) const;
 
 private:
@@ -38,12 +38,12 @@ private:
   std::byte *part(uint64_t step) const { return memory_->base().onHost() + step % steps_ * bytes_; }
 
   std::unique_ptr<DeviceMemory> memory_;
-  std::vector<size_t> places_; ///< by entry: offset in the part of a step
-  std::vector<const PreparedEntry *> filled_;
+  std::vector<size_t> places_; ///< by instruction: offset in the part of a step
+  std::vector<const PreparedInstruction *> filled_;
   size_t bytes_ = 0, steps_ = 0, report_ = kElsewhere;
 };
 
-/// Range of the bytes of its input's batch that a LoadInput entry copies.
+/// Range of the bytes of its input's batch that a LoadInput instruction copies.
 struct InputBytes {
   size_t offset, bytes;
 };

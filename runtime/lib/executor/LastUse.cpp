@@ -1,33 +1,34 @@
 #include "LastUse.h"
 
-#include "SlotBindings.h"
+#include "ArgumentBindings.h"
 
 #include <algorithm>
 
 using namespace zorse;
 using namespace zorse::runtime;
-using bundle::Entry;
+using bundle::Instruction;
 
 namespace {
 
-/// Bytes that an entry accesses.
+/// Bytes that an instruction accesses.
 struct Access {
   uint64_t begin, end;
-  uint32_t entry;
+  uint32_t instruction;
   bool overwrites; ///< writes without reading
 };
 
 class Finder {
 public:
-  Finder(const bundle::Program &program, const bundle::BodyLibrary &bodies) : program_(program), bodies_(bodies), accesses_(program.arenas_size()) {
-    for (int e = 0; e < program.entries_size(); ++e) {
-      entry_ = uint32_t(e);
-      collect(program.entries(e));
+  Finder(const bundle::Program &program, const bundle::FunctionLibrary &functions)
+      : program_(program), functions_(functions), accesses_(program.arenas_size()) {
+    for (int e = 0; e < program.instructions_size(); ++e) {
+      instruction_ = uint32_t(e);
+      collect(program.instructions(e));
     }
   }
 
   std::vector<LastUse> run() {
-    std::vector<LastUse> lastUses(size_t(program_.entries_size()));
+    std::vector<LastUse> lastUses(size_t(program_.instructions_size()));
     for (uint32_t arena = 0; arena < accesses_.size(); ++arena)
       find(arena, lastUses);
     for (LastUse &lastUse : lastUses) {
@@ -40,45 +41,45 @@ public:
 private:
   void add(const bundle::Region &region, bool overwrites) {
     if (region.bytes())
-      accesses_[region.arena()].push_back({region.offset(), region.offset() + region.bytes(), entry_, overwrites});
+      accesses_[region.arena()].push_back({region.offset(), region.offset() + region.bytes(), instruction_, overwrites});
   }
 
-  void collect(const Entry &entry) {
-    switch (entry.what_case()) {
-    case Entry::kCompute:
-      for (const bundle::Call &call : entry.compute().calls()) {
-        const bundle::SlotBindings bindings(program_, call);
+  void collect(const Instruction &instruction) {
+    switch (instruction.what_case()) {
+    case Instruction::kCompute:
+      for (const bundle::Call &call : instruction.compute().calls()) {
+        const bundle::ArgumentBindings bindings(program_, call);
         for (int s = 0; s < bindings.size(); ++s) {
-          const bundle::Slot &slot = bodies_.bodies(int(call.body())).slots(s);
-          add(bindings[s].region, slot.kind() == bundle::WORKSPACE || slot.mode() == bundle::WRITE || bindings[s].overwrite);
+          const bundle::FunctionArgument &argument = functions_.functions(int(call.function())).arguments(s);
+          add(bindings[s].region, argument.kind() == bundle::WORKSPACE || argument.mode() == bundle::WRITE || bindings[s].overwrite);
         }
       }
       return;
-    case Entry::kCopy:
-      add(entry.copy().from(), false);
-      return add(entry.copy().to(), true);
-    case Entry::kSend:
-      return add(entry.send().region(), false);
-    case Entry::kReceive:
-      return add(entry.receive().region(), true);
-    case Entry::kLoadInput:
-      return add(entry.load_input().region(), true);
-    case Entry::kLoadScalars:
-      return add(entry.load_scalars().region(), true);
-    case Entry::kAllGather: {
-      add(entry.all_gather().shard(), false);
-      const auto &owners = entry.all_gather().shards().members(); // several shards of one may lie anywhere in `full`
-      return add(entry.all_gather().full(), std::count(owners.begin(), owners.end(), program_.device()) < 2);
+    case Instruction::kCopy:
+      add(instruction.copy().from(), false);
+      return add(instruction.copy().to(), true);
+    case Instruction::kSend:
+      return add(instruction.send().region(), false);
+    case Instruction::kReceive:
+      return add(instruction.receive().region(), true);
+    case Instruction::kLoadInput:
+      return add(instruction.load_input().region(), true);
+    case Instruction::kLoadScalars:
+      return add(instruction.load_scalars().region(), true);
+    case Instruction::kAllGather: {
+      add(instruction.all_gather().shard(), false);
+      const auto &owners = instruction.all_gather().shards().members(); // several shards of one may lie anywhere in `full`
+      return add(instruction.all_gather().full(), std::count(owners.begin(), owners.end(), program_.device()) < 2);
     }
-    case Entry::kReduceScatter:
-      add(entry.reduce_scatter().full(), false);
-      add(entry.reduce_scatter().parts(), true);
-      return add(entry.reduce_scatter().shard(), true);
-    case Entry::kAllReduce:
-      add(entry.all_reduce().parts(), true);
-      return add(entry.all_reduce().region(), false);
-    case Entry::kReport:
-      return add(entry.report().region(), false);
+    case Instruction::kReduceScatter:
+      add(instruction.reduce_scatter().full(), false);
+      add(instruction.reduce_scatter().receive_buffer(), true);
+      return add(instruction.reduce_scatter().shard(), true);
+    case Instruction::kAllReduce:
+      add(instruction.all_reduce().receive_buffer(), true);
+      return add(instruction.all_reduce().region(), false);
+    case Instruction::kReadMetrics:
+      return add(instruction.read_metrics().region(), false);
     default:
       return;
     }
@@ -101,15 +102,15 @@ private:
       if (state.region().arena() == arena)
         std::fill(lives.begin() + long(at(state.region().offset())), lives.begin() + long(at(state.region().offset() + state.region().bytes())),
                   true);
-    std::vector<std::vector<std::pair<uint32_t, bool>>> touched(ends.size()); // (entry, overwrites), by entry
+    std::vector<std::vector<std::pair<uint32_t, bool>>> touched(ends.size()); // (instruction, overwrites), by instruction
     for (const Access &access : accesses_[arena])
       for (size_t i = at(access.begin); i < at(access.end); ++i) {
         if (lives[i])
           continue;
-        if (touched[i].empty() || touched[i].back().first != access.entry)
-          touched[i].push_back({access.entry, access.overwrites});
+        if (touched[i].empty() || touched[i].back().first != access.instruction)
+          touched[i].push_back({access.instruction, access.overwrites});
         else
-          touched[i].back().second = touched[i].back().second && access.overwrites; // the entry also reads
+          touched[i].back().second = touched[i].back().second && access.overwrites; // the instruction also reads
       }
     for (size_t i = 0; i < touched.size(); ++i) {
       const auto &list = touched[i];
@@ -136,13 +137,13 @@ private:
   }
 
   const bundle::Program &program_;
-  const bundle::BodyLibrary &bodies_;
-  std::vector<std::vector<Access>> accesses_; ///< by arena, ordered by entry
-  uint32_t entry_ = 0;
+  const bundle::FunctionLibrary &functions_;
+  std::vector<std::vector<Access>> accesses_; ///< by arena, ordered by instruction
+  uint32_t instruction_ = 0;
 };
 
 } // namespace
 
-std::vector<LastUse> zorse::runtime::lastUsesOf(const bundle::Program &program, const bundle::BodyLibrary &bodies) {
-  return Finder(program, bodies).run();
+std::vector<LastUse> zorse::runtime::lastUsesOf(const bundle::Program &program, const bundle::FunctionLibrary &functions) {
+  return Finder(program, functions).run();
 }

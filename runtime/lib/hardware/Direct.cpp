@@ -14,14 +14,15 @@ using namespace zorse::runtime;
 namespace {
 
 bool takesPart(const bundle::Program &program) {
-  return std::any_of(program.queues().begin(), program.queues().end(), [](const bundle::Queue &queue) { return queue.kind() == bundle::DIRECT; });
+  return std::any_of(program.queues().begin(), program.queues().end(),
+                     [](const bundle::Queue &queue) { return queue.kind() == bundle::DEVICE_TO_DEVICE; });
 }
 
 double plannedSeconds(const std::vector<bundle::Program> &programs) {
   double end = 0;
   for (const bundle::Program &program : programs)
-    for (const bundle::Entry &entry : program.entries())
-      end = std::max(end, entry.planned_end());
+    for (const bundle::Instruction &instruction : program.instructions())
+      end = std::max(end, instruction.planned_end());
   return end;
 }
 

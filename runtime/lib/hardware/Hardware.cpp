@@ -60,7 +60,7 @@ std::string runnable(const std::string &cpu, bool gpu) {
 std::string wrongCpus(const Bundle &bundle, const std::vector<RankHardware> &ranks) {
   std::map<std::pair<std::string, std::string>, std::vector<size_t>> wrong; // ranks by architecture and found hardware
   for (size_t r = 0; r < ranks.size(); ++r)
-    if (const std::string &arch = bundle.bodiesOf(uint32_t(r)).arch(); !zorse::deviceKindOf(bundle.devices[r].kind).runs(ranks[r].cpu, arch))
+    if (const std::string &arch = bundle.functionsOf(uint32_t(r)).arch(); !zorse::deviceKindOf(bundle.devices[r].kind).runs(ranks[r].cpu, arch))
       wrong[{arch, ranks[r].cpu}].push_back(r);
   std::string text;
   for (const auto &[what, found] : wrong) {

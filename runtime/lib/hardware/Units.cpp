@@ -66,7 +66,7 @@ private:
   std::map<std::string, int> uses_;
 
   const DeviceKind &kind() const { return deviceKindOf(bundle_.devices[here_.front()].kind); }
-  const std::string &code(size_t r) const { return bundle_.bodiesOf(uint32_t(r)).arch(); }
+  const std::string &code(size_t r) const { return bundle_.functionsOf(uint32_t(r)).arch(); }
 
   /// The newest architecture of the units.
   std::string newest(const std::vector<HardwareUnit> &units) const {

@@ -22,7 +22,7 @@ using namespace zorse::runtime::launching;
 namespace {
 
 constexpr int kStopped = 130;           ///< exit code of a run that ended early on request
-constexpr double kTermSeconds = 0.5;    ///< seconds after a failure in which ranks that were notified may end by themselves
+constexpr double kTermSeconds = 0.5;    ///< seconds after a failure in which ranks that were notified may end without a signal
 constexpr double kKillSeconds = 2.0;    ///< seconds after a failure until SIGKILL
 constexpr double kGiveUpSeconds = 30.0; ///< seconds after SIGKILL; the kernel may be unable to end a process (its disk or file server hangs)
 constexpr double kDrainSeconds = 0.3;   ///< seconds after the last rank, for output pipes that a process outside its group holds open
@@ -173,7 +173,7 @@ void Launcher::fail(RootCause cause) {
 }
 
 /// The first cause by the coordinator. It may be a different rank than the one whose process ended
-/// first. The exit code is that of the rank's process, if it ended by itself.
+/// first. The exit code is that of the rank's process, if it ended without a signal of the launcher.
 std::optional<Launcher::RootCause> Launcher::rootCause() const {
   std::optional<Failure> verdict = coordinator_ ? coordinator_->failure() : std::nullopt;
   if (!verdict)

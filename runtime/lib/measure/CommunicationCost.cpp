@@ -57,7 +57,8 @@ private:
 
 class CommunicationCostMeasurement {
 public:
-  CommunicationCostMeasurement(Transport &transport, uint32_t peer, uint32_t entry) : transport(transport), peer(peer), entry(entry), data(kLarge) {}
+  CommunicationCostMeasurement(Transport &transport, uint32_t peer, uint32_t instruction)
+      : transport(transport), peer(peer), instruction(instruction), data(kLarge) {}
 
   /// Runs the driver's side. \returns additional latency of a message, in seconds, while the
   /// subject computes
@@ -100,7 +101,7 @@ public:
     double began = cpuSeconds();
     for (;;) {
       uint64_t order[2] = {};
-      ZORSE_TRY(transport.receive({entry, step++}, peer, order, sizeof order));
+      ZORSE_TRY(transport.receive({instruction, step++}, peer, order, sizeof order));
       if (order[0] >= End)
         break;
       if (order[0] == Compute)
@@ -111,8 +112,8 @@ public:
       if (bytes > kLarge)
         return internalError("a rank that measures asked for " + std::to_string(bytes) + " bytes");
       if (bytes > kSmall)
-        ZORSE_TRY(transport.receive({entry, step++}, peer, data.data(), bytes));
-      ZORSE_TRY(transport.send({entry + 1, step}, peer, data.data(), bytes));
+        ZORSE_TRY(transport.receive({instruction, step++}, peer, data.data(), bytes));
+      ZORSE_TRY(transport.send({instruction + 1, step}, peer, data.data(), bytes));
       double at = cpuSeconds();
       inARow = bytes == before ? inARow + 1 : 1;
       before = bytes;
@@ -137,12 +138,12 @@ public:
 private:
   Status ask(Order what, uint64_t bytes) {
     uint64_t order[2] = {what, bytes};
-    ZORSE_TRY(transport.send({entry, step++}, peer, order, sizeof order));
+    ZORSE_TRY(transport.send({instruction, step++}, peer, order, sizeof order));
     if (what != Answer)
       return Status::success();
     if (bytes > kSmall)
-      ZORSE_TRY(transport.send({entry, step++}, peer, data.data(), bytes));
-    return transport.receive({entry + 1, step}, peer, data.data(), bytes);
+      ZORSE_TRY(transport.send({instruction, step++}, peer, data.data(), bytes));
+    return transport.receive({instruction + 1, step}, peer, data.data(), bytes);
   }
 
   /// Mean time of small round trips at random times.
@@ -160,7 +161,7 @@ private:
   }
 
   Transport &transport;
-  uint32_t peer, entry;
+  uint32_t peer, instruction;
   uint64_t step = 0;
   std::vector<char> data;
   std::minstd_rand random{7};
@@ -169,10 +170,10 @@ private:
 } // namespace
 
 Result<CommunicationWork> zorse::runtime::measureCommunicationCost(Transport &transport, uint32_t me, uint32_t driver, uint32_t subject,
-                                                                   uint32_t entry, double seconds, int threads) {
+                                                                   uint32_t instruction, double seconds, int threads) {
   if (me == subject)
-    return CommunicationCostMeasurement(transport, driver, entry).serve(threads);
-  Result<double> delay = CommunicationCostMeasurement(transport, subject, entry).drive(seconds);
+    return CommunicationCostMeasurement(transport, driver, instruction).serve(threads);
+  Result<double> delay = CommunicationCostMeasurement(transport, subject, instruction).drive(seconds);
   if (delay.failed())
     return delay.error();
   CommunicationWork work;
@@ -180,7 +181,7 @@ Result<CommunicationWork> zorse::runtime::measureCommunicationCost(Transport &tr
   return work;
 }
 
-Result<std::vector<CommunicationWork>> zorse::runtime::measureCommunicationCostOfAll(ProcessGroup &group, Transport &transport, uint32_t entry,
+Result<std::vector<CommunicationWork>> zorse::runtime::measureCommunicationCostOfAll(ProcessGroup &group, Transport &transport, uint32_t instruction,
                                                                                      double seconds, const std::vector<int> &threads) {
   uint32_t me = group.rank(), worldSize = group.size();
   CommunicationWork mine, next;
@@ -198,7 +199,7 @@ Result<std::vector<CommunicationWork>> zorse::runtime::measureCommunicationCostO
       if (turnOfPair != turn || worldSize < 2 || threads[subject] == 0)
         continue;
       Result<CommunicationWork> found =
-          measureCommunicationCost(transport, me, driver, subject, entry + 2 * (turn * worldSize + driver), seconds, threads[subject]);
+          measureCommunicationCost(transport, me, driver, subject, instruction + 2 * (turn * worldSize + driver), seconds, threads[subject]);
       if (found.failed())
         return found.error();
       (me == subject ? mine : next) = *found;

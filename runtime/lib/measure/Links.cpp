@@ -21,20 +21,20 @@ constexpr size_t kSmall = 8, kFirst = 64 << 10, kMax = 64 << 20;
 /// message is answered by eight bytes.
 class PingPong {
 public:
-  PingPong(Transport &transport, uint32_t peer, uint32_t entry) : transport(transport), peer(peer), entry(entry) {}
+  PingPong(Transport &transport, uint32_t peer, uint32_t instruction) : transport(transport), peer(peer), instruction(instruction) {}
 
   /// Called by the driver: seconds from sending the first byte to receiving the answer.
   Result<double> ask(uint64_t bytes) {
     uint64_t answer = 0;
-    if (Status status = transport.send({entry, step++}, peer, &bytes, sizeof bytes); status.failed())
+    if (Status status = transport.send({instruction, step++}, peer, &bytes, sizeof bytes); status.failed())
       return status;
     if (bytes == 0)
       return 0.0;
     data.resize(std::max(data.size(), static_cast<size_t>(bytes)));
     double begin = now();
-    Status status = transport.send({entry, step++}, peer, data.data(), bytes);
+    Status status = transport.send({instruction, step++}, peer, data.data(), bytes);
     if (status.succeeded())
-      status = transport.receive({entry + 1, step}, peer, &answer, sizeof answer);
+      status = transport.receive({instruction + 1, step}, peer, &answer, sizeof answer);
     if (status.failed())
       return status;
     return now() - begin;
@@ -43,14 +43,14 @@ public:
   Status serve() {
     for (;;) {
       uint64_t bytes = 0;
-      if (Status status = transport.receive({entry, step++}, peer, &bytes, sizeof bytes); status.failed() || bytes == 0)
+      if (Status status = transport.receive({instruction, step++}, peer, &bytes, sizeof bytes); status.failed() || bytes == 0)
         return status;
       if (bytes > kMax)
         return internalError("a rank that measures links asked for " + std::to_string(bytes) + " bytes");
       data.resize(std::max(data.size(), static_cast<size_t>(bytes)));
-      Status status = transport.receive({entry, step++}, peer, data.data(), bytes);
+      Status status = transport.receive({instruction, step++}, peer, data.data(), bytes);
       if (status.succeeded())
-        status = transport.send({entry + 1, step}, peer, &bytes, sizeof bytes);
+        status = transport.send({instruction + 1, step}, peer, &bytes, sizeof bytes);
       if (status.failed())
         return status;
     }
@@ -58,15 +58,15 @@ public:
 
 private:
   Transport &transport;
-  uint32_t peer, entry;
+  uint32_t peer, instruction;
   uint64_t step = 0;
   std::vector<char> data;
 };
 
 } // namespace
 
-Result<LinkTimes> zorse::runtime::measureLink(Transport &transport, uint32_t me, uint32_t a, uint32_t b, uint32_t entry, double seconds) {
-  PingPong conversation(transport, me == a ? b : a, entry);
+Result<LinkTimes> zorse::runtime::measureLink(Transport &transport, uint32_t me, uint32_t a, uint32_t b, uint32_t instruction, double seconds) {
+  PingPong conversation(transport, me == a ? b : a, instruction);
   if (me != a) {
     Status status = conversation.serve();
     return status.failed() ? Result<LinkTimes>(status) : LinkTimes();
@@ -144,14 +144,15 @@ public:
         if (Status status = meet(); status.failed())
           return status;
       if (node.size() > 1 && (me == node[0] || me == node[1])) {
-        Result<LinkTimes> times = measureLink(transport, me, node[0], node[1], entry + 2 * static_cast<uint32_t>(&node - ranks.data()), seconds);
+        Result<LinkTimes> times =
+            measureLink(transport, me, node[0], node[1], instruction + 2 * static_cast<uint32_t>(&node - ranks.data()), seconds);
         if (times.failed())
           return times.error();
         if (me == node[0])
           mine.push_back({node[0], node[1], *times, 0});
       }
     }
-    entry += 2 * count; // operations of different ranks need different numbers
+    instruction += 2 * count; // operations of different ranks need different numbers
     return Status::success();
   }
 
@@ -182,7 +183,7 @@ private:
   ProcessGroup &group;
   Transport &transport;
   double seconds;
-  uint32_t me, count = 0, entry = 1;
+  uint32_t me, count = 0, instruction = 1;
   int turn = 0;
   std::vector<std::vector<uint32_t>> ranks; ///< ranks by node
 
@@ -201,12 +202,12 @@ private:
     LinkTimes own;
     for (size_t i = 0; i < pairs; ++i)
       if (me == ranks[a][i] || me == ranks[b][i]) {
-        Result<LinkTimes> times = measureLink(transport, me, ranks[a][i], ranks[b][i], entry + 2 * static_cast<uint32_t>(i), seconds);
+        Result<LinkTimes> times = measureLink(transport, me, ranks[a][i], ranks[b][i], instruction + 2 * static_cast<uint32_t>(i), seconds);
         if (times.failed())
           return times;
         own = *times;
       }
-    entry += 2 * static_cast<uint32_t>(streams(a, b));
+    instruction += 2 * static_cast<uint32_t>(streams(a, b));
     return own;
   }
 

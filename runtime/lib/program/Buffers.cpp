@@ -1,6 +1,6 @@
 #include "zorse/runtime/Buffers.h"
 
-#include "SlotBindings.h"
+#include "ArgumentBindings.h"
 
 #include <algorithm>
 #include <map>
@@ -11,42 +11,42 @@ using namespace zorse::runtime;
 
 namespace {
 
-/// Visits every region that an entry of a program accesses, with its value.
-template <typename Visit> void forEachTouch(const bundle::Program &program, const bundle::Entry &e, Visit visit) {
+/// Visits every region that an instruction of a program accesses, with its value.
+template <typename Visit> void forEachTouch(const bundle::Program &program, const bundle::Instruction &e, Visit visit) {
   switch (e.what_case()) {
-  case bundle::Entry::kCompute:
+  case bundle::Instruction::kCompute:
     for (const auto &call : e.compute().calls()) {
-      const bundle::SlotBindings bindings(program, call);
+      const bundle::ArgumentBindings bindings(program, call);
       for (int s = 0; s < bindings.size(); ++s)
         visit(bindings[s].region, bindings[s].value);
     }
     return;
-  case bundle::Entry::kCopy:
+  case bundle::Instruction::kCopy:
     visit(e.copy().from(), e.copy().value());
     visit(e.copy().to(), e.copy().value());
     return;
-  case bundle::Entry::kSend:
+  case bundle::Instruction::kSend:
     return visit(e.send().region(), e.send().value());
-  case bundle::Entry::kReceive:
+  case bundle::Instruction::kReceive:
     return visit(e.receive().region(), e.receive().value());
-  case bundle::Entry::kLoadInput:
+  case bundle::Instruction::kLoadInput:
     return visit(e.load_input().region(), e.load_input().value());
-  case bundle::Entry::kLoadScalars:
+  case bundle::Instruction::kLoadScalars:
     return visit(e.load_scalars().region(), e.load_scalars().value());
-  case bundle::Entry::kAllGather:
+  case bundle::Instruction::kAllGather:
     return visit(e.all_gather().full(), e.all_gather().value());
-  case bundle::Entry::kReduceScatter: {
+  case bundle::Instruction::kReduceScatter: {
     visit(e.reduce_scatter().full(), e.reduce_scatter().value());
     bundle::Value reduced = e.reduce_scatter().value();
     if (reduced.kind() == bundle::Value::GRADIENTS)
       reduced.set_kind(bundle::Value::REDUCED_GRADIENTS);
     return visit(e.reduce_scatter().shard(), reduced);
   }
-  case bundle::Entry::kAllReduce:
+  case bundle::Instruction::kAllReduce:
     return visit(e.all_reduce().region(), e.all_reduce().to());
-  case bundle::Entry::kReport:
-    return visit(e.report().region(), e.report().value());
-  case bundle::Entry::WHAT_NOT_SET:
+  case bundle::Instruction::kReadMetrics:
+    return visit(e.read_metrics().region(), e.read_metrics().value());
+  case bundle::Instruction::WHAT_NOT_SET:
     return;
   }
 }
@@ -54,7 +54,7 @@ template <typename Visit> void forEachTouch(const bundle::Program &program, cons
 } // namespace
 
 // The same bytes may hold different values one after another, so the key contains both. Uses of a
-// part of a group (the slot of one parameter) extend the buffer of the group.
+// part of a group (the argument of one parameter) extend the buffer of the group.
 std::vector<Buffer> zorse::runtime::findBuffers(const bundle::Program &program) {
   using Key = std::tuple<uint32_t, uint64_t, uint64_t, int, uint32_t, uint32_t, int64_t, int64_t>;
   std::map<Key, Buffer> buffers;
@@ -70,9 +70,9 @@ std::vector<Buffer> zorse::runtime::findBuffers(const bundle::Program &program) 
     }
   };
   for (const auto &state : program.state())
-    touch(state.region(), state.value(), 0, program.entries_size() - 1);
-  for (int i = 0; i < program.entries_size(); ++i)
-    forEachTouch(program, program.entries(i), [&](const bundle::Region &r, const bundle::Value &v) { touch(r, v, i, i); });
+    touch(state.region(), state.value(), 0, program.instructions_size() - 1);
+  for (int i = 0; i < program.instructions_size(); ++i)
+    forEachTouch(program, program.instructions(i), [&](const bundle::Region &r, const bundle::Value &v) { touch(r, v, i, i); });
   std::vector<Buffer> list;
   for (auto &[key, buffer] : buffers)
     list.push_back(buffer);

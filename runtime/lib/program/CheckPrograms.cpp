@@ -1,6 +1,6 @@
 // Nothing a program says may lead outside: indices, ranges, regions, halves of transfers. What the bytes mean is the compiler's verifier's business.
+#include "ArgumentBindings.h"
 #include "Collectives.h"
-#include "SlotBindings.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Bundle.h"
 #include "zorse/runtime/Expression.h"
@@ -11,7 +11,7 @@
 
 using namespace zorse;
 using namespace zorse::runtime;
-using bundle::Entry;
+using bundle::Instruction;
 
 namespace {
 
@@ -49,12 +49,13 @@ private:
     where_ = "summary.pb: ";
     const bundle::ModelSummary &s = bundle_.summary;
     for (int i = 0; i < s.sums_size(); ++i) {
-      const bundle::SumBody &sum = s.sums(i);
-      const bool follows = i > 0 && s.sums(i - 1).type() == sum.type() && sum.terms() == s.sums(i - 1).terms() + 1;
-      if (!below("body", sum.body(), bundle_.bodies.bodies_size()))
+      const bundle::SumFunction &sum = s.sums(i);
+      const bool follows = i > 0 && s.sums(i - 1).type() == sum.type() && sum.num_contributions() == s.sums(i - 1).num_contributions() + 1;
+      if (!below("function", sum.function(), bundle_.functions.functions_size()))
         return;
-      if ((!follows && sum.terms() != 2) || bundle_.bodies.bodies(int(sum.body())).slots_size() != int(sum.terms()) + 1)
-        return fail("a body adds " + std::to_string(sum.terms()) + " terms, but is out of order or has the wrong slots");
+      if ((!follows && sum.num_contributions() != 2) ||
+          bundle_.functions.functions(int(sum.function())).arguments_size() != int(sum.num_contributions()) + 1)
+        return fail("a function adds " + std::to_string(sum.num_contributions()) + " terms, but is out of order or has the wrong arguments");
     }
     constexpr int64_t kPadding = 512;
     std::vector<int64_t> room(s.groups_size(), kPadding); // elements of each group's parameters including padding
@@ -72,7 +73,7 @@ private:
       if (__builtin_add_overflow(room[p.group()], kPadding, &room[p.group()]) || __builtin_add_overflow(room[p.group()], elements, &room[p.group()]))
         return fail("state group '" + s.groups(int(p.group())).name() + "' is too large");
     }
-    for (const bundle::GroupInfo &group : s.groups()) {
+    for (const bundle::FlatGroupInfo &group : s.groups()) {
       if (group.elements() < 0 || !elementBytes(group.type()))
         return fail("state group '" + group.name() + "' has no size");
       for (uint32_t parameter : group.parameters())
@@ -104,7 +105,7 @@ private:
       return fail("has " + std::to_string(s.known_size()) + " known numbers, at most " + std::to_string(zorse::abi::kMaxKnown) + " are supported");
     if (s.counts_size() > int(Expression::kMaxCounts))
       return fail("has " + std::to_string(s.counts_size()) + " counts, at most " + std::to_string(Expression::kMaxCounts) + " are supported");
-    if (s.counts_size() > 0 && below("body", s.count_body(), bundle_.bodies.bodies_size()))
+    if (s.counts_size() > 0 && below("function", s.count_function(), bundle_.functions.functions_size()))
       for (uint32_t input : s.count_inputs())
         below("input", input, s.inputs_size());
     for (const bundle::Count &count : s.counts())
@@ -143,29 +144,29 @@ private:
 
     std::vector<std::vector<int>> queues(p.queues_size()); // by position: index in the list
     int64_t before = -1;
-    for (int i = 0; i < p.entries_size(); ++i) {
-      const Entry &entry = p.entries(i);
-      where_ = "programs/" + std::to_string(device_) + ".pb, entry " + std::to_string(entry.id()) + ": ";
-      if (int64_t(entry.id()) <= before)
-        return fail("entries are expected in ascending order");
-      before = entry.id();
-      if (!below("queue", entry.queue(), p.queues_size()))
+    for (int i = 0; i < p.instructions_size(); ++i) {
+      const Instruction &instruction = p.instructions(i);
+      where_ = "programs/" + std::to_string(device_) + ".pb, instruction " + std::to_string(instruction.id()) + ": ";
+      if (int64_t(instruction.id()) <= before)
+        return fail("instructions are expected in ascending order");
+      before = instruction.id();
+      if (!below("queue", instruction.queue(), p.queues_size()))
         return;
-      queues[entry.queue()].push_back(i);
-      if (entry.phase() < bundle::LOAD || entry.phase() > bundle::REPORT)
+      queues[instruction.queue()].push_back(i);
+      if (instruction.phase() < bundle::LOAD || instruction.phase() > bundle::READ_METRICS)
         return fail("has an unknown phase");
-      this->entry(p, entry);
+      this->instruction(p, instruction);
     }
-    std::vector<int64_t> seen(p.queues_size(), 0); // number of entries of each queue before the current one
-    for (const Entry &entry : p.entries()) {
-      where_ = "programs/" + std::to_string(device_) + ".pb, entry " + std::to_string(entry.id()) + ": ";
-      for (const bundle::Wait &wait : entry.waits()) {
+    std::vector<int64_t> seen(p.queues_size(), 0); // number of instructions of each queue before the current one
+    for (const Instruction &instruction : p.instructions()) {
+      where_ = "programs/" + std::to_string(device_) + ".pb, instruction " + std::to_string(instruction.id()) + ": ";
+      for (const bundle::Wait &wait : instruction.waits()) {
         if (!below("queue", wait.queue(), p.queues_size()) || !below("position", wait.position(), queues[wait.queue()].size()))
           return;
         if (!wait.previous_step() && wait.position() >= seen[wait.queue()])
-          return fail("waits for a later entry: this program cannot run");
+          return fail("waits for a later instruction: this program cannot run");
       }
-      ++seen[entry.queue()];
+      ++seen[instruction.queue()];
     }
     where_ = "programs/" + std::to_string(device_) + ".pb, state: ";
     for (const bundle::PersistentState &state : p.state()) {
@@ -212,27 +213,27 @@ private:
   }
 
   void call(const bundle::Program &p, const bundle::Call &call) {
-    if (!below("body", call.body(), bundle_.bodies.bodies_size()))
+    if (!below("function", call.function(), bundle_.functions.functions_size()))
       return;
-    const bundle::Body &body = bundle_.bodies.bodies(call.body());
-    const bundle::SlotBindings bindings(p, call);
-    if (bindings.size() != body.slots_size())
-      return fail("binds " + std::to_string(bindings.size()) + " slots of body '" + body.name() + "', which has " +
-                  std::to_string(body.slots_size()));
+    const bundle::CompiledFunction &function = bundle_.functions.functions(call.function());
+    const bundle::ArgumentBindings bindings(p, call);
+    if (bindings.size() != function.arguments_size())
+      return fail("binds " + std::to_string(bindings.size()) + " arguments of function '" + function.name() + "', which has " +
+                  std::to_string(function.arguments_size()));
     if (!bindings.complete())
-      return fail("binds a slot of body '" + body.name() + "' to a region or a value that the program does not have");
+      return fail("binds an argument of function '" + function.name() + "' to a region or a value that the program does not have");
     if (call.rows() < 1 || call.rows() > (int64_t(1) << 48) || call.sample_base() < 0)
-      return fail("calls body '" + body.name() + "' with " + std::to_string(call.rows()) + " rows");
+      return fail("calls function '" + function.name() + "' with " + std::to_string(call.rows()) + " rows");
     if (call.unit() >= bundle_.summary.units_size())
       return fail("names unit " + std::to_string(call.unit()) + " of " + std::to_string(bundle_.summary.units_size()));
     for (int i = 0; i < bindings.size() && problem_.empty(); ++i) {
-      const bundle::Extent &bytes = body.slots(i).bytes();
+      const bundle::AffineSize &bytes = function.arguments(i).bytes();
       int64_t needed;
       if (bytes.fixed() < 0 || bytes.per_row() < 0 || __builtin_mul_overflow(bytes.per_row(), call.rows(), &needed) ||
           __builtin_add_overflow(needed, bytes.fixed(), &needed))
-        return fail("slot " + std::to_string(i) + " of body '" + body.name() + "' has no size");
-      const bundle::SlotKind kind = body.slots(i).kind();
-      region(p, bindings[i].region, needed, kind == bundle::SUMS_SLOT || kind == bundle::SCALARS ? alignof(double) : alignof(float));
+        return fail("argument " + std::to_string(i) + " of function '" + function.name() + "' has no size");
+      const bundle::ArgumentKind kind = function.arguments(i).kind();
+      region(p, bindings[i].region, needed, kind == bundle::LOCAL_METRICS || kind == bundle::SCALARS ? alignof(double) : alignof(float));
     }
   }
 
@@ -244,8 +245,8 @@ private:
     return std::find(list.begin(), list.end(), device) != list.end();
   }
 
-  /// Those of this device one behind the other.
-  void runs(const bundle::Extents &runs) {
+  /// Those of this device, concatenated.
+  void runs(const bundle::ShardRanges &runs) {
     if (runs.begin_size() != runs.members_size() || runs.end_size() != runs.members_size())
       return fail("the arrays of the shards differ in length");
     members(runs.members());
@@ -304,16 +305,16 @@ private:
       const size_t contributors = terms.empty() ? size_t(r.contributors_size()) : holdersOf(terms, {device_, run.begin, run.end}).size();
       max = std::max(max, contributors);
       if (contributors == 0)
-        fail("nobody contributes to elements [" + std::to_string(run.begin) + ", " + std::to_string(run.end) + ")");
+        fail("no device contributes to elements [" + std::to_string(run.begin) + ", " + std::to_string(run.end) + ")");
     }
     return max;
   }
 
-  /// Where `terms` terms of a direct sum arrive, each so many bytes behind the one before.
+  /// Where `terms` terms of a direct sum arrive, `stride` bytes apart.
   void parts(const bundle::Program &p, const bundle::Region &parts, bundle::ElementType type, uint64_t terms, uint64_t stride) {
     const uint32_t max = maxTerms(bundle_.summary, type);
     if (max < 2)
-      return fail("no body adds the terms of direct transfers");
+      return fail("no function adds the terms of direct transfers");
     region(p, parts, (terms <= max ? terms : terms + 2) * stride, kRegionAlignment);
   }
 
@@ -325,29 +326,29 @@ private:
     if (r.chunk() > elements || r.chunk() < (largest > 0 ? 1 : 0))
       return fail("a direct reduction in rounds of " + std::to_string(r.chunk()) + " elements");
     if (terms > 1)
-      parts(p, r.parts(), r.type(), terms, partStride(uint64_t(r.chunk()) * elementBytes(r.type())));
+      parts(p, r.receive_buffer(), r.type(), terms, partStride(uint64_t(r.chunk()) * elementBytes(r.type())));
   }
 
-  void entry(const bundle::Program &p, const Entry &e) {
+  void instruction(const bundle::Program &p, const Instruction &e) {
     const bundle::ModelSummary &s = bundle_.summary;
     switch (e.what_case()) {
-    case Entry::kCompute:
+    case Instruction::kCompute:
       for (const bundle::Call &c : e.compute().calls())
         call(p, c);
       break;
-    case Entry::kCopy:
+    case Instruction::kCopy:
       region(p, e.copy().from());
       region(p, e.copy().to(), e.copy().from().bytes());
       break;
-    case Entry::kSend:
+    case Instruction::kSend:
       below("device", e.send().peer(), bundle_.devices.size());
       region(p, e.send().region(), 1);
       break;
-    case Entry::kReceive:
+    case Instruction::kReceive:
       below("device", e.receive().peer(), bundle_.devices.size());
       region(p, e.receive().region(), 1);
       break;
-    case Entry::kLoadInput: {
+    case Instruction::kLoadInput: {
       const bundle::LoadInput &load = e.load_input();
       if (!below("input", load.input(), s.inputs_size()))
         return;
@@ -357,34 +358,35 @@ private:
       region(p, load.region(), load.rows() * s.inputs(load.input()).bytes_per_row());
       break;
     }
-    case Entry::kLoadScalars:
+    case Instruction::kLoadScalars:
       region(p, e.load_scalars().region(), sizeof(zorse::abi::StepScalars), alignof(zorse::abi::StepScalars));
       break;
-    case Entry::kAllGather:
+    case Instruction::kAllGather:
       collective(p, *bundle::collectiveOf(e));
       break;
-    case Entry::kReduceScatter:
+    case Instruction::kReduceScatter:
       if (e.reduce_scatter().contributors_size() == 0)
         return fail("a reduction without contributors");
       collective(p, *bundle::collectiveOf(e));
       if (problem_.empty())
-        if (const uint64_t terms = maxContributors(e.reduce_scatter()); p.queues(int(e.queue())).kind() == bundle::DIRECT && problem_.empty())
+        if (const uint64_t terms = maxContributors(e.reduce_scatter());
+            p.queues(int(e.queue())).kind() == bundle::DEVICE_TO_DEVICE && problem_.empty())
           rounds(p, e.reduce_scatter(), bundle::collectiveOf(e)->elements(), terms);
       break;
-    case Entry::kAllReduce:
+    case Instruction::kAllReduce:
       members(e.all_reduce().members());
       region(p, e.all_reduce().region(), 1, sizeof(double));
       if (!contains(e.all_reduce().members(), device_))
         fail("this device is not a participant");
       if (e.all_reduce().type() != bundle::F64 && e.all_reduce().type() != bundle::F32)
         fail("expects element type F32 or F64");
-      else if (p.queues(int(e.queue())).kind() == bundle::DIRECT)
-        parts(p, e.all_reduce().parts(), e.all_reduce().type(), e.all_reduce().members_size(), e.all_reduce().region().bytes());
+      else if (p.queues(int(e.queue())).kind() == bundle::DEVICE_TO_DEVICE)
+        parts(p, e.all_reduce().receive_buffer(), e.all_reduce().type(), e.all_reduce().members_size(), e.all_reduce().region().bytes());
       break;
-    case Entry::kReport:
-      region(p, e.report().region(), sizeof(zorse::abi::StepScalars));
+    case Instruction::kReadMetrics:
+      region(p, e.read_metrics().region(), sizeof(zorse::abi::StepScalars));
       break;
-    case Entry::WHAT_NOT_SET:
+    case Instruction::WHAT_NOT_SET:
       fail("contains nothing that this runtime knows");
       break;
     }
@@ -394,31 +396,31 @@ private:
   /// kind and size. If one were missing, the others would wait forever.
   void transfers() {
     struct Halves {
-      std::map<uint32_t, const Entry *> byDevice;
+      std::map<uint32_t, const Instruction *> byDevice;
     };
     std::map<uint32_t, Halves> transfers;
     for (uint32_t d = 0; d < bundle_.programs.size(); ++d)
-      for (const Entry &entry : bundle_.programs[d].entries())
-        switch (entry.what_case()) {
-        case Entry::kSend:
-        case Entry::kReceive:
-        case Entry::kAllGather:
-        case Entry::kReduceScatter:
-        case Entry::kAllReduce:
-          transfers[entry.id()].byDevice[d] = &entry;
+      for (const Instruction &instruction : bundle_.programs[d].instructions())
+        switch (instruction.what_case()) {
+        case Instruction::kSend:
+        case Instruction::kReceive:
+        case Instruction::kAllGather:
+        case Instruction::kReduceScatter:
+        case Instruction::kAllReduce:
+          transfers[instruction.id()].byDevice[d] = &instruction;
           break;
         default:
           break;
         }
     for (const auto &[id, halves] : transfers)
-      for (const auto &[device, entry] : halves.byDevice) {
-        where_ = "programs/" + std::to_string(device) + ".pb, entry " + std::to_string(id) + ": ";
+      for (const auto &[device, instruction] : halves.byDevice) {
+        where_ = "programs/" + std::to_string(device) + ".pb, instruction " + std::to_string(id) + ": ";
         device_ = device;
-        std::vector<uint32_t> expected = participants(device, *entry);
+        std::vector<uint32_t> expected = participants(device, *instruction);
         // Comparing the first with all others is sufficient, because equality is transitive. A send
         // has only one counterpart.
-        const auto &[first, firstEntry] = *halves.byDevice.begin();
-        if (!matches(*firstEntry, first, *entry, device))
+        const auto &[first, firstInstruction] = *halves.byDevice.begin();
+        if (!matches(*firstInstruction, first, *instruction, device))
           return fail("does not match its counterpart on device " + bundle_.devices[first].name);
         if (!std::equal(expected.begin(), expected.end(), halves.byDevice.begin(), halves.byDevice.end(),
                         [](uint32_t a, const auto &b) { return a == b.first; }))
@@ -427,14 +429,14 @@ private:
       }
   }
 
-  static std::vector<uint32_t> participants(uint32_t device, const Entry &entry) {
-    if (!entry.has_send() && !entry.has_receive())
-      return bundle::participantsOf(entry);
-    const uint32_t peer = entry.has_send() ? entry.send().peer() : entry.receive().peer();
+  static std::vector<uint32_t> participants(uint32_t device, const Instruction &instruction) {
+    if (!instruction.has_send() && !instruction.has_receive())
+      return bundle::participantsOf(instruction);
+    const uint32_t peer = instruction.has_send() ? instruction.send().peer() : instruction.receive().peer();
     return peer == device ? std::vector{device} : std::vector{std::min(device, peer), std::max(device, peer)};
   }
 
-  static bool matches(const Entry &a, uint32_t deviceA, const Entry &b, uint32_t deviceB) {
+  static bool matches(const Instruction &a, uint32_t deviceA, const Instruction &b, uint32_t deviceB) {
     if (deviceA == deviceB)
       return true;
     if (a.phase() != b.phase())
@@ -445,7 +447,7 @@ private:
     if (a.has_receive())
       return b.has_send() && matches(b, deviceB, a, deviceA);
     auto equal = [](const auto &x, const auto &y) { return std::equal(x.begin(), x.end(), y.begin(), y.end()); };
-    auto equalRuns = [&](const bundle::Extents &x, const bundle::Extents &y) {
+    auto equalRuns = [&](const bundle::ShardRanges &x, const bundle::ShardRanges &y) {
       return equal(x.members(), y.members()) && equal(x.begin(), y.begin()) && equal(x.end(), y.end());
     };
     if (const auto one = bundle::collectiveOf(a), other = bundle::collectiveOf(b); one)

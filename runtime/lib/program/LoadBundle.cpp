@@ -63,7 +63,7 @@ public:
       return check;
     for (const bundle::Program &program : bundle_.programs)
       for (const bundle::Queue &queue : program.queues())
-        if (queue.kind() == bundle::DIRECT && bundle_.hostStaged.empty())
+        if (queue.kind() == bundle::DEVICE_TO_DEVICE && bundle_.hostStaged.empty())
           return userError(path("host_staged") + ": expects programs without direct transfers, as device '" + program.device_name() +
                            "' has some; the bundle is incomplete, compile the model again");
     if (!bundle_.hostStaged.empty()) {
@@ -204,24 +204,25 @@ private:
     return Status::success();
   }
 
-  /// Reads a body library for each target. All of them have the same bodies with the same slots.
+  /// Reads a function library for each target. All of them have the same functions with the same
+  /// arguments.
   Status readTargets() {
     uint32_t count = 1;
     for (const BundleDevice &device : bundle_.devices)
       count = std::max(count, device.target + 1);
-    while (manifest_.files.count(bundle::bodiesFile(count))) // target of the host if all devices are GPUs
+    while (manifest_.files.count(bundle::functionsFile(count))) // target of the host if all devices are GPUs
       ++count;
     bundle_.otherTargets.resize(count - 1);
     for (uint32_t target = 0; target < count; ++target) {
-      const std::string file = bundle::bodiesFile(target);
-      bundle::BodyLibrary &bodies = target == 0 ? bundle_.bodies : bundle_.otherTargets[target - 1];
-      if (Status status = readMessage(file, bodies); status.failed())
+      const std::string file = bundle::functionsFile(target);
+      bundle::FunctionLibrary &functions = target == 0 ? bundle_.functions : bundle_.otherTargets[target - 1];
+      if (Status status = readMessage(file, functions); status.failed())
         return status;
-      if (std::string problem = bundle::differentSlots(bundle_.bodies, bodies); !problem.empty())
+      if (std::string problem = bundle::differentArguments(bundle_.functions, functions); !problem.empty())
         return userError(path(file) + ": " + problem + "; compile the model again");
-      for (const std::string &object : bodies.objects())
-        if (std::string name = "kernels/" + bodies.arch() + "/" + object; !manifest_.files.count(name))
-          return userError(path("manifest.json") + ": does not list " + name + ", which the bodies need; compile the model again");
+      for (const std::string &object : functions.objects())
+        if (std::string name = "kernels/" + functions.arch() + "/" + object; !manifest_.files.count(name))
+          return userError(path("manifest.json") + ": does not list " + name + ", which the functions need; compile the model again");
     }
     return Status::success();
   }
@@ -231,8 +232,8 @@ private:
     if (Status status = readMessage("topology.pb", t); status.failed())
       return status;
     std::string problem;
-    auto link = [&](const bundle::LinkClass &l) {
-      for (double value : {l.bandwidth(), l.latency(), l.flow(), l.half_size()})
+    auto link = [&](const bundle::LinkSpec &l) {
+      for (double value : {l.bandwidth(), l.latency(), l.per_flow_bandwidth(), l.half_bandwidth_bytes()})
         if (!std::isfinite(value) || value < 0)
           problem = "a link has a bandwidth or latency that is not a number of at least 0";
     };
@@ -259,12 +260,12 @@ private:
     for (uint32_t node : t.node_of_device())
       if (node >= uint32_t(t.nodes_size()))
         problem = "node " + std::to_string(node) + " of " + std::to_string(t.nodes_size()) + " does not exist";
-    for (const auto &moving : t.moving())
+    for (const auto &moving : t.cpu_communication_costs())
       for (double value : {moving.per_byte(), moving.per_message(), moving.delay()})
         if (!std::isfinite(value) || value < 0)
           problem = "the cost of moving data is not a number of at least 0 on some device";
-    if (t.moving_size() != 0 && t.moving_size() != int(bundle_.devices.size()))
-      problem = "it has the cost of moving data of " + std::to_string(t.moving_size()) + " devices, the manifest names " +
+    if (t.cpu_communication_costs_size() != 0 && t.cpu_communication_costs_size() != int(bundle_.devices.size()))
+      problem = "it has the cost of moving data of " + std::to_string(t.cpu_communication_costs_size()) + " devices, the manifest names " +
                 std::to_string(bundle_.devices.size());
     if (t.node_of_device_size() != int(bundle_.devices.size()))
       problem =
@@ -299,7 +300,7 @@ private:
       if (weights.contains("hub"))
         if (Status status = bundle::fromJson(weights["hub"], bundle_.hub); status.failed())
           return badHub("", status.message());
-      // `references` is one explicit option for all weights. A changed entry in a bundle from
+      // `references` is one explicit option for all weights. A changed instruction in a bundle from
       // another machine can therefore not name a file of this machine.
       const bool references = weights.at("references").get<bool>();
       for (const json &entry : weights.at("parameters")) {

@@ -19,10 +19,10 @@ Status zorse::runtime::verifyBundle(const Bundle &bundle, unsigned threads) {
     options.hostStaged.push_back(deviceKindOf(device.kind).usesHostStaging());
     options.d2dGroups.push_back(deviceKindOf(device.kind).deviceToDevice ? device.d2dGroup : -1);
   }
-  std::vector<verify::Finding> findings = verify::verifyPrograms(bundle.summary, bundle.bodies, *plan, bundle.programs, options);
+  std::vector<verify::Finding> findings = verify::verifyPrograms(bundle.summary, bundle.functions, *plan, bundle.programs, options);
   if (findings.empty() && !bundle.hostStaged.empty()) {
     options.d2dGroups.clear(); // these programs have no direct transfers
-    findings = verify::verifyPrograms(bundle.summary, bundle.bodies, *plan, bundle.hostStaged, options);
+    findings = verify::verifyPrograms(bundle.summary, bundle.functions, *plan, bundle.hostStaged, options);
   }
   if (findings.empty())
     return Status::success();

@@ -138,7 +138,7 @@ Status HtmlReport::write(const std::string &path, const Bundle &bundle, const Ti
     outcome.push_back({"loss", number(last_->loss) + " at step " + std::to_string(last_->step) + ", " + number(first_->loss) + " at step " +
                                    std::to_string(first_->step)});
   if (!evaluations_.empty())
-    outcome.push_back({"loss on held-back data", number(evaluations_.back().second) + " after step " + std::to_string(evaluations_.back().first)});
+    outcome.push_back({"loss on held-out data", number(evaluations_.back().second) + " after step " + std::to_string(evaluations_.back().first)});
   if (last_ && last_->skippedSoFar > 0)
     outcome.push_back({"skipped updates", std::to_string(last_->skippedSoFar)});
   outcome.push_back({"duration", duration(run.seconds)});

@@ -55,7 +55,7 @@ std::string advice(const Bundle &bundle, const TimeBreakdown &breakdown, double 
   auto name = [&](size_t d) { return bundle.devices[d].name; };
   if (slowest > 1.25 * fastest && waiting > 0.05)
     return format(
-        "the plan divides the work by speeds that are not those found here: %s takes %.2f times as long as planned, %s %.2f times. Measure them "
+        "the plan divides the work by speeds that are not those found here: %s takes %.2f times the planned time, %s %.2f times. Measure them "
         "with zorse-profile and compile again with --profile",
         name(slow).c_str(), slowest, name(fast).c_str(), fastest);
   if (moving > 0.2 && moving >= waiting)
@@ -80,10 +80,10 @@ std::string advice(const Bundle &bundle, const TimeBreakdown &breakdown, double 
 
 uint64_t zorse::runtime::stepsForBreakdown(const Bundle &bundle) {
   constexpr uint64_t kEvents = 1 << 19, kSteps = 9; // 20 MB
-  uint64_t entries = 1;
+  uint64_t instructions = 1;
   for (const bundle::Program &program : bundle.programs)
-    entries += uint64_t(program.entries_size());
-  return std::clamp<uint64_t>(kEvents / entries, 2, kSteps);
+    instructions += uint64_t(program.instructions_size());
+  return std::clamp<uint64_t>(kEvents / instructions, 2, kSteps);
 }
 
 TimeBreakdown zorse::runtime::timeBreakdown(const Bundle &bundle, const std::vector<TraceEvent> &events) {
@@ -91,7 +91,7 @@ TimeBreakdown zorse::runtime::timeBreakdown(const Bundle &bundle, const std::vec
   struct Step {
     double begin = 0, end = 0;
     bool learns = false;
-    size_t entries = 0;
+    size_t instructions = 0;
   };
   std::map<uint64_t, Step> steps;
   for (const TraceEvent &event : events) {
@@ -99,18 +99,18 @@ TimeBreakdown zorse::runtime::timeBreakdown(const Bundle &bundle, const std::vec
     Step &step = found->second;
     step.begin = added ? event.begin : std::min(step.begin, event.begin);
     step.end = added ? event.end : std::max(step.end, event.end);
-    step.learns = step.learns || bundle.programs[event.device].entries(int(event.entry)).phase() == bundle::BACKWARD;
-    ++step.entries;
+    step.learns = step.learns || bundle.programs[event.device].instructions(int(event.instruction)).phase() == bundle::BACKWARD;
+    ++step.instructions;
   }
   size_t whole = 0;
   for (const bundle::Program &program : bundle.programs) {
-    whole += size_t(program.entries_size());
-    for (const bundle::Entry &entry : program.entries())
-      breakdown.planned = std::max(breakdown.planned, entry.planned_end());
+    whole += size_t(program.instructions_size());
+    for (const bundle::Instruction &instruction : program.instructions())
+      breakdown.planned = std::max(breakdown.planned, instruction.planned_end());
   }
   uint64_t first = 0, count = 0, begin = 0, length = 0;
   for (const auto &[number, step] : steps) {
-    bool good = step.learns && step.entries == whole;
+    bool good = step.learns && step.instructions == whole;
     length = !good ? 0 : length > 0 && number == begin + length ? length + 1 : 1;
     if (length == 1)
       begin = number;
@@ -127,18 +127,20 @@ TimeBreakdown zorse::runtime::timeBreakdown(const Bundle &bundle, const std::vec
     return breakdown;
   }
 
-  auto entryOf = [&](const TraceEvent &event) -> const bundle::Entry & { return bundle.programs[event.device].entries(int(event.entry)); };
+  auto instructionOf = [&](const TraceEvent &event) -> const bundle::Instruction & {
+    return bundle.programs[event.device].instructions(int(event.instruction));
+  };
   // A transfer begins when all participants have arrived.
   std::map<std::pair<uint64_t, uint32_t>, double> met; // by step and id
   for (const TraceEvent &event : events)
-    if (!entryOf(event).has_compute()) {
-      double &when = met.try_emplace({event.step, entryOf(event).id()}, event.begin).first->second;
+    if (!instructionOf(event).has_compute()) {
+      double &when = met.try_emplace({event.step, instructionOf(event).id()}, event.begin).first->second;
       when = std::max(when, event.begin);
     }
   std::vector<std::vector<Interval>> computing(bundle.programs.size()), busy(bundle.programs.size());
   for (const TraceEvent &event : events) {
-    bool computes = entryOf(event).has_compute();
-    Interval interval = {computes ? event.begin : std::min(event.end, met[{event.step, entryOf(event).id()}]), event.end};
+    bool computes = instructionOf(event).has_compute();
+    Interval interval = {computes ? event.begin : std::min(event.end, met[{event.step, instructionOf(event).id()}]), event.end};
     busy[event.device].push_back(interval);
     if (computes)
       computing[event.device].push_back(interval);
@@ -146,9 +148,9 @@ TimeBreakdown zorse::runtime::timeBreakdown(const Bundle &bundle, const std::vec
   for (size_t d = 0; d < bundle.programs.size(); ++d) {
     DeviceTimeBreakdown device;
     double computed = covered(computing[d], from, to), worked = covered(busy[d], from, to), window = to - from, planned = 0;
-    for (const bundle::Entry &entry : bundle.programs[d].entries())
-      if (entry.has_compute())
-        planned += entry.planned_end() - entry.planned_start();
+    for (const bundle::Instruction &instruction : bundle.programs[d].instructions())
+      if (instruction.has_compute())
+        planned += instruction.planned_end() - instruction.planned_start();
     device.computing = computed / window;
     device.exposedCommunication = (worked - computed) / window;
     device.idle = 1 - worked / window;

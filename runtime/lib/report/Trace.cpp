@@ -36,7 +36,7 @@ const char *queueName(bundle::QueueKind kind) {
     return "device to host";
   case bundle::IO:
     return "I/O";
-  case bundle::DIRECT:
+  case bundle::DEVICE_TO_DEVICE:
     return "GPU to GPU";
   default:
     return "queue";
@@ -119,7 +119,9 @@ public:
 private:
   void add(const ordered_json &event) { text_ += event.dump() + ",\n"; }
 
-  const bundle::Entry &entryOf(const TraceEvent &event) const { return bundle_.programs[event.device].entries(int(event.entry)); }
+  const bundle::Instruction &instructionOf(const TraceEvent &event) const {
+    return bundle_.programs[event.device].instructions(int(event.instruction));
+  }
 
   void names(uint32_t device) {
     add({{"ph", "M"}, {"name", "process_name"}, {"pid", device}, {"args", {{"name", "device " + bundle_.devices[device].name}}}});
@@ -131,34 +133,35 @@ private:
   }
 
   void slice(const TraceEvent &event) {
-    const bundle::Entry &entry = entryOf(event);
+    const bundle::Instruction &instruction = instructionOf(event);
     add({{"ph", "X"},
-         {"name", describeEntry(bundle_, event.device, entry)},
-         {"cat", bundle::Phase_Name(entry.phase())},
+         {"name", describeInstruction(bundle_, event.device, instruction)},
+         {"cat", bundle::Phase_Name(instruction.phase())},
          {"pid", event.device},
-         {"tid", entry.queue()},
+         {"tid", instruction.queue()},
          {"ts", microseconds(event.begin)},
          {"dur", microseconds(event.end - event.begin)},
-         {"args", {{"step", event.step + 1}, {"entry", entry.id()}, {"planned_us", (entry.planned_end() - entry.planned_start()) * 1e6}}}});
+         {"args",
+          {{"step", event.step + 1}, {"entry", instruction.id()}, {"planned_us", (instruction.planned_end() - instruction.planned_start()) * 1e6}}}});
   }
 
-  /// Draws an arrow from every send to its receive; both have the same entry id.
+  /// Draws an arrow from every send to its receive; both have the same instruction id.
   void arrows() {
     std::map<std::tuple<uint64_t, uint32_t, uint32_t>, const TraceEvent *> sends; // by step, id and receiver
     for (const TraceEvent &event : events_)
-      if (entryOf(event).has_send())
-        sends[{event.step, entryOf(event).id(), entryOf(event).send().peer()}] = &event;
+      if (instructionOf(event).has_send())
+        sends[{event.step, instructionOf(event).id(), instructionOf(event).send().peer()}] = &event;
     uint64_t id = 0;
     for (const TraceEvent &event : events_) {
-      const bundle::Entry &entry = entryOf(event);
-      auto send = entry.has_receive() ? sends.find({event.step, entry.id(), event.device}) : sends.end();
-      if (send == sends.end() || send->second->device != entry.receive().peer())
+      const bundle::Instruction &instruction = instructionOf(event);
+      auto send = instruction.has_receive() ? sends.find({event.step, instruction.id(), event.device}) : sends.end();
+      if (send == sends.end() || send->second->device != instruction.receive().peer())
         continue;
       auto end = [&](const char *phase, const TraceEvent &at, double when) {
         ordered_json json = {{"ph", phase}, {"name", "transfer"}, {"cat", "transfer"}, {"id", id}};
         if (*phase == 'f')
           json["bp"] = "e"; // "e": binds to the enclosing slice
-        json.update({{"pid", at.device}, {"tid", entryOf(at).queue()}, {"ts", microseconds(when)}});
+        json.update({{"pid", at.device}, {"tid", instructionOf(at).queue()}, {"ts", microseconds(when)}});
         add(json);
       };
       const double begins = send->second->begin;
@@ -178,23 +181,23 @@ private:
     std::stable_sort(changes.begin(), changes.end(), [](const Change &a, const Change &b) { return std::tie(a.at, a.by) < std::tie(b.at, b.by); });
   }
 
-  /// Counts the bytes in use of a device's arenas over time. `ran`: the entries of a step, indexed
-  /// by position.
+  /// Counts the bytes in use of a device's arenas over time. `ran`: the instructions of a step,
+  /// indexed by position.
   void memory(uint32_t device, const std::vector<const TraceEvent *> &ran) {
     const bundle::Program &program = bundle_.programs[device];
-    std::vector<const TraceEvent *> at(program.entries_size());
+    std::vector<const TraceEvent *> at(program.instructions_size());
     for (const TraceEvent *event : ran)
-      at[event->entry] = event;
+      at[event->instruction] = event;
     const std::vector<Buffer> &buffers = buffersOf(device);
     std::vector<CoveredBytes> arenas;
     for (uint32_t a = 0; a < uint32_t(program.arenas_size()); ++a)
       arenas.emplace_back(buffers, a);
     std::vector<Change> changes;
     for (size_t b = 0; b < buffers.size(); ++b) {
-      // Entries of other queues may have run in another order than the list's. The buffer is in use
-      // from the first that began to the last that ended.
+      // Instructions of other queues may have run in another order than the list's. The buffer is
+      // in use from the first that began to the last that ended.
       const TraceEvent *first = at[buffers[b].first], *last = at[buffers[b].last];
-      if (buffers[b].first == 0 && buffers[b].last == program.entries_size() - 1) {
+      if (buffers[b].first == 0 && buffers[b].last == program.instructions_size() - 1) {
         arenas[buffers[b].arena].add(buffers[b], 1); // state
       } else if (first && last) {
         changes.push_back({first->begin, 1, b});
@@ -213,27 +216,27 @@ private:
     }
   }
 
-  /// Counts, for every queue, the entries that are ready (all their waits are satisfied) but not
-  /// finished.
+  /// Counts, for every queue, the instructions that are ready (all their waits are satisfied) but
+  /// not finished.
   void depths(uint32_t device, const std::vector<const TraceEvent *> &ran) {
     const bundle::Program &program = bundle_.programs[device];
-    std::vector<std::vector<const TraceEvent *>> queues(program.queues_size()); // entries by position
+    std::vector<std::vector<const TraceEvent *>> queues(program.queues_size()); // instructions by position
     double begin = ran.front()->begin;
     for (const TraceEvent *event : ran)
       begin = std::min(begin, event->begin);
-    std::vector<const TraceEvent *> at(program.entries_size());
+    std::vector<const TraceEvent *> at(program.instructions_size());
     for (const TraceEvent *event : ran)
-      at[event->entry] = event;
-    for (int e = 0; e < program.entries_size(); ++e)
-      queues[program.entries(e).queue()].push_back(at[e]);
+      at[event->instruction] = event;
+    for (int e = 0; e < program.instructions_size(); ++e)
+      queues[program.instructions(e).queue()].push_back(at[e]);
     std::vector<Change> changes;
     for (const TraceEvent *event : ran) {
       double ready = begin;
-      for (const bundle::Wait &wait : program.entries(int(event->entry)).waits())
+      for (const bundle::Wait &wait : program.instructions(int(event->instruction)).waits())
         if (!wait.previous_step())
           if (const TraceEvent *before = queues[wait.queue()][wait.position()])
             ready = std::max(ready, before->end);
-      size_t queue = program.entries(int(event->entry)).queue();
+      size_t queue = program.instructions(int(event->instruction)).queue();
       changes.push_back({std::min(ready, event->begin), 1, queue});
       changes.push_back({event->end, -1, queue});
     }
@@ -247,7 +250,7 @@ private:
       ordered_json counts = ordered_json::object();
       for (size_t q = 0; q < names.size(); ++q)
         counts[names[q]] = std::max<int64_t>(depth[q], 0);
-      add({{"ph", "C"}, {"name", "entries that could run"}, {"pid", device}, {"ts", microseconds(changes[i].at)}, {"args", counts}});
+      add({{"ph", "C"}, {"name", "instructions that could run"}, {"pid", device}, {"ts", microseconds(changes[i].at)}, {"args", counts}});
     }
   }
 

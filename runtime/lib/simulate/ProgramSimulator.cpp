@@ -9,26 +9,26 @@
 using namespace zorse;
 using namespace zorse::runtime;
 using namespace zorse::runtime::simulation;
-using bundle::Entry;
+using bundle::Instruction;
 
-Participants zorse::runtime::simulation::participantsOf(const Entry &entry, uint32_t device) {
+Participants zorse::runtime::simulation::participantsOf(const Instruction &instruction, uint32_t device) {
   Participants p;
-  if (const std::optional<bundle::Collective> collective = bundle::collectiveOf(entry)) {
-    const bundle::Extents &shards = collective->shards;
+  if (const std::optional<bundle::Collective> collective = bundle::collectiveOf(instruction)) {
+    const bundle::ShardRanges &shards = collective->shards;
     for (int i = 0; i < shards.members_size(); ++i)
       if (shards.end(i) > shards.begin(i))
         p.owners.push_back({shards.members(i), double(shards.end(i) - shards.begin(i)) * double(elementBytes(collective->type))});
     p.others.assign(collective->members.begin(), collective->members.end());
     return p;
   }
-  switch (entry.what_case()) {
-  case Entry::kSend:
-    p.owners = {{device, double(entry.send().region().bytes())}};
-    p.others = {entry.send().peer()};
+  switch (instruction.what_case()) {
+  case Instruction::kSend:
+    p.owners = {{device, double(instruction.send().region().bytes())}};
+    p.others = {instruction.send().peer()};
     break;
-  case Entry::kAllReduce:
-    p.others.assign(entry.all_reduce().members().begin(), entry.all_reduce().members().end());
-    p.bytes = double(entry.all_reduce().region().bytes());
+  case Instruction::kAllReduce:
+    p.others.assign(instruction.all_reduce().members().begin(), instruction.all_reduce().members().end());
+    p.bytes = double(instruction.all_reduce().region().bytes());
     break;
   default:
     break;
@@ -64,7 +64,7 @@ ProgramSimulator::ProgramSimulator(const Tasks &tasks, const SimulationOptions &
   if (options.steps < kKept)
     runs.resize(kKept);
   touched.assign(devices, 0);
-  announced.assign(tasks.entries.size(), UINT64_MAX);
+  announced.assign(tasks.instructions.size(), UINT64_MAX);
   early.assign(tasks.tasks.size(), 0);
   senderWaits.assign(tasks.tasks.size(), 0);
   isReadyNow.assign(tasks.tasks.size(), 0);
@@ -82,14 +82,14 @@ Status ProgramSimulator::run() {
     for (; !events.empty() && events.top().time == now; events.pop()) {
       const Event event = events.top();
       const Task &task = tasks.tasks[event.task];
-      for (uint32_t h = task.firstHalf; h < task.firstHalf + task.instructions; ++h) {
-        uint32_t entry = tasks.instructions[h], device = tasks.device(tasks.entries[entry]);
-        if (!takesPart(entry, event.instructions))
+      for (uint32_t h = task.firstInstruction; h < task.firstInstruction + task.numInstructions; ++h) {
+        uint32_t instruction = tasks.taskInstructions[h], device = tasks.device(tasks.instructions[instruction]);
+        if (!takesPart(instruction, event.instructions))
           continue;
         if (event.end)
-          finish(entry);
+          finish(instruction);
         else
-          leave(entry);
+          leave(instruction);
         if (!touched[device]) {
           touched[device] = 1;
           touchedDevices.push_back(device);
@@ -108,8 +108,8 @@ Status ProgramSimulator::run() {
   return Status::success();
 }
 
-bool ProgramSimulator::isReady(const FlatEntry &entry, uint32_t index, uint64_t step) const {
-  for (uint32_t w = entry.waits; w < tasks.entries[index + 1].waits; ++w) {
+bool ProgramSimulator::isReady(const FlatInstruction &instruction, uint32_t index, uint64_t step) const {
+  for (uint32_t w = instruction.waits; w < tasks.instructions[index + 1].waits; ++w) {
     const FlatWait &wait = tasks.waits[w];
     if (wait.previousStep && step == 0)
       continue;
@@ -129,16 +129,16 @@ void ProgramSimulator::advance(uint32_t device) {
       // A step is prepared one step ahead: it begins when the step before the previous one is over
       // on this device.
       while (!place.there && place.step < options.steps && place.step <= doneSteps[device] + 1) {
-        uint32_t index = server.entries[place.at];
+        uint32_t index = server.instructions[place.at];
         if (!place.looked) {
           place.looked = true;
           expectAhead(s);
         }
-        const FlatEntry &entry = tasks.entries[index];
-        if (!isReady(entry, index, place.step))
+        const FlatInstruction &instruction = tasks.instructions[index];
+        if (!isReady(instruction, index, place.step))
           break;
         place.there = true;
-        if (options.evaluation && !entry.inEvaluation) { // keeps its position and its waits, and ends immediately
+        if (options.evaluation && !instruction.inEvaluation) { // keeps its position and its waits, and ends immediately
           leave(index);
           finish(index);
           again = true;
@@ -150,9 +150,9 @@ void ProgramSimulator::advance(uint32_t device) {
   }
 }
 
-/// A thread has arrived at its entry.
+/// A thread has arrived at its instruction.
 void ProgramSimulator::arrive(uint32_t index, uint64_t step) {
-  uint32_t task = tasks.entries[index].task;
+  uint32_t task = tasks.instructions[index].task;
   if (early[task]) {
     if (tasks.source(index).has_receive())
       receiveEarly(index, step);
@@ -162,43 +162,44 @@ void ProgramSimulator::arrive(uint32_t index, uint64_t step) {
   }
   if (come[task] == 0)
     stepOf[task] = step;
-  if (++come[task] == tasks.tasks[task].instructions || (tasks.source(index).has_send() && isEarly(index, step)))
+  if (++come[task] == tasks.tasks[task].numInstructions || (tasks.source(index).has_send() && isEarly(index, step)))
     makeReady(task, step);
 }
 
 /// Whether the receiver of a send has announced the receive.
 bool ProgramSimulator::isEarly(uint32_t send, uint64_t step) const {
-  const Task &task = tasks.tasks[tasks.entries[send].task];
-  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.instructions; ++h)
-    if (tasks.instructions[h] != send && announced[tasks.instructions[h]] == step)
+  const Task &task = tasks.tasks[tasks.instructions[send].task];
+  for (uint32_t h = task.firstInstruction; h < task.firstInstruction + task.numInstructions; ++h)
+    if (tasks.taskInstructions[h] != send && announced[tasks.taskInstructions[h]] == step)
       return true;
   return false;
 }
 
-/// Announces receives that follow the thread's current entry, like the executor does for transports
-/// that benefit from it (Executor.cpp, expectAhead).
+/// Announces receives that follow the thread's current instruction, like the executor does for
+/// transports that benefit from it (Executor.cpp, expectAhead).
 void ProgramSimulator::expectAhead(uint32_t s) {
   constexpr size_t kAhead = 16;
   const Server &server = tasks.servers[s];
   if (server.computes || !deviceKindOf(tasks.bundle.devices[server.device].kind).joins("gloo"))
     return;
   const bundle::Program &program = tasks.bundle.programs[server.device];
-  if (!server.entries.empty() && program.queues(int(tasks.source(server.entries.front()).queue())).kind() == bundle::DIRECT)
+  if (!server.instructions.empty() && program.queues(int(tasks.source(server.instructions.front()).queue())).kind() == bundle::DEVICE_TO_DEVICE)
     return; // streams announce no receives
   const Place &place = places[s];
-  size_t end = std::min<size_t>(server.entries.size(), place.at + kAhead);
+  size_t end = std::min<size_t>(server.instructions.size(), place.at + kAhead);
   for (size_t i = place.at + 1; i < end; ++i) {
-    uint32_t index = server.entries[i];
-    const FlatEntry &entry = tasks.entries[index];
-    const Entry &source = tasks.source(index);
-    if (!source.has_receive() || announced[index] == place.step || (options.evaluation && !entry.inEvaluation) || !isReady(entry, index, place.step))
+    uint32_t index = server.instructions[i];
+    const FlatInstruction &instruction = tasks.instructions[index];
+    const Instruction &source = tasks.source(index);
+    if (!source.has_receive() || announced[index] == place.step || (options.evaluation && !instruction.inEvaluation) ||
+        !isReady(instruction, index, place.step))
       continue;
     const bundle::Region &region = source.receive().region();
     bool isFree = true;
     for (size_t j = place.at; j < i && isFree; ++j) {
-      uint32_t other = server.entries[j];
-      const FlatEntry &before = tasks.entries[other];
-      if (before.queue != entry.queue)
+      uint32_t other = server.instructions[j];
+      const FlatInstruction &before = tasks.instructions[other];
+      if (before.queue != instruction.queue)
         continue;
       const bundle::Region &bytes = tasks.source(other).receive().region();
       isFree = tasks.source(other).has_receive() && isReady(before, other, place.step) &&
@@ -208,37 +209,37 @@ void ProgramSimulator::expectAhead(uint32_t s) {
     if (!isFree)
       continue;
     announced[index] = place.step;
-    if (come[entry.task] > 0 && stepOf[entry.task] == place.step && !early[entry.task]) // the sender has arrived
-      makeReady(entry.task, place.step);
+    if (come[instruction.task] > 0 && stepOf[instruction.task] == place.step && !early[instruction.task]) // the sender has arrived
+      makeReady(instruction.task, place.step);
   }
 }
 
 /// The receiver arrives at a transfer that has begun or has ended.
 void ProgramSimulator::receiveEarly(uint32_t index, uint64_t step) {
-  const FlatEntry &entry = tasks.entries[index];
-  Run &run = runs[step % kKept][entry.task];
-  double end = std::max({now, run.end, lastEnd[entry.queue]});
-  lastEnd[entry.queue] = run.end = end;
+  const FlatInstruction &instruction = tasks.instructions[index];
+  Run &run = runs[step % kKept][instruction.task];
+  double end = std::max({now, run.end, lastEnd[instruction.queue]});
+  lastEnd[instruction.queue] = run.end = end;
   if (end >= stepEnds[step]) {
     stepEnds[step] = end;
-    lastTasks[step] = entry.task;
+    lastTasks[step] = instruction.task;
   }
-  account(entry.task, step, kReceivers);
-  events.push({end, entry.task, false, kReceivers});
-  events.push({end, entry.task, true, kReceivers});
-  early[entry.task] = 0;
-  if (senderWaits[entry.task]) {
-    senderWaits[entry.task] = 0;
-    come[entry.task] = 1;
-    stepOf[entry.task] = step + 1;
+  account(instruction.task, step, kReceivers);
+  events.push({end, instruction.task, false, kReceivers});
+  events.push({end, instruction.task, true, kReceivers});
+  early[instruction.task] = 0;
+  if (senderWaits[instruction.task]) {
+    senderWaits[instruction.task] = 0;
+    come[instruction.task] = 1;
+    stepOf[instruction.task] = step + 1;
   }
 }
 
 double ProgramSimulator::alone(const Task &task) const {
-  if (!network || !task.entry->has_send())
+  if (!network || !task.instruction->has_send())
     return task.seconds;
   idle.reset();
-  return idle.send(task.device, task.entry->send().peer(), double(task.entry->send().region().bytes()), 0).arrived;
+  return idle.send(task.device, task.instruction->send().peer(), double(task.instruction->send().region().bytes()), 0).arrived;
 }
 
 /// Finds the last event that the task waited for.
@@ -255,30 +256,30 @@ void ProgramSimulator::findCause(uint32_t index, uint64_t step, uint8_t instruct
       run.causeSteps = uint32_t(step - otherStep);
     }
   };
-  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.instructions; ++h) {
-    uint32_t entry = tasks.instructions[h];
-    if (!takesPart(entry, instructions))
+  for (uint32_t h = task.firstInstruction; h < task.firstInstruction + task.numInstructions; ++h) {
+    uint32_t instruction = tasks.taskInstructions[h];
+    if (!takesPart(instruction, instructions))
       continue;
-    const FlatEntry &flat = tasks.entries[entry];
+    const FlatInstruction &flat = tasks.instructions[instruction];
     const Place &place = places[flat.server];
-    const std::vector<uint32_t> &list = tasks.servers[flat.server].entries;
-    for (uint32_t w = flat.waits; w < tasks.entries[entry + 1].waits; ++w) {
+    const std::vector<uint32_t> &list = tasks.servers[flat.server].instructions;
+    for (uint32_t w = flat.waits; w < tasks.instructions[instruction + 1].waits; ++w) {
       const FlatWait &wait = tasks.waits[w];
       if (wait.previousStep && step == 0)
         continue;
-      uint32_t other = tasks.entries[tasks.queueEntries[tasks.queues[wait.queue].firstEntry + wait.position]].task;
+      uint32_t other = tasks.instructions[tasks.queueInstructions[tasks.queues[wait.queue].firstInstruction + wait.position]].task;
       if (participates(other))
         consider(other, step - wait.previousStep, false);
     }
     uint32_t at = place.at;
     uint64_t atStep = step;
-    for (size_t tries = 0; tries < list.size(); ++tries) { // finds the previous entry that did work
+    for (size_t tries = 0; tries < list.size(); ++tries) { // finds the previous instruction that did work
       if (at == 0 && atStep == 0)
         break;
       if (at == 0)
         --atStep;
       at = (at == 0 ? uint32_t(list.size()) : at) - 1;
-      uint32_t other = tasks.entries[list[at]].task;
+      uint32_t other = tasks.instructions[list[at]].task;
       if (participates(other)) {
         if (step - atStep < kKept)
           consider(other, atStep, true);
@@ -292,12 +293,12 @@ void ProgramSimulator::findCause(uint32_t index, uint64_t step, uint8_t instruct
 sim::TransferTimes ProgramSimulator::timesOf(const Task &task) {
   sim::TransferTimes times = {now + task.seconds, now + task.seconds};
   if (task.activity < Activity::Transfer) {
-    if (!options.speedTimes.empty() && task.entry->has_compute())
+    if (!options.speedTimes.empty() && task.instruction->has_compute())
       times.sent = times.arrived = now + task.seconds / options.speedTimes[task.device];
-    if (network && task.entry->has_compute())
+    if (network && task.instruction->has_compute())
       traffic.occupy(task.device, times.arrived);
   } else if (network) {
-    Participants p = participantsOf(*task.entry, task.device);
+    Participants p = participantsOf(*task.instruction, task.device);
     switch (task.activity) {
     case Activity::Transfer:
       times = traffic.send(task.device, p.others[0], p.owners[0].bytes, now);
@@ -320,7 +321,7 @@ sim::TransferTimes ProgramSimulator::timesOf(const Task &task) {
 
 void ProgramSimulator::start(uint32_t index, uint64_t step) {
   const Task &task = tasks.tasks[index];
-  uint8_t instructions = come[index] < task.instructions ? kSenders : kBoth;
+  uint8_t instructions = come[index] < task.numInstructions ? kSenders : kBoth;
   early[index] = instructions != kBoth;
   come[index] = isReadyNow[index] = 0;
   Run &run = runs[step % kKept][index];
@@ -328,12 +329,12 @@ void ProgramSimulator::start(uint32_t index, uint64_t step) {
   findCause(index, step, instructions);
   sim::TransferTimes times = timesOf(task);
   // Ends are counted in queue order.
-  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.instructions; ++h)
-    if (takesPart(tasks.instructions[h], instructions))
-      times.arrived = std::max(times.arrived, lastEnd[tasks.entries[tasks.instructions[h]].queue]);
-  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.instructions; ++h)
-    if (takesPart(tasks.instructions[h], instructions))
-      lastEnd[tasks.entries[tasks.instructions[h]].queue] = times.arrived;
+  for (uint32_t h = task.firstInstruction; h < task.firstInstruction + task.numInstructions; ++h)
+    if (takesPart(tasks.taskInstructions[h], instructions))
+      times.arrived = std::max(times.arrived, lastEnd[tasks.instructions[tasks.taskInstructions[h]].queue]);
+  for (uint32_t h = task.firstInstruction; h < task.firstInstruction + task.numInstructions; ++h)
+    if (takesPart(tasks.taskInstructions[h], instructions))
+      lastEnd[tasks.instructions[tasks.taskInstructions[h]].queue] = times.arrived;
   run.sent = times.sent;
   run.end = times.arrived;
 
@@ -348,14 +349,14 @@ void ProgramSimulator::start(uint32_t index, uint64_t step) {
   events.push({run.end, index, true, instructions});
 }
 
-/// The thread continues with its next entry.
+/// The thread continues with its next instruction.
 void ProgramSimulator::leave(uint32_t index) {
-  const FlatEntry &entry = tasks.entries[index];
-  const Server &server = tasks.servers[entry.server];
-  Place &place = places[entry.server];
+  const FlatInstruction &instruction = tasks.instructions[index];
+  const Server &server = tasks.servers[instruction.server];
+  Place &place = places[instruction.server];
   place.there = place.looked = false;
   place.freeSince = now;
-  if (++place.at < server.entries.size())
+  if (++place.at < server.instructions.size())
     return;
   place.at = 0;
   uint32_t &left = serversLeft[server.device][place.step % 2];
@@ -366,29 +367,29 @@ void ProgramSimulator::leave(uint32_t index) {
   }
 }
 
-void ProgramSimulator::finish(uint32_t index) { ++finished[tasks.entries[index].queue]; }
+void ProgramSimulator::finish(uint32_t index) { ++finished[tasks.instructions[index].queue]; }
 
 void ProgramSimulator::account(uint32_t index, uint64_t step, uint8_t instructions) {
   const Task &task = tasks.tasks[index];
   const Run &run = runs[step % kKept][index];
   if (step < options.traceSteps)
-    for (uint32_t h = task.firstHalf; h < task.firstHalf + task.instructions; ++h) {
-      const FlatEntry &entry = tasks.entries[tasks.instructions[h]];
-      if (takesPart(tasks.instructions[h], instructions))
-        trace.push_back({tasks.device(entry), entry.indexInProgram, step, instructions == kReceivers ? now : run.start, run.end});
+    for (uint32_t h = task.firstInstruction; h < task.firstInstruction + task.numInstructions; ++h) {
+      const FlatInstruction &instruction = tasks.instructions[tasks.taskInstructions[h]];
+      if (takesPart(tasks.taskInstructions[h], instructions))
+        trace.push_back({tasks.device(instruction), instruction.indexInProgram, step, instructions == kReceivers ? now : run.start, run.end});
     }
   if (step < countedFrom)
     return;
   Activity ended = run.cause == UINT32_MAX ? Activity::Nothing : tasks.tasks[run.cause].activity;
-  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.instructions; ++h) {
-    if (!takesPart(tasks.instructions[h], instructions))
+  for (uint32_t h = task.firstInstruction; h < task.firstInstruction + task.numInstructions; ++h) {
+    if (!takesPart(tasks.taskInstructions[h], instructions))
       continue;
-    const FlatEntry &entry = tasks.entries[tasks.instructions[h]];
-    SimulatedDevice &device = devices[tasks.device(entry)];
+    const FlatInstruction &instruction = tasks.instructions[tasks.taskInstructions[h]];
+    SimulatedDevice &device = devices[tasks.device(instruction)];
     device.busy[size_t(task.activity)] += instructions == kReceivers ? run.end - now : run.sent - run.start;
-    if (!tasks.servers[entry.server].computes)
+    if (!tasks.servers[instruction.server].computes)
       continue;
-    double idle = now - places[entry.server].freeSince;
+    double idle = now - places[instruction.server].freeSince;
     if (idle > 0)
       device.waiting[size_t(ended)] += idle;
   }
@@ -406,30 +407,30 @@ std::string ProgramSimulator::waiting() const {
       continue;
     if (++lines > kMax)
       continue;
-    uint32_t index = server.entries[place.at];
-    const FlatEntry &entry = tasks.entries[index];
-    const Entry &source = tasks.source(index);
-    text += "\n  device " + tasks.bundle.devices[server.device].name + ", step " + std::to_string(place.step + 1) + ", entry " +
-            std::to_string(source.id()) + " (" + describeEntry(tasks.bundle, server.device, source) + ") waits for ";
+    uint32_t index = server.instructions[place.at];
+    const FlatInstruction &instruction = tasks.instructions[index];
+    const Instruction &source = tasks.source(index);
+    text += "\n  device " + tasks.bundle.devices[server.device].name + ", step " + std::to_string(place.step + 1) + ", instruction " +
+            std::to_string(source.id()) + " (" + describeInstruction(tasks.bundle, server.device, source) + ") waits for ";
     std::string what;
     if (place.there) {
-      const Task &task = tasks.tasks[entry.task];
-      for (uint32_t h = task.firstHalf; h < task.firstHalf + task.instructions && what.size() < 200; ++h) {
-        const FlatEntry &instruction = tasks.entries[tasks.instructions[h]];
-        const Place &other = places[instruction.server];
-        if (!(other.there && tasks.servers[instruction.server].entries[other.at] == tasks.instructions[h]))
-          what += (what.empty() ? "device " : ", device ") + tasks.bundle.devices[tasks.device(instruction)].name;
+      const Task &task = tasks.tasks[instruction.task];
+      for (uint32_t h = task.firstInstruction; h < task.firstInstruction + task.numInstructions && what.size() < 200; ++h) {
+        const FlatInstruction &participant = tasks.instructions[tasks.taskInstructions[h]];
+        const Place &other = places[participant.server];
+        if (!(other.there && tasks.servers[participant.server].instructions[other.at] == tasks.taskInstructions[h]))
+          what += (what.empty() ? "device " : ", device ") + tasks.bundle.devices[tasks.device(participant)].name;
       }
       what += " to arrive at it";
     } else {
-      for (uint32_t w = entry.waits; w < tasks.entries[index + 1].waits; ++w) {
+      for (uint32_t w = instruction.waits; w < tasks.instructions[index + 1].waits; ++w) {
         const FlatWait &wait = tasks.waits[w];
         if ((wait.previousStep && place.step == 0) ||
             finished[wait.queue] >= (place.step - wait.previousStep) * tasks.queues[wait.queue].length + wait.position + 1)
           continue;
-        uint32_t other = tasks.queueEntries[tasks.queues[wait.queue].firstEntry + wait.position];
-        what += (what.empty() ? "entry " : ", entry ") + std::to_string(tasks.source(other).id()) + " (" +
-                describeEntry(tasks.bundle, server.device, tasks.source(other)) + (wait.previousStep ? ") of the step before" : ")");
+        uint32_t other = tasks.queueInstructions[tasks.queues[wait.queue].firstInstruction + wait.position];
+        what += (what.empty() ? "instruction " : ", instruction ") + std::to_string(tasks.source(other).id()) + " (" +
+                describeInstruction(tasks.bundle, server.device, tasks.source(other)) + (wait.previousStep ? ") of the step before" : ")");
       }
       if (what.empty())
         what = "the step before the last to end";

@@ -21,7 +21,7 @@ struct Participants {
   std::vector<uint32_t> others;
   double bytes = 0;
 };
-Participants participantsOf(const bundle::Entry &entry, uint32_t device);
+Participants participantsOf(const bundle::Instruction &instruction, uint32_t device);
 
 class ProgramSimulator {
 public:
@@ -33,7 +33,7 @@ public:
 
   const Run &ran(uint32_t task, uint64_t step) const { return runs[step % kKept][task]; }
   bool participates(uint32_t task) const {
-    return !options.evaluation || tasks.entries[tasks.instructions[tasks.tasks[task].firstHalf]].inEvaluation;
+    return !options.evaluation || tasks.instructions[tasks.taskInstructions[tasks.tasks[task].firstInstruction]].inEvaluation;
   }
 
   std::vector<double> stepBegins, stepEnds;
@@ -51,8 +51,8 @@ private:
   struct Place {                                                    ///< position of a thread
     uint64_t step = 0;
     uint32_t at = 0;
-    bool there = false;  ///< in its entry: running, or waiting for the other participants
-    bool looked = false; ///< has announced the receives that follow its entry
+    bool there = false;  ///< in its instruction: running, or waiting for the other participants
+    bool looked = false; ///< has announced the receives that follow its instruction
     double freeSince = 0;
   };
   struct Event {
@@ -69,23 +69,23 @@ private:
   };
 
   void advance(uint32_t device);
-  void arrive(uint32_t entry, uint64_t step);
+  void arrive(uint32_t instruction, uint64_t step);
   void makeReady(uint32_t task, uint64_t step) {
     if (!isReadyNow[task]) // an early task may get its receiver before it starts
       ready.push({step, task});
     isReadyNow[task] = 1;
   }
   void expectAhead(uint32_t server);
-  bool isEarly(uint32_t entry, uint64_t step) const;
-  void receiveEarly(uint32_t entry, uint64_t step);
-  uint8_t maskOf(uint32_t entry) const { return tasks.source(entry).has_receive() ? kReceivers : kSenders; }
-  bool takesPart(uint32_t entry, uint8_t instructions) const { return instructions == kBoth || maskOf(entry) == instructions; }
-  bool isReady(const FlatEntry &entry, uint32_t index, uint64_t step) const;
+  bool isEarly(uint32_t instruction, uint64_t step) const;
+  void receiveEarly(uint32_t instruction, uint64_t step);
+  uint8_t maskOf(uint32_t instruction) const { return tasks.source(instruction).has_receive() ? kReceivers : kSenders; }
+  bool takesPart(uint32_t instruction, uint8_t instructions) const { return instructions == kBoth || maskOf(instruction) == instructions; }
+  bool isReady(const FlatInstruction &instruction, uint32_t index, uint64_t step) const;
   void start(uint32_t task, uint64_t step);
   void findCause(uint32_t task, uint64_t step, uint8_t instructions);
   sim::TransferTimes timesOf(const Task &task);
-  void leave(uint32_t entry);
-  void finish(uint32_t entry);
+  void leave(uint32_t instruction);
+  void finish(uint32_t instruction);
   void account(uint32_t task, uint64_t step, uint8_t instructions);
   std::string waiting() const;
 
@@ -96,7 +96,7 @@ private:
   mutable sim::Traffic traffic, idle;
   double now = 0;
   std::vector<Place> places;                        ///< parallel to Tasks.servers
-  std::vector<uint64_t> finished;                   ///< finished entries over all steps, by queue
+  std::vector<uint64_t> finished;                   ///< finished instructions over all steps, by queue
   std::vector<double> lastEnd;                      ///< by queue: ends are in queue order
   std::vector<uint32_t> come;                       ///< number of halves that have arrived, by task
   std::vector<uint64_t> stepOf;                     ///< current step, by task
@@ -104,7 +104,7 @@ private:
   std::vector<std::array<uint32_t, 2>> serversLeft; ///< by device and parity of the step
   // Receives that were announced to the transport before their thread arrived: the transfer begins
   // when the sender arrives.
-  std::vector<uint64_t> announced;  ///< last announced step, by entry
+  std::vector<uint64_t> announced;  ///< last announced step, by instruction
   std::vector<uint8_t> early;       ///< by task: the transfer has begun, the receiver has not arrived
   std::vector<uint8_t> isReadyNow;  ///< by task: whether it is in `ready`
   std::vector<uint8_t> senderWaits; ///< by task: the sender has arrived again before its receiver

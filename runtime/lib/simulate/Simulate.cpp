@@ -24,15 +24,15 @@ namespace {
 
 /// Multiplies bandwidths by `times`; latencies are unchanged.
 bundle::Topology scaled(bundle::Topology topology, double times) {
-  auto scale = [&](bundle::LinkClass *link) {
+  auto scale = [&](bundle::LinkSpec *link) {
     link->set_bandwidth(link->bandwidth() * times);
-    link->set_flow(link->flow() * times);
+    link->set_per_flow_bandwidth(link->per_flow_bandwidth() * times);
   };
   for (auto &node : *topology.mutable_nodes())
-    for (bundle::LinkClass *link : {node.mutable_port(), node.mutable_bus(), node.mutable_nic()})
+    for (bundle::LinkSpec *link : {node.mutable_port(), node.mutable_bus(), node.mutable_nic()})
       scale(link);
   for (auto &site : *topology.mutable_sites())
-    for (bundle::LinkClass *link : {site.mutable_fabric(), site.mutable_uplink()})
+    for (bundle::LinkSpec *link : {site.mutable_fabric(), site.mutable_uplink()})
       scale(link);
   for (auto &pair : *topology.mutable_site_pairs())
     scale(pair.mutable_link());
@@ -79,13 +79,14 @@ Seconds criticalPath(const Tasks &tasks, const ProgramSimulator &simulator) {
 Result<Simulation> zorse::runtime::simulatePrograms(const Bundle &bundle, const SimulationOptions &options) {
   Tasks tasks(bundle, options);
   Simulation result;
-  result.entries = tasks.entries.size() - 1;
+  result.instructions = tasks.instructions.size() - 1;
   for (const bundle::Program &program : bundle.programs)
-    for (const bundle::Entry &entry : program.entries()) {
-      if (!std::isfinite(entry.planned_start()) || !std::isfinite(entry.planned_end()) || entry.planned_end() < entry.planned_start())
-        return userError(bundle.directory + ": entry " + std::to_string(entry.id()) + " of device " + program.device_name() +
+    for (const bundle::Instruction &instruction : program.instructions()) {
+      if (!std::isfinite(instruction.planned_start()) || !std::isfinite(instruction.planned_end()) ||
+          instruction.planned_end() < instruction.planned_start())
+        return userError(bundle.directory + ": instruction " + std::to_string(instruction.id()) + " of device " + program.device_name() +
                          " has no planned duration; compile the model again");
-      result.planned = std::max(result.planned, entry.planned_end());
+      result.planned = std::max(result.planned, instruction.planned_end());
     }
   result.usesTopology = bundle.topology.nodes_size() > 0;
   sim::Network network;
@@ -95,11 +96,10 @@ Result<Simulation> zorse::runtime::simulatePrograms(const Bundle &bundle, const 
   if (Status status = simulator.run(); status.failed())
     return status;
 
-  size_t last = options.steps - 1, instruction = options.steps / 2;
+  size_t last = options.steps - 1, half = options.steps / 2;
   result.stepEnds = simulator.stepEnds;
   result.firstStep = simulator.stepEnds[0];
-  result.step =
-      instruction > 0 ? (simulator.stepEnds[last] - simulator.stepEnds[instruction - 1]) / double(last - instruction + 1) : result.firstStep;
+  result.step = half > 0 ? (simulator.stepEnds[last] - simulator.stepEnds[half - 1]) / double(last - half + 1) : result.firstStep;
   result.devices = std::move(simulator.devices);
   for (SimulatedDevice &device : result.devices)
     for (Seconds *seconds : {&device.busy, &device.waiting})

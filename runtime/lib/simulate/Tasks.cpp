@@ -8,18 +8,18 @@
 using namespace zorse;
 using namespace zorse::runtime;
 using namespace zorse::runtime::simulation;
-using bundle::Entry;
+using bundle::Instruction;
 
 namespace {
 
 bool inEvaluation(bundle::Phase phase) {
-  return phase == bundle::LOAD || phase == bundle::GATHER || phase == bundle::FORWARD || phase == bundle::REPORT;
+  return phase == bundle::LOAD || phase == bundle::GATHER || phase == bundle::FORWARD || phase == bundle::READ_METRICS;
 }
 
-Activity activityOf(const Entry &entry) {
-  switch (entry.what_case()) {
-  case Entry::kCompute:
-    switch (entry.compute().task()) {
+Activity activityOf(const Instruction &instruction) {
+  switch (instruction.what_case()) {
+  case Instruction::kCompute:
+    switch (instruction.compute().task()) {
     case bundle::Compute::F:
       return Activity::Forward;
     case bundle::Compute::B:
@@ -33,19 +33,19 @@ Activity activityOf(const Entry &entry) {
     default:
       return Activity::Update;
     }
-  case Entry::kCopy:
+  case Instruction::kCopy:
     return Activity::Copy;
-  case Entry::kSend:
-  case Entry::kReceive:
+  case Instruction::kSend:
+  case Instruction::kReceive:
     return Activity::Transfer;
-  case Entry::kLoadInput:
-  case Entry::kLoadScalars:
+  case Instruction::kLoadInput:
+  case Instruction::kLoadScalars:
     return Activity::Load;
-  case Entry::kAllGather:
+  case Instruction::kAllGather:
     return Activity::Gather;
-  case Entry::kReduceScatter:
+  case Instruction::kReduceScatter:
     return Activity::Reduction;
-  case Entry::kAllReduce:
+  case Instruction::kAllReduce:
     return Activity::Sum;
   default:
     return Activity::Report;
@@ -57,16 +57,16 @@ Activity activityOf(const Entry &entry) {
 Tasks::Tasks(const Bundle &bundle, const SimulationOptions &options) : bundle(bundle) {
   size_t total = 0;
   for (const bundle::Program &program : bundle.programs)
-    total += size_t(program.entries_size());
-  entries.reserve(total + 1);
+    total += size_t(program.instructions_size());
+  instructions.reserve(total + 1);
   for (uint32_t d = 0; d < bundle.programs.size(); ++d) {
     const bundle::Program &program = bundle.programs[d];
-    uint32_t firstQueue = uint32_t(queues.size()), firstEntry = uint32_t(entries.size());
+    uint32_t firstQueue = uint32_t(queues.size()), firstInstruction = uint32_t(instructions.size());
     serversOf.push_back(uint32_t(servers.size()));
 
     std::vector<bool> used(program.queues_size());
-    for (const Entry &entry : program.entries())
-      used[entry.queue()] = true;
+    for (const Instruction &instruction : program.instructions())
+      used[instruction.queue()] = true;
     const std::vector<uint32_t> workers = workersOf(program, deviceKindOf(bundle.devices[d].kind), options.oneThreadPerQueue);
     std::vector<uint32_t> serverOf(workers.size()), serverOfWorker(workers.size() + 2, UINT32_MAX);
     for (size_t q = 0; q < workers.size(); ++q) {
@@ -80,45 +80,46 @@ Tasks::Tasks(const Bundle &bundle, const SimulationOptions &options) : bundle(bu
       }
       serverOf[q] = server;
     }
-    for (int i = 0; i < program.entries_size(); ++i) {
-      const Entry &entry = program.entries(i);
-      FlatEntry flat = {0, firstQueue + entry.queue(), serverOf[entry.queue()], uint32_t(waits.size()), uint32_t(i), inEvaluation(entry.phase())};
-      for (const bundle::Wait &wait : entry.waits())
+    for (int i = 0; i < program.instructions_size(); ++i) {
+      const Instruction &instruction = program.instructions(i);
+      FlatInstruction flat = {0,           firstQueue + instruction.queue(), serverOf[instruction.queue()], uint32_t(waits.size()),
+                              uint32_t(i), inEvaluation(instruction.phase())};
+      for (const bundle::Wait &wait : instruction.waits())
         waits.push_back({firstQueue + wait.queue(), wait.position() & 0x7fffffffu, wait.previous_step()});
-      servers[flat.server].entries.push_back(uint32_t(entries.size()));
+      servers[flat.server].instructions.push_back(uint32_t(instructions.size()));
       ++queues[flat.queue].length;
-      entries.push_back(flat);
+      instructions.push_back(flat);
     }
-    uint32_t next = firstEntry;
+    uint32_t next = firstInstruction;
     for (uint32_t q = firstQueue; q < queues.size(); ++q) {
-      queues[q].firstEntry = next;
+      queues[q].firstInstruction = next;
       next += queues[q].length;
     }
-    queueEntries.resize(next);
+    queueInstructions.resize(next);
     std::vector<uint32_t> fill(queues.size() - firstQueue, 0);
-    for (uint32_t e = firstEntry; e < entries.size(); ++e)
-      queueEntries[queues[entries[e].queue].firstEntry + fill[entries[e].queue - firstQueue]++] = e;
+    for (uint32_t e = firstInstruction; e < instructions.size(); ++e)
+      queueInstructions[queues[instructions[e].queue].firstInstruction + fill[instructions[e].queue - firstQueue]++] = e;
   }
   serversOf.push_back(uint32_t(servers.size()));
-  entries.push_back({0, 0, 0, uint32_t(waits.size()), 0, 0});
+  instructions.push_back({0, 0, 0, uint32_t(waits.size()), 0, 0});
 
-  instructions.resize(total);
-  std::iota(instructions.begin(), instructions.end(), 0u);
+  taskInstructions.resize(total);
+  std::iota(taskInstructions.begin(), taskInstructions.end(), 0u);
   std::vector<uint32_t> ids(total);
   for (uint32_t e = 0; e < total; ++e)
     ids[e] = source(e).id();
-  std::sort(instructions.begin(), instructions.end(), [&](uint32_t a, uint32_t b) { return ids[a] != ids[b] ? ids[a] < ids[b] : a < b; });
+  std::sort(taskInstructions.begin(), taskInstructions.end(), [&](uint32_t a, uint32_t b) { return ids[a] != ids[b] ? ids[a] < ids[b] : a < b; });
   for (uint32_t h = 0; h < total; ++h) {
-    const Entry &entry = source(instructions[h]);
-    if (h == 0 || ids[instructions[h]] != ids[instructions[h - 1]])
-      tasks.push_back({entry.id(), device(entries[instructions[h]]), h, 0, &entry, 0, activityOf(entry)});
+    const Instruction &instruction = source(taskInstructions[h]);
+    if (h == 0 || ids[taskInstructions[h]] != ids[taskInstructions[h - 1]])
+      tasks.push_back({instruction.id(), device(instructions[taskInstructions[h]]), h, 0, &instruction, 0, activityOf(instruction)});
     Task &task = tasks.back();
-    ++task.instructions;
-    task.seconds = std::max(task.seconds, entry.planned_end() - entry.planned_start());
-    if (entry.has_send()) {
-      task.entry = &entry;
-      task.device = device(entries[instructions[h]]);
+    ++task.numInstructions;
+    task.seconds = std::max(task.seconds, instruction.planned_end() - instruction.planned_start());
+    if (instruction.has_send()) {
+      task.instruction = &instruction;
+      task.device = device(instructions[taskInstructions[h]]);
     }
-    entries[instructions[h]].task = uint32_t(tasks.size() - 1);
+    instructions[taskInstructions[h]].task = uint32_t(tasks.size() - 1);
   }
 }

@@ -1,6 +1,6 @@
 #include "zorse/runtime/State.h"
 
-#include "SlotBindings.h"
+#include "ArgumentBindings.h"
 #include "zorse/runtime/MatchTensors.h"
 #include "zorse/runtime/OutputFile.h"
 
@@ -321,32 +321,32 @@ Status zorse::runtime::saveWeights(const Executor &executor, const Bundle &bundl
 }
 
 GradientDump::GradientDump(const Bundle &bundle) : bundle_(bundle) {
-  for (const bundle::GroupInfo &group : bundle.summary.groups())
+  for (const bundle::FlatGroupInfo &group : bundle.summary.groups())
     groups_.emplace_back(group.trainable() ? group.elements() * elementBytes(group.type()) : 0);
 }
 
 void GradientDump::observe(const ObservedCall &call) {
-  if (call.evaluation || !call.entry.has_compute() || call.entry.compute().task() != bundle::Compute::UPDATE_GROUP)
+  if (call.evaluation || !call.instruction.has_compute() || call.instruction.compute().task() != bundle::Compute::UPDATE_GROUP)
     return;
   double scale = 0; // loss scale of this step, by which gradients are still multiplied
-  for (int i = 0; i < call.body.slots_size(); ++i)
-    if (call.body.slots(i).kind() == bundle::SCALARS) {
+  for (int i = 0; i < call.function.arguments_size(); ++i)
+    if (call.function.arguments(i).kind() == bundle::SCALARS) {
       abi::StepScalars scalars;
-      keep(call.memory.read(&scalars, call.slots[i], offsetof(abi::StepScalars, lossGradient)));
+      keep(call.memory.read(&scalars, call.addresses[i], offsetof(abi::StepScalars, lossGradient)));
       scale = scalars.decided.lossScale;
     }
-  const bundle::SlotBindings bindings(bundle_.programs[call.device], call.call);
-  for (int i = 0; i < call.body.slots_size(); ++i) {
-    const bundle::Slot &slot = call.body.slots(i);
+  const bundle::ArgumentBindings bindings(bundle_.programs[call.device], call.call);
+  for (int i = 0; i < call.function.arguments_size(); ++i) {
+    const bundle::FunctionArgument &argument = call.function.arguments(i);
     const bundle::Value &value = bindings[i].value;
-    if (slot.kind() != bundle::STATE || slot.index() != 1 || value.id() >= groups_.size())
+    if (argument.kind() != bundle::STATE || argument.index() != 1 || value.id() >= groups_.size())
       continue;
     size_t bytes = elementBytes(bundle_.summary.groups(value.id()).type());
     int64_t begin = std::max<int64_t>(value.begin(), 0), end = std::min<int64_t>(value.end(), groups_[value.id()].size() / bytes);
     if (begin >= end)
       continue;
     std::byte *data = groups_[value.id()].data() + begin * bytes;
-    keep(call.memory.read(data, call.slots[i], (end - begin) * bytes));
+    keep(call.memory.read(data, call.addresses[i], (end - begin) * bytes));
     if (scale > 1) // a power of two: exact
       for (int64_t e = 0; e < end - begin; ++e)
         bytes == 8 ? reinterpret_cast<double *>(data)[e] /= scale : reinterpret_cast<float *>(data)[e] /= float(scale);
@@ -359,7 +359,7 @@ Status GradientDump::write(const std::string &path) const {
   std::vector<SafetensorsItem> items;
   for (int i = 0; i < bundle_.summary.parameters_size(); ++i) {
     const bundle::ParameterInfo &parameter = bundle_.summary.parameters(i);
-    if (!parameter.trainable() || parameter.statistic())
+    if (!parameter.trainable() || parameter.running_stat())
       continue;
     size_t bytes = elementBytes(parameter.type());
     const std::byte *data = groups_[parameter.group()].data() + parameter.offset() * bytes;
@@ -372,22 +372,22 @@ Status GradientDump::write(const std::string &path) const {
 LossRows::LossRows(const Bundle &bundle) : bundle_(bundle), rows_(bundle.summary.loss_size(), std::vector<double>(bundle.batch, 0.0)) {}
 
 void LossRows::observe(const ObservedCall &call) {
-  if (!call.entry.has_compute() || call.entry.compute().task() != bundle::Compute::SUM_LOSS)
+  if (!call.instruction.has_compute() || call.instruction.compute().task() != bundle::Compute::SUM_LOSS)
     return;
-  const bundle::SlotBindings bindings(bundle_.programs[call.device], call.call);
-  for (int i = 0; i < call.body.slots_size(); ++i) {
-    const bundle::Slot &slot = call.body.slots(i);
+  const bundle::ArgumentBindings bindings(bundle_.programs[call.device], call.call);
+  for (int i = 0; i < call.function.arguments_size(); ++i) {
+    const bundle::FunctionArgument &argument = call.function.arguments(i);
     const bundle::Value &value = bindings[i].value;
-    if (slot.kind() != bundle::LOSS || slot.index() >= rows_.size())
+    if (argument.kind() != bundle::LOSS || argument.index() >= rows_.size())
       continue;
-    const StoredType type = storedType(slot.type());
+    const StoredType type = storedType(argument.type());
     std::vector<std::byte> numbers(call.call.rows() * bytesOf(type));
     std::vector<double> rows(call.call.rows());
-    keep(call.memory.read(numbers.data(), call.slots[i], numbers.size()));
+    keep(call.memory.read(numbers.data(), call.addresses[i], numbers.size()));
     convertElements(numbers.data(), type, rows.data(), StoredType::F64, call.call.rows());
     for (int64_t row = 0; row < call.call.rows(); ++row)
       if (int64_t sample = value.begin() + row; sample >= 0 && sample < bundle_.batch)
-        rows_[slot.index()][sample] = rows[row];
+        rows_[argument.index()][sample] = rows[row];
   }
 }
 

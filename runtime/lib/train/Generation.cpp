@@ -13,60 +13,61 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr uint64_t kMaxBytes = uint64_t(1) << 34; ///< maximum bytes of a slot; larger ones are refused
+constexpr uint64_t kMaxBytes = uint64_t(1) << 34; ///< maximum bytes of an argument; larger ones are refused
 
-const bundle::Body &logitsBody(const Bundle &bundle) { return bundle.bodies.bodies(int(bundle.summary.logits().body())); }
+const bundle::CompiledFunction &logitsFunction(const Bundle &bundle) { return bundle.functions.functions(int(bundle.summary.logits().function())); }
 
 const bundle::UnitInfo &headOf(const Bundle &bundle) { return bundle.summary.units(int(bundle.summary.logits().unit())); }
-uint32_t forwardBody(const Bundle &bundle) { return functionOf(bundle.summary, headOf(bundle), bundle::UnitFunction::FORWARD).body(); }
+uint32_t forwardFunction(const Bundle &bundle) { return functionOf(bundle.summary, headOf(bundle), bundle::UnitFunction::FORWARD).function(); }
 
-bool isPosition(const Bundle &bundle, const bundle::Slot &slot) {
-  return slot.kind() == bundle::INPUT && slot.index() == uint32_t(headOf(bundle).inputs_size());
+bool isPosition(const Bundle &bundle, const bundle::FunctionArgument &argument) {
+  return argument.kind() == bundle::INPUT && argument.index() == uint32_t(headOf(bundle).inputs_size());
 }
 
-bool isOwn(const Bundle &bundle, const bundle::Slot &slot) {
-  return slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::BOUNDARY_OUT || isPosition(bundle, slot);
+bool isOwn(const Bundle &bundle, const bundle::FunctionArgument &argument) {
+  return argument.kind() == bundle::WORKSPACE || argument.kind() == bundle::BOUNDARY_OUT || isPosition(bundle, argument);
 }
 
-/// The slot of `body` with the kind and index of `slot`, or -1.
-int same(const bundle::Body &body, const bundle::Slot &slot) {
-  for (int i = 0; i < body.slots_size(); ++i)
-    if (body.slots(i).kind() == slot.kind() && body.slots(i).index() == slot.index())
+/// The argument of `function` with the kind and index of `argument`, or -1.
+int same(const bundle::CompiledFunction &function, const bundle::FunctionArgument &argument) {
+  for (int i = 0; i < function.arguments_size(); ++i)
+    if (function.arguments(i).kind() == argument.kind() && function.arguments(i).index() == argument.index())
       return i;
   return -1;
 }
 
-uint64_t bytesOfRow(const bundle::Slot &slot) { return uint64_t(slot.bytes().fixed()) + uint64_t(slot.bytes().per_row()); }
+uint64_t bytesOfRow(const bundle::FunctionArgument &argument) { return uint64_t(argument.bytes().fixed()) + uint64_t(argument.bytes().per_row()); }
 
 } // namespace
 
-/// Checks that the body accesses only its arguments. Bundles are not trusted, and no program calls
-/// this body.
+/// Checks that the function accesses only its arguments. Bundles may have arbitrary contents, and no program
+/// calls this function.
 Status TextGenerator::check() const {
   const bundle::ModelSummary &s = bundle_.summary;
   if (!s.has_logits())
     return userError(bundle_.directory + ": was not compiled for text to be sampled; give zorse-compile --with-generation");
   const bundle::Logits &logits = s.logits();
   auto bad = [&](const std::string &what) {
-    return userError(bundle_.directory + "/summary.pb: the body of the logits " + what + "; compile the model again");
+    return userError(bundle_.directory + "/summary.pb: the function of the logits " + what + "; compile the model again");
   };
-  if (logits.body() >= uint32_t(bundle_.bodies.bodies_size()) || logits.unit() >= uint32_t(s.units_size()))
+  if (logits.function() >= uint32_t(bundle_.functions.functions_size()) || logits.unit() >= uint32_t(s.units_size()))
     return bad("does not exist");
-  const bundle::Body &forward = bundle_.bodies.bodies(int(forwardBody(bundle_))), &body = logitsBody(bundle_);
+  const bundle::CompiledFunction &forward = bundle_.functions.functions(int(forwardFunction(bundle_))), &function = logitsFunction(bundle_);
   bool position = false, result = false;
-  for (const bundle::Slot &slot : body.slots()) {
-    if (slot.bytes().fixed() < 0 || slot.bytes().per_row() < 0 || uint64_t(slot.bytes().fixed()) > kMaxBytes ||
-        uint64_t(slot.bytes().per_row()) > kMaxBytes)
-      return bad("has a slot of an impossible size");
-    if (isPosition(bundle_, slot)) {
-      position = slot.type() == bundle::I64 && bytesOfRow(slot) >= 8;
-    } else if (slot.kind() == bundle::BOUNDARY_OUT) {
-      result = logits.vocabulary() > 0 && uint64_t(logits.vocabulary()) <= kMaxBytes && slot.type() == logits.type() &&
-               bytesOfRow(slot) >= uint64_t(logits.vocabulary()) * elementBytes(logits.type()) && elementBytes(logits.type()) > 0;
-    } else if (slot.kind() != bundle::WORKSPACE) {
-      int found = same(forward, slot);
-      if (found < 0 || bytesOfRow(forward.slots(found)) < bytesOfRow(slot) ||
-          (slot.kind() != bundle::PARAMETER && slot.kind() != bundle::INPUT && slot.kind() != bundle::BOUNDARY_IN && slot.kind() != bundle::SCALARS))
+  for (const bundle::FunctionArgument &argument : function.arguments()) {
+    if (argument.bytes().fixed() < 0 || argument.bytes().per_row() < 0 || uint64_t(argument.bytes().fixed()) > kMaxBytes ||
+        uint64_t(argument.bytes().per_row()) > kMaxBytes)
+      return bad("has an argument of an impossible size");
+    if (isPosition(bundle_, argument)) {
+      position = argument.type() == bundle::I64 && bytesOfRow(argument) >= 8;
+    } else if (argument.kind() == bundle::BOUNDARY_OUT) {
+      result = logits.vocabulary() > 0 && uint64_t(logits.vocabulary()) <= kMaxBytes && argument.type() == logits.type() &&
+               bytesOfRow(argument) >= uint64_t(logits.vocabulary()) * elementBytes(logits.type()) && elementBytes(logits.type()) > 0;
+    } else if (argument.kind() != bundle::WORKSPACE) {
+      int found = same(forward, argument);
+      if (found < 0 || bytesOfRow(forward.arguments(found)) < bytesOfRow(argument) ||
+          (argument.kind() != bundle::PARAMETER && argument.kind() != bundle::INPUT && argument.kind() != bundle::BOUNDARY_IN &&
+           argument.kind() != bundle::SCALARS))
         return bad("reads what the unit's forward does not have");
     }
   }
@@ -103,18 +104,18 @@ Result<std::unique_ptr<TextGenerator>> TextGenerator::create(const Bundle &bundl
   return generator;
 }
 
-bool TextGenerator::observes(const bundle::Entry &entry, bool evaluation) const {
-  if (!evaluation || !entry.has_compute() || entry.phase() != bundle::FORWARD)
+bool TextGenerator::observes(const bundle::Instruction &instruction, bool evaluation) const {
+  if (!evaluation || !instruction.has_compute() || instruction.phase() != bundle::FORWARD)
     return false;
-  const auto &calls = entry.compute().calls();
+  const auto &calls = instruction.compute().calls();
   return std::any_of(calls.begin(), calls.end(), [&](const bundle::Call &call) {
-    return call.unit() == int32_t(bundle_.summary.logits().unit()) && call.sample_base() == 0 && call.body() == forwardBody(bundle_);
+    return call.unit() == int32_t(bundle_.summary.logits().unit()) && call.sample_base() == 0 && call.function() == forwardFunction(bundle_);
   });
 }
 
 void TextGenerator::observe(const ObservedCall &call) {
   if (!call.evaluation || call.call.unit() != int32_t(bundle_.summary.logits().unit()) || call.call.sample_base() != 0 ||
-      call.call.body() != forwardBody(bundle_))
+      call.call.function() != forwardFunction(bundle_))
     return;
   std::lock_guard<std::mutex> lock(mutex_);
   if (!position_)
@@ -125,37 +126,37 @@ void TextGenerator::observe(const ObservedCall &call) {
 }
 
 Status TextGenerator::run(const ObservedCall &call) {
-  const bundle::Body &body = logitsBody(bundle_);
+  const bundle::CompiledFunction &function = logitsFunction(bundle_);
   if (!memory_) {
     size_t bytes = 0;
-    for (const bundle::Slot &slot : body.slots()) {
+    for (const bundle::FunctionArgument &argument : function.arguments()) {
       places_.push_back(bytes);
-      if (isOwn(bundle_, slot))
-        bytes += (bytesOfRow(slot) + 511) / 512 * 512;
+      if (isOwn(bundle_, argument))
+        bytes += (bytesOfRow(argument) + 511) / 512 * 512;
     }
     Result<std::unique_ptr<DeviceMemory>> memory = call.memory.allocate(bundle::DEVICE, bytes, {});
     if (memory.failed())
       return memory.error();
     memory_ = std::move(*memory);
   }
-  std::vector<DeviceAddress> slots;
+  std::vector<DeviceAddress> addresses;
   DeviceAddress result;
-  for (int i = 0; i < body.slots_size(); ++i) {
-    const bundle::Slot &slot = body.slots(i);
-    slots.push_back(isOwn(bundle_, slot) ? memory_->base() + places_[size_t(i)] : call.slots[same(call.body, slot)]);
-    if (isPosition(bundle_, slot))
-      if (Status status = call.memory.write(slots.back(), &*position_, sizeof *position_); status.failed())
+  for (int i = 0; i < function.arguments_size(); ++i) {
+    const bundle::FunctionArgument &argument = function.arguments(i);
+    addresses.push_back(isOwn(bundle_, argument) ? memory_->base() + places_[size_t(i)] : call.addresses[same(call.function, argument)]);
+    if (isPosition(bundle_, argument))
+      if (Status status = call.memory.write(addresses.back(), &*position_, sizeof *position_); status.failed())
         return status;
-    if (slot.kind() == bundle::BOUNDARY_OUT)
-      result = slots.back();
+    if (argument.kind() == bundle::BOUNDARY_OUT)
+      result = addresses.back();
   }
-  std::vector<uint8_t> overwrite(slots.size(), 1);
-  BodyArguments arguments;
+  std::vector<uint8_t> overwrite(addresses.size(), 1);
+  FunctionArguments arguments;
   arguments.rows = 1;
-  arguments.instanceBase = call.call.instance_base();
-  arguments.slots = slots.data();
+  arguments.rngIdBase = call.call.rng_id_base();
+  arguments.addresses = addresses.data();
   arguments.overwrite = overwrite.data();
-  if (Status status = call.memory.runBody(bundle_.summary.logits().body(), arguments); status.failed())
+  if (Status status = call.memory.runFunction(bundle_.summary.logits().function(), arguments); status.failed())
     return status;
   const StoredType type = storedType(bundle_.summary.logits().type());
   logits_.resize(size_t(bundle_.summary.logits().vocabulary()));

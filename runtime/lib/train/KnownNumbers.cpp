@@ -14,11 +14,11 @@
 using namespace zorse;
 using namespace zorse::runtime;
 
-/// Bytes of a body's scalars slot; the sums have a separate slot.
+/// Bytes of a function's scalars argument; the sums have a separate argument.
 constexpr size_t kScalarBytes = offsetof(zorse::abi::StepScalars, sums);
 
-/// Runs one body over all rows of the batch on one thread of the host, and evaluates expressions of
-/// its counts.
+/// Runs one function over all rows of the batch on one thread of the host, and evaluates
+/// expressions of its counts.
 class KnownNumbers::Implementation {
 public:
   explicit Implementation(const Bundle &bundle) : bundle_(bundle) {}
@@ -32,24 +32,24 @@ public:
         return status;
     if (bundle_.summary.counts().empty())
       return Status::success();
-    if (bundle_.summary.count_body() < 0)
-      return userError(bundle_.directory + "/summary.pb: the loss has counts, but there is no body that counts them");
-    const uint32_t target = hostTarget(bundle_), body = uint32_t(bundle_.summary.count_body());
-    body_ = &bundle_.target(target).bodies(int(body));
+    if (bundle_.summary.count_function() < 0)
+      return userError(bundle_.directory + "/summary.pb: the loss has counts, but there is no function that counts them");
+    const uint32_t target = hostTarget(bundle_), function = uint32_t(bundle_.summary.count_function());
+    function_ = &bundle_.target(target).functions(int(function));
     DeviceRequest request;
     request.name = "host";
-    Result<std::unique_ptr<QueuedDevice>> device = makeHostCpu(bundle_, target, {body}, request);
+    Result<std::unique_ptr<QueuedDevice>> device = makeHostCpu(bundle_, target, {function}, request);
     if (device.failed())
       return device.error();
     device_ = std::move(*device);
-    for (const bundle::Slot &slot : body_->slots())
-      readsNumbers_ |= slot.kind() == bundle::SCALARS;
+    for (const bundle::FunctionArgument &argument : function_->arguments())
+      readsNumbers_ |= argument.kind() == bundle::SCALARS;
     for (int j = 0; j < bundle_.summary.counts_size(); ++j) {
-      outputs_.push_back(outputSlot(j));
+      outputs_.push_back(outputArgument(j));
       if (outputs_.back() < 0)
-        return userError(bundle_.directory + "/functions.pb: the body that counts has no output " + std::to_string(j));
+        return userError(bundle_.directory + "/functions.pb: the function that counts has no output " + std::to_string(j));
     }
-    return allocateSlots();
+    return allocateArguments();
   }
 
   // A count may depend on numbers that are derived from earlier counts. Every pass makes at least
@@ -101,29 +101,29 @@ private:
     return Status::success();
   }
 
-  /// Runs the body once. Its numbers of the step are derived from `counts`.
+  /// Runs the function once. Its numbers of the step are derived from `counts`.
   Result<std::vector<double>> countOnce(const Batch &batch, int64_t rows, double samples, const std::vector<double> &counts) {
     std::vector<double> result;
-    if (!body_)
+    if (!function_)
       return result;
-    for (int i = 0; i < body_->slots_size(); ++i) {
-      if (body_->slots(i).kind() == bundle::INPUT) {
-        const auto &bytes = batch.inputs[bundle_.summary.count_inputs(int(body_->slots(i).index()))];
-        if (Status status = device_->write(slots_[i], bytes.data(), bytes.size()); status.failed())
+    for (int i = 0; i < function_->arguments_size(); ++i) {
+      if (function_->arguments(i).kind() == bundle::INPUT) {
+        const auto &bytes = batch.inputs[bundle_.summary.count_inputs(int(function_->arguments(i).index()))];
+        if (Status status = device_->write(addresses_[i], bytes.data(), bytes.size()); status.failed())
           return status;
       }
-      if (body_->slots(i).kind() == bundle::SCALARS) {
+      if (function_->arguments(i).kind() == bundle::SCALARS) {
         zorse::abi::StepScalars scalars{};
         for (size_t k = 0; k < known_.size(); ++k)
           scalars.known[k] = known_[k].evaluate(samples, counts);
-        if (Status status = device_->write(slots_[i], &scalars, kScalarBytes); status.failed())
+        if (Status status = device_->write(addresses_[i], &scalars, kScalarBytes); status.failed())
           return status;
       }
     }
-    BodyArguments arguments;
-    arguments.slots = slots_.data();
+    FunctionArguments arguments;
+    arguments.addresses = addresses_.data();
     arguments.rows = bundle_.batch;
-    if (Status status = device_->runBody(uint32_t(bundle_.summary.count_body()), arguments); status.failed())
+    if (Status status = device_->runFunction(uint32_t(bundle_.summary.count_function()), arguments); status.failed())
       return status;
     for (int j = 0; j < bundle_.summary.counts_size(); ++j) {
       Result<double> number = reduce(j, rows);
@@ -134,10 +134,10 @@ private:
     return result;
   }
 
-  Status allocateSlots() {
+  Status allocateArguments() {
     size_t bytes = 0;
     std::vector<size_t> offsets;
-    for (int i = 0; i < body_->slots_size(); ++i) {
+    for (int i = 0; i < function_->arguments_size(); ++i) {
       Result<int64_t> size = sizeOf(i);
       if (size.failed())
         return size.error();
@@ -149,42 +149,43 @@ private:
       return memory.error();
     memory_ = std::move(*memory);
     for (size_t offset : offsets)
-      slots_.push_back(memory_->base() + offset);
+      addresses_.push_back(memory_->base() + offset);
     return Status::success();
   }
 
-  /// Bytes of a slot for all rows. An error if the body must not have such a slot.
+  /// Bytes of an argument for all rows. An error if the function must not have such an argument.
   Result<int64_t> sizeOf(int i) const {
-    const bundle::Slot &slot = body_->slots(i);
-    const bool known = (slot.kind() == bundle::INPUT && slot.index() < uint32_t(bundle_.summary.count_inputs_size())) ||
-                       slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::LOSS || slot.kind() == bundle::SCALARS;
+    const bundle::FunctionArgument &argument = function_->arguments(i);
+    const bool known = (argument.kind() == bundle::INPUT && argument.index() < uint32_t(bundle_.summary.count_inputs_size())) ||
+                       argument.kind() == bundle::WORKSPACE || argument.kind() == bundle::LOSS || argument.kind() == bundle::SCALARS;
     if (!known)
-      return userError(bundle_.directory + "/functions.pb: the body that counts has a slot it cannot have: " + bundle::SlotKind_Name(slot.kind()));
+      return userError(bundle_.directory +
+                       "/functions.pb: the function that counts has an argument it cannot have: " + bundle::ArgumentKind_Name(argument.kind()));
     int64_t size, min = 0;
-    if (slot.kind() == bundle::INPUT)
-      min = bundle_.batch * bundle_.summary.inputs(int(bundle_.summary.count_inputs(int(slot.index())))).bytes_per_row();
-    else if (slot.kind() == bundle::LOSS)
-      min = bundle_.batch * int64_t(elementBytes(slot.type()));
-    else if (slot.kind() == bundle::SCALARS)
+    if (argument.kind() == bundle::INPUT)
+      min = bundle_.batch * bundle_.summary.inputs(int(bundle_.summary.count_inputs(int(argument.index())))).bytes_per_row();
+    else if (argument.kind() == bundle::LOSS)
+      min = bundle_.batch * int64_t(elementBytes(argument.type()));
+    else if (argument.kind() == bundle::SCALARS)
       min = int64_t(kScalarBytes);
-    if (slot.bytes().fixed() < 0 || slot.bytes().per_row() < 0 || __builtin_mul_overflow(slot.bytes().per_row(), bundle_.batch, &size) ||
-        __builtin_add_overflow(size, slot.bytes().fixed(), &size) || size < min || size > (int64_t(1) << 40))
-      return userError(bundle_.directory + "/functions.pb: slot " + std::to_string(i) + " of the body that counts has an impossible size");
+    if (argument.bytes().fixed() < 0 || argument.bytes().per_row() < 0 || __builtin_mul_overflow(argument.bytes().per_row(), bundle_.batch, &size) ||
+        __builtin_add_overflow(size, argument.bytes().fixed(), &size) || size < min || size > (int64_t(1) << 40))
+      return userError(bundle_.directory + "/functions.pb: argument " + std::to_string(i) + " of the function that counts has an impossible size");
     return size;
   }
 
-  int outputSlot(int output) const {
-    for (int i = 0; i < body_->slots_size(); ++i)
-      if (body_->slots(i).kind() == bundle::LOSS && int(body_->slots(i).index()) == output)
+  int outputArgument(int output) const {
+    for (int i = 0; i < function_->arguments_size(); ++i)
+      if (function_->arguments(i).kind() == bundle::LOSS && int(function_->arguments(i).index()) == output)
         return i;
     return -1;
   }
 
   Result<double> reduce(int j, int64_t rows) const {
-    const int slot = outputs_[size_t(j)];
-    const StoredType type = storedType(body_->slots(slot).type());
+    const int argument = outputs_[size_t(j)];
+    const StoredType type = storedType(function_->arguments(argument).type());
     std::vector<std::byte> stored(rows * bytesOf(type));
-    if (Status status = device_->read(stored.data(), slots_[slot], stored.size()); status.failed())
+    if (Status status = device_->read(stored.data(), addresses_[argument], stored.size()); status.failed())
       return status;
     std::vector<double> numbers(rows);
     convertElements(stored.data(), type, numbers.data(), StoredType::F64, rows);
@@ -195,12 +196,12 @@ private:
   }
 
   const Bundle &bundle_;
-  const bundle::Body *body_ = nullptr; ///< null if there are no counts
+  const bundle::CompiledFunction *function_ = nullptr; ///< null if there are no counts
   std::unique_ptr<Device> device_;
   std::unique_ptr<DeviceMemory> memory_;
-  std::vector<DeviceAddress> slots_;
-  std::vector<int> outputs_;  ///< slot of each count
-  bool readsNumbers_ = false; ///< the body reads numbers of the step
+  std::vector<DeviceAddress> addresses_;
+  std::vector<int> outputs_;  ///< argument of each count
+  bool readsNumbers_ = false; ///< the function reads numbers of the step
   std::vector<Expression> factors_, known_;
 };
 

@@ -48,7 +48,7 @@ public:
     end_.lastStep = run_.firstStep - 1;
     uint64_t &done = end_.lastStep;
     while (done < last) {
-      // Submits one step ahead, but not past an evaluation, which needs the parameters of its own
+      // Submits one step ahead, but not past an evaluation, which needs the parameters of that
       // step. Not if a non-finite step stops the run: the step ahead would be applied after it.
       const uint64_t ahead = run_.nonFinite == TrainingRun::NonFinite::Stop ? 1 : 2;
       while (next <= last && next <= done + ahead && (next == done + 1 || !pausesAfter(next - 1, planned))) {
@@ -210,7 +210,7 @@ private:
            "; the bundle updates every group as soon as its gradients are there (\"optimizer_in_backward\": true), so that the step has been "
            "applied, and the "
            "run "
-           "stops. Resume from a snapshot of an earlier step (remove those of step " +
+           "stops. Resume from a checkpoint of an earlier step (remove those of step " +
            step + " and later), or compile with \"optimizer_in_backward\": false, where such steps are skipped";
   }
 

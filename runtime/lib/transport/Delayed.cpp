@@ -1,4 +1,5 @@
 #include "zorse/runtime/DelayedTransport.h"
+#include "zorse/runtime/abi/Random.h"
 
 #include <atomic>
 #include <chrono>
@@ -8,14 +9,6 @@
 using namespace zorse::runtime;
 
 namespace {
-
-/// Mixes the bits of a counter (SplitMix64).
-uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-  x = (x ^ x >> 27) * 0x94d049bb133111eb;
-  return x ^ x >> 31;
-}
 
 class DelayedTransport final : public Transport {
 public:
@@ -53,11 +46,11 @@ public:
 
 private:
   template <typename Work> Status delayed(Operation operation, Work &&work) {
-    uint64_t random = mix(mix(seed_ ^ mix(operation.entry)) ^ operation.step);
+    uint64_t random = zorse::abi::mix64(zorse::abi::mix64(seed_ ^ zorse::abi::mix64(operation.instruction)) ^ operation.step);
     sleep(random);
     Status status = work();
     if (status.succeeded())
-      sleep(mix(random));
+      sleep(zorse::abi::mix64(random));
     return status;
   }
 

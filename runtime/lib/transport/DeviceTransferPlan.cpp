@@ -12,20 +12,22 @@ using namespace zorse::runtime;
 
 namespace {
 
-bool isDirect(const bundle::Program &program, const bundle::Entry &entry) { return program.queues(int(entry.queue())).kind() == bundle::DIRECT; }
+bool isDirect(const bundle::Program &program, const bundle::Instruction &instruction) {
+  return program.queues(int(instruction.queue())).kind() == bundle::DEVICE_TO_DEVICE;
+}
 
-/// Devices that all gather from and to each other in `entry`; empty for other entries.
-std::vector<uint32_t> gatherersOf(const bundle::Entry &entry) {
-  const bundle::AllGather &gather = entry.all_gather();
+/// Devices that all gather from and to each other in `instruction`; empty for other instructions.
+std::vector<uint32_t> gatherersOf(const bundle::Instruction &instruction) {
+  const bundle::AllGather &gather = instruction.all_gather();
   if (gather.has_reads())
     return {};
-  std::vector<uint32_t> all = bundle::participantsOf(entry);
+  std::vector<uint32_t> all = bundle::participantsOf(instruction);
   return all.size() == std::set<uint32_t>(gather.readers().begin(), gather.readers().end()).size() ? all : std::vector<uint32_t>();
 }
 
-/// Peers of device `d` in `entry`: for point-to-point transfers and for collectives without a
+/// Peers of device `d` in `instruction`: for point-to-point transfers and for collectives without a
 /// dedicated communicator.
-std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Entry &entry, const DeviceTransferPlan &plan) {
+std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Instruction &instruction, const DeviceTransferPlan &plan) {
   auto list = [](const auto &members) { return std::vector<uint32_t>(members.begin(), members.end()); };
   auto isGroup = [&](std::vector<uint32_t> devices) {
     std::sort(devices.begin(), devices.end());
@@ -39,19 +41,19 @@ std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Entry &entry, const D
         partners.insert(partners.end(), theirs->begin(), theirs->end());
     return partners;
   };
-  switch (entry.what_case()) {
-  case bundle::Entry::kSend:
-    return {entry.send().peer()};
-  case bundle::Entry::kReceive:
-    return {entry.receive().peer()};
-  case bundle::Entry::kAllGather:
-  case bundle::Entry::kReduceScatter: {
-    const bundle::Collective collective = *bundle::collectiveOf(entry);
-    const std::vector<uint32_t> gatherers = collective.gathers ? gatherersOf(entry) : std::vector<uint32_t>();
+  switch (instruction.what_case()) {
+  case bundle::Instruction::kSend:
+    return {instruction.send().peer()};
+  case bundle::Instruction::kReceive:
+    return {instruction.receive().peer()};
+  case bundle::Instruction::kAllGather:
+  case bundle::Instruction::kReduceScatter: {
+    const bundle::Collective collective = *bundle::collectiveOf(instruction);
+    const std::vector<uint32_t> gatherers = collective.gathers ? gatherersOf(instruction) : std::vector<uint32_t>();
     return !gatherers.empty() && isGroup(gatherers) ? std::vector<uint32_t>() : between(list(collective.shards.members()), list(collective.members));
   }
-  case bundle::Entry::kAllReduce: {
-    const std::vector<uint32_t> members = list(entry.all_reduce().members());
+  case bundle::Instruction::kAllReduce: {
+    const std::vector<uint32_t> members = list(instruction.all_reduce().members());
     return std::is_sorted(members.begin(), members.end()) && isGroup(members) ? std::vector<uint32_t>() : between(members, members);
   }
   default:
@@ -63,14 +65,14 @@ std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Entry &entry, const D
 
 DeviceTransferPlan zorse::runtime::deviceTransferPlan(const Bundle &bundle) {
   std::map<int32_t, std::set<uint32_t>> all;           // key: group number in the bundle
-  std::map<uint32_t, std::vector<uint32_t>> gatherers; // key: entry
+  std::map<uint32_t, std::vector<uint32_t>> gatherers; // key: instruction
   for (uint32_t d = 0; d < bundle.programs.size(); ++d)
-    for (const bundle::Entry &entry : bundle.programs[d].entries())
-      if (isDirect(bundle.programs[d], entry)) {
+    for (const bundle::Instruction &instruction : bundle.programs[d].instructions())
+      if (isDirect(bundle.programs[d], instruction)) {
         all[bundle.devices[d].d2dGroup].insert(d);
-        if (entry.has_all_gather())
-          if (std::vector<uint32_t> members = gatherersOf(entry); members.size() > 1)
-            gatherers[entry.id()] = std::move(members);
+        if (instruction.has_all_gather())
+          if (std::vector<uint32_t> members = gatherersOf(instruction); members.size() > 1)
+            gatherers[instruction.id()] = std::move(members);
       }
   DeviceTransferPlan plan;
   std::vector<size_t> taken(bundle.devices.size(), 0);
@@ -81,15 +83,15 @@ DeviceTransferPlan zorse::runtime::deviceTransferPlan(const Bundle &bundle) {
   };
   for (const auto &[number, devices] : all)
     add({devices.begin(), devices.end()});
-  for (const auto &[entry, group] : gatherers)
+  for (const auto &[instruction, group] : gatherers)
     if (std::find(plan.groups.begin(), plan.groups.end(), group) == plan.groups.end() &&
         std::all_of(group.begin(), group.end(), [&](uint32_t device) { return taken[device] < kMaxCommunicators; }))
       add(group);
   for (uint32_t d = 0; d < bundle.programs.size(); ++d) {
     std::set<uint32_t> peers;
-    for (const bundle::Entry &entry : bundle.programs[d].entries())
-      if (isDirect(bundle.programs[d], entry))
-        for (uint32_t peer : partnersOf(d, entry, plan))
+    for (const bundle::Instruction &instruction : bundle.programs[d].instructions())
+      if (isDirect(bundle.programs[d], instruction))
+        for (uint32_t peer : partnersOf(d, instruction, plan))
           peers.insert(peer);
     peers.erase(d);
     plan.peers.emplace_back(peers.begin(), peers.end());
@@ -99,8 +101,8 @@ DeviceTransferPlan zorse::runtime::deviceTransferPlan(const Bundle &bundle) {
 
 DeviceSums zorse::runtime::deviceSums(const bundle::ModelSummary &summary) {
   DeviceSums sums;
-  for (auto [type, bodies] : {std::pair(bundle::F32, &sums.f32), std::pair(bundle::F64, &sums.f64)})
+  for (auto [type, functions] : {std::pair(bundle::F32, &sums.f32), std::pair(bundle::F64, &sums.f64)})
     for (uint32_t terms = 2; terms <= maxTerms(summary, type); ++terms)
-      bodies->push_back(sumBody(summary, type, terms));
+      functions->push_back(sumFunction(summary, type, terms));
   return sums;
 }

@@ -29,7 +29,7 @@ struct Part {
   }
 };
 
-/// Meeting of the participants of one entry.
+/// Meeting of the participants of one instruction.
 struct Rendezvous {
   std::mutex mutex;
   std::condition_variable changed;
@@ -43,9 +43,9 @@ struct Rendezvous {
 
 class LocalHub {
 public:
-  Rendezvous &rendezvous(uint32_t entry) {
+  Rendezvous &rendezvous(uint32_t instruction) {
     std::lock_guard<std::mutex> lock(mutex_);
-    std::unique_ptr<Rendezvous> &slot = rendezvous_[entry];
+    std::unique_ptr<Rendezvous> &slot = rendezvous_[instruction];
     if (!slot)
       slot = std::make_unique<Rendezvous>();
     return *slot;
@@ -64,7 +64,7 @@ public:
       why_ = why;
       aborted_.store(true, std::memory_order_release);
     }
-    for (auto &[entry, rendezvous] : rendezvous_) {
+    for (auto &[instruction, rendezvous] : rendezvous_) {
       std::lock_guard<std::mutex> inside(rendezvous->mutex); // no thread is between its test and its wait
       rendezvous->changed.notify_all();
     }
@@ -183,7 +183,7 @@ private:
   /// all run `work`.
   template <typename Complete, typename Work>
   Status meet(Operation operation, size_t participants, Part mine, bool isRead, Complete whenComplete, Work &&work) {
-    Rendezvous &rendezvous = hub_->rendezvous(operation.entry);
+    Rendezvous &rendezvous = hub_->rendezvous(operation.instruction);
     std::unique_lock<std::mutex> lock(rendezvous.mutex);
     auto waitFor = [&](auto &&condition) { rendezvous.changed.wait(lock, [&] { return hub_->aborted() || condition(); }); };
 
@@ -192,7 +192,7 @@ private:
       return leaveAborted(lock);
     if (!rendezvous.parts.empty() && rendezvous.step != operation.step) {
       lock.unlock();
-      return internalError("two steps meet in entry " + std::to_string(operation.entry));
+      return internalError("two steps meet in instruction " + std::to_string(operation.instruction));
     }
     rendezvous.step = operation.step;
     rendezvous.parts.push_back(std::move(mine));

@@ -33,7 +33,7 @@ _KIB = 1024
 CHIPS = {
     "sm_75": Chip("T4", 32, 16, 64 * _KIB, 64 * _KIB, 16, 1, 2, 2, 2, 8, 8, 33),
     "sm_80": Chip("A100", 64, 32, 164 * _KIB, 163 * _KIB, 8, 1, 2, 2, 2, 8, 8, 33),
-    # Workstation cards. The RTX 3090 has half of this rate with f32 sums, so it reaches a higher fraction of its own
+    # Workstation cards. The RTX 3090 has half of this rate with f32 sums, so it reaches a higher fraction of its
     # figure.
     "sm_86": Chip("A40", 48, 16, 100 * _KIB, 99 * _KIB, 16, 1, 1, 2, 2, 8, 8, 33),
     "sm_89": Chip("RTX 4090", 48, 24, 100 * _KIB, 99 * _KIB, 32, 1, 1, 2, 2, 8, 8, 48),

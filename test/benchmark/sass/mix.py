@@ -8,7 +8,7 @@ instructions (F2FP), and all floating-point operations.
 The model follows a path from the entry. It does not take forward branches, because kernels put the usual case first,
 with two exceptions: a branch that skips a call, because calls handle rare cases; and a branch that skips guarded
 accesses to global memory when its target has unguarded ones, because the former are for the last block of a grid and
-the latter for a whole block. A loop counts as often as `turns` specifies.
+the latter for a whole block. A loop counts `turns` times.
 """
 import re
 

@@ -73,7 +73,7 @@ forms("forward", EXACT,
       x_cat_twice="k = torch.cat([x, x * 0.5], 0); (k[:k.shape[0] // 2] + k[k.shape[0] // 2:]) / 2")
 
 # A sample that reads inputs of other samples, by position or in order: could be exact before the step in principle, but
-# a program loads only the inputs of its own samples. Like activations, they need a group of samples that are combined.
+# a program loads only the inputs of its samples. Like activations, they need a group of samples that are combined.
 forms("inputs that meet", CLOSING,
       mixup_inputs="flat(s.body(0.75 * x + 0.25 * x.flip(0)), y)",
       ranks="((l[..., 0].mean(1) - r.mean(1).argsort(0).to(l.dtype)) ** 2).mean()")

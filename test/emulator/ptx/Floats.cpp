@@ -167,7 +167,7 @@ template <typename T> void addComparisons(ScalarTable &table) {
   add("nan", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) != valueOf<T>(a) || valueOf<T>(b) != valueOf<T>(b)); });
 }
 
-// ---- 16-bit numbers, one or two per register. f32 has more than twice as many bits, so computing in it and rounding
+// ---- 16-bit numbers, one or two per register. f32 has more than twice the bits, so computing in it and rounding
 // again equals a single rounding.
 
 enum class Half { Add, Subtract, Multiply, Min, Greatest };

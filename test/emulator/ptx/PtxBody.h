@@ -1,14 +1,14 @@
-// Runs a body of a GPU architecture on the host: kernels from their PTX text, products on a CPU device.
+// Runs a function of a GPU architecture on the host: kernels from their PTX text, products on a CPU device.
 #pragma once
 
-#include "EmulatedBody.h"
+#include "EmulatedFunction.h"
 #include "Program.h"
 
 namespace zorse::emulator::ptx {
 
-/// Runs a body. Returns findings and errors; empty on success. Workspaces and slots to overwrite are undefined at the
-/// beginning; every byte of overwritten slots must be defined at the end.
-std::vector<std::string> runPtxBody(Program &program, runtime::CpuDevice &products, const bundle::Body &body, const EmulatedCall &call,
-                                    uint64_t seed);
+/// Runs a function. Returns findings and errors; empty on success. Workspaces and arguments to overwrite are undefined
+/// at the beginning; every byte of overwritten arguments must be defined at the end.
+std::vector<std::string> runPtxBody(Program &program, runtime::CpuDevice &products, const bundle::CompiledFunction &function,
+                                    const EmulatedCall &call, uint64_t seed);
 
 } // namespace zorse::emulator::ptx

@@ -122,14 +122,14 @@ private:
     }
     if (take("=")) {
       if (v.space == "shared")
-        fail("shared memory with an initialiser");
-      initialise(v, element);
+        fail("shared memory with an initializer");
+      initialize(v, element);
     }
     expect(";");
     return v;
   }
 
-  void initialise(Variable &v, uint64_t element) {
+  void initialize(Variable &v, uint64_t element) {
     v.initial.assign(v.bytes, 0);
     size_t to = 0;
     auto one = [&] {
@@ -138,7 +138,7 @@ private:
         if (to < v.bytes)
           v.initial[to] = uint8_t(value >> 8 * i);
         else
-          fail("initialiser is longer than its variable");
+          fail("initializer is longer than its variable");
     };
     if (!take("{"))
       return one();

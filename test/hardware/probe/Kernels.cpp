@@ -42,35 +42,35 @@ public:
     if (made.failed())
       return made.error();
     device = std::move(*made);
-    return device->loadBodies(file.library, directory.path(""));
+    return device->loadFunctions(file.library, directory.path(""));
   }
 
   Status place(const CaseRun &run) {
     memory.clear();
-    slots.clear();
+    addresses.clear();
     for (size_t s = 0; s < run.bytes.size(); ++s) {
       auto one = device->allocate(bundle::DEVICE, run.bytes[s] + 64, {});
       if (one.failed())
         return one.error();
-      slots.push_back((*one)->base());
+      addresses.push_back((*one)->base());
       memory.push_back(std::move(*one));
-      if (s < run.slots.size())
-        if (Status status = device->write(slots.back(), run.slots[s].data(), run.slots[s].size()); status.failed())
+      if (s < run.arguments.size())
+        if (Status status = device->write(addresses.back(), run.arguments[s].data(), run.arguments[s].size()); status.failed())
           return status;
     }
     return Status::success();
   }
 
-  runtime::BodyArguments arguments(const CaseRun &run) const {
-    return {{run.rows, run.sampleBase, run.instanceBase}, slots.data(), run.overwrite.data()};
+  runtime::FunctionArguments arguments(const CaseRun &run) const {
+    return {{run.rows, run.sampleBase, run.rngIdBase}, addresses.data(), run.overwrite.data()};
   }
 
   /// The maximum error relative to its tolerance; an error if a number is out of tolerance.
   Result<double> compare(const CaseRun &run) {
     double worst = 0;
     for (const ExpectedResult &result : run.results) {
-      std::string bytes(run.bytes[result.slot], 0);
-      if (Status status = device->read(bytes.data(), slots[result.slot], bytes.size()); status.failed())
+      std::string bytes(run.bytes[result.argument], 0);
+      if (Status status = device->read(bytes.data(), addresses[result.argument], bytes.size()); status.failed())
         return status.error();
       for (size_t i = 0; i < result.middle.size(); ++i) {
         const double got = element(bytes, result, i), want = double(result.middle[i]), band = double(result.error[i]);
@@ -89,7 +89,7 @@ public:
   runtime::test::TemporaryDirectory directory;
   std::unique_ptr<runtime::QueuedDevice> device;
   std::vector<std::unique_ptr<runtime::DeviceMemory>> memory;
-  std::vector<runtime::DeviceAddress> slots;
+  std::vector<runtime::DeviceAddress> addresses;
 };
 
 std::string number(const char *format, double value) {
@@ -106,7 +106,7 @@ void replay(const CaseFile &file) {
   for (const CaseRun &run : file.runs) {
     if (Status status = loaded.place(run); status.failed())
       return say(file.name, false, status.message());
-    if (Status status = loaded.device->runBody(0, loaded.arguments(run)); status.failed())
+    if (Status status = loaded.device->runFunction(0, loaded.arguments(run)); status.failed())
       return say(file.name, false, status.message());
     const Result<double> one = loaded.compare(run);
     if (one.failed())
@@ -124,15 +124,15 @@ void time(const CaseFile &file, const runtime::cuda::CudaApi &cuda) {
   const CaseRun &run = file.runs.front();
   if (Status status = loaded.place(run); status.failed())
     return say(file.name, false, status.message());
-  for (size_t s = 0; s < loaded.slots.size(); ++s)
-    if (Status status = loaded.device->fill(loaded.slots[s], std::byte(0), run.bytes[s]); status.failed())
+  for (size_t s = 0; s < loaded.addresses.size(); ++s)
+    if (Status status = loaded.device->fill(loaded.addresses[s], std::byte(0), run.bytes[s]); status.failed())
       return say(file.name, false, status.message());
   class Puts final : public runtime::StreamTask {
   public:
-    const runtime::BodyCall call;
+    const runtime::FunctionCall call;
     const runtime::cuda::CudaApi &cuda;
     Result<double> seconds = 0.0;
-    Puts(runtime::BodyCall call, const runtime::cuda::CudaApi &cuda) : call(call), cuda(cuda) {}
+    Puts(runtime::FunctionCall call, const runtime::cuda::CudaApi &cuda) : call(call), cuda(cuda) {}
     Status put(uint64_t, runtime::WorkStream &stream) override {
       GpuTimer timer(cuda, stream.handle());
       seconds = timer.seconds(5, 10, [&](runtime::cuda::CUstream) { return stream.call(call); });
@@ -142,8 +142,8 @@ void time(const CaseFile &file, const runtime::cuda::CudaApi &cuda) {
   if (Status status = loaded.device->onStream(task); status.failed())
     return say(file.name, false, status.message());
   uint64_t bytes = 0;
-  for (const uint64_t slot : run.bytes)
-    bytes += slot;
+  for (const uint64_t argument : run.bytes)
+    bytes += argument;
   const double rate = double(bytes) / *task.seconds * 1e-9;
   say(file.name, true, number("%.1f us", *task.seconds * 1e6) + ", " + number("%.0f GB/s", rate) + " for " + number("%.1f MB", double(bytes) * 1e-6),
       number("\"seconds\": %.9f", *task.seconds) + ", \"bytes\": " + std::to_string(bytes));

@@ -6,8 +6,8 @@
 // CHECK:         arith.cmpf ogt
 // CHECK:         arith.select
 zorse.class @relu {
-  func.func @forward(%x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
-      -> (tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+  func.func @forward(%x: tensor<?x4xf32> {zorse.argument = #zorse.argument<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?x4xf32> {zorse.argument = #zorse.argument<boundary_out, 0>, zorse.gradient}) {
     %c = arith.constant dense<0.0> : tensor<f32>
     %z = zorse.broadcast %c dims [] : tensor<f32> -> tensor<?x4xf32>
     %y = arith.maximumf %x, %z : tensor<?x4xf32>
@@ -20,13 +20,13 @@ zorse.class @relu {
 // Integers and booleans have no gradient: only the selected value has one.
 // CHECK-LABEL: zorse.class @select {
 // CHECK-LABEL: func.func @backward
-// CHECK-SAME:    -> (tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in_gradient, 0>})
+// CHECK-SAME:    -> (tensor<?x4xf32> {zorse.argument = #zorse.argument<boundary_in_gradient, 0>})
 // CHECK:         arith.cmpi
 // CHECK:         arith.select
 zorse.class @select {
-  func.func @forward(%i: tensor<?x4xi64> {zorse.slot = #zorse.slot<input, 0>},
-                     %x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
-      -> (tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+  func.func @forward(%i: tensor<?x4xi64> {zorse.argument = #zorse.argument<input, 0>},
+                     %x: tensor<?x4xf32> {zorse.argument = #zorse.argument<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?x4xf32> {zorse.argument = #zorse.argument<boundary_out, 0>, zorse.gradient}) {
     %c = arith.constant dense<0> : tensor<i64>
     %z = zorse.broadcast %c dims [] : tensor<i64> -> tensor<?x4xi64>
     %b = arith.cmpi sgt, %i, %z : tensor<?x4xi64>
@@ -43,11 +43,11 @@ zorse.class @select {
 // CHECK-LABEL: func.func @forward
 // CHECK-NOT:     <saved
 // CHECK-LABEL: func.func @backward
-// CHECK:         zorse.dropout %{{.*}} {instance = 3 : i64, probability = 1.000000e-01 : f64}
+// CHECK:         zorse.dropout %{{.*}} {probability = 1.000000e-01 : f64, rng_id = 3 : i64}
 zorse.class @dropout {
-  func.func @forward(%x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
-      -> (tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
-    %y = zorse.dropout %x {probability = 0.1 : f64, instance = 3 : i64} : tensor<?x4xf32>
+  func.func @forward(%x: tensor<?x4xf32> {zorse.argument = #zorse.argument<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?x4xf32> {zorse.argument = #zorse.argument<boundary_out, 0>, zorse.gradient}) {
+    %y = zorse.dropout %x {probability = 0.1 : f64, rng_id = 3 : i64} : tensor<?x4xf32>
     return %y : tensor<?x4xf32>
   }
 }
@@ -60,8 +60,8 @@ zorse.class @dropout {
 // CHECK:         %[[Z:.+]] = zorse.broadcast %{{.*}} dims [] : tensor<f32> -> tensor<?x4xf32>
 // CHECK:         return %[[Z]]
 zorse.class @vanishing {
-  func.func @forward(%x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
-      -> (tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+  func.func @forward(%x: tensor<?x4xf32> {zorse.argument = #zorse.argument<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?x4xf32> {zorse.argument = #zorse.argument<boundary_out, 0>, zorse.gradient}) {
     %y = math.floor %x : tensor<?x4xf32>
     return %y : tensor<?x4xf32>
   }
@@ -80,8 +80,8 @@ zorse.class @vanishing {
 // CHECK:         %[[S:.+]] = arith.addf %{{.*}}, %[[G]]
 // CHECK-NEXT:    zorse.round %[[S]] to bf16
 zorse.class @narrow {
-  func.func @forward(%x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
-      -> (tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+  func.func @forward(%x: tensor<?x4xf32> {zorse.argument = #zorse.argument<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?x4xf32> {zorse.argument = #zorse.argument<boundary_out, 0>, zorse.gradient}) {
     %h = zorse.round %x to bf16 {per_operator} : tensor<?x4xf32>
     %t = math.tanh %h : tensor<?x4xf32>
     %r = zorse.round %t to bf16 {per_operator} : tensor<?x4xf32>
@@ -100,8 +100,8 @@ zorse.class @narrow {
 // CHECK-NOT:     arith.cmpf oeq
 // CHECK:         return
 zorse.class @bounded {
-  func.func @forward(%x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
-      -> (tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+  func.func @forward(%x: tensor<?x4xf32> {zorse.argument = #zorse.argument<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?x4xf32> {zorse.argument = #zorse.argument<boundary_out, 0>, zorse.gradient}) {
     %six = arith.constant dense<6.0> : tensor<f32>
     %bound = zorse.broadcast %six dims [] : tensor<f32> -> tensor<?x4xf32>
     %y = arith.minimumf %x, %bound : tensor<?x4xf32>

@@ -11,10 +11,10 @@
 
 // JOINT-LABEL: zorse.class @mlp {
 // JOINT-LABEL: func.func @joint(
-// JOINT-SAME:    %[[W:[^:]+]]: tensor<8x4xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 0>}
-// JOINT-SAME:    %[[X:[^:]+]]: tensor<?x4xf32> {zorse.gradient, zorse.slot = #zorse.slot<boundary_in, 0>}
-// JOINT-SAME:    %[[DY:[^:]+]]: tensor<?x8xf32> {zorse.slot = #zorse.slot<boundary_out_gradient, 0>})
-// JOINT-SAME:    -> (tensor<?x8xf32> {zorse.gradient, zorse.slot = #zorse.slot<boundary_out, 0>}, tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in_gradient, 0>}, tensor<8x4xf32> {zorse.slot = #zorse.slot<parameter_gradient, 0>})
+// JOINT-SAME:    %[[W:[^:]+]]: tensor<8x4xf32> {zorse.gradient, zorse.argument = #zorse.argument<parameter, 0>}
+// JOINT-SAME:    %[[X:[^:]+]]: tensor<?x4xf32> {zorse.gradient, zorse.argument = #zorse.argument<boundary_in, 0>}
+// JOINT-SAME:    %[[DY:[^:]+]]: tensor<?x8xf32> {zorse.argument = #zorse.argument<boundary_out_gradient, 0>})
+// JOINT-SAME:    -> (tensor<?x8xf32> {zorse.gradient, zorse.argument = #zorse.argument<boundary_out, 0>}, tensor<?x4xf32> {zorse.argument = #zorse.argument<boundary_in_gradient, 0>}, tensor<8x4xf32> {zorse.argument = #zorse.argument<parameter_gradient, 0>})
 // JOINT:         %[[H:.+]] = zorse.matmul %[[X]], %[[W]]
 // JOINT:         %[[Y:.+]] = zorse.gelu %[[H]]
 // JOINT:         %[[GY:.+]] = zorse.gradient_of %[[Y]], %[[DY]]
@@ -25,7 +25,7 @@
 // JOINT:         return %[[Y]], %[[GX]], %{{.+}} :
 
 // SAVED-LABEL: func.func @joint(
-// SAVED-SAME:    tensor<?x8xf32> {zorse.slot = #zorse.slot<saved, 0>})
+// SAVED-SAME:    tensor<?x8xf32> {zorse.argument = #zorse.argument<saved, 0>})
 // SAVED:         %[[H:.+]] = zorse.matmul
 // SAVED:         zorse.gradient_of
 // SAVED:         return {{.*}}, %[[H]] :
@@ -35,9 +35,9 @@
 // SLICED-LABEL: func.func @backward(
 // SLICED-NOT:     gradient_of
 zorse.class @mlp {
-  func.func @forward(%w: tensor<8x4xf32> {zorse.slot = #zorse.slot<parameter, 0>, zorse.gradient},
-                     %x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
-      -> (tensor<?x8xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+  func.func @forward(%w: tensor<8x4xf32> {zorse.argument = #zorse.argument<parameter, 0>, zorse.gradient},
+                     %x: tensor<?x4xf32> {zorse.argument = #zorse.argument<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?x8xf32> {zorse.argument = #zorse.argument<boundary_out, 0>, zorse.gradient}) {
     %h = zorse.matmul %x, %w {transpose_b} : tensor<?x4xf32>, tensor<8x4xf32> -> tensor<?x8xf32>
     %y = zorse.gelu %h : tensor<?x8xf32>
     return %y : tensor<?x8xf32>

@@ -1,29 +1,29 @@
-// RUN: zorse-opt %s --zorse-compile-bodies -o /dev/null | FileCheck %s
-// RUN: zorse-opt %s --zorse-compile-bodies=kernels -o /dev/null | FileCheck %s --check-prefix=KERNEL
+// RUN: zorse-opt %s --zorse-compile-functions -o /dev/null | FileCheck %s
+// RUN: zorse-opt %s --zorse-compile-functions=kernels -o /dev/null | FileCheck %s --check-prefix=KERNEL
 // The attention half of a GPT block and its update. Nothing is copied: q, k and v are strided views of the fused matmul, their gradients are written directly into
-// the fused gradient, results into their slots, and an update is one in-place kernel.
+// the fused gradient, results into their arguments, and an update is one in-place kernel.
 
 // CHECK-NOT: kernel {{.*}}copy
-// CHECK-LABEL: body @attention.forward: saved 67072 per row
-// CHECK: slot saved: write, 67072 per row bytes
-// CHECK: kernel 0 reduce{{.*}}(boundary_in0, parameter2, parameter3, saved, saved[256 per row], workspace) points 64 per row
-// CHECK-NEXT: product workspace[16384 per row] = workspace * parameter4^T m 64 per row n 192 k 64 batch 1 ld 64 64 192
+// CHECK-LABEL: function @attention.forward: saved 67072 per row
+// CHECK: argument saved: write, 67072 per row bytes
+// CHECK: kernel 0 reduce{{.*}}(boundary_in0, parameter2, parameter3, saved, saved[256 per row], workspace) iterations 64 per row
+// CHECK-NEXT: matmul workspace[16384 per row] = workspace * parameter4^T m 64 per row n 192 k 64 batch 1 ld 64 64 192
 // CHECK-NEXT: kernel 1 addf(workspace[16384 per row], parameter1, saved[512 per row])
 // CHECK-NEXT: library attention_forward(saved[512 per row], saved[256 + 512 per row], saved[512 + 512 per row], -, saved[49664 per row], saved[66048 per row])
-// CHECK-NEXT: product workspace = saved[49664 per row] * parameter5^T
+// CHECK-NEXT: matmul workspace = saved[49664 per row] * parameter5^T
 // CHECK-NEXT: kernel 2 addf(workspace, parameter0, boundary_in0, boundary_out0)
-// CHECK-NEXT: body @attention.backward
-// CHECK: slot saved: read, 67072 per row bytes
-// CHECK: slot boundary_in_gradient0: accumulate
-// CHECK: product +=parameter_gradient5 = boundary_out_gradient0^T * saved[49664 per row]
+// CHECK-NEXT: function @attention.backward
+// CHECK: argument saved: read, 67072 per row bytes
+// CHECK: argument boundary_in_gradient0: accumulate
+// CHECK: matmul +=parameter_gradient5 = boundary_out_gradient0^T * saved[49664 per row]
 // CHECK: library attention_backward({{.*}}, workspace[16384 per row], workspace[256 + 16384 per row], workspace[512 + 16384 per row])
-// CHECK: product +=parameter_gradient4 = workspace[16384 per row]^T * workspace m 192 n 64 k 64 per row
-// CHECK: kernel {{.*}}reduce{{.*}}, +=boundary_in_gradient0) points 64 per row
-// CHECK-LABEL: body @update.decay
-// CHECK: slot state0: update, 4 per row bytes
-// CHECK: slot state1: read, 4 per row bytes
-// CHECK-NOT: slot workspace
-// CHECK: kernel {{.*}}(state1, scalars[64], state0, scalars[16], state2, state3, {{.*}}) points 1 per row
+// CHECK: matmul +=parameter_gradient4 = workspace[16384 per row]^T * workspace m 192 n 64 k 64 per row
+// CHECK: kernel {{.*}}reduce{{.*}}, +=boundary_in_gradient0) iterations 64 per row
+// CHECK-LABEL: function @update.decay
+// CHECK: argument state0: update, 4 per row bytes
+// CHECK: argument state1: read, 4 per row bytes
+// CHECK-NOT: argument workspace
+// CHECK: kernel {{.*}}(state1, scalars[64], state0, scalars[16], state2, state3, {{.*}}) iterations 1 per row
 // CHECK-NOT: kernel
 
 // KERNEL: // kernel {{[0-9]+}} addf
@@ -33,10 +33,10 @@
 
 module {
   zorse.class @attention {
-    func.func @forward(%arg0: tensor<64xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 0>}, %arg1: tensor<192xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 1>}, %arg2: tensor<64xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 2>}, %arg3: tensor<64xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 3>}, %arg4: tensor<192x64xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 4>}, %arg5: tensor<64x64xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 5>}, %arg6: tensor<?x64x64xf32> {zorse.gradient, zorse.slot = #zorse.slot<boundary_in, 0>}) -> (tensor<?x64x64xf32> {zorse.gradient, zorse.slot = #zorse.slot<boundary_out, 0>}, tensor<?x64xf32> {zorse.slot = #zorse.slot<saved, 0>}, tensor<?x64xf32> {zorse.slot = #zorse.slot<saved, 1>}, tensor<?x64x192xf32> {zorse.slot = #zorse.slot<saved, 2>}, tensor<?x64x4x16xf32> {zorse.slot = #zorse.slot<saved, 3>}, tensor<?x4x64xf32> {zorse.slot = #zorse.slot<saved, 4>}) {
+    func.func @forward(%arg0: tensor<64xf32> {zorse.gradient, zorse.argument = #zorse.argument<parameter, 0>}, %arg1: tensor<192xf32> {zorse.gradient, zorse.argument = #zorse.argument<parameter, 1>}, %arg2: tensor<64xf32> {zorse.gradient, zorse.argument = #zorse.argument<parameter, 2>}, %arg3: tensor<64xf32> {zorse.gradient, zorse.argument = #zorse.argument<parameter, 3>}, %arg4: tensor<192x64xf32> {zorse.gradient, zorse.argument = #zorse.argument<parameter, 4>}, %arg5: tensor<64x64xf32> {zorse.gradient, zorse.argument = #zorse.argument<parameter, 5>}, %arg6: tensor<?x64x64xf32> {zorse.gradient, zorse.argument = #zorse.argument<boundary_in, 0>}) -> (tensor<?x64x64xf32> {zorse.gradient, zorse.argument = #zorse.argument<boundary_out, 0>}, tensor<?x64xf32> {zorse.argument = #zorse.argument<saved, 0>}, tensor<?x64xf32> {zorse.argument = #zorse.argument<saved, 1>}, tensor<?x64x192xf32> {zorse.argument = #zorse.argument<saved, 2>}, tensor<?x64x4x16xf32> {zorse.argument = #zorse.argument<saved, 3>}, tensor<?x4x64xf32> {zorse.argument = #zorse.argument<saved, 4>}) {
       %0 = zorse.broadcast %arg0 dims [2] : tensor<64xf32> -> tensor<?x64x64xf32>
       %1 = zorse.broadcast %arg1 dims [2] : tensor<192xf32> -> tensor<?x64x192xf32>
-      %y, %statistics:2 = zorse.layer_norm %arg6 gain %arg2 bias %arg3 {epsilon = 9.9999997473787516E-6 : f64} : (tensor<?x64x64xf32>, tensor<64xf32>, tensor<64xf32>) -> (tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>)
+      %y, %statistics:2 = zorse.layer_norm %arg6 weight %arg2 bias %arg3 {epsilon = 9.9999997473787516E-6 : f64} : (tensor<?x64x64xf32>, tensor<64xf32>, tensor<64xf32>) -> (tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>)
       %2 = zorse.matmul %y, %arg4 {transpose_b} : tensor<?x64x64xf32>, tensor<192x64xf32> -> tensor<?x64x192xf32>
       %3 = arith.addf %2, %1 : tensor<?x64x192xf32>
       %4 = zorse.slice %3 [0, 0, 0] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
@@ -52,9 +52,9 @@ module {
       %13 = arith.addf %12, %arg6 : tensor<?x64x64xf32>
       return %13, %statistics#0, %statistics#1, %3, %out, %lse : tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64x192xf32>, tensor<?x64x4x16xf32>, tensor<?x4x64xf32>
     }
-    func.func @backward(%arg0: tensor<64xf32> {zorse.slot = #zorse.slot<parameter, 2>}, %arg1: tensor<64xf32> {zorse.slot = #zorse.slot<parameter, 3>}, %arg2: tensor<192x64xf32> {zorse.slot = #zorse.slot<parameter, 4>}, %arg3: tensor<64x64xf32> {zorse.slot = #zorse.slot<parameter, 5>}, %arg4: tensor<?x64x64xf32> {zorse.slot = #zorse.slot<boundary_in, 0>}, %arg5: tensor<?x64x64xf32> {zorse.slot = #zorse.slot<boundary_out_gradient, 0>}, %arg6: tensor<?x64xf32> {zorse.slot = #zorse.slot<saved, 0>}, %arg7: tensor<?x64xf32> {zorse.slot = #zorse.slot<saved, 1>}, %arg8: tensor<?x64x192xf32> {zorse.slot = #zorse.slot<saved, 2>}, %arg9: tensor<?x64x4x16xf32> {zorse.slot = #zorse.slot<saved, 3>}, %arg10: tensor<?x4x64xf32> {zorse.slot = #zorse.slot<saved, 4>}) -> (tensor<?x64x64xf32> {zorse.slot = #zorse.slot<boundary_in_gradient, 0>}, tensor<64xf32> {zorse.slot = #zorse.slot<parameter_gradient, 0>}, tensor<192xf32> {zorse.slot = #zorse.slot<parameter_gradient, 1>}, tensor<64xf32> {zorse.slot = #zorse.slot<parameter_gradient, 2>}, tensor<64xf32> {zorse.slot = #zorse.slot<parameter_gradient, 3>}, tensor<192x64xf32> {zorse.slot = #zorse.slot<parameter_gradient, 4>}, tensor<64x64xf32> {zorse.slot = #zorse.slot<parameter_gradient, 5>}) {
+    func.func @backward(%arg0: tensor<64xf32> {zorse.argument = #zorse.argument<parameter, 2>}, %arg1: tensor<64xf32> {zorse.argument = #zorse.argument<parameter, 3>}, %arg2: tensor<192x64xf32> {zorse.argument = #zorse.argument<parameter, 4>}, %arg3: tensor<64x64xf32> {zorse.argument = #zorse.argument<parameter, 5>}, %arg4: tensor<?x64x64xf32> {zorse.argument = #zorse.argument<boundary_in, 0>}, %arg5: tensor<?x64x64xf32> {zorse.argument = #zorse.argument<boundary_out_gradient, 0>}, %arg6: tensor<?x64xf32> {zorse.argument = #zorse.argument<saved, 0>}, %arg7: tensor<?x64xf32> {zorse.argument = #zorse.argument<saved, 1>}, %arg8: tensor<?x64x192xf32> {zorse.argument = #zorse.argument<saved, 2>}, %arg9: tensor<?x64x4x16xf32> {zorse.argument = #zorse.argument<saved, 3>}, %arg10: tensor<?x4x64xf32> {zorse.argument = #zorse.argument<saved, 4>}) -> (tensor<?x64x64xf32> {zorse.argument = #zorse.argument<boundary_in_gradient, 0>}, tensor<64xf32> {zorse.argument = #zorse.argument<parameter_gradient, 0>}, tensor<192xf32> {zorse.argument = #zorse.argument<parameter_gradient, 1>}, tensor<64xf32> {zorse.argument = #zorse.argument<parameter_gradient, 2>}, tensor<64xf32> {zorse.argument = #zorse.argument<parameter_gradient, 3>}, tensor<192x64xf32> {zorse.argument = #zorse.argument<parameter_gradient, 4>}, tensor<64x64xf32> {zorse.argument = #zorse.argument<parameter_gradient, 5>}) {
       %0 = zorse.reshape %arg9 : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
-      %1 = zorse.contract %arg5, %0 : tensor<?x64x64xf32>, tensor<?x64x64xf32> -> tensor<64x64xf32>
+      %1 = zorse.matmul_grad_weight %arg5, %0 : tensor<?x64x64xf32>, tensor<?x64x64xf32> -> tensor<64x64xf32>
       %2 = zorse.matmul %arg5, %arg3 : tensor<?x64x64xf32>, tensor<64x64xf32> -> tensor<?x64x64xf32>
       %3 = zorse.reshape %2 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
       %4 = zorse.slice %arg8 [0, 0, 128] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
@@ -68,18 +68,18 @@ module {
       %11 = zorse.reshape %dk : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
       %12 = zorse.reshape %dq : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
       %13 = zorse.concat %12, %11, %10 {dim = 2 : i64} : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64x64xf32>) -> tensor<?x64x192xf32>
-      %y = zorse.layer_norm %arg4 gain %arg0 bias %arg1 {epsilon = 9.9999997473787516E-6 : f64} : (tensor<?x64x64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<?x64x64xf32>
-      %14 = zorse.contract %13, %y : tensor<?x64x192xf32>, tensor<?x64x64xf32> -> tensor<192x64xf32>
+      %y = zorse.layer_norm %arg4 weight %arg0 bias %arg1 {epsilon = 9.9999997473787516E-6 : f64} : (tensor<?x64x64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<?x64x64xf32>
+      %14 = zorse.matmul_grad_weight %13, %y : tensor<?x64x192xf32>, tensor<?x64x64xf32> -> tensor<192x64xf32>
       %15 = zorse.matmul %13, %arg2 : tensor<?x64x192xf32>, tensor<192x64xf32> -> tensor<?x64x64xf32>
-      %dgain, %dbias = zorse.layer_norm_grad_params %15, %arg4, %arg6, %arg7 : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> (tensor<64xf32>, tensor<64xf32>)
-      %16 = zorse.layer_norm_grad_input %15, %arg4, %arg6, %arg7 gain %arg0 : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>, tensor<64xf32>) -> tensor<?x64x64xf32>
+      %dweight, %dbias = zorse.layer_norm_grad_params %15, %arg4, %arg6, %arg7 : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> (tensor<64xf32>, tensor<64xf32>)
+      %16 = zorse.layer_norm_grad_input %15, %arg4, %arg6, %arg7 weight %arg0 : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>, tensor<64xf32>) -> tensor<?x64x64xf32>
       %17 = arith.addf %arg5, %16 : tensor<?x64x64xf32>
       %18 = zorse.reduce sum %13 dims [0, 1] : tensor<?x64x192xf32> -> tensor<192xf32>
       %19 = zorse.reduce sum %arg5 dims [0, 1] : tensor<?x64x64xf32> -> tensor<64xf32>
-      return %17, %19, %18, %dgain, %dbias, %14, %1 : tensor<?x64x64xf32>, tensor<64xf32>, tensor<192xf32>, tensor<64xf32>, tensor<64xf32>, tensor<192x64xf32>, tensor<64x64xf32>
+      return %17, %19, %18, %dweight, %dbias, %14, %1 : tensor<?x64x64xf32>, tensor<64xf32>, tensor<192xf32>, tensor<64xf32>, tensor<64xf32>, tensor<192x64xf32>, tensor<64x64xf32>
     }
   }
-  func.func @update.decay(%arg0: tensor<?xf32> {zorse.slot = #zorse.slot<state, 0>}, %arg1: tensor<?xf32> {zorse.slot = #zorse.slot<state, 1>}, %arg2: tensor<?xf32> {zorse.slot = #zorse.slot<state, 2>}, %arg3: tensor<?xf32> {zorse.slot = #zorse.slot<state, 3>}, %arg4: tensor<f64> {zorse.slot = #zorse.slot<scalars, 0, learning_rate>}, %arg5: tensor<f64> {zorse.slot = #zorse.slot<scalars, 0, clip_factor>}, %arg6: tensor<i64> {zorse.slot = #zorse.slot<scalars, 0, skip>}, %arg7: tensor<f64> {zorse.slot = #zorse.slot<optimizer_step_slot, 0>}) -> (tensor<?xf32> {zorse.slot = #zorse.slot<state, 0>}, tensor<?xf32> {zorse.slot = #zorse.slot<state, 2>}, tensor<?xf32> {zorse.slot = #zorse.slot<state, 3>}) {
+  func.func @update.decay(%arg0: tensor<?xf32> {zorse.argument = #zorse.argument<state, 0>}, %arg1: tensor<?xf32> {zorse.argument = #zorse.argument<state, 1>}, %arg2: tensor<?xf32> {zorse.argument = #zorse.argument<state, 2>}, %arg3: tensor<?xf32> {zorse.argument = #zorse.argument<state, 3>}, %arg4: tensor<f64> {zorse.argument = #zorse.argument<scalars, 0, learning_rate>}, %arg5: tensor<f64> {zorse.argument = #zorse.argument<scalars, 0, clip_factor>}, %arg6: tensor<i64> {zorse.argument = #zorse.argument<scalars, 0, skip>}, %arg7: tensor<f64> {zorse.argument = #zorse.argument<optimizer_step, 0>}) -> (tensor<?xf32> {zorse.argument = #zorse.argument<state, 0>}, tensor<?xf32> {zorse.argument = #zorse.argument<state, 2>}, tensor<?xf32> {zorse.argument = #zorse.argument<state, 3>}) {
     %new_parameter, %new_first_moment, %new_second_moment = zorse.adam_update %arg0, %arg1, %arg2, %arg3, %arg4, %arg5, %arg6, %arg7 {beta1 = 9.000000e-01 : f64, beta2 = 0.99899999999999999 : f64, decoupled, epsilon = 1.000000e-08 : f64, weight_decay = 1.000000e-01 : f64} : (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>)
     return %new_parameter, %new_first_moment, %new_second_moment : tensor<?xf32>, tensor<?xf32>, tensor<?xf32>
   }

@@ -1,8 +1,8 @@
-// RUN: rm -rf %t && zorse-opt %s --zorse-compile-bodies="arch=sm_80 dump-dir=%t/sm_80" -o /dev/null > %t.sm_80
+// RUN: rm -rf %t && zorse-opt %s --zorse-compile-functions="arch=sm_80 dump-dir=%t/sm_80" -o /dev/null > %t.sm_80
 // RUN: cat %t/sm_80/addf_*.ptx | FileCheck %s --check-prefix=SUM --implicit-check-not="shl.b32{{.*}}, 16;"
 // RUN: cat %t/sm_80/mulf_*.ptx | FileCheck %s --check-prefix=PRODUCT --implicit-check-not=32767 --implicit-check-not=mul.rn.bf16
 // RUN: cat %t/sm_80/negf_*.ptx | FileCheck %s --check-prefix=HALF
-// RUN: zorse-opt %s --zorse-compile-bodies="arch=sm_90 dump-dir=%t/sm_90" -o /dev/null > %t.sm_90
+// RUN: zorse-opt %s --zorse-compile-functions="arch=sm_90 dump-dir=%t/sm_90" -o /dev/null > %t.sm_90
 // RUN: cat %t/sm_90/addf_*.ptx | FileCheck %s --check-prefix=SUM90
 // Kernels round to 16 bits with GPU instructions, two numbers at a time.
 
@@ -22,8 +22,8 @@
 !w = tensor<?x16x64xf32>
 !h = tensor<?x16x64xf16>
 zorse.class @sum {
-  func.func @forward(%x: !x {zorse.slot = #zorse.slot<boundary_in, 0>}, %y: !x {zorse.slot = #zorse.slot<boundary_in, 1>})
-      -> (!x {zorse.slot = #zorse.slot<boundary_out, 0>}) {
+  func.func @forward(%x: !x {zorse.argument = #zorse.argument<boundary_in, 0>}, %y: !x {zorse.argument = #zorse.argument<boundary_in, 1>})
+      -> (!x {zorse.argument = #zorse.argument<boundary_out, 0>}) {
     %a = arith.extf %x : !x to !w
     %b = arith.extf %y : !x to !w
     %s = arith.addf %a, %b : !w
@@ -32,8 +32,8 @@ zorse.class @sum {
   }
 }
 zorse.class @product {
-  func.func @forward(%x: !x {zorse.slot = #zorse.slot<boundary_in, 0>}, %y: !x {zorse.slot = #zorse.slot<boundary_in, 1>})
-      -> (!x {zorse.slot = #zorse.slot<boundary_out, 0>}, !w {zorse.slot = #zorse.slot<boundary_out, 1>}) {
+  func.func @forward(%x: !x {zorse.argument = #zorse.argument<boundary_in, 0>}, %y: !x {zorse.argument = #zorse.argument<boundary_in, 1>})
+      -> (!x {zorse.argument = #zorse.argument<boundary_out, 0>}, !w {zorse.argument = #zorse.argument<boundary_out, 1>}) {
     %a = arith.extf %x : !x to !w
     %b = arith.extf %y : !x to !w
     %p = arith.mulf %a, %b : !w
@@ -44,7 +44,7 @@ zorse.class @product {
   }
 }
 zorse.class @half {
-  func.func @forward(%x: !w {zorse.slot = #zorse.slot<boundary_in, 0>}) -> (!h {zorse.slot = #zorse.slot<boundary_out, 0>}) {
+  func.func @forward(%x: !w {zorse.argument = #zorse.argument<boundary_in, 0>}) -> (!h {zorse.argument = #zorse.argument<boundary_out, 0>}) {
     %n = arith.negf %x : !w
     %r = arith.truncf %n : !w to !h
     return %r : !h

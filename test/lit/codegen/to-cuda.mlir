@@ -1,38 +1,38 @@
-// RUN: zorse-opt %s --zorse-train-pipeline --zorse-compile-bodies="arch=sm_75 ptx" --zorse-compile-bodies="arch=sm_80 ptx" -o /dev/null | FileCheck %s
-// RUN: rm -rf %t && zorse-opt %s --zorse-train-pipeline --zorse-compile-bodies="arch=sm_80 dump-dir=%t/sm_80" --zorse-compile-bodies="arch=sm_90 dump-dir=%t/sm_90" -o /dev/null | FileCheck %s --check-prefix=DUMP --implicit-check-not=.target
+// RUN: zorse-opt %s --zorse-train-pipeline --zorse-compile-functions="arch=sm_75 ptx" --zorse-compile-functions="arch=sm_80 ptx" -o /dev/null | FileCheck %s
+// RUN: rm -rf %t && zorse-opt %s --zorse-train-pipeline --zorse-compile-functions="arch=sm_80 dump-dir=%t/sm_80" --zorse-compile-functions="arch=sm_90 dump-dir=%t/sm_90" -o /dev/null | FileCheck %s --check-prefix=DUMP --implicit-check-not=.target
 // RUN: cat %t/sm_80/mulf_reduce_*.ptx | FileCheck %s --check-prefix=FILE
 // RUN: ls %t/sm_90 | FileCheck %s --check-prefix=FILES
 // From a model to code for several GPUs.
 
-// CHECK: // bodies for sm_75
-// CHECK: body @head.forward
+// CHECK: // functions for sm_75
+// CHECK: function @head.forward
 // CHECK: kernel {{[0-9]+}} mulf_reduce({{.*}}loss0)
-// CHECK: body @update.plain
+// CHECK: function @update.plain
 // CHECK: .target sm_75
 // CHECK: .visible .entry mulf_reduce_
-// CHECK: // bodies for sm_80
-// CHECK: body @head.forward
+// CHECK: // functions for sm_80
+// CHECK: function @head.forward
 // CHECK: .target sm_80
 // CHECK: .visible .entry mulf_reduce_
 
-// DUMP: // bodies for sm_80
-// DUMP: // bodies for sm_90
+// DUMP: // functions for sm_80
+// DUMP: // functions for sm_90
 // FILE: .target sm_80
 // FILE: .visible .entry mulf_reduce_
 // FILES: mulf_reduce_{{.*}}.ll
 // FILES: mulf_reduce_{{.*}}.mlir
 // FILES: mulf_reduce_{{.*}}.ptx
 
-// RUN: not zorse-opt %s --zorse-train-pipeline --zorse-compile-bodies=arch=sm_99 2>&1 | FileCheck %s --check-prefix=CHIP
-// CHIP: error: zorse-compile-bodies: expected arch= to be one of sm_60, {{.*}}sm_120, {{.*}}found 'sm_99'
-// RUN: not zorse-opt %s --zorse-compile-bodies=arch=sm_80 2>&1 | FileCheck %s --check-prefix=MODEL
-// MODEL: error: zorse-compile-bodies: expected functions of units, found '@model': run --zorse-train-pipeline=from=recognized first
-// RUN: not zorse-opt %s --zorse-train-pipeline --zorse-compile-bodies=ptx 2>&1 | FileCheck %s --check-prefix=TEXT
-// TEXT: error: zorse-compile-bodies: ptx: expected a CUDA architecture such as arch=sm_80, found 'native', which does not produce PTX
+// RUN: not zorse-opt %s --zorse-train-pipeline --zorse-compile-functions=arch=sm_99 2>&1 | FileCheck %s --check-prefix=CHIP
+// CHIP: error: zorse-compile-functions: expected arch= to be one of sm_60, {{.*}}sm_120, {{.*}}found 'sm_99'
+// RUN: not zorse-opt %s --zorse-compile-functions=arch=sm_80 2>&1 | FileCheck %s --check-prefix=MODEL
+// MODEL: error: zorse-compile-functions: expected functions of units, found '@model': run --zorse-train-pipeline=from=recognized first
+// RUN: not zorse-opt %s --zorse-train-pipeline --zorse-compile-functions=ptx 2>&1 | FileCheck %s --check-prefix=TEXT
+// TEXT: error: zorse-compile-functions: ptx: expected a CUDA architecture such as arch=sm_80, found 'native', which does not produce PTX
 
-// One target per architecture: bodies and kernels in the module.
-// RUN: zorse-opt %s --zorse-train-pipeline="to=bodies arch=x86-64-v3,sm_80" --mlir-elide-resource-strings-if-larger=16 | FileCheck %s --check-prefix=TARGETS
-// TARGETS: zorse.target @"x86-64-v3" attributes {bodies = dense_resource<{{.*}}> : tensor<{{[0-9]+}}xi8>} {
+// One target per architecture: functions and kernels in the module.
+// RUN: zorse-opt %s --zorse-train-pipeline="to=lowered arch=x86-64-v3,sm_80" --mlir-elide-resource-strings-if-larger=16 | FileCheck %s --check-prefix=TARGETS
+// TARGETS: zorse.target @"x86-64-v3" attributes {functions = dense_resource<{{.*}}> : tensor<{{[0-9]+}}xi8>} {
 // TARGETS:   module @mulf_reduce_
 // TARGETS: zorse.target @sm_80
 // TARGETS:   module @mulf_reduce_

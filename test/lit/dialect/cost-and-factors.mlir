@@ -6,7 +6,7 @@ func.func @ops(%x: tensor<?x64x768xf32>, %w: tensor<3072x768xf32>, %q: tensor<?x
   // expected-remark @below {{([i, j, kl]) -> ([i, j, k, l]) parallel: i j k l; flops 0 + 0 per row, bytes 0 + 0 per row}}
   %1 = zorse.reshape %x : tensor<?x64x768xf32> -> tensor<?x64x12x64xf32>
   // expected-remark @below {{([i, j, k], [i, j, l]) -> ([k, l]) parallel: k l sum: i j}}
-  %2 = zorse.contract %x, %0 : tensor<?x64x768xf32>, tensor<?x64x3072xf32> -> tensor<768x3072xf32>
+  %2 = zorse.matmul_grad_weight %x, %0 : tensor<?x64x768xf32>, tensor<?x64x3072xf32> -> tensor<768x3072xf32>
   // expected-remark @below {{([i, j, k]) -> ([i, j, k]) parallel: i j indivisible: k}}
   %3 = zorse.softmax %x : tensor<?x64x768xf32>
   // expected-remark @below {{([i, j, lo, m], [i, k, l, m], [i, k, l, n]) -> ([i, j, lo, n]) parallel: i j l n o indivisible: k m offset: j, k; flops 0 + 6639360 per row}}

@@ -97,25 +97,25 @@ func.func @biased_matmul_c3(%x: tensor<?x4xbf16>, %w: tensor<4x2xbf16>, %b: tens
 
 // -----
 
-func.func @contract_c1(%x: tensor<?x4xf32>, %z: tensor<?x3x4xf32>) {
+func.func @matmul_grad_weight_c1(%x: tensor<?x4xf32>, %z: tensor<?x3x4xf32>) {
   // expected-error @below {{(C1) expects operands of equal rank >= 2}}
-  %y = zorse.contract %x, %z : tensor<?x4xf32>, tensor<?x3x4xf32> -> tensor<4x4xf32>
+  %y = zorse.matmul_grad_weight %x, %z : tensor<?x4xf32>, tensor<?x3x4xf32> -> tensor<4x4xf32>
   return
 }
 
 // -----
 
-func.func @contract_c2(%x: tensor<?x2x4xf32>, %z: tensor<?x3x4xf32>) {
+func.func @matmul_grad_weight_c2(%x: tensor<?x2x4xf32>, %z: tensor<?x3x4xf32>) {
   // expected-error @below {{(C2) expects all dimensions but the last to agree}}
-  %y = zorse.contract %x, %z : tensor<?x2x4xf32>, tensor<?x3x4xf32> -> tensor<4x4xf32>
+  %y = zorse.matmul_grad_weight %x, %z : tensor<?x2x4xf32>, tensor<?x3x4xf32> -> tensor<4x4xf32>
   return
 }
 
 // -----
 
-func.func @contract_c3(%x: tensor<?x4xf32>) {
+func.func @matmul_grad_weight_c3(%x: tensor<?x4xf32>) {
   // expected-error @below {{(C3) expects y 'tensor<4x4xf32>'}}
-  %y = zorse.contract %x, %x : tensor<?x4xf32>, tensor<?x4xf32> -> tensor<4x5xf32>
+  %y = zorse.matmul_grad_weight %x, %x : tensor<?x4xf32>, tensor<?x4xf32> -> tensor<4x5xf32>
   return
 }
 
@@ -169,32 +169,32 @@ func.func @scatter_add_c2(%u: tensor<?x4xf32>, %i: tensor<?xi64>) {
 
 // -----
 
-func.func @take_c1(%x: tensor<?x4xf32>, %i: tensor<?x4xi64>) {
-  // expected-error @below {{(C1) expects ids of the shape of x without its (static) last dimension}}
-  %y = zorse.take %x, %i : tensor<?x4xf32>, tensor<?x4xi64> -> tensor<?x4xf32>
+func.func @take_along_dim_c1(%x: tensor<?x4xf32>, %i: tensor<?x4xi64>) {
+  // expected-error @below {{(C1) expects indices of the shape of x without its (static) last dimension}}
+  %y = zorse.take_along_dim %x, %i : tensor<?x4xf32>, tensor<?x4xi64> -> tensor<?x4xf32>
   return
 }
 
 // -----
 
-func.func @take_c2(%x: tensor<?x4xf32>, %i: tensor<?xi64>) {
+func.func @take_along_dim_c2(%x: tensor<?x4xf32>, %i: tensor<?xi64>) {
   // expected-error @below {{(C2) expects y 'tensor<?xf32>'}}
-  %y = zorse.take %x, %i : tensor<?x4xf32>, tensor<?xi64> -> tensor<?x4xf32>
+  %y = zorse.take_along_dim %x, %i : tensor<?x4xf32>, tensor<?xi64> -> tensor<?x4xf32>
   return
 }
 
 // -----
 
-func.func @take_grad_c1(%x: tensor<?xf32>, %i: tensor<?x2xi64>) {
-  // expected-error @below {{(C1) expects ids of the shape of dy}}
-  %y = zorse.take_grad %x, %i : tensor<?xf32>, tensor<?x2xi64> -> tensor<?x4xf32>
+func.func @take_along_dim_grad_c1(%x: tensor<?xf32>, %i: tensor<?x2xi64>) {
+  // expected-error @below {{(C1) expects indices of the shape of dy}}
+  %y = zorse.take_along_dim_grad %x, %i : tensor<?xf32>, tensor<?x2xi64> -> tensor<?x4xf32>
   return
 }
 
 // -----
 
-func.func @take_grad_c2(%x: tensor<?xf32>, %i: tensor<?xi64>) {
+func.func @take_along_dim_grad_c2(%x: tensor<?xf32>, %i: tensor<?xi64>) {
   // expected-error @below {{(C2) expects dx to be 'tensor<?xf32>' with one static dimension appended}}
-  %y = zorse.take_grad %x, %i : tensor<?xf32>, tensor<?xi64> -> tensor<?x2x4xf32>
+  %y = zorse.take_along_dim_grad %x, %i : tensor<?xf32>, tensor<?xi64> -> tensor<?x2x4xf32>
   return
 }

@@ -98,7 +98,7 @@ func.func @causal_mask_c2() {
 // -----
 
 func.func @causal_mask_c3() {
-  // expected-error @below {{(C3) expects at most as many queries as keys}}
+  // expected-error @below {{(C3) expects no more queries than keys}}
   %y = zorse.causal_mask : tensor<8x4xi1>
   return
 }
@@ -195,31 +195,31 @@ func.func @cross_entropy_grad_c3(%x: tensor<?x8x99xf32>, %i: tensor<?x8xi64>, %d
 
 func.func @dropout_c1(%x: tensor<?x8x99xf32>) {
   // expected-error @below {{(C1) expects 0 <= probability < 1, got 1}}
-  %y = zorse.dropout %x {probability = 1.0 : f64, instance = 0 : i64} : tensor<?x8x99xf32>
+  %y = zorse.dropout %x {probability = 1.0 : f64, rng_id = 0 : i64} : tensor<?x8x99xf32>
   return
 }
 
 // -----
 
 func.func @dropout_c2(%x: tensor<?x8x99xf32>) {
-  // expected-error @below {{(C2) expects instance >= 0, got -1}}
-  %y = zorse.dropout %x {probability = 0.5 : f64, instance = -1 : i64} : tensor<?x8x99xf32>
+  // expected-error @below {{(C2) expects rng_id >= 0, got -1}}
+  %y = zorse.dropout %x {probability = 0.5 : f64, rng_id = -1 : i64} : tensor<?x8x99xf32>
   return
 }
 
 // -----
 
-func.func @track_c1(%x: tensor<?x8xf32>, %r: tensor<7xf32>) {
+func.func @running_stat_c1(%x: tensor<?x8xf32>, %r: tensor<7xf32>) {
   // expected-error @below {{(C1) expects a statistic of every row and running ones of its shape without the samples, got 'tensor<?x8xf32>' and 'tensor<7xf32>'}}
-  %y = zorse.track %x, %r {weight = 0.1 : f64, correction = 1.0 : f64} : tensor<?x8xf32>, tensor<7xf32>
+  %y = zorse.running_stat %x, %r {momentum = 0.1 : f64, correction = 1.0 : f64} : tensor<?x8xf32>, tensor<7xf32>
   return
 }
 
 // -----
 
-func.func @track_c2(%x: tensor<?x8xf32>, %r: tensor<8xf32>) {
-  // expected-error @below {{(C2) expects 0 < weight <= 1 and a correction above 0, got 0.000000e+00 and 1.000000e+00}}
-  %y = zorse.track %x, %r {weight = 0.0 : f64, correction = 1.0 : f64} : tensor<?x8xf32>, tensor<8xf32>
+func.func @running_stat_c2(%x: tensor<?x8xf32>, %r: tensor<8xf32>) {
+  // expected-error @below {{(C2) expects 0 < momentum <= 1 and a correction above 0, got 0.000000e+00 and 1.000000e+00}}
+  %y = zorse.running_stat %x, %r {momentum = 0.0 : f64, correction = 1.0 : f64} : tensor<?x8xf32>, tensor<8xf32>
   return
 }
 

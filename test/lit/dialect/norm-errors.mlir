@@ -42,8 +42,8 @@ func.func @layer_norm_c1(%x: tensor<?xf32>) {
 // -----
 
 func.func @layer_norm_c2(%x: tensor<?x8x64xf32>, %g: tensor<32xf32>) {
-  // expected-error @below {{(C2) expects gain 'tensor<64xf32>' to match the last dimension of x, got 'tensor<32xf32>'}}
-  %y = zorse.layer_norm %x gain %g {epsilon = 1.0e-5 : f64} : (tensor<?x8x64xf32>, tensor<32xf32>) -> tensor<?x8x64xf32>
+  // expected-error @below {{(C2) expects weight 'tensor<64xf32>' to match the last dimension of x, got 'tensor<32xf32>'}}
+  %y = zorse.layer_norm %x weight %g {epsilon = 1.0e-5 : f64} : (tensor<?x8x64xf32>, tensor<32xf32>) -> tensor<?x8x64xf32>
   return
 }
 
@@ -90,8 +90,8 @@ func.func @layer_norm_grad_input_c1(%x: tensor<?x8x64xf32>, %z: tensor<?x8x32xf3
 // -----
 
 func.func @layer_norm_grad_input_c2(%x: tensor<?x8x64xf32>, %g: tensor<?x8xf32>, %s: tensor<?x8xf32>) {
-  // expected-error @below {{(C2) expects gain 'tensor<64xf32>'}}
-  %y = zorse.layer_norm_grad_input %x, %x, %s, %s gain %g : (tensor<?x8x64xf32>, tensor<?x8x64xf32>, tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8x64xf32>
+  // expected-error @below {{(C2) expects weight 'tensor<64xf32>'}}
+  %y = zorse.layer_norm_grad_input %x, %x, %s, %s weight %g : (tensor<?x8x64xf32>, tensor<?x8x64xf32>, tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8x64xf32>
   return
 }
 
@@ -138,8 +138,8 @@ func.func @rms_norm_c1(%x: tensor<?xf32>) {
 // -----
 
 func.func @rms_norm_c2(%x: tensor<?x8x64xf32>, %g: tensor<32xf32>) {
-  // expected-error @below {{(C2) expects gain 'tensor<64xf32>' to match the last dimension of x, got 'tensor<32xf32>'}}
-  %y = zorse.rms_norm %x gain %g {epsilon = 1.0e-5 : f64} : (tensor<?x8x64xf32>, tensor<32xf32>) -> tensor<?x8x64xf32>
+  // expected-error @below {{(C2) expects weight 'tensor<64xf32>' to match the last dimension of x, got 'tensor<32xf32>'}}
+  %y = zorse.rms_norm %x weight %g {epsilon = 1.0e-5 : f64} : (tensor<?x8x64xf32>, tensor<32xf32>) -> tensor<?x8x64xf32>
   return
 }
 
@@ -178,8 +178,8 @@ func.func @rms_norm_grad_input_c1(%x: tensor<?x8x64xf32>, %z: tensor<?x8x32xf32>
 // -----
 
 func.func @rms_norm_grad_input_c2(%x: tensor<?x8x64xf32>, %g: tensor<?x8xf32>, %s: tensor<?x8xf32>) {
-  // expected-error @below {{(C2) expects gain 'tensor<64xf32>'}}
-  %y = zorse.rms_norm_grad_input %x, %x, %s gain %g : (tensor<?x8x64xf32>, tensor<?x8x64xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8x64xf32>
+  // expected-error @below {{(C2) expects weight 'tensor<64xf32>'}}
+  %y = zorse.rms_norm_grad_input %x, %x, %s weight %g : (tensor<?x8x64xf32>, tensor<?x8x64xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8x64xf32>
   return
 }
 
@@ -210,7 +210,7 @@ func.func @rms_norm_grad_params_c2(%x: tensor<?x8x64xf32>, %s: tensor<?xf32>) {
 // -----
 
 func.func @rms_norm_grad_params_c3(%x: tensor<?x8x64xf32>, %s: tensor<?x8xf32>) {
-  // expected-error @below {{(C3) expects dgain 'tensor<64xf32>'}}
+  // expected-error @below {{(C3) expects dweight 'tensor<64xf32>'}}
   %y = zorse.rms_norm_grad_params %x, %x, %s : (tensor<?x8x64xf32>, tensor<?x8x64xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
   return
 }

@@ -1,23 +1,23 @@
-"""Lists a training step: reads the programs of all devices as text (zorse-compile --emit=exec) and prints one line per entry, in global order.
+"""Lists a training step: reads the programs of all devices as text (zorse-compile --emit=exec) and prints one line per instruction, in global order.
 
 A line names the devices and their operation. A transfer is one line, and so is a collective. The queue is named only if it is not the default queue of the
 operation. Sizes, arena offsets, times and waits are omitted: other tests check numbers.
 
-  --only F,B,send      only entries that begin with these words
+  --only F,B,send      only instructions that begin with these words
   --state              first the state that devices keep between steps, and its memory kind
   --calls              below a task, its calls
-  --slots saved,...    the slots of these kinds, below the calls that have them
+  --arguments saved,...    the arguments of these kinds, below the calls that have them
 """
 import argparse
 import re
 import sys
 
 REGION = r"(\d+):\d+\+\d+"
-USUAL = {"send": "send0", "load_input": "to_device0", "load_scalars": "to_device0", "report": "to_host0", "compute": "compute0"}
+USUAL = {"send": "send0", "load_input": "to_device0", "load_scalars": "to_device0", "read_metrics": "to_host0", "compute": "compute0"}
 
 
 def calls_of(lines):
-    """The calls of a task as [(text, slots)]."""
+    """The calls of a task as [(text, arguments)]."""
     calls = []
     for line in lines:
         if call := re.match(r'exec\.call \d+ "(\S+)"(?: unit (\d+) ".*?")? rows (\[\S+\])(.*?) *\($', line):
@@ -41,8 +41,8 @@ def task_text(task, of, number, calls):
 
 
 def read(text):
-    """Entries of all devices as (id, device, text, calls), and state as {(device, memory, array): kinds}."""
-    entries, state = [], {}
+    """Instructions of all devices as (id, device, text, calls), and state as {(device, memory, array): kinds}."""
+    instructions, state = [], {}
     device, arenas = "", []
     lines = [line.strip() for line in text.splitlines()]
 
@@ -57,8 +57,8 @@ def read(text):
         elif kept := re.match(r'exec\.state (\w+) (\d+ ".*?")(?: cut \d+)? (\[\S+\]) at ' + REGION, line):
             kind, name, extent, arena = kept.groups()
             state.setdefault((device, arenas[int(arena)], f"{name} {extent}"), {})[kind] = True
-        elif entry := re.match(r"exec\.(\w+) (\d+) (.*) on (\w+) in \w+", line):
-            kind, at, what, queue = entry.groups()
+        elif instruction := re.match(r"exec\.(\w+) (\d+) (.*) on (\w+) in \w+", line):
+            kind, at, what, queue = instruction.groups()
             calls = []
             if kind == "compute":
                 calls = calls_of(lines[number + 1 : lines.index("}", number)])
@@ -67,8 +67,8 @@ def read(text):
                 what = f"{kind} " + (place(what) if kind == "copy" else re.sub(r" (from|into|at|full|shard) " + REGION, "", what))
             if queue != USUAL.get(kind, "collective0"):
                 what += f" on {queue}"
-            entries.append((int(at), device, what, calls))
-    return entries, state
+            instructions.append((int(at), device, what, calls))
+    return instructions, state
 
 
 def main():
@@ -76,21 +76,21 @@ def main():
     parser.add_argument("--only", type=lambda words: words.split(","))
     parser.add_argument("--state", action="store_true")
     parser.add_argument("--calls", action="store_true")
-    parser.add_argument("--slots", type=lambda words: words.split(","), default=[])
+    parser.add_argument("--arguments", type=lambda words: words.split(","), default=[])
     options = parser.parse_args()
-    entries, state = read(sys.stdin.read())
+    instructions, state = read(sys.stdin.read())
     for (device, memory, array), kinds in state.items() if options.state else ():
         print(f"{device}: keeps {' and '.join(kinds)} {array} in {memory}")
     lines = {}  # (id, text) -> devices, calls: a collective has the same text on all of its devices
-    for at, device, text, calls in sorted(entries, key=lambda entry: entry[0]):
+    for at, device, text, calls in sorted(instructions, key=lambda instruction: instruction[0]):
         if not text.startswith("receive ") and (not options.only or text.split()[0] in options.only):  # a receive is the other half of a send
             lines.setdefault((at, text), ([], calls))[0].append(device)
     for (_, text), (devices, calls) in lines.items():
         print(f"{' '.join(devices)}: {text}")
-        for call, slots in calls:
-            slots = [slot for slot in slots if set(slot.split()) & set(options.slots)]
-            if options.calls or slots:
-                print("\n    ".join([f"  {call}", *slots]))
+        for call, arguments in calls:
+            arguments = [argument for argument in arguments if set(argument.split()) & set(options.arguments)]
+            if options.calls or arguments:
+                print("\n    ".join([f"  {call}", *arguments]))
 
 
 main()

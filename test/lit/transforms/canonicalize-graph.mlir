@@ -86,7 +86,7 @@ func.func @exact(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {
   %4 = arith.subf %3, %zerob : tensor<?x4xf32>
   %5 = zorse.slice %4 [0, 0] [?, 4] [1, 1] : tensor<?x4xf32> -> tensor<?x4xf32>
   %6 = zorse.concat %5 {dim = 1 : i64} : (tensor<?x4xf32>) -> tensor<?x4xf32>
-  %7 = zorse.dropout %6 {probability = 0.0 : f64, instance = 0 : i64} : tensor<?x4xf32>
+  %7 = zorse.dropout %6 {probability = 0.0 : f64, rng_id = 0 : i64} : tensor<?x4xf32>
   return %7 : tensor<?x4xf32>
 }
 

@@ -1,10 +1,10 @@
 // RUN: zorse-opt %s --zorse-insert-rounds | FileCheck %s --check-prefixes=CHECK,COMPUTE
-// RUN: zorse-opt %s --zorse-insert-rounds="to=f16 wide-residual" | FileCheck %s --check-prefixes=CHECK,WIDE
+// RUN: zorse-opt %s --zorse-insert-rounds="to=f16 fp32-residual" | FileCheck %s --check-prefixes=CHECK,WIDE
 // RUN: not zorse-opt %s --zorse-insert-rounds --zorse-insert-rounds 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: not zorse-opt %s --zorse-insert-rounds=to=f32 2>&1 | FileCheck %s --check-prefix=TYPE
 // Matmuls have rounded operands and results; a bias is rounded, and added before the result is rounded. Norms have rounded results; softmaxes and losses stay f32.
 
-// TWICE: error: zorse-insert-rounds: expected a model without roundings, found one: this pass has run already, or the file casts values to 16 bits by itself; such a file is compiled with --precision=f32
+// TWICE: error: zorse-insert-rounds: expected a model without roundings, found one: this pass has run already, or the file contains casts to 16 bits; such a file is compiled with --precision=f32
 // TYPE: error: zorse-insert-rounds: to: expected bf16 or f16, got 'f32'
 
 // CHECK-LABEL: func.func @model(
@@ -14,7 +14,7 @@
 // CHECK-SAME:    %[[W:[^:]+]]: tensor<8x8xf32>
 // CHECK-SAME:    %[[BIAS:[^:]+]]: tensor<8xf32>
 func.func @model(%ids: tensor<?x4xi64> {zorse.input = "ids"}, %table: tensor<16x8xf32> {zorse.parameter = "table", zorse.trainable = true},
-                 %gain: tensor<8xf32> {zorse.parameter = "gain", zorse.trainable = true}, %w: tensor<8x8xf32> {zorse.parameter = "w", zorse.trainable = true},
+                 %norm_weight: tensor<8xf32> {zorse.parameter = "norm_weight", zorse.trainable = true}, %w: tensor<8x8xf32> {zorse.parameter = "w", zorse.trainable = true},
                  %b: tensor<8xf32> {zorse.parameter = "b", zorse.trainable = true},
                  %p: tensor<4x8xf32> {zorse.parameter = "p", zorse.trainable = true})
     -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/(4*B)"}) {
@@ -25,7 +25,7 @@ func.func @model(%ids: tensor<?x4xi64> {zorse.input = "ids"}, %table: tensor<16x
   %x = zorse.gather %table, %ids : tensor<16x8xf32>, tensor<?x4xi64> -> tensor<?x4x8xf32>
   // CHECK:         %[[NORM:.+]] = zorse.rms_norm
   // CHECK-NEXT:    %[[N:.+]] = zorse.round %[[NORM]] to
-  %n = zorse.rms_norm %x gain %gain {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf32>, tensor<8xf32>) -> tensor<?x4x8xf32>
+  %n = zorse.rms_norm %x weight %norm_weight {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf32>, tensor<8xf32>) -> tensor<?x4x8xf32>
   // One rounded copy of the matrix for all readers; a linear layer has its bias in the type of its weight.
   // CHECK:         zorse.matmul %[[N]], %[[COPY:[^ ]+]]
   %h = zorse.matmul %n, %w : tensor<?x4x8xf32>, tensor<8x8xf32> -> tensor<?x4x8xf32>
@@ -42,7 +42,7 @@ func.func @model(%ids: tensor<?x4xi64> {zorse.input = "ids"}, %table: tensor<16x
   // CHECK-NEXT:    %[[M:.+]] = zorse.round %[[MASKED]] to
   %one = arith.constant dense<1.0> : tensor<f32>
   %ones = zorse.broadcast %one dims [] : tensor<f32> -> tensor<?xf32>
-  %drawn = zorse.dropout %ones {instance = 0 : i64, probability = 0.25 : f64} : tensor<?xf32>
+  %drawn = zorse.dropout %ones {probability = 0.25 : f64, rng_id = 0 : i64} : tensor<?xf32>
   %half = arith.constant dense<0.5> : tensor<f32>
   %halves = zorse.broadcast %half dims [] : tensor<f32> -> tensor<?xf32>
   %scaled = arith.mulf %halves, %drawn : tensor<?xf32>

@@ -92,7 +92,7 @@ func.func @grouped_queries(%q: tensor<?x16x4x8xf32>, %k: tensor<?x16x2x8xf32>, %
 
 // Soft cap inside, a constant window mask, dropout on the probabilities.
 // CHECK-LABEL: @cap_window_dropout
-// CHECK: zorse.attention {{.*}} {causal, dropout = 1.000000e-01 : f64, instance = 3 : i64, scale = 2.500000e-01 : f64, softcap = 5.000000e+01 : f64, window = 2 : i64}
+// CHECK: zorse.attention {{.*}} {causal, dropout = 1.000000e-01 : f64, rng_id = 3 : i64, scale = 2.500000e-01 : f64, softcap = 5.000000e+01 : f64, window = 2 : i64}
 func.func @cap_window_dropout(%q: tensor<?x2x4x8xf32>, %k: tensor<?x2x4x8xf32>, %v: tensor<?x2x4x8xf32>) -> tensor<?x2x4x8xf32> {
   %s = zorse.matmul %q, %k {transpose_b} : tensor<?x2x4x8xf32>, tensor<?x2x4x8xf32> -> tensor<?x2x4x4xf32>
   %c = arith.constant dense<0.25> : tensor<f32>
@@ -108,7 +108,7 @@ func.func @cap_window_dropout(%q: tensor<?x2x4x8xf32>, %k: tensor<?x2x4x8xf32>, 
   %mb = zorse.broadcast %m dims [2, 3] : tensor<4x4xf32> -> tensor<?x2x4x4xf32>
   %sm = arith.addf %mb, %capped : tensor<?x2x4x4xf32>
   %p = zorse.softmax %sm : tensor<?x2x4x4xf32>
-  %pd = zorse.dropout %p {probability = 0.1 : f64, instance = 3 : i64} : tensor<?x2x4x4xf32>
+  %pd = zorse.dropout %p {probability = 0.1 : f64, rng_id = 3 : i64} : tensor<?x2x4x4xf32>
   %o = zorse.matmul %pd, %v : tensor<?x2x4x4xf32>, tensor<?x2x4x8xf32> -> tensor<?x2x4x8xf32>
   return %o : tensor<?x2x4x8xf32>
 }

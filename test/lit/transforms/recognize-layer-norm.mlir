@@ -2,7 +2,7 @@
 
 // The decomposition in opset 17 function bodies and by older exporters: every reduction keeps dimensions.
 // CHECK-LABEL: @kept_dimensions
-// CHECK-NEXT: %[[Y:.*]] = zorse.layer_norm %arg0 gain %arg1 bias %arg2 {epsilon = 9.9{{.*}}E-6 : f64}
+// CHECK-NEXT: %[[Y:.*]] = zorse.layer_norm %arg0 weight %arg1 bias %arg2 {epsilon = 9.9{{.*}}E-6 : f64}
 // CHECK-NEXT: return %[[Y]]
 func.func @kept_dimensions(%x: tensor<?x16x64xf32>, %g: tensor<64xf32>, %b: tensor<64xf32>) -> tensor<?x16x64xf32> {
   %d = arith.constant dense<64.0> : tensor<f32>
@@ -33,7 +33,7 @@ func.func @kept_dimensions(%x: tensor<?x16x64xf32>, %g: tensor<64xf32>, %b: tens
 
 // -----
 
-// The normalized value has another user: gain and bias stay separate.
+// The normalized value has another user: weight and bias stay separate.
 // CHECK-LABEL: @shared
 // CHECK: %[[H:.*]] = zorse.layer_norm %arg0 {epsilon
 // CHECK: arith.mulf %[[H]]

@@ -2,7 +2,7 @@
 
 // Dynamo, opset 20: Pow, ReduceMean with kept dimension, Add, Sqrt, Reciprocal, Mul, Mul by the weight.
 // CHECK-LABEL: @dynamo
-// CHECK-NEXT: %[[Y:.*]] = zorse.rms_norm %arg0 gain %arg1 {epsilon = 9.9{{.*}}E-6 : f64}
+// CHECK-NEXT: %[[Y:.*]] = zorse.rms_norm %arg0 weight %arg1 {epsilon = 9.9{{.*}}E-6 : f64}
 // CHECK-NEXT: return %[[Y]]
 func.func @dynamo(%x: tensor<?x16x64xf32>, %g: tensor<64xf32>) -> tensor<?x16x64xf32> {
   %two = arith.constant dense<2.0> : tensor<f32>
@@ -32,7 +32,7 @@ func.func @dynamo(%x: tensor<?x16x64xf32>, %g: tensor<64xf32>) -> tensor<?x16x64
 
 // Division by the root, weight on the right, the mean as a product with 1/d.
 // CHECK-LABEL: @division
-// CHECK-NEXT: %[[Y:.*]] = zorse.rms_norm %arg0 gain %arg1
+// CHECK-NEXT: %[[Y:.*]] = zorse.rms_norm %arg0 weight %arg1
 // CHECK-NEXT: return %[[Y]]
 func.func @division(%x: tensor<?x16x64xf32>, %g: tensor<64xf32>) -> tensor<?x16x64xf32> {
   %sq = arith.mulf %x, %x : tensor<?x16x64xf32>
@@ -53,12 +53,12 @@ func.func @division(%x: tensor<?x16x64xf32>, %g: tensor<64xf32>) -> tensor<?x16x
 
 // -----
 
-// Gemma: the gain is 1 + w; the addition stays, on w.
-// CHECK-LABEL: @gain_one_plus_weight
+// Gemma: the weight is 1 + w; the addition stays, on w.
+// CHECK-LABEL: @one_plus_weight
 // CHECK: %[[G:.*]] = arith.addf %arg1, %{{.*}} : tensor<64xf32>
-// CHECK-NEXT: %[[Y:.*]] = zorse.rms_norm %arg0 gain %[[G]]
+// CHECK-NEXT: %[[Y:.*]] = zorse.rms_norm %arg0 weight %[[G]]
 // CHECK-NEXT: return %[[Y]]
-func.func @gain_one_plus_weight(%x: tensor<?x64xf32>, %w: tensor<64xf32>) -> tensor<?x64xf32> {
+func.func @one_plus_weight(%x: tensor<?x64xf32>, %w: tensor<64xf32>) -> tensor<?x64xf32> {
   %sq = arith.mulf %x, %x : tensor<?x64xf32>
   %s = zorse.reduce sum %sq dims [1] : tensor<?x64xf32> -> tensor<?xf32>
   %d = arith.constant dense<64.0> : tensor<f32>
@@ -107,7 +107,7 @@ func.func @not_a_mean(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {
 
 // Gemma's first norm: the embedding scale 8 = sqrt(64) has been factored out and combined with the 1/64 of the mean.
 // CHECK-LABEL: @scale_taken_out
-// CHECK-NEXT: %[[Y:.*]] = zorse.rms_norm %arg0 gain %arg1 {epsilon = 1.56{{.*}}E-8 : f64}
+// CHECK-NEXT: %[[Y:.*]] = zorse.rms_norm %arg0 weight %arg1 {epsilon = 1.56{{.*}}E-8 : f64}
 // CHECK-NEXT: return %[[Y]]
 func.func @scale_taken_out(%x: tensor<?x64xf32>, %g: tensor<64xf32>) -> tensor<?x64xf32> {
   %sq = arith.mulf %x, %x : tensor<?x64xf32>

@@ -59,7 +59,7 @@ func.func @loss(%x: tensor<?x8x99xf32>, %labels: tensor<?x8xi64>) -> tensor<?x8x
   %zb = zorse.broadcast %z dims [] : tensor<i64> -> tensor<?x8xi64>
   %safe = arith.select %keep, %labels, %zb : tensor<?x8xi1>, tensor<?x8xi64>
   %p = zorse.log_softmax %x : tensor<?x8x99xf32>
-  %t = zorse.take %p, %safe : tensor<?x8x99xf32>, tensor<?x8xi64> -> tensor<?x8xf32>
+  %t = zorse.take_along_dim %p, %safe : tensor<?x8x99xf32>, tensor<?x8xi64> -> tensor<?x8xf32>
   %n = arith.negf %t : tensor<?x8xf32>
   %f = arith.constant dense<0.0> : tensor<f32>
   %fb = zorse.broadcast %f dims [] : tensor<f32> -> tensor<?x8xf32>

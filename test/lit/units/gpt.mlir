@@ -32,17 +32,17 @@
 // CHECK-NOT:     func.func
 // CHECK-LABEL: zorse.class @attention {
 // CHECK:         func.func @forward(
-// CHECK-NOT:     zorse.attention {{.*}}instance =
-// CHECK:         zorse.dropout {{.*}}instance = 1 : i64
+// CHECK-NOT:     zorse.attention {{.*}}rng_id =
+// CHECK:         zorse.dropout {{.*}}rng_id = 1 : i64
 // CHECK:         func.func @backward(
 // CHECK:         func.func @backward_inputs(
 // CHECK:         zorse.attention_grad
 // CHECK:         func.func @backward_weights(
 // CHECK-NOT:     zorse.attention_grad
-// CHECK:         zorse.contract
+// CHECK:         zorse.matmul_grad_weight
 // CHECK-LABEL: zorse.class @mlp {
 // CHECK:         func.func @forward(
-// CHECK:         zorse.dropout {{.*}}instance = 0 : i64
+// CHECK:         zorse.dropout {{.*}}rng_id = 0 : i64
 // CHECK:         func.func @backward(
 // CHECK:         func.func @backward_inputs(
 // CHECK:         func.func @backward_weights(
@@ -107,8 +107,8 @@ module {
     %v1 = zorse.gather %p2, %input_ids : tensor<11x8xf64>, tensor<?x4xi64> -> tensor<?x4x8xf64> loc("wte")
     %v2 = zorse.broadcast %p3 dims [1, 2] : tensor<4x8xf64> -> tensor<?x4x8xf64>
     %v3 = arith.addf %v1, %v2 : tensor<?x4x8xf64> loc("embed")
-    %v4 = zorse.dropout %v3 {instance = 7 : i64, probability = 0.1 : f64} : tensor<?x4x8xf64>
-    %v5 = zorse.layer_norm %v4 gain %p4 bias %p5 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.0.ln_1")
+    %v4 = zorse.dropout %v3 {probability = 0.1 : f64, rng_id = 7 : i64} : tensor<?x4x8xf64>
+    %v5 = zorse.layer_norm %v4 weight %p4 bias %p5 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.0.ln_1")
     %v6 = zorse.matmul %v5, %p6 {transpose_b} : tensor<?x4x8xf64>, tensor<24x8xf64> -> tensor<?x4x24xf64> loc("h.0.attn.c_attn/MatMul")
     %v7 = zorse.broadcast %p7 dims [2] : tensor<24xf64> -> tensor<?x4x24xf64>
     %v8 = arith.addf %v6, %v7 : tensor<?x4x24xf64> loc("h.0.attn.c_attn/Add")
@@ -118,14 +118,14 @@ module {
     %v12 = zorse.reshape %v11 : tensor<?x4x8xf64> -> tensor<?x4x2x4xf64>
     %v13 = zorse.slice %v8 [0, 0, 16] [?, 4, 8] [1, 1, 1] : tensor<?x4x24xf64> -> tensor<?x4x8xf64>
     %v14 = zorse.reshape %v13 : tensor<?x4x8xf64> -> tensor<?x4x2x4xf64>
-    %v15 = zorse.attention %v10, %v12, %v14 {causal, scale = 0.5 : f64, dropout = 0.1 : f64, instance = 100 : i64} : (tensor<?x4x2x4xf64>, tensor<?x4x2x4xf64>, tensor<?x4x2x4xf64>) -> tensor<?x4x2x4xf64> loc("h.0.attn")
+    %v15 = zorse.attention %v10, %v12, %v14 {causal, scale = 0.5 : f64, dropout = 0.1 : f64, rng_id = 100 : i64} : (tensor<?x4x2x4xf64>, tensor<?x4x2x4xf64>, tensor<?x4x2x4xf64>) -> tensor<?x4x2x4xf64> loc("h.0.attn")
     %v16 = zorse.reshape %v15 : tensor<?x4x2x4xf64> -> tensor<?x4x8xf64>
     %v17 = zorse.matmul %v16, %p8 {transpose_b} : tensor<?x4x8xf64>, tensor<8x8xf64> -> tensor<?x4x8xf64> loc("h.0.attn.c_proj/MatMul")
     %v18 = zorse.broadcast %p9 dims [2] : tensor<8xf64> -> tensor<?x4x8xf64>
     %v19 = arith.addf %v17, %v18 : tensor<?x4x8xf64> loc("h.0.attn.c_proj/Add")
-    %v20 = zorse.dropout %v19 {instance = 8 : i64, probability = 0.1 : f64} : tensor<?x4x8xf64>
+    %v20 = zorse.dropout %v19 {probability = 0.1 : f64, rng_id = 8 : i64} : tensor<?x4x8xf64>
     %v21 = arith.addf %v4, %v20 : tensor<?x4x8xf64> loc("h.0.add_1")
-    %v22 = zorse.layer_norm %v21 gain %p10 bias %p11 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.0.ln_2")
+    %v22 = zorse.layer_norm %v21 weight %p10 bias %p11 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.0.ln_2")
     %v23 = zorse.matmul %v22, %p12 {transpose_b} : tensor<?x4x8xf64>, tensor<32x8xf64> -> tensor<?x4x32xf64> loc("h.0.mlp.c_fc/MatMul")
     %v24 = zorse.broadcast %p13 dims [2] : tensor<32xf64> -> tensor<?x4x32xf64>
     %v25 = arith.addf %v23, %v24 : tensor<?x4x32xf64> loc("h.0.mlp.c_fc/Add")
@@ -133,9 +133,9 @@ module {
     %v27 = zorse.matmul %v26, %p14 {transpose_b} : tensor<?x4x32xf64>, tensor<8x32xf64> -> tensor<?x4x8xf64> loc("h.0.mlp.c_proj/MatMul")
     %v28 = zorse.broadcast %p15 dims [2] : tensor<8xf64> -> tensor<?x4x8xf64>
     %v29 = arith.addf %v27, %v28 : tensor<?x4x8xf64> loc("h.0.mlp.c_proj/Add")
-    %v30 = zorse.dropout %v29 {instance = 9 : i64, probability = 0.1 : f64} : tensor<?x4x8xf64>
+    %v30 = zorse.dropout %v29 {probability = 0.1 : f64, rng_id = 9 : i64} : tensor<?x4x8xf64>
     %v31 = arith.addf %v21, %v30 : tensor<?x4x8xf64> loc("h.0.add_2")
-    %v32 = zorse.layer_norm %v31 gain %p16 bias %p17 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.1.ln_1")
+    %v32 = zorse.layer_norm %v31 weight %p16 bias %p17 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.1.ln_1")
     %v33 = zorse.matmul %v32, %p18 {transpose_b} : tensor<?x4x8xf64>, tensor<24x8xf64> -> tensor<?x4x24xf64> loc("h.1.attn.c_attn/MatMul")
     %v34 = zorse.broadcast %p19 dims [2] : tensor<24xf64> -> tensor<?x4x24xf64>
     %v35 = arith.addf %v33, %v34 : tensor<?x4x24xf64> loc("h.1.attn.c_attn/Add")
@@ -145,14 +145,14 @@ module {
     %v39 = zorse.reshape %v38 : tensor<?x4x8xf64> -> tensor<?x4x2x4xf64>
     %v40 = zorse.slice %v35 [0, 0, 16] [?, 4, 8] [1, 1, 1] : tensor<?x4x24xf64> -> tensor<?x4x8xf64>
     %v41 = zorse.reshape %v40 : tensor<?x4x8xf64> -> tensor<?x4x2x4xf64>
-    %v42 = zorse.attention %v37, %v39, %v41 {causal, scale = 0.5 : f64, dropout = 0.1 : f64, instance = 99 : i64} : (tensor<?x4x2x4xf64>, tensor<?x4x2x4xf64>, tensor<?x4x2x4xf64>) -> tensor<?x4x2x4xf64> loc("h.1.attn")
+    %v42 = zorse.attention %v37, %v39, %v41 {causal, scale = 0.5 : f64, dropout = 0.1 : f64, rng_id = 99 : i64} : (tensor<?x4x2x4xf64>, tensor<?x4x2x4xf64>, tensor<?x4x2x4xf64>) -> tensor<?x4x2x4xf64> loc("h.1.attn")
     %v43 = zorse.reshape %v42 : tensor<?x4x2x4xf64> -> tensor<?x4x8xf64>
     %v44 = zorse.matmul %v43, %p20 {transpose_b} : tensor<?x4x8xf64>, tensor<8x8xf64> -> tensor<?x4x8xf64> loc("h.1.attn.c_proj/MatMul")
     %v45 = zorse.broadcast %p21 dims [2] : tensor<8xf64> -> tensor<?x4x8xf64>
     %v46 = arith.addf %v44, %v45 : tensor<?x4x8xf64> loc("h.1.attn.c_proj/Add")
-    %v47 = zorse.dropout %v46 {instance = 10 : i64, probability = 0.1 : f64} : tensor<?x4x8xf64>
+    %v47 = zorse.dropout %v46 {probability = 0.1 : f64, rng_id = 10 : i64} : tensor<?x4x8xf64>
     %v48 = arith.addf %v47, %v31 : tensor<?x4x8xf64> loc("h.1.add_1")
-    %v49 = zorse.layer_norm %v48 gain %p22 bias %p23 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.1.ln_2")
+    %v49 = zorse.layer_norm %v48 weight %p22 bias %p23 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.1.ln_2")
     %v50 = zorse.matmul %v49, %p24 {transpose_b} : tensor<?x4x8xf64>, tensor<32x8xf64> -> tensor<?x4x32xf64> loc("h.1.mlp.c_fc/MatMul")
     %v51 = zorse.broadcast %p25 dims [2] : tensor<32xf64> -> tensor<?x4x32xf64>
     %v52 = arith.addf %v50, %v51 : tensor<?x4x32xf64> loc("h.1.mlp.c_fc/Add")
@@ -160,9 +160,9 @@ module {
     %v54 = zorse.matmul %v53, %p26 {transpose_b} : tensor<?x4x32xf64>, tensor<8x32xf64> -> tensor<?x4x8xf64> loc("h.1.mlp.c_proj/MatMul")
     %v55 = zorse.broadcast %p27 dims [2] : tensor<8xf64> -> tensor<?x4x8xf64>
     %v56 = arith.addf %v54, %v55 : tensor<?x4x8xf64> loc("h.1.mlp.c_proj/Add")
-    %v57 = zorse.dropout %v56 {instance = 11 : i64, probability = 0.1 : f64} : tensor<?x4x8xf64>
+    %v57 = zorse.dropout %v56 {probability = 0.1 : f64, rng_id = 11 : i64} : tensor<?x4x8xf64>
     %v58 = arith.addf %v48, %v57 : tensor<?x4x8xf64> loc("h.1.add_2")
-    %v59 = zorse.layer_norm %v58 gain %p28 bias %p29 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.2.ln_1")
+    %v59 = zorse.layer_norm %v58 weight %p28 bias %p29 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.2.ln_1")
     %v60 = zorse.matmul %v59, %p30 {transpose_b} : tensor<?x4x8xf64>, tensor<24x8xf64> -> tensor<?x4x24xf64> loc("h.2.attn.c_attn/MatMul")
     %v61 = zorse.broadcast %p31 dims [2] : tensor<24xf64> -> tensor<?x4x24xf64>
     %v62 = arith.addf %v60, %v61 : tensor<?x4x24xf64> loc("h.2.attn.c_attn/Add")
@@ -172,14 +172,14 @@ module {
     %v66 = zorse.reshape %v65 : tensor<?x4x8xf64> -> tensor<?x4x2x4xf64>
     %v67 = zorse.slice %v62 [0, 0, 16] [?, 4, 8] [1, 1, 1] : tensor<?x4x24xf64> -> tensor<?x4x8xf64>
     %v68 = zorse.reshape %v67 : tensor<?x4x8xf64> -> tensor<?x4x2x4xf64>
-    %v69 = zorse.attention %v64, %v66, %v68 {causal, scale = 0.5 : f64, dropout = 0.1 : f64, instance = 98 : i64} : (tensor<?x4x2x4xf64>, tensor<?x4x2x4xf64>, tensor<?x4x2x4xf64>) -> tensor<?x4x2x4xf64> loc("h.2.attn")
+    %v69 = zorse.attention %v64, %v66, %v68 {causal, scale = 0.5 : f64, dropout = 0.1 : f64, rng_id = 98 : i64} : (tensor<?x4x2x4xf64>, tensor<?x4x2x4xf64>, tensor<?x4x2x4xf64>) -> tensor<?x4x2x4xf64> loc("h.2.attn")
     %v70 = zorse.reshape %v69 : tensor<?x4x2x4xf64> -> tensor<?x4x8xf64>
     %v71 = zorse.matmul %v70, %p32 {transpose_b} : tensor<?x4x8xf64>, tensor<8x8xf64> -> tensor<?x4x8xf64> loc("h.2.attn.c_proj/MatMul")
     %v72 = zorse.broadcast %p33 dims [2] : tensor<8xf64> -> tensor<?x4x8xf64>
     %v73 = arith.addf %v71, %v72 : tensor<?x4x8xf64> loc("h.2.attn.c_proj/Add")
-    %v74 = zorse.dropout %v73 {instance = 12 : i64, probability = 0.1 : f64} : tensor<?x4x8xf64>
+    %v74 = zorse.dropout %v73 {probability = 0.1 : f64, rng_id = 12 : i64} : tensor<?x4x8xf64>
     %v75 = arith.addf %v58, %v74 : tensor<?x4x8xf64> loc("h.2.add_1")
-    %v76 = zorse.layer_norm %v75 gain %p34 bias %p35 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.2.ln_2")
+    %v76 = zorse.layer_norm %v75 weight %p34 bias %p35 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.2.ln_2")
     %v77 = zorse.matmul %v76, %p36 {transpose_b} : tensor<?x4x8xf64>, tensor<32x8xf64> -> tensor<?x4x32xf64> loc("h.2.mlp.c_fc/MatMul")
     %v78 = zorse.broadcast %p37 dims [2] : tensor<32xf64> -> tensor<?x4x32xf64>
     %v79 = arith.addf %v77, %v78 : tensor<?x4x32xf64> loc("h.2.mlp.c_fc/Add")
@@ -187,9 +187,9 @@ module {
     %v81 = zorse.matmul %v80, %p38 {transpose_b} : tensor<?x4x32xf64>, tensor<8x32xf64> -> tensor<?x4x8xf64> loc("h.2.mlp.c_proj/MatMul")
     %v82 = zorse.broadcast %p39 dims [2] : tensor<8xf64> -> tensor<?x4x8xf64>
     %v83 = arith.addf %v81, %v82 : tensor<?x4x8xf64> loc("h.2.mlp.c_proj/Add")
-    %v84 = zorse.dropout %v83 {instance = 13 : i64, probability = 0.1 : f64} : tensor<?x4x8xf64>
+    %v84 = zorse.dropout %v83 {probability = 0.1 : f64, rng_id = 13 : i64} : tensor<?x4x8xf64>
     %v85 = arith.addf %v75, %v84 : tensor<?x4x8xf64> loc("h.2.add_2")
-    %v86 = zorse.layer_norm %v85 gain %p40 bias %p41 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("ln_f")
+    %v86 = zorse.layer_norm %v85 weight %p40 bias %p41 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("ln_f")
     %v87 = zorse.matmul %v86, %p2 {transpose_b} : tensor<?x4x8xf64>, tensor<11x8xf64> -> tensor<?x4x11xf64> loc("lm_head")
     %v88 = zorse.cross_entropy %v87, %labels {ignore_index = -100 : i64} : (tensor<?x4x11xf64>, tensor<?x4xi64>) -> tensor<?x4xf64> loc("loss")
     %v89 = zorse.reduce sum %v88 dims [1] : tensor<?x4xf64> -> tensor<?xf64> loc("loss")

@@ -1,5 +1,5 @@
 // RUN: zorse-opt %s --zorse-verify-model --zorse-train-pipeline=from=recognized --zorse-print-summary | FileCheck %s
-// RUN: zorse-opt %s --zorse-verify-model --zorse-train-pipeline=from=recognized --zorse-compile-bodies=arch=sm_80 -o /dev/null | FileCheck %s --check-prefix=CUDA
+// RUN: zorse-opt %s --zorse-verify-model --zorse-train-pipeline=from=recognized --zorse-compile-functions=arch=sm_80 -o /dev/null | FileCheck %s --check-prefix=CUDA
 // Numbers that are known before a step: functions of units read them from the step's scalars, each unit only its own.
 
 // CHECK: loss 0 '{{.*}}' factor 1/max(n0, 1)
@@ -10,16 +10,16 @@
 
 // CHECK:      zorse.class
 // CHECK:      func.func @forward
-// CHECK-SAME:   tensor<f64> {zorse.slot = #zorse.slot<scalars, {{[01]}}, known>}
+// CHECK-SAME:   tensor<f64> {zorse.argument = #zorse.argument<scalars, {{[01]}}, known>}
 // CHECK-NOT:  zorse.known
 // The backward multiplies by the same number, and by the seed.
 // CHECK:      func.func @backward
-// CHECK-SAME:   zorse.slot = #zorse.slot<scalars, {{[0-9]+}}, known>
+// CHECK-SAME:   zorse.argument = #zorse.argument<scalars, {{[0-9]+}}, known>
 // CHECK-LABEL: func.func @counts
 // CHECK:        zorse.reduce max
 // CHECK-NOT:  zorse.known
 
-// CUDA: body @{{.*}}.forward
+// CUDA: function @{{.*}}.forward
 // CUDA: scalars
 
 func.func @model(%x: tensor<?x8xf32> {zorse.input = "x"}, %w: tensor<?x8xf32> {zorse.input = "w"},

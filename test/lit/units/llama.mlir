@@ -43,7 +43,7 @@ module {
       %p23: tensor<11x8xf64> {zorse.parameter = "lm_head.weight", zorse.trainable = true} loc("lm_head.weight"))
       -> (tensor<?xf64> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/n0"}, tensor<?xf64> {zorse.role = "count", zorse.count = 0 : i64, zorse.reduce = "sum"}) {
     %v1 = zorse.gather %p1, %input_ids : tensor<11x8xf64>, tensor<?x4xi64> -> tensor<?x4x8xf64> loc("embed_tokens")
-    %v2 = zorse.rms_norm %v1 gain %p4 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("layers.0.input_layernorm")
+    %v2 = zorse.rms_norm %v1 weight %p4 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("layers.0.input_layernorm")
     %v3 = zorse.matmul %v2, %p5 {transpose_b} : tensor<?x4x8xf64>, tensor<8x8xf64> -> tensor<?x4x8xf64> loc("layers.0.self_attn.q_proj")
     %v4 = zorse.reshape %v3 : tensor<?x4x8xf64> -> tensor<?x4x4x2xf64>
     %v5 = zorse.matmul %v2, %p6 {transpose_b} : tensor<?x4x8xf64>, tensor<4x8xf64> -> tensor<?x4x4xf64> loc("layers.0.self_attn.k_proj")
@@ -56,14 +56,14 @@ module {
     %v12 = zorse.reshape %v11 : tensor<?x4x4x2xf64> -> tensor<?x4x8xf64>
     %v13 = zorse.matmul %v12, %p8 {transpose_b} : tensor<?x4x8xf64>, tensor<8x8xf64> -> tensor<?x4x8xf64> loc("layers.0.self_attn.o_proj")
     %v14 = arith.addf %v1, %v13 : tensor<?x4x8xf64> loc("layers.0.add_1")
-    %v15 = zorse.rms_norm %v14 gain %p9 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("layers.0.post_attention_layernorm")
+    %v15 = zorse.rms_norm %v14 weight %p9 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("layers.0.post_attention_layernorm")
     %v16 = zorse.matmul %v15, %p10 {transpose_b} : tensor<?x4x8xf64>, tensor<12x8xf64> -> tensor<?x4x12xf64> loc("layers.0.mlp.gate_proj")
     %v17 = zorse.matmul %v15, %p11 {transpose_b} : tensor<?x4x8xf64>, tensor<12x8xf64> -> tensor<?x4x12xf64> loc("layers.0.mlp.up_proj")
     %v18 = zorse.silu %v16 : tensor<?x4x12xf64>
     %v19 = arith.mulf %v18, %v17 : tensor<?x4x12xf64>
     %v20 = zorse.matmul %v19, %p12 {transpose_b} : tensor<?x4x12xf64>, tensor<8x12xf64> -> tensor<?x4x8xf64> loc("layers.0.mlp.down_proj")
     %v21 = arith.addf %v14, %v20 : tensor<?x4x8xf64> loc("layers.0.add_2")
-    %v22 = zorse.rms_norm %v21 gain %p13 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("layers.1.input_layernorm")
+    %v22 = zorse.rms_norm %v21 weight %p13 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("layers.1.input_layernorm")
     %v23 = zorse.matmul %v22, %p14 {transpose_b} : tensor<?x4x8xf64>, tensor<8x8xf64> -> tensor<?x4x8xf64> loc("layers.1.self_attn.q_proj")
     %v24 = zorse.reshape %v23 : tensor<?x4x8xf64> -> tensor<?x4x4x2xf64>
     %v25 = zorse.matmul %v22, %p15 {transpose_b} : tensor<?x4x8xf64>, tensor<4x8xf64> -> tensor<?x4x4xf64> loc("layers.1.self_attn.k_proj")
@@ -76,14 +76,14 @@ module {
     %v32 = zorse.reshape %v31 : tensor<?x4x4x2xf64> -> tensor<?x4x8xf64>
     %v33 = zorse.matmul %v32, %p17 {transpose_b} : tensor<?x4x8xf64>, tensor<8x8xf64> -> tensor<?x4x8xf64> loc("layers.1.self_attn.o_proj")
     %v34 = arith.addf %v21, %v33 : tensor<?x4x8xf64> loc("layers.1.add_1")
-    %v35 = zorse.rms_norm %v34 gain %p18 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("layers.1.post_attention_layernorm")
+    %v35 = zorse.rms_norm %v34 weight %p18 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("layers.1.post_attention_layernorm")
     %v36 = zorse.matmul %v35, %p19 {transpose_b} : tensor<?x4x8xf64>, tensor<12x8xf64> -> tensor<?x4x12xf64> loc("layers.1.mlp.gate_proj")
     %v37 = zorse.matmul %v35, %p20 {transpose_b} : tensor<?x4x8xf64>, tensor<12x8xf64> -> tensor<?x4x12xf64> loc("layers.1.mlp.up_proj")
     %v38 = zorse.silu %v36 : tensor<?x4x12xf64>
     %v39 = arith.mulf %v38, %v37 : tensor<?x4x12xf64>
     %v40 = zorse.matmul %v39, %p21 {transpose_b} : tensor<?x4x12xf64>, tensor<8x12xf64> -> tensor<?x4x8xf64> loc("layers.1.mlp.down_proj")
     %v41 = arith.addf %v34, %v40 : tensor<?x4x8xf64> loc("layers.1.add_2")
-    %v42 = zorse.rms_norm %v41 gain %p22 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("norm")
+    %v42 = zorse.rms_norm %v41 weight %p22 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("norm")
     %v43 = zorse.matmul %v42, %p23 {transpose_b} : tensor<?x4x8xf64>, tensor<11x8xf64> -> tensor<?x4x11xf64> loc("lm_head")
     %v44 = zorse.slice %input_ids [0, 1] [?, 3] [1, 1] : tensor<?x4xi64> -> tensor<?x3xi64>
     %v45 = arith.constant dense<-100> : tensor<i64>

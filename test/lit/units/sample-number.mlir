@@ -1,5 +1,5 @@
 // RUN: zorse-opt %s --zorse-verify-model --zorse-train-pipeline=from=recognized --zorse-print-summary | FileCheck %s
-// RUN: zorse-opt %s --zorse-verify-model --zorse-train-pipeline=from=recognized --zorse-compile-bodies=arch=sm_80 -o /dev/null | FileCheck %s --check-prefix=CUDA
+// RUN: zorse-opt %s --zorse-verify-model --zorse-train-pipeline=from=recognized --zorse-compile-functions=arch=sm_80 -o /dev/null | FileCheck %s --check-prefix=CUDA
 // The sample index is computed where it is read, in functions of units and in that of the counts; a count reads a value computed from an earlier one.
 
 // CHECK: count n0 sum of {{.*}}, from 'w'
@@ -11,11 +11,11 @@
 // CHECK-NOT:  boundary_in
 // CHECK:      zorse.sample_number : tensor<?xi64>
 // CHECK-LABEL: func.func @counts
-// CHECK-SAME:   tensor<f64> {zorse.slot = #zorse.slot<scalars, 0, known>}
+// CHECK-SAME:   tensor<f64> {zorse.argument = #zorse.argument<scalars, 0, known>}
 // CHECK:        zorse.sample_number : tensor<?xi64>
 // CHECK-NOT:    zorse.known
 
-// CUDA: body @{{.*}}.forward
+// CUDA: function @{{.*}}.forward
 
 func.func @model(%x: tensor<?x8xf32> {zorse.input = "x"}, %w: tensor<?xf32> {zorse.input = "w"},
                  %a: tensor<8x8xf32> {zorse.parameter = "a", zorse.trainable = true})

@@ -8,8 +8,8 @@ struct call {
   int64_t bases[2];
 };
 
-/* Beside each, as <name>_needs: what it touches (abi/KernelAbi.h): operands, points; of each operand bytes fixed, per row and per point, and whether
- * it is written. */
+/* Next to each, as <name>_needs: what it accesses (abi/KernelAbi.h): operands, points; of each operand bytes fixed, per row and per point, and
+ * whether it is written. */
 
 /* operand 1[p] (+)= 2 * operand 0[p]; one f32 per point. */
 void zorse_test_double(void *const *operands, const struct call *call, int64_t begin, int64_t end, uint64_t accumulate) {

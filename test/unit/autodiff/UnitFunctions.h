@@ -1,4 +1,4 @@
-// Runs unit functions on host tensors. Arguments are found by slot and index.
+// Runs unit functions on host tensors. Arguments are found by argument attribute and index.
 #pragma once
 
 #include "zorse/Autodiff/Autodiff.h"
@@ -20,8 +20,8 @@ namespace zorse::testing {
 
 using reference::Tensor;
 
-/// Tensors by (slot, index).
-using Slots = std::map<std::pair<std::string, int64_t>, Tensor>;
+/// Tensors by (argument attribute, index).
+using Arguments = std::map<std::pair<std::string, int64_t>, Tensor>;
 
 inline std::unique_ptr<mlir::MLIRContext> makeContext() {
   mlir::DialectRegistry registry;
@@ -48,22 +48,22 @@ inline Tensor randomTensor(mlir::Type type, int64_t rows, std::mt19937 &rng, dou
   return tensor;
 }
 
-inline Slots::key_type keyOf(SlotAttr slot) {
-  const bool known = slot.getField() == ScalarField::Known;
-  return {(known ? stringifyScalarField(slot.getField()) : stringifySlotKind(slot.getKind())).str(), slot.getIndex()};
+inline Arguments::key_type keyOf(ArgumentAttr attribute) {
+  const bool known = attribute.getField() == ScalarField::Known;
+  return {(known ? stringifyScalarField(attribute.getField()) : stringifyArgumentKind(attribute.getKind())).str(), attribute.getIndex()};
 }
 
-/// Runs a unit function and returns its results by slot; empty on failure.
-inline Slots run(mlir::func::FuncOp function, const Slots &slots, const reference::Options &options) {
+/// Runs a unit function and returns its results by argument attribute; empty on failure.
+inline Arguments run(mlir::func::FuncOp function, const Arguments &slots, const reference::Options &options) {
   std::vector<Tensor> arguments;
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    arguments.push_back(slots.at(keyOf(slotOfArgument(function, i))));
-  Slots results;
+    arguments.push_back(slots.at(keyOf(attributeOfArgument(function, i))));
+  Arguments results;
   auto values = reference::evaluate(function, arguments, options);
   if (mlir::failed(values))
     return results;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    results[keyOf(slotOfResult(function, i))] = (*values)[i];
+    results[keyOf(attributeOfResult(function, i))] = (*values)[i];
   return results;
 }
 

@@ -36,17 +36,17 @@ std::string functionText(const Case &c) {
   for (const Argument &a : c.arguments) {
     std::string type = a.type;
     bool integer = type.find("xi") != std::string::npos, sampled = type.find('?') != std::string::npos;
-    std::string slot = integer ? "input" : sampled ? "boundary_in" : "parameter";
+    std::string argument = integer ? "input" : sampled ? "boundary_in" : "parameter";
     int index = integer ? inputs++ : sampled ? boundaries++ : parameters++;
-    arguments += (arguments.empty() ? "%" : ", %") + std::string(a.name) + ": " + type + " {zorse.slot = #zorse.slot<" + slot + ", " +
+    arguments += (arguments.empty() ? "%" : ", %") + std::string(a.name) + ": " + type + " {zorse.argument = #zorse.argument<" + argument + ", " +
                  std::to_string(index) + ">" + (integer || !a.gradient ? "" : ", zorse.gradient") + "}";
   }
-  return "func.func @forward(" + arguments + ") -> (" + c.type + " {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {\n" + c.body +
-         "\nreturn %y : " + c.type + "\n}";
+  return "func.func @forward(" + arguments + ") -> (" + c.type + " {zorse.argument = #zorse.argument<boundary_out, 0>, zorse.gradient}) {\n" +
+         c.body + "\nreturn %y : " + c.type + "\n}";
 }
 
-std::string slotOf(mlir::func::FuncOp f, unsigned i) { return stringifySlotKind(slotOfArgument(f, i).getKind()).str(); }
-int64_t indexOf(mlir::func::FuncOp f, unsigned i) { return slotOfArgument(f, i).getIndex(); }
+std::string argumentOf(mlir::func::FuncOp f, unsigned i) { return stringifyArgumentKind(attributeOfArgument(f, i).getKind()).str(); }
+int64_t indexOf(mlir::func::FuncOp f, unsigned i) { return attributeOfArgument(f, i).getIndex(); }
 
 /// Multiplies every differentiable value by a parameter, so that there are gradients of both kinds: `%x0` and `%xp` for
 /// `%x`.
@@ -73,17 +73,17 @@ Case behindParameters(Case c, std::vector<std::string> &kept) {
 }
 
 /// Makes random values for all arguments.
-Slots randomSlots(mlir::func::FuncOp function, const Case &c, int64_t rows, std::mt19937 &rng) {
-  Slots slots;
+Arguments randomArguments(mlir::func::FuncOp function, const Case &c, int64_t rows, std::mt19937 &rng) {
+  Arguments arguments;
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     mlir::Type type = function.getArgumentTypes()[i], element = mlir::getElementTypeOrSelf(type);
     Tensor value = randomTensor(type, rows, rng, c.low, c.high);
     if (!mlir::isa<mlir::FloatType>(element))
       for (double &v : value.values)
         v = double(rng() % (element.isInteger(1) ? 2 : 3));
-    slots[{slotOf(function, i), indexOf(function, i)}] = value;
+    arguments[{argumentOf(function, i), indexOf(function, i)}] = value;
   }
-  return slots;
+  return arguments;
 }
 
 class Vjp : public ::testing::TestWithParam<Case> {};
@@ -104,45 +104,45 @@ TEST_P(Vjp, EqualsCentralDifferences) {
     reference::Options options;
     options.rows = rows, options.seed = 7, options.sampleBase = 5;
     std::mt19937 rng(1);
-    Slots slots = randomSlots(original, c, rows, rng);
+    Arguments arguments = randomArguments(original, c, rows, rng);
     Tensor seed = randomTensor(original.getResultTypes()[0], rows, rng, -1.0, 1.0);
-    auto objective = [&](const Slots &at) {
-      Slots out = run(original, at, options);
+    auto objective = [&](const Arguments &at) {
+      Arguments out = run(original, at, options);
       double sum = 0;
       for (int64_t i = 0; i < seed.size(); ++i)
         sum += out.at({"boundary_out", 0}).values[i] * seed.values[i];
       return sum;
     };
 
-    Slots all = slots;
+    Arguments all = arguments;
     all[{"boundary_out_gradient", 0}] = seed;
-    Slots jointly = run(*joint, all, options);
+    Arguments jointly = run(*joint, all, options);
     autodiff::DifferentiatedFunctions pair = autodiff::sliceJoint(*joint);
     ASSERT_TRUE(mlir::succeeded(mlir::verify(*module)));
-    Slots forward = run(pair.forward, slots, options);
+    Arguments forward = run(pair.forward, arguments, options);
     ASSERT_FALSE(forward.empty());
     for (auto &[key, value] : forward)
       if (key.first == "saved")
         all[key] = value;
-    Slots gradients = run(pair.backward, all, options);
+    Arguments gradients = run(pair.backward, all, options);
     ASSERT_FALSE(gradients.empty());
     // Both slices together have the results of the joint function.
     EXPECT_EQ(jointly.size(), forward.size() + gradients.size());
-    for (const Slots *part : {&forward, &gradients})
+    for (const Arguments *part : {&forward, &gradients})
       for (auto &[key, value] : *part)
         EXPECT_EQ(value.values, jointly.at(key).values) << key.first << ' ' << key.second;
 
     for (unsigned i = 0; i < original.getNumArguments(); ++i) {
       if (!original.getArgAttr(i, autodiff::kGradientAttr))
         continue;
-      auto key = std::make_pair(slotOf(original, i), indexOf(original, i));
+      auto key = std::make_pair(argumentOf(original, i), indexOf(original, i));
       const Tensor &gradient = gradients.at({key.first + "_gradient", key.second});
       for (int64_t e = 0; e < gradient.size(); ++e) {
-        Slots moved = slots;
+        Arguments moved = arguments;
         constexpr double h = 1e-5;
-        moved[key].values[e] = slots[key].values[e] + h;
+        moved[key].values[e] = arguments[key].values[e] + h;
         double up = objective(moved);
-        moved[key].values[e] = slots[key].values[e] - h;
+        moved[key].values[e] = arguments[key].values[e] - h;
         double numeric = (up - objective(moved)) / (2 * h);
         EXPECT_NEAR(gradient.values[e], numeric, 1e-7 * (1 + std::abs(numeric)))
             << c.arguments[i].name << " element " << e << " policy " << int(policy);
@@ -171,19 +171,19 @@ TEST_P(Vjp, PartsMakeTheWhole) {
     reference::Options options;
     options.rows = 3, options.seed = 7, options.sampleBase = 5;
     std::mt19937 rng(2);
-    Slots slots = randomSlots(pair->forward, c, options.rows, rng);
-    for (auto &[key, value] : slots)
+    Arguments arguments = randomArguments(pair->forward, c, options.rows, rng);
+    for (auto &[key, value] : arguments)
       if (key.first == "parameter" && value.size() == 1)
         value.values[0] = 0.9 + 0.05 * double(rng() % 4); // inside the domain of the op
-    for (auto &[key, value] : run(pair->forward, slots, options)) {
+    for (auto &[key, value] : run(pair->forward, arguments, options)) {
       if (key.first == "saved")
-        slots[key] = value;
+        arguments[key] = value;
       if (key.first == "boundary_out")
-        slots[{"boundary_out_gradient", key.second}] = value;
+        arguments[{"boundary_out_gradient", key.second}] = value;
     }
-    Slots whole = run(pair->backward, slots, options), parts = run(split.inputs, slots, options);
-    slots.insert(parts.begin(), parts.end()); // tensors saved for W
-    for (auto &[key, value] : run(split.weights, slots, options))
+    Arguments whole = run(pair->backward, arguments, options), parts = run(split.inputs, arguments, options);
+    arguments.insert(parts.begin(), parts.end()); // tensors saved for W
+    for (auto &[key, value] : run(split.weights, arguments, options))
       EXPECT_TRUE(parts.emplace(key, value).second) << key.first << " in both parts";
     for (auto &[key, value] : whole) {
       ASSERT_TRUE(parts.count(key)) << key.first << " " << key.second;
@@ -194,7 +194,7 @@ TEST_P(Vjp, PartsMakeTheWhole) {
     auto countProducts = [](mlir::func::FuncOp f) {
       int count = 0;
       f.walk([&](mlir::Operation *op) {
-        count += mlir::isa<MatmulOp, ContractOp, AttentionOp, AttentionGradOp>(op) && carriesSamples(op->getOperand(0).getType());
+        count += mlir::isa<MatmulOp, MatmulGradWeightOp, AttentionOp, AttentionGradOp>(op) && carriesSamples(op->getOperand(0).getType());
       });
       return count;
     };
@@ -372,9 +372,9 @@ std::vector<Case> cases() {
        "%p = zorse.matmul %a, %w : tensor<3x2xf64>, tensor<2x4xf64> -> tensor<3x4xf64>\n%y = zorse.matmul %x, %p {transpose_b} : " T
        ", tensor<3x4xf64> -> tensor<?x2x3xf64>",
        "tensor<?x2x3xf64>"},
-      {"contract",
+      {"matmul_grad_weight",
        {X, {"z", "tensor<?x2x3xf64>"}},
-       "%p = zorse.contract %x, %z : " T
+       "%p = zorse.matmul_grad_weight %x, %z : " T
        ", tensor<?x2x3xf64> -> tensor<4x3xf64>\n%y = zorse.broadcast %p dims [1, 2] : tensor<4x3xf64> -> tensor<?x4x3xf64>",
        "tensor<?x4x3xf64>"},
       {"gather", {{"w", "tensor<5x4xf64>"}, {"ids", "tensor<?x2xi64>"}}, "%y = zorse.gather %w, %ids : tensor<5x4xf64>, tensor<?x2xi64> -> " T, T},
@@ -383,34 +383,40 @@ std::vector<Case> cases() {
        "%p = zorse.scatter_add %ids, %x : tensor<?x2xi64>, " T
        " -> tensor<5x4xf64>\n%y = zorse.broadcast %p dims [1, 2] : tensor<5x4xf64> -> tensor<?x5x4xf64>",
        "tensor<?x5x4xf64>"},
-      {"take", {X, {"ids", "tensor<?x2xi64>"}}, "%y = zorse.take %x, %ids : " T ", tensor<?x2xi64> -> tensor<?x2xf64>", "tensor<?x2xf64>"},
-      {"take_grad",
+      {"take_along_dim",
+       {X, {"ids", "tensor<?x2xi64>"}},
+       "%y = zorse.take_along_dim %x, %ids : " T ", tensor<?x2xi64> -> tensor<?x2xf64>",
+       "tensor<?x2xf64>"},
+      {"take_along_dim_grad",
        {{"x", "tensor<?x2xf64>"}, {"ids", "tensor<?x2xi64>"}},
-       "%y = zorse.take_grad %x, %ids : tensor<?x2xf64>, tensor<?x2xi64> -> " T,
+       "%y = zorse.take_along_dim_grad %x, %ids : tensor<?x2xf64>, tensor<?x2xi64> -> " T,
        T},
       unary("softmax", "zorse.softmax"),
       unary("log_softmax", "zorse.log_softmax"),
       unary("gelu", "zorse.gelu"),
       {"gelu_tanh", {X}, "%y = zorse.gelu %x {approximate} : " T, T},
       unary("silu", "zorse.silu"),
-      {"dropout", {X}, "%y = zorse.dropout %x {probability = 0.4 : f64, instance = 2 : i64} : " T, T},
-      {"track",
+      {"dropout", {X}, "%y = zorse.dropout %x {probability = 0.4 : f64, rng_id = 2 : i64} : " T, T},
+      {"running_stat",
        {X, {"r", "tensor<2x4xf64>", false}},
-       "%y = zorse.track %x, %r {weight = 0.25 : f64, correction = 1.5 : f64} : " T ", tensor<2x4xf64>",
+       "%y = zorse.running_stat %x, %r {momentum = 0.25 : f64, correction = 1.5 : f64} : " T ", tensor<2x4xf64>",
        T},
-      {"dropout_then_square", {X}, "%d = zorse.dropout %x {probability = 0.4 : f64, instance = 2 : i64} : " T "\n%y = arith.mulf %d, %d : " T, T},
+      {"dropout_then_square", {X}, "%d = zorse.dropout %x {probability = 0.4 : f64, rng_id = 2 : i64} : " T "\n%y = arith.mulf %d, %d : " T, T},
       {"layer_norm", {X}, "%y = zorse.layer_norm %x {epsilon = 0.01 : f64} : (" T ") -> " T, T},
-      {"layer_norm_gain", {X, {"g", "tensor<4xf64>"}}, "%y = zorse.layer_norm %x gain %g {epsilon = 0.01 : f64} : (" T ", tensor<4xf64>) -> " T, T},
+      {"layer_norm_weight",
+       {X, {"g", "tensor<4xf64>"}},
+       "%y = zorse.layer_norm %x weight %g {epsilon = 0.01 : f64} : (" T ", tensor<4xf64>) -> " T,
+       T},
       {"layer_norm_bias", {X, {"b", "tensor<4xf64>"}}, "%y = zorse.layer_norm %x bias %b {epsilon = 0.01 : f64} : (" T ", tensor<4xf64>) -> " T, T},
       {"layer_norm_both",
        {X, {"g", "tensor<4xf64>"}, {"b", "tensor<4xf64>"}},
-       "%y = zorse.layer_norm %x gain %g bias %b {epsilon = 0.01 : f64} : (" T ", tensor<4xf64>, tensor<4xf64>) -> " T,
+       "%y = zorse.layer_norm %x weight %g bias %b {epsilon = 0.01 : f64} : (" T ", tensor<4xf64>, tensor<4xf64>) -> " T,
        T},
       {"rms_norm", {X}, "%y = zorse.rms_norm %x {epsilon = 0.01 : f64} : (" T ") -> " T, T},
-      {"rms_norm_gain", {X, {"g", "tensor<4xf64>"}}, "%y = zorse.rms_norm %x gain %g {epsilon = 0.01 : f64} : (" T ", tensor<4xf64>) -> " T, T},
-      {"rms_norm_one_plus_gain",
+      {"rms_norm_weight", {X, {"g", "tensor<4xf64>"}}, "%y = zorse.rms_norm %x weight %g {epsilon = 0.01 : f64} : (" T ", tensor<4xf64>) -> " T, T},
+      {"rms_norm_one_plus_weight",
        {X, {"g", "tensor<4xf64>"}},
-       "%c = arith.constant dense<1.0> : tensor<4xf64>\n%h = arith.addf %g, %c : tensor<4xf64>\n%y = zorse.rms_norm %x gain %h {epsilon = 0.01 : "
+       "%c = arith.constant dense<1.0> : tensor<4xf64>\n%h = arith.addf %g, %c : tensor<4xf64>\n%y = zorse.rms_norm %x weight %h {epsilon = 0.01 : "
        "f64} : (" T ", tensor<4xf64>) -> " T,
        T},
       {"rope",
@@ -428,7 +434,7 @@ std::vector<Case> cases() {
        "tensor<?x3x4x2xf64>"},
       {"attention_window_cap_dropout",
        {{"q", "tensor<?x4x2x2xf64>"}, {"k", "tensor<?x4x2x2xf64>"}, {"v", "tensor<?x4x2x2xf64>"}},
-       "%y = zorse.attention %q, %k, %v {causal, window = 2 : i64, softcap = 1.5 : f64, dropout = 0.3 : f64, instance = 1 : i64, scale = 0.7 : f64} "
+       "%y = zorse.attention %q, %k, %v {causal, window = 2 : i64, softcap = 1.5 : f64, dropout = 0.3 : f64, rng_id = 1 : i64, scale = 0.7 : f64} "
        ": (tensor<?x4x2x2xf64>, tensor<?x4x2x2xf64>, tensor<?x4x2x2xf64>) -> tensor<?x4x2x2xf64>",
        "tensor<?x4x2x2xf64>"},
       {"attention_mask",
@@ -469,9 +475,9 @@ TEST(Statistics, OfF64AreF64AndOfF32AreF32) {
   auto context = makeContext();
   for (const char *type : {"f32", "f64"}) {
     std::string t = std::string("tensor<?x4x") + type + ">",
-                text = "func.func @forward(%x: " + t + " {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient}) -> (" + t +
-                       " {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {\n%y = zorse.rms_norm %x {epsilon = 0.01 : f64} : (" + t +
-                       ") -> " + t + "\nreturn %y : " + t + "\n}";
+                text = "func.func @forward(%x: " + t + " {zorse.argument = #zorse.argument<boundary_in, 0>, zorse.gradient}) -> (" + t +
+                       " {zorse.argument = #zorse.argument<boundary_out, 0>, zorse.gradient}) {\n%y = zorse.rms_norm %x {epsilon = 0.01 : f64} : (" +
+                       t + ") -> " + t + "\nreturn %y : " + t + "\n}";
     auto module = mlir::parseSourceString<mlir::ModuleOp>(text, context.get());
     auto pair = autodiff::differentiate(*module->getOps<mlir::func::FuncOp>().begin(), RecomputePolicy::MinCut);
     ASSERT_TRUE(mlir::succeeded(pair));

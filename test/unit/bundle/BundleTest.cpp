@@ -39,11 +39,11 @@ protected:
     c.summary.set_compute_type(F32);
     c.summary.mutable_training()->set_optimizer(TrainingOptions::ADAMW);
     c.summary.mutable_training()->set_learning_rate(3e-4);
-    LibraryCall *call = c.bodies.add_bodies()->add_launches()->mutable_library();
+    LibraryCall *call = c.functions.add_functions()->add_launches()->mutable_library();
     for (const char *key : {"heads", "causal", "window", "query_length", "key_length"})
       (*call->mutable_integers())[key] = 1;
-    c.bodies.set_arch("x86-64");
-    c.bodies.add_objects("kernels.so");
+    c.functions.set_arch("x86-64");
+    c.functions.add_objects("kernels.so");
     c.kernels = "ELF";
     Program program;
     program.set_device_name("a");
@@ -89,7 +89,7 @@ TEST_F(BundleTest, ReadsBackWhatWasWritten) {
   EXPECT_EQ(bundle->batch, 8);
   EXPECT_EQ(bundle->findDevice("t4:0"), 1);
   EXPECT_EQ(bundle->findDevice("b"), -1);
-  EXPECT_EQ(bundle->bodies.bodies(0).launches(0).library().integers().size(), 5u);
+  EXPECT_EQ(bundle->functions.functions(0).launches(0).library().integers().size(), 5u);
   EXPECT_EQ(readProgram(*bundle, 1).message(), "");
   EXPECT_TRUE(readProgram(*bundle, 2).failed());
 }

@@ -17,11 +17,11 @@ using namespace zorse;
 
 static const char *const kTwoClasses = R"(
 func.func @a(%x: tensor<?x5x48xf32> {@@boundary_in0}, %g: tensor<48xf32> {@@parameter0}) -> (tensor<?x5x48xf32> {@@boundary_out0}) {
-  %y = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x5x48xf32>, tensor<48xf32>) -> tensor<?x5x48xf32>
+  %y = zorse.rms_norm %x weight %g {epsilon = 1.0e-6 : f64} : (tensor<?x5x48xf32>, tensor<48xf32>) -> tensor<?x5x48xf32>
   return %y : tensor<?x5x48xf32>
 }
 func.func @b(%x: tensor<?x5x48xf32> {@@boundary_in0}, %g: tensor<48xf32> {@@parameter0}) -> (tensor<?x5x48xf32> {@@boundary_out0}) {
-  %y = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x5x48xf32>, tensor<48xf32>) -> tensor<?x5x48xf32>
+  %y = zorse.rms_norm %x weight %g {epsilon = 1.0e-6 : f64} : (tensor<?x5x48xf32>, tensor<48xf32>) -> tensor<?x5x48xf32>
   %z = zorse.matmul %y, %w {transpose_b} : tensor<?x5x48xf32>, tensor<48x48xf32> -> tensor<?x5x48xf32>
   %s = zorse.silu %z : tensor<?x5x48xf32>
   return %s : tensor<?x5x48xf32>
@@ -34,10 +34,10 @@ static std::string twoClasses() {
   return text.insert(at, "%w: tensor<48x48xf32> {@@parameter1}, ");
 }
 
-static codegen::CompiledBodies compile(const codegen::CodegenOptions &options) {
+static codegen::CompiledFunctions compile(const codegen::CodegenOptions &options) {
   auto context = test::makeContext();
   auto module = test::parse(*context, twoClasses(), "f32");
-  auto compiled = codegen::compileBodies(*module, options);
+  auto compiled = codegen::compileFunctions(*module, options);
   EXPECT_TRUE(succeeded(compiled));
   return std::move(*compiled);
 }
@@ -46,26 +46,26 @@ TEST(CodegenApi, BytesDoNotDependOnThreadsAndEqualKernelsAreOne) {
   codegen::CodegenOptions options;
   options.useCache = false;
   options.threads = 1;
-  codegen::CompiledBodies one = compile(options);
+  codegen::CompiledFunctions one = compile(options);
   options.threads = 2;
-  codegen::CompiledBodies two = compile(options);
+  codegen::CompiledFunctions two = compile(options);
   EXPECT_EQ(one.object, two.object);
   EXPECT_EQ(one.library.SerializeAsString(), two.library.SerializeAsString());
   EXPECT_EQ(one.kernels, 2u);
-  EXPECT_EQ(one.library.bodies(0).launches(0).kernel().symbol(), one.library.bodies(1).launches(0).kernel().symbol());
+  EXPECT_EQ(one.library.functions(0).launches(0).kernel().symbol(), one.library.functions(1).launches(0).kernel().symbol());
 }
 
 TEST(CodegenApi, CacheHoldsKernelsAndSurvivesRubbish) {
   auto directory = std::filesystem::temp_directory_path() / ("zorse-codegen-cache-" + std::to_string(getpid()));
   codegen::CodegenOptions options;
   options.cacheDir = directory.string();
-  codegen::CompiledBodies first = compile(options), second = compile(options);
+  codegen::CompiledFunctions first = compile(options), second = compile(options);
   EXPECT_EQ(first.compiled, 2u);
   EXPECT_EQ(second.compiled, 0u);
   EXPECT_EQ(first.object, second.object);
   for (const auto &entry : std::filesystem::directory_iterator(directory))
     std::ofstream(entry.path(), std::ios::binary | std::ios::trunc) << "half a fi";
-  codegen::CompiledBodies third = compile(options);
+  codegen::CompiledFunctions third = compile(options);
   EXPECT_EQ(third.compiled, 2u);
   EXPECT_EQ(first.object, third.object);
   std::filesystem::remove_all(directory);
@@ -78,7 +78,7 @@ TEST(CodegenApi, CacheTakesNothingFromOthers) {
   auto directory = fs::temp_directory_path() / ("zorse-codegen-shared-" + std::to_string(getpid()));
   codegen::CodegenOptions options;
   options.cacheDir = directory.string();
-  codegen::CompiledBodies first = compile(options);
+  codegen::CompiledFunctions first = compile(options);
   EXPECT_EQ(compile(options).compiled, 0u);
   std::vector<fs::path> files;
   for (const auto &entry : fs::directory_iterator(directory))
@@ -124,7 +124,7 @@ TEST(CodegenApi, LinkerFilesAreOutOfReach) {
   fs::permissions(shared / "tmp", fs::perms::all);
   codegen::CodegenOptions options;
   options.useCache = false;
-  const codegen::CompiledBodies expected = compile(options);
+  const codegen::CompiledFunctions expected = compile(options);
 
   // A linker that records the mode of the directory and replaces the directory before it starts.
   llvm::ErrorOr<std::string> linker = std::error_code();
@@ -141,7 +141,7 @@ TEST(CodegenApi, LinkerFilesAreOutOfReach) {
   setenv("PATH", ((shared / "bin").string() + ":" + path).c_str(), 1);
   setenv("TMPDIR", (shared / "tmp").c_str(), 1);
   const mode_t before = umask(0002);
-  const codegen::CompiledBodies found = compile(options);
+  const codegen::CompiledFunctions found = compile(options);
   umask(before);
   unsetenv("TMPDIR");
   setenv("PATH", path.c_str(), 1);
@@ -167,7 +167,7 @@ static std::string errorsOf(const std::string &text) {
   EXPECT_TRUE(module) << messages;
   codegen::CodegenOptions options;
   options.useCache = false;
-  EXPECT_TRUE(failed(codegen::compileBodies(*module, options)));
+  EXPECT_TRUE(failed(codegen::compileFunctions(*module, options)));
   return messages;
 }
 
@@ -183,14 +183,14 @@ func.func @f(%x: tensor<?x4xf32> {@@boundary_in0}) -> (tensor<?x4xf32> {@@bounda
 func.func @f(%x: tensor<?x4xf32>) -> (tensor<?x4xf32> {@@boundary_out0}) {
   return %x : tensor<?x4xf32>
 })")
-                .find("argument 0 of @f expects zorse.slot, got none"),
+                .find("argument 0 of @f expects zorse.argument, got none"),
             std::string::npos);
   EXPECT_NE(errorsOf(R"(
 func.func @f(%x: tensor<f64> {@@known64}) -> (tensor<4xf32> {@@parameter_gradient0}) {
   %y = arith.constant dense<0.0> : tensor<4xf32>
   return %y : tensor<4xf32>
 })")
-                .find("expects an index from 0 to 63, got #zorse.slot<scalars, 64, known>"),
+                .find("expects an index from 0 to 63, got #zorse.argument<scalars, 64, known>"),
             std::string::npos);
 }
 
@@ -201,22 +201,22 @@ TEST(CodegenApi, RowsOfOperandsDoNotOverlap) {
   auto module = test::parse(*context, R"(
 func.func @f(%x: tensor<?x3x1xf32> {@@boundary_in0}, %d: tensor<?x3x8xf32> {@@boundary_out_gradient0})
     -> (tensor<1x8xf32> {@@parameter_gradient0}, tensor<8x1xf32> {@@parameter_gradient1}) {
-  %a = zorse.contract %x, %d : tensor<?x3x1xf32>, tensor<?x3x8xf32> -> tensor<1x8xf32>
-  %b = zorse.contract %d, %x : tensor<?x3x8xf32>, tensor<?x3x1xf32> -> tensor<8x1xf32>
+  %a = zorse.matmul_grad_weight %x, %d : tensor<?x3x1xf32>, tensor<?x3x8xf32> -> tensor<1x8xf32>
+  %b = zorse.matmul_grad_weight %d, %x : tensor<?x3x8xf32>, tensor<?x3x1xf32> -> tensor<8x1xf32>
   return %a, %b : tensor<1x8xf32>, tensor<8x1xf32>
 })",
                             "f32");
   ASSERT_TRUE(module);
   codegen::CodegenOptions options;
   options.useCache = false;
-  auto compiled = codegen::lowerBodies(*module, options);
+  auto compiled = codegen::lowerFunctions(*module, options);
   ASSERT_TRUE(succeeded(compiled));
   int products = 0;
-  for (const bundle::Launch &launch : compiled->library.bodies(0).launches()) {
-    if (!launch.has_product())
+  for (const bundle::Launch &launch : compiled->library.functions(0).launches()) {
+    if (!launch.has_matmul())
       continue;
-    const bundle::MatrixProduct &p = launch.product();
-    auto at = [](const bundle::Extent &extent) { return extent.fixed() + 5 * extent.per_row(); };
+    const bundle::Matmul &p = launch.matmul();
+    auto at = [](const bundle::AffineSize &extent) { return extent.fixed() + 5 * extent.per_row(); };
     EXPECT_GE(p.lda(), at(p.transpose_a() ? p.m() : p.k()));
     EXPECT_GE(p.ldb(), at(p.transpose_b() ? p.k() : p.n()));
     EXPECT_GE(p.ldc(), at(p.n()));

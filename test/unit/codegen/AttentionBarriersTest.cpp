@@ -2,7 +2,7 @@
 // report a finding or compute other numbers. With these sizes, every schedule has several tiles, and the last tile is
 // partial.
 #include "CodegenHarness.h"
-#include "EmulatedBody.h"
+#include "EmulatedFunction.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -41,25 +41,25 @@ struct Outcome {
   std::string results;
 };
 
-Outcome run(const HostCode &code, runtime::CpuDevice &products, const bundle::Body &body) {
+Outcome run(const HostCode &code, runtime::CpuDevice &products, const bundle::CompiledFunction &function) {
   std::vector<std::vector<Line>> buffers;
-  emulator::EmulatedCall call{1, 0, 0, {}, std::vector<uint8_t>(size_t(body.slots_size()), 1)};
+  emulator::EmulatedCall call{1, 0, 0, {}, std::vector<uint8_t>(size_t(function.arguments_size()), 1)};
   std::mt19937 random(7); // NOLINT(bugprone-random-generator-seed): the same numbers in every run
   std::normal_distribution<float> normal;
-  for (const bundle::Slot &slot : body.slots()) {
-    const auto bytes = size_t(slot.bytes().fixed() + slot.bytes().per_row());
+  for (const bundle::FunctionArgument &argument : function.arguments()) {
+    const auto bytes = size_t(argument.bytes().fixed() + argument.bytes().per_row());
     std::vector<Line> &buffer = buffers.emplace_back(bytes / sizeof(Line) + 2);
-    call.slots.push_back(buffer.data()->bytes);
-    for (size_t i = 0; slot.type() == bundle::BF16 && i < bytes / 2; ++i) {
+    call.arguments.push_back(buffer.data()->bytes);
+    for (size_t i = 0; argument.type() == bundle::BF16 && i < bytes / 2; ++i) {
       const float x = normal(random);
-      std::memcpy(call.slots.back() + 2 * i, reinterpret_cast<const char *>(&x) + 2, 2);
+      std::memcpy(call.arguments.back() + 2 * i, reinterpret_cast<const char *>(&x) + 2, 2);
     }
   }
   Outcome out;
-  out.findings = emulator::runBody(code, products, body, call);
-  for (int s = 0; s < body.slots_size(); ++s)
-    if (const bundle::Slot &slot = body.slots(s); slot.mode() != bundle::READ && slot.kind() != bundle::WORKSPACE)
-      out.results.append(call.slots[size_t(s)], size_t(slot.bytes().fixed() + slot.bytes().per_row()));
+  out.findings = emulator::runFunction(code, products, function, call);
+  for (int s = 0; s < function.arguments_size(); ++s)
+    if (const bundle::FunctionArgument &argument = function.arguments(s); argument.mode() != bundle::READ && argument.kind() != bundle::WORKSPACE)
+      out.results.append(call.arguments[size_t(s)], size_t(argument.bytes().fixed() + argument.bytes().per_row()));
   return out;
 }
 
@@ -76,16 +76,16 @@ TEST_P(AttentionBarriers, AreAllNeeded) {
   codegen::CodegenOptions options;
   options.useCache = false;
   options.arch = "emu";
-  auto compiled = codegen::compileBodies(*module, options);
+  auto compiled = codegen::compileFunctions(*module, options);
   ASSERT_TRUE(succeeded(compiled));
-  const bundle::Body &body = compiled->library.bodies(0);
-  ASSERT_EQ(body.launches_size(), 4);
-  for (const bundle::Launch &launch : body.launches())
+  const bundle::CompiledFunction &function = compiled->library.functions(0);
+  ASSERT_EQ(function.launches_size(), 4);
+  for (const bundle::Launch &launch : function.launches())
     ASSERT_TRUE(launch.has_kernel());
   std::string error;
   auto healthy = HostCode::compile(compiled->object, error);
   ASSERT_TRUE(healthy) << error;
-  const Outcome right = run(*healthy, **products, body);
+  const Outcome right = run(*healthy, **products, function);
   ASSERT_TRUE(right.findings.empty()) << right.findings.front();
   int byFindingsAlone = 0, found = 0;
   const int places = healthy->places(PlantedBug::NoCollective);
@@ -93,7 +93,7 @@ TEST_P(AttentionBarriers, AreAllNeeded) {
   for (int number = 0; number < places; ++number) {
     auto code = HostCode::compile(compiled->object, error, true, {PlantedBug::NoCollective, number});
     ASSERT_TRUE(code) << error;
-    const Outcome wrong = run(*code, **products, body);
+    const Outcome wrong = run(*code, **products, function);
     const bool differs = wrong.results != right.results, seen = !wrong.findings.empty();
     EXPECT_TRUE(differs || seen) << "not detected: number " << number;
     found += differs || seen;
@@ -105,4 +105,4 @@ TEST_P(AttentionBarriers, AreAllNeeded) {
 INSTANTIATE_TEST_SUITE_P(Sizes, AttentionBarriers,
                          testing::Values(std::pair(64, "scale = 0.125 : f64, causal"), std::pair(80, "scale = 0.112 : f64"),
                                          std::pair(128, "scale = 0.088 : f64, causal"), std::pair(256, "scale = 0.0625 : f64, causal"),
-                                         std::pair(64, "scale = 0.125 : f64, causal, dropout = 0.1 : f64, instance = 0 : i64")));
+                                         std::pair(64, "scale = 0.125 : f64, causal, dropout = 0.1 : f64, rng_id = 0 : i64")));

@@ -1,8 +1,8 @@
 #include "CodegenHarness.h"
 
-#include "../../../lib/Codegen/Common/Slots.h"
+#include "../../../lib/Codegen/Common/ArgumentLayout.h"
 
-#include "EmulatedBody.h"
+#include "EmulatedFunction.h"
 #include "TensorBytes.h"
 
 #include "bundle.pb.h"
@@ -34,16 +34,16 @@ namespace {
 
 struct Runner {
   func::FuncOp function;
-  const bundle::Body &body;
+  const bundle::CompiledFunction &compiled;
   int64_t rows;
   const test::RunOptions &options;
   std::vector<reference::Tensor> arguments;
   std::vector<int64_t> savedPerRow, deferredPerRow;
 
-  Runner(func::FuncOp function, const bundle::Body &body, int64_t rows, const test::RunOptions &options)
-      : function(function), body(body), rows(rows), options(options) {
-    savedPerRow = layOut(SlotKind::Saved);
-    deferredPerRow = layOut(SlotKind::Deferred);
+  Runner(func::FuncOp function, const bundle::CompiledFunction &compiled, int64_t rows, const test::RunOptions &options)
+      : function(function), compiled(compiled), rows(rows), options(options) {
+    savedPerRow = layOut(ArgumentKind::Saved);
+    deferredPerRow = layOut(ArgumentKind::SavedForWeightGrad);
     std::mt19937 random(1234 + rows);
     std::normal_distribution<double> normal;
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
@@ -78,8 +78,8 @@ struct Runner {
     }
   }
 
-  /// Offsets, in bytes per row, of the tensors of a packed slot in the layout of its writer.
-  std::vector<int64_t> layOut(SlotKind kind) {
+  /// Offsets, in bytes per row, of the tensors of a packed argument in the layout of its writer.
+  std::vector<int64_t> layOut(ArgumentKind kind) {
     func::FuncOp owner = function;
     if (auto unitClass = dyn_cast<ClassOp>(function->getParentOp()))
       if (func::FuncOp writer = unitClass.writerOf(kind))
@@ -88,7 +88,7 @@ struct Runner {
     int64_t perRow = 0;
     for (bool result : {true, false})
       for (unsigned i = 0; i < (result ? owner.getNumResults() : owner.getNumArguments()); ++i) {
-        if (!isSlot(result ? slotOfResult(owner, i) : slotOfArgument(owner, i), kind))
+        if (!isOfKind(result ? attributeOfResult(owner, i) : attributeOfArgument(owner, i), kind))
           continue;
         auto type = cast<RankedTensorType>(result ? owner.getResultTypes()[i] : owner.getArgumentTypes()[i]);
         int64_t count = 1;
@@ -101,27 +101,27 @@ struct Runner {
   }
 
   /// Address of an argument or a result.
-  char *address(std::vector<Buffer> &buffers, SlotAttr slot) {
-    const SlotKind kind = slot.getKind();
-    const uint32_t index = slot.getIndex();
-    bool single = kind == SlotKind::Saved || kind == SlotKind::Deferred || kind == SlotKind::Scalars;
-    for (int i = 0; i < body.slots_size(); ++i)
-      if (int(body.slots(i).kind()) == int(kind) && (single || body.slots(i).index() == index)) {
+  char *address(std::vector<Buffer> &buffers, ArgumentAttr attribute) {
+    const ArgumentKind kind = attribute.getKind();
+    const uint32_t index = attribute.getIndex();
+    bool single = kind == ArgumentKind::Saved || kind == ArgumentKind::SavedForWeightGrad || kind == ArgumentKind::Scalars;
+    for (int i = 0; i < compiled.arguments_size(); ++i)
+      if (int(compiled.arguments(i).kind()) == int(kind) && (single || compiled.arguments(i).index() == index)) {
         char *base = buffers[i].data.get();
-        if (kind == SlotKind::Saved || kind == SlotKind::Deferred)
-          return base + (kind == SlotKind::Saved ? savedPerRow : deferredPerRow)[index] * rows;
-        return kind == SlotKind::Scalars ? base + codegen::offsetOfScalar(slot) : base;
+        if (kind == ArgumentKind::Saved || kind == ArgumentKind::SavedForWeightGrad)
+          return base + (kind == ArgumentKind::Saved ? savedPerRow : deferredPerRow)[index] * rows;
+        return kind == ArgumentKind::Scalars ? base + codegen::offsetOfScalar(attribute) : base;
       }
-    ADD_FAILURE() << "no slot for " << stringifySlotKind(kind).str() << " " << index;
+    ADD_FAILURE() << "no argument for " << stringifyArgumentKind(kind).str() << " " << index;
     return nullptr;
   }
 
   std::vector<Buffer> makeBuffers() {
     std::vector<Buffer> buffers;
-    for (const bundle::Slot &slot : body.slots())
-      buffers.emplace_back(slot.bytes().fixed() + slot.bytes().per_row() * rows);
-    for (int i = 0; i < body.slots_size(); ++i)
-      if (body.slots(i).kind() == bundle::SCALARS) {
+    for (const bundle::FunctionArgument &argument : compiled.arguments())
+      buffers.emplace_back(argument.bytes().fixed() + argument.bytes().per_row() * rows);
+    for (int i = 0; i < compiled.arguments_size(); ++i)
+      if (compiled.arguments(i).kind() == bundle::SCALARS) {
         zorse::abi::StepScalars scalars{};
         scalars.step = 3;
         scalars.seed = 42;
@@ -129,7 +129,7 @@ struct Runner {
         std::memcpy(buffers[i].data.get(), &scalars, offsetof(zorse::abi::StepScalars, sums));
       }
     for (unsigned i = 0; i < function.getNumArguments(); ++i)
-      write(address(buffers, slotOfArgument(function, i)), getElementTypeOrSelf(function.getArgumentTypes()[i]), arguments[i].values);
+      write(address(buffers, attributeOfArgument(function, i)), getElementTypeOrSelf(function.getArgumentTypes()[i]), arguments[i].values);
     return buffers;
   }
 
@@ -139,7 +139,7 @@ struct Runner {
     reference.seed = 42;
     reference.step = 3;
     reference.sampleBase = options.sampleBase;
-    reference.instanceBase = options.instanceBase;
+    reference.rngIdBase = options.rngIdBase;
     reference.training = !options.evaluation;
     return reference::evaluate(function, arguments, reference);
   }
@@ -151,22 +151,22 @@ struct Runner {
       std::vector<std::vector<char>> outputs;
       for (runtime::CpuDevice *device : {&one, &two}) {
         std::vector<Buffer> buffers = makeBuffers();
-        std::vector<runtime::DeviceAddress> slots;
+        std::vector<runtime::DeviceAddress> addresses;
         std::vector<uint8_t> overwrite;
         for (Buffer &buffer : buffers)
-          slots.push_back(runtime::DeviceAddress::ofHost(buffer.data.get()));
-        overwrite.assign(slots.size(), !accumulate);
+          addresses.push_back(runtime::DeviceAddress::ofHost(buffer.data.get()));
+        overwrite.assign(addresses.size(), !accumulate);
         if (accumulate)
           for (unsigned i = 0; i < function.getNumResults(); ++i)
             if (accumulates(i)) {
               size_t count = (*expected)[i].values.size();
-              write(address(buffers, slotOfResult(function, i)), element(i), std::vector<double>(count, 0.5));
+              write(address(buffers, attributeOfResult(function, i)), element(i), std::vector<double>(count, 0.5));
             }
-        runtime::Status status = device->runBody(body, {{rows, options.sampleBase, options.instanceBase}, slots.data(), overwrite.data()});
+        runtime::Status status = device->runFunction(compiled, {{rows, options.sampleBase, options.rngIdBase}, addresses.data(), overwrite.data()});
         ASSERT_FALSE(status.failed()) << status.message();
         std::vector<char> bytes;
         for (unsigned i = 0; i < function.getNumResults(); ++i) {
-          const char *from = address(buffers, slotOfResult(function, i));
+          const char *from = address(buffers, attributeOfResult(function, i));
           size_t count = (*expected)[i].values.size();
           bytes.insert(bytes.end(), from, from + count * bytesOf(element(i)));
           if (device == &one)
@@ -184,26 +184,26 @@ struct Runner {
     ASSERT_TRUE(succeeded(expected));
     for (bool accumulate : {false, true}) {
       std::vector<Buffer> buffers = makeBuffers();
-      emulator::EmulatedCall call{rows, options.sampleBase, options.instanceBase, {}, {}};
+      emulator::EmulatedCall call{rows, options.sampleBase, options.rngIdBase, {}, {}};
       for (Buffer &buffer : buffers)
-        call.slots.push_back(buffer.data.get());
+        call.arguments.push_back(buffer.data.get());
       call.overwrite.assign(buffers.size(), !accumulate);
       if (accumulate)
         for (unsigned i = 0; i < function.getNumResults(); ++i)
           if (accumulates(i))
-            write(address(buffers, slotOfResult(function, i)), element(i), std::vector<double>((*expected)[i].values.size(), 0.5));
-      std::vector<std::string> findings = emulator::runBody(code, products, body, call);
+            write(address(buffers, attributeOfResult(function, i)), element(i), std::vector<double>((*expected)[i].values.size(), 0.5));
+      std::vector<std::string> findings = emulator::runFunction(code, products, compiled, call);
       ASSERT_TRUE(findings.empty()) << findings.front();
       for (unsigned i = 0; i < function.getNumResults(); ++i)
-        compare(i, read(address(buffers, slotOfResult(function, i)), element(i), (*expected)[i].values.size()), (*expected)[i].values,
+        compare(i, read(address(buffers, attributeOfResult(function, i)), element(i), (*expected)[i].values.size()), (*expected)[i].values,
                 accumulate && accumulates(i) ? 0.5 : 0.0);
     }
   }
 
   Type element(unsigned result) { return getElementTypeOrSelf(function.getResultTypes()[result]); }
   bool accumulates(unsigned result) {
-    const SlotKind kind = slotOfResult(function, result).getKind();
-    return (kind == SlotKind::BoundaryInGradient && !isHalf(element(result))) || kind == SlotKind::ParameterGradient;
+    const ArgumentKind kind = attributeOfResult(function, result).getKind();
+    return (kind == ArgumentKind::BoundaryInGradient && !isHalf(element(result))) || kind == ArgumentKind::ParameterGradient;
   }
 
   void compare(unsigned result, const std::vector<double> &got, const std::vector<double> &expected, double base) {
@@ -239,7 +239,7 @@ OwningOpRef<ModuleOp> test::parse(MLIRContext &context, std::string text, const 
     text.replace(at, 5,
                  type == "f64" ? "%s = arith.addf %seed, %seed : tensor<f64>"
                                : "%s0 = arith.addf %seed, %seed : tensor<f64>\n  %s = arith.truncf %s0 : tensor<f64> to tensor<" + type + ">");
-  // Expands the short forms of the slot attributes of arguments and results.
+  // Expands the short forms of the argument attributes of arguments and results.
   for (size_t at = 0; (at = text.find("@@", at)) != std::string::npos;) {
     size_t end = at + 2;
     std::string kind, index;
@@ -248,7 +248,7 @@ OwningOpRef<ModuleOp> test::parse(MLIRContext &context, std::string text, const 
     for (; end < text.size() && std::isdigit(text[end]); ++end)
       index += text[end];
     const bool field = symbolizeScalarField(kind).has_value();
-    text.replace(at, end - at, "zorse.slot = #zorse.slot<" + (field ? "scalars, " + index + ", " + kind : kind + ", " + index) + ">");
+    text.replace(at, end - at, "zorse.argument = #zorse.argument<" + (field ? "scalars, " + index + ", " + kind : kind + ", " + index) + ">");
   }
   return parseSourceString<ModuleOp>(text, &context);
 }
@@ -266,7 +266,7 @@ void test::checkFunctions(const std::string &text, const RunOptions &options) {
     codegenOptions.useCache = false;
     codegenOptions.optimizationLevel = 2;
     codegenOptions.dumpDir = options.dumpDir;
-    auto compiled = codegen::compileBodies(*module, codegenOptions);
+    auto compiled = codegen::compileFunctions(*module, codegenOptions);
     ASSERT_TRUE(succeeded(compiled));
     std::string path = (std::filesystem::temp_directory_path() / ("zorse-codegen-test-" + std::to_string(getpid()) + ".so")).string();
     std::ofstream(path, std::ios::binary) << compiled->object;
@@ -281,10 +281,10 @@ void test::checkFunctions(const std::string &text, const RunOptions &options) {
       ASSERT_FALSE(status.failed()) << status.message();
     }
     std::unique_ptr<emulator::HostCode> emulated;
-    FailureOr<codegen::CompiledBodies> cuda = failure();
+    FailureOr<codegen::CompiledFunctions> cuda = failure();
     if (options.cuda && type != "f64") {
       codegenOptions.arch = "emu";
-      cuda = codegen::compileBodies(*module, codegenOptions);
+      cuda = codegen::compileFunctions(*module, codegenOptions);
       ASSERT_TRUE(succeeded(cuda));
       std::string error;
       emulated = emulator::HostCode::compile(cuda->object, error);
@@ -292,18 +292,18 @@ void test::checkFunctions(const std::string &text, const RunOptions &options) {
     }
     int index = 0;
     for (func::FuncOp function : functionsInOrder(*module)) {
-      SCOPED_TRACE(bodyName(function));
+      SCOPED_TRACE(compiledFunctionName(function));
       if (emulated)
         for (int64_t rows : options.rows) {
           SCOPED_TRACE("emulated, rows " + std::to_string(rows));
-          Runner(function, cuda->library.bodies(index), rows, options).checkEmulated(*emulated, *devices[0]);
+          Runner(function, cuda->library.functions(index), rows, options).checkEmulated(*emulated, *devices[0]);
           if (::testing::Test::HasFatalFailure())
             return;
         }
-      const bundle::Body &body = compiled->library.bodies(index++);
+      const bundle::CompiledFunction &code = compiled->library.functions(index++);
       for (int64_t rows : options.rows) {
         SCOPED_TRACE("rows " + std::to_string(rows));
-        Runner(function, body, rows, options).check(*devices[0], *devices[1]);
+        Runner(function, code, rows, options).check(*devices[0], *devices[1]);
         if (::testing::Test::HasFatalFailure())
           return;
       }

@@ -18,7 +18,7 @@ namespace zorse::test {
 /// Makes a context with the dialects of unit functions.
 std::unique_ptr<mlir::MLIRContext> makeContext();
 
-/// Parses unit functions in short form: `$T` stands for the element type, `@@saved3` and `@@skip0` for slots.
+/// Parses unit functions in short form: `$T` stands for the element type, `@@saved3` and `@@skip0` for arguments.
 mlir::OwningOpRef<mlir::ModuleOp> parse(mlir::MLIRContext &context, std::string text, const std::string &type);
 
 struct RunOptions {
@@ -26,7 +26,7 @@ struct RunOptions {
   std::vector<std::string> types = {"f32", "f64"};
   double tolerance32 = 3e-5, tolerance64 = 1e-11; ///< relative to the largest magnitude of the result
   int64_t sampleBase = 5;
-  uint64_t instanceBase = 11;
+  uint64_t rngIdBase = 11;
   bool evaluation = false;
   bool split = false; ///< also split every function `.backward` into two parts
   std::string dumpDir;

@@ -3,7 +3,7 @@
 // correct, so comparing numbers is not enough. In the runs, every guard is closed for some thread: there are so few
 // rows that some threads have no work, and results are both added to and overwritten.
 #include "CodegenHarness.h"
-#include "EmulatedBody.h"
+#include "EmulatedFunction.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -82,31 +82,32 @@ struct Setting {
   unsigned seed;
 };
 
-/// Runs a body with unused memory around every slot, so that a faulty access stays inside the allocation.
-Outcome run(const HostCode &code, runtime::CpuDevice &products, const bundle::Body &body, Setting setting) {
+/// Runs a compiled function with unused memory around every argument, so that a faulty access stays inside the
+/// allocation.
+Outcome run(const HostCode &code, runtime::CpuDevice &products, const bundle::CompiledFunction &function, Setting setting) {
   const int64_t rows = setting.rows;
   struct alignas(64) Line {
     float numbers[16];
   };
   std::vector<std::vector<Line>> buffers;
-  emulator::EmulatedCall call{rows, 0, 0, {}, std::vector<uint8_t>(size_t(body.slots_size()), !setting.add)};
+  emulator::EmulatedCall call{rows, 0, 0, {}, std::vector<uint8_t>(size_t(function.arguments_size()), !setting.add)};
   std::mt19937 random(setting.seed);
-  for (const bundle::Slot &slot : body.slots()) {
-    const size_t bytes = size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows);
+  for (const bundle::FunctionArgument &argument : function.arguments()) {
+    const size_t bytes = size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows);
     std::vector<Line> &buffer = buffers.emplace_back(bytes / sizeof(Line) + 8);
     for (Line &line : buffer)
       for (float &x : line.numbers)
         x = std::normal_distribution<float>()(random);
-    call.slots.push_back(reinterpret_cast<char *>(buffer.data() + 2));
-    if (slot.kind() == bundle::INPUT)
+    call.arguments.push_back(reinterpret_cast<char *>(buffer.data() + 2));
+    if (argument.kind() == bundle::INPUT)
       for (size_t i = 0; i < bytes / 8; ++i)
-        reinterpret_cast<int64_t *>(call.slots.back())[i] = int64_t(random() % 9);
+        reinterpret_cast<int64_t *>(call.arguments.back())[i] = int64_t(random() % 9);
   }
   Outcome out;
-  out.findings = emulator::runBody(code, products, body, call);
-  for (int s = 0; s < body.slots_size(); ++s)
-    if (const bundle::Slot &slot = body.slots(s); slot.mode() != bundle::READ && slot.kind() != bundle::WORKSPACE)
-      out.results.append(call.slots[size_t(s)], size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows));
+  out.findings = emulator::runFunction(code, products, function, call);
+  for (int s = 0; s < function.arguments_size(); ++s)
+    if (const bundle::FunctionArgument &argument = function.arguments(s); argument.mode() != bundle::READ && argument.kind() != bundle::WORKSPACE)
+      out.results.append(call.arguments[size_t(s)], size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows));
   return out;
 }
 
@@ -129,9 +130,9 @@ TEST(Emulator, FindsPlantedBugs) {
     codegen::CodegenOptions options;
     options.useCache = false;
     options.arch = "emu";
-    auto compiled = codegen::compileBodies(*module, options);
+    auto compiled = codegen::compileFunctions(*module, options);
     ASSERT_TRUE(succeeded(compiled));
-    const bundle::Body &body = compiled->library.bodies(0);
+    const bundle::CompiledFunction &function = compiled->library.functions(0);
     std::string error;
     auto healthy = HostCode::compile(compiled->object, error);
     ASSERT_TRUE(healthy) << error;
@@ -141,7 +142,7 @@ TEST(Emulator, FindsPlantedBugs) {
       for (bool add : {false, true})
         for (int64_t rows : {c.rows, int64_t(1)}) {
           settings.push_back({rows, add, seed});
-          right.push_back(run(*healthy, **products, body, settings.back()));
+          right.push_back(run(*healthy, **products, function, settings.back()));
           ASSERT_TRUE(right.back().findings.empty()) << right.back().findings.front();
         }
     for (auto &[kind, count] : counts)
@@ -151,7 +152,7 @@ TEST(Emulator, FindsPlantedBugs) {
         bool differs = false, seen = false;
         emulator::takeReached();
         for (size_t i = 0; i < settings.size() && !differs && !seen; ++i) {
-          const Outcome outcome = run(*code, **products, body, settings[i]);
+          const Outcome outcome = run(*code, **products, function, settings[i]);
           differs = outcome.results != right[i].results;
           seen = !outcome.findings.empty();
         }

@@ -107,17 +107,17 @@ func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %c: tensor<5x4x$T> {@@param
 })");
 }
 
-TEST(CodegenOps, TrackIsTheRunningStatisticInEvaluation) {
-  static const char *const track = R"(
+TEST(CodegenOps, RunningStatIsTheRunningStatisticInEvaluation) {
+  static const char *const runningStat = R"(
 func.func @f(%x: tensor<?x48x$T> {@@boundary_in0}, %r: tensor<48x$T> {@@parameter0}) -> (tensor<?x48x$T> {@@boundary_out0}) {
-  %t = zorse.track %x, %r {correction = 1.25 : f64, weight = 0.1 : f64} : tensor<?x48x$T>, tensor<48x$T>
+  %t = zorse.running_stat %x, %r {correction = 1.25 : f64, momentum = 0.1 : f64} : tensor<?x48x$T>, tensor<48x$T>
   %y = arith.mulf %t, %x : tensor<?x48x$T>
   return %y : tensor<?x48x$T>
 })";
-  checkFunctions(track);
+  checkFunctions(runningStat);
   RunOptions options;
   options.evaluation = true;
-  checkFunctions(track, options);
+  checkFunctions(runningStat, options);
 }
 
 // Alone, among other values, and after a sum.
@@ -136,7 +136,7 @@ func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}) -> (tensor<?x5x48x$T> {@@bo
 
 static const char *const kDropout = R"(
 func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %y: tensor<?x5x48x$T> {@@boundary_in1}) -> (tensor<?x5x48x$T> {@@boundary_out0}, tensor<?x5x48x$T> {@@boundary_out1}) {
-  %d = zorse.dropout %x {instance = 3 : i64, probability = 0.4 : f64} : tensor<?x5x48x$T>
+  %d = zorse.dropout %x {probability = 0.4 : f64, rng_id = 3 : i64} : tensor<?x5x48x$T>
   %s = arith.addf %d, %y : tensor<?x5x48x$T>
   %n = zorse.rms_norm %s {epsilon = 1.0e-5 : f64} : (tensor<?x5x48x$T>) -> tensor<?x5x48x$T>
   return %s, %n : tensor<?x5x48x$T>, tensor<?x5x48x$T>
@@ -163,7 +163,7 @@ static std::string updateFunction(const std::string &op, const std::string &attr
   arguments += "%lr: tensor<f64> {@@learning_rate0, test.value = 0.01 : f64}, %c: tensor<f64> {@@clip_factor0, "
                "test.value = 0.5 : f64}, "
                "%s: tensor<i64> {@@skip0, test.value = " +
-               std::to_string(skip) + " : f64}, %t: tensor<f64> {@@optimizer_step_slot0, test.value = 3.0 : f64}";
+               std::to_string(skip) + " : f64}, %t: tensor<f64> {@@optimizer_step0, test.value = 3.0 : f64}";
   std::string call = op == "sgd" ? "%p, %g, %lr, %c, %s, %t" + std::string(moments ? " velocity %m" : "") : "%p, %g, %m, %v, %lr, %c, %s, %t";
   std::string operandTypes = op == "sgd"
                                  ? state + ", " + state + ", tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>" + (moments ? ", " + state : "")
@@ -225,7 +225,7 @@ func.func @f(%x: tensor<?x1x8x1x$T> {@@boundary_in0}, %w: tensor<8x1x$T> {@@para
   %r = zorse.reshape %x : tensor<?x1x8x1x$T> -> tensor<?x1x8x$T>
   %y = zorse.matmul %r, %w : tensor<?x1x8x$T>, tensor<8x1x$T> -> tensor<?x1x1x$T>
   %dx = zorse.matmul %dy, %w {transpose_b} : tensor<?x1x1x$T>, tensor<8x1x$T> -> tensor<?x1x8x$T>
-  %dw = zorse.contract %r, %dy : tensor<?x1x8x$T>, tensor<?x1x1x$T> -> tensor<8x1x$T>
+  %dw = zorse.matmul_grad_weight %r, %dy : tensor<?x1x8x$T>, tensor<?x1x1x$T> -> tensor<8x1x$T>
   %n = zorse.rms_norm %r {epsilon = 1.0e-5 : f64} : (tensor<?x1x8x$T>) -> tensor<?x1x8x$T>
   %sum = arith.addf %dx, %n : tensor<?x1x8x$T>
   %back = zorse.reshape %sum : tensor<?x1x8x$T> -> tensor<?x1x8x1x$T>
@@ -269,7 +269,7 @@ func.func @f(%x: tensor<?x70001x$T> {@@boundary_in0}, %y: tensor<?x3x131x$T> {@@
   %s = zorse.softmax %e : tensor<?x70001x$T>
   %m = arith.mulf %s, %e : tensor<?x70001x$T>
   %t = math.tanh %y : tensor<?x3x131x$T>
-  %n = zorse.layer_norm %t gain %g {epsilon = 1.0e-5 : f64} : (tensor<?x3x131x$T>, tensor<131x$T>) -> tensor<?x3x131x$T>
+  %n = zorse.layer_norm %t weight %g {epsilon = 1.0e-5 : f64} : (tensor<?x3x131x$T>, tensor<131x$T>) -> tensor<?x3x131x$T>
   %r = zorse.reduce sum %n dims [0, 1] : tensor<?x3x131x$T> -> tensor<131x$T>
   return %m, %n, %r : tensor<?x70001x$T>, tensor<?x3x131x$T>, tensor<131x$T>
 })",
@@ -299,7 +299,7 @@ TEST(CodegenOps, SplitBackward) {
 zorse.class @f {
   func.func @forward(%x: tensor<?x6x16x$T> {@@boundary_in0}, %g: tensor<16x$T> {@@parameter0}, %w: tensor<16x48x$T> {@@parameter1}, %v: tensor<48x16x$T> {@@parameter2})
       -> (tensor<?x6x16x$T> {@@boundary_out0}, tensor<?x6x$T> {@@saved0}, tensor<?x6x48x$T> {@@saved1}) {
-    %n, %r = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x6x16x$T>, tensor<16x$T>) -> (tensor<?x6x16x$T>, tensor<?x6x$T>)
+    %n, %r = zorse.rms_norm %x weight %g {epsilon = 1.0e-6 : f64} : (tensor<?x6x16x$T>, tensor<16x$T>) -> (tensor<?x6x16x$T>, tensor<?x6x$T>)
     %h = zorse.matmul %n, %w : tensor<?x6x16x$T>, tensor<16x48x$T> -> tensor<?x6x48x$T>
     %a = zorse.gelu %h : tensor<?x6x48x$T>
     %y = zorse.matmul %a, %v : tensor<?x6x48x$T>, tensor<48x16x$T> -> tensor<?x6x16x$T>
@@ -309,14 +309,14 @@ zorse.class @f {
                       %r: tensor<?x6x$T> {@@saved0}, %h: tensor<?x6x48x$T> {@@saved1}, %dy: tensor<?x6x16x$T> {@@boundary_out_gradient0})
       -> (tensor<?x6x16x$T> {@@boundary_in_gradient0}, tensor<16x$T> {@@parameter_gradient0}, tensor<16x48x$T> {@@parameter_gradient1}, tensor<48x16x$T> {@@parameter_gradient2}) {
     %a = zorse.gelu %h : tensor<?x6x48x$T>
-    %dv = zorse.contract %a, %dy : tensor<?x6x48x$T>, tensor<?x6x16x$T> -> tensor<48x16x$T>
+    %dv = zorse.matmul_grad_weight %a, %dy : tensor<?x6x48x$T>, tensor<?x6x16x$T> -> tensor<48x16x$T>
     %da = zorse.matmul %dy, %v {transpose_b} : tensor<?x6x16x$T>, tensor<48x16x$T> -> tensor<?x6x48x$T>
     %dh = zorse.gelu_grad %h, %da : tensor<?x6x48x$T>
-    %n = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x6x16x$T>, tensor<16x$T>) -> tensor<?x6x16x$T>
-    %dw = zorse.contract %n, %dh : tensor<?x6x16x$T>, tensor<?x6x48x$T> -> tensor<16x48x$T>
+    %n = zorse.rms_norm %x weight %g {epsilon = 1.0e-6 : f64} : (tensor<?x6x16x$T>, tensor<16x$T>) -> tensor<?x6x16x$T>
+    %dw = zorse.matmul_grad_weight %n, %dh : tensor<?x6x16x$T>, tensor<?x6x48x$T> -> tensor<16x48x$T>
     %dn = zorse.matmul %dh, %w {transpose_b} : tensor<?x6x48x$T>, tensor<16x48x$T> -> tensor<?x6x16x$T>
     %dg = zorse.rms_norm_grad_params %dn, %x, %r : (tensor<?x6x16x$T>, tensor<?x6x16x$T>, tensor<?x6x$T>) -> tensor<16x$T>
-    %dx = zorse.rms_norm_grad_input %dn, %x, %r gain %g : (tensor<?x6x16x$T>, tensor<?x6x16x$T>, tensor<?x6x$T>, tensor<16x$T>) -> tensor<?x6x16x$T>
+    %dx = zorse.rms_norm_grad_input %dn, %x, %r weight %g : (tensor<?x6x16x$T>, tensor<?x6x16x$T>, tensor<?x6x$T>, tensor<16x$T>) -> tensor<?x6x16x$T>
     return %dx, %dg, %dw, %dv : tensor<?x6x16x$T>, tensor<16x$T>, tensor<16x48x$T>, tensor<48x16x$T>
   }
 })",

@@ -40,8 +40,8 @@ func.func @f(%x: tensor<?x5x24x$T> {@@boundary_in0}, %w: tensor<24x16x$T> {@@par
   %z = arith.addf %y, %bb : tensor<?x5x16x$T>
   %yt = zorse.matmul %x, %wt {transpose_b} : tensor<?x5x24x$T>, tensor<16x24x$T> -> tensor<?x5x16x$T>
   %dx = zorse.matmul %dy, %w {transpose_b} : tensor<?x5x16x$T>, tensor<24x16x$T> -> tensor<?x5x24x$T>
-  %dw = zorse.contract %x, %dy : tensor<?x5x24x$T>, tensor<?x5x16x$T> -> tensor<24x16x$T>
-  %dwt = zorse.contract %dy, %x : tensor<?x5x16x$T>, tensor<?x5x24x$T> -> tensor<16x24x$T>
+  %dw = zorse.matmul_grad_weight %x, %dy : tensor<?x5x24x$T>, tensor<?x5x16x$T> -> tensor<24x16x$T>
+  %dwt = zorse.matmul_grad_weight %dy, %x : tensor<?x5x16x$T>, tensor<?x5x24x$T> -> tensor<16x24x$T>
   %db = zorse.reduce sum %dy dims [0, 1] : tensor<?x5x16x$T> -> tensor<16x$T>
   return %z, %yt, %dx, %dw, %dwt, %db : tensor<?x5x16x$T>, tensor<?x5x16x$T>, tensor<?x5x24x$T>, tensor<24x16x$T>, tensor<16x24x$T>, tensor<16x$T>
 })");
@@ -83,7 +83,7 @@ zorse.class @f {
     %q = zorse.reshape %q0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
     %k = zorse.reshape %k0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
     %v = zorse.reshape %v0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
-    %o, %l = zorse.attention %q, %k, %v {causal, scale = 0.35 : f64, dropout = 0.2 : f64, instance = 2 : i64} : (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>) -> (tensor<?x6x2x8x$T>, tensor<?x2x6x$T>)
+    %o, %l = zorse.attention %q, %k, %v {causal, scale = 0.35 : f64, dropout = 0.2 : f64, rng_id = 2 : i64} : (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>) -> (tensor<?x6x2x8x$T>, tensor<?x2x6x$T>)
     %y = zorse.reshape %o : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>
     return %y, %h, %o, %l : tensor<?x6x16x$T>, tensor<?x6x48x$T>, tensor<?x6x2x8x$T>, tensor<?x2x6x$T>
   }
@@ -96,7 +96,7 @@ zorse.class @f {
     %k = zorse.reshape %k0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
     %v = zorse.reshape %v0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
     %do = zorse.reshape %dy : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
-    %dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l {causal, scale = 0.35 : f64, dropout = 0.2 : f64, instance = 2 : i64} : (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x2x6x$T>) -> (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>)
+    %dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l {causal, scale = 0.35 : f64, dropout = 0.2 : f64, rng_id = 2 : i64} : (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x2x6x$T>) -> (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>)
     %a = zorse.reshape %dq : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>
     %b = zorse.reshape %dk : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>
     %c = zorse.reshape %dv : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>
@@ -145,10 +145,10 @@ func.func @products(%x: tensor<?x6x40x$T> {@@boundary_in0}, %w: tensor<40x56x$T>
     -> (tensor<?x6x56xf32> {@@boundary_out0}, tensor<?x6x24x$T> {@@boundary_out1}, tensor<40x56xf32> {@@parameter_gradient0}, tensor<?x6x40x$T> {@@boundary_in_gradient0}, tensor<?x40x6xf32> {@@boundary_out2}) {
   %a = zorse.matmul %x, %w : tensor<?x6x40x$T>, tensor<40x56x$T> -> tensor<?x6x56xf32>
   %b = zorse.matmul %x, %v {transpose_b} : tensor<?x6x40x$T>, tensor<24x40x$T> -> tensor<?x6x24x$T>
-  %dw = zorse.contract %x, %d : tensor<?x6x40x$T>, tensor<?x6x56x$T> -> tensor<40x56xf32>
+  %dw = zorse.matmul_grad_weight %x, %d : tensor<?x6x40x$T>, tensor<?x6x56x$T> -> tensor<40x56xf32>
   %dx = zorse.matmul %d, %w {transpose_b} : tensor<?x6x56x$T>, tensor<40x56x$T> -> tensor<?x6x40x$T>
   %e = arith.extf %x : tensor<?x6x40x$T> to tensor<?x6x40xf32>
-  %n = zorse.rms_norm %e gain %g {epsilon = 1.0e-5 : f64} : (tensor<?x6x40xf32>, tensor<40xf32>) -> tensor<?x6x40xf32>
+  %n = zorse.rms_norm %e weight %g {epsilon = 1.0e-5 : f64} : (tensor<?x6x40xf32>, tensor<40xf32>) -> tensor<?x6x40xf32>
   %t = zorse.transpose %n [0, 2, 1] : tensor<?x6x40xf32> -> tensor<?x40x6xf32>
   return %a, %b, %dw, %dx, %t : tensor<?x6x56xf32>, tensor<?x6x24x$T>, tensor<40x56xf32>, tensor<?x6x40x$T>, tensor<?x40x6xf32>
 }

@@ -14,7 +14,7 @@ TEST(CodegenOps, ResidualLayerNorm) {
 func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %h: tensor<?x5x48x$T> {@@boundary_in1}, %g: tensor<48x$T> {@@parameter0}, %b: tensor<48x$T> {@@parameter1})
     -> (tensor<?x5x48x$T> {@@boundary_out0}, tensor<?x5x48x$T> {@@boundary_out1}, tensor<?x5x$T> {@@saved0}, tensor<?x5x$T> {@@saved1}) {
   %s = arith.addf %x, %h : tensor<?x5x48x$T>
-  %y, %m, %r = zorse.layer_norm %s gain %g bias %b {epsilon = 1.0e-5 : f64} : (tensor<?x5x48x$T>, tensor<48x$T>, tensor<48x$T>) -> (tensor<?x5x48x$T>, tensor<?x5x$T>, tensor<?x5x$T>)
+  %y, %m, %r = zorse.layer_norm %s weight %g bias %b {epsilon = 1.0e-5 : f64} : (tensor<?x5x48x$T>, tensor<48x$T>, tensor<48x$T>) -> (tensor<?x5x48x$T>, tensor<?x5x$T>, tensor<?x5x$T>)
   return %s, %y, %m, %r : tensor<?x5x48x$T>, tensor<?x5x48x$T>, tensor<?x5x$T>, tensor<?x5x$T>
 })");
 }
@@ -24,21 +24,21 @@ TEST(CodegenOps, LayerNormGradients) {
 func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %dy: tensor<?x5x48x$T> {@@boundary_out_gradient0}, %m: tensor<?x5x$T> {@@saved0}, %r: tensor<?x5x$T> {@@saved1},
              %g: tensor<48x$T> {@@parameter0})
     -> (tensor<?x5x48x$T> {@@boundary_in_gradient0}, tensor<48x$T> {@@parameter_gradient0}, tensor<48x$T> {@@parameter_gradient1}) {
-  %dx = zorse.layer_norm_grad_input %dy, %x, %m, %r gain %g : (tensor<?x5x48x$T>, tensor<?x5x48x$T>, tensor<?x5x$T>, tensor<?x5x$T>, tensor<48x$T>) -> tensor<?x5x48x$T>
+  %dx = zorse.layer_norm_grad_input %dy, %x, %m, %r weight %g : (tensor<?x5x48x$T>, tensor<?x5x48x$T>, tensor<?x5x$T>, tensor<?x5x$T>, tensor<48x$T>) -> tensor<?x5x48x$T>
   %dg, %db = zorse.layer_norm_grad_params %dy, %x, %m, %r : (tensor<?x5x48x$T>, tensor<?x5x48x$T>, tensor<?x5x$T>, tensor<?x5x$T>) -> (tensor<48x$T>, tensor<48x$T>)
   %all = arith.addf %dx, %dy : tensor<?x5x48x$T>
   return %all, %dg, %db : tensor<?x5x48x$T>, tensor<48x$T>, tensor<48x$T>
 })");
 }
 
-// Only the parts of an expanded operation that are read remain: a trained gain with a frozen bias, and the reverse.
+// Only the parts of an expanded operation that are read remain: a trained weight with a frozen bias, and the reverse.
 TEST(CodegenOps, GradientsThatNobodyReads) {
   for (const char *read : {"%dg", "%db"})
     checkFunctions(std::string(R"(
 func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %dy: tensor<?x5x48x$T> {@@boundary_out_gradient0}, %m: tensor<?x5x$T> {@@saved0}, %r: tensor<?x5x$T> {@@saved1},
              %g: tensor<48x$T> {@@parameter0})
     -> (tensor<?x5x48x$T> {@@boundary_in_gradient0}, tensor<48x$T> {@@parameter_gradient0}) {
-  %dx = zorse.layer_norm_grad_input %dy, %x, %m, %r gain %g : (tensor<?x5x48x$T>, tensor<?x5x48x$T>, tensor<?x5x$T>, tensor<?x5x$T>, tensor<48x$T>) -> tensor<?x5x48x$T>
+  %dx = zorse.layer_norm_grad_input %dy, %x, %m, %r weight %g : (tensor<?x5x48x$T>, tensor<?x5x48x$T>, tensor<?x5x$T>, tensor<?x5x$T>, tensor<48x$T>) -> tensor<?x5x48x$T>
   %dg, %db = zorse.layer_norm_grad_params %dy, %x, %m, %r : (tensor<?x5x48x$T>, tensor<?x5x48x$T>, tensor<?x5x$T>, tensor<?x5x$T>) -> (tensor<48x$T>, tensor<48x$T>)
   return %dx, )") + read +
                    R"( : tensor<?x5x48x$T>, tensor<48x$T>
@@ -49,12 +49,12 @@ TEST(CodegenOps, RmsNorm) {
   checkFunctions(R"(
 zorse.class @f {
   func.func @forward(%x: tensor<?x5x40x$T> {@@boundary_in0}, %g: tensor<40x$T> {@@parameter0}) -> (tensor<?x5x40x$T> {@@boundary_out0}, tensor<?x5x$T> {@@saved0}) {
-    %y, %r = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x5x40x$T>, tensor<40x$T>) -> (tensor<?x5x40x$T>, tensor<?x5x$T>)
+    %y, %r = zorse.rms_norm %x weight %g {epsilon = 1.0e-6 : f64} : (tensor<?x5x40x$T>, tensor<40x$T>) -> (tensor<?x5x40x$T>, tensor<?x5x$T>)
     return %y, %r : tensor<?x5x40x$T>, tensor<?x5x$T>
   }
   func.func @backward(%x: tensor<?x5x40x$T> {@@boundary_in0}, %dy: tensor<?x5x40x$T> {@@boundary_out_gradient0}, %r: tensor<?x5x$T> {@@saved0}, %g: tensor<40x$T> {@@parameter0})
       -> (tensor<?x5x40x$T> {@@boundary_in_gradient0}, tensor<40x$T> {@@parameter_gradient0}) {
-    %dx = zorse.rms_norm_grad_input %dy, %x, %r gain %g : (tensor<?x5x40x$T>, tensor<?x5x40x$T>, tensor<?x5x$T>, tensor<40x$T>) -> tensor<?x5x40x$T>
+    %dx = zorse.rms_norm_grad_input %dy, %x, %r weight %g : (tensor<?x5x40x$T>, tensor<?x5x40x$T>, tensor<?x5x$T>, tensor<40x$T>) -> tensor<?x5x40x$T>
     %dg = zorse.rms_norm_grad_params %dy, %x, %r : (tensor<?x5x40x$T>, tensor<?x5x40x$T>, tensor<?x5x$T>) -> tensor<40x$T>
     return %dx, %dg : tensor<?x5x40x$T>, tensor<40x$T>
   }
@@ -91,13 +91,13 @@ TEST(CodegenOps, TakeAndGather) {
 func.func @f(%x: tensor<?x6x50x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@input0, test.high = 50 : i64}, %t: tensor<50x24x$T> {@@parameter0}, %p: tensor<6x24x$T> {@@parameter1},
              %d: tensor<?x6x$T> {@@boundary_in1}, %i: tensor<?x6xi32> {@@input1, test.high = 50 : i64}, %v: tensor<50x$T> {@@parameter2})
     -> (tensor<?x6x$T> {@@boundary_out0}, tensor<?x6x$T> {@@boundary_out1}, tensor<?x6x24x$T> {@@boundary_out2}, tensor<?x6x50x$T> {@@boundary_out3}, tensor<?x6x$T> {@@boundary_out4}) {
-  %a = zorse.take %x, %l : tensor<?x6x50x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
+  %a = zorse.take_along_dim %x, %l : tensor<?x6x50x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
   %lp = zorse.log_softmax %x : tensor<?x6x50x$T>
-  %b = zorse.take %lp, %i : tensor<?x6x50x$T>, tensor<?x6xi32> -> tensor<?x6x$T>
+  %b = zorse.take_along_dim %lp, %i : tensor<?x6x50x$T>, tensor<?x6xi32> -> tensor<?x6x$T>
   %e = zorse.gather %t, %l : tensor<50x24x$T>, tensor<?x6xi64> -> tensor<?x6x24x$T>
   %pb = zorse.broadcast %p dims [1, 2] : tensor<6x24x$T> -> tensor<?x6x24x$T>
   %c = arith.addf %e, %pb : tensor<?x6x24x$T>
-  %g = zorse.take_grad %d, %l : tensor<?x6x$T>, tensor<?x6xi64> -> tensor<?x6x50x$T>
+  %g = zorse.take_along_dim_grad %d, %l : tensor<?x6x$T>, tensor<?x6xi64> -> tensor<?x6x50x$T>
   %h = zorse.gather %v, %i : tensor<50x$T>, tensor<?x6xi32> -> tensor<?x6x$T>
   return %a, %b, %c, %g, %h : tensor<?x6x$T>, tensor<?x6x$T>, tensor<?x6x24x$T>, tensor<?x6x50x$T>, tensor<?x6x$T>
 })");
@@ -108,13 +108,13 @@ TEST(CodegenOps, TakeOfOneElement) {
   checkFunctions(R"(
 func.func @f(%x: tensor<?x6x1x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@input0, test.high = 1 : i64}, %d: tensor<?x6x$T> {@@boundary_in1})
     -> (tensor<?x6x$T> {@@boundary_out0}, tensor<?x6x$T> {@@boundary_out1}, tensor<?x6x1x$T> {@@boundary_out2}, tensor<?x6x$T> {@@boundary_out3}) {
-  %a = zorse.take %x, %l : tensor<?x6x1x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
+  %a = zorse.take_along_dim %x, %l : tensor<?x6x1x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
   %zero = arith.constant dense<0> : tensor<i64>
   %first = zorse.broadcast %zero dims [] : tensor<i64> -> tensor<?x6xi64>
-  %c = zorse.take %x, %first : tensor<?x6x1x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
+  %c = zorse.take_along_dim %x, %first : tensor<?x6x1x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
   %s = arith.addf %x, %x : tensor<?x6x1x$T>
-  %b = zorse.take %s, %l : tensor<?x6x1x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
-  %g = zorse.take_grad %d, %l : tensor<?x6x$T>, tensor<?x6xi64> -> tensor<?x6x1x$T>
+  %b = zorse.take_along_dim %s, %l : tensor<?x6x1x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
+  %g = zorse.take_along_dim_grad %d, %l : tensor<?x6x$T>, tensor<?x6xi64> -> tensor<?x6x1x$T>
   return %a, %b, %g, %c : tensor<?x6x$T>, tensor<?x6x$T>, tensor<?x6x1x$T>, tensor<?x6x$T>
 })");
 }
@@ -125,7 +125,7 @@ TEST(CodegenOps, RowsOfOneElement) {
 func.func @f(%x: tensor<?x6x1x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@input0, test.low = -1 : i64, test.high = 1 : i64}, %g: tensor<1x$T> {@@parameter0})
     -> (tensor<?x6x1x$T> {@@boundary_out0}, tensor<?x6x1x$T> {@@boundary_out1}, tensor<?x6x2x$T> {@@boundary_out2}, tensor<?x6x$T> {@@boundary_out3}) {
   %s = zorse.softmax %x : tensor<?x6x1x$T>
-  %n, %r = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x6x1x$T>, tensor<1x$T>) -> (tensor<?x6x1x$T>, tensor<?x6x$T>)
+  %n, %r = zorse.rms_norm %x weight %g {epsilon = 1.0e-6 : f64} : (tensor<?x6x1x$T>, tensor<1x$T>) -> (tensor<?x6x1x$T>, tensor<?x6x$T>)
   %e, %m = zorse.cross_entropy %x, %l {ignore_index = -1 : i64} : (tensor<?x6x1x$T>, tensor<?x6xi64>) -> (tensor<?x6x$T>, tensor<?x6x2x$T>)
   return %s, %n, %m, %e : tensor<?x6x1x$T>, tensor<?x6x1x$T>, tensor<?x6x2x$T>, tensor<?x6x$T>
 })");

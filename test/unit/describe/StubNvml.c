@@ -1,4 +1,4 @@
-/* As much of NVML as zorse-cluster uses: two A100 with NVLink and one card nobody knows. ZORSE_STUB_NVML=broken: it does not start; sliced: the
+/* The part of NVML that zorse-cluster uses: two A100 with NVLink and one unknown card. ZORSE_STUB_NVML=broken: it does not start; sliced: the
  * second A100 is. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // Tests that the verifier detects every kind of fault in casts, gathers of copies, and their readers. After each
 // change, some unit reads other bytes than the copy of this step's parameters, or it is not determined which bytes it
 // reads.
-#include "EditedSlot.h"
+#include "EditedArgument.h"
 #include "ProgramCases.h"
 
 #include <map>
@@ -12,35 +12,39 @@ using namespace zorse::test;
 
 namespace {
 
-bool isCast(const bundle::Entry &entry) { return entry.has_compute() && entry.compute().task() == bundle::Compute::CAST_PARAMETERS; }
-bool isCopyGather(const bundle::Entry &entry) { return entry.has_all_gather() && entry.all_gather().value().kind() == bundle::Value::PARAMETER_COPY; }
+bool isCast(const bundle::Instruction &instruction) {
+  return instruction.has_compute() && instruction.compute().task() == bundle::Compute::CAST_PARAMETERS;
+}
+bool isCopyGather(const bundle::Instruction &instruction) {
+  return instruction.has_all_gather() && instruction.all_gather().value().kind() == bundle::Value::LOW_PRECISION_PARAMETERS;
+}
 
 /// The call of a cast and its program; null if there is none.
 struct Cast {
   bundle::Program *program = nullptr;
   bundle::Call *call = nullptr;
-  EditedSlot slot(int index) const { return {*program, *call, index}; }
+  EditedArgument argument(int index) const { return {*program, *call, index}; }
 };
 
 Cast cast(Programs &programs, Random &random) {
-  bundle::Entry *entry = pick(programs, random, isCast);
+  bundle::Instruction *instruction = pick(programs, random, isCast);
   for (bundle::Program &program : programs)
-    for (bundle::Entry &other : *program.mutable_entries())
-      if (&other == entry)
-        return {&program, entry->mutable_compute()->mutable_calls(0)};
+    for (bundle::Instruction &other : *program.mutable_instructions())
+      if (&other == instruction)
+        return {&program, instruction->mutable_compute()->mutable_calls(0)};
   return {};
 }
 
-/// Picks a slot of a unit's call that reads a copy.
-std::optional<EditedSlot> reader(Programs &programs, Random &random) {
-  std::vector<EditedSlot> found;
+/// Picks an argument of a unit's call that reads a copy.
+std::optional<EditedArgument> reader(Programs &programs, Random &random) {
+  std::vector<EditedArgument> found;
   for (bundle::Program &program : programs)
-    for (bundle::Entry &entry : *program.mutable_entries())
-      if (entry.has_compute() && !isCast(entry))
-        for (bundle::Call &call : *entry.mutable_compute()->mutable_calls())
-          for (const EditedSlot &slot : slotsOf(program, call))
-            if (slot.value().kind() == bundle::Value::PARAMETER_COPY)
-              found.push_back(slot);
+    for (bundle::Instruction &instruction : *program.mutable_instructions())
+      if (instruction.has_compute() && !isCast(instruction))
+        for (bundle::Call &call : *instruction.mutable_compute()->mutable_calls())
+          for (const EditedArgument &argument : argumentsOf(program, call))
+            if (argument.value().kind() == bundle::Value::LOW_PRECISION_PARAMETERS)
+              found.push_back(argument);
   return found.empty() ? std::nullopt : std::optional(found[random() % found.size()]);
 }
 
@@ -48,10 +52,10 @@ const std::vector<Mistake> &mutations() {
   static const std::vector<Mistake> all = {
       {"a cast that does nothing",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Entry *entry = pick(p, r, isCast);
-         if (entry)
-           entry->mutable_compute()->clear_calls();
-         return entry != nullptr;
+         bundle::Instruction *instruction = pick(p, r, isCast);
+         if (instruction)
+           instruction->mutable_compute()->clear_calls();
+         return instruction != nullptr;
        }},
       {"a cast of fewer elements",
        [](const ProgramCase &, Programs &p, Random &r) {
@@ -60,9 +64,9 @@ const std::vector<Mistake> &mutations() {
            return false;
          made.call->set_rows(made.call->rows() - 128);
          for (int s : {0, 1}) {
-           EditedSlot slot = made.slot(s);
-           slot.mutable_value()->set_end(slot.value().end() - 128);
-           slot.mutable_region()->set_bytes(slot.region().bytes() - 128 * (s ? 2 : 4));
+           EditedArgument argument = made.argument(s);
+           argument.mutable_value()->set_end(argument.value().end() - 128);
+           argument.mutable_region()->set_bytes(argument.region().bytes() - 128 * (s ? 2 : 4));
          }
          return true;
        }},
@@ -70,49 +74,49 @@ const std::vector<Mistake> &mutations() {
        [](const ProgramCase &, Programs &p, Random &r) {
          const Cast made = cast(p, r);
          if (made.call)
-           made.slot(1).mutable_region()->set_offset(made.slot(1).region().offset() + 64 * (1 + r() % 4));
+           made.argument(1).mutable_region()->set_offset(made.argument(1).region().offset() + 64 * (1 + r() % 4));
          return made.call != nullptr;
        }},
       {"a cast of other elements",
        [](const ProgramCase &, Programs &p, Random &r) {
          const Cast made = cast(p, r);
          if (made.call)
-           made.slot(0).mutable_region()->set_offset(made.slot(0).region().offset() + 512 * (1 + r() % 2));
+           made.argument(0).mutable_region()->set_offset(made.argument(0).region().offset() + 512 * (1 + r() % 2));
          return made.call != nullptr;
        }},
       {"a cast that declares the parameters it makes",
        [](const ProgramCase &, Programs &p, Random &r) {
          const Cast made = cast(p, r);
          if (made.call)
-           made.slot(1).mutable_value()->set_kind(bundle::Value::PARAMETERS);
+           made.argument(1).mutable_value()->set_kind(bundle::Value::PARAMETERS);
          return made.call != nullptr;
        }},
       {"a cast of the next version",
        [](const ProgramCase &, Programs &p, Random &r) {
          const Cast made = cast(p, r);
          if (made.call)
-           made.slot(0).mutable_value()->set_version(1);
+           made.argument(0).mutable_value()->set_version(1);
          return made.call != nullptr;
        }},
       {"a cast in the phase of updates, which evaluations skip",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Entry *entry = pick(p, r, isCast);
-         if (entry)
-           entry->set_phase(bundle::UPDATE_STATE);
-         return entry != nullptr;
+         bundle::Instruction *instruction = pick(p, r, isCast);
+         if (instruction)
+           instruction->set_phase(bundle::UPDATE_STATE);
+         return instruction != nullptr;
        }},
       {"a cast of another group",
        [](const ProgramCase &c, Programs &p, Random &r) {
-         bundle::Entry *entry = pick(p, r, isCast);
-         if (entry)
-           entry->mutable_compute()->set_group((entry->compute().group() + 1) % c.model.summary.groups_size());
-         return entry != nullptr && c.model.summary.groups_size() > 1;
+         bundle::Instruction *instruction = pick(p, r, isCast);
+         if (instruction)
+           instruction->mutable_compute()->set_group((instruction->compute().group() + 1) % c.model.summary.groups_size());
+         return instruction != nullptr && c.model.summary.groups_size() > 1;
        }},
-      {"a cast by another body",
+      {"a cast by another function",
        [](const ProgramCase &c, Programs &p, Random &r) {
          bundle::Call *call = cast(p, r).call;
          if (call)
-           call->set_body(r() % 2 ? c.model.summary.norm_body() : c.model.summary.update_body_plain());
+           call->set_function(r() % 2 ? c.model.summary.norm_function() : c.model.summary.update_function_plain());
          return call != nullptr;
        }},
       {"readers that do not wait for the cast",
@@ -120,61 +124,62 @@ const std::vector<Mistake> &mutations() {
          // Removes all waits of one device's gathers of copies after the cast, so that they do not wait for the cast.
          bundle::Program &program = p[r() % p.size()];
          bool casts = false, changed = false;
-         for (bundle::Entry &entry : *program.mutable_entries()) {
-           casts |= isCast(entry);
-           if (casts && isCopyGather(entry)) {
-             changed |= entry.waits_size() > 0;
-             entry.clear_waits();
+         for (bundle::Instruction &instruction : *program.mutable_instructions()) {
+           casts |= isCast(instruction);
+           if (casts && isCopyGather(instruction)) {
+             changed |= instruction.waits_size() > 0;
+             instruction.clear_waits();
            }
          }
          return changed;
        }},
       {"a gather of the parameters themselves",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Entry *entry = pick(p, r, isCopyGather);
-         if (entry)
-           entry->mutable_all_gather()->mutable_value()->set_kind(bundle::Value::PARAMETERS);
-         return entry != nullptr;
+         bundle::Instruction *instruction = pick(p, r, isCopyGather);
+         if (instruction)
+           instruction->mutable_all_gather()->mutable_value()->set_kind(bundle::Value::PARAMETERS);
+         return instruction != nullptr;
        }},
       {"a gather in f32, on all its members",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Entry *entry = pick(p, r, isCopyGather);
-         if (!entry)
+         bundle::Instruction *instruction = pick(p, r, isCopyGather);
+         if (!instruction)
            return false;
-         const uint64_t id = entry->id();
+         const uint64_t id = instruction->id();
          for (bundle::Program &program : p)
-           for (bundle::Entry &other : *program.mutable_entries())
+           for (bundle::Instruction &other : *program.mutable_instructions())
              if (other.id() == id)
                other.mutable_all_gather()->set_type(bundle::F32);
          return true;
        }},
       {"a gather of a shard that was not cast",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Entry *entry = pick(p, r, [](const bundle::Entry &e) { return isCopyGather(e) && e.all_gather().shard().bytes() > 0; });
-         if (entry)
-           entry->mutable_all_gather()->mutable_shard()->set_offset(entry->all_gather().shard().offset() + 256);
-         return entry != nullptr;
+         bundle::Instruction *instruction =
+             pick(p, r, [](const bundle::Instruction &e) { return isCopyGather(e) && e.all_gather().shard().bytes() > 0; });
+         if (instruction)
+           instruction->mutable_all_gather()->mutable_shard()->set_offset(instruction->all_gather().shard().offset() + 256);
+         return instruction != nullptr;
        }},
       {"a unit that reads another part of the copy",
        [](const ProgramCase &, Programs &p, Random &r) {
-         auto slot = reader(p, r);
-         if (slot)
-           slot->mutable_region()->set_offset(slot->region().offset() + 64 * (1 + r() % 3));
-         return slot.has_value();
+         auto argument = reader(p, r);
+         if (argument)
+           argument->mutable_region()->set_offset(argument->region().offset() + 64 * (1 + r() % 3));
+         return argument.has_value();
        }},
       {"a unit that declares the parameters themselves",
        [](const ProgramCase &, Programs &p, Random &r) {
-         auto slot = reader(p, r);
-         if (slot)
-           slot->mutable_value()->set_kind(bundle::Value::PARAMETERS);
-         return slot.has_value();
+         auto argument = reader(p, r);
+         if (argument)
+           argument->mutable_value()->set_kind(bundle::Value::PARAMETERS);
+         return argument.has_value();
        }},
       {"copies kept as state",
        [](const ProgramCase &, Programs &p, Random &r) {
          bundle::Program &program = p[r() % p.size()];
          for (bundle::PersistentState &state : *program.mutable_state())
            if (state.value().kind() == bundle::Value::PARAMETERS) {
-             state.mutable_value()->set_kind(bundle::Value::PARAMETER_COPY);
+             state.mutable_value()->set_kind(bundle::Value::LOW_PRECISION_PARAMETERS);
              return true;
            }
          return false;
@@ -198,20 +203,20 @@ TEST(Copies, TakeTwoBytesPerParameter) {
       for (const bundle::PersistentState &part : program.state())
         if (part.value().kind() != bundle::Value::OPTIMIZER_STEP)
           state[part.value().id()] += part.region().bytes();
-      for (const bundle::Entry &entry : program.entries()) {
-        if (isCast(entry)) {
-          const bundle::Call &call = entry.compute().calls(0);
-          const bundle::SlotBindings bindings(program, call);
+      for (const bundle::Instruction &instruction : program.instructions()) {
+        if (isCast(instruction)) {
+          const bundle::Call &call = instruction.compute().calls(0);
+          const bundle::ArgumentBindings bindings(program, call);
           EXPECT_EQ(bindings[1].region.bytes(), 2 * uint64_t(call.rows()));
           EXPECT_EQ(state[bindings[0].value.id()], 12 * uint64_t(call.rows()));
         }
         auto elements = [&](uint32_t group) { return uint64_t(c.model.summary.groups(int(group)).elements()); };
-        if (isCopyGather(entry) && entry.all_gather().full().bytes()) {
-          EXPECT_EQ(entry.all_gather().full().bytes(), 2 * elements(entry.all_gather().group()));
+        if (isCopyGather(instruction) && instruction.all_gather().full().bytes()) {
+          EXPECT_EQ(instruction.all_gather().full().bytes(), 2 * elements(instruction.all_gather().group()));
           ++gathers;
         }
-        if (entry.has_reduce_scatter() && entry.reduce_scatter().full().bytes())
-          EXPECT_EQ(entry.reduce_scatter().full().bytes(), 4 * elements(entry.reduce_scatter().group()));
+        if (instruction.has_reduce_scatter() && instruction.reduce_scatter().full().bytes())
+          EXPECT_EQ(instruction.reduce_scatter().full().bytes(), 4 * elements(instruction.reduce_scatter().group()));
       }
     }
   }

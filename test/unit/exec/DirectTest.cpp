@@ -25,7 +25,7 @@ ProgramCase makeDirectCase(int seed, bool copies = true) {
   made.model = makeModel(options);
   static const int64_t batches[] = {7, 8, 13, 32};
   made.plan = step::randomPlan(made.model.summary, batches[seed % 4], 2 + seed * 7 % 5, seed);
-  made.plan.blocking = false; // blocking plans have redundant waits, and removing one is no fault
+  made.plan.overlapCommunication = true; // plans without overlap have redundant waits, and removing one is no fault
   for (size_t d = 0; d < made.plan.devices.size(); ++d) {
     step::PlanDevice &device = made.plan.devices[d];
     device.hostStaged = true;
@@ -39,20 +39,23 @@ ProgramCase makeDirectCase(int seed, bool copies = true) {
   return made;
 }
 
-bool isDirect(const bundle::Program &program, const bundle::Entry &entry) { return program.queues(int(entry.queue())).kind() == bundle::DIRECT; }
+bool isDirect(const bundle::Program &program, const bundle::Instruction &instruction) {
+  return program.queues(int(instruction.queue())).kind() == bundle::DEVICE_TO_DEVICE;
+}
 
 /// Positions of a device's launches.
 std::vector<int> launchesOf(const bundle::Program &program) {
   std::vector<int> places;
-  for (int e = 0; e < program.entries_size(); ++e)
-    if (isDirect(program, program.entries(e)))
+  for (int e = 0; e < program.instructions_size(); ++e)
+    if (isDirect(program, program.instructions(e)))
       places.push_back(e);
   return places;
 }
 
-bundle::Entry *pickDirect(Programs &programs, Random &random, const std::function<bool(const bundle::Entry &)> &wanted) {
-  return pickOf(programs, random,
-                [&](const bundle::Program &program, const bundle::Entry &entry) { return isDirect(program, entry) && wanted(entry); });
+bundle::Instruction *pickDirect(Programs &programs, Random &random, const std::function<bool(const bundle::Instruction &)> &wanted) {
+  return pickOf(programs, random, [&](const bundle::Program &program, const bundle::Instruction &instruction) {
+    return isDirect(program, instruction) && wanted(instruction);
+  });
 }
 
 /// Whether launches in these orders do not deadlock. A launch completes when all of its devices have reached it.
@@ -61,8 +64,8 @@ bool ends(const Programs &programs) {
   std::map<uint32_t, std::vector<size_t>> members;
   for (size_t d = 0; d < programs.size(); ++d)
     for (int e : launchesOf(programs[d])) {
-      order[d].push_back(programs[d].entries(e).id());
-      members[programs[d].entries(e).id()].push_back(d);
+      order[d].push_back(programs[d].instructions(e).id());
+      members[programs[d].instructions(e).id()].push_back(d);
     }
   std::vector<size_t> at(programs.size(), 0);
   for (bool moved = true; moved;) {
@@ -81,71 +84,73 @@ bool ends(const Programs &programs) {
 }
 
 const std::vector<Mistake> &mistakes() {
-  using bundle::Entry;
+  using bundle::Instruction;
   static const std::vector<Mistake> all = {
       {"an image in the host's memory for a direct transfer",
        [](const ProgramCase &, Programs &p, Random &r) {
          for (bundle::Program &program : p)
            for (int a = 0; a < program.arenas_size(); ++a)
              if (program.arenas(a).kind() != bundle::DEVICE)
-               if (Entry *entry = pickDirect(p, r, [](const Entry &e) { return e.has_send() && e.send().region().bytes() > 0; })) {
-                 entry->mutable_send()->mutable_region()->set_arena(uint32_t(a));
-                 entry->mutable_send()->mutable_region()->set_offset(0);
+               if (Instruction *instruction = pickDirect(p, r, [](const Instruction &e) { return e.has_send() && e.send().region().bytes() > 0; })) {
+                 instruction->mutable_send()->mutable_region()->set_arena(uint32_t(a));
+                 instruction->mutable_send()->mutable_region()->set_offset(0);
                  return true;
                }
          return false;
        }},
       {"another number of elements in a round, on one device",
        [](const ProgramCase &, Programs &p, Random &r) {
-         Entry *entry = pickDirect(p, r, [](const Entry &e) { return e.has_reduce_scatter() && e.reduce_scatter().contributors_size() > 1; });
-         if (entry)
-           entry->mutable_reduce_scatter()->set_chunk(entry->reduce_scatter().chunk() + 128);
-         return entry != nullptr;
+         Instruction *instruction =
+             pickDirect(p, r, [](const Instruction &e) { return e.has_reduce_scatter() && e.reduce_scatter().contributors_size() > 1; });
+         if (instruction)
+           instruction->mutable_reduce_scatter()->set_chunk(instruction->reduce_scatter().chunk() + 128);
+         return instruction != nullptr;
        }},
       {"no memory for terms",
        [](const ProgramCase &, Programs &p, Random &r) {
-         Entry *entry = pickDirect(p, r, [](const Entry &e) { return e.reduce_scatter().parts().bytes() > 0; });
-         if (entry)
-           entry->mutable_reduce_scatter()->clear_parts();
-         return entry != nullptr;
+         Instruction *instruction = pickDirect(p, r, [](const Instruction &e) { return e.reduce_scatter().receive_buffer().bytes() > 0; });
+         if (instruction)
+           instruction->mutable_reduce_scatter()->clear_receive_buffer();
+         return instruction != nullptr;
        }},
       {"less memory for terms of the sums",
        [](const ProgramCase &, Programs &p, Random &r) {
-         Entry *entry = pickDirect(p, r, [](const Entry &e) { return e.all_reduce().parts().bytes() > 0; });
-         if (entry)
-           entry->mutable_all_reduce()->mutable_parts()->set_bytes(entry->all_reduce().parts().bytes() - 128);
-         return entry != nullptr;
+         Instruction *instruction = pickDirect(p, r, [](const Instruction &e) { return e.all_reduce().receive_buffer().bytes() > 0; });
+         if (instruction)
+           instruction->mutable_all_reduce()->mutable_receive_buffer()->set_bytes(instruction->all_reduce().receive_buffer().bytes() - 128);
+         return instruction != nullptr;
        }},
       {"terms that arrive in what is summed",
        [](const ProgramCase &, Programs &p, Random &r) {
-         Entry *entry =
-             pickDirect(p, r, [](const Entry &e) { return e.reduce_scatter().parts().bytes() > 0 && e.reduce_scatter().full().bytes() > 0; });
-         if (entry)
-           entry->mutable_reduce_scatter()->mutable_parts()->set_offset(entry->reduce_scatter().full().offset());
-         return entry != nullptr;
+         Instruction *instruction = pickDirect(
+             p, r, [](const Instruction &e) { return e.reduce_scatter().receive_buffer().bytes() > 0 && e.reduce_scatter().full().bytes() > 0; });
+         if (instruction)
+           instruction->mutable_reduce_scatter()->mutable_receive_buffer()->set_offset(instruction->reduce_scatter().full().offset());
+         return instruction != nullptr;
        }},
-      {"terms that arrive in memory that another entry needs", // the first bytes of an arena contain state or scalars
+      {"terms that arrive in memory that another instruction needs", // the first bytes of an arena contain state or scalars
        [](const ProgramCase &, Programs &p, Random &r) {
-         Entry *entry = pickDirect(p, r, [](const Entry &e) { return e.all_reduce().parts().bytes() > 0 && e.all_reduce().parts().offset() > 0; });
-         if (!entry)
+         Instruction *instruction = pickDirect(
+             p, r, [](const Instruction &e) { return e.all_reduce().receive_buffer().bytes() > 0 && e.all_reduce().receive_buffer().offset() > 0; });
+         if (!instruction)
            return false;
-         bundle::Region *parts = entry->mutable_all_reduce()->mutable_parts();
+         bundle::Region *parts = instruction->mutable_all_reduce()->mutable_receive_buffer();
          for (const bundle::Program &program : p)
-           for (const bundle::Entry &other : program.entries())
-             if (&other == entry && program.state_size() > 0) {
+           for (const bundle::Instruction &other : program.instructions())
+             if (&other == instruction && program.state_size() > 0) {
                parts->set_offset(program.state(0).region().offset() / 64 * 64);
                return true;
              }
          return false;
        }},
-      {"one half of a transfer by way of the host",
+      {"one half of a transfer through the host",
        [](const ProgramCase &, Programs &p, Random &r) {
          for (bundle::Program &program : p)
-           for (Entry &entry : *program.mutable_entries())
-             if (isDirect(program, entry) && (entry.has_send() || entry.has_receive()) && r() % 2) {
-               program.add_queues()->set_kind(entry.has_send() ? bundle::SEND_QUEUE : bundle::RECEIVE_QUEUE);
+           for (Instruction &instruction : *program.mutable_instructions())
+             if (isDirect(program, instruction) && (instruction.has_send() || instruction.has_receive()) && r() % 2) {
+               program.add_queues()->set_kind(instruction.has_send() ? bundle::SEND_QUEUE : bundle::RECEIVE_QUEUE);
                program.mutable_queues(program.queues_size() - 1)->set_id(9);
-               entry.set_queue(uint32_t(program.queues_size() - 1));
+               instruction.set_queue(uint32_t(program.queues_size() - 1));
                return true;
              }
          return false;
@@ -156,9 +161,9 @@ const std::vector<Mistake> &mistakes() {
          const std::vector<int> places = launchesOf(program);
          if (places.size() < 2)
            return false;
-         program.add_queues()->set_kind(bundle::DIRECT);
+         program.add_queues()->set_kind(bundle::DEVICE_TO_DEVICE);
          program.mutable_queues(program.queues_size() - 1)->set_id(1);
-         program.mutable_entries(places.back())->set_queue(uint32_t(program.queues_size() - 1));
+         program.mutable_instructions(places.back())->set_queue(uint32_t(program.queues_size() - 1));
          return true;
        }},
       {"a task on the queue of launches",
@@ -167,19 +172,19 @@ const std::vector<Mistake> &mistakes() {
          const std::vector<int> places = launchesOf(program);
          if (places.empty())
            return false;
-         for (Entry &entry : *program.mutable_entries())
-           if (entry.has_compute()) {
-             entry.set_queue(program.entries(places[0]).queue());
+         for (Instruction &instruction : *program.mutable_instructions())
+           if (instruction.has_compute()) {
+             instruction.set_queue(program.instructions(places[0]).queue());
              return true;
            }
          return false;
        }},
       {"one wait less before a launch",
        [](const ProgramCase &, Programs &p, Random &r) {
-         Entry *entry = pickDirect(p, r, [](const Entry &e) { return e.waits_size() > 0; });
-         if (entry)
-           entry->mutable_waits()->DeleteSubrange(int(r() % uint32_t(entry->waits_size())), 1);
-         return entry != nullptr;
+         Instruction *instruction = pickDirect(p, r, [](const Instruction &e) { return e.waits_size() > 0; });
+         if (instruction)
+           instruction->mutable_waits()->DeleteSubrange(int(r() % uint32_t(instruction->waits_size())), 1);
+         return instruction != nullptr;
        }},
   };
   return all;
@@ -229,9 +234,9 @@ TEST(Direct, ComputesTheSame) {
     const ProgramCase c = makeDirectCase(seed, /*copies=*/false); // the interpreter does not support 16-bit types
     const interpret::Steps steps = "ETT";
     const auto expected =
-        interpret::reference(c.model.summary, c.model.bodies,
+        interpret::reference(c.model.summary, c.model.functions,
                              {c.plan.batch, c.plan.schedule.splitBackward, c.plan.optimizerStep == step::OptimizerStep::InBackward}, steps);
-    const auto harm = interpret::findHarm(c.model.summary, c.model.bodies, c.programs, expected, steps, 5, uint32_t(seed));
+    const auto harm = interpret::findHarm(c.model.summary, c.model.functions, c.programs, expected, steps, 5, uint32_t(seed));
     EXPECT_FALSE(harm.harmful) << "seed " << seed << ": " << harm.what;
     const bool offloads =
         std::any_of(c.plan.cells.begin(), c.plan.cells.end(), [](const step::Cell &cell) { return cell.activations == step::Activations::Offload; });
@@ -257,7 +262,7 @@ TEST(Direct, LaunchOrdersThatDoNotFitAreFound) {
       // Swap two neighbors or any two launches; ids move with them or stay.
       const size_t first = random() % (places.size() - 1);
       const size_t second = attempt % 3 ? first + 1 : first + 1 + random() % (places.size() - 1 - first);
-      bundle::Entry *a = program.mutable_entries(places[first]), *b = program.mutable_entries(places[second]);
+      bundle::Instruction *a = program.mutable_instructions(places[first]), *b = program.mutable_instructions(places[second]);
       const uint32_t one = a->id(), other = b->id();
       a->Swap(b);
       if (attempt % 2) {
@@ -293,7 +298,7 @@ TEST(Direct, RotatedLaunchesAreFound) {
       bundle::Program &program = programs[d];
       const std::vector<int> places = launchesOf(program);
       for (size_t i = 0; i + 1 < places.size(); ++i)
-        program.mutable_entries(places[i])->Swap(program.mutable_entries(places[i + 1]));
+        program.mutable_instructions(places[i])->Swap(program.mutable_instructions(places[i + 1]));
       if (places.size() < 2 || ends(programs))
         continue;
       ++circles;
@@ -307,5 +312,5 @@ TEST(Direct, RotatedLaunchesAreFound) {
 
 TEST(Direct, IsTimedAlikeWithoutEntries) {
   for (int seed = 0; seed < 40; ++seed)
-    expectTimedAlikeWithoutEntries(makeDirectCase(seed), "seed " + std::to_string(seed));
+    expectTimedAlikeWithoutInstructions(makeDirectCase(seed), "seed " + std::to_string(seed));
 }

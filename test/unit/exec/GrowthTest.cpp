@@ -1,5 +1,5 @@
 // Tests how the costs of the step, its programs and their verification grow with layers and devices. The counters do
-// not depend on time. Twice the layers may cost twice as much, and four times the devices four times as much.
+// not depend on time. Twice the layers may double the costs, and four times the devices quadruple them.
 #include "SyntheticModel.h"
 
 #include "zorse/Bundle/BundleWriter.h"
@@ -98,7 +98,7 @@ Counts count(int layers, int stages, int replicas, bool direct) {
     counts[what + ", most bytes at once"] = double(memory.max);
   };
   step::LoweringOptions expand;
-  expand.bodies = &model.bodies;
+  expand.functions = &model.functions;
   memory.reset();
   const Result<step::StepGraph> graph = step::lowerPlan(model.summary, plan, expand);
   EXPECT_FALSE(graph.failed()) << graph.message();
@@ -106,15 +106,15 @@ Counts count(int layers, int stages, int replicas, bool direct) {
     return {};
   took("expansion");
   counts["simulated tasks"] = graph->numInstructions;
-  counts["entries"] = double(graph->entries.size());
+  counts["instructions"] = double(graph->instructions.size());
   counts["waits"] = double(graph->waits.size());
-  counts["slots"] = double(graph->slots.size());
+  counts["arguments"] = double(graph->arguments.size());
 
   memory.reset();
   std::vector<std::string> programs;
   programs.reserve(plan.devices.size());
   for (uint32_t d = 0; d < plan.devices.size(); ++d)
-    programs.push_back(bundle::serialize(*step::writeProgram(*graph, d, model.bodies)));
+    programs.push_back(bundle::serialize(*step::writeProgram(*graph, d, model.functions)));
   took("programs");
   for (const std::string &program : programs)
     counts["bytes of programs"] += double(program.size());
@@ -123,7 +123,7 @@ Counts count(int layers, int stages, int replicas, bool direct) {
   memory.reset();
   const Result<verify::PlanView> view = verify::readPlanView(json);
   EXPECT_FALSE(view.failed()) << view.message();
-  const std::vector<verify::Finding> findings = verify::verifySerialized(model.summary, model.bodies, *view, programs, options);
+  const std::vector<verify::Finding> findings = verify::verifySerialized(model.summary, model.functions, *view, programs, options);
   took("verification");
   EXPECT_TRUE(findings.empty()) << verify::toString(findings.front(), *view);
   return counts;

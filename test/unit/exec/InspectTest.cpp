@@ -22,19 +22,19 @@ void writeSynthetic(const std::string &directory, int seed) {
   test::SyntheticModel model = test::makeModel(options);
   step::Plan plan = step::randomPlan(model.summary, 32, 4, seed);
   step::LoweringOptions expand;
-  expand.bodies = &model.bodies;
+  expand.functions = &model.functions;
   auto graph = step::lowerPlan(model.summary, plan, expand);
   ASSERT_FALSE(graph.failed()) << graph.message();
   bundle::BundleContents c;
   c.model = "synthetic";
   c.batch = 32;
   c.summary = model.summary;
-  c.bodies = model.bodies;
+  c.functions = model.functions;
   c.plan = step::writePlan(plan, model.summary);
   for (const step::PlanDevice &device : plan.devices)
     c.devices.push_back({device.name, "cpu", 1, 1 << 20});
   for (uint32_t device = 0; device < plan.devices.size(); ++device) {
-    auto program = step::writeProgram(*graph, device, model.bodies);
+    auto program = step::writeProgram(*graph, device, model.functions);
     ASSERT_FALSE(program.failed()) << program.message();
     c.programs.push_back(bundle::serialize(*program));
   }
@@ -62,7 +62,7 @@ TEST(Inspect, EveryViewOfManyPlans) {
   for (int seed = 0; seed < 12; ++seed) {
     std::string path = fs::path(::testing::TempDir()) / "inspect.zorse";
     ASSERT_NO_FATAL_FAILURE(writeSynthetic(path, seed));
-    for (const char *view : {"", "--plan", "--timeline", "--bodies", "--program=d0", "--program=3", "--memory=d1"}) {
+    for (const char *view : {"", "--plan", "--timeline", "--functions", "--program=d0", "--program=3", "--memory=d1"}) {
       Done done = inspect(path + " " + view);
       EXPECT_EQ(done.code, 0) << view << "\n" << done.output;
       EXPECT_FALSE(done.output.empty());
@@ -80,9 +80,9 @@ TEST(Inspect, EveryViewOfManyPlans) {
 TEST(Inspect, BrokenBundlesAreErrors) {
   std::string path = fs::path(::testing::TempDir()) / "inspect-broken.zorse";
   ASSERT_NO_FATAL_FAILURE(writeSynthetic(path, 1));
-  Done unknown = inspect(path + " --program=nobody");
+  Done unknown = inspect(path + " --program=unknown");
   EXPECT_EQ(unknown.code, 1);
-  EXPECT_NE(unknown.output.find("error: expected a device of the bundle, got 'nobody'. Devices: d0"), std::string::npos) << unknown.output;
+  EXPECT_NE(unknown.output.find("error: expected a device of the bundle, got 'unknown'. Devices: d0"), std::string::npos) << unknown.output;
   {
     std::ofstream(path + "/programs/2.pb", std::ios::app) << "x";
   }

@@ -66,21 +66,21 @@ TEST(OwnedRuns, ProgramsAreRight) {
     for (const verify::Finding &finding : check(c, c.programs))
       ADD_FAILURE() << "seed " << seed << ": " << verify::toString(finding, c.view);
     for (const bundle::Program &program : c.programs)
-      for (const bundle::Entry &entry : program.entries()) {
-        const auto &shards = entry.has_all_gather() ? entry.all_gather().shards() : entry.reduce_scatter().shards();
+      for (const bundle::Instruction &instruction : program.instructions()) {
+        const auto &shards = instruction.has_all_gather() ? instruction.all_gather().shards() : instruction.reduce_scatter().shards();
         several += std::count(shards.members().begin(), shards.members().end(), program.device()) > 1;
       }
     if (seed % 5 == 4) // the interpreter does not support 16-bit types
       continue;
     const auto expected =
-        interpret::reference(c.model.summary, c.model.bodies,
+        interpret::reference(c.model.summary, c.model.functions,
                              {c.plan.batch, c.plan.schedule.splitBackward, c.plan.optimizerStep == step::OptimizerStep::InBackward}, "ETTET");
-    EXPECT_EQ(interpret::findHarm(c.model.summary, c.model.bodies, c.programs, expected, "ETTET", 5, uint32_t(seed)).what, "") << "seed " << seed;
+    EXPECT_EQ(interpret::findHarm(c.model.summary, c.model.functions, c.programs, expected, "ETTET", 5, uint32_t(seed)).what, "") << "seed " << seed;
   }
   EXPECT_GT(several, 50);
 }
 
 TEST(OwnedRuns, AreTimedAlikeWithoutEntries) {
   for (int seed = 0; seed < 60; seed += 3)
-    expectTimedAlikeWithoutEntries(makeRunsCase(seed), "seed " + std::to_string(seed));
+    expectTimedAlikeWithoutInstructions(makeRunsCase(seed), "seed " + std::to_string(seed));
 }

@@ -28,11 +28,11 @@ struct ProgramCase {
 
 /// Makes the programs and the view of a case from its model and plan.
 inline void writePrograms(ProgramCase &made, step::LoweringOptions expand = {}) {
-  expand.bodies = &made.model.bodies;
+  expand.functions = &made.model.functions;
   auto graph = step::lowerPlan(made.model.summary, made.plan, expand);
   EXPECT_FALSE(graph.failed()) << graph.message();
   for (uint32_t device = 0; !graph.failed() && device < made.plan.devices.size(); ++device)
-    if (auto program = step::writeProgram(*graph, device, made.model.bodies); !program.failed())
+    if (auto program = step::writeProgram(*graph, device, made.model.functions); !program.failed())
       made.programs.push_back(std::move(*program));
     else
       ADD_FAILURE() << program.message();
@@ -61,27 +61,28 @@ inline ProgramCase makeCase(int seed, bool copies, bool staged) {
 }
 
 inline std::vector<verify::Finding> check(const ProgramCase &c, const Programs &programs) {
-  return verify::verifyPrograms(c.model.summary, c.model.bodies, c.view, programs, c.options);
+  return verify::verifyPrograms(c.model.summary, c.model.functions, c.view, programs, c.options);
 }
 
-/// Picks one of the entries for which `wanted` holds; null if there is none.
-inline bundle::Entry *pickOf(Programs &programs, Random &random, const std::function<bool(const bundle::Program &, const bundle::Entry &)> &wanted) {
-  std::vector<bundle::Entry *> found;
+/// Picks one of the instructions for which `wanted` holds; null if there is none.
+inline bundle::Instruction *pickOf(Programs &programs, Random &random,
+                                   const std::function<bool(const bundle::Program &, const bundle::Instruction &)> &wanted) {
+  std::vector<bundle::Instruction *> found;
   for (bundle::Program &program : programs)
-    for (bundle::Entry &entry : *program.mutable_entries())
-      if (wanted(program, entry))
-        found.push_back(&entry);
+    for (bundle::Instruction &instruction : *program.mutable_instructions())
+      if (wanted(program, instruction))
+        found.push_back(&instruction);
   return found.empty() ? nullptr : found[random() % found.size()];
 }
-inline bundle::Entry *pick(Programs &programs, Random &random, const std::function<bool(const bundle::Entry &)> &wanted) {
-  return pickOf(programs, random, [&](const bundle::Program &, const bundle::Entry &entry) { return wanted(entry); });
+inline bundle::Instruction *pick(Programs &programs, Random &random, const std::function<bool(const bundle::Instruction &)> &wanted) {
+  return pickOf(programs, random, [&](const bundle::Program &, const bundle::Instruction &instruction) { return wanted(instruction); });
 }
 
-/// Expects that times and memory peaks are the same without entries.
-inline void expectTimedAlikeWithoutEntries(const ProgramCase &c, const std::string &name) {
+/// Expects that times and memory peaks are the same without instructions.
+inline void expectTimedAlikeWithoutInstructions(const ProgramCase &c, const std::string &name) {
   step::LoweringOptions expand;
   step::TimeOptions time;
-  expand.bodies = time.bodies = &c.model.bodies;
+  expand.functions = time.functions = &c.model.functions;
   auto full = step::lowerPlan(c.model.summary, c.plan, expand);
   auto times = step::timeStep(c.model.summary, c.plan, time);
   ASSERT_FALSE(full.failed() || times.failed()) << full.message() << times.message();

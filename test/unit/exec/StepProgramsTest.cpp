@@ -1,5 +1,5 @@
 // Tests that the verifier accepts the serialized programs of the step graph, for random plans of a synthetic model.
-#include "EditedSlot.h"
+#include "EditedArgument.h"
 #include "RandomPlan.h"
 #include "zorse/Step/WriteProgram.h"
 #include "zorse/Verify/Verify.h"
@@ -13,12 +13,12 @@ using namespace zorse;
 
 namespace {
 
-/// The region of the very first slot; null if there is none.
+/// The region of the very first argument; null if there is none.
 bundle::Region *firstRegion(std::vector<bundle::Program> &programs) {
   for (bundle::Program &program : programs)
-    for (bundle::Entry &entry : *program.mutable_entries())
-      if (entry.has_compute() && entry.compute().calls_size() && bundle::SlotBindings(program, entry.compute().calls(0)).size())
-        return test::EditedSlot(program, *entry.mutable_compute()->mutable_calls(0), 0).mutable_region();
+    for (bundle::Instruction &instruction : *program.mutable_instructions())
+      if (instruction.has_compute() && instruction.compute().calls_size() && bundle::ArgumentBindings(program, instruction.compute().calls(0)).size())
+        return test::EditedArgument(program, *instruction.mutable_compute()->mutable_calls(0), 0).mutable_region();
   return nullptr;
 }
 
@@ -38,20 +38,20 @@ TEST_P(StepPrograms, AreVerified) {
   step::Plan plan = step::randomPlan(model.summary, batches[seed % 5], 1 + seed * 7 % 6, seed);
 
   step::LoweringOptions expand;
-  expand.bodies = &model.bodies;
+  expand.functions = &model.functions;
   auto graph = step::lowerPlan(model.summary, plan, expand);
   ASSERT_FALSE(graph.failed()) << graph.message();
 
   std::vector<bundle::Program> programs;
   for (uint32_t device = 0; device < plan.devices.size(); ++device) {
-    auto program = step::writeProgram(*graph, device, model.bodies);
+    auto program = step::writeProgram(*graph, device, model.functions);
     ASSERT_FALSE(program.failed()) << program.message();
     programs.push_back(*program);
   }
 
   auto view = verify::readPlanView(step::writePlan(plan, model.summary));
   ASSERT_FALSE(view.failed()) << view.message();
-  for (const verify::Finding &finding : verify::verifyPrograms(model.summary, model.bodies, *view, programs))
+  for (const verify::Finding &finding : verify::verifyPrograms(model.summary, model.functions, *view, programs))
     ADD_FAILURE() << verify::toString(finding, *view);
 
   // The runtime checks the programs again: it refuses a program that was changed together with its checksum so that a
@@ -60,7 +60,7 @@ TEST_P(StepPrograms, AreVerified) {
   bundle.directory = "b.zorse";
   bundle.plan = step::writePlan(plan, model.summary);
   bundle.summary = model.summary;
-  bundle.bodies = model.bodies;
+  bundle.functions = model.functions;
   bundle.programs = programs;
   EXPECT_TRUE(runtime::verifyBundle(bundle, 2).succeeded());
   bundle::Region *region = firstRegion(bundle.programs);

@@ -24,7 +24,7 @@
 
 using namespace zorse;
 using namespace zorse::test;
-using bundle::Entry;
+using bundle::Instruction;
 using verify::Code;
 
 namespace {
@@ -53,13 +53,13 @@ step::Plan twoDevices() { return planOf(2, 0, {0, 1}, 1); }
 
 Result<Programs> programsOf(const ToyExchange &toy, const step::Plan &plan) {
   step::LoweringOptions expand;
-  expand.bodies = &toy.bodies;
+  expand.functions = &toy.functions;
   auto graph = step::lowerPlan(toy.summary, plan, expand);
   if (graph.failed())
     return graph.error();
   Programs programs;
   for (uint32_t device = 0; device < plan.devices.size(); ++device) {
-    auto program = step::writeProgram(*graph, device, toy.bodies);
+    auto program = step::writeProgram(*graph, device, toy.functions);
     if (program.failed())
       return program.error();
     programs.push_back(*program);
@@ -71,7 +71,7 @@ Result<Programs> programsOf(const ToyExchange &toy, const step::Plan &plan) {
 std::vector<verify::Finding> findings(const ToyExchange &toy, const step::Plan &plan, const Programs &programs, std::string *text = nullptr) {
   auto view = verify::readPlanView(step::writePlan(plan, toy.summary));
   EXPECT_FALSE(view.failed()) << view.message();
-  auto list = verify::verifyPrograms(toy.summary, toy.bodies, *view, programs);
+  auto list = verify::verifyPrograms(toy.summary, toy.functions, *view, programs);
   for (const verify::Finding &finding : list)
     if (text)
       *text += verify::toString(finding, *view) + "\n";
@@ -116,7 +116,7 @@ protected:
       bundle.devices.push_back({device.name, "cpu", 1, 0});
     bundle.plan = step::writePlan(plan, toy.summary);
     bundle.summary = toy.summary;
-    bundle.bodies = toy.bodies;
+    bundle.functions = toy.functions;
     bundle.programs = programs;
     files::create_directories(kernels + "/x86-64");
     files::copy_file(ZORSE_TOY_KERNELS, kernels + "/x86-64/toy.so", files::copy_options::overwrite_existing);
@@ -213,26 +213,30 @@ TEST_F(ToyExchanges, TrainAsOneDeviceDoes) {
 
 // ---- Faults.
 
-template <typename Wanted> Entry *find(bundle::Program &program, Wanted wanted, int nth = 0) {
-  for (Entry &entry : *program.mutable_entries())
-    if (wanted(entry) && nth-- == 0)
-      return &entry;
-  ADD_FAILURE() << "no such entry";
-  return program.mutable_entries(0);
+template <typename Wanted> Instruction *find(bundle::Program &program, Wanted wanted, int nth = 0) {
+  for (Instruction &instruction : *program.mutable_instructions())
+    if (wanted(instruction) && nth-- == 0)
+      return &instruction;
+  ADD_FAILURE() << "no such instruction";
+  return program.mutable_instructions(0);
 }
-bool isGather(const Entry &entry) { return entry.has_all_gather() && entry.all_gather().value().kind() == bundle::Value::ACTIVATION; }
-bool isReduction(const Entry &entry) { return entry.has_reduce_scatter() && entry.reduce_scatter().value().kind() == bundle::Value::ACTIVATION; }
-void erase(bundle::Program &program, const Entry *entry) {
-  const uint32_t id = entry->id(), queue = entry->queue();
+bool isGather(const Instruction &instruction) {
+  return instruction.has_all_gather() && instruction.all_gather().value().kind() == bundle::Value::ACTIVATION;
+}
+bool isReduction(const Instruction &instruction) {
+  return instruction.has_reduce_scatter() && instruction.reduce_scatter().value().kind() == bundle::Value::ACTIVATION;
+}
+void erase(bundle::Program &program, const Instruction *instruction) {
+  const uint32_t id = instruction->id(), queue = instruction->queue();
   uint32_t position = 0;
-  for (int e = 0; e < program.entries_size(); ++e) {
-    if (program.entries(e).id() == id) {
-      program.mutable_entries()->DeleteSubrange(e, 1);
+  for (int e = 0; e < program.instructions_size(); ++e) {
+    if (program.instructions(e).id() == id) {
+      program.mutable_instructions()->DeleteSubrange(e, 1);
       break;
     }
-    position += program.entries(e).queue() == queue;
+    position += program.instructions(e).queue() == queue;
   }
-  for (Entry &other : *program.mutable_entries()) { // its waiters now wait for the previous entry of its queue
+  for (Instruction &other : *program.mutable_instructions()) { // its waiters now wait for the previous instruction of its queue
     auto &waits = *other.mutable_waits();
     if (position == 0)
       waits.erase(std::remove_if(waits.begin(), waits.end(), [&](const auto &wait) { return wait.queue() == queue && wait.position() == 0; }),
@@ -251,13 +255,13 @@ protected:
   static bundle::AllGather *gather(bundle::Program &program, int nth = 0) { return find(program, isGather, nth)->mutable_all_gather(); }
   static bundle::ReduceScatter *reduction(bundle::Program &program) { return find(program, isReduction)->mutable_reduce_scatter(); }
 
-  /// The n-th entry of a program with a call of a body.
-  Entry *calling(bundle::Program &program, const std::string &body, int nth = 0) const {
+  /// The n-th instruction of a program with a call of a function.
+  Instruction *calling(bundle::Program &program, const std::string &function, int nth = 0) const {
     return find(
         program,
-        [&](const Entry &entry) {
-          for (const bundle::Call &call : entry.compute().calls())
-            if (toy.bodies.bodies(int(call.body())).name() == body)
+        [&](const Instruction &instruction) {
+          for (const bundle::Call &call : instruction.compute().calls())
+            if (toy.functions.functions(int(call.function())).name() == function)
               return true;
           return false;
         },
@@ -281,7 +285,7 @@ protected:
 };
 
 TEST_F(Faults, OfGathersAreFound) {
-  ASSERT_EQ(std::count_if(good[0].entries().begin(), good[0].entries().end(), isGather), 4);
+  ASSERT_EQ(std::count_if(good[0].instructions().begin(), good[0].instructions().end(), isGather), 4);
   expectFound("missing on one device", {Code::Unmatched}, [](Programs &p) { erase(p[1], find(p[1], isGather)); });
   expectFound("missing on both", {Code::Undefined}, [](Programs &p) {
     for (auto &program : p)
@@ -329,7 +333,7 @@ TEST_F(Faults, OfGathersAreFound) {
 }
 
 TEST_F(Faults, OfSegmentsAreFound) {
-  expectFound("used before the gather", {Code::Undefined}, [&](Programs &p) { // the next call moves to the entry before the gather
+  expectFound("used before the gather", {Code::Undefined}, [&](Programs &p) { // the next call moves to the instruction before the gather
     auto &before = *calling(p[0], "pair.forward.0")->mutable_compute()->mutable_calls();
     auto &behind = *calling(p[0], "pair.forward.1")->mutable_compute()->mutable_calls();
     *before.Add() = behind[0];
@@ -341,8 +345,8 @@ TEST_F(Faults, OfSegmentsAreFound) {
               [&](Programs &p) { calling(p[1], "pair.forward.1")->mutable_compute()->mutable_calls()->RemoveLast(); });
   expectFound("the other device's terms", {Code::Call}, [&](Programs &p) {
     for (auto &call : *calling(p[0], "toy_terms_0")->mutable_compute()->mutable_calls())
-      if (toy.bodies.bodies(int(call.body())).name() == "toy_terms_0")
-        call.set_body(call.body() + 1);
+      if (toy.functions.functions(int(call.function())).name() == "toy_terms_0")
+        call.set_function(call.function() + 1);
   });
   expectFound("the other device's rows", {Code::Call}, [&](Programs &p) {
     for (auto &call : *calling(p[0], "pair.forward.0")->mutable_compute()->mutable_calls())
@@ -372,8 +376,8 @@ TEST_F(Faults, OfReductionsAreFound) {
   });
   expectFound("terms sent to the other device", {Code::Unsupported}, [&](Programs &p) {
     const uint32_t term = toy.summary.units(2).values_out(ToyExchange::kTerm);
-    Entry *send = find(p[0], [](const Entry &entry) { return entry.has_send(); });
-    Entry *receive = find(p[1], [&](const Entry &entry) { return entry.id() == send->id(); });
+    Instruction *send = find(p[0], [](const Instruction &instruction) { return instruction.has_send(); });
+    Instruction *receive = find(p[1], [&](const Instruction &instruction) { return instruction.id() == send->id(); });
     send->mutable_send()->mutable_value()->set_id(term);
     receive->mutable_receive()->mutable_value()->set_id(term);
   });
@@ -384,7 +388,7 @@ TEST(ToyExchangePlans, AreRefused) {
   auto problem = [&](const step::Plan &plan) {
     Status status = step::validatePlan(plan, toy.summary);
     auto view = verify::readPlanView(step::writePlan(plan, toy.summary));
-    const auto found = verify::verifyPrograms(toy.summary, toy.bodies, *view, Programs(plan.devices.size()));
+    const auto found = verify::verifyPrograms(toy.summary, toy.functions, *view, Programs(plan.devices.size()));
     EXPECT_EQ(std::any_of(found.begin(), found.end(), [](const verify::Finding &finding) { return finding.code == Code::Plan; }), status.failed());
     return status.failed() ? status.message() : std::string("accepted");
   };

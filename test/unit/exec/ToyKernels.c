@@ -1,4 +1,4 @@
-/* The kernels of ToyExchange, by hand. Beside each, as <name>_needs, what it touches (abi/KernelAbi.h). */
+/* The kernels of ToyExchange, by hand. Next to each, as <name>_needs: what it accesses (abi/KernelAbi.h). */
 #include <stdint.h>
 
 enum { WIDTH = 16, FIRST = 10 }; /* numbers per row; of the matrix's rows, those of the first device */

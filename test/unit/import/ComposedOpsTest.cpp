@@ -36,6 +36,7 @@ void set(onnx::Node &node, const Attributes &attributes) {
 /// Imports a graph with one node; the loss is the mean of the node's first result. Operands: ids, labels [2, 6], w [11,
 /// 4], image [2, 4, 8, 8], row [2, 5], other [2, 5], places and three [2, 3], the weights k [4, 4, 3, 3], c [4], d [5],
 /// m [5, 7], n [3, 5], the integers i0 to i7 as vectors of one element, and the empty none [0, 1] and nothing [0, 5].
+/// \param op  "Name", or "domain.Name" outside of the default domain
 Outcome one(const std::string &op, const std::vector<std::string> &inputs, const Attributes &attributes = {}, int64_t opset = 20,
             const std::vector<std::string> &outputs = {"y"}) {
   Graph graph(2, opset);
@@ -56,7 +57,10 @@ Outcome one(const std::string &op, const std::vector<std::string> &inputs, const
   graph.input("word", 1, {2, 3, 5});
   graph.weight("wi", {1, 16, 5});
   graph.weight("wh", {1, 16, 4});
-  set(graph.node(op, inputs, outputs), attributes);
+  onnx::Node &node = graph.node(op.substr(op.rfind('.') + 1), inputs, outputs);
+  if (op.find('.') != std::string::npos)
+    node.set_domain(op.substr(0, op.rfind('.')));
+  set(node, attributes);
   graph.node("Cast", {outputs[0]}, {"floats"});
   Graph::attribute(*graph.model.mutable_graph()->mutable_node(graph.model.graph().node_size() - 1), "to", 1);
   std::string last = "floats";
@@ -92,6 +96,17 @@ TEST(ComposedOps, ActivationsNameWhatTheyCannotDo) {
   EXPECT_ERROR(one("Mish", {"ids"}), "(Mish): expects floats, found int64");
 }
 
+TEST(ComposedOps, ActivationsOfOnnxruntime) {
+  for (const char *op : {"com.microsoft.Gelu", "com.microsoft.FastGelu", "com.microsoft.QuickGelu"})
+    EXPECT_OK(one(op, {"row"}));
+  EXPECT_OK(one("com.microsoft.FastGelu", {"row", "d"}));
+  EXPECT_OK(one("com.microsoft.BiasGelu", {"row", "d"}));
+  EXPECT_OK(one("com.microsoft.QuickGelu", {"row"}, {{"alpha", 1.0F}}));
+  EXPECT_ERROR(one("com.microsoft.BiasGelu", {"row"}), "(com.microsoft.BiasGelu): expects at least 2 inputs; input 1 is missing");
+  EXPECT_ERROR(one("com.microsoft.QuickGelu", {"ids"}), "(com.microsoft.QuickGelu): expects floats, found int64");
+  EXPECT_ERROR(one("QuickGelu", {"row"}), "1 operator is not supported: QuickGelu");
+}
+
 TEST(ComposedOps, SamplesAreNotCompared) {
   EXPECT_OK(one("ArgMax", {"row"}, {{"axis", 1}}));
   EXPECT_ERROR(one("ArgMax", {"row"}), "(ArgMax): compares samples with each other; every op must treat samples apart");
@@ -101,7 +116,7 @@ TEST(ComposedOps, SamplesAreNotCompared) {
   EXPECT_OK(one("MeanVarianceNormalization", {"image"})); // for inputs, it is known before the step
   EXPECT_ERROR(
       one("BatchNormalization", {"image", "c", "c", "c", "c"}, {{"training_mode", 1}}),
-      "normalises by statistics of the batch (training_mode = 1), which mix samples; plans keep samples apart. Give --batch-norm-group-size=G");
+      "normalizes by statistics of the batch (training_mode = 1), which mix samples; plans keep samples apart. Give --batch-norm-group-size=G");
   EXPECT_OK(one("LpNormalization", {"row"}, {{"axis", 0}}));
 }
 
@@ -191,6 +206,11 @@ TEST(ComposedOps, Norms) {
   EXPECT_ERROR(one("GroupNormalization", {"image", "c", "c"}, {{"num_groups", 3}}, 21), "expects groups that divide its 4 channels, found 3");
   EXPECT_ERROR(one("InstanceNormalization", {"image", "d", "d"}), "(InstanceNormalization): expects 4 scales and biases, one per channel");
   EXPECT_ERROR(one("InstanceNormalization", {"image", "m", "c"}), "expects operand 1 to have one dimension and no samples");
+  EXPECT_OK(one("LRN", {"image"}, {{"size", 3}}));
+  EXPECT_OK(one("LRN", {"image"}, {{"size", 1000}})); // all channels
+  EXPECT_ERROR(one("LRN", {"image"}), "LRN: attribute 'size' is missing");
+  EXPECT_ERROR(one("LRN", {"image"}, {{"size", 0}}), "(LRN): expects a size of 1 or more, found 0");
+  EXPECT_ERROR(one("LRN", {"ids"}, {{"size", 3}}), "(LRN): expects floats of samples x channels x positions");
   EXPECT_ERROR(one("BatchNormalization", {"image", "c", "c", "d", "c"}), "expects 4 elements in operand 3, one per channel, found 5");
 }
 
@@ -281,6 +301,6 @@ TEST(ComposedOps, LoopsAreUnrolled) {
   EXPECT_EQ(count(five.text, "arith.addf") - count(three.text, "arith.addf"), 2U) << five.text;
   EXPECT_ERROR(loop(2000, "goes"), "(Loop): makes more than 1024 turns; loops are unrolled up to this limit");
   EXPECT_ERROR(loop(0, "goes"), "(Loop): makes no turn, and a result that collects its turns; this is not supported");
-  EXPECT_ERROR(loop(3, "data"), "(Loop): whether it goes on after turn 1 depends on data; only constant conditions are supported");
+  EXPECT_ERROR(loop(3, "data"), "(Loop): whether it continues after turn 1 depends on data; only constant conditions are supported");
   EXPECT_ERROR(loop(3, "goes", true), "(Loop): its body has 4 inputs, expects 3");
 }

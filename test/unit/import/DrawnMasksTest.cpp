@@ -102,9 +102,9 @@ TEST(DrawnMasks, EveryDrawIsItsOwn) {
   graph.node("Mul", {"m12", "again"}, {"m"});
   Outcome outcome = graph.imported("m");
   ASSERT_TRUE(outcome.ok) << outcome.text;
-  EXPECT_TRUE(contains(outcome.text, "instance = 0 : i64")) << outcome.text;
-  EXPECT_TRUE(contains(outcome.text, "instance = 1 : i64")) << outcome.text;
-  EXPECT_FALSE(contains(outcome.text, "instance = 2 : i64")) << outcome.text;
+  EXPECT_TRUE(contains(outcome.text, "rng_id = 0 : i64")) << outcome.text;
+  EXPECT_TRUE(contains(outcome.text, "rng_id = 1 : i64")) << outcome.text;
+  EXPECT_FALSE(contains(outcome.text, "rng_id = 2 : i64")) << outcome.text;
 }
 
 TEST(DrawnMasks, CertaintiesAreConstants) {

@@ -222,7 +222,7 @@ TEST(ImportErrors, TrainingInfo) {
   EXPECT_ERROR(import(twice.write("twice.onnx")), "has 2 algorithms; expects one");
 }
 
-// Flat buffers are not trusted: truncated files and files with arbitrary references give an error, not a crash.
+// Flat buffers may have arbitrary contents: truncated files and files with arbitrary references give an error, not a crash.
 TEST(ImportErrors, CheckpointsOfTrainingArtifacts) {
   std::ifstream file(ZORSE_SOURCE_DIR "/models/small/training/artifact/checkpoint", std::ios::binary);
   std::string good{std::istreambuf_iterator<char>(file), {}};

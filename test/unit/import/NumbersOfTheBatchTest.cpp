@@ -121,7 +121,7 @@ TEST(NumbersOfTheBatch, CountsReadCounts) {
   EXPECT_EQ(factorOf("a = ReduceMean weights; b = Sub weights a; c = Mul b b; d = ReduceSum c; e = Sqrt d; loss = Div s e"), "1/sqrt(n1)");
   EXPECT_EQ(factorOf("a = Softmax weights; b = Mul a l; loss = ReduceSum b"), "1/(24*n1)") << "n0 is the largest weight";
   EXPECT_EQ(factorOf("a = ReduceMax weights; b = Div weights a; c = ReduceSum b; loss = Div s c"), "n0/n1");
-  EXPECT_ERROR(LossGraph().importWith("a = Softmax l; b = Mul a l; loss = ReduceSum b"), "n_a' (Softmax): normalises activations over the samples");
+  EXPECT_ERROR(LossGraph().importWith("a = Softmax l; b = Mul a l; loss = ReduceSum b"), "n_a' (Softmax): normalizes activations over the samples");
 }
 
 TEST(NumbersOfTheBatch, TheFirstAndTheLastSample) {

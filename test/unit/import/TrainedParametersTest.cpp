@@ -67,6 +67,20 @@ TEST(TrainedParameters, AmbiguousFormsAreAsked) {
   EXPECT_TRUE(withFactor("val_3", {}).ok);                               // 0.01: a typical handwritten constant
 }
 
+TEST(TrainedParameters, ABiasIsAnUnambiguousUse) {
+  for (const char *op : {"BiasGelu", "FastGelu"}) {
+    Graph graph;
+    graph.weight("b", {4});
+    graph.node("Gather", {"w", "ids"}, {"x"});
+    graph.node(op, {"x", "b"}, {"y"}).set_domain("com.microsoft");
+    graph.node("ReduceMean", {"y"}, {"loss"});
+    Graph::attribute(*graph.model.mutable_graph()->mutable_node(graph.model.graph().node_size() - 1), "keepdims", 0);
+    graph.output("loss");
+    Outcome outcome = import(graph.write("bias.onnx"));
+    EXPECT_TRUE(isTrained(outcome, "b")) << op << ": " << outcome.text;
+  }
+}
+
 TEST(TrainedParameters, PatternsMatchSomething) {
   ImportOptions options;
   options.trainable["q.*"] = TrainableChoice::Freeze;
@@ -113,8 +127,8 @@ TEST(TrainedParameters, GradientsStopAtDetach) {
   std::string detached = R"({"version":1,"parameters":{"w":{"trained":true},"p":{"trained":true}},"detached":1})";
   EXPECT_ERROR(withFactor("p", {4}, detached), "the module detaches 1 value that has a gradient, the file says so of 0");
   EXPECT_TRUE(withFactor("p", {4}, detached, {}, call).ok);
-  EXPECT_ERROR(withFactor("p", {4}, R"({"version":1,"parameters":{"w":{},"p":{}},"unsaid":["Scale has a backward of its own"]})"),
-               "Scale has a backward of its own");
+  EXPECT_ERROR(withFactor("p", {4}, R"({"version":1,"parameters":{"w":{},"p":{}},"unsaid":["Scale has a custom backward"]})"),
+               "Scale has a custom backward");
   // The exporter's node refers to a detach that was removed.
   EXPECT_ERROR(withFactor("norm.weight", {4}, "", {},
                           "%mul : [num_users=1] = call_function[target=torch.ops.aten.mul.Tensor](args = (%detach, %p_p), kwargs = {})",
@@ -156,7 +170,7 @@ Outcome exported(const std::string &name, const ImportOptions &options = {}) {
 }
 
 TEST(TrainedParameters, OfExportsWithFacts) {
-  for (const char *form : {"unoptimised", "opset23", "torchscript", "torchscript-eval"}) {
+  for (const char *form : {"unoptimized", "opset23", "torchscript", "torchscript-eval"}) {
     SCOPED_TRACE(form);
     Outcome outcome = exported(std::string(form) + "-facts");
     ASSERT_TRUE(outcome.ok) << outcome.text;
@@ -169,7 +183,7 @@ TEST(TrainedParameters, OfExportsWithFacts) {
     EXPECT_EQ(outcome.model.weights.size(), 5u); // one tied table; the frozen bias has its own name
   }
   EXPECT_ERROR(exported("default-facts"), "the model trains 'g', and the file does not hold it");
-  for (const char *form : {"unoptimised", "opset23"}) {
+  for (const char *form : {"unoptimized", "opset23"}) {
     Outcome outcome = exported("detach-" + std::string(form) + "-facts");
     EXPECT_TRUE(contains(outcome.text, "zorse.detach")) << outcome.text;
   }
@@ -178,7 +192,7 @@ TEST(TrainedParameters, OfExportsWithFacts) {
 }
 
 TEST(TrainedParameters, OfExportsWithoutFacts) {
-  for (const char *form : {"unoptimised", "opset23"}) {
+  for (const char *form : {"unoptimized", "opset23"}) {
     Outcome outcome = exported(form);
     ASSERT_TRUE(outcome.ok) << outcome.text;
     EXPECT_TRUE(isTrained(outcome, "scale") && isTrained(outcome, "linear.bias") && !isTrained(outcome, "shift")) << outcome.text;

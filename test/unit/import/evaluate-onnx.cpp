@@ -141,13 +141,13 @@ static bool printGradients(mlir::func::FuncOp function, const std::vector<refere
                            const std::map<int64_t, double> &seeds, const std::function<double(const std::vector<reference::Tensor> &)> &loss) {
   mlir::Block &body = function.getBody().front();
   mlir::Operation *end = body.getTerminator();
-  std::map<std::pair<SlotKind, int64_t>, reference::Tensor> slots;
+  std::map<std::pair<ArgumentKind, int64_t>, reference::Tensor> slots;
   std::vector<std::string> names;
   SmallVector<mlir::Value> results, trainable;
   SmallVector<mlir::Type> types;
   SmallVector<int64_t> terms;
   mlir::Builder builder(function.getContext());
-  auto slot = [&](SlotKind kind, int64_t index) { return SlotAttr::get(builder.getContext(), kind, uint32_t(index)); };
+  auto argument = [&](ArgumentKind kind, int64_t index) { return ArgumentAttr::get(builder.getContext(), kind, uint32_t(index)); };
   for (unsigned i = 0; i < function.getNumResults(); ++i)
     if (function.getResultAttrOfType<mlir::StringAttr>(i, attributes::kRole).getValue() == "numerator") {
       results.push_back(end->getOperand(i));
@@ -165,8 +165,8 @@ static bool printGradients(mlir::func::FuncOp function, const std::vector<refere
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     auto parameter = function.getArgAttrOfType<mlir::StringAttr>(i, attributes::kParameter);
     names.push_back(parameter ? parameter.str() : "");
-    slots[{parameter ? SlotKind::Parameter : SlotKind::Input, i}] = arguments[i];
-    function.setArgAttr(i, attributes::kSlot, slot(parameter ? SlotKind::Parameter : SlotKind::Input, i));
+    slots[{parameter ? ArgumentKind::Parameter : ArgumentKind::Input, i}] = arguments[i];
+    function.setArgAttr(i, attributes::kArgument, argument(parameter ? ArgumentKind::Parameter : ArgumentKind::Input, i));
     if (is_contained(trainable, function.getArgument(i)) && active.contains(function.getArgument(i)))
       function.setArgAttr(i, autodiff::kGradientAttr, builder.getUnitAttr());
   }
@@ -174,31 +174,31 @@ static bool printGradients(mlir::func::FuncOp function, const std::vector<refere
   function.removeResAttrsAttr();
   function.setType(builder.getFunctionType(function.getArgumentTypes(), types));
   for (auto [k, term] : llvm::enumerate(terms)) {
-    function.setResultAttr(k, attributes::kSlot, slot(SlotKind::Loss, term));
-    slots[{SlotKind::Scalars, term}] = reference::Tensor::filled({}, seeds.at(term));
+    function.setResultAttr(k, attributes::kArgument, argument(ArgumentKind::Loss, term));
+    slots[{ArgumentKind::Scalars, term}] = reference::Tensor::filled({}, seeds.at(term));
   }
   auto pair = autodiff::differentiate(function, autodiff::RecomputePolicy::MinCut);
   if (mlir::failed(pair) || !pair->backward)
     return false;
-  auto keyOf = [](SlotAttr slot) { return std::pair(slot.getKind(), int64_t(slot.getIndex())); };
+  auto keyOf = [](ArgumentAttr slot) { return std::pair(slot.getKind(), int64_t(slot.getIndex())); };
   auto run = [&](mlir::func::FuncOp part) {
     std::vector<reference::Tensor> operands;
     for (unsigned i = 0; i < part.getNumArguments(); ++i)
-      operands.push_back(slots.at(keyOf(slotOfArgument(part, i))));
+      operands.push_back(slots.at(keyOf(attributeOfArgument(part, i))));
     auto values = reference::evaluate(part, operands, options);
     for (unsigned i = 0; mlir::succeeded(values) && i < part.getNumResults(); ++i)
-      slots[keyOf(slotOfResult(part, i))] = (*values)[i];
+      slots[keyOf(attributeOfResult(part, i))] = (*values)[i];
     return mlir::succeeded(values);
   };
   if (!run(pair->forward) || !run(pair->backward))
     return false;
-  for (auto &[slot, value] : slots)
-    if (slot.first == SlotKind::ParameterGradient) {
-      std::printf("gradient %s", names[slot.second].c_str());
+  for (auto &[argument, value] : slots)
+    if (argument.first == ArgumentKind::ParameterGradient) {
+      std::printf("gradient %s", names[argument.second].c_str());
       for (double element : value.values)
         std::printf(" %.17g", element);
-      std::printf("%s\n", differences[slot.second].c_str());
-      differences.erase(slot.second);
+      std::printf("%s\n", differences[argument.second].c_str());
+      differences.erase(argument.second);
     }
   for (auto &[i, text] : differences) // the loss does not depend on it, so it has no gradient
     std::printf("gradient %s%s\n", names[i].c_str(), text.c_str());

@@ -44,7 +44,7 @@ class Small(nn.Module):
         return F.cross_entropy(self.head(x).reshape(-1, 11), labels.reshape(-1))
 
 
-FORMS = {"default": dict(dynamo=True), "unoptimised": dict(dynamo=True, optimize=False), "opset23": dict(dynamo=True, optimize=False, opset_version=23),
+FORMS = {"default": dict(dynamo=True), "unoptimized": dict(dynamo=True, optimize=False), "opset23": dict(dynamo=True, optimize=False, opset_version=23),
          "torchscript": dict(dynamo=False, opset_version=17, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False), "torchscript-eval": dict(dynamo=False, opset_version=17)}
 
 

@@ -57,6 +57,8 @@ for reduction in ("mean", "sum", "none"):
               ("NegativeLogLikelihoodLoss", {"reduction": reduction, "ignore_index": 1}, [f(3, 2), i(0, 1, 0), p(2)])]
 CASES += [("Einsum", {"equation": "Bij,Bjk->Bik"}, [f(2, 2, 3), f(2, 3, 1)]), ("Einsum", {"equation": "...A,A->..."}, [f(2, 2, 3), f(3)]), ("Einsum", {"equation": "bA,Ac"}, [f(2, 3), f(3, 2)]),
           ("Einsum", {"equation": "B...,...->B..."}, [f(2, 3), f(3)])]
+# The number of samples is that of channels, because the reference implementation of LRN computes no further channels.
+CASES += [("LRN", {"size": 3}, [f(3, 3, 1, 2)]), ("LRN", {"size": 4, "alpha": 0.5, "beta": 0.5, "bias": 2.0}, [f(5, 5, 1, 1)])]
 
 
 def text(a):

@@ -124,13 +124,13 @@ TEST(HexiScale, GPipe) {
   EXPECT_EQ(gpipeTime({1, 2, 1}, 4), 10); // columns 1 2 2 2 2 1
   EXPECT_EQ(gpipeTime({3, 1, 2}, 1), 6);
   EXPECT_EQ(gpipeTime({3, 1, 2}, 2), 3 + 3 + 2 + 2);
-  EXPECT_EQ(gpipeTime({3, 1, 2}, 100), 3 * 100 + 2 + 2); // the first stage is the slowest as long as it has work
+  EXPECT_EQ(gpipeTime({3, 1, 2}, 100), 3 * 100 + 2 + 2); // the first stage is the slowest while it has work
   EXPECT_EQ(gpipeTime({5}, 7), 35);
 }
 
 TEST(Harp, LaunchCounts) {
   EXPECT_EQ(launchCounts({{1, 2, 0, 1}, {1, 2, 0, 1}, {1, 2, 0, 1}, {1, 2, 0, 1}}), (std::vector<int64_t>{4, 3, 2, 1})); // 1F1B
-  // Links take as long as a stage: (4 * 3 + 3 * 6) / 3 = 10 with periods of 3, (3 * 3 + 2 * 6) / 3, (2 * 3 + 6) / 3.
+  // Links take the time of a stage: (4 * 3 + 3 * 6) / 3 = 10 with periods of 3, (3 * 3 + 2 * 6) / 3, (2 * 3 + 6) / 3.
   EXPECT_EQ(launchCounts({{1, 2, 3, 1}, {1, 2, 3, 1}, {1, 2, 3, 1}, {1, 2, 0, 1}}), (std::vector<int64_t>{10, 7, 4, 1}));
   // Two devices alternate: each starts a micro-batch every two periods.
   EXPECT_EQ(launchCounts({{2, 4, 0, 2}, {1, 2, 0, 1}}), (std::vector<int64_t>{2, 1}));

@@ -72,7 +72,7 @@ std::vector<int32_t> unitsOf(const Pipeline &pipeline) {
 
 int64_t samplesOf(const Stage &stage) {
   int64_t sum = 0;
-  for (const Member &m : stage.members)
+  for (const step::StageDevice &m : stage.members)
     sum += m.samples;
   return sum;
 }
@@ -136,7 +136,7 @@ TEST(Baselines, MegatronIsUniform) {
   std::set<int32_t> inner;
   for (size_t i = 0; i < pipeline.stages.size(); ++i) {
     EXPECT_EQ(pipeline.stages[i].members.size(), pipeline.stages[0].members.size());
-    for (const Member &m : pipeline.stages[i].members)
+    for (const step::StageDevice &m : pipeline.stages[i].members)
       EXPECT_EQ(m.samples, 32 / static_cast<int64_t>(pipeline.stages[i].members.size()));
     inner.insert(pipeline.stages[i].unitEnd - pipeline.stages[i].unitBegin - (i == 0) - (i + 1 == pipeline.stages.size()));
   }
@@ -150,7 +150,7 @@ TEST(Baselines, SailorHasEqualReplicas) {
   expectCovers(s, *strategy);
   for (const Stage &stage : strategy->pipelines[0].stages) {
     EXPECT_EQ(stage.members.size(), strategy->pipelines[0].stages[0].members.size());
-    for (const Member &m : stage.members)
+    for (const step::StageDevice &m : stage.members)
       EXPECT_EQ(m.samples, 24 / static_cast<int64_t>(stage.members.size()));
   }
 }
@@ -162,7 +162,7 @@ TEST(Baselines, HarpIsHomogeneousAndLaunchesAhead) {
   expectCovers(s, *strategy);
   const Pipeline &pipeline = strategy->pipelines[0];
   for (const Stage &stage : pipeline.stages)
-    for (const Member &m : stage.members)
+    for (const step::StageDevice &m : stage.members)
       EXPECT_EQ(s.costs->deviceClass(m.device), s.costs->deviceClass(stage.members[0].device));
   ASSERT_EQ(strategy->schedule.warmupForwards.size(), 4u);
   if (pipeline.stages.size() > 1) {
@@ -179,7 +179,7 @@ TEST(Baselines, MemoryThatDoesNotSufficeIsSaid) {
     EXPECT_EQ(error.rfind(std::string(baseline.name) + ": ", 0), 0u) << error;
   }
   EXPECT_EQ(findBaseline("sailor")->plan, sailor);
-  EXPECT_EQ(findBaseline("nobody"), nullptr);
+  EXPECT_EQ(findBaseline("unknown"), nullptr);
 }
 
 } // namespace

@@ -139,21 +139,21 @@ TEST(Cluster, Everything) {
   const bundle::Topology &t = c.topology;
   ASSERT_EQ(t.sites_size(), 3);
   EXPECT_EQ(t.sites(0).fabric().bandwidth(), 125e9);
-  EXPECT_EQ(t.sites(0).uplink().flow(), 1e9);
+  EXPECT_EQ(t.sites(0).uplink().per_flow_bandwidth(), 1e9);
   EXPECT_DOUBLE_EQ(t.sites(1).fabric().latency(), 90e-6); // links.inter_node
   EXPECT_EQ(c.egressPrice, (std::vector<double>{0.05 / 1e9, 0, 0}));
-  EXPECT_EQ(t.nodes(0).nic().flow(), 2.4e9);
-  EXPECT_EQ(t.nodes(0).nic().half_size(), 22795);
+  EXPECT_EQ(t.nodes(0).nic().per_flow_bandwidth(), 2.4e9);
+  EXPECT_EQ(t.nodes(0).nic().half_bandwidth_bytes(), 22795);
   EXPECT_EQ(t.nodes(0).bus().bandwidth(), 400e9);
   EXPECT_EQ(t.nodes(4).nic().bandwidth(), 25 / 8.0 * 1e9);
-  EXPECT_EQ(t.nodes(4).nic().flow(), 2e9);
+  EXPECT_EQ(t.nodes(4).nic().per_flow_bandwidth(), 2e9);
   EXPECT_EQ(t.nodes(4).port().bandwidth(), 12e9); // bandwidth of the slowest type
   EXPECT_EQ(t.nodes(4).site(), 1u);
   EXPECT_EQ(t.between_sites().latency(), 30e-3);
   ASSERT_EQ(t.site_pairs_size(), 1);
-  EXPECT_EQ(t.site_pairs(0).link().flow(), 0);
-  ASSERT_EQ(t.algorithms_size(), 2);
-  EXPECT_EQ(t.algorithms(1), bundle::Topology::RAILS);
+  EXPECT_EQ(t.site_pairs(0).link().per_flow_bandwidth(), 0);
+  ASSERT_EQ(t.collective_algorithms_size(), 2);
+  EXPECT_EQ(t.collective_algorithms(1), bundle::Topology::RAILS);
   EXPECT_EQ(t.node_of_device(20), 6u);
   expectRuntimeAgrees(c, kEverything);
 }

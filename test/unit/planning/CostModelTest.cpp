@@ -207,12 +207,12 @@ TEST(MeasuredLinks, TakeThePlaceOfDescribedOnes) {
   applyLinks({{"fast:0", "fast:1", 4e9, 3e-6, 4e9}, {"n0", "n1", 0.5e9, 2e-4, 0.2e9}, {"n1", "n0", 0.6e9, 3e-4, 0.3e9}, {"n0", "n9", 9e9, 9, 9}},
              cluster, topology);
   EXPECT_EQ(topology.nodes(0).port().bandwidth(), 4e9);
-  EXPECT_EQ(topology.nodes(0).port().flow(), 0);
+  EXPECT_EQ(topology.nodes(0).port().per_flow_bandwidth(), 0);
   EXPECT_EQ(topology.nodes(0).port().latency(), 3e-6);
   EXPECT_EQ(topology.nodes(1).port().bandwidth(), 10e9);
   for (int n : {0, 1}) {
     EXPECT_EQ(topology.nodes(n).nic().bandwidth(), 0.6e9);
-    EXPECT_EQ(topology.nodes(n).nic().flow(), 0.3e9);
+    EXPECT_EQ(topology.nodes(n).nic().per_flow_bandwidth(), 0.3e9);
   }
   EXPECT_EQ(topology.sites(0).fabric().latency(), 2e-4);
   // Between sites: the bandwidth of the pair.

@@ -12,19 +12,19 @@ using step::UnitTask;
 
 namespace {
 
-bundle::Extent fixed(int64_t amount) {
-  bundle::Extent extent;
+bundle::AffineSize fixed(int64_t amount) {
+  bundle::AffineSize extent;
   extent.set_fixed(amount);
   return extent;
 }
-bundle::Extent perRow(int64_t amount) {
-  bundle::Extent extent;
+bundle::AffineSize perRow(int64_t amount) {
+  bundle::AffineSize extent;
   extent.set_per_row(amount);
   return extent;
 }
 
-bundle::TaskWork::Product product(bundle::Extent m, int64_t n, int64_t k, bundle::ElementType type = bundle::BF16) {
-  bundle::TaskWork::Product p;
+bundle::FunctionCost::Matmul product(bundle::AffineSize m, int64_t n, int64_t k, bundle::ElementType type = bundle::BF16) {
+  bundle::FunctionCost::Matmul p;
   *p.mutable_m() = m;
   *p.mutable_n() = fixed(n);
   *p.mutable_k() = fixed(k);
@@ -103,12 +103,12 @@ TEST(GpuTimes, MoreIsNeverFaster) {
         before = now;
       }
     }
-  bundle::TaskWork work;
+  bundle::FunctionCost work;
   work.set_launches(2);
   *work.mutable_bytes() = perRow(1 << 20);
-  *work.add_products() = product(perRow(512), 512, 512);
+  *work.add_matmuls() = product(perRow(512), 512, 512);
   const double plain = gpuSeconds(work, false, 4, rates);
-  bundle::TaskWork more = work;
+  bundle::FunctionCost more = work;
   more.set_launches(3);
   EXPECT_GT(gpuSeconds(more, false, 4, rates), plain);
   more = work;
@@ -119,7 +119,7 @@ TEST(GpuTimes, MoreIsNeverFaster) {
   EXPECT_GT(gpuSeconds(more, false, 4, rates), plain);
   EXPECT_GT(gpuSeconds(more, true, 4, rates), gpuSeconds(more, false, 4, rates)); // attention is slower in the backward
   EXPECT_EQ(gpuSeconds(work, false, 0, rates), 0);
-  EXPECT_EQ(gpuSeconds(bundle::TaskWork(), false, 4, rates), 0);
+  EXPECT_EQ(gpuSeconds(bundle::FunctionCost(), false, 4, rates), 0);
 }
 
 TEST(GpuTimes, OperandsInF32HaveTheirOwnSpeed) {
@@ -165,7 +165,7 @@ TEST(GpuTimes, EagerIsSlower) {
   EXPECT_DOUBLE_EQ(eager.unit(0, 1, UnitTask::Forward, 4), 1.5 * ours.unit(0, 1, UnitTask::Forward, 4));
   EXPECT_DOUBLE_EQ(eager.unit(0, 1, UnitTask::Forward, 100), 1.5 * ours.unit(0, 1, UnitTask::Forward, 100));
   EXPECT_DOUBLE_EQ(eager.update(0, 1 << 20), 1.5 * ours.update(0, 1 << 20));
-  EXPECT_NE(eager.source(0).find("1.5 times as long"), std::string::npos) << eager.source(0);
+  EXPECT_NE(eager.source(0).find("multiplied by 1.5"), std::string::npos) << eager.source(0);
 }
 
 TEST(GpuTimes, ProfilesGoBefore) {

@@ -48,7 +48,7 @@ TEST(Layers, BecomeASummaryAndAProfile) {
   EXPECT_EQ(block.saved_bytes().per_row(), 320);
   EXPECT_EQ(functionOf(block, bundle::UnitFunction::FORWARD).workspace().fixed(), 7);
   EXPECT_EQ(functionOf(block, bundle::UnitFunction::BACKWARD).workspace().per_row(), 5);
-  EXPECT_EQ(block.deferred_bytes().per_row(), 128);
+  EXPECT_EQ(block.saved_for_weight_grad_bytes().per_row(), 128);
   EXPECT_TRUE(summary.units(1).splits());
   EXPECT_FALSE(summary.units(0).splits());
   EXPECT_FALSE(summary.units(4).splits());

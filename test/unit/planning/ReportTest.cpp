@@ -76,7 +76,7 @@ TEST_F(ReportTest, Counts) {
   ASSERT_FALSE(report->links.empty());
   double out = 0;
   for (const auto &link : report->links)
-    if (link.name.find("n0") != std::string::npos && link.name.find("out") != std::string::npos && link.name.find("card") != std::string::npos)
+    if (link.name.find("n0") != std::string::npos && link.name.find("out") != std::string::npos && link.name.find("NIC") != std::string::npos)
       out += link.bytes;
   EXPECT_EQ(out, 12.0 * 128 * 256 * 2);
   EXPECT_FALSE(graph.buffers.empty());
@@ -123,7 +123,7 @@ TEST_F(ReportTest, Forms) {
   ASSERT_FALSE(report.failed()) << report.message();
 
   std::string table = printReport(*report);
-  for (const char *word : {"2 x A100-40", "predicted step", "of the bound", "tokens/s", "spare"})
+  for (const char *word : {"2 x A100-40", "predicted step", "efficiency", "tokens/s", "spare"})
     EXPECT_NE(table.find(word), std::string::npos) << word << "\n" << table;
 
   nlohmann::json json = nlohmann::json::parse(writeReportJson(*report));
@@ -156,6 +156,33 @@ TEST_F(ReportTest, Forms) {
   EXPECT_EQ(events, plan.cells.size()); // every forward
 }
 
+// A given plan is compared with another plan on the same devices. Durations determine the step of a plan; its efficiency
+// is that of modeled times, and reasons that need these are left out.
+TEST_F(ReportTest, GivenPlans) {
+  step::Plan plan = planOf(kThree);
+  auto report = makeReport(problem(), plan);
+  ASSERT_FALSE(report.failed()) << report.message();
+  const double modeled = report->step;
+  auto reasonsFor = [&] {
+    return printReasons(explain(
+        problem(), plan, *report, [&](const Cluster &) { return std::optional(Replanned{0.5 * report->step, 0}); }, /*byPrice=*/false,
+        /*given=*/true));
+  };
+  EXPECT_NE(reasonsFor().find("another plan on the same devices: the step would take 50.0 % less"), std::string::npos) << reasonsFor();
+
+  plan.durations.emplace();
+  plan.durations->forward.assign(plan.cells.size(), 1);
+  plan.durations->backward.assign(plan.cells.size(), 2);
+  report = makeReport(problem(), plan);
+  ASSERT_FALSE(report.failed()) << report.message();
+  EXPECT_TRUE(report->givenDurations);
+  EXPECT_GT(report->step, 18); // device t has 6 cells of 3 s
+  EXPECT_NEAR(report->efficiency.step, modeled, 1e-9 * modeled);
+  EXPECT_NE(printReport(*report).find("instead of the plan's durations"), std::string::npos) << printReport(*report);
+  EXPECT_NE(reasonsFor().find("task times are the plan's \"durations\""), std::string::npos) << reasonsFor();
+  EXPECT_EQ(reasonsFor().find("the step would take 50.0 % less"), std::string::npos) << reasonsFor();
+}
+
 // The memory chart agrees with the tables: its maximum is the peak of live buffers, without buffers that are live at
 // different times.
 TEST_F(ReportTest, MemoryPictureIsNoMoreThanPlanned) {
@@ -167,7 +194,7 @@ TEST_F(ReportTest, MemoryPictureIsNoMoreThanPlanned) {
     if (phased) {
       plan.schedule.kind = step::ScheduleKind::BreadthFirst;
       step::OffloadRule rule;
-      rule.gather = step::Gather::Phase;
+      rule.reshardAfterForward = true;
       rule.parameters = step::MemoryTier::Host;
       plan.offload.push_back(std::move(rule));
     }

@@ -187,7 +187,7 @@ TEST(Search, ImpossibleMemoryIsItemised) {
 TEST(Search, ParametersComeByPhaseWhereNothingElseFits) {
   auto made = setUp({80}, 2, 24, 8, 160u << 20);
   double held = 0;
-  for (const bundle::GroupInfo &group : made->summary.groups())
+  for (const bundle::FlatGroupInfo &group : made->summary.groups())
     held += static_cast<double>(group.elements()) * 6; // bf16 and f32
   ASSERT_GT(held, 2.0 * (160u << 20));
   std::string error;
@@ -195,7 +195,7 @@ TEST(Search, ParametersComeByPhaseWhereNothingElseFits) {
   ASSERT_FALSE(found.failed()) << found.message();
   EXPECT_TRUE(found->strategy.memoryOptimizations.reshardAfterForward);
   EXPECT_EQ(found->plan.schedule.kind, step::ScheduleKind::BreadthFirst);
-  EXPECT_EQ(found->plan.gatherOf(0), step::Gather::Phase);
+  EXPECT_TRUE(found->plan.reshardAfterForward(0));
   EXPECT_EQ(found->evaluation.shortfallBytes, 0u);
   EXPECT_EQ(step::validatePlan(found->plan, made->summary).message(), "");
 

@@ -250,7 +250,7 @@ TEST(StrategySimulator, OneOfTwinsStandsForAll) {
     for (uint32_t k = 1; k < copies; ++k) {
       strategy.pipelines.push_back(strategy.pipelines.front());
       for (Stage &stage : strategy.pipelines.back().stages)
-        for (Member &member : stage.members)
+        for (step::StageDevice &member : stage.members)
           member.device += k * devices;
       strategy.schedule.warmupForwards.insert(strategy.schedule.warmupForwards.end(), ahead.begin(), ahead.end());
     }

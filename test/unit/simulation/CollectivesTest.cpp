@@ -164,7 +164,7 @@ TEST(Collectives, OneMemberHasNothingToDo) {
 
 TEST(Collectives, LimitsOfFlowsHold) {
   bundle::Topology t = cards(2);
-  t.mutable_nodes(0)->mutable_nic()->set_flow(10);
+  t.mutable_nodes(0)->mutable_nic()->set_per_flow_bandwidth(10);
   Network network(t);
   for (Algorithm a : {Algorithm::AllPairs, Algorithm::Ring, Algorithm::Hierarchical}) {
     Traffic traffic(network);
@@ -180,7 +180,7 @@ TEST(Collectives, RailsPassACardOnce) {
     for (auto &node : *t.mutable_nodes()) {
       node.mutable_bus()->Clear();
       if (limited)
-        node.mutable_nic()->set_flow(50);
+        node.mutable_nic()->set_per_flow_bandwidth(50);
     }
     Network network(t);
     Traffic traffic(network);
@@ -215,12 +215,12 @@ TEST(Collectives, BestIsOneOfThoseAllowed) {
   };
   EXPECT_EQ(arrived(Algorithm::Best), arrived(Algorithm::Rails));
   for (Algorithm a : {Algorithm::AllPairs, Algorithm::Ring, Algorithm::Tree, Algorithm::Rails}) {
-    t.clear_algorithms();
-    t.add_algorithms(algorithmOf(a));
+    t.clear_collective_algorithms();
+    t.add_collective_algorithms(algorithmOf(a));
     EXPECT_EQ(arrived(Algorithm::Best), arrived(a));
   }
-  t.clear_algorithms();
-  t.add_algorithms(bundle::Topology::HIERARCHICAL); // which cannot be used in a single site
+  t.clear_collective_algorithms();
+  t.add_collective_algorithms(bundle::Topology::HIERARCHICAL); // which cannot be used in a single site
   EXPECT_EQ(arrived(Algorithm::Best), arrived(Algorithm::Ring));
 }
 
@@ -228,12 +228,12 @@ TEST(Collectives, BestIsOneOfThoseAllowed) {
 TEST(Collectives, RingsShareACardOfLimitedFlows) {
   bundle::Topology t = nodesOfTwo(2);
   for (int n = 0; n < 2; ++n)
-    t.mutable_nodes(n)->mutable_nic()->set_flow(30);
+    t.mutable_nodes(n)->mutable_nic()->set_per_flow_bandwidth(30);
   Network network(t);
   Traffic traffic(network);
   // Every link carries 300 bytes in two parallel flows of 150: 5 s. One ring would take 10 s.
   EXPECT_DOUBLE_EQ(traffic.allGather({{0, 100}, {1, 100}, {2, 100}, {3, 100}}, {0, 1, 2, 3}, 0, Algorithm::Ring).sent, 5);
-  EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(0, 2).resources[0]), 3); // the NIC transfers as many bytes as before
+  EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(0, 2).resources[0]), 3); // the NIC transfers the same bytes as before
   traffic.reset();
   EXPECT_DOUBLE_EQ(traffic.reduceScatter({0, 1, 2, 3}, {{0, 100}, {1, 100}, {2, 100}, {3, 100}}, 0, Algorithm::Ring).sent, 5);
   traffic.reset();

@@ -31,10 +31,10 @@ TEST(Network, RoutesCrossWhatTheDocumentationSays) {
   };
   using List = std::vector<std::string>;
   EXPECT_EQ(names(0, 0), List());
-  EXPECT_EQ(names(0, 1), (List{"port of device 0, out", "bus of node n0", "port of device 1, in"}));
-  EXPECT_EQ(names(1, 2), (List{"card of node n0, out", "fabric of site s0", "card of node n1, in"}));
+  EXPECT_EQ(names(0, 1), (List{"device link of device 0, out", "bus of node n0", "device link of device 1, in"}));
+  EXPECT_EQ(names(1, 2), (List{"NIC of node n0, out", "fabric of site s0", "NIC of node n1, in"}));
   EXPECT_EQ(names(3, 4),
-            (List{"card of node n1, out", "uplink of site s0, out", "link from site s0 to site s1", "uplink of site s1, in", "card of node n2, in"}));
+            (List{"NIC of node n1, out", "uplink of site s0, out", "link from site s0 to site s1", "uplink of site s1, in", "NIC of node n2, in"}));
   EXPECT_EQ(network.route(0, 0).latency, 0);
   EXPECT_DOUBLE_EQ(network.route(0, 1).latency, 0.125);        // latency of the port
   EXPECT_DOUBLE_EQ(network.route(1, 2).latency, 1 + 2 * 0.25); // latencies of the fabric and both NICs
@@ -96,7 +96,7 @@ TEST(Traffic, TwoFlowsShareACard) {
 
 TEST(Traffic, FlowsUnderTheirLimitAddUpToTheCard) {
   bundle::Topology t = nodesOfTwo(2);
-  t.mutable_nodes(0)->mutable_nic()->set_flow(25);
+  t.mutable_nodes(0)->mutable_nic()->set_per_flow_bandwidth(25);
   Network network(t);
   Traffic traffic(network);
   for (int i = 0; i < 4; ++i)
@@ -104,10 +104,10 @@ TEST(Traffic, FlowsUnderTheirLimitAddUpToTheCard) {
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 100, 0).sent, 5);        // the fifth flow exceeds the bandwidth
 }
 
-/// A message of `half_size` bytes reaches half of the rate. Other transfers can use the remaining bandwidth of the NIC.
+/// A message of `half_bandwidth_bytes` bytes reaches half of the rate. Other transfers can use the remaining bandwidth of the NIC.
 TEST(Traffic, SmallMessagesRunAtLess) {
   bundle::Topology t = nodesOfTwo(2);
-  t.mutable_nodes(0)->mutable_nic()->set_half_size(100);
+  t.mutable_nodes(0)->mutable_nic()->set_half_bandwidth_bytes(100);
   Network network(t);
   Traffic traffic(network);
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 100, 0).sent, 2);     // 100 bytes/s
@@ -116,7 +116,7 @@ TEST(Traffic, SmallMessagesRunAtLess) {
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 0, 200).sent, 200);
   Traffic gathers(network);
   const TransferTimes with = gathers.allGather({{0, 1000}}, {2}, 0, Algorithm::Ring);
-  t.mutable_nodes(0)->mutable_nic()->set_half_size(0);
+  t.mutable_nodes(0)->mutable_nic()->set_half_bandwidth_bytes(0);
   Network plain(t);
   Traffic others(plain);
   EXPECT_DOUBLE_EQ(with.arrived, others.allGather({{0, 1000}}, {2}, 0, Algorithm::Ring).arrived + 1);

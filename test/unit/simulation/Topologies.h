@@ -5,11 +5,11 @@
 
 namespace zorse::test {
 
-inline bundle::LinkClass link(double bandwidth, double latency = 0, double flow = 0) {
-  bundle::LinkClass l;
+inline bundle::LinkSpec link(double bandwidth, double latency = 0, double flow = 0) {
+  bundle::LinkSpec l;
   l.set_bandwidth(bandwidth);
   l.set_latency(latency);
-  l.set_flow(flow);
+  l.set_per_flow_bandwidth(flow);
   return l;
 }
 

@@ -13,7 +13,7 @@ sim::Network threeDevices() {
   t.add_nodes();
   for (double perByte : {0.5, 0.25, 0.0}) {
     t.add_node_of_device(0);
-    t.add_moving()->set_per_byte(perByte);
+    t.add_cpu_communication_costs()->set_per_byte(perByte);
   }
   return sim::Network(t);
 }
@@ -67,7 +67,7 @@ TEST(Work, DevicesThatComputeMoveLaterAndSlower) {
   t.add_nodes();
   for (int d = 0; d < 3; ++d) {
     t.add_node_of_device(0);
-    auto *moving = t.add_moving();
+    auto *moving = t.add_cpu_communication_costs();
     moving->set_per_byte(0.5);
     moving->set_per_message(1);
     moving->set_delay(d == 1 ? 0.25 : 0);

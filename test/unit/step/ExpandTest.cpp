@@ -15,26 +15,26 @@ using namespace zorse::test;
 
 namespace {
 
-/// Checks that ids ascend and that waits refer to earlier entries.
+/// Checks that ids ascend and that waits refer to earlier instructions.
 void checkStructure(const StepGraph &graph, const std::string &name) {
   for (const DeviceProgram &device : graph.devices) {
     std::vector<uint32_t> seen(device.queues.size(), 0), lengths(device.queues.size(), 0);
-    for (uint32_t e = device.entries.begin; e < device.entries.end; ++e)
-      ++lengths[graph.entries[e].queue];
+    for (uint32_t e = device.instructions.begin; e < device.instructions.end; ++e)
+      ++lengths[graph.instructions[e].queue];
     uint32_t last = 0;
-    for (uint32_t e = device.entries.begin; e < device.entries.end; ++e) {
-      const Entry &entry = graph.entries[e];
-      ASSERT_TRUE(e == device.entries.begin || entry.id > last) << name << ": ids ascend";
-      last = entry.id;
-      for (uint32_t w = entry.waits.begin; w < entry.waits.end; ++w) {
+    for (uint32_t e = device.instructions.begin; e < device.instructions.end; ++e) {
+      const Instruction &instruction = graph.instructions[e];
+      ASSERT_TRUE(e == device.instructions.begin || instruction.id > last) << name << ": ids ascend";
+      last = instruction.id;
+      for (uint32_t w = instruction.waits.begin; w < instruction.waits.end; ++w) {
         const Wait &wait = graph.waits[w];
-        ASSERT_NE(wait.queue, entry.queue) << name;
+        ASSERT_NE(wait.queue, instruction.queue) << name;
         ASSERT_LT(wait.position, lengths[wait.queue]) << name;
         if (!wait.previousStep) {
-          ASSERT_LT(wait.position, seen[wait.queue]) << name << ": waits name earlier entries";
+          ASSERT_LT(wait.position, seen[wait.queue]) << name << ": waits name earlier instructions";
         }
       }
-      ++seen[entry.queue];
+      ++seen[instruction.queue];
     }
   }
 }
@@ -69,25 +69,25 @@ TEST(Expand, StagesOfOneTwoThreeDevices) {
           schedule);
 }
 
-/// For each entry of a device: the entries that have ended when it starts, including itself, according to queues and
-/// waits.
+/// For each instruction of a device: the instructions that have ended when it starts, including itself, according to
+/// queues and waits.
 std::vector<std::vector<bool>> endedBefore(const StepGraph &graph, const DeviceProgram &device) {
-  const uint32_t count = device.entries.size();
+  const uint32_t count = device.instructions.size();
   std::vector<std::vector<bool>> ended(count, std::vector<bool>(count));
   std::vector<std::vector<uint32_t>> queues(device.queues.size());
   for (uint32_t i = 0; i < count; ++i) {
-    const Entry &entry = graph.entries[device.entries.begin + i];
+    const Instruction &instruction = graph.instructions[device.instructions.begin + i];
     auto add = [&](uint32_t other) {
       for (uint32_t k = 0; k < count; ++k)
         ended[i][k] = ended[i][k] || ended[other][k];
     };
-    if (!queues[entry.queue].empty())
-      add(queues[entry.queue].back());
-    for (uint32_t w = entry.waits.begin; w < entry.waits.end; ++w)
+    if (!queues[instruction.queue].empty())
+      add(queues[instruction.queue].back());
+    for (uint32_t w = instruction.waits.begin; w < instruction.waits.end; ++w)
       if (!graph.waits[w].previousStep)
         add(queues[graph.waits[w].queue][graph.waits[w].position]);
     ended[i][i] = true;
-    queues[entry.queue].push_back(i);
+    queues[instruction.queue].push_back(i);
   }
   return ended;
 }
@@ -102,7 +102,7 @@ TEST(Expand, BlockingCommunication) {
   Plan plan = read(summary, text);
   const auto overlapped = lowerPlan(summary, plan);
   ASSERT_FALSE(overlapped.failed()) << overlapped.message();
-  plan.blocking = true;
+  plan.overlapCommunication = false;
   EXPECT_EQ(writePlan(read(summary, writePlan(plan, summary)), summary), writePlan(plan, summary));
   check(summary, plan, "blocking");
   const auto blocking = lowerPlan(summary, plan);
@@ -113,10 +113,11 @@ TEST(Expand, BlockingCommunication) {
     for (const DeviceProgram &device : graph.devices) {
       const auto ended = endedBefore(graph, device);
       auto moves = [&](uint32_t i) {
-        const EntryKind kind = graph.entries[device.entries.begin + i].kind;
-        return kind == EntryKind::Send || kind == EntryKind::Receive || kind == EntryKind::AllGather || kind == EntryKind::ReduceScatter;
+        const InstructionKind kind = graph.instructions[device.instructions.begin + i].kind;
+        return kind == InstructionKind::Send || kind == InstructionKind::Receive || kind == InstructionKind::AllGather ||
+               kind == InstructionKind::ReduceScatter;
       };
-      auto computes = [&](uint32_t i) { return graph.entries[device.entries.begin + i].kind == EntryKind::Compute; };
+      auto computes = [&](uint32_t i) { return graph.instructions[device.instructions.begin + i].kind == InstructionKind::Compute; };
       for (uint32_t i = 0; i < ended.size(); ++i)
         for (uint32_t k = 0; k < i; ++k)
           pairs += !ended[i][k] && ((moves(i) && (moves(k) || computes(k))) || (computes(i) && moves(k)));
@@ -148,10 +149,10 @@ TEST(Expand, ExplicitOrderAndChunks) {
 /// Tasks of a device, as in an explicit order.
 std::vector<std::string> tasksOf(const StepGraph &graph, uint32_t device) {
   std::vector<std::string> tasks;
-  for (uint32_t e = graph.devices[device].entries.begin; e < graph.devices[device].entries.end; ++e) {
-    const Entry &entry = graph.entries[e];
-    if (entry.kind == EntryKind::Compute && entry.task <= bundle::Compute::W)
-      tasks.push_back(std::string(1, "?FBW"[entry.task]) + std::to_string(entry.cell));
+  for (uint32_t e = graph.devices[device].instructions.begin; e < graph.devices[device].instructions.end; ++e) {
+    const Instruction &instruction = graph.instructions[e];
+    if (instruction.kind == InstructionKind::Compute && instruction.task <= bundle::Compute::W)
+      tasks.push_back(std::string(1, "?FBW"[instruction.task]) + std::to_string(instruction.cell));
   }
   return tasks;
 }
@@ -166,14 +167,15 @@ TEST(Expand, SplitBackward) {
   // W fills gaps: a ready forward runs first, but at most two cells, the number of the first stage, wait for their W.
   EXPECT_EQ(tasksOf(*graph, 1), (std::vector<std::string>{"F4", "B4", "F5", "B5", "W4", "F6", "B6", "W5", "F7", "B7", "W6", "W7"}));
   // The part of a unit's backward in each task.
-  for (const Entry &entry : graph->entries) {
+  for (const Instruction &instruction : graph->instructions) {
     std::vector<int32_t> units;
-    for (uint32_t c = entry.calls.begin; c < entry.calls.end; ++c)
+    for (uint32_t c = instruction.calls.begin; c < instruction.calls.end; ++c)
       units.push_back(graph->calls[c].unit);
-    if (entry.kind == EntryKind::Compute && entry.task == bundle::Compute::B)
-      EXPECT_EQ(units, entry.cell < 4 ? (std::vector<int32_t>{2, 1}) : (std::vector<int32_t>{5, 4, 3})) << "the first unit has no gradient of inputs";
-    if (entry.kind == EntryKind::Compute && entry.task == bundle::Compute::W)
-      EXPECT_EQ(units, entry.cell < 4 ? (std::vector<int32_t>{2, 1, 0}) : (std::vector<int32_t>{5, 4})) << "unit 3 does not split";
+    if (instruction.kind == InstructionKind::Compute && instruction.task == bundle::Compute::B)
+      EXPECT_EQ(units, instruction.cell < 4 ? (std::vector<int32_t>{2, 1}) : (std::vector<int32_t>{5, 4, 3}))
+          << "the first unit has no gradient of inputs";
+    if (instruction.kind == InstructionKind::Compute && instruction.task == bundle::Compute::W)
+      EXPECT_EQ(units, instruction.cell < 4 ? (std::vector<int32_t>{2, 1, 0}) : (std::vector<int32_t>{5, 4})) << "unit 3 does not split";
   }
   plan.schedule.kind = ScheduleKind::GPipe;
   check(summary, plan, "gpipe");
@@ -182,8 +184,8 @@ TEST(Expand, SplitBackward) {
 /// Number of copies of saved blocks of a unit to and from the host.
 size_t blockCopies(const StepGraph &graph, uint32_t unit) {
   size_t copies = 0;
-  for (const Entry &entry : graph.entries)
-    copies += entry.kind == EntryKind::Copy && entry.value.kind == bundle::Value::SAVED_BLOCK && entry.value.id == unit;
+  for (const Instruction &instruction : graph.instructions)
+    copies += instruction.kind == InstructionKind::Copy && instruction.value.kind == bundle::Value::SAVED_BLOCK && instruction.value.id == unit;
   return copies;
 }
 

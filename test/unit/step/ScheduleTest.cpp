@@ -154,7 +154,7 @@ TEST(Schedule, LapsTakeTheTimeTheyShould) {
         // laps, only during those of one range of units.
         const double bubble = (devices - 1) * unit, stagesBubble = bubble * laps;
         EXPECT_LT(graph->stepTime, busy + bubble + 0.35 * stagesBubble) << plan.devices.size() << " devices, " << laps << " laps, folded " << folded;
-        // As many micro-batches as needed to keep all devices busy, not the whole batch.
+        // The micro-batches that keep all devices busy, not the whole batch.
         for (const DeviceProgram &device : graph->devices)
           EXPECT_LE(device.memory.peakInFlightCells, static_cast<uint32_t>(2 * devices * laps));
         plan.schedule.inFlightFactor = 0.01; // few micro-batches in flight: slow, but no deadlock

@@ -20,25 +20,25 @@ public:
       UnitInfo *unit = model.add_units();
       unit->set_name("unit " + std::to_string(u));
       unit->set_class_id(u);
-      unit->set_instance_base(1000 * u);
+      unit->set_rng_id_base(1000 * u);
       zorse::test::mutableClass(model, u).mutable_saved_bytes()->set_per_row(64 + 4 * u);
       function(u, UnitFunction::FORWARD, 2 * u, 1e6 * (1 + u % 3))->set_fixed(128);
       function(u, UnitFunction::BACKWARD, 2 * u + 1, 2e6 * (1 + u % 3))->set_per_row(32);
       function(u, UnitFunction::RECOMPUTE, 4 * units + 6 + u, 0.7e6 * (1 + u % 3))->set_fixed(192);
     }
-    model.set_update_body_decay(2 * units);
-    model.set_update_body_plain(2 * units + 1);
-    model.set_norm_body(2 * units + 2);
-    model.set_sum_loss_body(2 * units + 3);
-    model.set_decide_body(2 * units + 4);
-    model.set_count_body(-1);
+    model.set_update_function_decay(2 * units);
+    model.set_update_function_plain(2 * units + 1);
+    model.set_norm_function(2 * units + 2);
+    model.set_sum_loss_function(2 * units + 3);
+    model.set_clip_and_check_function(2 * units + 4);
+    model.set_count_function(-1);
     model.set_moments(2);
   }
 
   /// Adds a function and returns its workspace, which the caller sets.
-  Extent *function(int unit, UnitFunction::Task task, uint32_t body, double flops) {
+  AffineSize *function(int unit, UnitFunction::Task task, uint32_t function, double flops) {
     UnitFunction &added = zorse::test::addFunction(model, unit, task, flops);
-    added.set_body(body);
+    added.set_function(function);
     return added.mutable_workspace();
   }
 
@@ -53,7 +53,7 @@ public:
     p->set_decays(trainable && decays);
     auto [it, fresh] = groupOf.emplace(std::pair(units, trainable), model.groups_size());
     if (fresh) {
-      GroupInfo *g = model.add_groups();
+      FlatGroupInfo *g = model.add_groups();
       g->set_name("g" + std::to_string(it->second));
       g->set_trainable(trainable);
       g->set_type(F32);
@@ -123,7 +123,7 @@ public:
         continue;
       unit->set_splits(true);
       const double backward = zorse::test::mutableFunction(model, u, UnitFunction::BACKWARD).flops_per_row();
-      zorse::test::mutableClass(model, u).mutable_deferred_bytes()->set_per_row(u % 2 ? 64 + 8 * u : 0);
+      zorse::test::mutableClass(model, u).mutable_saved_for_weight_grad_bytes()->set_per_row(u % 2 ? 64 + 8 * u : 0);
       function(u, UnitFunction::INPUT_GRADIENTS, 2 * model.units_size() + 5 + 2 * u, 0.6 * backward)->set_per_row(24);
       function(u, UnitFunction::WEIGHT_GRADIENTS, 2 * model.units_size() + 6 + 2 * u, 0.4 * backward)->set_fixed(64 * u);
     }

@@ -75,7 +75,7 @@ TEST(TimedSchedule, MemoryLimitsWhatIsInFlight) {
         EXPECT_LE(device.memory.peakInFlightCells, max);
         EXPECT_LE(device.memory.total, p.plan.devices[0].memory);
       }
-      EXPECT_EQ(graph.devices[0].memory.peakInFlightCells, max) << "as many as memory holds";
+      EXPECT_EQ(graph.devices[0].memory.peakInFlightCells, max) << "all that memory holds";
     }
 }
 
@@ -87,7 +87,7 @@ TEST(TimedSchedule, DeferredBlocksTakeMemoryFromTheBackwardOn) {
   for (uint32_t max : {2, 3, 5}) {
     Pipeline p(2);
     for (auto &unitClass : *p.summary.mutable_classes())
-      unitClass.mutable_deferred_bytes()->set_per_row(kDeferred);
+      unitClass.mutable_saved_for_weight_grad_bytes()->set_per_row(kDeferred);
     for (PlanDevice &device : p.plan.devices)
       device.memory = static_cast<uint64_t>(max) * kSaved + kDeferred + kSaved / 4;
     StepGraph graph = p.expand(ScheduleKind::SteadyState, 2, true);
@@ -111,15 +111,15 @@ TEST(TimedSchedule, WeightGradientsFillTheGaps) {
   }
 }
 
-/// Simultaneous sends of a device share its NIC; the simulated times of the entries include this.
+/// Simultaneous sends of a device share its NIC; the simulated times of the instructions include this.
 TEST(TimedSchedule, TransfersTakeWhatTheLinkTakes) {
   Pipeline p(0.5, 4, /*bandwidth=*/128);
   StepGraph graph = p.expand(ScheduleKind::GPipe);
   int sends = 0;
-  for (const Entry &entry : graph.entries)
-    if (entry.kind == EntryKind::Send) {
+  for (const Instruction &instruction : graph.instructions)
+    if (instruction.kind == InstructionKind::Send) {
       ++sends;
-      EXPECT_NEAR(entry.plannedEnd - entry.plannedStart, 64.0 / 128 + 0.5, 1e-9);
+      EXPECT_NEAR(instruction.plannedEnd - instruction.plannedStart, 64.0 / 128 + 0.5, 1e-9);
     }
   EXPECT_EQ(sends, 2 * 3 * 4);
 }

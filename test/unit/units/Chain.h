@@ -77,16 +77,16 @@ inline double valueOf(const std::string &text, int64_t samples, const std::vecto
 
 inline KnownOfBatch knownOf(UnitModel &model, const std::vector<Tensor> &inputs, const reference::Options &options) {
   const bundle::ModelSummary &summary = model.summary;
-  Slots slots, out;
+  Arguments arguments, out;
   KnownOfBatch result;
   result.counts.assign(summary.counts_size(), std::nan(""));
   // Counts are computed in order, because each may read numbers that depend on earlier counts.
   for (int level = 0; level < summary.counts_size(); ++level) {
     for (int i = 0; i < summary.count_inputs_size(); ++i)
-      slots[{"input", i}] = inputs[summary.count_inputs(i)];
+      arguments[{"input", i}] = inputs[summary.count_inputs(i)];
     for (int k = 0; k < summary.known_size(); ++k)
-      slots[{"known", k}] = Tensor{{}, {valueOf(summary.known(k), options.rows, result.counts)}};
-    out = run(functionOf(model, "counts"), slots, options);
+      arguments[{"known", k}] = Tensor{{}, {valueOf(summary.known(k), options.rows, result.counts)}};
+    out = run(functionOf(model, "counts"), arguments, options);
     result.counts[level] = reduced(out.at({"loss", level}).values, reduceName(summary.counts(level).reduce()));
   }
   for (const bundle::LossTerm &term : summary.loss())
@@ -104,27 +104,27 @@ inline Step runStep(UnitModel &model, const std::vector<Tensor> &parameters, con
   Step step;
   const KnownOfBatch batch = knownOf(model, inputs, options);
   std::vector<Tensor> values(summary.values_size());
-  std::vector<Slots> kept(summary.units_size());
+  std::vector<Arguments> kept(summary.units_size());
   for (int u = 0; u < summary.units_size(); ++u) {
     const bundle::UnitInfo &unit = summary.units(u);
-    options.instanceBase = unit.instance_base();
-    Slots &slots = kept[u];
+    options.rngIdBase = unit.rng_id_base();
+    Arguments &arguments = kept[u];
     for (int i = 0; i < unit.parameters_size(); ++i)
-      slots[{"parameter", i}] = parameters[unit.parameters(i)];
+      arguments[{"parameter", i}] = parameters[unit.parameters(i)];
     for (int i = 0; i < unit.inputs_size(); ++i)
-      slots[{"input", i}] = inputs[unit.inputs(i)];
+      arguments[{"input", i}] = inputs[unit.inputs(i)];
     for (int i = 0; i < unit.values_in_size(); ++i)
-      slots[{"boundary_in", i}] = values[unit.values_in(i)];
+      arguments[{"boundary_in", i}] = values[unit.values_in(i)];
     for (int j = 0; j < summary.known_size(); ++j)
-      slots[{"known", j}] = Tensor{{}, {batch.known[j]}};
-    Slots out = run(functionOp(model, classOf(summary, unit), bundle::UnitFunction::FORWARD), slots, options);
+      arguments[{"known", j}] = Tensor{{}, {batch.known[j]}};
+    Arguments out = run(functionOp(model, classOf(summary, unit), bundle::UnitFunction::FORWARD), arguments, options);
     if (out.empty())
       return step.ok = false, step;
     for (auto &[key, value] : out) {
       if (key.first == "boundary_out")
         values[unit.values_out(key.second)] = value;
       if (key.first == "saved")
-        slots[key] = value;
+        arguments[key] = value;
       if (key.first == "loss")
         for (double v : value.values)
           step.loss += batch.factors[unit.loss_terms(key.second)] * v;
@@ -144,23 +144,23 @@ inline Step runStep(UnitModel &model, const std::vector<Tensor> &parameters, con
   };
   for (int u = summary.units_size() - 1; u >= 0; --u) {
     const bundle::UnitInfo &unit = summary.units(u);
-    options.instanceBase = unit.instance_base();
-    Slots slots = kept[u];
+    options.rngIdBase = unit.rng_id_base();
+    Arguments arguments = kept[u];
     for (int i = 0; i < unit.values_out_size(); ++i)
-      slots[{"boundary_out_gradient", i}] = valueGradients[unit.values_out(i)];
+      arguments[{"boundary_out_gradient", i}] = valueGradients[unit.values_out(i)];
     for (int i = 0; i < unit.loss_terms_size(); ++i)
-      slots[{"scalars", i}] = Tensor{{}, {batch.factors[unit.loss_terms(i)]}};
+      arguments[{"scalars", i}] = Tensor{{}, {batch.factors[unit.loss_terms(i)]}};
     std::vector<bundle::UnitFunction::Task> tasks{bundle::UnitFunction::BACKWARD};
     if (split && unit.splits())
       tasks = {bundle::UnitFunction::INPUT_GRADIENTS, bundle::UnitFunction::WEIGHT_GRADIENTS};
     for (bundle::UnitFunction::Task task : tasks) {
       mlir::func::FuncOp function = functionOp(model, classOf(summary, unit), task);
-      Slots out = run(function, slots, options);
+      Arguments out = run(function, arguments, options);
       if (out.empty() && function.getNumResults())
         return step.ok = false, step;
       for (auto &[key, value] : out)
-        if (key.first == "deferred")
-          slots[key] = value;
+        if (key.first == "saved_for_weight_grad")
+          arguments[key] = value;
         else
           addTo(key.first == "parameter_gradient" ? step.gradients[unit.parameters(key.second)] : valueGradients[unit.values_in(key.second)], value);
     }

@@ -47,7 +47,7 @@ public:
   }
   std::string norm(const std::string &x, const std::string &name) {
     std::string g = parameter(name, "tensor<4xf64>");
-    return op("zorse.rms_norm " + x + " gain " + g + " {epsilon = 0.01 : f64} : (" + T + ", tensor<4xf64>) -> " + T);
+    return op("zorse.rms_norm " + x + " weight " + g + " {epsilon = 0.01 : f64} : (" + T + ", tensor<4xf64>) -> " + T);
   }
   std::string gelu(const std::string &x) { return op("zorse.gelu " + x + " : " + T); }
   std::string attention(const std::string &x, const std::string &name) {

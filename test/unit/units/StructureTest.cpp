@@ -2,9 +2,10 @@
 #include "Chain.h"
 #include "Models.h"
 
-#include "../../../lib/Autodiff/MaxFlow.h"
 #include "../../../lib/Units/Blocks.h"
 #include "../../../lib/Units/FlatGroups.h"
+
+#include "zorse/Base/MaxFlow.h"
 
 #include "mlir/IR/Diagnostics.h"
 
@@ -111,7 +112,7 @@ TEST(Units, RandomInstancesOfUnitsDoNotOverlap) {
   ASSERT_TRUE(b.model);
   std::vector<uint64_t> bases;
   for (const bundle::UnitInfo &unit : b.summary().units())
-    bases.push_back(unit.instance_base());
+    bases.push_back(unit.rng_id_base());
   EXPECT_EQ(bases, (std::vector<uint64_t>{0, 1, 3, 4, 6, 7, 9, 10}));
 }
 
@@ -147,8 +148,8 @@ TEST(Units, SavedBytesFollowThePackingRule) {
     mlir::func::FuncOp forward = functionOp(*b.model, classOf(b.summary(), unit), bundle::UnitFunction::FORWARD);
     int64_t bytes = 0, index = 0;
     for (unsigned i = 0; i < forward.getNumResults(); ++i)
-      if (isSlot(slotOfResult(forward, i), SlotKind::Saved)) {
-        EXPECT_EQ(slotOfResult(forward, i).getIndex(), index++);
+      if (isOfKind(attributeOfResult(forward, i), ArgumentKind::Saved)) {
+        EXPECT_EQ(attributeOfResult(forward, i).getIndex(), index++);
         auto type = mlir::cast<mlir::RankedTensorType>(forward.getResultTypes()[i]);
         EXPECT_TRUE(carriesSamples(type));
         bytes += (elementsPerRow(type) * 8 + 63) / 64 * 64;
@@ -166,7 +167,7 @@ TEST(Units, EveryTrainedParameterAndValueGetsItsGradient) {
       mlir::func::FuncOp backward = functionOp(*b.model, classOf(b.summary(), unit), bundle::UnitFunction::BACKWARD);
       std::multiset<std::pair<std::string, int64_t>> found, expected;
       for (unsigned i = 0; i < backward.getNumResults(); ++i)
-        found.insert(zorse::testing::keyOf(slotOfResult(backward, i)));
+        found.insert(zorse::testing::keyOf(attributeOfResult(backward, i)));
       for (int i = 0; i < unit.parameters_size(); ++i)
         if (b.summary().parameters(unit.parameters(i)).trainable())
           expected.insert({"parameter_gradient", i});
@@ -221,7 +222,7 @@ TEST(Groups, AlignAndPutDecayingFirst) {
   options.decay = "names:proj,head";
   Built b = build(readModel("llama.mlir"), options);
   ASSERT_TRUE(b.model);
-  for (const bundle::GroupInfo &group : b.summary().groups()) {
+  for (const bundle::FlatGroupInfo &group : b.summary().groups()) {
     int64_t end = 0;
     bool decaying = true;
     for (uint32_t p : group.parameters()) {
@@ -268,7 +269,7 @@ TEST(Blocks, MixedAttentionStaysOneBlockPerLayer) {
 
 TEST(MaxFlow, CutNearestToTheSink) {
   // 0 -3-> 1 -2-> 2 -2-> 3: both edges of capacity 2 are minimum cuts; the later one is cut.
-  autodiff::MaxFlow flow(4);
+  MaxFlow flow(4);
   flow.addEdge(0, 1, 3);
   flow.addEdge(1, 2, 2);
   flow.addEdge(2, 3, 2);

@@ -28,9 +28,9 @@ TEST(CorrectPrograms, ContributorsInAnotherOrderForSomeShards) {
   Case test({}, ownersInTurns(makeModel({}), /*compact=*/true));
   int changed = 0;
   for (auto &program : test.programs)
-    for (auto &entry : *program.mutable_entries())
-      if (entry.has_reduce_scatter()) { // the first run of device 1 precedes all others
-        auto &terms = *entry.mutable_reduce_scatter()->mutable_terms();
+    for (auto &instruction : *program.mutable_instructions())
+      if (instruction.has_reduce_scatter()) { // the first run of device 1 precedes all others
+        auto &terms = *instruction.mutable_reduce_scatter()->mutable_terms();
         const auto first = std::find(terms.members().begin(), terms.members().end(), 1u) - terms.members().begin();
         auto moveUp = [&](auto &column) { std::rotate(column.begin(), column.begin() + first, column.begin() + first + 1); };
         moveUp(*terms.mutable_members());
@@ -45,7 +45,6 @@ TEST(CorrectPrograms, ContributorsInAnotherOrderForSomeShards) {
 TEST(CorrectPrograms, WithoutCommit) {
   SyntheticOptions options;
   options.clipNorm = 0;
-  options.skipNonFinite = false;
   options.moments = 0;
   EXPECT_EQ(Case(options, dataParallel(makeModel(options))).text(), "");
 }
@@ -74,8 +73,8 @@ TEST(CorrectPrograms, ManyModels) {
 
 TEST(CorrectPrograms, ThreadsDoNotMatter) {
   Case broken({}, pipeline());
-  broken.programs[0].mutable_entries()->RemoveLast();
-  broken.programs[1].mutable_entries(5)->clear_waits();
+  broken.programs[0].mutable_instructions()->RemoveLast();
+  broken.programs[1].mutable_instructions(5)->clear_waits();
   auto one = broken.findings(1), four = broken.findings(4);
   ASSERT_EQ(one.size(), four.size());
   for (size_t i = 0; i < one.size(); ++i)

@@ -8,8 +8,8 @@ using namespace zorse;
 using namespace zorse::test;
 
 static std::string harm(const Case &test, int interleavings = 25) {
-  auto expected = interpret::reference(test.model.summary, test.model.bodies, {test.plan.batch, test.plan.splitBackward, false}, "ETTET");
-  return interpret::findHarm(test.model.summary, test.model.bodies, test.programs, expected, "ETTET", interleavings, 1).what;
+  auto expected = interpret::reference(test.model.summary, test.model.functions, {test.plan.batch, test.plan.splitBackward, false}, "ETTET");
+  return interpret::findHarm(test.model.summary, test.model.functions, test.programs, expected, "ETTET", interleavings, 1).what;
 }
 
 TEST(Interpreter, CorrectProgramsEqualTheReference) {
@@ -25,26 +25,26 @@ TEST(Interpreter, CorrectProgramsEqualTheReference) {
 
 TEST(Interpreter, SeesARace) {
   Case test({}, pipeline());
-  for (auto &entry : *test.programs[1].mutable_entries())
-    if (entry.has_compute() && entry.compute().task() == bundle::Compute::F)
-      entry.clear_waits();
+  for (auto &instruction : *test.programs[1].mutable_instructions())
+    if (instruction.has_compute() && instruction.compute().task() == bundle::Compute::F)
+      instruction.clear_waits();
   EXPECT_NE(harm(test, 100), "");
 }
 
 TEST(Interpreter, SeesADeadlock) {
   Case test({}, pipeline());
-  auto *wait = test.programs[0].mutable_entries(2)->add_waits(); // waits for the last compute entry of the same step
-  for (const auto &entry : test.programs[0].entries())
-    wait->set_position(wait->position() + (entry.queue() == 0));
+  auto *wait = test.programs[0].mutable_instructions(2)->add_waits(); // waits for the last compute instruction of the same step
+  for (const auto &instruction : test.programs[0].instructions())
+    wait->set_position(wait->position() + (instruction.queue() == 0));
   wait->set_position(wait->position() - 1);
   EXPECT_NE(harm(test).find("deadlock"), std::string::npos) << harm(test);
 }
 
 TEST(Interpreter, SeesAnotherResult) {
   Case test({}, oneDeviceTwoCells());
-  for (auto &entry : *test.programs[0].mutable_entries())
-    if (entry.has_compute() && entry.compute().task() == bundle::Compute::B)
-      for (auto &call : *entry.mutable_compute()->mutable_calls())
+  for (auto &instruction : *test.programs[0].mutable_instructions())
+    if (instruction.has_compute() && instruction.compute().task() == bundle::Compute::B)
+      for (auto &call : *instruction.mutable_compute()->mutable_calls())
         call.set_sample_base(0);
   EXPECT_NE(harm(test), "");
 }

@@ -17,7 +17,7 @@ std::vector<verify::Finding> findingsOf(const std::vector<std::vector<int64_t>> 
   const SyntheticModel made = makeModel({});
   const verify::PlanView view = viewOf(plan);
   std::vector<verify::Finding> findings;
-  const verify::Model model(made.summary, made.bodies, view, findings);
+  const verify::Model model(made.summary, made.functions, view, findings);
   EXPECT_TRUE(findings.empty());
   std::vector<verify::DeviceResult> results(launches.size());
   for (size_t d = 0; d < launches.size(); ++d) {
@@ -45,20 +45,20 @@ TEST(LaunchOrder, OrdersThatFit) {
 }
 
 TEST(LaunchOrder, TwoDevices) {
-  expectFinding(
-      {{1, 5, 7}, {1, 7, 5}}, 0,
-      "entry 5: d0 launches it where d1 launches entry 7: expects both to launch what they share in one order, or they wait for each other");
+  expectFinding({{1, 5, 7}, {1, 7, 5}}, 0,
+                "instruction 5: d0 launches it where d1 launches instruction 7: expects both to launch what they share in one order, or they wait "
+                "for each other");
   // The finding is about the launches that form the deadlock, not about others that wait for them.
-  expectFinding(
-      {{2, 9}, {2, 5, 7}, {7, 5, 9}}, 1,
-      "entry 5: d1 launches it where d2 launches entry 7: expects both to launch what they share in one order, or they wait for each other");
+  expectFinding({{2, 9}, {2, 5, 7}, {7, 5, 9}}, 1,
+                "instruction 5: d1 launches it where d2 launches instruction 7: expects both to launch what they share in one order, or they wait "
+                "for each other");
 }
 
 TEST(LaunchOrder, Circle) {
-  expectFinding(
-      {{1, 3}, {2, 1}, {3, 2}}, 0,
-      "entry 1: d0 launches it and waits for d1, which launches entry 2 before and waits for d2, which launches entry 3 before and waits for "
-      "d0: the orders of the devices go round in a circle, expects one that all follow");
+  expectFinding({{1, 3}, {2, 1}, {3, 2}}, 0,
+                "instruction 1: d0 launches it and waits for d1, which launches instruction 2 before and waits for d2, which launches instruction 3 "
+                "before and waits for "
+                "d0: the orders of the devices go round in a circle, expects one that all follow");
 }
 
-TEST(LaunchOrder, Twice) { expectFinding({{4, 4}, {4}}, 0, "entry 4: d0 launches it twice: expects once"); }
+TEST(LaunchOrder, Twice) { expectFinding({{4, 4}, {4}}, 0, "instruction 4: d0 launches it twice: expects once"); }

@@ -1,5 +1,5 @@
-// Tests that the verifier never crashes on malformed programs, summaries, bodies and plans, with or without findings.
-// Most useful with sanitizers.
+// Tests that the verifier never crashes on malformed programs, summaries, functions and plans, with or without
+// findings. Most useful with sanitizers.
 #include "VerifyTestSupport.h"
 
 #include <gtest/gtest.h>
@@ -111,7 +111,7 @@ TEST(Malformed, ProgramsNeverCrash) {
     std::vector<bundle::Program> programs = base.programs;
     for (uint32_t n = 0; n <= seed % 3; ++n)
       corrupt(programs[random() % programs.size()], random);
-    rejected += !verify::verifyPrograms(base.model.summary, base.model.bodies, base.view, programs, {}).empty();
+    rejected += !verify::verifyPrograms(base.model.summary, base.model.functions, base.view, programs, {}).empty();
   }
   EXPECT_GT(rejected, 3000);
 }
@@ -122,8 +122,8 @@ TEST(Malformed, SummaryAndBodiesNeverCrash) {
     std::mt19937 random(seed);
     SyntheticModel model = base.model;
     for (uint32_t n = 0; n <= seed % 3; ++n)
-      seed % 2 ? corrupt(model.summary, random) : corrupt(model.bodies, random);
-    verify::verifyPrograms(model.summary, model.bodies, base.view, base.programs, {});
+      seed % 2 ? corrupt(model.summary, random) : corrupt(model.functions, random);
+    verify::verifyPrograms(model.summary, model.functions, base.view, base.programs, {});
   }
 }
 
@@ -138,7 +138,7 @@ TEST(Malformed, PlansNeverCrash) {
     if (random() % 4 == 0)
       cell.device = extreme<uint32_t>(random);
     view.owners.push_back({extreme<uint32_t>(random), uint32_t(random() % 3), extreme<int64_t>(random), extreme<int64_t>(random)});
-    verify::verifyPrograms(base.model.summary, base.model.bodies, view, base.programs, {});
+    verify::verifyPrograms(base.model.summary, base.model.functions, view, base.programs, {});
   }
 }
 
@@ -152,6 +152,6 @@ TEST(Malformed, BytesNeverCrash) {
       broken[random() % broken.size()] = char(random());
     if (seed % 4 == 0)
       broken.resize(random() % broken.size());
-    verify::verifySerialized(base.model.summary, base.model.bodies, base.view, {broken, base.programs[1].SerializeAsString()}, {});
+    verify::verifySerialized(base.model.summary, base.model.functions, base.view, {broken, base.programs[1].SerializeAsString()}, {});
   }
 }

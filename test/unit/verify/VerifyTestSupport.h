@@ -31,7 +31,7 @@ struct Case {
       : model(makeModel(options)), plan(std::move(serial)), view(viewOf(plan)), programs(serialPrograms(model, plan)) {}
 
   std::vector<verify::Finding> findings(unsigned threads = 1) const {
-    return verify::verifyPrograms(model.summary, model.bodies, view, programs, {threads, 8});
+    return verify::verifyPrograms(model.summary, model.functions, view, programs, {threads, 8});
   }
   std::string text() const {
     std::string all;

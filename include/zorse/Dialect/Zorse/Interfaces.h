@@ -60,10 +60,10 @@ struct OpFactors {
   using Dimension = llvm::SmallVector<Segment, 1>; ///< segments in order
   using Value = llvm::SmallVector<Dimension, 4>;   ///< one per dimension; scalars have none
 
-  /// A factor along which indices count. The part that begins at point b must know b. It subtracts b from the ids of
-  /// `operand`; ids outside the part read zero and write nothing, and ignored ids stay ignored. Without an operand the
-  /// op itself counts: causal attention, dropout, a padding row. The sample axis is not included, because calls specify
-  /// their first sample.
+  /// A factor along which indices count. The part that begins at point b must know b. It subtracts b from the indices
+  /// of `operand`; indices outside the part read zero and write nothing, and ignored labels stay ignored. Without an
+  /// operand the op itself counts: causal attention, dropout, a padding row. The sample axis is not included, because
+  /// calls specify their first sample.
   struct Offset {
     unsigned factor;
     std::optional<unsigned> operand;

@@ -44,7 +44,7 @@ def Zorse_AttentionOp : Zorse_Op<"attention", [Pure]> {
   }];
   let arguments = (ins Zorse_FloatTensor:$q, Zorse_FloatTensor:$k, Zorse_FloatTensor:$v, Optional<Zorse_MaskTensor>:$mask,
                        F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$softcap,
-                       DefaultValuedAttr<F64Attr, "0.0">:$dropout, DefaultValuedAttr<I64Attr, "0">:$instance);
+                       DefaultValuedAttr<F64Attr, "0.0">:$dropout, DefaultValuedAttr<I64Attr, "0">:$rng_id);
   let results = (outs Zorse_FloatTensor:$out, Optional<Zorse_FloatTensor>:$lse);
   let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? attr-dict `:` functional-type(operands, results)";
   let builders = [OpBuilder<(ins "::mlir::Value":$q, "::mlir::Value":$k, "::mlir::Value":$v, "::mlir::Value":$mask, "const ::zorse::AttentionOptions &":$options,
@@ -71,7 +71,7 @@ def Zorse_AttentionGradOp : Zorse_Op<"attention_grad", [Pure]> {
   }];
   let arguments = (ins Zorse_FloatTensor:$dout, Zorse_FloatTensor:$q, Zorse_FloatTensor:$k, Zorse_FloatTensor:$v, Zorse_FloatTensor:$out, Zorse_FloatTensor:$lse,
                        Optional<Zorse_MaskTensor>:$mask, F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$softcap,
-                       DefaultValuedAttr<F64Attr, "0.0">:$dropout, DefaultValuedAttr<I64Attr, "0">:$instance);
+                       DefaultValuedAttr<F64Attr, "0.0">:$dropout, DefaultValuedAttr<I64Attr, "0">:$rng_id);
   let results = (outs Zorse_FloatTensor:$dq, Zorse_FloatTensor:$dk, Zorse_FloatTensor:$dv);
   let assemblyFormat = "$dout `,` $q `,` $k `,` $v `,` $out `,` $lse (`mask` $mask^)? attr-dict `:` functional-type(operands, results)";
   let builders = [OpBuilder<(ins "::mlir::Value":$dout, "::mlir::Value":$q, "::mlir::Value":$k, "::mlir::Value":$v, "::mlir::Value":$out, "::mlir::Value":$lse,
@@ -163,7 +163,7 @@ def Zorse_CrossEntropyOp : Zorse_Op<"cross_entropy", [Pure]> {
         : (tensor<?x64x50257xf32>, tensor<?x64xi64>) -> (tensor<?x64xf32>, tensor<?x64x2xf32>)
     ```
   }];
-  let arguments = (ins Zorse_FloatTensor:$logits, Zorse_IdTensor:$labels, Optional<Zorse_FloatTensor>:$weights, OptionalAttr<I64Attr>:$ignore_index);
+  let arguments = (ins Zorse_FloatTensor:$logits, Zorse_IntTensor:$labels, Optional<Zorse_FloatTensor>:$weights, OptionalAttr<I64Attr>:$ignore_index);
   let results = (outs Zorse_FloatTensor:$loss, Optional<Zorse_FloatTensor>:$statistics);
   let assemblyFormat = "$logits `,` $labels (`weights` $weights^)? attr-dict `:` functional-type(operands, results)";
   let builders = [OpBuilder<(ins "::mlir::Value":$logits, "::mlir::Value":$labels, "::mlir::Value":$weights, "std::optional<int64_t>":$ignoreIndex,
@@ -186,7 +186,7 @@ def Zorse_CrossEntropyGradOp : Zorse_Op<"cross_entropy_grad", [Pure]> {
         : (tensor<?x64xf32>, tensor<?x64x50257xf32>, tensor<?x64xi64>, tensor<?x64x2xf32>) -> tensor<?x64x50257xf32>
     ```
   }];
-  let arguments = (ins Zorse_FloatTensor:$dloss, Zorse_FloatTensor:$logits, Zorse_IdTensor:$labels, Zorse_FloatTensor:$statistics, Optional<Zorse_FloatTensor>:$weights,
+  let arguments = (ins Zorse_FloatTensor:$dloss, Zorse_FloatTensor:$logits, Zorse_IntTensor:$labels, Zorse_FloatTensor:$statistics, Optional<Zorse_FloatTensor>:$weights,
                        OptionalAttr<I64Attr>:$ignore_index);
   let results = (outs Zorse_FloatTensor:$dlogits);
   let assemblyFormat = "$dloss `,` $logits `,` $labels `,` $statistics (`weights` $weights^)? attr-dict `:` functional-type(operands, results)";
@@ -203,8 +203,8 @@ def Zorse_KnownOp : Zorse_ElementwiseOp<"known", [Pure]> {
   let description = [{
     `B` is the number of samples of the whole batch, and `n0`, `n1`, ... are the counts that the model returns
     (`zorse.count`). The host evaluates the expression in f64 before the step begins, so every device and micro-batch
-    reads the same number. It has no gradient. In unit functions it is an argument with the slot
-    `#zorse.slot<scalars, i, known>`.
+    reads the same number. It has no gradient. In unit functions it is an argument with the attribute
+    `#zorse.argument<scalars, i, known>`.
 
     Constraints:
     - (C1) `zorse::Expression` can parse the expression.
@@ -226,20 +226,21 @@ def Zorse_KnownOp : Zorse_ElementwiseOp<"known", [Pure]> {
 def Zorse_DropoutOp : Zorse_Op<"dropout", [Pure, AllTypesMatch<["x", "y"]>]> {
   let summary = "Sets each element to zero with a probability and scales the others to keep the expectation.";
   let description = [{
-    y = x * keep / (1 - probability). `keep` is a function of (seed, step, instance, global sample, element within the
+    y = x * keep / (1 - probability). `rng_id` numbers the operations of a function that draw random numbers; a call of
+    a unit adds its `rng_id_base`. `keep` is a function of (seed, step, this number, global sample, element within the
     sample), not a stored mask. It does not depend on the device, and the gradient is the same operation on dy. The
     operation is pure, because it has no state. In evaluation it is the identity.
 
     Constraints:
     - (C1) 0 <= probability < 1.
-    - (C2) instance >= 0.
+    - (C2) rng_id >= 0.
 
     Example:
     ```mlir
-    %y = zorse.dropout %x {instance = 3 : i64, probability = 1.000000e-01 : f64} : tensor<?x64x768xf32>
+    %y = zorse.dropout %x {probability = 1.000000e-01 : f64, rng_id = 3 : i64} : tensor<?x64x768xf32>
     ```
   }];
-  let arguments = (ins Zorse_FloatTensor:$x, F64Attr:$probability, I64Attr:$instance);
+  let arguments = (ins Zorse_FloatTensor:$x, F64Attr:$probability, I64Attr:$rng_id);
   let results = (outs Zorse_FloatTensor:$y);
   let assemblyFormat = "$x attr-dict `:` type($x)";
   let hasFolder = 1;
@@ -249,24 +250,25 @@ def Zorse_DropoutOp : Zorse_Op<"dropout", [Pure, AllTypesMatch<["x", "y"]>]> {
 // Statistics that are state
 //===----------------------------------------------------------------------===//
 
-def Zorse_TrackOp : Zorse_Op<"track", [Pure, AllTypesMatch<["observed", "y"]>]> {
+def Zorse_RunningStatOp : Zorse_Op<"running_stat", [Pure, AllTypesMatch<["observed", "y"]>]> {
   let summary = "A statistic of each row in training, and its running value in evaluation.";
   let description = [{
-    In training y = observed; in evaluation y = running, repeated for every row. `running` is a parameter of a separate
-    kind (`zorse.statistic`). Instead of a gradient it has the sum over rows of weight * (running - correction *
-    observed). Once per step, the mean of this sum over all rows is subtracted from it (`@update.statistics`): it moves
-    towards the mean of the step by the fraction `weight`. The gradient of observed is that of y.
+    In training y = observed; in evaluation y = running, repeated for every row. `running` is a parameter with the
+    argument attribute `zorse.running_stat`. Instead of a gradient it has the sum over rows of momentum * (running -
+    correction * observed). Once per step, the mean of this sum over all rows is subtracted from it
+    (`@update.statistics`): it moves towards the mean of the step by the fraction `momentum`, as in PyTorch. The
+    gradient of observed is that of y.
 
     Constraints:
     - (C1) observed carries samples, and running has its shape without them.
-    - (C2) 0 < weight <= 1 and correction > 0.
+    - (C2) 0 < momentum <= 1 and correction > 0.
 
     Example:
     ```mlir
-    %used = zorse.track %variance, %running_var {correction = 1.010000e+00 : f64, weight = 1.000000e-01 : f64} : tensor<?x64xf32>, tensor<64xf32>
+    %used = zorse.running_stat %variance, %running_var {correction = 1.010000e+00 : f64, momentum = 1.000000e-01 : f64} : tensor<?x64xf32>, tensor<64xf32>
     ```
   }];
-  let arguments = (ins Zorse_FloatTensor:$observed, Zorse_FloatTensor:$running, F64Attr:$weight, F64Attr:$correction);
+  let arguments = (ins Zorse_FloatTensor:$observed, Zorse_FloatTensor:$running, F64Attr:$momentum, F64Attr:$correction);
   let results = (outs Zorse_FloatTensor:$y);
   let assemblyFormat = "$observed `,` $running attr-dict `:` type($observed) `,` type($running)";
 }
@@ -276,15 +278,15 @@ def Zorse_TrackOp : Zorse_Op<"track", [Pure, AllTypesMatch<["observed", "y"]>]> 
 //===----------------------------------------------------------------------===//
 
 def Zorse_RoundOp : Zorse_ElementwiseOp<"round", [Pure, AllTypesMatch<["x", "y"]>]> {
-  let summary = "x rounded to the numbers of a narrower float type, in its own type.";
+  let summary = "A simulated cast: x rounded to the numbers of bf16 or f16, in its own type.";
   let description = [{
     y is the number of type `to` nearest to x, ties to even. Numbers that are too large become infinite, and NaN remains
     NaN. Every y can be stored as `to` without loss. Roundings are operations of the model, so that no plan, fusion or
     recomputation can add or remove one (docs/concepts/precision.md).
 
-    The gradient of x is the gradient of y, rounded in the same way: gradients of narrow values are narrow. With
-    `straight_through` it is not rounded. This is used for the reading of parameters, which have gradients that are
-    never rounded.
+    The gradient of x is the gradient of y, rounded in the same way: gradients of low-precision values have low
+    precision. With `straight_through` it is not rounded. This is used for the reading of parameters, which have
+    gradients that are never rounded.
 
     With `per_operator`, y is the result of a 16-bit operator of the model's file, and gradients are rounded as in
     PyTorch: every contribution to the gradient of y, and every sum of two contributions. The derivative of the operator
@@ -387,8 +389,8 @@ def Zorse_AdamUpdateOp : Zorse_ElementwiseOp<"adam_update", [Pure]> {
     including this update): m' = beta1 m + (1 - beta1) g, v' = beta2 v + (1 - beta2) g^2, p = parameter * (1 -
     learning_rate * weight_decay) if `decoupled`, otherwise parameter; parameter' = p - learning_rate / (1 - beta1^t) *
     m' / (sqrt(v') / sqrt(1 - beta2^t) + epsilon), as in PyTorch (Loshchilov and Hutter, 2019, for `decoupled`). With
-    `plain_epsilon` the denominator is (sqrt(v') + epsilon) / sqrt(1 - beta2^t), as in ONNX's operator Adam. Rows are
-    elements of the shard. All results equal the operands if skip is not 0.
+    `epsilon_before_bias_correction` the denominator is (sqrt(v') + epsilon) / sqrt(1 - beta2^t), as in ONNX's operator
+    Adam. Rows are elements of the shard. All results equal the operands if skip is not 0.
 
     Constraints:
     - (C1) parameter, gradient and both moments have one type, of rank 1.
@@ -403,7 +405,7 @@ def Zorse_AdamUpdateOp : Zorse_ElementwiseOp<"adam_update", [Pure]> {
   }];
   let arguments = (ins Zorse_FloatTensor:$parameter, Zorse_FloatTensor:$gradient, Zorse_FloatTensor:$first_moment, Zorse_FloatTensor:$second_moment,
                        Zorse_F64Scalar:$learning_rate, Zorse_F64Scalar:$clip_factor, Zorse_I64Scalar:$skip, Zorse_F64Scalar:$optimizer_step,
-                       F64Attr:$beta1, F64Attr:$beta2, F64Attr:$epsilon, F64Attr:$weight_decay, UnitAttr:$decoupled, UnitAttr:$plain_epsilon);
+                       F64Attr:$beta1, F64Attr:$beta2, F64Attr:$epsilon, F64Attr:$weight_decay, UnitAttr:$decoupled, UnitAttr:$epsilon_before_bias_correction);
   let results = (outs Zorse_FloatTensor:$new_parameter, Zorse_FloatTensor:$new_first_moment, Zorse_FloatTensor:$new_second_moment);
   let assemblyFormat = "$parameter `,` $gradient `,` $first_moment `,` $second_moment `,` $learning_rate `,` $clip_factor `,` $skip `,` $optimizer_step attr-dict `:` functional-type(operands, results)";
 }

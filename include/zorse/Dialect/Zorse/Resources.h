@@ -1,5 +1,5 @@
-// Data in module attributes: texts of files, and large binary data with a separate schema, such as bodies, machine code
-// and programs.
+// Data in module attributes: texts of files, and large binary data with a separate schema, such as compiled functions,
+// machine code and programs.
 #pragma once
 
 #include "mlir/IR/BuiltinAttributes.h"

@@ -19,7 +19,7 @@ def Zorse_SampleNumberOp : Zorse_ElementwiseOp<"sample_number", [Pure]> {
     ```
   }];
   let arguments = (ins);
-  let results = (outs Zorse_IdTensor:$y);
+  let results = (outs Zorse_IntTensor:$y);
   let assemblyFormat = "attr-dict `:` type($y)";
   let hasVerifier = 1;
 }

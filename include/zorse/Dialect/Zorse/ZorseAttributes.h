@@ -13,10 +13,10 @@
 
 namespace zorse {
 
-/// Returns the slot of an argument or result of a unit function; null if it has none (docs/internals/compiler.md, "Unit
-/// classes").
-SlotAttr slotOfArgument(mlir::FunctionOpInterface function, unsigned argument);
-SlotAttr slotOfResult(mlir::FunctionOpInterface function, unsigned result);
-inline bool isSlot(SlotAttr slot, SlotKind kind) { return slot && slot.getKind() == kind; }
+/// Returns the argument attribute of an argument or result of a unit function; null if it has none
+/// (docs/internals/compiler.md, "Unit classes").
+ArgumentAttr attributeOfArgument(mlir::FunctionOpInterface function, unsigned argument);
+ArgumentAttr attributeOfResult(mlir::FunctionOpInterface function, unsigned result);
+inline bool isOfKind(ArgumentAttr attribute, ArgumentKind kind) { return attribute && attribute.getKind() == kind; }
 
 } // namespace zorse

@@ -27,7 +27,7 @@ def Zorse_Dialect : Dialect {
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect"];
   let hasConstantMaterializer = 1;
   let useDefaultAttributePrinterParser = 1;
-  // Check `zorse.slot` of every function.
+  // Check `zorse.argument` of every function.
   let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
 }
@@ -44,7 +44,7 @@ class Zorse_TensorOf<Pred elementPred, string elementSummary> :
 
 def Zorse_Tensor : Type<Zorse_IsGraphTensor, "ranked tensor with no dynamic dimension but dimension 0", "::mlir::RankedTensorType">;
 def Zorse_FloatTensor : Zorse_TensorOf<CPred<"::llvm::isa<::mlir::FloatType>(::mlir::getElementTypeOrSelf($_self))">, "floats">;
-def Zorse_IdTensor : Zorse_TensorOf<CPred<"::mlir::getElementTypeOrSelf($_self).isInteger(32) || ::mlir::getElementTypeOrSelf($_self).isInteger(64)">, "i32 or i64">;
+def Zorse_IntTensor : Zorse_TensorOf<CPred<"::mlir::getElementTypeOrSelf($_self).isInteger(32) || ::mlir::getElementTypeOrSelf($_self).isInteger(64)">, "i32 or i64">;
 def Zorse_MaskTensor : Zorse_TensorOf<CPred<"::llvm::isa<::mlir::FloatType>(::mlir::getElementTypeOrSelf($_self)) || ::mlir::getElementTypeOrSelf($_self).isInteger(1)">, "floats or i1">;
 def Zorse_F64Scalar : Type<CPred<"$_self == ::mlir::RankedTensorType::get({}, ::mlir::Float64Type::get($_self.getContext()))">, "tensor<f64>", "::mlir::RankedTensorType">;
 def Zorse_I64Scalar : Type<CPred<"$_self == ::mlir::RankedTensorType::get({}, ::mlir::IntegerType::get($_self.getContext(), 64))">, "tensor<i64>", "::mlir::RankedTensorType">;
@@ -74,6 +74,11 @@ class Zorse_ElementwiseOp<string mnemonic, list<Trait> traits = []> : Zorse_Op<m
   let extraClassDefinition = [{
     ::zorse::OpFactors $cppClass::getFactors() { return ::zorse::elementwiseFactors(*this); }
   }];
+}
+
+// An activation function: elementwise, and computed in the type of its operand.
+def Zorse_IsActivation : NativeOpTrait<"IsActivation"> {
+  let cppNamespace = "::zorse";
 }
 
 #endif // ZORSE_DIALECT_ZORSE_BASE_TD

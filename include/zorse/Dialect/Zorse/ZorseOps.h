@@ -25,8 +25,11 @@ struct AttentionOptions {
   std::optional<int64_t> window; ///< only with causal
   std::optional<double> softcap;
   double dropout = 0.0;
-  int64_t instance = 0; ///< number of the dropout in the model, part of the key of its random numbers; used if dropout > 0
+  int64_t rngId = 0; ///< number of the dropout in the model, part of the key of its random numbers; used if dropout > 0
 };
+
+/// Trait of activation functions: elementwise operations that are computed in the type of their operand.
+template <typename ConcreteOp> class IsActivation : public mlir::OpTrait::TraitBase<ConcreteOp, IsActivation> {};
 
 } // namespace zorse
 
@@ -57,12 +60,12 @@ bool movesElements(mlir::Operation *op);
 /// Returns the task of a function of a class; nullopt if it belongs to no class.
 std::optional<Task> taskOf(mlir::func::FuncOp function);
 
-/// Returns the name of a function's body: "mlp.forward", "update.decay".
-std::string bodyName(mlir::func::FuncOp function);
+/// Returns the name of a compiled function: "mlp.forward", "update.decay".
+std::string compiledFunctionName(mlir::func::FuncOp function);
 
-/// Returns the functions of a module and its classes in the order of their bodies: forwards and backwards, functions
-/// without a class, logits, and last the functions that only some plans call. The last ones can be omitted without
-/// moving other bodies.
+/// Returns the functions of a module and its classes in the order of their compiled functions: forwards and backwards,
+/// functions without a class, logits, and last the functions that only some plans call. The last ones can be omitted
+/// without moving other compiled functions.
 llvm::SmallVector<mlir::func::FuncOp> functionsInOrder(mlir::ModuleOp module);
 
 /// Attaches the cost and factors interfaces to upstream arith and math operations.

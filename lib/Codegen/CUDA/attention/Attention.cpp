@@ -25,8 +25,8 @@ int64_t cuda::attentionScratch(Operation *op) { return isa<AttentionGradOp>(op) 
 FailureOr<std::vector<Kernel>> cuda::buildAttention(const KernelContext &context, int cluster, StringRef chip) {
   Operation *op = context.plan.fusionGroups[size_t(cluster)].ops.front();
   const AttentionProblem problem = problemOf(op, context.aliases, chip);
-  // Rows are aligned to 16 bytes if their tensors are. The layouts of slots and workspace guarantee
-  // this.
+  // Rows are aligned to 16 bytes if their tensors are. The layouts of arguments and workspace
+  // guarantee this.
   for (const HeadTensor *tensor : {&problem.q, &problem.k, &problem.v, &problem.out, &problem.dout, &problem.dq, &problem.dk, &problem.dv}) {
     if (!tensor->root)
       continue;

@@ -121,7 +121,7 @@ private:
       Value max = larger(combine(rowOf(s, r / 2, r % 2), larger), greatest[size_t(r)]);
       for (int lanes : {1, 2})
         max = larger(max, w.exchange(max, lanes));
-      // As long as a query has seen no visible key, all its exponentials are 0.
+      // Until a query has seen a visible key, all its exponentials are 0.
       Value finite = problem.maySeeNothing() ? k.select(w.isMinusInfinite(max), w.f32(0), max) : max;
       references.push_back(scores.reference(finite));
       factors.push_back(scores.decay(greatest[size_t(r)], finite));

@@ -20,7 +20,7 @@ Scores::Scores(Tiles &tiles, const AttentionProblem &problem, Orientation orient
   }
   if (drops()) {
     const unsigned scalars = w.k.operand(Value(), 0);
-    stream = randomStream(w.k, scalars, problem.options.instance, w.widen(sample));
+    stream = randomStream(w.k, scalars, problem.options.rngId, w.widen(sample));
     rule = dropoutRule(w.k, scalars, problem.options.dropout, w.real);
   }
 }

@@ -8,12 +8,13 @@
 
 namespace zorse::runtime {
 
-/// A region that holds one value, and its live range in entries. State is live in all entries.
+/// A region that holds one value, and its live range in instructions. State is live in all
+/// instructions.
 struct Buffer {
   uint32_t arena;
   uint64_t offset, bytes;
   bundle::Value value;
-  int first, last; ///< positions in Program.entries, inclusive
+  int first, last; ///< positions in Program.instructions, inclusive
 };
 
 /// Returns all buffers of a program in one step. Two values that use the same bytes one after

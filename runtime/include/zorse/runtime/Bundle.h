@@ -21,7 +21,7 @@ struct BundleDevice {
   std::string kind; ///< zorse/Bundle/DeviceKinds.h
   int threads = 1;
   uint64_t memory = 0;   ///< bytes; 0: unlimited
-  uint32_t target = 0;   ///< index of its body library
+  uint32_t target = 0;   ///< index of its function library
   int32_t d2dGroup = -1; ///< devices with equal numbers exchange from device memory to device memory; -1: none
 };
 
@@ -54,16 +54,16 @@ struct Bundle {
   std::string cluster;       ///< cluster.yaml
   bundle::Topology topology; ///< without nodes if the bundle does not describe them
   bundle::ModelSummary summary;
-  bundle::BodyLibrary bodies;                    ///< bodies of the first target; the other targets have the same bodies with the same slots
-  std::vector<bundle::BodyLibrary> otherTargets; ///< targets 1, 2, ...
-  std::vector<bundle::Program> programs;         ///< one per device
-  std::vector<bundle::Program> hostStaged;       ///< the same step without direct transfers if `programs` has some; otherwise empty
-  std::vector<WeightSource> weights;             ///< one per ParameterInfo, in its order
+  bundle::FunctionLibrary functions; ///< functions of the first target; the other targets have the same functions with the same arguments
+  std::vector<bundle::FunctionLibrary> otherTargets; ///< targets 1, 2, ...
+  std::vector<bundle::Program> programs;             ///< one per device
+  std::vector<bundle::Program> hostStaged;           ///< the same step without direct transfers if `programs` has some; otherwise empty
+  std::vector<WeightSource> weights;                 ///< one per ParameterInfo, in its order
   bundle::HubModel hub;
   KernelObjects kernels; ///< empty if the bundle is only simulated
 
-  const bundle::BodyLibrary &target(uint32_t index) const { return index == 0 ? bodies : otherTargets[index - 1]; }
-  const bundle::BodyLibrary &bodiesOf(uint32_t device) const { return target(devices[device].target); }
+  const bundle::FunctionLibrary &target(uint32_t index) const { return index == 0 ? functions : otherTargets[index - 1]; }
+  const bundle::FunctionLibrary &functionsOf(uint32_t device) const { return target(devices[device].target); }
 
   /// Switches to the programs without direct transfers.
   void useStaged() {
@@ -113,6 +113,6 @@ Status checkCluster(const Bundle &bundle, const std::string &clusterFile);
 Status checkCluster(const Bundle &bundle, const MappedFile &clusterFile);
 
 /// Returns "F(cell 3, units 0-2, samples 8-16)", "send to b", for messages and traces.
-std::string describeEntry(const Bundle &bundle, uint32_t device, const bundle::Entry &entry);
+std::string describeInstruction(const Bundle &bundle, uint32_t device, const bundle::Instruction &instruction);
 
 } // namespace zorse::runtime

@@ -9,7 +9,7 @@
 //                                          samples and the random numbers
 //
 // Checkpointing does not stop the next step. A device's state does not change between the last
-// entry of a step and the first update of the next one. A dedicated thread copies the state in this
+// instruction of a step and the first update of the next one. A dedicated thread copies the state in this
 // interval; another thread writes the copy.
 #pragma once
 

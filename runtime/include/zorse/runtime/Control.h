@@ -61,10 +61,10 @@ inline constexpr double kLateSeconds = 5.0;
 /// name a peer from rank to rank and reports the last rank of the chain.
 struct Failure {
   enum Cause : uint8_t {
-    OwnError,         ///< `rank` reported an error of its own
+    OwnError,         ///< `rank` reported that it failed
     Died,             ///< the process of `rank` ended (kNoRank: the launcher)
     MissedHeartbeats, ///< no data from `rank` (kNoRank: from the launcher) for heartbeatTimeoutSeconds
-    Stalled,          ///< no progress on any rank; `rank` is in the earliest unfinished entry
+    Stalled,          ///< no progress on any rank; `rank` is in the earliest unfinished instruction
     Disconnected,     ///< a connection of `rank` ended; nothing more is known
     NotJoined,        ///< `rank` (the lowest missing rank) did not join within joinSeconds
   };
@@ -74,7 +74,7 @@ struct Failure {
   uint32_t peer = kNoRank; ///< peer that `rank` names as the cause (the other end of a transfer); information from the peer itself is preferred
   std::string device;      ///< device of `rank`; set by Member::fail
   std::string message;     ///< in a verdict: readable, names rank, device, task and peer. In a report: the error, without the name of the rank
-  std::string where;       ///< "entry 17 (receive from b) of step 4"; empty: as the rank's progress says, or not in an entry
+  std::string where;       ///< "instruction 17 (receive from b) of step 4"; empty: as the rank's progress says, or not in an instruction
   int exitCode = 2;        ///< exit code of the job
 };
 
@@ -83,11 +83,11 @@ Failure failureOf(const Error &error);
 
 /// Progress that a rank reports in every heartbeat.
 struct RankProgress {
-  uint64_t counter = 0;    ///< grows with every finished entry and every chunk of a transfer
+  uint64_t counter = 0;    ///< grows with every finished instruction and every chunk of a transfer
   bool inProgress = false; ///< a step has been submitted and is not finished
-  std::string where;       ///< "is in entry 17 (receive from b) of step 4": the earliest unfinished entry
-  uint64_t step = 0;       ///< step of that entry
-  uint32_t entry = 0;
+  std::string where;       ///< "is in instruction 17 (receive from b) of step 4": the earliest unfinished instruction
+  uint64_t step = 0;       ///< step of that instruction
+  uint32_t instruction = 0;
   std::vector<UnresponsivePeer> unresponsive; ///< peers with missed heartbeats
 };
 

@@ -27,18 +27,18 @@ public:
   Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override;
   Status fill(DeviceAddress to, std::byte value, size_t bytes) override;
   Result<void *> expose(DeviceAddress address, const std::string &transport) override;
-  Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) override;
-  Status runBody(uint32_t index, const BodyArguments &arguments) override;
+  Status loadFunctions(const bundle::FunctionLibrary &library, const KernelObjects &objects) override;
+  Status runFunction(uint32_t index, const FunctionArguments &arguments) override;
   uint64_t launches() const override;
 
   /// Loads an object file, in which the next function finds symbols. For tests of code generation,
-  /// which have no body library.
+  /// which have no function library.
   Status loadObject(const std::string &path);
-  /// Runs one body that is not in a library.
-  Status runBody(const bundle::Body &body, const BodyArguments &arguments);
+  /// Runs one function that is not in a library.
+  Status runFunction(const bundle::CompiledFunction &function, const FunctionArguments &arguments);
 
-  /// Adds one body to the loaded ones. Its index is the number of bodies before it.
-  Status addBody(const bundle::Body &body);
+  /// Adds one function to the loaded ones. Its index is the number of functions before it.
+  Status addFunction(const bundle::CompiledFunction &function);
 
   /// Returns the matrix library that devices of this process use, with version and processor. The
   /// bits of matrix products depend on it. Returns an error if ZORSE_GEMM names no available

@@ -2,7 +2,7 @@
 // transports do not depend on the driver. test/runtime/DeviceConformance.h tests a driver against
 // the guarantees in this file.
 //
-// A Device has memory and bodies; its calls block. A QueuedDevice also has queues. The executor
+// A Device has memory and functions; its calls block. A QueuedDevice also has queues. The executor
 // enqueues work on them, and each work item waits for its events without the executor. A driver may
 // implement only Device and use threads for the queues (withThreads), or implement both with its
 // own streams.
@@ -20,8 +20,8 @@
 #include <vector>
 
 namespace zorse::bundle {
-class Body;
-class BodyLibrary;
+class CompiledFunction;
+class FunctionLibrary;
 enum MemoryKind : int;
 } // namespace zorse::bundle
 
@@ -42,10 +42,10 @@ struct DeviceAddress {
   std::byte *onHost() const { return reinterpret_cast<std::byte *>(uintptr_t(value)); }
 };
 
-/// Arguments of one call of a body.
-struct BodyArguments : ZorseCallContext {
-  const DeviceAddress *slots = nullptr; ///< one per Body.slots, 64-byte aligned
-  /// One flag per slot: nonzero = SlotBinding::overwrite. Null: no slot is overwritten,
+/// Arguments of one call of a function.
+struct FunctionArguments : ZorseCallContext {
+  const DeviceAddress *addresses = nullptr; ///< one per CompiledFunction.arguments, 64-byte aligned
+  /// One flag per argument: nonzero = ArgumentBinding::overwrite. Null: no argument is overwritten,
   /// accumulators are added to.
   const uint8_t *overwrite = nullptr;
 };
@@ -67,7 +67,7 @@ struct AllocationOptions {
 /// Eight bytes that are a NaN as one f64 and as two f32.
 inline constexpr uint64_t kPoisonWord = 0xfffadeadfffadeadull;
 
-/// Memory and bodies. Calls block and may come from several threads.
+/// Memory and functions. Calls block and may come from several threads.
 class Device {
 public:
   virtual ~Device() = default;
@@ -89,21 +89,21 @@ public:
   virtual Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) = 0; ///< ranges may overlap
   virtual Status fill(DeviceAddress to, std::byte value, size_t bytes) = 0;
 
-  /// Returns the pointer by which the named transport accesses an address. It is valid as long as
-  /// the memory. Returns an error if the device does not support the transport.
+  /// Returns the pointer by which the named transport accesses an address. It is valid while the
+  /// memory is allocated. Returns an error if the device does not support the transport.
   virtual Result<void *> expose(DeviceAddress address, const std::string &transport) = 0;
 
-  /// Resolves all symbols and routines that the bodies name. Call it once per device. `objects` may
+  /// Resolves all symbols and routines that the functions name. Call it once per device. `objects` may
   /// be destroyed before the device. Returns an error for code that the device cannot run and for
-  /// unknown bodies.
-  virtual Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) = 0;
+  /// unknown functions.
+  virtual Status loadFunctions(const bundle::FunctionLibrary &library, const KernelObjects &objects) = 0;
 
-  /// Runs body `index` of the loaded library. Its writes are visible to every thread that
+  /// Runs function `index` of the loaded library. Its writes are visible to every thread that
   /// synchronizes with the caller. Calls from several threads run sequentially.
-  virtual Status runBody(uint32_t index, const BodyArguments &arguments) = 0;
+  virtual Status runFunction(uint32_t index, const FunctionArguments &arguments) = 0;
 
-  /// Number of launches that have finished or been put on a stream; it grows while a body runs. A
-  /// watchdog uses it to distinguish a long body from one that never returns.
+  /// Number of launches that have finished or been put on a stream; it grows while a function runs. A
+  /// watchdog uses it to distinguish a long function from one that never returns.
   virtual uint64_t launches() const = 0;
 };
 
@@ -124,9 +124,9 @@ protected:
   ~HostTask() = default;
 };
 
-struct BodyCall {
-  uint32_t body = 0;
-  BodyArguments arguments;
+struct FunctionCall {
+  uint32_t function = 0;
+  FunctionArguments arguments;
 };
 
 /// A stream of a device for work that others put on it, such as transfers from GPU to GPU. Work
@@ -138,7 +138,7 @@ public:
   virtual void *handle() const = 0;
   virtual Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) = 0;
   /// The call reads the pointers in `call` before it returns.
-  virtual Status call(const BodyCall &call) = 0;
+  virtual Status call(const FunctionCall &call) = 0;
 
 protected:
   ~WorkStream() = default;
@@ -158,7 +158,7 @@ protected:
 // complete.
 struct NoWork {}; ///< completes after its waits
 struct CallWork {
-  const BodyCall *calls = nullptr; ///< run in order
+  const FunctionCall *calls = nullptr; ///< run in order
   size_t count = 0;
   /// Run before each call, once everything before the call is complete; usually null. A device with
   /// streams drains its queue for it.
@@ -217,7 +217,7 @@ public:
   /// would wait for other work of the device: library kernels, their workspaces, their choice of
   /// algorithms. Call it after openQueues, before anything is enqueued. Runs some of the calls;
   /// their results are undefined afterwards. \return  whether a call ran
-  virtual Result<bool> warmUp(uint32_t queue, const BodyCall *calls, size_t count) { return false; }
+  virtual Result<bool> warmUp(uint32_t queue, const FunctionCall *calls, size_t count) { return false; }
 
   /// Enqueues work without waiting. Call it from one thread at a time. `waits` are copied; they are
   /// events of this device.

@@ -1,6 +1,6 @@
 // Transfers from GPU memory to GPU memory. Operations are work on streams; no host thread waits for
 // them. There is one object per device. A device's program contains its direct operations and their
-// order, on its queue of kind DIRECT (docs/internals/transports.md).
+// order, on its queue of kind DEVICE_TO_DEVICE (docs/internals/transports.md).
 //
 // - A call puts this device's part of an operation on a stream and returns. The operation is
 //   complete when the stream has passed it.
@@ -87,11 +87,11 @@ inline constexpr size_t kMaxCommunicators = 8;
 /// Returns the communicators that the bundle's programs need. Equal on every rank.
 DeviceTransferPlan deviceTransferPlan(const Bundle &bundle);
 
-/// The order of terms, and the bodies that add them.
+/// The order of terms, and the functions that add them.
 struct DeviceSums {
   uint32_t max(NumberType type) const { return type == NumberType::F64 ? uint32_t(f64.size()) + 1 : uint32_t(f32.size()) + 1; }
-  uint32_t body(NumberType type, uint32_t terms) const { return (type == NumberType::F64 ? f64 : f32)[terms - 2]; }
-  std::vector<uint32_t> f32, f64; ///< bodies with 2, 3, ... terms
+  uint32_t function(NumberType type, uint32_t terms) const { return (type == NumberType::F64 ? f64 : f32)[terms - 2]; }
+  std::vector<uint32_t> f32, f64; ///< functions with 2, 3, ... terms
 };
 DeviceSums deviceSums(const bundle::ModelSummary &summary);
 
@@ -107,7 +107,7 @@ struct DeviceTransportOptions {
 /// A device of this process that exchanges directly.
 struct DeviceTransportMember {
   uint32_t device = 0;
-  QueuedDevice *memory = nullptr; ///< with its bodies loaded; must outlive the transport
+  QueuedDevice *memory = nullptr; ///< with its functions loaded; must outlive the transport
 };
 
 /// Connects through NCCL, which is loaded on demand, and tests every group once with a few known

@@ -24,8 +24,10 @@ public:
   Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override { return device_->copy(to, from, bytes); }
   Status fill(DeviceAddress to, std::byte value, size_t bytes) override { return device_->fill(to, value, bytes); }
   Result<void *> expose(DeviceAddress address, const std::string &transport) override { return device_->expose(address, transport); }
-  Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) override { return device_->loadBodies(library, objects); }
-  Status runBody(uint32_t index, const BodyArguments &arguments) override { return device_->runBody(index, arguments); }
+  Status loadFunctions(const bundle::FunctionLibrary &library, const KernelObjects &objects) override {
+    return device_->loadFunctions(library, objects);
+  }
+  Status runFunction(uint32_t index, const FunctionArguments &arguments) override { return device_->runFunction(index, arguments); }
   uint64_t launches() const override { return device_->launches(); }
 
 protected:

@@ -25,7 +25,7 @@ struct HardwareUnit {
   std::string address;      ///< PCI address, "0000:41:00.0"; equal for slices of one GPU. "": unknown
   std::string model;        ///< the vendor's name; "": unknown
   std::string architecture; ///< the newest that it runs: one of DeviceKind.architectures, or another name
-  uint64_t memory = 0;      ///< bytes of its own memory; 0: it uses the host's
+  uint64_t memory = 0;      ///< bytes of its dedicated memory; 0: it uses the host's
 };
 
 struct Driver {

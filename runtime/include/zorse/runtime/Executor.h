@@ -1,15 +1,15 @@
 // Executes the programs of a bundle, step after step.
 //
-//   device a   compute worker        load  F0    F1    B1 ...   the entries of the first compute queue, in list order; on a device that
+//   device a   compute worker        load  F0    F1    B1 ...   the instructions of the first compute queue, in list order; on a device that
 //                                                               shares the host's memory also loads and reports, which are copies
 //              communication worker  gather  send  receive ...  all other queues, in list order, except those that overlap with computation:
 //                                                               updates and copies between arenas have a worker per queue (Workers.h)
 //   device b   ...
 //
-// The executor enqueues entries on the queues of their devices (Device.h), one step at a time and
-// up to kStepsAhead steps ahead. An entry waits there for the events of its waits. A device with
+// The executor enqueues instructions on the queues of their devices (Device.h), one step at a time and
+// up to kStepsAhead steps ahead. An instruction waits there for the events of its waits. A device with
 // blocking calls has one thread per worker. Every wait and every transfer refers to an earlier
-// entry of one global list, so the earliest unfinished entry can always run. There is no barrier
+// instruction of one global list, so the earliest unfinished instruction can always run. There is no barrier
 // between steps.
 #pragma once
 
@@ -31,11 +31,11 @@ struct Batch {
 };
 
 /// Callback that saves the state after a step. A device's persistent state does not change between
-/// the last entry of a step and the first update of the next one.
+/// the last instruction of a step and the first update of the next one.
 class StateObserver {
 public:
   virtual ~StateObserver() = default;
-  /// Called after the device's last entry of the step (StepScalars.step), in a thread of the
+  /// Called after the device's last instruction of the step (StepScalars.step), in a thread of the
   /// device, or in that of Executor::submit if the device computes nothing. The state does not
   /// change until Executor::releaseState(device). That must be called once and soon, because later
   /// updates wait for it. Must not block.
@@ -43,51 +43,51 @@ public:
 };
 
 struct StepRequest {
-  bool evaluation = false; ///< execute only entries of the phases LOAD, GATHER, FORWARD and REPORT
+  bool evaluation = false; ///< execute only instructions of the phases LOAD, GATHER, FORWARD and READ_METRICS
   zorse::abi::StepScalars scalars = {};
   std::shared_ptr<const Batch> batch;
   StateObserver *afterStep = nullptr; ///< must live until the step has been waited for
 };
 
 struct StepResult {
-  bool reported = false;               ///< whether a device of this process has the Report entry
-  zorse::abi::StepScalars report = {}; ///< scalars that the Report entry copied
-  double begin = 0, end = 0;           ///< seconds since the executor was created: start of the first entry, end of the last one
+  bool reported = false;               ///< whether a device of this process has the ReadMetrics instruction
+  zorse::abi::StepScalars report = {}; ///< scalars that the ReadMetrics instruction copied
+  double begin = 0, end = 0;           ///< seconds since the executor was created: start of the first instruction, end of the last one
 };
 
-/// A call that is about to run, with the addresses of its slots. Observed in a thread of its
+/// A call that is about to run, with the addresses of its arguments. Observed in a thread of its
 /// device, which waits for the observer.
 struct ObservedCall {
   uint64_t step; ///< 0 for the first submitted step
   bool evaluation;
   uint32_t device;
-  const bundle::Entry &entry;
+  const bundle::Instruction &instruction;
   const bundle::Call &call;
-  const bundle::Body &body;
-  const DeviceAddress *slots;
+  const bundle::CompiledFunction &function;
+  const DeviceAddress *addresses;
   Device &memory; ///< device of the addresses
 };
 
-/// The execution of one entry.
+/// The execution of one instruction.
 struct TraceEvent {
   uint32_t device;
-  uint32_t entry; ///< index in Program.entries
+  uint32_t instruction; ///< index in Program.instructions
   uint64_t step;
   double begin, end; ///< seconds since the executor was created, without waiting
 };
 
 struct ExecutorOptions {
   bool poison = false; ///< fill arenas with a NaN pattern before anything is loaded
-  /// Fill bytes with NaNs after their last use, entry by entry. Slow; for tests. Correct programs
+  /// Fill bytes with NaNs after their last use, instruction by instruction. Slow; for tests. Correct programs
   /// give the same bits.
   bool poisonAfterLastUse = false;
   bool trace = false;
   uint64_t traceSteps = UINT64_MAX; ///< only the first N steps
   bool oneThreadPerQueue = false;   ///< instead of one communication worker per device
   double watchdogTimeoutSeconds =
-      300; ///< the run fails after this time without progress, also in a body; 0: off (the job's coordinator is the watchdog)
+      300; ///< the run fails after this time without progress, also in a function; 0: off (the job's coordinator is the watchdog)
   std::function<void(const ObservedCall &)> beforeCall;
-  std::function<bool(const bundle::Entry &, bool evaluation)> observes; ///< entries with calls to observe; null: all
+  std::function<bool(const bundle::Instruction &, bool evaluation)> observes; ///< instructions with calls to observe; null: all
 };
 
 /// A device that this process executes.
@@ -95,13 +95,13 @@ struct LocalDevice {
   uint32_t index = 0; ///< index of its program
   std::unique_ptr<QueuedDevice> device;
   std::unique_ptr<Transport> transport;
-  std::unique_ptr<DeviceTransport> deviceTransport = nullptr; ///< set if its program has a queue of kind DIRECT
+  std::unique_ptr<DeviceTransport> deviceTransport = nullptr; ///< set if its program has a queue of kind DEVICE_TO_DEVICE
   double share = 1;                                           ///< fraction of its speed: see makeDevice
 };
 
 class Executor {
 public:
-  /// Allocates arenas and loads bodies. The bundle must outlive the executor. `locals`: some or all
+  /// Allocates arenas and loads functions. The bundle must outlive the executor. `locals`: some or all
   /// devices of the bundle, ascending.
   static Result<std::unique_ptr<Executor>> create(const Bundle &bundle, std::vector<LocalDevice> locals, const ExecutorOptions &options);
   /// Stops all threads and abandons steps that have been submitted but not waited for.
@@ -131,18 +131,18 @@ public:
   Result<StepResult> wait();
 
   /// Ends all steps in progress: wait() returns `why`, or an earlier failure. May be called from
-  /// any thread. Running bodies run to their end.
+  /// any thread. Running functions run to their end.
   void abort(const Error &why);
 
-  /// Progress so far, and the entry that the rest waits for. May be called from any thread.
+  /// Progress so far, and the instruction that the rest waits for. May be called from any thread.
   struct Progress {
-    uint64_t counter = 0;    ///< finished entries and launches, transferred chunks
+    uint64_t counter = 0;    ///< finished instructions and launches, transferred chunks
     bool inProgress = false; ///< a step is submitted and not finished
-    uint64_t step = 0;       ///< step of the earliest unfinished entry; 0 for the first submitted step
-    uint32_t entry = 0;
-    std::string where;                          ///< "entry 17 (receive from b)": the earliest unfinished entry
+    uint64_t step = 0;       ///< step of the earliest unfinished instruction; 0 for the first submitted step
+    uint32_t instruction = 0;
+    std::string where;                          ///< "instruction 17 (receive from b)": the earliest unfinished instruction
     std::vector<UnresponsivePeer> unresponsive; ///< peers of transports with missed heartbeats
-    std::string everywhere;                     ///< "device a: entry 17 (receive from b); device b: waiting before entry 18 (...); ..."
+    std::string everywhere;                     ///< "device a: instruction 17 (receive from b); device b: waiting before instruction 18 (...); ..."
   };
   Progress progress() const;
 

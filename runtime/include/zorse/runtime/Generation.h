@@ -1,9 +1,10 @@
 // Generates text while a language model is trained. Draws the next token from the logits of one
-// position. The bundle must be compiled with the body of the logits (ModelSummary.logits).
+// position. The bundle must be compiled with the function of the logits (ModelSummary.logits).
 //
 // Each token costs an evaluation of one batch; its first sample is the text generated so far.
-// Before the program calls the forward of the unit with the loss, the sampler runs the body of the
-// logits on that unit's device, with the inputs of the forward. Programs therefore need no change.
+// Before the program calls the forward of the unit with the loss, the sampler runs the function of
+// the logits on that unit's device, with the inputs of the forward. Programs therefore need no
+// change.
 #pragma once
 
 #include "zorse/runtime/Data.h"
@@ -31,7 +32,7 @@ public:
   static Result<std::unique_ptr<TextGenerator>> create(const Bundle &bundle, DataSource &data, GenerationOptions options);
 
   /// Callbacks for ExecutorOptions::observes and beforeCall.
-  bool observes(const bundle::Entry &entry, bool evaluation) const;
+  bool observes(const bundle::Instruction &instruction, bool evaluation) const;
   void observe(const ObservedCall &call);
 
   const GenerationOptions &options() const { return options_; } ///< including the prompt that is used
@@ -57,7 +58,7 @@ private:
   std::optional<Status> trouble_;
   std::vector<double> logits_;
   std::unique_ptr<DeviceMemory> memory_; ///< memory on the unit's device for operands that the forward does not have
-  std::vector<size_t> places_;           ///< offsets in `memory_`, by slot
+  std::vector<size_t> places_;           ///< offsets in `memory_`, by argument
 };
 
 /// Returns the token of the rank that knows it, on all ranks. \param name  name of the exchange

@@ -26,7 +26,7 @@ struct GlooOptions {
   std::vector<std::string> deviceNames;         ///< by rank, for messages; may be empty
   std::vector<uint32_t> nodes;                  ///< by rank, equal on all ranks: ranks with equal numbers have fast links; empty: all ranks
   std::map<uint32_t, uint32_t> dataConnections; ///< by peer: parallel connections, 1 to 16, for long links; the maximum of both ends
-  double heartbeatSeconds = 0.25;               ///< interval of the heartbeats between peers (Transport::unheard)
+  double heartbeatSeconds = 0.25;               ///< interval of the heartbeats between peers (Transport::unresponsive)
   double heartbeatTimeoutSeconds = 10;          ///< a peer fails after this time without data; shorter outages are survived
   double connectSeconds = 60;                   ///< time limit for all connections after the addresses are known
 };

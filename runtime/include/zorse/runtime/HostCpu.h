@@ -14,8 +14,8 @@ namespace zorse::runtime {
 /// first target; using it gives an error with the reason.
 uint32_t hostTarget(const Bundle &bundle);
 
-/// Creates CPU threads that run the given bodies, identified by their numbers in the bundle.
-Result<std::unique_ptr<QueuedDevice>> makeHostCpu(const Bundle &bundle, uint32_t target, const std::set<uint32_t> &bodies,
+/// Creates CPU threads that run the given functions, identified by their numbers in the bundle.
+Result<std::unique_ptr<QueuedDevice>> makeHostCpu(const Bundle &bundle, uint32_t target, const std::set<uint32_t> &functions,
                                                   const DeviceRequest &request);
 
 /// Creates the CPU device that computes concurrently with a device of this process, if its program
@@ -25,7 +25,7 @@ Result<std::unique_ptr<QueuedDevice>> makeHostCpu(const Bundle &bundle, uint32_t
 ///   device's speed
 Result<std::unique_ptr<QueuedDevice>> makeCpuBeside(const Bundle &bundle, uint32_t device, size_t devicesHere, double share);
 
-/// Returns whether that CPU device executes an entry.
-bool runsBeside(const Bundle &bundle, uint32_t device, const bundle::Entry &entry);
+/// Returns whether that CPU device executes an instruction.
+bool runsBeside(const Bundle &bundle, uint32_t device, const bundle::Instruction &instruction);
 
 } // namespace zorse::runtime

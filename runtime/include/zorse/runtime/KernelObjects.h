@@ -26,7 +26,7 @@ public:
   const std::string &name() const { return name_; }
   const std::byte *data() const { return data_; }
   size_t size() const { return size_; }
-  /// Path for dlopen, valid as long as this object. Loaded libraries must be closed first, because
+  /// Path for dlopen, valid while this object exists. Loaded libraries must be closed first, because
   /// dlopen identifies libraries by their paths.
   std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
 

@@ -80,7 +80,7 @@ struct LaunchOptions {
   std::vector<Endpoint> coordinator;       ///< of another node's launcher; empty: this launcher is the coordinator
   uint64_t restarts = 0;
   std::function<uint64_t()> nextGeneration; ///< called before every start if this launcher is the coordinator; null: 1, 2, ...
-  std::function<std::string()> startsFrom;  ///< start of a restarted run, for its message: "snapshot step-00000120"; null or empty: omitted
+  std::function<std::string()> startsFrom;  ///< start of a restarted run, for its message: "checkpoint step-00000120"; null or empty: omitted
   std::vector<std::string> deviceNames;     ///< by rank; prefixes of the ranks' lines
   bool plainRankZero = true;                ///< rank 0's standard output has no prefix, because it is the job's progress
   ControlTimes times;

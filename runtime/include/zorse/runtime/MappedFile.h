@@ -17,8 +17,8 @@ public:
 
   /// Maps a regular file. Error messages start with the path.
   static Result<MappedFile> open(const std::string &path);
-  /// Makes bytes readable as a file with the path `path`. The caller must keep them as long as this
-  /// object.
+  /// Makes bytes readable as a file with the path `path`. The caller must keep them while this
+  /// object exists.
   static MappedFile view(std::string path, const void *data, size_t size);
 
   const std::byte *data() const { return data_; }

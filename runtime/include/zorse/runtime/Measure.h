@@ -39,9 +39,9 @@ struct LinkTimes {
       0; ///< message size in bytes that reaches half the bandwidth, from the time of smaller messages minus latency and transfer
 };
 
-/// Measures the link between ranks `a` and `b`. Both call it together with the same `entry`
-/// (`entry` and `entry` + 1 are used); other ranks do not. Takes about `seconds`.
-Result<LinkTimes> measureLink(Transport &transport, uint32_t me, uint32_t a, uint32_t b, uint32_t entry, double seconds);
+/// Measures the link between ranks `a` and `b`. Both call it together with the same `instruction`
+/// (`instruction` and `instruction` + 1 are used); other ranks do not. Takes about `seconds`.
+Result<LinkTimes> measureLink(Transport &transport, uint32_t me, uint32_t a, uint32_t b, uint32_t instruction, double seconds);
 
 /// One measured link between two ranks.
 struct RankLink {
@@ -63,18 +63,18 @@ struct CommunicationWork {
   double delay = 0;                   ///< seconds by which replies are later while the rank computes
 };
 
-/// Measures `subject` with the help of `driver`. Both call it together with the same `entry`
-/// (`entry` and `entry` + 1 are used). Takes about three times `seconds`.
+/// Measures `subject` with the help of `driver`. Both call it together with the same `instruction`
+/// (`instruction` and `instruction` + 1 are used). Takes about three times `seconds`.
 /// \param threads  threads that compute on the subject while the delay is measured. \returns the
 ///   delay on the driver, the other values on the subject.
-Result<CommunicationWork> measureCommunicationCost(Transport &transport, uint32_t me, uint32_t driver, uint32_t subject, uint32_t entry,
+Result<CommunicationWork> measureCommunicationCost(Transport &transport, uint32_t me, uint32_t driver, uint32_t subject, uint32_t instruction,
                                                    double seconds, int threads);
 
 /// Measures all ranks of a job, each with the help of the previous one. All ranks call it together,
-/// from one thread, with the same `entry` (16 per rank are used).
+/// from one thread, with the same `instruction` (16 per rank are used).
 /// \param threads  by rank, computing threads; 0: the rank is skipped and its values are zero.
 ///   \returns the values of all ranks, on every rank.
-Result<std::vector<CommunicationWork>> measureCommunicationCostOfAll(ProcessGroup &group, Transport &transport, uint32_t entry, double seconds,
+Result<std::vector<CommunicationWork>> measureCommunicationCostOfAll(ProcessGroup &group, Transport &transport, uint32_t instruction, double seconds,
                                                                      const std::vector<int> &threads);
 
 /// Options of Job.

@@ -66,7 +66,7 @@ private:
 
 /// Writes a trace in Chrome's format, which Perfetto reads: a process per device, a track per
 /// queue, an arrow from every send to its receive. Counters show the bytes in use by arena and the
-/// runnable entries by queue.
+/// runnable instructions by queue.
 Status writeTrace(const std::string &path, const Bundle &bundle, std::vector<TraceEvent> events);
 
 /// Writes JSON: planned and touched bytes per device; for the process, the memory of an executor

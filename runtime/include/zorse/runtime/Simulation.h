@@ -1,11 +1,12 @@
 // Replays the programs of a bundle on a simulated clock. No kernel runs, no weights are read, and
 // no memory of the model is allocated.
 //
-// The rules are those of the executor (Executor.h). Every thread executes its queues' entries in
-// list order. Entries wait for their waits, also for those of the previous step. A transfer or
-// collective starts when all participants have reached it. Steps overlap. Compute entries, copies,
-// loads and reports take their planned durations. Transfers and collectives take the durations that
-// sim::Traffic computes from the bundle's topology, or their planned durations if there is none.
+// The rules are those of the executor (Executor.h). Every thread executes its queues' instructions
+// in list order. Instructions wait for their waits, also for those of the previous step. A transfer
+// or collective starts when all participants have reached it. Steps overlap. Compute instructions,
+// copies, loads and reports take their planned durations. Transfers and collectives take the
+// durations that sim::Traffic computes from the bundle's topology, or their planned durations if
+// there is none.
 #pragma once
 
 #include "zorse/runtime/Bundle.h"
@@ -59,17 +60,17 @@ struct SimulatedDevice {
 
 struct Simulation {
   std::vector<double> stepEnds; ///< seconds since the start of the first step
-  double firstStep = 0;         ///< seconds from the start of the first entry to the end of the last one
+  double firstStep = 0;         ///< seconds from the start of the first instruction to the end of the last one
   double step = 0;              ///< seconds per step in the steady state
   double planned = 0;           ///< seconds that the plan predicts for one step
   bool usesTopology = false;    ///< false: transfers take their planned durations
-  uint64_t entries = 0;         ///< entries of one step, all devices
+  uint64_t instructions = 0;    ///< instructions of one step, all devices
   std::vector<SimulatedDevice> devices;
   Seconds criticalPath = {}; ///< of the last step; the sum is the time since the end of the previous step
   std::vector<TraceEvent> trace;
 };
 
-/// \returns a user error that names the waiting entries if the programs deadlock (the verifier
+/// \returns a user error that names the waiting instructions if the programs deadlock (the verifier
 ///   accepts no such programs).
 Result<Simulation> simulatePrograms(const Bundle &bundle, const SimulationOptions &options);
 

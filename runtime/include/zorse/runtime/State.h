@@ -15,7 +15,7 @@ namespace zorse::runtime {
 Status writeElements(Executor &executor, uint32_t device, const bundle::Region &region, uint64_t offset, const std::byte *numbers, StoredType stored,
                      StoredType wanted, int64_t count);
 
-/// Writes the optimizer step to every device that has one, as many of its fields as the device
+/// Writes the optimizer step to every device that has one: the fields that the device
 /// stores.
 Status writeOptimizerStep(Executor &executor, const Bundle &bundle, const abi::OptimizerStep &step);
 

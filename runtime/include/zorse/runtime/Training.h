@@ -44,7 +44,8 @@ private:
   std::unique_ptr<Implementation> implementation_;
 };
 
-/// One finished training step or evaluation. Times are those of the process with the Report entry.
+/// One finished training step or evaluation. Times are those of the process with the ReadMetrics
+/// instruction.
 struct StepReport {
   uint64_t skippedSoFar = 0; ///< skipped steps of this run, including this one
   uint64_t step = 0;         ///< 1-based; of an evaluation: the step that it follows
@@ -74,7 +75,7 @@ struct TrainingRun {
   std::function<void(uint64_t step, const std::vector<int64_t> &ids, size_t prompt)> generated; ///< the first `prompt` ids are the prompt
   StopCoordinator *stopCoordinator = nullptr;                                                   ///< null: the run cannot be stopped early
   /// Called in a process with devices that have no work: waits until the job has finished the next
-  /// turn. Null: the entries set the pace.
+  /// turn. Null: the instructions set the pace.
   std::function<void()> pace;
   std::function<StateObserver *(uint64_t step, bool last)>
       stateObserver; ///< returns the reader that saves the state of a step; null: state is not saved
@@ -103,7 +104,7 @@ struct TrainingEnd {
 };
 
 /// Trains. Steps are submitted one ahead, so that devices do not wait for the host. Only processes
-/// with a Report entry call `report`.
+/// with a ReadMetrics instruction call `report`.
 Result<TrainingEnd> train(Executor &executor, const Bundle &bundle, const TrainingRun &run);
 
 /// Evaluates `run.evaluationData` once and reports it as the evaluation after step `run.firstStep`

@@ -5,9 +5,9 @@
 // Guarantees of all drivers:
 // - A call blocks until this device's part is done: the received data have arrived, and its own
 //   data are no longer read.
-// - (entry id, step) identifies an operation. All participants call it exactly once per step, in an
-//   order of entries that is equal on all of them (ascending ids). The participants are the same in
-//   every step that calls the entry. Several threads may have operations in progress at the same
+// - (instruction id, step) identifies an operation. All participants call it exactly once per step, in an
+//   order of instructions that is equal on all of them (ascending ids). The participants are the same in
+//   every step that calls the instruction. Several threads may have operations in progress at the same
 //   time.
 // - Data are not buffered: a send returns after the receiver has taken the bytes. It may also write
 //   to memory that the receiver has announced (`postReceive`).
@@ -33,7 +33,7 @@ using zorse::Held;
 using zorse::Shard;
 
 struct Operation {
-  uint32_t entry = 0;
+  uint32_t instruction = 0;
   uint64_t step = 0;
 };
 

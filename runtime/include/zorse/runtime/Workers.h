@@ -19,8 +19,8 @@ inline bool isBeside(const bundle::Queue &queue) { return queue.kind() == bundle
 /// queues also has a separate worker, as on devices that execute their queues asynchronously
 inline std::vector<uint32_t> workersOf(const bundle::Program &program, const DeviceKind &kind, bool own) {
   std::vector<bool> copies(size_t(program.queues_size()));
-  for (const bundle::Entry &entry : program.entries())
-    copies[entry.queue()] = copies[entry.queue()] || entry.has_copy();
+  for (const bundle::Instruction &instruction : program.instructions())
+    copies[instruction.queue()] = copies[instruction.queue()] || instruction.has_copy();
   std::vector<uint32_t> workers;
   const bool all = own || kind.asynchronous;
   uint32_t next = all ? 1 : 2;
@@ -46,8 +46,8 @@ inline std::vector<uint32_t> workersOf(const bundle::Program &program, const Dev
 /// thread, or updates that run concurrently with computation wait for a snapshot.
 inline std::vector<uint32_t> threadsOf(const bundle::Program &program, const DeviceKind &kind, const std::vector<uint32_t> &workers, bool own) {
   bool byHost = own || !kind.asynchronous;
-  for (const bundle::Entry &entry : program.entries()) {
-    const bundle::Queue &queue = program.queues(int(entry.queue()));
+  for (const bundle::Instruction &instruction : program.instructions()) {
+    const bundle::Queue &queue = program.queues(int(instruction.queue()));
     byHost = byHost || queue.kind() == bundle::SEND_QUEUE || queue.kind() == bundle::RECEIVE_QUEUE || queue.kind() == bundle::COLLECTIVE_QUEUE ||
              isBeside(queue);
   }
@@ -55,7 +55,7 @@ inline std::vector<uint32_t> threadsOf(const bundle::Program &program, const Dev
     return workers;
   std::vector<uint32_t> threads;
   for (const bundle::Queue &queue : program.queues())
-    threads.push_back(queue.kind() == bundle::DIRECT ? 1 : 0);
+    threads.push_back(queue.kind() == bundle::DEVICE_TO_DEVICE ? 1 : 0);
   return threads;
 }
 

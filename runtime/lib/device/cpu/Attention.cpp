@@ -128,7 +128,7 @@ template <typename T> struct Head {
     if (shape.dropout > 0) {
       const auto &step = *static_cast<const abi::StepScalars *>(scalars);
       drops = step.evaluation == 0;
-      stream = abi::randomStream(step.seed, step.step, arguments.instanceBase + static_cast<uint64_t>(shape.instance),
+      stream = abi::randomStream(step.seed, step.step, arguments.rngIdBase + static_cast<uint64_t>(shape.instance),
                                  static_cast<uint64_t>(arguments.sampleBase + row));
     }
   }

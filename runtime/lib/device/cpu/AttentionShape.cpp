@@ -98,7 +98,7 @@ Result<AttentionShape> zorse::runtime::readAttentionShape(const bundle::LibraryC
   shape.window = read.integer("window", 0);
   shape.instance = read.integer("instance", 0);
   shape.maskIsBoolean = read.integer("mask_is_boolean", 0) != 0;
-  shape.addsMask = !shape.maskIsBoolean && call.operands_size() > 3 && call.operands(3).slot() != abi::kAbsentSlot;
+  shape.addsMask = !shape.maskIsBoolean && call.operands_size() > 3 && call.operands(3).argument() != abi::kAbsentArgument;
   if (shape.stored && shape.addsMask)
     read.fail("expects a boolean mask with half precision");
   shape.maskRow = read.integer("mask_row", 0);
@@ -110,7 +110,7 @@ Result<AttentionShape> zorse::runtime::readAttentionShape(const bundle::LibraryC
   if (!(shape.dropout >= 0 && shape.dropout < 1))
     read.fail("expects dropout in [0, 1), got " + std::to_string(shape.dropout));
   int scalars = backward ? 11 : 7;
-  if (shape.dropout > 0 && (call.operands_size() <= scalars || call.operands(scalars).slot() == abi::kAbsentSlot))
+  if (shape.dropout > 0 && (call.operands_size() <= scalars || call.operands(scalars).argument() == abi::kAbsentArgument))
     read.fail("with dropout the step scalars are expected as operand " + std::to_string(scalars));
 
   shape.q = read.strides("q", shape.queries, shape.heads, shape.headSize);

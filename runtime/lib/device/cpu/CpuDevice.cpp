@@ -1,7 +1,7 @@
 #include "zorse/runtime/CpuDevice.h"
 
 #include "../HostMemory.h"
-#include "CpuBody.h"
+#include "CpuFunction.h"
 #include "HalfGemm.h"
 #include "Processor.h"
 #include "ThreadPool.h"
@@ -22,7 +22,7 @@ struct CpuDevice::Impl {
   std::unique_ptr<ThreadPool> pool;
   std::vector<void *> objects;                          ///< handles of dlopen
   std::vector<std::shared_ptr<const MemoryFile>> files; ///< files of the objects
-  std::vector<CpuBody> bodies;
+  std::vector<CpuFunction> functions;
   std::mutex running;
   std::atomic<uint64_t> launches{0};
 
@@ -38,8 +38,8 @@ struct CpuDevice::Impl {
     return nullptr;
   }
 
-  Result<CpuBody> prepare(const bundle::Body &body) const {
-    return CpuBody::create(body, [this](const std::string &symbol) { return find(symbol); });
+  Result<CpuFunction> prepare(const bundle::CompiledFunction &function) const {
+    return CpuFunction::create(function, [this](const std::string &symbol) { return find(symbol); });
   }
 };
 
@@ -80,7 +80,7 @@ Status CpuDevice::loadObject(const std::string &path) {
   return Status::success();
 }
 
-Status CpuDevice::loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) {
+Status CpuDevice::loadFunctions(const bundle::FunctionLibrary &library, const KernelObjects &objects) {
   if (!findDeviceKind("cpu")->runs(cpuHere(), library.arch()))
     return userError("device '" + impl_->options.name + "': the bundle's kernels are for " + library.arch() +
                      ", which this processor does not run; compile for this machine");
@@ -92,30 +92,30 @@ Status CpuDevice::loadBodies(const bundle::BodyLibrary &library, const KernelObj
       return userError((*file)->name() + ": " + status.message());
     impl_->files.push_back(std::move(*file));
   }
-  for (const bundle::Body &body : library.bodies())
-    if (Status status = addBody(body); status.failed())
+  for (const bundle::CompiledFunction &function : library.functions())
+    if (Status status = addFunction(function); status.failed())
       return status;
   return Status::success();
 }
 
-Status CpuDevice::addBody(const bundle::Body &body) {
-  Result<CpuBody> prepared = impl_->prepare(body);
+Status CpuDevice::addFunction(const bundle::CompiledFunction &function) {
+  Result<CpuFunction> prepared = impl_->prepare(function);
   if (prepared.failed())
     return prepared.error();
-  impl_->bodies.push_back(std::move(*prepared));
+  impl_->functions.push_back(std::move(*prepared));
   return Status::success();
 }
 
-Status CpuDevice::runBody(uint32_t index, const BodyArguments &arguments) {
-  if (index >= impl_->bodies.size())
-    return internalError("body " + std::to_string(index) + " of " + std::to_string(impl_->bodies.size()) + " is called");
+Status CpuDevice::runFunction(uint32_t index, const FunctionArguments &arguments) {
+  if (index >= impl_->functions.size())
+    return internalError("function " + std::to_string(index) + " of " + std::to_string(impl_->functions.size()) + " is called");
   std::lock_guard<std::mutex> lock(impl_->running);
-  impl_->bodies[index].run(arguments, *impl_->pool, *impl_->gemm, impl_->launches);
+  impl_->functions[index].run(arguments, *impl_->pool, *impl_->gemm, impl_->launches);
   return Status::success();
 }
 
-Status CpuDevice::runBody(const bundle::Body &body, const BodyArguments &arguments) {
-  Result<CpuBody> prepared = impl_->prepare(body);
+Status CpuDevice::runFunction(const bundle::CompiledFunction &function, const FunctionArguments &arguments) {
+  Result<CpuFunction> prepared = impl_->prepare(function);
   if (prepared.failed())
     return prepared.error();
   std::lock_guard<std::mutex> lock(impl_->running);

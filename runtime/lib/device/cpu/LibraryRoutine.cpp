@@ -167,7 +167,7 @@ Status zorse::runtime::checkOperands(const bundle::LibraryCall &call, int min, i
                                                                : " to " + std::to_string(max)) +
                      " operands, got " + std::to_string(call.operands_size()));
   for (int i = 0; i < call.operands_size(); ++i)
-    if (call.operands(i).slot() == abi::kAbsentSlot && !(i < 64 && (optional >> i & 1)))
+    if (call.operands(i).argument() == abi::kAbsentArgument && !(i < 64 && (optional >> i & 1)))
       return userError("library routine '" + call.name() + "': operand " + std::to_string(i) + " is absent but not optional");
   return Status::success();
 }

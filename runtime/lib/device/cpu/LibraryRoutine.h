@@ -1,4 +1,4 @@
-// The routines that bodies call by name (abi/Library.md).
+// The routines that functions call by name (abi/Library.md).
 #pragma once
 
 #include "Gemm.h"

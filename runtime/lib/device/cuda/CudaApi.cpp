@@ -27,7 +27,7 @@ std::string zorse::runtime::cuda::whatIsLeft(const CudaApi &cuda, size_t more) {
   const std::string known = "; " + std::to_string(left >> 20) + " of its " + std::to_string(all >> 20) + " MiB are free";
   if (more)
     return known + "; the program's memory is allocated, and " + std::to_string(more >> 20) +
-           " MiB outside of it are wanted: compile with as much more of 'reserved_memory' of this device in the cluster file";
+           " MiB outside of it are requested: compile with 'reserved_memory' of this device increased by that number in the cluster file";
   const size_t taken = (all - left) >> 20;
   return known + ", " + std::to_string(taken) +
          " MiB hold the driver's context, libraries and other programs (nvidia-smi shows them): end these, or compile with at least "

@@ -2,7 +2,7 @@
 
 #include "BlasLt.h"
 #include "CudaApi.h"
-#include "CudaBodies.h"
+#include "CudaFunctions.h"
 #include "StreamQueues.h"
 
 #include "bundle.pb.h"
@@ -87,7 +87,7 @@ public:
       return;
     queues_.reset();
     cuda_.cuCtxSetCurrent(context_);
-    bodies_.reset();
+    functions_.reset();
     cuda_.cuDevicePrimaryCtxRelease_v2(device_);
   }
 
@@ -110,11 +110,11 @@ public:
       return status;
     if (Status status = enter(); status.failed())
       return status;
-    Result<std::unique_ptr<CudaBodies>> bodies = CudaBodies::create(cuda_, *arch);
-    if (bodies.failed())
-      return named(bodies.error());
-    bodies_ = std::move(*bodies);
-    description_ = name_ + " (cuda, " + model + ", " + bodies_->matmuls() + ")";
+    Result<std::unique_ptr<CudaFunctions>> functions = CudaFunctions::create(cuda_, *arch);
+    if (functions.failed())
+      return named(functions.error());
+    functions_ = std::move(*functions);
+    description_ = name_ + " (cuda, " + model + ", " + functions_->matmuls() + ")";
     return Status::success();
   }
 
@@ -186,22 +186,22 @@ public:
     return static_cast<void *>(address.onHost());
   }
 
-  Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) override {
+  Status loadFunctions(const bundle::FunctionLibrary &library, const KernelObjects &objects) override {
     if (Status status = enter(); status.failed())
       return status;
-    Status status = bodies_->load(library, objects);
+    Status status = functions_->load(library, objects);
     return status.failed() ? Status(named(status.error())) : status;
   }
 
-  Status runBody(uint32_t index, const BodyArguments &arguments) override {
+  Status runFunction(uint32_t index, const FunctionArguments &arguments) override {
     if (Status status = enter(); status.failed())
       return status;
-    if (Status status = bodies_->launch(index, arguments, nullptr); status.failed())
+    if (Status status = functions_->launch(index, arguments, nullptr); status.failed())
       return named(status.error());
     return call("cuStreamSynchronize", cuda_.cuStreamSynchronize(nullptr));
   }
 
-  uint64_t launches() const override { return bodies_->launches(); }
+  uint64_t launches() const override { return functions_->launches(); }
 
   // ---- queues ----
 
@@ -213,12 +213,12 @@ public:
     queues_ = std::make_unique<StreamQueues>(cuda_, *this, name_, observer);
     return queues_->open(workers);
   }
-  Result<bool> warmUp(uint32_t queue, const BodyCall *calls, size_t count) override {
+  Result<bool> warmUp(uint32_t queue, const FunctionCall *calls, size_t count) override {
     if (Status status = enter(); status.failed())
       return status;
     bool ran = false;
-    for (const BodyCall *call = calls; call != calls + count; ++call) {
-      Result<bool> one = bodies_->warmUp(call->body, call->arguments, queues_->stream(queue));
+    for (const FunctionCall *call = calls; call != calls + count; ++call) {
+      Result<bool> one = functions_->warmUp(call->function, call->arguments, queues_->stream(queue));
       if (one.failed())
         return named(one.error());
       ran |= *one;
@@ -264,7 +264,7 @@ private:
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   HostMemoryMap host_;
-  std::unique_ptr<CudaBodies> bodies_;
+  std::unique_ptr<CudaFunctions> functions_;
   std::unique_ptr<StreamQueues> queues_;
 
   Error named(Error error) const {
@@ -283,8 +283,8 @@ private:
     return call("cuStreamSynchronize", cuda_.cuStreamSynchronize(nullptr));
   }
 
-  Status launchBody(const BodyCall &body, CUstream stream) override {
-    Status status = bodies_->launch(body.body, body.arguments, stream);
+  Status launchFunction(const FunctionCall &function, CUstream stream) override {
+    Status status = functions_->launch(function.function, function.arguments, stream);
     return status.failed() ? Status(named(status.error())) : status;
   }
 };

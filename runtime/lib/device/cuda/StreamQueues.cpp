@@ -180,7 +180,7 @@ Status StreamQueues::submit(const WorkerThreads::Item &item, const Event *waits,
       if (Status status = calls->before->run(calls->argument, i); status.failed())
         return status;
     }
-    if (Status status = target_.launchBody(calls->calls[i], queue.stream); status.failed())
+    if (Status status = target_.launchFunction(calls->calls[i], queue.stream); status.failed())
       return status;
   }
   return Status::success();

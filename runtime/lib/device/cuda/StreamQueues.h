@@ -34,7 +34,7 @@ class StreamTarget {
 public:
   /// Makes the device's context current in the calling thread.
   virtual Status enter() const = 0;
-  virtual Status launchBody(const BodyCall &call, CUstream stream) = 0;
+  virtual Status launchFunction(const FunctionCall &call, CUstream stream) = 0;
 
 protected:
   ~StreamTarget() = default;
@@ -48,7 +48,7 @@ public:
   Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override {
     return bytes == 0 ? Status::success() : cuda_.check("cuMemcpyAsync", cuda_.cuMemcpyAsync(to.value, from.value, bytes, stream_));
   }
-  Status call(const BodyCall &call) override { return target_.launchBody(call, stream_); }
+  Status call(const FunctionCall &call) override { return target_.launchFunction(call, stream_); }
 
 private:
   const CudaApi &cuda_;
@@ -107,7 +107,7 @@ private:
   static constexpr uint64_t kEvents = 1024;
   /// Number of yields before a thread sleeps. Work of the other thread mostly arrives within a few
   /// yields, and sleeping and waking takes longer (gpu_executor_overhead on two Zen 4 cores: 6.8 us
-  /// per entry with 0 yields, 4.4 us with 6, 6.4 us with 20).
+  /// per instruction with 0 yields, 4.4 us with 6, 6.4 us with 20).
   static constexpr int kTurns = 6;
   static constexpr size_t kTogether = 32; ///< maximum number of items that are handed over together
 

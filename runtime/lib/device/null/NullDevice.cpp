@@ -1,5 +1,5 @@
 // A minimal driver: implements exactly the driver contract. To write a new driver, copy this file,
-// replace the host memory by the device's memory, load code in loadBodies and launch it in runBody.
+// replace the host memory by the device's memory, load code in loadFunctions and launch it in runFunction.
 // test/runtime/DeviceConformance.h must pass after every step. withThreads provides queues; a
 // driver with streams later implements QueuedDevice itself (docs/internals/extending.md).
 #include "NullDevice.h"
@@ -31,20 +31,20 @@ public:
   Result<void *> expose(DeviceAddress address, const std::string &transport) override { return exposeOnHost(name_, "null", address, transport); }
 
   /// There is no code to load. Invalid bundles are refused as by other drivers.
-  Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &) override {
-    for (const bundle::Body &body : library.bodies())
-      for (const bundle::Launch &launch : body.launches())
+  Status loadFunctions(const bundle::FunctionLibrary &library, const KernelObjects &) override {
+    for (const bundle::CompiledFunction &function : library.functions())
+      for (const bundle::Launch &launch : function.launches())
         if (launch.what_case() == bundle::Launch::WHAT_NOT_SET)
-          return userError("device '" + name_ + "': body '" + body.name() +
+          return userError("device '" + name_ + "': function '" + function.name() +
                            "' holds a launch that this runtime does not know; compile the model again");
-    bodies_ = uint32_t(library.bodies_size());
+    functions_ = uint32_t(library.functions_size());
     return Status::success();
   }
 
-  Status runBody(uint32_t index, const BodyArguments &) override {
-    if (index >= bodies_)
-      return internalError("device '" + name_ + "': body " + std::to_string(index) + " of " + std::to_string(bodies_) + " is called");
-    std::lock_guard<std::mutex> lock(running_); // one body at a time
+  Status runFunction(uint32_t index, const FunctionArguments &) override {
+    if (index >= functions_)
+      return internalError("device '" + name_ + "': function " + std::to_string(index) + " of " + std::to_string(functions_) + " is called");
+    std::lock_guard<std::mutex> lock(running_); // one function at a time
     launches_.fetch_add(1, std::memory_order_relaxed);
     return Status::success();
   }
@@ -53,7 +53,7 @@ public:
 
 private:
   const std::string name_;
-  uint32_t bodies_ = 0;
+  uint32_t functions_ = 0;
   std::mutex running_;
   std::atomic<uint64_t> launches_{0};
 };

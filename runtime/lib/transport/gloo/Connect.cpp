@@ -170,7 +170,7 @@ private:
   }
 
   bool complete() const {
-    return std::all_of(pending_.begin(), pending_.end(), [](const auto &entry) { return entry.second.missing() == 0; });
+    return std::all_of(pending_.begin(), pending_.end(), [](const auto &instruction) { return instruction.second.missing() == 0; });
   }
 
   void tryLater(uint32_t peer, uint32_t index, size_t count, unsigned tries) {

@@ -50,7 +50,7 @@ public:
       std::lock_guard<std::mutex> lock(mutex_);
       if (auto found = expected_.find({slotOf(operation, 0), peer}); found != expected_.end()) {
         if (found->second.data != data || found->second.bytes != bytes)
-          return internalError("entry " + std::to_string(operation.entry) + " was expected elsewhere or with another size");
+          return internalError("instruction " + std::to_string(operation.instruction) + " was expected elsewhere or with another size");
         in = std::move(found->second.message);
         expected_.erase(found);
       }
@@ -180,19 +180,19 @@ private:
     return messenger_.finish(out);
   }
 
-  /// Receives of an entry's next all-reduce. They are posted when the previous one ends, into
+  /// Receives of an instruction's next all-reduce. They are posted when the previous one ends, into
   /// memory of the transport, so senders need no handshake.
   struct PostedReceives {
     std::vector<uint32_t> members;
-    uint64_t calls = 0; ///< calls of the entry; used as the step in message slots, because the next step with this entry is unknown
+    uint64_t calls = 0; ///< calls of the instruction; used as the step in message slots, because the next step with this instruction is unknown
     std::unique_ptr<Inbox> in;
   };
 
-  Status postNext(uint32_t entry, PostedReceives &posted) {
+  Status postNext(uint32_t instruction, PostedReceives &posted) {
     posted.in = std::make_unique<Inbox>();
     for (uint32_t member : posted.members)
       if (member != rank_) {
-        ZORSE_TRY(messenger_.postReceive(*posted.in, {entry, posted.calls}, 0, member, nullptr, 0));
+        ZORSE_TRY(messenger_.postReceive(*posted.in, {instruction, posted.calls}, 0, member, nullptr, 0));
         ZORSE_TRY(posted.in->back().begin());
       }
     return Status::success();
@@ -203,18 +203,18 @@ private:
     PostedReceives *posted;
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      posted = &posted_[operation.entry]; // the reference stays valid; one thread serves an entry
+      posted = &posted_[operation.instruction]; // the reference stays valid; one thread serves an instruction
     }
     if (posted->calls == 0)
       posted->members = a.members;
     if (posted->members != a.members)
-      return internalError("entry " + std::to_string(operation.entry) + " sums over other members than before");
+      return internalError("instruction " + std::to_string(operation.instruction) + " sums over other members than before");
     if (!posted->in)
-      ZORSE_TRY(postNext(operation.entry, *posted));
+      ZORSE_TRY(postNext(operation.instruction, *posted));
     Outbox out;
     for (uint32_t member : a.members)
       if (member != rank_)
-        ZORSE_TRY(messenger_.post(out, {operation.entry, posted->calls}, 0, member, a.data, bytes));
+        ZORSE_TRY(messenger_.post(out, {operation.instruction, posted->calls}, 0, member, a.data, bytes));
     std::vector<const void *> addends;
     auto message = posted->in->begin();
     for (uint32_t member : a.members) {
@@ -229,7 +229,7 @@ private:
       rankedSum(a.type, a.data, addends, a.count); // the sent data was copied
     ZORSE_TRY(messenger_.finish(out));
     ++posted->calls;
-    if (postNext(operation.entry, *posted).failed()) // a peer may already have left; this matters only if the entry runs again
+    if (postNext(operation.instruction, *posted).failed()) // a peer may already have left; this matters only if the instruction runs again
       posted->in.reset();
     return Status::success();
   }
@@ -272,7 +272,7 @@ private:
     Inbox message;
   };
   std::mutex mutex_;
-  std::map<uint32_t, PostedReceives> posted_;                         ///< key: entry
+  std::map<uint32_t, PostedReceives> posted_;                         ///< key: instruction
   std::map<std::pair<uint64_t, uint32_t>, ExpectedReceive> expected_; ///< pre-posted receives that were not called yet; key: slot and peer
 };
 

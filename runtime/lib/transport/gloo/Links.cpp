@@ -138,8 +138,8 @@ Links::~Links() {
   if (!failed()) {
     Clock::time_point deadline = Clock::now() + kDeliveryTime;
     auto delivered = [&] {
-      return std::all_of(connections_.begin(), connections_.end(), [](const auto &entry) {
-        return std::all_of(entry.second->dataConnections.begin(), entry.second->dataConnections.end(),
+      return std::all_of(connections_.begin(), connections_.end(), [](const auto &instruction) {
+        return std::all_of(instruction.second->dataConnections.begin(), instruction.second->dataConnections.end(),
                            [](const auto &context) { return context->pair().delivered(); });
       });
     };

@@ -91,7 +91,7 @@ public:
   /// Bytes received, plus bytes acknowledged by peers' hosts. Increases also within a message.
   uint64_t moved() const;
   /// Peers without a message for more than two heartbeat intervals, and peers whose hosts have not
-  /// acknowledged data for as long.
+  /// acknowledged data for the same time.
   std::vector<UnresponsivePeer> unresponsive() const;
 
 private:

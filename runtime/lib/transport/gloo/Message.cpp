@@ -87,8 +87,8 @@ Status Incoming::awaitHead(size_t bytes) {
   uint64_t words[2];
   std::memcpy(words, block_.get(), kHeadBytes);
   if (words[0] != slot_ || words[1] != bytes) {
-    links_.fail(internalError("entry " + std::to_string(slot_ >> 32) + ": expected " + std::to_string(bytes) + " bytes from " + connection_.name +
-                              ", which sent " + std::to_string(words[1])));
+    links_.fail(internalError("instruction " + std::to_string(slot_ >> 32) + ": expected " + std::to_string(bytes) + " bytes from " +
+                              connection_.name + ", which sent " + std::to_string(words[1])));
     return links_.failure();
   }
   if (data_ && parts_.empty() && bytes > 0)

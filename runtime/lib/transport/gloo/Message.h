@@ -5,9 +5,9 @@
 //   head  slot (8 bytes), bytes (8), the bytes themselves if at most kInlineBytes
 //   part  partBytes(bytes) each, the last one shorter; part i over context i mod number of contexts
 //
-// Both ends identify a message by the same slot: entry, step, and index of the message within the
-// entry. At most one message per slot and direction is in flight between two ranks, and Gloo
-// preserves the order within a slot.
+// Both ends identify a message by the same slot: instruction, step, and index of the message within
+// the instruction. At most one message per slot and direction is in flight between two ranks, and
+// Gloo preserves the order within a slot.
 #pragma once
 
 #include "Links.h"
@@ -19,7 +19,7 @@ namespace zorse::runtime::gloo_transport {
 constexpr size_t kHeadBytes = 16, kInlineBytes = 16 << 10, kMaxPartBytes = 1 << 20;
 
 inline uint64_t slotOf(Operation operation, uint32_t message) {
-  return uint64_t(operation.entry) << 32 | (operation.step & 0xffff) << 16 | (message & 0xffff);
+  return uint64_t(operation.instruction) << 32 | (operation.step & 0xffff) << 16 | (message & 0xffff);
 }
 
 /// Returns the size of a part, which is a multiple of every element size.

@@ -55,7 +55,7 @@ struct Messenger {
     return Status::success();
   }
 
-  /// Whether the messages of so many shards have numbers.
+  /// Whether the messages of `shards` shards have numbers.
   static Status count(Operation operation, size_t shards);
 
   Status finish(Outbox &out) const {
@@ -72,7 +72,7 @@ constexpr uint32_t kSecondPhase = 0x8000; ///< second phase of an operation with
 inline Status Messenger::count(Operation operation, size_t shards) {
   if (shards <= kPartialSums)
     return Status::success();
-  return internalError("entry " + std::to_string(operation.entry) + " has " + std::to_string(shards) + " shards, at most " +
+  return internalError("instruction " + std::to_string(operation.instruction) + " has " + std::to_string(shards) + " shards, at most " +
                        std::to_string(kPartialSums) + " have messages");
 }
 

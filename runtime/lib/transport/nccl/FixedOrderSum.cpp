@@ -8,24 +8,24 @@ Status nccl::addTerms(const DeviceSums &sums, NumberType type, DeviceAddress ter
                       int64_t elements, WorkStream &stream) {
   const size_t max = sums.max(type);
   if (count < 2 || max < 2)
-    return internalError("no body adds " + std::to_string(count) + " terms");
-  std::vector<DeviceAddress> slots;
+    return internalError("no function adds " + std::to_string(count) + " terms");
+  std::vector<DeviceAddress> addresses;
   size_t next = 0;
   bool other = false; // which of the two partial sums is the latest
   while (next < count) {
     if (next > 0)
-      slots = {terms + (count + (other ? 1 : 0)) * stride}; // the sum so far
-    while (slots.size() < max && next < count)
-      slots.push_back(terms + next++ * stride);
+      addresses = {terms + (count + (other ? 1 : 0)) * stride}; // the sum so far
+    while (addresses.size() < max && next < count)
+      addresses.push_back(terms + next++ * stride);
     other = !other;
-    slots.push_back(next == count ? sum : terms + (count + (other ? 1 : 0)) * stride);
-    BodyCall call;
-    call.body = sums.body(type, uint32_t(slots.size() - 1));
+    addresses.push_back(next == count ? sum : terms + (count + (other ? 1 : 0)) * stride);
+    FunctionCall call;
+    call.function = sums.function(type, uint32_t(addresses.size() - 1));
     call.arguments.rows = elements;
-    call.arguments.slots = slots.data();
+    call.arguments.addresses = addresses.data();
     if (Status status = stream.call(call); status.failed())
       return status;
-    slots.clear();
+    addresses.clear();
   }
   return Status::success();
 }

@@ -1,4 +1,4 @@
-// Sums of terms that are consecutive in GPU memory, in fixed order, by bodies that add a fixed
+// Sums of terms that are consecutive in GPU memory, in fixed order, by functions that add a fixed
 // number of terms per call.
 #pragma once
 
@@ -7,8 +7,8 @@
 namespace zorse::runtime::nccl {
 
 /// sum = (((term 0 + term 1) + term 2) + ...), element by element. Terms begin `stride` bytes
-/// apart. If there are more terms than one body adds, space for two partial sums must follow the
-/// terms.
+/// apart. If there are more terms than one function adds, space for two partial sums must follow
+/// the terms.
 Status addTerms(const DeviceSums &sums, NumberType type, DeviceAddress terms, uint64_t stride, size_t count, DeviceAddress sum, int64_t elements,
                 WorkStream &stream);
 

@@ -53,7 +53,7 @@ private:
                   Communicator::Clock::time_point deadline = Communicator::Clock::time_point::max());
   Communicator *communicatorOf(std::vector<uint32_t> devices); ///< null: the devices have no dedicated communicator
   Status gatherInGroup(Communicator &communicator, const DeviceAllGather &gather, WorkStream &stream);
-  /// Elements from `begin` on, as many as a round has, of shards of which no owner has two.
+  /// The elements of one round, from `begin` on, of shards of which no owner has two.
   Status reduceRound(const DeviceReduction &reduction, const std::vector<Shard> &shards, int64_t begin, WorkStream &stream);
   Status tryOut(Communicator &communicator, Communicator::Clock::time_point deadline);
   const std::vector<uint32_t> &partnersIn(const Communicator &communicator) const;

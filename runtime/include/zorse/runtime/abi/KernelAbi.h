@@ -6,12 +6,12 @@
 
 extern "C" {
 
-/// Position of a call of a body in the step. Equal for all launches of the call; kernels and
+/// Position of a call of a function in the step. Equal for all launches of the call; kernels and
 /// library routines read it.
 struct ZorseCallContext {
-  int64_t rows = 1;          ///< samples of this call (elements for update bodies), >= 1
-  int64_t sampleBase = 0;    ///< global index of the first row: random numbers are keyed by it
-  uint64_t instanceBase = 0; ///< added to the op instances of the function: random numbers are keyed by it
+  int64_t rows = 1;       ///< samples of this call (elements for update functions), >= 1
+  int64_t sampleBase = 0; ///< global index of the first row: random numbers are keyed by it
+  uint64_t rngIdBase = 0; ///< added to the op instances of the function: random numbers are keyed by it
   /// First index of this device's shard of each axis that a group of devices divides; 0 if the call
   /// does the whole cell.
   int64_t bases[2] = {0, 0};
@@ -29,8 +29,8 @@ struct ZorseCallContext {
 typedef void ZorseKernel(void *const *operands, const ZorseCallContext *context, int64_t begin, int64_t end, uint64_t accumulate);
 
 /// The memory that a kernel accesses, exported as `<symbol>_needs`. Machine code cannot be checked,
-/// but the body that launches it can: its number of points must be the one that the code was
-/// compiled for, and every operand must have the required bytes in its slot. A modified body can
+/// but the function that launches it can: its number of points must be the one that the code was
+/// compiled for, and every operand must have the required bytes in its argument. A modified function can
 /// then not make correct code read or write elsewhere.
 struct ZorseKernelBounds {
   int64_t operands;

@@ -6,6 +6,6 @@
 namespace zorse::abi {
 
 /// Marks an absent optional operand of a LibraryCall.
-inline constexpr uint32_t kAbsentSlot = 0xffffffffu;
+inline constexpr uint32_t kAbsentArgument = 0xffffffffu;
 
 } // namespace zorse::abi

@@ -6,9 +6,11 @@
 
 namespace zorse::abi {
 
-/// Mixes a 64-bit word once (the finalizer of SplitMix64; Steele, Lea and Flood, 2014).
+inline constexpr uint64_t kMixIncrement = 0x9E3779B97F4A7C15ull; ///< difference of the states of SplitMix64
+
+/// Mixes a 64-bit word once: the number that SplitMix64 gives after the state `x` (Steele, Lea and Flood, 2014).
 inline uint64_t mix64(uint64_t x) {
-  x += 0x9E3779B97F4A7C15ull;
+  x += kMixIncrement;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
   return x ^ (x >> 31);

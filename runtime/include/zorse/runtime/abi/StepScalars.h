@@ -1,4 +1,4 @@
-// Values that change every step. Bodies read them from memory; they are never compiled into a
+// Values that change every step. Functions read them from memory; they are never compiled into a
 // launch. One block of 1 KiB per device.
 #pragma once
 
@@ -10,8 +10,8 @@ namespace zorse::abi {
 inline constexpr int kMaxLossTerms = 14;
 inline constexpr int kMaxKnown = 64;
 
-/// The SCALARS slot. LoadScalars writes all of it at the start of a step (sums cleared); DECIDE
-/// writes `decided`.
+/// The SCALARS argument. LoadScalars writes all of it at the start of a step (sums cleared);
+/// CLIP_AND_CHECK writes `decided`.
 struct StepScalars {
   uint64_t step; ///< 1-based, counts every step, including skipped ones: random numbers are keyed by it
   uint64_t seed;
@@ -30,12 +30,12 @@ struct StepScalars {
     uint64_t reserved[4];
   } decided;
 
-  double lossGradient[16]; ///< factor of term k, multiplied by the loss scale in SCALE_SEEDS: gradient of the loss with respect to every element
-                           ///< of numerator k
+  double lossGradient[16]; ///< factor of term k, multiplied by the loss scale in SCALE_LOSS_GRADIENT: gradient of the loss with respect to every
+                           ///< element of numerator k
   double known[kMaxKnown]; ///< values of ModelSummary.known: numbers that functions of units read
 
-  /// The SUMS region: sums[0] squared gradient norm, sums[1] count of non-finite elements, sums[2 +
-  /// k] numerator of loss term k.
+  /// The LOCAL_METRICS region: sums[0] squared gradient norm, sums[1] count of non-finite elements,
+  /// sums[2 + k] numerator of loss term k.
   double sums[16];
   double reserved1[16];
 };
@@ -46,9 +46,9 @@ static_assert(offsetof(StepScalars, lossGradient) == 128);
 static_assert(offsetof(StepScalars, known) == 256);
 static_assert(offsetof(StepScalars, sums) == 768);
 
-/// Values that DECIDE carries from step to step: the state OPTIMIZER_STEP. With loss scaling all
-/// fields are stored, otherwise only `updates`. Every device that computes seeds or updates has a
-/// copy. All copies are equal, because they are computed from the same sums.
+/// Values that CLIP_AND_CHECK carries from step to step: the state OPTIMIZER_STEP. With loss
+/// scaling all fields are stored, otherwise only `updates`. Every device that computes seeds or
+/// updates has a copy. All copies are equal, because they are computed from the same sums.
 struct OptimizerStep {
   double updates;   ///< applied updates so far
   double lossScale; ///< loss scale of the next step: a power of two, at least 1

@@ -1,0 +1,191 @@
+// Builds the function of one device of a group.
+#include "ChooseOps.h"
+
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::sharding;
+
+static RankedTensorType withShare(RankedTensorType type, const ShardedDim &sharded, Share share) {
+  SmallVector<int64_t> shape(type.getShape());
+  shape[sharded.dim] = sharded.map.width() * share.count();
+  return RankedTensorType::get(shape, type.getElementType());
+}
+
+RankedTensorType sharding::localType(Value value, const ClassSharding &sharding, ArrayRef<Share> shares) {
+  auto type = cast<RankedTensorType>(value.getType());
+  auto it = sharding.values.find(value);
+  return it == sharding.values.end() ? type : withShare(type, it->second.dim, shares[it->second.axis]);
+}
+
+namespace {
+
+class Instance {
+public:
+  Instance(func::FuncOp joint, const ClassSharding &sharding, ArrayRef<std::vector<Share>> all, size_t device)
+      : joint(joint), sharding(sharding), all(all), builder(joint.getContext()) {
+    for (const std::vector<Share> &axis : all)
+      mine.push_back(axis[device]);
+  }
+
+  OwningOpRef<func::FuncOp> build() {
+    SmallVector<Type> arguments, results;
+    for (BlockArgument argument : joint.getArguments())
+      arguments.push_back(localType(argument, sharding, mine));
+    for (auto [i, type] : llvm::enumerate(joint.getResultTypes())) {
+      BlockArgument parameter = parameterOfGradient(joint, i);
+      results.push_back(parameter ? localType(parameter, sharding, mine) : type);
+    }
+    OwningOpRef<func::FuncOp> function = func::FuncOp::create(joint.getLoc(), joint.getName(), builder.getFunctionType(arguments, results));
+    function->setAllArgAttrs(joint.getAllArgAttrs());
+    function->setAllResultAttrs(joint.getAllResultAttrs());
+    builder.setInsertionPointToEnd(function->addEntryBlock());
+    for (auto [argument, to] : llvm::zip(joint.getArguments(), function->getArguments()))
+      held[argument] = to;
+    for (Operation &op : joint.getBody().front().without_terminator()) {
+      build(op);
+      for (Value value : op.getResults())
+        exchange(value);
+    }
+    SmallVector<Value> returned;
+    for (OpOperand &operand : joint.getBody().front().getTerminator()->getOpOperands())
+      returned.push_back(returnedValue(operand));
+    func::ReturnOp::create(builder, joint.getLoc(), returned);
+    return function;
+  }
+
+private:
+  void build(Operation &op);
+  void buildDivided(Operation &op, const DividedOp &divided);
+  void exchange(Value value);
+  Value returnedValue(OpOperand &operand);
+  Value slice(Value whole, const ShardedDim &sharded, Share share);
+  void buildSlice(SliceOp op, const ShardedValue &x, RankedTensorType type);
+
+  /// Returns all of a value, behind its exchange if it has one.
+  Value wholeOf(Value value) const {
+    auto it = whole.find(value);
+    return it == whole.end() ? held.lookup(value) : it->second;
+  }
+  bool isPartial(Operation &op) const { return op.getNumResults() && sharding.partial.contains(op.getResult(0)); }
+
+  func::FuncOp joint;
+  const ClassSharding &sharding;
+  ArrayRef<std::vector<Share>> all;
+  SmallVector<Share> mine; ///< by axis
+  OpBuilder builder;
+  DenseMap<Value, Value> held;  ///< what the device has without an exchange
+  DenseMap<Value, Value> whole; ///< results of exchanges
+};
+
+void Instance::build(Operation &op) {
+  if (auto it = sharding.ops.find(&op); it != sharding.ops.end())
+    return buildDivided(op, it->second);
+  Operation *copy = builder.clone(op);
+  for (OpOperand &operand : op.getOpOperands())
+    copy->setOperand(operand.getOperandNumber(), isPartial(op) ? held.lookup(operand.get()) : wholeOf(operand.get()));
+  for (auto [from, to] : llvm::zip(op.getResults(), copy->getResults()))
+    held[from] = to;
+}
+
+void Instance::buildDivided(Operation &op, const DividedOp &divided) {
+  const Share share = mine[divided.axis];
+  const int64_t granules = sharding.axes[divided.axis].granules;
+  if (share.count() == 0) { // no points: sums over them are zero
+    for (Value value : op.getResults())
+      held[value] = createSplat(builder, op.getLoc(), localType(value, sharding, mine), 0);
+    return;
+  }
+  if (op.getNumOperands() == 0) { // a constant
+    Operation *copy = builder.clone(op);
+    held[op.getResult(0)] = slice(copy->getResult(0), sharding.values.lookup(op.getResult(0)).dim, share);
+    return;
+  }
+  OpFactors rule = cast<FactorsOpInterface>(op).getFactors();
+  if (auto sliced = dyn_cast<SliceOp>(op)) {
+    if (auto x = sharding.values.find(sliced.getX()); x != sharding.values.end() && x->second.axis == divided.axis)
+      return buildSlice(sliced, x->second, localType(sliced.getY(), sharding, mine));
+    Value cut = SliceOp::create(builder, op.getLoc(), wholeOf(sliced.getX()), sliced.getOffsets(), sliced.getSizes(), sliced.getStrides());
+    held[sliced.getY()] = slice(cut, sharding.values.lookup(sliced.getY()).dim, share);
+    return;
+  }
+  SmallVector<Value> operands;
+  for (auto [value, dims] : llvm::zip(op.getOperands(), rule.operands)) {
+    ShardedDim wanted;
+    auto it = sharding.values.find(value);
+    if (projectSplit(rule, dims, divided.split, granules, wanted) == MapStatus::None)
+      operands.push_back(wholeOf(value));
+    else if (it != sharding.values.end() && it->second.axis == divided.axis)
+      operands.push_back(held.lookup(value));
+    else
+      operands.push_back(slice(wholeOf(value), wanted, share));
+  }
+  Operation *copy = builder.clone(op);
+  copy->setOperands(operands);
+  for (auto [from, to] : llvm::zip(op.getResults(), copy->getResults())) {
+    to.setType(localType(from, sharding, mine));
+    held[from] = to;
+  }
+}
+
+/// A slice of a sharded value begins behind the device's points of earlier segments.
+void Instance::buildSlice(SliceOp op, const ShardedValue &x, RankedTensorType type) {
+  SmallVector<int64_t> offsets(op.getOffsets());
+  int64_t &offset = offsets[x.dim.dim], local = 0;
+  for (const GranuleMap::Segment &segment : x.dim.map.segments)
+    if (segment.begin < offset)
+      local += segment.width * mine[x.axis].count();
+  offset = local;
+  held[op.getY()] = SliceOp::create(builder, op.getLoc(), held.lookup(op.getX()), offsets, type.getShape(), op.getStrides());
+}
+
+/// Returns a device's points of a whole value.
+Value Instance::slice(Value value, const ShardedDim &sharded, Share share) {
+  SmallVector<Value> parts;
+  for (const GranuleMap::Segment &segment : sharded.map.segments)
+    parts.push_back(
+        SliceOp::create(builder, value.getLoc(), value, sharded.dim, segment.begin + share.begin * segment.width, share.count() * segment.width));
+  if (parts.size() == 1)
+    return parts.front();
+  return ConcatOp::create(builder, value.getLoc(), withShare(cast<RankedTensorType>(value.getType()), sharded, share), parts, sharded.dim);
+}
+
+void Instance::exchange(Value value) {
+  if (sharding.reduced.contains(value)) {
+    whole[value] = AllReduceOp::create(builder, value.getLoc(), value.getType(), held.lookup(value));
+  } else if (sharding.gathered.contains(value)) {
+    const ShardedValue &sharded = sharding.values.find(value)->second;
+    SmallVector<int64_t> begins, widths, ends;
+    for (const GranuleMap::Segment &segment : sharded.dim.map.segments) {
+      begins.push_back(segment.begin);
+      widths.push_back(segment.width);
+    }
+    for (const Share &share : all[sharded.axis])
+      ends.push_back(share.end);
+    whole[value] = AllGatherOp::create(builder, value.getLoc(), value.getType(), held.lookup(value), sharded.dim.dim, begins, widths, ends);
+  }
+}
+
+/// A gradient is divided as its parameter. The gradient of a whole parameter may be partial.
+Value Instance::returnedValue(OpOperand &operand) {
+  BlockArgument parameter = parameterOfGradient(joint, operand.getOperandNumber());
+  if (!parameter)
+    return wholeOf(operand.get());
+  auto stored = sharding.values.find(parameter);
+  if (stored == sharding.values.end() || sharding.values.contains(operand.get()))
+    return held.lookup(operand.get());
+  const Share share = mine[stored->second.axis];
+  if (share.count() == 0)
+    return createSplat(builder, joint.getLoc(), localType(parameter, sharding, mine), 0);
+  return slice(wholeOf(operand.get()), stored->second.dim, share);
+}
+
+} // namespace
+
+OwningOpRef<func::FuncOp> sharding::instantiate(func::FuncOp joint, const ClassSharding &sharding, ArrayRef<std::vector<Share>> shares,
+                                                size_t device) {
+  return Instance(joint, sharding, shares, device).build();
+}

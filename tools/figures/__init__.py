@@ -1,0 +1,1 @@
+"""Drawings of the documentation, by kind. tools/docs_figures.py writes them."""

@@ -1,0 +1,124 @@
+// Writes the outputs of a run after its last step.
+#include "JobOutput.h"
+#include "LocalTrainer.h"
+
+#include "zorse/runtime/Report.h"
+#include "zorse/runtime/TimeBreakdown.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+
+using namespace zorse;
+using namespace zorse::run;
+using namespace zorse::runtime;
+
+Status LocalTrainer::finish() {
+  std::optional<Error> first = notFinite;
+  auto keep = [&](Status status) {
+    if (status.failed() && first)
+      fprintf(stderr, "error: %s\n", status.message().c_str());
+    else if (status.failed())
+      first = status.error();
+    return status.succeeded();
+  };
+  if (checkpoints)
+    keep(finishCheckpoints());
+
+  if (!o.memoryReport.empty()) {
+    Result<std::vector<Executor::MemoryUse>> uses = executor->memoryUse();
+    if (!uses.failed())
+      for (size_t i = 0; i < executor->devices().size(); ++i)
+        tell(sayMemory(executor->devices()[i], (*uses)[i]));
+    else
+      keep(uses.error());
+  }
+  if (!o.trace.empty() || showsTimes()) {
+    std::vector<TraceEvent> events = executor->takeTrace();
+    double offset = alone() ? 0 : std::chrono::duration<double>(began - made).count();
+    for (TraceEvent &event : events) {
+      event.begin -= offset;
+      event.end -= offset;
+    }
+    for (std::string &message : sayTrace(events))
+      tell(std::move(message));
+  }
+  if (auto met = process.group.allGatherBytes("everything is said", ""); met.failed())
+    return first ? Status(*first) : Status(met.error());
+  if (!process.output) {
+    keep(waitForOutputs());
+    return first ? Status(*first) : Status::success();
+  }
+
+  process.output->drain();
+  if (stepsDone < o.steps)
+    fprintf(stderr, "interrupted after step %llu of %llu\n", (unsigned long long)stepsDone, (unsigned long long)o.steps);
+  if (stepsDone < o.steps && !o.checkpointDirectory.empty() && !first)
+    fprintf(stderr, "to resume: %s\n", resumeCommand(o, process.member != nullptr).c_str());
+  const TimeBreakdown breakdown = showsTimes() ? process.output->breakdown() : TimeBreakdown();
+  struct {
+    const std::string &path;
+    const char *what;
+    std::function<Status()> write;
+  } const outputs[] = {
+      {o.checkpoint, "weights", [&] { return writeCheckpoint(); }},
+      {o.metrics, "metrics", [&] { return process.output->writeMetrics(); }},
+      {o.tensorboard, "events for TensorBoard", [&] { return process.output->closeTensorBoard(); }},
+      {o.gradients, "gradients", [&] { return gradients.write(o.gradients); }},
+      {o.lossRows, "per-sample losses", [&] { return lossRows.write(o.lossRows); }},
+      {o.memoryReport, "memory report", [&] { return writeMemoryReport(o.memoryReport, bundle, process.output->memoryUses(), emptyExecutor); }},
+      {o.page, "page", [&] { return process.output->writePage(breakdown, training.options); }},
+      {o.trace, "trace", [&] { return process.output->writeTrace(); }},
+  };
+  for (const auto &output : outputs) {
+    if (output.path.empty() || (partsFailed && output.path == o.checkpoint))
+      continue; // the error has been printed
+    if (unchanged && training.firstStep == 1 && output.path == o.checkpoint) {
+      fprintf(stderr, "error: %s: not written: no update was applied, so it would hold the initial parameters\n", o.checkpoint.c_str());
+      continue;
+    }
+    // If this process was suspended, the outputs belong to a later start of the job.
+    if (Status status =
+            o.checkpointDirectory.empty() || o.evaluate ? Status::success() : checkFence(o.checkpointDirectory, process.group.generation());
+        status.failed())
+      return first ? Status(*first) : status;
+    if (keep(output.write()) && !o.quiet)
+      printf("%s: %s\n", output.what, output.path.c_str());
+  }
+  if (!o.quiet)
+    fputs(describeBreakdown(bundle, breakdown, process.output->secondsAStep()).c_str(), stdout);
+  if (o.evaluate && !o.quiet)
+    sayEvaluation();
+  removeParts();
+  keep(waitForOutputs());
+  return first ? Status(*first) : Status::success();
+}
+
+void LocalTrainer::sayEvaluation() const {
+  const std::optional<StepReport> &report = process.output->lastEvaluation();
+  if (!report)
+    return;
+  // Perplexity is printed for language models whose loss is the mean of one cross-entropy, with
+  // no other terms.
+  const auto &terms = bundle.summary.loss();
+  std::string more;
+  if (bundle.sequence > 0 && terms.size() == 1 && terms[0].factor().rfind("1/", 0) == 0) {
+    char text[64];
+    snprintf(text, sizeof text, ", perplexity %.6g", std::exp(report->loss));
+    more = text;
+  }
+  const uint64_t all = evaluation->samplesPerEpoch();
+  uint64_t max = o.evaluationBatches > 0 ? std::min(all, o.evaluationBatches * uint64_t(bundle.samples())) : all;
+  if (bundle.summary.reads_sample_numbers()) // only whole steps
+    max -= max % uint64_t(bundle.samples());
+  printf("evaluation: loss %.9g%s, %llu%s samples\n", report->loss, more.c_str(), (unsigned long long)max,
+         max < all ? (" of " + std::to_string(all)).c_str() : "");
+}
+
+Status LocalTrainer::waitForOutputs() {
+  if (auto met = process.group.allGatherBytes("outputs are written", ""); met.failed())
+    return met.error();
+  return Status::success();
+}
