@@ -258,7 +258,7 @@ def is_repeatable(command):
 def plain(line, exact):
     """A line for comparison: one space in place of several; without what varies from run to run."""
     line = re.sub(r"\x1b\[[0-9;]*m", "", line).replace(socket.gethostname(), "vm")
-    line = re.sub(r"\b[0-9a-f]{16,}\b", "DIGEST", line)
+    line = re.sub(r"\b[0-9a-f]{64}\b", "DIGEST", line)
     line = re.sub(r"\b(sample: ).*", r"\1…", line)
     if not exact:
         line = re.sub(r"^(to change: ).*", r"\1…", line)
