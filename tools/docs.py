@@ -5,6 +5,7 @@
     tools/docs.py generate [--check]   writes the generated pages; --check: names those that would change, and fails
     tools/docs.py links                checks every relative link and anchor of the pages and of every README.md, the tree of pages and redirects
     tools/docs.py words                prints the words of every page and fails above 115 % of its budget in docs/navigation.toml
+    tools/docs.py picture              takes the pictures of a plan's HTML report (docs/figures/plan-report-*.png) with a browser; exit code 77: there is none
     tools/docs.py paths [--write]      lists names of pages that have moved in sources; --write: replaces them by the new ones
 """
 import argparse
@@ -156,6 +157,17 @@ def paths(options):
     return int(bool(count and not options.write))
 
 
+def picture(options):
+    import browser
+    import report_picture
+    if not browser.program():
+        print("skipped: no browser is installed (tools/install.sh --browser)")
+        return SKIPPED
+    for path in report_picture.take(options.bin):
+        print(os.path.relpath(path))
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(prog="tools/docs.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -168,7 +180,8 @@ def main():
     add("build", build).add_argument("-o", "--output", help="folder of the site (default: build/docs)")
     command = add("generate", generate)
     command.add_argument("--check", action="store_true", help="change nothing; fail if a page would change")
-    command.add_argument("--bin", default=os.environ.get("ZORSE_BIN", os.path.join(ROOT, "build", "release", "bin")), help="folder of the built tools")
+    for command in (command, add("picture", picture)):
+        command.add_argument("--bin", default=os.environ.get("ZORSE_BIN", os.path.join(ROOT, "build", "release", "bin")), help="folder of the built tools")
     add("links", links)
     add("words", words).add_argument("--quiet", action="store_true", help="print only pages above their budget")
     add("paths", paths).add_argument("--write", action="store_true", help="replace old names")

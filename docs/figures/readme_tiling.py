@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 WIDTH, HEIGHT = 840, 400
 LEFT, TOP, RIGHT, BOTTOM = 56, 40, 676, 372
 THEMES = {
-    "light": {"text": "#1f2328", "soft": "#59636e", "edge": "#ffffff", "fills": {"h100": ["#0f62a8"], "a100": ["#0b8a6a", "#4fb79b"], "v100": ["#c2680b", "#e8a95b"]}},
+    "light": {"text": "#1f2328", "soft": "#59636e", "edge": "#ffffff", "fills": {"h100": ["#0f62a8"], "a100": ["#0a8465", "#4fb79b"], "v100": ["#c2680b", "#e8a95b"]}},
     "dark": {"text": "#f0f6fc", "soft": "#9198a1", "edge": "#0d1117", "fills": {"h100": ["#5aa9ef"], "a100": ["#2fb08c", "#8fdcc4"], "v100": ["#e08a2e", "#f5c98f"]}},
 }
 TYPES = {"h100": "H100", "a100": "A100 40 GB", "v100": "V100 32 GB"}

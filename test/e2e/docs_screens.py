@@ -26,7 +26,7 @@ CONTRAST = 4.5  # WCAG AA of text; 3 from 18 pixels, or 14 in bold
 README_STYLE = """:root{color-scheme:light dark;--fg:#1f2328;--bg:#fff;--line:#d1d9e0;--panel:#f6f8fa;--link:#0969da}
 @media(prefers-color-scheme:dark){:root{--fg:#f0f6fc;--bg:#0d1117;--line:#3d444d;--panel:#151b23;--link:#4493f8}}
 body{margin:0;background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,"DejaVu Sans",sans-serif}article{max-width:1012px;margin:0 auto;padding:16px;overflow-wrap:break-word}
-a{color:var(--link)}img{max-width:100%;box-sizing:content-box}pre{background:var(--panel);padding:16px;overflow:auto;font-size:85%}code{background:var(--panel);font-size:85%}
+a{color:var(--link)}img{max-width:100%;box-sizing:content-box}pre{background:var(--panel);padding:16px;overflow:auto;font-size:85%}code{background:var(--panel);font-size:85%;white-space:break-spaces}pre code{font-size:100%;white-space:pre}
 table{display:block;width:max-content;max-width:100%;overflow:auto;border-collapse:collapse}th,td{border:1px solid var(--line);padding:6px 13px}"""
 # What is wider than the window: the outermost elements that reach over its right edge and do not lie in a box that scrolls.
 WIDER = """(() => {

@@ -1,10 +1,21 @@
-"""Runs every command of README.md and docs/ unchanged, except for sizes (SMALLER) and input files (Fixtures). If a
-command cannot run here, the reason is printed (ONLY_CHECKED) and its options are checked against the tool. Options
-in prose (`--name`) are checked, too. A fenced block states its language: bash for commands, text or another language
-for anything else.
+"""Runs every command of README.md and docs/ unchanged, except for sizes (SMALLER) and input files (Fixtures), and
+compares the output that a page shows with the output of the command. If a command cannot run here, the reason is
+printed (ONLY_CHECKED) and its options are checked against the tool. Options in prose (`--name`) are checked, too. A
+fenced block states its language: bash for commands, text or another language for anything else.
 
     documented_commands.py [PAGE...]     default: all documents
+
+A text block is the output of the bash block before it in the same section. Comments before a block change this:
+
+    <!-- output of: COMMAND -->    it is the output of this command, which the page does not show
+    <!-- example: REASON -->       it cannot be compared, or is no output
+    <!-- run: COMMAND -->          the command is run here, to prepare files
+
+Every text block of the user pages is compared or has such a comment. A line `⋮` stands for any lines, `…` for any
+text. Numbers of planned and simulated output are compared if the command runs unchanged; elsewhere any number matches.
 """
+import dataclasses
+import difflib
 import functools
 import glob
 import json
@@ -12,6 +23,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -35,7 +47,8 @@ ONLY_CHECKED = [
     (r"^tools/fuzz\.py", "builds under sanitizers and runs for hours"),
     (r"^tools/(ptxas|nvdisasm)\.sh|^python3 -m pip |^export LD_LIBRARY_PATH=", "fetches packages of NVIDIA's"),
     (r"^test/benchmark/sass/", "needs NVIDIA's assembler; e2e-sass-model tries the model"),
-    (r"^test/hardware/|^scp ", "makes a suite for another machine; e2e-hardware-kit tries it"),
+    (r"^(podman|kubectl) ", "needs a container engine or a cluster"),
+    (r"^test/hardware/|^scp |^tar xf kit", "makes a suite for another machine; e2e-hardware-kit tries it"),
     (r"^(cmake|ctest) |^build/(asan|tsan|ubsan|fuzz)/", "builds with sanitizers, or needs a sanitizer build"),
 ]
 
@@ -44,6 +57,8 @@ FOREIGN = {"--calculate-per-token-loss", "--gtest_filter", "--no-python", "--npr
            "--master-addr", "--master-port", "--nnodes", "--standalone", "--map-by", "--bind-to", "--host", "--kill-on-bad-exit", "--mpi", "--nodes", "--cpus-per-task", "--preset", "--build", "--target",
            "--test-dir", "--output-on-failure", "--ntasks-per-node", "--no-kill", "--wait", "--gpus"}
 
+VERBOSE = "--verbose" in sys.argv  # prints the whole output that differs
+
 FOUR_DEVICES = """name: documented
 nodes:
   - name: here
@@ -51,6 +66,16 @@ nodes:
       - {name: big, kind: cpu, flops_per_second: 4e10, memory: 2GiB, threads: 1}
       - {name: small, kind: cpu, flops_per_second: 1e10, memory: 2GiB, threads: 1}
       - {name: t4, kind: cpu, flops_per_second: 1e10, memory: 2GiB, threads: 1, count: 2}
+"""
+
+OUTPUTS = ("-o", "--output", "--html", "--trace", "--json", "--save-weights", "--metrics-file", "--checkpoint-dir", "--svg", ">")
+OTHER_BUNDLES = {"other.zorse": "ab", "abc.zorse": "abc"}  # and the names of their devices
+TWO_DEVICES = """name: two devices
+nodes:
+  - name: here
+    devices:
+      - {name: big, kind: cpu, flops_per_second: 40 GFLOP/s, memory: 4 GiB}
+      - {name: small, kind: cpu, flops_per_second: 10 GFLOP/s, memory: 2 GiB}
 """
 
 
@@ -62,19 +87,24 @@ class Fixtures:
         self.folder = folder
         with open(os.path.join(z.ROOT, page)) as f:
             text = f.read()
-        self.shown = {name: block for name, block in re.findall(r"`([\w-]+\.(?:yaml|json|py))`:\s*\n\n```\w+\n(.*?)```", text, re.S)}
+        self.shown = {name: block for name, block in re.findall(r"`([\w-]+\.(?:yaml|json|py))`[^`\n]*:\s*\n\n```(?:yaml|json|python)\n(.*?)```", text, re.S)}
 
     def path(self, name):
         return os.path.join(self.folder, name)
 
     def need(self, words):
+        words = list(words)
+        outputs = {words[i + 1] for i, w in enumerate(words[:-1]) if w in OUTPUTS}
         for word in words:
             name = word.rstrip("/")
-            if not os.path.lexists(self.path(name)) and os.path.basename(name) == name:
+            if name not in outputs and not os.path.lexists(self.path(name)) and os.path.basename(name) == name:
                 self.make(name)
 
     def make(self, name):
-        if name == "my-llama":
+        if name in self.shown:
+            with open(self.path(name), "w") as f:
+                f.write(self.shown[name])
+        elif name == "my-llama":
             self.hub_directory(self.path(name))
         elif name.endswith(".onnx"):
             shutil.copy(os.path.join(z.SMALL, "gpt-bytes.onnx"), self.path(name))
@@ -93,15 +123,16 @@ class Fixtures:
                 f.write(FOUR_DEVICES)
         elif name.endswith(".zorse"):
             self.need(["model.onnx", "cluster.yaml"])
-            devices = z.cluster(self.folder, ["a", "b"]) if name.startswith("other") else self.path("cluster.yaml")
+            devices = z.cluster(self.folder, list(OTHER_BUNDLES[name])) if name in OTHER_BUNDLES else self.path("cluster.yaml")
             z.compile(self.path("model.onnx"), self.path(name), devices, 8, 32, training={})
         elif name in ("mine.json", "plan.json"):
             self.need(["model.onnx", "cluster.yaml"])
             z.call("zorse-plan", self.path("model.onnx"), "--cluster", self.path("cluster.yaml"), "--global-batch-size", 8, "--seq-length", 32, "-o", self.path(name))
-        elif name in self.shown:
+        elif name == "two.yaml":
             with open(self.path(name), "w") as f:
-                f.write(self.shown[name])
-
+                f.write(TWO_DEVICES)
+        elif name == "train.txt":
+            shutil.copy(os.path.join(z.ROOT, "LICENSE"), self.path(name))
 
     def hub_directory(self, path):
         """A checkpoint in the hub's layout: created with transformers if it is installed. Otherwise a substitute for
@@ -188,18 +219,73 @@ def unknown_options(command):
     return bad
 
 
+@dataclasses.dataclass
+class Block:
+    line: int
+    language: str
+    lines: list
+    notes: list  # (kind, text) of comments since the block before
+    heads: bool  # it is the first of its section
+
+
 def blocks(page):
-    """(line, language, text) of every fenced block."""
+    """Every fenced block."""
     with open(os.path.join(z.ROOT, page)) as f:
         lines = f.read().split("\n")
-    start = None
+    start, between = None, []
     for number, line in enumerate(lines):
         if line.lstrip().startswith("```"):
             if start is None:
                 start, language = number + 1, line.strip()[3:].strip()
             else:
-                yield start, language, lines[start:number]
-                start = None
+                notes = re.findall(r"<!-- (output of|example|run): (.*?) -->", "\n".join(between), re.S)
+                yield Block(start, language, lines[start:number], notes, any(re.match("#+ ", b) for b in between))
+                start, between = None, []
+        elif start is None:
+            between.append(line)
+
+
+def is_user_page(page):
+    return page in ("README.md", "docs/index.md") or page.startswith(("docs/get-started/", "docs/guides/", "docs/concepts/"))
+
+
+def is_repeatable(command):
+    """Whether the numbers of a command's output are the same on every machine: it plans, simulates or shows a plan."""
+    last = re.split(r"&&|;|\n", command.strip())[-1]
+    return bool(re.match(r"\s*zorse-(plan|inspect) |\s*zorse-run .*--simulate\b", last)) and "--measure" not in command
+
+
+def plain(line, exact):
+    """A line for comparison: one space in place of several; without what varies from run to run."""
+    line = re.sub(r"\x1b\[[0-9;]*m", "", line).replace(socket.gethostname(), "vm")
+    line = re.sub(r"\b[0-9a-f]{64}\b", "DIGEST", line)
+    line = re.sub(r"\b(sample: ).*", r"\1…", line)
+    if not exact:
+        line = re.sub(r"^(to change: ).*", r"\1…", line)
+        line = re.sub(r"[█▏▎▍▌▋▊▉·]+", "BAR", line)
+        line = re.sub(r"-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?k?", "N", line)
+        line = re.sub(r"N (ns|us|ms|s|min|h)\b", "N s", line)
+        line = re.sub(r"N (B|KiB|MiB|GiB)\b", "N B", line)
+    return re.sub(r"\s+", " ", line).strip()
+
+
+def misfit(shown, got, exact):
+    """The first shown line that is not in the output, with the line that is most like it; None: the output is as shown."""
+    lines = [text for line in got.split("\n") if (text := plain(line, exact))]
+    groups, at = [[]], 0
+    for line in shown:
+        if line.strip() == "⋮":
+            groups.append([])
+        elif line.strip():
+            groups[-1].append((line, re.compile(".*".join(re.escape(part) for part in plain(line, exact).split("…")))))
+    for group in filter(None, groups):
+        fits = [next((i for i, (_, pattern) in enumerate(group) if start + i >= len(lines) or not pattern.fullmatch(lines[start + i])), len(group)) for start in range(at, len(lines))]
+        if len(group) not in fits:
+            wrong, start = max(((n, at + i) for i, n in enumerate(fits)), default=(0, at), key=lambda f: (f[0], -f[1]))
+            near = [lines[start + wrong]] if wrong and start + wrong < len(lines) else difflib.get_close_matches(plain(group[wrong][0], exact), lines, 1, 0.3)
+            return f"the page shows\n        {plain(group[wrong][0], exact)}\n    and the output has\n        {near[0] if near else 'nothing like it'}"
+        at += fits.index(len(group)) + len(group)
+    return None
 
 
 def prose(page):
@@ -216,7 +302,7 @@ def prose(page):
 
 class Check:
     def __init__(self):
-        self.results, self.only_checked = [], []
+        self.results, self.only_checked, self.compared = [], [], 0
         self.python = python_for_models()
         self.everything = all_options()
 
@@ -226,27 +312,91 @@ class Check:
             print(f"FAIL {what}: {why}", flush=True)
 
     def page(self, page):
-        ran, before = 0, len(self.results)
+        ran, before, compared = 0, len(self.results), 0
         with tempfile.TemporaryDirectory() as folder:
-            os.symlink(os.path.join(z.ROOT, "models"), os.path.join(folder, "models"))
-            fixtures = Fixtures(folder, page)
-            for line, language, lines in blocks(page):
-                self.say(language, f"{page}:{line}", "a fenced block without a language; use bash for commands, text for other blocks")
-                if language in ("bash", "sh", "console"):
-                    ran += self.block(page, line, lines, fixtures)
+            for name in ("models", "docs"):
+                os.symlink(os.path.join(z.ROOT, name), os.path.join(folder, name))
+            fixtures, last = Fixtures(folder, page), None  # last: the output of the block before, and whether all of it ran and can be compared exactly
+            every = list(blocks(page))
+            for block, after in zip(every, every[1:] + [None]):
+                where, notes = f"{page}:{block.line}", dict(block.notes)
+                self.say(block.language, where, "a fenced block without a language; use bash for commands, text for other blocks")
+                for text in (text for kind, text in block.notes if kind == "run"):
+                    self.hidden(where, text, fixtures)
+                shown = after and after.language == "text" and not after.heads and not dict(after.notes)
+                if block.language in ("bash", "sh", "console"):
+                    count, *last = self.block(page, block, fixtures)
+                    ran += count
+                elif block.language == "python" and shown and is_user_page(page):
+                    last = self.program(where, block, fixtures)
+                elif block.language == "text":
+                    compared += self.text(page, where, block, notes, last, fixtures)
+                else:
+                    last = None
             self.inline(page)
-        print(f"{'ok  ' if all(self.results[before:]) else 'FAIL'} {page}: {ran} commands ran", flush=True)
+        print(f"{'ok  ' if all(self.results[before:]) else 'FAIL'} {page}: {ran} commands ran, {compared} outputs compared", flush=True)
+        self.compared += compared
 
-    def block(self, page, line, lines, fixtures):
-        """Runs its commands one by one, each in the current folder of the block. Returns how many ran."""
-        ran, where = 0, fixtures.folder
-        for number, text in enumerate(map(str.strip, lines), line + 1):
+    def text(self, page, where, block, notes, last, fixtures):
+        """Compares a text block with the output that it shows. Returns how many were compared."""
+        if "example" in notes:
+            return 0
+        if "output of" in notes:
+            fails = any("error:" in line.lower() for line in block.lines)
+            self.compare(where, block, self.hidden(where, notes["output of"], fixtures, fails), is_repeatable(notes["output of"]))
+            return 1
+        if last and not block.heads:
+            output, whole, exact = last
+            if whole:
+                self.compare(where, block, output, exact)
+                return 1
+            print(f"skipped: {where}: output is not compared: not all commands of the block before ran", flush=True)
+        elif is_user_page(page):
+            self.say(False, where, "a text block of a user page is output of the block before it, or has a comment: <!-- output of: COMMAND --> or <!-- example: REASON -->")
+        return 0
+
+    def compare(self, where, block, output, exact):
+        why = misfit(block.lines, output, exact)
+        self.say(not why, f"{where}: output", f"{why}\n{output}" if VERBOSE else why)
+
+    def hidden(self, where, text, fixtures, fails=False):
+        """Runs a command of a comment, unchanged; returns its output."""
+        fixtures.need(shlex.split(text))
+        done = self.bash(text, fixtures.folder)
+        self.say((done.returncode != 0) == fails, f"{where}: {text}", f"exit {done.returncode}\n{done.stdout[-2000:]}")
+        return done.stdout
+
+    def program(self, where, block, fixtures):
+        """Runs a Python program whose output the page shows; returns its output, whether it ran, and that it cannot be compared exactly."""
+        if not torch_python():
+            return "", False, False
+        fixtures.need(re.findall(r'"([\w-]+\.txt)"', "\n".join(block.lines)))
+        with open(fixtures.path("program.py"), "w") as f:
+            f.write("\n".join(block.lines))
+        done = self.bash(f"{shlex.quote(self.python)} program.py", fixtures.folder)
+        self.say(done.returncode == 0, where, f"exit {done.returncode}\n{done.stdout[-2000:]}")
+        return done.stdout, True, False
+
+    def bash(self, text, folder):
+        """Runs commands with the tools in the path. A pipeline fails if any of its programs fails."""
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMIX_"))}
+        environment["PATH"] = ":".join([z.BIN, os.path.dirname(sys.executable), os.environ["PATH"], os.path.dirname(self.python)])  # torchrun is installed next to Python
+        environment["PYTHONPATH"] = os.path.join(z.ROOT, "python")
+        return subprocess.run(["bash", "-c", "set -o pipefail\n" + text], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120 * z.PATIENCE)
+
+    def block(self, page, block, fixtures):
+        """Runs its commands one by one, each in the current folder of the block. Returns how many ran, their output, whether all of them ran, and whether its numbers are the same on every machine."""
+        ran, where, said, whole, exact = 0, fixtures.folder, "", True, True
+        for number, text in enumerate(map(str.strip, block.lines), block.line + 1):
             if re.match(r"cd \S+$", text):
                 fixtures.need([text.split()[1]])
                 where = os.path.join(where, text.split()[1])
             elif text and not text.startswith("#"):
-                ran += self.command(f"{page}:{number}", text, fixtures, where)
-        return ran
+                output, unchanged = self.command(f"{page}:{number}", text, fixtures, where)
+                ran, whole = ran + (output is not None), whole and output is not None
+                if output:
+                    said, exact = said + output, exact and unchanged and is_repeatable(text)
+        return ran, said, whole, exact
 
     def inline(self, page):
         for line, code in prose(page):
@@ -267,33 +417,28 @@ class Check:
         reason = next((why for pattern, why in ONLY_CHECKED if re.search(pattern, text)), None)
         if not reason and re.match("(python|torchrun) ", text) and not torch_python():
             print(f"skipped: {where}: {text}: no Python with PyTorch (tools/python-env.sh makes one, or name one in ZORSE_PYTHON)", flush=True)
-            return 0
+            return None, False
         if reason or bad:
             if reason:
                 self.only_checked.append((where, text, reason))
-            return 0
+            return None, False
         small = re.sub(r"\s+# .*", "", text)
         for pattern, replacement in SMALLER:
             small = re.sub(pattern, replacement, small)
         small = re.sub(r"^python ", shlex.quote(self.python) + " ", small)
         words = shlex.split(small, comments=True)
-        outputs = {words[i + 1] for i, w in enumerate(words[:-1]) if w in ("-o", "--output", "--html", "--trace", "--json", "--save-weights", "--metrics-file", "--checkpoint-dir", "--svg")}
-        fixtures.need(w for w in words if w not in outputs)
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMIX_"))}
-        environment["PATH"] = ":".join([z.BIN, os.path.dirname(sys.executable), os.environ["PATH"], os.path.dirname(self.python)])  # torchrun is installed next to Python
-        environment["PYTHONPATH"] = os.path.join(z.ROOT, "python")
-        # A pipeline fails if any of its programs fails.
-        limit = 120 * z.PATIENCE
+        fixtures.need(words)
         try:
-            done = subprocess.run(["bash", "-c", "set -o pipefail\n" + small], cwd=folder, env=environment, capture_output=True, text=True, timeout=limit)
-            self.say(done.returncode == 0, f"{where}: {small}", f"exit {done.returncode}\n{done.stdout[-800:]}\n{done.stderr[-1500:]}")
-        except subprocess.TimeoutExpired:
-            self.say(False, f"{where}: {small}", f"takes more than {limit:.0f} s")
-        return 1
+            done = self.bash(small, folder)
+            self.say(done.returncode == 0, f"{where}: {small}", f"exit {done.returncode}\n{done.stdout[-2000:]}")
+            return done.stdout, small == re.sub(r"\s+# .*", "", text)
+        except subprocess.TimeoutExpired as late:
+            self.say(False, f"{where}: {small}", f"takes more than {late.timeout:.0f} s")
+            return None, False
 
 
 def main():
-    pages = sys.argv[1:] or ["README.md", "CONTRIBUTING.md"] + sorted(os.path.relpath(p, z.ROOT) for p in glob.glob(os.path.join(z.ROOT, "docs", "**", "*.md"), recursive=True))
+    pages = [word for word in sys.argv[1:] if not word.startswith("-")] or ["README.md", "CONTRIBUTING.md"] + sorted(os.path.relpath(p, z.ROOT) for p in glob.glob(os.path.join(z.ROOT, "docs", "**", "*.md"), recursive=True))
     check = Check()
     for page in pages:
         check.page(page)
@@ -301,7 +446,7 @@ def main():
     for where, text, reason in check.only_checked:
         print(f"  {where}: {text.split('  #')[0].strip()}\n      {reason}")
     print("The examples in docs/examples are run by e2e-launch-examples.\n")
-    z.finish(check.results, f"{len(check.only_checked)} commands were only checked for their options")
+    z.finish(check.results, f"{check.compared} outputs were compared, {len(check.only_checked)} commands were only checked for their options")
 
 
 if __name__ == "__main__":

@@ -147,11 +147,12 @@ class Browser:
     def until(self, script):
         """Waits until an expression is true; returns its value."""
         deadline = time.monotonic() + self.limit
-        while not (value := self.run(script)):
-            if time.monotonic() > deadline:
-                raise Failure(f"not true within {self.limit} s: {script}")
+        while time.monotonic() < deadline:
+            with contextlib.suppress(Failure):  # the page may be left during the call
+                if value := self.run(script):
+                    return value
             time.sleep(0.05)
-        return value
+        raise Failure(f"not true within {self.limit} s: {script}")
 
     def screenshot(self, path, box=None):
         """Writes a PNG of the window, or of a box (x, y, width, height) of the page."""

@@ -4,7 +4,7 @@ import math
 
 WIDTH = 700  # of a page's column: wider drawings would make text smaller than 12 px
 FILLS = {  # name: (light, dark)
-    "f": ("#a8c7f5", "#2d5796"), "f2": ("#7aa6ea", "#3f73bf"), "b": ("#a9dcb4", "#2b6a3c"), "b2": ("#74c287", "#3a8a50"), "w": ("#f6d58e", "#80611c"), "w2": ("#e5b654", "#a37d28"),
+    "f": ("#a8c7f5", "#2d5796"), "f2": ("#7aa6ea", "#386bb3"), "b": ("#a9dcb4", "#235731"), "b2": ("#74c287", "#2f7844"), "w": ("#f6d58e", "#6b5015"), "w2": ("#e5b654", "#856620"),
     "o": ("#d5d9de", "#484f58"), "t0": ("#a8c7f5", "#2d5796"), "t1": ("#f6d58e", "#80611c"), "t2": ("#a9dcb4", "#2b6a3c"), "t3": ("#e3b9e8", "#6b3d72"), "t4": ("#f4b8a9", "#80402f"), "t5": ("#b5dfe0", "#2b6466"),
     "fg": ("#1f2328", "#e6edf3"), "box": ("#f6f8fa", "#1c2128"), "bad": ("#d1242f", "#ff7b72"), "bg": ("#ffffff", "#0d1117"),
 }
