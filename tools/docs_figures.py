@@ -17,7 +17,7 @@ docs/figures/figures.json lists the figures with data, docs/figures/diagrams.jso
     memory-bars    memory of a device by purpose, one bar per plan, from zorse-plan --json
     rate-bars      predicted throughput, one bar per cluster or choice of devices, from zorse-plan --json
     casts          types of values in low precision, from the graph IR of zorse-opt --zorse-insert-rounds
-    body           launches and slots of functions, from zorse-opt --zorse-compile-functions
+    launches       launches and arguments of functions, from zorse-opt --zorse-compile-functions
     curves         losses of committed metrics files, which are measured once
     token-rows     arrays that zorse.data writes from a few sentences
     attention      blocks and tiles of the attention kernel under a causal mask
@@ -34,15 +34,15 @@ import pathlib
 import re
 import sys
 
-from figures import bodies, casts, charts, diagrams, memory, runs, tilings, timelines, tokens
+from figures import casts, charts, diagrams, launches, memory, runs, tilings, timelines, tokens
 from figures.runs import ROOT, SOURCES, Missing, Timeline
 from figures.svg import percent
 
 LISTS = [SOURCES / "figures.json", SOURCES / "diagrams.json"]
 MOST_BYTES = 60 * 1024
 SIMULATED = {"timeline": timelines.timeline, "memory": memory.memory, "live-ranges": memory.live_ranges}
-REPORTED = {"efficiency": charts.efficiency, "memory-bars": charts.memory_bars, "rate-bars": charts.rate_bars, "casts": casts.casts, "body": bodies.body}
-LOWERED = {"casts": casts.lower, "body": bodies.compile_bodies}
+REPORTED = {"efficiency": charts.efficiency, "memory-bars": charts.memory_bars, "rate-bars": charts.rate_bars, "casts": casts.casts, "launches": launches.launches}
+LOWERED = {"casts": casts.lower, "launches": launches.compile_functions}
 DRAWN = {"tiling": tilings.tiling, "curves": charts.curves, "token-rows": tokens.token_rows, "attention": tokens.attention, **diagrams.KINDS}
 OTHER_SCRIPTS = {"readme-tiling-light", "readme-tiling-dark"}  # docs/figures/readme_tiling.py
 

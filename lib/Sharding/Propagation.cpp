@@ -26,8 +26,8 @@ static std::string whyIndivisible(const OpFactors &rule, unsigned index) {
 }
 
 void Propagation::run(Operation *op, unsigned factor) {
-  if (!whyIndivisible(factorsOf(op), factor).empty())
-    return;
+  if (std::string reason = whyIndivisible(factorsOf(op), factor); !reason.empty())
+    return refuse(op, std::move(reason));
   splits[op].factors.push_back({factor, GranuleMap{{{0, factorsOf(op).factors[factor].size / granules}}}});
   work.insert(op);
   while (!work.empty())

@@ -38,7 +38,7 @@ private:
   };
 
   /// Reserves space, because arguments are the largest part of a step's memory and growth by doubling would need twice
-  /// as much while arguments are copied.
+  /// the memory while arguments are copied.
   void reserve() {
     size_t calls = 0, arguments = 0;
     for (const CellTemplate *shape : x.shapeOf)

@@ -52,6 +52,8 @@ def plan(model: Path | None = None, *, cluster: Path | Mapping[str, Any] | None 
         raise TypeError("expected global_batch_size, the samples per step of all devices together")
     if (model is None) == (model_shape is None):
         raise TypeError("expected a model or a model_shape, and not both")
+    if model_shape is not None and "precision" in options:  # one of the dimensions of a shape
+        model_shape = f"{model_shape},precision={options.pop('precision')}"
     with tempfile.TemporaryDirectory(prefix="zorse-") as folder:
         files = {name: os.path.join(folder, name) for name in ("plan.json", "report.json", "page.html")}
         line = [model_file(model)] if model is not None else ["--model-shape", str(model_shape)]

@@ -44,7 +44,7 @@ def memory(figure, simulations):
     return svg.write()
 
 
-BUFFER = re.compile(r"<title>([a-z ]+) (\d+) \[(\d+):(\d+)\], (\d+) bytes at (\d+), entries (\d+) to (\d+)</title>")
+BUFFER = re.compile(r"<title>([a-z ]+) (\d+) \[(\d+):(\d+)\], (\d+) bytes at (\d+), instructions (\d+) to (\d+)</title>")
 KINDS = {"saved": ("w", "saved tensors"), "activation": ("f", "activations"), "activation gradient": ("b", "their gradients"), "workspace": ("o", "workspace")}
 STATE = {"parameters", "moments"}
 CONSTANT = ("t3", "state, accumulated gradients")
@@ -56,10 +56,10 @@ def live_ranges(figure, simulations):
     timeline = Timeline(events, results)
     device = timeline.names.index(figure["device"])
     lines = [line for line in texts[1].splitlines() if re.match(r" *exec\.(?!program|call)\w+ \d+ ", line)]
-    entry_times = []
-    for line in lines:  # an entry without a time takes none
+    times = []
+    for line in lines:  # an instruction without a time takes none
         found = re.search(r"time \[([0-9.e-]+), ([0-9.e-]+)\]", line)
-        entry_times.append(tuple(map(float, found.groups())) if found else (entry_times[-1][1] if entry_times else 0.0,) * 2)
+        times.append(tuple(map(float, found.groups())) if found else (times[-1][1] if times else 0.0,) * 2)
     buffers = {(kind, int(a), int(b), int(size), int(at), int(first), int(last)) for kind, _, a, b, size, at, first, last in BUFFER.findall(texts[0])}
     end = timeline.end
     top = max(at + size for _, _, _, size, at, _, _ in buffers)
@@ -69,7 +69,7 @@ def live_ranges(figure, simulations):
     scale = lambda t: x + width * min(t, end) / end
     shown = set()
     for kind, a, b, size, at, first, last in sorted(buffers):
-        begin, finish = (entry_times[first][0], entry_times[last][1]) if kind not in STATE else (0, end)
+        begin, finish = (times[first][0], times[last][1]) if kind not in STATE else (0, end)
         fill, name = KINDS.get(kind, CONSTANT)
         if height * size / top < 0.7:
             continue

@@ -11,10 +11,10 @@
 
 // JOINT-LABEL: zorse.class @mlp {
 // JOINT-LABEL: func.func @joint(
-// JOINT-SAME:    %[[W:[^:]+]]: tensor<8x4xf32> {zorse.gradient, zorse.argument = #zorse.argument<parameter, 0>}
-// JOINT-SAME:    %[[X:[^:]+]]: tensor<?x4xf32> {zorse.gradient, zorse.argument = #zorse.argument<boundary_in, 0>}
+// JOINT-SAME:    %[[W:[^:]+]]: tensor<8x4xf32> {zorse.argument = #zorse.argument<parameter, 0>, zorse.gradient}
+// JOINT-SAME:    %[[X:[^:]+]]: tensor<?x4xf32> {zorse.argument = #zorse.argument<boundary_in, 0>, zorse.gradient}
 // JOINT-SAME:    %[[DY:[^:]+]]: tensor<?x8xf32> {zorse.argument = #zorse.argument<boundary_out_gradient, 0>})
-// JOINT-SAME:    -> (tensor<?x8xf32> {zorse.gradient, zorse.argument = #zorse.argument<boundary_out, 0>}, tensor<?x4xf32> {zorse.argument = #zorse.argument<boundary_in_gradient, 0>}, tensor<8x4xf32> {zorse.argument = #zorse.argument<parameter_gradient, 0>})
+// JOINT-SAME:    -> (tensor<?x8xf32> {zorse.argument = #zorse.argument<boundary_out, 0>, zorse.gradient}, tensor<?x4xf32> {zorse.argument = #zorse.argument<boundary_in_gradient, 0>}, tensor<8x4xf32> {zorse.argument = #zorse.argument<parameter_gradient, 0>})
 // JOINT:         %[[H:.+]] = zorse.matmul %[[X]], %[[W]]
 // JOINT:         %[[Y:.+]] = zorse.gelu %[[H]]
 // JOINT:         %[[GY:.+]] = zorse.gradient_of %[[Y]], %[[DY]]

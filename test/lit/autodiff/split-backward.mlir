@@ -63,7 +63,7 @@ zorse.class @mlp {
 // CHECK:         zorse.attention_grad
 // CHECK:         return {{.*}}%[[OUT]]
 // CHECK-LABEL: func.func @backward_weights(
-// CHECK-NOT:     zorse.argument = #zorse.argument<saved
+// CHECK-NOT:     zorse.argument = #zorse.argument<saved,
 // CHECK-NOT:     zorse.attention_grad
 // CHECK:         zorse.matmul_grad_weight
 // CHECK:         zorse.matmul_grad_weight

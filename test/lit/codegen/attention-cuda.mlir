@@ -7,27 +7,27 @@
 // CHECK: function @half.forward
 // CHECK-NEXT: argument
 // CHECK: kernel {{[0-9]+}} attention_forward({{.*}}) iterations 512 per row
-// CHECK-NOT: product
+// CHECK-NOT: matmul
 // CHECK: function @half.backward: saved {{.*}}, workspace 4096 per row bytes
 // CHECK: kernel {{[0-9]+}} attention_statistics(
 // CHECK-NEXT: kernel {{[0-9]+}} attention_key_gradients({{.*}}) iterations 256 per row
 // CHECK-NEXT: kernel {{[0-9]+}} attention_query_gradients({{.*}}) iterations 512 per row
-// CHECK-NOT: product
+// CHECK-NOT: matmul
 // CHECK: function @wide.forward
-// CHECK: product
+// CHECK: matmul
 // CHECK: function @odd.forward
-// CHECK: product
+// CHECK: matmul
 // CHECK: function @values.forward
-// CHECK: product
+// CHECK: matmul
 // The keys begin 8 bytes after a multiple of 16: they are copied first.
 // CHECK: function @unaligned.forward
 // CHECK: kernel {{[0-9]+}} copy(boundary_in0[8], workspace)
 // CHECK-NEXT: kernel {{[0-9]+}} attention_forward(workspace,
 
 // OLD: function @half.forward
-// OLD: product
+// OLD: matmul
 // OLD: function @half.backward
-// OLD: product
+// OLD: matmul
 
 // PTX: .minnctapersm 1
 // PTX: cp.async.cg.shared.global

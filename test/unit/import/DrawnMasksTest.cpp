@@ -34,8 +34,8 @@ struct MaskGraph : Graph {
   }
 };
 
-const char *kQuarter = "probability = 2.500000e-01 : f64} : tensor<?x6x1xf32>",
-           *kThreeQuarters = "probability = 7.500000e-01 : f64} : tensor<?x6x1xf32>";
+const char *kQuarter = "probability = 2.500000e-01 : f64, rng_id = 0 : i64} : tensor<?x6x1xf32>",
+           *kThreeQuarters = "probability = 7.500000e-01 : f64, rng_id = 0 : i64} : tensor<?x6x1xf32>";
 
 TEST(DrawnMasks, Comparisons) {
   struct {
