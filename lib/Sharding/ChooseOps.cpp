@@ -2,6 +2,8 @@
 // costs: the FLOPs of an op that is not divided, and the bytes of an exchange. Infinite ones are rules.
 #include "ChooseOps.h"
 
+#include "DivideByIds.h"
+
 #include "zorse/Base/MaxFlow.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
@@ -56,6 +58,8 @@ public:
       total += static_cast<double>(flops);
       for (auto [result, dims] : llvm::zip(op->getResults(), candidates.factorsOf(op).results))
         addResult(op, result, isSharded(dims, split));
+      if (combines(op)) // one exchange of three numbers for each loss
+        flow->addEdge(opNodes[op], kSink, 3 * exchangeCost(op->getResult(0), flopsPerByte));
     }
     for (auto [argument, node] : parameterNodes)
       addParameter(argument, node);
@@ -113,7 +117,7 @@ private:
         flow->addEdge(node, equal ? it->second : kSink, MaxFlow::kInfinite);
       }
     }
-    if (read)
+    if (read && !combines(op))
       flow->addEdge(node, sharded ? value : kSink, exchangeCost(result, flopsPerByte));
   }
 

@@ -29,7 +29,10 @@ std::string sharding::toString(const ClassSharding &sharding, func::FuncOp joint
         os << ' ' << nameOf(joint, argument) << " dim " << it->second.dim.dim << " [" << toString(it->second.dim.map) << ']';
     os << '\n';
   }
-  os << "exchanges: " << sharding.reduced.size() << " all-reduce, " << sharding.gathered.size() << " all-gather\n";
+  os << "exchanges: " << sharding.reduced.size() << " all-reduce, " << sharding.gathered.size() << " all-gather";
+  if (sharding.combined)
+    os << ", " << sharding.combined << " of a loss";
+  os << '\n';
   os << "divided: " << showPercent(sharding.flops > 0 ? sharding.dividedFlops / sharding.flops : 0) << " of the FLOPs";
   for (auto [i, undivided] : llvm::enumerate(sharding.undivided)) {
     if (i == kNamedOps)

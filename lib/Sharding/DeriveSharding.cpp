@@ -1,6 +1,8 @@
 // Divides the ops of a joint function: one axis after the other, each from one factor that promises the most.
 #include "ChooseOps.h"
 
+#include "DivideByIds.h"
+
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -151,7 +153,7 @@ void Derivation::findPartials() {
     result.reduced.clear();
     for (Operation &op : block.without_terminator())
       for (Value value : op.getResults())
-        if (result.ops.contains(&op) ? !result.values.contains(value)
+        if (result.ops.contains(&op) ? !result.values.contains(value) && !combines(&op)
                                      : deferring.contains(&op) && llvm::all_of(op.getOperands(), [&](Value v) { return result.partial.contains(v); }))
           result.partial.insert(value);
     for (Operation &op : block.without_terminator())
@@ -183,10 +185,12 @@ void Derivation::count() {
   for (Operation &op : joint.getBody().front().without_terminator()) {
     const double flops = flopsOf(&op);
     result.flops += flops;
-    if (result.ops.contains(&op))
+    if (result.ops.contains(&op)) {
       result.dividedFlops += flops;
-    else if (flops > 0)
+      result.combined += combines(&op);
+    } else if (flops > 0) {
       result.undivided.push_back({&op, refused.lookup(&op)});
+    }
   }
   llvm::stable_sort(result.undivided, [](const UndividedOp &a, const UndividedOp &b) { return flopsOf(a.op) > flopsOf(b.op); });
 }

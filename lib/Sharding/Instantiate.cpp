@@ -1,6 +1,8 @@
 // Builds the function of one device of a group.
 #include "ChooseOps.h"
 
+#include "DivideByIds.h"
+
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -94,7 +96,7 @@ void Instance::build(Operation &op) {
 void Instance::buildDivided(Operation &op, const DividedOp &divided) {
   const Share share = mine[divided.axis];
   const int64_t granules = sharding.axes[divided.axis].granules;
-  if (share.count() == 0) { // no points: sums over them are zero
+  if (share.count() == 0 && !combines(&op)) { // no points: sums over them are zero
     for (Value value : op.getResults())
       held[value] = createSplat(builder, op.getLoc(), localType(value, sharding, mine), 0);
     return;
@@ -123,6 +125,16 @@ void Instance::buildDivided(Operation &op, const DividedOp &divided) {
     else
       operands.push_back(slice(wholeOf(value), wanted, share));
   }
+  for (const OpFactors::Offset &offset : rule.offsets)
+    if (const GranuleMap *map = divided.split.find(offset.factor)) {
+      const auto &all = this->all[divided.axis];
+      PartByIds part{operands, share.begin * map->width(), share.count() * map->width(), all.size(), {}};
+      for (size_t d = 0; d < all.size(); ++d)
+        part.ends.push_back(static_cast<int64_t>(d) + 1);
+      for (auto [from, to] : llvm::zip(op.getResults(), buildByIds(builder, &op, part)))
+        held[from] = to;
+      return;
+    }
   Operation *copy = builder.clone(op);
   copy->setOperands(operands);
   for (auto [from, to] : llvm::zip(op.getResults(), copy->getResults())) {

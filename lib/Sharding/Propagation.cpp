@@ -1,5 +1,7 @@
 #include "Propagation.h"
 
+#include "DivideByIds.h"
+
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
 using namespace mlir;
@@ -14,21 +16,23 @@ const OpFactors &Propagation::factorsOf(Operation *op) {
 }
 
 /// Returns why a factor cannot be divided, or "".
-static std::string whyIndivisible(const OpFactors &rule, unsigned index) {
+static std::string whyIndivisible(Operation *op, const OpFactors &rule, unsigned index, const GranuleMap &map) {
   const OpFactors::Factor &factor = rule.factors[index];
   if (factor.kind == FactorKind::Indivisible)
     return "needs all points together";
-  if (factor.combiner != Combiner::Sum)
+  if (factor.combiner != Combiner::Sum && !(factor.combiner == Combiner::LogSumExp && combines(op)))
     return "combines its parts by other means than a sum";
-  if (llvm::any_of(rule.offsets, [&](const OpFactors::Offset &offset) { return offset.factor == index; }))
-    return "counts its points";
+  for (const OpFactors::Offset &offset : rule.offsets)
+    if (offset.factor == index)
+      return !offset.operand || map.segments.size() != 1 ? "counts its points" : whyNotByIds(op);
   return "";
 }
 
 void Propagation::run(Operation *op, unsigned factor) {
-  if (std::string reason = whyIndivisible(factorsOf(op), factor); !reason.empty())
+  GranuleMap map{{{0, factorsOf(op).factors[factor].size / granules}}};
+  if (std::string reason = whyIndivisible(op, factorsOf(op), factor, map); !reason.empty())
     return refuse(op, std::move(reason));
-  splits[op].factors.push_back({factor, GranuleMap{{{0, factorsOf(op).factors[factor].size / granules}}}});
+  splits[op].factors.push_back({factor, std::move(map)});
   work.insert(op);
   while (!work.empty())
     update(work.pop_back_val());
@@ -55,7 +59,7 @@ void Propagation::update(Operation *op) {
   std::string problem = addOperandsAndResults(op, rule, split);
   for (const auto &[factor, map] : split.factors)
     if (problem.empty())
-      problem = whyIndivisible(rule, factor);
+      problem = whyIndivisible(op, rule, factor, map);
   if (!problem.empty())
     return refuse(op, problem);
   if (split.factors.empty())

@@ -206,17 +206,29 @@ inline std::vector<std::vector<Share>> randomShares(const ClassSharding &shardin
   return shares;
 }
 
+/// Number of indices that an argument may contain: rows of a table or classes.
+inline int64_t indicesOf(mlir::Value argument) {
+  int64_t count = 2;
+  for (mlir::Operation *user : argument.getUsers())
+    if (mlir::isa<GatherOp>(user) && user->getOperand(1) == argument)
+      count = mlir::cast<mlir::RankedTensorType>(user->getOperand(0).getType()).getDimSize(0);
+    else if (mlir::isa<TakeAlongDimOp, CrossEntropyOp>(user) && user->getOperand(1) == argument)
+      count = mlir::cast<mlir::RankedTensorType>(user->getOperand(0).getType()).getShape().back();
+  return count;
+}
+
 inline std::vector<Tensor> randomArguments(mlir::func::FuncOp function, int64_t rows, std::mt19937 &random) {
   std::vector<Tensor> arguments;
-  for (mlir::Type type : function.getArgumentTypes()) {
-    auto tensor = mlir::cast<mlir::RankedTensorType>(type);
+  for (mlir::BlockArgument argument : function.getArguments()) {
+    auto tensor = mlir::cast<mlir::RankedTensorType>(argument.getType());
+    const int64_t indices = indicesOf(argument);
     std::vector<int64_t> shape;
     for (int64_t size : tensor.getShape())
       shape.push_back(mlir::ShapedType::isDynamic(size) ? rows : size);
     arguments.push_back(Tensor::filled(shape, 0));
     for (double &value : arguments.back().values)
-      value =
-          mlir::isa<mlir::FloatType>(tensor.getElementType()) ? std::uniform_real_distribution<>(0.1, 1)(random) : static_cast<double>(random() % 2);
+      value = mlir::isa<mlir::FloatType>(tensor.getElementType()) ? std::uniform_real_distribution<>(0.1, 1)(random)
+                                                                  : static_cast<double>(static_cast<int64_t>(random()) % indices);
   }
   return arguments;
 }

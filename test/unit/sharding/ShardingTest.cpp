@@ -56,7 +56,46 @@ double compareClasses(const std::string &text, int tries, double flopsPerByte = 
   return divided / flops;
 }
 
+/// The loss of logits of which a device may have only masked ones.
+constexpr const char *kMaskedLoss = R"(
+func.func @joint(%x: tensor<?x3x4xf64> {zorse.argument = #zorse.argument<boundary_in, 0>},
+                 %w: tensor<11x4xf64> {zorse.argument = #zorse.argument<parameter, 0>},
+                 %mask: tensor<11xf64> {zorse.argument = #zorse.argument<parameter, 1>},
+                 %labels: tensor<?x3xi64> {zorse.argument = #zorse.argument<input, 0>})
+    -> (tensor<?x3xf64> {zorse.argument = #zorse.argument<loss, 0>}) {
+  %0 = zorse.matmul %x, %w {transpose_b} : tensor<?x3x4xf64>, tensor<11x4xf64> -> tensor<?x3x11xf64>
+  %1 = zorse.broadcast %mask dims [2] : tensor<11xf64> -> tensor<?x3x11xf64>
+  %2 = arith.addf %0, %1 : tensor<?x3x11xf64>
+  %3 = zorse.cross_entropy %2, %labels {ignore_index = 7 : i64} : (tensor<?x3x11xf64>, tensor<?x3xi64>) -> tensor<?x3xf64>
+  return %3 : tensor<?x3xf64>
+}
+)";
+
 } // namespace
+
+TEST(Sharding, ADeviceWithoutPossibleClasses) {
+  auto context = makeContext();
+  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(kMaskedLoss, context.get());
+  ASSERT_TRUE(module);
+  auto joint = *module->getOps<func::FuncOp>().begin();
+  const ClassSharding sharding = sharding::deriveSharding(joint, 0);
+  EXPECT_EQ(sharding.combined, 1U) << sharding::toString(sharding, joint);
+  std::mt19937 random(3);
+  double worst = 0;
+  for (int i = 0; i < 50; ++i) {
+    reference::Options options;
+    options.rows = 2;
+    std::vector<Tensor> arguments = randomArguments(joint, options.rows, random);
+    for (size_t v = 0; v < 5; ++v)
+      arguments[2].values[v] = -INFINITY;
+    for (double &label : arguments[3].values)
+      label = static_cast<double>(5 + random() % 6);
+    const size_t devices = 2 + random() % 3;
+    GroupEvaluation group(joint, sharding, randomShares(sharding, devices, random), options);
+    EXPECT_EQ(group.compare(arguments, devices, worst), "");
+  }
+  EXPECT_LE(worst, 1e-12);
+}
 
 TEST(Sharding, Gpt) { EXPECT_GT(compareClasses(withoutDropout(readModel("gpt.mlir")), 10), 0.5); }
 TEST(Sharding, Llama) { EXPECT_GT(compareClasses(readModel("llama.mlir"), 10), 0.5); }
