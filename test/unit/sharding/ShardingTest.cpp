@@ -36,7 +36,7 @@ OwningOpRef<ModuleOp> jointFunctions(MLIRContext &context, const std::string &te
 double compareClasses(const std::string &text, int tries, double flopsPerByte = 0) {
   auto context = makeContext();
   OwningOpRef<ModuleOp> module = jointFunctions(*context, text);
-  std::mt19937 random(5);
+  std::mt19937 random(5); // NOLINT(bugprone-random-generator-seed): the same numbers in every run
   double worst = 0, divided = 0, flops = 0;
   for (auto unitClass : module->getOps<ClassOp>()) {
     func::FuncOp joint = unitClass.function(Task::Joint);
@@ -80,7 +80,7 @@ TEST(Sharding, ADeviceWithoutPossibleClasses) {
   auto joint = *module->getOps<func::FuncOp>().begin();
   const ClassSharding sharding = sharding::deriveSharding(joint, 0);
   EXPECT_EQ(sharding.combined, 1U) << sharding::toString(sharding, joint);
-  std::mt19937 random(3);
+  std::mt19937 random(3); // NOLINT(bugprone-random-generator-seed): the same numbers in every run
   double worst = 0;
   for (int i = 0; i < 50; ++i) {
     reference::Options options;
