@@ -112,7 +112,7 @@ def _activation(node, operands, types):
 
 @_is("BiasGelu", "FastGelu", "QuickGelu")
 def _runtime_gelu(node, operands, types):
-    """Of the domain com.microsoft."""
+    """GELU operators of the domain com.microsoft."""
     x = operands[0] if _given(operands, 1) is None else operands[0] + operands[1]
     if node.op == "QuickGelu":
         return x * torch.sigmoid(node.attributes.get("alpha", 1.702) * x)

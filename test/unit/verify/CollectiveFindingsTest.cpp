@@ -95,15 +95,15 @@ TEST(Findings, RunsWithAHole) {
 }
 
 TEST(Findings, ContributorsOfAShard) {
-  Runs lacks;
-  lacks.change([&](bundle::Instruction &instruction, uint32_t device) {
+  Runs incomplete;
+  incomplete.change([&](bundle::Instruction &instruction, uint32_t device) {
     bundle::ShardRanges &terms = *instruction.mutable_reduce_scatter()->mutable_terms();
     const int64_t elements = Runs::remove(terms, Runs::last(terms, 1));
     bundle::Region *full = instruction.mutable_reduce_scatter()->mutable_full();
     if (device == 1)
       full->set_bytes(full->bytes() - uint64_t(elements) * 4);
   });
-  expectFinding(lacks, Code::Contributions, {"misses contributor d1 to elements"});
+  expectFinding(incomplete, Code::Contributions, {"misses contributor d1 to elements"});
 
   Runs none;
   none.change([&](bundle::Instruction &instruction, uint32_t) {
