@@ -147,18 +147,6 @@ private:
     return x.graph.calls.back();
   }
 
-  FunctionArgument &addArgument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region where, const Value &value) {
-    FunctionArgument argument;
-    argument.kind = kind;
-    argument.index = index;
-    argument.mode = mode;
-    argument.region = where;
-    argument.value = value;
-    x.graph.arguments.push_back(argument);
-    x.graph.calls.back().arguments.end = static_cast<uint32_t>(x.graph.arguments.size());
-    return x.graph.arguments.back();
-  }
-
   /// Adds the calls up to the task's next exchange. \param kind  0 for F, 1 for B, 2 for W
   void addUnits(int kind) {
     const std::vector<CellInside::Call> &calls = inside->calls[kind];
@@ -225,13 +213,13 @@ private:
   /// Blocks of 0 bytes have no argument.
   void addBlock(const Binding &binding, uint32_t number, uint64_t bytes, const Value &value) {
     if (bytes)
-      addArgument(binding.argument, binding.index, binding.mode, place(number, 0, bytes), value);
+      x.appendArgument(binding.argument, binding.index, binding.mode, place(number, 0, bytes), value);
   }
 
   void bind(const CellInside::Call &of, const Binding &binding, bool later) {
     const bundle::UnitInfo &unit = x.summary.units(of.unit);
     const auto u = static_cast<uint32_t>(of.unit);
-    auto add = [&](Region where, const Value &value) { return &addArgument(binding.argument, binding.index, binding.mode, where, value); };
+    auto add = [&](Region where, const Value &value) { return &x.appendArgument(binding.argument, binding.index, binding.mode, where, value); };
     switch (binding.of) {
     case Operand::Parameter:
     case Operand::ParameterGradient:
@@ -274,9 +262,10 @@ private:
     const uint32_t buffer = gradients ? groupState.gradients : x.unshardedParamOf(groupState, x.unshardIntervalOf(group, cell->unitBegin, later));
     const int64_t begin = parameter.offset(), elements = zorse::elementsOf(parameter);
     const Elements range{begin, begin + elements};
-    FunctionArgument &argument = addArgument(binding.argument, binding.index, binding.mode,
-                                             placeBuffer(buffer, static_cast<uint64_t>(begin) * size, static_cast<uint64_t>(elements) * size),
-                                             gradients ? Value::gradients(group, range) : Value::parametersToRead(x.hasMaster(group), group, range));
+    FunctionArgument &argument =
+        x.appendArgument(binding.argument, binding.index, binding.mode,
+                         placeBuffer(buffer, static_cast<uint64_t>(begin) * size, static_cast<uint64_t>(elements) * size),
+                         gradients ? Value::gradients(group, range) : Value::parametersToRead(x.hasMaster(group), group, range));
     if (!gradients || x.globalOrder.endTime.empty())
       return;
     const auto call = static_cast<uint32_t>(x.graph.calls.size() - 1);
@@ -307,11 +296,9 @@ private:
         terms.push_back({unit.loss_terms(k), lossOf(u, static_cast<uint32_t>(k), /*later=*/false)});
       std::sort(terms.begin(), terms.end());
       for (auto [term, number] : terms)
-        if (x.functionHas(function, bundle::LOSS, term))
-          addArgument(bundle::LOSS, term, bundle::READ, place(number, 0, lossRowsBytes(x.summary, *cell)),
+        x.addArgument(bundle::LOSS, term, bundle::READ, place(number, 0, lossRowsBytes(x.summary, *cell)),
                       Value::lossRows(static_cast<uint32_t>(u), term, samples()));
-      if (x.functionHas(function, bundle::LOCAL_METRICS, 0))
-        addArgument(bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, placeBuffer(x.scalars[cell->device], kScalarsBytes, kSumsBytes), Value::sums());
+      x.addArgument(bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, placeBuffer(x.scalars[cell->device], kScalarsBytes, kSumsBytes), Value::sums());
     }
   }
 

@@ -257,19 +257,9 @@ Call &PlanLowering::addCall(uint32_t function, int32_t unit, int64_t rows, int64
   return graph.calls.back();
 }
 
-void PlanLowering::addArgument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region where, Value value, bool overwrite) {
-  Call &call = graph.calls.back();
-  if (!functionHas(call.function, kind, index))
-    return;
-  FunctionArgument argument;
-  argument.kind = kind;
-  argument.index = index;
-  argument.mode = mode;
-  argument.region = where;
-  argument.value = value;
-  argument.overwrite = overwrite;
-  graph.arguments.push_back(argument);
-  call.arguments.end = static_cast<uint32_t>(graph.arguments.size());
+void PlanLowering::addArgument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region where, const Value &value) {
+  if (functionHas(graph.calls.back().function, kind, index))
+    appendArgument(kind, index, mode, where, value);
 }
 
 bool PlanLowering::functionHas(uint32_t function, bundle::ArgumentKind kind, uint32_t index) const {

@@ -468,9 +468,21 @@ struct PlanLowering : LoweringArrays {
     return false;
   }
 
-  /// Calls belong to the instruction added last, arguments to the call added last. Arguments that the function does not have are omitted.
+  /// Calls belong to the instruction added last, arguments to the call added last. `addArgument` omits an argument that
+  /// the function does not have.
   Call &addCall(uint32_t function, int32_t unit, int64_t rows, int64_t sampleBase);
-  void addArgument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region region, Value value, bool overwrite = false);
+  void addArgument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region region, const Value &value);
+  FunctionArgument &appendArgument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region region, const Value &value) {
+    FunctionArgument argument;
+    argument.kind = kind;
+    argument.index = index;
+    argument.mode = mode;
+    argument.region = region;
+    argument.value = value;
+    graph.arguments.push_back(argument);
+    graph.calls.back().arguments.end = static_cast<uint32_t>(graph.arguments.size());
+    return graph.arguments.back();
+  }
   bool functionHas(uint32_t function, bundle::ArgumentKind kind, uint32_t index) const;
 
   const Replicas &replicas; ///< see TimeOptions
