@@ -434,18 +434,21 @@ private:
   /// Returns the updates of a device, in order. By step: early units first, because the next step gathers and runs them
   /// first. By group: as gradients are complete.
   std::vector<GroupUpdate> updatesOf(uint32_t d) {
-    std::vector<GroupUpdate> updates;
-    for (const Norm &norm : norms[d]) {
-      const GroupState &h = *x.findGroupState(d, norm.group);
-      updates.push_back({&h, norm.hostGradients, {}});
-      if (byGroup())
-        updates.back().after = beforeVersionOne(h, d, norm.op);
-    }
+    std::vector<const Norm *> order;
+    for (const Norm &norm : norms[d])
+      order.push_back(&norm);
     if (!byGroup())
-      std::sort(updates.begin(), updates.end(), [&](const GroupUpdate &a, const GroupUpdate &b) {
-        const uint32_t g = a.groupState->group, k = b.groupState->group;
-        return std::pair(x.firstUnit(g), g) < std::pair(x.firstUnit(k), k);
+      std::sort(order.begin(), order.end(), [&](const Norm *a, const Norm *b) {
+        return std::pair(x.firstUnit(a->group), a->group) < std::pair(x.firstUnit(b->group), b->group);
       });
+    std::vector<GroupUpdate> updates;
+    updates.reserve(order.size());
+    for (const Norm *norm : order) {
+      const GroupState &h = *x.findGroupState(d, norm->group);
+      updates.push_back({&h, norm->hostGradients, {}});
+      if (byGroup())
+        updates.back().after = beforeVersionOne(h, d, norm->op);
+    }
     return updates;
   }
 

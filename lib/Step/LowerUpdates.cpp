@@ -26,7 +26,9 @@ constexpr size_t kPartsAtOnce = 2;
 
 class Updater {
 public:
-  Updater(PlanLowering &x, uint32_t device, uint32_t decision) : x(x), device(device), decision(decision) {}
+  Updater(PlanLowering &x, uint32_t device, uint32_t decision)
+      : x(x), device(device), decision(decision), ofParameters(x, x.summary.update_function_plain()),
+        ofStatistics(x, x.summary.update_function_statistics()) {}
 
   void run(const std::vector<GroupUpdate> &updates) {
     const bool comes = std::any_of(updates.begin(), updates.end(), [](const GroupUpdate &u) { return !u.groupState->at.onDevice(); });
@@ -59,6 +61,17 @@ public:
 
 private:
   using BufferRange = UpdateOp::BufferRange;
+
+  /// The arguments that an update function has.
+  struct Arguments {
+    bool state[4], scalars, step;
+
+    Arguments(const PlanLowering &x, uint32_t function)
+        : scalars(x.functionHas(function, bundle::SCALARS, 0)), step(x.functionHas(function, bundle::OPTIMIZER_STEP, 0)) {
+      for (uint32_t i = 0; i < 4; ++i)
+        state[i] = i < 2 + x.summary.moments() && x.functionHas(function, bundle::STATE, i);
+    }
+  };
 
   uint64_t size(uint32_t g) const { return elementBytes(x.summary.groups(g).type()); }
 
@@ -144,14 +157,13 @@ private:
   }
 
   void touch(uint32_t op, uint32_t g, const BufferRange *arrays, Decision by) {
-    const uint32_t function =
-        x.summary.groups(static_cast<int>(g)).running_stat() ? x.summary.update_function_statistics() : x.summary.update_function_plain();
-    for (uint32_t i = 0; i < 2 + x.summary.moments(); ++i)
-      if (x.functionHas(function, bundle::STATE, i))
+    const Arguments &has = x.summary.groups(static_cast<int>(g)).running_stat() ? ofStatistics : ofParameters;
+    for (uint32_t i = 0; i < 4; ++i)
+      if (has.state[i])
         x.addAccess(op, arrays[i].buffer);
-    if (x.functionHas(function, bundle::SCALARS, 0))
+    if (has.scalars)
       x.addAccess(op, by.scalars);
-    if (x.functionHas(function, bundle::OPTIMIZER_STEP, 0))
+    if (has.step)
       x.addAccess(op, by.step);
   }
 
@@ -202,6 +214,7 @@ private:
 
   PlanLowering &x;
   const uint32_t device, decision;
+  const Arguments ofParameters, ofStatistics;
   QueueIndex queue = kCompute;
   bool crossesStep = false;     ///< updates overlap the next step
   Decision known{kNone, kNone}; ///< on the device

@@ -186,6 +186,10 @@ void PlanLowering::describeCollective(Work work, Collective collective) {
 
 GroupState *PlanLowering::findGroupState(uint32_t device, uint32_t group) {
   auto &list = groupStates[device];
+  // Most devices hold consecutive groups.
+  if (!list.empty() && group - list.front().group < list.size())
+    if (GroupState &guess = list[group - list.front().group]; guess.group == group)
+      return &guess;
   auto it = std::lower_bound(list.begin(), list.end(), group, [](const GroupState &h, uint32_t g) { return h.group < g; });
   return it != list.end() && it->group == group ? &*it : nullptr;
 }
