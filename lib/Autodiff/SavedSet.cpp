@@ -22,7 +22,7 @@ int64_t autodiff::savedBytesPerRow(Type type) { return (bytesPerRow(type) + 63) 
 
 bool autodiff::isExpensive(OpResult value) {
   Operation *op = value.getOwner();
-  if (isa<MatmulOp, MatmulGradWeightOp, AttentionOp, AttentionGradOp, CrossEntropyOp>(op))
+  if (isa<MatmulOp, MatmulGradWeightOp, AttentionOp, AttentionGradOp, CrossEntropyOp, AllReduceOp, AllGatherOp>(op))
     return true;
   return hasOptionalStatistics(op) && value.getResultNumber() > 0;
 }

@@ -18,8 +18,8 @@ std::vector<mlir::Value> chooseCut(llvm::ArrayRef<mlir::Operation *> ops, const 
                                    llvm::function_ref<bool(mlir::OpResult)> offered, llvm::function_ref<bool(mlir::OpResult)> once,
                                    llvm::ArrayRef<mlir::Value> arguments = {});
 
-/// Whether the value is never recomputed: matrix products, attention, the loss, and every statistic
-/// (few bytes that need a pass over many).
+/// Whether the value is never recomputed: matrix products, attention, the loss, exchanges, and every statistic (few bytes
+/// that need a pass over many).
 bool isExpensive(mlir::OpResult value);
 
 } // namespace zorse::autodiff

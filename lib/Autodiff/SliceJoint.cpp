@@ -54,9 +54,9 @@ DifferentiatedFunctions autodiff::sliceJoint(func::FuncOp joint) {
     result.backward = sliceBackward(joint);
     dropResults(joint, isGradientKind);
     eraseDeadOps(joint.getBody().front());
-    dropUnusedArguments(joint, [](ArgumentKind kind) { return kind == ArgumentKind::BoundaryOutGradient || kind == ArgumentKind::Scalars; });
     dropUnusedStatistics(joint.getBody().front());
   }
+  dropUnusedArguments(joint, [](ArgumentKind kind) { return kind == ArgumentKind::BoundaryOutGradient || kind == ArgumentKind::Scalars; });
   joint.setName(stringifyTask(Task::Forward));
   return result;
 }

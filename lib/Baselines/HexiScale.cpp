@@ -5,6 +5,7 @@
 #include "Partitions.h"
 #include "ZorsePaper.h"
 
+#include "zorse/Base/Apportion.h"
 #include "zorse/Step/AssignMicroBatches.h"
 #include "zorse/Summary/Summary.h"
 
@@ -110,7 +111,7 @@ public:
         continue;
       const Paths paths = makePaths(pipelines);
       const double sync = syncSeconds(paths);
-      const std::vector<int64_t> samples = step::apportion(problem.batch, paths.rates);
+      const std::vector<int64_t> samples = apportion(problem.batch, paths.rates);
       for (int64_t rows = 1; rows <= std::min<int64_t>(16, problem.batch); rows *= 2)
         candidates.add(makeCandidate(paths, samples, rows, sync));
     }

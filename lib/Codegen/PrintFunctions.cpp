@@ -52,6 +52,8 @@ static void printLaunch(const bundle::CompiledFunction &compiled, const bundle::
        << (matmul.transpose_a() ? "^T" : "") << " * " << text(compiled, matmul.b()) << (matmul.transpose_b() ? "^T" : "") << " m " << text(matmul.m())
        << " n " << text(matmul.n()) << " k " << text(matmul.k()) << " batch " << text(matmul.batch()) << " ld " << matmul.lda() << " " << matmul.ldb()
        << " " << matmul.ldc() << (matmul.has_bias() ? " + " + text(compiled, matmul.bias()) : "") << "\n";
+  } else if (launch.has_exchange()) {
+    os << "  exchange " << compiled.arguments(static_cast<int>(launch.exchange().argument())).name() << "\n";
   } else {
     os << "  library " << launch.library().name() << "(";
     operands(launch.library().operands(), launch.library().accumulates());

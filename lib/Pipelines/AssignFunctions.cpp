@@ -35,6 +35,8 @@ void insertWorkspace(bundle::CompiledFunction &compiled, int place, const bundle
       std::for_each(launch.mutable_kernel()->mutable_operands()->begin(), launch.mutable_kernel()->mutable_operands()->end(), shift);
     if (launch.has_library())
       std::for_each(launch.mutable_library()->mutable_operands()->begin(), launch.mutable_library()->mutable_operands()->end(), shift);
+    if (launch.has_exchange() && launch.exchange().argument() >= uint32_t(place))
+      launch.mutable_exchange()->set_argument(launch.exchange().argument() + 1);
     if (!launch.has_matmul())
       continue;
     bundle::Matmul &product = *launch.mutable_matmul();

@@ -42,7 +42,8 @@ public:
     for (const auto &[op, split] : candidates.splits)
       opNodes[op] = nodes++;
     for (BlockArgument argument : joint.getArguments())
-      if (isOfKind(attributeOfArgument(joint, argument.getArgNumber()), ArgumentKind::Parameter) && isComplete(argument))
+      if (isOfKind(attributeOfArgument(joint, argument.getArgNumber()), ArgumentKind::Parameter) && isComplete(argument) &&
+          !joint.getArgAttr(argument.getArgNumber(), kWholeAttr))
         parameterNodes[argument] = nodes++;
     for (const auto &[op, split] : candidates.splits)
       for (Value result : op->getResults())

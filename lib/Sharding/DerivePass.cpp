@@ -1,6 +1,8 @@
 // `zorse-derive-sharding`: prints how tensor parallelism would divide every class.
 #include "ChooseOps.h"
 
+#include "zorse/Sharding/DivideUnits.h"
+
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Base/Format.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -68,4 +70,7 @@ struct DeriveShardingPass : PassWrapper<DeriveShardingPass, OperationPass<Module
 
 std::unique_ptr<Pass> sharding::createDeriveSharding() { return std::make_unique<DeriveShardingPass>(); }
 
-void sharding::registerPasses() { PassRegistration<DeriveShardingPass>(); }
+void sharding::registerPasses() {
+  PassRegistration<DeriveShardingPass>();
+  registerPass([] { return createDivideUnits(); });
+}

@@ -128,12 +128,16 @@ Value PartBuilder::localNumbers(CrossEntropyOp loss) {
 SmallVector<Value> PartBuilder::crossEntropy(CrossEntropyOp loss) {
   RankedTensorType type = typeOf(loss.getLoss());
   const int64_t last = type.getRank(), devices = static_cast<int64_t>(part.devices);
-  SmallVector<int64_t> all(type.getShape()), table(type.getShape()), each(type.getShape()), one(type.getShape());
-  all.push_back(3 * devices), table.append({devices, 3}), each.push_back(devices), one.push_back(1);
-  Value gathered = AllGatherOp::create(builder, loc, RankedTensorType::get(all, type.getElementType()), localNumbers(loss), last,
-                                       ArrayRef<int64_t>{0}, ArrayRef<int64_t>{3}, part.ends);
-  gathered = ReshapeOp::create(builder, loc, gathered, table);
-  auto column = [&](int64_t i) { return ReshapeOp::create(builder, loc, SliceOp::create(builder, loc, gathered, last + 1, i, 1), each).getResult(); };
+  SmallVector<int64_t> each(type.getShape()), one(type.getShape());
+  each.push_back(devices), one.push_back(1);
+  Value mine = localNumbers(loss);
+  auto gather = AllGatherOp::create(builder, loc, SmallVector<Type>(part.devices, mine.getType()), part.exchange, mine, part.device);
+  auto column = [&](int64_t i) -> Value {
+    SmallVector<Value> numbers;
+    for (Value of : gather.getParts())
+      numbers.push_back(SliceOp::create(builder, loc, of, last, i, 1));
+    return ConcatOp::create(builder, loc, RankedTensorType::get(each, type.getElementType()), numbers, last);
+  };
   auto total = [&](Value x, ReduceKind kind) { return ReduceOp::create(builder, loc, x, kind, ArrayRef<int64_t>{last}).getResult(); };
   Value maximum = total(column(0), ReduceKind::Max);
   Value scale = math::ExpOp::create(builder, loc, arith::SubFOp::create(builder, loc, column(0), repeat(maximum, typeOf(column(0)))));

@@ -18,8 +18,8 @@ bool combines(mlir::Operation *op);
 struct PartByIds {
   llvm::SmallVector<mlir::Value> operands; ///< local parts; the indices are whole
   int64_t begin = 0, size = 0;             ///< range of the table rows or classes of the device
-  size_t devices = 0;
-  std::vector<int64_t> ends; ///< for an exchange of one number per device
+  size_t device = 0, devices = 0;
+  int64_t exchange = 0; ///< number of its exchange, if it has one
 };
 
 /// Builds the part. Indices outside of the range read zero and write nothing. Returns the results: summands of those of

@@ -28,7 +28,7 @@ namespace {
 class Instance {
 public:
   Instance(func::FuncOp joint, const ClassSharding &sharding, ArrayRef<std::vector<Share>> all, size_t device)
-      : joint(joint), sharding(sharding), all(all), builder(joint.getContext()) {
+      : joint(joint), sharding(sharding), all(all), device(device), builder(joint.getContext()) {
     for (const std::vector<Share> &axis : all)
       mine.push_back(axis[device]);
   }
@@ -63,6 +63,7 @@ private:
   void build(Operation &op);
   void buildDivided(Operation &op, const DividedOp &divided);
   void exchange(Value value);
+  Value gather(Value value);
   Value returnedValue(OpOperand &operand);
   Value slice(Value whole, const ShardedDim &sharded, Share share);
   void buildSlice(SliceOp op, const ShardedValue &x, RankedTensorType type);
@@ -77,7 +78,9 @@ private:
   func::FuncOp joint;
   const ClassSharding &sharding;
   ArrayRef<std::vector<Share>> all;
+  const size_t device;
   SmallVector<Share> mine; ///< by axis
+  int64_t exchanges = 0;
   OpBuilder builder;
   DenseMap<Value, Value> held;  ///< what the device has without an exchange
   DenseMap<Value, Value> whole; ///< results of exchanges
@@ -127,10 +130,9 @@ void Instance::buildDivided(Operation &op, const DividedOp &divided) {
   }
   for (const OpFactors::Offset &offset : rule.offsets)
     if (const GranuleMap *map = divided.split.find(offset.factor)) {
-      const auto &all = this->all[divided.axis];
-      PartByIds part{operands, share.begin * map->width(), share.count() * map->width(), all.size(), {}};
-      for (size_t d = 0; d < all.size(); ++d)
-        part.ends.push_back(static_cast<int64_t>(d) + 1);
+      PartByIds part{operands, share.begin * map->width(), share.count() * map->width(), device, all[divided.axis].size(), 0};
+      if (combines(&op))
+        part.exchange = exchanges++;
       for (auto [from, to] : llvm::zip(op.getResults(), buildByIds(builder, &op, part)))
         held[from] = to;
       return;
@@ -166,19 +168,30 @@ Value Instance::slice(Value value, const ShardedDim &sharded, Share share) {
 }
 
 void Instance::exchange(Value value) {
-  if (sharding.reduced.contains(value)) {
-    whole[value] = AllReduceOp::create(builder, value.getLoc(), value.getType(), held.lookup(value));
-  } else if (sharding.gathered.contains(value)) {
-    const ShardedValue &sharded = sharding.values.find(value)->second;
-    SmallVector<int64_t> begins, widths, ends;
-    for (const GranuleMap::Segment &segment : sharded.dim.map.segments) {
-      begins.push_back(segment.begin);
-      widths.push_back(segment.width);
-    }
-    for (const Share &share : all[sharded.axis])
-      ends.push_back(share.end);
-    whole[value] = AllGatherOp::create(builder, value.getLoc(), value.getType(), held.lookup(value), sharded.dim.dim, begins, widths, ends);
-  }
+  if (sharding.reduced.contains(value))
+    whole[value] = AllReduceOp::create(builder, value.getLoc(), value.getType(), exchanges++, held.lookup(value));
+  else if (sharding.gathered.contains(value))
+    whole[value] = gather(value);
+}
+
+/// Gathers the parts of all devices. The dimension consists of segments, and these of the granules of the devices.
+Value Instance::gather(Value value) {
+  const ShardedValue &sharded = sharding.values.find(value)->second;
+  const std::vector<Share> &shares = all[sharded.axis];
+  const unsigned dim = sharded.dim.dim;
+  SmallVector<Type> types;
+  for (const Share &share : shares)
+    types.push_back(withShare(cast<RankedTensorType>(value.getType()), sharded.dim, share));
+  auto parts = AllGatherOp::create(builder, value.getLoc(), types, exchanges++, held.lookup(value), device).getParts();
+  SmallVector<Value> pieces;
+  SmallVector<int64_t> taken(shares.size(), 0);
+  for (const GranuleMap::Segment &segment : sharded.dim.map.segments)
+    for (auto [d, share] : llvm::enumerate(shares))
+      if (const int64_t points = segment.width * share.count(); points > 0) {
+        pieces.push_back(SliceOp::create(builder, value.getLoc(), parts[d], dim, taken[d], points));
+        taken[d] += points;
+      }
+  return pieces.size() == 1 ? pieces.front() : ConcatOp::create(builder, value.getLoc(), cast<RankedTensorType>(value.getType()), pieces, dim);
 }
 
 /// A gradient is divided as its parameter. The gradient of a whole parameter may be partial.

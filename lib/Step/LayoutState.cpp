@@ -2,6 +2,7 @@
 
 #include "PlanLowering.h"
 
+#include "zorse/Base/Apportion.h"
 #include "zorse/Step/AssignMicroBatches.h"
 
 #include <algorithm>

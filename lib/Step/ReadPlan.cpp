@@ -2,6 +2,7 @@
 
 #include "PlanFormat.h"
 
+#include "zorse/Base/Apportion.h"
 #include "zorse/Step/AssignMicroBatches.h"
 #include "zorse/Step/Schedules.h"
 

@@ -1,6 +1,7 @@
 // Computes the model summary from `@model` (a chain of units), its classes, and the settings of
 // zorse-configure.
 #include "Counts.h"
+#include "DividedUnits.h"
 #include "FlatGroups.h"
 #include "InputRoles.h"
 
@@ -94,6 +95,9 @@ public:
       return failure();
     describeUnits();
     describeLoss();
+    auto classNamed = [&](StringRef name) { return classId.lookup(StringAttr::get(module.getContext(), name)); };
+    if (failed(describeGroups(units, classNamed, summary, copies)))
+      return failure();
     layOutGroups(summary, *decay, copies);
     describeUpdates();
     if (failed(describeLogits()))
@@ -137,6 +141,7 @@ private:
         Function &one = *described.add_functions();
         one.set_task(task);
         setCost(one, function);
+        describeExchanges(function, one);
       }
       unitClass.walk([&](SampleNumberOp) { summary.set_reads_sample_numbers(true); });
     }

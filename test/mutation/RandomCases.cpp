@@ -1,6 +1,7 @@
 #include "RandomCases.h"
 
 #include "RandomPlan.h"
+#include "zorse/Base/Apportion.h"
 #include "zorse/Step/AssignMicroBatches.h"
 #include "zorse/Step/Schedules.h"
 
@@ -59,7 +60,7 @@ struct Drawer {
       std::vector<double> weights;
       for (size_t d = first; d < last; ++d)
         weights.push_back(double(between(1, 6)));
-      auto samples = step::apportion(sampleEnd - sampleBegin, weights);
+      auto samples = apportion(sampleEnd - sampleBegin, weights);
       for (size_t d = first; d < last; ++d)
         if (samples[d - first])
           stage.push_back({devices[d], samples[d - first], between(1, std::min<int64_t>(4, samples[d - first]) + 1)});

@@ -34,6 +34,8 @@ std::string describe(const bundle::Launch &launch) {
   }
   case bundle::Launch::kLibrary:
     return "library  " + launch.library().name();
+  case bundle::Launch::kExchange:
+    return "exchange argument " + std::to_string(launch.exchange().argument());
   case bundle::Launch::WHAT_NOT_SET:
     break;
   }

@@ -66,6 +66,9 @@ struct ClassSharding {
 /// ops.
 inline constexpr double kFlopsPerByte = 8;
 
+/// Attribute of a parameter (unit): it is stored whole, because several units read it.
+inline constexpr llvm::StringLiteral kWholeAttr = "zorse.whole";
+
 /// Derives the division of a joint function (zorse/Autodiff/Autodiff.h). Every parameter that it shards has a gradient
 /// with the same division, or one that every device computes whole; boundary values and losses are whole.
 ClassSharding deriveSharding(mlir::func::FuncOp joint, double flopsPerByte = kFlopsPerByte);

@@ -25,7 +25,4 @@ struct StageDevice {
 /// its own samples; ties go to the first listed.
 void assignMicroBatches(int32_t unitBegin, int32_t unitEnd, int64_t sampleBegin, const std::vector<StageDevice> &devices, std::vector<Cell> &cells);
 
-/// Splits `total` into integers in proportion to `weights` (largest remainders; ties to the first). At least one weight is positive.
-std::vector<int64_t> apportion(int64_t total, const std::vector<double> &weights);
-
 } // namespace zorse::step

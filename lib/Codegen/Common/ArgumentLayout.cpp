@@ -152,6 +152,33 @@ FailureOr<Place> ArgumentLayout::place(func::FuncOp function, bool isResult, uns
   return Place{argument(kind, index, mode, tensorBytes(type), bundleType(type), label), 0, 0};
 }
 
+void zorse::codegen::forEachExchange(func::FuncOp function, llvm::function_ref<void(Operation *, unsigned)> visit) {
+  unsigned next = function.getNumResults();
+  for (Operation &op : function.getBody().front())
+    if (isa<AllReduceOp, AllGatherOp>(op)) {
+      visit(&op, next);
+      next += op.getNumResults();
+    }
+}
+
+void ArgumentLayout::placeExchange(Operation *exchange) {
+  std::vector<Place> places;
+  bundle::AffineSize end;
+  for (Value part : exchange->getResults()) {
+    const bundle::AffineSize bytes = tensorBytes(part.getType());
+    places.push_back({0, end.fixed(), end.per_row()});
+    end.set_fixed(end.fixed() + roundUp64(bytes.fixed()));
+    end.set_per_row(end.per_row() + roundUp64(bytes.per_row()));
+  }
+  const auto number = static_cast<uint32_t>(exchange->getAttrOfType<IntegerAttr>("number").getInt());
+  const uint32_t index = argument(bundle::EXCHANGE, number, bundle::UPDATE, end, bundleType(exchange->getOperand(0).getType()),
+                                  "exchange" + std::to_string(number));
+  for (Place &place : places) {
+    place.argument = index;
+    results.push_back(place);
+  }
+}
+
 LogicalResult ArgumentLayout::assign(func::FuncOp function) {
   if (failed(layOut(function, ArgumentKind::Saved, saved)) || failed(layOut(function, ArgumentKind::SavedForWeightGrad, savedForWeightGrad)))
     return failure();
@@ -167,5 +194,6 @@ LogicalResult ArgumentLayout::assign(func::FuncOp function) {
       return failure();
     results.push_back(*found);
   }
+  forEachExchange(function, [&](Operation *exchange, unsigned) { placeExchange(exchange); });
   return success();
 }

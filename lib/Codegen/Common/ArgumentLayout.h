@@ -27,10 +27,13 @@ public:
   Place workspace(const bundle::AffineSize &bytes);
   bool resultAccumulates(unsigned result) const;
 
-  std::vector<Place> arguments, results;
+  std::vector<Place> arguments;
+  std::vector<Place> results; ///< of the function's results, then of those of its exchanges
   bundle::AffineSize savedBytes() const { return saved.bytes; }
 
 private:
+  /// Appends the places of the results of an exchange: all devices' parts, one after the other, or one sum.
+  void placeExchange(mlir::Operation *exchange);
   uint32_t argument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, const bundle::AffineSize &bytes, bundle::ElementType type,
                     llvm::StringRef name);
   mlir::FailureOr<Place> place(mlir::func::FuncOp function, bool isResult, unsigned position);
@@ -46,6 +49,9 @@ private:
   bundle::CompiledFunction &compiled;
   PackedTensors saved, savedForWeightGrad;
 };
+
+/// Calls `visit` with every exchange of a function, and the index of its first result in ArgumentLayout::results.
+void forEachExchange(mlir::func::FuncOp function, llvm::function_ref<void(mlir::Operation *, unsigned)> visit);
 
 /// Offset of a field of the step's scalars in abi::StepScalars, in bytes.
 int64_t offsetOfScalar(ArgumentAttr scalar);

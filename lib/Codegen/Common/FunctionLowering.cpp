@@ -298,6 +298,9 @@ struct Lowering {
       case FusionGroup::Matmul:
         lowerMatmul(fusionGroup.ops.front(), launch);
         break;
+      case FusionGroup::Exchange:
+        launch.mutable_exchange()->set_argument(placeOf(fusionGroup.ops.front()->getResult(0)).argument);
+        break;
       case FusionGroup::Attention:
         break; // lowered above
       }

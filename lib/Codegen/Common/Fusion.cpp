@@ -434,9 +434,12 @@ struct FusionBuilder {
       auto reduce = dyn_cast<ReduceOp>(op);
       if (auto group = op->getAttrOfType<IntegerAttr>(kGroupAttr)) {
         addGroupOp(op, group.getInt());
-      } else if (isLibraryOp(op) || isa<ScatterAddOp>(op)) {
+      } else if (isLibraryOp(op) || isa<ScatterAddOp, AllReduceOp, AllGatherOp>(op)) {
         FusionGroup fusionGroup;
-        fusionGroup.kind = isa<ScatterAddOp>(op) ? FusionGroup::Scatter : isMatmul(op) ? FusionGroup::Matmul : FusionGroup::Attention;
+        fusionGroup.kind = isa<ScatterAddOp>(op)                ? FusionGroup::Scatter
+                           : isa<AllReduceOp, AllGatherOp>(op) ? FusionGroup::Exchange
+                           : isMatmul(op)                       ? FusionGroup::Matmul
+                                                                : FusionGroup::Attention;
         append(create(std::move(fusionGroup)), op);
       } else if (reduce && !isRowReduce(reduce)) {
         addColumnReduce(reduce);

@@ -16,7 +16,7 @@
 namespace zorse::codegen {
 
 struct FusionGroup {
-  enum Kind { Row, Column, Scatter, Matmul, Attention } kind = Row;
+  enum Kind { Row, Column, Scatter, Matmul, Attention, Exchange } kind = Row;
   llvm::SmallVector<mlir::Operation *> ops; ///< in program order; empty: merged into another cluster.
   llvm::SmallVector<int64_t, 4> lead;       ///< Row: squeezed shape; the batch dimension, if any, is first.
   int64_t columns = 0;                      ///< Row: length of the vectors; 0: numbers only.

@@ -1,5 +1,6 @@
 #include "Prepare.h"
 
+#include "ArgumentLayout.h"
 #include "LibraryOps.h"
 
 #include "zorse/Summary/Summary.h"
@@ -72,7 +73,7 @@ struct Placer {
   /// Whether the op that computes `root` can write it with these strides.
   bool canWrite(Value root, const BufferAlias &alias) {
     Operation *op = root.getDefiningOp();
-    if (!op || isa<arith::ConstantOp>(op) || isMadeAgain(op) || aliases.count(root))
+    if (!op || isa<arith::ConstantOp, AllReduceOp, AllGatherOp>(op) || isMadeAgain(op) || aliases.count(root))
       return false;
     if (isa<ScatterAddOp>(op))
       return alias.layout.strides == denseLayout(typeOf(root)).strides;
@@ -140,6 +141,8 @@ struct Placer {
   /// Half-precision gradients are complete when they are written, because they have been rounded
   /// (docs/concepts/precision.md).
   bool accumulates(unsigned result) {
+    if (result >= function.getNumResults()) // of an exchange
+      return false;
     ArgumentAttr attribute = attributeOfResult(function, result);
     return isOfKind(attribute, ArgumentKind::ParameterGradient) ||
            (isOfKind(attribute, ArgumentKind::BoundaryInGradient) && !isHalf(bundleType(function.getResultTypes()[result])));
@@ -150,6 +153,18 @@ struct Placer {
     for (OpOperand &operand : terminator->getOpOperands()) {
       unsigned index = operand.getOperandNumber();
       place(operand, BufferAlias{Value(), index, denseLayout(typeOf(operand.get()))}, accumulates(index));
+    }
+  }
+
+  /// Exchanges read and write one place. What they read has no other reader, because a sum overwrites it.
+  void placeExchanges() {
+    SmallVector<std::pair<Operation *, unsigned>> exchanges;
+    forEachExchange(function, [&](Operation *exchange, unsigned first) { exchanges.push_back({exchange, first}); });
+    for (auto [exchange, first] : exchanges) {
+      const unsigned mine = isa<AllGatherOp>(exchange) ? unsigned(cast<AllGatherOp>(exchange).getDevice()) : 0;
+      place(exchange->getOpOperand(0), BufferAlias{Value(), first + mine, denseLayout(typeOf(exchange->getOperand(0)))}, /*accumulates=*/true);
+      for (auto [part, value] : llvm::enumerate(exchange->getResults()))
+        aliases[value] = BufferAlias{Value(), first + unsigned(part), denseLayout(typeOf(value))};
     }
   }
 
@@ -175,7 +190,7 @@ struct Placer {
   void resolveViews() {
     SmallVector<Operation *> ops;
     for (Operation &op : function.getBody().front().without_terminator())
-      if (!isViewOp(&op) && !isa<ConcatOp>(op))
+      if (!isViewOp(&op) && !isa<ConcatOp, AllReduceOp, AllGatherOp>(op))
         ops.push_back(&op);
     for (Operation *op : ops)
       for (Value operand : op->getOperands()) {
@@ -237,6 +252,7 @@ void zorse::codegen::moveParameterGradientsLast(func::FuncOp function) {
 
 FailureOr<BufferAliases> zorse::codegen::assignAliases(func::FuncOp function, bool fewLaunches) {
   Placer placer(function, fewLaunches);
+  placer.placeExchanges();
   placer.placeResults();
   placer.placeConcats();
   placer.resolveViews();

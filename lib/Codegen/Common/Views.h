@@ -32,10 +32,10 @@ struct View {
   Layout layout;
 };
 
-/// The location of a value without its own buffer: a concat operand inside the concat, or a value
-/// inside the argument of a result.
+/// The location of a value without its own buffer: a concat operand inside the concat, a value inside the argument of a
+/// result, or what devices exchange.
 struct BufferAlias {
-  mlir::Value container; ///< an unclaimed concat; null: result `result` of the function.
+  mlir::Value container; ///< an unclaimed concat; null: ArgumentLayout::results[result].
   unsigned result = 0;
   Layout layout; ///< layout of the claiming value in the container's buffer.
 };

@@ -97,19 +97,11 @@ LogicalResult BroadcastOp::verify() {
 }
 
 LogicalResult AllGatherOp::verify() {
-  RankedTensorType x = tensorTypeOf(getX()), y = tensorTypeOf(getY());
-  const auto dim = static_cast<int64_t>(getDim());
-  if (getBegins().size() != getWidths().size() || getEnds().empty() || dim < 0 || dim >= y.getRank())
-    return emitOpError("(C1) expects one begin and one width per segment, the ends of all devices, and a dimension of y");
-  SmallVector<int64_t> shape(y.getShape());
-  if (x.getRank() == y.getRank())
-    shape[static_cast<size_t>(dim)] = x.getDimSize(static_cast<unsigned>(dim));
-  if (x.getElementType() != y.getElementType() || x.getShape() != ArrayRef<int64_t>(shape))
-    return emitOpError("(C2) expects x and y to be equal except for dimension ") << dim << ", got " << x << " and " << y;
-  int64_t points = 0;
-  for (int64_t width : getWidths())
-    points += width * getEnds().back();
-  if (points != y.getDimSize(static_cast<unsigned>(dim)))
-    return emitOpError("(C3) expects segments of ") << y.getDimSize(static_cast<unsigned>(dim)) << " points, got " << points;
+  const uint64_t device = getDevice();
+  if (device >= getParts().size() || getParts()[device].getType() != getX().getType())
+    return emitOpError("(C1) expects a result for every device, and that of device ") << device << " to be " << getX().getType();
+  for (Value part : getParts())
+    if (tensorTypeOf(part).getElementType() != tensorTypeOf(getX()).getElementType())
+      return emitOpError("(C2) expects elements of ") << tensorTypeOf(getX()).getElementType() << ", got " << part.getType();
   return success();
 }

@@ -2,6 +2,7 @@
 
 #include "Candidates.h"
 
+#include "zorse/Base/Apportion.h"
 #include "zorse/Step/AssignMicroBatches.h"
 
 #include <algorithm>
@@ -274,7 +275,7 @@ private:
       rates.push_back(rateOf(context, set));
       largest = std::max(largest, set.size());
     }
-    std::vector<int64_t> samples = step::apportion(context.problem.batch, rates);
+    std::vector<int64_t> samples = apportion(context.problem.batch, rates);
     if (std::find(samples.begin(), samples.end(), 0) != samples.end())
       return;
     const SearchEffort::Pieces pieces = effort.piecesOf(largest);

@@ -99,39 +99,30 @@ private:
         return "the devices have different exchanges";
     if (!isExchange(*next[0]))
       return "";
-    Tensor result = exchange();
-    for (size_t d = 0; d < functions.size(); ++d) {
-      values[d][next[d]->getResult(0)] = result;
-      ++next[d];
-    }
+    for (size_t d = 1; d < functions.size(); ++d)
+      if (next[d]->getAttr("number") != next[0]->getAttr("number"))
+        return "the devices have different numbers of an exchange";
+    exchange();
     return "";
   }
 
   static bool isExchange(mlir::Operation &op) { return mlir::isa<AllReduceOp, AllGatherOp>(op); }
 
-  Tensor exchange() {
-    Tensor result = values[0][next[0]->getOperand(0)];
-    auto gather = mlir::dyn_cast<AllGatherOp>(*next[0]);
-    if (!gather) {
-      for (size_t d = 1; d < functions.size(); ++d)
-        for (auto [sum, value] : llvm::zip(result.values, values[d][next[d]->getOperand(0)].values))
-          sum += value;
-      return result;
-    }
-    GranuleMap map;
-    for (auto [begin, width] : llvm::zip(gather.getBegins(), gather.getWidths()))
-      map.segments.push_back({begin, width});
-    std::vector<int64_t> shape;
-    for (int64_t size : gather.getY().getType().getShape())
-      shape.push_back(mlir::ShapedType::isDynamic(size) ? options.rows : size);
-    result = Tensor::filled(shape, NAN);
-    for (size_t d = 0; d < functions.size(); ++d) {
-      const Share share{d ? gather.getEnds()[d - 1] : 0, gather.getEnds()[d]};
+  void exchange() {
+    std::vector<Tensor> results{values[0][next[0]->getOperand(0)]};
+    const bool sums = mlir::isa<AllReduceOp>(*next[0]);
+    for (size_t d = 1; d < functions.size(); ++d) {
       const Tensor &part = values[d][next[d]->getOperand(0)];
-      forEachElement(shape, static_cast<unsigned>(gather.getDim()), pointsOf(map, share),
-                     [&](size_t to, size_t from) { result.values[to] = part.values[from]; });
+      if (!sums)
+        results.push_back(part);
+      for (size_t i = 0; sums && i < part.values.size(); ++i)
+        results[0].values[i] += part.values[i];
     }
-    return result;
+    for (size_t d = 0; d < functions.size(); ++d) {
+      for (auto [value, result] : llvm::zip_equal(next[d]->getResults(), results))
+        values[d][value] = result;
+      ++next[d];
+    }
   }
 
   /// Results of a device: its part, its summand, or the whole.

@@ -5,6 +5,7 @@
 #include "SyntheticModel.h"
 
 #include "RandomPlan.h"
+#include "zorse/Base/Apportion.h"
 #include "zorse/Step/AssignMicroBatches.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/Schedules.h"

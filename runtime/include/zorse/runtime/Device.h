@@ -48,6 +48,7 @@ struct FunctionArguments : ZorseCallContext {
   /// One flag per argument: nonzero = ArgumentBinding::overwrite. Null: no argument is overwritten,
   /// accumulators are added to.
   const uint8_t *overwrite = nullptr;
+  uint32_t segment = 0; ///< number of exchanges before the launches to run; 0 if the function has none (bundle::Call)
 };
 
 /// One allocation. It is filled with zeros (or poison, if requested) until it is written.

@@ -8,6 +8,7 @@
 #include "zorse/runtime/abi/Library.h"
 
 #include <algorithm>
+#include <cassert>
 
 using namespace zorse;
 using namespace zorse::runtime;
@@ -163,6 +164,9 @@ public:
         function.launches_.push_back(library(launch.library()));
         maxOperands = std::max<size_t>(maxOperands, launch.library().operands_size());
         break;
+      case bundle::Launch::kExchange:
+        function.segmentEnds_.push_back(function.launches_.size());
+        break;
       case bundle::Launch::WHAT_NOT_SET:
         fail("holds nothing this runtime knows");
         break;
@@ -201,8 +205,11 @@ uint64_t CpuFunction::accumulateBits(uint64_t accumulates, const std::vector<Add
 }
 
 void CpuFunction::run(const FunctionArguments &arguments, ThreadPool &pool, const Gemm &gemm, std::atomic<uint64_t> &launches) {
-  for (const auto &launch : launches_) {
-    std::visit([&](const auto &what) { run(what, arguments, pool, gemm); }, launch);
+  const size_t segment = arguments.segment;
+  assert(segment <= segmentEnds_.size() && "programs are checked");
+  const size_t end = segment < segmentEnds_.size() ? segmentEnds_[segment] : launches_.size();
+  for (size_t i = segment ? segmentEnds_[segment - 1] : 0; i < end; ++i) {
+    std::visit([&](const auto &what) { run(what, arguments, pool, gemm); }, launches_[i]);
     // No atomic increment is needed: functions of a device run one at a time.
     launches.store(launches.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }

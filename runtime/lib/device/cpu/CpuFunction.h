@@ -71,6 +71,7 @@ private:
   void run(const Library &library, const FunctionArguments &arguments, ThreadPool &pool, const Gemm &gemm);
 
   std::vector<std::variant<Kernel, Matmul, Library>> launches_;
+  std::vector<size_t> segmentEnds_; ///< by segment but the last: the launch behind it
   std::vector<void *> operands_; ///< scratch memory of a run, to avoid allocation during a step
 };
 

@@ -154,7 +154,8 @@ Status CudaFunctions::prepare(const bundle::CompiledFunction &function, const bu
     return checkBounds(function, kernel);
   }
   if (!from.has_matmul())
-    return userError(from.has_library() ? "library routine '" + from.library().name() + "' has no code for GPUs"
+    return userError(from.has_exchange()   ? std::string("exchanges inside functions (tensor parallelism) run only on CPU devices")
+                     : from.has_library() ? "library routine '" + from.library().name() + "' has no code for GPUs"
                                         : "holds a launch that this runtime does not know; compile the model again");
   const bundle::Matmul &matmul = from.matmul();
   auto typeOf = [](bundle::ElementType type) {

@@ -1,0 +1,217 @@
+// `zorse-divide-units`: one class for every device of a group that computes something different.
+#include "zorse/Sharding/DivideUnits.h"
+
+#include "zorse/Sharding/Sharding.h"
+
+#include "zorse/Autodiff/Autodiff.h"
+#include "zorse/Base/Apportion.h"
+#include "zorse/Dialect/Zorse/EraseDeadOps.h"
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::sharding;
+
+namespace {
+
+class GroupDivider {
+public:
+  GroupDivider(ModuleOp module, const UnitGroup &group) : module(module), group(group), builder(module.getContext()) {}
+
+  LogicalResult run(ArrayRef<UnitOp> units) {
+    if (group.unitBegin < 0 || group.unitBegin >= group.unitEnd || group.unitEnd > static_cast<int64_t>(units.size()))
+      return module.emitError("group '") << group.name << "': expected units from 0 to " << units.size() << ", got " << group.unitBegin << " to "
+                                         << group.unitEnd;
+    for (int64_t u = group.unitBegin; u < group.unitEnd; ++u) {
+      UnitOp unit = units[static_cast<size_t>(u)];
+      FailureOr<ArrayAttr> classes = classesOf(unit);
+      if (failed(classes))
+        return failure();
+      NamedAttrList groups(unit->getAttrOfType<DictionaryAttr>(kGroupsAttr));
+      groups.set(group.name, *classes);
+      unit->setAttr(kGroupsAttr, groups.getDictionary(module.getContext()));
+    }
+    return success();
+  }
+
+private:
+  /// Returns the classes of the devices for a unit. Units of one class share them if they also share the set of parameters
+  /// that other units read.
+  FailureOr<ArrayAttr> classesOf(UnitOp unit) {
+    std::string key = unit.getCallee().str();
+    SmallVector<bool> whole;
+    for (Value parameter : unit.getParameters()) {
+      whole.push_back(!parameter.hasOneUse());
+      key += whole.back() ? '1' : '0';
+    }
+    ArrayAttr &known = made[key];
+    if (known)
+      return known;
+    FailureOr<ArrayAttr> classes = divide(unit, whole);
+    if (succeeded(classes))
+      known = *classes;
+    return classes;
+  }
+
+  FailureOr<ArrayAttr> divide(UnitOp unit, ArrayRef<bool> whole) {
+    ClassOp unitClass = unit.unitClass();
+    func::FuncOp original = unitClass.function(Task::Joint);
+    if (!original)
+      return unit.emitError("expected a joint function in class '@") << unit.getCallee() << "': run --zorse-join-backward first";
+    OwningOpRef<func::FuncOp> joint = original.clone();
+    autodiff::dropPairs(*joint);
+    for (BlockArgument argument : joint->getArguments())
+      if (ArgumentAttr attribute = attributeOfArgument(*joint, argument.getArgNumber());
+          isOfKind(attribute, ArgumentKind::Parameter) && whole[attribute.getIndex()])
+        joint->setArgAttr(argument.getArgNumber(), kWholeAttr, builder.getUnitAttr());
+    const ClassSharding sharding = deriveSharding(*joint);
+    std::vector<std::vector<Share>> shares;
+    for (const Axis &axis : sharding.axes) {
+      FailureOr<std::vector<Share>> ranges = rangesOf(unit, axis);
+      if (failed(ranges))
+        return failure();
+      shares.push_back(std::move(*ranges));
+    }
+    SmallVector<Attribute> classes;
+    for (size_t device = 0; device < group.shares.size(); ++device)
+      classes.push_back(FlatSymbolRefAttr::get(addClass(unitClass, *joint, sharding, shares, device)));
+    return builder.getArrayAttr(classes);
+  }
+
+  FailureOr<std::vector<Share>> rangesOf(UnitOp unit, const Axis &axis) {
+    std::vector<Share> ranges;
+    int64_t begin = 0;
+    for (int64_t count : apportion(axis.granules, group.shares)) {
+      if (count == 0)
+        return unit.emitError("group '") << group.name << "': device " << ranges.size() << " of " << group.shares.size() << " has no share of the "
+                                         << axis.granules << ' ' << axis.name << " of unit '" << unit.getLabel()
+                                         << "': expected fewer devices or more equal shares";
+      ranges.push_back({begin, begin + count});
+      begin += count;
+    }
+    return ranges;
+  }
+
+  /// Adds the class of a device, or finds an equal one. \returns its name
+  StringAttr addClass(ClassOp like, func::FuncOp joint, const ClassSharding &sharding, ArrayRef<std::vector<Share>> shares, size_t device) {
+    OwningOpRef<func::FuncOp> function = instantiate(joint, sharding, shares, device);
+    describeParameters(*function, joint, sharding, shares, device);
+    if (device > 0)
+      dropRepeatedGradients(*function);
+    std::string text;
+    llvm::raw_string_ostream os(text);
+    os << like.getSymName() << ' ';
+    function->print(os, OpPrintingFlags().useLocalScope());
+    StringAttr &name = byText[text];
+    if (name)
+      return name;
+    builder.setInsertionPointAfter(last ? last : like.getOperation());
+    const std::string symbol = like.getSymName().str() + "." + group.name + "." + std::to_string(device);
+    auto added = ClassOp::create(builder, like.getLoc(), symbol);
+    added.getBody().emplaceBlock();
+    added.getBody().front().push_back(function.release());
+    last = added;
+    return name = added.getSymNameAttr();
+  }
+
+  void describeParameters(func::FuncOp function, func::FuncOp joint, const ClassSharding &sharding, ArrayRef<std::vector<Share>> shares,
+                          size_t device) {
+    Operation *returned = joint.getBody().front().getTerminator();
+    for (BlockArgument argument : joint.getArguments())
+      if (auto it = sharding.values.find(argument); it != sharding.values.end()) {
+        const Share share = shares[it->second.axis][device];
+        SmallVector<int64_t> begins, widths;
+        for (const GranuleMap::Segment &segment : it->second.dim.map.segments) {
+          begins.push_back(segment.begin);
+          widths.push_back(segment.width);
+        }
+        function.setArgAttr(argument.getArgNumber(), kShardAttr,
+                            builder.getDictionaryAttr({builder.getNamedAttr("dim", builder.getI64IntegerAttr(it->second.dim.dim)),
+                                                       builder.getNamedAttr("begins", builder.getDenseI64ArrayAttr(begins)),
+                                                       builder.getNamedAttr("widths", builder.getDenseI64ArrayAttr(widths)),
+                                                       builder.getNamedAttr("first", builder.getI64IntegerAttr(share.begin)),
+                                                       builder.getNamedAttr("count", builder.getI64IntegerAttr(share.count()))}));
+      }
+    for (unsigned i = 0; i < joint.getNumResults(); ++i)
+      if (BlockArgument parameter = parameterOfGradient(joint, i);
+          parameter && !sharding.values.contains(parameter) && sharding.partial.contains(returned->getOperand(i)))
+        function.setArgAttr(parameter.getArgNumber(), kPartialGradientAttr, builder.getUnitAttr());
+  }
+
+  /// Drops gradients that only the first device computes: those of whole parameters, unless they are summands.
+  static void dropRepeatedGradients(func::FuncOp function) {
+    llvm::BitVector dropped(function.getNumResults());
+    for (unsigned i = 0; i < function.getNumResults(); ++i)
+      if (BlockArgument parameter = parameterOfGradient(function, i);
+          parameter && !function.getArgAttr(parameter.getArgNumber(), kShardAttr) && !function.getArgAttr(parameter.getArgNumber(), kPartialGradientAttr))
+        dropped.set(i);
+    function.getBody().front().getTerminator()->eraseOperands(dropped);
+    (void)function.eraseResults(dropped);
+    eraseDeadOps(function.getBody().front());
+  }
+
+  ModuleOp module;
+  const UnitGroup &group;
+  OpBuilder builder;
+  Operation *last = nullptr;         ///< class added last
+  llvm::StringMap<ArrayAttr> made;   ///< by class and whole parameters
+  llvm::StringMap<StringAttr> byText; ///< names of classes, by class and function
+};
+
+struct DivideUnitsPass : PassWrapper<DivideUnitsPass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DivideUnitsPass)
+  explicit DivideUnitsPass(std::vector<UnitGroup> groups) : groups(std::move(groups)) {}
+  DivideUnitsPass(const DivideUnitsPass &other) : PassWrapper(other), groups(other.groups) {}
+
+  StringRef getArgument() const final { return "zorse-divide-units"; }
+  StringRef getDescription() const final { return "Add the classes of the devices that divide units (tensor parallelism)"; }
+
+  void runOnOperation() final {
+    for (const std::string &text : texts) {
+      FailureOr<UnitGroup> group = parse(text);
+      if (failed(group))
+        return signalPassFailure();
+      groups.push_back(std::move(*group));
+    }
+    if (failed(divideUnits(getOperation(), groups)))
+      signalPassFailure();
+  }
+
+  /// Reads `BEGIN-END:SHARE/SHARE/...`.
+  FailureOr<UnitGroup> parse(StringRef text) {
+    UnitGroup group;
+    group.name = "g" + std::to_string(groups.size());
+    auto [range, shares] = text.split(':');
+    auto [begin, end] = range.split('-');
+    bool good = !begin.getAsInteger(10, group.unitBegin) && !end.getAsInteger(10, group.unitEnd);
+    for (StringRef share : llvm::split(shares, '/')) {
+      double value = 0;
+      good = good && !share.getAsDouble(value) && value > 0;
+      group.shares.push_back(value);
+    }
+    if (!good || group.shares.size() < 2)
+      return getOperation().emitError("zorse-divide-units: expected BEGIN-END:SHARE/SHARE with at least two positive shares, got '") << text << "'";
+    return group;
+  }
+
+  ListOption<std::string> texts{*this, "group", llvm::cl::desc("BEGIN-END:SHARE/SHARE/...: units and the devices' shares")};
+  std::vector<UnitGroup> groups;
+};
+
+} // namespace
+
+LogicalResult sharding::divideUnits(ModuleOp module, ArrayRef<UnitGroup> groups) {
+  auto model = module.lookupSymbol<func::FuncOp>(attributes::kModel);
+  if (!model || model.isDeclaration())
+    return module.emitError("expected @model as a chain of units: run --zorse-find-units first");
+  const SmallVector<UnitOp> units(model.getOps<UnitOp>());
+  for (const UnitGroup &group : groups)
+    if (failed(GroupDivider(module, group).run(units)))
+      return failure();
+  return success();
+}
+
+std::unique_ptr<Pass> sharding::createDivideUnits(std::vector<UnitGroup> groups) { return std::make_unique<DivideUnitsPass>(std::move(groups)); }

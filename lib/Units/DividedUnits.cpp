@@ -1,0 +1,190 @@
+#include "DividedUnits.h"
+
+#include "zorse/Sharding/DivideUnits.h"
+#include "zorse/Summary/Summary.h"
+
+#include "zorse/Autodiff/Autodiff.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::units;
+
+static bundle::ElementType typeOf(Type element) {
+  return element.isF64() ? bundle::F64 : element.isBF16() ? bundle::BF16 : element.isF16() ? bundle::F16 : bundle::F32;
+}
+
+void units::describeExchanges(func::FuncOp function, bundle::UnitFunction &described) {
+  for (Operation &op : function.getBody().front()) {
+    if (!isa<AllReduceOp, AllGatherOp>(op))
+      continue;
+    bundle::UnitFunction::Exchange &exchange = *described.add_exchanges();
+    exchange.set_number(static_cast<uint32_t>(op.getAttrOfType<IntegerAttr>("number").getInt()));
+    exchange.set_kind(isa<AllReduceOp>(op) ? bundle::UnitFunction::Exchange::ALL_REDUCE : bundle::UnitFunction::Exchange::ALL_GATHER);
+    exchange.set_type(typeOf(getElementTypeOrSelf(op.getOperand(0).getType())));
+    for (Value part : op.getResults()) {
+      bundle::AffineSize &bytes = *exchange.add_parts();
+      const int64_t rounded = autodiff::savedBytesPerRow(part.getType());
+      carriesSamples(part.getType()) ? bytes.set_per_row(rounded) : bytes.set_fixed(rounded);
+    }
+  }
+}
+
+namespace {
+
+class GroupDescriber {
+public:
+  GroupDescriber(ArrayRef<UnitOp> units, function_ref<uint32_t(StringRef)> classId, bundle::ModelSummary &summary,
+                 std::vector<bundle::ElementType> &copies)
+      : units(units), classId(classId), summary(summary), copies(copies) {}
+
+  LogicalResult run() {
+    for (auto [u, unit] : llvm::enumerate(units))
+      if (auto groups = unit->getAttrOfType<DictionaryAttr>(sharding::kGroupsAttr))
+        for (NamedAttribute group : groups)
+          if (failed(addUnit(static_cast<uint32_t>(u), group.getName(), cast<ArrayAttr>(group.getValue()))))
+            return failure();
+    for (auto [u, unit] : llvm::enumerate(units))
+      if (unit->hasAttr(sharding::kGroupsAttr))
+        summary.mutable_units(static_cast<int>(u))->clear_parameters();
+    dropUnread();
+    return success();
+  }
+
+private:
+  LogicalResult addUnit(uint32_t u, StringRef name, ArrayAttr classes) {
+    bundle::DeviceGroup &group = groupNamed(name.str(), classes.size());
+    group.add_units(u);
+    for (auto [m, symbol] : llvm::enumerate(classes)) {
+      const StringRef className = cast<FlatSymbolRefAttr>(symbol).getValue();
+      auto unitClass = SymbolTable::lookupNearestSymbolFrom<ClassOp>(units[u], cast<FlatSymbolRefAttr>(symbol));
+      if (!unitClass)
+        return UnitOp(units[u]).emitError("expected a zorse.class @") << className << " for group '" << name << "', found none";
+      addMember(*group.mutable_members(static_cast<int>(m))->add_units(), u, unitClass, classId(className));
+    }
+    return checkExchanges(u, group);
+  }
+
+  bundle::DeviceGroup &groupNamed(const std::string &name, size_t members) {
+    for (bundle::DeviceGroup &group : *summary.mutable_device_groups())
+      if (group.name() == name)
+        return group;
+    bundle::DeviceGroup &group = *summary.add_device_groups();
+    group.set_name(name);
+    for (size_t m = 0; m < members; ++m)
+      group.add_members();
+    return group;
+  }
+
+  void addMember(bundle::UnitInfo &made, uint32_t u, ClassOp unitClass, uint32_t id) {
+    made = summary.units(static_cast<int>(u));
+    made.set_class_id(id);
+    made.set_splits(bool(unitClass.function(Task::InputGradients)));
+    func::FuncOp forward = unitClass.definer(), backward = unitClass.function(Task::Backward);
+    for (unsigned i = 0; i < forward.getNumArguments(); ++i) {
+      ArgumentAttr attribute = attributeOfArgument(forward, i);
+      if (!isOfKind(attribute, ArgumentKind::Parameter))
+        continue;
+      const auto position = static_cast<int>(attribute.getIndex());
+      const uint32_t parameter = made.parameters(position);
+      if (auto shard = forward.getArgAttrOfType<DictionaryAttr>(i, sharding::kShardAttr))
+        made.set_parameters(position, partOf(parameter, shard, cast<RankedTensorType>(forward.getArgumentTypes()[i])));
+      else if (summary.parameters(static_cast<int>(parameter)).trainable() && !hasGradient(backward, attribute.getIndex()))
+        made.add_other_contributes(attribute.getIndex());
+    }
+  }
+
+  static bool hasGradient(func::FuncOp backward, uint32_t parameter) {
+    return backward && llvm::any_of(llvm::seq(backward.getNumResults()), [&](unsigned i) {
+             ArgumentAttr attribute = attributeOfResult(backward, i);
+             return isOfKind(attribute, ArgumentKind::ParameterGradient) && attribute.getIndex() == parameter;
+           });
+  }
+
+  /// Finds or adds a part of a parameter.
+  uint32_t partOf(uint32_t parameter, DictionaryAttr shard, RankedTensorType type) {
+    auto [found, isNew] = parts.try_emplace({parameter, shard.getAsOpaquePointer()}, static_cast<uint32_t>(summary.parameters_size()));
+    if (!isNew)
+      return found->second;
+    bundle::ParameterInfo &part = *summary.add_parameters();
+    part = summary.parameters(static_cast<int>(parameter));
+    bundle::ParameterInfo::Shard &info = *part.mutable_shard();
+    info.set_of(part.name());
+    *info.mutable_shape() = part.shape();
+    info.set_dim(static_cast<uint32_t>(cast<IntegerAttr>(shard.get("dim")).getInt()));
+    for (int64_t begin : cast<DenseI64ArrayAttr>(shard.get("begins")).asArrayRef())
+      info.add_begins(begin);
+    for (int64_t width : cast<DenseI64ArrayAttr>(shard.get("widths")).asArrayRef())
+      info.add_widths(width);
+    info.set_first(cast<IntegerAttr>(shard.get("first")).getInt());
+    info.set_count(cast<IntegerAttr>(shard.get("count")).getInt());
+    part.set_name(info.of() + "[" + std::to_string(info.first()) + ":" + std::to_string(info.first() + info.count()) + "]");
+    part.clear_shape();
+    for (int64_t size : type.getShape())
+      part.add_shape(size);
+    copies.push_back(copies[parameter]);
+    return found->second;
+  }
+
+  /// The functions of all devices have the same exchanges in the same order.
+  LogicalResult checkExchanges(uint32_t u, const bundle::DeviceGroup &group) const {
+    auto exchanges = [&](const bundle::DeviceGroup::Member &member) {
+      std::string text;
+      for (const bundle::UnitFunction &function : summary.classes(static_cast<int>(member.units(member.units_size() - 1).class_id())).functions())
+        for (const bundle::UnitFunction::Exchange &exchange : function.exchanges())
+          text += std::to_string(function.task()) + ":" + std::to_string(exchange.kind()) + std::to_string(exchange.number()) + " ";
+      return text;
+    };
+    for (const bundle::DeviceGroup::Member &member : group.members())
+      if (exchanges(member) != exchanges(group.members(0)))
+        return UnitOp(units[u]).emitError("group '")
+               << group.name() << "': two devices have different exchanges (" << exchanges(group.members(0)) << "and " << exchanges(member)
+               << "); this is a compiler bug";
+    return success();
+  }
+
+  /// Removes parameters that no unit reads: only parts of them are read.
+  void dropUnread() {
+    std::vector<bool> read(static_cast<size_t>(summary.parameters_size()), false);
+    forEachUnit([&](bundle::UnitInfo &unit) {
+      for (uint32_t parameter : unit.parameters())
+        read[parameter] = true;
+    });
+    std::vector<uint32_t> place(read.size(), 0);
+    uint32_t kept = 0;
+    for (size_t p = 0; p < read.size(); ++p) {
+      if (!read[p])
+        continue;
+      place[p] = kept;
+      copies[kept] = copies[p];
+      summary.mutable_parameters()->SwapElements(static_cast<int>(kept++), static_cast<int>(p));
+    }
+    copies.resize(kept);
+    summary.mutable_parameters()->DeleteSubrange(static_cast<int>(kept), static_cast<int>(read.size() - kept));
+    forEachUnit([&](bundle::UnitInfo &unit) {
+      for (uint32_t &parameter : *unit.mutable_parameters())
+        parameter = place[parameter];
+    });
+  }
+
+  void forEachUnit(function_ref<void(bundle::UnitInfo &)> visit) {
+    llvm::for_each(*summary.mutable_units(), visit);
+    for (bundle::DeviceGroup &group : *summary.mutable_device_groups())
+      for (bundle::DeviceGroup::Member &member : *group.mutable_members())
+        llvm::for_each(*member.mutable_units(), visit);
+  }
+
+  ArrayRef<UnitOp> units;
+  function_ref<uint32_t(StringRef)> classId;
+  bundle::ModelSummary &summary;
+  std::vector<bundle::ElementType> &copies;
+  std::map<std::pair<uint32_t, const void *>, uint32_t> parts; ///< by parameter and attribute
+};
+
+} // namespace
+
+LogicalResult units::describeGroups(ArrayRef<UnitOp> units, function_ref<uint32_t(StringRef)> classId, bundle::ModelSummary &summary,
+                                    std::vector<bundle::ElementType> &copies) {
+  return GroupDescriber(units, classId, summary, copies).run();
+}
