@@ -8,13 +8,16 @@ extern "C" {
 // positives. LLVM's bump allocators poison memory if they are compiled here, but the code in the
 // libraries allocates it without unpoisoning.
 const char *__asan_default_options() {
-  return "detect_container_overflow=0:allow_user_poisoning=0:detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=0";
+  return "detect_container_overflow=0:allow_user_poisoning=0:detect_stack_use_after_return=1:"
+         "strict_string_checks=1:allocator_may_return_null=0";
 }
 
 const char *__ubsan_default_options() { return "print_stacktrace=1"; }
 
 // Registries and caches that these libraries keep until exit.
-const char *__lsan_default_suppressions() { return "leak:libLLVM\nleak:libMLIR\nleak:libprotobuf\nleak:libpmix\n"; }
+const char *__lsan_default_suppressions() {
+  return "leak:libLLVM\nleak:libMLIR\nleak:libprotobuf\nleak:libpmix\n";
+}
 
 // Function-local statics of these libraries are guarded by loads that only instrumented code shows.
 // Copying such a static would be reported as a race with the thread that created it.

@@ -63,7 +63,9 @@ template <typename OpT, bool isMax> LogicalResult extremumRule(OpT op, VjpBuilde
       continue;
     Value self = op->getOperand(i), other = op->getOperand(1 - i);
     CmpFPredicate strict = isMax ? CmpFPredicate::OGT : CmpFPredicate::OLT;
-    Value otherwise = splatValue(other) ? zero : b.select(b.compare(CmpFPredicate::OEQ, self, other), b.mul(dy, 0.5), zero);
+    Value otherwise = splatValue(other) ? zero
+                                        : b.select(b.compare(CmpFPredicate::OEQ, self, other),
+                                                   b.mul(dy, 0.5), zero);
     b.set(i, b.select(b.compare(strict, self, other), dy, otherwise));
   }
   return success();
@@ -88,7 +90,9 @@ LogicalResult truncRule(arith::TruncFOp op, VjpBuilder &b) {
   return success();
 }
 
-template <typename OpT, Rule<OpT> rule> void attach(MLIRContext *context) { OpT::template attachInterface<RuleModel<OpT, rule>>(*context); }
+template <typename OpT, Rule<OpT> rule> void attach(MLIRContext *context) {
+  OpT::template attachInterface<RuleModel<OpT, rule>>(*context);
+}
 
 } // namespace
 

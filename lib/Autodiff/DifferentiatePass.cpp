@@ -31,8 +31,9 @@ template <typename Self> struct FunctionsPass : PassWrapper<Self, OperationPass<
       if (func::FuncOp function = unitClass.function(Self::kTask))
         functions.push_back(function);
     if (functions.empty()) {
-      this->getOperation().emitError(Self::kName) << ": expected classes with a function '@" << stringifyTask(Self::kTask) << "', found none: run --"
-                                                  << Self::kAfter << " first";
+      this->getOperation().emitError(Self::kName)
+          << ": expected classes with a function '@" << stringifyTask(Self::kTask)
+          << "', found none: run --" << Self::kAfter << " first";
       return this->signalPassFailure();
     }
     for (func::FuncOp function : functions)
@@ -47,7 +48,10 @@ struct DifferentiatePass : FunctionsPass<DifferentiatePass> {
   DifferentiatePass(const DifferentiatePass &other) : FunctionsPass(other) {}
   static constexpr StringLiteral kName = "zorse-differentiate", kAfter = "zorse-find-units";
   static constexpr Task kTask = Task::Forward;
-  StringRef getDescription() const final { return "Build the backward of every unit function for a saved set: all three steps of differentiation"; }
+  StringRef getDescription() const final {
+    return "Build the backward of every unit function for a saved set: all three steps of "
+           "differentiation";
+  }
 
   LogicalResult run(func::FuncOp forward) {
     FailureOr<DifferentiatedFunctions> pair = differentiate(forward, save);
@@ -58,12 +62,19 @@ struct DifferentiatePass : FunctionsPass<DifferentiatePass> {
     return pair;
   }
 
-  Option<bool> split{*this, "split", llvm::cl::desc("Also split every backward that returns both kinds of gradients into two parts"),
-                     llvm::cl::init(false)};
-  Option<bool> recompute{*this, "recompute", llvm::cl::desc("Also build, for every forward with saved values, the function that recomputes them"),
-                         llvm::cl::init(false)};
-  Option<RecomputePolicy> save{*this, "save", llvm::cl::desc("Values that a forward saves for its backward"), llvm::cl::init(RecomputePolicy::MinCut),
-                               savePolicies()};
+  Option<bool> split{
+      *this, "split",
+      llvm::cl::desc(
+          "Also split every backward that returns both kinds of gradients into two parts"),
+      llvm::cl::init(false)};
+  Option<bool> recompute{
+      *this, "recompute",
+      llvm::cl::desc(
+          "Also build, for every forward with saved values, the function that recomputes them"),
+      llvm::cl::init(false)};
+  Option<RecomputePolicy> save{*this, "save",
+                               llvm::cl::desc("Values that a forward saves for its backward"),
+                               llvm::cl::init(RecomputePolicy::MinCut), savePolicies()};
 };
 
 struct JoinBackwardPass : FunctionsPass<JoinBackwardPass> {
@@ -71,7 +82,8 @@ struct JoinBackwardPass : FunctionsPass<JoinBackwardPass> {
   static constexpr StringLiteral kName = "zorse-join-backward", kAfter = "zorse-find-units";
   static constexpr Task kTask = Task::Forward;
   StringRef getDescription() const final {
-    return "Step 1 of differentiation: turn every forward into the joint function of the forward and its gradients";
+    return "Step 1 of differentiation: turn every forward into the joint function of the forward "
+           "and its gradients";
   }
 
   LogicalResult run(func::FuncOp forward) { return joinBackward(forward); }
@@ -79,9 +91,12 @@ struct JoinBackwardPass : FunctionsPass<JoinBackwardPass> {
 
 struct LowPrecisionStoragePass : FunctionsPass<LowPrecisionStoragePass> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(LowPrecisionStoragePass)
-  static constexpr StringLiteral kName = "zorse-low-precision-storage", kAfter = "zorse-join-backward";
+  static constexpr StringLiteral kName = "zorse-low-precision-storage",
+                                 kAfter = "zorse-join-backward";
   static constexpr Task kTask = Task::Joint;
-  StringRef getDescription() const final { return "Store rounded values in two bytes: between steps 1 and 2, in f32 models"; }
+  StringRef getDescription() const final {
+    return "Store rounded values in two bytes: between steps 1 and 2, in f32 models";
+  }
 
   LogicalResult run(func::FuncOp joint) {
     if (!computesInF64(joint))
@@ -92,9 +107,11 @@ struct LowPrecisionStoragePass : FunctionsPass<LowPrecisionStoragePass> {
   /// Models that compute in f64 with roundings are references for tests: their values stay f64.
   static bool computesInF64(func::FuncOp joint) {
     for (auto [i, type] : llvm::enumerate(joint.getArgumentTypes()))
-      if (getElementTypeOrSelf(type).isF64() && !isOfKind(attributeOfArgument(joint, unsigned(i)), ArgumentKind::Scalars))
+      if (getElementTypeOrSelf(type).isF64() &&
+          !isOfKind(attributeOfArgument(joint, unsigned(i)), ArgumentKind::Scalars))
         return true;
-    return llvm::any_of(joint.getResultTypes(), [](Type type) { return getElementTypeOrSelf(type).isF64(); });
+    return llvm::any_of(joint.getResultTypes(),
+                        [](Type type) { return getElementTypeOrSelf(type).isF64(); });
   }
 };
 
@@ -105,7 +122,8 @@ struct ChooseSavedPass : FunctionsPass<ChooseSavedPass> {
   static constexpr StringLiteral kName = "zorse-choose-saved", kAfter = "zorse-join-backward";
   static constexpr Task kTask = Task::Joint;
   StringRef getDescription() const final {
-    return "Step 2 of differentiation: choose the values that the forward of every joint function saves for its backward";
+    return "Step 2 of differentiation: choose the values that the forward of every joint function "
+           "saves for its backward";
   }
 
   LogicalResult run(func::FuncOp joint) {
@@ -113,8 +131,9 @@ struct ChooseSavedPass : FunctionsPass<ChooseSavedPass> {
     return success();
   }
 
-  Option<RecomputePolicy> save{*this, "save", llvm::cl::desc("Values that a forward saves for its backward"), llvm::cl::init(RecomputePolicy::MinCut),
-                               savePolicies()};
+  Option<RecomputePolicy> save{*this, "save",
+                               llvm::cl::desc("Values that a forward saves for its backward"),
+                               llvm::cl::init(RecomputePolicy::MinCut), savePolicies()};
 };
 
 /// Every class has a backward, even a frozen one. It reads one argument, because a compiled
@@ -122,8 +141,9 @@ struct ChooseSavedPass : FunctionsPass<ChooseSavedPass> {
 void buildEmptyBackward(func::FuncOp forward) {
   OpBuilder builder(forward.getContext());
   builder.setInsertionPointToEnd(forward->getBlock());
-  auto function = func::FuncOp::create(builder, forward.getLoc(), stringifyTask(Task::Backward),
-                                       builder.getFunctionType(forward.getArgumentTypes().take_front(1), {}));
+  auto function =
+      func::FuncOp::create(builder, forward.getLoc(), stringifyTask(Task::Backward),
+                           builder.getFunctionType(forward.getArgumentTypes().take_front(1), {}));
   function.setArgAttr(0, attributes::kArgument, attributeOfArgument(forward, 0));
   builder.setInsertionPointToEnd(function.addEntryBlock());
   func::ReturnOp::create(builder, forward.getLoc());
@@ -135,7 +155,10 @@ struct SliceJointPass : FunctionsPass<SliceJointPass> {
   SliceJointPass(const SliceJointPass &other) : FunctionsPass(other) {}
   static constexpr StringLiteral kName = "zorse-slice-joint", kAfter = "zorse-join-backward";
   static constexpr Task kTask = Task::Joint;
-  StringRef getDescription() const final { return "Step 3 of differentiation: slice every joint function into its forward and its backward"; }
+  StringRef getDescription() const final {
+    return "Step 3 of differentiation: slice every joint function into its forward and its "
+           "backward";
+  }
 
   LogicalResult run(func::FuncOp joint) {
     DifferentiatedFunctions pair = sliceJoint(joint);
@@ -149,20 +172,31 @@ struct SliceJointPass : FunctionsPass<SliceJointPass> {
   }
 
   Option<bool> all{*this, "all",
-                   llvm::cl::desc("Also build all functions that programs call: as with split and recompute, and an empty backward if there is none"),
+                   llvm::cl::desc("Also build all functions that programs call: as with split and "
+                                  "recompute, and an empty backward if there is none"),
                    llvm::cl::init(false)};
 
-  Option<bool> split{*this, "split", llvm::cl::desc("Also split every backward that returns both kinds of gradients into two parts"),
-                     llvm::cl::init(false)};
-  Option<bool> recompute{*this, "recompute", llvm::cl::desc("Also build, for every forward with saved values, the function that recomputes them"),
-                         llvm::cl::init(false)};
+  Option<bool> split{
+      *this, "split",
+      llvm::cl::desc(
+          "Also split every backward that returns both kinds of gradients into two parts"),
+      llvm::cl::init(false)};
+  Option<bool> recompute{
+      *this, "recompute",
+      llvm::cl::desc(
+          "Also build, for every forward with saved values, the function that recomputes them"),
+      llvm::cl::init(false)};
 };
 
 } // namespace
 
-std::unique_ptr<Pass> autodiff::createJoinBackward() { return std::make_unique<JoinBackwardPass>(); }
+std::unique_ptr<Pass> autodiff::createJoinBackward() {
+  return std::make_unique<JoinBackwardPass>();
+}
 
-std::unique_ptr<Pass> autodiff::createLowPrecisionStorage() { return std::make_unique<LowPrecisionStoragePass>(); }
+std::unique_ptr<Pass> autodiff::createLowPrecisionStorage() {
+  return std::make_unique<LowPrecisionStoragePass>();
+}
 
 std::unique_ptr<Pass> autodiff::createChooseSaved(RecomputePolicy policy) {
   auto pass = std::make_unique<ChooseSavedPass>();

@@ -5,10 +5,12 @@
 using namespace mlir;
 using namespace zorse;
 
-Value autodiff::addArgument(func::FuncOp function, Type type, ArgumentKind kind, uint32_t index, Location loc) {
+Value autodiff::addArgument(func::FuncOp function, Type type, ArgumentKind kind, uint32_t index,
+                            Location loc) {
   unsigned position = function.getNumArguments();
   (void)function.insertArgument(position, type, {}, loc);
-  function.setArgAttr(position, attributes::kArgument, ArgumentAttr::get(function.getContext(), kind, index));
+  function.setArgAttr(position, attributes::kArgument,
+                      ArgumentAttr::get(function.getContext(), kind, index));
   return function.getArgument(position);
 }
 
@@ -25,10 +27,12 @@ void autodiff::appendResults(func::FuncOp function, ArrayRef<ResultValue> result
   SmallVector<DictionaryAttr> attributes;
   function.getAllResultAttrs(attributes);
   attributes.resize(types.size(), DictionaryAttr::get(function.getContext()));
-  function.setFunctionType(FunctionType::get(function.getContext(), function.getArgumentTypes(), types));
+  function.setFunctionType(
+      FunctionType::get(function.getContext(), function.getArgumentTypes(), types));
   function.setAllResultAttrs(attributes);
   for (auto [i, result] : llvm::enumerate(results))
-    function.setResultAttr(first + i, attributes::kArgument, ArgumentAttr::get(function.getContext(), result.kind, result.index));
+    function.setResultAttr(first + i, attributes::kArgument,
+                           ArgumentAttr::get(function.getContext(), result.kind, result.index));
 }
 
 func::FuncOp autodiff::cloneAs(func::FuncOp function, Task task, IRMapping &mapping) {
@@ -39,15 +43,19 @@ func::FuncOp autodiff::cloneAs(func::FuncOp function, Task task, IRMapping &mapp
   return clone;
 }
 
-SmallVector<Value> autodiff::resultsOf(func::FuncOp function, function_ref<bool(ArgumentKind)> wanted) {
+SmallVector<Value> autodiff::resultsOf(func::FuncOp function,
+                                       function_ref<bool(ArgumentKind)> wanted) {
   SmallVector<Value> values;
-  for (auto [i, returned] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands()))
-    if (ArgumentAttr attribute = attributeOfResult(function, i); attribute && wanted(attribute.getKind()))
+  for (auto [i, returned] :
+       llvm::enumerate(function.getBody().front().getTerminator()->getOperands()))
+    if (ArgumentAttr attribute = attributeOfResult(function, i);
+        attribute && wanted(attribute.getKind()))
       values.push_back(returned);
   return values;
 }
 
-DenseSet<Operation *> autodiff::sliceOf(func::FuncOp function, function_ref<bool(ArgumentKind)> wanted) {
+DenseSet<Operation *> autodiff::sliceOf(func::FuncOp function,
+                                        function_ref<bool(ArgumentKind)> wanted) {
   DenseSet<Operation *> slice;
   auto add = [&](Value value) {
     if (Operation *producer = value.getDefiningOp())
@@ -71,7 +79,8 @@ void autodiff::dropResults(func::FuncOp function, function_ref<bool(ArgumentKind
   (void)function.eraseResults(unwanted);
 }
 
-void autodiff::dropUnusedArguments(func::FuncOp function, function_ref<bool(ArgumentKind)> droppable) {
+void autodiff::dropUnusedArguments(func::FuncOp function,
+                                   function_ref<bool(ArgumentKind)> droppable) {
   llvm::BitVector unused(function.getNumArguments());
   for (BlockArgument argument : function.getArguments())
     if (ArgumentAttr attribute = attributeOfArgument(function, argument.getArgNumber());
@@ -90,10 +99,12 @@ void autodiff::dropPairs(func::FuncOp joint) {
 
 void autodiff::dropUnusedStatistics(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block.without_terminator())) {
-    if (!hasOptionalStatistics(&op) || op.getNumResults() < 2 || llvm::any_of(op.getResults().drop_front(), [](Value v) { return !v.use_empty(); }))
+    if (!hasOptionalStatistics(&op) || op.getNumResults() < 2 ||
+        llvm::any_of(op.getResults().drop_front(), [](Value v) { return !v.use_empty(); }))
       continue;
     OpBuilder builder(&op);
-    OperationState state(op.getLoc(), op.getName(), op.getOperands(), op.getResult(0).getType(), op.getAttrs());
+    OperationState state(op.getLoc(), op.getName(), op.getOperands(), op.getResult(0).getType(),
+                         op.getAttrs());
     Operation *bare = builder.create(state);
     op.getResult(0).replaceAllUsesWith(bare->getResult(0));
     op.erase();

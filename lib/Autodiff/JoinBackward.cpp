@@ -19,7 +19,8 @@ DenseSet<Value> activeValuesOf(func::FuncOp function) {
     if (function.getArgAttr(argument.getArgNumber(), kGradientAttr))
       sources.push_back(argument);
   for (auto [i, returned] : llvm::enumerate(body.getTerminator()->getOperands()))
-    if (function.getResultAttr(i, kGradientAttr) || isOfKind(attributeOfResult(function, i), ArgumentKind::Loss))
+    if (function.getResultAttr(i, kGradientAttr) ||
+        isOfKind(attributeOfResult(function, i), ArgumentKind::Loss))
       targets.push_back(returned);
   return activeValues(body, sources, targets);
 }
@@ -39,7 +40,8 @@ void requestStatistics(func::FuncOp function) {
 
 class JointBuilder {
 public:
-  explicit JointBuilder(func::FuncOp function) : function(function), builder(function.getBody().front().getTerminator()) {}
+  explicit JointBuilder(func::FuncOp function)
+      : function(function), builder(function.getBody().front().getTerminator()) {}
 
   LogicalResult build() {
     requestStatistics(function);
@@ -58,12 +60,15 @@ public:
 private:
   /// Seeds the gradients of the forward's results.
   void seedResults(const DenseSet<Value> &active) {
-    for (auto [i, returned] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands())) {
+    for (auto [i, returned] :
+         llvm::enumerate(function.getBody().front().getTerminator()->getOperands())) {
       ArgumentAttr attribute = attributeOfResult(function, i);
       Location loc = returned.getLoc();
       Value seed;
-      if (isOfKind(attribute, ArgumentKind::BoundaryOut) && function.getResultAttr(i, kGradientAttr))
-        seed = addArgument(function, returned.getType(), ArgumentKind::BoundaryOutGradient, attribute.getIndex(), loc);
+      if (isOfKind(attribute, ArgumentKind::BoundaryOut) &&
+          function.getResultAttr(i, kGradientAttr))
+        seed = addArgument(function, returned.getType(), ArgumentKind::BoundaryOutGradient,
+                           attribute.getIndex(), loc);
       else if (isOfKind(attribute, ArgumentKind::Loss) && active.contains(returned))
         seed = lossGradient(cast<RankedTensorType>(returned.getType()), attribute.getIndex(), loc);
       if (!seed)
@@ -78,14 +83,16 @@ private:
     auto f64 = RankedTensorType::get({}, builder.getF64Type());
     Value seed = addArgument(function, f64, ArgumentKind::Scalars, index, loc);
     if (!type.getElementType().isF64())
-      seed = arith::TruncFOp::create(builder, loc, RankedTensorType::get({}, type.getElementType()), seed);
+      seed = arith::TruncFOp::create(builder, loc, RankedTensorType::get({}, type.getElementType()),
+                                     seed);
     return BroadcastOp::create(builder, loc, type, seed, ArrayRef<int64_t>{});
   }
 
   void returnGradients() {
     SmallVector<ResultValue> results;
     for (auto [kind, gradientKind] :
-         {std::pair(ArgumentKind::BoundaryIn, ArgumentKind::BoundaryInGradient), std::pair(ArgumentKind::Parameter, ArgumentKind::ParameterGradient)})
+         {std::pair(ArgumentKind::BoundaryIn, ArgumentKind::BoundaryInGradient),
+          std::pair(ArgumentKind::Parameter, ArgumentKind::ParameterGradient)})
       for (BlockArgument argument : function.getArguments()) {
         unsigned i = argument.getArgNumber();
         ArgumentAttr attribute = attributeOfArgument(function, i);
@@ -94,7 +101,8 @@ private:
         Value gradient = gradients.lookup(argument);
         // Other units expect this contribution, so a vanishing gradient is returned as zeros.
         if (!gradient)
-          gradient = createSplat(builder, argument.getLoc(), cast<RankedTensorType>(argument.getType()), 0.0);
+          gradient = createSplat(builder, argument.getLoc(),
+                                 cast<RankedTensorType>(argument.getType()), 0.0);
         results.push_back({gradient, gradientKind, attribute.getIndex()});
       }
     appendResults(function, results);
@@ -118,7 +126,9 @@ void dropDetaches(func::FuncOp function) {
 } // namespace
 
 FailureOr<func::FuncOp> autodiff::joinBackward(func::FuncOp function) {
-  bool wanted = llvm::any_of(llvm::seq(function.getNumArguments()), [&](unsigned i) { return bool(function.getArgAttr(i, kGradientAttr)); });
+  bool wanted = llvm::any_of(llvm::seq(function.getNumArguments()), [&](unsigned i) {
+    return bool(function.getArgAttr(i, kGradientAttr));
+  });
   if (wanted && failed(JointBuilder(function).build()))
     return failure();
   dropDetaches(function);

@@ -27,10 +27,12 @@ LogicalResult matmulRule(MatmulOp op, VjpBuilder &b) {
   if (b.needs(1)) {
     if (weight) {
       Value rows = ta ? swapLastTwo(b, a) : a; // [lead..., K]
-      b.set(1, tb ? b.create<MatmulGradWeightOp>(dy, rows).getResult() : b.create<MatmulGradWeightOp>(rows, dy).getResult());
+      b.set(1, tb ? b.create<MatmulGradWeightOp>(dy, rows).getResult()
+                  : b.create<MatmulGradWeightOp>(rows, dy).getResult());
     } else {
-      b.set(1, tb ? b.create<MatmulOp>(dy, a, /*transposeA=*/true, /*transposeB=*/ta).getResult()
-                  : b.create<MatmulOp>(a, dy, /*transposeA=*/!ta, /*transposeB=*/false).getResult());
+      b.set(1,
+            tb ? b.create<MatmulOp>(dy, a, /*transposeA=*/true, /*transposeB=*/ta).getResult()
+               : b.create<MatmulOp>(a, dy, /*transposeA=*/!ta, /*transposeB=*/false).getResult());
     }
   }
   if (b.needs(0)) {
@@ -53,18 +55,21 @@ LogicalResult matmulGradWeightRule(MatmulGradWeightOp op, VjpBuilder &b) {
 }
 
 LogicalResult gatherRule(GatherOp op, VjpBuilder &b) {
-  b.set(0, b.create<ScatterAddOp>(op.getTable().getType(), op.getIndices(), b.gradient(), op.getPaddingAttr()));
+  b.set(0, b.create<ScatterAddOp>(op.getTable().getType(), op.getIndices(), b.gradient(),
+                                  op.getPaddingAttr()));
   return success();
 }
 
 LogicalResult scatterAddRule(ScatterAddOp op, VjpBuilder &b) {
   Value rows = b.create<GatherOp>(b.gradient(), op.getIndices());
   if (op.getPadding()) { // updates of the padding row are discarded
-    auto indices = cast<RankedTensorType>(op.getIndices().getType()), type = cast<RankedTensorType>(rows.getType());
+    auto indices = cast<RankedTensorType>(op.getIndices().getType()),
+         type = cast<RankedTensorType>(rows.getType());
     Value padding = createSplat(b.builder, b.loc, indices, static_cast<double>(*op.getPadding()));
     Value isPadding = b.create<arith::CmpIOp>(arith::CmpIPredicate::eq, op.getIndices(), padding);
     SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(0, indices.getRank()));
-    isPadding = b.create<BroadcastOp>(RankedTensorType::get(type.getShape(), b.builder.getI1Type()), isPadding, dims);
+    isPadding = b.create<BroadcastOp>(RankedTensorType::get(type.getShape(), b.builder.getI1Type()),
+                                      isPadding, dims);
     rows = b.select(isPadding, b.splat(rows, 0.0), rows);
   }
   b.set(1, rows);
@@ -90,11 +95,13 @@ Value productOfOthers(VjpBuilder &b, Value x) {
   auto shift = [&](Value v, int64_t count, bool up) -> Value {
     SmallVector<int64_t> shape(typeOf(v).getShape());
     shape[dim] = std::min(count, size);
-    Value ones = createSplat(b.builder, b.loc, RankedTensorType::get(shape, typeOf(v).getElementType()), 1.0);
+    Value ones = createSplat(b.builder, b.loc,
+                             RankedTensorType::get(shape, typeOf(v).getElementType()), 1.0);
     if (count >= size)
       return ones;
     Value rest = b.create<SliceOp>(v, dim, up ? 0 : count, size - count);
-    return up ? b.create<ConcatOp>(ValueRange{ones, rest}, dim) : b.create<ConcatOp>(ValueRange{rest, ones}, dim);
+    return up ? b.create<ConcatOp>(ValueRange{ones, rest}, dim)
+              : b.create<ConcatOp>(ValueRange{rest, ones}, dim);
   };
   Value before = shift(x, 1, true), after = shift(x, 1, false);
   for (int64_t step = 1; step < size; step *= 2) {
@@ -111,7 +118,9 @@ LogicalResult reduceRule(ReduceOp op, VjpBuilder &b) {
   for (int64_t dim = 0; dim < type.getRank(); ++dim)
     if (!llvm::is_contained(op.getDims(), dim))
       kept.push_back(dim);
-  auto spread = [&](Value v) -> Value { return op.getDims().empty() ? v : b.create<BroadcastOp>(type, v, kept).getResult(); };
+  auto spread = [&](Value v) -> Value {
+    return op.getDims().empty() ? v : b.create<BroadcastOp>(type, v, kept).getResult();
+  };
 
   switch (op.getKind()) {
   case ReduceKind::Sum:
@@ -120,7 +129,8 @@ LogicalResult reduceRule(ReduceOp op, VjpBuilder &b) {
   case ReduceKind::Max:
   case ReduceKind::Min: {
     // Equal extrema share the gradient equally, as in PyTorch's amax.
-    Value mask = b.create<arith::UIToFPOp>(type, b.compare(arith::CmpFPredicate::OEQ, x, spread(y)));
+    Value mask =
+        b.create<arith::UIToFPOp>(type, b.compare(arith::CmpFPredicate::OEQ, x, spread(y)));
     Value count = b.create<ReduceOp>(mask, ReduceKind::Sum, op.getDims());
     b.set(0, b.mul(mask, spread(b.div(dy, count))));
     return success();
@@ -155,10 +165,12 @@ LogicalResult reduceRule(ReduceOp op, VjpBuilder &b) {
 
 void autodiff::registerLinearModels(MLIRContext *context) {
   MatmulOp::attachInterface<RuleModel<MatmulOp, matmulRule>>(*context);
-  MatmulGradWeightOp::attachInterface<RuleModel<MatmulGradWeightOp, matmulGradWeightRule>>(*context);
+  MatmulGradWeightOp::attachInterface<RuleModel<MatmulGradWeightOp, matmulGradWeightRule>>(
+      *context);
   GatherOp::attachInterface<RuleModel<GatherOp, gatherRule>>(*context);
   ScatterAddOp::attachInterface<RuleModel<ScatterAddOp, scatterAddRule>>(*context);
   TakeAlongDimOp::attachInterface<RuleModel<TakeAlongDimOp, takeAlongDimRule>>(*context);
-  TakeAlongDimGradOp::attachInterface<RuleModel<TakeAlongDimGradOp, takeAlongDimGradRule>>(*context);
+  TakeAlongDimGradOp::attachInterface<RuleModel<TakeAlongDimGradOp, takeAlongDimGradRule>>(
+      *context);
   ReduceOp::attachInterface<RuleModel<ReduceOp, reduceRule>>(*context);
 }

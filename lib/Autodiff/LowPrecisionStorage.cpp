@@ -13,18 +13,22 @@ using namespace zorse::autodiff;
 
 namespace {
 
-Type withElement(Value value, Type element) { return RankedTensorType::get(cast<RankedTensorType>(value.getType()).getShape(), element); }
+Type withElement(Value value, Type element) {
+  return RankedTensorType::get(cast<RankedTensorType>(value.getType()).getShape(), element);
+}
 
 bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(value.getType())); }
 
 /// Whether all uses of a value are roundings of it.
 bool isOnlyRounded(Value value) {
-  return !value.use_empty() && llvm::all_of(value.getUsers(), [](Operation *user) { return isa<RoundOp>(user); });
+  return !value.use_empty() &&
+         llvm::all_of(value.getUsers(), [](Operation *user) { return isa<RoundOp>(user); });
 }
 
 class StorageConverter {
 public:
-  StorageConverter(func::FuncOp function, Type half) : function(function), half(half), builder(function.getContext()) {}
+  StorageConverter(func::FuncOp function, Type half)
+      : function(function), half(half), builder(function.getContext()) {}
 
   void run() {
     hoistRounds();
@@ -37,7 +41,9 @@ public:
     convertResults();
     eraseDeadOps(function.getBody().front());
     Operation *terminator = function.getBody().front().getTerminator();
-    function.setFunctionType(FunctionType::get(function.getContext(), function.getBody().front().getArgumentTypes(), terminator->getOperandTypes()));
+    function.setFunctionType(FunctionType::get(function.getContext(),
+                                               function.getBody().front().getArgumentTypes(),
+                                               terminator->getOperandTypes()));
   }
 
 private:
@@ -52,7 +58,8 @@ private:
         continue;
       builder.setInsertionPoint(view);
       for (OpOperand &operand : view->getOpOperands()) {
-        auto inner = RoundOp::create(builder, round.getLoc(), operand.get(), half, round.getStraightThrough());
+        auto inner = RoundOp::create(builder, round.getLoc(), operand.get(), half,
+                                     round.getStraightThrough());
         operand.set(inner);
         rounds.push_back(inner);
       }
@@ -63,7 +70,8 @@ private:
 
   /// Converts the value to its original type for operations that compute with it.
   void widen(Value computed, Value lowPrecision) {
-    auto again = arith::ExtFOp::create(builder, computed.getLoc(), computed.getType(), lowPrecision);
+    auto again =
+        arith::ExtFOp::create(builder, computed.getLoc(), computed.getType(), lowPrecision);
     computed.replaceAllUsesExcept(again, again);
     lowPrecisionOf[again] = lowPrecision;
   }
@@ -79,7 +87,8 @@ private:
     for (BlockArgument argument : function.getArguments()) {
       unsigned i = argument.getArgNumber();
       ArgumentAttr attribute = attributeOfArgument(function, i);
-      bool gradient = isOfKind(attribute, ArgumentKind::BoundaryOutGradient) && outs.contains(attribute.getIndex());
+      bool gradient = isOfKind(attribute, ArgumentKind::BoundaryOutGradient) &&
+                      outs.contains(attribute.getIndex());
       if (!gradient && !function.getArgAttr(i, kLowPrecisionAttr))
         continue;
       Type computed = argument.getType();
@@ -95,7 +104,8 @@ private:
     if (auto round = dyn_cast<RoundOp>(op))
       return store(round);
     auto operandsLowPrecision = [&](unsigned first, unsigned count) {
-      return llvm::all_of(op->getOperands().slice(first, count), [&](Value v) { return isLowPrecision(v); });
+      return llvm::all_of(op->getOperands().slice(first, count),
+                          [&](Value v) { return isLowPrecision(v); });
     };
     auto readLowPrecision = [&](unsigned first, unsigned count) {
       for (unsigned i = first; i < first + count; ++i)
@@ -112,10 +122,12 @@ private:
       if (isOnlyRounded(op->getResult(0)))
         retype(op->getResult(0));
     } else if (auto attention = dyn_cast<AttentionOp>(op);
-               attention && operandsLowPrecision(0, 3) && isOnlyRounded(attention.getOut()) && !isFloatMask(attention.getMask())) {
+               attention && operandsLowPrecision(0, 3) && isOnlyRounded(attention.getOut()) &&
+               !isFloatMask(attention.getMask())) {
       readLowPrecision(0, 3);
       retype(attention.getOut());
-    } else if (auto grad = dyn_cast<AttentionGradOp>(op); grad && operandsLowPrecision(0, 5) && !isFloatMask(grad.getMask())) {
+    } else if (auto grad = dyn_cast<AttentionGradOp>(op);
+               grad && operandsLowPrecision(0, 5) && !isFloatMask(grad.getMask())) {
       readLowPrecision(0, 5);
       if (llvm::all_of(op->getResults(), isOnlyRounded))
         for (Value result : op->getResults())
@@ -138,7 +150,8 @@ private:
     // If the producer has already rounded the value, it is unchanged.
     Value lowPrecision = lowPrecisionOf.lookup(round.getX());
     if (!lowPrecision)
-      lowPrecision = arith::TruncFOp::create(builder, round.getLoc(), withElement(round.getX(), half), round.getX());
+      lowPrecision = arith::TruncFOp::create(builder, round.getLoc(),
+                                             withElement(round.getX(), half), round.getX());
     widen(round.getY(), lowPrecision);
     round.erase();
   }
@@ -149,19 +162,22 @@ private:
     DenseSet<uint32_t> ins;
     for (unsigned i = 0; i < function.getNumArguments(); ++i)
       if (ArgumentAttr attribute = attributeOfArgument(function, i);
-          isOfKind(attribute, ArgumentKind::BoundaryIn) && function.getArgAttr(i, kLowPrecisionAttr))
+          isOfKind(attribute, ArgumentKind::BoundaryIn) &&
+          function.getArgAttr(i, kLowPrecisionAttr))
         ins.insert(attribute.getIndex());
     for (OpOperand &operand : terminator->getOpOperands()) {
       unsigned i = operand.getOperandNumber();
       ArgumentAttr attribute = attributeOfResult(function, i);
-      bool gradient = isOfKind(attribute, ArgumentKind::BoundaryInGradient) && ins.contains(attribute.getIndex());
+      bool gradient = isOfKind(attribute, ArgumentKind::BoundaryInGradient) &&
+                      ins.contains(attribute.getIndex());
       if (!gradient && !function.getResultAttr(i, kLowPrecisionAttr))
         continue;
       Value value = operand.get(), lowPrecision = lowPrecisionOf.lookup(value);
       // All contributions to this gradient have been summed, because only this unit reads the
       // value. The producer's unit would round the sum in the same way.
       if (!lowPrecision)
-        lowPrecision = arith::TruncFOp::create(builder, value.getLoc(), withElement(value, half), value);
+        lowPrecision =
+            arith::TruncFOp::create(builder, value.getLoc(), withElement(value, half), value);
       operand.set(lowPrecision);
     }
   }
@@ -180,7 +196,8 @@ void autodiff::useLowPrecisionStorage(func::FuncOp joint) {
   for (RoundOp round : rounds)
     half = round.getTo();
   for (BlockArgument argument : joint.getArguments())
-    if (auto attribute = joint.getArgAttrOfType<TypeAttr>(argument.getArgNumber(), kLowPrecisionAttr))
+    if (auto attribute =
+            joint.getArgAttrOfType<TypeAttr>(argument.getArgNumber(), kLowPrecisionAttr))
       half = attribute.getValue();
   if (!half)
     return;

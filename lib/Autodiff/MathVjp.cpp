@@ -37,21 +37,39 @@ Value dLog2(VjpBuilder &b, Value dy, Value x, Value) { return b.mul(b.div(dy, x)
 Value dLog10(VjpBuilder &b, Value dy, Value x, Value) { return b.mul(b.div(dy, x), 1.0 / kLn10); }
 Value dLog1p(VjpBuilder &b, Value dy, Value x, Value) { return b.div(dy, b.add(x, 1.0)); }
 Value dSqrt(VjpBuilder &b, Value dy, Value, Value y) { return b.div(b.mul(dy, 0.5), y); }
-Value dRsqrt(VjpBuilder &b, Value dy, Value, Value y) { return b.mul(b.mul(dy, -0.5), b.mul(y, b.mul(y, y))); }
-Value dCbrt(VjpBuilder &b, Value dy, Value, Value y) { return b.div(b.mul(dy, 1.0 / 3.0), b.mul(y, y)); }
+Value dRsqrt(VjpBuilder &b, Value dy, Value, Value y) {
+  return b.mul(b.mul(dy, -0.5), b.mul(y, b.mul(y, y)));
+}
+Value dCbrt(VjpBuilder &b, Value dy, Value, Value y) {
+  return b.div(b.mul(dy, 1.0 / 3.0), b.mul(y, y));
+}
 Value dTanh(VjpBuilder &b, Value dy, Value, Value y) { return b.mul(dy, oneMinusSquare(b, y)); }
-Value dErf(VjpBuilder &b, Value dy, Value x, Value) { return b.mul(b.mul(dy, apply<math::ExpOp>(b, b.neg(b.mul(x, x)))), kTwoOverSqrtPi); }
+Value dErf(VjpBuilder &b, Value dy, Value x, Value) {
+  return b.mul(b.mul(dy, apply<math::ExpOp>(b, b.neg(b.mul(x, x)))), kTwoOverSqrtPi);
+}
 Value dErfc(VjpBuilder &b, Value dy, Value x, Value y) { return b.neg(dErf(b, dy, x, y)); }
 Value dSin(VjpBuilder &b, Value dy, Value x, Value) { return b.mul(dy, apply<math::CosOp>(b, x)); }
-Value dCos(VjpBuilder &b, Value dy, Value x, Value) { return b.neg(b.mul(dy, apply<math::SinOp>(b, x))); }
+Value dCos(VjpBuilder &b, Value dy, Value x, Value) {
+  return b.neg(b.mul(dy, apply<math::SinOp>(b, x)));
+}
 Value dTan(VjpBuilder &b, Value dy, Value, Value y) { return b.mul(dy, onePlusSquare(b, y)); }
-Value dAsin(VjpBuilder &b, Value dy, Value x, Value) { return b.mul(dy, apply<math::RsqrtOp>(b, oneMinusSquare(b, x))); }
+Value dAsin(VjpBuilder &b, Value dy, Value x, Value) {
+  return b.mul(dy, apply<math::RsqrtOp>(b, oneMinusSquare(b, x)));
+}
 Value dAcos(VjpBuilder &b, Value dy, Value x, Value y) { return b.neg(dAsin(b, dy, x, y)); }
 Value dAtan(VjpBuilder &b, Value dy, Value x, Value) { return b.div(dy, onePlusSquare(b, x)); }
-Value dSinh(VjpBuilder &b, Value dy, Value x, Value) { return b.mul(dy, apply<math::CoshOp>(b, x)); }
-Value dCosh(VjpBuilder &b, Value dy, Value x, Value) { return b.mul(dy, apply<math::SinhOp>(b, x)); }
-Value dAsinh(VjpBuilder &b, Value dy, Value x, Value) { return b.mul(dy, apply<math::RsqrtOp>(b, onePlusSquare(b, x))); }
-Value dAcosh(VjpBuilder &b, Value dy, Value x, Value) { return b.mul(dy, apply<math::RsqrtOp>(b, b.add(b.mul(x, x), -1.0))); }
+Value dSinh(VjpBuilder &b, Value dy, Value x, Value) {
+  return b.mul(dy, apply<math::CoshOp>(b, x));
+}
+Value dCosh(VjpBuilder &b, Value dy, Value x, Value) {
+  return b.mul(dy, apply<math::SinhOp>(b, x));
+}
+Value dAsinh(VjpBuilder &b, Value dy, Value x, Value) {
+  return b.mul(dy, apply<math::RsqrtOp>(b, onePlusSquare(b, x)));
+}
+Value dAcosh(VjpBuilder &b, Value dy, Value x, Value) {
+  return b.mul(dy, apply<math::RsqrtOp>(b, b.add(b.mul(x, x), -1.0)));
+}
 Value dAtanh(VjpBuilder &b, Value dy, Value x, Value) { return b.div(dy, oneMinusSquare(b, x)); }
 Value dAbs(VjpBuilder &b, Value dy, Value x, Value) {
   Value zero = b.splat(x, 0.0);
@@ -124,7 +142,9 @@ template <typename OpT, UnaryDerivative derivative> void attachUnary(MLIRContext
   OpT::template attachInterface<RuleModel<OpT, unaryRule<OpT, derivative>>>(*context);
 }
 
-template <typename... OpTs> void attachZero(MLIRContext *context) { (OpTs::template attachInterface<ZeroModel<OpTs>>(*context), ...); }
+template <typename... OpTs> void attachZero(MLIRContext *context) {
+  (OpTs::template attachInterface<ZeroModel<OpTs>>(*context), ...);
+}
 
 } // namespace
 
@@ -160,6 +180,7 @@ void autodiff::registerMathModels(DialectRegistry &registry) {
     math::Atan2Op::attachInterface<RuleModel<math::Atan2Op, atan2Rule>>(*context);
     math::FmaOp::attachInterface<RuleModel<math::FmaOp, fmaRule>>(*context);
     math::CopySignOp::attachInterface<RuleModel<math::CopySignOp, copySignRule>>(*context);
-    attachZero<math::FloorOp, math::CeilOp, math::RoundOp, math::RoundEvenOp, math::TruncOp>(context);
+    attachZero<math::FloorOp, math::CeilOp, math::RoundOp, math::RoundEvenOp, math::TruncOp>(
+        context);
   });
 }

@@ -12,11 +12,14 @@ namespace {
 
 /// Statistics are enabled before the backward is built (`withStatistics`). Missing statistics are a
 /// bug in the compiler, not a user error.
-LogicalResult statisticsMissing(Operation *op) { return op->emitOpError("cannot be differentiated without its statistics"); }
+LogicalResult statisticsMissing(Operation *op) {
+  return op->emitOpError("cannot be differentiated without its statistics");
+}
 
 LogicalResult refuse(Operation *op, StringRef what) {
   return op->emitOpError("has no gradient with respect to ")
-         << what << ", which depends on a trained parameter; freeze that parameter or compute " << what << " from inputs and constants alone";
+         << what << ", which depends on a trained parameter; freeze that parameter or compute "
+         << what << " from inputs and constants alone";
 }
 
 LogicalResult softmaxRule(SoftmaxOp op, VjpBuilder &b) {
@@ -79,7 +82,8 @@ LogicalResult attentionRule(AttentionOp op, VjpBuilder &b) {
   for (Operation *user : op.getOut().getUsers())
     if (auto round = dyn_cast<RoundOp>(user))
       out = round;
-  auto grad = b.create<AttentionGradOp>(b.gradient(), op.getQ(), op.getK(), op.getV(), out, op.getLse(), op.getMask(), op.getOptions());
+  auto grad = b.create<AttentionGradOp>(b.gradient(), op.getQ(), op.getK(), op.getV(), out,
+                                        op.getLse(), op.getMask(), op.getOptions());
   b.set(0, grad.getDq());
   b.set(1, grad.getDk());
   b.set(2, grad.getDv());
@@ -89,7 +93,8 @@ LogicalResult attentionRule(AttentionOp op, VjpBuilder &b) {
 LogicalResult ropeRule(RopeOp op, VjpBuilder &b) {
   if (b.needs(1) || b.needs(2))
     return refuse(op, "its angles");
-  b.set(0, b.create<RopeOp>(b.gradient(), op.getCos(), op.getSin(), op.getInterleaved(), !op.getInverse()));
+  b.set(0, b.create<RopeOp>(b.gradient(), op.getCos(), op.getSin(), op.getInterleaved(),
+                            !op.getInverse()));
   return success();
 }
 
@@ -98,14 +103,16 @@ LogicalResult crossEntropyRule(CrossEntropyOp op, VjpBuilder &b) {
     return statisticsMissing(op);
   if (op.getWeights() && b.needs(2))
     return refuse(op, "its class weights");
-  b.set(0, b.create<CrossEntropyGradOp>(b.gradient(), op.getLogits(), op.getLabels(), op.getStatistics(), op.getWeights(), op.getIgnoreIndex()));
+  b.set(0, b.create<CrossEntropyGradOp>(b.gradient(), op.getLogits(), op.getLabels(),
+                                        op.getStatistics(), op.getWeights(), op.getIgnoreIndex()));
   return success();
 }
 
 // The gradient is rounded once, after all contributions to it have been summed. The gradient of a
 // 16-bit operator is narrow already (ReverseMode.cpp), except for contributions of other units.
 LogicalResult roundRule(RoundOp op, VjpBuilder &b) {
-  b.set(0, op.getStraightThrough() ? b.gradient() : b.create<RoundOp>(b.gradient(), op.getTo()).getY());
+  b.set(0, op.getStraightThrough() ? b.gradient()
+                                   : b.create<RoundOp>(b.gradient(), op.getTo()).getY());
   return success();
 }
 
@@ -131,7 +138,8 @@ LogicalResult runningStatRule(RunningStatOp op, VjpBuilder &b) {
     dims.push_back(dim);
   Value running = b.create<BroadcastOp>(type, op.getRunning(), dims);
   Value step = b.sub(running, b.mul(observed, op.getCorrection().convertToDouble()));
-  b.set(1, b.create<ReduceOp>(b.mul(step, op.getMomentum().convertToDouble()), ReduceKind::Sum, ArrayRef<int64_t>{0}));
+  b.set(1, b.create<ReduceOp>(b.mul(step, op.getMomentum().convertToDouble()), ReduceKind::Sum,
+                              ArrayRef<int64_t>{0}));
   return success();
 }
 

@@ -20,7 +20,9 @@ void autodiff::registerDifferentiableModels(DialectRegistry &registry) {
   });
 }
 
-bool autodiff::isDifferentiableType(Type type) { return isa<FloatType>(getElementTypeOrSelf(type)); }
+bool autodiff::isDifferentiableType(Type type) {
+  return isa<FloatType>(getElementTypeOrSelf(type));
+}
 
 bool autodiff::propagatesGradient(OpOperand &use) {
   Operation *op = use.getOwner();
@@ -31,10 +33,14 @@ bool autodiff::propagatesGradient(OpOperand &use) {
   return llvm::any_of(op->getResultTypes(), isDifferentiableType);
 }
 
-DenseSet<Value> autodiff::activeValues(Block &block, ArrayRef<Value> sources, ArrayRef<Value> targets) {
-  DenseSet<Value> varied(sources.begin(), sources.end()), useful(targets.begin(), targets.end()), active;
+DenseSet<Value> autodiff::activeValues(Block &block, ArrayRef<Value> sources,
+                                       ArrayRef<Value> targets) {
+  DenseSet<Value> varied(sources.begin(), sources.end()), useful(targets.begin(), targets.end()),
+      active;
   for (Operation &op : block.without_terminator())
-    if (llvm::any_of(op.getOpOperands(), [&](OpOperand &use) { return varied.contains(use.get()) && propagatesGradient(use); }))
+    if (llvm::any_of(op.getOpOperands(), [&](OpOperand &use) {
+          return varied.contains(use.get()) && propagatesGradient(use);
+        }))
       for (Value result : op.getResults())
         if (isDifferentiableType(result.getType()))
           varied.insert(result);
@@ -77,7 +83,9 @@ Value joinSlices(OpBuilder &builder, SliceGradients parts) {
   int64_t dim = slicedDim(parts.front().first);
   if (dim < 0 || llvm::any_of(parts, [&](auto &part) { return slicedDim(part.first) != dim; }))
     return {};
-  auto offsetOf = [&](const std::pair<SliceOp, Value> &part) { return SliceOp(part.first).getOffsets()[dim]; };
+  auto offsetOf = [&](const std::pair<SliceOp, Value> &part) {
+    return SliceOp(part.first).getOffsets()[dim];
+  };
   llvm::stable_sort(parts, [&](auto &a, auto &b) { return offsetOf(a) < offsetOf(b); });
 
   auto x = cast<RankedTensorType>(parts.front().first.getX().getType());
@@ -89,7 +97,8 @@ Value joinSlices(OpBuilder &builder, SliceGradients parts) {
       return;
     SmallVector<int64_t> shape(x.getShape());
     shape[dim] = until - position;
-    pieces.push_back(createSplat(builder, loc, RankedTensorType::get(shape, x.getElementType()), 0.0));
+    pieces.push_back(
+        createSplat(builder, loc, RankedTensorType::get(shape, x.getElementType()), 0.0));
   };
   for (auto &[slice, gradient] : parts) {
     int64_t offset = slice.getOffsets()[dim];
@@ -100,12 +109,14 @@ Value joinSlices(OpBuilder &builder, SliceGradients parts) {
     position = offset + slice.getSizes()[dim];
   }
   fill(x.getDimSize(dim));
-  return pieces.size() == 1 ? pieces.front() : ConcatOp::create(builder, loc, pieces, dim).getResult();
+  return pieces.size() == 1 ? pieces.front()
+                            : ConcatOp::create(builder, loc, pieces, dim).getResult();
 }
 
 class ReverseSweep {
 public:
-  ReverseSweep(OpBuilder &builder, DenseMap<Value, Value> &gradients, function_ref<bool(Value)> active)
+  ReverseSweep(OpBuilder &builder, DenseMap<Value, Value> &gradients,
+               function_ref<bool(Value)> active)
       : builder(builder), gradients(gradients), active(active) {}
 
   LogicalResult visit(Operation *op) {
@@ -114,7 +125,9 @@ public:
       resultGradients.push_back(settle(result));
     if (llvm::none_of(resultGradients, [](Value v) { return bool(v); }))
       return success();
-    auto needs = [&](unsigned index) { return active(op->getOperand(index)) && propagatesGradient(op->getOpOperand(index)); };
+    auto needs = [&](unsigned index) {
+      return active(op->getOperand(index)) && propagatesGradient(op->getOpOperand(index));
+    };
     if (llvm::none_of(llvm::seq<unsigned>(0, op->getNumOperands()), needs))
       return success();
 
@@ -125,8 +138,10 @@ public:
     auto differentiable = dyn_cast<DifferentiableOpInterface>(op);
     if (!differentiable)
       return op->emitError("'") << op->getName()
-                                << "' has no gradient, and a trained parameter depends on it: expected a differentiable operation here";
-    FailureOr<SmallVector<Value>> operandGradients = differentiable.buildVjp(builder, resultGradients, needs);
+                                << "' has no gradient, and a trained parameter depends on it: "
+                                   "expected a differentiable operation here";
+    FailureOr<SmallVector<Value>> operandGradients =
+        differentiable.buildVjp(builder, resultGradients, needs);
     if (failed(operandGradients))
       return failure();
     for (auto [index, gradient] : llvm::enumerate(*operandGradients))
@@ -160,7 +175,9 @@ private:
     Value &sum = gradients[value];
     auto round = value.getDefiningOp<RoundOp>();
     const auto narrow = [&](Value gradient) -> Value {
-      return round && round.getPerOperator() ? RoundOp::create(builder, loc, gradient, round.getTo()).getY() : gradient;
+      return round && round.getPerOperator()
+                 ? RoundOp::create(builder, loc, gradient, round.getTo()).getY()
+                 : gradient;
     };
     contribution = narrow(contribution);
     sum = sum ? narrow(arith::AddFOp::create(builder, loc, sum, contribution)) : contribution;
@@ -175,7 +192,8 @@ private:
 
 } // namespace
 
-LogicalResult autodiff::appendBackward(OpBuilder &builder, ArrayRef<Operation *> forwardOps, DenseMap<Value, Value> &gradients,
+LogicalResult autodiff::appendBackward(OpBuilder &builder, ArrayRef<Operation *> forwardOps,
+                                       DenseMap<Value, Value> &gradients,
                                        function_ref<bool(Value)> active) {
   ReverseSweep sweep(builder, gradients, active);
   for (Operation *op : llvm::reverse(forwardOps))

@@ -22,13 +22,16 @@ int64_t autodiff::savedBytesPerRow(Type type) { return (bytesPerRow(type) + 63) 
 
 bool autodiff::isExpensive(OpResult value) {
   Operation *op = value.getOwner();
-  if (isa<MatmulOp, MatmulGradWeightOp, AttentionOp, AttentionGradOp, CrossEntropyOp, AllReduceOp, AllGatherOp>(op))
+  if (isa<MatmulOp, MatmulGradWeightOp, AttentionOp, AttentionGradOp, CrossEntropyOp, AllReduceOp,
+          AllGatherOp>(op))
     return true;
   return hasOptionalStatistics(op) && value.getResultNumber() > 0;
 }
 
-std::vector<Value> autodiff::chooseCut(ArrayRef<Operation *> ops, const DenseSet<Value> &needed, function_ref<bool(OpResult)> offered,
-                                       function_ref<bool(OpResult)> once, ArrayRef<Value> arguments) {
+std::vector<Value> autodiff::chooseCut(ArrayRef<Operation *> ops, const DenseSet<Value> &needed,
+                                       function_ref<bool(OpResult)> offered,
+                                       function_ref<bool(OpResult)> once,
+                                       ArrayRef<Value> arguments) {
   std::vector<Value> values(arguments.begin(), arguments.end());
   DenseMap<Value, int> index;
   for (auto [i, argument] : llvm::enumerate(arguments))
@@ -42,7 +45,9 @@ std::vector<Value> autodiff::chooseCut(ArrayRef<Operation *> ops, const DenseSet
   // save.
   DenseSet<Value> sampled;
   for (Operation *op : ops)
-    if (llvm::any_of(op->getOperands(), [&](Value v) { return sampled.contains(v) || (isa<BlockArgument>(v) && carriesSamples(v.getType())); }))
+    if (llvm::any_of(op->getOperands(), [&](Value v) {
+          return sampled.contains(v) || (isa<BlockArgument>(v) && carriesSamples(v.getType()));
+        }))
       sampled.insert(op->result_begin(), op->result_end());
 
   // Node 2i is the computed value, 2i + 1 the value available to its readers.
@@ -56,8 +61,11 @@ std::vector<Value> autodiff::chooseCut(ArrayRef<Operation *> ops, const DenseSet
   for (Operation *op : ops)
     for (OpResult result : op->getResults()) {
       int i = index[result];
-      bool keepable = carriesSamples(result.getType()) && sampled.contains(result) && offered(result);
-      flow.addEdge(2 * i, 2 * i + 1, keepable ? savedBytesPerRow(result.getType()) * kBytes + (isView(op) ? 1 : 0) : MaxFlow::kInfinite);
+      bool keepable =
+          carriesSamples(result.getType()) && sampled.contains(result) && offered(result);
+      flow.addEdge(2 * i, 2 * i + 1,
+                   keepable ? savedBytesPerRow(result.getType()) * kBytes + (isView(op) ? 1 : 0)
+                            : MaxFlow::kInfinite);
       if (keepable && once(result))
         flow.addEdge(source, 2 * i, MaxFlow::kInfinite);
       if (needed.contains(result))
@@ -97,8 +105,11 @@ void autodiff::chooseSaved(func::FuncOp joint, RecomputePolicy policy) {
   llvm::for_each(gradients, need);
 
   SmallVector<ResultValue> saved;
-  auto once = [&](OpResult value) { return isExpensive(value) || (policy == RecomputePolicy::None && !isView(value.getOwner())); };
-  for (auto [index, value] : llvm::enumerate(chooseCut(ops, needed, [](OpResult) { return true; }, once)))
+  auto once = [&](OpResult value) {
+    return isExpensive(value) || (policy == RecomputePolicy::None && !isView(value.getOwner()));
+  };
+  for (auto [index, value] :
+       llvm::enumerate(chooseCut(ops, needed, [](OpResult) { return true; }, once)))
     saved.push_back({value, ArgumentKind::Saved, uint32_t(index)});
   appendResults(joint, saved);
 }

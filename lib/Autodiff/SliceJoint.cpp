@@ -28,12 +28,14 @@ static void scheduleRecomputation(ArrayRef<Operation *> forwardOps) {
 
 static func::FuncOp sliceBackward(func::FuncOp joint) {
   DenseSet<Operation *> forward = sliceOf(joint, isForwardKind);
-  SmallVector<Value> saved = resultsOf(joint, [](ArgumentKind kind) { return kind == ArgumentKind::Saved; });
+  SmallVector<Value> saved =
+      resultsOf(joint, [](ArgumentKind kind) { return kind == ArgumentKind::Saved; });
   IRMapping copies;
   func::FuncOp backward = cloneAs(joint, Task::Backward, copies);
   dropResults(backward, [](ArgumentKind kind) { return !isGradientKind(kind); });
   for (auto [index, value] : llvm::enumerate(saved))
-    copies.lookup(value).replaceAllUsesWith(addArgument(backward, value.getType(), ArgumentKind::Saved, uint32_t(index), value.getLoc()));
+    copies.lookup(value).replaceAllUsesWith(addArgument(
+        backward, value.getType(), ArgumentKind::Saved, uint32_t(index), value.getLoc()));
   SmallVector<Operation *> recomputed;
   for (Operation &op : joint.getBody().front())
     if (forward.contains(&op))
@@ -56,7 +58,9 @@ DifferentiatedFunctions autodiff::sliceJoint(func::FuncOp joint) {
     eraseDeadOps(joint.getBody().front());
     dropUnusedStatistics(joint.getBody().front());
   }
-  dropUnusedArguments(joint, [](ArgumentKind kind) { return kind == ArgumentKind::BoundaryOutGradient || kind == ArgumentKind::Scalars; });
+  dropUnusedArguments(joint, [](ArgumentKind kind) {
+    return kind == ArgumentKind::BoundaryOutGradient || kind == ArgumentKind::Scalars;
+  });
   joint.setName(stringifyTask(Task::Forward));
   return result;
 }
@@ -76,7 +80,8 @@ func::FuncOp autodiff::sliceSaved(func::FuncOp forward) {
   return slice;
 }
 
-FailureOr<DifferentiatedFunctions> autodiff::differentiate(func::FuncOp forward, RecomputePolicy policy) {
+FailureOr<DifferentiatedFunctions> autodiff::differentiate(func::FuncOp forward,
+                                                           RecomputePolicy policy) {
   FailureOr<func::FuncOp> joint = joinBackward(forward);
   if (failed(joint))
     return failure();

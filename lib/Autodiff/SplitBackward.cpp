@@ -25,15 +25,18 @@ int64_t bytesOf(ArrayRef<Value> values) {
 /// The second part can read the saved block, but only as a whole. If it reads little of it (an
 /// attention's W reads its result, and not queries, keys and values), this little is deferred with
 /// the rest, and the saved block is freed after the first part.
-std::vector<Value> chooseDeferred(func::FuncOp backward, ArrayRef<Operation *> ops, const DenseSet<Value> &needed,
+std::vector<Value> chooseDeferred(func::FuncOp backward, ArrayRef<Operation *> ops,
+                                  const DenseSet<Value> &needed,
                                   const DenseSet<Operation *> &first) {
   auto offered = [&](OpResult value) { return first.contains(value.getOwner()); };
   std::vector<Value> besides = chooseCut(ops, needed, offered, isExpensive), saved;
   for (BlockArgument argument : backward.getArguments())
-    if (isOfKind(attributeOfArgument(backward, argument.getArgNumber()), ArgumentKind::Saved) && carriesSamples(argument.getType()))
+    if (isOfKind(attributeOfArgument(backward, argument.getArgNumber()), ArgumentKind::Saved) &&
+        carriesSamples(argument.getType()))
       saved.push_back(argument);
   std::vector<Value> instead = chooseCut(ops, needed, offered, isExpensive, saved);
-  constexpr double kWorth = 0.9; // fraction of the bytes held: copies cost time in the part that others wait for
+  constexpr double kWorth =
+      0.9; // fraction of the bytes held: copies cost time in the part that others wait for
   return bytesOf(instead) < kWorth * (bytesOf(besides) + bytesOf(saved)) ? instead : besides;
 }
 
@@ -69,7 +72,8 @@ SplitBackward autodiff::splitBackward(func::FuncOp backward) {
   SmallVector<ResultValue> results;
   for (auto [index, value] : llvm::enumerate(deferred)) {
     results.push_back({toInputs.lookup(value), ArgumentKind::SavedForWeightGrad, uint32_t(index)});
-    Value argument = addArgument(weights, value.getType(), ArgumentKind::SavedForWeightGrad, uint32_t(index), value.getLoc());
+    Value argument = addArgument(weights, value.getType(), ArgumentKind::SavedForWeightGrad,
+                                 uint32_t(index), value.getLoc());
     toWeights.lookup(value).replaceAllUsesWith(argument);
   }
   appendResults(inputs, results);

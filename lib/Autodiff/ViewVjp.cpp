@@ -51,13 +51,15 @@ LogicalResult broadcastRule(BroadcastOp op, VjpBuilder &b) {
   for (int64_t dim = 0, rank = typeOf(op.getY()).getRank(); dim < rank; ++dim)
     if (!llvm::is_contained(op.getDims(), dim))
       dims.push_back(dim);
-  b.set(0, dims.empty() ? b.gradient() : b.create<ReduceOp>(b.gradient(), ReduceKind::Sum, dims).getResult());
+  b.set(0, dims.empty() ? b.gradient()
+                        : b.create<ReduceOp>(b.gradient(), ReduceKind::Sum, dims).getResult());
   return success();
 }
 
 } // namespace
 
-Value autodiff::padWithZeros(OpBuilder &builder, Location loc, Value value, int64_t dim, int64_t before, int64_t after) {
+Value autodiff::padWithZeros(OpBuilder &builder, Location loc, Value value, int64_t dim,
+                             int64_t before, int64_t after) {
   SmallVector<Value> parts;
   if (before > 0)
     parts.push_back(createSplat(builder, loc, withDim(typeOf(value), dim, before), 0.0));
@@ -73,7 +75,8 @@ Value autodiff::padSlice(OpBuilder &builder, SliceOp slice, Value dy) {
   for (int64_t dim = 0; dim < x.getRank(); ++dim) {
     if (x.isDynamicDim(dim))
       continue;
-    int64_t offset = slice.getOffsets()[dim], size = slice.getSizes()[dim], stride = slice.getStrides()[dim], extent = x.getDimSize(dim);
+    int64_t offset = slice.getOffsets()[dim], size = slice.getSizes()[dim],
+            stride = slice.getStrides()[dim], extent = x.getDimSize(dim);
     if (stride > 1) {
       // Dilation: every element is followed by stride - 1 zeros in a new dimension, which is then
       // merged.

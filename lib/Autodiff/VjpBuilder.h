@@ -18,8 +18,10 @@ using mlir::Value;
 /// Builds the gradients of one operation.
 class VjpBuilder {
 public:
-  VjpBuilder(OpBuilder &builder, Operation *op, ArrayRef<Value> resultGradients, llvm::function_ref<bool(unsigned)> needs)
-      : builder(builder), loc(op->getLoc()), resultGradients(resultGradients), needed(needs), operandGradients(op->getNumOperands()) {}
+  VjpBuilder(OpBuilder &builder, Operation *op, ArrayRef<Value> resultGradients,
+             llvm::function_ref<bool(unsigned)> needs)
+      : builder(builder), loc(op->getLoc()), resultGradients(resultGradients), needed(needs),
+        operandGradients(op->getNumOperands()) {}
 
   OpBuilder &builder;
   Location loc;
@@ -38,9 +40,13 @@ public:
   void set(unsigned operand, Value gradient) { operandGradients[operand] = gradient; }
   SmallVector<Value> take() { return std::move(operandGradients); }
 
-  template <typename OpT, typename... Args> OpT create(Args &&...args) { return OpT::create(builder, loc, std::forward<Args>(args)...); }
+  template <typename OpT, typename... Args> OpT create(Args &&...args) {
+    return OpT::create(builder, loc, std::forward<Args>(args)...);
+  }
 
-  Value splat(Value like, double value) { return createSplat(builder, loc, llvm::cast<mlir::RankedTensorType>(like.getType()), value); }
+  Value splat(Value like, double value) {
+    return createSplat(builder, loc, llvm::cast<mlir::RankedTensorType>(like.getType()), value);
+  }
   Value add(Value a, Value b) { return create<mlir::arith::AddFOp>(a, b); }
   Value sub(Value a, Value b) { return create<mlir::arith::SubFOp>(a, b); }
   Value mul(Value a, Value b) { return create<mlir::arith::MulFOp>(a, b); }
@@ -48,8 +54,12 @@ public:
   Value add(Value a, double term) { return add(a, splat(a, term)); }
   Value div(Value a, Value b) { return create<mlir::arith::DivFOp>(a, b); }
   Value neg(Value a) { return create<mlir::arith::NegFOp>(a); }
-  Value select(Value condition, Value a, Value b) { return create<mlir::arith::SelectOp>(condition, a, b); }
-  Value compare(mlir::arith::CmpFPredicate predicate, Value a, Value b) { return create<mlir::arith::CmpFOp>(predicate, a, b); }
+  Value select(Value condition, Value a, Value b) {
+    return create<mlir::arith::SelectOp>(condition, a, b);
+  }
+  Value compare(mlir::arith::CmpFPredicate predicate, Value a, Value b) {
+    return create<mlir::arith::CmpFOp>(predicate, a, b);
+  }
 
 private:
   ArrayRef<Value> resultGradients;
@@ -62,19 +72,24 @@ private:
 template <typename OpT> using Rule = mlir::LogicalResult (*)(OpT op, VjpBuilder &b);
 
 /// External interface model of one rule.
-template <typename OpT, Rule<OpT> rule> struct RuleModel : DifferentiableOpInterface::ExternalModel<RuleModel<OpT, rule>, OpT> {
-  FailureOr<SmallVector<Value>> buildVjp(Operation *op, OpBuilder &builder, ArrayRef<Value> resultGradients,
+template <typename OpT, Rule<OpT> rule>
+struct RuleModel : DifferentiableOpInterface::ExternalModel<RuleModel<OpT, rule>, OpT> {
+  FailureOr<SmallVector<Value>> buildVjp(Operation *op, OpBuilder &builder,
+                                         ArrayRef<Value> resultGradients,
                                          llvm::function_ref<bool(unsigned)> needsGradient) const {
     VjpBuilder b(builder, op, resultGradients, needsGradient);
-    if (llvm::any_of(resultGradients, [](Value v) { return bool(v); }) && mlir::failed(rule(llvm::cast<OpT>(op), b)))
+    if (llvm::any_of(resultGradients, [](Value v) { return bool(v); }) &&
+        mlir::failed(rule(llvm::cast<OpT>(op), b)))
       return mlir::failure();
     return b.take();
   }
 };
 
 /// Model for operations with a derivative that is zero wherever it exists (floor, round).
-template <typename OpT> struct ZeroModel : DifferentiableOpInterface::ExternalModel<ZeroModel<OpT>, OpT> {
-  FailureOr<SmallVector<Value>> buildVjp(Operation *op, OpBuilder &, ArrayRef<Value>, llvm::function_ref<bool(unsigned)>) const {
+template <typename OpT>
+struct ZeroModel : DifferentiableOpInterface::ExternalModel<ZeroModel<OpT>, OpT> {
+  FailureOr<SmallVector<Value>> buildVjp(Operation *op, OpBuilder &, ArrayRef<Value>,
+                                         llvm::function_ref<bool(unsigned)>) const {
     return SmallVector<Value>(op->getNumOperands());
   }
   bool isOperandDifferentiable(Operation *, unsigned) const { return false; }
@@ -90,6 +105,7 @@ void registerModelModels(mlir::MLIRContext *context);
 Value padSlice(OpBuilder &builder, SliceOp slice, Value dy);
 
 /// Pads `value` with `before` and `after` zeros along `dim`.
-Value padWithZeros(OpBuilder &builder, Location loc, Value value, int64_t dim, int64_t before, int64_t after);
+Value padWithZeros(OpBuilder &builder, Location loc, Value value, int64_t dim, int64_t before,
+                   int64_t after);
 
 } // namespace zorse::autodiff

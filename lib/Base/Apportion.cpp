@@ -18,7 +18,8 @@ std::vector<int64_t> zorse::apportion(int64_t total, const std::vector<double> &
     if (weights[i] > 0)
       remainders.push_back({static_cast<double>(parts[i]) - exact, i});
   }
-  std::stable_sort(remainders.begin(), remainders.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+  std::stable_sort(remainders.begin(), remainders.end(),
+                   [](const auto &a, const auto &b) { return a.first < b.first; });
   for (size_t i = 0; given < total; ++i, ++given)
     ++parts[remainders[i % remainders.size()].second];
   return parts;

@@ -31,14 +31,20 @@ std::string zorse::showSeconds(double seconds) {
   if (seconds == 0)
     return "0 s";
   const double size = std::fabs(seconds);
-  return size >= 0.9995 ? format("%.4g s", seconds) : size >= 0.9995e-3 ? format("%.4g ms", seconds * 1e3) : format("%.3g us", seconds * 1e6);
+  return size >= 0.9995      ? format("%.4g s", seconds)
+         : size >= 0.9995e-3 ? format("%.4g ms", seconds * 1e3)
+                             : format("%.3g us", seconds * 1e6);
 }
 
 std::string zorse::showDuration(double seconds) {
-  return seconds >= 1 ? format("%.2f s", seconds) : seconds >= 1e-3 ? format("%.2f ms", seconds * 1e3) : format("%.1f us", seconds * 1e6);
+  return seconds >= 1      ? format("%.2f s", seconds)
+         : seconds >= 1e-3 ? format("%.2f ms", seconds * 1e3)
+                           : format("%.1f us", seconds * 1e6);
 }
 
-std::string zorse::showRate(double rate) { return rate >= 0.9995e9 ? format("%.3g GB/s", rate / 1e9) : format("%.3g MB/s", rate / 1e6); }
+std::string zorse::showRate(double rate) {
+  return rate >= 0.9995e9 ? format("%.3g GB/s", rate / 1e9) : format("%.3g MB/s", rate / 1e6);
+}
 
 std::string zorse::showPercent(double share) { return format("%.1f %%", 100 * share); }
 

@@ -13,7 +13,8 @@ using namespace zorse::planning::baseline;
 
 Layers::Layers(const bundle::ModelSummary &summary) {
   const int32_t units = summary.units_size();
-  const int32_t first = static_cast<int32_t>(summary.blocks_first_unit()), period = static_cast<int32_t>(summary.blocks_period()),
+  const int32_t first = static_cast<int32_t>(summary.blocks_first_unit()),
+                period = static_cast<int32_t>(summary.blocks_period()),
                 count = static_cast<int32_t>(summary.blocks_count());
   cuts.push_back(0);
   if (count > 0 && period > 0) {
@@ -30,7 +31,8 @@ Layers::Layers(const bundle::ModelSummary &summary) {
   cuts.push_back(units);
 }
 
-Times zorse::planning::baseline::timesOf(const Problem &problem, uint32_t device, int32_t begin, int32_t end, int64_t rows) {
+Times zorse::planning::baseline::timesOf(const Problem &problem, uint32_t device, int32_t begin,
+                                         int32_t end, int64_t rows) {
   Times times;
   for (int32_t u = begin; u < end; ++u) {
     times.forward += problem.costs.unit(device, u, step::UnitTask::Forward, rows);
@@ -39,14 +41,16 @@ Times zorse::planning::baseline::timesOf(const Problem &problem, uint32_t device
   return times;
 }
 
-Times zorse::planning::baseline::layerTimes(const Problem &problem, const Layers &layers, uint32_t device, int64_t rows) {
+Times zorse::planning::baseline::layerTimes(const Problem &problem, const Layers &layers,
+                                            uint32_t device, int64_t rows) {
   return timesOf(problem, device, layers.typicalBegin, layers.typicalEnd, rows);
 }
 
 double zorse::planning::baseline::boundaryBytes(const bundle::ModelSummary &summary, int32_t cut) {
   double bytes = 0;
   for (const auto &value : summary.values())
-    if (static_cast<int32_t>(value.producer()) < cut && value.users_size() > 0 && static_cast<int32_t>(value.users(value.users_size() - 1)) >= cut)
+    if (static_cast<int32_t>(value.producer()) < cut && value.users_size() > 0 &&
+        static_cast<int32_t>(value.users(value.users_size() - 1)) >= cut)
       bytes += static_cast<double>(value.bytes_per_row());
   return bytes;
 }
@@ -66,13 +70,16 @@ bool mayFit(const Problem &problem, const Strategy &strategy) {
         saved += static_cast<double>(classOf(summary, summary.units(u)).saved_bytes().per_row());
         for (uint32_t p : summary.units(u).parameters()) {
           const bundle::ParameterInfo &parameter = summary.parameters(static_cast<int>(p));
-          parameters +=
-              static_cast<double>(elementsOf(parameter)) * (static_cast<double>(elementBytes(parameter.type())) + (parameter.trainable() ? 4 : 0));
+          parameters += static_cast<double>(elementsOf(parameter)) *
+                        (static_cast<double>(elementBytes(parameter.type())) +
+                         (parameter.trainable() ? 4 : 0));
         }
       }
       for (const step::StageDevice &m : stage.members) {
         bool all = strategy.schedule.kind == step::ScheduleKind::GPipe;
-        needed[m.device] += parameters + saved * static_cast<double>(all ? m.samples : std::min(m.microBatchSize, m.samples));
+        needed[m.device] +=
+            parameters +
+            saved * static_cast<double>(all ? m.samples : std::min(m.microBatchSize, m.samples));
       }
     }
   for (auto [device, bytes] : needed) {
@@ -85,11 +92,13 @@ bool mayFit(const Problem &problem, const Strategy &strategy) {
 
 } // namespace
 
-double zorse::planning::baseline::parameterBytes(const bundle::ModelSummary &summary, int32_t begin, int32_t end) {
+double zorse::planning::baseline::parameterBytes(const bundle::ModelSummary &summary, int32_t begin,
+                                                 int32_t end) {
   double bytes = 0;
   for (int32_t u = begin; u < end; ++u)
     for (uint32_t p : summary.units(u).parameters())
-      bytes += static_cast<double>(elementsOf(summary.parameters(static_cast<int>(p)))) * static_cast<double>(elementBytes(summary.compute_type()));
+      bytes += static_cast<double>(elementsOf(summary.parameters(static_cast<int>(p)))) *
+               static_cast<double>(elementBytes(summary.compute_type()));
   return bytes;
 }
 
@@ -102,9 +111,12 @@ double zorse::planning::baseline::bandwidth(const Problem &problem, uint32_t a, 
   return min;
 }
 
-double zorse::planning::baseline::latency(const Problem &problem, uint32_t a, uint32_t b) { return problem.costs.network().route(a, b).latency; }
+double zorse::planning::baseline::latency(const Problem &problem, uint32_t a, uint32_t b) {
+  return problem.costs.network().route(a, b).latency;
+}
 
-double zorse::planning::baseline::minBandwidth(const Problem &problem, const std::vector<uint32_t> &devices) {
+double zorse::planning::baseline::minBandwidth(const Problem &problem,
+                                               const std::vector<uint32_t> &devices) {
   double min = kUnlimited;
   for (size_t i = 0; i < devices.size(); ++i)
     for (size_t j = i + 1; j < devices.size(); ++j)
@@ -112,8 +124,10 @@ double zorse::planning::baseline::minBandwidth(const Problem &problem, const std
   return min;
 }
 
-std::vector<step::StageDevice> zorse::planning::baseline::assignMicroBatches(const std::vector<uint32_t> &devices, const std::vector<int64_t> &counts,
-                                                                             int64_t rows, int64_t samples) {
+std::vector<step::StageDevice>
+zorse::planning::baseline::assignMicroBatches(const std::vector<uint32_t> &devices,
+                                              const std::vector<int64_t> &counts, int64_t rows,
+                                              int64_t samples) {
   std::vector<step::StageDevice> members;
   for (size_t i = 0; i < devices.size(); ++i) {
     int64_t take = std::min(counts[i] * rows, samples);
@@ -129,7 +143,8 @@ constexpr size_t kKept = 256;
 }
 
 void Shortlist::trim() {
-  std::stable_sort(kept.begin(), kept.end(), [](const Candidate &a, const Candidate &b) { return a.cost < b.cost; });
+  std::stable_sort(kept.begin(), kept.end(),
+                   [](const Candidate &a, const Candidate &b) { return a.cost < b.cost; });
   if (kept.size() > kKept)
     kept.resize(kKept);
   if (kept.size() == kKept)
@@ -165,7 +180,8 @@ Result<Strategy> Shortlist::choose(const char *name, size_t tried, bool measured
         for (size_t d = 0; d < e->memory.size(); ++d) {
           const ClusterDevice &device = problem.cluster.devices[d];
           if (device.capacity() && e->memory[d] > device.capacity() && closest.empty())
-            closest = "device '" + device.name + "' exceeds its memory by " + showBytes(static_cast<double>(e->memory[d] - device.capacity()));
+            closest = "device '" + device.name + "' exceeds its memory by " +
+                      showBytes(static_cast<double>(e->memory[d] - device.capacity()));
         }
       }
       continue;
@@ -184,7 +200,8 @@ Result<Strategy> Shortlist::choose(const char *name, size_t tried, bool measured
     return userError(prefix + "this planner has no plan for such a model, batch and cluster");
   if (kept.empty())
     return userError(prefix + "in each of its " + std::to_string(count) +
-                     " plans the parameters, gradients and activations of one micro-batch exceed some device's memory");
+                     " plans the parameters, gradients and activations of one micro-batch exceed "
+                     "some device's memory");
   return userError(prefix + "none of its plans fits in memory; the closest: " + closest);
 }
 

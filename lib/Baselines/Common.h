@@ -13,7 +13,7 @@ namespace zorse::planning::baseline {
 /// A model as a sequence of equal layers. The embedding and all units before the first layer belong
 /// to the first layer, the head to the last one. The planners' own cost models do not count them.
 struct Layers {
-  std::vector<int32_t> cuts;                ///< first unit of each layer, and then the number of units
+  std::vector<int32_t> cuts; ///< first unit of each layer, and then the number of units
   int32_t typicalBegin = 0, typicalEnd = 0; ///< units of a layer without embedding or head
   size_t count() const { return cuts.size() - 1; }
 
@@ -44,7 +44,8 @@ inline constexpr double kUnlimited = 1e18;
 
 /// Distributes a pipeline's samples in whole micro-batches: `counts[i]` micro-batches of `rows` for
 /// member i. Excess samples are removed from the last member.
-std::vector<step::StageDevice> assignMicroBatches(const std::vector<uint32_t> &devices, const std::vector<int64_t> &counts, int64_t rows,
+std::vector<step::StageDevice> assignMicroBatches(const std::vector<uint32_t> &devices,
+                                                  const std::vector<int64_t> &counts, int64_t rows,
                                                   int64_t samples);
 
 struct Candidate {

@@ -13,20 +13,25 @@ using namespace zorse;
 using namespace zorse::planning;
 using namespace zorse::planning::baseline;
 
-std::vector<int64_t> zorse::planning::baseline::launchCounts(const std::vector<StageTimes> &stages) {
+std::vector<int64_t>
+zorse::planning::baseline::launchCounts(const std::vector<StageTimes> &stages) {
   double period = 0; // seconds per micro-batch of the pipeline
   for (const StageTimes &s : stages)
     period = std::max(period, (s.forward + s.backward) / static_cast<double>(s.devices));
   std::vector<int64_t> counts(stages.size());
   double wayAndBack = 0;
   for (size_t s = stages.size(); s-- > 0;) {
-    wayAndBack += stages[s].forward + stages[s].backward + (s + 1 < stages.size() ? 2 * stages[s].link : 0);
-    counts[s] = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(wayAndBack / (period * static_cast<double>(stages[s].devices)) - 1e-9)));
+    wayAndBack +=
+        stages[s].forward + stages[s].backward + (s + 1 < stages.size() ? 2 * stages[s].link : 0);
+    counts[s] = std::max<int64_t>(
+        1, static_cast<int64_t>(
+               std::ceil(wayAndBack / (period * static_cast<double>(stages[s].devices)) - 1e-9)));
   }
   return counts;
 }
 
-std::vector<int32_t> zorse::planning::baseline::cutByTime(const std::vector<std::vector<double>> &seconds) {
+std::vector<int32_t>
+zorse::planning::baseline::cutByTime(const std::vector<std::vector<double>> &seconds) {
   const size_t stages = seconds.size(), units = stages ? seconds[0].size() : 0;
   if (stages == 0 || units < stages)
     return {};
@@ -42,7 +47,10 @@ std::vector<int32_t> zorse::planning::baseline::cutByTime(const std::vector<std:
     size_t at = 0;
     for (size_t s = 0; s < stages; ++s) {
       size_t max = units - (stages - 1 - s);
-      size_t end = static_cast<size_t>(std::upper_bound(prefix[s].begin(), prefix[s].end(), prefix[s][at] + t * (1 + 1e-12)) - prefix[s].begin()) - 1;
+      size_t end = static_cast<size_t>(std::upper_bound(prefix[s].begin(), prefix[s].end(),
+                                                        prefix[s][at] + t * (1 + 1e-12)) -
+                                       prefix[s].begin()) -
+                   1;
       end = std::min(end, max);
       if (end <= at)
         return false;
@@ -76,7 +84,8 @@ using Subcluster = std::vector<uint32_t>;
 struct Search {
   const Problem &problem;
   Shortlist candidates;
-  std::map<std::pair<uint32_t, int64_t>, std::vector<double>> unitTimes; ///< by device class and row count
+  std::map<std::pair<uint32_t, int64_t>, std::vector<double>>
+      unitTimes; ///< by device class and row count
 
   const std::vector<double> &timesOfUnits(uint32_t device, int64_t rows) {
     auto [it, fresh] = unitTimes.try_emplace({problem.costs.deviceClass(device), rows});
@@ -113,7 +122,8 @@ struct Search {
       double link = 0;
       if (s + 1 < stages.size())
         link = latency(problem, stages[s][0], stages[s + 1][0]) +
-               boundaryBytes(problem.summary, stage.unitEnd) * static_cast<double>(rows) / bandwidth(problem, stages[s][0], stages[s + 1][0]);
+               boundaryBytes(problem.summary, stage.unitEnd) * static_cast<double>(rows) /
+                   bandwidth(problem, stages[s][0], stages[s + 1][0]);
       times.push_back({t.forward, t.backward, link, n});
       period = std::max(period, t.both() / static_cast<double>(n));
       latencies += t.both() + 2 * link;
@@ -135,7 +145,8 @@ struct Search {
   }
 
   /// Tries every number of equal stages of every subcluster.
-  void choose(const std::vector<Subcluster> &order, size_t at, std::vector<std::vector<uint32_t>> &stages) {
+  void choose(const std::vector<Subcluster> &order, size_t at,
+              std::vector<std::vector<uint32_t>> &stages) {
     if (candidates.seen() > 200000)
       return;
     if (at == order.size()) {
@@ -150,7 +161,8 @@ struct Search {
         continue;
       size_t each = devices.size() / n, before = stages.size();
       for (size_t s = 0; s < n; ++s)
-        stages.emplace_back(devices.begin() + static_cast<long>(s * each), devices.begin() + static_cast<long>((s + 1) * each));
+        stages.emplace_back(devices.begin() + static_cast<long>(s * each),
+                            devices.begin() + static_cast<long>((s + 1) * each));
       if (stages.size() <= static_cast<size_t>(problem.summary.units_size()))
         choose(order, at + 1, stages);
       stages.resize(before);

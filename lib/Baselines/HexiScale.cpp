@@ -18,11 +18,13 @@ using namespace zorse;
 using namespace zorse::planning;
 using namespace zorse::planning::baseline;
 
-std::vector<int64_t> zorse::planning::baseline::layersByMemory(int64_t layers, const std::vector<double> &memories) {
+std::vector<int64_t>
+zorse::planning::baseline::layersByMemory(int64_t layers, const std::vector<double> &memories) {
   return shareByRate(layers, memories);
 }
 
-double zorse::planning::baseline::gpipeTime(const std::vector<double> &stage, int64_t microBatches) {
+double zorse::planning::baseline::gpipeTime(const std::vector<double> &stage,
+                                            int64_t microBatches) {
   const int64_t n = static_cast<int64_t>(stage.size());
   double sum = 0;
   for (int64_t column = 0; column < microBatches + n - 1; ++column) {
@@ -33,7 +35,8 @@ double zorse::planning::baseline::gpipeTime(const std::vector<double> &stage, in
       continue;
     }
     double slowest = 0;
-    for (int64_t s = std::max<int64_t>(0, column - microBatches + 1); s <= std::min(column, n - 1); ++s)
+    for (int64_t s = std::max<int64_t>(0, column - microBatches + 1); s <= std::min(column, n - 1);
+         ++s)
       slowest = std::max(slowest, stage[s]);
     sum += slowest;
   }
@@ -42,7 +45,9 @@ double zorse::planning::baseline::gpipeTime(const std::vector<double> &stage, in
 
 namespace {
 
-double memoryOf(const ClusterDevice &device) { return device.memory ? static_cast<double>(device.memory) : 1e12; }
+double memoryOf(const ClusterDevice &device) {
+  return device.memory ? static_cast<double>(device.memory) : 1e12;
+}
 
 /// Greedy paths from every start: the next device has the fastest link. Returns the path with the
 /// largest sum of link speeds.
@@ -58,7 +63,8 @@ std::vector<uint32_t> pathAlongLinks(const Weights &links, const std::vector<uin
     while (path.size() < devices.size()) {
       size_t next = SIZE_MAX;
       for (size_t i = 0; i < devices.size(); ++i)
-        if (!used[i] && (next == SIZE_MAX || links[path.back()][devices[i]] > links[path.back()][devices[next]]))
+        if (!used[i] && (next == SIZE_MAX ||
+                         links[path.back()][devices[i]] > links[path.back()][devices[next]]))
           next = i;
       sum += links[path.back()][devices[next]];
       used[next] = true;
@@ -81,7 +87,8 @@ struct Paths {
 
 class HexiScale {
 public:
-  explicit HexiScale(const Problem &problem) : problem(problem), links(n, std::vector<double>(n, 0)), reversed(links) {
+  explicit HexiScale(const Problem &problem)
+      : problem(problem), links(n, std::vector<double>(n, 0)), reversed(links) {
     double flops = 0;
     for (const auto &unit : problem.summary.units())
       flops += trainingFlops(classOf(problem.summary, unit));
@@ -103,7 +110,8 @@ public:
 
   Result<Strategy> run() const {
     std::set<uint32_t> counts;
-    for (uint32_t perPipeline = 1; perPipeline <= n; perPipeline = n <= 32 ? perPipeline + 1 : perPipeline + (perPipeline + 3) / 4)
+    for (uint32_t perPipeline = 1; perPipeline <= n;
+         perPipeline = n <= 32 ? perPipeline + 1 : perPipeline + (perPipeline + 3) / 4)
       counts.insert(static_cast<uint32_t>((n + perPipeline - 1) / perPipeline));
     Shortlist candidates(problem);
     for (uint32_t pipelines : counts) {
@@ -119,7 +127,9 @@ public:
   }
 
 private:
-  double speedOf(uint32_t device) const { return problem.cluster.devices[device].flopsPerSecond[type]; }
+  double speedOf(uint32_t device) const {
+    return problem.cluster.devices[device].flopsPerSecond[type];
+  }
 
   /// Devices that replicate the same layers synchronize gradients: fast links between pipelines,
   /// slow ones inside.
@@ -185,30 +195,36 @@ private:
     return holders;
   }
 
-  Candidate makeCandidate(const Paths &paths, const std::vector<int64_t> &samples, int64_t rows, double sync) const {
+  Candidate makeCandidate(const Paths &paths, const std::vector<int64_t> &samples, int64_t rows,
+                          double sync) const {
     Candidate candidate;
     double worst = 0;
     for (size_t p = 0; p < paths.devices.size(); ++p) {
       if (samples[p] == 0)
         continue;
-      worst = std::max(worst, gpipeTime(stageSeconds(paths.devices[p], paths.quotas[p], rows), (samples[p] + rows - 1) / rows));
-      candidate.strategy.pipelines.push_back(makePipeline(paths.devices[p], paths.quotas[p], samples[p], rows));
+      worst = std::max(worst, gpipeTime(stageSeconds(paths.devices[p], paths.quotas[p], rows),
+                                        (samples[p] + rows - 1) / rows));
+      candidate.strategy.pipelines.push_back(
+          makePipeline(paths.devices[p], paths.quotas[p], samples[p], rows));
     }
     candidate.strategy.state = ShardSizing::Equal;
     candidate.cost = 1.8 * worst + 1.1 * sync;
     return candidate;
   }
 
-  std::vector<double> stageSeconds(const std::vector<uint32_t> &path, const std::vector<int64_t> &quota, int64_t rows) const {
+  std::vector<double> stageSeconds(const std::vector<uint32_t> &path,
+                                   const std::vector<int64_t> &quota, int64_t rows) const {
     std::vector<double> stage;
     for (size_t i = 0; i < path.size(); ++i) {
       double link = i + 1 < path.size() ? 2 * boundary / links[path[i]][path[i + 1]] : 0;
-      stage.push_back(static_cast<double>(rows) * (static_cast<double>(quota[i]) * layerFlops / speedOf(path[i]) + link));
+      stage.push_back(static_cast<double>(rows) *
+                      (static_cast<double>(quota[i]) * layerFlops / speedOf(path[i]) + link));
     }
     return stage;
   }
 
-  Pipeline makePipeline(const std::vector<uint32_t> &path, const std::vector<int64_t> &quota, int64_t samples, int64_t rows) const {
+  Pipeline makePipeline(const std::vector<uint32_t> &path, const std::vector<int64_t> &quota,
+                        int64_t samples, int64_t rows) const {
     Pipeline pipeline;
     pipeline.samples = samples;
     size_t layer = 0;
@@ -237,4 +253,6 @@ private:
 
 } // namespace
 
-Result<Strategy> zorse::planning::hexiscale(const Problem &problem) { return HexiScale(problem).run(); }
+Result<Strategy> zorse::planning::hexiscale(const Problem &problem) {
+  return HexiScale(problem).run();
+}

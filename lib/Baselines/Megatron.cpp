@@ -25,15 +25,18 @@ Result<Strategy> zorse::planning::megatron(const Problem &problem) {
 
   Shortlist candidates(problem);
   for (const auto &pool : pools)
-    for (int64_t stages = 1; stages <= std::min<int64_t>(total, static_cast<int64_t>(pool.size())); ++stages) {
+    for (int64_t stages = 1; stages <= std::min<int64_t>(total, static_cast<int64_t>(pool.size()));
+         ++stages) {
       if (total % stages)
         continue;
       int64_t replicas = static_cast<int64_t>(pool.size()) / stages;
       while (replicas > 1 && problem.batch % replicas)
         --replicas;
       for (int64_t rows = 1; rows <= std::min<int64_t>(16, problem.batch / replicas); rows *= 2)
-        for (int64_t chunks = 1; chunks <= (stages > 1 ? std::min<int64_t>(4, total / stages) : 1); ++chunks) {
-          if (problem.batch / replicas % rows || total % (stages * chunks) || (chunks > 1 && problem.batch / replicas / rows % stages))
+        for (int64_t chunks = 1; chunks <= (stages > 1 ? std::min<int64_t>(4, total / stages) : 1);
+             ++chunks) {
+          if (problem.batch / replicas % rows || total % (stages * chunks) ||
+              (chunks > 1 && problem.batch / replicas / rows % stages))
             continue;
           const int64_t each = total / (stages * chunks);
           Candidate candidate;
@@ -48,13 +51,15 @@ Result<Strategy> zorse::planning::megatron(const Problem &problem) {
             for (int64_t r = 0; r < replicas; ++r) {
               uint32_t device = pool[(s % stages) * replicas + r]; // ranks of a stage are adjacent
               stage.members.push_back({device, problem.batch / replicas, rows});
-              worst = std::max(worst, timesOf(problem, device, stage.unitBegin, stage.unitEnd, rows).both());
+              worst = std::max(
+                  worst, timesOf(problem, device, stage.unitBegin, stage.unitEnd, rows).both());
             }
             slowest = std::max(slowest, worst);
             fill += s < stages ? worst : 0;
             pipeline.stages.push_back(std::move(stage));
           }
-          candidate.cost = slowest * static_cast<double>(chunks * (problem.batch / replicas / rows) - 1) + fill;
+          candidate.cost =
+              slowest * static_cast<double>(chunks * (problem.batch / replicas / rows) - 1) + fill;
           candidate.strategy.pipelines.push_back(std::move(pipeline));
           candidate.strategy.state = ShardSizing::Equal;
           candidates.add(std::move(candidate));

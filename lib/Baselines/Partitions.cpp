@@ -53,7 +53,8 @@ Partition zorse::planning::baseline::lightestCut(const Weights &weights) {
   return best;
 }
 
-std::vector<std::vector<uint32_t>> zorse::planning::baseline::splitCuts(const Weights &weights, size_t max) {
+std::vector<std::vector<uint32_t>> zorse::planning::baseline::splitCuts(const Weights &weights,
+                                                                        size_t max) {
   const size_t n = weights.size();
   struct Part {
     std::vector<size_t> vertices;
@@ -77,12 +78,15 @@ std::vector<std::vector<uint32_t>> zorse::planning::baseline::splitCuts(const We
     parts.push_back(makePart(all));
   std::vector<std::vector<uint32_t>> result;
   while (result.size() < std::min(max, n)) {
-    std::sort(parts.begin(), parts.end(), [](const Part &a, const Part &b) { return a.vertices.front() < b.vertices.front(); });
+    std::sort(parts.begin(), parts.end(),
+              [](const Part &a, const Part &b) { return a.vertices.front() < b.vertices.front(); });
     result.emplace_back(n);
     for (size_t p = 0; p < parts.size(); ++p)
       for (size_t v : parts[p].vertices)
         result.back()[v] = static_cast<uint32_t>(p);
-    auto lightest = std::min_element(parts.begin(), parts.end(), [](const Part &a, const Part &b) { return a.cut.weight < b.cut.weight; });
+    auto lightest = std::min_element(parts.begin(), parts.end(), [](const Part &a, const Part &b) {
+      return a.cut.weight < b.cut.weight;
+    });
     if (lightest == parts.end() || lightest->vertices.size() < 2)
       break;
     std::vector<size_t> sides[2];
@@ -138,7 +142,8 @@ std::vector<bool> bisect(const Weights &w, const std::vector<double> &vertexWeig
       size_t a = 0, b = 0;
       for (size_t u = 0; u < n; ++u)
         for (size_t v = 0; !locked[u] && side[u] && v < n; ++v)
-          if (!locked[v] && !side[v] && vertexWeights[u] == vertexWeights[v] && gain[u] + gain[v] - 2 * w[u][v] > best) {
+          if (!locked[v] && !side[v] && vertexWeights[u] == vertexWeights[v] &&
+              gain[u] + gain[v] - 2 * w[u][v] > best) {
             best = gain[u] + gain[v] - 2 * w[u][v];
             a = u;
             b = v;
@@ -166,7 +171,8 @@ std::vector<bool> bisect(const Weights &w, const std::vector<double> &vertexWeig
   return side;
 }
 
-void divide(const Weights &weights, const std::vector<double> &vertexWeights, const std::vector<size_t> &vertices, uint32_t parts, uint32_t &next,
+void divide(const Weights &weights, const std::vector<double> &vertexWeights,
+            const std::vector<size_t> &vertices, uint32_t parts, uint32_t &next,
             std::vector<uint32_t> &result) {
   if (parts <= 1 || vertices.size() <= 1) {
     for (size_t v : vertices)
@@ -192,7 +198,8 @@ void divide(const Weights &weights, const std::vector<double> &vertexWeights, co
 
 } // namespace
 
-std::vector<uint32_t> zorse::planning::baseline::bisectRecursively(const Weights &weights, const std::vector<double> &vertexWeights, uint32_t parts) {
+std::vector<uint32_t> zorse::planning::baseline::bisectRecursively(
+    const Weights &weights, const std::vector<double> &vertexWeights, uint32_t parts) {
   std::vector<size_t> all(weights.size());
   std::iota(all.begin(), all.end(), 0);
   std::vector<uint32_t> result(weights.size(), 0);

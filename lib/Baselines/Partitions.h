@@ -26,6 +26,7 @@ std::vector<std::vector<uint32_t>> splitCuts(const Weights &weights, size_t max)
 
 /// Divides vertices into `parts` parts of about equal vertex weight with small weight between them:
 /// recursive bisection, each refined by Kernighan and Lin's swaps.
-std::vector<uint32_t> bisectRecursively(const Weights &weights, const std::vector<double> &vertexWeights, uint32_t parts);
+std::vector<uint32_t> bisectRecursively(const Weights &weights,
+                                        const std::vector<double> &vertexWeights, uint32_t parts);
 
 } // namespace zorse::planning::baseline

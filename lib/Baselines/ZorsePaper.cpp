@@ -14,24 +14,28 @@ using namespace zorse;
 using namespace zorse::planning;
 using namespace zorse::planning::baseline;
 
-std::vector<int64_t> zorse::planning::baseline::shareByRate(int64_t total, const std::vector<double> &rates) {
+std::vector<int64_t> zorse::planning::baseline::shareByRate(int64_t total,
+                                                            const std::vector<double> &rates) {
   double sum = std::accumulate(rates.begin(), rates.end(), 0.0);
   std::vector<int64_t> shares;
   int64_t left = total;
   for (double rate : rates) {
-    shares.push_back(static_cast<int64_t>(std::floor(static_cast<double>(total) * (rate / sum) + 1e-9)));
+    shares.push_back(
+        static_cast<int64_t>(std::floor(static_cast<double>(total) * (rate / sum) + 1e-9)));
     left -= shares.back();
   }
   std::vector<size_t> fastest(rates.size());
   std::iota(fastest.begin(), fastest.end(), 0);
-  std::stable_sort(fastest.begin(), fastest.end(), [&](size_t a, size_t b) { return rates[a] > rates[b]; });
+  std::stable_sort(fastest.begin(), fastest.end(),
+                   [&](size_t a, size_t b) { return rates[a] > rates[b]; });
   for (size_t i = 0; left > 0; ++i, --left)
     ++shares[fastest[i % fastest.size()]];
   return shares;
 }
 
-std::vector<std::vector<int64_t>> zorse::planning::baseline::interleave(const std::vector<int64_t> &layers, const std::vector<double> &rates,
-                                                                        int64_t degree) {
+std::vector<std::vector<int64_t>>
+zorse::planning::baseline::interleave(const std::vector<int64_t> &layers,
+                                      const std::vector<double> &rates, int64_t degree) {
   std::vector<std::vector<int64_t>> chunks;
   int64_t extra = 0;
   for (int64_t n : layers) {
@@ -43,7 +47,8 @@ std::vector<std::vector<int64_t>> zorse::planning::baseline::interleave(const st
   std::vector<size_t> order(layers.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return static_cast<double>(chunks[a][0] + 1) / rates[a] < static_cast<double>(chunks[b][0] + 1) / rates[b];
+    return static_cast<double>(chunks[a][0] + 1) / rates[a] <
+           static_cast<double>(chunks[b][0] + 1) / rates[b];
   });
   while (extra > 0)
     for (size_t group : order)
@@ -69,7 +74,8 @@ void order(const Problem &problem, std::vector<Group> &groups) {
         sum += bandwidth(problem, i, j);
     return sum / static_cast<double>(a.devices.size() * b.devices.size());
   };
-  std::stable_sort(groups.begin(), groups.end(), [](const Group &a, const Group &b) { return a.bandwidth > b.bandwidth; });
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const Group &a, const Group &b) { return a.bandwidth > b.bandwidth; });
   for (size_t i = 1; i + 1 < groups.size(); ++i) {
     size_t best = i;
     double max = toOther(groups[i - 1], groups[i]);
@@ -78,7 +84,8 @@ void order(const Problem &problem, std::vector<Group> &groups) {
         best = j;
         max = b;
       }
-    std::rotate(groups.begin() + static_cast<long>(i), groups.begin() + static_cast<long>(best), groups.begin() + static_cast<long>(best) + 1);
+    std::rotate(groups.begin() + static_cast<long>(i), groups.begin() + static_cast<long>(best),
+                groups.begin() + static_cast<long>(best) + 1);
   }
 }
 
@@ -111,7 +118,8 @@ struct ZorsePaperPlanner {
         kept.push_back(share[g]);
         keptRates.push_back(rates[g]);
       }
-    const int64_t maxDegree = used.size() == 1 ? 1 : std::min<int64_t>(total / 2, static_cast<int64_t>(used.size())) + 2;
+    const int64_t maxDegree =
+        used.size() == 1 ? 1 : std::min<int64_t>(total / 2, static_cast<int64_t>(used.size())) + 2;
     for (int64_t degree = 1; degree <= maxDegree; ++degree) {
       auto chunks = interleave(kept, keptRates, degree);
       if (chunks.empty())
@@ -120,9 +128,11 @@ struct ZorsePaperPlanner {
     }
   }
 
-  void add(const std::vector<Group> &all, const std::vector<size_t> &used, const std::vector<std::vector<int64_t>> &counts,
+  void add(const std::vector<Group> &all, const std::vector<size_t> &used,
+           const std::vector<std::vector<int64_t>> &counts,
            const std::vector<std::vector<int64_t>> &chunks, int64_t degree, int64_t rows) {
-    const double boundary = boundaryBytes(problem.summary, layers.cuts[1]) * static_cast<double>(rows);
+    const double boundary =
+        boundaryBytes(problem.summary, layers.cuts[1]) * static_cast<double>(rows);
     const double bytes = parameterBytes(problem.summary, layers.typicalBegin, layers.typicalEnd);
     auto send = [&](size_t i) { // to the next group, and back
       if (i + 1 >= used.size())
@@ -147,8 +157,10 @@ struct ZorsePaperPlanner {
     }
     double start = 0, core = 0, end = 0;
     for (size_t i = 0; i < used.size(); ++i) {
-      double first = static_cast<double>(chunks[i][0]), last = static_cast<double>(chunks[i][degree - 1]);
-      start += (i == 0 ? std::max(slowestForward[i], gather[i]) : slowestForward[i]) * first + send(i);
+      double first = static_cast<double>(chunks[i][0]),
+             last = static_cast<double>(chunks[i][degree - 1]);
+      start +=
+          (i == 0 ? std::max(slowestForward[i], gather[i]) : slowestForward[i]) * first + send(i);
       end += slowestBackward[i] * last + (i > 0 ? send(i - 1) : 0);
       double sum = 0, link = std::max(send(i), i > 0 ? send(i - 1) : 0);
       for (int64_t c = 0; c < degree; ++c) {
@@ -158,7 +170,8 @@ struct ZorsePaperPlanner {
           forward = std::max(forward, std::max(times[i][d].forward * n, link) * m);
           backward = std::max(backward, std::max(times[i][d].backward * n, link) * m);
         }
-        sum += std::max(forward, gather[i] * n) + std::max(backward, 3 * gather[i] * n); // gradients are reduced in twice the bytes
+        sum += std::max(forward, gather[i] * n) +
+               std::max(backward, 3 * gather[i] * n); // gradients are reduced in twice the bytes
       }
       core = std::max(core, sum);
     }
@@ -171,7 +184,8 @@ struct ZorsePaperPlanner {
         stage.unitBegin = layers.cuts[layer];
         layer += static_cast<size_t>(chunks[i][c]);
         stage.unitEnd = layers.cuts[layer];
-        stage.members = assignMicroBatches(all[used[i]].devices, counts[used[i]], rows, problem.batch);
+        stage.members =
+            assignMicroBatches(all[used[i]].devices, counts[used[i]], rows, problem.batch);
         pipeline.stages.push_back(std::move(stage));
       }
     Candidate candidate;

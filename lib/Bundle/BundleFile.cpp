@@ -54,7 +54,8 @@ void BundleFile::append(const std::string &source, uint64_t offset, uint64_t siz
     while (size > 0 && failure.empty()) {
       size_t got = fread(buffer.data(), 1, std::min<uint64_t>(buffer.size(), size), from);
       if (got == 0) {
-        failure = source + ": ends " + std::to_string(size) + " bytes before the end of a weight that the model refers to";
+        failure = source + ": ends " + std::to_string(size) +
+                  " bytes before the end of a weight that the model refers to";
         break;
       }
       write({buffer.data(), got});

@@ -15,24 +15,29 @@ namespace {
 Result<std::string> readListed(const BundleView &bundle, const std::string &name) {
   auto listed = bundle.files.find(name);
   if (listed == bundle.files.end())
-    return userError(bundle.directory + "/manifest.json: lists no " + name + ": the bundle is incomplete. Compile it again");
+    return userError(bundle.directory + "/manifest.json: lists no " + name +
+                     ": the bundle is incomplete. Compile it again");
   Result<std::string> bytes = bundle.read(bundle.directory + "/" + name);
   if (bytes.failed())
     return bytes;
   if (std::string found = sha256(*bytes); found != listed->second)
-    return userError(bundle.directory + "/" + name + ": its SHA-256 is " + found + ", the manifest says " + listed->second +
+    return userError(bundle.directory + "/" + name + ": its SHA-256 is " + found +
+                     ", the manifest says " + listed->second +
                      ": the file was changed or damaged. Compile the bundle again");
   return bytes;
 }
 
-template <typename Message> Status readMessage(const BundleView &bundle, const std::string &name, Message &message) {
+template <typename Message>
+Status readMessage(const BundleView &bundle, const std::string &name, Message &message) {
   Result<std::string> bytes = readListed(bundle, name);
   if (bytes.failed())
     return bytes.error();
   if (!message.ParseFromString(*bytes))
-    return userError(bundle.directory + "/" + name + ": expects a serialized " + message.GetTypeName() + ", got something else");
+    return userError(bundle.directory + "/" + name + ": expects a serialized " +
+                     message.GetTypeName() + ", got something else");
   if (name.rfind("programs/", 0) != 0 && !knownFieldsOnly(message))
-    return userError(bundle.directory + "/" + name + ": holds fields that this version does not know. Compile the bundle again");
+    return userError(bundle.directory + "/" + name +
+                     ": holds fields that this version does not know. Compile the bundle again");
   return Status::success();
 }
 
@@ -71,13 +76,16 @@ Result<BundleView> readBundle(const std::string &directory, ReadFile read) {
   uint32_t targets = 1;
   for (const BundleDevice &device : bundle.devices)
     targets = std::max(targets, device.target + 1);
-  while (bundle.files.count(functionsFile(targets))) // includes the host's target if all devices are GPUs
+  while (bundle.files.count(
+      functionsFile(targets))) // includes the host's target if all devices are GPUs
     ++targets;
   for (uint32_t target = 1; target < targets; ++target) {
     const std::string file = functionsFile(target);
-    if (Status status = readMessage(bundle, file, bundle.otherTargets.emplace_back()); status.failed())
+    if (Status status = readMessage(bundle, file, bundle.otherTargets.emplace_back());
+        status.failed())
       return status;
-    if (std::string problem = differentArguments(bundle.functions, bundle.otherTargets.back()); !problem.empty())
+    if (std::string problem = differentArguments(bundle.functions, bundle.otherTargets.back());
+        !problem.empty())
       return userError(directory + "/" + file + ": " + problem + ". Compile the bundle again");
   }
   if (std::string problem = contradiction(bundle, bundle.plan, bundle.summary); !problem.empty())
@@ -87,14 +95,16 @@ Result<BundleView> readBundle(const std::string &directory, ReadFile read) {
 
 Result<Program> readProgram(const BundleView &bundle, int device) {
   Program program;
-  if (Status status = readMessage(bundle, "programs/" + std::to_string(device) + ".pb", program); status.failed())
+  if (Status status = readMessage(bundle, "programs/" + std::to_string(device) + ".pb", program);
+      status.failed())
     return status;
   return program;
 }
 
 Result<KernelFile> readKernels(const BundleView &bundle, const FunctionLibrary &target) {
   if (target.objects_size() == 0)
-    return userError(bundle.directory + ": missing kernel file for " + target.arch() + ": the functions refer to none. Compile the bundle again");
+    return userError(bundle.directory + ": missing kernel file for " + target.arch() +
+                     ": the functions refer to none. Compile the bundle again");
   const std::string name = "kernels/" + target.arch() + "/" + target.objects(0);
   Result<std::string> bytes = readListed(bundle, name);
   if (bytes.failed())
@@ -138,9 +148,12 @@ Result<bool> readWeights(const BundleView &bundle, std::vector<WeightData> &weig
   }
   for (WeightData &weight : weights) {
     auto found = stored.find(weight.name);
-    if (found == stored.end() || found->second.shape != weight.shape || found->second.permutation != weight.permutation)
-      return userError(name + ": has no bytes of the right shape for parameter '" + weight.name + "'");
-    found->second.hub = weight.hub; // hub names are read from the model's file, like everything except the numbers
+    if (found == stored.end() || found->second.shape != weight.shape ||
+        found->second.permutation != weight.permutation)
+      return userError(name + ": has no bytes of the right shape for parameter '" + weight.name +
+                       "'");
+    found->second.hub =
+        weight.hub; // hub names are read from the model's file, like everything except the numbers
     weight = std::move(found->second);
   }
   return true;

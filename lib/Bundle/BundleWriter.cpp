@@ -34,7 +34,8 @@ Result<std::string> writeFiles(const BundleContents &c, const std::string &direc
     if (status.failed())
       return;
     std::error_code failure;
-    fs::create_directories(fs::path(directory + "/" + name).parent_path(), failure); // if this fails, opening the file fails too
+    fs::create_directories(fs::path(directory + "/" + name).parent_path(),
+                           failure); // if this fails, opening the file fails too
     BundleFile file;
     file.open(directory + "/" + name);
     file.write(bytes);
@@ -44,7 +45,8 @@ Result<std::string> writeFiles(const BundleContents &c, const std::string &direc
       files[name] = std::move(*hash);
   };
 
-  auto writeTarget = [&](uint32_t target, const FunctionLibrary &functions, const std::string &kernels) {
+  auto writeTarget = [&](uint32_t target, const FunctionLibrary &functions,
+                         const std::string &kernels) {
     write(functionsFile(target), serialize(functions));
     if (!kernels.empty() && functions.objects_size() > 0)
       write("kernels/" + functions.arch() + "/" + functions.objects(0), kernels);
@@ -66,12 +68,18 @@ Result<std::string> writeFiles(const BundleContents &c, const std::string &direc
   for (size_t i = 0; i < c.hostStaged.size(); ++i)
     write(stagedFile(uint32_t(i)), c.hostStaged[i]);
 
-  ordered_json manifest = {
-      {"format_version", kFormatVersion}, {"model", c.model}, {"global_batch_size", c.batch}, {"seq_length", c.sequence}, {"precision", c.precision}};
+  ordered_json manifest = {{"format_version", kFormatVersion},
+                           {"model", c.model},
+                           {"global_batch_size", c.batch},
+                           {"seq_length", c.sequence},
+                           {"precision", c.precision}};
   manifest["devices"] = ordered_json::array();
   for (const BundleDevice &device : c.devices) {
-    manifest["devices"].push_back(
-        {{"name", device.name}, {"kind", device.kind}, {"threads", device.threads}, {"memory", device.memory}, {"target", device.target}});
+    manifest["devices"].push_back({{"name", device.name},
+                                   {"kind", device.kind},
+                                   {"threads", device.threads},
+                                   {"memory", device.memory},
+                                   {"target", device.target}});
     if (!c.hostStaged.empty() && device.d2dGroup >= 0)
       manifest["devices"].back()["device_to_device_group"] = device.d2dGroup;
   }
@@ -89,14 +97,18 @@ Result<std::string> writeFiles(const BundleContents &c, const std::string &direc
 /// would be lost.
 std::string notABundle(const std::string &directory) {
   static const std::set<std::string> known = {
-      "manifest.json", kDigestFile,   "plan.json", "cluster.yaml", "topology.pb",         "summary.pb",
-      "programs",      "host_staged", "kernels",   "weights.json", "weights.safetensors", "constants.safetensors"};
+      "manifest.json", kDigestFile,           "plan.json",
+      "cluster.yaml",  "topology.pb",         "summary.pb",
+      "programs",      "host_staged",         "kernels",
+      "weights.json",  "weights.safetensors", "constants.safetensors"};
   std::error_code failure;
   if (!fs::exists(directory + "/manifest.json", failure))
     return "is not a bundle";
-  for (fs::directory_iterator each(directory, failure), end; !failure && each != end; each.increment(failure)) {
+  for (fs::directory_iterator each(directory, failure), end; !failure && each != end;
+       each.increment(failure)) {
     const std::string name = each->path().filename().string();
-    if (!known.count(name) && !(name.rfind("functions.", 0) == 0 && each->path().extension() == ".pb"))
+    if (!known.count(name) &&
+        !(name.rfind("functions.", 0) == 0 && each->path().extension() == ".pb"))
       return "contains '" + name + "', which is not part of a bundle";
   }
   return {};
@@ -104,7 +116,9 @@ std::string notABundle(const std::string &directory) {
 
 } // namespace
 
-std::string whyNotWritable(const std::string &directory) { return OutputDirectory::problem(directory, notABundle); }
+std::string whyNotWritable(const std::string &directory) {
+  return OutputDirectory::problem(directory, notABundle);
+}
 
 Result<std::string> writeBundle(const BundleContents &contents, const std::string &directory) {
   Result<OutputDirectory> folder = OutputDirectory::create(directory, notABundle);

@@ -15,11 +15,13 @@ static std::string lower(std::string text) {
 static std::string number(double value) { return format("%g", value); }
 
 std::string zorse::describeTraining(const bundle::TrainingOptions &t) {
-  std::string text = lower(bundle::TrainingOptions::Optimizer_Name(t.optimizer())) + ", lr " + number(t.learning_rate());
+  std::string text = lower(bundle::TrainingOptions::Optimizer_Name(t.optimizer())) + ", lr " +
+                     number(t.learning_rate());
   if (t.optimizer() == bundle::TrainingOptions::SGD)
     text += t.momentum() > 0 ? ", momentum " + number(t.momentum()) : "";
   else
-    text += ", betas " + number(t.beta1()) + " " + number(t.beta2()) + ", eps " + number(t.epsilon());
+    text +=
+        ", betas " + number(t.beta1()) + " " + number(t.beta2()) + ", eps " + number(t.epsilon());
   if (t.weight_decay() > 0)
     text += ", weight decay " + number(t.weight_decay());
   if (t.clip_norm() > 0)

@@ -18,9 +18,11 @@ static long capabilityOf(const std::string &name) {
 const std::vector<DeviceKind> &zorse::deviceKinds() {
   static const std::vector<std::string> x86 = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
   // "emu" is the emulator of the tests, which has its own code.
-  static const std::vector<std::string> gpus = {"sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", "emu"};
+  static const std::vector<std::string> gpus = {"sm_60", "sm_70", "sm_75",  "sm_80",  "sm_86",
+                                                "sm_89", "sm_90", "sm_100", "sm_120", "emu"};
   static const std::vector<DeviceKind> kinds = {
-      // name, driven, computes, host's processors, host's memory, asynchronous, direct, transports, architectures
+      // name, driven, computes, host's processors, host's memory, asynchronous, direct, transports,
+      // architectures
       {"cpu", true, true, true, true, false, false, {"local", "gloo"}, x86},
       {"null", true, false, false, true, false, false, {"local", "gloo"}, {}},
       {"cuda", true, true, false, false, true, true, {"local", "gloo"}, gpus},
@@ -50,13 +52,19 @@ std::string zorse::deviceKindNames(bool driven) {
   return names;
 }
 
-bool DeviceKind::joins(const std::string &transport) const { return std::find(transports.begin(), transports.end(), transport) != transports.end(); }
+bool DeviceKind::joins(const std::string &transport) const {
+  return std::find(transports.begin(), transports.end(), transport) != transports.end();
+}
 
 bool DeviceKind::runs(const std::string &offered, const std::string &code) const {
-  if (const long has = capabilityOf(offered), needs = capabilityOf(code); !code.empty() && (has || needs))
+  if (const long has = capabilityOf(offered), needs = capabilityOf(code);
+      !code.empty() && (has || needs))
     return has && needs && has >= needs;
-  auto level = [&](const std::string &name) { return std::find(architectures.begin(), architectures.end(), name) - architectures.begin(); };
-  const long none = long(architectures.size()), has = level(offered), needs = code.empty() ? 0 : level(code);
+  auto level = [&](const std::string &name) {
+    return std::find(architectures.begin(), architectures.end(), name) - architectures.begin();
+  };
+  const long none = long(architectures.size()), has = level(offered),
+             needs = code.empty() ? 0 : level(code);
   return none == 0 || (needs < none ? has < none && has >= needs : has == none || offered == code);
 }
 
@@ -73,15 +81,19 @@ bool DeviceKind::hasBf16(const std::string &code) {
   return capability == 0 || capability >= 80;
 }
 
-bool DeviceKind::hasTf32(const std::string &code) { return capabilityOf(code) >= 80 || code.compare(0, 3, "emu") == 0; }
+bool DeviceKind::hasTf32(const std::string &code) {
+  return capabilityOf(code) >= 80 || code.compare(0, 3, "emu") == 0;
+}
 
 bool DeviceKind::exists(const std::string &offered) const {
-  static const std::vector<long> between = {61, 62, 72, 87, 88, 101, 103, 110, 121}; // NVIDIA GPUs for which no code is generated
+  static const std::vector<long> between = {
+      61, 62, 72, 87, 88, 101, 103, 110, 121}; // NVIDIA GPUs for which no code is generated
   if (std::find(architectures.begin(), architectures.end(), offered) != architectures.end())
     return true;
   const long capability = capabilityOf(offered);
   long newest = 0;
   for (const std::string &code : architectures)
     newest = std::max(newest, capabilityOf(code));
-  return newest > 0 && (capability > newest || std::find(between.begin(), between.end(), capability) != between.end());
+  return newest > 0 && (capability > newest ||
+                        std::find(between.begin(), between.end(), capability) != between.end());
 }

@@ -21,7 +21,8 @@ Status readNames(const json &object, const char *field, std::vector<std::string>
     if (good)
       out.push_back((*found)[i].get<std::string>());
   }
-  return good ? Status::success() : Status(userError(std::string("'hub': '") + field + "' is not a list of names"));
+  return good ? Status::success()
+              : Status(userError(std::string("'hub': '") + field + "' is not a list of names"));
 }
 
 Status readTruth(const json &object, const char *field, bool &out) {
@@ -58,8 +59,10 @@ ordered_json toJson(const HubModel &model) {
   if (!model.buffers.empty())
     out["buffers"] = model.buffers;
   if (model.lora)
-    out["lora"] = {
-        {"r", model.lora->rank}, {"alpha", model.lora->alpha}, {"targets", model.lora->targets}, {"fan_in_fan_out", model.lora->fanInFanOut}};
+    out["lora"] = {{"r", model.lora->rank},
+                   {"alpha", model.lora->alpha},
+                   {"targets", model.lora->targets},
+                   {"fan_in_fan_out", model.lora->fanInFanOut}};
   return out;
 }
 
@@ -70,7 +73,8 @@ Status fromJson(const json &value, HubFact &fact) {
   for (auto [field, names] : {std::pair("names", &fact.names), std::pair("ties", &fact.ties)})
     if (Status status = readNames(value, field, *names); status.failed())
       return status;
-  for (auto [field, truth] : {std::pair("transposed", &fact.transposed), std::pair("adapter", &fact.adapter)})
+  for (auto [field, truth] :
+       {std::pair("transposed", &fact.transposed), std::pair("adapter", &fact.adapter)})
     if (Status status = readTruth(value, field, *truth); status.failed())
       return status;
   return Status::success();
@@ -87,8 +91,9 @@ Status fromJson(const json &value, HubModel &model) {
     return Status::success();
   Lora lora;
   auto rank = found->find("r"), alpha = found->find("alpha");
-  if (!found->is_object() || rank == found->end() || !rank->is_number_integer() || alpha == found->end() || !alpha->is_number() ||
-      rank->get<int64_t>() < 1 || !std::isfinite(alpha->get<double>()))
+  if (!found->is_object() || rank == found->end() || !rank->is_number_integer() ||
+      alpha == found->end() || !alpha->is_number() || rank->get<int64_t>() < 1 ||
+      !std::isfinite(alpha->get<double>()))
     return userError("'hub': 'lora' has no rank 'r' of at least 1 and number 'alpha'");
   lora.rank = rank->get<int64_t>();
   lora.alpha = alpha->get<double>();

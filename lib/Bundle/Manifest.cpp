@@ -23,18 +23,23 @@ struct JsonError {
 /// Formats a value for messages. Lists and objects may be nested too deeply to be printed; they are
 /// printed only if `structured` says that this is safe.
 std::string shown(const json &value, bool structured = false) {
-  return value.is_structured() && !structured ? "something else" : value.dump(-1, ' ', false, json::error_handler_t::replace);
+  return value.is_structured() && !structured
+             ? "something else"
+             : value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 /// Converts strictly: the JSON library would convert floating-point numbers and wrap large
 /// integers.
 template <typename T> T whole(const json &object, const char *name) {
   const json &value = object.at(name);
-  bool fits = value.is_number_unsigned()  ? value.get<uint64_t>() <= uint64_t(std::numeric_limits<T>::max())
-              : value.is_number_integer() ? std::is_signed_v<T> && value.get<int64_t>() >= int64_t(std::numeric_limits<T>::min())
-                                          : false;
+  bool fits =
+      value.is_number_unsigned() ? value.get<uint64_t>() <= uint64_t(std::numeric_limits<T>::max())
+      : value.is_number_integer()
+          ? std::is_signed_v<T> && value.get<int64_t>() >= int64_t(std::numeric_limits<T>::min())
+          : false;
   if (!fits)
-    throw JsonError{std::string(name) + ": expects a whole number" + (std::is_signed_v<T> ? "" : " of at least 0") +
+    throw JsonError{std::string(name) + ": expects a whole number" +
+                    (std::is_signed_v<T> ? "" : " of at least 0") +
                     (value.is_structured() ? "" : ", got " + shown(value))};
   return value.get<T>();
 }
@@ -43,13 +48,17 @@ template <typename T> T whole(const json &object, const char *name) {
 /// can be read.
 std::string compileAgain(const std::string &directory, const json &manifest) {
   auto number = [&](const char *name) {
-    return manifest.is_object() && manifest.contains(name) && manifest[name].is_number_integer() ? manifest[name].dump() : std::string();
+    return manifest.is_object() && manifest.contains(name) && manifest[name].is_number_integer()
+               ? manifest[name].dump()
+               : std::string();
   };
   const bool old = manifest.is_object() && manifest.contains("batch"); // up to version 6
-  std::string batch = number(old ? "batch" : "global_batch_size"), sequence = number(old ? "sequence" : "seq_length");
-  return "compile it again: zorse-compile MODEL.onnx --cluster " + directory + "/cluster.yaml --plan " + directory + "/plan.json" +
-         (batch.empty() ? "" : " --global-batch-size " + batch) + (sequence.empty() || sequence == "0" ? "" : " --seq-length " + sequence) +
-         " -o NEW.zorse";
+  std::string batch = number(old ? "batch" : "global_batch_size"),
+              sequence = number(old ? "sequence" : "seq_length");
+  return "compile it again: zorse-compile MODEL.onnx --cluster " + directory +
+         "/cluster.yaml --plan " + directory + "/plan.json" +
+         (batch.empty() ? "" : " --global-batch-size " + batch) +
+         (sequence.empty() || sequence == "0" ? "" : " --seq-length " + sequence) + " -o NEW.zorse";
 }
 
 /// Checks the format version of the manifest.
@@ -59,8 +68,9 @@ void checkVersion(const std::string &directory, const std::string &text) {
     return; // parse() reports the error
   const json &version = manifest["format_version"];
   if (!version.is_number_integer() || version != kFormatVersion)
-    throw JsonError{"expects format version " + std::to_string(kFormatVersion) + ", got " + shown(version) +
-                    ": another version of Zorse wrote the bundle; " + compileAgain(directory, manifest)};
+    throw JsonError{"expects format version " + std::to_string(kFormatVersion) + ", got " +
+                    shown(version) + ": another version of Zorse wrote the bundle; " +
+                    compileAgain(directory, manifest)};
 }
 
 void parse(const std::string &text, Manifest &out) {
@@ -71,9 +81,12 @@ void parse(const std::string &text, Manifest &out) {
   out.batch = whole<int64_t>(manifest, "global_batch_size");
   out.sequence = whole<int64_t>(manifest, "seq_length");
   for (const json &device : manifest.at("devices"))
-    out.devices.push_back({device.at("name"), device.at("kind"), whole<int>(device, "threads"), whole<uint64_t>(device, "memory"),
+    out.devices.push_back({device.at("name"), device.at("kind"), whole<int>(device, "threads"),
+                           whole<uint64_t>(device, "memory"),
                            device.contains("target") ? whole<uint32_t>(device, "target") : 0,
-                           device.contains("device_to_device_group") ? whole<int32_t>(device, "device_to_device_group") : -1});
+                           device.contains("device_to_device_group")
+                               ? whole<int32_t>(device, "device_to_device_group")
+                               : -1});
   json training = manifest.at("training");
   if (training.is_object() && training.contains("plain_epsilon")) { // the name in earlier versions
     training["epsilon_before_bias_correction"] = training["plain_epsilon"];
@@ -85,17 +98,21 @@ void parse(const std::string &text, Manifest &out) {
   out.training = shown(training, /*structured=*/true);
   out.files = manifest.at("files").get<std::map<std::string, std::string>>();
   if (out.batch < 1 || out.batch > (int64_t(1) << 40) || out.sequence < 0)
-    throw JsonError{"expects a batch of at least 1 and a sequence length, got " + std::to_string(out.batch) + " and " + std::to_string(out.sequence)};
+    throw JsonError{"expects a batch of at least 1 and a sequence length, got " +
+                    std::to_string(out.batch) + " and " + std::to_string(out.sequence)};
   if (out.devices.empty())
     throw JsonError{"names no device"};
   for (const BundleDevice &device : out.devices)
     if (device.target >= out.devices.size())
-      throw JsonError{"device '" + device.name + "': expects one of at most " + std::to_string(out.devices.size()) + " targets, got " +
+      throw JsonError{"device '" + device.name + "': expects one of at most " +
+                      std::to_string(out.devices.size()) + " targets, got " +
                       std::to_string(device.target)};
     else if (device.threads < 1 || device.threads > 4096)
-      throw JsonError{"device '" + device.name + "': expects 1 to 4096 threads, got " + std::to_string(device.threads)};
+      throw JsonError{"device '" + device.name + "': expects 1 to 4096 threads, got " +
+                      std::to_string(device.threads)};
   for (const auto &[name, hash] : out.files)
-    if (name.empty() || name[0] == '/' || name.find("..") != std::string::npos || name.find('\0') != std::string::npos)
+    if (name.empty() || name[0] == '/' || name.find("..") != std::string::npos ||
+        name.find('\0') != std::string::npos)
       throw JsonError{"names a file outside the bundle: '" + name + "'"};
 }
 
@@ -122,8 +139,10 @@ json toJson(const TrainingOptions &options) {
       break;
     case FieldDescriptor::CPPTYPE_ENUM: {
       // By number: a message from outside may contain a value without a name.
-      const google::protobuf::EnumValueDescriptor *known = field->enum_type()->FindValueByNumber(reflection->GetEnumValue(options, field));
-      std::string name = known ? std::string(known->name()) : std::to_string(reflection->GetEnumValue(options, field));
+      const google::protobuf::EnumValueDescriptor *known =
+          field->enum_type()->FindValueByNumber(reflection->GetEnumValue(options, field));
+      std::string name = known ? std::string(known->name())
+                               : std::to_string(reflection->GetEnumValue(options, field));
       for (char &c : name)
         c = static_cast<char>(tolower(c));
       value = name;
@@ -138,21 +157,25 @@ json toJson(const TrainingOptions &options) {
 
 } // namespace
 
-std::string functionsFile(uint32_t target) { return target == 0 ? "functions.pb" : "functions." + std::to_string(target) + ".pb"; }
+std::string functionsFile(uint32_t target) {
+  return target == 0 ? "functions.pb" : "functions." + std::to_string(target) + ".pb";
+}
 
 std::string programFile(uint32_t device) { return "programs/" + std::to_string(device) + ".pb"; }
 std::string stagedFile(uint32_t device) { return "host_staged/" + std::to_string(device) + ".pb"; }
 
 std::string differentArguments(const FunctionLibrary &one, const FunctionLibrary &other) {
   if (one.functions_size() != other.functions_size())
-    return std::to_string(other.functions_size()) + " functions, expected " + std::to_string(one.functions_size());
+    return std::to_string(other.functions_size()) + " functions, expected " +
+           std::to_string(one.functions_size());
   for (int b = 0; b < one.functions_size(); ++b) {
     const CompiledFunction &a = one.functions(b), &c = other.functions(b);
     bool same = a.name() == c.name() && a.arguments_size() == c.arguments_size();
     for (int s = 0; s < a.arguments_size() && same; ++s)
       same = a.arguments(s).SerializeAsString() == c.arguments(s).SerializeAsString();
     if (!same)
-      return "function " + std::to_string(b) + " ('" + c.name() + "') differs in name or arguments from '" + a.name() + "'";
+      return "function " + std::to_string(b) + " ('" + c.name() +
+             "') differs in name or arguments from '" + a.name() + "'";
   }
   return {};
 }
@@ -168,11 +191,13 @@ Result<Manifest> readManifest(const std::string &directory, const ReadFile &read
     checkVersion(directory, *text);
     Result<std::string> stated = read(digestPath);
     if (stated.failed())
-      return userError(stated.message() + "; without this file (the bundle's digest), the bundle is incomplete: compile the model again");
+      return userError(stated.message() + "; without this file (the bundle's digest), the bundle "
+                                          "is incomplete: compile the model again");
     Manifest manifest;
     manifest.digest = sha256(*text);
     if (*stated != manifest.digest + "  manifest.json\n")
-      return userError(path + ": its SHA-256 is " + manifest.digest + "; a different one is in " + digestPath +
+      return userError(path + ": its SHA-256 is " + manifest.digest + "; a different one is in " +
+                       digestPath +
                        ": one of the two files was changed or damaged; compile the model again");
     parse(*text, manifest);
     return manifest;
@@ -183,8 +208,10 @@ Result<Manifest> readManifest(const std::string &directory, const ReadFile &read
   }
 }
 
-std::string contradiction(const Manifest &manifest, const std::string &planText, const ModelSummary &summary) {
-  auto differ = [](const std::string &what, const std::string &one, const std::string &a, const std::string &other, const std::string &b) {
+std::string contradiction(const Manifest &manifest, const std::string &planText,
+                          const ModelSummary &summary) {
+  auto differ = [](const std::string &what, const std::string &one, const std::string &a,
+                   const std::string &other, const std::string &b) {
     return a == b ? std::string()
                   : what + ": " + one + " says " + a + ", " + other + " says " + b +
                         ": the files are from different compilations; compile the model again";
@@ -192,25 +219,36 @@ std::string contradiction(const Manifest &manifest, const std::string &planText,
   const std::string here = "manifest.json", there = "summary.pb", planned = "plan.json";
   std::vector<std::string> found;
   if (!summary.name().empty())
-    found.push_back(differ("model", here, "'" + manifest.model + "'", there, "'" + summary.name() + "'"));
-  found.push_back(differ("precision", here, manifest.precision, there, precisionOf(summary).name()));
-  found.push_back(differ("training options", here, manifest.training, there, trainingText(summary.training())));
+    found.push_back(
+        differ("model", here, "'" + manifest.model + "'", there, "'" + summary.name() + "'"));
+  found.push_back(
+      differ("precision", here, manifest.precision, there, precisionOf(summary).name()));
+  found.push_back(
+      differ("training options", here, manifest.training, there, trainingText(summary.training())));
 
   json plan = json::parse(planText, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
-  if (!plan.is_object() || !plan.contains("global_batch_size") || !plan.contains("devices") || !plan["devices"].is_array())
+  if (!plan.is_object() || !plan.contains("global_batch_size") || !plan.contains("devices") ||
+      !plan["devices"].is_array())
     return "plan.json: expects a plan with global_batch_size and devices; compile the model again";
-  found.push_back(differ("global_batch_size", here, std::to_string(manifest.batch), planned, shown(plan["global_batch_size"])));
+  found.push_back(differ("global_batch_size", here, std::to_string(manifest.batch), planned,
+                         shown(plan["global_batch_size"])));
   if (plan.contains("model") &&
-      (!plan["model"].is_string() || differentModels(plan["model"].get<std::string>(), summary.content_hash()))) // as ValidatePlan.cpp does
-    found.push_back(differ("contents of the model", planned, shown(plan["model"]), there, shown(summary.content_hash())));
+      (!plan["model"].is_string() ||
+       differentModels(plan["model"].get<std::string>(),
+                       summary.content_hash()))) // as ValidatePlan.cpp does
+    found.push_back(differ("contents of the model", planned, shown(plan["model"]), there,
+                           shown(summary.content_hash())));
   const json &devices = plan["devices"];
-  found.push_back(differ("number of devices", here, std::to_string(manifest.devices.size()), planned, std::to_string(devices.size())));
+  found.push_back(differ("number of devices", here, std::to_string(manifest.devices.size()),
+                         planned, std::to_string(devices.size())));
   for (size_t i = 0; i < std::min(devices.size(), manifest.devices.size()); ++i) {
     const json &device = devices[i];
     const json name = device.is_object() && device.contains("name") ? device["name"] : device;
-    found.push_back(differ("device " + std::to_string(i), here, shown(manifest.devices[i].name), planned, shown(name)));
+    found.push_back(differ("device " + std::to_string(i), here, shown(manifest.devices[i].name),
+                           planned, shown(name)));
     if (device.is_object() && device.contains("memory"))
-      found.push_back(differ("memory of device '" + manifest.devices[i].name + "'", here, std::to_string(manifest.devices[i].memory), planned,
+      found.push_back(differ("memory of device '" + manifest.devices[i].name + "'", here,
+                             std::to_string(manifest.devices[i].memory), planned,
                              shown(device["memory"])));
   }
   for (const std::string &one : found)
@@ -227,7 +265,8 @@ bool knownFieldsOnly(const google::protobuf::Message &message) {
   std::vector<const FieldDescriptor *> fields;
   reflection->ListFields(message, &fields);
   for (const FieldDescriptor *field : fields) {
-    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field->is_map()) // maps contain numbers by name
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE ||
+        field->is_map()) // maps contain numbers by name
       continue;
     if (!field->is_repeated()) {
       if (!knownFieldsOnly(reflection->GetMessage(message, field)))
@@ -241,9 +280,13 @@ bool knownFieldsOnly(const google::protobuf::Message &message) {
   return true;
 }
 
-Sha256::Sha256() : context_(EVP_MD_CTX_new()) { EVP_DigestInit_ex(static_cast<EVP_MD_CTX *>(context_), EVP_sha256(), nullptr); }
+Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
+  EVP_DigestInit_ex(static_cast<EVP_MD_CTX *>(context_), EVP_sha256(), nullptr);
+}
 Sha256::~Sha256() { EVP_MD_CTX_free(static_cast<EVP_MD_CTX *>(context_)); }
-void Sha256::update(std::string_view bytes) { EVP_DigestUpdate(static_cast<EVP_MD_CTX *>(context_), bytes.data(), bytes.size()); }
+void Sha256::update(std::string_view bytes) {
+  EVP_DigestUpdate(static_cast<EVP_MD_CTX *>(context_), bytes.data(), bytes.size());
+}
 
 std::string Sha256::finish() {
   static const char digits[] = "0123456789abcdef";

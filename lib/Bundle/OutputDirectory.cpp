@@ -22,7 +22,8 @@ namespace zorse::bundle {
 namespace {
 
 constexpr size_t kDigits = 16;
-constexpr int kLockTries = 500; // every 10 ms: another program (flock . make) may hold the lock of a directory for any time
+constexpr int kLockTries = 500; // every 10 ms: another program (flock . make) may hold the lock of
+                                // a directory for any time
 #ifndef RENAME_NOREPLACE
 constexpr unsigned RENAME_NOREPLACE = 1, RENAME_EXCHANGE = 2;
 #endif
@@ -31,7 +32,8 @@ constexpr unsigned RENAME_NOREPLACE = 1, RENAME_EXCHANGE = 2;
 /// (NFS).
 class DirectoryLock {
 public:
-  explicit DirectoryLock(const std::string &directory) : file_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  explicit DirectoryLock(const std::string &directory)
+      : file_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     for (int i = 0; file_ >= 0 && !held_ && i < kLockTries; ++i) {
       held_ = ::flock(file_, LOCK_EX | LOCK_NB) == 0;
       if (!held_ && errno != EWOULDBLOCK && errno != EINTR)
@@ -66,10 +68,12 @@ bool isDraft(const std::string &name, const std::string &prefix) {
 
 /// Calls `use` for directories with such names if their process has ended. Each is locked until
 /// `use` returns.
-template <typename Use> void eachAbandoned(const fs::path &directory, const std::string &prefix, Use use) {
+template <typename Use>
+void eachAbandoned(const fs::path &directory, const std::string &prefix, Use use) {
   std::error_code failure;
   std::vector<fs::path> found;
-  for (fs::directory_iterator each(directory, failure), end; !failure && each != end; each.increment(failure))
+  for (fs::directory_iterator each(directory, failure), end; !failure && each != end;
+       each.increment(failure))
     if (isDraft(each->path().filename().string(), prefix))
       found.push_back(each->path());
   for (const fs::path &path : found) {
@@ -83,11 +87,16 @@ template <typename Use> void eachAbandoned(const fs::path &directory, const std:
 }
 
 int renameWith(const fs::path &from, const fs::path &to, unsigned flags) {
-  return ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0 ? 0 : errno;
+  return ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0 ? 0
+                                                                                            : errno;
 }
 
-std::string draftPrefix(const fs::path &target) { return "." + target.filename().string() + ".writing."; }
-std::string asidePrefix(const fs::path &target) { return "." + target.filename().string() + ".replaced."; }
+std::string draftPrefix(const fs::path &target) {
+  return "." + target.filename().string() + ".writing.";
+}
+std::string asidePrefix(const fs::path &target) {
+  return "." + target.filename().string() + ".replaced.";
+}
 
 /// Restores the old directory: if the file system cannot exchange two names, a process that is
 /// killed between two renames leaves it under another name.
@@ -126,7 +135,8 @@ std::string refusalOf(const fs::path &target, OutputDirectory::Refusal refusal) 
 }
 
 std::string leftAlone(const std::string &name, const std::string &why) {
-  return name + ": exists and " + why + ": it is not overwritten. Choose another name with -o, or remove it";
+  return name + ": exists and " + why +
+         ": it is not overwritten. Choose another name with -o, or remove it";
 }
 
 } // namespace
@@ -154,10 +164,12 @@ void DraftDirectory::remove() {
 
 Result<DraftDirectory> DraftDirectory::create(const std::string &prefix) {
   const fs::path directory = fs::absolute(prefix).parent_path();
-  DirectoryLock lock(directory.string()); // a directory that is created but not yet locked looks abandoned
+  DirectoryLock lock(
+      directory.string()); // a directory that is created but not yet locked looks abandoned
   std::error_code ignored;
   if (lock.held())
-    eachAbandoned(directory, fs::path(prefix).filename().string(), [&](const fs::path &path) { fs::remove_all(path, ignored); });
+    eachAbandoned(directory, fs::path(prefix).filename().string(),
+                  [&](const fs::path &path) { fs::remove_all(path, ignored); });
   DraftDirectory draft;
   int made = -1;
   do
@@ -165,7 +177,8 @@ Result<DraftDirectory> DraftDirectory::create(const std::string &prefix) {
   while ((made = ::mkdir(draft.path_.c_str(), 0777)) != 0 && errno == EEXIST);
   if (made != 0) {
     draft.path_.clear();
-    return userError(directory.string() + ": cannot write to this directory: " + std::strerror(errno));
+    return userError(directory.string() +
+                     ": cannot write to this directory: " + std::strerror(errno));
   }
   draft.lock_ = ::open(draft.path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (draft.lock_ >= 0)
@@ -180,12 +193,15 @@ std::string OutputDirectory::problem(const std::string &name, Refusal refusal) {
     if (std::string why = refusalOf(target, refusal); !why.empty())
       return leftAlone(name, why);
   fs::path parent = target.parent_path();
-  while (!fs::exists(parent, failure) && parent.has_relative_path()) // parent directories are created
+  while (!fs::exists(parent, failure) &&
+         parent.has_relative_path()) // parent directories are created
     parent = parent.parent_path();
   if (!fs::is_directory(parent, failure))
-    return name + ": cannot be created: " + parent.string() + " is not a directory; choose another name with -o";
+    return name + ": cannot be created: " + parent.string() +
+           " is not a directory; choose another name with -o";
   if (::access(parent.c_str(), W_OK | X_OK) != 0)
-    return name + ": cannot be created: directory " + parent.string() + ": " + std::strerror(errno) + "; choose another name with -o";
+    return name + ": cannot be created: directory " + parent.string() + ": " +
+           std::strerror(errno) + "; choose another name with -o";
   return {};
 }
 
@@ -198,7 +214,8 @@ Result<OutputDirectory> OutputDirectory::create(const std::string &name, Refusal
   if (failure)
     return userError(name + ": cannot be created: " + failure.message());
   bringBack(target);
-  Result<DraftDirectory> draft = DraftDirectory::create((target.parent_path() / draftPrefix(target)).string());
+  Result<DraftDirectory> draft =
+      DraftDirectory::create((target.parent_path() / draftPrefix(target)).string());
   if (draft.failed())
     return draft.error();
   return OutputDirectory(std::move(*draft), name, target.string(), refusal);
@@ -214,7 +231,8 @@ Status OutputDirectory::commit() {
   }
   std::error_code failure;
   bool exists = fs::exists(fs::symlink_status(target, failure));
-  if (std::string why = exists ? refusalOf(target, refusal_) : ""; !why.empty()) // another process may have created it in the meantime
+  if (std::string why = exists ? refusalOf(target, refusal_) : "";
+      !why.empty()) // another process may have created it in the meantime
     return userError(leftAlone(name_, why));
   if (exists)
     cause = renameWith(draft, target, RENAME_EXCHANGE);

@@ -30,9 +30,12 @@ uint64_t aligned(uint64_t n) { return (n + kAlignment - 1) / kAlignment * kAlign
 
 } // namespace
 
-Result<nlohmann::ordered_json> writeWeights(const std::vector<WeightData> &weights, const HubModel &hub, WeightMode mode,
-                                            const std::string &directory, std::map<std::string, std::string> &files) {
-  const std::string name = mode == WeightMode::Copy ? "weights.safetensors" : "constants.safetensors";
+Result<nlohmann::ordered_json> writeWeights(const std::vector<WeightData> &weights,
+                                            const HubModel &hub, WeightMode mode,
+                                            const std::string &directory,
+                                            std::map<std::string, std::string> &files) {
+  const std::string name =
+      mode == WeightMode::Copy ? "weights.safetensors" : "constants.safetensors";
 
   // Compute the layout first: safetensors requires the header before the data, and no gaps, so
   // padding is stored as byte tensors.
@@ -48,9 +51,11 @@ Result<nlohmann::ordered_json> writeWeights(const std::vector<WeightData> &weigh
     starts[i] = aligned(end);
     gaps[i] = starts[i] - end;
     if (gaps[i])
-      header["__padding_" + std::to_string(i)] = {{"dtype", "U8"}, {"shape", {gaps[i]}}, {"data_offsets", {end, starts[i]}}};
+      header["__padding_" + std::to_string(i)] = {
+          {"dtype", "U8"}, {"shape", {gaps[i]}}, {"data_offsets", {end, starts[i]}}};
     end = starts[i] + bytes;
-    header[w.name] = {{"dtype", safetensorsType(w.type)}, {"shape", w.shape}, {"data_offsets", {starts[i], end}}};
+    header[w.name] = {
+        {"dtype", safetensorsType(w.type)}, {"shape", w.shape}, {"data_offsets", {starts[i], end}}};
   }
   std::string text = header.dump();
   text.resize(aligned(8 + text.size()) - 8, ' ');
@@ -78,8 +83,9 @@ Result<nlohmann::ordered_json> writeWeights(const std::vector<WeightData> &weigh
 
   // Whether any of them is outside the bundle. Readers refuse files outside the bundle if this is
   // false.
-  const bool references =
-      mode == WeightMode::Reference && std::any_of(weights.begin(), weights.end(), [](const WeightData &w) { return !w.file.empty(); });
+  const bool references = mode == WeightMode::Reference &&
+                          std::any_of(weights.begin(), weights.end(),
+                                      [](const WeightData &w) { return !w.file.empty(); });
   nlohmann::ordered_json json = {{"references", references}};
   if (!hub.empty())
     json["hub"] = toJson(hub);

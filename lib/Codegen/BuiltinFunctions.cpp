@@ -28,16 +28,21 @@ namespace {
 /// in order.
 class FunctionBuilder {
 public:
-  FunctionBuilder(bundle::FunctionLibrary &library, const std::string &name) : compiled(*library.add_functions()) { compiled.set_name(name); }
+  FunctionBuilder(bundle::FunctionLibrary &library, const std::string &name)
+      : compiled(*library.add_functions()) {
+    compiled.set_name(name);
+  }
 
   /// Adds an argument with one element per row.
-  FunctionBuilder &rows(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, bundle::ElementType type, const std::string &name) {
+  FunctionBuilder &rows(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode,
+                        bundle::ElementType type, const std::string &name) {
     bundle::FunctionArgument &argument = add(kind, index, mode, type, name);
     argument.mutable_bytes()->set_per_row(int64_t(elementBytes(type)));
     return *this;
   }
   /// Adds an argument with a fixed size in bytes.
-  FunctionBuilder &fixed(bundle::ArgumentKind kind, bundle::AccessMode mode, int64_t bytes, const std::string &name) {
+  FunctionBuilder &fixed(bundle::ArgumentKind kind, bundle::AccessMode mode, int64_t bytes,
+                         const std::string &name) {
     bundle::FunctionArgument &argument = add(kind, 0, mode, bundle::F64, name);
     argument.mutable_bytes()->set_fixed(bytes);
     return *this;
@@ -52,8 +57,8 @@ public:
   }
 
 private:
-  bundle::FunctionArgument &add(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, bundle::ElementType type,
-                                const std::string &name) {
+  bundle::FunctionArgument &add(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode,
+                                bundle::ElementType type, const std::string &name) {
     bundle::FunctionArgument &argument = *compiled.add_arguments();
     argument.set_kind(kind);
     argument.set_index(index);
@@ -78,15 +83,18 @@ void addStepFunctions(bundle::FunctionLibrary &library, const bundle::ModelSumma
     sum.rows(bundle::LOSS, uint32_t(term), bundle::READ, wide, "numerator" + std::to_string(term));
   sum.fixed(bundle::LOCAL_METRICS, bundle::ACCUMULATE, kSumsBytes, "sums").call("sum_loss", wide);
 
-  bundle::LibraryCall &decision = FunctionBuilder(library, "decide")
-                                      .fixed(bundle::LOCAL_METRICS, bundle::READ, kSumsBytes, "sums")
-                                      .fixed(bundle::SCALARS, bundle::UPDATE, kScalarsBytes, "scalars")
-                                      .fixed(bundle::OPTIMIZER_STEP, bundle::UPDATE, int64_t(optimizerStepBytes(summary)), "optimizer_step")
-                                      .call("decide", bundle::F64);
+  bundle::LibraryCall &decision =
+      FunctionBuilder(library, "decide")
+          .fixed(bundle::LOCAL_METRICS, bundle::READ, kSumsBytes, "sums")
+          .fixed(bundle::SCALARS, bundle::UPDATE, kScalarsBytes, "scalars")
+          .fixed(bundle::OPTIMIZER_STEP, bundle::UPDATE, int64_t(optimizerStepBytes(summary)),
+                 "optimizer_step")
+          .call("decide", bundle::F64);
   if (scalesLoss(summary))
     (*decision.mutable_integers())["scale_interval"] = summary.training().loss_scale_interval();
 
-  bundle::ElementType copies = bundle::ELEMENT_TYPE_UNSPECIFIED; // all copies have the same type, the rounding type of the model
+  bundle::ElementType copies = bundle::ELEMENT_TYPE_UNSPECIFIED; // all copies have the same type,
+                                                                 // the rounding type of the model
   for (const bundle::FlatGroupInfo &group : summary.groups())
     copies = std::max(copies, group.param_dtype());
   if (copies != bundle::ELEMENT_TYPE_UNSPECIFIED)
@@ -97,14 +105,17 @@ void addStepFunctions(bundle::FunctionLibrary &library, const bundle::ModelSumma
   if (scalesLoss(summary))
     FunctionBuilder(library, "scale_seeds")
         .fixed(bundle::SCALARS, bundle::UPDATE, kScalarsBytes, "scalars")
-        .fixed(bundle::OPTIMIZER_STEP, bundle::READ, int64_t(optimizerStepBytes(summary)), "optimizer_step")
+        .fixed(bundle::OPTIMIZER_STEP, bundle::READ, int64_t(optimizerStepBytes(summary)),
+               "optimizer_step")
         .call("scale_seeds", bundle::F64);
 }
 
 /// Adds the compiled functions that sum directly received data. Only GPUs use them; other targets
 /// have these compiled functions without launches.
-void addDirectSums(bundle::FunctionLibrary &library, const bundle::ModelSummary &summary, uint32_t maxTerms) {
-  for (bundle::ElementType type : std::set<bundle::ElementType>{accumulationType(summary.compute_type()), bundle::F64})
+void addDirectSums(bundle::FunctionLibrary &library, const bundle::ModelSummary &summary,
+                   uint32_t maxTerms) {
+  for (bundle::ElementType type :
+       std::set<bundle::ElementType>{accumulationType(summary.compute_type()), bundle::F64})
     for (uint32_t terms = 2; terms <= maxTerms; ++terms) {
       FunctionBuilder sum(library, sumName(type, terms));
       for (uint32_t term = 0; term < terms; ++term)
@@ -117,7 +128,8 @@ void addDirectSums(bundle::FunctionLibrary &library, const bundle::ModelSummary 
 
 } // namespace
 
-void zorse::codegen::appendBuiltinFunctions(MLIRContext *context, CompiledFunctions &functions, const bundle::ModelSummary &summary,
+void zorse::codegen::appendBuiltinFunctions(MLIRContext *context, CompiledFunctions &functions,
+                                            const bundle::ModelSummary &summary,
                                             uint32_t sumTerms) {
   bundle::FunctionLibrary &library = functions.library;
   const int first = library.functions_size();
@@ -125,11 +137,13 @@ void zorse::codegen::appendBuiltinFunctions(MLIRContext *context, CompiledFuncti
   addDirectSums(library, summary, sumTerms);
 
   // Creates kernels for devices without these routines.
-  context->loadDialect<arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
+  context
+      ->loadDialect<arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
   for (int b = first; b < library.functions_size(); ++b) {
     bundle::CompiledFunction &compiled = *library.mutable_functions(b);
     for (bundle::Launch &launch : *compiled.mutable_launches())
-      if (std::optional<Kernel> kernel = functions.sources->routine(context, compiled, launch.library())) {
+      if (std::optional<Kernel> kernel =
+              functions.sources->routine(context, compiled, launch.library())) {
         std::string symbol = functions.sources->add(kernel->hint, std::move(kernel->module));
         *launch.mutable_kernel() = std::move(kernel->launch);
         launch.mutable_kernel()->set_symbol(symbol);

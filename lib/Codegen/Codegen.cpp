@@ -16,7 +16,8 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-FailureOr<CompiledFunctions> zorse::codegen::compileFunctions(ModuleOp functions, const CodegenOptions &options) {
+FailureOr<CompiledFunctions> zorse::codegen::compileFunctions(ModuleOp functions,
+                                                              const CodegenOptions &options) {
   FailureOr<CompiledFunctions> compiled = lowerFunctions(functions, options);
   if (failed(compiled) || failed(compileKernels(*compiled, functions.getLoc())))
     return failure();
@@ -32,7 +33,9 @@ std::shared_ptr<KernelSet> zorse::codegen::makeKernels(const CodegenOptions &opt
 static void allowFasterMatmuls(bundle::FunctionLibrary &library, bool tf32, bool sumsF16) {
   for (bundle::CompiledFunction &compiled : *library.mutable_functions())
     for (bundle::Launch &launch : *compiled.mutable_launches()) {
-      if (!launch.has_matmul() || launch.matmul().operand_type() != bundle::ELEMENT_TYPE_UNSPECIFIED) // results have the type of the operands
+      if (!launch.has_matmul() ||
+          launch.matmul().operand_type() !=
+              bundle::ELEMENT_TYPE_UNSPECIFIED) // results have the type of the operands
         continue;
       bundle::Matmul &matmul = *launch.mutable_matmul();
       matmul.set_tf32(tf32 && matmul.type() == bundle::F32);
@@ -40,23 +43,28 @@ static void allowFasterMatmuls(bundle::FunctionLibrary &library, bool tf32, bool
     }
 }
 
-FailureOr<CompiledFunctions> zorse::codegen::lowerFunctions(ModuleOp functions, const CodegenOptions &options) {
+FailureOr<CompiledFunctions> zorse::codegen::lowerFunctions(ModuleOp functions,
+                                                            const CodegenOptions &options) {
   MLIRContext *context = functions.getContext();
-  context->loadDialect<arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
+  context
+      ->loadDialect<arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
   CompiledFunctions result;
   result.sources = makeKernels(options);
   bool ok = true;
   for (func::FuncOp function : functionsInOrder(functions)) {
-    if (function.isDeclaration() || (function.getNumArguments() == 0 && function.getNumResults() == 0))
+    if (function.isDeclaration() ||
+        (function.getNumArguments() == 0 && function.getNumResults() == 0))
       continue;
     FunctionSizes sizes;
     // All functions are lowered, so that one run reports every unsupported op.
-    ok &= succeeded(lowerFunction(function, *result.sources, *result.library.add_functions(), sizes));
+    ok &=
+        succeeded(lowerFunction(function, *result.sources, *result.library.add_functions(), sizes));
   }
   if (!ok)
     return failure();
   if (isCudaArch(options.arch))
-    allowFasterMatmuls(result.library, options.tf32 && DeviceKind::hasTf32(options.arch), options.sumsF16);
+    allowFasterMatmuls(result.library, options.tf32 && DeviceKind::hasTf32(options.arch),
+                       options.sumsF16);
   result.library.set_arch(result.sources->arch());
   result.library.add_objects(result.sources->object());
   return result;

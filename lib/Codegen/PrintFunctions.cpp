@@ -17,7 +17,8 @@ using namespace zorse;
 using namespace zorse::codegen;
 
 static std::string text(const bundle::AffineSize &extent) {
-  std::string fixed = std::to_string(extent.fixed()), perRow = std::to_string(extent.per_row()) + " per row";
+  std::string fixed = std::to_string(extent.fixed()),
+              perRow = std::to_string(extent.per_row()) + " per row";
   return extent.per_row() == 0 ? fixed : extent.fixed() == 0 ? perRow : fixed + " + " + perRow;
 }
 
@@ -34,10 +35,12 @@ static std::string text(const bundle::CompiledFunction &compiled, const bundle::
   return result;
 }
 
-static void printLaunch(const bundle::CompiledFunction &compiled, const bundle::Launch &launch, llvm::StringMap<unsigned> &numbers, raw_ostream &os) {
+static void printLaunch(const bundle::CompiledFunction &compiled, const bundle::Launch &launch,
+                        llvm::StringMap<unsigned> &numbers, raw_ostream &os) {
   auto operands = [&](const auto &list, const auto &accumulates) {
     for (auto [i, pointer] : llvm::enumerate(list))
-      os << (i ? ", " : "") << (llvm::is_contained(accumulates, i) ? "+=" : "") << text(compiled, pointer);
+      os << (i ? ", " : "") << (llvm::is_contained(accumulates, i) ? "+=" : "")
+         << text(compiled, pointer);
   };
   if (launch.has_kernel()) {
     const bundle::KernelLaunch &kernel = launch.kernel();
@@ -48,12 +51,15 @@ static void printLaunch(const bundle::CompiledFunction &compiled, const bundle::
     os << ") iterations " << text(kernel.iterations()) << "\n";
   } else if (launch.has_matmul()) {
     const bundle::Matmul &matmul = launch.matmul();
-    os << "  matmul " << (matmul.accumulates() ? "+=" : "") << text(compiled, matmul.c()) << " = " << text(compiled, matmul.a())
-       << (matmul.transpose_a() ? "^T" : "") << " * " << text(compiled, matmul.b()) << (matmul.transpose_b() ? "^T" : "") << " m " << text(matmul.m())
-       << " n " << text(matmul.n()) << " k " << text(matmul.k()) << " batch " << text(matmul.batch()) << " ld " << matmul.lda() << " " << matmul.ldb()
-       << " " << matmul.ldc() << (matmul.has_bias() ? " + " + text(compiled, matmul.bias()) : "") << "\n";
+    os << "  matmul " << (matmul.accumulates() ? "+=" : "") << text(compiled, matmul.c()) << " = "
+       << text(compiled, matmul.a()) << (matmul.transpose_a() ? "^T" : "") << " * "
+       << text(compiled, matmul.b()) << (matmul.transpose_b() ? "^T" : "") << " m "
+       << text(matmul.m()) << " n " << text(matmul.n()) << " k " << text(matmul.k()) << " batch "
+       << text(matmul.batch()) << " ld " << matmul.lda() << " " << matmul.ldb() << " "
+       << matmul.ldc() << (matmul.has_bias() ? " + " + text(compiled, matmul.bias()) : "") << "\n";
   } else if (launch.has_exchange()) {
-    os << "  exchange " << compiled.arguments(static_cast<int>(launch.exchange().argument())).name() << "\n";
+    os << "  exchange " << compiled.arguments(static_cast<int>(launch.exchange().argument())).name()
+       << "\n";
   } else {
     os << "  library " << launch.library().name() << "(";
     operands(launch.library().operands(), launch.library().accumulates());
@@ -61,30 +67,34 @@ static void printLaunch(const bundle::CompiledFunction &compiled, const bundle::
   }
 }
 
-LogicalResult zorse::codegen::printFunctions(ModuleOp functions, raw_ostream &os, bool withKernels, const std::string &arch) {
+LogicalResult zorse::codegen::printFunctions(ModuleOp functions, raw_ostream &os, bool withKernels,
+                                             const std::string &arch) {
   CodegenOptions options;
   options.arch = arch;
   std::shared_ptr<KernelSet> kernels = makeKernels(options);
   llvm::StringMap<unsigned> numbers;
   for (func::FuncOp function : functionsInOrder(functions)) {
-    if (function.isDeclaration() || (function.getNumArguments() == 0 && function.getNumResults() == 0))
+    if (function.isDeclaration() ||
+        (function.getNumArguments() == 0 && function.getNumResults() == 0))
       continue;
     bundle::CompiledFunction compiled;
     FunctionSizes sizes;
     if (failed(lowerFunction(function, *kernels, compiled, sizes)))
       return failure();
-    os << "function @" << compiled.name() << ": saved " << text(sizes.saved) << ", workspace " << text(sizes.workspace) << " bytes, "
-       << sizes.flopsPerRow << " flops per row\n";
+    os << "function @" << compiled.name() << ": saved " << text(sizes.saved) << ", workspace "
+       << text(sizes.workspace) << " bytes, " << sizes.flopsPerRow << " flops per row\n";
     for (const bundle::FunctionArgument &argument : compiled.arguments())
-      os << "  argument " << argument.name() << ": " << StringRef(bundle::AccessMode_Name(argument.mode())).lower() << ", " << text(argument.bytes())
-         << " bytes\n";
+      os << "  argument " << argument.name() << ": "
+         << StringRef(bundle::AccessMode_Name(argument.mode())).lower() << ", "
+         << text(argument.bytes()) << " bytes\n";
     for (const bundle::Launch &launch : compiled.launches())
       printLaunch(compiled, launch, numbers, os);
   }
   if (withKernels)
     for (const auto &[symbol, kernel] : kernels->kernels()) {
       auto number = numbers.find(symbol);
-      os << "// kernel " << (number == numbers.end() ? 0 : number->second) << " " << StringRef(symbol).rsplit('_').first << "\n"
+      os << "// kernel " << (number == numbers.end() ? 0 : number->second) << " "
+         << StringRef(symbol).rsplit('_').first << "\n"
          << KernelSet::textOf(kernel);
     }
   return success();
@@ -99,34 +109,41 @@ struct CompileFunctionsPass : PassWrapper<CompileFunctionsPass, OperationPass<Mo
 
   StringRef getArgument() const final { return "zorse-compile-functions"; }
   StringRef getDescription() const final {
-    return "Lower unit functions to compiled functions and print them; optionally their kernels as MLIR, LLVM IR and assembly";
+    return "Lower unit functions to compiled functions and print them; optionally their kernels as "
+           "MLIR, LLVM IR and assembly";
   }
 
   void getDependentDialects(DialectRegistry &registry) const final {
-    registry.insert<ZorseDialect, arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
+    registry.insert<ZorseDialect, arith::ArithDialect, math::MathDialect, scf::SCFDialect,
+                    LLVM::LLVMDialect>();
   }
 
   LogicalResult verifyOrder() {
-    if (getOperation().lookupSymbol<func::FuncOp>(attributes::kModel) && getOperation().getOps<ClassOp>().empty())
+    if (getOperation().lookupSymbol<func::FuncOp>(attributes::kModel) &&
+        getOperation().getOps<ClassOp>().empty())
       return getOperation().emitError(getArgument())
-             << ": expected functions of units, found '@model': run --zorse-train-pipeline=from=recognized first";
+             << ": expected functions of units, found '@model': run "
+                "--zorse-train-pipeline=from=recognized first";
     for (auto unitClass : getOperation().getOps<ClassOp>())
       if (func::FuncOp joint = unitClass.function(Task::Joint))
         return getOperation().emitError(getArgument())
-               << ": expected functions of units, found joint function '" << compiledFunctionName(joint) << "': run --zorse-slice-joint first";
+               << ": expected functions of units, found joint function '"
+               << compiledFunctionName(joint) << "': run --zorse-slice-joint first";
     return success();
   }
 
   void runOnOperation() final {
     const std::vector<std::string> &known = findDeviceKind("cuda")->architectures;
     if (StringRef(arch).starts_with("sm_") && !llvm::is_contained(known, arch)) {
-      getOperation().emitError(getArgument()) << ": expected arch= to be one of " << llvm::join(known, ", ")
-                                              << ", an LLVM CPU name or native, found '" << arch << "'";
+      getOperation().emitError(getArgument())
+          << ": expected arch= to be one of " << llvm::join(known, ", ")
+          << ", an LLVM CPU name or native, found '" << arch << "'";
       return signalPassFailure();
     }
     if (ptx && (!isCudaArch(arch) || arch == "emu")) {
-      getOperation().emitError(getArgument()) << ": ptx: expected a CUDA architecture such as arch=sm_80, found '" << arch
-                                              << "', which does not produce PTX";
+      getOperation().emitError(getArgument())
+          << ": ptx: expected a CUDA architecture such as arch=sm_80, found '" << arch
+          << "', which does not produce PTX";
       return signalPassFailure();
     }
     if (failed(verifyOrder()))
@@ -148,11 +165,21 @@ struct CompileFunctionsPass : PassWrapper<CompileFunctionsPass, OperationPass<Mo
       llvm::outs() << compiled->object;
   }
 
-  Option<bool> kernels{*this, "kernels", llvm::cl::desc("Print the kernels as MLIR"), llvm::cl::init(false)};
-  Option<std::string> arch{*this, "arch", llvm::cl::desc("An LLVM CPU name, native, or a CUDA architecture such as sm_80"), llvm::cl::init("native")};
-  Option<bool> ptx{*this, "ptx", llvm::cl::desc("Compile for a CUDA architecture, and print the PTX after the functions"), llvm::cl::init(false)};
-  Option<std::string> dumpDir{*this, "dump-dir", llvm::cl::desc("Compile, and write every kernel as .mlir, .ll and .s or .ptx to this directory"),
-                              llvm::cl::init("")};
+  Option<bool> kernels{*this, "kernels", llvm::cl::desc("Print the kernels as MLIR"),
+                       llvm::cl::init(false)};
+  Option<std::string> arch{
+      *this, "arch",
+      llvm::cl::desc("An LLVM CPU name, native, or a CUDA architecture such as sm_80"),
+      llvm::cl::init("native")};
+  Option<bool> ptx{
+      *this, "ptx",
+      llvm::cl::desc("Compile for a CUDA architecture, and print the PTX after the functions"),
+      llvm::cl::init(false)};
+  Option<std::string> dumpDir{
+      *this, "dump-dir",
+      llvm::cl::desc(
+          "Compile, and write every kernel as .mlir, .ll and .s or .ptx to this directory"),
+      llvm::cl::init("")};
 };
 } // namespace
 

@@ -16,8 +16,10 @@ using namespace zorse::codegen;
 void zorse::codegen::writeTarget(ModuleOp module, CompiledFunctions &compiled) {
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   const std::string &arch = compiled.library.arch();
-  ElementsAttr bytes = bytesAttr(module.getContext(), "functions_" + arch, bundle::serialize(compiled.library));
-  auto target = TargetOp::create(builder, module.getLoc(), builder.getStringAttr(arch), bytes, nullptr);
+  ElementsAttr bytes =
+      bytesAttr(module.getContext(), "functions_" + arch, bundle::serialize(compiled.library));
+  auto target =
+      TargetOp::create(builder, module.getLoc(), builder.getStringAttr(arch), bytes, nullptr);
   compiled.sources->moveTo(target.getKernels().emplaceBlock());
 }
 
@@ -30,19 +32,23 @@ void zorse::codegen::setFunctions(TargetOp target, const bundle::FunctionLibrary
   for (auto kernel : llvm::make_early_inc_range(target.getKernels().getOps<ModuleOp>()))
     if (!launched.count(*kernel.getSymName()))
       kernel.erase();
-  target.setFunctionsAttr(bytesAttr(target.getContext(), "functions_" + library.arch(), bundle::serialize(library)));
+  target.setFunctionsAttr(
+      bytesAttr(target.getContext(), "functions_" + library.arch(), bundle::serialize(library)));
 }
 
-LogicalResult zorse::codegen::compileTarget(TargetOp target, CodegenOptions options, unsigned &kernels, unsigned &compiled) {
+LogicalResult zorse::codegen::compileTarget(TargetOp target, CodegenOptions options,
+                                            unsigned &kernels, unsigned &compiled) {
   CompiledFunctions functions;
   if (!parseBytes(target.getFunctions(), functions.library))
-    return target.emitOpError("expects functions to be a serialized FunctionLibrary, but it is missing or damaged");
+    return target.emitOpError(
+        "expects functions to be a serialized FunctionLibrary, but it is missing or damaged");
   options.arch = functions.library.arch();
   functions.sources = makeKernels(options);
   functions.sources->refer(target.getKernels().front());
   if (failed(compileKernels(functions, target.getLoc())))
     return failure();
-  target.setObjectAttr(bytesAttr(target.getContext(), "object_" + options.arch, std::move(functions.object)));
+  target.setObjectAttr(
+      bytesAttr(target.getContext(), "object_" + options.arch, std::move(functions.object)));
   kernels += functions.kernels;
   compiled += functions.compiled;
   return success();

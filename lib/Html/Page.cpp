@@ -13,7 +13,11 @@ const char *const html::kRunScript = assets::run_js;
 std::string html::escape(const std::string &text) {
   std::string out;
   for (char c : text)
-    out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
+    out += c == '<'   ? "&lt;"
+           : c == '>' ? "&gt;"
+           : c == '&' ? "&amp;"
+           : c == '"' ? "&quot;"
+                      : std::string(1, c);
   return out;
 }
 
@@ -29,9 +33,12 @@ std::string inScript(const json &data) {
 
 } // namespace
 
-std::string html::page(const std::string &title, const std::string &body, const json &data, const char *script) {
+std::string html::page(const std::string &title, const std::string &body, const json &data,
+                       const char *script) {
   std::string heading = escape(title);
-  return "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n<meta name=viewport content=\"width=device-width,initial-scale=1\">\n<title>" +
-         heading + "</title>\n<style>" + assets::page_css + "</style>\n<h1>" + heading + "</h1>\n" + body +
-         "<div id=tip></div>\n<script>const data=" + inScript(data) + ";\n" + assets::common_js + script + "</script>\n</html>\n";
+  return "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n<meta name=viewport "
+         "content=\"width=device-width,initial-scale=1\">\n<title>" +
+         heading + "</title>\n<style>" + assets::page_css + "</style>\n<h1>" + heading + "</h1>\n" +
+         body + "<div id=tip></div>\n<script>const data=" + inScript(data) + ";\n" +
+         assets::common_js + script + "</script>\n</html>\n";
 }

@@ -21,7 +21,8 @@ int placeOfWorkspace(const bundle::CompiledFunction &compiled) {
 }
 
 /// Inserts a workspace of 0 bytes as argument `place`; launches keep their operands.
-void insertWorkspace(bundle::CompiledFunction &compiled, int place, const bundle::FunctionArgument &like) {
+void insertWorkspace(bundle::CompiledFunction &compiled, int place,
+                     const bundle::FunctionArgument &like) {
   *compiled.add_arguments() = like;
   compiled.mutable_arguments(compiled.arguments_size() - 1)->clear_bytes();
   for (int s = compiled.arguments_size() - 1; s > place; --s)
@@ -32,9 +33,11 @@ void insertWorkspace(bundle::CompiledFunction &compiled, int place, const bundle
   };
   for (bundle::Launch &launch : *compiled.mutable_launches()) {
     if (launch.has_kernel())
-      std::for_each(launch.mutable_kernel()->mutable_operands()->begin(), launch.mutable_kernel()->mutable_operands()->end(), shift);
+      std::for_each(launch.mutable_kernel()->mutable_operands()->begin(),
+                    launch.mutable_kernel()->mutable_operands()->end(), shift);
     if (launch.has_library())
-      std::for_each(launch.mutable_library()->mutable_operands()->begin(), launch.mutable_library()->mutable_operands()->end(), shift);
+      std::for_each(launch.mutable_library()->mutable_operands()->begin(),
+                    launch.mutable_library()->mutable_operands()->end(), shift);
     if (launch.has_exchange() && launch.exchange().argument() >= uint32_t(place))
       launch.mutable_exchange()->set_argument(launch.exchange().argument() + 1);
     if (!launch.has_matmul())
@@ -49,9 +52,11 @@ void insertWorkspace(bundle::CompiledFunction &compiled, int place, const bundle
 
 /// Adds workspace arguments that the other target has. A target with a library that executes more
 /// in one call may need no workspace.
-void shareWorkspaceArguments(codegen::CompiledFunctions &compiled, codegen::CompiledFunctions &other) {
+void shareWorkspaceArguments(codegen::CompiledFunctions &compiled,
+                             codegen::CompiledFunctions &other) {
   for (int b = 0; b < compiled.library.functions_size(); ++b) {
-    bundle::CompiledFunction &one = *compiled.library.mutable_functions(b), &two = *other.library.mutable_functions(b);
+    bundle::CompiledFunction &one = *compiled.library.mutable_functions(b),
+                             &two = *other.library.mutable_functions(b);
     const int first = placeOfWorkspace(one), second = placeOfWorkspace(two);
     if (first < 0 && second >= 0)
       insertWorkspace(one, second, two.arguments(second));
@@ -82,13 +87,14 @@ void levelWorkspaces(std::vector<codegen::CompiledFunctions> &targets) {
         bytes.set_per_row(std::max(bytes.per_row(), max.per_row()));
       }
   for ([[maybe_unused]] const codegen::CompiledFunctions &other : others)
-    assert(bundle::differentArguments(first.library, other.library).empty() && "targets have different arguments");
+    assert(bundle::differentArguments(first.library, other.library).empty() &&
+           "targets have different arguments");
 }
 
 } // namespace
 
-void levelTargets(mlir::MLIRContext *context, std::vector<codegen::CompiledFunctions> &targets, const bundle::ModelSummary &summary,
-                  uint32_t sumTerms) {
+void levelTargets(mlir::MLIRContext *context, std::vector<codegen::CompiledFunctions> &targets,
+                  const bundle::ModelSummary &summary, uint32_t sumTerms) {
   levelWorkspaces(targets);
   for (codegen::CompiledFunctions &target : targets)
     codegen::appendBuiltinFunctions(context, target, summary, sumTerms);
@@ -120,7 +126,8 @@ void nameFunctions(bundle::ModelSummary &summary, const bundle::FunctionLibrary 
       }
 }
 
-std::set<std::string> unusedParts(const bundle::ModelSummary &summary, const step::Plan &plan, bool split) {
+std::set<std::string> unusedParts(const bundle::ModelSummary &summary, const step::Plan &plan,
+                                  bool split) {
   std::set<std::string> parts;
   std::vector<bool> repeated(size_t(summary.classes_size()), false);
   for (const step::Cell &cell : plan.cells)

@@ -16,14 +16,15 @@ namespace zorse::pipelines {
 /// arguments, and the workspace, which becomes the largest of all targets. Adds the compiled
 /// functions that are not functions.
 /// \param sumTerms  see appendBuiltinFunctions
-void levelTargets(mlir::MLIRContext *context, std::vector<codegen::CompiledFunctions> &targets, const bundle::ModelSummary &summary,
-                  uint32_t sumTerms);
+void levelTargets(mlir::MLIRContext *context, std::vector<codegen::CompiledFunctions> &targets,
+                  const bundle::ModelSummary &summary, uint32_t sumTerms);
 
 /// Sets the compiled function and workspace of each function in the summary.
 void nameFunctions(bundle::ModelSummary &summary, const bundle::FunctionLibrary &library);
 
 /// Returns the compiled functions of parts of backwards and forwards that no task of the plan
 /// calls. \param split  keep those of parts of split backwards
-std::set<std::string> unusedParts(const bundle::ModelSummary &summary, const step::Plan &plan, bool split);
+std::set<std::string> unusedParts(const bundle::ModelSummary &summary, const step::Plan &plan,
+                                  bool split);
 
 } // namespace zorse::pipelines

@@ -63,7 +63,8 @@ Stage lastStage(const CompileOptions &options) {
 struct Session {
   Session(const CompileOptions &options, Stage last)
       : options(options), last(last),
-        context(ZORSE_MLIR_THREADS && options.threads > 1 ? MLIRContext::Threading::ENABLED : MLIRContext::Threading::DISABLED),
+        context(ZORSE_MLIR_THREADS && options.threads > 1 ? MLIRContext::Threading::ENABLED
+                                                          : MLIRContext::Threading::DISABLED),
         printer(&context, options.model), progress(options, last, printer) {
     DialectRegistry registry;
     registry.insert<ZorseDialect, arith::ArithDialect, func::FuncDialect, math::MathDialect>();
@@ -71,7 +72,8 @@ struct Session {
     autodiff::registerDifferentiableModels(registry);
     context.appendDialectRegistry(registry);
     context.loadAllAvailableDialects();
-    context.printOpOnDiagnostic(false); // locations name the nodes of the user's file; our operations are unknown to the user
+    context.printOpOnDiagnostic(false); // locations name the nodes of the user's file; our
+                                        // operations are unknown to the user
   }
 
   const CompileOptions &options;
@@ -158,8 +160,10 @@ bool runPasses(Session &session, const Model &model) {
   };
   for (int stage = 1; stage <= std::min(int(session.last), int(Stage::Verified)); ++stage) {
     Pass *end = add(Stage(stage - 1), Stage(stage));
-    if (Stage(stage) == Stage::Lowered && (options.emit == Emit::Llvm || options.last == Stage::Lowered))
-      end = add(Stage::Plan, Stage::Kernels); // without a plan, all compiled functions count as used
+    if (Stage(stage) == Stage::Lowered &&
+        (options.emit == Emit::Llvm || options.last == Stage::Lowered))
+      end =
+          add(Stage::Plan, Stage::Kernels); // without a plan, all compiled functions count as used
     ends->stages[end] = Stage(stage);
   }
   passes.addInstrumentation(std::move(ends));
@@ -190,7 +194,8 @@ bool makeDirectories(Session &session, std::unique_ptr<codegen::PrivateDirectory
     }
     session.progress.kernelTexts = options.dumpDir + "/4-lower";
   } else if (options.emit == Emit::Llvm) {
-    llvm::Expected<std::unique_ptr<codegen::PrivateDirectory>> made = codegen::PrivateDirectory::create("zorse-emit");
+    llvm::Expected<std::unique_ptr<codegen::PrivateDirectory>> made =
+        codegen::PrivateDirectory::create("zorse-emit");
     if (!made) {
       printError(llvm::toString(made.takeError()));
       return false;
@@ -224,13 +229,15 @@ bool compileModel(const CompileOptions &options) {
   return true;
 }
 
-bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary, bundle::FunctionLibrary &library) {
+bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary,
+                    bundle::FunctionLibrary &library) {
   Session session(options, Stage::Lowered);
   const std::optional<Model> model = makeModule(session);
   if (!model)
     return false;
   ModuleOp module = *model->imported.module;
-  return parseBytes(module->getAttr(kSummaryAttr), summary) && parseBytes((*module.getOps<TargetOp>().begin()).getFunctions(), library);
+  return parseBytes(module->getAttr(kSummaryAttr), summary) &&
+         parseBytes((*module.getOps<TargetOp>().begin()).getFunctions(), library);
 }
 
 } // namespace zorse::pipelines

@@ -26,7 +26,10 @@ std::string nameOf(Location location) {
         return std::string();
       })
       .Case([](CallSiteLoc loc) { return nameOf(loc.getCallee()); })
-      .Case([](FileLineColLoc loc) { return loc.getFilename().str() + ":" + std::to_string(loc.getLine()) + ":" + std::to_string(loc.getColumn()); })
+      .Case([](FileLineColLoc loc) {
+        return loc.getFilename().str() + ":" + std::to_string(loc.getLine()) + ":" +
+               std::to_string(loc.getColumn());
+      })
       .Default([](LocationAttr) { return std::string(); });
 }
 
@@ -60,13 +63,14 @@ void print(const Diagnostic &diagnostic, StringRef file, bool note) {
 } // namespace
 
 DiagnosticPrinter::DiagnosticPrinter(MLIRContext *context, std::string file) : context(context) {
-  handler = context->getDiagEngine().registerHandler([this, file = std::move(file)](Diagnostic &diagnostic) {
-    if (diagnostic.getSeverity() == DiagnosticSeverity::Remark)
-      remarks += (remarks.empty() ? "" : ", ") + diagnostic.str();
-    else
-      print(diagnostic, file, false);
-    return success();
-  });
+  handler = context->getDiagEngine().registerHandler(
+      [this, file = std::move(file)](Diagnostic &diagnostic) {
+        if (diagnostic.getSeverity() == DiagnosticSeverity::Remark)
+          remarks += (remarks.empty() ? "" : ", ") + diagnostic.str();
+        else
+          print(diagnostic, file, false);
+        return success();
+      });
 }
 
 DiagnosticPrinter::~DiagnosticPrinter() { context->getDiagEngine().eraseHandler(handler); }
@@ -75,7 +79,8 @@ void printError(const std::string &message) {
   SmallVector<StringRef> lines;
   StringRef(message).split(lines, '\n', -1, /*KeepEmpty=*/false);
   for (StringRef line : lines)
-    line.starts_with(" ") ? llvm::errs() << line << '\n' : llvm::WithColor::error(llvm::errs()) << line << '\n';
+    line.starts_with(" ") ? llvm::errs() << line << '\n'
+                          : llvm::WithColor::error(llvm::errs()) << line << '\n';
 }
 
 LogicalResult told(const Status &status) {
@@ -84,10 +89,13 @@ LogicalResult told(const Status &status) {
   return success(status.succeeded());
 }
 
-std::string counted(size_t count, const char *word) { return std::to_string(count) + " " + word + (count == 1 ? "" : "s"); }
+std::string counted(size_t count, const char *word) {
+  return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
+}
 
 std::string megabytes(uint64_t bytes) {
-  return bytes < (1 << 20) ? llvm::formatv("{0:f0} KiB", bytes / 1024.0).str() : llvm::formatv("{0:f1} MiB", bytes / double(1 << 20)).str();
+  return bytes < (1 << 20) ? llvm::formatv("{0:f0} KiB", bytes / 1024.0).str()
+                           : llvm::formatv("{0:f1} MiB", bytes / double(1 << 20)).str();
 }
 
 } // namespace zorse::pipelines

@@ -24,8 +24,10 @@ static std::string withoutDriver(const std::vector<planning::ClusterDevice> &dev
     return {};
   if (count > 3)
     list += " and " + std::to_string(count - 3) + " more";
-  return "devices of these kinds can run programs: " + deviceKindNames(/*driven=*/true) + "; these are of another kind: " + list +
-         ". Compile for a cluster of devices that can run programs. zorse-plan plans for any devices; with --simulate-only the bundle is compiled "
+  return "devices of these kinds can run programs: " + deviceKindNames(/*driven=*/true) +
+         "; these are of another kind: " + list +
+         ". Compile for a cluster of devices that can run programs. zorse-plan plans for any "
+         "devices; with --simulate-only the bundle is compiled "
          "for zorse-run "
          "--simulate, which executes nothing";
 }
@@ -33,14 +35,18 @@ static std::string withoutDriver(const std::vector<planning::ClusterDevice> &dev
 /// Returns an error if the architecture of a device is unknown; "": all are known.
 static std::string withoutArchitecture(const planning::Cluster &cluster) {
   for (const planning::ClusterDevice &device : cluster.devices)
-    if (const DeviceKind &kind = deviceKindOf(device.kind); device.arch.empty() && !kind.hostCpus && !kind.architectures.empty())
+    if (const DeviceKind &kind = deviceKindOf(device.kind);
+        device.arch.empty() && !kind.hostCpus && !kind.architectures.empty())
       return "device '" + device.name + "' is of kind " + device.kind +
-             ", and its architecture is unknown: give it a 'type' (docs/reference/cluster-yaml.md) or an 'arch', such as " + kind.architectures[3];
+             ", and its architecture is unknown: give it a 'type' (docs/reference/cluster-yaml.md) "
+             "or an 'arch', such as " +
+             kind.architectures[3];
   return {};
 }
 
 /// Returns the cluster's devices, or those of them that are in the plan.
-static std::vector<planning::ClusterDevice> usedDevices(const planning::Cluster &cluster, const std::optional<step::PlanHead> &plan) {
+static std::vector<planning::ClusterDevice> usedDevices(const planning::Cluster &cluster,
+                                                        const std::optional<step::PlanHead> &plan) {
   if (!plan)
     return cluster.devices;
   std::vector<planning::ClusterDevice> used;
@@ -54,7 +60,8 @@ static std::vector<planning::ClusterDevice> usedDevices(const planning::Cluster 
 std::string problemAtStart(const CompileOptions &options) {
   if (options.arch != "native" && llvm::Triple(llvm::sys::getProcessTriple()).isX86() &&
       llvm::X86::parseArchX86(options.arch, /*Only64Bit=*/true) == llvm::X86::CK_None)
-    return "--cpu-arch: expects a 64-bit x86 CPU as LLVM names it (x86-64-v2, x86-64-v3, x86-64-v4, znver4, skylake-avx512, ...), got '" +
+    return "--cpu-arch: expects a 64-bit x86 CPU as LLVM names it (x86-64-v2, x86-64-v3, "
+           "x86-64-v4, znver4, skylake-avx512, ...), got '" +
            options.arch + "'";
   std::optional<planning::Cluster> cluster;
   if (!options.cluster.empty()) {
@@ -78,7 +85,9 @@ std::string problemAtStart(const CompileOptions &options) {
     step::Plan devices;
     for (const std::string &device : plan->devices)
       devices.devices.emplace_back().name = device;
-    if (Status status = cluster ? planning::applyCluster(devices, *cluster, bundle::F32) : Status::success(); status.failed())
+    if (Status status =
+            cluster ? planning::applyCluster(devices, *cluster, bundle::F32) : Status::success();
+        status.failed())
       return options.plan + ": " + status.message();
   }
   if (!options.writesBundle())

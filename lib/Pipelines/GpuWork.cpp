@@ -17,7 +17,9 @@ namespace {
 
 /// Kernels that multiply on tensor cores belong to attention. Its smaller kernels move bytes like
 /// all others.
-bool isTensorAttention(const bundle::KernelLaunch &kernel) { return kernel.matmul_flops().fixed() > 0 || kernel.matmul_flops().per_row() > 0; }
+bool isTensorAttention(const bundle::KernelLaunch &kernel) {
+  return kernel.matmul_flops().fixed() > 0 || kernel.matmul_flops().per_row() > 0;
+}
 
 void add(bundle::AffineSize &to, const bundle::AffineSize &more) {
   to.set_fixed(to.fixed() + more.fixed());
@@ -25,8 +27,11 @@ void add(bundle::AffineSize &to, const bundle::AffineSize &more) {
 }
 
 auto key(const bundle::FunctionCost::Matmul &p) {
-  auto pair = [](const bundle::AffineSize &extent) { return std::pair(extent.fixed(), extent.per_row()); };
-  return std::tuple(pair(p.m()), pair(p.n()), pair(p.k()), pair(p.batch()), p.operands(), p.result());
+  auto pair = [](const bundle::AffineSize &extent) {
+    return std::pair(extent.fixed(), extent.per_row());
+  };
+  return std::tuple(pair(p.m()), pair(p.n()), pair(p.k()), pair(p.batch()), p.operands(),
+                    p.result());
 }
 
 void add(bundle::FunctionCost &work, const bundle::Matmul &launched) {
@@ -35,10 +40,13 @@ void add(bundle::FunctionCost &work, const bundle::Matmul &launched) {
   *product.mutable_n() = launched.n();
   *product.mutable_k() = launched.k();
   *product.mutable_batch() = launched.batch();
-  product.set_operands(launched.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? launched.type() : launched.operand_type());
+  product.set_operands(launched.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED
+                           ? launched.type()
+                           : launched.operand_type());
   product.set_result(launched.type());
   auto &all = *work.mutable_matmuls();
-  auto same = std::find_if(all.begin(), all.end(), [&](const auto &other) { return key(other) == key(product); });
+  auto same = std::find_if(all.begin(), all.end(),
+                           [&](const auto &other) { return key(other) == key(product); });
   if (same == all.end()) {
     *work.add_matmuls() = product;
     same = std::prev(all.end());
@@ -71,18 +79,24 @@ bundle::FunctionCost workOf(const bundle::CompiledFunction &compiled) {
   return work;
 }
 
-void addGpuWork(ModuleOp module, bundle::ModelSummary &summary, const codegen::CompiledFunctions &functions) {
+void addGpuWork(ModuleOp module, bundle::ModelSummary &summary,
+                const codegen::CompiledFunctions &functions) {
   summary.add_gpu_targets(functions.library.arch());
   auto fill = [&](bundle::FunctionCost &work, func::FuncOp function) {
     if (!function)
       return;
-    auto compiled = std::find_if(functions.library.functions().begin(), functions.library.functions().end(),
-                                 [&](const bundle::CompiledFunction &candidate) { return candidate.name() == compiledFunctionName(function); });
+    auto compiled =
+        std::find_if(functions.library.functions().begin(), functions.library.functions().end(),
+                     [&](const bundle::CompiledFunction &candidate) {
+                       return candidate.name() == compiledFunctionName(function);
+                     });
     if (compiled == functions.library.functions().end())
       return;
     work = workOf(*compiled);
     bool tensors = std::any_of(compiled->launches().begin(), compiled->launches().end(),
-                               [](const bundle::Launch &launch) { return launch.has_kernel() && isTensorAttention(launch.kernel()); });
+                               [](const bundle::Launch &launch) {
+                                 return launch.has_kernel() && isTensorAttention(launch.kernel());
+                               });
     if (tensors)
       work.set_attention_flops_per_row(attentionFlops(function));
   };

@@ -44,7 +44,9 @@ static Result<ImportOptions> importOptions(const CompileOptions &options) {
 static std::string unknownPattern(const Model &model) {
   if (const std::optional<units::WeightDecayFilter> rule = units::parseDecay(model.decay))
     for (const std::string &pattern : rule->patterns)
-      if (llvm::none_of(model.imported.weights, [&](const WeightSource &weight) { return StringRef(weight.parameter).contains(pattern); }))
+      if (llvm::none_of(model.imported.weights, [&](const WeightSource &weight) {
+            return StringRef(weight.parameter).contains(pattern);
+          }))
         return pattern;
   return {};
 }
@@ -63,12 +65,15 @@ std::optional<Model> importModel(const CompileOptions &options, MLIRContext &con
   Model model{std::move(*result), options.training, options.decay};
   ImportedModel &imported = model.imported;
   if (imported.training)
-    if (std::string note = adoptOptimizer(*imported.training, options, model.training, model.decay); !note.empty())
+    if (std::string note = adoptOptimizer(*imported.training, options, model.training, model.decay);
+        !note.empty())
       imported.notes.push_back(note);
-  imported.notes.push_back("training: " + describeTraining(model.training) +
-                           (options.optimizerGiven || options.learningRateGiven || options.clipGiven || imported.training
-                                ? ""
-                                : "; these are the defaults (--optimizer, --lr, --weight-decay, --max-grad-norm, --lr-scheduler-type)"));
+  imported.notes.push_back(
+      "training: " + describeTraining(model.training) +
+      (options.optimizerGiven || options.learningRateGiven || options.clipGiven || imported.training
+           ? ""
+           : "; these are the defaults (--optimizer, --lr, --weight-decay, --max-grad-norm, "
+             "--lr-scheduler-type)"));
   // Printed even with --quiet, because changes that the exporter made to parameters affect
   // training.
   for (const std::string &warning : imported.warnings)
@@ -79,8 +84,8 @@ std::optional<Model> importModel(const CompileOptions &options, MLIRContext &con
     return refuse("--weight-decay-params: no parameter's name contains '" + pattern + "'");
   size_t ops = 0;
   imported.module->walk([&](Operation *op) { ops += op->getNumResults() > 0; });
-  std::string remark =
-      counted(imported.nodesRead, "node") + " read, " + std::to_string(ops) + " after folding, " + counted(imported.weights.size(), "parameter");
+  std::string remark = counted(imported.nodesRead, "node") + " read, " + std::to_string(ops) +
+                       " after folding, " + counted(imported.weights.size(), "parameter");
   for (const std::string &note : imported.notes)
     remark += "\n             " + note;
   emitRemark(UnknownLoc::get(&context), remark);

@@ -69,7 +69,8 @@ struct LowerFunctionsPass : pipelines::impl::LowerFunctionsBase<LowerFunctionsPa
       if (cluster.failed())
         return told(cluster.error());
       sumTerms = directTerms(*cluster);
-      std::set<std::string> asked; // architectures of devices; other devices use the compiler's default
+      std::set<std::string>
+          asked; // architectures of devices; other devices use the compiler's default
       for (const planning::ClusterDevice &device : cluster->devices)
         if (!device.arch.empty())
           asked.insert(device.arch);
@@ -97,7 +98,8 @@ struct LowerFunctionsPass : pipelines::impl::LowerFunctionsBase<LowerFunctionsPa
     size_t launches = 0;
     for (const bundle::CompiledFunction &compiled : targets.front().library.functions())
       launches += compiled.launches_size();
-    emitRemark(module.getLoc(), std::to_string(targets.front().library.functions_size()) + " functions, " + std::to_string(launches) + " launches");
+    emitRemark(module.getLoc(), std::to_string(targets.front().library.functions_size()) +
+                                    " functions, " + std::to_string(launches) + " launches");
     for (codegen::CompiledFunctions &target : targets)
       codegen::writeTarget(module, target);
     return success();

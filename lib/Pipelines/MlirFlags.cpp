@@ -16,7 +16,9 @@
 #include <algorithm>
 
 bool zorse::pipelines::takeMlirFlags(std::vector<char *> &arguments) {
-  auto ours = std::stable_partition(arguments.begin() + 1, arguments.end(), [](char *word) { return !llvm::StringRef(word).starts_with("--mlir-"); });
+  auto ours = std::stable_partition(arguments.begin() + 1, arguments.end(), [](char *word) {
+    return !llvm::StringRef(word).starts_with("--mlir-");
+  });
   if (ours == arguments.end())
     return false;
   std::vector<char *> words{arguments.front()};
@@ -29,6 +31,7 @@ bool zorse::pipelines::takeMlirFlags(std::vector<char *> &arguments) {
   mlir::registerMLIRContextCLOptions();
   mlir::registerPassManagerCLOptions();
   mlir::registerDefaultTimingManagerCLOptions();
-  llvm::cl::ParseCommandLineOptions(int(words.size()), words.data(), "MLIR's options of zorse-compile\n");
+  llvm::cl::ParseCommandLineOptions(int(words.size()), words.data(),
+                                    "MLIR's options of zorse-compile\n");
   return true;
 }

@@ -28,7 +28,8 @@ std::optional<Model> importModel(const CompileOptions &options, mlir::MLIRContex
 
 /// Replaces defaults by the optimizer in the file; options that the caller gave are kept. Returns a
 /// human-readable line, or nothing.
-std::string adoptOptimizer(const FileTraining &training, const CompileOptions &options, bundle::TrainingOptions &to, std::string &decay);
+std::string adoptOptimizer(const FileTraining &training, const CompileOptions &options,
+                           bundle::TrainingOptions &to, std::string &decay);
 
 /// Writes options.output from a module with verified programs, with the weights of the model's
 /// files.
@@ -37,11 +38,13 @@ Result<std::string> writeBundle(const CompileOptions &options, const ImportedMod
 
 /// Returns one entry per ParameterInfo, in its order, from the file's initializers or from
 /// constants that were lifted to parameters of `@model`. The error names a parameter without data.
-Result<std::vector<bundle::WeightData>> collectWeights(const ImportedModel &imported, const bundle::ModelSummary &summary);
+Result<std::vector<bundle::WeightData>> collectWeights(const ImportedModel &imported,
+                                                       const bundle::ModelSummary &summary);
 
 /// --rebuild-kernels: adds the weights of the bundle `options.rebuild` to `contents`, if its
 /// summary equals the one that this compiler made. Otherwise the error describes the difference.
 /// \param remark  receives a human-readable remark
-Status takeFromBundle(const CompileOptions &options, bundle::BundleContents &contents, std::string &remark);
+Status takeFromBundle(const CompileOptions &options, bundle::BundleContents &contents,
+                      std::string &remark);
 
 } // namespace zorse::pipelines

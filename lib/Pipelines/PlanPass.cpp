@@ -25,7 +25,8 @@ Result<step::Plan> givenPlan(const PlanInputs &inputs, const FileText &file, int
   if (plan.failed())
     return plan;
   if (plan->batch != rows)
-    return userError(step::otherBatch(file.path, plan->batch * plan->samplesPerRow, rows * plan->samplesPerRow));
+    return userError(
+        step::otherBatch(file.path, plan->batch * plan->samplesPerRow, rows * plan->samplesPerRow));
   if (Status status = step::validatePlan(*plan, inputs.summary); status.failed())
     return userError(file.path + ": " + status.message());
   return plan;
@@ -37,8 +38,10 @@ Result<step::Plan> searchedPlan(PlanInputs &inputs, int64_t rows) {
   bundle::ModelSummary counted = inputs.summary;
   const planning::Profile *profile = inputs.profile ? &*inputs.profile : nullptr;
   if (profile)
-    llvm::append_range(inputs.assumptions, planning::raiseWorkspace(*profile, inputs.cluster, counted));
-  Result<planning::CostModel> costs = planning::CostModel::make(counted, inputs.cluster, profile, {});
+    llvm::append_range(inputs.assumptions,
+                       planning::raiseWorkspace(*profile, inputs.cluster, counted));
+  Result<planning::CostModel> costs =
+      planning::CostModel::make(counted, inputs.cluster, profile, {});
   if (costs.failed())
     return userError(inputs.clusterFile + ": " + costs.message());
   planning::Problem problem{counted, inputs.cluster, *costs, rows, &inputs.library};
@@ -61,14 +64,18 @@ struct MakePlanPass : pipelines::impl::MakePlanBase<MakePlanPass> {
       return inputs.error();
     auto batch = module->getAttrOfType<IntegerAttr>(units::kBatchAttr);
     if (!batch)
-      return userError("expected " + units::kBatchAttr.str() + ", found none: run --zorse-configure=batch=N first");
+      return userError("expected " + units::kBatchAttr.str() +
+                       ", found none: run --zorse-configure=batch=N first");
     const int64_t rows = batch.getInt() / samplesPerRow(inputs->summary);
     std::optional<FileText> file = fileOf(module->getAttr(units::kPlanAttr));
     Result<step::Plan> plan = file ? givenPlan(*inputs, *file, rows) : searchedPlan(*inputs, rows);
     if (plan.failed())
       return plan.error();
-    module->setAttr(units::kPlanAttr, fileAttr(&getContext(), {file ? file->path : inputs->clusterFile, step::writePlan(*plan, inputs->summary)}));
-    std::string remark = counted(plan->cells.size(), "cell") + " on " + counted(plan->devices.size(), "device") + (file ? "" : " (searched)");
+    module->setAttr(units::kPlanAttr,
+                    fileAttr(&getContext(), {file ? file->path : inputs->clusterFile,
+                                             step::writePlan(*plan, inputs->summary)}));
+    std::string remark = counted(plan->cells.size(), "cell") + " on " +
+                         counted(plan->devices.size(), "device") + (file ? "" : " (searched)");
     for (const std::string &line : inputs->assumptions)
       remark += "; " + line;
     emitRemark(module.getLoc(), remark);

@@ -14,14 +14,16 @@ std::vector<std::string> programsOf(ModuleOp module, StringRef attribute) {
   std::vector<std::string> programs;
   if (auto all = module->getAttrOfType<ArrayAttr>(attribute))
     for (Attribute program : all)
-      programs.push_back(bytesOf(program).value_or("").str()); // a program that a text omits is empty
+      programs.push_back(
+          bytesOf(program).value_or("").str()); // a program that a text omits is empty
   return programs;
 }
 
 Result<planning::Cluster> clusterOf(ModuleOp module) {
   const std::optional<FileText> file = fileOf(module->getAttr(units::kClusterAttr));
   if (!file)
-    return userError("expected " + units::kClusterAttr.str() + ", found none: run --zorse-configure=cluster=FILE first");
+    return userError("expected " + units::kClusterAttr.str() +
+                     ", found none: run --zorse-configure=cluster=FILE first");
   Result<planning::Cluster> cluster = planning::readCluster(file->text);
   if (cluster.failed())
     return userError(file->path + ": " + cluster.message());
@@ -46,12 +48,15 @@ static Result<std::optional<planning::Profile>> profileOf(ModuleOp module) {
 Result<PlanInputs> readPlanInputs(ModuleOp module) {
   PlanInputs inputs;
   auto targets = module.getOps<TargetOp>();
-  if (targets.empty() || !parseBytes(module->getAttr(kSummaryAttr), inputs.summary) || !parseBytes((*targets.begin()).getFunctions(), inputs.library))
-    return userError("expected " + kSummaryAttr.str() + " and a zorse.target with functions: run --zorse-lower-functions first");
+  if (targets.empty() || !parseBytes(module->getAttr(kSummaryAttr), inputs.summary) ||
+      !parseBytes((*targets.begin()).getFunctions(), inputs.library))
+    return userError("expected " + kSummaryAttr.str() +
+                     " and a zorse.target with functions: run --zorse-lower-functions first");
   Result<planning::Cluster> cluster = clusterOf(module);
   if (cluster.failed())
     return cluster.error();
-  Result<std::vector<std::string>> assumed = planning::adaptToPrecision(*cluster, precisionOf(inputs.summary));
+  Result<std::vector<std::string>> assumed =
+      planning::adaptToPrecision(*cluster, precisionOf(inputs.summary));
   if (assumed.failed())
     return assumed.error();
   Result<std::optional<planning::Profile>> profile = profileOf(module);
@@ -69,7 +74,9 @@ Result<PlanInputs> readPlanInputs(ModuleOp module) {
 
 Result<step::Plan> readPlan(const FileText &file, const PlanInputs &inputs) {
   Result<step::Plan> plan = step::readPlan(file.text, inputs.summary);
-  Status status = plan.failed() ? Status(plan.error()) : planning::applyCluster(*plan, inputs.cluster, productType(inputs.summary));
+  Status status = plan.failed()
+                      ? Status(plan.error())
+                      : planning::applyCluster(*plan, inputs.cluster, productType(inputs.summary));
   if (status.failed())
     return userError(file.path + ": " + status.message());
   return plan;
@@ -100,7 +107,8 @@ static Status readPlanned(ModuleOp module, Planned &planned) {
   if (plan.failed())
     return plan.error();
   Result<planning::CostModel> costs =
-      planning::CostModel::make(planned.summary, planned.cluster, planned.profile ? &*planned.profile : nullptr, plan->devices);
+      planning::CostModel::make(planned.summary, planned.cluster,
+                                planned.profile ? &*planned.profile : nullptr, plan->devices);
   if (costs.failed())
     return userError(planned.clusterFile + ": " + costs.message());
   planned.costs = std::make_shared<const planning::CostModel>(std::move(*costs));
@@ -111,7 +119,8 @@ static Status readPlanned(ModuleOp module, Planned &planned) {
       if (known.name == device.name) {
         device.hostStaged = deviceKindOf(known.kind).usesHostStaging();
         planned.d2dGroups.push_back(groups[size_t(&known - planned.cluster.devices.data())]);
-        planned.devices.push_back({device.name, known.kind, static_cast<int>(known.threads), device.memory, targetOf(module, known.arch)});
+        planned.devices.push_back({device.name, known.kind, static_cast<int>(known.threads),
+                                   device.memory, targetOf(module, known.arch)});
       }
   return Status::success();
 }

@@ -21,7 +21,8 @@ constexpr uint64_t kLargestBlock = 64 << 20;
 /// Builds a program in an arena, because it consists of many small messages. The first block of the
 /// arena is reused for all programs.
 /// \param block  the thread's first block
-bool buildProgram(const step::StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &library, std::vector<char> &block,
+bool buildProgram(const step::StepGraph &graph, uint32_t device,
+                  const bundle::FunctionLibrary &library, std::vector<char> &block,
                   std::string &bytes) {
   uint64_t used = 0;
   {
@@ -44,7 +45,8 @@ bool buildProgram(const step::StepGraph &graph, uint32_t device, const bundle::F
 
 } // namespace
 
-std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::FunctionLibrary &library, unsigned threads) {
+std::vector<std::string> buildPrograms(const step::StepGraph &graph,
+                                       const bundle::FunctionLibrary &library, unsigned threads) {
   std::vector<std::string> programs(graph.devices.size());
   std::atomic<uint32_t> next{0};
   std::atomic<bool> good{true};
@@ -65,7 +67,8 @@ std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundl
   return programs;
 }
 
-bundle::ProgramNames programNames(const step::Plan &plan, const bundle::ModelSummary &summary, const bundle::FunctionLibrary &library) {
+bundle::ProgramNames programNames(const step::Plan &plan, const bundle::ModelSummary &summary,
+                                  const bundle::FunctionLibrary &library) {
   bundle::ProgramNames names;
   names.summary = &summary;
   names.functions = &library;
@@ -84,8 +87,10 @@ std::string programText(const std::string &program, const bundle::ProgramNames &
   return text.failed() ? "" : *text;
 }
 
-bool verifySerialized(const std::vector<std::string> &programs, const bundle::ModelSummary &summary, const bundle::FunctionLibrary &library,
-                      const std::string &planJson, unsigned threads, const std::vector<bool> &staged, const std::vector<int32_t> &direct) {
+bool verifySerialized(const std::vector<std::string> &programs, const bundle::ModelSummary &summary,
+                      const bundle::FunctionLibrary &library, const std::string &planJson,
+                      unsigned threads, const std::vector<bool> &staged,
+                      const std::vector<int32_t> &direct) {
   Result<verify::PlanView> plan = verify::readPlanView(planJson);
   if (plan.failed()) {
     printError("verify: plan.json: " + plan.message());
@@ -95,7 +100,8 @@ bool verifySerialized(const std::vector<std::string> &programs, const bundle::Mo
   options.threads = threads;
   options.hostStaged = staged;
   options.d2dGroups = direct;
-  std::vector<verify::Finding> findings = verify::verifySerialized(summary, library, *plan, programs, options);
+  std::vector<verify::Finding> findings =
+      verify::verifySerialized(summary, library, *plan, programs, options);
   for (const verify::Finding &finding : findings)
     printError(verify::toString(finding, *plan));
   return findings.empty();

@@ -61,7 +61,8 @@ static std::string describeGraph(ModuleOp module, const Precision &precision) {
     ++ops;
     roundings += isa<RoundOp>(op);
     StringRef name = op->getName().stripDialect();
-    for (StringRef known : {"attention", "layer_norm", "rms_norm", "rope", "gelu", "silu", "cross_entropy", "softmax"})
+    for (StringRef known : {"attention", "layer_norm", "rms_norm", "rope", "gelu", "silu",
+                            "cross_entropy", "softmax"})
       if (name == known && isa_and_nonnull<ZorseDialect>(op->getDialect()))
         ++special[name.str()];
   });
@@ -72,7 +73,8 @@ static std::string describeGraph(ModuleOp module, const Precision &precision) {
     separator = ", ";
   }
   if (roundings)
-    text += separator + std::to_string(roundings) + " roundings to " + elementTypeName(precision.rounded);
+    text += separator + std::to_string(roundings) + " roundings to " +
+            elementTypeName(precision.rounded);
   return text;
 }
 
@@ -81,7 +83,8 @@ static std::string describeUnits(ModuleOp module, int64_t batch) {
   if (failed(summary))
     return {};
   const bundle::ModelSummary &s = *summary;
-  std::string text = counted(s.units_size(), "unit") + " of " + std::to_string(s.classes_size()) + (s.classes_size() == 1 ? " class" : " classes");
+  std::string text = counted(s.units_size(), "unit") + " of " + std::to_string(s.classes_size()) +
+                     (s.classes_size() == 1 ? " class" : " classes");
   if (s.blocks_count())
     text += ", " + counted(s.blocks_count(), "block") + " of " + std::to_string(s.blocks_period());
   text += ", " + counted(s.groups_size(), "state group");
@@ -103,7 +106,8 @@ void Progress::end(Stage stage, ModuleOp module) {
       made = describeGraph(module, options.precision);
     if (stage == Stage::Units || stage == Stage::Functions)
       made = describeUnits(module, options.batch);
-    llvm::errs() << "  " << llvm::format("%-10s", kPhases[int(stage)].name) << llvm::format("%7.2f s  ", seconds) << made << '\n';
+    llvm::errs() << "  " << llvm::format("%-10s", kPhases[int(stage)].name)
+                 << llvm::format("%7.2f s  ", seconds) << made << '\n';
   }
   if (!options.dumpDir.empty())
     writeFiles(stage, module);
@@ -113,7 +117,9 @@ void Progress::end(Stage stage, ModuleOp module) {
 
 void Progress::endAll() {
   if (!options.quiet)
-    llvm::errs() << "  " << llvm::format("%-10s", "") << llvm::format("%7.2f s  ", std::chrono::duration<double>(Clock::now() - start).count())
+    llvm::errs() << "  " << llvm::format("%-10s", "")
+                 << llvm::format("%7.2f s  ",
+                                 std::chrono::duration<double>(Clock::now() - start).count())
                  << "in all\n";
 }
 
@@ -124,7 +130,9 @@ void Progress::write(const std::string &name, const std::string &text) const {
     os << text;
 }
 
-static std::string planOf(ModuleOp module) { return fileOf(module->getAttr(units::kPlanAttr))->text; }
+static std::string planOf(ModuleOp module) {
+  return fileOf(module->getAttr(units::kPlanAttr))->text;
+}
 
 static std::vector<std::string> programTexts(ModuleOp module) {
   const Planned planned(module);
@@ -157,7 +165,8 @@ void Progress::print(Stage stage, ModuleOp module) const {
   if (options.emit == Emit::Llvm && stage == Stage::Lowered) {
     std::error_code failure;
     std::set<std::string> files; // sorted, so that the text is deterministic
-    for (llvm::sys::fs::directory_iterator it(kernelTexts, failure), end; it != end && !failure; it.increment(failure))
+    for (llvm::sys::fs::directory_iterator it(kernelTexts, failure), end; it != end && !failure;
+         it.increment(failure))
       if (StringRef(it->path()).ends_with(".ll"))
         files.insert(it->path());
     for (const std::string &file : files)

@@ -17,7 +17,8 @@ namespace zorse::pipelines {
 class Progress {
 public:
   /// \param last  last stage of the compilation
-  Progress(const CompileOptions &options, Stage last, DiagnosticPrinter &printer) : options(options), last(last), printer(printer) {}
+  Progress(const CompileOptions &options, Stage last, DiagnosticPrinter &printer)
+      : options(options), last(last), printer(printer) {}
 
   /// Called after the phase that makes `stage`.
   void end(Stage stage, mlir::ModuleOp module);

@@ -38,7 +38,8 @@ void releaseFreed() {
 #endif
 }
 
-Result<step::StepGraph> expand(const Planned &planned, const step::Plan &plan, step::LoweringStage until) {
+Result<step::StepGraph> expand(const Planned &planned, const step::Plan &plan,
+                               step::LoweringStage until) {
   releaseFreed();
   step::LoweringOptions options;
   options.functions = &planned.library;
@@ -52,7 +53,9 @@ Result<step::StepGraph> expand(const Planned &planned, const step::Plan &plan, s
 /// Whether the step has direct transfers between GPUs.
 bool isDirect(const step::StepGraph &graph) {
   return llvm::any_of(graph.devices, [](const step::DeviceProgram &device) {
-    return llvm::any_of(device.queues, [](const step::Queue &queue) { return queue.kind == bundle::DEVICE_TO_DEVICE; });
+    return llvm::any_of(device.queues, [](const step::Queue &queue) {
+      return queue.kind == bundle::DEVICE_TO_DEVICE;
+    });
   });
 }
 
@@ -63,13 +66,16 @@ bool mayBeDirect(const Planned &planned) {
   for (const step::Cell &cell : planned.plan.cells)
     used.insert(cell.device);
   std::set<int32_t> groups;
-  return llvm::any_of(used, [&](uint32_t device) { return planned.d2dGroups[device] >= 0 && !groups.insert(planned.d2dGroups[device]).second; });
+  return llvm::any_of(used, [&](uint32_t device) {
+    return planned.d2dGroups[device] >= 0 && !groups.insert(planned.d2dGroups[device]).second;
+  });
 }
 
 /// Analysis: the step of a module's plan, with direct transfers if GPUs support them and memory
 /// suffices.
 struct LoweredStep {
-  LoweredStep(Operation *module, AnalysisManager &analyses) : LoweredStep(analyses.getAnalysis<Planned>(), step::LoweringStage::All) {}
+  LoweredStep(Operation *module, AnalysisManager &analyses)
+      : LoweredStep(analyses.getAnalysis<Planned>(), step::LoweringStage::All) {}
 
   LoweredStep(const Planned &planned, step::LoweringStage until) : status(planned.status) {
     if (status.failed() || (mayBeDirect(planned) && expandDirectly(planned, until)))
@@ -93,7 +99,8 @@ private:
     Result<step::StepGraph> made = expand(planned, plan, until);
     if (made.failed()) {
       remark =
-          "; transfers are staged through host memory, because direct ones need more memory: " + StringRef(made.message()).split('\n').first.str();
+          "; transfers are staged through host memory, because direct ones need more memory: " +
+          StringRef(made.message()).split('\n').first.str();
       return false;
     }
     if (isDirect(*made))
@@ -119,9 +126,10 @@ struct LowerStepPass : pipelines::impl::ExpandStepBase<LowerStepPass> {
     uint64_t largest = 0;
     for (const step::DeviceProgram &device : step.graph.devices)
       largest = std::max(largest, device.plannedBytes);
-    emitRemark(getOperation().getLoc(), std::to_string(step.graph.instructions.size()) + " instructions, " +
-                                            counted(step.graph.waits.size(), "wait") + ", at most " + megabytes(largest) + " on a device" +
-                                            step.remark);
+    emitRemark(getOperation().getLoc(),
+               std::to_string(step.graph.instructions.size()) + " instructions, " +
+                   counted(step.graph.waits.size(), "wait") + ", at most " + megabytes(largest) +
+                   " on a device" + step.remark);
   }
 };
 
@@ -136,7 +144,8 @@ struct WriteProgramsPass : pipelines::impl::WriteProgramsBase<WriteProgramsPass>
     if (failed(told(step->status)))
       return signalPassFailure();
     const bool direct = isDirect(step->graph);
-    std::vector<std::string> programs = buildPrograms(step->graph, planned.library, threads), staged;
+    std::vector<std::string> programs = buildPrograms(step->graph, planned.library, threads),
+                             staged;
     // Large steps use most of the memory of a compilation, so only one exists at a time.
     AnalysisManager::PreservedAnalyses others;
     others.preserve<Planned>();
@@ -147,15 +156,19 @@ struct WriteProgramsPass : pipelines::impl::WriteProgramsBase<WriteProgramsPass>
     for (const std::string &program : programs)
       bytes += program.size();
     std::string remark = counted(programs.size(), "program") + ", " + megabytes(bytes);
-    if (direct) { // the same step staged through host memory, if GPUs cannot reach each other at run time
+    if (direct) { // the same step staged through host memory, if GPUs cannot reach each other at
+                  // run time
       Result<step::StepGraph> graph = expand(planned, planned.plan, step::LoweringStage::All);
       if (graph.failed())
-        printError(planned.file + ": step staged through host memory, for GPUs that cannot reach each other: " + graph.message());
+        printError(planned.file +
+                   ": step staged through host memory, for GPUs that cannot reach each other: " +
+                   graph.message());
       else
         staged = buildPrograms(*graph, planned.library, threads);
       if (staged.empty())
         return signalPassFailure();
-      remark += "; " + std::to_string(graph->instructions.size()) + " instructions staged through host memory";
+      remark += "; " + std::to_string(graph->instructions.size()) +
+                " instructions staged through host memory";
     }
     module->setAttr(kProgramsAttr, programsAttr(&getContext(), "program", std::move(programs)));
     module->setAttr(kStagedAttr, programsAttr(&getContext(), "staged", std::move(staged)));
@@ -170,10 +183,12 @@ struct VerifyProgramsPass : pipelines::impl::VerifyProgramsBase<VerifyProgramsPa
     markAllAnalysesPreserved();
     ModuleOp module = getOperation();
     const Planned &planned = getAnalysis<Planned>();
-    const std::vector<std::string> programs = programsOf(module, kProgramsAttr), staged = programsOf(module, kStagedAttr);
+    const std::vector<std::string> programs = programsOf(module, kProgramsAttr),
+                                   staged = programsOf(module, kStagedAttr);
     Status status = planned.status;
     if (status.succeeded() && programs.empty())
-      status = userError("expected " + kProgramsAttr.str() + ", found none: run --zorse-write-programs first");
+      status = userError("expected " + kProgramsAttr.str() +
+                         ", found none: run --zorse-write-programs first");
     if (failed(told(status)))
       return signalPassFailure();
     std::vector<bool> byHost;
@@ -181,9 +196,11 @@ struct VerifyProgramsPass : pipelines::impl::VerifyProgramsBase<VerifyProgramsPa
       byHost.push_back(device.hostStaged);
     const std::string plan = fileOf(module->getAttr(units::kPlanAttr))->text;
     auto verified = [&](const std::vector<std::string> &set, const std::vector<int32_t> &direct) {
-      return set.empty() || verifySerialized(set, planned.summary, planned.library, plan, threads, byHost, direct);
+      return set.empty() ||
+             verifySerialized(set, planned.summary, planned.library, plan, threads, byHost, direct);
     };
-    if (!verified(programs, staged.empty() ? std::vector<int32_t>() : planned.d2dGroups) || !verified(staged, {}))
+    if (!verified(programs, staged.empty() ? std::vector<int32_t>() : planned.d2dGroups) ||
+        !verified(staged, {}))
       return signalPassFailure();
     emitRemark(module.getLoc(), "any number of steps: matching, order, races, memory, values");
   }

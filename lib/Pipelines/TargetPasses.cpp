@@ -35,8 +35,11 @@ std::set<int> functionsOfHost(const Planned &planned) {
   std::set<int> functions;
   if (planned.summary.count_function() >= 0)
     functions.insert(planned.summary.count_function());
-  if (llvm::any_of(planned.plan.offload, [](const step::OffloadRule &rule) { return rule.optimizer == step::MemoryTier::Host; }))
-    functions.insert({int(planned.summary.update_function_decay()), int(planned.summary.update_function_plain())});
+  if (llvm::any_of(planned.plan.offload, [](const step::OffloadRule &rule) {
+        return rule.optimizer == step::MemoryTier::Host;
+      }))
+    functions.insert({int(planned.summary.update_function_decay()),
+                      int(planned.summary.update_function_plain())});
   return functions;
 }
 
@@ -48,8 +51,9 @@ void dropTargets(std::vector<Target> &targets, const Planned &planned) {
   auto forGpus = [](const Target &target) { return codegen::isCudaArch(target.library.arch()); };
   const std::set<int> ofHost = functionsOfHost(planned);
   Target &first = targets.front();
-  const bool forHost = !first.used && !forGpus(first) && !ofHost.empty() &&
-                       llvm::all_of(targets, [&](const Target &target) { return !target.used || forGpus(target); });
+  const bool forHost =
+      !first.used && !forGpus(first) && !ofHost.empty() &&
+      llvm::all_of(targets, [&](const Target &target) { return !target.used || forGpus(target); });
   if (forHost) {
     for (int b = 0; b < first.library.functions_size(); ++b)
       if (!ofHost.count(b))
@@ -75,14 +79,18 @@ struct DropUnusedFunctionsPass : pipelines::impl::DropUnusedFunctionsBase<DropUn
     std::vector<Target> targets;
     for (auto target : module.getOps<TargetOp>())
       if (!parseBytes(target.getFunctions(), targets.emplace_back(Target{target, {}}).library)) {
-        target.emitOpError("expects functions to be a serialized FunctionLibrary, but it is missing or damaged");
+        target.emitOpError(
+            "expects functions to be a serialized FunctionLibrary, but it is missing or damaged");
         return signalPassFailure();
       }
     dropTargets(targets, planned);
     const std::set<std::string> parts = unusedParts(planned.summary, planned.plan, keepSplit);
     for (Target &target : targets) {
       auto &functions = *target.library.mutable_functions();
-      functions.erase(llvm::remove_if(functions, [&](const bundle::CompiledFunction &compiled) { return parts.count(compiled.name()) > 0; }),
+      functions.erase(llvm::remove_if(functions,
+                                      [&](const bundle::CompiledFunction &compiled) {
+                                        return parts.count(compiled.name()) > 0;
+                                      }),
                       functions.end());
       codegen::setFunctions(target.op, target.library);
     }
@@ -110,7 +118,9 @@ struct CompileKernelsPass : pipelines::impl::CompileKernelsBase<CompileKernelsPa
         return signalPassFailure();
       names += (names.empty() ? "" : ", ") + target.getSymName().str();
     }
-    emitRemark(getOperation().getLoc(), counted(kernels, "kernel") + " (" + std::to_string(kernels - compiled) + " cached) for " + names);
+    emitRemark(getOperation().getLoc(), counted(kernels, "kernel") + " (" +
+                                            std::to_string(kernels - compiled) + " cached) for " +
+                                            names);
   }
 };
 

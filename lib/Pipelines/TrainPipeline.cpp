@@ -10,18 +10,24 @@ using namespace mlir;
 namespace zorse::pipelines {
 
 llvm::cl::ValuesClass TrainPipelineOptions::stages() {
-  return llvm::cl::values(clEnumValN(Stage::Graph, "graph", "imported, as zorse-import writes it"),
-                          clEnumValN(Stage::Recognized, "recognized", "in canonical form, with its content hash and roundings"),
-                          clEnumValN(Stage::Units, "units", "a chain of units, with a forward function for each class"),
-                          clEnumValN(Stage::Functions, "functions", "all functions that programs call"),
-                          clEnumValN(Stage::Lowered, "lowered", "compiled functions and kernels for each architecture"),
-                          clEnumValN(Stage::Plan, "plan", "a plan, and the functions that it uses"),
-                          clEnumValN(Stage::Kernels, "kernels", "machine code"), clEnumValN(Stage::Step, "step", "the expanded plan, checked to run"),
-                          clEnumValN(Stage::Programs, "programs", "a program for each device"), clEnumValN(Stage::Verified, "verified", "verified"));
+  return llvm::cl::values(
+      clEnumValN(Stage::Graph, "graph", "imported, as zorse-import writes it"),
+      clEnumValN(Stage::Recognized, "recognized",
+                 "in canonical form, with its content hash and roundings"),
+      clEnumValN(Stage::Units, "units", "a chain of units, with a forward function for each class"),
+      clEnumValN(Stage::Functions, "functions", "all functions that programs call"),
+      clEnumValN(Stage::Lowered, "lowered", "compiled functions and kernels for each architecture"),
+      clEnumValN(Stage::Plan, "plan", "a plan, and the functions that it uses"),
+      clEnumValN(Stage::Kernels, "kernels", "machine code"),
+      clEnumValN(Stage::Step, "step", "the expanded plan, checked to run"),
+      clEnumValN(Stage::Programs, "programs", "a program for each device"),
+      clEnumValN(Stage::Verified, "verified", "verified"));
 }
 
 void buildTrainPipeline(OpPassManager &passes, const TrainPipelineOptions &options) {
-  auto list = [](const auto &option) { return SmallVector<std::string>(option.begin(), option.end()); };
+  auto list = [](const auto &option) {
+    return SmallVector<std::string>(option.begin(), option.end());
+  };
   auto makes = [&](Stage stage) { return options.from < stage && stage <= options.to; };
   if (makes(Stage::Recognized)) {
     addRecognitionPasses(passes);
@@ -31,7 +37,8 @@ void buildTrainPipeline(OpPassManager &passes, const TrainPipelineOptions &optio
   }
   if (makes(Stage::Units)) {
     passes.addPass(units::createHashModel()); // a module that enters the pipeline here
-    passes.addPass(units::createConfigure({options.settings, options.decay, options.batch, options.cluster, list(options.profiles), options.plan}));
+    passes.addPass(units::createConfigure({options.settings, options.decay, options.batch,
+                                           options.cluster, list(options.profiles), options.plan}));
     passes.addPass(units::createFindUnits());
   }
   if (makes(Stage::Functions))
@@ -61,8 +68,9 @@ void buildTrainPipeline(OpPassManager &passes, const TrainPipelineOptions &optio
 
 void registerPasses() {
   registerPipelinesPasses();
-  PassPipelineRegistration<TrainPipelineOptions>("zorse-train-pipeline", "All passes of zorse-compile, from one stage of the module to another",
-                                                 buildTrainPipeline);
+  PassPipelineRegistration<TrainPipelineOptions>(
+      "zorse-train-pipeline",
+      "All passes of zorse-compile, from one stage of the module to another", buildTrainPipeline);
 }
 
 } // namespace zorse::pipelines

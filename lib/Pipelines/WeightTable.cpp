@@ -68,12 +68,14 @@ std::optional<std::string> elementsOf(Attribute attr) {
 
 } // namespace
 
-Result<std::vector<bundle::WeightData>> collectWeights(const ImportedModel &imported, const bundle::ModelSummary &summary) {
+Result<std::vector<bundle::WeightData>> collectWeights(const ImportedModel &imported,
+                                                       const bundle::ModelSummary &summary) {
   std::vector<bundle::WeightData> weights;
   llvm::StringMap<const WeightSource *> sources;
   for (const WeightSource &source : imported.weights)
     sources[source.parameter] = &source;
-  auto constants = ModuleOp(imported.module.get())->getAttrOfType<DictionaryAttr>(kConstantValueAttr);
+  auto constants =
+      ModuleOp(imported.module.get())->getAttrOfType<DictionaryAttr>(kConstantValueAttr);
 
   for (const bundle::ParameterInfo &parameter : summary.parameters()) {
     bundle::WeightData weight;
@@ -101,10 +103,12 @@ Result<std::vector<bundle::WeightData>> collectWeights(const ImportedModel &impo
       if (!elements || !bytes)
         return userError("constant '" + parameter.name() + "': its elements are not in memory");
       weight.type = nameOf(elements.getElementType());
-      weight.shape.assign(elements.getShapedType().getShape().begin(), elements.getShapedType().getShape().end());
+      weight.shape.assign(elements.getShapedType().getShape().begin(),
+                          elements.getShapedType().getShape().end());
       weight.bytes = std::move(*bytes);
     } else {
-      return userError("parameter '" + parameter.name() + "' has no initial value in the model file");
+      return userError("parameter '" + parameter.name() +
+                       "' has no initial value in the model file");
     }
     weights.push_back(std::move(weight));
   }

@@ -61,19 +61,23 @@ Result<std::string> writeBundle(const CompileOptions &options, const ImportedMod
   if (const auto &lora = imported.hub.lora)
     contents.hub.lora = bundle::Lora{lora->rank, lora->alpha, lora->targets, lora->fanInFanOut};
   std::string taken;
-  if (Status status = options.rebuild.empty() ? Status::success() : takeFromBundle(options, contents, taken); status.failed())
+  if (Status status =
+          options.rebuild.empty() ? Status::success() : takeFromBundle(options, contents, taken);
+      status.failed())
     return status;
   uint64_t bytes = 0;
   for (const bundle::WeightData &weight : contents.weights)
     bytes += weight.size + weight.bytes.size();
-  bool reference =
-      options.weights == Weights::Reference || options.weights == Weights::Later || (options.weights == Weights::Auto && bytes > kCopiedWeights);
+  bool reference = options.weights == Weights::Reference || options.weights == Weights::Later ||
+                   (options.weights == Weights::Auto && bytes > kCopiedWeights);
   contents.weightMode = reference ? bundle::WeightMode::Reference : bundle::WeightMode::Copy;
   std::vector<runtime::NamedPath> files; // files of the model, which the bundle must not replace
   for (const bundle::WeightData &weight : contents.weights)
     if (!weight.file.empty() && (files.empty() || files.back().path != weight.file))
       files.push_back({"the data of " + options.model, weight.file});
-  if (runtime::Status status = runtime::checkOverwrites(files, {{"--output", options.output, /*replaced=*/true}}); status.failed())
+  if (runtime::Status status =
+          runtime::checkOverwrites(files, {{"--output", options.output, /*replaced=*/true}});
+      status.failed())
     return status;
   Result<std::string> digest = bundle::writeBundle(contents, options.output);
   if (digest.failed())
@@ -82,7 +86,8 @@ Result<std::string> writeBundle(const CompileOptions &options, const ImportedMod
   if (options.weights == Weights::Later)
     remark += "; it will read " + megabytes(bytes) + " of weights from the model's files";
   else if (reference)
-    remark += "; its " + megabytes(bytes) + " of weights stay in the model's files (--weights=embed makes it movable)";
+    remark += "; its " + megabytes(bytes) +
+              " of weights stay in the model's files (--weights=embed makes it movable)";
   return remark;
 }
 

@@ -1,5 +1,6 @@
-// Nodes of the graph are ops, values and parameters. A node on the source's side of the cut is divided. Edges with a finite capacity are
-// costs: the FLOPs of an op that is not divided, and the bytes of an exchange. Infinite ones are rules.
+// Nodes of the graph are ops, values and parameters. A node on the source's side of the cut is
+// divided. Edges with a finite capacity are costs: the FLOPs of an op that is not divided, and the
+// bytes of an exchange. Infinite ones are rules.
 #include "ChooseOps.h"
 
 #include "DivideByIds.h"
@@ -31,19 +32,21 @@ static int64_t exchangeCost(Value value, double flopsPerByte) {
   int64_t elements = 1;
   for (int64_t size : type.getShape())
     elements *= size == ShapedType::kDynamic ? 1 : size;
-  const double bytes = static_cast<double>(elements) * std::max(1U, type.getElementTypeBitWidth() / 8);
+  const double bytes =
+      static_cast<double>(elements) * std::max(1U, type.getElementTypeBitWidth() / 8);
   return std::max<int64_t>(1, static_cast<int64_t>(bytes * flopsPerByte));
 }
 
 namespace {
 class ClosureGraph {
 public:
-  ClosureGraph(func::FuncOp joint, Propagation &candidates, double flopsPerByte) : joint(joint), candidates(candidates), flopsPerByte(flopsPerByte) {
+  ClosureGraph(func::FuncOp joint, Propagation &candidates, double flopsPerByte)
+      : joint(joint), candidates(candidates), flopsPerByte(flopsPerByte) {
     for (const auto &[op, split] : candidates.splits)
       opNodes[op] = nodes++;
     for (BlockArgument argument : joint.getArguments())
-      if (isOfKind(attributeOfArgument(joint, argument.getArgNumber()), ArgumentKind::Parameter) && isComplete(argument) &&
-          !joint.getArgAttr(argument.getArgNumber(), kWholeAttr))
+      if (isOfKind(attributeOfArgument(joint, argument.getArgNumber()), ArgumentKind::Parameter) &&
+          isComplete(argument) && !joint.getArgAttr(argument.getArgNumber(), kWholeAttr))
         parameterNodes[argument] = nodes++;
     for (const auto &[op, split] : candidates.splits)
       for (Value result : op->getResults())
@@ -82,19 +85,22 @@ private:
   bool isComplete(Value value) const {
     auto it = candidates.maps.find(value);
     return it != candidates.maps.end() &&
-           it->second.map.covers(cast<RankedTensorType>(value.getType()).getDimSize(it->second.dim), candidates.granules);
+           it->second.map.covers(cast<RankedTensorType>(value.getType()).getDimSize(it->second.dim),
+                                 candidates.granules);
   }
 
   static bool isSharded(const OpFactors::Value &dims, const OpSplit &split) {
     return llvm::any_of(dims, [&](const OpFactors::Dimension &dimension) {
       return llvm::any_of(dimension, [&](const OpFactors::Segment &segment) {
-        return llvm::any_of(segment.factors, [&](unsigned factor) { return split.find(factor) != nullptr; });
+        return llvm::any_of(segment.factors,
+                            [&](unsigned factor) { return split.find(factor) != nullptr; });
       });
     });
   }
 
-  /// A sharded result is gathered if one of its users is not divided. A partial one is reduced, unless it is the
-  /// gradient of a parameter: its reduction among replicas includes the devices of a group.
+  /// A sharded result is gathered if one of its users is not divided. A partial one is reduced,
+  /// unless it is the gradient of a parameter: its reduction among replicas includes the devices of
+  /// a group.
   void addResult(Operation *op, Value result, bool sharded) {
     const int node = opNodes[op], value = valueNodes[result];
     bool read = false;
@@ -114,7 +120,8 @@ private:
           flow->addEdge(value, kSink, MaxFlow::kInfinite);
       } else if (sharded) { // the gradient is divided as its parameter
         auto it = parameterNodes.find(parameter);
-        const bool equal = it != parameterNodes.end() && candidates.maps.lookup(parameter) == candidates.maps.lookup(result);
+        const bool equal = it != parameterNodes.end() &&
+                           candidates.maps.lookup(parameter) == candidates.maps.lookup(result);
         flow->addEdge(node, equal ? it->second : kSink, MaxFlow::kInfinite);
       }
     }

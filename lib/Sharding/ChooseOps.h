@@ -8,11 +8,12 @@ namespace zorse::sharding {
 struct ChosenOps {
   llvm::DenseSet<mlir::Operation *> ops;
   llvm::SmallVector<mlir::Value> parameters; ///< arguments that are stored sharded
-  double gain = 0;                           ///< FLOPs of `ops` minus the cost of the exchanges that they need
+  double gain = 0; ///< FLOPs of `ops` minus the cost of the exchanges that they need
 };
 
-/// Maximizes the FLOPs of divided ops minus the bytes of the exchanges that they need: a closure problem, solved by a minimum cut
-/// (Picard, "Maximal closure of a graph and applications to combinatorial problems", 1976).
+/// Maximizes the FLOPs of divided ops minus the bytes of the exchanges that they need: a closure
+/// problem, solved by a minimum cut (Picard, "Maximal closure of a graph and applications to
+/// combinatorial problems", 1976).
 ChosenOps chooseOps(mlir::func::FuncOp joint, Propagation &candidates, double flopsPerByte);
 
 /// FLOPs of one row of an op, or of the whole op if it carries no samples.

@@ -18,7 +18,8 @@ static constexpr size_t kNamedOps = 4;
 
 static std::string nameOf(func::FuncOp joint, BlockArgument argument) {
   ArgumentAttr attribute = attributeOfArgument(joint, argument.getArgNumber());
-  return stringifyArgumentKind(attribute.getKind()).str() + " " + std::to_string(attribute.getIndex());
+  return stringifyArgumentKind(attribute.getKind()).str() + " " +
+         std::to_string(attribute.getIndex());
 }
 
 std::string sharding::toString(const ClassSharding &sharding, func::FuncOp joint) {
@@ -27,15 +28,19 @@ std::string sharding::toString(const ClassSharding &sharding, func::FuncOp joint
   for (auto [number, axis] : llvm::enumerate(sharding.axes)) {
     os << axis.name << ": " << axis.granules << " granules;";
     for (BlockArgument argument : joint.getArguments())
-      if (auto it = sharding.values.find(argument); it != sharding.values.end() && it->second.axis == number)
-        os << ' ' << nameOf(joint, argument) << " dim " << it->second.dim.dim << " [" << toString(it->second.dim.map) << ']';
+      if (auto it = sharding.values.find(argument);
+          it != sharding.values.end() && it->second.axis == number)
+        os << ' ' << nameOf(joint, argument) << " dim " << it->second.dim.dim << " ["
+           << toString(it->second.dim.map) << ']';
     os << '\n';
   }
-  os << "exchanges: " << sharding.reduced.size() << " all-reduce, " << sharding.gathered.size() << " all-gather";
+  os << "exchanges: " << sharding.reduced.size() << " all-reduce, " << sharding.gathered.size()
+     << " all-gather";
   if (sharding.combined)
     os << ", " << sharding.combined << " of a loss";
   os << '\n';
-  os << "divided: " << showPercent(sharding.flops > 0 ? sharding.dividedFlops / sharding.flops : 0) << " of the FLOPs";
+  os << "divided: " << showPercent(sharding.flops > 0 ? sharding.dividedFlops / sharding.flops : 0)
+     << " of the FLOPs";
   for (auto [i, undivided] : llvm::enumerate(sharding.undivided)) {
     if (i == kNamedOps)
       break;
@@ -53,22 +58,29 @@ struct DeriveShardingPass : PassWrapper<DeriveShardingPass, OperationPass<Module
   DeriveShardingPass(const DeriveShardingPass &other) : PassWrapper(other) {}
 
   StringRef getArgument() const final { return "zorse-derive-sharding"; }
-  StringRef getDescription() const final { return "Print how tensor parallelism divides the joint function of every class"; }
+  StringRef getDescription() const final {
+    return "Print how tensor parallelism divides the joint function of every class";
+  }
 
   void runOnOperation() final {
     for (auto unitClass : getOperation().getOps<ClassOp>())
       if (func::FuncOp joint = unitClass.function(Task::Joint)) {
         autodiff::dropPairs(joint);
-        unitClass.emitRemark() << "class '" << unitClass.getSymName() << "': " << toString(deriveSharding(joint, flopsPerByte), joint);
+        unitClass.emitRemark() << "class '" << unitClass.getSymName()
+                               << "': " << toString(deriveSharding(joint, flopsPerByte), joint);
       }
   }
 
-  Option<double> flopsPerByte{*this, "flops-per-byte", llvm::cl::desc("FLOPs that a device computes in the time of one exchanged byte"),
-                              llvm::cl::init(kFlopsPerByte)};
+  Option<double> flopsPerByte{
+      *this, "flops-per-byte",
+      llvm::cl::desc("FLOPs that a device computes in the time of one exchanged byte"),
+      llvm::cl::init(kFlopsPerByte)};
 };
 } // namespace
 
-std::unique_ptr<Pass> sharding::createDeriveSharding() { return std::make_unique<DeriveShardingPass>(); }
+std::unique_ptr<Pass> sharding::createDeriveSharding() {
+  return std::make_unique<DeriveShardingPass>();
+}
 
 void sharding::registerPasses() {
   PassRegistration<DeriveShardingPass>();

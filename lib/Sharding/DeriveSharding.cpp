@@ -1,4 +1,5 @@
-// Divides the ops of a joint function: one axis after the other, each from one factor that promises the most.
+// Divides the ops of a joint function: one axis after the other, each from one factor that promises
+// the most.
 #include "ChooseOps.h"
 
 #include "DivideByIds.h"
@@ -50,8 +51,9 @@ private:
   DenseMap<Operation *, std::string> refused;
 };
 
-/// Attention is divided by key heads, or by the query heads of its only key head. Matrix products are divided by columns. Those with the most
-/// FLOPs come first, so that they are not divided as an axis of a small one requires.
+/// Attention is divided by key heads, or by the query heads of its only key head. Matrix products
+/// are divided by columns. Those with the most FLOPs come first, so that they are not divided as an
+/// axis of a small one requires.
 SmallVector<Seed> Derivation::seeds() {
   SmallVector<Seed> found;
   auto add = [&](Operation *op, const OpFactors::Segment &segment, StringRef name) {
@@ -71,8 +73,8 @@ SmallVector<Seed> Derivation::seeds() {
   return found;
 }
 
-/// Tries numbers of granules from the factor's size downwards: fewer are divided further where values are regrouped,
-/// as columns that consist of heads.
+/// Tries numbers of granules from the factor's size downwards: fewer are divided further where
+/// values are regrouped, as columns that consist of heads.
 void Derivation::addAxis(const Seed &seed) {
   int64_t granules = cast<FactorsOpInterface>(seed.op).getFactors().factors[seed.factor].size;
   if (granules < 2 || granules == ShapedType::kDynamic)
@@ -101,7 +103,8 @@ void Derivation::addAxis(const Seed &seed) {
     const OpSplit &split = result.ops[&op].split = of->splits[&op];
     result.ops[&op].axis = axis;
     for (auto [value, dims] : llvm::zip(op.getResults(), of->factorsOf(&op).results))
-      if (ShardedDim sharded; projectSplit(of->factorsOf(&op), dims, split, of->granules, sharded) == MapStatus::Found)
+      if (ShardedDim sharded;
+          projectSplit(of->factorsOf(&op), dims, split, of->granules, sharded) == MapStatus::Found)
         result.values[value] = {axis, std::move(sharded)};
   }
   for (Value parameter : best->parameters)
@@ -121,11 +124,13 @@ void Derivation::nameAxes() {
 // Exchanges
 //===----------------------------------------------------------------------===//
 
-/// Whether an op is linear in all its operands together, and its result has no more elements than they have.
+/// Whether an op is linear in all its operands together, and its result has no more elements than
+/// they have.
 static bool isLinear(Operation &op) {
   if (auto reduce = dyn_cast<ReduceOp>(op))
     return reduce.getKind() == ReduceKind::Sum;
-  return isa<arith::AddFOp, arith::SubFOp, arith::NegFOp, ReshapeOp, TransposeOp, SliceOp, ConcatOp>(op);
+  return isa<arith::AddFOp, arith::SubFOp, arith::NegFOp, ReshapeOp, TransposeOp, SliceOp,
+             ConcatOp>(op);
 }
 
 bool Derivation::needsWhole(OpOperand &use) const {
@@ -138,8 +143,8 @@ bool Derivation::needsWhole(OpOperand &use) const {
   return result.ops.contains(user) || !result.partial.contains(user->getResult(0));
 }
 
-/// Reductions are deferred through linear ops: at first through all of them, then repeatedly not through those with an
-/// operand that another op needs whole.
+/// Reductions are deferred through linear ops: at first through all of them, then repeatedly not
+/// through those with an operand that another op needs whole.
 void Derivation::findPartials() {
   Block &block = joint.getBody().front();
   DenseSet<Operation *> deferring;
@@ -153,15 +158,20 @@ void Derivation::findPartials() {
     result.reduced.clear();
     for (Operation &op : block.without_terminator())
       for (Value value : op.getResults())
-        if (result.ops.contains(&op) ? !result.values.contains(value) && !combines(&op)
-                                     : deferring.contains(&op) && llvm::all_of(op.getOperands(), [&](Value v) { return result.partial.contains(v); }))
+        if (result.ops.contains(&op)
+                ? !result.values.contains(value) && !combines(&op)
+                : deferring.contains(&op) && llvm::all_of(op.getOperands(), [&](Value v) {
+                    return result.partial.contains(v);
+                  }))
           result.partial.insert(value);
     for (Operation &op : block.without_terminator())
       for (Value value : op.getResults())
-        if (result.partial.contains(value) && llvm::any_of(value.getUses(), [&](OpOperand &use) { return needsWhole(use); }))
+        if (result.partial.contains(value) &&
+            llvm::any_of(value.getUses(), [&](OpOperand &use) { return needsWhole(use); }))
           result.reduced.insert(value);
     for (Operation &op : block.without_terminator())
-      if (deferring.contains(&op) && llvm::any_of(op.getOperands(), [&](Value v) { return result.reduced.contains(v); }))
+      if (deferring.contains(&op) &&
+          llvm::any_of(op.getOperands(), [&](Value v) { return result.reduced.contains(v); }))
         changed |= deferring.erase(&op);
   }
 }
@@ -175,7 +185,8 @@ void Derivation::findGathers() {
       for (OpOperand &use : value.getUses()) {
         auto user = result.ops.find(use.getOwner());
         const bool returned = use.getOwner()->hasTrait<OpTrait::IsTerminator>();
-        if (returned ? !parameterOfGradient(joint, use.getOperandNumber()) : user == result.ops.end() || user->second.axis != it->second.axis)
+        if (returned ? !parameterOfGradient(joint, use.getOperandNumber())
+                     : user == result.ops.end() || user->second.axis != it->second.axis)
           result.gathered.insert(value);
       }
     }
@@ -192,9 +203,13 @@ void Derivation::count() {
       result.undivided.push_back({&op, refused.lookup(&op)});
     }
   }
-  llvm::stable_sort(result.undivided, [](const UndividedOp &a, const UndividedOp &b) { return flopsOf(a.op) > flopsOf(b.op); });
+  llvm::stable_sort(result.undivided, [](const UndividedOp &a, const UndividedOp &b) {
+    return flopsOf(a.op) > flopsOf(b.op);
+  });
 }
 
 } // namespace
 
-ClassSharding sharding::deriveSharding(func::FuncOp joint, double flopsPerByte) { return Derivation(joint, flopsPerByte).run(); }
+ClassSharding sharding::deriveSharding(func::FuncOp joint, double flopsPerByte) {
+  return Derivation(joint, flopsPerByte).run();
+}

@@ -19,12 +19,15 @@ namespace {
 
 class GroupDivider {
 public:
-  GroupDivider(ModuleOp module, const UnitGroup &group) : module(module), group(group), builder(module.getContext()) {}
+  GroupDivider(ModuleOp module, const UnitGroup &group)
+      : module(module), group(group), builder(module.getContext()) {}
 
   LogicalResult run(ArrayRef<UnitOp> units) {
-    if (group.unitBegin < 0 || group.unitBegin >= group.unitEnd || group.unitEnd > static_cast<int64_t>(units.size()))
-      return module.emitError("group '") << group.name << "': expected units from 0 to " << units.size() << ", got " << group.unitBegin << " to "
-                                         << group.unitEnd;
+    if (group.unitBegin < 0 || group.unitBegin >= group.unitEnd ||
+        group.unitEnd > static_cast<int64_t>(units.size()))
+      return module.emitError("group '")
+             << group.name << "': expected units from 0 to " << units.size() << ", got "
+             << group.unitBegin << " to " << group.unitEnd;
     for (int64_t u = group.unitBegin; u < group.unitEnd; ++u) {
       UnitOp unit = units[static_cast<size_t>(u)];
       FailureOr<ArrayAttr> classes = classesOf(unit);
@@ -38,8 +41,8 @@ public:
   }
 
 private:
-  /// Returns the classes of the devices for a unit. Units of one class share them if they also share the set of parameters
-  /// that other units read.
+  /// Returns the classes of the devices for a unit. Units of one class share them if they also
+  /// share the set of parameters that other units read.
   FailureOr<ArrayAttr> classesOf(UnitOp unit) {
     std::string key = unit.getCallee().str();
     SmallVector<bool> whole;
@@ -60,7 +63,8 @@ private:
     ClassOp unitClass = unit.unitClass();
     func::FuncOp original = unitClass.function(Task::Joint);
     if (!original)
-      return unit.emitError("expected a joint function in class '@") << unit.getCallee() << "': run --zorse-join-backward first";
+      return unit.emitError("expected a joint function in class '@")
+             << unit.getCallee() << "': run --zorse-join-backward first";
     OwningOpRef<func::FuncOp> joint = original.clone();
     autodiff::dropPairs(*joint);
     for (BlockArgument argument : joint->getArguments())
@@ -77,7 +81,8 @@ private:
     }
     SmallVector<Attribute> classes;
     for (size_t device = 0; device < group.shares.size(); ++device)
-      classes.push_back(FlatSymbolRefAttr::get(addClass(unitClass, *joint, sharding, shares, device)));
+      classes.push_back(
+          FlatSymbolRefAttr::get(addClass(unitClass, *joint, sharding, shares, device)));
     return builder.getArrayAttr(classes);
   }
 
@@ -86,9 +91,10 @@ private:
     int64_t begin = 0;
     for (int64_t count : apportion(axis.granules, group.shares)) {
       if (count == 0)
-        return unit.emitError("group '") << group.name << "': device " << ranges.size() << " of " << group.shares.size() << " has no share of the "
-                                         << axis.granules << ' ' << axis.name << " of unit '" << unit.getLabel()
-                                         << "': expected fewer devices or more equal shares";
+        return unit.emitError("group '")
+               << group.name << "': device " << ranges.size() << " of " << group.shares.size()
+               << " has no share of the " << axis.granules << ' ' << axis.name << " of unit '"
+               << unit.getLabel() << "': expected fewer devices or more equal shares";
       ranges.push_back({begin, begin + count});
       begin += count;
     }
@@ -96,7 +102,8 @@ private:
   }
 
   /// Adds the class of a device, or finds an equal one. \returns its name
-  StringAttr addClass(ClassOp like, func::FuncOp joint, const ClassSharding &sharding, ArrayRef<std::vector<Share>> shares, size_t device) {
+  StringAttr addClass(ClassOp like, func::FuncOp joint, const ClassSharding &sharding,
+                      ArrayRef<std::vector<Share>> shares, size_t device) {
     OwningOpRef<func::FuncOp> function = instantiate(joint, sharding, shares, device);
     describeParameters(*function, joint, sharding, shares, device);
     if (device > 0)
@@ -109,7 +116,8 @@ private:
     if (name)
       return name;
     builder.setInsertionPointAfter(last ? last : like.getOperation());
-    const std::string symbol = like.getSymName().str() + "." + group.name + "." + std::to_string(device);
+    const std::string symbol =
+        like.getSymName().str() + "." + group.name + "." + std::to_string(device);
     auto added = ClassOp::create(builder, like.getLoc(), symbol);
     added.getBody().emplaceBlock();
     added.getBody().front().push_back(function.release());
@@ -117,8 +125,8 @@ private:
     return name = added.getSymNameAttr();
   }
 
-  void describeParameters(func::FuncOp function, func::FuncOp joint, const ClassSharding &sharding, ArrayRef<std::vector<Share>> shares,
-                          size_t device) {
+  void describeParameters(func::FuncOp function, func::FuncOp joint, const ClassSharding &sharding,
+                          ArrayRef<std::vector<Share>> shares, size_t device) {
     Operation *returned = joint.getBody().front().getTerminator();
     for (BlockArgument argument : joint.getArguments())
       if (auto it = sharding.values.find(argument); it != sharding.values.end()) {
@@ -128,25 +136,30 @@ private:
           begins.push_back(segment.begin);
           widths.push_back(segment.width);
         }
-        function.setArgAttr(argument.getArgNumber(), kShardAttr,
-                            builder.getDictionaryAttr({builder.getNamedAttr("dim", builder.getI64IntegerAttr(it->second.dim.dim)),
-                                                       builder.getNamedAttr("begins", builder.getDenseI64ArrayAttr(begins)),
-                                                       builder.getNamedAttr("widths", builder.getDenseI64ArrayAttr(widths)),
-                                                       builder.getNamedAttr("first", builder.getI64IntegerAttr(share.begin)),
-                                                       builder.getNamedAttr("count", builder.getI64IntegerAttr(share.count()))}));
+        function.setArgAttr(
+            argument.getArgNumber(), kShardAttr,
+            builder.getDictionaryAttr(
+                {builder.getNamedAttr("dim", builder.getI64IntegerAttr(it->second.dim.dim)),
+                 builder.getNamedAttr("begins", builder.getDenseI64ArrayAttr(begins)),
+                 builder.getNamedAttr("widths", builder.getDenseI64ArrayAttr(widths)),
+                 builder.getNamedAttr("first", builder.getI64IntegerAttr(share.begin)),
+                 builder.getNamedAttr("count", builder.getI64IntegerAttr(share.count()))}));
       }
     for (unsigned i = 0; i < joint.getNumResults(); ++i)
       if (BlockArgument parameter = parameterOfGradient(joint, i);
-          parameter && !sharding.values.contains(parameter) && sharding.partial.contains(returned->getOperand(i)))
+          parameter && !sharding.values.contains(parameter) &&
+          sharding.partial.contains(returned->getOperand(i)))
         function.setArgAttr(parameter.getArgNumber(), kPartialGradientAttr, builder.getUnitAttr());
   }
 
-  /// Drops gradients that only the first device computes: those of whole parameters, unless they are summands.
+  /// Drops gradients that only the first device computes: those of whole parameters, unless they
+  /// are summands.
   static void dropRepeatedGradients(func::FuncOp function) {
     llvm::BitVector dropped(function.getNumResults());
     for (unsigned i = 0; i < function.getNumResults(); ++i)
       if (BlockArgument parameter = parameterOfGradient(function, i);
-          parameter && !function.getArgAttr(parameter.getArgNumber(), kShardAttr) && !function.getArgAttr(parameter.getArgNumber(), kPartialGradientAttr))
+          parameter && !function.getArgAttr(parameter.getArgNumber(), kShardAttr) &&
+          !function.getArgAttr(parameter.getArgNumber(), kPartialGradientAttr))
         dropped.set(i);
     function.getBody().front().getTerminator()->eraseOperands(dropped);
     (void)function.eraseResults(dropped);
@@ -156,8 +169,8 @@ private:
   ModuleOp module;
   const UnitGroup &group;
   OpBuilder builder;
-  Operation *last = nullptr;         ///< class added last
-  llvm::StringMap<ArrayAttr> made;   ///< by class and whole parameters
+  Operation *last = nullptr;          ///< class added last
+  llvm::StringMap<ArrayAttr> made;    ///< by class and whole parameters
   llvm::StringMap<StringAttr> byText; ///< names of classes, by class and function
 };
 
@@ -167,7 +180,9 @@ struct DivideUnitsPass : PassWrapper<DivideUnitsPass, OperationPass<ModuleOp>> {
   DivideUnitsPass(const DivideUnitsPass &other) : PassWrapper(other), groups(other.groups) {}
 
   StringRef getArgument() const final { return "zorse-divide-units"; }
-  StringRef getDescription() const final { return "Add the classes of the devices that divide units (tensor parallelism)"; }
+  StringRef getDescription() const final {
+    return "Add the classes of the devices that divide units (tensor parallelism)";
+  }
 
   void runOnOperation() final {
     for (const std::string &text : texts) {
@@ -193,11 +208,14 @@ struct DivideUnitsPass : PassWrapper<DivideUnitsPass, OperationPass<ModuleOp>> {
       group.shares.push_back(value);
     }
     if (!good || group.shares.size() < 2)
-      return getOperation().emitError("zorse-divide-units: expected BEGIN-END:SHARE/SHARE with at least two positive shares, got '") << text << "'";
+      return getOperation().emitError("zorse-divide-units: expected BEGIN-END:SHARE/SHARE with at "
+                                      "least two positive shares, got '")
+             << text << "'";
     return group;
   }
 
-  ListOption<std::string> texts{*this, "group", llvm::cl::desc("BEGIN-END:SHARE/SHARE/...: units and the devices' shares")};
+  ListOption<std::string> texts{
+      *this, "group", llvm::cl::desc("BEGIN-END:SHARE/SHARE/...: units and the devices' shares")};
   std::vector<UnitGroup> groups;
 };
 
@@ -214,4 +232,6 @@ LogicalResult sharding::divideUnits(ModuleOp module, ArrayRef<UnitGroup> groups)
   return success();
 }
 
-std::unique_ptr<Pass> sharding::createDivideUnits(std::vector<UnitGroup> groups) { return std::make_unique<DivideUnitsPass>(std::move(groups)); }
+std::unique_ptr<Pass> sharding::createDivideUnits(std::vector<UnitGroup> groups) {
+  return std::make_unique<DivideUnitsPass>(std::move(groups));
+}

@@ -9,19 +9,22 @@ using namespace zorse::sharding;
 static constexpr size_t kMaxSegments = 1024;
 
 bool GranuleMap::add(Segment segment, int64_t granules) {
-  auto *at = llvm::lower_bound(segments, segment, [](const Segment &a, const Segment &b) { return a.begin < b.begin; });
+  auto *at = llvm::lower_bound(
+      segments, segment, [](const Segment &a, const Segment &b) { return a.begin < b.begin; });
   if (at != segments.end() && *at == segment)
     return true;
   if (at != segments.end() && at->begin < segment.begin + segment.width * granules)
     return false;
-  if (at != segments.begin() && std::prev(at)->begin + std::prev(at)->width * granules > segment.begin)
+  if (at != segments.begin() &&
+      std::prev(at)->begin + std::prev(at)->width * granules > segment.begin)
     return false;
   segments.insert(at, segment);
   return segments.size() <= kMaxSegments;
 }
 
 bool GranuleMap::add(const GranuleMap &other, int64_t granules) {
-  return llvm::all_of(other.segments, [&](const Segment &segment) { return add(segment, granules); });
+  return llvm::all_of(other.segments,
+                      [&](const Segment &segment) { return add(segment, granules); });
 }
 
 bool GranuleMap::covers(int64_t size, int64_t granules) const { return width() * granules == size; }
@@ -45,7 +48,8 @@ const GranuleMap *OpSplit::find(unsigned factor) const {
 namespace {
 /// Position of a factor in its segment.
 struct FactorPlace {
-  int64_t outer = 1, size = 1, inner = 1; ///< points of the factors before it, of it, and of those behind it
+  int64_t outer = 1, size = 1,
+          inner = 1; ///< points of the factors before it, of it, and of those behind it
 
   int64_t block() const { return size * inner; }
 };
@@ -58,15 +62,19 @@ static FactorPlace placeOf(const OpFactors &rule, const OpFactors::Segment &segm
   return place;
 }
 
-/// Returns the map of a factor, given the map of its segment: every block of the factor must be divided equally.
-static std::optional<GranuleMap> mapOfFactor(const FactorPlace &place, llvm::ArrayRef<GranuleMap::Segment> segments, int64_t granules) {
+/// Returns the map of a factor, given the map of its segment: every block of the factor must be
+/// divided equally.
+static std::optional<GranuleMap> mapOfFactor(const FactorPlace &place,
+                                             llvm::ArrayRef<GranuleMap::Segment> segments,
+                                             int64_t granules) {
   const size_t each = segments.size() / static_cast<size_t>(place.outer);
   if (each == 0 || each * static_cast<size_t>(place.outer) != segments.size())
     return std::nullopt;
   GranuleMap map;
   for (auto [i, segment] : llvm::enumerate(segments)) {
     const int64_t begin = segment.begin - static_cast<int64_t>(i / each) * place.block();
-    if (begin < 0 || begin + segment.width * granules > place.block() || begin % place.inner != 0 || segment.width % place.inner != 0)
+    if (begin < 0 || begin + segment.width * granules > place.block() || begin % place.inner != 0 ||
+        segment.width % place.inner != 0)
       return std::nullopt;
     const GranuleMap::Segment own{begin / place.inner, segment.width / place.inner};
     if (i < each)
@@ -77,7 +85,8 @@ static std::optional<GranuleMap> mapOfFactor(const FactorPlace &place, llvm::Arr
   return map;
 }
 
-MapStatus sharding::addToSplit(const OpFactors &rule, const OpFactors::Dimension &dimension, const GranuleMap &map, int64_t granules, OpSplit &split,
+MapStatus sharding::addToSplit(const OpFactors &rule, const OpFactors::Dimension &dimension,
+                               const GranuleMap &map, int64_t granules, OpSplit &split,
                                int64_t &coarser) {
   MapStatus status = MapStatus::None;
   int64_t at = 0;
@@ -86,7 +95,8 @@ MapStatus sharding::addToSplit(const OpFactors &rule, const OpFactors::Dimension
     const int64_t end = at + segment.size;
     llvm::SmallVector<GranuleMap::Segment> inside;
     for (; next < map.segments.size() && map.segments[next].begin < end; ++next) {
-      if (map.segments[next].begin + map.segments[next].width * granules > end && !segment.factors.empty())
+      if (map.segments[next].begin + map.segments[next].width * granules > end &&
+          !segment.factors.empty())
         return MapStatus::Conflict;
       inside.push_back({map.segments[next].begin - at, map.segments[next].width});
     }
@@ -99,13 +109,15 @@ MapStatus sharding::addToSplit(const OpFactors &rule, const OpFactors::Dimension
       std::optional<GranuleMap> own = mapOfFactor(place, inside, granules);
       if (own && place.size > 1) {
         const unsigned factor = segment.factors[j];
-        auto *entry = llvm::find_if(split.factors, [&](const auto &e) { return e.first == factor; });
+        auto *entry =
+            llvm::find_if(split.factors, [&](const auto &e) { return e.first == factor; });
         if (entry == split.factors.end())
           split.factors.push_back({factor, std::move(*own)});
         else if (!entry->second.add(*own, granules))
           return MapStatus::Conflict;
         found = true;
-      } else if (place.outer == 1 && place.size > 1 && place.size < granules && granules % place.size == 0) {
+      } else if (place.outer == 1 && place.size > 1 && place.size < granules &&
+                 granules % place.size == 0) {
         coarser = std::max(coarser, place.size);
       }
     }
@@ -120,7 +132,8 @@ MapStatus sharding::addToSplit(const OpFactors &rule, const OpFactors::Dimension
 // From factors to dimensions
 //===----------------------------------------------------------------------===//
 
-MapStatus sharding::projectSplit(const OpFactors &rule, const OpFactors::Value &value, const OpSplit &split, int64_t granules, ShardedDim &sharded) {
+MapStatus sharding::projectSplit(const OpFactors &rule, const OpFactors::Value &value,
+                                 const OpSplit &split, int64_t granules, ShardedDim &sharded) {
   MapStatus status = MapStatus::None;
   for (auto [d, dimension] : llvm::enumerate(value)) {
     int64_t at = 0;
@@ -138,7 +151,9 @@ MapStatus sharding::projectSplit(const OpFactors &rule, const OpFactors::Value &
         const FactorPlace place = placeOf(rule, segment, j);
         for (int64_t outer = 0; outer < place.outer; ++outer)
           for (const GranuleMap::Segment &own : map->segments)
-            if (!sharded.map.add({at + outer * place.block() + own.begin * place.inner, own.width * place.inner}, granules))
+            if (!sharded.map.add(
+                    {at + outer * place.block() + own.begin * place.inner, own.width * place.inner},
+                    granules))
               return MapStatus::Conflict;
       }
       at += segment.size;
@@ -150,6 +165,7 @@ MapStatus sharding::projectSplit(const OpFactors &rule, const OpFactors::Value &
 std::string sharding::toString(const GranuleMap &map) {
   std::string text;
   for (const GranuleMap::Segment &segment : map.segments)
-    text += (text.empty() ? "" : " ") + std::to_string(segment.begin) + ":" + std::to_string(segment.width);
+    text += (text.empty() ? "" : " ") + std::to_string(segment.begin) + ":" +
+            std::to_string(segment.width);
   return text;
 }

@@ -17,17 +17,20 @@ static RankedTensorType withShare(RankedTensorType type, const ShardedDim &shard
   return RankedTensorType::get(shape, type.getElementType());
 }
 
-RankedTensorType sharding::localType(Value value, const ClassSharding &sharding, ArrayRef<Share> shares) {
+RankedTensorType sharding::localType(Value value, const ClassSharding &sharding,
+                                     ArrayRef<Share> shares) {
   auto type = cast<RankedTensorType>(value.getType());
   auto it = sharding.values.find(value);
-  return it == sharding.values.end() ? type : withShare(type, it->second.dim, shares[it->second.axis]);
+  return it == sharding.values.end() ? type
+                                     : withShare(type, it->second.dim, shares[it->second.axis]);
 }
 
 namespace {
 
 class Instance {
 public:
-  Instance(func::FuncOp joint, const ClassSharding &sharding, ArrayRef<std::vector<Share>> all, size_t device)
+  Instance(func::FuncOp joint, const ClassSharding &sharding, ArrayRef<std::vector<Share>> all,
+           size_t device)
       : joint(joint), sharding(sharding), all(all), device(device), builder(joint.getContext()) {
     for (const std::vector<Share> &axis : all)
       mine.push_back(axis[device]);
@@ -41,7 +44,8 @@ public:
       BlockArgument parameter = parameterOfGradient(joint, i);
       results.push_back(parameter ? localType(parameter, sharding, mine) : type);
     }
-    OwningOpRef<func::FuncOp> function = func::FuncOp::create(joint.getLoc(), joint.getName(), builder.getFunctionType(arguments, results));
+    OwningOpRef<func::FuncOp> function = func::FuncOp::create(
+        joint.getLoc(), joint.getName(), builder.getFunctionType(arguments, results));
     function->setAllArgAttrs(joint.getAllArgAttrs());
     function->setAllResultAttrs(joint.getAllResultAttrs());
     builder.setInsertionPointToEnd(function->addEntryBlock());
@@ -73,7 +77,9 @@ private:
     auto it = whole.find(value);
     return it == whole.end() ? held.lookup(value) : it->second;
   }
-  bool isPartial(Operation &op) const { return op.getNumResults() && sharding.partial.contains(op.getResult(0)); }
+  bool isPartial(Operation &op) const {
+    return op.getNumResults() && sharding.partial.contains(op.getResult(0));
+  }
 
   func::FuncOp joint;
   const ClassSharding &sharding;
@@ -91,7 +97,8 @@ void Instance::build(Operation &op) {
     return buildDivided(op, it->second);
   Operation *copy = builder.clone(op);
   for (OpOperand &operand : op.getOpOperands())
-    copy->setOperand(operand.getOperandNumber(), isPartial(op) ? held.lookup(operand.get()) : wholeOf(operand.get()));
+    copy->setOperand(operand.getOperandNumber(),
+                     isPartial(op) ? held.lookup(operand.get()) : wholeOf(operand.get()));
   for (auto [from, to] : llvm::zip(op.getResults(), copy->getResults()))
     held[from] = to;
 }
@@ -106,14 +113,17 @@ void Instance::buildDivided(Operation &op, const DividedOp &divided) {
   }
   if (op.getNumOperands() == 0) { // a constant
     Operation *copy = builder.clone(op);
-    held[op.getResult(0)] = slice(copy->getResult(0), sharding.values.lookup(op.getResult(0)).dim, share);
+    held[op.getResult(0)] =
+        slice(copy->getResult(0), sharding.values.lookup(op.getResult(0)).dim, share);
     return;
   }
   OpFactors rule = cast<FactorsOpInterface>(op).getFactors();
   if (auto sliced = dyn_cast<SliceOp>(op)) {
-    if (auto x = sharding.values.find(sliced.getX()); x != sharding.values.end() && x->second.axis == divided.axis)
+    if (auto x = sharding.values.find(sliced.getX());
+        x != sharding.values.end() && x->second.axis == divided.axis)
       return buildSlice(sliced, x->second, localType(sliced.getY(), sharding, mine));
-    Value cut = SliceOp::create(builder, op.getLoc(), wholeOf(sliced.getX()), sliced.getOffsets(), sliced.getSizes(), sliced.getStrides());
+    Value cut = SliceOp::create(builder, op.getLoc(), wholeOf(sliced.getX()), sliced.getOffsets(),
+                                sliced.getSizes(), sliced.getStrides());
     held[sliced.getY()] = slice(cut, sharding.values.lookup(sliced.getY()).dim, share);
     return;
   }
@@ -130,7 +140,8 @@ void Instance::buildDivided(Operation &op, const DividedOp &divided) {
   }
   for (const OpFactors::Offset &offset : rule.offsets)
     if (const GranuleMap *map = divided.split.find(offset.factor)) {
-      PartByIds part{operands, share.begin * map->width(), share.count() * map->width(), device, all[divided.axis].size(), 0};
+      PartByIds part{operands, share.begin * map->width(), share.count() * map->width(),
+                     device,   all[divided.axis].size(),   0};
       if (combines(&op))
         part.exchange = exchanges++;
       for (auto [from, to] : llvm::zip(op.getResults(), buildByIds(builder, &op, part)))
@@ -153,28 +164,34 @@ void Instance::buildSlice(SliceOp op, const ShardedValue &x, RankedTensorType ty
     if (segment.begin < offset)
       local += segment.width * mine[x.axis].count();
   offset = local;
-  held[op.getY()] = SliceOp::create(builder, op.getLoc(), held.lookup(op.getX()), offsets, type.getShape(), op.getStrides());
+  held[op.getY()] = SliceOp::create(builder, op.getLoc(), held.lookup(op.getX()), offsets,
+                                    type.getShape(), op.getStrides());
 }
 
 /// Returns a device's points of a whole value.
 Value Instance::slice(Value value, const ShardedDim &sharded, Share share) {
   SmallVector<Value> parts;
   for (const GranuleMap::Segment &segment : sharded.map.segments)
-    parts.push_back(
-        SliceOp::create(builder, value.getLoc(), value, sharded.dim, segment.begin + share.begin * segment.width, share.count() * segment.width));
+    parts.push_back(SliceOp::create(builder, value.getLoc(), value, sharded.dim,
+                                    segment.begin + share.begin * segment.width,
+                                    share.count() * segment.width));
   if (parts.size() == 1)
     return parts.front();
-  return ConcatOp::create(builder, value.getLoc(), withShare(cast<RankedTensorType>(value.getType()), sharded, share), parts, sharded.dim);
+  return ConcatOp::create(builder, value.getLoc(),
+                          withShare(cast<RankedTensorType>(value.getType()), sharded, share), parts,
+                          sharded.dim);
 }
 
 void Instance::exchange(Value value) {
   if (sharding.reduced.contains(value))
-    whole[value] = AllReduceOp::create(builder, value.getLoc(), value.getType(), exchanges++, held.lookup(value));
+    whole[value] = AllReduceOp::create(builder, value.getLoc(), value.getType(), exchanges++,
+                                       held.lookup(value));
   else if (sharding.gathered.contains(value))
     whole[value] = gather(value);
 }
 
-/// Gathers the parts of all devices. The dimension consists of segments, and these of the granules of the devices.
+/// Gathers the parts of all devices. The dimension consists of segments, and these of the granules
+/// of the devices.
 Value Instance::gather(Value value) {
   const ShardedValue &sharded = sharding.values.find(value)->second;
   const std::vector<Share> &shares = all[sharded.axis];
@@ -182,7 +199,9 @@ Value Instance::gather(Value value) {
   SmallVector<Type> types;
   for (const Share &share : shares)
     types.push_back(withShare(cast<RankedTensorType>(value.getType()), sharded.dim, share));
-  auto parts = AllGatherOp::create(builder, value.getLoc(), types, exchanges++, held.lookup(value), device).getParts();
+  auto parts =
+      AllGatherOp::create(builder, value.getLoc(), types, exchanges++, held.lookup(value), device)
+          .getParts();
   SmallVector<Value> pieces;
   SmallVector<int64_t> taken(shares.size(), 0);
   for (const GranuleMap::Segment &segment : sharded.dim.map.segments)
@@ -191,7 +210,10 @@ Value Instance::gather(Value value) {
         pieces.push_back(SliceOp::create(builder, value.getLoc(), parts[d], dim, taken[d], points));
         taken[d] += points;
       }
-  return pieces.size() == 1 ? pieces.front() : ConcatOp::create(builder, value.getLoc(), cast<RankedTensorType>(value.getType()), pieces, dim);
+  return pieces.size() == 1
+             ? pieces.front()
+             : ConcatOp::create(builder, value.getLoc(), cast<RankedTensorType>(value.getType()),
+                                pieces, dim);
 }
 
 /// A gradient is divided as its parameter. The gradient of a whole parameter may be partial.
@@ -210,7 +232,8 @@ Value Instance::returnedValue(OpOperand &operand) {
 
 } // namespace
 
-OwningOpRef<func::FuncOp> sharding::instantiate(func::FuncOp joint, const ClassSharding &sharding, ArrayRef<std::vector<Share>> shares,
+OwningOpRef<func::FuncOp> sharding::instantiate(func::FuncOp joint, const ClassSharding &sharding,
+                                                ArrayRef<std::vector<Share>> shares,
                                                 size_t device) {
   return Instance(joint, sharding, shares, device).build();
 }

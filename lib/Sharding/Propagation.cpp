@@ -16,7 +16,8 @@ const OpFactors &Propagation::factorsOf(Operation *op) {
 }
 
 /// Returns why a factor cannot be divided, or "".
-static std::string whyIndivisible(Operation *op, const OpFactors &rule, unsigned index, const GranuleMap &map) {
+static std::string whyIndivisible(Operation *op, const OpFactors &rule, unsigned index,
+                                  const GranuleMap &map) {
   const OpFactors::Factor &factor = rule.factors[index];
   if (factor.kind == FactorKind::Indivisible)
     return "needs all points together";
@@ -70,15 +71,19 @@ void Propagation::update(Operation *op) {
   splits[op] = std::move(split);
 }
 
-std::string Propagation::addOperandsAndResults(Operation *op, const OpFactors &rule, OpSplit &split) {
+std::string Propagation::addOperandsAndResults(Operation *op, const OpFactors &rule,
+                                               OpSplit &split) {
   auto addAll = [&](ValueRange values, ArrayRef<OpFactors::Value> dimensions) {
     for (auto [value, dims] : llvm::zip(values, dimensions))
       if (auto it = maps.find(value); it != maps.end())
-        if (addToSplit(rule, dims[it->second.dim], it->second.map, granules, split, coarser) == MapStatus::Conflict)
+        if (addToSplit(rule, dims[it->second.dim], it->second.map, granules, split, coarser) ==
+            MapStatus::Conflict)
           return false;
     return true;
   };
-  return addAll(op->getOperands(), rule.operands) && addAll(op->getResults(), rule.results) ? "" : "regroups points across granules";
+  return addAll(op->getOperands(), rule.operands) && addAll(op->getResults(), rule.results)
+             ? ""
+             : "regroups points across granules";
 }
 
 /// Divides the op's values as the op is divided.
@@ -103,7 +108,8 @@ std::string Propagation::projectAll(Operation *op, const OpFactors &rule, const 
     }
     return true;
   };
-  if (!projectInto(op->getOperands(), rule.operands) || !projectInto(op->getResults(), rule.results))
+  if (!projectInto(op->getOperands(), rule.operands) ||
+      !projectInto(op->getResults(), rule.results))
     return "divides two dimensions of one value";
   for (auto &[value, sharded] : changed) {
     maps[value] = std::move(sharded);
@@ -112,16 +118,22 @@ std::string Propagation::projectAll(Operation *op, const OpFactors &rule, const 
   return "";
 }
 
-/// Removes ops whose maps do not contain all points of a factor or of a divided dimension of a result: no device would compute the rest.
+/// Removes ops whose maps do not contain all points of a factor or of a divided dimension of a
+/// result: no device would compute the rest.
 void Propagation::dropIncomplete() {
   SmallVector<Operation *> incomplete;
   for (const auto &[op, split] : splits) {
     const OpFactors &rule = factorsOf(op);
-    bool complete = llvm::all_of(split.factors, [&](const auto &entry) { return entry.second.covers(rule.factors[entry.first].size, granules); });
+    bool complete = llvm::all_of(split.factors, [&](const auto &entry) {
+      return entry.second.covers(rule.factors[entry.first].size, granules);
+    });
     for (auto [result, dims] : llvm::zip(op->getResults(), rule.results)) {
       ShardedDim sharded;
       if (projectSplit(rule, dims, split, granules, sharded) == MapStatus::Found)
-        complete &= sharded.map.covers(cast<RankedTensorType>(result.getType()).getDimSize(sharded.dim), granules) && maps.lookup(result) == sharded;
+        complete &=
+            sharded.map.covers(cast<RankedTensorType>(result.getType()).getDimSize(sharded.dim),
+                               granules) &&
+            maps.lookup(result) == sharded;
     }
     if (!complete)
       incomplete.push_back(op);

@@ -32,8 +32,10 @@ Network::Network(const bundle::Topology &topology) {
     uint32_t s = static_cast<uint32_t>(siteLinks.size());
     siteNames.push_back(site.name());
     SiteLinks of;
-    of.fabric = {addResource(site.fabric(), Kind::Fabric, s), site.fabric().latency(), site.fabric().per_flow_bandwidth(), rampOf(site.fabric())};
-    of.uplink = {addResource(site.uplink(), Kind::UplinkOut, s), addResource(site.uplink(), Kind::UplinkIn, s), site.uplink().latency(),
+    of.fabric = {addResource(site.fabric(), Kind::Fabric, s), site.fabric().latency(),
+                 site.fabric().per_flow_bandwidth(), rampOf(site.fabric())};
+    of.uplink = {addResource(site.uplink(), Kind::UplinkOut, s),
+                 addResource(site.uplink(), Kind::UplinkIn, s), site.uplink().latency(),
                  site.uplink().per_flow_bandwidth(), rampOf(site.uplink())};
     siteLinks.push_back(of);
   }
@@ -45,9 +47,10 @@ Network::Network(const bundle::Topology &topology) {
     of.deviceLinkLatency = node.port().latency();
     of.deviceLinkPerFlowBandwidth = node.port().per_flow_bandwidth();
     of.deviceLinkStartupSeconds = rampOf(node.port());
-    of.bus = {addResource(node.bus(), Kind::Bus, n), node.bus().latency(), node.bus().per_flow_bandwidth(), rampOf(node.bus())};
-    of.nic = {addResource(node.nic(), Kind::NicOut, n), addResource(node.nic(), Kind::NicIn, n), node.nic().latency(),
-              node.nic().per_flow_bandwidth(), rampOf(node.nic())};
+    of.bus = {addResource(node.bus(), Kind::Bus, n), node.bus().latency(),
+              node.bus().per_flow_bandwidth(), rampOf(node.bus())};
+    of.nic = {addResource(node.nic(), Kind::NicOut, n), addResource(node.nic(), Kind::NicIn, n),
+              node.nic().latency(), node.nic().per_flow_bandwidth(), rampOf(node.nic())};
     nodeLinks.push_back(of);
   }
   for (uint32_t node : topology.node_of_device()) {
@@ -60,27 +63,32 @@ Network::Network(const bundle::Topology &topology) {
   if (topology.collective_algorithms_size() > 0)
     allowed = 0;
   for (int algorithm : topology.collective_algorithms())
-    allowed |= 1u << static_cast<uint32_t>(algorithmOf(static_cast<bundle::Topology::Algorithm>(algorithm)));
+    allowed |= 1u << static_cast<uint32_t>(
+                   algorithmOf(static_cast<bundle::Topology::Algorithm>(algorithm)));
   if (topology.cpu_communication_costs_size() == topology.node_of_device_size())
     for (const auto &moving : topology.cpu_communication_costs())
       communicationCosts.push_back({moving.per_byte(), moving.per_message(), moving.delay()});
 
   const auto &between = topology.between_sites();
-  otherPairs = {kNoResource, between.latency(), tighter(between.per_flow_bandwidth(), between.bandwidth()), rampOf(between)};
+  otherPairs = {kNoResource, between.latency(),
+                tighter(between.per_flow_bandwidth(), between.bandwidth()), rampOf(between)};
   size_t n = siteLinks.size();
   if (n > kMaxSitesInPairs) {
     for (const auto &listed : topology.site_pairs())
       for (auto [from, to] : {std::pair(listed.a(), listed.b()), std::pair(listed.b(), listed.a())})
-        listedPairs[pairKey(from, to)] = {kNoResource, listed.link().latency(),
-                                          tighter(listed.link().per_flow_bandwidth(), listed.link().bandwidth()), rampOf(listed.link())};
+        listedPairs[pairKey(from, to)] = {
+            kNoResource, listed.link().latency(),
+            tighter(listed.link().per_flow_bandwidth(), listed.link().bandwidth()),
+            rampOf(listed.link())};
     return;
   }
   std::vector<const bundle::LinkSpec *> links(n * n, &between);
   for (const auto &listed : topology.site_pairs())
     links[listed.a() * n + listed.b()] = links[listed.b() * n + listed.a()] = &listed.link();
   for (size_t p = 0; p < links.size(); ++p)
-    pairs.push_back({p / n == p % n ? kNoResource : addResource(*links[p], Kind::Pair, static_cast<uint32_t>(p)), links[p]->latency(),
-                     links[p]->per_flow_bandwidth(), rampOf(*links[p])});
+    pairs.push_back({p / n == p % n ? kNoResource
+                                    : addResource(*links[p], Kind::Pair, static_cast<uint32_t>(p)),
+                     links[p]->latency(), links[p]->per_flow_bandwidth(), rampOf(*links[p])});
 }
 
 const Network::SharedLink &Network::pair(uint32_t from, uint32_t to) const {
@@ -127,8 +135,10 @@ Route Network::route(uint32_t from, uint32_t to) const {
     cross(between.resource);
     cross(down.in);
     r.latency += up.latency + between.latency + down.latency;
-    r.perFlowBandwidth = tighter(tighter(r.perFlowBandwidth, between.perFlowBandwidth), tighter(up.perFlowBandwidth, down.perFlowBandwidth));
-    r.startupSeconds = std::max({r.startupSeconds, up.startupSeconds, between.startupSeconds, down.startupSeconds});
+    r.perFlowBandwidth = tighter(tighter(r.perFlowBandwidth, between.perFlowBandwidth),
+                                 tighter(up.perFlowBandwidth, down.perFlowBandwidth));
+    r.startupSeconds = std::max(
+        {r.startupSeconds, up.startupSeconds, between.startupSeconds, down.startupSeconds});
   }
   cross(n.nic.in);
   return r;
@@ -139,7 +149,8 @@ std::string Network::name(uint32_t resource, const std::vector<std::string> &dev
   switch (kind) {
   case Kind::DeviceLinkOut:
   case Kind::DeviceLinkIn:
-    return "device link of " + (owner < deviceNames.size() ? deviceNames[owner] : "device " + std::to_string(owner)) +
+    return "device link of " +
+           (owner < deviceNames.size() ? deviceNames[owner] : "device " + std::to_string(owner)) +
            (kind == Kind::DeviceLinkOut ? ", out" : ", in");
   case Kind::Bus:
     return "bus of node " + nodeNames[owner];
@@ -152,7 +163,8 @@ std::string Network::name(uint32_t resource, const std::vector<std::string> &dev
   case Kind::UplinkIn:
     return "uplink of site " + siteNames[owner] + (kind == Kind::UplinkOut ? ", out" : ", in");
   case Kind::Pair:
-    return "link from site " + siteNames[owner / siteNames.size()] + " to site " + siteNames[owner % siteNames.size()];
+    return "link from site " + siteNames[owner / siteNames.size()] + " to site " +
+           siteNames[owner % siteNames.size()];
   }
   return {};
 }

@@ -23,19 +23,22 @@ void Traffic::charge(uint32_t device, double work, double start) {
 /// device computes they have half of their time for it.
 double Traffic::moved(uint32_t device, double work, double start) const {
   const CommunicationBacklog &backlog = backlogs[device];
-  return std::max(backlog.free, start) + work + std::min(work, std::max(backlog.until - start, 0.0));
+  return std::max(backlog.free, start) + work +
+         std::min(work, std::max(backlog.until - start, 0.0));
 }
 
 /// Returns the seconds that a message waits for the CPUs.
 double Traffic::delay(uint32_t device, double start) const {
-  return std::min(network->communicationCost(device).delay, std::max(backlogs[device].until - start, 0.0));
+  return std::min(network->communicationCost(device).delay,
+                  std::max(backlogs[device].until - start, 0.0));
 }
 
 double Traffic::compute(uint32_t device, double seconds, double start) {
   if (backlogs.empty())
     return start + seconds;
   CommunicationBacklog &backlog = backlogs[device];
-  double lost = std::max(0.0, backlog.seconds - std::max(start - backlog.until, 0.0)), still = std::max(backlog.free - start, 0.0);
+  double lost = std::max(0.0, backlog.seconds - std::max(start - backlog.until, 0.0)),
+         still = std::max(backlog.free - start, 0.0);
   backlog.seconds = 0;
   backlog.until = start + seconds + lost + std::min(seconds, still);
   return backlog.until;
@@ -64,15 +67,20 @@ TransferTimes Traffic::send(uint32_t from, uint32_t to, double bytes, double sta
   return {sent, sent + route.latency};
 }
 
-TransferTimes Traffic::allGather(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double start, Algorithm algorithm) {
+TransferTimes Traffic::allGather(const std::vector<Piece> &owners,
+                                 const std::vector<uint32_t> &readers, double start,
+                                 Algorithm algorithm) {
   return run(Operation::Gather, owners, readers, 0, start, algorithm);
 }
 
-TransferTimes Traffic::reduceScatter(const std::vector<uint32_t> &contributors, const std::vector<Piece> &owners, double start, Algorithm algorithm) {
+TransferTimes Traffic::reduceScatter(const std::vector<uint32_t> &contributors,
+                                     const std::vector<Piece> &owners, double start,
+                                     Algorithm algorithm) {
   return run(Operation::Scatter, owners, contributors, 0, start, algorithm);
 }
 
-TransferTimes Traffic::allReduce(const std::vector<uint32_t> &devices, double bytes, double start, Algorithm algorithm) {
+TransferTimes Traffic::allReduce(const std::vector<uint32_t> &devices, double bytes, double start,
+                                 Algorithm algorithm) {
   return run(Operation::Reduce, {}, devices, bytes, start, algorithm);
 }
 
@@ -80,12 +88,15 @@ void Traffic::addMembers(const std::vector<Piece> &owners, const std::vector<uin
   members.clear();
   total = 0;
   for (const Piece &piece : owners) {
-    members.push_back({piece.device, network->site(piece.device), network->node(piece.device), piece.bytes, false});
+    members.push_back({piece.device, network->site(piece.device), network->node(piece.device),
+                       piece.bytes, false});
     total += piece.bytes;
   }
   for (uint32_t device : readers)
     members.push_back({device, network->site(device), network->node(device), 0, true});
-  auto before = [](const Member &a, const Member &b) { return std::tie(a.site, a.node, a.device) < std::tie(b.site, b.node, b.device); };
+  auto before = [](const Member &a, const Member &b) {
+    return std::tie(a.site, a.node, a.device) < std::tie(b.site, b.node, b.device);
+  };
   if (!std::is_sorted(members.begin(), members.end(), before))
     std::sort(members.begin(), members.end(), before);
   size_t kept = 0; // owners that also read are one member
@@ -141,7 +152,8 @@ void Traffic::ring(Operation operation, size_t begin, size_t end, size_t several
     const Member &a = members[i], &b = members[i + 1 < end ? i + 1 : begin];
     size_t flows = a.node != b.node ? several : 1;
     if (operation == Operation::Reduce)
-      flow(a.device, b.device, 2 * total * static_cast<double>(n - 1) / static_cast<double>(n), flows);
+      flow(a.device, b.device, 2 * total * static_cast<double>(n - 1) / static_cast<double>(n),
+           flows);
     else if (operation == Operation::Gather)
       flow(a.device, b.device, sum - b.owned, flows);
     else
@@ -149,7 +161,8 @@ void Traffic::ring(Operation operation, size_t begin, size_t end, size_t several
     latencies += lastHop;
     shortest = i == begin ? lastHop : std::min(shortest, lastHop);
   }
-  latency += (latencies - shortest) * (operation == Operation::Reduce ? 2 : 1); // no part crosses all of them
+  latency += (latencies - shortest) *
+             (operation == Operation::Reduce ? 2 : 1); // no part crosses all of them
 }
 
 /// Returns the members of the node with the fewest. This is the number of rings that enter and
@@ -176,7 +189,9 @@ void Traffic::tree(Operation operation) {
   double deepest = 0;
   for (size_t i = 1; i < n; ++i) {
     uint32_t child = members[i].device, parent = members[(i - 1) / 2].device;
-    double upwards = operation == Operation::Gather ? below[i] : operation == Operation::Scatter ? total - below[i] : total;
+    double upwards = operation == Operation::Gather    ? below[i]
+                     : operation == Operation::Scatter ? total - below[i]
+                                                       : total;
     flow(child, parent, upwards);
     flow(parent, child, operation == Operation::Reduce ? total : total - upwards);
     up[i] = up[(i - 1) / 2] + lastHop;
@@ -238,8 +253,12 @@ void Traffic::hierarchical(Operation operation) {
       latency += lastHop;
     }
   };
-  phase([&](const Run &site) { operation == Operation::Reduce ? around(site, total) : ring(operation, site.begin, site.end, 1); });
-  phase([&](const Run &site) { around(site, operation == Operation::Reduce ? total : total - site.owned); });
+  phase([&](const Run &site) {
+    operation == Operation::Reduce ? around(site, total) : ring(operation, site.begin, site.end, 1);
+  });
+  phase([&](const Run &site) {
+    around(site, operation == Operation::Reduce ? total : total - site.owned);
+  });
   min = latency = 0;
   double latencies = 0, shortest = 0;
   size_t n = sites.size();
@@ -248,7 +267,10 @@ void Traffic::hierarchical(Operation operation) {
     uint32_t from = members[a.begin].device, to = members[b.begin].device;
     if (operation == Operation::Scatter)
       std::swap(from, to);
-    flow(from, to, operation == Operation::Reduce ? 2 * total * static_cast<double>(n - 1) / static_cast<double>(n) : total - b.owned);
+    flow(from, to,
+         operation == Operation::Reduce
+             ? 2 * total * static_cast<double>(n - 1) / static_cast<double>(n)
+             : total - b.owned);
     latencies += lastHop;
     shortest = s == 0 ? lastHop : std::min(shortest, lastHop);
   }
@@ -262,16 +284,19 @@ void Traffic::rails(Operation operation, size_t several) {
   const std::vector<Run> nodes = runsOf(&Member::node);
   const double twice = operation == Operation::Reduce ? 2 : 1;
   auto move = [&](const Member &a, const Member &b, double bytes) {
-    operation == Operation::Scatter ? flow(b.device, a.device, bytes) : flow(a.device, b.device, bytes);
+    operation == Operation::Scatter ? flow(b.device, a.device, bytes)
+                                    : flow(a.device, b.device, bytes);
     return lastHop;
   };
   double hops = 0, furthest = 0, longest = 0, shortest = 0;
   const double n = static_cast<double>(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
     const Run &a = nodes[i], &b = nodes[i + 1 < nodes.size() ? i + 1 : 0];
-    double bytes = operation == Operation::Reduce ? twice * total * (n - 1) / n : total - b.owned, hop = 0;
+    double bytes = operation == Operation::Reduce ? twice * total * (n - 1) / n : total - b.owned,
+           hop = 0;
     for (size_t rail = 0; rail < several; ++rail)
-      hop = std::max(hop, move(members[a.begin + rail], members[b.begin + rail], bytes / static_cast<double>(several)));
+      hop = std::max(hop, move(members[a.begin + rail], members[b.begin + rail],
+                               bytes / static_cast<double>(several)));
     hops += hop;
     shortest = i == 0 ? hop : std::min(shortest, hop);
   }
@@ -283,7 +308,8 @@ void Traffic::rails(Operation operation, size_t several) {
     double inside = 0, min1 = 0;
     for (size_t i = node.begin; i < node.end && size > 1; ++i) {
       min = 0;
-      inside += move(members[i], members[i + 1 < node.end ? i + 1 : node.begin], twice * total * (size - 1) / size);
+      inside += move(members[i], members[i + 1 < node.end ? i + 1 : node.begin],
+                     twice * total * (size - 1) / size);
       min1 = std::max(min1, min);
     }
     furthest = std::max(furthest, inside * (size - 1) / size); // no part crosses all links
@@ -341,8 +367,10 @@ double Traffic::endOf(const CollectiveCost &collective, double start) const {
 
 /// Costs are cached, because steps have few different collectives, and planners simulate steps that
 /// differ little. The cache key is a 128-bit hash.
-const std::vector<Traffic::CollectiveCost> &Traffic::choices(Operation operation, const std::vector<Piece> &owners,
-                                                             const std::vector<uint32_t> &readers, double bytes, Algorithm algorithm) {
+const std::vector<Traffic::CollectiveCost> &Traffic::choices(Operation operation,
+                                                             const std::vector<Piece> &owners,
+                                                             const std::vector<uint32_t> &readers,
+                                                             double bytes, Algorithm algorithm) {
   Key key{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f};
   auto mix = [&](uint64_t value) {
     key[0] = (key[0] ^ value) * 0xff51afd7ed558ccd;
@@ -379,14 +407,17 @@ const std::vector<Traffic::CollectiveCost> &Traffic::choices(Operation operation
   if (members.size() < 2)
     return found;
   constexpr size_t kMaxInExchange = 32;
-  for (Algorithm candidate : {Algorithm::Ring, Algorithm::Tree, Algorithm::Hierarchical, Algorithm::Rails, Algorithm::AllPairs}) {
+  for (Algorithm candidate : {Algorithm::Ring, Algorithm::Tree, Algorithm::Hierarchical,
+                              Algorithm::Rails, Algorithm::AllPairs}) {
     if (algorithm != Algorithm::Best)
       break;
-    if (!network->allows(static_cast<uint8_t>(candidate)) || (candidate == Algorithm::AllPairs && members.size() > kMaxInExchange))
+    if (!network->allows(static_cast<uint8_t>(candidate)) ||
+        (candidate == Algorithm::AllPairs && members.size() > kMaxInExchange))
       continue;
     if (candidate == Algorithm::Hierarchical && members.front().site == members.back().site)
       continue;
-    if (candidate == Algorithm::Rails && (members.front().node == members.back().node || fewestOfNode() < 2))
+    if (candidate == Algorithm::Rails &&
+        (members.front().node == members.back().node || fewestOfNode() < 2))
       continue;
     found.push_back(cost(operation, candidate));
   }
@@ -397,7 +428,8 @@ const std::vector<Traffic::CollectiveCost> &Traffic::choices(Operation operation
   return found;
 }
 
-TransferTimes Traffic::run(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, double start,
+TransferTimes Traffic::run(Operation operation, const std::vector<Piece> &owners,
+                           const std::vector<uint32_t> &readers, double bytes, double start,
                            Algorithm algorithm) {
   const CollectiveCost *best = nullptr;
   double bestEnd = 0, sent = start;

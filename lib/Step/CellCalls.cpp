@@ -1,4 +1,5 @@
-// Adds the calls of cells' tasks: the calls of their templates, with each argument bound to a buffer of the cell.
+// Adds the calls of cells' tasks: the calls of their templates, with each argument bound to a
+// buffer of the cell.
 
 #include "CellTemplates.h"
 #include "PlanLowering.h"
@@ -19,14 +20,16 @@ using Segment = bundle::UnitFunction::Segment;
 class CellCaller {
 public:
   explicit CellCaller(PlanLowering &x)
-      : x(x), templates(x.tables.shapes(x.plan.schedule.splitBackward)), values(static_cast<size_t>(x.summary.values_size())), gradients(values),
+      : x(x), templates(x.tables.shapes(x.plan.schedule.splitBackward)),
+        values(static_cast<size_t>(x.summary.values_size())), gradients(values),
         fresh(values.size(), 0), firstCall(x.buffers.size(), kNone) {}
 
   void run() {
     reserve();
     for (uint32_t op : x.globalOrder.ops)
       for (uint32_t h = x.ops[op].instructions.begin; h < x.ops[op].instructions.end; ++h)
-        if (Instruction &instruction = x.graph.instructions[h]; instruction.kind == InstructionKind::Compute && instruction.cell >= 0)
+        if (Instruction &instruction = x.graph.instructions[h];
+            instruction.kind == InstructionKind::Compute && instruction.cell >= 0)
           addCalls(instruction);
   }
 
@@ -37,8 +40,8 @@ private:
     int64_t rowBase = 0;
   };
 
-  /// Reserves space, because arguments are the largest part of a step's memory and growth by doubling would need twice
-  /// the memory while arguments are copied.
+  /// Reserves space, because arguments are the largest part of a step's memory and growth by
+  /// doubling would need twice the memory while arguments are copied.
   void reserve() {
     size_t calls = 0, arguments = 0;
     for (const CellTemplate *shape : x.shapeOf)
@@ -50,7 +53,8 @@ private:
     constexpr size_t kArgumentsOfSums = 4; // a loss and its sum; rarely more
     calls += x.shapeOf.size();
     x.graph.calls.reserve(x.graph.calls.size() + calls);
-    x.graph.arguments.reserve(x.graph.arguments.size() + arguments + kArgumentsOfSums * x.cellsByEnd[x.cellsByEnd.size() - 1].size());
+    x.graph.arguments.reserve(x.graph.arguments.size() + arguments +
+                              kArgumentsOfSums * x.cellsByEnd[x.cellsByEnd.size() - 1].size());
   }
 
   void addCalls(Instruction &instruction) {
@@ -86,9 +90,11 @@ private:
 
   void bindPorts(Span ports, std::vector<BufferRange> &to) const {
     for (uint32_t i = ports.begin; i < ports.end; ++i)
-      to[x.boundaryValues[i].value] = {x.buffers[x.boundaryValues[i].buffer].number, x.boundaryValues[i].rowBase};
+      to[x.boundaryValues[i].value] = {x.buffers[x.boundaryValues[i].buffer].number,
+                                       x.boundaryValues[i].rowBase};
   }
-  void bindMade(const std::vector<CellTemplate::Made> &list, uint32_t number, std::vector<BufferRange> &to) const {
+  void bindMade(const std::vector<CellTemplate::Made> &list, uint32_t number,
+                std::vector<BufferRange> &to) const {
     for (const CellTemplate::Made &made : list)
       to[made.id] = {number + made.place, cell->sampleBegin};
   }
@@ -113,24 +119,32 @@ private:
     const auto place = static_cast<uint32_t>(u - cell->unitBegin);
     if (shape->again)
       return later ? info->numberOfB + inside->savedAgain + place : info->numberOfF;
-    return (later && info->numberOfPrefetchBuffers != kNone ? info->numberOfPrefetchBuffers : info->numberOfF) + place;
+    return (later && info->numberOfPrefetchBuffers != kNone ? info->numberOfPrefetchBuffers
+                                                            : info->numberOfF) +
+           place;
   }
 
   /// Returns the loss rows of the term at index `term` of the unit's own list.
   uint32_t lossOf(int32_t u, uint32_t term, bool later) const {
     const std::vector<CellTemplate::Made> &list = later ? inside->lossesAgain : shape->losses;
-    auto first = std::find_if(list.begin(), list.end(), [&](const CellTemplate::Made &rows) { return rows.id == static_cast<uint32_t>(u); });
+    auto first = std::find_if(list.begin(), list.end(), [&](const CellTemplate::Made &rows) {
+      return rows.id == static_cast<uint32_t>(u);
+    });
     return (later ? info->numberOfB : info->numberOfF) + first[term].place;
   }
 
   Region place(uint32_t number, uint64_t offset, uint64_t bytes) const {
     if (bytes == 0 || x.placement.allocations.empty())
       return {};
-    return {x.placement.allocations[number].arena, x.placement.allocations[number].offset + offset, bytes};
+    return {x.placement.allocations[number].arena, x.placement.allocations[number].offset + offset,
+            bytes};
   }
-  Region placeBuffer(uint32_t buffer, uint64_t offset, uint64_t bytes) const { return place(x.buffers[buffer].number, offset, bytes); }
+  Region placeBuffer(uint32_t buffer, uint64_t offset, uint64_t bytes) const {
+    return place(x.buffers[buffer].number, offset, bytes);
+  }
   Region placeRows(const BufferRange &at, uint64_t row) const {
-    return place(at.number, static_cast<uint64_t>(cell->sampleBegin - at.rowBase) * row, static_cast<uint64_t>(cell->rows()) * row);
+    return place(at.number, static_cast<uint64_t>(cell->sampleBegin - at.rowBase) * row,
+                 static_cast<uint64_t>(cell->rows()) * row);
   }
 
   // ---- Calls.
@@ -159,7 +173,8 @@ private:
       const Segment *segment = segmentOf(calls[made]);
       if (segment && segment->before() != Segment::NOTHING && made > first)
         break;
-      segment ? addSegment(calls[made], *segment, kind > 0) : addUnit(calls[made], calls[made].call->function, kind > 0);
+      segment ? addSegment(calls[made], *segment, kind > 0)
+              : addUnit(calls[made], calls[made].call->function, kind > 0);
     }
     if (made < calls.size())
       begun[{info, kind}] = made;
@@ -176,14 +191,18 @@ private:
   /// Returns null if the function has no segments.
   const Segment *segmentOf(const CellInside::Call &of) const {
     const auto &segments = unitFunction(x.summary, of.unit, of.task).segments();
-    return segments.empty() ? nullptr : &segments[static_cast<int>(of.call - x.tables.unitCalls().of(of.unit, of.task).data())];
+    return segments.empty() ? nullptr
+                            : &segments[static_cast<int>(
+                                  of.call - x.tables.unitCalls().of(of.unit, of.task).data())];
   }
 
-  /// Adds a call of the function for the cell's device, on the device's rows if the segment divides the rows.
+  /// Adds a call of the function for the cell's device, on the device's rows if the segment divides
+  /// the rows.
   void addSegment(const CellInside::Call &of, const Segment &segment, bool later) {
     const auto index = static_cast<uint32_t>(cell - x.plan.cells.data());
     const std::vector<uint32_t> members = membersOf(x, index);
-    const auto member = static_cast<size_t>(std::find(members.begin(), members.end(), index) - members.begin());
+    const auto member =
+        static_cast<size_t>(std::find(members.begin(), members.end(), index) - members.begin());
     const Cell *const whole = cell;
     Cell share = *cell;
     if (segment.shared()) {
@@ -207,19 +226,26 @@ private:
   }
 
   Samples samples() const { return {cell->sampleBegin, cell->sampleEnd}; }
-  uint64_t rowBytes(uint32_t value) const { return static_cast<uint64_t>(x.summary.values(static_cast<int>(value)).bytes_per_row()); }
-  uint64_t extent(const bundle::AffineSize &e) const { return static_cast<uint64_t>(e.fixed() + e.per_row() * cell->rows()); }
+  uint64_t rowBytes(uint32_t value) const {
+    return static_cast<uint64_t>(x.summary.values(static_cast<int>(value)).bytes_per_row());
+  }
+  uint64_t extent(const bundle::AffineSize &e) const {
+    return static_cast<uint64_t>(e.fixed() + e.per_row() * cell->rows());
+  }
 
   /// Blocks of 0 bytes have no argument.
   void addBlock(const Binding &binding, uint32_t number, uint64_t bytes, const Value &value) {
     if (bytes)
-      x.appendArgument(binding.argument, binding.index, binding.mode, place(number, 0, bytes), value);
+      x.appendArgument(binding.argument, binding.index, binding.mode, place(number, 0, bytes),
+                       value);
   }
 
   void bind(const CellInside::Call &of, const Binding &binding, bool later) {
     const bundle::UnitInfo &unit = x.summary.units(of.unit);
     const auto u = static_cast<uint32_t>(of.unit);
-    auto add = [&](Region where, const Value &value) { return &x.appendArgument(binding.argument, binding.index, binding.mode, where, value); };
+    auto add = [&](Region where, const Value &value) {
+      return &x.appendArgument(binding.argument, binding.index, binding.mode, where, value);
+    };
     switch (binding.of) {
     case Operand::Parameter:
     case Operand::ParameterGradient:
@@ -227,19 +253,26 @@ private:
     case Operand::Input:
       return void(add(inputRows(binding.id), Value::inputRows(binding.id, samples())));
     case Operand::Value:
-      return void(add(placeRows(values[binding.id], rowBytes(binding.id)), Value::activation(binding.id, samples())));
+      return void(add(placeRows(values[binding.id], rowBytes(binding.id)),
+                      Value::activation(binding.id, samples())));
     case Operand::Gradient: {
       FunctionArgument &argument =
-          *add(placeRows(gradients[binding.id], rowBytes(binding.id)), Value::activationGradient(binding.id, binding.cut, samples()));
+          *add(placeRows(gradients[binding.id], rowBytes(binding.id)),
+               Value::activationGradient(binding.id, binding.cut, samples()));
       if (binding.argument == bundle::BOUNDARY_IN_GRADIENT) // the first contribution overwrites
-        argument.overwrite = std::exchange(fresh[binding.id], 0) && binding.mode == bundle::ACCUMULATE;
+        argument.overwrite =
+            std::exchange(fresh[binding.id], 0) && binding.mode == bundle::ACCUMULATE;
       return;
     }
     case Operand::Saved:
-      return addBlock(binding, savedOf(of.unit, later), extent(zorse::classOf(x.summary, unit).saved_bytes()), Value::savedBlock(u, samples()));
+      return addBlock(binding, savedOf(of.unit, later),
+                      extent(zorse::classOf(x.summary, unit).saved_bytes()),
+                      Value::savedBlock(u, samples()));
     case Operand::Deferred:
-      return addBlock(binding, info->numberOfB + inside->deferred + u - static_cast<uint32_t>(cell->unitBegin),
-                      extent(zorse::classOf(x.summary, unit).saved_for_weight_grad_bytes()), Value::deferredBlock(u, samples()));
+      return addBlock(
+          binding, info->numberOfB + inside->deferred + u - static_cast<uint32_t>(cell->unitBegin),
+          extent(zorse::classOf(x.summary, unit).saved_for_weight_grad_bytes()),
+          Value::deferredBlock(u, samples()));
     case Operand::Workspace:
       if (const uint64_t bytes = extent(unitFunction(x.summary, of.unit, of.task).workspace()))
         add(placeBuffer(x.workspace[cell->device], 0, bytes), {});
@@ -247,25 +280,31 @@ private:
     case Operand::Scalars:
       return void(add(placeBuffer(x.scalars[cell->device], 0, kScalarsBytes), Value::scalars()));
     case Operand::Loss:
-      return addBlock(binding, lossOf(of.unit, binding.index, later), lossRowsBytes(x.summary, *cell), Value::lossRows(u, binding.id, samples()));
+      return addBlock(binding, lossOf(of.unit, binding.index, later),
+                      lossRowsBytes(x.summary, *cell), Value::lossRows(u, binding.id, samples()));
     }
   }
 
-  /// The first call in list order that adds to a group's accumulator on a device overwrites it. Every unit that uses a
-  /// group uses all its parameters.
+  /// The first call in list order that adds to a group's accumulator on a device overwrites it.
+  /// Every unit that uses a group uses all its parameters.
   void bindParameter(const Binding &binding, bool later) {
     const auto &parameter = x.summary.parameters(static_cast<int>(binding.id));
     const uint32_t group = parameter.group();
     const bool gradients = binding.of == Operand::ParameterGradient;
     const GroupState &groupState = *x.findGroupState(cell->device, group);
     const uint64_t size = elementBytes(gradients ? parameter.type() : x.computeType(group));
-    const uint32_t buffer = gradients ? groupState.gradients : x.unshardedParamOf(groupState, x.unshardIntervalOf(group, cell->unitBegin, later));
+    const uint32_t buffer =
+        gradients
+            ? groupState.gradients
+            : x.unshardedParamOf(groupState, x.unshardIntervalOf(group, cell->unitBegin, later));
     const int64_t begin = parameter.offset(), elements = zorse::elementsOf(parameter);
     const Elements range{begin, begin + elements};
     FunctionArgument &argument =
         x.appendArgument(binding.argument, binding.index, binding.mode,
-                         placeBuffer(buffer, static_cast<uint64_t>(begin) * size, static_cast<uint64_t>(elements) * size),
-                         gradients ? Value::gradients(group, range) : Value::parametersToRead(x.hasMaster(group), group, range));
+                         placeBuffer(buffer, static_cast<uint64_t>(begin) * size,
+                                     static_cast<uint64_t>(elements) * size),
+                         gradients ? Value::gradients(group, range)
+                                   : Value::parametersToRead(x.hasMaster(group), group, range));
     if (!gradients || x.globalOrder.endTime.empty())
       return;
     const auto call = static_cast<uint32_t>(x.graph.calls.size() - 1);
@@ -276,9 +315,12 @@ private:
 
   Region inputRows(uint32_t input) const {
     const auto &inputs = shape->inputs;
-    auto at = std::find_if(inputs.begin(), inputs.end(), [&](const auto &item) { return item.first == input; });
-    const InputRows &range = x.inputs[x.loads[info->loads.begin + static_cast<uint32_t>(at - inputs.begin())]];
-    const auto row = static_cast<uint64_t>(x.summary.inputs(static_cast<int>(input)).bytes_per_row());
+    auto at = std::find_if(inputs.begin(), inputs.end(),
+                           [&](const auto &item) { return item.first == input; });
+    const InputRows &range =
+        x.inputs[x.loads[info->loads.begin + static_cast<uint32_t>(at - inputs.begin())]];
+    const auto row =
+        static_cast<uint64_t>(x.summary.inputs(static_cast<int>(input)).bytes_per_row());
     return placeRows({x.buffers[range.buffer].number, range.begin}, row);
   }
 
@@ -290,15 +332,18 @@ private:
       if (unit.loss_terms_size() == 0)
         continue;
       addCall(function, -1);
-      std::vector<std::pair<uint32_t, uint32_t>> terms; // by term: the order of the function's arguments; the unit's order may differ
+      std::vector<std::pair<uint32_t, uint32_t>>
+          terms; // by term: the order of the function's arguments; the unit's order may differ
       terms.reserve(static_cast<size_t>(unit.loss_terms_size()));
       for (int k = 0; k < unit.loss_terms_size(); ++k)
         terms.push_back({unit.loss_terms(k), lossOf(u, static_cast<uint32_t>(k), /*later=*/false)});
       std::sort(terms.begin(), terms.end());
       for (auto [term, number] : terms)
-        x.addArgument(bundle::LOSS, term, bundle::READ, place(number, 0, lossRowsBytes(x.summary, *cell)),
+        x.addArgument(bundle::LOSS, term, bundle::READ,
+                      place(number, 0, lossRowsBytes(x.summary, *cell)),
                       Value::lossRows(static_cast<uint32_t>(u), term, samples()));
-      x.addArgument(bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, placeBuffer(x.scalars[cell->device], kScalarsBytes, kSumsBytes), Value::sums());
+      x.addArgument(bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE,
+                    placeBuffer(x.scalars[cell->device], kScalarsBytes, kSumsBytes), Value::sums());
     }
   }
 
@@ -309,10 +354,11 @@ private:
   const CellInfo *info = nullptr;
   const CellTemplate *shape = nullptr;
   const CellInside *inside = nullptr;
-  std::vector<BufferRange> values, gradients;               ///< by value
-  std::vector<uint8_t> fresh;                               ///< by value: its gradient has no contribution yet
-  std::vector<uint32_t> firstCall;                          ///< by buffer: first call that adds to it
-  std::map<std::pair<const CellInfo *, int>, size_t> begun; ///< by cell and kind of task: number of calls before its next exchange
+  std::vector<BufferRange> values, gradients; ///< by value
+  std::vector<uint8_t> fresh;                 ///< by value: its gradient has no contribution yet
+  std::vector<uint32_t> firstCall;            ///< by buffer: first call that adds to it
+  std::map<std::pair<const CellInfo *, int>, size_t>
+      begun; ///< by cell and kind of task: number of calls before its next exchange
 };
 
 } // namespace

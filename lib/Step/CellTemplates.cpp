@@ -19,15 +19,20 @@ int lastOf(TaskSet tasks) { return tasks & kInW ? 2 : tasks & kInB ? 1 : 0; }
 
 constexpr TaskSet kLater = kInB | kInW;
 
-bool isIn(const std::vector<uint32_t> &list, uint32_t v) { return std::find(list.begin(), list.end(), v) != list.end(); }
+bool isIn(const std::vector<uint32_t> &list, uint32_t v) {
+  return std::find(list.begin(), list.end(), v) != list.end();
+}
 
 /// Makes one template. Data inside cells is listed only on request.
 class CellTemplateBuilder {
 public:
-  CellTemplateBuilder(const LoweringTables &x, const UnitCalls &units, bool split, CellTemplate &made, CellInside *inside)
-      : x(x), summary(x.summary), units(units), split(split), made(made), inside(inside), cell(made.like), again(made.again),
-        offloads(cell.activations == Activations::Offload), size(static_cast<uint32_t>(cell.unitEnd - cell.unitBegin)),
-        values(static_cast<size_t>(summary.values_size()), 0), gradients(values), takes(values), touches(values), saved(size, 0), deferred(size, 0) {}
+  CellTemplateBuilder(const LoweringTables &x, const UnitCalls &units, bool split,
+                      CellTemplate &made, CellInside *inside)
+      : x(x), summary(x.summary), units(units), split(split), made(made), inside(inside),
+        cell(made.like), again(made.again), offloads(cell.activations == Activations::Offload),
+        size(static_cast<uint32_t>(cell.unitEnd - cell.unitBegin)),
+        values(static_cast<size_t>(summary.values_size()), 0), gradients(values), takes(values),
+        touches(values), saved(size, 0), deferred(size, 0) {}
 
   void run() {
     number();
@@ -42,19 +47,27 @@ public:
 
 private:
   int64_t rows() const { return cell.rows(); }
-  uint64_t extentOf(const bundle::AffineSize &e) const { return static_cast<uint64_t>(e.fixed() + e.per_row() * rows()); }
+  uint64_t extentOf(const bundle::AffineSize &e) const {
+    return static_cast<uint64_t>(e.fixed() + e.per_row() * rows());
+  }
   uint64_t bytesOf(uint32_t v) const {
-    return static_cast<uint64_t>(rows()) * static_cast<uint64_t>(summary.values(static_cast<int>(v)).bytes_per_row());
+    return static_cast<uint64_t>(rows()) *
+           static_cast<uint64_t>(summary.values(static_cast<int>(v)).bytes_per_row());
   }
   uint64_t held(uint32_t v) const { return alignRegion(bytesOf(v)); }
-  bool hasGradient(uint32_t v) const { return summary.values(static_cast<int>(v)).needs_gradient(); }
+  bool hasGradient(uint32_t v) const {
+    return summary.values(static_cast<int>(v)).needs_gradient();
+  }
   const bundle::UnitInfo &unit(int32_t u) const { return summary.units(u); }
   uint32_t placeOf(int32_t u) const { return static_cast<uint32_t>(u - cell.unitBegin); }
 
   // ---- Buffer numbers, in the order in which programs count them.
 
   void number() {
-    made.numbersOfF = again ? 1 : size; // one per saved block; if B recomputes, one for all, which overwrite each other
+    made.numbersOfF =
+        again
+            ? 1
+            : size; // one per saved block; if B recomputes, one for all, which overwrite each other
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
       numberMade(u, made.numbersOfF, madeValues, made.losses, kInF);
     for (int32_t u = cell.unitEnd - 1; u >= cell.unitBegin; --u)
@@ -73,7 +86,8 @@ private:
         numberMade(u, made.numbersOfB, remade, lossesAgain, kInB);
   }
 
-  void numberMade(int32_t u, uint32_t &next, std::vector<CellTemplate::Made> &ofValues, std::vector<CellTemplate::Made> &ofLosses, TaskSet by) {
+  void numberMade(int32_t u, uint32_t &next, std::vector<CellTemplate::Made> &ofValues,
+                  std::vector<CellTemplate::Made> &ofLosses, TaskSet by) {
     for (uint32_t v : unit(u).values_out())
       ofValues.push_back({v, next++, 0});
     for (int k = 0; k < unit(u).loss_terms_size(); ++k)
@@ -102,7 +116,8 @@ private:
   void add(int32_t u, std::optional<UnitTask> task, int kind) {
     if (!task)
       return;
-    made.workspace = std::max(made.workspace, extentOf(unitFunction(summary, u, *task).workspace()));
+    made.workspace =
+        std::max(made.workspace, extentOf(unitFunction(summary, u, *task).workspace()));
     for (const UnitCall &call : units.of(u, *task)) {
       if (inside)
         inside->calls[kind].push_back({u, *task, &call});
@@ -156,8 +171,10 @@ private:
       inside->locals.push_back({bytes, place, tasks, late});
   }
 
-  /// Returns whether data that F makes for later tasks is offloaded. If so, its buffer is needed only up to F.
-  bool leaves(bool block, uint32_t id, uint32_t place, uint64_t bytes, TaskSet &tasks, int32_t port = -1) {
+  /// Returns whether data that F makes for later tasks is offloaded. If so, its buffer is needed
+  /// only up to F.
+  bool leaves(bool block, uint32_t id, uint32_t place, uint64_t bytes, TaskSet &tasks,
+              int32_t port = -1) {
     const TaskSet later = tasks & kLater;
     if (!offloads || !later || !bytes)
       return false;
@@ -177,10 +194,12 @@ private:
       scratchTasks |= saved[place] & kInF;
       if (again)
         addLocal(bytes, savedAgain + place, saved[place] & kLater, /*late=*/true);
-      else if (!(saved[place] & kInF) || !leaves(/*block=*/true, static_cast<uint32_t>(u), place, bytes, saved[place]))
+      else if (!(saved[place] & kInF) ||
+               !leaves(/*block=*/true, static_cast<uint32_t>(u), place, bytes, saved[place]))
         addLocal(bytes, place, saved[place], /*late=*/false);
       if (split)
-        addLocal(extentOf(zorse::classOf(summary, unit(u)).saved_for_weight_grad_bytes()), deferredPlace + place, deferred[place], /*late=*/true);
+        addLocal(extentOf(zorse::classOf(summary, unit(u)).saved_for_weight_grad_bytes()),
+                 deferredPlace + place, deferred[place], /*late=*/true);
     }
     if (again)
       addLocal(scratch, 0, scratchTasks, /*late=*/false);
@@ -191,7 +210,8 @@ private:
   void addPorts() {
     for (uint32_t v : x.liveAt[cell.unitBegin]) {
       TaskSet tasks = values[v];
-      const bool gone = leaves(/*block=*/false, v, 0, bytesOf(v), tasks, static_cast<int32_t>(made.in.size()));
+      const bool gone =
+          leaves(/*block=*/false, v, 0, bytesOf(v), tasks, static_cast<int32_t>(made.in.size()));
       made.in.push_back(tasks);
       made.usesIn.push_back(takes[v]);
       (gone ? made.transientBytes : made.residentBytes) += held(v);
@@ -203,8 +223,9 @@ private:
     }
     for (auto [input, tasks] : inputs) {
       made.inputs.push_back({input, tasks});
-      made.residentBytes +=
-          alignRegion(static_cast<uint64_t>(rows()) * static_cast<uint64_t>(summary.inputs(static_cast<int>(input)).bytes_per_row()));
+      made.residentBytes += alignRegion(
+          static_cast<uint64_t>(rows()) *
+          static_cast<uint64_t>(summary.inputs(static_cast<int>(input)).bytes_per_row()));
     }
   }
 
@@ -213,11 +234,13 @@ private:
       const uint32_t v = value.id;
       TaskSet tasks = values[v];
       const bool goesOn = isIn(x.liveAt[cell.unitEnd], v);
-      if (leaves(/*block=*/false, v, value.place, bytesOf(v), tasks, goesOn ? static_cast<int32_t>(made.in.size() + made.produced.size()) : -1) &&
+      if (leaves(/*block=*/false, v, value.place, bytesOf(v), tasks,
+                 goesOn ? static_cast<int32_t>(made.in.size() + made.produced.size()) : -1) &&
           !goesOn)
         continue;
       if (again) { // values that F makes and B recomputes have a buffer for each
-        auto later = std::find_if(remade.begin(), remade.end(), [&](const CellTemplate::Made &other) { return other.id == v; });
+        auto later = std::find_if(remade.begin(), remade.end(),
+                                  [&](const CellTemplate::Made &other) { return other.id == v; });
         if (later != remade.end())
           addLocal(bytesOf(v), later->place, tasks & kLater, /*late=*/true);
         tasks &= kInF;
@@ -250,7 +273,8 @@ private:
       return static_cast<int32_t>(std::find(list.begin(), list.end(), v) - list.begin());
     };
     auto indexOf = [](const std::vector<CellTemplate::Made> &list, uint32_t v) {
-      auto it = std::find_if(list.begin(), list.end(), [&](const CellTemplate::Made &one) { return one.id == v; });
+      auto it = std::find_if(list.begin(), list.end(),
+                             [&](const CellTemplate::Made &one) { return one.id == v; });
       return it == list.end() ? -1 : static_cast<int32_t>(it - list.begin());
     };
     for (uint32_t v : x.liveAt[cell.unitEnd]) {
@@ -259,7 +283,8 @@ private:
     }
     for (uint32_t v : x.gradsAt[cell.unitBegin]) {
       const int32_t here = indexOf(made.gradOut, v);
-      made.gradsOut.push_back({here >= 0 ? here : -1 - placeIn(x.gradsAt[cell.unitEnd], v), takes[v] != 0});
+      made.gradsOut.push_back(
+          {here >= 0 ? here : -1 - placeIn(x.gradsAt[cell.unitEnd], v), takes[v] != 0});
     }
   }
 
@@ -269,7 +294,8 @@ private:
     made.residentBytes += made.inside[0][1] + made.inside[0][2] + made.inside[1][2];
     made.deferred = made.inside[1][2];
     made.transientBytes += made.inside[0][0] + made.inside[1][1] + made.inside[2][2];
-    for (const CellTemplate::OffloadedBuffer &item : made.offloaded) // of 4 cells: being made, copied out, copied in, and read
+    for (const CellTemplate::OffloadedBuffer &item :
+         made.offloaded) // of 4 cells: being made, copied out, copied in, and read
       made.transientBytes += 4 * alignRegion(item.bytes);
     if (!inside)
       return;
@@ -291,8 +317,8 @@ private:
   const Cell &cell;
   const bool again, offloads;
   const uint32_t size; ///< number of units
-  // By value: tasks with arguments for it; for its gradient; whether a unit reads it; whether a unit reads or produces
-  // it.
+  // By value: tasks with arguments for it; for its gradient; whether a unit reads it; whether a
+  // unit reads or produces it.
   std::vector<TaskSet> values, gradients, takes, touches;
   std::vector<TaskSet> saved, deferred; ///< by unit
   std::map<uint32_t, TaskSet> inputs;
@@ -305,8 +331,10 @@ private:
 } // namespace
 
 const CellTemplate &CellTemplates::of(const Cell &cell) {
-  const bool keeps = cell.activations == Activations::Recompute && !recomputes(tables.summary, cell, split);
-  const Key key{cell.unitBegin, cell.unitEnd, cell.rows(), keeps ? Activations::Keep : cell.activations};
+  const bool keeps =
+      cell.activations == Activations::Recompute && !recomputes(tables.summary, cell, split);
+  const Key key{cell.unitBegin, cell.unitEnd, cell.rows(),
+                keeps ? Activations::Keep : cell.activations};
   if (key == lastKey)
     return *last;
   const CellTemplate *&found = known[key];
@@ -339,7 +367,8 @@ const CellInside &CellTemplates::inside(const CellTemplate &shape) {
 std::vector<uint64_t> zorse::step::fixedBytes(const PlanLowering &x) {
   std::vector<uint64_t> bytes(x.plan.devices.size(), 0);
   for (const Buffer &buffer : x.buffers)
-    if (buffer.memory == bundle::DEVICE && buffer.category != MemoryCategory::Activations && buffer.category != MemoryCategory::UpdateStaging)
+    if (buffer.memory == bundle::DEVICE && buffer.category != MemoryCategory::Activations &&
+        buffer.category != MemoryCategory::UpdateStaging)
       bytes[buffer.device] += alignRegion(buffer.bytes);
   return bytes;
 }

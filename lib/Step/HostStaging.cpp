@@ -1,11 +1,13 @@
-// Host staging: copies between a device and its host, for devices with transports that access only host memory.
+// Host staging: copies between a device and its host, for devices with transports that access only
+// host memory.
 //
 //   task -> Copy to the host -> Send                         Receive -> Copy to the device -> task
 //   owner's shard -> Copy to the host -> AllGather -> Copy of the other elements to the device
 //   accumulator -> Copy to the host -> ReduceScatter -> Copy to the device of its shard
 //
-// The halves of transfers and collectives of such a device use images in pinned memory. Copies are instructions on the
-// queues between device and host, so they overlap with compute and with transfers of other values.
+// The halves of transfers and collectives of such a device use images in pinned memory. Copies are
+// instructions on the queues between device and host, so they overlap with compute and with
+// transfers of other values.
 
 #include "PlanLowering.h"
 
@@ -20,7 +22,8 @@ namespace bundle = zorse::bundle;
 
 class HostStagingPass {
 public:
-  explicit HostStagingPass(PlanLowering &x) : x(x), transfers(static_cast<uint32_t>(x.ops.size())) {}
+  explicit HostStagingPass(PlanLowering &x)
+      : x(x), transfers(static_cast<uint32_t>(x.ops.size())) {}
 
   void run() {
     before = lists(/*incoming=*/true);
@@ -53,7 +56,9 @@ private:
   };
   std::vector<StagingBuffer> stagingBuffers;
 
-  uint32_t deviceOf(uint32_t instructionIndex) const { return x.instructionQueues[instructionIndex] / kQueues; }
+  uint32_t deviceOf(uint32_t instructionIndex) const {
+    return x.instructionQueues[instructionIndex] / kQueues;
+  }
 
   IndexLists lists(bool incoming) const {
     IndexLists all;
@@ -72,12 +77,14 @@ private:
   // ---- Images and copies.
 
   uint32_t stagingBuffer(uint32_t op, uint32_t device, uint64_t bytes) {
-    const uint32_t buffer = x.addBuffer(device, bytes, MemoryCategory::Staging, /*persistent=*/false, MemoryTier::Host);
+    const uint32_t buffer =
+        x.addBuffer(device, bytes, MemoryCategory::Staging, /*persistent=*/false, MemoryTier::Host);
     stagingBuffers.push_back({op, device, buffer});
     return buffer;
   }
 
-  void copy(uint32_t op, uint32_t device, bool out, bundle::Phase phase, Region from, Region to, Value value, uint64_t bytes) {
+  void copy(uint32_t op, uint32_t device, bool out, bundle::Phase phase, Region from, Region to,
+            Value value, uint64_t bytes) {
     if (bytes == 0)
       return;
     const uint64_t priority = x.ops[op].priority;
@@ -89,7 +96,9 @@ private:
     (out ? copies.out : copies.in).push_back(made);
   }
 
-  static Region inside(uint32_t buffer, uint64_t offset, uint64_t bytes) { return bytes ? region(buffer, offset, bytes) : Region{}; }
+  static Region inside(uint32_t buffer, uint64_t offset, uint64_t bytes) {
+    return bytes ? region(buffer, offset, bytes) : Region{};
+  }
 
   void stage(uint32_t op, uint32_t instructionIndex, uint32_t device) {
     switch (x.ops[op].work) {
@@ -113,7 +122,8 @@ private:
     const Region host = inside(buffer, 0, bytes);
     const Instruction instruction = instructionOf(x, x.ops[op], instructionIndex);
     x.hostStaged[instructionIndex] = {host, {}};
-    copy(op, device, sends, instruction.phase, sends ? instruction.region : host, sends ? host : instruction.region, instruction.value, bytes);
+    copy(op, device, sends, instruction.phase, sends ? instruction.region : host,
+         sends ? host : instruction.region, instruction.value, bytes);
   }
 
   /// Participation of a device in a group's collective.
@@ -126,8 +136,8 @@ private:
     uint64_t bytes(int64_t count) const { return static_cast<uint64_t>(count) * size; }
     /// Returns the position of an owned run in the image.
     int64_t place(const Compact::Run &run) const { return whole ? run.begin : run.place; }
-    /// Returns the region of a run in device memory. \param shards  region of all runs \param place, first  positions
-    /// of the run and of the first run there
+    /// Returns the region of a run in device memory. \param shards  region of all runs \param
+    /// place, first  positions of the run and of the first run there
     Region at(Region shards, const Compact::Run &run, int64_t place, int64_t first) const {
       return region(shards.arena, shards.offset + bytes(place - first), bytes(run.size()));
     }
@@ -138,20 +148,22 @@ private:
     part.group = collective.value.id;
     part.elements = collective.value.end;
     part.size = elementBytes(collective.type);
-    part.whole = std::find(collective.members.begin(), collective.members.end(), device) != collective.members.end();
+    part.whole = std::find(collective.members.begin(), collective.members.end(), device) !=
+                 collective.members.end();
     part.owned = Compact(collective.shards, device);
     return part;
   }
 
-  /// Adds an image of the whole group, or of the shards only, for `instructionIndex`. \returns a function from (position, number of
-  /// elements) to a region
+  /// Adds an image of the whole group, or of the shards only, for `instructionIndex`. \returns a
+  /// function from (position, number of elements) to a region
   auto imageOf(uint32_t op, const Share &part, uint32_t instructionIndex, uint32_t device) {
     const int64_t owned = part.owned.elements(), count = part.whole ? part.elements : owned;
     const uint32_t buffer = stagingBuffer(op, device, part.bytes(count));
     auto at = [buffer, size = part.size](int64_t place, int64_t elements) {
       return elements ? elementRegion(buffer, place, elements, size) : Region{};
     };
-    x.hostStaged[instructionIndex] = {part.whole ? at(0, part.elements) : Region{}, at(owned ? part.place(part.owned.runs()[0]) : 0, owned)};
+    x.hostStaged[instructionIndex] = {part.whole ? at(0, part.elements) : Region{},
+                                      at(owned ? part.place(part.owned.runs()[0]) : 0, owned)};
     return at;
   }
 
@@ -168,8 +180,9 @@ private:
       return value;
     };
     for (const Compact::Run &run : part.owned.runs())
-      copy(op, device, true, phase, part.at(shard, run, part.place(run), part.place(part.owned.runs()[0])), at(part.place(run), run.size()),
-           extent(run.begin, run.end), part.bytes(run.size()));
+      copy(op, device, true, phase,
+           part.at(shard, run, part.place(run), part.place(part.owned.runs()[0])),
+           at(part.place(run), run.size()), extent(run.begin, run.end), part.bytes(run.size()));
     if (!part.whole)
       return;
     auto comesIn = [&](int64_t begin, int64_t end) {
@@ -193,7 +206,8 @@ private:
     const auto at = imageOf(op, part, instructionIndex, device);
     const bundle::Phase phase = instruction.phase;
     if (part.whole)
-      copy(op, device, true, phase, whole, at(0, part.elements), Value::gradients(part.group, {0, part.elements}), part.bytes(part.elements));
+      copy(op, device, true, phase, whole, at(0, part.elements),
+           Value::gradients(part.group, {0, part.elements}), part.bytes(part.elements));
     const GroupState &h = *x.findGroupState(device, part.group);
     for (const Compact::Run &run : part.owned.runs())
       copy(op, device, false, phase, at(part.place(run), run.size()),
@@ -214,11 +228,13 @@ private:
   // ---- Order.
 
   using Barriers = std::map<uint32_t, std::vector<uint32_t>>;
-  Barriers devicesBefore, devicesAfter; ///< of ops without halves: devices of the ops that they represent, on either side
+  Barriers devicesBefore, devicesAfter; ///< of ops without halves: devices of the ops that they
+                                        ///< represent, on either side
 
-  /// Visits the devices of an op. For a barrier, visits those of the ops behind it: barriers are between tasks of one
-  /// device and collectives, or represent tasks without work.
-  template <typename Visit> void eachDevice(uint32_t op, const IndexLists &beyond, Barriers &known, const Visit &visit) {
+  /// Visits the devices of an op. For a barrier, visits those of the ops behind it: barriers are
+  /// between tasks of one device and collectives, or represent tasks without work.
+  template <typename Visit>
+  void eachDevice(uint32_t op, const IndexLists &beyond, Barriers &known, const Visit &visit) {
     const Span instructions = x.ops[op].instructions;
     for (uint32_t h = instructions.begin; h < instructions.end; ++h)
       visit(deviceOf(h));
@@ -245,8 +261,8 @@ private:
       x.addEdge(op, in);
   }
 
-  /// A device's predecessors of the transfer precede its copies to the host; its successors follow its copies from the
-  /// host.
+  /// A device's predecessors of the transfer precede its copies to the host; its successors follow
+  /// its copies from the host.
   void orderNeighbours(uint32_t op) {
     for (uint32_t earlier : before[op])
       eachDevice(earlier, before, devicesBefore, [&](uint32_t device) {
@@ -269,7 +285,8 @@ private:
       });
   }
 
-  /// Copies replace the transfer as accesses of device memory. The transfer and the copies access the image.
+  /// Copies replace the transfer as accesses of device memory. The transfer and the copies access
+  /// the image.
   void moveTouches() {
     const size_t count = x.accesses.size();
     for (size_t i = 0; i < count; ++i) {
@@ -299,6 +316,7 @@ private:
 } // namespace
 
 void zorse::step::insertHostStaging(PlanLowering &x) {
-  if (std::any_of(x.plan.devices.begin(), x.plan.devices.end(), [](const PlanDevice &device) { return device.hostStaged; }))
+  if (std::any_of(x.plan.devices.begin(), x.plan.devices.end(),
+                  [](const PlanDevice &device) { return device.hostStaged; }))
     HostStagingPass(x).run();
 }

@@ -1,10 +1,11 @@
 // Computes the waits of programs by a replay of the placed regions over two steps.
 //
-// The arenas of a device are concatenated. Every byte range records its last writer and the last reader on each queue.
-// An instruction must follow the writers of the data that it reads, and the writers and readers of the data that it
-// writes. A wait is omitted if the instruction's own queue or another of its waits implies it. The instructions known
-// to be finished are a vector clock with one component per queue of the device. The second step starts in the state at
-// the end of the first, so its waits apply to every step.
+// The arenas of a device are concatenated. Every byte range records its last writer and the last
+// reader on each queue. An instruction must follow the writers of the data that it reads, and the
+// writers and readers of the data that it writes. A wait is omitted if the instruction's own queue
+// or another of its waits implies it. The instructions known to be finished are a vector clock with
+// one component per queue of the device. The second step starts in the state at the end of the
+// first, so its waits apply to every step.
 
 #include "zorse/Step/StepGraph.h"
 
@@ -19,15 +20,18 @@ using namespace zorse::step;
 namespace {
 
 bool isInside(const Region &part, const Region &whole) {
-  return part.arena == whole.arena && whole.offset <= part.offset && part.offset + part.bytes <= whole.offset + whole.bytes;
+  return part.arena == whole.arena && whole.offset <= part.offset &&
+         part.offset + part.bytes <= whole.offset + whole.bytes;
 }
 
-// Vector clock. Per queue: last position known to be finished, counted through both steps; -1: none.
+// Vector clock. Per queue: last position known to be finished, counted through both steps; -1:
+// none.
 using VectorClock = std::array<int32_t, kQueues>;
 
 bool isBetweenDevices(InstructionKind kind) {
-  return kind == InstructionKind::Send || kind == InstructionKind::Receive || kind == InstructionKind::AllGather ||
-         kind == InstructionKind::ReduceScatter || kind == InstructionKind::AllReduce;
+  return kind == InstructionKind::Send || kind == InstructionKind::Receive ||
+         kind == InstructionKind::AllGather || kind == InstructionKind::ReduceScatter ||
+         kind == InstructionKind::AllReduce;
 }
 
 VectorClock nothing() {
@@ -41,17 +45,20 @@ struct Bytes {
   VectorClock readers = nothing();
 };
 
-/// Bytes [begin, end) as numbered intervals. All offsets at which a region of the program begins or ends are known in
-/// advance.
+/// Bytes [begin, end) as numbered intervals. All offsets at which a region of the program begins or
+/// ends are known in advance.
 struct Access {
   uint32_t begin, end;
   bool write;
 };
 
-/// Recorded accesses of byte ranges, in pieces: a piece begins at a marked interval and extends to the next.
+/// Recorded accesses of byte ranges, in pieces: a piece begins at a marked interval and extends to
+/// the next.
 class Pieces {
 public:
-  explicit Pieces(size_t intervals) : bytes(intervals + 1), begins(intervals / 64 + 1, 0) { mark(0); }
+  explicit Pieces(size_t intervals) : bytes(intervals + 1), begins(intervals / 64 + 1, 0) {
+    mark(0);
+  }
 
   /// Starts a piece at `at`.
   void split(uint32_t at) {
@@ -85,7 +92,8 @@ private:
     size_t word = at / 64;
     for (uint64_t rest = begins[word] & ~uint64_t(0) << at % 64;; rest = begins[word]) {
       if (rest)
-        return std::min(end, static_cast<uint32_t>(word * 64) + static_cast<uint32_t>(__builtin_ctzll(rest)));
+        return std::min(end, static_cast<uint32_t>(word * 64) +
+                                 static_cast<uint32_t>(__builtin_ctzll(rest)));
       if (++word * 64 >= end)
         return end;
     }
@@ -98,7 +106,8 @@ private:
 class DeviceReplay {
 public:
   DeviceReplay(StepGraph &graph, DeviceProgram &program, bool overlapCommunication)
-      : graph(graph), program(program), overlapCommunication(overlapCommunication), pieces(findAccesses()) {
+      : graph(graph), program(program), overlapCommunication(overlapCommunication),
+        pieces(findAccesses()) {
     uint32_t n = program.instructions.size();
     position.resize(n);
     for (uint32_t i = 0; i < n; ++i) {
@@ -118,7 +127,9 @@ public:
   std::vector<Wait> found; ///< all waits; Instruction::waits refers to it
 
 private:
-  Instruction &instructionAt(uint32_t i) { return graph.instructions[program.instructions.begin + i]; }
+  Instruction &instructionAt(uint32_t i) {
+    return graph.instructions[program.instructions.begin + i];
+  }
 
   /// Fills `accesses`. Returns the number of intervals.
   size_t findAccesses() {
@@ -129,13 +140,16 @@ private:
     std::vector<std::pair<const Region *, bool>> regions;
     for (uint32_t e = program.instructions.begin; e < program.instructions.end; ++e) {
       firstAccess.push_back(static_cast<uint32_t>(regions.size()));
-      forEachAccess(graph.instructions[e], [&](const Region &r, bool write) { regions.push_back({&r, write}); });
+      forEachAccess(graph.instructions[e],
+                    [&](const Region &r, bool write) { regions.push_back({&r, write}); });
     }
     firstAccess.push_back(static_cast<uint32_t>(regions.size()));
     // The same regions occur many times: a cache of recent offsets avoids searches.
     constexpr size_t kRecent = 1024; // instructions; regions begin at multiples of 64 bytes
     std::vector<std::pair<uint64_t, uint32_t>> recent(kRecent, {~uint64_t(0), 0});
-    auto place = [&](uint64_t offset) -> auto & { return recent[(offset / 64 + offset / 64 / kRecent * 7) % kRecent]; };
+    auto place = [&](uint64_t offset) -> auto & {
+      return recent[(offset / 64 + offset / 64 / kRecent * 7) % kRecent];
+    };
     std::vector<uint64_t> offsets{0};
     for (auto [r, write] : regions)
       for (uint64_t offset : {begin(*r), begin(*r) + r->bytes})
@@ -149,7 +163,9 @@ private:
     auto at = [&](uint64_t offset) {
       auto &last = place(offset);
       if (last.first != offset)
-        last = {offset, static_cast<uint32_t>(std::lower_bound(offsets.begin(), offsets.end(), offset) - offsets.begin())};
+        last = {offset,
+                static_cast<uint32_t>(std::lower_bound(offsets.begin(), offsets.end(), offset) -
+                                      offsets.begin())};
       return last.second;
     };
     accesses.reserve(regions.size());
@@ -178,7 +194,8 @@ private:
       access(instruction.region, false);
       break;
     case InstructionKind::AllGather:
-      access(instruction.region, true); // including an owner's shard inside `full`: no other instruction accesses it at the same time
+      access(instruction.region, true); // including an owner's shard inside `full`: no other
+                                        // instruction accesses it at the same time
       if (!isInside(instruction.to, instruction.region))
         access(instruction.to, false);
       break;
@@ -226,7 +243,8 @@ private:
       clock[own] = now - 1;
     }
     // Waits on later instructions are tried first, because they may imply the others.
-    std::vector<std::pair<uint32_t, size_t>> candidates; // (index among the device's instructions over both steps, queue)
+    std::vector<std::pair<uint32_t, size_t>>
+        candidates; // (index among the device's instructions over both steps, queue)
     for (size_t q = 0; q < kQueues; ++q)
       if (q != own && needed[q] > clock[q])
         candidates.push_back({index(q, needed[q]), q});
@@ -239,11 +257,14 @@ private:
         clock[k] = std::max(clock[k], known[place][k]);
       clock[q] = std::max(clock[q], needed[q]);
       bool previous = step == 1 && needed[q] < length(q);
-      waits.push_back({static_cast<uint32_t>(q), static_cast<uint32_t>(needed[q] - (step == 1 && !previous ? length(q) : 0)), previous});
+      waits.push_back({static_cast<uint32_t>(q),
+                       static_cast<uint32_t>(needed[q] - (step == 1 && !previous ? length(q) : 0)),
+                       previous});
     }
     known[static_cast<size_t>(step) * position.size() + i] = clock;
     if (step == 1) {
-      std::sort(waits.begin(), waits.end(), [](const Wait &a, const Wait &b) { return a.queue < b.queue; });
+      std::sort(waits.begin(), waits.end(),
+                [](const Wait &a, const Wait &b) { return a.queue < b.queue; });
       instruction.waits.begin = static_cast<uint32_t>(found.size());
       found.insert(found.end(), waits.begin(), waits.end());
       instruction.waits.end = static_cast<uint32_t>(found.size());
@@ -263,8 +284,8 @@ private:
     }
   }
 
-  /// If communication blocks: it follows the device's earlier compute and communication, and the device's later compute
-  /// follows it.
+  /// If communication blocks: it follows the device's earlier compute and communication, and the
+  /// device's later compute follows it.
   void blockOn(const Instruction &instruction, int32_t now, VectorClock &needed) {
     const bool moves = isBetweenDevices(instruction.kind);
     if (!moves && instruction.kind != InstructionKind::Compute)
@@ -274,24 +295,29 @@ private:
     (moves ? moved : computed)[instruction.queue] = now;
   }
 
-  /// Returns the index, among the device's instructions over both steps, of the instruction at a position of queue `q`.
+  /// Returns the index, among the device's instructions over both steps, of the instruction at a
+  /// position of queue `q`.
   uint32_t index(size_t q, int32_t place) const {
     const int32_t length = static_cast<int32_t>(instructionsOf[q].size());
     return place < length ? instructionsOf[q][static_cast<size_t>(place)]
-                          : static_cast<uint32_t>(position.size()) + instructionsOf[q][static_cast<size_t>(place - length)];
+                          : static_cast<uint32_t>(position.size()) +
+                                instructionsOf[q][static_cast<size_t>(place - length)];
   }
 
   StepGraph &graph;
   DeviceProgram &program;
   const bool overlapCommunication;
   VectorClock moved = nothing(),
-              computed = nothing();  ///< last communication and compute before the current instruction, per queue; only if communication blocks
-  std::vector<Access> accesses;      ///< of all instructions; declared before `pieces`, which needs their number
+              computed = nothing(); ///< last communication and compute before the current
+                                    ///< instruction, per queue; only if communication blocks
+  std::vector<Access>
+      accesses; ///< of all instructions; declared before `pieces`, which needs their number
   std::vector<uint32_t> firstAccess; ///< per instruction, and the total
   Pieces pieces;
   std::vector<int32_t> position;
   std::array<std::vector<uint32_t>, kQueues> instructionsOf;
-  std::vector<VectorClock> known; ///< instructions known to be finished before the instruction starts
+  std::vector<VectorClock>
+      known; ///< instructions known to be finished before the instruction starts
 };
 
 } // namespace
@@ -320,7 +346,8 @@ void zorse::step::insertWaits(StepGraph &graph, bool overlapCommunication) {
   for (size_t d = 0; d < found.size(); ++d) {
     uint32_t base = static_cast<uint32_t>(graph.waits.size());
     graph.waits.insert(graph.waits.end(), found[d].begin(), found[d].end());
-    for (uint32_t e = graph.devices[d].instructions.begin; e < graph.devices[d].instructions.end; ++e) {
+    for (uint32_t e = graph.devices[d].instructions.begin; e < graph.devices[d].instructions.end;
+         ++e) {
       graph.instructions[e].waits.begin += base;
       graph.instructions[e].waits.end += base;
     }

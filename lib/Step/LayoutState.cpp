@@ -18,9 +18,10 @@ struct ShardRange {
   int64_t begin, end;
 };
 
-/// Returns extents in proportion to `weights`, in multiples of 512 bytes, so that an owner's bytes are aligned for
-/// every transport.
-std::vector<ShardRange> splitShardRanges(int64_t elements, uint64_t elementSize, const std::vector<std::pair<uint32_t, double>> &weights) {
+/// Returns extents in proportion to `weights`, in multiples of 512 bytes, so that an owner's bytes
+/// are aligned for every transport.
+std::vector<ShardRange> splitShardRanges(int64_t elements, uint64_t elementSize,
+                                         const std::vector<std::pair<uint32_t, double>> &weights) {
   int64_t align = static_cast<int64_t>(kStateAlignment / elementSize);
   int64_t blocks = (elements + align - 1) / align;
   std::vector<double> w;
@@ -50,7 +51,8 @@ std::vector<ShardRange> ownersOfGroup(PlanLowering &x, uint32_t group, const Gro
       else if (owner.begin < owner.end)
         extents.push_back({owner.device, owner.begin, owner.end});
     }
-    std::sort(extents.begin(), extents.end(), [](const ShardRange &a, const ShardRange &b) { return a.begin < b.begin; });
+    std::sort(extents.begin(), extents.end(),
+              [](const ShardRange &a, const ShardRange &b) { return a.begin < b.begin; });
     return weights.empty() ? extents : splitShardRanges(info.elements(), size, weights);
   }
 
@@ -58,33 +60,42 @@ std::vector<ShardRange> ownersOfGroup(PlanLowering &x, uint32_t group, const Gro
   if (x.plan.defaultSharding == ShardSizing::FirstOnly) {
     // The first cell: smallest unit, then smallest sample.
     uint32_t best = kNone;
-    auto key = [&](uint32_t c) { return std::pair(x.plan.cells[c].unitBegin, x.plan.cells[c].sampleBegin); };
+    auto key = [&](uint32_t c) {
+      return std::pair(x.plan.cells[c].unitBegin, x.plan.cells[c].sampleBegin);
+    };
     uint32_t unit = info.units(0);
     for (uint32_t device : readers)
       for (uint32_t c : x.cellsOf[device])
-        if (x.plan.cells[c].unitBegin <= static_cast<int32_t>(unit) && static_cast<int32_t>(unit) < x.plan.cells[c].unitEnd &&
+        if (x.plan.cells[c].unitBegin <= static_cast<int32_t>(unit) &&
+            static_cast<int32_t>(unit) < x.plan.cells[c].unitEnd &&
             (best == kNone || key(c) < key(best)))
           best = c;
     return {{x.plan.cells[best].device, 0, info.elements()}};
   }
   for (uint32_t device : readers)
-    weights.push_back({device, x.plan.defaultSharding == ShardSizing::Equal ? 1.0 : x.findGroupState(device, group)->weight});
+    weights.push_back({device, x.plan.defaultSharding == ShardSizing::Equal
+                                   ? 1.0
+                                   : x.findGroupState(device, group)->weight});
   return splitShardRanges(info.elements(), size, weights);
 }
 
-/// Adds the buffers that units of a device read, and that its shards are gathered from: one buffer for all windows if
-/// it is the home, else one per window.
+/// Adds the buffers that units of a device read, and that its shards are gathered from: one buffer
+/// for all windows if it is the home, else one per window.
 void addUnshardedParams(PlanLowering &x, uint32_t device, GroupState &groupState, uint64_t bytes) {
   groupState.firstUnshardedParam = static_cast<uint32_t>(x.unshardedParams.size());
-  const MemoryCategory category = groupState.readsPersistentBuffer     ? MemoryCategory::State
-                                  : x.usesOf[groupState.group].empty() ? MemoryCategory::Gathered
-                                                                       : MemoryCategory::UpdateStaging;
-  for (uint32_t w = x.firstUnshardInterval[groupState.group]; w < x.firstUnshardInterval[groupState.group + 1]; ++w) {
+  const MemoryCategory category = groupState.readsPersistentBuffer ? MemoryCategory::State
+                                  : x.usesOf[groupState.group].empty()
+                                      ? MemoryCategory::Gathered
+                                      : MemoryCategory::UpdateStaging;
+  for (uint32_t w = x.firstUnshardInterval[groupState.group];
+       w < x.firstUnshardInterval[groupState.group + 1]; ++w) {
     const std::vector<uint32_t> &readers = x.unshardIntervals[w].readers;
     if (groupState.readsPersistentBuffer && w > x.firstUnshardInterval[groupState.group])
       x.unshardedParams.push_back(x.unshardedParams.back());
-    else if (groupState.readsPersistentBuffer || groupState.owns() || std::binary_search(readers.begin(), readers.end(), device))
-      x.unshardedParams.push_back(x.addBuffer(device, bytes, category, /*persistent=*/groupState.readsPersistentBuffer));
+    else if (groupState.readsPersistentBuffer || groupState.owns() ||
+             std::binary_search(readers.begin(), readers.end(), device))
+      x.unshardedParams.push_back(
+          x.addBuffer(device, bytes, category, /*persistent=*/groupState.readsPersistentBuffer));
     else
       x.unshardedParams.push_back(kNone);
   }
@@ -130,8 +141,10 @@ void findOwners(PlanLowering &x) {
         auto &list = x.groupStates[extent.device];
         GroupState fresh;
         fresh.group = g;
-        groupState =
-            &*list.insert(std::lower_bound(list.begin(), list.end(), g, [](const GroupState &h, uint32_t group) { return h.group < group; }), fresh);
+        groupState = &*list.insert(
+            std::lower_bound(list.begin(), list.end(), g,
+                             [](const GroupState &h, uint32_t group) { return h.group < group; }),
+            fresh);
       }
       if (!groupState->owns())
         x.ownersOf[g].push_back(extent.device);
@@ -163,11 +176,15 @@ struct HoldingLayout {
   void run() {
     groupState.at = x.plan.placementOf(device, groupState.group);
     const int64_t held = groupState.reads ? info.elements() : groupState.owned.elements();
-    // If an owner of a part reads the group and has no other home for it, the whole buffer is persistent, and the owned
-    // elements stay inside it. This does not apply if the other elements are gathered by phase.
-    groupState.readsPersistentBuffer = keeps && !x.hasMaster(groupState.group) && groupState.at.parameters == MemoryTier::Device &&
-                                       (x.usesOf[groupState.group].empty() || !groupState.reads || kept.elements() == info.elements());
-    addUnshardedParams(x, device, groupState, static_cast<uint64_t>(held) * elementBytes(x.computeType(groupState.group)));
+    // If an owner of a part reads the group and has no other home for it, the whole buffer is
+    // persistent, and the owned elements stay inside it. This does not apply if the other elements
+    // are gathered by phase.
+    groupState.readsPersistentBuffer = keeps && !x.hasMaster(groupState.group) &&
+                                       groupState.at.parameters == MemoryTier::Device &&
+                                       (x.usesOf[groupState.group].empty() || !groupState.reads ||
+                                        kept.elements() == info.elements());
+    addUnshardedParams(x, device, groupState,
+                       static_cast<uint64_t>(held) * elementBytes(x.computeType(groupState.group)));
     if (info.trainable())
       groupState.gradients = x.addBuffer(device, bytes(held), MemoryCategory::Gradients);
     if (keeps)
@@ -177,32 +194,41 @@ struct HoldingLayout {
   }
 
   void keepState() {
-    groupState.persistentShard =
-        groupState.readsPersistentBuffer ? x.unshardedParams[groupState.firstUnshardedParam] : keepApart(groupState.at.parameters);
+    groupState.persistentShard = groupState.readsPersistentBuffer
+                                     ? x.unshardedParams[groupState.firstUnshardedParam]
+                                     : keepApart(groupState.at.parameters);
     for (const Compact::Run &run : kept.runs())
-      keep(groupState.persistentShard, groupState.readsPersistentBuffer ? groupState.position(run) : run.place,
+      keep(groupState.persistentShard,
+           groupState.readsPersistentBuffer ? groupState.position(run) : run.place,
            Value::parameters(groupState.group, {run.begin, run.end}));
     for (uint32_t m = 0; m < x.summary.moments() && info.trainable(); ++m) {
       groupState.moments[m] = keepApart(groupState.at.moments);
       for (const Compact::Run &run : kept.runs())
-        keep(groupState.moments[m], run.place, Value::moments(groupState.group, m, {run.begin, run.end}));
+        keep(groupState.moments[m], run.place,
+             Value::moments(groupState.group, m, {run.begin, run.end}));
     }
   }
 
-  uint32_t keepApart(MemoryTier tier) { return x.addBuffer(device, keptBytes(), MemoryCategory::State, /*persistent=*/true, tier); }
+  uint32_t keepApart(MemoryTier tier) {
+    return x.addBuffer(device, keptBytes(), MemoryCategory::State, /*persistent=*/true, tier);
+  }
 
   void keep(uint32_t buffer, int64_t place, Value value) {
-    x.graph.state.push_back({elementRegion(buffer, place, value.end - value.begin, size), value, info.type()});
+    x.graph.state.push_back(
+        {elementRegion(buffer, place, value.end - value.begin, size), value, info.type()});
   }
 
   void reduceGradients() {
-    // A gradient buffer that is allocated by phase is freed as a whole, so the reduced part needs a separate buffer.
-    const bool alone = x.readersOf[groupState.group].size() == 1 && x.ownersOf[groupState.group].size() == 1;
+    // A gradient buffer that is allocated by phase is freed as a whole, so the reduced part needs a
+    // separate buffer.
+    const bool alone =
+        x.readersOf[groupState.group].size() == 1 && x.ownersOf[groupState.group].size() == 1;
     groupState.reduced = x.usesOf[groupState.group].empty() || alone || !groupState.reads
                              ? groupState.gradients
                              : x.addBuffer(device, keptBytes(), MemoryCategory::Gradients);
     if (groupState.at.gradients == MemoryTier::Host)
-      groupState.hostGradients = x.addBuffer(device, keptBytes(), MemoryCategory::Staging, /*persistent=*/false, MemoryTier::Host);
+      groupState.hostGradients = x.addBuffer(device, keptBytes(), MemoryCategory::Staging,
+                                             /*persistent=*/false, MemoryTier::Host);
   }
 };
 
@@ -228,10 +254,12 @@ void zorse::step::layoutState(PlanLowering &x) {
         x.optimizerStep[d] = x.addBuffer(d, stepBytes, MemoryCategory::State, true);
     }
     // Devices that scale loss gradients also keep the scale.
-    if (x.optimizerStep[d] == kNone && zorse::scalesLoss(x.summary) && std::any_of(x.cellsOf[d].begin(), x.cellsOf[d].end(), hasLoss))
+    if (x.optimizerStep[d] == kNone && zorse::scalesLoss(x.summary) &&
+        std::any_of(x.cellsOf[d].begin(), x.cellsOf[d].end(), hasLoss))
       x.optimizerStep[d] = x.addBuffer(d, stepBytes, MemoryCategory::State, true);
     if (x.optimizerStep[d] != kNone)
-      x.graph.state.push_back({region(x.optimizerStep[d], 0, stepBytes), Value::optimizerStep(), bundle::F64});
+      x.graph.state.push_back(
+          {region(x.optimizerStep[d], 0, stepBytes), Value::optimizerStep(), bundle::F64});
     stateSpan.end = static_cast<uint32_t>(x.graph.state.size());
   }
 }

@@ -29,8 +29,8 @@ public:
       cursor = 0;
       forEachSet(x.cellsByBegin[cut], [&](const std::vector<uint32_t> &set) { forward(set); });
     }
-    // A cell's gradients are computed by cells that begin where it ends. Those have a later end, so they are visited
-    // first.
+    // A cell's gradients are computed by cells that begin where it ends. Those have a later end, so
+    // they are visited first.
     for (size_t cut = x.cellsByEnd.size(); cut-- > 0;) {
       cursor = 0;
       forEachSet(x.cellsByEnd[cut], [&](const std::vector<uint32_t> &set) { backward(set); });
@@ -43,14 +43,16 @@ private:
   zorse::Status checkLoss() const {
     for (const auto &unit : x.summary.units())
       if (unit.loss_terms_size() != 0 && unit.loss_terms_size() != x.summary.loss_size())
-        return zorse::userError("unit '" + unit.name() + "' computes " + std::to_string(unit.loss_terms_size()) + " of the " +
+        return zorse::userError("unit '" + unit.name() + "' computes " +
+                                std::to_string(unit.loss_terms_size()) + " of the " +
                                 std::to_string(x.summary.loss_size()) +
-                                " loss terms: terms in different units are not supported yet; the loss must be computed by the last unit");
+                                " loss terms: terms in different units are not supported yet; the "
+                                "loss must be computed by the last unit");
     return zorse::Status::success();
   }
 
-  // ---- Inputs: one load per device and range of rows. A cell with rows inside another cell's range reads from that
-  // range.
+  // ---- Inputs: one load per device and range of rows. A cell with rows inside another cell's
+  // range reads from that range.
 
   struct InputRange {
     int64_t begin, end;
@@ -67,17 +69,22 @@ private:
       for (uint32_t c : x.cellsOf[d])
         for (auto [input, tasks] : x.shapeOf[c]->inputs)
           rangesOf(d, input).push_back({x.plan.cells[c].sampleBegin, x.plan.cells[c].sampleEnd});
-    auto less = [](const InputRange &a, const InputRange &b) { return a.begin != b.begin ? a.begin < b.begin : a.end > b.end; };
+    auto less = [](const InputRange &a, const InputRange &b) {
+      return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+    };
     for (size_t i = 0; i < inputRanges.size(); ++i) {
       std::vector<InputRange> &list = inputRanges[i];
       if (list.empty())
         continue;
       if (!std::is_sorted(list.begin(), list.end(), less))
         std::sort(list.begin(), list.end(), less);
-      const uint64_t row = x.summary.inputs(static_cast<int>(i % static_cast<size_t>(x.summary.inputs_size()))).bytes_per_row();
+      const uint64_t row =
+          x.summary.inputs(static_cast<int>(i % static_cast<size_t>(x.summary.inputs_size())))
+              .bytes_per_row();
       size_t kept = 0;
       for (const InputRange &range : std::vector<InputRange>(list)) {
-        const bool inside = kept > 0 && range.end <= list[kept - 1].end && (range.begin - list[kept - 1].begin) * row % kRegionAlignment == 0;
+        const bool inside = kept > 0 && range.end <= list[kept - 1].end &&
+                            (range.begin - list[kept - 1].begin) * row % kRegionAlignment == 0;
         bool repeated = inside;
         for (size_t k = kept; k > 0 && !repeated && list[k - 1].begin == range.begin; --k)
           repeated = list[k - 1].end == range.end;
@@ -92,10 +99,12 @@ private:
     auto &list = rangesOf(cell.device, input);
     uint64_t row = x.summary.inputs(input).bytes_per_row();
     // Ranges are sorted by begin. Finds the last one that contains the cell at an aligned offset.
-    auto it = std::upper_bound(list.begin(), list.end(), cell.sampleBegin, [](int64_t s, const InputRange &r) { return s < r.begin; });
+    auto it = std::upper_bound(list.begin(), list.end(), cell.sampleBegin,
+                               [](int64_t s, const InputRange &r) { return s < r.begin; });
     while (it != list.begin()) {
       --it;
-      if (it->begin <= cell.sampleBegin && cell.sampleEnd <= it->end && (cell.sampleBegin - it->begin) * row % kRegionAlignment == 0)
+      if (it->begin <= cell.sampleBegin && cell.sampleEnd <= it->end &&
+          (cell.sampleBegin - it->begin) * row % kRegionAlignment == 0)
         return *it;
     }
     return list.front(); // unreachable: planInputs kept a range for every cell
@@ -116,9 +125,11 @@ private:
 
   InputRows loadRange(uint32_t c, uint32_t input, int64_t begin, int64_t end) {
     const Cell &cell = x.plan.cells[c];
-    const uint64_t bytes = static_cast<uint64_t>(end - begin) * x.summary.inputs(static_cast<int>(input)).bytes_per_row();
+    const uint64_t bytes = static_cast<uint64_t>(end - begin) *
+                           x.summary.inputs(static_cast<int>(input)).bytes_per_row();
     const uint32_t buffer = x.addBuffer(cell.device, bytes, MemoryCategory::Activations);
-    const uint32_t op = x.addOp(x.costs->load(cell.device, bytes), kShortPriority, begin, cell.unitBegin);
+    const uint32_t op =
+        x.addOp(x.costs->load(cell.device, bytes), kShortPriority, begin, cell.unitBegin);
     x.ops[op].cell = c;
     x.ops[op].needsAdmission = true;
     x.addAccess(op, buffer);
@@ -138,7 +149,8 @@ private:
     for (auto [like, replica] : x.replicas)
       if (x.workspace[like] != kNone) {
         const uint64_t bytes = x.buffers[x.workspace[like]].bytes;
-        x.workspace[replica] = x.addBuffer(replica, bytes, MemoryCategory::Workspace, /*persistent=*/true);
+        x.workspace[replica] =
+            x.addBuffer(replica, bytes, MemoryCategory::Workspace, /*persistent=*/true);
       }
   }
 
@@ -146,19 +158,22 @@ private:
 
   uint64_t rowBytes(uint32_t value) const { return x.summary.values(value).bytes_per_row(); }
 
-  /// Returns the cells of `list` (by first sample, disjoint) that share samples with `cell`. Must be called in the
-  /// order of samples, because it starts at `cursor`.
+  /// Returns the cells of `list` (by first sample, disjoint) that share samples with `cell`. Must
+  /// be called in the order of samples, because it starts at `cursor`.
   CellIndices overlapping(CellIndices list, const Cell &cell) {
     while (cursor < list.size() && x.plan.cells[list[cursor]].sampleEnd <= cell.sampleBegin)
       ++cursor;
     size_t end = cursor;
     while (end < list.size() && x.plan.cells[list[end]].sampleBegin < cell.sampleEnd)
       ++end;
-    auto same = [&](uint32_t a, uint32_t b) { return x.plan.cells[a].sampleBegin == x.plan.cells[b].sampleBegin; };
+    auto same = [&](uint32_t a, uint32_t b) {
+      return x.plan.cells[a].sampleBegin == x.plan.cells[b].sampleBegin;
+    };
     const CellIndices all{list.begin() + cursor, end - cursor};
     if (std::adjacent_find(all.begin(), all.end(), same) == all.end())
       return all;
-    chosen.clear(); // cells of a set have the same samples: choose the one on this device, or the first
+    chosen.clear(); // cells of a set have the same samples: choose the one on this device, or the
+                    // first
     for (uint32_t other : all) {
       if (chosen.empty() || !same(chosen.back(), other))
         chosen.push_back(other);
@@ -168,10 +183,13 @@ private:
     return {chosen.data(), chosen.size()};
   }
 
-  /// Connects cell `c` to its neighbors' ports of a value. If one local buffer contains all rows, aligned, the port is
-  /// a view of it; otherwise it is a new buffer, filled by copies and transfers.
-  /// \param cut  for a gradient: first of the users with contributions in it; kNone: it is the value
-  BoundaryValue connect(uint32_t c, uint32_t valueId, CellIndices neighbours, size_t index, uint32_t cut) {
+  /// Connects cell `c` to its neighbors' ports of a value. If one local buffer contains all rows,
+  /// aligned, the port is a view of it; otherwise it is a new buffer, filled by copies and
+  /// transfers.
+  /// \param cut  for a gradient: first of the users with contributions in it; kNone: it is the
+  /// value
+  BoundaryValue connect(uint32_t c, uint32_t valueId, CellIndices neighbours, size_t index,
+                        uint32_t cut) {
     const Cell &cell = x.plan.cells[c];
     const bool gradient = cut != kNone;
     uint64_t row = rowBytes(valueId);
@@ -181,9 +199,11 @@ private:
     BoundaryValue boundary;
     boundary.value = valueId;
     const BoundaryValue &first = portOf(neighbours.front());
-    bool view = std::all_of(neighbours.begin(), neighbours.end(),
-                            [&](uint32_t n) { return x.plan.cells[n].device == cell.device && portOf(n).buffer == first.buffer; });
-    view = view && static_cast<uint64_t>(cell.sampleBegin - first.rowBase) * row % kRegionAlignment == 0;
+    bool view = std::all_of(neighbours.begin(), neighbours.end(), [&](uint32_t n) {
+      return x.plan.cells[n].device == cell.device && portOf(n).buffer == first.buffer;
+    });
+    view = view &&
+           static_cast<uint64_t>(cell.sampleBegin - first.rowBase) * row % kRegionAlignment == 0;
     ready.clear();
     if (view) {
       boundary.buffer = first.buffer;
@@ -197,7 +217,8 @@ private:
             ready.push_back(producer);
         }
     } else {
-      boundary.buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * row, MemoryCategory::Activations);
+      boundary.buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * row,
+                                    MemoryCategory::Activations);
       boundary.rowBase = cell.sampleBegin;
       for (uint32_t n : neighbours)
         ready.push_back(move(c, n, portOf(n), boundary, cut));
@@ -209,15 +230,19 @@ private:
   }
 
   /// Adds a copy or a transfer of the samples that neighbor `n` and cell `c` share.
-  Producer move(uint32_t c, uint32_t n, const BoundaryValue &from, const BoundaryValue &to, uint32_t cut) {
+  Producer move(uint32_t c, uint32_t n, const BoundaryValue &from, const BoundaryValue &to,
+                uint32_t cut) {
     const Cell &cell = x.plan.cells[c], &other = x.plan.cells[n];
     const bool gradient = cut != kNone;
-    const int64_t begin = std::max(cell.sampleBegin, other.sampleBegin), end = std::min(cell.sampleEnd, other.sampleEnd);
+    const int64_t begin = std::max(cell.sampleBegin, other.sampleBegin),
+                  end = std::min(cell.sampleEnd, other.sampleEnd);
     const uint64_t bytes = static_cast<uint64_t>(end - begin) * rowBytes(from.value);
     const bool local = other.device == cell.device;
-    const uint32_t op = local
-                            ? x.addOp(x.costs->copy(cell.device, bytes), kShortPriority, begin, cell.unitBegin)
-                            : x.addTransfer(other.device, cell.device, bytes, gradient ? kBackwardPriority : kForwardPriority, begin, cell.unitBegin);
+    const uint32_t op =
+        local
+            ? x.addOp(x.costs->copy(cell.device, bytes), kShortPriority, begin, cell.unitBegin)
+            : x.addTransfer(other.device, cell.device, bytes,
+                            gradient ? kBackwardPriority : kForwardPriority, begin, cell.unitBegin);
     if (!gradient) {
       x.ops[op].cell = c;
       x.ops[op].needsAdmission = true;
@@ -226,7 +251,8 @@ private:
     if (!local)
       x.addInstruction(cell.device, kReceive);
     x.describe(OpKind::Move, static_cast<uint32_t>(x.moves.size()));
-    x.moves.push_back({from.buffer, to.buffer, from.rowBase, to.rowBase, begin, end, from.value, cut});
+    x.moves.push_back(
+        {from.buffer, to.buffer, from.rowBase, to.rowBase, begin, end, from.value, cut});
     x.addAccess(op, from.buffer);
     x.addAccess(op, to.buffer);
     for (uint32_t s = from.producers.begin; s < from.producers.end; ++s)
@@ -242,23 +268,29 @@ private:
 
   BoundaryValue producedBy(uint32_t valueId, uint32_t buffer, const Cell &cell, uint32_t op) {
     BoundaryValue boundary{
-        valueId, buffer, cell.sampleBegin, {static_cast<uint32_t>(x.producers.size()), static_cast<uint32_t>(x.producers.size() + 1)}};
+        valueId,
+        buffer,
+        cell.sampleBegin,
+        {static_cast<uint32_t>(x.producers.size()), static_cast<uint32_t>(x.producers.size() + 1)}};
     x.producers.push_back({op, cell.sampleBegin, cell.sampleEnd});
     return boundary;
   }
 
   Span addPorts(const std::vector<BoundaryValue> &list) {
-    Span span{static_cast<uint32_t>(x.boundaryValues.size()), static_cast<uint32_t>(x.boundaryValues.size() + list.size())};
+    Span span{static_cast<uint32_t>(x.boundaryValues.size()),
+              static_cast<uint32_t>(x.boundaryValues.size() + list.size())};
     x.boundaryValues.insert(x.boundaryValues.end(), list.begin(), list.end());
     return span;
   }
 
   // ---- Tasks.
 
-  /// Calls `visit` with the cells of each rectangle: one, or one per device if they exchange values.
+  /// Calls `visit` with the cells of each rectangle: one, or one per device if they exchange
+  /// values.
   template <typename Visit> void forEachSet(CellIndices list, Visit visit) {
     for (size_t i = 0; i < list.size(); i += set.size()) {
-      if (i + 1 < list.size() && x.plan.cells[list[i]].sampleBegin == x.plan.cells[list[i + 1]].sampleBegin)
+      if (i + 1 < list.size() &&
+          x.plan.cells[list[i]].sampleBegin == x.plan.cells[list[i + 1]].sampleBegin)
         set = membersOf(x, list[i]);
       else
         set.assign(1, list[i]);
@@ -275,12 +307,17 @@ private:
   }
 
   /// Each task is a sequence of ops with an exchange between successive ones.
-  void addExchangingTasks(const std::vector<uint32_t> &cells, TaskKind kind, CellTask CellInfo::*task) {
+  void addExchangingTasks(const std::vector<uint32_t> &cells, TaskKind kind,
+                          CellTask CellInfo::*task) {
     const Cell &like = x.plan.cells[cells[0]];
-    std::vector<std::pair<int32_t, const Segment *>> exchanges; // segments of units that need an exchange before them
+    std::vector<std::pair<int32_t, const Segment *>>
+        exchanges; // segments of units that need an exchange before them
     for (int32_t i = 0; i < like.unitEnd - like.unitBegin; ++i) {
       const int32_t u = kind == TaskKind::Forward ? like.unitBegin + i : like.unitEnd - 1 - i;
-      for (const Segment &segment : unitFunction(x.summary, u, kind == TaskKind::Forward ? UnitTask::Forward : UnitTask::Backward).segments())
+      for (const Segment &segment :
+           unitFunction(x.summary, u,
+                        kind == TaskKind::Forward ? UnitTask::Forward : UnitTask::Backward)
+               .segments())
         if (segment.before() != Segment::NOTHING)
           exchanges.push_back({u, &segment});
     }
@@ -299,12 +336,14 @@ private:
   }
 
   /// Adds a gather or a reduction of the parts of a value that the cells of a set have.
-  uint32_t addExchange(const std::vector<uint32_t> &cells, TaskKind kind, int32_t unit, const Segment &segment) {
+  uint32_t addExchange(const std::vector<uint32_t> &cells, TaskKind kind, int32_t unit,
+                       const Segment &segment) {
     const bool gathers = segment.before() == Segment::GATHER;
     const Cell &like = x.plan.cells[cells[0]];
     const uint32_t id = x.summary.units(unit).values_out(static_cast<int>(segment.value()));
     const auto row = rowBytes(id), bytes = static_cast<uint64_t>(like.rows()) * row;
-    const auto rowElements = static_cast<int64_t>(row / elementBytes(x.summary.values(static_cast<int>(id)).type()));
+    const auto rowElements =
+        static_cast<int64_t>(row / elementBytes(x.summary.values(static_cast<int>(id)).type()));
     Collective collective;
     collective.value = Value::activation(id, {like.sampleBegin, like.sampleEnd});
     collective.phase = kind == TaskKind::Forward ? bundle::FORWARD : bundle::BACKWARD;
@@ -312,40 +351,53 @@ private:
     std::vector<std::pair<uint32_t, Part>> parts; // by device
     for (size_t m = 0; m < cells.size(); ++m) {
       const uint32_t device = x.plan.cells[cells[m]].device, whole = insideBuffer(cells[m], id);
-      const Samples share = gathers ? shareOf(like, m, cells.size()) : Samples{like.sampleBegin, like.sampleEnd};
+      const Samples share =
+          gathers ? shareOf(like, m, cells.size()) : Samples{like.sampleBegin, like.sampleEnd};
       const int64_t begin = share.begin - like.sampleBegin, end = share.end - like.sampleBegin;
       collective.members.push_back(device);
       collective.shards.push_back({device, begin * rowElements, end * rowElements});
-      const Region mine = region(whole, static_cast<uint64_t>(begin) * row, static_cast<uint64_t>(end - begin) * row);
+      const Region mine = region(whole, static_cast<uint64_t>(begin) * row,
+                                 static_cast<uint64_t>(end - begin) * row);
       const uint32_t term = x.summary.units(unit).values_out(static_cast<int>(segment.term()));
-      parts.push_back({device, {region(gathers ? whole : insideBuffer(cells[m], term), 0, bytes), mine}});
+      parts.push_back(
+          {device, {region(gathers ? whole : insideBuffer(cells[m], term), 0, bytes), mine}});
     }
-    std::sort(parts.begin(), parts.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
-    const uint32_t op = x.addOp(0, kind == TaskKind::Forward ? kForwardPriority : kBackwardPriority, like.sampleBegin, unit);
+    std::sort(parts.begin(), parts.end(),
+              [](const auto &a, const auto &b) { return a.first < b.first; });
+    const uint32_t op = x.addOp(0, kind == TaskKind::Forward ? kForwardPriority : kBackwardPriority,
+                                like.sampleBegin, unit);
     x.describeCollective(gathers ? Work::Gather : Work::Scatter, std::move(collective));
     for (const auto &[device, part] : parts)
       x.addPart(device, part.whole, part.shard);
     return op;
   }
 
-  /// Returns a buffer for the number of a value that no other cell accesses. It has 0 bytes here: the template contains
-  /// its size and live range.
+  /// Returns a buffer for the number of a value that no other cell accesses. It has 0 bytes here:
+  /// the template contains its size and live range.
   uint32_t insideBuffer(uint32_t c, uint32_t value) {
-    const auto &values = x.tables.shapes(x.plan.schedule.splitBackward).inside(*x.shapeOf[c]).values;
-    auto made = std::find_if(values.begin(), values.end(), [&](const CellTemplate::Made &one) { return one.id == value; });
+    const auto &values =
+        x.tables.shapes(x.plan.schedule.splitBackward).inside(*x.shapeOf[c]).values;
+    auto made = std::find_if(values.begin(), values.end(),
+                             [&](const CellTemplate::Made &one) { return one.id == value; });
     return x.addNumbered(x.plan.cells[c].device, 0, x.cells[c].numberOfF + made->place);
   }
 
   /// Adds one of the `ops` ops of a task. A task without work is ordered but not listed.
   uint32_t addTask(uint32_t c, TaskKind kind, size_t ops) {
     const Cell &cell = x.plan.cells[c];
-    const uint8_t rank = kind == TaskKind::Forward ? kForwardPriority : kind == TaskKind::Backward ? kBackwardPriority : kWeightsPriority;
-    const uint32_t op = x.addOp(x.taskSeconds(c, kind) / static_cast<double>(ops), rank, cell.sampleBegin, cell.unitBegin);
+    const uint8_t rank = kind == TaskKind::Forward    ? kForwardPriority
+                         : kind == TaskKind::Backward ? kBackwardPriority
+                                                      : kWeightsPriority;
+    const uint32_t op = x.addOp(x.taskSeconds(c, kind) / static_cast<double>(ops), rank,
+                                cell.sampleBegin, cell.unitBegin);
     x.ops[op].cell = c;
     x.ops[op].needsAdmission = kind == TaskKind::Forward;
     if (x.hasWork(c, kind)) {
       x.addInstruction(cell.device, kCompute);
-      x.describe(kind == TaskKind::Forward ? OpKind::Forward : kind == TaskKind::Backward ? OpKind::Backward : OpKind::Weights, c);
+      x.describe(kind == TaskKind::Forward    ? OpKind::Forward
+                 : kind == TaskKind::Backward ? OpKind::Backward
+                                              : OpKind::Weights,
+                 c);
     }
     return op;
   }
@@ -388,7 +440,9 @@ private:
       touchBy(info, shape.in[i] & kInF, boundary.buffer);
     }
     addOut(info, cell, shape);
-    offloadToHost(x, c, [&](const CellTemplate::OffloadedBuffer &item) { return originalOf(cell, info, item); });
+    offloadToHost(x, c, [&](const CellTemplate::OffloadedBuffer &item) {
+      return originalOf(cell, info, item);
+    });
     sumLosses(c);
   }
 
@@ -402,8 +456,9 @@ private:
     }
     info.produced.end = info.out.begin = static_cast<uint32_t>(x.boundaryValues.size());
     for (int32_t from : shape.out)
-      x.boundaryValues.push_back(from >= 0 ? x.boundaryValues[info.produced.begin + static_cast<uint32_t>(from)]
-                                           : x.boundaryValues[info.in.begin + static_cast<uint32_t>(-1 - from)]);
+      x.boundaryValues.push_back(
+          from >= 0 ? x.boundaryValues[info.produced.begin + static_cast<uint32_t>(from)]
+                    : x.boundaryValues[info.in.begin + static_cast<uint32_t>(-1 - from)]);
     info.out.end = static_cast<uint32_t>(x.boundaryValues.size());
   }
 
@@ -412,15 +467,20 @@ private:
   }
 
   /// Returns F's buffer of an offloaded item.
-  Region originalOf(const Cell &cell, const CellInfo &info, const CellTemplate::OffloadedBuffer &item) {
+  Region originalOf(const Cell &cell, const CellInfo &info,
+                    const CellTemplate::OffloadedBuffer &item) {
     if (item.port < 0) {
       const uint32_t buffer = x.addNumbered(cell.device, item.bytes, info.numberOfF + item.place);
       x.addAccess(info.forward, buffer);
       return region(buffer, 0, item.bytes);
     }
     const auto place = static_cast<uint32_t>(item.port), received = info.in.size();
-    const BoundaryValue &boundary = x.boundaryValues[place < received ? info.in.begin + place : info.produced.begin + place - received];
-    return region(boundary.buffer, static_cast<uint64_t>(cell.sampleBegin - boundary.rowBase) * rowBytes(item.id), item.bytes);
+    const BoundaryValue &boundary =
+        x.boundaryValues[place < received ? info.in.begin + place
+                                          : info.produced.begin + place - received];
+    return region(boundary.buffer,
+                  static_cast<uint64_t>(cell.sampleBegin - boundary.rowBase) * rowBytes(item.id),
+                  item.bytes);
   }
 
   /// Adds the numerators of a cell to the device's sums.
@@ -434,7 +494,8 @@ private:
     x.addInstruction(cell.device, kCompute);
     x.describe(OpKind::SumLoss, c);
     for (const CellTemplate::Made &rows : shape.losses) {
-      const uint32_t buffer = x.addNumbered(cell.device, lossRowsBytes(x.summary, cell), info.numberOfF + rows.place);
+      const uint32_t buffer =
+          x.addNumbered(cell.device, lossRowsBytes(x.summary, cell), info.numberOfF + rows.place);
       x.addAccess(info.forward, buffer);
       x.addAccess(op, buffer);
     }
@@ -458,7 +519,8 @@ private:
     inBoundaryValues.clear(); // sums of the contributions of later users
     for (size_t i = 0; i < x.gradsAt[cell.unitEnd].size(); ++i) {
       uint32_t v = x.gradsAt[cell.unitEnd][i];
-      inBoundaryValues.push_back(connect(c, v, below, i, firstUser(v, static_cast<uint32_t>(cell.unitEnd))));
+      inBoundaryValues.push_back(
+          connect(c, v, below, i, firstUser(v, static_cast<uint32_t>(cell.unitEnd))));
     }
     info.gradIn = addPorts(inBoundaryValues);
 
@@ -469,13 +531,15 @@ private:
     const Cell &cell = x.plan.cells[c];
     CellInfo &info = x.cells[c];
     const CellTemplate &shape = *x.shapeOf[c];
-    auto gradIn = [&](size_t i) -> const BoundaryValue & { return x.boundaryValues[info.gradIn.begin + i]; };
+    auto gradIn = [&](size_t i) -> const BoundaryValue & {
+      return x.boundaryValues[info.gradIn.begin + i];
+    };
     x.addEdge(info.forward.end, info.backward.begin);
     for (size_t i = 0; i < shape.gradIn.size(); ++i)
       if (shape.usesGradIn[i])
         afterSources(gradIn(i), info.backward.begin);
-    // W computes the gradients of parameters from data that F and B have left. All of it is complete after B, so no
-    // port is connected.
+    // W computes the gradients of parameters from data that F and B have left. All of it is
+    // complete after B, so no port is connected.
     if (x.plan.schedule.splitBackward) {
       const uint32_t op = addTask(c, TaskKind::Weights, 1);
       info.weights = {op, op};
@@ -495,7 +559,8 @@ private:
     for (size_t i = 0; i < shape.in.size(); ++i)
       touchBy(info, shape.in[i] & later, x.boundaryValues[info.in.begin + i].buffer);
     for (size_t i = 0; i < shape.produced.size(); ++i)
-      touchBy(info, shape.produced[i].tasks & later, x.boundaryValues[info.produced.begin + i].buffer);
+      touchBy(info, shape.produced[i].tasks & later,
+              x.boundaryValues[info.produced.begin + i].buffer);
     for (size_t i = 0; i < shape.inputs.size(); ++i)
       touchBy(info, shape.inputs[i].second, x.inputs[x.loads[info.loads.begin + i]].buffer);
   }
@@ -512,14 +577,19 @@ private:
 
   /// Adds the ports of gradients at the first cut.
   void addGradOut(CellInfo &info, const Cell &cell, const CellTemplate &shape) {
-    const auto first = static_cast<uint32_t>(x.buffers.size()); // first of the gradients that begin here
+    const auto first =
+        static_cast<uint32_t>(x.buffers.size()); // first of the gradients that begin here
     for (const CellTemplate::Made &gradient : shape.gradOut)
       touchBy(info, gradient.tasks, addValue(cell, gradient.id, info.numberOfB + gradient.place));
     info.gradOut.begin = static_cast<uint32_t>(x.boundaryValues.size());
     for (size_t i = 0; i < shape.gradsOut.size(); ++i) {
       auto [from, touched] = shape.gradsOut[i];
-      BoundaryValue boundary = from >= 0 ? BoundaryValue{x.gradsAt[cell.unitBegin][i], first + static_cast<uint32_t>(from), cell.sampleBegin, {}}
-                                         : x.boundaryValues[info.gradIn.begin + static_cast<uint32_t>(-1 - from)];
+      BoundaryValue boundary =
+          from >= 0 ? BoundaryValue{x.gradsAt[cell.unitBegin][i],
+                                    first + static_cast<uint32_t>(from),
+                                    cell.sampleBegin,
+                                    {}}
+                    : x.boundaryValues[info.gradIn.begin + static_cast<uint32_t>(-1 - from)];
       if (touched) {
         BoundaryValue done = producedBy(boundary.value, boundary.buffer, cell, info.backward.end);
         done.rowBase = boundary.rowBase;
@@ -540,7 +610,8 @@ private:
       x.addAccess(info.weights, buffer);
   }
 
-  /// Returns the first user of a value at or after `unit`, which identifies the contributions in a gradient.
+  /// Returns the first user of a value at or after `unit`, which identifies the contributions in a
+  /// gradient.
   uint32_t firstUser(uint32_t v, uint32_t unit) const {
     const auto &users = x.summary.values(v).users();
     auto it = std::lower_bound(users.begin(), users.end(), unit);
@@ -569,7 +640,9 @@ std::vector<uint32_t> zorse::step::membersOf(const PlanLowering &x, uint32_t cel
 }
 
 Samples zorse::step::shareOf(const Cell &cell, size_t member, size_t members) {
-  auto cut = [&](size_t m) { return cell.sampleBegin + cell.rows() * static_cast<int64_t>(m) / static_cast<int64_t>(members); };
+  auto cut = [&](size_t m) {
+    return cell.sampleBegin + cell.rows() * static_cast<int64_t>(m) / static_cast<int64_t>(members);
+  };
   return {cut(member), cut(member + 1)};
 }
 

@@ -27,7 +27,8 @@ void zorse::step::placeInstructions(PlanLowering &x) {
   StepGraph &graph = x.graph;
   std::vector<uint32_t> instructionIndices; // by position
   instructionIndices.reserve(graph.instructions.size());
-  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> ofDevice(graph.devices.size()); // (id, half)
+  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> ofDevice(
+      graph.devices.size()); // (id, half)
   for (uint32_t id = 0; id < x.globalOrder.ops.size(); ++id) {
     const ScheduledOp &op = x.ops[x.globalOrder.ops[id]];
     if (!x.globalOrder.endTime.empty())
@@ -76,16 +77,17 @@ void keepBuffers(PlanLowering &x) {
     else if (buffer.persistent)
       x.graph.buffers.push_back({buffer.device, buffer.category, buffer.bytes, 0, end});
     else if (buffer.first != kNone)
-      x.graph.buffers.push_back(
-          {buffer.device, buffer.category, buffer.bytes, x.globalOrder.startOf(buffer.first), x.placement.allocations[buffer.number].freeTime});
+      x.graph.buffers.push_back({buffer.device, buffer.category, buffer.bytes,
+                                 x.globalOrder.startOf(buffer.first),
+                                 x.placement.allocations[buffer.number].freeTime});
 }
 
 /// Orders and simulates the step. If the order has a cycle, tries the rule's other order, if any.
 Status listStep(PlanLowering &x, const std::vector<uint64_t> &less) {
   const ScheduleRule &rule = scheduleRule(x.plan.schedule.kind);
   x.order.reset(x);
-  // An order by times would admit samples that wait for activations of samples that are not admitted. The order of the
-  // preliminary list avoids this.
+  // An order by times would admit samples that wait for activations of samples that are not
+  // admitted. The order of the preliminary list avoids this.
   if (rule.canReduceInFlight() && x.hints && !x.hints->offload.back.empty()) {
     for (const std::vector<TaskId> &tasks : x.hints->offload.order)
       chainTasks(x, tasks, x.order);
@@ -99,11 +101,13 @@ Status listStep(PlanLowering &x, const std::vector<uint64_t> &less) {
   return rule.fallbackOrder(x, x.order) ? simulate(x, x.order, x.globalOrder) : status;
 }
 
-/// Adds the missing bytes of each device to `less`. Schedules estimate memory before the list is known. A reduction by
-/// less than a cell's bytes has no effect, so if a device's missing bytes do not change, its reduction is doubled.
-/// \param previous  missing bytes per device in the previous try. \returns false if memory suffices or fewer samples in
-/// flight cannot help
-bool findShortfall(const PlanLowering &x, uint64_t MemoryUse::*needed, std::vector<uint64_t> &less, std::vector<uint64_t> &previous) {
+/// Adds the missing bytes of each device to `less`. Schedules estimate memory before the list is
+/// known. A reduction by less than a cell's bytes has no effect, so if a device's missing bytes do
+/// not change, its reduction is doubled.
+/// \param previous  missing bytes per device in the previous try. \returns false if memory suffices
+/// or fewer samples in flight cannot help
+bool findShortfall(const PlanLowering &x, uint64_t MemoryUse::*needed, std::vector<uint64_t> &less,
+                   std::vector<uint64_t> &previous) {
   if (!scheduleRule(x.plan.schedule.kind).canReduceInFlight())
     return false;
   bool missing = false;
@@ -121,9 +125,10 @@ bool findShortfall(const PlanLowering &x, uint64_t MemoryUse::*needed, std::vect
   return missing;
 }
 
-/// Lists the step and measures its memory. Retries with fewer samples in flight while a device's memory is
-/// insufficient.
-template <typename Measure> Status listToFit(PlanLowering &x, Measure measure, uint64_t MemoryUse::*needed) {
+/// Lists the step and measures its memory. Retries with fewer samples in flight while a device's
+/// memory is insufficient.
+template <typename Measure>
+Status listToFit(PlanLowering &x, Measure measure, uint64_t MemoryUse::*needed) {
   std::vector<uint64_t> less, previous;
   for (int tries = 0; tries < x.options.tries; ++tries) {
     if (Status status = listStep(x, less); status.failed())
@@ -148,11 +153,15 @@ Status expandGraph(PlanLowering &x) {
   return Status::success();
 }
 
-/// Returns the hints from a preliminary list without limits, for a plan that gathers by phase or offloads. Empty if
-/// there is no list: the expansion then reports the error.
-std::optional<UnshardHints> findHints(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, const Replicas *replicas) {
-  if (std::none_of(plan.offload.begin(), plan.offload.end(), [](const OffloadRule &rule) { return rule.reshardAfterForward.value_or(false); }) &&
-      std::none_of(plan.cells.begin(), plan.cells.end(), [](const Cell &cell) { return cell.activations == Activations::Offload; }))
+/// Returns the hints from a preliminary list without limits, for a plan that gathers by phase or
+/// offloads. Empty if there is no list: the expansion then reports the error.
+std::optional<UnshardHints> findHints(const bundle::ModelSummary &summary, const Plan &plan,
+                                      const StepOptions &options, const Replicas *replicas) {
+  if (std::none_of(
+          plan.offload.begin(), plan.offload.end(),
+          [](const OffloadRule &rule) { return rule.reshardAfterForward.value_or(false); }) &&
+      std::none_of(plan.cells.begin(), plan.cells.end(),
+                   [](const Cell &cell) { return cell.activations == Activations::Offload; }))
     return std::nullopt;
   PlanLowering x(summary, plan, options, *options.tables, nullptr, replicas);
   if (expandGraph(x).failed() || listStep(x, {}).failed())
@@ -162,10 +171,12 @@ std::optional<UnshardHints> findHints(const bundle::ModelSummary &summary, const
   return hints;
 }
 
-/// A checked plan with costs and tables, and with hints if it needs them. Arguments must outlive it.
+/// A checked plan with costs and tables, and with hints if it needs them. Arguments must outlive
+/// it.
 class CheckedStep {
 public:
-  CheckedStep(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &given, const Replicas *replicas)
+  CheckedStep(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &given,
+              const Replicas *replicas)
       : summary(summary), plan(plan), options(given), replicas(replicas) {}
 
   Status check() {
@@ -187,7 +198,10 @@ public:
     hints = findHints(summary, plan, options, replicas);
     return Status::success();
   }
-  PlanLowering lowering() { return PlanLowering(summary, plan, options, *options.tables, hints ? &*hints : nullptr, replicas); }
+  PlanLowering lowering() {
+    return PlanLowering(summary, plan, options, *options.tables, hints ? &*hints : nullptr,
+                        replicas);
+  }
 
 private:
   const bundle::ModelSummary &summary;
@@ -198,7 +212,8 @@ private:
   std::optional<UnshardHints> hints;
 };
 
-/// Returns the graph before memory is planned. Without a list, instructions are in the order of creation.
+/// Returns the graph before memory is planned. Without a list, instructions are in the order of
+/// creation.
 StepGraph withoutPlaces(PlanLowering &x) {
   if (x.globalOrder.ops.empty())
     for (uint32_t op = 0; op < x.ops.size(); ++op)
@@ -220,7 +235,8 @@ StepGraph withoutPlaces(PlanLowering &x) {
 }
 
 /// Expands everything except waits, which depend only on the graph.
-Result<StepGraph> lowerInstructions(const bundle::ModelSummary &summary, const Plan &plan, const LoweringOptions &options) {
+Result<StepGraph> lowerInstructions(const bundle::ModelSummary &summary, const Plan &plan,
+                                    const LoweringOptions &options) {
   CheckedStep step(summary, plan, options, nullptr);
   if (Status status = step.check(); status.failed())
     return status;
@@ -260,14 +276,17 @@ Result<StepGraph> lowerInstructions(const bundle::ModelSummary &summary, const P
 
 } // namespace
 
-Result<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summary, const Plan &plan, const TimeOptions &options) {
+Result<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summary, const Plan &plan,
+                                        const TimeOptions &options) {
   CheckedStep step(summary, plan, options, options.replicas);
   if (Status status = step.check(); status.failed())
     return status;
   PlanLowering x = step.lowering();
   if (Status status = expandGraph(x); status.failed())
     return status;
-  if (Status status = listToFit(x, [&] { measureMemory(x); }, &MemoryUse::peakLiveBytes); status.failed())
+  if (Status status = listToFit(
+          x, [&] { measureMemory(x); }, &MemoryUse::peakLiveBytes);
+      status.failed())
     return status;
   StepTimes times;
   times.numInstructions = static_cast<uint32_t>(x.globalOrder.ops.size());
@@ -280,7 +299,8 @@ Result<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summary, con
   return times;
 }
 
-Result<StepGraph> zorse::step::lowerPlan(const bundle::ModelSummary &summary, const Plan &plan, const LoweringOptions &options) {
+Result<StepGraph> zorse::step::lowerPlan(const bundle::ModelSummary &summary, const Plan &plan,
+                                         const LoweringOptions &options) {
   Result<StepGraph> graph = lowerInstructions(summary, plan, options);
   if (!graph.failed() && options.until == LoweringStage::All)
     insertWaits(*graph, plan.overlapCommunication);

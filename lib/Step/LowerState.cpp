@@ -1,13 +1,15 @@
-// Gathers, reductions, norms, the clip/skip decision and the report. Updates follow the decision: LowerUpdates.cpp.
+// Gathers, reductions, norms, the clip/skip decision and the report. Updates follow the decision:
+// LowerUpdates.cpp.
 //
-//   Copy from the host -> CAST (g, owner) -> AllGather g -> F        (the copy if the host keeps it, the cast if units read copies)
-//   B, W  -> ReduceScatter g -> NORM (g, owner) -> AllReduce of sums -> CLIP_AND_CHECK per owner -> updates
-//   SUM_LOSS ------------------------------------^                          '-> ReadMetrics (first owner)
-//   SCALE_LOSS_GRADIENT -> B of the loss                            (if the loss is scaled; its devices decide, too)
+//   Copy from the host -> CAST (g, owner) -> AllGather g -> F        (the copy if the host keeps
+//   it, the cast if units read copies) B, W  -> ReduceScatter g -> NORM (g, owner) -> AllReduce of
+//   sums -> CLIP_AND_CHECK per owner -> updates SUM_LOSS ------------------------------------^ '->
+//   ReadMetrics (first owner) SCALE_LOSS_GRADIENT -> B of the loss                            (if
+//   the loss is scaled; its devices decide, too)
 //
-// CLIP_AND_CHECK follows every task of its device, so no update overwrites parameters that a task still reads. If groups commit
-// separately, CLIP_AND_CHECK is at the start of the step, and every update follows its norm and all instructions that read the old
-// version in its home buffer.
+// CLIP_AND_CHECK follows every task of its device, so no update overwrites parameters that a task
+// still reads. If groups commit separately, CLIP_AND_CHECK is at the start of the step, and every
+// update follows its norm and all instructions that read the old version in its home buffer.
 
 #include "PlanLowering.h"
 
@@ -21,7 +23,9 @@ namespace bundle = zorse::bundle;
 
 class StateLowering {
 public:
-  explicit StateLowering(PlanLowering &x) : x(x), reduction(x.summary.groups_size(), kNone), unshardedParamsMade(x.unshardIntervals.size()) {}
+  explicit StateLowering(PlanLowering &x)
+      : x(x), reduction(x.summary.groups_size(), kNone),
+        unshardedParamsMade(x.unshardIntervals.size()) {}
 
   void loadsAndGathers() {
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
@@ -34,13 +38,14 @@ public:
     for (uint32_t w = 0; w < x.unshardIntervals.size(); ++w)
       for (uint32_t d : keepersOf(w))
         gatherUnshardedParam(w, *x.findGroupState(d, x.unshardIntervals[w].group), d);
-    // Windows of early units first, because their readers start first. For windows that only backwards read, late units
-    // first.
+    // Windows of early units first, because their readers start first. For windows that only
+    // backwards read, late units first.
     std::vector<uint32_t> gathers;
     for (uint32_t w = 0; w < x.unshardIntervals.size(); ++w)
       if (needsGather(w))
         gathers.push_back(w);
-    std::stable_sort(gathers.begin(), gathers.end(), [&](uint32_t a, uint32_t b) { return rankOf(a) < rankOf(b); });
+    std::stable_sort(gathers.begin(), gathers.end(),
+                     [&](uint32_t a, uint32_t b) { return rankOf(a) < rankOf(b); });
     for (uint32_t w : gathers) {
       addGather(w);
       for (const ImageOps &made : unshardedParamsMade[w])
@@ -49,14 +54,16 @@ public:
     limitUnshardedParams();
     if (zorse::scalesLoss(x.summary))
       scaleLossGradient();
-    // One op between a chunk's state and its forwards replaces edges from every group to every cell.
+    // One op between a chunk's state and its forwards replaces edges from every group to every
+    // cell.
     for (const ModelChunk &chunk : x.chunks) {
       uint32_t ready = x.addOp(0, kShortPriority, 0, chunk.unitBegin);
       x.addEdge(x.loadScalars[chunk.device], ready);
       const std::vector<uint32_t> groups = x.groupsIn(chunk.unitBegin, chunk.unitEnd);
       std::vector<uint32_t> later; // state that backwards read and forwards did not wait for
       for (uint32_t g : groups) {
-        const uint32_t forwards = x.unshardIntervalOf(g, chunk.unitBegin, false), backwards = x.unshardIntervalOf(g, chunk.unitBegin, true);
+        const uint32_t forwards = x.unshardIntervalOf(g, chunk.unitBegin, false),
+                       backwards = x.unshardIntervalOf(g, chunk.unitBegin, true);
         if (forwards != kNone)
           for (uint32_t op : imageOps(forwards, chunk.device))
             x.addEdge(op, ready);
@@ -71,15 +78,19 @@ public:
       const uint32_t again = x.addOp(0, kShortPriority, 0, -chunk.unitBegin);
       for (uint32_t op : later)
         x.addEdge(op, again);
-      for (uint32_t c : chunk.cells) // W follows its B. If B has no work, later instructions could pass it before the image is complete
-        x.addEdge(again, (x.hasWork(c, TaskKind::Backward) ? x.cells[c].backward : x.cells[c].weights).begin);
+      for (uint32_t c : chunk.cells) // W follows its B. If B has no work, later instructions could
+                                     // pass it before the image is complete
+        x.addEdge(
+            again,
+            (x.hasWork(c, TaskKind::Backward) ? x.cells[c].backward : x.cells[c].weights).begin);
     }
   }
 
   void reductionsAndUpdates() {
     norms.resize(x.plan.devices.size());
     for (uint32_t g : byCompletion()) {
-      bool sole = x.ownersOf[g].size() == 1 && x.readersOf[g].size() == 1 && x.ownersOf[g][0] == x.readersOf[g][0];
+      bool sole = x.ownersOf[g].size() == 1 && x.readersOf[g].size() == 1 &&
+                  x.ownersOf[g][0] == x.readersOf[g][0];
       if (!sole)
         addReduction(g);
       for (uint32_t d : x.ownersOf[g]) {
@@ -112,15 +123,17 @@ public:
   }
 
 private:
-  /// Returns the groups with owners in the order in which their gradients are complete: after the backward of their
-  /// first unit, late units first, then by index. A device adds its norms in this order, independent of the list, so
-  /// that the bits of the clip factor do not depend on when a group's gradients are complete or where they are stored.
+  /// Returns the groups with owners in the order in which their gradients are complete: after the
+  /// backward of their first unit, late units first, then by index. A device adds its norms in this
+  /// order, independent of the list, so that the bits of the clip factor do not depend on when a
+  /// group's gradients are complete or where they are stored.
   std::vector<uint32_t> byCompletion() const {
     std::vector<uint32_t> groups;
     for (uint32_t g = 0; g < x.ownersOf.size(); ++g)
       if (!x.ownersOf[g].empty())
         groups.push_back(g);
-    std::stable_sort(groups.begin(), groups.end(), [&](uint32_t a, uint32_t b) { return completionRank(a) < completionRank(b); });
+    std::stable_sort(groups.begin(), groups.end(),
+                     [&](uint32_t a, uint32_t b) { return completionRank(a) < completionRank(b); });
     return groups;
   }
 
@@ -130,19 +143,23 @@ private:
     if (!x.summary.groups(g).trainable())
       return false;
     int64_t elements = x.summary.groups(g).elements();
-    return std::any_of(x.unshardIntervals[w].readers.begin(), x.unshardIntervals[w].readers.end(), [&](uint32_t d) {
-      const GroupState &h = *x.findGroupState(d, g);
-      return h.owned.elements() != elements;
-    });
+    return std::any_of(x.unshardIntervals[w].readers.begin(), x.unshardIntervals[w].readers.end(),
+                       [&](uint32_t d) {
+                         const GroupState &h = *x.findGroupState(d, g);
+                         return h.owned.elements() != elements;
+                       });
   }
 
-  /// Returns the devices that copy their persistent parameters to a window's image: owners if it is gathered, else
-  /// readers, each of which has all of it.
+  /// Returns the devices that copy their persistent parameters to a window's image: owners if it is
+  /// gathered, else readers, each of which has all of it.
   const std::vector<uint32_t> &keepersOf(uint32_t w) {
     return needsGather(w) ? x.ownersOf[x.unshardIntervals[w].group] : x.unshardIntervals[w].readers;
   }
 
-  int32_t rankOf(uint32_t w) const { return x.unshardIntervals[w].backward ? -x.unshardIntervals[w].unit : x.unshardIntervals[w].unit; }
+  int32_t rankOf(uint32_t w) const {
+    return x.unshardIntervals[w].backward ? -x.unshardIntervals[w].unit
+                                          : x.unshardIntervals[w].unit;
+  }
 
   /// Returns the ops that complete a window's image on one of its readers.
   std::vector<uint32_t> imageOps(uint32_t w, uint32_t device) const {
@@ -178,7 +195,8 @@ private:
   }
 
   /// Makes the op added last a collective of a group.
-  void addCollective(Work work, const Value &value, bundle::Phase phase, bundle::ElementType type, const std::vector<uint32_t> &members) {
+  void addCollective(Work work, const Value &value, bundle::Phase phase, bundle::ElementType type,
+                     const std::vector<uint32_t> &members) {
     Collective collective;
     collective.value = value;
     collective.phase = phase;
@@ -203,29 +221,35 @@ private:
 
   uint64_t gatheredSize(uint32_t g) const { return elementBytes(x.computeType(g)); }
 
-  bundle::Phase phaseOf(uint32_t w) const { return x.unshardIntervals[w].backward ? bundle::BACKWARD : bundle::GATHER; }
+  bundle::Phase phaseOf(uint32_t w) const {
+    return x.unshardIntervals[w].backward ? bundle::BACKWARD : bundle::GATHER;
+  }
 
   void addGather(uint32_t w) {
     UnshardInterval &interval = x.unshardIntervals[w];
     const uint32_t g = interval.group;
     const int64_t elements = x.summary.groups(static_cast<int>(g)).elements();
     interval.gather = x.addOp(0, kShortPriority, 0, rankOf(w));
-    addCollective(Work::Gather, Value::parametersToRead(x.hasMaster(g), g, {0, elements}), phaseOf(w), x.computeType(g), interval.readers);
+    addCollective(Work::Gather, Value::parametersToRead(x.hasMaster(g), g, {0, elements}),
+                  phaseOf(w), x.computeType(g), interval.readers);
     for (uint32_t d : participants(g, interval.readers)) {
       const GroupState &h = *x.findGroupState(d, g);
       const uint32_t image = x.unshardedParamOf(h, w);
       const bool reads = std::binary_search(interval.readers.begin(), interval.readers.end(), d);
       x.addAccess(interval.gather, image);
       x.addPart(d, reads ? elementRegion(image, 0, elements, gatheredSize(g)) : Region(),
-                h.owns() ? elementRegion(image, h.position(h.owned.runs()[0]), h.owned.elements(), gatheredSize(g)) : Region());
+                h.owns() ? elementRegion(image, h.position(h.owned.runs()[0]), h.owned.elements(),
+                                         gatheredSize(g))
+                         : Region());
     }
   }
 
-  /// Adds the ops that make a device's part of a window's image from separately stored parameters: copied from the
-  /// host, and cast or copied to their position in the image.
+  /// Adds the ops that make a device's part of a window's image from separately stored parameters:
+  /// copied from the host, and cast or copied to their position in the image.
   void gatherUnshardedParam(uint32_t w, const GroupState &h, uint32_t d) {
     const uint32_t g = h.group;
-    if (h.readsPersistentBuffer || x.summary.groups(g).elements() == 0 || (x.hasMaster(g) && !x.casts(g) && h.at.parameters == MemoryTier::Device))
+    if (h.readsPersistentBuffer || x.summary.groups(g).elements() == 0 ||
+        (x.hasMaster(g) && !x.casts(g) && h.at.parameters == MemoryTier::Device))
       return;
     for (const Compact::Run &run : h.owned.runs())
       gatherUnshardedParam(w, h, d, run, x.offsetInUnsharded(d, h, w, run));
@@ -233,17 +257,20 @@ private:
       gatherUnshardedParam(w, h, d, {0, x.summary.groups(g).elements(), 0}, 0);
   }
 
-  void gatherUnshardedParam(uint32_t w, const GroupState &h, uint32_t d, const Compact::Run &run, int64_t place) {
+  void gatherUnshardedParam(uint32_t w, const GroupState &h, uint32_t d, const Compact::Run &run,
+                            int64_t place) {
     const uint32_t g = h.group;
     const bool host = h.at.parameters == MemoryTier::Host, casts = x.casts(g);
     const Value value = Value::parameters(g, {run.begin, run.end});
     const Region home = elementRegion(h.persistentShard, run.place, run.size(), size(g));
-    const Region image = elementRegion(x.unshardedParamOf(h, w), place, run.size(), gatheredSize(g));
+    const Region image =
+        elementRegion(x.unshardedParamOf(h, w), place, run.size(), gatheredSize(g));
     ImageOps made{d, kNone, kNone};
     if (!casts) {
       made.first = made.last = bring(w, d, host, home, image, value);
     } else if (host) {
-      const Region here = region(x.addBuffer(d, home.bytes, MemoryCategory::UpdateStaging), 0, home.bytes);
+      const Region here =
+          region(x.addBuffer(d, home.bytes, MemoryCategory::UpdateStaging), 0, home.bytes);
       made.first = bring(w, d, host, home, here, value);
       made.last = addCast(w, d, here, image, value);
       x.addEdge(made.first, made.last);
@@ -255,7 +282,8 @@ private:
 
   uint32_t bring(uint32_t w, uint32_t d, bool host, Region home, Region here, Value value) {
     if (host)
-      return x.addTierCopy(d, kLoad, phaseOf(w), home, here, value, priorityOf(kShortPriority, 0, rankOf(w)));
+      return x.addTierCopy(d, kLoad, phaseOf(w), home, here, value,
+                           priorityOf(kShortPriority, 0, rankOf(w)));
     const uint32_t op = x.addOp(x.costs->copy(d, here.bytes), kShortPriority, 0, rankOf(w));
     x.addInstruction(d, kCompute);
     x.describeCopy(home, here, value, phaseOf(w));
@@ -266,7 +294,8 @@ private:
 
   /// Casts an owned run of a group, including padding, because gathers transfer it.
   uint32_t addCast(uint32_t w, uint32_t d, Region from, Region image, Value value) {
-    uint32_t op = x.addOp(x.costs->norm(d, value.end - value.begin), kShortPriority, 0, rankOf(w)); // like a norm, it reads every element once
+    uint32_t op = x.addOp(x.costs->norm(d, value.end - value.begin), kShortPriority, 0,
+                          rankOf(w)); // like a norm, it reads every element once
     x.addInstruction(d, kCompute);
     x.describeCopy(from, image, value, phaseOf(w), OpKind::Cast);
     x.addEdge(x.loadScalars[d], op);
@@ -275,23 +304,27 @@ private:
     return op;
   }
 
-  /// Copies reduced gradients to the host, where they stay until the update. \returns ops by owned run; none if the
-  /// gradients stay on the device
+  /// Copies reduced gradients to the host, where they stay until the update. \returns ops by owned
+  /// run; none if the gradients stay on the device
   std::vector<uint32_t> leave(const GroupState &h, uint32_t d, uint32_t norm) {
     std::vector<uint32_t> ops;
     if (h.at.gradients == MemoryTier::Device)
       return ops;
     for (const Compact::Run &run : h.owned.runs()) {
-      auto at = [&](uint32_t buffer, int64_t place) { return elementRegion(buffer, place, run.size(), size(h.group)); };
-      ops.push_back(x.addTierCopy(d, kReport, bundle::GRAD_NORM, at(h.reduced, h.reducedPosition(run)), at(h.hostGradients, run.place),
-                                  Value::reducedGradients(h.group, {run.begin, run.end}), x.ops[norm].priority));
+      auto at = [&](uint32_t buffer, int64_t place) {
+        return elementRegion(buffer, place, run.size(), size(h.group));
+      };
+      ops.push_back(x.addTierCopy(
+          d, kReport, bundle::GRAD_NORM, at(h.reduced, h.reducedPosition(run)),
+          at(h.hostGradients, run.place), Value::reducedGradients(h.group, {run.begin, run.end}),
+          x.ops[norm].priority));
       x.addEdge(norm, ops.back());
     }
     return ops;
   }
 
-  /// Adds the scaling of loss gradients on devices. The scale depends on the decision of the previous step, which the
-  /// host does not know when it submits the step.
+  /// Adds the scaling of loss gradients on devices. The scale depends on the decision of the
+  /// previous step, which the host does not know when it submits the step.
   void scaleLossGradient() {
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
       std::vector<uint32_t> users;
@@ -312,30 +345,37 @@ private:
   void addReduction(uint32_t g) {
     const auto &info = x.summary.groups(static_cast<int>(g));
     reduction[g] = x.addOp(0, kShortPriority, 0, completionRank(g));
-    addCollective(Work::Scatter, Value::gradients(g, {0, info.elements()}), bundle::REDUCE, info.type(), x.readersOf[g]);
+    addCollective(Work::Scatter, Value::gradients(g, {0, info.elements()}), bundle::REDUCE,
+                  info.type(), x.readersOf[g]);
     for (uint32_t d : participants(g, x.readersOf[g])) {
       const GroupState &h = *x.findGroupState(d, g);
       if (h.reads)
-        x.addAccess(reduction[g], h.gradients, h.reduced == h.gradients ? PlanLowering::AccessSide::Both : PlanLowering::AccessSide::Before);
+        x.addAccess(reduction[g], h.gradients,
+                    h.reduced == h.gradients ? PlanLowering::AccessSide::Both
+                                             : PlanLowering::AccessSide::Before);
       if (h.owns() && (!h.reads || h.reduced != h.gradients))
         x.addAccess(reduction[g], h.reduced, PlanLowering::AccessSide::After);
       x.addPart(d, h.reads ? elementRegion(h.gradients, 0, info.elements(), size(g)) : Region(),
-                h.owns() ? elementRegion(h.reduced, h.reducedPosition(h.owned.runs()[0]), h.owned.elements(), size(g)) : Region());
+                h.owns() ? elementRegion(h.reduced, h.reducedPosition(h.owned.runs()[0]),
+                                         h.owned.elements(), size(g))
+                         : Region());
     }
   }
 
-  /// Gradients of late units are complete first; those of a group with several units after the backward of its first
-  /// unit.
+  /// Gradients of late units are complete first; those of a group with several units after the
+  /// backward of its first unit.
   int32_t completionRank(uint32_t g) const { return -x.firstUnit(g); }
 
   uint32_t addNorm(uint32_t g, uint32_t d) {
     const GroupState &h = *x.findGroupState(d, g);
-    uint32_t op = x.addOp(x.costs->norm(d, h.owned.elements()), kShortPriority, 0, completionRank(g));
+    uint32_t op =
+        x.addOp(x.costs->norm(d, h.owned.elements()), kShortPriority, 0, completionRank(g));
     x.addInstruction(d, kCompute);
     x.describe(OpKind::Norm, g);
     const Compact::Runs runs = h.owned.runs();
     if (!x.summary.groups(g).running_stat() &&
-        std::any_of(runs.begin(), runs.end(), [&](const Compact::Run &run) { return x.hasRuns(g, run.begin, run.end); }))
+        std::any_of(runs.begin(), runs.end(),
+                    [&](const Compact::Run &run) { return x.hasRuns(g, run.begin, run.end); }))
       x.addAccess(op, h.reduced);
     return op;
   }
@@ -394,7 +434,8 @@ private:
     return total;
   }
 
-  /// Makes `op` wait for sums. \param total  op of the sums of all devices; kNone: the device's own sums
+  /// Makes `op` wait for sums. \param total  op of the sums of all devices; kNone: the device's own
+  /// sums
   void afterSums(uint32_t d, uint32_t total, uint32_t op) {
     if (total != kNone)
       return x.addEdge(total, op);
@@ -417,29 +458,32 @@ private:
     for (const ChunkEnd &before : done[d])
       x.addEdge(before.op, op);
     for (const GroupState &h : x.groupStates[d])
-      for (uint32_t w = x.firstUnshardInterval[h.group]; w < x.firstUnshardInterval[h.group + 1] && h.owns(); ++w)
+      for (uint32_t w = x.firstUnshardInterval[h.group];
+           w < x.firstUnshardInterval[h.group + 1] && h.owns(); ++w)
         if (x.unshardIntervals[w].gather != kNone)
           x.addEdge(x.unshardIntervals[w].gather, op);
     return op;
   }
 
-  /// Decides before sums exist: it reads bytes that the load of the scalars clears and to which no instruction adds. It runs
-  /// on the updates' queue, so that a snapshot that delays it delays nothing else.
+  /// Decides before sums exist: it reads bytes that the load of the scalars clears and to which no
+  /// instruction adds. It runs on the updates' queue, so that a snapshot that delays it delays
+  /// nothing else.
   uint32_t decideFirst(uint32_t d) {
     const uint32_t op = addDecision(d, kUpdate, /*first=*/true);
     x.addEdge(x.loadScalars[d], op);
     return op;
   }
 
-  /// Returns the updates of a device, in order. By step: early units first, because the next step gathers and runs them
-  /// first. By group: as gradients are complete.
+  /// Returns the updates of a device, in order. By step: early units first, because the next step
+  /// gathers and runs them first. By group: as gradients are complete.
   std::vector<GroupUpdate> updatesOf(uint32_t d) {
     std::vector<const Norm *> order;
     for (const Norm &norm : norms[d])
       order.push_back(&norm);
     if (!byGroup())
       std::sort(order.begin(), order.end(), [&](const Norm *a, const Norm *b) {
-        return std::pair(x.firstUnit(a->group), a->group) < std::pair(x.firstUnit(b->group), b->group);
+        return std::pair(x.firstUnit(a->group), a->group) <
+               std::pair(x.firstUnit(b->group), b->group);
       });
     std::vector<GroupUpdate> updates;
     updates.reserve(order.size());
@@ -452,11 +496,12 @@ private:
     return updates;
   }
 
-  /// Returns the predecessors of the ops that write a group's next version: its norm, and every instruction of the device
-  /// that reads the present version in its home buffer.
+  /// Returns the predecessors of the ops that write a group's next version: its norm, and every
+  /// instruction of the device that reads the present version in its home buffer.
   std::vector<uint32_t> beforeVersionOne(const GroupState &h, uint32_t d, uint32_t norm) {
     std::vector<uint32_t> before{norm};
-    for (uint32_t w = x.firstUnshardInterval[h.group]; w < x.firstUnshardInterval[h.group + 1]; ++w) {
+    for (uint32_t w = x.firstUnshardInterval[h.group]; w < x.firstUnshardInterval[h.group + 1];
+         ++w) {
       for (const ImageOps &made : unshardedParamsMade[w])
         if (made.device == d)
           before.push_back(made.last);
@@ -472,7 +517,8 @@ private:
 
   bool uses(const ModelChunk &chunk, uint32_t group) const {
     const auto &units = x.summary.groups(static_cast<int>(group)).units();
-    auto unit = std::lower_bound(units.begin(), units.end(), static_cast<uint32_t>(chunk.unitBegin));
+    auto unit =
+        std::lower_bound(units.begin(), units.end(), static_cast<uint32_t>(chunk.unitBegin));
     return unit != units.end() && *unit < static_cast<uint32_t>(chunk.unitEnd);
   }
 
@@ -488,7 +534,8 @@ private:
   };
 
   PlanLowering &x;
-  std::vector<std::vector<Norm>> norms;    ///< per device, in the order in which gradients are complete
+  std::vector<std::vector<Norm>>
+      norms; ///< per device, in the order in which gradients are complete
   std::vector<std::vector<ChunkEnd>> done; ///< per device
   std::vector<uint32_t> reduction;         ///< per group: op that follows its backward tasks
   /// A device's part of a window's image: first and last op that make it.

@@ -1,16 +1,18 @@
-// Updates of a device's shards. State on the host is copied to the device part by part, updated, and copied back.
+// Updates of a device's shards. State on the host is copied to the device part by part, updated,
+// and copied back.
 //
-//   CLIP_AND_CHECK -> Copy p, m, g of part i from the host -> UPDATE (g, part i) -> Copy p, m of part i to the host -> Copy of part i + 2
+//   CLIP_AND_CHECK -> Copy p, m, g of part i from the host -> UPDATE (g, part i) -> Copy p, m of
+//   part i to the host -> Copy of part i + 2
 //
-// Parts of at most two updates are on the device: one is copied while the other is updated (double buffering). Updates
-// are elementwise, so the division into parts changes no bit. State that the host's CPU updates stays on the host, and
-// the decision is copied there:
+// Parts of at most two updates are on the device: one is copied while the other is updated (double
+// buffering). Updates are elementwise, so the division into parts changes no bit. State that the
+// host's CPU updates stays on the host, and the decision is copied there:
 //
-//   CLIP_AND_CHECK -> Copy of the scalars and the optimizer step to the host -> UPDATE g in the host's memory
-//   NORM g -> Copy of the reduced gradients to the host ---------------^
+//   CLIP_AND_CHECK -> Copy of the scalars and the optimizer step to the host -> UPDATE g in the
+//   host's memory NORM g -> Copy of the reduced gradients to the host ---------------^
 //
-// If updates wait for copies, or if groups commit inside the backward, updates have a separate queue, so that only
-// instructions that read their results wait for them.
+// If updates wait for copies, or if groups commit inside the backward, updates have a separate
+// queue, so that only instructions that read their results wait for them.
 
 #include "PlanLowering.h"
 
@@ -27,11 +29,14 @@ constexpr size_t kPartsAtOnce = 2;
 class Updater {
 public:
   Updater(PlanLowering &x, uint32_t device, uint32_t decision)
-      : x(x), device(device), decision(decision), ofParameters(x, x.summary.update_function_plain()),
+      : x(x), device(device), decision(decision),
+        ofParameters(x, x.summary.update_function_plain()),
         ofStatistics(x, x.summary.update_function_statistics()) {}
 
   void run(const std::vector<GroupUpdate> &updates) {
-    const bool comes = std::any_of(updates.begin(), updates.end(), [](const GroupUpdate &u) { return !u.groupState->at.onDevice(); });
+    const bool comes = std::any_of(updates.begin(), updates.end(), [](const GroupUpdate &u) {
+      return !u.groupState->at.onDevice();
+    });
     queue = comes || x.plan.optimizerStep == OptimizerStep::InBackward ? kUpdate : kCompute;
     crossesStep = comes && x.plan.optimizerStep == OptimizerStep::AfterBackward;
     known = {x.scalars[device], x.optimizerStep[device]};
@@ -39,11 +44,14 @@ public:
       keepScalars();
     for (const GroupUpdate &one : updates) {
       const GroupState &h = *one.groupState;
-      // Large groups have larger parts, so that the length of a program does not grow with the model.
+      // Large groups have larger parts, so that the length of a program does not grow with the
+      // model.
       constexpr uint64_t kMaxParts = 32;
       const uint64_t bytes = static_cast<uint64_t>(h.owned.elements()) * size(h.group);
-      const uint64_t min = (bytes / kMaxParts + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
-      const auto part = static_cast<int64_t>(std::max(x.options.updateBucketBytes, min) / size(h.group));
+      const uint64_t min =
+          (bytes / kMaxParts + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
+      const auto part =
+          static_cast<int64_t>(std::max(x.options.updateBucketBytes, min) / size(h.group));
       for (size_t r = 0; r < h.owned.runs().size(); ++r) {
         const Compact::Run &run = h.owned.runs()[r];
         const uint32_t left = one.hostGradients.empty() ? kNone : one.hostGradients[r];
@@ -67,7 +75,8 @@ private:
     bool state[4], scalars, step;
 
     Arguments(const PlanLowering &x, uint32_t function)
-        : scalars(x.functionHas(function, bundle::SCALARS, 0)), step(x.functionHas(function, bundle::OPTIMIZER_STEP, 0)) {
+        : scalars(x.functionHas(function, bundle::SCALARS, 0)),
+          step(x.functionHas(function, bundle::OPTIMIZER_STEP, 0)) {
       for (uint32_t i = 0; i < 4; ++i)
         state[i] = i < 2 + x.summary.moments() && x.functionHas(function, bundle::STATE, i);
     }
@@ -76,26 +85,37 @@ private:
   uint64_t size(uint32_t g) const { return elementBytes(x.summary.groups(g).type()); }
 
   /// Returns an array with an owned run at a position of a buffer.
-  static BufferRange at(uint32_t buffer, const Compact::Run &run, int64_t place) { return {buffer, run.begin - place}; }
-  static BufferRange at(uint32_t buffer, const Compact::Run &run) { return at(buffer, run, run.place); }
+  static BufferRange at(uint32_t buffer, const Compact::Run &run, int64_t place) {
+    return {buffer, run.begin - place};
+  }
+  static BufferRange at(uint32_t buffer, const Compact::Run &run) {
+    return at(buffer, run, run.place);
+  }
 
-  /// Adds the update of elements of an owned run. \param left  op that copied its gradients to the host, or kNone
-  void update(const GroupUpdate &one, const Compact::Run &run, uint32_t left, int64_t begin, int64_t end) {
+  /// Adds the update of elements of an owned run. \param left  op that copied its gradients to the
+  /// host, or kNone
+  void update(const GroupUpdate &one, const Compact::Run &run, uint32_t left, int64_t begin,
+              int64_t end) {
     const GroupState &h = *one.groupState;
     const uint32_t g = h.group;
     brought.clear();
     const Value gradientsValue = Value::reducedGradients(g, {begin, end});
-    BufferRange arrays[4] = {bring(Value::parameters(g, {begin, end}),
-                                   h.readsPersistentBuffer ? at(h.persistentShard, run, h.position(run)) : at(h.persistentShard, run),
-                                   h.at.parameters, true),
-                             h.at.gradients == MemoryTier::Host ? bring(gradientsValue, at(h.hostGradients, run), MemoryTier::Host, false)
-                                                                : at(h.reduced, run, h.reducedPosition(run))};
+    BufferRange arrays[4] = {
+        bring(Value::parameters(g, {begin, end}),
+              h.readsPersistentBuffer ? at(h.persistentShard, run, h.position(run))
+                                      : at(h.persistentShard, run),
+              h.at.parameters, true),
+        h.at.gradients == MemoryTier::Host
+            ? bring(gradientsValue, at(h.hostGradients, run), MemoryTier::Host, false)
+            : at(h.reduced, run, h.reducedPosition(run))};
     if (left != kNone)
       x.addEdge(left, brought.back().fetch);
     for (uint32_t m = 0; m < x.summary.moments(); ++m)
-      arrays[2 + m] = bring(Value::moments(g, m, {begin, end}), at(h.moments[m], run), h.at.moments, true);
+      arrays[2 + m] =
+          bring(Value::moments(g, m, {begin, end}), at(h.moments[m], run), h.at.moments, true);
 
-    const uint32_t op = x.addOp(x.costs->update(device, end - begin), kShortPriority, 0, x.firstUnit(g));
+    const uint32_t op =
+        x.addOp(x.costs->update(device, end - begin), kShortPriority, 0, x.firstUnit(g));
     compute(op, one, arrays, begin, end, queue, known);
     x.addEdge(kept == kNone ? decision : kept, op);
     sendBack(op);
@@ -104,10 +124,12 @@ private:
   /// Adds the update of a whole run, on the host.
   void updateOnHost(const GroupUpdate &one, const Compact::Run &run, uint32_t left) {
     const GroupState &h = *one.groupState;
-    BufferRange arrays[4] = {at(h.persistentShard, run), at(h.hostGradients, run), at(h.moments[0], run), at(h.moments[1], run)};
+    BufferRange arrays[4] = {at(h.persistentShard, run), at(h.hostGradients, run),
+                             at(h.moments[0], run), at(h.moments[1], run)};
     if (decided.copies.empty())
       copyDecision();
-    const uint32_t op = x.addOp(x.costs->hostUpdate(device, run.size()), kShortPriority, 0, x.firstUnit(h.group));
+    const uint32_t op =
+        x.addOp(x.costs->hostUpdate(device, run.size()), kShortPriority, 0, x.firstUnit(h.group));
     compute(op, one, arrays, run.begin, run.end, kHostUpdate, decided.here);
     x.addEdge(left, op);
     for (uint32_t copy : decided.copies)
@@ -119,13 +141,16 @@ private:
     uint32_t scalars, step;
   };
 
-  /// Copies the scalars, because the next step's scalars are loaded while updates still need those of this step.
+  /// Copies the scalars, because the next step's scalars are loaded while updates still need those
+  /// of this step.
   void keepScalars() {
     known.scalars = x.addBuffer(device, kScalarsBytes, MemoryCategory::UpdateStaging);
     x.buffers[known.scalars].crossesStep = true;
     kept = x.addOp(x.costs->copy(device, kScalarsBytes), kShortPriority, 0, 0);
     x.addInstruction(device, queue);
-    x.describeCopy(region(x.scalars[device], 0, kScalarsBytes), region(known.scalars, 0, kScalarsBytes), Value::scalars(1), bundle::UPDATE_STATE);
+    x.describeCopy(region(x.scalars[device], 0, kScalarsBytes),
+                   region(known.scalars, 0, kScalarsBytes), Value::scalars(1),
+                   bundle::UPDATE_STATE);
     x.addAccess(kept, x.scalars[device]);
     x.addAccess(kept, known.scalars);
     x.addEdge(decision, kept);
@@ -134,30 +159,36 @@ private:
   /// Copies the decision to the host, once.
   void copyDecision() {
     auto copy = [&](uint32_t from, uint64_t bytes, Value value) {
-      const uint32_t to = x.addBuffer(device, bytes, MemoryCategory::Staging, /*persistent=*/false, MemoryTier::Host);
-      decided.copies.push_back(
-          x.addTierCopy(device, kReport, bundle::UPDATE_STATE, region(from, 0, bytes), region(to, 0, bytes), value, x.ops[decision].priority));
+      const uint32_t to = x.addBuffer(device, bytes, MemoryCategory::Staging, /*persistent=*/false,
+                                      MemoryTier::Host);
+      decided.copies.push_back(x.addTierCopy(device, kReport, bundle::UPDATE_STATE,
+                                             region(from, 0, bytes), region(to, 0, bytes), value,
+                                             x.ops[decision].priority));
       x.addEdge(decision, decided.copies.back());
       return to;
     };
     decided.here.scalars = copy(x.scalars[device], kScalarsBytes, Value::scalars(1));
-    decided.here.step = copy(x.optimizerStep[device], zorse::optimizerStepBytes(x.summary), Value::optimizerStep().next());
+    decided.here.step = copy(x.optimizerStep[device], zorse::optimizerStepBytes(x.summary),
+                             Value::optimizerStep().next());
   }
 
   /// Makes the op added last an update.
-  void compute(uint32_t op, const GroupUpdate &one, const BufferRange *arrays, int64_t begin, int64_t end, QueueIndex on, Decision by) {
+  void compute(uint32_t op, const GroupUpdate &one, const BufferRange *arrays, int64_t begin,
+               int64_t end, QueueIndex on, Decision by) {
     const uint32_t g = one.groupState->group;
     for (uint32_t before : one.after)
       x.addEdge(before, op);
     x.addInstruction(device, on);
     x.describe(OpKind::Update, static_cast<uint32_t>(x.updates.size()));
-    x.updates.push_back({g, begin, end, {arrays[0], arrays[1], arrays[2], arrays[3]}, by.scalars, by.step});
+    x.updates.push_back(
+        {g, begin, end, {arrays[0], arrays[1], arrays[2], arrays[3]}, by.scalars, by.step});
     if (x.hasRuns(g, begin, end))
       touch(op, g, arrays, by);
   }
 
   void touch(uint32_t op, uint32_t g, const BufferRange *arrays, Decision by) {
-    const Arguments &has = x.summary.groups(static_cast<int>(g)).running_stat() ? ofStatistics : ofParameters;
+    const Arguments &has =
+        x.summary.groups(static_cast<int>(g)).running_stat() ? ofStatistics : ofParameters;
     for (uint32_t i = 0; i < 4; ++i)
       if (has.state[i])
         x.addAccess(op, arrays[i].buffer);
@@ -174,16 +205,17 @@ private:
     bool changes = false;
   };
 
-  /// Copies an array to the device if it is on the host. \returns the location of elements [value.begin, value.end) for
-  /// the update
+  /// Copies an array to the device if it is on the host. \returns the location of elements
+  /// [value.begin, value.end) for the update
   BufferRange bring(Value value, BufferRange home, MemoryTier tier, bool changes) {
     if (tier == MemoryTier::Device)
       return home;
     const uint64_t bytes = static_cast<uint64_t>(value.end - value.begin) * size(value.id);
     const BufferRange here{x.addBuffer(device, bytes, MemoryCategory::UpdateStaging), value.begin};
     x.buffers[here.buffer].crossesStep = crossesStep;
-    const uint32_t fetch = x.addTierCopy(device, kFetch, bundle::UPDATE_STATE, at(home, value), at(here, value), value,
-                                         priorityOf(kShortPriority, 0, x.firstUnit(value.id)));
+    const uint32_t fetch =
+        x.addTierCopy(device, kFetch, bundle::UPDATE_STATE, at(home, value), at(here, value), value,
+                      priorityOf(kShortPriority, 0, x.firstUnit(value.id)));
     x.addEdge(decision, fetch);
     if (buckets.size() >= kPartsAtOnce)
       for (uint32_t op : buckets[buckets.size() - kPartsAtOnce])
@@ -193,7 +225,8 @@ private:
   }
 
   Region at(const BufferRange &array, const Value &value) const {
-    return elementRegion(array.buffer, value.begin - array.base, value.end - value.begin, size(value.id));
+    return elementRegion(array.buffer, value.begin - array.base, value.end - value.begin,
+                         size(value.id));
   }
 
   void sendBack(uint32_t op) {
@@ -205,8 +238,8 @@ private:
       if (!b.changes)
         continue;
       b.value = b.value.next();
-      leave.push_back(
-          x.addTierCopy(device, kStore, bundle::UPDATE_STATE, at(b.here, b.value), at(b.persistentShard, b.value), b.value, x.ops[op].priority));
+      leave.push_back(x.addTierCopy(device, kStore, bundle::UPDATE_STATE, at(b.here, b.value),
+                                    at(b.persistentShard, b.value), b.value, x.ops[op].priority));
       x.addEdge(op, leave.back());
     }
     buckets.push_back(std::move(leave));
@@ -222,13 +255,15 @@ private:
   struct {
     std::vector<uint32_t> copies; ///< ops; empty: no update on the host needs it yet
     Decision here;
-  } decided;                                  ///< on the host
-  std::vector<PrefetchedState> brought;       ///< arrays copied from the host for the current update
-  std::vector<std::vector<uint32_t>> buckets; ///< per earlier update: ops after which none of its arrays is on the device
+  } decided;                            ///< on the host
+  std::vector<PrefetchedState> brought; ///< arrays copied from the host for the current update
+  std::vector<std::vector<uint32_t>>
+      buckets; ///< per earlier update: ops after which none of its arrays is on the device
 };
 
 } // namespace
 
-void zorse::step::lowerUpdates(PlanLowering &x, uint32_t device, uint32_t decision, const std::vector<GroupUpdate> &updates) {
+void zorse::step::lowerUpdates(PlanLowering &x, uint32_t device, uint32_t decision,
+                               const std::vector<GroupUpdate> &updates) {
   Updater(x, device, decision).run(updates);
 }

@@ -1,5 +1,5 @@
-// Measures peaks of memory in list order, a lower bound for every placement. For buffers inside cells, the sums in
-// templates suffice.
+// Measures peaks of memory in list order, a lower bound for every placement. For buffers inside
+// cells, the sums in templates suffice.
 
 #include "CellTemplates.h"
 #include "PlanLowering.h"
@@ -14,7 +14,8 @@ namespace bundle = zorse::bundle;
 
 class PeakMemoryMeter {
 public:
-  explicit PeakMemoryMeter(PlanLowering &x) : x(x), taken(x.taken), given(x.given), cells(x.cellsBegun) {
+  explicit PeakMemoryMeter(PlanLowering &x)
+      : x(x), taken(x.taken), given(x.given), cells(x.cellsBegun) {
     taken.assign(x.instructionQueues.size(), 0);
     given.assign(x.instructionQueues.size(), 0);
     cells.assign(x.instructionQueues.size(), 0);
@@ -30,7 +31,8 @@ public:
     for (const ModelChunk &chunk : x.chunks)
       addChunk(chunk);
     std::vector<uint64_t> alive(x.plan.devices.size(), 0), max, host(alive), maxOnHost;
-    std::vector<uint64_t> takenOnHost, givenOnHost; // like `taken` and `given`; empty: all host buffers are persistent
+    std::vector<uint64_t> takenOnHost,
+        givenOnHost; // like `taken` and `given`; empty: all host buffers are persistent
     for (const Buffer &buffer : x.buffers) {
       const bool onDevice = buffer.memory == bundle::DEVICE;
       if (buffer.persistent)
@@ -41,8 +43,10 @@ public:
         takenOnHost.assign(taken.size(), 0);
         givenOnHost.assign(taken.size(), 0);
       }
-      (onDevice ? taken : takenOnHost)[halfOf(buffer.first, buffer.device)] += alignRegion(buffer.bytes);
-      (onDevice ? given : givenOnHost)[halfOf(buffer.last, buffer.device)] += alignRegion(buffer.bytes);
+      (onDevice ? taken : takenOnHost)[halfOf(buffer.first, buffer.device)] +=
+          alignRegion(buffer.bytes);
+      (onDevice ? given : givenOnHost)[halfOf(buffer.last, buffer.device)] +=
+          alignRegion(buffer.bytes);
     }
     max = alive;
     maxOnHost = host;
@@ -63,7 +67,8 @@ public:
     std::vector<uint64_t> persistent(alive.size(), 0), persistentOnHost(persistent);
     for (const Buffer &buffer : x.buffers)
       if (buffer.persistent)
-        (buffer.memory == bundle::DEVICE ? persistent : persistentOnHost)[buffer.device] += alignRegion(buffer.bytes);
+        (buffer.memory == bundle::DEVICE ? persistent : persistentOnHost)[buffer.device] +=
+            alignRegion(buffer.bytes);
     for (auto [like, replica] : x.replicas) {
       max[replica] = max[like] - persistent[like] + persistent[replica];
       maxOnHost[replica] = maxOnHost[like] - persistentOnHost[like] + persistentOnHost[replica];
@@ -86,13 +91,16 @@ private:
     b.last = std::max(b.last, last);
   }
 
-  /// Returns the half of a listed op on a device. If there are more than two, halves are in device order.
+  /// Returns the half of a listed op on a device. If there are more than two, halves are in device
+  /// order.
   uint32_t halfOf(uint32_t position, uint32_t device) const {
     const Span instructions = x.globalOrder.instructions[position];
-    auto begin = x.instructionQueues.begin() + instructions.begin, end = x.instructionQueues.begin() + instructions.end;
+    auto begin = x.instructionQueues.begin() + instructions.begin,
+         end = x.instructionQueues.begin() + instructions.end;
     if (instructions.size() <= 2)
       return instructions.begin + (instructions.size() == 2 && *begin / kQueues != device);
-    return static_cast<uint32_t>(std::lower_bound(begin, end, device * kQueues) - x.instructionQueues.begin());
+    return static_cast<uint32_t>(std::lower_bound(begin, end, device * kQueues) -
+                                 x.instructionQueues.begin());
   }
 
   /// List positions of the first and the last F, B and W of cells of one shape.
@@ -152,7 +160,9 @@ private:
         if (by.first[k] == kNone)
           continue;
         if (use.parameters >> k & 1)
-          touch(x.unshardedParamOf(groupState, x.unshardIntervalOf(use.group, chunk.unitBegin, k > 0)), by.first[k], by.last[k]);
+          touch(x.unshardedParamOf(groupState,
+                                   x.unshardIntervalOf(use.group, chunk.unitBegin, k > 0)),
+                by.first[k], by.last[k]);
         if (use.gradients >> k & 1)
           touch(groupState.gradients, by.first[k], by.last[k]);
       }
@@ -160,9 +170,10 @@ private:
   }
 
   PlanLowering &x;
-  std::vector<uint64_t> &taken, &given; ///< per half: bytes allocated when it starts, and freed after it
-  std::vector<int32_t> &cells;          ///< per half: cells that begin (+1) or end (-1) with it
-  std::vector<Places> places;           ///< per shape of the chunk
+  std::vector<uint64_t> &taken,
+      &given;                  ///< per half: bytes allocated when it starts, and freed after it
+  std::vector<int32_t> &cells; ///< per half: cells that begin (+1) or end (-1) with it
+  std::vector<Places> places;  ///< per shape of the chunk
 };
 
 } // namespace

@@ -1,9 +1,10 @@
 // A min-heap with four children per node.
 //
-// The smallest of four children is unpredictable, so a heap that branches on the comparison pays for a mispredicted
-// branch each time. This one selects without branches. The items are followed by sentinels that are greater than all
-// items, so that every node has four children. pop() moves the hole at the root down to a leaf and fills it with the
-// last item, which nearly always stays there (R. W. Floyd, Treesort 3, 1964).
+// The smallest of four children is unpredictable, so a heap that branches on the comparison pays
+// for a mispredicted branch each time. This one selects without branches. The items are followed by
+// sentinels that are greater than all items, so that every node has four children. pop() moves the
+// hole at the root down to a leaf and fills it with the last item, which nearly always stays there
+// (R. W. Floyd, Treesort 3, 1964).
 #pragma once
 
 #include <cstddef>
@@ -15,12 +16,14 @@ namespace zorse::step {
 __extension__ using HeapKey = unsigned __int128;
 
 /// \param first  compared first
-inline HeapKey heapKey(uint64_t first, uint64_t then) { return static_cast<HeapKey>(first) << 64 | then; }
+inline HeapKey heapKey(uint64_t first, uint64_t then) {
+  return static_cast<HeapKey>(first) << 64 | then;
+}
 inline uint64_t firstOf(HeapKey key) { return static_cast<uint64_t>(key >> 64); }
 inline uint64_t secondOf(HeapKey key) { return static_cast<uint64_t>(key); }
 
-/// \tparam Item  its default value is greater than all others (std::numeric_limits is not used). The order of equal
-/// items depends only on previous calls of push and pop.
+/// \tparam Item  its default value is greater than all others (std::numeric_limits is not used).
+/// The order of equal items depends only on previous calls of push and pop.
 template <typename Item> class MinHeap {
 public:
   bool empty() const { return count == 0; }
@@ -64,7 +67,8 @@ private:
     items[hole] = item;
   }
 
-  std::vector<Item> items = std::vector<Item>(kChildren); ///< `count` items, then kChildren sentinels
+  std::vector<Item> items =
+      std::vector<Item>(kChildren); ///< `count` items, then kChildren sentinels
   size_t count = 0;
 };
 

@@ -2,7 +2,8 @@
 
 using namespace zorse::step;
 
-void zorse::step::linkEdges(const std::vector<std::pair<uint32_t, uint32_t>> &edges, size_t count, IndexLists &next) {
+void zorse::step::linkEdges(const std::vector<std::pair<uint32_t, uint32_t>> &edges, size_t count,
+                            IndexLists &next) {
   next.items.resize(edges.size());
   if (edges.empty())
     return;

@@ -32,10 +32,13 @@ double ModuloReservationTable::reserve(double ready, double duration, double cyc
   return 0;
 }
 
-std::vector<TaskId> OneForwardOneBackward::order(uint32_t device, CellIndices mine, CellIndices behind, size_t warmupForwards) {
+std::vector<TaskId> OneForwardOneBackward::order(uint32_t device, CellIndices mine,
+                                                 CellIndices behind, size_t warmupForwards) {
   next.clear(); // devices of the next stage that share samples
   for (uint32_t c : mine) {
-    const uint32_t *it = std::partition_point(behind.begin(), behind.end(), [&](uint32_t o) { return cells[o].sampleEnd <= cells[c].sampleBegin; });
+    const uint32_t *it = std::partition_point(behind.begin(), behind.end(), [&](uint32_t o) {
+      return cells[o].sampleEnd <= cells[c].sampleBegin;
+    });
     for (; it != behind.end() && cells[*it].sampleBegin < cells[c].sampleEnd; ++it)
       if (seen[cells[*it].device] != device) {
         seen[cells[*it].device] = device;
@@ -52,24 +55,28 @@ std::vector<TaskId> OneForwardOneBackward::order(uint32_t device, CellIndices mi
   for (uint32_t c : mine) {
     int64_t until = cells[c].sampleEnd;
     for (size_t i = 0; i < next.size(); ++i)
-      for (auto &list = limits[next[i]]; cursor[i] < list.size() && list[cursor[i]].sample < until; ++cursor[i])
+      for (auto &list = limits[next[i]]; cursor[i] < list.size() && list[cursor[i]].sample < until;
+           ++cursor[i])
         reach = std::max(reach, list[cursor[i]].reach);
     // The cell of the next stage with the last of these samples needs all of that cell's samples.
-    const uint32_t *last = std::partition_point(behind.begin(), behind.end(), [&](uint32_t o) { return cells[o].sampleEnd < reach; });
+    const uint32_t *last = std::partition_point(
+        behind.begin(), behind.end(), [&](uint32_t o) { return cells[o].sampleEnd < reach; });
     if (reach > 0 && last != behind.end() && cells[*last].sampleBegin < reach)
       reach = cells[*last].sampleEnd;
-    while (forwards < mine.count && (cells[mine.cells[forwards]].sampleBegin < reach || cells[mine.cells[forwards]].sampleBegin < until ||
+    while (forwards < mine.count && (cells[mine.cells[forwards]].sampleBegin < reach ||
+                                     cells[mine.cells[forwards]].sampleBegin < until ||
                                      forwards < behindReach.size() + warmupForwards))
       tasks.push_back({TaskKind::Forward, mine.cells[forwards++]});
     tasks.push_back({TaskKind::Backward, c});
     behindReach.push_back(reach);
   }
 
-  // Backwards through the order: the forward that follows each backward. Forwards are by sample, so it has the largest
-  // reach.
+  // Backwards through the order: the forward that follows each backward. Forwards are by sample, so
+  // it has the largest reach.
   following.assign(tasks.size() + 1, 0);
   for (size_t i = tasks.size(); i-- > 0;)
-    following[i] = tasks[i].kind == TaskKind::Backward ? following[i + 1] : cells[tasks[i].cell].sampleEnd;
+    following[i] =
+        tasks[i].kind == TaskKind::Backward ? following[i + 1] : cells[tasks[i].cell].sampleEnd;
   int64_t high = 0;
   std::vector<ForwardLimit> &own = limits[device];
   for (size_t i = 0; i < tasks.size(); ++i) {

@@ -1,9 +1,10 @@
 // Assigns an offset in an arena to every buffer. A device has one arena per memory kind.
 //
-// Buffers are allocated in list order from a list of free segments (best fit). A segment is reused only if, on the
-// simulated clock, its last instruction ends before the first instruction of the new buffer starts. The wait that the
-// reuse needs then costs no time in the planned step. If the arena does not fit, it is packed again in list order
-// without this condition. A reuse may then delay an instruction.
+// Buffers are allocated in list order from a list of free segments (best fit). A segment is reused
+// only if, on the simulated clock, its last instruction ends before the first instruction of the
+// new buffer starts. The wait that the reuse needs then costs no time in the planned step. If the
+// arena does not fit, it is packed again in list order without this condition. A reuse may then
+// delay an instruction.
 
 #include "CellTemplates.h"
 #include "PlanLowering.h"
@@ -46,7 +47,8 @@ public:
         bestEnd = j;
         bestBytes = run;
       }
-      if (best == SIZE_MAX && j == free.size() && free[i].offset + run == end) { // extend the last free run
+      if (best == SIZE_MAX && j == free.size() &&
+          free[i].offset + run == end) { // extend the last free run
         best = i;
         bestEnd = j;
       }
@@ -65,10 +67,13 @@ public:
   }
 
   void release(uint64_t offset, uint64_t bytes, double freeTime, double now) {
-    auto it = std::lower_bound(free.begin(), free.end(), offset, [](const Segment &s, uint64_t o) { return s.offset < o; });
+    auto it = std::lower_bound(free.begin(), free.end(), offset,
+                               [](const Segment &s, uint64_t o) { return s.offset < o; });
     it = free.insert(it, {offset, bytes, freeTime});
     auto mergeable = [&](const Segment &a, const Segment &b) {
-      return a.offset + a.bytes == b.offset && (!reuseWithoutWaiting || (a.freeTime <= now && b.freeTime <= now) || a.freeTime == b.freeTime);
+      return a.offset + a.bytes == b.offset &&
+             (!reuseWithoutWaiting || (a.freeTime <= now && b.freeTime <= now) ||
+              a.freeTime == b.freeTime);
     };
     if (std::next(it) != free.end() && mergeable(*it, *std::next(it))) {
       it->bytes += std::next(it)->bytes;
@@ -96,17 +101,21 @@ std::string gib(uint64_t bytes) {
                                : zorse::format("%.1f KiB", b / 1024);
 }
 
-/// Packs buffers by decreasing size, each at the lowest free offset. Tighter than list order, but quadratic, so it is
-/// limited to cases that gain enough and have few enough buffers.
-uint64_t packLargestFirst(const PlanLowering &x, const std::vector<uint32_t> &fixed, std::vector<uint32_t> order, bool patient,
+/// Packs buffers by decreasing size, each at the lowest free offset. Tighter than list order, but
+/// quadratic, so it is limited to cases that gain enough and have few enough buffers.
+uint64_t packLargestFirst(const PlanLowering &x, const std::vector<uint32_t> &fixed,
+                          std::vector<uint32_t> order, bool patient,
                           std::vector<uint64_t> &offsets) {
   uint64_t base = 0;
   for (uint32_t b : fixed)
     base += alignRegion(x.placement.buffers[b].bytes);
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return x.placement.buffers[a].bytes > x.placement.buffers[b].bytes; });
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    return x.placement.buffers[a].bytes > x.placement.buffers[b].bytes;
+  });
   auto before = [&](uint32_t a, uint32_t b) {
     return x.placement.buffers[a].last < x.placement.buffers[b].first &&
-           (!patient || x.placement.allocations[a].freeTime <= x.globalOrder.startOf(x.placement.buffers[b].first));
+           (!patient || x.placement.allocations[a].freeTime <=
+                            x.globalOrder.startOf(x.placement.buffers[b].first));
   };
   struct AllocatedBuffer {
     uint64_t offset, end;
@@ -125,7 +134,8 @@ uint64_t packLargestFirst(const PlanLowering &x, const std::vector<uint32_t> &fi
       if (other.end > offset && !before(b, other.buffer) && !before(other.buffer, b))
         offset = other.end;
     }
-    auto at = std::upper_bound(placed.begin(), placed.end(), offset, [](uint64_t o, const AllocatedBuffer &p) { return o < p.offset; });
+    auto at = std::upper_bound(placed.begin(), placed.end(), offset,
+                               [](uint64_t o, const AllocatedBuffer &p) { return o < p.offset; });
     placed.insert(at, {offset, offset + bytes, b});
     total = std::max(total, offset + bytes);
     result.push_back({b, offset});
@@ -136,8 +146,9 @@ uint64_t packLargestFirst(const PlanLowering &x, const std::vector<uint32_t> &fi
   return total;
 }
 
-uint64_t packInListOrder(PlanLowering &x, const std::vector<uint32_t> &fixed, const std::vector<uint32_t> &byFirst,
-                         const std::vector<uint32_t> &byLast, bool patient) {
+uint64_t packInListOrder(PlanLowering &x, const std::vector<uint32_t> &fixed,
+                         const std::vector<uint32_t> &byFirst, const std::vector<uint32_t> &byLast,
+                         bool patient) {
   ArenaAllocator allocator(patient);
   for (uint32_t b : fixed) {
     x.placement.allocations[b].offset = allocator.end;
@@ -149,7 +160,8 @@ uint64_t packInListOrder(PlanLowering &x, const std::vector<uint32_t> &fixed, co
     double now = x.globalOrder.startOf(buffer.first);
     for (; next < byLast.size() && x.placement.buffers[byLast[next]].last < buffer.first; ++next) {
       const Allocation &old = x.placement.allocations[byLast[next]];
-      allocator.release(old.offset, alignRegion(x.placement.buffers[byLast[next]].bytes), old.freeTime, now);
+      allocator.release(old.offset, alignRegion(x.placement.buffers[byLast[next]].bytes),
+                        old.freeTime, now);
     }
     x.placement.allocations[b].offset = allocator.allocate(alignRegion(buffer.bytes), now);
   }
@@ -158,14 +170,17 @@ uint64_t packInListOrder(PlanLowering &x, const std::vector<uint32_t> &fixed, co
 
 std::string tooLittleMemory(const PlanLowering &x, uint32_t device, const MemoryUse &use) {
   const PlanDevice &info = x.plan.devices[device];
-  std::string text = "device " + info.name + " needs " + gib(use.total) + " of its " + gib(info.memory) + ": state " + gib(use.state) +
-                     ", activations " + gib(use.activations) + " (" + std::to_string(use.peakInFlightCells) +
-                     (use.peakInFlightCells == 1 ? " micro-batch" : " micro-batches") + " alive), gradients " + gib(use.gradients) + ", gathered " +
+  std::string text = "device " + info.name + " needs " + gib(use.total) + " of its " +
+                     gib(info.memory) + ": state " + gib(use.state) + ", activations " +
+                     gib(use.activations) + " (" + std::to_string(use.peakInFlightCells) +
+                     (use.peakInFlightCells == 1 ? " micro-batch" : " micro-batches") +
+                     " alive), gradients " + gib(use.gradients) + ", gathered " +
                      gib(use.gathered) + ", workspace " + gib(use.workspace);
   text += ". Remedies: ";
   if (use.state + use.gradients + use.gathered > info.memory)
     return text + "fewer units on it, or owners of state on other devices";
-  if (std::string remedy = scheduleRule(x.plan.schedule.kind).memoryHint(); use.peakInFlightCells > 1 && !remedy.empty())
+  if (std::string remedy = scheduleRule(x.plan.schedule.kind).memoryHint();
+      use.peakInFlightCells > 1 && !remedy.empty())
     return text + remedy + ", smaller micro-batches, or fewer units on it";
   return text + "a smaller batch, smaller micro-batches, or fewer units on it";
 }
@@ -190,8 +205,8 @@ uint64_t packArena(PlanLowering &x, ArenaBuffers &buffers, uint64_t limit, uint6
   };
   std::sort(byFirst.begin(), byFirst.end(), begins);
   std::sort(byLast.begin(), byLast.end(), ends);
-  // Buffers of updates that overlap the next step are placed after the others. If they shared bytes with them, the next
-  // step would wait.
+  // Buffers of updates that overlap the next step are placed after the others. If they shared bytes
+  // with them, the next step would wait.
   std::vector<uint32_t> lateFirst, lateLast;
   auto isLate = [&](uint32_t b) { return x.placement.buffers[b].crossesStep; };
   for (auto [from, to] : {std::pair(&byFirst, &lateFirst), {&byLast, &lateLast}}) {
@@ -238,7 +253,8 @@ uint64_t packArena(PlanLowering &x, ArenaBuffers &buffers, uint64_t limit, uint6
 }
 
 /// Returns the peak of live bytes of the buffers for which `counts` is true.
-template <typename Counts> uint64_t peakOf(const PlanLowering &x, const ArenaBuffers &buffers, Counts counts) {
+template <typename Counts>
+uint64_t peakOf(const PlanLowering &x, const ArenaBuffers &buffers, Counts counts) {
   uint64_t fixed = 0;
   for (uint32_t b : buffers.fixed)
     fixed += counts(x.placement.buffers[b]) ? alignRegion(x.placement.buffers[b].bytes) : 0;
@@ -259,7 +275,9 @@ template <typename Counts> uint64_t peakOf(const PlanLowering &x, const ArenaBuf
 /// Sets the bytes of a device's own memory by purpose.
 void itemise(const PlanLowering &x, const ArenaBuffers &buffers, uint64_t total, MemoryUse &use) {
   auto peak = [&](MemoryCategory a, MemoryCategory b) {
-    return peakOf(x, buffers, [&](const Buffer &buffer) { return buffer.category == a || buffer.category == b; });
+    return peakOf(x, buffers, [&](const Buffer &buffer) {
+      return buffer.category == a || buffer.category == b;
+    });
   };
   use.state = peak(MemoryCategory::State, MemoryCategory::State);
   use.gathered = peak(MemoryCategory::Gathered, MemoryCategory::UpdateStaging);
@@ -270,7 +288,8 @@ void itemise(const PlanLowering &x, const ArenaBuffers &buffers, uint64_t total,
   use.activations = total > others ? total - others : 0;
 }
 
-/// Finds the latest end of the accesses of each buffer; for buffers inside cells also their list positions.
+/// Finds the latest end of the accesses of each buffer; for buffers inside cells also their list
+/// positions.
 class Lives {
 public:
   explicit Lives(PlanLowering &x) : x(x) {}
@@ -292,10 +311,13 @@ public:
 
 private:
   void extend(uint32_t number, uint32_t op) {
-    x.placement.allocations[number].freeTime = std::max(x.placement.allocations[number].freeTime, x.globalOrder.endTime[op]);
+    x.placement.allocations[number].freeTime =
+        std::max(x.placement.allocations[number].freeTime, x.globalOrder.endTime[op]);
   }
 
-  const CellTask &taskOf(uint32_t c, int kind) const { return x.cells[c].of(static_cast<TaskKind>(kind)); }
+  const CellTask &taskOf(uint32_t c, int kind) const {
+    return x.cells[c].of(static_cast<TaskKind>(kind));
+  }
 
   void touchState(uint32_t c) {
     const Cell &cell = x.plan.cells[c];
@@ -303,7 +325,10 @@ private:
       const GroupState &groupState = *x.findGroupState(cell.device, use.group);
       for (int kind = 0; kind < 3; ++kind) {
         if (use.parameters >> kind & 1)
-          extend(x.buffers[x.unshardedParamOf(groupState, x.unshardIntervalOf(use.group, cell.unitBegin, kind > 0))].number, taskOf(c, kind).end);
+          extend(x.buffers[x.unshardedParamOf(groupState, x.unshardIntervalOf(
+                                                              use.group, cell.unitBegin, kind > 0))]
+                     .number,
+                 taskOf(c, kind).end);
         if (use.gradients >> kind & 1)
           extend(x.buffers[groupState.gradients].number, taskOf(c, kind).end);
       }
@@ -355,7 +380,8 @@ void zorse::step::packArenas(PlanLowering &x, bool shareBytes) {
     program.arenas.clear();
     for (auto &[kind, buffers] : residents[d]) {
       const bool onDevice = kind == bundle::DEVICE;
-      const uint64_t total = packArena(x, buffers, onDevice ? x.plan.devices[d].memory : 0, onDevice ? measured.peakLiveBytes : measured.host);
+      const uint64_t total = packArena(x, buffers, onDevice ? x.plan.devices[d].memory : 0,
+                                       onDevice ? measured.peakLiveBytes : measured.host);
       for (const auto *list : {&buffers.fixed, &buffers.byFirst})
         for (uint32_t b : *list)
           x.placement.allocations[b].arena = static_cast<uint32_t>(program.arenas.size());
@@ -385,9 +411,11 @@ zorse::Status zorse::step::checkMemory(const PlanLowering &x) {
         host[x.plan.devices[d].node] += arena.bytes;
   }
   for (auto &[node, bytes] : host)
-    if (auto limit = x.plan.hostMemory.find(node); limit != x.plan.hostMemory.end() && bytes > limit->second)
+    if (auto limit = x.plan.hostMemory.find(node);
+        limit != x.plan.hostMemory.end() && bytes > limit->second)
       add("the devices of node " + node + " need " + gib(bytes) + " of its " + gib(limit->second) +
-          " of host memory. Remedies: fewer state groups and activations in host memory, or devices of other nodes for them");
+          " of host memory. Remedies: fewer state groups and activations in host memory, or "
+          "devices of other nodes for them");
   return error.empty() ? Status::success() : Status(userError(error));
 }
 

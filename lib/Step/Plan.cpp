@@ -13,7 +13,9 @@ int32_t Plan::findDevice(const std::string &name) const {
 
 namespace {
 
-bool names(const std::vector<uint32_t> &list, uint32_t index) { return list.empty() || std::binary_search(list.begin(), list.end(), index); }
+bool names(const std::vector<uint32_t> &list, uint32_t index) {
+  return list.empty() || std::binary_search(list.begin(), list.end(), index);
+}
 
 } // namespace
 
@@ -49,8 +51,10 @@ uint32_t Plan::bufferCountOf(uint32_t device) const {
 
 std::string zorse::step::describeCell(const Plan &plan, uint32_t index) {
   const Cell &cell = plan.cells[index];
-  std::string device = cell.device < plan.devices.size() ? plan.devices[cell.device].name : "#" + std::to_string(cell.device);
-  return "cell " + std::to_string(index) + " (units " + std::to_string(cell.unitBegin) + "-" + std::to_string(cell.unitEnd) + ", samples " +
-         std::to_string(cell.sampleBegin * plan.samplesPerRow) + "-" + std::to_string(cell.sampleEnd * plan.samplesPerRow) + ", device " + device +
-         ")";
+  std::string device = cell.device < plan.devices.size() ? plan.devices[cell.device].name
+                                                         : "#" + std::to_string(cell.device);
+  return "cell " + std::to_string(index) + " (units " + std::to_string(cell.unitBegin) + "-" +
+         std::to_string(cell.unitEnd) + ", samples " +
+         std::to_string(cell.sampleBegin * plan.samplesPerRow) + "-" +
+         std::to_string(cell.sampleEnd * plan.samplesPerRow) + ", device " + device + ")";
 }

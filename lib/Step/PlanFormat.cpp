@@ -27,7 +27,9 @@ const fields::RenamedKeys zorse::step::kRenamedPlanKeys = {
 
 namespace {
 
-bool isText(const Json &value, const char *text) { return value.is_string() && value.get_ref<const std::string &>() == text; }
+bool isText(const Json &value, const char *text) {
+  return value.is_string() && value.get_ref<const std::string &>() == text;
+}
 
 /// Converts a choice of two words to a boolean.
 void toSwitch(Json &object, const char *old, const char *no, const char *yes, const char *now) {
@@ -89,7 +91,8 @@ void zorse::step::upgradePlan(Json &root) {
   if (format == kPlanFormat)
     return;
   if (format != 1)
-    fields::fail("format", "expected " + std::to_string(kPlanFormat) + ", or 1, which is converted; got " + fields::show(root["format"]));
+    fields::fail("format", "expected " + std::to_string(kPlanFormat) +
+                               ", or 1, which is converted; got " + fields::show(root["format"]));
   root["format"] = kPlanFormat;
   fields::renameKey(root, "batch", "global_batch_size");
   toSwitch(root, "communication", "blocking", "overlapped", "overlap_communication");

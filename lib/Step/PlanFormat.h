@@ -12,8 +12,8 @@ inline constexpr int64_t kPlanFormat = 2;
 /// Keys of format 1 that were renamed, with their present names.
 extern const fields::RenamedKeys kRenamedPlanKeys;
 
-/// Converts a plan of format 1 to format 2 in place. Values that it does not understand are not changed, so the reader
-/// reports them.
+/// Converts a plan of format 1 to format 2 in place. Values that it does not understand are not
+/// changed, so the reader reports them.
 /// \throws fields::Bad  for a format that does not exist
 void upgradePlan(fields::Json &root);
 

@@ -8,10 +8,12 @@ using namespace zorse::step;
 
 static const Replicas kNoReplicas;
 
-PlanLowering::PlanLowering(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, LoweringTables &tables,
+PlanLowering::PlanLowering(const bundle::ModelSummary &summary, const Plan &plan,
+                           const StepOptions &options, LoweringTables &tables,
                            const UnshardHints *hints, const Replicas *replicas)
-    : LoweringArrays(std::move(tables.spare())), summary(summary), plan(plan), options(options), tables(tables), costs(options.costs),
-      liveAt(tables.liveAt), gradsAt(tables.gradsAt), groupsOf(tables.groupsOf), hints(hints), replicas(replicas ? *replicas : kNoReplicas) {
+    : LoweringArrays(std::move(tables.spare())), summary(summary), plan(plan), options(options),
+      tables(tables), costs(options.costs), liveAt(tables.liveAt), gradsAt(tables.gradsAt),
+      groupsOf(tables.groupsOf), hints(hints), replicas(replicas ? *replicas : kNoReplicas) {
   const size_t devices = plan.devices.size();
   linkLoads.assign(costs->network().resources(), 0);
   listCells();
@@ -32,7 +34,8 @@ PlanLowering::PlanLowering(const bundle::ModelSummary &summary, const Plan &plan
 }
 
 uint64_t zorse::step::lossRowsBytes(const bundle::ModelSummary &summary, const Cell &cell) {
-  return static_cast<uint64_t>(cell.rows()) * elementBytes(accumulationType(summary.compute_type()));
+  return static_cast<uint64_t>(cell.rows()) *
+         elementBytes(accumulationType(summary.compute_type()));
 }
 
 PlanLowering::~PlanLowering() {
@@ -42,16 +45,19 @@ PlanLowering::~PlanLowering() {
 
 void LoweringArrays::clear() {
   auto each = [](auto &...arrays) { (arrays.clear(), ...); };
-  each(buffers, placement.buffers, placement.allocations, ops, instructionQueues, edges, accesses, next.begins, next.items);
-  each(order.priority, order.edges, globalOrder.ops, globalOrder.instructions, globalOrder.positions, globalOrder.startTime, globalOrder.endTime,
-       globalOrder.busy);
-  each(shapeOf, secondsOf, chunkOf, cells, boundaryValues, producers, inputs, moves, copies, parts, loads, offloads);
+  each(buffers, placement.buffers, placement.allocations, ops, instructionQueues, edges, accesses,
+       next.begins, next.items);
+  each(order.priority, order.edges, globalOrder.ops, globalOrder.instructions,
+       globalOrder.positions, globalOrder.startTime, globalOrder.endTime, globalOrder.busy);
+  each(shapeOf, secondsOf, chunkOf, cells, boundaryValues, producers, inputs, moves, copies, parts,
+       loads, offloads);
 }
 
 namespace {
 
 /// \param list  returns the list of a cell
-template <typename List, typename Less> void fill(IndexLists &lists, size_t count, uint32_t items, const List &list, const Less &less) {
+template <typename List, typename Less>
+void fill(IndexLists &lists, size_t count, uint32_t items, const List &list, const Less &less) {
   lists.begins.assign(count + 1, 0);
   lists.items.resize(items);
   for (uint32_t i = 0; i < items; ++i)
@@ -62,7 +68,9 @@ template <typename List, typename Less> void fill(IndexLists &lists, size_t coun
   for (uint32_t i = 0; i < items; ++i)
     lists.items[next[list(i)]++] = i;
   for (size_t i = 0; i < count; ++i) // plans nearly always list cells in this order
-    if (auto begin = lists.items.begin() + lists.begins[i], end = lists.items.begin() + lists.begins[i + 1]; !std::is_sorted(begin, end, less))
+    if (auto begin = lists.items.begin() + lists.begins[i],
+        end = lists.items.begin() + lists.begins[i + 1];
+        !std::is_sorted(begin, end, less))
       std::sort(begin, end, less);
 }
 
@@ -72,11 +80,17 @@ void PlanLowering::listCells() {
   const std::vector<Cell> &cells = plan.cells;
   const auto count = static_cast<uint32_t>(cells.size());
   auto bySample = [&](uint32_t a, uint32_t b) {
-    return cells[a].sampleBegin != cells[b].sampleBegin ? cells[a].sampleBegin < cells[b].sampleBegin : cells[a].unitBegin < cells[b].unitBegin;
+    return cells[a].sampleBegin != cells[b].sampleBegin
+               ? cells[a].sampleBegin < cells[b].sampleBegin
+               : cells[a].unitBegin < cells[b].unitBegin;
   };
   const size_t cuts = static_cast<size_t>(summary.units_size()) + 1;
-  fill(cellsByBegin, cuts, count, [&](uint32_t c) { return static_cast<size_t>(cells[c].unitBegin); }, bySample);
-  fill(cellsByEnd, cuts, count, [&](uint32_t c) { return static_cast<size_t>(cells[c].unitEnd); }, bySample);
+  fill(
+      cellsByBegin, cuts, count,
+      [&](uint32_t c) { return static_cast<size_t>(cells[c].unitBegin); }, bySample);
+  fill(
+      cellsByEnd, cuts, count, [&](uint32_t c) { return static_cast<size_t>(cells[c].unitEnd); },
+      bySample);
   fill(cellsOf, plan.devices.size(), count, [&](uint32_t c) { return cells[c].device; }, bySample);
   CellTemplates &shapes = tables.shapes(plan.schedule.splitBackward);
   shapeOf.resize(count);
@@ -85,14 +99,16 @@ void PlanLowering::listCells() {
     uint32_t before = kNone; // previous cell: most cells of a device have equal shapes
     for (uint32_t c : cellsOf[d]) {
       shapeOf[c] = &shapes.of(cells[c]);
-      secondsOf[c] =
-          before != kNone && shapeOf[c] == shapeOf[before] ? secondsOf[before] : &tables.seconds(cells[c], *shapeOf[c], plan.schedule.splitBackward);
+      secondsOf[c] = before != kNone && shapeOf[c] == shapeOf[before]
+                         ? secondsOf[before]
+                         : &tables.seconds(cells[c], *shapeOf[c], plan.schedule.splitBackward);
       before = c;
     }
   }
 }
 
-uint32_t PlanLowering::addBuffer(uint32_t device, uint64_t bytes, MemoryCategory category, bool persistent, MemoryTier tier) {
+uint32_t PlanLowering::addBuffer(uint32_t device, uint64_t bytes, MemoryCategory category,
+                                 bool persistent, MemoryTier tier) {
   Buffer buffer;
   buffer.memory = tier == MemoryTier::Host ? bundle::PINNED_HOST : bundle::DEVICE;
   buffer.bytes = bytes;
@@ -122,7 +138,8 @@ uint32_t PlanLowering::addOp(double duration, uint8_t rank, int64_t sample, int3
   return static_cast<uint32_t>(ops.size() - 1);
 }
 
-uint32_t PlanLowering::addTransfer(uint32_t from, uint32_t to, uint64_t bytes, uint8_t rank, int64_t sample, int32_t unit) {
+uint32_t PlanLowering::addTransfer(uint32_t from, uint32_t to, uint64_t bytes, uint8_t rank,
+                                   int64_t sample, int32_t unit) {
   sim::Route route = costs->network().route(from, to);
   double slowest = route.perFlowBandwidth > 0 ? 1 / route.perFlowBandwidth : 0;
   for (uint32_t r = 0; r < route.count; ++r) {
@@ -139,7 +156,8 @@ uint32_t PlanLowering::addTransfer(uint32_t from, uint32_t to, uint64_t bytes, u
   return index;
 }
 
-uint32_t PlanLowering::addTierCopy(uint32_t device, QueueIndex queue, bundle::Phase phase, Region from, Region to, Value value, uint64_t priority) {
+uint32_t PlanLowering::addTierCopy(uint32_t device, QueueIndex queue, bundle::Phase phase,
+                                   Region from, Region to, Value value, uint64_t priority) {
   const uint32_t op = addOp(costs->load(device, from.bytes), 0, 0, 0);
   ops[op].priority = priority;
   addInstruction(device, queue);
@@ -149,11 +167,13 @@ uint32_t PlanLowering::addTierCopy(uint32_t device, QueueIndex queue, bundle::Ph
   return op;
 }
 
-std::vector<PlanLowering::Run> PlanLowering::runsOf(uint32_t group, int64_t from, int64_t to) const {
+std::vector<PlanLowering::Run> PlanLowering::runsOf(uint32_t group, int64_t from,
+                                                    int64_t to) const {
   std::vector<Run> runs;
   for (uint32_t p : summary.groups(static_cast<int>(group)).parameters()) {
     const auto &parameter = summary.parameters(static_cast<int>(p));
-    const int64_t begin = std::max(from, parameter.offset()), end = std::min(to, parameter.offset() + zorse::elementsOf(parameter));
+    const int64_t begin = std::max(from, parameter.offset()),
+                  end = std::min(to, parameter.offset() + zorse::elementsOf(parameter));
     if (begin >= end)
       continue;
     if (!runs.empty() && runs.back().end == begin && runs.back().decays == parameter.decays())
@@ -168,7 +188,8 @@ bool PlanLowering::hasRuns(uint32_t group, int64_t from, int64_t to) const {
   const auto &parameters = summary.groups(static_cast<int>(group)).parameters();
   return std::any_of(parameters.begin(), parameters.end(), [&](uint32_t p) {
     const auto &parameter = summary.parameters(static_cast<int>(p));
-    return std::max(from, parameter.offset()) < std::min(to, parameter.offset() + zorse::elementsOf(parameter));
+    return std::max(from, parameter.offset()) <
+           std::min(to, parameter.offset() + zorse::elementsOf(parameter));
   });
 }
 
@@ -190,7 +211,8 @@ GroupState *PlanLowering::findGroupState(uint32_t device, uint32_t group) {
   if (!list.empty() && group - list.front().group < list.size())
     if (GroupState &guess = list[group - list.front().group]; guess.group == group)
       return &guess;
-  auto it = std::lower_bound(list.begin(), list.end(), group, [](const GroupState &h, uint32_t g) { return h.group < g; });
+  auto it = std::lower_bound(list.begin(), list.end(), group,
+                             [](const GroupState &h, uint32_t g) { return h.group < g; });
   return it != list.end() && it->group == group ? &*it : nullptr;
 }
 
@@ -215,10 +237,12 @@ void PlanLowering::findChunks() {
     size_t before = chunks.size();
     for (uint32_t c : cellsOf[d]) {
       const Cell &cell = plan.cells[c];
-      bool again = chunks.size() > before && chunks.back().unitBegin == cell.unitBegin && chunks.back().unitEnd == cell.unitEnd;
+      bool again = chunks.size() > before && chunks.back().unitBegin == cell.unitBegin &&
+                   chunks.back().unitEnd == cell.unitEnd;
       uint32_t k = static_cast<uint32_t>(chunks.size() - again);
       if (!again) {
-        auto [it, fresh] = known.emplace(static_cast<uint64_t>(cell.unitBegin) << 32 | static_cast<uint32_t>(cell.unitEnd), k);
+        auto [it, fresh] = known.emplace(
+            static_cast<uint64_t>(cell.unitBegin) << 32 | static_cast<uint32_t>(cell.unitEnd), k);
         if (fresh)
           chunks.push_back({d, cell.unitBegin, cell.unitEnd, {}, 0});
         k = it->second;
@@ -231,7 +255,8 @@ void PlanLowering::findChunks() {
     std::vector<uint32_t> order;
     for (size_t k = before; k < chunks.size(); ++k)
       order.push_back(static_cast<uint32_t>(k));
-    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return chunks[a].unitBegin < chunks[b].unitBegin; });
+    std::sort(order.begin(), order.end(),
+              [&](uint32_t a, uint32_t b) { return chunks[a].unitBegin < chunks[b].unitBegin; });
     const size_t firstChunkGroup = chunkGroups.size();
     for (uint32_t k : order) {
       ModelChunk &chunk = chunks[k];
@@ -261,7 +286,8 @@ Call &PlanLowering::addCall(uint32_t function, int32_t unit, int64_t rows, int64
   return graph.calls.back();
 }
 
-void PlanLowering::addArgument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region where, const Value &value) {
+void PlanLowering::addArgument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode,
+                               Region where, const Value &value) {
   if (functionHas(graph.calls.back().function, kind, index))
     appendArgument(kind, index, mode, where, value);
 }

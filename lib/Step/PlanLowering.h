@@ -2,20 +2,17 @@
 //
 //   CellTemplates   data shared by equal cells: sums for planning, calls for programs
 //   layoutState     readers, contributors and owners of every state group; their buffers
-//   findUnshardIntervals     windows (unshard intervals): the tasks that read one gathered copy of a group's parameters
-//   lowerCells     F and B of every cell, values between them, inputs, transfers
-//   offloadToHost, prefetchFromHost   copies of offloaded activations to the host and back
-//   lowerState     gathers, reductions, norms, the clip/skip decision, the report
-//   lowerUpdates   updates, and copies of state from the host and back for them
-//   routeTransfers  transfers directly from GPU to GPU
-//   insertHostStaging  copies between a device and its host, for transports that access only host memory
-//   ScheduleRule    the schedule as edges, priorities and admission (zorse/Step/Schedules.h)
-//   simulate        one global list
-//   measureMemory   peak of live bytes; a planner stops here
-//   packArenas      an offset for every buffer
-//   writeInstructions    the instructions of every op on each device
-//   addCellCalls    calls of cells' tasks
-//   insertWaits    the remaining dependencies, which follow from the list and from reused memory
+//   findUnshardIntervals     windows (unshard intervals): the tasks that read one gathered copy of
+//   a group's parameters lowerCells     F and B of every cell, values between them, inputs,
+//   transfers offloadToHost, prefetchFromHost   copies of offloaded activations to the host and
+//   back lowerState     gathers, reductions, norms, the clip/skip decision, the report lowerUpdates
+//   updates, and copies of state from the host and back for them routeTransfers  transfers directly
+//   from GPU to GPU insertHostStaging  copies between a device and its host, for transports that
+//   access only host memory ScheduleRule    the schedule as edges, priorities and admission
+//   (zorse/Step/Schedules.h) simulate        one global list measureMemory   peak of live bytes; a
+//   planner stops here packArenas      an offset for every buffer writeInstructions    the
+//   instructions of every op on each device addCellCalls    calls of cells' tasks insertWaits the
+//   remaining dependencies, which follow from the list and from reused memory
 #pragma once
 
 #include "CellTemplates.h"
@@ -55,12 +52,16 @@ struct TaskSeconds;
 struct Buffer {
   uint64_t bytes = 0;
   uint32_t device = 0;
-  uint32_t number = 0;              ///< in programs, which also count the buffers inside cells; breaks ties during packing
-  uint32_t first = kNone, last = 0; ///< positions of the first and last instruction that access it; set after the list
+  uint32_t number =
+      0; ///< in programs, which also count the buffers inside cells; breaks ties during packing
+  uint32_t
+      first = kNone,
+      last = 0; ///< positions of the first and last instruction that access it; set after the list
   bundle::MemoryKind memory = bundle::DEVICE;
   MemoryCategory category = MemoryCategory::Activations;
   bool persistent = false;  ///< never shares bytes
-  bool crossesStep = false; ///< used by updates that overlap the next step; shares bytes only with other late buffers if memory permits
+  bool crossesStep = false; ///< used by updates that overlap the next step; shares bytes only with
+                            ///< other late buffers if memory permits
 };
 
 /// Offset of a buffer, and the end time of the last op that accesses it.
@@ -76,18 +77,36 @@ struct Placement {
   std::vector<Allocation> allocations;
 };
 
-/// Queues that a device can have. Instruction.queue is an index of this table until placeInstructions numbers the queues in use.
-enum QueueIndex : uint8_t { kCompute, kSend, kReceive, kCollective, kLoad, kReport, kDirect, kUpdate, kHostUpdate, kFetch, kStore, kQueues };
-inline constexpr Queue kQueueTable[kQueues] = {{bundle::COMPUTE, 0},          {bundle::SEND_QUEUE, 0},     {bundle::RECEIVE_QUEUE, 0},
-                                               {bundle::COLLECTIVE_QUEUE, 0}, {bundle::HOST_TO_DEVICE, 0}, {bundle::DEVICE_TO_HOST, 0},
-                                               {bundle::DEVICE_TO_DEVICE, 0}, {bundle::COMPUTE, 1},        {bundle::COMPUTE, 2},
-                                               {bundle::HOST_TO_DEVICE, 1},   {bundle::DEVICE_TO_HOST, 1}};
+/// Queues that a device can have. Instruction.queue is an index of this table until
+/// placeInstructions numbers the queues in use.
+enum QueueIndex : uint8_t {
+  kCompute,
+  kSend,
+  kReceive,
+  kCollective,
+  kLoad,
+  kReport,
+  kDirect,
+  kUpdate,
+  kHostUpdate,
+  kFetch,
+  kStore,
+  kQueues
+};
+inline constexpr Queue kQueueTable[kQueues] = {
+    {bundle::COMPUTE, 0},          {bundle::SEND_QUEUE, 0},     {bundle::RECEIVE_QUEUE, 0},
+    {bundle::COLLECTIVE_QUEUE, 0}, {bundle::HOST_TO_DEVICE, 0}, {bundle::DEVICE_TO_HOST, 0},
+    {bundle::DEVICE_TO_DEVICE, 0}, {bundle::COMPUTE, 1},        {bundle::COMPUTE, 2},
+    {bundle::HOST_TO_DEVICE, 1},   {bundle::DEVICE_TO_HOST, 1}};
 
-/// Returns the queue that shares hardware with `queue`, or kQueues. A device computes one task at a time, and copies
-/// one item at a time in each direction between itself and its host, on any queue. Updates have separate queues so that
-/// later instructions do not wait behind them.
+/// Returns the queue that shares hardware with `queue`, or kQueues. A device computes one task at a
+/// time, and copies one item at a time in each direction between itself and its host, on any queue.
+/// Updates have separate queues so that later instructions do not wait behind them.
 inline constexpr QueueIndex sharedHardwareQueue(size_t queue) {
-  return queue == kUpdate ? kCompute : queue == kFetch ? kLoad : queue == kStore ? kReport : kQueues;
+  return queue == kUpdate  ? kCompute
+         : queue == kFetch ? kLoad
+         : queue == kStore ? kReport
+                           : kQueues;
 }
 
 /// How an op's duration is simulated.
@@ -113,50 +132,65 @@ enum class OpKind : uint8_t {
   ReadMetrics,       ///< 1: after a decision about the scalars
 };
 
-/// One instruction of the global list. `instructions` are the halves of its devices; none: a barrier, ordered but not listed.
+/// One instruction of the global list. `instructions` are the halves of its devices; none: a
+/// barrier, ordered but not listed.
 struct ScheduledOp {
   Span instructions;
-  double duration = 0;       ///< seconds; for a transfer on an idle network, with latency; for a collective 0
-  uint64_t priority = 0;     ///< for an order without a schedule: see Order::priority
-  double bytes = 0;          ///< Transfer, Sum
-  uint32_t from = 0, to = 0; ///< Transfer: devices. Collectives: `from` is the index in StepGraph::collectives
-  uint32_t cell = kNone;     ///< cell that it is a task of, or provides data for
-  uint32_t subject = 0;      ///< see OpKind
+  double duration =
+      0; ///< seconds; for a transfer on an idle network, with latency; for a collective 0
+  uint64_t priority = 0; ///< for an order without a schedule: see Order::priority
+  double bytes = 0;      ///< Transfer, Sum
+  uint32_t from = 0,
+           to =
+               0; ///< Transfer: devices. Collectives: `from` is the index in StepGraph::collectives
+  uint32_t cell = kNone; ///< cell that it is a task of, or provides data for
+  uint32_t subject = 0;  ///< see OpKind
   OpKind kind = OpKind::Join;
   Work work = Work::Fixed;
-  bool needsAdmission = false; ///< allocates memory for the cell's forward, so it waits until the cell is admitted
+  bool needsAdmission =
+      false; ///< allocates memory for the cell's forward, so it waits until the cell is admitted
   bool deviceToDevice = false; ///< transfers from GPU memory to GPU memory
 };
 
 /// State and buffers of one device for one state group.
 struct GroupState {
   uint32_t group = 0;
-  bool reads = false; ///< has cells that use the group; if it is trainable, the device then contributes to its gradient
+  bool reads = false; ///< has cells that use the group; if it is trainable, the device then
+                      ///< contributes to its gradient
   Compact owned;      ///< owned elements
   double weight = 0;  ///< units x samples that the device contributes
   StatePlacement at;
-  uint32_t persistentShard = kNone;     ///< persistent buffer of parameters in the group's type: the owned elements; see `readsPersistentBuffer`
-  bool readsPersistentBuffer = false;   ///< units read, and gathers fill, the home: the whole group for readers, else the owned elements
-  uint32_t firstUnshardedParam = kNone; ///< PlanLowering::unshardedParams: the first window's buffer, which units read: compute type, as large
+  uint32_t persistentShard = kNone;   ///< persistent buffer of parameters in the group's type: the
+                                      ///< owned elements; see `readsPersistentBuffer`
+  bool readsPersistentBuffer = false; ///< units read, and gathers fill, the home: the whole group
+                                      ///< for readers, else the owned elements
+  uint32_t firstUnshardedParam = kNone; ///< PlanLowering::unshardedParams: the first window's
+                                        ///< buffer, which units read: compute type, as large
   uint32_t gradients = kNone;           ///< buffer: as large, in the group's type
-  uint32_t reduced = kNone;             ///< buffer of their sum over all contributors: `gradients`, or only the owned elements
-  uint32_t hostGradients = kNone;       ///< host buffer of the owned reduced gradients, from their norm to the update
+  uint32_t reduced =
+      kNone; ///< buffer of their sum over all contributors: `gradients`, or only the owned elements
+  uint32_t hostGradients =
+      kNone; ///< host buffer of the owned reduced gradients, from their norm to the update
   uint32_t moments[2] = {kNone, kNone}; ///< of the owned elements
   bool owns() const { return !owned.empty(); }
-  /// Returns the position of an owned run in images and in `gradients`, and that in `reduced`; in other buffers it is
-  /// run.place.
+  /// Returns the position of an owned run in images and in `gradients`, and that in `reduced`; in
+  /// other buffers it is run.place.
   int64_t position(const Compact::Run &run) const { return reads ? run.begin : run.place; }
-  int64_t reducedPosition(const Compact::Run &run) const { return reduced == gradients ? position(run) : run.place; }
+  int64_t reducedPosition(const Compact::Run &run) const {
+    return reduced == gradients ? position(run) : run.place;
+  }
 };
 
 /// The update of the elements of a group that a device owns.
 struct GroupUpdate {
   const GroupState *groupState = nullptr;
-  std::vector<uint32_t> hostGradients; ///< ops that copied the reduced gradients to the host, by owned run; none: they are on the device
+  std::vector<uint32_t> hostGradients; ///< ops that copied the reduced gradients to the host, by
+                                       ///< owned run; none: they are on the device
   std::vector<uint32_t> after;         ///< ops
 };
 
-/// A window (unshard interval): the tasks of a group's readers that read one gathered copy (image) of its parameters.
+/// A window (unshard interval): the tasks of a group's readers that read one gathered copy (image)
+/// of its parameters.
 struct UnshardInterval {
   uint32_t group = 0;
   int32_t unit = 0;      ///< first unit that reads it
@@ -165,8 +199,8 @@ struct UnshardInterval {
   uint32_t gather = kNone; ///< op
 };
 
-/// The window of a group for the tasks of one direction. Applies to cells in which `unit` is the first unit that uses
-/// the group.
+/// The window of a group for the tasks of one direction. Applies to cells in which `unit` is the
+/// first unit that uses the group.
 struct UnshardUse {
   bool backward = false;
   int32_t unit = 0;
@@ -175,19 +209,22 @@ struct UnshardUse {
 
 /// Constraints for cells that offload, from the preliminary list.
 struct OffloadHints {
-  /// By cell: its F starts when so few earlier cells have activations on the device that its own stay there.
+  /// By cell: its F starts when so few earlier cells have activations on the device that its own
+  /// stay there.
   std::vector<uint8_t> stays;
   struct Limit {
     uint32_t cell; ///< cell with activations that are copied back after a task
     TaskId after;
   };
   std::vector<Limit> back;
-  std::vector<std::pair<uint32_t, uint32_t>> out; ///< (cell, later cell): activations of the first are copied out before F of the second
-  std::vector<std::vector<TaskId>> order;         ///< by device: tasks in the preliminary list, consistent with all these limits
+  std::vector<std::pair<uint32_t, uint32_t>>
+      out; ///< (cell, later cell): activations of the first are copied out before F of the second
+  std::vector<std::vector<TaskId>>
+      order; ///< by device: tasks in the preliminary list, consistent with all these limits
 };
 
-/// Constraints for windows and for cells that offload, from the preliminary list. Windows are numbered within their
-/// group.
+/// Constraints for windows and for cells that offload, from the preliminary list. Windows are
+/// numbered within their group.
 struct UnshardHints {
   struct Limit {
     uint32_t group = 0, interval = 0, device = 0;
@@ -219,8 +256,8 @@ struct ModelChunk {
   uint32_t chunkGroup = 0;
 };
 
-/// Chunks of one device with overlapping unit ranges: one stage with boundaries that differ by sample. In a steady
-/// state they recur together.
+/// Chunks of one device with overlapping unit ranges: one stage with boundaries that differ by
+/// sample. In a steady state they recur together.
 struct ChunkGroup {
   uint32_t device = 0;
   int32_t unitBegin = 0, unitEnd = 0;
@@ -228,7 +265,8 @@ struct ChunkGroup {
   int64_t rows = 0;
 };
 
-/// First and last op of a cell's task. Predecessors of the task precede `begin`; its results are complete after `end`.
+/// First and last op of a cell's task. Predecessors of the task precede `begin`; its results are
+/// complete after `end`.
 struct CellTask {
   uint32_t begin = kNone, end = kNone;
   bool exists() const { return begin != kNone; }
@@ -237,7 +275,9 @@ struct CellTask {
 struct CellInfo {
   CellTask forward, backward;
   CellTask weights; ///< if the plan splits the backward
-  const CellTask &of(TaskKind kind) const { return kind == TaskKind::Forward ? forward : kind == TaskKind::Backward ? backward : weights; }
+  const CellTask &of(TaskKind kind) const {
+    return kind == TaskKind::Forward ? forward : kind == TaskKind::Backward ? backward : weights;
+  }
   /// Returns the task after which the cell's gradients are complete and its activations are free.
   const CellTask &last() const { return weights.exists() ? weights : backward; }
   Span in, out;         ///< ports at the first and last cut, in the order of liveAt
@@ -245,8 +285,8 @@ struct CellInfo {
   Span produced;        ///< ports of values produced here
   Span loads;           ///< range of PlanLowering::loads, in the order of CellTemplate::inputs
   Span offloads;        ///< range of PlanLowering::offloads, in the order of CellTemplate::leaving
-  // First numbers of buffers: those of F, the additional ones of B and W, and those of saved blocks copied back from
-  // the host.
+  // First numbers of buffers: those of F, the additional ones of B and W, and those of saved blocks
+  // copied back from the host.
   uint32_t numberOfF = kNone, numberOfB = kNone, numberOfPrefetchBuffers = kNone;
 };
 
@@ -255,8 +295,9 @@ struct OffloadedValue {
   bool block;
   uint32_t id;
   TaskSet later;
-  uint32_t prefetchBuffer = kNone, host = kNone; ///< buffers; the image is the original if the cell's activations stay
-  uint32_t out = kNone, back = kNone;            ///< ops; none if they stay
+  uint32_t prefetchBuffer = kNone,
+           host = kNone; ///< buffers; the image is the original if the cell's activations stay
+  uint32_t out = kNone, back = kNone; ///< ops; none if they stay
 };
 
 /// Samples of a value, or of its gradient, that are moved from one cell's buffer to another's.
@@ -303,21 +344,27 @@ struct InputRows {
 /// Returns costs from FLOPs, the plan's speeds and its links. Refers to both arguments.
 std::unique_ptr<Costs> planCosts(const bundle::ModelSummary &summary, const Plan &plan);
 
-/// Arrays of an expansion that grow with its cells. The next expansion with the same tables reuses their memory: page
-/// faults of new memory would cost a planner's candidate more time than writing the data.
+/// Arrays of an expansion that grow with its cells. The next expansion with the same tables reuses
+/// their memory: page faults of new memory would cost a planner's candidate more time than writing
+/// the data.
 struct LoweringArrays {
   std::vector<Buffer> buffers; ///< except those inside cells
   Placement placement;         ///< of buffers in use, after packArenas
   std::vector<ScheduledOp> ops;
-  std::vector<uint32_t> instructionQueues;                 ///< per half: device * kQueues + queue
-  std::vector<std::pair<uint32_t, uint32_t>> edges;        ///< (before, after)
-  IndexLists next;                                         ///< the same by the op before; set when all edges exist
-  enum class AccessSide : uint8_t { Both, Before, After }; ///< of a transfer: reads the buffer before, or writes it after
+  std::vector<uint32_t> instructionQueues;          ///< per half: device * kQueues + queue
+  std::vector<std::pair<uint32_t, uint32_t>> edges; ///< (before, after)
+  IndexLists next; ///< the same by the op before; set when all edges exist
+  enum class AccessSide : uint8_t {
+    Both,
+    Before,
+    After
+  }; ///< of a transfer: reads the buffer before, or writes it after
   struct BufferAccess {
     uint32_t op, buffer;
     AccessSide side;
   };
-  std::vector<BufferAccess> accesses; ///< buffers that ops access, except accesses listed in CellTemplate
+  std::vector<BufferAccess>
+      accesses; ///< buffers that ops access, except accesses listed in CellTemplate
 
   Order order;              ///< last order that the schedule set
   ListSchedule globalOrder; ///< its result
@@ -345,8 +392,9 @@ struct LoweringArrays {
 };
 
 struct PlanLowering : LoweringArrays {
-  PlanLowering(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, LoweringTables &tables,
-               const UnshardHints *hints = nullptr, const Replicas *replicas = nullptr);
+  PlanLowering(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options,
+               LoweringTables &tables, const UnshardHints *hints = nullptr,
+               const Replicas *replicas = nullptr);
   ~PlanLowering();
   PlanLowering(const PlanLowering &) = delete;
 
@@ -357,50 +405,63 @@ struct PlanLowering : LoweringArrays {
   const Costs *costs;
   StepGraph graph; ///< until resolveOffsets, Region.arena is a buffer and offset is relative to it
 
-  uint32_t numbers = 0;          ///< number of buffers, with those inside cells
-  std::vector<double> linkLoads; ///< by network resource: seconds that transfers between cells occupy it
-  uint32_t cellOps = 0;          ///< ops below this belong to cells: predecessors have lower indices, except state and scalars
+  uint32_t numbers = 0; ///< number of buffers, with those inside cells
+  std::vector<double>
+      linkLoads;        ///< by network resource: seconds that transfers between cells occupy it
+  uint32_t cellOps = 0; ///< ops below this belong to cells: predecessors have lower indices, except
+                        ///< state and scalars
 
   // Properties of the plan and the model.
-  const std::vector<std::vector<uint32_t>> &liveAt, &gradsAt; ///< per cut: values live across it; those with gradients
-  const std::vector<std::vector<uint32_t>> &groupsOf;         ///< per unit, ascending
-  std::vector<ModelChunk> chunks;                             ///< by device
-  std::vector<ChunkGroup> chunkGroups;                        ///< by device
-  std::vector<uint32_t> chunkGroupsOf;                        ///< per device: number of bands
-  std::vector<std::vector<GroupState>> groupStates;           ///< per device, by group
-  std::vector<std::vector<uint32_t>> readersOf, ownersOf;     ///< per group: devices; owners in the order of their extents
-  std::vector<uint32_t> scalars;                              ///< per device: buffer of the scalars block, kNone for idle devices
-  std::vector<uint32_t> loadScalars;                          ///< per device: op
-  std::vector<uint32_t> workspace;                            ///< per device: buffer
-  std::vector<uint32_t> optimizerStep;                        ///< per device: buffer, kNone if the device decides nothing
-  std::vector<std::vector<uint32_t>> sumLoss;                 ///< per device: ops
-  std::vector<UnshardInterval> unshardIntervals;              ///< by group
-  std::vector<uint32_t> firstUnshardInterval;                 ///< per group, and the end
-  std::vector<std::vector<UnshardUse>> usesOf;                ///< per group; empty: it has one window
-  std::vector<uint32_t> unshardedParams;                      ///< buffers; kNone: the device does not take part in the window
-  const UnshardHints *hints;                                  ///< null: there is no preliminary list
-  std::vector<UpdateOp> updates;                              ///< by op
-  /// By half of transfers and collectives. `hostStaged`: buffers in host memory that a half uses in place of its regions,
-  /// if its device is staged. `terms`: the buffer for received terms, if a sum is direct.
+  const std::vector<std::vector<uint32_t>> &liveAt,
+      &gradsAt; ///< per cut: values live across it; those with gradients
+  const std::vector<std::vector<uint32_t>> &groupsOf; ///< per unit, ascending
+  std::vector<ModelChunk> chunks;                     ///< by device
+  std::vector<ChunkGroup> chunkGroups;                ///< by device
+  std::vector<uint32_t> chunkGroupsOf;                ///< per device: number of bands
+  std::vector<std::vector<GroupState>> groupStates;   ///< per device, by group
+  std::vector<std::vector<uint32_t>> readersOf,
+      ownersOf; ///< per group: devices; owners in the order of their extents
+  std::vector<uint32_t>
+      scalars; ///< per device: buffer of the scalars block, kNone for idle devices
+  std::vector<uint32_t> loadScalars;   ///< per device: op
+  std::vector<uint32_t> workspace;     ///< per device: buffer
+  std::vector<uint32_t> optimizerStep; ///< per device: buffer, kNone if the device decides nothing
+  std::vector<std::vector<uint32_t>> sumLoss;    ///< per device: ops
+  std::vector<UnshardInterval> unshardIntervals; ///< by group
+  std::vector<uint32_t> firstUnshardInterval;    ///< per group, and the end
+  std::vector<std::vector<UnshardUse>> usesOf;   ///< per group; empty: it has one window
+  std::vector<uint32_t>
+      unshardedParams;           ///< buffers; kNone: the device does not take part in the window
+  const UnshardHints *hints;     ///< null: there is no preliminary list
+  std::vector<UpdateOp> updates; ///< by op
+  /// By half of transfers and collectives. `hostStaged`: buffers in host memory that a half uses in
+  /// place of its regions, if its device is staged. `terms`: the buffer for received terms, if a
+  /// sum is direct.
   std::map<uint32_t, std::pair<Region, Region>> hostStaged;
   std::map<uint32_t, Region> terms;
-  void addAccess(uint32_t op, uint32_t buffer, AccessSide side = AccessSide::Both) { accesses.push_back({op, buffer, side}); }
+  void addAccess(uint32_t op, uint32_t buffer, AccessSide side = AccessSide::Both) {
+    accesses.push_back({op, buffer, side});
+  }
   void addAccess(const CellTask &task, uint32_t buffer) {
     addAccess(task.begin, buffer);
     if (task.end != task.begin)
       addAccess(task.end, buffer);
   }
 
-  uint32_t addBuffer(uint32_t device, uint64_t bytes, MemoryCategory category, bool persistent = false, MemoryTier tier = MemoryTier::Device);
+  uint32_t addBuffer(uint32_t device, uint64_t bytes, MemoryCategory category,
+                     bool persistent = false, MemoryTier tier = MemoryTier::Device);
   /// Adds an activation of a cell under a reserved number.
   uint32_t addNumbered(uint32_t device, uint64_t bytes, uint32_t number);
   /// Reserves `count` numbers of buffers. \returns the first
   uint32_t takeNumbers(uint32_t count) { return std::exchange(numbers, numbers + count); }
   uint32_t addOp(double duration, uint8_t rank, int64_t sample, int32_t unit);
   /// Adds a send and its receive. The caller adds the halves.
-  uint32_t addTransfer(uint32_t from, uint32_t to, uint64_t bytes, uint8_t rank, int64_t sample, int32_t unit);
-  /// Adds a copy between a device and its host, on a queue from or to the host. Region.arena is a buffer.
-  uint32_t addTierCopy(uint32_t device, QueueIndex queue, bundle::Phase phase, Region from, Region to, Value value, uint64_t priority);
+  uint32_t addTransfer(uint32_t from, uint32_t to, uint64_t bytes, uint8_t rank, int64_t sample,
+                       int32_t unit);
+  /// Adds a copy between a device and its host, on a queue from or to the host. Region.arena is a
+  /// buffer.
+  uint32_t addTierCopy(uint32_t device, QueueIndex queue, bundle::Phase phase, Region from,
+                       Region to, Value value, uint64_t priority);
   /// Adds a half to the op added last.
   void addInstruction(uint32_t device, QueueIndex queue);
   /// Sets the kind and subject of the op added last.
@@ -409,7 +470,8 @@ struct PlanLowering : LoweringArrays {
     ops.back().subject = subject;
   }
   /// Makes the op added last a copy.
-  void describeCopy(Region from, Region to, const Value &value, bundle::Phase phase, OpKind kind = OpKind::Copy) {
+  void describeCopy(Region from, Region to, const Value &value, bundle::Phase phase,
+                    OpKind kind = OpKind::Copy) {
     describe(kind, static_cast<uint32_t>(copies.size()));
     copies.push_back({from, to, value, phase});
   }
@@ -421,29 +483,38 @@ struct PlanLowering : LoweringArrays {
   }
   void addEdge(uint32_t before, uint32_t after) { edges.push_back({before, after}); }
   GroupState *findGroupState(uint32_t device, uint32_t group);
-  /// Returns the window of tasks of cells that begin at a unit; kNone if none of them reads the group.
+  /// Returns the window of tasks of cells that begin at a unit; kNone if none of them reads the
+  /// group.
   uint32_t unshardIntervalOf(uint32_t group, int32_t unitBegin, bool backward) const;
   uint32_t unshardedParamOf(const GroupState &groupState, uint32_t interval) const {
-    return unshardedParams[groupState.firstUnshardedParam + interval - firstUnshardInterval[groupState.group]];
+    return unshardedParams[groupState.firstUnshardedParam + interval -
+                           firstUnshardInterval[groupState.group]];
   }
-  /// Returns the position of an owned run in an image. If the device does not read the image, its runs are concatenated
-  /// there, as gathers expect them.
-  int64_t offsetInUnsharded(uint32_t device, const GroupState &groupState, uint32_t interval, const Compact::Run &run) const {
+  /// Returns the position of an owned run in an image. If the device does not read the image, its
+  /// runs are concatenated there, as gathers expect them.
+  int64_t offsetInUnsharded(uint32_t device, const GroupState &groupState, uint32_t interval,
+                            const Compact::Run &run) const {
     const auto &readers = unshardIntervals[interval].readers;
-    return std::binary_search(readers.begin(), readers.end(), device) ? groupState.position(run)
-                                                                      : groupState.position(groupState.owned.runs()[0]) + run.place;
+    return std::binary_search(readers.begin(), readers.end(), device)
+               ? groupState.position(run)
+               : groupState.position(groupState.owned.runs()[0]) + run.place;
   }
   /// Returns the groups that units [begin, end) use, each once.
   std::vector<uint32_t> groupsIn(int32_t unitBegin, int32_t unitEnd);
 
   /// Returns the type of a group's parameters in units and in gathers.
-  bundle::ElementType computeType(uint32_t group) const { return zorse::computeType(summary.groups(static_cast<int>(group))); }
-  /// Whether units read copies in another type. Owners of a trainable group then also keep master weights in the
-  /// group's type, which updates write.
-  bool hasMaster(uint32_t group) const { return computeType(group) != summary.groups(group).type(); }
+  bundle::ElementType computeType(uint32_t group) const {
+    return zorse::computeType(summary.groups(static_cast<int>(group)));
+  }
+  /// Whether units read copies in another type. Owners of a trainable group then also keep master
+  /// weights in the group's type, which updates write.
+  bool hasMaster(uint32_t group) const {
+    return computeType(group) != summary.groups(group).type();
+  }
 
-  /// Whether owners cast copies in every step. Models with known dimensions only (planning::ModelShape) have no cast
-  /// function: their updates are assumed to also write the copies.
+  /// Whether owners cast copies in every step. Models with known dimensions only
+  /// (planning::ModelShape) have no cast function: their updates are assumed to also write the
+  /// copies.
   bool casts(uint32_t group) const { return hasMaster(group) && summary.cast_function() != 0; }
 
   int32_t firstUnit(uint32_t group) const {
@@ -460,7 +531,8 @@ struct PlanLowering : LoweringArrays {
   /// Whether runsOf is not empty.
   bool hasRuns(uint32_t group, int64_t begin, int64_t end) const;
 
-  /// Whether some unit of the cell computes the loss, so that its backward begins with the loss gradient.
+  /// Whether some unit of the cell computes the loss, so that its backward begins with the loss
+  /// gradient.
   bool hasLoss(const Cell &cell) const {
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
       if (summary.units(u).loss_terms_size())
@@ -468,11 +540,13 @@ struct PlanLowering : LoweringArrays {
     return false;
   }
 
-  /// Calls belong to the instruction added last, arguments to the call added last. `addArgument` omits an argument that
-  /// the function does not have.
+  /// Calls belong to the instruction added last, arguments to the call added last. `addArgument`
+  /// omits an argument that the function does not have.
   Call &addCall(uint32_t function, int32_t unit, int64_t rows, int64_t sampleBase);
-  void addArgument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region region, const Value &value);
-  FunctionArgument &appendArgument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region region, const Value &value) {
+  void addArgument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode,
+                   Region region, const Value &value);
+  FunctionArgument &appendArgument(bundle::ArgumentKind kind, uint32_t index,
+                                   bundle::AccessMode mode, Region region, const Value &value) {
     FunctionArgument argument;
     argument.kind = kind;
     argument.index = index;
@@ -498,18 +572,22 @@ private:
   uint32_t stamp = 0;
 };
 
-inline Region region(uint32_t buffer, uint64_t offset, uint64_t bytes) { return {buffer, offset, bytes}; }
+inline Region region(uint32_t buffer, uint64_t offset, uint64_t bytes) {
+  return {buffer, offset, bytes};
+}
 
 /// Returns the region of `elements` elements that starts at position `place` of a buffer.
-inline Region elementRegion(uint32_t buffer, int64_t position, int64_t elements, uint64_t elementSize) {
-  return region(buffer, static_cast<uint64_t>(position) * elementSize, static_cast<uint64_t>(elements) * elementSize);
+inline Region elementRegion(uint32_t buffer, int64_t position, int64_t elements,
+                            uint64_t elementSize) {
+  return region(buffer, static_cast<uint64_t>(position) * elementSize,
+                static_cast<uint64_t>(elements) * elementSize);
 }
 
 /// Returns the bytes of a cell's loss rows of one term.
 uint64_t lossRowsBytes(const bundle::ModelSummary &summary, const Cell &cell);
 
-/// Returns the cells of a rectangle that several devices compute together, exchanging values: in the order of the plan,
-/// including `cell`.
+/// Returns the cells of a rectangle that several devices compute together, exchanging values: in
+/// the order of the plan, including `cell`.
 std::vector<uint32_t> membersOf(const PlanLowering &x, uint32_t cell);
 /// Returns the rows of such a cell that belong to one member, for segments that divide the rows.
 Samples shareOf(const Cell &cell, size_t member, size_t members);
@@ -520,23 +598,29 @@ Status checkSizes(const bundle::ModelSummary &summary, const Plan &plan);
 void layoutState(PlanLowering &x);
 /// Sets windows and their uses. Precondition: readers are set.
 void findUnshardIntervals(PlanLowering &x);
-/// Returns the hints from an expansion's list: which windows are merged, and which tasks precede a device's next image.
+/// Returns the hints from an expansion's list: which windows are merged, and which tasks precede a
+/// device's next image.
 UnshardHints findUnshardHints(PlanLowering &x);
 /// Returns the hints for cells that offload.
 OffloadHints hintOffloads(const PlanLowering &x);
 Status lowerCells(PlanLowering &x);
-/// For a cell that offloads, adds the copies to the host after its F. \param originalOf  returns F's buffer of an item
-void offloadToHost(PlanLowering &x, uint32_t cell, const std::function<Region(const CellTemplate::OffloadedBuffer &)> &originalOf);
+/// For a cell that offloads, adds the copies to the host after its F. \param originalOf  returns
+/// F's buffer of an item
+void offloadToHost(PlanLowering &x, uint32_t cell,
+                   const std::function<Region(const CellTemplate::OffloadedBuffer &)> &originalOf);
 /// Adds the copies back from the host before the cell's B.
 void prefetchFromHost(PlanLowering &x, uint32_t cell);
 /// Applies the hints for offloads. Precondition: all cells are expanded.
 void limitOffloads(PlanLowering &x);
-/// \param reductions  also add reductions, norms, updates and the report; false: only loads and gathers
+/// \param reductions  also add reductions, norms, updates and the report; false: only loads and
+/// gathers
 void lowerState(PlanLowering &x, bool reductions = true);
 /// Adds the updates of a device's shards, in the given order, after the op that decides.
-void lowerUpdates(PlanLowering &x, uint32_t device, uint32_t decision, const std::vector<GroupUpdate> &updates);
-/// Moves transfers and collectives to the queue for direct transfers if all their devices are in one group of
-/// PlanDevice::deviceToDevice. Precondition: all ops and edges exist except those of the schedule.
+void lowerUpdates(PlanLowering &x, uint32_t device, uint32_t decision,
+                  const std::vector<GroupUpdate> &updates);
+/// Moves transfers and collectives to the queue for direct transfers if all their devices are in
+/// one group of PlanDevice::deviceToDevice. Precondition: all ops and edges exist except those of
+/// the schedule.
 void routeTransfers(PlanLowering &x);
 /// Adds host staging to all other transfers. Follows routeTransfers.
 void insertHostStaging(PlanLowering &x);
@@ -546,10 +630,11 @@ Status simulate(const PlanLowering &x, const Order &order, ListSchedule &listed)
 
 /// Returns the instruction of a half, without calls. Region.arena is a buffer.
 Instruction instructionOf(const PlanLowering &x, const ScheduledOp &op, uint32_t instructionIndex);
-/// Adds the instructions of all ops, with the calls of ops that belong to no cell. Region.arena is a buffer.
+/// Adds the instructions of all ops, with the calls of ops that belong to no cell. Region.arena is
+/// a buffer.
 void writeInstructions(PlanLowering &x);
-/// Adds calls with their arguments to the instructions of cells' tasks, in list order. Regions are final, or absent if there are
-/// no offsets.
+/// Adds calls with their arguments to the instructions of cells' tasks, in list order. Regions are
+/// final, or absent if there are no offsets.
 void addCellCalls(PlanLowering &x);
 /// Assigns an offset in its device's arena to every buffer, and sets MemoryUse.
 void packArenas(PlanLowering &x, bool shareBytes);

@@ -44,29 +44,36 @@ int32_t toInt32(int64_t value, const std::string &path) {
 
 class Reader {
 public:
-  Reader(const json &root, const zorse::bundle::ModelSummary &summary) : root(root), summary(summary) {
+  Reader(const json &root, const zorse::bundle::ModelSummary &summary)
+      : root(root), summary(summary) {
     plan.samplesPerRow = zorse::samplesPerRow(summary);
   }
 
   Plan read() {
     checkKeys(root, "",
-              {"format", "model", "global_batch_size", "batch_norm_rows", "devices", "links", "cells", "stages", "pipelines", "backward",
-               "split_backward", "activations", "overlap_communication", "state", "offload", "schedule", "durations", "comment"},
+              {"format", "model", "global_batch_size", "batch_norm_rows", "devices", "links",
+               "cells", "stages", "pipelines", "backward", "split_backward", "activations",
+               "overlap_communication", "state", "offload", "schedule", "durations", "comment"},
               kRenamedPlanKeys);
     if (root.contains("format") && toInteger(root["format"], "format") != kPlanFormat)
       fail("format", "expected " + std::to_string(kPlanFormat) + ", got " + show(root["format"]));
     if (root.contains("model"))
       plan.model = toText(root["model"], "model");
-    if (root.contains("batch_norm_rows") && toInteger(root["batch_norm_rows"], "batch_norm_rows") != plan.samplesPerRow)
-      fail("batch_norm_rows", "the model takes the statistics of " + std::to_string(plan.samplesPerRow) +
-                                  " samples together (--batch-norm-group-size), the plan is for " + show(root["batch_norm_rows"]));
+    if (root.contains("batch_norm_rows") &&
+        toInteger(root["batch_norm_rows"], "batch_norm_rows") != plan.samplesPerRow)
+      fail("batch_norm_rows", "the model takes the statistics of " +
+                                  std::to_string(plan.samplesPerRow) +
+                                  " samples together (--batch-norm-group-size), the plan is for " +
+                                  show(root["batch_norm_rows"]));
     if (!root.contains("global_batch_size"))
       fail("", "missing key \"global_batch_size\"");
-    plan.batch = toRows(toInteger(root["global_batch_size"], "global_batch_size"), "global_batch_size");
+    plan.batch =
+        toRows(toInteger(root["global_batch_size"], "global_batch_size"), "global_batch_size");
     if (plan.batch < 1)
       fail("global_batch_size", "expected at least 1, got " + show(root["global_batch_size"]));
     if (plan.batch > kMaxSamples)
-      fail("global_batch_size", "expected at most " + std::to_string(kMaxSamples) + ", got " + show(root["global_batch_size"]));
+      fail("global_batch_size", "expected at most " + std::to_string(kMaxSamples) + ", got " +
+                                    show(root["global_batch_size"]));
     readDevices();
     readLinks();
     activations = readActivations(root, "", Activations::Keep);
@@ -92,13 +99,16 @@ private:
   int64_t toRows(int64_t samples, const std::string &path) {
     if (samples % plan.samplesPerRow != 0)
       fail(path, "expected a multiple of " + std::to_string(plan.samplesPerRow) +
-                     " samples, the size of a batch norm group (--batch-norm-group-size), got " + std::to_string(samples));
+                     " samples, the size of a batch norm group (--batch-norm-group-size), got " +
+                     std::to_string(samples));
     return samples / plan.samplesPerRow;
   }
   std::pair<int64_t, int64_t> toRows(std::pair<int64_t, int64_t> samples, const std::string &path) {
     return {toRows(samples.first, path + "[0]"), toRows(samples.second, path + "[1]")};
   }
-  int64_t toMicroBatch(const json &value, const std::string &path) { return toRows(::toMicroBatch(value, path), path); }
+  int64_t toMicroBatch(const json &value, const std::string &path) {
+    return toRows(::toMicroBatch(value, path), path);
+  }
 
   void readDevices() {
     if (!root.contains("devices"))
@@ -122,7 +132,8 @@ private:
           device.node = toText(list[i]["node"], path + ".node");
       }
       if (device.name.empty() || device.name.find_first_of("/\\ \t\n") != std::string::npos)
-        fail(path, "a device's name must not be empty or hold spaces or slashes, got " + show(list[i]));
+        fail(path,
+             "a device's name must not be empty or hold spaces or slashes, got " + show(list[i]));
       if (!deviceIndex.emplace(device.name, static_cast<uint32_t>(i)).second)
         fail(path, "device '" + device.name + "' is listed twice");
       plan.devices.push_back(std::move(device));
@@ -156,7 +167,8 @@ private:
     std::string known;
     for (size_t i = 0; i < plan.devices.size() && i < 12; ++i)
       known += (i ? ", " : "") + plan.devices[i].name;
-    fail(path, "unknown device '" + name + "'; \"devices\" lists " + known + (plan.devices.size() > 12 ? ", ..." : ""));
+    fail(path, "unknown device '" + name + "'; \"devices\" lists " + known +
+                   (plan.devices.size() > 12 ? ", ..." : ""));
   }
 
   void readTiling() {
@@ -176,7 +188,9 @@ private:
         fail(path, "expected \"samples\": [begin, end] and \"stages\"");
       auto [begin, end] = toRows(toRange(list[i]["samples"], path + ".samples"), path + ".samples");
       if (begin < 0 || begin >= end || end > plan.batch)
-        fail(path + ".samples", "expected a range inside 0-" + std::to_string(plan.batch * plan.samplesPerRow) + ", got " + show(list[i]["samples"]));
+        fail(path + ".samples", "expected a range inside 0-" +
+                                    std::to_string(plan.batch * plan.samplesPerRow) + ", got " +
+                                    show(list[i]["samples"]));
       readStages(list[i]["stages"], path + ".stages", begin, end);
     }
   }
@@ -186,15 +200,18 @@ private:
     plan.cells.reserve(list.size());
     for (size_t i = 0; i < list.size(); ++i) {
       std::string path = at("cells", i);
-      checkKeys(list[i], path, {"units", "samples", "device", "devices", "activations"}, kRenamedPlanKeys);
+      checkKeys(list[i], path, {"units", "samples", "device", "devices", "activations"},
+                kRenamedPlanKeys);
       if (list[i].contains("devices"))
-        fail(path + ".devices", "tensor-parallel groups are not supported yet: give the cell one \"device\"");
+        fail(path + ".devices",
+             "tensor-parallel groups are not supported yet: give the cell one \"device\"");
       for (const char *key : {"units", "samples", "device"})
         if (!list[i].contains(key))
           fail(path, std::string("missing key \"") + key + "\"");
       auto [u0, u1] = toRange(list[i]["units"], path + ".units");
       auto [s0, s1] = toRows(toRange(list[i]["samples"], path + ".samples"), path + ".samples");
-      plan.cells.push_back({toInt32(u0, path + ".units"), toInt32(u1, path + ".units"), s0, s1, toDevice(list[i]["device"], path + ".device"),
+      plan.cells.push_back({toInt32(u0, path + ".units"), toInt32(u1, path + ".units"), s0, s1,
+                            toDevice(list[i]["device"], path + ".device"),
                             readActivations(list[i], path, activations)});
     }
   }
@@ -207,12 +224,16 @@ private:
       if (!list[i].contains("units") || !list[i].contains("devices"))
         fail(path, "expected \"units\": [begin, end] and \"devices\"");
       auto [u0, u1] = toRange(list[i]["units"], path + ".units");
-      int64_t common = list[i].contains("micro_batch_size") ? toMicroBatch(list[i]["micro_batch_size"], path + ".micro_batch_size") : 0;
-      readStage(list[i]["devices"], path + ".devices", toInt32(u0, path), toInt32(u1, path), begin, end, common);
+      int64_t common = list[i].contains("micro_batch_size")
+                           ? toMicroBatch(list[i]["micro_batch_size"], path + ".micro_batch_size")
+                           : 0;
+      readStage(list[i]["devices"], path + ".devices", toInt32(u0, path), toInt32(u1, path), begin,
+                end, common);
     }
   }
 
-  void readStage(const json &list, const std::string &where, int32_t u0, int32_t u1, int64_t begin, int64_t end, int64_t common) {
+  void readStage(const json &list, const std::string &where, int32_t u0, int32_t u1, int64_t begin,
+                 int64_t end, int64_t common) {
     toArray(list, where);
     std::vector<StageDevice> devices;
     std::vector<double> weights;
@@ -225,22 +246,26 @@ private:
       if (list[i].is_string()) {
         device.device = toDevice(list[i], path);
       } else {
-        checkKeys(list[i], path, {"device", "samples", "share", "micro_batch_size"}, kRenamedPlanKeys);
+        checkKeys(list[i], path, {"device", "samples", "share", "micro_batch_size"},
+                  kRenamedPlanKeys);
         if (!list[i].contains("device"))
           fail(path, "missing key \"device\"");
         device.device = toDevice(list[i]["device"], path + ".device");
         if (list[i].contains("micro_batch_size"))
-          device.microBatchSize = toMicroBatch(list[i]["micro_batch_size"], path + ".micro_batch_size");
+          device.microBatchSize =
+              toMicroBatch(list[i]["micro_batch_size"], path + ".micro_batch_size");
         if (list[i].contains("share") && list[i].contains("samples"))
           fail(path, "has both \"samples\" and \"share\": keep one");
         if (list[i].contains("share"))
           weight = toNumber(list[i]["share"], path + ".share");
         if (list[i].contains("samples")) {
           counted = true;
-          device.samples = toRows(toCount(list[i]["samples"], path + ".samples"), path + ".samples");
+          device.samples =
+              toRows(toCount(list[i]["samples"], path + ".samples"), path + ".samples");
           if (device.samples > plan.batch)
-            fail(path + ".samples",
-                 "expected at most the batch, " + std::to_string(plan.batch * plan.samplesPerRow) + ", got " + show(list[i]["samples"]));
+            fail(path + ".samples", "expected at most the batch, " +
+                                        std::to_string(plan.batch * plan.samplesPerRow) + ", got " +
+                                        show(list[i]["samples"]));
         }
       }
       devices.push_back(device);
@@ -253,8 +278,9 @@ private:
       total += devices[i].samples;
     }
     if (counted && total != end - begin)
-      fail(where, "the devices' samples add up to " + std::to_string(total * plan.samplesPerRow) + ", expected " +
-                      std::to_string((end - begin) * plan.samplesPerRow) + " (samples " + std::to_string(begin * plan.samplesPerRow) + "-" +
+      fail(where, "the devices' samples add up to " + std::to_string(total * plan.samplesPerRow) +
+                      ", expected " + std::to_string((end - begin) * plan.samplesPerRow) +
+                      " (samples " + std::to_string(begin * plan.samplesPerRow) + "-" +
                       std::to_string(end * plan.samplesPerRow) + ")");
     if (!counted) {
       if (std::all_of(weights.begin(), weights.end(), [](double w) { return w <= 0; }))
@@ -270,24 +296,33 @@ private:
       count += device.samples / device.microBatchSize;
     }
     if (count > kMaxCells)
-      fail(where, "gives more than " + std::to_string(kMaxCells) + " cells: use larger micro-batches");
+      fail(where,
+           "gives more than " + std::to_string(kMaxCells) + " cells: use larger micro-batches");
     assignMicroBatches(u0, u1, begin, devices, plan.cells);
   }
 
   /// \param otherwise  value if the key is missing
-  static Activations readActivations(const json &object, const std::string &path, Activations otherwise) {
-    return static_cast<Activations>(toChoice(object, path, "activations", {"keep", "recompute", "offload"}, static_cast<size_t>(otherwise)));
+  static Activations readActivations(const json &object, const std::string &path,
+                                     Activations otherwise) {
+    return static_cast<Activations>(toChoice(object, path, "activations",
+                                             {"keep", "recompute", "offload"},
+                                             static_cast<size_t>(otherwise)));
   }
 
   void refuseUnsupported() {
     if (root.contains("backward") && root["backward"] != "same")
-      fail("backward", "a separate backward tiling is not supported yet: write \"same\" or remove the key");
+      fail("backward",
+           "a separate backward tiling is not supported yet: write \"same\" or remove the key");
   }
 
   void readState(const json &state) {
-    checkKeys(state, "state", {"default_sharding", "optimizer_in_backward", "groups"}, kRenamedPlanKeys);
-    plan.optimizerStep = toSwitch(state, "state", "optimizer_in_backward", false) ? OptimizerStep::InBackward : OptimizerStep::AfterBackward;
-    plan.defaultSharding = kDefaultShardings[toChoice(state, "state", "default_sharding", {"proportional", "equal", "first"}, 0)];
+    checkKeys(state, "state", {"default_sharding", "optimizer_in_backward", "groups"},
+              kRenamedPlanKeys);
+    plan.optimizerStep = toSwitch(state, "state", "optimizer_in_backward", false)
+                             ? OptimizerStep::InBackward
+                             : OptimizerStep::AfterBackward;
+    plan.defaultSharding = kDefaultShardings[toChoice(state, "state", "default_sharding",
+                                                      {"proportional", "equal", "first"}, 0)];
     if (!state.contains("groups"))
       return;
     std::set<uint32_t> named;
@@ -304,7 +339,8 @@ private:
         GroupOwners entry;
         entry.owners = readOwners(list[i]["owners"], path + ".owners");
         if (all && entry.owners.size() > plan.devices.size()) // the list is copied to many groups
-          fail(path + ".owners", "lists " + std::to_string(entry.owners.size()) + " owners, expected at most one extent for each of the " +
+          fail(path + ".owners", "lists " + std::to_string(entry.owners.size()) +
+                                     " owners, expected at most one extent for each of the " +
                                      std::to_string(plan.devices.size()) + " devices");
         if (!all) {
           entry.group = toGroup(list[i]["group"], path + ".group");
@@ -318,14 +354,16 @@ private:
             plan.owners.push_back(entry);
           }
       }
-    std::stable_sort(plan.owners.begin(), plan.owners.end(), [](const GroupOwners &a, const GroupOwners &b) { return a.group < b.group; });
+    std::stable_sort(plan.owners.begin(), plan.owners.end(),
+                     [](const GroupOwners &a, const GroupOwners &b) { return a.group < b.group; });
   }
 
   uint32_t toGroup(const json &value, const std::string &path) {
     if (value.is_number_integer()) {
       int64_t index = toInteger(value, path);
       if (index < 0 || index >= summary.groups_size())
-        fail(path, "state group " + std::to_string(index) + " does not exist: the model has " + std::to_string(summary.groups_size()));
+        fail(path, "state group " + std::to_string(index) + " does not exist: the model has " +
+                       std::to_string(summary.groups_size()));
       return static_cast<uint32_t>(index);
     }
     std::string name = toText(value, path);
@@ -343,15 +381,18 @@ private:
       Owner owner;
       if (list[i].is_string()) {
         if (list.size() != 1)
-          fail(path, "expected {\"device\", \"fraction\"} where a group has several owners, got " + show(list[i]));
+          fail(path, "expected {\"device\", \"fraction\"} where a group has several owners, got " +
+                         show(list[i]));
         owner.device = toDevice(list[i], path);
         owner.fraction = 1;
         owners.push_back(owner);
         continue;
       }
       checkKeys(list[i], path, {"device", "fraction", "elements"}, kRenamedPlanKeys);
-      if (!list[i].contains("device") || list[i].contains("fraction") == list[i].contains("elements"))
-        fail(path, "expected \"device\" and one of \"fraction\" (of the group) and \"elements\" ([begin, end])");
+      if (!list[i].contains("device") ||
+          list[i].contains("fraction") == list[i].contains("elements"))
+        fail(path, "expected \"device\" and one of \"fraction\" (of the group) and \"elements\" "
+                   "([begin, end])");
       owner.device = toDevice(list[i]["device"], path + ".device");
       if (list[i].contains("fraction")) {
         owner.fraction = toNumber(list[i]["fraction"], path + ".fraction");
@@ -370,11 +411,18 @@ private:
     for (size_t i = 0; i < list.size(); ++i) {
       const std::string path = at("offload", i);
       checkKeys(list[i], path,
-                {"devices", "groups", "parameters", "optimizer_states", "gradients", "optimizer", "reshard_after_forward", "buffer_count"},
+                {"devices", "groups", "parameters", "optimizer_states", "gradients", "optimizer",
+                 "reshard_after_forward", "buffer_count"},
                 kRenamedPlanKeys);
       OffloadRule rule;
-      rule.devices = readIndices(list[i], path, "devices", [&](const json &value, const std::string &where) { return toDevice(value, where); });
-      rule.groups = readIndices(list[i], path, "groups", [&](const json &value, const std::string &where) { return toGroup(value, where); });
+      rule.devices =
+          readIndices(list[i], path, "devices", [&](const json &value, const std::string &where) {
+            return toDevice(value, where);
+          });
+      rule.groups =
+          readIndices(list[i], path, "groups", [&](const json &value, const std::string &where) {
+            return toGroup(value, where);
+          });
       for (auto [key, tier] : {std::pair{"parameters", &rule.parameters},
                                {"optimizer_states", &rule.optimizerStates},
                                {"gradients", &rule.gradients},
@@ -383,20 +431,24 @@ private:
           *tier = toTier(list[i][key], path + "." + key);
       if (list[i].contains("reshard_after_forward")) {
         if (list[i].contains("devices"))
-          fail(path, "has \"reshard_after_forward\" and \"devices\": all readers of a group gather it at the same times; leave one of the keys out");
+          fail(path, "has \"reshard_after_forward\" and \"devices\": all readers of a group gather "
+                     "it at the same times; leave one of the keys out");
         rule.reshardAfterForward = toSwitch(list[i], path, "reshard_after_forward", false);
       }
       if (list[i].contains("buffer_count")) {
         const int64_t images = toInteger(list[i]["buffer_count"], path + ".buffer_count");
         if (images < 1 || images > kMaxBufferCount)
-          fail(path + ".buffer_count", "expected 1 to " + std::to_string(kMaxBufferCount) + ", got " + show(list[i]["buffer_count"]));
+          fail(path + ".buffer_count", "expected 1 to " + std::to_string(kMaxBufferCount) +
+                                           ", got " + show(list[i]["buffer_count"]));
         if (list[i].contains("groups"))
-          fail(path, "has \"buffer_count\" and \"groups\": buffers are counted in chunks, with all their groups; leave one of the keys out");
+          fail(path, "has \"buffer_count\" and \"groups\": buffers are counted in chunks, with all "
+                     "their groups; leave one of the keys out");
         rule.bufferCount = static_cast<uint32_t>(images);
       }
-      if (!rule.parameters && !rule.optimizerStates && !rule.gradients && !rule.optimizer && !rule.reshardAfterForward.has_value() &&
-          !rule.bufferCount)
-        fail(path, "expected at least one of \"parameters\", \"optimizer_states\", \"gradients\", \"optimizer\", \"reshard_after_forward\" and "
+      if (!rule.parameters && !rule.optimizerStates && !rule.gradients && !rule.optimizer &&
+          !rule.reshardAfterForward.has_value() && !rule.bufferCount)
+        fail(path, "expected at least one of \"parameters\", \"optimizer_states\", \"gradients\", "
+                   "\"optimizer\", \"reshard_after_forward\" and "
                    "\"buffer_count\"");
       plan.offload.push_back(std::move(rule));
     }
@@ -410,7 +462,9 @@ private:
   }
 
   /// Returns the indices that a rule lists, ascending; if the key is missing, all.
-  template <typename Read> std::vector<uint32_t> readIndices(const json &rule, const std::string &path, const char *key, Read read) {
+  template <typename Read>
+  std::vector<uint32_t> readIndices(const json &rule, const std::string &path, const char *key,
+                                    Read read) {
     std::vector<uint32_t> indices;
     if (!rule.contains(key))
       return indices;
@@ -429,13 +483,20 @@ private:
   void readSchedule(const json &schedule) {
     if (schedule.is_object() && schedule.contains("order"))
       return readOrder(schedule);
-    const json *name = schedule.is_string() ? &schedule : schedule.is_object() && schedule.contains("name") ? &schedule["name"] : nullptr;
-    const ScheduleRule *rule = name && name->is_string() ? findSchedule(name->get<std::string>()) : nullptr;
-    if (const char *now = !rule && name && name->is_string() ? renamedSchedule(name->get<std::string>()) : nullptr)
+    const json *name = schedule.is_string()                                ? &schedule
+                       : schedule.is_object() && schedule.contains("name") ? &schedule["name"]
+                                                                           : nullptr;
+    const ScheduleRule *rule =
+        name && name->is_string() ? findSchedule(name->get<std::string>()) : nullptr;
+    if (const char *now = !rule && name && name->is_string()
+                              ? renamedSchedule(name->get<std::string>())
+                              : nullptr)
       fail("schedule", show(*name) + " is now \"" + now + "\"");
     if (!rule)
       fail("schedule",
-           "expected " + listSchedules("or") + ", {\"name\": one of them, and its parameters} or {\"order\": ...}, got " + show(schedule));
+           "expected " + listSchedules("or") +
+               ", {\"name\": one of them, and its parameters} or {\"order\": ...}, got " +
+               show(schedule));
     plan.schedule.kind = rule->kind;
     if (schedule.is_string())
       return;
@@ -447,7 +508,8 @@ private:
       if (schedule.contains(parameter.key))
         std::visit(
             [&](auto field) {
-              readParameter(schedule[parameter.key], std::string("schedule.") + parameter.key, parameter.positive, plan.schedule.*field);
+              readParameter(schedule[parameter.key], std::string("schedule.") + parameter.key,
+                            parameter.positive, plan.schedule.*field);
             },
             parameter.field);
   }
@@ -458,9 +520,12 @@ private:
       fail(path, "expected a number above 0, got " + show(value));
   }
 
-  void readParameter(const json &value, const std::string &path, bool, uint32_t &result) { result = toUnsigned(value, path); }
+  void readParameter(const json &value, const std::string &path, bool, uint32_t &result) {
+    result = toUnsigned(value, path);
+  }
 
-  void readParameter(const json &value, const std::string &path, bool, std::vector<uint32_t> &result) {
+  void readParameter(const json &value, const std::string &path, bool,
+                     std::vector<uint32_t> &result) {
     if (!value.is_object())
       fail(path, "expected {device: number, ...}, got " + show(value));
     result.assign(value.empty() ? 0 : plan.devices.size(), 0);
@@ -491,7 +556,9 @@ private:
 
   TaskId toTask(const json &value, const std::string &path) {
     std::string text = toText(value, path);
-    bool digits = text.size() > 1 && text.size() < 11 && std::all_of(text.begin() + 1, text.end(), [](char c) { return c >= '0' && c <= '9'; });
+    bool digits =
+        text.size() > 1 && text.size() < 11 &&
+        std::all_of(text.begin() + 1, text.end(), [](char c) { return c >= '0' && c <= '9'; });
     size_t kind = text.empty() ? std::string::npos : std::string("FBW").find(text[0]);
     if (!digits || kind == std::string::npos || std::stoll(text.substr(1)) > UINT32_MAX)
       fail(path, "expected F, B or W and the index of a cell, as in \"F0\", got \"" + text + "\"");
@@ -501,7 +568,9 @@ private:
   void readDurations(const json &durations) {
     checkKeys(durations, "durations", {"forward", "backward", "weights"}, kRenamedPlanKeys);
     CellDurations result;
-    for (auto [key, out] : {std::pair{"forward", &result.forward}, {"backward", &result.backward}, {"weights", &result.weights}}) {
+    for (auto [key, out] : {std::pair{"forward", &result.forward},
+                            {"backward", &result.backward},
+                            {"weights", &result.weights}}) {
       if (!durations.contains(key)) {
         if (out == &result.weights)
           continue;
@@ -523,7 +592,8 @@ private:
 
 } // namespace
 
-zorse::Result<Plan> zorse::step::readPlan(const std::string &text, const bundle::ModelSummary &summary) {
+zorse::Result<Plan> zorse::step::readPlan(const std::string &text,
+                                          const bundle::ModelSummary &summary) {
   return read(text, "the plan", kMaxPlanBytes, [&](json root) {
     upgradePlan(root);
     return Reader(root, summary).read();
@@ -544,16 +614,20 @@ zorse::Result<PlanHead> zorse::step::readPlanHead(const std::string &path) {
       fail("", "missing key \"global_batch_size\"");
     if (root.contains("devices"))
       for (const json &device : toArray(root["devices"], "devices"))
-        if (device.is_string() || (device.is_object() && device.contains("name") && device["name"].is_string()))
-          head.devices.push_back(device.is_string() ? device.get<std::string>() : device["name"].get<std::string>());
+        if (device.is_string() ||
+            (device.is_object() && device.contains("name") && device["name"].is_string()))
+          head.devices.push_back(device.is_string() ? device.get<std::string>()
+                                                    : device["name"].get<std::string>());
     return head;
   };
-  return parseRegularFile(path, kMaxPlanBytes, [&](const std::string &text) { return read(text, "the plan", kMaxPlanBytes, readHead); });
+  return parseRegularFile(path, kMaxPlanBytes, [&](const std::string &text) {
+    return read(text, "the plan", kMaxPlanBytes, readHead);
+  });
 }
 
 std::string zorse::step::otherBatch(const std::string &path, int64_t planned, int64_t asked) {
-  return path + ": is for a batch of " + std::to_string(planned) + " samples, but --global-batch-size is " + std::to_string(asked) +
-         ". Change one of them";
+  return path + ": is for a batch of " + std::to_string(planned) +
+         " samples, but --global-batch-size is " + std::to_string(asked) + ". Change one of them";
 }
 
 std::string zorse::step::brokenGroups(int64_t batch, int64_t group) {
@@ -561,11 +635,15 @@ std::string zorse::step::brokenGroups(int64_t batch, int64_t group) {
   int64_t divisor = std::min(batch, group);
   while (divisor > 1 && batch % divisor != 0)
     --divisor;
-  return "--global-batch-size: expects a multiple of --batch-norm-group-size, " + std::to_string(group) + ", got " + std::to_string(batch) +
-         ": batch norm computes statistics of groups of this size. Use --global-batch-size=" + (below > 0 ? std::to_string(below) + " or " : "") +
-         std::to_string(below + group) + ", or --batch-norm-group-size=" + std::to_string(divisor);
+  return "--global-batch-size: expects a multiple of --batch-norm-group-size, " +
+         std::to_string(group) + ", got " + std::to_string(batch) +
+         ": batch norm computes statistics of groups of this size. Use --global-batch-size=" +
+         (below > 0 ? std::to_string(below) + " or " : "") + std::to_string(below + group) +
+         ", or --batch-norm-group-size=" + std::to_string(divisor);
 }
 
-zorse::Result<Plan> zorse::step::readPlanFile(const std::string &path, const bundle::ModelSummary &summary) {
-  return parseRegularFile(path, kMaxPlanBytes, [&](const std::string &text) { return readPlan(text, summary); });
+zorse::Result<Plan> zorse::step::readPlanFile(const std::string &path,
+                                              const bundle::ModelSummary &summary) {
+  return parseRegularFile(path, kMaxPlanBytes,
+                          [&](const std::string &text) { return readPlan(text, summary); });
 }

@@ -1,12 +1,13 @@
-// Selects the transfers and collectives that go directly from GPU to GPU: those of devices that all exchange data
-// directly, from memory to memory.
+// Selects the transfers and collectives that go directly from GPU to GPU: those of devices that all
+// exchange data directly, from memory to memory.
 //
-// On each device they share one queue, in the order of the global list. Two devices therefore execute their common
-// operations in the same order, and all devices follow one order. Communication libraries need this: otherwise devices
-// could wait for each other forever (deadlock).
+// On each device they share one queue, in the order of the global list. Two devices therefore
+// execute their common operations in the same order, and all devices follow one order.
+// Communication libraries need this: otherwise devices could wait for each other forever
+// (deadlock).
 //
-// A sum needs a buffer for the received terms, and a function that adds them. A reduction is divided into rounds, so
-// that this buffer does not grow with the model.
+// A sum needs a buffer for the received terms, and a function that adds them. A reduction is
+// divided into rounds, so that this buffer does not grow with the model.
 
 #include "PlanLowering.h"
 
@@ -30,7 +31,9 @@ public:
 private:
   PlanLowering &x;
 
-  uint32_t deviceOf(uint32_t instruction) const { return x.instructionQueues[instruction] / kQueues; }
+  uint32_t deviceOf(uint32_t instruction) const {
+    return x.instructionQueues[instruction] / kQueues;
+  }
 
   bool isDirect(const ScheduledOp &op) const {
     std::set<uint32_t> devices;
@@ -39,7 +42,10 @@ private:
     if (devices.size() < 2)
       return false;
     const int32_t group = x.plan.devices[*devices.begin()].d2dGroup;
-    return group >= 0 && std::all_of(devices.begin(), devices.end(), [&](uint32_t d) { return x.plan.devices[d].d2dGroup == group; }) && canAdd(op);
+    return group >= 0 &&
+           std::all_of(devices.begin(), devices.end(),
+                       [&](uint32_t d) { return x.plan.devices[d].d2dGroup == group; }) &&
+           canAdd(op);
   }
 
   bool canAdd(const ScheduledOp &op) const {
@@ -56,7 +62,8 @@ private:
       x.instructionQueues[h] = deviceOf(h) * kQueues + kDirect;
     if (op.work == Work::Sum)
       for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h)
-        addParts(index, h, zorse::sumPartsBytes(x.summary, x.graph.collectives[op.from].members.size()));
+        addParts(index, h,
+                 zorse::sumPartsBytes(x.summary, x.graph.collectives[op.from].members.size()));
     if (op.work == Work::Scatter)
       addRounds(index);
   }
@@ -64,7 +71,8 @@ private:
   /// Returns the bytes of every owner's shard that one round reduces.
   uint64_t roundBytes(const Collective &collective) const {
     constexpr uint64_t kMiB = 1 << 20, kOfAll = 64;
-    return x.options.directChunk ? x.options.directChunk : std::max<uint64_t>(4, kOfAll / collective.members.size()) * kMiB;
+    return x.options.directChunk ? x.options.directChunk
+                                 : std::max<uint64_t>(4, kOfAll / collective.members.size()) * kMiB;
   }
 
   void addRounds(uint32_t index) {
@@ -74,10 +82,15 @@ private:
     int64_t largest = 0;
     for (const Shard &shard : collective.shards)
       largest = std::max(largest, shard.size());
-    collective.chunk = collective.members.size() == 1 ? largest : std::min(largest, static_cast<int64_t>(roundBytes(collective) / size));
+    collective.chunk = collective.members.size() == 1
+                           ? largest
+                           : std::min(largest, static_cast<int64_t>(roundBytes(collective) / size));
     for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h)
-      if (std::any_of(collective.shards.begin(), collective.shards.end(), [&](const Shard &shard) { return shard.device == deviceOf(h); }))
-        addParts(index, h, zorse::roundPartsBytes(x.summary, collective.type, collective.members.size(), collective.chunk));
+      if (std::any_of(collective.shards.begin(), collective.shards.end(),
+                      [&](const Shard &shard) { return shard.device == deviceOf(h); }))
+        addParts(index, h,
+                 zorse::roundPartsBytes(x.summary, collective.type, collective.members.size(),
+                                        collective.chunk));
   }
 
   void addParts(uint32_t op, uint32_t instruction, uint64_t bytes) {
@@ -92,6 +105,7 @@ private:
 } // namespace
 
 void zorse::step::routeTransfers(PlanLowering &x) {
-  if (std::any_of(x.plan.devices.begin(), x.plan.devices.end(), [](const PlanDevice &device) { return device.d2dGroup >= 0; }))
+  if (std::any_of(x.plan.devices.begin(), x.plan.devices.end(),
+                  [](const PlanDevice &device) { return device.d2dGroup >= 0; }))
     TransferRouting(x).run();
 }

@@ -1,9 +1,10 @@
 // List scheduling on a simulated clock. The global list is the order in which instructions start.
 //
-// A queue of a device executes one instruction at a time. A transfer or a collective needs the queues of all its halves
-// at the same time. An instruction starts when the results of its predecessors are available, so the step can run in
-// this order without buffering. The duration of a transfer is computed when it starts, and depends on the transfers in
-// progress. Latency does not occupy a queue.
+// A queue of a device executes one instruction at a time. A transfer or a collective needs the
+// queues of all its halves at the same time. An instruction starts when the results of its
+// predecessors are available, so the step can run in this order without buffering. The duration of
+// a transfer is computed when it starts, and depends on the transfers in progress. Latency does not
+// occupy a queue.
 
 #include "MinHeap.h"
 #include "PlanLowering.h"
@@ -19,8 +20,8 @@ namespace {
 
 using zorse::sim::TransferTimes;
 
-/// End of an op: its queues are free, its result is available, or both. The order of events at the same time does not
-/// matter, because no op starts until all of them are processed.
+/// End of an op: its queues are free, its result is available, or both. The order of events at the
+/// same time does not matter, because no op starts until all of them are processed.
 struct Event {
   enum : uint32_t { kFree = 1, kArrived = 2 };
   double time = INFINITY;
@@ -38,8 +39,10 @@ struct ReadyOp {
 class Simulator {
 public:
   Simulator(const PlanLowering &x, const Order &order, ListSchedule &listed)
-      : x(x), opCount(static_cast<uint32_t>(x.ops.size())), order(order), listed(listed), traffic(x.tables.traffic), admission(order.admission),
-        missing(x.tables.listScratch.missing), finished(x.tables.listScratch.finished), next(x.tables.listScratch.next) {
+      : x(x), opCount(static_cast<uint32_t>(x.ops.size())), order(order), listed(listed),
+        traffic(x.tables.traffic), admission(order.admission),
+        missing(x.tables.listScratch.missing), finished(x.tables.listScratch.finished),
+        next(x.tables.listScratch.next) {
     traffic.reset();
     const size_t n = order.priority.size();
     linkEdges(order.edges, n, next);
@@ -77,7 +80,8 @@ public:
         } while (events.top().time == now);
         continue;
       }
-      if (!admitOldest()) // no op can start: the limits of samples in flight or of memory are too small for this tiling
+      if (!admitOldest()) // no op can start: the limits of samples in flight or of memory are too
+                          // small for this tiling
         break;
     }
     if (count == missing.size())
@@ -91,7 +95,8 @@ private:
     if (!opOf(op).needsAdmission || admitted.empty() || admitted[cell])
       return apply(op);
     if (blocked[cell] == kNone)
-      oldest.push({heapKey(priorityOf(0, x.plan.cells[cell].sampleBegin, x.plan.cells[cell].unitBegin), cell)});
+      oldest.push({heapKey(
+          priorityOf(0, x.plan.cells[cell].sampleBegin, x.plan.cells[cell].unitBegin), cell)});
     blockedNext[op] = blocked[cell];
     blocked[cell] = op;
   }
@@ -100,14 +105,23 @@ private:
 
   size_t queueOf(uint32_t instruction) const { return x.instructionQueues[instruction]; }
 
-  bool blocks(const ScheduledOp &op) const { return !x.plan.overlapCommunication && op.work != Work::Fixed; }
-  size_t computing(uint32_t instruction) const { return queueOf(instruction) / kQueues * kQueues + kCompute; }
+  bool blocks(const ScheduledOp &op) const {
+    return !x.plan.overlapCommunication && op.work != Work::Fixed;
+  }
+  size_t computing(uint32_t instruction) const {
+    return queueOf(instruction) / kQueues * kQueues + kCompute;
+  }
 
-  bool shares(uint32_t instruction) const { return sharedHardwareQueue(queueOf(instruction) % kQueues) != kQueues; }
-  size_t shared(uint32_t instruction) const { return queueOf(instruction) / kQueues * kQueues + sharedHardwareQueue(queueOf(instruction) % kQueues); }
+  bool shares(uint32_t instruction) const {
+    return sharedHardwareQueue(queueOf(instruction) % kQueues) != kQueues;
+  }
+  size_t shared(uint32_t instruction) const {
+    return queueOf(instruction) / kQueues * kQueues +
+           sharedHardwareQueue(queueOf(instruction) % kQueues);
+  }
 
-  /// Visits the queues that an op needs: those of its halves, those that share their hardware and, if communication
-  /// blocks, the compute queues.
+  /// Visits the queues that an op needs: those of its halves, those that share their hardware and,
+  /// if communication blocks, the compute queues.
   template <typename Visit> void eachQueue(const ScheduledOp &op, Visit visit) const {
     for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h) {
       visit(queueOf(h));
@@ -118,8 +132,9 @@ private:
     }
   }
 
-  /// Returns the first queue that an op needs and that is busy; `busy.size()` if there is none. If communication
-  /// blocks, the next transfer on the blocking queue may start before the previous bytes have arrived.
+  /// Returns the first queue that an op needs and that is busy; `busy.size()` if there is none. If
+  /// communication blocks, the next transfer on the blocking queue may start before the previous
+  /// bytes have arrived.
   size_t missingQueue(const ScheduledOp &op) const {
     for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h) {
       if (busy[queueOf(h)])
@@ -194,10 +209,13 @@ private:
   TransferTimes pass(const ScheduledOp &op) {
     if (op.work == Work::Fixed) {
       size_t queue = op.instructions.size() != 0 ? queueOf(op.instructions.begin) : 0;
-      bool computes = op.instructions.size() != 0 && kQueueTable[queue % kQueues].kind == zorse::bundle::COMPUTE;
+      bool computes = op.instructions.size() != 0 &&
+                      kQueueTable[queue % kQueues].kind == zorse::bundle::COMPUTE;
       if (computes)
         listed.busy[queue / kQueues] += op.duration;
-      double end = computes ? traffic.compute(static_cast<uint32_t>(queue / kQueues), op.duration, now) : now + op.duration;
+      double end = computes
+                       ? traffic.compute(static_cast<uint32_t>(queue / kQueues), op.duration, now)
+                       : now + op.duration;
       return {end, end};
     }
     if (op.work == Work::Transfer)
@@ -209,8 +227,9 @@ private:
     double size = static_cast<double>(elementBytes(collective.type));
     for (const Shard &shard : collective.shards)
       pieces.push_back({shard.device, static_cast<double>(shard.size()) * size});
-    return op.work == Work::Gather ? traffic.allGather(pieces, collective.members, now, x.costs->gatherAlgorithm())
-                                   : traffic.reduceScatter(collective.members, pieces, now, x.costs->reduceAlgorithm());
+    return op.work == Work::Gather
+               ? traffic.allGather(pieces, collective.members, now, x.costs->gatherAlgorithm())
+               : traffic.reduceScatter(collective.members, pieces, now, x.costs->reduceAlgorithm());
   }
 
   void freeQueues(uint32_t index) {
@@ -227,7 +246,8 @@ private:
     }
   }
 
-  /// Unblocks compute and the other queues after the arrival of the last transfer that blocked a device.
+  /// Unblocks compute and the other queues after the arrival of the last transfer that blocked a
+  /// device.
   void release(const ScheduledOp &op) {
     for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h)
       if (--holds[queueOf(h) / kQueues] == 0) {
@@ -294,7 +314,8 @@ private:
 
   /// Returns the bytes of a device's budget that held and deferred blocks occupy.
   uint64_t taken(uint32_t device, uint64_t deferredMore = 0) const {
-    return used[device] + std::max(deferring[device] + deferredMore, admission.reservedForWeightGrad[device]);
+    return used[device] +
+           std::max(deferring[device] + deferredMore, admission.reservedForWeightGrad[device]);
   }
 
   bool isBackward(uint32_t op) const {
@@ -305,13 +326,14 @@ private:
   }
   uint32_t deviceOf(uint32_t op) const { return x.plan.cells[x.ops[op].cell].device; }
 
-  /// Whether a backward must wait for a W that can run, because its deferred block does not fit. One deferred block is
-  /// always allowed.
+  /// Whether a backward must wait for a W that can run, because its deferred block does not fit.
+  /// One deferred block is always allowed.
   bool defers(uint32_t op) const {
     if (!isBackward(op))
       return false;
     uint32_t device = deviceOf(op);
-    return deferring[device] > 0 && taken(device, admission.deferred[x.ops[op].cell]) > admission.budget[device];
+    return deferring[device] > 0 &&
+           taken(device, admission.deferred[x.ops[op].cell]) > admission.budget[device];
   }
 
   void beginBackward(uint32_t op) {
@@ -340,7 +362,8 @@ private:
         }
       }
       if (best == kNone ||
-          (!admission.residentBytes.empty() && used[device] > 0 && taken(device) + admission.residentBytes[best] > admission.budget[device]))
+          (!admission.residentBytes.empty() && used[device] > 0 &&
+           taken(device) + admission.residentBytes[best] > admission.budget[device]))
         return;
       enter(best);
     }
@@ -365,8 +388,8 @@ private:
     admit(admission.groups[groupOf[cell]].device);
   }
 
-  /// Admits the cell with the oldest samples among those that wait only for admission, because it leads to tasks that
-  /// free memory.
+  /// Admits the cell with the oldest samples among those that wait only for admission, because it
+  /// leads to tasks that free memory.
   bool admitOldest() {
     while (!oldest.empty()) {
       const auto cell = oldest.pop().op();
@@ -398,13 +421,17 @@ private:
       }
       break;
     case InstructionKind::Send: {
-      return std::string("transfer of ") + (instruction.phase == zorse::bundle::BACKWARD ? "gradient of '" : "'") +
-             x.summary.values(instruction.value.id).name() + "', samples " + std::to_string(instruction.value.begin) + "-" +
-             std::to_string(instruction.value.end) + ", from " + x.plan.devices[instruction.id].name + " to " + x.plan.devices[instruction.peer].name;
+      return std::string("transfer of ") +
+             (instruction.phase == zorse::bundle::BACKWARD ? "gradient of '" : "'") +
+             x.summary.values(instruction.value.id).name() + "', samples " +
+             std::to_string(instruction.value.begin) + "-" + std::to_string(instruction.value.end) +
+             ", from " + x.plan.devices[instruction.id].name + " to " +
+             x.plan.devices[instruction.peer].name;
     }
     case InstructionKind::Copy:
       return "copy of " +
-             (instruction.value.kind == zorse::bundle::Value::ACTIVATION || instruction.value.kind == zorse::bundle::Value::ACTIVATION_GRADIENT
+             (instruction.value.kind == zorse::bundle::Value::ACTIVATION ||
+                      instruction.value.kind == zorse::bundle::Value::ACTIVATION_GRADIENT
                   ? "'" + x.summary.values(instruction.value.id).name() + "'"
                   : "state") +
              " on " + x.plan.devices[instruction.id].name;
@@ -440,14 +467,16 @@ private:
     } while (op != at);
     if (lines > 24)
       text += "\n  ... " + std::to_string(lines - 24) + " more, then";
-    return text + "\n  " + describe(at) + "\nmove a forward before, or a backward after, the task that waits for it";
+    return text + "\n  " + describe(at) +
+           "\nmove a forward before, or a backward after, the task that waits for it";
   }
 
   /// Indices after those of the expansion are barriers of the order.
   const ScheduledOp &opOf(uint32_t index) const { return index < opCount ? x.ops[index] : barrier; }
 
   const PlanLowering &x;
-  const uint32_t opCount; ///< number of the expansion's ops; cached because it is read for every op and vector::size() divides
+  const uint32_t opCount; ///< number of the expansion's ops; cached because it is read for every op
+                          ///< and vector::size() divides
   const Order &order;
   ListSchedule &listed;
   const ScheduledOp barrier;
@@ -459,28 +488,32 @@ private:
   std::vector<uint8_t> &finished;
   IndexLists &next; ///< edges of the order by the op before
   std::vector<uint8_t> busy;
-  std::vector<size_t> heldBy;            ///< per device: queue that blocks it; empty: communication does not block
+  std::vector<size_t>
+      heldBy; ///< per device: queue that blocks it; empty: communication does not block
   std::vector<uint32_t> holds;           ///< per device: number of ops that block it
   std::vector<MinHeap<ReadyOp>> waiting; ///< per queue
   MinHeap<ReadyOp> candidates;           ///< ops that may be able to start
   MinHeap<Event> events;
   std::vector<zorse::sim::Piece> pieces;
 
-  std::vector<uint8_t> admitted;                      ///< per cell; empty: no admission
-  std::vector<uint32_t> blocked, blockedNext;         ///< per cell: list of the ops that wait for its admission
-  MinHeap<ReadyOp> oldest;                            ///< cells with blocked ops, by first sample
-  std::vector<uint32_t> groupOf;                      ///< per cell
-  std::vector<std::vector<uint32_t>> groupsOf;        ///< per device
-  std::vector<size_t> cursor;                         ///< per group: first cell that is not admitted
-  std::vector<int64_t> rows;                          ///< per group: rows in flight
-  std::vector<uint64_t> used;                         ///< per device: bytes held
-  std::vector<uint64_t> deferring;                    ///< per device: deferred bytes between B and W; empty: memory is unlimited
+  std::vector<uint8_t> admitted; ///< per cell; empty: no admission
+  std::vector<uint32_t> blocked,
+      blockedNext;               ///< per cell: list of the ops that wait for its admission
+  MinHeap<ReadyOp> oldest;       ///< cells with blocked ops, by first sample
+  std::vector<uint32_t> groupOf; ///< per cell
+  std::vector<std::vector<uint32_t>> groupsOf; ///< per device
+  std::vector<size_t> cursor;                  ///< per group: first cell that is not admitted
+  std::vector<int64_t> rows;                   ///< per group: rows in flight
+  std::vector<uint64_t> used;                  ///< per device: bytes held
+  std::vector<uint64_t>
+      deferring; ///< per device: deferred bytes between B and W; empty: memory is unlimited
   std::vector<std::vector<uint32_t>> blockedOnMemory; ///< per device: backwards that wait for a W
 };
 
 } // namespace
 
-zorse::Status zorse::step::simulate(const PlanLowering &x, const Order &order, ListSchedule &listed) {
+zorse::Status zorse::step::simulate(const PlanLowering &x, const Order &order,
+                                    ListSchedule &listed) {
   const size_t n = order.priority.size();
   listed.ops.clear();
   listed.instructions.clear();

@@ -22,12 +22,14 @@ struct TaskSeconds {
 };
 
 struct LoweringTables {
-  LoweringTables(const bundle::ModelSummary &summary, const bundle::FunctionLibrary *functions, const Costs *costs);
+  LoweringTables(const bundle::ModelSummary &summary, const bundle::FunctionLibrary *functions,
+                 const Costs *costs);
   ~LoweringTables();
 
   const bundle::ModelSummary &summary;
-  std::vector<std::vector<uint32_t>> liveAt, gradsAt; ///< per cut: values live across it; those with gradients
-  std::vector<std::vector<uint32_t>> groupsOf;        ///< per unit, ascending
+  std::vector<std::vector<uint32_t>> liveAt,
+      gradsAt; ///< per cut: values live across it; those with gradients
+  std::vector<std::vector<uint32_t>> groupsOf; ///< per unit, ascending
 
   bool functionHas(uint32_t function, bundle::ArgumentKind kind, uint32_t index) const;
   const UnitCalls &unitCalls() const { return calls; }

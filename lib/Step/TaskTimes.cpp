@@ -1,5 +1,5 @@
-// Seconds of tasks: from the caller's costs, or from FLOPs, the plan's speeds and its two links. The plan's durations
-// override F, B and W.
+// Seconds of tasks: from the caller's costs, or from FLOPs, the plan's speeds and its two links.
+// The plan's durations override F, B and W.
 
 #include "PlanLowering.h"
 #include "Tables.h"
@@ -15,8 +15,8 @@ namespace {
 
 namespace bundle = zorse::bundle;
 
-/// Returns a topology of one site with the plan's nodes. The intra-node link is the device link of every device. The
-/// inter-node link is the NIC of every node, shared by the node's transfers.
+/// Returns a topology of one site with the plan's nodes. The intra-node link is the device link of
+/// every device. The inter-node link is the NIC of every node, shared by the node's transfers.
 bundle::Topology topologyOf(const Plan &plan) {
   bundle::Topology topology;
   auto set = [](bundle::LinkSpec &to, const LinkSpeed &from) {
@@ -41,18 +41,26 @@ bundle::Topology topologyOf(const Plan &plan) {
 
 class PlanCosts final : public Costs {
 public:
-  PlanCosts(const bundle::ModelSummary &summary, const Plan &plan) : summary(summary), plan(plan), links(topologyOf(plan)) {}
+  PlanCosts(const bundle::ModelSummary &summary, const Plan &plan)
+      : summary(summary), plan(plan), links(topologyOf(plan)) {}
 
   double unit(uint32_t device, int32_t unit, UnitTask task, int64_t rows) const override {
-    // Every launch has a constant cost. Without it, cells of one row would seem to cost nothing extra.
+    // Every launch has a constant cost. Without it, cells of one row would seem to cost nothing
+    // extra.
     constexpr double kCallSeconds = 5e-6;
     return (plan.devices[device].flopsPerSecond > 0 ? kCallSeconds : 0) +
-           compute(device, unitFunction(summary, unit, task).flops_per_row() * static_cast<double>(rows));
+           compute(device,
+                   unitFunction(summary, unit, task).flops_per_row() * static_cast<double>(rows));
   }
-  double update(uint32_t device, int64_t elements) const override { return compute(device, 10.0 * static_cast<double>(elements)); }
-  double norm(uint32_t device, int64_t elements) const override { return compute(device, 2.0 * static_cast<double>(elements)); }
+  double update(uint32_t device, int64_t elements) const override {
+    return compute(device, 10.0 * static_cast<double>(elements));
+  }
+  double norm(uint32_t device, int64_t elements) const override {
+    return compute(device, 2.0 * static_cast<double>(elements));
+  }
   double hostUpdate(uint32_t, int64_t elements) const override {
-    return hostUpdateSeconds(elements, elementBytes(zorse::accumulationType(summary.compute_type())), summary.moments());
+    return hostUpdateSeconds(
+        elements, elementBytes(zorse::accumulationType(summary.compute_type())), summary.moments());
   }
   double copy(uint32_t, uint64_t) const override { return 0; }
   double load(uint32_t, uint64_t) const override { return 0; }
@@ -72,11 +80,14 @@ private:
 
 } // namespace
 
-std::unique_ptr<Costs> zorse::step::planCosts(const bundle::ModelSummary &summary, const Plan &plan) {
+std::unique_ptr<Costs> zorse::step::planCosts(const bundle::ModelSummary &summary,
+                                              const Plan &plan) {
   return std::make_unique<PlanCosts>(summary, plan);
 }
 
-bool PlanLowering::hasWork(uint32_t c, TaskKind kind) { return secondsOf[c]->works[static_cast<int>(kind)]; }
+bool PlanLowering::hasWork(uint32_t c, TaskKind kind) {
+  return secondsOf[c]->works[static_cast<int>(kind)];
+}
 
 double PlanLowering::taskSeconds(uint32_t c, TaskKind kind) {
   const auto &given = plan.durations;

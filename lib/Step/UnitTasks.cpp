@@ -7,7 +7,8 @@
 using namespace zorse;
 using namespace zorse::step;
 
-std::optional<UnitTask> zorse::step::unitTask(const bundle::ModelSummary &summary, int32_t unit, TaskKind kind, bool splitBackward) {
+std::optional<UnitTask> zorse::step::unitTask(const bundle::ModelSummary &summary, int32_t unit,
+                                              TaskKind kind, bool splitBackward) {
   if (kind == TaskKind::Forward)
     return UnitTask::Forward;
   const bundle::UnitInfo &info = summary.units(unit);
@@ -18,30 +19,40 @@ std::optional<UnitTask> zorse::step::unitTask(const bundle::ModelSummary &summar
     return inBackward ? UnitTask::InputGradients : UnitTask::WeightGradients;
   const auto &values = info.values_in();
   const auto &parameters = info.parameters();
-  bool onlyWeights = std::none_of(values.begin(), values.end(), [&](uint32_t v) { return summary.values(v).needs_gradient(); }) &&
-                     std::any_of(parameters.begin(), parameters.end(), [&](uint32_t p) { return summary.parameters(p).trainable(); });
+  bool onlyWeights = std::none_of(values.begin(), values.end(),
+                                  [&](uint32_t v) { return summary.values(v).needs_gradient(); }) &&
+                     std::any_of(parameters.begin(), parameters.end(),
+                                 [&](uint32_t p) { return summary.parameters(p).trainable(); });
   return inBackward == onlyWeights ? std::nullopt : std::optional(UnitTask::Backward);
 }
 
-bool zorse::step::hasWork(const bundle::ModelSummary &summary, const Cell &cell, TaskKind kind, bool splitBackward) {
+bool zorse::step::hasWork(const bundle::ModelSummary &summary, const Cell &cell, TaskKind kind,
+                          bool splitBackward) {
   for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
     if (unitTask(summary, u, kind, splitBackward))
       return true;
   return false;
 }
 
-bool zorse::step::recomputes(const bundle::ModelSummary &summary, const Cell &cell, bool splitBackward) {
-  return cell.activations == Activations::Recompute && hasWork(summary, cell, TaskKind::Backward, splitBackward);
+bool zorse::step::recomputes(const bundle::ModelSummary &summary, const Cell &cell,
+                             bool splitBackward) {
+  return cell.activations == Activations::Recompute &&
+         hasWork(summary, cell, TaskKind::Backward, splitBackward);
 }
 
-std::optional<UnitTask> zorse::step::repeatedTask(const bundle::ModelSummary &summary, const Cell &cell, int32_t unit) {
+std::optional<UnitTask> zorse::step::repeatedTask(const bundle::ModelSummary &summary,
+                                                  const Cell &cell, int32_t unit) {
   if (unit + 1 < cell.unitEnd)
     return UnitTask::Forward;
   const bundle::AffineSize &saved = classOf(summary, summary.units(unit)).saved_bytes();
-  return saved.fixed() > 0 || saved.per_row() > 0 ? std::optional(UnitTask::Recompute) : std::nullopt;
+  return saved.fixed() > 0 || saved.per_row() > 0 ? std::optional(UnitTask::Recompute)
+                                                  : std::nullopt;
 }
 
-const bundle::UnitFunction &zorse::step::unitFunction(const bundle::ModelSummary &summary, int32_t unit, UnitTask task) {
-  static_assert(int(UnitTask::Forward) + 1 == bundle::UnitFunction::FORWARD && int(UnitTask::Recompute) + 1 == bundle::UnitFunction::RECOMPUTE);
-  return functionOf(summary, summary.units(unit), static_cast<bundle::UnitFunction::Task>(int(task) + 1));
+const bundle::UnitFunction &zorse::step::unitFunction(const bundle::ModelSummary &summary,
+                                                      int32_t unit, UnitTask task) {
+  static_assert(int(UnitTask::Forward) + 1 == bundle::UnitFunction::FORWARD &&
+                int(UnitTask::Recompute) + 1 == bundle::UnitFunction::RECOMPUTE);
+  return functionOf(summary, summary.units(unit),
+                    static_cast<bundle::UnitFunction::Task>(int(task) + 1));
 }

@@ -1,11 +1,13 @@
-// Computes windows. A window (an unshard interval) is the set of tasks that read one gathered copy (image) of a group's
-// parameters.
+// Computes windows. A window (an unshard interval) is the set of tasks that read one gathered copy
+// (image) of a group's parameters.
 //
 // - A group that is gathered once per step has one window: all tasks that read it.
-// - A group that is gathered by phase has one window per direction and per first unit that reads it in a chunk. Chunks
+// - A group that is gathered by phase has one window per direction and per first unit that reads it
+// in a chunk. Chunks
 //   that start to read the group at the same unit share a window.
 //
-// findUnshardHints merges windows and limits the number of images on a device. It uses the preliminary list.
+// findUnshardHints merges windows and limits the number of images on a device. It uses the
+// preliminary list.
 
 #include "PlanLowering.h"
 
@@ -21,7 +23,8 @@ namespace {
 /// Returns the first unit of a range that uses a group. Precondition: there is one.
 int32_t firstUser(const PlanLowering &x, uint32_t group, int32_t unitBegin) {
   const auto &units = x.summary.groups(static_cast<int>(group)).units();
-  return static_cast<int32_t>(*std::lower_bound(units.begin(), units.end(), static_cast<uint32_t>(unitBegin)));
+  return static_cast<int32_t>(
+      *std::lower_bound(units.begin(), units.end(), static_cast<uint32_t>(unitBegin)));
 }
 
 bool reads(const CellTemplate &shape, uint32_t group, bool backward) {
@@ -31,8 +34,8 @@ bool reads(const CellTemplate &shape, uint32_t group, bool backward) {
   return false;
 }
 
-/// Whether, in some cell of a chunk, tasks of one direction read a group's parameters. Cells may differ: a backward
-/// that recomputes reads the parameters that the forward reads.
+/// Whether, in some cell of a chunk, tasks of one direction read a group's parameters. Cells may
+/// differ: a backward that recomputes reads the parameters that the forward reads.
 bool reads(const PlanLowering &x, const ModelChunk &chunk, uint32_t group, bool backward) {
   const CellTemplate *before = nullptr;
   return std::any_of(chunk.cells.begin(), chunk.cells.end(), [&](uint32_t c) {
@@ -46,7 +49,8 @@ bool reads(const PlanLowering &x, const ModelChunk &chunk, uint32_t group, bool 
 void zorse::step::findUnshardIntervals(PlanLowering &x) {
   const auto groups = static_cast<uint32_t>(x.summary.groups_size());
   x.usesOf.assign(groups, {});
-  std::vector<std::map<std::pair<bool, int32_t>, std::set<uint32_t>>> readers(groups); // by (backward, first unit)
+  std::vector<std::map<std::pair<bool, int32_t>, std::set<uint32_t>>> readers(
+      groups); // by (backward, first unit)
   for (const ModelChunk &chunk : x.chunks)
     for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
       if (x.plan.reshardAfterForward(g))
@@ -97,7 +101,8 @@ struct PhaseTasks {
   bool backward = false;
   std::vector<TaskId> tasks; ///< in list order
   std::vector<uint32_t> intervals;
-  uint32_t firstUse = kNone; ///< list position of the first use of one of its windows, on any device
+  uint32_t firstUse =
+      kNone; ///< list position of the first use of one of its windows, on any device
 };
 
 class UnshardIntervalFinder {
@@ -124,29 +129,37 @@ private:
     for (uint32_t c : chunk.cells)
       for (TaskKind kind : {TaskKind::Forward, TaskKind::Backward, TaskKind::Weights})
         if (const uint32_t op = x.cells[c].of(kind).begin;
-            (kind != TaskKind::Forward) == backward && op != kNone && x.globalOrder.positions[op] != kNone)
+            (kind != TaskKind::Forward) == backward && op != kNone &&
+            x.globalOrder.positions[op] != kNone)
           phase.tasks.push_back({kind, c});
     if (phase.tasks.empty())
       return;
-    std::sort(phase.tasks.begin(), phase.tasks.end(), [&](TaskId a, TaskId b) { return beginOf(a) < beginOf(b); });
+    std::sort(phase.tasks.begin(), phase.tasks.end(),
+              [&](TaskId a, TaskId b) { return beginOf(a) < beginOf(b); });
     for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
-      if (const uint32_t interval = x.usesOf[g].empty() ? kNone : x.unshardIntervalOf(g, chunk.unitBegin, backward); interval != kNone)
+      if (const uint32_t interval =
+              x.usesOf[g].empty() ? kNone : x.unshardIntervalOf(g, chunk.unitBegin, backward);
+          interval != kNone)
         phase.intervals.push_back(interval);
     std::sort(phase.intervals.begin(), phase.intervals.end());
     phases.push_back(std::move(phase));
   }
 
   // Positions in the list.
-  uint32_t beginOf(TaskId task) const { return x.globalOrder.positions[x.cells[task.cell].of(task.kind).begin]; }
-  uint32_t endOf(TaskId task) const { return x.globalOrder.positions[x.cells[task.cell].of(task.kind).end]; }
+  uint32_t beginOf(TaskId task) const {
+    return x.globalOrder.positions[x.cells[task.cell].of(task.kind).begin];
+  }
+  uint32_t endOf(TaskId task) const {
+    return x.globalOrder.positions[x.cells[task.cell].of(task.kind).end];
+  }
   uint32_t first(const PhaseTasks &phase) const { return beginOf(phase.tasks.front()); }
   uint32_t last(const PhaseTasks &phase) const { return endOf(phase.tasks.back()); }
   static bool reads(const PhaseTasks &phase, uint32_t interval) {
     return std::binary_search(phase.intervals.begin(), phase.intervals.end(), interval);
   }
 
-  /// Merges windows of a group if, on some reader, their uses interleave or no other phase is between them. \returns
-  /// number of the window by use
+  /// Merges windows of a group if, on some reader, their uses interleave or no other phase is
+  /// between them. \returns number of the window by use
   std::vector<uint32_t> merge(uint32_t g) const {
     const std::vector<UnshardUse> &uses = x.usesOf[g];
     std::vector<uint32_t> root(uses.size());
@@ -175,12 +188,14 @@ private:
         if (!mine)
           others.push_back({first(phase), last(phase)});
       }
-      std::sort(runs.begin(), runs.end(), [](const Run &a, const Run &b) { return a.first < b.first; });
+      std::sort(runs.begin(), runs.end(),
+                [](const Run &a, const Run &b) { return a.first < b.first; });
       for (size_t i = 0; i + 1 < runs.size(); ++i)
         for (size_t k = i + 1; k < runs.size(); ++k) {
           const bool interleave = runs[k].first < runs[i].last;
-          const bool between =
-              std::any_of(others.begin(), others.end(), [&](auto &other) { return other.first < runs[k].first && other.second > runs[i].last; });
+          const bool between = std::any_of(others.begin(), others.end(), [&](auto &other) {
+            return other.first < runs[k].first && other.second > runs[i].last;
+          });
           if (interleave || (k == i + 1 && !between))
             root[find(runs[k].use)] = find(runs[i].use);
         }
@@ -194,9 +209,9 @@ private:
     return same;
   }
 
-  /// Limits images: a window's image waits for the tasks of the n-th phase before it, n being Plan::bufferCountOf. Only
-  /// tasks that precede the window's first use on any device in the preliminary list are included. All such edges agree
-  /// with that list, so they form no cycle.
+  /// Limits images: a window's image waits for the tasks of the n-th phase before it, n being
+  /// Plan::bufferCountOf. Only tasks that precede the window's first use on any device in the
+  /// preliminary list are included. All such edges agree with that list, so they form no cycle.
   void limit(UnshardHints &hints) {
     auto merged = [&](uint32_t interval) {
       const uint32_t g = x.unshardIntervals[interval].group;
@@ -216,8 +231,9 @@ private:
         byDevice[phase.device].push_back(&phase);
     }
     for (auto &[device, list] : byDevice) {
-      std::stable_sort(list.begin(), list.end(),
-                       [&](auto *a, auto *b) { return std::pair(a->firstUse, first(*a)) < std::pair(b->firstUse, first(*b)); });
+      std::stable_sort(list.begin(), list.end(), [&](auto *a, auto *b) {
+        return std::pair(a->firstUse, first(*a)) < std::pair(b->firstUse, first(*b));
+      });
       const uint32_t images = x.plan.bufferCountOf(device);
       for (size_t i = images; i < list.size(); ++i) {
         const PhaseTasks &before = *list[i - images];
@@ -245,4 +261,6 @@ private:
 
 } // namespace
 
-UnshardHints zorse::step::findUnshardHints(PlanLowering &x) { return UnshardIntervalFinder(x).run(); }
+UnshardHints zorse::step::findUnshardHints(PlanLowering &x) {
+  return UnshardIntervalFinder(x).run();
+}

@@ -1,4 +1,5 @@
-// Checks a plan against a model: the tiling by one sweep over the units, then devices, owners and order.
+// Checks a plan against a model: the tiling by one sweep over the units, then devices, owners and
+// order.
 
 #include "Messages.h"
 
@@ -29,36 +30,47 @@ size_t devicesOf(const zorse::bundle::UnitClass &unitClass) {
   return 1;
 }
 
-/// Checks rectangles with cells on several devices, which exchange values: the units must expect this number of
-/// devices. Returns, by cell, whether it is a duplicate (not the first of its rectangle).
-std::vector<bool> checkExchanges(const Plan &plan, const zorse::bundle::ModelSummary &summary, Messages &messages) {
+/// Checks rectangles with cells on several devices, which exchange values: the units must expect
+/// this number of devices. Returns, by cell, whether it is a duplicate (not the first of its
+/// rectangle).
+std::vector<bool> checkExchanges(const Plan &plan, const zorse::bundle::ModelSummary &summary,
+                                 Messages &messages) {
   std::vector<bool> again(plan.cells.size(), false);
-  if (std::all_of(summary.classes().begin(), summary.classes().end(), [](const auto &unitClass) { return devicesOf(unitClass) == 1; }))
+  if (std::all_of(summary.classes().begin(), summary.classes().end(),
+                  [](const auto &unitClass) { return devicesOf(unitClass) == 1; }))
     return again;
-  std::map<std::array<int64_t, 4>, std::map<uint32_t, uint32_t>> cells; // by rectangle and device: first cell
+  std::map<std::array<int64_t, 4>, std::map<uint32_t, uint32_t>>
+      cells; // by rectangle and device: first cell
   for (uint32_t i = 0; i < plan.cells.size(); ++i) {
     const Cell &cell = plan.cells[i];
     auto &devices = cells[{cell.unitBegin, cell.unitEnd, cell.sampleBegin, cell.sampleEnd}];
     again[i] = devices.emplace(cell.device, i).second && devices.size() > 1;
   }
   for (const auto &[rectangle, devices] : cells) {
-    const bool keeps = !plan.schedule.splitBackward && std::all_of(devices.begin(), devices.end(), [&](const auto &device) {
-      return plan.cells[device.second].activations == Activations::Keep;
-    });
+    const bool keeps = !plan.schedule.splitBackward &&
+                       std::all_of(devices.begin(), devices.end(), [&](const auto &device) {
+                         return plan.cells[device.second].activations == Activations::Keep;
+                       });
     for (auto u = static_cast<int32_t>(rectangle[0]); u < rectangle[1]; ++u) {
-      const std::string name = describeCell(plan, devices.begin()->second) + ": unit '" + summary.units(u).name() + "' ";
-      if (const size_t expected = devicesOf(zorse::classOf(summary, summary.units(u))); devices.size() != expected)
-        messages.add(name + "has " + std::to_string(devices.size()) + " devices, expected " + std::to_string(expected));
+      const std::string name =
+          describeCell(plan, devices.begin()->second) + ": unit '" + summary.units(u).name() + "' ";
+      if (const size_t expected = devicesOf(zorse::classOf(summary, summary.units(u)));
+          devices.size() != expected)
+        messages.add(name + "has " + std::to_string(devices.size()) + " devices, expected " +
+                     std::to_string(expected));
       else if (expected > 1 && !keeps)
-        messages.add(name + "exchanges values inside the cell, which is not possible with a split backward, or activations that are not kept");
+        messages.add(name + "exchanges values inside the cell, which is not possible with a split "
+                            "backward, or activations that are not kept");
     }
   }
   return again;
 }
 
-/// Sweeps over unit boundaries with the set of cells that cover the current unit, ordered by samples.
+/// Sweeps over unit boundaries with the set of cells that cover the current unit, ordered by
+/// samples.
 /// \param again  cells that are duplicates of another cell
-void checkTiling(const Plan &plan, int32_t units, const std::vector<bool> &again, Messages &messages) {
+void checkTiling(const Plan &plan, int32_t units, const std::vector<bool> &again,
+                 Messages &messages) {
   std::map<int32_t, std::vector<uint32_t>> begins, ends;
   std::set<int32_t> boundaries{0};
   for (uint32_t i = 0; i < plan.cells.size(); ++i) {
@@ -89,14 +101,18 @@ void checkTiling(const Plan &plan, int32_t units, const std::vector<bool> &again
       int64_t other = -1;
       if (next != active.end() && plan.cells[next->second].sampleBegin < cell.sampleEnd)
         other = next->second;
-      else if (next != active.begin() && plan.cells[std::prev(next)->second].sampleEnd > cell.sampleBegin)
+      else if (next != active.begin() &&
+               plan.cells[std::prev(next)->second].sampleEnd > cell.sampleBegin)
         other = std::prev(next)->second;
       if (other >= 0) {
         const Cell &o = plan.cells[other];
         overlaps = true;
         messages.add(describeCell(plan, i) + " overlaps " + describeCell(plan, other) + " in " +
-                     range("units", std::max(o.unitBegin, cell.unitBegin), std::min(o.unitEnd, cell.unitEnd)) + ", " +
-                     range("samples", std::max(o.sampleBegin, cell.sampleBegin) * plan.samplesPerRow,
+                     range("units", std::max(o.unitBegin, cell.unitBegin),
+                           std::min(o.unitEnd, cell.unitEnd)) +
+                     ", " +
+                     range("samples",
+                           std::max(o.sampleBegin, cell.sampleBegin) * plan.samplesPerRow,
                            std::min(o.sampleEnd, cell.sampleEnd) * plan.samplesPerRow) +
                      ": every unit of every sample belongs to exactly one cell");
         continue;
@@ -106,12 +122,14 @@ void checkTiling(const Plan &plan, int32_t units, const std::vector<bool> &again
     }
     if (covered == plan.batch || overlaps)
       continue; // a cell removed after an overlap may have filled this gap
-    int32_t until = std::next(boundary) == boundaries.end() ? units : std::min(units, *std::next(boundary));
+    int32_t until =
+        std::next(boundary) == boundaries.end() ? units : std::min(units, *std::next(boundary));
     int64_t expected = 0;
     auto report = [&](int64_t begin, int64_t end) {
-      messages.add("gap: " + range("units", *boundary, until) + " of " + range("samples", begin * plan.samplesPerRow, end * plan.samplesPerRow) +
-                   " belong to no cell (the plan must cover units 0-" + std::to_string(units) + " of samples 0-" +
-                   std::to_string(plan.batch * plan.samplesPerRow) + ")");
+      messages.add("gap: " + range("units", *boundary, until) + " of " +
+                   range("samples", begin * plan.samplesPerRow, end * plan.samplesPerRow) +
+                   " belong to no cell (the plan must cover units 0-" + std::to_string(units) +
+                   " of samples 0-" + std::to_string(plan.batch * plan.samplesPerRow) + ")");
     };
     for (auto &[begin, i] : active) {
       if (begin > expected)
@@ -127,7 +145,8 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
   std::set<uint32_t> seen;
   for (const GroupOwners &entry : plan.owners) {
     if (entry.group >= static_cast<uint32_t>(summary.groups_size())) {
-      messages.add("state group " + std::to_string(entry.group) + " does not exist: the model has " + std::to_string(summary.groups_size()));
+      messages.add("state group " + std::to_string(entry.group) +
+                   " does not exist: the model has " + std::to_string(summary.groups_size()));
       continue;
     }
     const auto &group = summary.groups(entry.group);
@@ -135,12 +154,14 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
     if (!seen.insert(entry.group).second)
       messages.add(name + " is listed twice");
     if (!group.trainable())
-      messages.add(name + " is frozen: it has no owners, every device that reads it holds it; remove it from the list");
+      messages.add(name + " is frozen: it has no owners, every device that reads it holds it; "
+                          "remove it from the list");
     std::set<uint32_t> devices;
     double shares = 0;
     bool anyShare = false, anyRange = false;
     std::vector<std::pair<int64_t, int64_t>> ranges;
-    int64_t align = static_cast<int64_t>(zorse::kStateAlignment / zorse::elementBytes(group.type()));
+    int64_t align =
+        static_cast<int64_t>(zorse::kStateAlignment / zorse::elementBytes(group.type()));
     for (const Owner &owner : entry.owners) {
       if (owner.device >= plan.devices.size()) {
         messages.add(name + ": owner device " + std::to_string(owner.device) + " does not exist");
@@ -149,25 +170,31 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
       const std::string &device = plan.devices[owner.device].name;
       if (owner.begin < 0) {
         if (!devices.insert(owner.device).second)
-          messages.add(name + ": device " + device + " is listed twice; a device has at most one share of a group");
+          messages.add(name + ": device " + device +
+                       " is listed twice; a device has at most one share of a group");
         anyShare = true;
         shares += owner.fraction;
         if (!(owner.fraction >= 0 && owner.fraction <= 1))
-          messages.add(name + ": the fraction of device " + device + " is " + std::to_string(owner.fraction) + ", expected a fraction from 0 to 1");
+          messages.add(name + ": the fraction of device " + device + " is " +
+                       std::to_string(owner.fraction) + ", expected a fraction from 0 to 1");
         continue;
       }
       anyRange = true;
       if (owner.begin > owner.end || owner.end > group.elements())
-        messages.add(name + ": device " + device + " owns " + range("elements", owner.begin, owner.end) + ", expected a range inside 0-" +
+        messages.add(name + ": device " + device + " owns " +
+                     range("elements", owner.begin, owner.end) + ", expected a range inside 0-" +
                      std::to_string(group.elements()));
       else if (owner.begin % align || (owner.end % align && owner.end != group.elements()))
-        messages.add(name + ": device " + device + " owns " + range("elements", owner.begin, owner.end) + ", expected multiples of " +
+        messages.add(name + ": device " + device + " owns " +
+                     range("elements", owner.begin, owner.end) + ", expected multiples of " +
                      std::to_string(align) + " elements (512 bytes)");
       else if (owner.begin < owner.end)
         ranges.push_back({owner.begin, owner.end});
     }
     if (entry.owners.empty())
-      messages.add(name + " has an empty list of owners: remove it from the list to give it the default owners");
+      messages.add(
+          name +
+          " has an empty list of owners: remove it from the list to give it the default owners");
     else if (anyShare && anyRange)
       messages.add(name + " mixes shares and element ranges: use one of them");
     else if (anyShare && !(shares > 0.995 && shares < 1.005))
@@ -177,22 +204,27 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
       int64_t expected = 0;
       for (auto [begin, end] : ranges) {
         if (begin != expected) {
-          messages.add(name + ": " + range("elements", std::min(begin, expected), std::max(begin, expected)) +
+          messages.add(name + ": " +
+                       range("elements", std::min(begin, expected), std::max(begin, expected)) +
                        (begin > expected ? " have no owner" : " have two owners"));
           break;
         }
         expected = end;
       }
-      if (!ranges.empty() && ranges.back().second < group.elements() && expected == ranges.back().second)
-        messages.add(name + ": " + range("elements", expected, group.elements()) + " have no owner");
+      if (!ranges.empty() && ranges.back().second < group.elements() &&
+          expected == ranges.back().second)
+        messages.add(name + ": " + range("elements", expected, group.elements()) +
+                     " have no owner");
       if (ranges.empty())
         messages.add(name + ": no device owns any of its elements");
     }
   }
 }
 
-/// Checks residency. Most of these errors occur only in plans that are made by programs, not in files.
-void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary, Messages &messages) {
+/// Checks residency. Most of these errors occur only in plans that are made by programs, not in
+/// files.
+void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary,
+                    Messages &messages) {
   for (size_t i = 0; i < plan.offload.size(); ++i) {
     const OffloadRule &rule = plan.offload[i];
     const std::string name = "residency rule " + std::to_string(i);
@@ -200,12 +232,17 @@ void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary
       if (std::adjacent_find(list.begin(), list.end(), std::greater_equal<>()) != list.end())
         messages.add(name + ": its " + what + "s are not in ascending order, each once");
       if (!list.empty() && *std::max_element(list.begin(), list.end()) >= count)
-        messages.add(name + ": names " + what + " " + std::to_string(*std::max_element(list.begin(), list.end())) + " of " + std::to_string(count));
+        messages.add(name + ": names " + what + " " +
+                     std::to_string(*std::max_element(list.begin(), list.end())) + " of " +
+                     std::to_string(count));
     };
-    if ((rule.reshardAfterForward.has_value() && !rule.devices.empty()) || (rule.bufferCount && !rule.groups.empty()))
-      messages.add(name + ": gathers are of groups on all devices, images of devices for all groups");
+    if ((rule.reshardAfterForward.has_value() && !rule.devices.empty()) ||
+        (rule.bufferCount && !rule.groups.empty()))
+      messages.add(name +
+                   ": gathers are of groups on all devices, images of devices for all groups");
     if (rule.bufferCount && (*rule.bufferCount < 1 || *rule.bufferCount > kMaxBufferCount))
-      messages.add(name + ": images are " + std::to_string(*rule.bufferCount) + ", expected 1 to " + std::to_string(kMaxBufferCount));
+      messages.add(name + ": images are " + std::to_string(*rule.bufferCount) + ", expected 1 to " +
+                   std::to_string(kMaxBufferCount));
     check(rule.devices, "device", plan.devices.size());
     check(rule.groups, "group", static_cast<size_t>(summary.groups_size()));
   }
@@ -225,12 +262,15 @@ void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary
       for (uint32_t g : all(rule.groups, static_cast<size_t>(summary.groups_size()))) {
         const StatePlacement at = plan.placementOf(d, g);
         const bool moments = summary.moments() > 0 && at.moments == MemoryTier::Device;
-        if (!summary.groups(static_cast<int>(g)).trainable() || at.update == MemoryTier::Device || (at.parameters == MemoryTier::Host && !moments))
+        if (!summary.groups(static_cast<int>(g)).trainable() || at.update == MemoryTier::Device ||
+            (at.parameters == MemoryTier::Host && !moments))
           continue;
-        return messages.add("residency: state group " + std::to_string(g) + " ('" + summary.groups(static_cast<int>(g)).name() + "') of device " +
+        return messages.add("residency: state group " + std::to_string(g) + " ('" +
+                            summary.groups(static_cast<int>(g)).name() + "') of device " +
                             plan.devices[d].name + " is updated on the host, and its " +
                             (at.parameters == MemoryTier::Host ? "moments" : "parameters") +
-                            " are kept on the device: the host's CPU updates only state in host memory. Keep parameters and moments \"host\"," +
+                            " are kept on the device: the host's CPU updates only state in host "
+                            "memory. Keep parameters and moments \"host\"," +
                             " or say \"update\": \"device\"");
       }
   }
@@ -242,8 +282,10 @@ void checkCommit(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
     return;
   const auto &training = summary.training();
   auto refuse = [&](const char *what, const char *remedy) {
-    messages.add(std::string("state.optimizer_in_backward is true, which updates a group as soon as its gradients are reduced, and ") + what +
-                 ", which needs the gradients of all groups first: " + remedy + ", or say \"optimizer_in_backward\": false");
+    messages.add(std::string("state.optimizer_in_backward is true, which updates a group as soon "
+                             "as its gradients are reduced, and ") +
+                 what + ", which needs the gradients of all groups first: " + remedy +
+                 ", or say \"optimizer_in_backward\": false");
   };
   if (training.clip_norm() > 0)
     refuse("gradients are clipped by their norm", "compile with --max-grad-norm=0");
@@ -257,14 +299,17 @@ zorse::Status zorse::step::validatePlan(const Plan &plan, const bundle::ModelSum
   Messages messages;
   int32_t units = summary.units_size();
   if (bundle::differentModels(plan.model, summary.content_hash()))
-    messages.add("the plan was made for another model: it names " + plan.model + ", this model is " + summary.content_hash() +
+    messages.add("the plan was made for another model: it names " + plan.model +
+                 ", this model is " + summary.content_hash() +
                  "; plan again, or remove \"model\" if the units are the same");
   if (plan.batch < 1)
     messages.add("batch is " + std::to_string(plan.batch) + ", expected at least 1");
   if (plan.batch > kMaxSamples)
-    messages.add("batch is " + std::to_string(plan.batch) + ", expected at most " + std::to_string(kMaxSamples));
+    messages.add("batch is " + std::to_string(plan.batch) + ", expected at most " +
+                 std::to_string(kMaxSamples));
   if (static_cast<int64_t>(plan.cells.size()) > kMaxCells)
-    messages.add("the plan has " + std::to_string(plan.cells.size()) + " cells, expected at most " + std::to_string(kMaxCells));
+    messages.add("the plan has " + std::to_string(plan.cells.size()) + " cells, expected at most " +
+                 std::to_string(kMaxCells));
   if (plan.devices.empty())
     messages.add("the plan has no devices");
   std::set<std::string> names;
@@ -277,15 +322,18 @@ zorse::Status zorse::step::validatePlan(const Plan &plan, const bundle::ModelSum
   for (uint32_t i = 0; i < plan.cells.size(); ++i) {
     const Cell &cell = plan.cells[i];
     if (cell.device >= plan.devices.size())
-      messages.add(describeCell(plan, i) + " is on an unknown device: the plan has " + std::to_string(plan.devices.size()));
+      messages.add(describeCell(plan, i) + " is on an unknown device: the plan has " +
+                   std::to_string(plan.devices.size()));
     if (cell.unitBegin >= cell.unitEnd)
       messages.add(describeCell(plan, i) + " has no units: expected begin < end");
     if (cell.sampleBegin >= cell.sampleEnd)
       messages.add(describeCell(plan, i) + " has no samples: expected begin < end");
     if (cell.unitBegin < 0 || cell.unitEnd > units)
-      messages.add(describeCell(plan, i) + " leaves the model: it has units 0-" + std::to_string(units));
+      messages.add(describeCell(plan, i) + " leaves the model: it has units 0-" +
+                   std::to_string(units));
     if (cell.sampleBegin < 0 || cell.sampleEnd > plan.batch)
-      messages.add(describeCell(plan, i) + " leaves the batch: it has samples 0-" + std::to_string(plan.batch * plan.samplesPerRow));
+      messages.add(describeCell(plan, i) + " leaves the batch: it has samples 0-" +
+                   std::to_string(plan.batch * plan.samplesPerRow));
   }
   const Schedule &schedule = plan.schedule;
   for (const ScheduleParameter &parameter : scheduleRule(schedule.kind).parameters) {
@@ -293,23 +341,29 @@ zorse::Status zorse::step::validatePlan(const Plan &plan, const bundle::ModelSum
       double value = schedule.**number;
       if (!((parameter.positive ? value > 0 : value >= 0) && value <= 1e30))
         messages.add(std::string("schedule: ") + parameter.key + " is " + std::to_string(value) +
-                     (parameter.positive ? ", expected a number above 0" : ", expected a number that is not negative"));
+                     (parameter.positive ? ", expected a number above 0"
+                                         : ", expected a number that is not negative"));
     } else if (auto *list = std::get_if<std::vector<uint32_t> Schedule::*>(&parameter.field)) {
       size_t count = (schedule.**list).size();
       if (count != 0 && count != plan.devices.size())
-        messages.add(std::string("schedule: ") + parameter.key + " lists " + std::to_string(count) + " devices, expected " +
-                     std::to_string(plan.devices.size()));
+        messages.add(std::string("schedule: ") + parameter.key + " lists " + std::to_string(count) +
+                     " devices, expected " + std::to_string(plan.devices.size()));
     }
   }
-  if (plan.durations && (plan.durations->forward.size() != plan.cells.size() || plan.durations->backward.size() != plan.cells.size()))
-    messages.add("durations list " + std::to_string(plan.durations->forward.size()) + " forwards and " +
-                 std::to_string(plan.durations->backward.size()) + " backwards, expected one of each for " + std::to_string(plan.cells.size()) +
+  if (plan.durations && (plan.durations->forward.size() != plan.cells.size() ||
+                         plan.durations->backward.size() != plan.cells.size()))
+    messages.add("durations list " + std::to_string(plan.durations->forward.size()) +
+                 " forwards and " + std::to_string(plan.durations->backward.size()) +
+                 " backwards, expected one of each for " + std::to_string(plan.cells.size()) +
                  " cells");
-  if (plan.durations && !plan.durations->weights.empty() && (plan.durations->weights.size() != plan.cells.size() || !plan.schedule.splitBackward))
+  if (plan.durations && !plan.durations->weights.empty() &&
+      (plan.durations->weights.size() != plan.cells.size() || !plan.schedule.splitBackward))
     messages.add(plan.schedule.splitBackward
-                     ? "durations list " + std::to_string(plan.durations->weights.size()) + " weights, expected one for each of " +
+                     ? "durations list " + std::to_string(plan.durations->weights.size()) +
+                           " weights, expected one for each of " +
                            std::to_string(plan.cells.size()) + " cells"
-                     : "durations list weights, and the plan does not split its backward: add \"split_backward\": true, or remove them");
+                     : "durations list weights, and the plan does not split its backward: add "
+                       "\"split_backward\": true, or remove them");
   if (!messages.empty())
     return userError(messages.take());
 

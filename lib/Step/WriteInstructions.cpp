@@ -1,5 +1,5 @@
-// Instructions of ops: the operation of each device, and its regions. Calls of cells are added after memory is planned:
-// see CellCalls.cpp.
+// Instructions of ops: the operation of each device, and its regions. Calls of cells are added
+// after memory is planned: see CellCalls.cpp.
 
 #include "PlanLowering.h"
 
@@ -58,15 +58,18 @@ private:
     case OpKind::Copy:
       return copy(x.copies[op.subject]);
     case OpKind::Cast:
-      return computeState(bundle::Compute::CAST_PARAMETERS, x.copies[op.subject].phase, static_cast<int32_t>(x.copies[op.subject].value.id));
+      return computeState(bundle::Compute::CAST_PARAMETERS, x.copies[op.subject].phase,
+                          static_cast<int32_t>(x.copies[op.subject].value.id));
     case OpKind::Collective:
       return collective(x.parts[op.subject + instructionIndex - op.instructions.begin]);
     case OpKind::Norm:
-      return computeState(bundle::Compute::NORM, bundle::GRAD_NORM, static_cast<int32_t>(op.subject));
+      return computeState(bundle::Compute::NORM, bundle::GRAD_NORM,
+                          static_cast<int32_t>(op.subject));
     case OpKind::ClipAndCheck:
       return computeState(bundle::Compute::CLIP_AND_CHECK, bundle::GRAD_NORM, -1);
     case OpKind::Update:
-      return computeState(bundle::Compute::UPDATE_GROUP, bundle::UPDATE_STATE, static_cast<int32_t>(x.updates[op.subject].group));
+      return computeState(bundle::Compute::UPDATE_GROUP, bundle::UPDATE_STATE,
+                          static_cast<int32_t>(x.updates[op.subject].group));
     case OpKind::ReadMetrics:
       set(InstructionKind::ReadMetrics, bundle::READ_METRICS);
       instruction.region = region(x.scalars[device], 0, kScalarsBlock);
@@ -97,22 +100,29 @@ private:
     instruction.input = rows.input;
     instruction.sampleBase = rows.begin;
     instruction.rows = rows.end - rows.begin;
-    instruction.region =
-        region(rows.buffer, 0,
-               static_cast<uint64_t>(instruction.rows) * static_cast<uint64_t>(x.summary.inputs(static_cast<int>(rows.input)).bytes_per_row()));
+    instruction.region = region(
+        rows.buffer, 0,
+        static_cast<uint64_t>(instruction.rows) *
+            static_cast<uint64_t>(x.summary.inputs(static_cast<int>(rows.input)).bytes_per_row()));
     instruction.value = Value::inputRows(rows.input, {rows.begin, rows.end});
   }
 
   void move(const Move &m) {
     const bool gradient = m.cut != kNone;
-    const auto row = static_cast<uint64_t>(x.summary.values(static_cast<int>(m.value)).bytes_per_row()),
+    const auto row = static_cast<uint64_t>(
+                   x.summary.values(static_cast<int>(m.value)).bytes_per_row()),
                count = static_cast<uint64_t>(m.end - m.begin);
-    const Region from = region(m.from, static_cast<uint64_t>(m.begin - m.fromBase) * row, count * row);
+    const Region from =
+        region(m.from, static_cast<uint64_t>(m.begin - m.fromBase) * row, count * row);
     const Region to = region(m.to, static_cast<uint64_t>(m.begin - m.toBase) * row, count * row);
     const bool local = op.work == Work::Fixed, sends = !local && device == op.from;
-    set(local ? InstructionKind::Copy : sends ? InstructionKind::Send : InstructionKind::Receive, gradient ? bundle::BACKWARD : bundle::FORWARD);
+    set(local   ? InstructionKind::Copy
+        : sends ? InstructionKind::Send
+                : InstructionKind::Receive,
+        gradient ? bundle::BACKWARD : bundle::FORWARD);
     const Samples samples{m.begin, m.end};
-    instruction.value = gradient ? Value::activationGradient(m.value, m.cut, samples) : Value::activation(m.value, samples);
+    instruction.value = gradient ? Value::activationGradient(m.value, m.cut, samples)
+                                 : Value::activation(m.value, samples);
     instruction.region = local || sends ? from : to;
     if (local)
       instruction.to = to;
@@ -169,19 +179,25 @@ public:
   }
 
 private:
-  uint64_t size(uint32_t g) const { return elementBytes(x.summary.groups(static_cast<int>(g)).type()); }
+  uint64_t size(uint32_t g) const {
+    return elementBytes(x.summary.groups(static_cast<int>(g)).type());
+  }
   void addScalars(uint32_t device, bundle::AccessMode mode) {
-    x.addArgument(bundle::SCALARS, 0, mode, region(x.scalars[device], 0, kScalarsBytes), Value::scalars());
+    x.addArgument(bundle::SCALARS, 0, mode, region(x.scalars[device], 0, kScalarsBytes),
+                  Value::scalars());
   }
   void addStep(uint32_t device, bundle::AccessMode mode) {
-    x.addArgument(bundle::OPTIMIZER_STEP, 0, mode, region(x.optimizerStep[device], 0, zorse::optimizerStepBytes(x.summary)), Value::optimizerStep());
+    x.addArgument(bundle::OPTIMIZER_STEP, 0, mode,
+                  region(x.optimizerStep[device], 0, zorse::optimizerStepBytes(x.summary)),
+                  Value::optimizerStep());
   }
 
   void cast(const CopyOp &made) {
     const Value &of = made.value;
     x.addCall(x.summary.cast_function(), -1, of.end - of.begin, 0);
     x.addArgument(bundle::STATE, 0, bundle::READ, made.from, of);
-    x.addArgument(bundle::PARAMETER, 0, bundle::WRITE, made.to, Value::parametersToRead(/*copied=*/true, of.id, {of.begin, of.end}));
+    x.addArgument(bundle::PARAMETER, 0, bundle::WRITE, made.to,
+                  Value::parametersToRead(/*copied=*/true, of.id, {of.begin, of.end}));
   }
 
   void scaleLossGradient(uint32_t device) {
@@ -191,25 +207,31 @@ private:
   }
 
   void norm(uint32_t g, uint32_t device) {
-    if (x.summary.groups(static_cast<int>(g)).running_stat()) // no gradients: nothing to add to their norm
+    if (x.summary.groups(static_cast<int>(g))
+            .running_stat()) // no gradients: nothing to add to their norm
       return;
     const GroupState &h = *x.findGroupState(device, g);
     for (const Compact::Run &owned : h.owned.runs())
       for (const PlanLowering::Run &run : x.runsOf(g, owned.begin, owned.end)) {
-        const int64_t count = run.end - run.begin, place = h.reducedPosition(owned) + run.begin - owned.begin;
+        const int64_t count = run.end - run.begin,
+                      place = h.reducedPosition(owned) + run.begin - owned.begin;
         x.addCall(x.summary.norm_function(), -1, count, 0);
-        x.addArgument(bundle::STATE, 1, bundle::READ, elementRegion(h.reduced, place, count, size(g)),
+        x.addArgument(bundle::STATE, 1, bundle::READ,
+                      elementRegion(h.reduced, place, count, size(g)),
                       Value::reducedGradients(g, {run.begin, run.end}));
-        x.addArgument(bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, region(x.scalars[device], kScalarsBytes, kSumsBytes), Value::sums());
+        x.addArgument(bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE,
+                      region(x.scalars[device], kScalarsBytes, kSumsBytes), Value::sums());
       }
   }
 
-  /// \param first  decides before sums exist: it reads bytes that the load of the scalars clears and to which no instruction
+  /// \param first  decides before sums exist: it reads bytes that the load of the scalars clears
+  /// and to which no instruction
   ///   adds
   void decide(uint32_t device, bool first) {
     x.addCall(x.summary.clip_and_check_function(), -1, 1, 0);
     addScalars(device, bundle::UPDATE);
-    x.addArgument(bundle::LOCAL_METRICS, 0, bundle::READ, region(x.scalars[device], kScalarsBytes + (first ? kSumsBytes : 0), kSumsBytes),
+    x.addArgument(bundle::LOCAL_METRICS, 0, bundle::READ,
+                  region(x.scalars[device], kScalarsBytes + (first ? kSumsBytes : 0), kSumsBytes),
                   Value::globalSum());
     addStep(device, bundle::UPDATE);
   }
@@ -219,17 +241,24 @@ private:
     const bool statistic = x.summary.groups(static_cast<int>(g)).running_stat();
     for (const PlanLowering::Run &run : x.runsOf(g, made.begin, made.end)) {
       const Elements elements{run.begin, run.end};
-      auto at = [&](const UpdateOp::BufferRange &array) { return elementRegion(array.buffer, run.begin - array.base, run.end - run.begin, size(g)); };
+      auto at = [&](const UpdateOp::BufferRange &array) {
+        return elementRegion(array.buffer, run.begin - array.base, run.end - run.begin, size(g));
+      };
       x.addCall(statistic    ? x.summary.update_function_statistics()
                 : run.decays ? x.summary.update_function_decay()
                              : x.summary.update_function_plain(),
                 -1, run.end - run.begin, 0);
-      x.addArgument(bundle::SCALARS, 0, bundle::READ, region(made.scalars, 0, kScalarsBytes), Value::scalars(1));
-      x.addArgument(bundle::STATE, 0, bundle::UPDATE, at(made.arrays[0]), Value::parameters(g, elements));
-      x.addArgument(bundle::STATE, 1, bundle::READ, at(made.arrays[1]), Value::reducedGradients(g, elements));
+      x.addArgument(bundle::SCALARS, 0, bundle::READ, region(made.scalars, 0, kScalarsBytes),
+                    Value::scalars(1));
+      x.addArgument(bundle::STATE, 0, bundle::UPDATE, at(made.arrays[0]),
+                    Value::parameters(g, elements));
+      x.addArgument(bundle::STATE, 1, bundle::READ, at(made.arrays[1]),
+                    Value::reducedGradients(g, elements));
       for (uint32_t m = 0; m < x.summary.moments(); ++m)
-        x.addArgument(bundle::STATE, 2 + m, bundle::UPDATE, at(made.arrays[2 + m]), Value::moments(g, m, elements));
-      x.addArgument(bundle::OPTIMIZER_STEP, 0, bundle::READ, region(made.step, 0, 8), Value::optimizerStep().next());
+        x.addArgument(bundle::STATE, 2 + m, bundle::UPDATE, at(made.arrays[2 + m]),
+                      Value::moments(g, m, elements));
+      x.addArgument(bundle::OPTIMIZER_STEP, 0, bundle::READ, region(made.step, 0, 8),
+                    Value::optimizerStep().next());
     }
   }
 
@@ -238,7 +267,8 @@ private:
 
 } // namespace
 
-Instruction zorse::step::instructionOf(const PlanLowering &x, const ScheduledOp &op, uint32_t instructionIndex) {
+Instruction zorse::step::instructionOf(const PlanLowering &x, const ScheduledOp &op,
+                                       uint32_t instructionIndex) {
   return Describer(x, op, instructionIndex).instruction;
 }
 

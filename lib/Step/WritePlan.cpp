@@ -12,8 +12,8 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// Writes arrays of objects with one element per line and all else compact, so that long plans are readable and have
-/// small diffs.
+/// Writes arrays of objects with one element per line and all else compact, so that long plans are
+/// readable and have small diffs.
 void writeRows(std::string &out, const char *key, const std::vector<ordered_json> &rows) {
   out += std::string("  \"") + key + "\": [";
   for (size_t i = 0; i < rows.size(); ++i)
@@ -23,7 +23,9 @@ void writeRows(std::string &out, const char *key, const std::vector<ordered_json
 
 constexpr const char *kActivationNames[] = {"keep", "recompute", "offload"}; ///< by Activations
 
-ordered_json toJson(const LinkSpeed &link) { return {{"bandwidth", link.bandwidth}, {"latency", link.latency}}; }
+ordered_json toJson(const LinkSpeed &link) {
+  return {{"bandwidth", link.bandwidth}, {"latency", link.latency}};
+}
 
 ordered_json toJson(const OffloadRule &rule, const Plan &plan) {
   ordered_json row = ordered_json::object();
@@ -60,7 +62,8 @@ std::string scheduleText(const Plan &plan) {
               object[parameter.key] = value;
           } else {
             for (size_t d = 0; d < value.size(); ++d)
-              if (value[d] != 0 || d + 1 == value.size()) // at least one: a list of zeros differs from an empty list
+              if (value[d] != 0 ||
+                  d + 1 == value.size()) // at least one: a list of zeros differs from an empty list
                 object[parameter.key][plan.devices[d].name] = value[d];
           }
         },
@@ -86,18 +89,22 @@ void writeDevices(std::string &out, const Plan &plan) {
 /// Activations that all cells share are written after the cells.
 void writeCells(std::string &out, const Plan &plan) {
   std::vector<ordered_json> rows;
-  const Activations common = plan.cells.empty() ? Activations::Keep : plan.cells.front().activations;
-  const bool all = std::all_of(plan.cells.begin(), plan.cells.end(), [&](const Cell &cell) { return cell.activations == common; });
+  const Activations common =
+      plan.cells.empty() ? Activations::Keep : plan.cells.front().activations;
+  const bool all = std::all_of(plan.cells.begin(), plan.cells.end(),
+                               [&](const Cell &cell) { return cell.activations == common; });
   for (const Cell &cell : plan.cells) {
-    rows.push_back({{"units", {cell.unitBegin, cell.unitEnd}},
-                    {"samples", {cell.sampleBegin * plan.samplesPerRow, cell.sampleEnd * plan.samplesPerRow}},
-                    {"device", plan.devices[cell.device].name}});
+    rows.push_back(
+        {{"units", {cell.unitBegin, cell.unitEnd}},
+         {"samples", {cell.sampleBegin * plan.samplesPerRow, cell.sampleEnd * plan.samplesPerRow}},
+         {"device", plan.devices[cell.device].name}});
     if (cell.activations != Activations::Keep && !all)
       rows.back()["activations"] = kActivationNames[static_cast<size_t>(cell.activations)];
   }
   writeRows(out, "cells", rows);
   if (all && common != Activations::Keep)
-    out += std::string(",\n  \"activations\": \"") + kActivationNames[static_cast<size_t>(common)] + "\"";
+    out += std::string(",\n  \"activations\": \"") + kActivationNames[static_cast<size_t>(common)] +
+           "\"";
 }
 
 void writeState(std::string &out, const Plan &plan) {
@@ -137,7 +144,8 @@ void writeOrder(std::string &out, const Plan &plan) {
     ordered_json tasks = ordered_json::array();
     for (TaskId task : plan.order[d])
       tasks.push_back(std::string(1, "FBW"[size_t(task.kind)]) + std::to_string(task.cell));
-    out += (first ? "\n    " : ",\n    ") + ordered_json(plan.devices[d].name).dump() + ": " + tasks.dump();
+    out += (first ? "\n    " : ",\n    ") + ordered_json(plan.devices[d].name).dump() + ": " +
+           tasks.dump();
     first = false;
   }
   out += "\n  }}";
@@ -153,8 +161,11 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
   if (plan.samplesPerRow > 1)
     out += "  \"batch_norm_rows\": " + std::to_string(plan.samplesPerRow) + ",\n";
   writeDevices(out, plan);
-  if (plan.intraNode.bandwidth > 0 || plan.intraNode.latency > 0 || plan.interNode.bandwidth > 0 || plan.interNode.latency > 0)
-    out += ",\n  \"links\": " + ordered_json{{"intra_node", toJson(plan.intraNode)}, {"inter_node", toJson(plan.interNode)}}.dump();
+  if (plan.intraNode.bandwidth > 0 || plan.intraNode.latency > 0 || plan.interNode.bandwidth > 0 ||
+      plan.interNode.latency > 0)
+    out += ",\n  \"links\": " + ordered_json{{"intra_node", toJson(plan.intraNode)},
+                                             {"inter_node", toJson(plan.interNode)}}
+                                    .dump();
   out += ",\n";
   writeCells(out, plan);
   out += ",\n  \"backward\": \"same\"";
@@ -177,7 +188,8 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
   if (!plan.overlapCommunication)
     out += ",\n  \"overlap_communication\": false";
   if (plan.durations) {
-    ordered_json durations = {{"forward", plan.durations->forward}, {"backward", plan.durations->backward}};
+    ordered_json durations = {{"forward", plan.durations->forward},
+                              {"backward", plan.durations->backward}};
     if (!plan.durations->weights.empty())
       durations["weights"] = plan.durations->weights;
     out += ",\n  \"durations\": " + durations.dump();

@@ -1,5 +1,5 @@
-// Converts one device's arrays of the step graph to a bundle::Program. Calls list every argument that a function could
-// have; only the arguments of the function are bound.
+// Converts one device's arrays of the step graph to a bundle::Program. Calls list every argument
+// that a function could have; only the arguments of the function are bound.
 #include "zorse/Step/WriteProgram.h"
 
 #include "ArgumentBindings.h"
@@ -54,7 +54,8 @@ struct Writer {
 
   Status call(const Call &call, bundle::Call *out) {
     if (call.function >= static_cast<uint32_t>(functions.functions_size()))
-      return userError("the step calls function " + std::to_string(call.function) + " of unit " + std::to_string(call.unit) + ", and there are " +
+      return userError("the step calls function " + std::to_string(call.function) + " of unit " +
+                       std::to_string(call.unit) + ", and there are " +
                        std::to_string(functions.functions_size()));
     out->set_function(call.function);
     out->set_unit(call.unit);
@@ -68,8 +69,10 @@ struct Writer {
         if (graph.arguments[i].kind == wanted.kind() && graph.arguments[i].index == wanted.index())
           found = &graph.arguments[i];
       if (!found)
-        return userError("function '" + function.name() + "' has an argument " + bundle::ArgumentKind_Name(wanted.kind()) + ' ' +
-                         std::to_string(wanted.index()) + " for which the step has no buffer (unit " + std::to_string(call.unit) + ')');
+        return userError(
+            "function '" + function.name() + "' has an argument " +
+            bundle::ArgumentKind_Name(wanted.kind()) + ' ' + std::to_string(wanted.index()) +
+            " for which the step has no buffer (unit " + std::to_string(call.unit) + ')');
       bundle::Region region;
       bundle::Value value;
       write(found->region, [&] { return &region; });
@@ -89,8 +92,8 @@ struct Writer {
     return Status::success();
   }
 
-  /// Writes the fields that gathers and scatters share: the owners' extents, the whole group and this device's part of
-  /// it.
+  /// Writes the fields that gathers and scatters share: the owners' extents, the whole group and
+  /// this device's part of it.
   template <typename Message> Message *shards(Message *out, const Instruction &e) const {
     const Collective &c = graph.collectives[e.collective];
     out->set_group(c.value.id);
@@ -178,7 +181,8 @@ struct Writer {
 
 } // namespace
 
-Status zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &functions, bundle::Program &out) {
+Status zorse::step::writeProgram(const StepGraph &graph, uint32_t device,
+                                 const bundle::FunctionLibrary &functions, bundle::Program &out) {
   assert(device < graph.devices.size() && "a device of the step");
   const DeviceProgram &from = graph.devices[device];
   out.set_device(device);
@@ -195,16 +199,19 @@ Status zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const 
     to->set_id(queue.id);
   }
   for (uint32_t i = from.state.begin; i < from.state.end; ++i)
-    place(out.add_state(), graph.state[i].value, graph.state[i].region)->set_type(graph.state[i].type);
+    place(out.add_state(), graph.state[i].value, graph.state[i].region)
+        ->set_type(graph.state[i].type);
   Writer writer{graph, functions, bundle::ArgumentBinder(out)};
   out.mutable_instructions()->Reserve(int(from.instructions.size()));
   for (uint32_t i = from.instructions.begin; i < from.instructions.end; ++i)
-    if (Status status = writer.instruction(graph.instructions[i], out.add_instructions()); status.failed())
+    if (Status status = writer.instruction(graph.instructions[i], out.add_instructions());
+        status.failed())
       return userError("program of device " + from.name + ": " + status.message());
   return Status::success();
 }
 
-Result<bundle::Program> zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &functions) {
+Result<bundle::Program> zorse::step::writeProgram(const StepGraph &graph, uint32_t device,
+                                                  const bundle::FunctionLibrary &functions) {
   bundle::Program out;
   if (Status status = writeProgram(graph, device, functions, out); status.failed())
     return status;

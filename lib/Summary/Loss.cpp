@@ -8,7 +8,10 @@
 using namespace zorse;
 
 const char *zorse::reduceName(bundle::Count::Reduce reduce) {
-  return reduce == bundle::Count::SUM ? "sum" : reduce == bundle::Count::MAX ? "max" : reduce == bundle::Count::MIN ? "min" : "";
+  return reduce == bundle::Count::SUM   ? "sum"
+         : reduce == bundle::Count::MAX ? "max"
+         : reduce == bundle::Count::MIN ? "min"
+                                        : "";
 }
 
 std::optional<bundle::Count::Reduce> zorse::parseReduce(const std::string &name) {
@@ -19,9 +22,12 @@ std::optional<bundle::Count::Reduce> zorse::parseReduce(const std::string &name)
 }
 
 /// The divisor of a factor, without its constant dividend.
-static double addendsOf(const Expression &factor, double samples, const std::vector<double> &counts) {
+static double addendsOf(const Expression &factor, double samples,
+                        const std::vector<double> &counts) {
   auto quotient = factor.quotient();
-  const double value = quotient && quotient->first.constant() ? quotient->second.evaluate(samples, counts) : 1 / factor.evaluate(samples, counts);
+  const double value = quotient && quotient->first.constant()
+                           ? quotient->second.evaluate(samples, counts)
+                           : 1 / factor.evaluate(samples, counts);
   return std::isfinite(value) ? std::abs(value) : 1;
 }
 
@@ -41,7 +47,8 @@ double zorse::firstLossScale(const bundle::ModelSummary &summary, int64_t batch)
   double addends = rows;
   for (const bundle::LossTerm &term : summary.loss())
     if (Result<Expression> factor = Expression::parse(term.factor()); !factor.failed())
-      addends = std::max(addends, addendsOf(*factor, rows * static_cast<double>(samplesPerRow(summary)), counts));
+      addends = std::max(
+          addends, addendsOf(*factor, rows * static_cast<double>(samplesPerRow(summary)), counts));
   return std::exp2(4 + std::floor(std::log2(addends)));
 }
 
@@ -51,11 +58,15 @@ static std::string describeTerm(const bundle::LossTerm &term) {
   const Result<Expression> factor = Expression::parse(term.factor());
   if (factor.failed())
     return "(" + term.factor() + ") * " + sum;
-  auto times = [&](const Expression &constant) { return constant.constant() == 1 ? sum : constant.print() + " * " + sum; };
+  auto times = [&](const Expression &constant) {
+    return constant.constant() == 1 ? sum : constant.print() + " * " + sum;
+  };
   if (factor->constant())
     return times(*factor);
   if (auto quotient = factor->quotient(); quotient && quotient->first.constant()) {
-    const std::string reciprocal = Expression::apply(Expression::Op::Divide, {Expression::number(1), quotient->second}).print();
+    const std::string reciprocal =
+        Expression::apply(Expression::Op::Divide, {Expression::number(1), quotient->second})
+            .print();
     return times(quotient->first) + " / " + reciprocal.substr(std::string("1/").size());
   }
   return "(" + factor->print() + ") * " + sum;
@@ -69,10 +80,14 @@ std::vector<std::string> zorse::describeLoss(const bundle::ModelSummary &summary
   text += samples > 0 ? ", over all " + all + " samples of a step" : ", over all samples of a step";
   for (int j = 0; j < summary.counts_size(); ++j) {
     const bundle::Count &count = summary.counts(j);
-    text += "; n" + std::to_string(j) + ": " + (count.reduce() == bundle::Count::SUM ? "" : reduceName(count.reduce()) + std::string(" of ")) +
-            count.meaning();
+    text +=
+        "; n" + std::to_string(j) + ": " +
+        (count.reduce() == bundle::Count::SUM ? ""
+                                              : reduceName(count.reduce()) + std::string(" of ")) +
+        count.meaning();
   }
   if (summary.counts_size() > 0)
     text += ", counted per step";
-  return {text, "the same for every division of the batch (PyTorch with one batch of " + all + "; a mean of micro-batches' means is another loss)"};
+  return {text, "the same for every division of the batch (PyTorch with one batch of " + all +
+                    "; a mean of micro-batches' means is another loss)"};
 }

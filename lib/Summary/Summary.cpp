@@ -41,19 +41,23 @@ std::optional<Precision> zorse::parsePrecision(const std::string &text) {
   if (text == tensorFloats.name())
     return tensorFloats;
   for (bundle::ElementType compute : {bundle::F32, bundle::F64})
-    for (bundle::ElementType rounded : {bundle::ELEMENT_TYPE_UNSPECIFIED, bundle::BF16, bundle::F16})
+    for (bundle::ElementType rounded :
+         {bundle::ELEMENT_TYPE_UNSPECIFIED, bundle::BF16, bundle::F16})
       if (Precision precision{compute, rounded}; precision.name() == text)
         return precision;
   return std::nullopt;
 }
 
 Precision zorse::precisionOf(const bundle::ModelSummary &summary) {
-  return {accumulationType(summary.compute_type()), summary.rounded_to(), summary.fp32_residual(), summary.tf32(), summary.sums_f16()};
+  return {accumulationType(summary.compute_type()), summary.rounded_to(), summary.fp32_residual(),
+          summary.tf32(), summary.sums_f16()};
 }
 
 bundle::ElementType zorse::productType(const bundle::ModelSummary &summary) {
   // In f64, roundings only test the computation, and nothing is stored in two bytes.
-  return isHalf(summary.rounded_to()) && summary.compute_type() != bundle::F64 ? summary.rounded_to() : summary.compute_type();
+  return isHalf(summary.rounded_to()) && summary.compute_type() != bundle::F64
+             ? summary.rounded_to()
+             : summary.compute_type();
 }
 
 uint32_t zorse::maxTerms(const bundle::ModelSummary &summary, bundle::ElementType type) {
@@ -64,7 +68,8 @@ uint32_t zorse::maxTerms(const bundle::ModelSummary &summary, bundle::ElementTyp
   return max;
 }
 
-uint32_t zorse::sumFunction(const bundle::ModelSummary &summary, bundle::ElementType type, uint32_t terms) {
+uint32_t zorse::sumFunction(const bundle::ModelSummary &summary, bundle::ElementType type,
+                            uint32_t terms) {
   for (const bundle::SumFunction &sum : summary.sums())
     if (sum.type() == type && sum.num_contributions() == terms)
       return sum.function();
@@ -73,18 +78,25 @@ uint32_t zorse::sumFunction(const bundle::ModelSummary &summary, bundle::Element
 
 /// If one function cannot add all terms, two intermediate sums alternate as the first term of the
 /// next.
-static uint64_t partCount(const bundle::ModelSummary &summary, bundle::ElementType type, uint64_t terms) {
+static uint64_t partCount(const bundle::ModelSummary &summary, bundle::ElementType type,
+                          uint64_t terms) {
   return terms <= maxTerms(summary, type) ? terms : terms + 2;
 }
 
-uint64_t zorse::roundPartsBytes(const bundle::ModelSummary &summary, bundle::ElementType type, uint64_t terms, int64_t chunk) {
-  return terms < 2 ? 0 : partCount(summary, type, terms) * partStride(static_cast<uint64_t>(chunk) * elementBytes(type));
+uint64_t zorse::roundPartsBytes(const bundle::ModelSummary &summary, bundle::ElementType type,
+                                uint64_t terms, int64_t chunk) {
+  return terms < 2 ? 0
+                   : partCount(summary, type, terms) *
+                         partStride(static_cast<uint64_t>(chunk) * elementBytes(type));
 }
 
-uint64_t zorse::sumPartsBytes(const bundle::ModelSummary &summary, uint64_t terms) { return partCount(summary, bundle::F64, terms) * kSumsBytes; }
+uint64_t zorse::sumPartsBytes(const bundle::ModelSummary &summary, uint64_t terms) {
+  return partCount(summary, bundle::F64, terms) * kSumsBytes;
+}
 
 bundle::ElementType zorse::computeType(const bundle::FlatGroupInfo &group) {
-  return group.param_dtype() == bundle::ELEMENT_TYPE_UNSPECIFIED ? group.type() : group.param_dtype();
+  return group.param_dtype() == bundle::ELEMENT_TYPE_UNSPECIFIED ? group.type()
+                                                                 : group.param_dtype();
 }
 
 int64_t zorse::elementsOf(const bundle::ParameterInfo &parameter) {
@@ -94,12 +106,15 @@ int64_t zorse::elementsOf(const bundle::ParameterInfo &parameter) {
   return elements;
 }
 
-std::string zorse::functionName(const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task) {
-  static constexpr const char *kNames[] = {"", ".forward", ".backward", ".backward_inputs", ".backward_weights", ".recompute"};
+std::string zorse::functionName(const bundle::UnitClass &unitClass,
+                                bundle::UnitFunction::Task task) {
+  static constexpr const char *kNames[] = {
+      "", ".forward", ".backward", ".backward_inputs", ".backward_weights", ".recompute"};
   return unitClass.name() + kNames[task];
 }
 
-std::vector<std::vector<uint32_t>> zorse::valuesAtCuts(const bundle::ModelSummary &summary, bool gradients) {
+std::vector<std::vector<uint32_t>> zorse::valuesAtCuts(const bundle::ModelSummary &summary,
+                                                       bool gradients) {
   std::vector<std::vector<uint32_t>> cuts(static_cast<size_t>(summary.units_size()) + 1);
   for (int v = 0; v < summary.values_size(); ++v) {
     const bundle::ValueInfo &value = summary.values(v);
@@ -114,7 +129,8 @@ std::vector<std::vector<uint32_t>> zorse::valuesAtCuts(const bundle::ModelSummar
   return cuts;
 }
 
-std::vector<uint32_t> zorse::groupsOfUnit(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit) {
+std::vector<uint32_t> zorse::groupsOfUnit(const bundle::ModelSummary &summary,
+                                          const bundle::UnitInfo &unit) {
   std::vector<uint32_t> groups;
   for (uint32_t parameter : unit.parameters())
     groups.push_back(summary.parameters(static_cast<int>(parameter)).group());

@@ -29,13 +29,22 @@ struct Attention {
   int64_t keyHeads() const { return k.shape[2]; }
   int64_t valueSize() const { return v.shape[3]; }
   int64_t keyHead(int64_t h) const { return h / (heads() / keyHeads()); }
-  int64_t atQ(int64_t r, int64_t i, int64_t h) const { return ((r * queries() + i) * heads() + h) * size(); }
-  int64_t atK(int64_t r, int64_t j, int64_t h) const { return ((r * keys() + j) * keyHeads() + keyHead(h)) * size(); }
-  int64_t atV(int64_t r, int64_t j, int64_t h) const { return ((r * keys() + j) * keyHeads() + keyHead(h)) * valueSize(); }
-  int64_t atOut(int64_t r, int64_t i, int64_t h) const { return ((r * queries() + i) * heads() + h) * valueSize(); }
+  int64_t atQ(int64_t r, int64_t i, int64_t h) const {
+    return ((r * queries() + i) * heads() + h) * size();
+  }
+  int64_t atK(int64_t r, int64_t j, int64_t h) const {
+    return ((r * keys() + j) * keyHeads() + keyHead(h)) * size();
+  }
+  int64_t atV(int64_t r, int64_t j, int64_t h) const {
+    return ((r * keys() + j) * keyHeads() + keyHead(h)) * valueSize();
+  }
+  int64_t atOut(int64_t r, int64_t i, int64_t h) const {
+    return ((r * queries() + i) * heads() + h) * valueSize();
+  }
 
   /// Scores of one query before the softmax, and the derivative of the softcap.
-  std::vector<double> scores(int64_t r, int64_t h, int64_t i, std::vector<double> *slope = nullptr) const {
+  std::vector<double> scores(int64_t r, int64_t h, int64_t i,
+                             std::vector<double> *slope = nullptr) const {
     double hidden = -std::numeric_limits<double>::infinity();
     std::vector<double> s(keys(), hidden);
     if (slope)
@@ -46,7 +55,12 @@ struct Attention {
         continue;
       double m = 0.0;
       if (mask) {
-        int64_t index = (((mask->shape[0] == 1 ? 0 : r) * mask->shape[1] + (mask->shape[1] == 1 ? 0 : h)) * queries() + i) * keys() + j;
+        int64_t index =
+            (((mask->shape[0] == 1 ? 0 : r) * mask->shape[1] + (mask->shape[1] == 1 ? 0 : h)) *
+                 queries() +
+             i) *
+                keys() +
+            j;
         m = mask->values[index];
         if (booleanMask) {
           if (m == 0.0)
@@ -84,7 +98,9 @@ struct Attention {
   }
 
   int64_t numbersOfQuery() const { return mask && !booleanMask ? 2 : 1; }
-  int64_t atStatistics(int64_t r, int64_t h, int64_t i) const { return ((r * heads() + h) * queries() + i) * numbersOfQuery(); }
+  int64_t atStatistics(int64_t r, int64_t h, int64_t i) const {
+    return ((r * heads() + h) * queries() + i) * numbersOfQuery();
+  }
   std::vector<int64_t> statisticsShape() const {
     std::vector<int64_t> shape{rows(), heads(), queries()};
     if (numbersOfQuery() == 2)
@@ -97,29 +113,40 @@ struct Attention {
     else
       to[0] = found.sum == 0 ? found.greatest : found.greatest + std::log(found.sum);
   }
-  Statistics read(const double *from) const { return numbersOfQuery() == 2 ? Statistics{from[0], from[1]} : Statistics{from[0], 1}; }
+  Statistics read(const double *from) const {
+    return numbersOfQuery() == 2 ? Statistics{from[0], from[1]} : Statistics{from[0], 1};
+  }
 
   /// Dropout factor of a probability.
   double keep(int64_t r, int64_t h, int64_t i, int64_t j) const {
     if (attention.dropout == 0.0 || !options.training)
       return 1.0;
-    uint64_t stream = abi::randomStream(options.seed, options.step, options.rngIdBase + attention.rngId, sampled ? options.sampleBase + r : 0);
-    bool kept = abi::randomBits(stream, (h * queries() + i) * keys() + j) >= abi::dropThreshold(attention.dropout);
+    uint64_t stream =
+        abi::randomStream(options.seed, options.step, options.rngIdBase + attention.rngId,
+                          sampled ? options.sampleBase + r : 0);
+    bool kept = abi::randomBits(stream, (h * queries() + i) * keys() + j) >=
+                abi::dropThreshold(attention.dropout);
     return kept ? 1 / (1 - attention.dropout) : 0.0;
   }
 };
 
-template <typename OpT> Attention attentionOf(OpT op, const Tensor &q, const Tensor &k, const Tensor &v, const Tensor *mask, const Options &options) {
+template <typename OpT>
+Attention attentionOf(OpT op, const Tensor &q, const Tensor &k, const Tensor &v, const Tensor *mask,
+                      const Options &options) {
   bool boolean = op.getMask() && getElementTypeOrSelf(op.getMask().getType()).isInteger(1);
   return {q, k, v, mask, boolean, op.getOptions(), options, carriesSamples(op.getQ().getType())};
 }
 
 } // namespace
 
-LogicalResult zorse::reference::evaluateAttention(Operation *op, ArrayRef<Tensor> in, const Options &options, std::vector<Tensor> &results) {
+LogicalResult zorse::reference::evaluateAttention(Operation *op, ArrayRef<Tensor> in,
+                                                  const Options &options,
+                                                  std::vector<Tensor> &results) {
   if (auto forward = dyn_cast<AttentionOp>(op)) {
-    Attention a = attentionOf(forward, in[0], in[1], in[2], forward.getMask() ? &in[3] : nullptr, options);
-    Tensor out = Tensor::filled({a.rows(), a.queries(), a.heads(), a.valueSize()}, 0.0), lse = Tensor::filled(a.statisticsShape(), 0.0);
+    Attention a =
+        attentionOf(forward, in[0], in[1], in[2], forward.getMask() ? &in[3] : nullptr, options);
+    Tensor out = Tensor::filled({a.rows(), a.queries(), a.heads(), a.valueSize()}, 0.0),
+           lse = Tensor::filled(a.statisticsShape(), 0.0);
     forEachIndex({a.rows(), a.heads(), a.queries()}, [&](ArrayRef<int64_t> index) {
       int64_t r = index[0], h = index[1], i = index[2];
       std::vector<double> s = a.scores(r, h, i);
@@ -129,7 +156,8 @@ LogicalResult zorse::reference::evaluateAttention(Operation *op, ArrayRef<Tensor
         return;
       for (int64_t j = 0; j < a.keys(); ++j)
         for (int64_t c = 0; c < a.valueSize(); ++c)
-          out.values[a.atOut(r, i, h) + c] += found.probability(s[j]) * a.keep(r, h, i, j) * a.v.values[a.atV(r, j, h) + c];
+          out.values[a.atOut(r, i, h) + c] +=
+              found.probability(s[j]) * a.keep(r, h, i, j) * a.v.values[a.atV(r, j, h) + c];
     });
     results = {out};
     if (forward.getLse())
@@ -140,8 +168,10 @@ LogicalResult zorse::reference::evaluateAttention(Operation *op, ArrayRef<Tensor
   if (!backward)
     return success();
   const Tensor &dout = in[0], &out = in[4], &lse = in[5];
-  Attention a = attentionOf(backward, in[1], in[2], in[3], backward.getMask() ? &in[6] : nullptr, options);
-  Tensor dq = Tensor::filled(a.q.shape, 0.0), dk = Tensor::filled(a.k.shape, 0.0), dv = Tensor::filled(a.v.shape, 0.0);
+  Attention a =
+      attentionOf(backward, in[1], in[2], in[3], backward.getMask() ? &in[6] : nullptr, options);
+  Tensor dq = Tensor::filled(a.q.shape, 0.0), dk = Tensor::filled(a.k.shape, 0.0),
+         dv = Tensor::filled(a.v.shape, 0.0);
   forEachIndex({a.rows(), a.heads(), a.queries()}, [&](ArrayRef<int64_t> index) {
     int64_t r = index[0], h = index[1], i = index[2];
     std::vector<double> slope, s = a.scores(r, h, i, &slope);

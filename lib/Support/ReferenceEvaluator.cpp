@@ -34,7 +34,8 @@ FailureOr<Tensor> constantTensor(Operation *op, ElementsAttr value) {
       }
     else
       for (const APInt &v : dense.getValues<APInt>())
-        tensor.values.push_back(v.getBitWidth() == 1 ? double(v.getZExtValue()) : double(v.getSExtValue()));
+        tensor.values.push_back(v.getBitWidth() == 1 ? double(v.getZExtValue())
+                                                     : double(v.getSExtValue()));
     return tensor;
   }
   auto resource = dyn_cast<DenseResourceElementsAttr>(value);
@@ -133,38 +134,63 @@ int64_t integer(double v) { return int64_t(v); }
 
 /// Returns the scalar function of an elementwise operation; empty if the op is not elementwise.
 Function arithFunction(Operation *op) {
-  bool boolean = op->getNumResults() && getElementTypeOrSelf(op->getResult(0).getType()).isInteger(1);
+  bool boolean =
+      op->getNumResults() && getElementTypeOrSelf(op->getResult(0).getType()).isInteger(1);
   return TypeSwitch<Operation *, Function>(op)
-      .Case<arith::AddFOp, arith::AddIOp>([](auto) { return [](Scalars v) { return v[0] + v[1]; }; })
-      .Case<arith::SubFOp, arith::SubIOp>([](auto) { return [](Scalars v) { return v[0] - v[1]; }; })
-      .Case<arith::MulFOp, arith::MulIOp>([](auto) { return [](Scalars v) { return v[0] * v[1]; }; })
+      .Case<arith::AddFOp, arith::AddIOp>(
+          [](auto) { return [](Scalars v) { return v[0] + v[1]; }; })
+      .Case<arith::SubFOp, arith::SubIOp>(
+          [](auto) { return [](Scalars v) { return v[0] - v[1]; }; })
+      .Case<arith::MulFOp, arith::MulIOp>(
+          [](auto) { return [](Scalars v) { return v[0] * v[1]; }; })
       .Case<arith::DivFOp>([](auto) { return [](Scalars v) { return v[0] / v[1]; }; })
-      .Case<arith::DivSIOp, arith::DivUIOp>([](auto) { return [](Scalars v) { return v[1] == 0 ? 0.0 : double(integer(v[0]) / integer(v[1])); }; })
-      .Case<arith::FloorDivSIOp>([](auto) { return [](Scalars v) { return v[1] == 0 ? 0.0 : std::floor(v[0] / v[1]); }; })
-      .Case<arith::RemSIOp, arith::RemUIOp>([](auto) { return [](Scalars v) { return v[1] == 0 ? 0.0 : double(integer(v[0]) % integer(v[1])); }; })
+      .Case<arith::DivSIOp, arith::DivUIOp>([](auto) {
+        return [](Scalars v) { return v[1] == 0 ? 0.0 : double(integer(v[0]) / integer(v[1])); };
+      })
+      .Case<arith::FloorDivSIOp>(
+          [](auto) { return [](Scalars v) { return v[1] == 0 ? 0.0 : std::floor(v[0] / v[1]); }; })
+      .Case<arith::RemSIOp, arith::RemUIOp>([](auto) {
+        return [](Scalars v) { return v[1] == 0 ? 0.0 : double(integer(v[0]) % integer(v[1])); };
+      })
       .Case<arith::RemFOp>([](auto) { return [](Scalars v) { return std::fmod(v[0], v[1]); }; })
       .Case<arith::NegFOp>([](auto) { return [](Scalars v) { return -v[0]; }; })
-      .Case<arith::MaximumFOp, arith::MaxSIOp, arith::MaxUIOp>([](auto) { return [](Scalars v) { return maximum(v[0], v[1]); }; })
-      .Case<arith::MinimumFOp, arith::MinSIOp, arith::MinUIOp>([](auto) { return [](Scalars v) { return minimum(v[0], v[1]); }; })
+      .Case<arith::MaximumFOp, arith::MaxSIOp, arith::MaxUIOp>(
+          [](auto) { return [](Scalars v) { return maximum(v[0], v[1]); }; })
+      .Case<arith::MinimumFOp, arith::MinSIOp, arith::MinUIOp>(
+          [](auto) { return [](Scalars v) { return minimum(v[0], v[1]); }; })
       .Case<arith::MaxNumFOp>([](auto) { return [](Scalars v) { return std::fmax(v[0], v[1]); }; })
       .Case<arith::MinNumFOp>([](auto) { return [](Scalars v) { return std::fmin(v[0], v[1]); }; })
-      .Case<arith::AndIOp>([](auto) { return [](Scalars v) { return double(integer(v[0]) & integer(v[1])); }; })
-      .Case<arith::OrIOp>([](auto) { return [](Scalars v) { return double(integer(v[0]) | integer(v[1])); }; })
+      .Case<arith::AndIOp>(
+          [](auto) { return [](Scalars v) { return double(integer(v[0]) & integer(v[1])); }; })
+      .Case<arith::OrIOp>(
+          [](auto) { return [](Scalars v) { return double(integer(v[0]) | integer(v[1])); }; })
       .Case<arith::XOrIOp>([boolean](auto) {
-        return [boolean](Scalars v) { return boolean ? double((v[0] != 0) != (v[1] != 0)) : double(integer(v[0]) ^ integer(v[1])); };
+        return [boolean](Scalars v) {
+          return boolean ? double((v[0] != 0) != (v[1] != 0))
+                         : double(integer(v[0]) ^ integer(v[1]));
+        };
       })
       .Case<arith::SelectOp>([](auto) { return [](Scalars v) { return v[0] != 0 ? v[1] : v[2]; }; })
-      .Case<arith::CmpFOp>([](arith::CmpFOp cmp) { return [p = cmp.getPredicate()](Scalars v) { return double(compareFloats(p, v[0], v[1])); }; })
-      .Case<arith::CmpIOp>([](arith::CmpIOp cmp) { return [p = cmp.getPredicate()](Scalars v) { return double(compareIntegers(p, v[0], v[1])); }; })
+      .Case<arith::CmpFOp>([](arith::CmpFOp cmp) {
+        return [p = cmp.getPredicate()](Scalars v) { return double(compareFloats(p, v[0], v[1])); };
+      })
+      .Case<arith::CmpIOp>([](arith::CmpIOp cmp) {
+        return
+            [p = cmp.getPredicate()](Scalars v) { return double(compareIntegers(p, v[0], v[1])); };
+      })
       .Case<arith::TruncFOp>([](arith::TruncFOp op) -> Function {
         auto to = cast<FloatType>(getElementTypeOrSelf(op.getType()));
         if (to.getWidth() > 16)
           return [](Scalars v) { return v[0]; };
         return [&format = to.getFloatSemantics()](Scalars v) { return rounded(v[0], format); };
       })
-      .Case<arith::ExtFOp, arith::SIToFPOp, arith::UIToFPOp, arith::ExtSIOp, arith::ExtUIOp>([](auto) { return [](Scalars v) { return v[0]; }; })
-      .Case<arith::TruncIOp>([boolean](auto) { return [boolean](Scalars v) { return boolean ? double(integer(v[0]) & 1) : v[0]; }; })
-      .Case<arith::FPToSIOp, arith::FPToUIOp>([](auto) { return [](Scalars v) { return std::trunc(v[0]); }; })
+      .Case<arith::ExtFOp, arith::SIToFPOp, arith::UIToFPOp, arith::ExtSIOp, arith::ExtUIOp>(
+          [](auto) { return [](Scalars v) { return v[0]; }; })
+      .Case<arith::TruncIOp>([boolean](auto) {
+        return [boolean](Scalars v) { return boolean ? double(integer(v[0]) & 1) : v[0]; };
+      })
+      .Case<arith::FPToSIOp, arith::FPToUIOp>(
+          [](auto) { return [](Scalars v) { return std::trunc(v[0]); }; })
       .Default([](Operation *) { return Function(); });
 }
 
@@ -206,16 +232,19 @@ Function mathFunction(Operation *op) {
       .Case<math::TruncOp>([](auto) { return unary<std::trunc>(); })
       .Case<math::IsNaNOp>([](auto) { return [](Scalars v) { return double(std::isnan(v[0])); }; })
       .Case<math::IsInfOp>([](auto) { return [](Scalars v) { return double(std::isinf(v[0])); }; })
-      .Case<math::PowFOp, math::FPowIOp>([](auto) { return [](Scalars v) { return std::pow(v[0], v[1]); }; })
+      .Case<math::PowFOp, math::FPowIOp>(
+          [](auto) { return [](Scalars v) { return std::pow(v[0], v[1]); }; })
       .Case<math::Atan2Op>([](auto) { return [](Scalars v) { return std::atan2(v[0], v[1]); }; })
-      .Case<math::CopySignOp>([](auto) { return [](Scalars v) { return std::copysign(v[0], v[1]); }; })
+      .Case<math::CopySignOp>(
+          [](auto) { return [](Scalars v) { return std::copysign(v[0], v[1]); }; })
       .Case<math::FmaOp>([](auto) { return [](Scalars v) { return std::fma(v[0], v[1], v[2]); }; })
       .Default([](Operation *) { return Function(); });
 }
 
 } // namespace
 
-FailureOr<std::vector<Tensor>> zorse::reference::evaluate(Operation *op, ArrayRef<Tensor> operands, const Options &options) {
+FailureOr<std::vector<Tensor>> zorse::reference::evaluate(Operation *op, ArrayRef<Tensor> operands,
+                                                          const Options &options) {
   std::vector<Tensor> results;
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
     auto value = dyn_cast<ElementsAttr>(constant.getValue());
@@ -241,24 +270,31 @@ FailureOr<std::vector<Tensor>> zorse::reference::evaluate(Operation *op, ArrayRe
     results.push_back(std::move(y));
     return results;
   }
-  if (failed(evaluateZorse(op, operands, options, results)) || (results.empty() && failed(evaluateAttention(op, operands, options, results))))
+  if (failed(evaluateZorse(op, operands, options, results)) ||
+      (results.empty() && failed(evaluateAttention(op, operands, options, results))))
     return failure();
   if (results.empty())
     return op->emitOpError("is not supported by the reference evaluator");
-  for (auto [value, tensor] : llvm::zip(op->getResults(), results)) // products that write half precision
-    if (auto element = dyn_cast<FloatType>(getElementTypeOrSelf(value.getType())); element && element.getWidth() == 16)
+  for (auto [value, tensor] :
+       llvm::zip(op->getResults(), results)) // products that write half precision
+    if (auto element = dyn_cast<FloatType>(getElementTypeOrSelf(value.getType()));
+        element && element.getWidth() == 16)
       for (double &number : tensor.values)
         number = rounded(number, element.getFloatSemantics());
   return results;
 }
 
-FailureOr<std::vector<Tensor>> zorse::reference::evaluate(func::FuncOp function, ArrayRef<Tensor> arguments, const Options &options) {
+FailureOr<std::vector<Tensor>> zorse::reference::evaluate(func::FuncOp function,
+                                                          ArrayRef<Tensor> arguments,
+                                                          const Options &options) {
   if (arguments.size() != function.getNumArguments())
-    return function.emitError() << "expects " << function.getNumArguments() << " arguments, found " << arguments.size();
+    return function.emitError() << "expects " << function.getNumArguments() << " arguments, found "
+                                << arguments.size();
   DenseMap<Value, Tensor> values;
   for (auto [argument, tensor] : llvm::zip(function.getArguments(), arguments)) {
     if (tensor.shape != shapeOf(argument.getType(), options))
-      return function.emitError() << "argument " << argument.getArgNumber() << " has type " << argument.getType()
+      return function.emitError() << "argument " << argument.getArgNumber() << " has type "
+                                  << argument.getType()
                                   << " but a tensor of another shape is given";
     values[argument] = tensor;
   }

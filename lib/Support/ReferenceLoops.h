@@ -38,7 +38,9 @@ template <typename F> void forEachIndex(llvm::ArrayRef<int64_t> shape, F f) {
   }
 }
 
-inline int64_t dot(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) { return std::inner_product(a.begin(), a.end(), b.begin(), int64_t(0)); }
+inline int64_t dot(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), int64_t(0));
+}
 
 /// Returns the static shape of a tensor type, with `rows` for `?`.
 inline std::vector<int64_t> shapeOf(mlir::Type type, const Options &options) {
@@ -59,7 +61,9 @@ inline double rounded(double value, const llvm::fltSemantics &format) {
 
 /// Evaluates an operation of the zorse dialect. Returns success without results for other
 /// operations.
-mlir::LogicalResult evaluateZorse(mlir::Operation *op, llvm::ArrayRef<Tensor> in, const Options &options, std::vector<Tensor> &results);
-mlir::LogicalResult evaluateAttention(mlir::Operation *op, llvm::ArrayRef<Tensor> in, const Options &options, std::vector<Tensor> &results);
+mlir::LogicalResult evaluateZorse(mlir::Operation *op, llvm::ArrayRef<Tensor> in,
+                                  const Options &options, std::vector<Tensor> &results);
+mlir::LogicalResult evaluateAttention(mlir::Operation *op, llvm::ArrayRef<Tensor> in,
+                                      const Options &options, std::vector<Tensor> &results);
 
 } // namespace zorse::reference

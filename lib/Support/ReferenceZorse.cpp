@@ -18,15 +18,19 @@ namespace {
 
 class ZorseEvaluator {
 public:
-  ZorseEvaluator(ArrayRef<Tensor> in, const Options &options, std::vector<Tensor> &results) : in(in), options(options), results(results) {}
+  ZorseEvaluator(ArrayRef<Tensor> in, const Options &options, std::vector<Tensor> &results)
+      : in(in), options(options), results(results) {}
 
   LogicalResult run(Operation *op) {
     return TypeSwitch<Operation *, LogicalResult>(op)
-        .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp, BiasedMatmulOp, MatmulGradWeightOp, GatherOp, ScatterAddOp,
-              TakeAlongDimOp, TakeAlongDimGradOp, SoftmaxOp, SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp,
-              LayerNormGradParamsOp, RmsNormOp, RmsNormGradInputOp, RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp,
-              CrossEntropyOp, CrossEntropyGradOp, KnownOp, SampleNumberOp, DropoutOp, RunningStatOp, RoundOp, DetachOp, GradientOfOp, SgdUpdateOp,
-              AdamUpdateOp>([&](auto known) { return visit(known); })
+        .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp,
+              BiasedMatmulOp, MatmulGradWeightOp, GatherOp, ScatterAddOp, TakeAlongDimOp,
+              TakeAlongDimGradOp, SoftmaxOp, SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp,
+              LayerNormOp, LayerNormGradInputOp, LayerNormGradParamsOp, RmsNormOp,
+              RmsNormGradInputOp, RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp,
+              CausalMaskOp, RopeOp, CrossEntropyOp, CrossEntropyGradOp, KnownOp, SampleNumberOp,
+              DropoutOp, RunningStatOp, RoundOp, DetachOp, GradientOfOp, SgdUpdateOp, AdamUpdateOp>(
+            [&](auto known) { return visit(known); })
         .Default([](Operation *) { return success(); });
   }
 
@@ -74,7 +78,9 @@ private:
     int64_t offset = 0;
     for (const Tensor &x : in) {
       int64_t i = 0;
-      forEachIndex(x.shape, [&](ArrayRef<int64_t> index) { y.values[dot(index, strides) + offset * strides[op.getDim()]] = x.values[i++]; });
+      forEachIndex(x.shape, [&](ArrayRef<int64_t> index) {
+        y.values[dot(index, strides) + offset * strides[op.getDim()]] = x.values[i++];
+      });
       offset += x.shape[op.getDim()];
     }
     return success();
@@ -96,7 +102,10 @@ private:
   LogicalResult visit(ReduceOp op) {
     Tensor &y = zeros(op.getY());
     double inf = std::numeric_limits<double>::infinity();
-    double start = op.getKind() == ReduceKind::Sum ? 0.0 : op.getKind() == ReduceKind::Prod ? 1.0 : op.getKind() == ReduceKind::Max ? -inf : inf;
+    double start = op.getKind() == ReduceKind::Sum    ? 0.0
+                   : op.getKind() == ReduceKind::Prod ? 1.0
+                   : op.getKind() == ReduceKind::Max  ? -inf
+                                                      : inf;
     y.values.assign(y.size(), start);
     std::vector<int64_t> strides = stridesOf(y.shape);
     int64_t i = 0;
@@ -124,7 +133,9 @@ private:
     return success();
   }
 
-  LogicalResult visit(MatmulOp op) { return multiply(zeros(op.getY()), op.getTransposeA(), op.getTransposeB()); }
+  LogicalResult visit(MatmulOp op) {
+    return multiply(zeros(op.getY()), op.getTransposeA(), op.getTransposeB());
+  }
   LogicalResult visit(BiasedMatmulOp op) {
     Tensor &y = zeros(op.getY());
     for (auto [i, value] : llvm::enumerate(y.values))
@@ -143,7 +154,8 @@ private:
         for (int64_t j = 0; j < n; ++j) {
           double sum = 0;
           for (int64_t l = 0; l < k; ++l)
-            sum += in[0].values[s * m * k + (transposeA ? l * m + i : i * k + l)] * in[1].values[s * bStep + (transposeB ? j * k + l : l * n + j)];
+            sum += in[0].values[s * m * k + (transposeA ? l * m + i : i * k + l)] *
+                   in[1].values[s * bStep + (transposeB ? j * k + l : l * n + j)];
           y.values[(s * m + i) * n + j] += sum;
         }
     return success();
@@ -181,7 +193,8 @@ private:
 
   LogicalResult visit(ScatterAddOp op) {
     Tensor &y = zeros(op.getY());
-    int64_t width = product(y.shape, 1), padding = op.getPadding() ? static_cast<int64_t>(*op.getPadding()) : -1;
+    int64_t width = product(y.shape, 1),
+            padding = op.getPadding() ? static_cast<int64_t>(*op.getPadding()) : -1;
     for (int64_t i = 0; i < in[0].size(); ++i) {
       FailureOr<int64_t> id = checked(op, in[0].values[i], y.shape[0]);
       if (failed(id))
@@ -279,7 +292,8 @@ private:
     Tensor y = Tensor::filled(in[0].shape, 0.0);
     std::vector<int64_t> lead(in[0].shape.begin(), in[0].shape.end() - 1);
     Tensor mean = Tensor::filled(lead, 0.0), rstd = Tensor::filled(lead, 0.0);
-    const Tensor *weight = op.getWeight() ? &in[1] : nullptr, *bias = op.getBias() ? &in.back() : nullptr;
+    const Tensor *weight = op.getWeight() ? &in[1] : nullptr,
+                 *bias = op.getBias() ? &in.back() : nullptr;
     forEachVector(y, [&](int64_t v, int64_t o, int64_t n) {
       double sum = 0, squares = 0;
       for (int64_t i = 0; i < n; ++i)
@@ -289,8 +303,9 @@ private:
         squares += std::pow(in[0].values[o + i] - mean.values[v], 2);
       rstd.values[v] = 1.0 / std::sqrt(squares / n + op.getEpsilon().convertToDouble());
       for (int64_t i = 0; i < n; ++i)
-        y.values[o + i] =
-            (in[0].values[o + i] - mean.values[v]) * rstd.values[v] * (weight ? weight->values[i] : 1.0) + (bias ? bias->values[i] : 0.0);
+        y.values[o + i] = (in[0].values[o + i] - mean.values[v]) * rstd.values[v] *
+                              (weight ? weight->values[i] : 1.0) +
+                          (bias ? bias->values[i] : 0.0);
     });
     results = {y};
     if (!op.getStatistics().empty())
@@ -302,7 +317,9 @@ private:
     const Tensor &dy = in[0], &x = in[1], &mean = in[2], &rstd = in[3];
     forEachVector(dx, [&](int64_t v, int64_t o, int64_t n) {
       double sum = 0, product = 0;
-      auto scaled = [&](int64_t i) { return dy.values[o + i] * (op.getWeight() ? in[4].values[i] : 1.0); };
+      auto scaled = [&](int64_t i) {
+        return dy.values[o + i] * (op.getWeight() ? in[4].values[i] : 1.0);
+      };
       auto normal = [&](int64_t i) { return (x.values[o + i] - mean.values[v]) * rstd.values[v]; };
       for (int64_t i = 0; i < n; ++i) {
         sum += scaled(i);
@@ -317,7 +334,8 @@ private:
     Tensor dweight = Tensor::filled(shape(op.getDweight()), 0.0), dbias = dweight;
     forEachVector(in[1], [&](int64_t v, int64_t o, int64_t n) {
       for (int64_t i = 0; i < n; ++i) {
-        dweight.values[i] += in[0].values[o + i] * (in[1].values[o + i] - in[2].values[v]) * in[3].values[v];
+        dweight.values[i] +=
+            in[0].values[o + i] * (in[1].values[o + i] - in[2].values[v]) * in[3].values[v];
         dbias.values[i] += in[0].values[o + i];
       }
     });
@@ -327,14 +345,16 @@ private:
 
   LogicalResult visit(RmsNormOp op) {
     Tensor y = Tensor::filled(in[0].shape, 0.0);
-    Tensor rrms = Tensor::filled(std::vector<int64_t>(in[0].shape.begin(), in[0].shape.end() - 1), 0.0);
+    Tensor rrms =
+        Tensor::filled(std::vector<int64_t>(in[0].shape.begin(), in[0].shape.end() - 1), 0.0);
     forEachVector(y, [&](int64_t v, int64_t o, int64_t n) {
       double squares = 0;
       for (int64_t i = 0; i < n; ++i)
         squares += in[0].values[o + i] * in[0].values[o + i];
       rrms.values[v] = 1.0 / std::sqrt(squares / n + op.getEpsilon().convertToDouble());
       for (int64_t i = 0; i < n; ++i)
-        y.values[o + i] = in[0].values[o + i] * rrms.values[v] * (op.getWeight() ? in[1].values[i] : 1.0);
+        y.values[o + i] =
+            in[0].values[o + i] * rrms.values[v] * (op.getWeight() ? in[1].values[i] : 1.0);
     });
     results = {y};
     if (op.getRrms())
@@ -345,7 +365,9 @@ private:
     Tensor &dx = zeros(op.getDx());
     forEachVector(dx, [&](int64_t v, int64_t o, int64_t n) {
       double product = 0, r = in[2].values[v];
-      auto scaled = [&](int64_t i) { return in[0].values[o + i] * (op.getWeight() ? in[3].values[i] : 1.0); };
+      auto scaled = [&](int64_t i) {
+        return in[0].values[o + i] * (op.getWeight() ? in[3].values[i] : 1.0);
+      };
       for (int64_t i = 0; i < n; ++i)
         product += scaled(i) * in[1].values[o + i];
       for (int64_t i = 0; i < n; ++i)
@@ -370,10 +392,14 @@ private:
   }
   static constexpr double kTanhScale = 0.797884560802865355879892119869; // sqrt(2 / pi)
   /// (1 + tanh(u)) / 2 as a sigmoid: the sum would cancel if x is far below 0.
-  static double tanhGate(double x) { return 1 / (1 + std::exp(-2 * kTanhScale * (x + 0.044715 * x * x * x))); }
+  static double tanhGate(double x) {
+    return 1 / (1 + std::exp(-2 * kTanhScale * (x + 0.044715 * x * x * x)));
+  }
   LogicalResult visit(GeluOp op) {
     bool approximate = op.getApproximate();
-    return elementwise(op.getY(), [&](double x, double) { return approximate ? x * tanhGate(x) : 0.5 * x * std::erfc(-x * std::sqrt(0.5)); });
+    return elementwise(op.getY(), [&](double x, double) {
+      return approximate ? x * tanhGate(x) : 0.5 * x * std::erfc(-x * std::sqrt(0.5));
+    });
   }
   LogicalResult visit(GeluGradOp op) {
     bool approximate = op.getApproximate();
@@ -382,7 +408,8 @@ private:
         const double gate = tanhGate(x);
         return dy * (gate + x * gate * (1 - gate) * 2 * kTanhScale * (1 + 3 * 0.044715 * x * x));
       }
-      return dy * (0.5 * std::erfc(-x * std::sqrt(0.5)) + x * std::exp(-0.5 * x * x) * kTanhScale * 0.5);
+      return dy *
+             (0.5 * std::erfc(-x * std::sqrt(0.5)) + x * std::exp(-0.5 * x * x) * kTanhScale * 0.5);
     });
   }
   LogicalResult visit(SiluOp op) {
@@ -401,7 +428,8 @@ private:
     int64_t queries = y.shape[0], keys = y.shape[1], last = keys - queries;
     for (int64_t i = 0; i < queries; ++i)
       for (int64_t j = 0; j < keys; ++j) {
-        bool visible = j <= i + last && (!op.getWindow() || j > i + last - static_cast<int64_t>(*op.getWindow()));
+        bool visible = j <= i + last &&
+                       (!op.getWindow() || j > i + last - static_cast<int64_t>(*op.getWindow()));
         y.values[i * keys + j] = boolean ? visible : visible ? 0.0 : op.getHidden();
       }
     return success();
@@ -414,9 +442,12 @@ private:
       for (int64_t s = 0; s < seq; ++s)
         for (int64_t h = 0; h < heads; ++h)
           for (int64_t p = 0; p < half; ++p) {
-            int64_t base = ((r * seq + s) * heads + h) * size, angle = ((in[1].shape.size() == 3 ? r * seq : 0) + s) * half + p;
-            int64_t first = base + (op.getInterleaved() ? 2 * p : p), second = base + (op.getInterleaved() ? 2 * p + 1 : p + half);
-            double a = in[0].values[first], b = in[0].values[second], c = in[1].values[angle], d = in[2].values[angle] * (op.getInverse() ? -1 : 1);
+            int64_t base = ((r * seq + s) * heads + h) * size,
+                    angle = ((in[1].shape.size() == 3 ? r * seq : 0) + s) * half + p;
+            int64_t first = base + (op.getInterleaved() ? 2 * p : p),
+                    second = base + (op.getInterleaved() ? 2 * p + 1 : p + half);
+            double a = in[0].values[first], b = in[0].values[second], c = in[1].values[angle],
+                   d = in[2].values[angle] * (op.getInverse() ? -1 : 1);
             y.values[first] = a * c - b * d;
             y.values[second] = a * d + b * c;
           }
@@ -437,7 +468,8 @@ private:
       FailureOr<int64_t> id = checked(op, in[1].values[i], width);
       if (failed(id))
         return failure();
-      loss.values[i] = (e.greatest - in[0].values[i * width + *id] + std::log(e.sum)) * (op.getWeights() ? in[2].values[*id] : 1.0);
+      loss.values[i] = (e.greatest - in[0].values[i * width + *id] + std::log(e.sum)) *
+                       (op.getWeights() ? in[2].values[*id] : 1.0);
     }
     results = {loss};
     if (op.getStatistics())
@@ -455,7 +487,10 @@ private:
         return failure();
       double scale = in[0].values[i] * (op.getWeights() ? in[4].values[*id] : 1.0);
       for (int64_t v = 0; v < width; ++v)
-        d.values[i * width + v] = scale * (std::exp(in[1].values[i * width + v] - in[3].values[2 * i]) / in[3].values[2 * i + 1] - (v == *id));
+        d.values[i * width + v] =
+            scale *
+            (std::exp(in[1].values[i * width + v] - in[3].values[2 * i]) / in[3].values[2 * i + 1] -
+             (v == *id));
     }
     return success();
   }
@@ -488,7 +523,8 @@ private:
     auto expression = Expression::parse(op.getExpression());
     if (expression.failed())
       return op.emitOpError("cannot be evaluated: ") << expression.message();
-    if (llvm::any_of(expression->counts(), [&](uint32_t count) { return count >= options.counts.size(); }))
+    if (llvm::any_of(expression->counts(),
+                     [&](uint32_t count) { return count >= options.counts.size(); }))
       return op.emitOpError("cannot be evaluated: it reads a missing count");
     const int64_t samples = options.samples ? options.samples : options.rows;
     results.push_back({{}, {expression->evaluate(static_cast<double>(samples), options.counts)}});
@@ -512,7 +548,8 @@ private:
     int64_t perRow = sampled ? product(y.shape, 1) : y.size();
     for (int64_t i = 0; i < y.size(); ++i) {
       uint64_t stream =
-          abi::randomStream(options.seed, options.step, options.rngIdBase + op.getRngId(), sampled ? options.sampleBase + i / perRow : 0);
+          abi::randomStream(options.seed, options.step, options.rngIdBase + op.getRngId(),
+                            sampled ? options.sampleBase + i / perRow : 0);
       bool keep = abi::randomBits(stream, i % perRow) >= abi::dropThreshold(probability);
       y.values[i] = keep ? y.values[i] / (1 - probability) : 0.0;
     }
@@ -521,7 +558,8 @@ private:
 
   LogicalResult visit(SgdUpdateOp op) {
     Tensor p = in[0], v = op.getVelocity() ? in[6] : Tensor();
-    double momentum = op.getMomentum().convertToDouble(), decay = op.getWeightDecay().convertToDouble();
+    double momentum = op.getMomentum().convertToDouble(),
+           decay = op.getWeightDecay().convertToDouble();
     bool first = in[5].values[0] <= 1.0;
     for (int64_t i = 0; i < p.size() && in[4].values[0] == 0.0; ++i) {
       double g = in[1].values[i] * in[3].values[0] + decay * p.values[i];
@@ -540,7 +578,8 @@ private:
   LogicalResult visit(AdamUpdateOp op) {
     Tensor p = in[0], m = in[2], v = in[3];
     double lr = in[4].values[0], clip = in[5].values[0], t = in[7].values[0];
-    double beta1 = op.getBeta1().convertToDouble(), beta2 = op.getBeta2().convertToDouble(), decay = op.getWeightDecay().convertToDouble();
+    double beta1 = op.getBeta1().convertToDouble(), beta2 = op.getBeta2().convertToDouble(),
+           decay = op.getWeightDecay().convertToDouble();
     for (int64_t i = 0; i < p.size() && in[6].values[0] == 0.0; ++i) {
       double g = in[1].values[i] * clip + (op.getDecoupled() ? 0.0 : decay * p.values[i]);
       if (op.getDecoupled())
@@ -548,7 +587,8 @@ private:
       m.values[i] = beta1 * m.values[i] + (1 - beta1) * g;
       v.values[i] = beta2 * v.values[i] + (1 - beta2) * g * g;
       p.values[i] -= lr / (1 - std::pow(beta1, t)) * m.values[i] /
-                     (std::sqrt(v.values[i]) / std::sqrt(1 - std::pow(beta2, t)) + op.getEpsilon().convertToDouble());
+                     (std::sqrt(v.values[i]) / std::sqrt(1 - std::pow(beta2, t)) +
+                      op.getEpsilon().convertToDouble());
     }
     results = {p, m, v};
     return success();
@@ -561,6 +601,8 @@ private:
 
 } // namespace
 
-LogicalResult zorse::reference::evaluateZorse(Operation *op, ArrayRef<Tensor> in, const Options &options, std::vector<Tensor> &results) {
+LogicalResult zorse::reference::evaluateZorse(Operation *op, ArrayRef<Tensor> in,
+                                              const Options &options,
+                                              std::vector<Tensor> &results) {
   return ZorseEvaluator(in, options, results).run(op);
 }

@@ -11,7 +11,8 @@ using namespace zorse;
 
 bool zorse::isMaskFill(double value) { return value <= -1e9; }
 
-/// Whether the fill absorbs any score that it is added to, so that adding it equals replacing the score.
+/// Whether the fill absorbs any score that it is added to, so that adding it equals replacing the
+/// score.
 static bool isAbsorbing(double fill) { return fill <= -1e30; }
 
 bool zorse::leadsToProduct(Value value, int depth) {
@@ -20,9 +21,11 @@ bool zorse::leadsToProduct(Value value, int depth) {
   Operation *op = value.getDefiningOp();
   if (isa_and_nonnull<MatmulOp>(op))
     return true;
-  if (!isa_and_nonnull<ReshapeOp, arith::AddFOp, arith::MulFOp, arith::DivFOp, arith::SelectOp, math::TanhOp>(op))
+  if (!isa_and_nonnull<ReshapeOp, arith::AddFOp, arith::MulFOp, arith::DivFOp, arith::SelectOp,
+                       math::TanhOp>(op))
     return false;
-  return llvm::any_of(op->getOperands(), [&](Value operand) { return leadsToProduct(operand, depth + 1); });
+  return llvm::any_of(op->getOperands(),
+                      [&](Value operand) { return leadsToProduct(operand, depth + 1); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -33,7 +36,8 @@ static bool repeats(const ViewDimension &dimension) {
   return llvm::all_of(dimension, [](const ViewFactor &factor) { return factor.stride == 0; });
 }
 
-/// Returns the last two dimensions of a mask that repeats along all others; nullopt for other masks.
+/// Returns the last two dimensions of a mask that repeats along all others; nullopt for other
+/// masks.
 static std::optional<View> queriesByKeys(View view) {
   if (view.dimensions.size() < 2)
     return std::nullopt;
@@ -65,8 +69,8 @@ std::optional<MaskPattern> zorse::readMaskPattern(const View &wide, bool openWhe
     return std::nullopt;
   int64_t queries = view->shape()[0], keys = view->shape()[1];
   bool boolean = rankedType(view->base).getElementType().isInteger(1);
-  // The first row that hides a key before a visible one determines the window. Every element is then compared with the
-  // pattern.
+  // The first row that hides a key before a visible one determines the window. Every element is
+  // then compared with the pattern.
   auto open = [&](int64_t query, int64_t key) -> std::optional<bool> {
     double value = table->at({query, key});
     if (boolean)
@@ -157,7 +161,8 @@ static bool everyRowIsOpen(Value value, bool openWhenTrue) {
     for (int64_t key = 0; key < shape.back() && !open; ++key) {
       indices.back() = key;
       double element = table->at(indices);
-      open = boolean ? (element != 0) == openWhenTrue : std::isfinite(element) && !isMaskFill(element);
+      open =
+          boolean ? (element != 0) == openWhenTrue : std::isfinite(element) && !isMaskFill(element);
     }
     if (!open)
       return false;
@@ -165,8 +170,8 @@ static bool everyRowIsOpen(Value value, bool openWhenTrue) {
   return true;
 }
 
-/// Whether no element of `value` is infinite or NaN, provided that inputs are small (masks of 0 and 1). Recognizes
-/// finite constants, and sums, products and selections of such values.
+/// Whether no element of `value` is infinite or NaN, provided that inputs are small (masks of 0 and
+/// 1). Recognizes finite constants, and sums, products and selections of such values.
 static bool isSurelyFinite(Value value, int depth = 0) {
   if (depth > 16)
     return false;
@@ -197,15 +202,18 @@ static bool isSurelyFinite(Value value, int depth = 0) {
   if (isa<arith::SIToFPOp, arith::UIToFPOp>(op))
     return true;
   if (auto select = dyn_cast<arith::SelectOp>(op))
-    return isSurelyFinite(select.getTrueValue(), depth + 1) && isSurelyFinite(select.getFalseValue(), depth + 1);
-  if (isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::MaximumFOp, arith::MinimumFOp, arith::NegFOp, ConcatOp>(op)) {
+    return isSurelyFinite(select.getTrueValue(), depth + 1) &&
+           isSurelyFinite(select.getFalseValue(), depth + 1);
+  if (isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::MaximumFOp, arith::MinimumFOp,
+          arith::NegFOp, ConcatOp>(op)) {
     // Two large masks may sum to -inf: at most one term may be large.
     int large = 0;
     for (Value operand : op->getOperands()) {
       if (!isSurelyFinite(operand, depth + 1))
         return false;
       std::optional<double> splat = splatValue(operand);
-      large += !(splat && std::fabs(*splat) <= 1) && !isa_and_nonnull<arith::SIToFPOp, arith::UIToFPOp>(operand.getDefiningOp());
+      large += !(splat && std::fabs(*splat) <= 1) &&
+               !isa_and_nonnull<arith::SIToFPOp, arith::UIToFPOp>(operand.getDefiningOp());
     }
     return !isa<arith::AddFOp, arith::SubFOp>(op) || large <= 1;
   }
@@ -224,18 +232,22 @@ static void flattenPart(MaskPart part, SmallVectorImpl<MaskPart> &parts) {
     if (auto negation = part.value.getDefiningOp<arith::XOrIOp>()) {
       for (int i = 0; i < 2; ++i) {
         if (splatValue(negation->getOperand(i)) == 1.0)
-          return flattenPart({negation->getOperand(1 - i), !part.openWhenTrue, part.fill, part.replaces}, parts);
+          return flattenPart(
+              {negation->getOperand(1 - i), !part.openWhenTrue, part.fill, part.replaces}, parts);
       }
     }
     Operation *op = plain ? view.base.getDefiningOp() : nullptr;
-    if ((part.openWhenTrue && isa_and_nonnull<arith::AndIOp>(op)) || (!part.openWhenTrue && isa_and_nonnull<arith::OrIOp>(op))) {
+    if ((part.openWhenTrue && isa_and_nonnull<arith::AndIOp>(op)) ||
+        (!part.openWhenTrue && isa_and_nonnull<arith::OrIOp>(op))) {
       flattenPart({op->getOperand(0), part.openWhenTrue, part.fill, part.replaces}, parts);
       flattenPart({op->getOperand(1), part.openWhenTrue, part.fill, part.replaces}, parts);
       return;
     }
   } else if (auto select = part.value.getDefiningOp<arith::SelectOp>()) {
-    // An added select(condition, 0, fill) equals a selection between score and fill if the fill absorbs scores.
-    std::optional<double> whenTrue = splatValue(select.getTrueValue()), whenFalse = splatValue(select.getFalseValue());
+    // An added select(condition, 0, fill) equals a selection between score and fill if the fill
+    // absorbs scores.
+    std::optional<double> whenTrue = splatValue(select.getTrueValue()),
+                          whenFalse = splatValue(select.getFalseValue());
     if (whenTrue == 0.0 && whenFalse && isAbsorbing(*whenFalse))
       return flattenPart({select.getCondition(), true, whenFalse}, parts);
     if (whenFalse == 0.0 && whenTrue && isAbsorbing(*whenTrue))
@@ -244,8 +256,8 @@ static void flattenPart(MaskPart part, SmallVectorImpl<MaskPart> &parts) {
   parts.push_back(part);
 }
 
-/// Returns the view of `value`, which has the shape of the scores, as [?|1, H|1, S, S'] without repeats along rows and
-/// heads; nullopt if it has another rank.
+/// Returns the view of `value`, which has the shape of the scores, as [?|1, H|1, S, S'] without
+/// repeats along rows and heads; nullopt if it has another rank.
 static std::optional<View> maskView(Value value) {
   View view = analyzeView(value);
   if (view.sampled && view.dimensions.size() == 2)
@@ -267,7 +279,8 @@ Value zorse::compactMask(OpBuilder &builder, Location loc, Value value) {
   return view ? emitView(builder, loc, *view) : Value();
 }
 
-/// Converts masks to [?|1, H|1, S, S'], all of one shape. Returns false if a mask has no such layout.
+/// Converts masks to [?|1, H|1, S, S'], all of one shape. Returns false if a mask has no such
+/// layout.
 static bool layOut(OpBuilder &builder, Location loc, MutableArrayRef<MaskPart> parts) {
   SmallVector<View> views;
   bool sampled = false;
@@ -320,7 +333,8 @@ static Value conjunction(OpBuilder &builder, Location loc, ArrayRef<MaskPart> pa
 /// Converts a condition to a float mask: 0 where it is open.
 static Value filled(OpBuilder &builder, Location loc, Value open, Type elementType, double fill) {
   RankedTensorType type = RankedTensorType::get(rankedType(open).getShape(), elementType);
-  return arith::SelectOp::create(builder, loc, open, createSplat(builder, loc, type, 0), createSplat(builder, loc, type, fill));
+  return arith::SelectOp::create(builder, loc, open, createSplat(builder, loc, type, 0),
+                                 createSplat(builder, loc, type, fill));
 }
 
 namespace {
@@ -347,11 +361,15 @@ struct RestOfMasks {
       return CombinedMask{conjunction(builder, loc, parts)};
     if (infinite)
       return refuse("a row that sees no key would be NaN and can not be ruled out");
-    if (!all([&](const MaskPart &part) { return isAbsorbing(*part.fill) && *part.fill == *parts[0].fill; }))
+    if (!all([&](const MaskPart &part) {
+          return isAbsorbing(*part.fill) && *part.fill == *parts[0].fill;
+        }))
       return refuse("a row that sees no key would keep parts of its scores");
-    // All scores of such a row are equal. Replaced scores have no gradient; scores with an added fill have one.
+    // All scores of such a row are equal. Replaced scores have no gradient; scores with an added
+    // fill have one.
     if (!any([](const MaskPart &part) { return part.replaces; }))
-      return CombinedMask{filled(builder, loc, conjunction(builder, loc, parts), elementType, *parts[0].fill)};
+      return CombinedMask{
+          filled(builder, loc, conjunction(builder, loc, parts), elementType, *parts[0].fill)};
     if (!all([](const MaskPart &part) { return part.replaces; }))
       return refuse("a row that sees no key has gradients of some scores and none of others");
     if (options.causal || options.dropout > 0)
@@ -379,8 +397,9 @@ struct RestOfMasks {
 };
 } // namespace
 
-FailureOr<CombinedMask> zorse::combineMasks(PatternRewriter &rewriter, Operation *op, ArrayRef<MaskPart> given, bool guarded, Type elementType,
-                                            AttentionOptions &options) {
+FailureOr<CombinedMask> zorse::combineMasks(PatternRewriter &rewriter, Operation *op,
+                                            ArrayRef<MaskPart> given, bool guarded,
+                                            Type elementType, AttentionOptions &options) {
   SmallVector<MaskPart> parts;
   for (const MaskPart &part : given)
     flattenPart(part, parts);
@@ -391,12 +410,13 @@ FailureOr<CombinedMask> zorse::combineMasks(PatternRewriter &rewriter, Operation
     patterns.push_back(readMaskPattern(analyzeView(part.value), part.openWhenTrue));
     known += patterns.back().has_value();
   }
-  // A pattern becomes an attribute if nothing else is masked, or if its hidden keys have no weight even in a row where
-  // everything else is hidden.
+  // A pattern becomes an attribute if nothing else is masked, or if its hidden keys have no weight
+  // even in a row where everything else is hidden.
   SmallVector<MaskPart> rest;
   for (auto [part, pattern] : llvm::zip(parts, patterns)) {
     auto op = analyzeView(part.value).base.getDefiningOp<CausalMaskOp>();
-    bool excludes = part.fill ? std::isinf(*part.fill) : pattern && op && std::isinf(op.getHidden());
+    bool excludes =
+        part.fill ? std::isinf(*part.fill) : pattern && op && std::isinf(op.getHidden());
     bool merges = pattern && (known == parts.size() || !pattern->causal || excludes);
     if (!merges || !mergePattern(*pattern, options))
       rest.push_back(part);
@@ -404,7 +424,8 @@ FailureOr<CombinedMask> zorse::combineMasks(PatternRewriter &rewriter, Operation
   if (rest.empty())
     return CombinedMask{};
 
-  const bool open = rest.size() == 1 && !options.causal && everyRowIsOpen(rest[0].value, rest[0].openWhenTrue);
+  const bool open =
+      rest.size() == 1 && !options.causal && everyRowIsOpen(rest[0].value, rest[0].openWhenTrue);
   const bool laidOut = layOut(rewriter, op->getLoc(), rest);
   RestOfMasks masks{rewriter, op->getLoc(), rest, guarded, open, elementType, options};
   FailureOr<CombinedMask> combined = failure();
@@ -419,15 +440,18 @@ FailureOr<CombinedMask> zorse::combineMasks(PatternRewriter &rewriter, Operation
   return combined;
 }
 
-Value zorse::addMeanOfUnseen(OpBuilder &builder, Location loc, Value attention, Value v, Value mask) {
+Value zorse::addMeanOfUnseen(OpBuilder &builder, Location loc, Value attention, Value v,
+                             Value mask) {
   RankedTensorType type = rankedType(attention), vType = rankedType(v), maskType = rankedType(mask);
   Type element = type.getElementType();
   ArrayRef<int64_t> shape = type.getShape();
-  const int64_t rows = shape[0], queries = shape[1], heads = shape[2], keys = vType.getDimSize(1), keyHeads = vType.getDimSize(2);
+  const int64_t rows = shape[0], queries = shape[1], heads = shape[2], keys = vType.getDimSize(1),
+                keyHeads = vType.getDimSize(2);
   auto typed = [&](ArrayRef<int64_t> of) { return RankedTensorType::get(of, element); };
   // 1 for queries that see no key.
   Value open = filled(builder, loc, mask, element, -1);
-  Value min = ReduceOp::create(builder, loc, open, ReduceKind::Max, ArrayRef<int64_t>{3}); // [?|1, H|1, S], 0 or -1
+  Value min = ReduceOp::create(builder, loc, open, ReduceKind::Max,
+                               ArrayRef<int64_t>{3}); // [?|1, H|1, S], 0 or -1
   Value unseen = arith::NegFOp::create(builder, loc, min);
   SmallVector<int64_t> kept, dims;
   for (auto [from, to] : {std::pair<int64_t, int64_t>(0, 0), {1, 2}, {2, 1}}) // [?, S, H, D']
@@ -443,9 +467,14 @@ Value zorse::addMeanOfUnseen(OpBuilder &builder, Location loc, Value attention, 
     llvm::sort(dims);
   }
   unseen = BroadcastOp::create(builder, loc, type, unseen, dims);
-  Value mean = ReduceOp::create(builder, loc, v, ReduceKind::Sum, ArrayRef<int64_t>{1}); // [?, H', D']
-  mean = arith::DivFOp::create(builder, loc, mean, createSplat(builder, loc, rankedType(mean), double(keys)));
-  mean = BroadcastOp::create(builder, loc, typed({rows, queries, keyHeads, heads / keyHeads, shape[3]}), mean, ArrayRef<int64_t>{0, 2, 4});
+  Value mean =
+      ReduceOp::create(builder, loc, v, ReduceKind::Sum, ArrayRef<int64_t>{1}); // [?, H', D']
+  mean = arith::DivFOp::create(builder, loc, mean,
+                               createSplat(builder, loc, rankedType(mean), double(keys)));
+  mean = BroadcastOp::create(builder, loc,
+                             typed({rows, queries, keyHeads, heads / keyHeads, shape[3]}), mean,
+                             ArrayRef<int64_t>{0, 2, 4});
   mean = ReshapeOp::create(builder, loc, mean, shape);
-  return arith::AddFOp::create(builder, loc, attention, arith::MulFOp::create(builder, loc, unseen, mean));
+  return arith::AddFOp::create(builder, loc, attention,
+                               arith::MulFOp::create(builder, loc, unseen, mean));
 }

@@ -23,7 +23,8 @@ using namespace zorse;
 //===----------------------------------------------------------------------===//
 
 static bool isElementwise(Operation *op) {
-  if (!op->getDialect() || !isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) || op->getNumOperands() == 0 || op->getNumResults() != 1)
+  if (!op->getDialect() || !isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) ||
+      op->getNumOperands() == 0 || op->getNumResults() != 1)
     return false;
   auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
   return type && llvm::all_of(op->getOperandTypes(), [&](Type operand) {
@@ -99,8 +100,9 @@ struct SmallPower : OpRewritePattern<math::PowFOp> {
   }
 };
 
-/// A select with a splat condition. Upstream folds the other cases: conditions of equal branches, and casts of integers
-/// there and back without loss. Casts from a type to itself exist only before type conversion.
+/// A select with a splat condition. Upstream folds the other cases: conditions of equal branches,
+/// and casts of integers there and back without loss. Casts from a type to itself exist only before
+/// type conversion.
 struct SplatSelect : OpRewritePattern<arith::SelectOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(arith::SelectOp op, PatternRewriter &rewriter) const override {
@@ -120,7 +122,8 @@ struct SliceOfConcat : OpRewritePattern<SliceOp> {
     if (!concat)
       return failure();
     auto dim = static_cast<size_t>(concat.getDim());
-    int64_t first = op.getOffsets()[dim], last = first + (op.getSizes()[dim] - 1) * op.getStrides()[dim], begin = 0;
+    int64_t first = op.getOffsets()[dim],
+            last = first + (op.getSizes()[dim] - 1) * op.getStrides()[dim], begin = 0;
     for (Value part : concat.getXs()) {
       int64_t size = rankedType(part).getDimSize(dim);
       if (first >= begin && last < begin + size) {
@@ -135,25 +138,29 @@ struct SliceOfConcat : OpRewritePattern<SliceOp> {
   }
 };
 
-/// A slice of an elementwise result that has no other uses or carries no samples (a table) becomes slices of the
-/// operands.
+/// A slice of an elementwise result that has no other uses or carries no samples (a table) becomes
+/// slices of the operands.
 struct SliceOfElementwise : OpRewritePattern<SliceOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(SliceOp op, PatternRewriter &rewriter) const override {
     Operation *producer = op.getX().getDefiningOp();
-    if (!producer || !isElementwise(producer) || (carriesSamples(op.getType()) && !op.getX().hasOneUse()))
+    if (!producer || !isElementwise(producer) ||
+        (carriesSamples(op.getType()) && !op.getX().hasOneUse()))
       return failure();
     Operation *small = producer->clone();
     for (OpOperand &operand : small->getOpOperands())
-      operand.set(SliceOp::create(rewriter, op.getLoc(), operand.get(), op.getOffsets(), op.getSizes(), op.getStrides()));
-    small->getResult(0).setType(RankedTensorType::get(op.getSizes(), rankedType(producer->getResult(0)).getElementType()));
+      operand.set(SliceOp::create(rewriter, op.getLoc(), operand.get(), op.getOffsets(),
+                                  op.getSizes(), op.getStrides()));
+    small->getResult(0).setType(
+        RankedTensorType::get(op.getSizes(), rankedType(producer->getResult(0)).getElementType()));
     rewriter.insert(small);
     rewriter.replaceOp(op, small->getResults());
     return success();
   }
 };
 
-/// A splat constant of several elements becomes a broadcast of a scalar, so that splats have one form.
+/// A splat constant of several elements becomes a broadcast of a scalar, so that splats have one
+/// form.
 struct ScalarSplat : OpRewritePattern<arith::ConstantOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(arith::ConstantOp op, PatternRewriter &rewriter) const override {
@@ -172,7 +179,8 @@ struct ScalarSplat : OpRewritePattern<arith::ConstantOp> {
 // Sinking broadcasts and dimensions of size 1 below elementwise operations
 //===----------------------------------------------------------------------===//
 
-/// Computes `op` only on the dimensions that vary, and repeats the result. Returns true if this reduces the work.
+/// Computes `op` only on the dimensions that vary, and repeats the result. Returns true if this
+/// reduces the work.
 static bool sinkRepeats(OpBuilder &builder, Operation *op) {
   if (!isElementwise(op))
     return false;
@@ -181,12 +189,16 @@ static bool sinkRepeats(OpBuilder &builder, Operation *op) {
     views.push_back(analyzeView(operand));
   RankedTensorType type = rankedType(op->getResult(0));
   bool sampled = carriesSamples(type);
-  bool keepRows = sampled && llvm::any_of(views, [](const View &view) { return carriesSamples(view.base.getType()); });
+  bool keepRows = sampled && llvm::any_of(views, [](const View &view) {
+                    return carriesSamples(view.base.getType());
+                  });
   SmallVector<int64_t> kept;
   size_t count = type.getRank() - (sampled ? 1 : 0);
   for (size_t i = 0; i < count; ++i)
-    if (llvm::any_of(views,
-                     [&](const View &view) { return llvm::any_of(view.dimensions[i], [](const ViewFactor &factor) { return factor.stride != 0; }); }))
+    if (llvm::any_of(views, [&](const View &view) {
+          return llvm::any_of(view.dimensions[i],
+                              [](const ViewFactor &factor) { return factor.stride != 0; });
+        }))
       kept.push_back(i);
   if (kept.size() == count && keepRows == sampled)
     return false;
@@ -225,14 +237,15 @@ static bool sinkRepeats(OpBuilder &builder, Operation *op) {
 // Views in normal form
 //===----------------------------------------------------------------------===//
 
-/// Whether the chain above `value` is the one that emitView writes. The normal form of a view is unique, so the chains
-/// are compared op by op.
+/// Whether the chain above `value` is the one that emitView writes. The normal form of a view is
+/// unique, so the chains are compared op by op.
 static bool isNormal(Value value, Value normal) {
   while (true) {
     if (value == normal)
       return true;
     Operation *a = value.getDefiningOp(), *b = normal.getDefiningOp();
-    if (!isView(a) || !isView(b) || a->getName() != b->getName() || value.getType() != normal.getType() ||
+    if (!isView(a) || !isView(b) || a->getName() != b->getName() ||
+        value.getType() != normal.getType() ||
         a->getPropertiesAsAttribute() != b->getPropertiesAsAttribute())
       return false;
     value = a->getOperand(0);
@@ -240,8 +253,8 @@ static bool isNormal(Value value, Value normal) {
   }
 }
 
-/// Applies the view of a constant of moderate size to its elements. Repeats remain views. Leaves `view` unchanged if
-/// there is nothing to do.
+/// Applies the view of a constant of moderate size to its elements. Repeats remain views. Leaves
+/// `view` unchanged if there is nothing to do.
 static void foldConstantView(View &view, OpBuilder &builder) {
   constexpr int64_t kLimit = int64_t(1) << 20;
   auto constant = view.base.getDefiningOp<arith::ConstantOp>();
@@ -280,11 +293,13 @@ static void foldConstantView(View &view, OpBuilder &builder) {
   };
   auto type = RankedTensorType::get(shape, dense.getElementType());
   DenseElementsAttr folded;
-  if (unsigned width = dense.getElementType().getIntOrFloatBitWidth(); width % 8 == 0) { // copies whole bytes: position tables are large
+  if (unsigned width = dense.getElementType().getIntOrFloatBitWidth();
+      width % 8 == 0) { // copies whole bytes: position tables are large
     const size_t size = width / 8;
     SmallVector<char> bytes(static_cast<size_t>(count) * size);
     for (int64_t n = 0; n < count; ++n)
-      std::memcpy(&bytes[static_cast<size_t>(n) * size], dense.getRawData().data() + static_cast<size_t>(indexOf(n)) * size, size);
+      std::memcpy(&bytes[static_cast<size_t>(n) * size],
+                  dense.getRawData().data() + static_cast<size_t>(indexOf(n)) * size, size);
     folded = DenseElementsAttr::getFromRawBuffer(type, bytes);
   } else {
     SmallVector<Attribute> elements;
@@ -322,7 +337,8 @@ static bool normaliseViews(func::FuncOp function, OpBuilder &builder) {
     Value normal = emitView(builder, root->getLoc(), view);
     if (!normal || isNormal(root->getResult(0), normal))
       continue;
-    root->getResult(0).replaceUsesWithIf(normal, [](OpOperand &use) { return !isView(use.getOwner()); });
+    root->getResult(0).replaceUsesWithIf(normal,
+                                         [](OpOperand &use) { return !isView(use.getOwner()); });
     changed = true;
   }
   // Erase chains without uses and unused results of emitView.
@@ -341,8 +357,9 @@ struct CanonicalizeGraph : zorse::impl::CanonicalizeGraphBase<CanonicalizeGraph>
     for (StringRef dialect : {"arith", "zorse"})
       for (RegisteredOperationName name : context->getRegisteredOperationsByDialect(dialect))
         name.getCanonicalizationPatterns(owned, context);
-    owned.add<TrivialProduct<arith::MulFOp>, TrivialProduct<arith::DivFOp>, TrivialSum<arith::AddFOp>, TrivialSum<arith::SubFOp>, SumOfNegation,
-              SmallPower, SplatSelect, SliceOfConcat, SliceOfElementwise, ScalarSplat>(context);
+    owned.add<TrivialProduct<arith::MulFOp>, TrivialProduct<arith::DivFOp>,
+              TrivialSum<arith::AddFOp>, TrivialSum<arith::SubFOp>, SumOfNegation, SmallPower,
+              SplatSelect, SliceOfConcat, SliceOfElementwise, ScalarSplat>(context);
     patterns = FrozenRewritePatternSet(std::move(owned));
     return success();
   }

@@ -7,8 +7,8 @@
 
 namespace zorse {
 
-/// The elements of a constant tensor, seen through a view. Reads dense and resource attributes of f32, f64, f16, bf16,
-/// i1, i32 and i64.
+/// The elements of a constant tensor, seen through a view. Reads dense and resource attributes of
+/// f32, f64, f16, bf16, i1, i32 and i64.
 class ConstantTable {
 public:
   /// Returns nullopt if the base of `view` is not a constant with readable elements.

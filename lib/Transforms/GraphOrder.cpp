@@ -18,12 +18,14 @@ using namespace zorse;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Sort key of values: kind, depth, then a hash of the structure above. It contains no names and no positions.
+/// Sort key of values: kind, depth, then a hash of the structure above. It contains no names and no
+/// positions.
 struct Rank {
   int kind = 0; ///< 0 computed, 1 argument, 2 splat
   int depth = 0;
   uint64_t hash = 0;
-  bool parameter = false; ///< a parameter or a view of one: exporters fold transposes and slices into them, so types are ignored
+  bool parameter = false; ///< a parameter or a view of one: exporters fold transposes and slices
+                          ///< into them, so types are ignored
   bool operator<(const Rank &other) const {
     if (kind != other.kind)
       return kind < other.kind;
@@ -47,9 +49,11 @@ static std::string textOf(Type type) {
 static std::string textOf(Operation *op) {
   std::string text = op->getName().getStringRef().str();
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
-    if (auto dense = dyn_cast<DenseElementsAttr>(constant.getValue()); dense && dense.getNumElements() > 16) {
+    if (auto dense = dyn_cast<DenseElementsAttr>(constant.getValue());
+        dense && dense.getNumElements() > 16) {
       ArrayRef<char> bytes = dense.getRawData();
-      return text + std::to_string(llvm::xxh3_64bits(StringRef(bytes.data(), bytes.size()))) + textOf(dense.getType());
+      return text + std::to_string(llvm::xxh3_64bits(StringRef(bytes.data(), bytes.size()))) +
+             textOf(dense.getType());
     }
   }
   llvm::raw_string_ostream os(text);
@@ -64,10 +68,12 @@ static std::string textOf(Operation *op) {
 void zorse::orderCommutativeOperands(func::FuncOp function) {
   llvm::DenseMap<Value, Rank> ranks;
   for (BlockArgument argument : function.getArguments())
-    ranks[argument] = function.getArgAttr(argument.getArgNumber(), attributes::kInput) ? Rank{1, 0, hashText(textOf(argument.getType())), false}
-                                                                                       : Rank{1, 0, hashText("parameter"), true};
+    ranks[argument] = function.getArgAttr(argument.getArgNumber(), attributes::kInput)
+                          ? Rank{1, 0, hashText(textOf(argument.getType())), false}
+                          : Rank{1, 0, hashText("parameter"), true};
   for (Operation &op : function.front()) {
-    if (op.hasTrait<OpTrait::IsCommutative>() && op.getNumOperands() == 2 && ranks[op.getOperand(1)] < ranks[op.getOperand(0)]) {
+    if (op.hasTrait<OpTrait::IsCommutative>() && op.getNumOperands() == 2 &&
+        ranks[op.getOperand(1)] < ranks[op.getOperand(0)]) {
       Value first = op.getOperand(0), second = op.getOperand(1);
       op.setOperands({second, first});
     }
@@ -87,7 +93,8 @@ void zorse::orderCommutativeOperands(func::FuncOp function) {
     }
     uint64_t hash = hashText(text);
     for (OpResult result : op.getResults())
-      ranks[result] = {splatValue(result) ? 2 : 0, depth + (view ? 0 : 1), hash + result.getResultNumber(), false};
+      ranks[result] = {splatValue(result) ? 2 : 0, depth + (view ? 0 : 1),
+                       hash + result.getResultNumber(), false};
   }
 }
 
@@ -123,7 +130,9 @@ void zorse::orderOps(func::FuncOp function) {
 //===----------------------------------------------------------------------===//
 
 void zorse::orderParameters(func::FuncOp function) {
-  auto isParameter = [&](unsigned index) { return function.getArgAttr(index, attributes::kParameter) != nullptr; };
+  auto isParameter = [&](unsigned index) {
+    return function.getArgAttr(index, attributes::kParameter) != nullptr;
+  };
   Block &block = function.front();
   llvm::DenseMap<Value, int64_t> firstUse;
   int64_t position = 0;
@@ -157,11 +166,14 @@ void zorse::orderParameters(func::FuncOp function) {
   for (unsigned index : order) {
     BlockArgument old = function.getArgument(index);
     types.push_back(old.getType());
-    attributes.push_back(function.getArgAttrDict(index) ? function.getArgAttrDict(index) : DictionaryAttr::get(function.getContext()));
+    attributes.push_back(function.getArgAttrDict(index)
+                             ? function.getArgAttrDict(index)
+                             : DictionaryAttr::get(function.getContext()));
     BlockArgument fresh = block.addArgument(old.getType(), old.getLoc());
     old.replaceAllUsesWith(fresh);
   }
   block.eraseArguments(0, block.getNumArguments() - order.size());
-  function.setFunctionType(FunctionType::get(function.getContext(), types, function.getFunctionType().getResults()));
+  function.setFunctionType(
+      FunctionType::get(function.getContext(), types, function.getFunctionType().getResults()));
   function.setAllArgAttrs(attributes);
 }

@@ -14,12 +14,15 @@ namespace zorse {
 using namespace mlir;
 using namespace zorse;
 
-/// Returns a name that depends on the content: equal constants have equal names in every model and process.
+/// Returns a name that depends on the content: equal constants have equal names in every model and
+/// process.
 static std::string nameOf(ElementsAttr value) {
   std::string type;
   llvm::raw_string_ostream(type) << value.getShapedType();
   uint64_t hash = llvm::xxh3_64bits(type);
-  auto mix = [&](ArrayRef<char> bytes) { hash = hash * 0x9E3779B97F4A7C15ull ^ llvm::xxh3_64bits(StringRef(bytes.data(), bytes.size())); };
+  auto mix = [&](ArrayRef<char> bytes) {
+    hash = hash * 0x9E3779B97F4A7C15ull ^ llvm::xxh3_64bits(StringRef(bytes.data(), bytes.size()));
+  };
   if (auto dense = dyn_cast<DenseElementsAttr>(value))
     mix(dense.getRawData());
   else if (AsmResourceBlob *blob = cast<DenseResourceElementsAttr>(value).getRawHandle().getBlob())
@@ -78,18 +81,22 @@ struct LiftConstants : zorse::impl::LiftConstantsBase<LiftConstants> {
         value = materialise(mask);
       else
         value = dyn_cast<ElementsAttr>(cast<arith::ConstantOp>(op).getValue());
-      if (!value || value.getShapedType().getRank() == 0 || (isa<DenseElementsAttr>(value) && cast<DenseElementsAttr>(value).isSplat()))
+      if (!value || value.getShapedType().getRank() == 0 ||
+          (isa<DenseElementsAttr>(value) && cast<DenseElementsAttr>(value).isSplat()))
         continue;
-      if (auto resource = dyn_cast<DenseResourceElementsAttr>(value); resource && !resource.getRawHandle().getBlob()) {
-        op->emitError("expects the elements of this constant, but the text left them out; print it in full (zorse-import --full)");
+      if (auto resource = dyn_cast<DenseResourceElementsAttr>(value);
+          resource && !resource.getRawHandle().getBlob()) {
+        op->emitError("expects the elements of this constant, but the text left them out; print it "
+                      "in full (zorse-import --full)");
         return signalPassFailure();
       }
       std::string name = nameOf(value);
       BlockArgument &argument = lifted[name];
       if (!argument) {
-        DictionaryAttr described = builder.getDictionaryAttr({builder.getNamedAttr(attributes::kParameter, builder.getStringAttr(name)),
-                                                              builder.getNamedAttr(attributes::kTrainable, builder.getBoolAttr(false)),
-                                                              builder.getNamedAttr(attributes::kConstant, builder.getUnitAttr())});
+        DictionaryAttr described = builder.getDictionaryAttr(
+            {builder.getNamedAttr(attributes::kParameter, builder.getStringAttr(name)),
+             builder.getNamedAttr(attributes::kTrainable, builder.getBoolAttr(false)),
+             builder.getNamedAttr(attributes::kConstant, builder.getUnitAttr())});
         unsigned index = model.getNumArguments();
         if (failed(model.insertArgument(index, value.getShapedType(), described, op->getLoc())))
           return signalPassFailure();

@@ -10,7 +10,9 @@
 using namespace mlir;
 using namespace zorse;
 
-bool zorse::isNear(double a, double b) { return a == b || std::fabs(a - b) <= 1e-6 * std::max(std::fabs(a), std::fabs(b)); }
+bool zorse::isNear(double a, double b) {
+  return a == b || std::fabs(a - b) <= 1e-6 * std::max(std::fabs(a), std::fabs(b));
+}
 
 /// Returns the dimensions with a size other than 1.
 static SmallVector<int64_t> wideDimensions(ArrayRef<int64_t> shape) {
@@ -42,7 +44,10 @@ Value zorse::matchChannels(Value value) {
   if (!broadcast)
     return {};
   int64_t last = rankedType(value).getRank() - 1;
-  return broadcast.getDims() == ArrayRef<int64_t>{last} && !carriesSamples(broadcast.getX().getType()) ? broadcast.getX() : Value();
+  return broadcast.getDims() == ArrayRef<int64_t>{last} &&
+                 !carriesSamples(broadcast.getX().getType())
+             ? broadcast.getX()
+             : Value();
 }
 
 static void flattenInto(Value value, Product &product, bool root) {
@@ -92,7 +97,8 @@ Value zorse::matchMean(Value value) {
   if (!reduce || reduce.getKind() != ReduceKind::Sum)
     return {};
   RankedTensorType type = rankedType(reduce.getX());
-  if (reduce.getDims() != ArrayRef<int64_t>{type.getRank() - 1} || type.isDynamicDim(type.getRank() - 1))
+  if (reduce.getDims() != ArrayRef<int64_t>{type.getRank() - 1} ||
+      type.isDynamicDim(type.getRank() - 1))
     return {};
   return isNear(number * type.getShape().back(), 1) ? reduce.getX() : Value();
 }
@@ -101,7 +107,8 @@ Value zorse::matchReciprocalRoot(Value value) {
   if (auto rsqrt = value.getDefiningOp<math::RsqrtOp>())
     return rsqrt.getOperand();
   if (auto div = value.getDefiningOp<arith::DivFOp>())
-    if (auto root = div.getRhs().getDefiningOp<math::SqrtOp>(); root && splatValue(div.getLhs()) == 1.0)
+    if (auto root = div.getRhs().getDefiningOp<math::SqrtOp>();
+        root && splatValue(div.getLhs()) == 1.0)
       return root.getOperand();
   if (auto power = value.getDefiningOp<math::PowFOp>())
     if (splatValue(power.getRhs()) == -0.5)
@@ -165,7 +172,9 @@ bool zorse::dependsOnTrained(Value value) {
     }
     auto argument = cast<BlockArgument>(next);
     auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    auto trainable = function ? function.getArgAttrOfType<BoolAttr>(argument.getArgNumber(), attributes::kTrainable) : BoolAttr();
+    auto trainable = function ? function.getArgAttrOfType<BoolAttr>(argument.getArgNumber(),
+                                                                    attributes::kTrainable)
+                              : BoolAttr();
     if (trainable && trainable.getValue())
       return true;
   }

@@ -1,5 +1,5 @@
-// Small matchers that the recognition passes share. They expect canonical graphs: broadcasts and dimensions of size 1
-// follow elementwise operations.
+// Small matchers that the recognition passes share. They expect canonical graphs: broadcasts and
+// dimensions of size 1 follow elementwise operations.
 #pragma once
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -13,24 +13,28 @@ namespace zorse {
 bool isNear(double a, double b);
 inline bool isNear(std::optional<double> a, double b) { return a && isNear(*a, b); }
 
-inline mlir::RankedTensorType rankedType(mlir::Value value) { return mlir::cast<mlir::RankedTensorType>(value.getType()); }
+inline mlir::RankedTensorType rankedType(mlir::Value value) {
+  return mlir::cast<mlir::RankedTensorType>(value.getType());
+}
 
-/// If `value` broadcasts one number per vector to the type of the vectors, returns that statistic, without dimensions
-/// of size 1; otherwise null.
+/// If `value` broadcasts one number per vector to the type of the vectors, returns that statistic,
+/// without dimensions of size 1; otherwise null.
 mlir::Value matchStatistic(mlir::Value value);
 
-/// If `value` broadcasts one vector [d] along the last dimension, returns that vector; otherwise null.
+/// If `value` broadcasts one vector [d] along the last dimension, returns that vector; otherwise
+/// null.
 mlir::Value matchChannels(mlir::Value value);
 
-/// A flattened product: `scalar` times `factors`. Includes products and quotients by scalars that have no other user.
+/// A flattened product: `scalar` times `factors`. Includes products and quotients by scalars that
+/// have no other user.
 struct Product {
   double scalar = 1;
   llvm::SmallVector<mlir::Value, 4> factors;
 };
 Product flattenProduct(mlir::Value value);
 
-/// If `value` is a commutative operation of type `Op` with one splat operand, returns the other operand and sets
-/// `number`; otherwise null.
+/// If `value` is a commutative operation of type `Op` with one splat operand, returns the other
+/// operand and sets `number`; otherwise null.
 template <typename Op> mlir::Value matchWithSplat(mlir::Value value, double &number) {
   auto op = value.getDefiningOp<Op>();
   if (!op)
@@ -53,8 +57,8 @@ mlir::Value matchReciprocalRoot(mlir::Value value);
 /// If value = mean(y^2) + epsilon over the last dimension, returns y; otherwise null.
 mlir::Value matchMeanSquarePlus(mlir::Value value, double &epsilon);
 
-/// A reading of an operation as x * s or x / t with one number per vector: `reciprocal` is s, `root` is t.
-/// matchScaledVectors returns all such readings.
+/// A reading of an operation as x * s or x / t with one number per vector: `reciprocal` is s,
+/// `root` is t. matchScaledVectors returns all such readings.
 struct Scaled {
   mlir::Value x, reciprocal, root;
 };

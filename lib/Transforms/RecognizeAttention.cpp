@@ -47,7 +47,8 @@ static Value peelScalar(OpBuilder &builder, Value value, double &scale) {
     double factor = 1;
     if (isa<arith::MulFOp>(op)) {
       inner = matchWithSplat<arith::MulFOp>(view.base, factor);
-    } else if (std::optional<double> divisor = splatValue(op->getOperand(1)); divisor && *divisor != 0) {
+    } else if (std::optional<double> divisor = splatValue(op->getOperand(1));
+               divisor && *divisor != 0) {
       inner = op->getOperand(0);
       factor = 1 / *divisor;
     }
@@ -71,26 +72,29 @@ struct Scores {
 };
 } // namespace
 
-/// For select(isnan(p), 0, p), returns p and sets `guarded`; otherwise returns `value`. The test may also be an
-/// unordered comparison of p with itself.
+/// For select(isnan(p), 0, p), returns p and sets `guarded`; otherwise returns `value`. The test
+/// may also be an unordered comparison of p with itself.
 static Value skipGuard(Value value, bool &guarded) {
   auto select = value.getDefiningOp<arith::SelectOp>();
   if (!select || splatValue(select.getTrueValue()) != 0.0)
     return value;
   Value p = select.getFalseValue();
-  if (auto test = select.getCondition().getDefiningOp<math::IsNaNOp>(); test && skipUnitReshapes(test.getOperand()) == skipUnitReshapes(p)) {
+  if (auto test = select.getCondition().getDefiningOp<math::IsNaNOp>();
+      test && skipUnitReshapes(test.getOperand()) == skipUnitReshapes(p)) {
     guarded = true;
     return p;
   }
   if (auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
-      compare && compare.getPredicate() == arith::CmpFPredicate::UNO && compare.getLhs() == p && compare.getRhs() == p) {
+      compare && compare.getPredicate() == arith::CmpFPredicate::UNO && compare.getLhs() == p &&
+      compare.getRhs() == p) {
     guarded = true;
     return p;
   }
   return value;
 }
 
-/// Matches from the argument of the softmax up to the product. Masks are added or selected after scale and cap.
+/// Matches from the argument of the softmax up to the product. Masks are added or selected after
+/// scale and cap.
 static bool matchScores(Value value, Scores &scores) {
   bool capped = false;
   for (int depth = 0; depth < 16; ++depth) {
@@ -99,16 +103,19 @@ static bool matchScores(Value value, Scores &scores) {
       scores.product = product;
       return true;
     }
-    if (auto select = value.getDefiningOp<arith::SelectOp>(); select && !capped && scores.options.scale == 1.0) {
+    if (auto select = value.getDefiningOp<arith::SelectOp>();
+        select && !capped && scores.options.scale == 1.0) {
       bool keepWhenTrue = splatValue(select.getFalseValue()).has_value();
-      std::optional<double> fill = splatValue(keepWhenTrue ? select.getFalseValue() : select.getTrueValue());
+      std::optional<double> fill =
+          splatValue(keepWhenTrue ? select.getFalseValue() : select.getTrueValue());
       if (!fill || !isMaskFill(*fill))
         return false;
       scores.masks.push_back({select.getCondition(), keepWhenTrue, *fill, /*replaces=*/true});
       value = keepWhenTrue ? select.getTrueValue() : select.getFalseValue();
       continue;
     }
-    if (auto add = value.getDefiningOp<arith::AddFOp>(); add && !capped && scores.options.scale == 1.0) {
+    if (auto add = value.getDefiningOp<arith::AddFOp>();
+        add && !capped && scores.options.scale == 1.0) {
       // The mask is the operand without a product above it.
       bool left = leadsToProduct(add.getLhs()), right = leadsToProduct(add.getRhs());
       if (left == right)
@@ -120,7 +127,8 @@ static bool matchScores(Value value, Scores &scores) {
     double factor = 1;
     if (Value inner = matchWithSplat<arith::MulFOp>(value, factor)) {
       // cap * tanh(s / cap): the outer factor belongs to the cap. It is matched only once.
-      if (auto tanh = skipUnitReshapes(inner).getDefiningOp<math::TanhOp>(); tanh && !capped && scores.options.scale == 1.0 && factor > 0) {
+      if (auto tanh = skipUnitReshapes(inner).getDefiningOp<math::TanhOp>();
+          tanh && !capped && scores.options.scale == 1.0 && factor > 0) {
         scores.options.softcap = factor;
         capped = true;
         value = tanh.getOperand();
@@ -152,11 +160,13 @@ static bool matchScores(Value value, Scores &scores) {
 static Value toAttentionLayout(OpBuilder &builder, Location loc, Value value) {
   ArrayRef<int64_t> shape = rankedType(value).getShape();
   if (shape.size() == 3)
-    return ReshapeOp::create(builder, loc, value, ArrayRef<int64_t>{shape[0], shape[1], 1, shape[2]});
+    return ReshapeOp::create(builder, loc, value,
+                             ArrayRef<int64_t>{shape[0], shape[1], 1, shape[2]});
   return TransposeOp::create(builder, loc, value, ArrayRef<int64_t>{0, 2, 1, 3});
 }
 
-/// Returns k or v [?, S', H, D] without the repeats of its heads, or unchanged if heads do not repeat.
+/// Returns k or v [?, S', H, D] without the repeats of its heads, or unchanged if heads do not
+/// repeat.
 static Value withoutRepeats(OpBuilder &builder, Location loc, Value value) {
   View view = analyzeView(value);
   if (view.dimensions.size() != 3)
@@ -169,8 +179,8 @@ static Value withoutRepeats(OpBuilder &builder, Location loc, Value value) {
   return small ? small : value;
 }
 
-/// Removes repeats of heads from both k and v. Both must then have the same number of heads; otherwise neither is
-/// changed.
+/// Removes repeats of heads from both k and v. Both must then have the same number of heads;
+/// otherwise neither is changed.
 static void shrinkGroups(OpBuilder &builder, Location loc, Value &k, Value &v) {
   Value smallK = withoutRepeats(builder, loc, k), smallV = withoutRepeats(builder, loc, v);
   if (rankedType(smallK).getDimSize(2) == rankedType(smallV).getDimSize(2)) {
@@ -186,8 +196,8 @@ struct Attention : OpRewritePattern<MatmulOp> {
   LogicalResult matchAndRewrite(MatmulOp op, PatternRewriter &rewriter) const override {
     RankedTensorType type = rankedType(op.getY());
     // Both operands must have the batch dimensions, and the product must carry samples.
-    if (op.getTransposeA() || rankedType(op.getB()).getRank() != type.getRank() || (type.getRank() != 3 && type.getRank() != 4) ||
-        !carriesSamples(type))
+    if (op.getTransposeA() || rankedType(op.getB()).getRank() != type.getRank() ||
+        (type.getRank() != 3 && type.getRank() != 4) || !carriesSamples(type))
       return failure();
 
     Scores scores;
@@ -206,22 +216,28 @@ struct Attention : OpRewritePattern<MatmulOp> {
       return failure();
     MatmulOp product = scores.product;
     RankedTensorType productType = rankedType(product.getY());
-    if (product.getTransposeA() || rankedType(product.getB()).getRank() != productType.getRank() || productType.getRank() != type.getRank() ||
+    if (product.getTransposeA() || rankedType(product.getB()).getRank() != productType.getRank() ||
+        productType.getRank() != type.getRank() ||
         rankedType(op.getA()).getShape() != productType.getShape())
       return failure();
 
-    if (llvm::any_of(scores.masks, [](const MaskPart &part) { return dependsOnTrained(part.value); })) {
-      op->emitRemark("attention is kept in parts: the mask added to its scores depends on a trained parameter and needs a gradient");
+    if (llvm::any_of(scores.masks,
+                     [](const MaskPart &part) { return dependsOnTrained(part.value); })) {
+      op->emitRemark("attention is kept in parts: the mask added to its scores depends on a "
+                     "trained parameter and needs a gradient");
       return failure();
     }
 
     rewriter.setInsertionPoint(op);
     Location loc = op.getLoc();
-    FailureOr<CombinedMask> mask = combineMasks(rewriter, op, scores.masks, guarded, rankedType(softmax.getX()).getElementType(), scores.options);
+    FailureOr<CombinedMask> mask =
+        combineMasks(rewriter, op, scores.masks, guarded,
+                     rankedType(softmax.getX()).getElementType(), scores.options);
     if (failed(mask))
       return failure();
 
-    Value q = peelScalar(rewriter, product.getA(), scores.options.scale), k = product.getB(), v = op.getB();
+    Value q = peelScalar(rewriter, product.getA(), scores.options.scale), k = product.getB(),
+          v = op.getB();
     auto swapLast = [&](Value x) {
       int64_t rank = rankedType(x).getRank();
       SmallVector<int64_t> permutation = llvm::to_vector(llvm::seq<int64_t>(0, rank));
@@ -249,8 +265,8 @@ struct Attention : OpRewritePattern<MatmulOp> {
   }
 };
 
-/// Repeats of k and v that reach an attention from elsewhere: an imported `Attention` node, or a model that repeats
-/// them first.
+/// Repeats of k and v that reach an attention from elsewhere: an imported `Attention` node, or a
+/// model that repeats them first.
 struct ShrinkGroups : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
@@ -266,7 +282,8 @@ struct ShrinkGroups : OpRewritePattern<AttentionOp> {
   }
 };
 
-/// Masks of an imported `Attention` node: causal masks, by value, become attributes; masks without effect are removed.
+/// Masks of an imported `Attention` node: causal masks, by value, become attributes; masks without
+/// effect are removed.
 struct SimplifyMask : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
@@ -281,19 +298,21 @@ struct SimplifyMask : OpRewritePattern<AttentionOp> {
       rewriter.modifyOpInPlace(op, [&] { op.getMaskMutable().assign(compact); });
       return success();
     }
-    rewriter.replaceOpWithNewOp<AttentionOp>(op, op.getQ(), op.getK(), op.getV(), Value(), options, op.getLse() != nullptr);
+    rewriter.replaceOpWithNewOp<AttentionOp>(op, op.getQ(), op.getK(), op.getV(), Value(), options,
+                                             op.getLse() != nullptr);
     return success();
   }
 };
 
-/// An imported `Attention` node with a trained mask (a bias by distance) is decomposed, because attention gives its
-/// mask no gradient.
+/// An imported `Attention` node with a trained mask (a bias by distance) is decomposed, because
+/// attention gives its mask no gradient.
 struct TrainedMask : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
     if (!op.getMask() || op.getLse() || !dependsOnTrained(op.getMask()))
       return failure();
-    op->emitRemark("attention is written in parts: its mask depends on a trained parameter and needs a gradient");
+    op->emitRemark("attention is written in parts: its mask depends on a trained parameter and "
+                   "needs a gradient");
     rewriter.replaceOp(op, writeAttentionInParts(rewriter, op));
     return success();
   }
@@ -304,18 +323,20 @@ struct PeelScale : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
     AttentionOptions options = op.getOptions();
-    Value q = peelScalar(rewriter, op.getQ(), options.scale), k = peelScalar(rewriter, op.getK(), options.scale);
+    Value q = peelScalar(rewriter, op.getQ(), options.scale),
+          k = peelScalar(rewriter, op.getK(), options.scale);
     if (q == op.getQ() && k == op.getK())
       return failure();
-    rewriter.replaceOpWithNewOp<AttentionOp>(op, q, k, op.getV(), op.getMask(), options, op.getLse() != nullptr);
+    rewriter.replaceOpWithNewOp<AttentionOp>(op, q, k, op.getV(), op.getMask(), options,
+                                             op.getLse() != nullptr);
     return success();
   }
 };
 
 struct RecognizeAttention : zorse::impl::RecognizeAttentionBase<RecognizeAttention> {
   void runOnOperation() override {
-    // Visits each operation once, in order: patterns build views above the match, which a greedy driver would visit
-    // again and again.
+    // Visits each operation once, in order: patterns build views above the match, which a greedy
+    // driver would visit again and again.
     PatternRewriter rewriter(&getContext());
     Attention attention(&getContext());
     ShrinkGroups shrink(&getContext());

@@ -13,24 +13,30 @@ using namespace mlir;
 using namespace zorse;
 
 namespace {
-/// take_along_dim(log_softmax(logits), labels) is the negative cross-entropy. The negation usually folds with another one.
+/// take_along_dim(log_softmax(logits), labels) is the negative cross-entropy. The negation usually
+/// folds with another one.
 struct TakeAlongDim : OpRewritePattern<TakeAlongDimOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(TakeAlongDimOp op, PatternRewriter &rewriter) const override {
     auto logarithm = op.getX().getDefiningOp<LogSoftmaxOp>();
     // In lower precision than the loss, fusion would change the casts, so the parts remain.
-    if (!logarithm || statisticElementType(rankedType(op.getX()).getElementType()) != rankedType(op.getX()).getElementType())
+    if (!logarithm || statisticElementType(rankedType(op.getX()).getElementType()) !=
+                          rankedType(op.getX()).getElementType())
       return failure();
-    Value loss = CrossEntropyOp::create(rewriter, op.getLoc(), logarithm.getX(), op.getIndices(), Value(), std::nullopt).getLoss();
+    Value loss = CrossEntropyOp::create(rewriter, op.getLoc(), logarithm.getX(), op.getIndices(),
+                                        Value(), std::nullopt)
+                     .getLoss();
     rewriter.replaceOpWithNewOp<arith::NegFOp>(op, loss);
     return success();
   }
 };
 
-/// Returns the `labels` from which a select made safe ids: labels == c ? safe : labels, or labels != c ? labels : safe.
+/// Returns the `labels` from which a select made safe ids: labels == c ? safe : labels, or labels
+/// != c ? labels : safe.
 static Value unsafeLabels(Value condition, Value ids, int64_t &ignored, bool &conditionMeansKept) {
   auto compare = condition.getDefiningOp<arith::CmpIOp>();
-  if (!compare || (compare.getPredicate() != arith::CmpIPredicate::ne && compare.getPredicate() != arith::CmpIPredicate::eq))
+  if (!compare || (compare.getPredicate() != arith::CmpIPredicate::ne &&
+                   compare.getPredicate() != arith::CmpIPredicate::eq))
     return {};
   std::optional<double> constant = splatValue(compare.getRhs());
   Value labels = compare.getLhs();
@@ -52,9 +58,9 @@ static Value unsafeLabels(Value condition, Value ids, int64_t &ignored, bool &co
   if (!own)
     return {};
   bool keepsWhenTrue = own.getPredicate() == arith::CmpIPredicate::ne;
-  bool compares =
-      (keepsWhenTrue || own.getPredicate() == arith::CmpIPredicate::eq) &&
-      ((own.getLhs() == labels && splatValue(own.getRhs()) == *constant) || (own.getRhs() == labels && splatValue(own.getLhs()) == *constant));
+  bool compares = (keepsWhenTrue || own.getPredicate() == arith::CmpIPredicate::eq) &&
+                  ((own.getLhs() == labels && splatValue(own.getRhs()) == *constant) ||
+                   (own.getRhs() == labels && splatValue(own.getLhs()) == *constant));
   Value kept = keepsWhenTrue ? select.getTrueValue() : select.getFalseValue();
   return compares && kept == labels ? labels : Value();
 }
@@ -64,7 +70,8 @@ struct Ignore : OpRewritePattern<arith::SelectOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(arith::SelectOp op, PatternRewriter &rewriter) const override {
     for (bool lossWhenTrue : {true, false}) {
-      Value lossValue = lossWhenTrue ? op.getTrueValue() : op.getFalseValue(), zero = lossWhenTrue ? op.getFalseValue() : op.getTrueValue();
+      Value lossValue = lossWhenTrue ? op.getTrueValue() : op.getFalseValue(),
+            zero = lossWhenTrue ? op.getFalseValue() : op.getTrueValue();
       auto negation = lossValue.getDefiningOp<arith::NegFOp>();
       auto loss = (negation ? negation.getOperand() : lossValue).getDefiningOp<CrossEntropyOp>();
       if (!loss || loss.getIgnoreIndexAttr() || loss.getStatistics() || splatValue(zero) != 0.0)
@@ -74,7 +81,9 @@ struct Ignore : OpRewritePattern<arith::SelectOp> {
       Value labels = unsafeLabels(op.getCondition(), loss.getLabels(), ignored, kept);
       if (!labels || kept != lossWhenTrue)
         continue;
-      Value result = CrossEntropyOp::create(rewriter, op.getLoc(), loss.getLogits(), labels, loss.getWeights(), ignored).getLoss();
+      Value result = CrossEntropyOp::create(rewriter, op.getLoc(), loss.getLogits(), labels,
+                                            loss.getWeights(), ignored)
+                         .getLoss();
       if (negation)
         result = arith::NegFOp::create(rewriter, op.getLoc(), result);
       rewriter.replaceOp(op, result);

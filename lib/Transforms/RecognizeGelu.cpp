@@ -20,7 +20,8 @@ static bool isScaled(Value value, Value x, double number) {
   return product.factors.size() == 1 && product.factors[0] == x && isNear(product.scalar, number);
 }
 
-/// Whether value = x + 0.044715 x^3. If `factored`, x is factored out, and the caller has it as another factor.
+/// Whether value = x + 0.044715 x^3. If `factored`, x is factored out, and the caller has it as
+/// another factor.
 static bool isCubicSum(Value value, Value x, bool factored) {
   auto add = value.getDefiningOp<arith::AddFOp>();
   if (!add)
@@ -64,7 +65,8 @@ static bool isTanhArgument(Value value, Value x) {
     return isCubicSum(product.factors[0], x, false);
   if (product.factors.size() != 2)
     return false;
-  return (product.factors[0] == x && isCubicSum(product.factors[1], x, true)) || (product.factors[1] == x && isCubicSum(product.factors[0], x, true));
+  return (product.factors[0] == x && isCubicSum(product.factors[1], x, true)) ||
+         (product.factors[1] == x && isCubicSum(product.factors[0], x, true));
 }
 
 namespace {
@@ -81,11 +83,13 @@ struct Gelu : OpRewritePattern<arith::MulFOp> {
       Value bell = matchWithSplat<arith::AddFOp>(product.factors[1 - i], one);
       if (!bell || one != 1.0)
         continue;
-      if (auto erf = bell.getDefiningOp<math::ErfOp>(); erf && isScaled(erf.getOperand(), x, std::sqrt(0.5))) {
+      if (auto erf = bell.getDefiningOp<math::ErfOp>();
+          erf && isScaled(erf.getOperand(), x, std::sqrt(0.5))) {
         rewriter.replaceOpWithNewOp<GeluOp>(op, x.getType(), x, false);
         return success();
       }
-      if (auto tanh = bell.getDefiningOp<math::TanhOp>(); tanh && isTanhArgument(tanh.getOperand(), x)) {
+      if (auto tanh = bell.getDefiningOp<math::TanhOp>();
+          tanh && isTanhArgument(tanh.getOperand(), x)) {
         rewriter.replaceOpWithNewOp<GeluOp>(op, x.getType(), x, true);
         return success();
       }

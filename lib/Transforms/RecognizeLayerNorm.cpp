@@ -47,10 +47,12 @@ template <typename Op> struct Affine : OpRewritePattern<Op> {
       auto norm = op->getOperand(i).template getDefiningOp<LayerNormOp>();
       Value channels = matchChannels(op->getOperand(1 - i));
       // The weight precedes the bias, and each occurs at most once.
-      if (!norm || !channels || norm.getBias() || (isWeight && norm.getWeight()) || !norm.getStatistics().empty() || !norm.getY().hasOneUse())
+      if (!norm || !channels || norm.getBias() || (isWeight && norm.getWeight()) ||
+          !norm.getStatistics().empty() || !norm.getY().hasOneUse())
         continue;
-      rewriter.replaceOpWithNewOp<LayerNormOp>(op, norm.getX(), isWeight ? channels : norm.getWeight(), isWeight ? Value() : channels,
-                                               norm.getEpsilon().convertToDouble());
+      rewriter.replaceOpWithNewOp<LayerNormOp>(
+          op, norm.getX(), isWeight ? channels : norm.getWeight(), isWeight ? Value() : channels,
+          norm.getEpsilon().convertToDouble());
       return success();
     }
     return failure();
@@ -60,7 +62,8 @@ template <typename Op> struct Affine : OpRewritePattern<Op> {
 struct RecognizeLayerNorm : zorse::impl::RecognizeLayerNormBase<RecognizeLayerNorm> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<Normalise<arith::MulFOp>, Normalise<arith::DivFOp>, Affine<arith::MulFOp>, Affine<arith::AddFOp>>(&getContext());
+    patterns.add<Normalise<arith::MulFOp>, Normalise<arith::DivFOp>, Affine<arith::MulFOp>,
+                 Affine<arith::AddFOp>>(&getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

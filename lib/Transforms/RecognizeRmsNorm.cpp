@@ -14,8 +14,9 @@ namespace zorse {
 using namespace mlir;
 using namespace zorse;
 
-/// If value = ratio * mean(y^2) + epsilon over the last dimension with ratio > 0, returns y; otherwise null. The ratio
-/// differs from 1 if a scalar on x was merged with another factor (Gemma's embedding scale).
+/// If value = ratio * mean(y^2) + epsilon over the last dimension with ratio > 0, returns y;
+/// otherwise null. The ratio differs from 1 if a scalar on x was merged with another factor
+/// (Gemma's embedding scale).
 static Value matchScaledSquares(Value value, double &ratio, double &epsilon) {
   ratio = 1;
   if (Value y = matchMeanSquarePlus(value, epsilon))
@@ -24,13 +25,14 @@ static Value matchScaledSquares(Value value, double &ratio, double &epsilon) {
   if (!sum || !(epsilon > 0) || !std::isfinite(epsilon))
     return {};
   Product product = flattenProduct(sum);
-  auto reduce = product.factors.size() == 1 ? product.factors[0].getDefiningOp<ReduceOp>() : ReduceOp();
+  auto reduce =
+      product.factors.size() == 1 ? product.factors[0].getDefiningOp<ReduceOp>() : ReduceOp();
   if (!reduce || reduce.getKind() != ReduceKind::Sum)
     return {};
   RankedTensorType type = rankedType(reduce.getX());
   auto square = reduce.getX().getDefiningOp<arith::MulFOp>();
-  if (reduce.getDims() != ArrayRef<int64_t>{type.getRank() - 1} || type.isDynamicDim(type.getRank() - 1) || !square ||
-      square.getLhs() != square.getRhs())
+  if (reduce.getDims() != ArrayRef<int64_t>{type.getRank() - 1} ||
+      type.isDynamicDim(type.getRank() - 1) || !square || square.getLhs() != square.getRhs())
     return {};
   ratio = product.scalar * type.getShape().back();
   return ratio > 0 && std::isfinite(ratio) ? square.getLhs() : Value();
@@ -52,9 +54,12 @@ template <typename Op> struct Normalise : OpRewritePattern<Op> {
       if (!sum || matchScaledSquares(sum, ratio, epsilon) != scaled.x)
         continue;
       // 1/sqrt(ratio m + epsilon) = 1/sqrt(m + epsilon/ratio) / sqrt(ratio).
-      Value norm = RmsNormOp::create(rewriter, op.getLoc(), scaled.x, Value(), epsilon / ratio).getY();
+      Value norm =
+          RmsNormOp::create(rewriter, op.getLoc(), scaled.x, Value(), epsilon / ratio).getY();
       if (!isNear(ratio, 1))
-        norm = arith::MulFOp::create(rewriter, op.getLoc(), norm, createSplat(rewriter, op.getLoc(), rankedType(norm), 1 / std::sqrt(ratio)));
+        norm = arith::MulFOp::create(
+            rewriter, op.getLoc(), norm,
+            createSplat(rewriter, op.getLoc(), rankedType(norm), 1 / std::sqrt(ratio)));
       rewriter.replaceOp(op, norm);
       return success();
     }
@@ -62,7 +67,8 @@ template <typename Op> struct Normalise : OpRewritePattern<Op> {
   }
 };
 
-/// rms_norm(x) * weight. The norm must have no other use. Scalars between them that cancel are removed.
+/// rms_norm(x) * weight. The norm must have no other use. Scalars between them that cancel are
+/// removed.
 struct Weight : OpRewritePattern<arith::MulFOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(arith::MulFOp op, PatternRewriter &rewriter) const override {
@@ -79,9 +85,13 @@ struct Weight : OpRewritePattern<arith::MulFOp> {
       Value weight = matchChannels(product.factors[1 - i]);
       if (!norm || !weight || norm.getWeight() || norm.getRrms() || !norm.getY().hasOneUse())
         continue;
-      Value scaled = RmsNormOp::create(rewriter, op.getLoc(), norm.getX(), weight, norm.getEpsilon().convertToDouble()).getY();
+      Value scaled = RmsNormOp::create(rewriter, op.getLoc(), norm.getX(), weight,
+                                       norm.getEpsilon().convertToDouble())
+                         .getY();
       if (!cancels)
-        scaled = arith::MulFOp::create(rewriter, op.getLoc(), scaled, createSplat(rewriter, op.getLoc(), rankedType(scaled), product.scalar));
+        scaled = arith::MulFOp::create(
+            rewriter, op.getLoc(), scaled,
+            createSplat(rewriter, op.getLoc(), rankedType(scaled), product.scalar));
       rewriter.replaceOp(op, scaled);
       return success();
     }

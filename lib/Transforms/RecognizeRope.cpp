@@ -17,8 +17,8 @@ using namespace zorse;
 // Halves and parities of the last dimension
 //===----------------------------------------------------------------------===//
 
-/// Returns the first or second (`second`) members of all pairs in the last dimension of `view`: a half, or the even or
-/// odd channels.
+/// Returns the first or second (`second`) members of all pairs in the last dimension of `view`: a
+/// half, or the even or odd channels.
 static std::optional<View> pairMember(View view, bool second, bool interleaved) {
   if (view.dimensions.empty())
     return std::nullopt;
@@ -26,7 +26,8 @@ static std::optional<View> pairMember(View view, bool second, bool interleaved) 
   int64_t size = view.shape().back();
   if (size % 2 != 0)
     return std::nullopt;
-  bool sliced = interleaved ? sliceView(view, last, second ? 1 : 0, size / 2, 2) : sliceView(view, last, second ? size / 2 : 0, size / 2, 1);
+  bool sliced = interleaved ? sliceView(view, last, second ? 1 : 0, size / 2, 2)
+                            : sliceView(view, last, second ? size / 2 : 0, size / 2, 1);
   return sliced ? std::optional(view) : std::nullopt;
 }
 
@@ -37,7 +38,8 @@ static bool pairsRepeat(Value table, bool interleaved, int depth = 0) {
   View view = analyzeView(table);
   if (view.dimensions.empty() || view.shape().back() % 2 != 0)
     return false;
-  // A repeat in the view: the outer factor of the last dimension for halves, the inner one for interleaved pairs.
+  // A repeat in the view: the outer factor of the last dimension for halves, the inner one for
+  // interleaved pairs.
   const ViewDimension &channels = view.dimensions.back();
   if (!channels.empty()) {
     const ViewFactor &factor = interleaved ? channels.back() : channels.front();
@@ -75,18 +77,24 @@ static bool pairsRepeat(Value table, bool interleaved, int depth = 0) {
     }
     return true;
   }
-  // Continue above the base: the view's last dimension must be the complete last dimension of the base.
+  // Continue above the base: the view's last dimension must be the complete last dimension of the
+  // base.
   Operation *op = view.base.getDefiningOp();
-  bool whole = channels.size() == 1 && channels[0].stride == 1 && rankedType(view.base).getRank() > 0 &&
+  bool whole = channels.size() == 1 && channels[0].stride == 1 &&
+               rankedType(view.base).getRank() > 0 &&
                channels[0].size == rankedType(view.base).getShape().back();
   if (!op || !whole)
     return false;
   if (auto concat = dyn_cast<ConcatOp>(op))
-    return !interleaved && concat.getXs().size() == 2 && static_cast<int64_t>(concat.getDim()) == rankedType(concat.getY()).getRank() - 1 &&
+    return !interleaved && concat.getXs().size() == 2 &&
+           static_cast<int64_t>(concat.getDim()) == rankedType(concat.getY()).getRank() - 1 &&
            analyzeView(concat.getXs()[0]) == analyzeView(concat.getXs()[1]);
-  bool elementwise = op->getDialect() && (isa<arith::ArithDialect, math::MathDialect>(op->getDialect())) && op->getNumOperands() > 0;
-  return elementwise &&
-         llvm::all_of(op->getOperands(), [&](Value operand) { return splatValue(operand) || pairsRepeat(operand, interleaved, depth + 1); });
+  bool elementwise = op->getDialect() &&
+                     (isa<arith::ArithDialect, math::MathDialect>(op->getDialect())) &&
+                     op->getNumOperands() > 0;
+  return elementwise && llvm::all_of(op->getOperands(), [&](Value operand) {
+           return splatValue(operand) || pairsRepeat(operand, interleaved, depth + 1);
+         });
 }
 
 //===----------------------------------------------------------------------===//
@@ -102,8 +110,8 @@ static std::optional<View> matchNegated(Value value) {
   return analyzeViewFrom(value, view.base, analyzeView(negation.getOperand()));
 }
 
-/// Whether value is (-second, first) of the pairs of x. Both members are compared as intervals of the tensor that x is
-/// a view of.
+/// Whether value is (-second, first) of the pairs of x. Both members are compared as intervals of
+/// the tensor that x is a view of.
 static bool isRotated(Value value, Value x, bool &interleaved) {
   View target = analyzeView(x);
   View view = analyzeView(value);
@@ -121,22 +129,24 @@ static bool isRotated(Value value, Value x, bool &interleaved) {
       return false;
     interleaved = false;
   } else {
-    // [..., D/2, 2] joined to [..., D]: the members of a pair are adjacent. Each operand has a last dimension of size
-    // 1.
+    // [..., D/2, 2] joined to [..., D]: the members of a pair are adjacent. Each operand has a last
+    // dimension of size 1.
     View flat = identityView(view.base);
-    if (dim != joined.getRank() - 1 || joined.getShape().back() != 2 || joined.getRank() != rankedType(value).getRank() + 1 ||
-        view.offset != flat.offset)
+    if (dim != joined.getRank() - 1 || joined.getShape().back() != 2 ||
+        joined.getRank() != rankedType(value).getRank() + 1 || view.offset != flat.offset)
       return false;
     SmallVector<int64_t> shape(joined.getShape().drop_back(2));
     shape.push_back(joined.getShape().take_back(2).front() * 2);
-    if (ArrayRef(shape) != rankedType(value).getShape() || !isa_and_nonnull<ReshapeOp>(value.getDefiningOp()) ||
+    if (ArrayRef(shape) != rankedType(value).getShape() ||
+        !isa_and_nonnull<ReshapeOp>(value.getDefiningOp()) ||
         value.getDefiningOp()->getOperand(0) != view.base)
       return false;
     negated->dimensions.pop_back();
     plain.dimensions.pop_back();
     interleaved = true;
   }
-  std::optional<View> first = pairMember(target, false, interleaved), second = pairMember(target, true, interleaved);
+  std::optional<View> first = pairMember(target, false, interleaved),
+                      second = pairMember(target, true, interleaved);
   return first && second && *negated == *second && plain == *first;
 }
 
@@ -144,9 +154,11 @@ static bool isRotated(Value value, Value x, bool &interleaved) {
 // Tables
 //===----------------------------------------------------------------------===//
 
-/// Reduces `table` to [S, D/2] or [?, S, D/2]. It is broadcast to the type of x or, with `perPair`, of one member of
-/// its pairs. `position` is the tensor dimension of positions; the table repeats along every other dimension.
-static Value pairTable(OpBuilder &builder, Location loc, Value table, int64_t position, bool interleaved, bool perPair) {
+/// Reduces `table` to [S, D/2] or [?, S, D/2]. It is broadcast to the type of x or, with `perPair`,
+/// of one member of its pairs. `position` is the tensor dimension of positions; the table repeats
+/// along every other dimension.
+static Value pairTable(OpBuilder &builder, Location loc, Value table, int64_t position,
+                       bool interleaved, bool perPair) {
   View view = analyzeView(table);
   int64_t first = view.firstDimension();
   bool perSample = carriesSamples(view.base.getType());
@@ -167,14 +179,15 @@ static Value pairTable(OpBuilder &builder, Location loc, Value table, int64_t po
   return half ? emitView(builder, loc, *half) : Value();
 }
 
-/// Returns the dimension of the tensor, other than rows and the last one, in which the tables vary; nullopt if they
-/// vary in several. Dimensions of size 1 never vary.
+/// Returns the dimension of the tensor, other than rows and the last one, in which the tables vary;
+/// nullopt if they vary in several. Dimensions of size 1 never vary.
 static std::optional<int64_t> positionDimension(ArrayRef<Value> tables) {
   std::optional<int64_t> found;
   for (Value table : tables) {
     View view = analyzeView(table);
     for (size_t i = 0; i + 1 < view.dimensions.size(); ++i) {
-      if (llvm::all_of(view.dimensions[i], [](const ViewFactor &factor) { return factor.stride == 0; }))
+      if (llvm::all_of(view.dimensions[i],
+                       [](const ViewFactor &factor) { return factor.stride == 0; }))
         continue;
       int64_t dimension = i + view.firstDimension();
       if (found && *found != dimension)
@@ -185,12 +198,14 @@ static std::optional<int64_t> positionDimension(ArrayRef<Value> tables) {
   return found;
 }
 
-/// Returns rope(x) in the layout of x, which is [?, S, H, D], [?, H, S, D] or, with a single head, [?, S, D]. Returns
-/// null if the tables do not determine the position dimension.
-static Value emitRope(PatternRewriter &rewriter, Location loc, Value x, Value cos, Value sin, bool interleaved, bool perPair) {
+/// Returns rope(x) in the layout of x, which is [?, S, H, D], [?, H, S, D] or, with a single head,
+/// [?, S, D]. Returns null if the tables do not determine the position dimension.
+static Value emitRope(PatternRewriter &rewriter, Location loc, Value x, Value cos, Value sin,
+                      bool interleaved, bool perPair) {
   RankedTensorType type = rankedType(x);
   std::optional<int64_t> position = positionDimension({cos, sin});
-  if (!position || (type.getRank() != 3 && type.getRank() != 4) || (type.getRank() == 3 && *position != 1))
+  if (!position || (type.getRank() != 3 && type.getRank() != 4) ||
+      (type.getRank() == 3 && *position != 1))
     return {};
   Value cosTable = pairTable(rewriter, loc, cos, *position, interleaved, perPair),
         sinTable = pairTable(rewriter, loc, sin, *position, interleaved, perPair);
@@ -224,14 +239,17 @@ struct Rotation : OpRewritePattern<arith::AddFOp> {
     if ((type.getRank() != 4 && type.getRank() != 3) || !carriesSamples(type))
       return failure();
     for (int order = 0; order < 2; ++order) {
-      auto plain = op->getOperand(order).getDefiningOp<arith::MulFOp>(), turned = op->getOperand(1 - order).getDefiningOp<arith::MulFOp>();
+      auto plain = op->getOperand(order).getDefiningOp<arith::MulFOp>(),
+           turned = op->getOperand(1 - order).getDefiningOp<arith::MulFOp>();
       if (!plain || !turned)
         return failure();
       for (int a = 0; a < 2; ++a) {
         for (int b = 0; b < 2; ++b) {
-          Value x = plain->getOperand(a), cos = plain->getOperand(1 - a), sin = turned->getOperand(1 - b);
+          Value x = plain->getOperand(a), cos = plain->getOperand(1 - a),
+                sin = turned->getOperand(1 - b);
           bool interleaved = false;
-          if (isRotated(turned->getOperand(b), x, interleaved) && succeeded(rewrite(op, x, cos, sin, interleaved, rewriter)))
+          if (isRotated(turned->getOperand(b), x, interleaved) &&
+              succeeded(rewrite(op, x, cos, sin, interleaved, rewriter)))
             return success();
         }
       }
@@ -239,7 +257,8 @@ struct Rotation : OpRewritePattern<arith::AddFOp> {
     return failure();
   }
 
-  static LogicalResult rewrite(arith::AddFOp op, Value x, Value cos, Value sin, bool interleaved, PatternRewriter &rewriter) {
+  static LogicalResult rewrite(arith::AddFOp op, Value x, Value cos, Value sin, bool interleaved,
+                               PatternRewriter &rewriter) {
     if (!pairsRepeat(cos, interleaved) || !pairsRepeat(sin, interleaved))
       return failure();
     Value y = emitRope(rewriter, op.getLoc(), x, cos, sin, interleaved, /*perPair=*/false);
@@ -250,10 +269,11 @@ struct Rotation : OpRewritePattern<arith::AddFOp> {
   }
 };
 
-/// If `a` and `b` are the first and second members of the pairs of one tensor, returns the view of that tensor and sets
-/// `interleaved`.
+/// If `a` and `b` are the first and second members of the pairs of one tensor, returns the view of
+/// that tensor and sets `interleaved`.
 std::optional<View> joinPairs(const View &a, const View &b, bool &interleaved) {
-  if (a.base != b.base || a.sampled != b.sampled || a.dimensions != b.dimensions || a.dimensions.empty() || a.dimensions.back().size() != 1)
+  if (a.base != b.base || a.sampled != b.sampled || a.dimensions != b.dimensions ||
+      a.dimensions.empty() || a.dimensions.back().size() != 1)
     return std::nullopt;
   View whole = a;
   ViewFactor &channels = whole.dimensions.back()[0];
@@ -265,19 +285,24 @@ std::optional<View> joinPairs(const View &a, const View &b, bool &interleaved) {
   return whole;
 }
 
-/// A rotation without rotated(x): concat(a * cos - b * sin, b * cos + a * sin) of the members a, b of the pairs of x.
+/// A rotation without rotated(x): concat(a * cos - b * sin, b * cos + a * sin) of the members a, b
+/// of the pairs of x.
 struct RotationInParts : OpRewritePattern<ConcatOp> {
   using OpRewritePattern::OpRewritePattern;
 
   /// Removes the last dimension of size 1 from a member [..., D/2, 1].
   static Value member(Value value, bool interleaved) {
     auto reshape = value.getDefiningOp<ReshapeOp>();
-    return interleaved && reshape && rankedType(reshape.getX()).getShape() == rankedType(value).getShape().drop_back() ? reshape.getX() : value;
+    return interleaved && reshape &&
+                   rankedType(reshape.getX()).getShape() == rankedType(value).getShape().drop_back()
+               ? reshape.getX()
+               : value;
   }
 
   LogicalResult matchAndRewrite(ConcatOp op, PatternRewriter &rewriter) const override {
     RankedTensorType type = rankedType(op.getY());
-    if (op.getXs().size() != 2 || static_cast<int64_t>(op.getDim()) != type.getRank() - 1 || !carriesSamples(type))
+    if (op.getXs().size() != 2 || static_cast<int64_t>(op.getDim()) != type.getRank() - 1 ||
+        !carriesSamples(type))
       return failure();
     for (bool interleaved : {false, true}) {
       if (interleaved && type.getShape().back() != 2)
@@ -286,12 +311,14 @@ struct RotationInParts : OpRewritePattern<ConcatOp> {
       auto sum = member(op.getXs()[1], interleaved).getDefiningOp<arith::AddFOp>();
       if (!difference || !sum || difference.getType() != sum.getType())
         continue;
-      auto ac = difference.getLhs().getDefiningOp<arith::MulFOp>(), bs = difference.getRhs().getDefiningOp<arith::MulFOp>();
+      auto ac = difference.getLhs().getDefiningOp<arith::MulFOp>(),
+           bs = difference.getRhs().getDefiningOp<arith::MulFOp>();
       if (!ac || !bs)
         continue;
       for (int i = 0; i < 2; ++i)
         for (int j = 0; j < 2; ++j) {
-          Value a = ac->getOperand(i), cos = ac->getOperand(1 - i), b = bs->getOperand(j), sin = bs->getOperand(1 - j);
+          Value a = ac->getOperand(i), cos = ac->getOperand(1 - i), b = bs->getOperand(j),
+                sin = bs->getOperand(1 - j);
           bool found = false;
           std::optional<View> x = joinPairs(analyzeView(a), analyzeView(b), found);
           if (!x || found != interleaved)
@@ -301,7 +328,9 @@ struct RotationInParts : OpRewritePattern<ConcatOp> {
           if (!crossed)
             continue;
           Value whole = emitView(rewriter, op.getLoc(), *x);
-          Value y = whole ? emitRope(rewriter, op.getLoc(), whole, cos, sin, interleaved, /*perPair=*/true) : Value();
+          Value y = whole ? emitRope(rewriter, op.getLoc(), whole, cos, sin, interleaved,
+                                     /*perPair=*/true)
+                          : Value();
           if (!y)
             continue;
           if (interleaved)
@@ -316,7 +345,8 @@ struct RotationInParts : OpRewritePattern<ConcatOp> {
   static bool isProduct(Value value, Value a, Value b) {
     auto product = value.getDefiningOp<arith::MulFOp>();
     auto same = [](Value u, Value v) { return u == v || analyzeView(u) == analyzeView(v); };
-    return product && ((same(product.getLhs(), a) && same(product.getRhs(), b)) || (same(product.getLhs(), b) && same(product.getRhs(), a)));
+    return product && ((same(product.getLhs(), a) && same(product.getRhs(), b)) ||
+                       (same(product.getLhs(), b) && same(product.getRhs(), a)));
   }
 };
 

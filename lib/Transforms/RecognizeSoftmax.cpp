@@ -17,7 +17,8 @@ static Value matchReduction(Value value, ReduceKind kind) {
   while (value && isa_and_nonnull<ReshapeOp>(value.getDefiningOp()))
     value = value.getDefiningOp()->getOperand(0);
   auto reduce = value ? value.getDefiningOp<ReduceOp>() : ReduceOp();
-  if (!reduce || reduce.getKind() != kind || reduce.getDims() != ArrayRef<int64_t>{rankedType(reduce.getX()).getRank() - 1})
+  if (!reduce || reduce.getKind() != kind ||
+      reduce.getDims() != ArrayRef<int64_t>{rankedType(reduce.getX()).getRank() - 1})
     return {};
   return reduce.getX();
 }
@@ -26,7 +27,8 @@ static Value matchReduction(Value value, ReduceKind kind) {
 static Value matchShifted(Value value) {
   auto sub = value.getDefiningOp<arith::SubFOp>();
   Value statistic = sub ? matchStatistic(sub.getRhs()) : Value();
-  return statistic && matchReduction(statistic, ReduceKind::Max) == sub.getLhs() ? sub.getLhs() : Value();
+  return statistic && matchReduction(statistic, ReduceKind::Max) == sub.getLhs() ? sub.getLhs()
+                                                                                 : Value();
 }
 
 namespace {

@@ -7,10 +7,11 @@ using namespace mlir;
 using namespace zorse;
 
 void zorse::addRecognitionPasses(OpPassManager &passes) {
-  // Canonicalize first: every matcher expects broadcasts and unit dimensions after elementwise operations.
+  // Canonicalize first: every matcher expects broadcasts and unit dimensions after elementwise
+  // operations.
   passes.addNestedPass<func::FuncOp>(createCanonicalizeGraph());
-  // LayerNorm before RMSNorm: the part of a LayerNorm after its mean is an RMSNorm of x - mean. Softmax before
-  // operations that contain one.
+  // LayerNorm before RMSNorm: the part of a LayerNorm after its mean is an RMSNorm of x - mean.
+  // Softmax before operations that contain one.
   passes.addNestedPass<func::FuncOp>(createRecognizeSoftmax());
   passes.addNestedPass<func::FuncOp>(createRecognizeLayerNorm());
   passes.addNestedPass<func::FuncOp>(createRecognizeRmsNorm());
@@ -30,6 +31,7 @@ void zorse::addRecognitionPasses(OpPassManager &passes) {
 
 void zorse::registerTransformPasses() {
   registerTransformsPasses();
-  PassPipelineRegistration<>("zorse-recognize", "Canonicalize a model and recognize ops that exporters decompose",
+  PassPipelineRegistration<>("zorse-recognize",
+                             "Canonicalize a model and recognize ops that exporters decompose",
                              [](OpPassManager &passes) { addRecognitionPasses(passes); });
 }

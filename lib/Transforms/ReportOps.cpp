@@ -22,8 +22,10 @@ struct ReportOps : zorse::impl::ReportOpsBase<ReportOps> {
       if (!costs || !factors)
         return;
       OpCost cost = costs.getCost();
-      op->emitRemark() << toString(factors.getFactors()) << "; flops " << static_cast<int64_t>(cost.flops) << " + "
-                       << static_cast<int64_t>(cost.flopsPerRow) << " per row, bytes " << static_cast<int64_t>(cost.bytes) << " + "
+      op->emitRemark() << toString(factors.getFactors()) << "; flops "
+                       << static_cast<int64_t>(cost.flops) << " + "
+                       << static_cast<int64_t>(cost.flopsPerRow) << " per row, bytes "
+                       << static_cast<int64_t>(cost.bytes) << " + "
                        << static_cast<int64_t>(cost.bytesPerRow) << " per row";
     });
   }

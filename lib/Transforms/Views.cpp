@@ -93,7 +93,8 @@ bool zorse::sliceView(View &view, size_t index, int64_t offset, int64_t size, in
   int64_t whole = product(dimension);
   if (offset == 0 && size == whole && (stride == 1 || size == 1))
     return true;
-  // First resolve outer factors that the slice covers in whole steps, or of which it stays within one step.
+  // First resolve outer factors that the slice covers in whole steps, or of which it stays within
+  // one step.
   while (dimension.size() > 1 && size > 1) {
     ViewFactor outer = dimension.front();
     int64_t inner = whole / outer.size, last = offset + (size - 1) * stride;
@@ -149,7 +150,8 @@ static bool compose(View &view, Operation *op) {
   if (auto slice = dyn_cast<SliceOp>(op)) {
     int64_t first = view.firstDimension();
     for (size_t i = 0; i < view.dimensions.size(); ++i)
-      if (!sliceView(view, i, slice.getOffsets()[first + i], slice.getSizes()[first + i], slice.getStrides()[first + i]))
+      if (!sliceView(view, i, slice.getOffsets()[first + i], slice.getSizes()[first + i],
+                     slice.getStrides()[first + i]))
         return false;
     return true;
   }
@@ -160,9 +162,11 @@ static bool compose(View &view, Operation *op) {
   for (int64_t i = sampled ? 1 : 0; i < type.getRank(); ++i) {
     const auto *from = llvm::find(broadcast.getDims(), i);
     if (from != broadcast.getDims().end())
-      dimensions.push_back(view.dimensions[from - broadcast.getDims().begin() - view.firstDimension()]);
+      dimensions.push_back(
+          view.dimensions[from - broadcast.getDims().begin() - view.firstDimension()]);
     else
-      dimensions.push_back(type.getDimSize(i) == 1 ? ViewDimension{} : ViewDimension{{type.getDimSize(i), 0}});
+      dimensions.push_back(type.getDimSize(i) == 1 ? ViewDimension{}
+                                                   : ViewDimension{{type.getDimSize(i), 0}});
   }
   view.dimensions = std::move(dimensions);
   view.sampled = sampled;
@@ -203,7 +207,8 @@ std::optional<View> zorse::analyzeViewFrom(Value value, Value at, const View &st
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// A factor of the view within one dimension of the base: `size` steps of `step` elements of that dimension.
+/// A factor of the view within one dimension of the base: `size` steps of `step` elements of that
+/// dimension.
 struct DimFactor {
   size_t baseDimension;
   int64_t step;
@@ -226,7 +231,8 @@ struct Part {
 
 /// The decomposition of a view. Pointers refer to the atoms of `parts`.
 struct Pieces {
-  SmallVector<SmallVector<Part>> parts; ///< per dimension of the view; the position of repeats among atoms is needed for the broadcast
+  SmallVector<SmallVector<Part>> parts; ///< per dimension of the view; the position of repeats
+                                        ///< among atoms is needed for the broadcast
   SmallVector<DimFactor *> ordered;     ///< all atoms in view order
   SmallVector<Segment> segments;        ///< slices of the base, in its order
   bool repeats = false;
@@ -234,15 +240,19 @@ struct Pieces {
 } // namespace
 
 static Value reshapeTo(OpBuilder &builder, Location loc, Value value, ArrayRef<int64_t> shape) {
-  return typeOf(value).getShape() == shape ? value : ReshapeOp::create(builder, loc, value, shape).getResult();
+  return typeOf(value).getShape() == shape
+             ? value
+             : ReshapeOp::create(builder, loc, value, shape).getResult();
 }
 
-/// Splits one factor at the boundaries of the base's dimensions. Appends to `pieces`, innermost first.
-static bool cutFactor(ViewFactor factor, ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides, ArrayRef<int64_t> offsets,
-                      SmallVectorImpl<DimFactor> &pieces) {
+/// Splits one factor at the boundaries of the base's dimensions. Appends to `pieces`, innermost
+/// first.
+static bool cutFactor(ViewFactor factor, ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides,
+                      ArrayRef<int64_t> offsets, SmallVectorImpl<DimFactor> &pieces) {
   while (factor.size > 1) {
     size_t d = 0;
-    while (d < sizes.size() && !(sizes[d] > 1 && strides[d] <= factor.stride && factor.stride < strides[d] * sizes[d]))
+    while (d < sizes.size() &&
+           !(sizes[d] > 1 && strides[d] <= factor.stride && factor.stride < strides[d] * sizes[d]))
       ++d;
     if (d == sizes.size() || factor.stride % strides[d] != 0)
       return false;
@@ -259,8 +269,10 @@ static bool cutFactor(ViewFactor factor, ArrayRef<int64_t> sizes, ArrayRef<int64
   return true;
 }
 
-/// Computes the segments of one base dimension of size `size` at `offset`. Its atoms are sorted by step, largest first.
-static bool segmentsOf(int64_t size, int64_t offset, ArrayRef<DimFactor *> factors, SmallVectorImpl<Segment> &segments) {
+/// Computes the segments of one base dimension of size `size` at `offset`. Its atoms are sorted by
+/// step, largest first.
+static bool segmentsOf(int64_t size, int64_t offset, ArrayRef<DimFactor *> factors,
+                       SmallVectorImpl<Segment> &segments) {
   if (factors.empty()) {
     segments.push_back({size, offset, 1, 1, {}});
     return true;
@@ -293,7 +305,8 @@ static bool segmentsOf(int64_t size, int64_t offset, ArrayRef<DimFactor *> facto
 }
 
 /// Computes the parts of every dimension of the view, for a base of these sizes.
-static bool cutView(const View &view, ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides, ArrayRef<int64_t> offsets, Pieces &pieces) {
+static bool cutView(const View &view, ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides,
+                    ArrayRef<int64_t> offsets, Pieces &pieces) {
   for (const ViewDimension &dimension : view.dimensions) {
     auto &list = pieces.parts.emplace_back();
     for (const ViewFactor &factor : dimension) {
@@ -356,7 +369,8 @@ static SmallVector<int64_t> withRows(bool sampled, SmallVector<int64_t> shape) {
   return shape;
 }
 
-static Value takeSegments(OpBuilder &builder, Location loc, Value value, ArrayRef<Segment> segments) {
+static Value takeSegments(OpBuilder &builder, Location loc, Value value,
+                          ArrayRef<Segment> segments) {
   const bool sampled = carriesSamples(value.getType());
   SmallVector<int64_t> whole, taken, starts, steps;
   for (const Segment &segment : segments) {
@@ -393,7 +407,8 @@ static Value orderDimFactors(OpBuilder &builder, Location loc, Value value, cons
 }
 
 /// Reshapes to the dimensions without repeats, then broadcasts to repeats as separate dimensions.
-static Value addRepeats(OpBuilder &builder, Location loc, Value value, const View &view, const Pieces &pieces) {
+static Value addRepeats(OpBuilder &builder, Location loc, Value value, const View &view,
+                        const Pieces &pieces) {
   const bool sampled = carriesSamples(value.getType());
   SmallVector<int64_t> core, spread, places;
   if (view.sampled)
@@ -416,7 +431,8 @@ static Value addRepeats(OpBuilder &builder, Location loc, Value value, const Vie
     }
   }
   value = reshapeTo(builder, loc, value, withRows(sampled, core));
-  return BroadcastOp::create(builder, loc, RankedTensorType::get(spread, typeOf(value).getElementType()), value, places);
+  return BroadcastOp::create(
+      builder, loc, RankedTensorType::get(spread, typeOf(value).getElementType()), value, places);
 }
 
 Value zorse::emitView(OpBuilder &builder, Location loc, const View &view) {

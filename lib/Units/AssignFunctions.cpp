@@ -7,7 +7,8 @@
 using namespace zorse;
 using namespace zorse::units;
 
-void units::assignFunctions(bundle::ModelSummary &summary, const std::function<FunctionSizes(llvm::StringRef)> &sizes) {
+void units::assignFunctions(bundle::ModelSummary &summary,
+                            const std::function<FunctionSizes(llvm::StringRef)> &sizes) {
   for (bundle::UnitClass &unitClass : *summary.mutable_classes())
     for (bundle::UnitFunction &function : *unitClass.mutable_functions()) {
       const FunctionSizes known = sizes(functionName(unitClass, function.task()));
@@ -18,17 +19,22 @@ void units::assignFunctions(bundle::ModelSummary &summary, const std::function<F
   if (summary.counts_size() > 0)
     summary.set_count_function(int32_t(sizes("counts").function));
   if (summary.has_logits()) {
-    const bundle::UnitClass &unitClass = classOf(summary, summary.units(int(summary.logits().unit())));
-    summary.mutable_logits()->set_function(sizes(unitClass.name() + "." + stringifyTask(Task::Logits).str()).function);
+    const bundle::UnitClass &unitClass =
+        classOf(summary, summary.units(int(summary.logits().unit())));
+    summary.mutable_logits()->set_function(
+        sizes(unitClass.name() + "." + stringifyTask(Task::Logits).str()).function);
   }
   summary.set_update_function_decay(sizes("update.decay").function);
   summary.set_update_function_plain(sizes("update.plain").function);
-  if (llvm::any_of(summary.groups(), [](const bundle::FlatGroupInfo &group) { return group.running_stat(); }))
+  if (llvm::any_of(summary.groups(),
+                   [](const bundle::FlatGroupInfo &group) { return group.running_stat(); }))
     summary.set_update_function_statistics(sizes("update.statistics").function);
   summary.set_norm_function(sizes("norm").function);
   summary.set_sum_loss_function(sizes("sum_loss").function);
   summary.set_clip_and_check_function(sizes("decide").function);
-  if (llvm::any_of(summary.groups(), [](const bundle::FlatGroupInfo &group) { return group.param_dtype() != bundle::ELEMENT_TYPE_UNSPECIFIED; }))
+  if (llvm::any_of(summary.groups(), [](const bundle::FlatGroupInfo &group) {
+        return group.param_dtype() != bundle::ELEMENT_TYPE_UNSPECIFIED;
+      }))
     summary.set_cast_function(sizes("cast").function);
   if (zorse::scalesLoss(summary))
     summary.set_scale_loss_gradient_function(sizes("scale_seeds").function);

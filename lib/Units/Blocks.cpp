@@ -20,7 +20,8 @@ Repeat zorse::units::longestRepeat(const std::vector<int> &symbols) {
   return best;
 }
 
-Repeat zorse::units::findBlocks(const std::vector<int> &classes, const std::vector<std::string> &kinds) {
+Repeat zorse::units::findBlocks(const std::vector<int> &classes,
+                                const std::vector<std::string> &kinds) {
   Repeat byClass = longestRepeat(classes);
   int attentions = 0;
   for (int i = 0; i < byClass.period; ++i)
@@ -36,7 +37,8 @@ Repeat zorse::units::findBlocks(const std::vector<int> &classes, const std::vect
   return finer || longer ? byKind : byClass;
 }
 
-std::vector<std::string> zorse::units::nameUnits(const Repeat &blocks, const std::vector<std::string> &kinds) {
+std::vector<std::string> zorse::units::nameUnits(const Repeat &blocks,
+                                                 const std::vector<std::string> &kinds) {
   int size = kinds.size(), end = blocks.first + blocks.period * blocks.count;
   std::map<std::string, int> perPeriod; // number of units of a kind in one block
   for (int i = 0; i < blocks.period && blocks.count; ++i)

@@ -46,7 +46,9 @@ public:
   Outline run() {
     for (int i = begin; i < end; ++i)
       for (Value result : graph.order[i]->getResults())
-        if (llvm::any_of(result.getUsers(), [&](Operation *user) { return graph.onSpine(user) && graph.position.lookup(user) >= end; }))
+        if (llvm::any_of(result.getUsers(), [&](Operation *user) {
+              return graph.onSpine(user) && graph.position.lookup(user) >= end;
+            }))
           outline.valuesOut.push_back(result);
     llvm::stable_sort(outline.valuesOut, [&](Value a, Value b) { return hash(a) < hash(b); });
     bool last = end == int(graph.order.size());
@@ -56,7 +58,8 @@ public:
 
     llvm::raw_string_ostream os(outline.key);
     for (Value value : outline.valuesOut)
-      os << "out " << reference(value) << (graph.active.contains(value) ? " gradient" : "") << lowPrecisionText(value) << '\n';
+      os << "out " << reference(value) << (graph.active.contains(value) ? " gradient" : "")
+         << lowPrecisionText(value) << '\n';
     for (const Numerator &numerator : outline.losses)
       os << "loss " << numerator.term << ' ' << reference(numerator.value) << '\n';
     outline.key = body + outline.key;
@@ -69,7 +72,9 @@ private:
     return it != graph.position.end() && it->second >= begin && it->second < end;
   }
   /// Whether an earlier unit computes the value.
-  bool isBoundary(Value value) const { return graph.onSpine(value) && !inside(value.getDefiningOp()); }
+  bool isBoundary(Value value) const {
+    return graph.onSpine(value) && !inside(value.getDefiningOp());
+  }
 
   std::string lowPrecisionText(Value value) const {
     Type lowPrecision = graph.lowPrecision.lookup(value);
@@ -78,9 +83,12 @@ private:
 
   std::string leafText(Value value) const {
     if (auto argument = dyn_cast<BlockArgument>(value))
-      return std::string(graph.isParameter(argument) ? (graph.isTrained(argument) ? "parameter " : "constant ") : "input ") +
+      return std::string(graph.isParameter(argument)
+                             ? (graph.isTrained(argument) ? "parameter " : "constant ")
+                             : "input ") +
              typeText(value.getType()) + lowPrecisionText(value);
-    return std::string(graph.active.contains(value) ? "value " : "value without gradient ") + typeText(value.getType()) + lowPrecisionText(value);
+    return std::string(graph.active.contains(value) ? "value " : "value without gradient ") +
+           typeText(value.getType()) + lowPrecisionText(value);
   }
 
   bool isLeaf(Value value) const { return isa<BlockArgument>(value) || isBoundary(value); }
@@ -112,7 +120,8 @@ private:
         llvm::sort(parts);
       parts.push_back(llvm::xxh3_64bits(signature(op)));
       parts.push_back(cast<OpResult>(value).getResultNumber());
-      hashes[value] = llvm::xxh3_64bits(ArrayRef<uint8_t>(reinterpret_cast<const uint8_t *>(parts.data()), parts.size() * sizeof(uint64_t)));
+      hashes[value] = llvm::xxh3_64bits(ArrayRef<uint8_t>(
+          reinterpret_cast<const uint8_t *>(parts.data()), parts.size() * sizeof(uint64_t)));
     }
     return hashes.lookup(top);
   }
@@ -137,7 +146,8 @@ private:
   }
 
   std::string resultName(Value value) const {
-    return "%" + std::to_string(numbers.lookup(value.getDefiningOp())) + "#" + std::to_string(cast<OpResult>(value).getResultNumber());
+    return "%" + std::to_string(numbers.lookup(value.getDefiningOp())) + "#" +
+           std::to_string(cast<OpResult>(value).getResultNumber());
   }
 
   /// An operation that is being numbered. Its operands are numbered first, in this order.
@@ -194,9 +204,12 @@ private:
 
 } // namespace
 
-Outline units::outlineUnit(const ModelGraph &graph, int begin, int end) { return Outliner(graph, begin, end).run(); }
+Outline units::outlineUnit(const ModelGraph &graph, int begin, int end) {
+  return Outliner(graph, begin, end).run();
+}
 
-func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, const Outline &outline) {
+func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph,
+                                 const Outline &outline) {
   SmallVector<Value> arguments;
   SmallVector<DictionaryAttr> argumentAttributes, resultAttributes;
   auto argument = [&](ArgumentAttr attribute, bool gradient = false, Type lowPrecision = {}) {
@@ -208,24 +221,31 @@ func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, co
       list.set(autodiff::kLowPrecisionAttr, TypeAttr::get(lowPrecision));
     return list.getDictionary(builder.getContext());
   };
-  auto at = [&](ArgumentKind kind, size_t index) { return ArgumentAttr::get(builder.getContext(), kind, uint32_t(index)); };
+  auto at = [&](ArgumentKind kind, size_t index) {
+    return ArgumentAttr::get(builder.getContext(), kind, uint32_t(index));
+  };
   auto add = [&](const auto &values, ArgumentKind kind, auto gradient) {
     for (auto [i, value] : llvm::enumerate(values)) {
       arguments.push_back(value);
-      argumentAttributes.push_back(argument(at(kind, i), gradient(value), graph.lowPrecision.lookup(value)));
+      argumentAttributes.push_back(
+          argument(at(kind, i), gradient(value), graph.lowPrecision.lookup(value)));
     }
   };
-  add(outline.parameters, ArgumentKind::Parameter, [&](BlockArgument a) { return graph.isTrained(a); });
+  add(outline.parameters, ArgumentKind::Parameter,
+      [&](BlockArgument a) { return graph.isTrained(a); });
   add(outline.inputs, ArgumentKind::Input, [](BlockArgument) { return false; });
-  add(outline.valuesIn, ArgumentKind::BoundaryIn, [&](Value v) { return graph.active.contains(v); });
+  add(outline.valuesIn, ArgumentKind::BoundaryIn,
+      [&](Value v) { return graph.active.contains(v); });
 
-  DenseMap<int64_t, SmallVector<Value>> known; // values that become one argument, by position in ModelSummary.known
+  DenseMap<int64_t, SmallVector<Value>>
+      known; // values that become one argument, by position in ModelSummary.known
   for (Operation *op : outline.ops)
     if (auto number = dyn_cast<KnownOp>(op)) {
       int64_t index = llvm::find(graph.known, number.getExpression()) - graph.known.begin();
       if (known[index].empty()) {
         arguments.push_back(number);
-        argumentAttributes.push_back(argument(ArgumentAttr::get(builder.getContext(), ArgumentKind::Scalars, uint32_t(index), ScalarField::Known)));
+        argumentAttributes.push_back(argument(ArgumentAttr::get(
+            builder.getContext(), ArgumentKind::Scalars, uint32_t(index), ScalarField::Known)));
       }
       known[index].push_back(number);
     }
@@ -233,7 +253,9 @@ func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, co
   SmallVector<Value> results;
   for (auto [i, value] : llvm::enumerate(outline.valuesOut)) {
     results.push_back(value);
-    resultAttributes.push_back(argument(at(ArgumentKind::BoundaryOut, i), graph.active.contains(value), graph.lowPrecision.lookup(value)));
+    resultAttributes.push_back(argument(at(ArgumentKind::BoundaryOut, i),
+                                        graph.active.contains(value),
+                                        graph.lowPrecision.lookup(value)));
   }
   for (auto [i, numerator] : llvm::enumerate(outline.losses)) {
     results.push_back(numerator.value);
@@ -241,7 +263,8 @@ func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, co
   }
 
   Location loc = builder.getUnknownLoc();
-  FunctionType type = builder.getFunctionType(TypeRange(ValueRange(arguments)), TypeRange(ValueRange(results)));
+  FunctionType type =
+      builder.getFunctionType(TypeRange(ValueRange(arguments)), TypeRange(ValueRange(results)));
   auto function = func::FuncOp::create(builder, loc, stringifyTask(Task::Forward), type);
   function.setAllArgAttrs(argumentAttributes);
   function.setAllResultAttrs(resultAttributes);

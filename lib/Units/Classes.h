@@ -12,8 +12,10 @@ namespace zorse::units {
 /// One unit in canonical form. Equal keys mean isomorphic units with arguments that correspond
 /// position by position.
 struct Outline {
-  std::vector<mlir::Operation *> ops;          ///< ops of `@model`: spine and cloned side operations, operands first
-  std::vector<mlir::BlockArgument> parameters; ///< by argument index; a parameter that is read twice is one argument
+  std::vector<mlir::Operation *>
+      ops; ///< ops of `@model`: spine and cloned side operations, operands first
+  std::vector<mlir::BlockArgument>
+      parameters; ///< by argument index; a parameter that is read twice is one argument
   std::vector<mlir::BlockArgument> inputs;
   std::vector<mlir::Value> valuesIn;
   std::vector<mlir::Value> valuesOut;
@@ -27,7 +29,8 @@ struct Outline {
 Outline outlineUnit(const ModelGraph &graph, int begin, int end);
 
 /// Builds `@<name>.forward` for this outline, with arguments and `zorse.gradient`.
-mlir::func::FuncOp buildForward(mlir::OpBuilder &builder, const ModelGraph &graph, const Outline &outline);
+mlir::func::FuncOp buildForward(mlir::OpBuilder &builder, const ModelGraph &graph,
+                                const Outline &outline);
 
 /// Returns "embedding", "attention", "mlp", "block", "head" or "layer"; used only for names.
 llvm::StringRef kindOf(const Outline &outline, bool first);

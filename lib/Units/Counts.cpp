@@ -19,20 +19,25 @@ using namespace zorse::units;
 
 namespace {
 
-DictionaryAttr slot(OpBuilder &b, ArgumentKind kind, size_t index, ScalarField field = ScalarField::LossSeed) {
-  return b.getDictionaryAttr(b.getNamedAttr(attributes::kArgument, ArgumentAttr::get(b.getContext(), kind, uint32_t(index), field)));
+DictionaryAttr slot(OpBuilder &b, ArgumentKind kind, size_t index,
+                    ScalarField field = ScalarField::LossSeed) {
+  return b.getDictionaryAttr(b.getNamedAttr(
+      attributes::kArgument, ArgumentAttr::get(b.getContext(), kind, uint32_t(index), field)));
 }
 
 /// Returns the value of a lifted constant (zorse-lift-constants stores it on the module); null for
 /// other parameters.
 TypedAttr constantOf(const ModelGraph &graph, BlockArgument argument) {
-  auto values = func::FuncOp(graph.model)->getParentOfType<ModuleOp>()->getAttrOfType<DictionaryAttr>(kConstantValueAttr);
+  auto values = func::FuncOp(graph.model)
+                    ->getParentOfType<ModuleOp>()
+                    ->getAttrOfType<DictionaryAttr>(kConstantValueAttr);
   return values ? dyn_cast_if_present<TypedAttr>(values.get(graph.nameOf(argument))) : TypedAttr();
 }
 
 /// Collects the operations that `roots` depend on, in the order of the model, and the arguments
 /// among them.
-void collectSlice(func::FuncOp model, ArrayRef<Value> roots, SmallVectorImpl<Operation *> &ops, SmallVectorImpl<BlockArgument> &arguments) {
+void collectSlice(func::FuncOp model, ArrayRef<Value> roots, SmallVectorImpl<Operation *> &ops,
+                  SmallVectorImpl<BlockArgument> &arguments) {
   DenseSet<Value> wanted(roots.begin(), roots.end());
   for (Operation &op : llvm::reverse(model.getBody().front().without_terminator()))
     if (llvm::any_of(op.getResults(), [&](Value v) { return wanted.contains(v); })) {
@@ -59,8 +64,9 @@ public:
         return failure();
     if (graph.known.size() > size_t(abi::kMaxKnown))
       return func::FuncOp(graph.model).emitError("the model reads ")
-             << graph.known.size() << " numbers that follow from the samples of a step and its counts, at most " << abi::kMaxKnown
-             << " are supported: compute fewer, or per sample";
+             << graph.known.size()
+             << " numbers that follow from the samples of a step and its counts, at most "
+             << abi::kMaxKnown << " are supported: compute fewer, or per sample";
     for (const std::string &text : graph.known)
       if (failed(check(text, func::FuncOp(graph.model).getLoc(), "zorse.known")))
         return failure();
@@ -81,14 +87,17 @@ private:
         continue;
       auto number = model.getResultAttrOfType<IntegerAttr>(i, attributes::kCount);
       auto reduce = model.getResultAttrOfType<StringAttr>(i, attributes::kReduce);
-      if (!number || number.getInt() != int64_t(counts.size()) || !reduce || !parseReduce(reduce.getValue().str()) ||
-          counts.size() == Expression::kMaxCounts)
+      if (!number || number.getInt() != int64_t(counts.size()) || !reduce ||
+          !parseReduce(reduce.getValue().str()) || counts.size() == Expression::kMaxCounts)
         return model.emitError("expected counts to be numbered from 0 to at most ")
-               << Expression::kMaxCounts - 1 << " in the order of the results, each with a zorse.reduce of sum, max or min; found result " << i
-               << " otherwise";
+               << Expression::kMaxCounts - 1
+               << " in the order of the results, each with a zorse.reduce of sum, max or min; "
+                  "found result "
+               << i << " otherwise";
       counts.push_back(terminator->getOperand(i));
       results.push_back(i);
-      model.setResultAttr(i, attributes::kMeaning, StringAttr::get(model.getContext(), meaningOf(counts.back())));
+      model.setResultAttr(i, attributes::kMeaning,
+                          StringAttr::get(model.getContext(), meaningOf(counts.back())));
     }
     return success();
   }
@@ -97,7 +106,8 @@ private:
     func::FuncOp model = graph.model;
     auto factor = model.getResultAttrOfType<StringAttr>(numerator.result, attributes::kFactor);
     if (!factor)
-      return emitError(numerator.value.getLoc()) << "loss term " << numerator.term << " has no factor: expected zorse.factor";
+      return emitError(numerator.value.getLoc())
+             << "loss term " << numerator.term << " has no factor: expected zorse.factor";
     return check(factor.getValue(), numerator.value.getLoc(), "the factor of a loss term");
   }
 
@@ -107,8 +117,8 @@ private:
       return emitError(loc) << what << " is \"" << text << "\": " << expression.message();
     for (uint32_t count : expression->counts())
       if (count >= counts.size())
-        return emitError(loc) << what << " is \"" << text << "\" and reads count n" << count << ", but the model returns " << counts.size()
-                              << " counts";
+        return emitError(loc) << what << " is \"" << text << "\" and reads count n" << count
+                              << ", but the model returns " << counts.size() << " counts";
     return success();
   }
 
@@ -121,15 +131,18 @@ private:
     for (BlockArgument argument : arguments)
       if (!graph.isParameter(argument))
         inputs.push_back(argument);
-    if (std::optional<int64_t> ignored = onlyComparison(ops); ignored && inputs.size() == 1 && inputs.size() == arguments.size())
-      return "labels of '" + graph.nameOf(inputs[0]).str() + "' other than " + std::to_string(*ignored);
+    if (std::optional<int64_t> ignored = onlyComparison(ops);
+        ignored && inputs.size() == 1 && inputs.size() == arguments.size())
+      return "labels of '" + graph.nameOf(inputs[0]).str() + "' other than " +
+             std::to_string(*ignored);
     std::string text;
     for (BlockArgument input : inputs)
       text += (text.empty() ? "" : ", ") + ("'" + graph.nameOf(input).str() + "'");
     for (uint32_t other : countsIn(ops))
       text += (text.empty() ? "n" : ", n") + std::to_string(other);
     StringRef name = nameOf(count.getLoc());
-    return (name.empty() ? "a number of each sample" : "'" + name.str() + "'") + (text.empty() ? "" : ", from " + text);
+    return (name.empty() ? "a number of each sample" : "'" + name.str() + "'") +
+           (text.empty() ? "" : ", from " + text);
   }
 
   /// Returns the counts that operations read.
@@ -155,7 +168,8 @@ private:
         continue;
       }
       auto reduce = dyn_cast<ReduceOp>(op);
-      if (reduce ? reduce.getKind() != ReduceKind::Sum : !isa<arith::ConstantOp, arith::UIToFPOp, BroadcastOp, ReshapeOp, SliceOp>(op))
+      if (reduce ? reduce.getKind() != ReduceKind::Sum
+                 : !isa<arith::ConstantOp, arith::UIToFPOp, BroadcastOp, ReshapeOp, SliceOp>(op))
         return std::nullopt;
     }
     return ignored;
@@ -165,11 +179,13 @@ private:
 };
 
 /// Builds `@counts`, which reads `inputs` and the known numbers in `read`.
-void buildFunction(OpBuilder &builder, const ModelGraph &graph, ArrayRef<Operation *> ops, ArrayRef<Value> read, ArrayRef<DictionaryAttr> arguments,
+void buildFunction(OpBuilder &builder, const ModelGraph &graph, ArrayRef<Operation *> ops,
+                   ArrayRef<Value> read, ArrayRef<DictionaryAttr> arguments,
                    ArrayRef<BlockArgument> constants, ArrayRef<Value> roots) {
   func::FuncOp model = graph.model;
-  auto function =
-      func::FuncOp::create(builder, model.getLoc(), kCounts, builder.getFunctionType(TypeRange(ValueRange(read)), TypeRange(ValueRange(roots))));
+  auto function = func::FuncOp::create(
+      builder, model.getLoc(), kCounts,
+      builder.getFunctionType(TypeRange(ValueRange(read)), TypeRange(ValueRange(roots))));
   function.setAllArgAttrs(arguments);
   for (unsigned i = 0; i < roots.size(); ++i)
     function.setResultAttrs(i, slot(builder, ArgumentKind::Loss, i));
@@ -180,7 +196,8 @@ void buildFunction(OpBuilder &builder, const ModelGraph &graph, ArrayRef<Operati
   for (auto [from, to] : llvm::zip(read, block->getArguments()))
     mapping.map(from, to);
   for (BlockArgument argument : constants)
-    mapping.map(argument, arith::ConstantOp::create(builder, argument.getLoc(), constantOf(graph, argument)));
+    mapping.map(argument,
+                arith::ConstantOp::create(builder, argument.getLoc(), constantOf(graph, argument)));
   for (Operation *op : ops)
     if (!isa<KnownOp>(op))
       builder.clone(*op, mapping);
@@ -212,13 +229,16 @@ FailureOr<Counts> units::buildCounts(OpBuilder &builder, const ModelGraph &graph
     } else if (constantOf(graph, argument)) {
       constants.push_back(argument);
     } else {
-      return emitError(argument.getLoc()) << "a count depends on parameter '" << graph.nameOf(argument)
-                                          << "': expected it to follow from inputs and constants alone";
+      return emitError(argument.getLoc())
+             << "a count depends on parameter '" << graph.nameOf(argument)
+             << "': expected it to follow from inputs and constants alone";
     }
   }
   for (Operation *op : ops) // numbers that depend on counts which the host knows before the step
     if (auto known = dyn_cast<KnownOp>(op)) {
-      slots.push_back(slot(builder, ArgumentKind::Scalars, llvm::find(graph.known, known.getExpression()) - graph.known.begin(), ScalarField::Known));
+      slots.push_back(slot(builder, ArgumentKind::Scalars,
+                           llvm::find(graph.known, known.getExpression()) - graph.known.begin(),
+                           ScalarField::Known));
       counts.operands.push_back(known);
     }
   buildFunction(builder, graph, ops, counts.operands, slots, constants, loss.counts);

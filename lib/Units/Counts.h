@@ -7,12 +7,14 @@
 
 namespace zorse::units {
 
-inline constexpr llvm::StringLiteral kCounts = "counts"; ///< symbol of the function that computes counts
+inline constexpr llvm::StringLiteral kCounts =
+    "counts"; ///< symbol of the function that computes counts
 
 /// The call of `@counts` in `@model`.
 struct Counts {
   llvm::SmallVector<mlir::Value> operands; ///< arguments and `zorse.known` results of the model
-  llvm::SmallVector<unsigned> results;     ///< result numbers of the model, one per result of `@counts`; empty: the model has no counts
+  llvm::SmallVector<unsigned> results;     ///< result numbers of the model, one per result of
+                                           ///< `@counts`; empty: the model has no counts
 };
 
 /// Adds `@counts` if the model returns counts, and `zorse.meaning` to these results. Fails, with

@@ -19,7 +19,10 @@ struct Segment {
 
 class CutFinder {
 public:
-  CutFinder(const ModelGraph &graph, int longSpan) : graph(graph), longSpan(longSpan), size(graph.order.size()) { measure(); }
+  CutFinder(const ModelGraph &graph, int longSpan)
+      : graph(graph), longSpan(longSpan), size(graph.order.size()) {
+    measure();
+  }
 
   std::vector<int> find() {
     std::vector<int> ends;
@@ -55,7 +58,8 @@ private:
 
   /// Positions p for which exactly one of the values selected by `counts` is defined before p and
   /// read at or after p.
-  template <typename Predicate> std::vector<int> crossings(int begin, int end, Predicate counts) const {
+  template <typename Predicate>
+  std::vector<int> crossings(int begin, int end, Predicate counts) const {
     std::vector<int> delta(size + 2, 0), found;
     for (auto &[from, to] : waits)
       if (counts(from, to)) {
@@ -80,14 +84,17 @@ private:
   /// Positions that exactly one value with a near next use crosses. Values with a distant next use
   /// are carried across and ignored.
   std::vector<int> carriedCuts(int begin, int end) const {
-    return crossings(begin, end, [&](int from, int to) { return heavyBefore[to] - heavyBefore[from + 1] < longSpan; });
+    return crossings(begin, end, [&](int from, int to) {
+      return heavyBefore[to] - heavyBefore[from + 1] < longSpan;
+    });
   }
 
   std::vector<int> merge(const std::vector<int> &ends) const {
     std::vector<Segment> segments;
     int begin = 0;
     for (int end : ends) {
-      segments.push_back({begin, end, heavyBefore[end] > heavyBefore[begin], isNorm(graph.order[begin])});
+      segments.push_back(
+          {begin, end, heavyBefore[end] > heavyBefore[begin], isNorm(graph.order[begin])});
       begin = end;
     }
     int count = segments.size(), firstHeavy = 0, lastHeavy = count - 1;
@@ -123,7 +130,8 @@ private:
     return end == 0 ? 0 : segments[end - 1].end;
   }
 
-  std::vector<int> withHead(std::vector<int> units, ArrayRef<Segment> segments, int lastHeavy) const {
+  std::vector<int> withHead(std::vector<int> units, ArrayRef<Segment> segments,
+                            int lastHeavy) const {
     int begin = units.empty() ? 0 : units.back(), end = segments[lastHeavy].end;
     // If a loss is computed before the last unit, everything after it becomes part of the head.
     int firstLoss = size;
@@ -166,4 +174,6 @@ private:
 
 } // namespace
 
-std::vector<int> units::findUnits(const ModelGraph &graph, int longSpan) { return CutFinder(graph, longSpan).find(); }
+std::vector<int> units::findUnits(const ModelGraph &graph, int longSpan) {
+  return CutFinder(graph, longSpan).find();
+}

@@ -12,7 +12,10 @@ using namespace zorse;
 using namespace zorse::units;
 
 static bundle::ElementType typeOf(Type element) {
-  return element.isF64() ? bundle::F64 : element.isBF16() ? bundle::BF16 : element.isF16() ? bundle::F16 : bundle::F32;
+  return element.isF64()    ? bundle::F64
+         : element.isBF16() ? bundle::BF16
+         : element.isF16()  ? bundle::F16
+                            : bundle::F32;
 }
 
 void units::describeExchanges(func::FuncOp function, bundle::UnitFunction &described) {
@@ -21,7 +24,8 @@ void units::describeExchanges(func::FuncOp function, bundle::UnitFunction &descr
       continue;
     bundle::UnitFunction::Exchange &exchange = *described.add_exchanges();
     exchange.set_number(static_cast<uint32_t>(op.getAttrOfType<IntegerAttr>("number").getInt()));
-    exchange.set_kind(isa<AllReduceOp>(op) ? bundle::UnitFunction::Exchange::ALL_REDUCE : bundle::UnitFunction::Exchange::ALL_GATHER);
+    exchange.set_kind(isa<AllReduceOp>(op) ? bundle::UnitFunction::Exchange::ALL_REDUCE
+                                           : bundle::UnitFunction::Exchange::ALL_GATHER);
     exchange.set_type(typeOf(getElementTypeOrSelf(op.getOperand(0).getType())));
     for (Value part : op.getResults()) {
       bundle::AffineSize &bytes = *exchange.add_parts();
@@ -35,15 +39,16 @@ namespace {
 
 class GroupDescriber {
 public:
-  GroupDescriber(ArrayRef<UnitOp> units, function_ref<uint32_t(StringRef)> classId, bundle::ModelSummary &summary,
-                 std::vector<bundle::ElementType> &copies)
+  GroupDescriber(ArrayRef<UnitOp> units, function_ref<uint32_t(StringRef)> classId,
+                 bundle::ModelSummary &summary, std::vector<bundle::ElementType> &copies)
       : units(units), classId(classId), summary(summary), copies(copies) {}
 
   LogicalResult run() {
     for (auto [u, unit] : llvm::enumerate(units))
       if (auto groups = unit->getAttrOfType<DictionaryAttr>(sharding::kGroupsAttr))
         for (NamedAttribute group : groups)
-          if (failed(addUnit(static_cast<uint32_t>(u), group.getName(), cast<ArrayAttr>(group.getValue()))))
+          if (failed(addUnit(static_cast<uint32_t>(u), group.getName(),
+                             cast<ArrayAttr>(group.getValue()))))
             return failure();
     for (auto [u, unit] : llvm::enumerate(units))
       if (unit->hasAttr(sharding::kGroupsAttr))
@@ -58,10 +63,13 @@ private:
     group.add_units(u);
     for (auto [m, symbol] : llvm::enumerate(classes)) {
       const StringRef className = cast<FlatSymbolRefAttr>(symbol).getValue();
-      auto unitClass = SymbolTable::lookupNearestSymbolFrom<ClassOp>(units[u], cast<FlatSymbolRefAttr>(symbol));
+      auto unitClass =
+          SymbolTable::lookupNearestSymbolFrom<ClassOp>(units[u], cast<FlatSymbolRefAttr>(symbol));
       if (!unitClass)
-        return UnitOp(units[u]).emitError("expected a zorse.class @") << className << " for group '" << name << "', found none";
-      addMember(*group.mutable_members(static_cast<int>(m))->add_units(), u, unitClass, classId(className));
+        return UnitOp(units[u]).emitError("expected a zorse.class @")
+               << className << " for group '" << name << "', found none";
+      addMember(*group.mutable_members(static_cast<int>(m))->add_units(), u, unitClass,
+                classId(className));
     }
     return checkExchanges(u, group);
   }
@@ -89,8 +97,11 @@ private:
       const auto position = static_cast<int>(attribute.getIndex());
       const uint32_t parameter = made.parameters(position);
       if (auto shard = forward.getArgAttrOfType<DictionaryAttr>(i, sharding::kShardAttr))
-        made.set_parameters(position, partOf(parameter, shard, cast<RankedTensorType>(forward.getArgumentTypes()[i])));
-      else if (summary.parameters(static_cast<int>(parameter)).trainable() && !hasGradient(backward, attribute.getIndex()))
+        made.set_parameters(
+            position,
+            partOf(parameter, shard, cast<RankedTensorType>(forward.getArgumentTypes()[i])));
+      else if (summary.parameters(static_cast<int>(parameter)).trainable() &&
+               !hasGradient(backward, attribute.getIndex()))
         made.add_other_contributes(attribute.getIndex());
     }
   }
@@ -98,13 +109,15 @@ private:
   static bool hasGradient(func::FuncOp backward, uint32_t parameter) {
     return backward && llvm::any_of(llvm::seq(backward.getNumResults()), [&](unsigned i) {
              ArgumentAttr attribute = attributeOfResult(backward, i);
-             return isOfKind(attribute, ArgumentKind::ParameterGradient) && attribute.getIndex() == parameter;
+             return isOfKind(attribute, ArgumentKind::ParameterGradient) &&
+                    attribute.getIndex() == parameter;
            });
   }
 
   /// Finds or adds a part of a parameter.
   uint32_t partOf(uint32_t parameter, DictionaryAttr shard, RankedTensorType type) {
-    auto [found, isNew] = parts.try_emplace({parameter, shard.getAsOpaquePointer()}, static_cast<uint32_t>(summary.parameters_size()));
+    auto [found, isNew] = parts.try_emplace({parameter, shard.getAsOpaquePointer()},
+                                            static_cast<uint32_t>(summary.parameters_size()));
     if (!isNew)
       return found->second;
     bundle::ParameterInfo &part = *summary.add_parameters();
@@ -119,7 +132,8 @@ private:
       info.add_widths(width);
     info.set_first(cast<IntegerAttr>(shard.get("first")).getInt());
     info.set_count(cast<IntegerAttr>(shard.get("count")).getInt());
-    part.set_name(info.of() + "[" + std::to_string(info.first()) + ":" + std::to_string(info.first() + info.count()) + "]");
+    part.set_name(info.of() + "[" + std::to_string(info.first()) + ":" +
+                  std::to_string(info.first() + info.count()) + "]");
     part.clear_shape();
     for (int64_t size : type.getShape())
       part.add_shape(size);
@@ -131,15 +145,19 @@ private:
   LogicalResult checkExchanges(uint32_t u, const bundle::DeviceGroup &group) const {
     auto exchanges = [&](const bundle::DeviceGroup::Member &member) {
       std::string text;
-      for (const bundle::UnitFunction &function : summary.classes(static_cast<int>(member.units(member.units_size() - 1).class_id())).functions())
+      for (const bundle::UnitFunction &function :
+           summary.classes(static_cast<int>(member.units(member.units_size() - 1).class_id()))
+               .functions())
         for (const bundle::UnitFunction::Exchange &exchange : function.exchanges())
-          text += std::to_string(function.task()) + ":" + std::to_string(exchange.kind()) + std::to_string(exchange.number()) + " ";
+          text += std::to_string(function.task()) + ":" + std::to_string(exchange.kind()) +
+                  std::to_string(exchange.number()) + " ";
       return text;
     };
     for (const bundle::DeviceGroup::Member &member : group.members())
       if (exchanges(member) != exchanges(group.members(0)))
         return UnitOp(units[u]).emitError("group '")
-               << group.name() << "': two devices have different exchanges (" << exchanges(group.members(0)) << "and " << exchanges(member)
+               << group.name() << "': two devices have different exchanges ("
+               << exchanges(group.members(0)) << "and " << exchanges(member)
                << "); this is a compiler bug";
     return success();
   }
@@ -161,7 +179,8 @@ private:
       summary.mutable_parameters()->SwapElements(static_cast<int>(kept++), static_cast<int>(p));
     }
     copies.resize(kept);
-    summary.mutable_parameters()->DeleteSubrange(static_cast<int>(kept), static_cast<int>(read.size() - kept));
+    summary.mutable_parameters()->DeleteSubrange(static_cast<int>(kept),
+                                                 static_cast<int>(read.size() - kept));
     forEachUnit([&](bundle::UnitInfo &unit) {
       for (uint32_t &parameter : *unit.mutable_parameters())
         parameter = place[parameter];
@@ -184,7 +203,9 @@ private:
 
 } // namespace
 
-LogicalResult units::describeGroups(ArrayRef<UnitOp> units, function_ref<uint32_t(StringRef)> classId, bundle::ModelSummary &summary,
+LogicalResult units::describeGroups(ArrayRef<UnitOp> units,
+                                    function_ref<uint32_t(StringRef)> classId,
+                                    bundle::ModelSummary &summary,
                                     std::vector<bundle::ElementType> &copies) {
   return GroupDescriber(units, classId, summary, copies).run();
 }

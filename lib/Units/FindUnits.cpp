@@ -27,7 +27,8 @@ namespace {
 class UnitFinder {
 public:
   UnitFinder(ModuleOp module, ModelGraph &&analysed, int longSpan)
-      : module(module), graph(std::move(analysed)), model(graph.model), builder(module.getContext()) {
+      : module(module), graph(std::move(analysed)), model(graph.model),
+        builder(module.getContext()) {
     std::vector<int> ends = findUnits(graph, longSpan);
     findLowPrecisionValues(graph, ends);
     int begin = 0;
@@ -57,8 +58,10 @@ private:
     for (BlockArgument argument : model.getArguments()) {
       auto flag = model.getArgAttrOfType<BoolAttr>(argument.getArgNumber(), attributes::kTrainable);
       if (graph.isParameter(argument) && flag && flag.getValue() && !graph.isTrained(argument))
-        emitWarning(argument.getLoc()) << "parameter '" << graph.nameOf(argument) << "' is never trained: the loss does not depend on it"
-                                       << (read.contains(argument) ? "; it is kept as it is" : "; it is left out");
+        emitWarning(argument.getLoc())
+            << "parameter '" << graph.nameOf(argument)
+            << "' is never trained: the loss does not depend on it"
+            << (read.contains(argument) ? "; it is kept as it is" : "; it is left out");
     }
   }
 
@@ -72,7 +75,9 @@ private:
       if (!isNew)
         continue;
       int times = ++names[kinds.back()];
-      auto unitClass = ClassOp::create(builder, builder.getUnknownLoc(), times == 1 ? kinds.back() : kinds.back() + "_" + std::to_string(times));
+      auto unitClass =
+          ClassOp::create(builder, builder.getUnknownLoc(),
+                          times == 1 ? kinds.back() : kinds.back() + "_" + std::to_string(times));
       classes.push_back(unitClass);
       OpBuilder::InsertionGuard guard(builder);
       builder.setInsertionPointToEnd(&unitClass.getBody().emplaceBlock());
@@ -89,9 +94,11 @@ private:
     SmallVector<Value> returned(terminator->getOperands());
 
     for (const std::string &text : graph.known)
-      known[text] = KnownOp::create(builder, model.getLoc(), RankedTensorType::get({}, builder.getF64Type()), text);
+      known[text] = KnownOp::create(builder, model.getLoc(),
+                                    RankedTensorType::get({}, builder.getF64Type()), text);
     Repeat blocks = findBlocks(classOf, kinds);
-    model->setAttr(kBlocksAttr, builder.getDenseI64ArrayAttr({blocks.first, blocks.period, blocks.count}));
+    model->setAttr(kBlocksAttr,
+                   builder.getDenseI64ArrayAttr({blocks.first, blocks.period, blocks.count}));
     std::vector<std::string> labels = nameUnits(blocks, kinds);
     int64_t rngIdBase = 0;
     for (auto [u, outline] : llvm::enumerate(outlines)) {
@@ -102,7 +109,8 @@ private:
       SmallVector<Value> operands;
       for (Value value : counts.operands)
         operands.push_back(isa<BlockArgument>(value) ? value : knownOf(value));
-      auto call = func::CallOp::create(builder, model.getLoc(), module.lookupSymbol<func::FuncOp>(kCounts), operands);
+      auto call = func::CallOp::create(builder, model.getLoc(),
+                                       module.lookupSymbol<func::FuncOp>(kCounts), operands);
       for (auto [i, result] : llvm::enumerate(counts.results))
         returned[result] = call.getResult(unsigned(i));
     }
@@ -114,15 +122,19 @@ private:
     }
   }
 
-  Value knownOf(Value value) { return known.at(value.getDefiningOp<KnownOp>().getExpression().str()); }
+  Value knownOf(Value value) {
+    return known.at(value.getDefiningOp<KnownOp>().getExpression().str());
+  }
 
-  void addUnit(const Outline &outline, ClassOp unitClass, const std::string &label, int64_t rngIdBase, SmallVectorImpl<Value> &returned) {
+  void addUnit(const Outline &outline, ClassOp unitClass, const std::string &label,
+               int64_t rngIdBase, SmallVectorImpl<Value> &returned) {
     SmallVector<Value> boundary, numbers;
     for (Value value : outline.valuesIn)
       boundary.push_back(values.lookup(value));
     func::FuncOp forward = unitClass.function(Task::Forward);
     for (unsigned i = 0; i < forward.getNumArguments(); ++i)
-      if (ArgumentAttr attribute = attributeOfArgument(forward, i); isOfKind(attribute, ArgumentKind::Scalars))
+      if (ArgumentAttr attribute = attributeOfArgument(forward, i);
+          isOfKind(attribute, ArgumentKind::Scalars))
         numbers.push_back(known.at(graph.known[attribute.getIndex()]));
     SmallVector<Type> types;
     SmallVector<Location> locations;
@@ -135,10 +147,11 @@ private:
     llvm::for_each(outline.valuesOut, add);
     for (const Numerator &numerator : outline.losses)
       add(numerator.value);
-    auto unit = UnitOp::create(builder, builder.getFusedLoc(locations), types, unitClass.getSymName(), label,
-                               ValueRange(SmallVector<Value>(outline.parameters.begin(), outline.parameters.end())),
-                               ValueRange(SmallVector<Value>(outline.inputs.begin(), outline.inputs.end())), boundary, numbers, uint64_t(rngIdBase),
-                               builder.getStrArrayAttr(names));
+    auto unit = UnitOp::create(
+        builder, builder.getFusedLoc(locations), types, unitClass.getSymName(), label,
+        ValueRange(SmallVector<Value>(outline.parameters.begin(), outline.parameters.end())),
+        ValueRange(SmallVector<Value>(outline.inputs.begin(), outline.inputs.end())), boundary,
+        numbers, uint64_t(rngIdBase), builder.getStrArrayAttr(names));
     for (auto [i, value] : llvm::enumerate(outline.valuesOut))
       values[value] = unit.getResult(unsigned(i));
     for (auto [i, numerator] : llvm::enumerate(outline.losses))

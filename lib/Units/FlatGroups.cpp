@@ -13,7 +13,9 @@ bool units::decays(const bundle::ParameterInfo &parameter, const WeightDecayFilt
     return false;
   if (rule.byRank)
     return parameter.shape_size() >= 2;
-  return llvm::any_of(rule.patterns, [&](const std::string &pattern) { return parameter.name().find(pattern) != std::string::npos; });
+  return llvm::any_of(rule.patterns, [&](const std::string &pattern) {
+    return parameter.name().find(pattern) != std::string::npos;
+  });
 }
 
 std::optional<WeightDecayFilter> units::parseDecay(llvm::StringRef text) {
@@ -49,12 +51,15 @@ void findReaders(const bundle::ModelSummary &summary, std::vector<std::vector<Re
     for (auto [m, member] : llvm::enumerate(group.members()))
       for (auto [unit, info] : llvm::zip(group.units(), member.units()))
         for (auto [position, parameter] : llvm::enumerate(info.parameters()))
-          readers[parameter].push_back({unit, int(g), int(m), !llvm::is_contained(info.other_contributes(), uint32_t(position))});
+          readers[parameter].push_back(
+              {unit, int(g), int(m),
+               !llvm::is_contained(info.other_contributes(), uint32_t(position))});
 }
 
 } // namespace
 
-void units::layOutGroups(bundle::ModelSummary &summary, const WeightDecayFilter &rule, llvm::ArrayRef<bundle::ElementType> copies) {
+void units::layOutGroups(bundle::ModelSummary &summary, const WeightDecayFilter &rule,
+                         llvm::ArrayRef<bundle::ElementType> copies) {
   std::vector<std::vector<uint32_t>> using_(summary.parameters_size());
   std::vector<std::vector<Reader>> readers(summary.parameters_size());
   for (int u = 0; u < summary.units_size(); ++u)
@@ -71,17 +76,22 @@ void units::layOutGroups(bundle::ModelSummary &summary, const WeightDecayFilter 
 
   // Ordered by first use, trained before frozen; statistics are separate from parameters with
   // gradients.
-  std::map<std::tuple<std::vector<uint32_t>, bool, int, int, bool, std::vector<Reader>>, std::vector<uint32_t>> members;
+  std::map<std::tuple<std::vector<uint32_t>, bool, int, int, bool, std::vector<Reader>>,
+           std::vector<uint32_t>>
+      members;
   for (int p = 0; p < summary.parameters_size(); ++p) {
     auto &parameter = *summary.mutable_parameters(p);
     parameter.set_decays(decays(parameter, rule));
-    members[{using_[p], !parameter.trainable(), int(parameter.type()), int(copies[p]), parameter.running_stat(), readers[p]}].push_back(p);
+    members[{using_[p], !parameter.trainable(), int(parameter.type()), int(copies[p]),
+             parameter.running_stat(), readers[p]}]
+        .push_back(p);
   }
 
   summary.clear_groups();
   for (auto &[key, parameters] : members) {
     auto &[units, frozen, type, copy, statistic, readingDevices] = key;
-    std::stable_partition(parameters.begin(), parameters.end(), [&](uint32_t p) { return summary.parameters(p).decays(); });
+    std::stable_partition(parameters.begin(), parameters.end(),
+                          [&](uint32_t p) { return summary.parameters(p).decays(); });
     bundle::FlatGroupInfo &group = *summary.add_groups();
     uint32_t id = summary.groups_size() - 1;
     std::string name;
@@ -93,9 +103,11 @@ void units::layOutGroups(bundle::ModelSummary &summary, const WeightDecayFilter 
                    : statistic ? name + " (statistics)"
                    : copy      ? name + " (" + elementTypeName(bundle::ElementType(copy)) + ")"
                                : name);
-    if (!readingDevices.empty() && llvm::all_equal(llvm::map_range(readingDevices, [](const Reader &r) { return std::pair(r.group, r.member); })))
-      *group.mutable_name() += " of device " + std::to_string(readingDevices.front().member) + " of " +
-                               summary.device_groups(readingDevices.front().group).name();
+    if (!readingDevices.empty() &&
+        llvm::all_equal(llvm::map_range(
+            readingDevices, [](const Reader &r) { return std::pair(r.group, r.member); })))
+      *group.mutable_name() += " of device " + std::to_string(readingDevices.front().member) +
+                               " of " + summary.device_groups(readingDevices.front().group).name();
     group.set_trainable(!frozen);
     group.set_running_stat(statistic);
     group.set_type(bundle::ElementType(type));

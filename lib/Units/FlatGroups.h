@@ -11,7 +11,8 @@ namespace zorse::units {
 /// parameters, element types, or types of low-precision copies. In a group, parameters with weight
 /// decay are first. Each parameter is aligned to 512 bytes.
 /// \param copies  per parameter, the type in which units read it; unspecified: its own.
-void layOutGroups(bundle::ModelSummary &summary, const WeightDecayFilter &rule, llvm::ArrayRef<bundle::ElementType> copies);
+void layOutGroups(bundle::ModelSummary &summary, const WeightDecayFilter &rule,
+                  llvm::ArrayRef<bundle::ElementType> copies);
 
 /// Whether weight decay applies to the parameter.
 bool decays(const bundle::ParameterInfo &parameter, const WeightDecayFilter &rule);

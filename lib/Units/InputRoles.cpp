@@ -44,15 +44,19 @@ public:
       } else if (auto slice = dyn_cast<SliceOp>(op)) {
         // Positions are dimension 1: a slice that starts at 1 pairs every position with its
         // successor.
-        follow(slice.getY(), shifted || (slice.getOffsets().size() > 1 && slice.getOffsets()[1] > 0));
-      } else if (isa<ReshapeOp, TransposeOp, ConcatOp, BroadcastOp, arith::ExtSIOp, arith::TruncIOp>(op)) {
+        follow(slice.getY(),
+               shifted || (slice.getOffsets().size() > 1 && slice.getOffsets()[1] > 0));
+      } else if (isa<ReshapeOp, TransposeOp, ConcatOp, BroadcastOp, arith::ExtSIOp,
+                     arith::TruncIOp>(op)) {
         follow(op->getResult(0), shifted);
       }
     }
   }
 
 private:
-  void bound(int64_t rows) { info.upperBound = info.upperBound ? std::min(info.upperBound, rows) : rows; }
+  void bound(int64_t rows) {
+    info.upperBound = info.upperBound ? std::min(info.upperBound, rows) : rows;
+  }
   void label(int64_t classes, bool shifted) {
     bound(classes);
     if (info.role.empty())
@@ -75,7 +79,8 @@ void units::describeInputs(const ModelGraph &graph) {
     if (Type type = getElementTypeOrSelf(input.getType()); type.isInteger(64) || type.isInteger(32))
       InputReader(use).follow(input, false);
     Builder b(model.getContext());
-    auto set = [&](StringRef name, Attribute value) { // attributes set by the importer take precedence
+    auto set = [&](StringRef name,
+                   Attribute value) { // attributes set by the importer take precedence
       if (!model.getArgAttr(i, name))
         model.setArgAttr(i, name, value);
     };

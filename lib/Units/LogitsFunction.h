@@ -13,6 +13,7 @@ namespace zorse::units {
 /// which are the argument `input` with index `inputs` (the number of the unit's inputs). The result
 /// tensor<?xVxT> is the argument `boundary_out` 0. Fails, with a diagnostic, if `forward` computes
 /// no cross-entropy over positions.
-mlir::FailureOr<mlir::func::FuncOp> buildLogits(mlir::OpBuilder &builder, mlir::func::FuncOp forward, int64_t inputs);
+mlir::FailureOr<mlir::func::FuncOp> buildLogits(mlir::OpBuilder &builder,
+                                                mlir::func::FuncOp forward, int64_t inputs);
 
 } // namespace zorse::units

@@ -25,7 +25,8 @@ bool ModelGraph::isParameter(BlockArgument argument) const {
 }
 
 bool ModelGraph::isTrained(BlockArgument argument) const {
-  auto trainable = func::FuncOp(model).getArgAttrOfType<BoolAttr>(argument.getArgNumber(), attributes::kTrainable);
+  auto trainable = func::FuncOp(model).getArgAttrOfType<BoolAttr>(argument.getArgNumber(),
+                                                                  attributes::kTrainable);
   return trainable && trainable.getValue() && active.contains(argument);
 }
 
@@ -56,7 +57,8 @@ bool multipliesByFrozenWeight(Operation *op, func::FuncOp model) {
     weight = producer->getOperand(0);
   }
   auto argument = cast<BlockArgument>(weight);
-  return model.getArgAttr(argument.getArgNumber(), attributes::kParameter) && cast<RankedTensorType>(weight.getType()).getRank() >= 2;
+  return model.getArgAttr(argument.getArgNumber(), attributes::kParameter) &&
+         cast<RankedTensorType>(weight.getType()).getRank() >= 2;
 }
 
 DenseMap<Value, uint8_t> dependences(func::FuncOp model) {
@@ -64,7 +66,9 @@ DenseMap<Value, uint8_t> dependences(func::FuncOp model) {
   for (BlockArgument argument : model.getArguments()) {
     if (model.getArgAttr(argument.getArgNumber(), attributes::kInput))
       bits[argument] = kSamples;
-    else if (auto trainable = model.getArgAttrOfType<BoolAttr>(argument.getArgNumber(), attributes::kTrainable); trainable && trainable.getValue())
+    else if (auto trainable =
+                 model.getArgAttrOfType<BoolAttr>(argument.getArgNumber(), attributes::kTrainable);
+             trainable && trainable.getValue())
       bits[argument] = kParameters;
   }
   for (Operation &op : model.getBody().front().without_terminator()) {
@@ -78,7 +82,8 @@ DenseMap<Value, uint8_t> dependences(func::FuncOp model) {
     // Clones of a dropout would draw different numbers in different units.
     if (isa<DropoutOp>(op))
       union_ |= kSamples | kParameters;
-    if (auto attention = dyn_cast<AttentionOp>(op); attention && attention.getDropout().convertToDouble() > 0.0)
+    if (auto attention = dyn_cast<AttentionOp>(op);
+        attention && attention.getDropout().convertToDouble() > 0.0)
       union_ |= kSamples | kParameters;
     for (Value result : op.getResults())
       bits[result] = union_;
@@ -103,7 +108,8 @@ public:
 
   /// Appends the operations that `root` depends on and that are not in `done`.
   void append(Operation *root, DenseSet<Operation *> &done, std::vector<Operation *> &order) const {
-    SmallVector<std::pair<Operation *, SmallVector<Operation *>>> stack; // with the operands that are not yet visited, in reverse order
+    SmallVector<std::pair<Operation *, SmallVector<Operation *>>>
+        stack; // with the operands that are not yet visited, in reverse order
     auto enter = [&](Operation *op) {
       if (!op || !spine.contains(op) || !done.insert(op).second)
         return;
@@ -111,7 +117,8 @@ public:
       for (Value operand : op->getOperands())
         if (Operation *producer = operand.getDefiningOp())
           operands.push_back(producer);
-      llvm::stable_sort(operands, [&](Operation *a, Operation *b) { return depth.lookup(a) > depth.lookup(b); });
+      llvm::stable_sort(
+          operands, [&](Operation *a, Operation *b) { return depth.lookup(a) > depth.lookup(b); });
       std::reverse(operands.begin(), operands.end());
       stack.push_back({op, std::move(operands)});
     };
@@ -146,8 +153,10 @@ FailureOr<ModelGraph> units::analyseModel(func::FuncOp model) {
   }
   if (graph.numerators.empty())
     return model.emitError(
-        "the model has no loss: expected a result with zorse.role = \"numerator\"; name an output with --loss-output, or add a loss with --loss");
-  llvm::stable_sort(graph.numerators, [](const Numerator &a, const Numerator &b) { return a.term < b.term; });
+        "the model has no loss: expected a result with zorse.role = \"numerator\"; name an output "
+        "with --loss-output, or add a loss with --loss");
+  llvm::stable_sort(graph.numerators,
+                    [](const Numerator &a, const Numerator &b) { return a.term < b.term; });
 
   for (auto op : model.getBody().front().getOps<KnownOp>())
     if (std::string text = op.getExpression().str(); !llvm::is_contained(graph.known, text))
@@ -156,21 +165,24 @@ FailureOr<ModelGraph> units::analyseModel(func::FuncOp model) {
 
   SmallVector<Value> trainable, targets;
   for (BlockArgument argument : model.getArguments())
-    if (auto flag = model.getArgAttrOfType<BoolAttr>(argument.getArgNumber(), attributes::kTrainable); flag && flag.getValue())
+    if (auto flag =
+            model.getArgAttrOfType<BoolAttr>(argument.getArgNumber(), attributes::kTrainable);
+        flag && flag.getValue())
       trainable.push_back(argument);
   for (const Numerator &numerator : graph.numerators)
     targets.push_back(numerator.value);
   graph.active = autodiff::activeValues(model.getBody().front(), trainable, targets);
 
   if (llvm::none_of(trainable, [&](Value v) { return graph.active.contains(v); }))
-    return model.emitError(
-        "nothing to train: no trained parameter reaches the loss. --freeze may name all of them, or the file may have none; --train "
-        "NAME,... trains initializers by name");
+    return model.emitError("nothing to train: no trained parameter reaches the loss. --freeze may "
+                           "name all of them, or the file may have none; --train "
+                           "NAME,... trains initializers by name");
 
   DenseMap<Value, uint8_t> bits = dependences(model);
   DenseSet<Operation *> spine;
   for (Operation &op : model.getBody().front().without_terminator())
-    if (llvm::any_of(op.getResults(), [&](Value v) { return bits.lookup(v) == (kSamples | kParameters); }))
+    if (llvm::any_of(op.getResults(),
+                     [&](Value v) { return bits.lookup(v) == (kSamples | kParameters); }))
       spine.insert(&op);
 
   // Numerators with the longest dependency chain first. Terms that depend on the middle of the
@@ -190,7 +202,8 @@ FailureOr<ModelGraph> units::analyseModel(func::FuncOp model) {
     if (op)
       depthFirst.append(op, done, graph.order);
   if (graph.order.empty())
-    return model.emitError("the loss follows from parameters alone: expected it to depend on an input");
+    return model.emitError(
+        "the loss follows from parameters alone: expected it to depend on an input");
   for (auto [i, op] : llvm::enumerate(graph.order))
     graph.position[op] = i;
   return graph;
@@ -205,7 +218,9 @@ static Type roundedTo(Value value) {
   if (!movesElements(op))
     return {};
   Type type = roundedTo(op->getOperand(0));
-  return llvm::all_of(op->getOperands(), [&](Value operand) { return roundedTo(operand) == type; }) ? type : Type();
+  return llvm::all_of(op->getOperands(), [&](Value operand) { return roundedTo(operand) == type; })
+             ? type
+             : Type();
 }
 
 /// Returns the type in which all readers of a trained parameter need it: products read its rounded
@@ -221,7 +236,8 @@ static Type readAs(BlockArgument parameter) {
   };
   for (OpOperand &use : parameter.getUses()) {
     auto gather = dyn_cast<GatherOp>(use.getOwner());
-    if (gather && use.getOperandNumber() == 0 ? !llvm::all_of(gather->getUsers(), wants) : !wants(use.getOwner()))
+    if (gather && use.getOperandNumber() == 0 ? !llvm::all_of(gather->getUsers(), wants)
+                                              : !wants(use.getOwner()))
       return {};
   }
   return type;
@@ -229,11 +245,14 @@ static Type readAs(BlockArgument parameter) {
 
 void units::findLowPrecisionValues(ModelGraph &graph, ArrayRef<int> ends) {
   for (BlockArgument argument : func::FuncOp(graph.model).getArguments())
-    if (graph.isParameter(argument) && graph.isTrained(argument) && getElementTypeOrSelf(argument.getType()).isF32())
+    if (graph.isParameter(argument) && graph.isTrained(argument) &&
+        getElementTypeOrSelf(argument.getType()).isF32())
       if (Type type = readAs(argument))
         graph.lowPrecision[argument] = type;
 
-  auto unitOf = [&](Operation *op) { return llvm::upper_bound(ends, graph.position.lookup(op)) - ends.begin(); };
+  auto unitOf = [&](Operation *op) {
+    return llvm::upper_bound(ends, graph.position.lookup(op)) - ends.begin();
+  };
   for (Operation *op : graph.order)
     for (Value value : op->getResults()) {
       if (!getElementTypeOrSelf(value.getType()).isF32())

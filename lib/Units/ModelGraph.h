@@ -22,12 +22,14 @@ struct Numerator {
 /// labels) or on parameters alone, and are cloned into their users.
 struct ModelGraph {
   mlir::func::FuncOp model;
-  std::vector<Numerator> numerators;               ///< by term
-  std::vector<std::string> known;                  ///< distinct expressions of zorse.known, see ModelSummary.known
-  bool numbersSamples = false;                     ///< a term or a count reads zorse.sample_number
-  std::vector<mlir::Operation *> order;            ///< spine operations, each directly before its first reader if possible
+  std::vector<Numerator> numerators; ///< by term
+  std::vector<std::string> known; ///< distinct expressions of zorse.known, see ModelSummary.known
+  bool numbersSamples = false;    ///< a term or a count reads zorse.sample_number
+  std::vector<mlir::Operation *>
+      order; ///< spine operations, each directly before its first reader if possible
   llvm::DenseMap<mlir::Operation *, int> position; ///< in `order`
-  llvm::DenseSet<mlir::Value> active;              ///< values with a gradient: from a trained parameter to a numerator
+  llvm::DenseSet<mlir::Value>
+      active; ///< values with a gradient: from a trained parameter to a numerator
 
   /// Values that cross cuts in half precision, to which they have been rounded, with this type.
   /// Only one unit reads each of them, so its gradient is complete there. Also trained parameters
@@ -36,7 +38,9 @@ struct ModelGraph {
   llvm::DenseMap<mlir::Value, mlir::Type> lowPrecision;
 
   bool onSpine(mlir::Operation *op) const { return position.count(op); }
-  bool onSpine(mlir::Value value) const { return value.getDefiningOp() && onSpine(value.getDefiningOp()); }
+  bool onSpine(mlir::Value value) const {
+    return value.getDefiningOp() && onSpine(value.getDefiningOp());
+  }
   bool isParameter(mlir::BlockArgument argument) const;
   /// Whether the argument is marked trainable and the loss depends on it.
   bool isTrained(mlir::BlockArgument argument) const;

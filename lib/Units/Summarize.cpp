@@ -39,7 +39,9 @@ FailureOr<bundle::ElementType> elementTypeOf(Location loc, Type tensor) {
     return bundle::I32;
   if (type.isInteger(1))
     return bundle::I1;
-  emitError(loc) << "expects elements of type f32, f64, bf16, f16, i64, i32 or i1 across units, in inputs and in parameters, found " << type;
+  emitError(loc) << "expects elements of type f32, f64, bf16, f16, i64, i32 or i1 across units, in "
+                    "inputs and in parameters, found "
+                 << type;
   return failure();
 }
 
@@ -95,7 +97,9 @@ public:
       return failure();
     describeUnits();
     describeLoss();
-    auto classNamed = [&](StringRef name) { return classId.lookup(StringAttr::get(module.getContext(), name)); };
+    auto classNamed = [&](StringRef name) {
+      return classId.lookup(StringAttr::get(module.getContext(), name));
+    };
     if (failed(describeGroups(units, classNamed, summary, copies)))
       return failure();
     layOutGroups(summary, *decay, copies);
@@ -110,13 +114,16 @@ private:
     auto settings = module->getAttrOfType<StringAttr>(kSettingsAttr);
     auto rule = module->getAttrOfType<StringAttr>(kDecayAttr);
     if (!settings || !rule)
-      return module.emitError("missing training settings (zorse.settings and zorse.decay): run --zorse-configure first");
+      return module.emitError("missing training settings (zorse.settings and zorse.decay): run "
+                              "--zorse-configure first");
     decay = parseDecay(rule.getValue());
     if (!google::protobuf::TextFormat::ParseFromString(settings.str(), &summary) || !decay)
-      return module.emitError("cannot read zorse.settings or zorse.decay: set them by --zorse-configure");
+      return module.emitError(
+          "cannot read zorse.settings or zorse.decay: set them by --zorse-configure");
     if (auto hash = module->getAttrOfType<StringAttr>(kContentHashAttr))
       summary.set_content_hash(hash.str());
-    if (auto blocks = model->getAttrOfType<DenseI64ArrayAttr>(kBlocksAttr); blocks && blocks.size() == 3) {
+    if (auto blocks = model->getAttrOfType<DenseI64ArrayAttr>(kBlocksAttr);
+        blocks && blocks.size() == 3) {
       summary.set_blocks_first_unit(uint32_t(blocks[0]));
       summary.set_blocks_period(uint32_t(blocks[1]));
       summary.set_blocks_count(uint32_t(blocks[2]));
@@ -129,11 +136,13 @@ private:
       classId[unitClass.getSymNameAttr()] = uint32_t(summary.classes_size());
       bundle::UnitClass &described = *summary.add_classes();
       described.set_name(unitClass.getSymName().str());
-      described.mutable_saved_bytes()->set_per_row(packedBytesPerRow(unitClass.definer(), ArgumentKind::Saved));
+      described.mutable_saved_bytes()->set_per_row(
+          packedBytesPerRow(unitClass.definer(), ArgumentKind::Saved));
       if (func::FuncOp inputs = unitClass.function(Task::InputGradients))
-        described.mutable_saved_for_weight_grad_bytes()->set_per_row(packedBytesPerRow(inputs, ArgumentKind::SavedForWeightGrad));
-      for (Function::Task task :
-           {Function::FORWARD, Function::BACKWARD, Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS, Function::RECOMPUTE}) {
+        described.mutable_saved_for_weight_grad_bytes()->set_per_row(
+            packedBytesPerRow(inputs, ArgumentKind::SavedForWeightGrad));
+      for (Function::Task task : {Function::FORWARD, Function::BACKWARD, Function::INPUT_GRADIENTS,
+                                  Function::WEIGHT_GRADIENTS, Function::RECOMPUTE}) {
         func::FuncOp function = unitClass.function(static_cast<Task>(task));
         if (!function)
           continue;
@@ -151,10 +160,13 @@ private:
   /// further inputs.
   LogicalResult describeArguments() {
     for (UnitOp unit : units)
-      for (auto [place, value] : llvm::zip(placesOf(unit.unitClass().definer(), ArgumentKind::Parameter, false), unit.getParameters()))
+      for (auto [place, value] :
+           llvm::zip(placesOf(unit.unitClass().definer(), ArgumentKind::Parameter, false),
+                     unit.getParameters()))
         argumentOf[value] = {unit.unitClass().definer(), place};
     for (BlockArgument argument : model.getArguments()) {
-      const bool parameter = bool(model.getArgAttr(argument.getArgNumber(), attributes::kParameter));
+      const bool parameter =
+          bool(model.getArgAttr(argument.getArgNumber(), attributes::kParameter));
       if (parameter && !argumentOf.contains(argument))
         continue;
       FailureOr<bundle::ElementType> element = elementTypeOf(argument.getLoc(), argument.getType());
@@ -176,7 +188,9 @@ private:
     info.set_running_stat(info.trainable() && model.getArgAttr(i, attributes::kRunningStat));
     info.set_constant(bool(model.getArgAttr(i, attributes::kConstant)));
     auto copy = function.getArgAttrOfType<TypeAttr>(place, autodiff::kLowPrecisionAttr);
-    copies.push_back(!copy ? bundle::ELEMENT_TYPE_UNSPECIFIED : copy.getValue().isBF16() ? bundle::BF16 : bundle::F16);
+    copies.push_back(!copy                      ? bundle::ELEMENT_TYPE_UNSPECIFIED
+                     : copy.getValue().isBF16() ? bundle::BF16
+                                                : bundle::F16);
     setShape(info, cast<RankedTensorType>(argument.getType()));
     if (info.trainable() && !info.running_stat())
       summary.set_compute_type(element);
@@ -185,8 +199,10 @@ private:
   void describeInput(BlockArgument argument, bundle::ElementType element) {
     if (!argument.use_empty())
       argumentIndex[argument] = uint32_t(summary.inputs_size());
-    bundle::GraphInput &info = *(argument.use_empty() ? summary.add_unread_inputs() : summary.add_inputs());
-    info.set_name(model.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attributes::kInput).str());
+    bundle::GraphInput &info =
+        *(argument.use_empty() ? summary.add_unread_inputs() : summary.add_inputs());
+    info.set_name(
+        model.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attributes::kInput).str());
     info.set_type(element);
     info.set_bytes_per_row(autodiff::bytesPerRow(argument.getType()));
     setShape(info, cast<RankedTensorType>(argument.getType()));
@@ -218,9 +234,11 @@ private:
     for (auto [u, unit] : llvm::enumerate(units)) {
       bundle::UnitInfo &described = *summary.add_units();
       func::FuncOp forward = unit.unitClass().definer();
-      for (auto [place, value] : llvm::zip(placesOf(forward, ArgumentKind::BoundaryOut, true), unit.getResults())) {
+      for (auto [place, value] :
+           llvm::zip(placesOf(forward, ArgumentKind::BoundaryOut, true), unit.getResults())) {
         auto type = cast<RankedTensorType>(value.getType());
-        if (auto lowPrecision = forward.getResultAttrOfType<TypeAttr>(place, autodiff::kLowPrecisionAttr))
+        if (auto lowPrecision =
+                forward.getResultAttrOfType<TypeAttr>(place, autodiff::kLowPrecisionAttr))
           type = RankedTensorType::get(type.getShape(), lowPrecision.getValue());
         FailureOr<bundle::ElementType> element = elementTypeOf(value.getLoc(), type);
         if (failed(element))
@@ -244,7 +262,9 @@ private:
     return success();
   }
 
-  static StringRef nameOfResult(OpResult value) { return cast<StringAttr>(cast<UnitOp>(value.getOwner()).getNames()[value.getResultNumber()]); }
+  static StringRef nameOfResult(OpResult value) {
+    return cast<StringAttr>(cast<UnitOp>(value.getOwner()).getNames()[value.getResultNumber()]);
+  }
 
   /// Returns the results of the model with a role, sorted by `number`.
   SmallVector<unsigned> resultsOf(StringRef role, StringRef number) {
@@ -259,7 +279,9 @@ private:
     return llvm::map_to_vector(found, [](auto &one) { return one.second; });
   }
 
-  Value returned(unsigned result) { return model.getBody().front().getTerminator()->getOperand(result); }
+  Value returned(unsigned result) {
+    return model.getBody().front().getTerminator()->getOperand(result);
+  }
 
   /// Maps results of units to terms of the loss.
   DenseMap<Value, uint32_t> termOfValue() {
@@ -274,13 +296,19 @@ private:
     for (unsigned result : resultsOf("numerator", attributes::kTerm)) {
       bundle::LossTerm &term = *summary.add_loss();
       StringRef name = nameOfResult(cast<OpResult>(returned(result)));
-      term.set_name(name.empty() ? "loss " + std::to_string(model.getResultAttrOfType<IntegerAttr>(result, attributes::kTerm).getInt()) : name.str());
+      term.set_name(
+          name.empty()
+              ? "loss " +
+                    std::to_string(
+                        model.getResultAttrOfType<IntegerAttr>(result, attributes::kTerm).getInt())
+              : name.str());
       term.set_factor(model.getResultAttrOfType<StringAttr>(result, attributes::kFactor).str());
     }
     summary.set_count_function(-1);
     for (unsigned result : resultsOf("count", attributes::kCount)) {
       bundle::Count &count = *summary.add_counts();
-      count.set_reduce(*parseReduce(model.getResultAttrOfType<StringAttr>(result, attributes::kReduce).str()));
+      count.set_reduce(
+          *parseReduce(model.getResultAttrOfType<StringAttr>(result, attributes::kReduce).str()));
       count.set_meaning(model.getResultAttrOfType<StringAttr>(result, attributes::kMeaning).str());
     }
     for (auto call : model.getOps<func::CallOp>())
@@ -295,13 +323,15 @@ private:
 
   void describeUpdates() {
     bundle::TrainingOptions &training = *summary.mutable_training();
-    const bool sgd = training.optimizer() == bundle::TrainingOptions::SGD || training.optimizer() == bundle::TrainingOptions::OPTIMIZER_UNSPECIFIED;
+    const bool sgd = training.optimizer() == bundle::TrainingOptions::SGD ||
+                     training.optimizer() == bundle::TrainingOptions::OPTIMIZER_UNSPECIFIED;
     summary.set_moments(sgd ? (training.momentum() > 0.0 ? 1 : 0) : 2);
     if (!precisionOf(summary).needsScaling())
       return;
     auto batch = module->getAttrOfType<IntegerAttr>(kBatchAttr);
     if (training.loss_scale() == 0)
-      training.set_loss_scale(firstLossScale(summary, (batch ? batch.getInt() : 1) / samplesPerRow(summary)));
+      training.set_loss_scale(
+          firstLossScale(summary, (batch ? batch.getInt() : 1) / samplesPerRow(summary)));
     if (training.loss_scale_interval() == 0)
       training.set_loss_scale_interval(kLossScaleInterval);
   }
@@ -330,11 +360,15 @@ private:
   bundle::ModelSummary summary;
   std::optional<WeightDecayFilter> decay;
   DenseMap<StringAttr, uint32_t> classId;
-  DenseMap<Value, std::pair<func::FuncOp, unsigned>> argumentOf; ///< of parameters that units read: a forward and its argument number
-  DenseMap<Value, uint32_t> argumentIndex;                       ///< of parameters and of inputs, numbered separately
-  std::vector<bundle::ElementType> copies;                       ///< by parameter: type in which it is read; unspecified: its own
+  DenseMap<Value, std::pair<func::FuncOp, unsigned>>
+      argumentOf; ///< of parameters that units read: a forward and its argument number
+  DenseMap<Value, uint32_t> argumentIndex; ///< of parameters and of inputs, numbered separately
+  std::vector<bundle::ElementType>
+      copies; ///< by parameter: type in which it is read; unspecified: its own
 };
 
 } // namespace
 
-FailureOr<bundle::ModelSummary> units::summarize(ModuleOp module) { return Summarizer(module).run(); }
+FailureOr<bundle::ModelSummary> units::summarize(ModuleOp module) {
+  return Summarizer(module).run();
+}

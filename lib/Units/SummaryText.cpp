@@ -10,7 +10,8 @@ using namespace zorse;
 
 namespace {
 
-template <typename List> void printShape(llvm::raw_ostream &os, const List &shape, const char *separator = "x") {
+template <typename List>
+void printShape(llvm::raw_ostream &os, const List &shape, const char *separator = "x") {
   os << '[';
   for (int i = 0; i < shape.size(); ++i)
     os << (i ? separator : "") << shape.Get(i);
@@ -18,7 +19,8 @@ template <typename List> void printShape(llvm::raw_ostream &os, const List &shap
 }
 
 llvm::StringRef typeName(bundle::ElementType type) {
-  static constexpr llvm::StringLiteral names[] = {"?", "f32", "f64", "bf16", "f16", "i64", "i32", "i1"};
+  static constexpr llvm::StringLiteral names[] = {"?",   "f32", "f64", "bf16",
+                                                  "f16", "i64", "i32", "i1"};
   return type >= 0 && type < 8 ? llvm::StringRef(names[type]) : llvm::StringRef("?");
 }
 
@@ -27,13 +29,16 @@ llvm::StringRef typeName(bundle::ElementType type) {
 void units::printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream &os) {
   os << "model " << typeName(summary.compute_type()) << ", " << summary.units_size() << " units";
   if (summary.blocks_count())
-    os << ", " << summary.blocks_count() << " blocks of " << summary.blocks_period() << " from unit " << summary.blocks_first_unit();
+    os << ", " << summary.blocks_count() << " blocks of " << summary.blocks_period()
+       << " from unit " << summary.blocks_first_unit();
   os << '\n';
   for (int u = 0; u < summary.units_size(); ++u) {
     const bundle::UnitInfo &unit = summary.units(u);
     const bundle::UnitClass &unitClass = classOf(summary, unit);
     using Function = bundle::UnitFunction;
-    auto flops = [&](Function::Task task) { return llvm::format("%.4g", functionOf(unitClass, task).flops_per_row()); };
+    auto flops = [&](Function::Task task) {
+      return llvm::format("%.4g", functionOf(unitClass, task).flops_per_row());
+    };
     os << "unit " << u << " '" << unit.name() << "' class " << unit.class_id() << " parameters ";
     printShape(os, unit.parameters(), " ");
     os << " inputs ";
@@ -46,10 +51,11 @@ void units::printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream 
       os << " loss ";
       printShape(os, unit.loss_terms(), " ");
     }
-    os << " instances from " << unit.rng_id_base() << " saved " << unitClass.saved_bytes().per_row() << " bytes flops " << flops(Function::FORWARD)
-       << " + " << flops(Function::BACKWARD);
+    os << " instances from " << unit.rng_id_base() << " saved " << unitClass.saved_bytes().per_row()
+       << " bytes flops " << flops(Function::FORWARD) << " + " << flops(Function::BACKWARD);
     if (unit.splits())
-      os << " = " << flops(Function::INPUT_GRADIENTS) << " B + " << flops(Function::WEIGHT_GRADIENTS) << " W, deferred "
+      os << " = " << flops(Function::INPUT_GRADIENTS) << " B + "
+         << flops(Function::WEIGHT_GRADIENTS) << " W, deferred "
          << unitClass.saved_for_weight_grad_bytes().per_row() << " bytes";
     if (functionOf(unitClass, Function::RECOMPUTE).flops_per_row() > 0)
       os << ", again " << flops(Function::RECOMPUTE);
@@ -65,8 +71,9 @@ void units::printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream 
   }
   for (int g = 0; g < summary.groups_size(); ++g) {
     const bundle::FlatGroupInfo &group = summary.groups(g);
-    os << "group " << g << " '" << group.name() << "' " << typeName(group.type()) << ' ' << group.elements() << " elements, "
-       << group.decaying_elements() << " decay" << (group.trainable() ? "" : ", frozen") << ", units ";
+    os << "group " << g << " '" << group.name() << "' " << typeName(group.type()) << ' '
+       << group.elements() << " elements, " << group.decaying_elements() << " decay"
+       << (group.trainable() ? "" : ", frozen") << ", units ";
     printShape(os, group.units(), " ");
     os << '\n';
     for (uint32_t p : group.parameters()) {
@@ -97,7 +104,8 @@ void units::printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream 
     os << "loss " << k << " '" << term.name() << "' factor " << term.factor() << '\n';
   }
   for (int j = 0; j < summary.counts_size(); ++j)
-    os << "count n" << j << " " << reduceName(summary.counts(j).reduce()) << " of " << summary.counts(j).meaning() << '\n';
+    os << "count n" << j << " " << reduceName(summary.counts(j).reduce()) << " of "
+       << summary.counts(j).meaning() << '\n';
   for (int j = 0; j < summary.known_size(); ++j)
     os << "known " << j << " " << summary.known(j) << '\n';
   if (summary.reads_sample_numbers())

@@ -31,9 +31,9 @@ using namespace zorse::units;
 namespace {
 
 /// Increase this after a change of the importer, of recognition or of names of the dialect that
-/// changes the IR of an existing model, because its hash changes. Checkpoints and plans compare only
-/// hashes of the same version (zorse/Bundle/ContentHash.h), so checkpoints of earlier versions can
-/// still be resumed.
+/// changes the IR of an existing model, because its hash changes. Checkpoints and plans compare
+/// only hashes of the same version (zorse/Bundle/ContentHash.h), so checkpoints of earlier versions
+/// can still be resumed.
 constexpr int kGraphVersion = 4;
 
 /// Hashes the model without locations. Lifted constants are hashed by their names, which contain a
@@ -44,16 +44,23 @@ struct HashModelPass : units::impl::HashModelBase<HashModelPass> {
     if (module->hasAttr(kContentHashAttr))
       return;
     const DictionaryAttr all = module->getAttrDictionary();
-    for (StringRef setting : {kSettingsAttr, kDecayAttr, kBatchAttr, kClusterAttr, kProfilesAttr, kPlanAttr})
+    for (StringRef setting :
+         {kSettingsAttr, kDecayAttr, kBatchAttr, kClusterAttr, kProfilesAttr, kPlanAttr})
       module->removeAttr(setting);
     OpPrintingFlags flags; // set explicitly, because the defaults depend on command-line options
-    flags.elideLargeElementsAttrs(1 << 20).elideLargeResourceString(64).useLocalScope().printNameLocAsPrefix(false).enableDebugInfo(false);
+    flags.elideLargeElementsAttrs(1 << 20)
+        .elideLargeResourceString(64)
+        .useLocalScope()
+        .printNameLocAsPrefix(false)
+        .enableDebugInfo(false);
     std::string text;
     llvm::raw_string_ostream os(text);
     module.print(os, flags);
     module->setAttrs(all);
-    const std::string hash = llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(text)), /*LowerCase=*/true);
-    module->setAttr(kContentHashAttr, StringAttr::get(&getContext(), std::to_string(kGraphVersion) + "-" + hash));
+    const std::string hash =
+        llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(text)), /*LowerCase=*/true);
+    module->setAttr(kContentHashAttr,
+                    StringAttr::get(&getContext(), std::to_string(kGraphVersion) + "-" + hash));
   }
 };
 
@@ -63,13 +70,15 @@ struct ConfigurePass : units::impl::ConfigureBase<ConfigurePass> {
   void runOnOperation() final {
     bundle::ModelSummary read;
     if (!google::protobuf::TextFormat::ParseFromString(settings, &read)) {
-      getOperation().emitError(
-          "zorse-configure: settings: expected fields of ModelSummary such as 'training { optimizer: SGD momentum: 0.9 }', found '")
+      getOperation().emitError("zorse-configure: settings: expected fields of ModelSummary such as "
+                               "'training { optimizer: SGD momentum: 0.9 }', found '")
           << settings << "'";
       return signalPassFailure();
     }
     if (!parseDecay(decay)) {
-      getOperation().emitError("zorse-configure: decay: expected rank, all, none or names:P,Q, found '") << decay << "'";
+      getOperation().emitError(
+          "zorse-configure: decay: expected rank, all, none or names:P,Q, found '")
+          << decay << "'";
       return signalPassFailure();
     }
     Builder b(&getContext());
@@ -93,7 +102,8 @@ struct ConfigurePass : units::impl::ConfigureBase<ConfigurePass> {
 
   /// Reads a file. An error fails the pass.
   Attribute fileAt(const std::string &path) {
-    Result<std::string> text = readRegularFile(path, size_t(256) << 20); // each reader of the text checks its own limits
+    Result<std::string> text =
+        readRegularFile(path, size_t(256) << 20); // each reader of the text checks its own limits
     if (text.failed()) {
       getOperation().emitError("zorse-configure: ") << text.message();
       signalPassFailure();
@@ -107,14 +117,16 @@ struct AddLogitsPass : units::impl::AddLogitsBase<AddLogitsPass> {
     auto model = getOperation().lookupSymbol<func::FuncOp>(attributes::kModel);
     if (model)
       for (auto unit : model.getOps<UnitOp>())
-        if (func::FuncOp forward = unit.unitClass().function(Task::Forward); forward && hasLoss(forward)) {
+        if (func::FuncOp forward = unit.unitClass().function(Task::Forward);
+            forward && hasLoss(forward)) {
           OpBuilder builder(&getContext());
           builder.setInsertionPointToEnd(forward->getBlock());
           if (failed(buildLogits(builder, forward, int64_t(unit.getInputs().size()))))
             signalPassFailure();
           return;
         }
-    getOperation().emitError("zorse-add-logits: expected @model with a unit whose forward has a loss: run --zorse-find-units first");
+    getOperation().emitError("zorse-add-logits: expected @model with a unit whose forward has a "
+                             "loss: run --zorse-find-units first");
     signalPassFailure();
   }
 
@@ -156,7 +168,8 @@ void units::addFunctionPasses(OpPassManager &passes, const UnitPassOptions &opti
   passes.addPass(createAddStepFunctions());
 }
 
-func::FuncOp units::functionOp(ModuleOp module, const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task) {
+func::FuncOp units::functionOp(ModuleOp module, const bundle::UnitClass &unitClass,
+                               bundle::UnitFunction::Task task) {
   auto found = module.lookupSymbol<ClassOp>(unitClass.name());
   return found ? found.function(static_cast<Task>(task)) : func::FuncOp();
 }

@@ -22,16 +22,21 @@ using Training = bundle::TrainingOptions;
 class UpdateBuilder {
 public:
   UpdateBuilder(func::FuncOp model, const bundle::ModelSummary &summary)
-      : builder(model.getContext()), loc(model.getLoc()), training(summary.training()), moments(int(summary.moments())) {
+      : builder(model.getContext()), loc(model.getLoc()), training(summary.training()),
+        moments(int(summary.moments())) {
     builder.setInsertionPointToEnd(model->getBlock());
-    Type type = summary.compute_type() == bundle::F64 ? Type(builder.getF64Type()) : Type(builder.getF32Type());
+    Type type = summary.compute_type() == bundle::F64 ? Type(builder.getF64Type())
+                                                      : Type(builder.getF32Type());
     shard = RankedTensorType::get({ShapedType::kDynamic}, type);
   }
 
   void addUpdate(bool decay) {
-    Block *block = begin(decay ? "update.decay" : "update.plain", {ScalarField::LearningRate, ScalarField::ClipFactor, ScalarField::Skip});
-    const bool sgd = training.optimizer() == Training::SGD || training.optimizer() == Training::OPTIMIZER_UNSPECIFIED;
-    SmallVector<Value> scalars(block->getArguments().drop_front(2 + moments)), states(block->getArguments().take_front(2 + moments));
+    Block *block = begin(decay ? "update.decay" : "update.plain",
+                         {ScalarField::LearningRate, ScalarField::ClipFactor, ScalarField::Skip});
+    const bool sgd = training.optimizer() == Training::SGD ||
+                     training.optimizer() == Training::OPTIMIZER_UNSPECIFIED;
+    SmallVector<Value> scalars(block->getArguments().drop_front(2 + moments)),
+        states(block->getArguments().take_front(2 + moments));
     NamedAttrList attributes;
     attributes.set("weight_decay", real(decay ? training.weight_decay() : 0.0));
     SmallVector<Value> operands;
@@ -43,7 +48,8 @@ public:
       attributes.set("momentum", real(training.momentum()));
       if (training.nesterov())
         attributes.set("nesterov", builder.getUnitAttr());
-      attributes.set("operandSegmentSizes", builder.getDenseI32ArrayAttr({1, 1, 1, 1, 1, 1, moments}));
+      attributes.set("operandSegmentSizes",
+                     builder.getDenseI32ArrayAttr({1, 1, 1, 1, 1, 1, moments}));
     } else {
       operands = states;
       llvm::append_range(operands, scalars);
@@ -55,7 +61,8 @@ public:
       if (training.epsilon_before_bias_correction())
         attributes.set("epsilon_before_bias_correction", builder.getUnitAttr());
     }
-    OperationState update(loc, sgd ? SgdUpdateOp::getOperationName() : AdamUpdateOp::getOperationName());
+    OperationState update(loc,
+                          sgd ? SgdUpdateOp::getOperationName() : AdamUpdateOp::getOperationName());
     update.addOperands(operands);
     update.addAttributes(attributes);
     update.addTypes(SmallVector<Type>(1 + moments, shard));
@@ -68,11 +75,14 @@ public:
     Block *block = begin("update.statistics", {ScalarField::PerRow, ScalarField::Skip});
     auto constant = [&](Type element, double value) -> Value {
       auto type = RankedTensorType::get({}, element);
-      return arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(type, Attribute(builder.getFloatAttr(element, value))));
+      return arith::ConstantOp::create(
+          builder, loc,
+          DenseElementsAttr::get(type, Attribute(builder.getFloatAttr(element, value))));
     };
     Value one = constant(builder.getF64Type(), 1.0);
     OperationState update(loc, SgdUpdateOp::getOperationName());
-    update.addOperands({block->getArgument(0), block->getArgument(1), block->getArgument(2 + moments), one, block->getArgument(3 + moments),
+    update.addOperands({block->getArgument(0), block->getArgument(1),
+                        block->getArgument(2 + moments), one, block->getArgument(3 + moments),
                         block->getArgument(4 + moments)});
     update.addAttribute("weight_decay", real(0));
     update.addAttribute("momentum", real(0));
@@ -80,7 +90,8 @@ public:
     update.addTypes(shard);
     SmallVector<Value> results{builder.create(update)->getResult(0)};
     for (int m = 0; m < moments; ++m) {
-      Value zero = BroadcastOp::create(builder, loc, shard, constant(shard.getElementType(), 0.0), ArrayRef<int64_t>{});
+      Value zero = BroadcastOp::create(builder, loc, shard, constant(shard.getElementType(), 0.0),
+                                       ArrayRef<int64_t>{});
       results.push_back(arith::AddFOp::create(builder, loc, block->getArgument(2 + m), zero));
     }
     end(results);
@@ -89,14 +100,17 @@ public:
 private:
   Attribute real(double value) { return builder.getF64FloatAttr(value); }
 
-  DictionaryAttr argument(ArgumentKind kind, uint32_t index, ScalarField field = ScalarField::LossSeed) {
-    return builder.getDictionaryAttr(builder.getNamedAttr(attributes::kArgument, ArgumentAttr::get(builder.getContext(), kind, index, field)));
+  DictionaryAttr argument(ArgumentKind kind, uint32_t index,
+                          ScalarField field = ScalarField::LossSeed) {
+    return builder.getDictionaryAttr(builder.getNamedAttr(
+        attributes::kArgument, ArgumentAttr::get(builder.getContext(), kind, index, field)));
   }
 
   /// Begins a function with the arguments parameters, gradients and optimizer states, then these
   /// scalars and the optimizer step.
   Block *begin(StringRef name, ArrayRef<ScalarField> fields) {
-    auto f64 = RankedTensorType::get({}, builder.getF64Type()), i64 = RankedTensorType::get({}, builder.getI64Type());
+    auto f64 = RankedTensorType::get({}, builder.getF64Type()),
+         i64 = RankedTensorType::get({}, builder.getI64Type());
     SmallVector<Type> arguments(2 + moments, shard), results(1 + moments, shard);
     SmallVector<DictionaryAttr> argumentArguments, resultArguments;
     for (int i = 0; i < 2 + moments; ++i) {
@@ -110,7 +124,8 @@ private:
     }
     arguments.push_back(f64);
     argumentArguments.push_back(argument(ArgumentKind::OptimizerStep, 0));
-    auto function = func::FuncOp::create(builder, loc, name, builder.getFunctionType(arguments, results));
+    auto function =
+        func::FuncOp::create(builder, loc, name, builder.getFunctionType(arguments, results));
     function.setAllArgAttrs(argumentArguments);
     function.setAllResultAttrs(resultArguments);
     Block *block = function.addEntryBlock();
@@ -136,7 +151,8 @@ struct AddStepFunctionsPass : units::impl::AddStepFunctionsBase<AddStepFunctions
     if (failed(summary))
       return signalPassFailure();
     UpdateBuilder updates(getOperation().lookupSymbol<func::FuncOp>(attributes::kModel), *summary);
-    if (llvm::any_of(summary->groups(), [](const bundle::FlatGroupInfo &group) { return group.running_stat(); }))
+    if (llvm::any_of(summary->groups(),
+                     [](const bundle::FlatGroupInfo &group) { return group.running_stat(); }))
       updates.addStatisticsUpdate();
     updates.addUpdate(/*decay=*/true);
     updates.addUpdate(/*decay=*/false);

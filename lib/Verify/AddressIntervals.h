@@ -17,7 +17,9 @@ namespace zorse::verify {
 /// totally ordered. Ranges of different arenas neither overlap nor touch, because an arena has
 /// at most 2^50 bytes (kMaxSize).
 inline constexpr int kOffsetBits = 51;
-inline int64_t addressOf(uint32_t arena, uint64_t offset) { return int64_t(uint64_t(arena) << kOffsetBits | offset); }
+inline int64_t addressOf(uint32_t arena, uint64_t offset) {
+  return int64_t(uint64_t(arena) << kOffsetBits | offset);
+}
 inline uint32_t arenaOf(int64_t address) { return uint32_t(address >> kOffsetBits); }
 inline int64_t offsetOf(int64_t address) { return address & ((int64_t(1) << kOffsetBits) - 1); }
 
@@ -46,7 +48,9 @@ public:
   }
   /// Valid until the next call of `number` or `of`.
   const IntervalRange &operator[](uint32_t number) const { return ranges[number]; }
-  IntervalRange of(int64_t begin, int64_t end) { return begin < end ? ranges[number(begin, end)] : IntervalRange{begin, end, {}, false}; }
+  IntervalRange of(int64_t begin, int64_t end) {
+    return begin < end ? ranges[number(begin, end)] : IntervalRange{begin, end, {}, false};
+  }
 
   /// Marks bytes that a write may touch exactly. Only before `finish`.
   void addWrite(uint32_t number) {
@@ -55,7 +59,8 @@ public:
       return;
     range.written = true;
     for (int64_t end : {range.begin, range.end})
-      if (int64_t &same = latest[uint64_t(end) * kMix >> (64 - 9)]; same != end) // most ends belong to two places; this leaves fewer to sort
+      if (int64_t &same = latest[uint64_t(end) * kMix >> (64 - 9)];
+          same != end) // most ends belong to two places; this leaves fewer to sort
         ends.push_back(same = end);
   }
   void finish(uint32_t arenas) {
@@ -71,21 +76,26 @@ public:
   /// Number of intervals of all arenas.
   uint32_t count() const { return uint32_t(ends.size()); }
   /// Start of an interval; for the end interval, an address beyond all others.
-  int64_t address(uint32_t interval) const { return interval < ends.size() ? ends[interval] : INT64_MAX; }
+  int64_t address(uint32_t interval) const {
+    return interval < ends.size() ? ends[interval] : INT64_MAX;
+  }
 
 private:
   static constexpr uint64_t kMix = 0xD6E8FEB86659FD93ull;
   std::vector<IntervalRange> ranges;
-  std::vector<uint32_t> table = std::vector<uint32_t>(size_t(1) << 11, kAbsent); ///< numbers by hash, open addressing; at most half full
-  int shift = 64 - 11;                                                           ///< shift from a hash to an index of `table`
-  std::vector<int64_t> ends;                                                     ///< starts of the intervals; ascending after `finish`
-  std::vector<int64_t> latest = std::vector<int64_t>(size_t(1) << 9, -1);        ///< some of `ends`, by hash
+  std::vector<uint32_t> table = std::vector<uint32_t>(
+      size_t(1) << 11, kAbsent); ///< numbers by hash, open addressing; at most half full
+  int shift = 64 - 11;           ///< shift from a hash to an index of `table`
+  std::vector<int64_t> ends;     ///< starts of the intervals; ascending after `finish`
+  std::vector<int64_t> latest =
+      std::vector<int64_t>(size_t(1) << 9, -1); ///< some of `ends`, by hash
   bool finished = false;
 
   Intervals search(int64_t begin, int64_t end) const {
     Intervals found;
     found.begin = uint32_t(std::upper_bound(ends.begin(), ends.end(), begin) - ends.begin() - 1);
-    found.end = uint32_t(std::lower_bound(ends.begin() + found.begin, ends.end(), end) - ends.begin());
+    found.end =
+        uint32_t(std::lower_bound(ends.begin() + found.begin, ends.end(), end) - ends.begin());
     return found;
   }
   /// The table entry of these bytes, which may be empty.

@@ -1,5 +1,5 @@
-// Computes the required contents of arguments and transfers from plan and summary, once for every call
-// before the replay.
+// Computes the required contents of arguments and transfers from plan and summary, once for every
+// call before the replay.
 #include "Logical.h"
 
 using namespace zorse;
@@ -7,8 +7,8 @@ using namespace zorse::verify;
 
 using Segment = bundle::UnitFunction::Segment;
 
-/// Returns the segment that waits for an exchange with the result `value` or, with `term`, for a reduction with the term
-/// `value`. Returns null if there is none.
+/// Returns the segment that waits for an exchange with the result `value` or, with `term`, for a
+/// reduction with the term `value`. Returns null if there is none.
 static const Segment *exchangeOf(const Model &model, uint32_t value, bool term = false) {
   const auto &unit = model.summary.units(int(model.summary.values(int(value)).producer()));
   for (const auto &function : model.classOf(unit).functions())
@@ -19,13 +19,16 @@ static const Segment *exchangeOf(const Model &model, uint32_t value, bool term =
   return nullptr;
 }
 
-bool verify::fromDeclared(Device &device, const bundle::Instruction &instruction, const bundle::Value &value, uint64_t bytes, Logical &out) {
+bool verify::fromDeclared(Device &device, const bundle::Instruction &instruction,
+                          const bundle::Value &value, uint64_t bytes, Logical &out) {
   const Model &model = device.getModel();
   const auto &summary = model.summary;
   auto fail = [&](Code code, const std::string &message) {
-    return device.report(code, instruction.id(), device.where(instruction) + ": " + device.describe(value) + " " + message);
+    return device.report(code, instruction.id(),
+                         device.where(instruction) + ": " + device.describe(value) + " " + message);
   };
-  out = {value.kind(), value.id(), value.cut(), value.version(), value.begin(), value.end(), 0, 0, -1, false};
+  out = {value.kind(), value.id(), value.cut(), value.version(), value.begin(), value.end(), 0, 0,
+         -1,           false};
   int64_t limit = model.plan.batch;
   auto known = [&](int64_t count) { return value.id() < uint64_t(count); };
   bool exists = true, perUnit = true;
@@ -38,18 +41,23 @@ bool verify::fromDeclared(Device &device, const bundle::Instruction &instruction
   case bundle::Value::GRADIENTS:
   case bundle::Value::REDUCED_GRADIENTS:
   case bundle::Value::LOW_PRECISION_PARAMETERS:
-    exists = exists && known(summary.groups_size()) && (value.kind() != bundle::Value::LOW_PRECISION_PARAMETERS || model.hasCopy(value.id()));
+    exists = exists && known(summary.groups_size()) &&
+             (value.kind() != bundle::Value::LOW_PRECISION_PARAMETERS || model.hasCopy(value.id()));
     if (exists) {
       limit = summary.groups(int(value.id())).elements();
-      out.stride = value.kind() == bundle::Value::LOW_PRECISION_PARAMETERS ? model.copyElementSize(value.id()) : model.groupElementSize(value.id());
+      out.stride = value.kind() == bundle::Value::LOW_PRECISION_PARAMETERS
+                       ? model.copyElementSize(value.id())
+                       : model.groupElementSize(value.id());
     }
-    out.stays = value.kind() == bundle::Value::GRADIENTS || value.kind() == bundle::Value::REDUCED_GRADIENTS;
+    out.stays = value.kind() == bundle::Value::GRADIENTS ||
+                value.kind() == bundle::Value::REDUCED_GRADIENTS;
     break;
   case bundle::Value::ACTIVATION:
   case bundle::Value::ACTIVATION_GRADIENT:
     exists = known(summary.values_size());
     out.stride = exists ? summary.values(int(value.id())).bytes_per_row() : 0;
-    out.stays = exists && value.kind() == bundle::Value::ACTIVATION && exchangeOf(model, value.id(), /*term=*/true);
+    out.stays = exists && value.kind() == bundle::Value::ACTIVATION &&
+                exchangeOf(model, value.id(), /*term=*/true);
     break;
   case bundle::Value::INPUT_ROWS:
     exists = known(summary.inputs_size());
@@ -65,7 +73,9 @@ bool verify::fromDeclared(Device &device, const bundle::Instruction &instruction
     perUnit = false;
     if (exists) {
       const auto &unitClass = model.classOf(summary.units(int(value.id())));
-      out.bytes = extentBytes(value.kind() == bundle::Value::SAVED_BLOCK ? unitClass.saved_bytes() : unitClass.saved_for_weight_grad_bytes(),
+      out.bytes = extentBytes(value.kind() == bundle::Value::SAVED_BLOCK
+                                  ? unitClass.saved_bytes()
+                                  : unitClass.saved_for_weight_grad_bytes(),
                               value.end() - value.begin());
     }
     break;
@@ -79,7 +89,8 @@ bool verify::fromDeclared(Device &device, const bundle::Instruction &instruction
   case bundle::Value::OPTIMIZER_STEP:
     perUnit = false;
     out.stays = true;
-    out.bytes = value.kind() == bundle::Value::OPTIMIZER_STEP ? model.optimizerStepBytes() : Block::sumsBytes;
+    out.bytes = value.kind() == bundle::Value::OPTIMIZER_STEP ? model.optimizerStepBytes()
+                                                              : Block::sumsBytes;
     break;
   default:
     exists = false;
@@ -87,36 +98,42 @@ bool verify::fromDeclared(Device &device, const bundle::Instruction &instruction
   if (!exists)
     return fail(Code::Malformed, "does not exist");
   if (value.version() > 1)
-    return fail(Code::Malformed, "has version " + std::to_string(value.version()) + ", expects 0 or 1");
+    return fail(Code::Malformed,
+                "has version " + std::to_string(value.version()) + ", expects 0 or 1");
   if (perUnit) {
     if (!ordered || value.end() > limit)
       return fail(Code::Malformed, "is not inside 0-" + std::to_string(limit));
     out.bytes = product(value.end() - value.begin(), out.stride);
   }
   if (out.bytes != int64_t(bytes))
-    return fail(Code::Size, "has " + std::to_string(out.bytes) + " bytes, the region " + std::to_string(bytes));
+    return fail(Code::Size,
+                "has " + std::to_string(out.bytes) + " bytes, the region " + std::to_string(bytes));
   return true;
 }
 
 /// Computes the whole and the term of a value that the devices of a cell exchange.
-static bool fromExchange(Device &device, const bundle::Instruction &instruction, const bundle::Collective &collective, Logical &whole,
-                         Logical &term) {
+static bool fromExchange(Device &device, const bundle::Instruction &instruction,
+                         const bundle::Collective &collective, Logical &whole, Logical &term) {
   const Model &model = device.getModel();
   const bundle::Value &value = collective.value;
   auto fail = [&](Code code, const std::string &message) {
     return device.report(code, instruction.id(), device.where(instruction) + ": " + message);
   };
-  const Segment *segment = value.id() < uint32_t(model.summary.values_size()) ? exchangeOf(model, value.id()) : nullptr;
-  if (!segment || value.id() != collective.group || (segment->before() == Segment::GATHER) != collective.gathers)
+  const Segment *segment =
+      value.id() < uint32_t(model.summary.values_size()) ? exchangeOf(model, value.id()) : nullptr;
+  if (!segment || value.id() != collective.group ||
+      (segment->before() == Segment::GATHER) != collective.gathers)
     return fail(Code::Declared, "is of a value that is not exchanged in this way");
   if (value.begin() < 0 || value.begin() >= value.end() || value.end() > model.plan.batch)
     return fail(Code::Malformed, "is of samples that do not exist");
   const auto &info = model.summary.values(int(value.id()));
-  const int64_t samples = value.end() - value.begin(), bytes = product(samples, info.bytes_per_row());
+  const int64_t samples = value.end() - value.begin(),
+                bytes = product(samples, info.bytes_per_row());
   if (bytes <= 0 || !fromDeclared(device, instruction, value, uint64_t(bytes), whole))
     return false;
   if (collective.type != info.type() || info.bytes_per_row() % elementSize(info.type()))
-    return fail(Code::Mismatched, "element type " + std::to_string(int(collective.type)) + " is not the value's");
+    return fail(Code::Mismatched,
+                "element type " + std::to_string(int(collective.type)) + " is not the value's");
   const int64_t row = info.bytes_per_row() / elementSize(info.type()), elements = samples * row;
   std::vector<Shard> shards = bundle::shardsOf(collective.shards);
   std::sort(shards.begin(), shards.end());
@@ -137,8 +154,8 @@ static bool fromExchange(Device &device, const bundle::Instruction &instruction,
   return true;
 }
 
-bool verify::fromCollective(Device &device, const bundle::Instruction &instruction, const bundle::Collective &collective, Logical &whole,
-                            Logical &term) {
+bool verify::fromCollective(Device &device, const bundle::Instruction &instruction,
+                            const bundle::Collective &collective, Logical &whole, Logical &term) {
   const Model &model = device.getModel();
   const bundle::Value &value = collective.value;
   if (value.kind() == bundle::Value::ACTIVATION)
@@ -147,23 +164,32 @@ bool verify::fromCollective(Device &device, const bundle::Instruction &instructi
     return device.report(code, instruction.id(), device.where(instruction) + ": " + message);
   };
   const uint32_t group = value.id();
-  if (!isState(value.kind()) || group >= uint32_t(model.summary.groups_size()) || group != collective.group)
-    return fail(Code::Declared, "is of group " + std::to_string(collective.group) + ", which is not the declared group");
+  if (!isState(value.kind()) || group >= uint32_t(model.summary.groups_size()) ||
+      group != collective.group)
+    return fail(Code::Declared, "is of group " + std::to_string(collective.group) +
+                                    ", which is not the declared group");
   const auto &info = model.summary.groups(int(group));
   const bool copy = collective.gathers && model.hasCopy(group);
-  if (!fromDeclared(device, instruction, value, uint64_t(info.elements() * (copy ? model.copyElementSize(group) : model.groupElementSize(group))),
+  if (!fromDeclared(device, instruction, value,
+                    uint64_t(info.elements() *
+                             (copy ? model.copyElementSize(group) : model.groupElementSize(group))),
                     whole))
     return false;
-  const bool kind = collective.gathers ? value.kind() == (copy ? bundle::Value::LOW_PRECISION_PARAMETERS : bundle::Value::PARAMETERS)
-                                       : value.kind() == bundle::Value::REDUCED_GRADIENTS || value.kind() == bundle::Value::GRADIENTS;
+  const bool kind = collective.gathers
+                        ? value.kind() == (copy ? bundle::Value::LOW_PRECISION_PARAMETERS
+                                                : bundle::Value::PARAMETERS)
+                        : value.kind() == bundle::Value::REDUCED_GRADIENTS ||
+                              value.kind() == bundle::Value::GRADIENTS;
   if (!kind || value.begin() != 0 || value.end() != info.elements())
     return fail(Code::Declared, "expects the whole group");
   if (collective.type != (copy ? info.param_dtype() : info.type()))
-    return fail(Code::Mismatched, "element type " + std::to_string(int(collective.type)) + " is not the group's");
+    return fail(Code::Mismatched,
+                "element type " + std::to_string(int(collective.type)) + " is not the group's");
   for (const auto *ends : {&collective.shards.end(), &collective.parts.end()})
     for (int64_t end : *ends)
       if (end > info.elements())
-        return fail(Code::Malformed, "a run ends at element " + std::to_string(end) + " of " + std::to_string(info.elements()));
+        return fail(Code::Malformed, "a run ends at element " + std::to_string(end) + " of " +
+                                         std::to_string(info.elements()));
   if (!collective.gathers)
     whole.kind = bundle::Value::REDUCED_GRADIENTS;
   term = whole;
@@ -171,7 +197,8 @@ bool verify::fromCollective(Device &device, const bundle::Instruction &instructi
   return true;
 }
 
-static UnitArgument unitArgument(const Model &model, uint32_t index, const bundle::FunctionArgument &argument) {
+static UnitArgument unitArgument(const Model &model, uint32_t index,
+                                 const bundle::FunctionArgument &argument) {
   const bundle::ModelSummary &summary = model.summary;
   const auto &unit = summary.units(int(index));
   const uint32_t i = argument.index();
@@ -202,43 +229,51 @@ static UnitArgument unitArgument(const Model &model, uint32_t index, const bundl
       elements *= extent;
     out.exists = true;
     const bool copy =
-        argument.kind() == bundle::PARAMETER && summary.groups(int(parameter.group())).param_dtype() != bundle::ELEMENT_TYPE_UNSPECIFIED;
-    out.value.kind = copy                                   ? bundle::Value::LOW_PRECISION_PARAMETERS
+        argument.kind() == bundle::PARAMETER &&
+        summary.groups(int(parameter.group())).param_dtype() != bundle::ELEMENT_TYPE_UNSPECIFIED;
+    out.value.kind = copy ? bundle::Value::LOW_PRECISION_PARAMETERS
                      : argument.kind() == bundle::PARAMETER ? bundle::Value::PARAMETERS
                                                             : bundle::Value::GRADIENTS;
     out.value.id = parameter.group();
     out.value.parameter = unit.parameters(int(i));
     out.value.begin = parameter.offset();
     out.value.end = parameter.offset() + elements;
-    out.value.stride = elementSize(copy ? summary.groups(int(parameter.group())).param_dtype() : parameter.type());
+    out.value.stride =
+        elementSize(copy ? summary.groups(int(parameter.group())).param_dtype() : parameter.type());
     out.fixedBytes = elements * out.value.stride;
     break;
   }
   case bundle::INPUT:
     if (at(unit.inputs()))
-      rowsOf(bundle::Value::INPUT_ROWS, unit.inputs(int(i)), 0, summary.inputs(int(unit.inputs(int(i)))).bytes_per_row());
+      rowsOf(bundle::Value::INPUT_ROWS, unit.inputs(int(i)), 0,
+             summary.inputs(int(unit.inputs(int(i)))).bytes_per_row());
     break;
   case bundle::BOUNDARY_IN:
     if (at(unit.values_in()))
-      rowsOf(bundle::Value::ACTIVATION, unit.values_in(int(i)), 0, summary.values(int(unit.values_in(int(i)))).bytes_per_row());
+      rowsOf(bundle::Value::ACTIVATION, unit.values_in(int(i)), 0,
+             summary.values(int(unit.values_in(int(i)))).bytes_per_row());
     break;
   case bundle::BOUNDARY_IN_GRADIENT:
     if (at(unit.values_in()))
-      rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_in(int(i)), index, summary.values(int(unit.values_in(int(i)))).bytes_per_row());
+      rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_in(int(i)), index,
+             summary.values(int(unit.values_in(int(i)))).bytes_per_row());
     break;
   case bundle::BOUNDARY_OUT:
     if (at(unit.values_out()))
-      rowsOf(bundle::Value::ACTIVATION, unit.values_out(int(i)), 0, summary.values(int(unit.values_out(int(i)))).bytes_per_row());
+      rowsOf(bundle::Value::ACTIVATION, unit.values_out(int(i)), 0,
+             summary.values(int(unit.values_out(int(i)))).bytes_per_row());
     break;
   case bundle::BOUNDARY_OUT_GRADIENT:
     if (at(unit.values_out()))
-      rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_out(int(i)), index + 1, summary.values(int(unit.values_out(int(i)))).bytes_per_row());
+      rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_out(int(i)), index + 1,
+             summary.values(int(unit.values_out(int(i)))).bytes_per_row());
     break;
   case bundle::SAVED:
     blockOf(bundle::Value::SAVED_BLOCK, model.classOf(unit).saved_bytes());
     break;
   case bundle::SAVED_FOR_WEIGHT_GRAD:
-    blockOf(bundle::Value::SAVED_FOR_WEIGHT_GRAD_BLOCK, model.classOf(unit).saved_for_weight_grad_bytes());
+    blockOf(bundle::Value::SAVED_FOR_WEIGHT_GRAD_BLOCK,
+            model.classOf(unit).saved_for_weight_grad_bytes());
     break;
   case bundle::LOSS:
     if (at(unit.loss_terms()))
@@ -256,7 +291,9 @@ static UnitArgument unitArgument(const Model &model, uint32_t index, const bundl
 
 const std::vector<UnitArgument> &UnitArguments::of(const bundle::Call &call) {
   auto &known = functions[size_t(call.unit())];
-  auto function = std::find_if(known.begin(), known.end(), [&](const Function &other) { return other.function == call.function(); });
+  auto function = std::find_if(known.begin(), known.end(), [&](const Function &other) {
+    return other.function == call.function();
+  });
   if (function == known.end()) {
     function = known.insert(known.end(), {call.function(), -1, {}});
     for (const auto &argument : model.functions.functions(int(call.function())).arguments())
@@ -276,12 +313,14 @@ namespace {
 class CallArguments {
 public:
   CallArguments(Device &device, const bundle::Instruction &instruction, const bundle::Call &call)
-      : device(device), model(device.getModel()), instruction(instruction), call(call), function(model.functions.functions(int(call.function()))),
+      : device(device), model(device.getModel()), instruction(instruction), call(call),
+        function(model.functions.functions(int(call.function()))),
         bindings(device.getProgram(), call) {}
 
   int size() const { return bindings.size(); }
 
-  /// \param unit  the required content of the argument of a unit function; null: the call has no unit
+  /// \param unit  the required content of the argument of a unit function; null: the call has no
+  /// unit
   /// \param out   in: the value of the unit function; completed
   bool find(int index, const UnitArgument *unit, Logical &out) const {
     const auto &argument = function.arguments(index);
@@ -291,7 +330,8 @@ public:
       return true;
     if (unit) {
       if (!unit->exists)
-        return fail(argument, Code::Call, "does not exist in unit '" + model.summary.units(call.unit()).name() + "'");
+        return fail(argument, Code::Call,
+                    "does not exist in unit '" + model.summary.units(call.unit()).name() + "'");
       if (unit->rows) {
         out.begin = call.sample_base();
         out.end = call.sample_base() + call.rows();
@@ -300,24 +340,31 @@ public:
       out.kind = bundle::Value::STEP_SCALARS;
       out.id = argument.mode() == bundle::READ ? 1 : 0;
     } else if (argument.kind() == bundle::LOCAL_METRICS) {
-      out.kind = argument.mode() == bundle::READ ? bundle::Value::GLOBAL_METRICS : bundle::Value::LOCAL_METRICS;
+      out.kind = argument.mode() == bundle::READ ? bundle::Value::GLOBAL_METRICS
+                                                 : bundle::Value::LOCAL_METRICS;
       out.bytes = Block::sumsBytes;
     } else if (argument.kind() == bundle::OPTIMIZER_STEP) {
       out.kind = bundle::Value::OPTIMIZER_STEP;
-      out.version = model.isUpdate(call.function()) ? 1 : 0; // updates start from the decision's result
+      out.version =
+          model.isUpdate(call.function()) ? 1 : 0; // updates start from the decision's result
       out.bytes = model.isUpdate(call.function()) ? 8 : model.optimizerStepBytes();
-    } else if (argument.kind() == bundle::STATE || argument.kind() == bundle::LOSS || isCopyOfCast(argument)) {
+    } else if (argument.kind() == bundle::STATE || argument.kind() == bundle::LOSS ||
+               isCopyOfCast(argument)) {
       return findDeclared(argument, binding, out);
     } else {
       return fail(argument, Code::Call, "belongs to a unit, the call names none");
     }
     if (out.kind == bundle::Value::STEP_SCALARS) {
       if (bytes != Block::scalarsEnd && bytes != Block::bytes)
-        return fail(argument, Code::Size, "has " + std::to_string(bytes) + " bytes, expects " + std::to_string(Block::bytes));
+        return fail(argument, Code::Size,
+                    "has " + std::to_string(bytes) + " bytes, expects " +
+                        std::to_string(Block::bytes));
       out.bytes = bytes;
     }
     if (out.bytes != bytes)
-      return fail(argument, Code::Size, "has " + std::to_string(bytes) + " bytes, its value " + std::to_string(out.bytes));
+      return fail(argument, Code::Size,
+                  "has " + std::to_string(bytes) + " bytes, its value " +
+                      std::to_string(out.bytes));
     return checkDeclared(argument, binding.value, out);
   }
 
@@ -331,29 +378,37 @@ private:
 
   bool fail(const bundle::FunctionArgument &argument, Code code, const std::string &message) const {
     return device.report(code, instruction.id(),
-                         device.where(instruction) + ": argument '" + argument.name() + "' of '" + function.name() + "' " + message);
+                         device.where(instruction) + ": argument '" + argument.name() + "' of '" +
+                             function.name() + "' " + message);
   }
 
   bool isCopyOfCast(const bundle::FunctionArgument &argument) const {
-    return argument.kind() == bundle::PARAMETER && model.hasCopies() && call.function() == model.summary.cast_function();
+    return argument.kind() == bundle::PARAMETER && model.hasCopies() &&
+           call.function() == model.summary.cast_function();
   }
 
   /// State of updates and norms, and loss rows: the extent is the declared one.
-  bool findDeclared(const bundle::FunctionArgument &argument, const bundle::ArgumentBinding &binding, Logical &out) const {
+  bool findDeclared(const bundle::FunctionArgument &argument,
+                    const bundle::ArgumentBinding &binding, Logical &out) const {
     const bundle::Value &value = binding.value;
     if (!fromDeclared(device, instruction, value, binding.region.bytes(), out))
       return false;
-    if (argument.kind() == bundle::LOSS ? value.kind() != bundle::Value::LOSS_ROWS || value.cut() != argument.index()
-        : isCopyOfCast(argument)        ? value.kind() != bundle::Value::LOW_PRECISION_PARAMETERS
-        : argument.index() == 0         ? value.kind() != bundle::Value::PARAMETERS
-        : argument.index() == 1         ? value.kind() != bundle::Value::REDUCED_GRADIENTS && value.kind() != bundle::Value::GRADIENTS
-                                        : value.kind() != bundle::Value::MOMENTS || value.cut() != argument.index() - 2)
+    if (argument.kind() == bundle::LOSS
+            ? value.kind() != bundle::Value::LOSS_ROWS || value.cut() != argument.index()
+        : isCopyOfCast(argument) ? value.kind() != bundle::Value::LOW_PRECISION_PARAMETERS
+        : argument.index() == 0  ? value.kind() != bundle::Value::PARAMETERS
+        : argument.index() == 1
+            ? value.kind() != bundle::Value::REDUCED_GRADIENTS &&
+                  value.kind() != bundle::Value::GRADIENTS
+            : value.kind() != bundle::Value::MOMENTS || value.cut() != argument.index() - 2)
       return fail(argument, Code::Declared, "declares " + device.describe(value));
     if (value.end() - value.begin() != call.rows())
       return fail(argument, Code::Call,
-                  "holds " + std::to_string(value.end() - value.begin()) + ", the call has " + std::to_string(call.rows()) + " rows");
+                  "holds " + std::to_string(value.end() - value.begin()) + ", the call has " +
+                      std::to_string(call.rows()) + " rows");
     if (value.version())
-      return fail(argument, Code::Declared, "declares " + device.describe(value) + ", expects version 0");
+      return fail(argument, Code::Declared,
+                  "declares " + device.describe(value) + ", expects version 0");
     if (out.kind == bundle::Value::GRADIENTS)
       out.kind = bundle::Value::REDUCED_GRADIENTS;
     return true;
@@ -361,13 +416,16 @@ private:
 
   /// The declared value must be the one that plan and summary imply. The cut of a gradient may be
   /// named from either side.
-  bool checkDeclared(const bundle::FunctionArgument &argument, const bundle::Value &value, const Logical &out) const {
+  bool checkDeclared(const bundle::FunctionArgument &argument, const bundle::Value &value,
+                     const Logical &out) const {
     bool ranged = out.stride || isBlock(out.kind);
-    bool same = value.kind() == out.kind && (out.kind == bundle::Value::STEP_SCALARS || value.id() == out.id) &&
+    bool same = value.kind() == out.kind &&
+                (out.kind == bundle::Value::STEP_SCALARS || value.id() == out.id) &&
                 (!ranged || (value.begin() == out.begin && value.end() == out.end)) &&
                 (out.kind != bundle::Value::LOSS_ROWS || value.cut() == out.cut);
     if (out.kind == bundle::Value::GLOBAL_METRICS)
-      same = value.kind() == bundle::Value::GLOBAL_METRICS || value.kind() == bundle::Value::LOCAL_METRICS;
+      same = value.kind() == bundle::Value::GLOBAL_METRICS ||
+             value.kind() == bundle::Value::LOCAL_METRICS;
     if (same)
       return true;
     bundle::Value expected;
@@ -376,14 +434,15 @@ private:
     expected.set_cut(out.cut);
     expected.set_begin(out.begin);
     expected.set_end(out.end);
-    return fail(argument, Code::Declared, "declares " + device.describe(value) + ", expects " + device.describe(expected));
+    return fail(argument, Code::Declared,
+                "declares " + device.describe(value) + ", expects " + device.describe(expected));
   }
 };
 
 } // namespace
 
-bool verify::fromCall(Device &device, UnitArguments &units, const bundle::Instruction &instruction, const bundle::Call &call,
-                      std::vector<Logical> &values) {
+bool verify::fromCall(Device &device, UnitArguments &units, const bundle::Instruction &instruction,
+                      const bundle::Call &call, std::vector<Logical> &values) {
   const UnitArgument *unit = call.unit() >= 0 ? units.of(call).data() : nullptr;
   const CallArguments arguments(device, instruction, call);
   bool good = true;

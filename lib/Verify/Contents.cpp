@@ -18,7 +18,8 @@ std::string SymbolicExecution::held(const Content &content) const {
   }
   if (content.writer < 0)
     return text + " as loaded before the step";
-  return text + ", left by instruction " + std::to_string(program.instructions(content.writer).id()) + ", " +
+  return text + ", left by instruction " +
+         std::to_string(program.instructions(content.writer).id()) + ", " +
          device.describe(program.instructions(content.writer));
 }
 
@@ -41,7 +42,8 @@ void SymbolicExecution::scratch(const IntervalRange &range) {
 }
 
 void SymbolicExecution::writeScalars(const IntervalRange &block) {
-  const IntervalRange scalars = part(block, 0, Block::scalarsEnd), norm = part(block, Block::scalarsEnd, Block::scalarsEnd + Block::normBytes),
+  const IntervalRange scalars = part(block, 0, Block::scalarsEnd),
+                      norm = part(block, Block::scalarsEnd, Block::scalarsEnd + Block::normBytes),
                       loss = part(block, Block::scalarsEnd + Block::normBytes, Block::sumsEnd);
   Content content;
   content.kind = bundle::Value::STEP_SCALARS;
@@ -63,15 +65,18 @@ void SymbolicExecution::writeScalars(const IntervalRange &block) {
 
 /// Checks that every byte contains the expected value, and that accumulators contain exactly the
 /// contributions that their reader needs.
-bool SymbolicExecution::compareBytes(const IntervalRange &range, const Content &expected, const Logical &value, int64_t parameter) {
+bool SymbolicExecution::compareBytes(const IntervalRange &range, const Content &expected,
+                                     const Logical &value, int64_t parameter) {
   bool good = true;
   uint32_t checked = 0;
   memory.forEach(range.intervals, [&](Intervals piece, const Content &found) {
     if (!good)
       return;
     auto bytes = [&] {
-      int64_t from = std::max(range.begin, addresses.address(piece.begin)), to = std::min(range.end, addresses.address(piece.end));
-      return "bytes " + std::to_string(offsetOf(from)) + "-" + std::to_string(offsetOf(to)) + " of arena " + std::to_string(arenaOf(from));
+      int64_t from = std::max(range.begin, addresses.address(piece.begin)),
+              to = std::min(range.end, addresses.address(piece.end));
+      return "bytes " + std::to_string(offsetOf(from)) + "-" + std::to_string(offsetOf(to)) +
+             " of arena " + std::to_string(arenaOf(from));
     };
     auto expects = [&] {
       bundle::Value declared;
@@ -84,11 +89,14 @@ bool SymbolicExecution::compareBytes(const IntervalRange &range, const Content &
       return "reads " + device.describe(declared) + " in " + bytes();
     };
     if (found.kind == bundle::Value::NONE) {
-      good = fail(Code::Undefined, expects() + ", which " + (found.writer == Content::kNobody ? "nothing has written" : "hold " + held(found)));
+      good = fail(Code::Undefined, expects() + ", which " +
+                                       (found.writer == Content::kNobody ? "nothing has written"
+                                                                         : "hold " + held(found)));
       return;
     }
     if (!sameValue(found, expected)) {
-      if (value.kind != bundle::Value::REDUCED_GRADIENTS || found.kind != bundle::Value::GRADIENTS) {
+      if (value.kind != bundle::Value::REDUCED_GRADIENTS ||
+          found.kind != bundle::Value::GRADIENTS) {
         good = fail(Code::WrongValue, expects() + ", which hold " + held(found));
         return;
       }
@@ -97,15 +105,17 @@ bool SymbolicExecution::compareBytes(const IntervalRange &range, const Content &
       accumulator.kind = bundle::Value::GRADIENTS;
       const auto &contributors = model.groupContributors[value.id];
       if (contributors.size() != 1 || contributors[0] != program.device())
-        good = fail(Code::Contributions, expects() + ", which hold this device's accumulator only: " + held(found));
+        good = fail(Code::Contributions,
+                    expects() + ", which hold this device's accumulator only: " + held(found));
       else if (!sameValue(found, accumulator))
         good = fail(Code::WrongValue, expects() + ", which hold " + held(found));
       if (!good)
         return;
     }
     if (found.updates != expected.updates) {
-      good = fail(Code::Stale, expects() + " after " + std::to_string(expected.updates) + " updates, which have had " +
-                                   std::to_string(found.updates) + ": " + held(found));
+      good = fail(Code::Stale, expects() + " after " + std::to_string(expected.updates) +
+                                   " updates, which have had " + std::to_string(found.updates) +
+                                   ": " + held(found));
       return;
     }
     if (!found.list || found.list == checked)
@@ -132,15 +142,19 @@ bool SymbolicExecution::require(const IntervalRange &range, const Logical &value
   if (!isState(value.kind))
     return requireBytes(range, expected, value, -1);
   bool good = true;
-  model.forPieces(value.id, value.begin, value.end, [&](int64_t begin, int64_t end, uint32_t parameter) {
-    good = good && requireBytes(part(range, (begin - value.begin) * value.stride, (end - value.begin) * value.stride), expected, value, parameter);
-  });
+  model.forPieces(value.id, value.begin, value.end,
+                  [&](int64_t begin, int64_t end, uint32_t parameter) {
+                    good = good && requireBytes(part(range, (begin - value.begin) * value.stride,
+                                                     (end - value.begin) * value.stride),
+                                                expected, value, parameter);
+                  });
   return good;
 }
 
 /// Requires the scalars of LoadScalars, with seeds in the given state and, with `decided`, the
 /// decision.
-bool SymbolicExecution::requireScalars(const IntervalRange &block, bool decided, LossGradientScaling seeds) {
+bool SymbolicExecution::requireScalars(const IntervalRange &block, bool decided,
+                                       LossGradientScaling seeds) {
   Logical value;
   value.kind = bundle::Value::STEP_SCALARS;
   Content expected = contentOf(value, block.begin);
@@ -173,19 +187,23 @@ bool SymbolicExecution::requireSums(const IntervalRange &sums, bool global, bool
         return;
       auto what = [&] {
         const int64_t base = offsetOf(sums.begin);
-        return (global ? "reads the sums of all devices in bytes " : "reads this device's sums in bytes ") + std::to_string(base + begin) + "-" +
-               std::to_string(base + end);
+        return (global ? "reads the sums of all devices in bytes "
+                       : "reads this device's sums in bytes ") +
+               std::to_string(base + begin) + "-" + std::to_string(base + end);
       };
       if (found.kind == bundle::Value::NONE)
         good = fail(Code::Undefined, what() + ", which nothing has written");
-      else if ((found.kind != bundle::Value::LOCAL_METRICS && found.kind != bundle::Value::GLOBAL_METRICS) || found.id == kNoSums ||
-               found.delta != -sums.begin)
+      else if ((found.kind != bundle::Value::LOCAL_METRICS &&
+                found.kind != bundle::Value::GLOBAL_METRICS) ||
+               found.id == kNoSums || found.delta != -sums.begin)
         good = fail(Code::WrongValue, what() + ", which hold " + held(found));
       else if (found.kind == bundle::Value::GLOBAL_METRICS && !global)
-        good = fail(Code::WrongValue, what() + ", which hold those of all devices already: " + held(found));
+        good = fail(Code::WrongValue,
+                    what() + ", which hold those of all devices already: " + held(found));
       else if (found.kind == bundle::Value::LOCAL_METRICS) {
         if (global)
-          (isNorm ? device.getResult().readsOwnNormAsGlobal : device.getResult().readsOwnLossAsGlobal) = true;
+          (isNorm ? device.getResult().readsOwnNormAsGlobal
+                  : device.getResult().readsOwnLossAsGlobal) = true;
         good = isNorm ? checkNorm(lists[found.list]) : checkLoss(lists[found.list]);
       }
     });
@@ -201,15 +219,18 @@ bool SymbolicExecution::requireSums(const IntervalRange &sums, bool global, bool
 bool SymbolicExecution::requireNoSums(const IntervalRange &sums) {
   bool good = true;
   memory.forEach(sums.intervals, [&](Intervals, const Content &found) {
-    if (good && (found.kind != bundle::Value::LOCAL_METRICS || found.id != kNoSums || found.delta != -sums.begin))
+    if (good && (found.kind != bundle::Value::LOCAL_METRICS || found.id != kNoSums ||
+                 found.delta != -sums.begin))
       good = fail(found.kind == bundle::Value::NONE ? Code::Undefined : Code::WrongValue,
-                  "decides by bytes that hold " + held(found) + ", expects sums without anything added: the plan commits by group");
+                  "decides by bytes that hold " + held(found) +
+                      ", expects sums without anything added: the plan commits by group");
   });
   return good;
 }
 
 /// Adds a contribution to the accumulator in a place, or starts it with `overwrite`.
-bool SymbolicExecution::accumulateBytes(const IntervalRange &range, const Content &expected, const Contribution &contribution, bool overwrite,
+bool SymbolicExecution::accumulateBytes(const IntervalRange &range, const Content &expected,
+                                        const Contribution &contribution, bool overwrite,
                                         const bundle::FunctionArgument *argument) {
   if (range.begin >= range.end)
     return true;
@@ -219,7 +240,10 @@ bool SymbolicExecution::accumulateBytes(const IntervalRange &range, const Conten
     writeBytes(range, content);
     return true;
   }
-  auto adds = [&] { return "adds to " + (argument ? "argument '" + argument->name() + "'" : std::string("this device's sums")); };
+  auto adds = [&] {
+    return "adds to " +
+           (argument ? "argument '" + argument->name() + "'" : std::string("this device's sums"));
+  };
   bool good = true, whole = true;
   taking.clear();
   const Intervals intervals = exactly(range);
@@ -227,8 +251,11 @@ bool SymbolicExecution::accumulateBytes(const IntervalRange &range, const Conten
     if (!good)
       return;
     if (found.kind == bundle::Value::NONE)
-      good = fail(Code::Undefined, adds() + ", where " + (found.writer == Content::kNobody ? "nothing was written" : "there is " + held(found)) +
-                                       "; the first contribution must overwrite");
+      good =
+          fail(Code::Undefined, adds() + ", where " +
+                                    (found.writer == Content::kNobody ? "nothing was written"
+                                                                      : "there is " + held(found)) +
+                                    "; the first contribution must overwrite");
     else if (!sameValue(found, expected))
       good = fail(Code::WrongValue, adds() + ", where there is " + held(found));
     else if (taking.empty() || taking.back() != found.list) {
@@ -255,7 +282,8 @@ bool SymbolicExecution::accumulateBytes(const IntervalRange &range, const Conten
   memory.change(intervals, [&](Content &content) {
     content.writer = current;
     if (!whole)
-      content.list = std::lower_bound(copies.begin(), copies.end(), std::make_pair(content.list, 0u))->second;
+      content.list =
+          std::lower_bound(copies.begin(), copies.end(), std::make_pair(content.list, 0u))->second;
   });
   return true;
 }

@@ -5,14 +5,17 @@
 using namespace zorse;
 using namespace zorse::verify;
 
-/// Sweeps over samples. The parts that are open at a sample must not overlap. Together they must cover the whole axis
-/// inside `rows`, and nothing outside.
-bool verify::tiles(const std::vector<Contribution> &contributions, const std::vector<Range> &rows, int32_t length) {
+/// Sweeps over samples. The parts that are open at a sample must not overlap. Together they must
+/// cover the whole axis inside `rows`, and nothing outside.
+bool verify::tiles(const std::vector<Contribution> &contributions, const std::vector<Range> &rows,
+                   int32_t length) {
   struct Border {
     int64_t sample;
     bool begins; ///< ends sort before begins
     Part part;
-    bool operator<(const Border &o) const { return std::tie(sample, begins) < std::tie(o.sample, o.begins); }
+    bool operator<(const Border &o) const {
+      return std::tie(sample, begins) < std::tie(o.sample, o.begins);
+    }
   };
   std::vector<Border> borders;
   for (const Contribution &c : contributions) {
@@ -29,7 +32,8 @@ bool verify::tiles(const std::vector<Contribution> &contributions, const std::ve
     const auto &[sample, begins, part] = borders[i];
     if (begins) {
       const auto [at, fresh] = open.insert(part);
-      if (!fresh || (at != open.begin() && std::prev(at)->end > part.begin) || (std::next(at) != open.end() && part.end > std::next(at)->begin))
+      if (!fresh || (at != open.begin() && std::prev(at)->end > part.begin) ||
+          (std::next(at) != open.end() && part.end > std::next(at)->begin))
         return false;
     } else {
       open.erase(part);
@@ -53,10 +57,10 @@ bool verify::tiles(const std::vector<Contribution> &contributions, const std::ve
   return whole == expected;
 }
 
-/// Compares `found` with `expected` and reports the first difference. If only the union of ranges matters, the caller
-/// has joined adjacent ranges.
-bool SymbolicExecution::compare(std::vector<Contribution> found, std::vector<Contribution> expected, Code code, const std::string &name,
-                                const char *unit) {
+/// Compares `found` with `expected` and reports the first difference. If only the union of ranges
+/// matters, the caller has joined adjacent ranges.
+bool SymbolicExecution::compare(std::vector<Contribution> found, std::vector<Contribution> expected,
+                                Code code, const std::string &name, const char *unit) {
   std::sort(found.begin(), found.end());
   std::sort(expected.begin(), expected.end());
   if (found == expected)
@@ -64,11 +68,17 @@ bool SymbolicExecution::compare(std::vector<Contribution> found, std::vector<Con
   auto text = [&](const Contribution &c) {
     const auto &summary = model.summary;
     bool group = std::string(unit) == "group";
-    std::string label = group ? (c.of < uint32_t(summary.groups_size()) ? summary.groups(int(c.of)).name() : "")
-                              : (c.of < uint32_t(summary.units_size()) ? summary.units(int(c.of)).name() : "");
-    return std::string(unit) + " " + std::to_string(c.of) + (label.empty() ? "" : " '" + label + "'") +
-           (c.begin < c.end ? std::string(group ? ", elements " : ", samples ") + std::to_string(c.begin) + "-" + std::to_string(c.end) : "") +
-           (c.part == Part() ? "" : ", part " + std::to_string(c.part.begin) + "-" + std::to_string(c.part.end));
+    std::string label =
+        group ? (c.of < uint32_t(summary.groups_size()) ? summary.groups(int(c.of)).name() : "")
+              : (c.of < uint32_t(summary.units_size()) ? summary.units(int(c.of)).name() : "");
+    return std::string(unit) + " " + std::to_string(c.of) +
+           (label.empty() ? "" : " '" + label + "'") +
+           (c.begin < c.end ? std::string(group ? ", elements " : ", samples ") +
+                                  std::to_string(c.begin) + "-" + std::to_string(c.end)
+                            : "") +
+           (c.part == Part()
+                ? ""
+                : ", part " + std::to_string(c.part.begin) + "-" + std::to_string(c.part.end));
   };
   size_t i = 0, j = 0;
   while (i < found.size() && j < expected.size() && found[i] == expected[j])
@@ -84,7 +94,8 @@ bool SymbolicExecution::checkValueGradient(const ContributionList &list, const L
   // Units add in descending order, or all together when they arrive: most lists are as expected,
   // from one end or the other.
   const auto &units = model.valueContributors[value.id];
-  const size_t first = std::lower_bound(units.begin(), units.end(), value.cut) - units.begin(), count = units.size() - first;
+  const size_t first = std::lower_bound(units.begin(), units.end(), value.cut) - units.begin(),
+               count = units.size() - first;
   auto equal = [&](auto begin) {
     for (size_t i = 0; i < count; ++i)
       if (!(begin[i] == Contribution{units[first + i], 0, 0, 0}))
@@ -97,7 +108,8 @@ bool SymbolicExecution::checkValueGradient(const ContributionList &list, const L
   for (uint32_t unit : model.valueContributors[value.id])
     if (unit >= value.cut)
       expected.push_back({unit, 0, 0, 0});
-  return compare(list.items, std::move(expected), Code::Contributions, "the gradient of value '" + model.summary.values(int(value.id)).name() + "'",
+  return compare(list.items, std::move(expected), Code::Contributions,
+                 "the gradient of value '" + model.summary.values(int(value.id)).name() + "'",
                  "unit");
 }
 
@@ -107,7 +119,8 @@ bool SymbolicExecution::checkGradient(const ContributionList &list, uint32_t par
   bool ordered = true;
   for (uint32_t unit : model.parameterContributors[parameter])
     for (const Range &rows : rowsOfUnit[unit])
-      ordered = ordered && next < list.items.size() && list.items[next++] == Contribution{unit, 0, rows.begin, rows.end};
+      ordered = ordered && next < list.items.size() &&
+                list.items[next++] == Contribution{unit, 0, rows.begin, rows.end};
   if (ordered && next == list.items.size())
     return true;
   std::vector<Contribution> expected, found = list.items;
@@ -117,16 +130,20 @@ bool SymbolicExecution::checkGradient(const ContributionList &list, uint32_t par
   std::sort(found.begin(), found.end());
   return found == expected || tileRows(found, model.parameterContributors[parameter]) ||
          compare(std::move(found), std::move(expected), Code::Contributions,
-                 "the gradient of parameter '" + model.summary.parameters(int(parameter)).name() + "'", "unit");
+                 "the gradient of parameter '" + model.summary.parameters(int(parameter)).name() +
+                     "'",
+                 "unit");
 }
 
-/// Whether the contributions of every unit tile its rows, in any division into samples and parts. Contributions are
-/// sorted.
-bool SymbolicExecution::tileRows(const std::vector<Contribution> &contributions, const std::vector<uint32_t> &units) const {
+/// Whether the contributions of every unit tile its rows, in any division into samples and parts.
+/// Contributions are sorted.
+bool SymbolicExecution::tileRows(const std::vector<Contribution> &contributions,
+                                 const std::vector<uint32_t> &units) const {
   auto next = contributions.begin();
   for (uint32_t unit : units) {
     const auto first = next;
-    next = std::find_if(next, contributions.end(), [&](const Contribution &c) { return c.of != unit; });
+    next = std::find_if(next, contributions.end(),
+                        [&](const Contribution &c) { return c.of != unit; });
     if (!tiles({first, next}, rowsOfUnit[unit]))
       return false;
   }
@@ -138,7 +155,8 @@ static std::vector<Contribution> joined(std::vector<Contribution> items) {
   std::sort(items.begin(), items.end());
   size_t kept = 0;
   for (size_t i = 0; i < items.size(); ++i) {
-    if (kept && items[kept - 1].of == items[i].of && items[kept - 1].term == items[i].term && items[kept - 1].end == items[i].begin)
+    if (kept && items[kept - 1].of == items[i].of && items[kept - 1].term == items[i].term &&
+        items[kept - 1].end == items[i].begin)
       items[kept - 1].end = items[i].end;
     else
       items[kept++] = items[i];
@@ -153,8 +171,11 @@ bool SymbolicExecution::checkNorm(const ContributionList &list) {
   for (const auto &extent : owned)
     if (!model.summary.groups(int(extent.group)).running_stat())
       model.forPieces(extent.group, extent.begin, extent.end,
-                      [&](int64_t begin, int64_t end, uint32_t) { expected.push_back({extent.group, 0, begin, end}); });
-  return compare(joined(list.items), joined(std::move(expected)), Code::Norm, "the gradient norm", "group");
+                      [&](int64_t begin, int64_t end, uint32_t) {
+                        expected.push_back({extent.group, 0, begin, end});
+                      });
+  return compare(joined(list.items), joined(std::move(expected)), Code::Norm, "the gradient norm",
+                 "group");
 }
 
 bool SymbolicExecution::checkLoss(const ContributionList &list) {
@@ -163,5 +184,6 @@ bool SymbolicExecution::checkLoss(const ContributionList &list) {
     for (uint32_t term : model.summary.units(u).loss_terms())
       for (const Range &rows : rowsOfUnit[u])
         expected.push_back({uint32_t(u), term, rows.begin, rows.end});
-  return compare(joined(list.items), joined(std::move(expected)), Code::Loss, "the loss sum", "unit");
+  return compare(joined(list.items), joined(std::move(expected)), Code::Loss, "the loss sum",
+                 "unit");
 }

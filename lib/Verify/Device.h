@@ -18,11 +18,13 @@ inline constexpr int kMaxQueues = 64;
 /// Parts of the scalars block (runtime/abi/StepScalars.h), in bytes from its start.
 struct Block {
   static constexpr int64_t decidedBegin = 64, decidedEnd = 128; ///< written by CLIP_AND_CHECK
-  static constexpr int64_t seedsBegin = 128; ///< [128, 256): seeds, which SCALE_LOSS_GRADIENT multiplies, followed by the known numbers
+  static constexpr int64_t seedsBegin = 128; ///< [128, 256): seeds, which SCALE_LOSS_GRADIENT
+                                             ///< multiplies, followed by the known numbers
   static constexpr int64_t scalarsEnd = 768; ///< [0, 768): written by LoadScalars
   static constexpr int64_t sumsEnd = 896;    ///< [768, 896): LOCAL_METRICS
   static constexpr int64_t sumsBytes = 128;
-  static constexpr int64_t normBytes = 16; ///< part of LOCAL_METRICS: squared norm and count; the rest are loss numerators
+  static constexpr int64_t normBytes =
+      16; ///< part of LOCAL_METRICS: squared norm and count; the rest are loss numerators
   static constexpr int64_t bytes = 1024;
 };
 
@@ -32,11 +34,15 @@ struct ParticipantRecord {
   int64_t id = 0;
   uint32_t device = 0;
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
-  bundle::Instruction::WhatCase what = bundle::Instruction::WHAT_NOT_SET; ///< WHAT_NOT_SET: a local instruction, whose id must be unique
+  bundle::Instruction::WhatCase what =
+      bundle::Instruction::WHAT_NOT_SET; ///< WHAT_NOT_SET: a local instruction, whose id must be
+                                         ///< unique
   uint32_t peer = 0;
-  int64_t bytes = 0;                                ///< send, receive, all-reduce: bytes of the region
-  uint64_t digest = 0;                              ///< digest of everything the halves must agree on: value, type, members, extents, order
-  std::shared_ptr<const bundle::Instruction> whole; ///< null for transfers; collectives: on the lowest participant only
+  int64_t bytes = 0; ///< send, receive, all-reduce: bytes of the region
+  uint64_t digest =
+      0; ///< digest of everything the halves must agree on: value, type, members, extents, order
+  std::shared_ptr<const bundle::Instruction>
+      whole; ///< null for transfers; collectives: on the lowest participant only
   struct {
     bundle::Value::Kind kind;
     uint32_t id, cut;
@@ -54,11 +60,14 @@ struct DeviceResult {
     uint32_t group;
     int64_t begin, end;
   };
-  std::vector<int64_t> launches;                                 ///< ids of the instructions on a queue of kind DEVICE_TO_DEVICE, in program order
-  std::vector<Owned> owned;                                      ///< extents of trainable groups in its persistent state
-  std::vector<std::pair<uint32_t, bundle::Compute::Task>> tasks; ///< (cell; F, B or W), in program order
-  std::vector<int64_t> reports;                                  ///< instructions that read metrics
-  bool reportsTraining = false, reportsEvaluation = false;       ///< whether sums and decision are copied to the host
+  std::vector<int64_t>
+      launches; ///< ids of the instructions on a queue of kind DEVICE_TO_DEVICE, in program order
+  std::vector<Owned> owned; ///< extents of trainable groups in its persistent state
+  std::vector<std::pair<uint32_t, bundle::Compute::Task>>
+      tasks;                    ///< (cell; F, B or W), in program order
+  std::vector<int64_t> reports; ///< instructions that read metrics
+  bool reportsTraining = false,
+       reportsEvaluation = false; ///< whether sums and decision are copied to the host
   bool readsOwnNormAsGlobal = false, readsOwnLossAsGlobal = false;
 };
 
@@ -66,7 +75,8 @@ std::string describeValue(const Model &model, const bundle::Value &value);
 
 class Device {
 public:
-  Device(const Model &model, const bundle::Program &program, const VerifyOptions &options, DeviceResult &result)
+  Device(const Model &model, const bundle::Program &program, const VerifyOptions &options,
+         DeviceResult &result)
       : model(model), program(program), options(options), result(result) {}
 
   /// Runs all checks in order. A check runs only if the previous checks found no problem on which
@@ -78,18 +88,23 @@ private:
   const bundle::Program &program;
   const VerifyOptions &options;
   DeviceResult &result;
-  std::vector<std::vector<uint32_t>> queueInstructions; ///< per queue, indices of its instructions in order
-  std::vector<uint32_t> position;                       ///< position of each instruction in its queue
-  AddressIntervals addresses;                           ///< finished by checkRaces, which knows all writes
-  std::vector<uint32_t> placeOfRegion;                  ///< by number of an argument's region, for the arguments checked so far
-  std::vector<uint32_t> bound;                          ///< numbers of the places to which the arguments of all calls are bound, in order
+  std::vector<std::vector<uint32_t>>
+      queueInstructions;          ///< per queue, indices of its instructions in order
+  std::vector<uint32_t> position; ///< position of each instruction in its queue
+  AddressIntervals addresses;     ///< finished by checkRaces, which knows all writes
+  std::vector<uint32_t>
+      placeOfRegion; ///< by number of an argument's region, for the arguments checked so far
+  std::vector<uint32_t>
+      bound; ///< numbers of the places to which the arguments of all calls are bound, in order
 
   bool checkStructure(); // Structure.cpp: indices, regions, order
   bool checkInstruction(int index);
   bool isByHost(int index) const;
   bool checkCall(const bundle::Instruction &instruction, const bundle::Call &call, bool byHost);
-  bool checkRegion(const bundle::Region &region, const bundle::Instruction *instruction, const std::string &what, bool mayBeAbsent = false) {
-    return (mayBeAbsent && !region.bytes()) || isInside(region) || reportOutside(region, instruction, what);
+  bool checkRegion(const bundle::Region &region, const bundle::Instruction *instruction,
+                   const std::string &what, bool mayBeAbsent = false) {
+    return (mayBeAbsent && !region.bytes()) || isInside(region) ||
+           reportOutside(region, instruction, what);
   }
   bool isInside(const bundle::Region &region) const {
     if (region.arena() >= uint32_t(program.arenas_size()))
@@ -97,19 +112,25 @@ private:
     const uint64_t size = program.arenas(int(region.arena())).bytes();
     return region.offset() <= size && region.bytes() <= size - region.offset();
   }
-  bool reportOutside(const bundle::Region &region, const bundle::Instruction *instruction, const std::string &what);
+  bool reportOutside(const bundle::Region &region, const bundle::Instruction *instruction,
+                     const std::string &what);
   bool checkExtents(const bundle::ShardRanges &extents, int64_t instruction, const char *what);
   bool checkRuns(const bundle::Collective &collective, int64_t instruction);
-  bool checkDevices(const google::protobuf::RepeatedField<uint32_t> &list, int64_t instruction, const char *what);
+  bool checkDevices(const google::protobuf::RepeatedField<uint32_t> &list, int64_t instruction,
+                    const char *what);
   bool checkOrder();
   bool checkDirect(int index); // Direct.cpp: transfers between GPUs
   bool checkNoParts(const bundle::Instruction &instruction) {
-    return (!instruction.reduce_scatter().receive_buffer().bytes() && !instruction.reduce_scatter().chunk() &&
+    return (!instruction.reduce_scatter().receive_buffer().bytes() &&
+            !instruction.reduce_scatter().chunk() &&
             !instruction.all_reduce().receive_buffer().bytes()) ||
-           report(Code::Mismatched, int64_t(instruction.id()),
-                  where(instruction) + ": has memory or rounds for terms, and is on no queue of kind DEVICE_TO_DEVICE");
+           report(
+               Code::Mismatched, int64_t(instruction.id()),
+               where(instruction) +
+                   ": has memory or rounds for terms, and is on no queue of kind DEVICE_TO_DEVICE");
   }
-  bool checkParts(const bundle::Instruction &instruction, const bundle::Region &parts, bundle::ElementType type, int64_t terms, int64_t stride);
+  bool checkParts(const bundle::Instruction &instruction, const bundle::Region &parts,
+                  bundle::ElementType type, int64_t terms, int64_t stride);
   void collectLaunches(); // LaunchOrder.cpp
   void collectHalves();   // Matching.cpp
   void checkRaces();      // Races.cpp
@@ -137,7 +158,9 @@ public:
 };
 
 /// Returns the runs and shards of a gather or reduction that a device has.
-inline Held heldBy(uint32_t device, const bundle::Collective &collective) { return collective.heldBy(device, size_t(elementSize(collective.type))); }
+inline Held heldBy(uint32_t device, const bundle::Collective &collective) {
+  return collective.heldBy(device, size_t(elementSize(collective.type)));
+}
 
 /// Replays a training step and an evaluation of a device's program on the contents of its arenas
 /// (SymbolicExecution.h). The program must have passed the other checks.
@@ -145,9 +168,11 @@ void replayValues(Device &device);
 
 /// Checks that devices launch their direct transfers in compatible orders (LaunchOrder.cpp). The
 /// programs may be invalid.
-void checkLaunches(const Model &model, const std::vector<DeviceResult> &results, std::vector<Finding> &findings);
+void checkLaunches(const Model &model, const std::vector<DeviceResult> &results,
+                   std::vector<Finding> &findings);
 
 /// Checks over all devices: halves, owners, tasks, reports (Matching.cpp).
-void checkMatching(const Model &model, std::vector<DeviceResult> &results, std::vector<Finding> &findings);
+void checkMatching(const Model &model, std::vector<DeviceResult> &results,
+                   std::vector<Finding> &findings);
 
 } // namespace zorse::verify

@@ -11,7 +11,8 @@ namespace {
 constexpr int64_t kPartAlignment = 512, kArgumentAlignment = 64;
 
 bool overlap(const bundle::Region &a, const bundle::Region &b) {
-  return a.bytes() && b.bytes() && a.arena() == b.arena() && a.offset() < b.offset() + b.bytes() && b.offset() < a.offset() + a.bytes();
+  return a.bytes() && b.bytes() && a.arena() == b.arena() && a.offset() < b.offset() + b.bytes() &&
+         b.offset() < a.offset() + a.bytes();
 }
 
 bool contains(const google::protobuf::RepeatedField<uint32_t> &list, uint32_t device) {
@@ -22,19 +23,22 @@ bool contains(const google::protobuf::RepeatedField<uint32_t> &list, uint32_t de
 
 /// Checks the device memory for `terms` terms, `stride` bytes apart, and for two more if no
 /// function adds that many.
-bool Device::checkParts(const bundle::Instruction &instruction, const bundle::Region &parts, bundle::ElementType type, int64_t terms,
-                        int64_t stride) {
+bool Device::checkParts(const bundle::Instruction &instruction, const bundle::Region &parts,
+                        bundle::ElementType type, int64_t terms, int64_t stride) {
   const int64_t id = int64_t(instruction.id());
   const uint32_t max = model.maxTerms(type);
   if (max < 2)
-    return report(Code::Unsupported, id, where(instruction) + ": no function adds the terms of direct transfers");
+    return report(Code::Unsupported, id,
+                  where(instruction) + ": no function adds the terms of direct transfers");
   const int64_t bytes = product(terms <= int64_t(max) ? terms : terms + 2, stride);
   if (bytes < 0 || int64_t(parts.bytes()) != bytes)
     return report(Code::Size, id,
-                  where(instruction) + ": its terms have " + std::to_string(parts.bytes()) + " bytes, expects " + std::to_string(bytes));
+                  where(instruction) + ": its terms have " + std::to_string(parts.bytes()) +
+                      " bytes, expects " + std::to_string(bytes));
   if (parts.offset() % uint64_t(kArgumentAlignment))
     return report(Code::Alignment, id,
-                  where(instruction) + ": its terms start at byte " + std::to_string(parts.offset()) + ", expects a multiple of 64");
+                  where(instruction) + ": its terms start at byte " +
+                      std::to_string(parts.offset()) + ", expects a multiple of 64");
   return true;
 }
 
@@ -42,26 +46,36 @@ bool Device::checkParts(const bundle::Instruction &instruction, const bundle::Re
 bool Device::checkDirect(int index) {
   const bundle::Instruction &instruction = program.instructions(index);
   const int64_t id = int64_t(instruction.id());
-  auto groupOf = [&](uint32_t device) { return device < options.d2dGroups.size() ? options.d2dGroups[device] : -1; };
+  auto groupOf = [&](uint32_t device) {
+    return device < options.d2dGroups.size() ? options.d2dGroups[device] : -1;
+  };
   std::vector<uint32_t> members = participantsOf(instruction);
   if (instruction.has_send())
     members = {program.device(), instruction.send().peer()};
   else if (instruction.has_receive())
     members = {program.device(), instruction.receive().peer()};
   if (members.empty())
-    return report(Code::Task, id, where(instruction) + ": is on a queue of kind DEVICE_TO_DEVICE, which is for transfers and collectives");
+    return report(
+        Code::Task, id,
+        where(instruction) +
+            ": is on a queue of kind DEVICE_TO_DEVICE, which is for transfers and collectives");
   for (uint32_t member : members)
     if (groupOf(member) < 0 || groupOf(member) != groupOf(program.device()))
       return report(Code::Reach, id,
-                    where(instruction) + ": is a direct transfer between " + deviceName(program.device()) + " and " + deviceName(member) +
+                    where(instruction) + ": is a direct transfer between " +
+                        deviceName(program.device()) + " and " + deviceName(member) +
                         ", which do not exchange directly");
   auto onDevice = [&](const bundle::Region &region) {
     return !region.bytes() || program.arenas(int(region.arena())).kind() == bundle::DEVICE ||
-           report(Code::Reach, id, where(instruction) + ": is a direct transfer but uses host memory, expects device memory");
+           report(Code::Reach, id,
+                  where(instruction) +
+                      ": is a direct transfer but uses host memory, expects device memory");
   };
   auto aligned = [&](uint64_t offset) {
     return offset % uint64_t(kArgumentAlignment) == 0 ||
-           report(Code::Alignment, id, where(instruction) + ": its sum starts at byte " + std::to_string(offset) + ", expects a multiple of 64");
+           report(Code::Alignment, id,
+                  where(instruction) + ": its sum starts at byte " + std::to_string(offset) +
+                      ", expects a multiple of 64");
   };
   switch (instruction.what_case()) {
   case bundle::Instruction::kSend:
@@ -74,8 +88,8 @@ bool Device::checkDirect(int index) {
     const auto &reduce = instruction.reduce_scatter();
     const bundle::Collective collective = *bundle::collectiveOf(instruction);
     const int64_t size = elementSize(reduce.type());
-    if (!checkRegion(reduce.receive_buffer(), &instruction, "parts", /*mayBeAbsent=*/true) || !onDevice(reduce.full()) || !onDevice(reduce.shard()) ||
-        !onDevice(reduce.receive_buffer()))
+    if (!checkRegion(reduce.receive_buffer(), &instruction, "parts", /*mayBeAbsent=*/true) ||
+        !onDevice(reduce.full()) || !onDevice(reduce.shard()) || !onDevice(reduce.receive_buffer()))
       return false;
     const Held held = heldBy(program.device(), collective);
     const std::vector<Shard> runs = collective.runs();
@@ -84,31 +98,45 @@ bool Device::checkDirect(int index) {
       largest = std::max(largest, shard.size());
     bool arguments = true;
     for (const Compact::Run &run : held.shards.runs()) {
-      terms = std::max(terms, int64_t(holdersOf(runs, {program.device(), run.begin, run.end}).size()));
-      arguments = arguments && (terms < 2 || aligned(reduce.shard().offset() + uint64_t(run.place * size)));
+      terms =
+          std::max(terms, int64_t(holdersOf(runs, {program.device(), run.begin, run.end}).size()));
+      arguments =
+          arguments && (terms < 2 || aligned(reduce.shard().offset() + uint64_t(run.place * size)));
     }
-    const bool rounds = reduce.chunk() < largest; // every round then begins at the alignment of an argument
-    if (reduce.chunk() < (largest ? 1 : 0) || reduce.chunk() > kMaxSize || (rounds && product(reduce.chunk(), size) % kPartAlignment))
+    const bool rounds =
+        reduce.chunk() < largest; // every round then begins at the alignment of an argument
+    if (reduce.chunk() < (largest ? 1 : 0) || reduce.chunk() > kMaxSize ||
+        (rounds && product(reduce.chunk(), size) % kPartAlignment))
       return report(Code::Malformed, id,
-                    where(instruction) + ": rounds of " + std::to_string(reduce.chunk()) + " elements: expects as many as the largest shard has, " +
-                        std::to_string(largest) + ", or a part of them that is a multiple of 512 bytes");
-    if (overlap(reduce.receive_buffer(), reduce.full()) || overlap(reduce.receive_buffer(), reduce.shard()))
-      return report(Code::Alias, id, where(instruction) + ": its terms arrive in memory that it reads or writes");
+                    where(instruction) + ": rounds of " + std::to_string(reduce.chunk()) +
+                        " elements: expects as many as the largest shard has, " +
+                        std::to_string(largest) +
+                        ", or a part of them that is a multiple of 512 bytes");
+    if (overlap(reduce.receive_buffer(), reduce.full()) ||
+        overlap(reduce.receive_buffer(), reduce.shard()))
+      return report(Code::Alias, id,
+                    where(instruction) + ": its terms arrive in memory that it reads or writes");
     if (terms < 2)
-      return !reduce.receive_buffer().bytes() || report(Code::Size, id, where(instruction) + ": has memory for terms that do not arrive");
+      return !reduce.receive_buffer().bytes() ||
+             report(Code::Size, id,
+                    where(instruction) + ": has memory for terms that do not arrive");
     const int64_t bytes = product(reduce.chunk(), size);
     return bytes >= 0 && arguments &&
-           checkParts(instruction, reduce.receive_buffer(), reduce.type(), terms, (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment);
+           checkParts(instruction, reduce.receive_buffer(), reduce.type(), terms,
+                      (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment);
   }
   case bundle::Instruction::kAllReduce: {
     const auto &reduce = instruction.all_reduce();
-    if (!contains(reduce.members(), program.device()) || !checkRegion(reduce.receive_buffer(), &instruction, "parts", /*mayBeAbsent=*/true) ||
+    if (!contains(reduce.members(), program.device()) ||
+        !checkRegion(reduce.receive_buffer(), &instruction, "parts", /*mayBeAbsent=*/true) ||
         !onDevice(reduce.region()) || !onDevice(reduce.receive_buffer()))
       return false;
     if (overlap(reduce.receive_buffer(), reduce.region()))
-      return report(Code::Alias, id, where(instruction) + ": its terms arrive in memory that it reads and writes");
+      return report(Code::Alias, id,
+                    where(instruction) + ": its terms arrive in memory that it reads and writes");
     return aligned(reduce.region().offset()) &&
-           checkParts(instruction, reduce.receive_buffer(), reduce.type(), reduce.members_size(), int64_t(reduce.region().bytes()));
+           checkParts(instruction, reduce.receive_buffer(), reduce.type(), reduce.members_size(),
+                      int64_t(reduce.region().bytes()));
   }
   default:
     return true;

@@ -10,7 +10,8 @@ namespace zorse::verify {
 template <typename T> class IntervalMap {
 public:
   IntervalMap() = default;
-  IntervalMap(uint32_t intervals, const T &everywhere) : values(intervals, everywhere), writes(intervals) {}
+  IntervalMap(uint32_t intervals, const T &everywhere)
+      : values(intervals, everywhere), writes(intervals) {}
 
   /// Calls f(Intervals, const T &) for each piece of the range, clipped to it.
   template <typename F> void forEach(Intervals range, F f) const {
@@ -22,7 +23,8 @@ public:
 
   /// Whether f(const T &) is true everywhere in the range.
   template <typename F> bool all(Intervals range, F f) const {
-    for (const T *value = values.data() + range.begin, *end = values.data() + range.end; value < end; ++value)
+    for (const T *value = values.data() + range.begin, *end = values.data() + range.end;
+         value < end; ++value)
       if (!f(*value))
         return false;
     return true;

@@ -13,7 +13,8 @@ using namespace zorse::verify;
 
 void Device::collectLaunches() {
   for (const auto &instruction : program.instructions()) {
-    if (instruction.queue() >= uint32_t(program.queues_size()) || program.queues(int(instruction.queue())).kind() != bundle::DEVICE_TO_DEVICE)
+    if (instruction.queue() >= uint32_t(program.queues_size()) ||
+        program.queues(int(instruction.queue())).kind() != bundle::DEVICE_TO_DEVICE)
       continue;
     result.launches.push_back(int64_t(instruction.id()));
   }
@@ -23,7 +24,8 @@ namespace {
 
 class LaunchOrder {
 public:
-  LaunchOrder(const Model &model, const std::vector<DeviceResult> &results, std::vector<Finding> &findings)
+  LaunchOrder(const Model &model, const std::vector<DeviceResult> &results,
+              std::vector<Finding> &findings)
       : model(model), results(results), findings(findings) {}
 
   void run() {
@@ -94,7 +96,8 @@ private:
 
   std::string device(uint32_t result) const {
     const auto index = uint32_t(results[result].device);
-    return index < model.plan.devices.size() ? model.plan.devices[index].name : "device " + std::to_string(index);
+    return index < model.plan.devices.size() ? model.plan.devices[index].name
+                                             : "device " + std::to_string(index);
   }
   int64_t idAt(uint32_t place) const { return members[firstMember[launchAt[place]]].id; }
 
@@ -113,7 +116,8 @@ private:
     std::vector<bool> seen(results.size());
     for (; !seen[result]; result = waitsFor(result))
       seen[result] = true;
-    for (uint32_t next = waitsFor(result), met = result; next != met; next = waitsFor(next)) // the first device of the cycle
+    for (uint32_t next = waitsFor(result), met = result; next != met;
+         next = waitsFor(next)) // the first device of the cycle
       result = std::min(result, next);
     const uint32_t other = waitsFor(result);
     const int64_t id = idAt(front[result]);
@@ -121,13 +125,16 @@ private:
     if (other == result) {
       text += " launches it twice: expects once";
     } else if (waitsFor(other) == result) {
-      text += " launches it where " + device(other) + " launches instruction " + std::to_string(idAt(front[other])) +
+      text += " launches it where " + device(other) + " launches instruction " +
+              std::to_string(idAt(front[other])) +
               ": expects both to launch what they share in one order, or they wait for each other";
     } else {
       text += " launches it and waits for ";
       for (uint32_t next = other; next != result; next = waitsFor(next))
-        text += device(next) + ", which launches instruction " + std::to_string(idAt(front[next])) + " before and waits for ";
-      text += device(result) + ": the orders of the devices go round in a circle, expects one that all follow";
+        text += device(next) + ", which launches instruction " + std::to_string(idAt(front[next])) +
+                " before and waits for ";
+      text += device(result) +
+              ": the orders of the devices go round in a circle, expects one that all follow";
     }
     findings.push_back({Code::Launch, results[result].device, id, text});
   }
@@ -135,6 +142,7 @@ private:
 
 } // namespace
 
-void verify::checkLaunches(const Model &model, const std::vector<DeviceResult> &results, std::vector<Finding> &findings) {
+void verify::checkLaunches(const Model &model, const std::vector<DeviceResult> &results,
+                           std::vector<Finding> &findings) {
   LaunchOrder(model, results, findings).run();
 }

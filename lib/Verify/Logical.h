@@ -12,7 +12,8 @@ struct Logical {
   int64_t stride = 0;         ///< bytes per element or sample; 0: indivisible
   int64_t bytes = 0;          ///< bytes of the whole value
   int64_t parameter = -1;     ///< the parameter that contains all its elements; -1: none or several
-  bool stays = false;         ///< must stay on its device, except in collectives: sums and unreduced gradients
+  bool stays =
+      false; ///< must stay on its device, except in collectives: sums and unreduced gradients
 };
 
 /// The required content of an argument of a unit function, except for the samples of the call. It
@@ -24,11 +25,12 @@ struct UnitArgument {
   Logical value; ///< its bytes are those for the rows of the latest call
 };
 
-/// The arguments of the unit functions that a program calls. They are computed once, because all cells
-/// call the same functions.
+/// The arguments of the unit functions that a program calls. They are computed once, because all
+/// cells call the same functions.
 class UnitArguments {
 public:
-  explicit UnitArguments(const Model &model) : model(model), functions(size_t(model.summary.units_size())) {}
+  explicit UnitArguments(const Model &model)
+      : model(model), functions(size_t(model.summary.units_size())) {}
   /// The arguments of a call with a unit. Valid until the next call of `of`.
   const std::vector<UnitArgument> &of(const bundle::Call &call);
 
@@ -44,15 +46,20 @@ private:
 
 /// Computes the sizes of a declared value. Reports a finding and returns false if the value does
 /// not exist or its size is not `bytes`.
-bool fromDeclared(Device &device, const bundle::Instruction &instruction, const bundle::Value &value, uint64_t bytes, Logical &out);
+bool fromDeclared(Device &device, const bundle::Instruction &instruction,
+                  const bundle::Value &value, uint64_t bytes, Logical &out);
 
-/// Computes the whole value of a gather or reduction, which its extents divide, and the term that each contributor to a
-/// sum has. Reports a finding and returns false if such a value is not gathered or summed in this way.
-bool fromCollective(Device &device, const bundle::Instruction &instruction, const bundle::Collective &collective, Logical &whole, Logical &term);
+/// Computes the whole value of a gather or reduction, which its extents divide, and the term that
+/// each contributor to a sum has. Reports a finding and returns false if such a value is not
+/// gathered or summed in this way.
+bool fromCollective(Device &device, const bundle::Instruction &instruction,
+                    const bundle::Collective &collective, Logical &whole, Logical &term);
 
-/// Computes the required contents of the arguments of a call. For unit functions they follow from plan and summary; for
-/// updates, norms and loss sums from the extent of the declared value. Appends one value per argument. Reports a
-/// finding and returns false if an argument is not valid for the call, or if its size differs from its value's size.
-bool fromCall(Device &device, UnitArguments &units, const bundle::Instruction &instruction, const bundle::Call &call, std::vector<Logical> &values);
+/// Computes the required contents of the arguments of a call. For unit functions they follow from
+/// plan and summary; for updates, norms and loss sums from the extent of the declared value.
+/// Appends one value per argument. Reports a finding and returns false if an argument is not valid
+/// for the call, or if its size differs from its value's size.
+bool fromCall(Device &device, UnitArguments &units, const bundle::Instruction &instruction,
+              const bundle::Call &call, std::vector<Logical> &values);
 
 } // namespace zorse::verify

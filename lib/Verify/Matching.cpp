@@ -24,8 +24,9 @@ struct Digest {
       add(uint64_t(item));
   }
   void add(const bundle::Value &value) {
-    for (uint64_t word : {uint64_t(value.kind()), uint64_t(value.id()), uint64_t(value.cut()), uint64_t(value.begin()), uint64_t(value.end()),
-                          uint64_t(value.version())})
+    for (uint64_t word :
+         {uint64_t(value.kind()), uint64_t(value.id()), uint64_t(value.cut()),
+          uint64_t(value.begin()), uint64_t(value.end()), uint64_t(value.version())})
       add(word);
   }
   void add(const bundle::ShardRanges &extents) {
@@ -48,7 +49,8 @@ void Device::collectHalves() {
     record.phase = instruction.phase();
     record.what = instruction.what_case();
     Digest digest;
-    digest.add(uint64_t(program.queues(int(instruction.queue())).kind() == bundle::DEVICE_TO_DEVICE)); // either all halves are direct, or none
+    digest.add(uint64_t(program.queues(int(instruction.queue())).kind() ==
+                        bundle::DEVICE_TO_DEVICE)); // either all halves are direct, or none
     const bundle::Value *value = nullptr;
     switch (instruction.what_case()) {
     case bundle::Instruction::kSend:
@@ -93,7 +95,8 @@ void Device::collectHalves() {
       record.value = {value->kind(), value->id(), value->cut(), value->begin(), value->end()};
     }
     record.digest = digest.state;
-    if (std::vector<uint32_t> participants = participantsOf(instruction); !participants.empty() && participants[0] == program.device())
+    if (std::vector<uint32_t> participants = participantsOf(instruction);
+        !participants.empty() && participants[0] == program.device())
       record.whole = std::make_shared<bundle::Instruction>(instruction);
     result.records.push_back(std::move(record));
   }
@@ -103,7 +106,8 @@ namespace {
 
 class MatchingChecker {
 public:
-  MatchingChecker(const Model &model, std::vector<DeviceResult> &results, std::vector<Finding> &findings)
+  MatchingChecker(const Model &model, std::vector<DeviceResult> &results,
+                  std::vector<Finding> &findings)
       : model(model), results(results), findings(findings) {}
 
   void run() {
@@ -111,7 +115,8 @@ public:
     for (const auto &result : results)
       for (const auto &record : result.records)
         byId.push_back({record.id, &record});
-    std::stable_sort(byId.begin(), byId.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+    std::stable_sort(byId.begin(), byId.end(),
+                     [](const auto &a, const auto &b) { return a.first < b.first; });
     std::vector<const ParticipantRecord *> records;
     for (const auto &[id, record] : byId)
       records.push_back(record);
@@ -133,14 +138,18 @@ private:
   const Model &model;
   std::vector<DeviceResult> &results;
   std::vector<Finding> &findings;
-  std::vector<std::vector<Shard>> owners;                                              ///< per group, ascending
-  std::vector<std::pair<const ParticipantRecord *, std::vector<uint32_t>>> reductions; ///< all-reduces with their members
+  std::vector<std::vector<Shard>> owners; ///< per group, ascending
+  std::vector<std::pair<const ParticipantRecord *, std::vector<uint32_t>>>
+      reductions; ///< all-reduces with their members
 
   std::string device(uint32_t index) const { return model.plan.devices[index].name; }
-  void fail(Code code, int32_t on, int64_t instruction, const std::string &message) { findings.push_back({code, on, instruction, message}); }
+  void fail(Code code, int32_t on, int64_t instruction, const std::string &message) {
+    findings.push_back({code, on, instruction, message});
+  }
   void failHalf(Code code, const ParticipantRecord &record, const std::string &message) {
     fail(code, int32_t(record.device), record.id,
-         "instruction " + std::to_string(record.id) + ", " + describe(record) + " on " + device(record.device) + ": " + message);
+         "instruction " + std::to_string(record.id) + ", " + describe(record) + " on " +
+             device(record.device) + ": " + message);
   }
 
   void collectOwners() {
@@ -180,7 +189,9 @@ private:
     const ParticipantRecord &first = *records[0];
     if (first.what == bundle::Instruction::WHAT_NOT_SET) {
       if (count > 1)
-        failHalf(Code::Unmatched, first, "has the same id as " + describe(*records[1]) + " on " + device(records[1]->device));
+        failHalf(Code::Unmatched, first,
+                 "has the same id as " + describe(*records[1]) + " on " +
+                     device(records[1]->device));
       return;
     }
     if (first.what == bundle::Instruction::kSend || first.what == bundle::Instruction::kReceive) {
@@ -194,27 +205,34 @@ private:
       if (count != 2 || !send || !receive)
         return failHalf(Code::Unmatched, first,
                         count == 1 ? "has no other half: expects one on " + device(first.peer)
-                                   : "expects one send and one receive under this id, found " + std::to_string(count) + " instructions");
+                                   : "expects one send and one receive under this id, found " +
+                                         std::to_string(count) + " instructions");
       if (send->peer != receive->device || receive->peer != send->device)
         return failHalf(Code::Unmatched, *send,
-                        "goes to " + device(send->peer) + ", but " + device(receive->device) + " receives it from " + device(receive->peer));
+                        "goes to " + device(send->peer) + ", but " + device(receive->device) +
+                            " receives it from " + device(receive->peer));
       if (send->bytes != receive->bytes)
         return failHalf(Code::Mismatched, *send,
-                        "has " + std::to_string(send->bytes) + " bytes, " + device(receive->device) + " expects " + std::to_string(receive->bytes));
+                        "has " + std::to_string(send->bytes) + " bytes, " +
+                            device(receive->device) + " expects " + std::to_string(receive->bytes));
       if (send->digest != receive->digest)
-        return failHalf(Code::Mismatched, *send, device(receive->device) + " expects another value: " + describe(*receive));
+        return failHalf(Code::Mismatched, *send,
+                        device(receive->device) + " expects another value: " + describe(*receive));
       if (send->phase != receive->phase)
         return failHalf(Code::Mismatched, *send,
-                        "is in phase " + std::to_string(int(send->phase)) + ", its other half in " + std::to_string(int(receive->phase)));
+                        "is in phase " + std::to_string(int(send->phase)) + ", its other half in " +
+                            std::to_string(int(receive->phase)));
       return;
     }
     const ParticipantRecord *whole = nullptr;
     std::vector<uint32_t> present;
     for (size_t i = 0; i < count; ++i) {
       const ParticipantRecord &record = *records[i];
-      if (record.what != first.what || record.digest != first.digest || record.bytes != first.bytes || record.phase != first.phase)
+      if (record.what != first.what || record.digest != first.digest ||
+          record.bytes != first.bytes || record.phase != first.phase)
         return failHalf(Code::Mismatched, record,
-                        "differs from the half on " + device(first.device) + ", " + describe(first) +
+                        "differs from the half on " + device(first.device) + ", " +
+                            describe(first) +
                             ", in kind, size, value, members, extents, order or phase");
       if (record.whole)
         whole = &record;
@@ -235,15 +253,18 @@ private:
       checkCollective(*whole);
   }
 
-  /// Checks a collective. A collective of state must name exactly the owners of the state, and a reduction all
-  /// contributors. The devices have checked the kind of its value.
+  /// Checks a collective. A collective of state must name exactly the owners of the state, and a
+  /// reduction all contributors. The devices have checked the kind of its value.
   void checkCollective(const ParticipantRecord &record) {
     const bundle::Collective collective = *bundle::collectiveOf(*record.whole);
     std::vector<Shard> named = bundle::shardsOf(collective.shards);
-    named.erase(std::remove_if(named.begin(), named.end(), [](const Shard &shard) { return shard.empty(); }), named.end());
+    named.erase(std::remove_if(named.begin(), named.end(),
+                               [](const Shard &shard) { return shard.empty(); }),
+                named.end());
     std::sort(named.begin(), named.end());
-    if (const uint32_t group = record.value.id; isState(record.value.kind) && group < owners.size() && named != owners[group] &&
-                                                withoutCuts(group, named) != withoutCuts(group, owners[group]))
+    if (const uint32_t group = record.value.id;
+        isState(record.value.kind) && group < owners.size() && named != owners[group] &&
+        withoutCuts(group, named) != withoutCuts(group, owners[group]))
       failHalf(Code::Mismatched, record, "its shards are not the extents the owners hold as state");
     if (!collective.gathers) {
       checkContributors(record, collective, named);
@@ -253,8 +274,8 @@ private:
     }
   }
 
-  /// The shards without padding, which does not have to be moved. Adjacent shards of an owner are joined, because their
-  /// division does not matter.
+  /// The shards without padding, which does not have to be moved. Adjacent shards of an owner are
+  /// joined, because their division does not matter.
   std::vector<Shard> withoutCuts(uint32_t group, const std::vector<Shard> &shards) const {
     std::vector<Shard> joined;
     for (const Shard &shard : shards)
@@ -268,31 +289,38 @@ private:
   }
 
   /// Checks that the contributors to every shard are exactly the devices with tasks that add to it.
-  void checkContributors(const ParticipantRecord &record, const bundle::Collective &collective, const std::vector<Shard> &shards) {
+  void checkContributors(const ParticipantRecord &record, const bundle::Collective &collective,
+                         const std::vector<Shard> &shards) {
     const std::vector<Shard> terms = bundle::shardsOf(collective.parts);
     const std::vector<uint32_t> expected = model.contributorsOf(collective.value);
     auto check = [&](std::vector<uint32_t> contributors, const std::string &to) {
       std::sort(contributors.begin(), contributors.end());
       for (uint32_t one : expected)
         if (!std::binary_search(contributors.begin(), contributors.end(), one))
-          return failHalf(Code::Contributions, record, "misses contributor " + device(one) + to + ", which has tasks that add to it");
+          return failHalf(Code::Contributions, record,
+                          "misses contributor " + device(one) + to +
+                              ", which has tasks that add to it");
       if (contributors.size() != expected.size())
-        failHalf(Code::Contributions, record, "names a contributor" + to + " without tasks that add to it");
+        failHalf(Code::Contributions, record,
+                 "names a contributor" + to + " without tasks that add to it");
     };
     if (terms.empty())
       return check({collective.members.begin(), collective.members.end()}, "");
     std::vector<std::vector<uint32_t>> contributors(shards.size());
     for (const Shard &term : terms) {
-      auto shard = std::lower_bound(shards.begin(), shards.end(), term.begin, [](const Shard &s, int64_t begin) { return s.begin < begin; });
+      auto shard = std::lower_bound(shards.begin(), shards.end(), term.begin,
+                                    [](const Shard &s, int64_t begin) { return s.begin < begin; });
       for (; shard != shards.end() && shard->end <= term.end; ++shard)
         contributors[size_t(shard - shards.begin())].push_back(term.device);
     }
     for (size_t s = 0; s < shards.size(); ++s)
-      check(contributors[s], " to elements " + std::to_string(shards[s].begin) + "-" + std::to_string(shards[s].end));
+      check(contributors[s], " to elements " + std::to_string(shards[s].begin) + "-" +
+                                 std::to_string(shards[s].end));
   }
 
   void checkTasks() {
-    constexpr bundle::Compute::Task kinds[] = {bundle::Compute::F, bundle::Compute::B, bundle::Compute::W};
+    constexpr bundle::Compute::Task kinds[] = {bundle::Compute::F, bundle::Compute::B,
+                                               bundle::Compute::W};
     std::vector<std::array<int, 3>> seen(model.plan.cells.size(), std::array<int, 3>{});
     for (const auto &result : results)
       for (auto [cell, task] : result.tasks)
@@ -303,9 +331,11 @@ private:
         const int expected = model.hasWork(cell, kinds[k]);
         if (seen[c][k] != expected)
           fail(Code::Task, int32_t(cell.device), -1,
-               std::string(1, "FBW"[k]) + "(units " + std::to_string(cell.firstUnit) + "-" + std::to_string(cell.endUnit) + ", samples " +
-                   std::to_string(cell.firstSample) + "-" + std::to_string(cell.endSample) + ") on " + device(cell.device) + " occurs " +
-                   std::to_string(seen[c][k]) + " times, expects " + (expected ? "once" : "none: the plan has no such task"));
+               std::string(1, "FBW"[k]) + "(units " + std::to_string(cell.firstUnit) + "-" +
+                   std::to_string(cell.endUnit) + ", samples " + std::to_string(cell.firstSample) +
+                   "-" + std::to_string(cell.endSample) + ") on " + device(cell.device) +
+                   " occurs " + std::to_string(seen[c][k]) + " times, expects " +
+                   (expected ? "once" : "none: the plan has no such task"));
       }
     }
   }
@@ -324,7 +354,8 @@ private:
       }
       if (!good || next != model.summary.groups(g).elements())
         fail(Code::Update, -1, -1,
-             "the owners' extents do not tile the " + std::to_string(model.summary.groups(g).elements()) + " elements of group '" +
+             "the owners' extents do not tile the " +
+                 std::to_string(model.summary.groups(g).elements()) + " elements of group '" +
                  model.summary.groups(g).name() + "'");
     }
     std::vector<std::pair<uint32_t, uint32_t>> named; // (group, device)
@@ -338,15 +369,19 @@ private:
       for (const Shard &shard : owners[g])
         if (!std::binary_search(named.begin(), named.end(), std::make_pair(g, shard.device)))
           fail(Code::Update, int32_t(shard.device), -1,
-               "holds state of group '" + model.summary.groups(int(g)).name() + "', which the plan gives to others");
+               "holds state of group '" + model.summary.groups(int(g)).name() +
+                   "', which the plan gives to others");
     }
     for (const auto &planned : model.plan.owners) {
-      if (planned.group >= owners.size() || planned.begin < 0 || planned.begin == planned.end || !model.trainable(planned.group))
+      if (planned.group >= owners.size() || planned.begin < 0 || planned.begin == planned.end ||
+          !model.trainable(planned.group))
         continue;
       const auto &list = owners[planned.group];
-      if (!std::binary_search(list.begin(), list.end(), Shard{planned.device, planned.begin, planned.end}))
+      if (!std::binary_search(list.begin(), list.end(),
+                              Shard{planned.device, planned.begin, planned.end}))
         fail(Code::Update, int32_t(planned.device), -1,
-             "does not hold elements " + std::to_string(planned.begin) + "-" + std::to_string(planned.end) + " of group '" +
+             "does not hold elements " + std::to_string(planned.begin) + "-" +
+                 std::to_string(planned.end) + " of group '" +
                  model.summary.groups(int(planned.group)).name() + "', as the plan requires");
     }
   }
@@ -365,9 +400,11 @@ private:
         continue;
       uint32_t d = uint32_t(result.device);
       if (result.readsOwnNormAsGlobal && !only(normDevices, d))
-        fail(Code::Norm, result.device, -1, "decides or reports with its own norm, expects that of all owners");
+        fail(Code::Norm, result.device, -1,
+             "decides or reports with its own norm, expects that of all owners");
       if (result.readsOwnLossAsGlobal && !only(lossDevices, d))
-        fail(Code::Loss, result.device, -1, "decides or reports with its own loss sums, expects those of all devices");
+        fail(Code::Loss, result.device, -1,
+             "decides or reports with its own loss sums, expects those of all devices");
     }
     // All-reduces of sums must include every device that has a contribution.
     for (const auto &[record, members] : reductions) {
@@ -386,7 +423,8 @@ private:
       for (int64_t instruction : result.reports)
         if (++reports > 1)
           fail(Code::Report, result.device, instruction,
-               "instruction " + std::to_string(instruction) + " is a second report of the step, expects one on one device");
+               "instruction " + std::to_string(instruction) +
+                   " is a second report of the step, expects one on one device");
       training = training || result.reportsTraining;
       evaluation = evaluation || result.reportsEvaluation;
     }
@@ -400,6 +438,7 @@ private:
 
 } // namespace
 
-void verify::checkMatching(const Model &model, std::vector<DeviceResult> &results, std::vector<Finding> &findings) {
+void verify::checkMatching(const Model &model, std::vector<DeviceResult> &results,
+                           std::vector<Finding> &findings) {
   MatchingChecker(model, results, findings).run();
 }

@@ -64,20 +64,27 @@ const char *verify::name(Code code) {
 std::string verify::toString(const Finding &finding, const PlanView &plan) {
   std::string text = "verify: ";
   if (finding.device >= 0)
-    text += (size_t(finding.device) < plan.devices.size() ? plan.devices[finding.device].name : "device " + std::to_string(finding.device)) + ": ";
+    text += (size_t(finding.device) < plan.devices.size()
+                 ? plan.devices[finding.device].name
+                 : "device " + std::to_string(finding.device)) +
+            ": ";
   return text + finding.message + " [" + name(finding.code) + "]";
 }
 
-static std::string range(int64_t begin, int64_t end) { return std::to_string(begin) + "-" + std::to_string(end); }
+static std::string range(int64_t begin, int64_t end) {
+  return std::to_string(begin) + "-" + std::to_string(end);
+}
 
-template <typename List> static std::string named(const char *what, const List &list, uint32_t index) {
+template <typename List>
+static std::string named(const char *what, const List &list, uint32_t index) {
   if (index < uint32_t(list.size()) && !list.Get(int(index)).name().empty())
     return std::string(what) + " '" + list.Get(int(index)).name() + "'";
   return std::string(what) + " " + std::to_string(index);
 }
 
 std::string Device::deviceName(uint32_t device) const {
-  return device < model.plan.devices.size() ? model.plan.devices[device].name : "device " + std::to_string(device);
+  return device < model.plan.devices.size() ? model.plan.devices[device].name
+                                            : "device " + std::to_string(device);
 }
 
 std::string verify::describeValue(const Model &model, const bundle::Value &value) {
@@ -87,20 +94,26 @@ std::string verify::describeValue(const Model &model, const bundle::Value &value
   case bundle::Value::NONE:
     return "scratch";
   case bundle::Value::PARAMETERS:
-    return "parameters of " + named("group", summary.groups(), value.id()) + ", elements " + rows + ", version " + std::to_string(value.version());
+    return "parameters of " + named("group", summary.groups(), value.id()) + ", elements " + rows +
+           ", version " + std::to_string(value.version());
   case bundle::Value::LOW_PRECISION_PARAMETERS:
-    return "copy of the parameters of " + named("group", summary.groups(), value.id()) + ", elements " + rows;
+    return "copy of the parameters of " + named("group", summary.groups(), value.id()) +
+           ", elements " + rows;
   case bundle::Value::GRADIENTS:
-    return "gradient accumulator of " + named("group", summary.groups(), value.id()) + ", elements " + rows;
+    return "gradient accumulator of " + named("group", summary.groups(), value.id()) +
+           ", elements " + rows;
   case bundle::Value::REDUCED_GRADIENTS:
-    return "reduced gradients of " + named("group", summary.groups(), value.id()) + ", elements " + rows;
+    return "reduced gradients of " + named("group", summary.groups(), value.id()) + ", elements " +
+           rows;
   case bundle::Value::MOMENTS:
-    return "moments " + std::to_string(value.cut()) + " of " + named("group", summary.groups(), value.id()) + ", elements " + rows + ", version " +
+    return "moments " + std::to_string(value.cut()) + " of " +
+           named("group", summary.groups(), value.id()) + ", elements " + rows + ", version " +
            std::to_string(value.version());
   case bundle::Value::ACTIVATION:
     return named("value", summary.values(), value.id()) + ", samples " + rows;
   case bundle::Value::ACTIVATION_GRADIENT:
-    return "gradient of " + named("value", summary.values(), value.id()) + " from units >= " + std::to_string(value.cut()) + ", samples " + rows;
+    return "gradient of " + named("value", summary.values(), value.id()) +
+           " from units >= " + std::to_string(value.cut()) + ", samples " + rows;
   case bundle::Value::SAVED_BLOCK:
     return "saved block of " + named("unit", summary.units(), value.id()) + ", samples " + rows;
   case bundle::Value::SAVED_FOR_WEIGHT_GRAD_BLOCK:
@@ -108,9 +121,12 @@ std::string verify::describeValue(const Model &model, const bundle::Value &value
   case bundle::Value::INPUT_ROWS:
     return named("input", summary.inputs(), value.id()) + ", samples " + rows;
   case bundle::Value::STEP_SCALARS:
-    return value.id() == 2 ? "step scalars with scaled seeds" : value.id() ? "step scalars with the decision" : "step scalars";
+    return value.id() == 2 ? "step scalars with scaled seeds"
+           : value.id()    ? "step scalars with the decision"
+                           : "step scalars";
   case bundle::Value::LOSS_ROWS:
-    return "loss term " + std::to_string(value.cut()) + " of " + named("unit", summary.units(), value.id()) + ", samples " + rows;
+    return "loss term " + std::to_string(value.cut()) + " of " +
+           named("unit", summary.units(), value.id()) + ", samples " + rows;
   case bundle::Value::LOCAL_METRICS:
     return "this device's sums";
   case bundle::Value::GLOBAL_METRICS:
@@ -129,7 +145,8 @@ std::string Device::describe(const bundle::Instruction &instruction) const {
     std::string cell;
     if (compute.cell() >= 0 && size_t(compute.cell()) < model.plan.cells.size()) {
       const auto &c = model.plan.cells[compute.cell()];
-      cell = "(units " + range(c.firstUnit, c.endUnit) + ", samples " + range(c.firstSample, c.endSample) + ")";
+      cell = "(units " + range(c.firstUnit, c.endUnit) + ", samples " +
+             range(c.firstSample, c.endSample) + ")";
     }
     switch (compute.task()) {
     case bundle::Compute::F:
@@ -145,9 +162,13 @@ std::string Device::describe(const bundle::Instruction &instruction) const {
     case bundle::Compute::CLIP_AND_CHECK:
       return "decision";
     case bundle::Compute::UPDATE_GROUP:
-      return "update of " + (compute.group() >= 0 ? named("group", model.summary.groups(), uint32_t(compute.group())) : std::string("no group"));
+      return "update of " + (compute.group() >= 0
+                                 ? named("group", model.summary.groups(), uint32_t(compute.group()))
+                                 : std::string("no group"));
     case bundle::Compute::CAST_PARAMETERS:
-      return "cast of " + (compute.group() >= 0 ? named("group", model.summary.groups(), uint32_t(compute.group())) : std::string("no group"));
+      return "cast of " + (compute.group() >= 0
+                               ? named("group", model.summary.groups(), uint32_t(compute.group()))
+                               : std::string("no group"));
     case bundle::Compute::SCALE_LOSS_GRADIENT:
       return "scaling of seeds";
     case bundle::Compute::SUM_LOSS:
@@ -159,9 +180,11 @@ std::string Device::describe(const bundle::Instruction &instruction) const {
   case bundle::Instruction::kCopy:
     return "copy of " + describe(instruction.copy().value());
   case bundle::Instruction::kSend:
-    return "send of " + describe(instruction.send().value()) + " to " + deviceName(instruction.send().peer());
+    return "send of " + describe(instruction.send().value()) + " to " +
+           deviceName(instruction.send().peer());
   case bundle::Instruction::kReceive:
-    return "receive of " + describe(instruction.receive().value()) + " from " + deviceName(instruction.receive().peer());
+    return "receive of " + describe(instruction.receive().value()) + " from " +
+           deviceName(instruction.receive().peer());
   case bundle::Instruction::kLoadInput:
     return "load of " + describe(instruction.load_input().value());
   case bundle::Instruction::kLoadScalars:
@@ -180,5 +203,6 @@ std::string Device::describe(const bundle::Instruction &instruction) const {
 }
 
 std::string Device::where(const bundle::Instruction &instruction) const {
-  return "instruction " + std::to_string(instruction.id()) + ", " + describe(instruction) + " on " + deviceName(program.device());
+  return "instruction " + std::to_string(instruction.id()) + ", " + describe(instruction) + " on " +
+         deviceName(program.device());
 }

@@ -21,7 +21,8 @@ bool failSummary(std::vector<Finding> &findings, const std::string &message) {
 }
 
 /// Returns the segments of the function that begins with `body`; null if it has none.
-const google::protobuf::RepeatedPtrField<Function::Segment> *segmentsOf(const bundle::UnitClass &unitClass, uint32_t first) {
+const google::protobuf::RepeatedPtrField<Function::Segment> *
+segmentsOf(const bundle::UnitClass &unitClass, uint32_t first) {
   for (const Function &function : unitClass.functions())
     if (function.function() == first && function.segments_size())
       return &function.segments();
@@ -37,14 +38,16 @@ size_t devicesOf(const bundle::UnitClass &unitClass) {
 }
 
 bool exchanges(const bundle::ModelSummary &summary) {
-  return std::any_of(summary.classes().begin(), summary.classes().end(), [](const auto &unitClass) { return devicesOf(unitClass) != 1; });
+  return std::any_of(summary.classes().begin(), summary.classes().end(),
+                     [](const auto &unitClass) { return devicesOf(unitClass) != 1; });
 }
 
 /// Returns the indices of the cells of one rectangle, in plan order.
 std::vector<uint32_t> membersOf(const PlanView &plan, const PlanView::Cell &like) {
   std::vector<uint32_t> members;
   for (uint32_t c = 0; c < plan.cells.size(); ++c)
-    if (const PlanView::Cell &cell = plan.cells[c]; cell.firstUnit == like.firstUnit && cell.firstSample == like.firstSample)
+    if (const PlanView::Cell &cell = plan.cells[c];
+        cell.firstUnit == like.firstUnit && cell.firstSample == like.firstSample)
       members.push_back(c);
   return members;
 }
@@ -77,27 +80,37 @@ int64_t verify::elementSize(bundle::ElementType type) {
   }
 }
 
-Model::Model(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const PlanView &plan, std::vector<Finding> &findings)
+Model::Model(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions,
+             const PlanView &plan, std::vector<Finding> &findings)
     : summary(summary), functions(functions), plan(plan) {
-  if (checkSummary(findings) && checkFunctions(findings) && checkSums(findings) && checkPlan(findings))
+  if (checkSummary(findings) && checkFunctions(findings) && checkSums(findings) &&
+      checkPlan(findings))
     index();
 }
 
 bool Model::isSound(const bundle::UnitInfo &unit) const {
-  if (!indices(unit.parameters(), summary.parameters_size()) || !indices(unit.values_in(), summary.values_size()) ||
-      !indices(unit.values_out(), summary.values_size()) || !indices(unit.inputs(), summary.inputs_size()) ||
-      !indices(unit.loss_terms(), summary.loss_size()) || unit.class_id() >= uint32_t(summary.classes_size()) ||
-      extentBytes(classOf(unit).saved_bytes(), 1) < 0 || extentBytes(classOf(unit).saved_for_weight_grad_bytes(), 1) < 0)
+  if (!indices(unit.parameters(), summary.parameters_size()) ||
+      !indices(unit.values_in(), summary.values_size()) ||
+      !indices(unit.values_out(), summary.values_size()) ||
+      !indices(unit.inputs(), summary.inputs_size()) ||
+      !indices(unit.loss_terms(), summary.loss_size()) ||
+      unit.class_id() >= uint32_t(summary.classes_size()) ||
+      extentBytes(classOf(unit).saved_bytes(), 1) < 0 ||
+      extentBytes(classOf(unit).saved_for_weight_grad_bytes(), 1) < 0)
     return false;
   for (const Function &function : classOf(unit).functions())
     for (const Function::Segment &segment : function.segments())
-      if (!indices(segment.functions(), functions.functions_size()) || size_t(segment.functions_size()) != devicesOf(classOf(unit)) ||
-          !segment.functions_size() || segment.value() >= uint32_t(unit.values_out_size()) || segment.term() >= uint32_t(unit.values_out_size()))
+      if (!indices(segment.functions(), functions.functions_size()) ||
+          size_t(segment.functions_size()) != devicesOf(classOf(unit)) ||
+          !segment.functions_size() || segment.value() >= uint32_t(unit.values_out_size()) ||
+          segment.term() >= uint32_t(unit.values_out_size()))
         return false;
   std::vector<Function::Task> tasks{Function::FORWARD, Function::BACKWARD};
   if (plan.splitBackward && unit.splits())
     tasks.insert(tasks.end(), {Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS});
-  return std::all_of(tasks.begin(), tasks.end(), [&](Function::Task task) { return functionOf(unit, task) < uint32_t(functions.functions_size()); });
+  return std::all_of(tasks.begin(), tasks.end(), [&](Function::Task task) {
+    return functionOf(unit, task) < uint32_t(functions.functions_size());
+  });
 }
 
 bool Model::checkSummary(std::vector<Finding> &findings) {
@@ -109,12 +122,13 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
   if (!checkGroups(findings))
     return false;
   if (copies && summary.cast_function() >= uint32_t(functions.functions_size()))
-    return fail("function " + std::to_string(summary.cast_function()) + " of " + std::to_string(functions.functions_size()) +
-                ", which casts, does not exist");
+    return fail("function " + std::to_string(summary.cast_function()) + " of " +
+                std::to_string(functions.functions_size()) + ", which casts, does not exist");
   if (!checkScale(findings))
     return false;
   for (const auto &value : summary.values())
-    if (value.bytes_per_row() < 0 || value.bytes_per_row() > kMaxSize || value.producer() >= uint32_t(summary.units_size()) ||
+    if (value.bytes_per_row() < 0 || value.bytes_per_row() > kMaxSize ||
+        value.producer() >= uint32_t(summary.units_size()) ||
         !indices(value.users(), summary.units_size()))
       return fail("value '" + value.name() + "' has an impossible size, producer or user");
   for (const auto &input : summary.inputs())
@@ -127,10 +141,12 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
       return fail("unit '" + unit.name() + "' names something that does not exist");
   if (!findRepeated(findings))
     return false;
-  for (uint32_t function : {summary.update_function_decay(), summary.update_function_plain(), summary.update_function_statistics(),
-                            summary.norm_function(), summary.sum_loss_function(), summary.clip_and_check_function()})
+  for (uint32_t function : {summary.update_function_decay(), summary.update_function_plain(),
+                            summary.update_function_statistics(), summary.norm_function(),
+                            summary.sum_loss_function(), summary.clip_and_check_function()})
     if (function >= uint32_t(functions.functions_size()))
-      return fail("function " + std::to_string(function) + " of " + std::to_string(functions.functions_size()) + " does not exist");
+      return fail("function " + std::to_string(function) + " of " +
+                  std::to_string(functions.functions_size()) + " does not exist");
   return placeParameters(findings);
 }
 
@@ -139,21 +155,28 @@ bool Model::checkGroups(std::vector<Finding> &findings) {
   for (int p = 0; p < summary.parameters_size(); ++p) {
     const auto &parameter = summary.parameters(p);
     const int64_t elements = elementsOf(parameter);
-    if (parameter.group() >= uint32_t(summary.groups_size()) || elements < 0 || parameter.offset() < 0 || parameter.offset() > kMaxSize)
+    if (parameter.group() >= uint32_t(summary.groups_size()) || elements < 0 ||
+        parameter.offset() < 0 || parameter.offset() > kMaxSize)
       return fail("parameter '" + parameter.name() + "' has an impossible group, shape or offset");
     const auto &group = summary.groups(parameter.group());
-    if (parameter.type() != group.type() || parameter.trainable() != group.trainable() || parameter.running_stat() != group.running_stat() ||
-        (group.running_stat() && !group.trainable()) || parameter.offset() + elements > group.elements())
-      return fail("parameter '" + parameter.name() + "' does not fit its group '" + group.name() + "'");
+    if (parameter.type() != group.type() || parameter.trainable() != group.trainable() ||
+        parameter.running_stat() != group.running_stat() ||
+        (group.running_stat() && !group.trainable()) ||
+        parameter.offset() + elements > group.elements())
+      return fail("parameter '" + parameter.name() + "' does not fit its group '" + group.name() +
+                  "'");
   }
   for (const auto &group : summary.groups())
-    if (group.elements() < 0 || product(group.elements(), elementSize(group.type())) < 0 || !elementSize(group.type()) ||
-        group.decaying_elements() < 0 || group.decaying_elements() > group.elements() || !indices(group.parameters(), summary.parameters_size()))
+    if (group.elements() < 0 || product(group.elements(), elementSize(group.type())) < 0 ||
+        !elementSize(group.type()) || group.decaying_elements() < 0 ||
+        group.decaying_elements() > group.elements() ||
+        !indices(group.parameters(), summary.parameters_size()))
       return fail("group '" + group.name() + "' has impossible elements, type or parameters");
   for (const auto &group : summary.groups()) {
     if (group.param_dtype() == bundle::ELEMENT_TYPE_UNSPECIFIED)
       continue;
-    if (!group.trainable() || group.type() != bundle::F32 || (group.param_dtype() != bundle::BF16 && group.param_dtype() != bundle::F16))
+    if (!group.trainable() || group.type() != bundle::F32 ||
+        (group.param_dtype() != bundle::BF16 && group.param_dtype() != bundle::F16))
       return fail("group '" + group.name() + "' has copies of an impossible type");
     copies = true;
   }
@@ -167,26 +190,32 @@ bool Model::checkScale(std::vector<Finding> &findings) const {
     return true;
   const double scale = summary.training().loss_scale();
   int exponent = 0;
-  if (!(scale >= 1) || std::frexp(scale, &exponent) != 0.5 || summary.training().loss_scale_interval() < 1)
-    return failSummary(findings, "a loss scale of " + std::to_string(scale) + ", doubled after " +
-                                     std::to_string(summary.training().loss_scale_interval()) +
-                                     " steps: expects a power of two, at least 1, and at least one step");
+  if (!(scale >= 1) || std::frexp(scale, &exponent) != 0.5 ||
+      summary.training().loss_scale_interval() < 1)
+    return failSummary(findings,
+                       "a loss scale of " + std::to_string(scale) + ", doubled after " +
+                           std::to_string(summary.training().loss_scale_interval()) +
+                           " steps: expects a power of two, at least 1, and at least one step");
   if (summary.scale_loss_gradient_function() >= uint32_t(functions.functions_size()))
-    return failSummary(findings, "function " + std::to_string(summary.scale_loss_gradient_function()) + " of " +
-                                     std::to_string(functions.functions_size()) + ", which scales, does not exist");
+    return failSummary(findings, "function " +
+                                     std::to_string(summary.scale_loss_gradient_function()) +
+                                     " of " + std::to_string(functions.functions_size()) +
+                                     ", which scales, does not exist");
   return true;
 }
 
 bool Model::findRepeated(std::vector<Finding> &findings) {
   repeated.assign(size_t(summary.units_size()), false);
   for (const auto &cell : plan.cells) {
-    if (cell.firstUnit < 0 || cell.firstUnit >= cell.endUnit || cell.endUnit > summary.units_size() || !recomputes(cell))
+    if (cell.firstUnit < 0 || cell.firstUnit >= cell.endUnit ||
+        cell.endUnit > summary.units_size() || !recomputes(cell))
       continue;
     const auto last = uint32_t(cell.endUnit - 1);
     if (extentBytes(classOf(summary.units(int(last))).saved_bytes(), 1) <= 0)
       continue;
     if (repeatedFunction(cell, last) >= uint32_t(functions.functions_size()))
-      return failSummary(findings, "no function recomputes the saved block of unit '" + summary.units(int(last)).name() + "', as the plan requires");
+      return failSummary(findings, "no function recomputes the saved block of unit '" +
+                                       summary.units(int(last)).name() + "', as the plan requires");
     repeated[last] = true;
   }
   return true;
@@ -198,15 +227,19 @@ bool Model::placeParameters(std::vector<Finding> &findings) {
   for (int p = 0; p < summary.parameters_size(); ++p) {
     const auto &parameter = summary.parameters(p);
     if (const int64_t elements = elementsOf(parameter); elements > 0)
-      pieces[parameter.group()].push_back({parameter.offset(), parameter.offset() + elements, uint32_t(p)});
+      pieces[parameter.group()].push_back(
+          {parameter.offset(), parameter.offset() + elements, uint32_t(p)});
   }
   for (int g = 0; g < summary.groups_size(); ++g) {
     auto &list = pieces[g];
-    std::sort(list.begin(), list.end(), [](const Piece &a, const Piece &b) { return a.begin < b.begin; });
+    std::sort(list.begin(), list.end(),
+              [](const Piece &a, const Piece &b) { return a.begin < b.begin; });
     for (size_t i = 1; i < list.size(); ++i)
       if (list[i].begin < list[i - 1].end)
-        return failSummary(findings, "parameters '" + summary.parameters(list[i - 1].parameter).name() + "' and '" +
-                                         summary.parameters(list[i].parameter).name() + "' overlap in group '" + summary.groups(g).name() + "'");
+        return failSummary(findings, "parameters '" +
+                                         summary.parameters(list[i - 1].parameter).name() +
+                                         "' and '" + summary.parameters(list[i].parameter).name() +
+                                         "' overlap in group '" + summary.groups(g).name() + "'");
   }
   return true;
 }
@@ -215,13 +248,16 @@ bool Model::placeParameters(std::vector<Finding> &findings) {
 /// maximum, with the terms in order and one element of each per row.
 bool Model::checkSums(std::vector<Finding> &findings) {
   auto fail = [&](const bundle::SumFunction &sum, const std::string &what) {
-    findings.push_back({Code::Malformed, -1, -1, "summary: the sum of " + std::to_string(sum.num_contributions()) + " terms " + what});
+    findings.push_back(
+        {Code::Malformed, -1, -1,
+         "summary: the sum of " + std::to_string(sum.num_contributions()) + " terms " + what});
     return false;
   };
   std::map<bundle::ElementType, uint32_t> last;
   for (const auto &sum : summary.sums()) {
     const uint32_t before = last.count(sum.type()) ? last[sum.type()] : 1;
-    if (!elementSize(sum.type()) || sum.num_contributions() != before + 1 || sum.num_contributions() > kMaxTerms ||
+    if (!elementSize(sum.type()) || sum.num_contributions() != before + 1 ||
+        sum.num_contributions() > kMaxTerms ||
         sum.function() >= uint32_t(functions.functions_size()))
       return fail(sum, "has an impossible type, number of terms or function");
     last[sum.type()] = sum.num_contributions();
@@ -229,9 +265,11 @@ bool Model::checkSums(std::vector<Finding> &findings) {
     bool good = arguments.size() == int(sum.num_contributions()) + 1;
     for (int s = 0; s < arguments.size() && good; ++s) {
       const bool isSum = s == int(sum.num_contributions());
-      good = arguments[s].kind() == (isSum ? bundle::SUM : bundle::CONTRIBUTION) && arguments[s].index() == (isSum ? 0 : uint32_t(s)) &&
-             arguments[s].mode() == (isSum ? bundle::WRITE : bundle::READ) && arguments[s].type() == sum.type() &&
-             arguments[s].bytes().fixed() == 0 && arguments[s].bytes().per_row() == elementSize(sum.type());
+      good = arguments[s].kind() == (isSum ? bundle::SUM : bundle::CONTRIBUTION) &&
+             arguments[s].index() == (isSum ? 0 : uint32_t(s)) &&
+             arguments[s].mode() == (isSum ? bundle::WRITE : bundle::READ) &&
+             arguments[s].type() == sum.type() && arguments[s].bytes().fixed() == 0 &&
+             arguments[s].bytes().per_row() == elementSize(sum.type());
     }
     if (!good)
       return fail(sum, "has another function: expects its terms in their order, then the sum");
@@ -240,19 +278,22 @@ bool Model::checkSums(std::vector<Finding> &findings) {
 }
 
 bool Model::checkFunctions(std::vector<Finding> &findings) const {
-  return checkArguments(findings) && checkUnitFunctions(findings) && checkParts(findings) && checkCommit(findings);
+  return checkArguments(findings) && checkUnitFunctions(findings) && checkParts(findings) &&
+         checkCommit(findings);
 }
 
 bool Model::checkArguments(std::vector<Finding> &findings) const {
   for (const auto &function : functions.functions()) {
     std::set<std::pair<int, uint32_t>> seen;
     for (const auto &argument : function.arguments())
-      if (argument.kind() <= bundle::ARGUMENT_UNSPECIFIED || argument.kind() > bundle::SUM || argument.mode() < bundle::READ ||
-          argument.mode() > bundle::ACCUMULATE || extentBytes(argument.bytes(), 1) < 0 ||
-          (argument.kind() != bundle::WORKSPACE && !seen.insert({argument.kind(), argument.index()}).second)) {
-        findings.push_back(
-            {Code::Malformed, -1, -1,
-             "function '" + function.name() + "': argument '" + argument.name() + "' has an impossible kind, mode or size, or is listed twice"});
+      if (argument.kind() <= bundle::ARGUMENT_UNSPECIFIED || argument.kind() > bundle::SUM ||
+          argument.mode() < bundle::READ || argument.mode() > bundle::ACCUMULATE ||
+          extentBytes(argument.bytes(), 1) < 0 ||
+          (argument.kind() != bundle::WORKSPACE &&
+           !seen.insert({argument.kind(), argument.index()}).second)) {
+        findings.push_back({Code::Malformed, -1, -1,
+                            "function '" + function.name() + "': argument '" + argument.name() +
+                                "' has an impossible kind, mode or size, or is listed twice"});
         return false;
       }
   }
@@ -288,8 +329,9 @@ bool Model::checkUnitFunctions(std::vector<Finding> &findings) const {
       for (const auto &argument : functions.functions(int(function)).arguments())
         if (const auto &unit = summary.units(int(u)); !allowed(argument)) {
           findings.push_back({Code::Malformed, -1, -1,
-                              "function '" + functions.functions(int(function)).name() + "' of unit '" + unit.name() + "': argument '" +
-                                  argument.name() + "' has a kind or mode that unit functions do not have"});
+                              "function '" + functions.functions(int(function)).name() +
+                                  "' of unit '" + unit.name() + "': argument '" + argument.name() +
+                                  "' has a kind or mode that unit functions do not have"});
           return false;
         }
   return true;
@@ -300,8 +342,9 @@ bool Model::checkUnitFunctions(std::vector<Finding> &findings) const {
 bool Model::checkParts(std::vector<Finding> &findings) const {
   auto has = [&](uint32_t function, bundle::ArgumentKind kind, int64_t index) {
     const auto &arguments = functions.functions(int(function)).arguments();
-    return std::any_of(arguments.begin(), arguments.end(),
-                       [&](const auto &argument) { return argument.kind() == kind && (index < 0 || argument.index() == uint32_t(index)); });
+    return std::any_of(arguments.begin(), arguments.end(), [&](const auto &argument) {
+      return argument.kind() == kind && (index < 0 || argument.index() == uint32_t(index));
+    });
   };
   for (uint32_t u = 0; u < uint32_t(summary.units_size()); ++u) {
     const auto &unit = summary.units(int(u));
@@ -310,21 +353,29 @@ bool Model::checkParts(std::vector<Finding> &findings) const {
       return false;
     };
     if (repeated[u])
-      for (const auto &argument : functions.functions(int(functionOf(unit, Function::RECOMPUTE))).arguments())
+      for (const auto &argument :
+           functions.functions(int(functionOf(unit, Function::RECOMPUTE))).arguments())
         if (argument.mode() != bundle::READ && argument.kind() != bundle::WORKSPACE &&
             (argument.kind() != bundle::SAVED || argument.mode() != bundle::WRITE))
-          return fail("the function that recomputes its saved block changes argument '" + argument.name() + "', too");
+          return fail("the function that recomputes its saved block changes argument '" +
+                      argument.name() + "', too");
     if (has(functionOf(unit, Function::FORWARD), bundle::SAVED_FOR_WEIGHT_GRAD, -1) ||
         has(functionOf(unit, Function::BACKWARD), bundle::SAVED_FOR_WEIGHT_GRAD, -1))
       return fail("only the parts of a split backward have a deferred block");
     if (!plan.splitBackward || !unit.splits())
       continue;
-    const uint32_t inputs = functionOf(unit, Function::INPUT_GRADIENTS), weights = functionOf(unit, Function::WEIGHT_GRADIENTS);
-    if (has(inputs, bundle::PARAMETER_GRADIENT, -1) || has(weights, bundle::BOUNDARY_IN_GRADIENT, -1))
-      return fail("the first part of its backward makes gradients of values only, the second those of parameters only");
-    for (const auto &argument : functions.functions(int(functionOf(unit, Function::BACKWARD))).arguments())
-      if ((argument.kind() == bundle::PARAMETER_GRADIENT && !has(weights, argument.kind(), argument.index())) ||
-          (argument.kind() == bundle::BOUNDARY_IN_GRADIENT && !has(inputs, argument.kind(), argument.index())))
+    const uint32_t inputs = functionOf(unit, Function::INPUT_GRADIENTS),
+                   weights = functionOf(unit, Function::WEIGHT_GRADIENTS);
+    if (has(inputs, bundle::PARAMETER_GRADIENT, -1) ||
+        has(weights, bundle::BOUNDARY_IN_GRADIENT, -1))
+      return fail("the first part of its backward makes gradients of values only, the second those "
+                  "of parameters only");
+    for (const auto &argument :
+         functions.functions(int(functionOf(unit, Function::BACKWARD))).arguments())
+      if ((argument.kind() == bundle::PARAMETER_GRADIENT &&
+           !has(weights, argument.kind(), argument.index())) ||
+          (argument.kind() == bundle::BOUNDARY_IN_GRADIENT &&
+           !has(inputs, argument.kind(), argument.index())))
         return fail("argument '" + argument.name() + "' of its backward is in neither part");
   }
   return true;
@@ -332,20 +383,27 @@ bool Model::checkParts(std::vector<Finding> &findings) const {
 
 /// The other functions must have the arguments through which the replay follows the commit.
 bool Model::checkCommit(std::vector<Finding> &findings) const {
-  auto needs = [&](uint32_t index, bundle::ArgumentKind kind, uint32_t position, std::initializer_list<bundle::AccessMode> modes, const char *what) {
+  auto needs = [&](uint32_t index, bundle::ArgumentKind kind, uint32_t position,
+                   std::initializer_list<bundle::AccessMode> modes, const char *what) {
     for (const auto &argument : functions.functions(int(index)).arguments())
-      if (argument.kind() == kind && argument.index() == position && std::find(modes.begin(), modes.end(), argument.mode()) != modes.end())
+      if (argument.kind() == kind && argument.index() == position &&
+          std::find(modes.begin(), modes.end(), argument.mode()) != modes.end())
         return true;
-    findings.push_back({Code::Malformed, -1, -1, "function '" + functions.functions(int(index)).name() + "' has no argument for " + what});
+    findings.push_back(
+        {Code::Malformed, -1, -1,
+         "function '" + functions.functions(int(index)).name() + "' has no argument for " + what});
     return false;
   };
   bool good = true;
-  const auto read = {bundle::READ}, change = {bundle::UPDATE}, add = {bundle::ACCUMULATE, bundle::UPDATE};
+  const auto read = {bundle::READ}, change = {bundle::UPDATE},
+             add = {bundle::ACCUMULATE, bundle::UPDATE};
   std::vector<uint32_t> updates{summary.update_function_decay(), summary.update_function_plain()};
-  if (std::any_of(summary.groups().begin(), summary.groups().end(), [](const auto &group) { return group.running_stat(); }))
+  if (std::any_of(summary.groups().begin(), summary.groups().end(),
+                  [](const auto &group) { return group.running_stat(); }))
     updates.push_back(summary.update_function_statistics());
   for (uint32_t update : updates) {
-    good = good && needs(update, bundle::STATE, 0, change, "the parameters") && needs(update, bundle::STATE, 1, read, "the gradients");
+    good = good && needs(update, bundle::STATE, 0, change, "the parameters") &&
+           needs(update, bundle::STATE, 1, read, "the gradients");
     good = good && needs(update, bundle::SCALARS, 0, read, "the decision");
     for (uint32_t m = 0; m < summary.moments(); ++m)
       good = good && needs(update, bundle::STATE, 2 + m, change, "the moments");
@@ -354,32 +412,38 @@ bool Model::checkCommit(std::vector<Finding> &findings) const {
     good = good && needs(summary.cast_function(), bundle::STATE, 0, read, "the parameters") &&
            needs(summary.cast_function(), bundle::PARAMETER, 0, {bundle::WRITE}, "their copy");
   if (scales())
-    good = good && needs(summary.scale_loss_gradient_function(), bundle::SCALARS, 0, change, "the seeds") &&
-           needs(summary.scale_loss_gradient_function(), bundle::OPTIMIZER_STEP, 0, read, "the scale") &&
+    good = good &&
+           needs(summary.scale_loss_gradient_function(), bundle::SCALARS, 0, change, "the seeds") &&
+           needs(summary.scale_loss_gradient_function(), bundle::OPTIMIZER_STEP, 0, read,
+                 "the scale") &&
            needs(summary.clip_and_check_function(), bundle::OPTIMIZER_STEP, 0, change, "the scale");
   return good && needs(summary.norm_function(), bundle::STATE, 1, read, "the gradients") &&
          needs(summary.norm_function(), bundle::LOCAL_METRICS, 0, add, "the sums") &&
-         (!summary.loss_size() || needs(summary.sum_loss_function(), bundle::LOCAL_METRICS, 0, add, "the sums")) &&
+         (!summary.loss_size() ||
+          needs(summary.sum_loss_function(), bundle::LOCAL_METRICS, 0, add, "the sums")) &&
          needs(summary.clip_and_check_function(), bundle::LOCAL_METRICS, 0, read, "the sums") &&
          needs(summary.clip_and_check_function(), bundle::SCALARS, 0, change, "the decision");
 }
 
 namespace {
 
-/// Returns the cells that tile units and samples. If units exchange values, several devices have the same cell; only
-/// the first of these is included. Returns an empty list if a cell does not have the number of devices that its units
-/// expect, or if cells of several devices do not keep their activations.
+/// Returns the cells that tile units and samples. If units exchange values, several devices have
+/// the same cell; only the first of these is included. Returns an empty list if a cell does not
+/// have the number of devices that its units expect, or if cells of several devices do not keep
+/// their activations.
 std::vector<uint32_t> tilesOf(const Model &model, const PlanView &plan) {
   std::vector<uint32_t> tiles;
   const bool together = exchanges(model.summary);
   for (uint32_t c = 0; c < plan.cells.size(); ++c) {
     const PlanView::Cell &cell = plan.cells[c];
-    const std::vector<uint32_t> members = together ? membersOf(plan, cell) : std::vector<uint32_t>{c};
+    const std::vector<uint32_t> members =
+        together ? membersOf(plan, cell) : std::vector<uint32_t>{c};
     if (members.front() == c)
       tiles.push_back(c);
     for (uint32_t other : members)
-      if (other != c && (plan.cells[other].device == cell.device || plan.cells[other].endUnit != cell.endUnit ||
-                         plan.cells[other].endSample != cell.endSample || cell.recompute || plan.splitBackward))
+      if (other != c &&
+          (plan.cells[other].device == cell.device || plan.cells[other].endUnit != cell.endUnit ||
+           plan.cells[other].endSample != cell.endSample || cell.recompute || plan.splitBackward))
         return {};
     for (int64_t u = cell.firstUnit; together && u < cell.endUnit; ++u)
       if (devicesOf(model.classOf(model.summary.units(int(u)))) != members.size())
@@ -397,38 +461,47 @@ bool Model::checkPlan(std::vector<Finding> &findings) {
   };
   const auto &training = summary.training();
   if (plan.commitsByGroup && (training.clip_norm() > 0 || scales()))
-    return fail("commits by group, but gradients are clipped or the loss is scaled, which needs the gradients of all groups");
+    return fail("commits by group, but gradients are clipped or the loss is scaled, which needs "
+                "the gradients of all groups");
   int64_t units = summary.units_size();
   if (summary.samples_per_row() < 0 || summary.samples_per_row() > kMaxSize)
     return fail("the model has rows of an impossible number of samples");
   if (plan.samplesPerRow != std::max<int64_t>(summary.samples_per_row(), 1))
-    return fail("takes " + std::to_string(plan.samplesPerRow) + " samples for a row, the model " + std::to_string(summary.samples_per_row()));
+    return fail("takes " + std::to_string(plan.samplesPerRow) + " samples for a row, the model " +
+                std::to_string(summary.samples_per_row()));
   if (plan.batch < 1 || plan.batch > kMaxSize)
     return fail("expects a positive batch, found " + std::to_string(plan.batch));
   __int128 area = 0;
   auto text = [](const PlanView::Cell &cell) {
-    return "(units " + std::to_string(cell.firstUnit) + "-" + std::to_string(cell.endUnit) + ", samples " + std::to_string(cell.firstSample) + "-" +
-           std::to_string(cell.endSample) + ")";
+    return "(units " + std::to_string(cell.firstUnit) + "-" + std::to_string(cell.endUnit) +
+           ", samples " + std::to_string(cell.firstSample) + "-" + std::to_string(cell.endSample) +
+           ")";
   };
   for (const auto &cell : plan.cells)
-    if (cell.firstUnit < 0 || cell.firstUnit >= cell.endUnit || cell.endUnit > units || cell.firstSample < 0 || cell.firstSample >= cell.endSample ||
-        cell.endSample > plan.batch || cell.device >= plan.devices.size())
-      return fail("cell " + text(cell) + " is not inside " + std::to_string(units) + " units x " + std::to_string(plan.batch) +
-                  " samples, or its device does not exist");
+    if (cell.firstUnit < 0 || cell.firstUnit >= cell.endUnit || cell.endUnit > units ||
+        cell.firstSample < 0 || cell.firstSample >= cell.endSample || cell.endSample > plan.batch ||
+        cell.device >= plan.devices.size())
+      return fail("cell " + text(cell) + " is not inside " + std::to_string(units) + " units x " +
+                  std::to_string(plan.batch) + " samples, or its device does not exist");
   const std::vector<uint32_t> tiles = tilesOf(*this, plan);
   if (tiles.empty() && !plan.cells.empty())
-    return fail("the devices of a cell are not those that its units expect, or it exchanges values and does not keep activations");
+    return fail("the devices of a cell are not those that its units expect, or it exchanges values "
+                "and does not keep activations");
   for (uint32_t c : tiles)
-    area += __int128(plan.cells[c].endUnit - plan.cells[c].firstUnit) * (plan.cells[c].endSample - plan.cells[c].firstSample);
+    area += __int128(plan.cells[c].endUnit - plan.cells[c].firstUnit) *
+            (plan.cells[c].endSample - plan.cells[c].firstSample);
   if (area != __int128(units) * plan.batch)
-    return fail("cells cover " + std::to_string(int64_t(area)) + " of " + std::to_string(int64_t(__int128(units) * plan.batch)) +
-                " (unit, sample) pairs");
+    return fail("cells cover " + std::to_string(int64_t(area)) + " of " +
+                std::to_string(int64_t(__int128(units) * plan.batch)) + " (unit, sample) pairs");
 
-  // Sweep over units: at each unit, the samples of the open cells must not overlap. Together with the area, this proves
-  // that the tiling is exact.
+  // Sweep over units: at each unit, the samples of the open cells must not overlap. Together with
+  // the area, this proves that the tiling is exact.
   std::vector<uint32_t> byFirst(tiles), byEnd(tiles);
-  std::sort(byFirst.begin(), byFirst.end(), [&](uint32_t a, uint32_t b) { return plan.cells[a].firstUnit < plan.cells[b].firstUnit; });
-  std::sort(byEnd.begin(), byEnd.end(), [&](uint32_t a, uint32_t b) { return plan.cells[a].endUnit < plan.cells[b].endUnit; });
+  std::sort(byFirst.begin(), byFirst.end(), [&](uint32_t a, uint32_t b) {
+    return plan.cells[a].firstUnit < plan.cells[b].firstUnit;
+  });
+  std::sort(byEnd.begin(), byEnd.end(),
+            [&](uint32_t a, uint32_t b) { return plan.cells[a].endUnit < plan.cells[b].endUnit; });
   std::map<int64_t, uint32_t> open; // first sample -> cell
   size_t closing = 0;
   for (uint32_t index : byFirst) {
@@ -439,7 +512,8 @@ bool Model::checkPlan(std::vector<Finding> &findings) {
     if (next != open.end() && next->first < cell.endSample)
       return fail("cells " + text(cell) + " and " + text(plan.cells[next->second]) + " overlap");
     if (next != open.begin() && plan.cells[std::prev(next)->second].endSample > cell.firstSample)
-      return fail("cells " + text(cell) + " and " + text(plan.cells[std::prev(next)->second]) + " overlap");
+      return fail("cells " + text(cell) + " and " + text(plan.cells[std::prev(next)->second]) +
+                  " overlap");
     open.emplace(cell.firstSample, index);
   }
   return true;
@@ -447,9 +521,11 @@ bool Model::checkPlan(std::vector<Finding> &findings) {
 
 std::vector<uint32_t> Model::functionsOf(uint32_t index) const {
   const auto &unit = summary.units(int(index));
-  std::vector<uint32_t> list{functionOf(unit, Function::FORWARD), functionOf(unit, Function::BACKWARD)};
+  std::vector<uint32_t> list{functionOf(unit, Function::FORWARD),
+                             functionOf(unit, Function::BACKWARD)};
   if (plan.splitBackward && unit.splits())
-    list.insert(list.end(), {functionOf(unit, Function::INPUT_GRADIENTS), functionOf(unit, Function::WEIGHT_GRADIENTS)});
+    list.insert(list.end(), {functionOf(unit, Function::INPUT_GRADIENTS),
+                             functionOf(unit, Function::WEIGHT_GRADIENTS)});
   if (repeated[index])
     list.push_back(functionOf(unit, Function::RECOMPUTE));
   for (const Function &function : classOf(unit).functions())
@@ -462,7 +538,8 @@ uint32_t Model::repeatedFunction(const PlanView::Cell &cell, uint32_t index) con
   const auto &unit = summary.units(int(index));
   if (int64_t(index) + 1 < cell.endUnit)
     return functionOf(unit, Function::FORWARD);
-  return extentBytes(classOf(unit).saved_bytes(), 1) > 0 ? functionOf(unit, Function::RECOMPUTE) : kNoFunction;
+  return extentBytes(classOf(unit).saved_bytes(), 1) > 0 ? functionOf(unit, Function::RECOMPUTE)
+                                                         : kNoFunction;
 }
 
 uint32_t Model::functionOf(uint32_t index, bundle::Compute::Task task) const {
@@ -482,7 +559,8 @@ uint32_t Model::functionOf(uint32_t index, bundle::Compute::Task task) const {
   return isB == (inputs || !weights) ? functionOf(unit, Function::BACKWARD) : kNoFunction;
 }
 
-void Model::callsOf(const PlanView::Cell &cell, bundle::Compute::Task task, std::vector<UnitCall> &calls) const {
+void Model::callsOf(const PlanView::Cell &cell, bundle::Compute::Task task,
+                    std::vector<UnitCall> &calls) const {
   calls.clear();
   auto add = [&](int64_t unit, uint32_t function) {
     const auto *segments = segmentsOf(classOf(summary.units(int(unit))), function);
@@ -491,15 +569,20 @@ void Model::callsOf(const PlanView::Cell &cell, bundle::Compute::Task task, std:
     if (!segments)
       return;
     const std::vector<uint32_t> members = membersOf(plan, cell);
-    auto own = std::find_if(members.begin(), members.end(), [&](uint32_t c) { return plan.cells[c].device == cell.device; });
-    const int64_t member = own - members.begin(), rows = cell.endSample - cell.firstSample, count = int64_t(members.size());
-    const Range share{cell.firstSample + rows * member / count, cell.firstSample + rows * (member + 1) / count};
+    auto own = std::find_if(members.begin(), members.end(),
+                            [&](uint32_t c) { return plan.cells[c].device == cell.device; });
+    const int64_t member = own - members.begin(), rows = cell.endSample - cell.firstSample,
+                  count = int64_t(members.size());
+    const Range share{cell.firstSample + rows * member / count,
+                      cell.firstSample + rows * (member + 1) / count};
     for (const auto &segment : *segments)
-      calls.push_back({unit, segment.functions(int(member)), segment.shared() ? share : Range{cell.firstSample, cell.endSample}});
+      calls.push_back({unit, segment.functions(int(member)),
+                       segment.shared() ? share : Range{cell.firstSample, cell.endSample}});
   };
   if (task == bundle::Compute::F || (task == bundle::Compute::B && recomputes(cell)))
     for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
-      add(u, task == bundle::Compute::F ? functionOf(uint32_t(u), task) : repeatedFunction(cell, uint32_t(u)));
+      add(u, task == bundle::Compute::F ? functionOf(uint32_t(u), task)
+                                        : repeatedFunction(cell, uint32_t(u)));
   for (int64_t u = cell.endUnit; task != bundle::Compute::F && u-- > cell.firstUnit;)
     add(u, functionOf(uint32_t(u), task));
 }
@@ -518,7 +601,8 @@ std::vector<uint32_t> Model::contributorsOf(const bundle::Value &sum) const {
   if (sum.kind() == bundle::Value::ACTIVATION && sum.id() < uint32_t(summary.values_size()))
     for (const PlanView::Cell &cell : plan.cells)
       if (const int64_t unit = summary.values(int(sum.id())).producer();
-          cell.firstUnit <= unit && unit < cell.endUnit && cell.firstSample == sum.begin() && cell.endSample == sum.end())
+          cell.firstUnit <= unit && unit < cell.endUnit && cell.firstSample == sum.begin() &&
+          cell.endSample == sum.end())
         devices.push_back(cell.device);
   std::sort(devices.begin(), devices.end());
   return devices;
@@ -541,12 +625,15 @@ void Model::index() {
       std::vector<uint32_t> called{function};
       if (const auto *segments = segmentsOf(classOf(unit), function))
         for (const auto &segment : *segments)
-          called.push_back(segment.functions(0)); // the functions of other devices have the same arguments
+          called.push_back(
+              segment.functions(0)); // the functions of other devices have the same arguments
       for (uint32_t one : called)
         for (const auto &argument : functions.functions(int(one)).arguments()) {
-          if (argument.kind() == bundle::PARAMETER_GRADIENT && argument.index() < uint32_t(unit.parameters_size()))
+          if (argument.kind() == bundle::PARAMETER_GRADIENT &&
+              argument.index() < uint32_t(unit.parameters_size()))
             addOnce(parameterContributors[unit.parameters(int(argument.index()))], uint32_t(u));
-          if (argument.kind() == bundle::BOUNDARY_IN_GRADIENT && argument.index() < uint32_t(unit.values_in_size()))
+          if (argument.kind() == bundle::BOUNDARY_IN_GRADIENT &&
+              argument.index() < uint32_t(unit.values_in_size()))
             addOnce(valueContributors[unit.values_in(int(argument.index()))], uint32_t(u));
         }
     }

@@ -27,19 +27,26 @@ inline int64_t product(int64_t a, int64_t b) {
 /// fixed + perRow * rows, or -1.
 inline int64_t extentBytes(int64_t fixed, int64_t perRow, int64_t rows) {
   const int64_t varying = product(perRow, rows);
-  return varying < 0 || fixed < 0 || fixed > kMaxSize || varying + fixed > kMaxSize ? -1 : varying + fixed;
+  return varying < 0 || fixed < 0 || fixed > kMaxSize || varying + fixed > kMaxSize
+             ? -1
+             : varying + fixed;
 }
-inline int64_t extentBytes(const bundle::AffineSize &extent, int64_t rows) { return extentBytes(extent.fixed(), extent.per_row(), rows); }
+inline int64_t extentBytes(const bundle::AffineSize &extent, int64_t rows) {
+  return extentBytes(extent.fixed(), extent.per_row(), rows);
+}
 /// 0 for an unknown type.
 int64_t elementSize(bundle::ElementType type);
 
 /// Buffers of packed tensors of one unit and the rows of one cell. They cannot be divided.
-inline bool isBlock(bundle::Value::Kind kind) { return kind == bundle::Value::SAVED_BLOCK || kind == bundle::Value::SAVED_FOR_WEIGHT_GRAD_BLOCK; }
+inline bool isBlock(bundle::Value::Kind kind) {
+  return kind == bundle::Value::SAVED_BLOCK || kind == bundle::Value::SAVED_FOR_WEIGHT_GRAD_BLOCK;
+}
 
 /// Elements of a state group.
 inline bool isState(bundle::Value::Kind kind) {
-  return kind == bundle::Value::PARAMETERS || kind == bundle::Value::MOMENTS || kind == bundle::Value::GRADIENTS ||
-         kind == bundle::Value::REDUCED_GRADIENTS || kind == bundle::Value::LOW_PRECISION_PARAMETERS;
+  return kind == bundle::Value::PARAMETERS || kind == bundle::Value::MOMENTS ||
+         kind == bundle::Value::GRADIENTS || kind == bundle::Value::REDUCED_GRADIENTS ||
+         kind == bundle::Value::LOW_PRECISION_PARAMETERS;
 }
 
 struct Range {
@@ -50,9 +57,10 @@ struct Range {
 
 class Model {
 public:
-  /// Adds findings without a device if summary, functions or plan are unusable; no other function may
-  /// be called then.
-  Model(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const PlanView &plan, std::vector<Finding> &findings);
+  /// Adds findings without a device if summary, functions or plan are unusable; no other function
+  /// may be called then.
+  Model(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions,
+        const PlanView &plan, std::vector<Finding> &findings);
 
   const bundle::ModelSummary &summary;
   const bundle::FunctionLibrary &functions;
@@ -86,8 +94,11 @@ public:
   }
 
   static constexpr uint32_t kNoFunction = UINT32_MAX;
-  const bundle::UnitClass &classOf(const bundle::UnitInfo &unit) const { return summary.classes(int(unit.class_id())); }
-  /// The compiled function of one of a unit's functions, or kNoFunction if the summary does not name one.
+  const bundle::UnitClass &classOf(const bundle::UnitInfo &unit) const {
+    return summary.classes(int(unit.class_id()));
+  }
+  /// The compiled function of one of a unit's functions, or kNoFunction if the summary does not
+  /// name one.
   uint32_t functionOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const {
     for (const auto &function : classOf(unit).functions())
       if (function.task() == task)
@@ -101,31 +112,41 @@ public:
     Range samples;
   };
   /// Appends the calls of a cell's task F, B or W, in order.
-  void callsOf(const PlanView::Cell &cell, bundle::Compute::Task task, std::vector<UnitCall> &calls) const;
+  void callsOf(const PlanView::Cell &cell, bundle::Compute::Task task,
+               std::vector<UnitCall> &calls) const;
   /// Whether a cell's task has any call.
   bool hasWork(const PlanView::Cell &cell, bundle::Compute::Task task) const;
 
-  int64_t groupElementSize(uint32_t group) const { return elementSize(summary.groups(group).type()); }
+  int64_t groupElementSize(uint32_t group) const {
+    return elementSize(summary.groups(group).type());
+  }
   /// Whether units read copies of a group's parameters in another type, and the size of an element
   /// of these copies.
-  bool hasCopy(uint32_t group) const { return summary.groups(group).param_dtype() != bundle::ELEMENT_TYPE_UNSPECIFIED; }
+  bool hasCopy(uint32_t group) const {
+    return summary.groups(group).param_dtype() != bundle::ELEMENT_TYPE_UNSPECIFIED;
+  }
   int64_t copyElementSize(uint32_t group) const {
-    return hasCopy(group) ? elementSize(summary.groups(group).param_dtype()) : groupElementSize(group);
+    return hasCopy(group) ? elementSize(summary.groups(group).param_dtype())
+                          : groupElementSize(group);
   }
   bool hasCopies() const { return copies; }
   /// Whether gradients are multiplied by a scale that devices keep from step to step, and the bytes
   /// of the state that a decision changes.
   bool scales() const { return summary.training().loss_scale() != 0; }
   int64_t optimizerStepBytes() const { return scales() ? 32 : 8; }
-  bool isScaling(int32_t unit, uint32_t function) const { return scales() && unit < 0 && function == summary.scale_loss_gradient_function(); }
+  bool isScaling(int32_t unit, uint32_t function) const {
+    return scales() && unit < 0 && function == summary.scale_loss_gradient_function();
+  }
   bool isUpdate(uint32_t function) const {
-    return function == summary.update_function_decay() || function == summary.update_function_plain() ||
+    return function == summary.update_function_decay() ||
+           function == summary.update_function_plain() ||
            (hasStatistics && function == summary.update_function_statistics());
   }
   bool trainable(uint32_t group) const { return summary.groups(group).trainable(); }
   /// Whether some state is updated: there is then a decision, and the host receives it.
   bool decides() const {
-    return std::any_of(summary.groups().begin(), summary.groups().end(), [](const auto &group) { return group.trainable() && group.elements() > 0; });
+    return std::any_of(summary.groups().begin(), summary.groups().end(),
+                       [](const auto &group) { return group.trainable() && group.elements() > 0; });
   }
 
   /// Calls f(begin, end, parameter) for elements [begin, end) of a group except padding.
@@ -145,17 +166,21 @@ public:
 
 private:
   bool copies = false, hasStatistics = false; ///< some group has a param_dtype
-  std::vector<bool> repeated;                 ///< by unit: some B recomputes only its saved block, without its other results
+  std::vector<bool>
+      repeated; ///< by unit: some B recomputes only its saved block, without its other results
 
-  /// The function that task F, B or W calls for a unit; kNoFunction: the task does not call one. In a plan that splits
-  /// the backward, B and W have separate functions if the unit supports it. Otherwise the whole backward belongs to W
-  /// if only parameters have gradients, and to B if not.
+  /// The function that task F, B or W calls for a unit; kNoFunction: the task does not call one. In
+  /// a plan that splits the backward, B and W have separate functions if the unit supports it.
+  /// Otherwise the whole backward belongs to W if only parameters have gradients, and to B if not.
   uint32_t functionOf(uint32_t unit, bundle::Compute::Task task) const;
-  /// The function that B of a cell with recomputation calls first for a unit: the forward function or, for the last
-  /// unit, the function that computes only the saved block. kNoFunction: nothing is saved, so there is no such call.
+  /// The function that B of a cell with recomputation calls first for a unit: the forward function
+  /// or, for the last unit, the function that computes only the saved block. kNoFunction: nothing
+  /// is saved, so there is no such call.
   uint32_t repeatedFunction(const PlanView::Cell &cell, uint32_t unit) const;
   /// Whether B of a cell begins by recomputing its F.
-  bool recomputes(const PlanView::Cell &cell) const { return cell.recompute && hasWork(cell, bundle::Compute::B); }
+  bool recomputes(const PlanView::Cell &cell) const {
+    return cell.recompute && hasWork(cell, bundle::Compute::B);
+  }
   /// The functions of a unit that tasks of the plan may call.
   std::vector<uint32_t> functionsOf(uint32_t unit) const;
   bool checkSummary(std::vector<Finding> &findings);

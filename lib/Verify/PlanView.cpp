@@ -20,7 +20,8 @@ struct Reader {
   PlanView read(const Json &root) {
     for (const char *key : {"global_batch_size", "devices", "cells"})
       if (!root.contains(key))
-        fail("", root.is_object() ? std::string("missing key \"") + key + "\"" : "expected an object, got " + show(root));
+        fail("", root.is_object() ? std::string("missing key \"") + key + "\""
+                                  : "expected an object, got " + show(root));
     plan.batch = toInteger(root["global_batch_size"], "global_batch_size");
     forEach(root["devices"], "devices", [&](const Json &item) { readDevice(item); });
     const bool recompute = recomputes(root, false);
@@ -45,7 +46,9 @@ struct Reader {
     return found->second;
   }
 
-  static uint32_t toGroup(const Json &value, const std::string &path) { return uint32_t(toInteger(value, path, 0, UINT32_MAX)); }
+  static uint32_t toGroup(const Json &value, const std::string &path) {
+    return uint32_t(toInteger(value, path, 0, UINT32_MAX));
+  }
 
   void readDevice(const Json &item) {
     PlanView::Device device;
@@ -74,10 +77,12 @@ struct Reader {
         fail("", std::string("expected units, samples and device, got ") + show(item));
     const auto [firstUnit, endUnit] = toRange(item["units"], "units");
     const auto [firstSample, endSample] = toRange(item["samples"], "samples");
-    plan.cells.push_back({firstUnit, endUnit, firstSample, endSample, toDevice(item["device"], "device"), recomputes(item, recompute)});
+    plan.cells.push_back({firstUnit, endUnit, firstSample, endSample,
+                          toDevice(item["device"], "device"), recomputes(item, recompute)});
   }
 
-  /// Reads when updates run, and the owners that the plan names. An extent is -1 if a fraction determines it.
+  /// Reads when updates run, and the owners that the plan names. An extent is -1 if a fraction
+  /// determines it.
   void readState(const Json &state) {
     if (!state.is_object())
       fail("state", "expected an object, got " + show(state));
@@ -100,18 +105,23 @@ struct Reader {
   }
 
   void readOffload(const Json &item) {
-    static constexpr const char *kKindKeys[PlanView::kKinds] = {"parameters", "optimizer_states", "gradients", "optimizer"};
+    static constexpr const char *kKindKeys[PlanView::kKinds] = {"parameters", "optimizer_states",
+                                                                "gradients", "optimizer"};
     checkKeys(item, "",
-              {"devices", "groups", kKindKeys[0], kKindKeys[1], kKindKeys[2], kKindKeys[3], "reshard_after_forward",
-               "buffer_count"}); // the programs show the last two
+              {"devices", "groups", kKindKeys[0], kKindKeys[1], kKindKeys[2], kKindKeys[3],
+               "reshard_after_forward", "buffer_count"}); // the programs show the last two
     PlanView::Offload rule;
     for (size_t kind = 0; kind < PlanView::kKinds; ++kind)
       if (item.contains(kKindKeys[kind]))
-        rule.tiers[kind] = toChoice(item, "", kKindKeys[kind], {"device", "host"}, 0) == 1 ? PlanView::Tier::Host : PlanView::Tier::Device;
+        rule.tiers[kind] = toChoice(item, "", kKindKeys[kind], {"device", "host"}, 0) == 1
+                               ? PlanView::Tier::Host
+                               : PlanView::Tier::Device;
     if (item.contains("devices"))
-      forEach(item["devices"], "devices", [&](const Json &device) { rule.devices.push_back(toDevice(device, "")); });
+      forEach(item["devices"], "devices",
+              [&](const Json &device) { rule.devices.push_back(toDevice(device, "")); });
     if (item.contains("groups"))
-      forEach(item["groups"], "groups", [&](const Json &group) { rule.groups.push_back(toGroup(group, "")); });
+      forEach(item["groups"], "groups",
+              [&](const Json &group) { rule.groups.push_back(toGroup(group, "")); });
     plan.offload.push_back(std::move(rule));
   }
 
@@ -126,7 +136,8 @@ struct Reader {
         *sample /= plan.samplesPerRow;
       }
     if (!whole)
-      fail("global_batch_size and cells", "expected multiples of batch_norm_rows, " + std::to_string(plan.samplesPerRow));
+      fail("global_batch_size and cells",
+           "expected multiples of batch_norm_rows, " + std::to_string(plan.samplesPerRow));
   }
 };
 
@@ -137,11 +148,13 @@ bool PlanView::keepsOnHost(uint32_t device, uint32_t group, Kind kind) const {
     return list.empty() || std::find(list.begin(), list.end(), index) != list.end();
   };
   for (auto rule = offload.rbegin(); rule != offload.rend(); ++rule)
-    if (rule->tiers[kind] != Tier::NotNamed && names(rule->devices, device) && names(rule->groups, group))
+    if (rule->tiers[kind] != Tier::NotNamed && names(rule->devices, device) &&
+        names(rule->groups, group))
       return rule->tiers[kind] == Tier::Host;
   return false;
 }
 
 zorse::Result<PlanView> zorse::verify::readPlanView(std::string_view text) {
-  return fields::read(text, "the plan", SIZE_MAX, [](const Json &root) { return Reader().read(root); });
+  return fields::read(text, "the plan", SIZE_MAX,
+                      [](const Json &root) { return Reader().read(root); });
 }

@@ -1,11 +1,11 @@
 // Detects races with vector clocks. The device's own queues and waits must order conflicting
 // accesses; the order on other devices may change.
 //
-// Every instruction of two steps has a clock: for each queue, the number of its instructions that have
-// certainly finished when this instruction starts. For every interval of bytes, the check stores the last
-// write and, per queue, the last read, as positions in the queues. An access compares these
-// positions with its instruction's clock. Earlier accesses need no comparison, because they are ordered
-// before the stored ones.
+// Every instruction of two steps has a clock: for each queue, the number of its instructions that
+// have certainly finished when this instruction starts. For every interval of bytes, the check
+// stores the last write and, per queue, the last read, as positions in the queues. An access
+// compares these positions with its instruction's clock. Earlier accesses need no comparison,
+// because they are ordered before the stored ones.
 #include "Device.h"
 
 using namespace zorse;
@@ -24,10 +24,12 @@ struct Touch {
 class Touches {
 public:
   explicit Touches(Device &device)
-      : model(device.getModel()), summary(model.summary), device(device.getProgram().device()), addresses(device.getAddresses()) {}
+      : model(device.getModel()), summary(model.summary), device(device.getProgram().device()),
+        addresses(device.getAddresses()) {}
   std::vector<Touch> list;
 
-  void addArgument(const bundle::Call &call, const bundle::FunctionArgument &argument, uint32_t place) {
+  void addArgument(const bundle::Call &call, const bundle::FunctionArgument &argument,
+                   uint32_t place) {
     if (place == AddressIntervals::kAbsent)
       return;
     const bool write = argument.mode() != bundle::READ || argument.kind() == bundle::WORKSPACE;
@@ -82,10 +84,14 @@ public:
     }
   }
 
-  /// Adds this device's shards of a gather or reduction. Calls f(from, to) with the bytes of each shard inside `full`.
+  /// Adds this device's shards of a gather or reduction. Calls f(from, to) with the bytes of each
+  /// shard inside `full`.
   template <typename F> void addShards(const bundle::Collective &collective, bool write, F f) {
     const Held held = heldBy(device, collective);
-    const int64_t size = elementSize(collective.type), first = held.inside ? int64_t(collective.shard.offset() - collective.full.offset()) : 0;
+    const int64_t size = elementSize(collective.type),
+                  first = held.inside
+                              ? int64_t(collective.shard.offset() - collective.full.offset())
+                              : 0;
     for (const Compact::Run &run : held.shards.runs()) {
       const int64_t from = first + run.place * size, to = from + (run.end - run.begin) * size;
       add(held.inside ? collective.full : collective.shard, write, from, to);
@@ -109,14 +115,20 @@ private:
   const bundle::ModelSummary &summary;
   const uint32_t device;
   AddressIntervals &addresses;
-  uint32_t lastBlock = AddressIntervals::kAbsent; ///< block of the parts in `scalars`; a device has one block
+  uint32_t lastBlock =
+      AddressIntervals::kAbsent; ///< block of the parts in `scalars`; a device has one block
   Touch scalars[3];
 
   /// Scalars and sums share a block: each call accesses only its part of it.
-  void addBlock(const bundle::Call &call, const bundle::FunctionArgument &argument, uint32_t place, bool write) {
+  void addBlock(const bundle::Call &call, const bundle::FunctionArgument &argument, uint32_t place,
+                bool write) {
     auto part = [&](int64_t from, int64_t to) {
-      const int64_t begin = addresses[place].begin, end = std::min(begin + to, addresses[place].end);
-      return Touch{begin + from, begin + from < end ? addresses.number(begin + from, end) : AddressIntervals::kAbsent, false};
+      const int64_t begin = addresses[place].begin,
+                    end = std::min(begin + to, addresses[place].end);
+      return Touch{begin + from,
+                   begin + from < end ? addresses.number(begin + from, end)
+                                      : AddressIntervals::kAbsent,
+                   false};
     };
     auto touch = [&](Touch part, bool writes) {
       part.write = writes;
@@ -146,7 +158,8 @@ private:
   }
 };
 
-/// Bytes that an instruction accesses. Adjacent bytes that one call accesses in the same way are joined.
+/// Bytes that an instruction accesses. Adjacent bytes that one call accesses in the same way are
+/// joined.
 struct Access {
   int64_t begin, end; ///< addresses
   Intervals intervals;
@@ -162,9 +175,13 @@ template <unsigned Queues> struct LastAccess {
 
 class RaceCheck {
 public:
-  RaceCheck(Device &device, const std::vector<std::vector<uint32_t>> &queueInstructions, const std::vector<uint32_t> &position)
-      : device(device), model(device.getModel()), program(device.getProgram()), queueInstructions(queueInstructions), position(position),
-        queues(uint32_t(program.queues_size())), instructions(uint32_t(program.instructions_size())), bound(device.getBound()), touches(device) {}
+  RaceCheck(Device &device, const std::vector<std::vector<uint32_t>> &queueInstructions,
+            const std::vector<uint32_t> &position)
+      : device(device), model(device.getModel()), program(device.getProgram()),
+        queueInstructions(queueInstructions), position(position),
+        queues(uint32_t(program.queues_size())),
+        instructions(uint32_t(program.instructions_size())), bound(device.getBound()),
+        touches(device) {}
 
   void run() {
     collectTouches();
@@ -187,7 +204,8 @@ private:
   std::unique_ptr<Access[]> accesses; ///< accesses of all instructions
   std::vector<uint32_t> firstAccess;  ///< by instruction, with an end element
   std::vector<uint32_t> clocks;       ///< by instruction of both steps and queue
-  uint32_t reportedFor = ~0u;         ///< the instruction of the conflicts in `reported`, which are (queue, position) of earlier instructions
+  uint32_t reportedFor = ~0u; ///< the instruction of the conflicts in `reported`, which are (queue,
+                              ///< position) of earlier instructions
   std::vector<std::pair<uint32_t, uint32_t>> reported;
 
   const bundle::Instruction &instructionAt(uint32_t event) const {
@@ -221,17 +239,25 @@ private:
         others.add(region, true, Block::scalarsEnd, Block::scalarsEnd + Block::normBytes);
         others.add(region, true, Block::scalarsEnd + Block::normBytes, Block::sumsEnd);
         others.add(region, true, Block::sumsEnd, Block::bytes);
-      } else if (instruction.has_all_gather()) { // writes the bytes outside its own shards; replayed run by run
+      } else if (instruction.has_all_gather()) { // writes the bytes outside its own shards;
+                                                 // replayed run by run
         const Held held = heldBy(program.device(), *bundle::collectiveOf(instruction));
         const int64_t size = elementSize(instruction.all_gather().type());
         for (const Compact::Run &run : held.whole.runs())
-          others.add(instruction.all_gather().full(), true, run.place * size, (run.place + run.end - run.begin) * size);
-      } else if (instruction.has_copy()) { // accumulators are replayed in parts with separate contributions
+          others.add(instruction.all_gather().full(), true, run.place * size,
+                     (run.place + run.end - run.begin) * size);
+      } else if (instruction.has_copy()) { // accumulators are replayed in parts with separate
+                                           // contributions
         const auto &copy = instruction.copy();
-        if (copy.value().kind() == bundle::Value::GRADIENTS && copy.value().id() < uint32_t(model.summary.groups_size())) {
-          const int64_t size = model.groupElementSize(copy.value().id()), first = copy.value().begin();
+        if (copy.value().kind() == bundle::Value::GRADIENTS &&
+            copy.value().id() < uint32_t(model.summary.groups_size())) {
+          const int64_t size = model.groupElementSize(copy.value().id()),
+                        first = copy.value().begin();
           model.forPieces(copy.value().id(), first, copy.value().end(),
-                          [&](int64_t begin, int64_t end, uint32_t) { others.add(copy.to(), true, (begin - first) * size, (end - first) * size); });
+                          [&](int64_t begin, int64_t end, uint32_t) {
+                            others.add(copy.to(), true, (begin - first) * size,
+                                       (end - first) * size);
+                          });
         } else if (copy.value().kind() == bundle::Value::LOCAL_METRICS) {
           others.add(copy.to(), true, 0, Block::normBytes);
           others.add(copy.to(), true, Block::normBytes, Block::sumsBytes);
@@ -251,7 +277,8 @@ private:
     addresses.finish(uint32_t(program.arenas_size()));
   }
 
-  /// Computes the accesses of each instruction. Two arguments of one call must not overlap if one is written.
+  /// Computes the accesses of each instruction. Two arguments of one call must not overlap if one
+  /// is written.
   void collectAccesses() {
     const AddressIntervals &addresses = device.getAddresses();
     accesses.reset(new Access[touches.list.size()]);
@@ -265,7 +292,8 @@ private:
       firstAccess.push_back(uint32_t(first - accesses.get()));
       for (const bundle::Call &call : instruction.compute().calls()) {
         Touch *const last = touches.list.data() + *end++;
-        Access *const callEnd = collectCall(instruction, model.functions.functions(int(call.function())), touch, last, next);
+        Access *const callEnd = collectCall(
+            instruction, model.functions.functions(int(call.function())), touch, last, next);
         next = firstCallEnd ? withoutRepeated(first, firstCallEnd, next, callEnd) : callEnd;
         firstCallEnd = firstCallEnd ? firstCallEnd : callEnd;
         touch = last;
@@ -274,15 +302,17 @@ private:
         const IntervalRange &range = addresses[touch->place];
         *next++ = {range.begin, range.end, range.intervals, touch->write};
       }
-      if (instruction.what_case() == bundle::Instruction::kCopy && next == first + 2 && first[0].begin < first[1].end &&
-          first[1].begin < first[0].end)
-        device.report(Code::Alias, instruction.id(), device.where(instruction) + ": source and target overlap");
+      if (instruction.what_case() == bundle::Instruction::kCopy && next == first + 2 &&
+          first[0].begin < first[1].end && first[1].begin < first[0].end)
+        device.report(Code::Alias, instruction.id(),
+                      device.where(instruction) + ": source and target overlap");
     }
     firstAccess.push_back(uint32_t(next - accesses.get()));
   }
 
   /// Writes a call's accesses to `next` in the order of addresses and returns their end.
-  Access *collectCall(const bundle::Instruction &instruction, const bundle::CompiledFunction &function, Touch *touch, Touch *const last,
+  Access *collectCall(const bundle::Instruction &instruction,
+                      const bundle::CompiledFunction &function, Touch *touch, Touch *const last,
                       Access *next) {
     const Access *const start = next;
     const AddressIntervals &addresses = device.getAddresses();
@@ -293,8 +323,10 @@ private:
       const bool write = touch->write;
       if (range.begin < (write ? end : writtenEnd))
         device.report(Code::Alias, instruction.id(),
-                      device.where(instruction) + ": two arguments of '" + function.name() + "' overlap at byte " +
-                          std::to_string(offsetOf(range.begin)) + " of arena " + std::to_string(arenaOf(range.begin)) + " and one is written");
+                      device.where(instruction) + ": two arguments of '" + function.name() +
+                          "' overlap at byte " + std::to_string(offsetOf(range.begin)) +
+                          " of arena " + std::to_string(arenaOf(range.begin)) +
+                          " and one is written");
       end = std::max(end, range.end);
       if (write)
         writtenEnd = std::max(writtenEnd, range.end);
@@ -308,15 +340,17 @@ private:
     return next;
   }
 
-  /// Removes repeated accesses from [begin, end) of another call of the instruction, and returns the new end. Calls of
-  /// an instruction share scalars and workspace; accesses that the first call makes in the same way need no second
-  /// check.
-  static Access *withoutRepeated(const Access *first, const Access *firstEnd, Access *begin, Access *end) {
+  /// Removes repeated accesses from [begin, end) of another call of the instruction, and returns
+  /// the new end. Calls of an instruction share scalars and workspace; accesses that the first call
+  /// makes in the same way need no second check.
+  static Access *withoutRepeated(const Access *first, const Access *firstEnd, Access *begin,
+                                 Access *end) {
     Access *kept = begin;
     for (const Access *access = begin; access < end; ++access) {
       while (first < firstEnd && first->begin < access->begin)
         ++first;
-      if (first == firstEnd || first->begin != access->begin || first->end != access->end || first->write != access->write)
+      if (first == firstEnd || first->begin != access->begin || first->end != access->end ||
+          first->write != access->write)
         *kept++ = *access;
     }
     return kept;
@@ -340,17 +374,20 @@ private:
         join(queueInstructions[queue].back());
       for (const auto &wait : instruction.waits())
         if (!wait.previous_step() || step)
-          join((wait.previous_step() ? step - 1 : step) * instructions + queueInstructions[wait.queue()][wait.position()]);
+          join((wait.previous_step() ? step - 1 : step) * instructions +
+               queueInstructions[wait.queue()][wait.position()]);
       clock[queue] = step * uint32_t(queueInstructions[queue].size()) + place + 1;
     }
   }
 
-  void conflict(uint32_t event, const Access &access, uint32_t earlierQueue, uint32_t earlierPlace, bool earlierWrites) {
+  void conflict(uint32_t event, const Access &access, uint32_t earlierQueue, uint32_t earlierPlace,
+                bool earlierWrites) {
     // Two instructions have one finding, independent of the number of common bytes.
     if (event != reportedFor)
       reported.clear();
     reportedFor = event;
-    if (std::find(reported.begin(), reported.end(), std::make_pair(earlierQueue, earlierPlace)) != reported.end())
+    if (std::find(reported.begin(), reported.end(), std::make_pair(earlierQueue, earlierPlace)) !=
+        reported.end())
       return;
     reported.push_back({earlierQueue, earlierPlace});
     const auto &instruction = instructionAt(event);
@@ -358,26 +395,32 @@ private:
     const uint32_t earlierStep = (earlierPlace - 1) / uint32_t(list.size());
     const auto &other = program.instructions(int(list[(earlierPlace - 1) % list.size()]));
     device.report(Code::Race, instruction.id(),
-                  device.where(instruction) + (access.write ? " writes" : " reads") + " bytes " + std::to_string(offsetOf(access.begin)) + "-" +
-                      std::to_string(offsetOf(access.end)) + " of arena " + std::to_string(arenaOf(access.begin)) + " while instruction " +
+                  device.where(instruction) + (access.write ? " writes" : " reads") + " bytes " +
+                      std::to_string(offsetOf(access.begin)) + "-" +
+                      std::to_string(offsetOf(access.end)) + " of arena " +
+                      std::to_string(arenaOf(access.begin)) + " while instruction " +
                       std::to_string(other.id()) + ", " + device.describe(other) +
                       (earlierWrites ? ", may still write them" : ", may still read them") +
-                      (earlierStep != (event >= instructions) ? " in the step before" : "") + ": expects a wait, or the same queue");
+                      (earlierStep != (event >= instructions) ? " in the step before" : "") +
+                      ": expects a wait, or the same queue");
   }
 
-  /// Instructions of one step that race do so in every step. Only the second step is therefore compared,
-  /// with itself and with the first. An instruction never conflicts with itself, because its clock
-  /// includes it.
+  /// Instructions of one step that race do so in every step. Only the second step is therefore
+  /// compared, with itself and with the first. An instruction never conflicts with itself, because
+  /// its clock includes it.
   template <unsigned Queues> void replay() {
     std::vector<LastAccess<Queues>> memory(device.getAddresses().count());
     for (uint32_t event = 0; event < 2 * instructions && !device.full(); ++event) {
-      const uint32_t index = event < instructions ? event : event - instructions, queue = program.instructions(int(index)).queue();
+      const uint32_t index = event < instructions ? event : event - instructions,
+                     queue = program.instructions(int(index)).queue();
       const bool compares = event >= instructions;
       const uint32_t *clock = &clocks[size_t(event) * queues], own = clock[queue];
       LastAccess<Queues> mine;
       mine.writerQueue = queue;
       mine.writer = own;
-      for (const Access *it = accesses.get() + firstAccess[index], *end = accesses.get() + firstAccess[index + 1]; it < end; ++it) {
+      for (const Access *it = accesses.get() + firstAccess[index],
+                        *end = accesses.get() + firstAccess[index + 1];
+           it < end; ++it) {
         const Access &access = *it;
         auto follow = [&](const LastAccess<Queues> &found) {
           if (found.writer > clock[found.writerQueue])

@@ -18,10 +18,15 @@ void SymbolicExecution::call(const bundle::Call &call) {
       continue;
     const IntervalRange range = addresses[numbers[s]];
     if (argument.kind() == bundle::SCALARS)
-      requireScalars(range, call.unit() < 0 && argument.mode() == bundle::READ && model.isUpdate(call.function()), seedsFor(call));
+      requireScalars(range,
+                     call.unit() < 0 && argument.mode() == bundle::READ &&
+                         model.isUpdate(call.function()),
+                     seedsFor(call));
     else if (argument.kind() == bundle::LOCAL_METRICS) {
       if (argument.mode() == bundle::READ)
-        model.plan.commitsByGroup ? requireNoSums(range) : requireSums(range, /*global=*/true, /*norm=*/true, /*loss=*/true);
+        model.plan.commitsByGroup
+            ? requireNoSums(range)
+            : requireSums(range, /*global=*/true, /*norm=*/true, /*loss=*/true);
     } else
       requireArgument(range, values[s]);
   }
@@ -31,18 +36,23 @@ void SymbolicExecution::call(const bundle::Call &call) {
       loss.push_back({values[s].id, values[s].cut, values[s].begin, values[s].end});
     if (function.arguments(s).kind() == bundle::STATE && function.arguments(s).index() == 1) {
       int64_t real = 0;
-      model.forPieces(values[s].id, values[s].begin, values[s].end, [&](int64_t begin, int64_t end, uint32_t) {
-        norm.push_back({values[s].id, 0, begin, end});
-        real += end - begin;
-      });
-      if (call.function() == model.summary.norm_function() && real != values[s].end - values[s].begin)
-        fail(Code::Norm, "takes the norm of padding, elements " + std::to_string(values[s].begin) + "-" + std::to_string(values[s].end) +
-                             " of group '" + model.summary.groups(int(values[s].id)).name() + "': padding holds anything");
+      model.forPieces(values[s].id, values[s].begin, values[s].end,
+                      [&](int64_t begin, int64_t end, uint32_t) {
+                        norm.push_back({values[s].id, 0, begin, end});
+                        real += end - begin;
+                      });
+      if (call.function() == model.summary.norm_function() &&
+          real != values[s].end - values[s].begin)
+        fail(Code::Norm, "takes the norm of padding, elements " + std::to_string(values[s].begin) +
+                             "-" + std::to_string(values[s].end) + " of group '" +
+                             model.summary.groups(int(values[s].id)).name() +
+                             "': padding holds anything");
     }
   }
   for (int s = 0; s < bindings.size(); ++s) {
     const auto &argument = function.arguments(s);
-    if (numbers[s] == AddressIntervals::kAbsent || (argument.mode() == bundle::READ && argument.kind() != bundle::WORKSPACE))
+    if (numbers[s] == AddressIntervals::kAbsent ||
+        (argument.mode() == bundle::READ && argument.kind() != bundle::WORKSPACE))
       continue;
     const IntervalRange range = addresses[numbers[s]];
     bool overwrite = bindings[s].overwrite || argument.mode() == bundle::WRITE;
@@ -55,8 +65,9 @@ void SymbolicExecution::call(const bundle::Call &call) {
       sums.delta = -range.begin;
       sums.writer = current;
       for (const Contribution &contribution : isNorm ? norm : loss) {
-        accumulateBytes(isNorm ? part(range, 0, Block::normBytes) : part(range, Block::normBytes, Block::sumsBytes), sums, contribution, overwrite,
-                        nullptr);
+        accumulateBytes(isNorm ? part(range, 0, Block::normBytes)
+                               : part(range, Block::normBytes, Block::sumsBytes),
+                        sums, contribution, overwrite, nullptr);
         overwrite = false;
       }
     } else if (argument.kind() == bundle::SCALARS) { // decision or seeds
@@ -65,10 +76,14 @@ void SymbolicExecution::call(const bundle::Call &call) {
       Content content = contentOf(decided, range.begin);
       const bool scales = model.isScaling(call.unit(), call.function());
       content.id = scales ? 2 : 1;
-      writeBytes(scales ? part(range, Block::seedsBegin, Block::scalarsEnd) : part(range, Block::decidedBegin, Block::decidedEnd), content);
-    } else if (argument.kind() == bundle::PARAMETER_GRADIENT || argument.kind() == bundle::BOUNDARY_IN_GRADIENT) {
+      writeBytes(scales ? part(range, Block::seedsBegin, Block::scalarsEnd)
+                        : part(range, Block::decidedBegin, Block::decidedEnd),
+                 content);
+    } else if (argument.kind() == bundle::PARAMETER_GRADIENT ||
+               argument.kind() == bundle::BOUNDARY_IN_GRADIENT) {
       bool parameter = argument.kind() == bundle::PARAMETER_GRADIENT;
-      Contribution contribution{uint32_t(call.unit()), 0, parameter ? call.sample_base() : 0, parameter ? call.sample_base() + call.rows() : 0};
+      Contribution contribution{uint32_t(call.unit()), 0, parameter ? call.sample_base() : 0,
+                                parameter ? call.sample_base() + call.rows() : 0};
       accumulateBytes(range, contentOf(values[s], range.begin), contribution, overwrite, &argument);
     } else if (argument.mode() == bundle::UPDATE) {
       Logical next = values[s];
@@ -89,8 +104,10 @@ SymbolicExecution::LossGradientScaling SymbolicExecution::seedsFor(const bundle:
     return LossGradientScaling::Loaded;
   const bundle::UnitInfo *unit = call.unit() >= 0 ? &model.summary.units(call.unit()) : nullptr;
   const bool begins =
-      unit && unit->loss_terms_size() && call.function() != model.functionOf(*unit, bundle::UnitFunction::FORWARD) &&
-      !(extentBytes(model.classOf(*unit).saved_bytes(), 1) > 0 && call.function() == model.functionOf(*unit, bundle::UnitFunction::RECOMPUTE));
+      unit && unit->loss_terms_size() &&
+      call.function() != model.functionOf(*unit, bundle::UnitFunction::FORWARD) &&
+      !(extentBytes(model.classOf(*unit).saved_bytes(), 1) > 0 &&
+        call.function() == model.functionOf(*unit, bundle::UnitFunction::RECOMPUTE));
   return begins ? LossGradientScaling::Scaled : LossGradientScaling::Either;
 }
 
@@ -117,15 +134,19 @@ void SymbolicExecution::transfer() {
   case bundle::Instruction::kAllGather: {
     const bundle::Collective gather = *bundle::collectiveOf(e);
     const Held held = heldBy(program.device(), gather);
-    forRuns(held.shards, gather, gather.shard, value, [&](const IntervalRange &range, const Logical &shard) { require(range, shard); });
-    forRuns(held.whole, gather, gather.full, value, [&](const IntervalRange &range, const Logical &run) { write(range, run); });
+    forRuns(held.shards, gather, gather.shard, value,
+            [&](const IntervalRange &range, const Logical &shard) { require(range, shard); });
+    forRuns(held.whole, gather, gather.full, value,
+            [&](const IntervalRange &range, const Logical &run) { write(range, run); });
     return;
   }
   case bundle::Instruction::kReduceScatter: {
     const bundle::Collective reduction = *bundle::collectiveOf(e);
     const Held held = heldBy(program.device(), reduction);
-    forRuns(held.whole, reduction, reduction.full, terms[current], [&](const IntervalRange &range, const Logical &term) { require(range, term); });
-    forRuns(held.shards, reduction, reduction.shard, value, [&](const IntervalRange &range, const Logical &sum) { write(range, sum); });
+    forRuns(held.whole, reduction, reduction.full, terms[current],
+            [&](const IntervalRange &range, const Logical &term) { require(range, term); });
+    forRuns(held.shards, reduction, reduction.shard, value,
+            [&](const IntervalRange &range, const Logical &sum) { write(range, sum); });
     if (e.reduce_scatter().receive_buffer().bytes())
       scratch(rangeOf(e.reduce_scatter().receive_buffer()));
     return;
@@ -146,9 +167,12 @@ void SymbolicExecution::transfer() {
   case bundle::Instruction::kReadMetrics: {
     const IntervalRange block = rangeOf(e.read_metrics().region());
     if (requireScalars(block, /*decided=*/model.decides() && !evaluating,
-                       model.scales() ? LossGradientScaling::Either : LossGradientScaling::Loaded) &&
-        requireSums(part(block, Block::scalarsEnd, Block::sumsEnd), /*global=*/true, /*norm=*/true, /*loss=*/true))
-      (evaluating ? device.getResult().reportsEvaluation : device.getResult().reportsTraining) = true;
+                       model.scales() ? LossGradientScaling::Either
+                                      : LossGradientScaling::Loaded) &&
+        requireSums(part(block, Block::scalarsEnd, Block::sumsEnd), /*global=*/true, /*norm=*/true,
+                    /*loss=*/true))
+      (evaluating ? device.getResult().reportsEvaluation : device.getResult().reportsTraining) =
+          true;
     return;
   }
   default:
@@ -157,25 +181,31 @@ void SymbolicExecution::transfer() {
 }
 
 /// Copies a value. Copies of accumulators must be complete; they are accumulators themselves.
-void SymbolicExecution::copy(const IntervalRange &from, const IntervalRange &to, const Logical &value) {
+void SymbolicExecution::copy(const IntervalRange &from, const IntervalRange &to,
+                             const Logical &value) {
   if (value.kind == bundle::Value::STEP_SCALARS)
     return copyScalars(from, to);
-  if (value.kind == bundle::Value::LOCAL_METRICS ? !requireSums(from, /*global=*/false, /*norm=*/true, /*loss=*/true) : !require(from, value))
+  if (value.kind == bundle::Value::LOCAL_METRICS
+          ? !requireSums(from, /*global=*/false, /*norm=*/true, /*loss=*/true)
+          : !require(from, value))
     return;
   auto list = [&](const IntervalRange &range) {
     uint32_t found = 0;
-    memory.forEach(range.intervals, [&](Intervals, const Content &content) { found = content.list; });
+    memory.forEach(range.intervals,
+                   [&](Intervals, const Content &content) { found = content.list; });
     return found;
   };
   if (value.kind == bundle::Value::GRADIENTS) {
     model.forPieces(value.id, value.begin, value.end, [&](int64_t begin, int64_t end, uint32_t) {
-      const int64_t first = (begin - value.begin) * value.stride, last = (end - value.begin) * value.stride;
+      const int64_t first = (begin - value.begin) * value.stride,
+                    last = (end - value.begin) * value.stride;
       Content content = contentOf(value, to.begin);
       content.list = list(part(from, first, last));
       writeBytes(part(to, first, last), content);
     });
   } else if (value.kind == bundle::Value::LOCAL_METRICS) {
-    for (auto [first, last] : {std::pair(int64_t(0), Block::normBytes), std::pair(Block::normBytes, Block::sumsBytes)}) {
+    for (auto [first, last] :
+         {std::pair(int64_t(0), Block::normBytes), std::pair(Block::normBytes, Block::sumsBytes)}) {
       Content content = contentOf(value, to.begin);
       content.list = list(part(from, first, last));
       writeBytes(part(to, first, last), content);
@@ -187,7 +217,8 @@ void SymbolicExecution::copy(const IntervalRange &from, const IntervalRange &to,
 
 /// Copies the scalars with the decision. Their parts keep their contents.
 void SymbolicExecution::copyScalars(const IntervalRange &from, const IntervalRange &to) {
-  if (!requireScalars(from, /*decided=*/true, model.scales() ? LossGradientScaling::Either : LossGradientScaling::Loaded))
+  if (!requireScalars(from, /*decided=*/true,
+                      model.scales() ? LossGradientScaling::Either : LossGradientScaling::Loaded))
     return;
   Logical value;
   value.kind = bundle::Value::STEP_SCALARS;
@@ -202,8 +233,8 @@ void SymbolicExecution::copyScalars(const IntervalRange &from, const IntervalRan
   leave(Block::seedsBegin, Block::scalarsEnd, scaled ? 2 : 0);
 }
 
-/// Computes the logical values of all arguments and transfers, once for all steps. Returns false after any finding;
-/// sizes are then unreliable.
+/// Computes the logical values of all arguments and transfers, once for all steps. Returns false
+/// after any finding; sizes are then unreliable.
 bool SymbolicExecution::prepare() {
   bool good = true;
   UnitArguments units(model);
@@ -239,16 +270,20 @@ bool SymbolicExecution::declareTransfer() {
   case bundle::Instruction::kLoadInput: {
     const auto &load = e.load_input();
     const bool good = declare(load.value(), load.region().bytes());
-    if (load.value().kind() != bundle::Value::INPUT_ROWS || load.value().id() != load.input() || load.value().begin() != load.sample_base() ||
-        load.rows() < 0 || load.rows() > kMaxSize || load.sample_base() > kMaxSize || load.value().end() != load.sample_base() + load.rows())
-      return fail(Code::Declared, "loads samples " + std::to_string(load.sample_base()) + " + " + std::to_string(load.rows()) + " of input " +
+    if (load.value().kind() != bundle::Value::INPUT_ROWS || load.value().id() != load.input() ||
+        load.value().begin() != load.sample_base() || load.rows() < 0 || load.rows() > kMaxSize ||
+        load.sample_base() > kMaxSize || load.value().end() != load.sample_base() + load.rows())
+      return fail(Code::Declared, "loads samples " + std::to_string(load.sample_base()) + " + " +
+                                      std::to_string(load.rows()) + " of input " +
                                       std::to_string(load.input()));
     return good;
   }
   case bundle::Instruction::kLoadScalars: {
     const bool good = declare(e.load_scalars().value(), e.load_scalars().region().bytes());
-    if (transfers.back().kind != bundle::Value::STEP_SCALARS || transfers.back().id || transfers.back().bytes != Block::bytes)
-      return fail(Code::Declared, "expects the step scalars, " + std::to_string(Block::bytes) + " bytes");
+    if (transfers.back().kind != bundle::Value::STEP_SCALARS || transfers.back().id ||
+        transfers.back().bytes != Block::bytes)
+      return fail(Code::Declared,
+                  "expects the step scalars, " + std::to_string(Block::bytes) + " bytes");
     return good;
   }
   case bundle::Instruction::kAllGather:
@@ -257,14 +292,17 @@ bool SymbolicExecution::declareTransfer() {
   case bundle::Instruction::kAllReduce: {
     const auto &reduce = e.all_reduce();
     const bool good = declare(reduce.from(), reduce.region().bytes());
-    if (reduce.from().kind() != bundle::Value::LOCAL_METRICS || reduce.to().kind() != bundle::Value::GLOBAL_METRICS || reduce.type() != bundle::F64)
+    if (reduce.from().kind() != bundle::Value::LOCAL_METRICS ||
+        reduce.to().kind() != bundle::Value::GLOBAL_METRICS || reduce.type() != bundle::F64)
       return fail(Code::Declared, "expects this device's sums to become those of all, in f64");
     return good;
   }
   case bundle::Instruction::kReadMetrics: { // the host copies the whole block
     bool good = declare(e.read_metrics().value(), e.read_metrics().region().bytes());
-    if (transfers.back().kind != bundle::Value::STEP_SCALARS || transfers.back().bytes != Block::bytes)
-      good = fail(Code::Report, "expects the whole block of scalars and sums, " + std::to_string(Block::bytes) + " bytes");
+    if (transfers.back().kind != bundle::Value::STEP_SCALARS ||
+        transfers.back().bytes != Block::bytes)
+      good = fail(Code::Report, "expects the whole block of scalars and sums, " +
+                                    std::to_string(Block::bytes) + " bytes");
     device.getResult().reports.push_back(int64_t(e.id()));
     return good;
   }
@@ -273,7 +311,8 @@ bool SymbolicExecution::declareTransfer() {
   }
 }
 
-/// Declares the values of a collective. Its runs and shards specify the elements of the whole that each device has.
+/// Declares the values of a collective. Its runs and shards specify the elements of the whole that
+/// each device has.
 bool SymbolicExecution::declareCollective(const bundle::Collective &collective) {
   const bundle::Region &full = collective.full, &region = collective.shard;
   Logical whole, term;
@@ -286,27 +325,31 @@ bool SymbolicExecution::declareCollective(const bundle::Collective &collective) 
   const int64_t element = elementSize(collective.type);
   const Held held = heldBy(program.device(), collective);
   if (const int64_t bytes = held.whole.elements() * element; int64_t(full.bytes()) != bytes)
-    good = fail(Code::Size, "its whole has " + std::to_string(full.bytes()) + " bytes, expects " + std::to_string(bytes));
+    good = fail(Code::Size, "its whole has " + std::to_string(full.bytes()) + " bytes, expects " +
+                                std::to_string(bytes));
   if (const int64_t bytes = held.shards.elements() * element; int64_t(region.bytes()) != bytes)
-    return fail(Code::Size, "its shard has " + std::to_string(region.bytes()) + " bytes, expects " + std::to_string(bytes));
+    return fail(Code::Size, "its shard has " + std::to_string(region.bytes()) + " bytes, expects " +
+                                std::to_string(bytes));
   if (held.inside || !region.bytes() || !full.bytes())
     return good;
-  if (region.arena() == full.arena() && region.offset() < full.offset() + full.bytes() && full.offset() < region.offset() + region.bytes())
+  if (region.arena() == full.arena() && region.offset() < full.offset() + full.bytes() &&
+      full.offset() < region.offset() + region.bytes())
     return fail(Code::Alias, "its shard lies inside the whole, but not at its place");
   if (collective.gathers && !held.shards.inside(held.whole).empty())
     return fail(Code::Alias, "an owner that reads must hold its shard inside the whole");
   return good;
 }
 
-/// Checks that only finished values are transferred. Sums and unreduced gradients stay on their device, but may be
-/// copied to its host and back.
+/// Checks that only finished values are transferred. Sums and unreduced gradients stay on their
+/// device, but may be copied to its host and back.
 bool SymbolicExecution::checkMoved() {
   const bundle::Instruction &e = instruction();
   if ((e.has_send() || e.has_receive()) && transfers.back().stays)
     return fail(Code::Unsupported, "such a value is not moved by transfers");
   if (e.has_copy() && transfers.back().kind == bundle::Value::STEP_SCALARS &&
       (transfers.back().id != 1 || transfers.back().bytes != Block::scalarsEnd))
-    return fail(Code::Declared, "expects the scalars with the decision, " + std::to_string(Block::scalarsEnd) + " bytes");
+    return fail(Code::Declared, "expects the scalars with the decision, " +
+                                    std::to_string(Block::scalarsEnd) + " bytes");
   return true;
 }
 
@@ -321,7 +364,8 @@ void SymbolicExecution::checkState(uint32_t version) {
     value.begin = declared.begin();
     value.end = declared.end();
     value.version = version;
-    value.stride = value.kind == bundle::Value::OPTIMIZER_STEP ? 0 : model.groupElementSize(value.id);
+    value.stride =
+        value.kind == bundle::Value::OPTIMIZER_STEP ? 0 : model.groupElementSize(value.id);
     size_t before = device.getResult().findings.size();
     require(rangeOf(state.region()), value);
     for (size_t f = before; f < device.getResult().findings.size(); ++f)
@@ -343,7 +387,8 @@ void SymbolicExecution::load() {
     value.cut = declared.cut();
     value.begin = declared.begin();
     value.end = declared.end();
-    value.stride = value.kind == bundle::Value::OPTIMIZER_STEP ? 0 : model.groupElementSize(value.id);
+    value.stride =
+        value.kind == bundle::Value::OPTIMIZER_STEP ? 0 : model.groupElementSize(value.id);
     write(rangeOf(state.region()), value);
   }
 }
@@ -361,13 +406,14 @@ void SymbolicExecution::run() {
     nextArgument = nextTransfer = 0;
     for (current = 0; current < program.instructions_size() && !device.full(); ++current) {
       const bundle::Instruction &e = instruction();
-      bool runs = !evaluating || e.phase() == bundle::LOAD || e.phase() == bundle::GATHER || e.phase() == bundle::FORWARD ||
-                  e.phase() == bundle::READ_METRICS;
+      bool runs = !evaluating || e.phase() == bundle::LOAD || e.phase() == bundle::GATHER ||
+                  e.phase() == bundle::FORWARD || e.phase() == bundle::READ_METRICS;
       if (!e.has_compute()) {
         runs ? transfer() : (void)++nextTransfer;
       } else {
         for (const bundle::Call &c : e.compute().calls())
-          runs ? call(c) : (void)(nextArgument += size_t(bundle::ArgumentBindings(program, c).size()));
+          runs ? call(c)
+               : (void)(nextArgument += size_t(bundle::ArgumentBindings(program, c).size()));
       }
     }
     if (device.full())

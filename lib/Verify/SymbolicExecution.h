@@ -19,7 +19,8 @@
 
 namespace zorse::verify {
 
-/// The range of an axis of its unit that a call computes. [0, 1) if the axis is not divided among devices.
+/// The range of an axis of its unit that a call computes. [0, 1) if the axis is not divided among
+/// devices.
 struct Part {
   int32_t begin = 0, end = 1;
   bool operator<(const Part &o) const { return std::tie(begin, end) < std::tie(o.begin, o.end); }
@@ -34,17 +35,22 @@ struct Contribution {
   uint32_t of, term;
   int64_t begin, end;
   Part part = {};
-  bool operator<(const Contribution &o) const { return std::tie(of, term, begin, end, part) < std::tie(o.of, o.term, o.begin, o.end, o.part); }
-  bool operator==(const Contribution &o) const { return std::tie(of, term, begin, end, part) == std::tie(o.of, o.term, o.begin, o.end, o.part); }
+  bool operator<(const Contribution &o) const {
+    return std::tie(of, term, begin, end, part) < std::tie(o.of, o.term, o.begin, o.end, o.part);
+  }
+  bool operator==(const Contribution &o) const {
+    return std::tie(of, term, begin, end, part) == std::tie(o.of, o.term, o.begin, o.end, o.part);
+  }
 };
 
-/// Whether the rectangles samples x part of the contributions tile `rows` x [0, length): they cover every point exactly
-/// once, and no point outside. Rows are ascending.
-bool tiles(const std::vector<Contribution> &contributions, const std::vector<Range> &rows, int32_t length = Part().end);
+/// Whether the rectangles samples x part of the contributions tile `rows` x [0, length): they cover
+/// every point exactly once, and no point outside. Rows are ascending.
+bool tiles(const std::vector<Contribution> &contributions, const std::vector<Range> &rows,
+           int32_t length = Part().end);
 
-/// The contributions to an accumulator, shared by all pieces of the bytes for which the list was created. Pieces only
-/// shrink. An addition to a range that contains all these bytes therefore changes the list in place; an addition to a
-/// part of them works on a copy.
+/// The contributions to an accumulator, shared by all pieces of the bytes for which the list was
+/// created. Pieces only shrink. An addition to a range that contains all these bytes therefore
+/// changes the list in place; an addition to a part of them works on a copy.
 struct ContributionList {
   Intervals intervals;
   std::vector<Contribution> items;
@@ -69,7 +75,8 @@ inline constexpr uint32_t kNoSums = 1;
 class SymbolicExecution {
 public:
   explicit SymbolicExecution(Device &device)
-      : device(device), model(device.getModel()), program(device.getProgram()), addresses(device.getAddresses()), bound(device.getBound()),
+      : device(device), model(device.getModel()), program(device.getProgram()),
+        addresses(device.getAddresses()), bound(device.getBound()),
         rowsOfUnit(model.summary.units_size()) {
     for (uint32_t c : model.cellsOfDevice[program.device()]) {
       const auto &cell = model.plan.cells[c];
@@ -98,21 +105,26 @@ private:
   bool evaluating = false;
   int32_t current = -1; ///< index of the instruction being replayed
   size_t nextArgument = 0, nextTransfer = 0;
-  IntervalRange lastBlock, lastScalars[3]; ///< cache of requireScalars: the last block and its bytes before, in and after the decision
+  IntervalRange lastBlock, lastScalars[3]; ///< cache of requireScalars: the last block and its
+                                           ///< bytes before, in and after the decision
   std::vector<uint32_t> taking;            ///< scratch of accumulateBytes
   std::vector<std::pair<uint32_t, uint32_t>> copies;
 
   const bundle::Instruction &instruction() const { return program.instructions(current); }
   bool fail(Code code, const std::string &message) {
     return device.report(code, current < 0 ? -1 : int64_t(instruction().id()),
-                         (current < 0 ? std::string(evaluating ? "after an evaluation" : "after a step") : device.where(instruction())) + ": " +
-                             message);
+                         (current < 0
+                              ? std::string(evaluating ? "after an evaluation" : "after a step")
+                              : device.where(instruction())) +
+                             ": " + message);
   }
 
   /// Frozen state has no versions; all other values belong to the step.
   int32_t updatesOf(const Logical &value) const {
-    bool versioned = value.kind == bundle::Value::OPTIMIZER_STEP ||
-                     ((value.kind == bundle::Value::PARAMETERS || value.kind == bundle::Value::MOMENTS) && model.trainable(value.id));
+    bool versioned =
+        value.kind == bundle::Value::OPTIMIZER_STEP ||
+        ((value.kind == bundle::Value::PARAMETERS || value.kind == bundle::Value::MOMENTS) &&
+         model.trainable(value.id));
     return versioned ? int32_t(value.version) : 0;
   }
 
@@ -120,7 +132,9 @@ private:
     Content content;
     content.kind = value.kind;
     content.id = value.id;
-    content.cut = value.kind == bundle::Value::MOMENTS || value.kind == bundle::Value::LOSS_ROWS ? value.cut : 0;
+    content.cut = value.kind == bundle::Value::MOMENTS || value.kind == bundle::Value::LOSS_ROWS
+                      ? value.cut
+                      : 0;
     content.updates = updatesOf(value);
     content.delta = value.begin * value.stride - address;
     if (isBlock(value.kind)) {
@@ -132,7 +146,8 @@ private:
     return content;
   }
   static bool sameValue(const Content &a, const Content &b) {
-    return a.kind == b.kind && a.id == b.id && a.cut == b.cut && a.delta == b.delta && a.begin == b.begin && a.end == b.end;
+    return a.kind == b.kind && a.id == b.id && a.cut == b.cut && a.delta == b.delta &&
+           a.begin == b.begin && a.end == b.end;
   }
 
   uint32_t newList(Intervals intervals, std::vector<Contribution> items) {
@@ -146,12 +161,15 @@ private:
     return region.bytes() ? addresses.of(begin, begin + int64_t(region.bytes())) : IntervalRange();
   }
   /// Bytes [from, to) of a place.
-  IntervalRange part(const IntervalRange &range, int64_t from, int64_t to) { return addresses.of(range.begin + from, range.begin + to); }
+  IntervalRange part(const IntervalRange &range, int64_t from, int64_t to) {
+    return addresses.of(range.begin + from, range.begin + to);
+  }
 
   /// The intervals of a written place, which contain exactly its bytes.
   Intervals exactly(const IntervalRange &range) const {
     assert(places.address(place.intervals.begin) == place.begin &&
-           (place.intervals.end == places.count() || places.address(place.intervals.end) == place.end));
+           (place.intervals.end == places.count() ||
+            places.address(place.intervals.end) == place.end));
     return range.intervals;
   }
   void writeBytes(const IntervalRange &range, const Content &content) {
@@ -164,16 +182,19 @@ private:
   /// Whether all of these bytes contain the expected value in the expected version and are not an
   /// accumulator. Most reads need no further check.
   bool holds(Intervals intervals, const Content &expected) const {
-    return memory.all(intervals,
-                      [&](const Content &found) { return !found.list && found.updates == expected.updates && sameValue(found, expected); });
+    return memory.all(intervals, [&](const Content &found) {
+      return !found.list && found.updates == expected.updates && sameValue(found, expected);
+    });
   }
   /// Requires that the bytes contain the value. Arguments of calls mostly read a single parameter.
   bool requireArgument(const IntervalRange &range, const Logical &value);
   bool require(const IntervalRange &range, const Logical &value);
-  bool requireBytes(const IntervalRange &range, const Content &expected, const Logical &value, int64_t parameter) {
+  bool requireBytes(const IntervalRange &range, const Content &expected, const Logical &value,
+                    int64_t parameter) {
     return holds(range.intervals, expected) || compareBytes(range, expected, value, parameter);
   }
-  bool compareBytes(const IntervalRange &range, const Content &expected, const Logical &value, int64_t parameter);
+  bool compareBytes(const IntervalRange &range, const Content &expected, const Logical &value,
+                    int64_t parameter);
   enum class LossGradientScaling : uint8_t { Loaded, Scaled, Either };
   /// The state of the seeds that the call reads.
   LossGradientScaling seedsFor(const bundle::Call &call) const;
@@ -181,14 +202,17 @@ private:
   bool requireSums(const IntervalRange &sums, bool global, bool norm, bool loss);
   bool requireNoSums(const IntervalRange &sums);
   /// \param slot  the accumulator's argument, for messages; null: this device's sums
-  bool accumulateBytes(const IntervalRange &range, const Content &expected, const Contribution &contribution, bool overwrite,
+  bool accumulateBytes(const IntervalRange &range, const Content &expected,
+                       const Contribution &contribution, bool overwrite,
                        const bundle::FunctionArgument *argument);
   bool checkGradient(const ContributionList &list, uint32_t parameter);
-  bool tileRows(const std::vector<Contribution> &contributions, const std::vector<uint32_t> &units) const;
+  bool tileRows(const std::vector<Contribution> &contributions,
+                const std::vector<uint32_t> &units) const;
   bool checkValueGradient(const ContributionList &list, const Logical &value);
   bool checkNorm(const ContributionList &list);
   bool checkLoss(const ContributionList &list);
-  bool compare(std::vector<Contribution> found, std::vector<Contribution> expected, Code code, const std::string &name, const char *unit);
+  bool compare(std::vector<Contribution> found, std::vector<Contribution> expected, Code code,
+               const std::string &name, const char *unit);
 
   bool prepare();
   bool declare(const bundle::Value &value, uint64_t bytes);
@@ -201,8 +225,11 @@ private:
   void copy(const IntervalRange &from, const IntervalRange &to, const Logical &value);
   void copyScalars(const IntervalRange &from, const IntervalRange &to);
   /// Calls f(Place, Logical) on runs of a collective's whole. Its memory starts at the region.
-  template <typename F> void forRuns(const Compact &runs, const bundle::Collective &collective, const bundle::Region &region, Logical whole, F f) {
-    const int64_t begin = addressOf(region.arena(), region.offset()), size = elementSize(collective.type), first = whole.begin;
+  template <typename F>
+  void forRuns(const Compact &runs, const bundle::Collective &collective,
+               const bundle::Region &region, Logical whole, F f) {
+    const int64_t begin = addressOf(region.arena(), region.offset()),
+                  size = elementSize(collective.type), first = whole.begin;
     for (const Compact::Run &run : runs.runs()) {
       whole.begin = first + run.begin * size / whole.stride;
       whole.end = first + run.end * size / whole.stride;

@@ -8,17 +8,22 @@ using namespace zorse::verify;
 
 namespace {
 
-std::string rangeText(int64_t begin, int64_t end) { return std::to_string(begin) + "-" + std::to_string(end); }
+std::string rangeText(int64_t begin, int64_t end) {
+  return std::to_string(begin) + "-" + std::to_string(end);
+}
 
 /// Unfinished tasks of cells: the number of calls made so far and the latest instruction.
-using Begun = std::map<std::pair<int32_t, bundle::Compute::Task>, std::pair<size_t, const bundle::Instruction *>>;
+using Begun = std::map<std::pair<int32_t, bundle::Compute::Task>,
+                       std::pair<size_t, const bundle::Instruction *>>;
 
 /// Checks one instruction.
 class TaskChecker {
 public:
   /// \param expected  memory for the calls of a task
-  TaskChecker(Device &device, const bundle::Instruction &instruction, bool byHost, Begun &begun, std::vector<Model::UnitCall> &expected)
-      : device(device), instruction(instruction), compute(instruction.compute()), byHost(byHost), begun(begun), expected(expected) {}
+  TaskChecker(Device &device, const bundle::Instruction &instruction, bool byHost, Begun &begun,
+              std::vector<Model::UnitCall> &expected)
+      : device(device), instruction(instruction), compute(instruction.compute()), byHost(byHost),
+        begun(begun), expected(expected) {}
 
   void check() {
     if (device.getProgram().queues(int(instruction.queue())).kind() != bundle::COMPUTE)
@@ -30,10 +35,12 @@ public:
       return checkCell();
     case bundle::Compute::SUM_LOSS:
       phase(bundle::FORWARD, "FORWARD");
-      return only([&](uint32_t function) { return function == model.summary.sum_loss_function(); }, "the loss sum");
+      return only([&](uint32_t function) { return function == model.summary.sum_loss_function(); },
+                  "the loss sum");
     case bundle::Compute::NORM:
       phase(bundle::GRAD_NORM, "COMMIT");
-      return only([&](uint32_t function) { return function == model.summary.norm_function(); }, "the norm");
+      return only([&](uint32_t function) { return function == model.summary.norm_function(); },
+                  "the norm");
     case bundle::Compute::CLIP_AND_CHECK:
       phase(bundle::GRAD_NORM, "COMMIT");
       return onlyOne(model.summary.clip_and_check_function(), "the decision");
@@ -47,12 +54,15 @@ public:
     case bundle::Compute::CAST_PARAMETERS:
       return checkCast();
     default:
-      return fail(Code::Unsupported, "task " + std::to_string(int(compute.task())) + " is not known to this version");
+      return fail(Code::Unsupported,
+                  "task " + std::to_string(int(compute.task())) + " is not known to this version");
     }
   }
 
 private:
-  void fail(Code code, const std::string &message) { device.report(code, instruction.id(), device.where(instruction) + ": " + message); }
+  void fail(Code code, const std::string &message) {
+    device.report(code, instruction.id(), device.where(instruction) + ": " + message);
+  }
 
   void phase(bundle::Phase expected, const char *text) {
     if (instruction.phase() != expected)
@@ -63,7 +73,9 @@ private:
   template <typename Allowed> void only(Allowed allowed, const char *text) {
     for (const bundle::Call &call : compute.calls())
       if (call.unit() >= 0 || !allowed(call.function()))
-        return fail(Code::Call, "calls function '" + model.functions.functions(int(call.function())).name() + "', expects " + text);
+        return fail(Code::Call, "calls function '" +
+                                    model.functions.functions(int(call.function())).name() +
+                                    "', expects " + text);
   }
   void onlyOne(uint32_t its, const char *text) {
     if (compute.calls_size() != 1)
@@ -72,7 +84,8 @@ private:
   }
 
   void checkCell() {
-    compute.task() == bundle::Compute::F ? phase(bundle::FORWARD, "FORWARD") : phase(bundle::BACKWARD, "BACKWARD");
+    compute.task() == bundle::Compute::F ? phase(bundle::FORWARD, "FORWARD")
+                                         : phase(bundle::BACKWARD, "BACKWARD");
     if (compute.cell() < 0 || size_t(compute.cell()) >= model.plan.cells.size())
       return fail(Code::Task, "cell " + std::to_string(compute.cell()) + " is not in the plan");
     const auto &cell = model.plan.cells[compute.cell()];
@@ -84,12 +97,16 @@ private:
     size_t made = before == begun.end() ? 0 : before->second.first;
     bool fits = true;
     for (const bundle::Call &call : compute.calls()) {
-      const bool isLossSum = call.unit() < 0 && call.function() == model.summary.sum_loss_function();
+      const bool isLossSum =
+          call.unit() < 0 && call.function() == model.summary.sum_loss_function();
       if (compute.task() == bundle::Compute::F && made == expected.size() && isLossSum)
         continue;
       if (made == expected.size() || call.unit() != expected[made].unit) {
-        fail(Code::Call, "call " + std::to_string(made) + " is of unit " + std::to_string(call.unit()) +
-                             (made == expected.size() ? ", the task has no further units" : ", expects unit " + std::to_string(expected[made].unit)));
+        fail(Code::Call, "call " + std::to_string(made) + " is of unit " +
+                             std::to_string(call.unit()) +
+                             (made == expected.size()
+                                  ? ", the task has no further units"
+                                  : ", expects unit " + std::to_string(expected[made].unit)));
         fits = false;
         break;
       }
@@ -106,28 +123,42 @@ private:
   void checkUnitCall(const bundle::Call &call, const Model::UnitCall &its) {
     const auto &unit = model.summary.units(call.unit());
     if (call.function() != its.function)
-      fail(Code::Call, "unit '" + unit.name() + "' is called with function '" + model.functions.functions(int(call.function())).name() + "'");
-    if (call.sample_base() != its.samples.begin || call.sample_base() + call.rows() != its.samples.end)
-      fail(Code::Call, "unit '" + unit.name() + "' is called for samples " + rangeText(call.sample_base(), call.sample_base() + call.rows()));
+      fail(Code::Call, "unit '" + unit.name() + "' is called with function '" +
+                           model.functions.functions(int(call.function())).name() + "'");
+    if (call.sample_base() != its.samples.begin ||
+        call.sample_base() + call.rows() != its.samples.end)
+      fail(Code::Call, "unit '" + unit.name() + "' is called for samples " +
+                           rangeText(call.sample_base(), call.sample_base() + call.rows()));
     if (call.rng_id_base() != unit.rng_id_base())
-      fail(Code::Call, "unit '" + unit.name() + "' is called with random instances from " + std::to_string(call.rng_id_base()) + ", expects " +
+      fail(Code::Call, "unit '" + unit.name() + "' is called with random instances from " +
+                           std::to_string(call.rng_id_base()) + ", expects " +
                            std::to_string(unit.rng_id_base()));
   }
 
-  bool isGroup() const { return compute.group() >= 0 && compute.group() < model.summary.groups_size(); }
+  bool isGroup() const {
+    return compute.group() >= 0 && compute.group() < model.summary.groups_size();
+  }
 
   void checkUpdate() {
     phase(bundle::UPDATE_STATE, "UPDATE_STATE");
     if (!isGroup() || !model.trainable(uint32_t(compute.group())))
-      return fail(Code::Task, "group " + std::to_string(compute.group()) + " does not exist or is frozen");
-    if (byHost != model.plan.keepsOnHost(device.getProgram().device(), uint32_t(compute.group()), PlanView::Update))
-      fail(Code::Residence, std::string("is done by the ") + (byHost ? "host's processor" : "device") + ", the plan gives it to the " +
-                                (byHost ? "device" : "host's processor"));
+      return fail(Code::Task,
+                  "group " + std::to_string(compute.group()) + " does not exist or is frozen");
+    if (byHost != model.plan.keepsOnHost(device.getProgram().device(), uint32_t(compute.group()),
+                                         PlanView::Update))
+      fail(Code::Residence,
+           std::string("is done by the ") + (byHost ? "host's processor" : "device") +
+               ", the plan gives it to the " + (byHost ? "device" : "host's processor"));
     int64_t decaying = model.summary.groups(compute.group()).decaying_elements();
-    uint32_t decay = model.summary.update_function_decay(), plain = model.summary.update_function_plain();
+    uint32_t decay = model.summary.update_function_decay(),
+             plain = model.summary.update_function_plain();
     const bool statistic = model.summary.groups(compute.group()).running_stat();
     const uint32_t moving = model.summary.update_function_statistics();
-    only([&](uint32_t function) { return statistic ? function == moving : function == decay || function == plain; }, "an update");
+    only(
+        [&](uint32_t function) {
+          return statistic ? function == moving : function == decay || function == plain;
+        },
+        "an update");
     for (const bundle::Call &call : compute.calls()) {
       const auto &function = model.functions.functions(int(call.function()));
       const bundle::Value *parameters = checkArguments(
@@ -135,17 +166,23 @@ private:
           [&](int s) { return "argument '" + function.arguments(s).name() + "' "; });
       if (!parameters)
         fail(Code::Call, "an update without state");
-      else if (!statistic && decay != plain && (call.function() == decay ? parameters->end() > decaying : parameters->begin() < decaying))
-        fail(Code::Call, "elements " + rangeText(parameters->begin(), parameters->end()) + " are updated " +
-                             (call.function() == decay ? "with" : "without") + " weight decay; it applies to the first " + std::to_string(decaying));
+      else if (!statistic && decay != plain &&
+               (call.function() == decay ? parameters->end() > decaying
+                                         : parameters->begin() < decaying))
+        fail(Code::Call, "elements " + rangeText(parameters->begin(), parameters->end()) +
+                             " are updated " + (call.function() == decay ? "with" : "without") +
+                             " weight decay; it applies to the first " + std::to_string(decaying));
     }
   }
 
   void checkCast() {
-    if (instruction.phase() != bundle::GATHER && instruction.phase() != bundle::BACKWARD) // BACKWARD: for copies that only backwards read
-      fail(Code::Task, "is in phase " + bundle::Phase_Name(instruction.phase()) + ", expects GATHER or BACKWARD");
+    if (instruction.phase() != bundle::GATHER &&
+        instruction.phase() != bundle::BACKWARD) // BACKWARD: for copies that only backwards read
+      fail(Code::Task, "is in phase " + bundle::Phase_Name(instruction.phase()) +
+                           ", expects GATHER or BACKWARD");
     if (!isGroup() || !model.hasCopy(uint32_t(compute.group())))
-      return fail(Code::Task, "group " + std::to_string(compute.group()) + " does not exist or is read as it is");
+      return fail(Code::Task, "group " + std::to_string(compute.group()) +
+                                  " does not exist or is read as it is");
     only([&](uint32_t function) { return function == model.summary.cast_function(); }, "the cast");
     for (const bundle::Call &call : compute.calls())
       checkArguments(call, [](int) { return true; }, [](int) { return std::string(); });
@@ -153,7 +190,8 @@ private:
 
   /// All arguments for which `counts` holds must be of the task's group and of one range. Returns
   /// the first, or null if there is none.
-  template <typename Counts, typename Name> const bundle::Value *checkArguments(const bundle::Call &call, Counts counts, Name name) {
+  template <typename Counts, typename Name>
+  const bundle::Value *checkArguments(const bundle::Call &call, Counts counts, Name name) {
     const bundle::Value *first = nullptr;
     const bundle::ArgumentBindings bindings(device.getProgram(), call);
     for (int s = 0; s < bindings.size(); ++s) {
@@ -162,8 +200,10 @@ private:
       const bundle::Value &value = bindings[s].value;
       if (!first)
         first = &value;
-      if (value.id() != uint32_t(compute.group()) || value.begin() != first->begin() || value.end() != first->end())
-        fail(Code::Call, name(s) + "declares " + device.describe(value) + ", which differs from the task or the other arguments");
+      if (value.id() != uint32_t(compute.group()) || value.begin() != first->begin() ||
+          value.end() != first->end())
+        fail(Code::Call, name(s) + "declares " + device.describe(value) +
+                             ", which differs from the task or the other arguments");
     }
     return first;
   }
@@ -183,11 +223,13 @@ void Device::checkTasks() {
   Begun begun;
   std::vector<Model::UnitCall> expected;
   for (int e = 0; e < program.instructions_size() && !full(); ++e)
-    if (const auto &instruction = program.instructions(e); instruction.what_case() == bundle::Instruction::kCompute)
+    if (const auto &instruction = program.instructions(e);
+        instruction.what_case() == bundle::Instruction::kCompute)
       TaskChecker(*this, instruction, isByHost(e), begun, expected).check();
   for (const auto &[name, made] : begun) {
     model.callsOf(model.plan.cells[name.first], name.second, expected);
     report(Code::Call, made.second->id(),
-           where(*made.second) + ": makes " + std::to_string(made.first) + " of its " + std::to_string(expected.size()) + " calls of units");
+           where(*made.second) + ": makes " + std::to_string(made.first) + " of its " +
+               std::to_string(expected.size()) + " calls of units");
   }
 }

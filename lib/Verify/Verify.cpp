@@ -34,10 +34,12 @@ using Memory = std::vector<char>;
 
 /// \param visit  calls its argument with program i, or with null if it cannot be parsed. It is
 ///   called from several threads, each with its own block.
-static std::vector<Finding> verifyEach(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const PlanView &plan,
-                                       size_t count,
-                                       const std::function<void(size_t, Memory &, const std::function<void(const bundle::Program *)> &)> &visit,
-                                       const VerifyOptions &options) {
+static std::vector<Finding>
+verifyEach(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions,
+           const PlanView &plan, size_t count,
+           const std::function<void(size_t, Memory &,
+                                    const std::function<void(const bundle::Program *)> &)> &visit,
+           const VerifyOptions &options) {
   std::vector<Finding> findings;
   Model model(summary, functions, plan, findings);
   if (!findings.empty())
@@ -52,7 +54,8 @@ static std::vector<Finding> verifyEach(const bundle::ModelSummary &summary, cons
         if (program)
           Device(model, *program, options, results[i]).run();
         else
-          results[i].findings.push_back({Code::Malformed, -1, -1, "program " + std::to_string(i) + " cannot be read"});
+          results[i].findings.push_back(
+              {Code::Malformed, -1, -1, "program " + std::to_string(i) + " cannot be read"});
       });
     }
   };
@@ -84,21 +87,29 @@ static std::vector<Finding> verifyEach(const bundle::ModelSummary &summary, cons
     }
   if (sound)
     checkMatching(model, results, findings);
-  std::stable_sort(findings.begin(), findings.end(),
-                   [](const Finding &a, const Finding &b) { return a.device != b.device ? a.device < b.device : a.instruction < b.instruction; });
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding &a, const Finding &b) {
+    return a.device != b.device ? a.device < b.device : a.instruction < b.instruction;
+  });
   return findings;
 }
 
-std::vector<Finding> verify::verifyPrograms(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const PlanView &plan,
-                                            const std::vector<bundle::Program> &programs, const VerifyOptions &options) {
+std::vector<Finding> verify::verifyPrograms(const bundle::ModelSummary &summary,
+                                            const bundle::FunctionLibrary &functions,
+                                            const PlanView &plan,
+                                            const std::vector<bundle::Program> &programs,
+                                            const VerifyOptions &options) {
   auto visit = [&](size_t i, Memory &, const auto &check) { check(&programs[i]); };
   return verifyEach(summary, functions, plan, programs.size(), visit, options);
 }
 
-std::vector<Finding> verify::verifySerialized(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const PlanView &plan,
-                                              const std::vector<std::string> &programs, const VerifyOptions &options) {
+std::vector<Finding> verify::verifySerialized(const bundle::ModelSummary &summary,
+                                              const bundle::FunctionLibrary &functions,
+                                              const PlanView &plan,
+                                              const std::vector<std::string> &programs,
+                                              const VerifyOptions &options) {
   // A program consists of many small messages: an arena allocates and frees them together.
-  auto visit = [&](size_t i, Memory &block, const std::function<void(const bundle::Program *)> &check) {
+  auto visit = [&](size_t i, Memory &block,
+                   const std::function<void(const bundle::Program *)> &check) {
     uint64_t used = 0;
     {
       google::protobuf::ArenaOptions memory;

@@ -26,12 +26,14 @@ public:
 
   int size() const { return call_.regions_size(); }
   ArgumentBinding operator[](int argument) const {
-    return {row(program_.regions(), call_.regions(), argument), row(program_.values(), call_.values(), argument),
+    return {row(program_.regions(), call_.regions(), argument),
+            row(program_.values(), call_.values(), argument),
             argument < call_.overwrites_size() && call_.overwrites(argument)};
   }
   /// Returns whether every argument has a region and a value of the program.
   bool complete() const {
-    return call_.values_size() == size() && call_.overwrites_size() <= size() && inside(call_.regions(), program_.regions_size()) &&
+    return call_.values_size() == size() && call_.overwrites_size() <= size() &&
+           inside(call_.regions(), program_.regions_size()) &&
            inside(call_.values(), program_.values_size());
   }
   /// Precondition: complete(). Returns the row number of an argument's region, which is less than
@@ -40,7 +42,9 @@ public:
 
 private:
   using Column = google::protobuf::RepeatedField<uint32_t>;
-  template <typename Table> static const typename Table::value_type &row(const Table &table, const Column &column, int argument) {
+  template <typename Table>
+  static const typename Table::value_type &row(const Table &table, const Column &column,
+                                               int argument) {
     const bool exists = argument < column.size() && column[argument] < uint32_t(table.size());
     return exists ? table[int(column[argument])] : Table::value_type::default_instance();
   }
@@ -62,9 +66,11 @@ public:
 
   /// Appends the binding of the next argument of a call.
   void bind(Call &call, const Region &region, const Value &value, bool overwrite = false) {
-    call.add_regions(row({region.arena(), region.offset(), region.bytes()}, region, regions_, *program_.mutable_regions()));
-    call.add_values(row({uint64_t(value.kind()), value.id(), value.cut(), uint64_t(value.begin()), uint64_t(value.end()), value.version()}, value,
-                        values_, *program_.mutable_values()));
+    call.add_regions(row({region.arena(), region.offset(), region.bytes()}, region, regions_,
+                         *program_.mutable_regions()));
+    call.add_values(row({uint64_t(value.kind()), value.id(), value.cut(), uint64_t(value.begin()),
+                         uint64_t(value.end()), value.version()},
+                        value, values_, *program_.mutable_values()));
     if (!overwrite)
       return;
     call.mutable_overwrites()->Resize(call.regions_size(), false);
@@ -83,7 +89,8 @@ private:
   };
   using Rows = std::unordered_map<Key, uint32_t, Hash>;
   template <typename Message>
-  static uint32_t row(const Key &key, const Message &message, Rows &rows, google::protobuf::RepeatedPtrField<Message> &table) {
+  static uint32_t row(const Key &key, const Message &message, Rows &rows,
+                      google::protobuf::RepeatedPtrField<Message> &table) {
     auto [found, added] = rows.try_emplace(key, uint32_t(table.size()));
     if (added)
       *table.Add() = message;

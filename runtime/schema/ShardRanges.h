@@ -1,5 +1,5 @@
-// Whose the elements of a gather or a reduction are, as programs store it. Of programs that have not been checked, lists have what their arrays have
-// in common.
+// Whose the elements of a gather or a reduction are, as programs store it. Of programs that have
+// not been checked, lists have what their arrays have in common.
 #pragma once
 
 #include "zorse/Base/Runs.h"

@@ -1,10 +1,11 @@
-// Prints η and its factors for Llama shapes on the clusters of models/clusters, η of other planners, and the
-// sensitivity of both to link speeds and efficiencies.
+// Prints η and its factors for Llama shapes on the clusters of models/clusters, η of other
+// planners, and the sensitivity of both to link speeds and efficiencies.
 //
-//     bound-table [--clusters=abcdef] [--models=7b,13b,33b,65b] [--others=1] [--sensitivity=1] [--candidates=N] [--seed=N] [--limits=1] [--layouts=1]
+//     bound-table [--clusters=abcdef] [--models=7b,13b,33b,65b] [--others=1] [--sensitivity=1]
+//     [--candidates=N] [--seed=N] [--limits=1] [--layouts=1]
 //
-// Prints Markdown, each row when it is ready. With --limits, fails if a cell is below this project's goal or below
-// another planner.
+// Prints Markdown, each row when it is ready. With --limits, fails if a cell is below this
+// project's goal or below another planner.
 #include "BenchmarkOptions.h"
 #include "DescribeStrategy.h"
 #include "LlamaOnClusters.h"
@@ -26,8 +27,9 @@ namespace {
 
 /// Minimum η that was set as a goal; 0: none.
 double goal(char cluster, const std::string &model) {
-  static const std::map<std::string, double> goals = {{"a7b", .91},  {"a13b", .91}, {"b7b", .87}, {"b13b", .87},
-                                                      {"c13b", .76}, {"c33b", .76}, {"d7b", .72}, {"d13b", .72}};
+  static const std::map<std::string, double> goals = {{"a7b", .91},  {"a13b", .91}, {"b7b", .87},
+                                                      {"b13b", .87}, {"c13b", .76}, {"c33b", .76},
+                                                      {"d7b", .72},  {"d13b", .72}};
   auto it = goals.find(cluster + model);
   return it == goals.end() ? 0 : it->second;
 }
@@ -78,7 +80,8 @@ Outcome judge(const Problem &problem, const Baseline *planner, uint32_t candidat
     options.candidates = candidates;
     options.seed = seed;
     if (Result<SearchResult> result = searchPlan(problem, options); !result.failed()) {
-      outcome.layout = describeStrategy(problem, result->strategy, result->evaluation.step, result->evaluation.busy, result->evaluation.memory);
+      outcome.layout = describeStrategy(problem, result->strategy, result->evaluation.step,
+                                        result->evaluation.busy, result->evaluation.memory);
       plan = std::move(result->plan);
     } else {
       outcome.why = result.message();
@@ -99,20 +102,24 @@ std::string firstLine(const std::string &text) { return text.substr(0, text.find
 } // namespace
 
 int main(int argc, char **argv) {
-  std::map<std::string, std::string> options = {{"clusters", "abcdef"}, {"models", "7b,13b,33b,65b"},
-                                                {"others", "1"},        {"sensitivity", "0"},
-                                                {"candidates", "0"},    {"seed", "1"},
-                                                {"limits", "0"},        {"layouts", "0"}};
+  std::map<std::string, std::string> options = {
+      {"clusters", "abcdef"}, {"models", "7b,13b,33b,65b"},
+      {"others", "1"},        {"sensitivity", "0"},
+      {"candidates", "0"},    {"seed", "1"},
+      {"limits", "0"},        {"layouts", "0"}};
   readOptions(argc, argv, options);
-  const uint32_t candidates = static_cast<uint32_t>(std::strtoul(options["candidates"].c_str(), nullptr, 10));
+  const uint32_t candidates =
+      static_cast<uint32_t>(std::strtoul(options["candidates"].c_str(), nullptr, 10));
   const uint64_t seed = std::strtoull(options["seed"].c_str(), nullptr, 10);
   const bool others = options["others"] == "1";
 
-  std::printf("| cluster | model | η | idle | kernel | balance | recompute | bubble | exposed | step, s | tokens/s | planned in, s |");
+  std::printf("| cluster | model | η | idle | kernel | balance | recompute | bubble | exposed | "
+              "step, s | tokens/s | planned in, s |");
   for (const Baseline &b : baselines())
     if (others)
       std::printf(" %s |", b.title);
-  std::printf("\n|---|---|---|---|---|---|---|---|---|---|---|---|%s\n", others ? "---|---|---|---|---|" : "");
+  std::printf("\n|---|---|---|---|---|---|---|---|---|---|---|---|%s\n",
+              others ? "---|---|---|---|---|" : "");
   int missed = 0, beaten = 0, cells = 0, infeasible = 0;
   std::string sensitivity;
   for (const ClusterSetting &setting : kClusterSettings) {
@@ -127,15 +134,16 @@ int main(int argc, char **argv) {
       double best = 0;
       if (own.efficiency) {
         const Efficiency &e = *own.efficiency;
-        std::printf("| %c | %s | **%.3f** | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f | %.2f | %.0f | %.1f |", std::toupper(setting.letter),
-                    model.c_str(), e.eta, e.idle, e.kernel, e.balance, e.recompute, e.bubble, e.exposed, e.step, kTokensPerStep / e.step,
-                    own.seconds);
+        std::printf(
+            "| %c | %s | **%.3f** | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f | %.2f | %.0f | %.1f |",
+            std::toupper(setting.letter), model.c_str(), e.eta, e.idle, e.kernel, e.balance,
+            e.recompute, e.bubble, e.exposed, e.step, kTokensPerStep / e.step, own.seconds);
         missed += e.eta < goal(setting.letter, model);
       } else {
         ++infeasible;
         missed += goal(setting.letter, model) > 0;
-        std::printf("| %c | %s | none: %s | | | | | | | | | %.1f |", std::toupper(setting.letter), model.c_str(), firstLine(own.why).c_str(),
-                    own.seconds);
+        std::printf("| %c | %s | none: %s | | | | | | | | | %.1f |", std::toupper(setting.letter),
+                    model.c_str(), firstLine(own.why).c_str(), own.seconds);
       }
       std::fflush(stdout);
       if (options["layouts"] == "1")
@@ -149,7 +157,8 @@ int main(int argc, char **argv) {
           best = std::max(best, outcome.efficiency->eta);
         } else {
           std::printf(" – |");
-          std::fprintf(stderr, "%c %s %s\n", setting.letter, model.c_str(), firstLine(outcome.why).c_str());
+          std::fprintf(stderr, "%c %s %s\n", setting.letter, model.c_str(),
+                       firstLine(outcome.why).c_str());
         }
         std::fflush(stdout);
       }
@@ -159,7 +168,8 @@ int main(int argc, char **argv) {
       if (options["sensitivity"] != "1")
         continue;
       char line[64];
-      std::snprintf(line, sizeof line, "| %c | %s | %.3f |", std::toupper(setting.letter), model.c_str(), own.efficiency ? own.efficiency->eta : 0);
+      std::snprintf(line, sizeof line, "| %c | %s | %.3f |", std::toupper(setting.letter),
+                    model.c_str(), own.efficiency ? own.efficiency->eta : 0);
       sensitivity += line;
       struct Change {
         double links, speeds;
@@ -171,15 +181,19 @@ int main(int argc, char **argv) {
         Result<CostModel> changedCosts = CostModel::make(made->summary, changed, nullptr, {});
         Problem changedProblem{made->summary, changed, *changedCosts, problem.batch};
         Outcome outcome = judge(changedProblem, nullptr, candidates, seed);
-        std::snprintf(line, sizeof line, outcome.efficiency ? " %.3f |" : " – |", outcome.efficiency ? outcome.efficiency->eta : 0);
+        std::snprintf(line, sizeof line, outcome.efficiency ? " %.3f |" : " – |",
+                      outcome.efficiency ? outcome.efficiency->eta : 0);
         sensitivity += line;
       }
       sensitivity += "\n";
     }
   }
   if (!sensitivity.empty())
-    std::printf("\n| cluster | model | η | links × ½ | links × 2 | speeds × 0.8 | speeds × 1.2 |\n|---|---|---|---|---|---|---|\n%s",
+    std::printf("\n| cluster | model | η | links × ½ | links × 2 | speeds × 0.8 | speeds × 1.2 "
+                "|\n|---|---|---|---|---|---|---|\n%s",
                 sensitivity.c_str());
-  std::printf("\n%d cells, %d without a plan that fits; below their goal: %d; below another planner: %d\n", cells, infeasible, missed, beaten);
+  std::printf(
+      "\n%d cells, %d without a plan that fits; below their goal: %d; below another planner: %d\n",
+      cells, infeasible, missed, beaten);
   return options["limits"] == "1" && (missed > 0 || beaten > 0) ? 1 : 0;
 }

@@ -1,4 +1,5 @@
-// Speed of copying and writing a device's state, compared with memcpy and with plain writes of the same size.
+// Speed of copying and writing a device's state, compared with memcpy and with plain writes of the
+// same size.
 #include "../runtime/StateOnly.h"
 
 #include "checkpoint/DeviceState.h"
@@ -15,13 +16,16 @@ using namespace zorse::runtime::test;
 
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 /// CPU seconds of all threads of this process.
 double processorTime() {
   rusage use;
   ::getrusage(RUSAGE_SELF, &use);
-  return double(use.ru_utime.tv_sec + use.ru_stime.tv_sec) + 1e-6 * double(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
+  return double(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+         1e-6 * double(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
 }
 
 struct Times {
@@ -49,7 +53,9 @@ int main(int argc, char **argv) {
   StateOnlyOptions options;
   options.devices = 1;
   options.frozen = {};
-  options.scale = int64_t(megabytes * 1e6 / (3 * 4 * 6)); // parameters and two moments; p0 to p2 have 1 + 2 + 3 times `scale` elements
+  options.scale = int64_t(
+      megabytes * 1e6 /
+      (3 * 4 * 6)); // parameters and two moments; p0 to p2 have 1 + 2 + 3 times `scale` elements
   Bundle bundle = stateOnly(folder, options);
   std::unique_ptr<Executor> executor = stateExecutor(bundle);
   if (!executor)
@@ -60,7 +66,10 @@ int main(int argc, char **argv) {
   double bytes = double(state->layout().stateBytes);
   std::vector<std::byte> target(size_t(bytes), std::byte(1)), source(size_t(bytes), std::byte(2));
   for (const bundle::PersistentState &held : bundle.programs[0].state())
-    if (executor->write(0, held.region(), 0, source.data(), std::min(source.size(), size_t(held.region().bytes()))).failed())
+    if (executor
+            ->write(0, held.region(), 0, source.data(),
+                    std::min(source.size(), size_t(held.region().bytes())))
+            .failed())
       return 1;
   Times memcpyTimes = best(5, [&] { std::memcpy(target.data(), source.data(), size_t(bytes)); });
   Times copyTimes = best(5, [&] { (void)state->copy(); });
@@ -98,8 +107,13 @@ int main(int argc, char **argv) {
       std::fprintf(stderr, "cannot resume\n");
   });
   std::printf("state %.0f MB; seconds, GB/s, seconds of processor time\n", bytes / 1e6);
-  for (const auto &[name, times] : std::initializer_list<std::pair<const char *, Times>>{
-           {"memcpy", memcpyTimes}, {"copy", copyTimes}, {"write, fsync", writeTimes}, {"snapshot", checkpointTimes}, {"resume", readTimes}})
-    std::printf("%-14s %7.3f %6.2f %7.3f\n", name, times.seconds, bytes / times.seconds / 1e9, times.processor);
+  for (const auto &[name, times] :
+       std::initializer_list<std::pair<const char *, Times>>{{"memcpy", memcpyTimes},
+                                                             {"copy", copyTimes},
+                                                             {"write, fsync", writeTimes},
+                                                             {"snapshot", checkpointTimes},
+                                                             {"resume", readTimes}})
+    std::printf("%-14s %7.3f %6.2f %7.3f\n", name, times.seconds, bytes / times.seconds / 1e9,
+                times.processor);
   return 0;
 }

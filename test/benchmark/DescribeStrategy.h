@@ -1,5 +1,5 @@
-// Describes a layout in one line per pipeline: units, rows and devices of each stage, the busiest device's fraction of
-// the step, and the fullest device's fraction of its memory.
+// Describes a layout in one line per pipeline: units, rows and devices of each stage, the busiest
+// device's fraction of the step, and the fullest device's fraction of its memory.
 #pragma once
 
 #include "zorse/Planning/Strategy.h"
@@ -14,7 +14,8 @@ namespace zorse::planning {
 
 /// \param busy    seconds of compute per device
 /// \param memory  bytes per device
-inline std::string describeStrategy(const Problem &problem, const Strategy &strategy, double step, const std::vector<double> &busy,
+inline std::string describeStrategy(const Problem &problem, const Strategy &strategy, double step,
+                                    const std::vector<double> &busy,
                                     const std::vector<uint64_t> &memory) {
   std::string text;
   for (const Pipeline &pipeline : strategy.pipelines) {
@@ -28,13 +29,16 @@ inline std::string describeStrategy(const Problem &problem, const Strategy &stra
         ++types[device.type];
         ++nodes[device.node];
         busiest = std::max(busiest, busy[member.device]);
-        fullest = std::max(fullest, static_cast<double>(memory[member.device]) / static_cast<double>(std::max<uint64_t>(1, device.memory)));
+        fullest = std::max(fullest, static_cast<double>(memory[member.device]) /
+                                        static_cast<double>(std::max<uint64_t>(1, device.memory)));
       }
       char line[120];
-      text += " [" + std::to_string(stage.unitEnd - stage.unitBegin) + "u r" + std::to_string(stage.members.front().microBatchSize);
+      text += " [" + std::to_string(stage.unitEnd - stage.unitBegin) + "u r" +
+              std::to_string(stage.members.front().microBatchSize);
       for (auto &[type, count] : types)
         text += " " + std::to_string(count) + type;
-      std::snprintf(line, sizeof line, " on %zu busy %.3f mem %.2f]", nodes.size(), busiest / step, fullest);
+      std::snprintf(line, sizeof line, " on %zu busy %.3f mem %.2f]", nodes.size(), busiest / step,
+                    fullest);
       text += line;
     }
     text += "\n";

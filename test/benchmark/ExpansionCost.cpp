@@ -1,6 +1,6 @@
-// expansion-cost: the cost of expanding a plan by number of devices, for the whole expansion and for times and memory
-// peaks alone (timeStep). It uses a synthetic model of 80 blocks on stages x replicas devices, with micro-batches of
-// one row.
+// expansion-cost: the cost of expanding a plan by number of devices, for the whole expansion and
+// for times and memory peaks alone (timeStep). It uses a synthetic model of 80 blocks on stages x
+// replicas devices, with micro-batches of one row.
 #include "SyntheticModel.h"
 
 #include "zorse/Step/AssignMicroBatches.h"
@@ -20,10 +20,13 @@ using namespace zorse;
 namespace {
 
 struct Options {
-  int stages = 32, replicas = 16, microBatches = 40, blocks = 80, repeat = 3, timed = 0, timeOnly = 0;
+  int stages = 32, replicas = 16, microBatches = 40, blocks = 80, repeat = 3, timed = 0,
+      timeOnly = 0;
 };
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 double cpu() {
   timespec time;
@@ -41,7 +44,8 @@ step::Plan makePlan(const Options &o) {
   step::Plan plan;
   plan.batch = static_cast<int64_t>(o.replicas) * o.microBatches;
   for (int d = 0; d < o.stages * o.replicas; ++d)
-    plan.devices.push_back({"d" + std::to_string(d), d % 3 ? 1e12 : 2e12, 0, "n" + std::to_string(d / 8)});
+    plan.devices.push_back(
+        {"d" + std::to_string(d), d % 3 ? 1e12 : 2e12, 0, "n" + std::to_string(d / 8)});
   plan.intraNode = {100e9, 1e-6};
   plan.interNode = {10e9, 1e-5};
   int units = o.blocks * 2 + 2;
@@ -49,9 +53,11 @@ step::Plan makePlan(const Options &o) {
     std::vector<step::StageDevice> devices;
     for (int r = 0; r < o.replicas; ++r)
       devices.push_back({static_cast<uint32_t>(s * o.replicas + r), o.microBatches, 1});
-    step::assignMicroBatches(units * s / o.stages, units * (s + 1) / o.stages, 0, devices, plan.cells);
+    step::assignMicroBatches(units * s / o.stages, units * (s + 1) / o.stages, 0, devices,
+                             plan.cells);
   }
-  plan.schedule.kind = o.timed ? step::ScheduleKind::SteadyState : step::ScheduleKind::OneForwardOneBackward;
+  plan.schedule.kind =
+      o.timed ? step::ScheduleKind::SteadyState : step::ScheduleKind::OneForwardOneBackward;
   plan.schedule.inFlightFactor = 1.5;
   return plan;
 }
@@ -78,7 +84,8 @@ Result<Made> expand(const test::SyntheticModel &model, const step::Plan &plan) {
   const auto graph = step::lowerPlan(model.summary, plan, options);
   if (graph.failed())
     return graph.error();
-  return Made{graph->numInstructions, graph->stepTime, graph->instructions.size(), graph->arguments.size()};
+  return Made{graph->numInstructions, graph->stepTime, graph->instructions.size(),
+              graph->arguments.size()};
 }
 
 } // namespace
@@ -93,11 +100,13 @@ int main(int argc, char **argv) {
       target = atoi(argv[i] + length + 1);
       return true;
     };
-    if (number("--pipeline-stages", o.stages) || number("--replicas", o.replicas) || number("--micro-batches", o.microBatches) ||
-        number("--blocks", o.blocks) || number("--repeat", o.repeat) || number("--timed", o.timed) || number("--time-only", o.timeOnly))
+    if (number("--pipeline-stages", o.stages) || number("--replicas", o.replicas) ||
+        number("--micro-batches", o.microBatches) || number("--blocks", o.blocks) ||
+        number("--repeat", o.repeat) || number("--timed", o.timed) ||
+        number("--time-only", o.timeOnly))
       continue;
-    fprintf(stderr,
-            "expansion-cost [--pipeline-stages=N] [--replicas=N] [--micro-batches=N] [--blocks=N] [--repeat=N] [--timed=0|1] [--time-only=0|1]\n");
+    fprintf(stderr, "expansion-cost [--pipeline-stages=N] [--replicas=N] [--micro-batches=N] "
+                    "[--blocks=N] [--repeat=N] [--timed=0|1] [--time-only=0|1]\n");
     return 2;
   }
   test::SyntheticOptions shape;
@@ -118,12 +127,14 @@ int main(int argc, char **argv) {
     }
     length = made->ids;
     if (run == 0)
-      printf("%zu devices, %zu cells, %zu instructions, %u ids, %zu arguments, step %.6g s\n", plan.devices.size(), plan.cells.size(),
-             made->instructions, made->ids, made->arguments, made->seconds);
+      printf("%zu devices, %zu cells, %zu instructions, %u ids, %zu arguments, step %.6g s\n",
+             plan.devices.size(), plan.cells.size(), made->instructions, made->ids, made->arguments,
+             made->seconds);
   }
   std::sort(seconds.begin(), seconds.end());
   std::sort(processors.begin(), processors.end());
-  printf("expanded in %.3f s (least of %d), %.3f s of processors, %.0f ns per id, peak %lld MiB\n", seconds.front(), o.repeat, processors.front(),
-         processors.front() * 1e9 / length, static_cast<long long>(peakMebibytes()));
+  printf("expanded in %.3f s (least of %d), %.3f s of processors, %.0f ns per id, peak %lld MiB\n",
+         seconds.front(), o.repeat, processors.front(), processors.front() * 1e9 / length,
+         static_cast<long long>(peakMebibytes()));
   return 0;
 }

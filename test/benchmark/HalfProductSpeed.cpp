@@ -1,6 +1,6 @@
-// Speed of bf16 products at the shapes of GPT-2 124M with 1,024 tokens, in one thread, compared with the CPU's peak.
-// The peak is the register throughput of its dot product instruction (AVX512-BF16), or else of its fused multiply-add;
-// it is measured before and after every product.
+// Speed of bf16 products at the shapes of GPT-2 124M with 1,024 tokens, in one thread, compared
+// with the CPU's peak. The peak is the register throughput of its dot product instruction
+// (AVX512-BF16), or else of its fused multiply-add; it is measured before and after every product.
 //
 //   half-product-speed [LEAST SHARE]     fails below this fraction of the peak; default 0
 #include "device/cpu/HalfGemm.h"
@@ -18,7 +18,9 @@ using namespace zorse::runtime;
 
 namespace {
 
-double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 constexpr int kChains = 24;
 constexpr int64_t kRounds = 400000;
@@ -78,7 +80,8 @@ int main(int argc, char **argv) {
     int64_t in, out;
   };
   constexpr int64_t times = 12;
-  for (auto [name, in, out] : {Layer{"qkv", 768, 2304}, Layer{"o", 768, 768}, Layer{"fc", 768, 3072}, Layer{"proj", 3072, 768}})
+  for (auto [name, in, out] : {Layer{"qkv", 768, 2304}, Layer{"o", 768, 768},
+                               Layer{"fc", 768, 3072}, Layer{"proj", 3072, 768}})
     for (int way = 0; way < 3; ++way) // forward, to the input, to the weights
       shapes.push_back(way == 0   ? Shape{name, false, false, false, rows, out, in, times}
                        : way == 1 ? Shape{name, false, true, false, rows, in, out, times}
@@ -98,9 +101,20 @@ int main(int argc, char **argv) {
     for (uint16_t &x : b)
       x = narrow<HalfType::BF16>(float(random() % 1000) / 1000 - 0.5f);
     const bool narrow = !s.add;
-    const HalfMatmul product = {
-        HalfType::BF16,           s.transposeA, s.transposeB, s.m,      s.n, s.k, a.data(), s.transposeA ? s.m : s.k, b.data(),
-        s.transposeB ? s.k : s.n, narrow,       s.add,        c.data(), s.n};
+    const HalfMatmul product = {HalfType::BF16,
+                                s.transposeA,
+                                s.transposeB,
+                                s.m,
+                                s.n,
+                                s.k,
+                                a.data(),
+                                s.transposeA ? s.m : s.k,
+                                b.data(),
+                                s.transposeB ? s.k : s.n,
+                                narrow,
+                                s.add,
+                                c.data(),
+                                s.n};
     multiply(product);
     double best = 1e30, top = 0;
     for (int repeat = 0; repeat < (s.n > 10000 || s.m > 10000 || s.k > 10000 ? 2 : 5); ++repeat) {
@@ -110,13 +124,17 @@ int main(int argc, char **argv) {
       top = std::max({top, before, peak()});
     }
     const double flops = 2.0 * double(s.m) * double(s.n) * double(s.k);
-    std::printf("%-5s %s%s%s %6lld x %6lld x %6lld  %6.1f GFLOP/s, %.2f of the peak\n", s.name, s.transposeA ? "T" : "N", s.transposeB ? "T" : "N",
-                s.add ? "+" : " ", (long long)s.m, (long long)s.n, (long long)s.k, flops / best / 1e9, flops / best / top);
+    std::printf("%-5s %s%s%s %6lld x %6lld x %6lld  %6.1f GFLOP/s, %.2f of the peak\n", s.name,
+                s.transposeA ? "T" : "N", s.transposeB ? "T" : "N", s.add ? "+" : " ",
+                (long long)s.m, (long long)s.n, (long long)s.k, flops / best / 1e9,
+                flops / best / top);
     work += double(s.times) * flops;
     time += double(s.times) * best;
     atPeak += double(s.times) * flops / top;
   }
-  std::printf("all products of a step: %.1f GFLOP/s, %.3f of the peak of %s (%.1f GFLOP/s)\n", work / time / 1e9, atPeak / time,
-              pairs ? "AVX512-BF16" : "f32, because this CPU has no bf16 instructions", work / atPeak / 1e9);
+  std::printf("all products of a step: %.1f GFLOP/s, %.3f of the peak of %s (%.1f GFLOP/s)\n",
+              work / time / 1e9, atPeak / time,
+              pairs ? "AVX512-BF16" : "f32, because this CPU has no bf16 instructions",
+              work / atPeak / 1e9);
   return atPeak / time >= min ? 0 : 1;
 }

@@ -1,13 +1,14 @@
-// Checks that changes of a cluster that cannot slow training down do not make the chosen plan slower. Uses random
-// clusters of 2 to 48 devices on 1 to 5 sites and random models. The changes: another order and other names of nodes,
-// devices and sites; one more device of an existing kind; one more, very slow device; one more, distant site; a faster
-// link; all rates and delays scaled by two.
+// Checks that changes of a cluster that cannot slow training down do not make the chosen plan
+// slower. Uses random clusters of 2 to 48 devices on 1 to 5 sites and random models. The changes:
+// another order and other names of nodes, devices and sites; one more device of an existing kind;
+// one more, very slow device; one more, distant site; a faster link; all rates and delays scaled by
+// two.
 //
 //     harmless-changes [--count=200] [--first=0] [--devices=48] [--verbose=1]
 //
-// A change is a miss if, on the new cluster, the plan chosen for it takes longer than the plan chosen for the old
-// cluster (both timed by the full expansion, if the old plan fits). Prints every miss. Fails if more than 1 % of the
-// changes miss by more than 1 %, or one by more than 3 %.
+// A change is a miss if, on the new cluster, the plan chosen for it takes longer than the plan
+// chosen for the old cluster (both timed by the full expansion, if the old plan fits). Prints every
+// miss. Fails if more than 1 % of the changes miss by more than 1 %, or one by more than 3 %.
 #include "BenchmarkOptions.h"
 #include "DescribeStrategy.h"
 
@@ -57,29 +58,38 @@ struct ClusterSpec {
     out.precision(17);
     out << "sites:\n";
     for (size_t s = 0; s < sites.size(); ++s)
-      out << "  - {name: " << sites[s] << ", fabric: {bandwidth: unlimited, latency: " << 2e-5 / scale
+      out << "  - {name: " << sites[s]
+          << ", fabric: {bandwidth: unlimited, latency: " << 2e-5 / scale
           << "}, uplink: {bandwidth: " << uplinks[s] * scale << "}}\n";
     out << "nodes:\n";
     for (const NodeSpec &node : nodes) {
       const DeviceType &type = *findDeviceType(node.type);
       const double rate = scale / node.slowdown;
-      out << "  - {name: " << node.name << ", site: " << sites[node.site] << ", pcie: " << type.pcie * scale
-          << ", device_link: {bandwidth: " << type.port * scale << ", latency: " << 5e-6 / scale << "}, nic: {bandwidth: " << node.nic * scale
-          << ", latency: " << 1e-5 / scale << "}, devices: [{name: " << prefix << node.name << ", kind: cuda, arch: " << type.arch
-          << ", count: " << node.devices << ", flops_per_second: {f32: " << type.flopsPerSecond[0] * rate
-          << ", f16: " << type.flopsPerSecond[1] * rate
-          << ", bf16: " << (type.flopsPerSecond[2] > 0 ? type.flopsPerSecond[2] : type.flopsPerSecond[1]) * rate
-          << "}, half_peak_rows: 100, memory: " << type.memory << ", reserved_memory: " << type.reservedMemory
-          << ", memory_bandwidth: " << type.memoryBandwidth * rate << ", launch_overhead: " << type.launchOverhead / rate << "}]}\n";
+      out << "  - {name: " << node.name << ", site: " << sites[node.site]
+          << ", pcie: " << type.pcie * scale << ", device_link: {bandwidth: " << type.port * scale
+          << ", latency: " << 5e-6 / scale << "}, nic: {bandwidth: " << node.nic * scale
+          << ", latency: " << 1e-5 / scale << "}, devices: [{name: " << prefix << node.name
+          << ", kind: cuda, arch: " << type.arch << ", count: " << node.devices
+          << ", flops_per_second: {f32: " << type.flopsPerSecond[0] * rate
+          << ", f16: " << type.flopsPerSecond[1] * rate << ", bf16: "
+          << (type.flopsPerSecond[2] > 0 ? type.flopsPerSecond[2] : type.flopsPerSecond[1]) * rate
+          << "}, half_peak_rows: 100, memory: " << type.memory
+          << ", reserved_memory: " << type.reservedMemory
+          << ", memory_bandwidth: " << type.memoryBandwidth * rate
+          << ", launch_overhead: " << type.launchOverhead / rate << "}]}\n";
     }
-    out << "links:\n  inter_site: {bandwidth: " << between * scale << ", latency: " << delay / scale << "}\n";
+    out << "links:\n  inter_site: {bandwidth: " << between * scale << ", latency: " << delay / scale
+        << "}\n";
     return out.str();
   }
 };
 
-template <typename T> const T &pick(Random &random, const std::vector<T> &list) { return list[random() % list.size()]; }
+template <typename T> const T &pick(Random &random, const std::vector<T> &list) {
+  return list[random() % list.size()];
+}
 
-constexpr const char *kTypes[] = {"T4", "V100-16", "V100-32", "A10G", "A100-40", "L4", "RTX3090", "RTX4090", "A30"};
+constexpr const char *kTypes[] = {"T4", "V100-16", "V100-32", "A10G", "A100-40",
+                                  "L4", "RTX3090", "RTX4090", "A30"};
 
 ClusterSpec randomCluster(Random &random, int maxDevices) {
   ClusterSpec spec;
@@ -126,11 +136,13 @@ struct Instance {
   std::optional<CostModel> costs;
   int64_t batch = 0;
 
-  Instance(bundle::ModelSummary model, const ClusterSpec &spec, int64_t batch) : summary(std::move(model)), batch(batch) {
+  Instance(bundle::ModelSummary model, const ClusterSpec &spec, int64_t batch)
+      : summary(std::move(model)), batch(batch) {
     auto read = readCluster(spec.yaml());
     if (!read.failed())
       cluster = *read;
-    auto made = read.failed() ? Result<CostModel>(read.error()) : CostModel::make(summary, cluster, nullptr, {});
+    auto made = read.failed() ? Result<CostModel>(read.error())
+                              : CostModel::make(summary, cluster, nullptr, {});
     if (made.failed()) {
       std::fprintf(stderr, "%s\n%s\n", made.message().c_str(), spec.yaml().c_str());
       std::exit(2);
@@ -142,8 +154,10 @@ struct Instance {
 
 Result<SearchResult> plan(const Instance &instance) { return searchPlan(instance.problem(), {}); }
 
-/// Seconds of the step of a layout on another cluster, with devices matched by name; 0: it does not fit.
-double stepThere(const Instance &old, const Instance &now, Strategy strategy, const std::map<std::string, std::string> &renamed) {
+/// Seconds of the step of a layout on another cluster, with devices matched by name; 0: it does not
+/// fit.
+double stepThere(const Instance &old, const Instance &now, Strategy strategy,
+                 const std::map<std::string, std::string> &renamed) {
   std::map<std::string, uint32_t> at;
   for (uint32_t d = 0; d < now.cluster.devices.size(); ++d)
     at[now.cluster.devices[d].name] = d;
@@ -159,7 +173,8 @@ double stepThere(const Instance &old, const Instance &now, Strategy strategy, co
 }
 
 std::string describe(const Instance &instance, const SearchResult &result) {
-  return describeStrategy(instance.problem(), result.strategy, result.evaluation.step, result.evaluation.busy, result.evaluation.memory);
+  return describeStrategy(instance.problem(), result.strategy, result.evaluation.step,
+                          result.evaluation.busy, result.evaluation.memory);
 }
 
 struct Change {
@@ -231,9 +246,11 @@ std::vector<Change> changesOf(const ClusterSpec &base, Random &random) {
 } // namespace
 
 int main(int argc, char **argv) {
-  std::map<std::string, std::string> options = {{"count", "200"}, {"first", "0"}, {"devices", "48"}, {"verbose", "0"}};
+  std::map<std::string, std::string> options = {
+      {"count", "200"}, {"first", "0"}, {"devices", "48"}, {"verbose", "0"}};
   readOptions(argc, argv, options);
-  const long count = std::stol(options["count"]), first = std::stol(options["first"]), verbose = std::stol(options["verbose"]);
+  const long count = std::stol(options["count"]), first = std::stol(options["first"]),
+             verbose = std::stol(options["verbose"]);
   int changes = 0, missed = 0, slower = 0, clusters = 0;
   double worst = 0;
   std::map<std::string, std::pair<int, double>> byKind;
@@ -264,18 +281,23 @@ int main(int argc, char **argv) {
       slower += by > 0.01;
       worst = std::max(worst, by);
       if (miss || verbose)
-        std::printf("cluster %ld, %d devices on %zu sites, batch %lld: %s: %.6g s, the old plan takes %.6g s: %+.4f %%\n", first + c, base.devices(),
-                    base.sites.size(), static_cast<long long>(batch), change.name, now, reference, 100 * by);
+        std::printf("cluster %ld, %d devices on %zu sites, batch %lld: %s: %.6g s, the old plan "
+                    "takes %.6g s: %+.4f %%\n",
+                    first + c, base.devices(), base.sites.size(), static_cast<long long>(batch),
+                    change.name, now, reference, 100 * by);
       if (miss && verbose > 1)
-        std::printf("%s\n  chosen:\n%s  the old one, on the old cluster:\n%s", change.spec.yaml().c_str(),
-                    again.failed() ? "none" : describe(after, *again).c_str(), describe(before, *chosen).c_str());
+        std::printf("%s\n  chosen:\n%s  the old one, on the old cluster:\n%s",
+                    change.spec.yaml().c_str(),
+                    again.failed() ? "none" : describe(after, *again).c_str(),
+                    describe(before, *chosen).c_str());
     }
     std::fflush(stdout);
   }
   for (const auto &[name, kind] : byKind)
     std::printf("%-24s %d missed, worst %+.2f %%\n", name.c_str(), kind.first, 100 * kind.second);
   const bool bad = slower * 100 > changes || worst > 0.03 || clusters == 0;
-  std::printf("%d changes of %d clusters: %d not as they must be, %d slower by more than 1 %% (limit 1 %% of them), worst %.2f %% (limit 3 %%)\n",
+  std::printf("%d changes of %d clusters: %d not as they must be, %d slower by more than 1 %% "
+              "(limit 1 %% of them), worst %.2f %% (limit 3 %%)\n",
               changes, clusters, missed, slower, 100 * worst);
   return bad;
 }

@@ -1,12 +1,14 @@
-// Measures the loss without each heuristic of the search (listed in Heuristics.cpp; docs/internals/search.md): the ratio of the step time of the
-// plan found without it to that of the plan found with all heuristics, for the same problem and seed.
+// Measures the loss without each heuristic of the search (listed in Heuristics.cpp;
+// docs/internals/search.md): the ratio of the step time of the plan found without it to that of the
+// plan found with all heuristics, for the same problem and seed.
 //
 //     heuristic-study [--only=NAME,NAME] [--clusters=abcdef] [--models=7b] [--small=24] [--seeds=5]
 //
-// The problems are Llama shapes on the clusters of models/clusters, as in bound-table, and random small instances, as
-// in compare-optima. Prints Markdown, each row when it is ready: the mean loss on every cluster, mean and worst loss on
-// all clusters and on small instances, and the number of plans that are no longer found. A dash marks heuristics that a
-// search never reaches. The first row omits no heuristic but changes the seed and shows random variation.
+// The problems are Llama shapes on the clusters of models/clusters, as in bound-table, and random
+// small instances, as in compare-optima. Prints Markdown, each row when it is ready: the mean loss
+// on every cluster, mean and worst loss on all clusters and on small instances, and the number of
+// plans that are no longer found. A dash marks heuristics that a search never reaches. The first
+// row omits no heuristic but changes the seed and shows random variation.
 #include "BenchmarkOptions.h"
 #include "Heuristics.h"
 #include "Instances.h"
@@ -24,7 +26,9 @@ using namespace zorse::planning;
 
 namespace {
 
-double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 std::vector<std::string> split(const std::string &text) {
   std::vector<std::string> list;
@@ -61,7 +65,8 @@ public:
     const double start = seconds();
     for (Case &one : cases)
       one.step = stepWithout(heuristicNames().size(), one, &one.used);
-    std::fprintf(stderr, "%zu searches with all heuristics: %.0f s\n", cases.size(), seconds() - start);
+    std::fprintf(stderr, "%zu searches with all heuristics: %.0f s\n", cases.size(),
+                 seconds() - start);
   }
 
   void printHead() const {
@@ -95,7 +100,8 @@ public:
     std::printf("| %s |", heuristicNames()[heuristic].c_str());
     for (char group : groups())
       std::printf(" %s |", ofGroup[group].showMean().c_str());
-    std::printf(" %s | %s | %s | %s | %d |\n", ofClusters.showMean().c_str(), ofClusters.showWorst().c_str(), ofGroup[kSmall].showMean().c_str(),
+    std::printf(" %s | %s | %s | %s | %d |\n", ofClusters.showMean().c_str(),
+                ofClusters.showWorst().c_str(), ofGroup[kSmall].showMean().c_str(),
                 ofGroup[kSmall].showWorst().c_str(), lost);
     std::fflush(stdout);
     std::fprintf(stderr, "%s: %.0f s\n", heuristicNames()[heuristic].c_str(), seconds() - start);
@@ -157,7 +163,8 @@ private:
 } // namespace
 
 int main(int argc, char **argv) {
-  std::map<std::string, std::string> options = {{"only", ""}, {"clusters", "abcdef"}, {"models", "7b"}, {"small", "24"}, {"seeds", "5"}};
+  std::map<std::string, std::string> options = {
+      {"only", ""}, {"clusters", "abcdef"}, {"models", "7b"}, {"small", "24"}, {"seeds", "5"}};
   readOptions(argc, argv, options);
   const std::vector<std::string> only = split(options["only"]), &names = heuristicNames();
   for (const std::string &name : only)
@@ -168,7 +175,8 @@ int main(int argc, char **argv) {
       std::fprintf(stderr, "\n");
       return 2;
     }
-  const uint64_t seeds = std::strtoull(options["seeds"].c_str(), nullptr, 10), small = std::strtoull(options["small"].c_str(), nullptr, 10);
+  const uint64_t seeds = std::strtoull(options["seeds"].c_str(), nullptr, 10),
+                 small = std::strtoull(options["small"].c_str(), nullptr, 10);
   Study study;
   for (const ClusterSetting &setting : kClusterSettings)
     if (options["clusters"].find(setting.letter) != std::string::npos)

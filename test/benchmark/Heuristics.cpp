@@ -187,18 +187,19 @@ Strategy withoutFreeMemory(const Strategy &from) {
 
 } // namespace
 
-// Defines the replacement of a search function, given its linker symbol. The original function is real::name. Methods
-// take the object as their first argument.
-#define ZORSE_BETWEEN(symbol, result, name, ...)                                                                                                     \
-  namespace real {                                                                                                                                   \
-  result name(__VA_ARGS__) __asm__("__real_" symbol);                                                                                                \
-  }                                                                                                                                                  \
-  result name(__VA_ARGS__) __asm__("__wrap_" symbol);                                                                                                \
+// Defines the replacement of a search function, given its linker symbol. The original function is
+// real::name. Methods take the object as their first argument.
+#define ZORSE_BETWEEN(symbol, result, name, ...)                                                   \
+  namespace real {                                                                                 \
+  result name(__VA_ARGS__) __asm__("__real_" symbol);                                              \
+  }                                                                                                \
+  result name(__VA_ARGS__) __asm__("__wrap_" symbol);                                              \
   result name(__VA_ARGS__)
 
 namespace zorse::planning::between {
 
-ZORSE_BETWEEN("_ZN5zorse8planning12SearchEffort10forDevicesEmll", SearchEffort, forDevices, size_t devices, int64_t units, int64_t samples) {
+ZORSE_BETWEEN("_ZN5zorse8planning12SearchEffort10forDevicesEmll", SearchEffort, forDevices,
+              size_t devices, int64_t units, int64_t samples) {
   SearchEffort effort = real::forDevices(devices, units, samples);
   for (const Limit &limit : kLimits)
     if (SearchEffort changed = effort; limit.leaveOut(changed) && isOmitted(limit.heuristic))
@@ -206,16 +207,18 @@ ZORSE_BETWEEN("_ZN5zorse8planning12SearchEffort10forDevicesEmll", SearchEffort, 
   return effort;
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning17withoutNegligibleERKNS0_13SearchContextE", std::vector<uint32_t>, withoutNegligible,
-              const SearchContext &context) {
+ZORSE_BETWEEN("_ZN5zorse8planning17withoutNegligibleERKNS0_13SearchContextE", std::vector<uint32_t>,
+              withoutNegligible, const SearchContext &context) {
   std::vector<uint32_t> devices = real::withoutNegligible(context);
   if (devices != context.devices && isOmitted(Negligible))
     return context.devices;
   return devices;
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning16StagePartitioner5solveERKSt6vectorINS0_9DeviceSetESaIS3_EERKNS0_16PartitionOptionsE", Partition, solve,
-              StagePartitioner *partitioner, const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options) {
+ZORSE_BETWEEN("_ZN5zorse8planning16StagePartitioner5solveERKSt6vectorINS0_9DeviceSetESaIS3_EERKNS0_"
+              "16PartitionOptionsE",
+              Partition, solve, StagePartitioner *partitioner,
+              const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options) {
   PartitionOptions changed = options;
   if (options.lateStart != PartitionOptions().lateStart && isOmitted(LateStarts))
     changed.lateStart = PartitionOptions().lateStart;
@@ -224,8 +227,8 @@ ZORSE_BETWEEN("_ZN5zorse8planning16StagePartitioner5solveERKSt6vectorINS0_9Devic
   return real::solve(partitioner, deviceSets, changed);
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning20makeInitialSolutionsERNS0_13SearchContextEb", std::vector<Candidate>, makeSeeds, SearchContext &context,
-              bool thorough) {
+ZORSE_BETWEEN("_ZN5zorse8planning20makeInitialSolutionsERNS0_13SearchContextEb",
+              std::vector<Candidate>, makeSeeds, SearchContext &context, bool thorough) {
   std::vector<Candidate> seeds = real::makeSeeds(context, thorough);
   auto before = [](const Candidate &a, const Candidate &b) { return a.estimate < b.estimate; };
   if (!std::is_sorted(seeds.begin(), seeds.end(), before) && isOmitted(KindsInTurn))
@@ -233,76 +236,91 @@ ZORSE_BETWEEN("_ZN5zorse8planning20makeInitialSolutionsERNS0_13SearchContextEb",
   return seeds;
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning15scheduleChoicesERKNS0_13SearchContextEb", std::vector<step::Schedule>, scheduleChoices,
-              const SearchContext &context, bool every) {
+ZORSE_BETWEEN("_ZN5zorse8planning15scheduleChoicesERKNS0_13SearchContextEb",
+              std::vector<step::Schedule>, scheduleChoices, const SearchContext &context,
+              bool every) {
   std::vector<step::Schedule> choices = real::scheduleChoices(context, every);
   if (choices.size() > 1 && isOmitted(Schedules))
     choices.resize(1);
   return choices;
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning6refineERNS0_13SearchContextERSt6vectorINS0_9CandidateESaIS4_EE", void, refine, SearchContext &context,
-              std::vector<Candidate> &pool) {
+ZORSE_BETWEEN("_ZN5zorse8planning6refineERNS0_13SearchContextERSt6vectorINS0_9CandidateESaIS4_EE",
+              void, refine, SearchContext &context, std::vector<Candidate> &pool) {
   if (!isOmitted(LocalSearch))
     real::refine(context, pool);
 }
 
-ZORSE_BETWEEN("_ZNK5zorse8planning21AdaptiveMoveSelection4pickERNS0_10SplitMix64Eb", Move, drawMove, const AdaptiveMoveSelection *shares,
-              SplitMix64 &random, bool parts) {
+ZORSE_BETWEEN("_ZNK5zorse8planning21AdaptiveMoveSelection4pickERNS0_10SplitMix64Eb", Move, drawMove,
+              const AdaptiveMoveSelection *shares, SplitMix64 &random, bool parts) {
   Move move = real::drawMove(shares, random, parts);
   while (isOmitted(FirstMove + static_cast<size_t>(move)))
     move = real::drawMove(shares, random, parts);
   return move;
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning8areAlikeERKNS0_10StageModelERKNS0_8StrategyE", bool, areAlike, const StageModel &model, const Strategy &strategy) {
+ZORSE_BETWEEN("_ZN5zorse8planning8areAlikeERKNS0_10StageModelERKNS0_8StrategyE", bool, areAlike,
+              const StageModel &model, const Strategy &strategy) {
   return real::areAlike(model, strategy) && !isOmitted(AlikePipelines);
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning11fromBusiestERKNS0_10StageModelERKNS0_8PipelineERKSt6vectorIfSaIfEERNS0_10SplitMix64ERmSE_Ri", bool, fromBusiest,
-              const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, SplitMix64 &random, size_t &a, size_t &b,
+ZORSE_BETWEEN("_ZN5zorse8planning11fromBusiestERKNS0_10StageModelERKNS0_"
+              "8PipelineERKSt6vectorIfSaIfEERNS0_10SplitMix64ERmSE_Ri",
+              bool, fromBusiest, const StageModel &model, const Pipeline &pipeline,
+              const std::vector<float> &busy, SplitMix64 &random, size_t &a, size_t &b,
               int32_t &by) {
-  return isOmitted(FromBusiest) || real::fromBusiest(model, pipeline, busy, random, a, b, by); // if omitted, the stages stay as drawn
+  return isOmitted(FromBusiest) || real::fromBusiest(model, pipeline, busy, random, a, b,
+                                                     by); // if omitted, the stages stay as drawn
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning9keepTimesERKNS0_10StageModelERKSt6vectorINS0_9DeviceSetESaIS5_EEdRNS0_8PipelineE", bool, keepTimes,
-              const StageModel &model, const std::vector<DeviceSet> &groups, double level, Pipeline &pipeline) {
+ZORSE_BETWEEN("_ZN5zorse8planning9keepTimesERKNS0_10StageModelERKSt6vectorINS0_9DeviceSetESaIS5_"
+              "EEdRNS0_8PipelineE",
+              bool, keepTimes, const StageModel &model, const std::vector<DeviceSet> &groups,
+              double level, Pipeline &pipeline) {
   return !isOmitted(KeptTimes) && real::keepTimes(model, groups, level, pipeline);
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning9hillClimbERNS0_13SearchContextERSt6vectorINS0_9CandidateESaIS4_EEj", void, hillClimb, SearchContext &context,
-              std::vector<Candidate> &pool, uint32_t simulations) {
+ZORSE_BETWEEN(
+    "_ZN5zorse8planning9hillClimbERNS0_13SearchContextERSt6vectorINS0_9CandidateESaIS4_EEj", void,
+    hillClimb, SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations) {
   if (!isOmitted(Descents))
     real::hillClimb(context, pool, simulations);
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning12Neighborhood5visitENS1_4KindEmRKNS0_9CandidateE", void, visit, Neighborhood *neighborhood, Neighborhood::Kind kind,
-              size_t worker, const Candidate &candidate) {
+ZORSE_BETWEEN("_ZN5zorse8planning12Neighborhood5visitENS1_4KindEmRKNS0_9CandidateE", void, visit,
+              Neighborhood *neighborhood, Neighborhood::Kind kind, size_t worker,
+              const Candidate &candidate) {
   if (!isOmitted(FirstNeighbour + kind))
     real::visit(neighborhood, kind, worker, candidate);
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning29searchWithMemoryOptimizationsERKNS0_7ProblemERKNS0_13SearchOptionsEd", std::optional<SearchResult>,
-              searchWithOptimizations, const Problem &problem, const SearchOptions &options, double toBeat) {
-  return isOmitted(AnyOptimization) ? std::nullopt : real::searchWithOptimizations(problem, options, toBeat);
+ZORSE_BETWEEN(
+    "_ZN5zorse8planning29searchWithMemoryOptimizationsERKNS0_7ProblemERKNS0_13SearchOptionsEd",
+    std::optional<SearchResult>, searchWithOptimizations, const Problem &problem,
+    const SearchOptions &options, double toBeat) {
+  return isOmitted(AnyOptimization) ? std::nullopt
+                                    : real::searchWithOptimizations(problem, options, toBeat);
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning25searchReshardAfterForwardERKNS0_7ProblemERKNS0_13SearchOptionsE", std::optional<SearchResult>, searchByPhase,
-              const Problem &problem, const SearchOptions &options) {
+ZORSE_BETWEEN("_ZN5zorse8planning25searchReshardAfterForwardERKNS0_7ProblemERKNS0_13SearchOptionsE",
+              std::optional<SearchResult>, searchByPhase, const Problem &problem,
+              const SearchOptions &options) {
   return isOmitted(Phases) ? std::nullopt : real::searchByPhase(problem, options);
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning17StrategySimulator3runERKNS0_8StrategyE", const StrategySimulator::Result &, runTimer, StrategySimulator *simulator,
+ZORSE_BETWEEN("_ZN5zorse8planning17StrategySimulator3runERKNS0_8StrategyE",
+              const StrategySimulator::Result &, runTimer, StrategySimulator *simulator,
               const Strategy &strategy) {
   return real::runTimer(simulator, withoutFreeMemory(strategy));
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning17StrategySimulator4planERKNS0_8StrategyE", step::Plan, planByTimer, StrategySimulator *simulator,
-              const Strategy &strategy) {
+ZORSE_BETWEEN("_ZN5zorse8planning17StrategySimulator4planERKNS0_8StrategyE", step::Plan,
+              planByTimer, StrategySimulator *simulator, const Strategy &strategy) {
   return real::planByTimer(simulator, withoutFreeMemory(strategy));
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning13ReplicaFinder4findERKNS0_8StrategyE", void, findReplicas, ReplicaFinder *finder, const Strategy &strategy) {
+ZORSE_BETWEEN("_ZN5zorse8planning13ReplicaFinder4findERKNS0_8StrategyE", void, findReplicas,
+              ReplicaFinder *finder, const Strategy &strategy) {
   real::findReplicas(finder, strategy);
   if (!finder->devices().empty() && isOmitted(Replicas))
     finder->forget(strategy);
@@ -315,7 +333,8 @@ const std::vector<std::string> &zorse::planning::heuristicNames() {
   return names;
 }
 
-Trial zorse::planning::searchWithout(size_t heuristic, const Problem &problem, const SearchOptions &asked) {
+Trial zorse::planning::searchWithout(size_t heuristic, const Problem &problem,
+                                     const SearchOptions &asked) {
   missing = heuristic;
   for (std::atomic<bool> &one : used)
     one = false;
@@ -323,7 +342,8 @@ Trial zorse::planning::searchWithout(size_t heuristic, const Problem &problem, c
   SearchOptions options = asked;
   if (isOmitted(AnotherSeed))
     options.seed += 1000;
-  Result<SearchResult> found = isOmitted(CanonicalOrder) ? searchParts(problem, options) : searchPlan(problem, options);
+  Result<SearchResult> found =
+      isOmitted(CanonicalOrder) ? searchParts(problem, options) : searchPlan(problem, options);
   if (!found.failed())
     trial.result = std::move(*found);
   for (const std::atomic<bool> &one : used)

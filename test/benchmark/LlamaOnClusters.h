@@ -1,5 +1,5 @@
-// Llama shapes on the clusters A to F of models/clusters, as in the planner's tables: 2^20 tokens per step, with a
-// sequence length that suits the cluster.
+// Llama shapes on the clusters A to F of models/clusters, as in the planner's tables: 2^20 tokens
+// per step, with a sequence length that suits the cluster.
 #pragma once
 
 #include "zorse/Planning/ModelShape.h"
@@ -17,9 +17,10 @@ struct ClusterSetting {
   const char *file;
   int64_t sequence; ///< tokens per sample
 };
-inline constexpr ClusterSetting kClusterSettings[] = {{'a', "a-4h100-16a100", 4096},    {'b', "b-8a100-16a10g-16v100-24t4", 1024},
-                                                      {'c', "c-two-regions", 512},      {'d', "d-32a100-96v100", 2048},
-                                                      {'e', "e-128a100-384v100", 2048}, {'f', "f-five-zones", 2048}};
+inline constexpr ClusterSetting kClusterSettings[] = {
+    {'a', "a-4h100-16a100", 4096},    {'b', "b-8a100-16a10g-16v100-24t4", 1024},
+    {'c', "c-two-regions", 512},      {'d', "d-32a100-96v100", 2048},
+    {'e', "e-128a100-384v100", 2048}, {'f', "f-five-zones", 2048}};
 inline constexpr int64_t kTokensPerStep = 1 << 20;
 
 struct LlamaOnCluster {
@@ -31,14 +32,17 @@ struct LlamaOnCluster {
   Problem problem() const { return {summary, cluster, *costs, batch}; }
 };
 
-/// \param model  "7b", "13b", ...; ends the program with a message if the model or its file does not exist
-inline std::unique_ptr<LlamaOnCluster> llamaOnCluster(const ClusterSetting &setting, const std::string &model) {
+/// \param model  "7b", "13b", ...; ends the program with a message if the model or its file does
+/// not exist
+inline std::unique_ptr<LlamaOnCluster> llamaOnCluster(const ClusterSetting &setting,
+                                                      const std::string &model) {
   auto fail = [](const std::string &message) {
     std::fprintf(stderr, "%s\n", message.c_str());
     std::exit(2);
   };
   auto made = std::make_unique<LlamaOnCluster>();
-  Result<Cluster> cluster = readClusterFile(std::string(ZORSE_SOURCE_DIR "/models/clusters/") + setting.file + ".yaml");
+  Result<Cluster> cluster =
+      readClusterFile(std::string(ZORSE_SOURCE_DIR "/models/clusters/") + setting.file + ".yaml");
   if (cluster.failed())
     fail(cluster.message());
   made->cluster = std::move(*cluster);

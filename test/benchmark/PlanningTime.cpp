@@ -1,5 +1,5 @@
-// Plans a model on a cluster and prints the planning time, from opening the YAML to closing plan.json, and the quality
-// of the plan.
+// Plans a model on a cluster and prints the planning time, from opening the YAML to closing
+// plan.json, and the quality of the plan.
 #include "Layout/StrategySimulator.h"
 
 #include "zorse/Planning/CostModel.h"
@@ -19,7 +19,9 @@ using namespace zorse::planning;
 
 namespace {
 
-double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 int fail(const std::string &message) {
   std::fprintf(stderr, "planning-time: %s\n", message.c_str());
@@ -37,10 +39,11 @@ std::string describe(const Problem &problem, const Strategy &strategy) {
         ++instruction.first;
         instruction.second += member.samples;
       }
-      text += "    units " + std::to_string(stage.unitBegin) + "-" + std::to_string(stage.unitEnd) + ", rows " +
-              std::to_string(stage.members.front().microBatchSize) + ":";
+      text += "    units " + std::to_string(stage.unitBegin) + "-" + std::to_string(stage.unitEnd) +
+              ", rows " + std::to_string(stage.members.front().microBatchSize) + ":";
       for (auto &[type, instruction] : types)
-        text += " " + std::to_string(instruction.first) + " " + type + " (" + std::to_string(instruction.second) + ")";
+        text += " " + std::to_string(instruction.first) + " " + type + " (" +
+                std::to_string(instruction.second) + ")";
       text += "\n";
     }
   }
@@ -50,8 +53,11 @@ std::string describe(const Problem &problem, const Strategy &strategy) {
 } // namespace
 
 int main(int argc, char **argv) {
-  std::map<std::string, std::string> flags = {
-      {"model", "llama-7b"}, {"sequence", "2048"}, {"tokens", "1048576"}, {"type", "f16"}, {"plan", "/dev/null"}};
+  std::map<std::string, std::string> flags = {{"model", "llama-7b"},
+                                              {"sequence", "2048"},
+                                              {"tokens", "1048576"},
+                                              {"type", "f16"},
+                                              {"plan", "/dev/null"}};
   bool show = false, bound = false;
   for (int i = 1; i < argc; ++i) {
     std::string name = argv[i];
@@ -62,16 +68,21 @@ int main(int argc, char **argv) {
     else if (name.rfind("--", 0) == 0 && i + 1 < argc)
       flags[name.substr(2)] = argv[++i];
     else
-      return fail("usage: planning-time --cluster FILE [--model NAME] [--sequence N] [--tokens N] [--type f16|bf16|f32] [--seed N] [--candidates N] "
+      return fail("usage: planning-time --cluster FILE [--model NAME] [--sequence N] [--tokens N] "
+                  "[--type f16|bf16|f32] [--seed N] [--candidates N] "
                   "[--threads N] "
                   "[--plan FILE] [--show] [--bound]");
   }
-  auto number = [&](const char *name, long otherwise) { return flags.count(name) ? std::atol(flags[name].c_str()) : otherwise; };
+  auto number = [&](const char *name, long otherwise) {
+    return flags.count(name) ? std::atol(flags[name].c_str()) : otherwise;
+  };
   auto shape = findModelShape(flags["model"]);
   if (!shape)
     return fail("unknown model '" + flags["model"] + "'; known are " + knownModelShapes());
   shape->sequence = number("sequence", 2048);
-  shape->computeType = flags["type"] == "bf16" ? bundle::BF16 : flags["type"] == "f32" ? bundle::F32 : bundle::F16;
+  shape->computeType = flags["type"] == "bf16"  ? bundle::BF16
+                       : flags["type"] == "f32" ? bundle::F32
+                                                : bundle::F16;
   auto summary = makeSummary(*shape);
   if (summary.failed())
     return fail(summary.message());
@@ -98,24 +109,30 @@ int main(int argc, char **argv) {
   }
   double end = seconds();
   double rate = static_cast<double>(problem.batch * shape->sequence) / result->evaluation.step;
-  std::printf("%zu devices, %s: %.3f s (search %.3f), %u candidates, step %.3f s, %.0f tokens/s", cluster->devices.size(), shape->name.c_str(),
-              end - start, searched - start, result->tried, result->evaluation.step, rate);
+  std::printf("%zu devices, %s: %.3f s (search %.3f), %u candidates, step %.3f s, %.0f tokens/s",
+              cluster->devices.size(), shape->name.c_str(), end - start, searched - start,
+              result->tried, result->evaluation.step, rate);
   if (bound)
     if (auto efficient = efficiency(problem, result->plan); !efficient.failed())
-      std::printf(", eta %.4f = idle %.3f kernel %.3f balance %.3f recompute %.3f bubble %.3f exposed %.3f", efficient->eta, efficient->idle,
-                  efficient->kernel, efficient->balance, efficient->recompute, efficient->bubble, efficient->exposed);
+      std::printf(
+          ", eta %.4f = idle %.3f kernel %.3f balance %.3f recompute %.3f bubble %.3f exposed %.3f",
+          efficient->eta, efficient->idle, efficient->kernel, efficient->balance,
+          efficient->recompute, efficient->bubble, efficient->exposed);
   if (show) {
     StrategySimulator simulator(problem);
     const auto &once = simulator.run(result->strategy);
     double before = seconds();
     simulator.run(result->strategy);
-    std::printf("\n  timer: %.3f s, %u tasks in %.2f ms", once.step, once.tasks, 1e3 * (seconds() - before));
+    std::printf("\n  timer: %.3f s, %u tasks in %.2f ms", once.step, once.tasks,
+                1e3 * (seconds() - before));
   }
   std::printf("\n");
   if (show) {
     const step::Schedule &schedule = result->strategy.schedule;
-    std::printf("  schedule %d, split %d, in flight %.2f, delay %.2f, state %d\n%s", int(schedule.kind), int(schedule.splitBackward),
-                schedule.inFlightFactor, schedule.maxWeightGradDelay, int(result->strategy.state), describe(problem, result->strategy).c_str());
+    std::printf("  schedule %d, split %d, in flight %.2f, delay %.2f, state %d\n%s",
+                int(schedule.kind), int(schedule.splitBackward), schedule.inFlightFactor,
+                schedule.maxWeightGradDelay, int(result->strategy.state),
+                describe(problem, result->strategy).c_str());
   }
   return 0;
 }

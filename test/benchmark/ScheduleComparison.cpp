@@ -1,11 +1,14 @@
-// schedule_comparison: step times of the schedules on stages of unequal times over slow links, as multiples of a lower
-// bound for every order:
+// schedule_comparison: step times of the schedules on stages of unequal times over slow links, as
+// multiples of a lower bound for every order:
 //
-//   T >= max over stages s of  m (F_s + B_s + W_s) + sum over i < s of (F_i + B_i + 2 c_i)       c: a transfer, latency included
+//   T >= max over stages s of  m (F_s + B_s + W_s) + sum over i < s of (F_i + B_i + 2 c_i)       c:
+//   a transfer, latency included
 //
-// If the backward is split, W may follow after all others. The bound then has only the way in, the sum of (F_i + c_i).
+// If the backward is split, W may follow after all others. The bound then has only the way in, the
+// sum of (F_i + c_i).
 //
-// Then compares the schedules with the optimal order of small instances, found by branch and bound (ExactOrder.h).
+// Then compares the schedules with the optimal order of small instances, found by branch and bound
+// (ExactOrder.h).
 #include "../../lib/Planning/Search/SplitMix64.h"
 #include "ChainModel.h"
 
@@ -27,7 +30,9 @@ namespace {
 
 struct Random : planning::SplitMix64 {
   using SplitMix64::SplitMix64;
-  double uniform(double low, double high) { return low + (high - low) * (static_cast<double>(next() >> 11) / 9007199254740992.0); }
+  double uniform(double low, double high) {
+    return low + (high - low) * (static_cast<double>(next() >> 11) / 9007199254740992.0);
+  }
 };
 
 struct Case {
@@ -90,10 +95,12 @@ void certify(int cases) {
       int64_t batch = 2 + static_cast<int64_t>(random.next() % (split ? 2 : 3));
       std::vector<ChainUnit> units;
       for (int s = 0; s < stages; ++s)
-        units.push_back({random.uniform(0.5, 1.5), random.uniform(0.5, 1.5), random.uniform(0.5, 1.5), 1024, 64});
+        units.push_back({random.uniform(0.5, 1.5), random.uniform(0.5, 1.5),
+                         random.uniform(0.5, 1.5), 1024, 64});
       double latency = random.uniform(0, 1);
       bundle::ModelSummary summary = chainSummary(units);
-      ChainCosts costs(units, std::vector<double>(units.size(), 1), oneDevicePerNode(units.size(), 0, latency));
+      ChainCosts costs(units, std::vector<double>(units.size(), 1),
+                       oneDevicePerNode(units.size(), 0, latency));
       Plan plan = chainPlan(stages, batch);
       plan.schedule.splitBackward = split;
       std::optional<double> min = planning::bestOrder(summary, plan, costs, 300000);
@@ -105,8 +112,10 @@ void certify(int cases) {
       worst = std::max(worst, gap);
       sum += gap;
     }
-    printf("%s against the best order, %d of %d instances solved: %.0f %% at 0 %%, mean gap %.2f %%, worst %.2f %%\n",
-           split ? "timed with W as filler" : "timed", known, cases, known ? 100.0 * equal / known : 0, known ? 100 * sum / known : 0, 100 * worst);
+    printf("%s against the best order, %d of %d instances solved: %.0f %% at 0 %%, mean gap %.2f "
+           "%%, worst %.2f %%\n",
+           split ? "timed with W as filler" : "timed", known, cases,
+           known ? 100.0 * equal / known : 0, known ? 100 * sum / known : 0, 100 * worst);
   }
 }
 
@@ -117,15 +126,16 @@ Times bounds(const Case &c) {
     for (int s = 0; s < c.stages; ++s) {
       const ChainUnit &u = c.units[static_cast<size_t>(s)];
       max = std::max(max, c.microBatches * (u.forward + u.inputs + u.weights) + path);
-      path += u.forward + (split ? 1 : 2) * (c.latency + 64 / c.bandwidth) + (split ? 0 : u.inputs + u.weights);
+      path += u.forward + (split ? 1 : 2) * (c.latency + 64 / c.bandwidth) +
+              (split ? 0 : u.inputs + u.weights);
     }
     (split ? t.splitBound : t.bound) = max;
   }
   return t;
 }
 
-/// The number of forwards before the first backward that hides the link latency (HARP): one-way trips to the end and
-/// back, divided by the stage's period.
+/// The number of forwards before the first backward that hides the link latency (HARP): one-way
+/// trips to the end and back, divided by the stage's period.
 std::vector<uint32_t> launchCounts(const Case &c) {
   double slowest = 0;
   for (const ChainUnit &u : c.units)
@@ -187,7 +197,8 @@ int main(int argc, char **argv) {
     ChainCosts costs(c.units, c.speeds, oneDevicePerNode(c.speeds.size(), c.bandwidth, c.latency));
     Plan plan = chainPlan(c.stages, c.microBatches);
     Times min = bounds(c);
-    printf("%2d: %d x %2d, link %.2f + %.2f        ", i, c.stages, c.microBatches, c.latency, 64 / c.bandwidth);
+    printf("%2d: %d x %2d, link %.2f + %.2f        ", i, c.stages, c.microBatches, c.latency,
+           64 / c.bandwidth);
     for (Column &column : columns) {
       std::vector<double> factors{column.schedule.inFlightFactor};
       if (column.schedule.inFlightFactor == 0)
@@ -205,7 +216,8 @@ int main(int argc, char **argv) {
           fprintf(stderr, "%s\n", graph.message().c_str());
           return 1;
         }
-        best = std::min(best, graph->stepTime / (column.schedule.splitBackward ? min.splitBound : min.bound));
+        best = std::min(best, graph->stepTime /
+                                  (column.schedule.splitBackward ? min.splitBound : min.bound));
       }
       column.sum += best;
       column.worst = std::max(column.worst, best);

@@ -1,10 +1,12 @@
-// Compares estimates of the initial solutions of the search with simulation. For the best initial solutions of a model
-// on a cluster, prints the ratio of the bound to the estimate, to the busiest device and to the step, the missing
-// memory, and the stages.
+// Compares estimates of the initial solutions of the search with simulation. For the best initial
+// solutions of a model on a cluster, prints the ratio of the bound to the estimate, to the busiest
+// device and to the step, the missing memory, and the stages.
 //
-//     seed-study --cluster=FILE [--model=llama-7b] [--sequence=N] [--seeds=N] [--pipeline-stages=1] [--on=FILE,FILE]
+//     seed-study --cluster=FILE [--model=llama-7b] [--sequence=N] [--seeds=N] [--pipeline-stages=1]
+//     [--on=FILE,FILE]
 //
-// --on: evaluates the same layouts also on clusters that differ only in links, to find the expensive links.
+// --on: evaluates the same layouts also on clusters that differ only in links, to find the
+// expensive links.
 #include "Search/Candidates.h"
 
 #include "DescribeStrategy.h"
@@ -25,11 +27,13 @@ using namespace zorse;
 using namespace zorse::planning;
 
 int main(int argc, char **argv) {
-  std::map<std::string, std::string> options = {{"cluster", ""}, {"model", "llama-7b"}, {"sequence", "2048"},
-                                                {"seeds", "20"}, {"stages", "0"},       {"on", ""}};
+  std::map<std::string, std::string> options = {{"cluster", ""},      {"model", "llama-7b"},
+                                                {"sequence", "2048"}, {"seeds", "20"},
+                                                {"stages", "0"},      {"on", ""}};
   for (int i = 1; i < argc; ++i) {
     const char *equals = std::strchr(argv[i], '=');
-    std::string name = equals ? std::string(argv[i] + 2, static_cast<size_t>(equals - argv[i] - 2)) : "";
+    std::string name =
+        equals ? std::string(argv[i] + 2, static_cast<size_t>(equals - argv[i] - 2)) : "";
     if (!options.count(name)) {
       std::fprintf(stderr, "unknown option '%s'\n", argv[i]);
       return 2;
@@ -54,7 +58,8 @@ int main(int argc, char **argv) {
   std::vector<Candidate> seeds = makeInitialSolutions(context);
   double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::printf("bound %.3f s; %zu seeds in %.2f s\n", bound, seeds.size(), took);
-  size_t max = std::min<size_t>(seeds.size(), static_cast<size_t>(std::atol(options["seeds"].c_str())));
+  size_t max =
+      std::min<size_t>(seeds.size(), static_cast<size_t>(std::atol(options["seeds"].c_str())));
   std::vector<step::Schedule> schedules = scheduleChoices(context, false);
   StrategySimulator &simulator = context.simulator(0);
   struct Other {
@@ -85,8 +90,10 @@ int main(int argc, char **argv) {
     strategy.schedule = schedules.front();
     auto start = std::chrono::steady_clock::now();
     StrategySimulator::Result result = simulator.run(strategy);
-    double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    double missing = context.missingMemory(result.memory), busiest = *std::max_element(result.busy.begin(), result.busy.end());
+    double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    double missing = context.missingMemory(result.memory),
+           busiest = *std::max_element(result.busy.begin(), result.busy.end());
     all.push_back({seeds[i].estimate, result.step});
     std::string others;
     for (size_t s : {1u, 3u, 11u, 12u})
@@ -94,7 +101,8 @@ int main(int argc, char **argv) {
         strategy.schedule = schedules[s];
         const auto &other = simulator.run(strategy);
         char text[40];
-        std::snprintf(text, sizeof text, " %.3f%s", bound / other.step, other.shortfallBytes ? "!" : "");
+        std::snprintf(text, sizeof text, " %.3f%s", bound / other.step,
+                      other.shortfallBytes ? "!" : "");
         others += text;
       }
     for (auto &other : elsewhere) {
@@ -103,11 +111,16 @@ int main(int argc, char **argv) {
       std::snprintf(text, sizeof text, " on %.3f", bound / other->simulator->run(strategy).step);
       others += text;
     }
-    std::printf("%3zu: %zu pipelines, estimate %.3f busy %.3f step %.3f missing %.2f (others%s) room %.2f, %u tasks %.0f ms\n", i,
-                seeds[i].strategy.pipelines.size(), bound / seeds[i].estimate, bound / busiest, bound / result.step, missing, others.c_str(),
-                seeds[i].inFlight, result.tasks, seconds * 1e3);
+    std::printf("%3zu: %zu pipelines, estimate %.3f busy %.3f step %.3f missing %.2f (others%s) "
+                "room %.2f, %u tasks %.0f ms\n",
+                i, seeds[i].strategy.pipelines.size(), bound / seeds[i].estimate, bound / busiest,
+                bound / result.step, missing, others.c_str(), seeds[i].inFlight, result.tasks,
+                seconds * 1e3);
     if (options["stages"] == "1")
-      std::fputs(describeStrategy(problem, seeds[i].strategy, result.step, result.busy, result.memory).c_str(), stdout);
+      std::fputs(
+          describeStrategy(problem, seeds[i].strategy, result.step, result.busy, result.memory)
+              .c_str(),
+          stdout);
   }
   for (size_t i = 0; i < all.size(); ++i)
     for (size_t k = i + 1; k < all.size(); ++k)

@@ -1,6 +1,8 @@
-// Cost of timing a layout: nanoseconds per task, over the best initial solutions of models on clusters.
+// Cost of timing a layout: nanoseconds per task, over the best initial solutions of models on
+// clusters.
 //
-//     timer-cost [--clusters=A.yaml,B.yaml] [--model=llama-7b] [--sequence=2048] [--seeds=4] [--schedules=4]
+//     timer-cost [--clusters=A.yaml,B.yaml] [--model=llama-7b] [--sequence=2048] [--seeds=4]
+//     [--schedules=4]
 #include "Layout/StrategySimulator.h"
 #include "Search/Candidates.h"
 
@@ -48,7 +50,8 @@ int main(int argc, char **argv) {
                                                 {"repeats", "5"}};
   for (int i = 1; i < argc; ++i) {
     const char *equals = std::strchr(argv[i], '=');
-    std::string name = equals ? std::string(argv[i] + 2, static_cast<size_t>(equals - argv[i] - 2)) : "";
+    std::string name =
+        equals ? std::string(argv[i] + 2, static_cast<size_t>(equals - argv[i] - 2)) : "";
     if (!options.count(name))
       return std::fprintf(stderr, "unknown option '%s'\n", argv[i]), 2;
     options[name] = equals + 1;
@@ -58,7 +61,9 @@ int main(int argc, char **argv) {
     auto cluster = readClusterFile(file);
     auto shape = findModelShape(options["model"]);
     if (cluster.failed() || !shape)
-      return std::fprintf(stderr, "%s\n", cluster.failed() ? cluster.message().c_str() : "unknown model"), 2;
+      return std::fprintf(stderr, "%s\n",
+                          cluster.failed() ? cluster.message().c_str() : "unknown model"),
+             2;
     shape->sequence = std::atol(options["sequence"].c_str());
     shape->computeType = bundle::F16;
     auto summary = makeSummary(*shape);
@@ -74,15 +79,20 @@ int main(int argc, char **argv) {
     size_t layouts = 0;
     const size_t max = std::min<size_t>(seeds.size(), size_t(std::atol(options["seeds"].c_str())));
     for (size_t s = 0; s < max; ++s)
-      for (size_t k = 0; k < schedules.size() && k < size_t(std::atol(options["schedules"].c_str())); ++k) {
+      for (size_t k = 0;
+           k < schedules.size() && k < size_t(std::atol(options["schedules"].c_str())); ++k) {
         Strategy strategy = seeds[s].strategy;
-        strategy.schedule = schedules[k * schedules.size() / std::min<size_t>(schedules.size(), size_t(std::atol(options["schedules"].c_str())))];
+        strategy.schedule =
+            schedules[k * schedules.size() /
+                      std::min<size_t>(schedules.size(),
+                                       size_t(std::atol(options["schedules"].c_str())))];
         StrategySimulator::Result timed;
         seconds += min(repeats, [&] { timed = simulator.run(strategy); });
         tasks += timed.tasks;
         ++layouts;
       }
-    std::printf("%s: %zu layouts, %.0f tasks each, %.0f ns a task\n", file.c_str(), layouts, tasks / double(layouts), 1e9 * seconds / tasks);
+    std::printf("%s: %zu layouts, %.0f tasks each, %.0f ns a task\n", file.c_str(), layouts,
+                tasks / double(layouts), 1e9 * seconds / tasks);
   }
   return 0;
 }

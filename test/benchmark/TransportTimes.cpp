@@ -1,15 +1,18 @@
-// transport-times [--max BYTES] [--contexts N] [--quick] [--least]: compares Gloo between two processes over loopback
-// with local transports between two threads, a plain TCP connection over loopback, and memcpy, by size.
+// transport-times [--max BYTES] [--contexts N] [--quick] [--least]: compares Gloo between two
+// processes over loopback with local transports between two threads, a plain TCP connection over
+// loopback, and memcpy, by size.
 //
 //   transfer        half of a round trip of two transfers
-//   socket          the same bytes with send and recv on one TCP connection: the kernel's cost for any caller
-//   all-gather      two owners with half of the bytes each; memcpy of half the bytes is the minimum for each
-//   reduce-scatter  two contributors of all bytes (f32), two owners of a half each; same minimum
+//   socket          the same bytes with send and recv on one TCP connection: the kernel's cost for
+//   any caller all-gather      two owners with half of the bytes each; memcpy of half the bytes is
+//   the minimum for each reduce-scatter  two contributors of all bytes (f32), two owners of a half
+//   each; same minimum
 //
-// Prints medians, or with --least the minimum of each, for a machine with other work. GB/s count the bytes that one
-// device receives. "gloo cpu" is the CPU time of both processes together; like that of memcpy it is always a median,
-// because other work changes it less. "a/b" is the ratio of the columns. The CPU time of a socket relative to memcpy
-// depends on the CPU and the kernel (4.5 to 8 times); that of Gloo relative to a socket depends on our code.
+// Prints medians, or with --least the minimum of each, for a machine with other work. GB/s count
+// the bytes that one device receives. "gloo cpu" is the CPU time of both processes together; like
+// that of memcpy it is always a median, because other work changes it less. "a/b" is the ratio of
+// the columns. The CPU time of a socket relative to memcpy depends on the CPU and the kernel (4.5
+// to 8 times); that of Gloo relative to a socket depends on our code.
 #include "FileGroup.h"
 
 #include "zorse/runtime/GlooTransport.h"
@@ -35,7 +38,9 @@ using namespace zorse::runtime;
 
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 void check(const Status &status) {
   if (status.failed()) {
@@ -72,7 +77,8 @@ double cpuSeconds(clockid_t clock) {
 }
 
 /// Measures on device `me` of two.
-Cost measure(Transport &transport, uint32_t me, Kind kind, size_t bytes, uint32_t instruction, int count) {
+Cost measure(Transport &transport, uint32_t me, Kind kind, size_t bytes, uint32_t instruction,
+             int count) {
   std::vector<float> full(bytes / 4 + 1, 1.0f), shard(bytes / 8 + 1);
   int64_t elements = int64_t(bytes / 4), half = elements / 2;
   std::vector<Shard> shards{{0, 0, half}, {1, half, elements}};
@@ -148,8 +154,11 @@ std::pair<int, int> connectSockets() {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
-  checkCall(bind(listener, reinterpret_cast<sockaddr *>(&address), length) == 0 && listen(listener, 1) == 0, "listen");
-  checkCall(getsockname(listener, reinterpret_cast<sockaddr *>(&address), &length) == 0, "getsockname");
+  checkCall(bind(listener, reinterpret_cast<sockaddr *>(&address), length) == 0 &&
+                listen(listener, 1) == 0,
+            "listen");
+  checkCall(getsockname(listener, reinterpret_cast<sockaddr *>(&address), &length) == 0,
+            "getsockname");
   checkCall(connect(from, reinterpret_cast<sockaddr *>(&address), length) == 0, "connect");
   int to = accept(listener, nullptr, nullptr);
   checkCall(to >= 0, "accept");
@@ -160,7 +169,8 @@ std::pair<int, int> connectSockets() {
 }
 
 /// Half of a round trip of `bytes` each way over `connection`. This process is end `me`.
-std::vector<Cost> socketCosts(int connection, uint32_t me, const std::vector<size_t> &sizes, bool quick) {
+std::vector<Cost> socketCosts(int connection, uint32_t me, const std::vector<size_t> &sizes,
+                              bool quick) {
   std::vector<Cost> costs;
   for (size_t bytes : sizes) {
     std::vector<char> data(bytes, 1);
@@ -171,8 +181,13 @@ std::vector<Cost> socketCosts(int connection, uint32_t me, const std::vector<siz
         done += size_t(moved);
       }
     };
-    auto write = [&] { whole([&](char *from, size_t rest) { return send(connection, from, rest, MSG_NOSIGNAL); }, "send"); };
-    auto read = [&] { whole([&](char *to, size_t rest) { return recv(connection, to, rest, 0); }, "recv"); };
+    auto write = [&] {
+      whole([&](char *from, size_t rest) { return send(connection, from, rest, MSG_NOSIGNAL); },
+            "send");
+    };
+    auto read = [&] {
+      whole([&](char *to, size_t rest) { return recv(connection, to, rest, 0); }, "recv");
+    };
     std::vector<double> times, cpu;
     for (int i = 0, count = repetitions(bytes, quick); i < count + 3; ++i) {
       const double begin = now(), used = cpuSeconds(CLOCK_PROCESS_CPUTIME_ID);
@@ -197,12 +212,14 @@ GlooOptions options(uint32_t rank, uint32_t contexts) {
   return options;
 }
 
-std::vector<Cost> measureAll(Transport &transport, uint32_t me, const std::vector<size_t> &sizes, bool quick) {
+std::vector<Cost> measureAll(Transport &transport, uint32_t me, const std::vector<size_t> &sizes,
+                             bool quick) {
   std::vector<Cost> costs;
   uint32_t instruction = 0;
   for (int kind = 0; kind < kKinds; ++kind)
     for (size_t bytes : sizes)
-      costs.push_back(measure(transport, me, Kind(kind), bytes, instruction += 2, repetitions(bytes, quick)));
+      costs.push_back(
+          measure(transport, me, Kind(kind), bytes, instruction += 2, repetitions(bytes, quick)));
   return costs;
 }
 
@@ -223,10 +240,14 @@ int main(int argc, char **argv) {
     else if (argument == "--least")
       share = 0;
     else
-      return std::fprintf(stderr, "usage: transport-times [--max BYTES] [--contexts N] [--quick] [--least]\n"), 1;
+      return std::fprintf(
+                 stderr,
+                 "usage: transport-times [--max BYTES] [--contexts N] [--quick] [--least]\n"),
+             1;
   }
   std::vector<size_t> sizes;
-  for (size_t bytes : {4u, 64u, 1u << 10, 4u << 10, 16u << 10, 64u << 10, 256u << 10, 1u << 20, 4u << 20, 16u << 20, 64u << 20})
+  for (size_t bytes : {4u, 64u, 1u << 10, 4u << 10, 16u << 10, 64u << 10, 256u << 10, 1u << 20,
+                       4u << 20, 16u << 20, 64u << 20})
     if (bytes <= max)
       sizes.push_back(bytes);
 
@@ -235,12 +256,14 @@ int main(int argc, char **argv) {
     return std::perror("transport-times"), 1;
   auto connect = [&](uint32_t rank) {
     zorse::test::FileGroup group(directory, rank, 2);
-    Result<std::unique_ptr<Transport>> transport = makeGlooTransport(group, options(rank, contexts));
+    Result<std::unique_ptr<Transport>> transport =
+        makeGlooTransport(group, options(rank, contexts));
     check(transport.failed() ? Status(transport.error()) : Status());
     return std::move(*transport);
   };
   const std::pair<int, int> ends = connectSockets();
-  auto *others = static_cast<double *>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  auto *others = static_cast<double *>(
+      mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   pid_t other = fork();
   if (other == 0) {
     std::vector<Cost> costs = measureAll(*connect(1), 1, sizes, quick);
@@ -265,23 +288,27 @@ int main(int argc, char **argv) {
 
   size_t at = 0;
   for (int kind = 0; kind < kKinds; ++kind) {
-    std::printf("%-14s %9s %10s %10s %10s %9s %10s %11s %11s %10s\n", kNames[kind], "bytes", "memcpy us", "local us", "gloo us", "gloo GB/s",
-                "gloo/local", "gloo/memcpy", "gloo cpu us", "cpu/memcpy");
+    std::printf("%-14s %9s %10s %10s %10s %9s %10s %11s %11s %10s\n", kNames[kind], "bytes",
+                "memcpy us", "local us", "gloo us", "gloo GB/s", "gloo/local", "gloo/memcpy",
+                "gloo cpu us", "cpu/memcpy");
     for (size_t bytes : sizes) {
       size_t received = kind == Transfer ? bytes : bytes / 2;
       const Copied copied = copyTimes(received, repetitions(bytes, quick));
       double copy = copied.seconds, cpu = gloo[at].cpu + others[at];
-      std::printf("%-14s %9zu %10.2f %10.2f %10.2f %9.3f %10.2f %11.2f %11.2f %10.2f\n", "", bytes, copy * 1e6, local[at].seconds * 1e6,
-                  gloo[at].seconds * 1e6, double(received) / gloo[at].seconds * 1e-9, gloo[at].seconds / local[at].seconds, gloo[at].seconds / copy,
-                  cpu * 1e6, cpu / copied.cpu);
+      std::printf("%-14s %9zu %10.2f %10.2f %10.2f %9.3f %10.2f %11.2f %11.2f %10.2f\n", "", bytes,
+                  copy * 1e6, local[at].seconds * 1e6, gloo[at].seconds * 1e6,
+                  double(received) / gloo[at].seconds * 1e-9, gloo[at].seconds / local[at].seconds,
+                  gloo[at].seconds / copy, cpu * 1e6, cpu / copied.cpu);
       ++at;
     }
   }
-  std::printf("%-14s %9s %10s %10s %10s %12s %10s\n", "socket", "bytes", "us", "gloo us", "cpu us", "gloo cpu us", "gloo cpu/cpu");
+  std::printf("%-14s %9s %10s %10s %10s %12s %10s\n", "socket", "bytes", "us", "gloo us", "cpu us",
+              "gloo cpu us", "gloo cpu/cpu");
   for (size_t i = 0; i < sizes.size(); ++i) {
-    const double cpu = sockets[i].cpu + others[kKinds * sizes.size() + i], used = gloo[i].cpu + others[i];
-    std::printf("%-14s %9zu %10.2f %10.2f %10.2f %12.2f %10.2f\n", "", sizes[i], sockets[i].seconds * 1e6, gloo[i].seconds * 1e6, cpu * 1e6,
-                used * 1e6, used / cpu);
+    const double cpu = sockets[i].cpu + others[kKinds * sizes.size() + i],
+                 used = gloo[i].cpu + others[i];
+    std::printf("%-14s %9zu %10.2f %10.2f %10.2f %12.2f %10.2f\n", "", sizes[i],
+                sockets[i].seconds * 1e6, gloo[i].seconds * 1e6, cpu * 1e6, used * 1e6, used / cpu);
   }
   return 0;
 }

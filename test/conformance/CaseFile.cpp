@@ -10,11 +10,14 @@ namespace {
 
 constexpr char kMagic[] = "zorse kernel case 1\n";
 
-/// Writes numbers as in memory, and lists after their lengths. Writer and reader both run on x86-64.
+/// Writes numbers as in memory, and lists after their lengths. Writer and reader both run on
+/// x86-64.
 class Writer {
 public:
   std::string bytes;
-  template <typename T> void number(T value) { bytes.append(reinterpret_cast<const char *>(&value), sizeof value); }
+  template <typename T> void number(T value) {
+    bytes.append(reinterpret_cast<const char *>(&value), sizeof value);
+  }
   void text(const std::string &value) { list(value); }
   template <typename List> void list(const List &values) {
     number(uint64_t(values.size()));
@@ -93,7 +96,8 @@ std::string CaseFile::read(const std::string &path) {
   in.list(name), in.list(functions), in.list(object);
   runs.resize(in.failed ? 0 : std::min<uint64_t>(in.number<uint64_t>(), 16));
   for (CaseRun &run : runs) {
-    run.rows = in.number<int64_t>(), run.sampleBase = in.number<int64_t>(), run.rngIdBase = in.number<uint64_t>();
+    run.rows = in.number<int64_t>(), run.sampleBase = in.number<int64_t>(),
+    run.rngIdBase = in.number<uint64_t>();
     in.list(run.bytes);
     run.arguments.resize(std::min<uint64_t>(in.number<uint64_t>(), run.bytes.size()));
     for (std::string &argument : run.arguments)
@@ -103,7 +107,8 @@ std::string CaseFile::read(const std::string &path) {
     for (ExpectedResult &result : run.results) {
       result.argument = in.number<uint32_t>(), result.offset = in.number<uint64_t>();
       in.list(result.type), in.list(result.middle), in.list(result.error);
-      in.failed |= result.argument >= run.bytes.size() || result.middle.size() != result.error.size();
+      in.failed |=
+          result.argument >= run.bytes.size() || result.middle.size() != result.error.size();
     }
     in.failed |= run.overwrite.size() != run.bytes.size();
   }

@@ -7,9 +7,11 @@ using namespace zorse::conformance;
 int64_t Sizes::columns(int64_t max) {
   if (large)
     return std::min<int64_t>({4096, large / 4, max});
-  // One and primes; just below, at and above the sizes of vectors (4, 8), warps, blocks, and a warp's part of a row
-  // (1,024).
-  static const std::vector<int64_t> list = {1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33, 97, 127, 128, 129, 255, 257, 1000, 1023, 1024, 1025, 1031, 2049};
+  // One and primes; just below, at and above the sizes of vectors (4, 8), warps, blocks, and a
+  // warp's part of a row (1,024).
+  static const std::vector<int64_t> list = {1,   2,   3,    4,    5,    7,    8,    9,
+                                            16,  31,  32,   33,   97,   127,  128,  129,
+                                            255, 257, 1000, 1023, 1024, 1025, 1031, 2049};
   if (index < int(list.size()))
     return std::min(list[size_t(index)], max);
   const int64_t near = oneOf({4, 8, 32, 64, 128, 256, 512, 1024}) * (1 + below(2)) + below(3) - 1;
@@ -38,7 +40,9 @@ std::string Text::tensor(char shape, const std::string &element) const {
   return text + element + ">";
 }
 
-bool Text::isSampled(char shape) const { return !shapes.at(shape).empty() && shapes.at(shape)[0] < 0; }
+bool Text::isSampled(char shape) const {
+  return !shapes.at(shape).empty() && shapes.at(shape)[0] < 0;
+}
 
 std::string Text::expand(const std::string &text) const {
   std::string all;
@@ -58,7 +62,8 @@ Text &Text::argument(const std::string &text) {
 }
 
 Text &Text::narrowIn(const std::string &name, char shape, const std::string &attributes) {
-  const std::string slot = isSampled(shape) ? "boundary_in" + std::to_string(boundaries++) : "parameter" + std::to_string(parameters++);
+  const std::string slot = isSampled(shape) ? "boundary_in" + std::to_string(boundaries++)
+                                            : "parameter" + std::to_string(parameters++);
   return argument(name + ": #" + shape + " {@@" + slot + attributes + "}");
 }
 
@@ -70,12 +75,15 @@ Text &Text::in(const std::string &name, char shape, const std::string &attribute
 }
 
 Text &Text::wideIn(const std::string &name, char shape, const std::string &attributes) {
-  const std::string slot = isSampled(shape) ? "boundary_in" + std::to_string(boundaries++) : "parameter" + std::to_string(parameters++);
+  const std::string slot = isSampled(shape) ? "boundary_in" + std::to_string(boundaries++)
+                                            : "parameter" + std::to_string(parameters++);
   return argument(name + ": $" + shape + " {@@" + slot + attributes + "}");
 }
 
-Text &Text::ids(const std::string &name, char shape, int64_t low, int64_t high, const std::string &element) {
-  add(arguments, name + ": " + tensor(shape, element) + " {@@input" + std::to_string(inputs++) + ", test.low = " + std::to_string(low) +
+Text &Text::ids(const std::string &name, char shape, int64_t low, int64_t high,
+                const std::string &element) {
+  add(arguments, name + ": " + tensor(shape, element) + " {@@input" + std::to_string(inputs++) +
+                     ", test.low = " + std::to_string(low) +
                      " : i64, test.high = " + std::to_string(high) + " : i64}");
   return *this;
 }
@@ -93,7 +101,9 @@ Text &Text::result(const std::string &value, const std::string &of, const std::s
 }
 
 Text &Text::wideOut(const std::string &value, char shape) {
-  const std::string argument = isSampled(shape) ? "boundary_out" + std::to_string(outs++) : "parameter_gradient" + std::to_string(gradients++);
+  const std::string argument = isSampled(shape)
+                                   ? "boundary_out" + std::to_string(outs++)
+                                   : "parameter_gradient" + std::to_string(gradients++);
   return result(value, std::string("$") + shape, "@@" + argument);
 }
 
@@ -110,7 +120,8 @@ Text &Text::out(const std::string &value, char shape) {
 }
 
 std::string Text::str() const {
-  return "func.func @f(" + arguments + ") -> (" + results + ") {\n" + function + "  return " + values + " : " + types + "\n}\n";
+  return "func.func @f(" + arguments + ") -> (" + results + ") {\n" + function + "  return " +
+         values + " : " + types + "\n}\n";
 }
 
 std::vector<KernelClass> zorse::conformance::kernelClasses() {

@@ -18,7 +18,8 @@ namespace {
 
 class Emulator final : public Machine {
 public:
-  explicit Emulator(const std::string &arch) : Machine(arch), products(std::move(*runtime::CpuDevice::create({}))) {}
+  explicit Emulator(const std::string &arch)
+      : Machine(arch), products(std::move(*runtime::CpuDevice::create({}))) {}
 
   std::string load(const codegen::CompiledFunctions &compiled) override {
     library = compiled.library;
@@ -29,8 +30,10 @@ public:
   }
 
   std::string run(int function, const Call &call) override {
-    emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.rngIdBase, call.arguments, call.overwrite};
-    std::vector<std::string> findings = emulator::runFunction(*code, *products, library.functions(function), emulated);
+    emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.rngIdBase, call.arguments,
+                                    call.overwrite};
+    std::vector<std::string> findings =
+        emulator::runFunction(*code, *products, library.functions(function), emulated);
     return findings.empty() ? "" : findings.front();
   }
 
@@ -43,7 +46,9 @@ private:
 class Driven final : public Machine {
 public:
   Driven(const runtime::Driver &driver, const std::string &arch) : Machine(arch), driver(driver) {
-    directory = (std::filesystem::temp_directory_path() / ("zorse-conformance-" + std::to_string(getpid()))).string();
+    directory =
+        (std::filesystem::temp_directory_path() / ("zorse-conformance-" + std::to_string(getpid())))
+            .string();
     std::filesystem::create_directories(directory + "/" + arch);
     if (arch != "emu") // keep the GPU's context between cases
       if (auto made = make("context"); !made.failed())
@@ -60,7 +65,8 @@ public:
   std::string load(const codegen::CompiledFunctions &compiled) override {
     library = compiled.library;
     if (library.objects_size() > 0)
-      std::ofstream(directory + "/" + arch + "/" + library.objects(0), std::ios::binary) << compiled.object;
+      std::ofstream(directory + "/" + arch + "/" + library.objects(0), std::ios::binary)
+          << compiled.object;
     device.reset();
     auto made = make("conformance");
     if (made.failed())
@@ -76,20 +82,26 @@ public:
     std::vector<runtime::DeviceAddress> addresses;
     std::vector<size_t> sizes;
     for (int s = 0; s < function.arguments_size(); ++s) {
-      sizes.push_back(size_t(function.arguments(s).bytes().fixed() + function.arguments(s).bytes().per_row() * call.rows));
+      sizes.push_back(size_t(function.arguments(s).bytes().fixed() +
+                             function.arguments(s).bytes().per_row() * call.rows));
       auto made = device->allocate(bundle::DEVICE, sizes.back() + 64, {});
       if (made.failed())
         return made.message();
       addresses.push_back((*made)->base());
       memory.push_back(std::move(*made));
-      if (runtime::Status status = device->write(addresses.back(), call.arguments[size_t(s)], sizes.back()); status.failed())
+      if (runtime::Status status =
+              device->write(addresses.back(), call.arguments[size_t(s)], sizes.back());
+          status.failed())
         return status.message();
     }
-    runtime::FunctionArguments arguments{{call.rows, call.sampleBase, call.rngIdBase}, addresses.data(), call.overwrite.data()};
+    runtime::FunctionArguments arguments{
+        {call.rows, call.sampleBase, call.rngIdBase}, addresses.data(), call.overwrite.data()};
     if (runtime::Status status = device->runFunction(uint32_t(index), arguments); status.failed())
       return status.message();
     for (int s = 0; s < function.arguments_size(); ++s)
-      if (runtime::Status status = device->read(call.arguments[size_t(s)], addresses[size_t(s)], sizes[size_t(s)]); status.failed())
+      if (runtime::Status status =
+              device->read(call.arguments[size_t(s)], addresses[size_t(s)], sizes[size_t(s)]);
+          status.failed())
         return status.message();
     return "";
   }
@@ -109,12 +121,16 @@ private:
 
 } // namespace
 
-std::unique_ptr<Machine> conformance::makeEmulator(const std::string &arch) { return std::make_unique<Emulator>(arch); }
+std::unique_ptr<Machine> conformance::makeEmulator(const std::string &arch) {
+  return std::make_unique<Emulator>(arch);
+}
 
-/// Loads the fakes under the names of the libraries, so that the driver gets them when it opens these names.
+/// Loads the fakes under the names of the libraries, so that the driver gets them when it opens
+/// these names.
 static bool loadStandIns(std::string &error) {
   for (const char *library : {"libcuda.so.1", "libcublasLt.so.13"})
-    if (!::dlopen((std::string(ZORSE_BINARY_DIR "/standin/") + library).c_str(), RTLD_NOW | RTLD_GLOBAL)) {
+    if (!::dlopen((std::string(ZORSE_BINARY_DIR "/standin/") + library).c_str(),
+                  RTLD_NOW | RTLD_GLOBAL)) {
       error = ::dlerror();
       return false;
     }

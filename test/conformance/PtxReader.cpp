@@ -23,7 +23,8 @@ bool isNaNOf16(const char *at, int exponentBits) {
   uint16_t value;
   std::memcpy(&value, at, 2);
   const int fraction = 15 - exponentBits;
-  return (value >> fraction & ((1 << exponentBits) - 1)) == (1 << exponentBits) - 1 && (value & ((1 << fraction) - 1));
+  return (value >> fraction & ((1 << exponentBits) - 1)) == (1 << exponentBits) - 1 &&
+         (value & ((1 << fraction) - 1));
 }
 
 struct ElementKind {
@@ -46,23 +47,31 @@ ElementKind kindOf(bundle::ElementType type) {
   }
 }
 
-/// Finds the first element that differs. All NaNs are equal, because PTX does not specify the bits of f32 NaNs.
-std::string compareArgument(const bundle::FunctionArgument &argument, const char *got, const char *expected, size_t bytes) {
+/// Finds the first element that differs. All NaNs are equal, because PTX does not specify the bits
+/// of f32 NaNs.
+std::string compareArgument(const bundle::FunctionArgument &argument, const char *got,
+                            const char *expected, size_t bytes) {
   const ElementKind kind = kindOf(argument.type());
   for (size_t at = 0; at + kind.bytes <= bytes; at += kind.bytes)
-    if (std::memcmp(got + at, expected + at, kind.bytes) != 0 && !(kind.isNaN(got + at) && kind.isNaN(expected + at))) {
+    if (std::memcmp(got + at, expected + at, kind.bytes) != 0 &&
+        !(kind.isNaN(got + at) && kind.isNaN(expected + at))) {
       uint64_t bits[2] = {};
       std::memcpy(&bits[0], expected + at, kind.bytes);
       std::memcpy(&bits[1], got + at, kind.bytes);
       char text[160];
-      std::snprintf(text, sizeof text, "element %zu of argument kind %d: the emulator of bitcode has the bits %llx, the PTX %llx", at / kind.bytes,
-                    int(argument.kind()), static_cast<unsigned long long>(bits[0]), static_cast<unsigned long long>(bits[1]));
+      std::snprintf(text, sizeof text,
+                    "element %zu of argument kind %d: the emulator of bitcode has the bits %llx, "
+                    "the PTX %llx",
+                    at / kind.bytes, int(argument.kind()), static_cast<unsigned long long>(bits[0]),
+                    static_cast<unsigned long long>(bits[1]));
       return text;
     }
   return "";
 }
 
-size_t sizeOf(const bundle::FunctionArgument &argument, int64_t rows) { return size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows); }
+size_t sizeOf(const bundle::FunctionArgument &argument, int64_t rows) {
+  return size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows);
+}
 
 /// Copies of arguments at multiples of 128 bytes.
 class Arguments {
@@ -92,11 +101,15 @@ private:
   std::vector<std::vector<Line>> memory;
 };
 
-std::string compareArguments(const bundle::CompiledFunction &function, const std::vector<char *> &got, const std::vector<const char *> &expected,
-                             int64_t rows) {
+std::string compareArguments(const bundle::CompiledFunction &function,
+                             const std::vector<char *> &got,
+                             const std::vector<const char *> &expected, int64_t rows) {
   for (int s = 0; s < function.arguments_size(); ++s)
-    if (const bundle::FunctionArgument &argument = function.arguments(s); argument.mode() != bundle::READ)
-      if (std::string problem = compareArgument(argument, got[size_t(s)], expected[size_t(s)], sizeOf(argument, rows)); !problem.empty())
+    if (const bundle::FunctionArgument &argument = function.arguments(s);
+        argument.mode() != bundle::READ)
+      if (std::string problem = compareArgument(argument, got[size_t(s)], expected[size_t(s)],
+                                                sizeOf(argument, rows));
+          !problem.empty())
         return problem;
   return "";
 }
@@ -104,7 +117,9 @@ std::string compareArguments(const bundle::CompiledFunction &function, const std
 class PtxReader final : public Machine {
 public:
   explicit PtxReader(const PtxOptions &options)
-      : Machine(options.arch), options(options), products(std::move(*runtime::CpuDevice::create({}))), bitcode(makeEmulator("emu:" + options.arch)) {}
+      : Machine(options.arch), options(options),
+        products(std::move(*runtime::CpuDevice::create({}))),
+        bitcode(makeEmulator("emu:" + options.arch)) {}
 
   ~PtxReader() override { count(); }
 
@@ -132,13 +147,18 @@ public:
       return "the emulator of bitcode: " + problem;
     if (!program)
       return "";
-    const emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.rngIdBase, call.arguments, call.overwrite};
-    const std::vector<std::string> findings = ptx::runPtxBody(*program, *products, function, emulated, options.seed + 1000 * runs++);
+    const emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.rngIdBase,
+                                          call.arguments, call.overwrite};
+    const std::vector<std::string> findings =
+        ptx::runPtxBody(*program, *products, function, emulated, options.seed + 1000 * runs++);
     if (options.recording)
-      options.recording->runs.push_back(
-          {function, call.rows, call.sampleBase, call.rngIdBase, call.overwrite, before, arguments.contents(arguments.addresses)});
-    return findings.empty() ? compareArguments(function, call.arguments, {other.arguments.begin(), other.arguments.end()}, call.rows)
-                            : findings.front();
+      options.recording->runs.push_back({function, call.rows, call.sampleBase, call.rngIdBase,
+                                         call.overwrite, before,
+                                         arguments.contents(arguments.addresses)});
+    return findings.empty()
+               ? compareArguments(function, call.arguments,
+                                  {other.arguments.begin(), other.arguments.end()}, call.rows)
+               : findings.front();
   }
 
 private:
@@ -157,10 +177,13 @@ private:
 
 } // namespace
 
-std::unique_ptr<Machine> conformance::makePtxReader(const PtxOptions &options) { return std::make_unique<PtxReader>(options); }
+std::unique_ptr<Machine> conformance::makePtxReader(const PtxOptions &options) {
+  return std::make_unique<PtxReader>(options);
+}
 
 std::string conformance::runAgain(const std::string &text, const RecordedRun &run, uint64_t seed) {
-  static const std::unique_ptr<runtime::CpuDevice> products = std::move(*runtime::CpuDevice::create({}));
+  static const std::unique_ptr<runtime::CpuDevice> products =
+      std::move(*runtime::CpuDevice::create({}));
   std::string error;
   const auto program = ptx::Program::load(text, error);
   if (!program)
@@ -171,7 +194,10 @@ std::string conformance::runAgain(const std::string &text, const RecordedRun &ru
     std::memcpy(arguments.addresses[s], run.before[s].data(), arguments.sizes[s]);
     expected.push_back(run.after[s].data());
   }
-  const emulator::EmulatedCall call{run.rows, run.sampleBase, run.rngIdBase, arguments.addresses, run.overwrite};
-  const std::vector<std::string> findings = ptx::runPtxBody(*program, *products, run.function, call, seed);
-  return findings.empty() ? compareArguments(run.function, arguments.addresses, expected, run.rows) : findings.front();
+  const emulator::EmulatedCall call{run.rows, run.sampleBase, run.rngIdBase, arguments.addresses,
+                                    run.overwrite};
+  const std::vector<std::string> findings =
+      ptx::runPtxBody(*program, *products, run.function, call, seed);
+  return findings.empty() ? compareArguments(run.function, arguments.addresses, expected, run.rows)
+                          : findings.front();
 }

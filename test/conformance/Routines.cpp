@@ -30,7 +30,8 @@ struct Routines {
   StepScalars scalars{};
   OptimizerStep state{};
 
-  template <typename T> T *at(const bundle::CompiledFunction &function, bundle::ArgumentKind kind, uint32_t index = 0) {
+  template <typename T>
+  T *at(const bundle::CompiledFunction &function, bundle::ArgumentKind kind, uint32_t index = 0) {
     for (int s = 0; s < function.arguments_size(); ++s)
       if (function.arguments(s).kind() == kind && function.arguments(s).index() == index)
         return reinterpret_cast<T *>(buffers[size_t(s)].data.get());
@@ -39,7 +40,8 @@ struct Routines {
 
   /// Replaces a tenth of the values by non-finite ones.
   double special(double value) {
-    const double odd[] = {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()};
+    const double odd[] = {std::numeric_limits<double>::infinity(),
+                          std::numeric_limits<double>::quiet_NaN()};
     return sizes.below(10) == 0 ? odd[sizes.below(2)] : value;
   }
   double number() { return std::normal_distribution<double>()(sizes.random); }
@@ -59,7 +61,8 @@ struct Routines {
       seed = number();
     if (sizes.below(4) == 0)
       scalars.lossGradient[sizes.below(16)] = special(std::numeric_limits<double>::infinity());
-    state = {double(sizes.below(100)), std::ldexp(1.0, int(sizes.below(3) * 8)), double(sizes.below(kInterval)), double(sizes.below(5))};
+    state = {double(sizes.below(100)), std::ldexp(1.0, int(sizes.below(3) * 8)),
+             double(sizes.below(kInterval)), double(sizes.below(5))};
     const size_t stateBytes = scales ? sizeof state : sizeof state.updates;
     if (char *to = at<char>(function, bundle::LOCAL_METRICS))
       std::memcpy(to, sums.data(), sums.size() * sizeof(double));
@@ -81,15 +84,17 @@ struct Routines {
   /// \param band  maximum difference; 0: equal bits
   void expect(const std::string &what, double got, double want, double band = 0) {
     if (equal(got, want) || std::fabs(got - want) <= band) {
-      outcome.worst = std::max(outcome.worst, equal(got, want) || band == 0 ? 0 : std::fabs(got - want) / band);
+      outcome.worst =
+          std::max(outcome.worst, equal(got, want) || band == 0 ? 0 : std::fabs(got - want) / band);
       return;
     }
     if (outcome.problem.empty())
-      outcome.problem = what + ": expected " + std::to_string(want) + ", got " + std::to_string(got) + ", band " + std::to_string(band);
+      outcome.problem = what + ": expected " + std::to_string(want) + ", got " +
+                        std::to_string(got) + ", band " + std::to_string(band);
   }
 
-  /// Squares of f32 numbers are exact in f64. A sum of n squares, in any order, has a relative error of at most n
-  /// 2^-53.
+  /// Squares of f32 numbers are exact in f64. A sum of n squares, in any order, has a relative
+  /// error of at most n 2^-53.
   void norm(int index, const bundle::CompiledFunction &function) {
     auto *x = at<float>(function, bundle::STATE, 1);
     double squares = 0, bad = 0;
@@ -102,7 +107,8 @@ struct Routines {
     if (!run(index))
       return;
     const auto *got = at<double>(function, bundle::LOCAL_METRICS);
-    expect("squares", got[0], sums[0] + squares, double(rows + 2) * 0x1p-53 * (std::fabs(sums[0]) + squares));
+    expect("squares", got[0], sums[0] + squares,
+           double(rows + 2) * 0x1p-53 * (std::fabs(sums[0]) + squares));
     expect("elements that are not finite", got[1], sums[1] + bad);
     for (size_t i = 2; i < sums.size(); ++i)
       expect("another sum", got[i], sums[i]);
@@ -147,7 +153,8 @@ struct Routines {
     if (!run(index))
       return;
     for (int64_t i = 0; i < rows; ++i)
-      expect("copy " + std::to_string(i), test::numberOf(at<uint16_t>(function, bundle::PARAMETER)[i], half),
+      expect("copy " + std::to_string(i),
+             test::numberOf(at<uint16_t>(function, bundle::PARAMETER)[i], half),
              test::numberOf(test::halfOf(double(x[i]), half), half));
   }
 
@@ -155,12 +162,14 @@ struct Routines {
     if (!run(index))
       return;
     for (size_t i = 0; i < std::size(scalars.lossGradient); ++i)
-      expect("seed", at<StepScalars>(function, bundle::SCALARS)->lossGradient[i], scalars.lossGradient[i] * state.lossScale);
+      expect("seed", at<StepScalars>(function, bundle::SCALARS)->lossGradient[i],
+             scalars.lossGradient[i] * state.lossScale);
   }
 
   /// docs/concepts/precision.md, "Loss scaling", and torch.nn.utils.clip_grad_norm_.
   void decide(int index, const bundle::CompiledFunction &function) {
-    const double scale = scales ? state.lossScale : 1, norm = std::sqrt(sums[0]) / scale, ratio = scalars.clipNorm / (norm + 1e-6);
+    const double scale = scales ? state.lossScale : 1, norm = std::sqrt(sums[0]) / scale,
+                 ratio = scalars.clipNorm / (norm + 1e-6);
     bool finite = sums[1] == 0 && std::isfinite(norm);
     for (size_t i = 2; i < sums.size(); ++i)
       finite &= std::isfinite(sums[i]);
@@ -200,7 +209,9 @@ Outcome conformance::runRoutines(Sizes &sizes, const std::string &type, Machine 
   auto context = test::makeContext();
   auto module = test::parse(*context, "module {}", type);
   bundle::ModelSummary summary;
-  summary.set_compute_type(type == "bf16" ? bundle::BF16 : type == "f16" ? bundle::F16 : bundle::F32);
+  summary.set_compute_type(type == "bf16"  ? bundle::BF16
+                           : type == "f16" ? bundle::F16
+                                           : bundle::F32);
   for (int term = 0; term <= sizes.index % abi::kMaxLossTerms; ++term)
     summary.add_loss();
   if (type != "f32")
@@ -218,7 +229,8 @@ Outcome conformance::runRoutines(Sizes &sizes, const std::string &type, Machine 
     auto compiled = codegen::lowerFunctions(*module, options);
     if (mlir::failed(compiled))
       return std::nullopt;
-    codegen::appendBuiltinFunctions(module->getContext(), *compiled, summary, 2 + uint32_t(sizes.index) % 3);
+    codegen::appendBuiltinFunctions(module->getContext(), *compiled, summary,
+                                    2 + uint32_t(sizes.index) % 3);
     if (mlir::failed(codegen::compileKernels(*compiled, module->getLoc())))
       return std::nullopt;
     return {std::move(compiled)};
@@ -228,9 +240,13 @@ Outcome conformance::runRoutines(Sizes &sizes, const std::string &type, Machine 
   if (!compiled)
     return failed;
   // No elements; enough for several blocks; few.
-  const int64_t elements = sizes.index % 8 == 7 ? 0 : sizes.index % 8 == 4 ? 20000 + sizes.index : sizes.columns() * (sizes.index % 3 == 1 ? 3 : 1);
+  const int64_t elements = sizes.index % 8 == 7 ? 0
+                           : sizes.index % 8 == 4
+                               ? 20000 + sizes.index
+                               : sizes.columns() * (sizes.index % 3 == 1 ? 3 : 1);
   Routines all{sizes, machine, *compiled, scales, elements, {}, {}};
-  const mlir::Type half = type == "bf16" ? mlir::Type(mlir::BFloat16Type::get(context.get())) : mlir::Type(mlir::Float16Type::get(context.get()));
+  const mlir::Type half = type == "bf16" ? mlir::Type(mlir::BFloat16Type::get(context.get()))
+                                         : mlir::Type(mlir::Float16Type::get(context.get()));
   for (int i = 0; i < compiled->library.functions_size() && all.outcome.problem.empty(); ++i) {
     const bundle::CompiledFunction &function = compiled->library.functions(i);
     all.prepare(function);
@@ -251,7 +267,8 @@ Outcome conformance::runRoutines(Sizes &sizes, const std::string &type, Machine 
     else
       all.outcome.problem = "is not known to the suite";
     if (!all.outcome.problem.empty())
-      all.outcome.problem = function.name() + ", " + std::to_string(all.rows) + " elements: " + all.outcome.problem;
+      all.outcome.problem =
+          function.name() + ", " + std::to_string(all.rows) + " elements: " + all.outcome.problem;
   }
   return all.outcome;
 }

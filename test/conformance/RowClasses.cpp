@@ -18,8 +18,10 @@ std::string sized(int64_t rows, std::initializer_list<int64_t> sizes) {
 /// Above 32,768 columns, a block's part of a row does not fit in its registers.
 struct Rows {
   int64_t columns, lead, rows;
-  explicit Rows(Sizes &sizes) : columns(sizes.columns()), lead(sizes.lead()), rows(sizes.rows(columns)) {
-    if (sizes.index == 10 || sizes.index == 17) // one with only whole vectors, and one with single elements
+  explicit Rows(Sizes &sizes)
+      : columns(sizes.columns()), lead(sizes.lead()), rows(sizes.rows(columns)) {
+    if (sizes.index == 10 ||
+        sizes.index == 17) // one with only whole vectors, and one with single elements
       columns = sizes.index == 10 ? 40000 : 33001, lead = 1, rows = 2;
   }
   std::string text() const { return sized(rows, {lead, columns}); }
@@ -35,7 +37,8 @@ Case layerNorm(Sizes &sizes, const std::string &type) {
   Rows r(sizes);
   Text t = r.begin(type);
   t.in("%x", 'X').wideIn("%g", 'C').wideIn("%b", 'C');
-  t.line("%y, %m, %r = zorse.layer_norm %x weight %g bias %b {epsilon = 1.0e-5 : f64} : ($X, $C, $C) -> ($X, $S, $S)");
+  t.line("%y, %m, %r = zorse.layer_norm %x weight %g bias %b {epsilon = 1.0e-5 : f64} : ($X, $C, "
+         "$C) -> ($X, $S, $S)");
   t.out("%y", 'X').wideOut("%m", 'S').wideOut("%r", 'S');
   return {t.str(), r.rows, r.text()};
 }
@@ -44,7 +47,8 @@ Case layerNormGradient(Sizes &sizes, const std::string &type) {
   Rows r(sizes);
   Text t = r.begin(type);
   t.in("%x", 'X').in("%d", 'X').wideIn("%g", 'C');
-  t.line("%y, %m, %r = zorse.layer_norm %x weight %g {epsilon = 1.0e-3 : f64} : ($X, $C) -> ($X, $S, $S)");
+  t.line("%y, %m, %r = zorse.layer_norm %x weight %g {epsilon = 1.0e-3 : f64} : ($X, $C) -> ($X, "
+         "$S, $S)");
   t.line("%dx = zorse.layer_norm_grad_input %d, %x, %m, %r weight %g : ($X, $X, $S, $S, $C) -> $X");
   t.out("%dx", 'X');
   return {t.str(), r.rows, r.text()};
@@ -53,7 +57,8 @@ Case layerNormGradient(Sizes &sizes, const std::string &type) {
 Case rmsNorm(Sizes &sizes, const std::string &type) {
   Rows r(sizes);
   Text t = r.begin(type);
-  t.in("%x", 'X').wideIn("%g", 'C').line("%y, %r = zorse.rms_norm %x weight %g {epsilon = 1.0e-6 : f64} : ($X, $C) -> ($X, $S)");
+  t.in("%x", 'X').wideIn("%g", 'C').line(
+      "%y, %r = zorse.rms_norm %x weight %g {epsilon = 1.0e-6 : f64} : ($X, $C) -> ($X, $S)");
   t.out("%y", 'X').wideOut("%r", 'S');
   return {t.str(), r.rows, r.text()};
 }
@@ -79,7 +84,11 @@ Case softmax(Sizes &sizes, const std::string &type, const std::string &op) {
 Case softmaxGradient(Sizes &sizes, const std::string &type, const std::string &op) {
   Rows r(sizes);
   Text t = r.begin(type);
-  t.in("%x", 'X').in("%d", 'X').line("%y = zorse." + op + " %x : $X").line("%dx = zorse." + op + "_grad %y, %d : $X").out("%dx", 'X');
+  t.in("%x", 'X')
+      .in("%d", 'X')
+      .line("%y = zorse." + op + " %x : $X")
+      .line("%dx = zorse." + op + "_grad %y, %d : $X")
+      .out("%dx", 'X');
   return {t.str(), r.rows, r.text()};
 }
 
@@ -95,7 +104,10 @@ struct Vocabulary {
   }
   Text begin(const std::string &type) const {
     Text t(type);
-    t.shape('X', {-1, tokens, size}).shape('S', {-1, tokens}).shape('P', {-1, tokens, 2}).shape('C', {size});
+    t.shape('X', {-1, tokens, size})
+        .shape('S', {-1, tokens})
+        .shape('P', {-1, tokens, 2})
+        .shape('C', {size});
     return t;
   }
   std::string ids() const { return "tensor<?x" + std::to_string(tokens) + "xi64>"; }
@@ -108,8 +120,9 @@ Case crossEntropy(Sizes &sizes, const std::string &type) {
   t.in("%x", 'X').ids("%l", 'S', -1, v.size);
   if (weights)
     t.wideIn("%w", 'C');
-  t.line("%y, %e = zorse.cross_entropy %x, %l" + std::string(weights ? " weights %w" : "") + " {ignore_index = -1 : i64} : ($X, " + v.ids() +
-         (weights ? ", $C" : "") + ") -> ($S, $P)");
+  t.line("%y, %e = zorse.cross_entropy %x, %l" + std::string(weights ? " weights %w" : "") +
+         " {ignore_index = -1 : i64} : ($X, " + v.ids() + (weights ? ", $C" : "") +
+         ") -> ($S, $P)");
   t.wideOut("%y", 'S').wideOut("%e", 'P');
   return {t.str(), v.rows, sized(v.rows, {v.tokens, v.size})};
 }
@@ -122,8 +135,10 @@ Case crossEntropyGradient(Sizes &sizes, const std::string &type) {
   t.in("%x", 'X').ids("%l", 'S', -1, v.size).wideIn("%d", 'S');
   if (weights)
     t.wideIn("%w", 'C');
-  t.line("%y, %e = zorse.cross_entropy %x, %l" + with + " {ignore_index = -1 : i64} : ($X, " + v.ids() + more + ") -> ($S, $P)");
-  t.line("%dx = zorse.cross_entropy_grad %d, %x, %l, %e" + with + " {ignore_index = -1 : i64} : ($S, $X, " + v.ids() + ", $P" + more + ") -> $X");
+  t.line("%y, %e = zorse.cross_entropy %x, %l" + with + " {ignore_index = -1 : i64} : ($X, " +
+         v.ids() + more + ") -> ($S, $P)");
+  t.line("%dx = zorse.cross_entropy_grad %d, %x, %l, %e" + with +
+         " {ignore_index = -1 : i64} : ($S, $X, " + v.ids() + ", $P" + more + ") -> $X");
   t.out("%dx", 'X');
   return {t.str(), v.rows, sized(v.rows, {v.tokens, v.size})};
 }
@@ -137,9 +152,11 @@ void zorse::conformance::addRowClasses(std::vector<KernelClass> &classes) {
   classes.push_back({"rms norm, gradient", rmsNormGradient});
   for (const char *op : {"softmax", "log_softmax"}) {
     const bool logarithm = std::string(op) != "softmax";
-    classes.push_back({logarithm ? "log-softmax" : "softmax", [op](Sizes &s, const std::string &type) { return softmax(s, type, op); }});
-    classes.push_back({logarithm ? "log-softmax, gradient" : "softmax, gradient",
-                       [op](Sizes &s, const std::string &type) { return softmaxGradient(s, type, op); }});
+    classes.push_back({logarithm ? "log-softmax" : "softmax",
+                       [op](Sizes &s, const std::string &type) { return softmax(s, type, op); }});
+    classes.push_back(
+        {logarithm ? "log-softmax, gradient" : "softmax, gradient",
+         [op](Sizes &s, const std::string &type) { return softmaxGradient(s, type, op); }});
   }
   classes.push_back({"cross-entropy", crossEntropy});
   classes.push_back({"cross-entropy, gradient", crossEntropyGradient});

@@ -30,7 +30,8 @@ struct Runner {
   reference::Options options;
   std::vector<Tensor> arguments;
 
-  Runner(func::FuncOp function, const bundle::CompiledFunction &compiled, int64_t rows, uint64_t seed)
+  Runner(func::FuncOp function, const bundle::CompiledFunction &compiled, int64_t rows,
+         uint64_t seed)
       : function(function), compiled(compiled), rows(rows) {
     options.rows = rows;
     options.seed = 42;
@@ -42,10 +43,10 @@ struct Runner {
       arguments.push_back(makeArgument(i, random));
   }
 
-  /// Chooses numbers that make a missing or repeated element visible. One in eight is four times as large. Such faults
-  /// occur at the edges of rows and of a block's part of a row. There, numbers grow with the row's length, so that a
-  /// sum without one of them is outside its band, also if it is a sum of exponentials. Ids include the first and the
-  /// last of their range.
+  /// Chooses numbers that make a missing or repeated element visible. One in eight is four times as
+  /// large. Such faults occur at the edges of rows and of a block's part of a row. There, numbers
+  /// grow with the row's length, so that a sum without one of them is outside its band, also if it
+  /// is a sum of exponentials. Ids include the first and the last of their range.
   Tensor makeArgument(unsigned i, std::mt19937_64 &random) {
     auto type = cast<RankedTensorType>(function.getArgumentTypes()[i]);
     Type element = type.getElementType();
@@ -59,8 +60,10 @@ struct Runner {
       auto attribute = function.getArgAttrOfType<IntegerAttr>(i, name);
       return attribute ? attribute.getInt() : otherwise;
     };
-    const int64_t low = number("test.low", 0), high = number("test.high", 2), columns = tensor.shape.empty() ? 1 : tensor.shape.back();
-    const bool positive = function.getArgAttr(i, "test.positive") != nullptr, spread = function.getArgAttr(i, "test.spread") != nullptr;
+    const int64_t low = number("test.low", 0), high = number("test.high", 2),
+                  columns = tensor.shape.empty() ? 1 : tensor.shape.back();
+    const bool positive = function.getArgAttr(i, "test.positive") != nullptr,
+               spread = function.getArgAttr(i, "test.spread") != nullptr;
     std::normal_distribution<double> normal;
     for (int64_t j = 0; j < count; ++j) {
       double value = 0;
@@ -69,12 +72,17 @@ struct Runner {
         const int64_t column = j % columns;
         const bool edge = column == 0 || column == columns - 1 || (column + 1) % 1024 < 2;
         if (edge && columns > 64)
-          value = (i == 0 || value > 0 ? 1 : -1) * (std::fabs(value) + 2 + std::log(double(columns)));
+          value =
+              (i == 0 || value > 0 ? 1 : -1) * (std::fabs(value) + 2 + std::log(double(columns)));
         else if (edge || random() % 8 == 0)
           value *= 4;
-        value = positive ? std::fabs(value) + 0.1 : spread ? std::ldexp(value, int(random() % 18) - 12) : value;
+        value = positive ? std::fabs(value) + 0.1
+                : spread ? std::ldexp(value, int(random() % 18) - 12)
+                         : value;
       } else {
-        value = double(j == 0 ? low : j == count - 1 ? high - 1 : low + int64_t(random() % uint64_t(high - low)));
+        value = double(j == 0           ? low
+                       : j == count - 1 ? high - 1
+                                        : low + int64_t(random() % uint64_t(high - low)));
       }
       if (element.isF32())
         value = float(value);
@@ -91,19 +99,24 @@ struct Runner {
   char *address(std::vector<Buffer> &buffers, ArgumentAttr attribute) {
     const bool scalars = isOfKind(attribute, ArgumentKind::Scalars);
     for (int i = 0; i < compiled.arguments_size(); ++i)
-      if (int(compiled.arguments(i).kind()) == int(attribute.getKind()) && (scalars || compiled.arguments(i).index() == attribute.getIndex()))
+      if (int(compiled.arguments(i).kind()) == int(attribute.getKind()) &&
+          (scalars || compiled.arguments(i).index() == attribute.getIndex()))
         return buffers[size_t(i)].data.get() + (scalars ? codegen::offsetOfScalar(attribute) : 0);
     return nullptr;
   }
 
   Type element(unsigned result) { return getElementTypeOrSelf(function.getResultTypes()[result]); }
-  bool accumulates(unsigned result) { return isOfKind(attributeOfResult(function, result), ArgumentKind::ParameterGradient); }
+  bool accumulates(unsigned result) {
+    return isOfKind(attributeOfResult(function, result), ArgumentKind::ParameterGradient);
+  }
 
-  std::string run(Machine &machine, bool add, const std::vector<Tensor> &expected, const std::vector<Banded> &bands, double &worst) {
+  std::string run(Machine &machine, bool add, const std::vector<Tensor> &expected,
+                  const std::vector<Banded> &bands, double &worst) {
     std::vector<Buffer> buffers;
     Machine::Call call{rows, options.sampleBase, options.rngIdBase, {}, {}};
     for (const bundle::FunctionArgument &argument : compiled.arguments()) {
-      Buffer &buffer = buffers.emplace_back(size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows));
+      Buffer &buffer = buffers.emplace_back(
+          size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows));
       call.arguments.push_back(buffer.data.get());
       if (argument.kind() == bundle::SCALARS) {
         abi::StepScalars scalars{};
@@ -122,7 +135,8 @@ struct Runner {
     if (add)
       for (unsigned i = 0; i < function.getNumResults(); ++i)
         if (accumulates(i))
-          write(address(buffers, attributeOfResult(function, i)), element(i), std::vector<double>(expected[i].values.size(), kBefore));
+          write(address(buffers, attributeOfResult(function, i)), element(i),
+                std::vector<double>(expected[i].values.size(), kBefore));
     std::string problem = machine.run(0, call);
     for (unsigned i = 0; problem.empty() && i < function.getNumResults(); ++i) {
       const char *from = address(buffers, attributeOfResult(function, i));
@@ -130,7 +144,8 @@ struct Runner {
       if (machine.records())
         machine.expect(expectation(i, from, buffers, expected[i].values, bands[i], before));
       else
-        problem = compare(i, read(from, element(i), expected[i].values.size()), expected[i].values, bands[i], before, worst);
+        problem = compare(i, read(from, element(i), expected[i].values.size()), expected[i].values,
+                          bands[i], before, worst);
     }
     return problem;
   }
@@ -140,19 +155,26 @@ struct Runner {
     double want, error;
     bool apart; ///< the expanded function computes a different value
   };
-  static Tolerance bandAt(size_t i, const std::vector<double> &expected, const Banded &band, double before) {
-    const double want = expected[i] + before, between = expected[i] == band.value.values[i] ? 0 : std::fabs(expected[i] - band.value.values[i]);
+  static Tolerance bandAt(size_t i, const std::vector<double> &expected, const Banded &band,
+                          double before) {
+    const double want = expected[i] + before,
+                 between = expected[i] == band.value.values[i]
+                               ? 0
+                               : std::fabs(expected[i] - band.value.values[i]);
     double error = band.error.values[i];
-    // The reference computes the same as the expanded function, except for rounded numbers in the expansion.
-    const bool apart = !(between <= error || between <= 1e-12 * std::fabs(expected[i])) && !std::isnan(expected[i]);
+    // The reference computes the same as the expanded function, except for rounded numbers in the
+    // expansion.
+    const bool apart = !(between <= error || between <= 1e-12 * std::fabs(expected[i])) &&
+                       !std::isnan(expected[i]);
     error = std::isfinite(between) ? error + between : error;
     if (before != 0)
       error += 0x1p-24 * (std::fabs(want) + error + band.roundings * before);
     return {want, error, apart};
   }
 
-  ExpectedResult expectation(unsigned result, const char *from, const std::vector<Buffer> &buffers, const std::vector<double> &expected,
-                             const Banded &band, double before) {
+  ExpectedResult expectation(unsigned result, const char *from, const std::vector<Buffer> &buffers,
+                             const std::vector<double> &expected, const Banded &band,
+                             double before) {
     ExpectedResult out;
     for (const Buffer &buffer : buffers)
       if (from >= buffer.data.get() && from < buffer.data.get() + buffer.size) {
@@ -160,17 +182,24 @@ struct Runner {
         out.offset = uint64_t(from - buffer.data.get());
       }
     const Type type = element(result);
-    out.type = type.isF32() ? "f32" : type.isF64() ? "f64" : type.isBF16() ? "bf16" : type.isF16() ? "f16" : "";
+    out.type = type.isF32()    ? "f32"
+               : type.isF64()  ? "f64"
+               : type.isBF16() ? "bf16"
+               : type.isF16()  ? "f16"
+                               : "";
     for (size_t i = 0; i < expected.size(); ++i) {
       const Tolerance at = bandAt(i, expected, band, before);
       out.middle.push_back(float(at.want));
       // Both numbers are rounded to f32.
-      out.error.push_back(std::isnan(at.error) ? INFINITY : float(at.error + std::fabs(at.want) * 0x1p-23) * (1 + 0x1p-20f));
+      out.error.push_back(std::isnan(at.error)
+                              ? INFINITY
+                              : float(at.error + std::fabs(at.want) * 0x1p-23) * (1 + 0x1p-20f));
     }
     return out;
   }
 
-  std::string compare(unsigned result, const std::vector<double> &got, const std::vector<double> &expected, const Banded &band, double before,
+  std::string compare(unsigned result, const std::vector<double> &got,
+                      const std::vector<double> &expected, const Banded &band, double before,
                       double &worst) {
     for (size_t i = 0; i < got.size(); ++i) {
       const auto [want, error, apart] = bandAt(i, expected, band, before);
@@ -182,7 +211,8 @@ struct Runner {
       }
       std::ostringstream text;
       text.precision(9);
-      text << "result " << result << " element " << i << ": expected " << want << ", got " << got[i] << ", band " << error;
+      text << "result " << result << " element " << i << ": expected " << want << ", got " << got[i]
+           << ", band " << error;
       if (apart)
         text << "; expanded, the function gives " << band.value.values[i];
       return text.str();
@@ -193,17 +223,20 @@ struct Runner {
 
 } // namespace
 
-std::optional<codegen::CompiledFunctions>
-conformance::compileAndLoad(Machine &machine, std::string &problem,
-                            const std::function<std::optional<codegen::CompiledFunctions>(const std::string &arch)> &compile) {
-  if (Machine *companion = machine.companion(); companion && !compileAndLoad(*companion, problem, compile))
+std::optional<codegen::CompiledFunctions> conformance::compileAndLoad(
+    Machine &machine, std::string &problem,
+    const std::function<std::optional<codegen::CompiledFunctions>(const std::string &arch)>
+        &compile) {
+  if (Machine *companion = machine.companion();
+      companion && !compileAndLoad(*companion, problem, compile))
     return std::nullopt;
   auto compiled = compile(machine.arch);
   problem = compiled ? machine.load(*compiled) : "does not compile for " + machine.arch;
   return problem.empty() ? std::move(compiled) : std::nullopt;
 }
 
-Outcome conformance::runCase(const Case &test, const std::string &type, Machine &machine, uint64_t seed) {
+Outcome conformance::runCase(const Case &test, const std::string &type, Machine &machine,
+                             uint64_t seed) {
   Outcome outcome;
   auto fail = [&](const std::string &problem) {
     outcome.problem = problem;

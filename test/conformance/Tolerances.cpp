@@ -19,28 +19,38 @@ using reference::Tensor;
 
 namespace {
 
-/// Error limits of the polynomials, in units of 2^-24 of the result: twice the errors measured for 233,194 arguments
-/// from 2^-14 to 80 (1.34, 1.36, 4.54 and 3.95).
+/// Error limits of the polynomials, in units of 2^-24 of the result: twice the errors measured for
+/// 233,194 arguments from 2^-14 to 80 (1.34, 1.36, 4.54 and 3.95).
 constexpr double kExp = 3, kLog = 3, kTanh = 9, kErf = 8;
-/// Error limits of GPU instructions, from the PTX ISA: ex2.approx.ftz, with an argument that is also rounded, and a
-/// product with rcp.approx.ftz.
+/// Error limits of GPU instructions, from the PTX ISA: ex2.approx.ftz, with an argument that is
+/// also rounded, and a product with rcp.approx.ftz.
 constexpr double kExpNearly = 6, kDivNearly = 4;
 constexpr double kMinNormal = 0x1p-126;             ///< exp is 0 for smaller results
-constexpr const char *kGiven = "conformance.given"; ///< marks roundings of the function itself, which the reference also performs
+constexpr const char *kGiven = "conformance.given"; ///< marks roundings of the function itself,
+                                                    ///< which the reference also performs
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 Type elementOf(Value value) { return getElementTypeOrSelf(value.getType()); }
 bool isHalf(Type type) { return type.isBF16() || type.isF16(); }
 
-double roundoff(Type type) { return type.isF64() ? 0x1p-53 : type.isBF16() ? 0x1p-8 : type.isF16() ? 0x1p-11 : isa<FloatType>(type) ? 0x1p-24 : 0; }
+double roundoff(Type type) {
+  return type.isF64()           ? 0x1p-53
+         : type.isBF16()        ? 0x1p-8
+         : type.isF16()         ? 0x1p-11
+         : isa<FloatType>(type) ? 0x1p-24
+                                : 0;
+}
 /// Half of the distance between the smallest numbers of a type.
-double underflow(Type type) { return type.isF64() ? 0 : type.isBF16() ? 0x1p-134 : type.isF16() ? 0x1p-25 : 0x1p-150; }
+double underflow(Type type) {
+  return type.isF64() ? 0 : type.isBF16() ? 0x1p-134 : type.isF16() ? 0x1p-25 : 0x1p-150;
+}
 
 double roundTo(double value, Type type) {
   llvm::APFloat number(value);
   bool lost;
-  number.convert(cast<FloatType>(type).getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &lost);
+  number.convert(cast<FloatType>(type).getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven,
+                 &lost);
   number.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lost);
   return number.convertToDouble();
 }
@@ -59,8 +69,8 @@ Tensor sum(Tensor x, const Tensor &y) {
   return x;
 }
 
-/// exp(x + e) - exp(x), with y = exp(x). Masked scores are -3e38, and their errors are so large that the plain formula
-/// gives 0 * infinity.
+/// exp(x + e) - exp(x), with y = exp(x). Masked scores are -3e38, and their errors are so large
+/// that the plain formula gives 0 * infinity.
 double growth(double x, double e, double y) {
   const double growth = y * std::expm1(e);
   return std::isnan(growth) ? std::exp(x + e) - y : growth;
@@ -76,8 +86,8 @@ public:
   LogicalResult visit(Operation *op) {
     if (failed(bound(op)))
       return failure();
-    // 0 * infinity: a row that a mask of -3e38 hides completely has no bound here; RowsThatAreMaskedAsAWhole compares
-    // such rows with the definition.
+    // 0 * infinity: a row that a mask of -3e38 hides completely has no bound here;
+    // RowsThatAreMaskedAsAWhole compares such rows with the definition.
     for (double &error : all[op->getResult(0)].error.values)
       error = std::isnan(error) ? kInfinite : error;
     return success();
@@ -97,8 +107,9 @@ private:
     Banded &result = all[op->getResult(0)];
     result.value = std::move(*y);
     result.error = Tensor::filled(result.value.shape, 0);
-    if (isa<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, GatherOp, TakeAlongDimOp, TakeAlongDimGradOp, ScatterAddOp, ReduceOp, MatmulOp,
-            MatmulGradWeightOp, DropoutOp>(op))
+    if (isa<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, GatherOp, TakeAlongDimOp,
+            TakeAlongDimGradOp, ScatterAddOp, ReduceOp, MatmulOp, MatmulGradWeightOp, DropoutOp>(
+            op))
       return linear(op, result);
     if (isa<CausalMaskOp, SampleNumberOp>(op))
       return success();
@@ -132,20 +143,27 @@ private:
   /// Replaces an interval by the interval of its rounded numbers.
   static void roundResult(Banded &result, Type to) {
     for (auto [value, error] : llvm::zip(result.value.values, result.error.values)) {
-      const double middle = roundTo(value, to), high = roundTo(value + error, to), low = roundTo(value - error, to);
-      error = high == low || !std::isfinite(value) ? 0 : std::isfinite(middle) ? std::max(high - middle, middle - low) : kInfinite;
+      const double middle = roundTo(value, to), high = roundTo(value + error, to),
+                   low = roundTo(value - error, to);
+      error = high == low || !std::isfinite(value) ? 0
+              : std::isfinite(middle)              ? std::max(high - middle, middle - low)
+                                                   : kInfinite;
       value = middle;
     }
   }
 
-  /// Computes the bounds of operations that are linear in each operand: errors propagate like values.
+  /// Computes the bounds of operations that are linear in each operand: errors propagate like
+  /// values.
   LogicalResult linear(Operation *op, Banded &result) {
-    const double u = roundoff(elementOf(op->getResult(0)).isF64() ? elementOf(op->getResult(0)) : Type(Float32Type::get(op->getContext())));
+    const double u =
+        roundoff(elementOf(op->getResult(0)).isF64() ? elementOf(op->getResult(0))
+                                                     : Type(Float32Type::get(op->getContext())));
     auto of = [&](unsigned i) -> const Banded & { return all[op->getOperand(i)]; };
     auto run = [&](const std::vector<Tensor> &operands) { return *evaluate(op, operands); };
     std::vector<Tensor> errors, sizes; // for floats and conditions; indices are exact
     for (unsigned i = 0; i < op->getNumOperands(); ++i) {
-      const bool index = isa<IntegerType>(elementOf(op->getOperand(i))) && !elementOf(op->getOperand(i)).isInteger(1);
+      const bool index = isa<IntegerType>(elementOf(op->getOperand(i))) &&
+                         !elementOf(op->getOperand(i)).isInteger(1);
       errors.push_back(index && !isViewLike(op) ? of(i).value : of(i).error);
       sizes.push_back(index ? of(i).value : magnitude(of(i).value));
     }
@@ -165,7 +183,7 @@ private:
     if (isa<MatmulOp, MatmulGradWeightOp>(op)) {
       const bool gradWeight = isa<MatmulGradWeightOp>(op);
       const std::vector<int64_t> &shape = of(0).value.shape;
-      terms = double(gradWeight                           ? of(0).value.size() / std::max<int64_t>(1, shape.back())
+      terms = double(gradWeight ? of(0).value.size() / std::max<int64_t>(1, shape.back())
                      : cast<MatmulOp>(op).getTransposeA() ? shape[shape.size() - 2]
                                                           : shape.back());
       result.error = sum(run({errors[0], sum(sizes[1], errors[1])}), run({sizes[0], errors[1]}));
@@ -174,16 +192,20 @@ private:
     }
     if (isa<DropoutOp>(op))
       for (auto [error, value] : llvm::zip(result.error.values, result.value.values))
-        error = std::fabs(error) + 2 * u * std::fabs(value); // rounding of the factor and of the product
+        error = std::fabs(error) +
+                2 * u * std::fabs(value); // rounding of the factor and of the product
     if (terms > 0) {
       const Tensor total = run(sizes);
       for (size_t i = 0; i < total.values.size(); ++i)
-        result.error.values[i] += u * (height(terms) + (isa<MatmulOp, MatmulGradWeightOp>(op) ? 1 : 0)) * (total.values[i] + result.error.values[i]);
+        result.error.values[i] +=
+            u * (height(terms) + (isa<MatmulOp, MatmulGradWeightOp>(op) ? 1 : 0)) *
+            (total.values[i] + result.error.values[i]);
     }
     for (auto [error, value] : llvm::zip(result.error.values, result.value.values))
       if (!std::isfinite(value))
         error = 0;
-    if (Type element = elementOf(op->getResult(0)); isHalf(element) && isa<MatmulOp, MatmulGradWeightOp>(op))
+    if (Type element = elementOf(op->getResult(0));
+        isHalf(element) && isa<MatmulOp, MatmulGradWeightOp>(op))
       roundResult(result, element);
     return success();
   }
@@ -191,10 +213,13 @@ private:
   /// Whether a kernel may use an approximation: kernels of 16-bit models do.
   bool isNearly(Operation *op) const {
     auto fast = dyn_cast<arith::ArithFastMathInterface>(op);
-    return half && fast && bitEnumContainsAny(fast.getFastMathFlagsAttr().getValue(), arith::FastMathFlags::afn);
+    return half && fast &&
+           bitEnumContainsAny(fast.getFastMathFlagsAttr().getValue(), arith::FastMathFlags::afn);
   }
 
-  static bool isViewLike(Operation *op) { return isa<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp>(op); }
+  static bool isViewLike(Operation *op) {
+    return isa<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp>(op);
+  }
 
   LogicalResult elementwise(Operation *op, Banded &result, size_t i) {
     auto at = [&](const Tensor &t) { return t.values[t.values.size() == 1 ? 0 : i]; };
@@ -204,7 +229,8 @@ private:
     const double y = result.value.values[i];
     double &error = result.error.values[i];
     const Type type = elementOf(op->getResult(0));
-    double own = roundoff(type), carried = 0; // units of the operation's own rounding; error from the operands
+    double own = roundoff(type),
+           carried = 0; // units of the operation's own rounding; error from the operands
     if (isa<arith::ConstantOp>(op)) {
       // Constants of at most twelve bits are exact; others may have been rounded.
       int exponent;
@@ -215,16 +241,18 @@ private:
     } else if (isa<arith::MulFOp>(op)) {
       carried = std::fabs(x[0]) * e[1] + std::fabs(x[1]) * e[0] + e[0] * e[1];
     } else if (isa<arith::DivFOp>(op)) {
-      carried = e[1] >= std::fabs(x[1]) ? (e[1] > 0 ? kInfinite : 0) : (e[0] + std::fabs(y) * e[1]) / (std::fabs(x[1]) - e[1]);
+      carried = e[1] >= std::fabs(x[1]) ? (e[1] > 0 ? kInfinite : 0)
+                                        : (e[0] + std::fabs(y) * e[1]) / (std::fabs(x[1]) - e[1]);
       if (isNearly(op))
         own *= kDivNearly, carried += std::fabs(x[0]) * kMinNormal;
-      if (elementOf(op->getResult(0)).isF32() && std::fabs(x[1]) >= 0x1p127) // infinite in f32, or almost
+      if (elementOf(op->getResult(0)).isF32() &&
+          std::fabs(x[1]) >= 0x1p127) // infinite in f32, or almost
         carried += std::fabs(y);
     } else if (isa<arith::NegFOp, math::AbsFOp, arith::ExtFOp>(op)) {
       own = 0, carried = e[0];
     } else if (isa<arith::TruncFOp, RoundOp>(op)) {
-      // The reference performs the roundings of the function (visit), but not those that only the expansion has. They
-      // count twice: once for the reference, once for the kernel.
+      // The reference performs the roundings of the function (visit), but not those that only the
+      // expansion has. They count twice: once for the reference, once for the kernel.
       own = op->hasAttr(kGiven) || isa<RoundOp>(op) ? 0 : isHalf(type) ? 2 * own : own;
       carried = e[0];
     } else if (isa<arith::MaximumFOp, arith::MinimumFOp>(op)) {
@@ -232,7 +260,9 @@ private:
       if (std::fabs(x[0] - x[1]) > e[0] + e[1])
         carried = y == x[0] ? e[0] : e[1];
     } else if (isa<math::SqrtOp>(op)) {
-      carried = e[0] == 0 ? 0 : std::max(std::sqrt(x[0] + e[0]) - y, y - std::sqrt(std::max(0.0, x[0] - e[0])));
+      carried = e[0] == 0 ? 0
+                          : std::max(std::sqrt(x[0] + e[0]) - y,
+                                     y - std::sqrt(std::max(0.0, x[0] - e[0])));
     } else if (isa<math::ExpOp>(op)) {
       own *= isNearly(op) ? kExpNearly + std::fabs(x[0]) : kExp;
       carried = growth(x[0], e[0], y) + (std::isfinite(x[0]) ? kMinNormal : 0);
@@ -266,8 +296,10 @@ private:
     if (own == 0 || !std::isfinite(y))
       error = std::isfinite(y) ? carried : 0;
     else
-      error = carried + own * (std::fabs(y) + carried) + (y != 0 || carried != 0 ? underflow(type) : 0);
-    // The error of a sum is limited by the size of each term: a masked score of -3e38 absorbs the score.
+      error =
+          carried + own * (std::fabs(y) + carried) + (y != 0 || carried != 0 ? underflow(type) : 0);
+    // The error of a sum is limited by the size of each term: a masked score of -3e38 absorbs the
+    // score.
     if (isa<arith::AddFOp, arith::SubFOp>(op) && std::isfinite(y))
       error = std::min(error, carried + std::min(std::fabs(x[0]) + e[0], std::fabs(x[1]) + e[1]));
     return success();
@@ -276,7 +308,9 @@ private:
 
 } // namespace
 
-FailureOr<std::vector<Banded>> conformance::tolerancesOf(func::FuncOp function, ArrayRef<Tensor> arguments, const reference::Options &options) {
+FailureOr<std::vector<Banded>> conformance::tolerancesOf(func::FuncOp function,
+                                                         ArrayRef<Tensor> arguments,
+                                                         const reference::Options &options) {
   OwningOpRef<func::FuncOp> expanded(function.clone());
   Builder builder(function.getContext());
   expanded->walk([&](arith::TruncFOp op) {
@@ -291,8 +325,10 @@ FailureOr<std::vector<Banded>> conformance::tolerancesOf(func::FuncOp function, 
   const bool half = expanded
                         ->walk([](Operation *op) {
                           auto isNarrow = [](Value value) { return isHalf(elementOf(value)); };
-                          return llvm::any_of(op->getOperands(), isNarrow) || llvm::any_of(op->getResults(), isNarrow) ? WalkResult::interrupt()
-                                                                                                                       : WalkResult::advance();
+                          return llvm::any_of(op->getOperands(), isNarrow) ||
+                                         llvm::any_of(op->getResults(), isNarrow)
+                                     ? WalkResult::interrupt()
+                                     : WalkResult::advance();
                         })
                         .wasInterrupted();
   Analysis analysis(options, half);

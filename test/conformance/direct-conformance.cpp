@@ -1,13 +1,15 @@
-// Tests that GPU-to-GPU transfers give the same bits as blocking transports. Runs random lists of operations on
-// emulated GPUs with the fake NCCL and compares the results with plain sums.
+// Tests that GPU-to-GPU transfers give the same bits as blocking transports. Runs random lists of
+// operations on emulated GPUs with the fake NCCL and compares the results with plain sums.
 //
-//   direct-conformance [--devices N] [--lists N] [--first SEED] [--spawn]     one thread or process per GPU
+//   direct-conformance [--devices N] [--lists N] [--first SEED] [--spawn]     one thread or process
+//   per GPU
 //
-// The lists contain transfers, gathers and reductions of uneven shards with any members, in place and in separate
-// buffers, in one or several rounds, and sums of more terms than one function adds. Some sets of members have a
-// separate communicator. Then errors are tested: different sizes, a device that never joins, and bytes that fail a
-// self-test. Prints the number of equal operations and fails at the first different one. The directory of the fakes
-// must be first in LD_LIBRARY_PATH.
+// The lists contain transfers, gathers and reductions of uneven shards with any members, in place
+// and in separate buffers, in one or several rounds, and sums of more terms than one function adds.
+// Some sets of members have a separate communicator. Then errors are tested: different sizes, a
+// device that never joins, and bytes that fail a self-test. Prints the number of equal operations
+// and fails at the first different one. The directory of the fakes must be first in
+// LD_LIBRARY_PATH.
 #include "RandomOperations.h"
 
 #include "FileGroup.h"
@@ -62,7 +64,8 @@ struct Sums {
 };
 Sums compileSums(const std::string &directory) {
   mlir::MLIRContext context;
-  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
+  mlir::OwningOpRef<mlir::ModuleOp> module =
+      mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
   codegen::CodegenOptions options;
   options.useCache = false;
   options.threads = 1;
@@ -76,10 +79,12 @@ Sums compileSums(const std::string &directory) {
   if (mlir::failed(codegen::compileKernels(*compiled, module->getLoc())))
     fail("sums do not compile");
   std::filesystem::create_directories(directory + "/emu");
-  std::ofstream(directory + "/emu/" + compiled->library.objects(0), std::ios::binary) << compiled->object;
+  std::ofstream(directory + "/emu/" + compiled->library.objects(0), std::ios::binary)
+      << compiled->object;
   Sums made{compiled->library, directory, {}};
   for (int b = 0; b < made.library.functions_size(); ++b)
-    for (auto [type, list] : {std::pair(bundle::F32, &made.sums.f32), std::pair(bundle::F64, &made.sums.f64)})
+    for (auto [type, list] :
+         {std::pair(bundle::F32, &made.sums.f32), std::pair(bundle::F64, &made.sums.f64)})
       for (uint32_t terms = 2; terms <= kTerms; ++terms)
         if (made.library.functions(b).name() == codegen::sumName(type, terms))
           list->push_back(uint32_t(b));
@@ -98,49 +103,61 @@ std::unique_ptr<QueuedDevice> makeGpu(uint32_t device, const Sums &sums) {
 /// A blocking transport that uses a non-blocking one: copies host memory to the GPU and back.
 class Blocking final : public Transport {
 public:
-  Blocking(QueuedDevice &gpu, std::unique_ptr<DeviceTransport> direct, uint64_t seed) : gpu_(gpu), direct_(std::move(direct)), seed_(seed) {}
+  Blocking(QueuedDevice &gpu, std::unique_ptr<DeviceTransport> direct, uint64_t seed)
+      : gpu_(gpu), direct_(std::move(direct)), seed_(seed) {}
 
   Status send(Operation, uint32_t peer, const void *data, size_t bytes) override {
     Memory memory(*this, data, bytes);
-    return onStream([&](WorkStream &stream) { return direct_->send(peer, memory.at, bytes, stream); });
+    return onStream(
+        [&](WorkStream &stream) { return direct_->send(peer, memory.at, bytes, stream); });
   }
   Status receive(Operation, uint32_t peer, void *data, size_t bytes) override {
     Memory memory(*this, data, bytes);
-    Status status = onStream([&](WorkStream &stream) { return direct_->receive(peer, memory.at, bytes, stream); });
+    Status status = onStream(
+        [&](WorkStream &stream) { return direct_->receive(peer, memory.at, bytes, stream); });
     return status.failed() ? status : memory.back(data);
   }
   Status allGather(Operation, const AllGatherArguments &a) override {
     const size_t size = a.elementBytes;
-    const Held there(Compact(a.reads, device), Compact(a.shards, device), addressOf(a.shard) - addressOf(a.full), size);
-    const Held here(there.whole, Compact(a.shards, device), firstPlace(there, size), size); // an owner that reads its shards stores them in place
+    const Held there(Compact(a.reads, device), Compact(a.shards, device),
+                     addressOf(a.shard) - addressOf(a.full), size);
+    const Held here(there.whole, Compact(a.shards, device), firstPlace(there, size),
+                    size); // an owner that reads its shards stores them in place
     Memory full(*this, a.full, size_t(there.whole.elements()) * size);
     Memory apart(*this, nullptr, here.inside ? 0 : size_t(here.shards.elements()) * size);
     const DeviceAddress shard = here.inside ? full.at + firstPlace(here, size) : apart.at;
     const auto *from = static_cast<const std::byte *>(a.shard);
     for (const Compact::Run &run : here.shards.runs())
-      must(gpu_.write(shard + placeOf(run, here.shards, size), from + placeOf(run, there.shards, size), size_t(run.end - run.begin) * size));
+      must(gpu_.write(shard + placeOf(run, here.shards, size),
+                      from + placeOf(run, there.shards, size), size_t(run.end - run.begin) * size));
     DeviceAllGather gather{size, a.shards, a.reads, full.at, shard};
-    Status status = onStream([&](WorkStream &stream) { return direct_->allGather(gather, stream); });
+    Status status =
+        onStream([&](WorkStream &stream) { return direct_->allGather(gather, stream); });
     return status.failed() || !a.full ? status : full.back(a.full);
   }
   Status reduceScatter(Operation operation, const ReduceScatterArguments &a) override {
     const size_t size = bytesOf(a.type);
-    const Held held(Compact(a.terms, device), Compact(a.shards, device), addressOf(a.shard) - addressOf(a.full), size);
+    const Held held(Compact(a.terms, device), Compact(a.shards, device),
+                    addressOf(a.shard) - addressOf(a.full), size);
     int64_t largest = 1;
     for (const Shard &shard : a.shards)
       largest = std::max(largest, shard.end - shard.begin);
     // The chunk size must be equal on all devices: several rounds, or one.
     const int64_t chunk =
-        (seed_ + operation.instruction) % 2 ? largest : std::min<int64_t>(largest, 128 * int64_t(1 + (seed_ + operation.instruction) % 5));
+        (seed_ + operation.instruction) % 2
+            ? largest
+            : std::min<int64_t>(largest, 128 * int64_t(1 + (seed_ + operation.instruction) % 5));
     Memory full(*this, a.full, size_t(held.whole.elements()) * size);
     Memory apart(*this, nullptr, held.inside ? 0 : size_t(held.shards.elements()) * size);
     Memory parts(*this, nullptr, (a.terms.size() + 2) * partStride(uint64_t(chunk) * size));
     const DeviceAddress shard = held.inside ? full.at + firstPlace(held, size) : apart.at;
     DeviceReduction reduction{a.type, a.terms, a.shards, full.at, shard, parts.at, chunk};
-    Status status = onStream([&](WorkStream &stream) { return direct_->reduceScatter(reduction, stream); });
+    Status status =
+        onStream([&](WorkStream &stream) { return direct_->reduceScatter(reduction, stream); });
     for (const Compact::Run &run : held.shards.runs())
       if (const uint64_t place = placeOf(run, held.shards, size); status.succeeded())
-        status = gpu_.read(static_cast<std::byte *>(a.shard) + place, shard + place, size_t(run.end - run.begin) * size);
+        status = gpu_.read(static_cast<std::byte *>(a.shard) + place, shard + place,
+                           size_t(run.end - run.begin) * size);
     return status;
   }
   Status allReduce(Operation, const AllReduceArguments &a) override {
@@ -184,20 +201,27 @@ private:
     return gpu_.onStream(task);
   }
   static uint64_t addressOf(const void *data) { return DeviceAddress::ofHost(data).value; }
-  static uint64_t placeOf(const Compact::Run &run, const Compact &places, size_t size) { return uint64_t(places.place(run.begin, run.end)) * size; }
+  static uint64_t placeOf(const Compact::Run &run, const Compact &places, size_t size) {
+    return uint64_t(places.place(run.begin, run.end)) * size;
+  }
   /// Offset of a device's first shard in the whole; any value if it has no shard.
-  static uint64_t firstPlace(const Held &held, size_t size) { return held.shards.empty() ? 0 : placeOf(held.shards.runs()[0], held.whole, size); }
+  static uint64_t firstPlace(const Held &held, size_t size) {
+    return held.shards.empty() ? 0 : placeOf(held.shards.runs()[0], held.whole, size);
+  }
 
   QueuedDevice &gpu_;
   std::unique_ptr<DeviceTransport> direct_;
   const uint64_t seed_;
 };
 
-/// Makes a list that direct transports support: one order, f32 and f64, and shards at valid beginnings of state.
+/// Makes a list that direct transports support: one order, f32 and f64, and shards at valid
+/// beginnings of state.
 RandomProgram listOf(uint64_t seed, uint32_t devices, size_t operations, int64_t largest) {
   RandomProgram program = randomProgram(seed, devices, 1, operations, largest);
   for (RandomOperation &op : program.operations) {
-    op.type = op.kind == RandomOperation::Sum ? NumberType::F64 : op.type == NumberType::F64 ? NumberType::F64 : NumberType::F32;
+    op.type = op.kind == RandomOperation::Sum ? NumberType::F64
+              : op.type == NumberType::F64    ? NumberType::F64
+                                              : NumberType::F32;
     if (op.kind == RandomOperation::Sum)
       op.count = (op.count / 8 + 1) * 8 % 4096 + 8;
     for (std::vector<Shard> *list : {&op.shards, &op.runs})
@@ -205,7 +229,9 @@ RandomProgram listOf(uint64_t seed, uint32_t devices, size_t operations, int64_t
         run.begin = run.begin == op.count ? run.begin : run.begin / 128 * 128;
         run.end = run.end == op.count ? run.end : run.end / 128 * 128;
       }
-    if (seed % 3 == 0 && op.kind == RandomOperation::Gather) { // equal shards of all devices in order: NCCL's all-gather
+    if (seed % 3 == 0 &&
+        op.kind ==
+            RandomOperation::Gather) { // equal shards of all devices in order: NCCL's all-gather
       op.shards.clear();
       op.runs.clear();
       op.members.clear();
@@ -222,7 +248,8 @@ RandomProgram listOf(uint64_t seed, uint32_t devices, size_t operations, int64_t
   return program;
 }
 
-DeviceTransportOptions optionsOf(const RandomProgram &program, const Sums &sums, const std::string &exchange) {
+DeviceTransportOptions optionsOf(const RandomProgram &program, const Sums &sums,
+                                 const std::string &exchange) {
   DeviceTransportOptions options;
   options.sums = sums.sums;
   options.allGatherBytes = exchange;
@@ -239,18 +266,22 @@ DeviceTransportOptions optionsOf(const RandomProgram &program, const Sums &sums,
   for (const RandomOperation &op : program.operations) { // sets of devices that gather
     std::vector<uint32_t> group = op.members;
     std::sort(group.begin(), group.end());
-    if (op.kind == RandomOperation::Gather && group.size() > 1 && options.plan.groups.size() < kMaxCommunicators &&
-        std::find(options.plan.groups.begin(), options.plan.groups.end(), group) == options.plan.groups.end())
+    if (op.kind == RandomOperation::Gather && group.size() > 1 &&
+        options.plan.groups.size() < kMaxCommunicators &&
+        std::find(options.plan.groups.begin(), options.plan.groups.end(), group) ==
+            options.plan.groups.end())
       options.plan.groups.push_back(group);
   }
   return options;
 }
 
 /// \returns the number of equal operations
-size_t compare(const std::vector<Bytes> &found, const std::vector<Bytes> &expected, const RandomProgram &program, uint32_t device) {
+size_t compare(const std::vector<Bytes> &found, const std::vector<Bytes> &expected,
+               const RandomProgram &program, uint32_t device) {
   for (size_t i = 0; i < expected.size(); ++i)
     if (found[i] != expected[i])
-      fail("list " + std::to_string(program.seed) + ", device " + std::to_string(device) + ", operation " + std::to_string(i) + " of kind " +
+      fail("list " + std::to_string(program.seed) + ", device " + std::to_string(device) +
+           ", operation " + std::to_string(i) + " of kind " +
            std::to_string(program.operations[i % program.operations.size()].kind) + " differs");
   return expected.size();
 }
@@ -277,7 +308,8 @@ size_t inThreads(const RandomProgram &program, const Sums &sums) {
     members.push_back({d, gpus.back().get()});
   }
   auto group = makeSingleProcessGroup();
-  auto direct = must(connectNccl(members, *group, optionsOf(program, sums, "list " + std::to_string(program.seed))));
+  auto direct = must(connectNccl(members, *group,
+                                 optionsOf(program, sums, "list " + std::to_string(program.seed))));
   std::vector<std::unique_ptr<Transport>> transports;
   for (uint32_t d = 0; d < program.devices; ++d) {
     auto blocking = std::make_unique<Blocking>(*gpus[d], std::move(direct[d]), program.seed);
@@ -349,7 +381,8 @@ int mistakes(const Sums &sums) {
       if (sizes)
         sent = ends[0]->send({0, 0}, 1, data.data(), data.size());
     });
-    std::thread receiver([&] { received = ends[1]->receive({0, 0}, 0, data.data(), data.size() / 2); });
+    std::thread receiver(
+        [&] { received = ends[1]->receive({0, 0}, 0, data.data(), data.size() / 2); });
     std::thread aborter([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(sizes ? 2000 : 200));
       for (auto &end : ends)
@@ -368,8 +401,8 @@ int mistakes(const Sums &sums) {
   return found;
 }
 
-/// Aborts kernels of two communicators on one GPU with peers that never join. Both must end, although the end of the
-/// first one waits for the other's kernel.
+/// Aborts kernels of two communicators on one GPU with peers that never join. Both must end,
+/// although the end of the first one waits for the other's kernel.
 int abortsOfTwo(const Sums &sums) {
   using Clock = std::chrono::steady_clock;
   RandomProgram three{3, 1, 1, {}};
@@ -397,7 +430,9 @@ int abortsOfTwo(const Sums &sums) {
   std::vector<std::byte> data(1 << 16);
   std::vector<double> sum(64);
   std::thread receiver([&] { (void)ends[0]->receive({0, 0}, 2, data.data(), data.size()); });
-  std::thread adder([&] { (void)ends[0]->allReduce({1, 0}, {NumberType::F64, {0, 1}, sum.data(), int64_t(sum.size())}); });
+  std::thread adder([&] {
+    (void)ends[0]->allReduce({1, 0}, {NumberType::F64, {0, 1}, sum.data(), int64_t(sum.size())});
+  });
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   const auto begin = Clock::now();
   ends[0]->abort(userError("enough"));
@@ -425,23 +460,27 @@ int main(int argc, char **argv) {
     else if (i + 1 < argc && word == "--first")
       first = uint64_t(std::atoll(argv[++i]));
     else
-      return std::printf("direct-conformance [--devices N] [--lists N] [--first SEED] [--spawn]\n"), 2;
+      return std::printf("direct-conformance [--devices N] [--lists N] [--first SEED] [--spawn]\n"),
+             2;
   }
   ::setenv("ZORSE_EMULATOR_DEVICES", "8", 0);
-  const std::string directory = (std::filesystem::temp_directory_path() / ("zorse-direct-" + std::to_string(::getpid()))).string();
+  const std::string directory =
+      (std::filesystem::temp_directory_path() / ("zorse-direct-" + std::to_string(::getpid())))
+          .string();
   const Sums sums = compileSums(directory);
   size_t equal = 0, mistaken = 0;
   for (uint64_t seed = first; seed < first + lists; ++seed) {
     const uint32_t count = devices ? devices : 2 + uint32_t(seed % 5);
     const RandomProgram program = listOf(seed, count, 30, seed % 4 == 0 ? 300000 : 20000);
-    equal += processes ? inProcesses(program, sums, directory + "/" + std::to_string(seed)) : inThreads(program, sums);
+    equal += processes ? inProcesses(program, sums, directory + "/" + std::to_string(seed))
+                       : inThreads(program, sums);
   }
   if (!processes)
     mistaken = size_t(mistakes(sums)) + size_t(abortsOfTwo(sums));
   std::error_code ignored;
   std::filesystem::remove_all(directory, ignored);
-  std::printf("%zu operations of %u random lists on 2 to 6 GPUs, %s: equal to the bit", equal, lists,
-              processes ? "each a process" : "all in one process");
+  std::printf("%zu operations of %u random lists on 2 to 6 GPUs, %s: equal to the bit", equal,
+              lists, processes ? "each a process" : "all in one process");
   if (!processes)
     std::printf("; %zu of 3 mistakes end in time", mistaken);
   std::printf("\n");

@@ -1,10 +1,12 @@
-// Injects faults into PTX text, one at a time, and counts how many the execution of the text detects: the text cannot
-// be loaded, there is a finding, or the bits differ from those of the bitcode emulator.
+// Injects faults into PTX text, one at a time, and counts how many the execution of the text
+// detects: the text cannot be loaded, there is a finding, or the bits differ from those of the
+// bitcode emulator.
 //
 //   ptx-faults [--quick] [--arch=ARCH] [--list]
 //
-// Each line with a barrier, a warp barrier, a wait for copies, a commit of copies or a fence is removed in turn; then
-// the faults of a list (PtxFaults.cpp) are injected. Fails if a fault is not detected and is not proven harmless.
+// Each line with a barrier, a warp barrier, a wait for copies, a commit of copies or a fence is
+// removed in turn; then the faults of a list (PtxFaults.cpp) are injected. Fails if a fault is not
+// detected and is not proven harmless.
 #include "PtxFaults.h"
 
 #include "PtxReader.h"
@@ -53,7 +55,8 @@ std::string kernelAt(const std::string &text, size_t at) {
   const size_t entry = text.rfind(mark, at);
   if (entry == std::string::npos)
     return "";
-  const std::string name = text.substr(entry + mark.size(), text.find('(', entry) - entry - mark.size());
+  const std::string name =
+      text.substr(entry + mark.size(), text.find('(', entry) - entry - mark.size());
   return name.substr(0, name.rfind('_'));
 }
 
@@ -88,21 +91,25 @@ void dropSynchronizations(const Subject &subject, const Arguments &arguments, Ta
       own.add(problem);
       own.proved += proof != nullptr;
       if (problem.empty())
-        std::printf("  not found: %s in %s of %s%s%s\n", line.c_str(), kernel.c_str(), subject.name.c_str(), proof ? ", harmless: " : "",
-                    proof ? proof : "");
+        std::printf("  not found: %s in %s of %s%s%s\n", line.c_str(), kernel.c_str(),
+                    subject.name.c_str(), proof ? ", harmless: " : "", proof ? proof : "");
       else if (arguments.lists)
-        std::printf("  %s in %s of %s: %s\n", line.c_str(), kernel.c_str(), subject.name.c_str(), problem.c_str());
+        std::printf("  %s in %s of %s: %s\n", line.c_str(), kernel.c_str(), subject.name.c_str(),
+                    problem.c_str());
     }
     if (text.find('\n', at) == std::string::npos)
       break;
   }
-  std::printf("%s: %d of %d synchronizations missed (%d by other bits alone), %d proved to be harmless\n", subject.name.c_str(), own.found, own.all,
-              own.byBits, own.proved);
+  std::printf(
+      "%s: %d of %d synchronizations missed (%d by other bits alone), %d proved to be harmless\n",
+      subject.name.c_str(), own.found, own.all, own.byBits, own.proved);
   std::fflush(stdout);
-  tally.all += own.all, tally.found += own.found, tally.byBits += own.byBits, tally.proved += own.proved;
+  tally.all += own.all, tally.found += own.found, tally.byBits += own.byBits,
+      tally.proved += own.proved;
 }
 
-void plant(const PtxFault &fault, const Subject &subject, const Arguments &arguments, Tally &tally) {
+void plant(const PtxFault &fault, const Subject &subject, const Arguments &arguments,
+           Tally &tally) {
   std::string text = subject.recording.text;
   if (!fault.plant(text)) {
     ++tally.all;
@@ -112,7 +119,8 @@ void plant(const PtxFault &fault, const Subject &subject, const Arguments &argum
   const std::string problem = faultOf(text, subject.recording);
   tally.add(problem);
   if (problem.empty() || arguments.lists)
-    std::printf("  %s%s (%s): %s\n", problem.empty() ? "not found: " : "", fault.name, subject.name.c_str(), problem.c_str());
+    std::printf("  %s%s (%s): %s\n", problem.empty() ? "not found: " : "", fault.name,
+                subject.name.c_str(), problem.c_str());
 }
 
 bool run(const Arguments &arguments) {
@@ -134,12 +142,14 @@ bool run(const Arguments &arguments) {
     last = fault.subject.name;
     plant(fault, subject, arguments, planted);
   }
-  std::printf("%s: %d of %d dropped synchronizations found, %d more proved to be harmless (limit: all); %d of %d other planted bugs found (limit: "
+  std::printf("%s: %d of %d dropped synchronizations found, %d more proved to be harmless (limit: "
+              "all); %d of %d other planted bugs found (limit: "
               "all), %d of "
               "them as text that cannot be loaded, %d by other bits alone\n",
-              arguments.arch.c_str(), dropped.found, dropped.all - dropped.proved, dropped.proved, planted.found, planted.all, planted.asText,
-              planted.byBits);
-  return sound && dropped.all > 0 && dropped.found + dropped.proved == dropped.all && planted.found == planted.all && planted.all >= 30;
+              arguments.arch.c_str(), dropped.found, dropped.all - dropped.proved, dropped.proved,
+              planted.found, planted.all, planted.asText, planted.byBits);
+  return sound && dropped.all > 0 && dropped.found + dropped.proved == dropped.all &&
+         planted.found == planted.all && planted.all >= 30;
 }
 
 } // namespace

@@ -1,5 +1,5 @@
-// Maps streams, events and functions to their GPUs. The driver refuses handles that were destroyed or belong to another
-// context than the current one, with CUDA_ERROR_INVALID_HANDLE (400).
+// Maps streams, events and functions to their GPUs. The driver refuses handles that were destroyed
+// or belong to another context than the current one, with CUDA_ERROR_INVALID_HANDLE (400).
 #pragma once
 
 #include <cstddef>

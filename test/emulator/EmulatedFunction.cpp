@@ -8,12 +8,16 @@
 using namespace zorse;
 using namespace zorse::emulator;
 
-static int64_t at(const bundle::AffineSize &extent, int64_t rows) { return extent.fixed() + extent.per_row() * rows; }
+static int64_t at(const bundle::AffineSize &extent, int64_t rows) {
+  return extent.fixed() + extent.per_row() * rows;
+}
 
 /// The grid of a launch: its parameters and the memory of its operands.
-static GridLaunch gridOf(const bundle::KernelLaunch &kernel, const bundle::CompiledFunction &function, const EmulatedCall &call) {
+static GridLaunch gridOf(const bundle::KernelLaunch &kernel,
+                         const bundle::CompiledFunction &function, const EmulatedCall &call) {
   GridLaunch grid;
-  const int64_t points = at(kernel.iterations(), call.rows), perBlock = int64_t(kernel.threads()) * std::max<int64_t>(1, kernel.per_thread());
+  const int64_t points = at(kernel.iterations(), call.rows),
+                perBlock = int64_t(kernel.threads()) * std::max<int64_t>(1, kernel.per_thread());
   grid.threads = kernel.threads();
   grid.sharedBytes = kernel.shared_bytes();
   grid.blocks = uint32_t((points + perBlock - 1) / perBlock);
@@ -26,7 +30,8 @@ static GridLaunch gridOf(const bundle::KernelLaunch &kernel, const bundle::Compi
     const auto begin = reinterpret_cast<uintptr_t>(call.arguments[pointer.argument()]);
     grid.parameters.push_back(begin + uint64_t(pointer.fixed() + pointer.per_row() * call.rows));
     grid.operands.push_back(
-        {begin, begin + uint64_t(at(argument.bytes(), call.rows)), argument.mode() != bundle::READ || argument.kind() == bundle::WORKSPACE});
+        {begin, begin + uint64_t(at(argument.bytes(), call.rows)),
+         argument.mode() != bundle::READ || argument.kind() == bundle::WORKSPACE});
   }
   return grid;
 }
@@ -36,7 +41,8 @@ static char *addressOf(const bundle::Pointer &pointer, const EmulatedCall &call)
 }
 
 /// C = the product's f32 sums plus its bias, rounded once.
-static void addBias(const bundle::Matmul &product, const std::vector<float> &sums, const EmulatedCall &call) {
+static void addBias(const bundle::Matmul &product, const std::vector<float> &sums,
+                    const EmulatedCall &call) {
   using runtime::HalfType;
   const int64_t m = at(product.m(), call.rows), n = at(product.n(), call.rows);
   const char *bias = addressOf(product.bias(), call);
@@ -52,13 +58,15 @@ static void addBias(const bundle::Matmul &product, const std::vector<float> &sum
       }
       const uint16_t added = reinterpret_cast<const uint16_t *>(bias)[j];
       sum += isBf16 ? runtime::widen<HalfType::BF16>(added) : runtime::widen<HalfType::F16>(added);
-      reinterpret_cast<uint16_t *>(c)[to] = isBf16 ? runtime::narrow<HalfType::BF16>(sum) : runtime::narrow<HalfType::F16>(sum);
+      reinterpret_cast<uint16_t *>(c)[to] =
+          isBf16 ? runtime::narrow<HalfType::BF16>(sum) : runtime::narrow<HalfType::F16>(sum);
     }
 }
 
 /// Runs a product with CPU routines, which have no bias. A bias is added afterwards.
-static runtime::Status runProduct(runtime::CpuDevice &products, const bundle::CompiledFunction &function, const bundle::Launch &launch,
-                                  const EmulatedCall &call) {
+static runtime::Status runProduct(runtime::CpuDevice &products,
+                                  const bundle::CompiledFunction &function,
+                                  const bundle::Launch &launch, const EmulatedCall &call) {
   bundle::CompiledFunction one = function;
   one.clear_launches();
   *one.add_launches() = launch;
@@ -73,7 +81,8 @@ static runtime::Status runProduct(runtime::CpuDevice &products, const bundle::Co
     sums.resize(size_t(m * n));
     bundle::FunctionArgument &argument = *one.add_arguments();
     argument.set_kind(bundle::WORKSPACE), argument.set_mode(bundle::WRITE);
-    argument.mutable_bytes()->set_fixed(product.m().fixed() * n * 4), argument.mutable_bytes()->set_per_row(product.m().per_row() * n * 4);
+    argument.mutable_bytes()->set_fixed(product.m().fixed() * n * 4),
+        argument.mutable_bytes()->set_per_row(product.m().per_row() * n * 4);
     product.clear_c();
     product.mutable_c()->set_argument(uint32_t(one.arguments_size() - 1));
     if (product.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED)
@@ -84,14 +93,18 @@ static runtime::Status runProduct(runtime::CpuDevice &products, const bundle::Co
   }
   std::vector<uint8_t> overwrite = call.overwrite;
   overwrite.resize(addresses.size(), 1);
-  runtime::Status status = products.runFunction(one, {{call.rows, call.sampleBase, call.rngIdBase}, addresses.data(), overwrite.data()});
+  runtime::Status status = products.runFunction(
+      one, {{call.rows, call.sampleBase, call.rngIdBase}, addresses.data(), overwrite.data()});
   if (status.succeeded() && !sums.empty())
     addBias(launch.matmul(), sums, call);
   return status;
 }
 
-std::vector<std::string> emulator::runFunction(const RunKernel &runKernel, runtime::CpuDevice &products, const bundle::CompiledFunction &function,
-                                               const EmulatedCall &call, const std::function<void()> &afterProduct) {
+std::vector<std::string> emulator::runFunction(const RunKernel &runKernel,
+                                               runtime::CpuDevice &products,
+                                               const bundle::CompiledFunction &function,
+                                               const EmulatedCall &call,
+                                               const std::function<void()> &afterProduct) {
   for (const bundle::Launch &launch : function.launches()) {
     if (!launch.has_kernel()) {
       if (runtime::Status status = runProduct(products, function, launch, call); status.failed())
@@ -110,9 +123,12 @@ std::vector<std::string> emulator::runFunction(const RunKernel &runKernel, runti
   return {};
 }
 
-std::vector<std::string> emulator::runFunction(const HostCode &code, runtime::CpuDevice &products, const bundle::CompiledFunction &function,
-                                               const EmulatedCall &call, const KernelObserver &observe) {
-  auto runKernel = [&](const bundle::KernelLaunch &kernel, const GridLaunch &grid) -> std::vector<std::string> {
+std::vector<std::string> emulator::runFunction(const HostCode &code, runtime::CpuDevice &products,
+                                               const bundle::CompiledFunction &function,
+                                               const EmulatedCall &call,
+                                               const KernelObserver &observe) {
+  auto runKernel = [&](const bundle::KernelLaunch &kernel,
+                       const GridLaunch &grid) -> std::vector<std::string> {
     const HostKernel *host = code.find(kernel.symbol());
     if (!host)
       return {"is not there"};

@@ -13,8 +13,9 @@ struct EmulatedGpu {
   int bus = 0; ///< bus of the PCI address, and the last byte of the UUID
 };
 
-/// The GPUs that this process sees, according to the environment at the first call (FakeDriver.cpp). They are in
-/// CUDA's order and limited by CUDA_VISIBLE_DEVICES, which ends at the first unknown name.
+/// The GPUs that this process sees, according to the environment at the first call
+/// (FakeDriver.cpp). They are in CUDA's order and limited by CUDA_VISIBLE_DEVICES, which ends at
+/// the first unknown name.
 const std::vector<EmulatedGpu> &gpus();
 
 } // namespace zorse::emulator

@@ -1,19 +1,25 @@
-// Stand-in for libcuda.so.1. GPU memory is host memory; kernels are bitcode and run on the emulator. Unordered accesses
-// are detected (Streams.h) and printed, and the call fails.
+// Stand-in for libcuda.so.1. GPU memory is host memory; kernels are bitcode and run on the
+// emulator. Unordered accesses are detected (Streams.h) and printed, and the call fails.
 //
 //   ZORSE_EMULATOR_DRIVER=n     the CUDA version of the driver, default 13000
 //   ZORSE_EMULATOR_CHECK=1      check every access of kernels
 //   ZORSE_EMULATOR_DEVICES=n    the number of GPUs, default 1
-//   ZORSE_EMULATOR_GPUS=list    these GPUs instead, as "MODEL,CAPABILITY,MIB,BUS;...", the fastest first, as in CUDA's default order:
-//                               "Tesla T4,75,15360,41". CUDA_DEVICE_ORDER sets their order; CUDA_VISIBLE_DEVICES takes numbers and
-//                               UUIDs. All models are replaced by the emulator's architecture, "emu", unless the list ends with ";real"
-//   ZORSE_EMULATOR_PACE=rate    work takes the time of its bytes of GPU memory at this rate (bytes/s); streams have threads
-//   ZORSE_EMULATOR_LINK=rate    at a pace: transfers between a GPU and the host, or between GPUs (FakeNccl.cpp), take the time of
+//   ZORSE_EMULATOR_GPUS=list    these GPUs instead, as "MODEL,CAPABILITY,MIB,BUS;...", the fastest
+//   first, as in CUDA's default order:
+//                               "Tesla T4,75,15360,41". CUDA_DEVICE_ORDER sets their order;
+//                               CUDA_VISIBLE_DEVICES takes numbers and UUIDs. All models are
+//                               replaced by the emulator's architecture, "emu", unless the list
+//                               ends with ";real"
+//   ZORSE_EMULATOR_PACE=rate    work takes the time of its bytes of GPU memory at this rate
+//   (bytes/s); streams have threads ZORSE_EMULATOR_LINK=rate    at a pace: transfers between a GPU
+//   and the host, or between GPUs (FakeNccl.cpp), take the time of
 //                               their bytes at this rate; default: no additional time
-//   ZORSE_EMULATOR_COMPUTE=0    at a pace: kernels and products only take their time and compute nothing, so that times do not depend
+//   ZORSE_EMULATOR_COMPUTE=0    at a pace: kernels and products only take their time and compute
+//   nothing, so that times do not depend
 //                               on the machine
-//   ZORSE_EMULATOR_IDLE=1       skip the work that a run puts on its queues' streams, for measuring the host's time
-//   ZORSE_EMULATOR_DELAYS=seed  streams have threads that sleep at random, up to 2 ms; default: work is done when it is put on a stream
+//   ZORSE_EMULATOR_IDLE=1       skip the work that a run puts on its queues' streams, for measuring
+//   the host's time ZORSE_EMULATOR_DELAYS=seed  streams have threads that sleep at random, up to 2
+//   ms; default: work is done when it is put on a stream
 #include "DriverHandles.h"
 #include "EmulatedGpus.h"
 #include "HostCode.h"
@@ -37,8 +43,8 @@ namespace {
 
 /// Shared memory of a block: the default limit, and the maximum on request on sm_86 and later.
 constexpr unsigned kSharedUnasked = 48 << 10, kMaxShared = 99 << 10;
-constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101, kInvalidContext = 201, kInvalidHandle = 400, kNotFound = 500,
-              kInvalidImage = 200, kLaunchFailed = 719;
+constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101, kInvalidContext = 201,
+              kInvalidHandle = 400, kNotFound = 500, kInvalidImage = 200, kLaunchFailed = 719;
 
 std::mutex mutex;
 bool isSet(const char *name) {
@@ -60,8 +66,8 @@ struct Module {
 
 thread_local void *current = nullptr; ///< context: the GPU's number plus one
 
-/// All allocations are in host memory. `pinned`: pinned host memory for the driver, which takes no time of the GPU's
-/// memory.
+/// All allocations are in host memory. `pinned`: pinned host memory for the driver, which takes no
+/// time of the GPU's memory.
 struct Allocation {
   size_t bytes;
   bool pinned;
@@ -75,14 +81,15 @@ DriverHandles untimed; ///< events that do not record times
 
 size_t currentGpu() { return size_t(uintptr_t(current)) - 1; }
 
-/// When the host's own time is measured, handles are not looked up, because that would count as time of the runtime.
+/// When the host's own time is measured, handles are not looked up, because that would count as
+/// time of the runtime.
 bool looksUp() {
   static const bool does = !isSet("ZORSE_EMULATOR_IDLE");
   return does;
 }
 
-/// The error of a call on a stream under the current context; 0: none. Null is the blocking stream of the current
-/// context.
+/// The error of a call on a stream under the current context; 0: none. Null is the blocking stream
+/// of the current context.
 int refuses(const void *stream) {
   if (!current)
     return kInvalidContext;
@@ -93,7 +100,9 @@ int refuses(const void *event, const void *stream) {
     return refused;
   return !looksUp() || handles.gpu(event) == currentGpu() ? 0 : kInvalidHandle;
 }
-bool exists(const void *handle) { return !looksUp() || handles.gpu(handle) != DriverHandles::kNone; }
+bool exists(const void *handle) {
+  return !looksUp() || handles.gpu(handle) != DriverHandles::kNone;
+}
 
 size_t memoryOf(size_t gpu) { return size_t(gpus()[gpu].mebibytes) << 20; }
 
@@ -154,7 +163,8 @@ void mindPageable(const void *onHost, size_t bytes, void *stream) {
   {
     std::lock_guard<std::mutex> lock(mutex);
     auto next = allocations.upper_bound(uintptr_t(onHost));
-    if (next != allocations.begin() && std::prev(next)->first + std::prev(next)->second.bytes >= uintptr_t(onHost) + bytes)
+    if (next != allocations.begin() &&
+        std::prev(next)->first + std::prev(next)->second.bytes >= uintptr_t(onHost) + bytes)
       return;
   }
   ++pageableCopies;
@@ -167,10 +177,11 @@ int copy(const char *what, uintptr_t to, uintptr_t from, size_t bytes, void *str
     return refused;
   if (leavesOut(streamOf(stream)))
     return 0;
-  return zorseStandInPut(streamOf(stream), what, {{from, from + bytes, false}, {to, to + bytes, true}}, [=] {
-    std::memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), bytes);
-    return std::string();
-  });
+  return zorseStandInPut(
+      streamOf(stream), what, {{from, from + bytes, false}, {to, to + bytes, true}}, [=] {
+        std::memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), bytes);
+        return std::string();
+      });
 }
 template <typename T> int set(const char *what, uintptr_t to, T value, size_t count, void *stream) {
   if (int refused = refuses(stream))
@@ -192,7 +203,8 @@ void zorse::emulator::zorseStandInLoads() {
 double zorse::emulator::zorseStandInBegan() { return workBegan(); }
 void zorse::emulator::zorseStandInLasts(double until) { workLasts(until); }
 bool zorse::emulator::zorseStandInComputes() {
-  static const bool computes = !std::getenv("ZORSE_EMULATOR_COMPUTE") || isSet("ZORSE_EMULATOR_COMPUTE");
+  static const bool computes =
+      !std::getenv("ZORSE_EMULATOR_COMPUTE") || isSet("ZORSE_EMULATOR_COMPUTE");
   return computes;
 }
 double zorse::emulator::zorseStandInLinkSeconds() {
@@ -203,10 +215,16 @@ double zorse::emulator::zorseStandInLinkSeconds() {
   return seconds;
 }
 bool zorse::emulator::zorseStandInLeavesOut(const Stream *stream) { return leavesOut(stream); }
-int zorse::emulator::zorseStandInCapability() { return current ? gpus()[uintptr_t(current) - 1].capability : 0; }
-int zorse::emulator::zorseStandInUnit() { return current ? gpus()[uintptr_t(current) - 1].bus : -1; }
+int zorse::emulator::zorseStandInCapability() {
+  return current ? gpus()[uintptr_t(current) - 1].capability : 0;
+}
+int zorse::emulator::zorseStandInUnit() {
+  return current ? gpus()[uintptr_t(current) - 1].bus : -1;
+}
 
-int zorse::emulator::zorseStandInPut(Stream *stream, const std::string &what, std::vector<Access> accesses, std::function<std::string()> run) {
+int zorse::emulator::zorseStandInPut(Stream *stream, const std::string &what,
+                                     std::vector<Access> accesses,
+                                     std::function<std::string()> run) {
   uint64_t ofHost = 0; // bytes
   {
     std::lock_guard<std::mutex> lock(mutex);
@@ -214,7 +232,9 @@ int zorse::emulator::zorseStandInPut(Stream *stream, const std::string &what, st
                                   [&](Access &access) {
                                     auto next = allocations.upper_bound(access.begin);
                                     const bool known =
-                                        next != allocations.begin() && std::prev(next)->first + std::prev(next)->second.bytes >= access.end;
+                                        next != allocations.begin() &&
+                                        std::prev(next)->first + std::prev(next)->second.bytes >=
+                                            access.end;
                                     if (known && !std::prev(next)->second.pinned)
                                       return false;
                                     ofHost += access.takesTime ? access.end - access.begin : 0;
@@ -223,7 +243,8 @@ int zorse::emulator::zorseStandInPut(Stream *stream, const std::string &what, st
                                   }),
                    accesses.end());
   }
-  return said(put(stream, what, accesses, std::move(run), double(ofHost) * zorseStandInLinkSeconds()));
+  return said(
+      put(stream, what, accesses, std::move(run), double(ofHost) * zorseStandInLinkSeconds()));
 }
 
 extern "C" {
@@ -257,7 +278,9 @@ int cuDeviceGet(int *device, int ordinal) {
     return kInvalidDevice;
   return *device = ordinal, 0;
 }
-int cuDeviceGetName(char *name, int length, int device) { return std::snprintf(name, size_t(length), "%s", gpus()[size_t(device)].model.c_str()), 0; }
+int cuDeviceGetName(char *name, int length, int device) {
+  return std::snprintf(name, size_t(length), "%s", gpus()[size_t(device)].model.c_str()), 0;
+}
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
   const int capability = gpus()[size_t(device)].capability;
   *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : 1;
@@ -278,8 +301,12 @@ int cuMemGetInfo_v2(size_t *left, size_t *all) {
   *all = memoryOf(gpu);
   return *left = *all - used[gpu], 0;
 }
-int cuDeviceTotalMem_v2(size_t *bytes, int device) { return *bytes = size_t(gpus()[size_t(device)].mebibytes) << 20, 0; }
-int cuDevicePrimaryCtxRetain(void **context, int device) { return *context = reinterpret_cast<void *>(uintptr_t(device + 1)), 0; }
+int cuDeviceTotalMem_v2(size_t *bytes, int device) {
+  return *bytes = size_t(gpus()[size_t(device)].mebibytes) << 20, 0;
+}
+int cuDevicePrimaryCtxRetain(void **context, int device) {
+  return *context = reinterpret_cast<void *>(uintptr_t(device + 1)), 0;
+}
 int cuDevicePrimaryCtxRelease_v2(int) { return 0; }
 int cuCtxSetCurrent(void *context) { return current = context, 0; }
 int cuCtxGetDevice(int *device) {
@@ -288,13 +315,23 @@ int cuCtxGetDevice(int *device) {
   return *device = int(uintptr_t(current)) - 1, 0;
 }
 
-int cuMemAlloc_v2(unsigned long long *address, size_t bytes) { return allocate(reinterpret_cast<void **>(address), bytes, false); }
+int cuMemAlloc_v2(unsigned long long *address, size_t bytes) {
+  return allocate(reinterpret_cast<void **>(address), bytes, false);
+}
 int cuMemFree_v2(unsigned long long address) { return release(address); }
-int cuMemHostAlloc(void **address, size_t bytes, unsigned) { return allocate(address, bytes, true); }
+int cuMemHostAlloc(void **address, size_t bytes, unsigned) {
+  return allocate(address, bytes, true);
+}
 int cuMemFreeHost(void *address) { return release(uintptr_t(address)); }
-int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t bytes) { return copy("a write", to, uintptr_t(from), bytes, nullptr); }
-int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t bytes) { return copy("a read", uintptr_t(to), from, bytes, nullptr); }
-int cuMemcpy(unsigned long long to, unsigned long long from, size_t bytes) { return copy("a copy", to, from, bytes, nullptr); }
+int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t bytes) {
+  return copy("a write", to, uintptr_t(from), bytes, nullptr);
+}
+int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t bytes) {
+  return copy("a read", uintptr_t(to), from, bytes, nullptr);
+}
+int cuMemcpy(unsigned long long to, unsigned long long from, size_t bytes) {
+  return copy("a copy", to, from, bytes, nullptr);
+}
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, void *stream) {
   mindPageable(from, bytes, stream);
   return copy("a write", to, uintptr_t(from), bytes, stream);
@@ -303,9 +340,15 @@ int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, void *
   mindPageable(to, bytes, stream);
   return copy("a read", uintptr_t(to), from, bytes, stream);
 }
-int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t bytes, void *stream) { return copy("a copy", to, from, bytes, stream); }
-int cuMemsetD8_v2(unsigned long long to, unsigned char value, size_t bytes) { return set("a fill", to, value, bytes, nullptr); }
-int cuMemsetD32_v2(unsigned long long to, unsigned value, size_t words) { return set("a fill", to, value, words, nullptr); }
+int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t bytes, void *stream) {
+  return copy("a copy", to, from, bytes, stream);
+}
+int cuMemsetD8_v2(unsigned long long to, unsigned char value, size_t bytes) {
+  return set("a fill", to, value, bytes, nullptr);
+}
+int cuMemsetD32_v2(unsigned long long to, unsigned value, size_t words) {
+  return set("a fill", to, value, words, nullptr);
+}
 
 int cuStreamCreate(void **stream, unsigned) {
   if (!current)
@@ -347,18 +390,24 @@ int cuEventRecord(void *event, void *stream) {
     return refused;
   return said(record(eventOf(event), streamOf(stream)));
 }
-int cuEventSynchronize(void *event) { return exists(event) ? said(synchronize(eventOf(event))) : kInvalidHandle; }
+int cuEventSynchronize(void *event) {
+  return exists(event) ? said(synchronize(eventOf(event))) : kInvalidHandle;
+}
 int cuEventElapsedTime(float *milliseconds, void *from, void *to) {
-  if (!exists(from) || handles.gpu(from) != handles.gpu(to) || untimed.gpu(from) != DriverHandles::kNone || untimed.gpu(to) != DriverHandles::kNone)
+  if (!exists(from) || handles.gpu(from) != handles.gpu(to) ||
+      untimed.gpu(from) != DriverHandles::kNone || untimed.gpu(to) != DriverHandles::kNone)
     return kInvalidHandle;
   const double begin = secondsOf(eventOf(from)), end = secondsOf(eventOf(to));
   *milliseconds = float((end - begin) * 1e3);
-  return said(begin > 0 && end > 0 ? "" : "the time of an event is asked for that was never recorded");
+  return said(begin > 0 && end > 0 ? ""
+                                   : "the time of an event is asked for that was never recorded");
 }
 
-/// Writes `text` to CU_JIT_ERROR_LOG_BUFFER, truncated to CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES. The image is the output
-/// of code generation for "emu": bitcode modules, each preceded by its length, and a length of 0 at the end.
-static void writeErrorLog(const std::string &text, unsigned count, const int *options, void **values) {
+/// Writes `text` to CU_JIT_ERROR_LOG_BUFFER, truncated to CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES. The
+/// image is the output of code generation for "emu": bitcode modules, each preceded by its length,
+/// and a length of 0 at the end.
+static void writeErrorLog(const std::string &text, unsigned count, const int *options,
+                          void **values) {
   char *log = nullptr;
   size_t bytes = 0;
   for (unsigned i = 0; i < count; ++i)
@@ -369,7 +418,8 @@ static void writeErrorLog(const std::string &text, unsigned count, const int *op
   if (log && bytes)
     std::snprintf(log, bytes, "%s", text.c_str());
 }
-int cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *options, void **values) {
+int cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *options,
+                       void **values) {
   if (!current)
     return kInvalidContext;
   const auto *bytes = static_cast<const char *>(image);
@@ -404,13 +454,15 @@ int cuModuleGetFunction(void **function, void *handle, const char *name) {
     const Range needs = module.code->table(std::string(name) + "_needs");
     if (!code || !needs.begin)
       return kNotFound;
-    kernel = std::make_unique<Kernel>(Kernel{code, name, reinterpret_cast<const int64_t *>(needs.begin), kSharedUnasked});
+    kernel = std::make_unique<Kernel>(
+        Kernel{code, name, reinterpret_cast<const int64_t *>(needs.begin), kSharedUnasked});
     handles.add(kernel.get(), module.gpu);
   }
   *function = kernel.get();
   return 0;
 }
-int cuModuleGetGlobal_v2(unsigned long long *address, size_t *bytes, void *module, const char *name) {
+int cuModuleGetGlobal_v2(unsigned long long *address, size_t *bytes, void *module,
+                         const char *name) {
   const Range table = static_cast<Module *>(module)->code->table(name);
   if (!table.begin)
     return kNotFound;
@@ -424,19 +476,23 @@ int cuFuncSetAttribute(void *function, int attribute, int value) {
   static_cast<Kernel *>(function)->maxShared = unsigned(value);
   return 0;
 }
-int cuLaunchKernel(void *function, unsigned gridX, unsigned, unsigned, unsigned blockX, unsigned, unsigned, unsigned sharedBytes, void *stream,
-                   void **parameters, void **) {
+int cuLaunchKernel(void *function, unsigned gridX, unsigned, unsigned, unsigned blockX, unsigned,
+                   unsigned, unsigned sharedBytes, void *stream, void **parameters, void **) {
   if (int refused = refuses(function, stream))
     return refused;
   const Kernel &kernel = *static_cast<Kernel *>(function);
   if (kernel.code->blockThreads && blockX != kernel.code->blockThreads) {
-    std::fprintf(stderr, "emulator: kernel %s: a launch has blocks of %u threads, its code is for %u (reqntid)\n", kernel.name.c_str(), blockX,
-                 kernel.code->blockThreads);
+    std::fprintf(
+        stderr,
+        "emulator: kernel %s: a launch has blocks of %u threads, its code is for %u (reqntid)\n",
+        kernel.name.c_str(), blockX, kernel.code->blockThreads);
     return kInvalidValue;
   }
   if (sharedBytes > kernel.maxShared) {
-    std::fprintf(stderr, "emulator: kernel %s: a launch gives %u bytes of shared memory, %u were asked for\n", kernel.name.c_str(), sharedBytes,
-                 kernel.maxShared);
+    std::fprintf(
+        stderr,
+        "emulator: kernel %s: a launch gives %u bytes of shared memory, %u were asked for\n",
+        kernel.name.c_str(), sharedBytes, kernel.maxShared);
     return kInvalidValue;
   }
   if (leavesOut(streamOf(stream)))
@@ -447,8 +503,9 @@ int cuLaunchKernel(void *function, unsigned gridX, unsigned, unsigned, unsigned 
   launch.threads = blockX;
   const int64_t operands = kernel.needs[0];
   if (4 + operands != int64_t(kernel.code->parameters)) {
-    std::fprintf(stderr, "emulator: kernel %s: %s parameters are launched, its code has %u\n", kernel.name.c_str(),
-                 std::to_string(4 + operands).c_str(), kernel.code->parameters);
+    std::fprintf(stderr, "emulator: kernel %s: %s parameters are launched, its code has %u\n",
+                 kernel.name.c_str(), std::to_string(4 + operands).c_str(),
+                 kernel.code->parameters);
     return kInvalidValue;
   }
   for (int64_t i = 0; i < 4 + operands; ++i)
@@ -476,7 +533,8 @@ void zorseStandInHostAccess(const void *from, size_t bytes, int write) {
   (void)said(accessByHost({uintptr_t(from), uintptr_t(from) + bytes, write != 0}));
 }
 void zorseStandInStreamAccess(void *stream, uint64_t from, size_t bytes, int write) {
-  (void)said(accessByStream(streamOf(stream), write ? "a reduction" : "a gather", {from, from + bytes, write != 0}));
+  (void)said(accessByStream(streamOf(stream), write ? "a reduction" : "a gather",
+                            {from, from + bytes, write != 0}));
 }
 void zorseStandInMutate(int mutation, uint64_t index) { mutate(Mutation(mutation), index); }
 uint64_t zorseStandInCalls(int mutation) { return calls(Mutation(mutation)); }

@@ -1,15 +1,19 @@
-// Stand-in for libnccl.so.2, between threads and between processes. Operations run on the stand-in's streams; their
-// reads and writes are checked for order (Streams.h), and data that has not arrived is poisoned. If ranks issue
-// different operations or sizes, this is detected and printed, and their streams fail. Ranks that issue the same
-// operations in different orders wait for each other, as with NCCL. Communicators are non-blocking. Using one GPU twice
-// is an error.
+// Stand-in for libnccl.so.2, between threads and between processes. Operations run on the
+// stand-in's streams; their reads and writes are checked for order (Streams.h), and data that has
+// not arrived is poisoned. If ranks issue different operations or sizes, this is detected and
+// printed, and their streams fail. Ranks that issue the same operations in different orders wait
+// for each other, as with NCCL. Communicators are non-blocking. Using one GPU twice is an error.
 //
-//   ZORSE_NCCL_VERSION=22803,22105    the version; several: indexed by ZORSE_RANK, the last one for all others
-//   ZORSE_EMULATOR_LINK=rate          bytes/s in each direction of a GPU. An operation lasts from the arrival of all participants for the
-//                                     time of its incoming or outgoing bytes, whichever is longer; default: no additional time
-//   ZORSE_NCCL_FAULT=hang@17:1        the 17th operation of rank 1 of a communicator never ends (all communicators of a process are
+//   ZORSE_NCCL_VERSION=22803,22105    the version; several: indexed by ZORSE_RANK, the last one for
+//   all others ZORSE_EMULATOR_LINK=rate          bytes/s in each direction of a GPU. An operation
+//   lasts from the arrival of all participants for the
+//                                     time of its incoming or outgoing bytes, whichever is longer;
+//                                     default: no additional time
+//   ZORSE_NCCL_FAULT=hang@17:1        the 17th operation of rank 1 of a communicator never ends
+//   (all communicators of a process are
 //                                     counted together, from 0);
-//                    fail@17:1        it fails and the communicator reports an error; wrong@17:1  it receives wrong bytes
+//                    fail@17:1        it fails and the communicator reports an error; wrong@17:1 it
+//                    receives wrong bytes
 #include "NcclMeeting.h"
 #include "StandIn.h"
 
@@ -30,7 +34,8 @@ using namespace zorse::emulator;
 
 namespace {
 
-constexpr int kSuccess = 0, kSystemError = 2, kInvalidArgument = 4, kInvalidUsage = 5, kRemoteError = 6, kInProgress = 7;
+constexpr int kSuccess = 0, kSystemError = 2, kInvalidArgument = 4, kInvalidUsage = 5,
+              kRemoteError = 6, kInProgress = 7;
 constexpr unsigned char kPoison = 0xff; // a NaN
 
 enum Kind : uint32_t { Transfer = 1, Broadcast, Gather };
@@ -114,7 +119,8 @@ struct Operation {
   std::vector<Access> accesses;
   std::vector<std::pair<char *, const char *>> copies; ///< local copies within a rank
   std::vector<uint64_t> copied;
-  uint64_t in = 0, out = 0; ///< bytes over the GPU's link; those of a broadcast count once, as in a ring
+  uint64_t in = 0,
+           out = 0; ///< bytes over the GPU's link; those of a broadcast count once, as in a ring
 };
 
 thread_local int depth = 0;
@@ -122,8 +128,8 @@ thread_local std::vector<Operation> waiting;
 std::map<int, uint64_t> counts; ///< number of operations by rank
 std::mutex mutex;
 
-/// Moves the next part of a message. \returns whether data moved; `found`: ranks disagree; `met`: the latest begin of
-/// the peers' operations
+/// Moves the next part of a message. \returns whether data moved; `found`: ranks disagree; `met`:
+/// the latest begin of the peers' operations
 bool move(Communicator &c, Piece &piece, bool blocked, std::string &found, double &met) {
   if (piece.done() || blocked)
     return false;
@@ -147,9 +153,11 @@ bool move(Communicator &c, Piece &piece, bool blocked, std::string &found, doubl
   if (box.full.load() == 0)
     return false;
   if (box.kind != piece.kind || box.total != piece.bytes || box.offset != piece.moved) {
-    found = "rank " + std::to_string(c.rank) + " expects " + std::to_string(piece.bytes) + " bytes of operation " + std::to_string(piece.kind) +
-            " from rank " + std::to_string(piece.peer) + ", which issues " + std::to_string(box.total) + " bytes of operation " +
-            std::to_string(box.kind) + ": ranks issue different operations or sizes";
+    found = "rank " + std::to_string(c.rank) + " expects " + std::to_string(piece.bytes) +
+            " bytes of operation " + std::to_string(piece.kind) + " from rank " +
+            std::to_string(piece.peer) + ", which issues " + std::to_string(box.total) +
+            " bytes of operation " + std::to_string(box.kind) +
+            ": ranks issue different operations or sizes";
     return false;
   }
   std::memcpy(piece.data + piece.moved, box.data, box.bytes);
@@ -182,13 +190,15 @@ std::string run(Operation operation, uint64_t number) {
       return {};
     bool moved = false, left = hangs;
     std::string found;
-    // Messages between two ranks stay in order: a later message of the group waits for the earlier one.
+    // Messages between two ranks stay in order: a later message of the group waits for the earlier
+    // one.
     std::map<std::pair<bool, int>, bool> blocked;
     for (Piece &piece : operation.pieces) {
       bool &behind = blocked[{piece.sends, piece.peer}];
       moved = (!hangs && move(c, piece, behind, found, met)) || moved;
       behind = behind || !piece.done();
-      const bool waits = piece.sends && c.meeting->box(c.rank, piece.peer).full.load() != 0; // the receiver has not taken the data yet
+      const bool waits = piece.sends && c.meeting->box(c.rank, piece.peer).full.load() !=
+                                            0; // the receiver has not taken the data yet
       left = left || !piece.done() || (paced && waits);
       if (paced && piece.sends && piece.done() && !waits)
         met = std::max(met, c.meeting->box(c.rank, piece.peer).taken);
@@ -205,7 +215,8 @@ std::string run(Operation operation, uint64_t number) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   if (paced)
-    zorseStandInLasts(met + double(std::max(operation.in, operation.out)) * zorseStandInLinkSeconds());
+    zorseStandInLasts(met +
+                      double(std::max(operation.in, operation.out)) * zorseStandInLinkSeconds());
   if (mine)
     for (Piece &piece : operation.pieces)
       if (!piece.sends && piece.bytes > 0)
@@ -224,7 +235,9 @@ int put(Operation operation) {
   const std::vector<Access> accesses = std::move(operation.accesses);
   zorseStandInApart(stream);
   return zorseStandInPut(stream, what, accesses,
-                         [operation = std::move(operation), number]() mutable { return run(std::move(operation), number); }) == 0
+                         [operation = std::move(operation), number]() mutable {
+                           return run(std::move(operation), number);
+                         }) == 0
              ? kSuccess
              : 1;
 }
@@ -233,7 +246,9 @@ int flush() {
   // All calls of a group with the same communicator and stream form one operation.
   std::vector<Operation> all;
   for (Operation &next : waiting) {
-    auto same = std::find_if(all.begin(), all.end(), [&](const Operation &o) { return o.comm == next.comm && o.stream == next.stream; });
+    auto same = std::find_if(all.begin(), all.end(), [&](const Operation &o) {
+      return o.comm == next.comm && o.stream == next.stream;
+    });
     if (same == all.end()) {
       all.push_back(std::move(next));
       continue;
@@ -250,8 +265,8 @@ int flush() {
     Communicator &c = *operation.comm;
     if (c.launching.joinable())
       c.launching.join();
-    // A thread of NCCL launches the kernel some time after the call. Putting other work on the stream before that, or
-    // calling again, is an error.
+    // A thread of NCCL launches the kernel some time after the call. Putting other work on the
+    // stream before that, or calling again, is an error.
     c.error = kInProgress;
     const Shared comm = operation.comm;
     c.launching = std::thread([comm, operation = std::move(operation)]() mutable {
@@ -277,10 +292,15 @@ uint64_t bytesOf(size_t count, int type) {
 }
 
 // At a pace, operations take the link's time (see run) and not the memory's.
-Access reads(const void *data, uint64_t bytes) { return {uintptr_t(data), uintptr_t(data) + bytes, false, false}; }
-Access writes(const void *data, uint64_t bytes) { return {uintptr_t(data), uintptr_t(data) + bytes, true, false}; }
+Access reads(const void *data, uint64_t bytes) {
+  return {uintptr_t(data), uintptr_t(data) + bytes, false, false};
+}
+Access writes(const void *data, uint64_t bytes) {
+  return {uintptr_t(data), uintptr_t(data) + bytes, true, false};
+}
 
-int transfer(bool sends, const void *data, size_t count, int type, int peer, void *comm, void *stream) {
+int transfer(bool sends, const void *data, size_t count, int type, int peer, void *comm,
+             void *stream) {
   const Shared &c = of(comm);
   if (peer < 0 || peer >= c->meeting->ranks())
     return kInvalidArgument;
@@ -290,10 +310,12 @@ int transfer(bool sends, const void *data, size_t count, int type, int peer, voi
     zorseStandInConnects();
   if (zorseStandInLeavesOut(static_cast<Stream *>(stream)))
     return kSuccess;
-  Operation operation{c, static_cast<Stream *>(stream), sends ? "ncclSend" : "ncclRecv", {}, {}, {}, {}};
+  Operation operation{c, static_cast<Stream *>(stream), sends ? "ncclSend" : "ncclRecv", {}, {}, {},
+                      {}};
   auto *bytes = static_cast<char *>(const_cast<void *>(data));
   operation.pieces.push_back({Transfer, sends, peer, bytes, bytesOf(count, type)});
-  operation.accesses.push_back(sends ? reads(data, bytesOf(count, type)) : writes(data, bytesOf(count, type)));
+  operation.accesses.push_back(sends ? reads(data, bytesOf(count, type))
+                                     : writes(data, bytesOf(count, type)));
   (sends ? operation.out : operation.in) = bytesOf(count, type);
   return issue(std::move(operation));
 }
@@ -316,7 +338,8 @@ int ncclGetUniqueId(UniqueId *id) {
 int ncclCommInitRankConfig(void **out, int ranks, UniqueId id, int rank, Config *config) {
   if (!config || config->magic != 0xcafebeef || config->blocking != 0)
     return kInvalidArgument; // calls here never block
-  if (ranks < 1 || ranks > Meeting::kMaxRanks || rank < 0 || rank >= ranks || std::strlen(id.internal) != 24)
+  if (ranks < 1 || ranks > Meeting::kMaxRanks || rank < 0 || rank >= ranks ||
+      std::strlen(id.internal) != 24)
     return kInvalidArgument;
   auto c = std::make_shared<Communicator>();
   c->meeting = Meeting::open(id.internal, ranks);
@@ -342,14 +365,15 @@ int ncclCommInitRankConfig(void **out, int ranks, UniqueId id, int rank, Config 
 
 int ncclCommGetAsyncError(void *comm, int *error) { return *error = of(comm)->error, kSuccess; }
 int ncclCommFinalize(void *) { return kSuccess; }
-/// Ends the communicator's kernels and frees memory, which waits for all work on the GPU. NCCL waits forever for a
-/// kernel that is never aborted.
+/// Ends the communicator's kernels and frees memory, which waits for all work on the GPU. NCCL
+/// waits forever for a kernel that is never aborted.
 int ncclCommAbort(void *comm) {
   Shared &c = of(comm);
   c->aborted = true;
   for (int waited = 0; running[size_t(c->unit) % running.size()] > 0; ++waited) {
     if (waited == 5000) {
-      std::fprintf(stderr, "emulator: ncclCommAbort waits for a kernel of another communicator on the same GPU that is never aborted\n");
+      std::fprintf(stderr, "emulator: ncclCommAbort waits for a kernel of another communicator on "
+                           "the same GPU that is never aborted\n");
       std::abort();
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -363,7 +387,9 @@ int ncclCommAbort(void *comm) {
 int ncclCommDestroy(void *comm) { return ncclCommAbort(comm); }
 
 const char *ncclGetErrorString(int error) {
-  return error == kInvalidUsage ? "invalid usage" : error == kRemoteError ? "remote process exited or there was a network error" : "an error";
+  return error == kInvalidUsage  ? "invalid usage"
+         : error == kRemoteError ? "remote process exited or there was a network error"
+                                 : "an error";
 }
 const char *ncclGetLastError(void *comm) { return comm ? of(comm)->said.c_str() : ""; }
 
@@ -377,7 +403,8 @@ int ncclRecv(void *data, size_t count, int type, int peer, void *comm, void *str
   return transfer(false, data, count, type, peer, comm, stream);
 }
 
-int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, void *comm, void *stream) {
+int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, void *comm,
+                  void *stream) {
   const Shared &c = of(comm);
   const uint64_t bytes = bytesOf(count, type);
   if (root < 0 || root >= c->meeting->ranks())
@@ -393,7 +420,8 @@ int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, 
   }
   for (int peer = 0; peer < c->meeting->ranks(); ++peer)
     if (peer != root)
-      operation.pieces.push_back({Broadcast, true, peer, static_cast<char *>(const_cast<void *>(from)), bytes});
+      operation.pieces.push_back(
+          {Broadcast, true, peer, static_cast<char *>(const_cast<void *>(from)), bytes});
   operation.accesses.push_back(reads(from, bytes));
   operation.out = bytes;
   if (from != to) {
@@ -414,7 +442,8 @@ int ncclAllGather(const void *from, void *to, size_t count, int type, void *comm
   for (int peer = 0; peer < c->meeting->ranks(); ++peer) {
     if (peer == c->rank)
       continue;
-    operation.pieces.push_back({Gather, true, peer, static_cast<char *>(const_cast<void *>(from)), bytes});
+    operation.pieces.push_back(
+        {Gather, true, peer, static_cast<char *>(const_cast<void *>(from)), bytes});
     operation.pieces.push_back({Gather, false, peer, all + uint64_t(peer) * bytes, bytes});
     operation.accesses.push_back(writes(all + uint64_t(peer) * bytes, bytes));
   }

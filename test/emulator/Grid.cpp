@@ -142,7 +142,8 @@ void Grid::runBlock() {
   epoch = 0;
   fences.clear();
   counted = taken = {};
-  touchedShared.assign(kernel->checked ? shared.size() * sizeof(Line) : 0, Touched()); // every block has its own shared memory
+  touchedShared.assign(kernel->checked ? shared.size() * sizeof(Line) : 0,
+                       Touched()); // every block has its own shared memory
   std::memset(static_cast<void *>(shared.data()), 0xff, shared.size() * sizeof(Line));
   turns.assign(launch->threads / 32, 0);
   if (!kernel->collective) {
@@ -173,30 +174,39 @@ void Grid::runBlock() {
     bool moved = ran;
     for (uint32_t first = 0; first < launch->threads; first += 32) {
       Thread *warp = &threads[first];
-      const auto atOne = [&](const Thread &t) { return t.state == State::Warp && t.site == warp[0].site; };
+      const auto atOne = [&](const Thread &t) {
+        return t.state == State::Warp && t.site == warp[0].site;
+      };
       if (std::all_of(warp, warp + 32, atOne)) {
         warpOperation(first);
         moved = true;
-      } else if (std::any_of(warp, warp + 32, [](const Thread &t) { return t.state == State::Warp; }) &&
-                 std::none_of(warp, warp + 32, [](const Thread &t) { return t.state == State::Ready; })) {
+      } else if (std::any_of(warp, warp + 32,
+                             [](const Thread &t) { return t.state == State::Warp; }) &&
+                 std::none_of(warp, warp + 32,
+                              [](const Thread &t) { return t.state == State::Ready; })) {
         thread = first;
-        const Thread &waiting = *std::find_if(warp, warp + 32, [](const Thread &t) { return t.state == State::Warp; });
+        const Thread &waiting =
+            *std::find_if(warp, warp + 32, [](const Thread &t) { return t.state == State::Warp; });
         find("divergent", waiting.site, "not all lanes of a warp reach an operation of the warp");
         return;
       }
     }
     if (std::all_of(threads.begin(), last, [](const Thread &t) { return t.state == State::Done; }))
       return;
-    if (std::all_of(threads.begin(), last, [&](const Thread &t) { return t.state == State::Barrier && t.site == threads[0].site; })) {
+    if (std::all_of(threads.begin(), last, [&](const Thread &t) {
+          return t.state == State::Barrier && t.site == threads[0].site;
+        })) {
       ++epoch;
       for (auto t = threads.begin(); t != last; ++t)
         t->state = State::Ready;
       moved = true;
     }
     if (!moved) {
-      auto waiting = std::find_if(threads.begin(), last, [](const Thread &t) { return t.state == State::Barrier; });
+      auto waiting = std::find_if(threads.begin(), last,
+                                  [](const Thread &t) { return t.state == State::Barrier; });
       thread = uint32_t(waiting - threads.begin());
-      find("divergent", waiting == last ? 0 : waiting->site, "not all threads of a block reach a barrier");
+      find("divergent", waiting == last ? 0 : waiting->site,
+           "not all threads of a block reach a barrier");
       return;
     }
   }
@@ -241,15 +251,19 @@ void emuMatrices(void *row, uint32_t *result, uint32_t transposed, uint32_t site
   std::memcpy(result, grid->threads[grid->thread].four.data(), sizeof(FourRegisters));
 }
 void emuCopy(void *to, void *from, uint32_t bytes, uint32_t size, uint32_t site) {
-  grid->beginCopy(reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(from), bytes, size, site);
+  grid->beginCopy(reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(from), bytes, size,
+                  site);
 }
 void emuCommit() { ++grid->threads[grid->thread].group; }
 void emuWait(uint32_t groups) { grid->waitForCopies(groups); }
-uint32_t emuPack(float high, float low, uint32_t isHalf) { return packNumbers(high, low, isHalf != 0); }
+uint32_t emuPack(float high, float low, uint32_t isHalf) {
+  return packNumbers(high, low, isHalf != 0);
+}
 float emuWiden(uint32_t bits, uint32_t isHalf) { return widenNumber(uint16_t(bits), isHalf != 0); }
 float emuExp2(float x) { return exp2Flushed(x); }
 float emuReciprocal(float x) { return reciprocalFlushed(x); }
-/// Called by compiled code on CPUs that do not round to bf16. The result is in the low half of the register.
+/// Called by compiled code on CPUs that do not round to bf16. The result is in the low half of the
+/// register.
 float emuRound(float x) {
   const uint32_t bits = packNumbers(0, x, false) & 0xffff;
   float result;
@@ -257,7 +271,8 @@ float emuRound(float x) {
   return result;
 }
 void *emuLoad(void *address, uint32_t bytes, uint32_t alignment, uint32_t site) {
-  const bool may = grid->access(reinterpret_cast<uintptr_t>(address), bytes, alignment, false, site);
+  const bool may =
+      grid->access(reinterpret_cast<uintptr_t>(address), bytes, alignment, false, site);
   if (grid->isLost())
     grid->leave();
   return may ? address : grid->elsewhere;
@@ -272,7 +287,9 @@ void *emuStore(void *address, uint32_t bytes, uint32_t alignment, uint32_t site)
 bool reached = false;
 void emuReached(uint32_t matters) { reached |= matters != 0; }
 void emuFence() { grid->fence(); }
-void emuCount(void *address, uint32_t site) { grid->count(reinterpret_cast<uintptr_t>(address), site); }
+void emuCount(void *address, uint32_t site) {
+  grid->count(reinterpret_cast<uintptr_t>(address), site);
+}
 
 } // namespace
 
@@ -306,7 +323,8 @@ const std::vector<Hook> &zorse::emulator::hooks() {
   return all;
 }
 
-std::vector<std::string> zorse::emulator::runGrid(const HostKernel &kernel, const GridLaunch &launch, Traffic *traffic) {
+std::vector<std::string> zorse::emulator::runGrid(const HostKernel &kernel,
+                                                  const GridLaunch &launch, Traffic *traffic) {
   thread_local Grid all; // keeps the stacks from launch to launch
   all.findings.clear();
   all.counts.clear();
@@ -320,11 +338,13 @@ std::vector<std::string> zorse::emulator::runGrid(const HostKernel &kernel, cons
   all.launch = &launch;
   all.shared.assign(all.sharedBytes() / sizeof(Grid::Line) + 1, Grid::Line());
   if (launch.threads % 32)
-    return {"launch: " + std::to_string(launch.threads) + " threads in a block are no whole number of warps"};
+    return {"launch: " + std::to_string(launch.threads) +
+            " threads in a block are no whole number of warps"};
   if (all.threads.size() < launch.threads)
     all.threads.resize(1024);
   grid = &all;
-  for (all.block = 0; all.block < launch.blocks && all.findings.size() < 10 && !all.isLost(); ++all.block) {
+  for (all.block = 0; all.block < launch.blocks && all.findings.size() < 10 && !all.isLost();
+       ++all.block) {
     all.runBlock();
     if (traffic)
       all.countBlock();

@@ -1,4 +1,5 @@
-// The emulator's state of a running grid: its threads, their accesses, and the order of these accesses.
+// The emulator's state of a running grid: its threads, their accesses, and the order of these
+// accesses.
 #pragma once
 
 #include "Grid.h"
@@ -17,7 +18,8 @@ namespace zorse::emulator {
 /// A thread with more findings is abandoned.
 inline constexpr int kMaxFindings = 10000;
 
-/// The registers that a function must preserve, stored on its stack. ucontext would call the kernel at every switch.
+/// The registers that a function must preserve, stored on its stack. ucontext would call the kernel
+/// at every switch.
 struct Context {
   void *stack = nullptr;
 };
@@ -29,8 +31,8 @@ struct Thread {
   std::unique_ptr<char[]> stack;
   State state = State::Done;
   uint32_t site = 0;
-  // State of a warp operation: kind ('x' exchange, 'b' ballot, 's' barrier, 'm' and 'h' products of bf16 and f16, 'l'
-  // and 't' ldmatrix without and with transposition), operands, result.
+  // State of a warp operation: kind ('x' exchange, 'b' ballot, 's' barrier, 'm' and 'h' products of
+  // bf16 and f16, 'l' and 't' ldmatrix without and with transposition), operands, result.
   char kind = 0;
   uint32_t value = 0, argument = 0, result = 0;
   MultiplyOperands factors = {};
@@ -48,11 +50,12 @@ struct Thread {
 
 /// The last accesses to a few bytes.
 struct Touched {
-  uint32_t writer = 0, writerEpoch = 0, reader = 0, readerEpoch = 0; ///< thread of the grid + 1; 0: none
-  uint32_t writerTurn = 0, readerTurn = 0;                           ///< number of barriers that their warps had passed
-  bool severalReaders = false;                                       ///< in the reader's warp, since its last barrier
-  bool severalWarps = false;                                         ///< have read it since the block's last barrier
-  bool isPending = false;                                            ///< a copy to it is in progress
+  uint32_t writer = 0, writerEpoch = 0, reader = 0,
+           readerEpoch = 0;                ///< thread of the grid + 1; 0: none
+  uint32_t writerTurn = 0, readerTurn = 0; ///< number of barriers that their warps had passed
+  bool severalReaders = false;             ///< in the reader's warp, since its last barrier
+  bool severalWarps = false;               ///< have read it since the block's last barrier
+  bool isPending = false;                  ///< a copy to it is in progress
 };
 
 /// The time at which a thread reached a counter or a fence.
@@ -73,13 +76,14 @@ struct Grid {
   std::vector<Line> shared;
   std::vector<Touched> touchedShared;   ///< by byte of shared memory
   std::map<uintptr_t, Touched> touched; ///< other memory, by address
-  std::vector<uint32_t> turns;          ///< by warp of this block: number of warp barriers that it has passed
-  // Order in common memory: a block that has incremented a counter has released its earlier stores. A later block
-  // acquires them with a fence.
+  std::vector<uint32_t>
+      turns; ///< by warp of this block: number of warp barriers that it has passed
+  // Order in common memory: a block that has incremented a counter has released its earlier stores.
+  // A later block acquires them with a fence.
   std::map<uintptr_t, std::map<uint32_t, Moment>> given; ///< by counter and block
-  std::map<uint32_t, uint32_t> fences;                   ///< of this block: the epoch of the last fence, by thread
-  uintptr_t counter = 0;                                 ///< the counter that this block has incremented
-  Moment counted, taken;                                 ///< times of this block's increment and acquire
+  std::map<uint32_t, uint32_t> fences; ///< of this block: the epoch of the last fence, by thread
+  uintptr_t counter = 0;               ///< the counter that this block has incremented
+  Moment counted, taken;               ///< times of this block's increment and acquire
   std::vector<std::string> findings;
   std::map<std::string, int> counts;
   int found = 0;
@@ -91,7 +95,8 @@ struct Grid {
 
   // Of the running block: accesses by warp, site, and number of visits of the thread.
   Traffic *traffic = nullptr;
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::vector<std::pair<uintptr_t, uint32_t>>> together;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::vector<std::pair<uintptr_t, uint32_t>>>
+      together;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> visits; ///< by thread and site
   std::set<uintptr_t> read, written;                        ///< sectors
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::vector<SharedAccess>> togetherShared;
@@ -103,13 +108,17 @@ struct Grid {
 
   uintptr_t sharedBegin() const { return reinterpret_cast<uintptr_t>(shared.data()); }
   uint64_t sharedBytes() const { return kernel->sharedBytes + launch->sharedBytes; }
-  bool inShared(uintptr_t address) const { return address >= sharedBegin() && address < sharedBegin() + shared.size() * sizeof(Line); }
+  bool inShared(uintptr_t address) const {
+    return address >= sharedBegin() && address < sharedBegin() + shared.size() * sizeof(Line);
+  }
 
   /// Whether the access is allowed.
   bool access(uintptr_t address, uint32_t bytes, uint32_t alignment, bool writes, uint32_t site);
 
   static bool isOfWarp(uint32_t other, uint32_t me) { return (other - 1) / 32 == (me - 1) / 32; }
-  Touched &touchedAt(uintptr_t address, bool isShared) { return isShared ? touchedShared[address - sharedBegin()] : touched[address]; }
+  Touched &touchedAt(uintptr_t address, bool isShared) {
+    return isShared ? touchedShared[address - sharedBegin()] : touched[address];
+  }
 
   // ---- Asynchronous copies.
 
@@ -118,7 +127,8 @@ struct Grid {
   /// Completes the copies that the thread committed before its last `groups` commits.
   void waitForCopies(uint32_t groups);
 
-  /// Whether the access of a thread in another block to common memory happens before the current access of thread `me`.
+  /// Whether the access of a thread in another block to common memory happens before the current
+  /// access of thread `me`.
   bool isGiven(uint32_t other, uint32_t otherBlock, uint32_t otherEpoch, uint32_t me);
   void fence();
   void count(uintptr_t address, uint32_t site);

@@ -51,7 +51,8 @@ namespace {
 class Rewriter {
 public:
   Rewriter(Module &module, std::vector<std::string> &sites, bool check, PlantedBug bug, int *places)
-      : module(module), context(module.getContext()), sites(sites), check(check), bug(bug), placesOf(places) {}
+      : module(module), context(module.getContext()), sites(sites), check(check), bug(bug),
+        placesOf(places) {}
 
   HostKernel kernel;
   std::string symbol;
@@ -77,14 +78,17 @@ public:
         symbol = function.getName().str();
       }
       function.setCallingConv(CallingConv::C);
-      function.setAttributes(AttributeList()); // they belong to another target, and their guarantees about memory no longer hold
+      function.setAttributes(AttributeList()); // they belong to another target, and their
+                                               // guarantees about memory no longer hold
       rewrite(function);
     }
     for (GlobalVariable &global : module.globals()) {
       if (global.getAddressSpace() == 3)
         continue;
       global.setLinkage(GlobalValue::ExternalLinkage);
-      tables.push_back({global.getName().str(), module.getDataLayout().getTypeAllocSize(global.getValueType()), global.isConstant()});
+      tables.push_back({global.getName().str(),
+                        module.getDataLayout().getTypeAllocSize(global.getValueType()),
+                        global.isConstant()});
     }
     makeCall();
   }
@@ -111,7 +115,8 @@ private:
     b.CreateCall(hook("emu_reached", Type::getVoidTy(context), {flag}), {matters});
     return true;
   }
-  /// Whether a comparison decides anything. Comparisons that only assumptions use are notes of the optimizer.
+  /// Whether a comparison decides anything. Comparisons that only assumptions use are notes of the
+  /// optimizer.
   static bool decides(ICmpInst &compare) {
     return any_of(compare.users(), [](User *user) { return !isa<AssumeInst>(user); });
   }
@@ -139,7 +144,8 @@ private:
         kernel.sharedBytes += module.getDataLayout().getTypeAllocSize(global.getValueType());
       }
     for (GlobalVariable &global : module.globals())
-      if (global.getAddressSpace() == 3 && global.isDeclaration()) { // the size is set by the launch
+      if (global.getAddressSpace() == 3 &&
+          global.isDeclaration()) { // the size is set by the launch
         kernel.sharedBytes = (kernel.sharedBytes + 127) / 128 * 128;
         places[&global] = kernel.sharedBytes;
       }
@@ -156,7 +162,9 @@ private:
         if (!user || user->getFunction() != &function)
           continue;
         if (!place) {
-          Value *address = begin.CreateCall(hook("emu_shared", PointerType::get(context, 0), {Type::getInt64Ty(context)}), {begin.getInt64(offset)});
+          Value *address = begin.CreateCall(
+              hook("emu_shared", PointerType::get(context, 0), {Type::getInt64Ty(context)}),
+              {begin.getInt64(offset)});
           place = begin.CreateAddrSpaceCast(address, global->getType());
         }
         use.set(place);
@@ -175,27 +183,35 @@ private:
     for (Instruction *instruction : all) {
       if (isa<LoadInst, StoreInst>(instruction) && plants(PlantedBug::MovedAccess, *instruction)) {
         IRBuilder<> b(instruction);
-        const unsigned operand = isa<LoadInst>(instruction) ? LoadInst::getPointerOperandIndex() : StoreInst::getPointerOperandIndex();
-        Type *type = isa<LoadInst>(instruction) ? instruction->getType() : instruction->getOperand(0)->getType();
+        const unsigned operand = isa<LoadInst>(instruction) ? LoadInst::getPointerOperandIndex()
+                                                            : StoreInst::getPointerOperandIndex();
+        Type *type = isa<LoadInst>(instruction) ? instruction->getType()
+                                                : instruction->getOperand(0)->getType();
         const uint64_t bytes = module.getDataLayout().getTypeStoreSize(type);
-        instruction->setOperand(operand, b.CreatePtrAdd(instruction->getOperand(operand), b.getInt64(bytes)));
+        instruction->setOperand(
+            operand, b.CreatePtrAdd(instruction->getOperand(operand), b.getInt64(bytes)));
       }
-      if (auto *compare = dyn_cast<ICmpInst>(instruction); compare && compare->getType()->isIntegerTy(1) && !exits.count(compare->getParent()) &&
-                                                           decides(*compare) && plants(PlantedBug::OpenGuard, *instruction))
-        compare->replaceUsesWithIf(ConstantInt::getTrue(context), // except the use that `plants` has inserted
-                                   [compare](Use &use) { return use.getUser() != compare->getNextNode(); });
+      if (auto *compare = dyn_cast<ICmpInst>(instruction);
+          compare && compare->getType()->isIntegerTy(1) && !exits.count(compare->getParent()) &&
+          decides(*compare) && plants(PlantedBug::OpenGuard, *instruction))
+        compare->replaceUsesWithIf(
+            ConstantInt::getTrue(context), // except the use that `plants` has inserted
+            [compare](Use &use) { return use.getUser() != compare->getNextNode(); });
       if (isa<FPTruncInst, FPExtInst>(instruction) && rewriteConversion(*instruction))
         continue;
-      if (auto *operation = dyn_cast<BinaryOperator>(instruction); operation && operation->getType()->getScalarType()->isBFloatTy()) {
+      if (auto *operation = dyn_cast<BinaryOperator>(instruction);
+          operation && operation->getType()->getScalarType()->isBFloatTy()) {
         widenOperation(*operation);
         continue;
       }
       if (!check && !isa<CallInst>(instruction))
         continue;
       if (auto *load = dyn_cast<LoadInst>(instruction))
-        tell("emu_load", *instruction, load->getPointerOperand(), load->getType(), load->getAlign());
+        tell("emu_load", *instruction, load->getPointerOperand(), load->getType(),
+             load->getAlign());
       else if (auto *store = dyn_cast<StoreInst>(instruction))
-        tell("emu_store", *instruction, store->getPointerOperand(), store->getValueOperand()->getType(), store->getAlign());
+        tell("emu_store", *instruction, store->getPointerOperand(),
+             store->getValueOperand()->getType(), store->getAlign());
       else if (auto *call = dyn_cast<CallInst>(instruction))
         rewriteCall(*call);
       else if (isa<FenceInst>(instruction))
@@ -214,16 +230,21 @@ private:
   void tell(StringRef name, Instruction &instruction, Value *pointer, Type *type, Align alignment) {
     IRBuilder<> b(&instruction);
     Type *generic = PointerType::get(context, 0);
-    Value *address = pointer->getType() == generic ? pointer : b.CreateAddrSpaceCast(pointer, generic);
+    Value *address =
+        pointer->getType() == generic ? pointer : b.CreateAddrSpaceCast(pointer, generic);
     Value *allowed =
-        b.CreateCall(hook(name, generic, {generic, word, word, word}), {address, b.getInt32(uint32_t(module.getDataLayout().getTypeStoreSize(type))),
-                                                                        b.getInt32(uint32_t(alignment.value())), site(instruction)});
-    const unsigned operand = isa<LoadInst>(instruction) ? LoadInst::getPointerOperandIndex() : StoreInst::getPointerOperandIndex();
-    instruction.setOperand(operand, pointer->getType() == generic ? allowed : b.CreateAddrSpaceCast(allowed, pointer->getType()));
+        b.CreateCall(hook(name, generic, {generic, word, word, word}),
+                     {address, b.getInt32(uint32_t(module.getDataLayout().getTypeStoreSize(type))),
+                      b.getInt32(uint32_t(alignment.value())), site(instruction)});
+    const unsigned operand = isa<LoadInst>(instruction) ? LoadInst::getPointerOperandIndex()
+                                                        : StoreInst::getPointerOperandIndex();
+    instruction.setOperand(operand, pointer->getType() == generic
+                                        ? allowed
+                                        : b.CreateAddrSpaceCast(allowed, pointer->getType()));
   }
 
-  /// Replaces a conversion between f32 and half precision, because some CPUs have no instruction for it. \returns
-  /// whether it is one
+  /// Replaces a conversion between f32 and half precision, because some CPUs have no instruction
+  /// for it. \returns whether it is one
   bool rewriteConversion(Instruction &conversion) {
     Value *from = conversion.getOperand(0);
     const bool narrows = isa<FPTruncInst>(conversion);
@@ -235,8 +256,11 @@ private:
     Type *real = Type::getFloatTy(context), *bits = Type::getInt16Ty(context);
     auto convert = [&](Value *x) -> Value * {
       if (!narrows)
-        return b.CreateCall(hook("emu_widen", real, {word, word}), {b.CreateZExt(b.CreateBitCast(x, bits), word), b.getInt32(half->isHalfTy())});
-      Value *narrow = b.CreateCall(hook("emu_pack", word, {real, real, word}), {ConstantFP::get(real, 0), x, b.getInt32(half->isHalfTy())});
+        return b.CreateCall(
+            hook("emu_widen", real, {word, word}),
+            {b.CreateZExt(b.CreateBitCast(x, bits), word), b.getInt32(half->isHalfTy())});
+      Value *narrow = b.CreateCall(hook("emu_pack", word, {real, real, word}),
+                                   {ConstantFP::get(real, 0), x, b.getInt32(half->isHalfTy())});
       return b.CreateBitCast(b.CreateTrunc(narrow, bits), half);
     };
     Value *result = nullptr;
@@ -252,14 +276,17 @@ private:
     return true;
   }
 
-  /// Computes bf16 operations in f32 and rounds the result. f32 has more than twice the bits, so this equals a
-  /// single rounding.
+  /// Computes bf16 operations in f32 and rounds the result. f32 has more than twice the bits, so
+  /// this equals a single rounding.
   void widenOperation(BinaryOperator &operation) {
     IRBuilder<> b(&operation);
     Type *type = operation.getType(), *wide = type->getWithNewType(Type::getFloatTy(context));
-    auto widen = [&](Value *x) { return cast<Instruction>(b.CreateCast(Instruction::FPExt, x, wide)); };
+    auto widen = [&](Value *x) {
+      return cast<Instruction>(b.CreateCast(Instruction::FPExt, x, wide));
+    };
     Instruction *x = widen(operation.getOperand(0)), *y = widen(operation.getOperand(1));
-    auto *narrow = cast<Instruction>(b.CreateFPTrunc(b.CreateBinOp(operation.getOpcode(), x, y), type));
+    auto *narrow =
+        cast<Instruction>(b.CreateFPTrunc(b.CreateBinOp(operation.getOpcode(), x, y), type));
     operation.replaceAllUsesWith(narrow);
     operation.eraseFromParent();
     for (Instruction *conversion : {x, y, narrow})
@@ -309,7 +336,8 @@ private:
       kernel.collective = true;
       if (plants(PlantedBug::NoCollective, call))
         return replace(call.getArgOperand(1));
-      return replace(b.CreateCall(hook("emu_exchange", word, {word, word, word}), {call.getArgOperand(1), call.getArgOperand(2), site(call)}));
+      return replace(b.CreateCall(hook("emu_exchange", word, {word, word, word}),
+                                  {call.getArgOperand(1), call.getArgOperand(2), site(call)}));
     }
     if (name == "llvm.nvvm.vote.ballot.sync") {
       kernel.collective = true;
@@ -324,17 +352,21 @@ private:
       unknown.insert(name.str());
   }
 
-  /// Registers that an emulator operation reads and writes: one stack slot per function and register count.
+  /// Registers that an emulator operation reads and writes: one stack slot per function and
+  /// register count.
   DenseMap<std::pair<Function *, unsigned>, Value *> registersOf;
   Value *registers(Function &function, unsigned count) {
     Value *&place = registersOf[{&function, count}];
     if (!place)
-      place = IRBuilder<>(&function.getEntryBlock(), function.getEntryBlock().getFirstInsertionPt()).CreateAlloca(ArrayType::get(word, count));
+      place = IRBuilder<>(&function.getEntryBlock(), function.getEntryBlock().getFirstInsertionPt())
+                  .CreateAlloca(ArrayType::get(word, count));
     return place;
   }
 
-  /// Replaces `call` with a call of `name` that writes four registers, which become the structure that `call` returned.
-  void replaceByFour(CallInst &call, StringRef name, ArrayRef<Value *> before, ArrayRef<Value *> after) {
+  /// Replaces `call` with a call of `name` that writes four registers, which become the structure
+  /// that `call` returned.
+  void replaceByFour(CallInst &call, StringRef name, ArrayRef<Value *> before,
+                     ArrayRef<Value *> after) {
     IRBuilder<> b(&call);
     Value *four = registers(*call.getFunction(), 4);
     SmallVector<Value *> arguments(before);
@@ -347,47 +379,57 @@ private:
     auto *structure = cast<StructType>(call.getType());
     Value *result = PoisonValue::get(structure);
     for (unsigned i = 0; i < 4; ++i) {
-      Value *number = b.CreateLoad(structure->getElementType(i), b.CreateConstGEP2_32(ArrayType::get(word, 4), four, 0, i));
+      Value *number = b.CreateLoad(structure->getElementType(i),
+                                   b.CreateConstGEP2_32(ArrayType::get(word, 4), four, 0, i));
       result = b.CreateInsertValue(result, number, i);
     }
     call.replaceAllUsesWith(result);
     call.eraseFromParent();
   }
 
-  /// Replaces tensor-core products and asynchronous copies (sm_80). \returns whether it is one of these
+  /// Replaces tensor-core products and asynchronous copies (sm_80). \returns whether it is one of
+  /// these
   bool rewriteForTensorCores(CallInst &call, StringRef name) {
     IRBuilder<> b(&call);
-    Type *nothing = Type::getVoidTy(context), *real = Type::getFloatTy(context), *generic = PointerType::get(context, 0);
+    Type *nothing = Type::getVoidTy(context), *real = Type::getFloatTy(context),
+         *generic = PointerType::get(context, 0);
     auto replace = [&](Value *with) {
       if (with)
         call.replaceAllUsesWith(with);
       call.eraseFromParent();
       return true;
     };
-    auto address = [&](unsigned operand) { return b.CreateAddrSpaceCast(call.getArgOperand(operand), generic); };
+    auto address = [&](unsigned operand) {
+      return b.CreateAddrSpaceCast(call.getArgOperand(operand), generic);
+    };
     for (StringRef type : {"bf16", "f32.f32"})
       if (name == ("llvm.nvvm.mma.m16n8k16.row.col." + type).str()) {
         kernel.collective = true;
         Value *operands = registers(*call.getFunction(), 10);
         for (unsigned i = 0; i < 10; ++i)
-          b.CreateStore(b.CreateBitCast(call.getArgOperand(i), word), b.CreateConstGEP2_32(ArrayType::get(word, 10), operands, 0, i));
+          b.CreateStore(b.CreateBitCast(call.getArgOperand(i), word),
+                        b.CreateConstGEP2_32(ArrayType::get(word, 10), operands, 0, i));
         replaceByFour(call, "emu_multiply", {operands}, {b.getInt32(type != "bf16"), site(call)});
         return true;
       }
     for (bool transposed : {false, true})
-      if (name == (transposed ? "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16.p3" : "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16.p3")) {
+      if (name == (transposed ? "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16.p3"
+                              : "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16.p3")) {
         kernel.collective = true;
         Value *row = address(0);
         replaceByFour(call, "emu_matrices", {row}, {b.getInt32(transposed), site(call)});
         return true;
       }
-    if (name.starts_with("llvm.nvvm.cp.async.ca.shared.global.") || name.starts_with("llvm.nvvm.cp.async.cg.shared.global.16")) {
+    if (name.starts_with("llvm.nvvm.cp.async.ca.shared.global.") ||
+        name.starts_with("llvm.nvvm.cp.async.cg.shared.global.16")) {
       kernel.collective = true; // copies belong to a thread that continues
       const uint32_t bytes = name.contains(".global.16") ? 16 : name.contains(".global.8") ? 8 : 4;
-      Value *from = address(1), *size = name.ends_with(".s") ? call.getArgOperand(2) : b.getInt32(bytes);
+      Value *from = address(1),
+            *size = name.ends_with(".s") ? call.getArgOperand(2) : b.getInt32(bytes);
       if (plants(PlantedBug::MovedAccess, call))
         from = b.CreatePtrAdd(from, b.getInt64(bytes));
-      b.CreateCall(hook("emu_copy", nothing, {generic, generic, word, word, word}), {address(0), from, b.getInt32(bytes), size, site(call)});
+      b.CreateCall(hook("emu_copy", nothing, {generic, generic, word, word, word}),
+                   {address(0), from, b.getInt32(bytes), size, site(call)});
       return replace(nullptr);
     }
     if (name == "llvm.nvvm.cp.async.commit.group") {
@@ -407,7 +449,9 @@ private:
     }
     for (bool isHalf : {false, true})
       if (name == (isHalf ? "llvm.nvvm.ff2f16x2.rn" : "llvm.nvvm.ff2bf16x2.rn")) {
-        Value *both = b.CreateCall(hook("emu_pack", word, {real, real, word}), {call.getArgOperand(0), call.getArgOperand(1), b.getInt32(isHalf)});
+        Value *both =
+            b.CreateCall(hook("emu_pack", word, {real, real, word}),
+                         {call.getArgOperand(0), call.getArgOperand(1), b.getInt32(isHalf)});
         return replace(b.CreateBitCast(both, call.getType()));
       }
     if (name == "llvm.nvvm.ex2.approx.ftz.f32")
@@ -423,14 +467,15 @@ private:
     if (!function)
       return;
     Type *pointer = PointerType::get(context, 0);
-    auto *wrapper =
-        Function::Create(FunctionType::get(Type::getVoidTy(context), {pointer}, false), GlobalValue::ExternalLinkage, symbol + "_call", module);
+    auto *wrapper = Function::Create(FunctionType::get(Type::getVoidTy(context), {pointer}, false),
+                                     GlobalValue::ExternalLinkage, symbol + "_call", module);
     IRBuilder<> b(BasicBlock::Create(context, "", wrapper));
     SmallVector<Value *> arguments;
     for (Argument &argument : function->args()) {
       Value *at = b.CreateConstGEP1_64(b.getInt64Ty(), wrapper->getArg(0), argument.getArgNo());
       Value *bits = b.CreateLoad(b.getInt64Ty(), at);
-      arguments.push_back(argument.getType()->isPointerTy() ? b.CreateIntToPtr(bits, argument.getType()) : bits);
+      arguments.push_back(
+          argument.getType()->isPointerTy() ? b.CreateIntToPtr(bits, argument.getType()) : bits);
     }
     b.CreateCall(function, arguments);
     b.CreateRetVoid();
@@ -439,7 +484,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::string &error, bool check, PlantedBug bug, bool contracts) {
+std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::string &error,
+                                            bool check, PlantedBug bug, bool contracts) {
   InitializeNativeTarget();
   InitializeNativeTargetAsmPrinter();
   std::unique_ptr<HostCode> code(new HostCode);
@@ -450,7 +496,9 @@ std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::str
   auto machine = orc::JITTargetMachineBuilder::detectHost();
   if (!machine)
     return fail(machine.takeError());
-  machine->addFeatures({"-avx512bf16", "-avxneconvert"}); // these flush subnormal numbers to 0, unlike GPUs; emuRound replaces them
+  machine->addFeatures(
+      {"-avx512bf16",
+       "-avxneconvert"}); // these flush subnormal numbers to 0, unlike GPUs; emuRound replaces them
   auto jit = orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(*machine)).create();
   if (!jit)
     return fail(jit.takeError());
@@ -458,7 +506,8 @@ std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::str
   orc::LLJIT &lljit = *code->impl->jit;
   orc::SymbolMap known;
   for (const Hook &hook : hooks())
-    known[lljit.mangleAndIntern(hook.name)] = {orc::ExecutorAddr::fromPtr(hook.address), JITSymbolFlags::Exported};
+    known[lljit.mangleAndIntern(hook.name)] = {orc::ExecutorAddr::fromPtr(hook.address),
+                                               JITSymbolFlags::Exported};
   if (Error failure = lljit.getMainJITDylib().define(orc::absoluteSymbols(known)))
     return fail(std::move(failure));
 
@@ -475,7 +524,8 @@ std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::str
     if (length == 0)
       break;
     auto context = std::make_unique<LLVMContext>();
-    auto module = parseBitcodeFile(MemoryBufferRef(StringRef(bitcode).substr(at, length), "kernel"), *context);
+    auto module = parseBitcodeFile(MemoryBufferRef(StringRef(bitcode).substr(at, length), "kernel"),
+                                   *context);
     if (!module)
       return fail(module.takeError());
     at += length;
@@ -485,7 +535,8 @@ std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::str
     Rewriter rewriter(**module, *sites, check, bug, code->impl->places);
     rewriter.run();
     if (!rewriter.unknown.empty()) {
-      error = "kernel " + rewriter.symbol + ": the emulator does not know " + *rewriter.unknown.begin();
+      error =
+          "kernel " + rewriter.symbol + ": the emulator does not know " + *rewriter.unknown.begin();
       return nullptr;
     }
     (*module)->setTargetTriple(lljit.getTargetTriple());
@@ -499,7 +550,8 @@ std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::str
     rewriter.kernel.sites = sites.get();
     code->impl->sites.push_back(std::move(sites));
     made.push_back({rewriter.symbol, rewriter.kernel, rewriter.tables});
-    if (Error failure = lljit.addIRModule(orc::ThreadSafeModule(std::move(*module), std::move(context))))
+    if (Error failure =
+            lljit.addIRModule(orc::ThreadSafeModule(std::move(*module), std::move(context))))
       return fail(std::move(failure));
   }
   for (Made &one : made) {
@@ -510,7 +562,9 @@ std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::str
     for (auto &[name, bytes, constant] : one.tables)
       if (auto table = lljit.lookup(name))
         (constant ? one.kernel.constants : one.kernel.common)
-            .push_back(code->impl->tables[name] = {uintptr_t(table->getValue()), uintptr_t(table->getValue() + bytes), !constant});
+            .push_back(code->impl->tables[name] = {uintptr_t(table->getValue()),
+                                                   uintptr_t(table->getValue() + bytes),
+                                                   !constant});
       else
         consumeError(table.takeError());
     code->impl->kernels[one.symbol] = std::move(one.kernel);

@@ -20,7 +20,9 @@ std::unique_ptr<Meeting> Meeting::open(const std::string &id, int ranks) {
   const int file = ::shm_open(path.c_str(), O_RDWR | O_CREAT, 0600);
   if (file < 0)
     return nullptr;
-  void *memory = ::ftruncate(file, off_t(bytes)) == 0 ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+  void *memory = ::ftruncate(file, off_t(bytes)) == 0
+                     ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+                     : MAP_FAILED;
   ::close(file);
   if (memory == MAP_FAILED)
     return nullptr;
@@ -58,7 +60,8 @@ std::string Meeting::problem() const {
       if (one.unit == other.unit)
         return "Duplicate GPU detected: " + both + " are on GPU " + std::to_string(one.unit);
       if (one.version != other.version)
-        return both + " have versions " + std::to_string(one.version) + " and " + std::to_string(other.version);
+        return both + " have versions " + std::to_string(one.version) + " and " +
+               std::to_string(other.version);
     }
   return {};
 }

@@ -1,8 +1,9 @@
-// State shared by the ranks (threads or processes) of a communicator of the NCCL stand-in: a file in shared memory,
-// named by the unique id.
+// State shared by the ranks (threads or processes) of a communicator of the NCCL stand-in: a file
+// in shared memory, named by the unique id.
 //
-// Every ordered pair of ranks has a box for one piece of a message. One rank fills it and one empties it, so a flag is
-// sufficient for synchronization, and a rank that is stopped never holds a lock.
+// Every ordered pair of ranks has a box for one piece of a message. One rank fills it and one
+// empties it, so a flag is sufficient for synchronization, and a rank that is stopped never holds a
+// lock.
 #pragma once
 
 #include <atomic>
@@ -19,7 +20,8 @@ struct Box {
   uint64_t total;  ///< bytes of the message
   uint64_t offset; ///< offset of this piece
   uint64_t bytes;
-  double given, taken; ///< at a pace: when the operation of the rank that filled it began, and of the rank that emptied it last
+  double given, taken; ///< at a pace: when the operation of the rank that filled it began, and of
+                       ///< the rank that emptied it last
   char data[kPiece];
 };
 
@@ -47,7 +49,8 @@ public:
 
 private:
   struct Head;
-  Meeting(void *memory, size_t bytes, int ranks, std::string path) : memory_(memory), bytes_(bytes), ranks_(ranks), path_(std::move(path)) {}
+  Meeting(void *memory, size_t bytes, int ranks, std::string path)
+      : memory_(memory), bytes_(bytes), ranks_(ranks), path_(std::move(path)) {}
   Head &head() const;
 
   void *memory_;

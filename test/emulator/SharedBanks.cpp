@@ -15,7 +15,8 @@ Wavefronts zorse::emulator::wavefrontsOf(const std::vector<SharedAccess> &reques
     std::set<uint32_t> words;
     for (const SharedAccess &access : request)
       if (access.lane >= first && access.lane < first + lanes)
-        for (uint32_t word = access.offset / 4; word <= (access.offset + access.bytes - 1) / 4; ++word)
+        for (uint32_t word = access.offset / 4; word <= (access.offset + access.bytes - 1) / 4;
+             ++word)
           words.insert(word);
     if (words.empty())
       continue;

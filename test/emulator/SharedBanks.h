@@ -1,5 +1,5 @@
-// Counts the wavefronts of a warp's access to shared memory. Shared memory has 32 banks of 4 bytes; a bank serves one
-// word at a time, to all lanes that request it.
+// Counts the wavefronts of a warp's access to shared memory. Shared memory has 32 banks of 4 bytes;
+// a bank serves one word at a time, to all lanes that request it.
 #pragma once
 
 #include <cstdint>

@@ -5,9 +5,10 @@
 
 namespace zorse::emulator {
 
-/// Puts work on a stream. Ignores accesses outside of the emulated GPUs' memory and pinned memory. \returns a CUDA
-/// result code.
-__attribute__((visibility("default"))) int zorseStandInPut(Stream *stream, const std::string &what, std::vector<Access> accesses,
+/// Puts work on a stream. Ignores accesses outside of the emulated GPUs' memory and pinned memory.
+/// \returns a CUDA result code.
+__attribute__((visibility("default"))) int zorseStandInPut(Stream *stream, const std::string &what,
+                                                           std::vector<Access> accesses,
                                                            std::function<std::string()> run);
 
 /// The stream's work may wait for work of other streams: the stream gets a thread if it has none.

@@ -31,7 +31,8 @@ struct Touch {
   uint64_t tick = 0;
   std::string what;
 };
-/// State of bytes with the same history: the last write, and the last read of every actor since then.
+/// State of bytes with the same history: the last write, and the last read of every actor since
+/// then.
 struct Bytes {
   Touch write;
   std::vector<Touch> reads;
@@ -40,8 +41,13 @@ struct Bytes {
 std::atomic<bool> leaving{false};         ///< skip work
 thread_local double began = 0, until = 0; ///< times of the work that the thread executes
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-void sleepUntil(double seconds) { std::this_thread::sleep_until(std::chrono::steady_clock::time_point() + std::chrono::duration<double>(seconds)); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+void sleepUntil(double seconds) {
+  std::this_thread::sleep_until(std::chrono::steady_clock::time_point() +
+                                std::chrono::duration<double>(seconds));
+}
 
 struct Watch {
   std::mutex mutex; ///< guards all members, but not running work
@@ -56,7 +62,8 @@ struct Watch {
   bool threads = false;
   Mutation mutation = Mutation::None;
   uint64_t mutated = 0, counted[4] = {};
-  std::vector<Stream *> streams, mutants; ///< mutants: created for Mutation::OtherStream, destroyed by the next mutate()
+  std::vector<Stream *> streams,
+      mutants; ///< mutants: created for Mutation::OtherStream, destroyed by the next mutate()
 
   /// Seconds of the accesses at the current pace.
   double timeOf(const std::vector<Access> &accesses) const {
@@ -103,12 +110,13 @@ std::string check(size_t actor, const Clock &clock, const std::string &what, con
   for (auto it = first; it != end; ++it) {
     Bytes &bytes = it->second;
     auto ordered = [&](const Touch &other, const char *verb) {
-      if (!found.empty() || other.tick == 0 || other.actor == actor || at(clock, other.actor) >= other.tick)
+      if (!found.empty() || other.tick == 0 || other.actor == actor ||
+          at(clock, other.actor) >= other.tick)
         return;
       char place[32];
       std::snprintf(place, sizeof place, "%#zx", size_t(it->first));
-      found =
-          what + (access.write ? " writes" : " reads") + " bytes at " + place + " that " + other.what + " " + verb + ", and nothing orders the two";
+      found = what + (access.write ? " writes" : " reads") + " bytes at " + place + " that " +
+              other.what + " " + verb + ", and nothing orders the two";
     };
     ordered(bytes.write, "writes");
     if (access.write) {
@@ -118,7 +126,8 @@ std::string check(size_t actor, const Clock &clock, const std::string &what, con
       bytes.write = {actor, at(clock, actor), what};
       continue;
     }
-    auto mine = std::find_if(bytes.reads.begin(), bytes.reads.end(), [&](const Touch &read) { return read.actor == actor; });
+    auto mine = std::find_if(bytes.reads.begin(), bytes.reads.end(),
+                             [&](const Touch &read) { return read.actor == actor; });
     if (mine == bytes.reads.end())
       bytes.reads.push_back({actor, at(clock, actor), what});
     else
@@ -145,7 +154,7 @@ struct zorse::emulator::Stream {
   bool closing = false;
   std::atomic<bool> leftOut{false}; ///< work that is put on it from now on is skipped
   std::string found;                ///< findings of its thread
-  std::mt19937_64 random;           // NOLINT(bugprone-random-generator-seed): delays are to be the same again
+  std::mt19937_64 random; // NOLINT(bugprone-random-generator-seed): delays are to be the same again
   std::thread thread;
 
   void run() {
@@ -215,8 +224,9 @@ void zorse::emulator::destroyStream(Stream *stream) {
   delete stream;
 }
 
-std::string zorse::emulator::put(Stream *stream, const std::string &what, const std::vector<Access> &accesses, std::function<std::string()> run,
-                                 double min) {
+std::string zorse::emulator::put(Stream *stream, const std::string &what,
+                                 const std::vector<Access> &accesses,
+                                 std::function<std::string()> run, double min) {
   if (leavesOut(stream))
     return "";
   Watch &all = watch();
@@ -286,8 +296,9 @@ void zorse::emulator::waitForStreams(const Stream *only) {
   std::unique_lock<std::mutex> lock(watch().mutex);
   watch().changed.wait(lock, [only] {
     const std::vector<Stream *> &streams = watch().streams;
-    return std::all_of(streams.begin(), streams.end(),
-                       [only](const Stream *stream) { return (only && stream != only) || stream->done == stream->put; });
+    return std::all_of(streams.begin(), streams.end(), [only](const Stream *stream) {
+      return (only && stream != only) || stream->done == stream->put;
+    });
   });
 }
 
@@ -366,7 +377,8 @@ double zorse::emulator::secondsOf(StreamEvent *event) {
   return event->seconds;
 }
 
-std::string zorse::emulator::accessByStream(Stream *stream, const std::string &what, const Access &access) {
+std::string zorse::emulator::accessByStream(Stream *stream, const std::string &what,
+                                            const Access &access) {
   std::lock_guard<std::mutex> lock(watch().mutex);
   join(stream->clock, hostThread().clock);
   stream->clock.resize(std::max(stream->clock.size(), stream->actor + 1));
@@ -422,10 +434,13 @@ void zorse::emulator::workLasts(double end) { until = end; }
 
 void zorse::emulator::leaveWorkOut() { leaving = true; }
 
-bool zorse::emulator::leavesOut(const Stream *stream) { return stream && stream->leftOut.load(std::memory_order_relaxed); }
+bool zorse::emulator::leavesOut(const Stream *stream) {
+  return stream && stream->leftOut.load(std::memory_order_relaxed);
+}
 
 void zorse::emulator::mutate(Mutation mutation, uint64_t index) {
-  for (Stream *stream : std::exchange(watch().mutants, {})) // their findings do not belong to the next mutant
+  for (Stream *stream :
+       std::exchange(watch().mutants, {})) // their findings do not belong to the next mutant
     destroyStream(stream);
   std::lock_guard<std::mutex> lock(watch().mutex);
   watch().mutation = mutation;

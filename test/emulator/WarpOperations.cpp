@@ -22,7 +22,8 @@ uint32_t bitsOf(float x) {
 float widen(uint16_t stored, bool isHalf) {
   if (!isHalf)
     return numberOf(uint32_t(stored) << 16);
-  const uint32_t sign = uint32_t(stored >> 15) << 31, exponent = stored >> 10 & 31, fraction = stored & 1023;
+  const uint32_t sign = uint32_t(stored >> 15) << 31, exponent = stored >> 10 & 31,
+                 fraction = stored & 1023;
   if (exponent == 31)
     return numberOf(sign | 0x7f800000u | fraction << 13);
   if (exponent == 0)
@@ -49,7 +50,8 @@ float flushed(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x
 
 } // namespace
 
-void zorse::emulator::multiplyMatrices(const std::array<MultiplyOperands, 32> &operands, bool isHalf, std::array<FourRegisters, 32> &results) {
+void zorse::emulator::multiplyMatrices(const std::array<MultiplyOperands, 32> &operands,
+                                       bool isHalf, std::array<FourRegisters, 32> &results) {
   float a[16][16], b[16][8];
   double sums[16][8];
   auto two = [&](uint32_t packed, float &first, float &second) {
@@ -77,18 +79,21 @@ void zorse::emulator::multiplyMatrices(const std::array<MultiplyOperands, 32> &o
       results[lane][i] = bitsOf(float(sums[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2]));
 }
 
-void zorse::emulator::distributeMatrices(const std::array<std::array<uint16_t, 8>, 32> &rows, bool transposed,
-                                         std::array<FourRegisters, 32> &results) {
+void zorse::emulator::distributeMatrices(const std::array<std::array<uint16_t, 8>, 32> &rows,
+                                         bool transposed, std::array<FourRegisters, 32> &results) {
   for (size_t lane = 0; lane < 32; ++lane)
     for (size_t i = 0; i < 4; ++i) {
       const size_t outer = lane / 4, inner = 2 * (lane % 4);
       const uint16_t first = transposed ? rows[8 * i + inner][outer] : rows[8 * i + outer][inner];
-      const uint16_t second = transposed ? rows[8 * i + inner + 1][outer] : rows[8 * i + outer][inner + 1];
+      const uint16_t second =
+          transposed ? rows[8 * i + inner + 1][outer] : rows[8 * i + outer][inner + 1];
       results[lane][i] = uint32_t(second) << 16 | first;
     }
 }
 
-uint32_t zorse::emulator::packNumbers(float high, float low, bool isHalf) { return uint32_t(narrow(high, isHalf)) << 16 | narrow(low, isHalf); }
+uint32_t zorse::emulator::packNumbers(float high, float low, bool isHalf) {
+  return uint32_t(narrow(high, isHalf)) << 16 | narrow(low, isHalf);
+}
 float zorse::emulator::widenNumber(uint16_t stored, bool isHalf) { return widen(stored, isHalf); }
 
 float zorse::emulator::exp2Flushed(float x) { return flushed(std::exp2(flushed(x))); }

@@ -13,7 +13,8 @@ void Grid::note(uintptr_t address, uint32_t bytes, bool writes, uint32_t site) {
 }
 
 void Grid::noteShared(uintptr_t address, uint32_t bytes, uint32_t site) {
-  togetherShared[{thread / 32, site, visits[{thread, site}]++}].push_back({thread % 32, uint32_t(address - sharedBegin()), bytes});
+  togetherShared[{thread / 32, site, visits[{thread, site}]++}].push_back(
+      {thread % 32, uint32_t(address - sharedBegin()), bytes});
 }
 
 void Grid::countBlock() {
@@ -46,32 +47,39 @@ void Grid::find(const std::string &kind, uint32_t site, const std::string &what)
   ++found;
   if (++counts[kind] > 3)
     return;
-  findings.push_back(kind + ": " + what + ", block " + std::to_string(block) + ", thread " + std::to_string(thread) + ", at " +
+  findings.push_back(kind + ": " + what + ", block " + std::to_string(block) + ", thread " +
+                     std::to_string(thread) + ", at " +
                      (site < kernel->sites->size() ? (*kernel->sites)[site] : "?"));
 }
 
-bool Grid::access(uintptr_t address, uint32_t bytes, uint32_t alignment, bool writes, uint32_t site) {
+bool Grid::access(uintptr_t address, uint32_t bytes, uint32_t alignment, bool writes,
+                  uint32_t site) {
   const uintptr_t end = address + bytes;
   if (alignment && address % alignment)
     find("misaligned", site,
-         std::to_string(bytes) + " bytes at an address that is " + std::to_string(address % alignment) + " off " + std::to_string(alignment));
+         std::to_string(bytes) + " bytes at an address that is " +
+             std::to_string(address % alignment) + " off " + std::to_string(alignment));
   bool isShared = inShared(address), isCommon = false;
   if (isShared) {
     if (end > sharedBegin() + sharedBytes())
       return find("out of bounds", site, "shared memory"), false;
   } else {
-    auto holds = [&](const Range &range) { return address >= range.begin && end <= range.end && (range.writable || !writes); };
+    auto holds = [&](const Range &range) {
+      return address >= range.begin && end <= range.end && (range.writable || !writes);
+    };
     if (std::any_of(kernel->constants.begin(), kernel->constants.end(), holds))
       return true;
     isCommon = std::any_of(kernel->common.begin(), kernel->common.end(), holds);
     if (!isCommon && std::none_of(launch->operands.begin(), launch->operands.end(), holds)) {
       std::string nearest;
       for (size_t i = 0; i < launch->operands.size(); ++i)
-        if (const Range &range = launch->operands[i]; address + 4096 > range.begin && address < range.end + 4096)
-          nearest += ", operand " + std::to_string(i) + (range.writable ? "" : " (read only)") + " is [" +
-                     std::to_string(int64_t(range.begin) - int64_t(address)) + ", " + std::to_string(int64_t(range.end) - int64_t(address)) +
-                     ") from there";
-      find("out of bounds", site, std::string(writes ? "writes " : "reads ") + std::to_string(bytes) + " bytes" + nearest);
+        if (const Range &range = launch->operands[i];
+            address + 4096 > range.begin && address < range.end + 4096)
+          nearest += ", operand " + std::to_string(i) + (range.writable ? "" : " (read only)") +
+                     " is [" + std::to_string(int64_t(range.begin) - int64_t(address)) + ", " +
+                     std::to_string(int64_t(range.end) - int64_t(address)) + ") from there";
+      find("out of bounds", site,
+           std::string(writes ? "writes " : "reads ") + std::to_string(bytes) + " bytes" + nearest);
       return false;
     }
   }
@@ -98,10 +106,12 @@ bool Grid::access(uintptr_t address, uint32_t bytes, uint32_t alignment, bool wr
     if (isCommon && !writes && !t.writer)
       find("not written", site, "reads common memory that nothing has written in this launch");
     if (unordered(t.writer, t.writerEpoch, t.writerTurn))
-      find("race", site, writes ? "writes what another thread writes" : "reads what another thread writes");
-    const bool isRead = t.reader && t.readerEpoch == epoch, ofWarp = isRead && isOfWarp(t.reader, me);
-    if (writes &&
-        (unordered(t.reader, t.readerEpoch, t.readerTurn) || (isRead && t.severalWarps) || (ofWarp && t.severalReaders && t.readerTurn == turn)))
+      find("race", site,
+           writes ? "writes what another thread writes" : "reads what another thread writes");
+    const bool isRead = t.reader && t.readerEpoch == epoch,
+               ofWarp = isRead && isOfWarp(t.reader, me);
+    if (writes && (unordered(t.reader, t.readerEpoch, t.readerTurn) || (isRead && t.severalWarps) ||
+                   (ofWarp && t.severalReaders && t.readerTurn == turn)))
       find("race", site, "writes what another thread reads");
     if (writes) {
       t.writer = me, t.writerEpoch = epoch, t.writerTurn = turn;
@@ -133,8 +143,10 @@ void Grid::count(uintptr_t address, uint32_t site) {
   auto fenced = fences.find(me);
   if (fenced == fences.end() || fenced->second != epoch)
     find("race", site, "counts its block without a fence before");
-  const bool isCommon = std::any_of(kernel->common.begin(), kernel->common.end(),
-                                    [&](const Range &range) { return address >= range.begin && address + 4 <= range.end; });
+  const bool isCommon =
+      std::any_of(kernel->common.begin(), kernel->common.end(), [&](const Range &range) {
+        return address >= range.begin && address + 4 <= range.end;
+      });
   if (!isCommon)
     find("out of bounds", site, "counts outside of common memory");
   counter = address;
@@ -146,7 +158,8 @@ void Grid::beginCopy(uintptr_t to, uintptr_t from, uint32_t bytes, uint32_t size
   if (kernel->checked) {
     if (!inShared(to))
       return find("out of bounds", site, "copies to what is not shared memory");
-    if (!access(to, bytes, bytes, true, site) || (size > 0 && !access(from, size, bytes, false, site)))
+    if (!access(to, bytes, bytes, true, site) ||
+        (size > 0 && !access(from, size, bytes, false, site)))
       return;
     for (uint32_t i = 0; i < bytes; i += 4)
       touchedAt(to + i, true).isPending = true;
@@ -163,12 +176,14 @@ void Grid::waitForCopies(uint32_t groups) {
     if (!lands(copy))
       continue;
     std::memset(reinterpret_cast<void *>(copy.to), 0, copy.bytes);
-    std::memcpy(reinterpret_cast<void *>(copy.to), reinterpret_cast<const void *>(copy.from), copy.size);
+    std::memcpy(reinterpret_cast<void *>(copy.to), reinterpret_cast<const void *>(copy.from),
+                copy.size);
     for (uint32_t i = 0; kernel->checked && i < copy.bytes; i += 4) {
       Touched &t = touchedAt(copy.to + i, true);
       t = Touched();
       t.writer = me, t.writerEpoch = epoch, t.writerTurn = turns[thread / 32];
     }
   }
-  self.copies.erase(std::remove_if(self.copies.begin(), self.copies.end(), lands), self.copies.end());
+  self.copies.erase(std::remove_if(self.copies.begin(), self.copies.end(), lands),
+                    self.copies.end());
 }

@@ -1,4 +1,5 @@
-// Fuzzes bundles: the runtime's reader, descriptions of the bundles that it accepts, and the tools' reader.
+// Fuzzes bundles: the runtime's reader, descriptions of the bundles that it accepts, and the tools'
+// reader.
 #include "BundleInput.h"
 #include "Fuzz.h"
 
@@ -15,16 +16,19 @@ bool fuzz::readOne(std::string_view bytes) {
     return false;
 
   std::map<std::string, std::unique_ptr<ExactCopy>> open;
-  auto find = [&](const std::string &path) { return path.rfind("b/", 0) == 0 ? files.find(path.substr(2)) : files.end(); };
-  runtime::Result<runtime::Bundle> loaded = runtime::loadBundle("b", [&](const std::string &path) -> runtime::Result<runtime::MappedFile> {
-    auto file = find(path);
-    if (file == files.end())
-      return runtime::userError(path + ": cannot be read");
-    std::unique_ptr<ExactCopy> &copy = open[path];
-    if (!copy)
-      copy = std::make_unique<ExactCopy>(file->second);
-    return runtime::MappedFile::view(path, copy->data(), copy->size());
-  });
+  auto find = [&](const std::string &path) {
+    return path.rfind("b/", 0) == 0 ? files.find(path.substr(2)) : files.end();
+  };
+  runtime::Result<runtime::Bundle> loaded = runtime::loadBundle(
+      "b", [&](const std::string &path) -> runtime::Result<runtime::MappedFile> {
+        auto file = find(path);
+        if (file == files.end())
+          return runtime::userError(path + ": cannot be read");
+        std::unique_ptr<ExactCopy> &copy = open[path];
+        if (!copy)
+          copy = std::make_unique<ExactCopy>(file->second);
+        return runtime::MappedFile::view(path, copy->data(), copy->size());
+      });
   if (loaded.failed()) {
     ZORSE_FUZZ_EXPECT(!loaded.message().empty());
   } else {
@@ -37,12 +41,13 @@ bool fuzz::readOne(std::string_view bytes) {
 
   if (!isOneIn(4, bytes)) // the second reader takes the same time
     return !loaded.failed();
-  Result<bundle::BundleView> view = bundle::readBundle("b", [&](const std::string &path) -> Result<std::string> {
-    auto file = find(path);
-    if (file == files.end())
-      return userError(path + ": cannot be read");
-    return file->second;
-  });
+  Result<bundle::BundleView> view =
+      bundle::readBundle("b", [&](const std::string &path) -> Result<std::string> {
+        auto file = find(path);
+        if (file == files.end())
+          return userError(path + ": cannot be read");
+        return file->second;
+      });
   ZORSE_FUZZ_EXPECT(!view.failed() || !view.message().empty());
   for (size_t d = 0; !view.failed() && d < view->devices.size() && d < 8; ++d)
     if (Result<bundle::Program> program = bundle::readProgram(*view, int(d)); program.failed())

@@ -28,7 +28,8 @@ bool zorse::fuzz::bundleFiles(std::string_view bytes, std::map<std::string, std:
   std::string_view rest = given;
   for (size_t at; (at = rest.find("\"@")) != rest.npos;) {
     size_t end = rest.find('"', at + 2);
-    auto file = end == rest.npos ? files.end() : files.find(std::string(rest.substr(at + 2, end - at - 2)));
+    auto file =
+        end == rest.npos ? files.end() : files.find(std::string(rest.substr(at + 2, end - at - 2)));
     manifest += rest.substr(0, at + 1);
     rest.remove_prefix(at + 1);
     if (file == files.end())
@@ -42,14 +43,17 @@ bool zorse::fuzz::bundleFiles(std::string_view bytes, std::map<std::string, std:
   return true;
 }
 
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize,
+                                          unsigned seed) {
   Random random(seed);
   BundleParts input;
   unsigned kind = random() % 10;
   // Mutates texts in their own formats and everything else as messages.
   if (kind >= 3 || !input.ParseFromArray(data, int(size)))
     return mutateMessage(BundleInput(), data, size, maxSize, seed);
-  std::string *text = kind == 0 ? input.mutable_manifest() : kind == 1 ? input.mutable_weights() : input.mutable_plan();
+  std::string *text = kind == 0   ? input.mutable_manifest()
+                      : kind == 1 ? input.mutable_weights()
+                                  : input.mutable_plan();
   if (text->empty())
     text = input.mutable_plan();
   *text = mutateJson(*text, random);
@@ -57,7 +61,8 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max
   return bytes.size() <= maxSize ? put(bytes, data, maxSize) : size;
 }
 
-extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize, uint8_t *out,
+extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t *one, size_t oneSize,
+                                            const uint8_t *other, size_t otherSize, uint8_t *out,
                                             size_t outMaxSize, unsigned seed) {
   return crossMessages(BundleInput(), one, oneSize, other, otherSize, out, outMaxSize, seed);
 }

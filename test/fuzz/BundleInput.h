@@ -9,8 +9,8 @@
 
 namespace zorse::fuzz {
 
-/// Returns the files of a bundle by name. "@NAME" in the manifest is replaced by the correct hash, and the digest is
-/// correct. Returns false if the bytes are not a BundleInput.
+/// Returns the files of a bundle by name. "@NAME" in the manifest is replaced by the correct hash,
+/// and the digest is correct. Returns false if the bytes are not a BundleInput.
 bool bundleFiles(std::string_view bytes, std::map<std::string, std::string> &files);
 
 } // namespace zorse::fuzz

@@ -1,4 +1,5 @@
-// Fuzzes snapshots: index and rank files in a storage in memory, the fencing token, and acknowledgements of ranks.
+// Fuzzes snapshots: index and rank files in a storage in memory, the fencing token, and
+// acknowledgements of ranks.
 #include "Fuzz.h"
 #include "fuzz.pb.h"
 
@@ -54,7 +55,8 @@ private:
 
 std::string hash(std::string_view bytes) {
   char text[17];
-  std::snprintf(text, sizeof text, "%016llx", (unsigned long long)XXH64(bytes.data(), bytes.size(), 0));
+  std::snprintf(text, sizeof text, "%016llx",
+                (unsigned long long)XXH64(bytes.data(), bytes.size(), 0));
   return text;
 }
 
@@ -64,7 +66,9 @@ std::string corrected(const std::string &index, const Memory &storage) {
   if (!root.is_object())
     return index;
   auto number = [](const ordered_json &from, const char *name) {
-    return from.is_object() && from.contains(name) && from[name].is_number_unsigned() ? from[name].get<uint64_t>() : UINT64_MAX;
+    return from.is_object() && from.contains(name) && from[name].is_number_unsigned()
+               ? from[name].get<uint64_t>()
+               : UINT64_MAX;
   };
   if (root.contains("files") && root["files"].is_array())
     for (ordered_json &file : root["files"]) {
@@ -79,8 +83,10 @@ std::string corrected(const std::string &index, const Memory &storage) {
         file["header_xxh64"] = hash(contents.substr(0, head));
       if (file.contains("shards") && file["shards"].is_array())
         for (ordered_json &slice : file["shards"]) {
-          uint64_t begin = number(slice, "begin"), end = number(slice, "end"), offset = number(slice, "offset");
-          uint64_t bytes = begin <= end && end - begin <= contents.size() ? (end - begin) * 4 : UINT64_MAX;
+          uint64_t begin = number(slice, "begin"), end = number(slice, "end"),
+                   offset = number(slice, "offset");
+          uint64_t bytes =
+              begin <= end && end - begin <= contents.size() ? (end - begin) * 4 : UINT64_MAX;
           if (offset <= contents.size() && bytes <= contents.size() - offset)
             slice["xxh64"] = hash(contents.substr(offset, bytes));
         }
@@ -112,7 +118,8 @@ bool fuzz::readOne(std::string_view bytes) {
   Result<CheckpointReader> reader = CheckpointReader::open("s", storage);
   if (isOneIn(8, bytes)) {
     ExactCopy exact(index);
-    ZORSE_FUZZ_EXPECT(parseCheckpointIndex("i", exact.data(), exact.size()).failed() == reader.failed());
+    ZORSE_FUZZ_EXPECT(parseCheckpointIndex("i", exact.data(), exact.size()).failed() ==
+                      reader.failed());
   }
   if (reader.failed()) {
     ZORSE_FUZZ_EXPECT(!reader.message().empty());
@@ -140,7 +147,8 @@ bool fuzz::readOne(std::string_view bytes) {
   return true;
 }
 
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize,
+                                          unsigned seed) {
   fuzz::Random random(seed);
   fuzz::SnapshotInput input;
   unsigned kind = random() % 8;

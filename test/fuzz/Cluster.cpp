@@ -1,5 +1,5 @@
-// Fuzzes cluster.yaml: the compiler's reader, planning for accepted clusters, and the runtime's comparison with a
-// bundle.
+// Fuzzes cluster.yaml: the compiler's reader, planning for accepted clusters, and the runtime's
+// comparison with a bundle.
 #include "Fuzz.h"
 #include "SyntheticModel.h"
 
@@ -17,7 +17,9 @@ bool fuzz::readOne(std::string_view bytes) {
     return bundle;
   }();
   if (isOneIn(2, bytes)) // the second reader takes the same time
-    (void)runtime::checkCluster(compiled, runtime::MappedFile::view("cluster.yaml", bytes.data(), bytes.size())).failed();
+    (void)runtime::checkCluster(
+        compiled, runtime::MappedFile::view("cluster.yaml", bytes.data(), bytes.size()))
+        .failed();
 
   Result<planning::Cluster> cluster = planning::readCluster(std::string(bytes));
   ZORSE_FUZZ_EXPECT(!cluster.failed() || !cluster.message().empty());
@@ -32,9 +34,12 @@ bool fuzz::readOne(std::string_view bytes) {
     runtime::Bundle same;
     for (const planning::ClusterDevice &device : cluster->devices)
       same.devices.push_back({device.name, device.kind, 1, 0});
-    ZORSE_FUZZ_EXPECT(!runtime::checkCluster(same, runtime::MappedFile::view("cluster.yaml", bytes.data(), bytes.size())).failed());
+    ZORSE_FUZZ_EXPECT(!runtime::checkCluster(same, runtime::MappedFile::view(
+                                                       "cluster.yaml", bytes.data(), bytes.size()))
+                           .failed());
   }
-  if (cluster->devices.size() > 12 || !isOneIn(8, bytes)) // planning is too slow for every input and for more devices
+  if (cluster->devices.size() > 12 ||
+      !isOneIn(8, bytes)) // planning is too slow for every input and for more devices
     return true;
   Result<planning::CostModel> costs = planning::CostModel::make(summary, *cluster, nullptr, {});
   planning::SearchOptions options;
@@ -44,7 +49,8 @@ bool fuzz::readOne(std::string_view bytes) {
     ZORSE_FUZZ_EXPECT(!costs.message().empty());
     return true;
   }
-  Result<planning::SearchResult> found = planning::searchPlan({summary, *cluster, *costs, 4}, options);
+  Result<planning::SearchResult> found =
+      planning::searchPlan({summary, *cluster, *costs, 4}, options);
   ZORSE_FUZZ_EXPECT(!found.failed() || !found.message().empty());
   if (!found.failed()) {
     ZORSE_FUZZ_EXPECT(step::validatePlan(found->plan, summary).succeeded());
@@ -53,7 +59,8 @@ bool fuzz::readOne(std::string_view bytes) {
   return true;
 }
 
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize,
+                                          unsigned seed) {
   static const std::vector<const char *> words = {
       "templates",
       "template",
@@ -148,5 +155,6 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max
       "\xef\xbb\xbf",
   };
   fuzz::Random random(seed);
-  return fuzz::put(fuzz::mutateText({reinterpret_cast<char *>(data), size}, words, random), data, maxSize);
+  return fuzz::put(fuzz::mutateText({reinterpret_cast<char *>(data), size}, words, random), data,
+                   maxSize);
 }

@@ -1,5 +1,5 @@
-// Fuzzes data from peers: frames and messages of the control plane at every stage, the coordinator's decisions on them,
-// hellos of Gloo's connections, and published facts.
+// Fuzzes data from peers: frames and messages of the control plane at every stage, the
+// coordinator's decisions on them, hellos of Gloo's connections, and published facts.
 #include "Fuzz.h"
 #include "fuzz.pb.h"
 
@@ -21,8 +21,10 @@ public:
   explicit Checked(uint32_t world) : world_(world) {}
   void send(uint32_t rank, const SharedFrame &frame, bool) override {
     ZORSE_FUZZ_EXPECT(rank < world_ && frame->size() > kLengthBytes);
-    runtime::Result<Message> message = parseMessage(std::string_view(*frame).substr(kLengthBytes), COORDINATOR, HandshakeState::Work, world_);
-    ZORSE_FUZZ_EXPECT(!message.failed() || message.message().find("message 9 ") != std::string::npos ||
+    runtime::Result<Message> message = parseMessage(std::string_view(*frame).substr(kLengthBytes),
+                                                    COORDINATOR, HandshakeState::Work, world_);
+    ZORSE_FUZZ_EXPECT(!message.failed() ||
+                      message.message().find("message 9 ") != std::string::npos ||
                       message.message().find("at this point") == std::string::npos);
   }
   void giveUp(uint32_t rank) override { ZORSE_FUZZ_EXPECT(rank < world_); }
@@ -43,7 +45,8 @@ bool readStream(std::string_view bytes, uint32_t world) {
       while (std::optional<std::string_view> frame = reader.next()) {
         ZORSE_FUZZ_EXPECT(frame->size() <= limit);
         for (Role sender : {MEMBER, COORDINATOR})
-          for (HandshakeState state : {HandshakeState::Greeting, HandshakeState::Proof, HandshakeState::Join, HandshakeState::Work})
+          for (HandshakeState state : {HandshakeState::Greeting, HandshakeState::Proof,
+                                       HandshakeState::Join, HandshakeState::Work})
             good |= !parseMessage(*frame, sender, state, world).failed();
       }
     }
@@ -85,7 +88,8 @@ bool fuzz::readOne(std::string_view bytes) {
       if (!job.isConnected(rank))
         break;
       job.recordActivity(rank, now);
-      runtime::Result<Message> message = parseMessage(copy.view(), MEMBER, HandshakeState::Work, world);
+      runtime::Result<Message> message =
+          parseMessage(copy.view(), MEMBER, HandshakeState::Work, world);
       if (message.failed()) {
         job.broken(rank, message.message(), now);
       } else {
@@ -97,11 +101,14 @@ bool fuzz::readOne(std::string_view bytes) {
     case ControlInput::Event::kRaw:
       good |= readStream(event.raw(), world);
       if (event.raw().size() >= runtime::gloo_transport::kHelloBytes) {
-        ExactCopy hello(std::string_view(event.raw()).substr(0, runtime::gloo_transport::kHelloBytes));
-        auto decoded = runtime::gloo_transport::decodeHello(reinterpret_cast<const uint8_t *>(hello.data()));
+        ExactCopy hello(
+            std::string_view(event.raw()).substr(0, runtime::gloo_transport::kHelloBytes));
+        auto decoded =
+            runtime::gloo_transport::decodeHello(reinterpret_cast<const uint8_t *>(hello.data()));
         if (decoded) {
           auto again = runtime::gloo_transport::encode(*decoded);
-          ZORSE_FUZZ_EXPECT(std::equal(again.begin(), again.end(), reinterpret_cast<const uint8_t *>(hello.data())));
+          ZORSE_FUZZ_EXPECT(std::equal(again.begin(), again.end(),
+                                       reinterpret_cast<const uint8_t *>(hello.data())));
         }
       }
       (void)runtime::decodeHardware(event.raw()).failed();
@@ -129,15 +136,20 @@ bool fuzz::readOne(std::string_view bytes) {
     Message verdict;
     *verdict.mutable_root_cause()->mutable_failure() = toMessage(*job.rootCause());
     SharedFrame frame = encode(verdict);
-    ZORSE_FUZZ_EXPECT(!parseMessage(std::string_view(*frame).substr(kLengthBytes), COORDINATOR, HandshakeState::Work, world).failed());
+    ZORSE_FUZZ_EXPECT(!parseMessage(std::string_view(*frame).substr(kLengthBytes), COORDINATOR,
+                                    HandshakeState::Work, world)
+                           .failed());
   }
   return good;
 }
 
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize,
+                                          unsigned seed) {
   return fuzz::mutateMessage(fuzz::ControlInput(), data, size, maxSize, seed);
 }
-extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize, uint8_t *out,
+extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t *one, size_t oneSize,
+                                            const uint8_t *other, size_t otherSize, uint8_t *out,
                                             size_t outMaxSize, unsigned seed) {
-  return fuzz::crossMessages(fuzz::ControlInput(), one, oneSize, other, otherSize, out, outMaxSize, seed);
+  return fuzz::crossMessages(fuzz::ControlInput(), one, oneSize, other, otherSize, out, outMaxSize,
+                             seed);
 }

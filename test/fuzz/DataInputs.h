@@ -1,4 +1,5 @@
-// The model for fuzzing data readers: ids [4], labels of the next tokens, a table of floats and a mask.
+// The model for fuzzing data readers: ids [4], labels of the next tokens, a table of floats and a
+// mask.
 #pragma once
 
 #include "zorse/runtime/Data.h"
@@ -9,7 +10,8 @@ inline runtime::Bundle dataBundle(bool tokensOnly) {
   runtime::Bundle bundle;
   bundle.batch = 3;
   bundle.sequence = 4;
-  auto add = [&](const char *name, bundle::ElementType type, std::initializer_list<int64_t> shape, const char *role, int64_t upper) {
+  auto add = [&](const char *name, bundle::ElementType type, std::initializer_list<int64_t> shape,
+                 const char *role, int64_t upper) {
     bundle::GraphInput *input = bundle.summary.add_inputs();
     input->set_name(name);
     input->set_type(type);
@@ -38,7 +40,8 @@ inline runtime::Bundle dataBundle(bool tokensOnly) {
 inline bool readBatches(const runtime::Bundle &bundle, const std::string &specification) {
   bool good = true;
   for (std::optional<uint64_t> seed : {std::optional<uint64_t>(), std::optional<uint64_t>(7)}) {
-    runtime::Result<std::unique_ptr<runtime::DataSource>> source = runtime::DataSource::open(bundle, specification, seed);
+    runtime::Result<std::unique_ptr<runtime::DataSource>> source =
+        runtime::DataSource::open(bundle, specification, seed);
     if (source.failed())
       return false;
     for (uint64_t first : {uint64_t(0), uint64_t(3), uint64_t(3000009)})

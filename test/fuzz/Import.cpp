@@ -32,7 +32,8 @@ bool fuzz::readOne(std::string_view bytes) {
   options.sequence = 4;
   options.trustGuess = true;     // accept more inputs than by default
   options.maxComputed = 1 << 22; // to limit the time per input
-  mlir::FailureOr<ImportedModel> imported = importOnnx(path, bytes.data(), bytes.size(), options, *context);
+  mlir::FailureOr<ImportedModel> imported =
+      importOnnx(path, bytes.data(), bytes.size(), options, *context);
   ZORSE_FUZZ_EXPECT(mlir::succeeded(imported) || said);
   if (mlir::failed(imported))
     return false;

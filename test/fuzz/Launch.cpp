@@ -1,4 +1,5 @@
-// Fuzzes the readers of rank environments, host lists and endpoints. An input has one NAME=value per line.
+// Fuzzes the readers of rank environments, host lists and endpoints. An input has one NAME=value
+// per line.
 #include "Fuzz.h"
 
 #include "launch/HostList.h"
@@ -15,7 +16,8 @@ bool fuzz::readOne(std::string_view bytes) {
     std::string line(bytes.substr(begin, end - begin));
     begin = end + 1;
     size_t equals = std::min(line.find('='), line.size());
-    std::string name = line.substr(0, equals), value = line.substr(std::min(equals + 1, line.size()));
+    std::string name = line.substr(0, equals),
+                value = line.substr(std::min(equals + 1, line.size()));
     environment[name] = value;
     Result<std::vector<std::string>> hosts = launching::expandHostList(name, value);
     ZORSE_FUZZ_EXPECT(hosts.failed() || (!hosts->empty() && hosts->size() <= launching::kMaxHosts));
@@ -25,7 +27,8 @@ bool fuzz::readOne(std::string_view bytes) {
       ZORSE_FUZZ_EXPECT(!again.failed() && again->size() == endpoints->size());
     }
   }
-  Result<std::optional<RankEnvironment>> place = readRankEnvironment(environment, [] { return Result<PmixInfo>(PmixInfo{4, 1, 2, "n1"}); });
+  Result<std::optional<RankEnvironment>> place =
+      readRankEnvironment(environment, [] { return Result<PmixInfo>(PmixInfo{4, 1, 2, "n1"}); });
   if (place.failed()) {
     ZORSE_FUZZ_EXPECT(!place.message().empty());
   } else if (*place) {
@@ -35,7 +38,8 @@ bool fuzz::readOne(std::string_view bytes) {
   return good;
 }
 
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize,
+                                          unsigned seed) {
   static const std::vector<const char *> words = {
       "RANK",
       "WORLD_SIZE",
@@ -84,5 +88,6 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max
       "none",
   };
   fuzz::Random random(seed);
-  return fuzz::put(fuzz::mutateText({reinterpret_cast<char *>(data), size}, words, random), data, maxSize);
+  return fuzz::put(fuzz::mutateText({reinterpret_cast<char *>(data), size}, words, random), data,
+                   maxSize);
 }

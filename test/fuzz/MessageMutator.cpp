@@ -1,5 +1,5 @@
-// Mutates protobuf messages by reflection. The result parses, so that readers get wrong contents instead of malformed
-// bytes.
+// Mutates protobuf messages by reflection. The result parses, so that readers get wrong contents
+// instead of malformed bytes.
 #include "Fuzz.h"
 
 #include <google/protobuf/arena.h>
@@ -38,7 +38,8 @@ struct Site {
   int index;
 };
 
-/// Collects every field of every message of the tree, including unset ones. Maps are treated as repeated messages.
+/// Collects every field of every message of the tree, including unset ones. Maps are treated as
+/// repeated messages.
 void collect(Message &message, std::vector<Site> &sites, int depth = 0) {
   const Descriptor *type = message.GetDescriptor();
   const Reflection *reflection = message.GetReflection();
@@ -52,7 +53,8 @@ void collect(Message &message, std::vector<Site> &sites, int depth = 0) {
         if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && depth < 60)
           collect(*reflection->MutableRepeatedMessage(&message, field, k), sites, depth + 1);
       }
-    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && reflection->HasField(message, field) && depth < 60) {
+    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE &&
+               reflection->HasField(message, field) && depth < 60) {
       collect(*reflection->MutableMessage(&message, field), sites, depth + 1);
     }
   }
@@ -60,15 +62,19 @@ void collect(Message &message, std::vector<Site> &sites, int depth = 0) {
 
 bool isSet(const Site &site) {
   const Reflection *reflection = site.message->GetReflection();
-  return site.index >= 0 || (!site.field->is_repeated() && (reflection->HasField(*site.message, site.field) || !site.field->has_presence()));
+  return site.index >= 0 ||
+         (!site.field->is_repeated() &&
+          (reflection->HasField(*site.message, site.field) || !site.field->has_presence()));
 }
 
-/// Picks another site with a value of the same type, so that indices and names of one list are copied to another.
+/// Picks another site with a value of the same type, so that indices and names of one list are
+/// copied to another.
 const Site *similar(const std::vector<Site> &sites, const Site &site, Random &random) {
   for (int tries = 0; tries < 24; ++tries) {
     const Site &other = sites[random() % sites.size()];
     if (other.field->cpp_type() == site.field->cpp_type() && isSet(other) &&
-        (site.field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || other.field->message_type() == site.field->message_type()))
+        (site.field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE ||
+         other.field->message_type() == site.field->message_type()))
       return &other;
   }
   return nullptr;
@@ -97,21 +103,25 @@ double nearReal(double value, Random &random) {
 }
 
 std::string nearText(const FieldDescriptor *field, const std::string &value, Random &random) {
-  std::string text = value.empty() && random() % 2 ? std::string() : mutateBytes(value, value.size() + 16);
-  if (field->type() == FieldDescriptor::TYPE_STRING) // the parser refuses strings that are not UTF-8
+  std::string text =
+      value.empty() && random() % 2 ? std::string() : mutateBytes(value, value.size() + 16);
+  if (field->type() ==
+      FieldDescriptor::TYPE_STRING) // the parser refuses strings that are not UTF-8
     std::transform(text.begin(), text.end(), text.begin(), [](char c) { return char(c & 0x7f); });
   return text;
 }
 
 // Reads and writes one value at a site.
-#define ZORSE_FUZZ_ACCESS(Name, Type)                                                                                                                \
-  Type get##Name(const Site &s) {                                                                                                                    \
-    const Reflection *r = s.message->GetReflection();                                                                                                \
-    return s.index >= 0 ? r->GetRepeated##Name(*s.message, s.field, s.index) : r->Get##Name(*s.message, s.field);                                    \
-  }                                                                                                                                                  \
-  void set##Name(const Site &s, Type value) {                                                                                                        \
-    const Reflection *r = s.message->GetReflection();                                                                                                \
-    s.index >= 0 ? r->SetRepeated##Name(s.message, s.field, s.index, value) : r->Set##Name(s.message, s.field, value);                               \
+#define ZORSE_FUZZ_ACCESS(Name, Type)                                                              \
+  Type get##Name(const Site &s) {                                                                  \
+    const Reflection *r = s.message->GetReflection();                                              \
+    return s.index >= 0 ? r->GetRepeated##Name(*s.message, s.field, s.index)                       \
+                        : r->Get##Name(*s.message, s.field);                                       \
+  }                                                                                                \
+  void set##Name(const Site &s, Type value) {                                                      \
+    const Reflection *r = s.message->GetReflection();                                              \
+    s.index >= 0 ? r->SetRepeated##Name(s.message, s.field, s.index, value)                        \
+                 : r->Set##Name(s.message, s.field, value);                                        \
   }
 ZORSE_FUZZ_ACCESS(Int32, int32_t)
 ZORSE_FUZZ_ACCESS(Int64, int64_t)
@@ -125,11 +135,13 @@ ZORSE_FUZZ_ACCESS(String, std::string)
 
 const Message &messageAt(const Site &s) {
   const Reflection *r = s.message->GetReflection();
-  return s.index >= 0 ? r->GetRepeatedMessage(*s.message, s.field, s.index) : r->GetMessage(*s.message, s.field);
+  return s.index >= 0 ? r->GetRepeatedMessage(*s.message, s.field, s.index)
+                      : r->GetMessage(*s.message, s.field);
 }
 Message &mutableAt(const Site &s) {
   const Reflection *r = s.message->GetReflection();
-  return s.index >= 0 ? *r->MutableRepeatedMessage(s.message, s.field, s.index) : *r->MutableMessage(s.message, s.field);
+  return s.index >= 0 ? *r->MutableRepeatedMessage(s.message, s.field, s.index)
+                      : *r->MutableMessage(s.message, s.field);
 }
 
 /// Sets a new value: close to the old one, or that of `other`.
@@ -152,12 +164,15 @@ void change(const Site &site, const Site *other, Random &random) {
     return setBool(site, !getBool(site));
   case FieldDescriptor::CPPTYPE_ENUM: {
     const auto *type = site.field->enum_type();
-    int value = random() % 8 ? type->value(random() % type->value_count())->number() : int(random() % 100);
+    int value =
+        random() % 8 ? type->value(random() % type->value_count())->number() : int(random() % 100);
     const Reflection *r = site.message->GetReflection();
-    return site.index >= 0 ? r->SetRepeatedEnumValue(site.message, site.field, site.index, value) : r->SetEnumValue(site.message, site.field, value);
+    return site.index >= 0 ? r->SetRepeatedEnumValue(site.message, site.field, site.index, value)
+                           : r->SetEnumValue(site.message, site.field, value);
   }
   case FieldDescriptor::CPPTYPE_STRING:
-    return setString(site, take ? getString(*other) : nearText(site.field, getString(site), random));
+    return setString(site,
+                     take ? getString(*other) : nearText(site.field, getString(site), random));
   case FieldDescriptor::CPPTYPE_MESSAGE:
     if (other && other->message != site.message) {
       std::unique_ptr<Message> copy(messageAt(*other).New());
@@ -190,7 +205,10 @@ void append(const Site &site, const Site *other, Random &random) {
   case FieldDescriptor::CPPTYPE_BOOL:
     return r->AddBool(&m, site.field, random() % 2);
   case FieldDescriptor::CPPTYPE_ENUM:
-    return r->AddEnumValue(&m, site.field, site.field->enum_type()->value(random() % site.field->enum_type()->value_count())->number());
+    return r->AddEnumValue(&m, site.field,
+                           site.field->enum_type()
+                               ->value(random() % site.field->enum_type()->value_count())
+                               ->number());
   case FieldDescriptor::CPPTYPE_STRING:
     return r->AddString(&m, site.field, other ? getString(*other) : std::string());
   case FieldDescriptor::CPPTYPE_MESSAGE: {
@@ -280,7 +298,8 @@ void zorse::fuzz::mutateMessage(Message &message, Random &random) {
     changeOnce(message, random);
 }
 
-size_t zorse::fuzz::mutateMessage(const Message &prototype, uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
+size_t zorse::fuzz::mutateMessage(const Message &prototype, uint8_t *data, size_t size,
+                                  size_t maxSize, unsigned seed) {
   Random random(seed);
   if (random() % 16 == 0)
     return LLVMFuzzerMutate(data, size, maxSize);
@@ -296,14 +315,16 @@ size_t zorse::fuzz::mutateMessage(const Message &prototype, uint8_t *data, size_
   return LLVMFuzzerMutate(data, size, maxSize);
 }
 
-size_t zorse::fuzz::crossMessages(const Message &prototype, const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize, uint8_t *out,
+size_t zorse::fuzz::crossMessages(const Message &prototype, const uint8_t *one, size_t oneSize,
+                                  const uint8_t *other, size_t otherSize, uint8_t *out,
                                   size_t outMaxSize, unsigned seed) {
   Random random(seed);
   if (seed % 4) // mutating is cheaper than crossover, and libFuzzer does both equally often
     return 0;
   Memory memory;
   Message *a = prototype.New(&memory.arena), *b = prototype.New(&memory.arena);
-  if (!a->ParsePartialFromArray(one, int(oneSize)) || !b->ParsePartialFromArray(other, int(otherSize)))
+  if (!a->ParsePartialFromArray(one, int(oneSize)) ||
+      !b->ParsePartialFromArray(other, int(otherSize)))
     return 0;
   std::vector<Site> from;
   from.reserve(1024);

@@ -24,7 +24,8 @@ int64_t zorse::fuzz::oddNumber(Random &random) {
     return int64_t(power + random() % 3 - 1);
   }
   case 2: {
-    static constexpr int64_t borders[] = {INT64_MIN, INT64_MAX, INT32_MIN, INT32_MAX, UINT32_MAX, int64_t(UINT32_MAX) + 1, -1, 0, 1};
+    static constexpr int64_t borders[] = {
+        INT64_MIN, INT64_MAX, INT32_MIN, INT32_MAX, UINT32_MAX, int64_t(UINT32_MAX) + 1, -1, 0, 1};
     return borders[random() % std::size(borders)];
   }
   default:
@@ -35,7 +36,8 @@ int64_t zorse::fuzz::oddNumber(Random &random) {
 std::string zorse::fuzz::mutateBytes(std::string_view bytes, size_t maxSize) {
   std::string buffer(bytes.substr(0, maxSize));
   buffer.resize(std::max<size_t>(maxSize, 1));
-  buffer.resize(LLVMFuzzerMutate(reinterpret_cast<uint8_t *>(buffer.data()), std::min(bytes.size(), maxSize), buffer.size()));
+  buffer.resize(LLVMFuzzerMutate(reinterpret_cast<uint8_t *>(buffer.data()),
+                                 std::min(bytes.size(), maxSize), buffer.size()));
   return buffer;
 }
 
@@ -88,7 +90,8 @@ void changeJson(ordered_json &root, Random &random) {
     break;
   case 1: // repeat a child
     if (node.is_array() && !node.empty() && node.size() < 64)
-      node.insert(node.begin() + random() % node.size(), ordered_json(node[random() % node.size()]));
+      node.insert(node.begin() + random() % node.size(),
+                  ordered_json(node[random() % node.size()]));
     else if (node.is_object() && !node.empty())
       node[std::next(node.begin(), random() % node.size()).key() + "x"] = other;
     break;
@@ -123,7 +126,8 @@ void changeJson(ordered_json &root, Random &random) {
 } // namespace
 
 std::string zorse::fuzz::mutateJson(std::string_view text, Random &random) {
-  ordered_json root = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  ordered_json root =
+      ordered_json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
   if (root.is_discarded() || random() % 10 == 0)
     return mutateBytes(text, text.size() + 64);
   for (unsigned times = random() % 3 ? 1 : 1 + random() % 3; times > 0; --times)
@@ -131,12 +135,15 @@ std::string zorse::fuzz::mutateJson(std::string_view text, Random &random) {
   return root.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-std::string zorse::fuzz::mutateText(std::string_view text, const std::vector<const char *> &words, Random &random) {
+std::string zorse::fuzz::mutateText(std::string_view text, const std::vector<const char *> &words,
+                                    Random &random) {
   if (random() % 8 == 0)
     return mutateBytes(text, text.size() + 64);
   // Tokens: words, runs of spaces, and single other characters.
   std::vector<std::string> tokens;
-  auto classOf = [](char c) { return isalnum((unsigned char)c) || c == '_' || c == '.' ? 1 : c == ' ' ? 2 : 0; };
+  auto classOf = [](char c) {
+    return isalnum((unsigned char)c) || c == '_' || c == '.' ? 1 : c == ' ' ? 2 : 0;
+  };
   for (char c : text) {
     int kind = classOf(c);
     if (tokens.empty() || kind == 0 || classOf(tokens.back()[0]) != kind)
@@ -146,7 +153,8 @@ std::string zorse::fuzz::mutateText(std::string_view text, const std::vector<con
   if (tokens.empty())
     tokens.emplace_back();
   for (unsigned times = random() % 3 ? 1 : 1 + random() % 4; times > 0; --times) {
-    size_t at = random() % tokens.size(), from = random() % tokens.size(), length = 1 + random() % std::min<size_t>(tokens.size(), 24);
+    size_t at = random() % tokens.size(), from = random() % tokens.size(),
+           length = 1 + random() % std::min<size_t>(tokens.size(), 24);
     switch (random() % 8) {
     case 0:
       tokens[at] = words[random() % words.size()];
@@ -161,13 +169,15 @@ std::string zorse::fuzz::mutateText(std::string_view text, const std::vector<con
       tokens[at] = tokens[from];
       break;
     case 4: { // repeat a run
-      std::vector<std::string> run(tokens.begin() + from, tokens.begin() + std::min(tokens.size(), from + length));
+      std::vector<std::string> run(tokens.begin() + from,
+                                   tokens.begin() + std::min(tokens.size(), from + length));
       tokens.insert(tokens.begin() + at, run.begin(), run.end());
       break;
     }
     case 5:
       if (tokens.size() > length)
-        tokens.erase(tokens.begin() + std::min(at, tokens.size() - length), tokens.begin() + std::min(at, tokens.size() - length) + length);
+        tokens.erase(tokens.begin() + std::min(at, tokens.size() - length),
+                     tokens.begin() + std::min(at, tokens.size() - length) + length);
       break;
     case 6:
       std::swap(tokens[at], tokens[from]);

@@ -11,7 +11,8 @@ using namespace zorse;
 bool fuzz::readOne(std::string_view bytes) {
   static const runtime::Bundle bundle = dataBundle(/*tokensOnly=*/false);
   static ScratchFile array("x.npy");
-  runtime::Result<runtime::ArrayFile> file = runtime::ArrayFile::parse(runtime::DataFile::view("x.npy", bytes.data(), bytes.size()));
+  runtime::Result<runtime::ArrayFile> file =
+      runtime::ArrayFile::parse(runtime::DataFile::view("x.npy", bytes.data(), bytes.size()));
   if (file.failed()) {
     ZORSE_FUZZ_EXPECT(!file.message().empty());
     return false;
@@ -33,10 +34,20 @@ bool fuzz::readOne(std::string_view bytes) {
 }
 
 /// Mutates the header as text and corrects its length.
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
-  static const std::vector<const char *> words = {
-      "'descr'", "'fortran_order'", "'shape'", ": ",    "'<f8'", "'<f4'", "'<f2'", "'<i8'", "'<i4'", "'<i2'", "'|i1'", "'<u8'",
-      "'<u4'",   "'<u2'",           "'|u1'",   "'|b1'", "False", "True",  "(",     ")",     "{",     "}",     ", ",    "'"};
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize,
+                                          unsigned seed) {
+  static const std::vector<const char *> words = {"'descr'", "'fortran_order'",
+                                                  "'shape'", ": ",
+                                                  "'<f8'",   "'<f4'",
+                                                  "'<f2'",   "'<i8'",
+                                                  "'<i4'",   "'<i2'",
+                                                  "'|i1'",   "'<u8'",
+                                                  "'<u4'",   "'<u2'",
+                                                  "'|u1'",   "'|b1'",
+                                                  "False",   "True",
+                                                  "(",       ")",
+                                                  "{",       "}",
+                                                  ", ",      "'"};
   fuzz::Random random(seed);
   uint16_t length = 0;
   if (size >= 10)
@@ -44,9 +55,12 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max
   if (size < 10u + length || random() % 4 == 0)
     return LLVMFuzzerMutate(data, size, maxSize);
   std::string_view all(reinterpret_cast<char *>(data), size);
-  std::string header = fuzz::mutateText(all.substr(10, length), words, random), rest(all.substr(10 + length));
+  std::string header = fuzz::mutateText(all.substr(10, length), words, random),
+              rest(all.substr(10 + length));
   if (random() % 4 == 0)
     rest.resize(random() % (2 * rest.size() + 64));
   length = uint16_t(header.size());
-  return fuzz::put(std::string(all.substr(0, 8)) + std::string(reinterpret_cast<char *>(&length), 2) + header + rest, data, maxSize);
+  return fuzz::put(std::string(all.substr(0, 8)) +
+                       std::string(reinterpret_cast<char *>(&length), 2) + header + rest,
+                   data, maxSize);
 }

@@ -1,4 +1,5 @@
-// Fuzzes the parts of the ONNX reader that need no IR: loading, inlining and ordering, bytes of tensors, and constants.
+// Fuzzes the parts of the ONNX reader that need no IR: loading, inlining and ordering, bytes of
+// tensors, and constants.
 #include "Fuzz.h"
 
 #include "Graph.h"
@@ -47,7 +48,8 @@ bool fuzz::readOne(std::string_view bytes) {
     data.write(std::string(64, 'x'));
     return scratchDirectory() + "m.onnx";
   }();
-  Result<std::unique_ptr<LoadedModel>> model = LoadedModel::load(MappedFile::view(bytes.data(), bytes.size()), path);
+  Result<std::unique_ptr<LoadedModel>> model =
+      LoadedModel::load(MappedFile::view(bytes.data(), bytes.size()), path);
   if (model.failed()) {
     ZORSE_FUZZ_EXPECT(!model.message().empty());
     return false;

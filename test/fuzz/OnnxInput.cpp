@@ -130,7 +130,9 @@ void changeWords(onnx::Model &model, fuzz::Random &random) {
     break;
   case 1: {
     onnx::Attribute *attribute =
-        node->attribute_size() && random() % 2 ? node->mutable_attribute(int(random() % node->attribute_size())) : node->add_attribute();
+        node->attribute_size() && random() % 2
+            ? node->mutable_attribute(int(random() % node->attribute_size()))
+            : node->add_attribute();
     attribute->set_name(names[random() % std::size(names)]);
     attribute->set_i(fuzz::oddNumber(random));
     break;
@@ -170,7 +172,8 @@ void changeWords(onnx::Model &model, fuzz::Random &random) {
 
 } // namespace
 
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize,
+                                          unsigned seed) {
   fuzz::Random random(seed);
   onnx::Model model;
   if (random() % 3 || !model.ParsePartialFromArray(data, int(size)))
@@ -181,7 +184,8 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max
   return bytes.size() <= maxSize ? fuzz::put(bytes, data, maxSize) : size;
 }
 
-extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize, uint8_t *out,
+extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t *one, size_t oneSize,
+                                            const uint8_t *other, size_t otherSize, uint8_t *out,
                                             size_t outMaxSize, unsigned seed) {
   return fuzz::crossMessages(onnx::Model(), one, oneSize, other, otherSize, out, outMaxSize, seed);
 }

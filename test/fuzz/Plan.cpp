@@ -1,4 +1,5 @@
-// Fuzzes plan.json: Step's reader, the expansion of accepted plans to programs, and the verifier's own reader.
+// Fuzzes plan.json: Step's reader, the expansion of accepted plans to programs, and the verifier's
+// own reader.
 #include "Fuzz.h"
 #include "SyntheticModel.h"
 
@@ -37,7 +38,8 @@ bool fuzz::readOne(std::string_view bytes) {
   return true;
 }
 
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize,
+                                          unsigned seed) {
   fuzz::Random random(seed);
   static const std::vector<const char *> words = {
       "\"global_batch_size\": ",
@@ -90,5 +92,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max
       "\"keep\"",
   };
   std::string_view text(reinterpret_cast<char *>(data), size);
-  return fuzz::put(random() % 4 ? fuzz::mutateJson(text, random) : fuzz::mutateText(text, words, random), data, maxSize);
+  return fuzz::put(random() % 4 ? fuzz::mutateJson(text, random)
+                                : fuzz::mutateText(text, words, random),
+                   data, maxSize);
 }

@@ -1,5 +1,5 @@
-// Fuzzes programs, summary and functions that parse but have arbitrary contents: the verifier, which checks all of
-// them, the runtime's own check, and Step's expansion for the summary.
+// Fuzzes programs, summary and functions that parse but have arbitrary contents: the verifier,
+// which checks all of them, the runtime's own check, and Step's expansion for the summary.
 #include "BundleInput.h"
 #include "Fuzz.h"
 
@@ -14,7 +14,8 @@ using namespace zorse;
 bool fuzz::readOne(std::string_view bytes) {
   BundleParts input;
   runtime::Bundle loaded;
-  if (!input.ParseFromArray(bytes.data(), int(bytes.size())) || !loaded.summary.ParseFromString(input.summary()) ||
+  if (!input.ParseFromArray(bytes.data(), int(bytes.size())) ||
+      !loaded.summary.ParseFromString(input.summary()) ||
       !loaded.functions.ParseFromString(input.functions()))
     return false;
   std::vector<bundle::Program> programs(input.programs_size());
@@ -31,7 +32,8 @@ bool fuzz::readOne(std::string_view bytes) {
 
   bool sound = false;
   if (Result<verify::PlanView> view = verify::readPlanView(input.plan()); !view.failed()) {
-    std::vector<verify::Finding> findings = verify::verifyPrograms(loaded.summary, loaded.functions, *view, programs);
+    std::vector<verify::Finding> findings =
+        verify::verifyPrograms(loaded.summary, loaded.functions, *view, programs);
     for (const verify::Finding &finding : findings)
       ZORSE_FUZZ_EXPECT(!verify::toString(finding, *view).empty());
     sound = findings.empty();

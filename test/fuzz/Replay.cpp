@@ -1,5 +1,5 @@
-// Runs a fuzz target without libFuzzer, in every build: replays a corpus and a fixed number of mutated inputs, the same
-// in every run.
+// Runs a fuzz target without libFuzzer, in every build: replays a corpus and a fixed number of
+// mutated inputs, the same in every run.
 //
 //   fuzz-READER [--mutations N] [--seed S] FILE|DIRECTORY...
 #include "Fuzz.h"
@@ -17,13 +17,14 @@ namespace fs = std::filesystem;
 
 extern "C" {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-__attribute__((weak)) size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed);
+__attribute__((weak)) size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize,
+                                                     unsigned seed);
 }
 
 static Random bytesRandom(1);
 
-/// Flips bits, changes numbers, and removes, repeats and moves pieces. This suffices to test the harness; libFuzzer
-/// finds faults.
+/// Flips bits, changes numbers, and removes, repeats and moves pieces. This suffices to test the
+/// harness; libFuzzer finds faults.
 extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t maxSize) {
   std::string bytes(reinterpret_cast<char *>(data), size);
   Random &random = bytesRandom;
@@ -88,7 +89,8 @@ int main(int argc, char **argv) {
   auto run = [&](const std::string &bytes) {
     auto begin = std::chrono::steady_clock::now();
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size());
-    longest = std::max(longest, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    longest = std::max(
+        longest, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   };
   for (size_t i = 0; i < corpus.size(); ++i) {
     fprintf(stderr, "%s\n", files[i].c_str()); // the last printed name is the input that crashed
@@ -100,10 +102,13 @@ int main(int argc, char **argv) {
   for (unsigned long i = 0; i < mutations; ++i) {
     size_t size = put(corpus[i % corpus.size()], buffer.data(), kMaxSize);
     for (unsigned times = 1 + i % 3; times > 0; --times)
-      size = LLVMFuzzerCustomMutator ? LLVMFuzzerCustomMutator(buffer.data(), size, kMaxSize, static_cast<unsigned>(seed + 7919 * i + times))
-                                     : LLVMFuzzerMutate(buffer.data(), size, kMaxSize);
+      size = LLVMFuzzerCustomMutator
+                 ? LLVMFuzzerCustomMutator(buffer.data(), size, kMaxSize,
+                                           static_cast<unsigned>(seed + 7919 * i + times))
+                 : LLVMFuzzerMutate(buffer.data(), size, kMaxSize);
     run({reinterpret_cast<char *>(buffer.data()), size});
   }
-  printf("%zu corpus files and %lu changed inputs; the longest took %.3f s\n", corpus.size(), mutations, longest);
+  printf("%zu corpus files and %lu changed inputs; the longest took %.3f s\n", corpus.size(),
+         mutations, longest);
   return longest < 60 ? 0 : 1;
 }

@@ -11,7 +11,8 @@ bool fuzz::readOne(std::string_view bytes) {
   static ScratchFile tokens("tokens.bin"), text("tokens.txt");
   bool good = false;
   for (const char *name : {"t.bin", "t.txt"}) {
-    runtime::Result<runtime::TokenFile> file = runtime::TokenFile::parse(runtime::DataFile::view(name, bytes.data(), bytes.size()), {});
+    runtime::Result<runtime::TokenFile> file =
+        runtime::TokenFile::parse(runtime::DataFile::view(name, bytes.data(), bytes.size()), {});
     if (file.failed())
       continue;
     std::vector<int64_t> all(file->count());
@@ -20,7 +21,8 @@ bool fuzz::readOne(std::string_view bytes) {
       ZORSE_FUZZ_EXPECT(token >= 0 && token <= int64_t(UINT32_MAX));
     good = true;
     if (isOneIn(16, bytes)) // opening files takes longer than reading them
-      (void)readBatches(bundle, name[2] == 'b' ? tokens.write(bytes) : "bytes:" + text.write(bytes));
+      (void)readBatches(bundle,
+                        name[2] == 'b' ? tokens.write(bytes) : "bytes:" + text.write(bytes));
   }
   return good;
 }

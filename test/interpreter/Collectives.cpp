@@ -31,7 +31,9 @@ static std::string common(const bundle::Instruction &instruction) {
 
 using Members = google::protobuf::RepeatedField<uint32_t>;
 
-static bool isIn(const Members &list, uint32_t device) { return std::find(list.begin(), list.end(), device) != list.end(); }
+static bool isIn(const Members &list, uint32_t device) {
+  return std::find(list.begin(), list.end(), device) != list.end();
+}
 
 namespace {
 
@@ -45,18 +47,22 @@ struct Part {
   std::vector<Run> whole, shards;
   bool inside = false; ///< offsets of shards are relative to the whole
 
-  Part(uint32_t device, const Members &members, const bundle::ShardRanges &runs, const bundle::ShardRanges &owned, int64_t size,
-       const bundle::Region &full, const bundle::Region &shard) {
-    whole = runs.members().empty() && isIn(members, device) ? std::vector<Run>{{0, size, 0}} : runsOf(runs, device, size);
+  Part(uint32_t device, const Members &members, const bundle::ShardRanges &runs,
+       const bundle::ShardRanges &owned, int64_t size, const bundle::Region &full,
+       const bundle::Region &shard) {
+    whole = runs.members().empty() && isIn(members, device) ? std::vector<Run>{{0, size, 0}}
+                                                            : runsOf(runs, device, size);
     shards = runsOf(owned, device, size);
-    if ((!whole.empty() && bytes(whole) != int64_t(full.bytes())) || (!shards.empty() && bytes(shards) != int64_t(shard.bytes())))
+    if ((!whole.empty() && bytes(whole) != int64_t(full.bytes())) ||
+        (!shards.empty() && bytes(shards) != int64_t(shard.bytes())))
       throw Stop{Outcome::Invalid, "group or shard of the wrong size"};
     for (int i = 0; i < owned.members_size(); ++i) // a shard lies inside one run or outside of all
       if (inWhole(owned.begin(i), owned.end(i)) < 0)
         for (const Run &run : whole)
           if (std::max(run.begin, owned.begin(i)) < std::min(run.end, owned.end(i)))
             throw Stop{Outcome::Invalid, "a part of a shard"};
-    const bool overlaps = !whole.empty() && !shards.empty() && full.arena() == shard.arena() && shard.offset() < full.offset() + full.bytes() &&
+    const bool overlaps = !whole.empty() && !shards.empty() && full.arena() == shard.arena() &&
+                          shard.offset() < full.offset() + full.bytes() &&
                           full.offset() < shard.offset() + shard.bytes();
     if (!overlaps)
       return;
@@ -84,8 +90,10 @@ private:
     return sum;
   }
 
-  static std::vector<Run> runsOf(const bundle::ShardRanges &extents, uint32_t device, int64_t size) {
-    if (extents.members_size() != extents.begin_size() || extents.members_size() != extents.end_size())
+  static std::vector<Run> runsOf(const bundle::ShardRanges &extents, uint32_t device,
+                                 int64_t size) {
+    if (extents.members_size() != extents.begin_size() ||
+        extents.members_size() != extents.end_size())
       throw Stop{Outcome::Invalid, "ragged extents"};
     std::vector<Run> runs;
     for (int i = 0; i < extents.members_size(); ++i) {
@@ -106,7 +114,8 @@ Span Machine::touch(Active &work, const Half &half, const bundle::Region &region
   return touch(work, half, region, 0, int64_t(region.bytes()), write);
 }
 
-Span Machine::touch(Active &work, const Half &half, const bundle::Region &region, int64_t from, int64_t bytes, bool write) {
+Span Machine::touch(Active &work, const Half &half, const bundle::Region &region, int64_t from,
+                    int64_t bytes, bool write) {
   Span where = span(half.program, region, from, from + bytes, write);
   work.spans.push_back(where);
   return where;
@@ -115,7 +124,8 @@ Span Machine::touch(Active &work, const Half &half, const bundle::Region &region
 void Machine::startCollective(const std::vector<Half> &halves, Active &work) {
   const bundle::Instruction &first = *halves[0].instruction;
   for (const Half &half : halves)
-    if (half.instruction->what_case() != first.what_case() || common(*half.instruction) != common(first))
+    if (half.instruction->what_case() != first.what_case() ||
+        common(*half.instruction) != common(first))
       invalid("members of a collective disagree");
   switch (first.what_case()) {
   case bundle::Instruction::kAllGather:
@@ -140,9 +150,11 @@ void Machine::gather(const std::vector<Half> &halves, Active &work) {
   std::vector<Part> parts;
   for (const Half &half : halves) {
     const auto &mine = half.instruction->all_gather();
-    parts.emplace_back(programs[half.program].device(), mine.readers(), mine.reads(), mine.shards(), size, mine.full(), mine.shard());
+    parts.emplace_back(programs[half.program].device(), mine.readers(), mine.reads(), mine.shards(),
+                       size, mine.full(), mine.shard());
     for (const Run &run : parts.back().shards) {
-      Words words = fetch(touch(work, half, parts.back().inside ? mine.full() : mine.shard(), run.byte, (run.end - run.begin) * 4, false));
+      Words words = fetch(touch(work, half, parts.back().inside ? mine.full() : mine.shard(),
+                                run.byte, (run.end - run.begin) * 4, false));
       std::copy(words.begin(), words.end(), all.begin() + run.begin);
     }
   }
@@ -150,14 +162,16 @@ void Machine::gather(const std::vector<Half> &halves, Active &work) {
     const auto &mine = halves[h].instruction->all_gather();
     const Part &part = parts[h];
     if (!part.inside && !part.shards.empty() &&
-        std::all_of(part.shards.begin(), part.shards.end(), [&](const Run &run) { return part.inWhole(run.begin, run.end) >= 0; }))
+        std::all_of(part.shards.begin(), part.shards.end(),
+                    [&](const Run &run) { return part.inWhole(run.begin, run.end) >= 0; }))
       invalid("an owner's shard is not in place");
     for (const Run &run : part.whole) {
       // In place: the device's own shards are not written.
       int64_t next = run.begin;
       auto write = [&](int64_t end) {
         if (next < end)
-          work.writes.push_back({touch(work, halves[h], mine.full(), run.byte + (next - run.begin) * 4, (end - next) * 4, true),
+          work.writes.push_back({touch(work, halves[h], mine.full(),
+                                       run.byte + (next - run.begin) * 4, (end - next) * 4, true),
                                  Words(all.begin() + next, all.begin() + end)});
       };
       for (const Run &own : part.shards)
@@ -180,9 +194,11 @@ void Machine::reduce(const std::vector<Half> &halves, Active &work) {
   std::vector<Part> parts;
   for (const Half &half : halves) {
     const auto &mine = half.instruction->reduce_scatter();
-    parts.emplace_back(programs[half.program].device(), mine.contributors(), mine.terms(), mine.shards(), size, mine.full(), mine.shard());
+    parts.emplace_back(programs[half.program].device(), mine.contributors(), mine.terms(),
+                       mine.shards(), size, mine.full(), mine.shard());
     for (const Run &run : parts.back().whole) {
-      Words words = fetch(touch(work, half, mine.full(), run.byte, (run.end - run.begin) * 4, false));
+      Words words =
+          fetch(touch(work, half, mine.full(), run.byte, (run.end - run.begin) * 4, false));
       for (int64_t w = run.begin; w < run.end; ++w) {
         total[w] += words[w - run.begin];
         contributed[w] = true;
@@ -192,9 +208,11 @@ void Machine::reduce(const std::vector<Half> &halves, Active &work) {
   for (size_t h = 0; h < halves.size(); ++h) {
     const auto &mine = halves[h].instruction->reduce_scatter();
     for (const Run &run : parts[h].shards) {
-      if (!std::all_of(contributed.begin() + run.begin, contributed.begin() + run.end, [](bool one) { return one; }))
+      if (!std::all_of(contributed.begin() + run.begin, contributed.begin() + run.end,
+                       [](bool one) { return one; }))
         invalid("a shard without a contributor");
-      const Span where = touch(work, halves[h], parts[h].inside ? mine.full() : mine.shard(), run.byte, (run.end - run.begin) * 4, true);
+      const Span where = touch(work, halves[h], parts[h].inside ? mine.full() : mine.shard(),
+                               run.byte, (run.end - run.begin) * 4, true);
       work.writes.push_back({where, Words(total.begin() + run.begin, total.begin() + run.end)});
     }
     if (!parts[h].shards.empty())

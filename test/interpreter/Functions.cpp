@@ -11,7 +11,9 @@ using namespace zorse::interpret;
 uint64_t interpret::initialWord(int kind, uint32_t group, uint32_t moment, int64_t element) {
   return kind == bundle::Value::PARAMETERS ? mix(1, group, moment, uint64_t(element)) : 0;
 }
-uint64_t interpret::inputWord(uint32_t input, int64_t sample, size_t word, int step) { return mix(2, input, uint64_t(sample), word, uint64_t(step)); }
+uint64_t interpret::inputWord(uint32_t input, int64_t sample, size_t word, int step) {
+  return mix(2, input, uint64_t(sample), word, uint64_t(step));
+}
 uint64_t interpret::scalarWord(size_t word, int step) { return mix(3, word, uint64_t(step)); }
 
 Role interpret::roleOf(const bundle::ModelSummary &summary, uint32_t function) {
@@ -30,7 +32,8 @@ bool interpret::readsSeeds(const bundle::ModelSummary &summary, uint32_t body) {
   using Function = bundle::UnitFunction;
   for (const auto &unit : summary.units())
     for (auto task : {Function::BACKWARD, Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS})
-      if (const Function *function = findFunction(classOf(summary, unit), task); unit.loss_terms_size() && function && function->function() == body)
+      if (const Function *function = findFunction(classOf(summary, unit), task);
+          unit.loss_terms_size() && function && function->function() == body)
         return true;
   return false;
 }
@@ -53,26 +56,32 @@ struct Repeated {
 };
 
 /// Finds the unit of a function that is its forward or its recomputation.
-static std::optional<Repeated> repeatedOf(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, uint32_t index) {
+static std::optional<Repeated> repeatedOf(const bundle::ModelSummary &summary,
+                                          const bundle::FunctionLibrary &functions,
+                                          uint32_t index) {
   for (const auto &unit : summary.units()) {
     const auto *repeats = findFunction(classOf(summary, unit), bundle::UnitFunction::RECOMPUTE);
     const uint32_t forward = functionOf(summary, unit, bundle::UnitFunction::FORWARD).function();
-    if (repeats && (index == forward || index == repeats->function()) && repeats->function() < uint32_t(functions.functions_size()))
+    if (repeats && (index == forward || index == repeats->function()) &&
+        repeats->function() < uint32_t(functions.functions_size()))
       return Repeated{&functions.functions(int(repeats->function())), forward};
   }
   return std::nullopt;
 }
 
-/// \param saves  the function that recomputes the saved block, which then depends only on the arguments of this function; null: it
-/// depends on all arguments
-static void unit(const bundle::CompiledFunction &function, const bundle::CompiledFunction *saves, bool seeds, uint32_t index, int64_t rows,
-                 int64_t sampleBase, uint64_t rngIdBase, std::vector<Words> &arguments, const std::vector<bool> &overwrite) {
+/// \param saves  the function that recomputes the saved block, which then depends only on the
+/// arguments of this function; null: it depends on all arguments
+static void unit(const bundle::CompiledFunction &function, const bundle::CompiledFunction *saves,
+                 bool seeds, uint32_t index, int64_t rows, int64_t sampleBase, uint64_t rngIdBase,
+                 std::vector<Words> &arguments, const std::vector<bool> &overwrite) {
   uint64_t common = mix(10, index, rngIdBase), forSaved = common;
   std::vector<size_t> perRow(arguments.size());
   auto isForSaved = [&](const bundle::FunctionArgument &argument) {
-    return !saves || std::any_of(saves->arguments().begin(), saves->arguments().end(), [&](const bundle::FunctionArgument &other) {
-      return other.kind() == argument.kind() && other.index() == argument.index();
-    });
+    return !saves || std::any_of(saves->arguments().begin(), saves->arguments().end(),
+                                 [&](const bundle::FunctionArgument &other) {
+                                   return other.kind() == argument.kind() &&
+                                          other.index() == argument.index();
+                                 });
   };
   for (int s = 0; s < function.arguments_size(); ++s) {
     const auto &argument = function.arguments(s);
@@ -83,24 +92,29 @@ static void unit(const bundle::CompiledFunction &function, const bundle::Compile
       if (argument.kind() == bundle::PARAMETER)
         *hash = hashWords(*hash, arguments[s], 0, arguments[s].size());
       if (argument.kind() == bundle::SCALARS)
-        *hash = hashWords(hashWords(*hash, arguments[s], 0, kDecidedBegin), arguments[s], kSeedsBegin, seeds ? kScalarWords : kSeedsBegin);
+        *hash = hashWords(hashWords(*hash, arguments[s], 0, kDecidedBegin), arguments[s],
+                          kSeedsBegin, seeds ? kScalarWords : kSeedsBegin);
     }
     if (argument.kind() == bundle::PARAMETER_GRADIENT && overwrite[s])
       arguments[s].assign(arguments[s].size(), 0);
   }
   for (int64_t r = 0; r < rows; ++r) {
-    uint64_t row = mix(common, uint64_t(sampleBase + r)), savedRow = mix(forSaved, uint64_t(sampleBase + r));
+    uint64_t row = mix(common, uint64_t(sampleBase + r)),
+             savedRow = mix(forSaved, uint64_t(sampleBase + r));
     for (int s = 0; s < function.arguments_size(); ++s)
       if (function.arguments(s).mode() == bundle::READ && perRow[s]) {
         row = hashWords(row, arguments[s], size_t(r) * perRow[s], size_t(r + 1) * perRow[s]);
         if (isForSaved(function.arguments(s)))
-          savedRow = hashWords(savedRow, arguments[s], size_t(r) * perRow[s], size_t(r + 1) * perRow[s]);
+          savedRow =
+              hashWords(savedRow, arguments[s], size_t(r) * perRow[s], size_t(r + 1) * perRow[s]);
       }
     for (int s = 0; s < function.arguments_size(); ++s) {
       const auto &argument = function.arguments(s);
-      if (argument.mode() == bundle::READ || argument.kind() == bundle::WORKSPACE || argument.kind() == bundle::SCALARS)
+      if (argument.mode() == bundle::READ || argument.kind() == bundle::WORKSPACE ||
+          argument.kind() == bundle::SCALARS)
         continue;
-      uint64_t name = mix(argument.kind() == bundle::SAVED ? savedRow : row, uint64_t(argument.kind()), argument.index());
+      uint64_t name = mix(argument.kind() == bundle::SAVED ? savedRow : row,
+                          uint64_t(argument.kind()), argument.index());
       if (argument.kind() == bundle::PARAMETER_GRADIENT) {
         for (size_t j = 0; j < arguments[s].size(); ++j)
           arguments[s][j] += mix(name, j);
@@ -115,8 +129,10 @@ static void unit(const bundle::CompiledFunction &function, const bundle::Compile
   }
 }
 
-void interpret::execute(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, uint32_t index, int64_t rows,
-                        int64_t sampleBase, uint64_t rngIdBase, std::vector<Words> &arguments, const std::vector<bool> &overwrite) {
+void interpret::execute(const bundle::ModelSummary &summary,
+                        const bundle::FunctionLibrary &functions, uint32_t index, int64_t rows,
+                        int64_t sampleBase, uint64_t rngIdBase, std::vector<Words> &arguments,
+                        const std::vector<bool> &overwrite) {
   const auto &function = functions.functions(int(index));
   auto find = [&](bundle::ArgumentKind kind, uint32_t i) -> int {
     for (int s = 0; s < function.arguments_size(); ++s)
@@ -127,12 +143,14 @@ void interpret::execute(const bundle::ModelSummary &summary, const bundle::Funct
   switch (roleOf(summary, index)) {
   case Role::Unit: {
     const std::optional<Repeated> repeated = repeatedOf(summary, functions, index);
-    return unit(function, repeated ? repeated->function : nullptr, readsSeeds(summary, index), repeated ? repeated->forward : index, rows, sampleBase,
-                rngIdBase, arguments, overwrite);
+    return unit(function, repeated ? repeated->function : nullptr, readsSeeds(summary, index),
+                repeated ? repeated->forward : index, rows, sampleBase, rngIdBase, arguments,
+                overwrite);
   }
   case Role::Update: {
     int scalars = find(bundle::SCALARS, 0), step = find(bundle::OPTIMIZER_STEP, 0);
-    uint64_t common = scalars >= 0 ? hashWords(mix(20, index), arguments[scalars], 0, kSeedsBegin) : mix(20, index);
+    uint64_t common = scalars >= 0 ? hashWords(mix(20, index), arguments[scalars], 0, kSeedsBegin)
+                                   : mix(20, index);
     if (step >= 0)
       common = hashWords(common, arguments[step], 0, 2);
     std::vector<int> states;
@@ -172,7 +190,8 @@ void interpret::execute(const bundle::ModelSummary &summary, const bundle::Funct
     return;
   }
   case Role::Decide: {
-    int sums = find(bundle::LOCAL_METRICS, 0), scalars = find(bundle::SCALARS, 0), step = find(bundle::OPTIMIZER_STEP, 0);
+    int sums = find(bundle::LOCAL_METRICS, 0), scalars = find(bundle::SCALARS, 0),
+        step = find(bundle::OPTIMIZER_STEP, 0);
     uint64_t all = hashWords(mix(50), arguments[sums], 0, kSumWords);
     all = hashWords(all, arguments[scalars], 0, kDecidedBegin);
     if (step >= 0)

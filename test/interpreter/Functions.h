@@ -1,4 +1,5 @@
-// The effect of a call of a function on words. The interpreter of programs and the one-device reference use it.
+// The effect of a call of a function on words. The interpreter of programs and the one-device
+// reference use it.
 #pragma once
 
 #include "bundle.pb.h"
@@ -17,10 +18,13 @@ inline uint64_t mix(uint64_t x) {
   x *= 0xD6E8FEB86659FD93ull;
   return x ^ (x >> 32);
 }
-template <typename... Rest> uint64_t mix(uint64_t a, uint64_t b, Rest... rest) { return mix(mix(a + 0x632BE59BD9B4E019ull) ^ b, rest...); }
+template <typename... Rest> uint64_t mix(uint64_t a, uint64_t b, Rest... rest) {
+  return mix(mix(a + 0x632BE59BD9B4E019ull) ^ b, rest...);
+}
 
 /// Words of the scalars block.
-constexpr size_t kDecidedBegin = 16, kDecidedEnd = 32, kSeedsBegin = 32, kScalarWords = 192, kSumWords = 32, kNormWords = 4, kBlockWords = 256;
+constexpr size_t kDecidedBegin = 16, kDecidedEnd = 32, kSeedsBegin = 32, kScalarWords = 192,
+                 kSumWords = 32, kNormWords = 4, kBlockWords = 256;
 
 /// Hash of all words of an optimizer step that a decision writes.
 inline uint64_t hashOfStep(const Words &words) {
@@ -43,8 +47,10 @@ bool readsSeeds(const bundle::ModelSummary &summary, uint32_t function);
 /// Bytes of an argument for `rows` rows, independent of its binding; -1 if invalid.
 int64_t argumentBytes(const bundle::FunctionArgument &argument, int64_t rows);
 
-/// Computes one call in place. `arguments` hold the words of each argument; `overwrite` is per argument.
-void execute(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, uint32_t function, int64_t rows, int64_t sampleBase,
-             uint64_t rngIdBase, std::vector<Words> &arguments, const std::vector<bool> &overwrite);
+/// Computes one call in place. `arguments` hold the words of each argument; `overwrite` is per
+/// argument.
+void execute(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions,
+             uint32_t function, int64_t rows, int64_t sampleBase, uint64_t rngIdBase,
+             std::vector<Words> &arguments, const std::vector<bool> &overwrite);
 
 } // namespace zorse::interpret

@@ -53,8 +53,10 @@ void Machine::prepare() {
       if (value.kind() == bundle::Value::OPTIMIZER_STEP) {
         words.assign(size_t(where.end - where.begin) / 4, 0);
       } else {
-        for (int64_t e = value.begin(); e < value.end() && words.size() < size_t(where.end - where.begin) / 4; ++e)
-          words.push_back(padding(value.id(), e) ? 0 : initialWord(value.kind(), value.id(), value.cut(), e));
+        for (int64_t e = value.begin();
+             e < value.end() && words.size() < size_t(where.end - where.begin) / 4; ++e)
+          words.push_back(
+              padding(value.id(), e) ? 0 : initialWord(value.kind(), value.id(), value.cut(), e));
         words.resize(size_t(where.end - where.begin) / 4);
       }
       store(where, words);
@@ -90,18 +92,21 @@ Span Machine::span(size_t p, const bundle::Region &region, int64_t from, int64_t
     invalid("region out of bounds");
   if (region.offset() % 4 || from % 4 || to % 4)
     invalid("region not aligned");
-  return {uint32_t(p), region.arena(), int64_t(region.offset()) + from, int64_t(region.offset()) + to, write};
+  return {uint32_t(p), region.arena(), int64_t(region.offset()) + from,
+          int64_t(region.offset()) + to, write};
 }
 
 bool Machine::ready(size_t p, size_t q, const bundle::Instruction &instruction) {
   const size_t step = stepOf(queues[p][q]);
   for (const auto &wait : instruction.waits()) {
-    if (wait.queue() >= queues[p].size() || wait.position() >= queues[p][wait.queue()].instructions.size())
+    if (wait.queue() >= queues[p].size() ||
+        wait.position() >= queues[p][wait.queue()].instructions.size())
       invalid("wait out of range");
     if (wait.previous_step() && step == 0)
       continue;
     const auto &target = queues[p][wait.queue()];
-    if (target.started <= (step - (wait.previous_step() ? 1 : 0)) * target.instructions.size() + wait.position())
+    if (target.started <=
+        (step - (wait.previous_step() ? 1 : 0)) * target.instructions.size() + wait.position())
       return false;
   }
   return true;
@@ -126,7 +131,8 @@ std::vector<uint32_t> Machine::meeting(const bundle::Instruction &instruction, u
   return {members.begin(), members.end()};
 }
 
-std::vector<Machine::Half> Machine::meet(size_t p, size_t q, const bundle::Instruction &instruction) {
+std::vector<Machine::Half> Machine::meet(size_t p, size_t q,
+                                         const bundle::Instruction &instruction) {
   std::vector<Half> halves;
   for (uint32_t device : meeting(instruction, programs[p].device())) {
     auto it = deviceOf.find(device);
@@ -135,7 +141,9 @@ std::vector<Machine::Half> Machine::meet(size_t p, size_t q, const bundle::Instr
     bool found = false;
     for (size_t other = 0; other < queues[it->second].size() && !found; ++other)
       if (const bundle::Instruction *half = head(it->second, other);
-          half && half->id() == instruction.id() && stepOf(queues[it->second][other]) == stepOf(queues[p][q]) && ready(it->second, other, *half)) {
+          half && half->id() == instruction.id() &&
+          stepOf(queues[it->second][other]) == stepOf(queues[p][q]) &&
+          ready(it->second, other, *half)) {
         halves.push_back({it->second, other, half});
         found = true;
       }
@@ -155,8 +163,10 @@ bool Machine::act() {
     auto [p, q] = active[i]->queues[0];
     action.rank = queues[p][q].rank;
     for (auto [device, queue] : active[i]->queues)
-      action.victim = action.victim || (!victimStarts && device == victimDevice &&
-                                        active[i]->instruction == programs[device].instructions(int(victimInstruction)).id());
+      action.victim =
+          action.victim ||
+          (!victimStarts && device == victimDevice &&
+           active[i]->instruction == programs[device].instructions(int(victimInstruction)).id());
     actions.push_back(std::move(action));
   }
   for (size_t p = 0; p < programs.size(); ++p)
@@ -168,7 +178,8 @@ bool Machine::act() {
       Action action;
       if (evaluates(stepOf(queues[p][q])) && !inEvaluation(*instruction)) {
         action.halves = {{p, q, instruction}}; // has an effect only on order and waits
-      } else if (std::vector<uint32_t> members = meeting(*instruction, programs[p].device()); members.empty()) {
+      } else if (std::vector<uint32_t> members = meeting(*instruction, programs[p].device());
+                 members.empty()) {
         action.halves = {{p, q, instruction}};
       } else {
         if (members[0] != programs[p].device() && deviceOf.count(members[0]))
@@ -179,8 +190,10 @@ bool Machine::act() {
       }
       action.rank = queues[p][q].rank;
       for (const Half &half : action.halves)
-        action.victim = action.victim || (victimStarts && half.program == victimDevice &&
-                                          half.instruction == &programs[victimDevice].instructions(int(victimInstruction)));
+        action.victim =
+            action.victim ||
+            (victimStarts && half.program == victimDevice &&
+             half.instruction == &programs[victimDevice].instructions(int(victimInstruction)));
       actions.push_back(std::move(action));
     }
   if (actions.empty()) {
@@ -190,8 +203,8 @@ bool Machine::act() {
     for (size_t p = 0; p < programs.size(); ++p)
       for (size_t q = 0; q < queues[p].size(); ++q)
         if (const bundle::Instruction *instruction = head(p, q))
-          what += " device " + std::to_string(programs[p].device()) + " queue " + std::to_string(q) + " at instruction " +
-                  std::to_string(instruction->id());
+          what += " device " + std::to_string(programs[p].device()) + " queue " +
+                  std::to_string(q) + " at instruction " + std::to_string(instruction->id());
     throw Stop{Outcome::Deadlock, "stuck:" + what};
   }
   Action &chosen = choose(actions);
@@ -216,7 +229,8 @@ Machine::Action &Machine::choose(std::vector<Action> &actions) {
       if (!list.empty())
         list[random() % list.size()].rank = random();
     }
-    return *std::max_element(actions.begin(), actions.end(), [](const Action &a, const Action &b) { return a.rank < b.rank; });
+    return *std::max_element(actions.begin(), actions.end(),
+                             [](const Action &a, const Action &b) { return a.rank < b.rank; });
   case Interleaving::Starved:
     if (Action *other = pick([](const Action &a) { return !a.victim; }))
       return *other;
@@ -239,8 +253,9 @@ void Machine::begin(std::unique_ptr<Active> work) {
     for (const Span &a : work->spans)
       for (const Span &b : other->spans)
         if (a.conflicts(b))
-          throw Stop{Outcome::Race, "instructions " + std::to_string(work->instruction) + " and " + std::to_string(other->instruction) +
-                                        " touch bytes " + std::to_string(std::max(a.begin, b.begin)) + " of device " +
+          throw Stop{Outcome::Race, "instructions " + std::to_string(work->instruction) + " and " +
+                                        std::to_string(other->instruction) + " touch bytes " +
+                                        std::to_string(std::max(a.begin, b.begin)) + " of device " +
                                         std::to_string(programs[a.device].device()) + " at once"};
   for (const Span &s : work->spans)
     if (s.write)

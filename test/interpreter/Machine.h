@@ -25,10 +25,14 @@ struct Span {
   uint32_t device, arena;
   int64_t begin, end;
   bool write;
-  bool conflicts(const Span &o) const { return device == o.device && arena == o.arena && begin < o.end && o.begin < end && (write || o.write); }
+  bool conflicts(const Span &o) const {
+    return device == o.device && arena == o.arena && begin < o.end && o.begin < end &&
+           (write || o.write);
+  }
 };
 
-/// Work in progress: a call of a compute instruction, or a transfer or collective with all its halves.
+/// Work in progress: a call of a compute instruction, or a transfer or collective with all its
+/// halves.
 struct Active {
   std::vector<std::pair<uint32_t, uint32_t>> queues; ///< (device, queue) of every half
   std::vector<Span> spans;
@@ -39,9 +43,10 @@ struct Active {
 
 class Machine {
 public:
-  Machine(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const std::vector<bundle::Program> &programs,
-          const Steps &steps, const Interleaving &how)
-      : summary(summary), functions(functions), programs(programs), steps(steps), how(how), random(how.seed) {}
+  Machine(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions,
+          const std::vector<bundle::Program> &programs, const Steps &steps, const Interleaving &how)
+      : summary(summary), functions(functions), programs(programs), steps(steps), how(how),
+        random(how.seed) {}
 
   Outcome run();
 
@@ -55,8 +60,9 @@ private:
 
   struct QueueState {
     std::vector<int> instructions; ///< indices in the program
-    size_t started = 0;            ///< number of finished instructions over all steps; index of the current one
-    int call = 0;                  ///< next call of the current instruction
+    size_t started =
+        0;        ///< number of finished instructions over all steps; index of the current one
+    int call = 0; ///< next call of the current instruction
     bool busy = false;
     uint32_t rank = 0;
   };
@@ -91,7 +97,9 @@ private:
     const Words &memory = arenas[s.device][s.arena];
     return Words(memory.begin() + s.begin / 4, memory.begin() + s.end / 4);
   }
-  void store(const Span &s, const Words &words) { std::copy(words.begin(), words.end(), arenas[s.device][s.arena].begin() + s.begin / 4); }
+  void store(const Span &s, const Words &words) {
+    std::copy(words.begin(), words.end(), arenas[s.device][s.arena].begin() + s.begin / 4);
+  }
   void poison(const Span &s) {
     for (int64_t w = s.begin / 4; w < s.end / 4; ++w)
       arenas[s.device][s.arena][size_t(w)] = poison();
@@ -99,7 +107,9 @@ private:
 
   // Possible actions.
   bool evaluates(size_t step) const { return step < steps.size() && steps[step] == 'E'; }
-  size_t stepOf(const QueueState &queue) const { return queue.instructions.empty() ? steps.size() : queue.started / queue.instructions.size(); }
+  size_t stepOf(const QueueState &queue) const {
+    return queue.instructions.empty() ? steps.size() : queue.started / queue.instructions.size();
+  }
   const bundle::Instruction *head(size_t p, size_t q) const {
     const auto &queue = queues[p][q];
     if (queue.busy || stepOf(queue) >= steps.size())
@@ -108,12 +118,13 @@ private:
   }
   bool ready(size_t p, size_t q, const bundle::Instruction &instruction);
   static bool inEvaluation(const bundle::Instruction &instruction) {
-    return instruction.phase() == bundle::LOAD || instruction.phase() == bundle::GATHER || instruction.phase() == bundle::FORWARD ||
-           instruction.phase() == bundle::READ_METRICS;
+    return instruction.phase() == bundle::LOAD || instruction.phase() == bundle::GATHER ||
+           instruction.phase() == bundle::FORWARD || instruction.phase() == bundle::READ_METRICS;
   }
   /// The devices of all halves of an instruction; empty: a local instruction.
   static std::vector<uint32_t> meeting(const bundle::Instruction &instruction, uint32_t self);
-  /// All halves, if they are at the heads of their queues in the same step and their waits are satisfied; else empty.
+  /// All halves, if they are at the heads of their queues in the same step and their waits are
+  /// satisfied; else empty.
   std::vector<Half> meet(size_t p, size_t q, const bundle::Instruction &instruction);
   /// Performs one action. Returns false if all programs have finished.
   bool act();
@@ -128,7 +139,8 @@ private:
   void startTransfer(const std::vector<Half> &halves, Active &work);
   void startCollective(const std::vector<Half> &halves, Active &work);
   Span touch(Active &work, const Half &half, const bundle::Region &region, bool write);
-  Span touch(Active &work, const Half &half, const bundle::Region &region, int64_t from, int64_t bytes, bool write);
+  Span touch(Active &work, const Half &half, const bundle::Region &region, int64_t from,
+             int64_t bytes, bool write);
   void gather(const std::vector<Half> &halves, Active &work);
   void reduce(const std::vector<Half> &halves, Active &work);
   void sum(const std::vector<Half> &halves, Active &work);

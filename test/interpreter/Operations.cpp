@@ -14,7 +14,8 @@ void Machine::startCall(const Half &half, Active &work) {
     return;
   const auto &call = compute.calls(queue.call);
   work.lastCall = queue.call + 1 == compute.calls_size();
-  if (call.function() >= uint32_t(functions.functions_size()) || call.rows() < 1 || call.rows() > (1 << 20))
+  if (call.function() >= uint32_t(functions.functions_size()) || call.rows() < 1 ||
+      call.rows() > (1 << 20))
     invalid("impossible call");
   const auto &function = functions.functions(int(call.function()));
   const bundle::ArgumentBindings bindings(programs[half.program], call);
@@ -65,13 +66,17 @@ void Machine::startCall(const Half &half, Active &work) {
   for (size_t a = 0; a < touched.size(); ++a)
     for (size_t b = a + 1; b < touched.size(); ++b)
       if (touched[a].conflicts(touched[b]))
-        throw Stop{Outcome::Race, "arguments of a call of instruction " + std::to_string(work.instruction) + " overlap"};
-  execute(summary, functions, call.function(), call.rows(), call.sample_base(), call.rng_id_base(), arguments, overwrite);
+        throw Stop{Outcome::Race, "arguments of a call of instruction " +
+                                      std::to_string(work.instruction) + " overlap"};
+  execute(summary, functions, call.function(), call.rows(), call.sample_base(), call.rng_id_base(),
+          arguments, overwrite);
   for (const Span &part : touched)
     if (part.write)
       for (size_t s = 0; s < places.size(); ++s)
-        if (places[s].write && places[s].arena == part.arena && places[s].begin <= part.begin && part.end <= places[s].end) {
-          Words words(arguments[s].begin() + (part.begin - places[s].begin) / 4, arguments[s].begin() + (part.end - places[s].begin) / 4);
+        if (places[s].write && places[s].arena == part.arena && places[s].begin <= part.begin &&
+            part.end <= places[s].end) {
+          Words words(arguments[s].begin() + (part.begin - places[s].begin) / 4,
+                      arguments[s].begin() + (part.end - places[s].begin) / 4);
           if (function.arguments(int(s)).kind() == bundle::WORKSPACE)
             for (uint64_t &word : words)
               word = poison();
@@ -97,11 +102,13 @@ void Machine::startLocal(const Half &half, Active &work, size_t step) {
   if (instruction.has_copy()) {
     Words words = read(instruction.copy().from());
     write(instruction.copy().to(), std::move(words));
-    if (work.spans[0].conflicts(work.spans[1]) || instruction.copy().from().bytes() != instruction.copy().to().bytes())
+    if (work.spans[0].conflicts(work.spans[1]) ||
+        instruction.copy().from().bytes() != instruction.copy().to().bytes())
       invalid("copy onto itself, or of unequal sizes");
   } else if (instruction.has_load_input()) {
     const auto &load = instruction.load_input();
-    if (load.input() >= uint32_t(summary.inputs_size()) || load.rows() < 0 || load.rows() > (1 << 20))
+    if (load.input() >= uint32_t(summary.inputs_size()) || load.rows() < 0 ||
+        load.rows() > (1 << 20))
       invalid("impossible load");
     size_t perRow = size_t(summary.inputs(int(load.input())).bytes_per_row()) / 4;
     if (load.region().bytes() != uint64_t(load.rows()) * perRow * 4)
@@ -125,7 +132,8 @@ void Machine::startLocal(const Half &half, Active &work, size_t step) {
     Words report;
     if (!evaluates(step))
       report.assign(block.begin() + kDecidedBegin, block.begin() + kDecidedEnd);
-    report.insert(report.end(), block.begin() + kScalarWords + kNormWords, block.begin() + kScalarWords + kNormWords + 2 * summary.loss_size());
+    report.insert(report.end(), block.begin() + kScalarWords + kNormWords,
+                  block.begin() + kScalarWords + kNormWords + 2 * summary.loss_size());
     reports[step].insert(reports[step].end(), report.begin(), report.end());
   } else {
     invalid("an instruction that is nothing");
@@ -140,8 +148,8 @@ void Machine::startTransfer(const std::vector<Half> &halves, Active &work) {
     invalid("a transfer without both halves");
   const bundle::Send &from = send->instruction->send();
   const bundle::Receive &to = receive->instruction->receive();
-  if (from.peer() != programs[receive->program].device() || to.peer() != programs[send->program].device() ||
-      from.region().bytes() != to.region().bytes())
+  if (from.peer() != programs[receive->program].device() ||
+      to.peer() != programs[send->program].device() || from.region().bytes() != to.region().bytes())
     invalid("halves of a transfer that do not fit");
   Span source = span(send->program, from.region(), 0, int64_t(from.region().bytes()), false);
   Span target = span(receive->program, to.region(), 0, int64_t(to.region().bytes()), true);

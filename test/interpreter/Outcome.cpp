@@ -13,18 +13,22 @@ void Machine::finish(Result &result) {
         continue;
       }
       auto &elements = result.state[{int(value.kind()), value.id(), value.cut()}];
-      for (int64_t e = value.begin(); e < value.end() && size_t(e - value.begin()) < words.size(); ++e)
+      for (int64_t e = value.begin(); e < value.end() && size_t(e - value.begin()) < words.size();
+           ++e)
         if (!padding(value.id(), e)) {
           auto [it, fresh] = elements.try_emplace(e, words[size_t(e - value.begin())]);
-          if (!fresh && it->second != words[size_t(e - value.begin())]) // stored twice with different words
+          if (!fresh &&
+              it->second != words[size_t(e - value.begin())]) // stored twice with different words
             it->second = 0;
         }
     }
   result.reports = reports;
 }
 
-Outcome interpret::run(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const std::vector<bundle::Program> &programs,
-                       const Steps &steps, const Interleaving &interleaving) {
+Outcome interpret::run(const bundle::ModelSummary &summary,
+                       const bundle::FunctionLibrary &functions,
+                       const std::vector<bundle::Program> &programs, const Steps &steps,
+                       const Interleaving &interleaving) {
   return Machine(summary, functions, programs, steps, interleaving).run();
 }
 
@@ -36,7 +40,8 @@ std::string interpret::difference(const Result &expected, const Result &found) {
     auto it = found.state.find(key);
     for (const auto &[element, word] : elements)
       if (it == found.state.end() || !it->second.count(element) || it->second.at(element) != word)
-        return "element " + std::to_string(element) + " of group " + std::to_string(std::get<1>(key)) +
+        return "element " + std::to_string(element) + " of group " +
+               std::to_string(std::get<1>(key)) +
                (std::get<0>(key) == bundle::Value::MOMENTS ? "'s moments" : "") + " differs";
   }
   for (uint64_t count : found.optimizerSteps)
@@ -45,11 +50,14 @@ std::string interpret::difference(const Result &expected, const Result &found) {
   return "";
 }
 
-Harm interpret::findHarm(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const std::vector<bundle::Program> &programs,
-                         const Result &expected, const Steps &steps, int interleavings, uint32_t seed) {
+Harm interpret::findHarm(const bundle::ModelSummary &summary,
+                         const bundle::FunctionLibrary &functions,
+                         const std::vector<bundle::Program> &programs, const Result &expected,
+                         const Steps &steps, int interleavings, uint32_t seed) {
   Harm harm;
   for (; harm.runs < interleavings && !harm.harmful; ++harm.runs) {
-    Interleaving how{seed * 1000003u + uint32_t(harm.runs), Interleaving::Policy(harm.runs % Interleaving::Policies)};
+    Interleaving how{seed * 1000003u + uint32_t(harm.runs),
+                     Interleaving::Policy(harm.runs % Interleaving::Policies)};
     Outcome outcome = run(summary, functions, programs, steps, how);
     static const char *const kinds[] = {"", "invalid: ", "deadlock: ", "race: "};
     if (outcome.kind != Outcome::Finished)

@@ -1,5 +1,5 @@
-// Trains the model on one device, without programs: units run in order, gradients of values are summed over their
-// users, and one update follows.
+// Trains the model on one device, without programs: units run in order, gradients of values are
+// summed over their users, and one update follows.
 #include "Functions.h"
 #include "Interpreter.h"
 
@@ -12,8 +12,10 @@ namespace {
 
 class Reference {
 public:
-  Reference(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const Training &how)
-      : summary(summary), functions(functions), batch(how.batch), splitBackward(how.splitBackward), commitsByGroup(how.commitsByGroup) {
+  Reference(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions,
+            const Training &how)
+      : summary(summary), functions(functions), batch(how.batch), splitBackward(how.splitBackward),
+        commitsByGroup(how.commitsByGroup) {
     for (const auto &p : summary.parameters())
       parameters.push_back(initial(p, bundle::Value::PARAMETERS, 0));
     moments.resize(summary.moments());
@@ -49,24 +51,30 @@ public:
     loss.clear();
     for (int u = 0; u < summary.units_size(); ++u)
       unit(u, functionOf(summary, summary.units(u), bundle::UnitFunction::FORWARD).function());
-    call(summary.sum_loss_function(), 0,
-         [&](const bundle::FunctionArgument &argument) { return argument.kind() == bundle::LOSS ? &loss[argument.index()] : &sums; });
+    call(summary.sum_loss_function(), 0, [&](const bundle::FunctionArgument &argument) {
+      return argument.kind() == bundle::LOSS ? &loss[argument.index()] : &sums;
+    });
     if (training) {
       if (summary.training().loss_scale() != 0)
         call(summary.scale_loss_gradient_function(), 0,
-             [&](const bundle::FunctionArgument &argument) { return argument.kind() == bundle::SCALARS ? &scalars : &optimizerStep; });
+             [&](const bundle::FunctionArgument &argument) {
+               return argument.kind() == bundle::SCALARS ? &scalars : &optimizerStep;
+             });
       for (int u = summary.units_size() - 1; u >= 0; --u) {
         const auto &info = summary.units(u);
         using Function = bundle::UnitFunction;
         const bool splits = splitBackward && info.splits();
-        unit(u, functionOf(summary, info, splits ? Function::INPUT_GRADIENTS : Function::BACKWARD).function());
+        unit(u, functionOf(summary, info, splits ? Function::INPUT_GRADIENTS : Function::BACKWARD)
+                    .function());
         if (splits)
           unit(u, functionOf(summary, info, Function::WEIGHT_GRADIENTS).function());
       }
       for (int p = 0; p < summary.parameters_size(); ++p)
         if (summary.parameters(p).trainable())
           call(summary.norm_function(), int64_t(parameters[p].size()),
-               [&](const bundle::FunctionArgument &argument) { return argument.kind() == bundle::STATE ? &gradients[p] : &sums; });
+               [&](const bundle::FunctionArgument &argument) {
+                 return argument.kind() == bundle::STATE ? &gradients[p] : &sums;
+               });
       Words none(kSumWords, 0); // the sums of a decision that precedes all sums
       call(summary.clip_and_check_function(), 0, [&](const bundle::FunctionArgument &argument) {
         return argument.kind() == bundle::LOCAL_METRICS ? (commitsByGroup ? &none : &sums)
@@ -76,21 +84,25 @@ public:
       for (int p = 0; p < summary.parameters_size(); ++p) {
         const auto &info = summary.parameters(p);
         if (info.trainable())
-          call(info.offset() < summary.groups(int(info.group())).decaying_elements() ? summary.update_function_decay()
-                                                                                     : summary.update_function_plain(),
+          call(info.offset() < summary.groups(int(info.group())).decaying_elements()
+                   ? summary.update_function_decay()
+                   : summary.update_function_plain(),
                int64_t(parameters[p].size()), [&](const bundle::FunctionArgument &argument) {
                  if (argument.kind() == bundle::SCALARS)
                    return &scalars;
                  if (argument.kind() == bundle::OPTIMIZER_STEP)
                    return &optimizerStep;
-                 return argument.index() == 0 ? &parameters[p] : argument.index() == 1 ? &gradients[p] : &moments[argument.index() - 2][p];
+                 return argument.index() == 0   ? &parameters[p]
+                        : argument.index() == 1 ? &gradients[p]
+                                                : &moments[argument.index() - 2][p];
                });
       }
     }
     Words report;
     if (training)
       report.assign(scalars.begin() + kDecidedBegin, scalars.begin() + kDecidedEnd);
-    report.insert(report.end(), sums.begin() + kNormWords, sums.begin() + kNormWords + 2 * summary.loss_size());
+    report.insert(report.end(), sums.begin() + kNormWords,
+                  sums.begin() + kNormWords + 2 * summary.loss_size());
     result.reports.push_back(report);
   }
 
@@ -98,9 +110,11 @@ public:
     for (int p = 0; p < summary.parameters_size(); ++p) {
       const auto &info = summary.parameters(p);
       for (size_t e = 0; e < parameters[p].size(); ++e) {
-        result.state[{bundle::Value::PARAMETERS, info.group(), 0}][info.offset() + int64_t(e)] = parameters[p][e];
+        result.state[{bundle::Value::PARAMETERS, info.group(), 0}][info.offset() + int64_t(e)] =
+            parameters[p][e];
         for (uint32_t m = 0; m < summary.moments() && info.trainable(); ++m)
-          result.state[{bundle::Value::MOMENTS, info.group(), m}][info.offset() + int64_t(e)] = moments[m][p][e];
+          result.state[{bundle::Value::MOMENTS, info.group(), m}][info.offset() + int64_t(e)] =
+              moments[m][p][e];
       }
     }
     result.optimizerSteps.assign(1, hashOfStep(optimizerStep));
@@ -126,13 +140,15 @@ private:
     return words;
   }
 
-  template <typename Find> void call(uint32_t function, int64_t rows, Find find, uint64_t rngIdBase = 0) {
+  template <typename Find>
+  void call(uint32_t function, int64_t rows, Find find, uint64_t rngIdBase = 0) {
     std::vector<Words> arguments;
     std::vector<bool> overwrite;
     for (const auto &argument : functions.functions(int(function)).arguments()) {
       Words *words = find(argument);
       arguments.push_back(words ? *words : Words());
-      arguments.back().resize(words && rows == 0 ? words->size() : size_t(argumentBytes(argument, rows)) / 4);
+      arguments.back().resize(words && rows == 0 ? words->size()
+                                                 : size_t(argumentBytes(argument, rows)) / 4);
       overwrite.push_back(false); // every accumulator starts at zero
     }
     execute(summary, functions, function, rows, 0, rngIdBase, arguments, overwrite);
@@ -183,7 +199,9 @@ private:
 
 } // namespace
 
-Result interpret::reference(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const Training &how, const Steps &steps) {
+Result interpret::reference(const bundle::ModelSummary &summary,
+                            const bundle::FunctionLibrary &functions, const Training &how,
+                            const Steps &steps) {
   Result result;
   Reference machine(summary, functions, how);
   for (size_t s = 0; s < steps.size(); ++s)

@@ -9,7 +9,8 @@ bundle::Region *Change::regionOf(bundle::ArgumentKind kind, int index) const {
   auto &first = *compute().mutable_calls(0);
   const auto &function = original.model.functions.functions(int(first.function()));
   for (int s = 0; s < function.arguments_size(); ++s)
-    if (function.arguments(s).kind() == kind && (index < 0 || int(function.arguments(s).index()) == index))
+    if (function.arguments(s).kind() == kind &&
+        (index < 0 || int(function.arguments(s).index()) == index))
       return EditedArgument(program(), first, s).mutable_region();
   return nullptr;
 }
@@ -45,20 +46,24 @@ Pick test::argumentWhere(ArgumentWanted wanted) {
   };
 }
 
-Pick test::argumentOf(const std::vector<bundle::ArgumentKind> &kinds) { return argumentWhere(ofKinds(kinds)); }
+Pick test::argumentOf(const std::vector<bundle::ArgumentKind> &kinds) {
+  return argumentWhere(ofKinds(kinds));
+}
 
 void test::addRows(MutationList &list, const char *fault, const std::vector<Row> &rows) {
   for (const Row &row : rows)
-    list.push_back({fault, row.name, [row](Programs &programs, const RealCase &original, Random &random, std::string &what) {
-                      for (int attempt = 0; attempt < row.attempts; ++attempt) {
-                        Change change{programs, original, random, what};
-                        if (row.pick.find && !change.pick(row.pick))
-                          return false;
-                        if (row.edit(change))
-                          return true;
-                      }
-                      return false;
-                    }});
+    list.push_back(
+        {fault, row.name,
+         [row](Programs &programs, const RealCase &original, Random &random, std::string &what) {
+           for (int attempt = 0; attempt < row.attempts; ++attempt) {
+             Change change{programs, original, random, what};
+             if (row.pick.find && !change.pick(row.pick))
+               return false;
+             if (row.edit(change))
+               return true;
+           }
+           return false;
+         }});
 }
 
 bool test::dropInstruction(Change &m) {
@@ -133,8 +138,10 @@ bool test::swapWith(Change &m, const Wanted &wanted) {
   return true;
 }
 
-std::optional<EditedArgument> test::otherArgument(Change &m, const ArgumentWanted &wanted, const char *word) {
-  ArgumentPlace found = pickArgument(m.programs, m.original.model.functions, m.random, wanted, m.place.program);
+std::optional<EditedArgument> test::otherArgument(Change &m, const ArgumentWanted &wanted,
+                                                  const char *word) {
+  ArgumentPlace found =
+      pickArgument(m.programs, m.original.model.functions, m.random, wanted, m.place.program);
   EditedArgument argument = argumentAt(m.programs, found);
   const auto &own = m.binding().region();
   if (own.bytes() != argument.region().bytes() || own.offset() == argument.region().offset())

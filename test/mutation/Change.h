@@ -18,16 +18,17 @@ struct Change {
   const RealCase &original;
   Random &random;
   std::string &what;
-  Place place = {};                        ///< the instruction picked
-  int call = -1, argument = -1, wait = -1; ///< indices in that instruction, set by picks that choose one
+  Place place = {}; ///< the instruction picked
+  int call = -1, argument = -1,
+      wait = -1; ///< indices in that instruction, set by picks that choose one
 
   bundle::Program &program() const { return programs[size_t(place.program)]; }
   Instruction &instruction() const { return instructionAt(programs, place); }
   Compute &compute() const { return *instruction().mutable_compute(); }
   EditedArgument binding() const { return {program(), *compute().mutable_calls(call), argument}; }
 
-  /// Region of the first argument in the first call that has this kind and, unless -1, this index; null if there is
-  /// none.
+  /// Region of the first argument in the first call that has this kind and, unless -1, this index;
+  /// null if there is none.
   bundle::Region *regionOf(bundle::ArgumentKind kind, int index = -1) const;
 
   /// A random number from 0 to `end` - 1.
@@ -44,7 +45,8 @@ struct Change {
   template <typename F> void halves(F f) const { forHalves(programs, instruction().id(), f); }
 };
 
-/// Picks a random place: an instruction that satisfies a predicate, or the result of a function of the change.
+/// Picks a random place: an instruction that satisfies a predicate, or the result of a function of
+/// the change.
 struct Pick {
   Pick(std::nullptr_t) {}
   template <typename F> Pick(F f) {
@@ -80,9 +82,10 @@ bool waitEarlier(Change &m, bundle::Wait &wait); ///< changed to an earlier inst
 bool freshRegion(Change &m);                     ///< moves the argument to unused bytes
 /// Swaps the payloads of the instruction and another instruction of its program.
 bool swapWith(Change &m, const Wanted &wanted);
-/// Picks another argument of the program, of equal size at another offset; none if the random argument is not. Appends
-/// `word` and its name to `what`.
-std::optional<EditedArgument> otherArgument(Change &m, const ArgumentWanted &wanted, const char *word = " and ");
+/// Picks another argument of the program, of equal size at another offset; none if the random
+/// argument is not. Appends `word` and its name to `what`.
+std::optional<EditedArgument> otherArgument(Change &m, const ArgumentWanted &wanted,
+                                            const char *word = " and ");
 /// Swaps two arguments of the wanted kinds.
 Row swapArguments(const char *name, const ArgumentWanted &wanted);
 

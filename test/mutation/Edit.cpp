@@ -5,8 +5,8 @@
 using namespace zorse;
 using namespace zorse::test;
 
-ArgumentPlace test::pickArgument(const Programs &programs, const bundle::FunctionLibrary &functions, Random &random, const ArgumentWanted &wanted,
-                                 int program) {
+ArgumentPlace test::pickArgument(const Programs &programs, const bundle::FunctionLibrary &functions,
+                                 Random &random, const ArgumentWanted &wanted, int program) {
   ArgumentPlace chosen;
   size_t count = 0;
   for (size_t p = 0; p < programs.size(); ++p) {
@@ -17,7 +17,9 @@ ArgumentPlace test::pickArgument(const Programs &programs, const bundle::Functio
         const auto &call = programs[p].instructions(e).compute().calls(c);
         const bundle::ArgumentBindings bindings(programs[p], call);
         for (int s = 0; s < bindings.size(); ++s)
-          if (bindings[s].region.bytes() && wanted(programs[p].instructions(e), functions.functions(int(call.function())).arguments(s)) &&
+          if (bindings[s].region.bytes() &&
+              wanted(programs[p].instructions(e),
+                     functions.functions(int(call.function())).arguments(s)) &&
               random() % ++count == 0)
             chosen = {{int(p), e}, c, s};
       }
@@ -34,20 +36,23 @@ void test::moveInstruction(Programs &programs, uint32_t id, uint32_t before) {
     std::vector<std::vector<uint32_t>> ids(size_t(program.queues_size()));
     for (const auto &instruction : program.instructions())
       ids[instruction.queue()].push_back(instruction.id() == from ? to : instruction.id());
-    std::vector<Instruction> instructions(program.instructions().begin(), program.instructions().end());
+    std::vector<Instruction> instructions(program.instructions().begin(),
+                                          program.instructions().end());
     for (auto &instruction : instructions) {
       if (instruction.id() == from)
         instruction.set_id(to);
       for (auto &wait : *instruction.mutable_waits())
         wait.set_position(ids[wait.queue()][wait.position()]); // temporarily an id
     }
-    std::stable_sort(instructions.begin(), instructions.end(), [](const Instruction &a, const Instruction &b) { return a.id() < b.id(); });
+    std::stable_sort(instructions.begin(), instructions.end(),
+                     [](const Instruction &a, const Instruction &b) { return a.id() < b.id(); });
     for (auto &list : ids)
       std::sort(list.begin(), list.end());
     for (auto &instruction : instructions)
       for (auto &wait : *instruction.mutable_waits()) {
         const auto &list = ids[wait.queue()];
-        wait.set_position(uint32_t(std::lower_bound(list.begin(), list.end(), wait.position()) - list.begin()));
+        wait.set_position(
+            uint32_t(std::lower_bound(list.begin(), list.end(), wait.position()) - list.begin()));
       }
     program.mutable_instructions()->Clear();
     for (auto &instruction : instructions)

@@ -36,7 +36,9 @@ template <typename F> Place pickWhere(const Programs &programs, Random &random, 
 
 /// Picks a random instruction for which `wanted` holds.
 inline Place pickInstruction(const Programs &programs, Random &random, const Wanted &wanted) {
-  return pickWhere(programs, random, [&](const bundle::Program &, const Instruction &instruction) { return wanted(instruction); });
+  return pickWhere(programs, random, [&](const bundle::Program &, const Instruction &instruction) {
+    return wanted(instruction);
+  });
 }
 
 inline uint32_t positionOf(const bundle::Program &program, int instruction) {
@@ -46,7 +48,8 @@ inline uint32_t positionOf(const bundle::Program &program, int instruction) {
   return position;
 }
 
-/// Removes an instruction and the waits for it. Waits for later instructions of its queue are adjusted.
+/// Removes an instruction and the waits for it. Waits for later instructions of its queue are
+/// adjusted.
 inline void eraseInstruction(bundle::Program &program, int index) {
   uint32_t queue = program.instructions(index).queue(), position = positionOf(program, index);
   program.mutable_instructions()->DeleteSubrange(index, 1);
@@ -67,8 +70,10 @@ inline void spreadIds(Programs &programs) {
       instruction.set_id(instruction.id() * 2);
 }
 
-/// Inserts `copy` at position `index` of the list. Waits for later instructions of its queue are adjusted.
-inline void insertInstruction(bundle::Program &program, int index, const bundle::Instruction &copy) {
+/// Inserts `copy` at position `index` of the list. Waits for later instructions of its queue are
+/// adjusted.
+inline void insertInstruction(bundle::Program &program, int index,
+                              const bundle::Instruction &copy) {
   uint32_t queue = copy.queue(), position = 0;
   for (int e = 0; e < index; ++e)
     position += program.instructions(e).queue() == queue;
@@ -82,7 +87,8 @@ inline void insertInstruction(bundle::Program &program, int index, const bundle:
 }
 
 /// Copies an instruction of program `from` for `program`, bound to the same bytes.
-inline bundle::Instruction rebound(bundle::Program &program, const bundle::Instruction &instruction, const bundle::Program &from) {
+inline bundle::Instruction rebound(bundle::Program &program, const bundle::Instruction &instruction,
+                                   const bundle::Program &from) {
   bundle::Instruction copy = instruction;
   bundle::ArgumentBinder binder(program);
   for (int c = 0; c < instruction.compute().calls_size(); ++c) {
@@ -95,7 +101,8 @@ inline bundle::Instruction rebound(bundle::Program &program, const bundle::Instr
   return copy;
 }
 
-/// Inserts `copy`, an instruction of another program, in the order of ids: on a queue that exists, without waits.
+/// Inserts `copy`, an instruction of another program, in the order of ids: on a queue that exists,
+/// without waits.
 inline void insertById(bundle::Program &program, bundle::Instruction copy) {
   copy.clear_waits();
   copy.set_queue(copy.queue() % uint32_t(program.queues_size()));
@@ -182,43 +189,64 @@ inline std::vector<bundle::Region *> regionsOf(bundle::Program &program) {
 
 // Places in programs that can be changed.
 
-inline Instruction &instructionAt(Programs &programs, Place place) { return *programs[place.program].mutable_instructions(place.instruction); }
+inline Instruction &instructionAt(Programs &programs, Place place) {
+  return *programs[place.program].mutable_instructions(place.instruction);
+}
 inline std::string at(const Programs &programs, Place place) {
   return "device " + std::to_string(programs[place.program].device()) + " instruction " +
          std::to_string(programs[place.program].instructions(place.instruction).id());
 }
-inline bool isTask(const Instruction &instruction, Compute::Task task) { return instruction.has_compute() && instruction.compute().task() == task; }
-inline bool isUnitTask(const Instruction &instruction) {
-  return isTask(instruction, Compute::F) || isTask(instruction, Compute::B) || isTask(instruction, Compute::W);
+inline bool isTask(const Instruction &instruction, Compute::Task task) {
+  return instruction.has_compute() && instruction.compute().task() == task;
 }
-inline bool isTransfer(const Instruction &instruction) { return instruction.has_send() || instruction.has_receive(); }
+inline bool isUnitTask(const Instruction &instruction) {
+  return isTask(instruction, Compute::F) || isTask(instruction, Compute::B) ||
+         isTask(instruction, Compute::W);
+}
+inline bool isTransfer(const Instruction &instruction) {
+  return instruction.has_send() || instruction.has_receive();
+}
 inline bool isCollective(const Instruction &instruction) {
-  return instruction.has_all_gather() || instruction.has_reduce_scatter() || instruction.has_all_reduce();
+  return instruction.has_all_gather() || instruction.has_reduce_scatter() ||
+         instruction.has_all_reduce();
 }
 inline bool isAny(const Instruction &) { return true; }
 inline bool isCompute(const Instruction &instruction) { return instruction.has_compute(); }
-inline bool hasCalls(const Instruction &instruction) { return instruction.has_compute() && instruction.compute().calls_size() > 1; }
+inline bool hasCalls(const Instruction &instruction) {
+  return instruction.has_compute() && instruction.compute().calls_size() > 1;
+}
 inline bool isCopy(const Instruction &instruction) { return instruction.has_copy(); }
 inline bool isSend(const Instruction &instruction) { return instruction.has_send(); }
 inline bool isReceive(const Instruction &instruction) { return instruction.has_receive(); }
 inline bool isGather(const Instruction &instruction) { return instruction.has_all_gather(); }
-inline bool isReduceScatter(const Instruction &instruction) { return instruction.has_reduce_scatter(); }
+inline bool isReduceScatter(const Instruction &instruction) {
+  return instruction.has_reduce_scatter();
+}
 inline bool isReport(const Instruction &instruction) { return instruction.has_read_metrics(); }
 inline bool loadsInput(const Instruction &instruction) { return instruction.has_load_input(); }
 inline bool loadsScalars(const Instruction &instruction) { return instruction.has_load_scalars(); }
-inline bool isLoad(const Instruction &instruction) { return loadsInput(instruction) || loadsScalars(instruction); }
+inline bool isLoad(const Instruction &instruction) {
+  return loadsInput(instruction) || loadsScalars(instruction);
+}
 inline bool hasWaits(const Instruction &instruction) { return instruction.waits_size() > 0; }
 inline bool isB(const Instruction &instruction) { return isTask(instruction, Compute::B); }
-inline bool isDecision(const Instruction &instruction) { return isTask(instruction, Compute::CLIP_AND_CHECK); }
-inline bool isUpdate(const Instruction &instruction) { return isTask(instruction, Compute::UPDATE_GROUP); }
-inline bool addsToSums(const Instruction &instruction) { return isTask(instruction, Compute::NORM) || isTask(instruction, Compute::SUM_LOSS); }
+inline bool isDecision(const Instruction &instruction) {
+  return isTask(instruction, Compute::CLIP_AND_CHECK);
+}
+inline bool isUpdate(const Instruction &instruction) {
+  return isTask(instruction, Compute::UPDATE_GROUP);
+}
+inline bool addsToSums(const Instruction &instruction) {
+  return isTask(instruction, Compute::NORM) || isTask(instruction, Compute::SUM_LOSS);
+}
 inline Wanted taskIs(Compute::Task task) {
   return [task](const Instruction &instruction) { return isTask(instruction, task); };
 }
 
 /// The region of a transfer.
 inline bundle::Region &regionOf(Instruction &instruction) {
-  return instruction.has_send() ? *instruction.mutable_send()->mutable_region() : *instruction.mutable_receive()->mutable_region();
+  return instruction.has_send() ? *instruction.mutable_send()->mutable_region()
+                                : *instruction.mutable_receive()->mutable_region();
 }
 /// The value of a transfer or copy.
 inline bundle::Value &valueOf(Instruction &instruction) {
@@ -228,7 +256,8 @@ inline bundle::Value &valueOf(Instruction &instruction) {
 }
 
 /// Picks another instruction of the same program for which `wanted` holds, or none.
-inline Place pickOther(const Programs &programs, Random &random, Place place, const Wanted &wanted) {
+inline Place pickOther(const Programs &programs, Random &random, Place place,
+                       const Wanted &wanted) {
   Place other;
   size_t count = 0;
   const auto &program = programs[size_t(place.program)];
@@ -250,10 +279,11 @@ inline ArgumentWanted ofKinds(const std::vector<bundle::ArgumentKind> &kinds) {
     return std::find(kinds.begin(), kinds.end(), argument.kind()) != kinds.end();
   };
 }
-ArgumentPlace pickArgument(const Programs &programs, const bundle::FunctionLibrary &functions, Random &random, const ArgumentWanted &wanted,
-                           int program = -1);
+ArgumentPlace pickArgument(const Programs &programs, const bundle::FunctionLibrary &functions,
+                           Random &random, const ArgumentWanted &wanted, int program = -1);
 inline EditedArgument argumentAt(Programs &programs, const ArgumentPlace &p) {
-  return {programs[size_t(p.place.program)], *instructionAt(programs, p.place).mutable_compute()->mutable_calls(p.call), p.argument};
+  return {programs[size_t(p.place.program)],
+          *instructionAt(programs, p.place).mutable_compute()->mutable_calls(p.call), p.argument};
 }
 
 /// Calls `f` with every half of instruction `id`.
@@ -264,8 +294,8 @@ template <typename F> void forHalves(Programs &programs, uint32_t id, F f) {
         f(program, instruction);
 }
 
-/// Moves all halves of instruction `id` before the instruction with id `before`, or to the end if it is UINT32_MAX.
-/// Waits are adjusted.
+/// Moves all halves of instruction `id` before the instruction with id `before`, or to the end if
+/// it is UINT32_MAX. Waits are adjusted.
 void moveInstruction(Programs &programs, uint32_t id, uint32_t before);
 /// Swaps the payloads of two instructions on every device that has both.
 void swapEverywhere(Programs &programs, uint32_t x, uint32_t y);

@@ -13,7 +13,8 @@ bool test::keepsSizesAndOrder(const RealCase &original, const Programs &programs
   for (const auto &program : programs) {
     Programs copy{program};
     for (auto *region : regionsOf(copy[0]))
-      if (region->arena() >= uint32_t(program.arenas_size()) || region->offset() + region->bytes() > program.arenas(int(region->arena())).bytes())
+      if (region->arena() >= uint32_t(program.arenas_size()) ||
+          region->offset() + region->bytes() > program.arenas(int(region->arena())).bytes())
         return false;
     std::map<uint32_t, std::vector<int>> queues;
     for (int e = 0; e < program.instructions_size(); ++e)
@@ -23,7 +24,8 @@ bool test::keepsSizesAndOrder(const RealCase &original, const Programs &programs
       if (e && instruction.id() <= program.instructions(e - 1).id())
         return false;
       for (const auto &wait : instruction.waits())
-        if (wait.position() >= queues[wait.queue()].size() || (!wait.previous_step() && queues[wait.queue()][wait.position()] >= e))
+        if (wait.position() >= queues[wait.queue()].size() ||
+            (!wait.previous_step() && queues[wait.queue()][wait.position()] >= e))
           return false;
       for (const auto &call : instruction.compute().calls()) {
         const auto &function = original.model.functions.functions(int(call.function()));
@@ -31,7 +33,9 @@ bool test::keepsSizesAndOrder(const RealCase &original, const Programs &programs
         if (function.arguments_size() != bindings.size())
           return false;
         for (int s = 0; s < bindings.size(); ++s)
-          if (int64_t(bindings[s].region.bytes()) != function.arguments(s).bytes().fixed() + function.arguments(s).bytes().per_row() * call.rows())
+          if (int64_t(bindings[s].region.bytes()) !=
+              function.arguments(s).bytes().fixed() +
+                  function.arguments(s).bytes().per_row() * call.rows())
             return false;
       }
       halves[instruction.id()].push_back({program.device(), &instruction});
@@ -43,14 +47,18 @@ bool test::keepsSizesAndOrder(const RealCase &original, const Programs &programs
       if (list.size() != 2)
         return false;
       const Instruction &second = *list[1].second;
-      const Instruction &send = first.has_send() ? first : second, &receive = first.has_send() ? second : first;
-      if (!send.has_send() || !receive.has_receive() || send.send().region().bytes() != receive.receive().region().bytes() ||
+      const Instruction &send = first.has_send() ? first : second,
+                        &receive = first.has_send() ? second : first;
+      if (!send.has_send() || !receive.has_receive() ||
+          send.send().region().bytes() != receive.receive().region().bytes() ||
           send.send().peer() != (first.has_send() ? list[1].first : list[0].first) ||
           receive.receive().peer() != (first.has_send() ? list[0].first : list[1].first))
         return false;
     } else if (isCollective(first)) {
       std::vector<uint32_t> members, present;
-      auto addAll = [&](const auto &from) { members.insert(members.end(), from.begin(), from.end()); };
+      auto addAll = [&](const auto &from) {
+        members.insert(members.end(), from.begin(), from.end());
+      };
       if (first.has_all_gather()) {
         addAll(first.all_gather().readers());
         addAll(first.all_gather().shards().members());

@@ -24,8 +24,10 @@ bool wrongPeer(Change &m) {
     return false;
   auto &instruction = m.instruction();
   const auto peer = uint32_t(m.draw(m.programs.size()));
-  const uint32_t old = instruction.has_send() ? instruction.send().peer() : instruction.receive().peer();
-  instruction.has_send() ? instruction.mutable_send()->set_peer(peer) : instruction.mutable_receive()->set_peer(peer);
+  const uint32_t old =
+      instruction.has_send() ? instruction.send().peer() : instruction.receive().peer();
+  instruction.has_send() ? instruction.mutable_send()->set_peer(peer)
+                         : instruction.mutable_receive()->set_peer(peer);
   return peer != old;
 }
 
@@ -36,7 +38,8 @@ bool sendElsewhere(Change &m) {
   const uint32_t id = m.instruction().id(), old = m.instruction().send().peer();
   const size_t chosen = m.draw(m.programs.size());
   auto &target = m.programs[chosen];
-  if (target.device() == old || int(chosen) == m.place.program || target.queues_size() == 0 || target.arenas_size() == 0)
+  if (target.device() == old || int(chosen) == m.place.program || target.queues_size() == 0 ||
+      target.arenas_size() == 0)
     return false;
   m.what += " to " + std::to_string(target.device());
   Instruction half;
@@ -48,7 +51,8 @@ bool sendElsewhere(Change &m) {
           eraseInstruction(program, e);
         }
   m.instruction().mutable_send()->set_peer(target.device());
-  half.mutable_receive()->mutable_region()->set_offset(freshBytes(target, 0, half.receive().region().bytes()));
+  half.mutable_receive()->mutable_region()->set_offset(
+      freshBytes(target, 0, half.receive().region().bytes()));
   insertById(target, half);
   return true;
 }
@@ -115,24 +119,27 @@ bool changeOrder(Change &m) {
 } // namespace
 
 void test::addMatchMutations(MutationList &list) {
-  addRows(list, "matching",
-          {
-              {"equal sends swapped", isSend, swapRegions, 20},
-              {"equal receives swapped", isReceive, swapRegions, 20},
-              {"transfer dropped", isSend, dropInstruction},
-              {"transfer doubled", isSend, doubleInstruction},
-              {"half of a transfer dropped", isTransfer, dropHalf},
-              {"wrong peer", isTransfer, wrongPeer},
-              {"transfer to another device", isSend, sendElsewhere},
-              {"transfer turned around", isSend, turnAround},
-              {"transfers exchanged at one end", isTransfer, [](Change &m) { return swapWith(m, m.instruction().has_send() ? isSend : isReceive); }},
-              {"id of one half changed", isHalf, changeId},
-              {"phase of one half changed", isHalf, changePhase},
-              {"value of one half changed", isTransfer, changeValue},
-              {"collective dropped", isCollective, dropInstruction},
-              {"collective doubled", isCollective, doubleInstruction},
-              {"member's half dropped", isCollective, dropHalf},
-              {"members disagree about the order of summation", [](const Instruction &e) { return e.has_reduce_scatter() || e.has_all_reduce(); },
-               changeOrder},
-          });
+  addRows(
+      list, "matching",
+      {
+          {"equal sends swapped", isSend, swapRegions, 20},
+          {"equal receives swapped", isReceive, swapRegions, 20},
+          {"transfer dropped", isSend, dropInstruction},
+          {"transfer doubled", isSend, doubleInstruction},
+          {"half of a transfer dropped", isTransfer, dropHalf},
+          {"wrong peer", isTransfer, wrongPeer},
+          {"transfer to another device", isSend, sendElsewhere},
+          {"transfer turned around", isSend, turnAround},
+          {"transfers exchanged at one end", isTransfer,
+           [](Change &m) { return swapWith(m, m.instruction().has_send() ? isSend : isReceive); }},
+          {"id of one half changed", isHalf, changeId},
+          {"phase of one half changed", isHalf, changePhase},
+          {"value of one half changed", isTransfer, changeValue},
+          {"collective dropped", isCollective, dropInstruction},
+          {"collective doubled", isCollective, doubleInstruction},
+          {"member's half dropped", isCollective, dropHalf},
+          {"members disagree about the order of summation",
+           [](const Instruction &e) { return e.has_reduce_scatter() || e.has_all_reduce(); },
+           changeOrder},
+      });
 }

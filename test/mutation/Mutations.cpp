@@ -5,8 +5,9 @@ using namespace zorse;
 const test::MutationList &test::mutations() {
   static const MutationList list = [] {
     MutationList all;
-    for (auto add : {addOrderMutations, addMatchMutations, addPlaceMutations, addStateMutations, addScaleMutations, addValueMutations,
-                     addStepMutations, addSplitMutations, addResidencyMutations})
+    for (auto add : {addOrderMutations, addMatchMutations, addPlaceMutations, addStateMutations,
+                     addScaleMutations, addValueMutations, addStepMutations, addSplitMutations,
+                     addResidencyMutations})
       add(all);
     return all;
   }();

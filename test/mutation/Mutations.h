@@ -1,5 +1,6 @@
-// Mutations that break correct programs, with one file per family of faults. A mutation makes one change, at both ends
-// of a transfer if a compiler bug would affect both. Most mutations keep sizes and order legal.
+// Mutations that break correct programs, with one file per family of faults. A mutation makes one
+// change, at both ends of a transfer if a compiler bug would affect both. Most mutations keep sizes
+// and order legal.
 //
 //   OrderMutations.cpp    ordering, waits
 //   MatchMutations.cpp    matching
@@ -8,7 +9,8 @@
 //   ScaleMutations.cpp    scales
 //   ValueMutations.cpp    rows, values, tasks
 //   ResidencyMutations.cpp  state and activations on the host, recomputed activations
-//   StepMutations.cpp     the step boundary: faults that only the second step or an evaluation shows
+//   StepMutations.cpp     the step boundary: faults that only the second step or an evaluation
+//   shows
 #pragma once
 
 #include "RealPrograms.h"
@@ -23,8 +25,11 @@ namespace zorse::test {
 struct Mutation {
   const char *fault; ///< class of the fault, e.g. "ordering"
   std::string name;
-  /// Changes `programs` in one random place and describes the change in `what`. Returns false if no place is suitable.
-  std::function<bool(std::vector<bundle::Program> &programs, const RealCase &original, std::mt19937 &random, std::string &what)> apply;
+  /// Changes `programs` in one random place and describes the change in `what`. Returns false if no
+  /// place is suitable.
+  std::function<bool(std::vector<bundle::Program> &programs, const RealCase &original,
+                     std::mt19937 &random, std::string &what)>
+      apply;
 };
 
 using MutationList = std::vector<Mutation>;
@@ -42,9 +47,10 @@ void addStepMutations(MutationList &list);
 void addSplitMutations(MutationList &list);
 void addResidencyMutations(MutationList &list);
 
-/// Whether a checker of only sizes and order would find no error: regions lie inside arenas, arguments have the sizes
-/// that functions declare, ids ascend, waits refer to earlier instructions, transfers have both halves with equal
-/// sizes, and the members of a collective agree.
+/// Whether a checker of only sizes and order would find no error: regions lie inside arenas,
+/// arguments have the sizes that functions declare, ids ascend, waits refer to earlier
+/// instructions, transfers have both halves with equal sizes, and the members of a collective
+/// agree.
 bool keepsSizesAndOrder(const RealCase &original, const std::vector<bundle::Program> &programs);
 
 } // namespace zorse::test

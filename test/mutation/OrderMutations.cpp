@@ -26,7 +26,8 @@ bool swapInQueue(Change &m) {
 
 bool swapTransfers(Change &m) {
   const uint32_t peer = m.instruction().send().peer();
-  Instruction *other = m.other([&](const Instruction &e) { return e.has_send() && e.send().peer() == peer; });
+  Instruction *other =
+      m.other([&](const Instruction &e) { return e.has_send() && e.send().peer() == peer; });
   if (!other)
     return false;
   swapEverywhere(m.programs, m.instruction().id(), other->id());
@@ -50,7 +51,9 @@ bool swapContributors(Change &m) {
   return true;
 }
 
-bundle::Wait &drawWait(Change &m) { return *m.instruction().mutable_waits(m.draw(m.instruction().waits_size())); }
+bundle::Wait &drawWait(Change &m) {
+  return *m.instruction().mutable_waits(m.draw(m.instruction().waits_size()));
+}
 
 bool dropWait(Change &m) {
   auto *waits = m.instruction().mutable_waits();
@@ -64,7 +67,8 @@ bool dropWaitsForQueue(Change &m) {
     for (int i = instruction.queue() == own ? instruction.waits_size() - 1 : -1; i >= 0; --i)
       if (instruction.waits(i).queue() == queue)
         instruction.mutable_waits()->DeleteSubrange(i, 1);
-  m.what = "device " + std::to_string(m.program().device()) + " queue " + std::to_string(own) + " for " + std::to_string(queue);
+  m.what = "device " + std::to_string(m.program().device()) + " queue " + std::to_string(own) +
+           " for " + std::to_string(queue);
   return true;
 }
 
@@ -107,7 +111,8 @@ bool addWaitForLater(Change &m) {
   auto &program = m.program();
   if (m.place.instruction + 1 >= program.instructions_size())
     return false;
-  int target = m.place.instruction + 1 + m.draw(program.instructions_size() - m.place.instruction - 1);
+  int target =
+      m.place.instruction + 1 + m.draw(program.instructions_size() - m.place.instruction - 1);
   auto *wait = m.instruction().add_waits();
   wait->set_queue(program.instructions(target).queue());
   wait->set_position(positionOf(program, target));
@@ -119,24 +124,34 @@ bool addWaitForLater(Change &m) {
 void test::addOrderMutations(MutationList &list) {
   addRows(list, "ordering",
           {
-              {"instructions of a queue swapped", [](const Instruction &e) { return e.has_compute() || e.has_load_input() || e.has_copy(); },
+              {"instructions of a queue swapped",
+               [](const Instruction &e) {
+                 return e.has_compute() || e.has_load_input() || e.has_copy();
+               },
                swapInQueue},
-              {"compute moved in the list", [](const Instruction &e) { return e.has_compute() || e.has_copy(); }, moveSomewhere},
+              {"compute moved in the list",
+               [](const Instruction &e) { return e.has_compute() || e.has_copy(); }, moveSomewhere},
               {"transfer moved in the list", isTransfer, moveSomewhere},
               {"collective moved in the list", isCollective, moveSomewhere},
-              {"load or report moved in the list", [](const Instruction &e) { return isLoad(e) || isReport(e); }, moveSomewhere},
+              {"load or report moved in the list",
+               [](const Instruction &e) { return isLoad(e) || isReport(e); }, moveSomewhere},
               {"transfers out of order", isSend, swapTransfers, 20},
-              {"forward and backward exchanged", taskIs(Compute::F), [](Change &m) { return swapWith(m, isB); }},
+              {"forward and backward exchanged", taskIs(Compute::F),
+               [](Change &m) { return swapWith(m, isB); }},
               {"calls swapped", hasCalls, swapCalls},
               {"contributors in another order",
-               [](const Instruction &e) { return e.has_reduce_scatter() && e.reduce_scatter().contributors_size() > 1; }, swapContributors},
+               [](const Instruction &e) {
+                 return e.has_reduce_scatter() && e.reduce_scatter().contributors_size() > 1;
+               },
+               swapContributors},
           });
   addRows(list, "waits",
           {
               {"wait dropped", hasWaits, dropWait},
               {"all waits of an instruction dropped", hasWaits, dropWaits},
               {"all waits for a queue dropped", hasWaits, dropWaitsForQueue},
-              {"wait for an earlier instruction", hasWaits, [](Change &m) { return waitEarlier(m, drawWait(m)); }},
+              {"wait for an earlier instruction", hasWaits,
+               [](Change &m) { return waitEarlier(m, drawWait(m)); }},
               {"wait for a later instruction", hasWaits, waitLater},
               {"wait for another queue", hasWaits, waitForQueue},
               {"wait of the wrong step", hasWaits, waitForStep},

@@ -1,5 +1,5 @@
-// Mutations of offsets (other bytes), sizes (too few or too many bytes) and live ranges (buffers that share bytes while
-// both are live).
+// Mutations of offsets (other bytes), sizes (too few or too many bytes) and live ranges (buffers
+// that share bytes while both are live).
 #include "Change.h"
 
 #include <algorithm>
@@ -15,7 +15,8 @@ bool moveRegion(Change &m, bundle::Program &program, bundle::Region &region, boo
   if (onLive) {
     std::vector<uint64_t> offsets;
     for (auto *other : regionsOf(program))
-      if (other->arena() == region.arena() && other->offset() != region.offset() && other->offset() + region.bytes() <= size)
+      if (other->arena() == region.arena() && other->offset() != region.offset() &&
+          other->offset() + region.bytes() <= size)
         offsets.push_back(other->offset());
     if (offsets.empty())
       return false;
@@ -29,7 +30,8 @@ bool moveRegion(Change &m, bundle::Program &program, bundle::Region &region, boo
     else
       return false;
   }
-  m.what = "device " + std::to_string(program.device()) + ": bytes " + std::to_string(old) + " become " + std::to_string(region.offset());
+  m.what = "device " + std::to_string(program.device()) + ": bytes " + std::to_string(old) +
+           " become " + std::to_string(region.offset());
   return region.offset() != old;
 }
 
@@ -73,8 +75,10 @@ std::vector<Use> usesOf(bundle::Program &program) {
       use(instruction.mutable_all_gather()->mutable_shard(), instruction.all_gather().value());
       break;
     case Instruction::kReduceScatter:
-      use(instruction.mutable_reduce_scatter()->mutable_full(), instruction.reduce_scatter().value());
-      use(instruction.mutable_reduce_scatter()->mutable_shard(), instruction.reduce_scatter().value());
+      use(instruction.mutable_reduce_scatter()->mutable_full(),
+          instruction.reduce_scatter().value());
+      use(instruction.mutable_reduce_scatter()->mutable_shard(),
+          instruction.reduce_scatter().value());
       break;
     default:
       break;
@@ -83,7 +87,8 @@ std::vector<Use> usesOf(bundle::Program &program) {
   return uses;
 }
 
-/// Moves the buffer of a random value, with all its uses on its device, onto another buffer or by some blocks.
+/// Moves the buffer of a random value, with all its uses on its device, onto another buffer or by
+/// some blocks.
 bool moveBuffer(Change &m, const std::function<bool(bundle::Value::Kind)> &wanted) {
   auto &program = m.drawProgram();
   std::vector<Use> uses = usesOf(program);
@@ -94,10 +99,14 @@ bool moveBuffer(Change &m, const std::function<bool(bundle::Value::Kind)> &wante
   if (candidates.empty())
     return false;
   const Use chosen = uses[candidates[m.draw(candidates.size())]];
-  auto gradients = [](bundle::Value::Kind kind) { return kind == bundle::Value::REDUCED_GRADIENTS ? bundle::Value::GRADIENTS : kind; };
+  auto gradients = [](bundle::Value::Kind kind) {
+    return kind == bundle::Value::REDUCED_GRADIENTS ? bundle::Value::GRADIENTS : kind;
+  };
   auto same = [&](const Use &u) {
-    return u.region->arena() == chosen.region->arena() && gradients(u.value.kind()) == gradients(chosen.value.kind()) &&
-           u.value.id() == chosen.value.id() && (chosen.value.kind() != bundle::Value::MOMENTS || u.value.cut() == chosen.value.cut());
+    return u.region->arena() == chosen.region->arena() &&
+           gradients(u.value.kind()) == gradients(chosen.value.kind()) &&
+           u.value.id() == chosen.value.id() &&
+           (chosen.value.kind() != bundle::Value::MOMENTS || u.value.cut() == chosen.value.cut());
   };
   // The buffer: the chosen bytes, extended by all uses of the value that overlap or touch them.
   uint64_t begin = chosen.region->offset(), end = begin + chosen.region->bytes();
@@ -113,13 +122,15 @@ bool moveBuffer(Change &m, const std::function<bool(bundle::Value::Kind)> &wante
   }
   const uint64_t size = program.arenas(int(chosen.region->arena())).bytes();
   const Use &other = uses[m.draw(uses.size())];
-  uint64_t to = m.draw(4) == 0 ? begin + 64 * (1 + m.draw(uint64_t(3))) : other.region->offset() / 64 * 64;
+  uint64_t to =
+      m.draw(4) == 0 ? begin + 64 * (1 + m.draw(uint64_t(3))) : other.region->offset() / 64 * 64;
   if (to == begin || to + (end - begin) > size || other.region->arena() != chosen.region->arena())
     return false;
   for (Use &u : uses)
     if (same(u) && u.region->offset() >= begin && u.region->offset() + u.region->bytes() <= end)
       u.region->set_offset(u.region->offset() - begin + to);
-  m.what += ": bytes " + std::to_string(begin) + "-" + std::to_string(end) + " become " + std::to_string(to);
+  m.what += ": bytes " + std::to_string(begin) + "-" + std::to_string(end) + " become " +
+            std::to_string(to);
   return true;
 }
 
@@ -139,11 +150,14 @@ bool shiftTransfer(Change &m) {
 
 bool shiftCollective(Change &m) {
   auto &instruction = m.instruction();
-  auto *region = instruction.has_all_reduce() ? instruction.mutable_all_reduce()->mutable_region() : nullptr;
+  auto *region =
+      instruction.has_all_reduce() ? instruction.mutable_all_reduce()->mutable_region() : nullptr;
   if (instruction.has_all_gather())
-    region = m.coin() ? instruction.mutable_all_gather()->mutable_full() : instruction.mutable_all_gather()->mutable_shard();
+    region = m.coin() ? instruction.mutable_all_gather()->mutable_full()
+                      : instruction.mutable_all_gather()->mutable_shard();
   if (instruction.has_reduce_scatter())
-    region = m.coin() ? instruction.mutable_reduce_scatter()->mutable_full() : instruction.mutable_reduce_scatter()->mutable_shard();
+    region = m.coin() ? instruction.mutable_reduce_scatter()->mutable_full()
+                      : instruction.mutable_reduce_scatter()->mutable_shard();
   return region->bytes() && moveRegion(m, m.program(), *region, m.coin());
 }
 
@@ -157,12 +171,15 @@ bool moveState(Change &m) {
 
 bool moveScalars(Change &m) {
   auto &instruction = m.instruction();
-  auto &region =
-      instruction.has_read_metrics() ? *instruction.mutable_read_metrics()->mutable_region() : *instruction.mutable_load_scalars()->mutable_region();
+  auto &region = instruction.has_read_metrics()
+                     ? *instruction.mutable_read_metrics()->mutable_region()
+                     : *instruction.mutable_load_scalars()->mutable_region();
   return moveRegion(m, m.program(), region, m.coin());
 }
 
-bool isNoWorkspace(const Instruction &, const bundle::FunctionArgument &argument) { return argument.kind() != bundle::WORKSPACE; }
+bool isNoWorkspace(const Instruction &, const bundle::FunctionArgument &argument) {
+  return argument.kind() != bundle::WORKSPACE;
+}
 
 bool anotherArena(Change &m) {
   auto &program = m.program();
@@ -186,7 +203,8 @@ bool hasRows(const bundle::Value &value) { return value.end() - value.begin() > 
 
 /// Reduces the bytes and the declared samples of both halves.
 bool sendFewerRows(Change &m) {
-  const auto row = uint64_t(m.original.model.summary.values(int(valueOf(m.instruction()).id())).bytes_per_row());
+  const auto row =
+      uint64_t(m.original.model.summary.values(int(valueOf(m.instruction()).id())).bytes_per_row());
   const bool last = m.coin();
   m.halves([&](bundle::Program &, Instruction &instruction) {
     auto &region = regionOf(instruction);
@@ -204,13 +222,17 @@ bool sendFewerRows(Change &m) {
 
 /// Reduces the bytes of both halves equally.
 bool sendFewerBytes(Change &m) {
-  m.halves([](bundle::Program &, Instruction &instruction) { regionOf(instruction).set_bytes(regionOf(instruction).bytes() - 64); });
+  m.halves([](bundle::Program &, Instruction &instruction) {
+    regionOf(instruction).set_bytes(regionOf(instruction).bytes() - 64);
+  });
   return true;
 }
 
 bool copyFewerRows(Change &m) {
   auto &copy = *m.instruction().mutable_copy();
-  const uint64_t row = copy.from().bytes() / uint64_t(copy.value().end() - copy.value().begin()); // for state: bytes of an element
+  const uint64_t row =
+      copy.from().bytes() /
+      uint64_t(copy.value().end() - copy.value().begin()); // for state: bytes of an element
   copy.mutable_from()->set_bytes(copy.from().bytes() - row);
   copy.mutable_to()->set_bytes(copy.to().bytes() - row);
   copy.mutable_value()->set_end(copy.value().end() - 1);
@@ -221,7 +243,9 @@ bool loadFewerRows(Change &m) {
   auto &load = *m.instruction().mutable_load_input();
   load.set_rows(load.rows() - 1);
   load.mutable_value()->set_end(load.value().end() - 1);
-  load.mutable_region()->set_bytes(load.region().bytes() - uint64_t(m.original.model.summary.inputs(int(load.input())).bytes_per_row()));
+  load.mutable_region()->set_bytes(
+      load.region().bytes() -
+      uint64_t(m.original.model.summary.inputs(int(load.input())).bytes_per_row()));
   return true;
 }
 
@@ -239,7 +263,8 @@ bool reportPart(Change &m) {
   if (m.coin()) { // only the sums
     report.mutable_region()->set_offset(report.region().offset() + 256);
     report.mutable_region()->set_bytes(128);
-    report.mutable_value()->set_kind(m.coin() ? bundle::Value::GLOBAL_METRICS : bundle::Value::LOCAL_METRICS);
+    report.mutable_value()->set_kind(m.coin() ? bundle::Value::GLOBAL_METRICS
+                                              : bundle::Value::LOCAL_METRICS);
   } else {
     report.mutable_region()->set_bytes(256);
   }
@@ -250,53 +275,74 @@ bool reportPart(Change &m) {
 bool loadEarly(Change &m) {
   m.instruction().clear_waits();
   const uint32_t id = m.instruction().id();
-  Place other = pickOther(m.programs, m.random, m.place, [&](const Instruction &e) { return e.id() < id && e.id() > 0; });
+  Place other = pickOther(m.programs, m.random, m.place,
+                          [&](const Instruction &e) { return e.id() < id && e.id() > 0; });
   if (other)
     moveInstruction(m.programs, id, instructionAt(m.programs, other).id());
   return true;
 }
 
 Row sharing(const char *name, const std::vector<bundle::Value::Kind> &kinds) {
-  auto wanted = [kinds](bundle::Value::Kind kind) { return std::find(kinds.begin(), kinds.end(), kind) != kinds.end(); };
+  auto wanted = [kinds](bundle::Value::Kind kind) {
+    return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+  };
   return {name, nullptr, [wanted](Change &m) { return moveBuffer(m, wanted); }};
 }
 
 } // namespace
 
 void test::addPlaceMutations(MutationList &list) {
-  addRows(list, "offsets",
-          {
-              {"offset on a live buffer", nullptr, [](Change &m) { return moveSomeRegion(m, true); }},
-              {"offset shifted", nullptr, [](Change &m) { return moveSomeRegion(m, false); }},
-              {"transfer's or copy's offset shifted by a row", [](const Instruction &e) { return isTransfer(e) || isCopy(e); }, shiftTransfer},
-              {"collective's offset shifted", isCollective, shiftCollective},
-              {"state moved", nullptr, moveState},
-              {"scalars or report elsewhere", [](const Instruction &e) { return loadsScalars(e) || isReport(e); }, moveScalars},
-              swapArguments("equal arguments swapped", isNoWorkspace),
-              {"argument in another arena", argumentWhere(isNoWorkspace), anotherArena},
-          });
+  addRows(
+      list, "offsets",
+      {
+          {"offset on a live buffer", nullptr, [](Change &m) { return moveSomeRegion(m, true); }},
+          {"offset shifted", nullptr, [](Change &m) { return moveSomeRegion(m, false); }},
+          {"transfer's or copy's offset shifted by a row",
+           [](const Instruction &e) { return isTransfer(e) || isCopy(e); }, shiftTransfer},
+          {"collective's offset shifted", isCollective, shiftCollective},
+          {"state moved", nullptr, moveState},
+          {"scalars or report elsewhere",
+           [](const Instruction &e) { return loadsScalars(e) || isReport(e); }, moveScalars},
+          swapArguments("equal arguments swapped", isNoWorkspace),
+          {"argument in another arena", argumentWhere(isNoWorkspace), anotherArena},
+      });
   addRows(list, "sizes",
           {
               {"size changed", nullptr, changeSize},
-              {"transfer a row shorter", [](const Instruction &e) { return isSend(e) && hasRows(e.send().value()); }, sendFewerRows},
-              {"transfer's bytes shorter", [](const Instruction &e) { return isSend(e) && e.send().region().bytes() > 64; }, sendFewerBytes},
-              {"copy a row shorter", [](const Instruction &e) { return isCopy(e) && hasRows(e.copy().value()); }, copyFewerRows},
-              {"load a row shorter", [](const Instruction &e) { return loadsInput(e) && e.load_input().rows() > 1; }, loadFewerRows},
+              {"transfer a row shorter",
+               [](const Instruction &e) { return isSend(e) && hasRows(e.send().value()); },
+               sendFewerRows},
+              {"transfer's bytes shorter",
+               [](const Instruction &e) { return isSend(e) && e.send().region().bytes() > 64; },
+               sendFewerBytes},
+              {"copy a row shorter",
+               [](const Instruction &e) { return isCopy(e) && hasRows(e.copy().value()); },
+               copyFewerRows},
+              {"load a row shorter",
+               [](const Instruction &e) { return loadsInput(e) && e.load_input().rows() > 1; },
+               loadFewerRows},
               {"arena shorter", nullptr, shortenArena},
               {"report of part of the block", isReport, reportPart},
           });
   using Value = bundle::Value;
-  addRows(list, "lifetimes",
-          {
-              sharing("activations share bytes too early", {Value::ACTIVATION, Value::ACTIVATION_GRADIENT, Value::INPUT_ROWS, Value::LOSS_ROWS}),
-              sharing("saved block shares bytes too early", {Value::SAVED_BLOCK}),
-              sharing("gradients share bytes too early", {Value::GRADIENTS, Value::REDUCED_GRADIENTS}),
-              sharing("parameters share bytes", {Value::PARAMETERS}),
-              sharing("optimizer state shares bytes", {Value::MOMENTS, Value::OPTIMIZER_STEP}),
-              {"workspace on a live buffer", argumentOf({bundle::WORKSPACE}),
-               [](Change &m) { return moveRegion(m, m.program(), *m.binding().mutable_region(), true); }},
-              {"load before the last reader", [](const Instruction &e) { return (loadsInput(e) || isReceive(e)) && hasWaits(e); }, loadEarly},
-              {"load dropped", isLoad, dropInstruction},
-              {"copy dropped", isCopy, dropInstruction},
-          });
+  addRows(
+      list, "lifetimes",
+      {
+          sharing(
+              "activations share bytes too early",
+              {Value::ACTIVATION, Value::ACTIVATION_GRADIENT, Value::INPUT_ROWS, Value::LOSS_ROWS}),
+          sharing("saved block shares bytes too early", {Value::SAVED_BLOCK}),
+          sharing("gradients share bytes too early", {Value::GRADIENTS, Value::REDUCED_GRADIENTS}),
+          sharing("parameters share bytes", {Value::PARAMETERS}),
+          sharing("optimizer state shares bytes", {Value::MOMENTS, Value::OPTIMIZER_STEP}),
+          {"workspace on a live buffer", argumentOf({bundle::WORKSPACE}),
+           [](Change &m) {
+             return moveRegion(m, m.program(), *m.binding().mutable_region(), true);
+           }},
+          {"load before the last reader",
+           [](const Instruction &e) { return (loadsInput(e) || isReceive(e)) && hasWaits(e); },
+           loadEarly},
+          {"load dropped", isLoad, dropInstruction},
+          {"copy dropped", isCopy, dropInstruction},
+      });
 }

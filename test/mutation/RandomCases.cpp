@@ -16,7 +16,9 @@ namespace {
 struct Drawer {
   std::mt19937_64 random;
 
-  int64_t between(int64_t low, int64_t high) { return low + int64_t(random() % uint64_t(high - low)); } // [low, high)
+  int64_t between(int64_t low, int64_t high) {
+    return low + int64_t(random() % uint64_t(high - low));
+  } // [low, high)
   bool chance(int percent) { return between(0, 100) < percent; }
 
   /// Splits [0, total) into `parts` nonempty ranges; returns their ends.
@@ -50,7 +52,8 @@ struct Drawer {
   }
 
   /// Adds the cells of one pipeline: the units are split into stages, each on some of `devices`.
-  void pipeline(step::Plan &plan, int64_t units, int64_t sampleBegin, int64_t sampleEnd, std::vector<uint32_t> devices) {
+  void pipeline(step::Plan &plan, int64_t units, int64_t sampleBegin, int64_t sampleEnd,
+                std::vector<uint32_t> devices) {
     std::shuffle(devices.begin(), devices.end(), random);
     const int64_t stages = between(1, std::min<int64_t>(units, int64_t(devices.size())) + 1);
     auto ends = cut(units, stages), shares = cut(int64_t(devices.size()), int64_t(ends.size()));
@@ -63,8 +66,10 @@ struct Drawer {
       auto samples = apportion(sampleEnd - sampleBegin, weights);
       for (size_t d = first; d < last; ++d)
         if (samples[d - first])
-          stage.push_back({devices[d], samples[d - first], between(1, std::min<int64_t>(4, samples[d - first]) + 1)});
-      step::assignMicroBatches(int32_t(s ? ends[s - 1] : 0), int32_t(ends[s]), sampleBegin, stage, plan.cells);
+          stage.push_back({devices[d], samples[d - first],
+                           between(1, std::min<int64_t>(4, samples[d - first]) + 1)});
+      step::assignMicroBatches(int32_t(s ? ends[s - 1] : 0), int32_t(ends[s]), sampleBegin, stage,
+                               plan.cells);
     }
   }
 
@@ -74,8 +79,10 @@ struct Drawer {
     auto micro = cut(plan.batch, between(1, plan.batch + 1));
     for (size_t c = 0; c < chunks.size(); ++c)
       for (size_t m = 0; m < micro.size(); ++m)
-        plan.cells.push_back({int32_t(c ? chunks[c - 1] : 0), int32_t(chunks[c]), m ? micro[m - 1] : 0, micro[m],
-                              uint32_t(folded && c / size_t(devices) % 2 ? size_t(devices) - 1 - c % size_t(devices) : c % size_t(devices))});
+        plan.cells.push_back(
+            {int32_t(c ? chunks[c - 1] : 0), int32_t(chunks[c]), m ? micro[m - 1] : 0, micro[m],
+             uint32_t(folded && c / size_t(devices) % 2 ? size_t(devices) - 1 - c % size_t(devices)
+                                                        : c % size_t(devices))});
   }
 
   std::string owners(step::Plan &plan, const bundle::ModelSummary &summary) {
@@ -100,14 +107,17 @@ struct Drawer {
       if (kind == 1 || blocks < int64_t(devices.size())) { // fractions, 0 included
         int64_t left = 100;
         for (size_t i = 0; i < devices.size(); ++i) {
-          const int64_t share = i + 1 == devices.size() ? left : chance(25) ? 0 : between(0, left + 1);
+          const int64_t share = i + 1 == devices.size() ? left
+                                : chance(25)            ? 0
+                                                        : between(0, left + 1);
           left -= share;
           instruction.owners.push_back({devices[i], double(share) / 100, -1, -1});
         }
       } else { // elements
         auto ends = cut(blocks, int64_t(devices.size()));
         for (size_t i = 0; i < ends.size(); ++i)
-          instruction.owners.push_back({devices[i], 0, (i ? ends[i - 1] : 0) * 128, std::min(ends[i] * 128, summary.groups(g).elements())});
+          instruction.owners.push_back({devices[i], 0, (i ? ends[i - 1] : 0) * 128,
+                                        std::min(ends[i] * 128, summary.groups(g).elements())});
       }
       plan.owners.push_back(std::move(instruction));
     }
@@ -150,7 +160,8 @@ RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int larg
     plan.cells.clear();
     auto ends = draw.cut(batch, draw.between(1, 4));
     for (size_t i = 0; i < ends.size(); ++i)
-      draw.pipeline(plan, units, i ? ends[i - 1] : 0, ends[i], all); // devices may belong to more than one pipeline
+      draw.pipeline(plan, units, i ? ends[i - 1] : 0, ends[i],
+                    all); // devices may belong to more than one pipeline
     break;
   }
   default:
@@ -170,7 +181,9 @@ RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int larg
   if (result.kind == "laps" && draw.chance(50)) {
     plan.schedule.kind = folded ? step::ScheduleKind::Wave : step::ScheduleKind::Interleaved;
     plan.schedule.inFlightFactor = double(draw.between(1, 9)) / 4;
-    if (step::scheduleRule(plan.schedule.kind).whyUnsupported(plan, summary).empty()) { // more chunks than devices
+    if (step::scheduleRule(plan.schedule.kind)
+            .whyUnsupported(plan, summary)
+            .empty()) { // more chunks than devices
       result.schedule = step::scheduleRule(plan.schedule.kind).name;
       return result;
     }

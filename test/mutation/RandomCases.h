@@ -15,14 +15,15 @@ struct RandomCase {
 
 /// Makes case `seed`, which is the same on every machine.
 ///
-/// - Plans: tilings of any shape; pipelines with uneven shares and micro-batches; devices with several model chunks
+/// - Plans: tilings of any shape; pipelines with uneven shares and micro-batches; devices with
+/// several model chunks
 ///   (interleaved); several pipelines of different depths; the whole model on every device.
 /// - Schedules: 1f1b, gpipe, timed and random orders that do not deadlock.
 /// - Owners: a default, shares of 0 to 100 % on any devices, or ranges of elements.
 ///
 /// \param model  null: a random synthetic model
-/// \param largest  factor on the largest numbers of samples, units and devices; 1 gives cases small enough to interpret
-/// hundreds of times.
+/// \param largest  factor on the largest numbers of samples, units and devices; 1 gives cases small
+/// enough to interpret hundreds of times.
 RandomCase randomCase(uint64_t seed, const SyntheticModel *model, int largest = 1);
 
 } // namespace zorse::test

@@ -10,7 +10,8 @@
 using namespace zorse;
 using namespace zorse::test;
 
-Status test::makePrograms(RealCase &result, const step::Plan &plan, const step::Costs *costs, double *stepTime) {
+Status test::makePrograms(RealCase &result, const step::Plan &plan, const step::Costs *costs,
+                          double *stepTime) {
   step::LoweringOptions expand;
   expand.functions = &result.model.functions;
   expand.costs = costs;
@@ -40,9 +41,11 @@ Result<RealCase> test::realCase(uint32_t seed, const SyntheticModel *model) {
   result.model = std::move(drawn.model);
   result.kind = drawn.kind;
   result.schedule = drawn.schedule;
-  result.name = "seed " + std::to_string(seed) + ": " + drawn.kind + ", " + drawn.schedule + ", owners " + drawn.owners + ", " +
-                std::to_string(result.model.summary.units_size()) + " units x " + std::to_string(drawn.plan.batch) + " samples, " +
-                std::to_string(drawn.plan.cells.size()) + " cells on " + std::to_string(drawn.plan.devices.size()) + " devices";
+  result.name =
+      "seed " + std::to_string(seed) + ": " + drawn.kind + ", " + drawn.schedule + ", owners " +
+      drawn.owners + ", " + std::to_string(result.model.summary.units_size()) + " units x " +
+      std::to_string(drawn.plan.batch) + " samples, " + std::to_string(drawn.plan.cells.size()) +
+      " cells on " + std::to_string(drawn.plan.devices.size()) + " devices";
   if (Status status = makePrograms(result, drawn.plan); status.failed())
     return status;
   return result;
@@ -50,7 +53,8 @@ Result<RealCase> test::realCase(uint32_t seed, const SyntheticModel *model) {
 
 Result<SyntheticModel> test::modelOfBundle(const std::string &directory) {
   SyntheticModel model;
-  std::ifstream summary(directory + "/summary.pb", std::ios::binary), functions(directory + "/functions.pb", std::ios::binary);
+  std::ifstream summary(directory + "/summary.pb", std::ios::binary),
+      functions(directory + "/functions.pb", std::ios::binary);
   if (!model.summary.ParseFromIstream(&summary) || !model.functions.ParseFromIstream(&functions))
     return userError(directory + ": expects a bundle with summary.pb and functions.pb");
   return model;

@@ -1,4 +1,5 @@
-// Makes programs as the compiler does: from a synthetic model and a plan through the step graph to serialized programs.
+// Makes programs as the compiler does: from a synthetic model and a plan through the step graph to
+// serialized programs.
 #pragma once
 
 #include "SyntheticModel.h"
@@ -22,8 +23,10 @@ struct RealCase {
   std::vector<bundle::Program> programs;
 };
 
-/// Expands a plan and converts it to programs. Writes the step time of the expansion to `stepTime` if it is not null.
-Status makePrograms(RealCase &result, const step::Plan &plan, const step::Costs *costs = nullptr, double *stepTime = nullptr);
+/// Expands a plan and converts it to programs. Writes the step time of the expansion to `stepTime`
+/// if it is not null.
+Status makePrograms(RealCase &result, const step::Plan &plan, const step::Costs *costs = nullptr,
+                    double *stepTime = nullptr);
 
 /// Case `seed` of RandomCases.h, small enough to interpret. `model` null: a random synthetic model.
 Result<RealCase> realCase(uint32_t seed, const SyntheticModel *model);

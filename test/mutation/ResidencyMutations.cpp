@@ -1,5 +1,5 @@
-// Mutations of the copies of state and activations between device and host: missing, at the wrong time, from another
-// persistent buffer, into another device buffer, or of another version.
+// Mutations of the copies of state and activations between device and host: missing, at the wrong
+// time, from another persistent buffer, into another device buffer, or of another version.
 #include "Change.h"
 
 #include "zorse/Summary/Summary.h"
@@ -9,7 +9,9 @@ using namespace zorse::test;
 
 namespace {
 
-bundle::MemoryKind kindOf(const bundle::Program &program, const bundle::Region &region) { return program.arenas(int(region.arena())).kind(); }
+bundle::MemoryKind kindOf(const bundle::Program &program, const bundle::Region &region) {
+  return program.arenas(int(region.arena())).kind();
+}
 
 /// A kind of values that a device keeps on its host, and the names of their copies.
 struct Kept {
@@ -19,18 +21,23 @@ struct Kept {
 const Kept kKept[] = {
     {"fetch", "store",
      [](bundle::Value::Kind kind) {
-       return kind == bundle::Value::PARAMETERS || kind == bundle::Value::MOMENTS || kind == bundle::Value::REDUCED_GRADIENTS;
+       return kind == bundle::Value::PARAMETERS || kind == bundle::Value::MOMENTS ||
+              kind == bundle::Value::REDUCED_GRADIENTS;
      }},
     {"return of activations", "offload",
-     [](bundle::Value::Kind kind) { return kind == bundle::Value::SAVED_BLOCK || kind == bundle::Value::ACTIVATION; }},
+     [](bundle::Value::Kind kind) {
+       return kind == bundle::Value::SAVED_BLOCK || kind == bundle::Value::ACTIVATION;
+     }},
 };
 
-/// Picks a random copy from or to a host. If `other` is given, the copy is another one on the same device.
+/// Picks a random copy from or to a host. If `other` is given, the copy is another one on the same
+/// device.
 Place pickCopy(const Change &m, const Kept &kept, bool fromHost, Place other = {}) {
   return pickWhere(m.programs, m.random, [&](const bundle::Program &program, const Instruction &e) {
     if (!e.has_copy() || !kept.is(e.copy().value().kind()))
       return false;
-    if (other && (&program != &m.programs[size_t(other.program)] || &e == &program.instructions(other.instruction)))
+    if (other && (&program != &m.programs[size_t(other.program)] ||
+                  &e == &program.instructions(other.instruction)))
       return false;
     return kindOf(program, fromHost ? e.copy().from() : e.copy().to()) != bundle::DEVICE;
   });
@@ -39,14 +46,16 @@ Place pickCopy(const Change &m, const Kept &kept, bool fromHost, Place other = {
 /// Moves one end of a copy to that of another copy, of equal size at another offset.
 bool takeEnd(Change &m, const Kept &kept, bool fetch, bool from, const char *word) {
   for (int attempt = 0; attempt < 20; ++attempt) {
-    Place place = pickCopy(m, kept, fetch), other = place ? pickCopy(m, kept, fetch, place) : Place();
+    Place place = pickCopy(m, kept, fetch),
+          other = place ? pickCopy(m, kept, fetch, place) : Place();
     if (!other)
       return false;
     auto region = [&](Place of) {
       auto *copy = instructionAt(m.programs, of).mutable_copy();
       return from ? copy->mutable_from() : copy->mutable_to();
     };
-    if (region(place)->bytes() != region(other)->bytes() || region(place)->offset() == region(other)->offset())
+    if (region(place)->bytes() != region(other)->bytes() ||
+        region(place)->offset() == region(other)->offset())
       continue;
     region(place)->set_offset(region(other)->offset());
     m.what = at(m.programs, place) + word + at(m.programs, other);
@@ -64,7 +73,8 @@ bool otherVersion(Change &m, bool fetch) {
 }
 
 bool anotherPhase(Change &m) {
-  const bundle::Phase phases[] = {bundle::LOAD, bundle::GATHER, bundle::FORWARD, bundle::BACKWARD, bundle::GRAD_NORM, bundle::UPDATE_STATE};
+  const bundle::Phase phases[] = {bundle::LOAD,     bundle::GATHER,    bundle::FORWARD,
+                                  bundle::BACKWARD, bundle::GRAD_NORM, bundle::UPDATE_STATE};
   m.instruction().set_phase(phases[m.draw(6)]);
   return true;
 }
@@ -77,14 +87,18 @@ void addCopies(MutationList &list, const Kept &kept, bool fetch) {
               {name + " dropped", copy, dropHalf},
               {name + " somewhere else in the list", copy, moveAnywhere},
               {name + (fetch ? " from another home" : " into another home"), nullptr,
-               [&kept, fetch](Change &m) { return takeEnd(m, kept, fetch, fetch, " with the home of "); }},
-              {name + (fetch ? " of the next version" : " of the version before"), copy, [fetch](Change &m) { return otherVersion(m, fetch); }},
+               [&kept, fetch](Change &m) {
+                 return takeEnd(m, kept, fetch, fetch, " with the home of ");
+               }},
+              {name + (fetch ? " of the next version" : " of the version before"), copy,
+               [fetch](Change &m) { return otherVersion(m, fetch); }},
               {name + " without its waits", copy, dropWaits},
               {name + " in another phase", copy, anotherPhase},
           });
 }
 
-bool isRepeated(const Instruction &e, const bundle::Call &call, const bundle::ModelSummary &summary) {
+bool isRepeated(const Instruction &e, const bundle::Call &call,
+                const bundle::ModelSummary &summary) {
   if (!e.has_compute() || e.compute().task() != bundle::Compute::B || call.unit() < 0)
     return false;
   const auto &unit = summary.units(call.unit());
@@ -101,7 +115,8 @@ Place pickRepeated(Change &m) {
     for (int e = 0; e < m.programs[d].instructions_size(); ++e) {
       const Instruction &instruction = m.programs[d].instructions(e);
       for (int c = 0; c < instruction.compute().calls_size(); ++c)
-        if (isRepeated(instruction, instruction.compute().calls(c), m.original.model.summary) && m.random() % ++count == 0) {
+        if (isRepeated(instruction, instruction.compute().calls(c), m.original.model.summary) &&
+            m.random() % ++count == 0) {
           place = {int(d), e};
           m.call = c;
         }
@@ -134,22 +149,27 @@ bool moveToDevice(Change &m) {
 // Device or host of an update, and the decision that is copied there.
 
 bool isByHost(const bundle::Program &program, const Instruction &e) {
-  return kindOf(program, bundle::ArgumentBindings(program, e.compute().calls(0))[0].region) != bundle::DEVICE;
+  return kindOf(program, bundle::ArgumentBindings(program, e.compute().calls(0))[0].region) !=
+         bundle::DEVICE;
 }
 
 Pick updateBy(bool host) {
   return [host](Change &m) {
     return pickWhere(m.programs, m.random,
-                     [&](const bundle::Program &program, const Instruction &e) { return isUpdate(e) && isByHost(program, e) == host; });
+                     [&](const bundle::Program &program, const Instruction &e) {
+                       return isUpdate(e) && isByHost(program, e) == host;
+                     });
   };
 }
 
-/// Moves all arguments of an update, or one of them, to the memory in which the update does not run.
+/// Moves all arguments of an update, or one of them, to the memory in which the update does not
+/// run.
 bool moveArguments(Change &m, bool all) {
   auto &program = m.program();
   const bool toHost = !isByHost(program, m.instruction());
   int other = 0;
-  while (other < program.arenas_size() && (program.arenas(other).kind() != bundle::DEVICE) != toHost)
+  while (other < program.arenas_size() &&
+         (program.arenas(other).kind() != bundle::DEVICE) != toHost)
     ++other;
   if (other == program.arenas_size())
     return false;
@@ -175,19 +195,24 @@ bool updateCopy(Change &m) {
 }
 
 void addDecisions(MutationList &list, const std::string &name, bundle::Value::Kind kind) {
-  auto copies = [kind](const Instruction &e) { return e.has_copy() && e.copy().value().kind() == kind; };
+  auto copies = [kind](const Instruction &e) {
+    return e.has_copy() && e.copy().value().kind() == kind;
+  };
   addRows(list, "residency",
           {
               {name + " not brought to the host", copies, dropHalf},
               {name + " brought to the host at another time", copies, moveAnywhere},
-              {name + " to the host without waits", [copies](const Instruction &e) { return copies(e) && hasWaits(e); }, dropWaits},
+              {name + " to the host without waits",
+               [copies](const Instruction &e) { return copies(e) && hasWaits(e); }, dropWaits},
           });
 }
 
 // Updates by group.
 
 Pick byGroup(const Wanted &wanted) {
-  return [wanted](Change &m) { return m.original.plan.commitsByGroup ? pickInstruction(m.programs, m.random, wanted) : Place(); };
+  return [wanted](Change &m) {
+    return m.original.plan.commitsByGroup ? pickInstruction(m.programs, m.random, wanted) : Place();
+  };
 }
 
 /// Replaces sums. The sums that tasks add to lie before the sums that decisions read.
@@ -203,7 +228,9 @@ void addCommits(MutationList &list, const std::string &name, Compute::Task task)
   addRows(list, "commit",
           {
               {name + " somewhere else in the list", byGroup(taskIs(task)), moveAnywhere},
-              {name + " without its waits", byGroup([task](const Instruction &e) { return isTask(e, task) && hasWaits(e); }), dropWaits},
+              {name + " without its waits",
+               byGroup([task](const Instruction &e) { return isTask(e, task) && hasWaits(e); }),
+               dropWaits},
               {name + " on another queue", byGroup(taskIs(task)), anotherQueue},
           });
 }
@@ -214,33 +241,46 @@ void test::addResidencyMutations(MutationList &list) {
   for (const Kept &kept : kKept)
     for (bool fetch : {true, false})
       addCopies(list, kept, fetch);
-  addRows(
-      list, "residency",
-      {
-          {"return of activations into another image", nullptr, [](Change &m) { return takeEnd(m, kKept[1], true, false, " into the image of "); }},
-          onRepeated("repeated call dropped", [](Calls &calls, int c) { calls.DeleteSubrange(c, 1); }),
-          onRepeated("repeated call after the backward",
-                     [](Calls &calls, int c) {
-                       for (; c + 1 < calls.size(); ++c)
-                         calls.SwapElements(c, c + 1);
-                     }),
-          onRepeated("repeated call of other samples", [](Calls &calls, int c) { calls[c].set_sample_base(calls[c].sample_base() + 1); }),
-          onRepeated("repeated call of other random instances", [](Calls &calls, int c) { calls[c].set_rng_id_base(calls[c].rng_id_base() + 1); }),
-          {"state of the host on the device", nullptr, moveToDevice},
-          {"update of the host in memory of the device", updateBy(true), [](Change &m) { return moveArguments(m, true); }},
-          {"update of the host with an argument on the device", updateBy(true), [](Change &m) { return moveArguments(m, false); }},
-          {"update of the device in memory of the host", updateBy(false), [](Change &m) { return moveArguments(m, true); }},
-          {"update of the device with an argument on the host", updateBy(false), [](Change &m) { return moveArguments(m, false); }},
-          {"update on the host dropped", updateBy(true), dropHalf},
-          {"update on the host without its waits", updateBy(true), dropWaits},
-          {"update on the host of a copy", updateBy(true), updateCopy},
-      });
+  addRows(list, "residency",
+          {
+              {"return of activations into another image", nullptr,
+               [](Change &m) { return takeEnd(m, kKept[1], true, false, " into the image of "); }},
+              onRepeated("repeated call dropped",
+                         [](Calls &calls, int c) { calls.DeleteSubrange(c, 1); }),
+              onRepeated("repeated call after the backward",
+                         [](Calls &calls, int c) {
+                           for (; c + 1 < calls.size(); ++c)
+                             calls.SwapElements(c, c + 1);
+                         }),
+              onRepeated("repeated call of other samples",
+                         [](Calls &calls, int c) {
+                           calls[c].set_sample_base(calls[c].sample_base() + 1);
+                         }),
+              onRepeated("repeated call of other random instances",
+                         [](Calls &calls, int c) {
+                           calls[c].set_rng_id_base(calls[c].rng_id_base() + 1);
+                         }),
+              {"state of the host on the device", nullptr, moveToDevice},
+              {"update of the host in memory of the device", updateBy(true),
+               [](Change &m) { return moveArguments(m, true); }},
+              {"update of the host with an argument on the device", updateBy(true),
+               [](Change &m) { return moveArguments(m, false); }},
+              {"update of the device in memory of the host", updateBy(false),
+               [](Change &m) { return moveArguments(m, true); }},
+              {"update of the device with an argument on the host", updateBy(false),
+               [](Change &m) { return moveArguments(m, false); }},
+              {"update on the host dropped", updateBy(true), dropHalf},
+              {"update on the host without its waits", updateBy(true), dropWaits},
+              {"update on the host of a copy", updateBy(true), updateCopy},
+          });
   addDecisions(list, "scalars", bundle::Value::STEP_SCALARS);
   addDecisions(list, "optimizer step", bundle::Value::OPTIMIZER_STEP);
   addRows(list, "commit",
           {
-              {"decision by the sums so far", byGroup(isDecision), [](Change &m) { return otherSums(m, false); }},
-              {"loss or norm added to what decisions read", byGroup(addsToSums), [](Change &m) { return otherSums(m, true); }},
+              {"decision by the sums so far", byGroup(isDecision),
+               [](Change &m) { return otherSums(m, false); }},
+              {"loss or norm added to what decisions read", byGroup(addsToSums),
+               [](Change &m) { return otherSums(m, true); }},
           });
   addCommits(list, "decision", Compute::CLIP_AND_CHECK);
   addCommits(list, "update", Compute::UPDATE_GROUP);

@@ -1,4 +1,5 @@
-// Mutations of loss scales: the factor of the first gradients of a step, and the decision about the next scale.
+// Mutations of loss scales: the factor of the first gradients of a step, and the decision about the
+// next scale.
 #include "Change.h"
 
 using namespace zorse;
@@ -33,7 +34,8 @@ bool scaleTwice(Change &m) {
 
 bool scaleOtherBytes(Change &m) {
   const bundle::ArgumentKind kind = m.coin() ? bundle::SCALARS : bundle::OPTIMIZER_STEP;
-  const uint64_t by = kind == bundle::SCALARS ? 64 * (1 + m.draw(uint64_t(4))) : 8 * (1 + m.draw(uint64_t(3)));
+  const uint64_t by =
+      kind == bundle::SCALARS ? 64 * (1 + m.draw(uint64_t(4))) : 8 * (1 + m.draw(uint64_t(3)));
   return m.pick(isScaling) && moveArgument(m, kind, by);
 }
 
@@ -63,26 +65,28 @@ bool decideByOtherBytes(Change &m) {
 } // namespace
 
 void test::addScaleMutations(MutationList &list) {
-  addRows(list, "scales",
-          {
-              {"seeds not scaled", isScaling, dropHalf},
-              {"a scaling without its call", isScaling, dropCalls},
-              {"seeds scaled twice", nullptr, scaleTwice},
-              {"seeds scaled behind a backward", isScaling, [](Change &m) { return swapWith(m, isB); }},
-              {"seeds scaled behind the decision", isScaling, [](Change &m) { return swapWith(m, isDecision); }},
-              {"a scaling that evaluations run", isScaling,
-               [](Change &m) {
-                 m.instruction().set_phase(bundle::FORWARD);
-                 return true;
-               }},
-              {"a scaling without waits", isScaling,
-               [](Change &m) {
-                 m.instruction().clear_waits();
-                 return true;
-               }},
-              {"a scaling of other bytes", nullptr, scaleOtherBytes},
-              {"a scale that is not kept", isScaling, dropScale},
-              {"a device that scales and does not decide", isScaling, dropLastDecision},
-              {"a decision from other bytes", nullptr, decideByOtherBytes},
-          });
+  addRows(
+      list, "scales",
+      {
+          {"seeds not scaled", isScaling, dropHalf},
+          {"a scaling without its call", isScaling, dropCalls},
+          {"seeds scaled twice", nullptr, scaleTwice},
+          {"seeds scaled behind a backward", isScaling, [](Change &m) { return swapWith(m, isB); }},
+          {"seeds scaled behind the decision", isScaling,
+           [](Change &m) { return swapWith(m, isDecision); }},
+          {"a scaling that evaluations run", isScaling,
+           [](Change &m) {
+             m.instruction().set_phase(bundle::FORWARD);
+             return true;
+           }},
+          {"a scaling without waits", isScaling,
+           [](Change &m) {
+             m.instruction().clear_waits();
+             return true;
+           }},
+          {"a scaling of other bytes", nullptr, scaleOtherBytes},
+          {"a scale that is not kept", isScaling, dropScale},
+          {"a device that scales and does not decide", isScaling, dropLastDecision},
+          {"a decision from other bytes", nullptr, decideByOtherBytes},
+      });
 }

@@ -1,4 +1,5 @@
-// Simulates the programs of random plans: the first step takes the time that the expansion predicted.
+// Simulates the programs of random plans: the first step takes the time that the expansion
+// predicted.
 #include "RandomCases.h"
 #include "RealPrograms.h"
 
@@ -16,10 +17,13 @@ using namespace zorse;
 
 namespace {
 
-/// Devices of different speeds on nodes of two sites; every link is slow enough to affect some steps.
+/// Devices of different speeds on nodes of two sites; every link is slow enough to affect some
+/// steps.
 planning::Cluster randomCluster(const step::Plan &plan, uint64_t seed) {
   std::mt19937_64 random(seed);
-  auto between = [&](double low, double high) { return low * std::pow(high / low, double(random() >> 11) * 0x1p-53); };
+  auto between = [&](double low, double high) {
+    return low * std::pow(high / low, double(random() >> 11) * 0x1p-53);
+  };
   planning::Cluster cluster;
   bundle::Topology &t = cluster.topology;
   auto link = [&](bundle::LinkSpec *l, double low, double high) {
@@ -63,42 +67,53 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
     test::RandomCase drawn = test::randomCase(seed, nullptr, 1 + int(seed % 3));
     planning::Cluster cluster = randomCluster(drawn.plan, seed);
     planning::Profile profile;
-    for (const step::PlanDevice &device : drawn.plan.devices) { // the CPU of every second device moves bytes itself
+    for (const step::PlanDevice &device :
+         drawn.plan.devices) { // the CPU of every second device moves bytes itself
       profile.devices.emplace_back();
       profile.devices.back().device = device.name;
       profile.devices.back().communicationPerByte = profile.devices.size() % 2 ? 1e-9 : 0;
     }
-    auto costs = planning::CostModel::make(drawn.model.summary, cluster, seed % 2 ? &profile : nullptr, drawn.plan.devices);
+    auto costs = planning::CostModel::make(drawn.model.summary, cluster,
+                                           seed % 2 ? &profile : nullptr, drawn.plan.devices);
     ASSERT_FALSE(costs.failed()) << costs.message();
     test::RealCase real;
     real.model = drawn.model;
     double stepTime = 0;
-    ASSERT_EQ(test::makePrograms(real, drawn.plan, &*costs, &stepTime).message(), "") << "seed " << seed;
+    ASSERT_EQ(test::makePrograms(real, drawn.plan, &*costs, &stepTime).message(), "")
+        << "seed " << seed;
     runtime::Bundle bundle;
     bundle.summary = drawn.model.summary;
     bundle.programs = real.programs;
     for (const step::PlanDevice &device : drawn.plan.devices)
-      bundle.devices.push_back({device.name, "sim", 1, 0}); // one thread per queue, as in the expansion
+      bundle.devices.push_back(
+          {device.name, "sim", 1, 0}); // one thread per queue, as in the expansion
     bundle.topology = costs->topology();
     runtime::Result<runtime::Simulation> simulation = runtime::simulatePrograms(bundle, {});
     ASSERT_FALSE(simulation.failed()) << simulation.message();
     double difference = std::abs(simulation->firstStep / stepTime - 1);
-    // Programs do not contain all delays of the expansion. It may delay cells until other cells have freed memory (1f1b
-    // on tilings that are not stages, timed, laps), and copies from the host until an update is decided or a backward
-    // needs them. If communication blocks, it may also delay arrivals after the sends of a queue.
-    const bool offloads = std::any_of(drawn.plan.cells.begin(), drawn.plan.cells.end(),
-                                      [](const step::Cell &cell) { return cell.activations == step::Activations::Offload; });
-    bool heldBack = (drawn.plan.schedule.kind != step::ScheduleKind::GPipe && drawn.plan.schedule.kind != step::ScheduleKind::Explicit) ||
+    // Programs do not contain all delays of the expansion. It may delay cells until other cells
+    // have freed memory (1f1b on tilings that are not stages, timed, laps), and copies from the
+    // host until an update is decided or a backward needs them. If communication blocks, it may
+    // also delay arrivals after the sends of a queue.
+    const bool offloads =
+        std::any_of(drawn.plan.cells.begin(), drawn.plan.cells.end(), [](const step::Cell &cell) {
+          return cell.activations == step::Activations::Offload;
+        });
+    bool heldBack = (drawn.plan.schedule.kind != step::ScheduleKind::GPipe &&
+                     drawn.plan.schedule.kind != step::ScheduleKind::Explicit) ||
                     !drawn.plan.offload.empty() || !drawn.plan.overlapCommunication || offloads;
     bool earlier = heldBack && simulation->firstStep < stepTime;
-    // A transfer over a short link completes only after earlier receives of its queue over longer links. Orders by time
-    // place a receive at its arrival time in the expansion and are therefore affected most.
-    const bool byTime = drawn.plan.schedule.kind == step::ScheduleKind::SteadyState || drawn.plan.schedule.kind == step::ScheduleKind::Wave;
+    // A transfer over a short link completes only after earlier receives of its queue over longer
+    // links. Orders by time place a receive at its arrival time in the expansion and are therefore
+    // affected most.
+    const bool byTime = drawn.plan.schedule.kind == step::ScheduleKind::SteadyState ||
+                        drawn.plan.schedule.kind == step::ScheduleKind::Wave;
     const double maxLater = byTime ? 0.2 : 0.1;
     bool later = difference > 0.01 && simulation->firstStep > stepTime;
     laterCases += later;
     EXPECT_LE(earlier ? 0 : difference, later ? maxLater : 0.01)
-        << "seed " << seed << ", " << drawn.kind << ", " << drawn.schedule << ": " << simulation->firstStep << " s, expected " << stepTime;
+        << "seed " << seed << ", " << drawn.kind << ", " << drawn.schedule << ": "
+        << simulation->firstStep << " s, expected " << stepTime;
     heldBackCases += earlier && difference > 0.01;
     EXPECT_LE(simulation->step, simulation->firstStep * 1.01) << "seed " << seed;
     if (!earlier && !later)
@@ -114,10 +129,10 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
   }
   EXPECT_LE(heldBackCases, int(kCases / 4));
   EXPECT_LE(laterCases, int(kCases / 10));
-  printf(
-      "%llu plans on random networks: the first step differs by at most %.4f %%, except for %d that begin cells earlier than their list and %d where "
-      "arrivals wait for earlier ones\n",
-      (unsigned long long)kCases, worst * 100, heldBackCases, laterCases);
+  printf("%llu plans on random networks: the first step differs by at most %.4f %%, except for %d "
+         "that begin cells earlier than their list and %d where "
+         "arrivals wait for earlier ones\n",
+         (unsigned long long)kCases, worst * 100, heldBackCases, laterCases);
 }
 
 } // namespace

@@ -1,5 +1,5 @@
-// Mutations of split backwards: W is missing, repeated, too early, too late or uses the wrong block; both tasks add
-// contributions.
+// Mutations of split backwards: W is missing, repeated, too early, too late or uses the wrong
+// block; both tasks add contributions.
 #include "Change.h"
 
 #include "zorse/Summary/Summary.h"
@@ -36,7 +36,8 @@ bool pickParts(Change &m, Parts &parts) {
       continue;
     parts.inWeights = &m.drawCall();
     for (auto &call : *instructionAt(m.programs, parts.b).mutable_compute()->mutable_calls())
-      if (call.unit() == parts.inWeights->unit() && m.original.model.summary.units(call.unit()).splits())
+      if (call.unit() == parts.inWeights->unit() &&
+          m.original.model.summary.units(call.unit()).splits())
         parts.inBackward = &call;
     if (parts.inBackward)
       return true;
@@ -44,10 +45,12 @@ bool pickParts(Change &m, Parts &parts) {
   return false;
 }
 
-std::optional<bundle::ArgumentBinding> findArgument(Change &m, const bundle::Call &call, const bundle::FunctionArgument &wanted) {
+std::optional<bundle::ArgumentBinding> findArgument(Change &m, const bundle::Call &call,
+                                                    const bundle::FunctionArgument &wanted) {
   const auto &function = m.original.model.functions.functions(int(call.function()));
   for (int s = 0; s < function.arguments_size(); ++s)
-    if (function.arguments(s).kind() == wanted.kind() && function.arguments(s).index() == wanted.index())
+    if (function.arguments(s).kind() == wanted.kind() &&
+        function.arguments(s).index() == wanted.index())
       return bundle::ArgumentBindings(m.program(), call)[s];
   return {};
 }
@@ -72,7 +75,10 @@ bool swapParts(Change &m) {
 
 /// Makes W use the block of another task.
 Row otherBlock(const char *name, bundle::ArgumentKind kind) {
-  return {name, argumentWhere([kind](const Instruction &e, const bundle::FunctionArgument &argument) { return isW(e) && argument.kind() == kind; }),
+  return {name,
+          argumentWhere([kind](const Instruction &e, const bundle::FunctionArgument &argument) {
+            return isW(e) && argument.kind() == kind;
+          }),
           [kind](Change &m) {
             auto other = otherArgument(m, ofKinds({kind}), " with that of ");
             if (!other)
@@ -89,7 +95,9 @@ bool gradientsTwice(Change &m) {
   if (!pickParts(m, parts))
     return false;
   const auto &summary = m.original.model.summary;
-  const uint32_t backward = functionOf(summary, summary.units(parts.inWeights->unit()), bundle::UnitFunction::BACKWARD).function();
+  const uint32_t backward =
+      functionOf(summary, summary.units(parts.inWeights->unit()), bundle::UnitFunction::BACKWARD)
+          .function();
   bundle::Call whole = *parts.inBackward;
   whole.set_function(backward);
   unbind(whole);
@@ -100,13 +108,15 @@ bool gradientsTwice(Change &m) {
     if (!found && argument.kind() != bundle::WORKSPACE)
       return false;
     bundle::Region region = found ? found->region : bundle::Region();
-    const uint64_t bytes = uint64_t(argument.bytes().fixed() + argument.bytes().per_row() * whole.rows());
+    const uint64_t bytes =
+        uint64_t(argument.bytes().fixed() + argument.bytes().per_row() * whole.rows());
     if (region.bytes() != bytes) { // a separate workspace
       region.set_bytes(bytes);
       region.set_offset(freshBytes(m.program(), 0, bytes));
     }
     const bool adds = m.coin();
-    binder.bind(whole, region, found ? found->value : bundle::Value(), !adds && found && found->overwrite);
+    binder.bind(whole, region, found ? found->value : bundle::Value(),
+                !adds && found && found->overwrite);
   }
   *parts.inBackward = whole;
   m.what = at(m.programs, parts.b) + " and " + m.what;
@@ -126,8 +136,10 @@ void test::addSplitMutations(MutationList &list) {
               otherBlock("deferred block of another task", bundle::SAVED_FOR_WEIGHT_GRAD),
               otherBlock("W with another saved block", bundle::SAVED),
               otherBlock("W with another gradient", bundle::BOUNDARY_OUT_GRADIENT),
-              {"deferred block that was never written", argumentOf({bundle::SAVED_FOR_WEIGHT_GRAD}), freshRegion},
+              {"deferred block that was never written", argumentOf({bundle::SAVED_FOR_WEIGHT_GRAD}),
+               freshRegion},
               {"gradients of parameters in B and in W", nullptr, gradientsTwice},
-              {"call of W dropped", [](const Instruction &e) { return isW(e) && hasCalls(e); }, dropCall},
+              {"call of W dropped", [](const Instruction &e) { return isW(e) && hasCalls(e); },
+               dropCall},
           });
 }

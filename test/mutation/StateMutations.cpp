@@ -1,5 +1,5 @@
-// Mutations of groups (which state, which participants), extents (which owner has which elements) and versions (before
-// or after which update).
+// Mutations of groups (which state, which participants), extents (which owner has which elements)
+// and versions (before or after which update).
 #include "Change.h"
 
 #include <algorithm>
@@ -10,25 +10,33 @@ using namespace zorse::test;
 namespace {
 
 bundle::ShardRanges *extentsOf(Instruction &instruction) {
-  return instruction.has_all_gather() ? instruction.mutable_all_gather()->mutable_shards() : instruction.mutable_reduce_scatter()->mutable_shards();
+  return instruction.has_all_gather() ? instruction.mutable_all_gather()->mutable_shards()
+                                      : instruction.mutable_reduce_scatter()->mutable_shards();
 }
 bundle::Region *fullOf(Instruction &instruction) {
-  return instruction.has_all_gather() ? instruction.mutable_all_gather()->mutable_full() : instruction.mutable_reduce_scatter()->mutable_full();
+  return instruction.has_all_gather() ? instruction.mutable_all_gather()->mutable_full()
+                                      : instruction.mutable_reduce_scatter()->mutable_full();
 }
 bundle::Region *shardOf(Instruction &instruction) {
-  return instruction.has_all_gather() ? instruction.mutable_all_gather()->mutable_shard() : instruction.mutable_reduce_scatter()->mutable_shard();
+  return instruction.has_all_gather() ? instruction.mutable_all_gather()->mutable_shard()
+                                      : instruction.mutable_reduce_scatter()->mutable_shard();
 }
 google::protobuf::RepeatedField<uint32_t> *membersOf(Instruction &instruction) {
-  return instruction.has_all_gather()       ? instruction.mutable_all_gather()->mutable_readers()
-         : instruction.has_reduce_scatter() ? instruction.mutable_reduce_scatter()->mutable_contributors()
-                                            : instruction.mutable_all_reduce()->mutable_members();
+  return instruction.has_all_gather() ? instruction.mutable_all_gather()->mutable_readers()
+         : instruction.has_reduce_scatter()
+             ? instruction.mutable_reduce_scatter()->mutable_contributors()
+             : instruction.mutable_all_reduce()->mutable_members();
 }
 uint32_t groupOf(const Instruction &e) {
-  return e.has_all_gather() ? e.all_gather().group() : e.has_reduce_scatter() ? e.reduce_scatter().group() : uint32_t(e.compute().group());
+  return e.has_all_gather()       ? e.all_gather().group()
+         : e.has_reduce_scatter() ? e.reduce_scatter().group()
+                                  : uint32_t(e.compute().group());
 }
 bool isOwned(const Instruction &e) { return e.has_all_gather() || e.has_reduce_scatter(); }
 int ownersOf(const Instruction &e) {
-  return e.has_all_gather() ? e.all_gather().shards().members_size() : e.has_reduce_scatter() ? e.reduce_scatter().shards().members_size() : 0;
+  return e.has_all_gather()       ? e.all_gather().shards().members_size()
+         : e.has_reduce_scatter() ? e.reduce_scatter().shards().members_size()
+                                  : 0;
 }
 bool hasOwners(const Instruction &e) { return isOwned(e) && ownersOf(e) > 1; }
 
@@ -62,7 +70,8 @@ bool memberMissing(Change &m) {
 bool hasGroup(const Instruction &e) { return isOwned(e) || isUpdate(e); }
 
 bool wrongGroup(Change &m, bool everywhere) {
-  uint32_t old = groupOf(m.instruction()), fresh = uint32_t(m.draw(m.original.model.summary.groups_size()));
+  uint32_t old = groupOf(m.instruction()),
+           fresh = uint32_t(m.draw(m.original.model.summary.groups_size()));
   if (fresh == old)
     return false;
   const uint32_t device = m.program().device();
@@ -79,7 +88,8 @@ bool wrongGroup(Change &m, bool everywhere) {
       e.mutable_compute()->set_group(int(fresh));
       for (auto &call : *e.mutable_compute()->mutable_calls())
         for (EditedArgument argument : argumentsOf(program, call))
-          if (argument.value().kind() == bundle::Value::PARAMETERS || argument.value().kind() == bundle::Value::REDUCED_GRADIENTS ||
+          if (argument.value().kind() == bundle::Value::PARAMETERS ||
+              argument.value().kind() == bundle::Value::REDUCED_GRADIENTS ||
               argument.value().kind() == bundle::Value::MOMENTS)
             argument.mutable_value()->set_id(fresh);
     }
@@ -91,8 +101,12 @@ bool wrongGroup(Change &m, bool everywhere) {
 bool addContributor(Change &m) {
   auto &program = m.program();
   uint64_t bytes = 0;
-  m.halves([&](bundle::Program &, Instruction &e) { bytes = std::max(bytes, e.reduce_scatter().full().bytes()); });
-  m.halves([&](bundle::Program &, Instruction &e) { e.mutable_reduce_scatter()->add_contributors(program.device()); });
+  m.halves([&](bundle::Program &, Instruction &e) {
+    bytes = std::max(bytes, e.reduce_scatter().full().bytes());
+  });
+  m.halves([&](bundle::Program &, Instruction &e) {
+    e.mutable_reduce_scatter()->add_contributors(program.device());
+  });
   auto *full = m.instruction().mutable_reduce_scatter()->mutable_full();
   full->set_offset(freshBytes(program, 0, bytes));
   full->set_bytes(bytes);
@@ -120,7 +134,9 @@ bool swapBuffers(Change &m) {
   return true;
 }
 
-bool isUpdatedState(const Instruction &e, const bundle::FunctionArgument &argument) { return isUpdate(e) && argument.kind() == bundle::STATE; }
+bool isUpdatedState(const Instruction &e, const bundle::FunctionArgument &argument) {
+  return isUpdate(e) && argument.kind() == bundle::STATE;
+}
 
 bool takeOtherState(Change &m) {
   auto other = otherArgument(m, isUpdatedState, " from ");
@@ -160,7 +176,9 @@ bool shiftCall(Change &m, bool all) {
   for (int s : arguments) {
     EditedArgument argument(program, call, s);
     const uint64_t offset = argument.region().offset() + uint64_t(by * 4);
-    if (argument.value().begin() + by < 0 || argument.value().end() + by > m.original.model.summary.groups(int(argument.value().id())).elements() ||
+    if (argument.value().begin() + by < 0 ||
+        argument.value().end() + by >
+            m.original.model.summary.groups(int(argument.value().id())).elements() ||
         offset > program.arenas(int(argument.region().arena())).bytes() - argument.region().bytes())
       return false;
     argument.mutable_region()->set_offset(offset);
@@ -171,23 +189,27 @@ bool shiftCall(Change &m, bool all) {
 }
 
 /// Moves the boundary between two owners.
-/// \param where  0: on all members of one collective; 1: on one member; 2: in all collectives of the group and in its
-/// state.
+/// \param where  0: on all members of one collective; 1: on one member; 2: in all collectives of
+/// the group and in its state.
 bool moveBorder(Change &m, int where) {
-  const uint32_t id = m.instruction().id(), device = m.program().device(), group = groupOf(m.instruction());
+  const uint32_t id = m.instruction().id(), device = m.program().device(),
+                 group = groupOf(m.instruction());
   const int64_t step = 64 * (1 + m.draw(int64_t(2))) * (m.coin() ? 1 : -1);
   const int which = m.draw(ownersOf(m.instruction()) - 1);
   m.what += " by " + std::to_string(step) + " elements";
   uint32_t left = 0, right = 0;
   for (auto &program : m.programs) {
     for (auto &instruction : *program.mutable_instructions()) {
-      if (!isOwned(instruction) || (where == 2 ? groupOf(instruction) != group : instruction.id() != id) ||
+      if (!isOwned(instruction) ||
+          (where == 2 ? groupOf(instruction) != group : instruction.id() != id) ||
           (where == 1 && program.device() != device))
         continue;
       auto *shards = extentsOf(instruction);
       auto *shard = shardOf(instruction);
-      if (which + 1 >= shards->members_size() || shards->end(which) + step <= shards->begin(which) ||
-          shards->begin(which + 1) + step >= shards->end(which + 1) || shards->end(which) != shards->begin(which + 1))
+      if (which + 1 >= shards->members_size() ||
+          shards->end(which) + step <= shards->begin(which) ||
+          shards->begin(which + 1) + step >= shards->end(which + 1) ||
+          shards->end(which) != shards->begin(which + 1))
         return false;
       left = shards->members(which);
       right = shards->members(which + 1);
@@ -202,7 +224,8 @@ bool moveBorder(Change &m, int where) {
     }
     if (where == 2)
       for (auto &state : *program.mutable_state())
-        if (state.value().id() == group && (state.value().kind() == bundle::Value::PARAMETERS || state.value().kind() == bundle::Value::MOMENTS)) {
+        if (state.value().id() == group && (state.value().kind() == bundle::Value::PARAMETERS ||
+                                            state.value().kind() == bundle::Value::MOMENTS)) {
           auto *region = state.mutable_region();
           if (program.device() == left) {
             state.mutable_value()->set_end(state.value().end() + step);
@@ -244,8 +267,9 @@ bool dropOwner(Change &m) {
   for (auto &program : m.programs)
     for (int e = program.instructions_size() - 1; e >= 0; --e)
       if (program.device() == victim && program.instructions(e).id() == id &&
-          !(program.instructions(e).has_all_gather() ? program.instructions(e).all_gather().full().bytes()
-                                                     : program.instructions(e).reduce_scatter().full().bytes()))
+          !(program.instructions(e).has_all_gather()
+                ? program.instructions(e).all_gather().full().bytes()
+                : program.instructions(e).reduce_scatter().full().bytes()))
         eraseInstruction(program, e);
   return true;
 }
@@ -264,7 +288,9 @@ bool shortenState(Change &m) {
 
 bool updateEarly(Change &m) {
   const uint32_t queue = m.instruction().queue(), id = m.instruction().id();
-  return swapWith(m, [&](const Instruction &e) { return e.has_compute() && e.queue() == queue && e.id() < id; });
+  return swapWith(m, [&](const Instruction &e) {
+    return e.has_compute() && e.queue() == queue && e.id() < id;
+  });
 }
 
 /// Swaps a gather with another collective on all members.
@@ -287,7 +313,9 @@ bool gatherLate(Change &m) {
 
 bool gatherLast(Change &m) {
   const bool declared = m.coin();
-  m.halves([&](bundle::Program &, Instruction &e) { e.mutable_all_gather()->mutable_value()->set_version(declared); });
+  m.halves([&](bundle::Program &, Instruction &e) {
+    e.mutable_all_gather()->mutable_value()->set_version(declared);
+  });
   return moveToEnd(m);
 }
 
@@ -318,44 +346,62 @@ bool declareNextVersion(Change &m) {
 } // namespace
 
 void test::addStateMutations(MutationList &list) {
-  addRows(list, "groups",
-          {
-              {"wrong group", hasGroup, [](Change &m) { return wrongGroup(m, true); }},
-              {"wrong group on one device", hasGroup, [](Change &m) { return wrongGroup(m, false); }},
-              {"reader missing", [](const Instruction &e) { return e.all_gather().readers_size() > 1; }, memberMissing},
-              {"contributor missing", [](const Instruction &e) { return e.reduce_scatter().contributors_size() > 1; }, memberMissing},
-              {"device missing from the sums", [](const Instruction &e) { return e.all_reduce().members_size() > 1; }, memberMissing},
-              {"contributor added", [](const Instruction &e) { return isReduceScatter(e) && !e.reduce_scatter().full().bytes(); }, addContributor},
-              {"groups of two collectives exchanged", isOwned, swapGroups},
-              {"buffers of two groups exchanged", isOwned, swapBuffers, 10},
-              {"update with another group's gradients", argumentWhere(isUpdatedState), takeOtherState, 20},
-          });
-  addRows(list, "extents",
-          {
-              {"border moved in one collective", hasOwners, [](Change &m) { return moveBorder(m, 0); }},
-              {"border moved on one member", hasOwners, [](Change &m) { return moveBorder(m, 1); }},
-              {"border moved everywhere but in updates", hasOwners, [](Change &m) { return moveBorder(m, 2); }},
-              {"extents of two owners exchanged", hasOwners, swapOwners},
-              {"owner missing", hasOwners, dropOwner},
-              {"state shorter", nullptr, shortenState},
-              {"norm misses part of a shard", taskIs(Compute::NORM), shrinkCall},
-              {"update misses part of a shard", isUpdate, shrinkCall},
-              {"norm of shifted elements", taskIs(Compute::NORM), [](Change &m) { return shiftCall(m, true); }},
-              {"update of shifted elements", isUpdate, [](Change &m) { return shiftCall(m, true); }},
-              {"one argument of an update shifted", isUpdate, [](Change &m) { return shiftCall(m, false); }},
-          });
+  addRows(
+      list, "groups",
+      {
+          {"wrong group", hasGroup, [](Change &m) { return wrongGroup(m, true); }},
+          {"wrong group on one device", hasGroup, [](Change &m) { return wrongGroup(m, false); }},
+          {"reader missing", [](const Instruction &e) { return e.all_gather().readers_size() > 1; },
+           memberMissing},
+          {"contributor missing",
+           [](const Instruction &e) { return e.reduce_scatter().contributors_size() > 1; },
+           memberMissing},
+          {"device missing from the sums",
+           [](const Instruction &e) { return e.all_reduce().members_size() > 1; }, memberMissing},
+          {"contributor added",
+           [](const Instruction &e) {
+             return isReduceScatter(e) && !e.reduce_scatter().full().bytes();
+           },
+           addContributor},
+          {"groups of two collectives exchanged", isOwned, swapGroups},
+          {"buffers of two groups exchanged", isOwned, swapBuffers, 10},
+          {"update with another group's gradients", argumentWhere(isUpdatedState), takeOtherState,
+           20},
+      });
+  addRows(
+      list, "extents",
+      {
+          {"border moved in one collective", hasOwners, [](Change &m) { return moveBorder(m, 0); }},
+          {"border moved on one member", hasOwners, [](Change &m) { return moveBorder(m, 1); }},
+          {"border moved everywhere but in updates", hasOwners,
+           [](Change &m) { return moveBorder(m, 2); }},
+          {"extents of two owners exchanged", hasOwners, swapOwners},
+          {"owner missing", hasOwners, dropOwner},
+          {"state shorter", nullptr, shortenState},
+          {"norm misses part of a shard", taskIs(Compute::NORM), shrinkCall},
+          {"update misses part of a shard", isUpdate, shrinkCall},
+          {"norm of shifted elements", taskIs(Compute::NORM),
+           [](Change &m) { return shiftCall(m, true); }},
+          {"update of shifted elements", isUpdate, [](Change &m) { return shiftCall(m, true); }},
+          {"one argument of an update shifted", isUpdate,
+           [](Change &m) { return shiftCall(m, false); }},
+      });
   addRows(list, "versions",
           {
               {"update too early", isUpdate, updateEarly},
               {"gather too late", isGather, gatherLate},
               {"gather after the updates", isGather, gatherLast},
               {"gather dropped", isGather, dropInstruction},
-              {"reduction dropped", [](const Instruction &e) { return isReduceScatter(e) || e.has_all_reduce(); }, dropInstruction},
+              {"reduction dropped",
+               [](const Instruction &e) { return isReduceScatter(e) || e.has_all_reduce(); },
+               dropInstruction},
               {"reduction before the last backward", isReduceScatter, reduceEarly},
               {"update dropped", isUpdate, dropInstruction},
               {"update doubled", isUpdate, doubleInstruction},
-              {"update before the decision", isDecision, [](Change &m) { return swapWith(m, isUpdate); }},
+              {"update before the decision", isDecision,
+               [](Change &m) { return swapWith(m, isUpdate); }},
               {"norm after the sum", addsToSums, moveToEnd},
-              {"declared version changed", [](const Instruction &e) { return isGather(e) || isUpdate(e); }, declareNextVersion},
+              {"declared version changed",
+               [](const Instruction &e) { return isGather(e) || isUpdate(e); }, declareNextVersion},
           });
 }

@@ -1,5 +1,5 @@
-// Mutations at the step boundary. The first step is correct, because state has just been loaded and arenas are fresh;
-// the second step is not. Also faults that only an evaluation shows.
+// Mutations at the step boundary. The first step is correct, because state has just been loaded and
+// arenas are fresh; the second step is not. Also faults that only an evaluation shows.
 #include "Change.h"
 
 using namespace zorse;
@@ -36,7 +36,8 @@ bool dropAllPrevious(Change &m) {
 }
 
 /// Declares the gathered elements from `begin` to `end` as state.
-void keep(bundle::Program &program, const bundle::AllGather &gather, bundle::ElementType type, int64_t begin, int64_t end) {
+void keep(bundle::Program &program, const bundle::AllGather &gather, bundle::ElementType type,
+          int64_t begin, int64_t end) {
   if (begin >= end)
     return;
   auto *state = program.add_state();
@@ -102,7 +103,8 @@ bool neverOverwrite(Change &m) {
     if (instruction.has_compute())
       for (auto &call : *instruction.mutable_compute()->mutable_calls())
         for (EditedArgument argument : argumentsOf(m.program(), call))
-          if (argument.overwrite() && argument.value().kind() == value.kind() && argument.value().id() == value.id()) {
+          if (argument.overwrite() && argument.value().kind() == value.kind() &&
+              argument.value().id() == value.id()) {
             argument.set_overwrite(false);
             changed = true;
           }
@@ -110,7 +112,9 @@ bool neverOverwrite(Change &m) {
 }
 
 bool moveToFront(Change &m) {
-  Place first = pickInstruction(m.programs, m.random, [](const Instruction &e) { return e.phase() <= bundle::FORWARD && e.id() > 0; });
+  Place first = pickInstruction(m.programs, m.random, [](const Instruction &e) {
+    return e.phase() <= bundle::FORWARD && e.id() > 0;
+  });
   if (!first)
     return false;
   m.what += " before " + at(m.programs, first);
@@ -134,7 +138,9 @@ void test::addStepMutations(MutationList &list) {
   auto isState = [](const Instruction &e, const bundle::FunctionArgument &argument) {
     return isUpdate(e) && argument.kind() == bundle::STATE && argument.index() == 0;
   };
-  auto accumulates = [](const Instruction &, const bundle::FunctionArgument &argument) { return argument.mode() == bundle::ACCUMULATE; };
+  auto accumulates = [](const Instruction &, const bundle::FunctionArgument &argument) {
+    return argument.mode() == bundle::ACCUMULATE;
+  };
   addRows(list, "step boundary",
           {
               {"wait for the step before dropped", pickPrevious, dropPrevious},
@@ -145,13 +151,25 @@ void test::addStepMutations(MutationList &list) {
               {"update of a copy of the state", argumentWhere(isState), updateCopy},
               {"scalars loaded late", loadsScalars, loadLate},
               {"accumulator of the step before", argumentWhere(accumulates), neverOverwrite},
-              {"first instruction moved to the end", [](const Instruction &e) { return e.phase() == bundle::LOAD || e.phase() == bundle::GATHER; },
+              {"first instruction moved to the end",
+               [](const Instruction &e) {
+                 return e.phase() == bundle::LOAD || e.phase() == bundle::GATHER;
+               },
                moveToEnd},
-              {"last instruction moved to the front", [](const Instruction &e) { return e.phase() >= bundle::GRAD_NORM; }, moveToFront},
+              {"last instruction moved to the front",
+               [](const Instruction &e) { return e.phase() >= bundle::GRAD_NORM; }, moveToFront},
               {"wrong phase", isAny, wrongPhase},
-              {"left out of evaluation", [](const Instruction &e) { return e.phase() <= bundle::FORWARD || e.phase() == bundle::READ_METRICS; },
+              {"left out of evaluation",
+               [](const Instruction &e) {
+                 return e.phase() <= bundle::FORWARD || e.phase() == bundle::READ_METRICS;
+               },
                [](Change &m) { return setPhase(m, bundle::BACKWARD); }},
-              {"also done in evaluation", [](const Instruction &e) { return e.phase() > bundle::FORWARD && e.phase() != bundle::READ_METRICS; },
-               [](Change &m) { return setPhase(m, m.coin() ? bundle::READ_METRICS : bundle::FORWARD); }},
+              {"also done in evaluation",
+               [](const Instruction &e) {
+                 return e.phase() > bundle::FORWARD && e.phase() != bundle::READ_METRICS;
+               },
+               [](Change &m) {
+                 return setPhase(m, m.coin() ? bundle::READ_METRICS : bundle::FORWARD);
+               }},
           });
 }

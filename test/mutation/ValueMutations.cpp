@@ -1,5 +1,5 @@
-// Mutations of rows (which samples), values (which tensor, and whether it is overwritten or added to) and tasks
-// (missing or repeated work).
+// Mutations of rows (which samples), values (which tensor, and whether it is overwritten or added
+// to) and tasks (missing or repeated work).
 #include "Change.h"
 
 #include <algorithm>
@@ -10,7 +10,9 @@ using namespace zorse::test;
 namespace {
 
 bool isSent(const Instruction &e) { return isSend(e) || isCopy(e); }
-bool accumulates(const Instruction &, const bundle::FunctionArgument &argument) { return argument.mode() == bundle::ACCUMULATE; }
+bool accumulates(const Instruction &, const bundle::FunctionArgument &argument) {
+  return argument.mode() == bundle::ACCUMULATE;
+}
 
 // ---- rows ----
 
@@ -76,7 +78,8 @@ bool swapCells(Change &m) {
 bool swapSamples(Change &m) {
   auto &own = m.compute();
   Instruction *other = m.other([&](const Instruction &e) {
-    return isTask(e, own.task()) && e.compute().calls(0).unit() == own.calls(0).unit() && e.compute().calls(0).rows() == own.calls(0).rows() &&
+    return isTask(e, own.task()) && e.compute().calls(0).unit() == own.calls(0).unit() &&
+           e.compute().calls(0).rows() == own.calls(0).rows() &&
            e.compute().calls_size() == own.calls_size();
   });
   if (!other)
@@ -136,7 +139,9 @@ bool sendOtherValue(Change &m) {
 }
 
 bool sendsGradient(const Instruction &e) {
-  auto gradient = [](const bundle::Value &v) { return v.kind() == bundle::Value::ACTIVATION_GRADIENT; };
+  auto gradient = [](const bundle::Value &v) {
+    return v.kind() == bundle::Value::ACTIVATION_GRADIENT;
+  };
   return (isSend(e) && gradient(e.send().value())) || (isCopy(e) && gradient(e.copy().value()));
 }
 
@@ -149,7 +154,8 @@ bool sendOtherCut(Change &m) {
 bool declareOtherKind(Change &m) {
   m.halves([&](bundle::Program &, Instruction &e) {
     auto &v = valueOf(e);
-    v.set_kind(v.kind() == bundle::Value::ACTIVATION ? bundle::Value::ACTIVATION_GRADIENT : bundle::Value::ACTIVATION);
+    v.set_kind(v.kind() == bundle::Value::ACTIVATION ? bundle::Value::ACTIVATION_GRADIENT
+                                                     : bundle::Value::ACTIVATION);
   });
   return true;
 }
@@ -164,7 +170,8 @@ bool wrongFunction(Change &m) {
   const auto &functions = m.original.model.functions;
   std::vector<uint32_t> fitting;
   for (int b = 0; b < functions.functions_size(); ++b)
-    if (uint32_t(b) != call.function() && functions.functions(b).arguments_size() == bundle::ArgumentBindings(m.program(), call).size())
+    if (uint32_t(b) != call.function() && functions.functions(b).arguments_size() ==
+                                              bundle::ArgumentBindings(m.program(), call).size())
       fitting.push_back(uint32_t(b));
   if (fitting.empty())
     return false;
@@ -202,7 +209,8 @@ void waitForAll(const bundle::Program &program, Instruction &instruction) {
 
 /// Adds a second report, or moves the report.
 bool reportElsewhere(Change &m) {
-  Place load = pickInstruction(m.programs, m.random, loadsScalars), report = pickInstruction(m.programs, m.random, isReport);
+  Place load = pickInstruction(m.programs, m.random, loadsScalars),
+        report = pickInstruction(m.programs, m.random, isReport);
   if (!load || !report || load.program == report.program)
     return false;
   auto &program = m.programs[size_t(load.program)];
@@ -214,7 +222,8 @@ bool reportElsewhere(Change &m) {
   copy.set_id(last + 1);
   copy.set_queue(instructionAt(m.programs, load).queue());
   copy.clear_waits();
-  *copy.mutable_read_metrics()->mutable_region() = instructionAt(m.programs, load).load_scalars().region();
+  *copy.mutable_read_metrics()->mutable_region() =
+      instructionAt(m.programs, load).load_scalars().region();
   waitForAll(program, copy);
   m.what = "device " + std::to_string(program.device());
   *program.add_instructions() = copy;
@@ -247,18 +256,20 @@ bool computeElsewhere(Change &m) {
 } // namespace
 
 void test::addValueMutations(MutationList &list) {
-  addRows(list, "rows",
-          {
-              {"wrong samples in one call", isUnitTask, otherSamples},
-              {"wrong micro-batch", isUnitTask, otherSamplesOfAllCalls},
-              {"a row more or less over the same buffers", isUnitTask, otherRows},
-              {"a row less, buffers and values with it", [](const Instruction &e) { return isUnitTask(e) && e.compute().calls(0).rows() > 1; },
-               fewerRows},
-              {"tasks of two cells exchanged", isUnitTask, swapCells},
-              {"micro-batches of two tasks exchanged", isUnitTask, swapSamples},
-              {"wrong samples loaded", loadsInput, loadOtherSamples},
-              {"other rows sent or copied", isSent, sendOtherRows},
-          });
+  addRows(
+      list, "rows",
+      {
+          {"wrong samples in one call", isUnitTask, otherSamples},
+          {"wrong micro-batch", isUnitTask, otherSamplesOfAllCalls},
+          {"a row more or less over the same buffers", isUnitTask, otherRows},
+          {"a row less, buffers and values with it",
+           [](const Instruction &e) { return isUnitTask(e) && e.compute().calls(0).rows() > 1; },
+           fewerRows},
+          {"tasks of two cells exchanged", isUnitTask, swapCells},
+          {"micro-batches of two tasks exchanged", isUnitTask, swapSamples},
+          {"wrong samples loaded", loadsInput, loadOtherSamples},
+          {"other rows sent or copied", isSent, sendOtherRows},
+      });
   addRows(list, "values",
           {
               {"wrong input loaded", loadsInput, loadOtherInput},
@@ -266,12 +277,18 @@ void test::addValueMutations(MutationList &list) {
               {"gradient of other units sent or copied", sendsGradient, sendOtherCut},
               {"another kind declared", isSent, declareOtherKind},
               swapArguments("saved blocks of two tasks exchanged", ofKinds({bundle::SAVED})),
-              swapArguments("activations of two tasks exchanged", ofKinds({bundle::BOUNDARY_IN, bundle::BOUNDARY_OUT, bundle::INPUT, bundle::LOSS})),
+              swapArguments("activations of two tasks exchanged",
+                            ofKinds({bundle::BOUNDARY_IN, bundle::BOUNDARY_OUT, bundle::INPUT,
+                                     bundle::LOSS})),
               swapArguments("gradients of two tasks exchanged",
-                            ofKinds({bundle::BOUNDARY_IN_GRADIENT, bundle::BOUNDARY_OUT_GRADIENT, bundle::PARAMETER_GRADIENT})),
+                            ofKinds({bundle::BOUNDARY_IN_GRADIENT, bundle::BOUNDARY_OUT_GRADIENT,
+                                     bundle::PARAMETER_GRADIENT})),
               swapArguments("parameters of two tasks exchanged", ofKinds({bundle::PARAMETER})),
               {"overwrite and accumulate exchanged", argumentWhere(accumulates), changeOverwrite},
-              {"contribution elsewhere", argumentOf({bundle::PARAMETER_GRADIENT, bundle::BOUNDARY_IN_GRADIENT, bundle::LOCAL_METRICS}), freshRegion},
+              {"contribution elsewhere",
+               argumentOf({bundle::PARAMETER_GRADIENT, bundle::BOUNDARY_IN_GRADIENT,
+                           bundle::LOCAL_METRICS}),
+               freshRegion},
               {"wrong function", isCompute, wrongFunction},
               {"wrong unit", isUnitTask, wrongUnit},
               {"wrong random instances", isUnitTask, wrongInstances},

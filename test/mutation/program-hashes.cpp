@@ -1,6 +1,7 @@
-// program-hashes: prints one line per random plan, "SEED PROGRAMS TIMES". PROGRAMS is a hash of the serialized
-// programs. TIMES is a hash of the results that planning uses: step time, and per device the compute seconds and peak
-// memory (hashed as bits). Two versions of the compiler that print the same lines write the same programs:
+// program-hashes: prints one line per random plan, "SEED PROGRAMS TIMES". PROGRAMS is a hash of the
+// serialized programs. TIMES is a hash of the results that planning uses: step time, and per device
+// the compute seconds and peak memory (hashed as bits). Two versions of the compiler that print the
+// same lines write the same programs:
 //
 //   program-hashes --plans=3000 > before;  ...;  program-hashes --plans=3000 | diff before -
 #include "NumberOption.h"
@@ -29,7 +30,8 @@ struct Hash {
 };
 
 std::string line(uint64_t seed, int largest) {
-  test::RandomCase drawn = test::randomCase(seed, nullptr, seed % 2 ? 1 : 1 + int(seed / 2 % uint64_t(largest)));
+  test::RandomCase drawn =
+      test::randomCase(seed, nullptr, seed % 2 ? 1 : 1 + int(seed / 2 % uint64_t(largest)));
   test::RealCase real;
   real.model = drawn.model;
   if (Status status = test::makePrograms(real, drawn.plan); status.failed())
@@ -49,7 +51,8 @@ std::string line(uint64_t seed, int largest) {
     }
   }
   char text[80];
-  std::snprintf(text, sizeof text, "%llu %016llx %016llx", static_cast<unsigned long long>(seed), static_cast<unsigned long long>(programs.value),
+  std::snprintf(text, sizeof text, "%llu %016llx %016llx", static_cast<unsigned long long>(seed),
+                static_cast<unsigned long long>(programs.value),
                 static_cast<unsigned long long>(times.value));
   return text;
 }
@@ -61,10 +64,14 @@ int main(int argc, char **argv) {
   int largest = 4;
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
   for (int i = 1; i < argc; ++i) {
-    auto number = [&](const char *name, auto &target) { return test::numberOption(argv[i], name, target); };
-    if (number("--plans", plans) || number("--first", first) || number("--largest", largest) || number("--threads", threads))
+    auto number = [&](const char *name, auto &target) {
+      return test::numberOption(argv[i], name, target);
+    };
+    if (number("--plans", plans) || number("--first", first) || number("--largest", largest) ||
+        number("--threads", threads))
       continue;
-    std::fprintf(stderr, "program-hashes [--plans=N] [--first=SEED] [--largest=FACTOR] [--threads=N]\n");
+    std::fprintf(stderr,
+                 "program-hashes [--plans=N] [--first=SEED] [--largest=FACTOR] [--threads=N]\n");
     return 2;
   }
   std::vector<std::string> lines(plans);

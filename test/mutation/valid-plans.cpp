@@ -1,5 +1,6 @@
-// valid-plans: expands, serializes and verifies random valid plans of random models. No plan may be refused. Small
-// plans are also run by the interpreter, which checks that the programs that the verifier accepted are correct.
+// valid-plans: expands, serializes and verifies random valid plans of random models. No plan may be
+// refused. Small plans are also run by the interpreter, which checks that the programs that the
+// verifier accepted are correct.
 #include "Interpreter.h"
 #include "NumberOption.h"
 #include "RandomCases.h"
@@ -34,7 +35,8 @@ struct Outcome {
 Outcome tryCase(uint64_t seed, const Options &options, test::RandomCase &drawn) {
   Outcome outcome;
   // Every second case is small and can be interpreted; the others grow with the seed.
-  drawn = test::randomCase(seed, nullptr, seed % 2 ? 1 : 1 + int(seed / 2 % uint64_t(options.largest)));
+  drawn =
+      test::randomCase(seed, nullptr, seed % 2 ? 1 : 1 + int(seed / 2 % uint64_t(options.largest)));
   test::RealCase real;
   real.model = drawn.model;
   const std::string json = step::writePlan(drawn.plan, drawn.model.summary);
@@ -51,17 +53,21 @@ Outcome tryCase(uint64_t seed, const Options &options, test::RandomCase &drawn) 
   outcome.cells = drawn.plan.cells.size();
   for (const auto &program : real.programs)
     outcome.instructions += size_t(program.instructions_size());
-  auto findings = verify::verifyPrograms(real.model.summary, real.model.functions, real.plan, real.programs, {});
+  auto findings = verify::verifyPrograms(real.model.summary, real.model.functions, real.plan,
+                                         real.programs, {});
   for (const auto &finding : findings)
     outcome.problem += (outcome.problem.empty() ? "" : "; ") + verify::toString(finding, real.plan);
   if (options.interleavings > 0 && outcome.instructions <= options.interpreted) {
     outcome.interpreted = true;
     const interpret::Steps steps = "ETTET";
-    auto expected =
-        interpret::reference(real.model.summary, real.model.functions, {real.plan.batch, real.plan.splitBackward, real.plan.commitsByGroup}, steps);
-    auto harm = interpret::findHarm(real.model.summary, real.model.functions, real.programs, expected, steps, options.interleavings, uint32_t(seed));
+    auto expected = interpret::reference(
+        real.model.summary, real.model.functions,
+        {real.plan.batch, real.plan.splitBackward, real.plan.commitsByGroup}, steps);
+    auto harm = interpret::findHarm(real.model.summary, real.model.functions, real.programs,
+                                    expected, steps, options.interleavings, uint32_t(seed));
     if (harm.harmful)
-      outcome.problem += (outcome.problem.empty() ? "accepted, but harmful: " : "; also harmful: ") + harm.what;
+      outcome.problem +=
+          (outcome.problem.empty() ? "accepted, but harmful: " : "; also harmful: ") + harm.what;
   }
   return outcome;
 }
@@ -71,11 +77,15 @@ Outcome tryCase(uint64_t seed, const Options &options, test::RandomCase &drawn) 
 int main(int argc, char **argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
-    auto number = [&](const char *name, auto &target) { return test::numberOption(argv[i], name, target); };
-    if (number("--plans", options.plans) || number("--first", options.first) || number("--largest", options.largest) ||
-        number("--interleavings", options.interleavings) || number("--threads", options.threads) || number("--interpreted", options.interpreted))
+    auto number = [&](const char *name, auto &target) {
+      return test::numberOption(argv[i], name, target);
+    };
+    if (number("--plans", options.plans) || number("--first", options.first) ||
+        number("--largest", options.largest) || number("--interleavings", options.interleavings) ||
+        number("--threads", options.threads) || number("--interpreted", options.interpreted))
       continue;
-    fprintf(stderr, "valid-plans [--plans=N] [--first=SEED] [--largest=FACTOR] [--interleavings=N] [--interpreted=ENTRIES] [--threads=N]\n");
+    fprintf(stderr, "valid-plans [--plans=N] [--first=SEED] [--largest=FACTOR] [--interleavings=N] "
+                    "[--interpreted=ENTRIES] [--threads=N]\n");
     return 2;
   }
   struct Row {
@@ -101,10 +111,12 @@ int main(int argc, char **argv) {
       cells = std::max(cells, outcome.cells);
       instructions += outcome.instructions;
       if (!outcome.problem.empty())
-        printf("seed %llu: %s, %s, owners %s, %d units x %lld samples, %zu cells on %zu devices: %s\n",
-               static_cast<unsigned long long>(options.first + index), drawn.kind.c_str(), drawn.schedule.c_str(), drawn.owners.c_str(),
-               drawn.model.summary.units_size(), static_cast<long long>(drawn.plan.batch), drawn.plan.cells.size(), drawn.plan.devices.size(),
-               outcome.problem.c_str());
+        printf(
+            "seed %llu: %s, %s, owners %s, %d units x %lld samples, %zu cells on %zu devices: %s\n",
+            static_cast<unsigned long long>(options.first + index), drawn.kind.c_str(),
+            drawn.schedule.c_str(), drawn.owners.c_str(), drawn.model.summary.units_size(),
+            static_cast<long long>(drawn.plan.batch), drawn.plan.cells.size(),
+            drawn.plan.devices.size(), outcome.problem.c_str());
     }
   };
   std::vector<std::thread> threads;
@@ -116,8 +128,9 @@ int main(int argc, char **argv) {
   printf("| plan | schedule | plans | accepted | also interpreted |\n|---|---|---|---|---|\n");
   for (const auto &[name, row] : rows)
     printf("| %s | %d | %d | %d |\n", name.c_str(), row.plans, row.accepted, row.interpreted);
-  printf("%zu instructions in all; at most %zu cells, %zu devices; %.0f s\n", instructions, cells, devices,
-         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  printf("%d of %d random valid plans accepted; the interpreter agrees on the %d it ran\n", total.accepted, total.plans, total.interpreted);
+  printf("%zu instructions in all; at most %zu cells, %zu devices; %.0f s\n", instructions, cells,
+         devices, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  printf("%d of %d random valid plans accepted; the interpreter agrees on the %d it ran\n",
+         total.accepted, total.plans, total.interpreted);
   return total.accepted != total.plans;
 }

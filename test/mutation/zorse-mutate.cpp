@@ -1,6 +1,7 @@
-// zorse-mutate: mutation testing of the verifier. It makes one change to a real program at a time. The interpreter
-// decides whether the mutant is harmful, and the verifier decides independently whether to reject it. Prints a table.
-// Exits with 1 if a harmful mutant is accepted or a correct program is rejected.
+// zorse-mutate: mutation testing of the verifier. It makes one change to a real program at a time.
+// The interpreter decides whether the mutant is harmful, and the verifier decides independently
+// whether to reject it. Prints a table. Exits with 1 if a harmful mutant is accepted or a correct
+// program is rejected.
 #include "Interpreter.h"
 #include "Mutations.h"
 #include "NumberOption.h"
@@ -42,17 +43,22 @@ struct Options {
 };
 
 int usage() {
-  fprintf(stderr,
-          "zorse-mutate [--plans=N] [--first=SEED] [--per-mutation=N] [--interleavings=N] [--threads=N] [--bundle=DIR] [--details] [--verbose]\n"
-          "Breaks the programs of N random plans; every mutation is tried --per-mutation times on each plan.\n"
-          "The model is a synthetic one per plan, or that of --bundle. --details: also a row for every mutation.\n");
+  fprintf(stderr, "zorse-mutate [--plans=N] [--first=SEED] [--per-mutation=N] [--interleavings=N] "
+                  "[--threads=N] [--bundle=DIR] [--details] [--verbose]\n"
+                  "Breaks the programs of N random plans; every mutation is tried --per-mutation "
+                  "times on each plan.\n"
+                  "The model is a synthetic one per plan, or that of --bundle. --details: also a "
+                  "row for every mutation.\n");
   return 2;
 }
 
 bool parse(int argc, char **argv, Options &options) {
   for (int i = 1; i < argc; ++i) {
-    auto number = [&](const char *name, auto &target) { return test::numberOption(argv[i], name, target); };
-    if (number("--plans", options.plans) || number("--first", options.first) || number("--per-mutation", options.perMutation) ||
+    auto number = [&](const char *name, auto &target) {
+      return test::numberOption(argv[i], name, target);
+    };
+    if (number("--plans", options.plans) || number("--first", options.first) ||
+        number("--per-mutation", options.perMutation) ||
         number("--interleavings", options.interleavings) || number("--threads", options.threads))
       continue;
     if (!strncmp(argv[i], "--bundle=", 9))
@@ -83,15 +89,18 @@ struct Trial {
   Outcome &outcome;
   const uint32_t seed;
   const test::RealCase original;
-  const interpret::Result expected =
-      interpret::reference(original.model.summary, original.model.functions,
-                           {original.plan.batch, original.plan.splitBackward, original.plan.commitsByGroup}, options.steps);
+  const interpret::Result expected = interpret::reference(
+      original.model.summary, original.model.functions,
+      {original.plan.batch, original.plan.splitBackward, original.plan.commitsByGroup},
+      options.steps);
 
   interpret::Harm harmOf(const std::vector<bundle::Program> &programs, uint32_t draws) const {
-    return interpret::findHarm(original.model.summary, original.model.functions, programs, expected, options.steps, options.interleavings, draws);
+    return interpret::findHarm(original.model.summary, original.model.functions, programs, expected,
+                               options.steps, options.interleavings, draws);
   }
   std::vector<verify::Finding> findingsOf(const std::vector<bundle::Program> &programs) const {
-    return verify::verifyPrograms(original.model.summary, original.model.functions, original.plan, programs, {});
+    return verify::verifyPrograms(original.model.summary, original.model.functions, original.plan,
+                                  programs, {});
   }
 
   /// Whether the interpreter and the verifier accept the compiler's own programs.
@@ -101,7 +110,8 @@ struct Trial {
     std::lock_guard<std::mutex> lock(outcome.mutex);
     ++outcome.plansOf[original.kind];
     if (harm.harmful) {
-      outcome.problems.push_back(original.name + ": the compiler's own programs are harmful: " + harm.what);
+      outcome.problems.push_back(original.name +
+                                 ": the compiler's own programs are harmful: " + harm.what);
       ++outcome.disagreeing;
       return false;
     }
@@ -109,7 +119,8 @@ struct Trial {
     if (findings.empty())
       return true;
     ++outcome.wronglyRejected;
-    outcome.problems.push_back(original.name + ": a correct program is rejected: " + verify::toString(findings[0], original.plan));
+    outcome.problems.push_back(original.name + ": a correct program is rejected: " +
+                               verify::toString(findings[0], original.plan));
     return false;
   }
 
@@ -138,14 +149,17 @@ struct Trial {
     outcome.rows[c] += row;
     outcome.schedules[original.schedule] += row;
     if (found.harmful && verdict.empty())
-      outcome.problems.push_back(original.name + ": ACCEPTED although harmful: " + mutation.name + " (" + what + "): " + found.what);
+      outcome.problems.push_back(original.name + ": ACCEPTED although harmful: " + mutation.name +
+                                 " (" + what + "): " + found.what);
     else if (options.verbose)
-      printf("%-40s seed %u, %s: %s | %s\n", mutation.name.c_str(), seed, what.c_str(), found.harmful ? found.what.c_str() : "harmless",
+      printf("%-40s seed %u, %s: %s | %s\n", mutation.name.c_str(), seed, what.c_str(),
+             found.harmful ? found.what.c_str() : "harmless",
              verdict.empty() ? "accepted" : verify::toString(verdict[0], original.plan).c_str());
   }
 };
 
-void judge(const Options &options, const test::SyntheticModel *model, uint32_t seed, Outcome &outcome) {
+void judge(const Options &options, const test::SyntheticModel *model, uint32_t seed,
+           Outcome &outcome) {
   auto original = test::realCase(seed, model);
   if (original.failed()) {
     std::lock_guard<std::mutex> lock(outcome.mutex);
@@ -164,10 +178,11 @@ void judge(const Options &options, const test::SyntheticModel *model, uint32_t s
 Row printTables(const Options &options, const Outcome &outcome) {
   const auto &classes = test::mutations();
   auto print = [](const std::string &name, const Row &r) {
-    printf("| %s | %d | %d | %d | %d | %d | %d |\n", name.c_str(), r.mutants, r.legal, r.harmful, r.rejectedHarmful, r.harmless, r.rejectedHarmless);
+    printf("| %s | %d | %d | %d | %d | %d | %d |\n", name.c_str(), r.mutants, r.legal, r.harmful,
+           r.rejectedHarmful, r.harmless, r.rejectedHarmless);
   };
-  const char *header =
-      "| mutants | sizes and order legal | harmful | harmful rejected | harmless | harmless rejected |\n|---|---|---|---|---|---|---|\n";
+  const char *header = "| mutants | sizes and order legal | harmful | harmful rejected | harmless "
+                       "| harmless rejected |\n|---|---|---|---|---|---|---|\n";
   if (options.details) {
     printf("| mutation %s", header);
     for (size_t c = 0; c < classes.size(); ++c)
@@ -227,8 +242,11 @@ int main(int argc, char **argv) {
   printf(" %d interleavings of %zu steps each\n", options.interleavings, options.steps.size());
   for (const std::string &problem : outcome.problems)
     printf("%s\n", problem.c_str());
-  printf("%d of %d harmful mutants rejected (%d mutants, %d of %d harmless ones rejected too); %d of %d correct programs rejected; %.0f s\n",
-         total.rejectedHarmful, total.harmful, total.mutants, total.rejectedHarmless, total.harmless, outcome.wronglyRejected, outcome.correct,
+  printf("%d of %d harmful mutants rejected (%d mutants, %d of %d harmless ones rejected too); %d "
+         "of %d correct programs rejected; %.0f s\n",
+         total.rejectedHarmful, total.harmful, total.mutants, total.rejectedHarmless,
+         total.harmless, outcome.wronglyRejected, outcome.correct,
          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  return total.harmful != total.rejectedHarmful || outcome.wronglyRejected || outcome.disagreeing || !outcome.problems.empty();
+  return total.harmful != total.rejectedHarmful || outcome.wronglyRejected || outcome.disagreeing ||
+         !outcome.problems.empty();
 }

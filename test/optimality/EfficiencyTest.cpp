@@ -1,4 +1,5 @@
-// Tests the efficiency η and its factors: their product, their limits, and that no plan is faster than the lower bound.
+// Tests the efficiency η and its factors: their product, their limits, and that no plan is faster
+// than the lower bound.
 #include "Optima.h"
 
 #include "RandomPlan.h"
@@ -14,7 +15,8 @@ using namespace zorse::planning;
 namespace {
 
 void expectSound(const Efficiency &e, const std::string &what) {
-  EXPECT_NEAR(e.idle * e.kernel * e.balance * e.recompute * e.bubble * e.exposed, e.eta, 1e-9) << what;
+  EXPECT_NEAR(e.idle * e.kernel * e.balance * e.recompute * e.bubble * e.exposed, e.eta, 1e-9)
+      << what;
   EXPECT_NEAR(e.eta * e.step, e.bound, 1e-9 * e.bound) << what;
   for (double factor : {e.eta, e.idle, e.kernel, e.balance, e.recompute, e.bubble, e.exposed}) {
     EXPECT_GT(factor, 0) << what;
@@ -25,13 +27,16 @@ void expectSound(const Efficiency &e, const std::string &what) {
 TEST(Efficiency, OneDevice) {
   auto instance = makeInstance(1008); // several devices: all but one are idle
   Strategy strategy;
-  strategy.pipelines.push_back({instance->problem->batch, {{0, instance->summary.units_size(), {{0, instance->problem->batch, 1}}}}});
+  strategy.pipelines.push_back(
+      {instance->problem->batch,
+       {{0, instance->summary.units_size(), {{0, instance->problem->batch, 1}}}}});
   Result<Efficiency> e = efficiency(*instance->problem, makePlan(*instance->problem, strategy));
   ASSERT_FALSE(e.failed()) << e.message();
   expectSound(*e, instance->describe());
   EXPECT_NEAR(e->bound, lowerBound(*instance->problem), 1e-12);
   EXPECT_NEAR(e->idle, lowerBound(*instance->problem) / lowerBound(*instance->problem, {0}), 1e-9);
-  EXPECT_NEAR(e->kernel, lowerBound(*instance->problem, {0}) / lowerBound(*instance->problem, {0}, 1), 1e-9);
+  EXPECT_NEAR(e->kernel,
+              lowerBound(*instance->problem, {0}) / lowerBound(*instance->problem, {0}, 1), 1e-9);
   EXPECT_NEAR(e->balance, 1, 1e-9); // no other device to share work with
   EXPECT_NEAR(e->bubble, 1, 1e-9);  // no other device to wait for
   EXPECT_LT(e->exposed, 1);         // the update
@@ -46,7 +51,8 @@ TEST(Efficiency, NoLayoutBeatsTheBound) {
       std::optional<Strategy> strategy = randomStrategy(*instance, random);
       if (!strategy)
         continue;
-      Result<Efficiency> e = efficiency(*instance->problem, makePlan(*instance->problem, *strategy));
+      Result<Efficiency> e =
+          efficiency(*instance->problem, makePlan(*instance->problem, *strategy));
       ASSERT_FALSE(e.failed()) << e.message();
       expectSound(*e, std::to_string(seed) + ": " + instance->describe());
       ++tried;
@@ -87,10 +93,13 @@ TEST(Efficiency, NoRandomPlanBeatsTheBound) {
 TEST(Efficiency, PlansOfOtherClusters) {
   auto instance = makeInstance(1008);
   Strategy strategy;
-  strategy.pipelines.push_back({instance->problem->batch, {{0, instance->summary.units_size(), {{0, instance->problem->batch, 1}}}}});
+  strategy.pipelines.push_back(
+      {instance->problem->batch,
+       {{0, instance->summary.units_size(), {{0, instance->problem->batch, 1}}}}});
   step::Plan plan = makePlan(*instance->problem, strategy);
   plan.devices[0].name = "unknown";
-  EXPECT_EQ(efficiency(*instance->problem, plan).message(), "device 'unknown' of the plan is not in the cluster");
+  EXPECT_EQ(efficiency(*instance->problem, plan).message(),
+            "device 'unknown' of the plan is not in the cluster");
   plan = makePlan(*instance->problem, strategy);
   plan.batch += 1;
   EXPECT_TRUE(efficiency(*instance->problem, plan).failed());

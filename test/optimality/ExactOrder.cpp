@@ -1,5 +1,5 @@
-// Branch and bound over active schedules (Giffler and Thompson). The lower bound of a device is its earliest head, plus
-// its remaining work, plus its shortest tail.
+// Branch and bound over active schedules (Giffler and Thompson). The lower bound of a device is its
+// earliest head, plus its remaining work, plus its shortest tail.
 
 #include "ExactOrder.h"
 
@@ -23,13 +23,15 @@ struct Dependence {
 struct Task {
   step::TaskId name;
   uint32_t device = 0;
-  double seconds = 0, tail = 0; ///< tail: lower bound on the time from its end to the end of the step
+  double seconds = 0,
+         tail = 0; ///< tail: lower bound on the time from its end to the end of the step
   std::vector<Dependence> before, after;
 };
 
 class OrderSearch {
 public:
-  OrderSearch(const bundle::ModelSummary &summary, const step::Plan &plan, const step::Costs &costs, uint64_t maxNodes)
+  OrderSearch(const bundle::ModelSummary &summary, const step::Plan &plan, const step::Costs &costs,
+              uint64_t maxNodes)
       : summary(summary), plan(plan), costs(costs), nodesLeft(maxNodes) {}
 
   std::optional<double> run() {
@@ -38,7 +40,8 @@ public:
     makeTasks();
     findTails();
     // Start from the existing schedules.
-    for (auto kind : {step::ScheduleKind::SteadyState, step::ScheduleKind::OneForwardOneBackward, step::ScheduleKind::GPipe})
+    for (auto kind : {step::ScheduleKind::SteadyState, step::ScheduleKind::OneForwardOneBackward,
+                      step::ScheduleKind::GPipe})
       for (double inFlight : {1.0, 2.0, 8.0}) {
         step::Plan other = plan;
         other.schedule = {};
@@ -78,7 +81,8 @@ private:
         Task task;
         bool works = false;
         for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
-          if (auto part = step::unitTask(summary, u, static_cast<step::TaskKind>(kind), plan.schedule.splitBackward)) {
+          if (auto part = step::unitTask(summary, u, static_cast<step::TaskKind>(kind),
+                                         plan.schedule.splitBackward)) {
             works = true;
             task.seconds += costs.unit(cell.device, u, *part, cell.rows());
           }
@@ -99,7 +103,8 @@ private:
         link(index[n + c], index[2 * n + c], 0);
     }
     auto holds = [&](const step::Cell &cell, uint32_t unit) {
-      return cell.unitBegin <= static_cast<int32_t>(unit) && static_cast<int32_t>(unit) < cell.unitEnd;
+      return cell.unitBegin <= static_cast<int32_t>(unit) &&
+             static_cast<int32_t>(unit) < cell.unitEnd;
     };
     for (uint32_t a = 0; a < n; ++a)
       for (uint32_t b = 0; b < n; ++b) {
@@ -108,21 +113,30 @@ private:
         if (rows <= 0 || p.unitEnd > q.unitBegin)
           continue;
         for (const auto &value : summary.values()) {
-          if (!holds(p, value.producer()) || std::none_of(value.users().begin(), value.users().end(), [&](uint32_t u) { return holds(q, u); }))
+          if (!holds(p, value.producer()) ||
+              std::none_of(value.users().begin(), value.users().end(),
+                           [&](uint32_t u) { return holds(q, u); }))
             continue;
-          // A value that passes through cells in between takes longer; omitting this keeps the bound valid.
+          // A value that passes through cells in between takes longer; omitting this keeps the
+          // bound valid.
           double delay =
-              p.unitEnd == q.unitBegin && p.device != q.device ? alone(p.device, q.device, static_cast<double>(rows * value.bytes_per_row())) : 0;
+              p.unitEnd == q.unitBegin && p.device != q.device
+                  ? alone(p.device, q.device, static_cast<double>(rows * value.bytes_per_row()))
+                  : 0;
           link(index[a], index[b], delay);
           if (value.needs_gradient())
-            link(index[n + b], index[n + a],
-                 p.device == q.device || delay == 0 ? 0 : alone(q.device, p.device, static_cast<double>(rows * value.bytes_per_row())));
+            link(
+                index[n + b], index[n + a],
+                p.device == q.device || delay == 0
+                    ? 0
+                    : alone(q.device, p.device, static_cast<double>(rows * value.bytes_per_row())));
         }
       }
     symmetric = findSymmetry();
   }
 
-  /// Whether samples are interchangeable: every stage has one device, and all stages have the same equal micro-batches.
+  /// Whether samples are interchangeable: every stage has one device, and all stages have the same
+  /// equal micro-batches.
   bool findSymmetry() const {
     for (const step::Cell &cell : plan.cells) {
       bool alike = cell.rows() == plan.cells[0].rows();
@@ -138,7 +152,8 @@ private:
     return true;
   }
 
-  /// Computes longest paths by repeated relaxation. Tasks are in the order F, B, W; plans are small.
+  /// Computes longest paths by repeated relaxation. Tasks are in the order F, B, W; plans are
+  /// small.
   void findTails() {
     for (bool changed = true; changed;) {
       changed = false;
@@ -223,9 +238,11 @@ private:
       if (done[t] || missing[t] != 0 || task.device != device)
         continue;
       double start = std::max(head[t], free[device]);
-      if (start >= earliest && start + task.seconds > earliest) // except zero-length tasks on free devices
+      if (start >= earliest &&
+          start + task.seconds > earliest) // except zero-length tasks on free devices
         continue;
-      if (symmetric && task.name.kind == step::TaskKind::Forward && plan.cells[task.name.cell].unitBegin == 0) {
+      if (symmetric && task.name.kind == step::TaskKind::Forward &&
+          plan.cells[task.name.cell].unitBegin == 0) {
         if (entered)
           continue; // samples enter in order: tasks are in the order of cells, cells by sample
         entered = true;
@@ -272,7 +289,8 @@ private:
 
 } // namespace
 
-std::optional<double> zorse::planning::bestOrder(const bundle::ModelSummary &summary, const step::Plan &plan, const step::Costs &costs,
+std::optional<double> zorse::planning::bestOrder(const bundle::ModelSummary &summary,
+                                                 const step::Plan &plan, const step::Costs &costs,
                                                  uint64_t maxNodes) {
   return OrderSearch(summary, plan, costs, maxNodes).run();
 }

@@ -1,5 +1,5 @@
-// Compares the best order of small plans with random orders and a case computed by hand, and timed schedules with the
-// best order.
+// Compares the best order of small plans with random orders and a case computed by hand, and timed
+// schedules with the best order.
 
 #include "ChainModel.h"
 
@@ -30,8 +30,9 @@ TEST(ExactOrder, ByHand) {
   ChainCosts costs(units, {1, 1}, oneDevicePerNode(2, 0, 0));
   Plan plan = chainPlan(2, 3);
   EXPECT_NEAR(planning::bestOrder(summary, plan, costs).value_or(0), 12, 1e-9);
-  // Split: the first stage's last backward, which is only W, follows the second stage's last B; the second stage's W
-  // fill the remaining time. 1 + 3 x 2 on the second device until its last B, then 2 on the first.
+  // Split: the first stage's last backward, which is only W, follows the second stage's last B; the
+  // second stage's W fill the remaining time. 1 + 3 x 2 on the second device until its last B, then
+  // 2 on the first.
   plan.schedule.splitBackward = true;
   EXPECT_NEAR(planning::bestOrder(summary, plan, costs).value_or(0), 10, 1e-9);
   EXPECT_FALSE(planning::bestOrder(summary, plan, costs, 0)) << "out of nodes";
@@ -50,7 +51,8 @@ TEST(ExactOrder, NoRandomOrderIsBetterAndTimedIsClose) {
     for (int s = 0; s < stages; ++s)
       units.push_back({uniform(0.5, 1.5), uniform(0.5, 1.5), uniform(0.5, 1.5), 0, 64});
     auto summary = chainSummary(units);
-    ChainCosts costs(units, std::vector<double>(units.size(), 1), oneDevicePerNode(units.size(), 0, uniform(0, 1)));
+    ChainCosts costs(units, std::vector<double>(units.size(), 1),
+                     oneDevicePerNode(units.size(), 0, uniform(0, 1)));
     Plan plan = chainPlan(stages, 3);
     plan.schedule.splitBackward = trial % 4 == 3;
     auto best = planning::bestOrder(summary, plan, costs);

@@ -21,7 +21,8 @@ public:
     seed(families); // a good layout at the start shortens the rest of the search
     if (options.pipelines > 1)
       twoPipelines(families);
-    std::stable_sort(families.begin(), families.end(), [](const Family &a, const Family &b) { return a.bound < b.bound; });
+    std::stable_sort(families.begin(), families.end(),
+                     [](const Family &a, const Family &b) { return a.bound < b.bound; });
     seed(families);
     for (const Family &family : families) {
       if (options.prune && family.bound >= limit)
@@ -54,7 +55,8 @@ private:
     stage(w, 0, 0, 0, 0);
   }
 
-  /// Enumerates shares and rows of stage `s` of pipeline `p`. `down` and `up` are the latencies of the earlier stages.
+  /// Enumerates shares and rows of stage `s` of pipeline `p`. `down` and `up` are the latencies of
+  /// the earlier stages.
   void stage(Walk &w, size_t p, size_t s, double down, double up) {
     if (p == w.family.pipelines.size())
       return leaf(w);
@@ -81,7 +83,8 @@ private:
     const int after = __builtin_popcount(m >> d) - 1;
     auto &own = w.samples[p][s];
     for (int64_t k = after == 0 ? left : 1; k <= left - after; ++k) {
-      if (options.prune && std::max(down, w.state.gather[d]) + t.busy(d, pipeline.begin(s), pipeline.ends[s], k, w.rows[p][s]) +
+      if (options.prune && std::max(down, w.state.gather[d]) +
+                                   t.busy(d, pipeline.begin(s), pipeline.ends[s], k, w.rows[p][s]) +
                                    std::max(up, w.state.reduce[d]) + w.state.update >=
                                limit)
         break; // more samples take longer
@@ -123,9 +126,11 @@ private:
     }
     double bound = linkBound(t, w.family.pipelines, w.samples, paths);
     if (w.family.state == ShardSizing::ByFreeMemory)
-      bound = std::max(bound, stateBound(t, w.family.pipelines, paths, [&](size_t p, size_t s, int d) {
-                         return t.busy(d, w.family.pipelines[p].begin(s), w.family.pipelines[p].ends[s], w.samples[p][s][d], w.rows[p][s]);
-                       }));
+      bound =
+          std::max(bound, stateBound(t, w.family.pipelines, paths, [&](size_t p, size_t s, int d) {
+                     return t.busy(d, w.family.pipelines[p].begin(s), w.family.pipelines[p].ends[s],
+                                   w.samples[p][s][d], w.rows[p][s]);
+                   }));
     return bound + w.state.update;
   }
 
@@ -166,15 +171,18 @@ private:
     for (size_t p = 0; p < w.family.pipelines.size(); ++p) {
       const PipelineShape &pipeline = w.family.pipelines[p];
       for (size_t s = 0; s < pipeline.ends.size(); ++s) {
-        double state = 2 * (t.parameterBytes[pipeline.ends[s]] - t.parameterBytes[pipeline.begin(s)]);
+        double state =
+            2 * (t.parameterBytes[pipeline.ends[s]] - t.parameterBytes[pipeline.begin(s)]);
         double saved = t.savedBytes[pipeline.ends[s]] - t.savedBytes[pipeline.begin(s)];
         for (int d = 0; d < n; ++d) {
           int64_t k = w.samples[p][s][d];
           const ClusterDevice &device = problem.cluster.devices[d];
           if (k == 0 || device.memory == 0)
             continue;
-          double cell = static_cast<double>(kind == step::ScheduleKind::GPipe ? k : std::min<int64_t>(k, w.rows[p][s]));
-          if (state + cell * saved + static_cast<double>(device.reservedMemory) > static_cast<double>(device.memory))
+          double cell = static_cast<double>(
+              kind == step::ScheduleKind::GPipe ? k : std::min<int64_t>(k, w.rows[p][s]));
+          if (state + cell * saved + static_cast<double>(device.reservedMemory) >
+              static_cast<double>(device.memory))
             return true;
         }
       }
@@ -207,7 +215,8 @@ private:
   void leaf(Walk &w) {
     if (!firstOfEquals(w) || (options.prune && leafBound(w) >= limit))
       return;
-    for (step::ScheduleKind kind : {step::ScheduleKind::OneForwardOneBackward, step::ScheduleKind::GPipe}) {
+    for (step::ScheduleKind kind :
+         {step::ScheduleKind::OneForwardOneBackward, step::ScheduleKind::GPipe}) {
       if (options.prune && certainlyTooLarge(w, kind))
         continue;
       simulate(strategyOf(w, kind));
@@ -224,7 +233,8 @@ private:
       return;
     for (size_t d = 0; d < times->devices.size(); ++d) {
       const ClusterDevice &device = problem.cluster.devices[d];
-      if (device.memory && times->devices[d].memory.peakLiveBytes + device.reservedMemory > device.memory)
+      if (device.memory &&
+          times->devices[d].memory.peakLiveBytes + device.reservedMemory > device.memory)
         return;
     }
     Result<Evaluation> e = evaluate(problem, plan);
@@ -240,8 +250,10 @@ private:
   void seed(std::vector<Family> &families) {
     if (!options.prune)
       return;
-    std::stable_sort(families.begin(), families.end(), [](const Family &a, const Family &b) { return a.bound < b.bound; });
-    for (size_t i = 0; i < std::min<size_t>(families.size(), 64) && families[i].bound < limit; ++i) {
+    std::stable_sort(families.begin(), families.end(),
+                     [](const Family &a, const Family &b) { return a.bound < b.bound; });
+    for (size_t i = 0; i < std::min<size_t>(families.size(), 64) && families[i].bound < limit;
+         ++i) {
       const Family &family = families[i];
       Walk w{family, {}, {}, {}, {}};
       for (const PipelineShape &p : family.pipelines) {
@@ -260,13 +272,15 @@ private:
             int next = -1;
             for (int d = 0; d < n; ++d)
               if ((m >> d & 1) &&
-                  (next < 0 || t.busy(d, p.begin(s), p.ends[s], own[d] + 1, 1) < t.busy(next, p.begin(s), p.ends[s], own[next] + 1, 1)))
+                  (next < 0 || t.busy(d, p.begin(s), p.ends[s], own[d] + 1, 1) <
+                                   t.busy(next, p.begin(s), p.ends[s], own[next] + 1, 1)))
                 next = d;
             ++own[next];
           }
         }
       }
-      for (step::ScheduleKind kind : {step::ScheduleKind::OneForwardOneBackward, step::ScheduleKind::GPipe})
+      for (step::ScheduleKind kind :
+           {step::ScheduleKind::OneForwardOneBackward, step::ScheduleKind::GPipe})
         if (!certainlyTooLarge(w, kind))
           simulate(strategyOf(w, kind));
     }
@@ -277,4 +291,6 @@ private:
 
 } // namespace
 
-Optimum zorse::optimality::exhaustive(const Problem &problem, const ExhaustiveOptions &options) { return Search(problem, options).run(); }
+Optimum zorse::optimality::exhaustive(const Problem &problem, const ExhaustiveOptions &options) {
+  return Search(problem, options).run();
+}

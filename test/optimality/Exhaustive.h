@@ -1,5 +1,5 @@
-// Finds the best of all layouts of a small problem by enumeration. Shares only makePlan, evaluate and the expansion
-// with the planner.
+// Finds the best of all layouts of a small problem by enumeration. Shares only makePlan, evaluate
+// and the expansion with the planner.
 #pragma once
 
 #include "zorse/Planning/Strategy.h"
@@ -9,8 +9,8 @@
 namespace zorse::optimality {
 
 struct ExhaustiveOptions {
-  /// Skip layouts that proven lower bounds exclude. If false, every layout is simulated; tests compare both on small
-  /// instances.
+  /// Skip layouts that proven lower bounds exclude. If false, every layout is simulated; tests
+  /// compare both on small instances.
   bool prune = true;
   int pipelines = 2;
   double known = 1e300; ///< step time of a known feasible layout: bounds the search from the start
@@ -20,7 +20,8 @@ struct Optimum {
   bool feasible = false;
   planning::Strategy strategy;
   double step = 0;
-  uint64_t families = 0; ///< assignments x cuts x splits of the batch x state rules that their bound did not exclude
+  uint64_t families = 0; ///< assignments x cuts x splits of the batch x state rules that their
+                         ///< bound did not exclude
   uint64_t simulated = 0;
 };
 
@@ -33,19 +34,19 @@ struct Optimum {
 /// - GPipe and 1F1B;
 /// - state in equal shares or by free memory.
 ///
-/// Layouts that differ only by a permutation of equal devices count once. The full expansion gives the step time of a
-/// layout. The memory of a layout is checked if it would be the best one.
+/// Layouts that differ only by a permutation of equal devices count once. The full expansion gives
+/// the step time of a layout. The memory of a layout is checked if it would be the best one.
 ///
-/// Pruning: a layout is not simulated if the following sum, for some device d of stage s, is not less than the best
-/// step time so far:
+/// Pruning: a layout is not simulated if the following sum, for some device d of stage s, is not
+/// less than the best step time so far:
 ///
 ///     max(forward latency of the stages before, gather of d's parameters) + compute of d
 ///     + max(backward latency of the stages before, reduction and norm)
 ///     + the longest update
 ///
-/// Latencies use the fastest cells of each stage and the fastest links for one sample. A layout is also pruned if a NIC
-/// has too many bytes to transfer in this time, including the work before its first and after its last transfer, or if
-/// a device certainly has too little memory.
+/// Latencies use the fastest cells of each stage and the fastest links for one sample. A layout is
+/// also pruned if a NIC has too many bytes to transfer in this time, including the work before its
+/// first and after its last transfer, or if a device certainly has too little memory.
 Optimum exhaustive(const planning::Problem &problem, const ExhaustiveOptions &options = {});
 
 /// The lower bound used for pruning, for one layout. Tests check that no layout is faster.

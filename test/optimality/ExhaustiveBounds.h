@@ -19,12 +19,19 @@ class Tables {
 public:
   explicit Tables(const planning::Problem &problem);
 
-  double cellForward(int d, int begin, int end, int rows) const { return forward[d][rows - 1][end] - forward[d][rows - 1][begin]; }
-  double cellBackward(int d, int begin, int end, int rows) const { return backward[d][rows - 1][end] - backward[d][rows - 1][begin]; }
+  double cellForward(int d, int begin, int end, int rows) const {
+    return forward[d][rows - 1][end] - forward[d][rows - 1][begin];
+  }
+  double cellBackward(int d, int begin, int end, int rows) const {
+    return backward[d][rows - 1][end] - backward[d][rows - 1][begin];
+  }
   double busy(int d, int begin, int end, int64_t samples, int rows) const {
-    auto cell = [&](int r) { return cellForward(d, begin, end, r) + cellBackward(d, begin, end, r); };
+    auto cell = [&](int r) {
+      return cellForward(d, begin, end, r) + cellBackward(d, begin, end, r);
+    };
     return rows == 1 ? static_cast<double>(samples) * cell(1)
-                     : static_cast<double>(samples / 2) * cell(2) + static_cast<double>(samples % 2) * cell(1);
+                     : static_cast<double>(samples / 2) * cell(2) +
+                           static_cast<double>(samples % 2) * cell(1);
   }
 
   const planning::Problem &problem;
@@ -46,29 +53,34 @@ struct PipelineShape {
 /// Lower bounds on the times of operations on state.
 struct State {
   std::vector<double> gather; ///< by device: gathers before its first forward
-  std::vector<double> reduce; ///< by device: reduction and norm of its shards, between its last backward and the decision
+  std::vector<double> reduce; ///< by device: reduction and norm of its shards, between its last
+                              ///< backward and the decision
   double update = 0;          ///< the longest update, after the decision that all devices wait for
 };
 
-/// Computes the state bounds. With equal shares, all shards are known. With other rules, only groups with one
-/// contributor count: it is the owner.
-State stateOf(const Tables &t, const std::vector<PipelineShape> &pipelines, planning::ShardSizing rule);
+/// Computes the state bounds. With equal shares, all shards are known. With other rules, only
+/// groups with one contributor count: it is the owner.
+State stateOf(const Tables &t, const std::vector<PipelineShape> &pipelines,
+              planning::ShardSizing rule);
 
-/// Minimum latencies of one pipeline for one sample: before the first forward of a stage, after its last backward, and
-/// of the whole way to the end and back.
+/// Minimum latencies of one pipeline for one sample: before the first forward of a stage, after its
+/// last backward, and of the whole way to the end and back.
 struct Path {
   std::vector<double> down, up, link; ///< by stage; link: to the next stage
   double whole = 0;
 };
 
-/// A lower bound from the bandwidth of NICs and of the link between sites in one direction: the time for all bytes, and
-/// the time for the bytes of one stage boundary plus the latencies before the first and after the last of them.
-/// `samples`: samples of every device in every stage.
-double linkBound(const Tables &t, const std::vector<PipelineShape> &pipelines, const std::vector<Samples> &samples, const std::vector<Path> &paths);
+/// A lower bound from the bandwidth of NICs and of the link between sites in one direction: the
+/// time for all bytes, and the time for the bytes of one stage boundary plus the latencies before
+/// the first and after the last of them. `samples`: samples of every device in every stage.
+double linkBound(const Tables &t, const std::vector<PipelineShape> &pipelines,
+                 const std::vector<Samples> &samples, const std::vector<Path> &paths);
 
-/// A lower bound for gathers and reductions if shard sizes are not known: one of k contributors owns at most 1/k and
-/// must receive the rest. `min` returns a lower bound on the compute time of a device.
-double stateBound(const Tables &t, const std::vector<PipelineShape> &pipelines, const std::vector<Path> &paths,
+/// A lower bound for gathers and reductions if shard sizes are not known: one of k contributors
+/// owns at most 1/k and must receive the rest. `min` returns a lower bound on the compute time of a
+/// device.
+double stateBound(const Tables &t, const std::vector<PipelineShape> &pipelines,
+                  const std::vector<Path> &paths,
                   const std::function<double(size_t pipeline, size_t stage, int device)> &min);
 
 } // namespace zorse::optimality

@@ -25,7 +25,8 @@ std::vector<std::vector<int>> symmetries(const Problem &problem) {
         if ((network.node(a) == network.node(b)) != (network.node(p[a]) == network.node(p[b])))
           return false;
         sim::Route x = network.route(a, b), y = network.route(p[a], p[b]);
-        if (x.count != y.count || x.latency != y.latency || x.perFlowBandwidth != y.perFlowBandwidth)
+        if (x.count != y.count || x.latency != y.latency ||
+            x.perFlowBandwidth != y.perFlowBandwidth)
           return false;
         for (uint8_t i = 0; i < x.count; ++i)
           if (network.bandwidth(x.resources[i]) != network.bandwidth(y.resources[i]))
@@ -71,8 +72,8 @@ bool fewEnough(const Shape &shape, int64_t samples) {
 } // namespace
 
 Families::Families(const Problem &problem, const ExhaustiveOptions &options)
-    : problem(problem), options(options), t(problem), n(t.devices), U(t.units), B(problem.batch), limit(options.known * (1 + 1e-9)),
-      group(symmetries(problem)) {
+    : problem(problem), options(options), t(problem), n(t.devices), U(t.units), B(problem.batch),
+      limit(options.known * (1 + 1e-9)), group(symmetries(problem)) {
   addShapes({}, (Mask(1) << n) - 1);
   minBusy();
 }
@@ -89,7 +90,8 @@ void Families::addShapes(Shape shape, Mask free) {
   }
 }
 
-bool Families::canonical(const std::vector<const Shape *> &pipelines, std::vector<const std::vector<int> *> *stabiliser) const {
+bool Families::canonical(const std::vector<const Shape *> &pipelines,
+                         std::vector<const std::vector<int> *> *stabiliser) const {
   auto labels = [&](bool exchanged) {
     std::vector<int> label(static_cast<size_t>(n), 0);
     for (size_t p = 0; p < pipelines.size(); ++p)
@@ -167,7 +169,8 @@ double Families::fastestCell(Mask m, int begin, int end, bool forwards) const {
   for (int d = 0; d < n; ++d)
     if (m >> d & 1)
       for (int rows = 1; rows <= 2; ++rows)
-        fastest = std::min(fastest, forwards ? t.cellForward(d, begin, end, rows) : t.cellBackward(d, begin, end, rows));
+        fastest = std::min(fastest, forwards ? t.cellForward(d, begin, end, rows)
+                                             : t.cellBackward(d, begin, end, rows));
   return fastest;
 }
 
@@ -204,15 +207,19 @@ double Families::familyBound(const PipelineShape &p, const Path &path, const Sta
       if (m >> d & 1) {
         gather = std::min(gather, state.gather[d]);
         reduce = std::min(reduce, state.reduce[d]);
-        bound =
-            std::max(bound, std::max(path.down[s], state.gather[d]) + t.busy(d, p.begin(s), p.ends[s], 1, 1) + std::max(path.up[s], state.reduce[d]));
+        bound = std::max(bound, std::max(path.down[s], state.gather[d]) +
+                                    t.busy(d, p.begin(s), p.ends[s], 1, 1) +
+                                    std::max(path.up[s], state.reduce[d]));
       }
-    bound = std::max(bound, std::max(path.down[s], gather) + min[busyIndex(m, p.begin(s), p.ends[s], p.samples)] + std::max(path.up[s], reduce));
+    bound = std::max(bound, std::max(path.down[s], gather) +
+                                min[busyIndex(m, p.begin(s), p.ends[s], p.samples)] +
+                                std::max(path.up[s], reduce));
   }
   return bound + state.update;
 }
 
-void Families::cuts(size_t stages, std::vector<int> &ends, const std::function<void(const std::vector<int> &)> &act) const {
+void Families::cuts(size_t stages, std::vector<int> &ends,
+                    const std::function<void(const std::vector<int> &)> &act) const {
   if (ends.size() + 1 == stages) {
     ends.push_back(U);
     act(ends);
@@ -227,8 +234,10 @@ void Families::cuts(size_t stages, std::vector<int> &ends, const std::function<v
   }
 }
 
-void Families::addFamily(std::vector<Family> &families, std::vector<PipelineShape> pipelines) const {
-  bool shared = pipelines.size() > 1, single = true; // single: every stage has one device, so samples are known
+void Families::addFamily(std::vector<Family> &families,
+                         std::vector<PipelineShape> pipelines) const {
+  bool shared = pipelines.size() > 1,
+       single = true; // single: every stage has one device, so samples are known
   std::vector<Path> paths;
   std::vector<Samples> samples;
   for (const PipelineShape &p : pipelines) {
@@ -248,9 +257,10 @@ void Families::addFamily(std::vector<Family> &families, std::vector<PipelineShap
     for (size_t p = 0; p < pipelines.size(); ++p)
       bound = std::max(bound, familyBound(pipelines[p], paths[p], state));
     if (rule == ShardSizing::ByFreeMemory)
-      bound = std::max(bound, state.update + stateBound(t, pipelines, paths, [&](size_t p, size_t s, int d) {
-                                return t.busy(d, pipelines[p].begin(s), pipelines[p].ends[s], 1, 1);
-                              }));
+      bound = std::max(
+          bound, state.update + stateBound(t, pipelines, paths, [&](size_t p, size_t s, int d) {
+                   return t.busy(d, pipelines[p].begin(s), pipelines[p].ends[s], 1, 1);
+                 }));
     if (!options.prune || bound < limit)
       families.push_back({bound, pipelines, rule});
   }
@@ -260,16 +270,19 @@ void Families::onePipeline(std::vector<Family> &families) const {
   std::vector<int> ends;
   for (const Shape &shape : shapes)
     if (fewEnough(shape, B) && canonical({&shape}))
-      cuts(shape.size(), ends, [&](const std::vector<int> &e) { addFamily(families, {{&shape, e, B}}); });
+      cuts(shape.size(), ends,
+           [&](const std::vector<int> &e) { addFamily(families, {{&shape, e, B}}); });
 }
 
 void Families::twoPipelines(std::vector<Family> &families) const {
-  // The best bound of every shape for each number of samples, and the cuts with bounds below the limit.
+  // The best bound of every shape for each number of samples, and the cuts with bounds below the
+  // limit.
   struct Option {
     std::vector<int> ends;
     double bound;
   };
-  const State none{std::vector<double>(static_cast<size_t>(n), 0), std::vector<double>(static_cast<size_t>(n), 0), 0};
+  const State none{std::vector<double>(static_cast<size_t>(n), 0),
+                   std::vector<double>(static_cast<size_t>(n), 0), 0};
   std::vector<std::vector<std::vector<Option>>> all(shapes.size());
   std::map<Mask, std::vector<size_t>> byDevices;
   for (size_t i = 0; i < shapes.size(); ++i) {
@@ -300,7 +313,8 @@ void Families::twoPipelines(std::vector<Family> &families) const {
             checked = true;
             for (const Option &a : all[i][samples])
               for (const Option &b : all[j][B - samples])
-                addFamily(families, {{&shapes[i], a.ends, samples}, {&shapes[j], b.ends, B - samples}});
+                addFamily(families,
+                          {{&shapes[i], a.ends, samples}, {&shapes[j], b.ends, B - samples}});
           }
         }
     }

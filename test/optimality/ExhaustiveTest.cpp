@@ -1,5 +1,5 @@
-// Compares the enumeration with one without pruning, its bounds with the simulator, and its counts with counts made by
-// hand.
+// Compares the enumeration with one without pruning, its bounds with the simulator, and its counts
+// with counts made by hand.
 #include "Must.h"
 #include "Optima.h"
 

@@ -16,7 +16,8 @@ double Random::magnitude(double low, double high) {
 }
 
 const char *zorse::optimality::nameOf(Kind kind) {
-  static const char *const names[] = {"plain", "tight-memory", "slow-links", "heavy-head", "two-sites", "odd-batch"};
+  static const char *const names[] = {"plain",      "tight-memory", "slow-links",
+                                      "heavy-head", "two-sites",    "odd-batch"};
   return names[static_cast<int>(kind)];
 }
 
@@ -39,24 +40,33 @@ void makeModel(Random &random, Kind kind, int units, bundle::ModelSummary &model
     elements[t] = static_cast<int64_t>(random.magnitude(2e5, 2e6)) / 128 * 128;
   }
   const int64_t boundary = static_cast<int64_t>(random.magnitude(3e4, 3e5)) / 256 * 256;
-  const double headTimes = kind == Kind::HeavyHead ? random.magnitude(3, 8) : random.magnitude(0.5, 2);
+  const double headTimes =
+      kind == Kind::HeavyHead ? random.magnitude(3, 8) : random.magnitude(0.5, 2);
   for (int u = 0; u < units; ++u) {
     const bool first = u == 0, last = u + 1 == units;
     const int t = (u - 1 + 2 * types) % types;
     bundle::UnitInfo &unit = *model.add_units();
     unit.set_name(first ? "embedding" : last ? "head" : "block " + std::to_string(u - 1) + " part");
-    unit.set_class_id(static_cast<uint32_t>(first ? 0 : last ? std::min(1 + types, units - 1) : 1 + t));
+    unit.set_class_id(static_cast<uint32_t>(first  ? 0
+                                            : last ? std::min(1 + types, units - 1)
+                                                   : 1 + t));
     double work = first ? 0.05 * flops[0] : last ? headTimes * flops[0] : flops[t];
     using Function = bundle::UnitFunction;
     test::addFunction(model, u, Function::FORWARD, work).mutable_workspace()->set_per_row(boundary);
-    test::addFunction(model, u, Function::BACKWARD, 2 * work).mutable_workspace()->set_per_row(boundary);
+    test::addFunction(model, u, Function::BACKWARD, 2 * work)
+        .mutable_workspace()
+        ->set_per_row(boundary);
     test::addFunction(model, u, Function::RECOMPUTE, 0);
-    test::mutableClass(model, u).mutable_saved_bytes()->set_per_row(static_cast<int64_t>((first  ? 0.1
-                                                                                          : last ? std::min(headTimes, 3.0)
-                                                                                                 : 1) *
-                                                                                         saved[t]) /
-                                                                    64 * 64);
-    int64_t count = first ? 2 * elements[0] : last ? static_cast<int64_t>(headTimes * static_cast<double>(elements[0])) / 128 * 128 : elements[t];
+    test::mutableClass(model, u).mutable_saved_bytes()->set_per_row(
+        static_cast<int64_t>((first  ? 0.1
+                              : last ? std::min(headTimes, 3.0)
+                                     : 1) *
+                             saved[t]) /
+        64 * 64);
+    int64_t count =
+        first  ? 2 * elements[0]
+        : last ? static_cast<int64_t>(headTimes * static_cast<double>(elements[0])) / 128 * 128
+               : elements[t];
     unit.add_parameters(static_cast<uint32_t>(u));
     bundle::ParameterInfo &parameter = *model.add_parameters();
     parameter.set_name("p" + std::to_string(u));
@@ -89,7 +99,8 @@ void makeModel(Random &random, Kind kind, int units, bundle::ModelSummary &model
       unit.add_values_in(static_cast<uint32_t>(u - 1));
   }
   for (const char *name : {"ids", "labels"}) {
-    uint32_t index = static_cast<uint32_t>(model.inputs_size()), unit = index == 0 ? 0 : static_cast<uint32_t>(units - 1);
+    uint32_t index = static_cast<uint32_t>(model.inputs_size()),
+             unit = index == 0 ? 0 : static_cast<uint32_t>(units - 1);
     bundle::GraphInput &input = *model.add_inputs();
     input.set_name(name);
     input.set_type(bundle::I64);
@@ -110,19 +121,22 @@ void makeModel(Random &random, Kind kind, int units, bundle::ModelSummary &model
   model.set_clip_and_check_function(functions + 4);
 }
 
-void makeCluster(Random &random, Kind kind, int devices, int types, int64_t batch, const bundle::ModelSummary &model, Cluster &cluster) {
+void makeCluster(Random &random, Kind kind, int devices, int types, int64_t batch,
+                 const bundle::ModelSummary &model, Cluster &cluster) {
   double work = 0, whole = 0;
   for (int u = 0; u < model.units_size(); ++u) {
-    work += functionOf(model, model.units(u), bundle::UnitFunction::FORWARD).flops_per_row() / model.units_size();
-    whole +=
-        16.0 * static_cast<double>(model.groups(u).elements()) + static_cast<double>(batch * classOf(model, model.units(u)).saved_bytes().per_row());
+    work += functionOf(model, model.units(u), bundle::UnitFunction::FORWARD).flops_per_row() /
+            model.units_size();
+    whole += 16.0 * static_cast<double>(model.groups(u).elements()) +
+             static_cast<double>(batch * classOf(model, model.units(u)).saved_bytes().per_row());
   }
   struct Type {
     double speed, halfRows, memory;
   };
   std::vector<Type> table;
   for (int t = 0; t < types; ++t)
-    table.push_back({random.magnitude(0.5e12, 4e12), random.chance(50) ? random.magnitude(20, 200) : 0,
+    table.push_back({random.magnitude(0.5e12, 4e12),
+                     random.chance(50) ? random.magnitude(20, 200) : 0,
                      kind == Kind::TightMemory ? random.magnitude(0.2, 0.6) * whole : 4 * whole});
   std::vector<int> typeOf(static_cast<size_t>(devices));
   for (int d = 0; d < devices; ++d)
@@ -153,11 +167,14 @@ void makeCluster(Random &random, Kind kind, int devices, int types, int64_t batc
     cluster.devices.push_back(device);
     cluster.topology.add_node_of_device(device.node);
   }
-  // Bandwidths are relative to compute time: a unit's forward for one sample on a device of 1 TFLOP/s.
+  // Bandwidths are relative to compute time: a unit's forward for one sample on a device of 1
+  // TFLOP/s.
   const double boundary = static_cast<double>(model.values(0).bytes_per_row()), unit = work / 1e12;
-  const double card = kind == Kind::SlowLinks ? boundary / (unit * random.magnitude(0.3, 3)) : boundary / (unit * random.magnitude(0.01, 0.1));
+  const double card = kind == Kind::SlowLinks ? boundary / (unit * random.magnitude(0.3, 3))
+                                              : boundary / (unit * random.magnitude(0.01, 0.1));
   // The algorithms with which the stored optima were found.
-  for (auto algorithm : {bundle::Topology::ALL_PAIRS, bundle::Topology::RING, bundle::Topology::TREE, bundle::Topology::HIERARCHICAL})
+  for (auto algorithm : {bundle::Topology::ALL_PAIRS, bundle::Topology::RING,
+                         bundle::Topology::TREE, bundle::Topology::HIERARCHICAL})
     cluster.topology.add_collective_algorithms(algorithm);
   const size_t sites = kind == Kind::TwoSites && cluster.nodes.size() > 1 ? 2 : 1;
   for (size_t n = 0; n < cluster.nodes.size(); ++n) {
@@ -185,8 +202,9 @@ void makeCluster(Random &random, Kind kind, int devices, int types, int64_t batc
 } // namespace
 
 std::string Instance::describe() const {
-  std::string text = std::string(nameOf(kind)) + ", " + std::to_string(cluster.devices.size()) + " devices in " +
-                     std::to_string(cluster.nodes.size()) + " nodes, " + std::to_string(summary.units_size()) + " units, batch " +
+  std::string text = std::string(nameOf(kind)) + ", " + std::to_string(cluster.devices.size()) +
+                     " devices in " + std::to_string(cluster.nodes.size()) + " nodes, " +
+                     std::to_string(summary.units_size()) + " units, batch " +
                      std::to_string(problem->batch);
   return text;
 }
@@ -205,6 +223,7 @@ std::unique_ptr<Instance> zorse::optimality::makeInstance(uint64_t seed, const S
   makeModel(random, instance->kind, units, instance->summary);
   makeCluster(random, instance->kind, devices, types, batch, instance->summary, instance->cluster);
   instance->costs = must(CostModel::make(instance->summary, instance->cluster, nullptr, {}));
-  instance->problem.reset(new Problem{instance->summary, instance->cluster, *instance->costs, batch, nullptr});
+  instance->problem.reset(
+      new Problem{instance->summary, instance->cluster, *instance->costs, batch, nullptr});
   return instance;
 }

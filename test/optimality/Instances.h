@@ -14,7 +14,9 @@ class Random : public planning::SplitMix64 {
 public:
   using SplitMix64::SplitMix64;
   /// A random number in [low, high].
-  int64_t between(int64_t low, int64_t high) { return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low + 1)); }
+  int64_t between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low + 1));
+  }
   /// A random number in [low, high), uniform in its logarithm.
   double magnitude(double low, double high);
 };
@@ -41,9 +43,10 @@ struct Instance {
 
 /// Kinds alternate with the seed; sizes are drawn up to `max`.
 ///
-/// Models are chains of units with random work, parameters and activations; the last unit is a head. Clusters have 2
-/// devices or more of up to three types, with speeds that differ by up to a factor of 8, with and without lower speed
-/// at few rows. Nodes have one to three devices, of equal or mixed types. Kinds:
+/// Models are chains of units with random work, parameters and activations; the last unit is a
+/// head. Clusters have 2 devices or more of up to three types, with speeds that differ by up to a
+/// factor of 8, with and without lower speed at few rows. Nodes have one to three devices, of equal
+/// or mixed types. Kinds:
 ///
 ///   plain         fast links, enough memory for everything
 ///   tight-memory  memory for 20 to 60 % of the model with all activations

@@ -12,31 +12,39 @@ using namespace zorse::optimality;
 using namespace zorse::planning;
 using Json = nlohmann::json;
 
-std::optional<Strategy> zorse::optimality::randomStrategy(const Instance &instance, Random &random) {
-  const int n = static_cast<int>(instance.cluster.devices.size()), units = instance.summary.units_size();
+std::optional<Strategy> zorse::optimality::randomStrategy(const Instance &instance,
+                                                          Random &random) {
+  const int n = static_cast<int>(instance.cluster.devices.size()),
+            units = instance.summary.units_size();
   std::vector<uint32_t> order(static_cast<size_t>(n));
   std::iota(order.begin(), order.end(), 0);
   for (int i = n - 1; i > 0; --i)
     std::swap(order[i], order[random.between(0, i)]);
   order.resize(static_cast<size_t>(random.between(1, n)));
   Strategy strategy;
-  strategy.schedule.kind = random.chance(50) ? step::ScheduleKind::GPipe : step::ScheduleKind::OneForwardOneBackward;
+  strategy.schedule.kind =
+      random.chance(50) ? step::ScheduleKind::GPipe : step::ScheduleKind::OneForwardOneBackward;
   strategy.state = random.chance(50) ? ShardSizing::Equal : ShardSizing::ByFreeMemory;
   size_t at = 0;
   int64_t left = instance.problem->batch;
   const size_t pipelines = order.size() > 1 && left > 1 && random.chance(40) ? 2 : 1;
   for (size_t p = 0; p < pipelines; ++p) {
-    size_t devices = p + 1 == pipelines ? order.size() - at : static_cast<size_t>(random.between(1, static_cast<int64_t>(order.size()) - 1));
+    size_t devices =
+        p + 1 == pipelines
+            ? order.size() - at
+            : static_cast<size_t>(random.between(1, static_cast<int64_t>(order.size()) - 1));
     Pipeline pipeline;
     pipeline.samples = p + 1 == pipelines ? left : random.between(1, left - 1);
     left -= pipeline.samples;
-    int stages = static_cast<int>(random.between(1, std::min<int64_t>(units, static_cast<int64_t>(devices))));
+    int stages = static_cast<int>(
+        random.between(1, std::min<int64_t>(units, static_cast<int64_t>(devices))));
     std::vector<int32_t> ends;
     std::vector<size_t> sizes(static_cast<size_t>(stages), 1);
     for (size_t rest = devices - static_cast<size_t>(stages); rest > 0; --rest)
       ++sizes[random.between(0, stages - 1)];
     for (int s = 0; s + 1 < stages; ++s)
-      ends.push_back(static_cast<int32_t>(random.between((s ? ends.back() : 0) + 1, units - (stages - 1 - s))));
+      ends.push_back(static_cast<int32_t>(
+          random.between((s ? ends.back() : 0) + 1, units - (stages - 1 - s))));
     ends.push_back(units);
     for (int s = 0; s < stages; ++s) {
       if (static_cast<int64_t>(sizes[s]) > pipeline.samples)
@@ -65,14 +73,18 @@ double zorse::optimality::sampleTimes(const Instance &instance) {
     if (!strategy)
       continue;
     ++found;
-    if (Result<Evaluation> e = evaluate(*instance.problem, makePlan(*instance.problem, *strategy)); !e.failed())
+    if (Result<Evaluation> e = evaluate(*instance.problem, makePlan(*instance.problem, *strategy));
+        !e.failed())
       sum += e->step;
   }
   return sum;
 }
 
 std::string zorse::optimality::writeKnown(uint64_t seed, const Known &known) {
-  Json line = {{"seed", seed}, {"step", known.step}, {"simulated", known.simulated}, {"sample", known.sample}};
+  Json line = {{"seed", seed},
+               {"step", known.step},
+               {"simulated", known.simulated},
+               {"sample", known.sample}};
   if (known.feasible) {
     Json pipelines = Json::array();
     for (const Pipeline &pipeline : known.strategy.pipelines) {
@@ -85,9 +97,10 @@ std::string zorse::optimality::writeKnown(uint64_t seed, const Known &known) {
       }
       pipelines.push_back({{"samples", pipeline.samples}, {"stages", stages}});
     }
-    line["layout"] = {{"schedule", known.strategy.schedule.kind == step::ScheduleKind::GPipe ? "gpipe" : "1f1b"},
-                      {"state", known.strategy.state == ShardSizing::Equal ? "equal" : "free-memory"},
-                      {"pipelines", pipelines}};
+    line["layout"] = {
+        {"schedule", known.strategy.schedule.kind == step::ScheduleKind::GPipe ? "gpipe" : "1f1b"},
+        {"state", known.strategy.state == ShardSizing::Equal ? "equal" : "free-memory"},
+        {"pipelines", pipelines}};
   }
   return line.dump();
 }
@@ -108,8 +121,11 @@ std::map<uint64_t, Known> zorse::optimality::readOptima(const std::string &path)
       if (line.contains("layout")) {
         known.feasible = true;
         const Json &layout = line["layout"];
-        known.strategy.schedule.kind = layout.at("schedule") == "gpipe" ? step::ScheduleKind::GPipe : step::ScheduleKind::OneForwardOneBackward;
-        known.strategy.state = layout.at("state") == "equal" ? ShardSizing::Equal : ShardSizing::ByFreeMemory;
+        known.strategy.schedule.kind = layout.at("schedule") == "gpipe"
+                                           ? step::ScheduleKind::GPipe
+                                           : step::ScheduleKind::OneForwardOneBackward;
+        known.strategy.state =
+            layout.at("state") == "equal" ? ShardSizing::Equal : ShardSizing::ByFreeMemory;
         for (const Json &p : layout.at("pipelines")) {
           Pipeline pipeline;
           pipeline.samples = p.at("samples");

@@ -17,12 +17,12 @@ struct Known {
   double sample = 0; ///< sampleTimes() when the optimum was computed
 };
 
-/// Sum of the simulated times of a few layouts drawn from the seed. It changes if the simulator, the costs or the
-/// instance change.
+/// Sum of the simulated times of a few layouts drawn from the seed. It changes if the simulator,
+/// the costs or the instance change.
 double sampleTimes(const Instance &instance);
 
-/// Draws a random layout of the enumerated space, with at least one sample per member. Returns nullopt if the draw is
-/// not a valid layout.
+/// Draws a random layout of the enumerated space, with at least one sample per member. Returns
+/// nullopt if the draw is not a valid layout.
 std::optional<planning::Strategy> randomStrategy(const Instance &instance, Random &random);
 
 std::string writeKnown(uint64_t seed, const Known &known); ///< returns one line

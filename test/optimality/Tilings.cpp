@@ -40,18 +40,22 @@ void tile(int units, int64_t samples, uint64_t covered, std::vector<step::Cell> 
 class Search {
 public:
   Search(const Problem &problem, const TilingOptions &options)
-      : problem(problem), options(options), devices(static_cast<int>(problem.cluster.devices.size())), limit(options.known * (1 - 1e-9)) {
+      : problem(problem), options(options),
+        devices(static_cast<int>(problem.cluster.devices.size())),
+        limit(options.known * (1 - 1e-9)) {
     const auto &summary = problem.summary;
     for (int cut = 0; cut <= summary.units_size(); ++cut) {
       boundary.push_back(0);
       for (const auto &value : summary.values())
-        if (static_cast<int>(value.producer()) < cut && value.users_size() > 0 && static_cast<int>(value.users(value.users_size() - 1)) >= cut)
+        if (static_cast<int>(value.producer()) < cut && value.users_size() > 0 &&
+            static_cast<int>(value.users(value.users_size() - 1)) >= cut)
           boundary.back() += static_cast<double>(value.bytes_per_row());
     }
     for (int u = 0; u < summary.units_size(); ++u) {
       stateBytes.push_back(0);
       for (const auto &group : summary.groups())
-        if (group.units_size() > 0 && group.units(0) == static_cast<uint32_t>(u)) // a lower bound also for tied groups
+        if (group.units_size() > 0 &&
+            group.units(0) == static_cast<uint32_t>(u)) // a lower bound also for tied groups
           stateBytes.back() += 4.0 * static_cast<double>(group.elements());
     }
     std::vector<int> p(static_cast<size_t>(devices));
@@ -63,12 +67,13 @@ public:
   }
 
   TilingOptimum run() {
-    forEachTiling(problem.summary.units_size(), problem.batch, [&](const std::vector<step::Cell> &tiling) {
-      cells = tiling;
-      ++best.tilings;
-      busy.assign(static_cast<size_t>(devices), 0);
-      assign(0);
-    });
+    forEachTiling(problem.summary.units_size(), problem.batch,
+                  [&](const std::vector<step::Cell> &tiling) {
+                    cells = tiling;
+                    ++best.tilings;
+                    busy.assign(static_cast<size_t>(devices), 0);
+                    assign(0);
+                  });
     return best;
   }
 
@@ -79,8 +84,9 @@ private:
       if (problem.costs.deviceClass(p[a]) != problem.costs.deviceClass(a))
         return false;
       for (int b = 0; b < devices; ++b)
-        if (a != b && (link(a, b, 0) != link(p[a], p[b], 0) || link(a, b, 1e6) != link(p[a], p[b], 1e6) ||
-                       (network.node(a) == network.node(b)) != (network.node(p[a]) == network.node(p[b]))))
+        if (a != b &&
+            (link(a, b, 0) != link(p[a], p[b], 0) || link(a, b, 1e6) != link(p[a], p[b], 1e6) ||
+             (network.node(a) == network.node(b)) != (network.node(p[a]) == network.node(p[b]))))
           return false;
     }
     return true;
@@ -100,13 +106,15 @@ private:
   double seconds(const step::Cell &cell, int device, bool forwards) const {
     double sum = 0;
     for (int u = cell.unitBegin; u < cell.unitEnd; ++u)
-      sum += problem.costs.unit(device, u, forwards ? step::UnitTask::Forward : step::UnitTask::Backward, cell.rows());
+      sum += problem.costs.unit(
+          device, u, forwards ? step::UnitTask::Forward : step::UnitTask::Backward, cell.rows());
     return sum;
   }
 
   void assign(size_t c) {
     if (c == cells.size()) {
-      for (const auto &p : symmetries) { // only the first of all assignments that permutations of equal devices give
+      for (const auto &p : symmetries) { // only the first of all assignments that permutations of
+                                         // equal devices give
         int order = 0;
         for (size_t i = 0; i < cells.size() && order == 0; ++i)
           order = p[cells[i].device] - static_cast<int>(cells[i].device);
@@ -128,7 +136,8 @@ private:
     }
   }
 
-  /// Counts all parameters and accumulators of a device's units and the saved activations of its largest cell.
+  /// Counts all parameters and accumulators of a device's units and the saved activations of its
+  /// largest cell.
   bool certainlyTooLarge() const {
     for (int d = 0; d < devices; ++d) {
       const ClusterDevice &device = problem.cluster.devices[d];
@@ -139,7 +148,9 @@ private:
           continue;
         double own = 0;
         for (int u = cell.unitBegin; u < cell.unitEnd; ++u) {
-          own += static_cast<double>(cell.rows() * classOf(problem.summary, problem.summary.units(u)).saved_bytes().per_row());
+          own += static_cast<double>(
+              cell.rows() *
+              classOf(problem.summary, problem.summary.units(u)).saved_bytes().per_row());
           held |= uint64_t(1) << u;
         }
         saved = std::max(saved, own);
@@ -148,13 +159,15 @@ private:
       for (const auto &group : problem.summary.groups())
         if (group.units_size() > 0 && (held >> group.units(0) & 1))
           state += 8.0 * static_cast<double>(group.elements());
-      if (device.memory && saved + state + static_cast<double>(device.reservedMemory) > static_cast<double>(device.memory))
+      if (device.memory && saved + state + static_cast<double>(device.reservedMemory) >
+                               static_cast<double>(device.memory))
         return true;
     }
     return false;
   }
 
-  /// Computes the fraction of every unit's state that each device owns, and the contributors to its gradients.
+  /// Computes the fraction of every unit's state that each device owns, and the contributors to its
+  /// gradients.
   void setOwners(step::ShardSizing rule) {
     const size_t units = boundary.size() - 1;
     owned.assign(units * devices, 0);
@@ -192,9 +205,10 @@ private:
     return longest;
   }
 
-  /// A lower bound on the time of gathers or reductions that a cell waits for. A collective completes only when all
-  /// bytes have arrived, so the cell waits until every device and every NIC has transferred its minimum number of bytes
-  /// for the cell's units in one direction: in, the shards of others; out, the shards that others need.
+  /// A lower bound on the time of gathers or reductions that a cell waits for. A collective
+  /// completes only when all bytes have arrived, so the cell waits until every device and every NIC
+  /// has transferred its minimum number of bytes for the cell's units in one direction: in, the
+  /// shards of others; out, the shards that others need.
   double moves(const step::Cell &cell) const {
     const sim::Network &network = problem.costs.network();
     double worst = 0;
@@ -220,12 +234,14 @@ private:
       double fastest = INFINITY;
       for (int o = 0; o < devices; ++o)
         if (o != d)
-          fastest = std::min({fastest, (link(o, d, 1e9) - link(o, d, 0)) / 1e9, (link(d, o, 1e9) - link(d, o, 0)) / 1e9});
+          fastest = std::min({fastest, (link(o, d, 1e9) - link(o, d, 0)) / 1e9,
+                              (link(d, o, 1e9) - link(d, o, 0)) / 1e9});
       if (fastest < INFINITY)
         place([&](int o) { return o == d; }, fastest * (1 - 1e-9));
     }
     for (size_t n = 0; n < problem.cluster.nodes.size(); ++n)
-      if (double bandwidth = problem.cluster.topology.nodes(static_cast<int>(n)).nic().bandwidth(); bandwidth > 0)
+      if (double bandwidth = problem.cluster.topology.nodes(static_cast<int>(n)).nic().bandwidth();
+          bandwidth > 0)
         place([&](int o) { return network.node(o) == n; }, 1 / bandwidth);
     return worst;
   }
@@ -242,7 +258,8 @@ private:
     for (step::ShardSizing each : {step::ShardSizing::Equal, step::ShardSizing::Proportional}) {
       rule = each;
       setOwners(rule);
-      if (rule == step::ShardSizing::Equal || owned != equal) // otherwise equal to the previous rule
+      if (rule == step::ShardSizing::Equal ||
+          owned != equal) // otherwise equal to the previous rule
         ordersOf();
       equal = owned;
     }
@@ -259,15 +276,21 @@ private:
       before[2 * c + 1].push_back({static_cast<int>(2 * c), 0});
       for (size_t o = 0; o < cells.size() && cell.unitBegin > 0; ++o) {
         const step::Cell &other = cells[o];
-        int64_t common = std::min(cell.sampleEnd, other.sampleEnd) - std::max(cell.sampleBegin, other.sampleBegin);
+        int64_t common = std::min(cell.sampleEnd, other.sampleEnd) -
+                         std::max(cell.sampleBegin, other.sampleBegin);
         if (common <= 0 || other.unitBegin >= cell.unitBegin || other.unitEnd < cell.unitBegin)
           continue;
         double bytes = boundary[cell.unitBegin] * static_cast<double>(common);
-        before[2 * c].push_back({static_cast<int>(2 * o), link(static_cast<int>(other.device), static_cast<int>(cell.device), bytes)});
-        before[2 * o + 1].push_back({static_cast<int>(2 * c + 1), link(static_cast<int>(cell.device), static_cast<int>(other.device), bytes)});
+        before[2 * c].push_back(
+            {static_cast<int>(2 * o),
+             link(static_cast<int>(other.device), static_cast<int>(cell.device), bytes)});
+        before[2 * o + 1].push_back(
+            {static_cast<int>(2 * c + 1),
+             link(static_cast<int>(cell.device), static_cast<int>(other.device), bytes)});
       }
     }
-    // Longest path from the end of every task to the end of the step, and earliest start of every forward.
+    // Longest path from the end of every task to the end of the step, and earliest start of every
+    // forward.
     const double update = updates();
     tail.assign(tasks, update);
     release.assign(tasks, 0);
@@ -288,7 +311,8 @@ private:
     freeAt.assign(static_cast<size_t>(devices), 0);
     left = busy;
     sequence.clear();
-    // Bound before ordering: first possible start of each device, plus its work, plus its minimum tail.
+    // Bound before ordering: first possible start of each device, plus its work, plus its minimum
+    // tail.
     for (int d = 0; d < devices && options.prune; ++d) {
       double min = INFINITY, first = INFINITY;
       for (size_t t = 0; t < tasks; ++t)
@@ -336,8 +360,8 @@ private:
     }
   }
 
-  /// Whether the bounds allow a better step time. Every remaining task starts when its device is free, and no earlier
-  /// than `last`; every device still has its remaining work.
+  /// Whether the bounds allow a better step time. Every remaining task starts when its device is
+  /// free, and no earlier than `last`; every device still has its remaining work.
   bool possible(double last) const {
     for (size_t t = 0; t < time.size(); ++t)
       if (start[t] < 0) {
@@ -369,7 +393,8 @@ private:
     plan.schedule.kind = step::ScheduleKind::Explicit;
     plan.order.assign(static_cast<size_t>(devices), {});
     for (uint32_t t : sequence)
-      plan.order[cells[t / 2].device].push_back({t % 2 ? step::TaskKind::Backward : step::TaskKind::Forward, t / 2});
+      plan.order[cells[t / 2].device].push_back(
+          {t % 2 ? step::TaskKind::Backward : step::TaskKind::Forward, t / 2});
     plan.defaultSharding = rule;
     step::TimeOptions options;
     options.costs = &problem.costs;
@@ -404,9 +429,12 @@ private:
 
 } // namespace
 
-void zorse::optimality::forEachTiling(int units, int64_t samples, const std::function<void(const std::vector<step::Cell> &)> &act) {
+void zorse::optimality::forEachTiling(
+    int units, int64_t samples, const std::function<void(const std::vector<step::Cell> &)> &act) {
   std::vector<step::Cell> cells;
   tile(units, samples, 0, cells, act);
 }
 
-TilingOptimum zorse::optimality::bestTiling(const Problem &problem, const TilingOptions &options) { return Search(problem, options).run(); }
+TilingOptimum zorse::optimality::bestTiling(const Problem &problem, const TilingOptions &options) {
+  return Search(problem, options).run();
+}

@@ -19,16 +19,18 @@ struct TilingOptions {
   double known = 1e300; ///< step time of a known feasible plan
 };
 
-/// Enumerates all tilings of units x samples by rectangles, all assignments of devices to cells, all orders of F and B
-/// on every device that do not deadlock, and state in equal shares or in proportion to samples. The full expansion
-/// gives the step time and the memory.
+/// Enumerates all tilings of units x samples by rectangles, all assignments of devices to cells,
+/// all orders of F and B on every device that do not deadlock, and state in equal shares or in
+/// proportion to samples. The full expansion gives the step time and the memory.
 ///
-/// Orders are enumerated as sequences sorted by start time in a relaxed simulation: compute times are exact, every
-/// transfer has its links to itself, and parameters and gradients of a cell are moved as if no other cell moved its
-/// own. An order that is not faster than the best one in the relaxed simulation is not faster in the full one.
+/// Orders are enumerated as sequences sorted by start time in a relaxed simulation: compute times
+/// are exact, every transfer has its links to itself, and parameters and gradients of a cell are
+/// moved as if no other cell moved its own. An order that is not faster than the best one in the
+/// relaxed simulation is not faster in the full one.
 TilingOptimum bestTiling(const planning::Problem &problem, const TilingOptions &options = {});
 
 /// Calls `act` with every tiling of units x samples; for tests.
-void forEachTiling(int units, int64_t samples, const std::function<void(const std::vector<step::Cell> &)> &act);
+void forEachTiling(int units, int64_t samples,
+                   const std::function<void(const std::vector<step::Cell> &)> &act);
 
 } // namespace zorse::optimality

@@ -1,4 +1,5 @@
-// Tests the search of tilings and orders: numbers of tilings, and equal results with and without pruning.
+// Tests the search of tilings and orders: numbers of tilings, and equal results with and without
+// pruning.
 #include "Tilings.h"
 #include "Instances.h"
 
@@ -17,7 +18,8 @@ uint64_t count(int units, int64_t samples) {
   return n;
 }
 
-/// Numbers of dissections of grids into rectangles (OEIS A116694): 1, 2, 4; 8, 34; 322; 4 x 4: 70,878.
+/// Numbers of dissections of grids into rectangles (OEIS A116694): 1, 2, 4; 8, 34; 322; 4 x 4:
+/// 70,878.
 TEST(Tilings, AreAllTilings) {
   EXPECT_EQ(count(1, 1), 1u);
   EXPECT_EQ(count(1, 3), 4u);
@@ -32,7 +34,8 @@ TEST(Tilings, PrunedAndUnprunedAgree) {
     auto instance = makeInstance(seed, {2, 2, 2, 2});
     TilingOptions all;
     all.prune = false;
-    TilingOptimum pruned = bestTiling(*instance->problem), unpruned = bestTiling(*instance->problem, all);
+    TilingOptimum pruned = bestTiling(*instance->problem),
+                  unpruned = bestTiling(*instance->problem, all);
     EXPECT_EQ(pruned.feasible, unpruned.feasible) << seed;
     EXPECT_NEAR(pruned.step, unpruned.step, 1e-8 * unpruned.step) << seed;
     EXPECT_LE(pruned.simulated, unpruned.simulated) << seed;

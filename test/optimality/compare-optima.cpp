@@ -1,10 +1,11 @@
-// Runs the planner on the instances of a file of optima (see compute-optima) and prints its gap to the optimum. Also
-// runs other planners on the same instances.
+// Runs the planner on the instances of a file of optima (see compute-optima) and prints its gap to
+// the optimum. Also runs other planners on the same instances.
 //
 //     compare-optima optima.jsonl [--every=N] [--threads=N] [--verbose]
 //
-// Fails if the file is older than the simulator, if a plan is more than 2 % slower than the optimum, if the planner
-// finds no plan although one exists, or if another planner finds a faster plan.
+// Fails if the file is older than the simulator, if a plan is more than 2 % slower than the
+// optimum, if the planner finds no plan although one exists, or if another planner finds a faster
+// plan.
 #include "Optima.h"
 
 #include "zorse/Baselines/Baselines.h"
@@ -30,7 +31,8 @@ struct Judged {
   std::string description;
   bool stale = false, feasible = false;
   double optimum = 0;
-  double found[2] = {0, 0};   ///< step times of the planner: default options; at most two rows. 0: no plan
+  double found[2] = {
+      0, 0}; ///< step times of the planner: default options; at most two rows. 0: no plan
   std::vector<double> others; ///< step times of the baselines; 0: no plan
 };
 
@@ -45,7 +47,8 @@ Judged judge(uint64_t seed, const Known &known) {
   auto equal = [](double a, double b) { return std::fabs(a - b) <= 1e-9 * std::max(a, b); };
   r.stale = !equal(sampleTimes(*instance), known.sample);
   if (known.feasible) {
-    Result<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, known.strategy));
+    Result<Evaluation> e =
+        evaluate(*instance->problem, makePlan(*instance->problem, known.strategy));
     r.stale |= e.failed() || e->shortfallBytes > 0 || !equal(e->step, known.step);
   }
   for (int i = 0; i < 2; ++i) {
@@ -53,13 +56,16 @@ Judged judge(uint64_t seed, const Known &known) {
     options.maxMicroBatchSize = i > 0 ? 2 : 0;
     options.threads = 1;
     if (Result<SearchResult> result = searchPlan(*instance->problem, options); !result.failed())
-      if (Result<Evaluation> e = evaluate(*instance->problem, result->plan); !e.failed() && e->shortfallBytes == 0)
+      if (Result<Evaluation> e = evaluate(*instance->problem, result->plan);
+          !e.failed() && e->shortfallBytes == 0)
         r.found[i] = e->step;
   }
   for (const Baseline &baseline : baselines()) {
     r.others.push_back(0);
     if (Result<Strategy> strategy = baseline.plan(*instance->problem); !strategy.failed())
-      if (Result<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, *strategy)); !e.failed() && e->shortfallBytes == 0)
+      if (Result<Evaluation> e =
+              evaluate(*instance->problem, makePlan(*instance->problem, *strategy));
+          !e.failed() && e->shortfallBytes == 0)
         r.others.back() = e->step;
   }
   return r;
@@ -85,8 +91,10 @@ double summarise(const char *title, const std::vector<Judged> &results, int whic
     better += gap < -1e-6;
   }
   if (count > 0)
-    std::printf("%-22s %5d %8.2f %% %8.2f %% %8.1f %% %8.1f %% %8.1f %%%s\n", title, count, 100 * worst, 100 * sum / count, 100.0 * atZero / count,
-                100.0 * within / count, 100.0 * better / count, missing ? (", no plan: " + std::to_string(missing)).c_str() : "");
+    std::printf("%-22s %5d %8.2f %% %8.2f %% %8.1f %% %8.1f %% %8.1f %%%s\n", title, count,
+                100 * worst, 100 * sum / count, 100.0 * atZero / count, 100.0 * within / count,
+                100.0 * better / count,
+                missing ? (", no plan: " + std::to_string(missing)).c_str() : "");
   return missing ? INFINITY : worst;
 }
 
@@ -104,7 +112,8 @@ int main(int argc, char **argv) {
     else if (std::strcmp(argv[i], "--verbose") == 0)
       verbose = true;
   if (argc < 2) {
-    std::fprintf(stderr, "usage: compare-optima optima.jsonl [--every=N] [--threads=N] [--verbose]\n");
+    std::fprintf(stderr,
+                 "usage: compare-optima optima.jsonl [--every=N] [--threads=N] [--verbose]\n");
     return 2;
   }
   std::vector<std::pair<uint64_t, Known>> all;
@@ -128,7 +137,8 @@ int main(int argc, char **argv) {
     stale += r.stale;
     feasible += r.feasible;
     if (verbose) {
-      std::printf("%llu: %s: optimum %.6g", static_cast<unsigned long long>(r.seed), r.description.c_str(), r.feasible ? r.optimum : 0.0);
+      std::printf("%llu: %s: optimum %.6g", static_cast<unsigned long long>(r.seed),
+                  r.description.c_str(), r.feasible ? r.optimum : 0.0);
       for (double f : r.found)
         std::printf(", %.6g (%+.2f %%)", f, f > 0 && r.feasible ? 100 * (f / r.optimum - 1) : 0.0);
       for (size_t b = 0; b < r.others.size(); ++b)
@@ -136,10 +146,12 @@ int main(int argc, char **argv) {
       std::printf("\n");
     }
     if (!r.feasible && (r.found[0] > 0 || r.found[1] > 0))
-      ++unexpected; // a plan outside the enumerated space: an order or a split that needs less memory
+      ++unexpected; // a plan outside the enumerated space: an order or a split that needs less
+                    // memory
   }
   std::printf("%zu instances, %d of them with a plan that fits\n\n", results.size(), feasible);
-  std::printf("%-22s %5s %10s %10s %10s %10s %10s\n", "gap to the optimum", "cases", "worst", "mean", "none", "<= 2 %", "better");
+  std::printf("%-22s %5s %10s %10s %10s %10s %10s\n", "gap to the optimum", "cases", "worst",
+              "mean", "none", "<= 2 %", "better");
   double worst[2];
   const char *const titles[] = {"planner", "rows 1 or 2"};
   for (int which = 0; which < 2; ++which) {
@@ -147,10 +159,15 @@ int main(int argc, char **argv) {
     for (int k = 0; k < kKinds; ++k)
       summarise((std::string("    ") + nameOf(static_cast<Kind>(k))).c_str(), results, which, k);
   }
-  std::printf("(better: faster than every enumerated plan, with schedules or row counts that are not enumerated%s)\n\n",
-              unexpected ? ("; plans for instances without an enumerated plan: " + std::to_string(unexpected)).c_str() : "");
+  std::printf("(better: faster than every enumerated plan, with schedules or row counts that are "
+              "not enumerated%s)\n\n",
+              unexpected ? ("; plans for instances without an enumerated plan: " +
+                            std::to_string(unexpected))
+                               .c_str()
+                         : "");
 
-  std::printf("%-22s %10s %10s %10s %10s\n", "other planners", "no plan", "median", "worst", "faster");
+  std::printf("%-22s %10s %10s %10s %10s\n", "other planners", "no plan", "median", "worst",
+              "faster");
   int faster = 0;
   for (size_t b = 0; b < baselines().size(); ++b) {
     std::vector<double> ratios;
@@ -167,20 +184,26 @@ int main(int argc, char **argv) {
         ratios.push_back(r.others[b] / r.found[0]);
     }
     std::sort(ratios.begin(), ratios.end());
-    own += static_cast<int>(std::count_if(ratios.begin(), ratios.end(), [](double x) { return x < 1 - 1e-9; }));
+    own += static_cast<int>(
+        std::count_if(ratios.begin(), ratios.end(), [](double x) { return x < 1 - 1e-9; }));
     faster += own;
     if (ratios.empty())
       std::printf("%-22s %10d\n", baselines()[b].title, none);
     else
-      std::printf("%-22s %10d %9.2f x %9.2f x %10d\n", baselines()[b].title, none, ratios[ratios.size() / 2], ratios.back(), own);
+      std::printf("%-22s %10d %9.2f x %9.2f x %10d\n", baselines()[b].title, none,
+                  ratios[ratios.size() / 2], ratios.back(), own);
   }
-  std::printf("(step time relative to the planner's; faster: plans that are faster than the planner's)\n\n");
+  std::printf("(step time relative to the planner's; faster: plans that are faster than the "
+              "planner's)\n\n");
   if (stale > 0) {
-    std::printf("FAILED: %d optima differ from this simulator: compute them again (test/optimality/README.md)\n", stale);
+    std::printf("FAILED: %d optima differ from this simulator: compute them again "
+                "(test/optimality/README.md)\n",
+                stale);
     return 1;
   }
   bool good = std::max(worst[0], worst[1]) <= 0.02 && faster == 0;
-  std::printf("%s: worst gap %.2f %% of %d cases, with rows of the enumeration %.2f %% (limit 2 %%); other planners faster in %d cases (limit 0)\n",
+  std::printf("%s: worst gap %.2f %% of %d cases, with rows of the enumeration %.2f %% (limit 2 "
+              "%%); other planners faster in %d cases (limit 0)\n",
               good ? "passed" : "FAILED", 100 * worst[0], feasible, 100 * worst[1], faster);
   return good ? 0 : 1;
 }

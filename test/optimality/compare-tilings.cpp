@@ -1,9 +1,12 @@
-// Compares the planner with the best of all rectangle tilings and task orders of tiny instances (set 2).
+// Compares the planner with the best of all rectangle tilings and task orders of tiny instances
+// (set 2).
 //
-//     compare-tilings --compute FIRST COUNT [--threads=N] > tilings.jsonl     compute the optima, one JSON object per line
-//     compare-tilings tilings.jsonl [--every=N] [--verbose]                    compare the planner with them
+//     compare-tilings --compute FIRST COUNT [--threads=N] > tilings.jsonl     compute the optima,
+//     one JSON object per line compare-tilings tilings.jsonl [--every=N] [--verbose] compare the
+//     planner with them
 //
-// Fails if the file is older than the simulator, or if the planner's plan is more than 2 % slower than the optimum.
+// Fails if the file is older than the simulator, or if the planner's plan is more than 2 % slower
+// than the optimum.
 #include "Optima.h"
 #include "Tilings.h"
 
@@ -24,8 +27,8 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Makes an instance with two or three devices. Units x batch is at most 12, so that all tilings and orders can be
-/// enumerated.
+/// Makes an instance with two or three devices. Units x batch is at most 12, so that all tilings
+/// and orders can be enumerated.
 std::unique_ptr<Instance> makeTiny(uint64_t seed) {
   constexpr struct {
     int units;
@@ -47,7 +50,8 @@ int compute(uint64_t first, uint64_t count, unsigned threads) {
     pool.emplace_back([&] {
       for (uint64_t i; (i = next++) < count;) {
         auto instance = makeTiny(first + i);
-        Optimum layout = exhaustive(*instance->problem); // layouts are tilings: the best one is a good start
+        Optimum layout =
+            exhaustive(*instance->problem); // layouts are tilings: the best one is a good start
         TilingOptions options;
         options.known = layout.step;
         TilingOptimum tiling;
@@ -59,9 +63,12 @@ int compute(uint64_t first, uint64_t count, unsigned threads) {
         known.sample = sampleTimes(*instance);
         std::lock_guard<std::mutex> lock(mutex);
         lines[i] = writeKnown(first + i, known);
-        std::fprintf(stderr, "%llu: %s: layouts %.6f s, tilings %.6f s; %llu tilings, %llu assignments, %llu orders\n",
-                     static_cast<unsigned long long>(first + i), instance->describe().c_str(), layout.step, known.step,
-                     static_cast<unsigned long long>(tiling.tilings), static_cast<unsigned long long>(tiling.assignments),
+        std::fprintf(stderr,
+                     "%llu: %s: layouts %.6f s, tilings %.6f s; %llu tilings, %llu assignments, "
+                     "%llu orders\n",
+                     static_cast<unsigned long long>(first + i), instance->describe().c_str(),
+                     layout.step, known.step, static_cast<unsigned long long>(tiling.tilings),
+                     static_cast<unsigned long long>(tiling.assignments),
                      static_cast<unsigned long long>(tiling.orders));
       }
     });
@@ -86,10 +93,11 @@ int main(int argc, char **argv) {
     else if (std::strcmp(argv[i], "--verbose") == 0)
       verbose = true;
   if (argc >= 4 && std::strcmp(argv[1], "--compute") == 0)
-    return compute(std::strtoull(argv[2], nullptr, 10), std::strtoull(argv[3], nullptr, 10), threads);
+    return compute(std::strtoull(argv[2], nullptr, 10), std::strtoull(argv[3], nullptr, 10),
+                   threads);
   if (argc < 2 || argv[1][0] == '-') {
-    std::fprintf(stderr,
-                 "usage: compare-tilings --compute FIRST COUNT [--threads=N]\n       compare-tilings tilings.jsonl [--every=N] [--verbose]\n");
+    std::fprintf(stderr, "usage: compare-tilings --compute FIRST COUNT [--threads=N]\n       "
+                         "compare-tilings tilings.jsonl [--every=N] [--verbose]\n");
     return 2;
   }
   int cases = 0, stale = 0, atZero = 0, within = 0, missing = 0, infeasible = 0, better = 0;
@@ -108,10 +116,12 @@ int main(int argc, char **argv) {
     SearchOptions options;
     options.threads = 1;
     Result<SearchResult> result = searchPlan(*instance->problem, options);
-    double gap = !result.failed() && result->evaluation.shortfallBytes == 0 ? result->evaluation.step / known.step - 1 : INFINITY;
+    double gap = !result.failed() && result->evaluation.shortfallBytes == 0
+                     ? result->evaluation.step / known.step - 1
+                     : INFINITY;
     if (verbose)
-      std::printf("%llu: %s: optimum %.6g, gap %.2f %%\n", static_cast<unsigned long long>(seed), instance->describe().c_str(), known.step,
-                  100 * gap);
+      std::printf("%llu: %s: optimum %.6g, gap %.2f %%\n", static_cast<unsigned long long>(seed),
+                  instance->describe().c_str(), known.step, 100 * gap);
     missing += gap == INFINITY;
     worst = std::max(worst, gap);
     atZero += gap <= 1e-6;
@@ -119,13 +129,16 @@ int main(int argc, char **argv) {
     better += gap < -1e-6;
   }
   if (stale > 0) {
-    std::printf("FAILED: %d optima differ from this simulator: compute them again (test/optimality/README.md)\n", stale);
+    std::printf("FAILED: %d optima differ from this simulator: compute them again "
+                "(test/optimality/README.md)\n",
+                stale);
     return 1;
   }
   bool good = worst <= 0.02;
-  std::printf("%s: %d tiny instances (%d more without a plan that fits): %.1f %% at the optimum of all tilings and orders, %.1f %% within 2 %%, "
+  std::printf("%s: %d tiny instances (%d more without a plan that fits): %.1f %% at the optimum of "
+              "all tilings and orders, %.1f %% within 2 %%, "
               "worst gap %.2f %% (limit 2 %%); no plan: %d; better: %d\n",
-              good ? "passed" : "FAILED", cases, infeasible, 100.0 * atZero / std::max(cases, 1), 100.0 * within / std::max(cases, 1), 100 * worst,
-              missing, better);
+              good ? "passed" : "FAILED", cases, infeasible, 100.0 * atZero / std::max(cases, 1),
+              100.0 * within / std::max(cases, 1), 100 * worst, missing, better);
   return good ? 0 : 1;
 }

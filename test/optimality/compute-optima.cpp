@@ -1,9 +1,10 @@
 // Enumerates all layouts of small random instances and prints their optima.
 //
-//     compute-optima FIRST COUNT [--start=optima.jsonl] [--threads=N] [--devices=N --units=N --global-batch-size=N]
+//     compute-optima FIRST COUNT [--start=optima.jsonl] [--threads=N] [--devices=N --units=N
+//     --global-batch-size=N]
 //
-// Prints one line per seed, in order, and progress on stderr. --start reads optima of an older simulator; their layouts
-// bound the search from the start.
+// Prints one line per seed, in order, and progress on stderr. --start reads optima of an older
+// simulator; their layouts bound the search from the start.
 #include "Optima.h"
 
 #include <atomic>
@@ -21,7 +22,8 @@ using namespace zorse::planning;
 
 int main(int argc, char **argv) {
   if (argc < 3) {
-    std::fprintf(stderr, "usage: compute-optima FIRST-SEED COUNT [--start=FILE] [--threads=N] [--devices=N] [--units=N] [--global-batch-size=N]\n");
+    std::fprintf(stderr, "usage: compute-optima FIRST-SEED COUNT [--start=FILE] [--threads=N] "
+                         "[--devices=N] [--units=N] [--global-batch-size=N]\n");
     return 2;
   }
   uint64_t first = std::strtoull(argv[1], nullptr, 10), count = std::strtoull(argv[2], nullptr, 10);
@@ -30,7 +32,8 @@ int main(int argc, char **argv) {
   std::map<uint64_t, Known> older;
   for (int i = 3; i < argc; ++i) {
     auto value = [&](const char *name) -> const char * {
-      return std::strncmp(argv[i], name, std::strlen(name)) == 0 ? argv[i] + std::strlen(name) : nullptr;
+      return std::strncmp(argv[i], name, std::strlen(name)) == 0 ? argv[i] + std::strlen(name)
+                                                                 : nullptr;
     };
     if (const char *v = value("--start="))
       older = readOptima(v);
@@ -68,11 +71,14 @@ int main(int argc, char **argv) {
         start.simulated = optimum.simulated;
         optimum = start;
       }
-      Known known{optimum.feasible, optimum.step, optimum.strategy, optimum.simulated, sampleTimes(*instance)};
-      double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+      Known known{optimum.feasible, optimum.step, optimum.strategy, optimum.simulated,
+                  sampleTimes(*instance)};
+      double seconds =
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
       std::lock_guard<std::mutex> lock(mutex);
-      std::fprintf(stderr, "%llu: %s: %.6f s, %llu families, %llu simulated, %.1f s\n", static_cast<unsigned long long>(first + i),
-                   instance->describe().c_str(), optimum.step, static_cast<unsigned long long>(optimum.families),
+      std::fprintf(stderr, "%llu: %s: %.6f s, %llu families, %llu simulated, %.1f s\n",
+                   static_cast<unsigned long long>(first + i), instance->describe().c_str(),
+                   optimum.step, static_cast<unsigned long long>(optimum.families),
                    static_cast<unsigned long long>(optimum.simulated), seconds);
       lines[i] = writeKnown(first + i, known);
       done[i] = true;

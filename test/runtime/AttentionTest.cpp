@@ -1,5 +1,5 @@
-// Compares blocked attention with the definition: the forward in f32 and f64, the gradients with the softmax gradient
-// written out and with finite differences.
+// Compares blocked attention with the definition: the forward in f32 and f64, the gradients with
+// the softmax gradient written out and with finite differences.
 #include "HostArguments.h"
 #include "bundle.pb.h"
 #include "zorse/runtime/CpuDevice.h"
@@ -28,7 +28,8 @@ struct Shape {
   int64_t window = 0;
   double softcap = 0, dropout = 0;
   Mask mask = Mask::None;
-  bool closedQuery = false; ///< a boolean mask hides all keys of query 1; an additive mask hides its keys by -3e38, which absorbs the scores
+  bool closedQuery = false; ///< a boolean mask hides all keys of query 1; an additive mask hides
+                            ///< its keys by -3e38, which absorbs the scores
 
   int64_t statistics() const { return mask == Mask::Additive ? 2 : 1; } ///< values per query in lse
 };
@@ -85,14 +86,23 @@ template <typename T> Reference reference(const Shape &s, const Tensors<T> &t) {
   r.dq.assign(t.q.size(), 0);
   r.dk.assign(t.k.size(), 0);
   r.dv.assign(t.v.size(), 0);
-  auto q = [&](int64_t row, int64_t i, int64_t h, int64_t d) { return ((row * s.queries + i) * s.heads + h) * s.size + d; };
-  auto k = [&](int64_t row, int64_t j, int64_t h, int64_t d) { return ((row * s.keys + j) * s.keyHeads + h) * s.size + d; };
-  auto v = [&](int64_t row, int64_t j, int64_t h, int64_t d) { return ((row * s.keys + j) * s.keyHeads + h) * s.valueSize + d; };
-  auto o = [&](int64_t row, int64_t i, int64_t h, int64_t d) { return ((row * s.queries + i) * s.heads + h) * s.valueSize + d; };
+  auto q = [&](int64_t row, int64_t i, int64_t h, int64_t d) {
+    return ((row * s.queries + i) * s.heads + h) * s.size + d;
+  };
+  auto k = [&](int64_t row, int64_t j, int64_t h, int64_t d) {
+    return ((row * s.keys + j) * s.keyHeads + h) * s.size + d;
+  };
+  auto v = [&](int64_t row, int64_t j, int64_t h, int64_t d) {
+    return ((row * s.keys + j) * s.keyHeads + h) * s.valueSize + d;
+  };
+  auto o = [&](int64_t row, int64_t i, int64_t h, int64_t d) {
+    return ((row * s.queries + i) * s.heads + h) * s.valueSize + d;
+  };
   for (int64_t row = 0; row < s.rows; ++row)
     for (int64_t h = 0; h < s.heads; ++h) {
       int64_t kh = h / (s.heads / s.keyHeads);
-      uint64_t stream = zorse::abi::randomStream(t.scalars.seed, t.scalars.step, kRngIdBase + 7, kSampleBase + row);
+      uint64_t stream = zorse::abi::randomStream(t.scalars.seed, t.scalars.step, kRngIdBase + 7,
+                                                 kSampleBase + row);
       for (int64_t i = 0; i < s.queries; ++i) {
         std::vector<double> score(s.keys), slope(s.keys, 1), p(s.keys), keep(s.keys, 1);
         double largest = -INFINITY;
@@ -109,7 +119,9 @@ template <typename T> Reference reference(const Shape &s, const Tensors<T> &t) {
           int64_t diagonal = i + s.keys - s.queries, at = (row * s.queries + i) * s.keys + j;
           if (s.mask == Mask::Additive)
             sum = double(T(sum + t.mask[at])); // large mask values absorb the scores, as in T
-          bool visible = (!s.causal || j <= diagonal) && (s.window == 0 || j > diagonal - s.window) && (s.mask != Mask::Boolean || t.open[at]);
+          bool visible = (!s.causal || j <= diagonal) &&
+                         (s.window == 0 || j > diagonal - s.window) &&
+                         (s.mask != Mask::Boolean || t.open[at]);
           score[j] = visible ? sum : -INFINITY;
           largest = std::max(largest, score[j]);
         }
@@ -126,8 +138,10 @@ template <typename T> Reference reference(const Shape &s, const Tensors<T> &t) {
         for (int64_t j = 0; j < s.keys; ++j) {
           p[j] = total > 0 ? p[j] / total : 0;
           if (s.dropout > 0)
-            keep[j] =
-                zorse::abi::randomBits(stream, (h * s.queries + i) * s.keys + j) >= zorse::abi::dropThreshold(s.dropout) ? 1 / (1 - s.dropout) : 0;
+            keep[j] = zorse::abi::randomBits(stream, (h * s.queries + i) * s.keys + j) >=
+                              zorse::abi::dropThreshold(s.dropout)
+                          ? 1 / (1 - s.dropout)
+                          : 0;
           for (int64_t d = 0; d < s.valueSize; ++d) {
             r.out[o(row, i, h, d)] += p[j] * keep[j] * t.v[v(row, j, kh, d)];
             r.dv[v(row, j, kh, d)] += p[j] * keep[j] * t.dout[o(row, i, h, d)];
@@ -152,14 +166,19 @@ template <typename T> bundle::CompiledFunction attentionFunction(const Shape &s,
   bundle::LibraryCall &call = *function.add_launches()->mutable_library();
   call.set_name(backward ? "attention_backward" : "attention_forward");
   call.set_type(sizeof(T) == 4 ? bundle::F32 : bundle::F64);
-  std::vector<std::string> operands = backward
-                                          ? std::vector<std::string>{"q", "k", "v", "mask", "out", "lse", "dout", "dq", "dk", "dv", "", "scalars"}
-                                          : std::vector<std::string>{"q", "k", "v", "mask", "out", "lse", "", "scalars"};
+  std::vector<std::string> operands =
+      backward ? std::vector<std::string>{"q",    "k",  "v",  "mask", "out", "lse",
+                                          "dout", "dq", "dk", "dv",   "",    "scalars"}
+               : std::vector<std::string>{"q", "k", "v", "mask", "out", "lse", "", "scalars"};
   for (const std::string &name : operands) {
-    bool absent = name.empty() || (name == "mask" && s.mask == Mask::None) || (name == "scalars" && s.dropout == 0);
+    bool absent = name.empty() || (name == "mask" && s.mask == Mask::None) ||
+                  (name == "scalars" && s.dropout == 0);
     function.add_arguments()->mutable_bytes()->set_fixed(1 << 30);
-    function.mutable_arguments(function.arguments_size() - 1)->mutable_bytes()->set_per_row(1 << 30);
-    call.add_operands()->set_argument(absent ? zorse::abi::kAbsentArgument : uint32_t(function.arguments_size() - 1));
+    function.mutable_arguments(function.arguments_size() - 1)
+        ->mutable_bytes()
+        ->set_per_row(1 << 30);
+    call.add_operands()->set_argument(absent ? zorse::abi::kAbsentArgument
+                                             : uint32_t(function.arguments_size() - 1));
   }
   auto &integers = *call.mutable_integers();
   integers["query_length"] = s.queries;
@@ -182,20 +201,25 @@ template <typename T> bundle::CompiledFunction attentionFunction(const Shape &s,
 
 template <typename T> void runForward(CpuDevice &device, const Shape &s, Tensors<T> &t) {
   void *mask = s.mask == Mask::Boolean ? static_cast<void *>(t.open.data()) : t.mask.data();
-  zorse::runtime::test::HostArguments memory{t.q.data(), t.k.data(), t.v.data(), mask, t.out.data(), t.lse.data(), nullptr, &t.scalars};
-  Status status = device.runFunction(attentionFunction<T>(s, false), {{s.rows, kSampleBase, kRngIdBase}, memory});
+  zorse::runtime::test::HostArguments memory{t.q.data(),   t.k.data(),   t.v.data(), mask,
+                                             t.out.data(), t.lse.data(), nullptr,    &t.scalars};
+  Status status = device.runFunction(attentionFunction<T>(s, false),
+                                     {{s.rows, kSampleBase, kRngIdBase}, memory});
   ASSERT_FALSE(status.failed()) << status.message();
 }
 
 template <typename T> void runBackward(CpuDevice &device, const Shape &s, Tensors<T> &t) {
   void *mask = s.mask == Mask::Boolean ? static_cast<void *>(t.open.data()) : t.mask.data();
-  zorse::runtime::test::HostArguments memory{t.q.data(),    t.k.data(),  t.v.data(),  mask,        t.out.data(), t.lse.data(),
-                                             t.dout.data(), t.dq.data(), t.dk.data(), t.dv.data(), nullptr,      &t.scalars};
-  Status status = device.runFunction(attentionFunction<T>(s, true), {{s.rows, kSampleBase, kRngIdBase}, memory});
+  zorse::runtime::test::HostArguments memory{t.q.data(),   t.k.data(),   t.v.data(),    mask,
+                                             t.out.data(), t.lse.data(), t.dout.data(), t.dq.data(),
+                                             t.dk.data(),  t.dv.data(),  nullptr,       &t.scalars};
+  Status status = device.runFunction(attentionFunction<T>(s, true),
+                                     {{s.rows, kSampleBase, kRngIdBase}, memory});
   ASSERT_FALSE(status.failed()) << status.message();
 }
 
-template <typename T> void expectClose(const std::vector<T> &got, const std::vector<double> &expected, const char *what) {
+template <typename T>
+void expectClose(const std::vector<T> &got, const std::vector<double> &expected, const char *what) {
   ASSERT_EQ(got.size(), expected.size());
   double tolerance = sizeof(T) == 4 ? 3e-6 : 1e-12, norm = 0, error = 0;
   for (size_t i = 0; i < got.size(); ++i) {
@@ -235,7 +259,9 @@ std::vector<Shape> shapes() {
   add([](Shape &s) {});
   add([](Shape &s) { s.causal = false; });
   add([](Shape &s) { s.queries = s.keys = 131, s.size = 16, s.valueSize = 8; });
-  add([](Shape &s) { s.queries = s.keys = 600, s.heads = 1, s.keyHeads = 1, s.rows = 1, s.size = 8; });
+  add([](Shape &s) {
+    s.queries = s.keys = 600, s.heads = 1, s.keyHeads = 1, s.rows = 1, s.size = 8;
+  });
   add([](Shape &s) { s.heads = 6, s.keyHeads = 2, s.queries = s.keys = 70; });
   add([](Shape &s) { s.queries = 3, s.keys = 9; });
   add([](Shape &s) { s.queries = 9, s.keys = 3; }); // the first queries have no visible key
@@ -245,10 +271,14 @@ std::vector<Shape> shapes() {
   add([](Shape &s) { s.mask = Mask::Boolean, s.queries = s.keys = 70; });
   add([](Shape &s) { s.mask = Mask::Boolean, s.closedQuery = true, s.causal = false; });
   add([](Shape &s) { s.mask = Mask::Additive, s.closedQuery = true, s.causal = false; });
-  add([](Shape &s) { s.mask = Mask::Additive, s.closedQuery = true, s.dropout = 0.25, s.queries = s.keys = 300; });
+  add([](Shape &s) {
+    s.mask = Mask::Additive, s.closedQuery = true, s.dropout = 0.25, s.queries = s.keys = 300;
+  });
   add([](Shape &s) { s.softcap = 0.5, s.queries = s.keys = 66; });
   add([](Shape &s) { s.dropout = 0.25, s.queries = s.keys = 90; });
-  add([](Shape &s) { s.dropout = 0.5, s.softcap = 2, s.mask = Mask::Additive, s.heads = 4, s.queries = s.keys = 270; });
+  add([](Shape &s) {
+    s.dropout = 0.5, s.softcap = 2, s.mask = Mask::Additive, s.heads = 4, s.queries = s.keys = 270;
+  });
   return all;
 }
 

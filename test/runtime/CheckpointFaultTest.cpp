@@ -1,4 +1,5 @@
-// Tests snapshots on failing disks and in dying jobs: a fault at every file operation, on every rank.
+// Tests snapshots on failing disks and in dying jobs: a fault at every file operation, on every
+// rank.
 #include "StateOnly.h"
 #include "ThreadGroup.h"
 
@@ -21,13 +22,14 @@ using namespace zorse::runtime::test;
 
 namespace {
 
-/// A fault at the `at`-th change: one failure, failures from then on, death, or a pause. The pause lies between the
-/// check that the directory still belongs to this run and the change.
+/// A fault at the `at`-th change: one failure, failures from then on, death, or a pause. The pause
+/// lies between the check that the directory still belongs to this run and the change.
 struct Fault {
   enum Kind { None, Once, Forever, Death, Pause } kind = None;
   int at = 0, error = EIO;
-  bool halfWritten = false;             ///< the write at `at` writes half of its bytes
-  std::function<void()> meanwhile = {}; ///< runs during the pause, after the other ranks have given up
+  bool halfWritten = false; ///< the write at `at` writes half of its bytes
+  std::function<void()> meanwhile =
+      {}; ///< runs during the pause, after the other ranks have given up
 };
 
 /// File storage with one fault. Does not sync.
@@ -45,11 +47,15 @@ public:
   bool triggered() const { return triggered_; }
   int count() const { return count_; }
 
-  int makeDirectory(const std::string &path) override { return fails() ? fault_.error : CheckpointStorage::makeDirectory(path); }
+  int makeDirectory(const std::string &path) override {
+    return fails() ? fault_.error : CheckpointStorage::makeDirectory(path);
+  }
   int create(const std::string &path, int &handle, bool direct) override {
     return fails() ? fault_.error : CheckpointStorage::create(path, handle, direct);
   }
-  int reserve(int handle, uint64_t bytes) override { return fails() ? fault_.error : CheckpointStorage::reserve(handle, bytes); }
+  int reserve(int handle, uint64_t bytes) override {
+    return fails() ? fault_.error : CheckpointStorage::reserve(handle, bytes);
+  }
   int write(int handle, const std::byte *data, size_t bytes) override {
     if (!fails())
       return CheckpointStorage::write(handle, data, bytes);
@@ -62,15 +68,22 @@ public:
     CheckpointStorage::close(handle);
     return 0;
   }
-  int rename(const std::string &from, const std::string &to) override { return fails() ? fault_.error : CheckpointStorage::rename(from, to); }
+  int rename(const std::string &from, const std::string &to) override {
+    return fails() ? fault_.error : CheckpointStorage::rename(from, to);
+  }
   int syncDirectory(const std::string &) override { return fails() ? fault_.error : 0; }
-  int remove(const std::string &path) override { return fails() ? fault_.error : CheckpointStorage::remove(path); }
-  int removeDirectory(const std::string &path) override { return fails() ? fault_.error : CheckpointStorage::removeDirectory(path); }
+  int remove(const std::string &path) override {
+    return fails() ? fault_.error : CheckpointStorage::remove(path);
+  }
+  int removeDirectory(const std::string &path) override {
+    return fails() ? fault_.error : CheckpointStorage::removeDirectory(path);
+  }
 
 private:
   bool fails() {
     int now = count_++;
-    if (fault_.kind == Fault::None || now < fault_.at || (fault_.kind == Fault::Once && now > fault_.at))
+    if (fault_.kind == Fault::None || now < fault_.at ||
+        (fault_.kind == Fault::Once && now > fault_.at))
       return false;
     if (triggered_ && fault_.kind == Fault::Pause)
       return false;
@@ -110,11 +123,14 @@ protected:
   struct Outcome {
     bool triggered = false;
     std::vector<CheckpointManager::Counts> counts = std::vector<CheckpointManager::Counts>(kRanks);
-    std::vector<std::string> finishes = std::vector<std::string>(kRanks), warnings = std::vector<std::string>(kRanks);
+    std::vector<std::string> finishes = std::vector<std::string>(kRanks),
+                             warnings = std::vector<std::string>(kRanks);
   };
 
-  /// Three ranks take snapshots of the given steps. The victim has the fault from the second step on.
-  Outcome run(uint64_t generation, uint32_t victim, const Fault &fault, const std::vector<uint64_t> &steps) {
+  /// Three ranks take snapshots of the given steps. The victim has the fault from the second step
+  /// on.
+  Outcome run(uint64_t generation, uint32_t victim, const Fault &fault,
+              const std::vector<uint64_t> &steps) {
     Outcome out;
     ThreadJob job(kRanks, generation);
     std::vector<std::thread> ranks;
@@ -129,10 +145,12 @@ protected:
         options.keep = 1;
         options.resuming = true;
         options.warn = [&, r](const std::string &text) { out.warnings[r] += text + "\n"; };
-        auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle), storage);
+        auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options,
+                                                   runConfigOf(bundle), storage);
         ASSERT_FALSE(checkpoints.failed()) << checkpoints.message();
         for (size_t i = 0; i < steps.size(); ++i) {
-          if (i == 1 && r == victim) // not while the files replaced by the first snapshot are removed
+          if (i == 1 &&
+              r == victim) // not while the files replaced by the first snapshot are removed
             storage->arm(fault, [&, r] {
               job.kill(r);
               if (!fault.meanwhile)
@@ -147,7 +165,8 @@ protected:
           (*checkpoints)->saveNow(steps[i]);
           Status status = (*checkpoints)->finish();
           out.finishes[r] = status.failed() ? status.message() : "";
-          // Synchronizes the ranks, so that the fault occurs after the first snapshot has ended on all ranks.
+          // Synchronizes the ranks, so that the fault occurs after the first snapshot has ended on
+          // all ranks.
           ++arrived;
           while (arrived < int(kRanks * (i + 1)))
             std::this_thread::yield();
@@ -179,7 +198,8 @@ protected:
     CheckpointOptions options;
     options.directory = directory;
     options.resuming = true;
-    auto checkpoints = CheckpointManager::open(*executor, other, *group, options, runConfigOf(other), std::make_shared<FaultyStorage>());
+    auto checkpoints = CheckpointManager::open(
+        *executor, other, *group, options, runConfigOf(other), std::make_shared<FaultyStorage>());
     EXPECT_FALSE(checkpoints.failed());
     if (checkpoints.failed())
       return 0;
@@ -204,7 +224,9 @@ protected:
 
   size_t incomplete() const {
     auto found = listCheckpoints(directory);
-    return size_t(std::count_if(found->begin(), found->end(), [](const CheckpointDirectory &checkpoint) { return !checkpoint.complete; }));
+    return size_t(
+        std::count_if(found->begin(), found->end(),
+                      [](const CheckpointDirectory &checkpoint) { return !checkpoint.complete; }));
   }
 
   TemporaryDirectory folder;
@@ -227,7 +249,8 @@ TEST_F(CheckpointFaultTest, DeathAtAnyOperationLosesNothing) {
         bool anybodySaidWritten = false;
         for (const CheckpointManager::Counts &counts : outcome.counts)
           anybodySaidWritten |= counts.written == 2;
-        EXPECT_TRUE(step == 20 || (step == 10 && !anybodySaidWritten)) << "rank " << victim << ", operation " << at << ": resumes at " << step;
+        EXPECT_TRUE(step == 20 || (step == 10 && !anybodySaidWritten))
+            << "rank " << victim << ", operation " << at << ": resumes at " << step;
         completeAnyway += step == 20;
         ASSERT_LT(at, 100);
       }
@@ -253,10 +276,15 @@ TEST_F(CheckpointFaultTest, AnyFailingOperationFailsOneSnapshotOnAllRanks) {
           EXPECT_EQ(outcome.finishes[r], "") << "the last one is complete";
           if (failed) { // every rank prints the same message
             EXPECT_EQ(outcome.warnings[r], outcome.warnings[0]);
-            EXPECT_NE(outcome.warnings[r].find("rank " + std::to_string(victim)), std::string::npos) << outcome.warnings[r];
-            EXPECT_NE(outcome.warnings[r].find("the checkpoint of step 20 failed"), std::string::npos) << outcome.warnings[r];
-            EXPECT_NE(outcome.warnings[r].find(directory), std::string::npos) << outcome.warnings[r];
-            EXPECT_NE(outcome.warnings[r].find(std::strerror(error)), std::string::npos) << outcome.warnings[r];
+            EXPECT_NE(outcome.warnings[r].find("rank " + std::to_string(victim)), std::string::npos)
+                << outcome.warnings[r];
+            EXPECT_NE(outcome.warnings[r].find("the checkpoint of step 20 failed"),
+                      std::string::npos)
+                << outcome.warnings[r];
+            EXPECT_NE(outcome.warnings[r].find(directory), std::string::npos)
+                << outcome.warnings[r];
+            EXPECT_NE(outcome.warnings[r].find(std::strerror(error)), std::string::npos)
+                << outcome.warnings[r];
           }
         }
         EXPECT_EQ(incomplete(), 0u); // partial files are removed
@@ -272,8 +300,11 @@ TEST_F(CheckpointFaultTest, AFullDiskKeepsTheOlderOnes) {
     Outcome outcome = run(1, victim, {Fault::Forever, 2, ENOSPC, true}, {10, 20, 30});
     for (uint32_t r = 0; r < kRanks; ++r) {
       EXPECT_EQ(outcome.counts[r].failed, 2u);
-      EXPECT_NE(outcome.finishes[r].find("the last checkpoint, of step 30, is not complete"), std::string::npos) << outcome.finishes[r];
-      EXPECT_NE(outcome.finishes[r].find("No space left on device"), std::string::npos) << outcome.finishes[r];
+      EXPECT_NE(outcome.finishes[r].find("the last checkpoint, of step 30, is not complete"),
+                std::string::npos)
+          << outcome.finishes[r];
+      EXPECT_NE(outcome.finishes[r].find("No space left on device"), std::string::npos)
+          << outcome.finishes[r];
     }
     EXPECT_EQ(resumedAt(2), 10u);
   }
@@ -306,7 +337,8 @@ TEST_F(CheckpointFaultTest, ARankThatStoodStillLeavesNothingBehindTheNextRun) {
         break;
       ++pauses;
       EXPECT_EQ(files(), before) << "rank " << victim << ", operation " << at;
-      EXPECT_EQ(outcome.finishes[victim].empty(), outcome.counts[victim].written == 2) << "rank " << victim << ", operation " << at;
+      EXPECT_EQ(outcome.finishes[victim].empty(), outcome.counts[victim].written == 2)
+          << "rank " << victim << ", operation " << at;
       EXPECT_EQ(listCheckpoints(directory)->size(), 1u);
       EXPECT_EQ(resumedAt(3), 25u);
       ASSERT_LT(at, 100);
@@ -324,13 +356,15 @@ TEST_F(CheckpointFaultTest, ARankThatStoodStillLeavesNoDraftsToARunThatHasWritte
       if (!run(1, victim, pause, {10, 20}).triggered)
         break;
       for (const std::string &file : files())
-        EXPECT_EQ(file.find(".writing"), std::string::npos) << file << ": rank " << victim << ", operation " << at;
+        EXPECT_EQ(file.find(".writing"), std::string::npos)
+            << file << ": rank " << victim << ", operation " << at;
       EXPECT_NE(resumedAt(3), 0u);
       ASSERT_LT(at, 100);
     }
 }
 
-/// A start that is suspended just before it claims the directory, and then claims it from a newer run.
+/// A start that is suspended just before it claims the directory, and then claims it from a newer
+/// run.
 class LateClaim : public FaultyStorage {
 public:
   explicit LateClaim(std::function<void()> meanwhile) : meanwhile_(std::move(meanwhile)) {}
@@ -350,7 +384,8 @@ TEST_F(CheckpointFaultTest, AClaimThatComesLateGoesBackToTheNewerRun) {
     CheckpointOptions options;
     options.directory = directory;
     options.resuming = true;
-    return CheckpointManager::open(*executor, bundle, group, options, runConfigOf(bundle), std::move(storage));
+    return CheckpointManager::open(*executor, bundle, group, options, runConfigOf(bundle),
+                                   std::move(storage));
   };
   auto newerGroup = makeSingleProcessGroup(2), olderGroup = makeSingleProcessGroup(1);
   std::unique_ptr<CheckpointManager> newer;
@@ -370,7 +405,8 @@ TEST_F(CheckpointFaultTest, AClaimThatComesLateGoesBackToTheNewerRun) {
   (*older)->saveNow(20);
   status = (*older)->finish();
   ASSERT_TRUE(status.failed());
-  EXPECT_NE(status.message().find("superseded by generation 2"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("superseded by generation 2"), std::string::npos)
+      << status.message();
   EXPECT_EQ(resumedAt(3), 10u);
 }
 
@@ -395,7 +431,8 @@ TEST_F(CheckpointFaultTest, ADirectoryThatVanishesIsAnError) {
   CheckpointOptions options;
   options.directory = directory;
   auto storage = std::make_shared<DirectoryThatVanishes>(directory);
-  auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle), storage);
+  auto checkpoints =
+      CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle), storage);
   ASSERT_FALSE(checkpoints.failed());
   storage->vanishes = true;
   (*checkpoints)->saveNow(10);
@@ -424,7 +461,8 @@ TEST_F(CheckpointFaultTest, WritesThatTheSystemRefuses) {
   std::string warnings;
   options.warn = [&](const std::string &text) { warnings += text; };
   {
-    auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle), std::make_shared<FullDevice>());
+    auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options,
+                                               runConfigOf(bundle), std::make_shared<FullDevice>());
     ASSERT_FALSE(checkpoints.failed());
     (*checkpoints)->saveNow(10);
     EXPECT_TRUE((*checkpoints)->finish().failed());
@@ -432,7 +470,8 @@ TEST_F(CheckpointFaultTest, WritesThatTheSystemRefuses) {
   }
   // A file size limit enforced by the system.
   group = makeSingleProcessGroup(2);
-  auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle));
+  auto checkpoints =
+      CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle));
   ASSERT_FALSE(checkpoints.failed());
   auto handler = std::signal(SIGXFSZ, SIG_IGN);
   rlimit before, limit;
@@ -476,7 +515,9 @@ TEST_F(CheckpointFaultTest, AProcessKilledAtAnyOperationLosesNothing) {
       CheckpointOptions options;
       options.directory = directory;
       options.resuming = true;
-      auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle), std::make_shared<KillsItself>(at));
+      auto checkpoints =
+          CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle),
+                                  std::make_shared<KillsItself>(at));
       if (checkpoints.failed())
         ::_exit(3);
       (*checkpoints)->saveNow(20);

@@ -1,5 +1,5 @@
-// Tests writing snapshots and resuming: in one process and in several ranks, with other plans, with damaged files, and
-// with fencing.
+// Tests writing snapshots and resuming: in one process and in several ranks, with other plans, with
+// damaged files, and with fencing.
 #include "QuickStorage.h"
 #include "StateOnly.h"
 #include "ThreadGroup.h"
@@ -36,14 +36,15 @@ protected:
   }
 
   /// One run of a single process. Takes snapshots after the given steps.
-  Status take(const Bundle &bundle, uint64_t generation, const std::vector<uint64_t> &steps, CheckpointOptions options,
-              CheckpointManager::Counts *counts = nullptr) {
+  Status take(const Bundle &bundle, uint64_t generation, const std::vector<uint64_t> &steps,
+              CheckpointOptions options, CheckpointManager::Counts *counts = nullptr) {
     auto executor = stateExecutor(bundle);
     auto group = makeSingleProcessGroup(generation);
     options.directory = directory;
     RunConfig runConfig = runConfigOf(bundle);
     runConfig.matrices = matrices;
-    auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfig, std::make_shared<QuickStorage>());
+    auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfig,
+                                               std::make_shared<QuickStorage>());
     if (checkpoints.failed())
       return checkpoints.error();
     Status status = Status::success();
@@ -69,7 +70,8 @@ protected:
     std::optional<ResumePoint> point;
     int64_t wrong = -1;
   };
-  Resumed resume(const Bundle &bundle, uint64_t generation, const RunConfig &runConfig, bool allowChange = false, bool withMoments = true) {
+  Resumed resume(const Bundle &bundle, uint64_t generation, const RunConfig &runConfig,
+                 bool allowChange = false, bool withMoments = true) {
     Resumed out;
     auto executor = stateExecutor(bundle);
     fillState(bundle, *executor, 999);
@@ -77,7 +79,8 @@ protected:
     CheckpointOptions options;
     options.directory = directory;
     options.resuming = true;
-    auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfig, std::make_shared<QuickStorage>());
+    auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfig,
+                                               std::make_shared<QuickStorage>());
     if (checkpoints.failed()) {
       out.error = checkpoints.message();
       return out;
@@ -92,7 +95,9 @@ protected:
       out.wrong = wrongElements(bundle, *executor, out.point->step, withMoments);
     return out;
   }
-  Resumed resume(const Bundle &bundle, uint64_t generation) { return resume(bundle, generation, runConfigOf(bundle)); }
+  Resumed resume(const Bundle &bundle, uint64_t generation) {
+    return resume(bundle, generation, runConfigOf(bundle));
+  }
 
   std::vector<std::string> names() const {
     std::vector<std::string> out;
@@ -118,7 +123,9 @@ protected:
     file.put(char(c ^ 0x10));
   }
 
-  static void flipEnd(const std::string &path) { flip(path, int64_t(std::filesystem::file_size(path)) - 1); }
+  static void flipEnd(const std::string &path) {
+    flip(path, int64_t(std::filesystem::file_size(path)) - 1);
+  }
 
   TemporaryDirectory folder;
   std::string directory = folder.path("snapshots");
@@ -140,7 +147,8 @@ TEST_F(CheckpointTest, IndicesKeepNamesOfTheHub) {
   EXPECT_EQ(again->parameters[0].hub.names, std::vector<std::string>{"t.w"});
   EXPECT_TRUE(again->parameters[0].hub.adapter && !again->parameters[0].hub.transposed);
   EXPECT_EQ(again->hub.buffers, std::vector<std::string>{"freq"});
-  EXPECT_TRUE(again->hub.lora && again->hub.lora->rank == 4 && again->hub.lora->targets == std::vector<std::string>{"q"});
+  EXPECT_TRUE(again->hub.lora && again->hub.lora->rank == 4 &&
+              again->hub.lora->targets == std::vector<std::string>{"q"});
   EXPECT_EQ(writeCheckpointIndex(*again), text);
 }
 
@@ -148,7 +156,8 @@ TEST_F(CheckpointTest, ARunResumesWhereItWas) {
   Bundle bundle = stateOnly(folder, {});
   EXPECT_FALSE(resume(bundle, 1).point); // no snapshot: not an error
   ASSERT_FALSE(take(bundle, 2, {10, 20, 30}).failed());
-  EXPECT_EQ(names(), (std::vector<std::string>{"step-00000030.g2", "step-00000020.g2"})); // two are kept
+  EXPECT_EQ(names(),
+            (std::vector<std::string>{"step-00000030.g2", "step-00000020.g2"})); // two are kept
   Resumed resumed = resume(bundle, 3);
   ASSERT_TRUE(resumed.point) << resumed.error;
   EXPECT_EQ(resumed.note, "");
@@ -170,8 +179,10 @@ TEST_F(CheckpointTest, AnyPlanResumesFromAnyOther) {
     for (uint32_t devices : {1u, 3u, 7u}) {
       options.devices = devices;
       options.seed = seed * 100 + devices;
-      options.groups = devices == 3 ? std::vector<std::vector<uint32_t>>{{0}, {1}, {2}}
-                                    : std::vector<std::vector<uint32_t>>{{2, 1, 0}}; // the compiler chooses the groups
+      options.groups =
+          devices == 3
+              ? std::vector<std::vector<uint32_t>>{{0}, {1}, {2}}
+              : std::vector<std::vector<uint32_t>>{{2, 1, 0}}; // the compiler chooses the groups
       Bundle after = stateOnly(folder, options);
       Resumed resumed = resume(after, generation++);
       ASSERT_TRUE(resumed.point) << resumed.error;
@@ -195,7 +206,8 @@ TEST_F(CheckpointTest, LargeSlicesComeInPieces) {
       EXPECT_LE(slice.bytes(), 16u << 20);
   EXPECT_FALSE(reader->verify().failed());
   std::vector<float> p2(9'000'000);
-  ASSERT_FALSE(reader->readTensor(2, 0, StoredType::F32, reinterpret_cast<std::byte *>(p2.data())).failed());
+  ASSERT_FALSE(
+      reader->readTensor(2, 0, StoredType::F32, reinterpret_cast<std::byte *>(p2.data())).failed());
   for (size_t e = 0; e < p2.size(); e += 9999)
     ASSERT_EQ(p2[e], float(stateNumber(2, 0, int64_t(e), 5)));
   options.devices = 3;
@@ -231,16 +243,29 @@ TEST_F(CheckpointTest, ADamagedSnapshotIsPassedOver) {
   };
   auto file = [&](const std::string &path) { return path + "/0-dev:0.safetensors"; };
   std::vector<Damage> damages = {
-      {[&](const std::string &path) { flip(file(path), int64_t(std::filesystem::file_size(file(path))) - 3); },
+      {[&](const std::string &path) {
+         flip(file(path), int64_t(std::filesystem::file_size(file(path))) - 3);
+       },
        {"0-dev:0.safetensors: slice 'moment.1/p2@", "checksum is", "expected"}},
-      {[&](const std::string &path) { flip(file(path), 40); }, {"0-dev:0.safetensors: its header", "checksum"}},
-      {[&](const std::string &path) { std::filesystem::resize_file(file(path), std::filesystem::file_size(file(path)) - 1); }, {"it is truncated"}},
-      {[&](const std::string &path) { std::filesystem::remove(file(path)); }, {"0-dev:0.safetensors: cannot be read: No such file"}},
-      {[&](const std::string &path) { std::filesystem::resize_file(path + "/index.json", 100); }, {"index.json", "truncated"}},
-      {[&](const std::string &path) { std::filesystem::resize_file(path + "/index.json", std::filesystem::file_size(path + "/index.json") - 10); },
+      {[&](const std::string &path) { flip(file(path), 40); },
+       {"0-dev:0.safetensors: its header", "checksum"}},
+      {[&](const std::string &path) {
+         std::filesystem::resize_file(file(path), std::filesystem::file_size(file(path)) - 1);
+       },
+       {"it is truncated"}},
+      {[&](const std::string &path) { std::filesystem::remove(file(path)); },
+       {"0-dev:0.safetensors: cannot be read: No such file"}},
+      {[&](const std::string &path) { std::filesystem::resize_file(path + "/index.json", 100); },
        {"index.json", "truncated"}},
-      {[&](const std::string &path) { flip(path + "/index.json", 300); }, {"index.json", "its checksum is"}},
-      {[&](const std::string &path) { std::filesystem::resize_file(path + "/index.json", 0); }, {"index.json"}},
+      {[&](const std::string &path) {
+         std::filesystem::resize_file(path + "/index.json",
+                                      std::filesystem::file_size(path + "/index.json") - 10);
+       },
+       {"index.json", "truncated"}},
+      {[&](const std::string &path) { flip(path + "/index.json", 300); },
+       {"index.json", "its checksum is"}},
+      {[&](const std::string &path) { std::filesystem::resize_file(path + "/index.json", 0); },
+       {"index.json"}},
   };
   for (const Damage &damage : damages) {
     std::filesystem::remove_all(directory);
@@ -256,7 +281,8 @@ TEST_F(CheckpointTest, ADamagedSnapshotIsPassedOver) {
     damage.act(directory + "/step-00000010.g1");
     resumed = resume(bundle, 3);
     EXPECT_FALSE(resumed.point);
-    expectSays(resumed.error, {"none of its 2 checkpoints can be read", "step-00000010.g1", "step-00000020.g1"});
+    expectSays(resumed.error,
+               {"none of its 2 checkpoints can be read", "step-00000010.g1", "step-00000020.g1"});
   }
 }
 
@@ -290,7 +316,8 @@ TEST_F(CheckpointTest, DamagedOnesDoNotCountAsKept) {
   CheckpointOptions options;
   options.directory = directory;
   options.resuming = true;
-  auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle), std::make_shared<QuickStorage>());
+  auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options,
+                                             runConfigOf(bundle), std::make_shared<QuickStorage>());
   ASSERT_FALSE(checkpoints.failed());
   auto point = (*checkpoints)->resume(false, nullptr);
   ASSERT_FALSE(point.failed());
@@ -311,9 +338,12 @@ TEST_F(CheckpointTest, DifferencesAreListed) {
   other.training.set_optimizer(bundle::TrainingOptions::ADAM);
   other.training.set_seed(5);
   Resumed resumed = resume(bundle, 2, other);
-  expectSays(resumed.error, {"batch: 8 in the checkpoint, 4 here", "data: bytes, 100 bytes, 0123 in the checkpoint, something else here",
-                             "shuffle: none in the checkpoint, 3 here", "beta2: 0 in the checkpoint, 0.5 here",
-                             "optimizer: adamw in the checkpoint, adam here", "seed: 0 in the checkpoint, 5 here", "--allow-config-change"});
+  expectSays(resumed.error,
+             {"batch: 8 in the checkpoint, 4 here",
+              "data: bytes, 100 bytes, 0123 in the checkpoint, something else here",
+              "shuffle: none in the checkpoint, 3 here", "beta2: 0 in the checkpoint, 0.5 here",
+              "optimizer: adamw in the checkpoint, adam here", "seed: 0 in the checkpoint, 5 here",
+              "--allow-config-change"});
   resumed = resume(bundle, 3, other, true);
   ASSERT_TRUE(resumed.point) << resumed.error;
   EXPECT_EQ(resumed.wrong, 0); // Adam's moments are also valid for AdamW
@@ -344,7 +374,9 @@ TEST_F(CheckpointTest, AnotherMatrixLibraryIsSaidAndNotRefused) {
   resumed = resume(bundle, 5, runConfig);
   ASSERT_TRUE(resumed.point) << resumed.error;
   EXPECT_EQ(resumed.wrong, 0);
-  expectSays(resumed.note, {"except for rounding", "matrices were multiplied by openblas 1, Zen, here by onednn 3, isa 7", "ZORSE_GEMM"});
+  expectSays(resumed.note, {"except for rounding",
+                            "matrices were multiplied by openblas 1, Zen, here by onednn 3, isa 7",
+                            "ZORSE_GEMM"});
 }
 
 TEST_F(CheckpointTest, TheLengthOfTheRunMattersOnlyToADecay) {
@@ -356,7 +388,8 @@ TEST_F(CheckpointTest, TheLengthOfTheRunMattersOnlyToADecay) {
   EXPECT_TRUE(resume(bundle, 2, longer).point);
   longer.training.set_schedule(bundle::TrainingOptions::COSINE);
   expectSays(resume(bundle, 3, longer).error,
-             {"schedule: constant in the checkpoint, cosine here", "last step of the decay: 0 in the checkpoint, 1000 here"});
+             {"schedule: constant in the checkpoint, cosine here",
+              "last step of the decay: 0 in the checkpoint, 1000 here"});
 }
 
 TEST_F(CheckpointTest, ALongerRunUnderADecayIsExplainedAndNotRefused) {
@@ -369,14 +402,17 @@ TEST_F(CheckpointTest, ALongerRunUnderADecayIsExplainedAndNotRefused) {
   longer.steps = before + 100;
   Resumed resumed = resume(bundle, 2, longer);
   ASSERT_TRUE(resumed.point) << resumed.error;
-  expectSays(resumed.note, {"the cosine decay of the learning rate ends with the run, at step " + std::to_string(before + 100) + " now and at step " +
-                            std::to_string(before) + " in the checkpoint's run: step 11 has the learning rate"});
+  expectSays(resumed.note,
+             {"the cosine decay of the learning rate ends with the run, at step " +
+              std::to_string(before + 100) + " now and at step " + std::to_string(before) +
+              " in the checkpoint's run: step 11 has the learning rate"});
   longer.training.set_total_steps(before); // the same decay
   longer.steps = before;
   EXPECT_EQ(resume(bundle, 3, longer).note, "");
   longer.training.set_total_steps(before + 7);
   expectSays(resume(bundle, 4, longer).error,
-             {"last step of the decay: " + std::to_string(before) + " in the checkpoint, " + std::to_string(before + 7) + " here"});
+             {"last step of the decay: " + std::to_string(before) + " in the checkpoint, " +
+              std::to_string(before + 7) + " here"});
 }
 
 TEST_F(CheckpointTest, AnotherModelIsRefusedWhateverIsAllowed) {
@@ -387,7 +423,8 @@ TEST_F(CheckpointTest, AnotherModelIsRefusedWhateverIsAllowed) {
              {"another model", "'p0' is 10x1 in the checkpoint, 11x1 here"});
   other.scale = 10;
   other.groups = {{0, 1}, {2, 4}};
-  expectSays(resume(stateOnly(folder, other), 3, runConfigOf(stateOnly(folder, other)), true).error, {"not in the checkpoint: 'p4'"});
+  expectSays(resume(stateOnly(folder, other), 3, runConfigOf(stateOnly(folder, other)), true).error,
+             {"not in the checkpoint: 'p4'"});
   other.groups = {{0, 1}};
   other.frozen = {2, 3};
   expectSays(resume(stateOnly(folder, other), 4, runConfigOf(stateOnly(folder, other)), true).error,
@@ -420,7 +457,8 @@ TEST_F(CheckpointTest, FrozenParametersMustBeThoseOfTheRun) {
   CheckpointOptions options;
   options.directory = directory;
   options.resuming = true;
-  auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle), std::make_shared<QuickStorage>());
+  auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options,
+                                             runConfigOf(bundle), std::make_shared<QuickStorage>());
   ASSERT_FALSE(checkpoints.failed());
   auto point = (*checkpoints)->resume(false, nullptr);
   ASSERT_TRUE(point.failed());
@@ -433,8 +471,10 @@ TEST_F(CheckpointTest, ADirectoryOfAnEarlierRunIsNotOverwritten) {
   CheckpointOptions options;
   Status status = take(bundle, 2, {10}, options);
   ASSERT_TRUE(status.failed());
-  expectSays(status.message(), {"holds checkpoints of an earlier run", "step-00000010.g1", "--resume"});
-  expectSays(take(bundle, 1, {20}).message(), {"generation 1 writes there"}); // two runs with the same generation
+  expectSays(status.message(),
+             {"holds checkpoints of an earlier run", "step-00000010.g1", "--resume"});
+  expectSays(take(bundle, 1, {20}).message(),
+             {"generation 1 writes there"}); // two runs with the same generation
 }
 
 TEST_F(CheckpointTest, ALaterGenerationGoesFirst) {
@@ -453,7 +493,8 @@ TEST_F(CheckpointTest, AnOlderGenerationWritesAndRemovesNothing) {
   auto group = makeSingleProcessGroup(1);
   CheckpointOptions options;
   options.directory = directory;
-  auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle), std::make_shared<QuickStorage>());
+  auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options,
+                                             runConfigOf(bundle), std::make_shared<QuickStorage>());
   ASSERT_FALSE(checkpoints.failed());
   (*checkpoints)->saveNow(10);
   ASSERT_FALSE((*checkpoints)->finish().failed());
@@ -471,7 +512,8 @@ TEST_F(CheckpointTest, AnOlderGenerationWritesAndRemovesNothing) {
   ASSERT_TRUE(waited.failed()); // and the run ends
   expectSays(checkFence(directory, 1).message(), {"superseded by generation 5"});
   EXPECT_EQ(*newestGeneration(directory), 5u);
-  expectSays(take(bundle, 4, {40}).message(), {"generation 5 writes there, this run is generation 4"});
+  expectSays(take(bundle, 4, {40}).message(),
+             {"generation 5 writes there, this run is generation 4"});
 }
 
 TEST_F(CheckpointTest, SeveralRanksAgree) {
@@ -493,7 +535,8 @@ TEST_F(CheckpointTest, SeveralRanksAgree) {
         CheckpointOptions checkpointOptions;
         checkpointOptions.directory = directory;
         checkpointOptions.resuming = generation > 1;
-        auto checkpoints = CheckpointManager::open(*executor, bundle, *group, checkpointOptions, runConfigOf(bundle));
+        auto checkpoints = CheckpointManager::open(*executor, bundle, *group, checkpointOptions,
+                                                   runConfigOf(bundle));
         if (checkpoints.failed()) {
           errors[r] = checkpoints.message();
           return;

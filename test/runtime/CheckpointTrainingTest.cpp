@@ -27,7 +27,9 @@ public:
     batch->inputs.emplace_back(5 * 16);
     for (int row = 0; row < 5; ++row)
       for (int j = 0; j < 4; ++j) {
-        float value = float(((first + std::min<uint64_t>(row, samples - 1)) * 7 + uint64_t(j) * 3) % 11) - 4.0f;
+        float value =
+            float(((first + std::min<uint64_t>(row, samples - 1)) * 7 + uint64_t(j) * 3) % 11) -
+            4.0f;
         std::memcpy(batch->inputs[0].data() + row * 16 + j * 4, &value, 4);
       }
     return std::shared_ptr<const Batch>(batch);
@@ -50,9 +52,11 @@ class CheckpointTrainingTest : public ::testing::Test {
 protected:
   CheckpointTrainingTest() : two(directory.path("two.zorse")) {
     float weights[6] = {0, 0, 1, 2, 3, 4};
-    directory.write("two.zorse/weights.bin", std::string(reinterpret_cast<const char *>(weights), sizeof weights));
+    directory.write("two.zorse/weights.bin",
+                    std::string(reinterpret_cast<const char *>(weights), sizeof weights));
     std::filesystem::create_directories(directory.path("two.zorse/kernels/x86-64"));
-    std::filesystem::copy_file(ZORSE_TEST_KERNELS, directory.path("two.zorse/kernels/x86-64/kernels.so"));
+    std::filesystem::copy_file(ZORSE_TEST_KERNELS,
+                               directory.path("two.zorse/kernels/x86-64/kernels.so"));
     bundle.summary.mutable_training()->set_optimizer(bundle::TrainingOptions::SGD);
     bundle.summary.mutable_training()->set_schedule(bundle::TrainingOptions::LINEAR);
     bundle.summary.mutable_training()->set_learning_rate(0.01);
@@ -65,8 +69,10 @@ protected:
     std::string error, warnings;
   };
 
-  /// One process with both devices. `steps` is the length of the whole run, `stopAfter` the last step of this part.
-  Run run(uint64_t generation, uint64_t steps, uint64_t every, bool resume, uint64_t stopAfter = UINT64_MAX,
+  /// One process with both devices. `steps` is the length of the whole run, `stopAfter` the last
+  /// step of this part.
+  Run run(uint64_t generation, uint64_t steps, uint64_t every, bool resume,
+          uint64_t stopAfter = UINT64_MAX,
           std::shared_ptr<CheckpointStorage> storage = std::make_shared<QuickStorage>()) {
     Run out;
     auto locals = makeLocalDevices(bundle);
@@ -83,7 +89,8 @@ protected:
     runConfig.batch = bundle.batch;
     runConfig.training = bundle.summary.training();
     runConfig.steps = steps;
-    auto checkpoints = CheckpointManager::open(**executor, bundle, *group, options, runConfig, storage);
+    auto checkpoints =
+        CheckpointManager::open(**executor, bundle, *group, options, runConfig, storage);
     EXPECT_FALSE(checkpoints.failed()) << checkpoints.message();
     TrainingRun training;
     if (resume) {
@@ -105,7 +112,9 @@ protected:
       if (report.step >= stopAfter)
         stopCoordinator->requestStop();
     };
-    training.stateObserver = [&](uint64_t step, bool last) { return (*checkpoints)->beginIfDue(step, last); };
+    training.stateObserver = [&](uint64_t step, bool last) {
+      return (*checkpoints)->beginIfDue(step, last);
+    };
     auto end = train(**executor, bundle, training);
     EXPECT_FALSE(end.failed()) << end.message();
     if (!end.failed())
@@ -115,7 +124,8 @@ protected:
     out.counts = (*checkpoints)->counts();
     for (uint32_t d = 0; d < 2; ++d) {
       float w[2];
-      EXPECT_FALSE((*executor)->read(d, bundle.programs[d].state(0).region(), 0, w, sizeof w).failed());
+      EXPECT_FALSE(
+          (*executor)->read(d, bundle.programs[d].state(0).region(), 0, w, sizeof w).failed());
       out.weights.insert(out.weights.end(), w, w + 2);
     }
     return out;
@@ -143,7 +153,8 @@ TEST_F(CheckpointTrainingTest, AResumedRunIsTheUnbrokenOne) {
       EXPECT_EQ(part.weights, unbroken.weights);
     }
   }
-  EXPECT_EQ(losses, unbroken.losses); // bit by bit: a stopped run leaves a snapshot of its last step
+  EXPECT_EQ(losses,
+            unbroken.losses); // bit by bit: a stopped run leaves a snapshot of its last step
 }
 
 TEST_F(CheckpointTrainingTest, TakingThemChangesNothing) {
@@ -181,7 +192,8 @@ TEST_F(CheckpointTrainingTest, ARunThatFailsLeavesWithoutWaitingForWhatNeverCome
   ASSERT_FALSE(checkpoints.failed());
   StateObserver *observer = (*checkpoints)->beginIfDue(1, false);
   ASSERT_NE(observer, nullptr);
-  EXPECT_NE((*checkpoints)->beginIfDue(2, false), nullptr); // does not wait for a snapshot that is not copied yet
+  EXPECT_NE((*checkpoints)->beginIfDue(2, false),
+            nullptr); // does not wait for a snapshot that is not copied yet
   (*executor)->abort(userError("the end"));
   Status status = (*checkpoints)->finish();
   ASSERT_TRUE(status.failed());

@@ -13,7 +13,8 @@ namespace {
 
 const std::vector<std::string> kDevices = {"a100:0", "a100:1", "t4:0", "t4:1"};
 
-Failure own(uint32_t rank, const std::string &message, uint32_t peer = kNoRank, const std::string &where = "") {
+Failure own(uint32_t rank, const std::string &message, uint32_t peer = kNoRank,
+            const std::string &where = "") {
   Failure failure;
   failure.rank = rank;
   failure.peer = peer;
@@ -23,7 +24,9 @@ Failure own(uint32_t rank, const std::string &message, uint32_t peer = kNoRank, 
   return failure;
 }
 
-bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string &text, const std::string &part) {
+  return text.find(part) != std::string::npos;
+}
 
 /// The verdict for events 10 ms apart, and the time of the verdict.
 struct Decided {
@@ -43,7 +46,8 @@ Decided decide(const std::vector<std::function<void(RootCauseFinder &, double)>>
 }
 
 /// Runs `check` for every order of the events.
-void inAllOrders(std::vector<std::function<void(RootCauseFinder &, double)>> events, const std::function<void(const Decided &)> &check) {
+void inAllOrders(std::vector<std::function<void(RootCauseFinder &, double)>> events,
+                 const std::function<void(const Decided &)> &check) {
   std::vector<size_t> order(events.size());
   for (size_t i = 0; i < order.size(); ++i)
     order[i] = i;
@@ -60,85 +64,124 @@ void inAllOrders(std::vector<std::function<void(RootCauseFinder &, double)>> eve
 }
 
 TEST(ControlEvidence, OwnWordsAreBelievedAtOnce) {
-  Decided decided = decide({[](RootCauseFinder &e, double now) { e.reported(own(2, "disk full"), now); }});
+  Decided decided =
+      decide({[](RootCauseFinder &e, double now) { e.reported(own(2, "disk full"), now); }});
   EXPECT_EQ(decided.at, 0);
   EXPECT_EQ(decided.failure.message, "rank 2 (device t4:0): disk full");
   EXPECT_EQ(decided.failure.exitCode, 1);
 }
 
 TEST(ControlEvidence, BlameGivesWayToWhatThePeerSays) {
-  inAllOrders({[](RootCauseFinder &e, double now) { e.reported(own(1, "connection closed", 2, "instruction 17 (receive from t4:0)"), now); },
-               [](RootCauseFinder &e, double now) { e.reported(own(2, "disk full"), now); },
-               [](RootCauseFinder &e, double now) { e.reported(own(0, "connection closed", 1), now); }},
-              [](const Decided &decided) {
-                EXPECT_EQ(decided.failure.rank, 2u);
-                EXPECT_TRUE(contains(decided.failure.message, "rank 2 (device t4:0): disk full")) << decided.failure.message;
-              });
+  inAllOrders(
+      {[](RootCauseFinder &e, double now) {
+         e.reported(own(1, "connection closed", 2, "instruction 17 (receive from t4:0)"), now);
+       },
+       [](RootCauseFinder &e, double now) { e.reported(own(2, "disk full"), now); },
+       [](RootCauseFinder &e, double now) { e.reported(own(0, "connection closed", 1), now); }},
+      [](const Decided &decided) {
+        EXPECT_EQ(decided.failure.rank, 2u);
+        EXPECT_TRUE(contains(decided.failure.message, "rank 2 (device t4:0): disk full"))
+            << decided.failure.message;
+      });
 }
 
 TEST(ControlEvidence, DeathWithAllItsSigns) {
-  inAllOrders({[](RootCauseFinder &e, double now) { e.reported(own(1, "connection closed", 2, "instruction 17 (receive from t4:0)"), now); },
-               [](RootCauseFinder &e, double now) { e.processEnded(2, "was killed by signal 9 (Killed)", 137, true, now); },
+  inAllOrders({[](RootCauseFinder &e, double now) {
+                 e.reported(own(1, "connection closed", 2, "instruction 17 (receive from t4:0)"),
+                            now);
+               },
+               [](RootCauseFinder &e, double now) {
+                 e.processEnded(2, "was killed by signal 9 (Killed)", 137, true, now);
+               },
                [](RootCauseFinder &e, double now) { e.closed(2, "reset", now); }},
               [](const Decided &decided) {
                 EXPECT_EQ(decided.failure.cause, Failure::Died);
                 EXPECT_EQ(decided.failure.rank, 2u);
                 EXPECT_EQ(decided.failure.exitCode, 137);
-                EXPECT_TRUE(contains(decided.failure.message, "rank 2 (device t4:0) was killed by signal 9 (Killed)")) << decided.failure.message;
+                EXPECT_TRUE(contains(decided.failure.message,
+                                     "rank 2 (device t4:0) was killed by signal 9 (Killed)"))
+                    << decided.failure.message;
                 EXPECT_LE(decided.at, kGraceSeconds + 0.02);
               });
 }
 
 TEST(ControlEvidence, SaysWhoNoticedAndWhere) {
-  Decided decided =
-      decide({[](RootCauseFinder &e, double now) { e.reported(own(1, "connection closed", 2, "instruction 17 (receive from t4:0)"), now); },
-              [](RootCauseFinder &e, double now) { e.processEnded(2, "killed by signal 9 (Killed)", 137, true, now); },
-              [](RootCauseFinder &e, double now) { e.closed(2, "reset", now); }});
+  Decided decided = decide(
+      {[](RootCauseFinder &e, double now) {
+         e.reported(own(1, "connection closed", 2, "instruction 17 (receive from t4:0)"), now);
+       },
+       [](RootCauseFinder &e, double now) {
+         e.processEnded(2, "killed by signal 9 (Killed)", 137, true, now);
+       },
+       [](RootCauseFinder &e, double now) { e.closed(2, "reset", now); }});
   EXPECT_EQ(decided.failure.message,
-            "rank 2 (device t4:0) was killed by signal 9 (Killed); rank 1 (device a100:1) noticed in instruction 17 (receive from t4:0)");
-  EXPECT_NEAR(decided.at, 0.02, 1e-9) << "certain as soon as its process has ended and its connection is closed";
+            "rank 2 (device t4:0) was killed by signal 9 (Killed); rank 1 (device a100:1) noticed "
+            "in instruction 17 (receive from t4:0)");
+  EXPECT_NEAR(decided.at, 0.02, 1e-9)
+      << "certain as soon as its process has ended and its connection is closed";
 }
 
 TEST(ControlEvidence, OwnReportIsWaitedForThoughTheProcessHasEnded) {
   // The launcher may report the exit before the rank's own last message arrives.
-  Decided decided = decide({[](RootCauseFinder &e, double now) { e.processEnded(2, "exited with code 1", 1, true, now); },
-                            [](RootCauseFinder &, double) {}, [](RootCauseFinder &e, double now) { e.reported(own(2, "disk full"), now); },
-                            [](RootCauseFinder &e, double now) { e.closed(2, "closed", now); }});
+  Decided decided =
+      decide({[](RootCauseFinder &e, double now) {
+                e.processEnded(2, "exited with code 1", 1, true, now);
+              },
+              [](RootCauseFinder &, double) {},
+              [](RootCauseFinder &e, double now) { e.reported(own(2, "disk full"), now); },
+              [](RootCauseFinder &e, double now) { e.closed(2, "closed", now); }});
   EXPECT_EQ(decided.failure.message, "rank 2 (device t4:0): disk full");
 }
 
 TEST(ControlEvidence, AClosedConnectionAloneIsEnoughAfterAMoment) {
-  Decided decided = decide({[](RootCauseFinder &e, double now) { e.setWhere(2, "instruction 9 (forward) of step 3"), e.closed(2, "reset", now); }});
+  Decided decided = decide({[](RootCauseFinder &e, double now) {
+    e.setWhere(2, "instruction 9 (forward) of step 3"), e.closed(2, "reset", now);
+  }});
   EXPECT_NEAR(decided.at, kGraceSeconds, 0.02);
   EXPECT_EQ(decided.failure.cause, Failure::Disconnected);
-  EXPECT_TRUE(contains(decided.failure.message, "rank 2 (device t4:0) is gone")) << decided.failure.message;
-  EXPECT_TRUE(contains(decided.failure.message, "last heard of in instruction 9 (forward) of step 3")) << decided.failure.message;
+  EXPECT_TRUE(contains(decided.failure.message, "rank 2 (device t4:0) is gone"))
+      << decided.failure.message;
+  EXPECT_TRUE(
+      contains(decided.failure.message, "last heard of in instruction 9 (forward) of step 3"))
+      << decided.failure.message;
 }
 
 TEST(ControlEvidence, BlameAloneIsTheVerdictAfterAMoment) {
-  Decided decided = decide({[](RootCauseFinder &e, double now) { e.reported(own(1, "connection timed out", 2, "instruction 17"), now); }});
+  Decided decided = decide({[](RootCauseFinder &e, double now) {
+    e.reported(own(1, "connection timed out", 2, "instruction 17"), now);
+  }});
   EXPECT_NEAR(decided.at, kGraceSeconds, 0.02);
   EXPECT_EQ(decided.failure.rank, 2u) << "the one who is not reached, not the one who says so";
-  EXPECT_EQ(decided.failure.exitCode, 2) << "a broken connection is not an error in the input: a restart may help";
-  EXPECT_EQ(decided.failure.message, "rank 2 (device t4:0) is not reached any more (its process has died, or its network is lost): rank 1 (device "
+  EXPECT_EQ(decided.failure.exitCode, 2)
+      << "a broken connection is not an error in the input: a restart may help";
+  EXPECT_EQ(decided.failure.message, "rank 2 (device t4:0) is not reached any more (its process "
+                                     "has died, or its network is lost): rank 1 (device "
                                      "a100:1), instruction 17, says: connection timed out");
 }
 
 TEST(ControlEvidence, BlameAloneSaysWhenTheCoordinatorHeardTheRank) {
-  Decided decided = decide({[](RootCauseFinder &e, double now) { e.recordActivity(2, now - 2.5), e.reported(own(1, "gone", 2), now); }});
-  EXPECT_TRUE(contains(decided.failure.message, "the coordinator heard it 2.")) << decided.failure.message;
+  Decided decided = decide({[](RootCauseFinder &e, double now) {
+    e.recordActivity(2, now - 2.5), e.reported(own(1, "gone", 2), now);
+  }});
+  EXPECT_TRUE(contains(decided.failure.message, "the coordinator heard it 2."))
+      << decided.failure.message;
 }
 
 TEST(ControlEvidence, BlameOfARankThatHasFinishedSaysSo) {
-  Decided decided = decide({[](RootCauseFinder &e, double now) { e.cannotReport(2), e.reported(own(1, "connection closed", 2), now); }});
-  EXPECT_EQ(decided.failure.message, "rank 1 (device a100:1): connection closed; it blames rank 2 (device t4:0), which has finished");
+  Decided decided = decide({[](RootCauseFinder &e, double now) {
+    e.cannotReport(2), e.reported(own(1, "connection closed", 2), now);
+  }});
+  EXPECT_EQ(decided.failure.message, "rank 1 (device a100:1): connection closed; it blames rank 2 "
+                                     "(device t4:0), which has finished");
 }
 
 TEST(ControlEvidence, MutualBlameIsABrokenConnection) {
-  Decided decided = decide({[](RootCauseFinder &e, double now) { e.reported(own(1, "reset", 2), now); },
-                            [](RootCauseFinder &e, double now) { e.reported(own(2, "reset", 1), now); }});
+  Decided decided =
+      decide({[](RootCauseFinder &e, double now) { e.reported(own(1, "reset", 2), now); },
+              [](RootCauseFinder &e, double now) { e.reported(own(2, "reset", 1), now); }});
   EXPECT_NEAR(decided.at, kGraceSeconds, 0.02);
-  EXPECT_TRUE(contains(decided.failure.message, "the connection between them is broken")) << decided.failure.message;
+  EXPECT_TRUE(contains(decided.failure.message, "the connection between them is broken"))
+      << decided.failure.message;
   EXPECT_EQ(decided.failure.exitCode, 2);
 }
 
@@ -147,7 +190,9 @@ TEST(ControlEvidence, ChainsLeadToTheirEnd) {
                [](RootCauseFinder &e, double now) { e.reported(own(1, "closed", 2), now); },
                [](RootCauseFinder &e, double now) { e.reported(own(2, "closed", 3), now); },
                [](RootCauseFinder &e, double now) { e.closed(3, "reset", now); }},
-              [](const Decided &decided) { EXPECT_EQ(decided.failure.rank, 3u) << decided.failure.message; });
+              [](const Decided &decided) {
+                EXPECT_EQ(decided.failure.rank, 3u) << decided.failure.message;
+              });
 }
 
 TEST(ControlEvidence, BlameOfNobodyInParticularFindsWhoIsInTrouble) {
@@ -156,24 +201,32 @@ TEST(ControlEvidence, BlameOfNobodyInParticularFindsWhoIsInTrouble) {
                  lost.cause = Failure::Disconnected;
                  e.reported(lost, now);
                },
-               [](RootCauseFinder &e, double now) { e.processEnded(3, "was killed by signal 11 (Segmentation fault)", 139, true, now); },
+               [](RootCauseFinder &e, double now) {
+                 e.processEnded(3, "was killed by signal 11 (Segmentation fault)", 139, true, now);
+               },
                [](RootCauseFinder &e, double now) { e.closed(3, "reset", now); }},
               [](const Decided &decided) {
                 EXPECT_EQ(decided.failure.rank, 3u);
-                EXPECT_TRUE(contains(decided.failure.message, "signal 11")) << decided.failure.message;
+                EXPECT_TRUE(contains(decided.failure.message, "signal 11"))
+                    << decided.failure.message;
               });
 }
 
 TEST(ControlEvidence, WrongBlameGivesWayToARankInTrouble) {
   inAllOrders({[](RootCauseFinder &e, double now) { e.reported(own(0, "closed", 1), now); },
                [](RootCauseFinder &e, double now) { e.closed(3, "reset", now); }},
-              [](const Decided &decided) { EXPECT_EQ(decided.failure.rank, 3u) << decided.failure.message; });
+              [](const Decided &decided) {
+                EXPECT_EQ(decided.failure.rank, 3u) << decided.failure.message;
+              });
 }
 
 TEST(ControlEvidence, BeforeItJoined) {
-  Decided decided = decide({[](RootCauseFinder &e, double now) { e.cannotReport(3), e.processEnded(3, "exited with code 1", 1, false, now); }});
+  Decided decided = decide({[](RootCauseFinder &e, double now) {
+    e.cannotReport(3), e.processEnded(3, "exited with code 1", 1, false, now);
+  }});
   EXPECT_EQ(decided.at, 0);
-  EXPECT_EQ(decided.failure.message, "rank 3 (device t4:1) exited with code 1 before it had joined");
+  EXPECT_EQ(decided.failure.message,
+            "rank 3 (device t4:1) exited with code 1 before it had joined");
 }
 
 } // namespace

@@ -9,7 +9,8 @@
 
 namespace zorse::runtime::test {
 
-inline Failure blame(uint32_t peer, const std::string &where, const std::string &text = "connection closed by peer") {
+inline Failure blame(uint32_t peer, const std::string &where,
+                     const std::string &text = "connection closed by peer") {
   Failure failure;
   failure.peer = peer;
   failure.where = where;
@@ -23,6 +24,8 @@ inline Failure ownError(const std::string &text) {
   return failure;
 }
 
-inline void sleepFor(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+inline void sleepFor(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
 
 } // namespace zorse::runtime::test

@@ -52,7 +52,8 @@ TEST(ControlFrames, ComeOutOfPiecesOfAnySize) {
 
 TEST(ControlFrames, LengthsBeyondTheLimitEndTheStream) {
   for (std::string head :
-       {std::string("\0\0\0\0", 4), std::string("\0\0\4\1", 4), std::string("\xff\xff\xff\xff", 4), std::string("HTTP", 4), std::string("SSH-", 4)}) {
+       {std::string("\0\0\0\0", 4), std::string("\0\0\4\1", 4), std::string("\xff\xff\xff\xff", 4),
+        std::string("HTTP", 4), std::string("SSH-", 4)}) {
     FrameReader reader(1024);
     reader.append(head.data(), head.size());
     EXPECT_FALSE(reader.next());
@@ -69,7 +70,8 @@ TEST(ControlFrames, LengthsBeyondTheLimitEndTheStream) {
 
 // ---- the parser ----
 
-Result<Message> parse(const Message &message, Role sender, HandshakeState state, uint32_t worldSize = 4) {
+Result<Message> parse(const Message &message, Role sender, HandshakeState state,
+                      uint32_t worldSize = 4) {
   SharedFrame frame = encode(message);
   return parseMessage(std::string_view(*frame).substr(kLengthBytes), sender, state, worldSize);
 }
@@ -119,7 +121,8 @@ TEST(ControlFrames, GoodMessagesPass) {
 }
 
 TEST(ControlFrames, MessagesAreRefusedAtTheWrongTimeAndFromTheWrongSide) {
-  EXPECT_TRUE(parse(greeting(MEMBER), COORDINATOR, HandshakeState::Greeting).failed()) << "one's own greeting reflected";
+  EXPECT_TRUE(parse(greeting(MEMBER), COORDINATOR, HandshakeState::Greeting).failed())
+      << "one's own greeting reflected";
   EXPECT_TRUE(parse(greeting(MEMBER), MEMBER, HandshakeState::Work).failed());
   EXPECT_TRUE(parse(failure(), MEMBER, HandshakeState::Greeting).failed());
   EXPECT_TRUE(parse(failure(), MEMBER, HandshakeState::Join).failed());
@@ -129,8 +132,8 @@ TEST(ControlFrames, MessagesAreRefusedAtTheWrongTimeAndFromTheWrongSide) {
   EXPECT_TRUE(parse(Message(), MEMBER, HandshakeState::Work).failed());
 }
 
-// A rank may report two durations for every peer: since when it has not heard the peer, and since when nothing was
-// delivered to the peer.
+// A rank may report two durations for every peer: since when it has not heard the peer, and since
+// when nothing was delivered to the peer.
 TEST(ControlFrames, EveryPeerMayBeUnheardAndUndelivered) {
   Message message;
   for (uint32_t rank = 0; rank < 4; ++rank)
@@ -150,26 +153,48 @@ TEST(ControlFrames, EveryFieldIsChecked) {
     change(message);
     return parse(message, sender, state).failed();
   };
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_hello()->set_magic("http"); }, MEMBER, HandshakeState::Greeting, greeting(MEMBER)));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_hello()->set_nonce("short"); }, MEMBER, HandshakeState::Greeting, greeting(MEMBER)));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_join_accepted()->set_world_size(5); }, COORDINATOR, HandshakeState::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_join_accepted()->set_rank(4); }, COORDINATOR, HandshakeState::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_join_accepted()->set_generation(0); }, COORDINATOR, HandshakeState::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_join_accepted()->set_has_coordinator_rank(true), m.mutable_join_accepted()->set_host(4); },
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_hello()->set_magic("http"); }, MEMBER,
+                          HandshakeState::Greeting, greeting(MEMBER)));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_hello()->set_nonce("short"); }, MEMBER,
+                          HandshakeState::Greeting, greeting(MEMBER)));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_join_accepted()->set_world_size(5); },
                           COORDINATOR, HandshakeState::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_join_accepted()->set_heartbeat_timeout_seconds(std::numeric_limits<double>::quiet_NaN()); },
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_join_accepted()->set_rank(4); }, COORDINATOR,
+                          HandshakeState::Join, welcome()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_join_accepted()->set_generation(0); },
                           COORDINATOR, HandshakeState::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_join_accepted()->set_heartbeat_seconds(-1); }, COORDINATOR, HandshakeState::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_join_accepted()->set_mac("m"); }, COORDINATOR, HandshakeState::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_cause(6); }, MEMBER, HandshakeState::Work, failure()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_rank(4); }, MEMBER, HandshakeState::Work, failure()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_peer(4); }, MEMBER, HandshakeState::Work, failure()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_exit_code(256); }, MEMBER, HandshakeState::Work, failure()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_exit_code(-1); }, MEMBER, HandshakeState::Work, failure()));
-  EXPECT_TRUE(
-      refusedJoin([](Message &m) { m.mutable_failed()->set_message(std::string(kTextBytes + 1, 'x')); }, MEMBER, HandshakeState::Work, failure()));
-  EXPECT_TRUE(
-      refusedJoin([](Message &m) { m.mutable_failed()->set_device(std::string(kDeviceBytes + 1, 'x')); }, MEMBER, HandshakeState::Work, failure()));
+  EXPECT_TRUE(refusedJoin(
+      [](Message &m) {
+        m.mutable_join_accepted()->set_has_coordinator_rank(true),
+            m.mutable_join_accepted()->set_host(4);
+      },
+      COORDINATOR, HandshakeState::Join, welcome()));
+  EXPECT_TRUE(refusedJoin(
+      [](Message &m) {
+        m.mutable_join_accepted()->set_heartbeat_timeout_seconds(
+            std::numeric_limits<double>::quiet_NaN());
+      },
+      COORDINATOR, HandshakeState::Join, welcome()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_join_accepted()->set_heartbeat_seconds(-1); },
+                          COORDINATOR, HandshakeState::Join, welcome()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_join_accepted()->set_mac("m"); }, COORDINATOR,
+                          HandshakeState::Join, welcome()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_cause(6); }, MEMBER,
+                          HandshakeState::Work, failure()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_rank(4); }, MEMBER,
+                          HandshakeState::Work, failure()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_peer(4); }, MEMBER,
+                          HandshakeState::Work, failure()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_exit_code(256); }, MEMBER,
+                          HandshakeState::Work, failure()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_exit_code(-1); }, MEMBER,
+                          HandshakeState::Work, failure()));
+  EXPECT_TRUE(refusedJoin(
+      [](Message &m) { m.mutable_failed()->set_message(std::string(kTextBytes + 1, 'x')); }, MEMBER,
+      HandshakeState::Work, failure()));
+  EXPECT_TRUE(refusedJoin(
+      [](Message &m) { m.mutable_failed()->set_device(std::string(kDeviceBytes + 1, 'x')); },
+      MEMBER, HandshakeState::Work, failure()));
   EXPECT_TRUE(parse(contributions(4, 1), COORDINATOR, HandshakeState::Work).failed());
   EXPECT_TRUE(parse(contributions(1, 4), COORDINATOR, HandshakeState::Work).failed());
   EXPECT_TRUE(parse(contributions(UINT32_MAX, 2), COORDINATOR, HandshakeState::Work).failed());
@@ -198,10 +223,11 @@ TEST(ControlFrames, BeforeTheProofFramesAreSmall) {
 
 TEST(ControlFrames, DamagedMessagesNeverPassUnchecked) {
   std::mt19937 random(7);
-  const std::vector<std::pair<Message, HandshakeState>> seeds = {{greeting(MEMBER), HandshakeState::Greeting},
-                                                                 {failure(), HandshakeState::Work},
-                                                                 {contributions(1, 3), HandshakeState::Work},
-                                                                 {welcome(), HandshakeState::Join}};
+  const std::vector<std::pair<Message, HandshakeState>> seeds = {
+      {greeting(MEMBER), HandshakeState::Greeting},
+      {failure(), HandshakeState::Work},
+      {contributions(1, 3), HandshakeState::Work},
+      {welcome(), HandshakeState::Join}};
   for (int round = 0; round < 20000; ++round) {
     const auto &[seed, state] = seeds[random() % seeds.size()];
     std::string bytes = encode(seed)->substr(kLengthBytes);
@@ -222,7 +248,8 @@ TEST(ControlFrames, DamagedMessagesNeverPassUnchecked) {
     if (message.failed())
       continue;
     if (message->has_contributions()) {
-      EXPECT_LE(message->contributions().first() + uint64_t(message->contributions().values_size()), 4u);
+      EXPECT_LE(message->contributions().first() + uint64_t(message->contributions().values_size()),
+                4u);
     }
     if (message->has_failed()) {
       EXPECT_TRUE(message->failed().rank() < 4 || message->failed().rank() == UINT32_MAX);
@@ -246,13 +273,16 @@ TEST(ControlProof, IsTheKnownFunction) { // RFC 4231, test case 2
 }
 
 TEST(ControlProof, DependsOnEverything) {
-  Nonces nonces{randomBytes(), randomBytes()}, other{nonces.member, randomBytes()}, swapped{nonces.coordinator, nonces.member};
+  Nonces nonces{randomBytes(), randomBytes()}, other{nonces.member, randomBytes()},
+      swapped{nonces.coordinator, nonces.member};
   EXPECT_NE(nonces.member, nonces.coordinator);
   std::string mac = macOfSecret("secret of sixteen", MEMBER, nonces);
   EXPECT_TRUE(equalMacs(mac, macOfSecret("secret of sixteen", MEMBER, nonces)));
   EXPECT_FALSE(equalMacs(mac, macOfSecret("Secret of sixteen", MEMBER, nonces)));
-  EXPECT_FALSE(equalMacs(mac, macOfSecret("secret of sixteen", COORDINATOR, nonces))) << "a proof could be reflected";
-  EXPECT_FALSE(equalMacs(mac, macOfSecret("secret of sixteen", MEMBER, other))) << "a proof could be replayed";
+  EXPECT_FALSE(equalMacs(mac, macOfSecret("secret of sixteen", COORDINATOR, nonces)))
+      << "a proof could be reflected";
+  EXPECT_FALSE(equalMacs(mac, macOfSecret("secret of sixteen", MEMBER, other)))
+      << "a proof could be replayed";
   EXPECT_FALSE(equalMacs(mac, macOfSecret("secret of sixteen", MEMBER, swapped)));
   EXPECT_FALSE(equalMacs(mac, mac.substr(0, 31)));
   EXPECT_FALSE(equalMacs("", ""));
@@ -266,7 +296,8 @@ TEST(ControlProof, DependsOnEverything) {
     change(changed);
     return macOfJoin("s", nonces, changed) != base;
   };
-  EXPECT_TRUE(differs([](Join &j) { j.set_job("jo"), j.set_device("bd"); })) << "fields run into each other";
+  EXPECT_TRUE(differs([](Join &j) { j.set_job("jo"), j.set_device("bd"); }))
+      << "fields run into each other";
   EXPECT_TRUE(differs([](Join &j) { j.set_generation(1); }));
   EXPECT_TRUE(differs([](Join &j) { j.set_rank(1); }));
   EXPECT_TRUE(differs([](Join &j) { j.set_world_size(1); }));

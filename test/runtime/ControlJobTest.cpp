@@ -1,5 +1,6 @@
-// Tests the coordinator's decisions under random schedules in simulated time. Ranks join, work, agree on an early stop,
-// leave, fail, die and stop sending. Every message has a random delay; messages on one connection stay in order.
+// Tests the coordinator's decisions under random schedules in simulated time. Ranks join, work,
+// agree on an early stop, leave, fail, die and stop sending. Every message has a random delay;
+// messages on one connection stay in order.
 #include "control/Job.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,14 @@ constexpr double kTick = 0.002;
 
 /// A rank as the coordinator observes it.
 struct SimulatedRank {
-  enum { Absent, Working, Left, Dead, Silent, Ended } state = Absent; ///< Ended: it has received the verdict
+  enum {
+    Absent,
+    Working,
+    Left,
+    Dead,
+    Silent,
+    Ended
+  } state = Absent; ///< Ended: it has received the verdict
   double joinsAt = 0, nextStepAt = 0, stepSeconds = 0.01;
   uint64_t highest = 0;
   bool asked = false, saysGoodbye = false, contributed = false, exchanged = false;
@@ -29,7 +37,9 @@ struct SimulatedRank {
 
 class Simulation final : public Outbox {
 public:
-  Simulation(uint32_t seed) : random_(seed), worldSize_(3 + random_() % 6), ranks(worldSize_), job_({worldSize_, times(), kNoRank, {}}, *this) {
+  Simulation(uint32_t seed)
+      : random_(seed), worldSize_(3 + random_() % 6), ranks(worldSize_),
+        job_({worldSize_, times(), kNoRank, {}}, *this) {
     steps = 3 + random_() % 40;
     for (SimulatedRank &rank : ranks) {
       rank.joinsAt = uniform(0, 0.3);
@@ -46,14 +56,18 @@ public:
     return times;
   }
 
-  double uniform(double low, double high) { return std::uniform_real_distribution<double>(low, high)(random_); }
+  double uniform(double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random_);
+  }
   bool chance(double p) { return uniform(0, 1) < p; }
   uint32_t anyRank() { return uint32_t(random_() % worldSize_); }
   uint32_t world() const { return worldSize_; }
   Job &job() { return job_; }
   double now() const { return now_; }
 
-  void at(double when, std::function<void()> what) { events_.push_back({when, order_++, std::move(what)}); }
+  void at(double when, std::function<void()> what) {
+    events_.push_back({when, order_++, std::move(what)});
+  }
 
   /// Sends a message from a rank to the coordinator.
   void up(uint32_t rank, Message message) {
@@ -68,7 +82,8 @@ public:
 
   void send(uint32_t rank, const SharedFrame &frame, bool) override {
     Message message;
-    ASSERT_TRUE(message.ParseFromArray(frame->data() + kLengthBytes, int(frame->size() - kLengthBytes)));
+    ASSERT_TRUE(
+        message.ParseFromArray(frame->data() + kLengthBytes, int(frame->size() - kLengthBytes)));
     double when = ranks[rank].downAt = std::max(ranks[rank].downAt, now_ + uniform(0, 0.02));
     at(when, [this, rank, message] { receive(rank, message); });
   }
@@ -77,10 +92,13 @@ public:
   void run(double until) {
     for (; now_ < until; now_ += kTick) {
       std::vector<Event> due;
-      auto later = std::stable_partition(events_.begin(), events_.end(), [&](const Event &event) { return event.when > now_; });
+      auto later = std::stable_partition(events_.begin(), events_.end(),
+                                         [&](const Event &event) { return event.when > now_; });
       due.assign(later, events_.end());
       events_.erase(later, events_.end());
-      std::sort(due.begin(), due.end(), [](const Event &a, const Event &b) { return std::tie(a.when, a.order) < std::tie(b.when, b.order); });
+      std::sort(due.begin(), due.end(), [](const Event &a, const Event &b) {
+        return std::tie(a.when, a.order) < std::tie(b.when, b.order);
+      });
       for (Event &event : due)
         event.what();
       for (uint32_t rank = 0; rank < worldSize_; ++rank)
@@ -90,7 +108,8 @@ public:
   }
 
   // ---- failures of a rank ----
-  void fail(uint32_t rank, uint32_t peer, const std::string &text, Failure::Cause cause = Failure::OwnError) {
+  void fail(uint32_t rank, uint32_t peer, const std::string &text,
+            Failure::Cause cause = Failure::OwnError) {
     if (ranks[rank].state != SimulatedRank::Working)
       return;
     Failure failure;
@@ -105,12 +124,16 @@ public:
 
   void die(uint32_t rank, bool launcherTells) {
     SimulatedRank &r = ranks[rank];
-    bool connected = r.state == SimulatedRank::Working || r.state == SimulatedRank::Left || r.state == SimulatedRank::Silent;
+    bool connected = r.state == SimulatedRank::Working || r.state == SimulatedRank::Left ||
+                     r.state == SimulatedRank::Silent;
     r.state = SimulatedRank::Dead;
     if (connected)
-      at(std::max(r.upAt, now_ + uniform(0, 0.05)), [this, rank] { job_.closed(rank, "reset", now_); });
+      at(std::max(r.upAt, now_ + uniform(0, 0.05)),
+         [this, rank] { job_.closed(rank, "reset", now_); });
     if (launcherTells)
-      at(now_ + uniform(0, 0.15), [this, rank] { job_.processEnded(rank, true, "was killed by signal 9 (Killed)", 137, now_); });
+      at(now_ + uniform(0, 0.15), [this, rank] {
+        job_.processEnded(rank, true, "was killed by signal 9 (Killed)", 137, now_);
+      });
   }
 
   void requestStop(uint32_t rank) {
@@ -171,7 +194,8 @@ private:
   /// The actions of a healthy rank.
   void live(uint32_t rank) {
     SimulatedRank &r = ranks[rank];
-    if (r.state == SimulatedRank::Absent && now_ >= r.joinsAt && !job_.rootCause() && job_.isAbsent(rank)) {
+    if (r.state == SimulatedRank::Absent && now_ >= r.joinsAt && !job_.rootCause() &&
+        job_.isAbsent(rank)) {
       r.state = SimulatedRank::Working;
       r.last = job_.lastStep();
       job_.joined(rank, "cpu:" + std::to_string(rank), now_);
@@ -230,7 +254,8 @@ TEST(ControlJob, RandomRunsEndTogetherAtOneStep) {
     bool stop = sim.chance(0.7);
     if (stop)
       for (int i = 0; i < 3; ++i)
-        sim.at(sim.uniform(0, 0.5), [&] { sim.requestStop(sim.chance(0.3) ? kNoRank : sim.anyRank()); });
+        sim.at(sim.uniform(0, 0.5),
+               [&] { sim.requestStop(sim.chance(0.3) ? kNoRank : sim.anyRank()); });
     sim.run(2.5);
     EXPECT_TRUE(sim.job().isOver());
     EXPECT_FALSE(sim.job().rootCause()) << sim.job().rootCause()->message;
@@ -253,7 +278,8 @@ TEST(ControlJob, RandomTroubleEndsInOneVerdictAboutItsCause) {
     double when = sim.uniform(0.31, 0.8); // all have joined
     sim.steps = 10000;                    // no rank leaves earlier
     if (sim.chance(0.3))
-      sim.at(when - sim.uniform(0, 0.02), [&] { sim.requestStop(sim.chance(0.5) ? kNoRank : sim.anyRank()); });
+      sim.at(when - sim.uniform(0, 0.02),
+             [&] { sim.requestStop(sim.chance(0.5) ? kNoRank : sim.anyRank()); });
     sim.at(when, [&] {
       switch (kind) {
       case 0:
@@ -277,10 +303,12 @@ TEST(ControlJob, RandomTroubleEndsInOneVerdictAboutItsCause) {
         uint32_t blamed = rank > 0 && rank - 1 != culprit && sim.chance(0.3) ? rank - 1 : culprit;
         bool knows = sim.chance(0.8);
         sim.at(when + sim.uniform(0, 0.1), [&sim, rank, blamed, knows] {
-          sim.fail(rank, knows ? blamed : kNoRank, "a connection ended", knows ? Failure::OwnError : Failure::Disconnected);
+          sim.fail(rank, knows ? blamed : kNoRank, "a connection ended",
+                   knows ? Failure::OwnError : Failure::Disconnected);
         });
       }
-    sim.at(when + 0.6, [&] { sim.fail((culprit + 1) % sim.world(), kNoRank, "too late to matter"); });
+    sim.at(when + 0.6,
+           [&] { sim.fail((culprit + 1) % sim.world(), kNoRank, "too late to matter"); });
     sim.run(when + 0.2 + 2 * kGraceSeconds);
     if (kind != 3)
       EXPECT_TRUE(sim.job().rootCause()) << "not in time";
@@ -300,8 +328,8 @@ TEST(ControlJob, RandomTroubleEndsInOneVerdictAboutItsCause) {
 }
 
 TEST(ControlJob, RandomDeathsAtAnyTime) {
-  // Deaths also occur before joining, while the ranks agree to stop and after some ranks have left. Either the job was
-  // over for that rank, or all ranks learn of the death.
+  // Deaths also occur before joining, while the ranks agree to stop and after some ranks have left.
+  // Either the job was over for that rank, or all ranks learn of the death.
   uint32_t failed = 0;
   for (uint32_t seed = 0; seed < schedules(600); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -309,7 +337,8 @@ TEST(ControlJob, RandomDeathsAtAnyTime) {
     uint32_t culprit = sim.anyRank();
     bool wasLeft = false, overBefore = false;
     if (sim.chance(0.5))
-      sim.at(sim.uniform(0, 0.5), [&] { sim.requestStop(sim.chance(0.5) ? kNoRank : sim.anyRank()); });
+      sim.at(sim.uniform(0, 0.5),
+             [&] { sim.requestStop(sim.chance(0.5) ? kNoRank : sim.anyRank()); });
     sim.at(sim.uniform(0, 0.8), [&] {
       wasLeft = sim.ranks[culprit].state == SimulatedRank::Left;
       overBefore = sim.job().isOver();
@@ -321,7 +350,8 @@ TEST(ControlJob, RandomDeathsAtAnyTime) {
     EXPECT_TRUE(sim.job().isOver());
     failed += !wasLeft;
     for (const SimulatedRank &rank : sim.ranks) {
-      EXPECT_TRUE(overBefore || rank.state == SimulatedRank::Left || rank.state == SimulatedRank::Dead || rank.state == SimulatedRank::Ended ||
+      EXPECT_TRUE(overBefore || rank.state == SimulatedRank::Left ||
+                  rank.state == SimulatedRank::Dead || rank.state == SimulatedRank::Ended ||
                   rank.state == SimulatedRank::Absent);
       EXPECT_EQ(rank.verdicts.size(), rank.state == SimulatedRank::Ended ? 1u : 0u);
     }
@@ -346,7 +376,8 @@ TEST(ControlJob, AnExchangeDoesNotWaitForRanksThatHaveLeft) {
   EXPECT_FALSE(job.rootCause());
   job.received(0, contribution, 0.2);
   ASSERT_TRUE(job.rootCause());
-  EXPECT_EQ(job.rootCause()->message, "rank 1 (device b) ended without taking part in the exchange 'acks', in which rank 0 (device a) waits for it");
+  EXPECT_EQ(job.rootCause()->message, "rank 1 (device b) ended without taking part in the exchange "
+                                      "'acks', in which rank 0 (device a) waits for it");
 }
 
 TEST(ControlJob, ACoordinatorThatWasStoppedDoesNotWaitLongerForRanksToJoin) {
@@ -359,7 +390,8 @@ TEST(ControlJob, ACoordinatorThatWasStoppedDoesNotWaitLongerForRanksToJoin) {
   job.joined(0, "a", 0);
   job.tick(0.1, nullptr, limit - 0.1);
   EXPECT_FALSE(job.rootCause());
-  for (double now = 0.2; now < 1 && !job.rootCause(); now += 0.05) { // little time on its own clock, but the other ranks have given up
+  for (double now = 0.2; now < 1 && !job.rootCause();
+       now += 0.05) { // little time on its own clock, but the other ranks have given up
     job.recordActivity(0, now);
     job.tick(now, nullptr, now + limit);
   }
@@ -372,7 +404,8 @@ TEST(ControlJob, TheHostOfTheCoordinatorIsToldWhenTheOthersKnow) {
   struct Recorder final : Outbox {
     void send(uint32_t rank, const SharedFrame &frame, bool) override {
       Message message;
-      ASSERT_TRUE(message.ParseFromArray(frame->data() + kLengthBytes, int(frame->size() - kLengthBytes)));
+      ASSERT_TRUE(
+          message.ParseFromArray(frame->data() + kLengthBytes, int(frame->size() - kLengthBytes)));
       if (message.has_root_cause())
         told.push_back(rank);
     }
@@ -413,7 +446,8 @@ TEST(ControlJob, ARankThatWasStoppedBeforeItJoinedIsNoInternalError) {
   ASSERT_TRUE(job.rootCause());
   EXPECT_EQ(job.rootCause()->exitCode, 130);
   EXPECT_EQ(job.rootCause()->message,
-            "rank 1 ended without taking part in the exchange 'hello', in which rank 0 (device a) waits for it: the run was asked to end");
+            "rank 1 ended without taking part in the exchange 'hello', in which rank 0 (device a) "
+            "waits for it: the run was asked to end");
 }
 
 TEST(ControlJob, StallNamesTheEarliestEntryOfAll) {
@@ -421,7 +455,8 @@ TEST(ControlJob, StallNamesTheEarliestEntryOfAll) {
     void send(uint32_t, const SharedFrame &, bool) override {}
     void giveUp(uint32_t) override {}
   } quiet;
-  auto heartbeat = [](uint64_t counter, bool underWay, uint64_t step, uint32_t instruction, const std::string &where) {
+  auto heartbeat = [](uint64_t counter, bool underWay, uint64_t step, uint32_t instruction,
+                      const std::string &where) {
     Message message;
     Progress &progress = *message.mutable_heartbeat()->mutable_progress();
     progress.set_counter(counter);
@@ -440,27 +475,34 @@ TEST(ControlJob, StallNamesTheEarliestEntryOfAll) {
       for (uint32_t rank = 0; rank < 3; ++rank) {
         job.recordActivity(rank, now);
         job.received(rank,
-                     heartbeat(counterOf(rank, now), underWay, rank == 0 ? 5 : 4, rank == 1 ? 17 : 30,
-                               rank == 1 ? "is in instruction 17 (receive from cpu:2) of step 4" : "is elsewhere"),
+                     heartbeat(counterOf(rank, now), underWay, rank == 0 ? 5 : 4,
+                               rank == 1 ? 17 : 30,
+                               rank == 1 ? "is in instruction 17 (receive from cpu:2) of step 4"
+                                         : "is elsewhere"),
                      now);
       }
       job.tick(now);
     }
     return std::make_pair(job.rootCause(), now);
   };
-  auto [stalled, when] = run([](uint32_t, double now) { return now < 1 ? uint64_t(now * 100) : 7; }, true);
+  auto [stalled, when] =
+      run([](uint32_t, double now) { return now < 1 ? uint64_t(now * 100) : 7; }, true);
   ASSERT_TRUE(stalled);
   EXPECT_EQ(stalled->cause, Failure::Stalled);
   EXPECT_EQ(stalled->rank, 1u);
   EXPECT_NEAR(when, 3.1, 0.2);
-  EXPECT_TRUE(stalled->message.find("step 4, where rank 1 (device cpu:1) is in instruction 17 (receive from cpu:2) of step 4") != std::string::npos)
+  EXPECT_TRUE(stalled->message.find("step 4, where rank 1 (device cpu:1) is in instruction 17 "
+                                    "(receive from cpu:2) of step 4") != std::string::npos)
       << stalled->message;
   // One active rank is enough. Without work in progress, no activity is required.
-  EXPECT_FALSE(run([](uint32_t rank, double now) { return rank == 2 ? uint64_t(now * 10) : 7; }, true).first);
+  EXPECT_FALSE(
+      run([](uint32_t rank, double now) { return rank == 2 ? uint64_t(now * 10) : 7; }, true)
+          .first);
   EXPECT_FALSE(run([](uint32_t, double) { return 7; }, false).first);
 }
 
-/// A job of three ranks that all send heartbeats. The test chooses which peers each rank reports as silent.
+/// A job of three ranks that all send heartbeats. The test chooses which peers each rank reports as
+/// silent.
 class Hearing final : public Outbox {
 public:
   Hearing() : job({3, Simulation::times(), kNoRank, {"a", "b", "c"}}, *this) {
@@ -470,10 +512,10 @@ public:
   void send(uint32_t, const SharedFrame &, bool) override {}
   void giveUp(uint32_t) override {}
 
-  /// Runs until there is a verdict, at most until `end`. \param since  (listener, speaker) -> time from which the
-  /// listener has not heard the speaker
-  std::optional<Failure> run(const std::map<std::pair<uint32_t, uint32_t>, double> &since, double end,
-                             const std::map<uint32_t, double> &silent = {}) {
+  /// Runs until there is a verdict, at most until `end`. \param since  (listener, speaker) -> time
+  /// from which the listener has not heard the speaker
+  std::optional<Failure> run(const std::map<std::pair<uint32_t, uint32_t>, double> &since,
+                             double end, const std::map<uint32_t, double> &silent = {}) {
     for (double now = 0; now < end && !job.rootCause(); now += 0.05) {
       for (uint32_t rank = 0; rank < 3; ++rank) {
         if (auto from = silent.find(rank); from != silent.end() && now >= from->second)
@@ -497,20 +539,25 @@ public:
   Job job;
 };
 
-bool says(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
+bool says(const std::string &text, const std::string &part) {
+  return text.find(part) != std::string::npos;
+}
 
 TEST(ControlLinks, TheOneWhoFellSilentFirstIsNamed) {
-  // Packets from rank 1 to rank 2 are lost. Without acknowledgements, rank 1 stops hearing rank 2 shortly afterwards.
+  // Packets from rank 1 to rank 2 are lost. Without acknowledgements, rank 1 stops hearing rank 2
+  // shortly afterwards.
   std::optional<Failure> rootCause = Hearing().run({{{2, 1}, 1.0}, {{1, 2}, 1.3}}, 4);
   ASSERT_TRUE(rootCause);
   EXPECT_EQ(rootCause->rank, 1u);
   EXPECT_EQ(rootCause->exitCode, 2);
-  EXPECT_TRUE(says(rootCause->message, "rank 1 (device b) is cut off from rank 2 (device c)")) << rootCause->message;
+  EXPECT_TRUE(says(rootCause->message, "rank 1 (device b) is cut off from rank 2 (device c)"))
+      << rootCause->message;
   EXPECT_TRUE(says(rootCause->message, "it has not heard rank 2 (device c)")) << rootCause->message;
 }
 
 TEST(ControlLinks, TheOneWhomMostDoNotHearIsNamed) {
-  std::optional<Failure> rootCause = Hearing().run({{{2, 1}, 1.0}, {{1, 2}, 1.2}, {{0, 2}, 1.2}}, 4);
+  std::optional<Failure> rootCause =
+      Hearing().run({{{2, 1}, 1.0}, {{1, 2}, 1.2}, {{0, 2}, 1.2}}, 4);
   ASSERT_TRUE(rootCause);
   EXPECT_EQ(rootCause->rank, 2u) << rootCause->message;
   EXPECT_TRUE(says(rootCause->message, "and 1 more")) << rootCause->message;
@@ -526,7 +573,8 @@ TEST(ControlLinks, TheCoordinatorsOwnSilenceComesFirst) {
   std::optional<Failure> rootCause = Hearing().run({{{2, 1}, 1.0}, {{0, 1}, 1.0}}, 4, {{1, 1.0}});
   ASSERT_TRUE(rootCause);
   EXPECT_EQ(rootCause->rank, 1u);
-  EXPECT_TRUE(says(rootCause->message, "rank 1 (device b) is lost: nothing was heard of it")) << rootCause->message;
+  EXPECT_TRUE(says(rootCause->message, "rank 1 (device b) is lost: nothing was heard of it"))
+      << rootCause->message;
 }
 
 TEST(ControlLinks, AnInnocentCoordinatorIsNotBlamed) {
@@ -540,7 +588,8 @@ TEST(ControlLinks, AnInnocentCoordinatorIsNotBlamed) {
     ASSERT_TRUE(hearing.job.rootCause());
     EXPECT_EQ(hearing.job.rootCause()->rank, stopped ? kNoRank : 1u);
     EXPECT_EQ(hearing.job.rootCause()->exitCode, 2);
-    EXPECT_TRUE(says(hearing.job.rootCause()->message, stopped ? "was stopped or starved" : "rank 1 (device b) is cut off"))
+    EXPECT_TRUE(says(hearing.job.rootCause()->message,
+                     stopped ? "was stopped or starved" : "rank 1 (device b) is cut off"))
         << hearing.job.rootCause()->message;
   }
 }

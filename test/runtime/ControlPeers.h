@@ -1,4 +1,5 @@
-// Misbehaving peers of the control plane: raw sockets with chosen content, and programs that are not coordinators.
+// Misbehaving peers of the control plane: raw sockets with chosen content, and programs that are
+// not coordinators.
 #pragma once
 
 #include "Must.h"
@@ -22,11 +23,15 @@ namespace zorse::runtime::test {
 class Raw {
 public:
   explicit Raw(uint16_t port) {
-    socket_ = must(zorse::control::connectTo(must(zorse::control::resolve({"127.0.0.1", port})).at(0), zorse::control::monotonicSeconds() + 20));
+    socket_ =
+        must(zorse::control::connectTo(must(zorse::control::resolve({"127.0.0.1", port})).at(0),
+                                       zorse::control::monotonicSeconds() + 20));
   }
   explicit Raw(zorse::runtime::FileDescriptor socket) : socket_(std::move(socket)) {}
 
-  void say(const std::string &bytes) { ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  void say(const std::string &bytes) {
+    ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
   void say(const zorse::control::Message &message) { say(*zorse::control::encode(message)); }
 
   /// Returns the bytes received until the other end closes or `seconds` have passed.
@@ -54,12 +59,15 @@ public:
     while (true) {
       if (std::optional<std::string_view> frame = reader_.next()) {
         zorse::control::Message message;
-        return message.ParseFromArray(frame->data(), int(frame->size())) ? std::optional(message) : std::nullopt;
+        return message.ParseFromArray(frame->data(), int(frame->size())) ? std::optional(message)
+                                                                         : std::nullopt;
       }
       pollfd wait = {socket_.get(), POLLIN, 0};
       double left = until - zorse::control::monotonicSeconds();
       char piece[4096];
-      ssize_t n = left <= 0 || ::poll(&wait, 1, int(left * 1000) + 1) <= 0 ? 0 : ::recv(socket_.get(), piece, sizeof piece, 0);
+      ssize_t n = left <= 0 || ::poll(&wait, 1, int(left * 1000) + 1) <= 0
+                      ? 0
+                      : ::recv(socket_.get(), piece, sizeof piece, 0);
       if (n <= 0)
         return std::nullopt;
       reader_.append(piece, size_t(n));
@@ -72,7 +80,8 @@ private:
   zorse::control::FrameReader reader_{zorse::control::kFrameBytes};
 };
 
-inline zorse::control::Message greeting(zorse::control::Role role, const std::string &nonce, uint32_t version = zorse::control::kVersion) {
+inline zorse::control::Message greeting(zorse::control::Role role, const std::string &nonce,
+                                        uint32_t version = zorse::control::kVersion) {
   zorse::control::Message message;
   message.mutable_hello()->set_magic(zorse::control::kMagic);
   message.mutable_hello()->set_version(version);
@@ -93,7 +102,8 @@ public:
         pollfd wait = {listener_.get(), POLLIN, 0};
         if (::poll(&wait, 1, 10) <= 0)
           continue;
-        zorse::runtime::FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        zorse::runtime::FileDescriptor socket(
+            ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
         if (socket.valid()) {
           ++connections;
           serve_(Raw(std::move(socket)));

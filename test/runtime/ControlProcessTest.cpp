@@ -18,14 +18,16 @@ using zorse::control::monotonicSeconds;
 
 namespace {
 
-void sleepFor(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+void sleepFor(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
 
-/// A child process that receives a port from its parent and writes lines. It exits at the latest when the parent closes
-/// its end of the pipe.
+/// A child process that receives a port from its parent and writes lines. It exits at the latest
+/// when the parent closes its end of the pipe.
 class Child {
 public:
-  /// `function` writes to the file descriptor it receives and returns the child's exit code. Fork before any thread is
-  /// started.
+  /// `function` writes to the file descriptor it receives and returns the child's exit code. Fork
+  /// before any thread is started.
   explicit Child(const std::function<int(uint16_t port, int out)> &function) {
     int down[2], up[2];
     if (::pipe2(down, O_CLOEXEC) != 0 || ::pipe2(up, O_CLOEXEC) != 0)
@@ -45,7 +47,9 @@ public:
     down_ = down[1];
     up_ = up[0];
   }
-  Child(Child &&other) noexcept : pid_(std::exchange(other.pid_, -1)), down_(std::exchange(other.down_, -1)), up_(std::exchange(other.up_, -1)) {}
+  Child(Child &&other) noexcept
+      : pid_(std::exchange(other.pid_, -1)), down_(std::exchange(other.down_, -1)),
+        up_(std::exchange(other.up_, -1)) {}
   ~Child() {
     if (pid_ > 0) {
       ::kill(pid_, SIGKILL);
@@ -71,7 +75,9 @@ public:
       pollfd wait = {up_, POLLIN, 0};
       double left = until - monotonicSeconds();
       char piece[4096];
-      ssize_t n = left <= 0 || ::poll(&wait, 1, int(left * 1000) + 1) <= 0 ? 0 : ::read(up_, piece, sizeof piece);
+      ssize_t n = left <= 0 || ::poll(&wait, 1, int(left * 1000) + 1) <= 0
+                      ? 0
+                      : ::read(up_, piece, sizeof piece);
       if (n <= 0)
         return "";
       text_.append(piece, size_t(n));
@@ -96,7 +102,8 @@ void sayLine(int out, const std::string &text) {
     ::_exit(98);
 }
 
-/// A rank that joins, writes "joined", then exchanges forever. On a verdict it writes the message and exits with 3.
+/// A rank that joins, writes "joined", then exchanges forever. On a verdict it writes the message
+/// and exits with 3.
 std::function<int(uint16_t, int)> busyRank(uint32_t rank, uint32_t worldSize, double deadline) {
   return [=](uint16_t port, int out) {
     MemberOptions options = memberOptions(rank, worldSize, port);
@@ -110,7 +117,10 @@ std::function<int(uint16_t, int)> busyRank(uint32_t rank, uint32_t worldSize, do
       sayLine(out, member.message());
       return 4;
     }
-    (*member)->setProgress([rank] { return RankProgress{1, true, "is in instruction " + std::to_string(10 + rank) + " of step 4", 4, 10 + rank}; });
+    (*member)->setProgress([rank] {
+      return RankProgress{1, true, "is in instruction " + std::to_string(10 + rank) + " of step 4",
+                          4, 10 + rank};
+    });
     sayLine(out, "joined");
     for (int round = 0; !(*member)->allGatherBytes(std::to_string(round), "x").failed(); ++round)
       sleepFor(0.01);
@@ -148,7 +158,9 @@ TEST(ControlProcess, AKilledRankIsNamedWithinTwoSeconds) {
       coordinator->processEnded(1, true, "was killed by signal 9 (Killed)", 137);
     for (uint32_t rank : {0u, 2u}) {
       std::string message = ranks[rank].line();
-      EXPECT_TRUE(contains(message, tells ? "rank 1 (device cpu:1) was killed by signal 9 (Killed)" : "rank 1 (device cpu:1) is gone")) << message;
+      EXPECT_TRUE(contains(message, tells ? "rank 1 (device cpu:1) was killed by signal 9 (Killed)"
+                                          : "rank 1 (device cpu:1) is gone"))
+          << message;
       EXPECT_EQ(WEXITSTATUS(ranks[rank].wait()), 3);
     }
     EXPECT_LT(monotonicSeconds() - begin, 2 * patience());
@@ -168,7 +180,9 @@ TEST(ControlProcess, AStoppedRankIsLostAndEndsWhenItGoesOn) {
   ranks[2].signal(SIGSTOP);
   for (uint32_t rank : {0u, 1u}) {
     std::string message = ranks[rank].line();
-    EXPECT_TRUE(contains(message, "rank 2 (device cpu:2) is lost: nothing was heard of it for 1.0 s")) << message;
+    EXPECT_TRUE(
+        contains(message, "rank 2 (device cpu:2) is lost: nothing was heard of it for 1.0 s"))
+        << message;
     EXPECT_TRUE(contains(message, "last heard of in instruction 12 of step 4")) << message;
     EXPECT_EQ(WEXITSTATUS(ranks[rank].wait()), 3);
   }
@@ -218,8 +232,11 @@ TEST(ControlProcess, RankZeroWithTheCoordinatorIsKilled) {
   host.signal(SIGKILL);
   for (uint32_t rank : {1u, 2u}) {
     std::string message = ranks[rank].line();
-    EXPECT_TRUE(contains(message, "rank 0") && contains(message, "which holds the coordinator, has died")) << message;
-    EXPECT_TRUE(contains(message, "noticed in instruction 1" + std::to_string(rank) + " of step 4")) << message;
+    EXPECT_TRUE(contains(message, "rank 0") &&
+                contains(message, "which holds the coordinator, has died"))
+        << message;
+    EXPECT_TRUE(contains(message, "noticed in instruction 1" + std::to_string(rank) + " of step 4"))
+        << message;
     EXPECT_EQ(WEXITSTATUS(ranks[rank].wait()), 3);
   }
   EXPECT_LT(monotonicSeconds() - begin, 2 * patience());
@@ -237,14 +254,18 @@ TEST(ControlProcess, RankZeroWithTheCoordinatorIsStopped) {
   host.signal(SIGSTOP);
   for (uint32_t rank : {1u, 2u}) {
     std::string message = ranks[rank].line();
-    EXPECT_TRUE(contains(message, "rank 0") && contains(message, "which holds the coordinator, is lost: nothing was heard of it for 1.0 s"))
+    EXPECT_TRUE(contains(message, "rank 0") &&
+                contains(message,
+                         "which holds the coordinator, is lost: nothing was heard of it for 1.0 s"))
         << message;
     EXPECT_EQ(WEXITSTATUS(ranks[rank].wait()), 3);
   }
   EXPECT_LT(monotonicSeconds() - begin, 2.5 * patience());
   host.signal(SIGCONT); // it must not report the others as failed
   std::string message = host.line();
-  EXPECT_TRUE(contains(message, "rank 0 (device cpu:0), which holds the coordinator, was stopped or starved")) << message;
+  EXPECT_TRUE(contains(
+      message, "rank 0 (device cpu:0), which holds the coordinator, was stopped or starved"))
+      << message;
   EXPECT_EQ(WEXITSTATUS(host.wait()), 3);
 }
 
@@ -262,8 +283,8 @@ TEST(ControlProcess, AShortlyStoppedCoordinatorBlamesNobody) {
 }
 
 TEST(ControlProcess, AFrozenMachineBlamesNobody) {
-  // All processes are suspended for longer than the deadline and resume one at a time. No process may count the time in
-  // which it did not run.
+  // All processes are suspended for longer than the deadline and resume one at a time. No process
+  // may count the time in which it did not run.
   std::vector<Child> ranks = busyRanks(3, 1);
   Child host(hostRank(3, 1));
   host.start(0);
@@ -274,7 +295,8 @@ TEST(ControlProcess, AFrozenMachineBlamesNobody) {
     for (Child *child : {&host, &ranks[1], &ranks[2]})
       child->signal(SIGSTOP);
     sleepFor(1.8);
-    for (Child *child : hostFirst ? std::vector<Child *>{&host, &ranks[1], &ranks[2]} : std::vector<Child *>{&ranks[2], &ranks[1], &host}) {
+    for (Child *child : hostFirst ? std::vector<Child *>{&host, &ranks[1], &ranks[2]}
+                                  : std::vector<Child *>{&ranks[2], &ranks[1], &host}) {
       child->signal(SIGCONT);
       sleepFor(0.2);
     }
@@ -288,7 +310,8 @@ TEST(ControlProcess, ManyRandomKills) {
     bool hosted = round % 2;
     std::vector<Child> ranks;
     for (uint32_t rank = 0; rank < worldSize; ++rank)
-      ranks.emplace_back(hosted && rank == 0 ? hostRank(worldSize, 5) : busyRank(rank, worldSize, 5));
+      ranks.emplace_back(hosted && rank == 0 ? hostRank(worldSize, 5)
+                                             : busyRank(rank, worldSize, 5));
     std::unique_ptr<Coordinator> coordinator;
     uint16_t port = 0;
     if (hosted) {
@@ -340,7 +363,8 @@ TEST(ControlProcess, InterruptedCallsGoOn) {
 }
 
 TEST(ControlProcess, SignalsAreLeftToTheProgram) {
-  // The library's threads block all signals, so a signal that the main thread has blocked stays pending for it.
+  // The library's threads block all signals, so a signal that the main thread has blocked stays
+  // pending for it.
   Child child([](uint16_t, int out) {
     auto coordinator = must(Coordinator::start(coordinatorOptions(1)));
     auto member = must(Member::join(memberOptions(0, 1, coordinator->port())));

@@ -15,17 +15,21 @@ using zorse::control::monotonicSeconds;
 
 namespace {
 
-size_t countOf(const char *directory) { return size_t(std::distance(std::filesystem::directory_iterator(directory), {})); }
+size_t countOf(const char *directory) {
+  return size_t(std::distance(std::filesystem::directory_iterator(directory), {}));
+}
 
 TEST(ControlResources, NothingIsLeftBehind) {
   size_t threads = countOf("/proc/self/task"), files = countOf("/proc/self/fd");
   for (int round = 0; round < 5; ++round) {
     Rig rig(4);
     EXPECT_GT(countOf("/proc/self/task"), threads);
-    for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd")) { // programs that ranks start inherit no open descriptors
+    for (const auto &entry : std::filesystem::directory_iterator(
+             "/proc/self/fd")) { // programs that ranks start inherit no open descriptors
       std::error_code none;
       std::string target = std::filesystem::read_symlink(entry.path(), none).string();
-      if (!contains(target, "socket:") && !contains(target, "eventfd") && !contains(target, "eventpoll"))
+      if (!contains(target, "socket:") && !contains(target, "eventfd") &&
+          !contains(target, "eventpoll"))
         continue;
       int flags = ::fcntl(std::stoi(entry.path().filename()), F_GETFD);
       EXPECT_TRUE(flags < 0 || (flags & FD_CLOEXEC)) << target;
@@ -33,7 +37,8 @@ TEST(ControlResources, NothingIsLeftBehind) {
     if (round % 2)
       rig.members[0]->fail(ownError("x"));
   }
-  for (double until = monotonicSeconds() + 5 * patience(); countOf("/proc/self/task") != threads && monotonicSeconds() < until;)
+  for (double until = monotonicSeconds() + 5 * patience();
+       countOf("/proc/self/task") != threads && monotonicSeconds() < until;)
     sleepFor(0.01); // a joined thread may still be listed
   EXPECT_EQ(countOf("/proc/self/task"), threads);
   EXPECT_EQ(countOf("/proc/self/fd"), files);
@@ -67,13 +72,15 @@ TEST(ControlResources, ManyRanksWithFewFilesAllowed) {
       ears[rank].attach(mine);
       Result<std::unique_ptr<Member>> member = Member::join(mine);
       ASSERT_FALSE(member.failed()) << member.message();
-      Result<std::vector<std::string>> all = (*member)->allGatherBytes("addresses", std::string(200, char('a' + rank % 26)));
+      Result<std::vector<std::string>> all =
+          (*member)->allGatherBytes("addresses", std::string(200, char('a' + rank % 26)));
       ASSERT_FALSE(all.failed()) << all.message();
       ASSERT_EQ(all->size(), worldSize);
       EXPECT_EQ((*all)[worldSize - 1][0], char('a' + (worldSize - 1) % 26));
       if (rank == 77)
         (*member)->fail(ownError("one of many"));
-      EXPECT_TRUE(contains(ears[rank].verdict(20 * patience()).message, "rank 77 (device cpu:77): one of many"));
+      EXPECT_TRUE(contains(ears[rank].verdict(20 * patience()).message,
+                           "rank 77 (device cpu:77): one of many"));
       ++done;
     });
   for (std::thread &thread : threads)

@@ -68,7 +68,8 @@ public:
   /// Waits for the verdict; an empty message on timeout.
   Failure verdict(double seconds = 10 * patience()) {
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return !failures_.empty(); });
+    changed_.wait_for(lock, std::chrono::duration<double>(seconds),
+                      [this] { return !failures_.empty(); });
     return failures_.empty() ? Failure() : failures_.front();
   }
   size_t verdicts() {
@@ -92,7 +93,8 @@ private:
   std::chrono::steady_clock::time_point at_;
 };
 
-/// A coordinator and all its ranks, joined. It is a launcher's coordinator unless `options.rank` is set.
+/// A coordinator and all its ranks, joined. It is a launcher's coordinator unless `options.rank` is
+/// set.
 class Rig {
 public:
   explicit Rig(uint32_t worldSize) : Rig(coordinatorOptions(worldSize)) {}
@@ -118,6 +120,8 @@ public:
   std::vector<std::unique_ptr<Member>> members;
 };
 
-inline bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
+inline bool contains(const std::string &text, const std::string &part) {
+  return text.find(part) != std::string::npos;
+}
 
 } // namespace zorse::runtime::test

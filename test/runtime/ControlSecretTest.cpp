@@ -30,7 +30,8 @@ private:
 
 TEST(ControlTrust, TheSecretsSources) {
   TemporaryDirectory directory;
-  Variable home("HOME", directory.path("home").c_str()), noSecret("ZORSE_SECRET", nullptr), noFile("ZORSE_SECRET_FILE", nullptr);
+  Variable home("HOME", directory.path("home").c_str()), noSecret("ZORSE_SECRET", nullptr),
+      noFile("ZORSE_SECRET_FILE", nullptr);
   ::mkdir(directory.path("home").c_str(), 0755);
 
   Result<std::string> made = jobSecret("");
@@ -49,7 +50,8 @@ TEST(ControlTrust, TheSecretsSources) {
     EXPECT_EQ(*jobSecret(""), "0123456789abcdef");
     Variable secret("ZORSE_SECRET", "from the environment");
     EXPECT_EQ(*jobSecret(path), "from the environment");
-    EXPECT_EQ(std::getenv("ZORSE_SECRET"), nullptr) << "it leaves the environment, which kernels and children could read";
+    EXPECT_EQ(std::getenv("ZORSE_SECRET"), nullptr)
+        << "it leaves the environment, which kernels and children could read";
     Variable shortOne("ZORSE_SECRET", "short");
     EXPECT_TRUE(contains(jobSecret(path).message(), "at least 16"));
   }
@@ -67,7 +69,8 @@ TEST(ControlTrust, TheSecretsSources) {
 
 TEST(ControlTrust, ProcessesThatMakeTheSecretAtOnceGetTheSame) {
   TemporaryDirectory directory;
-  Variable home("HOME", directory.path("").c_str()), noSecret("ZORSE_SECRET", nullptr), noFile("ZORSE_SECRET_FILE", nullptr);
+  Variable home("HOME", directory.path("").c_str()), noSecret("ZORSE_SECRET", nullptr),
+      noFile("ZORSE_SECRET_FILE", nullptr);
   std::vector<std::string> secrets(8);
   std::vector<std::thread> threads;
   for (std::string &secret : secrets)

@@ -13,8 +13,8 @@ using zorse::control::monotonicSeconds;
 
 namespace {
 
-/// Long enough for a request and a decision. A rank that asks to enter a step before the request reaches it may still
-/// begin the step.
+/// Long enough for a request and a decision. A rank that asks to enter a step before the request
+/// reaches it may still begin the step.
 double agreed() { return 0.3 * patience(); }
 
 TEST(ControlStop, BeforeAnybodyElseHasJoined) {
@@ -59,7 +59,8 @@ TEST(ControlStop, WhenSomeHaveFinishedAlready) {
   sleepFor(agreed());
   for (uint32_t rank : {0u, 2u}) {
     for (uint64_t step = rank == 0 ? 2 : 1; step <= 8; ++step)
-      EXPECT_TRUE(rig.members[rank]->beginIteration(step)) << "the finished rank's steps need the others";
+      EXPECT_TRUE(rig.members[rank]->beginIteration(step))
+          << "the finished rank's steps need the others";
     EXPECT_FALSE(rig.members[rank]->beginIteration(9));
   }
 }
@@ -80,7 +81,8 @@ TEST(ControlStop, DeathWhileTheRanksAgree) {
   });
   sleepFor(0.2);
   rig.members[2].reset();
-  EXPECT_TRUE(contains(rig.ears[0].verdict(1 * patience()).message, "rank 2 (device cpu:2)")) << rig.ears[0].verdict().message;
+  EXPECT_TRUE(contains(rig.ears[0].verdict(1 * patience()).message, "rank 2 (device cpu:2)"))
+      << rig.ears[0].verdict().message;
   entering.join();
   blocked = false;
 }
@@ -93,17 +95,21 @@ uint32_t schedules(uint32_t usual) {
 /// Runs one job with a random failure. Several run in parallel.
 void randomJob(uint32_t seed) {
   std::mt19937 random(seed);
-  auto uniform = [&](double high) { return std::uniform_real_distribution<double>(0, high)(random); };
-  uint32_t worldSize = 3 + random() % 6, culprit = random() % worldSize, fate = random() % 5, stopper = random() % worldSize;
+  auto uniform = [&](double high) {
+    return std::uniform_real_distribution<double>(0, high)(random);
+  };
+  uint32_t worldSize = 3 + random() % 6, culprit = random() % worldSize, fate = random() % 5,
+           stopper = random() % worldSize;
   bool stop = random() % 2;
   double when = uniform(0.06);
   CoordinatorOptions options = coordinatorOptions(worldSize);
-  options.times.heartbeatTimeoutSeconds = 20 * patience(); // so that a loaded machine causes no timeout
+  options.times.heartbeatTimeoutSeconds =
+      20 * patience(); // so that a loaded machine causes no timeout
   if (random() % 2)
     options.rank = 0;
   Rig rig(options);
-  SCOPED_TRACE("seed " + std::to_string(seed) + " fate " + std::to_string(fate) + " culprit " + std::to_string(culprit) + " of " +
-               std::to_string(worldSize));
+  SCOPED_TRACE("seed " + std::to_string(seed) + " fate " + std::to_string(fate) + " culprit " +
+               std::to_string(culprit) + " of " + std::to_string(worldSize));
   std::vector<uint64_t> last(worldSize);
   std::atomic<uint32_t> left{0};
   rig.each([&](uint32_t rank, Member &member) {
@@ -127,7 +133,9 @@ void randomJob(uint32_t seed) {
           return;
         }
         if (fate == 2) { // another rank names it as the cause, then it dies
-          std::thread other([&] { rig.members[(culprit + 1) % worldSize]->fail(blame(culprit, "instruction 3")); });
+          std::thread other([&] {
+            rig.members[(culprit + 1) % worldSize]->fail(blame(culprit, "instruction 3"));
+          });
           sleepFor(0.01);
           rig.members[rank].reset();
           other.join();

@@ -1,5 +1,5 @@
-// Tests ranks and a coordinator over sockets: exchanges, reports, orderly leaving, early stops, failures that ranks
-// report.
+// Tests ranks and a coordinator over sockets: exchanges, reports, orderly leaving, early stops,
+// failures that ranks report.
 #include "ControlRig.h"
 
 #include <atomic>
@@ -16,7 +16,8 @@ TEST(Control, ExchangesInRankOrder) {
     EXPECT_EQ(member.size(), 4u);
     EXPECT_EQ(member.generation(), 1u);
     for (int round = 0; round < 20; ++round) {
-      Result<std::vector<std::string>> all = member.allGatherBytes("round " + std::to_string(round), std::string(rank, 'x') + std::to_string(round));
+      Result<std::vector<std::string>> all = member.allGatherBytes(
+          "round " + std::to_string(round), std::string(rank, 'x') + std::to_string(round));
       ASSERT_FALSE(all.failed()) << all.message();
       ASSERT_EQ(all->size(), 4u);
       for (uint32_t r = 0; r < 4; ++r)
@@ -37,7 +38,8 @@ TEST(Control, ExchangesOfDifferentNamesAtOnce) {
     std::vector<std::thread> threads;
     for (uint32_t i = 0; i < 8; ++i) // every rank begins with a different name
       threads.emplace_back([&, name = (i + 3 * rank) % 8] {
-        Result<std::vector<std::string>> all = member.allGatherBytes(std::to_string(name), std::to_string(name * 10 + rank));
+        Result<std::vector<std::string>> all =
+            member.allGatherBytes(std::to_string(name), std::to_string(name * 10 + rank));
         ASSERT_FALSE(all.failed()) << all.message();
         for (uint32_t r = 0; r < 3; ++r)
           EXPECT_EQ((*all)[r], std::to_string(name * 10 + r));
@@ -53,12 +55,14 @@ TEST(Control, ExchangesOfManyMegabytes) {
   rig.each([](uint32_t rank, Member &member) {
     for (int round = 0; round < 3; ++round) {
       std::string mine(size_t(rank == 1 ? 15 : 3) << 20, char('a' + rank + round));
-      Result<std::vector<std::string>> all = member.allGatherBytes("large " + std::to_string(round), mine);
+      Result<std::vector<std::string>> all =
+          member.allGatherBytes("large " + std::to_string(round), mine);
       ASSERT_FALSE(all.failed()) << all.message();
       for (uint32_t r = 0; r < 3; ++r)
         EXPECT_TRUE((*all)[r] == std::string(size_t(r == 1 ? 15 : 3) << 20, char('a' + r + round)));
     }
-    Result<std::vector<std::string>> tooLarge = member.allGatherBytes("too large", std::string(size_t(17) << 20, 'x'));
+    Result<std::vector<std::string>> tooLarge =
+        member.allGatherBytes("too large", std::string(size_t(17) << 20, 'x'));
     ASSERT_TRUE(tooLarge.failed());
     EXPECT_TRUE(contains(tooLarge.message(), "at most"));
     EXPECT_FALSE(member.allGatherBytes("empty", "").failed());
@@ -123,11 +127,13 @@ TEST(Control, FailureOfARankReachesAllOnceWithItsOwnWords) {
   EXPECT_EQ(failedExchanges, 3);
   EXPECT_TRUE(rig.coordinator->waitUntilOver(5 * patience()));
   ASSERT_TRUE(rig.coordinator->failure());
-  EXPECT_EQ(rig.coordinator->failure()->message, "rank 2 (device cpu:2), instruction 17 (snapshot) of step 4: disk full");
+  EXPECT_EQ(rig.coordinator->failure()->message,
+            "rank 2 (device cpu:2), instruction 17 (snapshot) of step 4: disk full");
   rig.members.clear();
   for (Ear &ear : rig.ears) {
     EXPECT_EQ(ear.verdicts(), 1u);
-    EXPECT_EQ(ear.verdict().message, "rank 2 (device cpu:2), instruction 17 (snapshot) of step 4: disk full");
+    EXPECT_EQ(ear.verdict().message,
+              "rank 2 (device cpu:2), instruction 17 (snapshot) of step 4: disk full");
   }
 }
 

@@ -19,7 +19,9 @@ std::string joinError(const MemberOptions &options) {
   return member.failed() ? member.message() : "";
 }
 
-std::unique_ptr<Coordinator> startCoordinator(const CoordinatorOptions &options) { return must(Coordinator::start(options)); }
+std::unique_ptr<Coordinator> startCoordinator(const CoordinatorOptions &options) {
+  return must(Coordinator::start(options));
+}
 
 // ---- refusals ----
 
@@ -99,14 +101,17 @@ TEST(ControlTrust, ADuplicateRankEndsAndHarmsNobody) {
   Rig rig(2);
   std::string error = joinError(memberOptions(1, 2, rig.coordinator->port()));
   EXPECT_TRUE(contains(error, "rank 1 (device cpu:1) has joined already")) << error;
-  rig.each([](uint32_t, Member &member) { EXPECT_FALSE(member.allGatherBytes("still works", "").failed()); });
+  rig.each([](uint32_t, Member &member) {
+    EXPECT_FALSE(member.allGatherBytes("still works", "").failed());
+  });
 }
 
 TEST(ControlTrust, AnotherWorldIsNamed) {
   auto coordinator = startCoordinator(coordinatorOptions(2));
   std::string error = joinError(memberOptions(2, 3, coordinator->port()));
   EXPECT_TRUE(contains(error, "the job has 2 ranks, this is rank 2 of 3")) << error;
-  EXPECT_TRUE(contains(joinError(memberOptions(1, 3, coordinator->port())), "the job has 2 ranks, this is rank 1 of 3"));
+  EXPECT_TRUE(contains(joinError(memberOptions(1, 3, coordinator->port())),
+                       "the job has 2 ranks, this is rank 1 of 3"));
 }
 
 TEST(ControlTrust, AnotherVersionIsNamed) {
@@ -133,7 +138,8 @@ TEST(ControlTrust, AFailedJobSaysWhy) {
   rig.members[0]->fail(mine);
   EXPECT_TRUE(rig.coordinator->waitUntilOver(5 * patience()));
   std::string error = joinError(memberOptions(1, 2, rig.coordinator->port()));
-  EXPECT_TRUE(contains(error, "the job has failed already: rank 0 (device cpu:0): disk full")) << error;
+  EXPECT_TRUE(contains(error, "the job has failed already: rank 0 (device cpu:0): disk full"))
+      << error;
 }
 
 TEST(ControlTrust, ShortSecretsAreRefused) {
@@ -211,8 +217,11 @@ TEST(ControlTrust, SaysWhatItFoundEverywhereWhenTimeIsUp) {
   double begin = monotonicSeconds();
   std::string error = joinError(options);
   EXPECT_LT(monotonicSeconds() - begin, 3 * patience());
-  EXPECT_TRUE(contains(error, "rank 3 (device cpu:3) found no coordinator of job 'job' within")) << error;
-  EXPECT_TRUE(contains(error, "127.0.0.1:1: Connection refused") || contains(error, "not tried again")) << error;
+  EXPECT_TRUE(contains(error, "rank 3 (device cpu:3) found no coordinator of job 'job' within"))
+      << error;
+  EXPECT_TRUE(contains(error, "127.0.0.1:1: Connection refused") ||
+              contains(error, "not tried again"))
+      << error;
   EXPECT_TRUE(contains(error, "no-such-host.invalid") && contains(error, "secret")) << error;
 }
 
@@ -225,7 +234,8 @@ TEST(ControlTrust, ListensOnIPv6AndOnNames) {
       continue; // a machine without IPv6
     ASSERT_FALSE(started.failed()) << started.message();
     MemberOptions member = memberOptions(0, 1, (*started)->port());
-    member.endpoints[0].host = std::string(address) == "::1" || std::string(address) == "::" ? "::1" : "localhost";
+    member.endpoints[0].host =
+        std::string(address) == "::1" || std::string(address) == "::" ? "::1" : "localhost";
     EXPECT_EQ(joinError(member), "") << address;
   }
 }
@@ -271,7 +281,8 @@ TEST(ControlTrust, PiecesOfAnySizeInBothDirections) {
   {
     auto member = must(Member::join(memberOptions(0, 2, dribble.port)));
     Result<std::vector<std::string>> all = member->allGatherBytes("all", std::string(20000, 'x'));
-    EXPECT_TRUE(!all.failed() && all->at(0) == std::string(20000, 'x') && all->at(1) == std::string(20000, 'y'));
+    EXPECT_TRUE(!all.failed() && all->at(0) == std::string(20000, 'x') &&
+                all->at(1) == std::string(20000, 'y'));
     member->leave();
   }
   second.join();
@@ -294,7 +305,8 @@ TEST(ControlTrust, ALostNetworkIsNoticedAtBothEnds) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
   });
   Ear here, there;
-  MemberOptions near = memberOptions(0, 2, coordinator->port()), far = memberOptions(1, 2, cable.port);
+  MemberOptions near = memberOptions(0, 2, coordinator->port()),
+                far = memberOptions(1, 2, cable.port);
   here.attach(near), there.attach(far);
   auto first = must(Member::join(near)), second = must(Member::join(far));
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -302,7 +314,9 @@ TEST(ControlTrust, ALostNetworkIsNoticedAtBothEnds) {
   cut = true;
   Failure rootCause = here.verdict();
   EXPECT_EQ(rootCause.cause, Failure::MissedHeartbeats);
-  EXPECT_TRUE(contains(rootCause.message, "rank 1 (device cpu:1) is lost: nothing was heard of it for 1.0 s")) << rootCause.message;
+  EXPECT_TRUE(contains(rootCause.message,
+                       "rank 1 (device cpu:1) is lost: nothing was heard of it for 1.0 s"))
+      << rootCause.message;
   Failure own = there.verdict();
   EXPECT_EQ(own.cause, Failure::MissedHeartbeats);
   EXPECT_TRUE(contains(own.message, "the launcher at 127.0.0.1:")) << own.message;
@@ -321,7 +335,8 @@ TEST(ControlTrust, TakesTheFirstFreePort) {
   options.ports = {first->port()};
   Result<std::unique_ptr<Coordinator>> third = Coordinator::start(options);
   ASSERT_TRUE(third.failed());
-  EXPECT_TRUE(contains(third.message(), std::to_string(first->port()) + ": Address already in use")) << third.message();
+  EXPECT_TRUE(contains(third.message(), std::to_string(first->port()) + ": Address already in use"))
+      << third.message();
   options.listenAddress = "192.0.2.1";
   EXPECT_TRUE(contains(Coordinator::start(options).message(), "192.0.2.1"));
 }
@@ -339,7 +354,8 @@ TEST(ControlTrust, TheCoordinatorOnlyGreetsStrangers) {
   std::optional<zorse::control::Message> answer = raw.next();
   ASSERT_TRUE(answer && answer->has_join_rejected());
   EXPECT_EQ(answer->join_rejected().reason(), zorse::control::WRONG_SECRET);
-  EXPECT_EQ(answer->join_rejected().job() + answer->join_rejected().message(), "") << "reveals the job to an unauthenticated peer";
+  EXPECT_EQ(answer->join_rejected().job() + answer->join_rejected().message(), "")
+      << "reveals the job to an unauthenticated peer";
   EXPECT_EQ(answer->join_rejected().generation() + answer->join_rejected().world_size(), 0u);
   bool closed = false;
   EXPECT_EQ(raw.hear(2 * patience(), &closed), "");
@@ -349,17 +365,18 @@ TEST(ControlTrust, TheCoordinatorOnlyGreetsStrangers) {
 TEST(ControlTrust, MembersOnlyGreetStrangers) {
   std::mutex mutex;
   std::string heard;
-  OtherProgram spy([&](Raw raw) { // knows everything except the secret; echoes the member's own proof
-    raw.say(greeting(zorse::control::COORDINATOR, std::string(32, 'n')));
-    std::optional<zorse::control::Message> hello = raw.next(), proof = raw.next();
-    if (!hello || !proof || !proof->has_authenticate())
-      return;
-    raw.say(*proof);
-    std::string after = raw.hear(0.3);
-    std::lock_guard<std::mutex> lock(mutex);
-    heard += after;
-    EXPECT_FALSE(contains(hello->SerializeAsString() + proof->SerializeAsString(), "cpu:0"));
-  });
+  OtherProgram spy(
+      [&](Raw raw) { // knows everything except the secret; echoes the member's own proof
+        raw.say(greeting(zorse::control::COORDINATOR, std::string(32, 'n')));
+        std::optional<zorse::control::Message> hello = raw.next(), proof = raw.next();
+        if (!hello || !proof || !proof->has_authenticate())
+          return;
+        raw.say(*proof);
+        std::string after = raw.hear(0.3);
+        std::lock_guard<std::mutex> lock(mutex);
+        heard += after;
+        EXPECT_FALSE(contains(hello->SerializeAsString() + proof->SerializeAsString(), "cpu:0"));
+      });
   MemberOptions options = memberOptions(0, 1, spy.port);
   options.times.joinSeconds = 1 * patience();
   std::string error = joinError(options);
@@ -456,7 +473,8 @@ TEST(ControlTrust, RanksJoinThoughAllPlacesAreTaken) {
   std::vector<std::unique_ptr<Member>> members;
   double begin = monotonicSeconds();
   for (uint32_t rank = 0; rank < 4; ++rank) {
-    Result<std::unique_ptr<Member>> member = Member::join(memberOptions(rank, 4, coordinator->port()));
+    Result<std::unique_ptr<Member>> member =
+        Member::join(memberOptions(rank, 4, coordinator->port()));
     ASSERT_FALSE(member.failed()) << member.message();
     members.push_back(std::move(*member));
   }
@@ -481,7 +499,8 @@ TEST(ControlTrust, StrangersWhoAnnounceMuchAreShownTheDoorAtOnce) {
   double begin = monotonicSeconds();
   raw.hear(4 * patience(), &closed);
   EXPECT_TRUE(closed);
-  EXPECT_LT(monotonicSeconds() - begin, patience() > 1 ? 4.5 : 3); // unauthenticated peers have five seconds
+  EXPECT_LT(monotonicSeconds() - begin,
+            patience() > 1 ? 4.5 : 3); // unauthenticated peers have five seconds
 }
 
 TEST(ControlTrust, MissingRanksAreNamedWithThoseWhoWereTurnedAway) {
@@ -501,9 +520,11 @@ TEST(ControlTrust, MissingRanksAreNamedWithThoseWhoWereTurnedAway) {
   Failure rootCause = ear.verdict();
   EXPECT_EQ(rootCause.cause, Failure::NotJoined);
   EXPECT_EQ(rootCause.rank, 0u);
-  EXPECT_TRUE(contains(rootCause.message, "rank 0 (device a100:0), rank 2 (device t4:0) did not join within 3.0 s: expected 3 ranks, found 1"))
+  EXPECT_TRUE(contains(rootCause.message, "rank 0 (device a100:0), rank 2 (device t4:0) did not "
+                                          "join within 3.0 s: expected 3 ranks, found 1"))
       << rootCause.message;
-  EXPECT_TRUE(contains(rootCause.message, "did not know the secret (last from 127.0.0.1)")) << rootCause.message;
+  EXPECT_TRUE(contains(rootCause.message, "did not know the secret (last from 127.0.0.1)"))
+      << rootCause.message;
 }
 
 TEST(ControlTrust, AnAdmittedRankThatSendsNonsenseEndsTheJob) {
@@ -512,7 +533,8 @@ TEST(ControlTrust, AnAdmittedRankThatSendsNonsenseEndsTheJob) {
   zorse::control::Nonces nonces{std::string(32, 'n'), raw.next().value().hello().nonce()};
   raw.say(greeting(zorse::control::MEMBER, nonces.member));
   zorse::control::Message proof, join;
-  proof.mutable_authenticate()->set_mac(macOfSecret(testKey().secret, zorse::control::MEMBER, nonces));
+  proof.mutable_authenticate()->set_mac(
+      macOfSecret(testKey().secret, zorse::control::MEMBER, nonces));
   raw.say(proof);
   EXPECT_TRUE(raw.next().value().has_authenticate());
   join.mutable_join()->set_job("job");
@@ -523,7 +545,9 @@ TEST(ControlTrust, AnAdmittedRankThatSendsNonsenseEndsTheJob) {
   raw.say(std::string("\xff\xff\xff\xff", 4));
   EXPECT_TRUE(coordinator->waitUntilOver(5 * patience()));
   ASSERT_TRUE(coordinator->failure());
-  EXPECT_TRUE(contains(coordinator->failure()->message, "rank 0 sent the coordinator an invalid message")) << coordinator->failure()->message;
+  EXPECT_TRUE(
+      contains(coordinator->failure()->message, "rank 0 sent the coordinator an invalid message"))
+      << coordinator->failure()->message;
 }
 
 } // namespace

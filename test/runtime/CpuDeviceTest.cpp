@@ -1,4 +1,5 @@
-// Tests functions built by hand on the CPU device: kernels, products, reductions, the clip/skip decision, and refusals.
+// Tests functions built by hand on the CPU device: kernels, products, reductions, the clip/skip
+// decision, and refusals.
 #include "zorse/runtime/CpuDevice.h"
 #include "HostArguments.h"
 #include "bundle.pb.h"
@@ -26,7 +27,8 @@ std::unique_ptr<CpuDevice> makeDevice(int threads, const std::string &gemm = "")
   return std::move(*device);
 }
 
-uint32_t addArgument(bundle::CompiledFunction &function, bundle::ArgumentKind kind, bundle::AccessMode mode, int64_t fixed, int64_t perRow) {
+uint32_t addArgument(bundle::CompiledFunction &function, bundle::ArgumentKind kind,
+                     bundle::AccessMode mode, int64_t fixed, int64_t perRow) {
   bundle::FunctionArgument &argument = *function.add_arguments();
   argument.set_kind(kind);
   argument.set_mode(mode);
@@ -50,14 +52,17 @@ bundle::CompiledFunction doubleFunction(int64_t perRow) {
   return function;
 }
 
-bundle::CompiledFunction libraryFunction(const std::string &name, const std::vector<int64_t> &argumentBytes, bundle::ElementType type = bundle::F32) {
+bundle::CompiledFunction libraryFunction(const std::string &name,
+                                         const std::vector<int64_t> &argumentBytes,
+                                         bundle::ElementType type = bundle::F32) {
   bundle::CompiledFunction function;
   function.set_name(name);
   bundle::LibraryCall &call = *function.add_launches()->mutable_library();
   call.set_name(name);
   call.set_type(type);
   for (int64_t bytes : argumentBytes)
-    call.add_operands()->set_argument(addArgument(function, bundle::STATE, bundle::UPDATE, bytes, 8));
+    call.add_operands()->set_argument(
+        addArgument(function, bundle::STATE, bundle::UPDATE, bytes, 8));
   return function;
 }
 
@@ -142,7 +147,8 @@ TEST(CpuDevice, SumLossAddsEveryTermInRowOrder) {
 TEST(CpuDevice, DecideClipsAsTorchAndSkipsWholeSteps) {
   bundle::CompiledFunction function = libraryFunction("decide", {128, 1024, 8});
   auto device = makeDevice(1);
-  auto decide = [&](double squares, double bad, double loss, uint64_t skipNonFinite, double seed, double clip, double &optimizerStep) {
+  auto decide = [&](double squares, double bad, double loss, uint64_t skipNonFinite, double seed,
+                    double clip, double &optimizerStep) {
     zorse::abi::StepScalars scalars = {};
     scalars.clipNorm = clip;
     scalars.skipNonFinite = skipNonFinite;
@@ -218,7 +224,8 @@ TEST(CpuDevice, DecideKeepsTheScale) {
   scalars.lossGradient[13] = 0.5;
   state.lossScale = 1024;
   zorse::runtime::test::HostArguments memory{&scalars, &state};
-  EXPECT_FALSE(device->runFunction(libraryFunction("scale_seeds", {1024, 32}), {{1}, memory}).failed());
+  EXPECT_FALSE(
+      device->runFunction(libraryFunction("scale_seeds", {1024, 32}), {{1}, memory}).failed());
   EXPECT_EQ(scalars.lossGradient[0], 256.0);
   EXPECT_EQ(scalars.lossGradient[13], 512.0);
   EXPECT_EQ(scalars.learningRate, 3.0);
@@ -231,14 +238,22 @@ TEST(CpuDevice, RefusesWhatItDoesNotKnow) {
     return status.failed() ? status.message() : std::string("accepted");
   };
 
-  EXPECT_NE(message(libraryFunction("fft", {64})).find("unknown library routine 'fft'"), std::string::npos);
-  EXPECT_NE(message(libraryFunction("decide", {64})).find("expects 3 operands, got 1"), std::string::npos);
-  EXPECT_NE(message(libraryFunction("squared_norm", {64, 16}, bundle::I64)).find("expects element type F32 or F64, got I64"), std::string::npos);
-  EXPECT_NE(message(libraryFunction("attention_forward", {1, 1, 1, 1, 1, 1})).find("misses integer 'query_length'"), std::string::npos);
+  EXPECT_NE(message(libraryFunction("fft", {64})).find("unknown library routine 'fft'"),
+            std::string::npos);
+  EXPECT_NE(message(libraryFunction("decide", {64})).find("expects 3 operands, got 1"),
+            std::string::npos);
+  EXPECT_NE(message(libraryFunction("squared_norm", {64, 16}, bundle::I64))
+                .find("expects element type F32 or F64, got I64"),
+            std::string::npos);
+  EXPECT_NE(message(libraryFunction("attention_forward", {1, 1, 1, 1, 1, 1}))
+                .find("misses integer 'query_length'"),
+            std::string::npos);
 
   bundle::CompiledFunction unknownSymbol = doubleFunction(1);
   unknownSymbol.mutable_launches(0)->mutable_kernel()->set_symbol("nowhere");
-  EXPECT_NE(message(unknownSymbol).find("kernel 'nowhere' is in none of the bundle's kernel objects"), std::string::npos);
+  EXPECT_NE(
+      message(unknownSymbol).find("kernel 'nowhere' is in none of the bundle's kernel objects"),
+      std::string::npos);
   bundle::CompiledFunction badArgument = doubleFunction(1);
   badArgument.mutable_launches(0)->mutable_kernel()->mutable_operands(1)->set_argument(2);
   EXPECT_NE(message(badArgument).find("argument 2 of 2 is named"), std::string::npos);
@@ -249,10 +264,12 @@ TEST(CpuDevice, RefusesWhatItDoesNotKnow) {
   empty.add_launches();
   EXPECT_NE(message(empty).find("launch 1: holds nothing"), std::string::npos);
 
-  EXPECT_NE(device->loadObject("/nonexistent/kernels.so").message().find("cannot be loaded"), std::string::npos);
+  EXPECT_NE(device->loadObject("/nonexistent/kernels.so").message().find("cannot be loaded"),
+            std::string::npos);
   bundle::FunctionLibrary foreign;
   foreign.set_arch("sm_90");
-  EXPECT_NE(device->loadFunctions(foreign, "/nonexistent").message().find("kernels are for sm_90"), std::string::npos);
+  EXPECT_NE(device->loadFunctions(foreign, "/nonexistent").message().find("kernels are for sm_90"),
+            std::string::npos);
   EXPECT_TRUE(device->runFunction(99u, {}).failed());
   CpuDeviceOptions wrong;
   wrong.gemm = "mkl";
@@ -262,37 +279,50 @@ TEST(CpuDevice, RefusesWhatItDoesNotKnow) {
   EXPECT_TRUE(CpuDevice::create(wrong).failed());
 }
 
-// For all numbers in a function and every number of rows, launches stay inside the arguments they name, or the function
-// is refused before anything runs.
+// For all numbers in a function and every number of rows, launches stay inside the arguments they
+// name, or the function is refused before anything runs.
 TEST(CpuDevice, KernelsStayInsideTheirSlots) {
   auto device = makeDevice(1);
-  auto message = [&](const std::function<void(bundle::CompiledFunction &, bundle::KernelLaunch &)> &change) {
-    bundle::CompiledFunction function = doubleFunction(100);
-    change(function, *function.mutable_launches(0)->mutable_kernel());
-    Status status = device->addFunction(function);
-    return status.failed() ? status.message() : std::string("accepted");
-  };
-  auto says = [&](const char *words, const std::function<void(bundle::CompiledFunction &, bundle::KernelLaunch &)> &change) {
-    std::string said = message(change);
-    EXPECT_NE(said.find(words), std::string::npos) << said;
-  };
+  auto message =
+      [&](const std::function<void(bundle::CompiledFunction &, bundle::KernelLaunch &)> &change) {
+        bundle::CompiledFunction function = doubleFunction(100);
+        change(function, *function.mutable_launches(0)->mutable_kernel());
+        Status status = device->addFunction(function);
+        return status.failed() ? status.message() : std::string("accepted");
+      };
+  auto says =
+      [&](const char *words,
+          const std::function<void(bundle::CompiledFunction &, bundle::KernelLaunch &)> &change) {
+        std::string said = message(change);
+        EXPECT_NE(said.find(words), std::string::npos) << said;
+      };
   says("accepted", [](auto &, auto &) {});
   says("operand 0 reaches to byte 0 + 404 per row, outside argument 0 of 0 + 400 per row bytes",
        [](auto &, auto &launch) { launch.mutable_iterations()->set_per_row(101); });
-  says("outside argument 0", [](auto &, auto &launch) { launch.mutable_iterations()->set_per_row(100 + (1 << 24)); });
-  says("outside argument 0", [](auto &, auto &launch) { launch.mutable_iterations()->set_per_row(INT64_MAX); });
-  says("outside argument 0", [](auto &, auto &launch) { launch.mutable_iterations()->set_fixed(1); });
+  says("outside argument 0",
+       [](auto &, auto &launch) { launch.mutable_iterations()->set_per_row(100 + (1 << 24)); });
+  says("outside argument 0",
+       [](auto &, auto &launch) { launch.mutable_iterations()->set_per_row(INT64_MAX); });
+  says("outside argument 0",
+       [](auto &, auto &launch) { launch.mutable_iterations()->set_fixed(1); });
   says("points", [](auto &, auto &launch) { launch.mutable_iterations()->set_per_row(-1); });
-  says("outside argument 1", [](auto &, auto &launch) { launch.mutable_operands(1)->set_fixed(4); });
-  says("outside argument 1", [](auto &, auto &launch) { launch.mutable_operands(1)->set_per_row(INT64_MAX); });
-  says("outside argument 1", [](auto &, auto &launch) { launch.mutable_operands(1)->set_fixed(-4); });
-  says("outside argument 0", [](auto &function, auto &) { function.mutable_arguments(0)->mutable_bytes()->set_per_row(399); });
+  says("outside argument 1",
+       [](auto &, auto &launch) { launch.mutable_operands(1)->set_fixed(4); });
+  says("outside argument 1",
+       [](auto &, auto &launch) { launch.mutable_operands(1)->set_per_row(INT64_MAX); });
+  says("outside argument 1",
+       [](auto &, auto &launch) { launch.mutable_operands(1)->set_fixed(-4); });
+  says("outside argument 0", [](auto &function, auto &) {
+    function.mutable_arguments(0)->mutable_bytes()->set_per_row(399);
+  });
   says("expects 2 operands, got 1", [](auto &, auto &launch) {
     launch.mutable_operands()->RemoveLast();
     launch.clear_accumulates();
   });
-  says("is written to, but argument 0 is only read", [](auto &, auto &launch) { launch.mutable_operands(1)->set_argument(0); });
-  says("does not say what it touches", [](auto &, auto &launch) { launch.set_symbol("zorse_test_double_needs"); });
+  says("is written to, but argument 0 is only read",
+       [](auto &, auto &launch) { launch.mutable_operands(1)->set_argument(0); });
+  says("does not say what it touches",
+       [](auto &, auto &launch) { launch.set_symbol("zorse_test_double_needs"); });
 }
 
 TEST(CpuDevice, ProductsAndRoutinesStayInsideTheirSlots) {
@@ -324,17 +354,24 @@ TEST(CpuDevice, ProductsAndRoutinesStayInsideTheirSlots) {
     std::string said = message(changed);
     EXPECT_NE(said.find(words), std::string::npos) << said;
   };
-  says("expects ldc from 1 to 2^31 - 1, got 1099511627776", [](auto &p) { p.set_ldc(int64_t(1) << 40); });
+  says("expects ldc from 1 to 2^31 - 1, got 1099511627776",
+       [](auto &p) { p.set_ldc(int64_t(1) << 40); });
   says("operand c reaches", [](auto &p) { p.set_ldc(5); });
   says("operand b reaches", [](auto &p) { p.set_ldb(5); });
   says("operand a reaches", [](auto &p) { p.set_lda(9); });
   says("operand a reaches", [](auto &p) { p.mutable_m()->set_per_row(2); });
   says("operand a reaches", [](auto &p) { p.mutable_m()->set_fixed(1); });
-  says("operand b reaches", [](auto &p) { p.set_transpose_b(true), p.set_ldb(8), p.mutable_n()->set_fixed(5), p.set_ldc(5); });
-  says("operand a reaches", [](auto &p) { p.mutable_batch()->set_fixed(2), p.set_batch_stride_a(8); });
-  says("expects extents and strides from 0 to 2^48", [](auto &p) { p.set_batch_stride_c(INT64_MAX); });
-  says("expects extents and strides from 0 to 2^48", [](auto &p) { p.mutable_m()->set_per_row(-1); });
-  says("is written to, but argument 0 is only read", [](auto &p) { p.mutable_c()->set_argument(0); });
+  says("operand b reaches", [](auto &p) {
+    p.set_transpose_b(true), p.set_ldb(8), p.mutable_n()->set_fixed(5), p.set_ldc(5);
+  });
+  says("operand a reaches",
+       [](auto &p) { p.mutable_batch()->set_fixed(2), p.set_batch_stride_a(8); });
+  says("expects extents and strides from 0 to 2^48",
+       [](auto &p) { p.set_batch_stride_c(INT64_MAX); });
+  says("expects extents and strides from 0 to 2^48",
+       [](auto &p) { p.mutable_m()->set_per_row(-1); });
+  says("is written to, but argument 0 is only read",
+       [](auto &p) { p.mutable_c()->set_argument(0); });
 
   bundle::CompiledFunction norm = libraryFunction("squared_norm", {0, 16});
   EXPECT_EQ(message(norm), "accepted");
@@ -342,9 +379,11 @@ TEST(CpuDevice, ProductsAndRoutinesStayInsideTheirSlots) {
   EXPECT_NE(message(norm).find("operand 0 reaches to byte 0 + 4 per row"), std::string::npos);
   bundle::CompiledFunction decide = libraryFunction("decide", {128, 1024, 8});
   decide.mutable_arguments(1)->mutable_bytes()->set_fixed(64);
-  EXPECT_NE(message(decide).find("operand 1 reaches to byte 256"), std::string::npos) << message(decide);
+  EXPECT_NE(message(decide).find("operand 1 reaches to byte 256"), std::string::npos)
+      << message(decide);
 
-  // Two heads of size 8 at 4 positions: per row, 256 bytes each for q, k, v and out, and 32 for the log-sum-exp.
+  // Two heads of size 8 at 4 positions: per row, 256 bytes each for q, k, v and out, and 32 for the
+  // log-sum-exp.
   bundle::CompiledFunction attention;
   for (int64_t bytes : {256, 256, 256, 256, 32})
     addArgument(attention, bundle::WORKSPACE, bundle::WRITE, 0, bytes);
@@ -353,7 +392,8 @@ TEST(CpuDevice, ProductsAndRoutinesStayInsideTheirSlots) {
   call.set_type(bundle::F32);
   for (uint32_t argument : {0u, 1u, 2u, 0xffffffffu, 3u, 4u})
     call.add_operands()->set_argument(argument);
-  for (auto [name, value] : {std::pair("query_length", 4), {"key_length", 4}, {"heads", 2}, {"head_size", 8}})
+  for (auto [name, value] :
+       {std::pair("query_length", 4), {"key_length", 4}, {"heads", 2}, {"head_size", 8}})
     (*call.mutable_integers())[name] = value;
   EXPECT_EQ(message(attention), "accepted");
   for (const char *name : {"query_length", "key_length", "heads", "head_size"})
@@ -363,7 +403,8 @@ TEST(CpuDevice, ProductsAndRoutinesStayInsideTheirSlots) {
         value = 16;
       (*changed.mutable_launches(0)->mutable_library()->mutable_integers())[name] = value;
       std::string said = message(changed);
-      EXPECT_TRUE(said.find("reaches to byte") != std::string::npos || said.find("<= 2^48") != std::string::npos)
+      EXPECT_TRUE(said.find("reaches to byte") != std::string::npos ||
+                  said.find("<= 2^48") != std::string::npos)
           << name << " " << value << ": " << said;
     }
 }

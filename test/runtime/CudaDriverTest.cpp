@@ -1,5 +1,5 @@
-// Tests the GPU driver on the stand-ins for NVIDIA's libraries (test/emulator), beyond the contract common to all
-// drivers.
+// Tests the GPU driver on the stand-ins for NVIDIA's libraries (test/emulator), beyond the contract
+// common to all drivers.
 #include "device/cuda/BlasLt.h"
 #include "device/cuda/CudaDevice.h"
 #include "device/cuda/CudaFunctions.h"
@@ -39,13 +39,15 @@ struct CudaDriver : testing::Test {
   }
 };
 
-// Slices of views begin at any address, so cuBLASLt must not assume that addresses are multiples of 256.
+// Slices of views begin at any address, so cuBLASLt must not assume that addresses are multiples of
+// 256.
 TEST_F(CudaDriver, ProductsTakeOperandsAtAnyAddress) {
   auto blas = BlasLt::create(*cuda);
   ASSERT_FALSE(blas.failed()) << blas.message();
   for (uint64_t shift : {0, 4, 8, 64}) {
     const float a[4] = {1, 2, 3, 4}, b[4] = {5, 6, 7, 8};
-    const CUdeviceptr atA = memory + shift, atB = memory + 512 + 2 * shift, atC = memory + 1024 + shift;
+    const CUdeviceptr atA = memory + shift, atB = memory + 512 + 2 * shift,
+                      atC = memory + 1024 + shift;
     ASSERT_EQ(cuda->cuMemcpyHtoD_v2(atA, a, sizeof a), kSuccess);
     ASSERT_EQ(cuda->cuMemcpyHtoD_v2(atB, b, sizeof b), kSuccess);
     BlasMatmul product;
@@ -78,7 +80,8 @@ TEST_F(CudaDriver, ProductsAddABiasToEveryRow) {
   for (uint64_t shift : {0, 2, 64}) {
     const CUdeviceptr bias = memory + 768 + shift;
     put(bias, {float(10 + shift), 20});
-    const Status status = (*blas)->multiply(product, 1, 0, {memory, memory + 256, memory + 512, bias}, nullptr);
+    const Status status =
+        (*blas)->multiply(product, 1, 0, {memory, memory + 256, memory + 512, bias}, nullptr);
     ASSERT_TRUE(status.succeeded()) << status.message() << " at " << shift;
     ASSERT_EQ(cuda->cuStreamSynchronize(nullptr), kSuccess);
     uint16_t c[6];
@@ -90,14 +93,18 @@ TEST_F(CudaDriver, ProductsAddABiasToEveryRow) {
     }
   }
   product.typeOfOperands = product.typeOfC = kF64;
-  EXPECT_TRUE((*blas)->multiply(product, 1, 0, {memory, memory + 256, memory + 512, memory + 768}, nullptr).failed());
+  EXPECT_TRUE(
+      (*blas)
+          ->multiply(product, 1, 0, {memory, memory + 256, memory + 512, memory + 768}, nullptr)
+          .failed());
 }
 
 // f16 sums lose bits that f32 sums keep: 2048 + 1 is 2048.
 TEST_F(CudaDriver, SumsAreF16WhereItIsAskedFor) {
   auto blas = BlasLt::create(*cuda);
   ASSERT_FALSE(blas.failed()) << blas.message();
-  const uint16_t a[3] = {floatToF16(2048), floatToF16(1), floatToF16(1)}, b[3] = {floatToF16(1), floatToF16(1), floatToF16(1)};
+  const uint16_t a[3] = {floatToF16(2048), floatToF16(1), floatToF16(1)},
+                 b[3] = {floatToF16(1), floatToF16(1), floatToF16(1)};
   ASSERT_EQ(cuda->cuMemcpyHtoD_v2(memory, a, sizeof a), kSuccess);
   ASSERT_EQ(cuda->cuMemcpyHtoD_v2(memory + 256, b, sizeof b), kSuccess);
   BlasMatmul product;
@@ -105,7 +112,9 @@ TEST_F(CudaDriver, SumsAreF16WhereItIsAskedFor) {
   product.m = product.n = 1, product.k = product.lda = 3, product.ldb = product.ldc = 1;
   for (bool narrow : {false, true}) {
     product.sumsF16 = narrow;
-    ASSERT_TRUE((*blas)->multiply(product, 1, 0, {memory, memory + 256, memory + 512}, nullptr).succeeded());
+    ASSERT_TRUE((*blas)
+                    ->multiply(product, 1, 0, {memory, memory + 256, memory + 512}, nullptr)
+                    .succeeded());
     ASSERT_EQ(cuda->cuStreamSynchronize(nullptr), kSuccess);
     uint16_t c = 0;
     ASSERT_EQ(cuda->cuMemcpyDtoH_v2(&c, memory + 512, 2), kSuccess);
@@ -158,7 +167,8 @@ TEST_F(CudaDriver, MemoryThatIsTakenIsTold) {
   auto arena = (*device)->allocate(bundle::DEVICE, size_t(4) << 30, {});
   ASSERT_TRUE(arena.failed());
   EXPECT_NE(arena.message().find("CUDA_ERROR_OUT_OF_MEMORY"), std::string::npos) << arena.message();
-  EXPECT_NE(arena.message().find(" of its 8192 MiB are free, 51"), std::string::npos) << arena.message();
+  EXPECT_NE(arena.message().find(" of its 8192 MiB are free, 51"), std::string::npos)
+      << arena.message();
   EXPECT_NE(arena.message().find("'reserved_memory: 5"), std::string::npos) << arena.message();
   ASSERT_EQ(cuda->cuMemFree_v2(others), kSuccess);
   EXPECT_FALSE((*device)->allocate(bundle::DEVICE, size_t(4) << 30, {}).failed());
@@ -167,20 +177,24 @@ TEST_F(CudaDriver, MemoryThatIsTakenIsTold) {
 // According to NVIDIA's release notes.
 TEST(BlasLibraries, WhatServesWhere) {
   EXPECT_EQ(whyNotServing(130100, {13000, 80}), "");
-  EXPECT_EQ(whyNotServing(130100, {12080, 80}), "it needs a driver for CUDA 13.0, there is one for 12.8");
+  EXPECT_EQ(whyNotServing(130100, {12080, 80}),
+            "it needs a driver for CUDA 13.0, there is one for 12.8");
   EXPECT_EQ(whyNotServing(130100, {13000, 70}), "it has dropped GPUs of capability 7.0");
   EXPECT_EQ(whyNotServing(130000, {13010, 75}), "");
   EXPECT_EQ(whyNotServing(120900, {13000, 70}), "");
   EXPECT_EQ(whyNotServing(120900, {12000, 60}), "");
-  EXPECT_EQ(whyNotServing(120600, {12080, 100}), "it is older than GPUs of capability 10.0, which 12.8.0 and later know");
+  EXPECT_EQ(whyNotServing(120600, {12080, 100}),
+            "it is older than GPUs of capability 10.0, which 12.8.0 and later know");
   EXPECT_EQ(whyNotServing(120900, {12090, 120}), "");
   EXPECT_EQ(whyNotServing(111103, {11080, 90}), "");
-  EXPECT_EQ(whyNotServing(110000, {11080, 89}), "it is older than GPUs of capability 8.9, which 11.11.0 and later know");
-  EXPECT_EQ(whyNotServing(120900, {11080, 80}), "it needs a driver for CUDA 12.0, there is one for 11.8");
+  EXPECT_EQ(whyNotServing(110000, {11080, 89}),
+            "it is older than GPUs of capability 8.9, which 11.11.0 and later know");
+  EXPECT_EQ(whyNotServing(120900, {11080, 80}),
+            "it needs a driver for CUDA 12.0, there is one for 11.8");
 }
 
-// The stand-ins refuse the same combinations as NVIDIA's releases. ctest repeats this test with other GPUs, drivers and
-// broken libraries and sets the expected result.
+// The stand-ins refuse the same combinations as NVIDIA's releases. ctest repeats this test with
+// other GPUs, drivers and broken libraries and sets the expected result.
 TEST(BlasLibraries, TheNewestThatServesIsTaken) {
   const char *expected = std::getenv("ZORSE_TEST_EXPECTS");
   auto cuda = cudaApi();
@@ -204,10 +218,12 @@ bundle::FunctionLibrary squareProducts(std::initializer_list<int64_t> sizes) {
       function.add_arguments()->mutable_bytes()->set_fixed(4 * size * size);
     bundle::Matmul &product = *function.add_launches()->mutable_matmul();
     product.set_type(bundle::F32);
-    product.mutable_m()->set_fixed(size), product.mutable_n()->set_fixed(size), product.mutable_k()->set_fixed(size);
+    product.mutable_m()->set_fixed(size), product.mutable_n()->set_fixed(size),
+        product.mutable_k()->set_fixed(size);
     product.set_lda(size), product.set_ldb(size), product.set_ldc(size);
     product.set_alpha(1);
-    product.mutable_a()->set_argument(0), product.mutable_b()->set_argument(1), product.mutable_c()->set_argument(2);
+    product.mutable_a()->set_argument(0), product.mutable_b()->set_argument(1),
+        product.mutable_c()->set_argument(2);
   }
   return library;
 }
@@ -217,8 +233,8 @@ struct Silent final : QueueObserver {
   void failed(uint64_t, const Error &error) override { ADD_FAILURE() << error.message; }
 };
 
-// cuBLASLt loads a kernel at its first run, which waits for the whole GPU. An NCCL kernel that waits for a peer may in
-// turn wait for this product.
+// cuBLASLt loads a kernel at its first run, which waits for the whole GPU. An NCCL kernel that
+// waits for a peer may in turn wait for this product.
 TEST_F(CudaDriver, ProductsThatAreWarmWaitForNoOtherStream) {
   auto made = makeCudaDevice("g", 0);
   ASSERT_FALSE(made.failed()) << made.message();
@@ -230,7 +246,8 @@ TEST_F(CudaDriver, ProductsThatAreWarmWaitForNoOtherStream) {
   Silent observer;
   ASSERT_TRUE(device.openQueues({0}, observer).succeeded());
   const DeviceAddress base = (*arena)->base(), addresses[] = {base, base + 512, base + 1024};
-  const FunctionCall warm{0, {{1, 0, 0}, addresses, nullptr}}, cold{1, {{1, 0, 0}, addresses, nullptr}};
+  const FunctionCall warm{0, {{1, 0, 0}, addresses, nullptr}},
+      cold{1, {{1, 0, 0}, addresses, nullptr}};
   Result<bool> ran = device.warmUp(0, &warm, 1);
   ASSERT_FALSE(ran.failed()) << ran.message();
   EXPECT_TRUE(*ran);
@@ -241,7 +258,10 @@ TEST_F(CudaDriver, ProductsThatAreWarmWaitForNoOtherStream) {
   auto *spinning = static_cast<emulator::Stream *>(other);
   emulator::zorseStandInApart(spinning);
   std::promise<void> comes;
-  ASSERT_EQ(emulator::zorseStandInPut(spinning, "a peer", {}, [peer = comes.get_future().share()] { return peer.wait(), std::string(); }), 0);
+  ASSERT_EQ(emulator::zorseStandInPut(
+                spinning, "a peer", {},
+                [peer = comes.get_future().share()] { return peer.wait(), std::string(); }),
+            0);
   const Event first = device.enqueue(0, nullptr, 0, CallWork{&warm, 1}, 0, false);
   device.flush();
   EXPECT_TRUE(device.wait(first).succeeded()); // would otherwise wait for the peer
@@ -257,7 +277,8 @@ TEST_F(CudaDriver, ProductsThatAreWarmWaitForNoOtherStream) {
 
 TEST_F(CudaDriver, AnErrorOfTheCompilerComesWithItsLog) {
   test::TemporaryDirectory directory;
-  const std::string zeros(8, '\0'), image = std::string("\x08").append(7, '\0') + "xxxxxxxx" + zeros; // one module of 8 bytes that are not code
+  const std::string zeros(8, '\0'), image = std::string("\x08").append(7, '\0') + "xxxxxxxx" +
+                                            zeros; // one module of 8 bytes that are not code
   directory.write("emu/kernels.bc", image);
   auto functions = CudaFunctions::create(*cuda, "emu");
   ASSERT_FALSE(functions.failed()) << functions.message();

@@ -42,24 +42,29 @@ protected:
     return bytes;
   }
 
-  static std::string npy(const std::string &descr, const std::string &shape, const std::string &data, const std::string &order = "False") {
-    std::string header = "{'descr': '" + descr + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }";
+  static std::string npy(const std::string &descr, const std::string &shape,
+                         const std::string &data, const std::string &order = "False") {
+    std::string header =
+        "{'descr': '" + descr + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }";
     header.resize((header.size() + 10 + 63) / 64 * 64 - 11, ' ');
     header += '\n';
-    return std::string("\x93NUMPY\x01\x00", 8) + char(header.size() & 255) + char(header.size() >> 8) + header + data;
+    return std::string("\x93NUMPY\x01\x00", 8) + char(header.size() & 255) +
+           char(header.size() >> 8) + header + data;
   }
 
   template <typename T> static std::string bytesOfNumbers(const std::vector<T> &numbers) {
     return {reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(T)};
   }
 
-  std::unique_ptr<DataSource> open(const std::string &specification, std::optional<uint64_t> seed = std::nullopt) {
+  std::unique_ptr<DataSource> open(const std::string &specification,
+                                   std::optional<uint64_t> seed = std::nullopt) {
     Result<std::unique_ptr<DataSource>> source = DataSource::open(bundle, specification, seed);
     EXPECT_FALSE(source.failed()) << source.message();
     return source.failed() ? nullptr : std::move(*source);
   }
   std::string openError(const std::string &specification) {
-    Result<std::unique_ptr<DataSource>> source = DataSource::open(bundle, specification, std::nullopt);
+    Result<std::unique_ptr<DataSource>> source =
+        DataSource::open(bundle, specification, std::nullopt);
     return source.failed() ? source.message() : "accepted";
   }
   static std::vector<int64_t> values(const Batch &batch, int input) {
@@ -85,7 +90,8 @@ TEST_F(Data, TokenFilesOfThreeFormatsAreWindowsInFileOrder) {
   for (int i = 0; i < 30; ++i)
     text += char(i);
   for (const std::string &path :
-       {directory.write("llmc.bin", header + tokens(30)), directory.write("nano.bin", tokens(30)), directory.write("some.txt", text)}) {
+       {directory.write("llmc.bin", header + tokens(30)), directory.write("nano.bin", tokens(30)),
+        directory.write("some.txt", text)}) {
     auto source = open(path);
     ASSERT_TRUE(source);
     EXPECT_EQ(source->samplesPerEpoch(), 7u); // 29 tokens have a successor
@@ -93,20 +99,23 @@ TEST_F(Data, TokenFilesOfThreeFormatsAreWindowsInFileOrder) {
     ASSERT_FALSE(first.failed());
     EXPECT_EQ(values(**first, 0), (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
     EXPECT_EQ(values(**first, 1), (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
-    EXPECT_EQ(values(**third, 0), (std::vector<int64_t>{24, 25, 26, 27, 0, 1, 2, 3, 4, 5, 6, 7})); // then the next epoch
+    EXPECT_EQ(values(**third, 0), (std::vector<int64_t>{24, 25, 26, 27, 0, 1, 2, 3, 4, 5, 6,
+                                                        7})); // then the next epoch
   }
 }
 
 TEST_F(Data, AFileThatShrinksOrIsReplacedIsAnErrorOfTheRead) {
   std::string path = directory.write("nano.bin", tokens(4 * 3000 + 1)),
-              array = directory.write("b.npy", npy("<i8", "(30, 4)", std::string(30 * 4 * 8, '\0')));
+              array =
+                  directory.write("b.npy", npy("<i8", "(30, 4)", std::string(30 * 4 * 8, '\0')));
   auto source = open(path), arrays = open("input_ids=" + array + ",labels=" + array);
   ASSERT_TRUE(source && arrays);
   ASSERT_FALSE(source->batchFrom(0).failed());
   std::filesystem::resize_file(path, 100);
   std::filesystem::resize_file(array, 100);
   EXPECT_FALSE(source->batchFrom(0).failed());
-  expectSays(source->batchFrom(1000).message(), {"nano.bin", "ends after ", "had 24002 when it was opened", "truncated"});
+  expectSays(source->batchFrom(1000).message(),
+             {"nano.bin", "ends after ", "had 24002 when it was opened", "truncated"});
   expectSays(arrays->batchFrom(27).message(), {"b.npy", "ends after ", "truncated"});
 }
 
@@ -142,8 +151,9 @@ TEST_F(Data, ArraysFeedInputsByName) {
   std::vector<int64_t> labels(16, -100);
   for (int i = 0; i < 16; ++i)
     ids[i] = i;
-  std::string specification = "input_ids=" + directory.write("a.npy", npy("<i4", "(4, 4)", bytesOfNumbers(ids))) +
-                              ",labels=" + directory.write("b.npy", npy("<i8", "(4, 4)", bytesOfNumbers(labels)));
+  std::string specification =
+      "input_ids=" + directory.write("a.npy", npy("<i4", "(4, 4)", bytesOfNumbers(ids))) +
+      ",labels=" + directory.write("b.npy", npy("<i8", "(4, 4)", bytesOfNumbers(labels)));
   auto source = open(specification);
   ASSERT_TRUE(source);
   auto batch = source->batchFrom(3);
@@ -207,37 +217,40 @@ TEST_F(Data, TheFingerprintIsOfTheContents) {
 TEST_F(Data, WhatIsNeitherTextNorTokensIsRefused) {
   using namespace std::string_literals;
   std::string much(200, 'x'), length("\x40\0\0\0\0\0\0\0"s);
-  const std::vector<std::pair<std::string, std::string>> files = {{"by-name.safetensors", much},
-                                                                  {"renamed.txt", length + "{\"a\":{\"dtype\":\"F32\"}}" + much},
-                                                                  {"model.txt", "PK\x03\x04" + much},
-                                                                  {"a.PT", much},
-                                                                  {"a.txt.gz", much},
-                                                                  {"b.txt", "\x1f\x8b" + much},
-                                                                  {"c.txt", "\x28\xb5\x2f\xfd" + much},
-                                                                  {"d.parquet", much},
-                                                                  {"e.txt", "PAR1" + much},
-                                                                  {"f.arrow", much},
-                                                                  {"g.txt", "ARROW1" + much},
-                                                                  {"h.pkl", much},
-                                                                  {"j.txt", "\x89PNG\r\n\x1a\n" + much},
-                                                                  {"k.txt", "%PDF-1.7" + much},
-                                                                  {"l.txt", "\x7f"
-                                                                            "ELF" +
-                                                                                much},
-                                                                  {"m.txt", "SQLite format 3\0"s + much},
-                                                                  {"n.txt", "\x89HDF\r\n\x1a\n" + much},
-                                                                  {"o.jsonl", much},
-                                                                  {"p.json", much},
-                                                                  {"q.txt", "{\"text\": \"Once\"}\n" + much},
-                                                                  {"r.npy", much},
-                                                                  {"s.bin", "PK\x03\x04" + much}};
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {"by-name.safetensors", much},
+      {"renamed.txt", length + "{\"a\":{\"dtype\":\"F32\"}}" + much},
+      {"model.txt", "PK\x03\x04" + much},
+      {"a.PT", much},
+      {"a.txt.gz", much},
+      {"b.txt", "\x1f\x8b" + much},
+      {"c.txt", "\x28\xb5\x2f\xfd" + much},
+      {"d.parquet", much},
+      {"e.txt", "PAR1" + much},
+      {"f.arrow", much},
+      {"g.txt", "ARROW1" + much},
+      {"h.pkl", much},
+      {"j.txt", "\x89PNG\r\n\x1a\n" + much},
+      {"k.txt", "%PDF-1.7" + much},
+      {"l.txt", "\x7f"
+                "ELF" +
+                    much},
+      {"m.txt", "SQLite format 3\0"s + much},
+      {"n.txt", "\x89HDF\r\n\x1a\n" + much},
+      {"o.jsonl", much},
+      {"p.json", much},
+      {"q.txt", "{\"text\": \"Once\"}\n" + much},
+      {"r.npy", much},
+      {"s.bin", "PK\x03\x04" + much}};
   for (const auto &[name, bytes] : files) {
     std::string path = directory.write(name, bytes);
-    expectSays(openError(path), {name.c_str(), "expected text or tokens, found ", ("bytes:" + path).c_str()});
+    expectSays(openError(path),
+               {name.c_str(), "expected text or tokens, found ", ("bytes:" + path).c_str()});
     EXPECT_EQ(openError("bytes:" + path), "accepted") << name;
     EXPECT_FALSE(dataFingerprint("bytes:" + path).failed());
   }
-  EXPECT_EQ(openError(directory.write("prose.txt", "{ is a brace, \"this\" a word: " + much)), "accepted");
+  EXPECT_EQ(openError(directory.write("prose.txt", "{ is a brace, \"this\" a word: " + much)),
+            "accepted");
   EXPECT_EQ(openError(directory.write("gz.bin", tokens(30))), "accepted");
   EXPECT_EQ(openError("bytes:" + directory.write("odd.bin", much + "x")), "accepted");
 }
@@ -252,8 +265,9 @@ TEST_F(Data, FilesWithoutAHeaderAreReadByTheirContents) {
   for (int64_t vocabulary : {256, 50257, 70000}) {
     bundle.summary.mutable_inputs(0)->set_upper_bound(vocabulary);
     bundle.summary.mutable_inputs(1)->set_upper_bound(vocabulary);
-    for (const auto &[name, bytes] : {std::pair("u16.bin", numbers(uint16_t())), std::pair("u32.bin", numbers(uint32_t())),
-                                      std::pair("i32.bin", numbers(int32_t())), std::pair("i64.bin", numbers(int64_t()))}) {
+    for (const auto &[name, bytes] :
+         {std::pair("u16.bin", numbers(uint16_t())), std::pair("u32.bin", numbers(uint32_t())),
+          std::pair("i32.bin", numbers(int32_t())), std::pair("i64.bin", numbers(int64_t()))}) {
       auto source = open(directory.write(name, bytes));
       ASSERT_TRUE(source) << name;
       EXPECT_EQ(source->samplesPerEpoch(), 9u) << name;
@@ -272,13 +286,17 @@ TEST_F(Data, FilesWithoutAHeaderAreReadByTheirContents) {
   bundle.summary.mutable_inputs(1)->set_upper_bound(256);
   std::string zeros = directory.write("zeros.bin", std::string(160, '\0'));
   expectSays(openError(zeros), {"zeros.bin", "--data-type"});
-  for (const auto &[type, samples] : {std::pair(StoredType::U16, 19u), std::pair(StoredType::U32, 9u), std::pair(StoredType::U8, 39u)}) {
+  for (const auto &[type, samples] :
+       {std::pair(StoredType::U16, 19u), std::pair(StoredType::U32, 9u),
+        std::pair(StoredType::U8, 39u)}) {
     auto said = DataSource::open(bundle, zeros, std::nullopt, type);
     ASSERT_FALSE(said.failed()) << said.message();
     EXPECT_EQ((*said)->samplesPerEpoch(), samples);
   }
-  auto odd = DataSource::open(bundle, directory.write("six.bin", "123456"), std::nullopt, StoredType::I64);
-  expectSays(odd.failed() ? odd.message() : "accepted", {"six.bin", "--data-type says int64", "6 bytes"});
+  auto odd =
+      DataSource::open(bundle, directory.write("six.bin", "123456"), std::nullopt, StoredType::I64);
+  expectSays(odd.failed() ? odd.message() : "accepted",
+             {"six.bin", "--data-type says int64", "6 bytes"});
 }
 
 TEST_F(Data, TextIsForModelsWhoseTokensAreBytes) {
@@ -291,23 +309,28 @@ TEST_F(Data, TextIsForModelsWhoseTokensAreBytes) {
 
 TEST_F(Data, LabelsAreShiftedOnce) {
   std::vector<int64_t> ids(16, 5);
-  std::string files = "input_ids=" + directory.write("d/ids-0.npy", npy("<i8", "(4, 4)", bytesOfNumbers(ids))) +
-                      ",labels=" + directory.write("d/labels-0.npy", npy("<i8", "(4, 4)", bytesOfNumbers(ids)));
+  std::string files =
+      "input_ids=" + directory.write("d/ids-0.npy", npy("<i8", "(4, 4)", bytesOfNumbers(ids))) +
+      ",labels=" + directory.write("d/labels-0.npy", npy("<i8", "(4, 4)", bytesOfNumbers(ids)));
   EXPECT_EQ(openError(files), "accepted") << "no data.json";
   for (bool shifts : {false, true})
     for (const char *labels : {"next", "same"}) {
       bundle.summary.mutable_inputs(1)->set_shifted_in_graph(shifts);
-      directory.write("d/data.json", std::string(R"({"fingerprint": "f", "settings": {"labels": ")") + labels + "\"}}");
+      directory.write("d/data.json",
+                      std::string(R"({"fingerprint": "f", "settings": {"labels": ")") + labels +
+                          "\"}}");
       if (shifts == (std::string(labels) == "same"))
         EXPECT_EQ(openError(files), "accepted");
       else
-        expectSays(openError(files), {"labels-0.npy", "data.json", shifts ? "--labels same" : "--labels next"});
+        expectSays(openError(files),
+                   {"labels-0.npy", "data.json", shifts ? "--labels same" : "--labels next"});
     }
   directory.write("d/data.json", "[[[{");
   EXPECT_EQ(openError(files), "accepted") << "of something else";
 }
 
-/// Pickles of [i, i + 1, ...] by protocol, written by CPython: `pickle.dumps(list(range(100, 130)), protocol)` and others.
+/// Pickles of [i, i + 1, ...] by protocol, written by CPython: `pickle.dumps(list(range(100, 130)),
+/// protocol)` and others.
 TEST_F(Data, PicklesOfEveryProtocolAreRefused) {
   using namespace std::string_literals;
   const std::vector<std::string> pickles = {
@@ -322,12 +345,15 @@ TEST_F(Data, PicklesOfEveryProtocolAreRefused) {
       "\x80\x04\x95\x0b\0\0\0\0\0\0\0]\x94(KdKeKfe."s,
       "\x80\x04K\x01."s,
       "\x80\x05\x95\x0b\0\0\0\0\0\0\0]\x94(KdKeKfe."s,
-      "\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\x02M\xe9\x03."s + std::string(100, '\1'), // old torch.save
+      "\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\x02M\xe9\x03."s +
+          std::string(100, '\1'), // old torch.save
   };
   for (size_t i = 0; i < pickles.size(); ++i)
     for (const char *suffix : {".txt", ".bin"})
-      expectSays(openError(directory.write(std::to_string(i) + suffix, pickles[i])), {"found a pickle"});
-  for (const char *text : {"I came. I saw. I conquered.", "Very good\n.\n", "(a) one (b) two.", "Nothing to see here.", "cat\ndog\n.", "\n.", "K."}) {
+      expectSays(openError(directory.write(std::to_string(i) + suffix, pickles[i])),
+                 {"found a pickle"});
+  for (const char *text : {"I came. I saw. I conquered.", "Very good\n.\n", "(a) one (b) two.",
+                           "Nothing to see here.", "cat\ndog\n.", "\n.", "K."}) {
     std::string error = openError(directory.write("prose.txt", text + std::string(60, ' ') + "."));
     EXPECT_EQ(error.find("pickle"), std::string::npos) << text << ": " << error;
   }
@@ -337,24 +363,29 @@ TEST_F(Data, SaysHowItWasRead) {
   auto source = open(directory.write("nano.bin", tokens(30)));
   ASSERT_TRUE(source);
   ASSERT_EQ(source->description().size(), 1u) << "one file, though it feeds two inputs";
-  expectSays(source->description()[0], {"nano.bin: uint16 tokens, 30 tokens, the first are 0, 1, 2, 3, 4, 5, 6, 7"});
+  expectSays(source->description()[0],
+             {"nano.bin: uint16 tokens, 30 tokens, the first are 0, 1, 2, 3, 4, 5, 6, 7"});
   std::vector<int64_t> ids(12, 5), labels(12, -100);
-  source = open("input_ids=" + directory.write("a.npy", npy("<i8", "(3, 4)", bytesOfNumbers(ids))) +
-                ",labels=" + directory.write("b.npy", npy("<i8", "(3, 4)", bytesOfNumbers(labels))));
+  source =
+      open("input_ids=" + directory.write("a.npy", npy("<i8", "(3, 4)", bytesOfNumbers(ids))) +
+           ",labels=" + directory.write("b.npy", npy("<i8", "(3, 4)", bytesOfNumbers(labels))));
   ASSERT_TRUE(source);
   ASSERT_EQ(source->description().size(), 2u);
-  expectSays(source->description()[1], {"b.npy: input 'labels', I64 [3x4], the first values are -100, -100"});
+  expectSays(source->description()[1],
+             {"b.npy: input 'labels', I64 [3x4], the first values are -100, -100"});
 }
 
 TEST_F(Data, WrongDataIsRefused) {
   expectSays(openError(directory.path("none.bin")), {"none.bin", "cannot be read"});
-  expectSays(openError(directory.write("short.bin", tokens(12))), {"short.bin", "holds 2 samples, one batch needs 3"});
+  expectSays(openError(directory.write("short.bin", tokens(12))),
+             {"short.bin", "holds 2 samples, one batch needs 3"});
   expectSays(openError(directory.write("empty.txt", "")), {"empty.txt", "holds 0 samples"});
   expectSays(openError(directory.write("odd.bin", "123")), {"odd.bin", "odd number of bytes"});
   std::string header(1024, '\0');
   int32_t words[] = {20240520, 1, 31};
   std::memcpy(header.data(), words, sizeof words);
-  expectSays(openError(directory.write("cut.bin", header + tokens(30))), {"cut.bin", "says 31 tokens", "holds 30"});
+  expectSays(openError(directory.write("cut.bin", header + tokens(30))),
+             {"cut.bin", "says 31 tokens", "holds 30"});
 
   std::string good = npy("<i8", "(3, 4)", std::string(96, '\0'));
   std::string a = directory.write("a.npy", good);
@@ -362,7 +393,9 @@ TEST_F(Data, WrongDataIsRefused) {
   expectSays(openError("input_ids=" + a), {"nothing feeds input 'labels'"});
   expectSays(openError(""), {"expects files of tokens"});
   expectSays(openError("x.bin,y.bin"), {"x.bin", "cannot be read"});
-  auto array = [&](const std::string &bytes) { return openError("input_ids=" + directory.write("x.npy", bytes) + ",labels=" + a); };
+  auto array = [&](const std::string &bytes) {
+    return openError("input_ids=" + directory.write("x.npy", bytes) + ",labels=" + a);
+  };
   EXPECT_EQ(array(good), "accepted");
   expectSays(array("\x93NUMPY"), {"x.npy", "does not start"});
   expectSays(array("PK\3\4 a zip file, not an array"), {"x.npy", "does not start"});
@@ -370,7 +403,8 @@ TEST_F(Data, WrongDataIsRefused) {
   expectSays(array(good.substr(0, good.size() - 1)), {"needs more bytes"});
   expectSays(array(npy("<c16", "(3, 4)", "")), {"'<c16' are not supported"});
   expectSays(array(npy("<i8", "(3, 4)", std::string(96, '\0'), "True")), {"C order"});
-  expectSays(array(npy("<i8", "(4, 3)", std::string(96, '\0'))), {"expects an array of shape samplesx4, got 4x3"});
+  expectSays(array(npy("<i8", "(4, 3)", std::string(96, '\0'))),
+             {"expects an array of shape samplesx4, got 4x3"});
   expectSays(array(npy("<i8", "(x, 4)", std::string(96, '\0'))), {"'shape' cannot be read"});
   expectSays(array(npy("<f4", "(3, 4)", std::string(48, '\0'))), {"expects integers"});
   expectSays(array(npy("<i8", "(4, 4)", std::string(128, '\0'))), {"has 3 samples", "has 4"});

@@ -1,5 +1,5 @@
-// The contract of every device (zorse/runtime/Device.h), as tests that are instantiated per driver. Tests of the
-// contract run for all drivers; tests of computation run for drivers that compute.
+// The contract of every device (zorse/runtime/Device.h), as tests that are instantiated per driver.
+// Tests of the contract run for all drivers; tests of computation run for drivers that compute.
 #pragma once
 
 #include "Patience.h"
@@ -66,13 +66,15 @@ protected:
     ASSERT_FALSE(status.failed()) << status.message();
   }
 
-  Event put(uint32_t queue, const std::vector<Event> &waits, const Work &work, uint64_t tag = 0, bool notify = false) {
+  Event put(uint32_t queue, const std::vector<Event> &waits, const Work &work, uint64_t tag = 0,
+            bool notify = false) {
     Event event = device->enqueue(queue, waits.data(), waits.size(), work, tag, notify);
     device->flush();
     return event;
   }
 
-  std::unique_ptr<DeviceMemory> allocate(size_t bytes, bundle::MemoryKind kind = bundle::DEVICE, bool poison = false) {
+  std::unique_ptr<DeviceMemory> allocate(size_t bytes, bundle::MemoryKind kind = bundle::DEVICE,
+                                         bool poison = false) {
     AllocationOptions options;
     options.poison = poison;
     auto memory = device->allocate(kind, bytes, options);
@@ -103,15 +105,19 @@ class DeviceComputing : public DeviceConformance {
 protected:
   void SetUp() override {
     if (!GetParam().computes)
-      GTEST_SKIP() << device->description() << " does not compute: the contract is all that it promises";
+      GTEST_SKIP() << device->description()
+                   << " does not compute: the contract is all that it promises";
   }
 };
 
-inline constexpr bundle::MemoryKind kEveryMemory[] = {bundle::DEVICE, bundle::PINNED_HOST, bundle::HOST};
+inline constexpr bundle::MemoryKind kEveryMemory[] = {bundle::DEVICE, bundle::PINNED_HOST,
+                                                      bundle::HOST};
 
 // Memory.
 
-TEST_P(DeviceConformance, SaysWhoItIs) { EXPECT_NE(device->description().find("unit"), std::string::npos) << device->description(); }
+TEST_P(DeviceConformance, SaysWhoItIs) {
+  EXPECT_NE(device->description().find("unit"), std::string::npos) << device->description();
+}
 
 TEST_P(DeviceConformance, MemoryOfEveryKindIsAlignedAndZero) {
   for (bundle::MemoryKind kind : kEveryMemory)
@@ -135,7 +141,8 @@ TEST_P(DeviceConformance, PoisonFillsAllOfIt) {
   auto memory = allocate(4096 + 64, bundle::DEVICE, /*poison=*/true);
   std::string bytes = readAll(memory->base(), memory->bytes());
   for (size_t i = 0; i < bytes.size(); i += sizeof kPoisonWord)
-    EXPECT_EQ(std::memcmp(bytes.data() + i, &kPoisonWord, sizeof kPoisonWord), 0) << "at byte " << i;
+    EXPECT_EQ(std::memcmp(bytes.data() + i, &kPoisonWord, sizeof kPoisonWord), 0)
+        << "at byte " << i;
 }
 
 TEST_P(DeviceConformance, AllocationsLieApart) {
@@ -145,7 +152,8 @@ TEST_P(DeviceConformance, AllocationsLieApart) {
     ASSERT_FALSE(device->fill(all.back()->base(), std::byte(i + 1), all.back()->bytes()).failed());
   }
   for (int i = 0; i < 8; ++i)
-    EXPECT_EQ(readAll(all[size_t(i)]->base(), all[size_t(i)]->bytes()), std::string(all[size_t(i)]->bytes(), char(i + 1)));
+    EXPECT_EQ(readAll(all[size_t(i)]->base(), all[size_t(i)]->bytes()),
+              std::string(all[size_t(i)]->bytes(), char(i + 1)));
 }
 
 TEST_P(DeviceConformance, BytesArriveBetweenEveryTwoKinds) {
@@ -258,7 +266,8 @@ TEST_P(DeviceConformance, WhatWaitsSeesWhatItWaitedFor) {
     std::vector<Event> waits;
     if (i > 0)
       waits = {last};
-    last = device->enqueue(uint32_t(random() % 4), waits.data(), waits.size(), HostWork{&add, i}, 0, false);
+    last = device->enqueue(uint32_t(random() % 4), waits.data(), waits.size(), HostWork{&add, i}, 0,
+                           false);
   }
   device->flush();
   Status status = device->wait(last);
@@ -466,15 +475,18 @@ TEST_P(DeviceComputing, ProductsFollowRowsAndOverwrite) {
   const DeviceAddress addresses[] = {ma->base(), mb->base(), mc->base()};
   const uint8_t none[] = {0, 0, 0}, first[] = {0, 0, 1};
   FunctionCall add{1, {{kRows}, addresses, none}}, overwrite{1, {{kRows}, addresses, first}};
-  Event inputs[] = {put(1, {}, WriteWork{ma->base(), a.data(), a.size() * 4}), put(1, {}, WriteWork{mb->base(), b.data(), b.size() * 4}),
+  Event inputs[] = {put(1, {}, WriteWork{ma->base(), a.data(), a.size() * 4}),
+                    put(1, {}, WriteWork{mb->base(), b.data(), b.size() * 4}),
                     put(1, {}, WriteWork{mc->base(), c.data(), c.size() * 4})};
   uint64_t before = device->launches();
   Event added = put(0, {inputs[2]}, CallWork{&add, 1, nullptr, 0});
-  ASSERT_FALSE(device->wait(put(1, {added}, ReadWork{got.data(), mc->base(), got.size() * 4})).failed());
+  ASSERT_FALSE(
+      device->wait(put(1, {added}, ReadWork{got.data(), mc->base(), got.size() * 4})).failed());
   for (size_t i = 0; i < got.size(); ++i)
     EXPECT_FLOAT_EQ(got[i], 0.5f + expected[i]);
   Event replaced = put(0, {}, CallWork{&overwrite, 1, nullptr, 0});
-  ASSERT_FALSE(device->wait(put(1, {replaced}, ReadWork{got.data(), mc->base(), got.size() * 4})).failed());
+  ASSERT_FALSE(
+      device->wait(put(1, {replaced}, ReadWork{got.data(), mc->base(), got.size() * 4})).failed());
   EXPECT_EQ(got, expected);
   EXPECT_GE(device->launches(), before + 2);
 }
@@ -485,7 +497,8 @@ TEST_P(DeviceComputing, CodeThatItDoesNotHaveIsNamed) {
     Status status = fresh->loadFunctions(library, "/nonexistent");
     return status.failed() ? status.message() : std::string("accepted");
   };
-  bundle::FunctionLibrary kernel = emptyFunctions(0), routine = emptyFunctions(0), object = emptyFunctions(1), foreign = emptyFunctions(1);
+  bundle::FunctionLibrary kernel = emptyFunctions(0), routine = emptyFunctions(0),
+                          object = emptyFunctions(1), foreign = emptyFunctions(1);
   bundle::CompiledFunction &first = *kernel.add_functions(), &second = *routine.add_functions();
   first.set_name("first");
   first.add_launches()->mutable_kernel()->set_symbol("no_such_kernel");

@@ -1,5 +1,5 @@
-// Runs the device contract on all drivers. ZORSE_DEVICE_FAULT=NAME inserts a mistake between the suite and every
-// device, to check that the suite finds it.
+// Runs the device contract on all drivers. ZORSE_DEVICE_FAULT=NAME inserts a mistake between the
+// suite and every device, to check that the suite finds it.
 #include "DeviceConformance.h"
 #include "device/null/NullDevice.h"
 #include "zorse/runtime/CpuDevice.h"
@@ -14,17 +14,23 @@ namespace {
 /// A device with one mistake.
 class FaultyDevice final : public QueuedDevice {
 public:
-  FaultyDevice(std::unique_ptr<QueuedDevice> inner, std::string fault) : inner_(std::move(inner)), fault_(std::move(fault)) {}
+  FaultyDevice(std::unique_ptr<QueuedDevice> inner, std::string fault)
+      : inner_(std::move(inner)), fault_(std::move(fault)) {}
 
   std::string description() const override { return inner_->description(); }
-  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) override {
+  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes,
+                                                 const AllocationOptions &options) override {
     auto memory = inner_->allocate(fault_ == "any-memory" ? bundle::DEVICE : kind, bytes, options);
     if (!memory.failed() && fault_ == "dirty-memory" && !options.poison)
       (void)inner_->fill((*memory)->base(), std::byte(1), bytes);
     return memory;
   }
-  Status read(void *to, DeviceAddress from, size_t bytes) override { return inner_->read(to, from, bytes); }
-  Status write(DeviceAddress to, const void *from, size_t bytes) override { return inner_->write(to, from, bytes); }
+  Status read(void *to, DeviceAddress from, size_t bytes) override {
+    return inner_->read(to, from, bytes);
+  }
+  Status write(DeviceAddress to, const void *from, size_t bytes) override {
+    return inner_->write(to, from, bytes);
+  }
   Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override {
     Status status;
     for (size_t i = 0; i < bytes && fault_ == "copies-forward"; ++i)
@@ -37,7 +43,8 @@ public:
   Result<void *> expose(DeviceAddress address, const std::string &transport) override {
     return inner_->expose(address, fault_ == "any-transport" ? "local" : transport);
   }
-  Status loadFunctions(const bundle::FunctionLibrary &library, const KernelObjects &objects) override {
+  Status loadFunctions(const bundle::FunctionLibrary &library,
+                       const KernelObjects &objects) override {
     Status status = inner_->loadFunctions(library, objects);
     return fault_ == "any-functions" ? Status::success() : status;
   }
@@ -47,18 +54,24 @@ public:
   }
   uint64_t launches() const override { return inner_->launches(); }
   Status openQueues(const std::vector<uint32_t> &workers, QueueObserver &observer) override {
-    return inner_->openQueues(fault_ == "queue-of-its-own" ? std::vector<uint32_t>(workers.size(), 0) : workers, observer);
+    return inner_->openQueues(
+        fault_ == "queue-of-its-own" ? std::vector<uint32_t>(workers.size(), 0) : workers,
+        observer);
   }
-  Event enqueue(uint32_t queue, const Event *waits, size_t count, const Work &work, uint64_t tag, bool notify) override {
+  Event enqueue(uint32_t queue, const Event *waits, size_t count, const Work &work, uint64_t tag,
+                bool notify) override {
     Work mine = work;
     if (auto *calls = std::get_if<CallWork>(&mine); calls && fault_ == "forgets-hooks")
       calls->before = nullptr;
     if (fault_ == "loses-work" && std::holds_alternative<CopyWork>(mine))
       mine = NoWork{};
-    return inner_->enqueue(queue, waits, fault_ == "ignores-waits" ? 0 : count, mine, tag, fault_ == "notifies-always" || notify);
+    return inner_->enqueue(queue, waits, fault_ == "ignores-waits" ? 0 : count, mine, tag,
+                           fault_ == "notifies-always" || notify);
   }
   void flush() override { inner_->flush(); }
-  bool isDone(Event event) const override { return fault_ == "always-done" || inner_->isDone(event); }
+  bool isDone(Event event) const override {
+    return fault_ == "always-done" || inner_->isDone(event);
+  }
   uint64_t done(uint32_t queue) const override { return inner_->done(queue); }
   Status wait(Event event) override {
     Status status = fault_ == "does-not-wait" ? Status::success() : inner_->wait(event);
@@ -74,12 +87,15 @@ private:
 
 std::unique_ptr<QueuedDevice> asked(std::unique_ptr<QueuedDevice> device) {
   const char *fault = std::getenv("ZORSE_DEVICE_FAULT");
-  return fault && *fault ? std::make_unique<FaultyDevice>(std::move(device), fault) : std::move(device);
+  return fault && *fault ? std::make_unique<FaultyDevice>(std::move(device), fault)
+                         : std::move(device);
 }
 
 DeviceUnderTest driven(const Driver &driver) {
-  return {driver.kind, [&driver] { return asked(std::move(*driver.make({"unit", 2, false, 0}))); }, deviceKindOf(driver.kind).computes,
-          deviceKindOf(driver.kind).architectures.empty() ? "" : driver.units().front().architecture};
+  return {driver.kind, [&driver] { return asked(std::move(*driver.make({"unit", 2, false, 0}))); },
+          deviceKindOf(driver.kind).computes,
+          deviceKindOf(driver.kind).architectures.empty() ? ""
+                                                          : driver.units().front().architecture};
 }
 
 std::vector<DeviceUnderTest> all() {
@@ -90,7 +106,8 @@ std::vector<DeviceUnderTest> all() {
       continue; // no GPU and no stand-in (test/emulator)
     devices.push_back(driven(driver));
     if (isGpu)
-      devices.back().computes = false; // the suite's kernels run on CPUs; test/unit/codegen and e2e-cuda compute on GPUs
+      devices.back().computes =
+          false; // the suite's kernels run on CPUs; test/unit/codegen and e2e-cuda compute on GPUs
   }
   DeviceUnderTest throttled = devices[0];
   throttled.name = "throttled";
@@ -99,7 +116,9 @@ std::vector<DeviceUnderTest> all() {
   return devices;
 }
 
-std::string nameOf(const ::testing::TestParamInfo<DeviceUnderTest> &info) { return info.param.name; }
+std::string nameOf(const ::testing::TestParamInfo<DeviceUnderTest> &info) {
+  return info.param.name;
+}
 
 INSTANTIATE_TEST_SUITE_P(Drivers, DeviceConformance, ::testing::ValuesIn(all()), nameOf);
 INSTANTIATE_TEST_SUITE_P(Drivers, DeviceComputing, ::testing::ValuesIn(all()), nameOf);
@@ -109,12 +128,15 @@ TEST(Drivers, AreInTheTableOfKinds) {
     EXPECT_EQ(kind.driven, !findDriver(kind.name, "d").failed()) << kind.name;
   Result<const Driver *> unknown = findDriver("abacus", "d");
   ASSERT_TRUE(unknown.failed());
-  EXPECT_NE(unknown.message().find("device 'd' is of kind 'abacus'; this runtime has drivers for: cpu, null"), std::string::npos)
+  EXPECT_NE(unknown.message().find(
+                "device 'd' is of kind 'abacus'; this runtime has drivers for: cpu, null"),
+            std::string::npos)
       << unknown.message();
 }
 
 TEST(Drivers, ANullDeviceSaysThatItsResultsMeanNothing) {
-  EXPECT_EQ(makeNullDevice("x")->description(), "x (null: computes nothing, its results mean nothing)");
+  EXPECT_EQ(makeNullDevice("x")->description(),
+            "x (null: computes nothing, its results mean nothing)");
   EXPECT_FALSE(findDeviceKind("null")->computes);
 }
 

@@ -38,14 +38,22 @@ private:
 class DeafTransport final : public Transport {
 public:
   explicit DeafTransport(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
-  Status send(Operation o, uint32_t peer, const void *data, size_t bytes) override { return inner_->send(o, peer, data, bytes); }
+  Status send(Operation o, uint32_t peer, const void *data, size_t bytes) override {
+    return inner_->send(o, peer, data, bytes);
+  }
   Status receive(Operation, uint32_t, void *, size_t) override {
     int ignored = 0;
     return inner_->receive({9999, 0}, 0, &ignored, sizeof ignored); // no rank sends this
   }
-  Status allGather(Operation o, const AllGatherArguments &a) override { return inner_->allGather(o, a); }
-  Status reduceScatter(Operation o, const ReduceScatterArguments &a) override { return inner_->reduceScatter(o, a); }
-  Status allReduce(Operation o, const AllReduceArguments &a) override { return inner_->allReduce(o, a); }
+  Status allGather(Operation o, const AllGatherArguments &a) override {
+    return inner_->allGather(o, a);
+  }
+  Status reduceScatter(Operation o, const ReduceScatterArguments &a) override {
+    return inner_->reduceScatter(o, a);
+  }
+  Status allReduce(Operation o, const AllReduceArguments &a) override {
+    return inner_->allReduce(o, a);
+  }
   uint64_t moved() const override { return inner_->moved(); }
   void abort(const Error &why) override { inner_->abort(why); }
 
@@ -63,10 +71,12 @@ TEST_F(ExecutorTest, AFailureNamesDeviceEntryAndTaskAndStopsEverybody) {
     Result<TrainingEnd> status = train(*executor, two.bundle, training(20, reports));
     ASSERT_TRUE(status.failed());
     EXPECT_EQ(status.error().kind, ErrorKind::User);
-    EXPECT_NE(status.message().find("device beta, instruction "), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("device beta, instruction "), std::string::npos)
+        << status.message();
     EXPECT_NE(status.message().find("the device has gone"), std::string::npos) << status.message();
     if (failAt == 0) {
-      EXPECT_NE(status.message().find("(F(cell 1, units 1-2, samples 0-3))"), std::string::npos) << status.message();
+      EXPECT_NE(status.message().find("(F(cell 1, units 1-2, samples 0-3))"), std::string::npos)
+          << status.message();
     }
     EXPECT_TRUE(executor->wait().failed()); // stays failed
   }
@@ -83,7 +93,8 @@ TEST_F(ExecutorTest, NothingMovingIsReportedWithWhatEverybodyWaitsFor) {
   Result<TrainingEnd> status = train(*executor, two.bundle, training(2, reports));
   ASSERT_TRUE(status.failed());
   EXPECT_EQ(status.error().kind, ErrorKind::Internal);
-  EXPECT_NE(status.message().find("device beta: instruction "), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("device beta: instruction "), std::string::npos)
+      << status.message();
   EXPECT_NE(status.message().find("(receive from alpha)"), std::string::npos) << status.message();
   EXPECT_NE(status.message().find("device alpha"), std::string::npos) << status.message();
 }
@@ -111,8 +122,10 @@ TEST_F(ExecutorTest, ABodyThatDoesNotReturnIsReported) {
   auto begin = std::chrono::steady_clock::now();
   Result<TrainingEnd> status = train(*executor, two.bundle, training(1, reports));
   ASSERT_TRUE(status.failed());
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 0.9 * patience); // the function has not returned yet
-  EXPECT_NE(status.message().find("device alpha: instruction "), std::string::npos) << status.message();
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
+            0.9 * patience); // the function has not returned yet
+  EXPECT_NE(status.message().find("device alpha: instruction "), std::string::npos)
+      << status.message();
 }
 
 TEST_F(ExecutorTest, DataThatEndsWhileStepsAreUnderWayEndsTheRun) {

@@ -25,7 +25,9 @@ namespace zorse::runtime::test {
 /// Sample n of the run is a function of n.
 class NumberedData final : public DataSource {
 public:
-  static float element(uint64_t sample, int j) { return float((sample * 7 + uint64_t(j) * 3) % 11) - 4.0f; }
+  static float element(uint64_t sample, int j) {
+    return float((sample * 7 + uint64_t(j) * 3) % 11) - 4.0f;
+  }
 
   Result<std::shared_ptr<const Batch>> batchOf(uint64_t first, uint64_t samples) override {
     if (first == failAt)
@@ -48,9 +50,11 @@ class ExecutorTest : public ::testing::Test {
 protected:
   ExecutorTest() : two(directory.path("two.zorse")) {
     float weights[6] = {0, 0, 1, 2, 3, 4};
-    directory.write("two.zorse/weights.bin", std::string(reinterpret_cast<const char *>(weights), sizeof weights));
+    directory.write("two.zorse/weights.bin",
+                    std::string(reinterpret_cast<const char *>(weights), sizeof weights));
     std::filesystem::create_directories(directory.path("two.zorse/kernels/x86-64"));
-    std::filesystem::copy_file(ZORSE_TEST_KERNELS, directory.path("two.zorse/kernels/x86-64/kernels.so"));
+    std::filesystem::copy_file(ZORSE_TEST_KERNELS,
+                               directory.path("two.zorse/kernels/x86-64/kernels.so"));
   }
 
   std::vector<std::unique_ptr<Device>> makeDevices() {
@@ -66,7 +70,8 @@ protected:
     return devices;
   }
 
-  std::unique_ptr<Executor> make(const ExecutorOptions &options = {}, std::vector<std::unique_ptr<Device>> devices = {},
+  std::unique_ptr<Executor> make(const ExecutorOptions &options = {},
+                                 std::vector<std::unique_ptr<Device>> devices = {},
                                  std::vector<std::unique_ptr<Transport>> transports = {}) {
     if (devices.empty())
       devices = makeDevices();
@@ -93,7 +98,8 @@ protected:
     return run;
   }
 
-  void expectTrained(const std::vector<StepReport> &reports, const Executor &executor, double clip) {
+  void expectTrained(const std::vector<StepReport> &reports, const Executor &executor,
+                     double clip) {
     TwoDevicesReference reference;
     for (size_t i = 0; i < reports.size(); ++i) {
       float x[20];

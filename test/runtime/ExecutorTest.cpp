@@ -1,4 +1,5 @@
-// Tests the executor on a program built by hand: results, evaluation, overlapping steps, thread arrangements, traces.
+// Tests the executor on a program built by hand: results, evaluation, overlapping steps, thread
+// arrangements, traces.
 #include "ExecutorRig.h"
 
 #include "zorse/runtime/Report.h"
@@ -24,14 +25,19 @@ std::string bytesAt(const Executor &executor, uint32_t device, const bundle::Reg
 /// Records announced receives and checks that the following receives match them.
 class ExpectingTransport final : public Transport {
 public:
-  ExpectingTransport(std::unique_ptr<Transport> inner, int &announced, int &wrong) : inner_(std::move(inner)), announced_(announced), wrong_(wrong) {}
-  Status send(Operation o, uint32_t peer, const void *data, size_t bytes) override { return inner_->send(o, peer, data, bytes); }
+  ExpectingTransport(std::unique_ptr<Transport> inner, int &announced, int &wrong)
+      : inner_(std::move(inner)), announced_(announced), wrong_(wrong) {}
+  Status send(Operation o, uint32_t peer, const void *data, size_t bytes) override {
+    return inner_->send(o, peer, data, bytes);
+  }
   Status receive(Operation o, uint32_t peer, void *data, size_t bytes) override {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5)); // so that the next queue becomes ready
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(5)); // so that the next queue becomes ready
     auto found = expected_.find({o.step, o.instruction});
     if (found != expected_.end()) {
       std::string now(static_cast<const char *>(data), bytes);
-      wrong_ += found->second.first != data || found->second.second != bytes || now != marks_[found->first];
+      wrong_ += found->second.first != data || found->second.second != bytes ||
+                now != marks_[found->first];
       expected_.erase(found);
     }
     return inner_->receive(o, peer, data, bytes);
@@ -44,9 +50,15 @@ public:
     wrong_ += !expected_.insert({{o.step, o.instruction}, {data, bytes}}).second;
   }
   bool gainsFromExpecting() const override { return true; }
-  Status allGather(Operation o, const AllGatherArguments &a) override { return inner_->allGather(o, a); }
-  Status reduceScatter(Operation o, const ReduceScatterArguments &a) override { return inner_->reduceScatter(o, a); }
-  Status allReduce(Operation o, const AllReduceArguments &a) override { return inner_->allReduce(o, a); }
+  Status allGather(Operation o, const AllGatherArguments &a) override {
+    return inner_->allGather(o, a);
+  }
+  Status reduceScatter(Operation o, const ReduceScatterArguments &a) override {
+    return inner_->reduceScatter(o, a);
+  }
+  Status allReduce(Operation o, const AllReduceArguments &a) override {
+    return inner_->allReduce(o, a);
+  }
   uint64_t moved() const override { return inner_->moved(); }
   void abort(const Error &why) override { inner_->abort(why); }
 
@@ -217,10 +229,19 @@ TEST_F(ExecutorTest, ACheckpointIsTheNextInitialState) {
   ASSERT_FALSE(saveWeights(*second, two.bundle, again).failed());
   EXPECT_EQ(directory.read("c.safetensors"), directory.read("d.safetensors"));
 
-  ASSERT_FALSE(writeSafetensors(path, {{"v", StoredType::F32, {4}, [](std::byte *to) { std::memset(to, 0, 16); }}}).failed());
-  EXPECT_NE(loadState(*second, two.bundle, path).message().find("1 parameter of the model missing: 'w'"), std::string::npos);
-  ASSERT_FALSE(writeSafetensors(path, {{"w", StoredType::F32, {2, 2}, [](std::byte *to) { std::memset(to, 0, 16); }}}).failed());
-  EXPECT_NE(loadState(*second, two.bundle, path).message().find("expects shape 4, got 2x2"), std::string::npos);
+  ASSERT_FALSE(
+      writeSafetensors(path,
+                       {{"v", StoredType::F32, {4}, [](std::byte *to) { std::memset(to, 0, 16); }}})
+          .failed());
+  EXPECT_NE(
+      loadState(*second, two.bundle, path).message().find("1 parameter of the model missing: 'w'"),
+      std::string::npos);
+  ASSERT_FALSE(
+      writeSafetensors(
+          path, {{"w", StoredType::F32, {2, 2}, [](std::byte *to) { std::memset(to, 0, 16); }}})
+          .failed());
+  EXPECT_NE(loadState(*second, two.bundle, path).message().find("expects shape 4, got 2x2"),
+            std::string::npos);
 }
 
 TEST_F(ExecutorTest, WeightsThatDoNotFitAreNamed) {
@@ -246,8 +267,8 @@ TEST_F(ExecutorTest, WeightsThatDoNotFitAreNamed) {
 }
 
 TEST_F(ExecutorTest, StateIsStillUntilItIsReleased) {
-  // Reads parameters some time after each step, while the next step runs. They must equal the parameters at the end of
-  // the step in a run without a reader.
+  // Reads parameters some time after each step, while the next step runs. They must equal the
+  // parameters at the end of the step in a run without a reader.
   struct Reader : StateObserver {
     void onStateQuiescent(uint32_t device, uint64_t step) override {
       std::lock_guard<std::mutex> lock(mutex);
@@ -351,13 +372,15 @@ TEST_F(ExecutorTest, TheTraceHasEveryEntryOfTheStepsAskedFor) {
   std::vector<StepReport> reports;
   ASSERT_FALSE(train(*executor, two.bundle, training(3, reports)).failed());
   std::vector<TraceEvent> events = executor->takeTrace();
-  size_t instructions = two.bundle.programs[0].instructions_size() + two.bundle.programs[1].instructions_size();
+  size_t instructions =
+      two.bundle.programs[0].instructions_size() + two.bundle.programs[1].instructions_size();
   EXPECT_EQ(events.size(), 2 * instructions);
   for (const TraceEvent &event : events)
     EXPECT_LE(event.begin, event.end);
   ASSERT_FALSE(writeTrace(directory.path("trace.json"), two.bundle, events).failed());
   std::string text = directory.read("trace.json");
-  for (const char *word : {"device alpha", "collective", "\"F(cell 1, units 1-2, samples 0-3)\"", "send to beta", "reduction of group g"})
+  for (const char *word : {"device alpha", "collective", "\"F(cell 1, units 1-2, samples 0-3)\"",
+                           "send to beta", "reduction of group g"})
     EXPECT_NE(text.find(word), std::string::npos) << word;
 }
 

@@ -17,7 +17,8 @@ Expression parsed(const std::string &text) {
   return expression.failed() ? Expression::number(std::nan("")) : *expression;
 }
 
-double value(const std::string &text, double samples = 8, const std::vector<double> &counts = {5, 3}) {
+double value(const std::string &text, double samples = 8,
+             const std::vector<double> &counts = {5, 3}) {
   return parsed(text).evaluate(samples, counts);
 }
 
@@ -61,7 +62,8 @@ TEST(Expression, WhatIsNotFiniteIsComputedToo) {
   EXPECT_EQ(value("1/max(n0, 1)", 8, {0}), 1);
   EXPECT_TRUE(std::isnan(value("n0/n0", 8, {0})));
   const double nan = std::nan("");
-  for (const char *text : {"max(n0, 1)", "max(1, n0)", "min(n0, 1)", "min(1, n0)", "1/n0", "sqrt(-1)"})
+  for (const char *text :
+       {"max(n0, 1)", "max(1, n0)", "min(n0, 1)", "min(1, n0)", "1/n0", "sqrt(-1)"})
     EXPECT_TRUE(std::isnan(value(text, 8, {nan}))) << text;
   EXPECT_EQ(value("inf"), std::numeric_limits<double>::infinity());
 }
@@ -78,33 +80,42 @@ TEST(Expression, SaysWhatItReads) {
 }
 
 TEST(Expression, PrintsShortAndReadsItBack) {
-  for (const char *text : {"1/(2*B)", "0.3/n0", "max(n0, 1)", "1 - (2 - B)", "-B*3", "-(B*3)", "2*(-3)", "B - (-3)", "-(-3)",
-                           "where(eq(B, 1), n0, n1)", "B/(n0/n1)", "(B + 1)*(B - 1)", "1e-300", "0.1", "1e+300", "-(-B)"})
+  for (const char *text : {"1/(2*B)", "0.3/n0", "max(n0, 1)", "1 - (2 - B)", "-B*3", "-(B*3)",
+                           "2*(-3)", "B - (-3)", "-(-3)", "where(eq(B, 1), n0, n1)", "B/(n0/n1)",
+                           "(B + 1)*(B - 1)", "1e-300", "0.1", "1e+300", "-(-B)"})
     EXPECT_EQ(parsed(text).print(), text);
   EXPECT_EQ(parsed(" ( 1 ) / ( ( B ) ) ").print(), "1/B");
   EXPECT_EQ(Expression::apply(Op::Negate, {Expression::number(3)}), parsed("-3"));
 }
 
 TEST(Expression, ErrorsNameTheColumn) {
-  EXPECT_EQ(errorOf(""), "column 1: expected a number, B, a count such as n0, a function or '(', found the end");
-  EXPECT_EQ(errorOf("1/"), "column 3: expected a number, B, a count such as n0, a function or '(', found the end");
+  EXPECT_EQ(errorOf(""),
+            "column 1: expected a number, B, a count such as n0, a function or '(', found the end");
+  EXPECT_EQ(errorOf("1/"),
+            "column 3: expected a number, B, a count such as n0, a function or '(', found the end");
   EXPECT_EQ(errorOf("1/(2*B"), "column 7: expected ')', found the end");
   EXPECT_EQ(errorOf("1 B"), "column 3: expected an operator or the end, found 'B'");
-  EXPECT_EQ(errorOf("b"), "column 1: expected a count such as n0 or a function such as sqrt, found 'b'");
+  EXPECT_EQ(errorOf("b"),
+            "column 1: expected a count such as n0 or a function such as sqrt, found 'b'");
   EXPECT_EQ(errorOf("1/n64"), "column 3: expected a count from n0 to n63, found 'n64'");
   EXPECT_EQ(errorOf("n00"), "column 1: expected a count from n0 to n63, found 'n00'");
-  EXPECT_EQ(errorOf("n99999999999"), "column 1: expected a count from n0 to n63, found 'n99999999999'");
+  EXPECT_EQ(errorOf("n99999999999"),
+            "column 1: expected a count from n0 to n63, found 'n99999999999'");
   EXPECT_EQ(errorOf("sqrt B"), "column 6: expected '(' behind 'sqrt', found 'B'");
   EXPECT_EQ(errorOf("max(B)"), "column 6: expected ',': 'max' has 2 operands; found ')'");
-  EXPECT_EQ(errorOf("sqrt(B, 2)"), "column 7: expected ')' behind the operands of 'sqrt', found ','");
+  EXPECT_EQ(errorOf("sqrt(B, 2)"),
+            "column 7: expected ')' behind the operands of 'sqrt', found ','");
   EXPECT_EQ(errorOf("1e999"), "column 1: expected a number that a double holds, found '1e999'");
-  EXPECT_EQ(errorOf(std::string("1\0", 2)), "column 2: expected an operator or the end, found character 0");
+  EXPECT_EQ(errorOf(std::string("1\0", 2)),
+            "column 2: expected an operator or the end, found character 0");
   EXPECT_EQ(errorOf(std::string(1000, '(')), "column 258: nested more than 256 deep");
   EXPECT_EQ(errorOf(std::string(1000, '-')), "column 258: nested more than 256 deep");
-  EXPECT_EQ(errorOf(std::string(20000, '1')), "column 1: expected at most 16384 characters, found 20000");
+  EXPECT_EQ(errorOf(std::string(20000, '1')),
+            "column 1: expected at most 16384 characters, found 20000");
 }
 
-/// Random trees. A printed tree parses to the same expression, and the parsed expression has the value of the tree.
+/// Random trees. A printed tree parses to the same expression, and the parsed expression has the
+/// value of the tree.
 struct RandomTree {
   std::mt19937_64 random;
   double samples;
@@ -147,15 +158,18 @@ TEST(Expression, RandomTreesSurviveTheText) {
     const Expression again = parsed(expression.print());
     EXPECT_EQ(again, expression) << "seed " << seed << ": " << expression.print();
     const double got = again.evaluate(tree.samples, tree.counts);
-    EXPECT_TRUE(got == expected || (std::isnan(got) && std::isnan(expected))) << "seed " << seed << ": " << expression.print();
+    EXPECT_TRUE(got == expected || (std::isnan(got) && std::isnan(expected)))
+        << "seed " << seed << ": " << expression.print();
   }
 }
 
 /// Texts that no compiler wrote are refused or parsed; a parsed text prints to itself.
 TEST(Expression, OddTextsAreReadOrRefused) {
-  const std::string good[] = {"1/(2*B)", "where(less(n0, 1), 1, n63)", "-0.3/max(n0 + 1e-5, 1)", "pow(sigmoid(B), -(-inf))"};
-  const std::string pieces[] = {"(", ")",     ",",   "-",    "/",    "*", "+",  "B",    "n0",  "n", "1e",
-                                ".", "1e308", "nan", "max(", "sqrt", " ", "\n", "\xff", "0x1", "_"};
+  const std::string good[] = {"1/(2*B)", "where(less(n0, 1), 1, n63)", "-0.3/max(n0 + 1e-5, 1)",
+                              "pow(sigmoid(B), -(-inf))"};
+  const std::string pieces[] = {"(",    ")",    ",", "-",  "/",    "*",     "+",
+                                "B",    "n0",   "n", "1e", ".",    "1e308", "nan",
+                                "max(", "sqrt", " ", "\n", "\xff", "0x1",   "_"};
   size_t read = 0;
   for (uint64_t seed = 0; seed < 50000; ++seed) {
     std::mt19937_64 random(seed);

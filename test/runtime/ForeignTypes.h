@@ -1,5 +1,5 @@
-// Maps the types of a foreign header to the types of our own declarations of its library: enumerations become int,
-// handles become void *. A test specializes `Plain` for other differences.
+// Maps the types of a foreign header to the types of our own declarations of its library:
+// enumerations become int, handles become void *. A test specializes `Plain` for other differences.
 #pragma once
 
 #include <type_traits>
@@ -27,6 +27,7 @@ template <typename Result, typename... Parameters> struct Function<Result (*)(Pa
 };
 
 /// Whether our declaration matches the foreign one in every type.
-template <typename Foreign, typename Ours> constexpr bool isDeclarationOf = std::is_same_v<typename Function<Foreign>::Type, Ours>;
+template <typename Foreign, typename Ours>
+constexpr bool isDeclarationOf = std::is_same_v<typename Function<Foreign>::Type, Ours>;
 
 } // namespace zorse::runtime::test

@@ -17,7 +17,9 @@ using namespace zorse::runtime::test;
 
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 /// Results of the processes, in shared memory.
 struct Shown {
@@ -30,7 +32,10 @@ struct Shown {
 
 class Processes {
 public:
-  Processes() { shown_ = new (mmap(nullptr, sizeof(Shown), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shown; }
+  Processes() {
+    shown_ = new (mmap(nullptr, sizeof(Shown), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                       -1, 0)) Shown;
+  }
   ~Processes() {
     for (pid_t pid : pids_)
       if (pid > 0) {
@@ -40,7 +45,8 @@ public:
     munmap(shown_, sizeof(Shown));
   }
 
-  /// Starts one process per rank that runs `function` and records how it ended. Returns when all are connected.
+  /// Starts one process per rank that runs `function` and records how it ended. Returns when all
+  /// are connected.
   void start(uint32_t ranks, const std::function<Status(uint32_t, Transport &)> &function) {
     for (uint32_t rank = 0; rank < ranks; ++rank) {
       pid_t pid = fork();
@@ -81,7 +87,8 @@ private:
 };
 
 /// Kills rank 2 of 4 while all work, and measures how long the others take to report it.
-void killOne(const char *what, const std::function<Status(uint32_t, Transport &)> &function, std::chrono::milliseconds after) {
+void killOne(const char *what, const std::function<Status(uint32_t, Transport &)> &function,
+             std::chrono::milliseconds after) {
   SCOPED_TRACE(what);
   Processes processes;
   processes.start(4, function);
@@ -92,12 +99,14 @@ void killOne(const char *what, const std::function<Status(uint32_t, Transport &)
     processes.awaitEnd(rank);
     auto &shown = processes.shown().ranks[rank];
     ASSERT_GT(shown.failedAt, 0) << "rank " << rank;
-    EXPECT_NE(std::string(shown.message).find("rank 2 (cpu:2) is gone"), std::string::npos) << "rank " << rank << ": " << shown.message;
+    EXPECT_NE(std::string(shown.message).find("rank 2 (cpu:2) is gone"), std::string::npos)
+        << "rank " << rank << ": " << shown.message;
     EXPECT_LT(shown.failedAt - killed, 2.0 * zorse::test::patience())
         << "rank " << rank; // milliseconds, except on a busy machine or under a sanitizer
     EXPECT_LT(shown.doneAt - killed, 2.5 * zorse::test::patience()) << "rank " << rank;
     if (rank == 0)
-      ::testing::Test::RecordProperty(what, std::to_string((shown.failedAt - killed) * 1e3) + " ms");
+      ::testing::Test::RecordProperty(what,
+                                      std::to_string((shown.failedAt - killed) * 1e3) + " ms");
   }
 }
 
@@ -176,7 +185,8 @@ TEST(GlooFailure, DeathOfAPeerFailsLaterCallsOfABusyRank) {
   });
   processes.signal_(1, SIGKILL);
   processes.awaitEnd(0);
-  EXPECT_NE(std::string(processes.shown().ranks[0].message).find("rank 1 (cpu:1) is gone"), std::string::npos);
+  EXPECT_NE(std::string(processes.shown().ranks[0].message).find("rank 1 (cpu:1) is gone"),
+            std::string::npos);
 }
 
 TEST(GlooFailure, AStoppedPeerIsWaitedFor) {
@@ -184,7 +194,8 @@ TEST(GlooFailure, AStoppedPeerIsWaitedFor) {
   processes.start(2, [](uint32_t rank, Transport &transport) -> Status {
     std::vector<std::byte> data(1 << 20);
     for (uint64_t step = 0; step < 200; ++step) {
-      Status status = rank == 0 ? transport.send({1, step}, 1, data.data(), data.size()) : transport.receive({1, step}, 0, data.data(), data.size());
+      Status status = rank == 0 ? transport.send({1, step}, 1, data.data(), data.size())
+                                : transport.receive({1, step}, 0, data.data(), data.size());
       if (status.failed())
         return status;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -204,8 +215,8 @@ TEST(GlooFailure, AStoppedPeerIsWaitedFor) {
 }
 
 TEST(GlooFailure, LeavingDeliversAndEndsOnlyWhatWaitsForTheOneThatLeft) {
-  // Rank 0 sends a large message and leaves immediately. Ranks 1 and 2 continue without it; then a receive of rank 1
-  // from rank 0 fails.
+  // Rank 0 sends a large message and leaves immediately. Ranks 1 and 2 continue without it; then a
+  // receive of rank 1 from rank 0 fails.
   auto transports = makeGlooTransports(3);
   ASSERT_EQ(transports.size(), 3u);
   std::vector<std::byte> from(20 << 20, std::byte(7)), to(20 << 20);

@@ -1,4 +1,5 @@
-// Tests two ranks over a link with high latency: the benefit of announced receives and of several connections.
+// Tests two ranks over a link with high latency: the benefit of announced receives and of several
+// connections.
 #include "DelayProxy.h"
 #include "GlooTransports.h"
 #include "Patience.h"
@@ -12,7 +13,9 @@ using namespace zorse::runtime::test;
 
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 /// One-way latency in milliseconds; longer on a busy machine, which adds delays.
 double delay() { return zorse::test::patience() > 1 ? 50 : 20; }
@@ -52,8 +55,12 @@ double arrival(LongLink &link, bool announced, uint32_t instruction) {
       std::this_thread::sleep_for(std::chrono::milliseconds(int(2 * delay()))); // computes
     }
     double begin = now();
-    std::thread sender([&] { EXPECT_FALSE(link.transports[0]->send({instruction, step}, 1, from.data(), from.size()).failed()); });
-    EXPECT_FALSE(link.transports[1]->receive({instruction, step}, 0, to.data(), to.size()).failed());
+    std::thread sender([&] {
+      EXPECT_FALSE(
+          link.transports[0]->send({instruction, step}, 1, from.data(), from.size()).failed());
+    });
+    EXPECT_FALSE(
+        link.transports[1]->receive({instruction, step}, 0, to.data(), to.size()).failed());
     times.push_back(now() - begin);
     sender.join();
     EXPECT_EQ(from, to);
@@ -64,7 +71,8 @@ double arrival(LongLink &link, bool announced, uint32_t instruction) {
 TEST(GlooLongLink, AnnouncedReceivesSaveARoundTrip) {
   LongLink link(delay(), 64 << 20, 1);
   double asked = arrival(link, false, 1), announced = arrival(link, true, 2);
-  std::printf("4 KiB over a link of %.0f ms: %.1f ms, announced %.1f ms\n", delay(), asked * 1e3, announced * 1e3);
+  std::printf("4 KiB over a link of %.0f ms: %.1f ms, announced %.1f ms\n", delay(), asked * 1e3,
+              announced * 1e3);
   EXPECT_GE(asked, 1.95e-3 * delay());
   EXPECT_LT(announced, 0.75 * asked);
 }
@@ -99,14 +107,17 @@ TEST(GlooLongLink, SeveralConnectionsFillALongLink) {
   for (int several : {0, 1}) {
     LongLink link(delay(), 128 << 10, several ? 4 : 1);
     double begin = now();
-    std::thread sender([&] { EXPECT_FALSE(link.transports[0]->send({1, 0}, 1, from.data(), from.size()).failed()); });
+    std::thread sender([&] {
+      EXPECT_FALSE(link.transports[0]->send({1, 0}, 1, from.data(), from.size()).failed());
+    });
     EXPECT_FALSE(link.transports[1]->receive({1, 0}, 0, to.data(), to.size()).failed());
     seconds[several] = now() - begin;
     sender.join();
     EXPECT_EQ(from, to);
   }
-  std::printf("2 MiB over a link of %.0f ms and windows of 128 KiB: %.0f ms, with 4 connections %.0f ms\n", delay(), seconds[0] * 1e3,
-              seconds[1] * 1e3);
+  std::printf(
+      "2 MiB over a link of %.0f ms and windows of 128 KiB: %.0f ms, with 4 connections %.0f ms\n",
+      delay(), seconds[0] * 1e3, seconds[1] * 1e3);
   EXPECT_LT(seconds[1], 0.6 * seconds[0]);
 }
 

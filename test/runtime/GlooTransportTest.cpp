@@ -8,13 +8,16 @@ using namespace zorse::runtime::test;
 
 namespace {
 
-std::vector<std::unique_ptr<Transport>> delayed(std::vector<std::unique_ptr<Transport>> transports) {
+std::vector<std::unique_ptr<Transport>>
+delayed(std::vector<std::unique_ptr<Transport>> transports) {
   for (size_t i = 0; i < transports.size(); ++i)
     transports[i] = makeDelayedTransport(std::move(transports[i]), 7 + i, 3);
   return transports;
 }
 
-std::vector<std::unique_ptr<Transport>> plain(uint32_t devices) { return makeGlooTransports(devices); }
+std::vector<std::unique_ptr<Transport>> plain(uint32_t devices) {
+  return makeGlooTransports(devices);
+}
 
 /// 3 contexts for every link.
 std::vector<std::unique_ptr<Transport>> striped(uint32_t devices) {
@@ -33,8 +36,12 @@ std::vector<std::unique_ptr<Transport>> sites(uint32_t devices) {
   });
 }
 
-std::vector<std::unique_ptr<Transport>> delayedGloo(uint32_t devices) { return delayed(makeGlooTransports(devices)); }
-std::vector<std::unique_ptr<Transport>> delayedLocal(uint32_t devices) { return delayed(makeLocalTransports(devices)); }
+std::vector<std::unique_ptr<Transport>> delayedGloo(uint32_t devices) {
+  return delayed(makeGlooTransports(devices));
+}
+std::vector<std::unique_ptr<Transport>> delayedLocal(uint32_t devices) {
+  return delayed(makeLocalTransports(devices));
+}
 
 } // namespace
 
@@ -52,7 +59,8 @@ TEST(GlooTransport, MovedGrowsWithinALongTransfer) {
   std::vector<std::byte> from(kBytes, std::byte(3)), to(kBytes);
   auto transports = makeGlooTransports(2);
   std::atomic<bool> over{false};
-  std::thread sender([&] { EXPECT_FALSE(transports[0]->send({1, 0}, 1, from.data(), kBytes).failed()); });
+  std::thread sender(
+      [&] { EXPECT_FALSE(transports[0]->send({1, 0}, 1, from.data(), kBytes).failed()); });
   std::thread receiver([&] {
     EXPECT_FALSE(transports[1]->receive({1, 0}, 0, to.data(), kBytes).failed());
     over = true;

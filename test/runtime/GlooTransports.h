@@ -27,7 +27,8 @@ inline GlooOptions glooOptions(uint32_t rank, uint32_t ranks) {
 using Changed = std::function<void(uint32_t rank, GlooOptions &)>;
 
 /// The result of every rank's call.
-inline std::vector<Result<std::unique_ptr<Transport>>> tryGlooTransports(uint32_t ranks, const Changed &change = nullptr) {
+inline std::vector<Result<std::unique_ptr<Transport>>>
+tryGlooTransports(uint32_t ranks, const Changed &change = nullptr) {
   TemporaryDirectory directory;
   std::vector<Result<std::unique_ptr<Transport>>> results;
   for (uint32_t rank = 0; rank < ranks; ++rank)
@@ -48,7 +49,8 @@ inline std::vector<Result<std::unique_ptr<Transport>>> tryGlooTransports(uint32_
   return results;
 }
 
-inline std::vector<std::unique_ptr<Transport>> makeGlooTransports(uint32_t ranks, const Changed &change = nullptr) {
+inline std::vector<std::unique_ptr<Transport>> makeGlooTransports(uint32_t ranks,
+                                                                  const Changed &change = nullptr) {
   std::vector<std::unique_ptr<Transport>> transports;
   for (Result<std::unique_ptr<Transport>> &result : tryGlooTransports(ranks, change)) {
     if (result.failed()) {

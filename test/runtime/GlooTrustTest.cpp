@@ -34,8 +34,10 @@ std::vector<uint16_t> listeningPorts() {
   while (std::getline(table, line)) {
     std::istringstream words(line);
     std::string argument, local, remote, state, queues, timer, retransmits, user, timeout, inode;
-    words >> argument >> local >> remote >> state >> queues >> timer >> retransmits >> user >> timeout >> inode;
-    if (state == "0A" && std::find(mine.begin(), mine.end(), "socket:[" + inode + "]") != mine.end())
+    words >> argument >> local >> remote >> state >> queues >> timer >> retransmits >> user >>
+        timeout >> inode;
+    if (state == "0A" &&
+        std::find(mine.begin(), mine.end(), "socket:[" + inode + "]") != mine.end())
       ports.push_back(uint16_t(std::stoul(local.substr(local.find(':') + 1), nullptr, 16)));
   }
   return ports;
@@ -77,24 +79,26 @@ std::string junk(std::mt19937_64 &random) {
     return text;
   case 1: // bytes, kind of operation, slot, offset, length, remote offset
     for (int i = 0; i < 5; ++i)
-      text += number(48 + (i ? 1 << 20 : 0), 8) + number(random() % 5, 8) + number(random() % 3 << 32, 8) + number(0, 8) +
-              number(random() % (1 << 20), 8) + number(0, 8);
+      text += number(48 + (i ? 1 << 20 : 0), 8) + number(random() % 5, 8) +
+              number(random() % 3 << 32, 8) + number(0, 8) + number(random() % (1 << 20), 8) +
+              number(0, 8);
     return text;
   case 2:
-    text = "ZORSETR1" + number(1, 8) + number(1, 4) + number(0, 4) + number(random() % 3, 4) + number(2, 4);
+    text = "ZORSETR1" + number(1, 8) + number(1, 4) + number(0, 4) + number(random() % 3, 4) +
+           number(2, 4);
     for (int i = 0; i < 32 + 32; ++i)
       text += char(random());
     return text;
   default:
-    text =
-        "ZORSETR1" + number(random() % 3, 8) + number(random() % 4, 4) + number(random() % 4, 4) + number(random() % 3, 4) + number(random() % 3, 4);
+    text = "ZORSETR1" + number(random() % 3, 8) + number(random() % 4, 4) +
+           number(random() % 4, 4) + number(random() % 3, 4) + number(random() % 3, 4);
     return text + std::string(random() % 200, 'x');
   }
 }
 
 TEST(GlooTrust, StrangersNeitherEnterNorDisturb) {
-  // Rank 1 is late. Unauthenticated peers connect to the port of rank 0 in the meantime, and continue while the ranks
-  // connect and work.
+  // Rank 1 is late. Unauthenticated peers connect to the port of rank 0 in the meantime, and
+  // continue while the ranks connect and work.
   std::atomic<bool> over{false};
   std::atomic<int> connections{0};
   std::vector<std::thread> strangers;
@@ -150,8 +154,11 @@ TEST(GlooTrust, WrongSecretIsAnError) {
   });
   ASSERT_TRUE(results[0].failed());
   ASSERT_TRUE(results[1].failed());
-  EXPECT_NE(results[1].message().find("does not know the secret of job 'conformance'"), std::string::npos) << results[1].message();
-  EXPECT_NE(results[0].message().find("rank 1 (cpu:1) has not connected"), std::string::npos) << results[0].message();
+  EXPECT_NE(results[1].message().find("does not know the secret of job 'conformance'"),
+            std::string::npos)
+      << results[1].message();
+  EXPECT_NE(results[0].message().find("rank 1 (cpu:1) has not connected"), std::string::npos)
+      << results[0].message();
   EXPECT_NE(results[0].message().find("turned away"), std::string::npos) << results[0].message();
 }
 
@@ -168,11 +175,13 @@ TEST(GlooTrust, OlderGenerationIsTurnedAway) {
   // A rank of generation 1 obtains the addresses of generation 2.
   class Replayed final : public ProcessGroup {
   public:
-    Replayed(uint32_t rank, uint64_t generation, zorse::test::FileGroup &group) : rank_(rank), generation_(generation), group_(group) {}
+    Replayed(uint32_t rank, uint64_t generation, zorse::test::FileGroup &group)
+        : rank_(rank), generation_(generation), group_(group) {}
     uint32_t rank() const override { return rank_; }
     uint32_t size() const override { return 2; }
     uint64_t generation() const override { return generation_; }
-    Result<std::vector<std::string>> allGatherBytes(const std::string &name, const std::string &mine) override {
+    Result<std::vector<std::string>> allGatherBytes(const std::string &name,
+                                                    const std::string &mine) override {
       return group_.allGatherBytes(name, mine);
     }
 
@@ -213,7 +222,8 @@ TEST(GlooTrust, ImpostorAtAnAddressIsFoundOut) {
   getsockname(listener, reinterpret_cast<sockaddr *>(&address), &length);
   std::thread impostor([&] {
     zorse::test::FileGroup group(directory.path("."), 0, 2);
-    (void)group.allGatherBytes("transport addresses", "127.0.0.1 " + std::to_string(ntohs(address.sin_port)) + " 1:1");
+    (void)group.allGatherBytes("transport addresses",
+                               "127.0.0.1 " + std::to_string(ntohs(address.sin_port)) + " 1:1");
     int fd = accept(listener, nullptr, nullptr);
     std::string reply(64, 'x');
     (void)!::send(fd, reply.data(), reply.size(), MSG_NOSIGNAL);
@@ -225,7 +235,8 @@ TEST(GlooTrust, ImpostorAtAnAddressIsFoundOut) {
   zorse::test::FileGroup group(directory.path("."), 1, 2);
   auto result = makeGlooTransport(group, glooOptions(1, 2));
   ASSERT_TRUE(result.failed());
-  EXPECT_NE(result.message().find("as rank 0 (cpu:0) does not know the secret"), std::string::npos) << result.message();
+  EXPECT_NE(result.message().find("as rank 0 (cpu:0) does not know the secret"), std::string::npos)
+      << result.message();
   close(listener);
   impostor.join();
 }
@@ -240,12 +251,25 @@ TEST(GlooTrust, OptionsAreChecked) {
     return result.failed() ? result.message() : "";
   };
   EXPECT_EQ(messageOf([](uint32_t, GlooOptions &) {}), "");
-  EXPECT_NE(messageOf([](uint32_t, GlooOptions &o) { o.secret = "short"; }).find("expected at least 16"), std::string::npos);
-  EXPECT_NE(messageOf([](uint32_t, GlooOptions &o) { o.listenAddress = "0.0.0.0"; }).find("cannot reach '0.0.0.0'"), std::string::npos);
-  EXPECT_NE(messageOf([](uint32_t, GlooOptions &o) { o.listenAddress = "192.0.2.1"; }).find("cannot listen on '192.0.2.1'"), std::string::npos);
-  EXPECT_NE(messageOf([](uint32_t, GlooOptions &o) { o.listenAddress = "no.such.host.invalid"; }).find("is not known"), std::string::npos);
-  EXPECT_NE(messageOf([](uint32_t, GlooOptions &o) { o.peers = {4}; }).find("no peer of rank 4"), std::string::npos);
-  EXPECT_NE(messageOf([](uint32_t, GlooOptions &o) { o.dataConnections[0] = 99; }).find("1 to 16"), std::string::npos);
+  EXPECT_NE(
+      messageOf([](uint32_t, GlooOptions &o) { o.secret = "short"; }).find("expected at least 16"),
+      std::string::npos);
+  EXPECT_NE(messageOf([](uint32_t, GlooOptions &o) {
+              o.listenAddress = "0.0.0.0";
+            }).find("cannot reach '0.0.0.0'"),
+            std::string::npos);
+  EXPECT_NE(messageOf([](uint32_t, GlooOptions &o) {
+              o.listenAddress = "192.0.2.1";
+            }).find("cannot listen on '192.0.2.1'"),
+            std::string::npos);
+  EXPECT_NE(messageOf([](uint32_t, GlooOptions &o) {
+              o.listenAddress = "no.such.host.invalid";
+            }).find("is not known"),
+            std::string::npos);
+  EXPECT_NE(messageOf([](uint32_t, GlooOptions &o) { o.peers = {4}; }).find("no peer of rank 4"),
+            std::string::npos);
+  EXPECT_NE(messageOf([](uint32_t, GlooOptions &o) { o.dataConnections[0] = 99; }).find("1 to 16"),
+            std::string::npos);
 }
 
 } // namespace

@@ -1,5 +1,5 @@
-// Tests half precision on CPUs: conversions of every number, products against f64 sums, and the guarantee that results
-// depend neither on the instruction set nor on how a product is split.
+// Tests half precision on CPUs: conversions of every number, products against f64 sums, and the
+// guarantee that results depend neither on the instruction set nor on how a product is split.
 #include "device/cpu/HalfGemm.h"
 #include "device/cpu/Matmul.h"
 #include "device/cpu/ThreadPool.h"
@@ -14,8 +14,12 @@ using namespace zorse::runtime;
 
 namespace {
 
-uint16_t narrowed(HalfType type, float x) { return type == HalfType::BF16 ? narrow<HalfType::BF16>(x) : narrow<HalfType::F16>(x); }
-float widened(HalfType type, uint16_t x) { return type == HalfType::BF16 ? widen<HalfType::BF16>(x) : widen<HalfType::F16>(x); }
+uint16_t narrowed(HalfType type, float x) {
+  return type == HalfType::BF16 ? narrow<HalfType::BF16>(x) : narrow<HalfType::F16>(x);
+}
+float widened(HalfType type, uint16_t x) {
+  return type == HalfType::BF16 ? widen<HalfType::BF16>(x) : widen<HalfType::F16>(x);
+}
 
 constexpr HalfType kTypes[] = {HalfType::BF16, HalfType::F16};
 
@@ -25,7 +29,8 @@ std::vector<const HalfOps *> allOps() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
     all.push_back(&halfV3);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512dq"))
     all.push_back(&halfV4);
   if (__builtin_cpu_supports("avx512bf16"))
     all.push_back(&halfBf16);
@@ -64,16 +69,28 @@ struct Case {
   double exact(int64_t i, int64_t j) const {
     double sum = add ? before[i * ldc + j] : 0;
     for (int64_t q = 0; q < k; ++q)
-      sum += double(widened(type, transposeA ? a[q * lda + i] : a[i * lda + q])) * widened(type, transposeB ? b[j * ldb + q] : b[q * ldb + j]);
+      sum += double(widened(type, transposeA ? a[q * lda + i] : a[i * lda + q])) *
+             widened(type, transposeB ? b[j * ldb + q] : b[q * ldb + j]);
     return sum;
   }
 
   HalfMatmul product(std::vector<float> &wide, std::vector<uint16_t> &half) const {
     wide = before;
     half.assign(m * ldc, 0x7fc1);
-    return {
-        type, transposeA, transposeB, m, n, k, a.data(), lda, b.data(), ldb, narrowC, add, narrowC ? static_cast<void *>(half.data()) : wide.data(),
-        ldc};
+    return {type,
+            transposeA,
+            transposeB,
+            m,
+            n,
+            k,
+            a.data(),
+            lda,
+            b.data(),
+            ldb,
+            narrowC,
+            add,
+            narrowC ? static_cast<void *>(half.data()) : wide.data(),
+            ldc};
   }
 };
 
@@ -93,8 +110,10 @@ TEST(Half, EveryNumberIsItself) {
 TEST(Half, BetweenTwoNumbersTheNearerOneOrTheEvenOne) {
   for (HalfType type : kTypes)
     for (uint32_t bits = 0; bits + 1 < (type == HalfType::BF16 ? 0x7f80u : 0x7c00u); ++bits) {
-      double below = widened(type, static_cast<uint16_t>(bits)), above = widened(type, static_cast<uint16_t>(bits + 1));
-      auto middle = static_cast<float>((below + above) / 2); // exact: f32 has more bits, except at bf16's minimum
+      double below = widened(type, static_cast<uint16_t>(bits)),
+             above = widened(type, static_cast<uint16_t>(bits + 1));
+      auto middle = static_cast<float>((below + above) /
+                                       2); // exact: f32 has more bits, except at bf16's minimum
       if (double(middle) != (below + above) / 2)
         continue;
       ASSERT_EQ(narrowed(type, middle), bits + (bits & 1)) << middle;
@@ -117,19 +136,23 @@ TEST(HalfMatmul, IsTheSumOfProducts) {
       double step = !c.narrowC ? 2e-6 : type == HalfType::BF16 ? 4e-3 : 5e-4;
       for (int64_t i = 0; i < c.m; ++i)
         for (int64_t j = 0; j < c.n; ++j) {
-          double want = c.exact(i, j), got = c.narrowC ? widened(type, half[i * c.ldc + j]) : wide[i * c.ldc + j];
-          ASSERT_LE(std::fabs(got - want), step * (std::sqrt(double(c.k)) + std::fabs(want))) << "seed " << seed << ", element " << i << ", " << j;
+          double want = c.exact(i, j),
+                 got = c.narrowC ? widened(type, half[i * c.ldc + j]) : wide[i * c.ldc + j];
+          ASSERT_LE(std::fabs(got - want), step * (std::sqrt(double(c.k)) + std::fabs(want)))
+              << "seed " << seed << ", element " << i << ", " << j;
         }
       for (int64_t i = 0; i < c.m; ++i)
         for (int64_t j = c.n; j < c.ldc; ++j) // memory between the rows is not touched
-          ASSERT_TRUE(c.narrowC ? half[i * c.ldc + j] == 0x7fc1 : wide[i * c.ldc + j] == c.before[i * c.ldc + j]);
+          ASSERT_TRUE(c.narrowC ? half[i * c.ldc + j] == 0x7fc1
+                                : wide[i * c.ldc + j] == c.before[i * c.ldc + j]);
     }
 }
 
 TEST(HalfMatmul, InstructionSetsAgreeBitByBit) {
   std::vector<const HalfOps *> all = allOps();
   if (all.size() < 2)
-    GTEST_SKIP() << "one instruction set with FMA runs here: " << (all.empty() ? "none" : all[0]->name) << "; nothing to compare";
+    GTEST_SKIP() << "one instruction set with FMA runs here: "
+                 << (all.empty() ? "none" : all[0]->name) << "; nothing to compare";
   for (HalfType type : kTypes)
     for (uint64_t seed = 0; seed < 60; ++seed) {
       Case c(type, seed);
@@ -152,7 +175,8 @@ TEST(HalfMatmul, PiecesAndThreadsChangeNoBit) {
   for (uint16_t &x : b)
     x = narrowed(HalfType::BF16, normal(random));
   std::vector<float> whole(m * n), cut(m * n);
-  HalfMatmul product{HalfType::BF16, false, false, m, n, k, a.data(), k, b.data(), n, false, false, whole.data(), n};
+  HalfMatmul product{HalfType::BF16, false, false,        m, n, k, a.data(), k, b.data(), n,
+                     false,          false, whole.data(), n};
   multiply(product);
   for (int threads : {1, 2, 3}) {
     ThreadPool pool(threads, /*spin=*/false);

@@ -53,9 +53,14 @@ TEST_F(HardwareTest, FactsOfThisProcessSurviveTheWire) {
   EXPECT_EQ(encodeHardware(*back), encodeHardware(hardware));
   EXPECT_TRUE(decodeHardware("{\"host\": 3}").failed());
   EXPECT_TRUE(decodeHardware("").failed());
-  EXPECT_TRUE(decodeHardware(R"({"host": "h", "units": [], "visible": "", "cores": 1e300, "memory": 1, "bundle": "b", "run": "r"})").failed());
   EXPECT_TRUE(
-      decodeHardware(R"({"host": "h", "units": [{"memory": -1}], "visible": "", "cores": 1, "memory": 1, "bundle": "b", "run": "r"})").failed());
+      decodeHardware(
+          R"({"host": "h", "units": [], "visible": "", "cores": 1e300, "memory": 1, "bundle": "b", "run": "r"})")
+          .failed());
+  EXPECT_TRUE(
+      decodeHardware(
+          R"({"host": "h", "units": [{"memory": -1}], "visible": "", "cores": 1, "memory": 1, "bundle": "b", "run": "r"})")
+          .failed());
 }
 
 // GPUs exchange directly only if all ranks have equal versions and every GPU is used once.
@@ -75,16 +80,21 @@ TEST_F(HardwareTest, DirectTransfersNeedOneVersionAndGpusOfTheirOwn) {
     change(changed[1]);
     return whyNotDirect(two.bundle, changed);
   };
-  auto has = [](const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; };
+  auto has = [](const std::string &text, const std::string &part) {
+    return text.find(part) != std::string::npos;
+  };
   const std::string nccl = why([](RankHardware &f) { f.nccl = "2.21.5"; });
-  EXPECT_TRUE(has(nccl, "rank 0") && has(nccl, "has NCCL 2.28.3") && has(nccl, "rank 1") && has(nccl, "2.21.5; install one version")) << nccl;
+  EXPECT_TRUE(has(nccl, "rank 0") && has(nccl, "has NCCL 2.28.3") && has(nccl, "rank 1") &&
+              has(nccl, "2.21.5; install one version"))
+      << nccl;
   const std::string driver = why([](RankHardware &f) { f.driver = "12.4"; });
   EXPECT_TRUE(has(driver, "a driver for CUDA 13.0") && has(driver, "12.4")) << driver;
   const std::string none = why([](RankHardware &f) { f.nccl = "", f.noNccl = "no libnccl.so.2"; });
   EXPECT_TRUE(has(none, "rank 1") && has(none, "no libnccl.so.2")) << none;
   const std::string unit = why([&](RankHardware &f) { f.units = ranks[0].units; });
   EXPECT_TRUE(has(unit, "share the GPU 0000:00:00.0")) << unit;
-  EXPECT_EQ(why([&](RankHardware &f) { f.units = ranks[0].units, f.host = "h2"; }), "") << "another host's";
+  EXPECT_EQ(why([&](RankHardware &f) { f.units = ranks[0].units, f.host = "h2"; }), "")
+      << "another host's";
   EXPECT_TRUE(has(why([](RankHardware &f) { f.throttled = true; }), "throttled"));
   EXPECT_TRUE(has(stagedCost(two.bundle), " ms instead of "));
 }
@@ -94,8 +104,9 @@ TEST_F(HardwareTest, EveryMismatchIsListed) {
   ranks[1].bundle = "c";
   ranks[1].run = "steps=4";
   std::string message = check();
-  for (const char *part : {"rank 1 (device beta, host h1)", "are for x86-64-v3, this processor is x86-64-v2", "has bundle c, rank 0 has b",
-                           "with steps=4, rank 0 with steps=3"})
+  for (const char *part :
+       {"rank 1 (device beta, host h1)", "are for x86-64-v3, this processor is x86-64-v2",
+        "has bundle c, rank 0 has b", "with steps=4, rank 0 with steps=3"})
     EXPECT_NE(message.find(part), std::string::npos) << part << " is not in:\n" << message;
 }
 
@@ -111,7 +122,8 @@ TEST_F(HardwareTest, WhereThereIsNoGpuOneMessageSaysSo) {
     ranks[r].cpu = "none";
   }
   std::string message = check();
-  EXPECT_NE(message.find("rank 0 (device alpha, host h1) and 1 more: the bundle's kernels are for GPUs (sm_89), and no GPU is found there"),
+  EXPECT_NE(message.find("rank 0 (device alpha, host h1) and 1 more: the bundle's kernels are for "
+                         "GPUs (sm_89), and no GPU is found there"),
             std::string::npos)
       << message;
   EXPECT_EQ(message.find("arch: none"), std::string::npos) << message;

@@ -1,8 +1,9 @@
-// A launcher and a rank for LaunchTest. Arguments control their behavior, so that tests can kill it, stop it and read
-// its output.
+// A launcher and a rank for LaunchTest. Arguments control their behavior, so that tests can kill
+// it, stop it and read its output.
 //
-//   launch-probe [--world N] [--first R --local N --store host:port] [--restarts N] [--names a,b,...] [--from TEXT] [--deadline S] -- COMMAND...
-//   launch-probe rank STEPS             a rank: joins, takes steps of 20 ms through the gate, leaves; 130 when stopped early
+//   launch-probe [--world N] [--first R --local N --store host:port] [--restarts N] [--names
+//   a,b,...] [--from TEXT] [--deadline S] -- COMMAND... launch-probe rank STEPS             a rank:
+//   joins, takes steps of 20 ms through the gate, leaves; 130 when stopped early
 #include "zorse/runtime/Launch.h"
 
 #include <csignal>
@@ -18,7 +19,8 @@ namespace {
 int rank(uint64_t steps) {
   Result<std::optional<RankEnvironment>> environment = readRankEnvironment(currentEnvironment());
   if (environment.failed() || !*environment) {
-    fprintf(stderr, "error: %s\n", environment.failed() ? environment.message().c_str() : "no place");
+    fprintf(stderr, "error: %s\n",
+            environment.failed() ? environment.message().c_str() : "no place");
     return 1;
   }
   Result<std::string> secret = jobSecret("");
@@ -50,17 +52,20 @@ int rank(uint64_t steps) {
       return 130;
     }
     if (options.rank == 0) {
-      printf("step %llu of generation %llu\n", (unsigned long long)step, (unsigned long long)(*member)->generation());
+      printf("step %llu of generation %llu\n", (unsigned long long)step,
+             (unsigned long long)(*member)->generation());
       fflush(stdout);
     }
     const char *dies = ::getenv("PROBE_DIES"); // rank 1, at step 3, in the first PROBE_DIES starts
-    if (dies && options.rank == 1 && step == 3 && (**environment).attempt < std::strtoull(dies, nullptr, 10))
+    if (dies && options.rank == 1 && step == 3 &&
+        (**environment).attempt < std::strtoull(dies, nullptr, 10))
       ::kill(::getpid(), SIGKILL);
     const char *stops = ::getenv("PROBE_STOPS");
     if (stops && options.rank == 1 && step == 3 && (**environment).attempt == 0)
       ::kill(::getpid(), SIGSTOP);
     ::usleep(20000);
-    if (Result<std::vector<std::string>> all = (*member)->allGatherBytes("step " + std::to_string(step), "");
+    if (Result<std::vector<std::string>> all =
+            (*member)->allGatherBytes("step " + std::to_string(step), "");
         all.failed()) { // ranks stay in step, as transfers would keep them
       ::sleep(10);
       return 4;

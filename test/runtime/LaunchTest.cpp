@@ -1,5 +1,5 @@
-// Tests the launcher with shell scripts and small programs as ranks: its output, its exit, and that no process outlives
-// it.
+// Tests the launcher with shell scripts and small programs as ranks: its output, its exit, and that
+// no process outlives it.
 #include "Patience.h"
 #include "ReservedPort.h"
 
@@ -23,7 +23,9 @@ namespace {
 
 using zorse::test::patience;
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 void pause(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
@@ -76,11 +78,14 @@ public:
 
   /// The launcher's guard; 0: none. Its name is set once it runs, possibly after the ranks start.
   pid_t guard() const {
-    std::string base = "/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children", name;
+    std::string base =
+                    "/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children",
+                name;
     for (double end = now() + 5 * patience(); now() < end; ::usleep(1000)) {
       std::ifstream children(base);
       for (pid_t child; children >> child;)
-        if (std::ifstream comm("/proc/" + std::to_string(child) + "/comm"); comm >> name && name == "zorse-guard")
+        if (std::ifstream comm("/proc/" + std::to_string(child) + "/comm");
+            comm >> name && name == "zorse-guard")
           return child;
     }
     return 0;
@@ -98,8 +103,8 @@ public:
     return false;
   }
 
-  /// Reads until all processes have closed its output. Returns the exit code, or -signal if a signal ended it. Gives up
-  /// after `limit` seconds.
+  /// Reads until all processes have closed its output. Returns the exit code, or -signal if a
+  /// signal ended it. Gives up after `limit` seconds.
   int wait(double limit = 15 * patience()) {
     double end = now() + limit;
     while ((fds_[0] >= 0 || fds_[1] >= 0) && now() < end)
@@ -207,7 +212,8 @@ size_t count(const std::string &text, const std::string &part) {
 } // namespace
 
 TEST(Launch, LinesGetPrefixes) {
-  Probe probe(script({"--world", "3", "--names", "a100:0,t4:0,t4:1"}, "echo out $ZORSE_RANK; echo err $ZORSE_RANK >&2; printf 'no end'"));
+  Probe probe(script({"--world", "3", "--names", "a100:0,t4:0,t4:1"},
+                     "echo out $ZORSE_RANK; echo err $ZORSE_RANK >&2; printf 'no end'"));
   EXPECT_EQ(probe.wait(), 0);
   EXPECT_HAS("\n" + probe.out, "\nout 0\n"); // the job's progress has no prefix
   EXPECT_HAS("\n" + probe.out, "\n[t4:0]   out 1\n");
@@ -222,11 +228,13 @@ TEST(Launch, LinesGetPrefixes) {
 
 TEST(Launch, LinesStayWhole) {
   Probe probe(script({"--world", "4", "--names", "a,b,c,d"},
-                     "for i in 1 2 3 4 5; do printf 'begin-'; sleep 0.02; printf 'mid-'; sleep 0.02; echo end; done"));
+                     "for i in 1 2 3 4 5; do printf 'begin-'; sleep 0.02; printf 'mid-'; sleep "
+                     "0.02; echo end; done"));
   EXPECT_EQ(probe.wait(), 0);
   EXPECT_EQ(count(probe.out, "begin-mid-end\n"), 20u);
   // A line of 1 MB is split into lines and loses nothing.
-  Probe large(script({"--world", "2", "--names", "a,b"}, "[ $ZORSE_RANK = 0 ] || head -c 1000000 /dev/zero | tr '\\0' x"));
+  Probe large(script({"--world", "2", "--names", "a,b"},
+                     "[ $ZORSE_RANK = 0 ] || head -c 1000000 /dev/zero | tr '\\0' x"));
   EXPECT_EQ(large.wait(), 0);
   EXPECT_EQ(count(large.out, "x"), 1000000u);
   EXPECT_EQ(count(large.out, "[b] "), (1000000u + 16383) / 16384);
@@ -234,12 +242,14 @@ TEST(Launch, LinesStayWhole) {
 
 TEST(Launch, RanksGetTheirPlace) {
   Probe probe(
-      script({"--world", "2"},
-             "env | grep -E '^(ZORSE|OMP)_' | grep -v MARK | sort; tr '\\0' ' ' </proc/$$/cmdline | grep -c \"$ZORSE_SECRET\"; cat; echo done"),
+      script({"--world", "2"}, "env | grep -E '^(ZORSE|OMP)_' | grep -v MARK | sort; tr '\\0' ' ' "
+                               "</proc/$$/cmdline | grep -c \"$ZORSE_SECRET\"; cat; echo done"),
       {{"OMP_NUM_THREADS", "3"}, {"ZORSE_LAUNCHER", "none"}});
   EXPECT_EQ(probe.wait(), 0);
-  for (const char *line : {"OMP_NUM_THREADS=3\n", "ZORSE_COORDINATOR=launcher\n", "ZORSE_GENERATION=1\n", "ZORSE_JOB=local/", "ZORSE_LOCAL_RANK=0\n",
-                           "ZORSE_LOCAL_WORLD_SIZE=2\n", "ZORSE_RANK=0\n", "ZORSE_RESTARTS=0\n", "ZORSE_STORE=127.0.0.1:", "ZORSE_WORLD_SIZE=2\n"})
+  for (const char *line :
+       {"OMP_NUM_THREADS=3\n", "ZORSE_COORDINATOR=launcher\n", "ZORSE_GENERATION=1\n",
+        "ZORSE_JOB=local/", "ZORSE_LOCAL_RANK=0\n", "ZORSE_LOCAL_WORLD_SIZE=2\n", "ZORSE_RANK=0\n",
+        "ZORSE_RESTARTS=0\n", "ZORSE_STORE=127.0.0.1:", "ZORSE_WORLD_SIZE=2\n"})
     EXPECT_HAS(probe.out, line);
   EXPECT_EQ(count(probe.out, "ZORSE_LAUNCHER"), 0u);
   size_t secret = probe.out.find("ZORSE_SECRET=");
@@ -252,7 +262,8 @@ TEST(Launch, RanksGetTheirPlace) {
 TEST(Launch, FirstFailureDecides) {
   // Rank 1 fails first and causes the other failures.
   Probe probe(script({"--world", "4", "--names", "a,b,c,d"},
-                     "trap 'sleep 0.1; exit 9' TERM; [ $ZORSE_RANK = 1 ] && { sleep 0.2; exit 3; }; while :; do sleep 0.05; done"));
+                     "trap 'sleep 0.1; exit 9' TERM; [ $ZORSE_RANK = 1 ] && { sleep 0.2; exit 3; "
+                     "}; while :; do sleep 0.05; done"));
   EXPECT_EQ(probe.wait(), 3);
   EXPECT_HAS(probe.err, "error: rank 1 (device b) ended with exit code 3");
   EXPECT_LT(probe.seconds, 2 * patience());
@@ -265,7 +276,8 @@ TEST(Launch, FirstFailureDecides) {
 
 TEST(Launch, StubbornRanksAreKilled) {
   Probe probe(
-      script({"--world", "3"}, "trap '' TERM INT HUP; [ $ZORSE_RANK = 0 ] && exit 4; (while :; do sleep 0.1; done) & while :; do sleep 0.1; done"));
+      script({"--world", "3"}, "trap '' TERM INT HUP; [ $ZORSE_RANK = 0 ] && exit 4; (while :; do "
+                               "sleep 0.1; done) & while :; do sleep 0.1; done"));
   EXPECT_EQ(probe.wait(), 4);
   EXPECT_GT(probe.seconds, 1.5);
   EXPECT_LT(probe.seconds, 3 * patience());
@@ -280,7 +292,8 @@ TEST(Launch, StoppedRanksAreKilled) {
 }
 
 TEST(Launch, WhatRanksStartedEndsToo) {
-  Probe fails(script({"--world", "2"}, "sleep 1000 & sleep 1000 & [ $ZORSE_RANK = 0 ] && exit 6; wait"));
+  Probe fails(
+      script({"--world", "2"}, "sleep 1000 & sleep 1000 & [ $ZORSE_RANK = 0 ] && exit 6; wait"));
   EXPECT_EQ(fails.wait(), 6);
   EXPECT_TRUE(fails.nobodyLeft());
   Probe succeeds(script({"--world", "2"}, "sleep 1000 & echo done"));
@@ -288,13 +301,14 @@ TEST(Launch, WhatRanksStartedEndsToo) {
   EXPECT_TRUE(succeeds.nobodyLeft());
   EXPECT_LT(succeeds.seconds, 1 * patience());
   // A daemon that left the process group and keeps the output open does not delay the launcher.
-  Probe daemon(script({"--world", "1"}, "setsid sleep " + std::to_string(int(2 * patience())) + " & echo done"));
+  Probe daemon(script({"--world", "1"},
+                      "setsid sleep " + std::to_string(int(2 * patience())) + " & echo done"));
   EXPECT_EQ(daemon.waitProcess(1.5 * patience()), 0);
 }
 
 TEST(Launch, NobodyOutlivesAKilledLauncher) {
-  Probe probe(
-      script({"--world", "3"}, "trap '' TERM INT HUP; (trap '' TERM HUP; while :; do sleep 0.1; done) & echo running; while :; do sleep 0.1; done"));
+  Probe probe(script({"--world", "3"}, "trap '' TERM INT HUP; (trap '' TERM HUP; while :; do sleep "
+                                       "0.1; done) & echo running; while :; do sleep 0.1; done"));
   for (const char *line : {"[rank 1] running", "[rank 2] running"})
     ASSERT_TRUE(probe.waitFor(line));
   ASSERT_TRUE(probe.waitFor("running\n"));
@@ -305,11 +319,13 @@ TEST(Launch, NobodyOutlivesAKilledLauncher) {
 }
 
 TEST(Launch, SecondInterruptEndsAtOnce) {
-  Probe probe(script({"--world", "2"}, "trap '' TERM INT; echo running; while :; do sleep 0.1; done"));
+  Probe probe(
+      script({"--world", "2"}, "trap '' TERM INT; echo running; while :; do sleep 0.1; done"));
   ASSERT_TRUE(probe.waitFor("[rank 1] running"));
   probe.signal(SIGINT);
   ASSERT_TRUE(probe.waitFor("repeat to end the run immediately"));
-  std::this_thread::sleep_for(std::chrono::duration<double>(zorse::runtime::kOneRequestSeconds + 0.1));
+  std::this_thread::sleep_for(
+      std::chrono::duration<double>(zorse::runtime::kOneRequestSeconds + 0.1));
   double sent = now();
   probe.signal(SIGINT);
   EXPECT_EQ(probe.wait(), 130);
@@ -351,21 +367,25 @@ TEST(Launch, CannotStart) {
 TEST(Launch, RestartsAreCounted) {
   Probe probe(script(
       {"--world", "2", "--names", "a,b", "--restarts", "3", "--from", "checkpoint step-00000120"},
-      "echo generation $ZORSE_GENERATION restarts $ZORSE_RESTARTS; [ $ZORSE_RANK$ZORSE_RESTARTS -lt 12 ] && [ $ZORSE_RANK = 1 ] && kill -9 $$; "
+      "echo generation $ZORSE_GENERATION restarts $ZORSE_RESTARTS; [ $ZORSE_RANK$ZORSE_RESTARTS "
+      "-lt 12 ] && [ $ZORSE_RANK = 1 ] && kill -9 $$; "
       "[ $ZORSE_RESTARTS = 2 ] || sleep 100"));
   EXPECT_EQ(probe.wait(), 0);
-  EXPECT_HAS(probe.err, "restart 1 of 3 from checkpoint step-00000120: rank 1 (device b) was killed by signal 9 (Killed)");
+  EXPECT_HAS(probe.err, "restart 1 of 3 from checkpoint step-00000120: rank 1 (device b) was "
+                        "killed by signal 9 (Killed)");
   EXPECT_HAS(probe.err, "restart 2 of 3 from");
   EXPECT_EQ(count(probe.err, "restart 3"), 0u);
   EXPECT_HAS(probe.out, "generation 3 restarts 2\n");
   EXPECT_TRUE(probe.nobodyLeft());
 
-  Probe never(script({"--world", "2", "--restarts", "1"}, "[ $ZORSE_RANK = 1 ] && exit 7; sleep 100"));
+  Probe never(
+      script({"--world", "2", "--restarts", "1"}, "[ $ZORSE_RANK = 1 ] && exit 7; sleep 100"));
   EXPECT_EQ(never.wait(), 7);
   EXPECT_HAS(never.err, "restart 1 of 1: rank 1 ended with exit code 7");
   EXPECT_HAS(never.err, "error: rank 1 ended with exit code 7");
   EXPECT_HAS(never.err, "; no restarts left of 1\n");
-  Probe mistake(script({"--world", "2", "--restarts", "3"}, "[ $ZORSE_RANK = 1 ] && exit 1; sleep 100"));
+  Probe mistake(
+      script({"--world", "2", "--restarts", "3"}, "[ $ZORSE_RANK = 1 ] && exit 1; sleep 100"));
   EXPECT_EQ(mistake.wait(), 1);
   EXPECT_EQ(count(mistake.err, "restart 1"), 0u);
   EXPECT_HAS(mistake.err, "a restart would not help");
@@ -381,8 +401,9 @@ TEST(Launch, ReadersMayBeSlowOrGone) {
   EXPECT_EQ(slow.wait(), 8);
   EXPECT_GT(slow.out.size(), size_t(1) << 20);
   // If the reader closes the output, the ranks still finish.
-  Probe gone(
-      {"--world", "2", "--", "/bin/sh", "-c", "for i in 1 2 3 4 5; do echo line; sleep 0.05; done; exec >&-; [ $ZORSE_RANK = 1 ] && exit 0; exit 0"});
+  Probe gone({"--world", "2", "--", "/bin/sh", "-c",
+              "for i in 1 2 3 4 5; do echo line; sleep 0.05; done; exec >&-; [ $ZORSE_RANK = 1 ] "
+              "&& exit 0; exit 0"});
   EXPECT_EQ(gone.wait(), 0);
 }
 
@@ -419,7 +440,8 @@ TEST(Launch, RestartOfRanks) {
 }
 
 TEST(Launch, LostRankIsEnded) {
-  Probe probe(ranks({"--world", "3", "--deadline", "1", "--restarts", "1"}, "6"), {{"PROBE_STOPS", "1"}});
+  Probe probe(ranks({"--world", "3", "--deadline", "1", "--restarts", "1"}, "6"),
+              {{"PROBE_STOPS", "1"}});
   EXPECT_EQ(probe.wait(), 0) << probe.err;
   EXPECT_HAS(probe.err, "restart 1 of 1: ");
   EXPECT_HAS(probe.out, "step 6 of generation 2\n");
@@ -427,42 +449,60 @@ TEST(Launch, LostRankIsEnded) {
 }
 
 TEST(Launch, ARankThatIsStoppedAfterItHasLeftIsEnded) {
-  Probe probe(ranks({"--world", "3", "--deadline", "1", "--restarts", "1"}, "3"), {{"PROBE_STOPS_AT_THE_END", "1"}});
+  Probe probe(ranks({"--world", "3", "--deadline", "1", "--restarts", "1"}, "3"),
+              {{"PROBE_STOPS_AT_THE_END", "1"}});
   EXPECT_EQ(probe.wait(), 0) << probe.err;
-  EXPECT_HAS(probe.err, "warning: rank 1 has finished and left the job, but its process has not ended 1.0 s after that");
+  EXPECT_HAS(probe.err, "warning: rank 1 has finished and left the job, but its process has not "
+                        "ended 1.0 s after that");
   EXPECT_EQ(probe.err.find("restart"), std::string::npos) << probe.err;
   EXPECT_TRUE(probe.nobodyLeft());
 }
 
 TEST(Launch, TwoNodes) {
-  std::map<std::string, std::string> secret = {{"ZORSE_SECRET", "0123456789abcdef0123456789abcdef"}};
+  std::map<std::string, std::string> secret = {
+      {"ZORSE_SECRET", "0123456789abcdef0123456789abcdef"}};
   zorse::runtime::test::ReservedPort port;
   std::string store = "127.0.0.1:" + std::to_string(port.number());
-  Probe first(ranks({"--world", "3", "--first", "0", "--local", "2", "--store", store}, "6"), secret);
-  Probe second(ranks({"--world", "3", "--first", "2", "--local", "1", "--store", store}, "6"), secret);
+  Probe first(ranks({"--world", "3", "--first", "0", "--local", "2", "--store", store}, "6"),
+              secret);
+  Probe second(ranks({"--world", "3", "--first", "2", "--local", "1", "--store", store}, "6"),
+               secret);
   EXPECT_EQ(second.wait(), 0) << second.err;
   EXPECT_EQ(first.wait(), 0) << first.err;
   EXPECT_HAS(first.out, "step 6 ");
 }
 
 TEST(Launch, TwoNodesStartAgain) {
-  std::map<std::string, std::string> secret = {{"ZORSE_SECRET", "0123456789abcdef0123456789abcdef"}, {"PROBE_DIES", "1"}};
+  std::map<std::string, std::string> secret = {{"ZORSE_SECRET", "0123456789abcdef0123456789abcdef"},
+                                               {"PROBE_DIES", "1"}};
   zorse::runtime::test::ReservedPort port;
   std::string store = "127.0.0.1:" + std::to_string(port.number());
   // A failure on one node ends the other node's ranks, and both nodes restart.
-  Probe third(ranks({"--world", "3", "--first", "0", "--local", "1", "--store", store, "--restarts", "1"}, "6"), secret);
-  Probe fourth(ranks({"--world", "3", "--first", "1", "--local", "2", "--store", store, "--restarts", "1"}, "6"), secret);
+  Probe third(
+      ranks({"--world", "3", "--first", "0", "--local", "1", "--store", store, "--restarts", "1"},
+            "6"),
+      secret);
+  Probe fourth(
+      ranks({"--world", "3", "--first", "1", "--local", "2", "--store", store, "--restarts", "1"},
+            "6"),
+      secret);
   EXPECT_EQ(fourth.wait(), 0) << fourth.err;
   EXPECT_EQ(third.wait(), 0) << third.err;
   EXPECT_HAS(third.err, "restart 1 of 1: rank 1 ");
   EXPECT_HAS(third.out, "step 6 of generation 2\n");
 
-  // A stopped rank delays its node, which hosts the coordinator, by two seconds. The other node must not start too
-  // early.
+  // A stopped rank delays its node, which hosts the coordinator, by two seconds. The other node
+  // must not start too early.
   secret.erase("PROBE_DIES");
   secret["PROBE_STOPS"] = "1";
-  Probe fifth(ranks({"--world", "3", "--first", "0", "--local", "2", "--store", store, "--restarts", "1", "--deadline", "1"}, "6"), secret);
-  Probe sixth(ranks({"--world", "3", "--first", "2", "--local", "1", "--store", store, "--restarts", "1"}, "6"), secret);
+  Probe fifth(ranks({"--world", "3", "--first", "0", "--local", "2", "--store", store, "--restarts",
+                     "1", "--deadline", "1"},
+                    "6"),
+              secret);
+  Probe sixth(
+      ranks({"--world", "3", "--first", "2", "--local", "1", "--store", store, "--restarts", "1"},
+            "6"),
+      secret);
   EXPECT_EQ(sixth.wait(), 0) << sixth.err;
   EXPECT_EQ(fifth.wait(), 0) << fifth.err;
   EXPECT_HAS(fifth.out, "step 6 of generation 2\n");

@@ -23,7 +23,8 @@ TEST(MappedFile, TruncatedWhileItIsReadEndsTheProcessWithItsName) {
   TemporaryDirectory directory;
   std::string path = directory.write("weights.bin", std::string(10000, 'x'));
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(readWhatIsGone(path), testing::ExitedWithCode(1), "error: .*weights.bin: cannot be read any more");
+  EXPECT_EXIT(readWhatIsGone(path), testing::ExitedWithCode(1),
+              "error: .*weights.bin: cannot be read any more");
 }
 
 TEST(MappedFile, OtherBusErrorsEndItByTheirSignal) {

@@ -1,5 +1,5 @@
-// Compares products of a function with three nested loops: both libraries, both types, every transpose, odd sizes,
-// batches, accumulation, threads.
+// Compares products of a function with three nested loops: both libraries, both types, every
+// transpose, odd sizes, batches, accumulation, threads.
 #include "HostArguments.h"
 #include "bundle.pb.h"
 #include "device/cpu/Gemm.h"
@@ -22,9 +22,13 @@ struct Case {
   int64_t m, n, k, batch;
 };
 
-template <typename T> T element(uint64_t i) { return T(int64_t((i * 2654435761u) % 2001) - 1000) / T(1000); }
+template <typename T> T element(uint64_t i) {
+  return T(int64_t((i * 2654435761u) % 2001) - 1000) / T(1000);
+}
 
-template <typename T> void check(CpuDevice &device, const Case &c, bool ta, bool tb, bool accumulate, std::vector<T> *out = nullptr) {
+template <typename T>
+void check(CpuDevice &device, const Case &c, bool ta, bool tb, bool accumulate,
+           std::vector<T> *out = nullptr) {
   bundle::CompiledFunction function;
   for (int i = 0; i < 3; ++i) {
     bundle::FunctionArgument &argument = *function.add_arguments();
@@ -75,7 +79,8 @@ template <typename T> void check(CpuDevice &device, const Case &c, bool ta, bool
       for (int64_t j = 0; j < c.n; j += stepJ) {
         double sum = 0, size = 1;
         for (int64_t l = 0; l < c.k; ++l) {
-          double term = double(a[batch * sizeA + (ta ? l * lda + i : i * lda + l)]) * double(b[batch * sizeB + (tb ? j * ldb + l : l * ldb + j)]);
+          double term = double(a[batch * sizeA + (ta ? l * lda + i : i * lda + l)]) *
+                        double(b[batch * sizeB + (tb ? j * ldb + l : l * ldb + j)]);
           sum += term;
           size += std::abs(term);
         }
@@ -100,8 +105,14 @@ TEST(Matmul, AgreesWithLoops) {
     auto device = makeDevice(gemm, 2);
     if (!device)
       continue; // built without this library
-    for (Case c :
-         {Case{1, 1, 1, 1}, {5, 7, 3, 1}, {1, 33, 17, 2}, {33, 1, 17, 2}, {64, 48, 8, 3}, {129, 65, 100, 1}, {3, 1501, 203, 1}, {7, 9, 0, 1}})
+    for (Case c : {Case{1, 1, 1, 1},
+                   {5, 7, 3, 1},
+                   {1, 33, 17, 2},
+                   {33, 1, 17, 2},
+                   {64, 48, 8, 3},
+                   {129, 65, 100, 1},
+                   {3, 1501, 203, 1},
+                   {7, 9, 0, 1}})
       for (int bits = 0; bits < 8; ++bits) {
         check<float>(*device, c, bits & 1, bits & 2, bits & 4);
         check<double>(*device, c, bits & 1, bits & 2, bits & 4);
@@ -125,12 +136,17 @@ TEST(Matmul, BitsDoNotDependOnThreads) {
 }
 
 TEST(Matmul, PiecesCoverAndStayLarge) {
-  for (Case c :
-       {Case{1024, 768, 768, 1}, {1024, 50257, 768, 1}, {768, 3072, 1024, 1}, {16, 100000, 512, 1}, {100000, 16, 512, 1}, {2048, 64, 64, 96}}) {
+  for (Case c : {Case{1024, 768, 768, 1},
+                 {1024, 50257, 768, 1},
+                 {768, 3072, 1024, 1},
+                 {16, 100000, 512, 1},
+                 {100000, 16, 512, 1},
+                 {2048, 64, 64, 96}}) {
     MatmulPieces pieces = choosePieces(c.m, c.n, c.k, c.batch);
     EXPECT_GT(pieces.rows, 0);
     EXPECT_GT(pieces.columns, 0);
-    int64_t count = ((c.m + pieces.rows - 1) / pieces.rows) * ((c.n + pieces.columns - 1) / pieces.columns);
+    int64_t count =
+        ((c.m + pieces.rows - 1) / pieces.rows) * ((c.n + pieces.columns - 1) / pieces.columns);
     EXPECT_LE(count, 16);
     if (c.batch == 1) {
       EXPECT_GE(count, 3) << c.m << " " << c.n; // enough work for several threads
@@ -142,8 +158,10 @@ TEST(Matmul, PiecesCoverAndStayLarge) {
 
 namespace {
 
-/// Repeats products of one size. Returns how many differ from the first product, which ran before the threads started.
-template <typename T> int differing(const Gemm &gemm, int64_t m, int repeats, std::vector<T> &first) {
+/// Repeats products of one size. Returns how many differ from the first product, which ran before
+/// the threads started.
+template <typename T>
+int differing(const Gemm &gemm, int64_t m, int repeats, std::vector<T> &first) {
   int64_t n = 176, k = 64;
   std::vector<T> a(m * k), b(k * n), c(m * n);
   for (size_t i = 0; i < a.size(); ++i)
@@ -152,7 +170,8 @@ template <typename T> int differing(const Gemm &gemm, int64_t m, int repeats, st
     b[i] = element<T>(5 * i + m);
   int bad = 0;
   for (int repeat = 0; repeat < repeats; ++repeat) {
-    gemm.multiply(GemmArguments<T>{false, false, m, n, k, T(1), a.data(), k, b.data(), n, T(0), c.data(), n});
+    gemm.multiply(
+        GemmArguments<T>{false, false, m, n, k, T(1), a.data(), k, b.data(), n, T(0), c.data(), n});
     if (first.empty())
       first = c;
     bad += std::memcmp(c.data(), first.data(), c.size() * sizeof(T)) != 0;
@@ -172,13 +191,14 @@ template <typename T> void fromSeveralThreads(const Gemm &gemm) {
   for (std::thread &caller : callers)
     caller.join();
   for (int i = 0; i < threads; ++i)
-    EXPECT_EQ(bad[i], 0) << gemm.name() << ", " << 8 * sizeof(T) << " bits, thread " << i << ": products of " << repeats << " that differ";
+    EXPECT_EQ(bad[i], 0) << gemm.name() << ", " << 8 * sizeof(T) << " bits, thread " << i
+                         << ": products of " << repeats << " that differ";
 }
 
 } // namespace
 
-// Devices are threads of one process. A library that is not thread-safe (such as OpenBLAS's serial build) occasionally
-// returns wrong products.
+// Devices are threads of one process. A library that is not thread-safe (such as OpenBLAS's serial
+// build) occasionally returns wrong products.
 TEST(Matmul, LibrariesMayBeCalledFromSeveralThreads) {
   for (const Gemm *gemm : {openBlasGemm(), oneDnnGemm()})
     if (gemm) {

@@ -20,7 +20,8 @@ struct FakeRoot {
   std::filesystem::path root;
   FakeRoot()
       : root(std::filesystem::path(::testing::TempDir()) /
-             ("quota-" + std::to_string(::getpid()) + "-" + ::testing::UnitTest::GetInstance()->current_test_info()->name())) {}
+             ("quota-" + std::to_string(::getpid()) + "-" +
+              ::testing::UnitTest::GetInstance()->current_test_info()->name())) {}
   ~FakeRoot() { std::filesystem::remove_all(root); }
   void write(const std::string &path, const std::string &text) const {
     std::filesystem::create_directories((root / path).parent_path());
@@ -73,7 +74,8 @@ TEST(Measure, Median) {
   EXPECT_EQ(spread, 0);
   EXPECT_EQ(median({3, 1, 2}), 2);
   EXPECT_EQ(median({4, 1, 2, 3}, &spread), 2.5);
-  EXPECT_NEAR(median({100, 101, 102, 103, 900}, &spread), 102, 1e-12); // one interruption does not matter
+  EXPECT_NEAR(median({100, 101, 102, 103, 900}, &spread), 102,
+              1e-12); // one interruption does not matter
   EXPECT_NEAR(spread, 2 / 102.0, 1e-12);
 }
 
@@ -119,11 +121,13 @@ struct Meeting {
   std::map<std::string, std::map<uint32_t, std::string>> said;
 };
 struct Here final : ProcessGroup {
-  Here(Meeting &meeting, uint32_t me, uint32_t worldSize = 4) : meeting(meeting), me(me), worldSize(worldSize) {}
+  Here(Meeting &meeting, uint32_t me, uint32_t worldSize = 4)
+      : meeting(meeting), me(me), worldSize(worldSize) {}
   uint32_t rank() const override { return me; }
   uint32_t size() const override { return worldSize; }
   uint64_t generation() const override { return 1; }
-  Result<std::vector<std::string>> allGatherBytes(const std::string &name, const std::string &mine) override {
+  Result<std::vector<std::string>> allGatherBytes(const std::string &name,
+                                                  const std::string &mine) override {
     std::unique_lock<std::mutex> lock(meeting.mutex);
     meeting.said[name][me] = mine;
     meeting.changed.notify_all();
@@ -137,8 +141,8 @@ struct Here final : ProcessGroup {
   uint32_t me, worldSize;
 };
 
-/// Three and nine ranks: pairs one at a time, and several at the same time. Ranks that are left out have zeros; all
-/// ranks receive all results.
+/// Three and nine ranks: pairs one at a time, and several at the same time. Ranks that are left out
+/// have zeros; all ranks receive all results.
 TEST(Measure, CostsOfMessages) {
   for (uint32_t worldSize : {3u, 9u}) {
     Meeting meeting;
@@ -150,7 +154,8 @@ TEST(Measure, CostsOfMessages) {
     for (uint32_t rank = 0; rank < worldSize; ++rank)
       threads.emplace_back([&, rank] {
         Here group(meeting, rank, worldSize);
-        Result<std::vector<CommunicationWork>> work = measureCommunicationCostOfAll(group, *transports[rank], 3, 0.05, computing);
+        Result<std::vector<CommunicationWork>> work =
+            measureCommunicationCostOfAll(group, *transports[rank], 3, 0.05, computing);
         ASSERT_FALSE(work.failed()) << work.message();
         found[rank] = *work;
       });
@@ -186,7 +191,8 @@ TEST(Measure, LinksOfAJob) {
   for (uint32_t rank = 0; rank < 4; ++rank)
     threads.emplace_back([&, rank] {
       Here group(meeting, rank);
-      Result<std::vector<RankLink>> links = measureLinks(group, *transports[rank], {0, 0, 1, 1}, 0.05, nullptr);
+      Result<std::vector<RankLink>> links =
+          measureLinks(group, *transports[rank], {0, 0, 1, 1}, 0.05, nullptr);
       ASSERT_FALSE(links.failed()) << links.message();
       found[rank] = *links;
     });

@@ -1,5 +1,5 @@
-// Compares the declarations of NcclApi.h with nccl.h: names, parameters, values and layouts. The test passes if it
-// compiles.
+// Compares the declarations of NcclApi.h with nccl.h: names, parameters, values and layouts. The
+// test passes if it compiles.
 #include "ForeignTypes.h"
 #include "transport/nccl/NcclApi.h"
 
@@ -26,15 +26,18 @@ template <> struct Plain<ncclConfig_t> {
   using Type = nccl::Config;
 };
 
-#define ZORSE_SAME(name, parameters) static_assert(isDeclarationOf<decltype(&::name), decltype(nccl::NcclApi::name)>, #name);
+#define ZORSE_SAME(name, parameters)                                                               \
+  static_assert(isDeclarationOf<decltype(&::name), decltype(nccl::NcclApi::name)>, #name);
 ZORSE_NCCL_FUNCTIONS(ZORSE_SAME)
 ZORSE_SAME(ncclGetErrorString, )
 ZORSE_SAME(ncclGetLastError, )
 
-static_assert(nccl::kSuccess == ncclSuccess && nccl::kInvalidUsage == ncclInvalidUsage && nccl::kRemoteError == ncclRemoteError &&
-              nccl::kInProgress == ncclInProgress && nccl::kInt8 == ncclInt8 && nccl::kFloat64 == ncclFloat64);
+static_assert(nccl::kSuccess == ncclSuccess && nccl::kInvalidUsage == ncclInvalidUsage &&
+              nccl::kRemoteError == ncclRemoteError && nccl::kInProgress == ncclInProgress &&
+              nccl::kInt8 == ncclInt8 && nccl::kFloat64 == ncclFloat64);
 static_assert(sizeof(nccl::UniqueId) == sizeof(ncclUniqueId));
-static_assert(offsetof(nccl::Config, size) == offsetof(ncclConfig_t, size) && offsetof(nccl::Config, magic) == offsetof(ncclConfig_t, magic) &&
+static_assert(offsetof(nccl::Config, size) == offsetof(ncclConfig_t, size) &&
+              offsetof(nccl::Config, magic) == offsetof(ncclConfig_t, magic) &&
               offsetof(nccl::Config, version) == offsetof(ncclConfig_t, version) &&
               offsetof(nccl::Config, blocking) == offsetof(ncclConfig_t, blocking));
 

@@ -36,7 +36,8 @@ TEST(OutputFile, ReplacesAFileWholeOrNotAtAll) {
   EXPECT_EQ(directory.read("file"), "old");
   EXPECT_TRUE(writeOutput(path, "new").succeeded());
   EXPECT_EQ(directory.read("file"), "new");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path("")), {}), 1); // no temporary file is left
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path("")), {}),
+            1); // no temporary file is left
 }
 
 TEST(OutputFile, DraftsOfKilledWritersAreRemovedAndThoseOfLivingOnesAreNot) {
@@ -54,12 +55,13 @@ TEST(OutputFile, DraftsOfKilledWritersAreRemovedAndThoseOfLivingOnesAreNot) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path("")), {}), 2);
 }
 
-// If others may write to the directory, a link with the name of the temporary file could redirect the output to another
-// file.
+// If others may write to the directory, a link with the name of the temporary file could redirect
+// the output to another file.
 TEST(OutputFile, DraftsFollowNoLink) {
   TemporaryDirectory directory;
   std::string path = directory.path("out"), victim = directory.path("victim");
-  ASSERT_EQ(::symlink(victim.c_str(), (path + ".writing." + std::to_string(::getpid())).c_str()), 0);
+  ASSERT_EQ(::symlink(victim.c_str(), (path + ".writing." + std::to_string(::getpid())).c_str()),
+            0);
   ASSERT_TRUE(writeOutput(path, "text").succeeded());
   EXPECT_FALSE(std::filesystem::exists(victim));
 }

@@ -1,11 +1,12 @@
-// Overflows on one device of several. Trains two bundles of one model, one of them on a single device, through the same
-// random schedules. In some steps of a schedule, the gradients or the loss are not finite on one device. Compares the
-// final states.
+// Overflows on one device of several. Trains two bundles of one model, one of them on a single
+// device, through the same random schedules. In some steps of a schedule, the gradients or the loss
+// are not finite on one device. Compares the final states.
 //
 //   overflow-runs ONE MANY DATA [SCHEDULES] [FIRST SEED]
 //
-// Half of the schedules submit the next step before the last one is done. The other half pauses after every step and
-// checks that a skipped step left the state unchanged bit by bit. Prints a summary; fails on the first difference.
+// Half of the schedules submit the next step before the last one is done. The other half pauses
+// after every step and checks that a skipped step left the state unchanged bit by bit. Prints a
+// summary; fails on the first difference.
 
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Data.h"
@@ -50,12 +51,16 @@ struct Schedule {
 
 class Job {
 public:
-  Job(const char *directory, const char *data) : bundle_(must(loadBundle(directory))), data_(must(DataSource::open(bundle_, data, std::nullopt))) {
-    std::vector<std::unique_ptr<Transport>> transports = makeLocalTransports(uint32_t(bundle_.devices.size()));
+  Job(const char *directory, const char *data)
+      : bundle_(must(loadBundle(directory))),
+        data_(must(DataSource::open(bundle_, data, std::nullopt))) {
+    std::vector<std::unique_ptr<Transport>> transports =
+        makeLocalTransports(uint32_t(bundle_.devices.size()));
     std::vector<LocalDevice> locals;
     locals.reserve(bundle_.devices.size());
     for (uint32_t d = 0; d < bundle_.devices.size(); ++d)
-      locals.push_back({d, must(makeDevice(bundle_, d, 0, int(bundle_.devices.size()))), std::move(transports[d])});
+      locals.push_back({d, must(makeDevice(bundle_, d, 0, int(bundle_.devices.size()))),
+                        std::move(transports[d])});
     ExecutorOptions options;
     options.beforeCall = [this](const ObservedCall &call) { inject(call); };
     executor_ = must(Executor::create(bundle_, std::move(locals), options));
@@ -65,7 +70,8 @@ public:
           if (list.empty() || list.back() != d)
             list.push_back(d);
         };
-        if (instruction.has_compute() && instruction.compute().task() == bundle::Compute::NORM && instruction.compute().calls_size())
+        if (instruction.has_compute() && instruction.compute().task() == bundle::Compute::NORM &&
+            instruction.compute().calls_size())
           note(owners_);
         if (instruction.has_compute() && instruction.compute().task() == bundle::Compute::SUM_LOSS)
           note(losers_);
@@ -117,7 +123,8 @@ public:
       all.resize(size_t(bundle_.summary.groups(int(value.id())).elements()));
       std::vector<std::byte> bytes(state.region().bytes());
       must(executor_->read(device, state.region(), 0, bytes.data(), bytes.size()));
-      convertElements(bytes.data(), storedType(state.type()), all.data() + value.begin(), StoredType::F64, value.end() - value.begin());
+      convertElements(bytes.data(), storedType(state.type()), all.data() + value.begin(),
+                      StoredType::F64, value.end() - value.begin());
     });
     return out;
   }
@@ -126,7 +133,8 @@ public:
     std::vector<abi::OptimizerStep> out;
     eachState([&](uint32_t device, const bundle::PersistentState &state) {
       if (state.value().kind() == bundle::Value::OPTIMIZER_STEP)
-        must(executor_->read(device, state.region(), 0, &out.emplace_back(), sizeof(abi::OptimizerStep)));
+        must(executor_->read(device, state.region(), 0, &out.emplace_back(),
+                             sizeof(abi::OptimizerStep)));
     });
     return out;
   }
@@ -149,13 +157,17 @@ private:
     const bool loss = schedule_.kind[step] == 2;
     const std::vector<uint32_t> &devices = loss ? losers_ : owners_;
     if (!schedule_.kind[step] || call.device != devices[schedule_.choice[step] % devices.size()] ||
-        call.instruction.compute().task() != (loss ? bundle::Compute::SUM_LOSS : bundle::Compute::NORM))
+        call.instruction.compute().task() !=
+            (loss ? bundle::Compute::SUM_LOSS : bundle::Compute::NORM))
       return;
     for (int s = 0; s < call.function.arguments_size(); ++s)
-      if (const bundle::FunctionArgument &argument = call.function.arguments(s); argument.kind() == (loss ? bundle::LOSS : bundle::STATE)) {
-        const double wide = loss ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
+      if (const bundle::FunctionArgument &argument = call.function.arguments(s);
+          argument.kind() == (loss ? bundle::LOSS : bundle::STATE)) {
+        const double wide = loss ? std::numeric_limits<double>::quiet_NaN()
+                                 : std::numeric_limits<double>::infinity();
         const float narrow = float(wide);
-        must(argument.type() == bundle::F64 ? call.memory.write(call.addresses[s], &wide, 8) : call.memory.write(call.addresses[s], &narrow, 4));
+        must(argument.type() == bundle::F64 ? call.memory.write(call.addresses[s], &wide, 8)
+                                            : call.memory.write(call.addresses[s], &narrow, 4));
       }
   }
 
@@ -173,10 +185,12 @@ int main(int argc, char **argv) {
   if (argc < 4)
     fail("expects ONE MANY DATA [SCHEDULES] [FIRST SEED]");
   Job one(argv[1], argv[3]), many(argv[2], argv[3]);
-  const unsigned schedules = argc > 4 ? unsigned(std::atoi(argv[4])) : 100, seed = argc > 5 ? unsigned(std::atoi(argv[5])) : 0;
+  const unsigned schedules = argc > 4 ? unsigned(std::atoi(argv[4])) : 100,
+                 seed = argc > 5 ? unsigned(std::atoi(argv[5])) : 0;
   if (one.devices() != 1 || !scalesLoss(one.summary()) || !scalesLoss(many.summary()))
     fail("expects a bundle for one device and another, in f16");
-  const double start = many.summary().training().loss_scale(), interval = double(many.summary().training().loss_scale_interval());
+  const double start = many.summary().training().loss_scale(),
+               interval = double(many.summary().training().loss_scale_interval());
   uint64_t overflows = 0, inARow = 0, skipsLookedAt = 0;
   double worst = 0;
   for (unsigned n = 0; n < schedules; ++n) {
@@ -203,7 +217,8 @@ int main(int argc, char **argv) {
           continue;
         ++skipsLookedAt;
         if (many.state() != before)
-          fail(name + ", step " + std::to_string(s + 1) + ": was skipped, and has changed the state");
+          fail(name + ", step " + std::to_string(s + 1) +
+               ": was skipped, and has changed the state");
       }
     }
 
@@ -213,9 +228,10 @@ int main(int argc, char **argv) {
       for (const Job *job : {&one, &many}) {
         const StepReport &report = job->reports.at(s);
         if (report.lossScale != expected.lossScale || report.skipped != (schedule.kind[s] != 0))
-          fail(name + ", step " + std::to_string(s + 1) + " on " + std::to_string(job->devices()) + " devices: a scale of " +
-               std::to_string(report.lossScale) + (report.skipped ? ", skipped" : "") + "; expects " + std::to_string(expected.lossScale) +
-               (schedule.kind[s] ? ", skipped" : ""));
+          fail(name + ", step " + std::to_string(s + 1) + " on " + std::to_string(job->devices()) +
+               " devices: a scale of " + std::to_string(report.lossScale) +
+               (report.skipped ? ", skipped" : "") + "; expects " +
+               std::to_string(expected.lossScale) + (schedule.kind[s] ? ", skipped" : ""));
       }
       if (schedule.kind[s]) {
         expected.lossScale = std::max(1.0, expected.lossScale / 2);
@@ -232,23 +248,26 @@ int main(int argc, char **argv) {
     for (const Job *job : {&one, &many})
       for (const abi::OptimizerStep &found : job->decisions())
         if (!(found == expected))
-          fail(name + ": a device of " + std::to_string(job->devices()) + " has " + std::to_string(found.updates) + " updates, a scale of " +
-               std::to_string(found.lossScale) + " and " + std::to_string(found.overflows) + " overflows; expects " +
-               std::to_string(expected.updates) + ", " + std::to_string(expected.lossScale) + " and " + std::to_string(expected.overflows));
+          fail(name + ": a device of " + std::to_string(job->devices()) + " has " +
+               std::to_string(found.updates) + " updates, a scale of " +
+               std::to_string(found.lossScale) + " and " + std::to_string(found.overflows) +
+               " overflows; expects " + std::to_string(expected.updates) + ", " +
+               std::to_string(expected.lossScale) + " and " + std::to_string(expected.overflows));
     const auto there = many.numbers();
     for (const auto &[key, numbers] : one.numbers())
       for (size_t e = 0; e < numbers.size(); ++e) {
-        const double difference = std::abs(there.at(key)[e] - numbers[e]) / std::max(1.0, std::abs(numbers[e]));
+        const double difference =
+            std::abs(there.at(key)[e] - numbers[e]) / std::max(1.0, std::abs(numbers[e]));
         if (!(difference <= 1e-9))
-          fail(name + ": element " + std::to_string(e) + " of group " + std::to_string(std::get<1>(key)) + " differs by " +
-               std::to_string(difference));
+          fail(name + ": element " + std::to_string(e) + " of group " +
+               std::to_string(std::get<1>(key)) + " differs by " + std::to_string(difference));
         worst = std::max(worst, difference);
       }
   }
-  std::printf(
-      "%u schedules of %llu steps on %zu devices: %llu overflows, %llu right behind another; equal scales and skips on every device, %llu skips "
-      "changed no bit; largest difference from one device %.2g\n",
-      schedules, (unsigned long long)kSteps, many.devices(), (unsigned long long)overflows, (unsigned long long)inARow,
-      (unsigned long long)skipsLookedAt, worst);
+  std::printf("%u schedules of %llu steps on %zu devices: %llu overflows, %llu right behind "
+              "another; equal scales and skips on every device, %llu skips "
+              "changed no bit; largest difference from one device %.2g\n",
+              schedules, (unsigned long long)kSteps, many.devices(), (unsigned long long)overflows,
+              (unsigned long long)inARow, (unsigned long long)skipsLookedAt, worst);
   return 0;
 }

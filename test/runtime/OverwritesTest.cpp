@@ -1,4 +1,5 @@
-// Tests that outputs that name an input, directly or through links, are refused before any file is opened.
+// Tests that outputs that name an input, directly or through links, are refused before any file is
+// opened.
 #include "TemporaryDirectory.h"
 
 #include "zorse/runtime/Overwrites.h"
@@ -36,37 +37,58 @@ protected:
 };
 
 TEST_F(Overwrites, SeesThroughLinksAndSpellings) {
-  for (const char *output : {"train.txt", "link.txt", "hard.txt", "./out/../train.txt", "model.zorse/../link.txt"}) {
+  for (const char *output :
+       {"train.txt", "link.txt", "hard.txt", "./out/../train.txt", "model.zorse/../link.txt"}) {
     std::string said = check({{"--data", at("train.txt")}}, {{"--save-weights", at(output)}});
     EXPECT_NE(said.find("--save-weights"), std::string::npos) << output << ": " << said;
     EXPECT_NE(said.find("is the same file as --data"), std::string::npos) << output << ": " << said;
   }
-  EXPECT_EQ(check({{"--data", at("train.txt")}, {"--load-weights", ""}}, {{"--save-weights", at("out/train.txt")}, {"--trace", ""}}), "fine");
+  EXPECT_EQ(check({{"--data", at("train.txt")}, {"--load-weights", ""}},
+                  {{"--save-weights", at("out/train.txt")}, {"--trace", ""}}),
+            "fine");
   // A missing input: the code that opens it reports its error, but no output may create it either.
-  EXPECT_NE(check({{"--data", at("out/later.txt")}}, {{"--metrics-file", at("dangling.txt")}}).find("same file"), std::string::npos);
+  EXPECT_NE(check({{"--data", at("out/later.txt")}}, {{"--metrics-file", at("dangling.txt")}})
+                .find("same file"),
+            std::string::npos);
 }
 
 TEST_F(Overwrites, FoldersThatAreReadAreNotWrittenInto) {
-  for (const char *output : {"model.zorse/weights.safetensors", "model.zorse/new.json", "linked.zorse/new.json", "linked.zorse/made/later/new.json",
-                             "out/../model.zorse/manifest.json"})
-    EXPECT_NE(check({{"the bundle", at("model.zorse")}}, {{"--metrics-file", at(output)}}).find("lies in the bundle"), std::string::npos) << output;
-  EXPECT_NE(check({{"the bundle", at("linked.zorse")}}, {{"--checkpoint-dir", at("model.zorse")}}).find("same file"), std::string::npos);
-  EXPECT_EQ(check({{"the bundle", at("model.zorse")}}, {{"--metrics-file", at("model.zorse.json")}, {"--trace", at("out/none/x")}}), "fine");
+  for (const char *output :
+       {"model.zorse/weights.safetensors", "model.zorse/new.json", "linked.zorse/new.json",
+        "linked.zorse/made/later/new.json", "out/../model.zorse/manifest.json"})
+    EXPECT_NE(check({{"the bundle", at("model.zorse")}}, {{"--metrics-file", at(output)}})
+                  .find("lies in the bundle"),
+              std::string::npos)
+        << output;
+  EXPECT_NE(check({{"the bundle", at("linked.zorse")}}, {{"--checkpoint-dir", at("model.zorse")}})
+                .find("same file"),
+            std::string::npos);
+  EXPECT_EQ(check({{"the bundle", at("model.zorse")}},
+                  {{"--metrics-file", at("model.zorse.json")}, {"--trace", at("out/none/x")}}),
+            "fine");
 }
 
 TEST_F(Overwrites, FoldersThatAreReplacedHoldNoInput) {
-  EXPECT_NE(check({{"the model", at("linked.zorse/weights.safetensors")}}, {{"--output", at("model.zorse"), true}})
+  EXPECT_NE(check({{"the model", at("linked.zorse/weights.safetensors")}},
+                  {{"--output", at("model.zorse"), true}})
                 .find("is replaced with everything in it"),
             std::string::npos);
-  EXPECT_EQ(check({{"the model", at("train.txt")}}, {{"--output", at("model.zorse"), true}}), "fine");
-  EXPECT_EQ(check({{"--data", at("train.txt")}}, {{"--checkpoint-dir", at("")}}), "fine") << "a folder that files are added to may hold an input";
+  EXPECT_EQ(check({{"the model", at("train.txt")}}, {{"--output", at("model.zorse"), true}}),
+            "fine");
+  EXPECT_EQ(check({{"--data", at("train.txt")}}, {{"--checkpoint-dir", at("")}}), "fine")
+      << "a folder that files are added to may hold an input";
 }
 
 TEST_F(Overwrites, OutputsDoNotOverwriteEachOther) {
-  EXPECT_NE(check({}, {{"--metrics-file", at("out/a")}, {"--trace", at("out/../out/a")}}).find("--trace"), std::string::npos);
-  EXPECT_NE(check({}, {{"--metrics-file", at("out/later.txt")}, {"--trace", at("dangling.txt")}}).find("is also written by --metrics-file"),
+  EXPECT_NE(
+      check({}, {{"--metrics-file", at("out/a")}, {"--trace", at("out/../out/a")}}).find("--trace"),
+      std::string::npos);
+  EXPECT_NE(check({}, {{"--metrics-file", at("out/later.txt")}, {"--trace", at("dangling.txt")}})
+                .find("is also written by --metrics-file"),
             std::string::npos);
-  EXPECT_EQ(check({{"--data", "/dev/null"}}, {{"--metrics-file", "/dev/null"}, {"--trace", "/dev/null"}}), "fine");
+  EXPECT_EQ(
+      check({{"--data", "/dev/null"}}, {{"--metrics-file", "/dev/null"}, {"--trace", "/dev/null"}}),
+      "fine");
 }
 
 } // namespace

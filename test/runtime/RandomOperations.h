@@ -1,5 +1,5 @@
-// Random lists of operations that devices perform in every step, on several threads each. The results of a transport
-// are compared bit by bit with plain loops over the numbers of all devices.
+// Random lists of operations that devices perform in every step, on several threads each. The
+// results of a transport are compared bit by bit with plain loops over the numbers of all devices.
 #pragma once
 
 #include "zorse/runtime/HalfTypes.h"
@@ -18,7 +18,8 @@ struct RandomOperation {
   enum Kind { Transfer, Gather, Scatter, Sum } kind;
   uint32_t instruction, queue;
   NumberType type;
-  std::vector<uint32_t> members; ///< transfer: from, to; otherwise readers, contributors or members, in summation order
+  std::vector<uint32_t> members; ///< transfer: from, to; otherwise readers, contributors or
+                                 ///< members, in summation order
   std::vector<Shard> runs;       ///< runs of readers or contributors
   std::vector<Shard> shards;
   int64_t count; ///< elements
@@ -31,8 +32,9 @@ struct RandomProgram {
   std::vector<RandomOperation> operations;
 };
 
-/// Adds shards and runs. Owners of `op.shards` need not be members; shards may be empty. In half of these operations a
-/// device has up to four runs, and the contributors and their order differ by shard.
+/// Adds shards and runs. Owners of `op.shards` need not be members; shards may be empty. In half of
+/// these operations a device has up to four runs, and the contributors and their order differ by
+/// shard.
 inline void addRuns(RandomOperation &op, uint32_t devices, std::mt19937_64 &random) {
   auto upTo = [&](uint64_t n) { return random() % (n + 1); };
   std::vector<uint32_t> owners;
@@ -53,22 +55,28 @@ inline void addRuns(RandomOperation &op, uint32_t devices, std::mt19937_64 &rand
     op.shards.push_back({owners[o], borders[o], borders[o + 1]});
   for (uint32_t member : op.members) {
     const size_t before = op.runs.size();
-    for (size_t o = 0; several && member != op.members[0] && o < owners.size() && op.runs.size() < before + 4; ++o) {
+    for (size_t o = 0;
+         several && member != op.members[0] && o < owners.size() && op.runs.size() < before + 4;
+         ++o) {
       const size_t end = std::min<size_t>(owners.size(), o + 1 + upTo(owners.size() / 2));
       if (upTo(1) && borders[o] < borders[end])
         op.runs.push_back({member, borders[o], borders[end]});
       o = end; // the next run leaves out at least one shard
     }
-    if (op.runs.size() == before) // one member has the whole range, so that every shard has a contributor
+    if (op.runs.size() ==
+        before) // one member has the whole range, so that every shard has a contributor
       op.runs.push_back({member, 0, several && member != op.members[0] && upTo(1) ? 0 : op.count});
   }
   if (upTo(1))
-    std::stable_sort(op.runs.begin(), op.runs.end(), [](const Shard &a, const Shard &b) { return a.begin < b.begin; });
+    std::stable_sort(op.runs.begin(), op.runs.end(),
+                     [](const Shard &a, const Shard &b) { return a.begin < b.begin; });
   if (upTo(1))
-    std::stable_sort(op.shards.begin(), op.shards.end(), [](const Shard &a, const Shard &b) { return a.device < b.device; });
+    std::stable_sort(op.shards.begin(), op.shards.end(),
+                     [](const Shard &a, const Shard &b) { return a.device < b.device; });
 }
 
-inline RandomProgram randomProgram(uint64_t seed, uint32_t devices, uint32_t queues, size_t operations, int64_t maxCount) {
+inline RandomProgram randomProgram(uint64_t seed, uint32_t devices, uint32_t queues,
+                                   size_t operations, int64_t maxCount) {
   std::mt19937_64 random(seed);
   auto upTo = [&](uint64_t n) { return random() % (n + 1); };
   RandomProgram program{devices, queues, seed, {}};
@@ -112,23 +120,27 @@ inline void fillNumbers(NumberType type, std::byte *to, int64_t count, uint64_t 
 using Bytes = std::vector<std::byte>;
 
 /// The numbers of all elements on a device at the beginning of an operation.
-inline Bytes numbersOf(const RandomProgram &program, const RandomOperation &op, uint32_t device, uint64_t step) {
+inline Bytes numbersOf(const RandomProgram &program, const RandomOperation &op, uint32_t device,
+                       uint64_t step) {
   Bytes numbers;
   numbers.reserve(size_t(op.count) * bytesOf(op.type) + 1); // a valid address even without elements
   numbers.resize(size_t(op.count) * bytesOf(op.type));
-  fillNumbers(op.type, numbers.data(), op.count, program.seed ^ (uint64_t(op.instruction) << 32) ^ (step << 8) ^ device);
+  fillNumbers(op.type, numbers.data(), op.count,
+              program.seed ^ (uint64_t(op.instruction) << 32) ^ (step << 8) ^ device);
   return numbers;
 }
 
-/// A device's data of a gather or a reduction. `full` contains its runs. Its shards lie at `places` relative to
-/// `shard`, inside `full` or separately.
+/// A device's data of a gather or a reduction. `full` contains its runs. Its shards lie at `places`
+/// relative to `shard`, inside `full` or separately.
 struct RandomPart {
   RandomPart(const RandomOperation &op, uint32_t device, const Bytes &numbers)
-      : element(bytesOf(op.type)), held(op.runs, device), own(op.shards, device), places(own.inside(held)) {
+      : element(bytesOf(op.type)), held(op.runs, device), own(op.shards, device),
+        places(own.inside(held)) {
     full.reserve(numbers.size() + 1);
     auto append = [&](Bytes &to, const Compact &runs) {
       for (const Compact::Run &run : runs.runs())
-        to.insert(to.end(), numbers.begin() + run.begin * int64_t(element), numbers.begin() + run.end * int64_t(element));
+        to.insert(to.end(), numbers.begin() + run.begin * int64_t(element),
+                  numbers.begin() + run.end * int64_t(element));
     };
     append(full, held);
     if (op.inPlace && !places.empty()) {
@@ -157,15 +169,20 @@ struct RandomPart {
   std::byte *shard = nullptr;
 };
 
-inline bool isIn(const std::vector<uint32_t> &devices, uint32_t device) { return std::find(devices.begin(), devices.end(), device) != devices.end(); }
+inline bool isIn(const std::vector<uint32_t> &devices, uint32_t device) {
+  return std::find(devices.begin(), devices.end(), device) != devices.end();
+}
 inline bool owns(const RandomOperation &op, uint32_t device) {
-  return std::any_of(op.shards.begin(), op.shards.end(), [&](const Shard &shard) { return shard.device == device; });
+  return std::any_of(op.shards.begin(), op.shards.end(),
+                     [&](const Shard &shard) { return shard.device == device; });
 }
 
 /// Performs one operation on one device; `result` receives the final data.
-inline Status perform(const RandomProgram &program, const RandomOperation &op, uint32_t device, uint64_t step, Transport &transport, Bytes &result) {
+inline Status perform(const RandomProgram &program, const RandomOperation &op, uint32_t device,
+                      uint64_t step, Transport &transport, Bytes &result) {
   const Operation operation{op.instruction, step};
-  const bool member = isIn(op.members, device), moves = op.kind == RandomOperation::Gather || op.kind == RandomOperation::Scatter;
+  const bool member = isIn(op.members, device),
+             moves = op.kind == RandomOperation::Gather || op.kind == RandomOperation::Scatter;
   if (!member && !(moves && owns(op, device)))
     return Status::success();
   Bytes numbers = numbersOf(program, op, device, step);
@@ -173,8 +190,9 @@ inline Status perform(const RandomProgram &program, const RandomOperation &op, u
   if (op.kind == RandomOperation::Transfer) {
     if (op.members.size() < 2)
       return Status::success();
-    status = device == op.members[0] ? transport.send(operation, op.members[1], numbers.data(), numbers.size())
-                                     : transport.receive(operation, op.members[0], numbers.data(), numbers.size());
+    status = device == op.members[0]
+                 ? transport.send(operation, op.members[1], numbers.data(), numbers.size())
+                 : transport.receive(operation, op.members[0], numbers.data(), numbers.size());
   } else if (op.kind == RandomOperation::Sum) {
     AllReduceArguments a;
     a.type = op.type;
@@ -185,10 +203,12 @@ inline Status perform(const RandomProgram &program, const RandomOperation &op, u
   } else {
     RandomPart part(op, device, numbers);
     if (op.kind == RandomOperation::Gather) {
-      AllGatherArguments a{part.element, op.shards, op.runs, member ? part.full.data() : nullptr, owns(op, device) ? part.shard : nullptr};
+      AllGatherArguments a{part.element, op.shards, op.runs, member ? part.full.data() : nullptr,
+                           owns(op, device) ? part.shard : nullptr};
       status = transport.allGather(operation, a);
     } else {
-      ReduceScatterArguments a{op.type, op.runs, op.shards, member ? part.full.data() : nullptr, owns(op, device) ? part.shard : nullptr};
+      ReduceScatterArguments a{op.type, op.runs, op.shards, member ? part.full.data() : nullptr,
+                               owns(op, device) ? part.shard : nullptr};
       status = transport.reduceScatter(operation, a);
     }
     numbers = part.result();
@@ -198,7 +218,8 @@ inline Status perform(const RandomProgram &program, const RandomOperation &op, u
 }
 
 /// Sums element by element in the order of `terms`, half types in f32.
-inline void addPlainly(NumberType type, std::byte *to, const std::vector<const std::byte *> &terms, int64_t count) {
+inline void addPlainly(NumberType type, std::byte *to, const std::vector<const std::byte *> &terms,
+                       int64_t count) {
   const size_t element = bytesOf(type);
   for (int64_t i = 0; i < count; ++i) {
     double wide = 0;
@@ -228,7 +249,8 @@ inline void addPlainly(NumberType type, std::byte *to, const std::vector<const s
 }
 
 /// The final data of all devices after one operation.
-inline std::vector<Bytes> plainResults(const RandomProgram &program, const RandomOperation &op, uint64_t step) {
+inline std::vector<Bytes> plainResults(const RandomProgram &program, const RandomOperation &op,
+                                       uint64_t step) {
   std::vector<Bytes> numbers, results(program.devices);
   for (uint32_t device = 0; device < program.devices; ++device)
     numbers.push_back(numbersOf(program, op, device, step));
@@ -253,16 +275,19 @@ inline std::vector<Bytes> plainResults(const RandomProgram &program, const Rando
       continue;
     RandomPart part(op, device, numbers[device]);
     for (const Shard &shard : op.shards) {
-      const int64_t first = shard.begin * int64_t(part.element), bytes = shard.size() * int64_t(part.element);
+      const int64_t first = shard.begin * int64_t(part.element),
+                    bytes = shard.size() * int64_t(part.element);
       if (op.kind == RandomOperation::Gather && !shard.empty() && part.held.has(shard))
-        std::memcpy(part.full.data() + part.held.place(shard) * int64_t(part.element), numbers[shard.device].data() + first, size_t(bytes));
+        std::memcpy(part.full.data() + part.held.place(shard) * int64_t(part.element),
+                    numbers[shard.device].data() + first, size_t(bytes));
       if (op.kind == RandomOperation::Gather || shard.device != device || shard.empty())
         continue;
       std::vector<const std::byte *> terms;
       for (const Shard &run : op.runs)
         if (run.begin <= shard.begin && shard.end <= run.end)
           terms.push_back(numbers[run.device].data() + first);
-      addPlainly(op.type, part.shard + part.places.place(shard) * int64_t(part.element), terms, shard.size());
+      addPlainly(op.type, part.shard + part.places.place(shard) * int64_t(part.element), terms,
+                 shard.size());
     }
     results[device] = part.result();
   }
@@ -270,7 +295,8 @@ inline std::vector<Bytes> plainResults(const RandomProgram &program, const Rando
 }
 
 /// The final data of one device for every operation of every step. The first error is returned.
-inline Result<std::vector<Bytes>> perform(const RandomProgram &program, uint32_t device, uint64_t steps, Transport &transport) {
+inline Result<std::vector<Bytes>> perform(const RandomProgram &program, uint32_t device,
+                                          uint64_t steps, Transport &transport) {
   size_t operations = program.operations.size();
   std::vector<Bytes> results(operations * steps);
   std::vector<Status> statuses(program.queues);
@@ -280,7 +306,8 @@ inline Result<std::vector<Bytes>> perform(const RandomProgram &program, uint32_t
       for (uint64_t step = 0; step < steps; ++step)
         for (size_t i = 0; i < operations; ++i)
           if (program.operations[i].queue == queue && statuses[queue].succeeded()) {
-            statuses[queue] = perform(program, program.operations[i], device, step, transport, results[step * operations + i]);
+            statuses[queue] = perform(program, program.operations[i], device, step, transport,
+                                      results[step * operations + i]);
             if (statuses[queue].failed())
               transport.abort(statuses[queue].error());
           }
@@ -293,9 +320,11 @@ inline Result<std::vector<Bytes>> perform(const RandomProgram &program, uint32_t
   return results;
 }
 
-inline std::vector<Result<std::vector<Bytes>>> performAll(const RandomProgram &program, uint64_t steps,
-                                                          std::vector<std::unique_ptr<Transport>> transports) {
-  std::vector<Result<std::vector<Bytes>>> results(program.devices, Result<std::vector<Bytes>>(internalError("did not run")));
+inline std::vector<Result<std::vector<Bytes>>>
+performAll(const RandomProgram &program, uint64_t steps,
+           std::vector<std::unique_ptr<Transport>> transports) {
+  std::vector<Result<std::vector<Bytes>>> results(
+      program.devices, Result<std::vector<Bytes>>(internalError("did not run")));
   std::vector<std::thread> threads;
   for (uint32_t device = 0; device < program.devices; ++device)
     threads.emplace_back([&, device] {

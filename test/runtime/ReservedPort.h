@@ -1,4 +1,5 @@
-// A port that is reserved for a test as long as the object lives, for tests that need the number before they listen.
+// A port that is reserved for a test as long as the object lives, for tests that need the number
+// before they listen.
 #pragma once
 
 #include <cerrno>
@@ -13,8 +14,9 @@
 
 namespace zorse::runtime::test {
 
-/// The port is bound but not listening. Connections are refused, and the system does not assign the port to other
-/// sockets. A socket that binds it by number with SO_REUSEADDR, as our coordinators do, may listen.
+/// The port is bound but not listening. Connections are refused, and the system does not assign the
+/// port to other sockets. A socket that binds it by number with SO_REUSEADDR, as our coordinators
+/// do, may listen.
 class ReservedPort {
 public:
   /// \param six  also on ::1
@@ -50,7 +52,8 @@ private:
   static bool bindTo(int &fd, int family, const sockaddr *address, socklen_t size) {
     int on = 1;
     fd = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    return fd >= 0 && ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 && ::bind(fd, address, size) == 0;
+    return fd >= 0 && ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+           ::bind(fd, address, size) == 0;
   }
   void close() {
     for (int *fd : {&four_, &six_})

@@ -50,15 +50,18 @@ TEST(Runs, PlacesAreThoseOfACopy) {
       EXPECT_EQ(places.elements(), int64_t(copy.size()));
       for (int64_t element = 0; element < kElements; ++element) {
         const auto found = std::find(copy.begin(), copy.end(), element);
-        EXPECT_EQ(places.place(element, element + 1), found == copy.end() ? -1 : found - copy.begin());
+        EXPECT_EQ(places.place(element, element + 1),
+                  found == copy.end() ? -1 : found - copy.begin());
       }
     }
   }
 }
 
 TEST(Runs, ShardsLieApartOrInside) {
-  const Compact whole({{0, 0, 4}, {0, 8, 20}}, 0), shards({{0, 2, 4}, {0, 12, 14}}, 0), others({{0, 2, 4}, {0, 6, 7}}, 0);
-  const Held inside(whole, shards, 2 * 4, 4); // the first shard is in place: two elements from the start
+  const Compact whole({{0, 0, 4}, {0, 8, 20}}, 0), shards({{0, 2, 4}, {0, 12, 14}}, 0),
+      others({{0, 2, 4}, {0, 6, 7}}, 0);
+  const Held inside(whole, shards, 2 * 4,
+                    4); // the first shard is in place: two elements from the start
   EXPECT_TRUE(inside.inside);
   EXPECT_EQ(inside.shards.place(2, 4), 0);
   EXPECT_EQ(inside.shards.place(12, 13), 8 - 2);
@@ -68,7 +71,8 @@ TEST(Runs, ShardsLieApartOrInside) {
   EXPECT_EQ(apart.shards.place(2, 4), 0);
   EXPECT_EQ(apart.shards.place(12, 13), 2);
   EXPECT_FALSE(Held(whole, others, 2 * 4, 4).inside) << "one of them is not there";
-  EXPECT_FALSE(Held(Compact(), shards, 2 * 4, 4).inside) << "who reads nothing has its shards apart";
+  EXPECT_FALSE(Held(Compact(), shards, 2 * 4, 4).inside)
+      << "who reads nothing has its shards apart";
 }
 
 TEST(Runs, HoldersHaveAllOfAPiece) {

@@ -31,10 +31,15 @@ TEST_F(Safetensors, RoundTrips) {
   std::string path = directory.path("x.safetensors");
   float a[] = {1, 2, 3, 4, 5, 6};
   int64_t b = -7;
-  ASSERT_FALSE(writeSafetensors(path, {{"b.bias", StoredType::I64, {}, [&](std::byte *to) { std::memcpy(to, &b, 8); }},
-                                       {"a \"quoted\"", StoredType::F32, {2, 3}, [&](std::byte *to) { std::memcpy(to, a, 24); }},
-                                       {"empty", StoredType::F32, {0, 4}, [&](std::byte *) {}}})
-                   .failed());
+  ASSERT_FALSE(
+      writeSafetensors(
+          path, {{"b.bias", StoredType::I64, {}, [&](std::byte *to) { std::memcpy(to, &b, 8); }},
+                 {"a \"quoted\"",
+                  StoredType::F32,
+                  {2, 3},
+                  [&](std::byte *to) { std::memcpy(to, a, 24); }},
+                 {"empty", StoredType::F32, {0, 4}, [&](std::byte *) {}}})
+          .failed());
   Result<SafetensorsFile> file = SafetensorsFile::open(path);
   ASSERT_FALSE(file.failed()) << file.message();
   ASSERT_EQ(file->tensors().size(), 3u);
@@ -46,7 +51,8 @@ TEST_F(Safetensors, RoundTrips) {
 }
 
 TEST_F(Safetensors, MetadataIsLetThrough) {
-  std::string header = R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  std::string header =
+      R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
   EXPECT_EQ(openError(withHeader(header, 4)), "accepted");
 }
 
@@ -63,35 +69,54 @@ TEST_F(Safetensors, WrongFilesAreNamed) {
       {withHeader(std::string(3000, '['), 0), "not a JSON object"},
       {withHeader(R"({"a":1})", 0), "expects dtype"},
       {withHeader(R"({"a":{"dtype":"F32","shape":[1]}})", 4), "expects dtype"},
-      {withHeader(R"({"a":{"dtype":"F31","shape":[1],"data_offsets":[0,4]}})", 4), "unknown type 'F31'"},
-      {withHeader(R"({"a":{"dtype":"f32","shape":[1],"data_offsets":[0,4]}})", 4), "unknown type 'f32'"},
+      {withHeader(R"({"a":{"dtype":"F31","shape":[1],"data_offsets":[0,4]}})", 4),
+       "unknown type 'F31'"},
+      {withHeader(R"({"a":{"dtype":"f32","shape":[1],"data_offsets":[0,4]}})", 4),
+       "unknown type 'f32'"},
       {withHeader(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4), "not negative"},
-      {withHeader(R"({"a":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})", 4), "not negative"},
+      {withHeader(R"({"a":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})", 4),
+       "not negative"},
       {withHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,-4]}})", 4), "not negative"},
-      {withHeader(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4), "its shape needs 8"},
-      {withHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})", 4), "lies at bytes [0, 8) of 4"},
+      {withHeader(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4),
+       "its shape needs 8"},
+      {withHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})", 4),
+       "lies at bytes [0, 8) of 4"},
       {withHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8), "without holes"},
-      {withHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}})", 6),
+      {withHeader(
+           R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}})",
+           6),
        "without holes"},
-      {withHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 5), "1 bytes behind the last tensor"},
-      {withHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4),
+      {withHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 5),
+       "1 bytes behind the last tensor"},
+      {withHeader(
+           R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+           4),
        "is there twice"},
-      {withHeader(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296,4294967296],"data_offsets":[0,4]}})", 4), "too large"},
-      {withHeader(R"({"a":{"dtype":"F64","shape":[4611686018427387904],"data_offsets":[0,4]}})", 4), "too large"},
-      {withHeader(R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}})", 4), "not negative"},
+      {withHeader(
+           R"({"a":{"dtype":"F32","shape":[4294967296,4294967296,4294967296],"data_offsets":[0,4]}})",
+           4),
+       "too large"},
+      {withHeader(R"({"a":{"dtype":"F64","shape":[4611686018427387904],"data_offsets":[0,4]}})", 4),
+       "too large"},
+      {withHeader(R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}})",
+                  4),
+       "not negative"},
   };
   for (const auto &c : cases) {
     std::string error = openError(c.bytes);
     EXPECT_NE(error.find(c.says), std::string::npos) << error;
     EXPECT_NE(error.find("t.safetensors"), std::string::npos) << error;
   }
-  EXPECT_NE(SafetensorsFile::open(directory.path("nowhere")).message().find("nowhere: cannot be read"), std::string::npos);
+  EXPECT_NE(
+      SafetensorsFile::open(directory.path("nowhere")).message().find("nowhere: cannot be read"),
+      std::string::npos);
   EXPECT_TRUE(SafetensorsFile::open(directory.path("")).failed());
 }
 
 TEST_F(Safetensors, EveryTruncationAndChangedByteIsHandled) {
-  std::string good =
-      withHeader(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"I64","shape":[1],"data_offsets":[8,16]}})", 16);
+  std::string good = withHeader(
+      R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"I64","shape":[1],"data_offsets":[8,16]}})",
+      16);
   ASSERT_EQ(openError(good), "accepted");
   for (size_t length = 0; length < good.size(); ++length)
     EXPECT_NE(openError(good.substr(0, length)), "accepted") << length;

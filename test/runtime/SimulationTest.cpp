@@ -14,7 +14,8 @@ namespace {
 
 enum Queue : uint32_t { ComputeQueue, SendQueue, ReceiveQueue, Collectives, ToDevice };
 
-/// Builds programs instruction by instruction, in global order. Waits name instructions by their ids.
+/// Builds programs instruction by instruction, in global order. Waits name instructions by their
+/// ids.
 class Programs {
 public:
   explicit Programs(const std::vector<std::string> &names, const char *kind = "cpu") {
@@ -25,25 +26,33 @@ public:
       bundle::Program p;
       p.set_device(uint32_t(b.programs.size()));
       p.set_device_name(name);
-      for (bundle::QueueKind queue : {bundle::COMPUTE, bundle::SEND_QUEUE, bundle::RECEIVE_QUEUE, bundle::COLLECTIVE_QUEUE, bundle::HOST_TO_DEVICE})
+      for (bundle::QueueKind queue : {bundle::COMPUTE, bundle::SEND_QUEUE, bundle::RECEIVE_QUEUE,
+                                      bundle::COLLECTIVE_QUEUE, bundle::HOST_TO_DEVICE})
         p.add_queues()->set_kind(queue);
       b.programs.push_back(p);
     }
   }
 
-  uint32_t compute(uint32_t device, Compute::Task task, double seconds, const std::vector<uint32_t> &after = {},
+  uint32_t compute(uint32_t device, Compute::Task task, double seconds,
+                   const std::vector<uint32_t> &after = {},
                    const std::vector<uint32_t> &afterPrevious = {}) {
-    bundle::Phase phase = task == Compute::F ? bundle::FORWARD : task == Compute::B || task == Compute::W ? bundle::BACKWARD : bundle::UPDATE_STATE;
-    half(device, next, ComputeQueue, phase, seconds, after, afterPrevious).mutable_compute()->set_task(task);
+    bundle::Phase phase = task == Compute::F                         ? bundle::FORWARD
+                          : task == Compute::B || task == Compute::W ? bundle::BACKWARD
+                                                                     : bundle::UPDATE_STATE;
+    half(device, next, ComputeQueue, phase, seconds, after, afterPrevious)
+        .mutable_compute()
+        ->set_task(task);
     return next++;
   }
 
-  uint32_t transfer(uint32_t from, uint32_t to, double seconds, uint64_t bytes, const std::vector<uint32_t> &after = {},
-                    bundle::Phase phase = bundle::FORWARD, const std::vector<uint32_t> &afterThere = {}) {
+  uint32_t transfer(uint32_t from, uint32_t to, double seconds, uint64_t bytes,
+                    const std::vector<uint32_t> &after = {}, bundle::Phase phase = bundle::FORWARD,
+                    const std::vector<uint32_t> &afterThere = {}) {
     bundle::Send &send = *half(from, next, SendQueue, phase, seconds, after).mutable_send();
     send.set_peer(to);
     send.mutable_region()->set_bytes(bytes);
-    bundle::Receive &receive = *half(to, next, ReceiveQueue, phase, seconds, afterThere).mutable_receive();
+    bundle::Receive &receive =
+        *half(to, next, ReceiveQueue, phase, seconds, afterThere).mutable_receive();
     receive.set_peer(from);
     receive.mutable_region()->set_bytes(bytes);
     return next++;
@@ -52,7 +61,8 @@ public:
   /// A sum over all devices.
   uint32_t sum(double seconds, const std::vector<std::vector<uint32_t>> &after) {
     for (uint32_t d = 0; d < b.programs.size(); ++d) {
-      bundle::AllReduce &sum = *half(d, next, Collectives, bundle::READ_METRICS, seconds, after[d]).mutable_all_reduce();
+      bundle::AllReduce &sum =
+          *half(d, next, Collectives, bundle::READ_METRICS, seconds, after[d]).mutable_all_reduce();
       for (uint32_t member = 0; member < b.programs.size(); ++member)
         sum.add_members(member);
       sum.mutable_region()->set_bytes(128);
@@ -60,7 +70,8 @@ public:
     return next++;
   }
 
-  /// All devices in one node with a bus of bandwidth `bus`; each device has its own port of bandwidth `bandwidth`.
+  /// All devices in one node with a bus of bandwidth `bus`; each device has its own port of
+  /// bandwidth `bandwidth`.
   void topology(double bandwidth, double latency, double bus = 0) {
     b.topology.add_sites();
     auto *node = b.topology.add_nodes();
@@ -87,7 +98,8 @@ private:
     uint32_t queue, position;
   };
 
-  Instruction &half(uint32_t device, uint32_t id, uint32_t queue, bundle::Phase phase, double seconds, const std::vector<uint32_t> &after,
+  Instruction &half(uint32_t device, uint32_t id, uint32_t queue, bundle::Phase phase,
+                    double seconds, const std::vector<uint32_t> &after,
                     const std::vector<uint32_t> &afterPrevious = {}) {
     Instruction &instruction = *b.programs[device].add_instructions();
     instruction.set_id(id);
@@ -97,8 +109,8 @@ private:
     auto waitFor = [&](uint32_t other, bool previous) {
       auto it = places.find({device, other});
       bundle::Wait &wait = *instruction.add_waits();
-      // Only a wait for the step before can name a later instruction. Its queue is then the compute queue and its
-      // position 0.
+      // Only a wait for the step before can name a later instruction. Its queue is then the compute
+      // queue and its position 0.
       wait.set_queue(it != places.end() ? it->second.queue : uint32_t(ComputeQueue));
       wait.set_position(it != places.end() ? it->second.position : 0);
       wait.set_previous_step(previous);
@@ -117,7 +129,8 @@ private:
 
 double of(const Seconds &seconds, Activity activity) { return seconds[size_t(activity)]; }
 
-/// The only communication thread of b first waits for c. The transfer from a need not wait, because its memory is free.
+/// The only communication thread of b first waits for c. The transfer from a need not wait, because
+/// its memory is free.
 TEST(Simulation, AnnouncedReceivesBeginWithTheSender) {
   for (bool announces : {true, false}) {
     Programs p({"a", "b", "c"});
@@ -138,7 +151,8 @@ TEST(Simulation, AnnouncedReceivesBeginWithTheSender) {
     options.steps = 1;
     options.traceSteps = 1;
     Simulation s = p.run(options);
-    // The sender is free at 2, so its second transfer starts then, not at 11, when b has received from c.
+    // The sender is free at 2, so its second transfer starts then, not at 11, when b has received
+    // from c.
     double begins = -1;
     for (const TraceEvent &event : s.trace)
       if (event.device == 0 && p.b.programs[0].instructions(int(event.instruction)).has_send() &&
@@ -185,12 +199,14 @@ TEST(Simulation, PipelineOfTwo) {
   EXPECT_DOUBLE_EQ(of(s.criticalPath, Activity::Forward), 3);
   EXPECT_DOUBLE_EQ(of(s.criticalPath, Activity::Transfer), 1);
   EXPECT_DOUBLE_EQ(of(s.criticalPath, Activity::Backward), 3);
-  EXPECT_DOUBLE_EQ(of(s.devices[0].waiting, Activity::Transfer), 4);            // from its F to its B
-  EXPECT_DOUBLE_EQ(of(s.devices[1].waiting, Activity::Transfer), 7 - 3 - 0.25); // from its update to its F
+  EXPECT_DOUBLE_EQ(of(s.devices[0].waiting, Activity::Transfer), 4); // from its F to its B
+  EXPECT_DOUBLE_EQ(of(s.devices[1].waiting, Activity::Transfer),
+                   7 - 3 - 0.25); // from its update to its F
 }
 
 TEST(Simulation, StepsOverlap) {
-  // b's update of 6 ends at 1.5 + 3 + 6 = 10.5, a's B at 7. The next F of a runs at 7, that of b at 10.5.
+  // b's update of 6 ends at 1.5 + 3 + 6 = 10.5, a's B at 7. The next F of a runs at 7, that of b
+  // at 10.5.
   Simulation s = pipeline(6).run();
   EXPECT_DOUBLE_EQ(s.firstStep, 10.5);
   EXPECT_DOUBLE_EQ(s.stepEnds[1], 19.5);
@@ -245,7 +261,8 @@ TEST(Simulation, LinksAreShared) {
   Simulation s = p.run();
   EXPECT_TRUE(s.usesTopology);
   EXPECT_DOUBLE_EQ(s.firstStep, 2.25); // the second transfer runs after the first
-  EXPECT_DOUBLE_EQ(of(s.criticalPath, Activity::BusyLink) + of(s.criticalPath, Activity::Transfer), s.stepEnds[3] - s.stepEnds[2]);
+  EXPECT_DOUBLE_EQ(of(s.criticalPath, Activity::BusyLink) + of(s.criticalPath, Activity::Transfer),
+                   s.stepEnds[3] - s.stepEnds[2]);
 
   SimulationOptions faster;
   faster.linkTimes = 2;
@@ -262,13 +279,15 @@ TEST(Simulation, WhatIfDevicesWereFaster) {
 }
 
 TEST(Simulation, OneThreadCommunicates) {
-  // a sends to b after its long F. The receive from c comes later in the list, although its data could arrive earlier.
+  // a sends to b after its long F. The receive from c comes later in the list, although its data
+  // could arrive earlier.
   Programs p({"a", "b", "c"});
   uint32_t f = p.compute(0, Compute::F, 4);
   p.transfer(0, 1, 1, 1000, {f});
   uint32_t early = p.transfer(2, 0, 1, 1000);
   p.compute(0, Compute::B, 1, {early});
-  EXPECT_DOUBLE_EQ(p.run().firstStep, 6); // 4 + 1 + 1: the announced bytes from c have arrived, but the receive comes after the send
+  EXPECT_DOUBLE_EQ(p.run().firstStep, 6); // 4 + 1 + 1: the announced bytes from c have arrived, but
+                                          // the receive comes after the send
   SimulationOptions options;
   options.oneThreadPerQueue = true;
   EXPECT_DOUBLE_EQ(p.run(options).firstStep, 5);
@@ -294,7 +313,8 @@ TEST(Simulation, EvaluationSkipsWhatTrains) {
   options.evaluation = true;
   Simulation s = p.run(options);
   EXPECT_DOUBLE_EQ(s.firstStep, 3.5); // F, transfer, F
-  // b's next receive comes after the send of a gradient. Evaluation skips the send, but its wait for b's F remains.
+  // b's next receive comes after the send of a gradient. Evaluation skips the send, but its wait
+  // for b's F remains.
   EXPECT_DOUBLE_EQ(s.step, 2.5);
   options.oneThreadPerQueue = true;
   EXPECT_DOUBLE_EQ(p.run(options).step, 2); // b's F
@@ -309,8 +329,8 @@ TEST(Simulation, OneStep) {
 }
 
 TEST(Simulation, NamesWhoWaitsForever) {
-  // Each device first sends the data that the other one receives second. With one communication thread, neither reaches
-  // the matching transfer.
+  // Each device first sends the data that the other one receives second. With one communication
+  // thread, neither reaches the matching transfer.
   Programs p({"left", "right"});
   for (uint32_t device : {0u, 1u}) {
     Instruction &send = *p.b.programs[device].add_instructions();
@@ -327,7 +347,8 @@ TEST(Simulation, NamesWhoWaitsForever) {
   }
   Result<Simulation> result = simulatePrograms(p.b, {});
   ASSERT_TRUE(result.failed());
-  for (const char *expected : {"device left", "device right", "send to right", "send to left", "cannot run"})
+  for (const char *expected :
+       {"device left", "device right", "send to right", "send to left", "cannot run"})
     EXPECT_NE(result.message().find(expected), std::string::npos) << result.message();
 
   // An instruction that waits for a later instruction.
@@ -339,7 +360,8 @@ TEST(Simulation, NamesWhoWaitsForever) {
   wait.set_position(1);
   result = simulatePrograms(q.b, {});
   ASSERT_TRUE(result.failed());
-  EXPECT_NE(result.message().find("waits for instruction 1"), std::string::npos) << result.message();
+  EXPECT_NE(result.message().find("waits for instruction 1"), std::string::npos)
+      << result.message();
 }
 
 TEST(Simulation, RefusesTimesThatAreNone) {

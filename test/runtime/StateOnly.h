@@ -1,5 +1,5 @@
-// A bundle with devices that only hold state. It has parameters "p0", "p1", ... in groups; some devices own their
-// elements.
+// A bundle with devices that only hold state. It has parameters "p0", "p1", ... in groups; some
+// devices own their elements.
 #pragma once
 
 #include "TemporaryDirectory.h"
@@ -14,7 +14,7 @@ namespace zorse::runtime::test {
 
 struct StateOnlyOptions {
   uint32_t devices = 2, moments = 2;
-  int64_t scale = 10;                                        ///< elements of parameter i: (i + 1) * scale
+  int64_t scale = 10; ///< elements of parameter i: (i + 1) * scale
   std::vector<std::vector<uint32_t>> groups = {{0, 1}, {2}}; ///< parameters of each group
   std::vector<uint32_t> frozen = {3};
   unsigned seed = 1; ///< for the owners' extents
@@ -83,7 +83,8 @@ inline Bundle stateOnly(const TemporaryDirectory &directory, const StateOnlyOpti
     program.add_arenas()->set_kind(bundle::DEVICE);
   }
   std::vector<uint64_t> top(o.devices, 0);
-  auto place = [&](uint32_t d, bundle::Value::Kind kind, uint32_t id, uint32_t cut, int64_t begin, int64_t end, bundle::ElementType type) {
+  auto place = [&](uint32_t d, bundle::Value::Kind kind, uint32_t id, uint32_t cut, int64_t begin,
+                   int64_t end, bundle::ElementType type) {
     bundle::PersistentState &state = *bundle.programs[d].add_state();
     state.set_type(type);
     state.mutable_value()->set_kind(kind);
@@ -123,12 +124,16 @@ inline Bundle stateOnly(const TemporaryDirectory &directory, const StateOnlyOpti
 
 /// The value of element `e` of a parameter (moment -1) or moment after `step`; exact in f32.
 inline double stateNumber(uint32_t parameter, int moment, int64_t e, uint64_t step) {
-  return double((uint64_t(e) * 31 + parameter * 1009 + uint64_t(moment + 1) * 77 + step * 131071) % 1000003) / 4;
+  return double((uint64_t(e) * 31 + parameter * 1009 + uint64_t(moment + 1) * 77 + step * 131071) %
+                1000003) /
+         4;
 }
 
 /// Visits every element of a parameter that a device of the executor holds.
 /// \param written  executor that receives the visited data; null: none
-template <typename Visit> void eachElement(const Bundle &bundle, const Executor &executor, const Visit &visit, Executor *written = nullptr) {
+template <typename Visit>
+void eachElement(const Bundle &bundle, const Executor &executor, const Visit &visit,
+                 Executor *written = nullptr) {
   for (uint32_t device : executor.devices())
     for (const bundle::PersistentState &state : bundle.programs[device].state()) {
       const bundle::Value &value = state.value();
@@ -140,7 +145,8 @@ template <typename Visit> void eachElement(const Bundle &bundle, const Executor 
       for (uint32_t p : bundle.summary.groups(int(value.id())).parameters()) {
         const bundle::ParameterInfo &info = bundle.summary.parameters(int(p));
         int64_t count = info.shape(0) * info.shape(1);
-        for (int64_t e = std::max<int64_t>(0, value.begin() - info.offset()); e < count && info.offset() + e < value.end(); ++e)
+        for (int64_t e = std::max<int64_t>(0, value.begin() - info.offset());
+             e < count && info.offset() + e < value.end(); ++e)
           visit(p, value.kind() == bundle::Value::MOMENTS ? int(value.cut()) : -1, e, state.type(),
                 data + uint64_t(info.offset() + e - value.begin()) * elementBytes(state.type()));
       }
@@ -160,20 +166,26 @@ inline void fillState(const Bundle &bundle, Executor &executor, uint64_t step) {
   eachElement(
       bundle, executor,
       [&](uint32_t p, int moment, int64_t e, bundle::ElementType type, std::byte *data) {
-        double number = stateNumber(p, moment, e, bundle.summary.parameters(int(p)).trainable() ? step : 0);
+        double number =
+            stateNumber(p, moment, e, bundle.summary.parameters(int(p)).trainable() ? step : 0);
         convertElements(&number, StoredType::F64, data, storedType(type), 1);
       },
       &executor);
 }
 
-/// Number of elements that differ from the state after `step`. The optimizer step counts as one element per device.
-inline int64_t wrongElements(const Bundle &bundle, const Executor &executor, uint64_t step, bool withMoments = true) {
+/// Number of elements that differ from the state after `step`. The optimizer step counts as one
+/// element per device.
+inline int64_t wrongElements(const Bundle &bundle, const Executor &executor, uint64_t step,
+                             bool withMoments = true) {
   int64_t wrong = 0;
-  eachElement(bundle, executor, [&](uint32_t p, int moment, int64_t e, bundle::ElementType type, std::byte *data) {
-    double number, expected = stateNumber(p, moment, e, bundle.summary.parameters(int(p)).trainable() ? step : 0);
-    convertElements(data, storedType(type), &number, StoredType::F64, 1);
-    wrong += number != (moment >= 0 && !withMoments ? 0.0 : expected);
-  });
+  eachElement(bundle, executor,
+              [&](uint32_t p, int moment, int64_t e, bundle::ElementType type, std::byte *data) {
+                double number,
+                    expected = stateNumber(
+                        p, moment, e, bundle.summary.parameters(int(p)).trainable() ? step : 0);
+                convertElements(data, storedType(type), &number, StoredType::F64, 1);
+                wrong += number != (moment >= 0 && !withMoments ? 0.0 : expected);
+              });
   for (uint32_t device : executor.devices())
     for (const bundle::PersistentState &state : bundle.programs[device].state())
       if (state.value().kind() == bundle::Value::OPTIMIZER_STEP) {
@@ -185,11 +197,13 @@ inline int64_t wrongElements(const Bundle &bundle, const Executor &executor, uin
 }
 
 /// `devices`: empty means all.
-inline std::unique_ptr<Executor> stateExecutor(const Bundle &bundle, std::vector<uint32_t> devices = {}) {
+inline std::unique_ptr<Executor> stateExecutor(const Bundle &bundle,
+                                               std::vector<uint32_t> devices = {}) {
   if (devices.empty())
     for (uint32_t d = 0; d < bundle.devices.size(); ++d)
       devices.push_back(d);
-  std::vector<std::unique_ptr<Transport>> transports = makeLocalTransports(uint32_t(bundle.devices.size()));
+  std::vector<std::unique_ptr<Transport>> transports =
+      makeLocalTransports(uint32_t(bundle.devices.size()));
   std::vector<LocalDevice> locals;
   for (uint32_t d : devices) {
     auto device = makeDevice(bundle, d, 0, int(bundle.devices.size()));

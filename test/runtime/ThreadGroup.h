@@ -1,5 +1,5 @@
-// A job with ranks that are threads of this process. A rank can die: it never completes its exchanges, and those of the
-// others fail.
+// A job with ranks that are threads of this process. A rank can die: it never completes its
+// exchanges, and those of the others fail.
 #pragma once
 
 #include "zorse/runtime/ProcessGroup.h"
@@ -31,7 +31,8 @@ private:
     uint32_t rank() const override { return rank_; }
     uint32_t size() const override { return job_.size_; }
     uint64_t generation() const override { return job_.generation_; }
-    Result<std::vector<std::string>> allGatherBytes(const std::string &name, const std::string &mine) override {
+    Result<std::vector<std::string>> allGatherBytes(const std::string &name,
+                                                    const std::string &mine) override {
       std::unique_lock<std::mutex> lock(job_.mutex_);
       if (job_.dead_.count(rank_))
         return userError("this rank is dead");

@@ -20,13 +20,20 @@ double seconds(clockid_t clock) {
 class Busy final : public Device {
 public:
   std::string description() const override { return "busy"; }
-  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind, size_t, const AllocationOptions &) override { return internalError("none"); }
+  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind, size_t,
+                                                 const AllocationOptions &) override {
+    return internalError("none");
+  }
   Status read(void *, DeviceAddress, size_t) override { return Status::success(); }
   Status write(DeviceAddress, const void *, size_t) override { return Status::success(); }
   Status copy(DeviceAddress, DeviceAddress, size_t) override { return Status::success(); }
   Status fill(DeviceAddress, std::byte, size_t) override { return Status::success(); }
-  Result<void *> expose(DeviceAddress, const std::string &) override { return internalError("none"); }
-  Status loadFunctions(const bundle::FunctionLibrary &, const KernelObjects &) override { return Status::success(); }
+  Result<void *> expose(DeviceAddress, const std::string &) override {
+    return internalError("none");
+  }
+  Status loadFunctions(const bundle::FunctionLibrary &, const KernelObjects &) override {
+    return Status::success();
+  }
   uint64_t launches() const override { return 7; }
   Status runFunction(uint32_t index, const FunctionArguments &) override {
     double begin = seconds(CLOCK_MONOTONIC), until = seconds(CLOCK_THREAD_CPUTIME_ID) + 0.02;

@@ -1,5 +1,5 @@
-// The contract of every transport (zorse/runtime/Transport.h), as tests of a driver. Instantiate them with a function
-// that makes the transports of n devices.
+// The contract of every transport (zorse/runtime/Transport.h), as tests of a driver. Instantiate
+// them with a function that makes the transports of n devices.
 #pragma once
 
 #include "RandomOperations.h"
@@ -37,10 +37,10 @@ protected:
   }
 };
 
-#define ZORSE_RETURN_IF_FAILED(expression)                                                                                                           \
-  do {                                                                                                                                               \
-    if (Status zorseStatus = (expression); zorseStatus.failed())                                                                                     \
-      return zorseStatus;                                                                                                                            \
+#define ZORSE_RETURN_IF_FAILED(expression)                                                         \
+  do {                                                                                             \
+    if (Status zorseStatus = (expression); zorseStatus.failed())                                   \
+      return zorseStatus;                                                                          \
   } while (false)
 
 TEST_P(TransportConformance, TransfersArriveInEveryStep) {
@@ -69,8 +69,10 @@ TEST_P(TransportConformance, OperationsOfSeveralThreadsDoNotMix) {
       uint64_t mine = instruction * 1000 + step, theirs = 0;
       if ((device == 0) == (instruction % 2 == 0))
         return transport.send({instruction, step}, 1 - device, &mine, sizeof mine);
-      ZORSE_RETURN_IF_FAILED(transport.receive({instruction, step}, 1 - device, &theirs, sizeof theirs));
-      return theirs == mine ? Status::success() : Status(internalError("got the bytes of another operation"));
+      ZORSE_RETURN_IF_FAILED(
+          transport.receive({instruction, step}, 1 - device, &theirs, sizeof theirs));
+      return theirs == mine ? Status::success()
+                            : Status(internalError("got the bytes of another operation"));
     };
     std::thread second([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(5 * device));
@@ -118,9 +120,10 @@ TEST_P(TransportConformance, AllGatherIsUnevenAndInPlace) {
 }
 
 TEST_P(TransportConformance, ReduceScatterSumsInRankOrder) {
-  // A 1 added between 1e8 and -1e8 is lost, so the result depends on the order. Device 3 owns a shard without
-  // contributing.
-  std::vector<std::vector<float>> full = {{1e8f, 1e8f, 1, 2}, {1, 1, 10, 20}, {-1e8f, -1e8f, 100, 200}};
+  // A 1 added between 1e8 and -1e8 is lost, so the result depends on the order. Device 3 owns a
+  // shard without contributing.
+  std::vector<std::vector<float>> full = {
+      {1e8f, 1e8f, 1, 2}, {1, 1, 10, 20}, {-1e8f, -1e8f, 100, 200}};
   std::vector<float> alone(2, -1.0f);
   onAll(4, [&](uint32_t device, Transport &transport) -> Status {
     ReduceScatterArguments a;
@@ -143,9 +146,10 @@ TEST_P(TransportConformance, ReduceScatterSumsInRankOrder) {
 }
 
 TEST_P(TransportConformance, AllGatherOfSeveralRuns) {
-  // Devices 0 and 1 own alternating shards. Device 0 reads all of them, with its own shards in place. Device 1 reads
-  // three runs, with separate shards. Device 2 reads only the last run.
-  std::vector<std::vector<float>> full{std::vector<float>(12, -1.0f), std::vector<float>(8, -1.0f), std::vector<float>(3, -1.0f)};
+  // Devices 0 and 1 own alternating shards. Device 0 reads all of them, with its own shards in
+  // place. Device 1 reads three runs, with separate shards. Device 2 reads only the last run.
+  std::vector<std::vector<float>> full{std::vector<float>(12, -1.0f), std::vector<float>(8, -1.0f),
+                                       std::vector<float>(3, -1.0f)};
   onAll(3, [&](uint32_t device, Transport &transport) -> Status {
     for (uint64_t step = 0; step < 3; ++step) {
       std::vector<float> apart{3, 4, 9, 10, 11};
@@ -170,8 +174,8 @@ TEST_P(TransportConformance, AllGatherOfSeveralRuns) {
 }
 
 TEST_P(TransportConformance, ContributorsDifferByShard) {
-  // The result depends on the order, as above. Device 0 holds its sums in place. Device 3 holds them separately and
-  // contributes nothing.
+  // The result depends on the order, as above. Device 0 holds its sums in place. Device 3 holds
+  // them separately and contributes nothing.
   std::vector<std::vector<float>> full = {{1e8f, 1, 1e8f}, {1, 1}, {-1e8f, 5, -1e8f}};
   std::vector<float> alone(2, -1.0f);
   onAll(4, [&](uint32_t device, Transport &transport) -> Status {
@@ -183,8 +187,9 @@ TEST_P(TransportConformance, ContributorsDifferByShard) {
     a.shard = device == 0 ? full[0].data() : device == 3 ? alone.data() : nullptr;
     return transport.reduceScatter({1, 0}, a);
   });
-  EXPECT_EQ(full[0], (std::vector<float>{1.0f, 1.0f, 1e8f})); // (1e8 - 1e8) + 1; 1, from device 0 only
-  EXPECT_EQ(alone, (std::vector<float>{5.0f, 0.0f}));         // from device 2 only; (1e8 + 1) - 1e8
+  EXPECT_EQ(full[0],
+            (std::vector<float>{1.0f, 1.0f, 1e8f}));  // (1e8 - 1e8) + 1; 1, from device 0 only
+  EXPECT_EQ(alone, (std::vector<float>{5.0f, 0.0f})); // from device 2 only; (1e8 + 1) - 1e8
   EXPECT_EQ(full[1], (std::vector<float>{1, 1}));
 }
 
@@ -229,7 +234,9 @@ TEST_P(TransportConformance, ReduceScatterOfLargeArraysInEveryType) {
       return transport.reduceScatter({1, 0}, a);
     });
     for (int64_t i = 0; i < kCount; ++i)
-      ASSERT_EQ(load(full[i < 1700 ? 0 : 2].data(), i), double(i % 32 + (i * 2) % 32 + (i * 3) % 32)) << i;
+      ASSERT_EQ(load(full[i < 1700 ? 0 : 2].data(), i),
+                double(i % 32 + (i * 2) % 32 + (i * 3) % 32))
+          << i;
   }
 }
 
@@ -291,7 +298,10 @@ TEST_P(TransportConformance, UnequalSizesAreAnError) {
 }
 
 TEST_P(TransportConformance, UnequalSizesOfLargeTransfersAreAnError) {
-  for (auto [sent, expected] : {std::pair<size_t, size_t>{100 << 10, 8}, {8, 100 << 10}, {3 << 20, (3 << 20) - 4}, {1 << 20, 3 << 20}}) {
+  for (auto [sent, expected] : {std::pair<size_t, size_t>{100 << 10, 8},
+                                {8, 100 << 10},
+                                {3 << 20, (3 << 20) - 4},
+                                {1 << 20, 3 << 20}}) {
     auto transports = GetParam()(2);
     std::vector<std::byte> from(sent), to(expected);
     std::thread sender([&] { (void)transports[0]->send({1, 0}, 1, from.data(), from.size()); });
@@ -328,12 +338,16 @@ TEST_P(TransportConformance, ExpectedReceivesAreReceives) {
       for (uint32_t instruction = kInstructions; device == 1 && instruction-- > 0;) {
         got[instruction].assign(instruction % 3 == 0 ? 1 : 300000, 0);
         if (instruction % 4 != 1)
-          transport.postReceive({instruction, step}, 0, got[instruction].data(), got[instruction].size() * 4);
+          transport.postReceive({instruction, step}, 0, got[instruction].data(),
+                                got[instruction].size() * 4);
       }
       for (uint32_t instruction = 0; instruction + 1 < kInstructions; ++instruction) {
-        std::vector<uint32_t> data(instruction % 3 == 0 ? 1 : 300000, uint32_t(instruction + 100 * step));
-        ZORSE_RETURN_IF_FAILED(device == 0 ? transport.send({instruction, step}, 1, data.data(), data.size() * 4)
-                                           : transport.receive({instruction, step}, 0, got[instruction].data(), got[instruction].size() * 4));
+        std::vector<uint32_t> data(instruction % 3 == 0 ? 1 : 300000,
+                                   uint32_t(instruction + 100 * step));
+        ZORSE_RETURN_IF_FAILED(
+            device == 0 ? transport.send({instruction, step}, 1, data.data(), data.size() * 4)
+                        : transport.receive({instruction, step}, 0, got[instruction].data(),
+                                            got[instruction].size() * 4));
         if (device == 1 && got[instruction] != data)
           return internalError("instruction " + std::to_string(instruction) + " got other bytes");
       }
@@ -343,14 +357,16 @@ TEST_P(TransportConformance, ExpectedReceivesAreReceives) {
 }
 
 TEST_P(TransportConformance, AbortEndsALongTransfer) {
-  // The sender waits for its receiver, the receiver of another transfer for its sender, and a sum for a member that
-  // does not take part.
+  // The sender waits for its receiver, the receiver of another transfer for its sender, and a sum
+  // for a member that does not take part.
   auto transports = GetParam()(3);
   std::vector<std::byte> data(8 << 20), other(8 << 20);
   std::vector<Status> results(3);
   std::vector<double> numbers(100000);
-  std::thread sender([&] { results[0] = transports[0]->send({1, 0}, 1, data.data(), data.size()); });
-  std::thread receiver([&] { results[1] = transports[1]->receive({2, 0}, 0, other.data(), other.size()); });
+  std::thread sender(
+      [&] { results[0] = transports[0]->send({1, 0}, 1, data.data(), data.size()); });
+  std::thread receiver(
+      [&] { results[1] = transports[1]->receive({2, 0}, 0, other.data(), other.size()); });
   std::thread reducer([&] {
     AllReduceArguments a;
     a.members = {2, 1, 0};
@@ -376,17 +392,23 @@ TEST_P(TransportConformance, RandomOperationsGiveTheBitsOfRankedSums) {
     uint64_t steps;
   };
   uint64_t seed = 1;
-  for (Case c : {Case{2, 1, 30, 3000, 6}, {3, 2, 30, 300000, 3}, {5, 3, 40, 40000, 3}, {4, 1, 12, 3 << 20, 1}, {18, 1, 6, 20000, 2}}) {
+  for (Case c : {Case{2, 1, 30, 3000, 6},
+                 {3, 2, 30, 300000, 3},
+                 {5, 3, 40, 40000, 3},
+                 {4, 1, 12, 3 << 20, 1},
+                 {18, 1, 6, 20000, 2}}) {
     RandomProgram program = randomProgram(seed++, c.devices, c.queues, c.operations, c.maxCount);
     auto found = performAll(program, c.steps, GetParam()(c.devices));
     for (uint32_t device = 0; device < c.devices; ++device)
       ASSERT_FALSE(found[device].failed()) << found[device].message();
     for (size_t i = 0; i < program.operations.size() * c.steps; ++i) {
       const size_t operation = i % program.operations.size(), step = i / program.operations.size();
-      const std::vector<Bytes> expected = plainResults(program, program.operations[operation], step);
+      const std::vector<Bytes> expected =
+          plainResults(program, program.operations[operation], step);
       for (uint32_t device = 0; device < c.devices; ++device)
         ASSERT_TRUE(expected[device] == (*found[device])[i])
-            << "seed " << program.seed << ", device " << device << ", operation " << operation << ", step " << step;
+            << "seed " << program.seed << ", device " << device << ", operation " << operation
+            << ", step " << step;
     }
   }
 }

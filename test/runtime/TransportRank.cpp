@@ -1,13 +1,14 @@
-// transport-rank MODE --folder DIR --rank R --ranks N [options]: one rank of a Gloo transport, for tests that start
-// ranks in any way (network namespaces, hosts with a shared directory).
+// transport-rank MODE --folder DIR --rank R --ranks N [options]: one rank of a Gloo transport, for
+// tests that start ranks in any way (network namespaces, hosts with a shared directory).
 //
-//   random     random operations, compared bit by bit with plain sums         --seed, --operations, --count, --max-steps, --queues
-//   gather     all-gathers of equal shards; rank 0 prints the seconds of the fastest one   --mib, --repeat
-//   reduce     reduce-scatters of equal shards, same options and output
-//   transfer   rank 0 sends to the last rank, same options and output
-//   endless    endless sums
+//   random     random operations, compared bit by bit with plain sums         --seed, --operations,
+//   --count, --max-steps, --queues gather     all-gathers of equal shards; rank 0 prints the
+//   seconds of the fastest one   --mib, --repeat reduce     reduce-scatters of equal shards, same
+//   options and output transfer   rank 0 sends to the last rank, same options and output endless
+//   endless sums
 //
-//   --local-addr ADDRESS   --sites 0,0,1,1   --contexts N (to ranks of other sites)   --delays MILLISECONDS (injected)
+//   --local-addr ADDRESS   --sites 0,0,1,1   --contexts N (to ranks of other sites)   --delays
+//   MILLISECONDS (injected)
 #include "FileGroup.h"
 #include "RandomOperations.h"
 
@@ -25,14 +26,17 @@ using namespace zorse::runtime::test;
 
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 int complain(const std::string &message) {
   std::fprintf(stderr, "transport-rank: %s\n", message.c_str());
   return 1;
 }
 
-int randomOperations(Transport &transport, const RandomProgram &program, uint32_t rank, uint64_t steps) {
+int randomOperations(Transport &transport, const RandomProgram &program, uint32_t rank,
+                     uint64_t steps) {
   auto found = perform(program, rank, steps, transport);
   if (found.failed())
     return complain(found.message());
@@ -41,14 +45,15 @@ int randomOperations(Transport &transport, const RandomProgram &program, uint32_
     const size_t operation = i % program.operations.size(), step = i / program.operations.size();
     bytes += (*found)[i].size();
     if ((*found)[i] != plainResults(program, program.operations[operation], step)[rank])
-      return complain("operation " + std::to_string(operation) + " of step " + std::to_string(step) + " differs");
+      return complain("operation " + std::to_string(operation) + " of step " +
+                      std::to_string(step) + " differs");
   }
   std::printf("%zu operations, %zu bytes: equal to the bit\n", found->size(), bytes);
   return 0;
 }
 
-Status once(Transport &transport, const std::string &mode, uint32_t rank, uint32_t ranks, uint64_t step, std::vector<float> &full,
-            std::vector<float> &shard) {
+Status once(Transport &transport, const std::string &mode, uint32_t rank, uint32_t ranks,
+            uint64_t step, std::vector<float> &full, std::vector<float> &shard) {
   std::vector<Shard> shards, all;
   int64_t count = int64_t(full.size());
   for (uint32_t r = 0; r < ranks; ++r) {
@@ -73,7 +78,8 @@ Status once(Transport &transport, const std::string &mode, uint32_t rank, uint32
   }
   if (rank == 0)
     return transport.send({1, step}, ranks - 1, full.data(), full.size() * 4);
-  return rank == ranks - 1 ? transport.receive({1, step}, 0, full.data(), full.size() * 4) : Status::success();
+  return rank == ranks - 1 ? transport.receive({1, step}, 0, full.data(), full.size() * 4)
+                           : Status::success();
 }
 
 /// Waits until all ranks have called it.
@@ -90,10 +96,12 @@ Status meet(Transport &transport, uint32_t ranks, uint32_t instruction, uint64_t
 } // namespace
 
 int main(int argc, char **argv) {
-  std::map<std::string, std::string> given{{"--rank", "0"},        {"--ranks", "1"},     {"--local-addr", "127.0.0.1"}, {"--seed", "1"},
-                                           {"--operations", "30"}, {"--count", "30000"}, {"--max-steps", "3"},          {"--queues", "2"},
-                                           {"--mib", "4"},         {"--repeat", "5"},    {"--contexts", "1"},           {"--delays", "0"},
-                                           {"--sites", ""},        {"--folder", "."}};
+  std::map<std::string, std::string> given{
+      {"--rank", "0"},      {"--ranks", "1"},       {"--local-addr", "127.0.0.1"},
+      {"--seed", "1"},      {"--operations", "30"}, {"--count", "30000"},
+      {"--max-steps", "3"}, {"--queues", "2"},      {"--mib", "4"},
+      {"--repeat", "5"},    {"--contexts", "1"},    {"--delays", "0"},
+      {"--sites", ""},      {"--folder", "."}};
   if (argc < 2 || argc % 2 != 0)
     return complain("expected a mode and options with values");
   std::string mode = argv[1];
@@ -102,14 +110,18 @@ int main(int argc, char **argv) {
       return complain(std::string("unknown option ") + argv[i]);
     given[argv[i]] = argv[i + 1];
   }
-  auto number = [&](const char *name) { return uint32_t(std::strtoul(given[name].c_str(), nullptr, 10)); };
+  auto number = [&](const char *name) {
+    return uint32_t(std::strtoul(given[name].c_str(), nullptr, 10));
+  };
   uint32_t rank = number("--rank"), ranks = number("--ranks");
   GlooOptions options;
   options.job = "transport-rank";
   options.secret = "not a secret at all";
   options.listenAddress = given["--local-addr"];
   for (size_t at = 0; at < given["--sites"].size();
-       at = given["--sites"].find(',', at) == std::string::npos ? std::string::npos : given["--sites"].find(',', at) + 1)
+       at = given["--sites"].find(',', at) == std::string::npos
+                ? std::string::npos
+                : given["--sites"].find(',', at) + 1)
     options.nodes.push_back(uint32_t(std::atoi(given["--sites"].c_str() + at)));
   for (uint32_t peer = 0; peer < ranks; ++peer) {
     options.deviceNames.push_back("cpu:" + std::to_string(peer));
@@ -128,8 +140,10 @@ int main(int argc, char **argv) {
     transport = makeDelayedTransport(std::move(transport), number("--seed") + rank, delays);
 
   if (mode == "random")
-    return randomOperations(*transport, randomProgram(number("--seed"), ranks, number("--queues"), number("--operations"), number("--count")), rank,
-                            number("--max-steps"));
+    return randomOperations(*transport,
+                            randomProgram(number("--seed"), ranks, number("--queues"),
+                                          number("--operations"), number("--count")),
+                            rank, number("--max-steps"));
   if (mode == "endless")
     for (uint64_t step = 0;; ++step)
       if (Status status = meet(*transport, ranks, 1, step); status.failed())

@@ -1,10 +1,12 @@
-// A whole training program built by hand, for two devices: loss = sum over rows of (2 x) . w, trained by SGD.
+// A whole training program built by hand, for two devices: loss = sum over rows of (2 x) . w,
+// trained by SGD.
 //
 //   alpha   load x, F(unit 0): y = 2 x, send y; owns w[0, 2)
-//   beta    receive y, F(unit 1): loss = y . w, B(unit 1): gradient of w; owns w[2, 4), gathers w, reduces its gradient to both
+//   beta    receive y, F(unit 1): loss = y . w, B(unit 1): gradient of w; owns w[2, 4), gathers w,
+//   reduces its gradient to both
 //
-// It has two micro-batches of 3 and 2 rows. Every instruction waits for all earlier instructions on its device, because the test
-// covers the executor and not overlap.
+// It has two micro-batches of 3 and 2 rows. Every instruction waits for all earlier instructions on
+// its device, because the test covers the executor and not overlap.
 #pragma once
 
 #include "ArgumentBindings.h"
@@ -77,8 +79,8 @@ private:
     s.mutable_training()->set_schedule(bundle::TrainingOptions::CONSTANT);
   }
 
-  static void argument(bundle::CompiledFunction &function, bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed,
-                       int64_t perRow) {
+  static void argument(bundle::CompiledFunction &function, bundle::ArgumentKind kind,
+                       uint32_t index, bundle::AccessMode mode, int64_t fixed, int64_t perRow) {
     bundle::FunctionArgument &argument = *function.add_arguments();
     argument.set_kind(kind);
     argument.set_index(index);
@@ -87,7 +89,8 @@ private:
     argument.mutable_bytes()->set_per_row(perRow);
     argument.set_type(bundle::F32);
   }
-  static void kernel(bundle::CompiledFunction &function, const char *symbol, int64_t fixed, int64_t perRow) {
+  static void kernel(bundle::CompiledFunction &function, const char *symbol, int64_t fixed,
+                     int64_t perRow) {
     bundle::KernelLaunch &launch = *function.add_launches()->mutable_kernel();
     launch.set_symbol(symbol);
     for (int i = 0; i < function.arguments_size(); ++i)
@@ -150,8 +153,8 @@ private:
   }
 
   // Offsets in each device's arena of 4096 bytes.
-  static constexpr uint64_t kScalars = 0, kSums = kScalarsBytes, kStep = kScalarsBlock, kW = 1088, kX = 1152, kY = 1280, kLoss = 1408,
-                            kGradient = 1472, kShard = 1536;
+  static constexpr uint64_t kScalars = 0, kSums = kScalarsBytes, kStep = kScalarsBlock, kW = 1088,
+                            kX = 1152, kY = 1280, kLoss = 1408, kGradient = 1472, kShard = 1536;
 
   static bundle::Region region(uint64_t offset, uint64_t bytes) {
     bundle::Region r;
@@ -160,8 +163,10 @@ private:
     return r;
   }
 
-  /// Appends an instruction. It waits for all earlier instructions on its device, in this step or the last.
-  bundle::Instruction &instruction(uint32_t device, uint32_t id, uint32_t queue, bundle::Phase phase) {
+  /// Appends an instruction. It waits for all earlier instructions on its device, in this step or
+  /// the last.
+  bundle::Instruction &instruction(uint32_t device, uint32_t id, uint32_t queue,
+                                   bundle::Phase phase) {
     bundle::Instruction &e = *bundle.programs[device].add_instructions();
     e.set_id(id);
     e.set_queue(queue);
@@ -171,7 +176,8 @@ private:
 
   /// A region and its value's range.
   struct Bound {
-    Bound(const bundle::Region &region, int64_t begin = 0, int64_t end = 0, bool overwrite = false) : region(region), overwrite(overwrite) {
+    Bound(const bundle::Region &region, int64_t begin = 0, int64_t end = 0, bool overwrite = false)
+        : region(region), overwrite(overwrite) {
       value.set_begin(begin);
       value.set_end(end);
     }
@@ -181,8 +187,9 @@ private:
   };
 
   /// Appends an instruction with one call.
-  void call(uint32_t device, uint32_t id, bundle::Phase phase, bundle::Compute::Task task, int cell, uint32_t function, int32_t unit, int64_t rows,
-            int64_t base, const std::vector<Bound> &arguments) {
+  void call(uint32_t device, uint32_t id, bundle::Phase phase, bundle::Compute::Task task, int cell,
+            uint32_t function, int32_t unit, int64_t rows, int64_t base,
+            const std::vector<Bound> &arguments) {
     bundle::Compute &compute = *instruction(device, id, 0, phase).mutable_compute();
     compute.set_task(task);
     compute.set_cell(cell);
@@ -199,7 +206,8 @@ private:
   void programs() {
     using namespace bundle;
     enum { SendQueue = 1, ReceiveQueue, Collectives, ToDevice, ToHost };
-    const QueueKind kinds[] = {COMPUTE, SEND_QUEUE, RECEIVE_QUEUE, COLLECTIVE_QUEUE, HOST_TO_DEVICE, DEVICE_TO_HOST};
+    const QueueKind kinds[] = {COMPUTE,          SEND_QUEUE,     RECEIVE_QUEUE,
+                               COLLECTIVE_QUEUE, HOST_TO_DEVICE, DEVICE_TO_HOST};
     for (uint32_t d = 0; d < 2; ++d) {
       bundle::Program &p = bundle.programs[d];
       p.set_device(d);
@@ -222,7 +230,8 @@ private:
 
     uint32_t id = 0;
     for (uint32_t d = 0; d < 2; ++d)
-      *instruction(d, id++, ToDevice, LOAD).mutable_load_scalars()->mutable_region() = region(kScalars, kScalarsBlock);
+      *instruction(d, id++, ToDevice, LOAD).mutable_load_scalars()->mutable_region() =
+          region(kScalars, kScalarsBlock);
     const int64_t rows[] = {3, 2}, base[] = {0, 3};
     for (int mb = 0; mb < 2; ++mb) {
       LoadInput &load = *instruction(0, id++, ToDevice, LOAD).mutable_load_input();
@@ -249,16 +258,20 @@ private:
     }
     ++id;
     for (int mb = 0; mb < 2; ++mb) {
-      Region y = region(kY + 16 * base[mb], 16 * rows[mb]), loss = region(kLoss + 4 * base[mb], 4 * rows[mb]);
-      call(0, id++, FORWARD, Compute::F, 2 * mb, Double, 0, rows[mb], base[mb], {region(kX + 16 * base[mb], 16 * rows[mb]), y});
+      Region y = region(kY + 16 * base[mb], 16 * rows[mb]),
+             loss = region(kLoss + 4 * base[mb], 4 * rows[mb]);
+      call(0, id++, FORWARD, Compute::F, 2 * mb, Double, 0, rows[mb], base[mb],
+           {region(kX + 16 * base[mb], 16 * rows[mb]), y});
       Send &send = *instruction(0, id, SendQueue, FORWARD).mutable_send();
       send.set_peer(1);
       *send.mutable_region() = y;
       Receive &receive = *instruction(1, id++, ReceiveQueue, FORWARD).mutable_receive();
       receive.set_peer(0);
       *receive.mutable_region() = y;
-      call(1, id++, FORWARD, Compute::F, 2 * mb + 1, Dot, 1, rows[mb], base[mb], {y, region(kW, 16), loss});
-      call(1, id++, FORWARD, Compute::SUM_LOSS, 2 * mb + 1, SumLoss, -1, rows[mb], base[mb], {Bound(loss, base[mb]), region(kSums, kSumsBytes)});
+      call(1, id++, FORWARD, Compute::F, 2 * mb + 1, Dot, 1, rows[mb], base[mb],
+           {y, region(kW, 16), loss});
+      call(1, id++, FORWARD, Compute::SUM_LOSS, 2 * mb + 1, SumLoss, -1, rows[mb], base[mb],
+           {Bound(loss, base[mb]), region(kSums, kSumsBytes)});
       call(1, id++, BACKWARD, Compute::B, 2 * mb + 1, DotGradient, 1, rows[mb], base[mb],
            {y, region(kScalars, kScalarsBytes), Bound(region(kGradient, 16), 0, 0, mb == 0)});
     }
@@ -275,7 +288,8 @@ private:
     }
     ++id;
     for (uint32_t d = 0; d < 2; ++d)
-      call(d, id++, GRAD_NORM, Compute::NORM, -1, Norm, -1, 2, 0, {shard(d), region(kSums, kSumsBytes)});
+      call(d, id++, GRAD_NORM, Compute::NORM, -1, Norm, -1, 2, 0,
+           {shard(d), region(kSums, kSumsBytes)});
     for (uint32_t d = 0; d < 2; ++d) {
       AllReduce &sum = *instruction(d, id, Collectives, READ_METRICS).mutable_all_reduce();
       sum.add_members(0);
@@ -289,13 +303,17 @@ private:
            {region(kSums, kSumsBytes), region(kScalars, kScalarsBytes), region(kStep, 8)});
     for (uint32_t d = 0; d < 2; ++d)
       call(d, id++, UPDATE_STATE, Compute::UPDATE_GROUP, -1, Update, -1, 2, 0,
-           {region(kW + 8 * d, 8), Bound(shard(d), 2 * d, 2 * d + 2), region(kScalars, kScalarsBytes)});
-    *instruction(0, id++, ToHost, READ_METRICS).mutable_read_metrics()->mutable_region() = region(kScalars, kScalarsBlock);
+           {region(kW + 8 * d, 8), Bound(shard(d), 2 * d, 2 * d + 2),
+            region(kScalars, kScalarsBytes)});
+    *instruction(0, id++, ToHost, READ_METRICS).mutable_read_metrics()->mutable_region() =
+        region(kScalars, kScalarsBlock);
     for (bundle::Program &p : bundle.programs)
       addWaits(p);
   }
 
-  static bundle::Region shard(uint32_t device) { return device == 0 ? region(kShard, 8) : region(kGradient + 8, 8); }
+  static bundle::Region shard(uint32_t device) {
+    return device == 0 ? region(kShard, 8) : region(kGradient + 8, 8);
+  }
 
   static void addWaits(bundle::Program &p) {
     std::map<uint32_t, uint32_t> lengths;
@@ -320,8 +338,10 @@ private:
 struct TwoDevicesReference {
   float w[4] = {1, 2, 3, 4};
 
-  /// One step on x [5, 4]. Returns the loss before the update and stores the gradient's norm in `norm`.
-  double step(const float *x, double learningRate, double clip, double &norm, bool evaluate = false) {
+  /// One step on x [5, 4]. Returns the loss before the update and stores the gradient's norm in
+  /// `norm`.
+  double step(const float *x, double learningRate, double clip, double &norm,
+              bool evaluate = false) {
     double loss = 0, squares = 0;
     float gradient[4] = {};
     for (int row = 0; row < 5; ++row)

@@ -1,4 +1,5 @@
-// Tests the assignment of devices to the GPUs of their hosts: assignUnits on machines described by the facts of ranks.
+// Tests the assignment of devices to the GPUs of their hosts: assignUnits on machines described by
+// the facts of ranks.
 #include "zorse/runtime/Hardware.h"
 
 #include <gtest/gtest.h>
@@ -19,14 +20,17 @@ HardwareUnit gpu(const std::string &model, int capability, int bus, uint64_t gib
 }
 HardwareUnit t4(int bus) { return gpu("Tesla T4", 75, bus, 15); }
 HardwareUnit v100(int bus) { return gpu("Tesla V100-SXM2-16GB", 70, bus, 16); }
-HardwareUnit a100(int bus, uint64_t gibibytes = 40) { return gpu("NVIDIA A100-SXM4-40GB", 80, bus, gibibytes); }
+HardwareUnit a100(int bus, uint64_t gibibytes = 40) {
+  return gpu("NVIDIA A100-SXM4-40GB", 80, bus, gibibytes);
+}
 HardwareUnit h100(int bus) { return gpu("NVIDIA H100 80GB HBM3", 90, bus, 80); }
 
 /// Devices and their hosts. Every device has a rank.
 class Machines {
 public:
   /// \param code  capability, \param planned  GiB on its GPU, \param named  by cluster.yaml
-  void device(const std::string &host, int code, std::vector<HardwareUnit> units, uint64_t planned = 1, const std::string &named = "") {
+  void device(const std::string &host, int code, std::vector<HardwareUnit> units,
+              uint64_t planned = 1, const std::string &named = "") {
     const size_t d = bundle_.devices.size();
     BundleDevice device;
     device.name = std::string(1, char('a' + d));
@@ -54,7 +58,8 @@ public:
     hardware.memory = 8 * kGiB;
     hardware.units = std::move(units);
     ranks.push_back(hardware);
-    cluster_ += (d ? "      - " : "nodes:\n  - name: n\n    devices:\n      - ") + std::string("{ name: ") + device.name + ", kind: cuda" +
+    cluster_ += (d ? "      - " : "nodes:\n  - name: n\n    devices:\n      - ") +
+                std::string("{ name: ") + device.name + ", kind: cuda" +
                 (named.empty() ? "" : ", gpu: \"" + named + "\"") + " }\n";
     bundle_.cluster = cluster_;
   }
@@ -65,7 +70,8 @@ public:
       return status.message();
     std::string text;
     for (const RankHardware &hardware : ranks)
-      text += (text.empty() ? "" : " ") + (hardware.unit() ? hardware.unit()->address.substr(5, 2) : "none");
+      text += (text.empty() ? "" : " ") +
+              (hardware.unit() ? hardware.unit()->address.substr(5, 2) : "none");
     return text;
   }
   std::string check() {
@@ -84,7 +90,8 @@ private:
 #define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 TEST(Units, EveryHostCountsItsOwnGpus) {
-  Machines m; // node one: a T4; node two: an A100 and a T4. Counting across nodes would assign the A100's program to the T4.
+  Machines m; // node one: a T4; node two: an A100 and a T4. Counting across nodes would assign the
+              // A100's program to the T4.
   m.device("one", 75, {t4(0x41)});
   m.device("two", 80, {a100(0x81), t4(0xc1)});
   m.device("two", 75, {a100(0x81), t4(0xc1)});
@@ -96,7 +103,8 @@ TEST(Units, CodeGoesToTheGpuItIsFor) {
     std::vector<HardwareUnit> units = {a100(0x81), t4(0xc1)};
     if (turned)
       std::swap(units[0], units[1]);
-    Machines m; // the T4's program also runs on the A100, but the A100's program does not run on the T4
+    Machines
+        m; // the T4's program also runs on the A100, but the A100's program does not run on the T4
     m.device("h", 75, units);
     m.device("h", 80, units);
     EXPECT_EQ(m.places(), "c1 81");
@@ -105,7 +113,8 @@ TEST(Units, CodeGoesToTheGpuItIsFor) {
 }
 
 TEST(Units, TheSmallestGpuThatHasTheMemory) {
-  const std::vector<HardwareUnit> units = {a100(0x01, 80), a100(0x02, 40), a100(0x03, 40), a100(0x04, 80)};
+  const std::vector<HardwareUnit> units = {a100(0x01, 80), a100(0x02, 40), a100(0x03, 40),
+                                           a100(0x04, 80)};
   Machines m;
   m.device("h", 80, units, 30);
   m.device("h", 80, units, 70);
@@ -151,7 +160,8 @@ TEST(Units, FewerGpusThanDevicesIsAnErrorUnlessTheyShare) {
     m.device("h", 75, {t4(0x41), t4(0x42)});
   m.ranks[2].visible = "0,1";
   const std::string why = m.places();
-  EXPECT_HAS(why, "devices a, b, c are 3, and the GPUs that run them are 2 (Tesla T4 at 0000:41:00.0, 15360 MiB, sm_75, ");
+  EXPECT_HAS(why, "devices a, b, c are 3, and the GPUs that run them are 2 (Tesla T4 at "
+                  "0000:41:00.0, 15360 MiB, sm_75, ");
   EXPECT_HAS(why, "(CUDA_VISIBLE_DEVICES=0,1 there)");
   EXPECT_HAS(why, "--share-gpus");
   EXPECT_EQ(m.places(/*share=*/true), "41 42 41");
@@ -163,7 +173,8 @@ TEST(Units, SharedGpusHoldWhatAllTheirDevicesPlan) {
   for (int i = 0; i < 2; ++i)
     m.device("h", 75, {t4(0x41)}, 8);
   EXPECT_EQ(m.places(/*share=*/true), "41 41");
-  EXPECT_HAS(m.check(), "GPU Tesla T4 at 0000:41:00.0, 15360 MiB, sm_75 of host h: has 15360 MiB of memory, devices a, b plan 16384 MiB on it");
+  EXPECT_HAS(m.check(), "GPU Tesla T4 at 0000:41:00.0, 15360 MiB, sm_75 of host h: has 15360 MiB "
+                        "of memory, devices a, b plan 16384 MiB on it");
 }
 
 TEST(Units, MemoryOfGpusIsNotTheHosts) {
@@ -173,19 +184,22 @@ TEST(Units, MemoryOfGpusIsNotTheHosts) {
   EXPECT_EQ(m.places(), "01 02 03 04");
   EXPECT_EQ(m.check(), "");
   m.ranks[0].memory = 3 * kGiB; // 4 GiB are pinned
-  EXPECT_HAS(m.check(), "host h: has 3072 MiB of memory, devices a, b, c, d plan 4096 MiB together");
+  EXPECT_HAS(m.check(),
+             "host h: has 3072 MiB of memory, devices a, b, c, d plan 4096 MiB together");
 }
 
 TEST(Units, AGpuThatIsSmallerThanPlanned) {
   Machines m;
   m.device("h", 75, {t4(0x41)}, 20);
-  EXPECT_HAS(m.places(), "device 'a' plans 20480 MiB on a GPU that runs sm_75, and host h has Tesla T4 at 0000:41:00.0, 15360 MiB");
+  EXPECT_HAS(m.places(), "device 'a' plans 20480 MiB on a GPU that runs sm_75, and host h has "
+                         "Tesla T4 at 0000:41:00.0, 15360 MiB");
 }
 
 TEST(Units, TheGpuThatTheClusterFileNames) {
   const std::vector<HardwareUnit> units = {t4(0x03), t4(0x05), t4(0x07)};
   for (const char *name :
-       {"0000:07:00.0", "00000000:07:00.0", "GPU-5f1c0000-0000-0000-0000-000000000007", "MIG-5F1C0000-0000-0000-0000-000000000007"}) {
+       {"0000:07:00.0", "00000000:07:00.0", "GPU-5f1c0000-0000-0000-0000-000000000007",
+        "MIG-5F1C0000-0000-0000-0000-000000000007"}) {
     Machines m;
     m.device("h", 75, units);
     m.device("h", 75, units, 1, name);
@@ -193,7 +207,9 @@ TEST(Units, TheGpuThatTheClusterFileNames) {
   }
   Machines m;
   m.device("h", 75, units, 1, "GPU-00");
-  EXPECT_HAS(m.places(), "device 'a' is GPU GPU-00 by the cluster file, and host h has Tesla T4 at 0000:03:00.0");
+  EXPECT_HAS(
+      m.places(),
+      "device 'a' is GPU GPU-00 by the cluster file, and host h has Tesla T4 at 0000:03:00.0");
   Machines twice; // a GPU named in the cluster file is reserved for its device
   twice.device("h", 75, units);
   twice.device("h", 75, units, 1, "0000:03:00.0");
@@ -215,7 +231,9 @@ TEST(Units, GpusThatRunNoneOfTheCodeAreTold) {
   Machines m;
   m.device("h", 80, {t4(0x41)});
   EXPECT_EQ(m.places(), "41");
-  EXPECT_HAS(m.check(), "are for sm_80, this GPU is sm_75; set 'arch: sm_75' of the device in the cluster file");
+  EXPECT_HAS(
+      m.check(),
+      "are for sm_80, this GPU is sm_75; set 'arch: sm_75' of the device in the cluster file");
   Machines none;
   none.device("h", 80, {});
   EXPECT_EQ(none.places(), "none");

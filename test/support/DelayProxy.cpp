@@ -49,7 +49,8 @@ DelayProxy::DelayProxy(uint16_t target, double delayMilliseconds, size_t windowB
   listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = loopback(0);
   socklen_t length = sizeof address;
-  if (bind(listener_, reinterpret_cast<sockaddr *>(&address), sizeof address) == 0 && listen(listener_, 64) == 0 &&
+  if (bind(listener_, reinterpret_cast<sockaddr *>(&address), sizeof address) == 0 &&
+      listen(listener_, 64) == 0 &&
       getsockname(listener_, reinterpret_cast<sockaddr *>(&address), &length) == 0)
     port_ = ntohs(address.sin_port);
   thread_ = std::thread([this] { run(); });
@@ -77,7 +78,9 @@ void DelayProxy::run() {
           next = std::min(next, to.underWay.front().due);
         polled.push_back({connection.ends[end], events, 0});
       }
-    timespec wait = {0, std::max<long>(0, std::chrono::duration_cast<std::chrono::nanoseconds>(next - now).count())};
+    timespec wait = {
+        0, std::max<long>(
+               0, std::chrono::duration_cast<std::chrono::nanoseconds>(next - now).count())};
     ppoll(polled.data(), polled.size(), &wait, nullptr);
     now = Clock::now();
     size_t at = 1;
@@ -88,7 +91,8 @@ void DelayProxy::run() {
         if (events & (POLLIN | POLLHUP | POLLERR) && !from.ended) {
           ssize_t got = recv(connection.ends[end], buffer.data(), buffer.size(), MSG_DONTWAIT);
           if (got > 0) {
-            from.underWay.push_back({now + std::chrono::microseconds(long(delay_ * 1000)), buffer.substr(0, size_t(got))});
+            from.underWay.push_back({now + std::chrono::microseconds(long(delay_ * 1000)),
+                                     buffer.substr(0, size_t(got))});
             from.bytes += size_t(got);
           } else if (got == 0 || errno != EAGAIN) {
             from.ended = true;
@@ -96,7 +100,8 @@ void DelayProxy::run() {
         }
         while (!to.underWay.empty() && to.underWay.front().due <= now) {
           std::string &bytes = to.underWay.front().bytes;
-          ssize_t sent = send(connection.ends[end], bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+          ssize_t sent =
+              send(connection.ends[end], bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
           if (sent < 0 && errno == EAGAIN)
             break;
           to.bytes -= sent < 0 ? bytes.size() : size_t(sent);
@@ -111,7 +116,8 @@ void DelayProxy::run() {
         }
       }
     if (polled[0].revents & POLLIN) {
-      int near = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC), far = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+      int near = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC),
+          far = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
       sockaddr_in address = loopback(target_);
       if (connect(far, reinterpret_cast<sockaddr *>(&address), sizeof address) != 0) {
         close(near);
@@ -135,7 +141,8 @@ void DelayProxy::run() {
       close(fd);
 }
 
-zorse::runtime::Result<std::vector<std::string>> ProxiedGroup::allGatherBytes(const std::string &name, const std::string &mine) {
+zorse::runtime::Result<std::vector<std::string>>
+ProxiedGroup::allGatherBytes(const std::string &name, const std::string &mine) {
   if (name != "transport addresses")
     return inner_.allGatherBytes(name, mine);
   std::istringstream in(mine);

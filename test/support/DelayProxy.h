@@ -1,5 +1,6 @@
-// Simulates a link with high latency. The proxy forwards TCP connections on loopback and delays every byte. The number
-// of bytes in flight per connection and direction is bounded, as by the TCP window of a real link.
+// Simulates a link with high latency. The proxy forwards TCP connections on loopback and delays
+// every byte. The number of bytes in flight per connection and direction is bounded, as by the TCP
+// window of a real link.
 #pragma once
 
 #include "zorse/runtime/ProcessGroup.h"
@@ -35,7 +36,8 @@ public:
   uint32_t rank() const override { return inner_.rank(); }
   uint32_t size() const override { return inner_.size(); }
   uint64_t generation() const override { return inner_.generation(); }
-  runtime::Result<std::vector<std::string>> allGatherBytes(const std::string &name, const std::string &mine) override;
+  runtime::Result<std::vector<std::string>> allGatherBytes(const std::string &name,
+                                                           const std::string &mine) override;
   /// The caller keeps the proxy alive as long as the transport.
   std::unique_ptr<DelayProxy> takeProxy() { return std::move(proxy_); }
 

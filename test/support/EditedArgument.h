@@ -8,18 +8,23 @@
 
 namespace zorse::test {
 
-/// One argument of a call in a compute instruction of a program. A table row that other arguments share is copied
-/// before it is changed.
+/// One argument of a call in a compute instruction of a program. A table row that other arguments
+/// share is copied before it is changed.
 class EditedArgument {
 public:
-  EditedArgument(bundle::Program &program, bundle::Call &call, int argument) : program(&program), call(&call), argument(argument) {}
+  EditedArgument(bundle::Program &program, bundle::Call &call, int argument)
+      : program(&program), call(&call), argument(argument) {}
 
   const bundle::Region &region() const { return bound().region; }
   const bundle::Value &value() const { return bound().value; }
   bool overwrite() const { return bound().overwrite; }
 
-  bundle::Region *mutable_region() { return own(*program->mutable_regions(), *call->mutable_regions(), &bundle::Call::regions); }
-  bundle::Value *mutable_value() { return own(*program->mutable_values(), *call->mutable_values(), &bundle::Call::values); }
+  bundle::Region *mutable_region() {
+    return own(*program->mutable_regions(), *call->mutable_regions(), &bundle::Call::regions);
+  }
+  bundle::Value *mutable_value() {
+    return own(*program->mutable_values(), *call->mutable_values(), &bundle::Call::values);
+  }
   void set_overwrite(bool overwrite) {
     if (call->overwrites_size() <= argument)
       call->mutable_overwrites()->Resize(argument + 1, false);
@@ -33,8 +38,12 @@ private:
   bundle::Call *call;
   int argument;
 
-  bundle::ArgumentBinding bound() const { return bundle::ArgumentBindings(*program, *call)[argument]; }
-  template <typename Table> typename Table::value_type *own(Table &table, Column &rows, const Column &(bundle::Call::*column)() const) {
+  bundle::ArgumentBinding bound() const {
+    return bundle::ArgumentBindings(*program, *call)[argument];
+  }
+  template <typename Table>
+  typename Table::value_type *own(Table &table, Column &rows,
+                                  const Column &(bundle::Call::*column)() const) {
     const uint32_t row = rows[argument];
     int64_t users = 0;
     for (const bundle::Instruction &instruction : program->instructions())

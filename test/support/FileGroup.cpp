@@ -33,7 +33,8 @@ void writeFile(const std::string &path, const std::string &text, uint32_t rank) 
 FileGroup::FileGroup(std::string directory, uint32_t rank, uint32_t size, uint64_t generation)
     : directory_(std::move(directory)), rank_(rank), size_(size), generation_(generation) {}
 
-Result<std::vector<std::string>> FileGroup::allGatherBytes(const std::string &name, const std::string &mine) {
+Result<std::vector<std::string>> FileGroup::allGatherBytes(const std::string &name,
+                                                           const std::string &mine) {
   std::string base = directory_ + "/" + std::to_string(generation_) + "." + name + ".";
   writeFile(base + std::to_string(rank_), mine, rank_);
   std::vector<std::string> all;

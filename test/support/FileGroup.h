@@ -1,5 +1,5 @@
-// A group of ranks that communicate through a shared directory, for tests. Ranks are threads, forked processes, or
-// processes in separate network namespaces.
+// A group of ranks that communicate through a shared directory, for tests. Ranks are threads,
+// forked processes, or processes in separate network namespaces.
 #pragma once
 
 #include "zorse/runtime/ProcessGroup.h"
@@ -17,9 +17,11 @@ public:
   uint32_t rank() const override { return rank_; }
   uint32_t size() const override { return size_; }
   uint64_t generation() const override { return generation_; }
-  runtime::Result<std::vector<std::string>> allGatherBytes(const std::string &name, const std::string &mine) override;
+  runtime::Result<std::vector<std::string>> allGatherBytes(const std::string &name,
+                                                           const std::string &mine) override;
 
-  /// Makes all current and later exchanges fail with this message, on all ranks. Repeated calls have no further effect.
+  /// Makes all current and later exchanges fail with this message, on all ranks. Repeated calls
+  /// have no further effect.
   void fail(const std::string &why);
 
 private:

@@ -7,8 +7,8 @@
 
 namespace zorse {
 
-/// Returns the value. Throws an exception with the error's message if there is none: GoogleTest then reports a failed
-/// test; in another thread, the program terminates.
+/// Returns the value. Throws an exception with the error's message if there is none: GoogleTest
+/// then reports a failed test; in another thread, the program terminates.
 template <typename T> T must(Result<T> result) {
   if (result.failed())
     throw std::runtime_error(result.message());

@@ -17,7 +17,9 @@ class Random : public zorse::planning::SplitMix64 {
 public:
   using SplitMix64::SplitMix64;
   /// A random number in [low, high).
-  int64_t between(int64_t low, int64_t high) { return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low)); }
+  int64_t between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low));
+  }
 };
 
 struct Rectangle {
@@ -27,7 +29,8 @@ struct Rectangle {
 
 class Cutter {
 public:
-  Cutter(Random &random, std::vector<Cell> &cells, int stop) : random(random), cells(cells), stop(stop) {}
+  Cutter(Random &random, std::vector<Cell> &cells, int stop)
+      : random(random), cells(cells), stop(stop) {}
 
   void cut(Rectangle r, int depth) {
     int32_t units = r.u1 - r.u0;
@@ -49,7 +52,8 @@ public:
 private:
   /// Four arms around a center, in either direction of rotation.
   void pinwheel(Rectangle r, int depth) {
-    int32_t ua = static_cast<int32_t>(random.between(r.u0 + 1, r.u1 - 1)), ub = static_cast<int32_t>(random.between(ua + 1, r.u1));
+    int32_t ua = static_cast<int32_t>(random.between(r.u0 + 1, r.u1 - 1)),
+            ub = static_cast<int32_t>(random.between(ua + 1, r.u1));
     int64_t sa = random.between(r.s0 + 1, r.s1 - 1), sb = random.between(sa + 1, r.s1);
     if (random.chance(50)) {
       cut({r.u0, ua, r.s0, sb}, depth + 1);
@@ -73,7 +77,8 @@ private:
 /// Draws an order without deadlocks: a random topological order of the tasks.
 void drawOrder(Random &random, Plan &plan) {
   size_t n = plan.cells.size(), tasks = (plan.schedule.splitBackward ? 3 : 2) * n;
-  std::vector<std::vector<uint32_t>> after(tasks); // F of cell c is task c, its B is n + c, its W 2n + c
+  std::vector<std::vector<uint32_t>> after(
+      tasks); // F of cell c is task c, its B is n + c, its W 2n + c
   std::vector<uint32_t> missing(tasks, 0);
   auto edge = [&](size_t before, size_t then) {
     after[before].push_back(static_cast<uint32_t>(then));
@@ -109,8 +114,8 @@ void drawOrder(Random &random, Plan &plan) {
   }
 }
 
-/// Draws residency rules for a third of the plans, some of them with gathers by phase. A separate random number
-/// generator keeps the rest of the plan of a seed unchanged.
+/// Draws residency rules for a third of the plans, some of them with gathers by phase. A separate
+/// random number generator keeps the rest of the plan of a seed unchanged.
 void drawResidency(uint64_t seed, Plan &plan, const zorse::bundle::ModelSummary &summary) {
   Random random(seed ^ 0x7265736964ull);
   for (int64_t rules = random.chance(33) ? random.between(1, 4) : 0; rules > 0; --rules) {
@@ -121,17 +126,20 @@ void drawResidency(uint64_t seed, Plan &plan, const zorse::bundle::ModelSummary 
     for (int g = 0; g < summary.groups_size() && rules != 2; ++g)
       if (random.chance(50))
         rule.groups.push_back(static_cast<uint32_t>(g));
-    for (std::optional<MemoryTier> *tier : {&rule.parameters, &rule.optimizerStates, &rule.gradients})
+    for (std::optional<MemoryTier> *tier :
+         {&rule.parameters, &rule.optimizerStates, &rule.gradients})
       if (random.chance(60))
         *tier = random.chance(75) ? MemoryTier::Host : MemoryTier::Device;
     if (rule.devices.empty() && random.chance(60))
       rule.reshardAfterForward = random.chance(80);
     if (rule.groups.empty() && random.chance(40))
       rule.bufferCount = static_cast<uint32_t>(random.between(1, 4));
-    if (rule.parameters || rule.optimizerStates || rule.gradients || rule.reshardAfterForward.has_value() || rule.bufferCount)
+    if (rule.parameters || rule.optimizerStates || rule.gradients ||
+        rule.reshardAfterForward.has_value() || rule.bufferCount)
       plan.offload.push_back(std::move(rule));
   }
-  if (Random update(seed ^ 0x757064617465ull); !plan.offload.empty() && update.chance(40)) { // host updates on some devices, for some groups
+  if (Random update(seed ^ 0x757064617465ull);
+      !plan.offload.empty() && update.chance(40)) { // host updates on some devices, for some groups
     OffloadRule rule;
     for (uint32_t d = 0; d < plan.devices.size(); ++d)
       if (update.chance(60))
@@ -157,7 +165,8 @@ void zorse::step::randomOrder(Plan &plan, uint64_t seed) {
   drawOrder(random, plan);
 }
 
-Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch, uint32_t devices, uint64_t seed) {
+Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch, uint32_t devices,
+                             uint64_t seed) {
   Random random(seed ^ 0x5A6F727365ull);
   Plan plan;
   plan.model = summary.content_hash();
@@ -173,8 +182,10 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
   plan.intraNode = {1e9, 1e-6};
   plan.interNode = {1e8, 1e-4};
 
-  Cutter(random, plan.cells, static_cast<int>(random.between(5, 40))).cut({0, summary.units_size(), 0, batch}, 0);
-  // Some devices stay idle. Consecutive cells are assigned to the same device, so that neighbors share buffers.
+  Cutter(random, plan.cells, static_cast<int>(random.between(5, 40)))
+      .cut({0, summary.units_size(), 0, batch}, 0);
+  // Some devices stay idle. Consecutive cells are assigned to the same device, so that neighbors
+  // share buffers.
   uint32_t working = static_cast<uint32_t>(random.between(1, devices + 1));
   uint32_t device = 0;
   for (Cell &cell : plan.cells) {
@@ -186,7 +197,8 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
     std::swap(plan.cells[i - 1], plan.cells[random.between(0, static_cast<int64_t>(i))]);
 
   plan.defaultSharding = kDefaultShardings[random.between(0, 3)];
-  plan.schedule.kind = random.chance(70) ? ScheduleKind::OneForwardOneBackward : ScheduleKind::GPipe;
+  plan.schedule.kind =
+      random.chance(70) ? ScheduleKind::OneForwardOneBackward : ScheduleKind::GPipe;
   for (int g = 0; g < summary.groups_size(); ++g) {
     if (!summary.groups(g).trainable() || random.chance(50))
       continue;
@@ -223,7 +235,8 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
     drawOrder(random, plan);
   drawResidency(seed, plan, summary);
   const auto &training = summary.training();
-  if (training.clip_norm() == 0 && training.loss_scale() == 0 && Random(seed ^ 0x636F6D6D6974ull).chance(60))
+  if (training.clip_norm() == 0 && training.loss_scale() == 0 &&
+      Random(seed ^ 0x636F6D6D6974ull).chance(60))
     plan.optimizerStep = OptimizerStep::InBackward;
   plan.overlapCommunication = !Random(seed ^ 0x626C6F636Bull).chance(15);
   randomActivations(plan, seed);

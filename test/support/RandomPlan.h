@@ -1,4 +1,5 @@
-// Draws random valid plans, for property tests and for training on irregular tilings (bin/random-plan).
+// Draws random valid plans, for property tests and for training on irregular tilings
+// (bin/random-plan).
 #pragma once
 
 #include "zorse/Step/Plan.h"
@@ -9,7 +10,8 @@ namespace zorse::step {
 
 /// Draws a valid plan from `seed`. The same arguments give the same plan on every machine.
 ///
-/// The rectangle is divided recursively by units, by samples, or into a pinwheel, which no straight line separates:
+/// The rectangle is divided recursively by units, by samples, or into a pinwheel, which no straight
+/// line separates:
 ///
 ///      +----+--------+
 ///      |    |        |
@@ -20,10 +22,13 @@ namespace zorse::step {
 ///                                 a third of the plans split the backward, and a third
 ///                                 recompute or offload
 ///
-/// Preconditions: the summary has at least one unit, batch >= 1, devices >= 1. Devices are named d0, d1, ...
-Plan randomPlan(const bundle::ModelSummary &summary, int64_t batch, uint32_t devices, uint64_t seed);
+/// Preconditions: the summary has at least one unit, batch >= 1, devices >= 1. Devices are named
+/// d0, d1, ...
+Plan randomPlan(const bundle::ModelSummary &summary, int64_t batch, uint32_t devices,
+                uint64_t seed);
 
-/// Gives a plan an explicit order without deadlocks, drawn from `seed`: a random topological order of the tasks.
+/// Gives a plan an explicit order without deadlocks, drawn from `seed`: a random topological order
+/// of the tasks.
 void randomOrder(Plan &plan, uint64_t seed);
 
 /// Draws for each cell whether its activations are kept, recomputed or offloaded.

@@ -15,7 +15,8 @@
 
 namespace zorse::test {
 
-inline bundle::Value value(bundle::Value::Kind kind, uint32_t id, uint32_t cut, int64_t begin, int64_t end) {
+inline bundle::Value value(bundle::Value::Kind kind, uint32_t id, uint32_t cut, int64_t begin,
+                           int64_t end) {
   bundle::Value v;
   v.set_kind(kind);
   v.set_id(id);
@@ -28,8 +29,8 @@ inline bundle::Value value(bundle::Value::Kind kind, uint32_t id, uint32_t cut, 
 class SerialBuilder {
 public:
   SerialBuilder(const SyntheticModel &model, const SerialPlan &plan)
-      : summary(model.summary), functions(model.functions), plan(plan), programs(plan.devices), binders(programs.begin(), programs.end()),
-        last(plan.devices, -1) {}
+      : summary(model.summary), functions(model.functions), plan(plan), programs(plan.devices),
+        binders(programs.begin(), programs.end()), last(plan.devices, -1) {}
 
   std::vector<bundle::Program> build();
 
@@ -43,8 +44,9 @@ private:
   std::vector<SerialShard> owners;
   std::map<uint32_t, uint64_t> used;
   std::map<std::pair<uint32_t, std::string>, bundle::Region> regions;
-  std::set<std::tuple<uint32_t, uint32_t>> startedGroups; ///< (device, group) pairs with a contribution in their accumulator
-  uint32_t next = 0;                                      ///< next id
+  std::set<std::tuple<uint32_t, uint32_t>>
+      startedGroups; ///< (device, group) pairs with a contribution in their accumulator
+  uint32_t next = 0; ///< next id
 
   bundle::Region region(uint32_t device, const std::string &key, int64_t bytes);
   static bundle::Region part(bundle::Region whole, int64_t offset, int64_t bytes);
@@ -58,17 +60,22 @@ private:
   /// The shards that are communicated: all but padding that stays with its owner.
   std::vector<SerialShard> ownersOf(uint32_t group) const;
 
-  /// The elements of a group that every device that uses the group stores. Arguments begin at multiples of 64 bytes.
+  /// The elements of a group that every device that uses the group stores. Arguments begin at
+  /// multiples of 64 bytes.
   Compact wholeOf(uint32_t group) const;
   Compact ownOf(uint32_t group, uint32_t device) const;
-  bool isPadding(const SerialShard &shard) const { return wholeOf(shard.group).place(shard.begin, shard.end) < 0; }
+  bool isPadding(const SerialShard &shard) const {
+    return wholeOf(shard.group).place(shard.begin, shard.end) < 0;
+  }
   void cutAtPadding();
 
   std::string parametersKey(uint32_t g) const { return "parameters" + std::to_string(g); }
   std::string momentsKey(uint32_t m, const SerialShard &shard) const;
 
-  /// The region of a shard: inside the whole group on a device that uses the group, else among the device's own shards.
-  bundle::Region shardRegion(const SerialShard &shard, const std::string &whole, const std::string &alone);
+  /// The region of a shard: inside the whole group on a device that uses the group, else among the
+  /// device's own shards.
+  bundle::Region shardRegion(const SerialShard &shard, const std::string &whole,
+                             const std::string &alone);
   bundle::Region shardRegion(const SerialShard &shard);
   bundle::Region sumRegion(const SerialShard &shard);
 
@@ -77,17 +84,22 @@ private:
   void addRuns(uint32_t group, const std::set<uint32_t> &devices, bundle::ShardRanges *runs) const;
   static void add(uint32_t device, int64_t begin, int64_t end, bundle::ShardRanges *extents);
 
-  void state(uint32_t device, const bundle::Region &where, const bundle::Value &what, bundle::ElementType type);
+  void state(uint32_t device, const bundle::Region &where, const bundle::Value &what,
+             bundle::ElementType type);
 
   void states();
 
-  std::string cellKey(int c, const char *what, uint32_t id) const { return std::string(what) + std::to_string(id) + "@" + std::to_string(c); }
+  std::string cellKey(int c, const char *what, uint32_t id) const {
+    return std::string(what) + std::to_string(id) + "@" + std::to_string(c);
+  }
   bool live(uint32_t v, int cut) const {
-    return int(summary.values(int(v)).producer()) < cut && int(*summary.values(int(v)).users().rbegin()) >= cut;
+    return int(summary.values(int(v)).producer()) < cut &&
+           int(*summary.values(int(v)).users().rbegin()) >= cut;
   }
 
   /// Moves the rows of a value or its gradient that two adjacent cells share.
-  void move(int from, int to, const char *what, const bundle::Value &declared, int64_t bytesPerRow, bundle::Phase phase);
+  void move(int from, int to, const char *what, const bundle::Value &declared, int64_t bytesPerRow,
+            bundle::Phase phase);
 
   void bind(int c, int u, bundle::Compute *compute);
 

@@ -12,7 +12,8 @@ using namespace zorse::test;
 std::vector<bundle::Program> SerialBuilder::build() {
   owners = plan.owners;
   for (uint32_t g = 0; g < uint32_t(summary.groups_size()); ++g) {
-    bool listed = std::any_of(owners.begin(), owners.end(), [&](const SerialShard &s) { return s.group == g; });
+    bool listed = std::any_of(owners.begin(), owners.end(),
+                              [&](const SerialShard &s) { return s.group == g; });
     if (!listed && summary.groups(int(g)).trainable())
       owners.push_back({g, *devicesOf(g).begin(), 0, summary.groups(int(g)).elements()});
   }
@@ -22,8 +23,8 @@ std::vector<bundle::Program> SerialBuilder::build() {
     programs[d].set_device(uint32_t(d));
     programs[d].set_device_name("d" + std::to_string(d));
     programs[d].add_arenas()->set_kind(bundle::DEVICE);
-    for (int kind :
-         {bundle::COMPUTE, bundle::SEND_QUEUE, bundle::RECEIVE_QUEUE, bundle::COLLECTIVE_QUEUE, bundle::HOST_TO_DEVICE, bundle::DEVICE_TO_HOST})
+    for (int kind : {bundle::COMPUTE, bundle::SEND_QUEUE, bundle::RECEIVE_QUEUE,
+                     bundle::COLLECTIVE_QUEUE, bundle::HOST_TO_DEVICE, bundle::DEVICE_TO_HOST})
       programs[d].add_queues()->set_kind(bundle::QueueKind(kind));
     auto *e = add(d, 4, bundle::LOAD);
     *e->mutable_load_scalars()->mutable_region() = region(d, "scalars", kScalarsBlock);
@@ -34,10 +35,12 @@ std::vector<bundle::Program> SerialBuilder::build() {
   std::vector<int> forward(plan.cells.size());
   for (size_t c = 0; c < plan.cells.size(); ++c)
     forward[c] = int(c);
-  std::stable_sort(forward.begin(), forward.end(), [&](int a, int b) { return plan.cells[a].firstUnit < plan.cells[b].firstUnit; });
+  std::stable_sort(forward.begin(), forward.end(),
+                   [&](int a, int b) { return plan.cells[a].firstUnit < plan.cells[b].firstUnit; });
   for (int c : forward)
     forwardCell(c);
-  std::stable_sort(forward.begin(), forward.end(), [&](int a, int b) { return plan.cells[a].endUnit > plan.cells[b].endUnit; });
+  std::stable_sort(forward.begin(), forward.end(),
+                   [&](int a, int b) { return plan.cells[a].endUnit > plan.cells[b].endUnit; });
   for (int c : forward)
     backwardCell(c);
   commit();
@@ -96,12 +99,17 @@ void SerialBuilder::add(uint32_t device, int64_t begin, int64_t end, bundle::Sha
   extents->add_end(end);
 }
 
-void SerialBuilder::move(int from, int to, const char *what, const bundle::Value &declared, int64_t bytesPerRow, bundle::Phase phase) {
+void SerialBuilder::move(int from, int to, const char *what, const bundle::Value &declared,
+                         int64_t bytesPerRow, bundle::Phase phase) {
   const auto &a = plan.cells[from], &b = plan.cells[to];
-  bundle::Region source = part(region(a.device, cellKey(from, what, declared.id()), (a.endSample - a.firstSample) * bytesPerRow),
-                               (declared.begin() - a.firstSample) * bytesPerRow, (declared.end() - declared.begin()) * bytesPerRow);
-  bundle::Region target = part(region(b.device, cellKey(to, what, declared.id()), (b.endSample - b.firstSample) * bytesPerRow),
-                               (declared.begin() - b.firstSample) * bytesPerRow, (declared.end() - declared.begin()) * bytesPerRow);
+  bundle::Region source = part(region(a.device, cellKey(from, what, declared.id()),
+                                      (a.endSample - a.firstSample) * bytesPerRow),
+                               (declared.begin() - a.firstSample) * bytesPerRow,
+                               (declared.end() - declared.begin()) * bytesPerRow);
+  bundle::Region target = part(region(b.device, cellKey(to, what, declared.id()),
+                                      (b.endSample - b.firstSample) * bytesPerRow),
+                               (declared.begin() - b.firstSample) * bytesPerRow,
+                               (declared.end() - declared.begin()) * bytesPerRow);
   if (a.device == b.device) {
     auto *copy = add(int(a.device), 0, phase)->mutable_copy();
     *copy->mutable_from() = source;
@@ -134,10 +142,11 @@ void SerialBuilder::bind(int c, int u, bundle::Compute *compute) {
   call->set_rng_id_base(unit.rng_id_base());
   for (const auto &argument : functions.functions(int(call->function())).arguments()) {
     int i = int(argument.index());
-    auto bindTo = [&](const bundle::Region &where, const bundle::Value &what, bool overwrite = false) {
-      binders[d].bind(*call, where, what, overwrite);
+    auto bindTo = [&](const bundle::Region &where, const bundle::Value &what,
+                      bool overwrite = false) { binders[d].bind(*call, where, what, overwrite); };
+    auto rowsOf = [&](bundle::Value::Kind kind, uint32_t id, uint32_t cut) {
+      return value(kind, id, cut, cell.firstSample, cell.endSample);
     };
-    auto rowsOf = [&](bundle::Value::Kind kind, uint32_t id, uint32_t cut) { return value(kind, id, cut, cell.firstSample, cell.endSample); };
     int64_t bytes = argument.bytes().fixed() + argument.bytes().per_row() * rows;
     switch (argument.kind()) {
     case bundle::PARAMETER:
@@ -145,36 +154,46 @@ void SerialBuilder::bind(int c, int u, bundle::Compute *compute) {
       const auto &p = summary.parameters(int(unit.parameters(i)));
       bool gradient = argument.kind() == bundle::PARAMETER_GRADIENT;
       const Compact places = wholeOf(p.group());
-      bundle::Region whole = region(d, (gradient ? "gradients" : "parameters") + std::to_string(p.group()), places.elements() * 4);
+      bundle::Region whole =
+          region(d, (gradient ? "gradients" : "parameters") + std::to_string(p.group()),
+                 places.elements() * 4);
       bindTo(part(whole, places.place(p.offset(), p.offset() + p.shape(0)) * 4, p.shape(0) * 4),
-             value(gradient ? bundle::Value::GRADIENTS : bundle::Value::PARAMETERS, p.group(), 0, p.offset(), p.offset() + p.shape(0)),
+             value(gradient ? bundle::Value::GRADIENTS : bundle::Value::PARAMETERS, p.group(), 0,
+                   p.offset(), p.offset() + p.shape(0)),
              gradient && startedGroups.count({d, p.group()}) == 0);
       break;
     }
     case bundle::INPUT:
-      bindTo(region(d, cellKey(c, "input", unit.inputs(i)), bytes), rowsOf(bundle::Value::INPUT_ROWS, unit.inputs(i), 0));
+      bindTo(region(d, cellKey(c, "input", unit.inputs(i)), bytes),
+             rowsOf(bundle::Value::INPUT_ROWS, unit.inputs(i), 0));
       break;
     case bundle::BOUNDARY_IN:
-      bindTo(region(d, cellKey(c, "value", unit.values_in(i)), bytes), rowsOf(bundle::Value::ACTIVATION, unit.values_in(i), 0));
+      bindTo(region(d, cellKey(c, "value", unit.values_in(i)), bytes),
+             rowsOf(bundle::Value::ACTIVATION, unit.values_in(i), 0));
       break;
     case bundle::BOUNDARY_OUT:
-      bindTo(region(d, cellKey(c, "value", unit.values_out(i)), bytes), rowsOf(bundle::Value::ACTIVATION, unit.values_out(i), 0));
+      bindTo(region(d, cellKey(c, "value", unit.values_out(i)), bytes),
+             rowsOf(bundle::Value::ACTIVATION, unit.values_out(i), 0));
       break;
     case bundle::BOUNDARY_IN_GRADIENT: {
       const auto &users = summary.values(int(unit.values_in(i))).users();
-      bindTo(region(d, cellKey(c, "gradient", unit.values_in(i)), bytes), rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_in(i), uint32_t(u)),
+      bindTo(region(d, cellKey(c, "gradient", unit.values_in(i)), bytes),
+             rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_in(i), uint32_t(u)),
              *users.rbegin() == uint32_t(u));
       break;
     }
     case bundle::BOUNDARY_OUT_GRADIENT:
       bindTo(region(d, cellKey(c, "gradient", unit.values_out(i)), bytes),
-             rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_out(i), summary.values(int(unit.values_out(i))).users(0)));
+             rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_out(i),
+                    summary.values(int(unit.values_out(i))).users(0)));
       break;
     case bundle::SAVED:
-      bindTo(region(d, cellKey(c, "saved", uint32_t(u)), bytes), rowsOf(bundle::Value::SAVED_BLOCK, uint32_t(u), 0));
+      bindTo(region(d, cellKey(c, "saved", uint32_t(u)), bytes),
+             rowsOf(bundle::Value::SAVED_BLOCK, uint32_t(u), 0));
       break;
     case bundle::SAVED_FOR_WEIGHT_GRAD:
-      bindTo(region(d, cellKey(c, "deferred", uint32_t(u)), bytes), rowsOf(bundle::Value::SAVED_FOR_WEIGHT_GRAD_BLOCK, uint32_t(u), 0));
+      bindTo(region(d, cellKey(c, "deferred", uint32_t(u)), bytes),
+             rowsOf(bundle::Value::SAVED_FOR_WEIGHT_GRAD_BLOCK, uint32_t(u), 0));
       break;
     case bundle::WORKSPACE:
       bindTo(region(d,
@@ -187,16 +206,19 @@ void SerialBuilder::bind(int c, int u, bundle::Compute *compute) {
              bundle::Value());
       break;
     case bundle::SCALARS:
-      bindTo(part(region(d, "scalars", kScalarsBlock), 0, kScalarsBytes), value(bundle::Value::STEP_SCALARS, 0, 0, 0, 0));
+      bindTo(part(region(d, "scalars", kScalarsBlock), 0, kScalarsBytes),
+             value(bundle::Value::STEP_SCALARS, 0, 0, 0, 0));
       break;
     case bundle::LOSS:
-      bindTo(region(d, cellKey(c, "loss", unit.loss_terms(i)), bytes), rowsOf(bundle::Value::LOSS_ROWS, uint32_t(u), unit.loss_terms(i)));
+      bindTo(region(d, cellKey(c, "loss", unit.loss_terms(i)), bytes),
+             rowsOf(bundle::Value::LOSS_ROWS, uint32_t(u), unit.loss_terms(i)));
       break;
     default:
       bindTo({}, {});
     }
   }
-  if (call->function() == functionOf(unit, bundle::UnitFunction::BACKWARD) || compute->task() == bundle::Compute::W)
+  if (call->function() == functionOf(unit, bundle::UnitFunction::BACKWARD) ||
+      compute->task() == bundle::Compute::W)
     for (uint32_t p : unit.parameters())
       startedGroups.insert({d, summary.parameters(int(p)).group()});
 }
@@ -211,17 +233,21 @@ void SerialBuilder::forwardCell(int c) {
     load->set_input(i);
     load->set_sample_base(cell.firstSample);
     load->set_rows(cell.endSample - cell.firstSample);
-    *load->mutable_region() = region(cell.device, cellKey(c, "input", i), load->rows() * summary.inputs(int(i)).bytes_per_row());
-    *load->mutable_value() = value(bundle::Value::INPUT_ROWS, i, 0, cell.firstSample, cell.endSample);
+    *load->mutable_region() = region(cell.device, cellKey(c, "input", i),
+                                     load->rows() * summary.inputs(int(i)).bytes_per_row());
+    *load->mutable_value() =
+        value(bundle::Value::INPUT_ROWS, i, 0, cell.firstSample, cell.endSample);
     ++next;
   }
   for (int v = 0; v < summary.values_size(); ++v)
-    for (size_t other = 0; other < plan.cells.size() && live(uint32_t(v), cell.firstUnit); ++other) {
+    for (size_t other = 0; other < plan.cells.size() && live(uint32_t(v), cell.firstUnit);
+         ++other) {
       const auto &source = plan.cells[other];
-      int64_t begin = std::max(source.firstSample, cell.firstSample), end = std::min(source.endSample, cell.endSample);
+      int64_t begin = std::max(source.firstSample, cell.firstSample),
+              end = std::min(source.endSample, cell.endSample);
       if (source.endUnit == cell.firstUnit && begin < end)
-        move(int(other), c, "value", value(bundle::Value::ACTIVATION, uint32_t(v), 0, begin, end), summary.values(v).bytes_per_row(),
-             bundle::FORWARD);
+        move(int(other), c, "value", value(bundle::Value::ACTIVATION, uint32_t(v), 0, begin, end),
+             summary.values(v).bytes_per_row(), bundle::FORWARD);
     }
   auto *compute = add(int(cell.device), 0, bundle::FORWARD)->mutable_compute();
   compute->set_task(bundle::Compute::F);
@@ -247,8 +273,10 @@ void SerialBuilder::forwardCell(int c) {
   bundle::ArgumentBinder &binder = binders[cell.device];
   for (int k = 0; k < summary.loss_size(); ++k)
     binder.bind(*call, region(cell.device, cellKey(c, "loss", uint32_t(k)), call->rows() * 4),
-                value(bundle::Value::LOSS_ROWS, uint32_t(summary.units_size() - 1), uint32_t(k), cell.firstSample, cell.endSample));
-  binder.bind(*call, part(region(cell.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes), value(bundle::Value::LOCAL_METRICS, 0, 0, 0, 0));
+                value(bundle::Value::LOSS_ROWS, uint32_t(summary.units_size() - 1), uint32_t(k),
+                      cell.firstSample, cell.endSample));
+  binder.bind(*call, part(region(cell.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes),
+              value(bundle::Value::LOCAL_METRICS, 0, 0, 0, 0));
   ++next;
 }
 
@@ -257,7 +285,8 @@ void SerialBuilder::backwardCell(int c) {
   for (int v = 0; v < summary.values_size(); ++v)
     for (size_t other = 0; other < plan.cells.size() && live(uint32_t(v), cell.endUnit); ++other) {
       const auto &source = plan.cells[other];
-      int64_t begin = std::max(source.firstSample, cell.firstSample), end = std::min(source.endSample, cell.endSample);
+      int64_t begin = std::max(source.firstSample, cell.firstSample),
+              end = std::min(source.endSample, cell.endSample);
       uint32_t user = 0;
       for (uint32_t u : summary.values(v).users())
         if (int(u) >= cell.endUnit) {
@@ -265,8 +294,9 @@ void SerialBuilder::backwardCell(int c) {
           break;
         }
       if (source.firstUnit == cell.endUnit && begin < end)
-        move(int(other), c, "gradient", value(bundle::Value::ACTIVATION_GRADIENT, uint32_t(v), user, begin, end), summary.values(v).bytes_per_row(),
-             bundle::BACKWARD);
+        move(int(other), c, "gradient",
+             value(bundle::Value::ACTIVATION_GRADIENT, uint32_t(v), user, begin, end),
+             summary.values(v).bytes_per_row(), bundle::BACKWARD);
     }
   for (bundle::Compute::Task task : {bundle::Compute::B, bundle::Compute::W}) {
     bundle::Compute *compute = nullptr;
@@ -285,7 +315,8 @@ void SerialBuilder::backwardCell(int c) {
   }
 }
 
-uint32_t SerialBuilder::functionOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const {
+uint32_t SerialBuilder::functionOf(const bundle::UnitInfo &unit,
+                                   bundle::UnitFunction::Task task) const {
   return zorse::functionOf(summary, unit, task).function();
 }
 
@@ -297,7 +328,8 @@ int SerialBuilder::functionOf(int u, bundle::Compute::Task task) const {
   if (!plan.splitBackward)
     return first ? int(functionOf(unit, bundle::UnitFunction::BACKWARD)) : -1;
   if (unit.splits())
-    return int(functionOf(unit, first ? bundle::UnitFunction::INPUT_GRADIENTS : bundle::UnitFunction::WEIGHT_GRADIENTS));
+    return int(functionOf(unit, first ? bundle::UnitFunction::INPUT_GRADIENTS
+                                      : bundle::UnitFunction::WEIGHT_GRADIENTS));
   auto needed = [&](uint32_t v) { return summary.values(int(v)).needs_gradient(); };
   auto trained = [&](uint32_t p) { return summary.parameters(int(p)).trainable(); };
   const bool onlyWeights = std::none_of(unit.values_in().begin(), unit.values_in().end(), needed) &&
@@ -305,4 +337,7 @@ int SerialBuilder::functionOf(int u, bundle::Compute::Task task) const {
   return first == onlyWeights ? -1 : int(functionOf(unit, bundle::UnitFunction::BACKWARD));
 }
 
-std::vector<bundle::Program> test::serialPrograms(const SyntheticModel &model, const SerialPlan &plan) { return SerialBuilder(model, plan).build(); }
+std::vector<bundle::Program> test::serialPrograms(const SyntheticModel &model,
+                                                  const SerialPlan &plan) {
+  return SerialBuilder(model, plan).build();
+}

@@ -23,7 +23,8 @@ std::vector<SerialShard> SerialBuilder::ownersOf(uint32_t group) const {
   for (const auto &shard : owners)
     if (shard.group == group && shard.begin < shard.end && !isPadding(shard))
       list.push_back(shard);
-  std::sort(list.begin(), list.end(), [](const SerialShard &a, const SerialShard &b) { return a.begin < b.begin; });
+  std::sort(list.begin(), list.end(),
+            [](const SerialShard &a, const SerialShard &b) { return a.begin < b.begin; });
   return list;
 }
 
@@ -33,7 +34,9 @@ Compact SerialBuilder::wholeOf(uint32_t group) const {
     runs.add(0, summary.groups(int(group)).elements());
   else
     for (uint32_t p : summary.groups(int(group)).parameters())
-      runs.add(summary.parameters(int(p)).offset(), summary.parameters(int(p)).offset() + (summary.parameters(int(p)).shape(0) + 15) / 16 * 16);
+      runs.add(summary.parameters(int(p)).offset(),
+               summary.parameters(int(p)).offset() +
+                   (summary.parameters(int(p)).shape(0) + 15) / 16 * 16);
   return runs;
 }
 
@@ -61,16 +64,21 @@ void SerialBuilder::cutAtPadding() {
 }
 
 std::string SerialBuilder::momentsKey(uint32_t m, const SerialShard &shard) const {
-  return "moments" + std::to_string(m) + "." + std::to_string(shard.group) + "." + std::to_string(shard.begin);
+  return "moments" + std::to_string(m) + "." + std::to_string(shard.group) + "." +
+         std::to_string(shard.begin);
 }
 
-bundle::Region SerialBuilder::shardRegion(const SerialShard &shard, const std::string &whole, const std::string &alone) {
+bundle::Region SerialBuilder::shardRegion(const SerialShard &shard, const std::string &whole,
+                                          const std::string &alone) {
   const int64_t bytes = (shard.end - shard.begin) * 4;
   if (isPadding(shard))
-    return region(shard.device, "padding" + std::to_string(shard.group) + "." + std::to_string(shard.begin), bytes);
+    return region(shard.device,
+                  "padding" + std::to_string(shard.group) + "." + std::to_string(shard.begin),
+                  bytes);
   const bool uses = devicesOf(shard.group).count(shard.device);
   const Compact places = uses ? wholeOf(shard.group) : ownOf(shard.group, shard.device);
-  return part(region(shard.device, uses ? whole : alone, places.elements() * 4), places.place(shard.begin, shard.end) * 4, bytes);
+  return part(region(shard.device, uses ? whole : alone, places.elements() * 4),
+              places.place(shard.begin, shard.end) * 4, bytes);
 }
 
 bundle::Region SerialBuilder::shardRegion(const SerialShard &shard) {
@@ -78,22 +86,26 @@ bundle::Region SerialBuilder::shardRegion(const SerialShard &shard) {
 }
 
 bundle::Region SerialBuilder::sumRegion(const SerialShard &shard) {
-  return shardRegion(shard, "gradients" + std::to_string(shard.group), "reduced" + std::to_string(shard.group));
+  return shardRegion(shard, "gradients" + std::to_string(shard.group),
+                     "reduced" + std::to_string(shard.group));
 }
 
-bundle::Region SerialBuilder::shardsFrom(bundle::Region first, uint32_t group, uint32_t device) const {
+bundle::Region SerialBuilder::shardsFrom(bundle::Region first, uint32_t group,
+                                         uint32_t device) const {
   first.set_bytes(uint64_t(ownOf(group, device).elements() * 4));
   return first;
 }
 
-void SerialBuilder::addRuns(uint32_t group, const std::set<uint32_t> &devices, bundle::ShardRanges *runs) const {
+void SerialBuilder::addRuns(uint32_t group, const std::set<uint32_t> &devices,
+                            bundle::ShardRanges *runs) const {
   const Compact whole = wholeOf(group);
   for (uint32_t d : devices)
     for (const Compact::Run &run : whole.runs())
       add(d, run.begin, run.end, runs);
 }
 
-void SerialBuilder::state(uint32_t device, const bundle::Region &where, const bundle::Value &what, bundle::ElementType type) {
+void SerialBuilder::state(uint32_t device, const bundle::Region &where, const bundle::Value &what,
+                          bundle::ElementType type) {
   auto *s = programs[device].add_state();
   *s->mutable_region() = where;
   *s->mutable_value() = what;
@@ -102,12 +114,14 @@ void SerialBuilder::state(uint32_t device, const bundle::Region &where, const bu
 
 void SerialBuilder::states() {
   for (const auto &shard : owners) {
-    state(shard.device, shardRegion(shard), value(bundle::Value::PARAMETERS, shard.group, 0, shard.begin, shard.end), bundle::F32);
+    state(shard.device, shardRegion(shard),
+          value(bundle::Value::PARAMETERS, shard.group, 0, shard.begin, shard.end), bundle::F32);
     for (uint32_t m = 0; m < summary.moments(); ++m)
       state(shard.device, region(shard.device, momentsKey(m, shard), (shard.end - shard.begin) * 4),
             value(bundle::Value::MOMENTS, shard.group, m, shard.begin, shard.end), bundle::F32);
     if (!regions.count({shard.device, "step"}))
-      state(shard.device, region(shard.device, "step", 8), value(bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0), bundle::F64);
+      state(shard.device, region(shard.device, "step", 8),
+            value(bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0), bundle::F64);
   }
   for (uint32_t g = 0; g < uint32_t(summary.groups_size()); ++g) {
     int64_t elements = summary.groups(int(g)).elements();
@@ -117,7 +131,8 @@ void SerialBuilder::states() {
       region(d, parametersKey(g), bytes);
     if (!summary.groups(int(g)).trainable()) {
       for (uint32_t d : readers)
-        state(d, region(d, parametersKey(g), bytes), value(bundle::Value::PARAMETERS, g, 0, 0, elements), bundle::F32);
+        state(d, region(d, parametersKey(g), bytes),
+              value(bundle::Value::PARAMETERS, g, 0, 0, elements), bundle::F32);
       continue;
     }
     auto shards = ownersOf(g);
@@ -147,11 +162,13 @@ void SerialBuilder::states() {
   }
 }
 
-std::vector<std::tuple<int64_t, int64_t, bool>> SerialBuilder::runs(const SerialShard &shard) const {
+std::vector<std::tuple<int64_t, int64_t, bool>>
+SerialBuilder::runs(const SerialShard &shard) const {
   std::vector<std::tuple<int64_t, int64_t, bool>> list;
   for (uint32_t p : summary.groups(int(shard.group)).parameters()) {
     const auto &parameter = summary.parameters(int(p));
-    int64_t begin = std::max(parameter.offset(), shard.begin), end = std::min(parameter.offset() + parameter.shape(0), shard.end);
+    int64_t begin = std::max(parameter.offset(), shard.begin),
+            end = std::min(parameter.offset() + parameter.shape(0), shard.end);
     if (begin < end)
       list.push_back({begin, end, parameter.decays()});
   }
@@ -184,7 +201,8 @@ void SerialBuilder::commit() {
       if (plan.compact)
         addRuns(g, contributors, reduce->mutable_terms());
       if (contributors.count(d))
-        *reduce->mutable_full() = region(d, "gradients" + std::to_string(g), wholeOf(g).elements() * 4);
+        *reduce->mutable_full() =
+            region(d, "gradients" + std::to_string(g), wholeOf(g).elements() * 4);
       *reduce->mutable_value() = value(bundle::Value::REDUCED_GRADIENTS, g, 0, 0, elements);
     }
     ++next;
@@ -207,8 +225,10 @@ void SerialBuilder::commit() {
       call->set_unit(-1);
       call->set_rows(end - begin);
       bundle::ArgumentBinder &binder = binders[shard.device];
-      binder.bind(*call, gradients(shard, begin, end), value(bundle::Value::REDUCED_GRADIENTS, shard.group, 0, begin, end));
-      binder.bind(*call, part(region(shard.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes),
+      binder.bind(*call, gradients(shard, begin, end),
+                  value(bundle::Value::REDUCED_GRADIENTS, shard.group, 0, begin, end));
+      binder.bind(*call,
+                  part(region(shard.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes),
                   value(bundle::Value::LOCAL_METRICS, 0, 0, 0, 0));
     }
     ++next;
@@ -224,7 +244,8 @@ void SerialBuilder::commit() {
         reduce->add_members(member);
       reduce->set_type(bundle::F64);
       reduce->set_order(bundle::FIXED_ORDER);
-      *reduce->mutable_region() = part(region(d, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes);
+      *reduce->mutable_region() =
+          part(region(d, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes);
       *reduce->mutable_from() = value(bundle::Value::LOCAL_METRICS, 0, 0, 0, 0);
       *reduce->mutable_to() = value(bundle::Value::GLOBAL_METRICS, 0, 0, 0, 0);
     }
@@ -239,9 +260,13 @@ void SerialBuilder::commit() {
     call->set_function(summary.clip_and_check_function());
     call->set_unit(-1);
     call->set_rows(1);
-    auto bindTo = [&](const bundle::Region &where, const bundle::Value &what) { binders[d].bind(*call, where, what); };
-    bindTo(part(region(d, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes), value(bundle::Value::GLOBAL_METRICS, 0, 0, 0, 0));
-    bindTo(part(region(d, "scalars", kScalarsBlock), 0, kScalarsBytes), value(bundle::Value::STEP_SCALARS, 0, 0, 0, 0));
+    auto bindTo = [&](const bundle::Region &where, const bundle::Value &what) {
+      binders[d].bind(*call, where, what);
+    };
+    bindTo(part(region(d, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes),
+           value(bundle::Value::GLOBAL_METRICS, 0, 0, 0, 0));
+    bindTo(part(region(d, "scalars", kScalarsBlock), 0, kScalarsBytes),
+           value(bundle::Value::STEP_SCALARS, 0, 0, 0, 0));
     bindTo(region(d, "step", 8), value(bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0));
     ++next;
   }
@@ -254,16 +279,23 @@ void SerialBuilder::commit() {
     update->set_group(int(shard.group));
     for (auto [begin, end, decays] : runs(shard)) {
       auto *call = update->add_calls();
-      call->set_function(decays ? summary.update_function_decay() : summary.update_function_plain());
+      call->set_function(decays ? summary.update_function_decay()
+                                : summary.update_function_plain());
       call->set_unit(-1);
       call->set_rows(end - begin);
-      auto bindTo = [&](const bundle::Region &where, const bundle::Value &what) { binders[shard.device].bind(*call, where, what); };
-      bindTo(part(shardRegion(shard), (begin - shard.begin) * 4, (end - begin) * 4), value(bundle::Value::PARAMETERS, shard.group, 0, begin, end));
-      bindTo(gradients(shard, begin, end), value(bundle::Value::REDUCED_GRADIENTS, shard.group, 0, begin, end));
+      auto bindTo = [&](const bundle::Region &where, const bundle::Value &what) {
+        binders[shard.device].bind(*call, where, what);
+      };
+      bindTo(part(shardRegion(shard), (begin - shard.begin) * 4, (end - begin) * 4),
+             value(bundle::Value::PARAMETERS, shard.group, 0, begin, end));
+      bindTo(gradients(shard, begin, end),
+             value(bundle::Value::REDUCED_GRADIENTS, shard.group, 0, begin, end));
       for (uint32_t m = 0; m < summary.moments(); ++m)
-        bindTo(part(region(shard.device, momentsKey(m, shard), (shard.end - shard.begin) * 4), (begin - shard.begin) * 4, (end - begin) * 4),
+        bindTo(part(region(shard.device, momentsKey(m, shard), (shard.end - shard.begin) * 4),
+                    (begin - shard.begin) * 4, (end - begin) * 4),
                value(bundle::Value::MOMENTS, shard.group, m, begin, end));
-      bindTo(part(region(shard.device, "scalars", kScalarsBlock), 0, kScalarsBytes), value(bundle::Value::STEP_SCALARS, 1, 0, 0, 0));
+      bindTo(part(region(shard.device, "scalars", kScalarsBlock), 0, kScalarsBytes),
+             value(bundle::Value::STEP_SCALARS, 1, 0, 0, 0));
       auto step = value(bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0);
       step.set_version(1);
       bindTo(region(shard.device, "step", 8), step);

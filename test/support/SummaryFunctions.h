@@ -9,13 +9,15 @@ namespace zorse::test {
 inline bundle::UnitClass &mutableClass(bundle::ModelSummary &summary, int unit) {
   while (summary.classes_size() <= static_cast<int>(summary.units(unit).class_id()))
     summary.add_classes();
-  bundle::UnitClass &unitClass = *summary.mutable_classes(static_cast<int>(summary.units(unit).class_id()));
+  bundle::UnitClass &unitClass =
+      *summary.mutable_classes(static_cast<int>(summary.units(unit).class_id()));
   unitClass.set_name("class" + std::to_string(summary.units(unit).class_id()));
   return unitClass;
 }
 
 /// A function of the class of a unit; added if missing.
-inline bundle::UnitFunction &mutableFunction(bundle::ModelSummary &summary, int unit, bundle::UnitFunction::Task task) {
+inline bundle::UnitFunction &mutableFunction(bundle::ModelSummary &summary, int unit,
+                                             bundle::UnitFunction::Task task) {
   bundle::UnitClass &unitClass = mutableClass(summary, unit);
   for (bundle::UnitFunction &function : *unitClass.mutable_functions())
     if (function.task() == task)
@@ -25,7 +27,9 @@ inline bundle::UnitFunction &mutableFunction(bundle::ModelSummary &summary, int 
   return added;
 }
 
-inline bundle::UnitFunction &addFunction(bundle::ModelSummary &summary, int unit, bundle::UnitFunction::Task task, double flops, double bytes = 0) {
+inline bundle::UnitFunction &addFunction(bundle::ModelSummary &summary, int unit,
+                                         bundle::UnitFunction::Task task, double flops,
+                                         double bytes = 0) {
   bundle::UnitFunction &function = mutableFunction(summary, unit, task);
   function.set_flops_per_row(flops);
   function.set_bytes_per_row(bytes);
@@ -33,7 +37,8 @@ inline bundle::UnitFunction &addFunction(bundle::ModelSummary &summary, int unit
 }
 
 /// The compiled function of a unit's function.
-inline uint32_t functionIndexOf(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) {
+inline uint32_t functionIndexOf(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit,
+                                bundle::UnitFunction::Task task) {
   return functionOf(summary, unit, task).function();
 }
 

@@ -47,8 +47,8 @@ struct Maker {
     return uint32_t(model.summary.inputs_size() - 1);
   }
 
-  /// Forms groups of parameters with equal users and trainability. Parameters with weight decay come first; each begins
-  /// at a multiple of 512 bytes.
+  /// Forms groups of parameters with equal users and trainability. Parameters with weight decay
+  /// come first; each begins at a multiple of 512 bytes.
   void group() {
     auto &summary = model.summary;
     std::map<std::vector<uint32_t>, std::vector<uint32_t>> byUsers;
@@ -88,8 +88,9 @@ struct Maker {
     }
   }
 
-  bundle::FunctionArgument *argument(bundle::CompiledFunction *function, bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode,
-                                     int64_t fixed, int64_t perRow, const std::string &name) {
+  bundle::FunctionArgument *argument(bundle::CompiledFunction *function, bundle::ArgumentKind kind,
+                                     uint32_t index, bundle::AccessMode mode, int64_t fixed,
+                                     int64_t perRow, const std::string &name) {
     auto *s = function->add_arguments();
     s->set_kind(kind);
     s->set_index(index);
@@ -118,14 +119,22 @@ struct Maker {
     const double forwardFlops = mutableFunction(summary, u, Function::FORWARD).flops_per_row();
     const double backwardFlops = mutableFunction(summary, u, Function::BACKWARD).flops_per_row();
     if (unit->splits()) {
-      unitClass.mutable_saved_for_weight_grad_bytes()->set_per_row(draw % 4 ? 64 * (1 + draw % 2) : 0);
-      addFunction(summary, u, Function::INPUT_GRADIENTS, backwardFlops * 0.6).mutable_workspace()->set_per_row(draw % 3 ? 64 : 0);
-      addFunction(summary, u, Function::WEIGHT_GRADIENTS, backwardFlops * 0.4).mutable_workspace()->set_per_row(draw % 7 ? 128 : 0);
+      unitClass.mutable_saved_for_weight_grad_bytes()->set_per_row(draw % 4 ? 64 * (1 + draw % 2)
+                                                                            : 0);
+      addFunction(summary, u, Function::INPUT_GRADIENTS, backwardFlops * 0.6)
+          .mutable_workspace()
+          ->set_per_row(draw % 3 ? 64 : 0);
+      addFunction(summary, u, Function::WEIGHT_GRADIENTS, backwardFlops * 0.4)
+          .mutable_workspace()
+          ->set_per_row(draw % 7 ? 128 : 0);
     }
     if (saved)
-      addFunction(summary, u, Function::RECOMPUTE, forwardFlops * 0.7).mutable_workspace()->set_per_row(draw % 5 ? 64 : 0);
+      addFunction(summary, u, Function::RECOMPUTE, forwardFlops * 0.7)
+          .mutable_workspace()
+          ->set_per_row(draw % 5 ? 64 : 0);
     unitClass.set_name(unit->name());
-    for (Function::Task task : {Function::FORWARD, Function::BACKWARD, Function::RECOMPUTE, Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS}) {
+    for (Function::Task task : {Function::FORWARD, Function::BACKWARD, Function::RECOMPUTE,
+                                Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS}) {
       if (!findFunction(unitClass, task))
         continue;
       const bool forward = task == Function::FORWARD || task == Function::RECOMPUTE;
@@ -137,36 +146,47 @@ struct Maker {
       function.set_function(index);
       for (int i = 0; i < unit->parameters_size(); ++i) {
         const auto &p = summary.parameters(int(unit->parameters(i)));
-        const bool copy = summary.groups(int(p.group())).param_dtype() != bundle::ELEMENT_TYPE_UNSPECIFIED;
+        const bool copy =
+            summary.groups(int(p.group())).param_dtype() != bundle::ELEMENT_TYPE_UNSPECIFIED;
         if (task == Function::RECOMPUTE && i > 0 && i + 1 == unit->parameters_size() && draw % 2)
           continue; // a matmul that only results need
-        argument(body, bundle::PARAMETER, uint32_t(i), bundle::READ, p.shape(0) * (copy ? 2 : 4), 0, p.name());
+        argument(body, bundle::PARAMETER, uint32_t(i), bundle::READ, p.shape(0) * (copy ? 2 : 4), 0,
+                 p.name());
         if (!forward && task != Function::INPUT_GRADIENTS && p.trainable())
-          argument(body, bundle::PARAMETER_GRADIENT, uint32_t(i), bundle::ACCUMULATE, p.shape(0) * 4, 0, "d_" + p.name());
+          argument(body, bundle::PARAMETER_GRADIENT, uint32_t(i), bundle::ACCUMULATE,
+                   p.shape(0) * 4, 0, "d_" + p.name());
       }
       if (forward || backwardReadsInputs)
         for (int i = 0; i < unit->inputs_size(); ++i)
-          argument(body, bundle::INPUT, uint32_t(i), bundle::READ, 0, summary.inputs(int(unit->inputs(i))).bytes_per_row(),
+          argument(body, bundle::INPUT, uint32_t(i), bundle::READ, 0,
+                   summary.inputs(int(unit->inputs(i))).bytes_per_row(),
                    summary.inputs(int(unit->inputs(i))).name());
       for (int i = 0; i < unit->values_in_size(); ++i) {
         const auto &v = summary.values(int(unit->values_in(i)));
         if (forward || keepsInput)
-          argument(body, bundle::BOUNDARY_IN, uint32_t(i), bundle::READ, 0, v.bytes_per_row(), v.name());
+          argument(body, bundle::BOUNDARY_IN, uint32_t(i), bundle::READ, 0, v.bytes_per_row(),
+                   v.name());
         if (!forward && task != Function::WEIGHT_GRADIENTS && v.needs_gradient())
-          argument(body, bundle::BOUNDARY_IN_GRADIENT, uint32_t(i), bundle::ACCUMULATE, 0, v.bytes_per_row(), "d_" + v.name());
+          argument(body, bundle::BOUNDARY_IN_GRADIENT, uint32_t(i), bundle::ACCUMULATE, 0,
+                   v.bytes_per_row(), "d_" + v.name());
       }
       for (int i = 0; i < unit->values_out_size() && task != Function::RECOMPUTE; ++i) {
         const auto &v = summary.values(int(unit->values_out(i)));
         if (forward || v.needs_gradient())
-          argument(body, forward ? bundle::BOUNDARY_OUT : bundle::BOUNDARY_OUT_GRADIENT, uint32_t(i), forward ? bundle::WRITE : bundle::READ, 0,
-                   v.bytes_per_row(), v.name());
+          argument(body, forward ? bundle::BOUNDARY_OUT : bundle::BOUNDARY_OUT_GRADIENT,
+                   uint32_t(i), forward ? bundle::WRITE : bundle::READ, 0, v.bytes_per_row(),
+                   v.name());
       }
       if (saved)
         argument(body, bundle::SAVED, 0, forward ? bundle::WRITE : bundle::READ, 0, saved, "saved");
-      if (const int64_t deferred = unitClass.saved_for_weight_grad_bytes().per_row(); part && deferred)
-        argument(body, bundle::SAVED_FOR_WEIGHT_GRAD, 0, task == Function::INPUT_GRADIENTS ? bundle::WRITE : bundle::READ, 0, deferred, "deferred");
+      if (const int64_t deferred = unitClass.saved_for_weight_grad_bytes().per_row();
+          part && deferred)
+        argument(body, bundle::SAVED_FOR_WEIGHT_GRAD, 0,
+                 task == Function::INPUT_GRADIENTS ? bundle::WRITE : bundle::READ, 0, deferred,
+                 "deferred");
       if (function.workspace().per_row())
-        argument(body, bundle::WORKSPACE, 0, bundle::WRITE, 0, function.workspace().per_row(), "workspace");
+        argument(body, bundle::WORKSPACE, 0, bundle::WRITE, 0, function.workspace().per_row(),
+                 "workspace");
       argument(body, bundle::SCALARS, 0, bundle::READ, kScalarsBytes, 0, "scalars");
       if (task == Function::FORWARD)
         for (int i = 0; i < unit->loss_terms_size(); ++i)
@@ -254,7 +274,8 @@ struct Maker {
       if (u > 0 && u + 1 < options.units && random() % 4 == 0)
         unit->add_inputs(uint32_t(random() % uint32_t(summary.inputs_size())));
     }
-    for (int extra = pick(0, 3); extra > 0 && options.units > 2; --extra) { // values with arbitrary users after their producer
+    for (int extra = pick(0, 3); extra > 0 && options.units > 2;
+         --extra) { // values with arbitrary users after their producer
       const int producer = pick(0, options.units - 1);
       uint32_t v = value("x" + std::to_string(extra), uint32_t(producer), 64 * (1 + random() % 2));
       summary.mutable_values(int(v))->set_needs_gradient(random() % 2);
@@ -265,7 +286,8 @@ struct Maker {
           summary.mutable_units(u)->add_values_in(v);
     }
     for (int extra = pick(0, 3); extra > 0; --extra) { // parameters used by arbitrary units
-      uint32_t p = parameter("shared" + std::to_string(extra), 16 * pick(1, 20), random() % 4 != 0, random() % 2);
+      uint32_t p = parameter("shared" + std::to_string(extra), 16 * pick(1, 20), random() % 4 != 0,
+                             random() % 2);
       for (int u = 0; u < options.units; ++u)
         if (u == int(p) % options.units || random() % 3 == 0)
           summary.mutable_units(u)->add_parameters(p);
@@ -286,11 +308,13 @@ struct Maker {
     summary.set_compute_type(bundle::F32);
     summary.set_count_function(-1);
     summary.set_moments(uint32_t(options.moments));
-    summary.mutable_training()->set_optimizer(options.moments == 2 ? bundle::TrainingOptions::ADAMW : bundle::TrainingOptions::SGD);
+    summary.mutable_training()->set_optimizer(options.moments == 2 ? bundle::TrainingOptions::ADAMW
+                                                                   : bundle::TrainingOptions::SGD);
     summary.mutable_training()->set_clip_norm(options.clipNorm);
     uint32_t ids = input("ids", 64), labels = input("labels", 64);
     uint32_t table = parameter("table", 96 + 32 * (random() % 3), true, true);
-    uint32_t frozen = options.frozen && options.units > 2 ? parameter("rotary", 32, false, false) : 0;
+    uint32_t frozen =
+        options.frozen && options.units > 2 ? parameter("rotary", 32, false, false) : 0;
     uint32_t first = 0;
     for (int u = 0; u < options.units; ++u) {
       auto *unit = summary.add_units();
@@ -299,7 +323,8 @@ struct Maker {
       unit->set_class_id(uint32_t(u));
       unit->set_rng_id_base(uint64_t(u) * 3);
       mutableClass(summary, u).mutable_saved_bytes()->set_per_row(64 * (1 + random() % 3));
-      auto &forward = mutableFunction(summary, u, bundle::UnitFunction::FORWARD); // repeated messages stay where they are
+      auto &forward = mutableFunction(
+          summary, u, bundle::UnitFunction::FORWARD); // repeated messages stay where they are
       auto &backward = mutableFunction(summary, u, bundle::UnitFunction::BACKWARD);
       forward.mutable_workspace()->set_per_row(64);
       backward.mutable_workspace()->set_per_row(64 * (1 + random() % 2));
@@ -310,7 +335,8 @@ struct Maker {
         unit->add_inputs(ids);
       }
       unit->add_parameters(parameter("w" + std::to_string(u), 32 * (1 + random() % 6), true, true));
-      unit->add_parameters(parameter("b" + std::to_string(u), 16 * (1 + random() % 3), true, false));
+      unit->add_parameters(
+          parameter("b" + std::to_string(u), 16 * (1 + random() % 3), true, false));
       if (last) {
         if (options.tied)
           unit->add_parameters(table);

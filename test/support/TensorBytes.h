@@ -20,7 +20,9 @@ inline int64_t bytesOf(mlir::Type element) {
 }
 
 struct Buffer {
-  explicit Buffer(size_t bytes) : size(roundUp64(bytes + 64)), data(static_cast<char *>(std::aligned_alloc(64, size)), std::free) {
+  explicit Buffer(size_t bytes)
+      : size(roundUp64(bytes + 64)),
+        data(static_cast<char *>(std::aligned_alloc(64, size)), std::free) {
     // A NaN as f32 and as f64, so that reads of unwritten bytes are visible.
     for (size_t i = 0; i + 8 <= size; i += 8)
       std::memcpy(data.get() + i, &runtime::kPoisonWord, 8);
@@ -33,16 +35,20 @@ struct Buffer {
 inline uint16_t halfOf(double value, mlir::Type element) {
   llvm::APFloat number(value);
   bool lost;
-  number.convert(llvm::cast<mlir::FloatType>(element).getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &lost);
+  number.convert(llvm::cast<mlir::FloatType>(element).getFloatSemantics(),
+                 llvm::APFloat::rmNearestTiesToEven, &lost);
   return static_cast<uint16_t>(number.bitcastToAPInt().getZExtValue());
 }
 inline double numberOf(uint16_t half, mlir::Type element) {
-  llvm::APFloat number(llvm::cast<mlir::FloatType>(element).getFloatSemantics(), llvm::APInt(16, half));
+  llvm::APFloat number(llvm::cast<mlir::FloatType>(element).getFloatSemantics(),
+                       llvm::APInt(16, half));
   bool lost;
   number.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lost);
   return number.convertToDouble();
 }
-inline bool isHalf(mlir::Type element) { return llvm::isa<mlir::FloatType>(element) && element.getIntOrFloatBitWidth() == 16; }
+inline bool isHalf(mlir::Type element) {
+  return llvm::isa<mlir::FloatType>(element) && element.getIntOrFloatBitWidth() == 16;
+}
 
 inline void write(char *to, mlir::Type element, const std::vector<double> &values) {
   for (size_t i = 0; i < values.size(); ++i) {
@@ -65,10 +71,11 @@ inline void write(char *to, mlir::Type element, const std::vector<double> &value
 inline std::vector<double> read(const char *from, mlir::Type element, size_t count) {
   std::vector<double> values(count);
   for (size_t i = 0; i < count; ++i)
-    values[i] = element.isF32()         ? reinterpret_cast<const float *>(from)[i]
-                : element.isF64()       ? reinterpret_cast<const double *>(from)[i]
-                : isHalf(element)       ? numberOf(reinterpret_cast<const uint16_t *>(from)[i], element)
-                : element.isInteger(64) ? static_cast<double>(reinterpret_cast<const int64_t *>(from)[i])
+    values[i] = element.isF32()   ? reinterpret_cast<const float *>(from)[i]
+                : element.isF64() ? reinterpret_cast<const double *>(from)[i]
+                : isHalf(element) ? numberOf(reinterpret_cast<const uint16_t *>(from)[i], element)
+                : element.isInteger(64)
+                    ? static_cast<double>(reinterpret_cast<const int64_t *>(from)[i])
                 : element.isInteger(32) ? reinterpret_cast<const int32_t *>(from)[i]
                                         : from[i];
   return values;

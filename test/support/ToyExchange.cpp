@@ -12,7 +12,8 @@ namespace {
 
 class Maker {
 public:
-  Maker(ToyExchange &toy, bool exchanges) : summary(toy.summary), functions(toy.functions), exchanges(exchanges) {}
+  Maker(ToyExchange &toy, bool exchanges)
+      : summary(toy.summary), functions(toy.functions), exchanges(exchanges) {}
 
   void run() {
     summary.set_name("toy");
@@ -94,8 +95,8 @@ private:
   }
   uint32_t latest() const { return uint32_t(functions.functions_size() - 1); }
 
-  static void argument(bundle::CompiledFunction *function, bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed,
-                       int64_t perRow) {
+  static void argument(bundle::CompiledFunction *function, bundle::ArgumentKind kind,
+                       uint32_t index, bundle::AccessMode mode, int64_t fixed, int64_t perRow) {
     auto *argument = function->add_arguments();
     argument->set_kind(kind);
     argument->set_index(index);
@@ -105,13 +106,15 @@ private:
     argument->set_type(bundle::F32);
     argument->set_name(bundle::ArgumentKind_Name(kind) + std::to_string(index));
   }
-  static void rows(bundle::CompiledFunction *function, bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode) {
+  static void rows(bundle::CompiledFunction *function, bundle::ArgumentKind kind, uint32_t index,
+                   bundle::AccessMode mode) {
     argument(function, kind, index, mode, 0, ToyExchange::kRow);
   }
 
-  /// \param perColumn  a point is one of the 16 columns, else a row. \param accumulated  operand that may be added to;
-  /// -1: none
-  static void kernel(bundle::CompiledFunction *function, const char *symbol, const std::vector<uint32_t> &operands, bool perColumn = false,
+  /// \param perColumn  a point is one of the 16 columns, else a row. \param accumulated  operand
+  /// that may be added to; -1: none
+  static void kernel(bundle::CompiledFunction *function, const char *symbol,
+                     const std::vector<uint32_t> &operands, bool perColumn = false,
                      int accumulated = -1) {
     auto *launch = function->add_launches()->mutable_kernel();
     launch->set_symbol(symbol);
@@ -172,7 +175,8 @@ private:
     mutableFunction(summary, 1, UnitFunction::BACKWARD).set_function(latest());
   }
 
-  UnitFunction::Segment *addSegment(UnitFunction &function, UnitFunction::Segment::Exchange before, const std::vector<uint32_t> &of) {
+  UnitFunction::Segment *addSegment(UnitFunction &function, UnitFunction::Segment::Exchange before,
+                                    const std::vector<uint32_t> &of) {
     auto *segment = function.add_segments();
     segment->set_before(before);
     segment->mutable_functions()->Add(of.begin(), of.end());

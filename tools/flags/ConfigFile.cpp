@@ -14,8 +14,9 @@ using namespace zorse;
 
 namespace {
 
-const std::vector<std::string> kTools = {"zorse-cluster", "zorse-compile", "zorse-export", "zorse-inspect",
-                                         "zorse-plan",    "zorse-profile", "zorse-run"};
+const std::vector<std::string> kTools = {"zorse-cluster", "zorse-compile", "zorse-export",
+                                         "zorse-inspect", "zorse-plan",    "zorse-profile",
+                                         "zorse-run"};
 const std::set<std::string> kNotInFiles = {"--help", "--version", "--config"};
 
 /// The option's key in the file: "steps" for --max-steps, "bundle" for a positional argument.
@@ -33,7 +34,8 @@ std::shared_ptr<ConfigFile> ConfigFile::addTo(CLI::App &app, const std::string &
   std::shared_ptr<ConfigFile> file(new ConfigFile(app, tool));
   app.config_formatter(file);
   app.set_config("--config")
-      ->description("YAML file with options (names without dashes; options of one tool under its name); the command line takes precedence")
+      ->description("YAML file with options (names without dashes; options of one tool under its "
+                    "name); the command line takes precedence")
       ->expected(1)
       ->check(CLI::Validator(
           [](std::string &path) { // CLI11 would block on a FIFO until a process writes to it
@@ -50,7 +52,8 @@ std::shared_ptr<ConfigFile> ConfigFile::addTo(CLI::App &app, const std::string &
 struct ConfigFile::Reader {
   const ConfigFile &file;
   std::vector<CLI::ConfigItem> items;
-  std::set<std::string> own; ///< keys of the tool's section, which takes precedence over options of all tools
+  std::set<std::string>
+      own; ///< keys of the tool's section, which takes precedence over options of all tools
 
   [[noreturn]] void fail(const YAML::Mark &mark, const std::string &what) const {
     std::string place = file.path() + (mark.is_null() ? "" : ":" + std::to_string(mark.line + 1));
@@ -76,14 +79,18 @@ struct ConfigFile::Reader {
       if (std::find(known.begin(), known.end(), now) != known.end())
         fail(mark, "option '" + key + "' is now '" + now + "'");
     std::string near = nearestName(known, key);
-    fail(mark, file.tool_ + " has no option '" + key + "'" + (near.empty() ? "" : "; did you mean '" + near + "'?") + (near.empty() ? "; " : " ") +
-                   file.tool_ + " --help lists the options; those of another tool belong under its name, such as '" +
-                   (file.tool_ == "zorse-compile" ? "zorse-run" : "zorse-compile") + ":'");
+    fail(mark,
+         file.tool_ + " has no option '" + key + "'" +
+             (near.empty() ? "" : "; did you mean '" + near + "'?") + (near.empty() ? "; " : " ") +
+             file.tool_ +
+             " --help lists the options; those of another tool belong under its name, such as '" +
+             (file.tool_ == "zorse-compile" ? "zorse-run" : "zorse-compile") + ":'");
   }
 
   std::string scalar(const YAML::Node &node, const std::string &key) const {
     if (!node.IsScalar())
-      fail(node.Mark(), "'" + key + "' expects a value" + (node.IsNull() ? ", found none" : ", found a list or mapping"));
+      fail(node.Mark(), "'" + key + "' expects a value" +
+                            (node.IsNull() ? ", found none" : ", found a list or mapping"));
     return node.Scalar();
   }
 
@@ -113,15 +120,18 @@ struct ConfigFile::Reader {
     item.name = key;
     if (isFlag(option)) {
       std::string text = scalar(value, key);
-      std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+      std::transform(text.begin(), text.end(), text.begin(),
+                     [](unsigned char c) { return std::tolower(c); });
       if (text == "false" || text == "no" || text == "off")
         return; // same as not given
       if (text != "true" && text != "yes" && text != "on")
-        fail(value.Mark(), "'" + key + "' is on or off: expects true or false, found '" + value.Scalar() + "'");
+        fail(value.Mark(),
+             "'" + key + "' is on or off: expects true or false, found '" + value.Scalar() + "'");
       item.inputs = {"true"};
     } else {
       item.inputs = words(value, key);
-      if (option.get_items_expected_max() == 1 && item.inputs.size() > 1) { // a list in one word, as on the command line
+      if (option.get_items_expected_max() == 1 &&
+          item.inputs.size() > 1) { // a list in one word, as on the command line
         std::string joined;
         for (const std::string &word : item.inputs)
           joined += (joined.empty() ? "" : ",") + word;
@@ -182,9 +192,11 @@ std::vector<CLI::ConfigItem> ConfigFile::from_config(std::istream &input) const 
 std::string ConfigFile::placeOf(const std::string &message) const {
   for (const Place &place : places_) {
     std::string name = place.option->get_name();
-    const size_t at = message.find(name); // "--max-steps: ...", "Could not convert: --max-steps = ..."
-    bool about =
-        at != std::string::npos && (at + name.size() == message.size() || message[at + name.size()] == ':' || message[at + name.size()] == ' ');
+    const size_t at =
+        message.find(name); // "--max-steps: ...", "Could not convert: --max-steps = ..."
+    bool about = at != std::string::npos &&
+                 (at + name.size() == message.size() || message[at + name.size()] == ':' ||
+                  message[at + name.size()] == ' ');
     if (about)
       return " (line " + std::to_string(place.line) + " of " + path() + ")";
   }

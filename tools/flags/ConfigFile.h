@@ -27,8 +27,8 @@ public:
   std::vector<CLI::ConfigItem> from_config(std::istream &input) const override;
   std::string to_config(const CLI::App *, bool, bool, std::string) const override { return {}; }
 
-  /// Returns " (line 4 of run.yaml)" if the value that a CLI11 message is about ("--max-steps: ...")
-  /// was read from the file; otherwise an empty string.
+  /// Returns " (line 4 of run.yaml)" if the value that a CLI11 message is about ("--max-steps:
+  /// ...") was read from the file; otherwise an empty string.
   std::string placeOf(const std::string &message) const;
 
 private:
@@ -42,7 +42,8 @@ private:
     const CLI::Option *option;
     int line;
   };
-  mutable std::vector<Place> places_; ///< options read from the file; mutable because from_config is const in CLI11
+  mutable std::vector<Place>
+      places_; ///< options read from the file; mutable because from_config is const in CLI11
 };
 
 } // namespace zorse

@@ -38,14 +38,18 @@ int zorse::runOnDeepStack(int (*tool)(int, char **), int argc, char **argv) {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   for (size_t bytes = size_t(64) << 20; bytes >= size_t(16) << 20; bytes /= 2)
-    if (pthread_attr_setstacksize(&attributes, bytes) == 0 && pthread_setattr_default_np(&attributes) == 0)
+    if (pthread_attr_setstacksize(&attributes, bytes) == 0 &&
+        pthread_setattr_default_np(&attributes) == 0)
       break;
-  for (size_t bytes = size_t(64) << 30; bytes >= size_t(64) << 20; bytes /= 2) { // smaller if the address space is limited (ulimit -v)
-    void *stack = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+  for (size_t bytes = size_t(64) << 30; bytes >= size_t(64) << 20;
+       bytes /= 2) { // smaller if the address space is limited (ulimit -v)
+    void *stack = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (stack == MAP_FAILED)
       continue;
     pthread_t thread;
-    if (pthread_attr_setstack(&attributes, stack, bytes) == 0 && pthread_create(&thread, &attributes, run, &call) == 0) {
+    if (pthread_attr_setstack(&attributes, stack, bytes) == 0 &&
+        pthread_create(&thread, &attributes, run, &call) == 0) {
       pthread_join(thread, nullptr);
       ::munmap(stack, bytes);
       pthread_attr_destroy(&attributes);

@@ -16,8 +16,10 @@ inline CLI::Validator finiteNumber() {
   return CLI::Validator(
       [](std::string &text) -> std::string {
         double value = 0;
-        auto [end, error] = std::from_chars(text.data() + (!text.empty() && text[0] == '+'), text.data() + text.size(), value);
-        bool good = error == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value >= 0;
+        auto [end, error] = std::from_chars(text.data() + (!text.empty() && text[0] == '+'),
+                                            text.data() + text.size(), value);
+        bool good = error == std::errc() && end == text.data() + text.size() &&
+                    std::isfinite(value) && value >= 0;
         return good ? "" : "expects a finite number of at least 0, got '" + text + "'";
       },
       "");
@@ -30,7 +32,9 @@ inline CLI::Validator wholeNumber(uint64_t largest = UINT64_MAX) {
         uint64_t value = 0;
         auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         bool good = error == std::errc() && end == text.data() + text.size() && value <= largest;
-        return good ? "" : "expects a whole number from 0 to " + std::to_string(largest) + ", got '" + text + "'";
+        return good ? ""
+                    : "expects a whole number from 0 to " + std::to_string(largest) + ", got '" +
+                          text + "'";
       },
       "");
 }

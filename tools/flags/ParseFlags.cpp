@@ -22,16 +22,19 @@ size_t distance(const std::string &a, const std::string &b) {
         d[i][k] = i + k;
         continue;
       }
-      d[i][k] = std::min({d[i - 1][k] + 1, d[i][k - 1] + 1, d[i - 1][k - 1] + (a[i - 1] != b[k - 1])});
+      d[i][k] =
+          std::min({d[i - 1][k] + 1, d[i][k - 1] + 1, d[i - 1][k - 1] + (a[i - 1] != b[k - 1])});
       if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
         d[i][k] = std::min(d[i][k], d[i - 2][k - 2] + 1);
     }
   return d[a.size()][b.size()];
 }
 
-/// Returns "--max-steps" for "--step=4" style words: the part before '='. Empty if the word is not a
-/// flag.
-std::string flagOf(const std::string &word) { return word.size() > 1 && word[0] == '-' ? word.substr(0, word.find('=')) : std::string(); }
+/// Returns "--max-steps" for "--step=4" style words: the part before '='. Empty if the word is not
+/// a flag.
+std::string flagOf(const std::string &word) {
+  return word.size() > 1 && word[0] == '-' ? word.substr(0, word.find('=')) : std::string();
+}
 
 /// Returns "--clip is now --max-grad-norm" for an old name of an option of this tool, or why the
 /// option was removed; otherwise an empty string.
@@ -56,8 +59,8 @@ std::string nearestName(const std::vector<std::string> &known, const std::string
   std::string best;
   size_t limit = std::max<size_t>(2, given.size() / 3) + 1;
   auto consider = [&](const std::string &name, const std::string &present) {
-    // A prefix of a name ("--checkpoint" of "--checkpoint-dir") is close, whatever the length of the
-    // rest.
+    // A prefix of a name ("--checkpoint" of "--checkpoint-dir") is close, whatever the length of
+    // the rest.
     size_t d = given.size() > 4 && name.rfind(given, 0) == 0 ? 1 : distance(name, given);
     if (d < limit) {
       limit = d;
@@ -66,7 +69,8 @@ std::string nearestName(const std::vector<std::string> &known, const std::string
   };
   for (const std::string &name : known)
     consider(name, name);
-  for (const std::string &before : renamedNames()) // "--bacth" is near to --batch, which is --global-batch-size now
+  for (const std::string &before :
+       renamedNames()) // "--bacth" is near to --batch, which is --global-batch-size now
     for (const std::string &now : presentNames(before))
       if (std::find(known.begin(), known.end(), dashes + now) != known.end())
         consider(dashes + before, dashes + now);
@@ -74,7 +78,8 @@ std::string nearestName(const std::vector<std::string> &known, const std::string
 }
 
 std::optional<int> parseFlags(CLI::App &app, int argc, char **argv, const char *tool) {
-  app.set_version_flag("--version", std::string(tool) + " " ZORSE_VERSION, "Print the version and exit");
+  app.set_version_flag("--version", std::string(tool) + " " ZORSE_VERSION,
+                       "Print the version and exit");
   std::shared_ptr<ConfigFile> config = ConfigFile::addTo(app, tool);
   try {
     app.parse(argc, argv);
@@ -102,7 +107,8 @@ std::optional<int> parseFlags(CLI::App &app, int argc, char **argv, const char *
       return 1;
     }
     const std::string more = (hints.empty() ? "" : "; did you mean " + hints + "?") + remarks;
-    fprintf(stderr, "error: %s%s%s%s %s --help lists the options\n", problem.what(), config->placeOf(problem.what()).c_str(), more.c_str(),
+    fprintf(stderr, "error: %s%s%s%s %s --help lists the options\n", problem.what(),
+            config->placeOf(problem.what()).c_str(), more.c_str(),
             hints.empty() || !remarks.empty() ? "." : "", tool);
     return 1;
   }

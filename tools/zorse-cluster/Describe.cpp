@@ -60,12 +60,15 @@ std::string nameFor(std::string text) {
 
 class Describer {
 public:
-  explicit Describer(const DescribeOptions &options) : o(options), root(options.root.empty() ? "/" : options.root) {}
+  explicit Describer(const DescribeOptions &options)
+      : o(options), root(options.root.empty() ? "/" : options.root) {}
 
   Result<Description> run() {
     char host[256] = "host";
     ::gethostname(host, sizeof host - 1);
-    node.name = !o.node.empty() ? o.node : nameFor(o.root.empty() ? host : firstLine(root / "proc/sys/kernel/hostname"));
+    node.name = !o.node.empty()
+                    ? o.node
+                    : nameFor(o.root.empty() ? host : firstLine(root / "proc/sys/kernel/hostname"));
     described.set_name(node.name);
     described.mutable_port()->set_latency(2e-6);
     readMemory();
@@ -101,10 +104,12 @@ private:
       if (line.rfind("MemTotal:", 0) == 0)
         total = std::atof(line.c_str() + 9) * 1024;
     memory = total;
-    for (const char *limit : {"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"})
+    for (const char *limit :
+         {"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"})
       if (double bytes = numberIn(root / limit); bytes > 0 && (memory == 0 || bytes < memory)) {
         memory = bytes;
-        note("a control group leaves " + format("%.3g GB", bytes / 1e9) + " of " + format("%.3g GB", total / 1e9) + " of memory");
+        note("a control group leaves " + format("%.3g GB", bytes / 1e9) + " of " +
+             format("%.3g GB", total / 1e9) + " of memory");
       }
     if (memory >= 65536)
       node.hostMemory = static_cast<uint64_t>(memory);
@@ -118,14 +123,16 @@ private:
     if (o.visible && !gpus.empty()) {
       const size_t all = gpus.size();
       gpus = visibleGpus(gpus, *o.visible);
-      note("CUDA_VISIBLE_DEVICES=" + *o.visible + " leaves " + std::to_string(gpus.size()) + " of " + std::to_string(all) + " GPUs");
+      note("CUDA_VISIBLE_DEVICES=" + *o.visible + " leaves " + std::to_string(gpus.size()) +
+           " of " + std::to_string(all) + " GPUs");
     }
     std::map<std::string, int> used;
     double port = 0, pcie = 0;
     for (const Gpu &gpu : gpus) {
       if (gpu.sliced) {
         note(gpu.name + (gpu.uuid.empty() ? "" : " (" + gpu.uuid + ")") +
-             " is divided into MIG slices, and a process sees only one slice: it is omitted. Describe each slice by hand, with its "
+             " is divided into MIG slices, and a process sees only one slice: it is omitted. "
+             "Describe each slice by hand, with its "
              "'flops_per_second' and 'gpu', and start each rank with its CUDA_VISIBLE_DEVICES");
         continue;
       }
@@ -134,7 +141,8 @@ private:
       device.kind = "cuda";
       if (known) {
         device.type = known->name;
-        std::copy(std::begin(known->flopsPerSecond), std::end(known->flopsPerSecond), device.flopsPerSecond);
+        std::copy(std::begin(known->flopsPerSecond), std::end(known->flopsPerSecond),
+                  device.flopsPerSecond);
         device.multiprocessors = known->multiprocessors;
         device.memoryBandwidth = known->memoryBandwidth;
         device.launchOverhead = known->launchOverhead;
@@ -143,7 +151,8 @@ private:
         std::fill(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond), 10e12);
         device.memoryBandwidth = planning::kDeviceBandwidth;
         device.launchOverhead = planning::kDeviceLaunch;
-        note(gpu.name + " is not in the table of GPU types: assuming 10 TFLOP/s. Set its 'flops_per_second', or measure it with zorse-profile");
+        note(gpu.name + " is not in the table of GPU types: assuming 10 TFLOP/s. Set its "
+                        "'flops_per_second', or measure it with zorse-profile");
       }
       device.arch = archOfGpu(gpu);
       if (device.arch.empty() && known)
@@ -161,8 +170,9 @@ private:
       double best = link > 0 ? link : bus;
       port = port > 0 && best > 0 ? std::min(port, best) : std::max(port, best);
       pcie = pcie > 0 && bus > 0 ? std::min(pcie, bus) : std::max(pcie, bus);
-      note(gpu.name + ", " + format("%.3g GB", static_cast<double>(gpu.memory) / 1e9) + ", PCIe " + std::to_string(gpu.pcieGeneration) + " x" +
-           std::to_string(gpu.pcieWidth) + (gpu.nvlinks ? ", " + std::to_string(gpu.nvlinks) + " NVLinks" : ""));
+      note(gpu.name + ", " + format("%.3g GB", static_cast<double>(gpu.memory) / 1e9) + ", PCIe " +
+           std::to_string(gpu.pcieGeneration) + " x" + std::to_string(gpu.pcieWidth) +
+           (gpu.nvlinks ? ", " + std::to_string(gpu.nvlinks) + " NVLinks" : ""));
     }
     if (port > 0)
       described.mutable_port()->set_bandwidth(port);
@@ -187,7 +197,8 @@ private:
     CpuQuota quota = cpuQuota(o.root);
     if (quota.cpus > 0 && quota.cpus < cpus) {
       usable = quota.cpus;
-      note("a control group leaves " + format("%.3g", quota.cpus) + " of " + std::to_string(cpus) + " processors");
+      note("a control group leaves " + format("%.3g", quota.cpus) + " of " + std::to_string(cpus) +
+           " processors");
     }
     planning::ClusterDevice device;
     device.name = node.name + "-cpu";
@@ -209,8 +220,10 @@ private:
     }
     std::fill(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond), speed);
     devices.push_back(device);
-    described.mutable_port()->set_bandwidth(described.port().bandwidth() > 0 ? described.port().bandwidth() : 10e9);
-    note((model.empty() ? "a processor" : model) + ", " + std::to_string(cpus) + " processors; " + format("%.3g GFLOP/s ", speed / 1e9) +
+    described.mutable_port()->set_bandwidth(
+        described.port().bandwidth() > 0 ? described.port().bandwidth() : 10e9);
+    note((model.empty() ? "a processor" : model) + ", " + std::to_string(cpus) + " processors; " +
+         format("%.3g GFLOP/s ", speed / 1e9) +
          (o.measure ? "measured" : "estimated; --measure measures it"));
     return Status::success();
   }
@@ -237,7 +250,8 @@ private:
       best = 1.25e9;
       note("no NIC reports its speed: assuming 10 Gbit/s; --measure measures it");
     } else {
-      note((infiniband >= ethernet ? std::string("InfiniBand") : name) + format(", %.3g Gbit/s", best * 8e-9));
+      note((infiniband >= ethernet ? std::string("InfiniBand") : name) +
+           format(", %.3g Gbit/s", best * 8e-9));
     }
     described.mutable_nic()->set_bandwidth(best);
   }
@@ -262,9 +276,12 @@ private:
 
 } // namespace
 
-Result<Description> zorse::cluster::describe(const DescribeOptions &options) { return Describer(options).run(); }
+Result<Description> zorse::cluster::describe(const DescribeOptions &options) {
+  return Describer(options).run();
+}
 
-planning::Cluster zorse::cluster::merge(const std::vector<planning::Cluster> &parts, const std::string &name) {
+planning::Cluster zorse::cluster::merge(const std::vector<planning::Cluster> &parts,
+                                        const std::string &name) {
   planning::Cluster all;
   all.name = name;
   std::set<std::string> seen;
@@ -325,10 +342,12 @@ Result<double> zorse::cluster::measureMatmuls(int threads) {
   std::vector<DeviceAddress> addresses;
   std::vector<float> numbers(n * n, 0.25f);
   for (int i = 0; i < 3; ++i) {
-    Result<std::unique_ptr<DeviceMemory>> allocated = (*device)->allocate(bundle::DEVICE, n * n * 4, {});
+    Result<std::unique_ptr<DeviceMemory>> allocated =
+        (*device)->allocate(bundle::DEVICE, n * n * 4, {});
     if (allocated.failed())
       return allocated.error();
-    if (Status status = (*device)->write((*allocated)->base(), numbers.data(), n * n * 4); status.failed())
+    if (Status status = (*device)->write((*allocated)->base(), numbers.data(), n * n * 4);
+        status.failed())
       return status;
     addresses.push_back((*allocated)->base());
     memory.push_back(std::move(*allocated));

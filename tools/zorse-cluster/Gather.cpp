@@ -20,7 +20,9 @@ using namespace zorse;
 using namespace zorse::cluster;
 using namespace zorse::runtime;
 
-Result<planning::Cluster> zorse::cluster::gather(const RankEnvironment &environment, const Description &mine, const GatherOptions &options) {
+Result<planning::Cluster> zorse::cluster::gather(const RankEnvironment &environment,
+                                                 const Description &mine,
+                                                 const GatherOptions &options) {
   JobOptions joining;
   joining.secretFile = options.secretFile;
   joining.listen = options.listen;
@@ -31,7 +33,8 @@ Result<planning::Cluster> zorse::cluster::gather(const RankEnvironment &environm
   Job &job = **joined;
   planning::Cluster all;
   Status status = [&]() -> Status {
-    Result<std::vector<std::string>> texts = job.member().allGatherBytes("descriptions", planning::writeCluster(mine.cluster));
+    Result<std::vector<std::string>> texts =
+        job.member().allGatherBytes("descriptions", planning::writeCluster(mine.cluster));
     if (texts.failed())
       return texts.error();
     std::vector<planning::Cluster> parts;
@@ -40,9 +43,12 @@ Result<planning::Cluster> zorse::cluster::gather(const RankEnvironment &environm
     for (const std::string &text : *texts) {
       Result<planning::Cluster> part = planning::readCluster(text);
       if (part.failed())
-        return userError("rank " + std::to_string(parts.size()) + " sent a description that cannot be parsed (" + part.message() +
+        return userError("rank " + std::to_string(parts.size()) +
+                         " sent a description that cannot be parsed (" + part.message() +
                          "); start every rank with the same version of Zorse");
-      nodes.push_back(nodeByName.emplace(part->nodes.front().name, static_cast<uint32_t>(nodeByName.size())).first->second);
+      nodes.push_back(
+          nodeByName.emplace(part->nodes.front().name, static_cast<uint32_t>(nodeByName.size()))
+              .first->second);
       parts.push_back(std::move(*part));
     }
     all = merge(parts, options.name);
@@ -51,15 +57,19 @@ Result<planning::Cluster> zorse::cluster::gather(const RankEnvironment &environm
     Result<std::unique_ptr<Transport>> transport = job.connect(nodes, 1);
     if (transport.failed())
       return transport.error();
-    Result<std::vector<RankLink>> links = measureLinks(job.member(), **transport, nodes, options.linkSeconds, nullptr);
+    Result<std::vector<RankLink>> links =
+        measureLinks(job.member(), **transport, nodes, options.linkSeconds, nullptr);
     if (links.failed())
       return links.error();
     std::vector<planning::LinkProfile> found;
     for (const RankLink &link : *links) {
-      found.push_back({all.nodes[nodes[link.a]].name, all.nodes[nodes[link.b]].name, std::max(link.alone.bandwidth, link.together),
-                       link.alone.latency, link.together > 0 ? link.alone.bandwidth : 0, std::floor(link.alone.halfBandwidthBytes)});
+      found.push_back({all.nodes[nodes[link.a]].name, all.nodes[nodes[link.b]].name,
+                       std::max(link.alone.bandwidth, link.together), link.alone.latency,
+                       link.together > 0 ? link.alone.bandwidth : 0,
+                       std::floor(link.alone.halfBandwidthBytes)});
       char text[96];
-      std::snprintf(text, sizeof text, ": %.4g MB/s, %.4g us", found.back().bandwidth / 1e6, found.back().latency * 1e6);
+      std::snprintf(text, sizeof text, ": %.4g MB/s, %.4g us", found.back().bandwidth / 1e6,
+                    found.back().latency * 1e6);
       if (options.say && environment.rank == 0)
         options.say(found.back().from + " to " + found.back().to + text);
     }
@@ -126,10 +136,12 @@ Result<std::string> zorse::cluster::gatherFromHosts(const HostsOptions &options)
   std::vector<Child> children(options.hosts.size());
   Status failure;
   for (size_t i = 0; i < children.size() && failure.succeeded(); ++i) {
-    std::string remote = "read -r ZORSE_SECRET; export ZORSE_SECRET; exec env ZORSE_RANK=" + std::to_string(i) +
-                         " ZORSE_WORLD_SIZE=" + std::to_string(children.size()) + " ZORSE_LOCAL_RANK=0 ZORSE_JOB=" + inQuotes(key.job) +
-                         " ZORSE_STORE=" + inQuotes(options.hosts[0] + ":" + std::to_string(first) + "-" + std::to_string(first + 7)) + " " +
-                         inQuotes(options.command) + " --all-nodes";
+    std::string remote =
+        "read -r ZORSE_SECRET; export ZORSE_SECRET; exec env ZORSE_RANK=" + std::to_string(i) +
+        " ZORSE_WORLD_SIZE=" + std::to_string(children.size()) +
+        " ZORSE_LOCAL_RANK=0 ZORSE_JOB=" + inQuotes(key.job) + " ZORSE_STORE=" +
+        inQuotes(options.hosts[0] + ":" + std::to_string(first) + "-" + std::to_string(first + 7)) +
+        " " + inQuotes(options.command) + " --all-nodes";
     for (const std::string &word : options.more)
       remote += " " + inQuotes(word);
     std::vector<std::string> words = options.shell;
@@ -144,7 +156,8 @@ Result<std::string> zorse::cluster::gatherFromHosts(const HostsOptions &options)
     }
     secret += "\n";
     if (failure.succeeded())
-      (void)!::write(children[i].in, secret.data(), secret.size()); // if the host does not read it, the error is reported below
+      (void)!::write(children[i].in, secret.data(),
+                     secret.size()); // if the host does not read it, the error is reported below
   }
   std::string problems;
   std::vector<std::thread> readers;
@@ -152,7 +165,8 @@ Result<std::string> zorse::cluster::gatherFromHosts(const HostsOptions &options)
     if (child.pid > 0)
       readers.emplace_back([&child] {
         char buffer[4096];
-        for (ssize_t n; (n = ::read(child.out, buffer, sizeof buffer)) > 0 || (n < 0 && errno == EINTR);)
+        for (ssize_t n;
+             (n = ::read(child.out, buffer, sizeof buffer)) > 0 || (n < 0 && errno == EINTR);)
           if (n > 0 && child.said.size() < planning::kMaxClusterBytes)
             child.said.append(buffer, static_cast<size_t>(n));
       });
@@ -169,13 +183,16 @@ Result<std::string> zorse::cluster::gatherFromHosts(const HostsOptions &options)
     ::close(child.out);
     if (!WIFEXITED(code) || WEXITSTATUS(code) != 0)
       problems += (problems.empty() ? "" : ", ") + options.hosts[i] +
-                  (WIFEXITED(code) ? " (exit code " + std::to_string(WEXITSTATUS(code)) + ")" : " (killed)");
+                  (WIFEXITED(code) ? " (exit code " + std::to_string(WEXITSTATUS(code)) + ")"
+                                   : " (killed)");
   }
   if (failure.failed())
     return failure;
   if (!problems.empty())
-    return userError("no description from these hosts: " + problems + ". Each needs '" + options.command +
-                     "' in its PATH (--remote-command), a login without a password (ssh), and the ports " + std::to_string(first) + " to " +
-                     std::to_string(first + 7) + " of " + options.hosts[0] + " open to the others");
+    return userError(
+        "no description from these hosts: " + problems + ". Each needs '" + options.command +
+        "' in its PATH (--remote-command), a login without a password (ssh), and the ports " +
+        std::to_string(first) + " to " + std::to_string(first + 7) + " of " + options.hosts[0] +
+        " open to the others");
   return children[0].said;
 }

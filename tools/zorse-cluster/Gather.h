@@ -22,13 +22,14 @@ struct GatherOptions {
 
 /// Called by every rank. Returns the whole cluster on rank 0 and an empty one on other ranks. If
 /// the job fails, the process exits.
-runtime::Result<planning::Cluster> gather(const runtime::RankEnvironment &environment, const Description &mine, const GatherOptions &options);
+runtime::Result<planning::Cluster> gather(const runtime::RankEnvironment &environment,
+                                          const Description &mine, const GatherOptions &options);
 
 struct HostsOptions {
   std::vector<std::string> hosts;
   std::vector<std::string> shell = {"ssh", "-o", "BatchMode=yes"}; ///< words before the host's name
   std::string command = "zorse-cluster";                           ///< command on the remote hosts
-  std::vector<std::string> more;                                   ///< additional options for the command
+  std::vector<std::string> more; ///< additional options for the command
 };
 
 /// Starts `zorse-cluster` as one rank per host and returns the output of rank 0. The job's secret

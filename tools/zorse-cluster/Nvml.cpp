@@ -42,15 +42,21 @@ std::vector<Gpu> zorse::cluster::findGpus(const std::string &path, std::string &
       note = path + ": cannot be loaded: " + dlerror();
     return gpus;
   }
-  int (*init)() = nullptr, (*shutdown)() = nullptr, (*count)(unsigned *) = nullptr, (*handleOf)(unsigned, Handle *) = nullptr,
-      (*nameOf)(Handle, char *, unsigned) = nullptr, (*memoryOf)(Handle, void *) = nullptr /* a Memory */,
-      (*generation)(Handle, unsigned *) = nullptr, (*width)(Handle, unsigned *) = nullptr, (*linkState)(Handle, unsigned, unsigned *) = nullptr,
-      (*linkVersion)(Handle, unsigned, unsigned *) = nullptr, (*capability)(Handle, int *, int *) = nullptr,
-      (*uuidOf)(Handle, char *, unsigned) = nullptr, (*migMode)(Handle, unsigned *, unsigned *) = nullptr;
-  if (!library.find(init, "nvmlInit_v2") || !library.find(shutdown, "nvmlShutdown") || !library.find(count, "nvmlDeviceGetCount_v2") ||
-      !library.find(handleOf, "nvmlDeviceGetHandleByIndex_v2") || !library.find(nameOf, "nvmlDeviceGetName") ||
+  int (*init)() = nullptr, (*shutdown)() = nullptr, (*count)(unsigned *) = nullptr,
+      (*handleOf)(unsigned, Handle *) = nullptr, (*nameOf)(Handle, char *, unsigned) = nullptr,
+      (*memoryOf)(Handle, void *) = nullptr /* a Memory */,
+      (*generation)(Handle, unsigned *) = nullptr, (*width)(Handle, unsigned *) = nullptr,
+      (*linkState)(Handle, unsigned, unsigned *) = nullptr,
+      (*linkVersion)(Handle, unsigned, unsigned *) = nullptr,
+      (*capability)(Handle, int *, int *) = nullptr, (*uuidOf)(Handle, char *, unsigned) = nullptr,
+      (*migMode)(Handle, unsigned *, unsigned *) = nullptr;
+  if (!library.find(init, "nvmlInit_v2") || !library.find(shutdown, "nvmlShutdown") ||
+      !library.find(count, "nvmlDeviceGetCount_v2") ||
+      !library.find(handleOf, "nvmlDeviceGetHandleByIndex_v2") ||
+      !library.find(nameOf, "nvmlDeviceGetName") ||
       !library.find(memoryOf, "nvmlDeviceGetMemoryInfo")) {
-    note = "the NVML library does not provide all required functions; is the driver older than 418?";
+    note =
+        "the NVML library does not provide all required functions; is the driver older than 418?";
     return gpus;
   }
   library.find(capability, "nvmlDeviceGetCudaComputeCapability");
@@ -71,7 +77,8 @@ std::vector<Gpu> zorse::cluster::findGpus(const std::string &path, std::string &
     Handle handle = nullptr;
     char name[128] = "";
     Memory memory = {};
-    if (handleOf(i, &handle) != 0 || nameOf(handle, name, sizeof name - 1) != 0 || memoryOf(handle, &memory) != 0) {
+    if (handleOf(i, &handle) != 0 || nameOf(handle, name, sizeof name - 1) != 0 ||
+        memoryOf(handle, &memory) != 0) {
       note = "NVML does not return the properties of GPU " + std::to_string(i) + "; it is omitted";
       continue;
     }
@@ -104,16 +111,20 @@ std::vector<Gpu> zorse::cluster::findGpus(const std::string &path, std::string &
   return gpus;
 }
 
-std::vector<Gpu> zorse::cluster::visibleGpus(const std::vector<Gpu> &gpus, const std::string &visible) {
+std::vector<Gpu> zorse::cluster::visibleGpus(const std::vector<Gpu> &gpus,
+                                             const std::string &visible) {
   std::vector<Gpu> seen;
   std::istringstream names(visible);
   for (std::string name; std::getline(names, name, ',');) {
-    const bool number = !name.empty() && name.size() < 6 && std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const bool number =
+        !name.empty() && name.size() < 6 &&
+        std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
     auto found = gpus.end();
     if (number && std::stoul(name) < gpus.size())
       found = gpus.begin() + std::stol(name);
     else if (name.rfind("GPU-", 0) == 0)
-      found = std::find_if(gpus.begin(), gpus.end(), [&](const Gpu &gpu) { return gpu.uuid.rfind(name, 0) == 0; });
+      found = std::find_if(gpus.begin(), gpus.end(),
+                           [&](const Gpu &gpu) { return gpu.uuid.rfind(name, 0) == 0; });
     if (found == gpus.end())
       break;
     seen.push_back(*found);
@@ -122,15 +133,18 @@ std::vector<Gpu> zorse::cluster::visibleGpus(const std::vector<Gpu> &gpus, const
 }
 
 std::string zorse::cluster::archOfGpu(const Gpu &gpu) {
-  return gpu.capability > 0 ? deviceKindOf("cuda").codeFor("sm_" + std::to_string(gpu.capability)) : "";
+  return gpu.capability > 0 ? deviceKindOf("cuda").codeFor("sm_" + std::to_string(gpu.capability))
+                            : "";
 }
 
 double zorse::cluster::pcieBandwidth(const Gpu &gpu) {
   constexpr double lane[] = {0, 0.25e9, 0.5e9, 0.985e9, 1.97e9, 3.94e9, 7.56e9};
-  return gpu.pcieGeneration < 7 ? 0.8 * lane[gpu.pcieGeneration] * gpu.pcieWidth : 0; // protocol overhead leaves about 80 % of the bandwidth
+  return gpu.pcieGeneration < 7 ? 0.8 * lane[gpu.pcieGeneration] * gpu.pcieWidth
+                                : 0; // protocol overhead leaves about 80 % of the bandwidth
 }
 
 double zorse::cluster::nvlinkBandwidth(const Gpu &gpu) {
   constexpr double link[] = {0, 20e9, 25e9, 25e9, 25e9, 50e9};
-  return gpu.nvlinks * (gpu.nvlinkVersion < 6 && gpu.nvlinkVersion > 0 ? link[gpu.nvlinkVersion] : 25e9);
+  return gpu.nvlinks *
+         (gpu.nvlinkVersion < 6 && gpu.nvlinkVersion > 0 ? link[gpu.nvlinkVersion] : 25e9);
 }

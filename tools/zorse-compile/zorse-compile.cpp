@@ -31,42 +31,54 @@ struct Words {
 
 void addOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
   app.add_option("model", o.model, "ONNX file with the forward graph and its loss")->required();
-  app.add_option("--cluster", o.cluster, "cluster.yaml with devices and links (docs/reference/cluster-yaml.md)");
+  app.add_option("--cluster", o.cluster,
+                 "cluster.yaml with devices and links (docs/reference/cluster-yaml.md)");
   app.add_option("--global-batch-size", o.batch, "samples per step");
   app.add_option("--profile", o.profiles,
-                 "profile with measured times of the model's functions and of links (docs/reference/profile-json.md); repeatable, later files take "
+                 "profile with measured times of the model's functions and of links "
+                 "(docs/reference/profile-json.md); repeatable, later files take "
                  "precedence")
       ->expected(1);
-  app.add_option("--plan", o.plan, "plan.json to use (docs/reference/plan-json.md); default: search for a plan");
+  app.add_option("--plan", o.plan,
+                 "plan.json to use (docs/reference/plan-json.md); default: search for a plan");
   app.add_option("-o,--output", o.output, "output directory for the bundle");
-  app.add_option(
-      "--rebuild-kernels", o.rebuild,
-      "bundle from another source to recompile from this model, including its machine code, with its plan, cluster, batch, training options and "
-      "weights; refused if this compiler derives another summary from the model. Repeat options about the model (--train, --loss, ...) as they were "
-      "given");
-  app.add_option(
-         "--weights", words.weights,
-         "initial weights: embed (copied into the bundle), reference (to the model's files) or defer (the files may be created later); default "
-         "auto: embed up to 64 MiB")
+  app.add_option("--rebuild-kernels", o.rebuild,
+                 "bundle from another source to recompile from this model, including its machine "
+                 "code, with its plan, cluster, batch, training options and "
+                 "weights; refused if this compiler derives another summary from the model. Repeat "
+                 "options about the model (--train, --loss, ...) as they were "
+                 "given");
+  app.add_option("--weights", words.weights,
+                 "initial weights: embed (copied into the bundle), reference (to the model's "
+                 "files) or defer (the files may be created later); default "
+                 "auto: embed up to 64 MiB")
       ->check(renamedValues({{"copy", "embed"}, {"later", "defer"}}))
       ->check(CLI::IsMember({"auto", "embed", "reference", "defer"}));
-  app.add_option("--num-threads", o.threads, "compiler threads; the bundle does not depend on their number");
+  app.add_option("--num-threads", o.threads,
+                 "compiler threads; the bundle does not depend on their number");
   app.add_option("--cpu-arch", o.arch, "CPU to compile for, an LLVM CPU name (default: this CPU)");
-  app.add_flag("--simulate-only", o.simulateOnly, "compile only for zorse-run --simulate; permits device types that cannot run the bundle");
+  app.add_flag(
+      "--simulate-only", o.simulateOnly,
+      "compile only for zorse-run --simulate; permits device types that cannot run the bundle");
   app.add_flag("--quiet", o.quiet, "print no line per phase");
 }
 
 void addRareOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
-  app.add_flag("--compile-split-backward", o.compileSplitBackward, "compile split backwards even if the plan does not use them, for zorse-profile");
+  app.add_flag("--compile-split-backward", o.compileSplitBackward,
+               "compile split backwards even if the plan does not use them, for zorse-profile");
 
-  app.add_flag("--with-generation", o.sampling, "also compile text generation (logits of one position), for zorse-run --generate-interval");
+  app.add_flag(
+      "--with-generation", o.sampling,
+      "also compile text generation (logits of one position), for zorse-run --generate-interval");
 
   const char *look = "Looking inside";
   app.add_option("--compile-to", words.compileTo,
-                 "phase to stop after: import, recognize, units, backward, lower, plan, kernels, step, exec, verify or bundle")
+                 "phase to stop after: import, recognize, units, backward, lower, plan, kernels, "
+                 "step, exec, verify or bundle")
       ->group(look);
   app.add_option("--emit", words.emit,
-                 "representation to print: graph, pipeline (of passes, for zorse-opt --pass-pipeline), units, plan, exec or llvm")
+                 "representation to print: graph, pipeline (of passes, for zorse-opt "
+                 "--pass-pipeline), units, plan, exec or llvm")
       ->group(look)
       ->check(CLI::IsMember({"graph", "pipeline", "units", "plan", "exec", "llvm"}));
   app.add_option("--dump-dir", o.dumpDir, "directory for the output of every phase")->group(look);
@@ -81,7 +93,8 @@ Status readWords(const Words &words, pipelines::CompileOptions &o) {
   if (!compileTo.empty()) {
     std::optional<pipelines::Stage> made = pipelines::findPhase(compileTo);
     if (!made)
-      return userError("--compile-to: expects import, recognize, units, backward, lower, plan, kernels, step, exec, verify or bundle, got '" +
+      return userError("--compile-to: expects import, recognize, units, backward, lower, plan, "
+                       "kernels, step, exec, verify or bundle, got '" +
                        compileTo + "'");
     o.last = *made;
   }
@@ -100,7 +113,9 @@ Status readWords(const Words &words, pipelines::CompileOptions &o) {
 Status checkPaths(const pipelines::CompileOptions &o) {
   std::error_code none;
   auto unlessOwn = [&](const std::string &file, const char *name) {
-    return std::filesystem::equivalent(file, std::filesystem::path(o.output) / name, none) ? std::string() : file;
+    return std::filesystem::equivalent(file, std::filesystem::path(o.output) / name, none)
+               ? std::string()
+               : file;
   };
   std::vector<runtime::NamedPath> inputs = {{"the model", o.model},
                                             {"--cluster", unlessOwn(o.cluster, "cluster.yaml")},
@@ -108,19 +123,21 @@ Status checkPaths(const pipelines::CompileOptions &o) {
                                             {"--rebuild-kernels", o.rebuild}};
   for (const std::string &profile : o.profiles)
     inputs.push_back({"--profile", profile});
-  return runtime::checkOverwrites(inputs, {{"--output", o.output, /*replaced=*/true}, {"--dump-dir", o.dumpDir}});
+  return runtime::checkOverwrites(
+      inputs, {{"--output", o.output, /*replaced=*/true}, {"--dump-dir", o.dumpDir}});
 }
 
 /// Returns an error message if options that the requested phases need are missing; empty if none
 /// is.
 std::string missing(const pipelines::CompileOptions &o) {
   bool stopsEarly = o.emit != pipelines::Emit::Nothing || o.last < pipelines::Stage::Bundle;
-  bool needsPlan =
-      (o.emit == pipelines::Emit::Nothing && o.last >= pipelines::Stage::Plan) || o.emit == pipelines::Emit::Plan || o.emit == pipelines::Emit::Exec;
+  bool needsPlan = (o.emit == pipelines::Emit::Nothing && o.last >= pipelines::Stage::Plan) ||
+                   o.emit == pipelines::Emit::Plan || o.emit == pipelines::Emit::Exec;
   if (o.output.empty() && !stopsEarly)
     return "expects -o BUNDLE, the directory to write, or --compile-to or --emit to stop earlier";
   if (needsPlan && o.cluster.empty())
-    return "expects --cluster CLUSTER.yaml, the devices to compile for (docs/reference/cluster-yaml.md)";
+    return "expects --cluster CLUSTER.yaml, the devices to compile for "
+           "(docs/reference/cluster-yaml.md)";
   if (needsPlan && o.batch < 1)
     return "expects --global-batch-size, the samples per step, of at least 1";
   if (o.batch < 0)
@@ -134,8 +151,10 @@ static int run(int argc, char **argv) {
   zorse::runtime::openStandardStreams();
   std::vector<char *> words(argv, argv + argc);
   const bool mlirFlags = pipelines::takeMlirFlags(words);
-  CLI::App app("Compiles an ONNX model for the devices of a cluster: one verified program per device, and kernels.\n"
-               "  zorse-compile model.onnx --cluster cluster.yaml --global-batch-size 64 --seq-length 512 -o model.zorse\n");
+  CLI::App app("Compiles an ONNX model for the devices of a cluster: one verified program per "
+               "device, and kernels.\n"
+               "  zorse-compile model.onnx --cluster cluster.yaml --global-batch-size 64 "
+               "--seq-length 512 -o model.zorse\n");
   pipelines::CompileOptions o;
   Words named;
   addOptions(app, o, named);
@@ -160,9 +179,12 @@ static int run(int argc, char **argv) {
   o.learningRateGiven = training.learningRateGiven();
   o.clipGiven = training.clipGiven();
   o.decayGiven = app.count("--weight-decay-params") > 0;
-  if (!o.precision.needsScaling() && (o.training.loss_scale() > 0 || o.training.loss_scale_interval() > 0))
-    return fail(std::string(o.training.loss_scale() > 0 ? "--initial-loss-scale" : "--loss-scale-window") +
-                ": belongs to --precision f16, in which gradients below 6e-8 underflow; " + o.precision.name() + " needs no loss scale");
+  if (!o.precision.needsScaling() &&
+      (o.training.loss_scale() > 0 || o.training.loss_scale_interval() > 0))
+    return fail(
+        std::string(o.training.loss_scale() > 0 ? "--initial-loss-scale" : "--loss-scale-window") +
+        ": belongs to --precision f16, in which gradients below 6e-8 underflow; " +
+        o.precision.name() + " needs no loss scale");
   if (status = o.rebuild.empty() ? Status::success() : pipelines::adoptBundle(o); status.failed())
     return fail(status.message());
   if (status = checkPaths(o); status.failed())

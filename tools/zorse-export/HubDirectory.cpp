@@ -20,8 +20,10 @@ namespace {
 bool isCompanion(const std::string &name) {
   static const std::set<std::string> kinds{".json", ".txt", ".model", ".jinja", ".py"};
   const std::string index = ".index.json";
-  bool isIndex = name.size() >= index.size() && name.compare(name.size() - index.size(), index.size(), index) == 0;
-  return !isIndex && name[0] != '.' && (kinds.count(fs::path(name).extension().string()) || name.rfind("LICENSE", 0) == 0);
+  bool isIndex = name.size() >= index.size() &&
+                 name.compare(name.size() - index.size(), index.size(), index) == 0;
+  return !isIndex && name[0] != '.' &&
+         (kinds.count(fs::path(name).extension().string()) || name.rfind("LICENSE", 0) == 0);
 }
 
 const char *torchName(StoredType type) {
@@ -38,10 +40,13 @@ const char *torchName(StoredType type) {
 }
 
 /// \param type  type of the weights to write into the configuration
-Status copyCompanion(const std::string &from, const std::string &to, std::optional<StoredType> type) {
+Status copyCompanion(const std::string &from, const std::string &to,
+                     std::optional<StoredType> type) {
   std::error_code failure;
   if (!type)
-    return fs::copy_file(from, to, failure) && !failure ? Status::success() : Status(userError(from + ": cannot be copied: " + failure.message()));
+    return fs::copy_file(from, to, failure) && !failure
+               ? Status::success()
+               : Status(userError(from + ": cannot be copied: " + failure.message()));
   Result<ordered_json> config = readJson(from);
   if (config.failed())
     return config.error();
@@ -53,7 +58,8 @@ Status copyCompanion(const std::string &from, const std::string &to, std::option
 
 } // namespace
 
-Status zorse::exporting::writeDirectory(const std::string &output, const std::function<Status(const std::string &)> &write) {
+Status zorse::exporting::writeDirectory(const std::string &output,
+                                        const std::function<Status(const std::string &)> &write) {
   Result<bundle::OutputDirectory> directory = bundle::OutputDirectory::create(output, nullptr);
   if (directory.failed())
     return directory.error();
@@ -62,16 +68,21 @@ Status zorse::exporting::writeDirectory(const std::string &output, const std::fu
   return directory->commit();
 }
 
-Status zorse::exporting::copyCompanions(const std::string &from, const std::string &to, std::optional<StoredType> type) {
+Status zorse::exporting::copyCompanions(const std::string &from, const std::string &to,
+                                        std::optional<StoredType> type) {
   std::error_code failure;
   std::set<std::string> names;
-  for (fs::directory_iterator each(from, failure), end; !failure && each != end; each.increment(failure))
-    if (std::string name = each->path().filename().string(); isCompanion(name) && fs::is_regular_file(each->path(), failure))
+  for (fs::directory_iterator each(from, failure), end; !failure && each != end;
+       each.increment(failure))
+    if (std::string name = each->path().filename().string();
+        isCompanion(name) && fs::is_regular_file(each->path(), failure))
       names.insert(name);
   if (failure)
     return userError(from + ": cannot be read: " + failure.message());
   for (const std::string &name : names)
-    if (Status status = copyCompanion((fs::path(from) / name).string(), (fs::path(to) / name).string(), name == "config.json" ? type : std::nullopt);
+    if (Status status =
+            copyCompanion((fs::path(from) / name).string(), (fs::path(to) / name).string(),
+                          name == "config.json" ? type : std::nullopt);
         status.failed())
       return status;
   return Status::success();

@@ -22,7 +22,8 @@ constexpr size_t kListed = 20; ///< maximum number of names in a message
 class HubExport {
 public:
   HubExport(const CheckpointReader &checkpoint, const HubExportOptions &options)
-      : snapshot_(checkpoint), index_(checkpoint.index()), options_(options), matches_(index_.parameters.size()) {}
+      : snapshot_(checkpoint), index_(checkpoint.index()), options_(options),
+        matches_(index_.parameters.size()) {}
 
   Status run(std::string &note) {
     if (Status status = readSource(note); status.failed())
@@ -30,7 +31,9 @@ public:
     if (Status status = checkFrozen(); status.failed())
       return status;
     return writeDirectory(options_.output, [&](const std::string &directory) {
-      return index_.hub.lora ? writeAdapter(directory) : source_ ? writeModel(directory) : writeNew(directory);
+      return index_.hub.lora ? writeAdapter(directory)
+             : source_       ? writeModel(directory)
+                             : writeNew(directory);
     });
   }
 
@@ -38,8 +41,10 @@ private:
   /// Reads the tensors that the run started from and finds the parameter of each.
   Status readSource(std::string &note) {
     std::error_code ignored;
-    bool weightless = fs::is_directory(options_.hub, ignored) && fs::exists(fs::path(options_.hub) / "config.json", ignored) &&
-                      !fs::exists(fs::path(options_.hub) / kModelFile, ignored) && !fs::exists(fs::path(options_.hub) / kModelIndex, ignored);
+    bool weightless = fs::is_directory(options_.hub, ignored) &&
+                      fs::exists(fs::path(options_.hub) / "config.json", ignored) &&
+                      !fs::exists(fs::path(options_.hub) / kModelFile, ignored) &&
+                      !fs::exists(fs::path(options_.hub) / kModelIndex, ignored);
     if (weightless)
       return Status::success();
     Result<TensorFiles> opened = TensorFiles::open(options_.hub);
@@ -49,8 +54,10 @@ private:
     std::vector<WantedTensor> wanted;
     wanted.reserve(index_.parameters.size());
     for (const CheckpointParameter &parameter : index_.parameters)
-      wanted.push_back({parameter.name, parameter.storedShape(), parameter.trainable, isFloat(parameter.type), parameter.hub, parameter.constant});
-    Result<TensorMatching> matched = matchTensors(*source_, wanted, index_.hub, options_.skip, UnmatchedTensorPolicy::Keep);
+      wanted.push_back({parameter.name, parameter.storedShape(), parameter.trainable,
+                        isFloat(parameter.type), parameter.hub, parameter.constant});
+    Result<TensorMatching> matched =
+        matchTensors(*source_, wanted, index_.hub, options_.skip, UnmatchedTensorPolicy::Keep);
     if (matched.failed())
       return matched.error();
     matches_ = std::move(matched->parameters);
@@ -73,15 +80,19 @@ private:
     }
     if (others.empty())
       return Status::success();
-    return userError(options_.hub + ": the run started from other weights: these frozen parameters have other values: " + list(others) +
-                     "; give the directory that --load-weights named");
+    return userError(
+        options_.hub +
+        ": the run started from other weights: these frozen parameters have other values: " +
+        list(others) + "; give the directory that --load-weights named");
   }
 
   static std::string list(const std::vector<std::string> &names) {
     std::string text;
     for (size_t i = 0; i < names.size() && i < kListed; ++i)
       text += (i ? ", " : "") + names[i];
-    return text + (names.size() > kListed ? " and " + std::to_string(names.size() - kListed) + " more" : "");
+    return text + (names.size() > kListed
+                       ? " and " + std::to_string(names.size() - kListed) + " more"
+                       : "");
   }
 
   /// Returns a parameter in the layout of the hub checkpoint. Errors are stored in `problem_`.
@@ -114,12 +125,16 @@ private:
     return Status::success();
   }
 
-  StoredType typeOf(StoredType source) const { return options_.type && isFloat(source) ? *options_.type : source; }
+  StoredType typeOf(StoredType source) const {
+    return options_.type && isFloat(source) ? *options_.type : source;
+  }
 
   SafetensorsItem copyOf(const std::string &name, const SafetensorsEntry &entry) const {
     StoredType type = typeOf(entry.type);
-    return {name, type, entry.shape,
-            [entry, type](std::byte *target) { convertElements(entry.data, entry.type, target, type, int64_t(entry.bytes / bytesOf(entry.type))); }};
+    return {name, type, entry.shape, [entry, type](std::byte *target) {
+              convertElements(entry.data, entry.type, target, type,
+                              int64_t(entry.bytes / bytesOf(entry.type)));
+            }};
   }
 
   /// Writes the files of the source with trained values in every tensor.
@@ -135,11 +150,16 @@ private:
       auto found = parameterOf.find(name);
       files[tensor.file].push_back(found == parameterOf.end()
                                        ? copyOf(name, tensor.entry)
-                                       : itemOf(name, found->second, matches_[found->second].transposed, typeOf(tensor.entry.type)));
-      total += tensor.entry.bytes / bytesOf(tensor.entry.type) * bytesOf(files[tensor.file].back().type);
+                                       : itemOf(name, found->second,
+                                                matches_[found->second].transposed,
+                                                typeOf(tensor.entry.type)));
+      total +=
+          tensor.entry.bytes / bytesOf(tensor.entry.type) * bytesOf(files[tensor.file].back().type);
     }
     for (size_t f = 0; f < files.size(); ++f)
-      if (Status status = writeSafetensors(directory + "/" + source_->files()[f], std::move(files[f]), &problem_, ofPyTorch()); status.failed())
+      if (Status status = writeSafetensors(directory + "/" + source_->files()[f],
+                                           std::move(files[f]), &problem_, ofPyTorch());
+          status.failed())
         return status;
     if (!source_->index().empty()) {
       Result<ordered_json> index = readJson(source_->directory() + "/" + source_->index());
@@ -164,10 +184,13 @@ private:
       else if (parameter.trainable)
         unnamed.push_back("'" + parameter.name + "' " + shapeText(parameter.storedShape()));
     if (!unnamed.empty())
-      return userError(
-          snapshot_.path() + ": contains no hub checkpoint names for " + list(unnamed) + ", and " + options_.hub +
-          " contains no weights. Export the model with zorse-torch-export --hf, compile and train it again, or give a directory with weights");
-    if (Status status = writeSafetensors(directory + "/" + kModelFile, std::move(items), &problem_, ofPyTorch()); status.failed())
+      return userError(snapshot_.path() + ": contains no hub checkpoint names for " +
+                       list(unnamed) + ", and " + options_.hub +
+                       " contains no weights. Export the model with zorse-torch-export --hf, "
+                       "compile and train it again, or give a directory with weights");
+    if (Status status = writeSafetensors(directory + "/" + kModelFile, std::move(items), &problem_,
+                                         ofPyTorch());
+        status.failed())
       return status;
     return copyCompanions(options_.hub, directory, type);
   }
@@ -180,28 +203,35 @@ private:
     for (uint32_t p = 0; p < index_.parameters.size(); ++p) {
       const CheckpointParameter &parameter = index_.parameters[p];
       if (parameter.hub.adapter && !parameter.hub.names.empty())
-        items.push_back(itemOf(parameter.hub.names.front(), p, parameter.hub.transposed, options_.type.value_or(StoredType::F32)));
+        items.push_back(itemOf(parameter.hub.names.front(), p, parameter.hub.transposed,
+                               options_.type.value_or(StoredType::F32)));
       else if (parameter.trainable)
         others.push_back("'" + parameter.name + "'");
     }
     if (!others.empty())
-      return userError(snapshot_.path() + ": trains parameters other than its adapters, which an adapter file cannot store: " + list(others) +
-                       "; freeze them when the model is compiled (--freeze=PATTERN)");
-    if (Status status = writeSafetensors(directory + "/adapter_model.safetensors", std::move(items), &problem_, ofPyTorch()); status.failed())
+      return userError(
+          snapshot_.path() +
+          ": trains parameters other than its adapters, which an adapter file cannot store: " +
+          list(others) + "; freeze them when the model is compiled (--freeze=PATTERN)");
+    if (Status status = writeSafetensors(directory + "/adapter_model.safetensors", std::move(items),
+                                         &problem_, ofPyTorch());
+        status.failed())
       return status;
     ordered_json alpha = lora.alpha;
     if (lora.alpha == double(int64_t(lora.alpha)))
       alpha = int64_t(lora.alpha);
-    return writeJson(directory + "/adapter_config.json", {{"peft_type", "LORA"},
-                                                          {"task_type", "CAUSAL_LM"},
-                                                          {"base_model_name_or_path", options_.baseName.empty() ? options_.hub : options_.baseName},
-                                                          {"r", lora.rank},
-                                                          {"lora_alpha", alpha},
-                                                          {"lora_dropout", 0.0},
-                                                          {"target_modules", lora.targets},
-                                                          {"bias", "none"},
-                                                          {"fan_in_fan_out", lora.fanInFanOut},
-                                                          {"inference_mode", true}});
+    return writeJson(
+        directory + "/adapter_config.json",
+        {{"peft_type", "LORA"},
+         {"task_type", "CAUSAL_LM"},
+         {"base_model_name_or_path", options_.baseName.empty() ? options_.hub : options_.baseName},
+         {"r", lora.rank},
+         {"lora_alpha", alpha},
+         {"lora_dropout", 0.0},
+         {"target_modules", lora.targets},
+         {"bias", "none"},
+         {"fan_in_fan_out", lora.fanInFanOut},
+         {"inference_mode", true}});
   }
 
   const CheckpointReader &snapshot_;
@@ -214,6 +244,7 @@ private:
 
 } // namespace
 
-Status zorse::exporting::exportHub(const CheckpointReader &checkpoint, const HubExportOptions &options, std::string &note) {
+Status zorse::exporting::exportHub(const CheckpointReader &checkpoint,
+                                   const HubExportOptions &options, std::string &note) {
   return HubExport(checkpoint, options).run(note);
 }

@@ -11,11 +11,14 @@
 namespace zorse::exporting {
 
 struct HubExportOptions {
-  std::string hub;                         ///< directory that the run started from, with weights (TensorFiles::open) or without
+  std::string
+      hub; ///< directory that the run started from, with weights (TensorFiles::open) or without
   std::string output;                      ///< output directory; must not exist, or be empty
-  std::optional<runtime::StoredType> type; ///< type of all floating-point tensors; nullopt: types of `hub`, or f32 if it has no weights
-  std::vector<std::string> skip;           ///< patterns of tensors that --load-weights ignored; they are copied unchanged
-  std::string baseName;                    ///< base model name in an adapter's configuration; empty: `hub`
+  std::optional<runtime::StoredType> type; ///< type of all floating-point tensors; nullopt: types
+                                           ///< of `hub`, or f32 if it has no weights
+  std::vector<std::string>
+      skip; ///< patterns of tensors that --load-weights ignored; they are copied unchanged
+  std::string baseName; ///< base model name in an adapter's configuration; empty: `hub`
 };
 
 /// Writes `output` completely or not at all.
@@ -26,6 +29,7 @@ struct HubExportOptions {
 ///
 /// Returns an error if frozen parameters of the run differ from those of `hub`.
 /// \param note receives a message for the user; may stay empty
-runtime::Status exportHub(const runtime::CheckpointReader &checkpoint, const HubExportOptions &options, std::string &note);
+runtime::Status exportHub(const runtime::CheckpointReader &checkpoint,
+                          const HubExportOptions &options, std::string &note);
 
 } // namespace zorse::exporting

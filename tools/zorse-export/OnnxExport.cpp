@@ -21,7 +21,8 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr uint64_t kAlignment = 4096; ///< alignment of external data; the ONNX specification recommends it for memory mapping
+constexpr uint64_t kAlignment =
+    4096; ///< alignment of external data; the ONNX specification recommends it for memory mapping
 
 std::optional<StoredType> storedTypeOf(const onnx::Tensor &tensor) {
   using onnx_import::ElementKind;
@@ -57,12 +58,15 @@ std::optional<StoredType> storedTypeOf(const onnx::Tensor &tensor) {
   }
 }
 
-std::vector<int64_t> shapeOf(const onnx::Tensor &tensor) { return {tensor.dims().begin(), tensor.dims().end()}; }
+std::vector<int64_t> shapeOf(const onnx::Tensor &tensor) {
+  return {tensor.dims().begin(), tensor.dims().end()};
+}
 
 class OnnxExport {
 public:
   OnnxExport(const CheckpointReader &source, onnx_import::LoadedModel &model, std::string path)
-      : source_(source), model_(model), graph_(*model.mutableModel().mutable_graph()), path_(std::move(path)) {}
+      : source_(source), model_(model), graph_(*model.mutableModel().mutable_graph()),
+        path_(std::move(path)) {}
 
   Status run(std::string &note) {
     for (onnx::Tensor &tensor : *graph_.mutable_initializer())
@@ -106,9 +110,11 @@ private:
       fills_[tensor] = {p, false};
     }
     if (missed || !different.empty())
-      return userError(model_.path() + ": is not the model that " + source_.path() + " was trained from: " +
-                       (missed ? "it has no initializer " + missing + (missed > 5 ? " and " + std::to_string(missed - 5) + " more" : "")
-                               : "initializer '" + different + "' has another shape or type"));
+      return userError(
+          model_.path() + ": is not the model that " + source_.path() + " was trained from: " +
+          (missed ? "it has no initializer " + missing +
+                        (missed > 5 ? " and " + std::to_string(missed - 5) + " more" : "")
+                  : "initializer '" + different + "' has another shape or type"));
     return Status::success();
   }
 
@@ -117,7 +123,8 @@ private:
   onnx::Tensor *separate(const CheckpointParameter &parameter) {
     for (int i = 0; i < graph_.node_size(); ++i) {
       const onnx::Node &node = graph_.node(i);
-      if (node.op_type() != "Identity" || node.input_size() != 1 || node.output_size() != 1 || node.output(0) != parameter.name)
+      if (node.op_type() != "Identity" || node.input_size() != 1 || node.output_size() != 1 ||
+          node.output(0) != parameter.name)
         continue;
       auto other = initializers_.find(node.input(0));
       if (other == initializers_.end())
@@ -144,8 +151,8 @@ private:
       if (known.count(tensor.name()) || tensor.dims_size() != 2 || !type || !isFloat(*type))
         continue;
       for (const auto &[original, fill] : fills_) {
-        if (original->data_type() != tensor.data_type() || original->dims_size() != 2 || original->dims(0) != tensor.dims(1) ||
-            original->dims(1) != tensor.dims(0))
+        if (original->data_type() != tensor.data_type() || original->dims_size() != 2 ||
+            original->dims(0) != tensor.dims(1) || original->dims(1) != tensor.dims(0))
           continue;
         Result<onnx_import::TensorBytes> a = model_.bytes(tensor), b = model_.bytes(*original);
         if (a.failed() || b.failed())
@@ -160,9 +167,13 @@ private:
     return Status::success();
   }
 
-  static const uint8_t *dataOf(const onnx_import::TensorBytes &bytes) { return bytes.owned ? bytes.owned->data() : bytes.data; }
+  static const uint8_t *dataOf(const onnx_import::TensorBytes &bytes) {
+    return bytes.owned ? bytes.owned->data() : bytes.data;
+  }
 
-  static bool isTransposed(const onnx_import::TensorBytes &left, const onnx_import::TensorBytes &right, int64_t n, int64_t m, size_t width) {
+  static bool isTransposed(const onnx_import::TensorBytes &left,
+                           const onnx_import::TensorBytes &right, int64_t n, int64_t m,
+                           size_t width) {
     const uint8_t *a = dataOf(left), *b = dataOf(right);
     bool varies = false;
     for (int64_t i = 0; i < n; ++i)
@@ -185,8 +196,9 @@ private:
       Result<onnx_import::TensorBytes> bytes = model_.bytes(*found->second);
       if (bytes.failed() || !type || shapeOf(*found->second) != parameters[p].storedShape() ||
           !source_.isFrozen(p, *type, reinterpret_cast<const std::byte *>(dataOf(*bytes))))
-        note += (note.empty() ? "" : "\n") + ("frozen parameter '" + parameters[p].name + "' keeps the values of " + model_.path() +
-                                              ", but the run used other values (--load-weights?)");
+        note += (note.empty() ? "" : "\n") +
+                ("frozen parameter '" + parameters[p].name + "' keeps the values of " +
+                 model_.path() + ", but the run used other values (--load-weights?)");
     }
   }
 
@@ -194,11 +206,14 @@ private:
     StoredType type = *storedTypeOf(tensor);
     const CheckpointParameter &parameter = source_.index().parameters[fill.parameter];
     out.resize(size_t(parameter.elements()) * bytesOf(type));
-    if (Status status = source_.readStored(fill.parameter, type, reinterpret_cast<std::byte *>(out.data())); status.failed())
+    if (Status status =
+            source_.readStored(fill.parameter, type, reinterpret_cast<std::byte *>(out.data()));
+        status.failed())
       return status;
     if (fill.transposed) {
       std::string transposed(out.size(), '\0');
-      permuteElements(out.data(), transposed.data(), bytesOf(type), parameter.storedShape(), {1, 0});
+      permuteElements(out.data(), transposed.data(), bytesOf(type), parameter.storedShape(),
+                      {1, 0});
       out = std::move(transposed);
     }
     return Status::success();
@@ -248,15 +263,19 @@ private:
     if (external.empty())
       return Status::success();
 
-    std::string location = std::filesystem::path(path_).filename().string() + ".data", path = path_ + ".data";
+    std::string location = std::filesystem::path(path_).filename().string() + ".data",
+                path = path_ + ".data";
     std::filesystem::path directory = std::filesystem::path(model_.path()).parent_path();
     std::vector<NamedPath> inputs;
     for (onnx::Tensor *tensor : external)
       for (const onnx::StringPair &entry : tensor->external_data())
-        if (entry.key() == "location" && (inputs.empty() || inputs.back().path != directory / entry.value()))
+        if (entry.key() == "location" &&
+            (inputs.empty() || inputs.back().path != directory / entry.value()))
           inputs.push_back({"the data of " + model_.path(), (directory / entry.value()).string()});
     inputs.push_back({"the original", model_.path()});
-    if (Status status = checkOverwrites(inputs, {{"the data of --output", path}, {"--output", path_}}); status.failed())
+    if (Status status =
+            checkOverwrites(inputs, {{"the data of --output", path}, {"--output", path_}});
+        status.failed())
       return status;
 
     Status problem;
@@ -280,7 +299,8 @@ private:
           size = made.size();
         }
         uint64_t padding = (kAlignment - at % kAlignment) % kAlignment;
-        if ((padding && std::fwrite(zeros.data(), 1, padding, file) != padding) || (size && std::fwrite(data, 1, size, file) != size))
+        if ((padding && std::fwrite(zeros.data(), 1, padding, file) != padding) ||
+            (size && std::fwrite(data, 1, size, file) != size))
           return false;
         at += padding;
         places_.push_back({tensor, at, size});
@@ -310,10 +330,12 @@ private:
     size_t bytes = model.ByteSizeLong();
     if (bytes > size_t(INT32_MAX))
       return userError(path_ + ": would have " + std::to_string(bytes) +
-                       " bytes, but an ONNX file is limited to 2 GiB; store the original's tensors as external data");
+                       " bytes, but an ONNX file is limited to 2 GiB; store the original's tensors "
+                       "as external data");
     return writeOutput(path_, [&](FILE *file) {
       std::string text; // at most 2 GiB, and small if the data is external
-      return model.SerializePartialToString(&text) && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+      return model.SerializePartialToString(&text) &&
+             std::fwrite(text.data(), 1, text.size(), file) == text.size();
     });
   }
 
@@ -333,8 +355,10 @@ private:
 
 } // namespace
 
-Status zorse::exporting::exportOnnx(const CheckpointReader &source, const std::string &original, const std::string &path, std::string &note) {
-  Result<std::unique_ptr<onnx_import::LoadedModel>> model = onnx_import::LoadedModel::load(original);
+Status zorse::exporting::exportOnnx(const CheckpointReader &source, const std::string &original,
+                                    const std::string &path, std::string &note) {
+  Result<std::unique_ptr<onnx_import::LoadedModel>> model =
+      onnx_import::LoadedModel::load(original);
   if (model.failed())
     return model.error();
   return OnnxExport(source, **model, path).run(note);

@@ -16,7 +16,8 @@ using namespace zorse::runtime;
 namespace {
 
 int report(const Error &error) {
-  fprintf(stderr, error.kind == ErrorKind::User ? "error: %s\n" : "internal error: %s\n", error.message.c_str());
+  fprintf(stderr, error.kind == ErrorKind::User ? "error: %s\n" : "internal error: %s\n",
+          error.message.c_str());
   return error.kind == ErrorKind::User ? 1 : 2;
 }
 
@@ -36,8 +37,10 @@ Result<std::string> findCheckpoint(const std::string &path) {
   for (const CheckpointDirectory &checkpoint : *found)
     if (checkpoint.complete)
       return directory + "/" + checkpoint.name;
-  return userError(directory + ": contains no complete checkpoint" + (found->empty() ? "" : " (" + std::to_string(found->size()) + " incomplete)") +
-                   "; expected the directory that zorse-run --checkpoint-dir wrote, or one checkpoint in it");
+  return userError(
+      directory + ": contains no complete checkpoint" +
+      (found->empty() ? "" : " (" + std::to_string(found->size()) + " incomplete)") +
+      "; expected the directory that zorse-run --checkpoint-dir wrote, or one checkpoint in it");
 }
 
 /// Prints one line per snapshot. Reads and verifies every file.
@@ -59,8 +62,8 @@ Status list(const std::string &directory) {
         for (const CheckpointFile &file : checkpoint->index().files)
           bytes += file.bytes;
     }
-    printf("%-24s %10llu %10llu %16llu  %s\n", folder.name.c_str(), (unsigned long long)folder.step, (unsigned long long)folder.generation,
-           (unsigned long long)bytes, state.c_str());
+    printf("%-24s %10llu %10llu %16llu  %s\n", folder.name.c_str(), (unsigned long long)folder.step,
+           (unsigned long long)folder.generation, (unsigned long long)bytes, state.c_str());
     fflush(stdout);
   }
   return Status::success();
@@ -70,22 +73,34 @@ int run(int argc, char **argv) {
   std::string path, output, original, type;
   HubExportOptions hub;
   bool listing = false;
-  CLI::App app{"Writes the parameters of a checkpoint as one safetensors file, into an ONNX file, or as a directory of the Hugging Face hub."};
-  app.add_option("checkpoint", path, "checkpoint, or directory of checkpoints (uses its newest complete one)")->required();
-  app.add_option("-o,--output", output, "output file: safetensors, or ONNX with --onnx; with --hub an output directory");
-  app.add_option("--onnx", original, "ONNX file that was compiled; the output is a copy of it with the trained weights");
+  CLI::App app{"Writes the parameters of a checkpoint as one safetensors file, into an ONNX file, "
+               "or as a directory of the Hugging Face hub."};
+  app.add_option("checkpoint", path,
+                 "checkpoint, or directory of checkpoints (uses its newest complete one)")
+      ->required();
+  app.add_option("-o,--output", output,
+                 "output file: safetensors, or ONNX with --onnx; with --hub an output directory");
   app.add_option(
-         "--hub", hub.hub,
-         "Hugging Face hub directory that was given to --load-weights; the output is a copy of it with the trained weights or, for a model with "
-         "adapters, an adapter in the PEFT layout")
+      "--onnx", original,
+      "ONNX file that was compiled; the output is a copy of it with the trained weights");
+  app.add_option("--hub", hub.hub,
+                 "Hugging Face hub directory that was given to --load-weights; the output is a "
+                 "copy of it with the trained weights or, for a model with "
+                 "adapters, an adapter in the PEFT layout")
       ->excludes("--onnx");
   app.add_option("--dtype", type, "type of the weights with --hub (default: types of its files)")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->needs("--hub");
-  app.add_option("--ignore-tensors", hub.skip, "with --hub: value of --ignore-tensors that was given to zorse-run")->delimiter(',')->needs("--hub");
-  app.add_option("--base-name", hub.baseName, "with adapters: base model name in the adapter configuration (default: the directory of --hub)")
+  app.add_option("--ignore-tensors", hub.skip,
+                 "with --hub: value of --ignore-tensors that was given to zorse-run")
+      ->delimiter(',')
       ->needs("--hub");
-  app.add_flag("--list", listing, "read and verify every checkpoint of the directory and print the list");
+  app.add_option("--base-name", hub.baseName,
+                 "with adapters: base model name in the adapter configuration (default: the "
+                 "directory of --hub)")
+      ->needs("--hub");
+  app.add_flag("--list", listing,
+               "read and verify every checkpoint of the directory and print the list");
   if (std::optional<int> done = zorse::parseFlags(app, argc, argv, "zorse-export"))
     return *done;
   if (!listing && output.empty())
@@ -102,7 +117,9 @@ int run(int argc, char **argv) {
   Result<CheckpointReader> checkpoint = CheckpointReader::open(*found);
   if (checkpoint.failed())
     return report(checkpoint.error());
-  if (Status status = checkOverwrites({{"the checkpoint", *found}, {"--onnx", original}, {"--hub", hub.hub}}, {{"--output", output}});
+  if (Status status =
+          checkOverwrites({{"the checkpoint", *found}, {"--onnx", original}, {"--hub", hub.hub}},
+                          {{"--output", output}});
       status.failed())
     return report(status.error());
   std::string note;
@@ -116,7 +133,8 @@ int run(int argc, char **argv) {
     return report(status.error());
   if (!note.empty())
     fprintf(stderr, "note: %s\n", note.c_str());
-  printf("%s: step %llu of %s\n", output.c_str(), (unsigned long long)checkpoint->index().step, found->c_str());
+  printf("%s: step %llu of %s\n", output.c_str(), (unsigned long long)checkpoint->index().step,
+         found->c_str());
   return 0;
 }
 

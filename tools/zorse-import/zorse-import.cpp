@@ -12,29 +12,52 @@
 using namespace llvm;
 
 static cl::OptionCategory category("zorse-import options");
-static cl::opt<std::string> input(cl::Positional, cl::desc("<model.onnx>"), cl::Required, cl::cat(category));
-static cl::opt<int64_t> sequence("seq-length", cl::desc("length of dimension 1 of inputs if it is symbolic"), cl::init(0), cl::cat(category));
-static cl::opt<int64_t> batchNormRows("batch-norm-group-size",
-                                      cl::desc("compute batch norm statistics over groups of N samples; a row of the graph is one group"),
-                                      cl::init(0), cl::cat(category));
-static cl::list<std::string> dims("dim", cl::desc("size of a symbolic dimension"), cl::value_desc("name=N"), cl::cat(category));
-static cl::opt<std::string> loss("loss", cl::desc("loss to add to the graph: cross_entropy"), cl::cat(category));
-static cl::opt<std::string> lossOutput("loss-output", cl::desc("name of the output that is the loss"), cl::cat(category));
-static cl::opt<std::string> logits("logits", cl::desc("output with the logits of the added loss"), cl::cat(category));
-static cl::opt<std::string> labels("labels", cl::desc("input with the labels of the added loss"), cl::cat(category));
-static cl::opt<bool> shift("shift-labels", cl::desc("compare position i with label i + 1 in the added loss"), cl::cat(category));
-static cl::opt<std::string> precision("precision", cl::desc("compute type: f32 or f64"), cl::init("f32"), cl::cat(category));
-static cl::list<std::string> train("train", cl::desc("initializer to train"), cl::cat(category));
-static cl::list<std::string> freeze("freeze", cl::desc("initializer not to train"), cl::cat(category));
-static cl::opt<bool> trustGuess("infer-trainable", cl::desc("infer which initializers are trained if the file does not specify it"),
-                                cl::cat(category));
-static cl::opt<bool> trustImport("trust-import", cl::desc("skip the numerical comparison of the imported loss with the ONNX nodes"),
+static cl::opt<std::string> input(cl::Positional, cl::desc("<model.onnx>"), cl::Required,
+                                  cl::cat(category));
+static cl::opt<int64_t> sequence("seq-length",
+                                 cl::desc("length of dimension 1 of inputs if it is symbolic"),
+                                 cl::init(0), cl::cat(category));
+static cl::opt<int64_t> batchNormRows(
+    "batch-norm-group-size",
+    cl::desc(
+        "compute batch norm statistics over groups of N samples; a row of the graph is one group"),
+    cl::init(0), cl::cat(category));
+static cl::list<std::string> dims("dim", cl::desc("size of a symbolic dimension"),
+                                  cl::value_desc("name=N"), cl::cat(category));
+static cl::opt<std::string> loss("loss", cl::desc("loss to add to the graph: cross_entropy"),
                                  cl::cat(category));
-static cl::opt<bool> notes("notes", cl::desc("print the decisions of the importer"), cl::cat(category));
-static cl::opt<bool> listWeights("weights", cl::desc("list the file and offset of every parameter"), cl::cat(category));
+static cl::opt<std::string>
+    lossOutput("loss-output", cl::desc("name of the output that is the loss"), cl::cat(category));
+static cl::opt<std::string> logits("logits", cl::desc("output with the logits of the added loss"),
+                                   cl::cat(category));
+static cl::opt<std::string> labels("labels", cl::desc("input with the labels of the added loss"),
+                                   cl::cat(category));
+static cl::opt<bool> shift("shift-labels",
+                           cl::desc("compare position i with label i + 1 in the added loss"),
+                           cl::cat(category));
+static cl::opt<std::string> precision("precision", cl::desc("compute type: f32 or f64"),
+                                      cl::init("f32"), cl::cat(category));
+static cl::list<std::string> train("train", cl::desc("initializer to train"), cl::cat(category));
+static cl::list<std::string> freeze("freeze", cl::desc("initializer not to train"),
+                                    cl::cat(category));
+static cl::opt<bool>
+    trustGuess("infer-trainable",
+               cl::desc("infer which initializers are trained if the file does not specify it"),
+               cl::cat(category));
+static cl::opt<bool>
+    trustImport("trust-import",
+                cl::desc("skip the numerical comparison of the imported loss with the ONNX nodes"),
+                cl::cat(category));
+static cl::opt<bool> notes("notes", cl::desc("print the decisions of the importer"),
+                           cl::cat(category));
+static cl::opt<bool> listWeights("weights", cl::desc("list the file and offset of every parameter"),
+                                 cl::cat(category));
 static cl::opt<bool> quiet("quiet", cl::desc("do not print the module"), cl::cat(category));
-static cl::opt<bool> full("full", cl::desc("print large constants and all locations; required to compile the text"), cl::cat(category));
-static cl::opt<bool> locations("locations", cl::desc("print the ONNX nodes as locations"), cl::cat(category));
+static cl::opt<bool>
+    full("full", cl::desc("print large constants and all locations; required to compile the text"),
+         cl::cat(category));
+static cl::opt<bool> locations("locations", cl::desc("print the ONNX nodes as locations"),
+                               cl::cat(category));
 
 static int run(int argc, char **argv) {
   InitLLVM init(argc, argv);
@@ -78,11 +101,12 @@ static int run(int argc, char **argv) {
       errs() << "note: " << note << "\n";
   if (listWeights)
     for (const zorse::WeightSource &weight : model->weights)
-      outs() << weight.parameter << " " << (weight.file.empty() ? "(inline)" : weight.file) << " +" << weight.offset << " " << weight.bytes
-             << " bytes\n";
+      outs() << weight.parameter << " " << (weight.file.empty() ? "(inline)" : weight.file) << " +"
+             << weight.offset << " " << weight.bytes << " bytes\n";
   if (!quiet) {
     mlir::OpPrintingFlags flags;
-    flags.enableDebugInfo(locations || full, /*prettyForm=*/!full); // messages and summaries name ONNX nodes
+    flags.enableDebugInfo(locations || full,
+                          /*prettyForm=*/!full); // messages and summaries name ONNX nodes
     if (!full)
       flags.elideLargeElementsAttrs(64);
     model->module->print(outs(), flags);

@@ -40,11 +40,13 @@ int run(const std::vector<std::string> &words, std::string &output) {
     arguments.push_back(const_cast<char *>(word.c_str()));
   arguments.push_back(nullptr);
   pid_t pid = -1;
-  const int failure = posix_spawn(&pid, words[0].c_str(), &actions, nullptr, arguments.data(), environ);
+  const int failure =
+      posix_spawn(&pid, words[0].c_str(), &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
   char buffer[1 << 14];
-  for (ssize_t got; failure == 0 && ((got = ::read(ends[0], buffer, sizeof buffer)) > 0 || (got < 0 && errno == EINTR));)
+  for (ssize_t got; failure == 0 && ((got = ::read(ends[0], buffer, sizeof buffer)) > 0 ||
+                                     (got < 0 && errno == EINTR));)
     output.append(buffer, size_t(std::max<ssize_t>(got, 0)));
   ::close(ends[0]);
   if (failure != 0) {
@@ -74,7 +76,8 @@ int numberBefore(const std::string &line, const std::string &unit) {
 
 Result<std::string> findAssembler(const std::string &given) {
   const char *named = std::getenv("PTXAS");
-  for (const auto &[path, what] : {std::pair<std::string, const char *>(given, "--ptxas"), {named ? named : "", "$PTXAS"}}) {
+  for (const auto &[path, what] :
+       {std::pair<std::string, const char *>(given, "--ptxas"), {named ? named : "", "$PTXAS"}}) {
     if (path.empty())
       continue;
     if (runs(path))
@@ -84,8 +87,8 @@ Result<std::string> findAssembler(const std::string &given) {
   }
   // The program is build/<preset>/bin/zorse-inspect; search the parent folders.
   std::error_code ignored;
-  for (fs::path directory = fs::read_symlink("/proc/self/exe", ignored).parent_path(); directory.has_relative_path();
-       directory = directory.parent_path())
+  for (fs::path directory = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+       directory.has_relative_path(); directory = directory.parent_path())
     if (fs::path path = directory / ".cache/ptxas/nvidia/cuda_nvcc/bin/ptxas"; runs(path))
       return path.string();
   if (const char *directories = std::getenv("PATH")) {
@@ -97,9 +100,11 @@ Result<std::string> findAssembler(const std::string &given) {
   return std::string();
 }
 
-Result<std::map<std::string, AssembledKernel>> assemble(const std::string &assembler, const std::string &arch, const std::string &file) {
+Result<std::map<std::string, AssembledKernel>>
+assemble(const std::string &assembler, const std::string &arch, const std::string &file) {
   std::string output;
-  const int code = run({assembler, "-arch=" + arch, "-v", fs::absolute(file), "-o", "/dev/null"}, output);
+  const int code =
+      run({assembler, "-arch=" + arch, "-v", fs::absolute(file), "-o", "/dev/null"}, output);
   if (code != 0) {
     const std::string said = output.substr(0, output.find('\n'));
     return userError(said.empty() ? "it ended with " + std::to_string(code) : said);
@@ -116,7 +121,8 @@ Result<std::map<std::string, AssembledKernel>> assemble(const std::string &assem
     if (!current)
       continue;
     if (line.find("bytes spill stores") != std::string::npos)
-      current->spilledBytes = std::max(numberBefore(line, "bytes spill stores"), numberBefore(line, "bytes spill loads"));
+      current->spilledBytes = std::max(numberBefore(line, "bytes spill stores"),
+                                       numberBefore(line, "bytes spill loads"));
     if (line.find(" registers") != std::string::npos) {
       current->registers = numberBefore(line, "registers");
       current->sharedBytes = numberBefore(line, "bytes smem");

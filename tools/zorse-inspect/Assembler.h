@@ -20,6 +20,7 @@ Result<std::string> findAssembler(const std::string &given);
 
 /// Assembles a file and returns its kernels by symbol. If the assembler fails, the error contains
 /// the beginning of its output.
-Result<std::map<std::string, AssembledKernel>> assemble(const std::string &assembler, const std::string &arch, const std::string &file);
+Result<std::map<std::string, AssembledKernel>>
+assemble(const std::string &assembler, const std::string &arch, const std::string &file);
 
 } // namespace zorse::inspect

@@ -23,13 +23,16 @@ std::string extent(const bundle::AffineSize &e, const char *row) {
 std::string describe(const bundle::Launch &launch) {
   switch (launch.what_case()) {
   case bundle::Launch::kKernel:
-    return "kernel   " + launch.kernel().symbol() + "  iterations " + extent(launch.kernel().iterations(), "rows");
+    return "kernel   " + launch.kernel().symbol() + "  iterations " +
+           extent(launch.kernel().iterations(), "rows");
   case bundle::Launch::kMatmul: {
     const bundle::Matmul &p = launch.matmul();
-    std::string text = "matmul   " + extent(p.m(), "rows") + " x " + extent(p.n(), "rows") + " x " + extent(p.k(), "rows");
+    std::string text = "matmul   " + extent(p.m(), "rows") + " x " + extent(p.n(), "rows") + " x " +
+                       extent(p.k(), "rows");
     if (p.batch().per_row() || p.batch().fixed() > 1)
       text += ", batch " + extent(p.batch(), "rows");
-    return text + (p.transpose_a() ? ", A transposed" : "") + (p.transpose_b() ? ", B transposed" : "") + (p.accumulates() ? ", adds" : "") +
+    return text + (p.transpose_a() ? ", A transposed" : "") +
+           (p.transpose_b() ? ", B transposed" : "") + (p.accumulates() ? ", adds" : "") +
            (p.has_bias() ? ", bias added" : "");
   }
   case bundle::Launch::kLibrary:
@@ -49,7 +52,8 @@ void printFunctions(const bundle::BundleView &bundle) {
   std::string targets = library.arch();
   for (const bundle::FunctionLibrary &other : bundle.otherTargets)
     targets += ", " + other.arch();
-  printf("%s for %s\n", bold(std::to_string(library.functions_size()) + " functions").c_str(), targets.c_str());
+  printf("%s for %s\n", bold(std::to_string(library.functions_size()) + " functions").c_str(),
+         targets.c_str());
   for (int b = 0; b < library.functions_size(); ++b) {
     const bundle::CompiledFunction &function = library.functions(b);
     printf("\n%s %s", dim(std::to_string(b)).c_str(), bold(function.name()).c_str());
@@ -59,12 +63,14 @@ void printFunctions(const bundle::BundleView &bundle) {
     std::vector<std::vector<std::string>> table = {{"argument", "", "", ">bytes", ">a row"}};
     for (const bundle::FunctionArgument &argument : function.arguments())
       table.push_back({lower(bundle::AccessMode_Name(argument.mode())),
-                       lower(bundle::ArgumentKind_Name(argument.kind())) + " " + std::to_string(argument.index()), argument.name(),
-                       bytes(argument.bytes().fixed()), argument.bytes().per_row() ? bytes(argument.bytes().per_row()) : ""});
+                       lower(bundle::ArgumentKind_Name(argument.kind())) + " " +
+                           std::to_string(argument.index()),
+                       argument.name(), bytes(argument.bytes().fixed()),
+                       argument.bytes().per_row() ? bytes(argument.bytes().per_row()) : ""});
     printTable(table);
     for (int i = 0; i < function.launches_size(); ++i)
-      printf("   %s %s   %s\n", dim(fit(std::to_string(i), 3, true)).c_str(), describe(function.launches(i)).c_str(),
-             dim(function.launches(i).origin()).c_str());
+      printf("   %s %s   %s\n", dim(fit(std::to_string(i), 3, true)).c_str(),
+             describe(function.launches(i)).c_str(), dim(function.launches(i).origin()).c_str());
   }
 }
 

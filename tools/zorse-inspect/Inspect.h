@@ -35,9 +35,10 @@ void printFunctions(const bundle::BundleView &bundle);
 
 struct KernelQuery {
   std::string device, arch; ///< empty: all devices, all architectures
-  std::string gpu;          ///< GPU type with the memory bandwidth to assume; empty: type of the device, or the first of the architecture
-  std::string assembler;    ///< path of the assembler, see findAssembler
-  int64_t rows = 0;         ///< batch size of calls of units; 0: as in the programs
+  std::string gpu; ///< GPU type with the memory bandwidth to assume; empty: type of the device, or
+                   ///< the first of the architecture
+  std::string assembler; ///< path of the assembler, see findAssembler
+  int64_t rows = 0;      ///< batch size of calls of units; 0: as in the programs
 };
 
 /// Prints the resource use of the generated GPU kernels of each architecture, slowest first.

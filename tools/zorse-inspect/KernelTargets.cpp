@@ -16,7 +16,8 @@ const bundle::FunctionLibrary &targetOf(const bundle::BundleView &bundle, size_t
 }
 
 /// Finds the type of a device in the bundle's cluster file, with the bandwidth given there.
-bool describedType(const bundle::BundleView &bundle, const std::string &device, KernelTable &table) {
+bool describedType(const bundle::BundleView &bundle, const std::string &device,
+                   KernelTable &table) {
   Result<std::string> text = bundle.read(bundle.directory + "/cluster.yaml");
   if (text.failed())
     return false;
@@ -41,8 +42,10 @@ Status chooseGpu(const bundle::BundleView &bundle, const std::string &asked, Ker
   if (!asked.empty()) {
     const planning::DeviceType *type = planning::findDeviceType(asked);
     if (!type || arch != type->arch)
-      return userError("--gpu: expected a known GPU type of " + arch + ", got '" + asked + "'" + (type && *type->arch ? ", which is " : "") +
-                       (type ? type->arch : "") + ". Types of " + arch + ": " + names + ". Select other kernels with --arch or --device");
+      return userError("--gpu: expected a known GPU type of " + arch + ", got '" + asked + "'" +
+                       (type && *type->arch ? ", which is " : "") + (type ? type->arch : "") +
+                       ". Types of " + arch + ": " + names +
+                       ". Select other kernels with --arch or --device");
     table.gpu = type->name;
     table.bandwidth = type->memoryBandwidth;
     return Status::success();
@@ -56,18 +59,21 @@ Status chooseGpu(const bundle::BundleView &bundle, const std::string &asked, Ker
       table.bandwidth = type.memoryBandwidth;
       return Status::success();
     }
-  return userError(bundle.directory + ": contains code for " + arch + ", for which no GPU type is known; select another architecture with --arch");
+  return userError(bundle.directory + ": contains code for " + arch +
+                   ", for which no GPU type is known; select another architecture with --arch");
 }
 
 } // namespace
 
-Result<std::vector<KernelTable>> findTargets(const InspectedBundle &what, const KernelQuery &asked) {
+Result<std::vector<KernelTable>> findTargets(const InspectedBundle &what,
+                                             const KernelQuery &asked) {
   const bundle::BundleView &bundle = what.bundle;
   std::vector<KernelTable> tables;
   std::string gpus, all, devices;
   for (size_t target = 0; target <= bundle.otherTargets.size(); ++target) {
     const std::string &arch = targetOf(bundle, target).arch();
-    all += (all.empty() ? "" : ", ") + (arch == "emu" ? "emu (LLVM bitcode for the emulator)" : arch);
+    all +=
+        (all.empty() ? "" : ", ") + (arch == "emu" ? "emu (LLVM bitcode for the emulator)" : arch);
     if (!isPtx(arch))
       continue;
     gpus += (gpus.empty() ? "" : ", ") + arch;
@@ -79,8 +85,9 @@ Result<std::vector<KernelTable>> findTargets(const InspectedBundle &what, const 
     tables.push_back(std::move(table));
   }
   if (tables.empty())
-    return userError(bundle.directory + ": --kernels expects code for GPUs, found code for " + all +
-                     " only. Compile the model for a cluster that has GPUs (docs/reference/cluster-yaml.md)");
+    return userError(
+        bundle.directory + ": --kernels expects code for GPUs, found code for " + all +
+        " only. Compile the model for a cluster that has GPUs (docs/reference/cluster-yaml.md)");
   for (const bundle::BundleDevice &device : bundle.devices)
     if (isPtx(targetOf(bundle, device.target).arch()))
       devices += (devices.empty() ? "" : ", ") + device.name;
@@ -96,9 +103,11 @@ Result<std::vector<KernelTable>> findTargets(const InspectedBundle &what, const 
       chosen.push_back(std::move(table));
   }
   if (chosen.empty() && !asked.arch.empty())
-    return userError("--arch: expects a GPU architecture that the bundle has code for, got '" + asked.arch + "'. It has: " + gpus);
+    return userError("--arch: expects a GPU architecture that the bundle has code for, got '" +
+                     asked.arch + "'. It has: " + gpus);
   if (chosen.empty())
-    return userError("--device: expects a GPU of the bundle, got '" + asked.device + "'. Its GPUs: " + (devices.empty() ? "none" : devices));
+    return userError("--device: expects a GPU of the bundle, got '" + asked.device +
+                     "'. Its GPUs: " + (devices.empty() ? "none" : devices));
   for (KernelTable &table : chosen)
     if (Status status = chooseGpu(bundle, asked.gpu, table); status.failed())
       return status;

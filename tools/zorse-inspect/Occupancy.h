@@ -31,6 +31,7 @@ struct Occupancy {
 /// \param threads         threads per block; whole warps
 /// \param declaredShared  bytes of static shared memory
 /// \param launchShared    bytes of dynamic shared memory
-Occupancy occupancyOf(const SmLimits &sm, int threads, int registers, int declaredShared, int launchShared = 0);
+Occupancy occupancyOf(const SmLimits &sm, int threads, int registers, int declaredShared,
+                      int launchShared = 0);
 
 } // namespace zorse::inspect

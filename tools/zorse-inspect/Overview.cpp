@@ -14,7 +14,8 @@ namespace zorse::inspect {
 std::string wordFor(const bundle::Instruction &instruction) {
   switch (instruction.what_case()) {
   case bundle::Instruction::kCompute: {
-    static const char *const words[] = {"?", "F", "B", "W", "R", "norm", "clip and check", "update", "sum loss"};
+    static const char *const words[] = {
+        "?", "F", "B", "W", "R", "norm", "clip and check", "update", "sum loss"};
     int task = instruction.compute().task();
     return words[task >= 0 && task <= 8 ? task : 0];
   }
@@ -44,12 +45,16 @@ std::string wordFor(const bundle::Instruction &instruction) {
 
 namespace {
 
-void line(const char *name, const std::string &text) { printf("  %s %s\n", dim(fit(name, 9)).c_str(), text.c_str()); }
+void line(const char *name, const std::string &text) {
+  printf("  %s %s\n", dim(fit(name, 9)).c_str(), text.c_str());
+}
 
 void printUnits(const bundle::ModelSummary &s) {
-  const std::string per = samplesPerRow(s) > 1 ? "/group" : "/sample"; // a batch norm group, or a sample
-  std::vector<std::vector<std::string>> table = {
-      {">", "unit", ">class", ">parameters", ">forward FLOPs" + per, ">backward", ">saved" + per, ">for W" + per, ">output" + per}};
+  const std::string per =
+      samplesPerRow(s) > 1 ? "/group" : "/sample"; // a batch norm group, or a sample
+  std::vector<std::vector<std::string>> table = {{">", "unit", ">class", ">parameters",
+                                                  ">forward FLOPs" + per, ">backward",
+                                                  ">saved" + per, ">for W" + per, ">output" + per}};
   for (int u = 0; u < s.units_size(); ++u) {
     const bundle::UnitInfo &unit = s.units(u);
     double parameters = 0, passed = 0;
@@ -70,9 +75,11 @@ void printUnits(const bundle::ModelSummary &s) {
       continue;
     }
     const bundle::UnitClass &unitClass = classOf(s, unit);
-    table.push_back({std::to_string(u), unit.name(), std::to_string(unit.class_id()), amount(parameters),
+    table.push_back({std::to_string(u), unit.name(), std::to_string(unit.class_id()),
+                     amount(parameters),
                      amount(functionOf(unitClass, bundle::UnitFunction::FORWARD).flops_per_row()),
-                     amount(functionOf(unitClass, bundle::UnitFunction::BACKWARD).flops_per_row()), bytes(unitClass.saved_bytes().per_row()),
+                     amount(functionOf(unitClass, bundle::UnitFunction::BACKWARD).flops_per_row()),
+                     bytes(unitClass.saved_bytes().per_row()),
                      bytes(unitClass.saved_for_weight_grad_bytes().per_row()), bytes(passed)});
   }
   printTable(table);
@@ -83,8 +90,9 @@ void printDevices(const InspectedBundle &what) {
   for (const bundle::Program &program : what.programs)
     for (const bundle::Instruction &instruction : program.instructions())
       end = std::max(end, instruction.planned_end());
-  std::vector<std::vector<std::string>> table = {
-      {"device", "kind", ">threads", ">cells", ">instructions", ">sends", ">sent", "memory", ">", "busy", ">"}};
+  std::vector<std::vector<std::string>> table = {{"device", "kind", ">threads", ">cells",
+                                                  ">instructions", ">sends", ">sent", "memory", ">",
+                                                  "busy", ">"}};
   for (size_t d = 0; d < what.programs.size(); ++d) {
     const bundle::Program &program = what.programs[d];
     const bundle::BundleDevice &device = what.bundle.devices[d];
@@ -103,11 +111,13 @@ void printDevices(const InspectedBundle &what) {
       }
     }
     double memory = program.planned_bytes();
-    std::string limit = device.memory ? bytes(memory) + " of " + bytes(device.memory) : bytes(memory);
-    table.push_back({coloured(device.name, d), device.kind, std::to_string(device.threads), std::to_string(cells.size()),
-                     std::to_string(program.instructions_size()), std::to_string(sends), bytes(sent),
-                     bar(device.memory ? memory / device.memory : 0, 12), limit, bar(end > 0 ? busy / end : 0, 12),
-                     percent(end > 0 ? busy / end : 0)});
+    std::string limit =
+        device.memory ? bytes(memory) + " of " + bytes(device.memory) : bytes(memory);
+    table.push_back({coloured(device.name, d), device.kind, std::to_string(device.threads),
+                     std::to_string(cells.size()), std::to_string(program.instructions_size()),
+                     std::to_string(sends), bytes(sent),
+                     bar(device.memory ? memory / device.memory : 0, 12), limit,
+                     bar(end > 0 ? busy / end : 0, 12), percent(end > 0 ? busy / end : 0)});
   }
   printTable(table);
 }
@@ -136,24 +146,29 @@ void printOverview(const InspectedBundle &what) {
     }
 
   printf("%s  %s\n\n", bold(what.bundle.directory).c_str(),
-         (what.bundle.model + ", " + what.bundle.precision + ", batch " + std::to_string(what.bundle.batch) + " × sequence " +
-          std::to_string(what.bundle.sequence))
+         (what.bundle.model + ", " + what.bundle.precision + ", batch " +
+          std::to_string(what.bundle.batch) + " × sequence " + std::to_string(what.bundle.sequence))
              .c_str());
   line("digest", what.bundle.digest);
-  line("model", amount(trained) + " trained parameters" + (frozen > 0 ? " and " + amount(frozen) + " frozen" : "") + " in " +
-                    std::to_string(s.groups_size()) + " parameter groups; " + std::to_string(s.units_size()) + " units of " +
-                    std::to_string(classes.size()) + " classes; " + std::to_string(what.bundle.functions.functions_size()) + " functions for " +
-                    what.bundle.functions.arch());
-  std::string blocks =
-      s.blocks_count() ? std::to_string(s.blocks_count()) + " blocks of " + std::to_string(s.blocks_period()) + " units" : "no repeated blocks";
-  std::string terms = std::to_string(s.loss_size()) + (s.loss_size() == 1 ? " loss term" : " loss terms");
+  line("model", amount(trained) + " trained parameters" +
+                    (frozen > 0 ? " and " + amount(frozen) + " frozen" : "") + " in " +
+                    std::to_string(s.groups_size()) + " parameter groups; " +
+                    std::to_string(s.units_size()) + " units of " + std::to_string(classes.size()) +
+                    " classes; " + std::to_string(what.bundle.functions.functions_size()) +
+                    " functions for " + what.bundle.functions.arch());
+  std::string blocks = s.blocks_count() ? std::to_string(s.blocks_count()) + " blocks of " +
+                                              std::to_string(s.blocks_period()) + " units"
+                                        : "no repeated blocks";
+  std::string terms =
+      std::to_string(s.loss_size()) + (s.loss_size() == 1 ? " loss term" : " loss terms");
   line("", blocks + ", " + terms);
   const std::vector<std::string> loss = describeLoss(s, what.bundle.batch);
   for (size_t i = 0; i < loss.size(); ++i)
     line(i == 0 ? "loss" : "", loss[i]);
   line("training", describeTraining(s.training()));
-  std::string step =
-      std::to_string(what.plan.cells.size()) + (what.plan.cells.size() == 1 ? " cell, " : " cells, ") + std::to_string(all) + " instructions (";
+  std::string step = std::to_string(what.plan.cells.size()) +
+                     (what.plan.cells.size() == 1 ? " cell, " : " cells, ") + std::to_string(all) +
+                     " instructions (";
   const char *separator = "";
   for (const auto &[word, count] : instructions) {
     step += separator + std::to_string(count) + " " + word;
@@ -164,7 +179,9 @@ void printOverview(const InspectedBundle &what) {
   printDevices(what);
   puts("");
   printUnits(s);
-  printf("\n  %s\n", dim("For details: --plan, --timeline, --memory=DEVICE, --program=DEVICE, --functions, --kernels.").c_str());
+  printf("\n  %s\n", dim("For details: --plan, --timeline, --memory=DEVICE, --program=DEVICE, "
+                         "--functions, --kernels.")
+                         .c_str());
 }
 
 } // namespace zorse::inspect

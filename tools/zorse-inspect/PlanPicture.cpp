@@ -36,7 +36,8 @@ struct Grid {
     // a small cell fits.
     x = {0};
     for (size_t i = 1; i < samples.size(); ++i)
-      x.push_back(x.back() + std::max<int>(4, (samples[i] - samples[i - 1]) * width / std::max<int64_t>(1, plan.batch)));
+      x.push_back(x.back() + std::max<int>(4, (samples[i] - samples[i - 1]) * width /
+                                                  std::max<int64_t>(1, plan.batch)));
     y = {0};
     for (size_t j = 1; j < units.size(); ++j)
       y.push_back(y.back() + 1 + std::clamp(units[j] - units[j - 1], 1, 3));
@@ -44,13 +45,14 @@ struct Grid {
     for (size_t c = 0; c < plan.cells.size(); ++c)
       for (size_t j = 0; j + 1 < units.size(); ++j)
         for (size_t i = 0; i + 1 < samples.size(); ++i)
-          if (plan.cells[c].unitBegin <= units[j] && units[j] < plan.cells[c].unitEnd && plan.cells[c].sampleBegin <= samples[i] &&
-              samples[i] < plan.cells[c].sampleEnd)
+          if (plan.cells[c].unitBegin <= units[j] && units[j] < plan.cells[c].unitEnd &&
+              plan.cells[c].sampleBegin <= samples[i] && samples[i] < plan.cells[c].sampleEnd)
             cell[j][i] = static_cast<int>(c);
   }
 
   int at(int j, int i) const {
-    bool inside = j >= 0 && i >= 0 && j < static_cast<int>(cell.size()) && i < static_cast<int>(cell[0].size());
+    bool inside = j >= 0 && i >= 0 && j < static_cast<int>(cell.size()) &&
+                  i < static_cast<int>(cell[0].size());
     return inside ? cell[j][i] : -2;
   }
   /// Whether a border runs along boundary j in column interval i, and along boundary i in line
@@ -60,7 +62,8 @@ struct Grid {
 };
 
 const char *junction(bool up, bool down, bool left, bool right) {
-  static const char *const shapes[] = {" ", "╵", "╷", "│", "╴", "┘", "┐", "┤", "╶", "└", "┌", "├", "─", "┴", "┬", "┼"};
+  static const char *const shapes[] = {" ", "╵", "╷", "│", "╴", "┘", "┐", "┤",
+                                       "╶", "└", "┌", "├", "─", "┴", "┬", "┼"};
   return shapes[up + 2 * down + 4 * left + 8 * right];
 }
 
@@ -88,9 +91,14 @@ std::vector<std::vector<std::string>> draw(const Grid &g) {
 /// Writes the device name into the center of each cell and colors the inside.
 void label(const Grid &g, std::vector<std::vector<std::string>> &picture) {
   for (const step::Cell &c : g.plan.cells) {
-    auto column = [&](int64_t s) { return g.x[std::lower_bound(g.samples.begin(), g.samples.end(), s) - g.samples.begin()]; };
-    auto line = [&](int32_t u) { return g.y[std::lower_bound(g.units.begin(), g.units.end(), u) - g.units.begin()]; };
-    int x0 = column(c.sampleBegin) + 1, x1 = column(c.sampleEnd), y0 = line(c.unitBegin) + 1, y1 = line(c.unitEnd);
+    auto column = [&](int64_t s) {
+      return g.x[std::lower_bound(g.samples.begin(), g.samples.end(), s) - g.samples.begin()];
+    };
+    auto line = [&](int32_t u) {
+      return g.y[std::lower_bound(g.units.begin(), g.units.end(), u) - g.units.begin()];
+    };
+    int x0 = column(c.sampleBegin) + 1, x1 = column(c.sampleEnd), y0 = line(c.unitBegin) + 1,
+        y1 = line(c.unitEnd);
     std::string name = g.plan.devices[c.device].name;
     if (columnsOf(name) > x1 - x0) // "small0" and "small1" in three columns: sm0, sm1
       name = x1 - x0 > 1 ? name.substr(0, x1 - x0 - 1) + name.back() : name.substr(0, 1);
@@ -118,7 +126,8 @@ void printPlan(const InspectedBundle &what) {
   for (const auto &unit : summary.units())
     margin = std::max(margin, columnsOf(unit.name()));
   margin = std::min(margin, 24) + 5;
-  Grid grid(what.plan, summary.units_size(), std::max(20, std::min(terminalWidth(), 100) - margin - 4));
+  Grid grid(what.plan, summary.units_size(),
+            std::max(20, std::min(terminalWidth(), 100) - margin - 4));
   auto picture = draw(grid);
   label(grid, picture);
 
@@ -134,7 +143,8 @@ void printPlan(const InspectedBundle &what) {
     // Prints the units of this interval, one per line; the last line represents all remaining ones.
     std::string name;
     for (size_t j = 0; j + 1 < grid.units.size(); ++j) {
-      int first = grid.y[j] + 1, count = grid.y[j + 1] - first, offset = static_cast<int>(l) - first;
+      int first = grid.y[j] + 1, count = grid.y[j + 1] - first,
+          offset = static_cast<int>(l) - first;
       if (offset < 0 || offset >= count)
         continue;
       int unit = grid.units[j] + offset, last = grid.units[j + 1] - 1;
@@ -164,7 +174,8 @@ void printPlan(const InspectedBundle &what) {
   puts("");
   std::vector<std::vector<std::string>> table = {{"device", ">cells", "share of the FLOPs", ">"}};
   for (size_t d = 0; d < work.size(); ++d)
-    table.push_back({coloured(what.plan.devices[d].name, d), std::to_string(cells[d]), coloured(bar(max > 0 ? work[d] / max : 0, 30), d),
+    table.push_back({coloured(what.plan.devices[d].name, d), std::to_string(cells[d]),
+                     coloured(bar(max > 0 ? work[d] / max : 0, 30), d),
                      percent(total > 0 ? work[d] / total : 0)});
   printTable(table);
 }

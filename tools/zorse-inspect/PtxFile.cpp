@@ -15,7 +15,9 @@ constexpr int64_t kMaxBounds = 1 << 16;
 
 std::string_view trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\r");
-  return first == std::string_view::npos ? std::string_view() : text.substr(first, text.find_last_not_of(" \t\r;") - first + 1);
+  return first == std::string_view::npos
+             ? std::string_view()
+             : text.substr(first, text.find_last_not_of(" \t\r;") - first + 1);
 }
 
 /// Removes and returns the text before `end`.
@@ -54,7 +56,8 @@ void readBounds(std::string_view line, std::map<std::string, PtxKernel> &kernels
   constexpr std::string_view suffix = "_needs[";
   const size_t end = line.find(suffix), list = line.find('{');
   int64_t size = 0;
-  if (end == std::string_view::npos || list == std::string_view::npos || line.find(".b8 ") == std::string_view::npos ||
+  if (end == std::string_view::npos || list == std::string_view::npos ||
+      line.find(".b8 ") == std::string_view::npos ||
       !numberIn(line.substr(end + suffix.size()), size) || size < 0 || size > kMaxBounds)
     return;
   std::vector<uint64_t> numbers(size_t(size) / 8);
@@ -69,7 +72,8 @@ void readBounds(std::string_view line, std::map<std::string, PtxKernel> &kernels
   if (numbers.size() < 3 || numbers[0] != (numbers.size() - 3) / 4)
     return;
   const size_t begin = line.rfind(' ', end) + 1;
-  std::vector<PtxKernel::Operand> &operands = kernels[std::string(line.substr(begin, end - begin))].operands;
+  std::vector<PtxKernel::Operand> &operands =
+      kernels[std::string(line.substr(begin, end - begin))].operands;
   for (size_t i = 3; i + 3 < numbers.size(); i += 4)
     operands.push_back({int64_t(numbers[i]), int64_t(numbers[i + 1]), int64_t(numbers[i + 2])});
 }
@@ -83,7 +87,8 @@ public:
     text = trimmed(text);
     if (text.size() > 1 && text[0] == '$' && text.back() == ':')
       labels.insert(text.substr(0, text.size() - 1));
-    if (text.empty() || text[0] == '.' || text[0] == '$' || text[0] == '/' || text[0] == '{' || text[0] == '}')
+    if (text.empty() || text[0] == '.' || text[0] == '$' || text[0] == '/' || text[0] == '{' ||
+        text[0] == '}')
       return;
     if (text[0] == '@') {
       take(text, ' ');
@@ -97,7 +102,9 @@ public:
     std::vector<std::string_view> words = parts(mnemonic, '.');
     if (words.empty())
       return;
-    auto has = [&](std::string_view word) { return std::find(words.begin(), words.end(), word) != words.end(); };
+    auto has = [&](std::string_view word) {
+      return std::find(words.begin(), words.end(), word) != words.end();
+    };
     if (words[0] == "bra" && labels.count(trimmed(rest)))
       loops = true;
     else if ((words[0] == "ld" || words[0] == "st") && has("global"))
@@ -138,7 +145,10 @@ private:
   /// Bits of a type such as "b32"; 0 if `word` is not a type.
   static int64_t bitsOf(std::string_view word) {
     int64_t bits = 0;
-    return word.size() > 1 && std::string_view("bsuf").find(word[0]) != std::string_view::npos && numberIn(word.substr(1), bits) ? bits : 0;
+    return word.size() > 1 && std::string_view("bsuf").find(word[0]) != std::string_view::npos &&
+                   numberIn(word.substr(1), bits)
+               ? bits
+               : 0;
   }
 
   void access(const std::vector<std::string_view> &words, std::string_view rest) {
@@ -175,19 +185,22 @@ private:
     const size_t at = rest.rfind(infix);
     std::vector<std::string_view> names = registersIn(rest);
     int64_t number = 0;
-    if (at == std::string_view::npos || names.size() != 1 || !numberIn(rest.substr(at + infix.size()), number))
+    if (at == std::string_view::npos || names.size() != 1 ||
+        !numberIn(rest.substr(at + infix.size()), number))
       return;
     if (number -= abi::kCudaLeadingParameters; number >= 0 && number < 64)
       origins[names[0]] |= uint64_t(1) << number;
   }
 
   void compute(const std::vector<std::string_view> &words, std::string_view rest) {
-    static const std::set<std::string_view> arithmetic = {"add", "sub",  "mul",   "fma", "mad", "div", "min",
-                                                          "max", "sqrt", "rsqrt", "rcp", "ex2", "lg2"};
+    static const std::set<std::string_view> arithmetic = {"add", "sub", "mul", "fma",  "mad",
+                                                          "div", "min", "max", "sqrt", "rsqrt",
+                                                          "rcp", "ex2", "lg2"};
     if (words.size() > 1 && arithmetic.count(words[0]))
       for (std::string_view word : words)
         if (word == "f32" || word == "f64" || word == "f32x2")
-          kernel.flops += (words[0] == "fma" || words[0] == "mad" ? 2 : 1) * (word == "f32x2" ? 2 : 1);
+          kernel.flops +=
+              (words[0] == "fma" || words[0] == "mad" ? 2 : 1) * (word == "f32x2" ? 2 : 1);
     std::vector<std::string_view> names = registersIn(rest);
     for (size_t i = 1; i < names.size(); ++i)
       if (names[0].substr(0, 3) == "%rd") // addresses have 64 bits
@@ -210,7 +223,8 @@ std::map<std::string, PtxKernel> readPtx(std::string_view text) {
     std::string_view name = line.substr(at + entry.size());
     PtxKernel &kernel = kernels[std::string(trimmed(take(name, '(')))];
     Body body(kernel);
-    bool inside = false; // inside the braces of the code; braces of lists open and close within a line
+    bool inside =
+        false; // inside the braces of the code; braces of lists open and close within a line
     while (!text.empty()) {
       line = take(text, '\n');
       if (!inside)

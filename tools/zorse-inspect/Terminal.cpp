@@ -45,12 +45,16 @@ bool colours() {
 }
 
 std::string coloured(const std::string &text, unsigned number) {
-  return colours() ? "\033[38;5;" + std::to_string(paletteOf(number)) + "m" + text + "\033[0m" : text;
+  return colours() ? "\033[38;5;" + std::to_string(paletteOf(number)) + "m" + text + "\033[0m"
+                   : text;
 }
 std::string onColour(const std::string &text, unsigned number) {
-  return colours() ? "\033[30;48;5;" + std::to_string(paletteOf(number)) + "m" + text + "\033[0m" : text;
+  return colours() ? "\033[30;48;5;" + std::to_string(paletteOf(number)) + "m" + text + "\033[0m"
+                   : text;
 }
-std::string bold(const std::string &text) { return colours() ? "\033[1m" + text + "\033[0m" : text; }
+std::string bold(const std::string &text) {
+  return colours() ? "\033[1m" + text + "\033[0m" : text;
+}
 std::string dim(const std::string &text) { return colours() ? "\033[2m" + text + "\033[0m" : text; }
 
 std::string bytes(double value) {

@@ -89,7 +89,8 @@ void printTimeline(const InspectedBundle &what) {
     for (const step::Cell &other : what.plan.cells)
       rank[c] += other.device == what.plan.cells[c].device &&
                  (other.sampleBegin < what.plan.cells[c].sampleBegin ||
-                  (other.sampleBegin == what.plan.cells[c].sampleBegin && other.unitBegin < what.plan.cells[c].unitBegin));
+                  (other.sampleBegin == what.plan.cells[c].sampleBegin &&
+                   other.unitBegin < what.plan.cells[c].unitBegin));
 
   int margin = 0;
   for (const auto &device : what.bundle.devices)
@@ -110,7 +111,8 @@ void printTimeline(const InspectedBundle &what) {
         if (instruction.has_compute())
           busy += instruction.planned_end() - instruction.planned_start();
         int from = std::min(width - 1, static_cast<int>(instruction.planned_start() / end * width));
-        int to = std::min(width, std::max(from + 1, static_cast<int>(instruction.planned_end() / end * width)));
+        int to = std::min(
+            width, std::max(from + 1, static_cast<int>(instruction.planned_end() / end * width)));
         Mark mark = markFor(instruction, rank);
         for (int c = from; c < to; ++c)
           if (mark.weight >= columns[c].weight)
@@ -118,14 +120,17 @@ void printTimeline(const InspectedBundle &what) {
       }
       if (!used)
         continue;
-      std::string text =
-          "  " + coloured(fit(q == 0 ? what.bundle.devices[d].name : "", margin - 11), d) + " " + dim(fit(queueName(program.queues(q)), 7)) + " ";
+      std::string text = "  " +
+                         coloured(fit(q == 0 ? what.bundle.devices[d].name : "", margin - 11), d) +
+                         " " + dim(fit(queueName(program.queues(q)), 7)) + " ";
       for (int c = 0; c < width;) { // consecutive equal marks share one escape sequence
         int e = c;
         std::string run;
-        while (e < width && columns[e].sign == columns[c].sign && columns[e].colour == columns[c].colour)
+        while (e < width && columns[e].sign == columns[c].sign &&
+               columns[e].colour == columns[c].colour)
           run += columns[e++].sign;
-        text += columns[c].sign == ' ' ? dim(std::string(e - c, '.')) : onColour(run, columns[c].colour);
+        text += columns[c].sign == ' ' ? dim(std::string(e - c, '.'))
+                                       : onColour(run, columns[c].colour);
         c = e;
       }
       if (program.queues(q).kind() == bundle::COMPUTE)
@@ -133,11 +138,15 @@ void printTimeline(const InspectedBundle &what) {
       puts(text.c_str());
     }
   }
-  printf("\n  %s %s\n", fit("", margin - 2).c_str(), dim("0 " + std::string(std::max(0, width - 12), '-') + " " + showDuration(end)).c_str());
-  printf("  %s forwards of the device's micro-batches (+ from the 11th on), %s their backwards (* from the 27th on), %s weight gradients of a split "
-         "backward, %s update, %s gradient norm and clipping, %s send, %s receive, %s gather, %s reduce\n",
-         onColour("012", 0).c_str(), onColour("abc", 2).c_str(), onColour("=", 8).c_str(), onColour("U", 3).c_str(), onColour("N", 1).c_str(),
-         onColour(">", 5).c_str(), onColour("<", 5).c_str(), onColour("G", 4).c_str(), onColour("R", 6).c_str());
+  printf("\n  %s %s\n", fit("", margin - 2).c_str(),
+         dim("0 " + std::string(std::max(0, width - 12), '-') + " " + showDuration(end)).c_str());
+  printf("  %s forwards of the device's micro-batches (+ from the 11th on), %s their backwards (* "
+         "from the 27th on), %s weight gradients of a split "
+         "backward, %s update, %s gradient norm and clipping, %s send, %s receive, %s gather, %s "
+         "reduce\n",
+         onColour("012", 0).c_str(), onColour("abc", 2).c_str(), onColour("=", 8).c_str(),
+         onColour("U", 3).c_str(), onColour("N", 1).c_str(), onColour(">", 5).c_str(),
+         onColour("<", 5).c_str(), onColour("G", 4).c_str(), onColour("R", 6).c_str());
 }
 
 } // namespace zorse::inspect

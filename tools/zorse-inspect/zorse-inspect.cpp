@@ -43,37 +43,52 @@ int main(int argc, char **argv) {
   app.add_option("bundle", directory, "bundle directory written by zorse-compile")->required();
   app.add_flag("--plan", plan, "diagram of the tiling of units x samples");
   app.add_option("--program", program, "program of a device (name or number) as text");
-  CLI::Option *memoryOption = app.add_option("--memory", memory, "memory map of a device (name or number) over the step");
-  app.add_option("--svg", svg, "with --memory: write the map to this SVG file")->needs(memoryOption);
+  CLI::Option *memoryOption =
+      app.add_option("--memory", memory, "memory map of a device (name or number) over the step");
+  app.add_option("--svg", svg, "with --memory: write the map to this SVG file")
+      ->needs(memoryOption);
   app.add_flag("--timeline", timeline, "planned times of every queue");
   app.add_flag("--functions", functions, "kernel launches of every function");
-  CLI::Option *kernelsOption =
-      app.add_flag("--kernels", kernels, "resource use of every generated GPU kernel, slowest first (docs/internals/codegen-cuda.md)");
+  CLI::Option *kernelsOption = app.add_flag(
+      "--kernels", kernels,
+      "resource use of every generated GPU kernel, slowest first (docs/internals/codegen-cuda.md)");
   CLI::Option *archOption =
-      app.add_option("--arch", asked.arch, "with --kernels: only kernels for this architecture, such as sm_80")->needs(kernelsOption);
-  app.add_option("--device", asked.device, "with --kernels: only kernels of a device (name or number)")->needs(kernelsOption)->excludes(archOption);
-  app.add_option("--gpu", asked.gpu, "with --kernels: GPU type with the memory bandwidth to assume, such as A100-80")->needs(kernelsOption);
-  app.add_option("--batch-size", asked.rows, "with --kernels: samples per call of a unit (default: as in the programs)")
+      app.add_option("--arch", asked.arch,
+                     "with --kernels: only kernels for this architecture, such as sm_80")
+          ->needs(kernelsOption);
+  app.add_option("--device", asked.device,
+                 "with --kernels: only kernels of a device (name or number)")
+      ->needs(kernelsOption)
+      ->excludes(archOption);
+  app.add_option("--gpu", asked.gpu,
+                 "with --kernels: GPU type with the memory bandwidth to assume, such as A100-80")
+      ->needs(kernelsOption);
+  app.add_option("--batch-size", asked.rows,
+                 "with --kernels: samples per call of a unit (default: as in the programs)")
       ->needs(kernelsOption)
       ->check(CLI::Range(int64_t(1), int64_t(1) << 40));
   app.add_option("--ptxas", asked.assembler,
-                 "with --kernels: path of NVIDIA's assembler (default: $PTXAS, the one that tools/ptxas.sh downloaded, or the one on the PATH)")
+                 "with --kernels: path of NVIDIA's assembler (default: $PTXAS, the one that "
+                 "tools/ptxas.sh downloaded, or the one on the PATH)")
       ->needs(kernelsOption);
   if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-inspect"))
     return *done;
 
-  if (runtime::Status status = runtime::checkOverwrites({{"the bundle", directory}}, {{"--svg", svg}}); status.failed())
+  if (runtime::Status status =
+          runtime::checkOverwrites({{"the bundle", directory}}, {{"--svg", svg}});
+      status.failed())
     return fail(status.message());
   Result<bundle::BundleView> bundle = bundle::readBundle(directory);
   if (bundle.failed())
     return fail(bundle.message());
   Result<step::Plan> parsed = step::readPlan(bundle->plan, bundle->summary);
-  Status status = parsed.failed() ? Status(parsed.error()) : step::validatePlan(*parsed, bundle->summary);
+  Status status =
+      parsed.failed() ? Status(parsed.error()) : step::validatePlan(*parsed, bundle->summary);
   if (status.failed())
     return fail(directory + "/plan.json: " + status.message());
   if (parsed->devices.size() != bundle->devices.size())
-    return fail(directory + ": plan.json has " + std::to_string(parsed->devices.size()) + " devices and manifest.json " +
-                std::to_string(bundle->devices.size()));
+    return fail(directory + ": plan.json has " + std::to_string(parsed->devices.size()) +
+                " devices and manifest.json " + std::to_string(bundle->devices.size()));
   InspectedBundle what{*bundle, *parsed, {}};
   for (size_t d = 0; d < bundle->devices.size(); ++d) {
     Result<bundle::Program> read = bundle::readProgram(*bundle, static_cast<int>(d));

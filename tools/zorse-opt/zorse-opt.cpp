@@ -18,7 +18,9 @@
 
 static int run(int argc, char **argv) {
   std::vector<char *> arguments(argv, argv + argc);
-  const bool help = llvm::any_of(arguments, [](llvm::StringRef word) { return word == "--help" || word == "-help" || word == "-h"; });
+  const bool help = llvm::any_of(arguments, [](llvm::StringRef word) {
+    return word == "--help" || word == "-help" || word == "-h";
+  });
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
   // MLIR is not instrumented, and the sanitizer does not see how it synchronizes its threads.
@@ -41,13 +43,15 @@ static int run(int argc, char **argv) {
   zorse::codegen::registerPasses();
   zorse::pipelines::registerPasses();
   if (help) { // printed before MLIR's hundreds of passes
-    llvm::outs() << "Zorse passes (docs/internals/passes.md describes their order), followed by all other options.\n\n";
+    llvm::outs() << "Zorse passes (docs/internals/passes.md describes their order), followed by "
+                    "all other options.\n\n";
     mlir::printRegisteredPasses();
     llvm::outs() << '\n';
     llvm::outs().flush();
   }
   mlir::registerAllPasses();
-  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, arguments.data(), "Zorse optimizer driver\n", registry));
+  return mlir::asMainReturnCode(
+      mlir::MlirOptMain(argc, arguments.data(), "Zorse optimizer driver\n", registry));
 }
 
 int main(int argc, char **argv) { return zorse::runOnDeepStack(run, argc, argv); }

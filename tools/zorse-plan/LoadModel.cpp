@@ -40,12 +40,13 @@ Result<LoadedModel> zorse::loadModel(const std::string &path, pipelines::Compile
   if (bytes.failed())
     return bytes.error();
   if (!model.summary.ParseFromString(*bytes) || model.summary.units_size() == 0)
-    return userError(path +
-                     ": expected an ONNX file (*.onnx), a bundle, a table of layers (*.json) or a model summary (summary.pb), found none of these");
+    return userError(path + ": expected an ONNX file (*.onnx), a bundle, a table of layers "
+                            "(*.json) or a model summary (summary.pb), found none of these");
   return model;
 }
 
-Result<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence, const planning::Cluster *cluster) {
+Result<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence,
+                                      const planning::Cluster *cluster) {
   planning::ModelShape shape;
   shape.name = "shape";
   shape.sequence = sequence;
@@ -56,8 +57,10 @@ Result<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence,
     if (equals == std::string::npos) {
       std::optional<planning::ModelShape> known = planning::findModelShape(part);
       if (!known)
-        return userError("--model-shape: '" + part + "' is unknown; known shapes: " + planning::knownModelShapes() +
-                         "; or set layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, precision=");
+        return userError(
+            "--model-shape: '" + part +
+            "' is unknown; known shapes: " + planning::knownModelShapes() +
+            "; or set layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, precision=");
       known->sequence = shape.sequence;
       shape = *known;
       continue;
@@ -66,18 +69,26 @@ Result<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence,
     if (key == "precision") {
       precision = true;
       if (value != "f32" && value != "f16" && value != "bf16")
-        return userError("--model-shape: precision: expected f32, f16 or bf16, got '" + value + "'");
-      shape.computeType = value == "f32" ? bundle::F32 : value == "f16" ? bundle::F16 : bundle::BF16;
+        return userError("--model-shape: precision: expected f32, f16 or bf16, got '" + value +
+                         "'");
+      shape.computeType = value == "f32"   ? bundle::F32
+                          : value == "f16" ? bundle::F16
+                                           : bundle::BF16;
       continue;
     }
-    const std::pair<const char *, int64_t *> keys[] = {{"layers", &shape.layers},    {"hidden", &shape.hidden},    {"ffn", &shape.ffn},
-                                                       {"heads", &shape.heads},      {"kv_heads", &shape.kvHeads}, {"vocabulary", &shape.vocabulary},
-                                                       {"sequence", &shape.sequence}};
-    auto it = std::find_if(std::begin(keys), std::end(keys), [&](auto &k) { return key == k.first; });
+    const std::pair<const char *, int64_t *> keys[] = {
+        {"layers", &shape.layers},    {"hidden", &shape.hidden},
+        {"ffn", &shape.ffn},          {"heads", &shape.heads},
+        {"kv_heads", &shape.kvHeads}, {"vocabulary", &shape.vocabulary},
+        {"sequence", &shape.sequence}};
+    auto it =
+        std::find_if(std::begin(keys), std::end(keys), [&](auto &k) { return key == k.first; });
     if (it == std::end(keys))
       return userError("--model-shape: unknown setting '" + key +
-                       "'; known settings: layers, hidden, ffn, heads, kv_heads, vocabulary, sequence, precision");
-    if (value.empty() || value.size() > 15 || value.find_first_not_of("0123456789") != std::string::npos)
+                       "'; known settings: layers, hidden, ffn, heads, kv_heads, vocabulary, "
+                       "sequence, precision");
+    if (value.empty() || value.size() > 15 ||
+        value.find_first_not_of("0123456789") != std::string::npos)
       return userError("--model-shape: " + key + ": expected a whole number, got '" + value + "'");
     *it->second = std::stoll(value);
   }
@@ -91,9 +102,11 @@ Result<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence,
         shape.computeType = bundle::F16;
   LoadedModel model;
   if (!precision)
-    model.assumptions.push_back(shape.computeType == bundle::F16
-                                    ? "the model computes in f16, because not every device has bf16 (--model-shape ...,precision=f32 changes it)"
-                                    : "the model computes in bf16 (--model-shape ...,precision=f16 changes it)");
+    model.assumptions.push_back(
+        shape.computeType == bundle::F16
+            ? "the model computes in f16, because not every device has bf16 (--model-shape "
+              "...,precision=f32 changes it)"
+            : "the model computes in bf16 (--model-shape ...,precision=f16 changes it)");
   Result<bundle::ModelSummary> summary = planning::makeSummary(shape);
   if (summary.failed())
     return summary.error();

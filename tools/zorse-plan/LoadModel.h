@@ -16,8 +16,9 @@ namespace zorse {
 struct LoadedModel {
   bundle::ModelSummary summary;
   std::optional<bundle::FunctionLibrary> functions; ///< set for ONNX files and bundles
-  std::optional<planning::LayerTable> layers;       ///< set for tables of layers; the table's summary is moved to `summary`
-  std::vector<std::string> assumptions;             ///< about the model, for the report
+  std::optional<planning::LayerTable>
+      layers; ///< set for tables of layers; the table's summary is moved to `summary`
+  std::vector<std::string> assumptions; ///< about the model, for the report
 };
 
 /// Loads `path`: FILE.onnx, a bundle directory, a table of layers (*.json), or a summary (*.pb).
@@ -28,6 +29,7 @@ Result<LoadedModel> loadModel(const std::string &path, pipelines::CompileOptions
 /// separated by commas, such as "llama-7b,precision=f16" or
 /// "layers=24,hidden=2048,ffn=5504,heads=16,vocabulary=32000". The default `precision` is bf16 if
 /// every device of the cluster supports it, otherwise f16.
-Result<LoadedModel> shapeModel(const std::string &text, int64_t sequence, const planning::Cluster *cluster);
+Result<LoadedModel> shapeModel(const std::string &text, int64_t sequence,
+                               const planning::Cluster *cluster);
 
 } // namespace zorse

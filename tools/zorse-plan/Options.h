@@ -14,7 +14,8 @@
 namespace zorse::plan {
 
 struct Options {
-  std::string model, summary, shape, cluster, profile, plan, output, html, json, schedule, objective = "throughput", split, planner = "zorse";
+  std::string model, summary, shape, cluster, profile, plan, output, html, json, schedule,
+      objective = "throughput", split, planner = "zorse";
   std::optional<bool> overlap; ///< of communication with computation
   std::vector<std::string> exclude, compare;
   int64_t batch = 0;

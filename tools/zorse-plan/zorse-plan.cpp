@@ -41,11 +41,13 @@ int fail(const std::string &message) {
 
 /// Completes a plan that was read: devices that it does not list get no work; costs and memory are
 /// taken from the cluster.
-Result<step::Plan> readPlan(const std::string &path, const LoadedModel &model, const planning::Cluster *cluster) {
+Result<step::Plan> readPlan(const std::string &path, const LoadedModel &model,
+                            const planning::Cluster *cluster) {
   Result<step::Plan> plan = step::readPlanFile(path, model.summary);
   if (plan.failed())
     return plan;
-  Status status = cluster ? planning::applyCluster(*plan, *cluster, productType(model.summary)) : Status::success();
+  Status status = cluster ? planning::applyCluster(*plan, *cluster, productType(model.summary))
+                          : Status::success();
   if (status.succeeded())
     status = step::validatePlan(*plan, model.summary);
   if (status.failed())
@@ -59,7 +61,8 @@ planning::Cluster clusterOf(const step::Plan &plan) {
   cluster.name = "plan";
   cluster.topology.add_sites()->mutable_fabric()->set_latency(plan.interNode.latency);
   for (const step::PlanDevice &device : plan.devices) {
-    auto node = std::find_if(cluster.nodes.begin(), cluster.nodes.end(), [&](const planning::ClusterNode &n) { return n.name == device.node; });
+    auto node = std::find_if(cluster.nodes.begin(), cluster.nodes.end(),
+                             [&](const planning::ClusterNode &n) { return n.name == device.node; });
     planning::ClusterDevice described;
     described.name = device.name;
     described.node = static_cast<uint32_t>(node - cluster.nodes.begin());
@@ -72,7 +75,8 @@ planning::Cluster clusterOf(const step::Plan &plan) {
       topologyNode->mutable_port()->set_latency(plan.intraNode.latency);
       topologyNode->mutable_nic()->set_bandwidth(plan.interNode.bandwidth);
     }
-    std::fill(std::begin(described.flopsPerSecond), std::end(described.flopsPerSecond), device.flopsPerSecond > 0 ? device.flopsPerSecond : 1e9);
+    std::fill(std::begin(described.flopsPerSecond), std::end(described.flopsPerSecond),
+              device.flopsPerSecond > 0 ? device.flopsPerSecond : 1e9);
     described.memory = device.memory;
     cluster.devices.push_back(described);
     cluster.topology.add_node_of_device(described.node);
@@ -86,14 +90,16 @@ void showProgress(uint32_t tried, uint32_t budget, double best) {
   fflush(stderr);
 }
 
-int compare(const Options &o, const planning::Problem &problem, const LoadedModel &model, const planning::Cluster *cluster) {
+int compare(const Options &o, const planning::Problem &problem, const LoadedModel &model,
+            const planning::Cluster *cluster) {
   std::vector<planning::Report> reports;
   for (const std::string &path : o.compare) {
     Result<step::Plan> plan = readPlan(path, model, cluster);
     if (plan.failed())
       return fail(plan.message());
     if (plan->batch != problem.batch)
-      return fail(step::otherBatch(path, plan->batch * plan->samplesPerRow, problem.batch * plan->samplesPerRow));
+      return fail(step::otherBatch(path, plan->batch * plan->samplesPerRow,
+                                   problem.batch * plan->samplesPerRow));
     Result<planning::Report> report = planning::makeReport(problem, *plan);
     if (report.failed())
       return fail(path + ": " + report.message());
@@ -120,13 +126,17 @@ int compareAll(const planning::Problem &problem, const planning::SearchOptions &
   outcomes[0].why = ours.message();
   for (const planning::Baseline &baseline : planning::baselines()) {
     Result<step::Plan> plan = planAs(baseline, problem);
-    Result<planning::Evaluation> evaluation = plan.failed() ? plan.error() : planning::evaluate(problem, *plan);
-    outcomes.push_back({baseline.name, baseline.title, evaluation.failed() ? 0 : evaluation->step, evaluation.message()});
+    Result<planning::Evaluation> evaluation =
+        plan.failed() ? plan.error() : planning::evaluate(problem, *plan);
+    outcomes.push_back({baseline.name, baseline.title, evaluation.failed() ? 0 : evaluation->step,
+                        evaluation.message()});
   }
-  bool any = std::any_of(outcomes.begin(), outcomes.end(), [](const auto &o) { return o.step > 0; });
+  bool any =
+      std::any_of(outcomes.begin(), outcomes.end(), [](const auto &o) { return o.step > 0; });
   if (search.progress)
     fputs("\r\x1b[K", stderr);
-  std::cout << planning::printOutcomes(std::move(outcomes), problem.batch * samplesPerRow(problem.summary),
+  std::cout << planning::printOutcomes(std::move(outcomes),
+                                       problem.batch * samplesPerRow(problem.summary),
                                        planning::tokensPerSample(problem.summary));
   return any ? 0 : fail("no planner has a plan");
 }
@@ -169,11 +179,14 @@ Status readFiles(const Options &o, Inputs &inputs) {
 
 Status readModel(Options &o, const std::string &path, Inputs &inputs) {
   if (path.empty() == o.shape.empty())
-    return userError("expected one model: an ONNX file, a bundle, a table of layers, a summary, or --model-shape. --help lists the options");
+    return userError("expected one model: an ONNX file, a bundle, a table of layers, a summary, or "
+                     "--model-shape. --help lists the options");
   o.compile.quiet = o.quiet;
   o.compile.weights = pipelines::Weights::Later; // planning needs only shapes
-  o.compile.cluster = o.cluster;                 // functions are compiled for every architecture in the cluster
-  Result<LoadedModel> model = o.shape.empty() ? loadModel(path, o.compile) : shapeModel(o.shape, o.compile.sequence, inputs.clusterIfAny());
+  o.compile.cluster = o.cluster; // functions are compiled for every architecture in the cluster
+  Result<LoadedModel> model = o.shape.empty()
+                                  ? loadModel(path, o.compile)
+                                  : shapeModel(o.shape, o.compile.sequence, inputs.clusterIfAny());
   if (model.failed())
     return model.error();
   inputs.model = std::move(*model);
@@ -184,24 +197,28 @@ Status readModel(Options &o, const std::string &path, Inputs &inputs) {
 Status adaptToModel(const std::string &path, Inputs &inputs) {
   auto &[cluster, profile, plan, model, assumptions] = inputs;
   if (cluster) {
-    Result<std::vector<std::string>> assumed = planning::adaptToPrecision(*cluster, precisionOf(model.summary));
+    Result<std::vector<std::string>> assumed =
+        planning::adaptToPrecision(*cluster, precisionOf(model.summary));
     if (assumed.failed())
       return assumed.error();
     assumptions = std::move(*assumed);
   }
   assumptions.insert(assumptions.end(), model.assumptions.begin(), model.assumptions.end());
   if (model.layers) {
-    assumptions.insert(assumptions.end(), model.layers->assumptions.begin(), model.layers->assumptions.end());
+    assumptions.insert(assumptions.end(), model.layers->assumptions.begin(),
+                       model.layers->assumptions.end());
     planning::Profile own = model.layers->profile;
     if (profile)
       planning::mergeProfile(own, std::move(*profile));
     profile = std::move(own);
-    Status status = cluster ? planning::checkLayerTimes(*model.layers, *cluster, *profile) : Status::success();
+    Status status =
+        cluster ? planning::checkLayerTimes(*model.layers, *cluster, *profile) : Status::success();
     if (status.failed())
       return userError(path + ": " + status.message());
   }
   if (profile && cluster)
-    for (auto &lines : {planning::limitMemory(*profile, *cluster), planning::raiseWorkspace(*profile, *cluster, model.summary)})
+    for (auto &lines : {planning::limitMemory(*profile, *cluster),
+                        planning::raiseWorkspace(*profile, *cluster, model.summary)})
       assumptions.insert(assumptions.end(), lines.begin(), lines.end());
   return Status::success();
 }
@@ -217,9 +234,11 @@ Status takePlan(const Options &o, Inputs &inputs) {
       return read.error();
     plan = std::move(*read);
     if (o.batch > 0 && o.batch != plan->batch)
-      return userError(step::otherBatch(o.plan, plan->batch * plan->samplesPerRow, o.batch * plan->samplesPerRow));
+      return userError(step::otherBatch(o.plan, plan->batch * plan->samplesPerRow,
+                                        o.batch * plan->samplesPerRow));
   } else if (!inputs.cluster) {
-    return userError("--cluster is missing: the devices to plan for (docs/reference/cluster-yaml.md)");
+    return userError(
+        "--cluster is missing: the devices to plan for (docs/reference/cluster-yaml.md)");
   } else if (o.batch < 1 && o.compare.empty()) {
     return userError("--global-batch-size is missing: the samples per step, at least 1");
   }
@@ -252,18 +271,21 @@ Status readInputs(Options &o, Inputs &inputs) {
 
 Result<planning::SearchOptions> searchOptions(const Options &o, const planning::Cluster &cluster) {
   planning::SearchOptions search = o.search;
-  search.objective = o.objective == "cost" ? planning::Objective::CostPerSample : planning::Objective::Throughput;
+  search.objective =
+      o.objective == "cost" ? planning::Objective::CostPerSample : planning::Objective::Throughput;
   if (!o.schedule.empty())
     search.schedule = step::findSchedule(o.schedule)->kind;
   if (!o.split.empty())
     search.splitBackward = o.split == "yes";
   for (const std::string &name : o.exclude) {
-    auto it = std::find_if(cluster.devices.begin(), cluster.devices.end(), [&](const planning::ClusterDevice &d) { return d.name == name; });
+    auto it = std::find_if(cluster.devices.begin(), cluster.devices.end(),
+                           [&](const planning::ClusterDevice &d) { return d.name == name; });
     if (it == cluster.devices.end()) {
       std::string known;
       for (size_t d = 0; d < cluster.devices.size() && d < 8; ++d)
         known += (d ? ", " : "") + cluster.devices[d].name;
-      return userError("--exclude: the cluster has no device '" + name + "'; its devices are " + known + (cluster.devices.size() > 8 ? ", ..." : ""));
+      return userError("--exclude: the cluster has no device '" + name + "'; its devices are " +
+                       known + (cluster.devices.size() > 8 ? ", ..." : ""));
     }
     search.excluded.push_back(static_cast<uint32_t>(it - cluster.devices.begin()));
   }
@@ -273,8 +295,8 @@ Result<planning::SearchOptions> searchOptions(const Options &o, const planning::
 }
 
 /// \param found  receives how the plan was chosen, for the report
-Result<step::Plan> choosePlan(const std::string &planner, const planning::Problem &problem, const planning::SearchOptions &search,
-                              std::string &found) {
+Result<step::Plan> choosePlan(const std::string &planner, const planning::Problem &problem,
+                              const planning::SearchOptions &search, std::string &found) {
   if (planner != "zorse") {
     const planning::Baseline &baseline = *planning::findBaseline(planner);
     found = std::string("by ") + baseline.title;
@@ -291,26 +313,33 @@ Result<step::Plan> choosePlan(const std::string &planner, const planning::Proble
 
 /// Returns what limits the plan, and the effect of other clusters. The search is repeated for
 /// those, unless devices are excluded.
-std::vector<planning::Reason> explainPlan(const planning::Problem &problem, const step::Plan &plan, const planning::Report &report,
+std::vector<planning::Reason> explainPlan(const planning::Problem &problem, const step::Plan &plan,
+                                          const planning::Report &report,
                                           const planning::SearchOptions &search, bool given) {
-  planning::PlanAgain again = [&](const planning::Cluster &other) -> std::optional<planning::Replanned> {
-    Result<planning::CostModel> otherCosts = planning::CostModel::make(problem.summary, other, problem.costs.profile(), {});
+  planning::PlanAgain again =
+      [&](const planning::Cluster &other) -> std::optional<planning::Replanned> {
+    Result<planning::CostModel> otherCosts =
+        planning::CostModel::make(problem.summary, other, problem.costs.profile(), {});
     if (otherCosts.failed())
       return std::nullopt;
-    planning::Problem changed{problem.summary, other, *otherCosts, problem.batch, problem.functions};
+    planning::Problem changed{problem.summary, other, *otherCosts, problem.batch,
+                              problem.functions};
     planning::SearchOptions quick = search;
     quick.progress = nullptr;
     quick.excluded.clear();
     Result<planning::SearchResult> result = planning::searchPlan(changed, quick);
-    return result.failed() ? std::nullopt : std::optional(planning::Replanned{result->evaluation.step, result->price});
+    return result.failed()
+               ? std::nullopt
+               : std::optional(planning::Replanned{result->evaluation.step, result->price});
   };
-  return planning::explain(problem, plan, report, search.excluded.empty() ? again : planning::PlanAgain(),
+  return planning::explain(problem, plan, report,
+                           search.excluded.empty() ? again : planning::PlanAgain(),
                            search.objective == planning::Objective::CostPerSample, given);
 }
 
 /// Prints and writes the requested reports. A plan that does not fit is reported, and is an error.
-int describe(const Options &o, const planning::Problem &problem, const step::Plan &plan, const planning::SearchOptions &search,
-             const std::string &found) {
+int describe(const Options &o, const planning::Problem &problem, const step::Plan &plan,
+             const planning::SearchOptions &search, const std::string &found) {
   step::StepGraph graph;
   Result<planning::Report> report = planning::makeReport(problem, plan, &graph);
   if (report.failed())
@@ -319,22 +348,27 @@ int describe(const Options &o, const planning::Problem &problem, const step::Pla
   if (o.explain || !o.html.empty())
     reasons = explainPlan(problem, plan, *report, search, !o.plan.empty());
   if (!o.quiet) {
-    std::cout << planning::drawPlan(plan, problem.summary.units_size()) << "\n" << planning::printReport(*report, 32, !o.verbose);
+    std::cout << planning::drawPlan(plan, problem.summary.units_size()) << "\n"
+              << planning::printReport(*report, 32, !o.verbose);
     if (!found.empty())
       std::cout << "found           " << found << "\n";
   }
   if (o.explain)
     std::cout << "\nWhy, and what would change it\n" << planning::printReasons(reasons);
   if (!o.html.empty())
-    if (runtime::Status status = runtime::writeOutput(o.html, planning::writeReportPage(*report, plan, graph, reasons)); status.failed())
+    if (runtime::Status status =
+            runtime::writeOutput(o.html, planning::writeReportPage(*report, plan, graph, reasons));
+        status.failed())
       return fail(status.message());
   if (!o.json.empty())
-    if (runtime::Status status = runtime::writeOutput(o.json, planning::writeReportJson(*report)); status.failed())
+    if (runtime::Status status = runtime::writeOutput(o.json, planning::writeReportJson(*report));
+        status.failed())
       return fail(status.message());
   std::string lacking;
   for (const auto &device : report->devices)
     if (device.available && device.memory > device.available)
-      lacking += (lacking.empty() ? "" : ", ") + device.name + " (" + showBytes(double(device.memory - device.available)) + ")";
+      lacking += (lacking.empty() ? "" : ", ") + device.name + " (" +
+                 showBytes(double(device.memory - device.available)) + ")";
   return lacking.empty() ? 0 : fail("the plan does not fit: insufficient memory on " + lacking);
 }
 
@@ -344,7 +378,8 @@ int run(Options &o) {
     return fail(status.message());
   const bundle::ModelSummary &summary = inputs.model.summary;
   std::optional<step::Plan> &plan = inputs.plan;
-  Result<planning::CostModel> costs = planning::CostModel::make(summary, *inputs.cluster, inputs.profileIfAny(), {});
+  Result<planning::CostModel> costs =
+      planning::CostModel::make(summary, *inputs.cluster, inputs.profileIfAny(), {});
   if (costs.failed())
     return fail(costs.message());
   planning::Problem problem{summary, *inputs.cluster, *costs, plan ? plan->batch : o.batch,
@@ -368,7 +403,8 @@ int run(Options &o) {
     plan = std::move(*chosen);
   }
   if (!o.output.empty())
-    if (runtime::Status status = runtime::writeOutput(o.output, step::writePlan(*plan, summary)); status.failed())
+    if (runtime::Status status = runtime::writeOutput(o.output, step::writePlan(*plan, summary));
+        status.failed())
       return fail(status.message());
   if (o.quiet && o.html.empty() && o.json.empty() && !o.explain)
     return 0;
@@ -379,9 +415,12 @@ int run(Options &o) {
 
 static int runTool(int argc, char **argv) {
   zorse::runtime::openStandardStreams();
-  CLI::App app("Chooses a plan for a model on a cluster (or reads one), and reports its schedule, step time, memory and reasons.\n"
-               "  zorse-plan model.onnx --cluster cluster.yaml --global-batch-size 64 --seq-length 512 -o plan.json --html plan.html\n"
-               "  zorse-plan --model-shape llama-7b --seq-length 4096 --cluster cluster.yaml --global-batch-size 256\n");
+  CLI::App app("Chooses a plan for a model on a cluster (or reads one), and reports its schedule, "
+               "step time, memory and reasons.\n"
+               "  zorse-plan model.onnx --cluster cluster.yaml --global-batch-size 64 --seq-length "
+               "512 -o plan.json --html plan.html\n"
+               "  zorse-plan --model-shape llama-7b --seq-length 4096 --cluster cluster.yaml "
+               "--global-batch-size 256\n");
   Options o;
   plan::addOptions(app, o);
   ModelFlags model;
@@ -391,16 +430,22 @@ static int runTool(int argc, char **argv) {
   if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-plan"))
     return *done;
   if (runtime::Status status = runtime::checkOverwrites(
-          {{"the model", o.model}, {"--summary", o.summary}, {"--cluster", o.cluster}, {"--profile", o.profile}, {"--plan", o.plan}},
+          {{"the model", o.model},
+           {"--summary", o.summary},
+           {"--cluster", o.cluster},
+           {"--profile", o.profile},
+           {"--plan", o.plan}},
           {{"--output", o.output}, {"--html", o.html}, {"--json", o.json}});
       status.failed())
     return fail(status.message());
-  for (auto [option, path] : {std::make_pair("--output", &o.output), {"--html", &o.html}, {"--json", &o.json}})
+  for (auto [option, path] :
+       {std::make_pair("--output", &o.output), {"--html", &o.html}, {"--json", &o.json}})
     if (!path->empty())
       if (runtime::Status status = runtime::checkWritable(*path); status.failed())
         return fail(std::string(option) + ": " + status.message());
   if (!o.shape.empty() && app.count("--precision") > 0)
-    return fail("--precision: is for models that are compiled; add it to --model-shape, as in --model-shape llama-7b,precision=bf16");
+    return fail("--precision: is for models that are compiled; add it to --model-shape, as in "
+                "--model-shape llama-7b,precision=bf16");
   o.compile.optimizerGiven = app.count("--optimizer") > 0 || app.count("--momentum") > 0;
   Status status = model.resolve(o.compile);
   if (status.succeeded())

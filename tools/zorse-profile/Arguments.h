@@ -20,14 +20,17 @@ public:
   /// \param workspace  shared by all units of the device, as in a run; at least the size that
   ///                   `bytesOf` returns
   /// \param rows       maximum batch size
-  static runtime::Result<Arguments> make(runtime::Device &device, const runtime::Bundle &bundle, int32_t unit, const std::vector<uint32_t> &functions,
-                                         int64_t rows, runtime::DeviceAddress workspace, uint32_t seed);
+  static runtime::Result<Arguments> make(runtime::Device &device, const runtime::Bundle &bundle,
+                                         int32_t unit, const std::vector<uint32_t> &functions,
+                                         int64_t rows, runtime::DeviceAddress workspace,
+                                         uint32_t seed);
 
   /// Returns one address per argument of the function.
   std::vector<runtime::DeviceAddress> of(const bundle::CompiledFunction &function) const;
 
   /// Returns the bytes that `make` allocates; `workspace` receives the bytes of workspace.
-  static uint64_t bytesOf(const runtime::Bundle &bundle, const std::vector<uint32_t> &functions, int64_t rows, uint64_t *workspace);
+  static uint64_t bytesOf(const runtime::Bundle &bundle, const std::vector<uint32_t> &functions,
+                          int64_t rows, uint64_t *workspace);
 
 private:
   std::map<std::pair<int, uint32_t>, runtime::DeviceAddress> places;
@@ -35,7 +38,8 @@ private:
 };
 
 /// Returns contents for one argument. `unit` is -1 for functions outside of units.
-std::vector<std::byte> contents(const runtime::Bundle &bundle, int32_t unit, const bundle::FunctionArgument &argument, uint64_t bytes,
+std::vector<std::byte> contents(const runtime::Bundle &bundle, int32_t unit,
+                                const bundle::FunctionArgument &argument, uint64_t bytes,
                                 std::mt19937_64 &random);
 
 } // namespace zorse::profile

@@ -18,7 +18,9 @@ using namespace zorse::runtime;
 
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 double cpuSeconds() {
   timespec time = {};
@@ -27,8 +29,10 @@ double cpuSeconds() {
 }
 
 enum Task { Forward, Backward, InputGradients, WeightGradients, kTasks };
-constexpr const char *kTaskNames[kTasks] = {"forward", "backward", "input gradients", "weight gradients"};
-constexpr size_t kMaxSets = 4; ///< copies of a class's memory that are used round-robin, so that weights are not cached between calls, as in a step
+constexpr const char *kTaskNames[kTasks] = {"forward", "backward", "input gradients",
+                                            "weight gradients"};
+constexpr size_t kMaxSets = 4; ///< copies of a class's memory that are used round-robin, so that
+                               ///< weights are not cached between calls, as in a step
 constexpr size_t kMinRounds = 3, kMaxRounds = 15;
 constexpr double kLongestCall = 4; ///< seconds; batch sizes that take longer are omitted
 
@@ -63,7 +67,8 @@ struct Point {
 
 class Timer {
 public:
-  Timer(Device &device, const Bundle &bundle, const TimerOptions &options) : device(device), bundle(bundle), options(options) {}
+  Timer(Device &device, const Bundle &bundle, const TimerOptions &options)
+      : device(device), bundle(bundle), options(options) {}
 
   double had = 0; ///< CPUs that the process had during the measurement of the classes
 
@@ -96,10 +101,16 @@ private:
         c.unit = u;
         // Order of execution: each task reads outputs of earlier ones (saved block of the forward,
         // deferred block of the input gradients).
-        auto bodyOf = [&](bundle::UnitFunction::Task task) { return functionOf(bundle.summary, unit, task).function(); };
-        c.tasks = {{Forward, bodyOf(bundle::UnitFunction::FORWARD)}, {Backward, bodyOf(bundle::UnitFunction::BACKWARD)}};
-        const uint32_t inputs = bodyOf(bundle::UnitFunction::INPUT_GRADIENTS), weights = bodyOf(bundle::UnitFunction::WEIGHT_GRADIENTS);
-        if (unit.splits() && inputs < uint32_t(bundle.functions.functions_size())) // the two parts exist only if the plan splits backwards
+        auto bodyOf = [&](bundle::UnitFunction::Task task) {
+          return functionOf(bundle.summary, unit, task).function();
+        };
+        c.tasks = {{Forward, bodyOf(bundle::UnitFunction::FORWARD)},
+                   {Backward, bodyOf(bundle::UnitFunction::BACKWARD)}};
+        const uint32_t inputs = bodyOf(bundle::UnitFunction::INPUT_GRADIENTS),
+                       weights = bodyOf(bundle::UnitFunction::WEIGHT_GRADIENTS);
+        if (unit.splits() &&
+            inputs < uint32_t(bundle.functions.functions_size())) // the two parts exist only if the
+                                                                  // plan splits backwards
           c.tasks.insert(c.tasks.end(), {{InputGradients, inputs}, {WeightGradients, weights}});
         classes.push_back(std::move(c));
       }
@@ -119,15 +130,19 @@ private:
       return min + workspace;
     };
     while (measure() > options.memory && rows.size() > 1) {
-      say("omitted: " + std::to_string(rows.back()) + " samples need " + std::to_string((min + workspace) >> 20) + " MiB of the " +
+      say("omitted: " + std::to_string(rows.back()) + " samples need " +
+          std::to_string((min + workspace) >> 20) + " MiB of the " +
           std::to_string(options.memory >> 20) + " MiB available");
       rows.pop_back();
     }
     if (min + workspace > options.memory)
-      return userError("the unit functions need " + std::to_string((min + workspace) >> 20) + " MiB for " + std::to_string(rows.back()) +
-                       " samples, but the limit is " + std::to_string(options.memory >> 20) +
-                       " MiB; set smaller batch sizes with --batch-sizes or a higher limit with --max-memory");
-    Result<std::unique_ptr<DeviceMemory>> shared = device.allocate(bundle::DEVICE, std::max<uint64_t>(workspace, 64), {});
+      return userError(
+          "the unit functions need " + std::to_string((min + workspace) >> 20) + " MiB for " +
+          std::to_string(rows.back()) + " samples, but the limit is " +
+          std::to_string(options.memory >> 20) +
+          " MiB; set smaller batch sizes with --batch-sizes or a higher limit with --max-memory");
+    Result<std::unique_ptr<DeviceMemory>> shared =
+        device.allocate(bundle::DEVICE, std::max<uint64_t>(workspace, 64), {});
     if (shared.failed())
       return shared.error();
     scratch = std::move(*shared);
@@ -140,7 +155,8 @@ private:
           break;
         left -= set > 0 ? one : 0;
         Result<Arguments> arguments =
-            Arguments::make(device, bundle, c.unit, c.functions(), rows.back(), scratch->base(), static_cast<uint32_t>(7 * c.unit + set));
+            Arguments::make(device, bundle, c.unit, c.functions(), rows.back(), scratch->base(),
+                            static_cast<uint32_t>(7 * c.unit + set));
         if (arguments.failed())
           return arguments.error();
         c.sets.push_back(std::move(*arguments));
@@ -150,7 +166,8 @@ private:
   }
 
   Status call(const UnitClass &c, size_t set, uint32_t function, int64_t rows) {
-    std::vector<DeviceAddress> addresses = c.sets[set].of(bundle.functions.functions(static_cast<int>(function)));
+    std::vector<DeviceAddress> addresses =
+        c.sets[set].of(bundle.functions.functions(static_cast<int>(function)));
     FunctionArguments arguments;
     arguments.addresses = addresses.data();
     arguments.rows = rows;
@@ -171,7 +188,8 @@ private:
           longest = std::max(longest, (now() - start) / static_cast<double>(c.sets.size()));
         }
         if (r > 0 && longest > kLongestCall) {
-          say("omitted: " + c.name + " takes " + std::to_string(longest) + " s for " + std::to_string(c.rows[r]) + " samples");
+          say("omitted: " + c.name + " takes " + std::to_string(longest) + " s for " +
+              std::to_string(c.rows[r]) + " samples");
           c.rows.resize(r);
         }
       }
@@ -199,7 +217,8 @@ private:
     UnitClass &c = classes[point.unitClass];
     // Run the earlier tasks first, so that the inputs exist for this batch size.
     for (auto [task, function] : c.tasks) {
-      bool before = (task == Forward && point.task != Forward) || (task == InputGradients && point.task == WeightGradients);
+      bool before = (task == Forward && point.task != Forward) ||
+                    (task == InputGradients && point.task == WeightGradients);
       for (size_t set = 0; set < c.sets.size() && before; ++set)
         if (Status status = call(c, set, function, point.rows); status.failed())
           return status;
@@ -219,11 +238,14 @@ private:
     Status status = allRounds();
     double share = (cpuSeconds() - used) / std::max(now() - start, 1e-9);
     had = share;
-    if (options.quota > 0) // the full quota, even if other processes use part of it now: a run can use all of it
+    if (options.quota >
+        0) // the full quota, even if other processes use part of it now: a run can use all of it
       pace = 1 / options.quota;
     if (status.succeeded() && options.cpus > 0 && share < 0.9 * options.cpus) {
       char text[160];
-      std::snprintf(text, sizeof text, "other processes use this machine: the functions had %.2f of %.2f CPUs, so their measured times are too long",
+      std::snprintf(text, sizeof text,
+                    "other processes use this machine: the functions had %.2f of %.2f CPUs, so "
+                    "their measured times are too long",
                     share, options.cpus);
       say(text);
     }
@@ -242,8 +264,9 @@ private:
       }
       if (open == 0)
         break;
-      say("round " + std::to_string(round + 1) + ": " + std::to_string(points.size() - open) + " of " + std::to_string(points.size()) +
-          " points were stable before it, " + std::to_string(static_cast<int>(now() - begin)) + " s");
+      say("round " + std::to_string(round + 1) + ": " + std::to_string(points.size() - open) +
+          " of " + std::to_string(points.size()) + " points were stable before it, " +
+          std::to_string(static_cast<int>(now() - begin)) + " s");
       if (round + 1 >= kMinRounds && now() - begin > options.budgetSeconds)
         break;
     }
@@ -283,13 +306,15 @@ private:
         if (!lines[task].empty())
           line += std::string(", ") + kTaskNames[task] + lines[task] + " ms";
       char text[64];
-      std::snprintf(text, sizeof text, "; %zu rounds, quartiles %.1f %% apart at most", max, 100 * worst);
+      std::snprintf(text, sizeof text, "; %zu rounds, quartiles %.1f %% apart at most", max,
+                    100 * worst);
       say(line + text);
     }
   }
 
   /// Fits a line through the times of a small and a large n: seconds per element and fixed seconds.
-  Status line(int64_t small, int64_t large, double &each, double &fixed, const std::function<Status(int64_t)> &work) {
+  Status line(int64_t small, int64_t large, double &each, double &fixed,
+              const std::function<Status(int64_t)> &work) {
     double seconds[2];
     for (int i = 0; i < 2; ++i) {
       int64_t n = i ? large : small;
@@ -310,20 +335,25 @@ private:
   }
 
   Status otherCosts(planning::DeviceProfile &profile) {
-    // The number of elements of the largest group, if memory permits, so that the data is not cached.
+    // The number of elements of the largest group, if memory permits, so that the data is not
+    // cached.
     int64_t elements = 0;
     for (const bundle::FlatGroupInfo &group : bundle.summary.groups())
       elements = std::max<int64_t>(elements, group.trainable() ? group.elements() : 0);
     classes.clear();
-    elements = std::min<int64_t>({elements, int64_t(16) << 20, static_cast<int64_t>(options.memory / 64)});
+    elements =
+        std::min<int64_t>({elements, int64_t(16) << 20, static_cast<int64_t>(options.memory / 64)});
     std::string report = "other costs:";
-    auto elementwise = [&](const char *name, uint32_t function, double &each, double &fixed) -> Status {
+    auto elementwise = [&](const char *name, uint32_t function, double &each,
+                           double &fixed) -> Status {
       if (elements < 4096 || function >= static_cast<uint32_t>(bundle.functions.functions_size()))
         return Status::success();
-      Result<Arguments> slots = Arguments::make(device, bundle, -1, {function}, elements, scratch->base(), 11);
+      Result<Arguments> slots =
+          Arguments::make(device, bundle, -1, {function}, elements, scratch->base(), 11);
       if (slots.failed())
         return slots.error();
-      std::vector<DeviceAddress> addresses = slots->of(bundle.functions.functions(static_cast<int>(function)));
+      std::vector<DeviceAddress> addresses =
+          slots->of(bundle.functions.functions(static_cast<int>(function)));
       Status status = line(elements / 16, elements, each, fixed, [&](int64_t n) {
         FunctionArguments arguments;
         arguments.addresses = addresses.data();
@@ -331,39 +361,56 @@ private:
         return device.runFunction(function, arguments);
       });
       char text[96];
-      std::snprintf(text, sizeof text, " %s %.3g ns an element and %.3g us,", name, each * 1e9, fixed * 1e6);
+      std::snprintf(text, sizeof text, " %s %.3g ns an element and %.3g us,", name, each * 1e9,
+                    fixed * 1e6);
       report += text;
       return status;
     };
-    if (Status status = elementwise("update", bundle.summary.update_function_decay(), profile.updatePerElement, profile.updateFixed); status.failed())
+    if (Status status = elementwise("update", bundle.summary.update_function_decay(),
+                                    profile.updatePerElement, profile.updateFixed);
+        status.failed())
       return status;
-    if (Status status = elementwise("norm", bundle.summary.norm_function(), profile.normPerElement, profile.normFixed); status.failed())
+    if (Status status = elementwise("norm", bundle.summary.norm_function(), profile.normPerElement,
+                                    profile.normFixed);
+        status.failed())
       return status;
 
-    size_t large = std::min<size_t>(64 << 20, std::max<size_t>(options.memory / 4, 1 << 20)), small = large / 16;
-    Result<std::unique_ptr<DeviceMemory>> from = device.allocate(bundle::DEVICE, large, {}), to = device.allocate(bundle::DEVICE, large, {});
+    size_t large = std::min<size_t>(64 << 20, std::max<size_t>(options.memory / 4, 1 << 20)),
+           small = large / 16;
+    Result<std::unique_ptr<DeviceMemory>> from = device.allocate(bundle::DEVICE, large, {}),
+                                          to = device.allocate(bundle::DEVICE, large, {});
     if (from.failed() || to.failed())
       return from.failed() ? from.error() : to.error();
-    Status status = line(static_cast<int64_t>(small), static_cast<int64_t>(large), profile.copyPerByte, profile.copyFixed,
-                         [&](int64_t bytes) { return device.copy((*to)->base(), (*from)->base(), static_cast<size_t>(bytes)); });
+    Status status =
+        line(static_cast<int64_t>(small), static_cast<int64_t>(large), profile.copyPerByte,
+             profile.copyFixed, [&](int64_t bytes) {
+               return device.copy((*to)->base(), (*from)->base(), static_cast<size_t>(bytes));
+             });
     std::vector<std::byte> host(large, std::byte(1));
     if (status.succeeded())
-      status = line(static_cast<int64_t>(small), static_cast<int64_t>(large), profile.loadPerByte, profile.loadFixed,
-                    [&](int64_t bytes) { return device.write((*to)->base(), host.data(), static_cast<size_t>(bytes)); });
+      status = line(static_cast<int64_t>(small), static_cast<int64_t>(large), profile.loadPerByte,
+                    profile.loadFixed, [&](int64_t bytes) {
+                      return device.write((*to)->base(), host.data(), static_cast<size_t>(bytes));
+                    });
     if (status.failed())
       return status;
     char text[128];
-    std::snprintf(text, sizeof text, " copies %.3g GB/s, loads %.3g GB/s", 1e-9 / std::max(profile.copyPerByte, 1e-15),
+    std::snprintf(text, sizeof text, " copies %.3g GB/s, loads %.3g GB/s",
+                  1e-9 / std::max(profile.copyPerByte, 1e-15),
                   1e-9 / std::max(profile.loadPerByte, 1e-15));
     report += text;
     // A nearly empty function measures the cost of a call.
-    if (bundle.summary.clip_and_check_function() < static_cast<uint32_t>(bundle.functions.functions_size()) &&
-        bundle.functions.functions(static_cast<int>(bundle.summary.clip_and_check_function())).arguments_size() > 0) {
+    if (bundle.summary.clip_and_check_function() <
+            static_cast<uint32_t>(bundle.functions.functions_size()) &&
+        bundle.functions.functions(static_cast<int>(bundle.summary.clip_and_check_function()))
+                .arguments_size() > 0) {
       uint32_t function = bundle.summary.clip_and_check_function();
-      Result<Arguments> slots = Arguments::make(device, bundle, -1, {function}, 1, scratch->base(), 13);
+      Result<Arguments> slots =
+          Arguments::make(device, bundle, -1, {function}, 1, scratch->base(), 13);
       if (slots.failed())
         return slots.error();
-      std::vector<DeviceAddress> addresses = slots->of(bundle.functions.functions(static_cast<int>(function)));
+      std::vector<DeviceAddress> addresses =
+          slots->of(bundle.functions.functions(static_cast<int>(function)));
       Status failure;
       std::vector<double> samples;
       for (int round = 0; round < 5; ++round)
@@ -400,7 +447,9 @@ private:
 
 } // namespace
 
-Result<planning::DeviceProfile> zorse::profile::timeFunctions(Device &device, const Bundle &bundle, const TimerOptions &options, double &cpus) {
+Result<planning::DeviceProfile> zorse::profile::timeFunctions(Device &device, const Bundle &bundle,
+                                                              const TimerOptions &options,
+                                                              double &cpus) {
   Timer timer(device, bundle, options);
   Result<planning::DeviceProfile> profile = timer.run();
   cpus = timer.had;

@@ -9,7 +9,8 @@ using namespace zorse;
 using namespace zorse::run;
 using namespace zorse::runtime;
 
-void zorse::run::chooseTransfers(const Options &options, Bundle &bundle, const std::vector<RankHardware> &hardware, bool speaks) {
+void zorse::run::chooseTransfers(const Options &options, Bundle &bundle,
+                                 const std::vector<RankHardware> &hardware, bool speaks) {
   if (bundle.hostStaged.empty())
     return;
   const std::string why = options.hostStaged ? "" : whyNotDirect(bundle, hardware);
@@ -19,13 +20,16 @@ void zorse::run::chooseTransfers(const Options &options, Bundle &bundle, const s
     return;
   }
   if (speaks && !why.empty())
-    fprintf(stderr, "warning: GPU transfers are staged through host memory: %s; %s\n", why.c_str(), stagedCost(bundle).c_str());
+    fprintf(stderr, "warning: GPU transfers are staged through host memory: %s; %s\n", why.c_str(),
+            stagedCost(bundle).c_str());
   else if (speaks && !options.quiet)
-    printf("GPU transfers are staged through host memory (--host-staged); %s\n", stagedCost(bundle).c_str());
+    printf("GPU transfers are staged through host memory (--host-staged); %s\n",
+           stagedCost(bundle).c_str());
   bundle.useStaged();
 }
 
-Status zorse::run::connectDirectly(const Bundle &bundle, std::vector<LocalDevice> &devices, ProcessGroup &group, double seconds, bool quiet) {
+Status zorse::run::connectDirectly(const Bundle &bundle, std::vector<LocalDevice> &devices,
+                                   ProcessGroup &group, double seconds, bool quiet) {
   if (bundle.hostStaged.empty())
     return Status::success();
   DeviceTransportOptions options;
@@ -40,7 +44,9 @@ Status zorse::run::connectDirectly(const Bundle &bundle, std::vector<LocalDevice
   std::vector<LocalDevice *> of;
   for (LocalDevice &local : devices)
     if (std::any_of(options.plan.groups.begin(), options.plan.groups.end(),
-                    [&](const std::vector<uint32_t> &together) { return std::binary_search(together.begin(), together.end(), local.index); })) {
+                    [&](const std::vector<uint32_t> &together) {
+                      return std::binary_search(together.begin(), together.end(), local.index);
+                    })) {
       members.push_back({local.index, local.device.get()});
       of.push_back(&local);
     }

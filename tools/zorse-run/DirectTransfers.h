@@ -17,11 +17,13 @@ namespace zorse::run {
 /// transfers.
 /// \param speaks  whether this process prints the decision (standard output; warnings on standard
 ///                error)
-void chooseTransfers(const Options &options, runtime::Bundle &bundle, const std::vector<runtime::RankHardware> &hardware, bool speaks);
+void chooseTransfers(const Options &options, runtime::Bundle &bundle,
+                     const std::vector<runtime::RankHardware> &hardware, bool speaks);
 
 /// Connects the GPUs of this process that transfer directly with the others, within `seconds`.
 /// Every rank must call it, even without such a device, because it exchanges names.
-runtime::Status connectDirectly(const runtime::Bundle &bundle, std::vector<runtime::LocalDevice> &devices, runtime::ProcessGroup &group,
-                                double seconds, bool quiet);
+runtime::Status connectDirectly(const runtime::Bundle &bundle,
+                                std::vector<runtime::LocalDevice> &devices,
+                                runtime::ProcessGroup &group, double seconds, bool quiet);
 
 } // namespace zorse::run

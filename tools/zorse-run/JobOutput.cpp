@@ -24,7 +24,8 @@ std::string zorse::run::sayStep(const StepReport &report) { return kStep + encod
 
 bool zorse::run::isStep(const std::string &said) { return !said.empty() && said[0] == kStep; }
 
-std::string zorse::run::describeGenerated(uint64_t step, const std::vector<int64_t> &ids, size_t prompt) {
+std::string zorse::run::describeGenerated(uint64_t step, const std::vector<int64_t> &ids,
+                                          size_t prompt) {
   std::string text = kSample + std::to_string(step) + " " + std::to_string(prompt);
   for (int64_t id : ids)
     text += " " + std::to_string(id);
@@ -44,7 +45,8 @@ std::vector<std::string> zorse::run::sayTrace(const std::vector<TraceEvent> &eve
 
 std::string zorse::run::sayMemory(uint32_t device, const Executor::MemoryUse &use) {
   char text[96];
-  snprintf(text, sizeof text, "%c%" PRIu32 " %" PRIu64 " %" PRIu64, kMemory, device, use.planned, use.touched);
+  snprintf(text, sizeof text, "%c%" PRIu32 " %" PRIu64 " %" PRIu64, kMemory, device, use.planned,
+           use.touched);
   return text;
 }
 
@@ -66,19 +68,22 @@ Status JobOutput::begin(uint64_t lastStep) {
     metrics_ = std::move(*opened);
   }
   if (!options_.tensorboard.empty()) {
-    Result<std::unique_ptr<TensorBoardFile>> opened = TensorBoardFile::open(options_.tensorboard, lastStep, bundle_.sequence > 0);
+    Result<std::unique_ptr<TensorBoardFile>> opened =
+        TensorBoardFile::open(options_.tensorboard, lastStep, bundle_.sequence > 0);
     if (opened.failed())
       return opened.error();
     tensorBoard_ = std::move(*opened);
   }
   if (!options_.quiet && !options_.evaluate) // an evaluation prints its only line at the end
-    console_ = std::make_unique<ConsoleReport>(stdout, ::isatty(STDOUT_FILENO), options_.steps, bundle_.sequence > 0);
+    console_ = std::make_unique<ConsoleReport>(stdout, ::isatty(STDOUT_FILENO), options_.steps,
+                                               bundle_.sequence > 0);
   begun_ = std::chrono::steady_clock::now();
   thread_ = std::thread([this] { show(); });
   return Status::success();
 }
 
-Status JobOutput::writePage(const TimeBreakdown &breakdown, const bundle::TrainingOptions &training) const {
+Status JobOutput::writePage(const TimeBreakdown &breakdown,
+                            const bundle::TrainingOptions &training) const {
   RunSummary run;
   run.training = training;
   run.shuffle = options_.shuffle;
@@ -148,7 +153,8 @@ void JobOutput::showGenerated(const std::string &numbers) {
       text += "<" + std::to_string(ids[i]) + ">";
     else if (ids[i] >= 32 && ids[i] < 127)
       text += char(ids[i]);
-    else if (std::snprintf(shown, sizeof shown, ids[i] == 10 ? "\\n" : "\\x%02x", unsigned(ids[i] & 255)) > 0)
+    else if (std::snprintf(shown, sizeof shown, ids[i] == 10 ? "\\n" : "\\x%02x",
+                           unsigned(ids[i] & 255)) > 0)
       text += shown;
   }
   console_->line(text);
@@ -182,14 +188,19 @@ void JobOutput::understand(const std::string &said) {
     trace_.resize(before + count);
     std::memcpy(trace_.data() + before, said.data() + 1, count * sizeof(TraceEvent));
     for (size_t i = before; i < trace_.size(); ++i)
-      if (trace_[i].device >= bundle_.programs.size() || trace_[i].instruction >= uint32_t(bundle_.programs[trace_[i].device].instructions_size()))
-        trace_[i--] = trace_.back(), trace_.pop_back(); // ignore events without an instruction, which another rank sent by mistake
+      if (trace_[i].device >= bundle_.programs.size() ||
+          trace_[i].instruction >= uint32_t(bundle_.programs[trace_[i].device].instructions_size()))
+        trace_[i--] = trace_.back(),
+        trace_
+            .pop_back(); // ignore events without an instruction, which another rank sent by mistake
     return;
   }
   case kMemory: {
     uint32_t device = 0;
     Executor::MemoryUse use;
-    if (sscanf(said.c_str() + 1, "%" SCNu32 " %" SCNu64 " %" SCNu64, &device, &use.planned, &use.touched) == 3 && device < uses_.size())
+    if (sscanf(said.c_str() + 1, "%" SCNu32 " %" SCNu64 " %" SCNu64, &device, &use.planned,
+               &use.touched) == 3 &&
+        device < uses_.size())
       uses_[device] = use;
     return;
   }

@@ -32,7 +32,8 @@ std::string sayMemory(uint32_t device, const runtime::Executor::MemoryUse &use);
 /// terminal or disk must not block the control plane.
 class JobOutput {
 public:
-  JobOutput(const Options &options, const runtime::Bundle &bundle) : options_(options), bundle_(bundle), uses_(bundle.programs.size()) {}
+  JobOutput(const Options &options, const runtime::Bundle &bundle)
+      : options_(options), bundle_(bundle), uses_(bundle.programs.size()) {}
   ~JobOutput();
 
   /// Opens the metrics file and starts showing. Messages received before are kept. `lastStep` is
@@ -50,11 +51,16 @@ public:
   runtime::Status closeTensorBoard() { return tensorBoard_->close(); }
   /// Returns the time breakdown of steps, computed from the trace.
   runtime::TimeBreakdown breakdown() const { return runtime::timeBreakdown(bundle_, trace_); }
-  double secondsAStep() const { return steps_ > 1 ? secondsOfSteps_ / double(steps_ - 1) : 0; } ///< 0: unknown
-  runtime::Status writePage(const runtime::TimeBreakdown &breakdown, const bundle::TrainingOptions &training) const;
+  double secondsAStep() const {
+    return steps_ > 1 ? secondsOfSteps_ / double(steps_ - 1) : 0;
+  } ///< 0: unknown
+  runtime::Status writePage(const runtime::TimeBreakdown &breakdown,
+                            const bundle::TrainingOptions &training) const;
   const std::optional<runtime::StepReport> &lastEvaluation() const { return evaluated_; }
   runtime::Status writeMetrics() { return metrics_->close(); }
-  runtime::Status writeTrace() { return runtime::writeTrace(options_.trace, bundle_, std::move(trace_)); }
+  runtime::Status writeTrace() {
+    return runtime::writeTrace(options_.trace, bundle_, std::move(trace_));
+  }
   const std::vector<runtime::Executor::MemoryUse> &memoryUses() const { return uses_; }
 
 private:

@@ -1,4 +1,5 @@
-// Trains or evaluates with the devices of this process, from the creation of devices to the last output.
+// Trains or evaluates with the devices of this process, from the creation of devices to the last
+// output.
 #pragma once
 
 #include "Options.h"
@@ -23,9 +24,10 @@ namespace zorse::run {
 
 class LocalTrainer {
 public:
-  LocalTrainer(const Options &options, const runtime::Bundle &bundle, runtime::DataSource &data, ProcessContext &process, uint64_t &stepsDone)
-      : o(options), bundle(bundle), data(data), process(process), stepsDone(stepsDone), gradients(bundle), lossRows(bundle),
-        again(process.group, "weights: ") {}
+  LocalTrainer(const Options &options, const runtime::Bundle &bundle, runtime::DataSource &data,
+               ProcessContext &process, uint64_t &stepsDone)
+      : o(options), bundle(bundle), data(data), process(process), stepsDone(stepsDone),
+        gradients(bundle), lossRows(bundle), again(process.group, "weights: ") {}
 
   ~LocalTrainer() {
     if (process.member)
@@ -105,16 +107,18 @@ private:
   runtime::GradientDump gradients;
   runtime::LossRows lossRows;
   std::unique_ptr<runtime::Executor> executor;
-  std::unique_ptr<runtime::TextGenerator> generator;       // destroyed before the executor: uses its device memory
-  PrefixedGroup again;                                     // exchanges about the parts of the weights
+  std::unique_ptr<runtime::TextGenerator>
+      generator;       // destroyed before the executor: uses its device memory
+  PrefixedGroup again; // exchanges about the parts of the weights
   std::unique_ptr<runtime::CheckpointManager> checkpoints; // destroyed before the executor
   runtime::RunConfig runConfig;
-  bool unchanged = false;                      // no update was applied
-  bool inParts = false;                        // the weights are merged from parts, not from the last checkpoint
-  bool partsFailed = false;                    // collecting the parts failed, and the error has been printed
-  std::string partsDirectory;                  // as sent by rank 0
+  bool unchanged = false;     // no update was applied
+  bool inParts = false;       // the weights are merged from parts, not from the last checkpoint
+  bool partsFailed = false;   // collecting the parts failed, and the error has been printed
+  std::string partsDirectory; // as sent by rank 0
   std::optional<bundle::DraftDirectory> parts; // rank 0: the same directory
-  std::optional<runtime::Error> notFinite;     // error if the run ended with losses or gradients that are not finite
+  std::optional<runtime::Error>
+      notFinite; // error if the run ended with losses or gradients that are not finite
   runtime::TrainingRun training;
   uint64_t emptyExecutor = 0;
   Clock::time_point made, began;

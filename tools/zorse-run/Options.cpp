@@ -29,7 +29,8 @@ std::vector<runtime::NamedPath> writtenBy(const Options &o) {
   return all;
 }
 
-void addData(std::vector<runtime::NamedPath> &paths, const std::string &option, const std::string &text) {
+void addData(std::vector<runtime::NamedPath> &paths, const std::string &option,
+             const std::string &text) {
   for (const std::string &file : runtime::dataFiles(text))
     paths.push_back({option, file});
 }
@@ -42,7 +43,10 @@ std::string zorse::run::resumeCommand(const Options &o, bool isRank) {
   std::string line;
   for (const std::string &word : o.words) {
     const bool plain =
-        !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%") == std::string::npos;
+        !word.empty() &&
+        word.find_first_not_of(
+            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%") ==
+            std::string::npos;
     std::string quoted;
     for (char c : word)
       quoted += c == '\'' ? "'\\''" : std::string(1, c);
@@ -51,16 +55,21 @@ std::string zorse::run::resumeCommand(const Options &o, bool isRank) {
   return o.resume ? line : line + " --resume";
 }
 
-runtime::Result<runtime::GenerationOptions> zorse::run::generationOptions(const Options &o, const runtime::Bundle &bundle, uint64_t seed) {
+runtime::Result<runtime::GenerationOptions>
+zorse::run::generationOptions(const Options &o, const runtime::Bundle &bundle, uint64_t seed) {
   runtime::GenerationOptions generation;
   generation.tokens = o.maxNewTokens;
   generation.temperature = o.temperature;
   generation.seed = seed;
   const std::string text = "text:";
   if (o.prompt.rfind(text, 0) == 0) {
-    if (const int64_t vocabulary = bundle.summary.logits().vocabulary(); !runtime::bytesAreTokens(vocabulary))
-      return runtime::userError("--prompt " + o.prompt + ": expected token ids of a vocabulary of " + std::to_string(vocabulary) +
-                                ", found text, but the tokens of this model are not bytes. Print token ids with: python3 -m zorse.data --encode '" +
+    if (const int64_t vocabulary = bundle.summary.logits().vocabulary();
+        !runtime::bytesAreTokens(vocabulary))
+      return runtime::userError("--prompt " + o.prompt +
+                                ": expected token ids of a vocabulary of " +
+                                std::to_string(vocabulary) +
+                                ", found text, but the tokens of this model are not bytes. Print "
+                                "token ids with: python3 -m zorse.data --encode '" +
                                 o.prompt.substr(text.size()) + "' --tokenizer TOKENIZER");
     for (unsigned char byte : o.prompt.substr(text.size()))
       generation.prompt.push_back(byte);
@@ -68,16 +77,20 @@ runtime::Result<runtime::GenerationOptions> zorse::run::generationOptions(const 
   }
   std::istringstream parts(o.prompt);
   for (std::string part; std::getline(parts, part, ',');) {
-    if (part.empty() || part.size() > 18 || part.find_first_not_of("0123456789") != std::string::npos)
-      return runtime::userError("--prompt: expected token ids separated by commas, or text:TEXT, got '" + o.prompt + "'");
+    if (part.empty() || part.size() > 18 ||
+        part.find_first_not_of("0123456789") != std::string::npos)
+      return runtime::userError(
+          "--prompt: expected token ids separated by commas, or text:TEXT, got '" + o.prompt + "'");
     generation.prompt.push_back(std::strtoll(part.c_str(), nullptr, 10));
   }
   return generation;
 }
 
 Status zorse::run::checkOutputs(const Options &o) {
-  std::vector<runtime::NamedPath> inputs = {
-      {"the bundle", o.bundle}, {"--load-weights", o.initial}, {"--cluster", o.cluster}, {"--secret-file", o.secretFile}};
+  std::vector<runtime::NamedPath> inputs = {{"the bundle", o.bundle},
+                                            {"--load-weights", o.initial},
+                                            {"--cluster", o.cluster},
+                                            {"--secret-file", o.secretFile}};
   addData(inputs, "--data", o.data);
   addData(inputs, "--eval-data", o.evaluation);
   if (Status status = runtime::checkOverwrites(inputs, writtenBy(o)); status.failed())
@@ -94,8 +107,9 @@ runtime::Result<runtime::Bundle> zorse::run::openBundle(const Options &o, runtim
   if (bundle.failed())
     return bundle;
   if (!o.expect.empty() && bundle->digest != o.expect)
-    return runtime::userError(o.bundle + ": digest is " + bundle->digest + ", but --expect-digest is " + o.expect +
-                              ". This is another bundle; compile the model again, or correct --expect-digest");
+    return runtime::userError(
+        o.bundle + ": digest is " + bundle->digest + ", but --expect-digest is " + o.expect +
+        ". This is another bundle; compile the model again, or correct --expect-digest");
   std::vector<runtime::NamedPath> weights; // weight files outside the bundle that it references
   for (const runtime::WeightSource &source : bundle->weights)
     if (weights.empty() || weights.back().path != source.file)
@@ -105,7 +119,8 @@ runtime::Result<runtime::Bundle> zorse::run::openBundle(const Options &o, runtim
   return bundle;
 }
 
-bundle::TrainingOptions zorse::run::trainingOptions(const Options &o, const bundle::TrainingOptions &compiled) {
+bundle::TrainingOptions zorse::run::trainingOptions(const Options &o,
+                                                    const bundle::TrainingOptions &compiled) {
   bundle::TrainingOptions training = compiled;
   if (o.learningRate)
     training.set_learning_rate(*o.learningRate);
@@ -128,7 +143,8 @@ bundle::TrainingOptions zorse::run::trainingOptions(const Options &o, const bund
   return training;
 }
 
-std::string zorse::run::runText(const Options &o, const std::string &dataFingerprint, const std::string &evaluationFingerprint) {
+std::string zorse::run::runText(const Options &o, const std::string &dataFingerprint,
+                                const std::string &evaluationFingerprint) {
   std::ostringstream text;
   text.precision(17);
   text << "steps=" << o.steps << " data=" << dataFingerprint;
@@ -143,21 +159,26 @@ std::string zorse::run::runText(const Options &o, const std::string &dataFingerp
   add("final-ratio", o.finalRatio);
   add("warmup", o.warmup);
   add("total-steps", o.totalSteps);
-  for (const auto &[name, value] : std::initializer_list<std::pair<const char *, const std::string &>>{
-           {"schedule", o.schedule}, {"nonfinite", o.nonFinite}, {"snapshots", o.checkpointDirectory}})
+  for (const auto &[name, value] :
+       std::initializer_list<std::pair<const char *, const std::string &>>{
+           {"schedule", o.schedule},
+           {"nonfinite", o.nonFinite},
+           {"snapshots", o.checkpointDirectory}})
     if (!value.empty())
       text << " " << name << "=" << value;
   if (!o.evaluation.empty())
-    text << " eval=" << evaluationFingerprint << " eval-every=" << o.evaluateEvery << " eval-batches=" << o.evaluationBatches;
+    text << " eval=" << evaluationFingerprint << " eval-every=" << o.evaluateEvery
+         << " eval-batches=" << o.evaluationBatches;
   if (!o.checkpointDirectory.empty())
-    text << " snapshot-every=" << o.saveInterval << " keep-snapshots=" << o.saveTotalLimit << " allow-change=" << o.allowChange;
+    text << " snapshot-every=" << o.saveInterval << " keep-snapshots=" << o.saveTotalLimit
+         << " allow-change=" << o.allowChange;
   if (!o.checkpoint.empty())
     text << " checkpoint=yes";
   if (o.shareGpus)
     text << " share-gpus";
   if (o.generateInterval > 0)
-    text << " sample-every=" << o.generateInterval << " sample-tokens=" << o.maxNewTokens << " sample-prompt=" << o.prompt
-         << " sample-temperature=" << o.temperature;
+    text << " sample-every=" << o.generateInterval << " sample-tokens=" << o.maxNewTokens
+         << " sample-prompt=" << o.prompt << " sample-temperature=" << o.temperature;
   if (o.hostStaged)
     text << " staged=yes";
   if (o.evaluate)

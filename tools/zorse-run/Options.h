@@ -48,7 +48,8 @@ struct Options {
   uint32_t nodeConnections = 1;
   std::vector<std::string> throttle; ///< DEVICE=SHARE
   bool shareGpus = false;
-  double heartbeatSeconds = 0.25, heartbeatTimeoutSeconds = 10, watchdogTimeoutSeconds = 300, joinSeconds = 60;
+  double heartbeatSeconds = 0.25, heartbeatTimeoutSeconds = 10, watchdogTimeoutSeconds = 300,
+         joinSeconds = 60;
 
   // simulation
   bool simulate = false, simulateEvaluation = false;
@@ -72,19 +73,23 @@ std::string resumeCommand(const Options &options, bool isRank);
 /// Checks before training that outputs can be written and do not overwrite inputs.
 runtime::Status checkOutputs(const Options &options);
 
-/// Opens and verifies the bundle. Checks its digest against --expect-digest, and that no output is a file
-/// of its weights.
-runtime::Result<runtime::Bundle> openBundle(const Options &options, runtime::BundleUse use = runtime::BundleUse::Execute);
+/// Opens and verifies the bundle. Checks its digest against --expect-digest, and that no output is
+/// a file of its weights.
+runtime::Result<runtime::Bundle> openBundle(const Options &options,
+                                            runtime::BundleUse use = runtime::BundleUse::Execute);
 
 /// Returns the bundle's training options, overridden by those of the run.
-bundle::TrainingOptions trainingOptions(const Options &options, const bundle::TrainingOptions &compiled);
+bundle::TrainingOptions trainingOptions(const Options &options,
+                                        const bundle::TrainingOptions &compiled);
 
 /// Returns the options given by --prompt and the other --sample flags.
 /// \param seed  seed of the run
-runtime::Result<runtime::GenerationOptions> generationOptions(const Options &options, const runtime::Bundle &bundle, uint64_t seed);
+runtime::Result<runtime::GenerationOptions>
+generationOptions(const Options &options, const runtime::Bundle &bundle, uint64_t seed);
 
 /// Returns, as text, all settings that must be equal on all ranks because results or the order of
 /// work depend on them.
-std::string runText(const Options &options, const std::string &dataFingerprint, const std::string &evaluationFingerprint);
+std::string runText(const Options &options, const std::string &dataFingerprint,
+                    const std::string &evaluationFingerprint);
 
 } // namespace zorse::run

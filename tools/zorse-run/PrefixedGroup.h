@@ -13,11 +13,13 @@ namespace zorse::run {
 /// Adds a prefix to the names of exchanges. The wrapped group must outlive it.
 class PrefixedGroup final : public runtime::ProcessGroup {
 public:
-  PrefixedGroup(runtime::ProcessGroup &group, std::string prefix) : group_(group), prefix_(std::move(prefix)) {}
+  PrefixedGroup(runtime::ProcessGroup &group, std::string prefix)
+      : group_(group), prefix_(std::move(prefix)) {}
   uint32_t rank() const override { return group_.rank(); }
   uint32_t size() const override { return group_.size(); }
   uint64_t generation() const override { return group_.generation(); }
-  runtime::Result<std::vector<std::string>> allGatherBytes(const std::string &name, const std::string &mine) override {
+  runtime::Result<std::vector<std::string>> allGatherBytes(const std::string &name,
+                                                           const std::string &mine) override {
     return group_.allGatherBytes(prefix_ + name, mine);
   }
 

@@ -35,7 +35,8 @@ void zorse::run::endProcess(ErrorKind kind, const std::string &message, int exit
     for (;;)
       ::pause(); // another thread is about to end the process
   fflush(stdout);
-  fprintf(stderr, "%s: %s\n", kind == ErrorKind::User ? "error" : "internal error", message.c_str());
+  fprintf(stderr, "%s: %s\n", kind == ErrorKind::User ? "error" : "internal error",
+          message.c_str());
   ::_exit(exitCode);
 }
 
@@ -88,7 +89,8 @@ private:
 
 class Rank {
 public:
-  Rank(const Options &options, const RankEnvironment &environment) : o(options), environment(environment) {}
+  Rank(const Options &options, const RankEnvironment &environment)
+      : o(options), environment(environment) {}
 
   int run() {
     Status status = start();
@@ -101,8 +103,9 @@ public:
     process.fingerprint = fingerprint;
     process.makeDevices = [this](const std::vector<double> &shares) { return makeDevices(shares); };
     process.failed = [this](const Error &error) { failed(error); };
-    process.reportToAll = std::any_of(bundle->programs.begin(), bundle->programs.end(),
-                                      [](const bundle::Program &program) { return program.instructions_size() == 0; });
+    process.reportToAll = std::any_of(
+        bundle->programs.begin(), bundle->programs.end(),
+        [](const bundle::Program &program) { return program.instructions_size() == 0; });
     if (bundle->programs[environment.rank].instructions_size() == 0)
       process.pace = [this] { turns.wait(); };
     uint64_t stepsDone = 0;
@@ -124,8 +127,8 @@ private:
       if (ready.failed())
         return ready;
       Error error = status.error();
-      // An earlier start had the right addresses and secret: the network or another rank failed, and a
-      // restart may succeed.
+      // An earlier start had the right addresses and secret: the network or another rank failed,
+      // and a restart may succeed.
       if (environment.attempt > 0)
         error.exitCode = 2;
       return error;
@@ -138,7 +141,8 @@ private:
     hardware.throttled = !o.throttle.empty();
     hardware.bundle = bundle->digest;
     hardware.run = runText(o, fingerprint, evaluationFingerprint);
-    Result<std::vector<std::string>> texts = member->allGatherBytes("facts", encodeHardware(hardware));
+    Result<std::vector<std::string>> texts =
+        member->allGatherBytes("facts", encodeHardware(hardware));
     if (texts.failed())
       return texts.error();
     met = true;
@@ -170,8 +174,9 @@ private:
       for (const RankHardware &hardware : all)
         hosts.insert(hardware.host);
       if (!o.quiet)
-        printf("%u ranks on %zu host%s, started by %s, generation %llu\n", environment.worldSize, hosts.size(), hosts.size() == 1 ? "" : "s",
-               environment.source.c_str(), (unsigned long long)member->generation());
+        printf("%u ranks on %zu host%s, started by %s, generation %llu\n", environment.worldSize,
+               hosts.size(), hosts.size() == 1 ? "" : "s", environment.source.c_str(),
+               (unsigned long long)member->generation());
     }
     return Status::success();
   }
@@ -185,20 +190,25 @@ private:
       return loaded.error();
     bundle = std::move(*loaded);
     if (environment.rank == 0) // sent to all: ranks with different digests are refused
-      if (Status status = verifyBundle(*bundle, unsigned(bundle->devices[0].threads)); status.failed())
+      if (Status status = verifyBundle(*bundle, unsigned(bundle->devices[0].threads));
+          status.failed())
         return status;
     if (!o.cluster.empty())
       if (Status status = checkCluster(*bundle, o.cluster); status.failed())
         return status;
     if (environment.worldSize != bundle->devices.size())
-      return userError(o.bundle + ": has " + std::to_string(bundle->devices.size()) + " devices, but " + environment.source + " started " +
-                       std::to_string(environment.worldSize) + " processes; start one process per device, or compile the model for this cluster");
+      return userError(
+          o.bundle + ": has " + std::to_string(bundle->devices.size()) + " devices, but " +
+          environment.source + " started " + std::to_string(environment.worldSize) +
+          " processes; start one process per device, or compile the model for this cluster");
     Result<std::unique_ptr<DataSource>> opened =
-        DataSource::open(*bundle, o.data, o.shuffle, o.dataType, o.evaluate ? DataUse::Evaluation : DataUse::Training);
+        DataSource::open(*bundle, o.data, o.shuffle, o.dataType,
+                         o.evaluate ? DataUse::Evaluation : DataUse::Training);
     if (opened.failed())
       return opened.error();
     data = std::move(*opened);
-    for (const auto &[files, text] : {std::pair(&o.data, &fingerprint), std::pair(&o.evaluation, &evaluationFingerprint)}) {
+    for (const auto &[files, text] :
+         {std::pair(&o.data, &fingerprint), std::pair(&o.evaluation, &evaluationFingerprint)}) {
       if (files->empty())
         continue;
       Result<std::string> print = dataFingerprint(*files, tokenReading(*bundle, o.dataType));
@@ -299,30 +309,40 @@ private:
     if (const char *delays = std::getenv("ZORSE_TEST_DELAYS")) {
       unsigned long long seed = 0;
       double milliseconds = 0;
-      if (std::sscanf(delays, "%llu,%lf", &seed, &milliseconds) != 2 || !(milliseconds >= 0 && milliseconds <= 10000))
-        return userError(std::string("ZORSE_TEST_DELAYS: expected SEED,MILLISECONDS, got '") + delays + "'");
-      *transport = makeDelayedTransport(std::move(*transport), seed + environment.rank, milliseconds);
+      if (std::sscanf(delays, "%llu,%lf", &seed, &milliseconds) != 2 ||
+          !(milliseconds >= 0 && milliseconds <= 10000))
+        return userError(std::string("ZORSE_TEST_DELAYS: expected SEED,MILLISECONDS, got '") +
+                         delays + "'");
+      *transport =
+          makeDelayedTransport(std::move(*transport), seed + environment.rank, milliseconds);
     }
-    Result<std::unique_ptr<QueuedDevice>> device = makeDevice(*bundle, environment.rank, ordinal, threadsHere, shares[environment.rank]);
+    Result<std::unique_ptr<QueuedDevice>> device =
+        makeDevice(*bundle, environment.rank, ordinal, threadsHere, shares[environment.rank]);
     if (device.failed())
       return device.error();
     std::vector<LocalDevice> locals;
-    locals.push_back({environment.rank, std::move(*device), std::move(*transport), nullptr, shares[environment.rank]});
+    locals.push_back({environment.rank, std::move(*device), std::move(*transport), nullptr,
+                      shares[environment.rank]});
     return locals;
   }
 
   /// Reports the error to the job, waits for the root cause, and ends the process.
   [[noreturn]] void failed(const Error &error) {
     if (!member) {
-      waitForLateRanks(); // another rank may have joined this one's coordinator, and failed, before this one did
+      waitForLateRanks(); // another rank may have joined this one's coordinator, and failed, before
+                          // this one did
       endProcess(error.kind, error.text(), error.code());
     }
     Failure mine = failureOf(error);
     mine.rank = environment.rank;
     // The rank's name implies the device, unless the job has more ranks than devices, which may be
     // the error itself.
-    std::string device = bundle && environment.rank < bundle->devices.size() ? "device " + bundle->devices[environment.rank].name + ", " : "";
-    mine.where = !device.empty() && error.where.rfind(device, 0) == 0 ? error.where.substr(device.size()) : error.where;
+    std::string device = bundle && environment.rank < bundle->devices.size()
+                             ? "device " + bundle->devices[environment.rank].name + ", "
+                             : "";
+    mine.where = !device.empty() && error.where.rfind(device, 0) == 0
+                     ? error.where.substr(device.size())
+                     : error.where;
     end(member->fail(mine));
   }
 
@@ -354,4 +374,6 @@ private:
 
 } // namespace
 
-int zorse::run::runRank(const Options &options, const RankEnvironment &environment) { return Rank(options, environment).run(); }
+int zorse::run::runRank(const Options &options, const RankEnvironment &environment) {
+  return Rank(options, environment).run();
+}

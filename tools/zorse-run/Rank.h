@@ -8,8 +8,8 @@
 
 namespace zorse::run {
 
-/// Runs this process as the rank given by `environment`. Returns its exit code, or ends the process if
-/// the job fails.
+/// Runs this process as the rank given by `environment`. Returns its exit code, or ends the process
+/// if the job fails.
 int runRank(const Options &options, const runtime::RankEnvironment &environment);
 
 /// Prints `message` and ends the process.

@@ -23,7 +23,9 @@ void awaitSignal(std::optional<Clock::time_point> first) {
   char byte = 0;
   for (;;)
     if (::read(signalPipe[0], &byte, 1) == 1) {
-      if (!first || (byte != SIGUSR1 && std::chrono::duration<double>(Clock::now() - *first).count() >= zorse::runtime::kOneRequestSeconds))
+      if (!first ||
+          (byte != SIGUSR1 && std::chrono::duration<double>(Clock::now() - *first).count() >=
+                                  zorse::runtime::kOneRequestSeconds))
         return;
     } else if (errno != EINTR) {
       ::pause();

@@ -22,7 +22,9 @@ namespace {
 
 constexpr size_t kMaxRows = 40; // maximum rows of the table of devices
 
-std::string seconds(double s) { return s >= 10 ? format("%.1f s", s) : s >= 0.1 ? format("%.3f s", s) : showDuration(s); }
+std::string seconds(double s) {
+  return s >= 10 ? format("%.1f s", s) : s >= 0.1 ? format("%.3f s", s) : showDuration(s);
+}
 
 double sum(const Seconds &s) { return std::accumulate(s.begin(), s.end(), 0.0); }
 
@@ -49,15 +51,19 @@ ordered_json toJson(const Seconds &s) {
 }
 
 void print(const Options &o, const Bundle &bundle, const Simulation &s) {
-  printf("%s: %zu device%s, %llu instructions a step, %llu %s simulated; links: %s\n", bundle.model.c_str(), bundle.devices.size(),
-         bundle.devices.size() == 1 ? "" : "s", (unsigned long long)s.instructions, (unsigned long long)o.steps,
-         o.simulateEvaluation ? "evaluations" : "steps", s.usesTopology ? "the cluster's" : "as planned");
+  printf("%s: %zu device%s, %llu instructions a step, %llu %s simulated; links: %s\n",
+         bundle.model.c_str(), bundle.devices.size(), bundle.devices.size() == 1 ? "" : "s",
+         (unsigned long long)s.instructions, (unsigned long long)o.steps,
+         o.simulateEvaluation ? "evaluations" : "steps",
+         s.usesTopology ? "the cluster's" : "as planned");
   printf("first step %s, then %s a step", seconds(s.firstStep).c_str(), seconds(s.step).c_str());
   double samples = double(bundle.samples()) * double(std::max<int64_t>(bundle.sequence, 1));
   if (s.step > 0)
-    printf(" (%s %s/s)", showCount(samples / s.step).c_str(), bundle.sequence > 0 ? "tokens" : "samples");
+    printf(" (%s %s/s)", showCount(samples / s.step).c_str(),
+           bundle.sequence > 0 ? "tokens" : "samples");
   if (!o.simulateEvaluation && s.planned > 0)
-    printf("; planned %s, the first step differs by %+.1f %%", seconds(s.planned).c_str(), 100 * (s.firstStep / s.planned - 1));
+    printf("; planned %s, the first step differs by %+.1f %%", seconds(s.planned).c_str(),
+           100 * (s.firstStep / s.planned - 1));
   printf("\n\n");
 
   size_t width = 6;
@@ -68,22 +74,28 @@ void print(const Options &o, const Bundle &bundle, const Simulation &s) {
   std::iota(order.begin(), order.end(), size_t(0));
   bool all = order.size() <= kMaxRows;
   if (!all)
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return s.devices[a].compute() > s.devices[b].compute(); });
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return s.devices[a].compute() > s.devices[b].compute();
+    });
   double computed = 0;
   for (const SimulatedDevice &device : s.devices)
     computed += device.compute();
   for (size_t row = 0; row < order.size(); ++row) {
     if (!all && row == kMaxRows / 2) {
-      printf("%-*s  (%zu more devices; --json lists all)\n", int(width), "...", order.size() - kMaxRows);
+      printf("%-*s  (%zu more devices; --json lists all)\n", int(width), "...",
+             order.size() - kMaxRows);
       row = order.size() - kMaxRows / 2;
     }
     const SimulatedDevice &device = s.devices[order[row]];
-    printf("%-*s  %10s  %5.1f%%  %s\n", int(width), bundle.devices[order[row]].name.c_str(), seconds(device.compute()).c_str(),
-           s.step > 0 ? 100 * device.compute() / s.step : 0, largest(device.waiting, s.step, 4, false).c_str());
+    printf("%-*s  %10s  %5.1f%%  %s\n", int(width), bundle.devices[order[row]].name.c_str(),
+           seconds(device.compute()).c_str(), s.step > 0 ? 100 * device.compute() / s.step : 0,
+           largest(device.waiting, s.step, 4, false).c_str());
   }
-  printf("%-*s  %10s  %5.1f%%\n\n", int(width), "mean", seconds(computed / double(s.devices.size())).c_str(),
+  printf("%-*s  %10s  %5.1f%%\n\n", int(width), "mean",
+         seconds(computed / double(s.devices.size())).c_str(),
          s.step > 0 ? 100 * computed / double(s.devices.size()) / s.step : 0);
-  printf("critical path of a step: %s\n", largest(s.criticalPath, sum(s.criticalPath), kActivities, true).c_str());
+  printf("critical path of a step: %s\n",
+         largest(s.criticalPath, sum(s.criticalPath), kActivities, true).c_str());
 }
 
 ordered_json toJson(const Bundle &bundle, const Simulation &s) {
@@ -134,7 +146,8 @@ Status zorse::run::runSimulation(const Options &o) {
   if (!o.quiet)
     print(o, *bundle, *simulation);
   if (!o.json.empty()) {
-    if (Status status = writeOutput(o.json, toJson(*bundle, *simulation).dump(1) + "\n"); status.failed())
+    if (Status status = writeOutput(o.json, toJson(*bundle, *simulation).dump(1) + "\n");
+        status.failed())
       return status;
     if (!o.quiet)
       printf("figures: %s\n", o.json.c_str());

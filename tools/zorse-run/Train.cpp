@@ -17,7 +17,8 @@ using namespace zorse::runtime;
 
 Status LocalTrainer::run() {
   for (Status (LocalTrainer::*phase)() :
-       {&LocalTrainer::prepare, &LocalTrainer::restore, &LocalTrainer::announce, &LocalTrainer::train, &LocalTrainer::finish})
+       {&LocalTrainer::prepare, &LocalTrainer::restore, &LocalTrainer::announce,
+        &LocalTrainer::train, &LocalTrainer::finish})
     if (Status status = (this->*phase)(); status.failed()) {
       removeParts(); // the process exits without running destructors
       return status;
@@ -30,14 +31,18 @@ Status LocalTrainer::prepare() {
     return userError(std::string(o.gradients.empty() ? "--dump-losses" : "--dump-gradients") +
                      ": needs all devices in one process; run with --in-process");
   if (!o.evaluation.empty()) {
-    Result<std::unique_ptr<DataSource>> opened = DataSource::open(bundle, o.evaluation, std::nullopt, o.dataType, DataUse::Evaluation);
+    Result<std::unique_ptr<DataSource>> opened =
+        DataSource::open(bundle, o.evaluation, std::nullopt, o.dataType, DataUse::Evaluation);
     if (opened.failed())
       return opened.error();
     evaluation = std::move(*opened);
-    if (bundle.summary.reads_sample_numbers() && evaluation->samplesPerEpoch() < uint64_t(bundle.samples()))
+    if (bundle.summary.reads_sample_numbers() &&
+        evaluation->samplesPerEpoch() < uint64_t(bundle.samples()))
       return userError("the evaluation data has " + std::to_string(evaluation->samplesPerEpoch()) +
-                       " samples, but the loss depends on the position of samples in a step of " + std::to_string(bundle.samples()) +
-                       ": expected at least one whole step. Provide more samples, or compile with a smaller --global-batch-size");
+                       " samples, but the loss depends on the position of samples in a step of " +
+                       std::to_string(bundle.samples()) +
+                       ": expected at least one whole step. Provide more samples, or compile with "
+                       "a smaller --global-batch-size");
   }
   Result<std::vector<double>> shares = deviceFactors("--throttle", o.throttle, 1, bundle);
   if (shares.failed())
@@ -45,7 +50,8 @@ Status LocalTrainer::prepare() {
   Result<std::vector<LocalDevice>> devices = process.makeDevices(*shares);
   if (devices.failed())
     return devices.error();
-  if (Status status = connectDirectly(bundle, *devices, process.group, o.joinSeconds, o.quiet); status.failed())
+  if (Status status = connectDirectly(bundle, *devices, process.group, o.joinSeconds, o.quiet);
+      status.failed())
     return status;
   emptyExecutor = processBytes();
 
@@ -55,7 +61,9 @@ Status LocalTrainer::prepare() {
   options.trace = !o.trace.empty() || showsTimes();
   options.traceSteps = o.trace.empty() ? stepsForBreakdown(bundle) : o.traceSteps;
   options.oneThreadPerQueue = o.threadPerQueue;
-  options.watchdogTimeoutSeconds = alone() ? o.watchdogTimeoutSeconds : 0; // in a job, the coordinator detects stalls because it sees all ranks
+  options.watchdogTimeoutSeconds =
+      alone() ? o.watchdogTimeoutSeconds
+              : 0; // in a job, the coordinator detects stalls because it sees all ranks
   if (!o.gradients.empty() || !o.lossRows.empty())
     options.beforeCall = [this](const ObservedCall &call) {
       if (call.step != 0)
@@ -66,10 +74,12 @@ Status LocalTrainer::prepare() {
         lossRows.observe(call);
     };
   if (o.generateInterval > 0) {
-    Result<GenerationOptions> generation = generationOptions(o, bundle, trainingOptions(o, bundle.summary.training()).seed());
+    Result<GenerationOptions> generation =
+        generationOptions(o, bundle, trainingOptions(o, bundle.summary.training()).seed());
     if (generation.failed())
       return generation.error();
-    Result<std::unique_ptr<TextGenerator>> made = TextGenerator::create(bundle, data, std::move(*generation));
+    Result<std::unique_ptr<TextGenerator>> made =
+        TextGenerator::create(bundle, data, std::move(*generation));
     if (made.failed())
       return made.error();
     generator = std::move(*made);
@@ -80,18 +90,22 @@ Status LocalTrainer::prepare() {
       };
     else {
       options.beforeCall = [this](const ObservedCall &call) { generator->observe(call); };
-      options.observes = [this](const bundle::Instruction &instruction, bool isEvaluation) { return generator->observes(instruction, isEvaluation); };
+      options.observes = [this](const bundle::Instruction &instruction, bool isEvaluation) {
+        return generator->observes(instruction, isEvaluation);
+      };
     }
   }
   made = Clock::now();
-  Result<std::unique_ptr<Executor>> created = Executor::create(bundle, std::move(*devices), options);
+  Result<std::unique_ptr<Executor>> created =
+      Executor::create(bundle, std::move(*devices), options);
   if (created.failed())
     return created.error();
   executor = std::move(*created);
   if (process.member)
     process.member->setProgress([this] {
       Executor::Progress progress = executor->progress();
-      return RankProgress{progress.counter, progress.inProgress, progress.where, progress.step, progress.instruction, progress.unresponsive};
+      return RankProgress{progress.counter, progress.inProgress,  progress.where,
+                          progress.step,    progress.instruction, progress.unresponsive};
     });
   return Status::success();
 }
@@ -101,23 +115,28 @@ Status LocalTrainer::announce() {
     return Status::success();
   for (const BundleDevice &device : bundle.devices)
     if (!deviceKindOf(device.kind).computes)
-      say("device " + device.name + " is of kind " + device.kind + ", which computes nothing: the results of this run are meaningless");
+      say("device " + device.name + " is of kind " + device.kind +
+          ", which computes nothing: the results of this run are meaningless");
   if (!o.quiet) {
     uint64_t planned = 0;
     for (const bundle::Program &program : bundle.programs)
       for (const bundle::Arena &arena : program.arenas())
         planned += arena.bytes();
-    std::string batch = std::to_string(bundle.samples()) + (bundle.sequence > 0 ? " x " + std::to_string(bundle.sequence) : "");
-    printf(
-        "%s: %s, %zu device%s%s, batch %s, %s, %s planned%s; %llu samples an epoch\n", o.bundle.c_str(), bundle.model.c_str(), bundle.devices.size(),
-        bundle.devices.size() == 1 ? "" : "s", alone() ? "" : ", a process each", batch.c_str(), bundle.precision.c_str(), bytesText(planned).c_str(),
-        checkpoints
-            ? (", " + bytesText(checkpoints->memory()) + (alone() ? "" : " per rank") + " for " + (inParts ? "the weights" : "checkpoints")).c_str()
-            : "",
-        (unsigned long long)data.samplesPerEpoch());
+    std::string batch = std::to_string(bundle.samples()) +
+                        (bundle.sequence > 0 ? " x " + std::to_string(bundle.sequence) : "");
+    printf("%s: %s, %zu device%s%s, batch %s, %s, %s planned%s; %llu samples an epoch\n",
+           o.bundle.c_str(), bundle.model.c_str(), bundle.devices.size(),
+           bundle.devices.size() == 1 ? "" : "s", alone() ? "" : ", a process each", batch.c_str(),
+           bundle.precision.c_str(), bytesText(planned).c_str(),
+           checkpoints ? (", " + bytesText(checkpoints->memory()) + (alone() ? "" : " per rank") +
+                          " for " + (inParts ? "the weights" : "checkpoints"))
+                             .c_str()
+                       : "",
+           (unsigned long long)data.samplesPerEpoch());
     for (const std::string &line : o.evaluate ? std::vector<std::string>() : data.description())
       printf("data: %s\n", line.c_str());
-    for (const std::string &line : evaluation ? evaluation->description() : std::vector<std::string>())
+    for (const std::string &line :
+         evaluation ? evaluation->description() : std::vector<std::string>())
       printf("evaluation data: %s\n", line.c_str());
     fflush(stdout);
   }
@@ -139,12 +158,18 @@ Status LocalTrainer::train() {
   };
   if (o.nonFinite == "stop")
     training.nonFinite = TrainingRun::NonFinite::Stop;
-  training.report = [this](const StepReport &report) { tell(sayStep(report), process.reportToAll); };
+  training.report = [this](const StepReport &report) {
+    tell(sayStep(report), process.reportToAll);
+  };
   training.pace = process.pace;
   if (checkpoints)
-    training.stopping = [this] { (void)checkpoints->finish(); }; // the run already ends with an error
+    training.stopping = [this] {
+      (void)checkpoints->finish();
+    }; // the run already ends with an error
   if (checkpoints)
-    training.stateObserver = [this](uint64_t step, bool last) { return checkpoints->beginIfDue(step, last); };
+    training.stateObserver = [this](uint64_t step, bool last) {
+      return checkpoints->beginIfDue(step, last);
+    };
 
   // Clocks of ranks are compared from here on: all ranks leave this exchange at nearly the same
   // time.
@@ -172,7 +197,8 @@ Status LocalTrainer::train() {
     checkpoints->saveNow(stepsDone);
   // The rank that has the losses sends the result to all, so that all ranks exit with the same
   // code.
-  Result<std::vector<std::string>> said = process.group.allGatherBytes("numbers", (end->changed ? "+" : "-") + end->notFinite);
+  Result<std::vector<std::string>> said =
+      process.group.allGatherBytes("numbers", (end->changed ? "+" : "-") + end->notFinite);
   if (said.failed())
     return said.error();
   for (const std::string &text : *said) {
@@ -197,7 +223,8 @@ void LocalTrainer::say(const std::string &note) const {
     fprintf(stderr, "note: %s\n", note.c_str());
 }
 
-Status zorse::run::trainHere(const Options &options, const Bundle &bundle, DataSource &data, ProcessContext &process, uint64_t &stepsDone) {
+Status zorse::run::trainHere(const Options &options, const Bundle &bundle, DataSource &data,
+                             ProcessContext &process, uint64_t &stepsDone) {
   LocalTrainer here(options, bundle, data, process, stepsDone);
   Status status = here.run();
   if (status.failed())

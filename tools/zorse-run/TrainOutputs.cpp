@@ -54,7 +54,8 @@ Status LocalTrainer::finish() {
 
   process.output->drain();
   if (stepsDone < o.steps)
-    fprintf(stderr, "interrupted after step %llu of %llu\n", (unsigned long long)stepsDone, (unsigned long long)o.steps);
+    fprintf(stderr, "interrupted after step %llu of %llu\n", (unsigned long long)stepsDone,
+            (unsigned long long)o.steps);
   if (stepsDone < o.steps && !o.checkpointDirectory.empty() && !first)
     fprintf(stderr, "to resume: %s\n", resumeCommand(o, process.member != nullptr).c_str());
   const TimeBreakdown breakdown = showsTimes() ? process.output->breakdown() : TimeBreakdown();
@@ -68,7 +69,11 @@ Status LocalTrainer::finish() {
       {o.tensorboard, "events for TensorBoard", [&] { return process.output->closeTensorBoard(); }},
       {o.gradients, "gradients", [&] { return gradients.write(o.gradients); }},
       {o.lossRows, "per-sample losses", [&] { return lossRows.write(o.lossRows); }},
-      {o.memoryReport, "memory report", [&] { return writeMemoryReport(o.memoryReport, bundle, process.output->memoryUses(), emptyExecutor); }},
+      {o.memoryReport, "memory report",
+       [&] {
+         return writeMemoryReport(o.memoryReport, bundle, process.output->memoryUses(),
+                                  emptyExecutor);
+       }},
       {o.page, "page", [&] { return process.output->writePage(breakdown, training.options); }},
       {o.trace, "trace", [&] { return process.output->writeTrace(); }},
   };
@@ -76,12 +81,16 @@ Status LocalTrainer::finish() {
     if (output.path.empty() || (partsFailed && output.path == o.checkpoint))
       continue; // the error has been printed
     if (unchanged && training.firstStep == 1 && output.path == o.checkpoint) {
-      fprintf(stderr, "error: %s: not written: no update was applied, so it would hold the initial parameters\n", o.checkpoint.c_str());
+      fprintf(stderr,
+              "error: %s: not written: no update was applied, so it would hold the initial "
+              "parameters\n",
+              o.checkpoint.c_str());
       continue;
     }
     // If this process was suspended, the outputs belong to a later start of the job.
-    if (Status status =
-            o.checkpointDirectory.empty() || o.evaluate ? Status::success() : checkFence(o.checkpointDirectory, process.group.generation());
+    if (Status status = o.checkpointDirectory.empty() || o.evaluate
+                            ? Status::success()
+                            : checkFence(o.checkpointDirectory, process.group.generation());
         status.failed())
       return first ? Status(*first) : status;
     if (keep(output.write()) && !o.quiet)
@@ -110,11 +119,13 @@ void LocalTrainer::sayEvaluation() const {
     more = text;
   }
   const uint64_t all = evaluation->samplesPerEpoch();
-  uint64_t max = o.evaluationBatches > 0 ? std::min(all, o.evaluationBatches * uint64_t(bundle.samples())) : all;
+  uint64_t max = o.evaluationBatches > 0
+                     ? std::min(all, o.evaluationBatches * uint64_t(bundle.samples()))
+                     : all;
   if (bundle.summary.reads_sample_numbers()) // only whole steps
     max -= max % uint64_t(bundle.samples());
-  printf("evaluation: loss %.9g%s, %llu%s samples\n", report->loss, more.c_str(), (unsigned long long)max,
-         max < all ? (" of " + std::to_string(all)).c_str() : "");
+  printf("evaluation: loss %.9g%s, %llu%s samples\n", report->loss, more.c_str(),
+         (unsigned long long)max, max < all ? (" of " + std::to_string(all)).c_str() : "");
 }
 
 Status LocalTrainer::waitForOutputs() {

@@ -18,7 +18,8 @@ using namespace zorse::runtime;
 Status LocalTrainer::restore() {
   // If the run resumes or only evaluates, the trained parameters are in a snapshot; the model's
   // files may no longer exist.
-  const bool inCheckpoint = !o.checkpointDirectory.empty() && (o.evaluate || (process.resume && hasCheckpoint()));
+  const bool inCheckpoint =
+      !o.checkpointDirectory.empty() && (o.evaluate || (process.resume && hasCheckpoint()));
   if (Status status = loadInitial(inCheckpoint ? Initial::Frozen : Initial::All); status.failed())
     return status;
 
@@ -27,7 +28,8 @@ Status LocalTrainer::restore() {
     return status;
   if (o.nonFinite == "skip" && commitsByGroup(bundle))
     return userError("--on-nonfinite=skip: " + o.bundle +
-                     " updates every group as soon as its gradients are there (\"optimizer_in_backward\": true in its plan), so no step can be "
+                     " updates every group as soon as its gradients are there "
+                     "(\"optimizer_in_backward\": true in its plan), so no step can be "
                      "skipped: leave the "
                      "option out, or compile a plan with \"optimizer_in_backward\": false");
   training.steps = o.steps;
@@ -46,7 +48,8 @@ Status LocalTrainer::restore() {
   if (matrices.failed())
     return matrices.error();
   runConfig.matrices = *matrices;
-  if (o.checkpointDirectory.empty()) // the parameters are distributed: the checkpoint is merged from a final snapshot
+  if (o.checkpointDirectory.empty()) // the parameters are distributed: the checkpoint is merged
+                                     // from a final snapshot
     return o.checkpoint.empty() || alone() ? Status::success() : openParts();
   CheckpointOptions options;
   options.directory = o.checkpointDirectory;
@@ -62,14 +65,16 @@ Status LocalTrainer::restore() {
   say(note);
   if (!*resumed) {
     say(o.checkpointDirectory + ": no checkpoint found; the run starts from the beginning");
-    return inCheckpoint ? loadInitial(Initial::All) : Status::success(); // the snapshot was removed in the meantime
+    return inCheckpoint ? loadInitial(Initial::All)
+                        : Status::success(); // the snapshot was removed in the meantime
   }
   training.firstStep = (*resumed)->step + 1;
   training.firstSample = (*resumed)->consumedSamples;
   training.steps = o.steps > (*resumed)->step ? o.steps - (*resumed)->step : 0;
   stepsDone = (*resumed)->step;
   if (process.output && !o.quiet)
-    printf("resumed after step %llu from %s\n", (unsigned long long)(*resumed)->step, (*resumed)->path.c_str());
+    printf("resumed after step %llu from %s\n", (unsigned long long)(*resumed)->step,
+           (*resumed)->path.c_str());
   return Status::success();
 }
 
@@ -84,7 +89,8 @@ Status LocalTrainer::loadInitial(Initial initial) {
 bool LocalTrainer::hasCheckpoint() const {
   Result<std::vector<CheckpointDirectory>> directories = listCheckpoints(o.checkpointDirectory);
   return !directories.failed() &&
-         std::any_of(directories->begin(), directories->end(), [](const CheckpointDirectory &directory) { return directory.complete; });
+         std::any_of(directories->begin(), directories->end(),
+                     [](const CheckpointDirectory &directory) { return directory.complete; });
 }
 
 Status LocalTrainer::restoreToEvaluate() {
@@ -95,14 +101,18 @@ Status LocalTrainer::restoreToEvaluate() {
   if (directories.failed())
     return directories.error();
   if (std::error_code ignored; !std::filesystem::exists(chosen + "/index.json", ignored)) {
-    auto newest = std::find_if(directories->begin(), directories->end(), [](const CheckpointDirectory &directory) { return directory.complete; });
+    auto newest =
+        std::find_if(directories->begin(), directories->end(),
+                     [](const CheckpointDirectory &directory) { return directory.complete; });
     chosen = newest == directories->end() ? std::string() : chosen + "/" + newest->name;
   }
-  Result<std::vector<std::string>> all = process.group.allGatherBytes("checkpoint to evaluate", chosen);
+  Result<std::vector<std::string>> all =
+      process.group.allGatherBytes("checkpoint to evaluate", chosen);
   if (all.failed())
     return all.error();
   if (all->front().empty())
-    return userError("--checkpoint-dir " + o.checkpointDirectory + ": expected a checkpoint, or a directory with complete ones, found none");
+    return userError("--checkpoint-dir " + o.checkpointDirectory +
+                     ": expected a checkpoint, or a directory with complete ones, found none");
   Result<uint64_t> step = loadCheckpointParameters(all->front(), *executor, bundle);
   if (step.failed())
     return step.error();
@@ -126,7 +136,8 @@ Result<std::string> LocalTrainer::matrixLibraries() {
       return library;
     mine.push_back(*library);
   }
-  Result<std::vector<std::string>> all = process.group.allGatherBytes("matrix libraries", joined(mine));
+  Result<std::vector<std::string>> all =
+      process.group.allGatherBytes("matrix libraries", joined(mine));
   return all.failed() ? Result<std::string>(all.error()) : joined(*all);
 }
 
@@ -147,7 +158,8 @@ Status LocalTrainer::openCheckpoints(CheckpointOptions options, ProcessGroup &gr
     options.written = [this](uint64_t step, const std::string &path) {
       process.output->line("checkpoint of step " + std::to_string(step) + ": " + path);
     };
-  Result<std::unique_ptr<CheckpointManager>> opened = CheckpointManager::open(*executor, bundle, group, options, runConfig);
+  Result<std::unique_ptr<CheckpointManager>> opened =
+      CheckpointManager::open(*executor, bundle, group, options, runConfig);
   if (opened.failed())
     return opened.error();
   checkpoints = std::move(*opened);
@@ -187,11 +199,14 @@ Status LocalTrainer::finishCheckpoints() {
   partsFailed = inParts && status.failed();
   if (alone() || o.checkpoint.empty() || inParts)
     return status;
-  Result<std::vector<std::string>> failed = process.group.allGatherBytes("last checkpoint", status.failed() ? "failed" : "");
+  Result<std::vector<std::string>> failed =
+      process.group.allGatherBytes("last checkpoint", status.failed() ? "failed" : "");
   if (failed.failed())
     return failed.error();
-  bool any = std::any_of(failed->begin(), failed->end(), [](const std::string &text) { return !text.empty(); });
-  if (!any || stepsDone == 0 || checkFence(o.checkpointDirectory, process.group.generation()).failed())
+  bool any = std::any_of(failed->begin(), failed->end(),
+                         [](const std::string &text) { return !text.empty(); });
+  if (!any || stepsDone == 0 ||
+      checkFence(o.checkpointDirectory, process.group.generation()).failed())
     return status;
   Status collected = openParts();
   if (collected.succeeded()) {
@@ -212,10 +227,13 @@ Status LocalTrainer::writeCheckpoint() {
   if (directories.failed())
     return directories.error();
   auto newest = std::find_if(directories->begin(), directories->end(),
-                             [&](const CheckpointDirectory &folder) { return folder.complete && folder.step == stepsDone; });
+                             [&](const CheckpointDirectory &folder) {
+                               return folder.complete && folder.step == stepsDone;
+                             });
   if (newest == directories->end())
     return userError(directory + ": contains no checkpoint of step " + std::to_string(stepsDone) +
-                     "; expected a directory that all ranks share. Nothing was " + "written to " + o.checkpoint);
+                     "; expected a directory that all ranks share. Nothing was " + "written to " +
+                     o.checkpoint);
   Result<CheckpointReader> checkpoint = CheckpointReader::open(directory + "/" + newest->name);
   if (checkpoint.failed())
     return checkpoint.error();

@@ -34,7 +34,8 @@ namespace {
 
 /// Runs all devices as threads of this process.
 Status runThreads(const Options &o, bool &finished) {
-  takeSecretFromEnvironment(); // not needed without other ranks; the bundle's machine code must not see it
+  takeSecretFromEnvironment(); // not needed without other ranks; the bundle's machine code must not
+                               // see it
   if (Status status = checkOutputs(o); status.failed())
     return status;
   Result<Bundle> bundle = openBundle(o);
@@ -45,8 +46,8 @@ Status runThreads(const Options &o, bool &finished) {
   if (!o.cluster.empty())
     if (Status status = checkCluster(*bundle, o.cluster); status.failed())
       return status;
-  Result<std::unique_ptr<DataSource>> data =
-      DataSource::open(*bundle, o.data, o.shuffle, o.dataType, o.evaluate ? DataUse::Evaluation : DataUse::Training);
+  Result<std::unique_ptr<DataSource>> data = DataSource::open(
+      *bundle, o.data, o.shuffle, o.dataType, o.evaluate ? DataUse::Evaluation : DataUse::Training);
   if (data.failed())
     return data.error();
 
@@ -89,7 +90,9 @@ Status runThreads(const Options &o, bool &finished) {
   process.output = &output;
   process.resume = o.resume;
   process.fingerprint = fingerprint;
-  process.makeDevices = [&](const std::vector<double> &shares) { return makeLocalDevices(*bundle, ordinals, shares); };
+  process.makeDevices = [&](const std::vector<double> &shares) {
+    return makeLocalDevices(*bundle, ordinals, shares);
+  };
   process.failed = [](const Error &error) { endProcess(error.kind, error.text(), error.code()); };
   uint64_t stepsDone = 0;
   Status status = trainHere(o, *bundle, **data, process, stepsDone);
@@ -99,7 +102,8 @@ Status runThreads(const Options &o, bool &finished) {
 
 /// Starts ranks as processes: for all devices of the bundle, or for the devices of the node given
 /// by `environment`.
-Result<int> runLauncher(const Options &o, int argc, char **argv, const std::optional<RankEnvironment> &environment) {
+Result<int> runLauncher(const Options &o, int argc, char **argv,
+                        const std::optional<RankEnvironment> &environment) {
   if (Status status = checkOutputs(o); status.failed())
     return status;
   Result<Bundle> bundle = openBundle(o);
@@ -120,13 +124,19 @@ Result<int> runLauncher(const Options &o, int argc, char **argv, const std::opti
       return nodes.error();
     uint32_t count = nodes->empty() ? 1 : nodes->back() + 1;
     if (environment->worldSize != count)
-      return userError(o.bundle + ": has " + std::to_string(count) + " node" + (count == 1 ? "" : "s") + ", but " + environment->source +
-                       " started " + std::to_string(environment->worldSize) + "; start " + std::to_string(count) +
+      return userError(o.bundle + ": has " + std::to_string(count) + " node" +
+                       (count == 1 ? "" : "s") + ", but " + environment->source + " started " +
+                       std::to_string(environment->worldSize) + "; start " + std::to_string(count) +
                        ", or compile the model for this cluster");
-    launching.firstRank = uint32_t(std::lower_bound(nodes->begin(), nodes->end(), environment->rank) - nodes->begin());
-    launching.localRanks = uint32_t(std::upper_bound(nodes->begin(), nodes->end(), environment->rank) - nodes->begin()) - launching.firstRank;
+    launching.firstRank = uint32_t(
+        std::lower_bound(nodes->begin(), nodes->end(), environment->rank) - nodes->begin());
+    launching.localRanks =
+        uint32_t(std::upper_bound(nodes->begin(), nodes->end(), environment->rank) -
+                 nodes->begin()) -
+        launching.firstRank;
     if (!o.quiet) {
-      printf("node %u of %u, by %s: ranks %u to %u\n", environment->rank, environment->worldSize, environment->source.c_str(), launching.firstRank,
+      printf("node %u of %u, by %s: ranks %u to %u\n", environment->rank, environment->worldSize,
+             environment->source.c_str(), launching.firstRank,
              launching.firstRank + launching.localRanks - 1);
       fflush(stdout);
     }
@@ -151,7 +161,8 @@ Result<int> runLauncher(const Options &o, int argc, char **argv, const std::opti
   if (!o.checkpointDirectory.empty())
     launching.startsFrom = [&o]() -> std::string {
       Result<std::vector<CheckpointDirectory>> directories = listCheckpoints(o.checkpointDirectory);
-      for (const CheckpointDirectory &directory : directories.failed() ? std::vector<CheckpointDirectory>() : *directories)
+      for (const CheckpointDirectory &directory :
+           directories.failed() ? std::vector<CheckpointDirectory>() : *directories)
         if (directory.complete)
           return "checkpoint " + directory.name;
       return {};
@@ -181,7 +192,8 @@ Result<int> start(const Options &o, int argc, char **argv) {
   if (environment && environment->isNode)
     return runLauncher(o, argc, argv, environment);
   if (environment && environment->worldSize == 1 &&
-      !std::getenv("ZORSE_RANK")) // `srun --pty`, `mpirun -n 1`: a launcher that started one process started no ranks
+      !std::getenv("ZORSE_RANK")) // `srun --pty`, `mpirun -n 1`: a launcher that started one
+                                  // process started no ranks
     environment = std::nullopt;
   // With --spawn, only a process that our own launcher started is a rank: the environment of a
   // batch script may look like a launcher's.

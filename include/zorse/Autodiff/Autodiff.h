@@ -51,7 +51,8 @@ bool propagatesGradient(mlir::OpOperand &use);
 
 /// Returns the values of a straight-line block on a differentiable path from one of `sources` to
 /// one of `targets`.
-llvm::DenseSet<mlir::Value> activeValues(mlir::Block &block, llvm::ArrayRef<mlir::Value> sources, llvm::ArrayRef<mlir::Value> targets);
+llvm::DenseSet<mlir::Value> activeValues(mlir::Block &block, llvm::ArrayRef<mlir::Value> sources,
+                                         llvm::ArrayRef<mlir::Value> targets);
 
 /// Appends to the builder's block the gradients of `forwardOps` (straight line, in order).
 ///
@@ -59,8 +60,10 @@ llvm::DenseSet<mlir::Value> activeValues(mlir::Block &block, llvm::ArrayRef<mlir
 /// values on the path, each followed by a `zorse.gradient_of`. Contributions are added in reverse
 /// order of the uses, which is a fixed order. A value without an entry has gradient zero.
 /// \param active     the values that need a gradient.
-mlir::LogicalResult appendBackward(mlir::OpBuilder &builder, llvm::ArrayRef<mlir::Operation *> forwardOps,
-                                   llvm::DenseMap<mlir::Value, mlir::Value> &gradients, llvm::function_ref<bool(mlir::Value)> active);
+mlir::LogicalResult appendBackward(mlir::OpBuilder &builder,
+                                   llvm::ArrayRef<mlir::Operation *> forwardOps,
+                                   llvm::DenseMap<mlir::Value, mlir::Value> &gradients,
+                                   llvm::function_ref<bool(mlir::Value)> active);
 
 /// Differentiation has three steps. Other passes may change the joint function between the first
 /// and the second.
@@ -85,8 +88,8 @@ void dropPairs(mlir::func::FuncOp joint);
 /// Runs between steps 1 and 2 for models with roundings that compute in f32. Stores every value
 /// that is the result of a rounding, or a view of one, in two bytes. Products and attention read
 /// and write such values directly; other operations widen them first. Boundary values with
-/// `zorse.low_precision` on the argument or result, and their gradients, are also passed in two bytes. No
-/// number changes: roundings become conversions.
+/// `zorse.low_precision` on the argument or result, and their gradients, are also passed in two
+/// bytes. No number changes: roundings become conversions.
 void useLowPrecisionStorage(mlir::func::FuncOp joint);
 
 /// Step 2 chooses the values that the forward saves for the backward, and appends them to the
@@ -94,7 +97,8 @@ void useLowPrecisionStorage(mlir::func::FuncOp joint);
 void chooseSaved(mlir::func::FuncOp joint, RecomputePolicy policy);
 
 struct DifferentiatedFunctions {
-  mlir::func::FuncOp forward;  ///< the input function with additional `saved` results; statistics that the backward reads are enabled.
+  mlir::func::FuncOp forward;  ///< the input function with additional `saved` results; statistics
+                               ///< that the backward reads are enabled.
   mlir::func::FuncOp backward; ///< null if no gradient is requested and no gradient is received.
 };
 
@@ -106,17 +110,22 @@ struct DifferentiatedFunctions {
 ///     @backward(parameter.., input.., boundary_in.., boundary_out_gradient.., scalars.., saved..)
 ///         -> (boundary_in_gradient.., parameter_gradient..)
 ///
-/// Arguments that the backward does not read are removed; argument attribute indices identify the remaining ones.
-/// The backward recomputes forward values that it reads and that are not saved.
+/// Arguments that the backward does not read are removed; argument attribute indices identify the
+/// remaining ones. The backward recomputes forward values that it reads and that are not saved.
 DifferentiatedFunctions sliceJoint(mlir::func::FuncOp joint);
 
 /// Runs the three steps.
-mlir::FailureOr<DifferentiatedFunctions> differentiate(mlir::func::FuncOp forward, RecomputePolicy policy);
+mlir::FailureOr<DifferentiatedFunctions> differentiate(mlir::func::FuncOp forward,
+                                                       RecomputePolicy policy);
 
 /// Whether a result of a joint function belongs to the forward; whether it is a gradient that other
 /// units wait for; whether it is a gradient that only the reduction waits for.
-inline bool isForwardKind(ArgumentKind kind) { return kind == ArgumentKind::BoundaryOut || kind == ArgumentKind::Loss; }
-inline bool isGradientKind(ArgumentKind kind) { return kind == ArgumentKind::BoundaryInGradient || kind == ArgumentKind::ParameterGradient; }
+inline bool isForwardKind(ArgumentKind kind) {
+  return kind == ArgumentKind::BoundaryOut || kind == ArgumentKind::Loss;
+}
+inline bool isGradientKind(ArgumentKind kind) {
+  return kind == ArgumentKind::BoundaryInGradient || kind == ArgumentKind::ParameterGradient;
+}
 
 /// A backward in two parts, for plans that split it. Functions are null if the backward has results
 /// of one kind only.
@@ -144,7 +153,8 @@ mlir::func::FuncOp sliceSaved(mlir::func::FuncOp forward);
 /// Bytes of one row of a tensor with a batch dimension, or of a whole tensor without one. Booleans
 /// have one byte.
 int64_t bytesPerRow(mlir::Type tensorType);
-/// `bytesPerRow` rounded up to a multiple of 64: size per row of a saved value in the packed argument.
+/// `bytesPerRow` rounded up to a multiple of 64: size per row of a saved value in the packed
+/// argument.
 int64_t savedBytesPerRow(mlir::Type tensorType);
 
 /// The steps as passes over all classes of a module. The last one also builds the parts of
@@ -154,7 +164,8 @@ std::unique_ptr<mlir::Pass> createLowPrecisionStorage();
 std::unique_ptr<mlir::Pass> createChooseSaved(RecomputePolicy policy);
 std::unique_ptr<mlir::Pass> createSliceJoint();
 
-/// Registers `zorse-differentiate` and its steps `zorse-join-backward`, `zorse-low-precision-storage`, `zorse-choose-saved`, `zorse-slice-joint`.
+/// Registers `zorse-differentiate` and its steps `zorse-join-backward`,
+/// `zorse-low-precision-storage`, `zorse-choose-saved`, `zorse-slice-joint`.
 void registerPasses();
 
 } // namespace zorse::autodiff

@@ -1,4 +1,5 @@
-// Runs of elements, the devices that own them, and their positions in memory that contains several runs.
+// Runs of elements, the devices that own them, and their positions in memory that contains several
+// runs.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +11,8 @@
 
 namespace zorse {
 
-/// Elements [begin, end) of a whole, on `device`. A list may contain several runs of a device, which ascend and do not
-/// overlap.
+/// Elements [begin, end) of a whole, on `device`. A list may contain several runs of a device,
+/// which ascend and do not overlap.
 struct Shard {
   uint32_t device = 0;
   int64_t begin = 0, end = 0;
@@ -19,8 +20,12 @@ struct Shard {
   int64_t size() const { return end - begin; }
   bool empty() const { return begin >= end; }
   bool has(const Shard &piece) const { return begin <= piece.begin && piece.end <= end; }
-  bool operator==(const Shard &o) const { return std::tie(begin, end, device) == std::tie(o.begin, o.end, o.device); }
-  bool operator<(const Shard &o) const { return std::tie(begin, end, device) < std::tie(o.begin, o.end, o.device); }
+  bool operator==(const Shard &o) const {
+    return std::tie(begin, end, device) == std::tie(o.begin, o.end, o.device);
+  }
+  bool operator<(const Shard &o) const {
+    return std::tie(begin, end, device) < std::tie(o.begin, o.end, o.device);
+  }
 };
 
 /// Returns the devices with a run that contains all of `piece`, in the order of the list.
@@ -32,8 +37,8 @@ inline std::vector<uint32_t> holdersOf(const std::vector<Shard> &list, const Sha
   return holders;
 }
 
-/// Positions of elements in memory in which the runs of one device are concatenated. Most devices have one run, which
-/// needs one subtraction and no allocation.
+/// Positions of elements in memory in which the runs of one device are concatenated. Most devices
+/// have one run, which needs one subtraction and no allocation.
 class Compact {
 public:
   struct Run {
@@ -69,7 +74,10 @@ public:
   }
 
   Runs runs() const && = delete;
-  Runs runs() const & { return {several_.empty() ? &one_ : several_.data(), several_.empty() ? size_t(!empty()) : several_.size()}; }
+  Runs runs() const & {
+    return {several_.empty() ? &one_ : several_.data(),
+            several_.empty() ? size_t(!empty()) : several_.size()};
+  }
   bool empty() const { return one_.begin == one_.end; }
   /// Returns the number of elements of all runs.
   int64_t elements() const {
@@ -81,7 +89,9 @@ public:
   /// Returns the position of elements [begin, end). Negative if no run contains all of them.
   int64_t place(int64_t begin, int64_t end) const {
     const Runs list = runs();
-    const Run *run = std::upper_bound(list.begin(), list.end(), begin, [](int64_t element, const Run &next) { return element < next.begin; });
+    const Run *run =
+        std::upper_bound(list.begin(), list.end(), begin,
+                         [](int64_t element, const Run &next) { return element < next.begin; });
     return run != list.begin() && end <= (--run)->end ? run->place + begin - run->begin : -1;
   }
   int64_t place(const Shard &piece) const { return place(piece.begin, piece.end); }
@@ -89,12 +99,15 @@ public:
   /// Whether runs contain some of its elements, but no run contains all.
   bool cuts(const Shard &piece) const {
     const Runs list = runs();
-    const Run *run = std::upper_bound(list.begin(), list.end(), piece.begin, [](int64_t element, const Run &next) { return element < next.end; });
-    return run != list.end() && std::max(run->begin, piece.begin) < std::min(run->end, piece.end) && !has(piece);
+    const Run *run =
+        std::upper_bound(list.begin(), list.end(), piece.begin,
+                         [](int64_t element, const Run &next) { return element < next.end; });
+    return run != list.end() && std::max(run->begin, piece.begin) < std::min(run->end, piece.end) &&
+           !has(piece);
   }
 
-  /// Returns the same runs with their positions in `whole`, relative to the first. Empty if one of them is not in
-  /// `whole`.
+  /// Returns the same runs with their positions in `whole`, relative to the first. Empty if one of
+  /// them is not in `whole`.
   Compact inside(const Compact &whole) const {
     Compact moved;
     const int64_t first = whole.place(one_.begin, one_.end);
@@ -127,13 +140,17 @@ private:
 struct Held {
   Compact whole;  ///< elements that it reads or contributes
   Compact shards; ///< elements that it owns; positions are relative to the first
-  bool inside;    ///< each shard is at its position in the whole; otherwise the shards are separate and concatenated
+  bool inside;    ///< each shard is at its position in the whole; otherwise the shards are separate
+                  ///< and concatenated
 
   /// Sets `inside` if the whole contains all shards and the first one is at its position there.
   /// \param distance  bytes from the whole to the first shard
-  Held(Compact whole, Compact shards, uint64_t distance, size_t elementBytes) : whole(std::move(whole)), shards(std::move(shards)) {
+  Held(Compact whole, Compact shards, uint64_t distance, size_t elementBytes)
+      : whole(std::move(whole)), shards(std::move(shards)) {
     const Compact &all = this->whole, &own = this->shards;
-    const bool first = !own.empty() && distance == uint64_t(all.place(own.runs()[0].begin, own.runs()[0].end)) * elementBytes;
+    const bool first =
+        !own.empty() &&
+        distance == uint64_t(all.place(own.runs()[0].begin, own.runs()[0].end)) * elementBytes;
     Compact there = first ? own.inside(all) : Compact();
     inside = !there.empty();
     if (inside)

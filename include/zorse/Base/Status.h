@@ -14,18 +14,24 @@ namespace zorse {
 /// Internal. (The exit code of a broken connection is 2 as well, because the input is correct. See
 /// Error::code.)
 enum class ErrorKind : uint8_t {
-  User,     ///< input, option or bundle is not as expected; the message contains the expected value, the value found and how to fix it.
+  User, ///< input, option or bundle is not as expected; the message contains the expected value,
+        ///< the value found and how to fix it.
   Internal, ///< a bug in Zorse.
 };
 
 struct Error {
   ErrorKind kind = ErrorKind::User;
   std::string message;
-  uint32_t peer = UINT32_MAX; ///< for a transfer: the rank at the other end of the failed connection, which may know the cause.
-  std::string where = {};     ///< location in a run: "device a, instruction 17 (receive from b) of step 4"
-  int exitCode = 0;           ///< exit code of tools, replaces the kind's; 2: the input is correct, a restart may help
+  uint32_t peer = UINT32_MAX; ///< for a transfer: the rank at the other end of the failed
+                              ///< connection, which may know the cause.
+  std::string where =
+      {}; ///< location in a run: "device a, instruction 17 (receive from b) of step 4"
+  int exitCode =
+      0; ///< exit code of tools, replaces the kind's; 2: the input is correct, a restart may help
 
-  int code() const { return exitCode != 0 ? exitCode : kind == ErrorKind::User && peer == UINT32_MAX ? 1 : 2; }
+  int code() const {
+    return exitCode != 0 ? exitCode : kind == ErrorKind::User && peer == UINT32_MAX ? 1 : 2;
+  }
 
   std::string text() const { return where.empty() ? message : where + ": " + message; }
 };
@@ -50,7 +56,9 @@ private:
 };
 
 inline Error userError(std::string message) { return {ErrorKind::User, std::move(message)}; }
-inline Error internalError(std::string message) { return {ErrorKind::Internal, std::move(message)}; }
+inline Error internalError(std::string message) {
+  return {ErrorKind::Internal, std::move(message)};
+}
 
 /// A value or an error.
 template <typename T> class [[nodiscard]] Result {

@@ -10,17 +10,20 @@
 
 namespace zorse::planning {
 
-// A planner lists its plans by its own predicted time; the first that fits in memory is the result, as users go on to the next configuration when one
-// runs out of memory. An error if none of the first 24 that could fit does.
+// A planner lists its plans by its own predicted time; the first that fits in memory is the result,
+// as users go on to the next configuration when one runs out of memory. An error if none of the
+// first 24 that could fit does.
 
-/// Min-k-cut (SPLIT with Stoer-Wagner cuts) of the bandwidth graph for every k, layers in proportion to the groups' rates, micro-batch sizes,
-/// ministages.
+/// Min-k-cut (SPLIT with Stoer-Wagner cuts) of the bandwidth graph for every k, layers in
+/// proportion to the groups' rates, micro-batch sizes, ministages.
 Result<Strategy> zorsePaper(const Problem &problem);
-/// Graph partition into pipelines, single devices as stages in an order along fast links, layers in proportion to memory.
+/// Graph partition into pipelines, single devices as stages in an order along fast links, layers in
+/// proportion to memory.
 Result<Strategy> hexiscale(const Problem &problem);
 /// A uniform grid: equal layers, equal devices per stage, equal samples; interleaved or not.
 Result<Strategy> megatron(const Problem &problem);
-/// Stages of equally many layers, each with the same number of replicas with equal samples; zones together.
+/// Stages of equally many layers, each with the same number of replicas with equal samples; zones
+/// together.
 Result<Strategy> sailor(const Problem &problem);
 /// Stages of one type each, cuts inside blocks, 1F1B with launch counts that follow link delays.
 Result<Strategy> harp(const Problem &problem);

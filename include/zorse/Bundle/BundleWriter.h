@@ -1,4 +1,5 @@
-// Writes a bundle: the directory that the runtime executes. docs/reference/bundle.md describes the files.
+// Writes a bundle: the directory that the runtime executes. docs/reference/bundle.md describes the
+// files.
 #pragma once
 
 #include "zorse/Bundle/HubFacts.h"
@@ -14,10 +15,11 @@ namespace zorse::bundle {
 
 /// Location of the initial bytes of a parameter: a range of a file, or a string.
 struct WeightData {
-  std::string name;                 ///< ParameterInfo.name
-  std::string type = "f32";         ///< type in the file: f32, f64, f16, bf16, i64, i32, i16, i8, u8 or i1
+  std::string name;         ///< ParameterInfo.name
+  std::string type = "f32"; ///< type in the file: f32, f64, f16, bf16, i64, i32, i16, i8, u8 or i1
   std::vector<int64_t> shape;       ///< shape in the file
-  std::vector<int64_t> permutation; ///< parameter dimension i is stored dimension permutation[i]; empty: no permutation
+  std::vector<int64_t> permutation; ///< parameter dimension i is stored dimension permutation[i];
+                                    ///< empty: no permutation
   std::string file;                 ///< absolute path; empty: the data is in `bytes`
   uint64_t offset = 0;              ///< in `file`
   uint64_t size = 0;                ///< bytes in `file`
@@ -27,7 +29,8 @@ struct WeightData {
 
 enum class WeightMode {
   Copy,     ///< the bundle contains all bytes (weights.safetensors) and can be moved.
-  Reference ///< weights.json refers to the files of the model; the bundle contains only bytes that are in no file (constants.safetensors).
+  Reference ///< weights.json refers to the files of the model; the bundle contains only bytes that
+            ///< are in no file (constants.safetensors).
 };
 
 struct BundleContents {
@@ -37,12 +40,13 @@ struct BundleContents {
   std::vector<BundleDevice> devices; ///< in the order of the plan
   std::string plan;                  ///< canonical plan.json
   std::string cluster;               ///< cluster.yaml as given
-  Topology topology;                 ///< devices in the same order; without nodes: the topology is unknown
+  Topology topology; ///< devices in the same order; without nodes: the topology is unknown
   ModelSummary summary;
-  FunctionLibrary functions;           ///< of target 0
-  std::vector<std::string> programs;   ///< one per device, serialized deterministically (`serialize`)
-  std::vector<std::string> hostStaged; ///< the same step with host staging, if a program has direct transfers; else empty
-  std::string kernels;                 ///< bytes of kernels/<arch>/<object>; empty: the functions launch no kernel
+  FunctionLibrary functions;         ///< of target 0
+  std::vector<std::string> programs; ///< one per device, serialized deterministically (`serialize`)
+  std::vector<std::string> hostStaged; ///< the same step with host staging, if a program has direct
+                                       ///< transfers; else empty
+  std::string kernels; ///< bytes of kernels/<arch>/<object>; empty: the functions launch no kernel
   struct Target {
     FunctionLibrary functions;
     std::string kernels;
@@ -60,8 +64,8 @@ std::string serialize(const google::protobuf::MessageLite &message);
 std::string whyNotWritable(const std::string &directory);
 
 /// Writes `directory` atomically: all files are written to a new directory next to it, which then
-/// replaces it (OutputDirectory.h). An existing bundle with this name is replaced. Anything else with
-/// this name, including a bundle with additional files, is an error. Equal contents give equal
+/// replaces it (OutputDirectory.h). An existing bundle with this name is replaced. Anything else
+/// with this name, including a bundle with additional files, is an error. Equal contents give equal
 /// bytes: files contain no times, and no paths except those of referenced weights. \returns the
 /// SHA-256 of the bundle's contents
 Result<std::string> writeBundle(const BundleContents &contents, const std::string &directory);

@@ -10,13 +10,17 @@ namespace zorse {
 
 struct DeviceKind {
   const char *name;
-  bool driven;           ///< it has code and a driver. Other kinds can only be planned for and simulated.
-  bool computes;         ///< its functions compute; false: results are meaningless, and it is used only if a cluster requests it.
-  bool hostCpus;         ///< it is threads of the host's CPUs: speeds are per thread, and messages take time from its computation.
-  bool sharesHostMemory; ///< its memory is host memory: copies from and to the host are ordinary copies and need no queue.
-  bool asynchronous;     ///< it processes each of its queues itself; false: host threads do, one for computation and one for all communication.
-  bool deviceToDevice; ///< devices of this kind on different GPUs exchange data between their memories, through a library that enqueues transfers on
-                       ///< their queues.
+  bool driven;   ///< it has code and a driver. Other kinds can only be planned for and simulated.
+  bool computes; ///< its functions compute; false: results are meaningless, and it is used only if
+                 ///< a cluster requests it.
+  bool hostCpus; ///< it is threads of the host's CPUs: speeds are per thread, and messages take
+                 ///< time from its computation.
+  bool sharesHostMemory; ///< its memory is host memory: copies from and to the host are ordinary
+                         ///< copies and need no queue.
+  bool asynchronous;   ///< it processes each of its queues itself; false: host threads do, one for
+                       ///< computation and one for all communication.
+  bool deviceToDevice; ///< devices of this kind on different GPUs exchange data between their
+                       ///< memories, through a library that enqueues transfers on their queues.
   std::vector<std::string> transports; ///< transports that it can join: "local", "gloo"
   /// Instruction sets for which its code can be generated, as LLVM names them. Each one runs code
   /// for all previous ones. Empty: not distinguished. NVIDIA GPUs may have others between these

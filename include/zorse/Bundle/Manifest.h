@@ -25,16 +25,17 @@ struct BundleDevice {
   std::string name;
   std::string kind = "cpu";
   int threads = 1;
-  uint64_t memory = 0; ///< bytes; 0: not limited.
-  uint32_t target = 0; ///< index of its function library
-  int32_t d2dGroup =
-      -1; ///< devices with the same number exchange data between their memories (Program queues of kind DEVICE_TO_DEVICE); -1: with no device
+  uint64_t memory = 0;   ///< bytes; 0: not limited.
+  uint32_t target = 0;   ///< index of its function library
+  int32_t d2dGroup = -1; ///< devices with the same number exchange data between their memories
+                         ///< (Program queues of kind DEVICE_TO_DEVICE); -1: with no device
 };
 
 /// Of the function library of a target: "functions.pb", "functions.1.pb", ...
 std::string functionsFile(uint32_t target);
 
-/// Of the program of a device, and of the one that takes its place where direct transfers cannot be: "programs/0.pb", "host_staged/0.pb".
+/// Of the program of a device, and of the one that takes its place where direct transfers cannot
+/// be: "programs/0.pb", "host_staged/0.pb".
 std::string programFile(uint32_t device);
 std::string stagedFile(uint32_t device);
 
@@ -43,7 +44,8 @@ std::string stagedFile(uint32_t device);
 std::string differentArguments(const FunctionLibrary &one, const FunctionLibrary &other);
 
 struct Manifest {
-  std::string digest; ///< SHA-256 of manifest.json, which contains the SHA-256 of every other file: the digest of the whole bundle
+  std::string digest; ///< SHA-256 of manifest.json, which contains the SHA-256 of every other file:
+                      ///< the digest of the whole bundle
   std::string model, precision;
   int64_t batch = 0, sequence = 0;
   std::vector<BundleDevice> devices;
@@ -60,7 +62,8 @@ Result<Manifest> readManifest(const std::string &directory, const ReadFile &read
 
 /// Describes the first contradiction between these files: batch, devices, precision, names,
 /// training options. Empty if they agree.
-std::string contradiction(const Manifest &manifest, const std::string &plan, const ModelSummary &summary);
+std::string contradiction(const Manifest &manifest, const std::string &plan,
+                          const ModelSummary &summary);
 
 /// Formats options with their names in the schema, as JSON in one line.
 std::string trainingText(const TrainingOptions &options);

@@ -60,7 +60,8 @@ public:
 
 private:
   OutputDirectory(DraftDirectory draft, std::string name, std::string target, Refusal refusal)
-      : draft_(std::move(draft)), name_(std::move(name)), target_(std::move(target)), refusal_(refusal) {}
+      : draft_(std::move(draft)), name_(std::move(name)), target_(std::move(target)),
+        refusal_(refusal) {}
   DraftDirectory draft_;
   std::string name_, target_; ///< as given, and with symbolic links resolved
   Refusal refusal_;

@@ -1,4 +1,5 @@
-// Pages of HTML that need nothing else: style, script and data are in them. What draws is in lib/Html/assets.
+// Pages of HTML that need nothing else: style, script and data are in them. What draws is in
+// lib/Html/assets.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -14,6 +15,7 @@ extern const char *const kRunScript;  ///< assets/run.js
 std::string escape(const std::string &text);
 
 /// A whole page. \param body  HTML, below the heading. \param data  what `script` finds as `data`
-std::string page(const std::string &title, const std::string &body, const nlohmann::json &data, const char *script);
+std::string page(const std::string &title, const std::string &body, const nlohmann::json &data,
+                 const char *script);
 
 } // namespace zorse::html

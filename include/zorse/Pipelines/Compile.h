@@ -1,9 +1,10 @@
 // The compiler as one function: the implementation of zorse-compile.
 //
-//     import → recognize → units → backward → lower → plan → kernels → step → exec → verify → bundle
+//     import → recognize → units → backward → lower → plan → kernels → step → exec → verify →
+//     bundle
 //
-// The phases between the first and the last are passes (docs/internals/passes.md). compileModel can stop
-// after any of them, and print or dump its result.
+// The phases between the first and the last are passes (docs/internals/passes.md). compileModel can
+// stop after any of them, and print or dump its result.
 #pragma once
 
 #include "zorse/Base/Status.h"
@@ -28,10 +29,11 @@ enum class Stage : uint8_t {
   Lowered,    ///< a zorse.target for each architecture: compiled functions, and their kernels
   Plan,       ///< zorse.plan is canonical; targets have only the compiled functions that it uses
   Kernels,    ///< targets have machine code
-  Step,       ///< the plan is expanded and can run; the expansion is an analysis and does not change the module
-  Programs,   ///< the module has zorse.programs
-  Verified,   ///< the programs are verified
-  Bundle,     ///< the bundle is written
+  Step, ///< the plan is expanded and can run; the expansion is an analysis and does not change the
+        ///< module
+  Programs, ///< the module has zorse.programs
+  Verified, ///< the programs are verified
+  Bundle,   ///< the bundle is written
 };
 
 enum class Emit : uint8_t { Nothing, Graph, Pipeline, Units, Plan, Exec, Llvm };
@@ -43,26 +45,28 @@ enum class Weights : uint8_t { Auto, Copy, Reference, Later };
 inline constexpr uint64_t kCopiedWeights = 64 << 20;
 
 struct CompileOptions {
-  std::string model;                 ///< ONNX file
-  std::string cluster;               ///< YAML file
-  std::string plan;                  ///< plan.json; empty: the plan is searched
-  std::vector<std::string> profiles; ///< measured times (docs/reference/profile-json.md); later files have precedence
-  std::string output;                ///< bundle directory; empty: no bundle is written
-  std::string rebuild;               ///< bundle whose kernels are rebuilt; empty: none
+  std::string model;   ///< ONNX file
+  std::string cluster; ///< YAML file
+  std::string plan;    ///< plan.json; empty: the plan is searched
+  std::vector<std::string>
+      profiles; ///< measured times (docs/reference/profile-json.md); later files have precedence
+  std::string output;  ///< bundle directory; empty: no bundle is written
+  std::string rebuild; ///< bundle whose kernels are rebuilt; empty: none
 
-  int64_t batch = 0;                   ///< samples per step
-  int64_t batchNormRows = 0;           ///< samples per batch norm statistics; 0: batch norm is an error
-  int64_t sequence = 0;                ///< length of symbolic sequence dimensions; 0: the model has none
-  std::string saved = "min-cut";       ///< activations that forwards save for their backwards: min-cut, none or full (autodiff::RecomputePolicy)
-  Precision precision;                 ///< compute type of units, and rounding
-  std::map<std::string, int64_t> dims; ///< other symbolic dimensions by name
+  int64_t batch = 0;             ///< samples per step
+  int64_t batchNormRows = 0;     ///< samples per batch norm statistics; 0: batch norm is an error
+  int64_t sequence = 0;          ///< length of symbolic sequence dimensions; 0: the model has none
+  std::string saved = "min-cut"; ///< activations that forwards save for their backwards: min-cut,
+                                 ///< none or full (autodiff::RecomputePolicy)
+  Precision precision;           ///< compute type of units, and rounding
+  std::map<std::string, int64_t> dims;          ///< other symbolic dimensions by name
   std::string loss, lossOutput, logits, labels; ///< as in ImportOptions
   bool shiftLabels = false;
   std::optional<bool> shiftedInGraph;
   int64_t ignoreIndex = -100;
   std::vector<std::string> train, freeze; ///< initializers, by name or pattern
   bool trustGuess = false;                ///< the trained parameters may be guessed
-  bool trustImport = false;               ///< skips the numerical comparison of the imported loss with the file
+  bool trustImport = false; ///< skips the numerical comparison of the imported loss with the file
 
   bundle::TrainingOptions training;
   std::string decay = "rank"; ///< rank, all, none or names:P,Q
@@ -70,19 +74,24 @@ struct CompileOptions {
        decayGiven = false; ///< given by the caller: they override the file's own training options
   Weights weights = Weights::Auto;
 
-  bool simulateOnly = false;         ///< devices may be of kinds without a driver: the bundle is only for `zorse-run --simulate`
-  bool sampling = false;             ///< adds a compiled function for text generation by zorse-run
-  bool compileSplitBackward = false; ///< keeps the parts of split backwards even if the plan does not split, for measurements
+  bool simulateOnly = false; ///< devices may be of kinds without a driver: the bundle is only for
+                             ///< `zorse-run --simulate`
+  bool sampling = false;     ///< adds a compiled function for text generation by zorse-run
+  bool compileSplitBackward = false; ///< keeps the parts of split backwards even if the plan does
+                                     ///< not split, for measurements
 
   Stage last = Stage::Bundle; ///< last stage to make
   Emit emit = Emit::Nothing;  ///< output printed to standard output after the phase that makes it
   std::string dumpDir;        ///< directory for the results of every phase
   std::string arch = "native";
   unsigned threads = 2;
-  bool quiet = false;     ///< no line per phase
-  bool mlirFlags = false; ///< MLIR's own options (--mlir-timing, ...) have been parsed and apply to the passes
+  bool quiet = false; ///< no line per phase
+  bool mlirFlags =
+      false; ///< MLIR's own options (--mlir-timing, ...) have been parsed and apply to the passes
 
-  bool writesBundle() const { return emit == Emit::Nothing && last == Stage::Bundle && !output.empty(); }
+  bool writesBundle() const {
+    return emit == Emit::Nothing && last == Stage::Bundle && !output.empty();
+  }
 };
 
 /// Returns the stage made by the phase with this `--compile-to` name, or nothing.
@@ -98,6 +107,7 @@ Status adoptBundle(CompileOptions &options);
 bool compileModel(const CompileOptions &options);
 
 /// Runs the first half, up to compiled functions, which provides the planner's data about a model.
-bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary, bundle::FunctionLibrary &functions);
+bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary,
+                    bundle::FunctionLibrary &functions);
 
 } // namespace zorse::pipelines

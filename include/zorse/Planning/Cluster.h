@@ -17,42 +17,54 @@ struct Precision;
 
 namespace zorse::planning {
 
-/// Types in which devices multiply matrices, in the order of ClusterDevice::flopsPerSecond. A model's
-/// compute type selects one. A device that does not support it cannot run the model.
+/// Types in which devices multiply matrices, in the order of ClusterDevice::flopsPerSecond. A
+/// model's compute type selects one. A device that does not support it cannot run the model.
 inline constexpr bundle::ElementType kSpeedTypes[] = {bundle::F32, bundle::F16, bundle::BF16};
 inline constexpr size_t kSpeeds = std::size(kSpeedTypes);
 
 /// Returns the index of a compute type in kSpeedTypes. f64, a type for tests, counts as f32.
-constexpr size_t speedIndex(bundle::ElementType computeType) { return computeType == bundle::F16 ? 1 : computeType == bundle::BF16 ? 2 : 0; }
+constexpr size_t speedIndex(bundle::ElementType computeType) {
+  return computeType == bundle::F16 ? 1 : computeType == bundle::BF16 ? 2 : 0;
+}
 
 struct ClusterDevice {
   std::string name;
-  std::string kind = "cpu";                   ///< driver that runs the device
-  std::string arch;                           ///< architecture to compile for, one of the kind's; empty: the compiler's default
-  std::string gpu;                            ///< UUID or PCI bus address of the GPU in its node; empty: any GPU that can run the code
-  std::string type;                           ///< an entry of the table of device types, or free text
-  uint32_t node = 0;                          ///< index in Cluster.nodes
-  double flopsPerSecond[kSpeeds] = {0, 0, 0}; ///< FLOP/s that large matrix products reach, by kSpeedTypes; 0: not supported
-  uint32_t multiprocessors = 0;               ///< multiprocessors of a GPU with times modeled kernel by kernel; 0: a roofline
-  double halfPeakRows = 0;                    ///< roofline: matrix rows (samples x positions) at which products reach half of `flopsPerSecond`
-  bool eager = false;                         ///< modeled as slow as a framework that launches every operation separately
-  double memoryBandwidth = 0;                 ///< bytes/s of the device's memory; 0: unknown, elementwise work then costs FLOPs only
-  double launchOverhead = 0;                  ///< seconds of overhead per call of a unit function
-  uint64_t memory = 0;                        ///< bytes, as described; 0: unlimited
-  uint64_t reservedMemory = 0;                ///< bytes of `memory` that programs must not use (context, libraries)
-  uint32_t threads = 1;                       ///< cpu: threads that share a launch
-  double price = 0;                           ///< per hour
-  bool deviceToDevice = true;                 ///< whether it may exchange data directly with other GPUs, if its kind supports that
+  std::string kind = "cpu"; ///< driver that runs the device
+  std::string
+      arch; ///< architecture to compile for, one of the kind's; empty: the compiler's default
+  std::string
+      gpu; ///< UUID or PCI bus address of the GPU in its node; empty: any GPU that can run the code
+  std::string type;  ///< an entry of the table of device types, or free text
+  uint32_t node = 0; ///< index in Cluster.nodes
+  double flopsPerSecond[kSpeeds] = {
+      0, 0, 0}; ///< FLOP/s that large matrix products reach, by kSpeedTypes; 0: not supported
+  uint32_t multiprocessors =
+      0; ///< multiprocessors of a GPU with times modeled kernel by kernel; 0: a roofline
+  double halfPeakRows = 0; ///< roofline: matrix rows (samples x positions) at which products reach
+                           ///< half of `flopsPerSecond`
+  bool eager = false; ///< modeled as slow as a framework that launches every operation separately
+  double memoryBandwidth =
+      0; ///< bytes/s of the device's memory; 0: unknown, elementwise work then costs FLOPs only
+  double launchOverhead = 0; ///< seconds of overhead per call of a unit function
+  uint64_t memory = 0;       ///< bytes, as described; 0: unlimited
+  uint64_t reservedMemory =
+      0;                ///< bytes of `memory` that programs must not use (context, libraries)
+  uint32_t threads = 1; ///< cpu: threads that share a launch
+  double price = 0;     ///< per hour
+  bool deviceToDevice =
+      true; ///< whether it may exchange data directly with other GPUs, if its kind supports that
 
   /// Bytes that programs may use; 0: unlimited. Everything except the description itself uses this.
-  uint64_t capacity() const { return memory == 0 ? 0 : memory > reservedMemory ? memory - reservedMemory : 1; }
+  uint64_t capacity() const {
+    return memory == 0 ? 0 : memory > reservedMemory ? memory - reservedMemory : 1;
+  }
 };
 
 struct ClusterNode {
   std::string name;
-  uint64_t hostMemory = 0;  ///< bytes; 0: unknown
-  double pcie = 0;          ///< bytes/s between one device and host memory, each direction; 0: unknown
-  uint64_t nvme = 0;        ///< bytes
+  uint64_t hostMemory = 0; ///< bytes; 0: unknown
+  double pcie = 0;   ///< bytes/s between one device and host memory, each direction; 0: unknown
+  uint64_t nvme = 0; ///< bytes
   double nvmeBandwidth = 0; ///< bytes/s
   double price = 0;         ///< per hour, without the devices
 };
@@ -66,8 +78,8 @@ struct Cluster {
   D2dScope deviceToDevice = D2dScope::Site;
   std::vector<ClusterDevice> devices; ///< in file order, which is rank order
   std::vector<ClusterNode> nodes;     ///< in file order
-  bundle::Topology topology;          ///< sites and links; `node_of_device` in the order of `devices`
-  std::vector<double> egressPrice;    ///< per site: price of a byte that leaves it
+  bundle::Topology topology;       ///< sites and links; `node_of_device` in the order of `devices`
+  std::vector<double> egressPrice; ///< per site: price of a byte that leaves it
 };
 
 /// Known values of a device type, for files that do not specify them. Values and sources:
@@ -122,8 +134,8 @@ std::string writeCluster(const Cluster &cluster);
 /// memory to memory (step::PlanDevice::deviceToDevice); -1: the device has no direct peer.
 std::vector<int32_t> d2dGroups(const Cluster &cluster);
 
-/// Returns a cluster's devices as a plan lists them: `flopsPerSecond` is the speed of the compute type,
-/// `memory` the capacity.
+/// Returns a cluster's devices as a plan lists them: `flopsPerSecond` is the speed of the compute
+/// type, `memory` the capacity.
 std::vector<step::PlanDevice> planDevices(const Cluster &cluster, bundle::ElementType computeType);
 
 /// Returns host memory in bytes by node name, for nodes where it is known.

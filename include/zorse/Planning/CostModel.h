@@ -14,10 +14,11 @@
 namespace zorse::planning {
 
 /// If no profile has a unit's time on a GPU of a known type, the time is the sum over the kernels
-/// that its compiled function launches (lib/Planning/Costs/GpuTimes.h). This needs UnitFunction.work in the
-/// summary. On other devices, the time of r rows is
+/// that its compiled function launches (lib/Planning/Costs/GpuTimes.h). This needs
+/// UnitFunction.work in the summary. On other devices, the time of r rows is
 ///
-///     launch + max(FLOPs(r) / (speed * e(r)), bytes(r) / memory bandwidth),   e(r) = r·p / (r·p + halfRows)
+///     launch + max(FLOPs(r) / (speed * e(r)), bytes(r) / memory bandwidth),   e(r) = r·p / (r·p +
+///     halfRows)
 ///
 /// where p is the number of matrix rows (positions) of one sample: the product of all dimensions
 /// except the last of the unit's largest value; for ids, of all dimensions.
@@ -37,7 +38,8 @@ public:
   /// model.
   /// \param devices  the plan's devices, by name; each must be in the cluster. Empty: all devices
   ///   of the cluster, in its order.
-  static Result<CostModel> make(const bundle::ModelSummary &summary, const Cluster &cluster, const Profile *profile,
+  static Result<CostModel> make(const bundle::ModelSummary &summary, const Cluster &cluster,
+                                const Profile *profile,
                                 const std::vector<step::PlanDevice> &devices);
 
   double unit(uint32_t device, int32_t unit, step::UnitTask task, int64_t rows) const override;

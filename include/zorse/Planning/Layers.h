@@ -1,5 +1,5 @@
-// Layer tables (docs/reference/layers-json.md): a model and its times as measured by another system's profiler,
-// without an exported model.
+// Layer tables (docs/reference/layers-json.md): a model and its times as measured by another
+// system's profiler, without an exported model.
 #pragma once
 
 #include "zorse/Planning/Profile.h"
@@ -17,8 +17,10 @@ namespace zorse::planning {
 struct LayerTable {
   bundle::ModelSummary summary;
   Profile profile;
-  std::vector<std::string> assumptions; ///< human-readable assumptions about data that the table does not contain
-  std::set<std::string> withoutFlops;   ///< classes without FLOPs: devices need measured times for them
+  std::vector<std::string>
+      assumptions; ///< human-readable assumptions about data that the table does not contain
+  std::set<std::string>
+      withoutFlops; ///< classes without FLOPs: devices need measured times for them
 };
 
 Result<LayerTable> readLayers(const std::string &json);

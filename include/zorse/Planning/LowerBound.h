@@ -8,9 +8,9 @@ namespace zorse::planning {
 /// Factors of η = T_LB / T. Each is the ratio of two successive times of the same plan and at most
 /// 1, to rounding. Their product is η.
 ///
-///     T0  the linear program: every device on the units that suit it, at its best micro-batch size, nothing else
-///     T1  the same over the devices that have work                       idle     T0 / T1
-///     T2  with the micro-batch sizes of the plan                         kernel   T1 / T2
+///     T0  the linear program: every device on the units that suit it, at its best micro-batch
+///     size, nothing else T1  the same over the devices that have work                       idle
+///     T0 / T1 T2  with the micro-batch sizes of the plan                         kernel   T1 / T2
 ///     T3  the busiest device, without recomputation                      balance  T2 / T3
 ///     T4  with recomputation                                             recompute T3 / T4
 ///     T5  simulated with free links and free updates                     bubble   T4 / T5
@@ -24,7 +24,8 @@ struct Efficiency {
 /// Returns a lower bound of the step time in seconds on these devices, or on all of the cluster if
 /// `devices` is empty. It is the optimum of the linear program alone, over all micro-batch sizes up
 /// to `maxRows`.
-double lowerBound(const Problem &problem, const std::vector<uint32_t> &devices = {}, int64_t maxRows = 64);
+double lowerBound(const Problem &problem, const std::vector<uint32_t> &devices = {},
+                  int64_t maxRows = 64);
 
 Result<Efficiency> efficiency(const Problem &problem, const step::Plan &plan);
 

@@ -17,7 +17,8 @@ namespace zorse::planning {
 struct ModelShape {
   std::string name;
   int64_t layers = 0, hidden = 0, ffn = 0, heads = 0, kvHeads = 0, vocabulary = 0, sequence = 0;
-  bundle::ElementType computeType = bundle::BF16; ///< compute type; master parameters, gradients and optimizer states are f32
+  bundle::ElementType computeType =
+      bundle::BF16; ///< compute type; master parameters, gradients and optimizer states are f32
 };
 
 /// Finds llama-7b, -13b, -33b, -65b or, with grouped heads, -70b. Returns nullopt for other names.
@@ -28,10 +29,14 @@ std::string knownModelShapes();
 /// Makes the summary of a model trained with Adam. Every block has two units, attention and MLP;
 /// embedding and head with loss are units too. Per token and block, with h = hidden, f = ffn:
 ///
-///     FLOPs     attention (4 + 4·kv/h)·h² + 4·h·seq forward, kv = hidden·kvHeads/heads;  MLP 6·h·f;  head 2·h·V
-///               backward twice that; split equally between B and W, except scores and their use, which belong to B
-///     saved     activations that fused kernels keep, in the compute type: attention 7 h-vectors (input, norm, q, k, v, output,
-///               and statistics), MLP 2 h-vectors and 3 f-vectors (15 h together at f = 2.69 h); head the logits
+///     FLOPs     attention (4 + 4·kv/h)·h² + 4·h·seq forward, kv = hidden·kvHeads/heads;  MLP
+///     6·h·f;  head 2·h·V
+///               backward twice that; split equally between B and W, except scores and their use,
+///               which belong to B
+///     saved     activations that fused kernels keep, in the compute type: attention 7 h-vectors
+///     (input, norm, q, k, v, output,
+///               and statistics), MLP 2 h-vectors and 3 f-vectors (15 h together at f = 2.69 h);
+///               head the logits
 ///     deferred  attention 3 h (dq, dk, dv), MLP 2 f
 ///
 /// \returns nullopt and a message if dimensions are missing, not positive or too large, or if heads

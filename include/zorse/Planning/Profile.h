@@ -1,5 +1,5 @@
-// Measured times of a model's unit functions on device types (docs/reference/profile-json.md). zorse-profile
-// writes profiles; users import them for devices that they cannot reach.
+// Measured times of a model's unit functions on device types (docs/reference/profile-json.md).
+// zorse-profile writes profiles; users import them for devices that they cannot reach.
 #pragma once
 
 #include "zorse/Planning/Cluster.h"
@@ -15,7 +15,8 @@ namespace zorse::planning {
 struct ProfilePoint {
   int64_t rows = 0;
   double forward = -1, backward = -1, inputGradients = -1, weightGradients = -1;
-  int64_t memory = -1; ///< bytes that the tasks used in addition to their operands; plans use the larger of this and the workspace of the class
+  int64_t memory = -1; ///< bytes that the tasks used in addition to their operands; plans use the
+                       ///< larger of this and the workspace of the class
 };
 
 struct ClassProfile {
@@ -24,14 +25,17 @@ struct ClassProfile {
 };
 
 struct DeviceProfile {
-  std::string device; ///< name of a device, of its entry in the cluster file, or of a device type; the most specific one applies
-  std::map<std::string, std::vector<ClassProfile>> classes; ///< by class name ("block attention"), see UnitInfo.class_id; one entry per degree
-  double updatePerElement = -1, updateFixed = 0;            ///< seconds
-  double hostUpdatePerElement = -1, hostUpdateFixed = 0;    ///< update by the CPU of the device's host
+  std::string device; ///< name of a device, of its entry in the cluster file, or of a device type;
+                      ///< the most specific one applies
+  std::map<std::string, std::vector<ClassProfile>>
+      classes; ///< by class name ("block attention"), see UnitInfo.class_id; one entry per degree
+  double updatePerElement = -1, updateFixed = 0;         ///< seconds
+  double hostUpdatePerElement = -1, hostUpdateFixed = 0; ///< update by the CPU of the device's host
   double normPerElement = -1, normFixed = 0;
   double copyPerByte = -1, copyFixed = 0;
   double loadPerByte = -1, loadFixed = 0;
-  double launchOverhead = -1; ///< seconds of a call of an empty function; replaces ClusterDevice.launch in rooflines
+  double launchOverhead =
+      -1; ///< seconds of a call of an empty function; replaces ClusterDevice.launch in rooflines
   /// Costs of communication by a device that moves its messages with its own CPUs: seconds of
   /// compute time lost per byte and per message, and seconds that a message waits for a CPU while
   /// the device computes.
@@ -65,7 +69,8 @@ std::vector<std::string> classNames(const bundle::ModelSummary &summary);
 /// within a site sets its nodes' cards and the fabric's latency, and a link between sites sets that
 /// pair of sites. The best of several measurements of one link counts, because the slower ones were
 /// limited by their other end. Links of other devices are ignored.
-void applyLinks(const std::vector<LinkProfile> &links, const Cluster &cluster, bundle::Topology &topology);
+void applyLinks(const std::vector<LinkProfile> &links, const Cluster &cluster,
+                bundle::Topology &topology);
 
 /// Limits the memory of devices to the bytes that a profile found on them, if the cluster specifies
 /// no limit or a larger one.
@@ -75,7 +80,8 @@ std::vector<std::string> limitMemory(const Profile &profile, Cluster &cluster);
 /// any device of the cluster. Between and beyond the measured points, bytes follow the steepest
 /// line from one point to the next.
 /// \returns a line for each class that this concerns
-std::vector<std::string> raiseWorkspace(const Profile &profile, const Cluster &cluster, bundle::ModelSummary &summary);
+std::vector<std::string> raiseWorkspace(const Profile &profile, const Cluster &cluster,
+                                        bundle::ModelSummary &summary);
 
 // Errors as in Cluster.h, with the path in the file in front
 // ("devices[0].classes[\"head\"].points[2].rows: ..."). Limits: docs/reference/profile-json.md.

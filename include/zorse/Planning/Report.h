@@ -32,9 +32,9 @@ struct Report {
   struct Device {
     std::string name, type, node;
     int64_t cells = 0;
-    int64_t samples = 0;                                      ///< number of distinct samples the device works on
+    int64_t samples = 0; ///< number of distinct samples the device works on
     double forward = 0, backward = 0, weights = 0, other = 0; ///< seconds of compute
-    uint64_t memory = 0, available = 0;                       ///< without the reserve; available 0: unlimited
+    uint64_t memory = 0, available = 0; ///< without the reserve; available 0: unlimited
     step::MemoryUse use;
     double busy() const { return forward + backward + weights + other; }
   };
@@ -53,15 +53,18 @@ struct Report {
   std::string model, cluster, schedule;
   int64_t batch = 0, tokensPerSample = 0; ///< tokensPerSample 0: the model has no token ids
   double step = 0;
-  bool givenDurations = false; ///< the plan has durations: they determine `step`; the efficiency is that of modeled times
+  bool givenDurations = false; ///< the plan has durations: they determine `step`; the efficiency is
+                               ///< that of modeled times
   Efficiency efficiency;
   std::vector<Stage> stages;   ///< by first unit
   std::vector<Device> devices; ///< as in the plan
   std::vector<Type> types;
-  std::vector<BusyLink> links;          ///< the busiest first
-  std::vector<std::string> sources;     ///< sources of times, and assumptions, per type of the devices in use: "A100-40: modeled: ..."
+  std::vector<BusyLink> links;      ///< the busiest first
+  std::vector<std::string> sources; ///< sources of times, and assumptions, per type of the devices
+                                    ///< in use: "A100-40: modeled: ..."
   std::vector<std::string> assumptions; ///< about model and memory: Problem::assumptions
-  double price = 0, egress = 0;         ///< per hour of the devices in use; per step for bytes that leave sites
+  double price = 0,
+         egress = 0; ///< per hour of the devices in use; per step for bytes that leave sites
   std::string currency;
   uint32_t instructions = 0;
 
@@ -71,7 +74,8 @@ struct Report {
 
 /// Expands and simulates a plan and summarizes it.
 /// \param graph  receives the expansion, for charts, if not null
-Result<Report> makeReport(const Problem &problem, const step::Plan &plan, step::StepGraph *graph = nullptr);
+Result<Report> makeReport(const Problem &problem, const step::Plan &plan,
+                          step::StepGraph *graph = nullptr);
 
 /// Prints tables for a terminal: stages, device types, devices (those of the first stages if there
 /// are more than `maxDevices`), links, time and its factors.
@@ -87,7 +91,8 @@ std::string writeReportJson(const Report &report);
 /// the same plan on the changed cluster is used.
 struct Reason {
   std::string what; ///< "memory of a100:0 is 98 % full"
-  double gain = 0;  ///< gain in step time, or in the price of a sample, as a fraction; negative: slower or more expensive; 0: a remark
+  double gain = 0;  ///< gain in step time, or in the price of a sample, as a fraction; negative:
+                    ///< slower or more expensive; 0: a remark
   bool price = false;
 };
 /// Returns "the step would take 12.5 % less" or "a sample would cost 3.0 % more"; empty for a
@@ -97,19 +102,23 @@ std::string showGain(const Reason &reason);
 struct Replanned {
   double step = 0, price = 0;
 };
-using PlanAgain = std::function<std::optional<Replanned>(const Cluster &)>; ///< plans for another cluster; nullopt: there is no plan
+using PlanAgain = std::function<std::optional<Replanned>(
+    const Cluster &)>; ///< plans for another cluster; nullopt: there is no plan
 /// \param byPrice  new plans are compared by the price of a sample
-/// \param given    the plan was read, not found by the search: other plans on the same cluster are tried, too
-std::vector<Reason> explain(const Problem &problem, const step::Plan &plan, const Report &report, const PlanAgain &planAgain, bool byPrice = false,
-                            bool given = false);
+/// \param given    the plan was read, not found by the search: other plans on the same cluster are
+/// tried, too
+std::vector<Reason> explain(const Problem &problem, const step::Plan &plan, const Report &report,
+                            const PlanAgain &planAgain, bool byPrice = false, bool given = false);
 std::string printReasons(const std::vector<Reason> &reasons);
 
 /// Writes a self-contained HTML page: the tables, the timeline, memory over the step, the tiling,
 /// the reasons.
-std::string writeReportPage(const Report &report, const step::Plan &plan, const step::StepGraph &graph, const std::vector<Reason> &reasons);
+std::string writeReportPage(const Report &report, const step::Plan &plan,
+                            const step::StepGraph &graph, const std::vector<Reason> &reasons);
 
 /// Prints two reports of one model next to each other.
-std::string compareReports(const Report &a, const std::string &nameA, const Report &b, const std::string &nameB);
+std::string compareReports(const Report &a, const std::string &nameA, const Report &b,
+                           const std::string &nameB);
 
 /// Result of one planner. printOutcomes lists the fastest first, and the message of planners
 /// without a plan.
@@ -118,7 +127,8 @@ struct PlannerOutcome {
   double step = 0; ///< seconds by the full expansion; 0: none
   std::string why; ///< message if there is no plan
 };
-std::string printOutcomes(std::vector<PlannerOutcome> outcomes, int64_t batch, int64_t tokensPerSample);
+std::string printOutcomes(std::vector<PlannerOutcome> outcomes, int64_t batch,
+                          int64_t tokensPerSample);
 
 /// Positions of the model's token input; 0: the model has none.
 int64_t tokensPerSample(const bundle::ModelSummary &summary);

@@ -18,9 +18,10 @@ namespace zorse::planning {
 enum class StateOffload : uint8_t {
   None,
   OptimizerStates,
-  AllStates,    ///< host memory: the optimizer states, and parameters (if units read low-precision copies, devices hold only these) and reduced
-                ///< gradients
-  CpuOptimizer, ///< as AllStates, and the host's CPU updates the state; only parameters are copied to the device
+  AllStates, ///< host memory: the optimizer states, and parameters (if units read low-precision
+             ///< copies, devices hold only these) and reduced gradients
+  CpuOptimizer, ///< as AllStates, and the host's CPU updates the state; only parameters are copied
+                ///< to the device
 };
 /// Whether the device's memory holds its shard of the optimizer states, and of the master
 /// parameters.
@@ -33,7 +34,9 @@ struct MemoryOptimization {
   StateOffload state = StateOffload::None;
 
   bool any() const { return activations != step::Activations::Keep || state != StateOffload::None; }
-  bool operator==(const MemoryOptimization &o) const { return activations == o.activations && state == o.state; }
+  bool operator==(const MemoryOptimization &o) const {
+    return activations == o.activations && state == o.state;
+  }
 };
 /// Human-readable names: "activation recomputation", "optimizer states on the hosts"; empty if no
 /// memory optimization is used.
@@ -43,13 +46,16 @@ std::string showState(StateOffload state);
 /// Memory optimizations of a cluster's devices. The search uses them if no plan fits without; see
 /// Search/MemoryOptimizations.cpp.
 struct MemoryOptimizations {
-  MemoryOptimization defaultOptimization;                         ///< memory optimization of devices that are not in `overrides`
+  MemoryOptimization
+      defaultOptimization; ///< memory optimization of devices that are not in `overrides`
   std::vector<std::pair<uint32_t, MemoryOptimization>> overrides; ///< by device, ascending
   /// Parameters are gathered before the forwards of each chunk and again before its backwards, and
   /// freed in between. Applies to all devices.
   bool reshardAfterForward = false;
 
-  bool any() const { return defaultOptimization.any() || !overrides.empty() || reshardAfterForward; }
+  bool any() const {
+    return defaultOptimization.any() || !overrides.empty() || reshardAfterForward;
+  }
   const MemoryOptimization &of(uint32_t device) const;
   /// \returns whether the memory optimization changed
   bool set(uint32_t device, const MemoryOptimization &optimization);
@@ -61,14 +67,17 @@ struct Problem {
   const Cluster &cluster;
   const CostModel &costs; ///< costs of all devices of the cluster, in its order
   int64_t batch = 0;
-  const bundle::FunctionLibrary *functions = nullptr; ///< exact workspaces and arguments, if compiled; null otherwise
-  MemoryOptimizations memoryOptimizations = {};       ///< memory optimizations of strategies that have none themselves
-  std::vector<std::string> assumptions = {};          ///< human-readable, about model and memory, for reports
-  bool overlapCommunication = true;                   ///< Plan::overlapCommunication of every strategy
+  const bundle::FunctionLibrary *functions =
+      nullptr; ///< exact workspaces and arguments, if compiled; null otherwise
+  MemoryOptimizations memoryOptimizations =
+      {}; ///< memory optimizations of strategies that have none themselves
+  std::vector<std::string> assumptions =
+      {};                           ///< human-readable, about model and memory, for reports
+  bool overlapCommunication = true; ///< Plan::overlapCommunication of every strategy
 };
 
-/// Units [unitBegin, unitEnd), or parts of units (Strategy::boundaryDenominator), on members that share the
-/// pipeline's samples. A device may be in several stages of one pipeline (interleaving).
+/// Units [unitBegin, unitEnd), or parts of units (Strategy::boundaryDenominator), on members that
+/// share the pipeline's samples. A device may be in several stages of one pipeline (interleaving).
 struct Stage {
   int32_t unitBegin = 0, unitEnd = 0;
   std::vector<step::StageDevice> members;
@@ -87,7 +96,8 @@ struct Strategy {
   /// stage means that the stage executes the whole unit for a quarter of the samples. The ranges of
   /// stages then count parts. The number of ways is `parts`, a power of two. On way w, a stage
   /// has the units from (unitBegin + w) / parts to (unitEnd + w) / parts. A pipeline's samples are
-  /// assigned to the ways round-robin, `samplesPerVariant` samples at a time (Layout/AssignStageCells.h).
+  /// assigned to the ways round-robin, `samplesPerVariant` samples at a time
+  /// (Layout/AssignStageCells.h).
   int32_t boundaryDenominator = 1;
   int64_t samplesPerVariant = 1;
   step::Schedule schedule;
@@ -109,11 +119,12 @@ uint64_t hostShortfallBytes(const Cluster &cluster, const std::vector<uint64_t> 
 
 /// Time and memory of a plan.
 struct Evaluation {
-  double step = 0;                         ///< seconds
-  uint64_t shortfallBytes = 0;             ///< bytes over the devices' memory, summed; 0: the plan fits
-  std::vector<uint64_t> memory;            ///< bytes per device, to compare with its capacity
-  std::vector<double> busy;                ///< seconds of compute per device
-  std::vector<uint32_t> peakInFlightCells; ///< per device: maximum number of cells with live activations
+  double step = 0;              ///< seconds
+  uint64_t shortfallBytes = 0;  ///< bytes over the devices' memory, summed; 0: the plan fits
+  std::vector<uint64_t> memory; ///< bytes per device, to compare with its capacity
+  std::vector<double> busy;     ///< seconds of compute per device
+  std::vector<uint32_t>
+      peakInFlightCells; ///< per device: maximum number of cells with live activations
 };
 
 /// Evaluates a plan by its full expansion, the same that the compiler uses.

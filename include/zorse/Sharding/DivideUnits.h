@@ -17,17 +17,19 @@ struct UnitGroup {
   std::vector<double> shares; ///< by device
 };
 
-/// Attribute of a `zorse.unit`: a dictionary from names of groups to the classes of their devices, in order.
+/// Attribute of a `zorse.unit`: a dictionary from names of groups to the classes of their devices,
+/// in order.
 inline constexpr llvm::StringLiteral kGroupsAttr = "zorse.groups";
-/// Attribute of a parameter of such a class: the device has granules [first, first + count) of dimension `dim`
-/// (GranuleMap). Parameters without it are whole.
+/// Attribute of a parameter of such a class: the device has granules [first, first + count) of
+/// dimension `dim` (GranuleMap). Parameters without it are whole.
 inline constexpr llvm::StringLiteral kShardAttr = "zorse.shard";
-/// Attribute of a whole parameter of such a class (unit): the gradients of all devices are summands. Otherwise only the
-/// first device computes the gradient.
+/// Attribute of a whole parameter of such a class (unit): the gradients of all devices are
+/// summands. Otherwise only the first device computes the gradient.
 inline constexpr llvm::StringLiteral kPartialGradientAttr = "zorse.partial_gradient";
 
-/// Adds classes with the joint functions of the devices of every group. Runs between the first two steps of differentiation
-/// (zorse/Autodiff/Autodiff.h). Fails after a diagnostic if a device would have no granule of an axis.
+/// Adds classes with the joint functions of the devices of every group. Runs between the first two
+/// steps of differentiation (zorse/Autodiff/Autodiff.h). Fails after a diagnostic if a device would
+/// have no granule of an axis.
 mlir::LogicalResult divideUnits(mlir::ModuleOp module, llvm::ArrayRef<UnitGroup> groups);
 
 /// `zorse-divide-units=group=BEGIN-END:SHARE/SHARE/...`

@@ -24,28 +24,30 @@ struct Route {
   uint32_t count = 0;
   double latency = 0;          ///< seconds
   double perFlowBandwidth = 0; ///< maximum bytes/s of one flow; 0: unlimited
-  double startupSeconds = 0;   ///< seconds of a message in addition to the time of its bytes; the resources are free for others during this time
+  double startupSeconds = 0;   ///< seconds of a message in addition to the time of its bytes; the
+                               ///< resources are free for others during this time
 };
 
 /// Parameters of a device that moves data with its own CPUs. Moving data takes compute time from
 /// the device, and at least as long as the work.
 struct CpuCommunicationCost {
   double perByte = 0, perMessage = 0; ///< seconds of work
-  double delay = 0;                   ///< seconds that a message waits for a CPU while the device computes
+  double delay = 0; ///< seconds that a message waits for a CPU while the device computes
   double work(double bytes) const { return perMessage + bytes * perByte; }
 };
 
 /// Network topology. Immutable; threads may share it.
 ///
-///     in a node       sender's device link out · bus · receiver's device link in   latency: of the device link, once, and the bus
-///     in a site       NIC out · fabric · NIC in                                             of the fabric and both NICs
-///     between sites   NIC out · uplink out · pair · uplink in · NIC in                      of the pair, both uplinks and both NICs
+///     in a node       sender's device link out · bus · receiver's device link in   latency: of the
+///     device link, once, and the bus in a site       NIC out · fabric · NIC in of the fabric and
+///     both NICs between sites   NIC out · uplink out · pair · uplink in · NIC in of the pair, both
+///     uplinks and both NICs
 ///
 /// The rate of a flow is at most the minimum of the `flow` limits and bandwidths on its route.
 /// Links without a bandwidth are unlimited. Small messages are slower: a message of n bytes takes
-/// (n + half_bandwidth_bytes) / rate over a link (Hockney's n1/2), and the largest such delay on the route
-/// counts (Route::startupSeconds). With more than kMaxSitesInPairs sites, pairs of sites are not shared
-/// resources: their bandwidth limits each flow separately.
+/// (n + half_bandwidth_bytes) / rate over a link (Hockney's n1/2), and the largest such delay on
+/// the route counts (Route::startupSeconds). With more than kMaxSitesInPairs sites, pairs of sites
+/// are not shared resources: their bandwidth limits each flow separately.
 class Network {
 public:
   static constexpr size_t kMaxSitesInPairs = 1024;
@@ -64,7 +66,9 @@ public:
 
   /// Whether any device moves data with its own CPUs (Topology.moving).
   bool hasCommunicationCost() const { return !communicationCosts.empty(); }
-  const CpuCommunicationCost &communicationCost(uint32_t device) const { return communicationCosts[device]; } ///< only if hasCommunicationCost()
+  const CpuCommunicationCost &communicationCost(uint32_t device) const {
+    return communicationCosts[device];
+  } ///< only if hasCommunicationCost()
 
   /// Whether Algorithm::Best may choose the algorithm (Topology.algorithms).
   bool allows(uint8_t algorithm) const { return allowed >> algorithm & 1; }
@@ -99,7 +103,17 @@ private:
     SharedLink fabric;
     DuplexLink uplink;
   };
-  enum class Kind : uint8_t { DeviceLinkOut, DeviceLinkIn, Bus, NicOut, NicIn, Fabric, UplinkOut, UplinkIn, Pair };
+  enum class Kind : uint8_t {
+    DeviceLinkOut,
+    DeviceLinkIn,
+    Bus,
+    NicOut,
+    NicIn,
+    Fabric,
+    UplinkOut,
+    UplinkIn,
+    Pair
+  };
 
   uint32_t addResource(const bundle::LinkSpec &link, Kind kind, uint32_t owner);
   const SharedLink &pair(uint32_t from, uint32_t to) const;
@@ -107,13 +121,15 @@ private:
   std::vector<DeviceLinks> deviceLinks;
   std::vector<NodeLinks> nodeLinks;
   std::vector<SiteLinks> siteLinks;
-  std::vector<SharedLink> pairs;                        ///< sites x sites, if the number of sites is small enough
+  std::vector<SharedLink> pairs; ///< sites x sites, if the number of sites is small enough
   std::unordered_map<uint64_t, SharedLink> listedPairs; ///< otherwise: (from << 32 | to)
   SharedLink otherPairs;
   std::vector<double> bandwidths, inverse;
-  std::vector<CpuCommunicationCost> communicationCosts; ///< per device; empty if no device moves data itself
-  uint32_t allowed = ~0u;                               ///< one bit per sim::Algorithm
-  std::vector<std::pair<Kind, uint32_t>> owners;        ///< per resource: index of a device, node, site or pair
+  std::vector<CpuCommunicationCost>
+      communicationCosts; ///< per device; empty if no device moves data itself
+  uint32_t allowed = ~0u; ///< one bit per sim::Algorithm
+  std::vector<std::pair<Kind, uint32_t>>
+      owners; ///< per resource: index of a device, node, site or pair
   std::vector<std::string> nodeNames, siteNames;
 };
 
@@ -121,8 +137,8 @@ private:
 /// - Exchange: each part is sent directly to the devices that need it (Gloo's transport uses it for
 ///   sums).
 /// - Ring: members ordered by site, node and device; every link transfers all but one part. The
-///   number of rings is the number of members of a node. Each ring has a share of the bytes and leaves
-///   nodes by another device, so that many flows cross a card.
+///   number of rings is the number of members of a node. Each ring has a share of the bytes and
+///   leaves nodes by another device, so that many flows cross a card.
 /// - Tree: a binary tree over the members in that order.
 /// - Hierarchical: a ring inside each site, a ring over one member per site, a ring inside each
 ///   site.
@@ -159,25 +175,32 @@ struct Piece {
 /// them (CpuCommunicationCost::delay, or until computing ends).
 class Traffic {
 public:
-  explicit Traffic(const Network &network) : network(&network), freeAt(network.resources(), 0), load(network.resources(), 0) { reset(); }
+  explicit Traffic(const Network &network)
+      : network(&network), freeAt(network.resources(), 0), load(network.resources(), 0) {
+    reset();
+  }
   void reset() {
     freeAt.assign(freeAt.size(), 0);
-    backlogs.assign(network->hasCommunicationCost() ? network->devices() : 0, CommunicationBacklog());
+    backlogs.assign(network->hasCommunicationCost() ? network->devices() : 0,
+                    CommunicationBacklog());
   }
 
   TransferTimes send(uint32_t from, uint32_t to, double bytes, double start);
   /// Every reader gets every owner's part (uneven all-gather). Neither list may contain a device
   /// twice.
-  TransferTimes allGather(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double start, Algorithm algorithm);
+  TransferTimes allGather(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers,
+                          double start, Algorithm algorithm);
   /// Every owner gets the sum of its part over the contributors (uneven reduce-scatter).
-  TransferTimes reduceScatter(const std::vector<uint32_t> &contributors, const std::vector<Piece> &owners, double start, Algorithm algorithm);
+  TransferTimes reduceScatter(const std::vector<uint32_t> &contributors,
+                              const std::vector<Piece> &owners, double start, Algorithm algorithm);
   /// Every member gets the sum of `bytes` over all members.
-  TransferTimes allReduce(const std::vector<uint32_t> &members, double bytes, double start, Algorithm algorithm);
+  TransferTimes allReduce(const std::vector<uint32_t> &members, double bytes, double start,
+                          Algorithm algorithm);
 
   /// Returns the end time of `seconds` of compute that starts at `start`. It includes the compute
-  /// time lost to transfers (CpuCommunicationCost) during the previous computation, minus idle time since then,
-  /// and the transfers that the CPUs still have to execute, at half of their time. A device
-  /// computes one task at a time.
+  /// time lost to transfers (CpuCommunicationCost) during the previous computation, minus idle time
+  /// since then, and the transfers that the CPUs still have to execute, at half of their time. A
+  /// device computes one task at a time.
   double compute(uint32_t device, double seconds, double start);
   /// Marks the device as computing until `end`, which already includes lost time.
   void occupy(uint32_t device, double end) {
@@ -198,8 +221,8 @@ private:
     double owned;
   };
   enum class Operation : uint8_t { Gather, Scatter, Reduce };
-  struct CollectiveCost {                           ///< costs of a collective by one algorithm, on an idle network
-    double min, latency;                            ///< seconds
+  struct CollectiveCost { ///< costs of a collective by one algorithm, on an idle network
+    double min, latency;  ///< seconds
     std::vector<std::pair<uint32_t, double>> loads; ///< bytes per resource
     std::vector<std::pair<uint32_t, double>> work;  ///< seconds of transfers per device
   };
@@ -209,17 +232,20 @@ private:
   };
   struct CommunicationBacklog {
     double until = 0;   ///< end of the current computation
-    double seconds = 0; ///< seconds of transfers before `until` that `until` does not include; idle time after it reduces them
+    double seconds = 0; ///< seconds of transfers before `until` that `until` does not include; idle
+                        ///< time after it reduces them
     double free = 0;    ///< time at which its CPUs have executed their transfers
   };
 
   void charge(uint32_t device, double work, double start);
   double delay(uint32_t device, double start) const;
   double moved(uint32_t device, double work, double start) const;
-  TransferTimes run(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, double start,
+  TransferTimes run(Operation operation, const std::vector<Piece> &owners,
+                    const std::vector<uint32_t> &readers, double bytes, double start,
                     Algorithm algorithm);
-  const std::vector<CollectiveCost> &choices(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers,
-                                             double bytes, Algorithm algorithm);
+  const std::vector<CollectiveCost> &choices(Operation operation, const std::vector<Piece> &owners,
+                                             const std::vector<uint32_t> &readers, double bytes,
+                                             Algorithm algorithm);
   CollectiveCost cost(Operation operation, Algorithm algorithm);
   void flow(uint32_t from, uint32_t to, double bytes, size_t several = 1);
   void ring(Operation operation, size_t begin, size_t end, size_t several);
@@ -240,11 +266,13 @@ private:
   double total = 0;
   std::vector<double> load;
   std::vector<uint32_t> touched;
-  std::vector<double> work; ///< seconds of transfers per device; only if devices move data themselves
+  std::vector<double>
+      work; ///< seconds of transfers per device; only if devices move data themselves
   std::vector<uint32_t> movers;
   std::vector<CommunicationBacklog> backlogs;
   double min = 0, latency = 0, lastHop = 0;
-  std::unordered_map<Key, std::vector<CollectiveCost>, KeyHash> known; ///< costs of known collectives, for each possible algorithm
+  std::unordered_map<Key, std::vector<CollectiveCost>, KeyHash>
+      known; ///< costs of known collectives, for each possible algorithm
   size_t knownLoads = 0;
 };
 

@@ -11,7 +11,8 @@ struct StageDevice {
   int64_t microBatchSize = 1; ///< rows per cell; the last cell may be smaller
 };
 
-/// Appends the cells of one stage: units [unitBegin, unitEnd) x samples [sampleBegin, sampleBegin + sum of samples).
+/// Appends the cells of one stage: units [unitBegin, unitEnd) x samples [sampleBegin, sampleBegin +
+/// sum of samples).
 ///
 /// Micro-batches are distributed in proportion, so that at every time each device has had about its
 /// share. The stages before and after can then process samples in order. Shares of 20 (by 4), 8 (by
@@ -23,6 +24,7 @@ struct StageDevice {
 ///
 /// The next cell is assigned to the device that would then have processed the smallest fraction of
 /// its own samples; ties go to the first listed.
-void assignMicroBatches(int32_t unitBegin, int32_t unitEnd, int64_t sampleBegin, const std::vector<StageDevice> &devices, std::vector<Cell> &cells);
+void assignMicroBatches(int32_t unitBegin, int32_t unitEnd, int64_t sampleBegin,
+                        const std::vector<StageDevice> &devices, std::vector<Cell> &cells);
 
 } // namespace zorse::step

@@ -13,7 +13,8 @@ namespace zorse::step {
 /// a split backward. Recompute is the part of the forward that makes the saved block.
 enum class UnitTask : uint8_t { Forward, Backward, InputGradients, WeightGradients, Recompute };
 
-/// Devices are indices of the plan. All times are seconds of one launch on an otherwise idle device, and finite and positive or 0.
+/// Devices are indices of the plan. All times are seconds of one launch on an otherwise idle
+/// device, and finite and positive or 0.
 class Costs {
 public:
   virtual ~Costs() = default;
@@ -38,7 +39,8 @@ public:
 /// device's share of its host's CPUs reaches.
 inline constexpr double kHostUpdateRate = 10e9; ///< bytes/s
 inline double hostUpdateSeconds(int64_t elements, uint64_t elementBytes, uint32_t moments) {
-  return static_cast<double>(elements) * static_cast<double>(elementBytes) * (3 + 2 * moments) / kHostUpdateRate;
+  return static_cast<double>(elements) * static_cast<double>(elementBytes) * (3 + 2 * moments) /
+         kHostUpdateRate;
 }
 
 } // namespace zorse::step

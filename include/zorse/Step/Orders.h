@@ -12,12 +12,19 @@ namespace zorse::step {
 
 /// Priority class of tasks that could start at the same time: state and short tasks first, then
 /// tasks that free memory.
-enum Priority : uint8_t { kShortPriority = 0, kBackwardPriority = 1, kWeightsPriority = 2, kForwardPriority = 3, kBubbleFillPriority = 6 };
+enum Priority : uint8_t {
+  kShortPriority = 0,
+  kBackwardPriority = 1,
+  kWeightsPriority = 2,
+  kForwardPriority = 3,
+  kBubbleFillPriority = 6
+};
 
 /// Priority by rank, then first sample (>= -1), then unit (which may be negative). The smallest
 /// value is served first.
 inline uint64_t priorityOf(uint8_t priorityClass, int64_t sample, int32_t unit) {
-  return static_cast<uint64_t>(priorityClass) << 61 | (static_cast<uint64_t>(sample + 1) & 0x1ffffffff) << 28 |
+  return static_cast<uint64_t>(priorityClass) << 61 |
+         (static_cast<uint64_t>(sample + 1) & 0x1ffffffff) << 28 |
          (static_cast<uint64_t>(unit + (1 << 27)) & 0xfffffff);
 }
 
@@ -57,14 +64,17 @@ struct CellIndices {
 class OneForwardOneBackward {
 public:
   /// \param cells  cells of the whole tiling; must outlive this object
-  OneForwardOneBackward(const Cell *cells, size_t devices) : cells(cells), limits(devices), seen(devices, UINT32_MAX) {}
+  OneForwardOneBackward(const Cell *cells, size_t devices)
+      : cells(cells), limits(devices), seen(devices, UINT32_MAX) {}
 
   /// Returns the order of a device's tasks. The devices of the next stage must have been ordered.
   /// \param mine            the device's cells
   /// \param behind          cells of the next stage, on all its devices
-  /// \param warmupForwards   forwards before the first backward (HARP's launch counts); at least those that the
+  /// \param warmupForwards   forwards before the first backward (HARP's launch counts); at least
+  /// those that the
   ///                        backward waits for
-  std::vector<TaskId> order(uint32_t device, CellIndices mine, CellIndices behind, size_t warmupForwards);
+  std::vector<TaskId> order(uint32_t device, CellIndices mine, CellIndices behind,
+                            size_t warmupForwards);
 
 private:
   /// Before its backward that starts at `sample`, and with one more forward, a device and those of

@@ -23,7 +23,8 @@ struct PlanDevice {
   std::string name;
   double flopsPerSecond = 0; ///< FLOP/s; 0: unknown, all devices are assumed equally fast.
   uint64_t memory = 0;       ///< bytes; 0: unlimited.
-  std::string node;          ///< devices of one node use the intra-node link; "": all devices are in one node.
+  std::string
+      node; ///< devices of one node use the intra-node link; "": all devices are in one node.
   /// Transports access only host memory, so sent and received data is copied between device and
   /// host (DeviceKind::stages). Set when programs are made, not in plan.json; the search assumes
   /// direct transfers.
@@ -42,11 +43,13 @@ struct LinkSpeed {
 /// Handling of the activations that a cell's forward saves for its backward.
 enum class Activations : uint8_t {
   Keep,      ///< stay on the device
-  Recompute, ///< only the values at the first cut are kept, the others are recomputed: B begins with the forward
+  Recompute, ///< only the values at the first cut are kept, the others are recomputed: B begins
+             ///< with the forward
   Offload,   ///< copied to the host after F, and back for B
 };
 
-/// One rectangle of the tiling: units [unitBegin, unitEnd) x samples [sampleBegin, sampleEnd) on one device.
+/// One rectangle of the tiling: units [unitBegin, unitEnd) x samples [sampleBegin, sampleEnd) on
+/// one device.
 struct Cell {
   int32_t unitBegin = 0, unitEnd = 0;
   int64_t sampleBegin = 0, sampleEnd = 0;
@@ -56,7 +59,8 @@ struct Cell {
   int64_t rows() const { return sampleEnd - sampleBegin; }
 };
 
-/// One owner of a state group: by fraction (of the group's elements, in the order of the list) or by an explicit range of elements.
+/// One owner of a state group: by fraction (of the group's elements, in the order of the list) or
+/// by an explicit range of elements.
 struct Owner {
   uint32_t device = 0;
   double fraction = 0;          ///< fraction of the group; 0 is allowed and owns nothing.
@@ -72,12 +76,15 @@ struct GroupOwners {
 enum class ShardSizing : uint8_t {
   Equal,        ///< all, equal shares
   Proportional, ///< all, in proportion to the samples they add to the group's gradient
-  ByFreeMemory, ///< all, in proportion to their free memory; only in strategies of the planner, which lists the owners in the plan
-  FirstOnly,    ///< the contributor with the group's first cell owns all of it; not in strategies of the planner
+  ByFreeMemory, ///< all, in proportion to their free memory; only in strategies of the planner,
+                ///< which lists the owners in the plan
+  FirstOnly, ///< the contributor with the group's first cell owns all of it; not in strategies of
+             ///< the planner
 };
 
 /// The values of Plan::defaultSharding, in the order of their names in plan.json.
-inline constexpr ShardSizing kDefaultShardings[] = {ShardSizing::Proportional, ShardSizing::Equal, ShardSizing::FirstOnly};
+inline constexpr ShardSizing kDefaultShardings[] = {ShardSizing::Proportional, ShardSizing::Equal,
+                                                    ShardSizing::FirstOnly};
 
 /// Memory that a device can access: its own, or that of its host.
 enum class MemoryTier : uint8_t { Device, Host };
@@ -87,12 +94,16 @@ enum class MemoryTier : uint8_t { Device, Host };
 /// the update.
 struct StatePlacement {
   MemoryTier parameters = MemoryTier::Device, moments = MemoryTier::Device;
-  MemoryTier gradients = MemoryTier::Device; ///< reduced gradients, from the reduction to the update
+  MemoryTier gradients =
+      MemoryTier::Device; ///< reduced gradients, from the reduction to the update
   /// Device that updates the shard. The host's CPU can update it if parameters and moments are on
   /// the host; reduced gradients are then also copied to the host, and nothing else moves.
   MemoryTier update = MemoryTier::Device;
 
-  bool onDevice() const { return parameters == MemoryTier::Device && moments == MemoryTier::Device && gradients == MemoryTier::Device; }
+  bool onDevice() const {
+    return parameters == MemoryTier::Device && moments == MemoryTier::Device &&
+           gradients == MemoryTier::Device;
+  }
 };
 
 /// When the optimizer updates a state group.
@@ -106,8 +117,9 @@ enum class OptimizerStep : uint8_t { AfterBackward, InBackward };
 struct OffloadRule {
   std::vector<uint32_t> devices, groups; ///< ascending; empty: all
   std::optional<MemoryTier> parameters, optimizerStates, gradients, optimizer;
-  /// true: a group's parameters are gathered by phase, that is, before the forwards and again before the
-  /// backwards of every chunk, and freed in between. false: once a step. Applies to all devices.
+  /// true: a group's parameters are gathered by phase, that is, before the forwards and again
+  /// before the backwards of every chunk, and freed in between. false: once a step. Applies to all
+  /// devices.
   std::optional<bool> reshardAfterForward;
   /// Applies to all groups of the devices: maximum number of chunks with parameters gathered by
   /// phase, and of cells with offloaded activations, that are on the device at the same time.
@@ -116,33 +128,40 @@ struct OffloadRule {
 
 /// Kinds of schedules. Each has a rule in the table of zorse/Step/Schedules.h.
 enum class ScheduleKind : uint8_t {
-  OneForwardOneBackward, ///< "1f1b": few micro-batches in flight. Counts samples, not micro-batches, so grids may be uneven.
+  OneForwardOneBackward, ///< "1f1b": few micro-batches in flight. Counts samples, not
+                         ///< micro-batches, so grids may be uneven.
   GPipe,                 ///< "gpipe": on each device every forward before the first backward.
-  SteadyState,           ///< "steady_state": tasks by the time they would run at in a steady state, from actual times and link delays; any tiling.
-  Interleaved,           ///< "interleaved": loops around a ring of devices that hold several ranges of units each.
-  Wave,                  ///< "wave": loops back and forth.
-  BreadthFirst,          ///< "breadth_first": on each device all micro-batches of a chunk before the next chunk's, mirrored for backwards.
-  Explicit,              ///< the plan lists every device's tasks. The last one.
+  SteadyState,  ///< "steady_state": tasks by the time they would run at in a steady state, from
+                ///< actual times and link delays; any tiling.
+  Interleaved,  ///< "interleaved": loops around a ring of devices that hold several ranges of units
+                ///< each.
+  Wave,         ///< "wave": loops back and forth.
+  BreadthFirst, ///< "breadth_first": on each device all micro-batches of a chunk before the next
+                ///< chunk's, mirrored for backwards.
+  Explicit,     ///< the plan lists every device's tasks. The last one.
 };
 
 /// A schedule: the name and parameters of a rule for the order of tasks. Cells with a split
 /// backward run B early and fill idle time with W.
 struct Schedule {
   ScheduleKind kind = ScheduleKind::OneForwardOneBackward;
-  bool splitBackward = false; ///< the backward of every cell is two tasks, B and W, if its units support it
-  double inFlightFactor =
-      1; ///< Timed, Interleaved, Folded: samples admitted before their backward, as a multiple of those that the steady state needs
-  double maxWeightGradDelay = 0; ///< Timed, split: maximum wait of W for idle time, in steady-state periods; 0: unlimited
-  /// Timed: samples enter in groups of `microbatchGroupSize` cells, the cells of a group directly one after
-  /// the other, as in interleaved 1F1B if devices have several chunks (a good value is the number
-  /// of devices in the ring); 0: evenly.
+  bool splitBackward =
+      false; ///< the backward of every cell is two tasks, B and W, if its units support it
+  double inFlightFactor = 1; ///< Timed, Interleaved, Folded: samples admitted before their
+                             ///< backward, as a multiple of those that the steady state needs
+  double maxWeightGradDelay =
+      0; ///< Timed, split: maximum wait of W for idle time, in steady-state periods; 0: unlimited
+  /// Timed: samples enter in groups of `microbatchGroupSize` cells, the cells of a group directly
+  /// one after the other, as in interleaved 1F1B if devices have several chunks (a good value is
+  /// the number of devices in the ring); 0: evenly.
   uint32_t microbatchGroupSize = 0;
   /// OneForwardOneBackward: forwards before the first backward, per device of the plan (HARP's
   /// launch counts); empty: the minimum that can run.
   std::vector<uint32_t> warmupForwards;
 
   bool operator==(const Schedule &o) const {
-    return kind == o.kind && splitBackward == o.splitBackward && inFlightFactor == o.inFlightFactor && maxWeightGradDelay == o.maxWeightGradDelay &&
+    return kind == o.kind && splitBackward == o.splitBackward &&
+           inFlightFactor == o.inFlightFactor && maxWeightGradDelay == o.maxWeightGradDelay &&
            microbatchGroupSize == o.microbatchGroupSize && warmupForwards == o.warmupForwards;
   }
 };
@@ -158,7 +177,8 @@ struct TaskId {
 /// device's speed.
 struct CellDurations {
   std::vector<double> forward, backward; ///< one per cell.
-  std::vector<double> weights;           ///< seconds of W if the plan splits the backward; empty: a share of `backward`, by FLOPs.
+  std::vector<double> weights; ///< seconds of W if the plan splits the backward; empty: a share of
+                               ///< `backward`, by FLOPs.
 };
 
 /// Limits that keep sizes within 64 bits, and a typing error from exhausting memory.
@@ -169,7 +189,8 @@ inline constexpr size_t kMaxRules = size_t(1) << 16; ///< residency rules
 inline constexpr size_t kMaxPlanBytes = size_t(256) << 20;
 
 struct Plan {
-  std::string model; ///< ModelSummary.content_hash of the plan's model; "": any model with that number of units.
+  std::string model; ///< ModelSummary.content_hash of the plan's model; "": any model with that
+                     ///< number of units.
   int64_t batch = 0; ///< rows
   /// Samples per row (ModelSummary.samples_per_row). Files and messages count samples; all fields
   /// here count rows.
@@ -179,16 +200,20 @@ struct Plan {
   std::vector<GroupOwners> owners; ///< groups that are not listed use defaultSharding.
   ShardSizing defaultSharding = ShardSizing::Proportional;
   OptimizerStep optimizerStep = OptimizerStep::AfterBackward;
-  std::vector<OffloadRule> offload; ///< if several rules set the same field, the last one applies; none: all state stays on the device
+  std::vector<OffloadRule> offload; ///< if several rules set the same field, the last one applies;
+                                    ///< none: all state stays on the device
   Schedule schedule;
-  /// If true, transfers and collectives have separate queues and overlap with compute. If false, they
-  /// block their devices: none of them computes, or takes part in another transfer, until they end.
+  /// If true, transfers and collectives have separate queues and overlap with compute. If false,
+  /// they block their devices: none of them computes, or takes part in another transfer, until they
+  /// end.
   bool overlapCommunication = true;
-  std::vector<std::vector<TaskId>> order; ///< Explicit only: per device, every F and B (and W) of its cells exactly once.
+  std::vector<std::vector<TaskId>>
+      order; ///< Explicit only: per device, every F and B (and W) of its cells exactly once.
   std::optional<CellDurations> durations;
   LinkSpeed intraNode, interNode;
-  std::map<std::string, uint64_t> hostMemory; ///< bytes per node for the state that its devices keep in host memory together; a node that is not
-                                              ///< listed is unlimited. From the cluster, not in plan.json
+  std::map<std::string, uint64_t>
+      hostMemory; ///< bytes per node for the state that its devices keep in host memory together; a
+                  ///< node that is not listed is unlimited. From the cluster, not in plan.json
 
   /// Returns the index of the device named `name`, or -1.
   int32_t findDevice(const std::string &name) const;
@@ -206,9 +231,9 @@ std::string describeCell(const Plan &plan, uint32_t cell);
 // and the found value and, if possible, how to fix it. Messages have no "error:" prefix and no file
 // name; the tool adds both.
 
-/// Reads a plan from JSON text (docs/reference/plan-json.md), including shorthand. The last end of "stages" may be
-/// omitted; it is then the number of units of the model. State groups may be given by index or by
-/// name. Checks syntax and names; `validatePlan` checks the rest.
+/// Reads a plan from JSON text (docs/reference/plan-json.md), including shorthand. The last end of
+/// "stages" may be omitted; it is then the number of units of the model. State groups may be given
+/// by index or by name. Checks syntax and names; `validatePlan` checks the rest.
 Result<Plan> readPlan(const std::string &json, const bundle::ModelSummary &summary);
 
 /// The parts of a plan that can be checked before the model is known.

@@ -44,7 +44,8 @@ public:
   /// flight. `result` has been reset.
   /// \param less  per device: bytes by which activations must stay below the available memory, for
   ///   rules that give way; empty: none
-  virtual DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &less, Order &result) const = 0;
+  virtual DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &less,
+                                Order &result) const = 0;
 
   /// Sets another order in place of one that contains a cycle. \returns false if the rule has none;
   /// the plan is then refused

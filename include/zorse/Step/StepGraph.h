@@ -4,8 +4,9 @@
 //     lowerPlan(summary, plan) -> StepGraph -> bundle::Program per device
 //
 // Only Step converts a plan to tasks, transfers, collectives, copies, values and buffers
-// (docs/internals/step-lowering.md). A Span is a range of one of the arrays of StepGraph. The instructions of one
-// device are contiguous and in ascending id; ids are positions in the global list.
+// (docs/internals/step-lowering.md). A Span is a range of one of the arrays of StepGraph. The
+// instructions of one device are contiguous and in ascending id; ids are positions in the global
+// list.
 #pragma once
 
 #include "zorse/Base/Runs.h"
@@ -60,15 +61,25 @@ struct Value {
   }
   static Value parameters(uint32_t group, Elements e) { return {Kind::PARAMETERS, group, 0, e}; }
   static Value gradients(uint32_t group, Elements e) { return {Kind::GRADIENTS, group, 0, e}; }
-  static Value reducedGradients(uint32_t group, Elements e) { return {Kind::REDUCED_GRADIENTS, group, 0, e}; }
-  static Value moments(uint32_t group, uint32_t which, Elements e) { return {Kind::MOMENTS, group, which, e}; }
+  static Value reducedGradients(uint32_t group, Elements e) {
+    return {Kind::REDUCED_GRADIENTS, group, 0, e};
+  }
+  static Value moments(uint32_t group, uint32_t which, Elements e) {
+    return {Kind::MOMENTS, group, which, e};
+  }
   static Value activation(uint32_t value, Samples s) { return {Kind::ACTIVATION, value, 0, s}; }
   /// \param cut  units from `cut` on have contributed
-  static Value activationGradient(uint32_t value, uint32_t cut, Samples s) { return {Kind::ACTIVATION_GRADIENT, value, cut, s}; }
+  static Value activationGradient(uint32_t value, uint32_t cut, Samples s) {
+    return {Kind::ACTIVATION_GRADIENT, value, cut, s};
+  }
   static Value savedBlock(uint32_t unit, Samples s) { return {Kind::SAVED_BLOCK, unit, 0, s}; }
-  static Value deferredBlock(uint32_t unit, Samples s) { return {Kind::SAVED_FOR_WEIGHT_GRAD_BLOCK, unit, 0, s}; }
+  static Value deferredBlock(uint32_t unit, Samples s) {
+    return {Kind::SAVED_FOR_WEIGHT_GRAD_BLOCK, unit, 0, s};
+  }
   static Value inputRows(uint32_t input, Samples s) { return {Kind::INPUT_ROWS, input, 0, s}; }
-  static Value lossRows(uint32_t unit, uint32_t term, Samples s) { return {Kind::LOSS_ROWS, unit, term, s}; }
+  static Value lossRows(uint32_t unit, uint32_t term, Samples s) {
+    return {Kind::LOSS_ROWS, unit, term, s};
+  }
   /// \param stage  0: as loaded, 1: with the decision, 2: with scaled loss gradients
   static Value scalars(uint32_t stage = 0) { return {Kind::STEP_SCALARS, stage, 0, Samples()}; }
   static Value sums() { return {Kind::LOCAL_METRICS, 0, 0, Samples()}; }
@@ -83,17 +94,20 @@ struct Value {
 
   Value() = default;
   bool operator==(const Value &o) const {
-    return kind == o.kind && id == o.id && cut == o.cut && begin == o.begin && end == o.end && version == o.version;
+    return kind == o.kind && id == o.id && cut == o.cut && begin == o.begin && end == o.end &&
+           version == o.version;
   }
 
 private:
   template <typename Range>
-  Value(Kind::Kind kind, uint32_t id, uint32_t cut, Range range) : kind(kind), id(id), cut(cut), begin(range.begin), end(range.end) {}
+  Value(Kind::Kind kind, uint32_t id, uint32_t cut, Range range)
+      : kind(kind), id(id), cut(cut), begin(range.begin), end(range.end) {}
 };
 
-/// One argument of a call. Calls list every argument that the function could have, ordered by (kind,
-/// index). writeProgram looks up the arguments of the function by (kind, index) and drops those that the
-/// function does not have (for example the boundary input of a backward that does not read it).
+/// One argument of a call. Calls list every argument that the function could have, ordered by
+/// (kind, index). writeProgram looks up the arguments of the function by (kind, index) and drops
+/// those that the function does not have (for example the boundary input of a backward that does
+/// not read it).
 struct FunctionArgument {
   Region region;
   Value value;
@@ -102,7 +116,8 @@ struct FunctionArgument {
   bundle::AccessMode mode : 8;
   bool overwrite : 1; ///< ACCUMULATE: first contribution of the step in list order.
 
-  FunctionArgument() : kind(bundle::ARGUMENT_UNSPECIFIED), mode(bundle::ACCESS_UNSPECIFIED), overwrite(false) {}
+  FunctionArgument()
+      : kind(bundle::ARGUMENT_UNSPECIFIED), mode(bundle::ACCESS_UNSPECIFIED), overwrite(false) {}
 };
 
 struct Call {
@@ -114,7 +129,18 @@ struct Call {
   Span arguments;
 };
 
-enum class InstructionKind : uint8_t { Compute, Copy, Send, Receive, LoadInput, LoadScalars, AllGather, ReduceScatter, AllReduce, ReadMetrics };
+enum class InstructionKind : uint8_t {
+  Compute,
+  Copy,
+  Send,
+  Receive,
+  LoadInput,
+  LoadScalars,
+  AllGather,
+  ReduceScatter,
+  AllReduce,
+  ReadMetrics
+};
 
 /// One device's half of an instruction of the global list. `kind` determines which fields are used:
 ///
@@ -128,7 +154,7 @@ enum class InstructionKind : uint8_t { Compute, Copy, Send, Receive, LoadInput, 
 ///   AllReduce      collective, region, parts, value (from), toValue
 ///   ReadMetrics    region, value
 struct Instruction {
-  uint32_t id = 0;    ///< position in the global list; the halves of a transfer or collective share it
+  uint32_t id = 0; ///< position in the global list; the halves of a transfer or collective share it
   uint32_t queue = 0; ///< index in DeviceProgram.queues
   InstructionKind kind = InstructionKind::Compute;
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
@@ -149,9 +175,9 @@ struct Wait {
   bool previousStep = false;
 };
 
-/// Data shared by the halves of a collective. `members`: the readers of an AllGather, the contributors of a
-/// ReduceScatter in summation order, all members of an AllReduce in rank order. `shards`: the owners' elements,
-/// ascending (empty for an AllReduce).
+/// Data shared by the halves of a collective. `members`: the readers of an AllGather, the
+/// contributors of a ReduceScatter in summation order, all members of an AllReduce in rank order.
+/// `shards`: the owners' elements, ascending (empty for an AllReduce).
 struct Collective {
   Value value; ///< of the whole
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
@@ -183,20 +209,31 @@ struct PersistentState {
 /// Peak bytes by purpose, for reports and for the message if memory does not suffice. `total` is
 /// the arena.
 struct MemoryUse {
-  uint64_t state = 0;       ///< parameters and moments that persist across steps
-  uint64_t gathered = 0;    ///< parameters gathered for the step or a part of it, and state fetched for an update
+  uint64_t state = 0; ///< parameters and moments that persist across steps
+  uint64_t gathered =
+      0; ///< parameters gathered for the step or a part of it, and state fetched for an update
   uint64_t gradients = 0;   ///< accumulators and reduced shards
   uint64_t activations = 0; ///< peak of saved blocks, values, their gradients and inputs
   uint64_t workspace = 0;
   uint64_t total = 0;
-  uint64_t host = 0;              ///< bytes in the host's memory: state kept there, staging buffers of transfers
-  uint64_t peakLiveBytes = 0;     ///< peak of live bytes in list order: a lower bound for every placement
-  uint32_t peakInFlightCells = 0; ///< maximum number of cells between their forward and their backward
+  uint64_t host = 0; ///< bytes in the host's memory: state kept there, staging buffers of transfers
+  uint64_t peakLiveBytes =
+      0; ///< peak of live bytes in list order: a lower bound for every placement
+  uint32_t peakInFlightCells =
+      0; ///< maximum number of cells between their forward and their backward
 };
 
 /// Purpose of a buffer. Images: state fetched from the host for an update. Staging: data in host
 /// memory for a transfer.
-enum class MemoryCategory : uint8_t { State, Gathered, Gradients, Activations, Workspace, UpdateStaging, Staging };
+enum class MemoryCategory : uint8_t {
+  State,
+  Gathered,
+  Gradients,
+  Activations,
+  Workspace,
+  UpdateStaging,
+  Staging
+};
 
 /// Live range of a buffer on the simulated clock, for charts of memory over the step.
 struct BufferLife {
@@ -234,12 +271,13 @@ struct StepGraph {
   std::vector<BufferLife> buffers; ///< if LoweringOptions::keepBuffers
 };
 
-/// The phase after which an expansion stops, for inspection. Before Order, the instructions of a device
-/// are numbered in the order of creation. Before Memory, there is no arena and all regions are
-/// absent. Only All has waits.
+/// The phase after which an expansion stops, for inspection. Before Order, the instructions of a
+/// device are numbered in the order of creation. Before Memory, there is no arena and all regions
+/// are absent. Only All has waits.
 enum class LoweringStage : uint8_t {
-  Stages,      ///< tasks of cells, inputs, transfers between cells
-  Offload,     ///< and parameters: fetched from hosts, and gathered. Copies of activations are part of Stages
+  Stages,  ///< tasks of cells, inputs, transfers between cells
+  Offload, ///< and parameters: fetched from hosts, and gathered. Copies of activations are part of
+           ///< Stages
   Collectives, ///< and reductions, norms, updates, copies to hosts, the report
   Order,       ///< and one global list with times
   Memory,      ///< and an offset for every buffer
@@ -251,29 +289,33 @@ enum class LoweringStage : uint8_t {
 struct LoweringTables;
 /// \param summary, bodies, costs  the same as in every expansion that uses the tables; they must
 ///   outlive them
-std::shared_ptr<LoweringTables> makeLoweringTables(const bundle::ModelSummary &summary, const bundle::FunctionLibrary *functions, const Costs *costs);
+std::shared_ptr<LoweringTables> makeLoweringTables(const bundle::ModelSummary &summary,
+                                                   const bundle::FunctionLibrary *functions,
+                                                   const Costs *costs);
 
 /// Bytes of a device's memory that a cell needs, as used by schedules when they admit cells.
 /// Buffers count in multiples of 64.
 struct CellMemory {
-  uint64_t residentBytes = 0;  ///< maximum from its first receive to its last task
-  uint64_t deferred = 0;       ///< part of `residentBytes` that is allocated by B for W
-  uint64_t transientBytes = 0; ///< maximum additional bytes while one of its tasks runs or its results are sent
-  uint64_t workspace = 0;      ///< maximum workspace of its tasks
+  uint64_t residentBytes = 0; ///< maximum from its first receive to its last task
+  uint64_t deferred = 0;      ///< part of `residentBytes` that is allocated by B for W
+  uint64_t transientBytes =
+      0; ///< maximum additional bytes while one of its tasks runs or its results are sent
+  uint64_t workspace = 0; ///< maximum workspace of its tasks
 };
 CellMemory cellMemory(LoweringTables &tables, const Cell &cell, bool splitBackward);
 
 /// Options of both lowerPlan and timeStep.
 struct StepOptions {
-  /// Functions with argument lists that determine which buffers a task accesses: for example, a boundary
-  /// input that the backward does not have is freed after the forward. If null, every argument that the
-  /// architecture allows is assumed to exist: a correct program with slightly more memory.
+  /// Functions with argument lists that determine which buffers a task accesses: for example, a
+  /// boundary input that the backward does not have is freed after the forward. If null, every
+  /// argument that the architecture allows is assumed to exist: a correct program with slightly
+  /// more memory.
   const bundle::FunctionLibrary *functions = nullptr;
   /// Times of tasks and transfers, by the plan's devices. If null, FLOPs, the plan's speeds and its
   /// two links are used.
   const Costs *costs = nullptr;
   std::shared_ptr<LoweringTables> tables; ///< null: created for this step
-  bool checked = false;                   ///< the summary, the plan and the resulting sizes are known to be valid
+  bool checked = false; ///< the summary, the plan and the resulting sizes are known to be valid
   /// Schedules that admit samples as memory allows leave 1/gaps of the memory for activations to
   /// gaps between placed buffers; 0: none.
   uint64_t fragmentationDivisor = 0;
@@ -301,14 +343,16 @@ struct TimeOptions : StepOptions {
 struct StepTimes {
   double stepTime = 0;            ///< seconds on the simulated clock, first to last instruction
   uint32_t numInstructions = 0;   ///< instructions of the global list
-  std::vector<DeviceUse> devices; ///< by the plan's devices; MemoryUse has only `peakLiveBytes`, `peakInFlightCells`, `host` and their components
+  std::vector<DeviceUse> devices; ///< by the plan's devices; MemoryUse has only `peakLiveBytes`,
+                                  ///< `peakInFlightCells`, `host` and their components
 };
 
 /// Computes the data that the planner needs: a plan's times and the devices' peak live bytes,
 /// without placing buffers. The list is that of lowerPlan, except if a timed order is repeated
-/// because memory does not suffice: timeStep compares `peakLiveBytes` with the device's memory, lowerPlan
-/// the placed arena. Fails for an invalid plan or an order that cannot run.
-Result<StepTimes> timeStep(const bundle::ModelSummary &summary, const Plan &plan, const TimeOptions &options = {});
+/// because memory does not suffice: timeStep compares `peakLiveBytes` with the device's memory,
+/// lowerPlan the placed arena. Fails for an invalid plan or an order that cannot run.
+Result<StepTimes> timeStep(const bundle::ModelSummary &summary, const Plan &plan,
+                           const TimeOptions &options = {});
 
 struct LoweringOptions : StepOptions {
   bool keepBuffers = false;
@@ -324,6 +368,7 @@ struct LoweringOptions : StepOptions {
 /// Expands a plan: tasks, values, state, order, memory, waits. Validates it first. The result
 /// depends only on the arguments. Fails (see Plan.h) for an invalid plan, an order that cannot run
 /// (the cycle is printed) or insufficient memory (itemized).
-Result<StepGraph> lowerPlan(const bundle::ModelSummary &summary, const Plan &plan, const LoweringOptions &options = {});
+Result<StepGraph> lowerPlan(const bundle::ModelSummary &summary, const Plan &plan,
+                            const LoweringOptions &options = {});
 
 } // namespace zorse::step

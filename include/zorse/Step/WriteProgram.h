@@ -10,8 +10,10 @@ namespace zorse::step {
 /// empty regions and values of kind NONE are absent fields. Fails if a call refers to no function,
 /// or if its function has an argument for which the step has no buffer.
 /// \param out  empty; on an arena, messages need no separate allocations
-Status writeProgram(const StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &functions, bundle::Program &out);
+Status writeProgram(const StepGraph &graph, uint32_t device,
+                    const bundle::FunctionLibrary &functions, bundle::Program &out);
 /// As above, without an arena.
-Result<bundle::Program> writeProgram(const StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &functions);
+Result<bundle::Program> writeProgram(const StepGraph &graph, uint32_t device,
+                                     const bundle::FunctionLibrary &functions);
 
 } // namespace zorse::step

@@ -25,9 +25,13 @@ struct JsonError {
   std::string path, message; ///< path: "cells[3].units"; empty: the whole file
 };
 
-[[noreturn]] inline void fail(const std::string &path, const std::string &message) { throw JsonError{path, message}; }
+[[noreturn]] inline void fail(const std::string &path, const std::string &message) {
+  throw JsonError{path, message};
+}
 
-inline std::string at(const std::string &path, size_t index) { return path + "[" + std::to_string(index) + "]"; }
+inline std::string at(const std::string &path, size_t index) {
+  return path + "[" + std::to_string(index) + "]";
+}
 
 /// Formats a value for messages, the outer levels only: dump() is recursive, and a malicious file
 /// may have a million nested levels.
@@ -43,7 +47,8 @@ inline std::string show(const Json &value, int depth = 0) {
       text += "...";
       break;
     }
-    text += separator + (value.is_array() ? std::string() : "\"" + key + "\":") + show(item, depth + 1);
+    text +=
+        separator + (value.is_array() ? std::string() : "\"" + key + "\":") + show(item, depth + 1);
     separator = ",";
   }
   text += value.is_array() ? "]" : "}";
@@ -53,15 +58,19 @@ inline std::string show(const Json &value, int depth = 0) {
 /// Keys of an older format: the old name and the new one.
 using RenamedKeys = std::vector<std::pair<const char *, const char *>>;
 
-/// Refuses keys that are not in `known`. \param renamed  old keys, for which the message names the new key
-inline void checkKeys(const Json &object, const std::string &path, const std::vector<const char *> &known, const RenamedKeys &renamed = {}) {
+/// Refuses keys that are not in `known`. \param renamed  old keys, for which the message names the
+/// new key
+inline void checkKeys(const Json &object, const std::string &path,
+                      const std::vector<const char *> &known, const RenamedKeys &renamed = {}) {
   if (!object.is_object())
     fail(path, "expected an object, got " + show(object));
   for (auto &[key, value] : object.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end())
       continue;
     for (auto &[old, now] : renamed)
-      if (key == old && std::any_of(known.begin(), known.end(), [now = now](const char *k) { return std::string_view(k) == now; }))
+      if (key == old && std::any_of(known.begin(), known.end(), [now = now](const char *k) {
+            return std::string_view(k) == now;
+          }))
         fail(path, "key " + show(key) + " is now \"" + now + "\"");
     std::string list;
     for (const char *k : known)
@@ -90,12 +99,14 @@ inline int64_t toInteger(const Json &value, const std::string &path) {
 inline int64_t toInteger(const Json &value, const std::string &path, int64_t min, int64_t max) {
   int64_t number = toInteger(value, path);
   if (number < min || number > max)
-    fail(path, "expected a whole number from " + std::to_string(min) + " to " + std::to_string(max) + ", got " + show(value));
+    fail(path, "expected a whole number from " + std::to_string(min) + " to " +
+                   std::to_string(max) + ", got " + show(value));
   return number;
 }
 
 /// \param what  the quantity, for messages: "a number", "seconds"
-inline double toNumber(const Json &value, const std::string &path, double min = 0, double max = 1e30, const char *what = "a number") {
+inline double toNumber(const Json &value, const std::string &path, double min = 0,
+                       double max = 1e30, const char *what = "a number") {
   if (!value.is_number() || !(value.get<double>() >= min && value.get<double>() <= max)) {
     char text[120];
     std::snprintf(text, sizeof text, "expected %s from %g to %g, got ", what, min, max);
@@ -106,13 +117,16 @@ inline double toNumber(const Json &value, const std::string &path, double min = 
 
 inline std::string toText(const Json &value, const std::string &path, bool mayBeEmpty = true) {
   if (!value.is_string() || (value.get_ref<const std::string &>().empty() && !mayBeEmpty))
-    fail(path, "expected a text" + std::string(mayBeEmpty ? "" : " that is not empty") + ", got " + show(value));
+    fail(path, "expected a text" + std::string(mayBeEmpty ? "" : " that is not empty") + ", got " +
+                   show(value));
   return value.get<std::string>();
 }
 
 inline const Json &toArray(const Json &value, const std::string &path, size_t max = SIZE_MAX) {
   if (!value.is_array() || value.size() > max)
-    fail(path, "expected an array" + (max == SIZE_MAX ? std::string() : " of at most " + std::to_string(max)) + ", got " + show(value));
+    fail(path, "expected an array" +
+                   (max == SIZE_MAX ? std::string() : " of at most " + std::to_string(max)) +
+                   ", got " + show(value));
   return value;
 }
 
@@ -124,7 +138,8 @@ inline std::pair<int64_t, int64_t> toRange(const Json &value, const std::string 
 
 /// Returns the index of the name that the object has under this key. \param otherwise  returned if
 /// the key is missing
-inline size_t toChoice(const Json &object, const std::string &path, const char *key, std::initializer_list<const char *> names, size_t otherwise) {
+inline size_t toChoice(const Json &object, const std::string &path, const char *key,
+                       std::initializer_list<const char *> names, size_t otherwise) {
   const auto value = object.find(key);
   if (value == object.end())
     return otherwise;
@@ -134,7 +149,10 @@ inline size_t toChoice(const Json &object, const std::string &path, const char *
     return static_cast<size_t>(found - names.begin());
   std::string expected;
   for (size_t i = 0; i < names.size(); ++i)
-    expected += (i == 0 ? "\"" : i + 1 == names.size() ? " or \"" : ", \"") + std::string(names.begin()[i]) + "\"";
+    expected += (i == 0                  ? "\""
+                 : i + 1 == names.size() ? " or \""
+                                         : ", \"") +
+                std::string(names.begin()[i]) + "\"";
   fail(where, "expected " + expected + ", got " + show(*value));
 }
 
@@ -148,8 +166,10 @@ inline bool toSwitch(const Json &object, const std::string &path, const char *ke
   return value->get<bool>();
 }
 
-/// Calls `readItem` for every item of an array. Its paths begin at the item: the whole path is made only where something is wrong.
-template <typename ReadItem> void forEach(const Json &value, const std::string &path, ReadItem readItem) {
+/// Calls `readItem` for every item of an array. Its paths begin at the item: the whole path is made
+/// only where something is wrong.
+template <typename ReadItem>
+void forEach(const Json &value, const std::string &path, ReadItem readItem) {
   size_t index = 0;
   for (const Json &item : toArray(value, path)) {
     try {
@@ -165,20 +185,25 @@ constexpr int kMaxNesting = 64; ///< levels of lists and objects in a file
 
 /// Parses the text and returns the result of `make`. Comments are allowed.
 /// \param name  what the file contains, for messages: "the plan"
-template <typename Make> auto read(std::string_view text, const char *name, size_t maxBytes, Make make) -> Result<decltype(make(Json()))> {
+template <typename Make>
+auto read(std::string_view text, const char *name, size_t maxBytes, Make make)
+    -> Result<decltype(make(Json()))> {
   if (text.size() > maxBytes)
-    return userError(std::string(name) + ": expected at most " + std::to_string(maxBytes >> 20) + " MiB, got " + std::to_string(text.size()) +
-                     " bytes");
+    return userError(std::string(name) + ": expected at most " + std::to_string(maxBytes >> 20) +
+                     " MiB, got " + std::to_string(text.size()) + " bytes");
   if (nestsDeeper(text, kMaxNesting))
-    return userError(std::string(name) + ": expected at most " + std::to_string(kMaxNesting) + " nested lists and objects, got more");
+    return userError(std::string(name) + ": expected at most " + std::to_string(kMaxNesting) +
+                     " nested lists and objects, got more");
   try {
     return make(Json::parse(text, nullptr, /*allow_exceptions=*/true, /*ignore_comments=*/true));
   } catch (const Json::parse_error &e) {
     size_t until = std::min(e.byte ? e.byte - 1 : 0, text.size());
     size_t line = 1 + std::count(text.begin(), text.begin() + until, '\n');
     size_t lineStart = text.rfind('\n', until ? until - 1 : 0);
-    size_t column = until - (lineStart == std::string_view::npos || until == 0 ? 0 : lineStart + 1) + 1;
-    return userError("line " + std::to_string(line) + ", column " + std::to_string(column) + ": not valid JSON");
+    size_t column =
+        until - (lineStart == std::string_view::npos || until == 0 ? 0 : lineStart + 1) + 1;
+    return userError("line " + std::to_string(line) + ", column " + std::to_string(column) +
+                     ": not valid JSON");
   } catch (const Json::exception &e) {
     return userError(std::string(name) + ": " + e.what());
   } catch (const JsonError &error) {

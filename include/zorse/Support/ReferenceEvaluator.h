@@ -35,9 +35,11 @@ struct Options {
 
 /// Evaluates one operation of zorse, arith or math in f64 arithmetic, for any element types. Fails
 /// with a diagnostic for an unknown operation and for indices out of range.
-mlir::FailureOr<std::vector<Tensor>> evaluate(mlir::Operation *op, llvm::ArrayRef<Tensor> operands, const Options &options);
+mlir::FailureOr<std::vector<Tensor>> evaluate(mlir::Operation *op, llvm::ArrayRef<Tensor> operands,
+                                              const Options &options);
 
 /// Evaluates a function with one block on its arguments and returns its results.
-mlir::FailureOr<std::vector<Tensor>> evaluate(mlir::func::FuncOp function, llvm::ArrayRef<Tensor> arguments, const Options &options);
+mlir::FailureOr<std::vector<Tensor>>
+evaluate(mlir::func::FuncOp function, llvm::ArrayRef<Tensor> arguments, const Options &options);
 
 } // namespace zorse::reference

@@ -18,7 +18,10 @@ namespace zorse {
 
 /// Name of a file type other than a regular file, for messages.
 inline const char *kindOfFile(mode_t mode) {
-  return S_ISDIR(mode) ? "a folder" : S_ISFIFO(mode) ? "a FIFO (named pipe)" : S_ISSOCK(mode) ? "a socket" : "a device";
+  return S_ISDIR(mode)    ? "a folder"
+         : S_ISFIFO(mode) ? "a FIFO (named pipe)"
+         : S_ISSOCK(mode) ? "a socket"
+                          : "a device";
 }
 
 /// Returns "NAME: cannot be read: expected a regular file, found a FIFO (named pipe)" and how to
@@ -33,7 +36,8 @@ inline std::string notRegular(const std::string &path, mode_t mode) {
 inline Result<int> openRegularFile(const std::string &path, struct stat &info) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   const bool isSocket = descriptor < 0 && errno == ENXIO;
-  if ((descriptor < 0 && !isSocket) || (isSocket ? ::stat(path.c_str(), &info) : ::fstat(descriptor, &info)) != 0) {
+  if ((descriptor < 0 && !isSocket) ||
+      (isSocket ? ::stat(path.c_str(), &info) : ::fstat(descriptor, &info)) != 0) {
     const int cause = errno;
     if (descriptor >= 0)
       ::close(descriptor);
@@ -75,7 +79,9 @@ inline Result<std::string> readRegularFile(const std::string &path, size_t max) 
 
 /// Applies `parse`, which returns a Result, to at most `max` + 1 bytes of a regular file. Errors
 /// begin with the path.
-template <typename Parse> auto parseRegularFile(const std::string &path, size_t max, Parse parse) -> decltype(parse(std::string())) {
+template <typename Parse>
+auto parseRegularFile(const std::string &path, size_t max, Parse parse)
+    -> decltype(parse(std::string())) {
   Result<std::string> text = readRegularFile(path, max);
   if (text.failed())
     return text.error();

@@ -60,7 +60,9 @@ public:
     }
     return true;
   }
-  bool parse_error(size_t, const std::string &, const nlohmann::detail::exception &) override { return false; }
+  bool parse_error(size_t, const std::string &, const nlohmann::detail::exception &) override {
+    return false;
+  }
 
 private:
   int max_, depth_ = 0;
@@ -73,7 +75,8 @@ private:
 /// deeper or invalid JSON. If `repeated` is given, it is set to a key that occurs twice in the
 /// outermost mapping, or left empty. (The library's own callbacks would visit all members of a
 /// mapping whenever one of them ends.)
-template <typename Json> Json parseShallow(const char *text, size_t size, int depth, std::string *repeated = nullptr) {
+template <typename Json>
+Json parseShallow(const char *text, size_t size, int depth, std::string *repeated = nullptr) {
   JsonShape<Json> shape(depth);
   if (!Json::sax_parse(text, text + size, &shape))
     return Json(nlohmann::detail::value_t::discarded);

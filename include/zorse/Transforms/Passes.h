@@ -28,9 +28,9 @@ class ZorseDialect;
 /// Module attribute: a dictionary from the names of lifted constants to their values.
 inline constexpr llvm::StringLiteral kConstantValueAttr = "zorse.constant_value";
 
-/// Adds the passes that turn an imported module into the recognized graph IR from which units are cut: canonicalize,
-/// recognize operations in an order in which none hides another, canonicalize, lift constants, verify. They run on a
-/// module.
+/// Adds the passes that turn an imported module into the recognized graph IR from which units are
+/// cut: canonicalize, recognize operations in an order in which none hides another, canonicalize,
+/// lift constants, verify. They run on a module.
 void addRecognitionPasses(mlir::OpPassManager &passes);
 
 /// Registers all passes above and the pipeline `zorse-recognize`.

@@ -38,14 +38,16 @@ namespace zorse::units {
 /// Module attributes: settings that the graph does not contain (zorse-configure), and the hash of
 /// the model before roundings were inserted (zorse-hash-model).
 inline constexpr llvm::StringLiteral kSettingsAttr =
-    "zorse.settings";                                            ///< fields of ModelSummary in protobuf's text format: training, precision, name
+    "zorse.settings"; ///< fields of ModelSummary in protobuf's text format: training, precision,
+                      ///< name
 inline constexpr llvm::StringLiteral kDecayAttr = "zorse.decay"; ///< text for parseDecay
 inline constexpr llvm::StringLiteral kBatchAttr = "zorse.batch"; ///< i64: samples per step
 inline constexpr llvm::StringLiteral kContentHashAttr = "zorse.content_hash";
 /// Contents of the files (FileText) that describe the training: the cluster's devices and links;
 /// measured times, an array of files; the plan. zorse-plan writes the plan in canonical form, or
 /// searches one.
-inline constexpr llvm::StringLiteral kClusterAttr = "zorse.cluster", kProfilesAttr = "zorse.profiles", kPlanAttr = "zorse.plan";
+inline constexpr llvm::StringLiteral kClusterAttr = "zorse.cluster",
+                                     kProfilesAttr = "zorse.profiles", kPlanAttr = "zorse.plan";
 /// Attribute of `@model` that zorse-find-units sets: first unit, period and count of the repeated
 /// blocks (array<i64>).
 inline constexpr llvm::StringLiteral kBlocksAttr = "zorse.blocks";
@@ -55,8 +57,9 @@ inline constexpr llvm::StringLiteral kBlocksAttr = "zorse.blocks";
 
 /// Selects the parameters with weight decay.
 struct WeightDecayFilter {
-  bool byRank = true;                ///< rank >= 2: matrices and embeddings, no biases and weights of norms
-  std::vector<std::string> patterns; ///< otherwise: parameters with a name that contains one of these
+  bool byRank = true; ///< rank >= 2: matrices and embeddings, no biases and weights of norms
+  std::vector<std::string>
+      patterns; ///< otherwise: parameters with a name that contains one of these
 };
 
 /// Parses `rank`, `all`, `none` or `names:P,Q`; nullopt for another text.
@@ -66,8 +69,9 @@ std::optional<WeightDecayFilter> parseDecay(llvm::StringRef text);
 std::string settingsText(const bundle::ModelSummary &settings);
 
 struct UnitPassOptions {
-  autodiff::RecomputePolicy saved = autodiff::RecomputePolicy::MinCut; ///< tensors that forwards save for their backwards
-  bool sampling = false;                                               ///< also create the function for text generation
+  autodiff::RecomputePolicy saved =
+      autodiff::RecomputePolicy::MinCut; ///< tensors that forwards save for their backwards
+  bool sampling = false;                 ///< also create the function for text generation
 };
 
 /// Adds the passes from a chain of units with a forward per class to all functions that programs
@@ -79,18 +83,21 @@ void addFunctionPasses(mlir::OpPassManager &passes, const UnitPassOptions &optio
 mlir::FailureOr<bundle::ModelSummary> summarize(mlir::ModuleOp module);
 
 /// Returns a function of one of the summary's classes; null if there is none.
-mlir::func::FuncOp functionOp(mlir::ModuleOp module, const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task);
+mlir::func::FuncOp functionOp(mlir::ModuleOp module, const bundle::UnitClass &unitClass,
+                              bundle::UnitFunction::Task task);
 
 /// Results of codegen for one function.
 struct FunctionSizes {
-  uint32_t function = 0; ///< UINT32_MAX: not compiled (allowed only for parts of a backward and of a forward)
+  uint32_t function =
+      0; ///< UINT32_MAX: not compiled (allowed only for parts of a backward and of a forward)
   bundle::AffineSize workspace;
 };
 
 /// Fills compiled function indices and workspaces. Calls `sizes` once per function name (functions
 /// of classes, "counts", "update.decay", "update.plain", "norm", "sum_loss", "decide", "cast"). May
 /// be called again after compiled functions have moved.
-void assignFunctions(bundle::ModelSummary &summary, const std::function<FunctionSizes(llvm::StringRef function)> &sizes);
+void assignFunctions(bundle::ModelSummary &summary,
+                     const std::function<FunctionSizes(llvm::StringRef function)> &sizes);
 
 /// Prints a human-readable summary: one line per unit, group and value.
 void printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream &os);

@@ -47,15 +47,18 @@ struct PlanView {
   std::vector<Device> devices;
   std::vector<Cell> cells;
   bool splitBackward = false; ///< every cell has tasks F, B and W, if its units have work for them
-  std::vector<Shard> owners;  ///< owners of the groups that the plan names; the others follow its default
+  std::vector<Shard>
+      owners; ///< owners of the groups that the plan names; the others follow its default
   std::vector<Offload> offload;
-  bool commitsByGroup = false; ///< a group's update follows its own gradients; the decision precedes all sums
+  bool commitsByGroup =
+      false; ///< a group's update follows its own gradients; the decision precedes all sums
 
   bool keepsOnHost(uint32_t device, uint32_t group, Kind kind) const;
 };
 
-/// Reads the canonical `global_batch_size`, `devices`, `cells`, `split_backward`, `state` and `offload` of a
-/// plan. Checks only their form; verifyPrograms checks the tiling. The error is the first problem.
+/// Reads the canonical `global_batch_size`, `devices`, `cells`, `split_backward`, `state` and
+/// `offload` of a plan. Checks only their form; verifyPrograms checks the tiling. The error is the
+/// first problem.
 Result<PlanView> readPlanView(std::string_view json);
 
 } // namespace zorse::verify

@@ -27,7 +27,8 @@ static int64_t blockOf(int64_t columns) {
 namespace {
 
 struct ColumnEmitter : ColumnProgram {
-  ColumnEmitter(CpuKernelBuilder &k, const KernelContext &context, int index) : ColumnProgram(k, context, index), k(k) {}
+  ColumnEmitter(CpuKernelBuilder &k, const KernelContext &context, int index)
+      : ColumnProgram(k, context, index), k(k) {}
 
   CpuKernelBuilder &k;
 
@@ -68,13 +69,16 @@ struct ColumnEmitter : ColumnProgram {
           for (Result &result : results)
             values.push_back(evaluate(result.node, indices, cache));
           for (auto [result, buffer, value] : llvm::zip(results, part, values))
-            k.store(k.combine(result.op.getKind(), k.load(buffer, column, result.type), value), buffer, column, result.type);
+            k.store(k.combine(result.op.getKind(), k.load(buffer, column, result.type), value),
+                    buffer, column, result.type);
         });
       });
       if (depth > 1)
         k.loop(k.i64(0), count, [&](Value column) {
           for (auto [result, to, from] : llvm::zip(results, total, part))
-            k.store(k.combine(result.op.getKind(), k.load(to, column, result.type), k.load(from, column, result.type)), to, column, result.type);
+            k.store(k.combine(result.op.getKind(), k.load(to, column, result.type),
+                              k.load(from, column, result.type)),
+                    to, column, result.type);
         });
     });
     k.loop(k.i64(0), count, [&](Value column) {
@@ -89,7 +93,8 @@ struct ColumnEmitter : ColumnProgram {
 
   /// Emits sums of a kernel without columns: a point is one element of each result, and sums run
   /// over the innermost reduced dimension.
-  SmallVector<Value> emitSums(SmallVectorImpl<Value> &indices, size_t level, ArrayRef<Value> carried) {
+  SmallVector<Value> emitSums(SmallVectorImpl<Value> &indices, size_t level,
+                              ArrayRef<Value> carried) {
     size_t dim = reducedDims[level];
     bool innermost = level + 1 == reducedDims.size();
     return k.loop(k.i64(0), k.size(sizeOf(dim)), carried, [&](Value index, ArrayRef<Value> sums) {
@@ -112,7 +117,8 @@ struct ColumnEmitter : ColumnProgram {
     SmallVector<Size> sizes;
     for (size_t dim : keptDims)
       sizes.push_back(sizeOf(dim));
-    int64_t columns = hasColumns ? fusionGroup.domain.back() : 1, block = hasColumns ? blockOf(columns) : 1;
+    int64_t columns = hasColumns ? fusionGroup.domain.back() : 1,
+            block = hasColumns ? blockOf(columns) : 1;
     int64_t blocks = (columns + block - 1) / block;
     if (hasColumns)
       sizes.push_back(Size{blocks, false});

@@ -32,7 +32,8 @@ std::string zorse::codegen::resolveArch(const std::string &arch) {
     return sys::getHostCPUName().str();
   if (!has({"avx2", "fma", "bmi", "bmi2", "f16c", "lzcnt", "movbe"}))
     return "x86-64-v2";
-  return has({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}) ? "x86-64-v4" : "x86-64-v3";
+  return has({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}) ? "x86-64-v4"
+                                                                          : "x86-64-v3";
 }
 
 static Expected<std::string> linkObjects(ArrayRef<std::pair<std::string, std::string>> objects) {
@@ -50,7 +51,8 @@ static Expected<std::string> linkObjects(ArrayRef<std::pair<std::string, std::st
       break;
     }
   if (linker.empty())
-    return createStringError("no linker found for the kernels: expected ld.lld-22, ld.lld, ld or cc in PATH; install lld-22");
+    return createStringError("no linker found for the kernels: expected ld.lld-22, ld.lld, ld or "
+                             "cc in PATH; install lld-22");
   std::string output = directory + "/kernels.so";
   arguments = {linker, "-shared", "-o", output};
   if (driver)
@@ -69,10 +71,12 @@ static Expected<std::string> linkObjects(ArrayRef<std::pair<std::string, std::st
   std::vector<StringRef> references(arguments.begin(), arguments.end());
   std::string message, log = directory + "/log";
   std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};
-  if (int status = sys::ExecuteAndWait(linker, references, std::nullopt, redirects, 60, 0, &message)) {
+  if (int status =
+          sys::ExecuteAndWait(linker, references, std::nullopt, redirects, 60, 0, &message)) {
     if (auto text = MemoryBuffer::getFile(log))
       message += (*text)->getBuffer();
-    return createStringError("linking the kernels failed (" + linker + " exited with " + std::to_string(status) + "): " + message);
+    return createStringError("linking the kernels failed (" + linker + " exited with " +
+                             std::to_string(status) + "): " + message);
   }
   auto buffer = MemoryBuffer::getFile(output);
   if (!buffer)
@@ -85,14 +89,21 @@ namespace {
 class CpuKernels final : public KernelSet {
 public:
   CpuKernels(const CodegenOptions &options, KernelTarget target)
-      : KernelSet(options, target.triple + '\0' + target.cpu + '\0' + target.features), target(std::move(target)) {
+      : KernelSet(options, target.triple + '\0' + target.cpu + '\0' + target.features),
+        target(std::move(target)) {
     initializeTargets();
   }
 
   StringRef name() const override { return "CPU"; }
-  Kernel row(const KernelContext &context, int cluster) override { return buildRowKernel(context, cluster); }
-  Kernel column(const KernelContext &context, int cluster) override { return buildColumnKernel(context, cluster); }
-  Kernel scatter(const KernelContext &context, int cluster) override { return buildScatterKernel(context, cluster); }
+  Kernel row(const KernelContext &context, int cluster) override {
+    return buildRowKernel(context, cluster);
+  }
+  Kernel column(const KernelContext &context, int cluster) override {
+    return buildColumnKernel(context, cluster);
+  }
+  Kernel scatter(const KernelContext &context, int cluster) override {
+    return buildScatterKernel(context, cluster);
+  }
   std::string arch() const override { return target.cpu; }
   const char *object() const override { return "kernels.so"; }
 
@@ -108,7 +119,8 @@ private:
 } // namespace
 
 std::shared_ptr<KernelSet> zorse::codegen::makeCpuKernels(const CodegenOptions &options) {
-  KernelTarget target{sys::getProcessTriple(), resolveArch(options.arch), {}, options.optimizationLevel};
+  KernelTarget target{
+      sys::getProcessTriple(), resolveArch(options.arch), {}, options.optimizationLevel};
   if (StringRef(target.cpu).starts_with("x86-64-v"))
     target.features = "-prefer-256-bit"; // otherwise generic levels are tuned for old CPUs
   return std::make_shared<CpuKernels>(options, std::move(target));

@@ -21,10 +21,13 @@ void zorse::codegen::initializeTargets() {
   });
 }
 
-llvm::Expected<std::string> zorse::codegen::lowerKernel(const std::string &symbol, const std::string &text, const KernelTarget &target,
+llvm::Expected<std::string> zorse::codegen::lowerKernel(const std::string &symbol,
+                                                        const std::string &text,
+                                                        const KernelTarget &target,
                                                         const std::string &dump) {
   llvm::LLVMContext context;
-  llvm::Expected<std::unique_ptr<llvm::Module>> llvmModule = translateKernel(context, symbol, text, dump);
+  llvm::Expected<std::unique_ptr<llvm::Module>> llvmModule =
+      translateKernel(context, symbol, text, dump);
   if (!llvmModule)
     return llvmModule.takeError();
   llvm::Triple triple(target.triple);
@@ -34,9 +37,10 @@ llvm::Expected<std::string> zorse::codegen::lowerKernel(const std::string &symbo
     return llvm::createStringError("kernel " + symbol + ": " + error);
   llvm::TargetOptions targetOptions;
   targetOptions.AllowFPOpFusion = llvm::FPOpFusion::Standard;
-  std::unique_ptr<llvm::TargetMachine> machine(
-      llvmTarget->createTargetMachine(triple, target.cpu, target.features, targetOptions, llvm::Reloc::PIC_, std::nullopt,
-                                      target.optimizationLevel >= 2 ? llvm::CodeGenOptLevel::Default : llvm::CodeGenOptLevel::Less));
+  std::unique_ptr<llvm::TargetMachine> machine(llvmTarget->createTargetMachine(
+      triple, target.cpu, target.features, targetOptions, llvm::Reloc::PIC_, std::nullopt,
+      target.optimizationLevel >= 2 ? llvm::CodeGenOptLevel::Default
+                                    : llvm::CodeGenOptLevel::Less));
   if (!machine)
     return llvm::createStringError("kernel " + symbol + ": no target machine for " + target.cpu);
   (*llvmModule)->setTargetTriple(triple);
@@ -59,12 +63,14 @@ llvm::Expected<std::string> zorse::codegen::lowerKernel(const std::string &symbo
     std::error_code code;
     llvm::raw_fd_ostream out(dump + ".s", code);
     if (!code)
-      if (llvm::Error failure = emitFile(*clone, *machine, llvm::CodeGenFileType::AssemblyFile, out))
+      if (llvm::Error failure =
+              emitFile(*clone, *machine, llvm::CodeGenFileType::AssemblyFile, out))
         return std::move(failure);
   }
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream out(bytes);
-  if (llvm::Error failure = emitFile(**llvmModule, *machine, llvm::CodeGenFileType::ObjectFile, out))
+  if (llvm::Error failure =
+          emitFile(**llvmModule, *machine, llvm::CodeGenFileType::ObjectFile, out))
     return std::move(failure);
   return std::string(bytes.begin(), bytes.end());
 }

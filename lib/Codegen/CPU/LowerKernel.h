@@ -19,6 +19,7 @@ void initializeTargets();
 /// Returns the bytes of an object file.
 /// \param text  a module that defines `llvm.func @kernel`; the object exports it as `symbol`.
 /// \param dump  path prefix for .mlir, .ll and .s files; empty: no files.
-llvm::Expected<std::string> lowerKernel(const std::string &symbol, const std::string &text, const KernelTarget &target, const std::string &dump);
+llvm::Expected<std::string> lowerKernel(const std::string &symbol, const std::string &text,
+                                        const KernelTarget &target, const std::string &dump);
 
 } // namespace zorse::codegen

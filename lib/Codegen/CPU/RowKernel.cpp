@@ -26,11 +26,12 @@ constexpr int64_t kMaxScratchBytes = 1 << 18;
 constexpr int64_t kMinPointElements = 512;
 
 struct RowEmitter : RowProgram {
-  RowEmitter(CpuKernelBuilder &k, const KernelContext &context, int index) : RowProgram(k, context, index), k(k) {}
+  RowEmitter(CpuKernelBuilder &k, const KernelContext &context, int index)
+      : RowProgram(k, context, index), k(k) {}
 
   CpuKernelBuilder &k;
   std::vector<std::vector<int>> evaluatedIn; ///< per vector node: the loops that compute it.
-  std::vector<char> kept;                    ///< per vector node: has a scratch vector, or a store to load from.
+  std::vector<char> kept; ///< per vector node: has a scratch vector, or a store to load from.
   std::vector<Value> scratch;
   std::vector<int> keptStore;
 
@@ -134,11 +135,13 @@ struct RowEmitter : RowProgram {
     if (columns)
       all.push_back(Value());
     for (size_t i = 0; i < nodes().size(); ++i)
-      if (nodes()[i].form == Form::PerRow && nodes()[i].phase == phase && nodes()[i].kind != Node::Reduce && needed[i])
+      if (nodes()[i].form == Form::PerRow && nodes()[i].phase == phase &&
+          nodes()[i].kind != Node::Reduce && needed[i])
         scalarOf(i, all);
     for (const StoreNode &store : stores)
       if (!store.vector && nodes()[store.node].phase == phase)
-        k.store(scalarOf(store.node, all), k.pointer(store.operand), k.offset(all, store.strides), store.element, accumulateFlag(store));
+        k.store(scalarOf(store.node, all), k.pointer(store.operand), k.offset(all, store.strides),
+                store.element, accumulateFlag(store));
   }
 
   void emitLoop(int phase, ArrayRef<Value> lead) {
@@ -158,22 +161,26 @@ struct RowEmitter : RowProgram {
     SmallVector<Value> carried;
     for (int reduce : reduces)
       carried.push_back(k.identity(nodes()[reduce].reduce, nodes()[reduce].type));
-    SmallVector<Value> results = k.loop(k.i64(0), k.i64(columns), carried, [&](Value column, ArrayRef<Value> sums) {
-      SmallVector<Value> indices(lead);
-      indices.push_back(column);
-      llvm::DenseMap<int, Value> cache;
-      SmallVector<Value> next, stored;
-      for (auto [reduce, sum] : llvm::zip(reduces, sums))
-        next.push_back(k.combine(nodes()[reduce].reduce, sum, vectorOf(nodes()[reduce].inputs[0], phase, indices, cache)));
-      for (int keep : keeps)
-        k.store(vectorOf(keep, phase, indices, cache), scratch[keep], column, nodes()[keep].type);
-      // All loads precede all stores, because a result may alias an operand.
-      for (const StoreNode *store : vectorStores)
-        stored.push_back(vectorOf(store->node, phase, indices, cache));
-      for (auto [store, value] : llvm::zip(vectorStores, stored))
-        k.store(value, k.pointer(store->operand), k.offset(indices, store->strides), store->element, accumulateFlag(*store));
-      return next;
-    });
+    SmallVector<Value> results =
+        k.loop(k.i64(0), k.i64(columns), carried, [&](Value column, ArrayRef<Value> sums) {
+          SmallVector<Value> indices(lead);
+          indices.push_back(column);
+          llvm::DenseMap<int, Value> cache;
+          SmallVector<Value> next, stored;
+          for (auto [reduce, sum] : llvm::zip(reduces, sums))
+            next.push_back(k.combine(nodes()[reduce].reduce, sum,
+                                     vectorOf(nodes()[reduce].inputs[0], phase, indices, cache)));
+          for (int keep : keeps)
+            k.store(vectorOf(keep, phase, indices, cache), scratch[keep], column,
+                    nodes()[keep].type);
+          // All loads precede all stores, because a result may alias an operand.
+          for (const StoreNode *store : vectorStores)
+            stored.push_back(vectorOf(store->node, phase, indices, cache));
+          for (auto [store, value] : llvm::zip(vectorStores, stored))
+            k.store(value, k.pointer(store->operand), k.offset(indices, store->strides),
+                    store->element, accumulateFlag(*store));
+          return next;
+        });
     for (auto [reduce, result] : llvm::zip(reduces, results))
       scalars[reduce] = result;
   }

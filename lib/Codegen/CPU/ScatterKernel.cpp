@@ -1,7 +1,7 @@
 // scatter_add: a point is a range of rows of the table. It clears the rows (unless the kernel
-// accumulates), then reads all indices in order and adds the updates for its rows. Every row therefore
-// receives its updates in the order of the indices, for any distribution of points over threads, and
-// memory is accessed in long contiguous ranges.
+// accumulates), then reads all indices in order and adds the updates for its rows. Every row
+// therefore receives its updates in the order of the indices, for any distribution of points over
+// threads, and memory is accessed in long contiguous ranges.
 #include "RowKernel.h"
 
 #include "ScatterProgram.h"
@@ -23,7 +23,8 @@ Kernel zorse::codegen::buildScatterKernel(const KernelContext &context, int inde
 
   Value add = p.accumulates ? k.accumulates(p.out) : Value();
   k.loop(k.begin, k.end, [&](Value point) {
-    Value first = k.mul(point, block), last = k.smaller(k.add(first, k.i64(block)), k.i64(tableRows));
+    Value first = k.mul(point, block),
+          last = k.smaller(k.add(first, k.i64(block)), k.i64(tableRows));
     Value clearEnd = k.mul(last, width);
     if (add)
       clearEnd = k.select(add, k.mul(first, width), clearEnd);
@@ -37,8 +38,10 @@ Kernel zorse::codegen::buildScatterKernel(const KernelContext &context, int inde
       int64_t inner = 1;
       for (size_t i = dim + 1; i < p.tailSizes.size(); ++i)
         inner *= p.tailSizes[i].count;
-      k.loop(k.i64(0), k.size(p.tailSizes[dim]),
-             [&](Value i) { addRow(dim + 1, k.add(from, k.mul(i, p.updateStrides[lead + dim])), k.add(to, k.mul(i, inner))); });
+      k.loop(k.i64(0), k.size(p.tailSizes[dim]), [&](Value i) {
+        addRow(dim + 1, k.add(from, k.mul(i, p.updateStrides[lead + dim])),
+               k.add(to, k.mul(i, inner)));
+      });
     };
     std::function<void(size_t)> nest = [&](size_t dim) {
       if (dim < lead) {
@@ -48,7 +51,8 @@ Kernel zorse::codegen::buildScatterKernel(const KernelContext &context, int inde
         });
         return;
       }
-      Value row = k.widen(k.load(k.pointer(p.indexOperand), k.offset(indices, p.indexStrides), p.indexType));
+      Value row = k.widen(
+          k.load(k.pointer(p.indexOperand), k.offset(indices, p.indexStrides), p.indexType));
       Value from = k.offset(indices, ArrayRef<int64_t>(p.updateStrides).take_front(lead));
       Value mine = k.inRange(row, first, last);
       if (p.op.getPadding())

@@ -33,7 +33,8 @@ constexpr int64_t kLikelyRows = 32, kMinParts = 16;
 int64_t ceilDivide(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
 struct ColumnEmitter : ColumnProgram {
-  ColumnEmitter(CudaKernelBuilder &k, const KernelContext &context, int index) : ColumnProgram(k, context, index), k(k) {
+  ColumnEmitter(CudaKernelBuilder &k, const KernelContext &context, int index)
+      : ColumnProgram(k, context, index), k(k) {
     for (size_t dim : reducedDims)
       reducedSizes.push_back(sizeOf(dim));
     for (size_t dim : keptDims)
@@ -58,11 +59,14 @@ struct ColumnEmitter : ColumnProgram {
       storeResults(together(sums(line, k.i64(lines))));
     } else {
       Value chunk = k.i64(lines * kMinTurns);
-      Value needed = arith::DivUIOp::create(k.b, k.loc, k.sub(k.add(k.size(matmul(reducedSizes)), chunk), k.i64(1)), chunk);
+      Value needed = arith::DivUIOp::create(
+          k.b, k.loc, k.sub(k.add(k.size(matmul(reducedSizes)), chunk), k.i64(1)), chunk);
       Value active = k.smaller(needed, k.i64(parts));
-      k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, part, active), [&] { emitPart(site, part, active, sites.count, parts); });
+      k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, part, active),
+               [&] { emitPart(site, part, active, sites.count, parts); });
     }
-    return k.finish("reduce_columns", Size{sites.count * parts * threads, sites.sampled}, threads, 1);
+    return k.finish("reduce_columns", Size{sites.count * parts * threads, sites.sampled}, threads,
+                    1);
   }
 
 private:
@@ -70,8 +74,8 @@ private:
   SmallVector<Size> reducedSizes, keptSizes;
   int64_t columns, lines, threads;
   SmallVector<Value> indices, keptIndices; ///< indices in the domain; in the results
-  Value line, inBlock;                     ///< position of this thread; inBlock is null without columns
-  Value writes;                            ///< whether this thread writes a result
+  Value line, inBlock; ///< position of this thread; inBlock is null without columns
+  Value writes;        ///< whether this thread writes a result
   /// Shared memory for a block's sums, and whether threads may still read it.
   struct SharedScratch {
     Value memory;
@@ -86,14 +90,17 @@ private:
     if (sites.sampled)
       return 1;
     const int64_t chunk = lines * kMinTurns, wanted = ceilDivide(kBlocks, sites.count);
-    const int64_t work = reduced.sampled ? std::max(kMinParts, ceilDivide(reduced.count * kLikelyRows, chunk)) : ceilDivide(reduced.count, chunk);
+    const int64_t work = reduced.sampled
+                             ? std::max(kMinParts, ceilDivide(reduced.count * kLikelyRows, chunk))
+                             : ceilDivide(reduced.count, chunk);
     return std::min(wanted, work);
   }
 
   /// Computes the indices of this thread in block `site` of the results.
   void locate(Value site) {
     indices.assign(fusionGroup.domain.size(), Value());
-    SmallVector<Value> split = keptSizes.empty() ? SmallVector<Value>() : k.delinearize(site, keptSizes);
+    SmallVector<Value> split =
+        keptSizes.empty() ? SmallVector<Value>() : k.delinearize(site, keptSizes);
     for (auto [i, dim] : llvm::enumerate(keptDims)) {
       indices[dim] = split[i];
       keptIndices.push_back(split[i]);
@@ -109,8 +116,9 @@ private:
     keptIndices.push_back(column);
     // Threads beyond the last column sum the last column again and store nothing.
     indices.back() = columns % kColumns ? k.smaller(column, k.i64(columns - 1)) : column;
-    writes = arith::AndIOp::create(k.b, k.loc, arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, line, k.i64(0)),
-                                   arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, column, k.i64(columns)));
+    writes = arith::AndIOp::create(
+        k.b, k.loc, arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, line, k.i64(0)),
+        arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, column, k.i64(columns)));
   }
 
   /// Sums the reduced elements first, first + step, ... It loads several at a time, so that a
@@ -128,8 +136,10 @@ private:
     SmallVector<Value> carried = {first};
     carried.append(identities());
     Value end = k.size(matmul(reducedSizes));
-    const auto loads = llvm::count_if(expression.nodes, [](const Node &node) { return node.kind == Node::Load; });
-    const int64_t atOnce = std::clamp<int64_t>(kLoadsAtOnce / std::max<int64_t>(loads, 1), 1, kLoadsAtOnce);
+    const auto loads =
+        llvm::count_if(expression.nodes, [](const Node &node) { return node.kind == Node::Load; });
+    const int64_t atOnce =
+        std::clamp<int64_t>(kLoadsAtOnce / std::max<int64_t>(loads, 1), 1, kLoadsAtOnce);
     carried = k.loop(
         first, k.sub(end, k.mul(step, atOnce - 1)), carried,
         [&](Value element, ArrayRef<Value> before) {
@@ -147,7 +157,8 @@ private:
   /// gets the result.
   SmallVector<Value> together(ArrayRef<Value> parts) {
     SmallVector<Value> all;
-    Value thread = k.threadIndex(), first = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, line, k.i64(0));
+    Value thread = k.threadIndex(),
+          first = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, line, k.i64(0));
     for (size_t r = 0; r < results.size(); ++r) {
       const ReduceKind kind = results[r].op.getKind();
       Type type = results[r].type;
@@ -168,7 +179,8 @@ private:
       all.append(k.ifElse(first, {sum}, [&] {
         Value total = k.load(shared, inBlock, type);
         for (int other = 1; other < kLines; ++other)
-          total = k.combine(kind, total, k.load(shared, k.add(inBlock, k.i64(int64_t(other) * kColumns)), type));
+          total = k.combine(kind, total,
+                            k.load(shared, k.add(inBlock, k.i64(int64_t(other) * kColumns)), type));
         return SmallVector<Value>{total};
       }));
     }
@@ -203,7 +215,8 @@ private:
       auto include = [&](Value part, ArrayRef<Value> before) {
         SmallVector<Value> next;
         for (auto [result, partial, sum] : llvm::zip(results, partials, before))
-          next.push_back(k.combine(result.op.getKind(), sum, k.loadCommon(partial, placeOf(part), result.type)));
+          next.push_back(k.combine(result.op.getKind(), sum,
+                                   k.loadCommon(partial, placeOf(part), result.type)));
         return next;
       };
       storeResults(together(k.loop(line, active, identities(), include, k.i64(lines))));
@@ -213,7 +226,8 @@ private:
 
 } // namespace
 
-Kernel cuda::buildColumnKernel(const KernelContext &context, int cluster, HalfConversions conversions) {
+Kernel cuda::buildColumnKernel(const KernelContext &context, int cluster,
+                               HalfConversions conversions) {
   CudaKernelBuilder k(context.context, context.resolve, conversions);
   return ColumnEmitter(k, context, cluster).emit();
 }

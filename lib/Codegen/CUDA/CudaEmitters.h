@@ -19,20 +19,23 @@ Kernel buildScatterKernel(const KernelContext &context, int cluster, HalfConvers
 
 /// Returns a kernel that replaces the runtime's routine `call`; none for routines that drivers
 /// provide.
-std::optional<Kernel> buildRoutine(mlir::MLIRContext *context, const bundle::CompiledFunction &compiled, const bundle::LibraryCall &call,
-                                   HalfConversions conversions);
+std::optional<Kernel> buildRoutine(mlir::MLIRContext *context,
+                                   const bundle::CompiledFunction &compiled,
+                                   const bundle::LibraryCall &call, HalfConversions conversions);
 
 /// Replaces attention and its gradient by matrix products, a softmax and copies between them. This
 /// works on every GPU.
 /// \param stays  returns true for operations that are left unchanged; null: none
-mlir::LogicalResult decomposeAttention(mlir::func::FuncOp function, llvm::function_ref<bool(mlir::Operation *)> stays = {});
+mlir::LogicalResult decomposeAttention(mlir::func::FuncOp function,
+                                       llvm::function_ref<bool(mlir::Operation *)> stays = {});
 
 /// Marks attention that the tensor cores of `chip` can compute as a whole with kRowMultipleAttr,
 /// and expands all other attention.
 mlir::LogicalResult prepareAttention(mlir::func::FuncOp function, llvm::StringRef chip);
 
 /// Builds the launches of an attention cluster, in order. Fails after a diagnostic.
-mlir::FailureOr<std::vector<Kernel>> buildAttention(const KernelContext &context, int cluster, llvm::StringRef chip);
+mlir::FailureOr<std::vector<Kernel>> buildAttention(const KernelContext &context, int cluster,
+                                                    llvm::StringRef chip);
 
 /// Bytes per sample of the scratch buffer that these launches share.
 int64_t attentionScratch(mlir::Operation *attention);

@@ -37,7 +37,8 @@ public:
   /// Loads `count` contiguous elements with one access. The first must be aligned to their total
   /// size.
   llvm::SmallVector<Value> loadMany(Value base, Value offset, mlir::Type element, int64_t count);
-  void storeMany(llvm::ArrayRef<Value> values, Value base, Value offset, mlir::Type element, Value accumulate = {});
+  void storeMany(llvm::ArrayRef<Value> values, Value base, Value offset, mlir::Type element,
+                 Value accumulate = {});
   /// Known alignment in bytes of all addresses of an operand at element 0 of its rows.
   int64_t alignment(unsigned operand) const;
 
@@ -81,7 +82,8 @@ public:
   /// not exist.
   /// \param takesRegisters  one block per multiprocessor is enough: the assembler may give each
   /// thread the maximum number of registers
-  Kernel finish(llvm::StringRef hint, const Size &points, int threads, int perThread, bool takesRegisters = false, bool contract = true);
+  Kernel finish(llvm::StringRef hint, const Size &points, int threads, int perThread,
+                bool takesRegisters = false, bool contract = true);
 
 private:
   /// Source of an f32 that is a widened bf16: a single bf16, or one half of a word of two.
@@ -97,7 +99,9 @@ private:
   Value widenHalf(Value stored, mlir::Type from) override;
   void markHalf();
   /// Whether `count` numbers of this type are handled as words of two.
-  bool comesInWords(mlir::Type element, int64_t count) const { return element.isBF16() && conversions.bf16 && count % 2 == 0; }
+  bool comesInWords(mlir::Type element, int64_t count) const {
+    return element.isBF16() && conversions.bf16 && count % 2 == 0;
+  }
   llvm::SmallVector<Value> widenWord(Value word);
   /// Packs two numbers into a word. Rounds them unless they are bf16 already.
   Value narrowWord(Value low, Value high);

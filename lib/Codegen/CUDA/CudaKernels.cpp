@@ -9,7 +9,9 @@
 using namespace zorse;
 using namespace zorse::codegen;
 
-bool zorse::codegen::isCudaArch(const std::string &arch) { return cuda::chipOf(arch).starts_with("sm_"); }
+bool zorse::codegen::isCudaArch(const std::string &arch) {
+  return cuda::chipOf(arch).starts_with("sm_");
+}
 
 llvm::StringRef cuda::chipOf(llvm::StringRef arch) {
   if (arch == "emu")
@@ -21,14 +23,16 @@ llvm::StringRef cuda::chipOf(llvm::StringRef arch) {
 std::optional<int> cuda::capabilityOf(llvm::StringRef chip) {
   int number = 0;
   chip = chipOf(chip);
-  return chip.consume_front("sm_") && !chip.consumeInteger(10, number) ? std::optional(number) : std::nullopt;
+  return chip.consume_front("sm_") && !chip.consumeInteger(10, number) ? std::optional(number)
+                                                                       : std::nullopt;
 }
 
 namespace {
 
 class CudaKernels final : public KernelSet {
 public:
-  CudaKernels(const CodegenOptions &options, cuda::PtxTarget target) : KernelSet(options, "cuda " + target.chip), target(std::move(target)) {
+  CudaKernels(const CodegenOptions &options, cuda::PtxTarget target)
+      : KernelSet(options, "cuda " + target.chip), target(std::move(target)) {
     cuda::initializePtx();
   }
 
@@ -38,14 +42,23 @@ public:
     return cuda::prepareAttention(function, target.chip);
   }
   bool wantsFewLaunches() const override { return true; }
-  Kernel row(const KernelContext &context, int cluster) override { return cuda::buildRowKernel(context, cluster, conversions()); }
-  Kernel column(const KernelContext &context, int cluster) override { return cuda::buildColumnKernel(context, cluster, conversions()); }
-  Kernel scatter(const KernelContext &context, int cluster) override { return cuda::buildScatterKernel(context, cluster, conversions()); }
+  Kernel row(const KernelContext &context, int cluster) override {
+    return cuda::buildRowKernel(context, cluster, conversions());
+  }
+  Kernel column(const KernelContext &context, int cluster) override {
+    return cuda::buildColumnKernel(context, cluster, conversions());
+  }
+  Kernel scatter(const KernelContext &context, int cluster) override {
+    return cuda::buildScatterKernel(context, cluster, conversions());
+  }
   int64_t attentionScratch(mlir::Operation *op) override { return cuda::attentionScratch(op); }
-  mlir::FailureOr<std::vector<Kernel>> attention(const KernelContext &context, int cluster) override {
+  mlir::FailureOr<std::vector<Kernel>> attention(const KernelContext &context,
+                                                 int cluster) override {
     return cuda::buildAttention(context, cluster, target.chip);
   }
-  std::optional<Kernel> routine(mlir::MLIRContext *context, const bundle::CompiledFunction &compiled, const bundle::LibraryCall &call) override {
+  std::optional<Kernel> routine(mlir::MLIRContext *context,
+                                const bundle::CompiledFunction &compiled,
+                                const bundle::LibraryCall &call) override {
     return cuda::buildRoutine(context, compiled, call, conversions());
   }
   std::string arch() const override { return target.chip; }
@@ -54,9 +67,12 @@ public:
 private:
   cuda::PtxTarget target;
 
-  cuda::HalfConversions conversions() const { return {/*f16=*/true, /*bf16=*/*cuda::capabilityOf(target.chip) >= 80}; }
+  cuda::HalfConversions conversions() const {
+    return {/*f16=*/true, /*bf16=*/*cuda::capabilityOf(target.chip) >= 80};
+  }
 
-  llvm::Expected<std::string> compile(const std::string &symbol, const std::string &text) const override {
+  llvm::Expected<std::string> compile(const std::string &symbol,
+                                      const std::string &text) const override {
     return cuda::lowerToPtx(symbol, text, target, dumpOf(symbol));
   }
 
@@ -81,5 +97,6 @@ private:
 } // namespace
 
 std::shared_ptr<KernelSet> zorse::codegen::makeCudaKernels(const CodegenOptions &options) {
-  return std::make_shared<CudaKernels>(options, cuda::PtxTarget{options.arch, options.optimizationLevel});
+  return std::make_shared<CudaKernels>(options,
+                                       cuda::PtxTarget{options.arch, options.optimizationLevel});
 }

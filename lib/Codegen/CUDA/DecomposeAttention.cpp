@@ -19,9 +19,12 @@ class Attention {
 public:
   template <typename Op>
   Attention(TensorBuilder &t, Op op)
-      : t(t), options(op.getOptions()), mask(op.getMask()), element(TensorBuilder::elementOf(op.getQ())), wide(statisticElementType(element)) {
-    auto q = TensorBuilder::typeOf(op.getQ()), k = TensorBuilder::typeOf(op.getK()), v = TensorBuilder::typeOf(op.getV());
-    rows = q.getDimSize(0), queries = q.getDimSize(1), heads = q.getDimSize(2), size = q.getDimSize(3);
+      : t(t), options(op.getOptions()), mask(op.getMask()),
+        element(TensorBuilder::elementOf(op.getQ())), wide(statisticElementType(element)) {
+    auto q = TensorBuilder::typeOf(op.getQ()), k = TensorBuilder::typeOf(op.getK()),
+         v = TensorBuilder::typeOf(op.getV());
+    rows = q.getDimSize(0), queries = q.getDimSize(1), heads = q.getDimSize(2),
+    size = q.getDimSize(3);
     keys = k.getDimSize(1), keyHeads = k.getDimSize(2), valueSize = v.getDimSize(3);
     group = heads / keyHeads;
     qs = grouped(op.getQ(), size);
@@ -33,7 +36,9 @@ public:
   /// [?, S, heads, n] -> [?, heads, S, n]
   Value byHead(Value x) { return t.make<TransposeOp>(x, ArrayRef<int64_t>{0, 2, 1, 3}); }
   /// [?, S, H, n] -> [?, H', g S, n]
-  Value grouped(Value x, int64_t n) { return t.reshape(byHead(x), {rows, keyHeads, group * queries, n}); }
+  Value grouped(Value x, int64_t n) {
+    return t.reshape(byHead(x), {rows, keyHeads, group * queries, n});
+  }
   /// [?, H', g S, n] -> [?, S, H, n]
   Value ungrouped(Value x, int64_t n) { return byHead(t.reshape(x, {rows, heads, queries, n})); }
   Value square(Value x) { return t.reshape(x, {rows, heads, queries, keys}); }
@@ -41,8 +46,10 @@ public:
 
   /// A product of operands in `element` that is accumulated and returned in f32 (f64 for f64).
   Value matmul(Value a, Value b, bool transposeA, bool transposeB) {
-    auto type = MatmulOp::inferType(TensorBuilder::typeOf(a), TensorBuilder::typeOf(b), transposeA, transposeB);
-    return MatmulOp::create(t.b, t.loc, RankedTensorType::get(type.getShape(), wide), a, b, transposeA, transposeB);
+    auto type = MatmulOp::inferType(TensorBuilder::typeOf(a), TensorBuilder::typeOf(b), transposeA,
+                                    transposeB);
+    return MatmulOp::create(t.b, t.loc, RankedTensorType::get(type.getShape(), wide), a, b,
+                            transposeA, transposeB);
   }
   Value narrow(Value x) { return t.cast(x, element); }
 
@@ -55,12 +62,15 @@ public:
       s = t.scale(bent, *options.softcap);
     }
     auto everywhere = [&](Value x, ArrayRef<int64_t> dims) -> Value {
-      auto type = RankedTensorType::get(TensorBuilder::typeOf(s).getShape(), TensorBuilder::elementOf(x));
+      auto type =
+          RankedTensorType::get(TensorBuilder::typeOf(s).getShape(), TensorBuilder::elementOf(x));
       return t.make<BroadcastOp>(type, x, dims);
     };
     if (options.causal) {
       auto type = RankedTensorType::get({queries, keys}, t.b.getI1Type());
-      Value visible = CausalMaskOp::create(t.b, t.loc, type, options.window ? t.b.getI64IntegerAttr(*options.window) : IntegerAttr(), FloatAttr());
+      Value visible = CausalMaskOp::create(
+          t.b, t.loc, type, options.window ? t.b.getI64IntegerAttr(*options.window) : IntegerAttr(),
+          FloatAttr());
       s = t.select(everywhere(visible, {2, 3}), s, infinite(s));
     }
     if (!mask)
@@ -74,13 +84,15 @@ public:
         dims.push_back(dim);
       }
     Value all = everywhere(t.reshape(mask, shape), dims);
-    s = type.getElementType().isInteger(1) ? t.select(all, s, infinite(s)) : t.add(s, t.cast(all, wide));
+    s = type.getElementType().isInteger(1) ? t.select(all, s, infinite(s))
+                                           : t.add(s, t.cast(all, wide));
   }
 
   Value dropped(Value x) {
     if (options.dropout == 0)
       return x;
-    return DropoutOp::create(t.b, t.loc, x.getType(), x, t.b.getF64FloatAttr(options.dropout), t.b.getI64IntegerAttr(options.rngId));
+    return DropoutOp::create(t.b, t.loc, x.getType(), x, t.b.getF64FloatAttr(options.dropout),
+                             t.b.getI64IntegerAttr(options.rngId));
   }
 
   /// Recomputes the probabilities from the statistics that the forward saved.
@@ -91,11 +103,14 @@ public:
     Value e = t.exp(t.sub(s, t.alongLast(finite, s)));
     if (!pairs)
       return e;
-    Value sum = t.element(statistics, 1), one = t.splat(sum, 1), nothing = t.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, sum, t.splat(sum, 0));
+    Value sum = t.element(statistics, 1), one = t.splat(sum, 1),
+          nothing = t.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, sum, t.splat(sum, 0));
     return t.mul(e, t.alongLast(t.div(one, t.select(nothing, one, sum)), e));
   }
 
-  Value isHidden(Value statistic) { return t.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, statistic, infinite(statistic)); }
+  Value isHidden(Value statistic) {
+    return t.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, statistic, infinite(statistic));
+  }
 
   TensorBuilder &t;
   AttentionOptions options;
@@ -133,13 +148,16 @@ void expand(TensorBuilder &t, AttentionGradOp op) {
   Value dout = a.grouped(op.getDout(), a.valueSize);
   Value dv = a.matmul(a.tall(a.narrow(a.dropped(p))), dout, true, false);
   Value dp = a.dropped(a.square(a.matmul(dout, a.vs, false, true)));
-  Value delta = t.sumLast(t.mul(t.cast(op.getDout(), a.wide), t.cast(op.getOut(), a.wide))); // [?, S, H]
+  Value delta =
+      t.sumLast(t.mul(t.cast(op.getDout(), a.wide), t.cast(op.getOut(), a.wide))); // [?, S, H]
   delta = t.make<TransposeOp>(delta, ArrayRef<int64_t>{0, 2, 1});
   Value ds = t.mul(p, t.sub(dp, t.alongLast(delta, p)));
   if (a.bent)
     ds = t.mul(ds, t.sub(t.splat(ds, 1), t.mul(a.bent, a.bent)));
   ds = a.tall(a.narrow(t.scale(ds, a.options.scale)));
-  auto give = [&](Value result, Value found) { result.replaceAllUsesWith(t.cast(found, TensorBuilder::elementOf(result))); };
+  auto give = [&](Value result, Value found) {
+    result.replaceAllUsesWith(t.cast(found, TensorBuilder::elementOf(result)));
+  };
   give(op.getDq(), a.ungrouped(a.matmul(ds, a.ks, false, false), a.size));
   give(op.getDk(), a.byHead(a.matmul(ds, a.qs, true, false)));
   give(op.getDv(), a.byHead(dv));
@@ -147,7 +165,8 @@ void expand(TensorBuilder &t, AttentionGradOp op) {
 
 } // namespace
 
-LogicalResult cuda::decomposeAttention(func::FuncOp function, function_ref<bool(Operation *)> stays) {
+LogicalResult cuda::decomposeAttention(func::FuncOp function,
+                                       function_ref<bool(Operation *)> stays) {
   SmallVector<Operation *> ops;
   for (Operation &op : function.getBody().front())
     if (isa<AttentionOp, AttentionGradOp>(op) && !(stays && stays(&op)))

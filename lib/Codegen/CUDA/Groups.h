@@ -18,7 +18,8 @@ constexpr int kGroupThreads = 128; ///< threads per block of these kernels
 /// the others are kGroupThreads apart
 /// \param part    emits other blocks: gets each of this thread's groups, which may be partial or
 /// not exist
-void takeGroups(CudaKernelBuilder &k, mlir::Value count, int groups, llvm::function_ref<void(mlir::Value)> whole,
+void takeGroups(CudaKernelBuilder &k, mlir::Value count, int groups,
+                llvm::function_ref<void(mlir::Value)> whole,
                 llvm::function_ref<void(mlir::Value)> part);
 
 } // namespace zorse::codegen::cuda

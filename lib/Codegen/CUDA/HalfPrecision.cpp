@@ -14,10 +14,13 @@ using namespace zorse;
 using namespace zorse::codegen;
 using namespace zorse::codegen::cuda;
 
-Type CudaKernelBuilder::memoryType(Type element) const { return conversions.has(element) ? element : KernelBuilder::memoryType(element); }
+Type CudaKernelBuilder::memoryType(Type element) const {
+  return conversions.has(element) ? element : KernelBuilder::memoryType(element);
+}
 
 Value CudaKernelBuilder::round(Value x, Type to) {
-  return x.getType().isF32() && conversions.has(to) ? widenHalf(narrowHalf(x, to), to) : KernelBuilder::round(x, to);
+  return x.getType().isF32() && conversions.has(to) ? widenHalf(narrowHalf(x, to), to)
+                                                    : KernelBuilder::round(x, to);
 }
 
 SmallVector<Value> CudaKernelBuilder::roundMany(ArrayRef<Value> values, Type to) {
@@ -33,7 +36,8 @@ SmallVector<Value> CudaKernelBuilder::roundMany(ArrayRef<Value> values, Type to)
 }
 
 Value CudaKernelBuilder::pack(Value low, Value high, Type to) {
-  Value both = intrinsic(to.isBF16() ? "llvm.nvvm.ff2bf16x2.rn" : "llvm.nvvm.ff2f16x2.rn", VectorType::get({2}, to), {high, low});
+  Value both = intrinsic(to.isBF16() ? "llvm.nvvm.ff2bf16x2.rn" : "llvm.nvvm.ff2f16x2.rn",
+                         VectorType::get({2}, to), {high, low});
   return LLVM::BitcastOp::create(b, loc, b.getI32Type(), both);
 }
 
@@ -53,14 +57,17 @@ Value CudaKernelBuilder::widenHalf(Value stored, Type from) {
   markHalf();
   if (!from.isBF16())
     return arith::ExtFOp::create(b, loc, computeType(from), stored);
-  Value wide = KernelBuilder::widenHalf(arith::BitcastOp::create(b, loc, b.getI16Type(), stored), from);
+  Value wide =
+      KernelBuilder::widenHalf(arith::BitcastOp::create(b, loc, b.getI16Type(), stored), from);
   narrow[wide].alone = stored;
   return wide;
 }
 
 SmallVector<Value> CudaKernelBuilder::widenWord(Value word) {
   markHalf();
-  auto asFloat = [&](Value bits) -> Value { return arith::BitcastOp::create(b, loc, b.getF32Type(), bits); };
+  auto asFloat = [&](Value bits) -> Value {
+    return arith::BitcastOp::create(b, loc, b.getF32Type(), bits);
+  };
   Value low = asFloat(arith::ShLIOp::create(b, loc, word, i32(16)));
   Value high = asFloat(arith::AndIOp::create(b, loc, word, i32(0xffff0000)));
   narrow[low] = {{}, word, false};
@@ -70,7 +77,8 @@ SmallVector<Value> CudaKernelBuilder::widenWord(Value word) {
 
 Value CudaKernelBuilder::wordOf(Value low, Value high) const {
   const Narrow first = narrow.lookup(low), second = narrow.lookup(high);
-  return first.word && first.word == second.word && !first.isHigh && second.isHigh ? first.word : Value();
+  return first.word && first.word == second.word && !first.isHigh && second.isHigh ? first.word
+                                                                                   : Value();
 }
 
 Value CudaKernelBuilder::narrowWord(Value low, Value high) {
@@ -78,24 +86,30 @@ Value CudaKernelBuilder::narrowWord(Value low, Value high) {
     return word;
   markHalf();
   Operation *first = low.getDefiningOp(), *second = high.getDefiningOp();
-  if (first && second && first->getName() == second->getName() && isa<arith::AddFOp, arith::SubFOp>(first)) {
+  if (first && second && first->getName() == second->getName() &&
+      isa<arith::AddFOp, arith::SubFOp>(first)) {
     // The sum of two bf16, rounded once. f32 has more than twice the bits, so the intermediate
     // rounding to f32 changes nothing.
-    Value x = wordOf(first->getOperand(0), second->getOperand(0)), y = wordOf(first->getOperand(1), second->getOperand(1));
+    Value x = wordOf(first->getOperand(0), second->getOperand(0)),
+          y = wordOf(first->getOperand(1), second->getOperand(1));
     if (x && y) {
       auto pair = VectorType::get({2}, b.getBF16Type());
       x = LLVM::BitcastOp::create(b, loc, pair, x), y = LLVM::BitcastOp::create(b, loc, pair, y);
-      Value sum = isa<arith::AddFOp>(first) ? Value(arith::AddFOp::create(b, loc, x, y)) : Value(arith::SubFOp::create(b, loc, x, y));
+      Value sum = isa<arith::AddFOp>(first) ? Value(arith::AddFOp::create(b, loc, x, y))
+                                            : Value(arith::SubFOp::create(b, loc, x, y));
       return LLVM::BitcastOp::create(b, loc, b.getI32Type(), sum);
     }
   }
   return pack(low, high, b.getBF16Type());
 }
 
-SmallVector<Value> CudaKernelBuilder::loadMany(Value base, Value offset, Type element, int64_t count) {
+SmallVector<Value> CudaKernelBuilder::loadMany(Value base, Value offset, Type element,
+                                               int64_t count) {
   const bool inWords = comesInWords(element, count);
-  auto type = inWords ? VectorType::get({count / 2}, b.getI32Type()) : VectorType::get({count}, memoryType(element));
-  Value all = LLVM::LoadOp::create(b, loc, type, elementPointer(base, offset, element), unsigned(count * elementBytes(element)));
+  auto type = inWords ? VectorType::get({count / 2}, b.getI32Type())
+                      : VectorType::get({count}, memoryType(element));
+  Value all = LLVM::LoadOp::create(b, loc, type, elementPointer(base, offset, element),
+                                   unsigned(count * elementBytes(element)));
   SmallVector<Value> values;
   for (int64_t i = 0; i < type.getNumElements(); ++i) {
     Value one = LLVM::ExtractElementOp::create(b, loc, all, i64(i));
@@ -104,7 +118,8 @@ SmallVector<Value> CudaKernelBuilder::loadMany(Value base, Value offset, Type el
   return values;
 }
 
-void CudaKernelBuilder::storeMany(ArrayRef<Value> values, Value base, Value offset, Type element, Value accumulate) {
+void CudaKernelBuilder::storeMany(ArrayRef<Value> values, Value base, Value offset, Type element,
+                                  Value accumulate) {
   const auto count = static_cast<int64_t>(values.size());
   SmallVector<Value> sums(values);
   if (accumulate)
@@ -117,9 +132,11 @@ void CudaKernelBuilder::storeMany(ArrayRef<Value> values, Value base, Value offs
   else
     for (Value sum : sums)
       stored.push_back(toMemory(sum, element));
-  Value all = LLVM::UndefOp::create(b, loc, VectorType::get({int64_t(stored.size())}, stored[0].getType()));
+  Value all =
+      LLVM::UndefOp::create(b, loc, VectorType::get({int64_t(stored.size())}, stored[0].getType()));
   for (auto [i, one] : llvm::enumerate(stored))
     all = LLVM::InsertElementOp::create(b, loc, all, one, i64(int64_t(i)));
-  LLVM::StoreOp::create(b, loc, all, elementPointer(base, offset, element), unsigned(count * elementBytes(element)));
+  LLVM::StoreOp::create(b, loc, all, elementPointer(base, offset, element),
+                        unsigned(count * elementBytes(element)));
   noteWritten(base);
 }

@@ -39,8 +39,12 @@ namespace {
 /// Computes e^x in f64 with an error of at most 2 units in the last place: x = n ln 2 + r, a Taylor
 /// series for e^r, and n added to the exponent bits.
 Value expF64(OpBuilder &b, Location loc, Value x) {
-  auto number = [&](double value) -> Value { return arith::ConstantOp::create(b, loc, b.getF64FloatAttr(value)); };
-  auto fma = [&](Value p, Value q, Value r) -> Value { return math::FmaOp::create(b, loc, p, q, r); };
+  auto number = [&](double value) -> Value {
+    return arith::ConstantOp::create(b, loc, b.getF64FloatAttr(value));
+  };
+  auto fma = [&](Value p, Value q, Value r) -> Value {
+    return math::FmaOp::create(b, loc, p, q, r);
+  };
   // Outside of this range the result is 0 or infinite. NaN is kept.
   Value low = number(-708.0), high = number(709.7);
   Value held = arith::MaximumFOp::create(b, loc, arith::MinimumFOp::create(b, loc, x, high), low);
@@ -55,9 +59,11 @@ Value expF64(OpBuilder &b, Location loc, Value x) {
     factorial /= i + 1;
     sum = fma(sum, r, number(1 / factorial));
   }
-  Value exponent = arith::AddIOp::create(b, loc, arith::FPToSIOp::create(b, loc, b.getI64Type(), n), arith::ConstantIntOp::create(b, loc, 1023, 64));
-  Value power =
-      arith::BitcastOp::create(b, loc, b.getF64Type(), arith::ShLIOp::create(b, loc, exponent, arith::ConstantIntOp::create(b, loc, 52, 64)));
+  Value exponent = arith::AddIOp::create(b, loc, arith::FPToSIOp::create(b, loc, b.getI64Type(), n),
+                                         arith::ConstantIntOp::create(b, loc, 1023, 64));
+  Value power = arith::BitcastOp::create(
+      b, loc, b.getF64Type(),
+      arith::ShLIOp::create(b, loc, exponent, arith::ConstantIntOp::create(b, loc, 52, 64)));
   Value result = arith::MulFOp::create(b, loc, sum, power);
   Value tiny = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, x, low);
   Value large = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, x, high);
@@ -79,7 +85,8 @@ void expandF64(ModuleOp module) {
       if (!base || base.getValueAsDouble() < 0)
         return;
       const double value = base.getValueAsDouble();
-      Value logarithm = arith::ConstantOp::create(b, op->getLoc(), b.getF64FloatAttr(value == 0 ? -INFINITY : std::log(value)));
+      Value logarithm = arith::ConstantOp::create(
+          b, op->getLoc(), b.getF64FloatAttr(value == 0 ? -INFINITY : std::log(value)));
       x = arith::MulFOp::create(b, op->getLoc(), op->getOperand(1), logarithm);
     }
     op->getResult(0).replaceAllUsesWith(expF64(b, op->getLoc(), x));
@@ -97,13 +104,19 @@ void useSpecialFunctions(ModuleOp module) {
     return;
   module.walk([](Operation *op) {
     auto fast = dyn_cast<arith::ArithFastMathInterface>(op);
-    if (!fast || !isa<math::ExpOp, arith::DivFOp>(op) || !op->getResult(0).getType().isF32() || !fast.getFastMathFlagsAttr() ||
+    if (!fast || !isa<math::ExpOp, arith::DivFOp>(op) || !op->getResult(0).getType().isF32() ||
+        !fast.getFastMathFlagsAttr() ||
         !bitEnumContainsAny(fast.getFastMathFlagsAttr().getValue(), arith::FastMathFlags::afn))
       return;
     OpBuilder b(op);
     Location loc = op->getLoc();
-    auto number = [&](float value) -> Value { return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value)); };
-    auto call = [&](StringRef name, Value x) { return LLVM::CallIntrinsicOp::create(b, loc, b.getF32Type(), b.getStringAttr(name), x).getResult(0); };
+    auto number = [&](float value) -> Value {
+      return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value));
+    };
+    auto call = [&](StringRef name, Value x) {
+      return LLVM::CallIntrinsicOp::create(b, loc, b.getF32Type(), b.getStringAttr(name), x)
+          .getResult(0);
+    };
     Value x = op->getOperand(0), y;
     if (isa<math::ExpOp>(op))
       y = call("llvm.nvvm.ex2.approx.ftz", arith::MulFOp::create(b, loc, x, number(1.44269504f)));
@@ -138,7 +151,8 @@ llvm::Expected<std::unique_ptr<llvm::TargetMachine>> makeMachine(const cuda::Ptx
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
   std::unique_ptr<llvm::TargetMachine> machine(
-      llvmTarget->createTargetMachine(triple, chip, features, options, std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+      llvmTarget->createTargetMachine(triple, chip, features, options, std::nullopt, std::nullopt,
+                                      llvm::CodeGenOptLevel::Aggressive));
   if (!machine)
     return llvm::createStringError("LLVM has no code for '" + target.chip + "'");
   return std::move(machine);
@@ -157,22 +171,27 @@ llvm::Expected<std::string> emitPtx(llvm::Module &module, llvm::TargetMachine &m
 /// attention with heads of 128 spilled 24 bytes on sm_80.
 class NoRunningAddresses : public llvm::OptPassGate {
   bool isEnabled() const override { return true; }
-  bool shouldRunPass(StringRef pass, StringRef) const override { return pass != "Loop Strength Reduction"; }
+  bool shouldRunPass(StringRef pass, StringRef) const override {
+    return pass != "Loop Strength Reduction";
+  }
 };
 
 /// Vectorizes neighboring loads and stores at the end of the optimization. Otherwise the code
 /// generator would do it later, where it is not visible.
 void joinAccesses(llvm::PassBuilder &builder) {
-  builder.registerOptimizerLastEPCallback([](llvm::ModulePassManager &passes, llvm::OptimizationLevel, llvm::ThinOrFullLTOPhase) {
-    llvm::FunctionPassManager functions;
-    functions.addPass(llvm::InferAddressSpacesPass());
-    functions.addPass(llvm::LoadStoreVectorizerPass());
-    passes.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(functions)));
-  });
+  builder.registerOptimizerLastEPCallback(
+      [](llvm::ModulePassManager &passes, llvm::OptimizationLevel, llvm::ThinOrFullLTOPhase) {
+        llvm::FunctionPassManager functions;
+        functions.addPass(llvm::InferAddressSpacesPass());
+        functions.addPass(llvm::LoadStoreVectorizerPass());
+        passes.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(functions)));
+      });
 }
 
 bool takesRegisters(const llvm::Module &module) {
-  return llvm::any_of(module, [](const llvm::Function &function) { return function.hasFnAttribute("nvvm.minctasm"); });
+  return llvm::any_of(module, [](const llvm::Function &function) {
+    return function.hasFnAttribute("nvvm.minctasm");
+  });
 }
 
 } // namespace
@@ -197,9 +216,11 @@ std::string cuda::ptxHeader(const PtxTarget &target) {
   return text->substr(0, text->size() - withoutHeader(*text).size());
 }
 
-llvm::Expected<std::string> cuda::lowerToPtx(const std::string &symbol, const std::string &text, const PtxTarget &target, const std::string &dump) {
+llvm::Expected<std::string> cuda::lowerToPtx(const std::string &symbol, const std::string &text,
+                                             const PtxTarget &target, const std::string &dump) {
   llvm::LLVMContext context;
-  llvm::Expected<std::unique_ptr<llvm::Module>> translated = translateKernel(context, symbol, text, dump, prepareMath);
+  llvm::Expected<std::unique_ptr<llvm::Module>> translated =
+      translateKernel(context, symbol, text, dump, prepareMath);
   if (!translated)
     return translated.takeError();
   llvm::Module &module = **translated;
@@ -209,11 +230,13 @@ llvm::Expected<std::string> cuda::lowerToPtx(const std::string &symbol, const st
   module.setTargetTriple((*machine)->getTargetTriple());
   module.setDataLayout((*machine)->createDataLayout());
   for (llvm::GlobalVariable &global : module.globals())
-    if (global.hasLocalLinkage() || global.getAddressSpace() == kSharedMemory) // kernels of one file share one name space
+    if (global.hasLocalLinkage() ||
+        global.getAddressSpace() == kSharedMemory) // kernels of one file share one name space
       global.setName(symbol + "_" + global.getName());
   for (llvm::Function &function : module) {
     if (function.isDeclaration() && !function.isIntrinsic())
-      return llvm::createStringError("kernel " + symbol + ": calls '" + function.getName().str() + "', which GPUs have no code for");
+      return llvm::createStringError("kernel " + symbol + ": calls '" + function.getName().str() +
+                                     "', which GPUs have no code for");
     function.addFnAttr("target-cpu", (*machine)->getTargetCPU());
   }
   optimize(module, **machine, target.optimizationLevel, joinAccesses);

@@ -9,7 +9,8 @@
 namespace zorse::codegen::cuda {
 
 struct PtxTarget {
-  std::string chip; ///< "sm_80"; "emu:sm_90": the LLVM bitcode for sm_90 from which PTX would be generated; "emu": the same for sm_80
+  std::string chip; ///< "sm_80"; "emu:sm_90": the LLVM bitcode for sm_90 from which PTX would be
+                    ///< generated; "emu": the same for sm_80
   unsigned optimizationLevel;
 
   bool isBitcode() const { return chip.rfind("emu", 0) == 0; }
@@ -22,7 +23,8 @@ void initializePtx();
 /// \param text  a module finished by CudaKernelBuilder. It defines `llvm.func @kernel`; the result
 /// exports it as `symbol`.
 /// \param dump  path prefix for .mlir, .ll and .ptx files; empty: no files.
-llvm::Expected<std::string> lowerToPtx(const std::string &symbol, const std::string &text, const PtxTarget &target, const std::string &dump);
+llvm::Expected<std::string> lowerToPtx(const std::string &symbol, const std::string &text,
+                                       const PtxTarget &target, const std::string &dump);
 
 /// The lines before the first kernel, which are the same for all kernels.
 std::string ptxHeader(const PtxTarget &target);

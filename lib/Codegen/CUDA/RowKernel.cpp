@@ -49,7 +49,8 @@ constexpr int64_t kStepsInLine = 8;
 
 class RowEmitter : RowProgram {
 public:
-  RowEmitter(CudaKernelBuilder &k, const KernelContext &context, int index) : RowProgram(k, context, index), k(k) {}
+  RowEmitter(CudaKernelBuilder &k, const KernelContext &context, int index)
+      : RowProgram(k, context, index), k(k) {}
 
   Kernel emit() {
     bool sums = false, rowValues = false;
@@ -100,7 +101,8 @@ private:
       return true;
     };
     for (const Node &node : nodes())
-      if (node.kind == Node::Load && node.element && !node.strides.empty() && node.strides.back() != 0)
+      if (node.kind == Node::Load && node.element && !node.strides.empty() &&
+          node.strides.back() != 0)
         widest = std::max(widest, elementBytes(node.element));
     for (const StoreNode &store : stores)
       widest = std::max(widest, elementBytes(store.element));
@@ -114,8 +116,10 @@ private:
   struct Group {
     SmallVector<SmallVector<Value>> places;
     std::vector<Cache> caches;
-    const Group *repeated = nullptr; ///< contains the values that are the same at these columns of every row
-    explicit Group(SmallVector<SmallVector<Value>> at) : places(std::move(at)), caches(places.size()) {}
+    const Group *repeated =
+        nullptr; ///< contains the values that are the same at these columns of every row
+    explicit Group(SmallVector<SmallVector<Value>> at)
+        : places(std::move(at)), caches(places.size()) {}
   };
 
   /// Columns that a thread keeps in registers. Columns beyond the end of the row repeat its last
@@ -145,25 +149,34 @@ private:
     auto loadAll = [&](unsigned operand, ArrayRef<int64_t> strides, Type element) {
       if (group.places.size() == 1 || strides.back() != 1)
         return k.load(k.pointer(operand), k.offset(indices, strides), element);
-      return share(k.loadMany(k.pointer(operand), k.offset(group.places[0], strides), element, int64_t(group.places.size())));
+      return share(k.loadMany(k.pointer(operand), k.offset(group.places[0], strides), element,
+                              int64_t(group.places.size())));
     };
-    if (const int store = node.form == Form::PerElement && node.phase < phase && node.kind != Node::Load ? storeOf(index) : -1; store >= 0) {
+    if (const int store =
+            node.form == Form::PerElement && node.phase < phase && node.kind != Node::Load
+                ? storeOf(index)
+                : -1;
+        store >= 0) {
       const StoreNode &kept = stores[size_t(store)];
       return cache[index] = loadAll(kept.operand, kept.strides, kept.element);
     }
     SmallVector<Value> inputs;
     for (int input : node.inputs)
       inputs.push_back(valueOf(input, phase, group, e));
-    if (const Type half = Expression::roundsTo(node); half && group.places.size() > 1 && inputs[0].getType() == node.type) { // round two at a time
+    if (const Type half = Expression::roundsTo(node);
+        half && group.places.size() > 1 &&
+        inputs[0].getType() == node.type) { // round two at a time
       SmallVector<Value> wide;
       for (size_t other = 0; other < group.places.size(); ++other)
         wide.push_back(valueOf(node.inputs[0], phase, group, other));
       return share(k.roundMany(wide, half));
     }
-    if (node.kind == Node::Load && node.operand >= 0 && group.places.size() > 1 && !node.strides.empty() && node.strides.back() == 1)
-      return share(expression.evaluateLoads(node, inputs, group.places[0], [&](Value base, Value offset) {
-        return k.loadMany(base, offset, node.element, int64_t(group.places.size()));
-      }));
+    if (node.kind == Node::Load && node.operand >= 0 && group.places.size() > 1 &&
+        !node.strides.empty() && node.strides.back() == 1)
+      return share(
+          expression.evaluateLoads(node, inputs, group.places[0], [&](Value base, Value offset) {
+            return k.loadMany(base, offset, node.element, int64_t(group.places.size()));
+          }));
     Value result = expression.evaluate(node, inputs, indices);
     return group.caches[e][index] = result;
   }
@@ -173,8 +186,10 @@ private:
     SmallVector<int> found;
     for (auto [i, node] : llvm::enumerate(nodes())) {
       const auto operand = unsigned(node.operand);
-      if (needed[i] && node.kind == Node::Load && node.form == Form::PerElement && node.operand >= 0 && node.inputs.empty() &&
-          llvm::all_of(ArrayRef<int64_t>(node.strides).drop_back(), [](int64_t stride) { return stride == 0; }) &&
+      if (needed[i] && node.kind == Node::Load && node.form == Form::PerElement &&
+          node.operand >= 0 && node.inputs.empty() &&
+          llvm::all_of(ArrayRef<int64_t>(node.strides).drop_back(),
+                       [](int64_t stride) { return stride == 0; }) &&
           llvm::none_of(stores, [&](const StoreNode &store) { return store.operand == operand; }))
         found.push_back(int(i));
     }
@@ -186,7 +201,9 @@ private:
   int64_t rowsInTurn(int64_t held) const {
     if (sizes.empty() || !columns || repeatedLoads().empty())
       return 1;
-    const auto loads = llvm::count_if(nodes(), [](const Node &node) { return node.kind == Node::Load && node.form == Form::PerElement; });
+    const auto loads = llvm::count_if(nodes(), [](const Node &node) {
+      return node.kind == Node::Load && node.form == Form::PerElement;
+    });
     int64_t rows = (loads + 1) * held <= kHeldElements ? kRowsInTurn : 1;
     while (sizes.back().count % rows)
       rows /= 2;
@@ -216,15 +233,18 @@ private:
       storeValues(group, which, valuesOf(group, which, phase), inside);
   }
 
-  void storeValues(const Group &group, ArrayRef<const StoreNode *> which, const Stored &values, Value inside = {}) {
+  void storeValues(const Group &group, ArrayRef<const StoreNode *> which, const Stored &values,
+                   Value inside = {}) {
     auto store = [&] {
       for (auto [store, value] : llvm::zip(which, values)) {
         if (group.places.size() > 1 && store->strides.back() == 1) {
-          k.storeMany(value, k.pointer(store->operand), k.offset(group.places[0], store->strides), store->element, accumulateFlag(*store));
+          k.storeMany(value, k.pointer(store->operand), k.offset(group.places[0], store->strides),
+                      store->element, accumulateFlag(*store));
           continue;
         }
         for (auto [place, one] : llvm::zip(group.places, value))
-          k.store(one, k.pointer(store->operand), k.offset(place, store->strides), store->element, accumulateFlag(*store));
+          k.store(one, k.pointer(store->operand), k.offset(place, store->strides), store->element,
+                  accumulateFlag(*store));
       }
     };
     inside ? k.ifTrue(inside, store) : store();
@@ -242,8 +262,11 @@ private:
     for (size_t i = 0; i < nodes().size(); ++i) {
       if (!needed[i] || !isExpensive(nodes()[i]))
         continue;
-      auto fast = nodes()[i].op && isa<math::ExpOp, arith::DivFOp>(nodes()[i].op) ? dyn_cast<arith::ArithFastMathInterface>(nodes()[i].op) : nullptr;
-      if (!special || !fast || !fast.getFastMathFlagsAttr() || !bitEnumContainsAny(fast.getFastMathFlagsAttr().getValue(), arith::FastMathFlags::afn))
+      auto fast = nodes()[i].op && isa<math::ExpOp, arith::DivFOp>(nodes()[i].op)
+                      ? dyn_cast<arith::ArithFastMathInterface>(nodes()[i].op)
+                      : nullptr;
+      if (!special || !fast || !fast.getFastMathFlagsAttr() ||
+          !bitEnumContainsAny(fast.getFastMathFlagsAttr().getValue(), arith::FastMathFlags::afn))
         return false;
     }
     return true;
@@ -271,14 +294,16 @@ private:
       loads += needed[i] && nodes()[i].kind == Node::Load && nodes()[i].operand >= 0;
       operations += needed[i] && nodes()[i].kind == Node::Compute;
     }
-    if (!roundsAny() || width < 4 || loads > kGroupLoads / 2 || operations > kGroupOperations || !isCheap())
+    if (!roundsAny() || width < 4 || loads > kGroupLoads / 2 || operations > kGroupOperations ||
+        !isCheap())
       return 1;
     return std::min(cuda::kGroups, kGroupLoads / std::max(loads, 1));
   }
 
   /// The points of an elementwise kernel and their distribution over threads.
   struct Elements {
-    SmallVector<Size> all; ///< dimensions; the last but one is divided by `rows`, which a thread processes sequentially
+    SmallVector<Size> all; ///< dimensions; the last but one is divided by `rows`, which a thread
+                           ///< processes sequentially
     Size iterations;
     int width = 1, groups = 1;
     int64_t rows = 1;
@@ -316,7 +341,8 @@ private:
         places.emplace_back();
         continue;
       }
-      SmallVector<Value> place = x.isOneWalk ? SmallVector<Value>(x.all.size(), k.i64(0)) : k.delinearize(first, x.all);
+      SmallVector<Value> place =
+          x.isOneWalk ? SmallVector<Value>(x.all.size(), k.i64(0)) : k.delinearize(first, x.all);
       if (x.isOneWalk)
         place.back() = first;
       if (x.rows > 1)
@@ -342,16 +368,19 @@ private:
     }
     storeAll(group, x.vectors, phases - 1);
     if (!x.numbers.empty()) // numbers are stored by the thread of the first column
-      k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, group.places.front().back(), k.i64(0)), [&] {
-        Group one({group.places.front()});
-        storeAll(one, x.numbers, phases - 1);
-      });
+      k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq,
+                                     group.places.front().back(), k.i64(0)),
+               [&] {
+                 Group one({group.places.front()});
+                 storeAll(one, x.numbers, phases - 1);
+               });
   }
 
   /// Emits the group from `begin` on, or the elements that remain there.
   void emitGroupOrTail(const Elements &x, Value begin, Value total) {
     Value end = k.add(begin, k.i64(x.width));
-    k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::sle, end, total), [&] { emitGroup(x, begin, x.width); });
+    k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::sle, end, total),
+             [&] { emitGroup(x, begin, x.width); });
     if (x.width > 1 && x.isFlat) { // the remaining elements
       Value tail = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::sgt, end, total);
       k.ifTrue(tail, [&] { k.loop(begin, total, [&](Value index) { emitGroup(x, index, 1); }); });
@@ -360,21 +389,25 @@ private:
 
   void emitGroups(const Elements &x, Value total) {
     // A partial last group is not counted.
-    Value count = x.iterations.count % x.width == 0 ? k.size(Size{x.iterations.count / x.width, x.iterations.sampled})
-                                                    : Value(arith::DivUIOp::create(k.b, k.loc, total, k.i64(x.width)));
+    Value count = x.iterations.count % x.width == 0
+                      ? k.size(Size{x.iterations.count / x.width, x.iterations.sampled})
+                      : Value(arith::DivUIOp::create(k.b, k.loc, total, k.i64(x.width)));
     auto whole = [&](Value first) {
       std::vector<Group> all;
       std::vector<Stored> values;
       all.reserve(size_t(x.groups));
       values.reserve(size_t(x.groups));
       for (int i = 0; i < x.groups; ++i)
-        all.emplace_back(placesFrom(x, k.add(k.mul(first, x.width), k.i64(int64_t(i) * cuda::kGroupThreads * x.width)), x.width));
+        all.emplace_back(placesFrom(
+            x, k.add(k.mul(first, x.width), k.i64(int64_t(i) * cuda::kGroupThreads * x.width)),
+            x.width));
       for (Group &one : all)
         values.push_back(valuesOf(one, x.vectors, phases - 1));
       for (auto [one, value] : llvm::zip(all, values))
         storeValues(one, x.vectors, value);
     };
-    cuda::takeGroups(k, count, x.groups, whole, [&](Value group) { emitGroupOrTail(x, k.mul(group, x.width), total); });
+    cuda::takeGroups(k, count, x.groups, whole,
+                     [&](Value group) { emitGroupOrTail(x, k.mul(group, x.width), total); });
   }
 
   Kernel emitElements() {
@@ -385,14 +418,16 @@ private:
     else
       emitGroupOrTail(x, k.begin, total);
     // As on CPUs: the result of an optimizer update must not depend on the device that computes it.
-    return k.finish(hint(), x.iterations, x.groups > 1 ? cuda::kGroupThreads : kBlockThreads, x.width * x.groups, /*takesRegisters=*/false,
+    return k.finish(hint(), x.iterations, x.groups > 1 ? cuda::kGroupThreads : kBlockThreads,
+                    x.width * x.groups, /*takesRegisters=*/false,
                     /*contract=*/false);
   }
 
   /// Computes the numbers of phase `phase` that are needed later, once per row.
   void makeNumbers(int phase, ArrayRef<Value> indices) {
     for (size_t i = 0; i < nodes().size(); ++i)
-      if (nodes()[i].form == Form::PerRow && nodes()[i].phase == phase && nodes()[i].kind != Node::Reduce && needed[i])
+      if (nodes()[i].form == Form::PerRow && nodes()[i].phase == phase &&
+          nodes()[i].kind != Node::Reduce && needed[i])
         scalarOf(int(i), indices);
   }
 
@@ -406,7 +441,8 @@ private:
     while (!warp && lanes < 1024 && int64_t(lanes) * width * 2 < columns)
       lanes *= 2;
     const int threads = warp ? 32 * kWarpsPerBlock : lanes;
-    Value row = arith::DivUIOp::create(k.b, k.loc, k.begin, k.i64(lanes)), lane = arith::RemUIOp::create(k.b, k.loc, k.begin, k.i64(lanes));
+    Value row = arith::DivUIOp::create(k.b, k.loc, k.begin, k.i64(lanes)),
+          lane = arith::RemUIOp::create(k.b, k.loc, k.begin, k.i64(lanes));
     const int64_t held = (columns + int64_t(lanes) * width - 1) / (int64_t(lanes) * width) * width;
     const int64_t inTurn = warp && held >= kLongRow && held <= kKeptColumns ? rowsInTurn(held) : 1;
     auto body = [&](Value row, ArrayRef<CachedColumns> repeated) {
@@ -426,8 +462,8 @@ private:
         if (!numbers.empty())
           k.ifTrue(isFirst, [&] {
             for (const StoreNode *store : numbers)
-              k.store(scalarOf(store->node, anywhere), k.pointer(store->operand), k.offset(anywhere, store->strides), store->element,
-                      accumulateFlag(*store));
+              k.store(scalarOf(store->node, anywhere), k.pointer(store->operand),
+                      k.offset(anywhere, store->strides), store->element, accumulateFlag(*store));
           });
         emitColumns(phase, lead, lane, lanes, width);
       }
@@ -443,13 +479,17 @@ private:
       k.loop(k.i64(0), k.i64(inTurn), [&](Value turn) { body(k.add(first, turn), repeated); });
     };
     if (warp) // some warps have no row
-      k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, row, k.size(rowCount)), bodies);
+      k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, row, k.size(rowCount)),
+               bodies);
     else
       bodies();
-    return k.finish(hint(), Size{rowCount.count * lanes, rowCount.sampled}, threads, 1, /*takesRegisters=*/false, contract);
+    return k.finish(hint(), Size{rowCount.count * lanes, rowCount.sampled}, threads, 1,
+                    /*takesRegisters=*/false, contract);
   }
 
-  SmallVector<Value> leadOf(Value row) { return sizes.empty() ? SmallVector<Value>() : k.delinearize(row, sizes); }
+  SmallVector<Value> leadOf(Value row) {
+    return sizes.empty() ? SmallVector<Value>() : k.delinearize(row, sizes);
+  }
 
   /// Positions of columns `first` to first + width - 1.
   SmallVector<SmallVector<Value>> placesInRow(ArrayRef<Value> lead, Value first, int width) {
@@ -479,7 +519,10 @@ private:
           for (auto [reduce, sum] : llvm::zip(reduces, carried)) {
             const Node &node = nodes()[size_t(reduce)];
             Value value = valueOf(node.inputs[0], phase, part.group, e);
-            sum = k.combine(node.reduce, sum, part.inside ? k.select(part.inside, value, k.identity(node.reduce, node.type)) : value);
+            sum = k.combine(node.reduce, sum,
+                            part.inside
+                                ? k.select(part.inside, value, k.identity(node.reduce, node.type))
+                                : value);
           }
         storeAll(part.group, vectors, phase, part.inside);
       }
@@ -492,7 +535,8 @@ private:
       SmallVector<Value> next(before);
       for (size_t e = 0; e < size_t(width); ++e)
         for (auto [reduce, sum] : llvm::zip(reduces, next))
-          sum = k.combine(nodes()[size_t(reduce)].reduce, sum, valueOf(nodes()[size_t(reduce)].inputs[0], phase, group, e));
+          sum = k.combine(nodes()[size_t(reduce)].reduce, sum,
+                          valueOf(nodes()[size_t(reduce)].inputs[0], phase, group, e));
       storeAll(group, vectors, phase);
       return next;
     };
@@ -502,11 +546,13 @@ private:
       for (int64_t index = 0; index < steps; ++index)
         step(k.add(offset, k.i64(index * stride)), {});
     else if (steps > 0)
-      results = k.loop(k.i64(0), k.i64(steps), carried,
-                       [&](Value index, ArrayRef<Value> before) { return step(k.add(k.mul(index, stride), offset), before); });
+      results = k.loop(k.i64(0), k.i64(steps), carried, [&](Value index, ArrayRef<Value> before) {
+        return step(k.add(k.mul(index, stride), offset), before);
+      });
     if (steps * stride < columns) {
       Value first = k.add(k.i64(steps * stride), offset);
-      Value inside = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, first, k.i64(columns));
+      Value inside =
+          arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, first, k.i64(columns));
       results = k.ifElse(inside, results, [&] { return step(first, results); });
     }
     combineRow(reduces, results, lanes);
@@ -516,7 +562,8 @@ private:
   void combineRow(ArrayRef<int> reduces, ArrayRef<Value> parts, int lanes) {
     for (auto [reduce, part] : llvm::zip(reduces, parts)) {
       const ReduceKind kind = nodes()[size_t(reduce)].reduce;
-      scalars[size_t(reduce)] = lanes == 32 ? k.combineWarp(kind, part) : k.combineBlock(kind, part, lanes);
+      scalars[size_t(reduce)] =
+          lanes == 32 ? k.combineWarp(kind, part) : k.combineBlock(kind, part, lanes);
     }
   }
 
@@ -528,7 +575,8 @@ private:
     for (int64_t step = 0; step < steps; ++step) {
       Value first = k.add(k.i64(step * stride), k.mul(lane, width)), inside;
       if ((step + 1) * stride > columns) {
-        inside = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, first, k.i64(columns));
+        inside =
+            arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, first, k.i64(columns));
         first = k.select(inside, first, k.i64(columns - width));
       }
       kept.push_back({Group(placesInRow(lead, first, width)), inside});
@@ -539,7 +587,8 @@ private:
 
 } // namespace
 
-Kernel cuda::buildRowKernel(const KernelContext &context, int cluster, HalfConversions conversions) {
+Kernel cuda::buildRowKernel(const KernelContext &context, int cluster,
+                            HalfConversions conversions) {
   CudaKernelBuilder k(context.context, context.resolve, conversions);
   return RowEmitter(k, context, cluster).emit();
 }

@@ -18,15 +18,25 @@ bundle::AffineSize zorse::codegen::tensorBytes(Type type) {
   return bytes;
 }
 
-static_assert(int(ArgumentKind::Parameter) == bundle::PARAMETER && int(ArgumentKind::ParameterGradient) == bundle::PARAMETER_GRADIENT &&
-              int(ArgumentKind::Input) == bundle::INPUT && int(ArgumentKind::BoundaryIn) == bundle::BOUNDARY_IN &&
-              int(ArgumentKind::BoundaryOut) == bundle::BOUNDARY_OUT && int(ArgumentKind::BoundaryInGradient) == bundle::BOUNDARY_IN_GRADIENT &&
-              int(ArgumentKind::BoundaryOutGradient) == bundle::BOUNDARY_OUT_GRADIENT && int(ArgumentKind::Saved) == bundle::SAVED &&
-              int(ArgumentKind::Scalars) == bundle::SCALARS && int(ArgumentKind::Loss) == bundle::LOSS && int(ArgumentKind::State) == bundle::STATE &&
-              int(ArgumentKind::OptimizerStep) == bundle::OPTIMIZER_STEP && int(ArgumentKind::SavedForWeightGrad) == bundle::SAVED_FOR_WEIGHT_GRAD);
-static bundle::ArgumentKind kindOf(ArgumentAttr attribute) { return static_cast<bundle::ArgumentKind>(attribute.getKind()); }
+static_assert(int(ArgumentKind::Parameter) == bundle::PARAMETER &&
+              int(ArgumentKind::ParameterGradient) == bundle::PARAMETER_GRADIENT &&
+              int(ArgumentKind::Input) == bundle::INPUT &&
+              int(ArgumentKind::BoundaryIn) == bundle::BOUNDARY_IN &&
+              int(ArgumentKind::BoundaryOut) == bundle::BOUNDARY_OUT &&
+              int(ArgumentKind::BoundaryInGradient) == bundle::BOUNDARY_IN_GRADIENT &&
+              int(ArgumentKind::BoundaryOutGradient) == bundle::BOUNDARY_OUT_GRADIENT &&
+              int(ArgumentKind::Saved) == bundle::SAVED &&
+              int(ArgumentKind::Scalars) == bundle::SCALARS &&
+              int(ArgumentKind::Loss) == bundle::LOSS &&
+              int(ArgumentKind::State) == bundle::STATE &&
+              int(ArgumentKind::OptimizerStep) == bundle::OPTIMIZER_STEP &&
+              int(ArgumentKind::SavedForWeightGrad) == bundle::SAVED_FOR_WEIGHT_GRAD);
+static bundle::ArgumentKind kindOf(ArgumentAttr attribute) {
+  return static_cast<bundle::ArgumentKind>(attribute.getKind());
+}
 
-uint32_t ArgumentLayout::argument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, const bundle::AffineSize &bytes,
+uint32_t ArgumentLayout::argument(bundle::ArgumentKind kind, uint32_t index,
+                                  bundle::AccessMode mode, const bundle::AffineSize &bytes,
                                   bundle::ElementType type, StringRef name) {
   for (int i = 0; i < compiled.arguments_size(); ++i) {
     bundle::FunctionArgument &argument = *compiled.mutable_arguments(i);
@@ -54,10 +64,14 @@ Place ArgumentLayout::scalars(int64_t offset) {
 }
 
 Place ArgumentLayout::workspace(const bundle::AffineSize &bytes) {
-  return {argument(bundle::WORKSPACE, 0, bundle::WRITE, bytes, bundle::ELEMENT_TYPE_UNSPECIFIED, "workspace"), 0, 0};
+  return {argument(bundle::WORKSPACE, 0, bundle::WRITE, bytes, bundle::ELEMENT_TYPE_UNSPECIFIED,
+                   "workspace"),
+          0, 0};
 }
 
-bool ArgumentLayout::resultAccumulates(unsigned result) const { return compiled.arguments(results[result].argument).mode() == bundle::ACCUMULATE; }
+bool ArgumentLayout::resultAccumulates(unsigned result) const {
+  return compiled.arguments(results[result].argument).mode() == bundle::ACCUMULATE;
+}
 
 /// Returns the function that writes a packed block and determines its layout, for functions that
 /// read only some of its tensors.
@@ -67,7 +81,8 @@ static func::FuncOp writerOf(func::FuncOp function, ArgumentKind block) {
   return writer ? writer : function;
 }
 
-LogicalResult ArgumentLayout::layOut(func::FuncOp function, ArgumentKind kind, PackedTensors &packed) {
+LogicalResult ArgumentLayout::layOut(func::FuncOp function, ArgumentKind kind,
+                                     PackedTensors &packed) {
   func::FuncOp owner = writerOf(function, kind);
   std::vector<std::pair<uint32_t, Type>> tensors;
   auto collect = [&](ArgumentAttr attribute, Type type) {
@@ -81,8 +96,9 @@ LogicalResult ArgumentLayout::layOut(func::FuncOp function, ArgumentKind kind, P
       collect(attributeOfArgument(owner, i), owner.getArgumentTypes()[i]);
   for (auto [index, type] : tensors) {
     if (index >= tensors.size())
-      return function.emitError("expects ") << stringifyArgumentKind(kind) << " tensors of @" << owner.getSymName() << " to be numbered from 0 to "
-                                            << tensors.size() - 1 << ", got " << index;
+      return function.emitError("expects ")
+             << stringifyArgumentKind(kind) << " tensors of @" << owner.getSymName()
+             << " to be numbered from 0 to " << tensors.size() - 1 << ", got " << index;
     packed.places.resize(tensors.size());
   }
   // Tensors without samples are first. The offset of the others is rows * (bytes per row of the
@@ -122,9 +138,14 @@ int64_t zorse::codegen::offsetOfScalar(ArgumentAttr scalar) {
 }
 
 FailureOr<Place> ArgumentLayout::place(func::FuncOp function, bool isResult, unsigned position) {
-  Type type = isResult ? function.getResultTypes()[position] : function.getArgumentTypes()[position];
-  ArgumentAttr attribute = isResult ? attributeOfResult(function, position) : attributeOfArgument(function, position);
-  auto diagnose = [&] { return function.emitError() << (isResult ? "result " : "argument ") << position << " of @" << function.getSymName() << " "; };
+  Type type =
+      isResult ? function.getResultTypes()[position] : function.getArgumentTypes()[position];
+  ArgumentAttr attribute =
+      isResult ? attributeOfResult(function, position) : attributeOfArgument(function, position);
+  auto diagnose = [&] {
+    return function.emitError() << (isResult ? "result " : "argument ") << position << " of @"
+                                << function.getSymName() << " ";
+  };
   if (!attribute)
     return diagnose() << "expects zorse.argument, got none";
   if (!isGraphTensor(type) || bundleType(type) == bundle::ELEMENT_TYPE_UNSPECIFIED)
@@ -135,24 +156,32 @@ FailureOr<Place> ArgumentLayout::place(func::FuncOp function, bool isResult, uns
   if (kind == bundle::SAVED || kind == bundle::SAVED_FOR_WEIGHT_GRAD) {
     const PackedTensors &packed = kind == bundle::SAVED ? saved : savedForWeightGrad;
     if (index >= packed.places.size())
-      return diagnose() << "expects one of the " << packed.places.size() << " " << name << " tensors there are, got " << attribute;
+      return diagnose() << "expects one of the " << packed.places.size() << " " << name
+                        << " tensors there are, got " << attribute;
     Place place = packed.places[index];
-    place.argument = argument(kind, 0, isResult ? bundle::WRITE : bundle::READ, packed.bytes, bundle::ELEMENT_TYPE_UNSPECIFIED, name);
+    place.argument = argument(kind, 0, isResult ? bundle::WRITE : bundle::READ, packed.bytes,
+                              bundle::ELEMENT_TYPE_UNSPECIFIED, name);
     return place;
   }
   if (kind == bundle::SCALARS) {
-    const uint32_t max = attribute.getField() == ScalarField::Known ? abi::kMaxKnown : std::size(abi::StepScalars().lossGradient);
+    const uint32_t max = attribute.getField() == ScalarField::Known
+                             ? abi::kMaxKnown
+                             : std::size(abi::StepScalars().lossGradient);
     if (index >= max)
       return diagnose() << "expects an index from 0 to " << max - 1 << ", got " << attribute;
     return scalars(offsetOfScalar(attribute));
   }
-  bool accumulates = kind == bundle::PARAMETER_GRADIENT || (kind == bundle::BOUNDARY_IN_GRADIENT && !isHalf(bundleType(type)));
-  bundle::AccessMode mode = !isResult ? bundle::READ : accumulates ? bundle::ACCUMULATE : bundle::WRITE;
+  bool accumulates = kind == bundle::PARAMETER_GRADIENT ||
+                     (kind == bundle::BOUNDARY_IN_GRADIENT && !isHalf(bundleType(type)));
+  bundle::AccessMode mode = !isResult     ? bundle::READ
+                            : accumulates ? bundle::ACCUMULATE
+                                          : bundle::WRITE;
   std::string label = (name + Twine(index)).str();
   return Place{argument(kind, index, mode, tensorBytes(type), bundleType(type), label), 0, 0};
 }
 
-void zorse::codegen::forEachExchange(func::FuncOp function, llvm::function_ref<void(Operation *, unsigned)> visit) {
+void zorse::codegen::forEachExchange(func::FuncOp function,
+                                     llvm::function_ref<void(Operation *, unsigned)> visit) {
   unsigned next = function.getNumResults();
   for (Operation &op : function.getBody().front())
     if (isa<AllReduceOp, AllGatherOp>(op)) {
@@ -170,9 +199,11 @@ void ArgumentLayout::placeExchange(Operation *exchange) {
     end.set_fixed(end.fixed() + roundUp64(bytes.fixed()));
     end.set_per_row(end.per_row() + roundUp64(bytes.per_row()));
   }
-  const auto number = static_cast<uint32_t>(exchange->getAttrOfType<IntegerAttr>("number").getInt());
-  const uint32_t index = argument(bundle::EXCHANGE, number, bundle::UPDATE, end, bundleType(exchange->getOperand(0).getType()),
-                                  "exchange" + std::to_string(number));
+  const auto number =
+      static_cast<uint32_t>(exchange->getAttrOfType<IntegerAttr>("number").getInt());
+  const uint32_t index =
+      argument(bundle::EXCHANGE, number, bundle::UPDATE, end,
+               bundleType(exchange->getOperand(0).getType()), "exchange" + std::to_string(number));
   for (Place &place : places) {
     place.argument = index;
     results.push_back(place);
@@ -180,7 +211,8 @@ void ArgumentLayout::placeExchange(Operation *exchange) {
 }
 
 LogicalResult ArgumentLayout::assign(func::FuncOp function) {
-  if (failed(layOut(function, ArgumentKind::Saved, saved)) || failed(layOut(function, ArgumentKind::SavedForWeightGrad, savedForWeightGrad)))
+  if (failed(layOut(function, ArgumentKind::Saved, saved)) ||
+      failed(layOut(function, ArgumentKind::SavedForWeightGrad, savedForWeightGrad)))
     return failure();
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     FailureOr<Place> found = place(function, false, i);

@@ -32,9 +32,11 @@ public:
   bundle::AffineSize savedBytes() const { return saved.bytes; }
 
 private:
-  /// Appends the places of the results of an exchange: all devices' parts, one after the other, or one sum.
+  /// Appends the places of the results of an exchange: all devices' parts, one after the other, or
+  /// one sum.
   void placeExchange(mlir::Operation *exchange);
-  uint32_t argument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, const bundle::AffineSize &bytes, bundle::ElementType type,
+  uint32_t argument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode,
+                    const bundle::AffineSize &bytes, bundle::ElementType type,
                     llvm::StringRef name);
   mlir::FailureOr<Place> place(mlir::func::FuncOp function, bool isResult, unsigned position);
   /// Tensors packed in one argument: offsets by index, and the total size.
@@ -44,14 +46,17 @@ private:
   };
   /// Computes the layout of a packed block from the class's function that writes it, or from
   /// `function` if it is not in a class.
-  mlir::LogicalResult layOut(mlir::func::FuncOp function, ArgumentKind block, PackedTensors &packed);
+  mlir::LogicalResult layOut(mlir::func::FuncOp function, ArgumentKind block,
+                             PackedTensors &packed);
 
   bundle::CompiledFunction &compiled;
   PackedTensors saved, savedForWeightGrad;
 };
 
-/// Calls `visit` with every exchange of a function, and the index of its first result in ArgumentLayout::results.
-void forEachExchange(mlir::func::FuncOp function, llvm::function_ref<void(mlir::Operation *, unsigned)> visit);
+/// Calls `visit` with every exchange of a function, and the index of its first result in
+/// ArgumentLayout::results.
+void forEachExchange(mlir::func::FuncOp function,
+                     llvm::function_ref<void(mlir::Operation *, unsigned)> visit);
 
 /// Offset of a field of the step's scalars in abi::StepScalars, in bytes.
 int64_t offsetOfScalar(ArgumentAttr scalar);

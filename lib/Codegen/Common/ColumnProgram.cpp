@@ -34,10 +34,12 @@ ColumnProgram::ColumnProgram(KernelBuilder &k, const KernelContext &context, int
 }
 
 Size ColumnProgram::sizeOf(size_t dim) const {
-  return ShapedType::isDynamic(fusionGroup.domain[dim]) ? Size{1, true} : Size{fusionGroup.domain[dim], false};
+  return ShapedType::isDynamic(fusionGroup.domain[dim]) ? Size{1, true}
+                                                        : Size{fusionGroup.domain[dim], false};
 }
 
-Value ColumnProgram::evaluate(int node, ArrayRef<Value> indices, llvm::DenseMap<int, Value> &cache) {
+Value ColumnProgram::evaluate(int node, ArrayRef<Value> indices,
+                              llvm::DenseMap<int, Value> &cache) {
   if (Value found = cache.lookup(node))
     return found;
   SmallVector<Value> inputs;
@@ -55,5 +57,6 @@ SmallVector<Value> ColumnProgram::identities() {
 
 void ColumnProgram::store(Result &result, Value value, ArrayRef<Value> keptIndices) {
   Value flag = context.accumulates(result.op.getY()) ? k.accumulates(result.operand) : Value();
-  k.store(value, k.pointer(result.operand), k.offset(keptIndices, result.strides), result.element, flag);
+  k.store(value, k.pointer(result.operand), k.offset(keptIndices, result.strides), result.element,
+          flag);
 }

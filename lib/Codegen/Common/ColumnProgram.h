@@ -35,8 +35,9 @@ protected:
   KernelBuilder &k;
   Expression expression;
   std::vector<Result> results;
-  llvm::SmallVector<size_t> keptDims, reducedDims; ///< dimensions of the domain, without the column dimension
-  bool hasColumns;                                 ///< whether the last dimension is kept
+  llvm::SmallVector<size_t> keptDims,
+      reducedDims; ///< dimensions of the domain, without the column dimension
+  bool hasColumns; ///< whether the last dimension is kept
 };
 
 } // namespace zorse::codegen

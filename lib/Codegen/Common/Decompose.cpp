@@ -39,7 +39,8 @@ void decomposeLayerNorm(TensorBuilder &t, LayerNormOp op) {
   Value mean = t.meanLast(x);
   Value centered = t.sub(x, t.alongLast(mean, x));
   Value variance = t.meanLast(t.mul(centered, centered));
-  Value rstd = t.div(t.splat(variance, 1.0), t.sqrt(t.plus(variance, op.getEpsilon().convertToDouble())));
+  Value rstd =
+      t.div(t.splat(variance, 1.0), t.sqrt(t.plus(variance, op.getEpsilon().convertToDouble())));
   Value y = t.mul(centered, t.alongLast(rstd, x));
   if (Value weight = op.getWeight())
     y = t.mul(y, t.alongLead(t.cast(weight, wide(x)), x));
@@ -65,7 +66,8 @@ Value decomposeLayerNormGrad(TensorBuilder &t, LayerNormGradInputOp op) {
 void decomposeRmsNorm(TensorBuilder &t, RmsNormOp op) {
   Value x = t.cast(op.getX(), wide(op.getX()));
   Value square = t.meanLast(t.mul(x, x));
-  Value rrms = t.div(t.splat(square, 1.0), t.sqrt(t.plus(square, op.getEpsilon().convertToDouble())));
+  Value rrms =
+      t.div(t.splat(square, 1.0), t.sqrt(t.plus(square, op.getEpsilon().convertToDouble())));
   Value y = t.mul(x, t.alongLast(rrms, x));
   if (Value weight = op.getWeight())
     y = t.mul(y, t.alongLead(t.cast(weight, wide(x)), x));
@@ -81,18 +83,23 @@ Value decomposeRmsNormGrad(TensorBuilder &t, RmsNormGradInputOp op) {
   if (Value weight = op.getWeight())
     g = t.mul(g, t.alongLead(t.cast(weight, wide(x)), x));
   Value meanGh = t.meanLast(t.mul(g, h));
-  return t.cast(t.mul(r, t.sub(g, t.mul(h, t.alongLast(meanGh, x)))), TensorBuilder::elementOf(op.getX()));
+  return t.cast(t.mul(r, t.sub(g, t.mul(h, t.alongLast(meanGh, x)))),
+                TensorBuilder::elementOf(op.getX()));
 }
 
 constexpr double kGeluTanh = 0.7978845608028654; // sqrt(2/pi)
 constexpr double kGeluCube = 0.044715;
 constexpr double kRsqrt2 = 0.7071067811865476;
 
-Value sigmoid(TensorBuilder &t, Value x) { return t.divNearly(t.splat(x, 1.0), t.plus(t.expNearly(t.neg(x)), 1.0)); }
+Value sigmoid(TensorBuilder &t, Value x) {
+  return t.divNearly(t.splat(x, 1.0), t.plus(t.expNearly(t.neg(x)), 1.0));
+}
 
 /// (1 + tanh(u)) / 2 with GELU's u, computed as the sigmoid of 2 u, which keeps full precision if
 /// tanh is near -1.
-Value geluShare(TensorBuilder &t, Value x) { return sigmoid(t, t.mul(t.scale(x, 2 * kGeluTanh), t.plus(t.scale(t.mul(x, x), kGeluCube), 1.0))); }
+Value geluShare(TensorBuilder &t, Value x) {
+  return sigmoid(t, t.mul(t.scale(x, 2 * kGeluTanh), t.plus(t.scale(t.mul(x, x), kGeluCube), 1.0)));
+}
 
 Value decomposeGelu(TensorBuilder &t, Value x, bool approximate) {
   if (approximate)
@@ -121,7 +128,8 @@ Value decomposeSiluGrad(TensorBuilder &t, Value x, Value dy) {
 std::pair<Value, Value> splitLabels(TensorBuilder &t, Value labels, std::optional<int64_t> ignore) {
   if (!ignore)
     return {labels, Value()};
-  Value valid = t.make<arith::CmpIOp>(arith::CmpIPredicate::ne, labels, t.splat(labels, static_cast<double>(*ignore)));
+  Value valid = t.make<arith::CmpIOp>(arith::CmpIPredicate::ne, labels,
+                                      t.splat(labels, static_cast<double>(*ignore)));
   return {t.select(valid, labels, t.splat(labels, 0)), valid};
 }
 
@@ -135,7 +143,8 @@ void decomposeCrossEntropy(TensorBuilder &t, CrossEntropyOp op) {
   Value sum = t.sumLast(t.expNearly(t.sub(x, t.alongLast(max, x))));
   auto [label, valid] = splitLabels(t, op.getLabels(), toOptional(op.getIgnoreIndex()));
   // Subtract first: adding a large logit would absorb the logarithm.
-  Value loss = t.add(t.sub(max, t.cast(t.make<TakeAlongDimOp>(op.getLogits(), label), wide(x))), t.log(sum));
+  Value loss =
+      t.add(t.sub(max, t.cast(t.make<TakeAlongDimOp>(op.getLogits(), label), wide(x))), t.log(sum));
   if (Value weights = op.getWeights())
     loss = t.mul(loss, t.cast(t.make<GatherOp>(weights, label), wide(x)));
   if (valid)
@@ -154,7 +163,8 @@ Value decomposeCrossEntropyGrad(TensorBuilder &t, CrossEntropyGradOp op) {
   if (valid)
     seed = t.select(valid, seed, t.splat(seed, 0.0));
   Value exponential = t.expNearly(t.sub(x, t.alongLast(t.element(op.getStatistics(), 0), x)));
-  Value weighted = t.mul(exponential, t.alongLast(t.div(seed, t.element(op.getStatistics(), 1)), x));
+  Value weighted =
+      t.mul(exponential, t.alongLast(t.div(seed, t.element(op.getStatistics(), 1)), x));
   Value hit = t.make<TakeAlongDimGradOp>(TensorBuilder::typeOf(x), seed, label);
   return t.cast(t.sub(weighted, hit), TensorBuilder::elementOf(op.getLogits()));
 }
@@ -172,9 +182,12 @@ Value decomposeRope(TensorBuilder &t, RopeOp op) {
   Value pairs = t.reshape(x, split);
   SmallVector<int64_t> part(shape);
   part.back() = half;
-  Value a = t.reshape(t.make<SliceOp>(pairs, pairDim, 0, 1), part), b = t.reshape(t.make<SliceOp>(pairs, pairDim, 1, 1), part);
+  Value a = t.reshape(t.make<SliceOp>(pairs, pairDim, 0, 1), part),
+        b = t.reshape(t.make<SliceOp>(pairs, pairDim, 1, 1), part);
   auto angles = [&](Value v) -> Value {
-    SmallVector<int64_t> dims = TensorBuilder::typeOf(v).getRank() == 2 ? SmallVector<int64_t>{1, 3} : SmallVector<int64_t>{0, 1, 3};
+    SmallVector<int64_t> dims = TensorBuilder::typeOf(v).getRank() == 2
+                                    ? SmallVector<int64_t>{1, 3}
+                                    : SmallVector<int64_t>{0, 1, 3};
     return t.make<BroadcastOp>(t.withElement(a, TensorBuilder::elementOf(v)), v, dims);
   };
   Value cosine = angles(op.getCos()), sine = angles(op.getSin());
@@ -188,7 +201,8 @@ Value decomposeRope(TensorBuilder &t, RopeOp op) {
   }
   SmallVector<int64_t> unit(split);
   unit[pairDim] = 1;
-  Value joined = t.make<ConcatOp>(ValueRange{t.reshape(first, unit), t.reshape(second, unit)}, pairDim);
+  Value joined =
+      t.make<ConcatOp>(ValueRange{t.reshape(first, unit), t.reshape(second, unit)}, pairDim);
   return t.reshape(joined, shape);
 }
 
@@ -197,20 +211,27 @@ struct UpdateScalars {
   TensorBuilder &t;
   Value like;
   Value number(double value) { return t.splat(RankedTensorType::get({}, t.b.getF64Type()), value); }
-  Value use(Value scalar) { return t.everywhere(t.cast(scalar, TensorBuilder::elementOf(like)), like); }
+  Value use(Value scalar) {
+    return t.everywhere(t.cast(scalar, TensorBuilder::elementOf(like)), like);
+  }
   /// Returns base^exponent for a whole exponent >= 0 and base in [0, 1): the product of base^(2^i)
   /// over the bits of the exponent. It uses only products, which every processor rounds equally.
   /// The power functions of libraries differ in the last bit, so results would depend on the device
   /// that computes the update.
   Value power(double base, Value exponent) {
-    Value bits = t.make<arith::FPToSIOp>(RankedTensorType::get({}, t.b.getI64Type()), exponent), result = number(1);
+    Value bits = t.make<arith::FPToSIOp>(RankedTensorType::get({}, t.b.getI64Type()), exponent),
+          result = number(1);
     int64_t bit = 1;
     for (double factor = base; factor != 0 && bit < int64_t(1) << 53; factor *= factor, bit *= 2) {
-      Value isSet = t.make<arith::CmpIOp>(arith::CmpIPredicate::ne, t.make<arith::AndIOp>(bits, t.splat(bits, double(bit))), t.splat(bits, 0));
+      Value isSet = t.make<arith::CmpIOp>(arith::CmpIPredicate::ne,
+                                          t.make<arith::AndIOp>(bits, t.splat(bits, double(bit))),
+                                          t.splat(bits, 0));
       result = t.select(isSet, t.mul(result, number(factor)), result);
     }
-    return t.select(t.make<arith::CmpIOp>(arith::CmpIPredicate::sge, bits, t.splat(bits, double(bit))), number(0),
-                    result); // the power has underflowed to 0
+    return t.select(
+        t.make<arith::CmpIOp>(arith::CmpIPredicate::sge, bits, t.splat(bits, double(bit))),
+        number(0),
+        result); // the power has underflowed to 0
   }
   Value keep(Value skip, Value old, Value updated) {
     Value zero = t.splat(skip, 0);
@@ -222,14 +243,16 @@ struct UpdateScalars {
 void decomposeSgd(TensorBuilder &t, SgdUpdateOp op) {
   Value p = op.getParameter();
   UpdateScalars s{t, p};
-  double momentum = op.getMomentum().convertToDouble(), decay = op.getWeightDecay().convertToDouble();
+  double momentum = op.getMomentum().convertToDouble(),
+         decay = op.getWeightDecay().convertToDouble();
   Value g = t.mul(op.getGradient(), s.use(op.getClipFactor()));
   if (decay != 0)
     g = t.add(g, t.scale(p, decay));
   if (Value velocity = op.getVelocity()) {
     Value next = t.add(t.scale(velocity, momentum), g);
     // The first update sets the velocity to the gradient.
-    Value first = t.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, op.getOptimizerStep(), s.number(1.0));
+    Value first =
+        t.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, op.getOptimizerStep(), s.number(1.0));
     next = t.select(t.everywhere(first, p), g, next);
     g = op.getNesterov() ? t.add(g, t.scale(next, momentum)) : next;
     op.getNewVelocity().replaceAllUsesWith(s.keep(op.getSkip(), velocity, next));
@@ -241,7 +264,8 @@ void decomposeSgd(TensorBuilder &t, SgdUpdateOp op) {
 void decomposeAdam(TensorBuilder &t, AdamUpdateOp op) {
   Value p = op.getParameter();
   UpdateScalars s{t, p};
-  double beta1 = op.getBeta1().convertToDouble(), beta2 = op.getBeta2().convertToDouble(), decay = op.getWeightDecay().convertToDouble();
+  double beta1 = op.getBeta1().convertToDouble(), beta2 = op.getBeta2().convertToDouble(),
+         decay = op.getWeightDecay().convertToDouble();
   Value step = op.getOptimizerStep(), rate = op.getLearningRate(), one = s.number(1.0);
   auto correction = [&](double beta) { return t.sub(one, s.power(beta, step)); };
   Value g = t.mul(op.getGradient(), s.use(op.getClipFactor()));
@@ -254,9 +278,11 @@ void decomposeAdam(TensorBuilder &t, AdamUpdateOp op) {
   Value v = t.add(t.scale(op.getSecondMoment(), beta2), t.mul(t.scale(g, 1 - beta2), g));
   const double epsilon = op.getEpsilon().convertToDouble();
   Value corrected = s.use(t.sqrt(correction(beta2)));
-  Value denominator =
-      op.getEpsilonBeforeBiasCorrection() ? t.div(t.plus(t.sqrt(v), epsilon), corrected) : t.plus(t.div(t.sqrt(v), corrected), epsilon);
-  Value updated = t.sub(decayed, t.mul(s.use(t.div(rate, correction(beta1))), t.div(m, denominator)));
+  Value denominator = op.getEpsilonBeforeBiasCorrection()
+                          ? t.div(t.plus(t.sqrt(v), epsilon), corrected)
+                          : t.plus(t.div(t.sqrt(v), corrected), epsilon);
+  Value updated =
+      t.sub(decayed, t.mul(s.use(t.div(rate, correction(beta1))), t.div(m, denominator)));
   op.getNewParameter().replaceAllUsesWith(s.keep(op.getSkip(), p, updated));
   op.getNewFirstMoment().replaceAllUsesWith(s.keep(op.getSkip(), op.getFirstMoment(), m));
   op.getNewSecondMoment().replaceAllUsesWith(s.keep(op.getSkip(), op.getSecondMoment(), v));
@@ -271,7 +297,8 @@ Value regroupReduce(TensorBuilder &t, ReduceOp op) {
   for (int64_t dim : op.getDims())
     reduced[dim] = true;
   int64_t first = rank; // first dimension of the trailing group, including unit dimensions
-  while (first > 0 && !type.isDynamicDim(first - 1) && (reduced[first - 1] || type.getDimSize(first - 1) == 1))
+  while (first > 0 && !type.isDynamicDim(first - 1) &&
+         (reduced[first - 1] || type.getDimSize(first - 1) == 1))
     --first;
   int64_t inside = 1, others = 0, members = 0;
   for (int64_t dim = 0; dim < rank; ++dim) {
@@ -302,7 +329,10 @@ Value decomposeRunningStat(TensorBuilder &t, RunningStatOp op) {
   SmallVector<int64_t> dims;
   for (int64_t dim = 1; dim < TensorBuilder::typeOf(op.getObserved()).getRank(); ++dim)
     dims.push_back(dim);
-  return t.select(evaluating, t.make<BroadcastOp>(TensorBuilder::typeOf(op.getObserved()), op.getRunning(), dims), op.getObserved());
+  return t.select(
+      evaluating,
+      t.make<BroadcastOp>(TensorBuilder::typeOf(op.getObserved()), op.getRunning(), dims),
+      op.getObserved());
 }
 
 /// Half-precision elementwise composites are expanded in their own type, because kernels compute
@@ -388,10 +418,13 @@ void zorse::codegen::decomposeColumnOps(func::FuncOp function) {
       auto rms = cast<RmsNormGradParamsOp>(operation);
       Value x = t.cast(rms.getX(), wide(rms.getX())), dy = t.cast(rms.getDy(), wide(rms.getX()));
       Value h = t.mul(x, t.alongLast(rms.getRrms(), x));
-      rms.getDweight().replaceAllUsesWith(t.cast(t.sumLead(t.mul(dy, h)), TensorBuilder::elementOf(rms.getX())));
+      rms.getDweight().replaceAllUsesWith(
+          t.cast(t.sumLead(t.mul(dy, h)), TensorBuilder::elementOf(rms.getX())));
     }
-    for (Operation *op = before ? before->getNextNode() : &function.getBody().front().front(); op != operation; op = op->getNextNode())
-      if (!isViewOp(op) && !isa<arith::ConstantOp>(op) && TensorBuilder::typeOf(op->getResult(0)).getRank() > 1)
+    for (Operation *op = before ? before->getNextNode() : &function.getBody().front().front();
+         op != operation; op = op->getNextNode())
+      if (!isViewOp(op) && !isa<arith::ConstantOp>(op) &&
+          TensorBuilder::typeOf(op->getResult(0)).getRank() > 1)
         op->setAttr(kGroupAttr, builder.getI64IntegerAttr(group));
       else if (isa<ReduceOp>(op))
         op->setAttr(kGroupAttr, builder.getI64IntegerAttr(group));

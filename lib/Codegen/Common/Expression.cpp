@@ -12,8 +12,10 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-Expression::Expression(KernelBuilder &k, const FusionPlan &plan, int cluster, const BufferAliases &aliases, ArrayRef<int64_t> domain, bool hasColumns)
-    : k(k), plan(plan), cluster(cluster), aliases(aliases), domain(domain), hasColumns(hasColumns) {}
+Expression::Expression(KernelBuilder &k, const FusionPlan &plan, int cluster,
+                       const BufferAliases &aliases, ArrayRef<int64_t> domain, bool hasColumns)
+    : k(k), plan(plan), cluster(cluster), aliases(aliases), domain(domain), hasColumns(hasColumns) {
+}
 
 int Expression::add(Node node) {
   int phase = 0;
@@ -39,7 +41,8 @@ SmallVector<int64_t, 6> Expression::overDomain(ArrayRef<int64_t> strides) const 
 Form Expression::formOf(ArrayRef<int64_t> strides) const {
   if (hasColumns && strides.back() != 0)
     return Form::PerElement;
-  return llvm::any_of(strides, [](int64_t stride) { return stride != 0; }) ? Form::PerRow : Form::Uniform;
+  return llvm::any_of(strides, [](int64_t stride) { return stride != 0; }) ? Form::PerRow
+                                                                           : Form::Uniform;
 }
 
 int Expression::constantNode(Value root, const Layout &layout, Type type) {
@@ -52,7 +55,8 @@ int Expression::constantNode(Value root, const Layout &layout, Type type) {
     if (isa<FloatType>(element)) {
       bool lossy;
       APFloat number = data.getSplatValue<APFloat>();
-      number.convert(cast<FloatType>(node.type).getFloatSemantics(), APFloat::rmNearestTiesToEven, &lossy);
+      number.convert(cast<FloatType>(node.type).getFloatSemantics(), APFloat::rmNearestTiesToEven,
+                     &lossy);
       node.attribute = FloatAttr::get(node.type, number);
     } else {
       node.attribute = IntegerAttr::get(element, data.getSplatValue<APInt>());
@@ -179,7 +183,8 @@ int Expression::zero(Type type) {
   Node constant;
   constant.kind = Node::Constant;
   constant.type = type;
-  constant.attribute = isa<FloatType>(type) ? Attribute(FloatAttr::get(type, 0.0)) : Attribute(IntegerAttr::get(type, 0));
+  constant.attribute = isa<FloatType>(type) ? Attribute(FloatAttr::get(type, 0.0))
+                                            : Attribute(IntegerAttr::get(type, 0));
   return add(constant);
 }
 
@@ -201,11 +206,13 @@ int Expression::define(GatherOp gather) {
   node.strides = overDomain(node.strides);
   node.form = formOf(node.strides);
   node.inputs = {use(gather.getIndices())};
-  if (Operation *constant = table->root.getDefiningOp(); constant && isa<arith::ConstantOp>(constant))
+  if (Operation *constant = table->root.getDefiningOp();
+      constant && isa<arith::ConstantOp>(constant))
     node.base = k.global(cast<DenseElementsAttr>(cast<arith::ConstantOp>(constant).getValue()));
   else
     node.operand = k.operand(table->root, table->layout.offset);
-  k.addCost(sizeOf(domain, overDomain(squeezedStrides(type, denseLayout(type)))), elementBytes(node.element));
+  k.addCost(sizeOf(domain, overDomain(squeezedStrides(type, denseLayout(type)))),
+            elementBytes(node.element));
   return add(node);
 }
 
@@ -276,14 +283,17 @@ int Expression::define(DropoutOp dropout) {
 }
 
 int Expression::define(SampleNumberOp number) {
-  int index = indexNode(k.b.getI64Type(), overDomain(squeezedStrides(number.getType(), denseLayout(number.getType()))));
+  int index =
+      indexNode(k.b.getI64Type(),
+                overDomain(squeezedStrides(number.getType(), denseLayout(number.getType()))));
   nodes[index].ofStep = true;
   return index;
 }
 
 int Expression::define(CausalMaskOp mask) {
   // The mask's own indices. A dimension of size 1 is not in the domain; its index is always 0.
-  return maskNode(mask, squeezedStrides(mask.getType(), Layout{0, {1, 0}}), squeezedStrides(mask.getType(), Layout{0, {0, 1}}));
+  return maskNode(mask, squeezedStrides(mask.getType(), Layout{0, {1, 0}}),
+                  squeezedStrides(mask.getType(), Layout{0, {0, 1}}));
 }
 
 int Expression::maskNode(CausalMaskOp mask, ArrayRef<int64_t> query, ArrayRef<int64_t> key) {
@@ -325,18 +335,23 @@ void Expression::define(Operation *op) {
       node.inputs.push_back(use(operand));
     return add(node);
   };
-  int result = op->hasAttr(kCopyAttr) ? use(op->getOperand(0))
-                                      : llvm::TypeSwitch<Operation *, int>(op)
-                                            .Case([&](ReduceOp reduce) { return reduceNode(use(reduce.getX()), reduce.getKind()); })
-                                            .Case<GatherOp, TakeAlongDimOp, TakeAlongDimGradOp, SampleNumberOp, DropoutOp, CausalMaskOp>(
-                                                [&](auto known) { return define(known); })
-                                            .Default(otherwise);
+  int result = op->hasAttr(kCopyAttr)
+                   ? use(op->getOperand(0))
+                   : llvm::TypeSwitch<Operation *, int>(op)
+                         .Case([&](ReduceOp reduce) {
+                           return reduceNode(use(reduce.getX()), reduce.getKind());
+                         })
+                         .Case<GatherOp, TakeAlongDimOp, TakeAlongDimGradOp, SampleNumberOp,
+                               DropoutOp, CausalMaskOp>([&](auto known) { return define(known); })
+                         .Default(otherwise);
   defined[op->getResult(0)] = result;
 }
 
-SmallVector<Value> Expression::evaluateLoads(const Node &node, ArrayRef<Value> inputs, ArrayRef<Value> indices,
-                                             function_ref<SmallVector<Value>(Value base, Value offset)> load) {
-  Value offset = k.offset(indices, node.strides), base = node.operand < 0 ? node.base : k.pointer(node.operand), inside;
+SmallVector<Value>
+Expression::evaluateLoads(const Node &node, ArrayRef<Value> inputs, ArrayRef<Value> indices,
+                          function_ref<SmallVector<Value>(Value base, Value offset)> load) {
+  Value offset = k.offset(indices, node.strides),
+        base = node.operand < 0 ? node.base : k.pointer(node.operand), inside;
   if (!inputs.empty()) {
     Value index = k.widen(inputs[0]);
     if (node.indexEnd > 0) {
@@ -349,7 +364,8 @@ SmallVector<Value> Expression::evaluateLoads(const Node &node, ArrayRef<Value> i
   // An out-of-range index reads nothing and gives NaN, so that the error is visible.
   for (Value &value : values)
     if (inside && isa<FloatType>(value.getType()))
-      value = k.select(inside, value, k.number(value.getType(), std::numeric_limits<double>::quiet_NaN()));
+      value = k.select(inside, value,
+                       k.number(value.getType(), std::numeric_limits<double>::quiet_NaN()));
   return values;
 }
 
@@ -365,14 +381,20 @@ Type Expression::roundsTo(const Node &node) {
 
 Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Value> indices) {
   OpBuilder &b = k.b;
-  auto toI32 = [&](Value v) -> Value { return v.getType().isInteger(32) ? v : Value(arith::TruncIOp::create(b, k.loc, b.getI32Type(), v)); };
+  auto toI32 = [&](Value v) -> Value {
+    return v.getType().isInteger(32) ? v
+                                     : Value(arith::TruncIOp::create(b, k.loc, b.getI32Type(), v));
+  };
   switch (node.kind) {
   case Node::Constant:
     return arith::ConstantOp::create(b, k.loc, cast<TypedAttr>(node.attribute));
   case Node::Load:
-    return evaluateLoads(node, inputs, indices, [&](Value base, Value offset) { return SmallVector<Value>{k.load(base, offset, node.element)}; })[0];
+    return evaluateLoads(node, inputs, indices, [&](Value base, Value offset) {
+      return SmallVector<Value>{k.load(base, offset, node.element)};
+    })[0];
   case Node::Compute: {
-    if (Type half = roundsTo(node); half && (isa<RoundOp>(node.op) || inputs[0].getType() == node.type))
+    if (Type half = roundsTo(node);
+        half && (isa<RoundOp>(node.op) || inputs[0].getType() == node.type))
       return k.round(inputs[0], half);
     if (isa<arith::ExtFOp>(node.op) && inputs[0].getType() == node.type)
       return inputs[0];
@@ -397,18 +419,25 @@ Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Va
     }
     if (node.type.isInteger(1))
       return visible;
-    return arith::SelectOp::create(b, k.loc, visible, k.number(node.type, 0.0), k.number(node.type, node.hidden));
+    return arith::SelectOp::create(b, k.loc, visible, k.number(node.type, 0.0),
+                                   k.number(node.type, node.hidden));
   }
   case Node::IsEqual:
-    if (auto sum = inputs[0].getDefiningOp<arith::TruncIOp>()) // one of several columns: each is compared with a constant
-      if (auto column = sum.getIn().getDefiningOp<arith::AddIOp>(); column && column.getRhs().getDefiningOp<arith::ConstantOp>())
-        return arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::eq, arith::SubIOp::create(b, k.loc, toI32(inputs[1]), toI32(column.getLhs())),
-                                     toI32(column.getRhs()));
-    return arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::eq, toI32(inputs[0]), toI32(inputs[1]));
+    if (auto sum = inputs[0].getDefiningOp<arith::TruncIOp>()) // one of several columns: each is
+                                                               // compared with a constant
+      if (auto column = sum.getIn().getDefiningOp<arith::AddIOp>();
+          column && column.getRhs().getDefiningOp<arith::ConstantOp>())
+        return arith::CmpIOp::create(
+            b, k.loc, arith::CmpIPredicate::eq,
+            arith::SubIOp::create(b, k.loc, toI32(inputs[1]), toI32(column.getLhs())),
+            toI32(column.getRhs()));
+    return arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::eq, toI32(inputs[0]),
+                                 toI32(inputs[1]));
   case Node::Select:
     return arith::SelectOp::create(b, k.loc, inputs[0], inputs[1], inputs[2]);
   case Node::Stream:
-    return randomStream(k, unsigned(node.operand), node.rngId, node.form == Form::Uniform ? Value() : k.offset(indices, node.strides));
+    return randomStream(k, unsigned(node.operand), node.rngId,
+                        node.form == Form::Uniform ? Value() : k.offset(indices, node.strides));
   case Node::Dropout: {
     const DropoutRule rule = dropoutRule(k, unsigned(node.operand), node.probability, node.type);
     Value keep = isKept(k, inputs[1], k.offset(indices, node.strides), rule);

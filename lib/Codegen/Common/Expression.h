@@ -15,12 +15,14 @@ enum class Form { Uniform, PerRow, PerElement };
 
 struct Node {
   enum Kind {
-    Constant,   ///< attribute
-    Load,       ///< operand, strides; with one input: plus input * indexStride
-    Compute,    ///< op applied to inputs
-    Reduce,     ///< input combined over the last dimension
-    Index,      ///< sum of domain indices * strides, i64 or i32; `ofStep`: plus the number of the first sample
-    CausalMask, ///< causal mask for query input 0 and key input 1: `offset` is S' - S, `window` is the window or 0
+    Constant, ///< attribute
+    Load,     ///< operand, strides; with one input: plus input * indexStride
+    Compute,  ///< op applied to inputs
+    Reduce,   ///< input combined over the last dimension
+    Index, ///< sum of domain indices * strides, i64 or i32; `ofStep`: plus the number of the first
+           ///< sample
+    CausalMask, ///< causal mask for query input 0 and key input 1: `offset` is S' - S, `window` is
+                ///< the window or 0
     IsEqual,    ///< input 0 (i32) == input 1 (integer, truncated to i32)
     Select,     ///< input 0 ? input 1 : input 2
     Stream,     ///< random stream of the sample: `rngId`
@@ -33,12 +35,14 @@ struct Node {
   mlir::Operation *op = nullptr;
   mlir::Attribute attribute;
   ReduceKind reduce = ReduceKind::Sum;
-  int operand = -1;                      ///< kernel operand; -1: `base`
-  mlir::Value base;                      ///< Load of a constant table
-  mlir::Type element;                    ///< type in memory
-  llvm::SmallVector<int64_t, 6> strides; ///< per dimension of the domain; empty for nodes without strides
+  int operand = -1;   ///< kernel operand; -1: `base`
+  mlir::Value base;   ///< Load of a constant table
+  mlir::Type element; ///< type in memory
+  llvm::SmallVector<int64_t, 6>
+      strides; ///< per dimension of the domain; empty for nodes without strides
   int64_t indexStride = 0;
-  int64_t indexEnd = 0; ///< Load: the input must be in [0, indexEnd), otherwise the load gives NaN; 0: the input is known to be valid
+  int64_t indexEnd = 0; ///< Load: the input must be in [0, indexEnd), otherwise the load gives NaN;
+                        ///< 0: the input is known to be valid
   int64_t offset = 0;
   int64_t rngId = 0;
   int64_t window = 0;
@@ -61,7 +65,8 @@ struct StoreNode {
 class Expression {
 public:
   /// \param domain  squeezed dimensions; if `hasColumns`, the last one is the columns.
-  Expression(KernelBuilder &k, const FusionPlan &plan, int cluster, const BufferAliases &aliases, llvm::ArrayRef<int64_t> domain, bool hasColumns);
+  Expression(KernelBuilder &k, const FusionPlan &plan, int cluster, const BufferAliases &aliases,
+             llvm::ArrayRef<int64_t> domain, bool hasColumns);
 
   /// Returns the node of an operand of an op of the cluster.
   int use(mlir::Value operand);
@@ -70,13 +75,16 @@ public:
   int nodeOf(mlir::Value result) const { return defined.lookup(result); }
 
   /// Computes the scalar of a node from the scalars of its inputs, at a point of the domain.
-  mlir::Value evaluate(const Node &node, llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Value> indices);
+  mlir::Value evaluate(const Node &node, llvm::ArrayRef<mlir::Value> inputs,
+                       llvm::ArrayRef<mlir::Value> indices);
 
   /// Evaluates a Load for several elements: returns what `load` reads from element `offset` of
   /// `base` on, which is the position of the element at `indices`. The input, if any, is shared by
   /// all elements.
-  llvm::SmallVector<mlir::Value> evaluateLoads(const Node &node, llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Value> indices,
-                                               llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value base, mlir::Value offset)> load);
+  llvm::SmallVector<mlir::Value> evaluateLoads(
+      const Node &node, llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Value> indices,
+      llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value base, mlir::Value offset)>
+          load);
 
   /// The 16-bit type to which a node rounds its input; null if it does something else.
   static mlir::Type roundsTo(const Node &node);

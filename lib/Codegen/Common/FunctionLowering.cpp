@@ -30,19 +30,26 @@ namespace {
 LogicalResult checkOps(func::FuncOp function, StringRef device) {
   bool ok = true;
   for (Operation &op : function.getBody().front().without_terminator()) {
-    bool known = isa_and_nonnull<ZorseDialect, arith::ArithDialect, math::MathDialect>(op.getDialect());
-    auto isTensor = [](Type type) { return isGraphTensor(type) && bundleType(type) != bundle::ELEMENT_TYPE_UNSPECIFIED; };
-    if (!known || !llvm::all_of(op.getResultTypes(), isTensor) || !llvm::all_of(op.getOperandTypes(), isTensor)) {
+    bool known =
+        isa_and_nonnull<ZorseDialect, arith::ArithDialect, math::MathDialect>(op.getDialect());
+    auto isTensor = [](Type type) {
+      return isGraphTensor(type) && bundleType(type) != bundle::ELEMENT_TYPE_UNSPECIFIED;
+    };
+    if (!known || !llvm::all_of(op.getResultTypes(), isTensor) ||
+        !llvm::all_of(op.getOperandTypes(), isTensor)) {
       op.emitOpError("has no ") << device
-                                << " code: kernels are built from zorse, arith and math ops on tensors of f32, f64, bf16, f16, i64, i32 and i1";
+                                << " code: kernels are built from zorse, arith and math ops on "
+                                   "tensors of f32, f64, bf16, f16, i64, i32 and i1";
       ok = false;
-    } else if (auto constant = dyn_cast<arith::ConstantOp>(op); constant && !isa<DenseElementsAttr>(constant.getValue())) {
+    } else if (auto constant = dyn_cast<arith::ConstantOp>(op);
+               constant && !isa<DenseElementsAttr>(constant.getValue())) {
       // Converts constants in resources to plain constants.
       auto resource = dyn_cast<DenseResourceElementsAttr>(constant.getValue());
       AsmResourceBlob *blob = resource ? resource.getRawHandle().getBlob() : nullptr;
       bool splat;
       if (blob && DenseElementsAttr::isValidRawBuffer(resource.getType(), blob->getData(), splat)) {
-        constant.setValueAttr(DenseElementsAttr::getFromRawBuffer(resource.getType(), blob->getData()));
+        constant.setValueAttr(
+            DenseElementsAttr::getFromRawBuffer(resource.getType(), blob->getData()));
       } else {
         op.emitOpError("expects its elements in the module");
         ok = false;
@@ -87,13 +94,16 @@ struct Lowering {
   Workspace workspace;
   Place workspacePlace;
 
-  Lowering(func::FuncOp function, Emitter &emitter, bundle::CompiledFunction &compiled, FunctionSizes &sizes)
-      : function(function), emitter(emitter), compiled(compiled), sizes(sizes), arguments(compiled) {}
+  Lowering(func::FuncOp function, Emitter &emitter, bundle::CompiledFunction &compiled,
+           FunctionSizes &sizes)
+      : function(function), emitter(emitter), compiled(compiled), sizes(sizes),
+        arguments(compiled) {}
 
   Place placeOf(Value root) {
     auto alias = aliases.find(root);
     if (alias != aliases.end())
-      return alias->second.container ? placeOf(alias->second.container) : arguments.results[alias->second.result];
+      return alias->second.container ? placeOf(alias->second.container)
+                                     : arguments.results[alias->second.result];
     if (auto argument = dyn_cast<BlockArgument>(root))
       return arguments.arguments[argument.getArgNumber()];
     Place place = workspace.places.lookup(root);
@@ -131,7 +141,8 @@ struct Lowering {
 
   bool accumulates(Value root) {
     auto alias = aliases.find(root);
-    return alias != aliases.end() && !alias->second.container && arguments.resultAccumulates(alias->second.result);
+    return alias != aliases.end() && !alias->second.container &&
+           arguments.resultAccumulates(alias->second.result);
   }
 
   void addBytes(const bundle::AffineSize &bytes) { sizes.bytesPerRow += bytes.per_row(); }
@@ -163,7 +174,9 @@ struct Lowering {
     return {function.getContext(),
             plan,
             aliases,
-            [this](Value root, int64_t offset) { return KernelBuilder::Place{pointer(root, offset), reach(root, offset)}; },
+            [this](Value root, int64_t offset) {
+              return KernelBuilder::Place{pointer(root, offset), reach(root, offset)};
+            },
             [this](Value root) { return accumulates(root); },
             [this](int cluster) { return scratchOf(cluster); }};
   }
@@ -175,7 +188,8 @@ struct Lowering {
     scratch.pointer.set_argument(workspacePlace.argument);
     scratch.pointer.set_fixed(place.fixed);
     scratch.pointer.set_per_row(place.perRow);
-    scratch.reach.set_per_row(emitter.attentionScratch(plan.fusionGroups[size_t(cluster)].ops.front()));
+    scratch.reach.set_per_row(
+        emitter.attentionScratch(plan.fusionGroups[size_t(cluster)].ops.front()));
     return scratch;
   }
 
@@ -232,7 +246,8 @@ struct Lowering {
   LogicalResult checkUpdatesInPlace() {
     llvm::DenseMap<uint32_t, int> writer;
     for (auto &[value, alias] : aliases)
-      if (!alias.container && compiled.arguments(arguments.results[alias.result].argument).mode() == bundle::UPDATE)
+      if (!alias.container &&
+          compiled.arguments(arguments.results[alias.result].argument).mode() == bundle::UPDATE)
         writer[arguments.results[alias.result].argument] = plan.availableAfter(value);
     for (auto [index, fusionGroup] : llvm::enumerate(plan.fusionGroups))
       for (Operation *op : fusionGroup.ops)
@@ -241,7 +256,9 @@ struct Lowering {
             auto found = writer.find(arguments.arguments[argument.getArgNumber()].argument);
             if (found != writer.end() && static_cast<int>(index) > found->second)
               return op->emitOpError("reads argument ")
-                     << argument.getArgNumber() << " after its argument was updated in place; expects updates to be one elementwise kernel";
+                     << argument.getArgNumber()
+                     << " after its argument was updated in place; expects updates to be one "
+                        "elementwise kernel";
           }
     return success();
   }
@@ -263,14 +280,17 @@ struct Lowering {
     eraseDeadOps(function.getBody().front());
     if (emitter.wantsFewLaunches())
       moveParameterGradientsLast(function);
-    FailureOr<FusionPlan> clustered = formFusionGroups(function, aliases, emitter.wantsFewLaunches());
+    FailureOr<FusionPlan> clustered =
+        formFusionGroups(function, aliases, emitter.wantsFewLaunches());
     if (failed(clustered))
       return failure();
     plan = std::move(*clustered);
     if (failed(checkUpdatesInPlace()))
       return failure();
     workspace = allocateWorkspace(plan, aliases, [&](const FusionGroup &fusionGroup) {
-      return fusionGroup.kind == FusionGroup::Attention && !fusionGroup.ops.empty() ? emitter.attentionScratch(fusionGroup.ops.front()) : 0;
+      return fusionGroup.kind == FusionGroup::Attention && !fusionGroup.ops.empty()
+                 ? emitter.attentionScratch(fusionGroup.ops.front())
+                 : 0;
     });
     if (workspace.bytes.fixed() != 0 || workspace.bytes.per_row() != 0)
       workspacePlace = arguments.workspace(workspace.bytes);
@@ -299,7 +319,8 @@ struct Lowering {
         lowerMatmul(fusionGroup.ops.front(), launch);
         break;
       case FusionGroup::Exchange:
-        launch.mutable_exchange()->set_argument(placeOf(fusionGroup.ops.front()->getResult(0)).argument);
+        launch.mutable_exchange()->set_argument(
+            placeOf(fusionGroup.ops.front()->getResult(0)).argument);
         break;
       case FusionGroup::Attention:
         break; // lowered above
@@ -314,7 +335,9 @@ struct Lowering {
 
 } // namespace
 
-LogicalResult zorse::codegen::lowerFunction(func::FuncOp function, Emitter &emitter, bundle::CompiledFunction &compiled, FunctionSizes &sizes) {
+LogicalResult zorse::codegen::lowerFunction(func::FuncOp function, Emitter &emitter,
+                                            bundle::CompiledFunction &compiled,
+                                            FunctionSizes &sizes) {
   compiled.set_name(compiledFunctionName(function));
   if (!function.getBody().hasOneBlock())
     return function.emitError("expects a straight-line function with a body");

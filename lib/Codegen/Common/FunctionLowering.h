@@ -25,7 +25,10 @@ public:
   virtual Kernel scatter(const KernelContext &context, int cluster) = 0;
   /// Returns the kernels of an attention or its gradient, which are launched sequentially; empty if
   /// the device has a routine for it. Fails after a diagnostic.
-  virtual mlir::FailureOr<std::vector<Kernel>> attention(const KernelContext &context, int cluster) { return std::vector<Kernel>(); }
+  virtual mlir::FailureOr<std::vector<Kernel>> attention(const KernelContext &context,
+                                                         int cluster) {
+    return std::vector<Kernel>();
+  }
   /// Bytes per sample of the scratch buffer that these kernels share, at KernelContext::scratch.
   virtual int64_t attentionScratch(mlir::Operation *op) { return 0; }
   /// Stores a kernel and returns its symbol.
@@ -33,6 +36,7 @@ public:
 };
 
 /// Fills `compiled` and `sizes`, and adds the kernels to the emitter. Fails after a diagnostic.
-mlir::LogicalResult lowerFunction(mlir::func::FuncOp function, Emitter &emitter, bundle::CompiledFunction &compiled, FunctionSizes &sizes);
+mlir::LogicalResult lowerFunction(mlir::func::FuncOp function, Emitter &emitter,
+                                  bundle::CompiledFunction &compiled, FunctionSizes &sizes);
 
 } // namespace zorse::codegen

@@ -16,7 +16,8 @@ static Value repeatedVector(Value value, Type element) {
     return widened ? widened.getIn() : wide;
   };
   auto repeated = narrowOf(value).getDefiningOp<BroadcastOp>();
-  if (!repeated || repeated.getDims() != ArrayRef<int64_t>{cast<RankedTensorType>(value.getType()).getRank() - 1})
+  if (!repeated || repeated.getDims() !=
+                       ArrayRef<int64_t>{cast<RankedTensorType>(value.getType()).getRank() - 1})
     return Value();
   Value vector = narrowOf(repeated.getX());
   return getElementTypeOrSelf(vector.getType()) == element ? vector : Value();
@@ -25,13 +26,16 @@ static Value repeatedVector(Value value, Type element) {
 static void fuse(MatmulOp matmul) {
   Value y = matmul.getY();
   auto sum = y.hasOneUse() ? dyn_cast<arith::AddFOp>(*y.user_begin()) : arith::AddFOp();
-  if (!sum || matmul.getTransposeA() || cast<RankedTensorType>(matmul.getB().getType()).getRank() != 2)
+  if (!sum || matmul.getTransposeA() ||
+      cast<RankedTensorType>(matmul.getB().getType()).getRank() != 2)
     return;
   Operation *last = sum;
   Type element = getElementTypeOrSelf(matmul.getA().getType());
   if (!element.isF32()) { // fused only if the sum is rounded to the type of the operands
-    auto rounding = sum->hasOneUse() ? dyn_cast<arith::TruncFOp>(*sum->user_begin()) : arith::TruncFOp();
-    if (!rounding || !getElementTypeOrSelf(y.getType()).isF32() || getElementTypeOrSelf(rounding.getType()) != element)
+    auto rounding =
+        sum->hasOneUse() ? dyn_cast<arith::TruncFOp>(*sum->user_begin()) : arith::TruncFOp();
+    if (!rounding || !getElementTypeOrSelf(y.getType()).isF32() ||
+        getElementTypeOrSelf(rounding.getType()) != element)
       return;
     last = rounding;
   }
@@ -40,7 +44,8 @@ static void fuse(MatmulOp matmul) {
     return;
   OpBuilder builder(last);
   Location all = builder.getFusedLoc({matmul.getLoc(), sum.getLoc()});
-  auto fused = BiasedMatmulOp::create(builder, all, last->getResult(0).getType(), matmul.getA(), matmul.getB(), bias, matmul.getTransposeB());
+  auto fused = BiasedMatmulOp::create(builder, all, last->getResult(0).getType(), matmul.getA(),
+                                      matmul.getB(), bias, matmul.getTransposeB());
   last->replaceAllUsesWith(fused);
   last->erase();
   if (last != sum)

@@ -42,7 +42,8 @@ SmallVector<bool, 4> zorse::codegen::reducedDims(ReduceOp op) {
 /// Whether the op reduces only the last squeezed dimension.
 static bool isRowReduce(ReduceOp op) {
   SmallVector<bool, 4> reduced = reducedDims(op);
-  return !reduced.empty() && reduced.back() && llvm::count(reduced, true) == 1 && !ShapedType::isDynamic(squeezedShape(op.getX().getType()).back());
+  return !reduced.empty() && reduced.back() && llvm::count(reduced, true) == 1 &&
+         !ShapedType::isDynamic(squeezedShape(op.getX().getType()).back());
 }
 
 bool zorse::codegen::isAccessibleInFusionGroup(Value operand, const FusionGroup &fusionGroup) {
@@ -62,7 +63,8 @@ bool zorse::codegen::isAccessibleInFusionGroup(Value operand, const FusionGroup 
     return chain->dims.size() == rank && identity(rank);
   if (rank != lead || !identity(lead))
     return false;
-  return chain->dims.size() == lead || (fusionGroup.columns && chain->dims.size() == lead + 1 && chain->dims.back() == -1);
+  return chain->dims.size() == lead ||
+         (fusionGroup.columns && chain->dims.size() == lead + 1 && chain->dims.back() == -1);
 }
 
 namespace {
@@ -109,7 +111,8 @@ struct FusionBuilder {
   /// claims it.
   bool isNeededBeyond(Value value, const llvm::DenseSet<Operation *> &members) const {
     return aliases.count(value) || llvm::any_of(value.getUsers(), [&](Operation *user) {
-             return isViewOp(user) ? isNeededBeyond(user->getResult(0), members) : !members.contains(user);
+             return isViewOp(user) ? isNeededBeyond(user->getResult(0), members)
+                                   : !members.contains(user);
            });
   }
 
@@ -144,7 +147,8 @@ struct FusionBuilder {
 
   bool canJoin(int index, Operation *op) const {
     const FusionGroup &c = result.fusionGroups[index];
-    if (c.kind != FusionGroup::Row || c.ops.empty() || c.ops.size() >= kMaxMembers || !fitsShape(op, c))
+    if (c.kind != FusionGroup::Row || c.ops.empty() || c.ops.size() >= kMaxMembers ||
+        !fitsShape(op, c))
       return false;
     const llvm::DenseSet<Value> &known = outside[size_t(index)];
     llvm::SmallSetVector<Value, 4> more;
@@ -152,7 +156,8 @@ struct FusionBuilder {
       Value root = outsideRoot(operand.get());
       if (!root)
         continue;
-      auto found = root.getDefiningOp() ? result.fusionGroupOf.find(root.getDefiningOp()) : result.fusionGroupOf.end();
+      auto found = root.getDefiningOp() ? result.fusionGroupOf.find(root.getDefiningOp())
+                                        : result.fusionGroupOf.end();
       if (found != result.fusionGroupOf.end() && found->second == index) {
         // Indices and tables of a gather are read from memory.
         if (isa<GatherOp>(op) || !isAccessibleInFusionGroup(operand.get(), c))
@@ -175,13 +180,16 @@ struct FusionBuilder {
     for (Operation *member : c.ops)
       for (Value theirs : member->getOperands())
         for (Value ours : op->getOperands())
-          if (Value root = outsideRoot(ours); root && root == outsideRoot(theirs) && !squeezedShape(root.getType()).empty())
+          if (Value root = outsideRoot(ours);
+              root && root == outsideRoot(theirs) && !squeezedShape(root.getType()).empty())
             return true;
     return false;
   }
 
   bool areCopies(int index, Operation *op) const {
-    return op->hasAttr(kCopyAttr) && llvm::all_of(result.fusionGroups[index].ops, [](Operation *member) { return member->hasAttr(kCopyAttr); });
+    return op->hasAttr(kCopyAttr) &&
+           llvm::all_of(result.fusionGroups[index].ops,
+                        [](Operation *member) { return member->hasAttr(kCopyAttr); });
   }
 
   void append(int index, Operation *op) {
@@ -206,7 +214,8 @@ struct FusionBuilder {
     if (last >= 0 && canJoin(last, op))
       return append(last, op);
     for (int index = count - 1; index > last; --index)
-      if (canJoin(index, op) && (isUpdate || sharesInput(index, op) || (fewLaunches && areCopies(index, op))))
+      if (canJoin(index, op) &&
+          (isUpdate || sharesInput(index, op) || (fewLaunches && areCopies(index, op))))
         return append(index, op);
     FusionGroup fusionGroup;
     SmallVector<int64_t, 4> shape = squeezedShape(op->getResult(0).getType());
@@ -241,11 +250,12 @@ struct FusionBuilder {
     if (found == result.fusionGroupOf.end())
       return -1;
     const FusionGroup &c = result.fusionGroups[found->second];
-    if (c.kind != FusionGroup::Row || c.shape() != squeezedShape(reduce.getX().getType()) || !isAccessibleInFusionGroup(reduce.getX(), c))
+    if (c.kind != FusionGroup::Row || c.shape() != squeezedShape(reduce.getX().getType()) ||
+        !isAccessibleInFusionGroup(reduce.getX(), c))
       return -1;
     for (Operation *op : c.ops) {
-      if (!isElementwise(op) || squeezedShape(op->getResult(0).getType()) != c.shape() || aliases.count(op->getResult(0)) ||
-          !onlyUsedBy(op->getResult(0), reduce, c.ops))
+      if (!isElementwise(op) || squeezedShape(op->getResult(0).getType()) != c.shape() ||
+          aliases.count(op->getResult(0)) || !onlyUsedBy(op->getResult(0), reduce, c.ops))
         return -1;
     }
     return found->second;
@@ -259,8 +269,9 @@ struct FusionBuilder {
       int last = availability(reduce.getX(), result.fusionGroupOf);
       for (int index = result.fusionGroups.size() - 1; index > last; --index) {
         FusionGroup &c = result.fusionGroups[index];
-        if (c.kind == FusionGroup::Column && c.group < 0 && c.domain == domain && c.reduced == reduced && sharesInput(index, reduce) &&
-            c.ops.size() < kMaxOperands && pointers({c.ops, reduce.getOperation()}) <= kMaxPointers)
+        if (c.kind == FusionGroup::Column && c.group < 0 && c.domain == domain &&
+            c.reduced == reduced && sharesInput(index, reduce) && c.ops.size() < kMaxOperands &&
+            pointers({c.ops, reduce.getOperation()}) <= kMaxPointers)
           return append(index, reduce);
       }
     }
@@ -301,14 +312,17 @@ struct FusionBuilder {
     auto found = result.fusionGroupOf.find(op);
     if (found != result.fusionGroupOf.end())
       return found->second == writer;
-    return isa<ConcatOp>(op) && llvm::any_of(op->getOperands(), [&](Value part) { return isWrittenBy(part, writer); });
+    return isa<ConcatOp>(op) &&
+           llvm::any_of(op->getOperands(), [&](Value part) { return isWrittenBy(part, writer); });
   }
 
   /// Whether an op of cluster `reader` reads a result of cluster `writer`, through views or
   /// concats.
   bool reads(int reader, int writer) const {
-    return llvm::any_of(result.fusionGroups[reader].ops,
-                        [&](Operation *op) { return llvm::any_of(op->getOperands(), [&](Value operand) { return isWrittenBy(operand, writer); }); });
+    return llvm::any_of(result.fusionGroups[reader].ops, [&](Operation *op) {
+      return llvm::any_of(op->getOperands(),
+                          [&](Value operand) { return isWrittenBy(operand, writer); });
+    });
   }
 
   /// Whether the ops of `from` can become members of `into` in the domain of `into`: an operand
@@ -332,10 +346,13 @@ struct FusionBuilder {
           if (!root)
             continue;
           // A part of a concat that the cluster writes can be read only after all of it is written.
-          if (root.getDefiningOp<ConcatOp>() && (isWrittenBy(root, from) || isWrittenBy(root, into)))
+          if (root.getDefiningOp<ConcatOp>() &&
+              (isWrittenBy(root, from) || isWrittenBy(root, into)))
             return false;
-          auto found = root.getDefiningOp() ? result.fusionGroupOf.find(root.getDefiningOp()) : result.fusionGroupOf.end();
-          if (found == result.fusionGroupOf.end() || (found->second != from && found->second != into))
+          auto found = root.getDefiningOp() ? result.fusionGroupOf.find(root.getDefiningOp())
+                                            : result.fusionGroupOf.end();
+          if (found == result.fusionGroupOf.end() ||
+              (found->second != from && found->second != into))
             streams.insert(root);
           else if (isa<GatherOp>(op) || !isAccessibleInFusionGroup(operand, b))
             return false;
@@ -349,16 +366,19 @@ struct FusionBuilder {
       append(into, op);
     result.fusionGroups[from].ops.clear();
     outside[size_t(from)].clear();
-    for (Value root : SmallVector<Value>(outside[size_t(into)].begin(), outside[size_t(into)].end()))
+    for (Value root :
+         SmallVector<Value>(outside[size_t(into)].begin(), outside[size_t(into)].end()))
       if (isMember(root, into))
         outside[size_t(into)].erase(root);
-    llvm::sort(result.fusionGroups[into].ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    llvm::sort(result.fusionGroups[into].ops,
+               [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   }
 
   /// Whether `b` reads `a`, or both read a tensor of a third cluster.
   bool related(int a, int b) const {
-    return reads(b, a) ||
-           llvm::any_of(outside[size_t(a)], [&](Value root) { return outside[size_t(b)].contains(root) && !squeezedShape(root.getType()).empty(); });
+    return reads(b, a) || llvm::any_of(outside[size_t(a)], [&](Value root) {
+             return outside[size_t(b)].contains(root) && !squeezedShape(root.getType()).empty();
+           });
   }
 
   /// Swaps two clusters in the order of launches.
@@ -373,13 +393,18 @@ struct FusionBuilder {
   /// Merges row clusters of one domain that read each other or the same tensors. Moves the earlier
   /// cluster back or the later one forward.
   void mergeClusters() {
-    auto isRow = [&](int i) { return result.fusionGroups[i].kind == FusionGroup::Row && !result.fusionGroups[i].ops.empty(); };
+    auto isRow = [&](int i) {
+      return result.fusionGroups[i].kind == FusionGroup::Row && !result.fusionGroups[i].ops.empty();
+    };
     int count = result.fusionGroups.size();
     for (bool changed = true; changed;) {
       changed = false;
       for (int late = 1; late < count && !changed; ++late)
         for (int early = late - 1; early >= 0 && isRow(late) && !changed; --early) {
-          if (!isRow(early) || result.fusionGroups[early].ops.size() + result.fusionGroups[late].ops.size() > kMaxMembers || !related(early, late))
+          if (!isRow(early) ||
+              result.fusionGroups[early].ops.size() + result.fusionGroups[late].ops.size() >
+                  kMaxMembers ||
+              !related(early, late))
             continue;
           bool back = true, forward = true;
           for (int between = early + 1; between < late; ++between) {
@@ -415,8 +440,9 @@ struct FusionBuilder {
     for (int late = 1; late < count; ++late)
       for (int early = late - 1; early >= 0; --early) {
         FusionGroup &a = result.fusionGroups[size_t(early)], &b = result.fusionGroups[size_t(late)];
-        if (a.kind != FusionGroup::Column || b.kind != FusionGroup::Column || a.ops.empty() || b.ops.empty() || a.domain != b.domain ||
-            a.reduced != b.reduced || a.ops.size() + b.ops.size() > kMaxOperands || pointers({a.ops, b.ops}) > kMaxPointers)
+        if (a.kind != FusionGroup::Column || b.kind != FusionGroup::Column || a.ops.empty() ||
+            b.ops.empty() || a.domain != b.domain || a.reduced != b.reduced ||
+            a.ops.size() + b.ops.size() > kMaxOperands || pointers({a.ops, b.ops}) > kMaxPointers)
           continue;
         bool back = true;
         for (int after = early + 1; after <= late; ++after)
@@ -436,17 +462,20 @@ struct FusionBuilder {
         addGroupOp(op, group.getInt());
       } else if (isLibraryOp(op) || isa<ScatterAddOp, AllReduceOp, AllGatherOp>(op)) {
         FusionGroup fusionGroup;
-        fusionGroup.kind = isa<ScatterAddOp>(op)                ? FusionGroup::Scatter
+        fusionGroup.kind = isa<ScatterAddOp>(op)               ? FusionGroup::Scatter
                            : isa<AllReduceOp, AllGatherOp>(op) ? FusionGroup::Exchange
-                           : isMatmul(op)                       ? FusionGroup::Matmul
-                                                                : FusionGroup::Attention;
+                           : isMatmul(op)                      ? FusionGroup::Matmul
+                                                               : FusionGroup::Attention;
         append(create(std::move(fusionGroup)), op);
       } else if (reduce && !isRowReduce(reduce)) {
         addColumnReduce(reduce);
-      } else if (reduce || isElementwise(op) || isa<GatherOp, TakeAlongDimOp, TakeAlongDimGradOp, SampleNumberOp, DropoutOp, CausalMaskOp>(op)) {
+      } else if (reduce || isElementwise(op) ||
+                 isa<GatherOp, TakeAlongDimOp, TakeAlongDimGradOp, SampleNumberOp, DropoutOp,
+                     CausalMaskOp>(op)) {
         addRowOp(op);
       } else {
-        return op->emitOpError("has no CPU code: kernels are built from zorse, arith and math ops on tensors");
+        return op->emitOpError(
+            "has no CPU code: kernels are built from zorse, arith and math ops on tensors");
       }
     }
     mergeClusters();
@@ -470,10 +499,13 @@ static bool usedOutside(Value value, int cluster, const FusionPlan &plan) {
 }
 
 bool FusionPlan::isMaterialised(Value value, const BufferAliases &aliases) const {
-  return aliases.count(value) || usedOutside(value, fusionGroupOf.lookup(value.getDefiningOp()), *this);
+  return aliases.count(value) ||
+         usedOutside(value, fusionGroupOf.lookup(value.getDefiningOp()), *this);
 }
 
-FailureOr<FusionPlan> zorse::codegen::formFusionGroups(func::FuncOp function, const BufferAliases &aliases, bool fewLaunches) {
+FailureOr<FusionPlan> zorse::codegen::formFusionGroups(func::FuncOp function,
+                                                       const BufferAliases &aliases,
+                                                       bool fewLaunches) {
   FusionBuilder former{function, aliases, FusionPlan(), {}};
   former.fewLaunches = fewLaunches;
   for (unsigned i = 0; i < function.getNumResults(); ++i)

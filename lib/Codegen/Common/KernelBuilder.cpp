@@ -14,7 +14,8 @@ Size zorse::codegen::matmul(ArrayRef<Size> sizes) {
 }
 
 KernelBuilder::KernelBuilder(MLIRContext *context, Resolve resolve)
-    : b(context), loc(UnknownLoc::get(context)), module(ModuleOp::create(UnknownLoc::get(context))), resolve(std::move(resolve)) {
+    : b(context), loc(UnknownLoc::get(context)), module(ModuleOp::create(UnknownLoc::get(context))),
+      resolve(std::move(resolve)) {
   b.setInsertionPointToStart(module->getBody());
   auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), {});
   inner = LLVM::LLVMFuncOp::create(b, loc, "body", type, LLVM::Linkage::Internal);
@@ -29,7 +30,8 @@ unsigned KernelBuilder::operand(const Place &place) {
   auto [pointer, reach] = place;
   auto &operands = *kernel.launch.mutable_operands();
   for (int i = 0; i < operands.size(); ++i)
-    if (operands[i].argument() == pointer.argument() && operands[i].fixed() == pointer.fixed() && operands[i].per_row() == pointer.per_row()) {
+    if (operands[i].argument() == pointer.argument() && operands[i].fixed() == pointer.fixed() &&
+        operands[i].per_row() == pointer.per_row()) {
       reaches[i].set_fixed(std::max(reaches[i].fixed(), reach.fixed()));
       reaches[i].set_per_row(std::max(reaches[i].per_row(), reach.per_row()));
       return i;
@@ -53,19 +55,28 @@ Value KernelBuilder::accumulates(unsigned operand) {
 }
 
 static void addTo(bundle::AffineSize &sum, const Size &size, int64_t factor = 1) {
-  size.sampled ? sum.set_per_row(sum.per_row() + size.count * factor) : sum.set_fixed(sum.fixed() + size.count * factor);
+  size.sampled ? sum.set_per_row(sum.per_row() + size.count * factor)
+               : sum.set_fixed(sum.fixed() + size.count * factor);
 }
 
-void KernelBuilder::addCost(const Size &elements, int64_t bytes) { addTo(*kernel.launch.mutable_cost(), elements, bytes); }
+void KernelBuilder::addCost(const Size &elements, int64_t bytes) {
+  addTo(*kernel.launch.mutable_cost(), elements, bytes);
+}
 
-void KernelBuilder::addMatmulFlops(const Size &operations) { addTo(*kernel.launch.mutable_matmul_flops(), operations); }
+void KernelBuilder::addMatmulFlops(const Size &operations) {
+  addTo(*kernel.launch.mutable_matmul_flops(), operations);
+}
 
 static bool isHalf(Type type) { return type.isBF16() || type.isF16(); }
 
-Type KernelBuilder::computeType(Type element) { return isHalf(element) ? Float32Type::get(element.getContext()) : element; }
+Type KernelBuilder::computeType(Type element) {
+  return isHalf(element) ? Float32Type::get(element.getContext()) : element;
+}
 
 Type KernelBuilder::memoryType(Type element) const {
-  return element.isInteger(1) || isHalf(element) ? IntegerType::get(element.getContext(), isHalf(element) ? 16 : 8) : element;
+  return element.isInteger(1) || isHalf(element)
+             ? IntegerType::get(element.getContext(), isHalf(element) ? 16 : 8)
+             : element;
 }
 
 Value KernelBuilder::number(Type type, double value) {
@@ -81,7 +92,8 @@ Value KernelBuilder::inRange(Value x, Value first, Value last) {
 }
 
 Value KernelBuilder::andNot(Value condition, Value x, int64_t number) {
-  return arith::AndIOp::create(b, loc, condition, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, x, i64(number)));
+  return arith::AndIOp::create(
+      b, loc, condition, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, x, i64(number)));
 }
 
 void KernelBuilder::ifTrue(Value condition, function_ref<void()> body) {
@@ -91,12 +103,14 @@ void KernelBuilder::ifTrue(Value condition, function_ref<void()> body) {
   body();
 }
 
-SmallVector<Value> KernelBuilder::ifElse(Value condition, ArrayRef<Value> otherwise, function_ref<SmallVector<Value>()> body) {
+SmallVector<Value> KernelBuilder::ifElse(Value condition, ArrayRef<Value> otherwise,
+                                         function_ref<SmallVector<Value>()> body) {
   if (otherwise.empty()) {
     ifTrue(condition, [&] { (void)body(); });
     return {};
   }
-  auto op = scf::IfOp::create(b, loc, ValueRange(otherwise).getTypes(), condition, /*withElseRegion=*/true);
+  auto op = scf::IfOp::create(b, loc, ValueRange(otherwise).getTypes(), condition,
+                              /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(op.thenBlock());
   scf::YieldOp::create(b, loc, body());
@@ -114,12 +128,14 @@ Value KernelBuilder::offset(ArrayRef<Value> indices, ArrayRef<int64_t> strides) 
 }
 
 Value KernelBuilder::elementPointer(Value base, Value offset, Type element) {
-  return LLVM::GEPOp::create(b, loc, base.getType(), memoryType(element), base, LLVM::GEPArg(offset));
+  return LLVM::GEPOp::create(b, loc, base.getType(), memoryType(element), base,
+                             LLVM::GEPArg(offset));
 }
 
 Value KernelBuilder::fromMemory(Value stored, Type element) {
   if (element.isInteger(1))
-    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, stored, arith::ConstantIntOp::create(b, loc, 0, 8));
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, stored,
+                                 arith::ConstantIntOp::create(b, loc, 0, 8));
   return computeType(element) != element ? widenHalf(stored, element) : stored;
 }
 
@@ -135,7 +151,10 @@ void KernelBuilder::noteWritten(Value base) {
 }
 
 Value KernelBuilder::load(Value base, Value offset, Type element) {
-  return fromMemory(LLVM::LoadOp::create(b, loc, memoryType(element), elementPointer(base, offset, element), elementBytes(element)), element);
+  return fromMemory(LLVM::LoadOp::create(b, loc, memoryType(element),
+                                         elementPointer(base, offset, element),
+                                         elementBytes(element)),
+                    element);
 }
 
 void KernelBuilder::store(Value value, Value base, Value offset, Type element, Value accumulate) {
@@ -146,7 +165,8 @@ void KernelBuilder::store(Value value, Value base, Value offset, Type element, V
     Value sum = combine(ReduceKind::Sum, old, value);
     value = arith::SelectOp::create(b, loc, accumulate, sum, value);
   }
-  LLVM::StoreOp::create(b, loc, toMemory(value, element), elementPointer(base, offset, element), elementBytes(element));
+  LLVM::StoreOp::create(b, loc, toMemory(value, element), elementPointer(base, offset, element),
+                        elementBytes(element));
   noteWritten(base);
 }
 
@@ -158,29 +178,34 @@ Value KernelBuilder::global(DenseElementsAttr data) {
     SmallVector<int8_t> bytes;
     for (bool bit : data.getValues<bool>())
       bytes.push_back(bit);
-    flat = DenseElementsAttr::get(RankedTensorType::get({count}, b.getI8Type()), ArrayRef<int8_t>(bytes));
+    flat = DenseElementsAttr::get(RankedTensorType::get({count}, b.getI8Type()),
+                                  ArrayRef<int8_t>(bytes));
   } else {
     flat = data.reshape(RankedTensorType::get({count}, element));
     if (memoryType(element) != element)
       flat = flat.bitcast(memoryType(element));
   }
-  return declare("table", LLVM::LLVMArrayType::get(memoryType(element), count), flat, /*isConstant=*/true, /*alignment=*/64);
+  return declare("table", LLVM::LLVMArrayType::get(memoryType(element), count), flat,
+                 /*isConstant=*/true, /*alignment=*/64);
 }
 
-Value KernelBuilder::declare(StringRef name, Type array, Attribute value, bool isConstant, unsigned alignment, unsigned addressSpace,
-                             LLVM::Linkage linkage) {
+Value KernelBuilder::declare(StringRef name, Type array, Attribute value, bool isConstant,
+                             unsigned alignment, unsigned addressSpace, LLVM::Linkage linkage) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(module->getBody());
   std::string symbol = name.str();
   if (linkage == LLVM::Linkage::Internal)
     symbol += std::to_string(globals++);
-  LLVM::GlobalOp::create(b, loc, array, isConstant, linkage, symbol, value, alignment, addressSpace);
+  LLVM::GlobalOp::create(b, loc, array, isConstant, linkage, symbol, value, alignment,
+                         addressSpace);
   b.setInsertionPointToStart(entry);
-  return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), addressSpace), symbol);
+  return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), addressSpace),
+                                   symbol);
 }
 
-SmallVector<Value> KernelBuilder::loop(Value from, Value to, ArrayRef<Value> carried, function_ref<SmallVector<Value>(Value, ArrayRef<Value>)> body,
-                                       Value step) {
+SmallVector<Value>
+KernelBuilder::loop(Value from, Value to, ArrayRef<Value> carried,
+                    function_ref<SmallVector<Value>(Value, ArrayRef<Value>)> body, Value step) {
   auto op = scf::ForOp::create(b, loc, from, to, step ? step : i64(1), carried);
   OpBuilder::InsertionGuard guard(b);
   Block *block = op.getBody();
@@ -247,9 +272,12 @@ Value KernelBuilder::identity(ReduceKind kind, Type type) {
     return number(type, kind == ReduceKind::Prod);
   bool max = kind == ReduceKind::Max;
   if (auto floating = dyn_cast<FloatType>(type))
-    return arith::ConstantOp::create(b, loc, FloatAttr::get(type, APFloat::getInf(floating.getFloatSemantics(), max)));
+    return arith::ConstantOp::create(
+        b, loc, FloatAttr::get(type, APFloat::getInf(floating.getFloatSemantics(), max)));
   unsigned bits = type.getIntOrFloatBitWidth();
-  return arith::ConstantOp::create(b, loc, IntegerAttr::get(type, max ? APInt::getSignedMinValue(bits) : APInt::getSignedMaxValue(bits)));
+  return arith::ConstantOp::create(b, loc,
+                                   IntegerAttr::get(type, max ? APInt::getSignedMinValue(bits)
+                                                              : APInt::getSignedMaxValue(bits)));
 }
 
 void KernelBuilder::close(const Size &points, StringRef inlining, bool contract) {
@@ -260,26 +288,35 @@ void KernelBuilder::close(const Size &points, StringRef inlining, bool contract)
   inner.setFunctionType(LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types));
   for (unsigned i = types.size() - pointers.size(); i < types.size(); ++i)
     inner.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), b.getUnitAttr());
-  auto narrows = [](Operation *op) { return isa<arith::TruncFOp>(op) && isHalf(op->getResult(0).getType()); };
+  auto narrows = [](Operation *op) {
+    return isa<arith::TruncFOp>(op) && isHalf(op->getResult(0).getType());
+  };
   inner.walk([&](Operation *op) {
     auto fast = dyn_cast<arith::ArithFastMathInterface>(op);
-    if (!fast || !fast.getFastMathFlagsAttr() || isa<arith::TruncFOp, arith::ExtFOp>(op)) // keep roundings: "contract" may remove pairs of them
+    if (!fast || !fast.getFastMathFlagsAttr() ||
+        isa<arith::TruncFOp, arith::ExtFOp>(
+            op)) // keep roundings: "contract" may remove pairs of them
       return;
     arith::FastMathFlags flags = fast.getFastMathFlagsAttr().getValue();
-    if (contract && flags == arith::FastMathFlags::none && !isHalf(getElementTypeOrSelf(op->getResult(0))))
+    if (contract && flags == arith::FastMathFlags::none &&
+        !isHalf(getElementTypeOrSelf(op->getResult(0))))
       flags = arith::FastMathFlags::contract;
     // LLVM computes in 16 bits if the result is rounded to 16 bits immediately. Such operations
     // must not be contracted with each other.
     if (!op->use_empty() && llvm::all_of(op->getUsers(), narrows))
-      flags = flags & ~(isa<arith::MulFOp>(op) ? arith::FastMathFlags::contract | arith::FastMathFlags::reassoc : arith::FastMathFlags::reassoc);
+      flags = flags & ~(isa<arith::MulFOp>(op)
+                            ? arith::FastMathFlags::contract | arith::FastMathFlags::reassoc
+                            : arith::FastMathFlags::reassoc);
     op->setAttr(fast.getFastMathAttrName(), arith::FastMathFlagsAttr::get(context, flags));
   });
   inner.setPassthroughAttr(b.getStrArrayAttr(inlining));
   b.setInsertionPointToEnd(module->getBody());
-  SmallVector<int64_t> needs = {int64_t(pointers.size()), points.sampled ? 0 : points.count, points.sampled ? points.count : 0};
+  SmallVector<int64_t> needs = {int64_t(pointers.size()), points.sampled ? 0 : points.count,
+                                points.sampled ? points.count : 0};
   for (auto [reach, isWritten] : llvm::zip(reaches, written))
     needs.append({reach.fixed(), reach.per_row(), 0, isWritten});
-  LLVM::GlobalOp::create(b, loc, LLVM::LLVMArrayType::get(b.getI64Type(), needs.size()), /*isConstant=*/true, LLVM::Linkage::External, "needs",
+  LLVM::GlobalOp::create(b, loc, LLVM::LLVMArrayType::get(b.getI64Type(), needs.size()),
+                         /*isConstant=*/true, LLVM::Linkage::External, "needs",
                          b.getI64TensorAttr(needs), /*alignment=*/8);
 }
 

@@ -39,7 +39,8 @@ public:
   /// Location of an operand.
   struct Place {
     bundle::Pointer pointer;
-    bundle::AffineSize reach; ///< bytes from the start to the end of the buffer; a kernel accesses nothing beyond it
+    bundle::AffineSize reach; ///< bytes from the start to the end of the buffer; a kernel accesses
+                              ///< nothing beyond it
   };
   /// Returns the address of element `offset` of the buffer that holds root. A null root is the
   /// SCALARS block.
@@ -81,18 +82,27 @@ public:
   /// \param x  null: 0
   Value add(Value x, Value y) { return x ? Value(mlir::arith::AddIOp::create(b, loc, x, y)) : y; }
   Value sub(Value x, Value y) { return mlir::arith::SubIOp::create(b, loc, x, y); }
-  Value mul(Value x, int64_t factor) { return factor == 1 ? x : Value(mlir::arith::MulIOp::create(b, loc, x, i64(factor))); }
+  Value mul(Value x, int64_t factor) {
+    return factor == 1 ? x : Value(mlir::arith::MulIOp::create(b, loc, x, i64(factor)));
+  }
   Value smaller(Value x, Value y) { return mlir::arith::MinSIOp::create(b, loc, x, y); }
-  Value select(Value condition, Value x, Value y) { return mlir::arith::SelectOp::create(b, loc, condition, x, y); }
+  Value select(Value condition, Value x, Value y) {
+    return mlir::arith::SelectOp::create(b, loc, condition, x, y);
+  }
   /// i1: first <= x < last.
   Value inRange(Value x, Value first, Value last);
   /// i1: `condition` and x != number.
   Value andNot(Value condition, Value x, int64_t number);
   void ifTrue(Value condition, llvm::function_ref<void()> body);
   /// Returns the results of `body` if `condition` holds, else `otherwise`.
-  llvm::SmallVector<Value> ifElse(Value condition, llvm::ArrayRef<Value> otherwise, llvm::function_ref<llvm::SmallVector<Value>()> body);
+  llvm::SmallVector<Value> ifElse(Value condition, llvm::ArrayRef<Value> otherwise,
+                                  llvm::function_ref<llvm::SmallVector<Value>()> body);
   /// Sign-extends an integer to i64.
-  Value widen(Value x) { return x.getType().isInteger(64) ? x : Value(mlir::arith::ExtSIOp::create(b, loc, b.getI64Type(), x)); }
+  Value widen(Value x) {
+    return x.getType().isInteger(64)
+               ? x
+               : Value(mlir::arith::ExtSIOp::create(b, loc, b.getI64Type(), x));
+  }
   /// Returns the sum of index * stride.
   Value offset(llvm::ArrayRef<Value> indices, llvm::ArrayRef<int64_t> strides);
 
@@ -105,8 +115,10 @@ public:
   /// Emits a loop. `body` gets the induction variable and the carried values, and returns the next
   /// carried values.
   /// \param step  null: 1
-  llvm::SmallVector<Value> loop(Value from, Value to, llvm::ArrayRef<Value> carried,
-                                llvm::function_ref<llvm::SmallVector<Value>(Value, llvm::ArrayRef<Value>)> body, Value step = {});
+  llvm::SmallVector<Value>
+  loop(Value from, Value to, llvm::ArrayRef<Value> carried,
+       llvm::function_ref<llvm::SmallVector<Value>(Value, llvm::ArrayRef<Value>)> body,
+       Value step = {});
   void loop(Value from, Value to, llvm::function_ref<void(Value)> body);
 
   /// Splits a linear index into one index per size. The last index varies fastest.
@@ -129,11 +141,12 @@ protected:
   void noteWritten(Value base);
   /// Returns the address of a new global. A number is appended to the name of internal globals.
   /// \param value  initial value; null: none
-  Value declare(llvm::StringRef name, mlir::Type array, mlir::Attribute value, bool isConstant, unsigned alignment, unsigned addressSpace = 0,
+  Value declare(llvm::StringRef name, mlir::Type array, mlir::Attribute value, bool isConstant,
+                unsigned alignment, unsigned addressSpace = 0,
                 mlir::LLVM::Linkage linkage = mlir::LLVM::Linkage::Internal);
 
-  /// Ends `inner`, adds the kernel's requirements (abi/KernelAbi.h, ZorseKernelBounds), and sets the
-  /// insertion point after it.
+  /// Ends `inner`, adds the kernel's requirements (abi/KernelAbi.h, ZorseKernelBounds), and sets
+  /// the insertion point after it.
   /// \param inlining  LLVM's attribute for calls of `inner`
   void close(const Size &points, llvm::StringRef inlining, bool contract);
   Kernel take(llvm::StringRef hint, const Size &points);

@@ -23,7 +23,10 @@ namespace {
 constexpr size_t kKeyBytes = 32, kSignatureBytes = 32;
 
 /// Whether only the user and root can have written the file.
-bool isOwn(const struct stat &info) { return (info.st_uid == ::geteuid() || info.st_uid == 0) && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0; }
+bool isOwn(const struct stat &info) {
+  return (info.st_uid == ::geteuid() || info.st_uid == 0) &&
+         (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
 
 /// Returns the bytes of a regular file that belongs to the user; nullopt otherwise.
 std::optional<std::string> readOwn(const std::string &path) {
@@ -56,12 +59,16 @@ std::string cacheKey() {
   if (sys::fs::create_directories(path, /*IgnoreExisting=*/true, sys::fs::perms::owner_all))
     return {};
   sys::path::append(path, "cache-key");
-  std::string name = path.str().str(), draft = name + "." + std::to_string(::getpid()), key(kKeyBytes, '\0');
-  if (::access(name.c_str(), F_OK) != 0 && ::getrandom(key.data(), key.size(), 0) == ssize_t(key.size())) {
+  std::string name = path.str().str(), draft = name + "." + std::to_string(::getpid()),
+              key(kKeyBytes, '\0');
+  if (::access(name.c_str(), F_OK) != 0 &&
+      ::getrandom(key.data(), key.size(), 0) == ssize_t(key.size())) {
     int file = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (file >= 0) {
       if (::write(file, key.data(), key.size()) == ssize_t(key.size()))
-        (void)!::link(draft.c_str(), name.c_str()); // atomic; if several compilers create the key, the first one wins
+        (void)!::link(
+            draft.c_str(),
+            name.c_str()); // atomic; if several compilers create the key, the first one wins
       ::close(file);
       ::unlink(draft.c_str());
     }
@@ -105,7 +112,8 @@ std::unique_ptr<KernelCache> KernelCache::open(const CodegenOptions &options) {
   } else if (sys::path::home_directory(path)) {
     sys::path::append(path, ".cache", "zorse");
   }
-  if (path.empty() || sys::fs::create_directories(path, /*IgnoreExisting=*/true, sys::fs::perms::owner_all) ||
+  if (path.empty() ||
+      sys::fs::create_directories(path, /*IgnoreExisting=*/true, sys::fs::perms::owner_all) ||
       sys::fs::access(path, sys::fs::AccessMode::Write))
     return nullptr;
   std::string directory = path.str().str();
@@ -114,9 +122,12 @@ std::unique_ptr<KernelCache> KernelCache::open(const CodegenOptions &options) {
     return nullptr;
   if (!isOwn(info)) {
     WithColor::warning() << directory << ": the cache of kernels is not used, because "
-                         << (info.st_uid == ::geteuid() || info.st_uid == 0 ? "other users can write to it" : "it belongs to another user")
-                         << ", and its files become machine code of bundles. Set ZORSE_CACHE to your own folder, or run: chmod go-w " << directory
-                         << '\n';
+                         << (info.st_uid == ::geteuid() || info.st_uid == 0
+                                 ? "other users can write to it"
+                                 : "it belongs to another user")
+                         << ", and its files become machine code of bundles. Set ZORSE_CACHE to "
+                            "your own folder, or run: chmod go-w "
+                         << directory << '\n';
     return nullptr;
   }
   std::string key = cacheKey();
@@ -125,7 +136,9 @@ std::unique_ptr<KernelCache> KernelCache::open(const CodegenOptions &options) {
   return std::unique_ptr<KernelCache>(new KernelCache(std::move(directory), std::move(key)));
 }
 
-std::string KernelCache::signature(const std::string &symbol, StringRef object) const { return hmac(key, {symbol, StringRef("\0", 1), object}); }
+std::string KernelCache::signature(const std::string &symbol, StringRef object) const {
+  return hmac(key, {symbol, StringRef("\0", 1), object});
+}
 
 std::optional<std::string> KernelCache::find(const std::string &symbol) const {
   std::optional<std::string> file = readOwn(directory + "/" + symbol + ".o");
@@ -144,7 +157,8 @@ void KernelCache::keep(const std::string &symbol, const std::string &object) con
   SmallString<128> temporary;
   int descriptor;
   std::string path = directory + "/" + symbol + ".o";
-  if (sys::fs::createUniqueFile(path + ".%%%%%%%%", descriptor, temporary, sys::fs::OF_None, sys::fs::owner_read | sys::fs::owner_write))
+  if (sys::fs::createUniqueFile(path + ".%%%%%%%%", descriptor, temporary, sys::fs::OF_None,
+                                sys::fs::owner_read | sys::fs::owner_write))
     return;
   {
     raw_fd_ostream out(descriptor, /*shouldClose=*/true);

@@ -24,11 +24,13 @@ public:
   void keep(const std::string &symbol, const std::string &object) const;
 
 private:
-  KernelCache(std::string directory, std::string key) : directory(std::move(directory)), key(std::move(key)) {}
+  KernelCache(std::string directory, std::string key)
+      : directory(std::move(directory)), key(std::move(key)) {}
   std::string signature(const std::string &symbol, llvm::StringRef object) const;
 
   std::string directory;
-  std::string key; ///< this user's key, from ~/.config/zorse/cache-key, which is not in the cache folder
+  std::string
+      key; ///< this user's key, from ~/.config/zorse/cache-key, which is not in the cache folder
 };
 
 } // namespace zorse::codegen

@@ -30,7 +30,9 @@ KernelSet::KernelSet(const CodegenOptions &options, std::string target)
 /// Prints a self-contained module, independent of the printing options of the command line.
 static std::string print(mlir::ModuleOp kernel) {
   mlir::OpPrintingFlags flags;
-  flags.elideLargeElementsAttrs(std::numeric_limits<int64_t>::max()).printNameLocAsPrefix(false).enableDebugInfo(false);
+  flags.elideLargeElementsAttrs(std::numeric_limits<int64_t>::max())
+      .printNameLocAsPrefix(false)
+      .enableDebugInfo(false);
   std::string text;
   raw_string_ostream out(text);
   kernel->print(out, flags);
@@ -38,7 +40,8 @@ static std::string print(mlir::ModuleOp kernel) {
 }
 
 std::string KernelSet::textOf(mlir::ModuleOp kernel) {
-  mlir::OwningOpRef<mlir::ModuleOp> copy = kernel.clone(); // inside another operation, the values would be numbered with that operation
+  mlir::OwningOpRef<mlir::ModuleOp> copy =
+      kernel.clone(); // inside another operation, the values would be numbered with that operation
   copy->removeSymNameAttr();
   return print(*copy);
 }
@@ -46,12 +49,15 @@ std::string KernelSet::textOf(mlir::ModuleOp kernel) {
 std::string KernelSet::add(StringRef hint, mlir::OwningOpRef<mlir::ModuleOp> kernel) {
   const std::string text = print(*kernel);
   SHA256 hash;
-  for (StringRef part : {StringRef(kLoweringVersion), StringRef(LLVM_VERSION_STRING), StringRef(target), StringRef(text)}) {
+  for (StringRef part : {StringRef(kLoweringVersion), StringRef(LLVM_VERSION_STRING),
+                         StringRef(target), StringRef(text)}) {
     hash.update(part);
     hash.update(StringRef("\0", 1));
   }
   hash.update(utostr(options.optimizationLevel));
-  std::string symbol = (hint + "_" + toHex(ArrayRef<uint8_t>(hash.final()).take_front(12), /*LowerCase=*/true)).str();
+  std::string symbol =
+      (hint + "_" + toHex(ArrayRef<uint8_t>(hash.final()).take_front(12), /*LowerCase=*/true))
+          .str();
   auto [place, isNew] = sources.try_emplace(symbol, *kernel);
   if (!isNew)
     return symbol;
@@ -62,7 +68,9 @@ std::string KernelSet::add(StringRef hint, mlir::OwningOpRef<mlir::ModuleOp> ker
   return symbol;
 }
 
-std::string KernelSet::dumpOf(const std::string &symbol) const { return options.dumpDir.empty() ? std::string() : options.dumpDir + "/" + symbol; }
+std::string KernelSet::dumpOf(const std::string &symbol) const {
+  return options.dumpDir.empty() ? std::string() : options.dumpDir + "/" + symbol;
+}
 
 void KernelSet::moveTo(mlir::Block &block) {
   for (auto &[symbol, kernel] : sources)

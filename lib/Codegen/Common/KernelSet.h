@@ -28,7 +28,9 @@ public:
   /// Returns a kernel that replaces a routine of the runtime (runtime/abi/Library.md); none if the
   /// device has the routine.
   /// \param slots  the arguments of the operands, one each.
-  virtual std::optional<Kernel> routine(mlir::MLIRContext *context, const bundle::CompiledFunction &compiled, const bundle::LibraryCall &call) {
+  virtual std::optional<Kernel> routine(mlir::MLIRContext *context,
+                                        const bundle::CompiledFunction &compiled,
+                                        const bundle::LibraryCall &call) {
     return std::nullopt;
   }
 
@@ -57,7 +59,8 @@ protected:
 
   using Objects = std::vector<std::pair<std::string, std::string>>; ///< symbol, bytes
   /// Called from several threads.
-  virtual llvm::Expected<std::string> compile(const std::string &symbol, const std::string &text) const = 0;
+  virtual llvm::Expected<std::string> compile(const std::string &symbol,
+                                              const std::string &text) const = 0;
   virtual llvm::Expected<std::string> join(const Objects &objects) const = 0;
 
   CodegenOptions options;
@@ -68,7 +71,7 @@ private:
   std::string target;
   std::unique_ptr<KernelCache> cache;            ///< null if there is no cache.
   std::map<std::string, mlir::ModuleOp> sources; ///< by symbol
-  mlir::OwningOpRef<mlir::ModuleOp> nursery;     ///< owns the kernels that were not moved to a block
+  mlir::OwningOpRef<mlir::ModuleOp> nursery; ///< owns the kernels that were not moved to a block
 };
 
 /// Creates the kernel set for options.arch.

@@ -10,9 +10,13 @@ using namespace zorse::codegen;
 
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-bool zorse::codegen::isMatmul(Operation *op) { return isa<MatmulOp, BiasedMatmulOp, MatmulGradWeightOp>(op); }
+bool zorse::codegen::isMatmul(Operation *op) {
+  return isa<MatmulOp, BiasedMatmulOp, MatmulGradWeightOp>(op);
+}
 
-bool zorse::codegen::isLibraryOp(Operation *op) { return isMatmul(op) || isa<AttentionOp, AttentionGradOp>(op); }
+bool zorse::codegen::isLibraryOp(Operation *op) {
+  return isMatmul(op) || isa<AttentionOp, AttentionGradOp>(op);
+}
 
 bundle::ElementType zorse::codegen::bundleType(Type type) {
   type = getElementTypeOrSelf(type);
@@ -51,7 +55,8 @@ struct CollapsedDims {
 };
 
 /// \param strides  one list per tensor, parallel to `sizes`.
-std::optional<CollapsedDims> collapse(ArrayRef<int64_t> sizes, ArrayRef<ArrayRef<int64_t>> strides) {
+std::optional<CollapsedDims> collapse(ArrayRef<int64_t> sizes,
+                                      ArrayRef<ArrayRef<int64_t>> strides) {
   CollapsedDims result;
   result.strides.assign(strides.size(), 0);
   int64_t count = 1;
@@ -77,14 +82,20 @@ std::optional<CollapsedDims> collapse(ArrayRef<int64_t> sizes, ArrayRef<ArrayRef
   return result;
 }
 
-bool isOne(const bundle::AffineSize &extent) { return extent.fixed() == 1 && extent.per_row() == 0; }
+bool isOne(const bundle::AffineSize &extent) {
+  return extent.fixed() == 1 && extent.per_row() == 0;
+}
 
 /// Describes a matrix of `outer` × `inner` logical elements with these strides as (leading
 /// dimension, transposed); none if neither stride is 1.
-std::optional<std::pair<int64_t, bool>> leadingDimension(const bundle::AffineSize &outer, int64_t outerStride, const bundle::AffineSize &inner,
+std::optional<std::pair<int64_t, bool>> leadingDimension(const bundle::AffineSize &outer,
+                                                         int64_t outerStride,
+                                                         const bundle::AffineSize &inner,
                                                          int64_t innerStride) {
-  auto atLeast = [](int64_t stride, const bundle::AffineSize &extent, const bundle::AffineSize &count) -> std::optional<int64_t> {
-    if (extent.per_row() != 0) // no constant is large enough for all row counts; with the roles swapped, it is the number of rows
+  auto atLeast = [](int64_t stride, const bundle::AffineSize &extent,
+                    const bundle::AffineSize &count) -> std::optional<int64_t> {
+    if (extent.per_row() != 0) // no constant is large enough for all row counts; with the roles
+                               // swapped, it is the number of rows
       return std::nullopt;
     if (isOne(count))
       return std::max(stride, extent.fixed());
@@ -146,18 +157,22 @@ std::optional<MatmulPlan> finish(const Problem &p, View a, View b, Type type, Ty
   return plan;
 }
 
-std::optional<MatmulPlan> planTransposedMatmul(Operation *op, bool transposeA, bool transposeB, const BufferAliases &aliases) {
+std::optional<MatmulPlan> planTransposedMatmul(Operation *op, bool transposeA, bool transposeB,
+                                               const BufferAliases &aliases) {
   const Value left = op->getOperand(0), right = op->getOperand(1), y = op->getResult(0);
   std::optional<View> a = sameTypeView(left, aliases), b = sameTypeView(right, aliases);
   if (!a || !b)
     return std::nullopt;
   Layout c = storageLayout(y, aliases);
-  ArrayRef<int64_t> aShape = typeOf(left).getShape(), bShape = typeOf(right).getShape(), cShape = typeOf(y).getShape();
+  ArrayRef<int64_t> aShape = typeOf(left).getShape(), bShape = typeOf(right).getShape(),
+                    cShape = typeOf(y).getShape();
   size_t rank = aShape.size(), batchRank = rank - 2;
-  ArrayRef<int64_t> aStrides = a->layout.strides, bStrides = b->layout.strides, cStrides = c.strides;
+  ArrayRef<int64_t> aStrides = a->layout.strides, bStrides = b->layout.strides,
+                    cStrides = c.strides;
   Problem p;
   size_t aM = transposeA ? rank - 1 : rank - 2, aK = transposeA ? rank - 2 : rank - 1;
-  size_t bRank = bShape.size(), bK = transposeB ? bRank - 1 : bRank - 2, bN = transposeB ? bRank - 2 : bRank - 1;
+  size_t bRank = bShape.size(), bK = transposeB ? bRank - 1 : bRank - 2,
+         bN = transposeB ? bRank - 2 : bRank - 1;
   p.k = extentOf(aShape[aK]);
   p.n = extentOf(bShape[bN]);
   p.aK = aStrides[aK];
@@ -180,7 +195,8 @@ std::optional<MatmulPlan> planTransposedMatmul(Operation *op, bool transposeA, b
   p.cM = cStrides[rank - 2];
   SmallVector<int64_t> zeros(batchRank, 0);
   ArrayRef<int64_t> bBatch = bRank == 2 ? ArrayRef<int64_t>(zeros) : bStrides.take_front(batchRank);
-  auto batch = collapse(cShape.take_front(batchRank), {aStrides.take_front(batchRank), bBatch, cStrides.take_front(batchRank)});
+  auto batch = collapse(cShape.take_front(batchRank),
+                        {aStrides.take_front(batchRank), bBatch, cStrides.take_front(batchRank)});
   if (!batch)
     return std::nullopt;
   p.batch = batch->extent;
@@ -199,12 +215,14 @@ std::optional<MatmulPlan> planBiasedMatmul(BiasedMatmulOp op, const BufferAliase
   return plan;
 }
 
-std::optional<MatmulPlan> planMatmulGradWeight(MatmulGradWeightOp op, const BufferAliases &aliases) {
+std::optional<MatmulPlan> planMatmulGradWeight(MatmulGradWeightOp op,
+                                               const BufferAliases &aliases) {
   std::optional<View> a = sameTypeView(op.getA(), aliases), b = sameTypeView(op.getB(), aliases);
   if (!a || !b)
     return std::nullopt;
   Layout c = storageLayout(op.getY(), aliases);
-  ArrayRef<int64_t> shape = typeOf(op.getA()).getShape(), aStrides = a->layout.strides, bStrides = b->layout.strides;
+  ArrayRef<int64_t> shape = typeOf(op.getA()).getShape(), aStrides = a->layout.strides,
+                    bStrides = b->layout.strides;
   auto k = collapse(shape.drop_back(), {aStrides.drop_back(), bStrides.drop_back()});
   if (!k)
     return std::nullopt;
@@ -223,7 +241,8 @@ std::optional<MatmulPlan> planMatmulGradWeight(MatmulGradWeightOp op, const Buff
 }
 
 /// \param multiple  required alignment of rows, in elements
-bool setStrides(bundle::LibraryCall &call, StringRef name, Value value, const Layout &layout, int64_t multiple) {
+bool setStrides(bundle::LibraryCall &call, StringRef name, Value value, const Layout &layout,
+                int64_t multiple) {
   ArrayRef<int64_t> shape = typeOf(value).getShape();
   if (shape[3] != 1 && layout.strides[3] != 1)
     return false;
@@ -231,16 +250,21 @@ bool setStrides(bundle::LibraryCall &call, StringRef name, Value value, const La
   // matrices. A single position may have any stride.
   if (shape[1] != 1 && layout.strides[1] < shape[3])
     return false;
-  if (layout.offset % multiple || llvm::any_of(llvm::seq(3), [&](int dim) { return shape[dim] != 1 && layout.strides[dim] % multiple; }))
+  if (layout.offset % multiple || llvm::any_of(llvm::seq(3), [&](int dim) {
+        return shape[dim] != 1 && layout.strides[dim] % multiple;
+      }))
     return false;
   auto &integers = *call.mutable_integers();
   integers[(name + "_row").str()] = layout.strides[0];
-  integers[(name + "_position").str()] = shape[1] == 1 ? std::max(layout.strides[1], shape[3]) : layout.strides[1];
+  integers[(name + "_position").str()] =
+      shape[1] == 1 ? std::max(layout.strides[1], shape[3]) : layout.strides[1];
   integers[(name + "_head").str()] = layout.strides[2];
   return true;
 }
 
-template <typename Op> bool setAttention(bundle::LibraryCall &call, Op op, const BufferAliases &aliases, AttentionPlan &plan, int64_t multiple) {
+template <typename Op>
+bool setAttention(bundle::LibraryCall &call, Op op, const BufferAliases &aliases,
+                  AttentionPlan &plan, int64_t multiple) {
   auto q = typeOf(op.getQ()), k = typeOf(op.getK()), v = typeOf(op.getV());
   AttentionOptions options = op.getOptions();
   auto &integers = *call.mutable_integers();
@@ -258,7 +282,8 @@ template <typename Op> bool setAttention(bundle::LibraryCall &call, Op op, const
   reals["softcap"] = options.softcap.value_or(0.0);
   reals["dropout"] = options.dropout;
   call.set_type(bundleType(q));
-  for (auto [name, value] : {std::pair<StringRef, Value>("q", op.getQ()), {"k", op.getK()}, {"v", op.getV()}}) {
+  for (auto [name, value] :
+       {std::pair<StringRef, Value>("q", op.getQ()), {"k", op.getK()}, {"v", op.getV()}}) {
     auto view = sameTypeView(value, aliases);
     if (!view || !setStrides(call, name, value, view->layout, multiple))
       return false;
@@ -273,7 +298,8 @@ template <typename Op> bool setAttention(bundle::LibraryCall &call, Op op, const
     integers["mask_query"] = shape[2] == 1 ? 0 : view->layout.strides[2];
     integers["mask_is_boolean"] = typeOf(mask).getElementType().isInteger(1);
   }
-  double pairs = static_cast<double>(q.getDimSize(1)) * k.getDimSize(1) * q.getDimSize(2) * (options.causal ? 0.5 : 1.0);
+  double pairs = static_cast<double>(q.getDimSize(1)) * k.getDimSize(1) * q.getDimSize(2) *
+                 (options.causal ? 0.5 : 1.0);
   plan.flopsPerRow = 2 * pairs * (q.getDimSize(3) + v.getDimSize(3));
   return true;
 }
@@ -288,7 +314,8 @@ std::optional<MatmulPlan> zorse::codegen::planMatmul(Operation *op, const Buffer
   return planMatmulGradWeight(cast<MatmulGradWeightOp>(op), aliases);
 }
 
-std::optional<AttentionPlan> zorse::codegen::planAttention(Operation *operation, const BufferAliases &aliases) {
+std::optional<AttentionPlan> zorse::codegen::planAttention(Operation *operation,
+                                                           const BufferAliases &aliases) {
   AttentionPlan plan;
   auto rows = operation->getAttrOfType<IntegerAttr>(kRowMultipleAttr);
   const int64_t multiple = rows ? rows.getInt() : 1;
@@ -296,7 +323,8 @@ std::optional<AttentionPlan> zorse::codegen::planAttention(Operation *operation,
     plan.call.set_name("attention_forward");
     if (!setAttention(plan.call, op, aliases, plan, multiple) ||
         !setStrides(plan.call, "out", op.getOut(), storageLayout(op.getOut(), aliases), multiple) ||
-        (op.getLse() && storageLayout(op.getLse(), aliases).strides != denseLayout(typeOf(op.getLse())).strides))
+        (op.getLse() &&
+         storageLayout(op.getLse(), aliases).strides != denseLayout(typeOf(op.getLse())).strides))
       return std::nullopt;
     plan.operands = {op.getQ(), op.getK(), op.getV(), op.getMask(), op.getOut(), op.getLse()};
     plan.firstResult = 4;
@@ -306,16 +334,20 @@ std::optional<AttentionPlan> zorse::codegen::planAttention(Operation *operation,
   plan.call.set_name("attention_backward");
   if (!setAttention(plan.call, op, aliases, plan, multiple))
     return std::nullopt;
-  auto out = sameTypeView(op.getOut(), aliases), dout = sameTypeView(op.getDout(), aliases), lse = sameTypeView(op.getLse(), aliases);
+  auto out = sameTypeView(op.getOut(), aliases), dout = sameTypeView(op.getDout(), aliases),
+       lse = sameTypeView(op.getLse(), aliases);
   if (!out || !dout || !lse || !setStrides(plan.call, "out", op.getOut(), out->layout, multiple) ||
-      !setStrides(plan.call, "dout", op.getDout(), dout->layout, multiple) || lse->layout.strides != denseLayout(typeOf(op.getLse())).strides)
+      !setStrides(plan.call, "dout", op.getDout(), dout->layout, multiple) ||
+      lse->layout.strides != denseLayout(typeOf(op.getLse())).strides)
     return std::nullopt;
   if (bundle::ElementType gradient = bundleType(op.getDq().getType()); gradient != plan.call.type())
     plan.call.set_gradient_type(gradient);
-  for (auto [name, value] : {std::pair<StringRef, Value>("dq", op.getDq()), {"dk", op.getDk()}, {"dv", op.getDv()}})
+  for (auto [name, value] :
+       {std::pair<StringRef, Value>("dq", op.getDq()), {"dk", op.getDk()}, {"dv", op.getDv()}})
     if (!setStrides(plan.call, name, value, storageLayout(value, aliases), multiple))
       return std::nullopt;
-  plan.operands = {op.getQ(), op.getK(), op.getV(), op.getMask(), op.getOut(), op.getLse(), op.getDout(), op.getDq(), op.getDk(), op.getDv()};
+  plan.operands = {op.getQ(),   op.getK(),    op.getV(),  op.getMask(), op.getOut(),
+                   op.getLse(), op.getDout(), op.getDq(), op.getDk(),   op.getDv()};
   plan.firstResult = 7;
   plan.flopsPerRow *= 2.5;
   return plan;

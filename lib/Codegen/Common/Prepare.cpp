@@ -21,12 +21,14 @@ static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(valu
 bool zorse::codegen::isElementwise(Operation *op) {
   if (isa<arith::ConstantOp>(op))
     return false;
-  return op->hasAttr(kCopyAttr) || isa<RoundOp>(op) || isa<arith::ArithDialect, math::MathDialect>(op->getDialect());
+  return op->hasAttr(kCopyAttr) || isa<RoundOp>(op) ||
+         isa<arith::ArithDialect, math::MathDialect>(op->getDialect());
 }
 
 bool zorse::codegen::isUniform(Operation *op) {
   SmallVector<Operation *> open{op};
-  SmallPtrSet<Operation *, 16> seen; // scalars have many uses; without it, every path to one would be visited
+  SmallPtrSet<Operation *, 16>
+      seen; // scalars have many uses; without it, every path to one would be visited
   while (!open.empty()) {
     Operation *next = open.pop_back_val();
     if (!next || !isElementwise(next) || next->hasAttr(kCopyAttr))
@@ -35,7 +37,8 @@ bool zorse::codegen::isUniform(Operation *op) {
     if (carriesSamples(type) || elementCount(type) != 1)
       return false;
     for (Value operand : next->getOperands())
-      if (Operation *root = rootOf(operand).getDefiningOp(); root && !isa<arith::ConstantOp>(root) && seen.insert(root).second)
+      if (Operation *root = rootOf(operand).getDefiningOp();
+          root && !isa<arith::ConstantOp>(root) && seen.insert(root).second)
         open.push_back(root);
   }
   return true;
@@ -44,13 +47,15 @@ bool zorse::codegen::isUniform(Operation *op) {
 /// Whether only elementwise ops read a value, through views that map each of its dimensions.
 static bool isReadByElementAlone(Value value) {
   return llvm::all_of(value.getUsers(), [&](Operation *user) {
-    return isViewOp(user) ? isReadByElementAlone(user->getResult(0))
-                          : isElementwise(user) && !user->hasAttr(kCopyAttr) && viewChainOf(value).has_value();
+    return isViewOp(user)
+               ? isReadByElementAlone(user->getResult(0))
+               : isElementwise(user) && !user->hasAttr(kCopyAttr) && viewChainOf(value).has_value();
   });
 }
 
 bool zorse::codegen::isMadeAgain(Operation *op) {
-  return isUniform(op) || (isa_and_nonnull<CausalMaskOp>(op) && isReadByElementAlone(op->getResult(0)));
+  return isUniform(op) ||
+         (isa_and_nonnull<CausalMaskOp>(op) && isReadByElementAlone(op->getResult(0)));
 }
 
 namespace {
@@ -61,7 +66,8 @@ struct Placer {
   BufferAliases aliases;
   OpBuilder builder;
 
-  Placer(func::FuncOp function, bool fewLaunches) : function(function), fewLaunches(fewLaunches), builder(function.getContext()) {}
+  Placer(func::FuncOp function, bool fewLaunches)
+      : function(function), fewLaunches(fewLaunches), builder(function.getContext()) {}
 
   Value copyBefore(Operation *user, Value value) {
     builder.setInsertionPoint(user);
@@ -73,7 +79,8 @@ struct Placer {
   /// Whether the op that computes `root` can write it with these strides.
   bool canWrite(Value root, const BufferAlias &alias) {
     Operation *op = root.getDefiningOp();
-    if (!op || isa<arith::ConstantOp, AllReduceOp, AllGatherOp>(op) || isMadeAgain(op) || aliases.count(root))
+    if (!op || isa<arith::ConstantOp, AllReduceOp, AllGatherOp>(op) || isMadeAgain(op) ||
+        aliases.count(root))
       return false;
     if (isa<ScatterAddOp>(op))
       return alias.layout.strides == denseLayout(typeOf(root)).strides;
@@ -82,7 +89,8 @@ struct Placer {
     if (alias.layout.strides == denseLayout(typeOf(root)).strides)
       return true;
     aliases[root] = alias;
-    bool possible = isMatmul(op) ? planMatmul(op, aliases).has_value() : planAttention(op, aliases).has_value();
+    bool possible =
+        isMatmul(op) ? planMatmul(op, aliases).has_value() : planAttention(op, aliases).has_value();
     aliases.erase(root);
     return possible;
   }
@@ -98,7 +106,8 @@ struct Placer {
       Operation *op = value.getDefiningOp();
       Value source = op->getOperand(0);
       if (isa<ReshapeOp>(op)) {
-        auto layout = reshapeLayout(alias.layout, typeOf(value).getShape(), typeOf(source).getShape());
+        auto layout =
+            reshapeLayout(alias.layout, typeOf(value).getShape(), typeOf(source).getShape());
         direct = layout.has_value();
         if (layout)
           alias.layout = *layout;
@@ -119,11 +128,13 @@ struct Placer {
       aliases[value] = alias;
       return;
     }
-    if (Operation *maker = value.getDefiningOp(); fewLaunches && direct && !views.empty() && maker && isLibraryOp(maker)) {
+    if (Operation *maker = value.getDefiningOp();
+        fewLaunches && direct && !views.empty() && maker && isLibraryOp(maker)) {
       // A copy of the outermost view might need another copy before it. Other users of that view
       // read the copy, unless the copy accumulates.
       const bool shared = !accumulates && !operand.get().hasOneUse();
-      Value copy = copyBefore(shared ? maker->getNextNode() : operand.getOwner(), value), view = copy;
+      Value copy = copyBefore(shared ? maker->getNextNode() : operand.getOwner(), value),
+            view = copy;
       for (Operation *op : llvm::reverse(views)) {
         Operation *again = builder.clone(*op);
         again->setOperand(0, view);
@@ -145,37 +156,49 @@ struct Placer {
       return false;
     ArgumentAttr attribute = attributeOfResult(function, result);
     return isOfKind(attribute, ArgumentKind::ParameterGradient) ||
-           (isOfKind(attribute, ArgumentKind::BoundaryInGradient) && !isHalf(bundleType(function.getResultTypes()[result])));
+           (isOfKind(attribute, ArgumentKind::BoundaryInGradient) &&
+            !isHalf(bundleType(function.getResultTypes()[result])));
   }
 
   void placeResults() {
     Operation *terminator = function.getBody().front().getTerminator();
     for (OpOperand &operand : terminator->getOpOperands()) {
       unsigned index = operand.getOperandNumber();
-      place(operand, BufferAlias{Value(), index, denseLayout(typeOf(operand.get()))}, accumulates(index));
+      place(operand, BufferAlias{Value(), index, denseLayout(typeOf(operand.get()))},
+            accumulates(index));
     }
   }
 
-  /// Exchanges read and write one place. What they read has no other reader, because a sum overwrites it.
+  /// Exchanges read and write one place. What they read has no other reader, because a sum
+  /// overwrites it.
   void placeExchanges() {
     SmallVector<std::pair<Operation *, unsigned>> exchanges;
-    forEachExchange(function, [&](Operation *exchange, unsigned first) { exchanges.push_back({exchange, first}); });
+    forEachExchange(function, [&](Operation *exchange, unsigned first) {
+      exchanges.push_back({exchange, first});
+    });
     for (auto [exchange, first] : exchanges) {
-      const unsigned mine = isa<AllGatherOp>(exchange) ? unsigned(cast<AllGatherOp>(exchange).getDevice()) : 0;
-      place(exchange->getOpOperand(0), BufferAlias{Value(), first + mine, denseLayout(typeOf(exchange->getOperand(0)))}, /*accumulates=*/true);
+      const unsigned mine =
+          isa<AllGatherOp>(exchange) ? unsigned(cast<AllGatherOp>(exchange).getDevice()) : 0;
+      place(exchange->getOpOperand(0),
+            BufferAlias{Value(), first + mine, denseLayout(typeOf(exchange->getOperand(0)))},
+            /*accumulates=*/true);
       for (auto [part, value] : llvm::enumerate(exchange->getResults()))
         aliases[value] = BufferAlias{Value(), first + unsigned(part), denseLayout(typeOf(value))};
     }
   }
 
-  bool resultAccumulates(const BufferAlias &alias) { return !alias.container && accumulates(alias.result); }
+  bool resultAccumulates(const BufferAlias &alias) {
+    return !alias.container && accumulates(alias.result);
+  }
 
   void placeConcats() {
     SmallVector<ConcatOp> concats;
     function.walk([&](ConcatOp op) { concats.push_back(op); });
     for (ConcatOp op : llvm::reverse(concats)) {
       auto found = aliases.find(op.getY());
-      BufferAlias whole = found != aliases.end() ? found->second : BufferAlias{op.getY(), 0, denseLayout(typeOf(op.getY()))};
+      BufferAlias whole = found != aliases.end()
+                              ? found->second
+                              : BufferAlias{op.getY(), 0, denseLayout(typeOf(op.getY()))};
       int64_t dim = op.getDim(), offset = 0;
       for (OpOperand &operand : op->getOpOperands()) {
         BufferAlias part = whole;
@@ -209,12 +232,17 @@ struct Placer {
     for (Operation *op : ops) {
       bool matmul = isMatmul(op);
       if (!matmul && !carriesSamples(op->getOperand(0).getType()))
-        return op->emitOpError("expects operands with a sample axis: attention of constants has no CPU routine");
+        return op->emitOpError(
+            "expects operands with a sample axis: attention of constants has no CPU routine");
       // Constants have no buffer that a routine could read.
       for (OpOperand &operand : op->getOpOperands())
-        if (Operation *root = rootOf(operand.get()).getDefiningOp(); root && (isa<arith::ConstantOp>(root) || isUniform(root)))
+        if (Operation *root = rootOf(operand.get()).getDefiningOp();
+            root && (isa<arith::ConstantOp>(root) || isUniform(root)))
           operand.set(copyBefore(op, operand.get()));
-      auto fits = [&] { return matmul ? planMatmul(op, aliases).has_value() : planAttention(op, aliases).has_value(); };
+      auto fits = [&] {
+        return matmul ? planMatmul(op, aliases).has_value()
+                      : planAttention(op, aliases).has_value();
+      };
       for (OpOperand &operand : op->getOpOperands()) {
         if (fits())
           break;
@@ -222,7 +250,8 @@ struct Placer {
           operand.set(copyBefore(op, operand.get()));
       }
       if (!fits())
-        return op->emitOpError("has strides that no library routine accepts; this is a compiler bug");
+        return op->emitOpError(
+            "has strides that no library routine accepts; this is a compiler bug");
     }
     return success();
   }
@@ -235,13 +264,16 @@ void zorse::codegen::moveParameterGradientsLast(func::FuncOp function) {
   llvm::SetVector<Operation *> late;    // ops to move, starting at the last one
   llvm::DenseMap<int64_t, bool> isLate; // by group; the ops of a group stay together
   auto isParameterGradient = [&](OpOperand &use) {
-    return isOfKind(attributeOfResult(function, use.getOperandNumber()), ArgumentKind::ParameterGradient);
+    return isOfKind(attributeOfResult(function, use.getOperandNumber()),
+                    ArgumentKind::ParameterGradient);
   };
   for (Operation &op : llvm::reverse(function.getBody().front().without_terminator())) {
     const bool found = !op.use_empty() && llvm::all_of(op.getUses(), [&](OpOperand &use) {
-      return use.getOwner() == terminator ? isParameterGradient(use) : late.contains(use.getOwner());
+      return use.getOwner() == terminator ? isParameterGradient(use)
+                                          : late.contains(use.getOwner());
     });
-    if (auto group = op.getAttrOfType<IntegerAttr>(kGroupAttr); group && isLate.try_emplace(group.getInt(), found).first->second != found)
+    if (auto group = op.getAttrOfType<IntegerAttr>(kGroupAttr);
+        group && isLate.try_emplace(group.getInt(), found).first->second != found)
       return;
     if (found)
       late.insert(&op);

@@ -20,6 +20,7 @@ struct DropoutRule {
 DropoutRule dropoutRule(KernelBuilder &k, unsigned scalars, double probability, mlir::Type number);
 
 /// i1: whether element `element` (i64, row-major in the unsplit sample) is kept.
-mlir::Value isKept(KernelBuilder &k, mlir::Value stream, mlir::Value element, const DropoutRule &rule);
+mlir::Value isKept(KernelBuilder &k, mlir::Value stream, mlir::Value element,
+                   const DropoutRule &rule);
 
 } // namespace zorse::codegen

@@ -11,7 +11,9 @@ using namespace zorse::codegen;
 
 RowProgram::RowProgram(KernelBuilder &k, const KernelContext &context, int index)
     : context(context), fusionGroup(context.plan.fusionGroups[index]), k(k),
-      expression(k, context.plan, index, context.aliases, fusionGroup.shape(), fusionGroup.columns != 0), columns(fusionGroup.columns) {
+      expression(k, context.plan, index, context.aliases, fusionGroup.shape(),
+                 fusionGroup.columns != 0),
+      columns(fusionGroup.columns) {
   buildGraph();
   mergeDims();
   markNeeded();
@@ -46,7 +48,8 @@ void RowProgram::buildGraph() {
       k.markAccumulated(store.operand);
     Size size;
     for (size_t dim = 0; dim < squeezedShape(result.getType()).size(); ++dim)
-      ShapedType::isDynamic(shape[dim]) ? void(size.sampled = true) : void(size.count *= shape[dim]);
+      ShapedType::isDynamic(shape[dim]) ? void(size.sampled = true)
+                                        : void(size.count *= shape[dim]);
     k.addCost(size, elementBytes(store.element));
     stores.push_back(store);
   }
@@ -77,7 +80,9 @@ void RowProgram::eraseDim(size_t dim) {
 /// columns are merged with leading dimensions.
 void RowProgram::mergeDims() {
   for (size_t dim = sizes.size(); dim-- > 1;) {
-    if (sizes[dim].sampled || !allStrides([&](SmallVectorImpl<int64_t> &s) { return s[dim - 1] == s[dim] * sizes[dim].count; }))
+    if (sizes[dim].sampled || !allStrides([&](SmallVectorImpl<int64_t> &s) {
+          return s[dim - 1] == s[dim] * sizes[dim].count;
+        }))
       continue;
     sizes[dim - 1] = Size{sizes[dim - 1].count * sizes[dim].count, sizes[dim - 1].sampled};
     sizes.erase(sizes.begin() + dim);
@@ -89,7 +94,8 @@ void RowProgram::mergeDims() {
     elementwise &= node.kind != Node::Reduce;
   for (const StoreNode &store : stores)
     elementwise &= store.vector;
-  while (elementwise && columns < 256 && !sizes.empty() && !sizes.back().sampled && columns * sizes.back().count <= 4096) {
+  while (elementwise && columns < 256 && !sizes.empty() && !sizes.back().sampled &&
+         columns * sizes.back().count <= 4096) {
     size_t last = sizes.size() - 1;
     if (!allStrides([&](SmallVectorImpl<int64_t> &s) { return s[last] == s[last + 1] * columns; }))
       break;
@@ -112,7 +118,8 @@ void RowProgram::markNeeded() {
 bool RowProgram::isExpensive(const Node &node) {
   if (node.kind == Node::Dropout)
     return true;
-  return node.kind == Node::Compute && (isa<math::MathDialect>(node.op->getDialect()) || isa<arith::DivFOp>(node.op)) &&
+  return node.kind == Node::Compute &&
+         (isa<math::MathDialect>(node.op->getDialect()) || isa<arith::DivFOp>(node.op)) &&
          !isa<math::AbsFOp, math::FmaOp>(node.op);
 }
 
@@ -141,7 +148,8 @@ std::string RowProgram::hint() const {
 int RowProgram::storeOf(int node) const {
   int found = -1;
   for (size_t s = 0; s < stores.size(); ++s)
-    if (stores[s].node == node && stores[s].vector && !stores[s].accumulates && stores[s].element == nodes()[size_t(node)].type)
+    if (stores[s].node == node && stores[s].vector && !stores[s].accumulates &&
+        stores[s].element == nodes()[size_t(node)].type)
       found = int(s);
   return found;
 }

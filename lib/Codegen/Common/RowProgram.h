@@ -17,7 +17,8 @@ struct KernelContext {
   const BufferAliases &aliases;
   KernelBuilder::Resolve resolve;
   std::function<bool(mlir::Value root)> accumulates;
-  std::function<KernelBuilder::Place(int cluster)> scratch = {}; ///< scratch buffer of this cluster's launches
+  std::function<KernelBuilder::Place(int cluster)> scratch =
+      {}; ///< scratch buffer of this cluster's launches
 };
 
 class RowProgram {
@@ -36,7 +37,9 @@ protected:
   static bool isExpensive(const Node &node);
   /// The store from which later phases may reload a node's vector; -1: none.
   int storeOf(int node) const;
-  Value accumulateFlag(const StoreNode &store) { return store.accumulates ? flags[store.operand] : Value(); }
+  Value accumulateFlag(const StoreNode &store) {
+    return store.accumulates ? flags[store.operand] : Value();
+  }
   std::string hint() const;
 
   const KernelContext &context;

@@ -11,7 +11,8 @@ ScatterProgram::ScatterProgram(KernelBuilder &k, const KernelContext &context, i
   auto table = cast<RankedTensorType>(op.getY().getType());
   element = table.getElementType();
   indexType = getElementTypeOrSelf(op.getIndices().getType());
-  View indices = *viewOf(op.getIndices(), context.aliases), updates = *viewOf(op.getUpdates(), context.aliases);
+  View indices = *viewOf(op.getIndices(), context.aliases),
+       updates = *viewOf(op.getUpdates(), context.aliases);
   updateElement = getElementTypeOrSelf(updates.root.getType());
   indexOperand = k.operand(indices.root, indices.layout.offset);
   updateOperand = k.operand(updates.root, updates.layout.offset);
@@ -34,13 +35,17 @@ ScatterProgram::ScatterProgram(KernelBuilder &k, const KernelContext &context, i
   k.addCost(Size{tokens.count * width, tokens.sampled}, 3 * elementBytes(element));
 }
 
-Value ScatterProgram::update(Value from) { return k.load(k.pointer(updateOperand), from, updateElement); }
+Value ScatterProgram::update(Value from) {
+  return k.load(k.pointer(updateOperand), from, updateElement);
+}
 
 Value ScatterProgram::get(Value at) { return k.load(k.pointer(out), at, element); }
 
 void ScatterProgram::put(Value value, Value at) { k.store(value, k.pointer(out), at, element); }
 
-void ScatterProgram::clear(Value at) { put(k.number(KernelBuilder::computeType(element), 0.0), at); }
+void ScatterProgram::clear(Value at) {
+  put(k.number(KernelBuilder::computeType(element), 0.0), at);
+}
 
 Value ScatterProgram::sum(Value value, Value update) {
   value = k.combine(ReduceKind::Sum, value, update);

@@ -14,10 +14,14 @@ struct TensorBuilder {
   mlir::Location loc;
   using Value = mlir::Value;
 
-  static mlir::RankedTensorType typeOf(Value v) { return llvm::cast<mlir::RankedTensorType>(v.getType()); }
+  static mlir::RankedTensorType typeOf(Value v) {
+    return llvm::cast<mlir::RankedTensorType>(v.getType());
+  }
   static mlir::Type elementOf(Value v) { return typeOf(v).getElementType(); }
 
-  template <typename Op, typename... Args> Value make(Args &&...args) { return Op::create(b, loc, std::forward<Args>(args)...)->getResult(0); }
+  template <typename Op, typename... Args> Value make(Args &&...args) {
+    return Op::create(b, loc, std::forward<Args>(args)...)->getResult(0);
+  }
 
   Value add(Value x, Value y) { return make<mlir::arith::AddFOp>(x, y); }
   Value sub(Value x, Value y) { return make<mlir::arith::SubFOp>(x, y); }
@@ -28,7 +32,9 @@ struct TensorBuilder {
   /// Approximate operations, for values whose last bits in f32 do not matter in a 16-bit model.
   /// GPUs have instructions for them (useSpecialFunctions).
   Value expNearly(Value x) { return make<mlir::math::ExpOp>(x, mlir::arith::FastMathFlags::afn); }
-  Value divNearly(Value x, Value y) { return make<mlir::arith::DivFOp>(x, y, mlir::arith::FastMathFlags::afn); }
+  Value divNearly(Value x, Value y) {
+    return make<mlir::arith::DivFOp>(x, y, mlir::arith::FastMathFlags::afn);
+  }
   Value log(Value x) { return make<mlir::math::LogOp>(x); }
   Value sqrt(Value x) { return make<mlir::math::SqrtOp>(x); }
   Value tanh(Value x) { return make<mlir::math::TanhOp>(x); }
@@ -40,15 +46,20 @@ struct TensorBuilder {
   Value splat(mlir::RankedTensorType type, double value) {
     mlir::Type element = type.getElementType();
     auto scalar = mlir::RankedTensorType::get({}, element);
-    mlir::Attribute attribute = llvm::isa<mlir::FloatType>(element) ? mlir::Attribute(b.getFloatAttr(element, value))
-                                                                    : mlir::Attribute(b.getIntegerAttr(element, static_cast<int64_t>(value)));
+    mlir::Attribute attribute =
+        llvm::isa<mlir::FloatType>(element)
+            ? mlir::Attribute(b.getFloatAttr(element, value))
+            : mlir::Attribute(b.getIntegerAttr(element, static_cast<int64_t>(value)));
     Value constant = make<mlir::arith::ConstantOp>(mlir::DenseElementsAttr::get(scalar, attribute));
-    return type.getRank() == 0 ? constant : make<BroadcastOp>(type, constant, mlir::ArrayRef<int64_t>{});
+    return type.getRank() == 0 ? constant
+                               : make<BroadcastOp>(type, constant, mlir::ArrayRef<int64_t>{});
   }
   Value scale(Value x, double factor) { return mul(x, splat(x, factor)); }
   Value plus(Value x, double term) { return add(x, splat(x, term)); }
 
-  mlir::RankedTensorType withElement(Value like, mlir::Type element) { return mlir::RankedTensorType::get(typeOf(like).getShape(), element); }
+  mlir::RankedTensorType withElement(Value like, mlir::Type element) {
+    return mlir::RankedTensorType::get(typeOf(like).getShape(), element);
+  }
   /// Converts between float types.
   Value cast(Value x, mlir::Type element) {
     unsigned from = elementOf(x).getIntOrFloatBitWidth(), to = element.getIntOrFloatBitWidth();
@@ -68,10 +79,13 @@ struct TensorBuilder {
   }
   /// Repeats a vector over the last dimension over all other dimensions.
   Value alongLead(Value x, Value like) {
-    return make<BroadcastOp>(withElement(like, elementOf(x)), x, mlir::ArrayRef<int64_t>{typeOf(like).getRank() - 1});
+    return make<BroadcastOp>(withElement(like, elementOf(x)), x,
+                             mlir::ArrayRef<int64_t>{typeOf(like).getRank() - 1});
   }
   /// Broadcasts a scalar tensor.
-  Value everywhere(Value x, Value like) { return make<BroadcastOp>(withElement(like, elementOf(x)), x, mlir::ArrayRef<int64_t>{}); }
+  Value everywhere(Value x, Value like) {
+    return make<BroadcastOp>(withElement(like, elementOf(x)), x, mlir::ArrayRef<int64_t>{});
+  }
 
   /// Reduces the last dimension. A dimension of size 1 is dropped without a reduction, because
   /// emitters expect something to reduce.
@@ -92,7 +106,8 @@ struct TensorBuilder {
   Value join(Value x, Value y) {
     llvm::SmallVector<int64_t> shape(typeOf(x).getShape());
     shape.push_back(1);
-    return make<ConcatOp>(mlir::ValueRange{reshape(x, shape), reshape(y, shape)}, int64_t(shape.size()) - 1);
+    return make<ConcatOp>(mlir::ValueRange{reshape(x, shape), reshape(y, shape)},
+                          int64_t(shape.size()) - 1);
   }
   /// Returns element `index` along the last dimension.
   Value element(Value x, int64_t index) {

@@ -33,7 +33,8 @@
 using namespace mlir;
 using namespace zorse::codegen;
 
-void zorse::codegen::writeDump(const std::string &path, llvm::function_ref<void(raw_ostream &)> write) {
+void zorse::codegen::writeDump(const std::string &path,
+                               llvm::function_ref<void(raw_ostream &)> write) {
   std::error_code error;
   llvm::raw_fd_ostream out(path, error);
   if (!error)
@@ -56,7 +57,9 @@ static LogicalResult expandMath(ModuleOp module) {
 static void dropApproximations(ModuleOp module) {
   module.walk([](arith::ArithFastMathInterface op) {
     if (arith::FastMathFlagsAttr flags = op.getFastMathFlagsAttr())
-      op->setAttr(op.getFastMathAttrName(), arith::FastMathFlagsAttr::get(op->getContext(), flags.getValue() & ~arith::FastMathFlags::afn));
+      op->setAttr(op.getFastMathAttrName(),
+                  arith::FastMathFlagsAttr::get(op->getContext(),
+                                                flags.getValue() & ~arith::FastMathFlags::afn));
   });
 }
 
@@ -76,7 +79,8 @@ static LogicalResult lowerToLlvmDialect(ModuleOp module) {
 void zorse::codegen::optimize(llvm::Module &module, llvm::TargetMachine &machine, unsigned level,
                               llvm::function_ref<void(llvm::PassBuilder &)> extend) {
   llvm::PipelineTuningOptions tuning;
-  tuning.LoopVectorization = tuning.LoopInterleaving = tuning.LoopUnrolling = tuning.SLPVectorization = level >= 2;
+  tuning.LoopVectorization = tuning.LoopInterleaving = tuning.LoopUnrolling =
+      tuning.SLPVectorization = level >= 2;
   llvm::PassBuilder builder(&machine, tuning);
   if (extend)
     extend(builder);
@@ -89,8 +93,9 @@ void zorse::codegen::optimize(llvm::Module &module, llvm::TargetMachine &machine
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, sccs, modules);
-  static const llvm::OptimizationLevel levels[] = {llvm::OptimizationLevel::O0, llvm::OptimizationLevel::O1, llvm::OptimizationLevel::O2,
-                                                   llvm::OptimizationLevel::O3};
+  static const llvm::OptimizationLevel levels[] = {
+      llvm::OptimizationLevel::O0, llvm::OptimizationLevel::O1, llvm::OptimizationLevel::O2,
+      llvm::OptimizationLevel::O3};
   auto optimization = levels[std::min(level, 3u)];
   if (level == 0)
     builder.buildO0DefaultPipeline(optimization).run(module, modules);
@@ -98,7 +103,8 @@ void zorse::codegen::optimize(llvm::Module &module, llvm::TargetMachine &machine
     builder.buildPerModuleDefaultPipeline(optimization).run(module, modules);
 }
 
-llvm::Error zorse::codegen::emitFile(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeGenFileType type, llvm::raw_pwrite_stream &out) {
+llvm::Error zorse::codegen::emitFile(llvm::Module &module, llvm::TargetMachine &machine,
+                                     llvm::CodeGenFileType type, llvm::raw_pwrite_stream &out) {
   llvm::legacy::PassManager emit;
   if (machine.addPassesToEmitFile(emit, out, nullptr, type))
     return llvm::createStringError("the target cannot emit this file type");
@@ -106,19 +112,23 @@ llvm::Error zorse::codegen::emitFile(llvm::Module &module, llvm::TargetMachine &
   return llvm::Error::success();
 }
 
-llvm::Expected<std::unique_ptr<llvm::Module>> zorse::codegen::translateKernel(llvm::LLVMContext &llvmContext, const std::string &symbol,
-                                                                              const std::string &text, const std::string &dump,
-                                                                              llvm::function_ref<void(ModuleOp)> prepare) {
+llvm::Expected<std::unique_ptr<llvm::Module>>
+zorse::codegen::translateKernel(llvm::LLVMContext &llvmContext, const std::string &symbol,
+                                const std::string &text, const std::string &dump,
+                                llvm::function_ref<void(ModuleOp)> prepare) {
   DialectRegistry registry;
-  registry.insert<arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect, cf::ControlFlowDialect, func::FuncDialect,
-                  vector::VectorDialect>();
+  registry.insert<arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect,
+                  cf::ControlFlowDialect, func::FuncDialect, vector::VectorDialect>();
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   context.loadAllAvailableDialects();
   std::string messages;
-  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) { messages += diagnostic.str() + "\n"; });
-  auto fail = [&](const Twine &what) { return llvm::createStringError("kernel " + symbol + ": " + what.str() + ": " + messages); };
+  ScopedDiagnosticHandler handler(
+      &context, [&](Diagnostic &diagnostic) { messages += diagnostic.str() + "\n"; });
+  auto fail = [&](const Twine &what) {
+    return llvm::createStringError("kernel " + symbol + ": " + what.str() + ": " + messages);
+  };
 
   if (!dump.empty())
     writeDump(dump + ".mlir", [&](raw_ostream &out) { out << text; });

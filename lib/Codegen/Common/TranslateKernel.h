@@ -23,15 +23,18 @@ namespace zorse::codegen {
 /// functions in f32 become polynomials.
 /// \param dump     path prefix for the .mlir file; empty: no file.
 /// \param prepare  changes the module before it is lowered; null: no change.
-llvm::Expected<std::unique_ptr<llvm::Module>> translateKernel(llvm::LLVMContext &context, const std::string &symbol, const std::string &text,
-                                                              const std::string &dump, llvm::function_ref<void(mlir::ModuleOp)> prepare = {});
+llvm::Expected<std::unique_ptr<llvm::Module>>
+translateKernel(llvm::LLVMContext &context, const std::string &symbol, const std::string &text,
+                const std::string &dump, llvm::function_ref<void(mlir::ModuleOp)> prepare = {});
 
 /// Runs LLVM's optimization pipeline.
 /// \param level   0 to 3
 /// \param extend  adds passes of the target; null: none
-void optimize(llvm::Module &module, llvm::TargetMachine &machine, unsigned level, llvm::function_ref<void(llvm::PassBuilder &)> extend = {});
+void optimize(llvm::Module &module, llvm::TargetMachine &machine, unsigned level,
+              llvm::function_ref<void(llvm::PassBuilder &)> extend = {});
 
-llvm::Error emitFile(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeGenFileType type, llvm::raw_pwrite_stream &out);
+llvm::Error emitFile(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeGenFileType type,
+                     llvm::raw_pwrite_stream &out);
 
 /// Writes a dump file. Ignores errors.
 void writeDump(const std::string &path, llvm::function_ref<void(llvm::raw_ostream &)> write);

@@ -34,10 +34,13 @@ Layout zorse::codegen::denseLayout(RankedTensorType type) {
 
 bool zorse::codegen::isWidening(Operation *op) {
   auto widen = dyn_cast_or_null<arith::ExtFOp>(op);
-  return widen && getElementTypeOrSelf(widen.getIn()).getIntOrFloatBitWidth() == 16 && isa<RankedTensorType>(widen.getType());
+  return widen && getElementTypeOrSelf(widen.getIn()).getIntOrFloatBitWidth() == 16 &&
+         isa<RankedTensorType>(widen.getType());
 }
 
-bool zorse::codegen::isViewOp(Operation *op) { return op && (isView(op) || isWidening(op)) && !op->hasAttr(kCopyAttr); }
+bool zorse::codegen::isViewOp(Operation *op) {
+  return op && (isView(op) || isWidening(op)) && !op->hasAttr(kCopyAttr);
+}
 
 Value zorse::codegen::rootOf(Value value) {
   while (isViewOp(value.getDefiningOp()))
@@ -45,7 +48,8 @@ Value zorse::codegen::rootOf(Value value) {
   return value;
 }
 
-std::optional<Layout> zorse::codegen::reshapeLayout(const Layout &layout, ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
+std::optional<Layout> zorse::codegen::reshapeLayout(const Layout &layout, ArrayRef<int64_t> from,
+                                                    ArrayRef<int64_t> to) {
   Layout result;
   result.offset = layout.offset;
   result.strides.assign(to.size(), 0);
@@ -92,7 +96,8 @@ Layout zorse::codegen::storageLayout(Value root, const BufferAliases &aliases) {
   return alias == aliases.end() ? denseLayout(typeOf(root)) : alias->second.layout;
 }
 
-std::optional<View> zorse::codegen::viewOf(Value value, const BufferAliases &aliases, Operation **blocking) {
+std::optional<View> zorse::codegen::viewOf(Value value, const BufferAliases &aliases,
+                                           Operation **blocking) {
   Operation *op = value.getDefiningOp();
   if (!isViewOp(op))
     return View{value, storageLayout(value, aliases)};
@@ -181,7 +186,8 @@ std::optional<ViewChain> zorse::codegen::viewChainOf(Value value) {
       source[target] = dim;
     for (int64_t dim = 0; dim < to.getRank(); ++dim)
       if (to.getDimSize(dim) != 1)
-        dims.push_back(source[dim] < 0 || position[source[dim]] < 0 ? -1 : chain->dims[position[source[dim]]]);
+        dims.push_back(
+            source[dim] < 0 || position[source[dim]] < 0 ? -1 : chain->dims[position[source[dim]]]);
   }
   chain->dims = dims;
   return chain;

@@ -32,8 +32,8 @@ struct View {
   Layout layout;
 };
 
-/// The location of a value without its own buffer: a concat operand inside the concat, a value inside the argument of a
-/// result, or what devices exchange.
+/// The location of a value without its own buffer: a concat operand inside the concat, a value
+/// inside the argument of a result, or what devices exchange.
 struct BufferAlias {
   mlir::Value container; ///< an unclaimed concat; null: ArgumentLayout::results[result].
   unsigned result = 0;
@@ -61,11 +61,13 @@ mlir::Value rootOf(mlir::Value value);
 
 /// Returns the layout of `to` over the elements that `from` has in `layout`; nullopt if strides
 /// cannot express it.
-std::optional<Layout> reshapeLayout(const Layout &layout, llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to);
+std::optional<Layout> reshapeLayout(const Layout &layout, llvm::ArrayRef<int64_t> from,
+                                    llvm::ArrayRef<int64_t> to);
 
 /// Returns `value` as a view of its root's buffer; nullopt if a reshape in the chain needs a copy.
 /// `blocking` is then set to that reshape.
-std::optional<View> viewOf(mlir::Value value, const BufferAliases &aliases, mlir::Operation **blocking = nullptr);
+std::optional<View> viewOf(mlir::Value value, const BufferAliases &aliases,
+                           mlir::Operation **blocking = nullptr);
 
 /// Returns the layout of a root value in the buffer that holds it.
 Layout storageLayout(mlir::Value root, const BufferAliases &aliases);

@@ -49,8 +49,9 @@ private:
 };
 } // namespace
 
-Workspace zorse::codegen::allocateWorkspace(const FusionPlan &plan, const BufferAliases &aliases,
-                                            llvm::function_ref<int64_t(const FusionGroup &)> scratch) {
+Workspace
+zorse::codegen::allocateWorkspace(const FusionPlan &plan, const BufferAliases &aliases,
+                                  llvm::function_ref<int64_t(const FusionGroup &)> scratch) {
   llvm::MapVector<Value, Lifetime> lives;
   auto containerOf = [&](Value root) -> Value {
     auto alias = aliases.find(root);
@@ -59,8 +60,10 @@ Workspace zorse::codegen::allocateWorkspace(const FusionPlan &plan, const Buffer
   for (auto [index, fusionGroup] : llvm::enumerate(plan.fusionGroups)) {
     for (Operation *op : fusionGroup.ops) {
       for (Value result : op->getResults())
-        if (Value container = containerOf(result); container && (fusionGroup.kind == FusionGroup::Attention || plan.isMaterialised(result, aliases) ||
-                                                                 fusionGroup.kind == FusionGroup::Matmul || fusionGroup.kind == FusionGroup::Scatter))
+        if (Value container = containerOf(result);
+            container &&
+            (fusionGroup.kind == FusionGroup::Attention || plan.isMaterialised(result, aliases) ||
+             fusionGroup.kind == FusionGroup::Matmul || fusionGroup.kind == FusionGroup::Scatter))
           lives[container].include(index);
       for (Value operand : op->getOperands()) {
         Value root = rootOf(operand);
@@ -91,13 +94,15 @@ Workspace zorse::codegen::allocateWorkspace(const FusionPlan &plan, const Buffer
       request.life.include(int(index));
       request.bytes.set_per_row(bytes);
     }
-  llvm::stable_sort(order, [](const Request &a, const Request &b) { return a.life.first < b.life.first; });
+  llvm::stable_sort(order,
+                    [](const Request &a, const Request &b) { return a.life.first < b.life.first; });
   Allocator fixed, sampled;
   Workspace workspace;
   for (const Request &request : order) {
     const bool carries = request.bytes.per_row() != 0;
-    Place place = carries ? Place{0, 0, sampled.allocate(roundUp64(request.bytes.per_row()), request.life)}
-                          : Place{0, fixed.allocate(roundUp64(request.bytes.fixed()), request.life), 0};
+    Place place =
+        carries ? Place{0, 0, sampled.allocate(roundUp64(request.bytes.per_row()), request.life)}
+                : Place{0, fixed.allocate(roundUp64(request.bytes.fixed()), request.life), 0};
     if (request.value)
       workspace.places[request.value] = place;
     else

@@ -1,5 +1,5 @@
-// FLOPs and bytes of operations without fusion. The weights of special functions approximate the FLOPs of a polynomial
-// evaluation.
+// FLOPs and bytes of operations without fusion. The weights of special functions approximate the
+// FLOPs of a polynomial evaluation.
 #include "zorse/Dialect/Zorse/SampleOps.h"
 
 using namespace mlir;
@@ -14,7 +14,9 @@ static double elements(Value value) {
   return type ? static_cast<double>(elementsPerRow(type)) : 1.0;
 }
 
-static double elementBytes(Type type) { return std::max(1u, getElementTypeOrSelf(type).getIntOrFloatBitWidth() / 8); }
+static double elementBytes(Type type) {
+  return std::max(1u, getElementTypeOrSelf(type).getIntOrFloatBitWidth() / 8);
+}
 
 /// Returns the number of (query, key) pairs that the mask of `causal` and `window` leaves visible.
 static double visiblePairs(double queries, double keys, const AttentionOptions &options) {
@@ -30,7 +32,8 @@ static double visiblePairs(double queries, double keys, const AttentionOptions &
 
 template <typename Op> static double attentionFlops(Op op, double products) {
   ArrayRef<int64_t> q = typeOf(op.getQ()).getShape(), v = typeOf(op.getV()).getShape();
-  double pairs = visiblePairs(q[1], v[1], op.getOptions()) * q[2] * (ShapedType::isDynamic(q[0]) ? 1 : q[0]);
+  double pairs =
+      visiblePairs(q[1], v[1], op.getOptions()) * q[2] * (ShapedType::isDynamic(q[0]) ? 1 : q[0]);
   return pairs * (products * (q[3] + v[3]) + kSpecialFunction);
 }
 
@@ -48,9 +51,16 @@ double KnownOp::getFlops() { return 0; }
 double SampleNumberOp::getFlops() { return 0; }
 
 double ReduceOp::getFlops() { return elements(getX()); }
-double MatmulOp::getFlops() { return 2 * elements(getY()) * typeOf(getA()).getShape().take_back(getTransposeA() ? 2 : 1).front(); }
-double BiasedMatmulOp::getFlops() { return (2.0 * typeOf(getA()).getShape().back() + 1) * elements(getY()); }
-double MatmulGradWeightOp::getFlops() { return 2 * elements(getA()) * typeOf(getB()).getShape().back(); }
+double MatmulOp::getFlops() {
+  return 2 * elements(getY()) *
+         typeOf(getA()).getShape().take_back(getTransposeA() ? 2 : 1).front();
+}
+double BiasedMatmulOp::getFlops() {
+  return (2.0 * typeOf(getA()).getShape().back() + 1) * elements(getY());
+}
+double MatmulGradWeightOp::getFlops() {
+  return 2 * elements(getA()) * typeOf(getB()).getShape().back();
+}
 double ScatterAddOp::getFlops() { return elements(getUpdates()); }
 
 double SoftmaxOp::getFlops() { return elements(getX()) * (kSpecialFunction + 4); }

@@ -66,36 +66,44 @@ OpFactors zorse::elementwiseFactors(Operation *op) {
 // Check
 //===----------------------------------------------------------------------===//
 
-static std::string checkDimension(const OpFactors &factors, const OpFactors::Dimension &dimension, int64_t size, bool result) {
+static std::string checkDimension(const OpFactors &factors, const OpFactors::Dimension &dimension,
+                                  int64_t size, bool result) {
   int64_t covered = 0;
   for (const OpFactors::Segment &segment : dimension) {
     int64_t points = 1;
     for (unsigned index : segment.factors) {
       const OpFactors::Factor &factor = factors.factors[index];
-      if (factor.size == ShapedType::kDynamic && (size != ShapedType::kDynamic || segment.factors.size() != 1 || dimension.size() != 1))
+      if (factor.size == ShapedType::kDynamic &&
+          (size != ShapedType::kDynamic || segment.factors.size() != 1 || dimension.size() != 1))
         return "the sample axis is not alone in its dimension";
       if (result && factor.kind == FactorKind::Reduced)
         return "a reduced factor is in a result";
       points = factor.size == ShapedType::kDynamic ? factor.size : points * factor.size;
     }
     if (!segment.factors.empty() && points != segment.size)
-      return "factors multiply to " + std::to_string(points) + " in a segment of " + std::to_string(segment.size);
+      return "factors multiply to " + std::to_string(points) + " in a segment of " +
+             std::to_string(segment.size);
     covered = segment.size == ShapedType::kDynamic ? segment.size : covered + segment.size;
   }
-  return covered == size ? "" : "segments cover " + std::to_string(covered) + " of " + std::to_string(size);
+  return covered == size
+             ? ""
+             : "segments cover " + std::to_string(covered) + " of " + std::to_string(size);
 }
 
 std::string zorse::check(const OpFactors &factors, Operation *op) {
-  auto checkAll = [&](ArrayRef<OpFactors::Value> rules, ValueRange values, bool results) -> std::string {
+  auto checkAll = [&](ArrayRef<OpFactors::Value> rules, ValueRange values,
+                      bool results) -> std::string {
     if (rules.size() != values.size())
-      return "it speaks of " + std::to_string(rules.size()) + " values of " + std::to_string(values.size());
+      return "it speaks of " + std::to_string(rules.size()) + " values of " +
+             std::to_string(values.size());
     for (auto [i, rule, value] : llvm::enumerate(rules, values)) {
       auto type = dyn_cast<RankedTensorType>(value.getType());
       std::string where = std::string(results ? "result " : "operand ") + std::to_string(i);
       if (static_cast<int64_t>(rule.size()) != (type ? type.getRank() : 0))
         return where + ": not one rule for each dimension";
       for (auto [d, dimension] : llvm::enumerate(rule))
-        if (std::string problem = checkDimension(factors, dimension, type.getDimSize(d), results); !problem.empty())
+        if (std::string problem = checkDimension(factors, dimension, type.getDimSize(d), results);
+            !problem.empty())
           return where + ", dimension " + std::to_string(d) + ": " + problem;
     }
     return "";
@@ -108,7 +116,9 @@ std::string zorse::check(const OpFactors &factors, Operation *op) {
 // Text
 //===----------------------------------------------------------------------===//
 
-static std::string nameOf(unsigned factor) { return std::string(1, static_cast<char>(factor < 18 ? 'i' + factor : 'a' + factor - 18)); }
+static std::string nameOf(unsigned factor) {
+  return std::string(1, static_cast<char>(factor < 18 ? 'i' + factor : 'a' + factor - 18));
+}
 
 static std::string toString(const OpFactors::Segment &segment) {
   std::string text;
@@ -122,7 +132,9 @@ static void print(llvm::raw_ostream &os, ArrayRef<OpFactors::Value> values) {
   llvm::interleaveComma(values, os, [&](const OpFactors::Value &value) {
     os << '[';
     llvm::interleaveComma(value, os, [&](const OpFactors::Dimension &dimension) {
-      llvm::interleave(dimension, os, [&](const OpFactors::Segment &segment) { os << ::toString(segment); }, "|");
+      llvm::interleave(
+          dimension, os, [&](const OpFactors::Segment &segment) { os << ::toString(segment); },
+          "|");
     });
     os << ']';
   });
@@ -142,7 +154,8 @@ std::string zorse::toString(const OpFactors &factors) {
   print(os, factors.operands);
   os << " -> ";
   print(os, factors.results);
-  for (StringRef word : {"parallel", "sum", "max", "min", "product", "log-sum-exp", "indivisible"}) {
+  for (StringRef word :
+       {"parallel", "sum", "max", "min", "product", "log-sum-exp", "indivisible"}) {
     bool first = true;
     for (auto [i, factor] : llvm::enumerate(factors.factors))
       if (wordFor(factor) == word)

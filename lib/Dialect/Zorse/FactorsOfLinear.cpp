@@ -6,7 +6,8 @@ using namespace zorse;
 
 OpFactors ReduceOp::getFactors() {
   FactorBuilder builder(*this);
-  static constexpr Combiner kCombiners[] = {Combiner::Sum, Combiner::Max, Combiner::Min, Combiner::Product}; // in the order of ReduceKind
+  static constexpr Combiner kCombiners[] = {Combiner::Sum, Combiner::Max, Combiner::Min,
+                                            Combiner::Product}; // in the order of ReduceKind
   Combiner combiner = kCombiners[static_cast<size_t>(getKind())];
   unsigned next = 0;
   for (auto [i, size] : llvm::enumerate(shapeOf(getX()))) {
@@ -30,18 +31,22 @@ static FactorBuilder product(Operation *op, bool transposeA, bool transposeB, Fa
       b[i] = a[i];
   }
   size_t m = transposeA ? rank - 1 : rank - 2, k = transposeA ? rank - 2 : rank - 1;
-  size_t n = transposeB ? b.size() - 2 : b.size() - 1, kOfB = transposeB ? b.size() - 1 : b.size() - 2;
+  size_t n = transposeB ? b.size() - 2 : b.size() - 1,
+         kOfB = transposeB ? b.size() - 1 : b.size() - 2;
   a[m] = y[rank - 2] = {builder.parallel(aShape[m])};
   b[n] = y[rank - 1] = {builder.parallel(bShape[n])};
   a[k] = b[kOfB] = {builder.add(inner, aShape[k])};
   return builder;
 }
 
-OpFactors MatmulOp::getFactors() { return product(*this, getTransposeA(), getTransposeB(), FactorKind::Reduced).take(); }
+OpFactors MatmulOp::getFactors() {
+  return product(*this, getTransposeA(), getTransposeB(), FactorKind::Reduced).take();
+}
 
 /// Parts of the sum over k would each add the bias, so k is indivisible.
 OpFactors BiasedMatmulOp::getFactors() {
-  FactorBuilder builder = product(*this, /*transposeA=*/false, getTransposeB(), FactorKind::Indivisible);
+  FactorBuilder builder =
+      product(*this, /*transposeA=*/false, getTransposeB(), FactorKind::Indivisible);
   builder.operand(2)[0] = builder.result(0).back();
   return builder.take();
 }
@@ -58,8 +63,10 @@ OpFactors MatmulGradWeightOp::getFactors() {
 }
 
 /// Relates a table [v, c...] to its rows [l..., c...] selected by indices [l...]. Returns v.
-static OpFactors::Segment tableAndRows(FactorBuilder &builder, OpFactors::Value &table, OpFactors::Value &rows, OpFactors::Value &indices,
-                                       Value tableValue, Value indicesValue, FactorKind ofTable, FactorKind ofLead) {
+static OpFactors::Segment tableAndRows(FactorBuilder &builder, OpFactors::Value &table,
+                                       OpFactors::Value &rows, OpFactors::Value &indices,
+                                       Value tableValue, Value indicesValue, FactorKind ofTable,
+                                       FactorKind ofLead) {
   FactorBuilder::Segment v = builder.add(ofTable, shapeOf(tableValue)[0]);
   table[0] = {v};
   for (size_t i = 0; i < indices.size(); ++i)
@@ -71,8 +78,9 @@ static OpFactors::Segment tableAndRows(FactorBuilder &builder, OpFactors::Value 
 
 OpFactors GatherOp::getFactors() {
   FactorBuilder builder(*this);
-  OpFactors::Segment v = tableAndRows(builder, builder.operand(0), builder.result(0), builder.operand(1), getTable(), getIndices(),
-                                      FactorKind::Reduced, FactorKind::Parallel);
+  OpFactors::Segment v =
+      tableAndRows(builder, builder.operand(0), builder.result(0), builder.operand(1), getTable(),
+                   getIndices(), FactorKind::Reduced, FactorKind::Parallel);
   builder.countAlong(v, 1);
   if (getPadding())
     builder.countAlong(v);
@@ -81,8 +89,9 @@ OpFactors GatherOp::getFactors() {
 
 OpFactors ScatterAddOp::getFactors() {
   FactorBuilder builder(*this);
-  OpFactors::Segment v = tableAndRows(builder, builder.result(0), builder.operand(1), builder.operand(0), getY(), getIndices(), FactorKind::Parallel,
-                                      FactorKind::Reduced);
+  OpFactors::Segment v =
+      tableAndRows(builder, builder.result(0), builder.operand(1), builder.operand(0), getY(),
+                   getIndices(), FactorKind::Parallel, FactorKind::Reduced);
   builder.countAlong(v, 0);
   if (getPadding())
     builder.countAlong(v);
@@ -91,7 +100,8 @@ OpFactors ScatterAddOp::getFactors() {
 
 /// Vectors [l..., v] from which indices [l...] select one element each.
 static OpFactors elementsByIndex(Operation *op, OpFactors::Value &(FactorBuilder::*wide)(unsigned),
-                                 OpFactors::Value &(FactorBuilder::*narrow)(unsigned), Value wideValue, FactorKind ofVector) {
+                                 OpFactors::Value &(FactorBuilder::*narrow)(unsigned),
+                                 Value wideValue, FactorKind ofVector) {
   FactorBuilder builder(op);
   ArrayRef<int64_t> shape = shapeOf(wideValue);
   SmallVector<OpFactors::Segment> dimensions = builder.parallel(shape.drop_back());
@@ -104,8 +114,10 @@ static OpFactors elementsByIndex(Operation *op, OpFactors::Value &(FactorBuilder
 }
 
 OpFactors TakeAlongDimOp::getFactors() {
-  return elementsByIndex(*this, &FactorBuilder::operand, &FactorBuilder::result, getX(), FactorKind::Reduced);
+  return elementsByIndex(*this, &FactorBuilder::operand, &FactorBuilder::result, getX(),
+                         FactorKind::Reduced);
 }
 OpFactors TakeAlongDimGradOp::getFactors() {
-  return elementsByIndex(*this, &FactorBuilder::result, &FactorBuilder::operand, getDx(), FactorKind::Parallel);
+  return elementsByIndex(*this, &FactorBuilder::result, &FactorBuilder::operand, getDx(),
+                         FactorKind::Parallel);
 }

@@ -9,12 +9,15 @@ using namespace zorse;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// q [r, s, h g, d], k [r, t, h, d], v [r, t, h, e] and out [r, s, h g, e]: h key heads, each shared by g query heads.
+/// q [r, s, h g, d], k [r, t, h, d], v [r, t, h, e] and out [r, s, h g, e]: h key heads, each
+/// shared by g query heads.
 class AttentionDimensions {
 public:
   using Segment = OpFactors::Segment;
 
-  AttentionDimensions(Operation *op, Value q, Value k, Value v, FactorKind keys, FactorKind valueChannels) : builder(op) {
+  AttentionDimensions(Operation *op, Value q, Value k, Value v, FactorKind keys,
+                      FactorKind valueChannels)
+      : builder(op) {
     ArrayRef<int64_t> qShape = shapeOf(q), kShape = shapeOf(k);
     r = builder.parallel(qShape[0]);
     s = builder.parallel(qShape[1]);
@@ -37,7 +40,9 @@ public:
   void mask(OpFactors::Value &value, Value mask) {
     if (!mask)
       return;
-    auto unlessOne = [&](unsigned dimension, const Segment &segment) { return shapeOf(mask)[dimension] == 1 ? FactorBuilder::nothing(1) : segment; };
+    auto unlessOne = [&](unsigned dimension, const Segment &segment) {
+      return shapeOf(mask)[dimension] == 1 ? FactorBuilder::nothing(1) : segment;
+    };
     FactorBuilder::set(value, {unlessOne(0, r), unlessOne(1, heads), s, t});
   }
   /// The keys that a query sees depend on positions. Dropped probabilities also depend on the head.
@@ -55,9 +60,11 @@ private:
 };
 } // namespace
 
-/// Probabilities need all keys. Statistics are equal for all channels of the values and are not sums over them.
+/// Probabilities need all keys. Statistics are equal for all channels of the values and are not
+/// sums over them.
 OpFactors AttentionOp::getFactors() {
-  AttentionDimensions dimensions(*this, getQ(), getK(), getV(), FactorKind::Indivisible, getLse() ? FactorKind::Indivisible : FactorKind::Parallel);
+  AttentionDimensions dimensions(*this, getQ(), getK(), getV(), FactorKind::Indivisible,
+                                 getLse() ? FactorKind::Indivisible : FactorKind::Parallel);
   FactorBuilder &builder = dimensions.builder;
   dimensions.query(builder.operand(0));
   dimensions.key(builder.operand(1));
@@ -70,11 +77,12 @@ OpFactors AttentionOp::getFactors() {
   return builder.take();
 }
 
-/// With the statistics of all keys given, (query, key) pairs are independent: dq is a sum over keys; dk and dv are sums
-/// over queries and over the query heads of a key head. The sum of dout * out over the channels of the values cannot be
-/// split into parts.
+/// With the statistics of all keys given, (query, key) pairs are independent: dq is a sum over
+/// keys; dk and dv are sums over queries and over the query heads of a key head. The sum of dout *
+/// out over the channels of the values cannot be split into parts.
 OpFactors AttentionGradOp::getFactors() {
-  AttentionDimensions dimensions(*this, getQ(), getK(), getV(), FactorKind::Parallel, FactorKind::Indivisible);
+  AttentionDimensions dimensions(*this, getQ(), getK(), getV(), FactorKind::Parallel,
+                                 FactorKind::Indivisible);
   FactorBuilder &builder = dimensions.builder;
   dimensions.out(builder.operand(0));
   dimensions.query(builder.operand(1));
@@ -97,14 +105,16 @@ OpFactors CausalMaskOp::getFactors() {
   return factors;
 }
 
-/// Channels are rotated in pairs (p, p + D/2) or (2p, 2p + 1): a product of 2 and the pairs. The tables have one entry
-/// per pair.
+/// Channels are rotated in pairs (p, p + D/2) or (2p, 2p + 1): a product of 2 and the pairs. The
+/// tables have one entry per pair.
 OpFactors RopeOp::getFactors() {
   FactorBuilder builder(*this);
   ArrayRef<int64_t> shape = shapeOf(getX());
-  OpFactors::Segment r = builder.parallel(shape[0]), s = builder.parallel(shape[1]), h = builder.parallel(shape[2]);
+  OpFactors::Segment r = builder.parallel(shape[0]), s = builder.parallel(shape[1]),
+                     h = builder.parallel(shape[2]);
   OpFactors::Segment pairs = builder.parallel(shape[3] / 2), both = builder.indivisible(2);
-  OpFactors::Segment channels = getInterleaved() ? FactorBuilder::product(pairs, both) : FactorBuilder::product(both, pairs);
+  OpFactors::Segment channels =
+      getInterleaved() ? FactorBuilder::product(pairs, both) : FactorBuilder::product(both, pairs);
   FactorBuilder::set(builder.operand(0), {r, s, h, channels});
   for (unsigned table : {1, 2})
     if (carriesSamples(getCos().getType()))
@@ -119,8 +129,8 @@ OpFactors RopeOp::getFactors() {
 // Loss
 //===----------------------------------------------------------------------===//
 
-/// Logits [l..., v]: parts of the classes combine like parts of a softmax. The part that contains the label yields its
-/// logit and its weight.
+/// Logits [l..., v]: parts of the classes combine like parts of a softmax. The part that contains
+/// the label yields its logit and its weight.
 OpFactors CrossEntropyOp::getFactors() {
   FactorBuilder builder(*this);
   SmallVector<OpFactors::Segment> lead = builder.parallel(shapeOf(getLabels()));
@@ -135,7 +145,8 @@ OpFactors CrossEntropyOp::getFactors() {
   return builder.take();
 }
 
-/// Every class needs the weight of the label, which may belong to another part, so the weights are not divided.
+/// Every class needs the weight of the label, which may belong to another part, so the weights are
+/// not divided.
 OpFactors CrossEntropyGradOp::getFactors() {
   FactorBuilder builder(*this);
   SmallVector<OpFactors::Segment> lead = builder.parallel(shapeOf(getLabels()));

@@ -17,7 +17,9 @@ public:
   FactorBuilder builder;
 
   void vector(OpFactors::Value &value) { FactorBuilder::set(value, dimensions); }
-  void statistic(OpFactors::Value &value) { FactorBuilder::set(value, ArrayRef(dimensions).drop_back()); }
+  void statistic(OpFactors::Value &value) {
+    FactorBuilder::set(value, ArrayRef(dimensions).drop_back());
+  }
   void channels(OpFactors::Value &value) { FactorBuilder::set(value, dimensions.back()); }
 
 private:

@@ -4,18 +4,22 @@
 using namespace mlir;
 using namespace zorse;
 
-/// Factors both shapes, outermost first. The smaller remainder is split off while it divides the larger.
+/// Factors both shapes, outermost first. The smaller remainder is split off while it divides the
+/// larger.
 OpFactors ReshapeOp::getFactors() {
   FactorBuilder builder(*this);
   ArrayRef<int64_t> a = shapeOf(getX()), b = shapeOf(getY());
-  SmallVector<OpFactors::Segment> x(a.size(), FactorBuilder::nothing(1)), y(b.size(), FactorBuilder::nothing(1));
+  SmallVector<OpFactors::Segment> x(a.size(), FactorBuilder::nothing(1)),
+      y(b.size(), FactorBuilder::nothing(1));
   size_t i = 0, j = 0;
   if (carriesSamples(getX().getType())) {
     x[0] = y[0] = builder.parallel(ShapedType::kDynamic);
     i = j = 1;
   }
   int64_t left = 1, right = 1;
-  auto append = [](OpFactors::Segment &segment, const OpFactors::Segment &factor) { segment = FactorBuilder::product(segment, factor); };
+  auto append = [](OpFactors::Segment &segment, const OpFactors::Segment &factor) {
+    segment = FactorBuilder::product(segment, factor);
+  };
   while (true) {
     while (left == 1 && i < a.size())
       left = a[i++];
@@ -25,7 +29,8 @@ OpFactors ReshapeOp::getFactors() {
       break;
     int64_t common = std::min(left, right);
     if (std::max(left, right) % common != 0) {
-      // 6 x 4 to 8 x 3: there are no common factors in order. The remaining dimensions are indivisible.
+      // 6 x 4 to 8 x 3: there are no common factors in order. The remaining dimensions are
+      // indivisible.
       for (size_t k = i - 1; k < a.size(); ++k)
         append(x[k], builder.indivisible(k == i - 1 ? left : a[k]));
       for (size_t k = j - 1; k < b.size(); ++k)
@@ -50,11 +55,12 @@ OpFactors TransposeOp::getFactors() {
   return builder.take();
 }
 
-/// A contiguous range of a dimension is one of its segments; the points before and after it are unrelated. A dimension
-/// with a stride is indivisible.
+/// A contiguous range of a dimension is one of its segments; the points before and after it are
+/// unrelated. A dimension with a stride is indivisible.
 OpFactors SliceOp::getFactors() {
   FactorBuilder builder(*this);
-  for (auto [i, from, to, offset, stride] : llvm::enumerate(shapeOf(getX()), shapeOf(getY()), getOffsets(), getStrides())) {
+  for (auto [i, from, to, offset, stride] :
+       llvm::enumerate(shapeOf(getX()), shapeOf(getY()), getOffsets(), getStrides())) {
     OpFactors::Dimension &x = builder.operand(0)[i], &y = builder.result(0)[i];
     if (stride != 1 && to != 1) {
       x = {builder.indivisible(from)};

@@ -32,7 +32,9 @@ struct MergeReshapes : OpRewritePattern<ReshapeOp> {
 };
 } // namespace
 
-void ReshapeOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) { patterns.add<MergeReshapes>(context); }
+void ReshapeOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
+  patterns.add<MergeReshapes>(context);
+}
 
 //===----------------------------------------------------------------------===//
 // Transpose
@@ -70,15 +72,17 @@ struct MergeTransposes : OpRewritePattern<TransposeOp> {
 };
 } // namespace
 
-void TransposeOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) { patterns.add<MergeTransposes>(context); }
+void TransposeOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
+  patterns.add<MergeTransposes>(context);
+}
 
 //===----------------------------------------------------------------------===//
 // Slice and concat
 //===----------------------------------------------------------------------===//
 
 OpFoldResult SliceOp::fold(FoldAdaptor adaptor) {
-  // If the types are equal, offsets are 0, and strides other than 1 occur only in dimensions of size 1, where they have
-  // no effect.
+  // If the types are equal, offsets are 0, and strides other than 1 occur only in dimensions of
+  // size 1, where they have no effect.
   if (getX().getType() == getType())
     return getX();
   if (auto constant = dyn_cast_or_null<SplatElementsAttr>(adaptor.getX()))
@@ -105,15 +109,21 @@ struct MergeSlices : OpRewritePattern<SliceOp> {
 };
 } // namespace
 
-void SliceOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) { patterns.add<MergeSlices>(context); }
+void SliceOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
+  patterns.add<MergeSlices>(context);
+}
 
-OpFoldResult ConcatOp::fold(FoldAdaptor) { return getXs().size() == 1 ? OpFoldResult(getXs().front()) : OpFoldResult(); }
+OpFoldResult ConcatOp::fold(FoldAdaptor) {
+  return getXs().size() == 1 ? OpFoldResult(getXs().front()) : OpFoldResult();
+}
 
 //===----------------------------------------------------------------------===//
 // Broadcast, reduce, dropout
 //===----------------------------------------------------------------------===//
 
-OpFoldResult BroadcastOp::fold(FoldAdaptor adaptor) { return getX().getType() == getType() ? OpFoldResult(getX()) : OpFoldResult(); }
+OpFoldResult BroadcastOp::fold(FoldAdaptor adaptor) {
+  return getX().getType() == getType() ? OpFoldResult(getX()) : OpFoldResult();
+}
 
 namespace {
 /// broadcast(broadcast(x)) is one broadcast.
@@ -132,18 +142,28 @@ struct MergeBroadcasts : OpRewritePattern<BroadcastOp> {
 };
 } // namespace
 
-void BroadcastOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) { patterns.add<MergeBroadcasts>(context); }
-
-OpFoldResult ReduceOp::fold(FoldAdaptor) { return getDims().empty() ? OpFoldResult(getX()) : OpFoldResult(); }
-
-OpFoldResult DetachOp::fold(FoldAdaptor) { return getX().getDefiningOp<DetachOp>() ? OpFoldResult(getX()) : OpFoldResult(); }
-
-OpFoldResult RoundOp::fold(FoldAdaptor) {
-  // The inner of two equal roundings remains. They must have the same gradient rule: a straight-through inner rounding
-  // would otherwise lose the rounding of the gradient.
-  auto inner = getX().getDefiningOp<RoundOp>();
-  const bool isSame = inner && inner.getTo() == getTo() && inner.getStraightThrough() == getStraightThrough();
-  return isSame && (inner.getPerOperator() || !getPerOperator()) ? OpFoldResult(getX()) : OpFoldResult();
+void BroadcastOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
+  patterns.add<MergeBroadcasts>(context);
 }
 
-OpFoldResult DropoutOp::fold(FoldAdaptor) { return getProbability().isZero() ? OpFoldResult(getX()) : OpFoldResult(); }
+OpFoldResult ReduceOp::fold(FoldAdaptor) {
+  return getDims().empty() ? OpFoldResult(getX()) : OpFoldResult();
+}
+
+OpFoldResult DetachOp::fold(FoldAdaptor) {
+  return getX().getDefiningOp<DetachOp>() ? OpFoldResult(getX()) : OpFoldResult();
+}
+
+OpFoldResult RoundOp::fold(FoldAdaptor) {
+  // The inner of two equal roundings remains. They must have the same gradient rule: a
+  // straight-through inner rounding would otherwise lose the rounding of the gradient.
+  auto inner = getX().getDefiningOp<RoundOp>();
+  const bool isSame =
+      inner && inner.getTo() == getTo() && inner.getStraightThrough() == getStraightThrough();
+  return isSame && (inner.getPerOperator() || !getPerOperator()) ? OpFoldResult(getX())
+                                                                 : OpFoldResult();
+}
+
+OpFoldResult DropoutOp::fold(FoldAdaptor) {
+  return getProbability().isZero() ? OpFoldResult(getX()) : OpFoldResult();
+}

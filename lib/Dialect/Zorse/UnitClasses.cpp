@@ -1,4 +1,5 @@
-// Verifiers of units and their classes, and the functions of a module in the order of their compiled functions.
+// Verifiers of units and their classes, and the functions of a module in the order of their
+// compiled functions.
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
 #include <map>
@@ -6,7 +7,9 @@
 using namespace mlir;
 using namespace zorse;
 
-func::FuncOp ClassOp::function(Task task) { return lookupSymbol<func::FuncOp>(stringifyTask(task)); }
+func::FuncOp ClassOp::function(Task task) {
+  return lookupSymbol<func::FuncOp>(stringifyTask(task));
+}
 
 func::FuncOp ClassOp::writerOf(ArgumentKind block) {
   return function(block == ArgumentKind::SavedForWeightGrad ? Task::InputGradients : Task::Forward);
@@ -18,12 +21,14 @@ func::FuncOp ClassOp::definer() {
 }
 
 std::optional<Task> zorse::taskOf(func::FuncOp function) {
-  return isa_and_nonnull<ClassOp>(function->getParentOp()) ? symbolizeTask(function.getSymName()) : std::nullopt;
+  return isa_and_nonnull<ClassOp>(function->getParentOp()) ? symbolizeTask(function.getSymName())
+                                                           : std::nullopt;
 }
 
 std::string zorse::compiledFunctionName(func::FuncOp function) {
   auto unitClass = dyn_cast_if_present<ClassOp>(function->getParentOp());
-  return unitClass ? (unitClass.getSymName() + "." + function.getSymName()).str() : function.getSymName().str();
+  return unitClass ? (unitClass.getSymName() + "." + function.getSymName()).str()
+                   : function.getSymName().str();
 }
 
 SmallVector<func::FuncOp> zorse::functionsInOrder(ModuleOp module) {
@@ -56,20 +61,26 @@ const Kinds &kindsOf(Task task) {
       {Task::Joint,
        {{K::Parameter, K::Input, K::BoundaryIn, K::BoundaryOutGradient, K::Scalars},
         {K::BoundaryOut, K::Loss, K::BoundaryInGradient, K::ParameterGradient, K::Saved}}},
-      {Task::Forward, {{K::Parameter, K::Input, K::BoundaryIn, K::Scalars}, {K::BoundaryOut, K::Loss, K::Saved}}},
+      {Task::Forward,
+       {{K::Parameter, K::Input, K::BoundaryIn, K::Scalars}, {K::BoundaryOut, K::Loss, K::Saved}}},
       {Task::Backward,
-       {{K::Parameter, K::Input, K::BoundaryIn, K::BoundaryOutGradient, K::Scalars, K::Saved}, {K::BoundaryInGradient, K::ParameterGradient}}},
+       {{K::Parameter, K::Input, K::BoundaryIn, K::BoundaryOutGradient, K::Scalars, K::Saved},
+        {K::BoundaryInGradient, K::ParameterGradient}}},
       {Task::InputGradients,
-       {{K::Parameter, K::Input, K::BoundaryIn, K::BoundaryOutGradient, K::Scalars, K::Saved}, {K::BoundaryInGradient, K::SavedForWeightGrad}}},
+       {{K::Parameter, K::Input, K::BoundaryIn, K::BoundaryOutGradient, K::Scalars, K::Saved},
+        {K::BoundaryInGradient, K::SavedForWeightGrad}}},
       {Task::WeightGradients,
-       {{K::Parameter, K::Input, K::BoundaryIn, K::BoundaryOutGradient, K::Scalars, K::Saved, K::SavedForWeightGrad}, {K::ParameterGradient}}},
+       {{K::Parameter, K::Input, K::BoundaryIn, K::BoundaryOutGradient, K::Scalars, K::Saved,
+         K::SavedForWeightGrad},
+        {K::ParameterGradient}}},
       {Task::Recompute, {{K::Parameter, K::Input, K::BoundaryIn, K::Scalars}, {K::Saved}}},
       {Task::Logits, {{K::Parameter, K::Input, K::BoundaryIn, K::Scalars}, {K::BoundaryOut}}},
   };
   return kinds.at(task);
 }
 
-/// Returns the kind of the value that a gradient belongs to, or the kind itself if it is not a gradient.
+/// Returns the kind of the value that a gradient belongs to, or the kind itself if it is not a
+/// gradient.
 ArgumentKind sourceOf(ArgumentKind kind) {
   return kind == ArgumentKind::ParameterGradient     ? ArgumentKind::Parameter
          : kind == ArgumentKind::BoundaryInGradient  ? ArgumentKind::BoundaryIn
@@ -82,23 +93,28 @@ bool defines(Task task, ArgumentKind kind) {
   if (task == Task::InputGradients)
     return kind == ArgumentKind::SavedForWeightGrad;
   const bool forward = task == Task::Forward || task == Task::Joint;
-  return forward && (kind == ArgumentKind::Parameter || kind == ArgumentKind::Input || kind == ArgumentKind::BoundaryIn ||
-                     kind == ArgumentKind::BoundaryOut || kind == ArgumentKind::Loss || kind == ArgumentKind::Saved);
+  return forward && (kind == ArgumentKind::Parameter || kind == ArgumentKind::Input ||
+                     kind == ArgumentKind::BoundaryIn || kind == ArgumentKind::BoundaryOut ||
+                     kind == ArgumentKind::Loss || kind == ArgumentKind::Saved);
 }
 
-/// Compares the argument attributes of a class's functions, starting with the functions that define them.
+/// Compares the argument attributes of a class's functions, starting with the functions that define
+/// them.
 class ArgumentChecker {
 public:
   LogicalResult check(func::FuncOp function, Task task) {
     std::map<ArgumentKind, SmallVector<uint32_t>> defined;
-    for (bool defining : {true, false}) // a joint function has arguments for the gradients of its results
+    for (bool defining :
+         {true, false}) // a joint function has arguments for the gradients of its results
       for (bool result : {false, true}) {
         ArrayRef<Type> types = result ? function.getResultTypes() : function.getArgumentTypes();
         for (auto [i, type] : llvm::enumerate(types)) {
-          ArgumentAttr attribute = result ? attributeOfResult(function, unsigned(i)) : attributeOfArgument(function, unsigned(i));
+          ArgumentAttr attribute = result ? attributeOfResult(function, unsigned(i))
+                                          : attributeOfArgument(function, unsigned(i));
           if ((attribute && defines(task, attribute.getKind())) != defining)
             continue;
-          if (failed(checkArgument(function, task, attribute, type, (result ? "result " : "argument ") + std::to_string(i), result)))
+          if (failed(checkArgument(function, task, attribute, type,
+                                   (result ? "result " : "argument ") + std::to_string(i), result)))
             return failure();
           if (defining)
             defined[attribute.getKind()].push_back(attribute.getIndex());
@@ -109,28 +125,37 @@ public:
       for (auto [i, index] : llvm::enumerate(indices))
         if (index != i)
           return function.emitOpError("(C3) expects ")
-                 << stringifyArgumentKind(kind) << " arguments numbered from 0 without gaps, got " << index << " in place of " << i;
+                 << stringifyArgumentKind(kind) << " arguments numbered from 0 without gaps, got "
+                 << index << " in place of " << i;
     }
     return success();
   }
 
 private:
-  LogicalResult checkArgument(func::FuncOp function, Task task, ArgumentAttr attribute, Type type, const std::string &where, bool result) {
+  LogicalResult checkArgument(func::FuncOp function, Task task, ArgumentAttr attribute, Type type,
+                              const std::string &where, bool result) {
     if (!attribute)
       return function.emitOpError("(C2) expects zorse.argument on ") << where;
-    if (const Kinds &kinds = kindsOf(task); !llvm::is_contained(result ? kinds.results : kinds.arguments, attribute.getKind()))
-      return function.emitOpError("(C2) has ") << attribute << " as " << where << ", which functions of this task do not have";
-    if (attribute.getKind() == ArgumentKind::Scalars || task == Task::Logits) // f64 or i64 by field; positions and result of logits
+    if (const Kinds &kinds = kindsOf(task);
+        !llvm::is_contained(result ? kinds.results : kinds.arguments, attribute.getKind()))
+      return function.emitOpError("(C2) has ")
+             << attribute << " as " << where << ", which functions of this task do not have";
+    if (attribute.getKind() == ArgumentKind::Scalars ||
+        task == Task::Logits) // f64 or i64 by field; positions and result of logits
       return success();
     const ArgumentKind source = sourceOf(attribute.getKind());
     auto [found, isNew] = types.try_emplace({source, attribute.getIndex()}, type);
     if (isNew && !defines(task, attribute.getKind()))
-      return function.emitOpError("(C4) has ") << attribute << " as " << where << ", which no function of the class defines";
-    const bool same = source == attribute.getKind() ? found->second == type
-                                                    : cast<RankedTensorType>(found->second).getShape() == cast<RankedTensorType>(type).getShape();
+      return function.emitOpError("(C4) has ")
+             << attribute << " as " << where << ", which no function of the class defines";
+    const bool same = source == attribute.getKind()
+                          ? found->second == type
+                          : cast<RankedTensorType>(found->second).getShape() ==
+                                cast<RankedTensorType>(type).getShape();
     if (!same)
-      return function.emitOpError("(C4) expects ") << where << ", " << attribute << ", to be " << found->second << " as elsewhere in the class, got "
-                                                   << type;
+      return function.emitOpError("(C4) expects ")
+             << where << ", " << attribute << ", to be " << found->second
+             << " as elsewhere in the class, got " << type;
     return success();
   }
 
@@ -142,14 +167,17 @@ private:
 LogicalResult ClassOp::verifyRegions() {
   for (Operation &op : getBody().front())
     if (auto function = dyn_cast<func::FuncOp>(op); !function || !taskOf(function))
-      return op.emitOpError("(C1) stands in a zorse.class, expects functions called by a task: forward, backward, backward_inputs, ...");
+      return op.emitOpError("(C1) stands in a zorse.class, expects functions called by a task: "
+                            "forward, backward, backward_inputs, ...");
   if (!function(Task::Forward) && !function(Task::Joint))
     return emitOpError("(C1) expects a function @forward or @joint");
   const bool parts = bool(function(Task::InputGradients));
   if (parts != bool(function(Task::WeightGradients)) || (parts && !function(Task::Backward)))
-    return emitOpError("(C5) expects @backward_inputs and @backward_weights together, in addition to @backward");
+    return emitOpError(
+        "(C5) expects @backward_inputs and @backward_weights together, in addition to @backward");
   ArgumentChecker arguments;
-  for (Task task : {Task::Joint, Task::Forward, Task::InputGradients, Task::Backward, Task::WeightGradients, Task::Recompute, Task::Logits})
+  for (Task task : {Task::Joint, Task::Forward, Task::InputGradients, Task::Backward,
+                    Task::WeightGradients, Task::Recompute, Task::Logits})
     if (func::FuncOp one = function(task); one && failed(arguments.check(one, task)))
       return failure();
   return success();
@@ -159,25 +187,35 @@ LogicalResult ClassOp::verifyRegions() {
 // zorse.unit
 //===----------------------------------------------------------------------===//
 
-ClassOp UnitOp::unitClass() { return SymbolTable::lookupNearestSymbolFrom<ClassOp>(*this, getCalleeAttr()); }
+ClassOp UnitOp::unitClass() {
+  return SymbolTable::lookupNearestSymbolFrom<ClassOp>(*this, getCalleeAttr());
+}
 
 LogicalResult UnitOp::verify() {
   if (getNames().size() != getNumResults())
-    return emitOpError("(U3) expects a name for each of its ") << getNumResults() << " results, got " << getNames().size();
+    return emitOpError("(U3) expects a name for each of its ")
+           << getNumResults() << " results, got " << getNames().size();
   return success();
 }
 
 namespace {
 
-/// Compares operands or results of a unit with the corresponding argument attributes of the class's forward.
-LogicalResult compareArguments(UnitOp unit, StringRef what, ArrayRef<std::pair<ArgumentAttr, Type>> attributes, TypeRange types) {
+/// Compares operands or results of a unit with the corresponding argument attributes of the class's
+/// forward.
+LogicalResult compareArguments(UnitOp unit, StringRef what,
+                               ArrayRef<std::pair<ArgumentAttr, Type>> attributes,
+                               TypeRange types) {
   if (attributes.size() != types.size())
-    return unit.emitOpError("(U2) has ") << types.size() << " " << what << ", expects the " << attributes.size() << " of @" << unit.getCallee();
+    return unit.emitOpError("(U2) has ") << types.size() << " " << what << ", expects the "
+                                         << attributes.size() << " of @" << unit.getCallee();
   for (auto [attribute, type] : llvm::zip(attributes, types)) {
     auto mine = cast<RankedTensorType>(type), theirs = cast<RankedTensorType>(attribute.second);
-    const bool isNarrowed = mine.getElementType().isF32() && (theirs.getElementType().isF16() || theirs.getElementType().isBF16());
-    if (mine.getShape() != theirs.getShape() || (mine.getElementType() != theirs.getElementType() && !isNarrowed))
-      return unit.emitOpError("(U2) expects ") << attribute.first << " of @" << unit.getCallee() << " to be " << theirs << ", got " << mine;
+    const bool isNarrowed = mine.getElementType().isF32() &&
+                            (theirs.getElementType().isF16() || theirs.getElementType().isBF16());
+    if (mine.getShape() != theirs.getShape() ||
+        (mine.getElementType() != theirs.getElementType() && !isNarrowed))
+      return unit.emitOpError("(U2) expects ") << attribute.first << " of @" << unit.getCallee()
+                                               << " to be " << theirs << ", got " << mine;
   }
   return success();
 }
@@ -194,28 +232,33 @@ LogicalResult UnitOp::verifySymbolUses(SymbolTableCollection &symbols) {
   SmallVector<std::pair<ArgumentAttr, Type>> parameters, inputs, boundary, known, results;
   for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
     ArgumentAttr attribute = attributeOfArgument(function, unsigned(i));
-    auto *list = isOfKind(attribute, ArgumentKind::Parameter)                                               ? &parameters
-                 : isOfKind(attribute, ArgumentKind::Input)                                                 ? &inputs
-                 : isOfKind(attribute, ArgumentKind::BoundaryIn)                                            ? &boundary
-                 : isOfKind(attribute, ArgumentKind::Scalars) && attribute.getField() == ScalarField::Known ? &known
-                                                                                                            : nullptr;
+    auto *list =
+        isOfKind(attribute, ArgumentKind::Parameter)    ? &parameters
+        : isOfKind(attribute, ArgumentKind::Input)      ? &inputs
+        : isOfKind(attribute, ArgumentKind::BoundaryIn) ? &boundary
+        : isOfKind(attribute, ArgumentKind::Scalars) && attribute.getField() == ScalarField::Known
+            ? &known
+            : nullptr;
     if (list)
       list->push_back({attribute, type});
   }
   for (ArgumentKind kind : {ArgumentKind::BoundaryOut, ArgumentKind::Loss})
     for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
-      if (ArgumentAttr attribute = attributeOfResult(function, unsigned(i)); isOfKind(attribute, kind))
+      if (ArgumentAttr attribute = attributeOfResult(function, unsigned(i));
+          isOfKind(attribute, kind))
         results.push_back({attribute, type});
-  return success(succeeded(compareArguments(*this, "parameters", parameters, getParameters().getTypes())) &&
-                 succeeded(compareArguments(*this, "inputs", inputs, getInputs().getTypes())) &&
-                 succeeded(compareArguments(*this, "values", boundary, getBoundary().getTypes())) &&
-                 succeeded(compareArguments(*this, "known numbers", known, getKnown().getTypes())) &&
-                 succeeded(compareArguments(*this, "results", results, getResultTypes())));
+  return success(
+      succeeded(compareArguments(*this, "parameters", parameters, getParameters().getTypes())) &&
+      succeeded(compareArguments(*this, "inputs", inputs, getInputs().getTypes())) &&
+      succeeded(compareArguments(*this, "values", boundary, getBoundary().getTypes())) &&
+      succeeded(compareArguments(*this, "known numbers", known, getKnown().getTypes())) &&
+      succeeded(compareArguments(*this, "results", results, getResultTypes())));
 }
 
 LogicalResult TargetOp::verifyRegions() {
   for (Operation &op : getKernels().front())
     if (auto kernel = dyn_cast<ModuleOp>(op); !kernel || !kernel.getSymName())
-      return op.emitOpError("stands in a zorse.target, expects modules that are called by their symbols");
+      return op.emitOpError(
+          "stands in a zorse.target, expects modules that are called by their symbols");
   return success();
 }

@@ -12,36 +12,51 @@ using namespace zorse;
 // Attention
 //===----------------------------------------------------------------------===//
 
-/// Checks the operands and attributes that attention and its gradient have in common. The gradient cites all these
-/// constraints as C1.
+/// Checks the operands and attributes that attention and its gradient have in common. The gradient
+/// cites all these constraints as C1.
 template <typename Op> static LogicalResult verifyAttentionOperands(Op op, bool gradient) {
-  auto fail = [&](const char *constraint) { return op.emitOpError() << "(" << (gradient ? "C1" : constraint) << ") expects "; };
-  RankedTensorType q = tensorTypeOf(op.getQ()), k = tensorTypeOf(op.getK()), v = tensorTypeOf(op.getV());
-  bool sameKind = q.getRank() == 4 && k.getRank() == 4 && v.getRank() == 4 && q.getElementType() == k.getElementType() &&
-                  q.getElementType() == v.getElementType() && q.getDimSize(0) == k.getDimSize(0) && q.getDimSize(0) == v.getDimSize(0);
+  auto fail = [&](const char *constraint) {
+    return op.emitOpError() << "(" << (gradient ? "C1" : constraint) << ") expects ";
+  };
+  RankedTensorType q = tensorTypeOf(op.getQ()), k = tensorTypeOf(op.getK()),
+                   v = tensorTypeOf(op.getV());
+  bool sameKind = q.getRank() == 4 && k.getRank() == 4 && v.getRank() == 4 &&
+                  q.getElementType() == k.getElementType() &&
+                  q.getElementType() == v.getElementType() && q.getDimSize(0) == k.getDimSize(0) &&
+                  q.getDimSize(0) == v.getDimSize(0);
   if (!sameKind)
-    return fail("C1") << "q, k and v of rank 4, one element type and the same rows, got " << q << ", " << k << " and " << v;
+    return fail("C1") << "q, k and v of rank 4, one element type and the same rows, got " << q
+                      << ", " << k << " and " << v;
   int64_t heads = q.getDimSize(2), keyHeads = k.getDimSize(2);
-  if (k.getDimSize(1) != v.getDimSize(1) || keyHeads != v.getDimSize(2) || k.getDimSize(3) != q.getDimSize(3) || keyHeads == 0 ||
-      heads % keyHeads != 0)
-    return fail("C2") << "k [?, S', H', D] and v [?, S', H', D'] with D of q and H' dividing H, got q " << q << ", k " << k << " and v " << v;
+  if (k.getDimSize(1) != v.getDimSize(1) || keyHeads != v.getDimSize(2) ||
+      k.getDimSize(3) != q.getDimSize(3) || keyHeads == 0 || heads % keyHeads != 0)
+    return fail("C2")
+           << "k [?, S', H', D] and v [?, S', H', D'] with D of q and H' dividing H, got q " << q
+           << ", k " << k << " and v " << v;
 
   if (op.getMask()) {
     RankedTensorType mask = tensorTypeOf(op.getMask());
-    bool fits = mask.getRank() == 4 && (mask.getDimSize(0) == q.getDimSize(0) || mask.getDimSize(0) == 1) &&
-                (mask.getDimSize(1) == heads || mask.getDimSize(1) == 1) && mask.getDimSize(2) == q.getDimSize(1) &&
-                mask.getDimSize(3) == k.getDimSize(1) && (mask.getElementType().isInteger(1) || mask.getElementType() == q.getElementType());
+    bool fits = mask.getRank() == 4 &&
+                (mask.getDimSize(0) == q.getDimSize(0) || mask.getDimSize(0) == 1) &&
+                (mask.getDimSize(1) == heads || mask.getDimSize(1) == 1) &&
+                mask.getDimSize(2) == q.getDimSize(1) && mask.getDimSize(3) == k.getDimSize(1) &&
+                (mask.getElementType().isInteger(1) || mask.getElementType() == q.getElementType());
     if (!fits)
-      return fail("C3") << "mask [?|1, " << heads << "|1, " << q.getDimSize(1) << ", " << k.getDimSize(1) << "] of i1 or " << q.getElementType()
-                        << ", got " << mask;
+      return fail("C3") << "mask [?|1, " << heads << "|1, " << q.getDimSize(1) << ", "
+                        << k.getDimSize(1) << "] of i1 or " << q.getElementType() << ", got "
+                        << mask;
   }
   AttentionOptions options = op.getOptions();
-  if (!std::isfinite(options.scale) || (options.softcap && (!(*options.softcap > 0) || !std::isfinite(*options.softcap))) ||
+  if (!std::isfinite(options.scale) ||
+      (options.softcap && (!(*options.softcap > 0) || !std::isfinite(*options.softcap))) ||
       !(options.dropout >= 0 && options.dropout < 1))
-    return fail("C4") << "a finite scale, a positive, finite softcap and 0 <= dropout < 1, got scale " << options.scale << ", softcap "
-                      << options.softcap.value_or(0) << " and dropout " << options.dropout;
+    return fail("C4")
+           << "a finite scale, a positive, finite softcap and 0 <= dropout < 1, got scale "
+           << options.scale << ", softcap " << options.softcap.value_or(0) << " and dropout "
+           << options.dropout;
   if (options.window && (*options.window < 1 || !options.causal))
-    return fail("C5") << "window >= 1 together with causal, got " << *options.window << (options.causal ? " with" : " without") << " causal";
+    return fail("C5") << "window >= 1 together with causal, got " << *options.window
+                      << (options.causal ? " with" : " without") << " causal";
 
   RankedTensorType out = reshaped(q, {q.getDimSize(0), q.getDimSize(1), heads, v.getDimSize(3)});
   if (op.getOut().getType() != out)
@@ -58,8 +73,11 @@ LogicalResult AttentionGradOp::verify() {
   if (failed(verifyAttentionOperands(*this, /*gradient=*/true)))
     return failure();
   if (getDout().getType() != getOut().getType())
-    return emitOpError("(C2) expects dout ") << getOut().getType() << ", got " << getDout().getType();
-  auto fits = [](Value gradient, Value value) { return isSumOf(gradient.getType(), tensorTypeOf(value)); };
+    return emitOpError("(C2) expects dout ")
+           << getOut().getType() << ", got " << getDout().getType();
+  auto fits = [](Value gradient, Value value) {
+    return isSumOf(gradient.getType(), tensorTypeOf(value));
+  };
   if (!fits(getDq(), getQ()) || !fits(getDk(), getK()) || !fits(getDv(), getV()) ||
       getElementTypeOrSelf(getDq().getType()) != getElementTypeOrSelf(getDk().getType()) ||
       getElementTypeOrSelf(getDq().getType()) != getElementTypeOrSelf(getDv().getType()))
@@ -77,7 +95,8 @@ LogicalResult CausalMaskOp::verify() {
   if (type.getDimSize(0) > type.getDimSize(1))
     return emitOpError("(C3) expects no more queries than keys, got ") << type;
   if (getFill() && (!(getHidden() < 0) || !isa<FloatType>(type.getElementType())))
-    return emitOpError("(C4) expects a fill below 0 of a float mask, got ") << getHidden() << " of " << type;
+    return emitOpError("(C4) expects a fill below 0 of a float mask, got ")
+           << getHidden() << " of " << type;
   return success();
 }
 
@@ -88,10 +107,13 @@ LogicalResult RopeOp::verify() {
   int64_t positions = x.getDimSize(1), pairs = x.getDimSize(3) / 2;
   bool fits =
       getSin().getType() == cos && cos.getElementType() == x.getElementType() &&
-      (cos.getShape() == ArrayRef({positions, pairs}) || (carriesSamples(x) && cos.getShape() == ArrayRef({ShapedType::kDynamic, positions, pairs})));
+      (cos.getShape() == ArrayRef({positions, pairs}) ||
+       (carriesSamples(x) && cos.getShape() == ArrayRef({ShapedType::kDynamic, positions, pairs})));
   if (!fits)
-    return emitOpError("(C2) expects cos and sin ") << reshaped(x, {positions, pairs}) << (carriesSamples(x) ? " or the same per sample" : "")
-                                                    << ", got " << cos << " and " << getSin().getType();
+    return emitOpError("(C2) expects cos and sin ")
+           << reshaped(x, {positions, pairs})
+           << (carriesSamples(x) ? " or the same per sample" : "") << ", got " << cos << " and "
+           << getSin().getType();
   if (getY().getType() != x)
     return emitOpError("(C3) expects y ") << x << ", got " << getY().getType();
   return success();
@@ -101,35 +123,45 @@ LogicalResult RopeOp::verify() {
 // Loss
 //===----------------------------------------------------------------------===//
 
-static LogicalResult verifyLossOperands(Operation *op, Value logitsValue, Value labels, Value weights, const char *first, const char *second) {
+static LogicalResult verifyLossOperands(Operation *op, Value logitsValue, Value labels,
+                                        Value weights, const char *first, const char *second) {
   RankedTensorType logits = tensorTypeOf(logitsValue);
-  if (!hasStaticLastDimension(logits) || tensorTypeOf(labels).getShape() != logits.getShape().drop_back())
-    return op->emitOpError() << "(" << first << ") expects labels of the shape of logits without the (static) last dimension, got "
-                             << labels.getType() << " for " << logits;
+  if (!hasStaticLastDimension(logits) ||
+      tensorTypeOf(labels).getShape() != logits.getShape().drop_back())
+    return op->emitOpError()
+           << "(" << first
+           << ") expects labels of the shape of logits without the (static) last dimension, got "
+           << labels.getType() << " for " << logits;
   if (weights && weights.getType() != channelTypeOf(logits))
-    return op->emitOpError() << "(" << second << ") expects weights " << channelTypeOf(logits) << ", got " << weights.getType();
+    return op->emitOpError() << "(" << second << ") expects weights " << channelTypeOf(logits)
+                             << ", got " << weights.getType();
   return success();
 }
 
 LogicalResult CrossEntropyOp::verify() {
   if (failed(verifyLossOperands(*this, getLogits(), getLabels(), getWeights(), "C1", "C2")))
     return failure();
-  const RankedTensorType loss = statisticType(tensorTypeOf(getLogits())), statistics = statisticsOfEach(loss);
+  const RankedTensorType loss = statisticType(tensorTypeOf(getLogits())),
+                         statistics = statisticsOfEach(loss);
   if (getLoss().getType() != loss || (getStatistics() && getStatistics().getType() != statistics))
-    return emitOpError("(C3) expects loss ") << loss << " and statistics " << statistics << ", got " << getOperation()->getResultTypes();
+    return emitOpError("(C3) expects loss ") << loss << " and statistics " << statistics << ", got "
+                                             << getOperation()->getResultTypes();
   return success();
 }
 
 LogicalResult CrossEntropyGradOp::verify() {
   if (failed(verifyLossOperands(*this, getLogits(), getLabels(), getWeights(), "C1", "C1")))
     return failure();
-  const RankedTensorType loss = statisticType(tensorTypeOf(getLogits())), statistics = statisticsOfEach(loss);
+  const RankedTensorType loss = statisticType(tensorTypeOf(getLogits())),
+                         statistics = statisticsOfEach(loss);
   if (getStatistics().getType() != statistics)
-    return emitOpError("(C1) expects statistics ") << statistics << ", got " << getStatistics().getType();
+    return emitOpError("(C1) expects statistics ")
+           << statistics << ", got " << getStatistics().getType();
   if (getDloss().getType() != loss)
     return emitOpError("(C2) expects dloss ") << loss << ", got " << getDloss().getType();
   if (getDlogits().getType() != getLogits().getType())
-    return emitOpError("(C3) expects dlogits ") << getLogits().getType() << ", got " << getDlogits().getType();
+    return emitOpError("(C3) expects dlogits ")
+           << getLogits().getType() << ", got " << getDlogits().getType();
   return success();
 }
 
@@ -148,13 +180,18 @@ LogicalResult RoundOp::verify() {
 LogicalResult DetachOp::verify() { return success(); } // its traits check everything
 
 LogicalResult RunningStatOp::verify() {
-  auto observed = cast<RankedTensorType>(getObserved().getType()), running = cast<RankedTensorType>(getRunning().getType());
-  if (!carriesSamples(observed) || observed.getShape().drop_front() != running.getShape() || observed.getElementType() != running.getElementType())
-    return emitOpError("(C1) expects a statistic of every row and running ones of its shape without the samples, got ")
+  auto observed = cast<RankedTensorType>(getObserved().getType()),
+       running = cast<RankedTensorType>(getRunning().getType());
+  if (!carriesSamples(observed) || observed.getShape().drop_front() != running.getShape() ||
+      observed.getElementType() != running.getElementType())
+    return emitOpError("(C1) expects a statistic of every row and running ones of its shape "
+                       "without the samples, got ")
            << observed << " and " << running;
-  const double momentum = getMomentum().convertToDouble(), correction = getCorrection().convertToDouble();
+  const double momentum = getMomentum().convertToDouble(),
+               correction = getCorrection().convertToDouble();
   if (!(momentum > 0 && momentum <= 1) || !(correction > 0))
-    return emitOpError("(C2) expects 0 < momentum <= 1 and a correction above 0, got ") << momentum << " and " << correction;
+    return emitOpError("(C2) expects 0 < momentum <= 1 and a correction above 0, got ")
+           << momentum << " and " << correction;
   return success();
 }
 
@@ -162,7 +199,8 @@ LogicalResult GradientOfOp::verify() { return success(); } // its traits check e
 
 LogicalResult KnownOp::verify() {
   if (auto parsed = Expression::parse(getExpression()); parsed.failed())
-    return emitOpError("(C1) expects an expression of B and counts, got \"") << getExpression() << "\": " << parsed.message();
+    return emitOpError("(C1) expects an expression of B and counts, got \"")
+           << getExpression() << "\": " << parsed.message();
   return success();
 }
 
@@ -186,12 +224,15 @@ LogicalResult DropoutOp::verify() {
 // Optimizers
 //===----------------------------------------------------------------------===//
 
-/// Checks that (C1) all `operands` and (C2) all `results` have the type of the parameter, of rank 1.
+/// Checks that (C1) all `operands` and (C2) all `results` have the type of the parameter, of
+/// rank 1.
 static LogicalResult verifyShards(Operation *op, ArrayRef<Value> operands) {
   Type type = operands.front().getType();
   for (Value operand : operands)
     if (operand.getType() != type || cast<RankedTensorType>(type).getRank() != 1)
-      return op->emitOpError("(C1) expects parameter, gradient and moments of one type of rank 1, got ") << type << " and " << operand.getType();
+      return op->emitOpError(
+                 "(C1) expects parameter, gradient and moments of one type of rank 1, got ")
+             << type << " and " << operand.getType();
   for (Type result : op->getResultTypes())
     if (result != type)
       return op->emitOpError("(C2) expects results ") << type << ", got " << result;
@@ -209,19 +250,23 @@ LogicalResult SgdUpdateOp::verify() {
   if (static_cast<bool>(getVelocity()) != static_cast<bool>(getNewVelocity()))
     return emitOpError("(C2) expects a new velocity iff there is a velocity");
   double momentum = getMomentum().convertToDouble(), decay = getWeightDecay().convertToDouble();
-  if (!isFraction(momentum) || !(decay >= 0) || (momentum != 0 && !getVelocity()) || (getNesterov() && momentum == 0))
-    return emitOpError("(C3) expects 0 <= momentum < 1 (0 without velocity), weight_decay >= 0, and nesterov only with momentum, got momentum ")
+  if (!isFraction(momentum) || !(decay >= 0) || (momentum != 0 && !getVelocity()) ||
+      (getNesterov() && momentum == 0))
+    return emitOpError("(C3) expects 0 <= momentum < 1 (0 without velocity), weight_decay >= 0, "
+                       "and nesterov only with momentum, got momentum ")
            << momentum << ", weight_decay " << decay;
   return success();
 }
 
 LogicalResult AdamUpdateOp::verify() {
-  if (failed(verifyShards(*this, {getParameter(), getGradient(), getFirstMoment(), getSecondMoment()})))
+  if (failed(verifyShards(*this,
+                          {getParameter(), getGradient(), getFirstMoment(), getSecondMoment()})))
     return failure();
-  double beta1 = getBeta1().convertToDouble(), beta2 = getBeta2().convertToDouble(), epsilon = getEpsilon().convertToDouble(),
-         decay = getWeightDecay().convertToDouble();
+  double beta1 = getBeta1().convertToDouble(), beta2 = getBeta2().convertToDouble(),
+         epsilon = getEpsilon().convertToDouble(), decay = getWeightDecay().convertToDouble();
   if (!isFraction(beta1) || !isFraction(beta2) || !(epsilon >= 0) || !(decay >= 0))
-    return emitOpError("(C3) expects 0 <= beta1, beta2 < 1, epsilon >= 0 and weight_decay >= 0, got ")
+    return emitOpError(
+               "(C3) expects 0 <= beta1, beta2 < 1, epsilon >= 0 and weight_decay >= 0, got ")
            << beta1 << ", " << beta2 << ", " << epsilon << " and " << decay;
   return success();
 }

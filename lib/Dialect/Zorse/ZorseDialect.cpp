@@ -52,12 +52,15 @@ static ParseResult parseReduceKind(OpAsmParser &parser, ReduceKindAttr &kind) {
     return failure();
   std::optional<ReduceKind> value = symbolizeReduceKind(word);
   if (!value)
-    return parser.emitError(place, "expects a kind of reduction (sum, max, min or prod), got '") << word << "'";
+    return parser.emitError(place, "expects a kind of reduction (sum, max, min or prod), got '")
+           << word << "'";
   kind = ReduceKindAttr::get(parser.getContext(), *value);
   return success();
 }
 
-static void printReduceKind(OpAsmPrinter &printer, Operation *, ReduceKindAttr kind) { printer << stringifyReduceKind(kind.getValue()); }
+static void printReduceKind(OpAsmPrinter &printer, Operation *, ReduceKindAttr kind) {
+  printer << stringifyReduceKind(kind.getValue());
+}
 
 #define GET_OP_CLASSES
 #include "zorse/Dialect/Zorse/ZorseOps.cpp.inc"
@@ -91,28 +94,35 @@ ArgumentAttr zorse::attributeOfResult(FunctionOpInterface function, unsigned res
   return function.getResultAttrOfType<ArgumentAttr>(result, attributes::kArgument);
 }
 
-LogicalResult ArgumentAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArgumentKind kind, uint32_t index, ScalarField field) {
+LogicalResult ArgumentAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArgumentKind kind,
+                                   uint32_t index, ScalarField field) {
   if (field != ScalarField::LossSeed && kind != ArgumentKind::Scalars)
-    return emitError() << "expects a field only for scalars, got '" << stringifyScalarField(field) << "' for " << stringifyArgumentKind(kind);
+    return emitError() << "expects a field only for scalars, got '" << stringifyScalarField(field)
+                       << "' for " << stringifyArgumentKind(kind);
   if (field != ScalarField::LossSeed && field != ScalarField::Known && index != 0)
-    return emitError() << "expects index 0 of '" << stringifyScalarField(field) << "', of which there is one, got " << index;
+    return emitError() << "expects index 0 of '" << stringifyScalarField(field)
+                       << "', of which there is one, got " << index;
   return success();
 }
 
 static LogicalResult verifyArgument(Operation *op, NamedAttribute attribute) {
   if (attribute.getName() == attributes::kArgument && !isa<ArgumentAttr>(attribute.getValue()))
-    return op->emitOpError("expects zorse.argument to be #zorse.argument<kind, index>, got ") << attribute.getValue();
+    return op->emitOpError("expects zorse.argument to be #zorse.argument<kind, index>, got ")
+           << attribute.getValue();
   return success();
 }
 
-LogicalResult ZorseDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
+LogicalResult ZorseDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned,
+                                                     NamedAttribute attribute) {
   return verifyArgument(op, attribute);
 }
-LogicalResult ZorseDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
+LogicalResult ZorseDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned,
+                                                        NamedAttribute attribute) {
   return verifyArgument(op, attribute);
 }
 
-Operation *ZorseDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type, Location loc) {
+Operation *ZorseDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type,
+                                             Location loc) {
   return arith::ConstantOp::materialize(builder, value, type, loc);
 }
 
@@ -124,7 +134,8 @@ bool zorse::isGraphTensor(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor || tensor.getEncoding() || !isa<IntegerType, FloatType>(tensor.getElementType()))
     return false;
-  return tensor.getRank() == 0 || llvm::none_of(tensor.getShape().drop_front(), ShapedType::isDynamic);
+  return tensor.getRank() == 0 ||
+         llvm::none_of(tensor.getShape().drop_front(), ShapedType::isDynamic);
 }
 
 bool zorse::carriesSamples(Type type) {
@@ -139,7 +150,9 @@ int64_t zorse::elementsPerRow(RankedTensorType type) {
   return elements;
 }
 
-Type zorse::statisticElementType(Type elementType) { return elementType.isF64() ? elementType : Float32Type::get(elementType.getContext()); }
+Type zorse::statisticElementType(Type elementType) {
+  return elementType.isF64() ? elementType : Float32Type::get(elementType.getContext());
+}
 
 RankedTensorType zorse::statisticType(RankedTensorType x) {
   return RankedTensorType::get(x.getShape().drop_back(), statisticElementType(x.getElementType()));
@@ -151,9 +164,12 @@ RankedTensorType zorse::statisticsOfEach(RankedTensorType x) {
   return RankedTensorType::get(shape, x.getElementType());
 }
 
-bool zorse::isAddedMask(Value mask) { return mask && !getElementTypeOrSelf(mask.getType()).isInteger(1); }
+bool zorse::isAddedMask(Value mask) {
+  return mask && !getElementTypeOrSelf(mask.getType()).isInteger(1);
+}
 
 RankedTensorType zorse::attentionStatisticType(RankedTensorType q, Value mask) {
-  auto one = RankedTensorType::get({q.getDimSize(0), q.getDimSize(2), q.getDimSize(1)}, statisticElementType(q.getElementType()));
+  auto one = RankedTensorType::get({q.getDimSize(0), q.getDimSize(2), q.getDimSize(1)},
+                                   statisticElementType(q.getElementType()));
   return isAddedMask(mask) ? statisticsOfEach(one) : one;
 }

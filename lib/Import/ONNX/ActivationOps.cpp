@@ -1,4 +1,5 @@
-// Activations composed of other elementwise operators. At a kink, the gradient is that of the same side as in PyTorch.
+// Activations composed of other elementwise operators. At a kink, the gradient is that of the same
+// side as in PyTorch.
 #include "Decomposition.h"
 
 #include "llvm/ADT/StringSwitch.h"
@@ -9,35 +10,43 @@ using namespace zorse::onnx_import;
 
 namespace {
 
-/// Undoes rounding of an attribute to f32: returns `exact` if `value` is `exact` rounded, otherwise `value`.
-double meant(double value, double exact) { return static_cast<float>(value) == static_cast<float>(exact) ? exact : value; }
+/// Undoes rounding of an attribute to f32: returns `exact` if `value` is `exact` rounded, otherwise
+/// `value`.
+double meant(double value, double exact) {
+  return static_cast<float>(value) == static_cast<float>(exact) ? exact : value;
+}
 
-/// x if it is positive, otherwise alpha (exp(x / scale) - 1). The argument of the exponential is never above 0, so its
-/// gradient is finite.
-ImportedValue exponentialUnit(Decomposition &make, const ImportedValue &x, double alpha, double scale) {
+/// x if it is positive, otherwise alpha (exp(x / scale) - 1). The argument of the exponential is
+/// never above 0, so its gradient is finite.
+ImportedValue exponentialUnit(Decomposition &make, const ImportedValue &x, double alpha,
+                              double scale) {
   ImportedValue zero = make.number(0, x), positive = make("Greater", {x, zero});
   ImportedValue below = make("Where", {positive, zero, x});
   if (scale != 1)
     below = make("Mul", {below, make.number(1 / scale, x)});
-  ImportedValue bent = make("Mul", {make("Sub", {make("Exp", {below}), make.number(1, x)}), make.number(alpha, x)});
+  ImportedValue bent =
+      make("Mul", {make("Sub", {make("Exp", {below}), make.number(1, x)}), make.number(alpha, x)});
   return make("Where", {positive, x, bent});
 }
 
-/// alpha x + beta, clamped to [0, 1]. A rising line is computed as alpha (x + beta / alpha), so that PyTorch's bounds,
-/// -3 and 3, are exact even with rounding and fusion.
+/// alpha x + beta, clamped to [0, 1]. A rising line is computed as alpha (x + beta / alpha), so
+/// that PyTorch's bounds, -3 and 3, are exact even with rounding and fusion.
 ImportedValue hardSigmoid(Decomposition &make, const ImportedValue &x, double alpha, double beta) {
   const bool rises = alpha > 0;
   ImportedValue from = rises ? x : make("Mul", {x, make.number(alpha, x)});
   ImportedValue line = make("Add", {from, make.number(rises ? beta / alpha : beta, x)});
   ImportedValue zero = make.number(0, x), one = make.number(1, x);
-  ImportedValue capped = make("Where", {make("GreaterOrEqual", {line, make.number(rises ? 1 / alpha : 1, x)}), one,
-                                        rises ? make("Mul", {line, make.number(alpha, x)}) : line});
+  ImportedValue capped =
+      make("Where", {make("GreaterOrEqual", {line, make.number(rises ? 1 / alpha : 1, x)}), one,
+                     rises ? make("Mul", {line, make.number(alpha, x)}) : line});
   return make("Where", {make("LessOrEqual", {line, zero}), zero, capped});
 }
 
 ImportedValue shrink(Decomposition &make, const ImportedValue &x, double bias, double threshold) {
-  ImportedValue down = make("Sub", {x, make.number(bias, x)}), up = make("Add", {x, make.number(bias, x)});
-  ImportedValue inner = make("Where", {make("Less", {x, make.number(-threshold, x)}), up, make.number(0, x)});
+  ImportedValue down = make("Sub", {x, make.number(bias, x)}),
+                up = make("Add", {x, make.number(bias, x)});
+  ImportedValue inner =
+      make("Where", {make("Less", {x, make.number(-threshold, x)}), up, make.number(0, x)});
   return make("Where", {make("Greater", {x, make.number(threshold, x)}), down, inner});
 }
 
@@ -53,24 +62,29 @@ ImportedValue areaFunction(Decomposition &make, const ImportedValue &x, double o
   return make("Log", {make("Add", {x, root})});
 }
 
-/// atan(x / sqrt(1 - x^2)). The difference is computed as a product, which is more accurate near the ends.
+/// atan(x / sqrt(1 - x^2)). The difference is computed as a product, which is more accurate near
+/// the ends.
 ImportedValue arcSine(Decomposition &make, const ImportedValue &x) {
-  ImportedValue one = make.number(1, x), square = make("Mul", {make("Sub", {one, x}), make("Add", {one, x})});
+  ImportedValue one = make.number(1, x),
+                square = make("Mul", {make("Sub", {one, x}), make("Add", {one, x})});
   return make("Atan", {make("Div", {x, make("Sqrt", {square})})});
 }
 
 /// 2 atan(sqrt((1 - x) / (1 + x)))
 ImportedValue arcCosine(Decomposition &make, const ImportedValue &x) {
-  ImportedValue one = make.number(1, x), ratio = make("Div", {make("Sub", {one, x}), make("Add", {one, x})});
+  ImportedValue one = make.number(1, x),
+                ratio = make("Div", {make("Sub", {one, x}), make("Add", {one, x})});
   return make("Mul", {make("Atan", {make("Sqrt", {ratio})}), make.number(2, x)});
 }
 
 ImportedValue areaTangent(Decomposition &make, const ImportedValue &x) {
-  ImportedValue one = make.number(1, x), ratio = make("Div", {make("Add", {one, x}), make("Sub", {one, x})});
+  ImportedValue one = make.number(1, x),
+                ratio = make("Div", {make("Add", {one, x}), make("Sub", {one, x})});
   return make("Mul", {make("Log", {ratio}), make.number(0.5, x)});
 }
 
-constexpr double kSeluAlpha = 1.6732632423543772848170429916717, kSeluGamma = 1.0507009873554804934193349852946;
+constexpr double kSeluAlpha = 1.6732632423543772848170429916717,
+                 kSeluGamma = 1.0507009873554804934193349852946;
 
 enum class Shape : uint8_t {
   Elu,
@@ -131,7 +145,8 @@ static LogicalResult importComposedActivation(OpContext &op) {
     return make.result(make("Mul", {exponentialUnit(make, x, alpha, 1), make.number(gamma, x)}));
   }
   case Shape::HardSigmoid:
-    return make.result(hardSigmoid(make, x, meant(meant(op.real("alpha"), 0.2), 1.0 / 6), op.real("beta")));
+    return make.result(
+        hardSigmoid(make, x, meant(meant(op.real("alpha"), 0.2), 1.0 / 6), op.real("beta")));
   case Shape::HardSwish:
     return make.result(make("Mul", {x, hardSigmoid(make, x, 1.0 / 6, 0.5)}));
   case Shape::Mish:
@@ -139,7 +154,8 @@ static LogicalResult importComposedActivation(OpContext &op) {
   case Shape::Softsign:
     return make.result(make("Div", {x, make("Add", {make("Abs", {x}), make.number(1, x)})}));
   case Shape::Threshold:
-    return make.result(make("Where", {make("Greater", {x, make.number(op.real("alpha"), x)}), x, make.number(0, x)}));
+    return make.result(make(
+        "Where", {make("Greater", {x, make.number(op.real("alpha"), x)}), x, make.number(0, x)}));
   case Shape::Shrink:
     return make.result(shrink(make, x, op.real("bias"), op.real("lambd")));
   case Shape::Tan:
@@ -164,7 +180,8 @@ static LogicalResult importComposedActivation(OpContext &op) {
 static LogicalResult importPRelu(OpContext &op) {
   ImportedValue x = op.operand(0), slope = op.operand(1);
   if (!isFloat(x.type) || !isFloat(slope.type))
-    return op.error("expects floats, found " + Twine(name(x.type)) + " and a slope of " + name(slope.type));
+    return op.error("expects floats, found " + Twine(name(x.type)) + " and a slope of " +
+                    name(slope.type));
   std::vector<int64_t> shape = x.shape(), own = slope.shape();
   bool fits = own.size() <= shape.size();
   for (size_t i = 0; fits && i < own.size(); ++i)
@@ -172,10 +189,12 @@ static LogicalResult importPRelu(OpContext &op) {
   if (!fits)
     return op.error("expects a slope that broadcasts to the first operand");
   Decomposition make(op);
-  return make.result(make("Where", {make("Greater", {x, make.number(0, x)}), x, make("Mul", {slope, x})}));
+  return make.result(
+      make("Where", {make("Greater", {x, make.number(0, x)}), x, make("Mul", {slope, x})}));
 }
 
-/// Gelus of onnxruntime, of the sum of both operands if there are two. FastGelu is the approximation by tanh, QuickGelu by a sigmoid.
+/// Gelus of onnxruntime, of the sum of both operands if there are two. FastGelu is the
+/// approximation by tanh, QuickGelu by a sigmoid.
 static LogicalResult importRuntimeGelu(OpContext &op) {
   for (size_t i = 0; i < op.node.inputs.size(); ++i)
     if (op.has(i) && !isFloat(op.operand(i).type))
@@ -184,22 +203,33 @@ static LogicalResult importRuntimeGelu(OpContext &op) {
   ImportedValue x = op.has(1) ? make("Add", {op.operand(0), op.operand(1)}) : op.operand(0);
   if (op.node.op == "QuickGelu")
     return make.result(make("Swish", {x}, {{"alpha", op.real("alpha")}}));
-  return make.result(make("Gelu", {x}, {{"approximate", std::string(op.node.op == "FastGelu" ? "tanh" : "none")}}));
+  return make.result(make(
+      "Gelu", {x}, {{"approximate", std::string(op.node.op == "FastGelu" ? "tanh" : "none")}}));
 }
 
 static LogicalResult importMean(OpContext &op) {
   Decomposition make(op);
   ImportedValue sum = make("Sum", op.operands());
-  return make.result(make("Mul", {sum, make.number(1 / static_cast<double>(op.node.inputs.size()), sum)}));
+  return make.result(
+      make("Mul", {sum, make.number(1 / static_cast<double>(op.node.inputs.size()), sum)}));
 }
 
 void zorse::onnx_import::registerActivationOps(OperatorRegistry &registry) {
   registry.add({
       {{"Elu", "Celu", "ThresholdedRelu"}, 1, 1, {real("alpha", 1)}, importComposedActivation},
-      {{"Selu"}, 1, 1, {real("alpha", kSeluAlpha), real("gamma", kSeluGamma)}, importComposedActivation},
+      {{"Selu"},
+       1,
+       1,
+       {real("alpha", kSeluAlpha), real("gamma", kSeluGamma)},
+       importComposedActivation},
       {{"HardSigmoid"}, 1, 1, {real("alpha", 0.2), real("beta", 0.5)}, importComposedActivation},
       {{"Shrink"}, 1, 1, {real("bias", 0), real("lambd", 0.5)}, importComposedActivation},
-      {{"HardSwish", "Mish", "Softsign", "Tan", "Asin", "Acos", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"}, 1, 1, {}, importComposedActivation},
+      {{"HardSwish", "Mish", "Softsign", "Tan", "Asin", "Acos", "Sinh", "Cosh", "Asinh", "Acosh",
+        "Atanh"},
+       1,
+       1,
+       {},
+       importComposedActivation},
       {{"PRelu"}, 2, 2, {}, importPRelu},
       {{"com.microsoft.Gelu"}, 1, 1, {}, importRuntimeGelu},
       {{"com.microsoft.BiasGelu"}, 2, 2, {}, importRuntimeGelu},

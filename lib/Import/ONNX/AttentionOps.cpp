@@ -12,8 +12,10 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// The mask of an Attention as a tensor. Null if it hides nothing, or if options of `attention` express it.
-static FailureOr<Value> attentionMask(OpContext &op, const ImportedValue &q, int64_t keys, AttentionOptions &attention) {
+/// The mask of an Attention as a tensor. Null if it hides nothing, or if options of `attention`
+/// express it.
+static FailureOr<Value> attentionMask(OpContext &op, const ImportedValue &q, int64_t keys,
+                                      AttentionOptions &attention) {
   if (!op.has(3))
     return Value();
   int64_t heads = q.view.size(1), queries = q.view.size(2);
@@ -31,8 +33,10 @@ static FailureOr<Value> attentionMask(OpContext &op, const ImportedValue &q, int
     return failure();
   if (!isBatched(m))
     m.view.dims[0].clear();
-  bool perHead = std::any_of(m.view.dims[1].begin(), m.view.dims[1].end(), [](const Factor &factor) { return factor.stride != 0; });
-  FactorList queryList = m.view.size(2) == queries ? m.view.dims[2] : FactorList{Factor{queries, 0, false}};
+  bool perHead = std::any_of(m.view.dims[1].begin(), m.view.dims[1].end(),
+                             [](const Factor &factor) { return factor.stride != 0; });
+  FactorList queryList =
+      m.view.size(2) == queries ? m.view.dims[2] : FactorList{Factor{queries, 0, false}};
   FactorList keyList = m.view.size(3) == keys ? m.view.dims[3] : FactorList{Factor{keys, 0, false}};
   Groups groups{perHead ? m.view.dims[1] : FactorList{}, queryList, keyList};
   Value value = materialise(op.state, m, groups, isBatched(m));
@@ -45,12 +49,14 @@ static FailureOr<Value> attentionMask(OpContext &op, const ImportedValue &q, int
       attention.window = *causal.getWindow();
     return Value();
   }
-  return isBatched(value) ? value : reshapeTo(op.state, value, {1, perHead ? heads : 1, queries, keys});
+  return isBatched(value) ? value
+                          : reshapeTo(op.state, value, {1, perHead ? heads : 1, queries, keys});
 }
 
 /// Reshapes x [rows, positions, heads * channels] to [rows, heads, positions, channels].
 /// \param attributes  names of the attributes that give the number of heads
-static FailureOr<ImportedValue> splitHeads(OpContext &op, const ImportedValue &x, int64_t heads, const char *attributes) {
+static FailureOr<ImportedValue> splitHeads(OpContext &op, const ImportedValue &x, int64_t heads,
+                                           const char *attributes) {
   std::vector<int64_t> shape = x.shape();
   if (heads <= 0 || shape[2] % heads != 0)
     return op.error("expects " + Twine(attributes) + " that divide the channels");
@@ -60,8 +66,8 @@ static FailureOr<ImportedValue> splitHeads(OpContext &op, const ImportedValue &x
   return value;
 }
 
-/// Sets the node's result from [rows, positions, heads, channels]: merges heads with channels if `flat`, otherwise
-/// moves heads before positions.
+/// Sets the node's result from [rows, positions, heads, channels]: merges heads with channels if
+/// `flat`, otherwise moves heads before positions.
 static LogicalResult outHeads(OpContext &op, ImportedValue result, bool flat) {
   if (flat) {
     std::vector<int64_t> shape = result.shape();
@@ -71,7 +77,8 @@ static LogicalResult outHeads(OpContext &op, ImportedValue result, bool flat) {
   return op.result(std::move(result));
 }
 
-/// Positions, heads and channels of keys or values without repeated heads. Empty if the heads are not repeated.
+/// Positions, heads and channels of keys or values without repeated heads. Empty if the heads are
+/// not repeated.
 static Groups unrepeated(const ImportedValue &x) {
   const FactorList &list = x.view.dims[1];
   if (list.size() == 2 && list[1].stride == 0 && list[1].size > 1)
@@ -91,7 +98,8 @@ static LogicalResult importAttention(OpContext &op) {
   for (size_t i = 1; i < op.node.outputs.size(); ++i)
     if (op.node.outputs[i] >= 0)
       for (const GraphNode &other : op.state.graph.body.nodes)
-        if (std::find(other.inputs.begin(), other.inputs.end(), op.node.outputs[i]) != other.inputs.end())
+        if (std::find(other.inputs.begin(), other.inputs.end(), op.node.outputs[i]) !=
+            other.inputs.end())
           return op.error("only its first output is supported");
   bool flat = q.rank() == 3;
   auto split = [&](ImportedValue &x, int64_t heads) -> LogicalResult {
@@ -108,7 +116,8 @@ static LogicalResult importAttention(OpContext &op) {
   int64_t qHeads = op.integer("q_num_heads"), kHeads = op.integer("kv_num_heads");
   if (failed(split(q, qHeads)) || failed(split(k, kHeads)) || failed(split(v, kHeads)))
     return failure();
-  int64_t heads = q.view.size(1), queries = q.view.size(2), channels = q.view.size(3), keys = k.view.size(2), valueChannels = v.view.size(3);
+  int64_t heads = q.view.size(1), queries = q.view.size(2), channels = q.view.size(3),
+          keys = k.view.size(2), valueChannels = v.view.size(3);
   AttentionOptions attention;
   attention.scale = op.real("scale");
   if (attention.scale == 0)
@@ -119,7 +128,8 @@ static LogicalResult importAttention(OpContext &op) {
     q.tensor().scale = k.tensor().scale = 1.0;
   attention.causal = op.integer("is_causal") != 0;
   if (attention.causal && queries != keys)
-    return op.error("is causal with " + Twine(queries) + " queries and " + Twine(keys) + " keys; expects equal numbers");
+    return op.error("is causal with " + Twine(queries) + " queries and " + Twine(keys) +
+                    " keys; expects equal numbers");
   if (double cap = op.real("softcap"); cap != 0)
     attention.softcap = cap;
   auto positionsFirst = [&](const ImportedValue &x) -> FailureOr<Value> {
@@ -131,9 +141,9 @@ static LogicalResult importAttention(OpContext &op) {
   if (failed(qValue) || failed(kValue) || failed(vValue))
     return failure();
   // Repeated key heads need no copies.
-  if (Groups kGroups = unrepeated(k), vGroups = unrepeated(v); !kGroups.empty() && !vGroups.empty() &&
-                                                               k.view.dims[1].size() == v.view.dims[1].size() &&
-                                                               k.view.dims[1].back().size == v.view.dims[1].back().size) {
+  if (Groups kGroups = unrepeated(k), vGroups = unrepeated(v);
+      !kGroups.empty() && !vGroups.empty() && k.view.dims[1].size() == v.view.dims[1].size() &&
+      k.view.dims[1].back().size == v.view.dims[1].back().size) {
     kValue = materialise(op.state, k, kGroups, true);
     vValue = materialise(op.state, v, vGroups, true);
   }
@@ -149,12 +159,14 @@ static LogicalResult importAttention(OpContext &op) {
 }
 
 /// Looks up rows of a table by position.
-static FailureOr<ImportedValue> rotaryTableAt(OpContext &op, const ImportedValue &table, const ImportedValue &ids) {
+static FailureOr<ImportedValue> rotaryTableAt(OpContext &op, const ImportedValue &table,
+                                              const ImportedValue &ids) {
   if (!ids.isConstant() || !table.isConstant())
     return op.error("expects constant positions and tables");
   if (table.rank() != 2 || !isFloat(table.type) || isFloat(ids.type))
-    return op.error("expects integer positions and tables of floats by position and channel, found " + Twine(name(ids.type)) + " and rank " +
-                    Twine(table.rank()) + " of " + name(table.type));
+    return op.error(
+        "expects integer positions and tables of floats by position and channel, found " +
+        Twine(name(ids.type)) + " and rank " + Twine(table.rank()) + " of " + name(table.type));
   auto idValues = constantInts(ids);
   std::vector<int64_t> tableShape = table.shape();
   std::vector<int64_t> shape = ids.shape();
@@ -166,14 +178,15 @@ static FailureOr<ImportedValue> rotaryTableAt(OpContext &op, const ImportedValue
   for (int64_t id : *idValues) {
     if (id < 0 || id >= tableShape[0])
       return op.error("position " + Twine(id) + " is outside its tables");
-    picked.insert(picked.end(), entries->begin() + id * tableShape[1], entries->begin() + (id + 1) * tableShape[1]);
+    picked.insert(picked.end(), entries->begin() + id * tableShape[1],
+                  entries->begin() + (id + 1) * tableShape[1]);
   }
   return constantOf(table.type, makeFloats(table.type, std::move(picked)), shape);
 }
 
 /// RotaryEmbedding of opset 23. The shape of x is [rows, heads, positions, channels] or
-/// [rows, positions, heads * channels]. The shape of the tables is [rows, positions, channels / 2], or they are indexed
-/// by position ids.
+/// [rows, positions, heads * channels]. The shape of the tables is [rows, positions, channels / 2],
+/// or they are indexed by position ids.
 static LogicalResult importRotary(OpContext &op) {
   ImportedValue x = op.operand(0), cosine = op.operand(1), sine = op.operand(2);
   bool flat = x.rank() == 3;
@@ -204,7 +217,8 @@ static LogicalResult importRotary(OpContext &op) {
     if (table.rank() == 2)
       table.view.dims.insert(table.view.dims.begin(), FactorList{});
     if (table.rank() != 3 || table.view.size(1) != positions || table.view.size(2) != rotated / 2)
-      return op.error("expects tables of " + Twine(positions) + " positions by " + Twine(rotated / 2) + " channels");
+      return op.error("expects tables of " + Twine(positions) + " positions by " +
+                      Twine(rotated / 2) + " channels");
     table = compressed(op.state, table);
     if (!isBatched(table)) {
       for (const Factor &factor : table.view.dims[0])
@@ -226,7 +240,9 @@ static LogicalResult importRotary(OpContext &op) {
   } else {
     Value front = create<SliceOp>(op.state, value, int64_t(3), int64_t(0), rotated),
           back = create<SliceOp>(op.state, value, int64_t(3), rotated, channels - rotated);
-    y = create<ConcatOp>(op.state, ValueRange{create<RopeOp>(op.state, front, *c, *s, interleaved, false), back}, int64_t(3));
+    y = create<ConcatOp>(
+        op.state, ValueRange{create<RopeOp>(op.state, front, *c, *s, interleaved, false), back},
+        int64_t(3));
   }
   ImportedValue result = wrap(y, x.type, {op.state.rows, positions, heads, channels});
   result.tensor().scale = scale;
@@ -235,15 +251,21 @@ static LogicalResult importRotary(OpContext &op) {
 
 void zorse::onnx_import::registerAttentionOps(OperatorRegistry &registry) {
   registry.add({
-      // Softmax uses the compute type of the model. The mode selects the content of the fourth output, which must be
+      // Softmax uses the compute type of the model. The mode selects the content of the fourth
+      // output, which must be
       // unused.
       {{"Attention"},
        3,
        7,
-       {integer("is_causal", 0), integer("kv_num_heads", 0), integer("q_num_heads", 0), real("scale", 0), real("softcap", 0),
-        ignored(integer("softmax_precision")), ignored(integer("qk_matmul_output_mode")), only(integer("left_window_size"), {"-1"}),
+       {integer("is_causal", 0), integer("kv_num_heads", 0), integer("q_num_heads", 0),
+        real("scale", 0), real("softcap", 0), ignored(integer("softmax_precision")),
+        ignored(integer("qk_matmul_output_mode")), only(integer("left_window_size"), {"-1"}),
         only(integer("right_window_size"), {"-1"})},
        importAttention},
-      {{"RotaryEmbedding"}, 3, 4, {integer("interleaved", 0), integer("num_heads", 0), integer("rotary_embedding_dim", 0)}, importRotary},
+      {{"RotaryEmbedding"},
+       3,
+       4,
+       {integer("interleaved", 0), integer("num_heads", 0), integer("rotary_embedding_dim", 0)},
+       importRotary},
   });
 }

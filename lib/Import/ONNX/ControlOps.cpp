@@ -1,4 +1,5 @@
-// Branches and loops with constant conditions. Branches are resolved and loops are unrolled during import.
+// Branches and loops with constant conditions. Branches are resolved and loops are unrolled during
+// import.
 #include "Decomposition.h"
 #include "Initializers.h"
 #include "Interpret.h"
@@ -12,9 +13,12 @@ using namespace zorse::onnx_import;
 static constexpr int64_t kMaxTurns = 1024;
 
 /// Interprets the body of a node and returns its outputs.
-static LogicalResult interpretBody(OpContext &op, GraphBody &body, const std::vector<ImportedValue> &operands, std::vector<ImportedValue> &results) {
+static LogicalResult interpretBody(OpContext &op, GraphBody &body,
+                                   const std::vector<ImportedValue> &operands,
+                                   std::vector<ImportedValue> &results) {
   if (operands.size() != body.inputs.size())
-    return op.error("its body has " + Twine(body.inputs.size()) + " inputs, expects " + Twine(operands.size()));
+    return op.error("its body has " + Twine(body.inputs.size()) + " inputs, expects " +
+                    Twine(operands.size()));
   for (size_t i = 0; i < operands.size(); ++i)
     op.state.values[body.inputs[i]] = operands[i];
   for (auto &[value, tensor] : body.initializers) {
@@ -28,7 +32,8 @@ static LogicalResult interpretBody(OpContext &op, GraphBody &body, const std::ve
   results.clear();
   for (int value : body.outputs) {
     if (!op.state.values[value])
-      if (auto initializer = op.state.initializers.find(value); initializer != op.state.initializers.end())
+      if (auto initializer = op.state.initializers.find(value);
+          initializer != op.state.initializers.end())
         op.state.values[value] = parameter(op.state, *initializer->second);
     results.push_back(op.state.values[value]);
   }
@@ -50,7 +55,8 @@ static LogicalResult importIf(OpContext &op) {
   return success();
 }
 
-FailureOr<ImportedValue> zorse::onnx_import::stacked(OpContext &op, std::vector<ImportedValue> parts, int64_t axis) {
+FailureOr<ImportedValue>
+zorse::onnx_import::stacked(OpContext &op, std::vector<ImportedValue> parts, int64_t axis) {
   if (parts.empty())
     return op.error("makes no turn, and a result that collects its turns; this is not supported");
   const int64_t rank = parts[0].rank() + 1;
@@ -60,12 +66,13 @@ FailureOr<ImportedValue> zorse::onnx_import::stacked(OpContext &op, std::vector<
   Decomposition make(op);
   for (ImportedValue &part : parts)
     part = make.unsqueeze(part, axis);
-  ImportedValue whole = parts.size() == 1 ? parts[0] : make("Concat", std::move(parts), {{"axis", axis}});
+  ImportedValue whole =
+      parts.size() == 1 ? parts[0] : make("Concat", std::move(parts), {{"axis", axis}});
   return make.hasFailed() ? FailureOr<ImportedValue>(failure()) : whole;
 }
 
-/// Operands: max iterations, condition, loop-carried values. Results of the body: condition, loop-carried values,
-/// collected values.
+/// Operands: max iterations, condition, loop-carried values. Results of the body: condition,
+/// loop-carried values, collected values.
 static LogicalResult importLoop(OpContext &op) {
   auto found = op.node.bodies.find("body");
   if (found == op.node.bodies.end())
@@ -75,22 +82,30 @@ static LogicalResult importLoop(OpContext &op) {
   if (op.has(0)) {
     max = constantInt(op.operand(0));
     if (!max)
-      return op.error("expects a constant number of turns; it depends on data. Export with fixed extents");
+      return op.error(
+          "expects a constant number of turns; it depends on data. Export with fixed extents");
   }
-  ImportedValue condition = op.has(1) ? op.operand(1) : constantOf(ElementKind::Bool, makeIntFill(ElementKind::Bool, 1, 1), {});
+  ImportedValue condition =
+      op.has(1) ? op.operand(1)
+                : constantOf(ElementKind::Bool, makeIntFill(ElementKind::Bool, 1, 1), {});
   std::vector<ImportedValue> carried = op.operands(2);
   if (body.outputs.size() < carried.size() + 1)
-    return op.error("its body has " + Twine(body.outputs.size()) + " results, expects at least " + Twine(carried.size() + 1));
+    return op.error("its body has " + Twine(body.outputs.size()) + " results, expects at least " +
+                    Twine(carried.size() + 1));
   std::vector<std::vector<ImportedValue>> collected(body.outputs.size() - 1 - carried.size());
   for (int64_t turn = 0; !max || turn < *max; ++turn) {
     auto goesOn = uniformValue(op.state, condition);
     if (!goesOn)
-      return op.error("whether it continues after turn " + Twine(turn) + " depends on data; only constant conditions are supported");
+      return op.error("whether it continues after turn " + Twine(turn) +
+                      " depends on data; only constant conditions are supported");
     if (*goesOn == 0)
       break;
     if (turn == kMaxTurns)
-      return op.error("makes more than " + Twine(kMaxTurns) + " turns; loops are unrolled up to this limit");
-    std::vector<ImportedValue> operands{constantOf(ElementKind::I64, makeIntFill(ElementKind::I64, 1, turn), {}), condition}, results;
+      return op.error("makes more than " + Twine(kMaxTurns) +
+                      " turns; loops are unrolled up to this limit");
+    std::vector<ImportedValue> operands{
+        constantOf(ElementKind::I64, makeIntFill(ElementKind::I64, 1, turn), {}), condition},
+        results;
     operands.insert(operands.end(), carried.begin(), carried.end());
     if (failed(interpretBody(op, body, operands, results)))
       return failure();
@@ -114,24 +129,28 @@ static LogicalResult importLoop(OpContext &op) {
   return success();
 }
 
-/// Operands: loop-carried values, then tensors that each iteration reads one element of, along an axis. Results:
-/// loop-carried values, then collected values.
+/// Operands: loop-carried values, then tensors that each iteration reads one element of, along an
+/// axis. Results: loop-carried values, then collected values.
 static LogicalResult importScan(OpContext &op) {
   auto found = op.node.bodies.find("body");
-  const int64_t scans = op.integer("num_scan_inputs"), states = static_cast<int64_t>(op.node.inputs.size()) - scans;
+  const int64_t scans = op.integer("num_scan_inputs"),
+                states = static_cast<int64_t>(op.node.inputs.size()) - scans;
   if (found == op.node.bodies.end() || scans < 1 || states < 0)
     return op.error("expects a body and at least one operand to go through");
   GraphBody &body = *found->second;
   const int64_t outputs = static_cast<int64_t>(body.outputs.size()) - states;
   if (outputs < 0)
-    return op.error("its body has " + Twine(body.outputs.size()) + " results, expects at least " + Twine(states));
+    return op.error("its body has " + Twine(body.outputs.size()) + " results, expects at least " +
+                    Twine(states));
   auto perOperand = [&](const char *name, int64_t count) {
     std::vector<int64_t> values = op.integers(name).value_or(std::vector<int64_t>());
     values.resize(count, 0);
     return values;
   };
-  std::vector<int64_t> inAxes = perOperand("scan_input_axes", scans), backwards = perOperand("scan_input_directions", scans);
-  std::vector<int64_t> outAxes = perOperand("scan_output_axes", outputs), outBackwards = perOperand("scan_output_directions", outputs);
+  std::vector<int64_t> inAxes = perOperand("scan_input_axes", scans),
+                       backwards = perOperand("scan_input_directions", scans);
+  std::vector<int64_t> outAxes = perOperand("scan_output_axes", outputs),
+                       outBackwards = perOperand("scan_output_directions", outputs);
   std::vector<ImportedValue> carried;
   carried.reserve(states);
   for (int64_t i = 0; i < states; ++i)
@@ -146,28 +165,34 @@ static LogicalResult importScan(OpContext &op) {
       return op.error("goes through the samples; every op must treat samples apart");
     const int64_t size = x.view.size(inAxes[i]);
     if (turns >= 0 && size != turns)
-      return op.error("goes through operands of " + Twine(turns) + " and " + Twine(size) + " elements");
+      return op.error("goes through operands of " + Twine(turns) + " and " + Twine(size) +
+                      " elements");
     turns = size;
   }
   if (turns > kMaxTurns)
-    return op.error("makes " + Twine(turns) + " turns; loops are unrolled, at most " + Twine(kMaxTurns) + " of them");
+    return op.error("makes " + Twine(turns) + " turns; loops are unrolled, at most " +
+                    Twine(kMaxTurns) + " of them");
   std::vector<std::vector<ImportedValue>> collected(outputs);
   Decomposition make(op);
   for (int64_t turn = 0; turn < turns; ++turn) {
     std::vector<ImportedValue> operands = carried, results;
     for (int64_t i = 0; i < scans; ++i)
-      operands.push_back(make.squeeze(make.slice(op.operand(states + i), inAxes[i], backwards[i] ? turns - 1 - turn : turn, 1), inAxes[i]));
+      operands.push_back(make.squeeze(
+          make.slice(op.operand(states + i), inAxes[i], backwards[i] ? turns - 1 - turn : turn, 1),
+          inAxes[i]));
     if (make.hasFailed() || failed(interpretBody(op, body, operands, results)))
       return failure();
     for (int64_t i = 0; i < states; ++i)
       carried[i] = results[i];
     for (int64_t i = 0; i < outputs; ++i)
-      collected[i].insert(outBackwards[i] ? collected[i].begin() : collected[i].end(), results[states + i]);
+      collected[i].insert(outBackwards[i] ? collected[i].begin() : collected[i].end(),
+                          results[states + i]);
   }
   for (int64_t i = 0; i < states; ++i)
     op.set(i, carried[i]);
   for (int64_t i = 0; i < outputs; ++i) {
-    if (states + i >= static_cast<int64_t>(op.node.outputs.size()) || op.node.outputs[states + i] < 0)
+    if (states + i >= static_cast<int64_t>(op.node.outputs.size()) ||
+        op.node.outputs[states + i] < 0)
       continue;
     auto whole = stacked(op, std::move(collected[i]), outAxes[i]);
     if (failed(whole))
@@ -184,8 +209,9 @@ void zorse::onnx_import::registerControlOps(OperatorRegistry &registry) {
       {{"Scan"},
        1,
        kAny,
-       {required(body("body")), required(integer("num_scan_inputs")), integers("scan_input_axes"), integers("scan_input_directions"),
-        integers("scan_output_axes"), integers("scan_output_directions")},
+       {required(body("body")), required(integer("num_scan_inputs")), integers("scan_input_axes"),
+        integers("scan_input_directions"), integers("scan_output_axes"),
+        integers("scan_output_directions")},
        importScan},
   });
 }

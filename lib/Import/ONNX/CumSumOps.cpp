@@ -31,10 +31,12 @@ static ImportedValue runningSumOfConstant(ImportState &state, ImportedValue x, i
     return values;
   };
   const auto addFloats = [&](double a, double b) { return roundTo(x.type, a + b); };
-  ImportedValue sums = constantOf(x.type,
-                                  isFloat(x.type) ? makeFloats(x.type, summed(*constantFloats(small, int64_t(1) << 25), addFloats))
-                                                  : makeInts(x.type, summed(*constantInts(small, int64_t(1) << 25), addInts)),
-                                  shape);
+  ImportedValue sums = constantOf(
+      x.type,
+      isFloat(x.type)
+          ? makeFloats(x.type, summed(*constantFloats(small, int64_t(1) << 25), addFloats))
+          : makeInts(x.type, summed(*constantInts(small, int64_t(1) << 25), addInts)),
+      shape);
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != axis) {
       // Put the repeats back between the factors that move. A merged axis keeps its order.
@@ -54,17 +56,20 @@ static ImportedValue runningSumOfConstant(ImportState &state, ImportedValue x, i
   return sums;
 }
 
-// Cumulative sum over samples of a constant: n times the element. n is the number of samples up to this one, or from it on.
-static ImportedValue runningOverSamples(Decomposition &make, bool reverse, bool exclusive, const ImportedValue &x, const ImportedValue &before,
+// Cumulative sum over samples of a constant: n times the element. n is the number of samples up to
+// this one, or from it on.
+static ImportedValue runningOverSamples(Decomposition &make, bool reverse, bool exclusive,
+                                        const ImportedValue &x, const ImportedValue &before,
                                         const ImportedValue &all) {
-  ImportedValue copies = reverse ? make("Sub", {all, before}) : before; // number of samples before this one, or from it on
+  ImportedValue copies = reverse ? make("Sub", {all, before})
+                                 : before; // number of samples before this one, or from it on
   if (reverse == exclusive)
     copies = make(reverse ? "Sub" : "Add", {copies, make.number(1, x)});
   return make("Mul", {x, copies});
 }
 
-/// Scan by doubling: after the step of 2^i, an element combines the last 2^(i+1) elements up to it. Its gradient
-/// consists of the same steps in reverse.
+/// Scan by doubling: after the step of 2^i, an element combines the last 2^(i+1) elements up to it.
+/// Its gradient consists of the same steps in reverse.
 static LogicalResult importRunning(OpContext &op) {
   ImportedValue x = op.operand(0);
   auto given = constantInt(op.operand(1));
@@ -73,13 +78,16 @@ static LogicalResult importRunning(OpContext &op) {
   int64_t axis = *given < 0 ? *given + x.rank() : *given;
   if (axis < 0 || axis >= x.rank())
     return op.error("axis is outside the rank");
-  const bool sums = op.node.op == "CumSum", reverse = op.integer("reverse") != 0, exclusive = op.integer("exclusive") != 0;
-  if (x.view.sampleAxis() == axis && x.isConstant() && x.view.dims[axis].size() == 1 && x.sampleStep() == 0 && sums) {
+  const bool sums = op.node.op == "CumSum", reverse = op.integer("reverse") != 0,
+             exclusive = op.integer("exclusive") != 0;
+  if (x.view.sampleAxis() == axis && x.isConstant() && x.view.dims[axis].size() == 1 &&
+      x.sampleStep() == 0 && sums) {
     Decomposition make(op);
     ImportedValue number = fillOver(ElementKind::I64, 0, x.view);
     number.constant().sampleStep = 1;
-    return make.result(runningOverSamples(make, reverse, exclusive, x, make.cast(number, x.type),
-                                          castKnown(knownScalar(ElementKind::I64, Number::samples()), x.type)));
+    return make.result(
+        runningOverSamples(make, reverse, exclusive, x, make.cast(number, x.type),
+                           castKnown(knownScalar(ElementKind::I64, Number::samples()), x.type)));
   }
   if (x.view.sampleAxis() == axis)
     return op.error("runs over the samples; every op must treat samples apart");
@@ -97,7 +105,10 @@ static LogicalResult importRunning(OpContext &op) {
     if (count >= size)
       return filler;
     ImportedValue rest = make.slice(value, axis, reverse ? count : 0, size - count);
-    return make("Concat", reverse ? std::vector<ImportedValue>{rest, filler} : std::vector<ImportedValue>{filler, rest}, {{"axis", axis}});
+    return make("Concat",
+                reverse ? std::vector<ImportedValue>{rest, filler}
+                        : std::vector<ImportedValue>{filler, rest},
+                {{"axis", axis}});
   };
   ImportedValue running = exclusive ? shifted(x, 1) : x;
   for (int64_t step = 1; step < size && !make.hasFailed(); step *= 2)
@@ -107,6 +118,10 @@ static LogicalResult importRunning(OpContext &op) {
 
 void zorse::onnx_import::registerRunningOps(OperatorRegistry &registry) {
   registry.add({
-      {{"CumSum", "CumProd"}, 2, 2, {integer("exclusive", 0), integer("reverse", 0)}, importRunning},
+      {{"CumSum", "CumProd"},
+       2,
+       2,
+       {integer("exclusive", 0), integer("reverse", 0)},
+       importRunning},
   });
 }

@@ -1,4 +1,5 @@
-// Reductions composed of sums, maxima and elementwise operators: norms, logarithms of sums, positions of extrema.
+// Reductions composed of sums, maxima and elementwise operators: norms, logarithms of sums,
+// positions of extrema.
 #include "Decomposition.h"
 
 #include <algorithm>
@@ -8,8 +9,8 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// The square root of a sum of squares. At 0 its gradient is 0, as in PyTorch, although that of a square root is
-/// infinite.
+/// The square root of a sum of squares. At 0 its gradient is 0, as in PyTorch, although that of a
+/// square root is infinite.
 static ImportedValue normOf(Decomposition &make, const ImportedValue &squares) {
   if (!squares.isTensor())
     return make("Sqrt", {squares});
@@ -71,11 +72,14 @@ ImportedValue positions(Decomposition &make, int64_t rank, int64_t axis, int64_t
   return make.reshape(make.ints(std::move(numbers)), shape);
 }
 
-/// The first or last position of the largest or smallest element along `axis`, which is kept with size 1.
-ImportedValue positionOfExtremum(Decomposition &make, const ImportedValue &x, int64_t axis, bool largest, bool last) {
+/// The first or last position of the largest or smallest element along `axis`, which is kept with
+/// size 1.
+ImportedValue positionOfExtremum(Decomposition &make, const ImportedValue &x, int64_t axis,
+                                 bool largest, bool last) {
   const int64_t size = x.view.size(axis);
   ImportedValue extremum = make.reduce(largest ? "ReduceMax" : "ReduceMin", x, {axis}, true);
-  ImportedValue here = make("Equal", {x, extremum}), none = make.ints({last ? int64_t(-1) : size - 1});
+  ImportedValue here = make("Equal", {x, extremum}),
+                none = make.ints({last ? int64_t(-1) : size - 1});
   ImportedValue candidates = make("Where", {here, positions(make, x.rank(), axis, size), none});
   return make.reduce(last ? "ReduceMax" : "ReduceMin", candidates, {axis}, true);
 }
@@ -90,7 +94,8 @@ static LogicalResult importArgExtremum(OpContext &op) {
   if (x.view.sampleAxis() == axis)
     return op.error("compares samples with each other; every op must treat samples apart");
   Decomposition make(op);
-  ImportedValue position = positionOfExtremum(make, x, axis, op.node.op == "ArgMax", op.integer("select_last_index") != 0);
+  ImportedValue position = positionOfExtremum(make, x, axis, op.node.op == "ArgMax",
+                                              op.integer("select_last_index") != 0);
   return make.result(op.integer("keepdims") ? position : make.squeeze(position, axis));
 }
 
@@ -108,8 +113,9 @@ static LogicalResult importHardmax(OpContext &op) {
   return make.result(make.cast(hit, x.type));
 }
 
-/// Computes the rank of each element: the number of larger elements plus the number of equal elements at lower
-/// positions. Result i is the element of rank i. Its value is gathered, so that the gradient flows to that element.
+/// Computes the rank of each element: the number of larger elements plus the number of equal
+/// elements at lower positions. Result i is the element of rank i. Its value is gathered, so that
+/// the gradient flows to that element.
 static LogicalResult importTopK(OpContext &op) {
   constexpr int64_t kMax = 4096; // each element is compared with all elements of its axis
   ImportedValue x = op.operand(0);
@@ -122,22 +128,28 @@ static LogicalResult importTopK(OpContext &op) {
     return op.error("expects a constant k; it depends on data");
   const int64_t k = *count;
   if (k < 1 || k > size)
-    return op.error("expects a k from 1 to " + Twine(size) + ", the size of axis " + Twine(axis) + ", found " + Twine(k));
+    return op.error("expects a k from 1 to " + Twine(size) + ", the size of axis " + Twine(axis) +
+                    ", found " + Twine(k));
   if (size > kMax)
-    return op.error("picks from an axis of " + Twine(size) + " elements; at most " + Twine(kMax) + " are supported");
+    return op.error("picks from an axis of " + Twine(size) + " elements; at most " + Twine(kMax) +
+                    " are supported");
   if (x.view.sampleAxis() == axis)
     return op.error("compares samples with each other; every op must treat samples apart");
   Decomposition make(op);
   const bool largest = op.integer("largest") != 0;
   const int64_t rank = x.rank();
-  ImportedValue last = make.move(x, axis, rank - 1);                                      // [..., size]
-  ImportedValue own = make.unsqueeze(last, rank), other = make.unsqueeze(last, rank - 1); // [..., size, 1], [..., 1, size]
-  ImportedValue before = make(largest ? "Greater" : "Less", {other, own}), equal = make("Equal", {other, own});
+  ImportedValue last = make.move(x, axis, rank - 1); // [..., size]
+  ImportedValue own = make.unsqueeze(last, rank),
+                other = make.unsqueeze(last, rank - 1); // [..., size, 1], [..., 1, size]
+  ImportedValue before = make(largest ? "Greater" : "Less", {other, own}),
+                equal = make("Equal", {other, own});
   ImportedValue lower = make("Less", {positions(make, 2, 1, size), positions(make, 2, 0, size)});
   before = make("Or", {before, make("And", {equal, lower})});
-  ImportedValue place = make.reduce("ReduceSum", make.cast(before, ElementKind::I64), {rank}); // [..., size]
+  ImportedValue place =
+      make.reduce("ReduceSum", make.cast(before, ElementKind::I64), {rank}); // [..., size]
   // The position of the element of rank i: a sum with one nonzero term.
-  ImportedValue hit = make("Equal", {make.unsqueeze(place, rank - 1), positions(make, 2, 0, k)}); // [..., k, size]
+  ImportedValue hit =
+      make("Equal", {make.unsqueeze(place, rank - 1), positions(make, 2, 0, k)}); // [..., k, size]
   ImportedValue chosen = make("Where", {hit, positions(make, 1, 0, size), make.ints({0})});
   ImportedValue index = make.reduce("ReduceSum", chosen, {rank}); // [..., k]
   ImportedValue value = make("GatherElements", {last, index}, {{"axis", rank - 1}});
@@ -153,9 +165,21 @@ void zorse::onnx_import::registerComposedReductions(OperatorRegistry &registry) 
        2,
        {integers("axes"), integer("keepdims", 1), integer("noop_with_empty_axes", 0)},
        importComposedReduce},
-      {{"LpNormalization"}, 1, 1, {integer("axis", -1), only(integer("p", 2), {"1", "2"})}, importLpNormalization},
-      {{"ArgMax", "ArgMin"}, 1, 1, {integer("axis", 0), integer("keepdims", 1), integer("select_last_index", 0)}, importArgExtremum},
+      {{"LpNormalization"},
+       1,
+       1,
+       {integer("axis", -1), only(integer("p", 2), {"1", "2"})},
+       importLpNormalization},
+      {{"ArgMax", "ArgMin"},
+       1,
+       1,
+       {integer("axis", 0), integer("keepdims", 1), integer("select_last_index", 0)},
+       importArgExtremum},
       {{"Hardmax"}, 1, 1, {integer("axis", -1)}, importHardmax},
-      {{"TopK"}, 2, 2, {integer("axis", -1), integer("largest", 1), ignored(integer("sorted"))}, importTopK},
+      {{"TopK"},
+       2,
+       2,
+       {integer("axis", -1), integer("largest", 1), ignored(integer("sorted"))},
+       importTopK},
   });
 }

@@ -6,7 +6,8 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-static std::shared_ptr<const onnx::Attribute> makeAttribute(const char *name, const Decomposition::Attribute &value) {
+static std::shared_ptr<const onnx::Attribute> makeAttribute(const char *name,
+                                                            const Decomposition::Attribute &value) {
   auto attribute = std::make_shared<onnx::Attribute>();
   attribute->set_name(name);
   if (auto *number = std::get_if<int64_t>(&value)) {
@@ -26,18 +27,21 @@ static std::shared_ptr<const onnx::Attribute> makeAttribute(const char *name, co
   return attribute;
 }
 
-ImportedValue Decomposition::operator()(const char *op, std::vector<ImportedValue> operands, const Attributes &attributes) {
+ImportedValue Decomposition::operator()(const char *op, std::vector<ImportedValue> operands,
+                                        const Attributes &attributes) {
   if (failed)
     return {};
   GraphNode node;
   node.op = op;
   node.partOf = of.node.partOf.empty() ? of.node.op : of.node.partOf;
   node.name = of.node.name;
-  node.opset = of.node.domain.empty() ? of.node.opset : of.state.model.opset(); // parts are in the default domain
+  node.opset = of.node.domain.empty() ? of.node.opset
+                                      : of.state.model.opset(); // parts are in the default domain
   for (auto &[name, value] : attributes)
     node.attributes[name] = makeAttribute(name, value);
   ImportState &state = of.state;
-  // Temporary value numbers follow those of the file. A nested composition uses numbers after those of its parent.
+  // Temporary value numbers follow those of the file. A nested composition uses numbers after those
+  // of its parent.
   const size_t first = state.values.size();
   for (ImportedValue &operand : operands) {
     node.inputs.push_back(operand ? static_cast<int>(state.values.size()) : -1);
@@ -73,8 +77,10 @@ ImportedValue Decomposition::move(const ImportedValue &x, int64_t from, int64_t 
   return transpose(x, std::move(order));
 }
 
-ImportedValue Decomposition::slice(const ImportedValue &x, int64_t axis, int64_t start, int64_t count, int64_t step) {
-  return (*this)("Slice", {x, ints({start}), ints({start + (count - 1) * step + 1}), ints({axis}), ints({step})});
+ImportedValue Decomposition::slice(const ImportedValue &x, int64_t axis, int64_t start,
+                                   int64_t count, int64_t step) {
+  return (*this)("Slice", {x, ints({start}), ints({start + (count - 1) * step + 1}), ints({axis}),
+                           ints({step})});
 }
 
 LogicalResult Decomposition::result(ImportedValue value, size_t index) {

@@ -1,7 +1,7 @@
-// Random masks drawn by the graph itself: stochastic depth, dropout of whole channels. Exporters write `bernoulli` as
-// uniform numbers compared with a probability; libraries write `floor(p + rand())`. Both become the dropout of a
-// constant. Its random numbers depend on the sample and not on the order of drawing. In evaluation a mask is replaced
-// by its mean, as in dropout.
+// Random masks drawn by the graph itself: stochastic depth, dropout of whole channels. Exporters
+// write `bernoulli` as uniform numbers compared with a probability; libraries write `floor(p +
+// rand())`. Both become the dropout of a constant. Its random numbers depend on the sample and not
+// on the order of drawing. In evaluation a mask is replaced by its mean, as in dropout.
 #include "Arithmetic.h"
 #include "Interpret.h"
 #include "Lengths.h"
@@ -16,7 +16,8 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 static const char *const kMasksAlone =
-    "random numbers are supported as masks: uniform ones that are compared with a constant (rand() < p) or rounded down (floor(p + rand())), and "
+    "random numbers are supported as masks: uniform ones that are compared with a constant (rand() "
+    "< p) or rounded down (floor(p + rand())), and "
     "nn.Dropout. Give other random numbers to the model as an input";
 
 static LogicalResult drawUniform(OpContext &op, View view, ElementKind type) {
@@ -28,7 +29,8 @@ static LogicalResult drawUniform(OpContext &op, View view, ElementKind type) {
 
 static LogicalResult importRandomUniformLike(OpContext &op) {
   const ImportedValue &like = op.operand(0);
-  auto type = static_cast<ElementKind>(op.integer("dtype", static_cast<int64_t>(isFloat(like.type) ? like.type : ElementKind::F32)));
+  auto type = static_cast<ElementKind>(
+      op.integer("dtype", static_cast<int64_t>(isFloat(like.type) ? like.type : ElementKind::F32)));
   return drawUniform(op, like.view, type);
 }
 
@@ -38,14 +40,16 @@ static LogicalResult importRandomUniform(OpContext &op) {
     if (size < 1)
       return op.error("expects a shape of positive sizes");
     if (op.state.rows > 1 && size % op.state.rows == 0)
-      return op.error("its shape is a number of the file, and holds the samples of the export; expects RandomUniformLike, or rand_like()");
+      return op.error("its shape is a number of the file, and holds the samples of the export; "
+                      "expects RandomUniformLike, or rand_like()");
     view.dims.push_back({Factor{size, 0}});
   }
   return drawUniform(op, std::move(view), static_cast<ElementKind>(op.integer("dtype")));
 }
 
 /// The result of the comparison as floats 0 and 1.
-static LogicalResult drawMask(OpContext &op, ElementKind type, const View &view, const Drawn &drawn) {
+static LogicalResult drawMask(OpContext &op, ElementKind type, const View &view,
+                              const Drawn &drawn) {
   if (drawn.kept <= 0 || drawn.kept >= 1)
     return op.result(fillOver(type, drawn.kept <= 0 ? 0 : 1, view));
   ++op.state.drawnMasks;
@@ -65,13 +69,15 @@ static LogicalResult importBernoulli(OpContext &op) {
 }
 
 /// \param kept  probability of `true`
-/// \param keepsSmall  whether small numbers give `true`. Comparisons that share random numbers must agree on it,
-/// because the bits of an element then distinguish the events.
-static LogicalResult compareDrawn(OpContext &op, ImportedValue value, double kept, bool keepsSmall) {
+/// \param keepsSmall  whether small numbers give `true`. Comparisons that share random numbers must
+/// agree on it, because the bits of an element then distinguish the events.
+static LogicalResult compareDrawn(OpContext &op, ImportedValue value, double kept,
+                                  bool keepsSmall) {
   Drawn &drawn = value.drawn();
   auto [found, isNew] = op.state.keepsSmallNumbers.try_emplace(drawn.rngId, keepsSmall);
   if (!isNew && found->second != keepsSmall)
-    return op.error("compares random numbers that another node has compared the other way round; draw separate numbers for each");
+    return op.error("compares random numbers that another node has compared the other way round; "
+                    "draw separate numbers for each");
   drawn.kept = kept;
   if (op.node.op == "Floor")
     return drawMask(op, value.type, value.view, drawn);
@@ -85,7 +91,8 @@ std::optional<LogicalResult> zorse::onnx_import::applyToDrawn(OpContext &op) {
   for (size_t i = op.node.inputs.size(); i-- > 0;)
     if (op.operand(i).isDrawn())
       at = i;
-  if (at == op.node.inputs.size() || which == "Shape" || which == "Size" || (which == "CastLike" && at == 1))
+  if (at == op.node.inputs.size() || which == "Shape" || which == "Size" ||
+      (which == "CastLike" && at == 1))
     return std::nullopt; // only its type or shape is read
   ImportedValue x = op.operand(at);
   Drawn &drawn = x.drawn();
@@ -93,7 +100,8 @@ std::optional<LogicalResult> zorse::onnx_import::applyToDrawn(OpContext &op) {
   if (which == "Identity")
     return op.result(std::move(x));
   if (which == "Cast" || which == "CastLike") {
-    const ElementKind type = which == "Cast" ? static_cast<ElementKind>(op.integer("to")) : op.operand(1).type;
+    const ElementKind type =
+        which == "Cast" ? static_cast<ElementKind>(op.integer("to")) : op.operand(1).type;
     if (isFloat(type)) {
       x.type = type;
       return isCompared ? drawMask(op, x.type, x.view, drawn) : op.result(std::move(x));
@@ -103,11 +111,13 @@ std::optional<LogicalResult> zorse::onnx_import::applyToDrawn(OpContext &op) {
   }
   if (!isCompared && which == "Floor") { // 0 below 1, otherwise 1
     if (drawn.low >= 0 && drawn.low < 1 && drawn.high > 1 && drawn.high <= 2)
-      return compareDrawn(op, std::move(x), (drawn.high - 1) / (drawn.high - drawn.low), /*keepsSmall=*/false);
+      return compareDrawn(op, std::move(x), (drawn.high - 1) / (drawn.high - drawn.low),
+                          /*keepsSmall=*/false);
     if (drawn.low >= 0 && drawn.high <= 1)
       return op.result(fillOver(x.type, 0, x.view));
   }
-  static const llvm::StringSet<> kOfTwo{"Add", "Sub", "Mul", "Div", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"};
+  static const llvm::StringSet<> kOfTwo{"Add",  "Sub",         "Mul",     "Div",
+                                        "Less", "LessOrEqual", "Greater", "GreaterOrEqual"};
   if (isCompared || !kOfTwo.contains(which))
     return op.error(kMasksAlone);
   const ImportedValue &other = op.operand(1 - at);
@@ -133,13 +143,19 @@ std::optional<LogicalResult> zorse::onnx_import::applyToDrawn(OpContext &op) {
 
 void zorse::onnx_import::registerDrawnOps(OperatorRegistry &registry) {
   registry.add({
-      // The exporter's seed has no effect: masks are a function of --seed, step, sample and element.
+      // The exporter's seed has no effect: masks are a function of --seed, step, sample and
+      // element.
       {{"RandomUniform"},
        0,
        0,
-       {integer("dtype", 1), real("high", 1), real("low", 0), ignored(real("seed")), required(integers("shape"))},
+       {integer("dtype", 1), real("high", 1), real("low", 0), ignored(real("seed")),
+        required(integers("shape"))},
        importRandomUniform},
-      {{"RandomUniformLike"}, 1, 1, {integer("dtype"), real("high", 1), real("low", 0), ignored(real("seed"))}, importRandomUniformLike},
+      {{"RandomUniformLike"},
+       1,
+       1,
+       {integer("dtype"), real("high", 1), real("low", 0), ignored(real("seed"))},
+       importRandomUniformLike},
       {{"Bernoulli"}, 1, 1, {integer("dtype"), ignored(real("seed"))}, importBernoulli},
   });
 }

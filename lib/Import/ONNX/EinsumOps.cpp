@@ -1,4 +1,5 @@
-// Imports Einsum as transpositions, reshapes and matmuls of two operands at a time, from left to right.
+// Imports Einsum as transpositions, reshapes and matmuls of two operands at a time, from left to
+// right.
 #include "Arithmetic.h"
 #include "Decomposition.h"
 
@@ -20,7 +21,9 @@ struct LabelledOperand {
   ImportedValue value;
   Labels labels;
 
-  int64_t size(char label) const { return value.view.size(static_cast<int64_t>(labels.find(label))); }
+  int64_t size(char label) const {
+    return value.view.size(static_cast<int64_t>(labels.find(label)));
+  }
 };
 
 struct Equation {
@@ -42,17 +45,20 @@ std::string parse(StringRef text, ArrayRef<int64_t> ranks, Equation &equation) {
   SmallVector<StringRef> terms;
   left.split(terms, ',');
   if (terms.size() != ranks.size())
-    return "has " + std::to_string(terms.size()) + " terms for " + std::to_string(ranks.size()) + " operands";
+    return "has " + std::to_string(terms.size()) + " terms for " + std::to_string(ranks.size()) +
+           " operands";
   size_t widest = 0;
   auto expand = [&](StringRef term, std::optional<int64_t> rank, Labels &labels) -> std::string {
     size_t dots = term.find("...");
-    StringRef front = term.take_front(dots), back = dots == StringRef::npos ? StringRef() : term.drop_front(dots + 3);
+    StringRef front = term.take_front(dots),
+              back = dots == StringRef::npos ? StringRef() : term.drop_front(dots + 3);
     const size_t named = front.size() + back.size();
     for (char c : (front + back).str())
       if (!llvm::isAlpha(c))
         return "has a label that is no letter: '" + std::string(1, c) + "'";
     size_t hidden = rank ? static_cast<size_t>(*rank) - named : widest;
-    if (rank && (static_cast<size_t>(*rank) < named || (dots == StringRef::npos && static_cast<size_t>(*rank) != named) ||
+    if (rank && (static_cast<size_t>(*rank) < named ||
+                 (dots == StringRef::npos && static_cast<size_t>(*rank) != named) ||
                  hidden >= StringRef(kEllipsis).size()))
       return "has the term '" + term.str() + "' for an operand of rank " + std::to_string(*rank);
     labels = front.str();
@@ -138,7 +144,8 @@ std::vector<int64_t> joined(std::initializer_list<std::vector<int64_t>> parts) {
 }
 
 /// The elementwise product over all labels of both operands.
-LabelledOperand elementwise(Decomposition &make, const LabelledOperand &a, const LabelledOperand &b) {
+LabelledOperand elementwise(Decomposition &make, const LabelledOperand &a,
+                            const LabelledOperand &b) {
   Labels all = a.labels;
   for (char label : b.labels)
     if (!holds(all, label))
@@ -209,11 +216,13 @@ private:
       operand.labels = labels;
       for (size_t i = 0; i < labels.size(); ++i) {
         if (labels.find(labels[i]) != i)
-          return op.error("its equation '" + text + "' takes a diagonal ('" + Twine(labels[i]) + "' twice in one term), which is not supported");
-        int64_t &size = sizes.try_emplace(labels[i], 1).first->second, own = operand.value.view.size(static_cast<int64_t>(i));
+          return op.error("its equation '" + text + "' takes a diagonal ('" + Twine(labels[i]) +
+                          "' twice in one term), which is not supported");
+        int64_t &size = sizes.try_emplace(labels[i], 1).first->second,
+                own = operand.value.view.size(static_cast<int64_t>(i));
         if (own != 1 && size != 1 && own != size)
-          return op.error("label '" + Twine(labels[i]) + "' of its equation '" + text + "' is " + Twine(size) + " in one operand and " + Twine(own) +
-                          " in another");
+          return op.error("label '" + Twine(labels[i]) + "' of its equation '" + text + "' is " +
+                          Twine(size) + " in one operand and " + Twine(own) + " in another");
         size = std::max(size, own);
       }
     }
@@ -231,25 +240,33 @@ private:
     }
   }
 
-  /// Drops dimensions along which an operand repeats, so that repeats are not multiplied. If another operand has
-  /// samples there, a constant needs no copy per sample.
+  /// Drops dimensions along which an operand repeats, so that repeats are not multiplied. If
+  /// another operand has samples there, a constant needs no copy per sample.
   void dropRepeats() {
     for (LabelledOperand &operand : operands) {
-      ImportedValue small = operand.value.isConstant() ? compressed(op.state, operand.value) : operand.value;
+      ImportedValue small =
+          operand.value.isConstant() ? compressed(op.state, operand.value) : operand.value;
       for (size_t i = operand.labels.size(); i-- > 0 && operand.labels.size() > 1;) {
         const char label = operand.labels[i];
         FactorList &along = small.view.dims[i];
-        const bool repeats = !along.empty() && std::all_of(along.begin(), along.end(), [](const Factor &f) { return f.stride == 0; });
-        const bool forSamples = repeats && !isBatched(small) && along.size() == 1 && along[0].sample;
+        const bool repeats =
+            !along.empty() &&
+            std::all_of(along.begin(), along.end(), [](const Factor &f) { return f.stride == 0; });
+        const bool forSamples =
+            repeats && !isBatched(small) && along.size() == 1 && along[0].sample;
         const auto holders =
-            std::count_if(operands.begin(), operands.end(), [&](const LabelledOperand &other) { return holds(other.labels, label); });
-        if (!repeats || (!forSamples && std::any_of(along.begin(), along.end(), [](const Factor &f) { return f.sample; })) ||
+            std::count_if(operands.begin(), operands.end(),
+                          [&](const LabelledOperand &other) { return holds(other.labels, label); });
+        if (!repeats ||
+            (!forSamples &&
+             std::any_of(along.begin(), along.end(), [](const Factor &f) { return f.sample; })) ||
             (holders < 2 && (forSamples || !holds(equation.result, label))) || make.hasFailed())
           continue;
         const auto axis = static_cast<int64_t>(i);
         if (forSamples)
           along.clear(); // the value that all samples share
-        operand.value = small = make.squeeze(forSamples ? small : make.slice(small, axis, 0, 1), axis);
+        operand.value = small =
+            make.squeeze(forSamples ? small : make.slice(small, axis, 0, 1), axis);
         operand.labels.erase(i, 1);
       }
     }
@@ -277,25 +294,33 @@ private:
       std::swap(left, right);
       std::swap(rows, columns);
     }
-    const int64_t depth = countAlong(left, inner), width = countAlong(right, columns), groups = countAlong(left, batch);
+    const int64_t depth = countAlong(left, inner), width = countAlong(right, columns),
+                  groups = countAlong(left, batch);
     const bool isWeight = isBatched(left.value) && !isBatched(right.value);
     if (isWeight || batch.empty()) {
       // [rows..., groups, inner] with one matrix per group
-      ImportedValue x = make.reshape(ordered(make, left, allOf({rows, batch, inner})).value, joined({sizesOf(left, rows), {groups, depth}}));
-      ImportedValue w = make.reshape(ordered(make, right, allOf({batch, inner, columns})).value, {groups, depth, width});
-      ImportedValue y =
-          batch.empty() && !make.hasFailed() ? make("MatMul", {make.squeeze(x, x.rank() - 2), make.squeeze(w, 0)}) : groupedProduct(make, x, w);
-      std::vector<int64_t> shape = joined({sizesOf(left, rows), sizesOf(left, batch), sizesOf(right, columns)});
+      ImportedValue x = make.reshape(ordered(make, left, allOf({rows, batch, inner})).value,
+                                     joined({sizesOf(left, rows), {groups, depth}}));
+      ImportedValue w = make.reshape(ordered(make, right, allOf({batch, inner, columns})).value,
+                                     {groups, depth, width});
+      ImportedValue y = batch.empty() && !make.hasFailed()
+                            ? make("MatMul", {make.squeeze(x, x.rank() - 2), make.squeeze(w, 0)})
+                            : groupedProduct(make, x, w);
+      std::vector<int64_t> shape =
+          joined({sizesOf(left, rows), sizesOf(left, batch), sizesOf(right, columns)});
       return {make.reshape(y, shape), allOf({rows, batch, columns})};
     }
-    ImportedValue a =
-        make.reshape(ordered(make, left, allOf({batch, rows, inner})).value, joined({sizesOf(left, batch), {countAlong(left, rows), depth}}));
-    ImportedValue b = make.reshape(ordered(make, right, allOf({batch, inner, columns})).value, joined({sizesOf(left, batch), {depth, width}}));
-    std::vector<int64_t> shape = joined({sizesOf(left, batch), sizesOf(left, rows), sizesOf(right, columns)});
+    ImportedValue a = make.reshape(ordered(make, left, allOf({batch, rows, inner})).value,
+                                   joined({sizesOf(left, batch), {countAlong(left, rows), depth}}));
+    ImportedValue b = make.reshape(ordered(make, right, allOf({batch, inner, columns})).value,
+                                   joined({sizesOf(left, batch), {depth, width}}));
+    std::vector<int64_t> shape =
+        joined({sizesOf(left, batch), sizesOf(left, rows), sizesOf(right, columns)});
     return {make.reshape(make("MatMul", {a, b}), shape), allOf({batch, rows, columns})};
   }
 
-  /// Permutes the dimensions to the order of the result and adds copies along the labels that are missing.
+  /// Permutes the dimensions to the order of the result and adds copies along the labels that are
+  /// missing.
   ImportedValue arranged(const LabelledOperand &x) {
     Labels present;
     std::vector<int64_t> missing, shape;

@@ -1,5 +1,5 @@
-// Elementwise operators with several operands. Constants are folded; other operands become arith and math operations
-// over common axes. For operators with one operand, see UnaryOps.cpp.
+// Elementwise operators with several operands. Constants are folded; other operands become arith
+// and math operations over common axes. For operators with one operand, see UnaryOps.cpp.
 #include "Arithmetic.h"
 #include "Decomposition.h"
 #include "Kernels.h"
@@ -20,7 +20,9 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-static int64_t divInts(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? subInts(0, a) : a / b; }
+static int64_t divInts(int64_t a, int64_t b) {
+  return b == 0 ? 0 : b == -1 ? subInts(0, a) : a / b;
+}
 static int64_t modInts(int64_t a, int64_t b, bool likeC) {
   if (b == 0 || b == -1)
     return 0;
@@ -30,7 +32,9 @@ static int64_t modInts(int64_t a, int64_t b, bool likeC) {
 
 // --- binary
 
-static LogicalResult importBinary(OpContext &op) { return binary(op, op.node.op, op.operand(0), op.operand(1)); }
+static LogicalResult importBinary(OpContext &op) {
+  return binary(op, op.node.op, op.operand(0), op.operand(1));
+}
 
 static LogicalResult importVariadic(OpContext &op) {
   std::string which = op.node.op == "Sum" ? "Add" : op.node.op;
@@ -104,9 +108,10 @@ static std::optional<Kernel> intBinary(const std::string &op, bool fmod) {
   return std::nullopt;
 }
 
-/// Handles the cases of `binary` that need no arithmetic on elements, or that move scales past it. None if no case
-/// applies.
-static std::optional<LogicalResult> scaledBinary(OpContext &op, const std::string &which, const ImportedValue &a, const ImportedValue &b) {
+/// Handles the cases of `binary` that need no arithmetic on elements, or that move scales past it.
+/// None if no case applies.
+static std::optional<LogicalResult> scaledBinary(OpContext &op, const std::string &which,
+                                                 const ImportedValue &a, const ImportedValue &b) {
   // A uniform operand is a scale, or neutral.
   for (int side = 0; side < 2; ++side) {
     const ImportedValue &x = side ? b : a, &c = side ? a : b;
@@ -115,8 +120,10 @@ static std::optional<LogicalResult> scaledBinary(OpContext &op, const std::strin
     auto uniform = uniformNumber(op.state, c);
     if (!uniform)
       continue;
-    bool neutral = (which == "Add" && uniform->is(0)) || (which == "Sub" && uniform->is(0) && !side);
-    bool scales = (which == "Mul" && !uniform->is(0)) || (which == "Div" && !side && !uniform->is(0));
+    bool neutral =
+        (which == "Add" && uniform->is(0)) || (which == "Sub" && uniform->is(0) && !side);
+    bool scales =
+        (which == "Mul" && !uniform->is(0)) || (which == "Div" && !side && !uniform->is(0));
     if (!neutral && !scales)
       continue;
     if (auto value = stretched(x, c.view)) {
@@ -145,7 +152,8 @@ static std::optional<LogicalResult> scaledBinary(OpContext &op, const std::strin
     return emitElementwise(
         op, {x, y}, a.type,
         [&](ValueRange v, RankedTensorType) {
-          return multiplies ? create<arith::MulFOp>(op.state, v[0], v[1]) : create<arith::DivFOp>(op.state, v[0], v[1]);
+          return multiplies ? create<arith::MulFOp>(op.state, v[0], v[1])
+                            : create<arith::DivFOp>(op.state, v[0], v[1]);
         },
         which == "Mul" ? left * right : left / right);
   }
@@ -163,7 +171,8 @@ static bool rowsOpen(ImportState &state, const ImportedValue &mask, bool boolean
   FactorList factors;
   const FactorList &last = mask.view.dims.back();
   for (size_t i = 0; i + 1 < mask.view.dims.size(); ++i)
-    llvm::copy_if(mask.view.dims[i], std::back_inserter(factors), [](const Factor &factor) { return factor.stride != 0; });
+    llvm::copy_if(mask.view.dims[i], std::back_inserter(factors),
+                  [](const Factor &factor) { return factor.stride != 0; });
   factors.push_back(last.empty() ? Factor{} : last[0]);
   const auto isOpen = [&](int64_t from, int64_t stride, int64_t count, int64_t) {
     if (boolean) {
@@ -176,23 +185,28 @@ static bool rowsOpen(ImportState &state, const ImportedValue &mask, bool boolean
     return llvm::any_of(row, [](double x) { return x > -1e9; });
   };
   state.keepAlive.push_back(mask.lazy());
-  return state.openCache[key] = last.size() > 1 || visitRuns(mask.view.offset, factors, isOpen); // a merged last axis is not that of a mask
+  return state.openCache[key] =
+             last.size() > 1 || visitRuns(mask.view.offset, factors,
+                                          isOpen); // a merged last axis is not that of a mask
 }
 
-LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which, const ImportedValue &a, const ImportedValue &b) {
+LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which,
+                                         const ImportedValue &a, const ImportedValue &b) {
   if (a.isLoss() || b.isLoss())
     return lossBinary(op, which, a, b);
   for (const ImportedValue *x : {&a, &b})
     if (!x->isArray() && !x->isKnown())
       return op.error("expects two tensors");
   if (isFloat(a.type) != isFloat(b.type))
-    return op.error("expects operands of one element type, found " + Twine(name(a.type)) + " and " + name(b.type));
+    return op.error("expects operands of one element type, found " + Twine(name(a.type)) + " and " +
+                    name(b.type));
   bool isFloats = isFloat(a.type);
   if (a.isConstant() && b.isConstant()) {
     bool fmod = which == "Mod" && op.integer("fmod") != 0;
     std::optional<Kernel> kernel = isFloats ? floatBinary(which, fmod) : intBinary(which, fmod);
     if (!kernel)
-      return op.error(Twine("is not supported on ") + (isFloats ? "float" : "integer") + " constants");
+      return op.error(Twine("is not supported on ") + (isFloats ? "float" : "integer") +
+                      " constants");
     ImportedValue folded = foldElementwise(op.state, {a, b}, a.type, *kernel);
     if (!folded)
       return op.error("expects shapes that broadcast");
@@ -204,8 +218,10 @@ LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which
       return *done;
   if (!isFloats && (which == "Div" || which == "Mod")) {
     auto divisors = constantInts(compressed(op.state, b));
-    if (!divisors || !std::all_of(divisors->begin(), divisors->end(), [](int64_t divisor) { return divisor > 0; }))
-      return op.error("divides integers by what is no positive constant; a program must not stop at data");
+    if (!divisors || !std::all_of(divisors->begin(), divisors->end(),
+                                  [](int64_t divisor) { return divisor > 0; }))
+      return op.error(
+          "divides integers by what is no positive constant; a program must not stop at data");
   }
   // An added mask can hide whole rows.
   ImportedValue x = a, y = b;
@@ -213,10 +229,11 @@ LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which
     for (ImportedValue *mask : {&x, &y})
       if (mask->isConstant() && !mask->hides)
         mask->hides = !rowsOpen(op.state, *mask, false, true);
-  // PyTorch's clamp has no gradient at a bound that is a number, but its maximum shares the gradient with a constant
-  // tensor. Exporters write a number as a Clip or with a scalar operand.
+  // PyTorch's clamp has no gradient at a bound that is a number, but its maximum shares the
+  // gradient with a constant tensor. Exporters write a number as a Clip or with a scalar operand.
   const ImportedValue &constant = a.isConstant() ? a : b;
-  const bool isShared = a.isConstant() != b.isConstant() && constant.rank() > 0 && op.node.op != "Clip" && uniformNumber(op.state, constant);
+  const bool isShared = a.isConstant() != b.isConstant() && constant.rank() > 0 &&
+                        op.node.op != "Clip" && uniformNumber(op.state, constant);
   return emitElementwise(op, {x, y}, a.type, [&](ValueRange v, RankedTensorType type) -> Value {
     if (isFloats) {
       if (which == "Add")
@@ -226,12 +243,16 @@ LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which
       if (which == "Div")
         return create<arith::DivFOp>(op.state, v[0], v[1]);
       if (which == "Max" || which == "Min") {
-        Value extremum = which == "Max" ? create<arith::MaximumFOp>(op.state, v[0], v[1]) : create<arith::MinimumFOp>(op.state, v[0], v[1]);
+        Value extremum = which == "Max" ? create<arith::MaximumFOp>(op.state, v[0], v[1])
+                                        : create<arith::MinimumFOp>(op.state, v[0], v[1]);
         if (!isShared)
           return extremum;
         Value equal = create<arith::CmpFOp>(op.state, arith::CmpFPredicate::OEQ, v[0], v[1]);
         return create<arith::SelectOp>(
-            op.state, equal, create<arith::MulFOp>(op.state, create<arith::AddFOp>(op.state, v[0], v[1]), splat(op.state, 0.5, type)), extremum);
+            op.state, equal,
+            create<arith::MulFOp>(op.state, create<arith::AddFOp>(op.state, v[0], v[1]),
+                                  splat(op.state, 0.5, type)),
+            extremum);
       }
     } else {
       if (which == "Add")
@@ -250,8 +271,11 @@ LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which
         Value rest = create<arith::RemSIOp>(op.state, v[0], v[1]);
         if (op.integer("fmod"))
           return rest;
-        Value isBelow = create<arith::CmpIOp>(op.state, arith::CmpIPredicate::slt, rest, splat(op.state, 0, cast<RankedTensorType>(rest.getType())));
-        return create<arith::SelectOp>(op.state, isBelow, create<arith::AddIOp>(op.state, rest, v[1]), rest);
+        Value isBelow =
+            create<arith::CmpIOp>(op.state, arith::CmpIPredicate::slt, rest,
+                                  splat(op.state, 0, cast<RankedTensorType>(rest.getType())));
+        return create<arith::SelectOp>(op.state, isBelow,
+                                       create<arith::AddIOp>(op.state, rest, v[1]), rest);
       }
     }
     (void)op.error("is not supported on activations of type " + Twine(name(a.type)));
@@ -264,7 +288,12 @@ LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which
 static LogicalResult importCompare(OpContext &op) {
   const ImportedValue &a = op.operand(0), &b = op.operand(1);
   const std::string &which = op.node.op;
-  int code = llvm::StringSwitch<int>(which).Case("Equal", 0).Case("Less", 1).Case("LessOrEqual", 2).Case("Greater", 3).Default(4);
+  int code = llvm::StringSwitch<int>(which)
+                 .Case("Equal", 0)
+                 .Case("Less", 1)
+                 .Case("LessOrEqual", 2)
+                 .Case("Greater", 3)
+                 .Default(4);
   auto compare = [code](auto x, auto y) -> int64_t {
     switch (code) {
     case 0:
@@ -295,27 +324,33 @@ static LogicalResult importCompare(OpContext &op) {
       return op.error("expects shapes that broadcast");
     return op.result(std::move(folded));
   }
-  return emitElementwise(op, {a, b}, ElementKind::Bool, [&](ValueRange v, RankedTensorType) -> Value {
-    if (isFloat(a.type)) {
-      constexpr arith::CmpFPredicate predicates[] = {arith::CmpFPredicate::OEQ, arith::CmpFPredicate::OLT, arith::CmpFPredicate::OLE,
-                                                     arith::CmpFPredicate::OGT, arith::CmpFPredicate::OGE};
-      return create<arith::CmpFOp>(op.state, predicates[code], v[0], v[1]);
-    }
-    constexpr arith::CmpIPredicate predicates[] = {arith::CmpIPredicate::eq, arith::CmpIPredicate::slt, arith::CmpIPredicate::sle,
-                                                   arith::CmpIPredicate::sgt, arith::CmpIPredicate::sge};
-    return create<arith::CmpIOp>(op.state, predicates[code], v[0], v[1]);
-  });
+  return emitElementwise(
+      op, {a, b}, ElementKind::Bool, [&](ValueRange v, RankedTensorType) -> Value {
+        if (isFloat(a.type)) {
+          constexpr arith::CmpFPredicate predicates[] = {
+              arith::CmpFPredicate::OEQ, arith::CmpFPredicate::OLT, arith::CmpFPredicate::OLE,
+              arith::CmpFPredicate::OGT, arith::CmpFPredicate::OGE};
+          return create<arith::CmpFOp>(op.state, predicates[code], v[0], v[1]);
+        }
+        constexpr arith::CmpIPredicate predicates[] = {
+            arith::CmpIPredicate::eq, arith::CmpIPredicate::slt, arith::CmpIPredicate::sle,
+            arith::CmpIPredicate::sgt, arith::CmpIPredicate::sge};
+        return create<arith::CmpIOp>(op.state, predicates[code], v[0], v[1]);
+      });
 }
 
 static LogicalResult importLogic(OpContext &op) {
   const ImportedValue &a = op.operand(0), &b = op.operand(1);
   const std::string &which = op.node.op;
   if (isFloat(a.type) || isFloat(b.type))
-    return op.error("expects booleans or integers, found " + Twine(name(a.type)) + " and " + name(b.type));
+    return op.error("expects booleans or integers, found " + Twine(name(a.type)) + " and " +
+                    name(b.type));
   if (a.isConstant() && b.isConstant()) {
-    Kernel kernel = which.find("And") != std::string::npos   ? intKernel2([](int64_t x, int64_t y) { return x & y; })
-                    : which.find("Xor") != std::string::npos ? intKernel2([](int64_t x, int64_t y) { return x ^ y; })
-                                                             : intKernel2([](int64_t x, int64_t y) { return x | y; });
+    Kernel kernel = which.find("And") != std::string::npos
+                        ? intKernel2([](int64_t x, int64_t y) { return x & y; })
+                    : which.find("Xor") != std::string::npos
+                        ? intKernel2([](int64_t x, int64_t y) { return x ^ y; })
+                        : intKernel2([](int64_t x, int64_t y) { return x | y; });
     ImportedValue folded = foldElementwise(op.state, {a, b}, a.type, kernel);
     if (!folded)
       return op.error("expects shapes that broadcast");
@@ -362,11 +397,13 @@ static LogicalResult importWhere(OpContext &op) {
   }
   // A mask selects visible entries: the hiding constant is the second choice.
   auto hiding = [&](const ImportedValue &value) {
-    auto uniform = value.isConstant() && isFloat(value.type) ? uniformValue(op.state, value) : std::nullopt;
+    auto uniform =
+        value.isConstant() && isFloat(value.type) ? uniformValue(op.state, value) : std::nullopt;
     return uniform && *uniform <= -1e9;
   };
   if (hiding(yes) && condition.isConstant()) {
-    condition = foldElementwise(op.state, {condition}, ElementKind::Bool, intKernel1([](int64_t x) { return int64_t(x == 0); }));
+    condition = foldElementwise(op.state, {condition}, ElementKind::Bool,
+                                intKernel1([](int64_t x) { return int64_t(x == 0); }));
     std::swap(yes, no);
   }
   bool hides = false;
@@ -374,8 +411,10 @@ static LogicalResult importWhere(OpContext &op) {
     hides = !condition.isConstant() || !rowsOpen(op.state, condition, true, true);
   else if (hiding(yes))
     hides = true;
-  if (failed(emitElementwise(op, {condition, yes, no}, yes.type,
-                             [&](ValueRange v, RankedTensorType) { return create<arith::SelectOp>(op.state, v[0], v[1], v[2]); })))
+  if (failed(
+          emitElementwise(op, {condition, yes, no}, yes.type, [&](ValueRange v, RankedTensorType) {
+            return create<arith::SelectOp>(op.state, v[0], v[1], v[2]);
+          })))
     return failure();
   op.result().hides |= hides;
   return success();
@@ -412,8 +451,9 @@ static LogicalResult importIsNaN(OpContext &op) {
   if (x.value().getDefiningOp<SoftmaxOp>() && !x.hides) {
     return op.result(fillOver(ElementKind::Bool, 0, x.view));
   }
-  return emitElementwise(op, {x}, ElementKind::Bool,
-                         [&](ValueRange v, RankedTensorType) { return create<arith::CmpFOp>(op.state, arith::CmpFPredicate::UNO, v[0], v[0]); });
+  return emitElementwise(op, {x}, ElementKind::Bool, [&](ValueRange v, RankedTensorType) {
+    return create<arith::CmpFOp>(op.state, arith::CmpFPredicate::UNO, v[0], v[0]);
+  });
 }
 
 static LogicalResult importPow(OpContext &op) {
@@ -422,9 +462,12 @@ static LogicalResult importPow(OpContext &op) {
     y = castTo(op.state, y, x.type);
     if (!y)
       return op.error("expects an exponent that has elements");
-    Kernel kernel = isFloat(x.type)
-                        ? floatKernel2([](double a, double b) { return std::pow(a, b); })
-                        : intKernel2([](int64_t a, int64_t b) { return truncateToInt(std::pow(static_cast<double>(a), static_cast<double>(b))); });
+    Kernel kernel =
+        isFloat(x.type)
+            ? floatKernel2([](double a, double b) { return std::pow(a, b); })
+            : intKernel2([](int64_t a, int64_t b) {
+                return truncateToInt(std::pow(static_cast<double>(a), static_cast<double>(b)));
+              });
     ImportedValue folded = foldElementwise(op.state, {x, y}, x.type, kernel);
     if (!folded)
       return op.error("expects shapes that broadcast");
@@ -448,7 +491,8 @@ static LogicalResult importPow(OpContext &op) {
     }
     if (*exponent == 0.5 || *exponent == -0.5)
       return emitElementwise(op, {x}, x.type, [&](ValueRange v, RankedTensorType) -> Value {
-        return *exponent == 0.5 ? create<math::SqrtOp>(op.state, v[0]) : create<math::RsqrtOp>(op.state, v[0]);
+        return *exponent == 0.5 ? create<math::SqrtOp>(op.state, v[0])
+                                : create<math::RsqrtOp>(op.state, v[0]);
       });
     if (*exponent == -1.0)
       return emitElementwise(op, {x}, x.type, [&](ValueRange v, RankedTensorType type) -> Value {
@@ -460,17 +504,22 @@ static LogicalResult importPow(OpContext &op) {
   y = castTo(op.state, y, x.type);
   if (!y)
     return op.error("expects an exponent that has elements");
-  return emitElementwise(op, {x, y}, x.type, [&](ValueRange v, RankedTensorType) { return create<math::PowFOp>(op.state, v[0], v[1]); });
+  return emitElementwise(op, {x, y}, x.type, [&](ValueRange v, RankedTensorType) {
+    return create<math::PowFOp>(op.state, v[0], v[1]);
+  });
 }
 
-// Applies the dropout to ones and multiplies the constant by the result. Each sample has a separate mask if the
-// constant has samples; otherwise all share one.
-LogicalResult zorse::onnx_import::dropConstant(OpContext &op, const ImportedValue &x, double ratio, int64_t rngId) {
-  const auto samples = llvm::find_if(x.view.dims, [](const FactorList &dim) { return dim.size() == 1 && dim[0].sample; });
+// Applies the dropout to ones and multiplies the constant by the result. Each sample has a separate
+// mask if the constant has samples; otherwise all share one.
+LogicalResult zorse::onnx_import::dropConstant(OpContext &op, const ImportedValue &x, double ratio,
+                                               int64_t rngId) {
+  const auto samples = llvm::find_if(
+      x.view.dims, [](const FactorList &dim) { return dim.size() == 1 && dim[0].sample; });
   const bool perSample = samples != x.view.dims.end();
   const auto axis = perSample ? samples - x.view.dims.begin() : 0;
   if (countSampleFactors(x.view) > (perSample ? 1 : 0))
-    return op.error("drops elements of a constant with samples in a part of an axis; drop elements of a value with samples as an axis");
+    return op.error("drops elements of a constant with samples in a part of an axis; drop elements "
+                    "of a value with samples as an axis");
   // Samples are the first dimension of the mask, whichever axis of the constant they are.
   std::vector<int64_t> shape = x.shape();
   if (perSample)
@@ -479,10 +528,12 @@ LogicalResult zorse::onnx_import::dropConstant(OpContext &op, const ImportedValu
   if (perSample)
     type[0] = ShapedType::kDynamic;
   Value ones = splat(op.state, 1, RankedTensorType::get(type, elementType(op.state, x.type)));
-  Value kept = create<DropoutOp>(op.state, ones, op.state.builder.getF64FloatAttr(ratio), op.state.builder.getI64IntegerAttr(rngId));
+  Value kept = create<DropoutOp>(op.state, ones, op.state.builder.getF64FloatAttr(ratio),
+                                 op.state.builder.getI64IntegerAttr(rngId));
   ImportedValue mask = wrap(kept, x.type, shape);
   if (perSample)
-    std::rotate(mask.view.dims.begin(), mask.view.dims.begin() + 1, mask.view.dims.begin() + axis + 1);
+    std::rotate(mask.view.dims.begin(), mask.view.dims.begin() + 1,
+                mask.view.dims.begin() + axis + 1);
   Decomposition make(op);
   return make.result(make("Mul", {x, mask}));
 }
@@ -523,7 +574,8 @@ static LogicalResult importDropout(OpContext &op) {
   return emitElementwise(
       op, {scaled}, x.type,
       [&](ValueRange v, RankedTensorType) {
-        return create<DropoutOp>(op.state, v[0], op.state.builder.getF64FloatAttr(ratio), op.state.builder.getI64IntegerAttr(rngId));
+        return create<DropoutOp>(op.state, v[0], op.state.builder.getF64FloatAttr(ratio),
+                                 op.state.builder.getI64IntegerAttr(rngId));
       },
       std::move(scale));
 }
@@ -539,7 +591,8 @@ void zorse::onnx_import::registerElementwiseOps(OperatorRegistry &registry) {
       {{"Clip"}, 1, 3, {}, importClip},
       {{"IsNaN"}, 1, 1, {}, importIsNaN},
       {{"Pow"}, 2, 2, {}, importPow},
-      // Random numbers are a function of --seed, step and element; the exporter's seed has no effect.
+      // Random numbers are a function of --seed, step and element; the exporter's seed has no
+      // effect.
       {{"Dropout"}, 1, 3, {ignored(integer("seed"))}, importDropout},
   });
 }

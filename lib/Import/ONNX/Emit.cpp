@@ -1,4 +1,5 @@
-// Converts views to IR: the reshape, slice, transpose and broadcast that map an operand to the axes of a loop.
+// Converts views to IR: the reshape, slice, transpose and broadcast that map an operand to the axes
+// of a loop.
 #include "Emit.h"
 
 #include "Initializers.h"
@@ -20,8 +21,9 @@ using namespace zorse::onnx_import;
 
 Type zorse::onnx_import::elementType(const ImportState &state, ElementKind kind) {
   if (isFloat(kind))
-    return state.options.compute == ComputeType::F64 ? static_cast<Type>(Float64Type::get(&state.context))
-                                                     : static_cast<Type>(Float32Type::get(&state.context));
+    return state.options.compute == ComputeType::F64
+               ? static_cast<Type>(Float64Type::get(&state.context))
+               : static_cast<Type>(Float32Type::get(&state.context));
   switch (kind) {
   case ElementKind::Bool:
     return IntegerType::get(&state.context, 1);
@@ -34,15 +36,20 @@ Type zorse::onnx_import::elementType(const ImportState &state, ElementKind kind)
 
 bool zorse::onnx_import::isBatched(Value value) { return carriesSamples(value.getType()); }
 
-bool zorse::onnx_import::isBatched(const ImportedValue &value) { return value.isTensor() && isBatched(value.value()); }
+bool zorse::onnx_import::isBatched(const ImportedValue &value) {
+  return value.isTensor() && isBatched(value.value());
+}
 
-int64_t zorse::onnx_import::perRow(Value value) { return elementsPerRow(cast<RankedTensorType>(value.getType())); }
+int64_t zorse::onnx_import::perRow(Value value) {
+  return elementsPerRow(cast<RankedTensorType>(value.getType()));
+}
 
 ImportedValue zorse::onnx_import::wrap(Value value, ElementKind type, std::vector<int64_t> shape) {
   return {type, contiguousView(shape, isBatched(value)), Tensor{value}};
 }
 
-ImportedValue zorse::onnx_import::constantOf(ElementKind kind, LazyPtr lazy, std::vector<int64_t> shape) {
+ImportedValue zorse::onnx_import::constantOf(ElementKind kind, LazyPtr lazy,
+                                             std::vector<int64_t> shape) {
   View view = contiguousView(shape, false);
   for (FactorList &list : view.dims) {
     for (Factor &factor : list)
@@ -61,20 +68,26 @@ ImportedValue zorse::onnx_import::constantOf(const onnx::Tensor &tensor, TensorB
   return constantOf(kind, makeBytes(kind, std::move(bytes), size), std::move(shape));
 }
 
-ImportedValue zorse::onnx_import::scalar(ElementKind kind, double value) { return constantOf(kind, makeFill(kind, 1, value), {}); }
+ImportedValue zorse::onnx_import::scalar(ElementKind kind, double value) {
+  return constantOf(kind, makeFill(kind, 1, value), {});
+}
 
 // Merges equal ops with equal operands (common-subexpression elimination).
 Value zorse::onnx_import::merge(ImportState &state, Operation *op) {
-  size_t hash = OperationEquivalence::computeHash(op, OperationEquivalence::directHashValue, OperationEquivalence::ignoreHashValue,
+  size_t hash = OperationEquivalence::computeHash(op, OperationEquivalence::directHashValue,
+                                                  OperationEquivalence::ignoreHashValue,
                                                   OperationEquivalence::IgnoreLocations);
   auto &bucket = state.emitted[hash];
   for (Operation *other : bucket)
-    if (OperationEquivalence::isEquivalentTo(op, other, OperationEquivalence::exactValueMatch, nullptr, OperationEquivalence::IgnoreLocations)) {
+    if (OperationEquivalence::isEquivalentTo(op, other, OperationEquivalence::exactValueMatch,
+                                             nullptr, OperationEquivalence::IgnoreLocations)) {
       op->erase();
       return other->getResult(0);
     }
   bucket.push_back(op);
-  if (isa<DropoutOp>(op) || llvm::any_of(op->getOperands(), [&](Value operand) { return state.weighted.contains(operand); }))
+  if (isa<DropoutOp>(op) || llvm::any_of(op->getOperands(), [&](Value operand) {
+        return state.weighted.contains(operand);
+      }))
     state.weighted.insert(op->result_begin(), op->result_end());
   for (Value operand : op->getOperands())
     if (state.tainted.contains(operand)) {
@@ -85,7 +98,8 @@ Value zorse::onnx_import::merge(ImportState &state, Operation *op) {
   return op->getResult(0);
 }
 
-Value zorse::onnx_import::createNamed(ImportState &state, StringRef name, ValueRange operands, Type type) {
+Value zorse::onnx_import::createNamed(ImportState &state, StringRef name, ValueRange operands,
+                                      Type type) {
   OperationState operation(state.location, name);
   operation.addOperands(operands);
   operation.addTypes(type);
@@ -109,11 +123,13 @@ Value zorse::onnx_import::reshapeTo(ImportState &state, Value value, ArrayRef<in
   return create<ReshapeOp>(state, value, shape);
 }
 
-Value zorse::onnx_import::broadcastTo(ImportState &state, Value value, ArrayRef<int64_t> dims, ArrayRef<int64_t> shape) {
+Value zorse::onnx_import::broadcastTo(ImportState &state, Value value, ArrayRef<int64_t> dims,
+                                      ArrayRef<int64_t> shape) {
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getShape() == shape)
     return value;
-  return create<BroadcastOp>(state, RankedTensorType::get(shape, type.getElementType()), value, state.builder.getDenseI64ArrayAttr(dims));
+  return create<BroadcastOp>(state, RankedTensorType::get(shape, type.getElementType()), value,
+                             state.builder.getDenseI64ArrayAttr(dims));
 }
 
 Value zorse::onnx_import::splat(ImportState &state, double value, RankedTensorType type) {
@@ -121,9 +137,11 @@ Value zorse::onnx_import::splat(ImportState &state, double value, RankedTensorTy
   auto scalarType = RankedTensorType::get({}, element);
   TypedAttr attribute;
   if (isa<FloatType>(element))
-    attribute = DenseElementsAttr::get(scalarType, static_cast<Attribute>(FloatAttr::get(element, value)));
+    attribute =
+        DenseElementsAttr::get(scalarType, static_cast<Attribute>(FloatAttr::get(element, value)));
   else
-    attribute = DenseElementsAttr::get(scalarType, static_cast<Attribute>(IntegerAttr::get(element, truncateToInt(value))));
+    attribute = DenseElementsAttr::get(
+        scalarType, static_cast<Attribute>(IntegerAttr::get(element, truncateToInt(value))));
   Value constant = create<arith::ConstantOp>(state, attribute);
   return broadcastTo(state, constant, {}, type.getShape());
 }
@@ -136,18 +154,20 @@ static Value applyScale(ImportState &state, Value value, const Number &scale) {
   auto type = cast<RankedTensorType>(value.getType());
   if (auto constant = scale.constant())
     return create<arith::MulFOp>(state, value, splat(state, *constant, type));
-  return create<arith::MulFOp>(state, value, broadcastTo(state, knownValue(state, scale), {}, type.getShape()));
+  return create<arith::MulFOp>(state, value,
+                               broadcastTo(state, knownValue(state, scale), {}, type.getShape()));
 }
 
-/// Emits the elements base[offset + sum i_k * stride_k] as a tensor with the factors' sizes, in the given order. The
-/// strides are nonzero and nest (isCuttable).
+/// Emits the elements base[offset + sum i_k * stride_k] as a tensor with the factors' sizes, in the
+/// given order. The strides are nonzero and nest (isCuttable).
 static Value cut(ImportState &state, Value base, int64_t offset, const FactorList &factors) {
   bool sampled = isBatched(base);
   int64_t total = perRow(base);
   std::vector<size_t> order(factors.size());
   for (size_t i = 0; i < order.size(); ++i)
     order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return factors[a].stride > factors[b].stride; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return factors[a].stride > factors[b].stride; });
 
   SmallVector<int64_t> extents, offsets, sizes, result;
   int64_t outer = total, rest = offset;
@@ -179,7 +199,8 @@ static Value cut(ImportState &state, Value base, int64_t offset, const FactorLis
   SmallVector<int64_t> permutation(factors.size() + (sampled ? 1 : 0), 0);
   bool identity = true;
   for (size_t position = 0; position < order.size(); ++position) {
-    permutation[order[position] + (sampled ? 1 : 0)] = static_cast<int64_t>(position) + (sampled ? 1 : 0);
+    permutation[order[position] + (sampled ? 1 : 0)] =
+        static_cast<int64_t>(position) + (sampled ? 1 : 0);
     identity &= order[position] == position;
   }
   if (!identity)
@@ -187,9 +208,10 @@ static Value cut(ImportState &state, Value base, int64_t offset, const FactorLis
   return value;
 }
 
-/// Whether `visible` is exactly a causal mask, with or without a window, for all pairs (query i, key j). All hidden
-/// floats must equal one number, `fill`. Streams the values.
-static bool isCausal(const Lazy &lazy, int64_t offset, const Factor &queries, const Factor &keys, std::optional<int64_t> &window, double &fill) {
+/// Whether `visible` is exactly a causal mask, with or without a window, for all pairs (query i,
+/// key j). All hidden floats must equal one number, `fill`. Streams the values.
+static bool isCausal(const Lazy &lazy, int64_t offset, const Factor &queries, const Factor &keys,
+                     std::optional<int64_t> &window, double &fill) {
   int64_t shift = keys.size - queries.size;
   if (shift < 0 || keys.size < 2)
     return false;
@@ -215,8 +237,10 @@ static bool isCausal(const Lazy &lazy, int64_t offset, const Factor &queries, co
     }
     for (int64_t j = 0; j < keys.size; ++j) {
       bool visible = j <= last && j > last - width;
-      bool agrees =
-          lazy.isFloat() ? (visible ? floats[j] == 0.0 : floats[j] <= -1e9 && floats[j] == hidden.value_or(floats[j])) : (ints[j] != 0) == visible;
+      bool agrees = lazy.isFloat()
+                        ? (visible ? floats[j] == 0.0
+                                   : floats[j] <= -1e9 && floats[j] == hidden.value_or(floats[j]))
+                        : (ints[j] != 0) == visible;
       if (!agrees)
         return false;
       if (lazy.isFloat() && !visible)
@@ -230,7 +254,8 @@ static bool isCausal(const Lazy &lazy, int64_t offset, const Factor &queries, co
 }
 
 /// Row-major elements of `width` bytes each. Width 1: bools.
-static std::shared_ptr<std::vector<uint8_t>> bytesOf(const Lazy &lazy, int64_t offset, const FactorList &factors, unsigned width) {
+static std::shared_ptr<std::vector<uint8_t>> bytesOf(const Lazy &lazy, int64_t offset,
+                                                     const FactorList &factors, unsigned width) {
   const bool asFloat = lazy.isFloat();
   int64_t count = 1;
   for (const Factor &factor : factors)
@@ -266,13 +291,15 @@ static std::shared_ptr<std::vector<uint8_t>> bytesOf(const Lazy &lazy, int64_t o
   return bytes;
 }
 
-/// Emits a constant without repeating axes: as a scalar, a mask recognized by value, an attribute, or, above 1 MiB, a
-/// parameter that is not trained.
-static Value materialiseConstant(ImportState &state, const ImportedValue &operand, FactorList &factors, SmallVectorImpl<int64_t> &at) {
+/// Emits a constant without repeating axes: as a scalar, a mask recognized by value, an attribute,
+/// or, above 1 MiB, a parameter that is not trained.
+static Value materialiseConstant(ImportState &state, const ImportedValue &operand,
+                                 FactorList &factors, SmallVectorImpl<int64_t> &at) {
   int64_t computed = 1; // cannot overflow: products of sizes are at most 2^44
   for (const Factor &factor : factors)
     computed *= factor.stride == 0 ? 1 : factor.size;
-  if (computed > state.options.maxComputed && !operand.lazy()->isFill()) { // the node is rejected after it has been interpreted
+  if (computed > state.options.maxComputed &&
+      !operand.lazy()->isFill()) { // the node is rejected after it has been interpreted
     state.tooLarge = std::max(state.tooLarge, computed);
     SmallVector<int64_t> sizes;
     for (const Factor &factor : factors)
@@ -292,32 +319,42 @@ static Value materialiseConstant(ImportState &state, const ImportedValue &operan
   bool isBool = operand.type == ElementKind::Bool;
   if (factors.size() == 2 && (isBool || operand.lazy()->isFloat())) {
     std::optional<int64_t> window;
-    auto key = std::make_tuple(operand.lazy().get(), operand.view.offset, factors[0].stride, factors[1].stride, factors[0].size, factors[1].size);
+    auto key = std::make_tuple(operand.lazy().get(), operand.view.offset, factors[0].stride,
+                               factors[1].stride, factors[0].size, factors[1].size);
     auto cached = state.maskCache.find(key);
     if (cached == state.maskCache.end()) {
       CausalPattern pattern;
-      pattern.causal = isCausal(*operand.lazy(), operand.view.offset, factors[0], factors[1], window, pattern.fill);
+      pattern.causal = isCausal(*operand.lazy(), operand.view.offset, factors[0], factors[1],
+                                window, pattern.fill);
       pattern.window = window.value_or(0);
       cached = state.maskCache.emplace(key, pattern).first;
       state.keepAlive.push_back(operand.lazy());
     }
     if (const CausalPattern &pattern = cached->second; pattern.causal)
-      return create<CausalMaskOp>(state, type, pattern.window ? state.builder.getI64IntegerAttr(pattern.window) : IntegerAttr(),
-                                  isBool || std::isinf(pattern.fill) ? FloatAttr() : state.builder.getF64FloatAttr(pattern.fill));
+      return create<CausalMaskOp>(
+          state, type,
+          pattern.window ? state.builder.getI64IntegerAttr(pattern.window) : IntegerAttr(),
+          isBool || std::isinf(pattern.fill) ? FloatAttr()
+                                             : state.builder.getF64FloatAttr(pattern.fill));
   }
 
-  auto bytes = bytesOf(*operand.lazy(), operand.view.offset, factors, isBool ? 1 : element.getIntOrFloatBitWidth() / 8);
+  auto bytes = bytesOf(*operand.lazy(), operand.view.offset, factors,
+                       isBool ? 1 : element.getIntOrFloatBitWidth() / 8);
   if (bytes->size() > (size_t(1) << 20))
     return liftedBytes(state, type, bytes);
   if (isBool) {
     SmallVector<bool> bits(bytes->begin(), bytes->end());
-    return create<arith::ConstantOp>(state, static_cast<TypedAttr>(DenseElementsAttr::get(type, bits)));
+    return create<arith::ConstantOp>(state,
+                                     static_cast<TypedAttr>(DenseElementsAttr::get(type, bits)));
   }
-  return create<arith::ConstantOp>(state, static_cast<TypedAttr>(DenseElementsAttr::getFromRawBuffer(
-                                              type, ArrayRef<char>(reinterpret_cast<const char *>(bytes->data()), bytes->size()))));
+  return create<arith::ConstantOp>(
+      state,
+      static_cast<TypedAttr>(DenseElementsAttr::getFromRawBuffer(
+          type, ArrayRef<char>(reinterpret_cast<const char *>(bytes->data()), bytes->size()))));
 }
 
-Value zorse::onnx_import::materialise(ImportState &state, const ImportedValue &operand, const Groups &groups, bool sampled) {
+Value zorse::onnx_import::materialise(ImportState &state, const ImportedValue &operand,
+                                      const Groups &groups, bool sampled) {
   FactorList kept;
   SmallVector<int64_t, 4> keptAt;
   SmallVector<int64_t> flat, grouped;
@@ -342,7 +379,8 @@ Value zorse::onnx_import::materialise(ImportState &state, const ImportedValue &o
 
   // Contiguous factors with no repeats in between share one dimension.
   for (size_t i = 1; i < kept.size();) {
-    bool adjacent = keptAt[i] == keptAt[i - 1] + 1 && kept[i - 1].stride == kept[i].size * kept[i].stride;
+    bool adjacent =
+        keptAt[i] == keptAt[i - 1] + 1 && kept[i - 1].stride == kept[i].size * kept[i].stride;
     size_t flatIndex = keptAt[i] - (front ? 1 : 0);
     bool sameGroup = false;
     if (adjacent) {
@@ -375,7 +413,8 @@ Value zorse::onnx_import::materialise(ImportState &state, const ImportedValue &o
   if (operand.isConstant()) {
     value = materialiseConstant(state, operand, kept, keptAt);
   } else {
-    value = applyScale(state, cut(state, operand.value(), operand.view.offset, kept), operand.scale());
+    value =
+        applyScale(state, cut(state, operand.value(), operand.view.offset, kept), operand.scale());
   }
   SmallVector<int64_t> dims;
   if (rowsOfOperand)
@@ -402,7 +441,8 @@ Groups zorse::onnx_import::groupsOf(const View &view, bool dropOnes) {
   return groups;
 }
 
-Value zorse::onnx_import::materialise(ImportState &state, const ImportedValue &value, bool dropOnes) {
+Value zorse::onnx_import::materialise(ImportState &state, const ImportedValue &value,
+                                      bool dropOnes) {
   return materialise(state, value, groupsOf(value.view, dropOnes), false);
 }
 
@@ -449,7 +489,8 @@ ImportedValue zorse::onnx_import::copied(ImportState &state, const ImportedValue
   return out;
 }
 
-FailureOr<ImportedValue> zorse::onnx_import::reshaped(OpContext &op, const ImportedValue &operand, const std::vector<int64_t> &shape) {
+FailureOr<ImportedValue> zorse::onnx_import::reshaped(OpContext &op, const ImportedValue &operand,
+                                                      const std::vector<int64_t> &shape) {
   ImportedValue out = operand;
   if (operand.view.elements() == 0) {
     out.view = contiguousView(shape, false);
@@ -457,14 +498,16 @@ FailureOr<ImportedValue> zorse::onnx_import::reshaped(OpContext &op, const Impor
   }
   bool guessed = false;
   ReshapeResult result = reshapeView(operand.view, shape, out.view, guessed);
-  if (result == ReshapeResult::Done && (operand.isConstant() || operand.isKnown() || isCuttable(out.view, perRow(operand.value())))) {
+  if (result == ReshapeResult::Done && (operand.isConstant() || operand.isKnown() ||
+                                        isCuttable(out.view, perRow(operand.value())))) {
     op.state.guessedSingleRow |= guessed && isBatched(operand) && op.state.rows == 1;
     if (isBatched(operand) && out.view.sampleAxis() < 0)
       return op.error("drops the sample axis of its operand");
     return out;
   }
   if (result == ReshapeResult::MixesSamples)
-    return op.error("regroups elements across samples: it divides the axis that holds them; every op must treat samples apart");
+    return op.error("regroups elements across samples: it divides the axis that holds them; every "
+                    "op must treat samples apart");
   ImportedValue whole = copied(op.state, operand);
   out = whole;
   View flat = whole.view; // contiguous elements can be split in any way
@@ -475,11 +518,14 @@ FailureOr<ImportedValue> zorse::onnx_import::reshaped(OpContext &op, const Impor
   if (coalesce(flat.dims[0]); result == ReshapeResult::NeedsCopy)
     result = reshapeView(flat, shape, out.view, guessed);
   if (result != ReshapeResult::Done)
-    return op.error(result == ReshapeResult::MixesSamples ? "regroups elements across samples" : "the new shape has another number of elements");
+    return op.error(result == ReshapeResult::MixesSamples
+                        ? "regroups elements across samples"
+                        : "the new shape has another number of elements");
   return out;
 }
 
-bool zorse::onnx_import::repeats(const Lazy &lazy, int64_t offset, const FactorList &factors, size_t which, int64_t max) {
+bool zorse::onnx_import::repeats(const Lazy &lazy, int64_t offset, const FactorList &factors,
+                                 size_t which, int64_t max) {
   const Factor along = factors[which];
   if (along.stride == 0 || along.size == 1 || lazy.isFill())
     return true;
@@ -493,7 +539,9 @@ bool zorse::onnx_import::repeats(const Lazy &lazy, int64_t offset, const FactorL
   for (size_t i = 0; i < factors.size(); ++i)
     if (i != which && factors[i].stride != 0)
       others.push_back(factors[i]);
-  std::sort(others.begin(), others.end(), [](const Factor &a, const Factor &b) { return std::abs(a.stride) > std::abs(b.stride); });
+  std::sort(others.begin(), others.end(), [](const Factor &a, const Factor &b) {
+    return std::abs(a.stride) > std::abs(b.stride);
+  });
   const size_t longest = others.empty() ? 1 : others.back().size;
   std::vector<double> first(longest), next(longest);
   std::vector<int64_t> firstInts(longest), nextInts(longest);
@@ -512,7 +560,8 @@ bool zorse::onnx_import::repeats(const Lazy &lazy, int64_t offset, const FactorL
   });
 }
 
-ImportedValue zorse::onnx_import::compressed(const ImportState &state, const ImportedValue &operand) {
+ImportedValue zorse::onnx_import::compressed(const ImportState &state,
+                                             const ImportedValue &operand) {
   ImportedValue out = operand;
   if (!operand.isConstant())
     return out;

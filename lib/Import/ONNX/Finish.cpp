@@ -16,9 +16,10 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// The argument, among the first `inputs` ones, whose elements a value contains. -1: none, or several.
-/// `shifted` is set if the value omits the first positions. `exact` is cleared if the elements are changed on the way
-/// (padding excepted); bounds of the use are then not bounds of the input.
+/// The argument, among the first `inputs` ones, whose elements a value contains. -1: none, or
+/// several. `shifted` is set if the value omits the first positions. `exact` is cleared if the
+/// elements are changed on the way (padding excepted); bounds of the use are then not bounds of the
+/// input.
 static int sourceInput(Value value, unsigned inputs, bool &shifted, bool &exact) {
   for (int depth = 0; depth < 64; ++depth) {
     if (auto argument = dyn_cast<BlockArgument>(value))
@@ -51,8 +52,10 @@ static int sourceInput(Value value, unsigned inputs, bool &shifted, bool &exact)
   return -1;
 }
 
-/// Collects the operations that `results` depend on, depth first, and the arguments in the order of their first use.
-static void orderOperations(ArrayRef<Value> results, SmallVector<Operation *> &order, std::vector<BlockArgument> &arguments) {
+/// Collects the operations that `results` depend on, depth first, and the arguments in the order of
+/// their first use.
+static void orderOperations(ArrayRef<Value> results, SmallVector<Operation *> &order,
+                            std::vector<BlockArgument> &arguments) {
   llvm::DenseSet<Operation *> placed;
   llvm::DenseSet<Value> met;
   for (Value root : results) {
@@ -83,18 +86,22 @@ static void orderOperations(ArrayRef<Value> results, SmallVector<Operation *> &o
 }
 
 /// Derives the results of the function and their attributes from the loss.
-static LogicalResult describeTerms(ImportState &state, const Loss &loss, SmallVectorImpl<Value> &results,
+static LogicalResult describeTerms(ImportState &state, const Loss &loss,
+                                   SmallVectorImpl<Value> &results,
                                    SmallVectorImpl<DictionaryAttr> &resultAttributes) {
   int64_t term = 0;
   state.location = NameLoc::get(state.builder.getStringAttr("loss"));
   for (const LossSummand &summand : loss.summands) {
     if (!state.dependsOnParameter(summand.numerator)) {
-      warn(state, "loss term " + std::to_string(term) + " depends on no trained parameter" +
-                      (zorse::carriesSamples(summand.numerator.getType()) && !splatValue(summand.numerator)
-                           ? ""
-                           : " and no input: it is a constant. If it is a penalty on weights, the exporter has computed it from their "
-                             "initial values; "
-                             "export with torch.onnx.export(..., dynamo=True, optimize=False), or use --weight-decay"));
+      warn(state,
+           "loss term " + std::to_string(term) + " depends on no trained parameter" +
+               (zorse::carriesSamples(summand.numerator.getType()) && !splatValue(summand.numerator)
+                    ? ""
+                    : " and no input: it is a constant. If it is a penalty on weights, the "
+                      "exporter has computed it from their "
+                      "initial values; "
+                      "export with torch.onnx.export(..., dynamo=True, optimize=False), or use "
+                      "--weight-decay"));
     }
     if (summand.factor.isConstant())
       warn(state, "the loss is a sum over samples: its gradient grows with the batch");
@@ -115,7 +122,8 @@ static LogicalResult describeTerms(ImportState &state, const Loss &loss, SmallVe
 static std::string renumbered(StringRef text, const std::vector<int64_t> &order) {
   std::string out;
   for (size_t i = 0; i < text.size();) {
-    const bool begins = text[i] == 'n' && (i == 0 || !llvm::isAlpha(text[i - 1])) && i + 1 < text.size() && llvm::isDigit(text[i + 1]);
+    const bool begins = text[i] == 'n' && (i == 0 || !llvm::isAlpha(text[i - 1])) &&
+                        i + 1 < text.size() && llvm::isDigit(text[i + 1]);
     out += text[i++];
     int64_t number = 0;
     if (!begins || text.drop_front(i).consumeInteger(10, number))
@@ -135,9 +143,10 @@ static std::vector<int64_t> countsIn(StringRef text) {
   return found;
 }
 
-/// The counts that texts and operations read, directly or through other counts. A count follows all counts that its
-/// summand reads, so a step can compute them in this order.
-static std::vector<int64_t> countsRead(std::vector<int64_t> used, const std::vector<Count> &counts) {
+/// The counts that texts and operations read, directly or through other counts. A count follows all
+/// counts that its summand reads, so a step can compute them in this order.
+static std::vector<int64_t> countsRead(std::vector<int64_t> used,
+                                       const std::vector<Count> &counts) {
   std::vector<std::vector<int64_t>> reads(counts.size());
   for (size_t i = 0; i < used.size(); ++i) { // grows during the loop
     SmallVector<Operation *> operations;
@@ -150,7 +159,8 @@ static std::vector<int64_t> countsRead(std::vector<int64_t> used, const std::vec
       if (!llvm::is_contained(used, count))
         used.push_back(count);
   }
-  // A count is created after those that it reads, so one pass in order of creation finds all levels.
+  // A count is created after those that it reads, so one pass in order of creation finds all
+  // levels.
   std::vector<int64_t> level(counts.size(), 0);
   for (size_t i = 0; i < counts.size(); ++i)
     for (int64_t count : reads[i])
@@ -159,8 +169,10 @@ static std::vector<int64_t> countsRead(std::vector<int64_t> used, const std::vec
   return used;
 }
 
-/// Adds the counts that a factor, a value or another count reads as results after the terms, numbered without gaps.
-static void describeCounts(ImportState &state, ArrayRef<Operation *> order, SmallVectorImpl<Value> &results,
+/// Adds the counts that a factor, a value or another count reads as results after the terms,
+/// numbered without gaps.
+static void describeCounts(ImportState &state, ArrayRef<Operation *> order,
+                           SmallVectorImpl<Value> &results,
                            SmallVectorImpl<DictionaryAttr> &resultAttributes) {
   std::vector<int64_t> used;
   const auto use = [&](StringRef text) {
@@ -176,7 +188,9 @@ static void describeCounts(ImportState &state, ArrayRef<Operation *> order, Smal
   used = countsRead(std::move(used), state.counts);
   for (DictionaryAttr &attributes : resultAttributes) {
     NamedAttrList list(attributes);
-    list.set(attributes::kFactor, state.builder.getStringAttr(renumbered(attributes.getAs<StringAttr>(attributes::kFactor).getValue(), used)));
+    list.set(attributes::kFactor,
+             state.builder.getStringAttr(
+                 renumbered(attributes.getAs<StringAttr>(attributes::kFactor).getValue(), used)));
     attributes = list.getDictionary(&state.context);
   }
   SmallVector<Value> roots(results.begin(), results.end());
@@ -191,9 +205,13 @@ static void describeCounts(ImportState &state, ArrayRef<Operation *> order, Smal
   for (auto [number, count] : llvm::enumerate(used)) {
     NamedAttrList attributes;
     attributes.set(attributes::kRole, state.builder.getStringAttr("count"));
-    attributes.set(attributes::kCount, state.builder.getI64IntegerAttr(static_cast<int64_t>(number)));
+    attributes.set(attributes::kCount,
+                   state.builder.getI64IntegerAttr(static_cast<int64_t>(number)));
     const ReduceKind reduce = state.counts[count].reduce;
-    attributes.set(attributes::kReduce, state.builder.getStringAttr(reduce == ReduceKind::Sum ? "sum" : reduce == ReduceKind::Max ? "max" : "min"));
+    attributes.set(attributes::kReduce,
+                   state.builder.getStringAttr(reduce == ReduceKind::Sum   ? "sum"
+                                               : reduce == ReduceKind::Max ? "max"
+                                                                           : "min"));
     results.push_back(state.counts[count].numerator);
     resultAttributes.push_back(attributes.getDictionary(&state.context));
   }
@@ -213,7 +231,9 @@ static std::vector<NamedAttrList> describeInputs(ImportState &state, ArrayRef<Op
         continue;
       int64_t bound = cast<RankedTensorType>(gather.getTable().getType()).getDimSize(0);
       auto old = dyn_cast_or_null<IntegerAttr>(inputAttributes[input].get("zorse.upper_bound"));
-      inputAttributes[input].set("zorse.upper_bound", state.builder.getI64IntegerAttr(old ? std::min(old.getInt(), bound) : bound));
+      inputAttributes[input].set(
+          "zorse.upper_bound",
+          state.builder.getI64IntegerAttr(old ? std::min(old.getInt(), bound) : bound));
       inputAttributes[input].set(attributes::kRole, state.builder.getStringAttr("ids"));
     }
   for (const LossInfo &info : state.losses) {
@@ -223,32 +243,40 @@ static std::vector<NamedAttrList> describeInputs(ImportState &state, ArrayRef<Op
       continue;
     if (state.options.shiftedInGraph)
       shifted = *state.options.shiftedInGraph;
-    // An input that is both looked up in a table and compared with the logits contains labels if another input has ids.
-    // If it is the only such input, the model is an autoencoder.
+    // An input that is both looked up in a table and compared with the logits contains labels if
+    // another input has ids. If it is the only such input, the model is an autoencoder.
     const bool isOnlyInput = llvm::none_of(llvm::seq<unsigned>(inputCount), [&](unsigned other) {
-      return other != static_cast<unsigned>(input) && inputAttributes[other].get(attributes::kRole) == state.builder.getStringAttr("ids");
+      return other != static_cast<unsigned>(input) &&
+             inputAttributes[other].get(attributes::kRole) == state.builder.getStringAttr("ids");
     });
     if (!inputAttributes[input].get(attributes::kRole) || (!shifted && !isOnlyInput)) {
       inputAttributes[input].set(attributes::kRole, state.builder.getStringAttr("labels"));
       inputAttributes[input].set("zorse.shifted_in_graph", state.builder.getBoolAttr(shifted));
       if (exact)
-        inputAttributes[input].set("zorse.upper_bound", state.builder.getI64IntegerAttr(info.classes));
+        inputAttributes[input].set("zorse.upper_bound",
+                                   state.builder.getI64IntegerAttr(info.classes));
       if (info.ignore)
-        inputAttributes[input].set("zorse.ignore_index", state.builder.getI64IntegerAttr(*info.ignore));
+        inputAttributes[input].set("zorse.ignore_index",
+                                   state.builder.getI64IntegerAttr(*info.ignore));
     }
     state.notes.push_back("labels are '" + state.inputNames[input] + "': " +
-                          (shifted ? "the graph shifts them itself, so they are the ids. zorse-run --data FILE does that; a separate file (--data " +
+                          (shifted ? "the graph shifts them itself, so they are the ids. zorse-run "
+                                     "--data FILE does that; a separate file (--data " +
                                          state.inputNames[input] + "=FILE.npy) holds the ids"
-                                   : "the graph compares position i with label i. zorse-run --data FILE takes the next token for every label; a "
+                                   : "the graph compares position i with label i. zorse-run --data "
+                                     "FILE takes the next token for every label; a "
                                      "separate file (--data " +
-                                         state.inputNames[input] + "=FILE.npy) must hold labels that are shifted already"));
+                                         state.inputNames[input] +
+                                         "=FILE.npy) must hold labels that are shifted already"));
   }
   return inputAttributes;
 }
 
-// Builds the function. Operations are in depth-first order from the results and arguments in the order of their first
-// use, so the result does not depend on the order in which the exporter wrote the nodes.
-LogicalResult zorse::onnx_import::finish(ImportState &state, const Loss &loss, ImportedModel &result) {
+// Builds the function. Operations are in depth-first order from the results and arguments in the
+// order of their first use, so the result does not depend on the order in which the exporter wrote
+// the nodes.
+LogicalResult zorse::onnx_import::finish(ImportState &state, const Loss &loss,
+                                         ImportedModel &result) {
   std::unique_ptr<Block> scratch(state.block);
   SmallVector<Value> results;
   SmallVector<DictionaryAttr> resultAttributes;
@@ -257,13 +285,15 @@ LogicalResult zorse::onnx_import::finish(ImportState &state, const Loss &loss, I
   SmallVector<Operation *> order;
   std::vector<BlockArgument> arguments;
   orderOperations(results, order, arguments);
-  if (const size_t terms = results.size(); describeCounts(state, order, results, resultAttributes), results.size() > terms) {
+  if (const size_t terms = results.size();
+      describeCounts(state, order, results, resultAttributes), results.size() > terms) {
     order.clear();
     arguments.clear();
     orderOperations(results, order, arguments);
   }
 
-  // Inputs in the order of the file, used or not. Parameters follow in the order of their first use.
+  // Inputs in the order of the file, used or not. Parameters follow in the order of their first
+  // use.
   unsigned inputCount = static_cast<unsigned>(state.inputNames.size());
   SmallVector<BlockArgument> sorted;
   for (unsigned i = 0; i < inputCount; ++i)
@@ -278,8 +308,9 @@ LogicalResult zorse::onnx_import::finish(ImportState &state, const Loss &loss, I
   for (Value value : results)
     resultTypes.push_back(value.getType());
   OpBuilder moduleBuilder = OpBuilder::atBlockEnd(state.module->getBody());
-  auto function = func::FuncOp::create(moduleBuilder, NameLoc::get(state.builder.getStringAttr(state.model.model().graph().name())), "model",
-                                       FunctionType::get(&state.context, argumentTypes, resultTypes));
+  auto function = func::FuncOp::create(
+      moduleBuilder, NameLoc::get(state.builder.getStringAttr(state.model.model().graph().name())),
+      "model", FunctionType::get(&state.context, argumentTypes, resultTypes));
   Block *body = function.addEntryBlock();
   for (auto [index, argument] : llvm::enumerate(sorted)) {
     body->getArgument(index).setLoc(argument.getLoc());

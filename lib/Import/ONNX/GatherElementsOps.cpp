@@ -22,8 +22,10 @@ std::optional<std::pair<int64_t, int64_t>> zorse::onnx_import::evenSteps(ArrayRe
   return std::make_pair(ids[0], step);
 }
 
-/// The loop nest of ids and of x without one of its axes. Copies x if its other axes do not divide those of ids. Fails after an error.
-static FailureOr<LoopNest> nestOfPicks(OpContext &op, ImportedValue &x, const ImportedValue &ids, int64_t axis) {
+/// The loop nest of ids and of x without one of its axes. Copies x if its other axes do not divide
+/// those of ids. Fails after an error.
+static FailureOr<LoopNest> nestOfPicks(OpContext &op, ImportedValue &x, const ImportedValue &ids,
+                                       int64_t axis) {
   const auto nestOf = [&](ImportedValue outer) {
     outer.view.dims[axis].clear();
     return LoopNest::of(op, {std::move(outer), ids});
@@ -35,9 +37,10 @@ static FailureOr<LoopNest> nestOfPicks(OpContext &op, ImportedValue &x, const Im
   return nestOf(x);
 }
 
-/// Picks elements along one axis. The vectors along the axis repeat for all of their ids, and one element of every copy
-/// is picked. The copies are views.
-static LogicalResult pickElements(OpContext &op, ImportedValue x, const ImportedValue &ids, int64_t axis) {
+/// Picks elements along one axis. The vectors along the axis repeat for all of their ids, and one
+/// element of every copy is picked. The copies are views.
+static LogicalResult pickElements(OpContext &op, ImportedValue x, const ImportedValue &ids,
+                                  int64_t axis) {
   if (!x.isArray() || !ids.isArray() || isFloat(ids.type))
     return op.error("expects a tensor and integer ids");
   if (x.view.sampleAxis() == axis)
@@ -47,8 +50,8 @@ static LogicalResult pickElements(OpContext &op, ImportedValue x, const Imported
   const int64_t size = x.view.size(axis);
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != axis && ids.view.size(i) > x.view.size(i))
-      return op.error("expects ids of at most the operand's size in dimension " + Twine(i) + ", found " + Twine(ids.view.size(i)) + " and " +
-                      Twine(x.view.size(i)));
+      return op.error("expects ids of at most the operand's size in dimension " + Twine(i) +
+                      ", found " + Twine(ids.view.size(i)) + " and " + Twine(x.view.size(i)));
     else if (i != axis && failed(take(op, x, i, 0, 1, ids.view.size(i))))
       return failure();
   const Number scale = x.takeScale();
@@ -60,17 +63,21 @@ static LogicalResult pickElements(OpContext &op, ImportedValue x, const Imported
     // A picked log-probability is the negative of a cross-entropy.
     Value index = nest->emit(op.state, 1);
     auto type = cast<RankedTensorType>(logp.getX().getType());
-    auto loss = CrossEntropyOp::create(op.state.builder, op.state.location, logp.getX(), index, Value(), std::nullopt);
+    auto loss = CrossEntropyOp::create(op.state.builder, op.state.location, logp.getX(), index,
+                                       Value(), std::nullopt);
     ImportedValue result = nest->result(merge(op.state, loss), x.type);
     result.tensor().scale = -scale;
     op.state.losses.push_back({index, logp.getX(), std::nullopt, type.getShape().back()});
     return op.result(std::move(result));
   }
   auto counted = countedFromFront(op, ids, size);
-  if (failed(counted) || failed(nest = nestOfPicks(op, x, *counted, axis))) // the memory order of `counted` differs from that of ids
+  if (failed(counted) ||
+      failed(nest = nestOfPicks(op, x, *counted,
+                                axis))) // the memory order of `counted` differs from that of ids
     return failure();
   data = nest->emit(op.state, 0, x.view.dims[axis]);
-  ImportedValue result = nest->result(create<TakeAlongDimOp>(op.state, data, nest->emit(op.state, 1)), x.type);
+  ImportedValue result =
+      nest->result(create<TakeAlongDimOp>(op.state, data, nest->emit(op.state, 1)), x.type);
   result.tensor().scale = scale;
   return op.result(std::move(result));
 }
@@ -113,11 +120,13 @@ static LogicalResult importGatherElements(OpContext &op) {
   return pickElements(op, x, ids, axis);
 }
 
-FailureOr<ImportedValue> zorse::onnx_import::countedFromFront(OpContext &op, const ImportedValue &ids, int64_t size) {
+FailureOr<ImportedValue>
+zorse::onnx_import::countedFromFront(OpContext &op, const ImportedValue &ids, int64_t size) {
   Decomposition make(op);
   if (!ids.isConstant()) {
     ImportedValue whole =
-        make("Where", {make("Less", {ids, make.number(0, ids)}), make("Add", {ids, make.number(static_cast<double>(size), ids)}), ids});
+        make("Where", {make("Less", {ids, make.number(0, ids)}),
+                       make("Add", {ids, make.number(static_cast<double>(size), ids)}), ids});
     return make.hasFailed() ? FailureOr<ImportedValue>(failure()) : whole;
   }
   ImportedValue whole = copied(op.state, compressed(op.state, ids)); // keeps repeats over samples
@@ -128,17 +137,21 @@ FailureOr<ImportedValue> zorse::onnx_import::countedFromFront(OpContext &op, con
   whole.lazy()->readInts(0, whole.lazy()->isFill() ? 0 : 1, count, numbers.data());
   for (int64_t &id : numbers) {
     if (id < -size || id >= size)
-      return op.error("id " + Twine(id) + " is outside the " + Twine(size) + " entries it picks from");
+      return op.error("id " + Twine(id) + " is outside the " + Twine(size) +
+                      " entries it picks from");
     id = id < 0 ? id + size : id;
   }
   whole.constant().lazy = makeInts(ids.type, std::move(numbers));
   return compressed(op.state, whole);
 }
 
-/// Gathers from x [batch..., places..., rest...] by ids [batch..., I..., depth]. Places are numbered in row-major order.
-static LogicalResult gatherPlaces(OpContext &op, const ImportedValue &x, const ImportedValue &ids, int64_t batch, int64_t depth) {
+/// Gathers from x [batch..., places..., rest...] by ids [batch..., I..., depth]. Places are
+/// numbered in row-major order.
+static LogicalResult gatherPlaces(OpContext &op, const ImportedValue &x, const ImportedValue &ids,
+                                  int64_t batch, int64_t depth) {
   Decomposition make(op);
-  std::vector<int64_t> from = x.shape(), idShape = ids.shape(), flat(from.begin(), from.begin() + batch);
+  std::vector<int64_t> from = x.shape(), idShape = ids.shape(),
+                       flat(from.begin(), from.begin() + batch);
   auto numbers = placeNumbers(op, ids, {from.begin() + batch, from.begin() + batch + depth});
   if (failed(numbers))
     return failure();
@@ -167,9 +180,10 @@ static LogicalResult gatherPlaces(OpContext &op, const ImportedValue &x, const I
   return make.result(make.reshape(make.move(picks, rank - 1, batch), shape));
 }
 
-/// Gathers by constant ids as a view. Each component of the ids must pick places of an axis in even steps, or one
-/// place; returns nothing otherwise.
-static std::optional<LogicalResult> gatherRanges(OpContext &op, const ImportedValue &x, const ImportedValue &ids, int64_t depth) {
+/// Gathers by constant ids as a view. Each component of the ids must pick places of an axis in even
+/// steps, or one place; returns nothing otherwise.
+static std::optional<LogicalResult> gatherRanges(OpContext &op, const ImportedValue &x,
+                                                 const ImportedValue &ids, int64_t depth) {
   std::vector<int64_t> lead = ids.shape();
   lead.pop_back();
   if (x.isConstant()) {
@@ -220,7 +234,8 @@ static std::optional<LogicalResult> gatherRanges(OpContext &op, const ImportedVa
       return std::nullopt;
     if (axis >= 0 && owner[axis] >= 0)
       return std::nullopt;
-    if (failed(take(op, value, component, progression->first, progression->second, static_cast<int64_t>(picked->size()))))
+    if (failed(take(op, value, component, progression->first, progression->second,
+                    static_cast<int64_t>(picked->size()))))
       return failure();
     if (axis >= 0) {
       owner[axis] = static_cast<int>(component);
@@ -249,14 +264,17 @@ static LogicalResult importGatherND(OpContext &op) {
     return op.error("expects ids of rank 1 or more, and fewer batch dimensions than their rank");
   int64_t depth = ids.view.size(ids.rank() - 1);
   if (depth > x.rank() - batch || depth < 1)
-    return op.error("expects ids of 1 to " + Twine(x.rank() - batch) + " components, found " + Twine(depth));
+    return op.error("expects ids of 1 to " + Twine(x.rank() - batch) + " components, found " +
+                    Twine(depth));
   if (ids.countsSamples) {
     if (batch != 0 || x.view.sampleAxis() != 0 || x.view.size(0) != op.state.rows || depth < 2)
-      return op.error("picks by sample indices from a value that has its samples in another dimension; every op must treat samples apart");
+      return op.error("picks by sample indices from a value that has its samples in another "
+                      "dimension; every op must treat samples apart");
     Decomposition make(op);
     ImportedValue places = make.slice(ids, ids.rank() - 1, 1, depth - 1);
     places.countsSamples = false;
-    if (depth == 2 && places.isConstant() && !make.hasFailed()) { // the same places in every sample: may be a view
+    if (depth == 2 && places.isConstant() &&
+        !make.hasFailed()) { // the same places in every sample: may be a view
       places.view.dims.erase(places.view.dims.begin());
       places.view.dims.pop_back();
       return make.result(make("Gather", {x, std::move(places)}, {{"axis", int64_t(1)}}));
@@ -265,14 +283,16 @@ static LogicalResult importGatherND(OpContext &op) {
   }
   for (int64_t i = 0; i < batch; ++i)
     if (x.view.size(i) != ids.view.size(i))
-      return op.error("expects equal batch dimensions, found " + Twine(x.view.size(i)) + " and " + Twine(ids.view.size(i)));
+      return op.error("expects equal batch dimensions, found " + Twine(x.view.size(i)) + " and " +
+                      Twine(ids.view.size(i)));
   if (batch == 0 && ids.isConstant())
     if (auto done = gatherRanges(op, x, ids, depth))
       return *done;
   return gatherPlaces(op, x, ids, batch, depth);
 }
 
-FailureOr<ImportedValue> zorse::onnx_import::placeNumbers(OpContext &op, const ImportedValue &ids, const std::vector<int64_t> &sizes) {
+FailureOr<ImportedValue> zorse::onnx_import::placeNumbers(OpContext &op, const ImportedValue &ids,
+                                                          const std::vector<int64_t> &sizes) {
   Decomposition make(op);
   ImportedValue sum;
   const int64_t axis = ids.rank() - 1;
@@ -283,7 +303,9 @@ FailureOr<ImportedValue> zorse::onnx_import::placeNumbers(OpContext &op, const I
     auto counted = countedFromFront(op, component, sizes[i]);
     if (failed(counted))
       return failure();
-    sum = i == 0 ? *counted : make("Add", {make("Mul", {sum, make.number(static_cast<double>(sizes[i]), sum)}), *counted});
+    sum = i == 0 ? *counted
+                 : make("Add", {make("Mul", {sum, make.number(static_cast<double>(sizes[i]), sum)}),
+                                *counted});
   }
   return make.hasFailed() ? FailureOr<ImportedValue>(failure()) : sum;
 }

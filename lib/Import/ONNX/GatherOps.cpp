@@ -24,10 +24,12 @@ static std::optional<int64_t> paddingOf(OpContext &op, const ImportedValue &tabl
   std::optional<int64_t> row;
   std::string name;
   if (auto argument = table.isTensor() ? dyn_cast<BlockArgument>(table.value()) : BlockArgument())
-    if (auto found = op.state.weightOfArgument.find(argument.getArgNumber()); found != op.state.weightOfArgument.end())
+    if (auto found = op.state.weightOfArgument.find(argument.getArgNumber());
+        found != op.state.weightOfArgument.end())
       name = op.state.weights[found->second].parameter;
   for (const std::string &other : op.state.metadata.namesOf(name))
-    if (auto found = op.state.metadata.padding.find(other); found != op.state.metadata.padding.end()) {
+    if (auto found = op.state.metadata.padding.find(other);
+        found != op.state.metadata.padding.end()) {
       row = found->second;
       op.state.padded.insert(found->first);
     }
@@ -37,20 +39,24 @@ static std::optional<int64_t> paddingOf(OpContext &op, const ImportedValue &tabl
 }
 
 LogicalResult zorse::onnx_import::checkPadding(ImportState &state) {
-  // Facts recorded in a run name the tables that are looked up. Without a run, only declarations of modules are known.
+  // Facts recorded in a run name the tables that are looked up. Without a run, only declarations of
+  // modules are known.
   for (auto &[name, row] : state.metadata.padding)
-    if (auto fact = state.metadata.parameters.find(name); fact != state.metadata.parameters.end() && fact->second.reached == true &&
-                                                          fact->second.trained && !state.padded.count(name) && !state.options.trustGuess &&
-                                                          !forced(state, name))
-      return error(
-          state,
-          "row " + Twine(row) + " of embedding '" + name +
-              "' is padding and gets no gradient (padding_idx), but the file does not look that table up under its name: the exporter has folded it. "
-              "Export with torch.onnx.export(..., dynamo=True, optimize=False); --infer-trainable trains that row, too");
+    if (auto fact = state.metadata.parameters.find(name);
+        fact != state.metadata.parameters.end() && fact->second.reached == true &&
+        fact->second.trained && !state.padded.count(name) && !state.options.trustGuess &&
+        !forced(state, name))
+      return error(state, "row " + Twine(row) + " of embedding '" + name +
+                              "' is padding and gets no gradient (padding_idx), but the file does "
+                              "not look that table up under its name: the exporter has folded it. "
+                              "Export with torch.onnx.export(..., dynamo=True, optimize=False); "
+                              "--infer-trainable trains that row, too");
   return success();
 }
 
-static FailureOr<ImportedValue> pickedFromConstant(OpContext &op, const ImportedValue &x, int64_t axis, const std::vector<int64_t> &picked) {
+static FailureOr<ImportedValue> pickedFromConstant(OpContext &op, const ImportedValue &x,
+                                                   int64_t axis,
+                                                   const std::vector<int64_t> &picked) {
   if (x.isKnown())
     return pickedFromKnown(op, x, axis, picked);
   ImportedValue whole = copied(op.state, x);
@@ -72,7 +78,8 @@ static FailureOr<ImportedValue> pickedFromConstant(OpContext &op, const Imported
 }
 
 /// Splits the picked axis of `value` into the ids' `moving` factors and inserts their repeats.
-static LogicalResult spreadAxis(OpContext &op, ImportedValue &value, const ImportedValue &ids, int64_t axis, const FactorList &moving) {
+static LogicalResult spreadAxis(OpContext &op, ImportedValue &value, const ImportedValue &ids,
+                                int64_t axis, const FactorList &moving) {
   FactorList along = value.view.dims[axis];
   std::vector<FactorList> dims(value.view.dims.begin(), value.view.dims.begin() + axis);
   std::vector<int64_t> movingSizes;
@@ -83,7 +90,8 @@ static LogicalResult spreadAxis(OpContext &op, ImportedValue &value, const Impor
   line.dims = {along};
   View parts;
   bool guessed = false;
-  if (value.view.size(axis) > 1 && reshapeView(line, movingSizes, parts, guessed) != ReshapeResult::Done) {
+  if (value.view.size(axis) > 1 &&
+      reshapeView(line, movingSizes, parts, guessed) != ReshapeResult::Done) {
     value = copied(op.state, value);
     line.dims = {value.view.dims[axis]};
     line.offset = value.view.offset;
@@ -109,7 +117,9 @@ static LogicalResult spreadAxis(OpContext &op, ImportedValue &value, const Impor
   return success();
 }
 
-FailureOr<ImportedValue> zorse::onnx_import::pickedFromGraph(OpContext &op, const ImportedValue &x, int64_t axis, const std::vector<int64_t> &picked,
+FailureOr<ImportedValue> zorse::onnx_import::pickedFromGraph(OpContext &op, const ImportedValue &x,
+                                                             int64_t axis,
+                                                             const std::vector<int64_t> &picked,
                                                              std::optional<int64_t> padding) {
   constexpr size_t kMaxRuns = 32; // more runs are gathered
   Decomposition make(op);
@@ -119,9 +129,12 @@ FailureOr<ImportedValue> zorse::onnx_import::pickedFromGraph(OpContext &op, cons
     ImportedValue table = make.move(x, axis, 0);
     if (make.hasFailed())
       return failure();
-    ImportedValue idVector = constantOf(ElementKind::I64, makeInts(ElementKind::I64, picked), {count});
+    ImportedValue idVector =
+        constantOf(ElementKind::I64, makeInts(ElementKind::I64, picked), {count});
     Value rows = materialise(op.state, table, groupsOf(table.view, false), false);
-    Value y = create<GatherOp>(op.state, rows, materialise(op.state, idVector, {{Factor{count, 1, false}}}, false), padding);
+    Value y = create<GatherOp>(op.state, rows,
+                               materialise(op.state, idVector, {{Factor{count, 1, false}}}, false),
+                               padding);
     std::vector<int64_t> shape = table.shape();
     shape[0] = count;
     picks = make.move(wrap(y, x.type, shape), 0, axis);
@@ -141,19 +154,24 @@ FailureOr<ImportedValue> zorse::onnx_import::pickedFromGraph(OpContext &op, cons
     } else {
       std::vector<int64_t> flat(x.rank(), 1), shape = x.shape();
       flat[axis] = shape[axis] = count;
-      picks = make("GatherElements", {x, make("Expand", {make.reshape(make.ints(picked), flat), make.ints(shape)})}, {{"axis", axis}});
+      picks = make("GatherElements",
+                   {x, make("Expand", {make.reshape(make.ints(picked), flat), make.ints(shape)})},
+                   {{"axis", axis}});
     }
   }
   return make.hasFailed() ? FailureOr<ImportedValue>(failure()) : picks;
 }
 
-/// Handles gathers within each sample that are written over the elements of all samples. Ids are sample * inner +
-/// position along an axis of samples * inner elements. Flattened strided accesses have this form.
-static std::optional<LogicalResult> gatherWithinSamples(OpContext &op, const ImportedValue &x, const ImportedValue &ids, int64_t axis) {
+/// Handles gathers within each sample that are written over the elements of all samples. Ids are
+/// sample * inner + position along an axis of samples * inner elements. Flattened strided accesses
+/// have this form.
+static std::optional<LogicalResult> gatherWithinSamples(OpContext &op, const ImportedValue &x,
+                                                        const ImportedValue &ids, int64_t axis) {
   const FactorList &along = x.view.dims[axis];
   const std::vector<int64_t> idShape = ids.shape();
   const bool told = ids.sampleStep() != 0;
-  if (along.empty() || !along[0].sample || idShape.empty() || idShape[0] != op.state.rows || (!told && !op.state.rowsBaked))
+  if (along.empty() || !along[0].sample || idShape.empty() || idShape[0] != op.state.rows ||
+      (!told && !op.state.rowsBaked))
     return std::nullopt;
   const int64_t inner = x.view.size(axis) / op.state.rows;
   auto numbers = constantInts(ids);
@@ -169,11 +187,13 @@ static std::optional<LogicalResult> gatherWithinSamples(OpContext &op, const Imp
   std::vector<int64_t> split = x.shape();
   split[axis] = inner;
   split.insert(split.begin() + axis, op.state.rows);
-  ImportedValue place = make.reshape(make.ints(std::move(places)), {idShape.begin() + 1, idShape.end()});
+  ImportedValue place =
+      make.reshape(make.ints(std::move(places)), {idShape.begin() + 1, idShape.end()});
   return make.result(make("Gather", {make.reshape(x, split), place}, {{"axis", axis + 1}}));
 }
 
-static LogicalResult gatherByConstant(OpContext &op, const ImportedValue &x, ImportedValue ids, int64_t axis) {
+static LogicalResult gatherByConstant(OpContext &op, const ImportedValue &x, ImportedValue ids,
+                                      int64_t axis) {
   int64_t size = x.view.size(axis);
   ids = compressed(op.state, ids);
   // Ids that repeat along an axis are looked up once.
@@ -190,31 +210,37 @@ static LogicalResult gatherByConstant(OpContext &op, const ImportedValue &x, Imp
   auto picked = constantInts(distinct, int64_t(1) << 24);
   if (!picked)
     return op.error("its constant ids are too many");
-  if (ids.sampleStep() == 0 && picked->size() == 1 && isKnownOfSample(op.state, x, axis, picked->front())) {
+  if (ids.sampleStep() == 0 && picked->size() == 1 &&
+      isKnownOfSample(op.state, x, axis, picked->front())) {
     ImportedValue value = x;
-    if (failed(takeSample(op, value, axis, picked->front())) || failed(spreadAxis(op, value, ids, axis, moving)))
+    if (failed(takeSample(op, value, axis, picked->front())) ||
+        failed(spreadAxis(op, value, ids, axis, moving)))
       return failure();
     return op.result(std::move(value));
   }
   int64_t largest = *std::max_element(picked->begin(), picked->end());
   for (int64_t &id : *picked) {
     if (id < -size || id >= size)
-      return op.error("id " + Twine(id < 0 ? id : largest) + " is outside " + op.nameOf(0) + ", which has " + Twine(size) + " entries along axis " +
-                      Twine(axis) +
-                      (id >= size && op.state.options.sequence > largest - size + 1 && isIncreasing(*picked)
-                           ? "; positions up to " + std::to_string(size - 1) + " exist: compile with --seq-length at most " +
-                                 std::to_string(op.state.options.sequence - (largest - size + 1))
-                           : "; expects ids from 0 to " + std::to_string(size - 1)));
+      return op.error(
+          "id " + Twine(id < 0 ? id : largest) + " is outside " + op.nameOf(0) + ", which has " +
+          Twine(size) + " entries along axis " + Twine(axis) +
+          (id >= size && op.state.options.sequence > largest - size + 1 && isIncreasing(*picked)
+               ? "; positions up to " + std::to_string(size - 1) +
+                     " exist: compile with --seq-length at most " +
+                     std::to_string(op.state.options.sequence - (largest - size + 1))
+               : "; expects ids from 0 to " + std::to_string(size - 1)));
     id = id < 0 ? id + size : id;
   }
   if (x.view.sampleAxis() == axis) {
     if (auto done = gatherWithinSamples(op, x, ids, axis))
       return *done;
-    return op.error("selects samples by constant ids, and a program has its own samples alone. Of inputs, the first and the last sample may be "
+    return op.error("selects samples by constant ids, and a program has its own samples alone. Of "
+                    "inputs, the first and the last sample may be "
                     "read (x[0], x[-1]); make what is read of others an input");
   }
   if (ids.sampleStep() != 0)
-    return op.error("picks by the numbers of the samples in the batch (arange) from what does not hold the samples there");
+    return op.error("picks by the numbers of the samples in the batch (arange) from what does not "
+                    "hold the samples there");
   // First the picked axis becomes one dimension, which is then replaced by the shape of the ids.
   ImportedValue value = x;
   auto progression = evenSteps(*picked);
@@ -222,7 +248,8 @@ static LogicalResult gatherByConstant(OpContext &op, const ImportedValue &x, Imp
   if (padding && std::find(picked->begin(), picked->end(), *padding) == picked->end())
     padding.reset();
   if (progression && !padding) {
-    if (failed(take(op, value, axis, progression->first, progression->second, static_cast<int64_t>(picked->size()))))
+    if (failed(take(op, value, axis, progression->first, progression->second,
+                    static_cast<int64_t>(picked->size()))))
       return failure();
   } else if (x.isConstant() || x.isKnown()) {
     auto constant = pickedFromConstant(op, x, axis, *picked);
@@ -240,10 +267,13 @@ static LogicalResult gatherByConstant(OpContext &op, const ImportedValue &x, Imp
   return op.result(std::move(value));
 }
 
-/// Gathers x [A..., V, B...] by ids [I...] that are the same for all samples, as elements of [A..., B..., V].
-static LogicalResult gatherPerSample(OpContext &op, const ImportedValue &x, const ImportedValue &ids, int64_t axis) {
+/// Gathers x [A..., V, B...] by ids [I...] that are the same for all samples, as elements of [A...,
+/// B..., V].
+static LogicalResult gatherPerSample(OpContext &op, const ImportedValue &x,
+                                     const ImportedValue &ids, int64_t axis) {
   if (isBatched(ids))
-    return op.error("picks by ids of one sample from all samples; every op must treat samples apart. For picks within a sample use torch.gather, "
+    return op.error("picks by ids of one sample from all samples; every op must treat samples "
+                    "apart. For picks within a sample use torch.gather, "
                     "whose ids have the dimensions of what they pick from");
   if (x.view.sampleAxis() == axis)
     return op.error("picks samples by data");
@@ -255,7 +285,8 @@ static LogicalResult gatherPerSample(OpContext &op, const ImportedValue &x, cons
   flat[others] = count;
   whole.push_back(count);
   ImportedValue index = make("Expand", {make.reshape(ids, flat), make.ints(whole)});
-  ImportedValue picks = make("GatherElements", {make.move(x, axis, others), index}, {{"axis", others}});
+  ImportedValue picks =
+      make("GatherElements", {make.move(x, axis, others), index}, {{"axis", others}});
   shape.insert(shape.end(), idShape.begin(), idShape.end());
   for (int64_t i = 0; i < axis; ++i)
     back.push_back(i);
@@ -267,13 +298,16 @@ static LogicalResult gatherPerSample(OpContext &op, const ImportedValue &x, cons
 }
 
 /// An embedding. The table carries no samples and has the picked axis first.
-static LogicalResult gatherByData(OpContext &op, ImportedValue x, const ImportedValue &ids, int64_t axis) {
+static LogicalResult gatherByData(OpContext &op, ImportedValue x, const ImportedValue &ids,
+                                  int64_t axis) {
   if (isBatched(x))
     return gatherPerSample(op, x, ids, axis);
   if (axis != 0) {
     Decomposition make(op);
     std::vector<int64_t> back;
-    ImportedValue rows = make("Gather", {make.move(x, axis, 0), ids}); // [ids..., dimensions before the axis, dimensions after it]
+    ImportedValue rows =
+        make("Gather", {make.move(x, axis, 0),
+                        ids}); // [ids..., dimensions before the axis, dimensions after it]
     const int64_t others = ids.rank();
     for (int64_t i = 0; i < axis; ++i)
       back.push_back(others + i);

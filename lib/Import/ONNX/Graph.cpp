@@ -12,8 +12,8 @@ using namespace zorse::onnx_import;
 namespace {
 
 constexpr int maxDepth = 32;
-/// Max nodes, operands, results, attributes and initializers after inlining of functions. A file of a kilobyte can
-/// expand to 2^32 of them.
+/// Max nodes, operands, results, attributes and initializers after inlining of functions. A file of
+/// a kilobyte can expand to 2^32 of them.
 constexpr size_t maxItems = 4'000'000;
 
 /// Maps names to value numbers. A subgraph sees the names of the enclosing scopes.
@@ -30,13 +30,16 @@ struct Scope {
 };
 using Bindings = std::map<std::string, std::shared_ptr<const onnx::Attribute>>;
 
-std::string canonicalDomain(const std::string &domain) { return domain == "ai.onnx" ? std::string() : domain; }
+std::string canonicalDomain(const std::string &domain) {
+  return domain == "ai.onnx" ? std::string() : domain;
+}
 
 class Flattener {
 public:
   explicit Flattener(const LoadedModel &model) : model(model) {
     for (const onnx::Function &function : model.model().functions())
-      functions[{canonicalDomain(function.domain()), function.name(), function.overload()}] = &function;
+      functions[{canonicalDomain(function.domain()), function.name(), function.overload()}] =
+          &function;
   }
 
   Result<FlatGraph> run() {
@@ -80,8 +83,10 @@ private:
   bool define(Scope &scope, const std::string &name) {
     if (!local.back().insert(name).second) {
       error = "value '" + name +
-              "' is defined twice; the file is not a valid ONNX graph. PyTorch's exporter calls results as parameters and buffers of "
-              "such a name: give the module's another one, or export with zorse.export, which keeps them apart";
+              "' is defined twice; the file is not a valid ONNX graph. PyTorch's exporter calls "
+              "results as parameters and buffers of "
+              "such a name: give the module's another one, or export with zorse.export, which "
+              "keeps them apart";
       return false;
     }
     scope.names[name] = newValue(name);
@@ -92,11 +97,13 @@ private:
     items += count;
     if (items <= maxItems)
       return true;
-    error = "the graph has more than " + std::to_string(maxItems) + " nodes, values and attributes once functions are inlined";
+    error = "the graph has more than " + std::to_string(maxItems) +
+            " nodes, values and attributes once functions are inlined";
     return false;
   }
 
-  bool flattenGraph(const onnx::Graph &source, Scope &scope, const std::map<std::string, int64_t> &opsets, const Bindings &bindings,
+  bool flattenGraph(const onnx::Graph &source, Scope &scope,
+                    const std::map<std::string, int64_t> &opsets, const Bindings &bindings,
                     const std::string &prefix, int depth, GraphBody &body) {
     if (!spend(size_t(source.initializer_size()) + source.input_size() + source.output_size()))
       return false;
@@ -128,10 +135,12 @@ private:
   }
 
   template <typename Nodes>
-  bool flattenNodes(const Nodes &nodes, Scope &scope, const std::map<std::string, int64_t> &opsets, const Bindings &bindings,
-                    const std::string &prefix, int depth, GraphBody &body) {
+  bool flattenNodes(const Nodes &nodes, Scope &scope, const std::map<std::string, int64_t> &opsets,
+                    const Bindings &bindings, const std::string &prefix, int depth,
+                    GraphBody &body) {
     if (depth > maxDepth) {
-      error = "functions or subgraphs nest deeper than " + std::to_string(maxDepth) + " levels (or a function calls itself)";
+      error = "functions or subgraphs nest deeper than " + std::to_string(maxDepth) +
+              " levels (or a function calls itself)";
       return false;
     }
     for (const onnx::Node &node : nodes)
@@ -153,7 +162,8 @@ private:
     return true;
   }
 
-  bool flattenNode(const onnx::Node &node, const Scope &scope, const std::map<std::string, int64_t> &opsets, const Bindings &bindings,
+  bool flattenNode(const onnx::Node &node, const Scope &scope,
+                   const std::map<std::string, int64_t> &opsets, const Bindings &bindings,
                    const std::string &prefix, int depth, GraphBody &body) {
     if (node.output_size() == 0)
       return true; // its results cannot be used
@@ -162,7 +172,9 @@ private:
     GraphNode out;
     out.op = node.op_type();
     out.domain = canonicalDomain(node.domain());
-    out.name = !node.name().empty() ? prefix + node.name() : node.output_size() ? prefix + node.output(0) : prefix + out.op;
+    out.name = !node.name().empty() ? prefix + node.name()
+               : node.output_size() ? prefix + node.output(0)
+                                    : prefix + out.op;
     auto opset = opsets.find(out.domain);
     out.opset = opset == opsets.end() ? 1 : opset->second;
     out.detach = isDetach(node);
@@ -175,7 +187,8 @@ private:
       }
       const int *found = scope.find(input);
       if (!found) {
-        error = out.describe() + ": input '" + input + "' is not defined by any node, input or initializer";
+        error = out.describe() + ": input '" + input +
+                "' is not defined by any node, input or initializer";
         return false;
       }
       out.inputs.push_back(*found);
@@ -186,8 +199,11 @@ private:
     for (const onnx::Attribute &attribute : node.attribute()) {
       if (!attribute.ref_attr_name().empty()) {
         if (!declared || !declared->count(attribute.ref_attr_name())) {
-          error = out.describe() + ": attribute '" + attribute.name() + "' is that of a function, '" + attribute.ref_attr_name() + "', and " +
-                  (declared ? "the function around it has none of this name" : "it is not in a function") + "; the file is not a valid ONNX graph";
+          error = out.describe() + ": attribute '" + attribute.name() +
+                  "' is that of a function, '" + attribute.ref_attr_name() + "', and " +
+                  (declared ? "the function around it has none of this name"
+                            : "it is not in a function") +
+                  "; the file is not a valid ONNX graph";
           return false;
         }
         auto found = bindings.find(attribute.ref_attr_name());
@@ -196,7 +212,8 @@ private:
         continue; // absent in the call: use the operator's default
       }
       // Attributes are owned by the model, which outlives the graph.
-      out.attributes[attribute.name()] = std::shared_ptr<const onnx::Attribute>(std::shared_ptr<void>(), &attribute);
+      out.attributes[attribute.name()] =
+          std::shared_ptr<const onnx::Attribute>(std::shared_ptr<void>(), &attribute);
     }
 
     auto function = functions.find({out.domain, out.op, node.overload()});
@@ -217,20 +234,23 @@ private:
     return true;
   }
 
-  bool inlineFunction(const onnx::Function &function, const GraphNode &call, int depth, GraphBody &body) {
-    if (!spend(size_t(function.input_size()) + function.output_size() + function.attribute_size() + function.attribute_proto_size() +
-               function.opset_import_size()))
+  bool inlineFunction(const onnx::Function &function, const GraphNode &call, int depth,
+                      GraphBody &body) {
+    if (!spend(size_t(function.input_size()) + function.output_size() + function.attribute_size() +
+               function.attribute_proto_size() + function.opset_import_size()))
       return false;
     Scope scope;
     Bindings bindings;
     std::set<std::string> names(function.attribute().begin(), function.attribute().end());
     for (const onnx::Attribute &attribute : function.attribute_proto()) {
       names.insert(attribute.name());
-      bindings[attribute.name()] = std::shared_ptr<const onnx::Attribute>(std::shared_ptr<void>(), &attribute);
+      bindings[attribute.name()] =
+          std::shared_ptr<const onnx::Attribute>(std::shared_ptr<void>(), &attribute);
     }
     for (auto &[name, attribute] : call.attributes) {
       if (!names.count(name)) {
-        error = call.describe() + ": calls a function of the file with attribute '" + name + "', which the function does not have";
+        error = call.describe() + ": calls a function of the file with attribute '" + name +
+                "', which the function does not have";
         return false;
       }
       bindings[name] = attribute;
@@ -276,7 +296,8 @@ private:
     if (!flattenNodes(function.node(), scope, opsets, bindings, call.name + "/", depth + 1, body))
       return false;
     if (!bound.empty()) {
-      error = call.describe() + ": function output '" + *bound.begin() + "' is not defined in its body";
+      error =
+          call.describe() + ": function output '" + *bound.begin() + "' is not defined in its body";
       return false;
     }
     for (auto &[value, name] : forwarded) {
@@ -341,7 +362,8 @@ private:
         if (found == producer.end() || state[found->second] == State::Done)
           continue;
         if (state[found->second] == State::Open) {
-          error = "the graph has a cycle through " + body.nodes[found->second].describe() + " and " + body.nodes[node].describe();
+          error = "the graph has a cycle through " + body.nodes[found->second].describe() +
+                  " and " + body.nodes[node].describe();
           return false;
         }
         open(found->second);
@@ -359,12 +381,15 @@ private:
   FlatGraph graph;
   std::string error;
   std::map<std::tuple<std::string, std::string, std::string>, const onnx::Function *> functions;
-  std::vector<std::set<std::string>> local{1};     ///< names defined in each open scope
-  std::set<std::string> bound;                     ///< function outputs that no node has defined yet
-  const std::set<std::string> *declared = nullptr; ///< attributes of the function that is being inlined; null in the main graph
-  size_t items = 0;                                ///< number of items counted against maxItems
+  std::vector<std::set<std::string>> local{1}; ///< names defined in each open scope
+  std::set<std::string> bound;                 ///< function outputs that no node has defined yet
+  const std::set<std::string> *declared =
+      nullptr;      ///< attributes of the function that is being inlined; null in the main graph
+  size_t items = 0; ///< number of items counted against maxItems
 };
 
 } // namespace
 
-Result<FlatGraph> zorse::onnx_import::flatten(const LoadedModel &model) { return Flattener(model).run(); }
+Result<FlatGraph> zorse::onnx_import::flatten(const LoadedModel &model) {
+  return Flattener(model).run();
+}

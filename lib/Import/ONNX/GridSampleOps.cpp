@@ -1,4 +1,5 @@
-// Imports GridSample. Each result is a weighted sum of gathered values at the positions around a computed place.
+// Imports GridSample. Each result is a weighted sum of gathered values at the positions around a
+// computed place.
 #include "Decomposition.h"
 
 using namespace mlir;
@@ -7,8 +8,8 @@ using namespace zorse::onnx_import;
 
 namespace {
 
-/// One position that is read along one dimension, with its weight. Positions are whole numbers within the dimension,
-/// stored as floats.
+/// One position that is read along one dimension, with its weight. Positions are whole numbers
+/// within the dimension, stored as floats.
 struct Tap {
   ImportedValue at, weight;
 };
@@ -22,7 +23,8 @@ public:
   std::vector<Tap> taps(const ImportedValue &grid, int64_t size) {
     const auto extent = static_cast<double>(size);
     // -1 and 1 are the centers of the outermost positions (`aligned`), or their outer edges.
-    ImportedValue x = aligned ? times(plus(grid, 1), (extent - 1) / 2) : times(plus(times(plus(grid, 1), extent), -1), 0.5);
+    ImportedValue x = aligned ? times(plus(grid, 1), (extent - 1) / 2)
+                              : times(plus(times(plus(grid, 1), extent), -1), 0.5);
     if (mode == "nearest")
       return {inside(make("Round", {folded(x, size)}), size, {})};
     if (mode == "linear") {
@@ -31,28 +33,38 @@ public:
       ImportedValue part = make("Sub", {x, low});
       return {inside(low, size, plus(times(part, -1), 1)), inside(high, size, part)};
     }
-    // Cubic convolution (Keys, 1981) with four positions. Each position is folded into the dimension separately.
+    // Cubic convolution (Keys, 1981) with four positions. Each position is folded into the
+    // dimension separately.
     constexpr double a = -0.75;
     ImportedValue low = make("Floor", {x}), part = make("Sub", {x, low});
     std::vector<Tap> found;
     for (int i = -1; i <= 2; ++i) {
       ImportedValue d = i < 1 ? plus(part, -i) : plus(times(part, -1), i);
-      ImportedValue weight = i == 0 || i == 1 ? plus(make("Mul", {make("Mul", {plus(times(d, a + 2), -(a + 3)), d}), d}), 1)
-                                              : plus(make("Mul", {plus(make("Mul", {plus(times(d, a), -5 * a), d}), 8 * a), d}), -4 * a);
+      ImportedValue weight =
+          i == 0 || i == 1
+              ? plus(make("Mul", {make("Mul", {plus(times(d, a + 2), -(a + 3)), d}), d}), 1)
+              : plus(make("Mul", {plus(make("Mul", {plus(times(d, a), -5 * a), d}), 8 * a), d}),
+                     -4 * a);
       found.push_back(inside(folded(plus(low, i), size), size, weight));
     }
     return found;
   }
 
 private:
-  ImportedValue plus(const ImportedValue &x, double number) { return make("Add", {x, make.number(number, x)}); }
-  ImportedValue times(const ImportedValue &x, double number) { return make("Mul", {x, make.number(number, x)}); }
-
-  ImportedValue clipped(const ImportedValue &x, int64_t size) {
-    return make("Min", {make("Max", {x, make.number(0, x)}), make.number(static_cast<double>(size - 1), x)});
+  ImportedValue plus(const ImportedValue &x, double number) {
+    return make("Add", {x, make.number(number, x)});
+  }
+  ImportedValue times(const ImportedValue &x, double number) {
+    return make("Mul", {x, make.number(number, x)});
   }
 
-  /// Moves outside places to the border or mirrors them, according to `padding`. "zeros" leaves them.
+  ImportedValue clipped(const ImportedValue &x, int64_t size) {
+    return make("Min", {make("Max", {x, make.number(0, x)}),
+                        make.number(static_cast<double>(size - 1), x)});
+  }
+
+  /// Moves outside places to the border or mirrors them, according to `padding`. "zeros" leaves
+  /// them.
   ImportedValue folded(const ImportedValue &x, int64_t size) {
     if (padding == "zeros")
       return x;
@@ -64,7 +76,9 @@ private:
     ImportedValue away = make("Abs", {plus(x, -min)});
     ImportedValue turns = make("Floor", {times(away, 1 / span)});
     ImportedValue rest = make("Sub", {away, times(turns, span)});
-    ImportedValue odd = make("Greater", {make("Sub", {turns, times(make("Floor", {times(turns, 0.5)}), 2)}), make.number(0.5, x)});
+    ImportedValue odd =
+        make("Greater", {make("Sub", {turns, times(make("Floor", {times(turns, 0.5)}), 2)}),
+                         make.number(0.5, x)});
     return clipped(plus(make("Where", {odd, plus(times(rest, -1), span), rest}), min), size);
   }
 
@@ -85,17 +99,20 @@ private:
 
 } // namespace
 
-/// Maps x [N, C, positions...] and grid [N, places..., dims], with the last dimension of positions first, to
-/// [N, C, places...].
+/// Maps x [N, C, positions...] and grid [N, places..., dims], with the last dimension of positions
+/// first, to [N, C, places...].
 static LogicalResult importGridSample(OpContext &op) {
   constexpr int64_t kMaxTaps = 64;
   ImportedValue x = op.operand(0), grid = op.operand(1);
-  if (!isFloat(x.type) || !isFloat(grid.type) || x.rank() < 3 || grid.rank() != x.rank() || x.view.elements() == 0 || grid.view.elements() == 0)
-    return op.error("expects floats of samples x channels x positions, and a grid of the same rank");
+  if (!isFloat(x.type) || !isFloat(grid.type) || x.rank() < 3 || grid.rank() != x.rank() ||
+      x.view.elements() == 0 || grid.view.elements() == 0)
+    return op.error(
+        "expects floats of samples x channels x positions, and a grid of the same rank");
   const int64_t dims = x.rank() - 2;
   if (grid.view.size(dims + 1) != dims || grid.view.size(0) != x.view.size(0))
-    return op.error("expects a grid of " + Twine(x.view.size(0)) + " samples with " + Twine(dims) + " numbers for every place, found " +
-                    Twine(grid.view.size(0)) + " and " + Twine(grid.view.size(dims + 1)));
+    return op.error("expects a grid of " + Twine(x.view.size(0)) + " samples with " + Twine(dims) +
+                    " numbers for every place, found " + Twine(grid.view.size(0)) + " and " +
+                    Twine(grid.view.size(dims + 1)));
   if (x.view.sampleAxis() > 0 || grid.view.sampleAxis() > 0)
     return op.error("expects its samples in dimension 0");
   std::string mode = op.text("mode");
@@ -104,7 +121,8 @@ static LogicalResult importGridSample(OpContext &op) {
   for (int64_t d = 0; d < dims; ++d)
     count *= mode == "nearest" ? 1 : mode == "linear" ? 2 : 4;
   if (count > kMaxTaps)
-    return op.error("reads " + Twine(count) + " positions for every place; at most " + Twine(kMaxTaps) + " are supported");
+    return op.error("reads " + Twine(count) + " positions for every place; at most " +
+                    Twine(kMaxTaps) + " are supported");
 
   Decomposition make(op);
   Sampler sampler(make, mode, op.text("padding_mode"), op.integer("align_corners") != 0);
@@ -124,7 +142,8 @@ static LogicalResult importGridSample(OpContext &op) {
           next.push_back(tap);
           continue;
         }
-        ImportedValue row = make("Mul", {outer.at, make.number(static_cast<double>(shape[d + 2]), outer.at)});
+        ImportedValue row =
+            make("Mul", {outer.at, make.number(static_cast<double>(shape[d + 2]), outer.at)});
         next.push_back({make("Add", {row, tap.at}), make("Mul", {outer.weight, tap.weight})});
       }
     sums = std::move(next);
@@ -133,7 +152,8 @@ static LogicalResult importGridSample(OpContext &op) {
   for (const Tap &tap : sums) {
     if (make.hasFailed())
       return failure();
-    ImportedValue picked = make("GatherND", {rows, make.cast(tap.at, ElementKind::I64)}, {{"batch_dims", int64_t(1)}});
+    ImportedValue picked =
+        make("GatherND", {rows, make.cast(tap.at, ElementKind::I64)}, {{"batch_dims", int64_t(1)}});
     ImportedValue part = make("Mul", {picked, tap.weight});
     result = result ? make("Add", {result, part}) : part;
   }
@@ -147,7 +167,8 @@ void zorse::onnx_import::registerGridOps(OperatorRegistry &registry) {
       {{"GridSample"},
        2,
        2,
-       {integer("align_corners", 0), only(text("mode", "linear"), {"linear", "nearest", "cubic", "bilinear", "bicubic"}),
+       {integer("align_corners", 0),
+        only(text("mode", "linear"), {"linear", "nearest", "cubic", "bilinear", "bicubic"}),
         only(text("padding_mode", "zeros"), {"zeros", "border", "reflection"})},
        importGridSample},
   });

@@ -19,8 +19,8 @@ using namespace zorse::onnx_import;
 
 namespace {
 
-/// Limits on operations for the largest number of samples: up to kWholeGraph, the head is the whole graph; above kMax,
-/// nothing is compared.
+/// Limits on operations for the largest number of samples: up to kWholeGraph, the head is the whole
+/// graph; above kMax, nothing is compared.
 constexpr int64_t kWholeGraph = int64_t(1) << 20, kMax = int64_t(1) << 24;
 /// Above this number of logits, cross-entropies are replaced by a function of the label.
 constexpr int64_t kMaxLogits = int64_t(1) << 16;
@@ -36,10 +36,15 @@ std::string listed(const std::vector<int64_t> &numbers) {
   return text;
 }
 
-/// All ways to divide samples into consecutive cells. A few of them if there are more than 5 samples.
+/// All ways to divide samples into consecutive cells. A few of them if there are more than 5
+/// samples.
 std::vector<std::vector<int64_t>> divisions(int64_t samples) {
   if (samples > 5)
-    return {{samples}, {1, samples - 1}, {samples - 2, 2}, {samples / 2, samples - samples / 2}, {1, samples / 2, samples - samples / 2 - 1}};
+    return {{samples},
+            {1, samples - 1},
+            {samples - 2, 2},
+            {samples / 2, samples - samples / 2},
+            {1, samples / 2, samples - samples / 2 - 1}};
   std::vector<std::vector<int64_t>> all;
   for (int64_t bits = 0; bits < int64_t(1) << (samples - 1); ++bits) {
     std::vector<int64_t> cells{1};
@@ -67,8 +72,10 @@ private:
   bool hasLargeLogits() const;
   std::optional<double> lossOfFile(const HeadData &data, int64_t samples);
   bool lossOfCells(const std::vector<int64_t> &cells, std::vector<double> &terms, double &loss);
-  double factorOf(const HeadTerm &term, double batch, double cell, const std::vector<double> &counts, const std::vector<double> &ofCell) const;
-  void describe(int64_t samples, const std::vector<int64_t> &cells, double file, double imported, const std::vector<double> &terms);
+  double factorOf(const HeadTerm &term, double batch, double cell,
+                  const std::vector<double> &counts, const std::vector<double> &ofCell) const;
+  void describe(int64_t samples, const std::vector<int64_t> &cells, double file, double imported,
+                const std::vector<double> &terms);
 
   const HeadSource &source;
   HeadProgram program;
@@ -89,8 +96,9 @@ bool Check::hasLargeLogits() const {
   return large;
 }
 
-// Raises the frontier until the file's head and the imported program read the same values. The importer may have merged
-// operations across a frontier, so that its cut values do not exist in the program.
+// Raises the frontier until the file's head and the imported program read the same values. The
+// importer may have merged operations across a frontier, so that its cut values do not exist in the
+// program.
 bool Check::cutAgain(HeadFrontier &frontier) {
   for (int round = 0; round < 64; ++round) {
     cuts = frontier.cuts(source.loss);
@@ -150,7 +158,8 @@ std::optional<double> Check::lossOfFile(const HeadData &data, int64_t samples) {
   return loss->real(0);
 }
 
-double Check::factorOf(const HeadTerm &term, double batch, double cell, const std::vector<double> &counts, const std::vector<double> &ofCell) const {
+double Check::factorOf(const HeadTerm &term, double batch, double cell,
+                       const std::vector<double> &counts, const std::vector<double> &ofCell) const {
   switch (source.damage) {
   case HeadDamage::Drop:
     return &term == &program.loss().back() ? 1 : term.factor.evaluate(batch, counts);
@@ -167,7 +176,8 @@ double Check::factorOf(const HeadTerm &term, double batch, double cell, const st
   }
 }
 
-bool Check::lossOfCells(const std::vector<int64_t> &cells, std::vector<double> &terms, double &loss) {
+bool Check::lossOfCells(const std::vector<int64_t> &cells, std::vector<double> &terms,
+                        double &loss) {
   terms.assign(program.loss().size(), 0);
   int64_t first = 0, batch = 0;
   for (int64_t cell : cells)
@@ -177,8 +187,9 @@ bool Check::lossOfCells(const std::vector<int64_t> &cells, std::vector<double> &
     if (!program.cell(first, first + cell, sums))
       return why = program.problem(), false;
     for (size_t k = 0; k < terms.size(); ++k)
-      terms[k] +=
-          factorOf(program.loss()[k], static_cast<double>(batch), static_cast<double>(cell), program.totals(), sums.counts) * sums.numerators[k];
+      terms[k] += factorOf(program.loss()[k], static_cast<double>(batch), static_cast<double>(cell),
+                           program.totals(), sums.counts) *
+                  sums.numerators[k];
     first += cell;
   }
   loss = 0;
@@ -187,13 +198,17 @@ bool Check::lossOfCells(const std::vector<int64_t> &cells, std::vector<double> &
   return true;
 }
 
-void Check::describe(int64_t samples, const std::vector<int64_t> &cells, double file, double imported, const std::vector<double> &terms) {
-  error = "the loss '" + source.graph.valueNames[source.loss] + "' is not imported as the file has it: for " + std::to_string(samples) +
-          " samples of random numbers" + (cells.size() > 1 ? " in cells of " + listed(cells) : "") + " the file's nodes yield " + number(file) +
-          ", what was imported " + number(imported);
+void Check::describe(int64_t samples, const std::vector<int64_t> &cells, double file,
+                     double imported, const std::vector<double> &terms) {
+  error = "the loss '" + source.graph.valueNames[source.loss] +
+          "' is not imported as the file has it: for " + std::to_string(samples) +
+          " samples of random numbers" + (cells.size() > 1 ? " in cells of " + listed(cells) : "") +
+          " the file's nodes yield " + number(file) + ", what was imported " + number(imported);
   for (size_t k = 0; k < terms.size(); ++k)
-    error += (k ? " + " : " = ") + number(terms[k]) + " (" + program.loss()[k].factor.print() + " times a sum)";
-  error += ". This is a fault of the compiler: please report it with the file. --trust-import skips this check; the loss may then differ from "
+    error += (k ? " + " : " = ") + number(terms[k]) + " (" + program.loss()[k].factor.print() +
+             " times a sum)";
+  error += ". This is a fault of the compiler: please report it with the file. --trust-import "
+           "skips this check; the loss may then differ from "
            "the file's";
 }
 
@@ -241,21 +256,23 @@ Check::Result Check::compare(int64_t samples) {
 }
 
 HeadOutcome Check::run() {
-  ScopedDiagnosticHandler quiet(source.function.getContext(), [](Diagnostic &) { return success(); });
+  ScopedDiagnosticHandler quiet(source.function.getContext(),
+                                [](Diagnostic &) { return success(); });
   std::vector<int64_t> sizes{2, 3, 5}, done;
   if (source.fixedSamples)
     sizes = {source.fixedSamples};
   if (!program.readTerms())
     return {"", "the loss is not checked against the file: " + program.problem()};
-  // Tries the whole graph first, if it is cheap and all its operators are known. Otherwise compares the head below the
-  // frontier.
+  // Tries the whole graph first, if it is cheap and all its operators are known. Otherwise compares
+  // the head below the frontier.
   for (const bool wholeGraph : {true, false}) {
     done.clear();
     if (!prepare(wholeGraph) || (wholeGraph && program.operations(sizes.back()) > kWholeGraph))
       continue;
     for (int64_t samples : sizes) {
       if (program.operations(samples) > kMax) {
-        why = "it has more than " + std::to_string(kMax) + " operations for " + std::to_string(samples) + " samples";
+        why = "it has more than " + std::to_string(kMax) + " operations for " +
+              std::to_string(samples) + " samples";
         continue;
       }
       const Result result = compare(samples);
@@ -270,8 +287,13 @@ HeadOutcome Check::run() {
   }
   if (done.empty())
     return {"", "the loss is not checked against the file: " + why};
-  std::string text = "the loss is the file's for " + listed(done) + (done == std::vector<int64_t>{1} ? " sample (" : " samples in every division (") +
-                     (whole ? "the whole graph" : std::to_string(frontier->nodes().size()) + " nodes from where samples are combined") + ")";
+  std::string text =
+      "the loss is the file's for " + listed(done) +
+      (done == std::vector<int64_t>{1} ? " sample (" : " samples in every division (") +
+      (whole
+           ? "the whole graph"
+           : std::to_string(frontier->nodes().size()) + " nodes from where samples are combined") +
+      ")";
   if (done.size() < sizes.size())
     text += "; not checked for " + std::to_string(sizes[done.size()]) + ": " + why;
   return {"", text};
@@ -281,7 +303,8 @@ HeadOutcome Check::run() {
 
 HeadOutcome zorse::onnx_import::checkHead(const HeadSource &source) { return Check(source).run(); }
 
-/// Converts an imported value. \param moved  maps the values that handlers used to the arguments of @model
+/// Converts an imported value. \param moved  maps the values that handlers used to the arguments of
+/// @model
 static HeadValue valueOf(const ImportedValue &given, const llvm::DenseMap<Value, Value> &moved) {
   using Kind = HeadValue::Kind;
   HeadValue value;
@@ -297,17 +320,20 @@ static HeadValue valueOf(const ImportedValue &given, const llvm::DenseMap<Value,
     value.value = moved.lookup_or(given.value(), given.value());
     const std::optional<double> scale = given.scale().constant();
     value.scale = scale.value_or(1);
-    value.readable = scale && !given.countsSamples && (countSampleFactors(given.view) == 1 || !isBatched(given));
+    value.readable =
+        scale && !given.countsSamples && (countSampleFactors(given.view) == 1 || !isBatched(given));
   }
   return value;
 }
 
-LogicalResult zorse::onnx_import::checkAgainstFile(ImportState &state, func::FuncOp function, ArrayRef<BlockArgument> before,
+LogicalResult zorse::onnx_import::checkAgainstFile(ImportState &state, func::FuncOp function,
+                                                   ArrayRef<BlockArgument> before,
                                                    const std::vector<WeightSource> &sources) {
-  const char *unchecked = state.options.trustImport         ? "--trust-import"
-                          : state.lossNumber < 0            ? "it is not in the file"
-                          : state.options.batchNormRows > 0 ? "--batch-norm-group-size takes groups of samples together"
-                                                            : nullptr;
+  const char *unchecked = state.options.trustImport ? "--trust-import"
+                          : state.lossNumber < 0    ? "it is not in the file"
+                          : state.options.batchNormRows > 0
+                              ? "--batch-norm-group-size takes groups of samples together"
+                              : nullptr;
   if (unchecked) {
     state.notes.push_back(std::string("the loss is not checked against the file: ") + unchecked);
     return success();
@@ -325,8 +351,10 @@ LogicalResult zorse::onnx_import::checkAgainstFile(ImportState &state, func::Fun
   source.loss = state.lossNumber;
   source.fixedSamples = state.rowsBaked ? state.rows : 0;
   // Folded constants are rounded to their types, but the file's nodes are evaluated in f64.
-  const bool rounds = llvm::any_of(
-      all, [](const HeadValue &value) { return value.kind != HeadValue::Kind::Absent && isFloat(value.type) && value.type != ElementKind::F64; });
+  const bool rounds = llvm::any_of(all, [](const HeadValue &value) {
+    return value.kind != HeadValue::Kind::Absent && isFloat(value.type) &&
+           value.type != ElementKind::F64;
+  });
   source.tolerance = state.options.compute == ComputeType::F64 && !rounds ? 1e-9 : 1e-5;
   source.damage = state.options.headDamage;
   HeadOutcome outcome = checkHead(source);

@@ -1,5 +1,6 @@
-// Checks an imported loss numerically. Evaluates the head of the file's graph for a few samples, node by node with ONNX
-// semantics. Compares the result with the imported terms, evaluated for every division of these samples into cells.
+// Checks an imported loss numerically. Evaluates the head of the file's graph for a few samples,
+// node by node with ONNX semantics. Compares the result with the imported terms, evaluated for
+// every division of these samples into cells.
 #pragma once
 
 #include "HeadFrontier.h"

@@ -40,7 +40,8 @@ double HeadData::uniform() {
 
 // Operations that forward integers unchanged.
 static bool handsOn(Operation *op) {
-  return movesElements(op) || isa<arith::ExtSIOp, arith::TruncIOp, arith::SelectOp, arith::MaxSIOp, arith::MinSIOp>(op);
+  return movesElements(op) ||
+         isa<arith::ExtSIOp, arith::TruncIOp, arith::SelectOp, arith::MaxSIOp, arith::MinSIOp>(op);
 }
 
 /// A bound on ids so that they stay within all tables that they index. 2 if no table is read.
@@ -92,9 +93,11 @@ std::optional<int64_t> HeadData::ignoredIn(Value value) const {
 void HeadData::fill(Value value, const std::vector<int64_t> &shape, int which) {
   auto type = cast<RankedTensorType>(value.getType());
   reference::Tensor tensor = reference::Tensor::filled(shape, 0);
-  const bool isFloat = isa<FloatType>(type.getElementType()), isBool = type.getElementType().isInteger(1);
+  const bool isFloat = isa<FloatType>(type.getElementType()),
+             isBool = type.getElementType().isInteger(1);
   const int64_t bound = isFloat || isBool || which >= 4 ? 2 : boundOf(value);
-  const std::optional<int64_t> ignored = isFloat || isBool || which >= 2 ? std::nullopt : ignoredIn(value);
+  const std::optional<int64_t> ignored =
+      isFloat || isBool || which >= 2 ? std::nullopt : ignoredIn(value);
   for (double &element : tensor.values)
     if (isFloat)
       element = 0.1 + 0.8 * uniform(); // keeps logarithms and roots finite
@@ -140,12 +143,18 @@ static double stored(const WeightSource &weight, int64_t i) {
 }
 
 bool HeadData::readWeight(BlockArgument argument) {
-  auto name = source.function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attributes::kParameter);
-  auto found = std::find_if(source.weights.begin(), source.weights.end(),
-                            [&](const WeightSource &weight) { return name && weight.parameter == name.getValue(); });
+  auto name =
+      source.function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attributes::kParameter);
+  auto found =
+      std::find_if(source.weights.begin(), source.weights.end(), [&](const WeightSource &weight) {
+        return name && weight.parameter == name.getValue();
+      });
   if (found == source.weights.end() || !found->data)
-    return why = "the numbers of parameter '" + (name ? name.getValue().str() : "") + "' are missing", false;
-  reference::Tensor tensor = reference::Tensor::filled(cast<RankedTensorType>(argument.getType()).getShape().vec(), 0);
+    return why =
+               "the numbers of parameter '" + (name ? name.getValue().str() : "") + "' are missing",
+           false;
+  reference::Tensor tensor =
+      reference::Tensor::filled(cast<RankedTensorType>(argument.getType()).getShape().vec(), 0);
   for (int64_t i = 0; i < tensor.size(); ++i)
     tensor.values[i] = stored(*found, i);
   data[argument] = std::move(tensor);
@@ -170,7 +179,8 @@ bool HeadData::draw(int64_t samples, int which) {
     }
   for (BlockArgument argument : source.function.getArguments())
     if (program.reads(argument) && !data.count(argument)) {
-      const bool isParameter = source.function.getArgAttr(argument.getArgNumber(), attributes::kParameter) != nullptr;
+      const bool isParameter =
+          source.function.getArgAttr(argument.getArgNumber(), attributes::kParameter) != nullptr;
       if (!isParameter)
         return why = "an input is read that the file's head does not read", false;
       if (!readWeight(argument))

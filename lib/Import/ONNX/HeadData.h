@@ -1,5 +1,5 @@
-// Random data for the values at the frontier of a head. Drawn for values of the IR and read as the values of the file
-// that view them.
+// Random data for the values at the frontier of a head. Drawn for values of the IR and read as the
+// values of the file that view them.
 #pragma once
 
 #include "HeadFrontier.h"
@@ -28,10 +28,11 @@ std::vector<int64_t> shapeFor(const View &view, int64_t samples);
 
 class HeadData {
 public:
-  HeadData(const HeadSource &source, const HeadProgram &program, const std::set<int> &cuts) : source(source), program(program), cuts(cuts) {}
+  HeadData(const HeadSource &source, const HeadProgram &program, const std::set<int> &cuts)
+      : source(source), program(program), cuts(cuts) {}
 
-  /// Draws data for all cuts. Draws differ in the seed and in their integers: the first draws contain ignored labels,
-  /// the last ones only small ids.
+  /// Draws data for all cuts. Draws differ in the seed and in their integers: the first draws
+  /// contain ignored labels, the last ones only small ids.
   bool draw(int64_t samples, int which);
   /// Reads a value of the file through its view. None if its data were not drawn.
   std::optional<onnx_reference::Array> show(const HeadValue &value, int64_t samples) const;

@@ -1,7 +1,9 @@
-// Finds where the head of a file's graph begins: the first nodes that combine samples or read numbers of the batch.
+// Finds where the head of a file's graph begins: the first nodes that combine samples or read
+// numbers of the batch.
 //
-// The nodes above them treat every sample separately, which the form of the IR guarantees. Values at this frontier can
-// be arbitrary numbers, so the comparison of the loss computes nothing above it.
+// The nodes above them treat every sample separately, which the form of the IR guarantees. Values
+// at this frontier can be arbitrary numbers, so the comparison of the loss computes nothing above
+// it.
 #pragma once
 
 #include "Graph.h"

@@ -20,7 +20,10 @@ bool HeadProgram::readTerms() {
   for (unsigned i = 0; i < function.getNumResults(); ++i) {
     if (auto number = function.getResultAttrOfType<IntegerAttr>(i, attributes::kCount)) {
       auto reduce = function.getResultAttrOfType<StringAttr>(i, attributes::kReduce);
-      byNumber[number.getInt()] = {end->getOperand(i), reduce ? symbolizeReduceKind(reduce.getValue()).value_or(ReduceKind::Sum) : ReduceKind::Sum};
+      byNumber[number.getInt()] = {
+          end->getOperand(i), reduce
+                                  ? symbolizeReduceKind(reduce.getValue()).value_or(ReduceKind::Sum)
+                                  : ReduceKind::Sum};
       continue;
     }
     auto text = function.getResultAttrOfType<StringAttr>(i, attributes::kFactor);
@@ -39,8 +42,8 @@ bool HeadProgram::readTerms() {
   return true;
 }
 
-void HeadProgram::need(ArrayRef<Value> roots, const llvm::DenseSet<Value> &cuts, llvm::DenseSet<Operation *> &needed,
-                       std::vector<BlockArgument> &open) {
+void HeadProgram::need(ArrayRef<Value> roots, const llvm::DenseSet<Value> &cuts,
+                       llvm::DenseSet<Operation *> &needed, std::vector<BlockArgument> &open) {
   SmallVector<Value> stack(roots);
   while (!stack.empty()) {
     Value value = stack.pop_back_val();
@@ -84,7 +87,8 @@ std::vector<BlockArgument> HeadProgram::slice(const llvm::DenseSet<Value> &cuts,
   for (Operation &op : function.getBody().front()) {
     if (!needed.contains(&op))
       continue;
-    const bool sampled = llvm::any_of(op.getResultTypes(), [](Type type) { return zorse::carriesSamples(type); });
+    const bool sampled =
+        llvm::any_of(op.getResultTypes(), [](Type type) { return zorse::carriesSamples(type); });
     (sampled ? order : shared).push_back(&op);
   }
   return open;
@@ -106,13 +110,16 @@ int64_t HeadProgram::operations(int64_t samples) const {
         auto elements = static_cast<double>(elementsOf(result.getType(), samples));
         for (Value operand : op->getOperands())
           if (!isa<MatmulOp, AttentionOp>(op) && !(ofLabel && isa<CrossEntropyOp>(op)))
-            elements = std::max(elements, static_cast<double>(elementsOf(operand.getType(), samples)));
+            elements =
+                std::max(elements, static_cast<double>(elementsOf(operand.getType(), samples)));
         if (auto product = dyn_cast<MatmulOp>(op)) {
           auto type = cast<RankedTensorType>(product.getA().getType());
-          elements *= static_cast<double>(type.getDimSize(type.getRank() - (product.getTransposeA() ? 2 : 1)));
+          elements *= static_cast<double>(
+              type.getDimSize(type.getRank() - (product.getTransposeA() ? 2 : 1)));
         }
         if (auto attention = dyn_cast<AttentionOp>(op))
-          elements *= 2 * static_cast<double>(cast<RankedTensorType>(attention.getK().getType()).getDimSize(1));
+          elements *= 2 * static_cast<double>(
+                              cast<RankedTensorType>(attention.getK().getType()).getDimSize(1));
         sum += elements;
       }
   for (Value value : met)
@@ -127,7 +134,8 @@ const Tensor &HeadProgram::tensorOf(Value value, const Values &values) const {
   return found != values.end() ? found->second : sharedValues.find(value)->second;
 }
 
-// Evaluates the cross-entropy of a position by the same function of its label as on the file's side, without logits.
+// Evaluates the cross-entropy of a position by the same function of its label as on the file's
+// side, without logits.
 bool HeadProgram::evaluateLoss(CrossEntropyOp op, Values &values) {
   if (op.getStatistics())
     return why = "a cross-entropy has a second result", false;
@@ -167,7 +175,8 @@ bool HeadProgram::evaluate(Operation *op, Values &values, int64_t rows) {
   return true;
 }
 
-bool HeadProgram::run(ArrayRef<Operation *> operations, int64_t first, int64_t last, Values &values) {
+bool HeadProgram::run(ArrayRef<Operation *> operations, int64_t first, int64_t last,
+                      Values &values) {
   for (auto &[value, whole] : data) {
     const bool sampled = zorse::carriesSamples(value.getType());
     if (!met.contains(value) || (!sampled && &values != &sharedValues))
@@ -210,7 +219,8 @@ bool HeadProgram::begin(const Data &given, int64_t samples) {
   options = reference::Options();
   options.training = false;
   options.samples = batch;
-  // Counts come first: they depend only on inputs, and other operations may read values made from them.
+  // Counts come first: they depend only on inputs, and other operations may read values made from
+  // them.
   sharedValues.clear();
   for (size_t j = 0; j < counts.size(); ++j) {
     if (!run(counting[j], 0, batch, sharedValues))

@@ -1,4 +1,5 @@
-// The imported head: the operations that the terms of the loss need, evaluated in f64 for cells of a batch.
+// The imported head: the operations that the terms of the loss need, evaluated in f64 for cells of
+// a batch.
 #pragma once
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -33,7 +34,8 @@ public:
   /// Reads the results of @model. False with `problem` set.
   bool readTerms();
 
-  /// Finds the operations between `cuts` and the loss. \returns arguments that they read and that are not cuts
+  /// Finds the operations between `cuts` and the loss. \returns arguments that they read and that
+  /// are not cuts
   std::vector<mlir::BlockArgument> slice(const llvm::DenseSet<mlir::Value> &cuts, bool lossOfLabel);
   bool reads(mlir::Value cut) const { return met.contains(cut); }
   /// Number of multiplications and additions for `samples` samples.
@@ -44,14 +46,17 @@ public:
   struct Sums {
     std::vector<double> numerators, counts;
   };
-  /// Begins a batch with data of all samples for every cut. Returns false and sets `problem` if it cannot be evaluated.
+  /// Begins a batch with data of all samples for every cut. Returns false and sets `problem` if it
+  /// cannot be evaluated.
   bool begin(const Data &data, int64_t samples);
   /// Computes the sums over samples [first, last) of the batch. Results are cached per cell.
   bool cell(int64_t first, int64_t last, Sums &sums);
   const std::string &problem() const { return why; }
 
   const std::vector<HeadTerm> &loss() const { return terms; }
-  const std::vector<double> &totals() const { return options.counts; } ///< counts of the whole batch
+  const std::vector<double> &totals() const {
+    return options.counts;
+  } ///< counts of the whole batch
   ReduceKind reduceOf(size_t count) const { return counts[count].reduce; }
 
 private:
@@ -59,18 +64,20 @@ private:
   const reference::Tensor &tensorOf(mlir::Value value, const Values &values) const;
   bool evaluate(mlir::Operation *op, Values &values, int64_t rows);
   bool evaluateLoss(CrossEntropyOp op, Values &values);
-  void need(llvm::ArrayRef<mlir::Value> roots, const llvm::DenseSet<mlir::Value> &cuts, llvm::DenseSet<mlir::Operation *> &needed,
-            std::vector<mlir::BlockArgument> &open);
+  void need(llvm::ArrayRef<mlir::Value> roots, const llvm::DenseSet<mlir::Value> &cuts,
+            llvm::DenseSet<mlir::Operation *> &needed, std::vector<mlir::BlockArgument> &open);
   double reduced(const HeadCount &count, const Values &values) const;
-  bool run(llvm::ArrayRef<mlir::Operation *> operations, int64_t first, int64_t last, Values &values);
+  bool run(llvm::ArrayRef<mlir::Operation *> operations, int64_t first, int64_t last,
+           Values &values);
 
   mlir::func::FuncOp function;
   std::vector<HeadTerm> terms;
   std::vector<HeadCount> counts;
   bool ofLabel = false;
   llvm::DenseSet<mlir::Value> met;
-  std::vector<mlir::Operation *> order, shared;         ///< shared: without samples, the same for all cells
-  std::vector<std::vector<mlir::Operation *>> counting; ///< by count: the operations that it needs and earlier counts do not
+  std::vector<mlir::Operation *> order, shared; ///< shared: without samples, the same for all cells
+  std::vector<std::vector<mlir::Operation *>>
+      counting; ///< by count: the operations that it needs and earlier counts do not
   Values sharedValues;
   Data data;
   reference::Options options;

@@ -23,7 +23,9 @@ using namespace zorse::onnx_import;
 static std::string similar(std::vector<std::string> names, StringRef wanted) {
   if (names.empty())
     return "none";
-  std::stable_sort(names.begin(), names.end(), [&](StringRef a, StringRef b) { return a.edit_distance(wanted) < b.edit_distance(wanted); });
+  std::stable_sort(names.begin(), names.end(), [&](StringRef a, StringRef b) {
+    return a.edit_distance(wanted) < b.edit_distance(wanted);
+  });
   std::string text;
   for (size_t i = 0; i < names.size() && i < 5; ++i)
     text += (i ? ", '" : "'") + names[i] + "'";
@@ -50,10 +52,13 @@ LogicalResult zorse::onnx_import::checkNames(ImportState &state) {
     if (node.op == "Identity" && !node.inputs.empty() && state.initializers.count(node.inputs[0]))
       initializerNames.push_back(state.graph.valueNames[node.outputs[0]]);
   llvm::sort(initializerNames);
-  initializerNames.erase(std::unique(initializerNames.begin(), initializerNames.end()), initializerNames.end());
+  initializerNames.erase(std::unique(initializerNames.begin(), initializerNames.end()),
+                         initializerNames.end());
   for (auto &[name, choice] : state.options.trainable)
-    if (llvm::none_of(initializerNames, [&name = name](const std::string &other) { return matches(name, other); }))
-      return error(state, "no initializer is called '" + name + "', which is to be " + (choice == TrainableChoice::Train ? "trained" : "frozen") +
+    if (llvm::none_of(initializerNames,
+                      [&name = name](const std::string &other) { return matches(name, other); }))
+      return error(state, "no initializer is called '" + name + "', which is to be " +
+                              (choice == TrainableChoice::Train ? "trained" : "frozen") +
                               "; there are: " + similar(initializerNames, name));
   return success();
 }
@@ -62,8 +67,8 @@ static LogicalResult readInitializers(ImportState &state, const std::vector<int>
   for (auto &[value, tensor] : state.graph.body.initializers) {
     state.initializers[value] = tensor;
     if (tensor->name() == "__metadata__")
-      return error(
-          state, "initializer '__metadata__': safetensors files keep this name for themselves, so no checkpoint could hold it. Rename the parameter");
+      return error(state, "initializer '__metadata__': safetensors files keep this name for "
+                          "themselves, so no checkpoint could hold it. Rename the parameter");
   }
   if (failed(classifyInitializers(state, wanted)))
     return failure();
@@ -74,8 +79,10 @@ static LogicalResult readInitializers(ImportState &state, const std::vector<int>
     if (state.roles[tensor] != InitializerRole::Constant)
       continue; // becomes an argument at its first use
     if (bytes->missing)
-      return error(state, "constant '" + tensor->name() + "': its value decides the graph, and its file '" + bytes->file +
-                              "' is missing. Export constants inside the model, or put the file next to it");
+      return error(
+          state, "constant '" + tensor->name() + "': its value decides the graph, and its file '" +
+                     bytes->file +
+                     "' is missing. Export constants inside the model, or put the file next to it");
     state.values[value] = constantOf(*tensor, *bytes);
   }
   return success();
@@ -100,17 +107,20 @@ static LogicalResult chooseLoss(ImportState &state, std::vector<int> &wanted) {
   if (!state.options.loss.empty()) {
     if (state.options.loss != "cross_entropy")
       return error(state, "loss '" + state.options.loss + "' is not known; expects cross_entropy");
-    std::string name = state.options.logits.empty() && outputs.size() ? outputs[0].name() : state.options.logits;
+    std::string name =
+        state.options.logits.empty() && outputs.size() ? outputs[0].name() : state.options.logits;
     int value = byName(name);
     if (value < 0)
-      return error(state, "logits '" + name + "' are not a value of the graph; its outputs are " + names);
+      return error(state,
+                   "logits '" + name + "' are not a value of the graph; its outputs are " + names);
     wanted = {value};
     return success();
   }
   if (!state.options.lossOutput.empty()) {
     int value = byName(state.options.lossOutput);
     if (value < 0)
-      return error(state, "loss '" + state.options.lossOutput + "' is not a value of the graph; its outputs are " + names);
+      return error(state, "loss '" + state.options.lossOutput +
+                              "' is not a value of the graph; its outputs are " + names);
     wanted = {value};
     return success();
   }
@@ -118,8 +128,8 @@ static LogicalResult chooseLoss(ImportState &state, std::vector<int> &wanted) {
   std::string found;
   for (int i = 0; i < outputs.size(); ++i) {
     const auto &tensor = outputs[i].type().tensor_type();
-    bool scalarLike =
-        !tensor.has_shape() || tensor.shape().dim_size() == 0 || (tensor.shape().dim_size() == 1 && tensor.shape().dim(0).dim_value() == 1);
+    bool scalarLike = !tensor.has_shape() || tensor.shape().dim_size() == 0 ||
+                      (tensor.shape().dim_size() == 1 && tensor.shape().dim(0).dim_value() == 1);
     if (outputs[i].name() == "loss" && scalarLike) {
       chosen = i;
       scalars = 1;
@@ -129,14 +139,18 @@ static LogicalResult chooseLoss(ImportState &state, std::vector<int> &wanted) {
       chosen = i;
     std::string dims;
     for (const auto &dim : tensor.shape().dim())
-      dims += (dims.empty() ? "" : ", ") + (dim.dim_param().empty() ? std::to_string(dim.dim_value()) : dim.dim_param());
+      dims += (dims.empty() ? "" : ", ") +
+              (dim.dim_param().empty() ? std::to_string(dim.dim_value()) : dim.dim_param());
     found += (found.empty() ? "'" : ", '") + outputs[i].name() + "' of shape [" + dims + "]";
   }
   if (scalars > 1)
-    return error(state, "expects one scalar output, the loss; found " + Twine(scalars) + " among " + names + ". Name it (--loss-output=NAME)");
+    return error(state, "expects one scalar output, the loss; found " + Twine(scalars) + " among " +
+                            names + ". Name it (--loss-output=NAME)");
   if (scalars == 0)
-    return error(state, "expects one scalar output, the loss; found " + (found.empty() ? "no output" : found) +
-                            ". Return the loss from forward, or let the compiler add it: --loss=cross_entropy --logits=NAME --labels=NAME");
+    return error(state, "expects one scalar output, the loss; found " +
+                            (found.empty() ? "no output" : found) +
+                            ". Return the loss from forward, or let the compiler add it: "
+                            "--loss=cross_entropy --logits=NAME --labels=NAME");
   wanted = {state.graph.body.outputs[chosen]};
   return success();
 }
@@ -150,20 +164,25 @@ static LogicalResult run(ImportState &state, ImportedModel &result) {
   state.builder.setInsertionPointToEnd(state.block);
 
   std::vector<int> wanted;
-  if (failed(chooseLoss(state, wanted)) || failed(checkSupported(state, wanted)) || failed(readInitializers(state, wanted)) ||
-      failed(bindInputs(state)) || failed(interpret(state, state.graph.body, wanted)))
+  if (failed(chooseLoss(state, wanted)) || failed(checkSupported(state, wanted)) ||
+      failed(readInitializers(state, wanted)) || failed(bindInputs(state)) ||
+      failed(interpret(state, state.graph.body, wanted)))
     return failure();
   if (state.options.batchNormRows > 0 && state.statistics.empty())
-    return error(state, "--batch-norm-group-size: no node takes statistics of the batch: there is no BatchNormalization, or all of them are frozen. "
+    return error(state, "--batch-norm-group-size: no node takes statistics of the batch: there is "
+                        "no BatchNormalization, or all of them are frozen. "
                         "Leave the option out");
   state.lossNumber = state.options.loss.empty() ? wanted[0] : -1;
   ImportedValue loss = state.values[wanted[0]];
-  if (auto number = loss.view.elements() == 1 && loss.isKnown() ? uniformNumber(state, loss) : std::nullopt) {
+  if (auto number =
+          loss.view.elements() == 1 && loss.isKnown() ? uniformNumber(state, loss) : std::nullopt) {
     if (!state.options.inputsAlone)
-      return error(
-          state, "the loss '" + state.graph.valueNames[wanted[0]] + "' depends on no parameter: it is " + number->print() +
-                     " (B: the samples of a step; n0, n1, ...: sums of inputs over them), so there is nothing to train. Where parameters are meant, "
-                     "export in training mode, and look for a detach() or no_grad() on the way");
+      return error(state,
+                   "the loss '" + state.graph.valueNames[wanted[0]] +
+                       "' depends on no parameter: it is " + number->print() +
+                       " (B: the samples of a step; n0, n1, ...: sums of inputs over them), so "
+                       "there is nothing to train. Where parameters are meant, "
+                       "export in training mode, and look for a detach() or no_grad() on the way");
     loss.content = Loss{};
     addNumber(state, *number, loss.loss().summands);
   }
@@ -175,50 +194,65 @@ static LogicalResult run(ImportState &state, ImportedModel &result) {
     loss = *added;
   }
   if (loss.isSums())
-    return error(state, "the loss '" + state.graph.valueNames[wanted[0]] + "' has " + Twine(loss.view.elements()) +
+    return error(state, "the loss '" + state.graph.valueNames[wanted[0]] + "' has " +
+                            Twine(loss.view.elements()) +
                             " values; expects one: their sum or mean");
-  const bool isZero = loss.isLoss() && llvm::all_of(loss.loss().summands, [](const LossSummand &part) { return part.factor.is(0); });
+  const bool isZero =
+      loss.isLoss() &&
+      llvm::all_of(loss.loss().summands, [](const LossSummand &part) { return part.factor.is(0); });
   if (isZero || (loss.view.elements() == 1 && loss.isConstant()))
-    return error(
-        state,
-        "the loss '" + state.graph.valueNames[wanted[0]] + "' is the number " + Number(isZero ? 0 : uniformValue(state, loss).value_or(0)).print() +
-            ", whatever samples and parameters are: there is nothing to train. Look for a detach(), a no_grad() or a factor of 0 on the way, and "
-            "export in training mode");
+    return error(state, "the loss '" + state.graph.valueNames[wanted[0]] + "' is the number " +
+                            Number(isZero ? 0 : uniformValue(state, loss).value_or(0)).print() +
+                            ", whatever samples and parameters are: there is nothing to train. "
+                            "Look for a detach(), a no_grad() or a factor of 0 on the way, and "
+                            "export in training mode");
   if (loss.view.elements() == 1 && loss.isTensor() && !isBatched(loss))
-    return error(
-        state,
-        "the loss '" + state.graph.valueNames[wanted[0]] +
-            "' is a function of parameters alone: expects a scalar that sums over samples. Add it to a loss of the samples, or compute that one "
-            "here (--loss=cross_entropy --logits=NAME --labels=NAME) and use --weight-decay for a penalty");
+    return error(state, "the loss '" + state.graph.valueNames[wanted[0]] +
+                            "' is a function of parameters alone: expects a scalar that sums over "
+                            "samples. Add it to a loss of the samples, or compute that one "
+                            "here (--loss=cross_entropy --logits=NAME --labels=NAME) and use "
+                            "--weight-decay for a penalty");
   if (!loss.isLoss()) {
     if (loss.isTensor() && isBatched(loss) && loss.view.elements() == state.rows)
-      return error(state, "the loss '" + state.graph.valueNames[wanted[0]] + "' has one value per sample; expects their mean or sum");
-    return error(state, "the output '" + state.graph.valueNames[wanted[0]] +
-                            "' is not a loss: expects a scalar that sums over samples; found a tensor of rank " + Twine(loss.rank()) +
-                            ". Add a loss with --loss=cross_entropy --logits=NAME --labels=NAME");
+      return error(state, "the loss '" + state.graph.valueNames[wanted[0]] +
+                              "' has one value per sample; expects their mean or sum");
+    return error(
+        state,
+        "the output '" + state.graph.valueNames[wanted[0]] +
+            "' is not a loss: expects a scalar that sums over samples; found a tensor of rank " +
+            Twine(loss.rank()) +
+            ". Add a loss with --loss=cross_entropy --logits=NAME --labels=NAME");
   }
   result.nodesRead = static_cast<int64_t>(state.graph.body.nodes.size());
   (void)owner.release();
   return finish(state, loss.loss(), result);
 }
 
-/// Adopts the loss and the trained parameters of the file's training settings. Options of the caller take precedence.
-static void adopt(const FileTraining &training, const onnx::Model &model, ImportOptions &options, std::vector<std::string> &notes) {
+/// Adopts the loss and the trained parameters of the file's training settings. Options of the
+/// caller take precedence.
+static void adopt(const FileTraining &training, const onnx::Model &model, ImportOptions &options,
+                  std::vector<std::string> &notes) {
   if (options.loss.empty() && options.lossOutput.empty())
     options.lossOutput = training.loss;
   std::set<std::string> trained(training.trained.begin(), training.trained.end());
   for (const onnx::Tensor &tensor : model.graph().initializer())
     if (isFloat(static_cast<ElementKind>(tensor.data_type())))
-      options.trainable.try_emplace(tensor.name(), trained.count(tensor.name()) ? TrainableChoice::Train : TrainableChoice::Freeze);
-  notes.push_back("the file's " + training.form + " says what is trained (" + std::to_string(training.trained.size()) +
-                  " parameters), and the loss '" + training.loss + "'");
+      options.trainable.try_emplace(tensor.name(), trained.count(tensor.name())
+                                                       ? TrainableChoice::Train
+                                                       : TrainableChoice::Freeze);
+  notes.push_back("the file's " + training.form + " says what is trained (" +
+                  std::to_string(training.trained.size()) + " parameters), and the loss '" +
+                  training.loss + "'");
   notes.insert(notes.end(), training.notes.begin(), training.notes.end());
 }
 
-static FailureOr<ImportedModel> import(Result<std::unique_ptr<LoadedModel>> loaded, const std::string &path, const ImportOptions &options,
+static FailureOr<ImportedModel> import(Result<std::unique_ptr<LoadedModel>> loaded,
+                                       const std::string &path, const ImportOptions &options,
                                        MLIRContext &context) {
   context.loadDialect<ZorseDialect, func::FuncDialect, arith::ArithDialect, math::MathDialect>();
-  auto fail = [&](const std::string &text) -> LogicalResult { return emitError(UnknownLoc::get(&context)) << text, failure(); };
+  auto fail = [&](const std::string &text) -> LogicalResult {
+    return emitError(UnknownLoc::get(&context)) << text, failure();
+  };
   if (loaded.failed())
     return fail(loaded.message());
   const std::shared_ptr<LoadedModel> model = std::move(*loaded);
@@ -242,11 +276,13 @@ static FailureOr<ImportedModel> import(Result<std::unique_ptr<LoadedModel>> load
   return result;
 }
 
-FailureOr<ImportedModel> zorse::importOnnx(const std::string &path, const ImportOptions &options, MLIRContext &context) {
+FailureOr<ImportedModel> zorse::importOnnx(const std::string &path, const ImportOptions &options,
+                                           MLIRContext &context) {
   return import(LoadedModel::load(path), path, options, context);
 }
 
-FailureOr<ImportedModel> zorse::importOnnx(const std::string &path, const void *bytes, uint64_t size, const ImportOptions &options,
+FailureOr<ImportedModel> zorse::importOnnx(const std::string &path, const void *bytes,
+                                           uint64_t size, const ImportOptions &options,
                                            MLIRContext &context) {
   return import(LoadedModel::load(MappedFile::view(bytes, size), path), path, options, context);
 }

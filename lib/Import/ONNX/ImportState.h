@@ -1,9 +1,11 @@
-// State of an import. An import is an abstract interpretation of the file's graph: every value becomes a constant, a
-// number known before the step, a view of a value of the IR, or a sum over samples.
+// State of an import. An import is an abstract interpretation of the file's graph: every value
+// becomes a constant, a number known before the step, a view of a value of the IR, or a sum over
+// samples.
 //
-// Shapes are concrete during the import, with `rows` samples: the file's own batch size if it is fixed, another number
-// if it is symbolic. This number only determines structure. The sample axis is a marked factor of views, its size is
-// read as the Number B, and the emitted IR has `?` instead.
+// Shapes are concrete during the import, with `rows` samples: the file's own batch size if it is
+// fixed, another number if it is symbolic. This number only determines structure. The sample axis
+// is a marked factor of views, its size is read as the Number B, and the emitted IR has `?`
+// instead.
 #pragma once
 
 #include "Graph.h"
@@ -31,16 +33,17 @@ struct Count {
   ReduceKind reduce = ReduceKind::Sum;
 };
 
-/// Properties of a constant with two axes: whether it is a causal mask, its window (0: none), and the value `fill` of
-/// hidden floats.
+/// Properties of a constant with two axes: whether it is a causal mask, its window (0: none), and
+/// the value `fill` of hidden floats.
 struct CausalPattern {
   bool causal = false;
   int64_t window = 0;
   double fill = 0;
 };
 
-/// The use of an initializer, decided before anything is emitted. Frozen: a parameter that is not trained, an argument
-/// with a separate name. Buffer: a constant that stays an argument because it is large or its bytes are missing.
+/// The use of an initializer, decided before anything is emitted. Frozen: a parameter that is not
+/// trained, an argument with a separate name. Buffer: a constant that stays an argument because it
+/// is large or its bytes are missing.
 enum class InitializerRole : uint8_t { Constant, Trained, Frozen, Buffer };
 
 /// The inputs of an imported cross-entropy.
@@ -52,7 +55,8 @@ struct LossInfo {
 };
 
 struct ImportState {
-  ImportState(LoadedModel &model, FlatGraph &graph, const ImportOptions &options, mlir::MLIRContext &context);
+  ImportState(LoadedModel &model, FlatGraph &graph, const ImportOptions &options,
+              mlir::MLIRContext &context);
 
   /// Whether a value depends only on inputs, not on parameters or random numbers.
   bool isFromInputs(mlir::Value value) const { return !weighted.contains(value); }
@@ -76,20 +80,26 @@ struct ImportState {
   bool rowsBaked = false;
   std::vector<Count> counts;
   llvm::DenseSet<mlir::Value> weighted; ///< values that depend on weights or random numbers
-  std::deque<ImportedValue> values;     ///< by value number; a deque, because handlers keep references while values are added
-  std::vector<std::string> inputNames;  ///< by argument
+  std::deque<ImportedValue>
+      values; ///< by value number; a deque, because handlers keep references while values are added
+  std::vector<std::string> inputNames; ///< by argument
   std::map<std::string, unsigned> inputArguments;
   std::map<int, const onnx::Tensor *> initializers; ///< by value number
   std::map<const onnx::Tensor *, InitializerRole> roles;
   std::map<const onnx::Tensor *, ImportedValue> parameters;
-  std::vector<std::unique_ptr<onnx::Tensor>> restored;              ///< merged parameters that are separate again
-  std::map<const onnx::Tensor *, const onnx::Tensor *> transposeOf; ///< matrices that the exporter wrote twice
-  std::map<const onnx::Tensor *, const onnx::Tensor *> rawSources;  ///< initializers that contain their bytes
-  std::vector<WeightSource> weights;                                ///< index: argument number minus number of inputs; in order of creation
+  std::vector<std::unique_ptr<onnx::Tensor>>
+      restored; ///< merged parameters that are separate again
+  std::map<const onnx::Tensor *, const onnx::Tensor *>
+      transposeOf; ///< matrices that the exporter wrote twice
+  std::map<const onnx::Tensor *, const onnx::Tensor *>
+      rawSources; ///< initializers that contain their bytes
+  std::vector<WeightSource>
+      weights; ///< index: argument number minus number of inputs; in order of creation
   std::map<unsigned, size_t> weightOfArgument;
   llvm::DenseSet<mlir::Value> tainted;
   llvm::DenseMap<size_t, llvm::SmallVector<mlir::Operation *, 1>> emitted; ///< by structural hash
-  std::map<std::tuple<const Lazy *, int64_t, int64_t, int64_t, int64_t, int64_t>, CausalPattern> maskCache;
+  std::map<std::tuple<const Lazy *, int64_t, int64_t, int64_t, int64_t, int64_t>, CausalPattern>
+      maskCache;
   std::map<std::pair<const Lazy *, int64_t>, bool> openCache;
   std::vector<LazyPtr> keepAlive; ///< keeps the keys of the caches valid
   std::vector<LossInfo> losses;
@@ -97,8 +107,9 @@ struct ImportState {
   std::map<int64_t, bool> keepsSmallNumbers; ///< by rngId of Drawn
   std::set<const onnx::Tensor *> statistics; ///< running statistics
   bool guessedSingleRow = false;
-  std::vector<std::string> frozenNorms; ///< batch norms that normalize by running statistics which are not updated
-  bool normsMayTrain = false;           ///< --batch-norm-group-size would train some of them
+  std::vector<std::string>
+      frozenNorms; ///< batch norms that normalize by running statistics which are not updated
+  bool normsMayTrain = false; ///< --batch-norm-group-size would train some of them
   int64_t inertDropouts = 0;
   std::vector<std::string> warnings, notes;
 };

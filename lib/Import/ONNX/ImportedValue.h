@@ -18,7 +18,8 @@ struct ImportedValue;
 /// Numbers that can be read during import.
 struct Constant {
   LazyPtr lazy;
-  int64_t sampleStep = 0; ///< integers only: this times the sample number is added to each element; sample axes have stride 0
+  int64_t sampleStep = 0; ///< integers only: this times the sample number is added to each element;
+                          ///< sample axes have stride 0
 };
 
 /// Numbers known before the step.
@@ -51,7 +52,8 @@ struct Loss {
 
 /// Sums over samples, with a shape.
 struct Sums {
-  std::vector<ImportedValue> summands; ///< dimension 0 of each tensor, the samples, is summed over; the others are those of the view
+  std::vector<ImportedValue> summands; ///< dimension 0 of each tensor, the samples, is summed over;
+                                       ///< the others are those of the view
 };
 
 /// Uniform random numbers drawn by a node, which become a mask (DrawnMasks.cpp).
@@ -61,14 +63,15 @@ struct Drawn {
   double kept = -1; ///< probability of `true` after the comparison; -1 before
 };
 
-/// Exactly one of the above, or absent: an omitted operand, or the result of an operator that failed. Reading a value
-/// as another kind ends the program.
+/// Exactly one of the above, or absent: an omitted operand, or the result of an operator that
+/// failed. Reading a value as another kind ends the program.
 struct ImportedValue {
   ElementKind type = ElementKind::Undefined;
   View view; ///< view of a value with a shape; otherwise that of a scalar
   std::variant<std::monostate, Constant, Known, Tensor, Sequence, Loss, Sums, Drawn> content;
-  bool hides = false;         ///< may contain a row (last axis) in which every entry is masked
-  bool countsSamples = false; ///< ids for a GatherND with the sample number as first component, written as 0
+  bool hides = false; ///< may contain a row (last axis) in which every entry is masked
+  bool countsSamples =
+      false; ///< ids for a GatherND with the sample number as first component, written as 0
 
   explicit operator bool() const { return !is<std::monostate>(); }
   bool isConstant() const { return is<Constant>(); }
@@ -92,7 +95,9 @@ struct ImportedValue {
   std::vector<Number> &numbers() { return std::get<Known>(content).numbers; }
   const std::vector<Number> &numbers() const { return std::get<Known>(content).numbers; }
   Drawn &drawn() { return std::get<Drawn>(content); }
-  const std::vector<ImportedValue> &elements() const { return std::get<Sequence>(content).elements; }
+  const std::vector<ImportedValue> &elements() const {
+    return std::get<Sequence>(content).elements;
+  }
   const std::vector<ImportedValue> &sums() const { return std::get<Sums>(content).summands; }
 
   /// 0 if the value is not a constant.

@@ -20,18 +20,21 @@ struct Input {
 
 } // namespace
 
-/// \param baked  number of samples that an earlier input fixed, and this one may fix for later ones; 0: none. \param
-/// bakedBy  name of that input
-static LogicalResult readInput(ImportState &state, const onnx::ValueInfo &info, Input &input, int64_t &baked, std::string &bakedBy) {
+/// \param baked  number of samples that an earlier input fixed, and this one may fix for later
+/// ones; 0: none. \param bakedBy  name of that input
+static LogicalResult readInput(ImportState &state, const onnx::ValueInfo &info, Input &input,
+                               int64_t &baked, std::string &bakedBy) {
   if (!info.type().has_tensor_type())
     return error(state, "input '" + info.name() + "' is not a tensor");
   const onnx::Type::TensorType &tensor = info.type().tensor_type();
   input.name = info.name();
   input.type = static_cast<ElementKind>(tensor.elem_type());
   if (!byteSize(input.type))
-    return error(state, "input '" + info.name() + "': element type " + Twine(name(input.type)) + " is not supported");
+    return error(state, "input '" + info.name() + "': element type " + Twine(name(input.type)) +
+                            " is not supported");
   if (!tensor.has_shape() || tensor.shape().dim_size() == 0)
-    return error(state, "input '" + info.name() + "': expects a shape whose dimension 0 counts samples, found " +
+    return error(state, "input '" + info.name() +
+                            "': expects a shape whose dimension 0 counts samples, found " +
                             (tensor.has_shape() ? "a scalar" : "none"));
   for (int i = 0; i < tensor.shape().dim_size(); ++i) {
     const auto &dim = tensor.shape().dim(i);
@@ -40,8 +43,10 @@ static LogicalResult readInput(ImportState &state, const onnx::ValueInfo &info, 
     if (i == 0) {
       if (size > 0) {
         if (baked && baked != size)
-          return error(state, "inputs '" + bakedBy + "' and '" + info.name() + "' hold " + Twine(baked) + " and " + Twine(size) +
-                                  " samples in dimension 0; expects one number of samples for all inputs");
+          return error(state,
+                       "inputs '" + bakedBy + "' and '" + info.name() + "' hold " + Twine(baked) +
+                           " and " + Twine(size) +
+                           " samples in dimension 0; expects one number of samples for all inputs");
         baked = size;
         bakedBy = info.name();
       }
@@ -52,12 +57,15 @@ static LogicalResult readInput(ImportState &state, const onnx::ValueInfo &info, 
       else if (i == 1 && state.options.sequence > 0)
         size = state.options.sequence;
       else
-        return error(state, "input '" + info.name() + "': dimension " + Twine(i) + (symbol.empty() ? Twine("") : " ('" + symbol + "')") +
-                                " is symbolic; give the sequence length (--seq-length), or its value by name (--dim " +
+        return error(state, "input '" + info.name() + "': dimension " + Twine(i) +
+                                (symbol.empty() ? Twine("") : " ('" + symbol + "')") +
+                                " is symbolic; give the sequence length (--seq-length), or its "
+                                "value by name (--dim " +
                                 (symbol.empty() ? "name" : symbol) + "=N)");
     } else if (i == 1 && state.options.sequence > 0 && state.options.sequence != size) {
-      return error(state, "input '" + info.name() + "': the file fixes dimension 1 to " + Twine(size) + ", but a sequence of " +
-                              Twine(state.options.sequence) + " is asked for; export with a symbolic sequence dimension");
+      return error(state, "input '" + info.name() + "': the file fixes dimension 1 to " +
+                              Twine(size) + ", but a sequence of " + Twine(state.options.sequence) +
+                              " is asked for; export with a symbolic sequence dimension");
     }
     if (size > (int64_t(1) << 32))
       return error(state, "input '" + info.name() + "': dimension " + Twine(i) + " is too large");
@@ -74,12 +82,17 @@ static LogicalResult bindInput(ImportState &state, Input &input, int64_t group) 
     input.shape.insert(input.shape.begin() + 1, group);
   shape.append(input.shape.begin() + 1, input.shape.end());
   if (!isSensible(input.shape))
-    return error(state, "input '" + input.name + "': its shape is too large, at most 2^44 elements and 16 dimensions are supported");
-  if (!isFloat(input.type) && input.type != ElementKind::I64 && input.type != ElementKind::I32 && input.type != ElementKind::Bool)
-    return error(state,
-                 "input '" + input.name + "': element type " + Twine(name(input.type)) + " is not supported; use int64, int32, bool or a float type");
+    return error(
+        state,
+        "input '" + input.name +
+            "': its shape is too large, at most 2^44 elements and 16 dimensions are supported");
+  if (!isFloat(input.type) && input.type != ElementKind::I64 && input.type != ElementKind::I32 &&
+      input.type != ElementKind::Bool)
+    return error(state, "input '" + input.name + "': element type " + Twine(name(input.type)) +
+                            " is not supported; use int64, int32, bool or a float type");
   Value argument =
-      state.block->addArgument(RankedTensorType::get(shape, elementType(state, input.type)), NameLoc::get(state.builder.getStringAttr(input.name)));
+      state.block->addArgument(RankedTensorType::get(shape, elementType(state, input.type)),
+                               NameLoc::get(state.builder.getStringAttr(input.name)));
   state.inputArguments[input.name] = static_cast<unsigned>(state.inputNames.size());
   state.inputNames.push_back(input.name);
   ImportedValue &value = state.values[input.value] = wrap(argument, input.type, input.shape);
@@ -91,8 +104,8 @@ static LogicalResult bindInput(ImportState &state, Input &input, int64_t group) 
   return success();
 }
 
-// Dimension 0 is the sample axis. `rows` is the file's batch size if it is fixed, otherwise a number that divides no
-// number of the file.
+// Dimension 0 is the sample axis. `rows` is the file's batch size if it is fixed, otherwise a
+// number that divides no number of the file.
 LogicalResult zorse::onnx_import::bindInputs(ImportState &state) {
   std::vector<Input> inputs;
   int64_t baked = 0;
@@ -107,13 +120,16 @@ LogicalResult zorse::onnx_import::bindInputs(ImportState &state) {
   state.rowsBaked = baked > 0;
   const int64_t group = std::max<int64_t>(state.options.batchNormRows, 1);
   if (baked % group != 0)
-    return error(state, "input '" + bakedBy + "' holds " + Twine(baked) + " samples in dimension 0; --batch-norm-group-size expects a multiple of " +
-                            Twine(group));
+    return error(state,
+                 "input '" + bakedBy + "' holds " + Twine(baked) +
+                     " samples in dimension 0; --batch-norm-group-size expects a multiple of " +
+                     Twine(group));
   state.rows = baked / group;
   if (!state.rowsBaked)
     choosePlaceholder(state);
   state.notes.push_back(state.rowsBaked
-                            ? "the file fixes " + std::to_string(state.rows) + " samples; the sample axis is found from there and made dynamic"
+                            ? "the file fixes " + std::to_string(state.rows) +
+                                  " samples; the sample axis is found from there and made dynamic"
                             : "samples are a symbolic dimension");
 
   for (Input &input : inputs)

@@ -15,12 +15,15 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-// Nodes with the same operator, attributes and inputs have the same outputs, unless they draw random numbers.
+// Nodes with the same operator, attributes and inputs have the same outputs, unless they draw
+// random numbers.
 static std::string numberingKey(const GraphNode &node, const std::vector<int> &canonical) {
-  static const llvm::StringSet<> draws{"Dropout", "RandomUniform", "RandomUniformLike", "Bernoulli"};
+  static const llvm::StringSet<> draws{"Dropout", "RandomUniform", "RandomUniformLike",
+                                       "Bernoulli"};
   if (draws.contains(node.op) || !node.bodies.empty())
     return {};
-  std::string key = node.domain + "." + node.op + (node.detach ? "!" : "") + (node.padding ? "^" + std::to_string(*node.padding) : std::string());
+  std::string key = node.domain + "." + node.op + (node.detach ? "!" : "") +
+                    (node.padding ? "^" + std::to_string(*node.padding) : std::string());
   for (int value : node.inputs)
     key += "," + std::to_string(value < 0 ? -1 : canonical[value]);
   key += "#" + std::to_string(node.outputs.size());
@@ -36,19 +39,22 @@ static std::string numberingKey(const GraphNode &node, const std::vector<int> &c
   return key;
 }
 
-/// Whether only the shape of the node's result is read. Exporters take the maximum of ids to find the shape that they
-/// broadcast to.
+/// Whether only the shape of the node's result is read. Exporters take the maximum of ids to find
+/// the shape that they broadcast to.
 static bool isReadForShape(OpContext &op) {
   if (op.node.op != "Max" || op.node.inputs.empty() || !op.node.domain.empty())
     return false;
   bool read = false;
   for (size_t i = 0; i < op.node.inputs.size(); ++i)
-    if (const ImportedValue &operand = op.operand(i); !operand.isArray() || isFloat(operand.type) || !isSensible(operand.shape()))
+    if (const ImportedValue &operand = op.operand(i);
+        !operand.isArray() || isFloat(operand.type) || !isSensible(operand.shape()))
       return false;
-  if (std::find(op.state.graph.body.outputs.begin(), op.state.graph.body.outputs.end(), op.node.outputs[0]) != op.state.graph.body.outputs.end())
+  if (std::find(op.state.graph.body.outputs.begin(), op.state.graph.body.outputs.end(),
+                op.node.outputs[0]) != op.state.graph.body.outputs.end())
     return false;
   for (const GraphNode &other : op.state.graph.body.nodes) {
-    const bool uses = std::find(other.inputs.begin(), other.inputs.end(), op.node.outputs[0]) != other.inputs.end();
+    const bool uses = std::find(other.inputs.begin(), other.inputs.end(), op.node.outputs[0]) !=
+                      other.inputs.end();
     if ((uses && other.op != "Shape") || !other.bodies.empty())
       return false;
     read |= uses;
@@ -80,7 +86,8 @@ static LogicalResult interpretNode(OpContext &op) {
       if (found == op.state.initializers.end()) {
         if (op.state.graph.valueNames[value].empty())
           continue;
-        return op.error("its input '" + op.state.graph.valueNames[value] + "' has no value: the producer does not yield it");
+        return op.error("its input '" + op.state.graph.valueNames[value] +
+                        "' has no value: the producer does not yield it");
       }
       op.state.values[value] = parameter(op.state, *found->second);
     }
@@ -104,7 +111,8 @@ static LogicalResult interpretNode(OpContext &op) {
   if (failed(applyOperator(op)))
     return failure();
   if (op.state.tooLarge > 0)
-    return op.error("needs a constant of " + Twine(op.state.tooLarge) + " elements to be computed, at most " + Twine(op.state.options.maxComputed) +
+    return op.error("needs a constant of " + Twine(op.state.tooLarge) +
+                    " elements to be computed, at most " + Twine(op.state.options.maxComputed) +
                     " are");
   roundResults(op);
   for (int output : op.node.outputs) {
@@ -120,7 +128,8 @@ static LogicalResult interpretNode(OpContext &op) {
   return success();
 }
 
-std::vector<const GraphNode *> zorse::onnx_import::neededNodes(const GraphBody &body, const std::vector<int> &wanted) {
+std::vector<const GraphNode *> zorse::onnx_import::neededNodes(const GraphBody &body,
+                                                               const std::vector<int> &wanted) {
   llvm::DenseSet<int> live(wanted.begin(), wanted.end());
   std::function<void(const GraphNode &)> use = [&](const GraphNode &node) {
     for (int value : node.inputs)
@@ -142,7 +151,8 @@ std::vector<const GraphNode *> zorse::onnx_import::neededNodes(const GraphBody &
   return needed;
 }
 
-LogicalResult zorse::onnx_import::interpret(ImportState &state, const GraphBody &body, const std::vector<int> &wanted) {
+LogicalResult zorse::onnx_import::interpret(ImportState &state, const GraphBody &body,
+                                            const std::vector<int> &wanted) {
   std::vector<int> canonical(state.values.size());
   for (size_t i = 0; i < canonical.size(); ++i)
     canonical[i] = static_cast<int>(i);
@@ -174,13 +184,15 @@ LogicalResult zorse::onnx_import::interpret(ImportState &state, const GraphBody 
 /// Checks what every handler relies on: required operands exist and are tensors.
 static LogicalResult checkOperands(OpContext &op) {
   size_t count = op.rule->min;
-  bool sequences = op.node.op == "SequenceAt" || op.node.op == "ConcatFromSequence" || op.node.op == "Identity";
+  bool sequences =
+      op.node.op == "SequenceAt" || op.node.op == "ConcatFromSequence" || op.node.op == "Identity";
   bool anyGraph = false;
   for (size_t i = 0; i < std::max(count, op.node.inputs.size()); ++i) {
     const ImportedValue &operand = op.operand(i);
     anyGraph |= operand.isTensor();
     if (!operand && i < count)
-      return op.error("expects at least " + Twine(count) + " inputs; input " + Twine(i) + " is missing");
+      return op.error("expects at least " + Twine(count) + " inputs; input " + Twine(i) +
+                      " is missing");
     if (operand.isSequence() && !(sequences && i == 0))
       return op.error("expects a tensor as input " + Twine(i) + ", found a sequence");
   }
@@ -191,7 +203,8 @@ static LogicalResult checkOperands(OpContext &op) {
     int64_t moving = 1;
     for (const FactorList &list : operand.view.dims)
       for (const Factor &factor : list)
-        if (factor.stride != 0 && !__builtin_mul_overflow(moving, factor.size, &moving) && moving > (int64_t(1) << 30))
+        if (factor.stride != 0 && !__builtin_mul_overflow(moving, factor.size, &moving) &&
+            moving > (int64_t(1) << 30))
           return op.error("computes with a constant of more than 2^30 elements");
   }
   return success();
@@ -202,10 +215,11 @@ LogicalResult zorse::onnx_import::applyOperator(OpContext &op) {
     return op.error("the operator is not supported");
   for (size_t i = 0; i < op.node.inputs.size(); ++i)
     if (op.operand(i).isLoss()) {
-      static const llvm::StringSet<> lossOps{"Add",      "Sub",      "Mul",        "Div",       "Neg",        "Sum",  "Cast",
-                                             "CastLike", "Identity", "Reshape",    "Squeeze",   "Unsqueeze",  "Max",  "Min",
-                                             "Clip",     "Shape",    "Dropout",    "ReduceSum", "ReduceMean", "Sqrt", "Exp",
-                                             "Log",      "Abs",      "Reciprocal", "Tanh",      "Sigmoid",    "Relu", "Softplus"};
+      static const llvm::StringSet<> lossOps{
+          "Add",      "Sub",      "Mul",        "Div",       "Neg",        "Sum",  "Cast",
+          "CastLike", "Identity", "Reshape",    "Squeeze",   "Unsqueeze",  "Max",  "Min",
+          "Clip",     "Shape",    "Dropout",    "ReduceSum", "ReduceMean", "Sqrt", "Exp",
+          "Log",      "Abs",      "Reciprocal", "Tanh",      "Sigmoid",    "Relu", "Softplus"};
       if (!lossOps.contains(op.node.op) && !op.operand(i).isSums() && op.node.op != "Concat")
         return notAffine(op, "uses");
     }

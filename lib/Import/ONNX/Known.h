@@ -7,7 +7,8 @@ namespace zorse::onnx_import {
 
 /// A Known scalar.
 ImportedValue knownScalar(ElementKind kind, const Number &number);
-/// Converts a constant or Known value to Known. Reports an error of the node if it has too many different elements.
+/// Converts a constant or Known value to Known. Reports an error of the node if it has too many
+/// different elements.
 mlir::FailureOr<ImportedValue> asKnown(OpContext &op, const ImportedValue &value);
 /// The number that all elements of a constant or Known value share.
 std::optional<Number> uniformNumber(const ImportState &state, const ImportedValue &value);
@@ -25,10 +26,13 @@ mlir::FailureOr<ImportedValue> asTensor(OpContext &op, const ImportedValue &know
 /// Emits a number as a scalar into the graph.
 mlir::Value knownValue(ImportState &state, const Number &number);
 /// Sets the result to a reduction of a Known value. Fails after an error.
-mlir::LogicalResult reduceKnown(OpContext &op, const ImportedValue &x, const std::vector<bool> &reduced, bool keep);
+mlir::LogicalResult reduceKnown(OpContext &op, const ImportedValue &x,
+                                const std::vector<bool> &reduced, bool keep);
 /// Concatenates constants and Known values along an axis. Fails after an error.
-mlir::FailureOr<ImportedValue> joinedKnown(OpContext &op, const std::vector<ImportedValue> &parts, int64_t axis, const std::vector<int64_t> &shape);
+mlir::FailureOr<ImportedValue> joinedKnown(OpContext &op, const std::vector<ImportedValue> &parts,
+                                           int64_t axis, const std::vector<int64_t> &shape);
 /// The elements at positions `picked` of one axis. Fails after an error.
-mlir::FailureOr<ImportedValue> pickedFromKnown(OpContext &op, const ImportedValue &x, int64_t axis, const std::vector<int64_t> &picked);
+mlir::FailureOr<ImportedValue> pickedFromKnown(OpContext &op, const ImportedValue &x, int64_t axis,
+                                               const std::vector<int64_t> &picked);
 
 } // namespace zorse::onnx_import

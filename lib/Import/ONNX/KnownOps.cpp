@@ -1,5 +1,6 @@
-// Operators on numbers known before the step: elementwise functions, reductions, and operators that move elements.
-// Unlisted operators reject such numbers, so that no operator reads a number of samples other than that of the step.
+// Operators on numbers known before the step: elementwise functions, reductions, and operators that
+// move elements. Unlisted operators reject such numbers, so that no operator reads a number of
+// samples other than that of the step.
 #include "Known.h"
 
 #include "Decomposition.h"
@@ -24,7 +25,8 @@ constexpr int64_t kMaxInGraph = 64;   // max numbers of one value that is emitte
 
 // --- values
 
-ImportedValue zorse::onnx_import::knownOver(ElementKind kind, std::vector<Number> numbers, const View &like) {
+ImportedValue zorse::onnx_import::knownOver(ElementKind kind, std::vector<Number> numbers,
+                                            const View &like) {
   View view{0, like.dims};
   int64_t stride = 1;
   for (size_t axis = view.dims.size(); axis-- > 0;) {
@@ -38,7 +40,9 @@ ImportedValue zorse::onnx_import::knownOver(ElementKind kind, std::vector<Number
   return {kind, std::move(view), Known{std::move(numbers)}};
 }
 
-ImportedValue zorse::onnx_import::knownScalar(ElementKind kind, const Number &number) { return simplified(knownOver(kind, {number}, View{})); }
+ImportedValue zorse::onnx_import::knownScalar(ElementKind kind, const Number &number) {
+  return simplified(knownOver(kind, {number}, View{}));
+}
 
 ImportedValue zorse::onnx_import::simplified(ImportedValue known) {
   std::vector<double> values;
@@ -97,8 +101,11 @@ FailureOr<ImportedValue> zorse::onnx_import::asKnown(OpContext &op, const Import
   if (value.isKnown())
     return value;
   ImportedValue small = compressed(op.state, value);
-  if (!value.isConstant() || value.sampleStep() != 0 || value.view.elements() == 0 || movingElements(small.view) > kMaxNumbers)
-    return op.error("combines numbers that are known only with the batch with a tensor that is none of at most " + Twine(kMaxNumbers) + " numbers");
+  if (!value.isConstant() || value.sampleStep() != 0 || value.view.elements() == 0 ||
+      movingElements(small.view) > kMaxNumbers)
+    return op.error("combines numbers that are known only with the batch with a tensor that is "
+                    "none of at most " +
+                    Twine(kMaxNumbers) + " numbers");
   ImportedValue out = small;
   out.content = Known{};
   out.view.offset = 0;
@@ -118,14 +125,17 @@ FailureOr<ImportedValue> zorse::onnx_import::asKnown(OpContext &op, const Import
   for (int64_t offset : offsetsOf(moving)) {
     double number = 0;
     value.lazy()->readFloats(offset, 0, 1, &number);
-    if (!std::isfinite(number) || (!isFloat(value.type) && std::fabs(number) > 0x1p53 && std::fabs(number) < 0x1p62))
-      return op.error("combines numbers that are known only with the batch with " + Twine(std::to_string(number)));
+    if (!std::isfinite(number) ||
+        (!isFloat(value.type) && std::fabs(number) > 0x1p53 && std::fabs(number) < 0x1p62))
+      return op.error("combines numbers that are known only with the batch with " +
+                      Twine(std::to_string(number)));
     out.numbers().emplace_back(number);
   }
   return out;
 }
 
-std::optional<Number> zorse::onnx_import::uniformNumber(const ImportState &state, const ImportedValue &value) {
+std::optional<Number> zorse::onnx_import::uniformNumber(const ImportState &state,
+                                                        const ImportedValue &value) {
   if (value.isConstant() && value.sampleStep() == 0) {
     auto number = uniformValue(state, value);
     return number && std::isfinite(*number) ? std::optional<Number>(*number) : std::nullopt;
@@ -151,24 +161,31 @@ Value zorse::onnx_import::knownValue(ImportState &state, const Number &number) {
   auto type = RankedTensorType::get({}, elementType(state, ElementKind::F32));
   if (auto value = number.constant())
     return splat(state, *value, type);
-  Value known = create<KnownOp>(state, RankedTensorType::get({}, state.builder.getF64Type()), state.builder.getStringAttr(number.print()));
+  Value known = create<KnownOp>(state, RankedTensorType::get({}, state.builder.getF64Type()),
+                                state.builder.getStringAttr(number.print()));
   return type.getElementType().isF64() ? known : create<arith::TruncFOp>(state, type, known);
 }
 
 FailureOr<ImportedValue> zorse::onnx_import::asTensor(OpContext &op, const ImportedValue &known) {
-  if (!isFloat(known.type) && known.type != ElementKind::I64 && known.type != ElementKind::I32 && known.type != ElementKind::Bool)
-    return op.error("combines " + Twine(name(known.type)) + " numbers that are known only with the batch (" +
-                    (known.numbers().empty() ? "" : known.numbers()[0].print()) + ") with values of samples; cast them to int64");
+  if (!isFloat(known.type) && known.type != ElementKind::I64 && known.type != ElementKind::I32 &&
+      known.type != ElementKind::Bool)
+    return op.error("combines " + Twine(name(known.type)) +
+                    " numbers that are known only with the batch (" +
+                    (known.numbers().empty() ? "" : known.numbers()[0].print()) +
+                    ") with values of samples; cast them to int64");
   // Integers and booleans are converted from f64, which represents them exactly.
   const auto valueOf = [&](const Number &number) -> Value {
     if (isFloat(known.type))
       return knownValue(op.state, number);
-    auto type = RankedTensorType::get({}, elementType(op.state, known.type)), real = RankedTensorType::get({}, op.state.builder.getF64Type());
+    auto type = RankedTensorType::get({}, elementType(op.state, known.type)),
+         real = RankedTensorType::get({}, op.state.builder.getF64Type());
     if (auto value = number.constant())
       return splat(op.state, *value, type);
     Value made = create<KnownOp>(op.state, real, op.state.builder.getStringAttr(number.print()));
-    return known.type == ElementKind::Bool ? create<arith::CmpFOp>(op.state, arith::CmpFPredicate::UNE, made, splat(op.state, 0, real))
-                                           : create<arith::FPToSIOp>(op.state, type, made);
+    return known.type == ElementKind::Bool
+               ? create<arith::CmpFOp>(op.state, arith::CmpFPredicate::UNE, made,
+                                       splat(op.state, 0, real))
+               : create<arith::FPToSIOp>(op.state, type, made);
   };
   ImportedValue out = known;
   out.view.offset = 0;
@@ -181,7 +198,8 @@ FailureOr<ImportedValue> zorse::onnx_import::asTensor(OpContext &op, const Impor
   }
   std::vector<Number> numbers = numbersOf(known);
   if (static_cast<int64_t>(numbers.size()) > kMaxInGraph)
-    return op.error("combines " + Twine(numbers.size()) + " numbers that are known only with the batch with values of samples; at most " +
+    return op.error("combines " + Twine(numbers.size()) +
+                    " numbers that are known only with the batch with values of samples; at most " +
                     Twine(kMaxInGraph) + " are possible");
   SmallVector<Value> parts;
   for (const Number &number : numbers)
@@ -228,7 +246,8 @@ ImportedValue zorse::onnx_import::castKnown(ImportedValue known, ElementKind typ
   return simplified(std::move(known));
 }
 
-static std::optional<Number> numberOf(OpContext &op, ArrayRef<Number> x, ArrayRef<ElementKind> types) {
+static std::optional<Number> numberOf(OpContext &op, ArrayRef<Number> x,
+                                      ArrayRef<ElementKind> types) {
   const std::string &which = op.node.op;
   const bool floats = isFloat(types[0]), truth = types[0] == ElementKind::Bool;
   if (which == "Cast")
@@ -258,7 +277,8 @@ static std::optional<Number> numberOf(OpContext &op, ArrayRef<Number> x, ArrayRe
         out = *Number::apply(i == 1 ? "max" : "min", {out, x[i]});
     return out;
   }
-  if (which == "Add" || which == "Sum" || which == "Sub" || which == "Mul" || which == "Max" || which == "Min") {
+  if (which == "Add" || which == "Sum" || which == "Sub" || which == "Mul" || which == "Max" ||
+      which == "Min") {
     Number out = x[0];
     for (const Number &other : x.drop_front())
       out = which == "Sub"   ? out - other
@@ -282,8 +302,11 @@ static std::optional<Number> numberOf(OpContext &op, ArrayRef<Number> x, ArrayRe
 static ElementKind typeOfResult(const std::string &op, ArrayRef<ElementKind> types, int64_t to) {
   if (op == "Cast")
     return static_cast<ElementKind>(to);
-  static const llvm::StringSet<> truths{"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Not"};
-  return truths.contains(op) ? ElementKind::Bool : op == "CastLike" || op == "Where" ? types[1] : types[0];
+  static const llvm::StringSet<> truths{"Equal",   "Less",           "LessOrEqual",
+                                        "Greater", "GreaterOrEqual", "Not"};
+  return truths.contains(op)                 ? ElementKind::Bool
+         : op == "CastLike" || op == "Where" ? types[1]
+                                             : types[0];
 }
 
 /// Applies any elementwise operator to numbers.
@@ -292,7 +315,8 @@ static LogicalResult foldNumbers(OpContext &op) {
   std::vector<ElementKind> types;
   for (size_t i = 0; i < op.node.inputs.size(); ++i) {
     types.push_back(op.operand(i).type);
-    auto known = op.has(i) ? asKnown(op, op.operand(i)) : FailureOr<ImportedValue>(knownScalar(types[0], 0.0));
+    auto known = op.has(i) ? asKnown(op, op.operand(i))
+                           : FailureOr<ImportedValue>(knownScalar(types[0], 0.0));
     if (failed(known))
       return failure();
     if (!known->isKnown())
@@ -311,13 +335,15 @@ static LogicalResult foldNumbers(OpContext &op) {
       sources[k].dims.push_back({Factor{axis->size, axis->strides[k], false}});
     count *= axis->size;
     if (count > kMaxNumbers)
-      return op.error("makes more than " + Twine(kMaxNumbers) + " numbers that are known only with the batch");
+      return op.error("makes more than " + Twine(kMaxNumbers) +
+                      " numbers that are known only with the batch");
   }
   std::vector<std::vector<int64_t>> offsets;
   offsets.reserve(sources.size());
   for (const View &source : sources)
     offsets.push_back(offsetsOf(source));
-  ImportedValue result{typeOfResult(op.node.op, types, op.node.op == "Cast" ? op.integer("to") : 0), nest->view(), Known{}};
+  ImportedValue result{typeOfResult(op.node.op, types, op.node.op == "Cast" ? op.integer("to") : 0),
+                       nest->view(), Known{}};
   for (size_t i = 0; i < offsets[0].size(); ++i) {
     std::vector<Number> x;
     x.reserve(sources.size());
@@ -325,8 +351,11 @@ static LogicalResult foldNumbers(OpContext &op) {
       x.push_back(nest->operands()[k].numbers()[static_cast<size_t>(offsets[k][i])]);
     auto number = numberOf(op, x, types);
     if (!number || !number->isValid())
-      return op.error(number ? "makes a number that no step can know: it divides by zero, or is too long a formula"
-                             : "is not supported on a number that is known only with the batch (" + x[0].print() + ")");
+      return op.error(
+          number
+              ? "makes a number that no step can know: it divides by zero, or is too long a formula"
+              : "is not supported on a number that is known only with the batch (" + x[0].print() +
+                    ")");
     result.numbers().push_back(std::move(*number));
   }
   return op.result(simplified(std::move(result)));
@@ -334,7 +363,8 @@ static LogicalResult foldNumbers(OpContext &op) {
 
 // --- reductions, and elements that move
 
-LogicalResult zorse::onnx_import::reduceKnown(OpContext &op, const ImportedValue &x, const std::vector<bool> &reduced, bool keep) {
+LogicalResult zorse::onnx_import::reduceKnown(OpContext &op, const ImportedValue &x,
+                                              const std::vector<bool> &reduced, bool keep) {
   const std::string &which = op.node.op;
   View kept, gone;
   kept.offset = x.view.offset;
@@ -382,7 +412,9 @@ LogicalResult zorse::onnx_import::reduceKnown(OpContext &op, const ImportedValue
   return op.result(simplified(knownOver(x.type, std::move(numbers), kept)));
 }
 
-FailureOr<ImportedValue> zorse::onnx_import::joinedKnown(OpContext &op, const std::vector<ImportedValue> &parts, int64_t axis,
+FailureOr<ImportedValue> zorse::onnx_import::joinedKnown(OpContext &op,
+                                                         const std::vector<ImportedValue> &parts,
+                                                         int64_t axis,
                                                          const std::vector<int64_t> &shape) {
   std::vector<std::vector<Number>> numbers;
   std::vector<size_t> runs;
@@ -397,7 +429,8 @@ FailureOr<ImportedValue> zorse::onnx_import::joinedKnown(OpContext &op, const st
     if (failed(known))
       return failure();
     if (known->view.elements() > kMaxNumbers * std::max<int64_t>(op.state.rows, 1))
-      return op.error("joins more than " + Twine(kMaxNumbers) + " numbers that are known only with the batch");
+      return op.error("joins more than " + Twine(kMaxNumbers) +
+                      " numbers that are known only with the batch");
     numbers.push_back(numbersOf(*known));
     runs.push_back(numbers.back().size() / outer);
     total += numbers.back().size();
@@ -411,7 +444,8 @@ FailureOr<ImportedValue> zorse::onnx_import::joinedKnown(OpContext &op, const st
   return simplified(knownOver(parts[0].type, std::move(joined), like));
 }
 
-FailureOr<ImportedValue> zorse::onnx_import::pickedFromKnown(OpContext &op, const ImportedValue &x, int64_t axis,
+FailureOr<ImportedValue> zorse::onnx_import::pickedFromKnown(OpContext &op, const ImportedValue &x,
+                                                             int64_t axis,
                                                              const std::vector<int64_t> &picked) {
   std::vector<ImportedValue> parts;
   for (int64_t id : picked) {
@@ -433,7 +467,8 @@ LogicalResult zorse::onnx_import::applyWith(OpContext &op, std::vector<ImportedV
   GraphNode other = op.node;
   const size_t first = op.state.values.size();
   for (size_t i = 0; i < operands.size(); ++i) {
-    std::string name = op.node.inputs[i] < 0 ? std::string() : op.state.graph.valueNames[op.node.inputs[i]];
+    std::string name =
+        op.node.inputs[i] < 0 ? std::string() : op.state.graph.valueNames[op.node.inputs[i]];
     other.inputs[i] = operands[i] ? static_cast<int>(op.state.values.size()) : -1;
     if (!operands[i])
       continue;
@@ -449,17 +484,38 @@ LogicalResult zorse::onnx_import::applyWith(OpContext &op, std::vector<ImportedV
 
 /// Whether an operator is elementwise, so that its numbers are folded.
 static bool isElementwise(StringRef op) {
-  static const llvm::StringSet<> others{"Add", "Sub", "Mul",  "Div",  "Mod", "Sum",  "Greater",  "GreaterOrEqual", "And",       "Or",
-                                        "Xor", "Not", "Clip", "Cast", "Neg", "Relu", "CastLike", "Sign",           "Reciprocal"};
+  static const llvm::StringSet<> others{
+      "Add", "Sub", "Mul",  "Div",  "Mod", "Sum",  "Greater",  "GreaterOrEqual", "And",       "Or",
+      "Xor", "Not", "Clip", "Cast", "Neg", "Relu", "CastLike", "Sign",           "Reciprocal"};
   return functionOf(op) || others.contains(op);
 }
 
 /// Whether an operator only moves or reduces the elements of operand 0.
 static bool operatorMovesElements(StringRef op) {
-  static const llvm::StringSet<> known{"Identity", "Reshape",  "Flatten",        "Transpose",  "Squeeze",         "Unsqueeze",         "Expand",
-                                       "Tile",     "Slice",    "Split",          "Gather",     "SplitToSequence", "SequenceConstruct", "Shape",
-                                       "Size",     "Concat",   "ReduceSum",      "ReduceMean", "ReduceMax",       "ReduceMin",         "ReduceProd",
-                                       "ReduceL1", "ReduceL2", "ReduceSumSquare"};
+  static const llvm::StringSet<> known{"Identity",
+                                       "Reshape",
+                                       "Flatten",
+                                       "Transpose",
+                                       "Squeeze",
+                                       "Unsqueeze",
+                                       "Expand",
+                                       "Tile",
+                                       "Slice",
+                                       "Split",
+                                       "Gather",
+                                       "SplitToSequence",
+                                       "SequenceConstruct",
+                                       "Shape",
+                                       "Size",
+                                       "Concat",
+                                       "ReduceSum",
+                                       "ReduceMean",
+                                       "ReduceMax",
+                                       "ReduceMin",
+                                       "ReduceProd",
+                                       "ReduceL1",
+                                       "ReduceL2",
+                                       "ReduceSumSquare"};
   return known.contains(op);
 }
 
@@ -482,7 +538,8 @@ std::optional<LogicalResult> zorse::onnx_import::applyToKnown(OpContext &op) {
     anyGraph |= operand.isTensor();
     numbersSamples |= operand.sampleStep() != 0;
     anyLoss |= operand.isLoss();
-    const bool moves = operatorMovesElements(op.node.op) && (i == 0 || op.node.op == "Concat" || op.node.op == "SequenceConstruct");
+    const bool moves = operatorMovesElements(op.node.op) &&
+                       (i == 0 || op.node.op == "Concat" || op.node.op == "SequenceConstruct");
     const bool picked = op.node.op == "Gather" && op.operand(1).isTensor(); // by data
     if (operand.isKnown() && known < 0 && !isLength(op.node.op, i) && (!moves || picked))
       known = static_cast<int64_t>(i);
@@ -494,7 +551,8 @@ std::optional<LogicalResult> zorse::onnx_import::applyToKnown(OpContext &op) {
   if (!elementwise && !isFloat(number.type))
     return op.error("computes with a number that is known only with the batch (" +
                     (number.numbers().empty() ? std::string("?") : number.numbers()[0].print()) +
-                    "; B: the samples of a step), which is supported in elementwise operators, sums and lengths");
+                    "; B: the samples of a step), which is supported in elementwise operators, "
+                    "sums and lengths");
   if (elementwise && numbersSamples) // the numbers become a value of the graph first
     return std::nullopt;
   if (elementwise && !anyGraph)
@@ -502,7 +560,8 @@ std::optional<LogicalResult> zorse::onnx_import::applyToKnown(OpContext &op) {
   if (op.node.op == "CastLike") // only the type is used
     return op.result(castTo(op.state, op.operand(0), op.operand(1).type));
   const bool uniform = uniformNumber(op.state, number).has_value() && isFloat(number.type);
-  if (uniform && op.node.inputs.size() == 2 && (op.node.op == "Mul" || (op.node.op == "Div" && known == 1)))
+  if (uniform && op.node.inputs.size() == 2 &&
+      (op.node.op == "Mul" || (op.node.op == "Div" && known == 1)))
     return std::nullopt; // a scale
   if (uniform && op.node.op == "Div") {
     Decomposition make(op);

@@ -14,7 +14,8 @@ float zorse::onnx_import::halfToFloat(uint16_t bits) {
     float value = std::ldexp(static_cast<float>(fraction), -24);
     return sign ? -value : value;
   }
-  out = exponent == 31 ? sign | 0x7f800000u | fraction << 13 : sign | (exponent + 112) << 23 | fraction << 13;
+  out = exponent == 31 ? sign | 0x7f800000u | fraction << 13
+                       : sign | (exponent + 112) << 23 | fraction << 13;
   float value;
   std::memcpy(&value, &out, 4);
   return value;
@@ -121,7 +122,9 @@ public:
 class FloatFill : public FloatLazy {
 public:
   FloatFill(ElementKind kind, int64_t size, double value) : FloatLazy(kind, size), value(value) {}
-  void readFloats(int64_t, int64_t, int64_t n, double *out) const override { std::fill_n(out, n, value); }
+  void readFloats(int64_t, int64_t, int64_t n, double *out) const override {
+    std::fill_n(out, n, value);
+  }
   bool isFill() const override { return true; }
 
 private:
@@ -131,7 +134,9 @@ private:
 class IntFill : public IntLazy {
 public:
   IntFill(ElementKind kind, int64_t size, int64_t value) : IntLazy(kind, size), value(value) {}
-  void readInts(int64_t, int64_t, int64_t n, int64_t *out) const override { std::fill_n(out, n, value); }
+  void readInts(int64_t, int64_t, int64_t n, int64_t *out) const override {
+    std::fill_n(out, n, value);
+  }
   bool isFill() const override { return true; }
 
 private:
@@ -140,7 +145,8 @@ private:
 
 class FloatIota : public FloatLazy {
 public:
-  FloatIota(ElementKind kind, int64_t size, double start, double step) : FloatLazy(kind, size), start(start), step(step) {}
+  FloatIota(ElementKind kind, int64_t size, double start, double step)
+      : FloatLazy(kind, size), start(start), step(step) {}
   void readFloats(int64_t begin, int64_t stride, int64_t n, double *out) const override {
     for (int64_t i = 0; i < n; ++i)
       out[i] = roundTo(kind(), start + step * static_cast<double>(begin + i * stride));
@@ -152,11 +158,14 @@ private:
 
 class IntIota : public IntLazy {
 public:
-  IntIota(ElementKind kind, int64_t size, int64_t start, int64_t step) : IntLazy(kind, size), start(start), step(step) {}
+  IntIota(ElementKind kind, int64_t size, int64_t start, int64_t step)
+      : IntLazy(kind, size), start(start), step(step) {}
   void readInts(int64_t begin, int64_t stride, int64_t n, int64_t *out) const override {
     for (int64_t i = 0; i < n; ++i)
-      out[i] = static_cast<int64_t>(static_cast<uint64_t>(start) +
-                                    static_cast<uint64_t>(step) * static_cast<uint64_t>(begin + i * stride)); // wraps around as in ONNX
+      out[i] = static_cast<int64_t>(
+          static_cast<uint64_t>(start) +
+          static_cast<uint64_t>(step) *
+              static_cast<uint64_t>(begin + i * stride)); // wraps around as in ONNX
   }
 
 private:
@@ -165,7 +174,8 @@ private:
 
 class FloatBuffer : public FloatLazy {
 public:
-  FloatBuffer(ElementKind kind, std::vector<double> values) : FloatLazy(kind, static_cast<int64_t>(values.size())), values(std::move(values)) {}
+  FloatBuffer(ElementKind kind, std::vector<double> values)
+      : FloatLazy(kind, static_cast<int64_t>(values.size())), values(std::move(values)) {}
   void readFloats(int64_t begin, int64_t stride, int64_t n, double *out) const override {
     for (int64_t i = 0; i < n; ++i)
       out[i] = values[begin + i * stride];
@@ -177,7 +187,8 @@ private:
 
 class IntBuffer : public IntLazy {
 public:
-  IntBuffer(ElementKind kind, std::vector<int64_t> values) : IntLazy(kind, static_cast<int64_t>(values.size())), values(std::move(values)) {}
+  IntBuffer(ElementKind kind, std::vector<int64_t> values)
+      : IntLazy(kind, static_cast<int64_t>(values.size())), values(std::move(values)) {}
   void readInts(int64_t begin, int64_t stride, int64_t n, int64_t *out) const override {
     for (int64_t i = 0; i < n; ++i)
       out[i] = values[begin + i * stride];
@@ -195,7 +206,8 @@ template <typename T> T load(const uint8_t *from) {
 
 class FloatBytes : public FloatLazy {
 public:
-  FloatBytes(ElementKind kind, TensorBytes bytes, int64_t size) : FloatLazy(kind, size), bytes(std::move(bytes)) {}
+  FloatBytes(ElementKind kind, TensorBytes bytes, int64_t size)
+      : FloatLazy(kind, size), bytes(std::move(bytes)) {}
   void readFloats(int64_t begin, int64_t stride, int64_t n, double *out) const override {
     for (int64_t i = 0; i < n; ++i) {
       int64_t at = begin + i * stride;
@@ -225,7 +237,8 @@ private:
 
 class IntBytes : public IntLazy {
 public:
-  IntBytes(ElementKind kind, TensorBytes bytes, int64_t size) : IntLazy(kind, size), bytes(std::move(bytes)) {}
+  IntBytes(ElementKind kind, TensorBytes bytes, int64_t size)
+      : IntLazy(kind, size), bytes(std::move(bytes)) {}
   void readInts(int64_t begin, int64_t stride, int64_t n, int64_t *out) const override {
     for (int64_t i = 0; i < n; ++i) {
       int64_t at = begin + i * stride;
@@ -269,7 +282,8 @@ struct ExpressionBody {
   std::vector<LazyOperand> operands;
   Kernel kernel;
 
-  // Calls emit(position, begin of each operand, stride of each operand, count) for every run of the elements begin, begin + stride, ...
+  // Calls emit(position, begin of each operand, stride of each operand, count) for every run of the
+  // elements begin, begin + stride, ...
   template <typename Emit> void runs(int64_t begin, int64_t stride, int64_t n, Emit emit) const {
     size_t rank = sizes.size();
     std::vector<int64_t> at(operands.size()), step(operands.size());
@@ -281,7 +295,8 @@ struct ExpressionBody {
         index[axis] = rest % sizes[axis];
         rest /= sizes[axis];
       }
-      // Find the axis of consecutive requested elements; the stride must be a multiple of one step along it.
+      // Find the axis of consecutive requested elements; the stride must be a multiple of one step
+      // along it.
       int64_t inner = 1, count = 1, along = 0;
       size_t axis = rank;
       while (axis > 0) {
@@ -308,7 +323,8 @@ struct ExpressionBody {
     }
   }
 
-  void readFloatOperands(const std::vector<int64_t> &at, const std::vector<int64_t> &step, int64_t n, std::vector<std::vector<double>> &values,
+  void readFloatOperands(const std::vector<int64_t> &at, const std::vector<int64_t> &step,
+                         int64_t n, std::vector<std::vector<double>> &values,
                          size_t first = 0) const {
     values.resize(operands.size());
     for (size_t k = first; k < operands.size(); ++k) {
@@ -321,8 +337,8 @@ struct ExpressionBody {
     }
   }
 
-  void readIntOperands(const std::vector<int64_t> &at, const std::vector<int64_t> &step, int64_t n, std::vector<std::vector<int64_t>> &values,
-                       size_t first, size_t end) const {
+  void readIntOperands(const std::vector<int64_t> &at, const std::vector<int64_t> &step, int64_t n,
+                       std::vector<std::vector<int64_t>> &values, size_t first, size_t end) const {
     values.resize(operands.size());
     for (size_t k = first; k < end; ++k) {
       values[k].resize(n);
@@ -344,31 +360,34 @@ template <typename T> std::vector<const T *> pointers(const std::vector<std::vec
 
 class FloatExpression : public FloatLazy {
 public:
-  FloatExpression(ElementKind kind, int64_t size, ExpressionBody body) : FloatLazy(kind, size), body(std::move(body)) {}
+  FloatExpression(ElementKind kind, int64_t size, ExpressionBody body)
+      : FloatLazy(kind, size), body(std::move(body)) {}
   void readFloats(int64_t begin, int64_t stride, int64_t n, double *out) const override {
     std::vector<std::vector<double>> floats;
     std::vector<std::vector<int64_t>> ints;
-    body.runs(begin, stride, n, [&](int64_t position, const std::vector<int64_t> &at, const std::vector<int64_t> &step, int64_t count) {
-      double *to = out + position;
-      if (body.kernel.select) {
-        body.readIntOperands(at, step, count, ints, 0, 1);
-        body.readFloatOperands(at, step, count, floats, 1);
-        for (int64_t i = 0; i < count; ++i)
-          to[i] = ints[0][i] ? floats[1][i] : floats[2][i];
-      } else if (body.kernel.intToFloat) {
-        body.readIntOperands(at, step, count, ints, 0, body.operands.size());
-        body.kernel.intToFloat(count, pointers(ints).data(), to);
-      } else {
-        body.readFloatOperands(at, step, count, floats);
-        if (body.kernel.copy)
-          std::copy_n(floats[0].data(), count, to);
-        else
-          body.kernel.floats(count, pointers(floats).data(), to);
-      }
-      if (kind() != ElementKind::F64)
-        for (int64_t i = 0; i < count; ++i)
-          to[i] = roundTo(kind(), to[i]);
-    });
+    body.runs(begin, stride, n,
+              [&](int64_t position, const std::vector<int64_t> &at,
+                  const std::vector<int64_t> &step, int64_t count) {
+                double *to = out + position;
+                if (body.kernel.select) {
+                  body.readIntOperands(at, step, count, ints, 0, 1);
+                  body.readFloatOperands(at, step, count, floats, 1);
+                  for (int64_t i = 0; i < count; ++i)
+                    to[i] = ints[0][i] ? floats[1][i] : floats[2][i];
+                } else if (body.kernel.intToFloat) {
+                  body.readIntOperands(at, step, count, ints, 0, body.operands.size());
+                  body.kernel.intToFloat(count, pointers(ints).data(), to);
+                } else {
+                  body.readFloatOperands(at, step, count, floats);
+                  if (body.kernel.copy)
+                    std::copy_n(floats[0].data(), count, to);
+                  else
+                    body.kernel.floats(count, pointers(floats).data(), to);
+                }
+                if (kind() != ElementKind::F64)
+                  for (int64_t i = 0; i < count; ++i)
+                    to[i] = roundTo(kind(), to[i]);
+              });
   }
 
 private:
@@ -377,29 +396,32 @@ private:
 
 class IntExpression : public IntLazy {
 public:
-  IntExpression(ElementKind kind, int64_t size, ExpressionBody body) : IntLazy(kind, size), body(std::move(body)) {}
+  IntExpression(ElementKind kind, int64_t size, ExpressionBody body)
+      : IntLazy(kind, size), body(std::move(body)) {}
   void readInts(int64_t begin, int64_t stride, int64_t n, int64_t *out) const override {
     std::vector<std::vector<double>> floats;
     std::vector<std::vector<int64_t>> ints;
-    body.runs(begin, stride, n, [&](int64_t position, const std::vector<int64_t> &at, const std::vector<int64_t> &step, int64_t count) {
-      int64_t *to = out + position;
-      if (body.kernel.floatToInt) {
-        body.readFloatOperands(at, step, count, floats);
-        body.kernel.floatToInt(count, pointers(floats).data(), to);
-      } else {
-        body.readIntOperands(at, step, count, ints, 0, body.operands.size());
-        if (body.kernel.select)
-          for (int64_t i = 0; i < count; ++i)
-            to[i] = ints[0][i] ? ints[1][i] : ints[2][i];
-        else if (body.kernel.copy)
-          std::copy_n(ints[0].data(), count, to);
-        else
-          body.kernel.ints(count, pointers(ints).data(), to);
-      }
-      if (kind() != ElementKind::I64)
-        for (int64_t i = 0; i < count; ++i)
-          to[i] = wrapTo(kind(), to[i]);
-    });
+    body.runs(begin, stride, n,
+              [&](int64_t position, const std::vector<int64_t> &at,
+                  const std::vector<int64_t> &step, int64_t count) {
+                int64_t *to = out + position;
+                if (body.kernel.floatToInt) {
+                  body.readFloatOperands(at, step, count, floats);
+                  body.kernel.floatToInt(count, pointers(floats).data(), to);
+                } else {
+                  body.readIntOperands(at, step, count, ints, 0, body.operands.size());
+                  if (body.kernel.select)
+                    for (int64_t i = 0; i < count; ++i)
+                      to[i] = ints[0][i] ? ints[1][i] : ints[2][i];
+                  else if (body.kernel.copy)
+                    std::copy_n(ints[0].data(), count, to);
+                  else
+                    body.kernel.ints(count, pointers(ints).data(), to);
+                }
+                if (kind() != ElementKind::I64)
+                  for (int64_t i = 0; i < count; ++i)
+                    to[i] = wrapTo(kind(), to[i]);
+              });
   }
 
 private:
@@ -439,12 +461,16 @@ private:
 class FloatInterleaved : public Interleaved<FloatLazy> {
 public:
   using Interleaved::Interleaved;
-  void readFloats(int64_t begin, int64_t stride, int64_t n, double *out) const override { read(begin, stride, n, out); }
+  void readFloats(int64_t begin, int64_t stride, int64_t n, double *out) const override {
+    read(begin, stride, n, out);
+  }
 };
 class IntInterleaved : public Interleaved<IntLazy> {
 public:
   using Interleaved::Interleaved;
-  void readInts(int64_t begin, int64_t stride, int64_t n, int64_t *out) const override { read(begin, stride, n, out); }
+  void readInts(int64_t begin, int64_t stride, int64_t n, int64_t *out) const override {
+    read(begin, stride, n, out);
+  }
 };
 
 } // namespace
@@ -470,7 +496,9 @@ LazyPtr zorse::onnx_import::makeIota(ElementKind kind, int64_t size, double star
 LazyPtr zorse::onnx_import::makeFloats(ElementKind kind, std::vector<double> values) {
   return std::make_shared<FloatBuffer>(kind, std::move(values));
 }
-LazyPtr zorse::onnx_import::makeInts(ElementKind kind, std::vector<int64_t> values) { return std::make_shared<IntBuffer>(kind, std::move(values)); }
+LazyPtr zorse::onnx_import::makeInts(ElementKind kind, std::vector<int64_t> values) {
+  return std::make_shared<IntBuffer>(kind, std::move(values));
+}
 
 LazyPtr zorse::onnx_import::makeBytes(ElementKind kind, TensorBytes bytes, int64_t size) {
   if (isFloat(kind))
@@ -489,7 +517,8 @@ static LazyPtr stored(LazyPtr lazy) {
   return makeInts(lazy->kind(), std::move(values));
 }
 
-LazyPtr zorse::onnx_import::makeExpression(ElementKind kind, std::vector<int64_t> sizes, std::vector<LazyOperand> operands, Kernel kernel) {
+LazyPtr zorse::onnx_import::makeExpression(ElementKind kind, std::vector<int64_t> sizes,
+                                           std::vector<LazyOperand> operands, Kernel kernel) {
   int64_t size = 1;
   for (int64_t extent : sizes)
     size *= extent;
@@ -502,7 +531,8 @@ LazyPtr zorse::onnx_import::makeExpression(ElementKind kind, std::vector<int64_t
   return size <= storeLimit ? stored(result) : result;
 }
 
-LazyPtr zorse::onnx_import::makeInterleaved(ElementKind kind, std::vector<LazyPtr> parts, std::vector<int64_t> runs, int64_t repeats) {
+LazyPtr zorse::onnx_import::makeInterleaved(ElementKind kind, std::vector<LazyPtr> parts,
+                                            std::vector<int64_t> runs, int64_t repeats) {
   int64_t size = 0;
   for (int64_t run : runs)
     size += run;

@@ -1,5 +1,5 @@
-// Imports lengths, bounds and indices (arange(B)) that depend on the number of samples. A sample axis is recognized by
-// the number B, never by its size.
+// Imports lengths, bounds and indices (arange(B)) that depend on the number of samples. A sample
+// axis is recognized by the number B, never by its size.
 #include "Lengths.h"
 
 #include "Decomposition.h"
@@ -29,7 +29,8 @@ constexpr int kFewNumbers = 64;
 void insertNumbers(const onnx::Tensor &tensor, std::set<int64_t> &numbers) {
   if (tensor.int64_data_size() <= kFewNumbers)
     numbers.insert(tensor.int64_data().begin(), tensor.int64_data().end());
-  if (tensor.data_type() != static_cast<int32_t>(ElementKind::I64) || tensor.raw_data().size() > kFewNumbers * sizeof(int64_t))
+  if (tensor.data_type() != static_cast<int32_t>(ElementKind::I64) ||
+      tensor.raw_data().size() > kFewNumbers * sizeof(int64_t))
     return;
   for (size_t at = 0; at + sizeof(int64_t) <= tensor.raw_data().size(); at += sizeof(int64_t)) {
     int64_t number = 0;
@@ -40,9 +41,11 @@ void insertNumbers(const onnx::Tensor &tensor, std::set<int64_t> &numbers) {
 
 } // namespace
 
-// The placeholder divides no number of the file. No other axis can therefore be mistaken for the sample axis.
+// The placeholder divides no number of the file. No other axis can therefore be mistaken for the
+// sample axis.
 void zorse::onnx_import::choosePlaceholder(ImportState &state) {
-  constexpr std::array<int64_t, 20> candidates{61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127, 131, 137, 257, 263, 521, 523};
+  constexpr std::array<int64_t, 20> candidates{61,  67,  71,  73,  79,  83,  89,  97,  101, 103,
+                                               107, 109, 113, 127, 131, 137, 257, 263, 521, 523};
   std::set<int64_t> sizes{state.options.sequence};
   for (auto &[name, size] : state.options.dims)
     sizes.insert(size);
@@ -63,14 +66,16 @@ void zorse::onnx_import::choosePlaceholder(ImportState &state) {
       }
   state.rows = candidates.back();
   for (int64_t candidate : candidates)
-    if (std::none_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size > 0 && size % candidate == 0; })) {
+    if (std::none_of(sizes.begin(), sizes.end(),
+                     [&](int64_t size) { return size > 0 && size % candidate == 0; })) {
       state.rows = candidate;
       return;
     }
 }
 
 Number zorse::onnx_import::samplesPerRow(const ImportState &state) {
-  return Number::samples() / Number(static_cast<double>(std::max<int64_t>(state.options.batchNormRows, 1)));
+  return Number::samples() /
+         Number(static_cast<double>(std::max<int64_t>(state.options.batchNormRows, 1)));
 }
 
 Number zorse::onnx_import::extentOf(const ImportState &state, const FactorList &list) {
@@ -90,8 +95,8 @@ ImportedValue zorse::onnx_import::fillOver(ElementKind kind, double value, View 
   return {kind, std::move(view), Constant{makeFill(kind, 1, value)}};
 }
 
-/// Length of a constant size. The operators of a decomposition compute lengths from shapes, where the placeholder size
-/// stands for the samples.
+/// Length of a constant size. The operators of a decomposition compute lengths from shapes, where
+/// the placeholder size stands for the samples.
 static Length plainLength(OpContext &op, int64_t size) {
   if (!op.node.partOf.empty() && !op.state.rowsBaked && size > 0 && size % op.state.rows == 0)
     return {size, true, {Factor{op.state.rows, 0, true}, Factor{size / op.state.rows, 0, false}}};
@@ -99,15 +104,20 @@ static Length plainLength(OpContext &op, int64_t size) {
 }
 
 static FailureOr<Length> lengthOf(OpContext &op, const Number &number) {
-  if (auto constant = number.constant(); constant && *constant == std::floor(*constant) && std::fabs(*constant) < 0x1p53)
-    return Length{static_cast<int64_t>(*constant), false, {Factor{static_cast<int64_t>(*constant), 0, false}}};
+  if (auto constant = number.constant();
+      constant && *constant == std::floor(*constant) && std::fabs(*constant) < 0x1p53)
+    return Length{static_cast<int64_t>(*constant),
+                  false,
+                  {Factor{static_cast<int64_t>(*constant), 0, false}}};
   const int64_t group = std::max<int64_t>(op.state.options.batchNormRows, 1);
   if (auto multiple = number.multipleOfPower(1); multiple && *multiple < (int64_t(1) << 40)) {
     const int64_t inner = *multiple * group;
-    return Length{op.state.rows * inner, true, {Factor{op.state.rows, 0, true}, Factor{inner, 0, false}}};
+    return Length{
+        op.state.rows * inner, true, {Factor{op.state.rows, 0, true}, Factor{inner, 0, false}}};
   }
   return op.error("takes the length " + number.print() +
-                  ", which depends on the number of samples B; expects lengths that are constant, or a multiple of B: a program treats samples "
+                  ", which depends on the number of samples B; expects lengths that are constant, "
+                  "or a multiple of B: a program treats samples "
                   "apart. Give each sample its share along a separate axis");
 }
 
@@ -131,29 +141,40 @@ FailureOr<std::vector<Length>> zorse::onnx_import::lengthsOf(OpContext &op, size
   return lengths;
 }
 
-// In a file for any batch size, shapes specify where the samples are. A constant in their place is the batch size of the exported example.
-LogicalResult zorse::onnx_import::checkTold(OpContext &op, const ImportedValue &result, const std::vector<bool> &isGiven) {
+// In a file for any batch size, shapes specify where the samples are. A constant in their place is
+// the batch size of the exported example.
+LogicalResult zorse::onnx_import::checkTold(OpContext &op, const ImportedValue &result,
+                                            const std::vector<bool> &isGiven) {
   const int64_t axis = result.view.sampleAxis();
-  if (op.state.rowsBaked || axis < 0 || !op.node.partOf.empty() || isGiven[static_cast<size_t>(axis)])
+  if (op.state.rowsBaked || axis < 0 || !op.node.partOf.empty() ||
+      isGiven[static_cast<size_t>(axis)])
     return success();
-  return op.error("gives dimension " + Twine(axis) +
-                  " a fixed size, where the samples of a batch of any size are; export with a symbolic batch, "
-                  "or write -1 there");
+  return op.error(
+      "gives dimension " + Twine(axis) +
+      " a fixed size, where the samples of a batch of any size are; export with a symbolic batch, "
+      "or write -1 there");
 }
 
 // --- arange(B), and indices computed from it
 
 /// Whether an operator only computes with sample indices and does not index with them.
 static bool countsOnly(StringRef op) {
-  static const llvm::StringSet<> known{"Add",       "Sub",       "Mul",       "Div",        "Mod",       "Neg",         "Abs",
-                                       "Sign",      "Sum",       "Max",       "Min",        "Pow",       "Clip",        "Where",
-                                       "Cast",      "CastLike",  "Equal",     "Less",       "Greater",   "LessOrEqual", "GreaterOrEqual",
-                                       "ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean", "BitwiseAnd"};
+  static const llvm::StringSet<> known{"Add",        "Sub",         "Mul",
+                                       "Div",        "Mod",         "Neg",
+                                       "Abs",        "Sign",        "Sum",
+                                       "Max",        "Min",         "Pow",
+                                       "Clip",       "Where",       "Cast",
+                                       "CastLike",   "Equal",       "Less",
+                                       "Greater",    "LessOrEqual", "GreaterOrEqual",
+                                       "ReduceSum",  "ReduceMax",   "ReduceMin",
+                                       "ReduceMean", "BitwiseAnd"};
   return known.contains(op);
 }
 
-/// Converts a constant that depends on the sample index (sampleStep) to a value of the graph. \param number  index of every sample, [B]
-static ImportedValue withNumbers(Decomposition &make, const ImportedValue &constant, ImportedValue number) {
+/// Converts a constant that depends on the sample index (sampleStep) to a value of the graph.
+/// \param number  index of every sample, [B]
+static ImportedValue withNumbers(Decomposition &make, const ImportedValue &constant,
+                                 ImportedValue number) {
   number.view.dims = constant.view.dims; // repeats along all axes except the sample axis
   for (FactorList &list : number.view.dims) {
     for (Factor &factor : list)
@@ -171,42 +192,53 @@ static ImportedValue withNumbers(Decomposition &make, const ImportedValue &const
 std::optional<LogicalResult> zorse::onnx_import::applyToSampleNumbers(OpContext &op) {
   const std::string &which = op.node.op;
   std::vector<ImportedValue> operands = op.operands();
-  const bool others = llvm::all_of(operands, [](const ImportedValue &operand) { return operand.isConstant() && !isFloat(operand.type); });
-  if (llvm::none_of(operands, [](const ImportedValue &operand) { return operand.sampleStep() != 0; }) || which == "Concat" || which == "Gather" ||
-      which == "SequenceConstruct" || which == "ConcatFromSequence" || which == "SequenceAt")
+  const bool others = llvm::all_of(operands, [](const ImportedValue &operand) {
+    return operand.isConstant() && !isFloat(operand.type);
+  });
+  if (llvm::none_of(operands,
+                    [](const ImportedValue &operand) { return operand.sampleStep() != 0; }) ||
+      which == "Concat" || which == "Gather" || which == "SequenceConstruct" ||
+      which == "ConcatFromSequence" || which == "SequenceAt")
     return std::nullopt;
   int64_t step = operands[0].sampleStep();
   const bool isInteger =
-      which != "Cast" || (!isFloat(static_cast<ElementKind>(op.integer("to"))) && static_cast<ElementKind>(op.integer("to")) != ElementKind::Bool);
+      which != "Cast" || (!isFloat(static_cast<ElementKind>(op.integer("to"))) &&
+                          static_cast<ElementKind>(op.integer("to")) != ElementKind::Bool);
   bool supported = false;
   if (which == "Shape" || which == "Size") {
     step = 0;
     supported = true;
   } else if (which == "Add" || which == "Sub") {
-    step = which == "Add" ? addInts(step, operands[1].sampleStep()) : subInts(step, operands[1].sampleStep());
+    step = which == "Add" ? addInts(step, operands[1].sampleStep())
+                          : subInts(step, operands[1].sampleStep());
     supported = others;
   } else if (which == "Mul") {
     const ImportedValue &other = operands[0].sampleStep() != 0 ? operands[1] : operands[0];
     auto factor = other.sampleStep() == 0 && others ? uniformValue(op.state, other) : std::nullopt;
     supported = factor && std::fabs(*factor) < 0x1p31;
     step = supported ? mulInts(step + operands[1].sampleStep(), static_cast<int64_t>(*factor)) : 0;
-  } else if (which == "Identity" || which == "Squeeze" || which == "Unsqueeze" || which == "Reshape" || which == "Expand" || which == "Transpose" ||
+  } else if (which == "Identity" || which == "Squeeze" || which == "Unsqueeze" ||
+             which == "Reshape" || which == "Expand" || which == "Transpose" ||
              which == "Flatten" || which == "Cast") {
     supported = isInteger && (operands.size() < 2 || operands[1].sampleStep() == 0);
   }
   if (!supported && !countsOnly(which))
-    return op.error("reads the numbers of the samples in the batch (arange), which elementwise operators, sums and ids that pick within each "
+    return op.error("reads the numbers of the samples in the batch (arange), which elementwise "
+                    "operators, sums and ids that pick within each "
                     "sample may: x[arange(B), places], or sample * T + place");
   if (!supported && op.state.options.batchNormRows > 0)
-    return op.error(
-        "reads the numbers of the samples in the batch (arange), which --batch-norm-group-size takes together in groups; compile without it");
+    return op.error("reads the numbers of the samples in the batch (arange), which "
+                    "--batch-norm-group-size takes together in groups; compile without it");
   if (!supported) { // compute with the indices as values of the graph
     Decomposition make(op);
     for (ImportedValue &operand : operands)
       if (operand.sampleStep() != 0)
-        operand = withNumbers(make, operand,
-                              wrap(create<SampleNumberOp>(op.state, RankedTensorType::get({ShapedType::kDynamic}, op.state.builder.getI64Type())),
-                                   ElementKind::I64, {op.state.rows}));
+        operand =
+            withNumbers(make, operand,
+                        wrap(create<SampleNumberOp>(
+                                 op.state, RankedTensorType::get({ShapedType::kDynamic},
+                                                                 op.state.builder.getI64Type())),
+                             ElementKind::I64, {op.state.rows}));
     return make.hasFailed() ? failure() : applyWith(op, std::move(operands));
   }
   for (ImportedValue &operand : operands)
@@ -219,18 +251,23 @@ std::optional<LogicalResult> zorse::onnx_import::applyToSampleNumbers(OpContext 
 }
 
 LogicalResult zorse::onnx_import::rangeOfSamples(OpContext &op) {
-  auto start = uniformNumber(op.state, op.operand(0)), limit = uniformNumber(op.state, op.operand(1)), delta = uniformNumber(op.state, op.operand(2));
+  auto start = uniformNumber(op.state, op.operand(0)),
+       limit = uniformNumber(op.state, op.operand(1)),
+       delta = uniformNumber(op.state, op.operand(2));
   if (!start || !limit || !delta)
     return op.error("expects bounds and a step that are numbers");
   const auto from = start->constant(), step = delta->constant();
-  const bool integers = from && step && *from == std::floor(*from) && *step == std::floor(*step) && *step > 0;
+  const bool integers =
+      from && step && *from == std::floor(*from) && *step == std::floor(*step) && *step > 0;
   if (!integers || std::fabs(*from) > 0x1p31 || *step > 0x1p31)
-    return op.error("counts from " + start->print() + " to " + limit->print() + " in steps of " + delta->print() +
+    return op.error("counts from " + start->print() + " to " + limit->print() + " in steps of " +
+                    delta->print() +
                     "; expects to count the samples (B) in whole numbers from a constant on");
   auto length = lengthOf(op, *Number::apply("ceil", {(*limit - *start) / *delta}));
   if (failed(length))
     return failure();
-  // Element `sample * inner + place` of the range: the part that depends on the sample is stored in sampleStep.
+  // Element `sample * inner + place` of the range: the part that depends on the sample is stored in
+  // sampleStep.
   const int64_t inner = length->perSample ? length->size / op.state.rows : length->size;
   const ElementKind type = op.operand(0).type, counted = isFloat(type) ? ElementKind::I64 : type;
   ImportedValue value = constantOf(counted, makeIota(counted, inner, *from, *step), {inner});
@@ -242,8 +279,8 @@ LogicalResult zorse::onnx_import::rangeOfSamples(OpContext &op) {
   return make.result(isFloat(type) ? make.cast(value, type) : std::move(value));
 }
 
-// Bounds that depend on B are supported if they select whole samples: bounds at or beyond the ends of the axis for
-// every B, or multiples of B (below).
+// Bounds that depend on B are supported if they select whole samples: bounds at or beyond the ends
+// of the axis for every B, or multiples of B (below).
 LogicalResult zorse::onnx_import::sliceByNumbers(OpContext &op) {
   FailureOr<ImportedValue> starts = asKnown(op, op.operand(1)), ends = asKnown(op, op.operand(2));
   if (failed(starts) || failed(ends))
@@ -267,20 +304,25 @@ LogicalResult zorse::onnx_import::sliceByNumbers(OpContext &op) {
       return op.error("axis " + Twine(axes[i]) + " is outside the rank");
     const Number extent = extentOf(op.state, x.view.dims[axis]);
     const bool samples = x.view.sampleAxis() == axis;
-    // On the sample axis, a multiple of B is a bound between elements that each contain all samples.
+    // On the sample axis, a multiple of B is a bound between elements that each contain all
+    // samples.
     const auto bound = [&](const Number &number) -> std::optional<double> {
       if (auto constant = number.constant())
         return constant;
       if (number.isLessThan(extent) == false)
         return 0x1p62;
       auto multiple = samples ? number.multipleOfPower(1) : std::nullopt;
-      return multiple ? std::optional<double>(static_cast<double>(*multiple * op.state.rows * std::max<int64_t>(op.state.options.batchNormRows, 1)))
+      return multiple ? std::optional<double>(static_cast<double>(
+                            *multiple * op.state.rows *
+                            std::max<int64_t>(op.state.options.batchNormRows, 1)))
                       : std::nullopt;
     };
     const auto begin = bound(from[i]), end = bound(to[i]);
     if (!begin || !end)
-      return op.error("cuts dimension " + Twine(axis) + " of " + extent.print() + " elements from " + from[i].print() + " to " + to[i].print() +
-                      ", which depends on the number of samples B; expects constant bounds, or the whole axis");
+      return op.error(
+          "cuts dimension " + Twine(axis) + " of " + extent.print() + " elements from " +
+          from[i].print() + " to " + to[i].print() +
+          ", which depends on the number of samples B; expects constant bounds, or the whole axis");
     first.push_back(static_cast<int64_t>(*begin));
     last.push_back(static_cast<int64_t>(std::min(*end, 0x1p62)));
   }
@@ -291,19 +333,26 @@ LogicalResult zorse::onnx_import::sliceByNumbers(OpContext &op) {
   return applyWith(op, std::move(operands));
 }
 
-LogicalResult zorse::onnx_import::checkBounds(OpContext &op, const ImportedValue &x, int64_t axis, int64_t start, int64_t end) {
+LogicalResult zorse::onnx_import::checkBounds(OpContext &op, const ImportedValue &x, int64_t axis,
+                                              int64_t start, int64_t end) {
   constexpr int64_t kEverything = (int64_t(1) << 31) - 2;
-  const bool whole = start == 0 && end >= kEverything, reversed = start == -1 && end <= -kEverything;
-  const auto outside = [&](int64_t bound) { return bound == 0 || bound >= kEverything || bound % op.state.rows == 0; };
-  if (op.state.rowsBaked || x.view.sampleAxis() != axis || !op.node.partOf.empty() || whole || reversed || (outside(start) && outside(end)))
+  const bool whole = start == 0 && end >= kEverything,
+             reversed = start == -1 && end <= -kEverything;
+  const auto outside = [&](int64_t bound) {
+    return bound == 0 || bound >= kEverything || bound % op.state.rows == 0;
+  };
+  if (op.state.rowsBaked || x.view.sampleAxis() != axis || !op.node.partOf.empty() || whole ||
+      reversed || (outside(start) && outside(end)))
     return success();
-  return op.error("selects some of the samples: it cuts the axis that holds them from " + Twine(start) + " to " + Twine(end));
+  return op.error("selects some of the samples: it cuts the axis that holds them from " +
+                  Twine(start) + " to " + Twine(end));
 }
 
 int64_t zorse::onnx_import::countSampleFactors(const View &view) {
   int64_t count = 0;
   for (const FactorList &list : view.dims)
-    count += std::count_if(list.begin(), list.end(), [](const Factor &factor) { return factor.sample; });
+    count +=
+        std::count_if(list.begin(), list.end(), [](const Factor &factor) { return factor.sample; });
   return count;
 }
 
@@ -314,6 +363,7 @@ LogicalResult zorse::onnx_import::checkExtent(OpContext &op, const FactorList &l
   if (op.state.rowsBaked || size == 0 || size % op.state.rows != 0)
     return success();
   return op.error("reads the size " + Twine(size) +
-                  " of an axis that may hold the samples and is not known to; write the shape with -1, or with the batch size in a separate "
+                  " of an axis that may hold the samples and is not known to; write the shape with "
+                  "-1, or with the batch size in a separate "
                   "dimension");
 }

@@ -1,4 +1,5 @@
-// Finds everything in the file that the importer does not support, before any node is interpreted, and reports it in one error.
+// Finds everything in the file that the importer does not support, before any node is interpreted,
+// and reports it in one error.
 #include "ImportState.h"
 #include "Interpret.h"
 #include "Operators.h"
@@ -17,7 +18,8 @@ std::string listed(const std::vector<std::string> &names) {
   return text + (names.size() > 3 ? ", ..." : "");
 }
 
-/// Unsupported operators, and unsupported uses of supported operators, each with the names of its nodes.
+/// Unsupported operators, and unsupported uses of supported operators, each with the names of its
+/// nodes.
 struct Limits {
   std::map<std::string, std::vector<std::string>> unknown, beyond;
 
@@ -38,7 +40,9 @@ struct Limits {
     for (auto &[op, names] : unknown)
       message += (message.empty() ? "" : ", ") + op + " (" + listed(names) + ")";
     if (!unknown.empty())
-      message = std::to_string(unknown.size()) + (unknown.size() == 1 ? " operator is" : " operators are") + " not supported: " + message;
+      message = std::to_string(unknown.size()) +
+                (unknown.size() == 1 ? " operator is" : " operators are") +
+                " not supported: " + message;
     for (auto &[op, names] : unknown)
       if (llvm::StringRef remedy = remedyFor(op); !remedy.empty())
         message += "\n  " + op + ": " + remedy.str();
@@ -52,7 +56,8 @@ struct Limits {
 
 } // namespace
 
-LogicalResult zorse::onnx_import::checkSupported(ImportState &state, const std::vector<int> &wanted) {
+LogicalResult zorse::onnx_import::checkSupported(ImportState &state,
+                                                 const std::vector<int> &wanted) {
   Limits limits;
   for (const GraphNode *node : neededNodes(state.graph.body, wanted))
     limits.visit(*node);

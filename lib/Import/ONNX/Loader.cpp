@@ -76,14 +76,16 @@ int64_t zorse::onnx_import::byteSize(ElementKind kind) {
   }
 }
 
-// kNewest is the newest version with operators that are all known (Operators.h). A later version may give an operator a
-// new attribute or another meaning.
+// kNewest is the newest version with operators that are all known (Operators.h). A later version
+// may give an operator a new attribute or another meaning.
 std::string zorse::onnx_import::opsetProblem(int64_t version) {
   constexpr int64_t kOldest = 13, kNewest = 26;
   if (version >= kOldest && version <= kNewest)
     return {};
-  return "expects operator set version " + std::to_string(kOldest) + " to " + std::to_string(kNewest) + ", found " +
-         (version ? std::to_string(version) : std::string("none")) + "; export with opset_version=18 or convert with onnx.version_converter";
+  return "expects operator set version " + std::to_string(kOldest) + " to " +
+         std::to_string(kNewest) + ", found " +
+         (version ? std::to_string(version) : std::string("none")) +
+         "; export with opset_version=18 or convert with onnx.version_converter";
 }
 
 Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string &path) {
@@ -94,7 +96,8 @@ Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string &path) {
   return map(*descriptor, static_cast<uint64_t>(info.st_size), path);
 }
 
-Result<std::shared_ptr<MappedFile>> MappedFile::map(int descriptor, uint64_t length, const std::string &path) {
+Result<std::shared_ptr<MappedFile>> MappedFile::map(int descriptor, uint64_t length,
+                                                    const std::string &path) {
   auto file = std::make_shared<MappedFile>();
   file->length = length;
   if (file->length != 0) {
@@ -123,52 +126,64 @@ MappedFile::~MappedFile() {
     munmap(const_cast<uint8_t *>(bytes), length);
 }
 
-/// How to export a model of PyTorch or of the Hugging Face hub that was given instead of an ONNX file; empty if `path` is neither.
+/// How to export a model of PyTorch or of the Hugging Face hub that was given instead of an ONNX
+/// file; empty if `path` is neither.
 static std::string exportHint(const std::string &path) {
   const char *command = "zorse-torch-export --hf ";
   if (access((path + "/config.json").c_str(), F_OK) == 0)
-    return "'" + path + "' is a model of the Hugging Face hub, expected an ONNX file; write one: " + command + path + " -o model.onnx";
+    return "'" + path +
+           "' is a model of the Hugging Face hub, expected an ONNX file; write one: " + command +
+           path + " -o model.onnx";
   const std::string end = path.substr(std::min(path.find_last_of("./"), path.size()));
   if (end == ".safetensors" || end == ".pt" || end == ".pth" || end == ".ckpt")
-    return "'" + path + "' holds weights of PyTorch, expected an ONNX file, which has the graph, too; write one: " + command +
-           "DIRECTORY -o model.onnx for a model of the Hugging Face hub, zorse.export(module, \"model.onnx\") in Python for a module";
+    return "'" + path +
+           "' holds weights of PyTorch, expected an ONNX file, which has the graph, too; write "
+           "one: " +
+           command +
+           "DIRECTORY -o model.onnx for a model of the Hugging Face hub, zorse.export(module, "
+           "\"model.onnx\") in Python for a module";
   return {};
 }
 
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string &path) {
   Result<std::shared_ptr<MappedFile>> file = MappedFile::open(path);
-  Result<std::unique_ptr<LoadedModel>> result = file.failed() ? file.error() : load(std::move(*file), path);
+  Result<std::unique_ptr<LoadedModel>> result =
+      file.failed() ? file.error() : load(std::move(*file), path);
   if (std::string remedy = result.failed() ? exportHint(path) : std::string(); !remedy.empty())
     return userError(remedy);
   return result;
 }
 
-Result<std::unique_ptr<LoadedModel>> LoadedModel::load(std::shared_ptr<MappedFile> file, const std::string &path) {
+Result<std::unique_ptr<LoadedModel>> LoadedModel::load(std::shared_ptr<MappedFile> file,
+                                                       const std::string &path) {
   auto result = std::make_unique<LoadedModel>();
   result->modelPath = path;
   result->modelFile = std::move(file);
   uint64_t size = result->modelFile->size();
   if (size == 0 || size > std::numeric_limits<int32_t>::max())
-    return userError(path + ": expects an ONNX file of 1 byte to 2 GiB, found " + std::to_string(size) + " bytes" +
-                     (size ? "; export with external data" : ""));
+    return userError(path + ": expects an ONNX file of 1 byte to 2 GiB, found " +
+                     std::to_string(size) + " bytes" + (size ? "; export with external data" : ""));
   google::protobuf::io::ArrayInputStream array(result->modelFile->data(), static_cast<int>(size));
   google::protobuf::io::CodedInputStream stream(&array);
   stream.SetRecursionLimit(64);
   if (!result->proto.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage())
-    return userError(path + ": not a readable ONNX file: the protobuf data is truncated or corrupted (" + std::to_string(size) +
-                     " bytes); export it again or copy it again");
+    return userError(path +
+                     ": not a readable ONNX file: the protobuf data is truncated or corrupted (" +
+                     std::to_string(size) + " bytes); export it again or copy it again");
   const onnx::Model &model = result->proto;
   if (!model.has_ir_version() || !model.has_graph())
     return userError(path + ": not an ONNX model: expects an IR version and a graph");
   if (model.ir_version() < 7 || model.ir_version() > 13)
-    return userError(path + ": expects ONNX IR version 7 to 13, found " + std::to_string(model.ir_version()) +
+    return userError(path + ": expects ONNX IR version 7 to 13, found " +
+                     std::to_string(model.ir_version()) +
                      "; export with a PyTorch or onnx of these versions");
   if (std::string part = notRead(model); !part.empty())
     return userError(path + ": " + part);
   for (const onnx::OperatorSet &set : model.opset_import())
     if (set.domain().empty() || set.domain() == "ai.onnx") {
       if (result->opsetVersion != 0 && result->opsetVersion != set.version())
-        return userError(path + ": says both version " + std::to_string(result->opsetVersion) + " and " + std::to_string(set.version()) +
+        return userError(path + ": says both version " + std::to_string(result->opsetVersion) +
+                         " and " + std::to_string(set.version()) +
                          " of the default operator set; expects one");
       result->opsetVersion = set.version();
     }
@@ -228,7 +243,8 @@ struct WireReader {
 
 } // namespace
 
-// The parser copies raw_data. A bundle refers to weights by their location, so find where their bytes are in the file.
+// The parser copies raw_data. A bundle refers to weights by their location, so find where their
+// bytes are in the file.
 void LoadedModel::locateRawData() {
   const uint8_t *begin = modelFile->data();
   WireReader top{begin, begin + modelFile->size()}, graph{}, tensor{}, field{};
@@ -255,18 +271,22 @@ Result<std::shared_ptr<MappedFile>> LoadedModel::externalFile(const std::string 
   for (auto &[name, file] : externalFiles)
     if (name == location)
       return file;
-  bool escapes = location.empty() || location.front() == '/' || location.find('\\') != std::string::npos || location.find('\0') != std::string::npos;
+  bool escapes = location.empty() || location.front() == '/' ||
+                 location.find('\\') != std::string::npos ||
+                 location.find('\0') != std::string::npos;
   for (size_t begin = 0; begin <= location.size() && !escapes;) {
     size_t end = std::min(location.find('/', begin), location.size());
     escapes = location.substr(begin, end - begin) == "..";
     begin = end + 1;
   }
   if (escapes)
-    return userError("external data '" + location + "' must be a relative path below the model's directory, without '..'");
+    return userError("external data '" + location +
+                     "' must be a relative path below the model's directory, without '..'");
   struct stat info{};
   Result<int> descriptor = openRegularFile(pathOf(location), info);
   if (descriptor.failed())
-    return userError("external data: " + descriptor.message() + "; keep the data file in the directory of the model");
+    return userError("external data: " + descriptor.message() +
+                     "; keep the data file in the directory of the model");
   if (Status status = checkBesideModel(*descriptor, location); status.failed()) {
     ::close(*descriptor);
     return status;
@@ -277,19 +297,24 @@ Result<std::shared_ptr<MappedFile>> LoadedModel::externalFile(const std::string 
   return file;
 }
 
-// Checks that the open file is in the folder of the model. Checks the descriptor, because the name may refer to another
-// file later. Caches of the Hugging Face hub store the model and its data as links into one folder.
+// Checks that the open file is in the folder of the model. Checks the descriptor, because the name
+// may refer to another file later. Caches of the Hugging Face hub store the model and its data as
+// links into one folder.
 Status LoadedModel::checkBesideModel(int descriptor, const std::string &location) const {
   namespace fs = std::filesystem;
   std::error_code failed;
   fs::path found = fs::read_symlink("/proc/self/fd/" + std::to_string(descriptor), failed);
   if (failed) // no /proc
     found = fs::canonical(pathOf(location), failed);
-  for (const fs::path &directory : {fs::canonical(fs::absolute(modelPath).parent_path(), failed), fs::canonical(modelPath, failed).parent_path()})
-    if (!directory.empty() && std::mismatch(directory.begin(), directory.end(), found.begin(), found.end()).first == directory.end())
+  for (const fs::path &directory : {fs::canonical(fs::absolute(modelPath).parent_path(), failed),
+                                    fs::canonical(modelPath, failed).parent_path()})
+    if (!directory.empty() &&
+        std::mismatch(directory.begin(), directory.end(), found.begin(), found.end()).first ==
+            directory.end())
       return Status::success();
   return userError("external data '" + location + "' is a symbolic link to " + found.string() +
-                   ", outside the model's folder: a model reads no other files; copy the data to the directory of the model");
+                   ", outside the model's folder: a model reads no other files; copy the data to "
+                   "the directory of the model");
 }
 
 std::string LoadedModel::pathOf(const std::string &location) const {
@@ -297,7 +322,9 @@ std::string LoadedModel::pathOf(const std::string &location) const {
   return (slash == std::string::npos ? std::string() : modelPath.substr(0, slash + 1)) + location;
 }
 
-bool LoadedModel::fileExists(const std::string &location) const { return access(pathOf(location).c_str(), F_OK) == 0; }
+bool LoadedModel::fileExists(const std::string &location) const {
+  return access(pathOf(location).c_str(), F_OK) == 0;
+}
 
 static std::optional<uint64_t> parseNumber(const std::string &text) {
   if (text.empty() || text.size() > 19 || text.find_first_not_of("0123456789") != std::string::npos)
@@ -305,7 +332,8 @@ static std::optional<uint64_t> parseNumber(const std::string &text) {
   return std::stoull(text);
 }
 
-template <typename T, typename Field> static std::shared_ptr<std::vector<uint8_t>> encode(const Field &values) {
+template <typename T, typename Field>
+static std::shared_ptr<std::vector<uint8_t>> encode(const Field &values) {
   auto out = std::make_shared<std::vector<uint8_t>>(values.size() * sizeof(T));
   size_t at = 0;
   for (auto value : values) {
@@ -321,8 +349,10 @@ static Result<uint64_t> expectedBytes(const onnx::Tensor &tensor, const std::str
   auto kind = static_cast<ElementKind>(tensor.data_type());
   int64_t width = byteSize(kind);
   if (width == 0)
-    return userError(where + ": elements of type " + (kind == ElementKind::String ? "string" : "number " + std::to_string(tensor.data_type())) +
-                     " are not supported");
+    return userError(
+        where + ": elements of type " +
+        (kind == ElementKind::String ? "string" : "number " + std::to_string(tensor.data_type())) +
+        " are not supported");
   uint64_t expected = width;
   for (int64_t dim : tensor.dims()) {
     if (dim < 0 || (dim > 0 && expected > (uint64_t(1) << 46) / static_cast<uint64_t>(dim)))
@@ -334,10 +364,12 @@ static Result<uint64_t> expectedBytes(const onnx::Tensor &tensor, const std::str
 
 /// First part of errors about the size of a tensor.
 static std::string expects(const std::string &where, uint64_t bytes, const onnx::Tensor &tensor) {
-  return where + ": expects " + std::to_string(bytes) + " bytes for its shape and type " + name(static_cast<ElementKind>(tensor.data_type()));
+  return where + ": expects " + std::to_string(bytes) + " bytes for its shape and type " +
+         name(static_cast<ElementKind>(tensor.data_type()));
 }
 
-Result<TensorBytes> LoadedModel::externalBytes(const onnx::Tensor &tensor, uint64_t expected, const std::string &where, bool mayLackFile) {
+Result<TensorBytes> LoadedModel::externalBytes(const onnx::Tensor &tensor, uint64_t expected,
+                                               const std::string &where, bool mayLackFile) {
   TensorBytes result;
   std::string location;
   std::optional<uint64_t> offset = 0, length;
@@ -357,15 +389,18 @@ Result<TensorBytes> LoadedModel::externalBytes(const onnx::Tensor &tensor, uint6
     result.size = length.value_or(expected);
     if (result.size == expected)
       return result;
-    return userError(expects(where, expected, tensor) + ", its entry for external data says " + std::to_string(result.size));
+    return userError(expects(where, expected, tensor) + ", its entry for external data says " +
+                     std::to_string(result.size));
   }
   if (found.failed())
     return userError(where + ": " + found.message());
   const MappedFile &file = **found;
   uint64_t size = length.value_or(expected);
   if (!offset || *offset > file.size() || size > file.size() - *offset)
-    return userError(where + ": external data '" + location + "' holds " + std::to_string(file.size()) + " bytes, expects " + std::to_string(size) +
-                     " at offset " + (offset ? std::to_string(*offset) : std::string("(not a number)")) +
+    return userError(where + ": external data '" + location + "' holds " +
+                     std::to_string(file.size()) + " bytes, expects " + std::to_string(size) +
+                     " at offset " +
+                     (offset ? std::to_string(*offset) : std::string("(not a number)")) +
                      "; the data file is truncated or belongs to another model");
   result.file = pathOf(location);
   result.offset = *offset;
@@ -378,9 +413,12 @@ TensorBytes LoadedModel::rawBytes(const onnx::Tensor &tensor) const {
   TensorBytes result;
   result.data = reinterpret_cast<const uint8_t *>(tensor.raw_data().data());
   result.size = tensor.raw_data().size();
-  auto found = std::lower_bound(rawOffsets.begin(), rawOffsets.end(), std::make_pair(&tensor, uint64_t(0)));
-  if (found != rawOffsets.end() && found->first == &tensor && found->second + result.size <= modelFile->size() &&
-      (result.size == 0 || std::memcmp(modelFile->data() + found->second, result.data, std::min<size_t>(result.size, 64)) == 0)) {
+  auto found =
+      std::lower_bound(rawOffsets.begin(), rawOffsets.end(), std::make_pair(&tensor, uint64_t(0)));
+  if (found != rawOffsets.end() && found->first == &tensor &&
+      found->second + result.size <= modelFile->size() &&
+      (result.size == 0 || std::memcmp(modelFile->data() + found->second, result.data,
+                                       std::min<size_t>(result.size, 64)) == 0)) {
     result.file = modelPath;
     result.offset = found->second;
   }
@@ -429,8 +467,9 @@ Result<TensorBytes> LoadedModel::bytes(const onnx::Tensor &tensor, bool mayLackF
   Result<uint64_t> expected = expectedBytes(tensor, where);
   if (expected.failed())
     return expected.error();
-  Result<TensorBytes> result = tensor.data_location() == 1 ? externalBytes(tensor, *expected, where, mayLackFile)
-                                                           : (tensor.has_raw_data() ? rawBytes(tensor) : fieldBytes(tensor));
+  Result<TensorBytes> result =
+      tensor.data_location() == 1 ? externalBytes(tensor, *expected, where, mayLackFile)
+                                  : (tensor.has_raw_data() ? rawBytes(tensor) : fieldBytes(tensor));
   if (!result.failed() && result->size != *expected)
     return userError(expects(where, *expected, tensor) + ", found " + std::to_string(result->size));
   return result;

@@ -1,4 +1,5 @@
-// Reads an ONNX file and the tensors it refers to. Both are checked, because they may have arbitrary contents.
+// Reads an ONNX file and the tensors it refers to. Both are checked, because they may have
+// arbitrary contents.
 #pragma once
 
 #include "zorse/Base/Status.h"
@@ -32,9 +33,12 @@ enum class ElementKind : int32_t {
 };
 
 inline bool isFloat(ElementKind kind) {
-  return kind == ElementKind::F32 || kind == ElementKind::F64 || kind == ElementKind::F16 || kind == ElementKind::BF16;
+  return kind == ElementKind::F32 || kind == ElementKind::F64 || kind == ElementKind::F16 ||
+         kind == ElementKind::BF16;
 }
-inline bool isNarrow(ElementKind kind) { return kind == ElementKind::F16 || kind == ElementKind::BF16; } ///< a 16-bit float
+inline bool isNarrow(ElementKind kind) {
+  return kind == ElementKind::F16 || kind == ElementKind::BF16;
+} ///< a 16-bit float
 const char *name(ElementKind kind);
 /// Stored bytes per element, 0 for types without a fixed size.
 int64_t byteSize(ElementKind kind);
@@ -42,15 +46,18 @@ int64_t byteSize(ElementKind kind);
 /// Why a version of the default operator set is not supported; empty if it is.
 std::string opsetProblem(int64_t version);
 
-/// A message about a part of the file that the importer does not read and that may matter; empty if there is none.
+/// A message about a part of the file that the importer does not read and that may matter; empty if
+/// there is none.
 std::string notRead(const onnx::Model &model);
 
-/// A read-only memory map. Bytes are paged in when they are read: opening a model of 100 GB costs nothing.
+/// A read-only memory map. Bytes are paged in when they are read: opening a model of 100 GB costs
+/// nothing.
 class MappedFile {
 public:
   static Result<std::shared_ptr<MappedFile>> open(const std::string &path);
   /// Maps an open regular file and closes the descriptor. `path` is for messages.
-  static Result<std::shared_ptr<MappedFile>> map(int descriptor, uint64_t length, const std::string &path);
+  static Result<std::shared_ptr<MappedFile>> map(int descriptor, uint64_t length,
+                                                 const std::string &path);
   /// Refers to bytes that the caller keeps alive.
   static std::shared_ptr<MappedFile> view(const void *bytes, uint64_t length);
   ~MappedFile();
@@ -67,10 +74,12 @@ private:
 struct TensorBytes {
   const uint8_t *data = nullptr; ///< little-endian elements, row-major; null if `owned` holds them
   uint64_t size = 0;
-  std::string file;                            ///< path of the file that contains the bytes unchanged, empty if none does (typed fields)
-  uint64_t offset = 0;                         ///< in `file`
+  std::string file;    ///< path of the file that contains the bytes unchanged, empty if none does
+                       ///< (typed fields)
+  uint64_t offset = 0; ///< in `file`
   std::shared_ptr<std::vector<uint8_t>> owned; ///< re-encoded from typed fields
-  bool missing = false;                        ///< its file does not exist, and the caller of LoadedModel::bytes allowed that: no data
+  bool missing = false; ///< its file does not exist, and the caller of LoadedModel::bytes allowed
+                        ///< that: no data
 };
 
 /// A parsed model and the files it maps.
@@ -79,7 +88,8 @@ public:
   /// Reads and checks `path`: it must parse and have IR version 7 to 13 and opset 13 to 26.
   static Result<std::unique_ptr<LoadedModel>> load(const std::string &path);
   /// The same for an open file. `path` is for messages and locates external data.
-  static Result<std::unique_ptr<LoadedModel>> load(std::shared_ptr<MappedFile> file, const std::string &path);
+  static Result<std::unique_ptr<LoadedModel>> load(std::shared_ptr<MappedFile> file,
+                                                   const std::string &path);
 
   const onnx::Model &model() const { return proto; }
   /// For writing the model with other values. `bytes` of a changed tensor returns the new ones.
@@ -87,8 +97,8 @@ public:
   const std::string &path() const { return modelPath; }
   /// Version of the default operator set.
   int64_t opset() const { return opsetVersion; }
-  /// The bytes of `tensor`. Checks that their number matches its shape and type. With `mayLackFile`, a missing file of
-  /// external data is not an error.
+  /// The bytes of `tensor`. Checks that their number matches its shape and type. With
+  /// `mayLackFile`, a missing file of external data is not an error.
   Result<TensorBytes> bytes(const onnx::Tensor &tensor, bool mayLackFile = false);
 
 private:
@@ -97,7 +107,8 @@ private:
   Status checkBesideModel(int descriptor, const std::string &location) const;
   bool fileExists(const std::string &location) const;
   void locateRawData();
-  Result<TensorBytes> externalBytes(const onnx::Tensor &tensor, uint64_t expected, const std::string &where, bool mayLackFile);
+  Result<TensorBytes> externalBytes(const onnx::Tensor &tensor, uint64_t expected,
+                                    const std::string &where, bool mayLackFile);
   TensorBytes rawBytes(const onnx::Tensor &tensor) const;
 
   onnx::Model proto;
@@ -105,7 +116,8 @@ private:
   int64_t opsetVersion = 0;
   std::shared_ptr<MappedFile> modelFile;
   std::vector<std::pair<std::string, std::shared_ptr<MappedFile>>> externalFiles;
-  std::vector<std::pair<const onnx::Tensor *, uint64_t>> rawOffsets; ///< offsets of initializers in the model file, sorted by pointer
+  std::vector<std::pair<const onnx::Tensor *, uint64_t>>
+      rawOffsets; ///< offsets of initializers in the model file, sorted by pointer
 };
 
 } // namespace zorse::onnx_import

@@ -1,4 +1,5 @@
-// Finds common axes of operands: broadcasting, the sample axis, and loops over them. Folds elementwise operations on constants.
+// Finds common axes of operands: broadcasting, the sample axis, and loops over them. Folds
+// elementwise operations on constants.
 #include "LoopNest.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -12,25 +13,30 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// Whether the initial values of a parameter are `size` consecutive copies of blocks of `stride` elements.
+/// Whether the initial values of a parameter are `size` consecutive copies of blocks of `stride`
+/// elements.
 static bool holdsCopies(const WeightSource &weight, int64_t size, int64_t stride) {
   int64_t count = 1;
   for (int64_t extent : weight.shape)
     count *= extent;
-  const int64_t width = count ? static_cast<int64_t>(weight.bytes) / count : 0, span = stride * width;
+  const int64_t width = count ? static_cast<int64_t>(weight.bytes) / count : 0,
+                span = stride * width;
   bool equal = weight.data && width > 0;
   for (int64_t block = 0; equal && block < count / (stride * size); ++block)
     for (int64_t k = 1; equal && k < size; ++k)
-      equal = std::memcmp(weight.data + block * span * size, weight.data + (block * size + k) * span, span) == 0;
+      equal = std::memcmp(weight.data + block * span * size,
+                          weight.data + (block * size + k) * span, span) == 0;
   return equal;
 }
 
-/// Handles an operand without samples that has one slice per sample along an axis. All slices must be equal; one is kept.
+/// Handles an operand without samples that has one slice per sample along an axis. All slices must
+/// be equal; one is kept.
 LogicalResult LoopNest::dropSampleCopies(OpContext &op, size_t index, size_t along) const {
   const ImportedValue &operand = aligned[index];
   const int64_t size = axes[along].size;
   if (!op.state.rowsBaked)
-    return op.error("broadcasts an axis of a fixed size over the samples, of which there may be any number");
+    return op.error(
+        "broadcasts an axis of a fixed size over the samples, of which there may be any number");
   if (operand.isConstant()) {
     FactorList factors;
     for (const Axis &axis : axes)
@@ -38,32 +44,41 @@ LogicalResult LoopNest::dropSampleCopies(OpContext &op, size_t index, size_t alo
     if (repeats(*operand.lazy(), operand.view.offset, factors, along, op.state.options.maxComputed))
       return success();
   }
-  // A parameter with a fixed number of rows (a position table that an exporter folded): compare its initial values.
-  if (auto argument = operand.isTensor() ? dyn_cast<BlockArgument>(operand.value()) : BlockArgument())
-    if (auto found = op.state.weightOfArgument.find(argument.getArgNumber()); found != op.state.weightOfArgument.end())
-      if (const WeightSource &weight = op.state.weights[found->second]; holdsCopies(weight, size, axes[along].strides[index])) {
+  // A parameter with a fixed number of rows (a position table that an exporter folded): compare its
+  // initial values.
+  if (auto argument =
+          operand.isTensor() ? dyn_cast<BlockArgument>(operand.value()) : BlockArgument())
+    if (auto found = op.state.weightOfArgument.find(argument.getArgNumber());
+        found != op.state.weightOfArgument.end())
+      if (const WeightSource &weight = op.state.weights[found->second];
+          holdsCopies(weight, size, axes[along].strides[index])) {
         warn(op.state, "parameter '" + weight.parameter +
-                           "' holds one copy per sample of the exported batch; the first is used. Export with a symbolic batch dimension");
+                           "' holds one copy per sample of the exported batch; the first is used. "
+                           "Export with a symbolic batch dimension");
         return success();
       }
   return op.error("an operand that carries no samples differs between the " + Twine(size) +
-                  " samples of the exported batch; export with a symbolic batch dimension, or make it an input");
+                  " samples of the exported batch; export with a symbolic batch dimension, or make "
+                  "it an input");
 }
 
 namespace {
 enum class AxisSplit { Done, NeedsCopy, TooShort };
 }
 
-/// Appends the axes of one dimension of `rest` elements. They are as fine as the finest factors of the operands
+/// Appends the axes of one dimension of `rest` elements. They are as fine as the finest factors of
+/// the operands
 /// (`heads`). NeedsCopy: the factors do not divide each other.
-static AxisSplit splitAxis(std::vector<FactorList> heads, int64_t dim, int64_t rest, std::vector<LoopNest::Axis> &axes) {
+static AxisSplit splitAxis(std::vector<FactorList> heads, int64_t dim, int64_t rest,
+                           std::vector<LoopNest::Axis> &axes) {
   const size_t count = heads.size();
   std::vector<size_t> next(count, 0);
   for (;;) {
     // A sample factor of one row is a separate axis.
     bool single = false;
     for (size_t k = 0; k < count; ++k)
-      single |= next[k] < heads[k].size() && heads[k][next[k]].sample && heads[k][next[k]].size == 1;
+      single |=
+          next[k] < heads[k].size() && heads[k][next[k]].sample && heads[k][next[k]].size == 1;
     if (single) {
       for (size_t k = 0; k < count; ++k)
         if (next[k] < heads[k].size() && heads[k][next[k]].sample)
@@ -102,15 +117,19 @@ static AxisSplit splitAxis(std::vector<FactorList> heads, int64_t dim, int64_t r
 }
 
 /// The size that dimension `dim` of `rank` has for all operands. Fails after an error.
-static FailureOr<int64_t> broadcastSize(OpContext &op, ArrayRef<ImportedValue> operands, int64_t dim, int64_t rank) {
+static FailureOr<int64_t> broadcastSize(OpContext &op, ArrayRef<ImportedValue> operands,
+                                        int64_t dim, int64_t rank) {
   int64_t size = 1;
   for (const ImportedValue &operand : operands) {
     int64_t own = dim - (rank - operand.rank()), extent = own < 0 ? 1 : operand.view.size(own);
     if (extent != 1 && size != 1 && extent != size)
-      return op.error("expects shapes that broadcast, found sizes " + Twine(size) + " and " + Twine(extent) + " in dimension " + Twine(dim) +
+      return op.error("expects shapes that broadcast, found sizes " + Twine(size) + " and " +
+                      Twine(extent) + " in dimension " + Twine(dim) +
                       (op.state.options.sequence == std::max(size, extent)
-                           ? "; if the model has a table or a mask of " + std::to_string(std::min(size, extent)) +
-                                 " positions, compile with --seq-length at most " + std::to_string(std::min(size, extent))
+                           ? "; if the model has a table or a mask of " +
+                                 std::to_string(std::min(size, extent)) +
+                                 " positions, compile with --seq-length at most " +
+                                 std::to_string(std::min(size, extent))
                            : std::string()));
     size = extent == 1 ? size : extent;
   }
@@ -139,7 +158,8 @@ LogicalResult LoopNest::align(OpContext &op) {
         const int64_t own = dim - (rank - operand.rank());
         FactorList &head = heads.emplace_back(own < 0 ? FactorList() : operand.view.dims[own]);
         if ((own < 0 ? 1 : operand.view.size(own)) != *size)
-          head.push_back(Factor{*size, 0, false}); // repeats; after a sample factor of one row, if there is one
+          head.push_back(Factor{
+              *size, 0, false}); // repeats; after a sample factor of one row, if there is one
       }
       split = splitAxis(std::move(heads), dim, *size, axes);
     }
@@ -155,20 +175,23 @@ LogicalResult LoopNest::align(OpContext &op) {
   return op.error("its operands group samples with other axes in ways that do not match");
 }
 
-/// Finds the sample axis. All operands that carry samples must have it in the same dimension. Fails after an error.
+/// Finds the sample axis. All operands that carry samples must have it in the same dimension. Fails
+/// after an error.
 LogicalResult LoopNest::findSamples(OpContext &op) {
   int64_t along = -1;
   for (size_t i = 0; i < axes.size(); ++i)
     if (axes[i].sample) {
       if (along >= 0)
-        return op.error("combines different samples: its operands carry samples in different dimensions");
+        return op.error(
+            "combines different samples: its operands carry samples in different dimensions");
       along = static_cast<int64_t>(i);
     }
   if (along < 0)
     return success();
   Axis &axis = axes[along];
   axis.perSample = true;
-  axis.sample = llvm::any_of(aligned, [](const ImportedValue &operand) { return isBatched(operand); });
+  axis.sample =
+      llvm::any_of(aligned, [](const ImportedValue &operand) { return isBatched(operand); });
   for (size_t k = 0; k < aligned.size(); ++k)
     if (axis.strides[k] != 0) {
       if (failed(dropSampleCopies(op, k, along)))
@@ -198,9 +221,12 @@ std::vector<size_t> LoopNest::sequence(Order order) const {
   if (!primary)
     return all;
   // Axes along which the primary operand repeats keep their position.
-  llvm::copy_if(all, std::back_inserter(picked), [&](size_t axis) { return axes[axis].strides[*primary] != 0; });
+  llvm::copy_if(all, std::back_inserter(picked),
+                [&](size_t axis) { return axes[axis].strides[*primary] != 0; });
   const std::vector<size_t> places = picked;
-  llvm::stable_sort(picked, [&](size_t a, size_t b) { return axes[a].strides[*primary] > axes[b].strides[*primary]; });
+  llvm::stable_sort(picked, [&](size_t a, size_t b) {
+    return axes[a].strides[*primary] > axes[b].strides[*primary];
+  });
   for (size_t i = 0; i < places.size(); ++i)
     all[places[i]] = picked[i];
   return all;
@@ -212,7 +238,9 @@ FailureOr<LoopNest> LoopNest::of(OpContext &op, std::vector<ImportedValue> opera
   if (failed(nest.align(op)) || failed(nest.findSamples(op)))
     return failure();
   for (auto [own, before] : llvm::zip(nest.aligned, operands))
-    nest.copies.push_back(own.isTensor() ? own.value() != before.value() : own.isConstant() && own.lazy() != before.lazy() && !own.lazy()->isFill());
+    nest.copies.push_back(own.isTensor() ? own.value() != before.value()
+                                         : own.isConstant() && own.lazy() != before.lazy() &&
+                                               !own.lazy()->isFill());
   for (size_t axis : nest.sequence(order)) {
     const Axis &own = nest.axes[axis];
     nest.sampled |= own.sample;
@@ -245,7 +273,8 @@ SmallVector<int64_t> LoopNest::shape() const {
   return sizes;
 }
 
-Value LoopNest::emit(ImportState &state, size_t index, ArrayRef<FactorList> inner, size_t place) const {
+Value LoopNest::emit(ImportState &state, size_t index, ArrayRef<FactorList> inner,
+                     size_t place) const {
   Groups all;
   for (const auto &group : groups) {
     FactorList &list = all.emplace_back();
@@ -267,10 +296,12 @@ View LoopNest::view(ArrayRef<int64_t> inner, size_t at, size_t place) const {
   std::vector<FactorList> innerDims(inner.size());
   int64_t stride = 1;
   for (size_t g = groups.size() + 1; g-- > 0;) {
-    for (size_t i = g == std::min(place, groups.size()) ? inner.size() : 0; i-- > 0; stride *= inner[i])
+    for (size_t i = g == std::min(place, groups.size()) ? inner.size() : 0; i-- > 0;
+         stride *= inner[i])
       if (inner[i] != 1)
         innerDims[i] = {Factor{inner[i], stride, false}};
-    for (size_t i = g > 0 ? groups[g - 1].size() : 0; i-- > 0; stride *= axes[groups[g - 1][i]].size)
+    for (size_t i = g > 0 ? groups[g - 1].size() : 0; i-- > 0;
+         stride *= axes[groups[g - 1][i]].size)
       strides[groups[g - 1][i]] = stride;
   }
   View view;
@@ -279,12 +310,14 @@ View LoopNest::view(ArrayRef<int64_t> inner, size_t at, size_t place) const {
     view.dims[axes[i].dim].push_back(Factor{axes[i].size, strides[i], axes[i].perSample});
   for (FactorList &list : view.dims)
     coalesce(list);
-  view.dims.insert(view.dims.begin() + std::min(at, view.dims.size()), innerDims.begin(), innerDims.end());
+  view.dims.insert(view.dims.begin() + std::min(at, view.dims.size()), innerDims.begin(),
+                   innerDims.end());
   return view;
 }
 
-LogicalResult zorse::onnx_import::emitElementwise(OpContext &op, std::vector<ImportedValue> operands, ElementKind type,
-                                                  llvm::function_ref<Value(ValueRange, RankedTensorType)> body, Number scale) {
+LogicalResult zorse::onnx_import::emitElementwise(
+    OpContext &op, std::vector<ImportedValue> operands, ElementKind type,
+    llvm::function_ref<Value(ValueRange, RankedTensorType)> body, Number scale) {
   auto nest = LoopNest::of(op, std::move(operands));
   if (failed(nest))
     return failure();
@@ -300,7 +333,9 @@ LogicalResult zorse::onnx_import::emitElementwise(OpContext &op, std::vector<Imp
   return op.result({type, nest->view(), Tensor{made, std::move(scale)}, hides});
 }
 
-ImportedValue zorse::onnx_import::foldElementwise(ImportState &state, std::vector<ImportedValue> operands, ElementKind type, Kernel kernel) {
+ImportedValue zorse::onnx_import::foldElementwise(ImportState &state,
+                                                  std::vector<ImportedValue> operands,
+                                                  ElementKind type, Kernel kernel) {
   // The operands are constants without samples. Their shapes match, or the caller has checked them.
   const GraphNode none;
   OpContext op(state, none);
@@ -316,5 +351,6 @@ ImportedValue zorse::onnx_import::foldElementwise(ImportState &state, std::vecto
     for (size_t k = 0; k < sources.size(); ++k)
       sources[k].strides.push_back(axis->strides[k]);
   }
-  return {type, nest->view(), Constant{makeExpression(type, sizes, std::move(sources), std::move(kernel))}};
+  return {type, nest->view(),
+          Constant{makeExpression(type, sizes, std::move(sources), std::move(kernel))}};
 }

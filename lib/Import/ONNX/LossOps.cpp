@@ -1,4 +1,5 @@
-// Imports losses. A loss is a sum of terms factor * (sum over samples of a numerator); the factors are known before the step.
+// Imports losses. A loss is a sum of terms factor * (sum over samples of a numerator); the factors
+// are known before the step.
 #include "Decomposition.h"
 #include "Known.h"
 #include "Lengths.h"
@@ -18,45 +19,57 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 LogicalResult zorse::onnx_import::notAffine(OpContext &op, const Twine &what) {
-  return op.error(what + " a sum over samples that is not known before the step (it depends on weights, or on other such sums): it mixes samples. "
+  return op.error(what + " a sum over samples that is not known before the step (it depends on "
+                         "weights, or on other such sums): it mixes samples. "
                          "The loss must be a sum of terms factor * sum over "
-                         "samples, with factors that follow from the number of samples and from sums of inputs alone, and of scalars of parameters; "
+                         "samples, with factors that follow from the number of samples and from "
+                         "sums of inputs alone, and of scalars of parameters; "
                          "write it as a mean over samples of a loss of each");
 }
 
-void zorse::onnx_import::addNumber(ImportState &state, const Number &number, std::vector<LossSummand> &terms) {
+void zorse::onnx_import::addNumber(ImportState &state, const Number &number,
+                                   std::vector<LossSummand> &terms) {
   for (const Number::Part &part : number.parts()) {
     LossSummand summand;
     summand.elementsPerRow = 1;
     summand.factor = part.factor;
     const bool isSum = part.count >= 0 && state.counts[part.count].reduce == ReduceKind::Sum;
     summand.numerator = isSum ? state.counts[part.count].numerator
-                              : splat(state, 1, RankedTensorType::get({ShapedType::kDynamic}, elementType(state, ElementKind::F32)));
+                              : splat(state, 1,
+                                      RankedTensorType::get({ShapedType::kDynamic},
+                                                            elementType(state, ElementKind::F32)));
     if (!isSum)
-      summand.factor = (part.count < 0 ? part.factor : part.factor * Number::count(part.count)) / samplesPerRow(state);
+      summand.factor = (part.count < 0 ? part.factor : part.factor * Number::count(part.count)) /
+                       samplesPerRow(state);
     terms.push_back(std::move(summand));
   }
 }
 
-/// Adds a scalar without samples, such as an L2 penalty of parameters, as a term of the loss: the mean of equal values
-/// over the samples. Losses belong to the last unit, which therefore reads every parameter of the penalty.
-static LogicalResult addPenalty(OpContext &op, const ImportedValue &scalar, double sign, std::vector<LossSummand> &terms) {
+/// Adds a scalar without samples, such as an L2 penalty of parameters, as a term of the loss: the
+/// mean of equal values over the samples. Losses belong to the last unit, which therefore reads
+/// every parameter of the penalty.
+static LogicalResult addPenalty(OpContext &op, const ImportedValue &scalar, double sign,
+                                std::vector<LossSummand> &terms) {
   if (auto number = uniformNumber(op.state, scalar))
     return addNumber(op.state, *number * Number(sign), terms), success();
   warn(op.state, "the loss has a term of parameters alone (node '" + op.node.name +
-                     "'): the last unit reads all of these, wherever they are used; --weight-decay of the optimizer costs nothing");
+                     "'): the last unit reads all of these, wherever they are used; --weight-decay "
+                     "of the optimizer costs nothing");
   LossSummand summand;
   summand.elementsPerRow = 1;
   summand.factor = Number(sign) / samplesPerRow(op.state); // the mean over rows with equal values
-  auto type = RankedTensorType::get({ShapedType::kDynamic}, elementType(op.state, ElementKind::F32));
+  auto type =
+      RankedTensorType::get({ShapedType::kDynamic}, elementType(op.state, ElementKind::F32));
   ImportedValue plain = scalar;
   summand.factor *= plain.takeScale();
-  summand.numerator = broadcastTo(op.state, reshapeTo(op.state, materialise(op.state, plain), {}), {}, type.getShape());
+  summand.numerator = broadcastTo(op.state, reshapeTo(op.state, materialise(op.state, plain), {}),
+                                  {}, type.getShape());
   terms.push_back(summand);
   return success();
 }
 
-LogicalResult zorse::onnx_import::addSummand(OpContext &op, const ImportedValue &value, double sign, std::vector<LossSummand> &summands) {
+LogicalResult zorse::onnx_import::addSummand(OpContext &op, const ImportedValue &value, double sign,
+                                             std::vector<LossSummand> &summands) {
   if (value.isLoss()) {
     for (LossSummand summand : value.loss().summands) {
       summand.factor *= Number(sign);
@@ -69,48 +82,61 @@ LogicalResult zorse::onnx_import::addSummand(OpContext &op, const ImportedValue 
     return success();
   if (value.isTensor() && isBatched(value))
     return mixes(op, "adds a sum over samples to values of samples");
-  if (!number && (!value.isTensor() || value.view.elements() != 1 || isBatched(value) || !isFloat(value.type)))
+  if (!number &&
+      (!value.isTensor() || value.view.elements() != 1 || isBatched(value) || !isFloat(value.type)))
     return op.error("combines a sum over samples with a tensor; the loss must be a scalar");
   return addPenalty(op, value, sign, summands);
 }
 
-static LogicalResult sumOfLosses(OpContext &op, const std::string &which, const ImportedValue &a, const ImportedValue &b) {
+static LogicalResult sumOfLosses(OpContext &op, const std::string &which, const ImportedValue &a,
+                                 const ImportedValue &b) {
   Loss sum;
-  if (failed(addSummand(op, a, 1, sum.summands)) || failed(addSummand(op, b, which == "Sub" ? -1 : 1, sum.summands)))
+  if (failed(addSummand(op, a, 1, sum.summands)) ||
+      failed(addSummand(op, b, which == "Sub" ? -1 : 1, sum.summands)))
     return failure();
   return op.result({a.isLoss() ? a.type : b.type, {}, std::move(sum)});
 }
 
-/// Replaces a constant factor of a loss in a file for a fixed number of samples N. In such a file constants stand for N.
-/// If a plain sum is divided by N, or by N times the elements of a sample, the divisor is assumed to depend on the
-/// number of samples. Other multiples of N are ambiguous.
-static FailureOr<Number> factorInFile(OpContext &op, const Number &number, bool divides, const LossSummand &summand) {
+/// Replaces a constant factor of a loss in a file for a fixed number of samples N. In such a file
+/// constants stand for N. If a plain sum is divided by N, or by N times the elements of a sample,
+/// the divisor is assumed to depend on the number of samples. Other multiples of N are ambiguous.
+static FailureOr<Number> factorInFile(OpContext &op, const Number &number, bool divides,
+                                      const LossSummand &summand) {
   auto constant = number.constant();
   Number plain = divides ? Number(1.0) / number : number;
   if (!constant || !op.state.rowsBaked || *constant == 0)
     return plain;
-  const auto samples = static_cast<double>(op.state.rows * std::max<int64_t>(op.state.options.batchNormRows, 1));
+  const auto samples =
+      static_cast<double>(op.state.rows * std::max<int64_t>(op.state.options.batchNormRows, 1));
   double divisor = divides ? *constant : 1 / *constant;
   if (std::fabs(divisor - std::round(divisor)) > 1e-6 * std::fabs(divisor))
     return plain;
   divisor = std::round(std::fabs(divisor));
   const double elements = samples * static_cast<double>(summand.elementsPerRow);
   if (summand.factor.isConstant() && (divisor == elements || divisor == samples) && *constant > 0) {
-    op.state.notes.push_back(op.node.describe() + ": " + number.print() + " is assumed to be " +
-                             (divisor == elements ? "the number of elements of all samples" : "the number of samples") + "; the file fixes " +
-                             Number(samples).print() + " samples. Export with a symbolic batch to make it explicit");
+    op.state.notes.push_back(
+        op.node.describe() + ": " + number.print() + " is assumed to be " +
+        (divisor == elements ? "the number of elements of all samples" : "the number of samples") +
+        "; the file fixes " + Number(samples).print() +
+        " samples. Export with a symbolic batch to make it explicit");
     return Number(samples) / (Number(divisor) * Number::samples());
   }
   if (samples > 1 && std::fmod(divisor, samples) == 0 && !summand.factor.isConstant())
-    op.state.notes.push_back(op.node.describe() + ": " + number.print() + " is assumed to be a constant, although it could follow from the " +
-                             Number(samples).print() + " samples that the file fixes. Export with a symbolic batch to make it explicit");
+    op.state.notes.push_back(
+        op.node.describe() + ": " + number.print() +
+        " is assumed to be a constant, although it could follow from the " +
+        Number(samples).print() +
+        " samples that the file fixes. Export with a symbolic batch to make it explicit");
   else if (samples > 1 && std::fmod(divisor, samples) == 0)
-    return op.error(Twine(divides ? "divides" : "multiplies") + " a sum over samples by " + number.print() + ", which may stand for the " +
-                    Number(samples).print() + " samples that the file fixes, or for a constant. Export with a symbolic batch to make it explicit");
+    return op.error(Twine(divides ? "divides" : "multiplies") + " a sum over samples by " +
+                    number.print() + ", which may stand for the " + Number(samples).print() +
+                    " samples that the file fixes, or for a constant. Export with a symbolic batch "
+                    "to make it explicit");
   return plain;
 }
 
-LogicalResult zorse::onnx_import::scaledLoss(OpContext &op, ImportedValue loss, const ImportedValue &other, bool divides) {
+LogicalResult zorse::onnx_import::scaledLoss(OpContext &op, ImportedValue loss,
+                                             const ImportedValue &other, bool divides) {
   if (auto number = other.view.elements() == 1 ? uniformNumber(op.state, other) : std::nullopt) {
     if (divides && number->is(0))
       return op.error("divides a sum over samples by zero");
@@ -128,19 +154,23 @@ LogicalResult zorse::onnx_import::scaledLoss(OpContext &op, ImportedValue loss, 
     return notAffine(op, divides ? "divides by" : "multiplies");
   if (!other.isTensor() || other.view.elements() != 1 || isBatched(other) || !isFloat(other.type))
     return op.error("combines a sum over samples with a tensor; the loss must be a scalar");
-  // A scalar of parameters is multiplied into the numerator. Its gradient is then a sum over samples.
+  // A scalar of parameters is multiplied into the numerator. Its gradient is then a sum over
+  // samples.
   ImportedValue plain = other;
   const Number scale = plain.takeScale();
   Value scalar = reshapeTo(op.state, materialise(op.state, plain), {});
   for (LossSummand &summand : loss.loss().summands) {
-    Value all = broadcastTo(op.state, scalar, {}, cast<RankedTensorType>(summand.numerator.getType()).getShape());
+    Value all = broadcastTo(op.state, scalar, {},
+                            cast<RankedTensorType>(summand.numerator.getType()).getShape());
     summand.factor = divides ? summand.factor / scale : summand.factor * scale;
-    summand.numerator = divides ? create<arith::DivFOp>(op.state, summand.numerator, all) : create<arith::MulFOp>(op.state, summand.numerator, all);
+    summand.numerator = divides ? create<arith::DivFOp>(op.state, summand.numerator, all)
+                                : create<arith::MulFOp>(op.state, summand.numerator, all);
   }
   return op.result(std::move(loss));
 }
 
-LogicalResult zorse::onnx_import::lossBinary(OpContext &op, const std::string &which, const ImportedValue &a, const ImportedValue &b) {
+LogicalResult zorse::onnx_import::lossBinary(OpContext &op, const std::string &which,
+                                             const ImportedValue &a, const ImportedValue &b) {
   const bool lossA = a.isLoss(), lossB = b.isLoss();
   if (which == "Add" || which == "Sub")
     return sumOfLosses(op, which, a, b);
@@ -148,21 +178,29 @@ LogicalResult zorse::onnx_import::lossBinary(OpContext &op, const std::string &w
     return scaledLoss(op, lossA ? a : b, lossA ? b : a, /*divides=*/false);
   if (which == "Div" && lossA)
     return scaledLoss(op, a, b, /*divides=*/true);
-  return notAffine(op, which == "Mul" ? "multiplies" : which == "Div" ? "divides by" : "takes a function of");
+  return notAffine(op, which == "Mul"   ? "multiplies"
+                       : which == "Div" ? "divides by"
+                                        : "takes a function of");
 }
 
-/// 1 / the divisor of a mean cross-entropy: the number of labels, or the sum of the weights of labels that are not ignored.
-static FailureOr<Number> meanFactor(OpContext &op, Value index, Value weight, std::optional<int64_t> ignore, int64_t elementsPerRow) {
+/// 1 / the divisor of a mean cross-entropy: the number of labels, or the sum of the weights of
+/// labels that are not ignored.
+static FailureOr<Number> meanFactor(OpContext &op, Value index, Value weight,
+                                    std::optional<int64_t> ignore, int64_t elementsPerRow) {
   if (!ignore && !weight)
     return Number(1.0) / (samplesPerRow(op.state) * Number(static_cast<double>(elementsPerRow)));
   auto indexType = cast<RankedTensorType>(index.getType());
-  auto floatType = RankedTensorType::get(indexType.getShape(), elementType(op.state, ElementKind::F32));
+  auto floatType =
+      RankedTensorType::get(indexType.getShape(), elementType(op.state, ElementKind::F32));
   Value counted;
   Value keep;
   if (ignore)
-    keep = create<arith::CmpIOp>(op.state, arith::CmpIPredicate::ne, index, splat(op.state, static_cast<double>(*ignore), indexType));
+    keep = create<arith::CmpIOp>(op.state, arith::CmpIPredicate::ne, index,
+                                 splat(op.state, static_cast<double>(*ignore), indexType));
   if (weight) {
-    Value safe = ignore ? create<arith::SelectOp>(op.state, keep, index, splat(op.state, 0, indexType)) : index;
+    Value safe = ignore
+                     ? create<arith::SelectOp>(op.state, keep, index, splat(op.state, 0, indexType))
+                     : index;
     counted = create<GatherOp>(op.state, weight, safe);
     if (ignore)
       counted = create<arith::SelectOp>(op.state, keep, counted, splat(op.state, 0, floatType));
@@ -171,14 +209,18 @@ static FailureOr<Number> meanFactor(OpContext &op, Value index, Value weight, st
   }
   Value perSample = sumPerSample(op.state, counted);
   if (!op.state.isFromInputs(perSample))
-    return op.error("divides by the sum of class weights that are parameters; freeze them into constants, or give no weights");
+    return op.error("divides by the sum of class weights that are parameters; freeze them into "
+                    "constants, or give no weights");
   return Number(1.0) / countOf(op.state, perSample, ReduceKind::Sum);
 }
 
 /// Cross-entropy of logits [N, C, d...] with labels [N, d...].
-static FailureOr<ImportedValue> crossEntropy(OpContext &op, ImportedValue logits, ImportedValue labels, ImportedValue weights,
-                                             std::optional<int64_t> ignore, const std::string &reduction) {
-  if (!logits.isTensor() || !isFloat(logits.type) || logits.rank() < 2 || !labels.isArray() || isFloat(labels.type))
+static FailureOr<ImportedValue> crossEntropy(OpContext &op, ImportedValue logits,
+                                             ImportedValue labels, ImportedValue weights,
+                                             std::optional<int64_t> ignore,
+                                             const std::string &reduction) {
+  if (!logits.isTensor() || !isFloat(logits.type) || logits.rank() < 2 || !labels.isArray() ||
+      isFloat(labels.type))
     return op.error("expects float logits [N, C, ...] and integer labels [N, ...]");
   if (labels.isConstant())
     return op.error("its labels are constants; make them an input of the graph");
@@ -213,7 +255,8 @@ static FailureOr<ImportedValue> crossEntropy(OpContext &op, ImportedValue logits
       return op.error("expects one weight per class");
     weight = materialise(op.state, weights, {list}, false);
   }
-  Value loss = merge(op.state, CrossEntropyOp::create(op.state.builder, op.state.location, data, index, weight, ignore));
+  Value loss = merge(op.state, CrossEntropyOp::create(op.state.builder, op.state.location, data,
+                                                      index, weight, ignore));
   op.state.losses.push_back({index, data, ignore, classes});
   if (reduction == "none")
     return nest->result(loss, logits.type);
@@ -242,13 +285,17 @@ static LogicalResult importCrossEntropy(OpContext &op) {
       return failure();
     op.set(1, all);
   }
-  return op.result(crossEntropy(op, op.operand(0), op.operand(1), op.operand(2), ignore, op.text("reduction")));
+  return op.result(
+      crossEntropy(op, op.operand(0), op.operand(1), op.operand(2), ignore, op.text("reduction")));
 }
 
-// The loss that the options request: cross-entropy of logits [rows, positions, classes] with labels [rows, positions].
-std::optional<ImportedValue> zorse::onnx_import::addedLoss(ImportState &state, LogicalResult &status) {
+// The loss that the options request: cross-entropy of logits [rows, positions, classes] with labels
+// [rows, positions].
+std::optional<ImportedValue> zorse::onnx_import::addedLoss(ImportState &state,
+                                                           LogicalResult &status) {
   status = failure();
-  std::string name = state.options.logits.empty() ? state.model.model().graph().output(0).name() : state.options.logits;
+  std::string name = state.options.logits.empty() ? state.model.model().graph().output(0).name()
+                                                  : state.options.logits;
   int number = -1;
   for (size_t i = 0; i < state.graph.valueNames.size(); ++i)
     if (state.graph.valueNames[i] == name)
@@ -269,7 +316,8 @@ std::optional<ImportedValue> zorse::onnx_import::addedLoss(ImportState &state, L
         labels = state.values[value];
   } else if (state.options.batchNormRows > 0) {
     (void)error(state, "--loss cannot add the input '" + labelName +
-                           "' to a model with --batch-norm-group-size: export a module that has this input and returns the loss, or train "
+                           "' to a model with --batch-norm-group-size: export a module that has "
+                           "this input and returns the loss, or train "
                            "with the running statistics, without --batch-norm-group-size");
     return std::nullopt;
   } else {
@@ -277,8 +325,9 @@ std::optional<ImportedValue> zorse::onnx_import::addedLoss(ImportState &state, L
     SmallVector<int64_t> type{ShapedType::kDynamic};
     type.append(shape.begin() + 1, shape.end());
     unsigned position = static_cast<unsigned>(state.inputNames.size());
-    Value argument = state.block->insertArgument(position, RankedTensorType::get(type, state.builder.getI64Type()),
-                                                 NameLoc::get(state.builder.getStringAttr(labelName)));
+    Value argument = state.block->insertArgument(
+        position, RankedTensorType::get(type, state.builder.getI64Type()),
+        NameLoc::get(state.builder.getStringAttr(labelName)));
     std::map<unsigned, size_t> moved;
     for (auto &[argumentNumber, index] : state.weightOfArgument)
       moved[argumentNumber + 1] = index;
@@ -287,11 +336,13 @@ std::optional<ImportedValue> zorse::onnx_import::addedLoss(ImportState &state, L
     state.inputNames.push_back(labelName);
     labels = wrap(argument, ElementKind::I64, shape);
   }
-  state.notes.push_back("the loss is added: the mean cross-entropy of '" + name + "'" +
-                        (state.options.logits.empty() ? " (the first output; --logits=NAME says another)" : "") + " at position i with '" +
-                        labelName + "'" + (state.options.labels.empty() ? " (--labels=NAME says another)" : "") + " at position " +
-                        (state.options.shiftLabels ? "i + 1" : "i") + "; labels of " + std::to_string(state.options.ignoreIndex) +
-                        " count for nothing (--ignore-index)");
+  state.notes.push_back(
+      "the loss is added: the mean cross-entropy of '" + name + "'" +
+      (state.options.logits.empty() ? " (the first output; --logits=NAME says another)" : "") +
+      " at position i with '" + labelName + "'" +
+      (state.options.labels.empty() ? " (--labels=NAME says another)" : "") + " at position " +
+      (state.options.shiftLabels ? "i + 1" : "i") + "; labels of " +
+      std::to_string(state.options.ignoreIndex) + " count for nothing (--ignore-index)");
   GraphNode node;
   node.op = "SoftmaxCrossEntropyLoss";
   node.name = "loss";
@@ -300,7 +351,8 @@ std::optional<ImportedValue> zorse::onnx_import::addedLoss(ImportState &state, L
   if (state.options.shiftLabels) {
     int64_t axis = logits.rank() - 2, length = logits.view.size(axis);
     if (axis < 1 || length < 2) {
-      (void)error(state, "the labels cannot be shifted: logits '" + name + "' have no axis of positions");
+      (void)error(state,
+                  "the labels cannot be shifted: logits '" + name + "' have no axis of positions");
       return std::nullopt;
     }
     if (failed(take(op, logits, axis, 0, 1, length - 1)) ||

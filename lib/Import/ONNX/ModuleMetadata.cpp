@@ -17,8 +17,8 @@ static constexpr const char *kKey = "zorse.metadata", *kOldKey = "zorse.facts";
 static constexpr int64_t kVersion = 1;
 
 bool zorse::onnx_import::matches(const std::string &pattern, const std::string &name) {
-  // Position of the last star, and the end of the text it matches so far. On a mismatch, the star matches one more
-  // character.
+  // Position of the last star, and the end of the text it matches so far. On a mismatch, the star
+  // matches one more character.
   size_t p = 0, n = 0, star = std::string::npos, taken = 0;
   while (n < name.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
@@ -39,7 +39,8 @@ bool zorse::onnx_import::matches(const std::string &pattern, const std::string &
   return p == pattern.size();
 }
 
-template <typename Properties> static const std::string *property(const Properties &properties, StringRef end) {
+template <typename Properties>
+static const std::string *property(const Properties &properties, StringRef end) {
   for (const onnx::StringPair &entry : properties)
     if (StringRef(entry.key()).ends_with(end))
       return &entry.value();
@@ -56,9 +57,11 @@ std::vector<std::string> ModuleMetadata::namesOf(const std::string &name) const 
 HubName ModuleMetadata::hubNameOf(const std::string &initializer) const {
   std::string parameter = initializer;
   bool transposed = false;
-  if (!parameters.count(initializer) && !hub.count(initializer)) { // `hub` contains the running statistics among buffers
+  if (!parameters.count(initializer) &&
+      !hub.count(initializer)) { // `hub` contains the running statistics among buffers
     auto found = stored.find(initializer);
-    if (found == stored.end() || (found->second.form != "same" && found->second.form != "transpose"))
+    if (found == stored.end() ||
+        (found->second.form != "same" && found->second.form != "transpose"))
       return {};
     parameter = found->second.parameter;
     transposed = found->second.form == "transpose";
@@ -77,8 +80,8 @@ HubName ModuleMetadata::hubNameOf(const std::string &initializer) const {
   return out;
 }
 
-// Reads the graph signature, one line per value: "p_l_weight: PARAMETER target='l.weight'". Also reads which values the
-// nodes were made from.
+// Reads the graph signature, one line per value: "p_l_weight: PARAMETER target='l.weight'". Also
+// reads which values the nodes were made from.
 static void readExporter(const onnx::Model &model, ModuleMetadata &metadata) {
   std::map<std::string, std::string> placeholders; // placeholder to name of the parameter
   auto add = [&](StringRef kind, const std::string &name) {
@@ -130,10 +133,11 @@ static void readExporter(const onnx::Model &model, ModuleMetadata &metadata) {
         detached.insert(argument);
     }
     // A linear layer with a weight that the exporter transposed.
-    if ((node.op_type() == "MatMul" || node.op_type() == "Gemm") && call->calls("aten.linear.") && call->arguments.size() > 1 &&
-        node.input_size() > 1)
-      if (auto found = placeholders.find(call->arguments[1]); found != placeholders.end() && initializers.count(node.input(1)) &&
-                                                              !metadata.parameters.count(node.input(1)) && !metadata.buffers.count(node.input(1)))
+    if ((node.op_type() == "MatMul" || node.op_type() == "Gemm") && call->calls("aten.linear.") &&
+        call->arguments.size() > 1 && node.input_size() > 1)
+      if (auto found = placeholders.find(call->arguments[1]);
+          found != placeholders.end() && initializers.count(node.input(1)) &&
+          !metadata.parameters.count(node.input(1)) && !metadata.buffers.count(node.input(1)))
         metadata.stored[node.input(1)] = {found->second, "transpose"};
   }
   for (const std::string &name : detached)
@@ -178,11 +182,14 @@ static void readHub(const json::Object &hub, ModuleMetadata &metadata) {
 
 static Status readModule(const json::Object &object, ModuleMetadata &metadata) {
   if (object.getInteger("version") != kVersion)
-    return userError("its facts (" + std::string(kKey) + ") are of version " + std::to_string(object.getInteger("version").value_or(0)) +
-                     ", expects " + std::to_string(kVersion) + "; write them again with python/zorse/metadata.py of this version");
+    return userError("its facts (" + std::string(kKey) + ") are of version " +
+                     std::to_string(object.getInteger("version").value_or(0)) + ", expects " +
+                     std::to_string(kVersion) +
+                     "; write them again with python/zorse/metadata.py of this version");
   const json::Object *parameters = object.getObject("parameters");
   if (!parameters)
-    return userError("its facts (" + std::string(kKey) + ") name no parameters; write them again with python/zorse/metadata.py");
+    return userError("its facts (" + std::string(kKey) +
+                     ") name no parameters; write them again with python/zorse/metadata.py");
   metadata.source = ModuleMetadata::Source::Module;
   metadata.namesAll = true;
   metadata.parameters.clear();
@@ -217,7 +224,8 @@ static Status readModule(const json::Object &object, ModuleMetadata &metadata) {
   if (const json::Object *stored = object.getObject("stored"))
     for (const auto &[name, value] : *stored)
       if (const json::Object *entry = value.getAsObject())
-        metadata.stored[name.str()] = {entry->getString("parameter").value_or("").str(), entry->getString("form").value_or("").str()};
+        metadata.stored[name.str()] = {entry->getString("parameter").value_or("").str(),
+                                       entry->getString("form").value_or("").str()};
   if (auto detached = object.getInteger("detached"))
     metadata.detached = *detached;
   if (auto training = object.getBoolean("training"))
@@ -246,10 +254,13 @@ Result<ModuleMetadata> zorse::onnx_import::readModuleMetadata(const onnx::Model 
   for (const onnx::StringPair &entry : model.metadata_props()) {
     if (entry.key() != kKey && entry.key() != kOldKey)
       continue;
-    llvm::Expected<json::Value> parsed = nestsDeeper(entry.value(), 16) ? llvm::Expected<json::Value>(nullptr) : json::parse(entry.value());
+    llvm::Expected<json::Value> parsed = nestsDeeper(entry.value(), 16)
+                                             ? llvm::Expected<json::Value>(nullptr)
+                                             : json::parse(entry.value());
     if (!parsed || !parsed->getAsObject())
       return userError("its facts (" + std::string(kKey) + ") are not a JSON object" +
-                       (parsed ? std::string() : ": " + llvm::toString(parsed.takeError())) + "; write them again with python/zorse/metadata.py");
+                       (parsed ? std::string() : ": " + llvm::toString(parsed.takeError())) +
+                       "; write them again with python/zorse/metadata.py");
     if (Status status = readModule(*parsed->getAsObject(), metadata); status.failed())
       return status;
     break;

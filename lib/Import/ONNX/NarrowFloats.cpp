@@ -1,4 +1,5 @@
-// Rounds results to the 16-bit float types of a file, operator by operator. The computation itself uses a wider type.
+// Rounds results to the 16-bit float types of a file, operator by operator. The computation itself
+// uses a wider type.
 #include "Kernels.h"
 #include "LoopNest.h"
 #include "OpContext.h"
@@ -14,13 +15,14 @@ using namespace zorse::onnx_import;
 static double nearestIn(ElementKind kind, double x) {
   llvm::APFloat number(x);
   bool lost = false;
-  number.convert(kind == ElementKind::F16 ? llvm::APFloat::IEEEhalf() : llvm::APFloat::BFloat(), llvm::APFloat::rmNearestTiesToEven, &lost);
+  number.convert(kind == ElementKind::F16 ? llvm::APFloat::IEEEhalf() : llvm::APFloat::BFloat(),
+                 llvm::APFloat::rmNearestTiesToEven, &lost);
   number.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lost);
   return number.convertToDouble();
 }
 
-/// Whether the operator only moves elements. Its results are already rounded, and so are the gradients of their readers
-/// when they are added.
+/// Whether the operator only moves elements. Its results are already rounded, and so are the
+/// gradients of their readers when they are added.
 static bool isMove(const GraphNode &node) {
   static const llvm::StringSet<> kMoves{"Cast",
                                         "CastLike",
@@ -54,17 +56,21 @@ static bool isMove(const GraphNode &node) {
   return kMoves.contains(node.op);
 }
 
-ImportedValue zorse::onnx_import::rounded(ImportState &state, const ImportedValue &value, ElementKind type) {
+ImportedValue zorse::onnx_import::rounded(ImportState &state, const ImportedValue &value,
+                                          ElementKind type) {
   if (!isNarrow(type) || value.view.elements() == 0)
     return value;
   if (value.isConstant())
-    return foldElementwise(state, {value}, value.type, floatKernel1([type](double x) { return nearestIn(type, x); }));
+    return foldElementwise(state, {value}, value.type,
+                           floatKernel1([type](double x) { return nearestIn(type, x); }));
   if (!value.isTensor())
     return value;
   ImportedValue out = value.scale().is(1) ? value : copied(state, value);
   const bool sampled = isBatched(out);
-  Type to = type == ElementKind::F16 ? Type(state.builder.getF16Type()) : Type(state.builder.getBF16Type());
-  out.tensor().value = create<RoundOp>(state, out.value(), to, /*straightThrough=*/!sampled, /*perOperator=*/sampled);
+  Type to = type == ElementKind::F16 ? Type(state.builder.getF16Type())
+                                     : Type(state.builder.getBF16Type());
+  out.tensor().value = create<RoundOp>(state, out.value(), to, /*straightThrough=*/!sampled,
+                                       /*perOperator=*/sampled);
   return out;
 }
 
@@ -73,5 +79,6 @@ void zorse::onnx_import::roundResults(OpContext &op) {
     return;
   for (int output : op.node.outputs)
     if (output >= 0 && isNarrow(op.state.values[output].type))
-      op.state.values[output] = rounded(op.state, op.state.values[output], op.state.values[output].type);
+      op.state.values[output] =
+          rounded(op.state, op.state.values[output], op.state.values[output].type);
 }

@@ -56,7 +56,8 @@ Number::Coefficient Number::Coefficient::inverse() const {
 
 Number::Coefficient Number::Coefficient::times(const Coefficient &b) const {
   Coefficient out;
-  const int64_t left = std::gcd(numerator, b.denominator), right = std::gcd(b.numerator, denominator);
+  const int64_t left = std::gcd(numerator, b.denominator),
+                right = std::gcd(b.numerator, denominator);
   out.real = real * b.real;
   if (__builtin_mul_overflow(numerator / left, b.numerator / right, &out.numerator) ||
       __builtin_mul_overflow(denominator / right, b.denominator / left, &out.denominator))
@@ -66,8 +67,10 @@ Number::Coefficient Number::Coefficient::times(const Coefficient &b) const {
 
 Number::Coefficient Number::Coefficient::plus(const Coefficient &b) const {
   int64_t x = 0, y = 0, sum = 0, denominators = 0;
-  if (isExact() && b.isExact() && !__builtin_mul_overflow(numerator, b.denominator, &x) && !__builtin_mul_overflow(b.numerator, denominator, &y) &&
-      !__builtin_add_overflow(x, y, &sum) && !__builtin_mul_overflow(denominator, b.denominator, &denominators)) {
+  if (isExact() && b.isExact() && !__builtin_mul_overflow(numerator, b.denominator, &x) &&
+      !__builtin_mul_overflow(b.numerator, denominator, &y) &&
+      !__builtin_add_overflow(x, y, &sum) &&
+      !__builtin_mul_overflow(denominator, b.denominator, &denominators)) {
     const int64_t divisor = std::max<int64_t>(std::gcd(sum, denominators), 1);
     Coefficient out;
     out.numerator = sum / divisor;
@@ -138,7 +141,8 @@ Number Number::ofAtom(const std::shared_ptr<const Atom> &atom, bool inverse) {
   return out;
 }
 
-std::shared_ptr<const Number::Atom> Number::makeAtom(const std::string &function, std::vector<Number> operands) {
+std::shared_ptr<const Number::Atom> Number::makeAtom(const std::string &function,
+                                                     std::vector<Number> operands) {
   auto atom = std::make_shared<Atom>();
   atom->function = function;
   atom->text = function + "(";
@@ -153,14 +157,20 @@ std::shared_ptr<const Number::Atom> Number::makeAtom(const std::string &function
     atom->positive = true;
   else if (function == "max")
     atom->positive = any(positive);
-  else if (function.empty() || function == "sqrt" || function == "min" || function == "pow" || function == "ceil")
+  else if (function.empty() || function == "sqrt" || function == "min" || function == "pow" ||
+           function == "ceil")
     atom->positive = all(positive);
   const bool isTruth = function == "eq" || function == "less" || function == "less_eq";
-  atom->nonNegative = atom->positive || isTruth || function == "sqrt" || function == "abs" || (function == "max" && any(nonNegative)) ||
-                      ((function.empty() || function == "min" || function == "floor" || function == "trunc") && all(nonNegative));
+  atom->nonNegative =
+      atom->positive || isTruth || function == "sqrt" || function == "abs" ||
+      (function == "max" && any(nonNegative)) ||
+      ((function.empty() || function == "min" || function == "floor" || function == "trunc") &&
+       all(nonNegative));
   atom->integer =
-      isTruth || function == "floor" || function == "ceil" || function == "trunc" || function == "round" ||
-      ((function.empty() || function == "max" || function == "min" || function == "abs") && all([](const Number &x) { return x.isInteger(); }));
+      isTruth || function == "floor" || function == "ceil" || function == "trunc" ||
+      function == "round" ||
+      ((function.empty() || function == "max" || function == "min" || function == "abs") &&
+       all([](const Number &x) { return x.isInteger(); }));
   atom->operands = std::move(operands);
   return atom;
 }
@@ -276,8 +286,8 @@ std::optional<int64_t> Number::multipleOfPower(int power) const {
   if (invalid || terms.size() != 1)
     return std::nullopt;
   const Term &term = terms.begin()->second;
-  if (term.samples != power || !term.powers.empty() || !term.coefficient.isExact() || term.coefficient.denominator != 1 ||
-      term.coefficient.numerator < 1)
+  if (term.samples != power || !term.powers.empty() || !term.coefficient.isExact() ||
+      term.coefficient.denominator != 1 || term.coefficient.numerator < 1)
     return std::nullopt;
   return term.coefficient.numerator;
 }
@@ -308,11 +318,13 @@ std::optional<std::vector<double>> Number::shifted() const {
     lowest = std::min(lowest, term.samples);
     highest = std::max(highest, term.samples);
   }
-  // Expand (1 + t)^k with binomial coefficients. Sums of doubles are exact if they are integers below 2^53; otherwise nothing is returned.
+  // Expand (1 + t)^k with binomial coefficients. Sums of doubles are exact if they are integers
+  // below 2^53; otherwise nothing is returned.
   int64_t common = 1;
   for (auto &[key, term] : terms)
     if (!term.coefficient.isExact() || common > 1000000 ||
-        __builtin_mul_overflow(common / std::gcd(common, term.coefficient.denominator), term.coefficient.denominator, &common)) {
+        __builtin_mul_overflow(common / std::gcd(common, term.coefficient.denominator),
+                               term.coefficient.denominator, &common)) {
       if (terms.size() == 1)
         return std::vector<double>{term.coefficient.value()}; // B^k is positive
       return std::nullopt;
@@ -334,11 +346,15 @@ std::optional<std::vector<double>> Number::shifted() const {
 
 bool Number::isPositive() const {
   if (auto polynomial = shifted())
-    return !terms.empty() && polynomial->front() > 0 && std::all_of(polynomial->begin(), polynomial->end(), [](double x) { return x >= 0; });
+    return !terms.empty() && polynomial->front() > 0 &&
+           std::all_of(polynomial->begin(), polynomial->end(), [](double x) { return x >= 0; });
   bool any = false;
   for (auto &[key, term] : terms) {
-    const bool positive = std::all_of(term.powers.begin(), term.powers.end(), [](auto &entry) { return entry.second.atom->positive; });
-    const bool nonNegative = std::all_of(term.powers.begin(), term.powers.end(), [](auto &entry) { return entry.second.atom->nonNegative; });
+    const bool positive = std::all_of(term.powers.begin(), term.powers.end(),
+                                      [](auto &entry) { return entry.second.atom->positive; });
+    const bool nonNegative = std::all_of(term.powers.begin(), term.powers.end(), [](auto &entry) {
+      return entry.second.atom->nonNegative;
+    });
     if (!nonNegative || term.coefficient.value() < 0)
       return false;
     any |= positive;
@@ -352,7 +368,8 @@ bool Number::isNonNegative() const {
   return !invalid && std::all_of(terms.begin(), terms.end(), [](auto &entry) {
     const Term &term = entry.second;
     return term.coefficient.value() >= 0 &&
-           std::all_of(term.powers.begin(), term.powers.end(), [](auto &power) { return power.second.atom->nonNegative; });
+           std::all_of(term.powers.begin(), term.powers.end(),
+                       [](auto &power) { return power.second.atom->nonNegative; });
   });
 }
 
@@ -360,7 +377,9 @@ bool Number::isInteger() const {
   return !invalid && std::all_of(terms.begin(), terms.end(), [](auto &entry) {
     const Term &term = entry.second;
     return term.coefficient.isExact() && term.coefficient.denominator == 1 && term.samples >= 0 &&
-           std::all_of(term.powers.begin(), term.powers.end(), [](auto &power) { return power.second.atom->integer && power.second.below == 0; });
+           std::all_of(term.powers.begin(), term.powers.end(), [](auto &power) {
+             return power.second.atom->integer && power.second.below == 0;
+           });
   });
 }
 
@@ -399,8 +418,10 @@ std::vector<int64_t> Number::counts() const {
 
 // --- functions
 
-/// The value of the function at these operands. Nothing if no function has this name and number of operands.
-static std::optional<double> valueOf(const std::string &function, const std::vector<double> &operands) {
+/// The value of the function at these operands. Nothing if no function has this name and number of
+/// operands.
+static std::optional<double> valueOf(const std::string &function,
+                                     const std::vector<double> &operands) {
   std::string text = function + "(";
   for (size_t i = 0; i < operands.size(); ++i)
     text += (i ? ", " : "") + printDouble(operands[i]);
@@ -425,8 +446,11 @@ std::optional<Number> Number::power(const Number &base, const Number &exponent) 
 }
 
 std::optional<Number> Number::folded(const std::string &function, const std::vector<Number> &x) {
-  const auto truth = [](std::optional<bool> value) { return value ? std::optional<Number>(Number(*value ? 1.0 : 0.0)) : std::nullopt; };
-  const bool rounds = function == "floor" || function == "ceil" || function == "trunc" || function == "round";
+  const auto truth = [](std::optional<bool> value) {
+    return value ? std::optional<Number>(Number(*value ? 1.0 : 0.0)) : std::nullopt;
+  };
+  const bool rounds =
+      function == "floor" || function == "ceil" || function == "trunc" || function == "round";
   if ((rounds && x[0].isInteger()) || (function == "abs" && x[0].isNonNegative()))
     return x[0];
   if (function == "pow")
@@ -452,7 +476,8 @@ std::optional<Number> Number::folded(const std::string &function, const std::vec
   return std::nullopt;
 }
 
-std::optional<Number> Number::apply(const std::string &function, const std::vector<Number> &operands) {
+std::optional<Number> Number::apply(const std::string &function,
+                                    const std::vector<Number> &operands) {
   std::vector<double> values;
   bool constant = true;
   for (const Number &operand : operands) {
@@ -511,7 +536,8 @@ std::string Number::print() const {
   order.reserve(terms.size());
   for (auto &[key, term] : terms)
     order.push_back(&term);
-  std::stable_sort(order.begin(), order.end(), [](const Term *a, const Term *b) { return a->samples > b->samples; });
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Term *a, const Term *b) { return a->samples > b->samples; });
   std::string text;
   for (const Term *term : order) {
     bool negative = false;

@@ -16,22 +16,28 @@ bool OpContext::isUsed(size_t output) const {
   if (output >= node.outputs.size() || node.outputs[output] < 0)
     return false;
   const int value = node.outputs[output];
-  return std::find(state.graph.body.outputs.begin(), state.graph.body.outputs.end(), value) != state.graph.body.outputs.end() ||
+  return std::find(state.graph.body.outputs.begin(), state.graph.body.outputs.end(), value) !=
+             state.graph.body.outputs.end() ||
          std::any_of(state.graph.body.nodes.begin(), state.graph.body.nodes.end(),
-                     [&](const GraphNode &other) { return std::find(other.inputs.begin(), other.inputs.end(), value) != other.inputs.end(); });
+                     [&](const GraphNode &other) {
+                       return std::find(other.inputs.begin(), other.inputs.end(), value) !=
+                              other.inputs.end();
+                     });
 }
 
 std::string OpContext::nameOf(size_t index) const {
   const ImportedValue &value = operand(index);
   if (value.isTensor())
     if (auto argument = dyn_cast<BlockArgument>(value.value()))
-      if (auto found = state.weightOfArgument.find(argument.getArgNumber()); found != state.weightOfArgument.end())
+      if (auto found = state.weightOfArgument.find(argument.getArgNumber());
+          found != state.weightOfArgument.end())
         return "'" + state.weights[found->second].parameter + "'";
   const std::string &name = state.graph.valueNames[node.inputs[index]];
   return name.empty() ? "operand " + std::to_string(index) : "'" + name + "'";
 }
 
-/// Describes the operands of a node for messages: "'x' f32 [samples, 16, 32], 'shape' constant i64 [3]".
+/// Describes the operands of a node for messages: "'x' f32 [samples, 16, 32], 'shape' constant i64
+/// [3]".
 static std::string describeOperands(const OpContext &op) {
   std::string text;
   for (size_t i = 0; i < op.node.inputs.size() && i < 8; ++i) {
@@ -52,7 +58,10 @@ static std::string describeOperands(const OpContext &op) {
       text += axis ? ", " : "";
       int64_t size = value.view.size(axis);
       bool samples = value.view.sampleAxis() == axis && op.state.rows > 0;
-      text += samples ? (size == op.state.rows ? "samples" : "samples * " + std::to_string(size / op.state.rows)) : std::to_string(size);
+      text += samples
+                  ? (size == op.state.rows ? "samples"
+                                           : "samples * " + std::to_string(size / op.state.rows))
+                  : std::to_string(size);
     }
     text += "]";
   }
@@ -62,7 +71,8 @@ static std::string describeOperands(const OpContext &op) {
 LogicalResult OpContext::error(const Twine &message) const {
   std::string operands = describeOperands(*this);
   return emitError(UnknownLoc::get(&state.context))
-             << state.model.path() << ": " << node.describe() << ": " << message << (operands.empty() ? "" : "; its operands: ") << operands,
+             << state.model.path() << ": " << node.describe() << ": " << message
+             << (operands.empty() ? "" : "; its operands: ") << operands,
          failure();
 }
 
@@ -84,19 +94,22 @@ void OpContext::set(size_t index, ImportedValue value) {
     state.values[node.outputs[index]] = std::move(value);
 }
 
-// Limits.cpp has checked that every attribute has the registered type. Some writers omit the value 0; an attribute
-// without a value is therefore zero.
+// Limits.cpp has checked that every attribute has the registered type. Some writers omit the value
+// 0; an attribute without a value is therefore zero.
 const onnx::Attribute *OpContext::attribute(StringRef name) const {
-  assert(rule->attribute(name) && !rule->attribute(name)->isIgnored && "an attribute that is not registered, or ignored");
+  assert(rule->attribute(name) && !rule->attribute(name)->isIgnored &&
+         "an attribute that is not registered, or ignored");
   auto found = node.attributes.find(name.str());
   return found == node.attributes.end() ? nullptr : found->second.get();
 }
 
-/// The registered default. A missing required attribute, which has already been reported, gets the default value of its type.
+/// The registered default. A missing required attribute, which has already been reported, gets the
+/// default value of its type.
 template <typename T> static T defaultOf(const Registration &rule, StringRef name) {
   const AttributeInfo *info = rule.attribute(name);
   const T *otherwise = info ? std::get_if<T>(&info->otherwise) : nullptr;
-  assert((otherwise || (info && info->isRequired)) && "an attribute without a default of this type");
+  assert((otherwise || (info && info->isRequired)) &&
+         "an attribute without a default of this type");
   return otherwise ? *otherwise : T{};
 }
 
@@ -131,7 +144,8 @@ int64_t OpContext::axis(int64_t rank) const {
   return axis < rank ? std::max<int64_t>(axis, -1) : -1;
 }
 
-LogicalResult OpContext::axes(size_t index, int64_t rank, std::optional<std::vector<int64_t>> &axes) const {
+LogicalResult OpContext::axes(size_t index, int64_t rank,
+                              std::optional<std::vector<int64_t>> &axes) const {
   if (const ImportedValue &given = operand(index)) {
     axes = constantInts(given);
     if (!axes)

@@ -12,9 +12,13 @@ using llvm::StringRef;
 
 namespace {
 
-constexpr const char *kTypeNames[] = {"nothing", "a float", "an integer", "a string", "a tensor", "a graph", "floats", "integers", "strings"};
+constexpr const char *kTypeNames[] = {"nothing", "a float", "an integer", "a string", "a tensor",
+                                      "a graph", "floats",  "integers",   "strings"};
 
-std::string typeName(int32_t type) { return type >= 0 && type < int32_t(std::size(kTypeNames)) ? kTypeNames[type] : "type " + std::to_string(type); }
+std::string typeName(int32_t type) {
+  return type >= 0 && type < int32_t(std::size(kTypeNames)) ? kTypeNames[type]
+                                                            : "type " + std::to_string(type);
+}
 
 std::string join(const std::vector<const char *> &values) {
   std::string text;
@@ -25,13 +29,15 @@ std::string join(const std::vector<const char *> &values) {
 
 } // namespace
 
-std::vector<AttributeInfo> zorse::onnx_import::with(std::vector<AttributeInfo> shared, std::vector<AttributeInfo> own) {
+std::vector<AttributeInfo> zorse::onnx_import::with(std::vector<AttributeInfo> shared,
+                                                    std::vector<AttributeInfo> own) {
   shared.insert(shared.end(), own.begin(), own.end());
   return shared;
 }
 
 const AttributeInfo *Registration::attribute(StringRef name) const {
-  auto found = llvm::find_if(attributes, [&](const AttributeInfo &attribute) { return name == attribute.name; });
+  auto found = llvm::find_if(
+      attributes, [&](const AttributeInfo &attribute) { return name == attribute.name; });
   return found == attributes.end() ? nullptr : &*found;
 }
 
@@ -40,7 +46,8 @@ void OperatorRegistry::add(std::vector<Registration> operators) {
     const Registration &rule = all.emplace_back(std::move(given));
     for (const char *name : rule.names) {
       std::vector<const Registration *> &versions = byName[name];
-      assert((versions.empty() || versions.back()->opsets.last < rule.opsets.first) && "versions ascend and do not overlap");
+      assert((versions.empty() || versions.back()->opsets.last < rule.opsets.first) &&
+             "versions ascend and do not overlap");
       versions.push_back(&rule);
     }
   }
@@ -50,8 +57,9 @@ const Registration *OperatorRegistry::find(const GraphNode &node) const {
   auto found = byName.find(node.domain.empty() ? node.op : node.domain + "." + node.op);
   if (found == byName.end())
     return nullptr;
-  auto rule =
-      llvm::find_if(found->second, [&](const Registration *each) { return each->opsets.first <= node.opset && node.opset <= each->opsets.last; });
+  auto rule = llvm::find_if(found->second, [&](const Registration *each) {
+    return each->opsets.first <= node.opset && node.opset <= each->opsets.last;
+  });
   return rule == found->second.end() ? nullptr : *rule;
 }
 
@@ -59,10 +67,14 @@ const Registration *zorse::onnx_import::registrationOf(const GraphNode &node) {
   static const OperatorRegistry registry = [] {
     OperatorRegistry all;
     for (auto addOperators :
-         {registerActivationOps, registerAttentionOps, registerComposedReductions, registerUnaryOps,   registerElementwiseOps, registerIndexOps,
-          registerStatisticOps,  registerEinsumOps,    registerRegroupOps,         registerControlOps, registerConvolutionOps, registerPoolingOps,
-          registerPickOps,       registerScatterOps,   registerRunningOps,         registerLinearOps,  registerReduceOps,      registerLossOps,
-          registerSequenceOps,   registerViewOps,      registerSliceOps,           registerResizeOps,  registerRecurrentOps,   registerGridOps,
+         {registerActivationOps, registerAttentionOps,   registerComposedReductions,
+          registerUnaryOps,      registerElementwiseOps, registerIndexOps,
+          registerStatisticOps,  registerEinsumOps,      registerRegroupOps,
+          registerControlOps,    registerConvolutionOps, registerPoolingOps,
+          registerPickOps,       registerScatterOps,     registerRunningOps,
+          registerLinearOps,     registerReduceOps,      registerLossOps,
+          registerSequenceOps,   registerViewOps,        registerSliceOps,
+          registerResizeOps,     registerRecurrentOps,   registerGridOps,
           registerFourierOps,    registerDrawnOps})
       addOperators(all);
     return all;
@@ -84,13 +96,15 @@ int32_t zorse::onnx_import::typeOf(const onnx::Attribute &attribute) {
                                     : 0;
 }
 
-std::vector<std::string> zorse::onnx_import::notUnderstood(const GraphNode &node, const Registration &rule) {
+std::vector<std::string> zorse::onnx_import::notUnderstood(const GraphNode &node,
+                                                           const Registration &rule) {
   std::vector<std::string> problems;
   size_t operands = node.inputs.size();
   while (operands > 0 && node.inputs[operands - 1] < 0)
     --operands;
   if (operands > rule.max)
-    problems.push_back("has " + std::to_string(operands) + " operands; at most " + std::to_string(rule.max) + " are known");
+    problems.push_back("has " + std::to_string(operands) + " operands; at most " +
+                       std::to_string(rule.max) + " are known");
   for (auto &[name, attribute] : node.attributes) {
     std::string called = "attribute '" + name + "'";
     const AttributeInfo *wanted = rule.attribute(name);
@@ -105,9 +119,12 @@ std::vector<std::string> zorse::onnx_import::notUnderstood(const GraphNode &node
     }
     if (wanted->values.empty())
       continue;
-    std::string value = wanted->type == AttributeInfo::Type::Integer ? std::to_string(attribute->i()) : attribute->s();
+    std::string value = wanted->type == AttributeInfo::Type::Integer
+                            ? std::to_string(attribute->i())
+                            : attribute->s();
     if (llvm::find(wanted->values, value) == wanted->values.end())
-      problems.push_back(called + " is " + value + "; only " + join(wanted->values) + (wanted->values.size() == 1 ? " is" : " are") + " supported");
+      problems.push_back(called + " is " + value + "; only " + join(wanted->values) +
+                         (wanted->values.size() == 1 ? " is" : " are") + " supported");
   }
   for (const AttributeInfo &attribute : rule.attributes)
     if (attribute.isRequired && !node.attributes.count(attribute.name))
@@ -121,7 +138,8 @@ StringRef zorse::onnx_import::remedyFor(StringRef op) {
       .Case("AdaptiveMaxPool", "give the pooling a kernel and strides (nn.MaxPool2d)")
       .Case("AdaptiveAveragePool", "give the pooling a kernel and strides (nn.AvgPool2d)")
       .Case("Upsample", "export with an operator set of at least 11, which has Resize in its place")
-      .Cases({"NonZero", "Unique", "Compress", "NonMaxSuppression"},
-             "how many elements it takes depends on data; shapes here are fixed before a graph runs")
+      .Cases(
+          {"NonZero", "Unique", "Compress", "NonMaxSuppression"},
+          "how many elements it takes depends on data; shapes here are fixed before a graph runs")
       .Default("");
 }

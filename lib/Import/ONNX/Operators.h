@@ -1,7 +1,9 @@
-// The operators that the importer supports: names, operator sets, operands, attributes with their defaults, and the
-// functions that import them. Each source file registers its operators in one table at its end.
+// The operators that the importer supports: names, operator sets, operands, attributes with their
+// defaults, and the functions that import them. Each source file registers its operators in one
+// table at its end.
 //
-// An attribute that is not registered is an error, because ignoring it would silently change the mathematics of the model.
+// An attribute that is not registered is an error, because ignoring it would silently change the
+// mathematics of the model.
 #pragma once
 
 #include "Graph.h"
@@ -25,7 +27,16 @@ using ImportFunction = mlir::LogicalResult (*)(OpContext &op);
 
 /// An attribute: its type, and its default if the file omits it.
 struct AttributeInfo {
-  enum class Type : uint8_t { Real = 1, Integer, Text, Tensor, Graph, Reals, Integers, Texts }; // numbers of AttributeProto.AttributeType
+  enum class Type : uint8_t {
+    Real = 1,
+    Integer,
+    Text,
+    Tensor,
+    Graph,
+    Reals,
+    Integers,
+    Texts
+  }; // numbers of AttributeProto.AttributeType
   using Default = std::variant<std::monostate, int64_t, double, const char *, std::vector<int64_t>>;
 
   const char *name;
@@ -38,11 +49,17 @@ struct AttributeInfo {
 
 // Attributes of each type, with their defaults.
 inline AttributeInfo integer(const char *name) { return {name, AttributeInfo::Type::Integer}; }
-inline AttributeInfo integer(const char *name, int64_t otherwise) { return {name, AttributeInfo::Type::Integer, otherwise}; }
+inline AttributeInfo integer(const char *name, int64_t otherwise) {
+  return {name, AttributeInfo::Type::Integer, otherwise};
+}
 inline AttributeInfo real(const char *name) { return {name, AttributeInfo::Type::Real}; }
-inline AttributeInfo real(const char *name, double otherwise) { return {name, AttributeInfo::Type::Real, otherwise}; }
+inline AttributeInfo real(const char *name, double otherwise) {
+  return {name, AttributeInfo::Type::Real, otherwise};
+}
 inline AttributeInfo text(const char *name) { return {name, AttributeInfo::Type::Text}; }
-inline AttributeInfo text(const char *name, const char *otherwise) { return {name, AttributeInfo::Type::Text, otherwise}; }
+inline AttributeInfo text(const char *name, const char *otherwise) {
+  return {name, AttributeInfo::Type::Text, otherwise};
+}
 inline AttributeInfo integers(const char *name) { return {name, AttributeInfo::Type::Integers}; }
 inline AttributeInfo integers(const char *name, std::vector<int64_t> otherwise) {
   return {name, AttributeInfo::Type::Integers, std::move(otherwise)};
@@ -51,9 +68,15 @@ inline AttributeInfo reals(const char *name) { return {name, AttributeInfo::Type
 inline AttributeInfo texts(const char *name) { return {name, AttributeInfo::Type::Texts}; }
 inline AttributeInfo constant(const char *name) { return {name, AttributeInfo::Type::Tensor}; }
 inline AttributeInfo body(const char *name) { return {name, AttributeInfo::Type::Graph}; }
-inline AttributeInfo required(AttributeInfo attribute) { return attribute.isRequired = true, attribute; }
-inline AttributeInfo ignored(AttributeInfo attribute) { return attribute.isIgnored = true, attribute; }
-inline AttributeInfo only(AttributeInfo attribute, std::vector<const char *> values) { return attribute.values = std::move(values), attribute; }
+inline AttributeInfo required(AttributeInfo attribute) {
+  return attribute.isRequired = true, attribute;
+}
+inline AttributeInfo ignored(AttributeInfo attribute) {
+  return attribute.isIgnored = true, attribute;
+}
+inline AttributeInfo only(AttributeInfo attribute, std::vector<const char *> values) {
+  return attribute.values = std::move(values), attribute;
+}
 /// Concatenates attributes that several operators share and attributes of one operator.
 std::vector<AttributeInfo> with(std::vector<AttributeInfo> shared, std::vector<AttributeInfo> own);
 
@@ -67,19 +90,22 @@ inline Opsets until(int64_t last) { return {0, last}; }
 constexpr size_t kAny = std::numeric_limits<size_t>::max();
 
 struct Registration {
-  std::vector<const char *> names; ///< operators that one function imports; "domain.Name" outside of the default domain
-  size_t min, max;                 ///< min and max number of operands
+  std::vector<const char *>
+      names; ///< operators that one function imports; "domain.Name" outside of the default domain
+  size_t min, max; ///< min and max number of operands
   std::vector<AttributeInfo> attributes;
   ImportFunction import;
   Opsets opsets = {};
 
-  const AttributeInfo *attribute(llvm::StringRef name) const; ///< null if no attribute has this name
+  const AttributeInfo *
+  attribute(llvm::StringRef name) const; ///< null if no attribute has this name
 };
 
 class OperatorRegistry {
 public:
   void add(std::vector<Registration> operators);
-  const Registration *find(const GraphNode &node) const; ///< null if the operator is not known, or not in this version
+  const Registration *
+  find(const GraphNode &node) const; ///< null if the operator is not known, or not in this version
 
 private:
   std::deque<Registration> all;
@@ -117,13 +143,15 @@ void registerDrawnOps(OperatorRegistry &registry);
 /// The registration of the operator of a node; null if it is not known.
 const Registration *registrationOf(const GraphNode &node);
 
-/// Operands and attributes of `node` that do not match the registration: their number, types or values. Empty if all match.
+/// Operands and attributes of `node` that do not match the registration: their number, types or
+/// values. Empty if all match.
 std::vector<std::string> notUnderstood(const GraphNode &node, const Registration &rule);
 
 /// A hint for an operator that is not supported; empty if there is none.
 llvm::StringRef remedyFor(llvm::StringRef op);
 
-/// The type of the value of `attribute`: the specified type, else the type of the field that is set; 0 if neither.
+/// The type of the value of `attribute`: the specified type, else the type of the field that is
+/// set; 0 if neither.
 int32_t typeOf(const onnx::Attribute &attribute);
 
 } // namespace zorse::onnx_import

@@ -1,5 +1,5 @@
-// Creates arguments for parameters: finds their bytes, restores ties that the exporter split, and reports how the
-// exporter changed them. Roles.cpp decides which parameters are trained.
+// Creates arguments for parameters: finds their bytes, restores ties that the exporter split, and
+// reports how the exporter changed them. Roles.cpp decides which parameters are trained.
 #include "Initializers.h"
 #include "OpContext.h"
 #include "Roles.h"
@@ -48,27 +48,34 @@ static bool isTransposed(const uint8_t *a, const uint8_t *b, int64_t n, int64_t 
   return varies;
 }
 
-// An exporter that folds the transpose of a tied matrix writes the matrix twice. Training both copies would untie them.
-// Matrices that are equal bit for bit are therefore joined into one parameter.
-void zorse::onnx_import::restoreTies(ImportState &state, const std::set<const onnx::Tensor *> &own) {
+// An exporter that folds the transpose of a tied matrix writes the matrix twice. Training both
+// copies would untie them. Matrices that are equal bit for bit are therefore joined into one
+// parameter.
+void zorse::onnx_import::restoreTies(ImportState &state,
+                                     const std::set<const onnx::Tensor *> &own) {
   auto isMatrix = [&](const onnx::Tensor *tensor) {
-    return state.roles[tensor] == InitializerRole::Trained && tensor->dims_size() == 2 && !forced(state, tensor->name()) &&
-           !state.transposeOf.count(tensor);
+    return state.roles[tensor] == InitializerRole::Trained && tensor->dims_size() == 2 &&
+           !forced(state, tensor->name()) && !state.transposeOf.count(tensor);
   };
   for (auto &[renamedValue, renamed] : state.graph.body.initializers) {
     if (!isMatrix(renamed) || own.count(renamed))
       continue;
     for (auto &[value, original] : state.graph.body.initializers) {
-      if (!isMatrix(original) || !own.count(original) || original->data_type() != renamed->data_type() || original->dims(0) != renamed->dims(1) ||
+      if (!isMatrix(original) || !own.count(original) ||
+          original->data_type() != renamed->data_type() || original->dims(0) != renamed->dims(1) ||
           original->dims(1) != renamed->dims(0))
         continue;
-      auto a = state.model.bytes(*renamed, state.options.weightsLater), b = state.model.bytes(*original, state.options.weightsLater);
+      auto a = state.model.bytes(*renamed, state.options.weightsLater),
+           b = state.model.bytes(*original, state.options.weightsLater);
       size_t width = byteSize(static_cast<ElementKind>(renamed->data_type()));
       if (a.failed() || b.failed() || a->missing || b->missing || width == 0 ||
-          !isTransposed(a->owned ? a->owned->data() : a->data, b->owned ? b->owned->data() : b->data, renamed->dims(0), renamed->dims(1), width))
+          !isTransposed(a->owned ? a->owned->data() : a->data,
+                        b->owned ? b->owned->data() : b->data, renamed->dims(0), renamed->dims(1),
+                        width))
         continue;
       state.transposeOf[renamed] = original;
-      state.notes.push_back("'" + renamed->name() + "' is the transpose of parameter '" + original->name() +
+      state.notes.push_back("'" + renamed->name() + "' is the transpose of parameter '" +
+                            original->name() +
                             "', written twice by the exporter: they are one parameter again");
       break;
     }
@@ -106,7 +113,8 @@ ImportedValue zorse::onnx_import::parameter(ImportState &state, const onnx::Tens
   auto kind = static_cast<ElementKind>(tensor.data_type());
   std::vector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
   auto type = RankedTensorType::get(shape, elementType(state, kind));
-  Value argument = state.block->addArgument(type, NameLoc::get(state.builder.getStringAttr(tensor.name())));
+  Value argument =
+      state.block->addArgument(type, NameLoc::get(state.builder.getStringAttr(tensor.name())));
   state.weighted.insert(argument);
   const bool trainable = state.roles[&tensor] == InitializerRole::Trained;
   if (trainable)
@@ -126,7 +134,10 @@ ImportedValue zorse::onnx_import::parameter(ImportState &state, const onnx::Tens
     weight.bytes = bytes->size;
     weight.data = bytes->data;
     if (!bytes->missing && (bytes->file.empty() || bytes->owned))
-      weight.owned = bytes->owned ? bytes->owned : std::make_shared<std::vector<uint8_t>>(bytes->data, bytes->data + bytes->size);
+      weight.owned =
+          bytes->owned
+              ? bytes->owned
+              : std::make_shared<std::vector<uint8_t>>(bytes->data, bytes->data + bytes->size);
     if (weight.owned)
       weight.data = weight.owned->data();
   }
@@ -145,27 +156,31 @@ ImportedValue zorse::onnx_import::parameter(ImportState &state, const onnx::Tens
 FailureOr<Value> zorse::onnx_import::runningStatistic(OpContext &op, size_t index) {
   auto found = op.state.initializers.find(op.node.inputs[index]);
   if (found == op.state.initializers.end())
-    return op.error("expects its running statistic (operand " + Twine(index) + ") to be an initializer, found a value that is computed");
+    return op.error("expects its running statistic (operand " + Twine(index) +
+                    ") to be an initializer, found a value that is computed");
   const onnx::Tensor &tensor = *found->second;
   if (!isFloat(static_cast<ElementKind>(tensor.data_type())))
     return op.error("expects its running statistic '" + tensor.name() + "' to be floats");
   if (!op.state.statistics.insert(&tensor).second)
-    return op.error("shares its running statistic '" + tensor.name() +
-                    "' with another node: a step would have to update it twice. Give each node a separate one");
+    return op.error(
+        "shares its running statistic '" + tensor.name() +
+        "' with another node: a step would have to update it twice. Give each node a separate one");
   Value argument = parameter(op.state, tensor).value();
   op.state.tainted.insert(argument);
   NamedAttrList attributes;
   attributes.set(attributes::kParameter, op.state.builder.getStringAttr(tensor.name()));
   attributes.set(attributes::kTrainable, op.state.builder.getBoolAttr(true));
   attributes.set(attributes::kRunningStat, op.state.builder.getUnitAttr());
-  op.state.argumentAttributes[cast<BlockArgument>(argument).getArgNumber() - op.state.inputNames.size()] =
+  op.state.argumentAttributes[cast<BlockArgument>(argument).getArgNumber() -
+                              op.state.inputNames.size()] =
       attributes.getDictionary(&op.state.context);
   return argument;
 }
 
 ImportedValue zorse::onnx_import::frozenStatistic(OpContext &op, size_t index) {
   auto found = op.state.initializers.find(op.node.inputs[index]);
-  if (found == op.state.initializers.end() || !isFloat(static_cast<ElementKind>(found->second->data_type())))
+  if (found == op.state.initializers.end() ||
+      !isFloat(static_cast<ElementKind>(found->second->data_type())))
     return op.operand(index);
   if (op.state.roles[found->second] != InitializerRole::Trained)
     op.state.roles[found->second] = InitializerRole::Frozen;
@@ -173,9 +188,11 @@ ImportedValue zorse::onnx_import::frozenStatistic(OpContext &op, size_t index) {
 }
 
 // A constant above 1 MiB becomes an argument that is not trained. The bundle copies its bytes.
-Value zorse::onnx_import::liftedBytes(ImportState &state, RankedTensorType type, std::shared_ptr<std::vector<uint8_t>> bytes) {
+Value zorse::onnx_import::liftedBytes(ImportState &state, RankedTensorType type,
+                                      std::shared_ptr<std::vector<uint8_t>> bytes) {
   for (auto &[number, index] : state.weightOfArgument)
-    if (state.weights[index].owned && *state.weights[index].owned == *bytes && state.block->getArgument(number).getType() == type)
+    if (state.weights[index].owned && *state.weights[index].owned == *bytes &&
+        state.block->getArgument(number).getType() == type)
       return state.block->getArgument(number);
   std::string name = "constant." + std::to_string(state.weights.size());
   Value argument = state.block->addArgument(type, state.location);
@@ -221,7 +238,8 @@ static std::string firstOf(const std::vector<std::string> &names, size_t max) {
 /// For every value, by name: the modules of the nodes that use it.
 static std::map<std::string, std::vector<std::string>> usersOf(const onnx::Graph &graph) {
   std::map<std::string, std::vector<std::string>> sites;
-  static const llvm::StringSet<> views{"Identity", "Transpose", "Reshape", "Unsqueeze", "Squeeze", "Cast"};
+  static const llvm::StringSet<> views{"Identity",  "Transpose", "Reshape",
+                                       "Unsqueeze", "Squeeze",   "Cast"};
   for (const onnx::Node &node : graph.node()) {
     if (views.contains(node.op_type()))
       continue;
@@ -236,7 +254,8 @@ static std::map<std::string, std::vector<std::string>> usersOf(const onnx::Graph
 }
 
 static constexpr const char *kHint =
-    ". Export with torch.onnx.export(..., dynamo=True, optimize=False), which keeps every parameter with its name and layout";
+    ". Export with torch.onnx.export(..., dynamo=True, optimize=False), which keeps every "
+    "parameter with its name and layout";
 
 /// Warns about parameters that the exporter merged, renamed or folded and that cannot be restored.
 static void reportChanged(ImportState &state) {
@@ -248,52 +267,66 @@ static void reportChanged(ImportState &state) {
       continue;
     std::vector<std::string> &uses = sites[tensor.name()];
     std::set<std::string> distinct(uses.begin(), uses.end());
-    // A weight of a norm or a bias normally has one user; tied matrices may be intended. If the file names all parameters,
-    // checkMissing finds those that were merged. A second user is then a second use, such as a penalty on weights.
+    // A weight of a norm or a bias normally has one user; tied matrices may be intended. If the
+    // file names all parameters, checkMissing finds those that were merged. A second user is then a
+    // second use, such as a penalty on weights.
     if (!state.metadata.namesAll && tensor.dims_size() == 1 && distinct.size() > 1) {
       std::string list;
       for (const std::string &use : distinct)
         list += (list.empty() ? "'" : ", '") + use + "'";
-      warn(state, "parameter '" + tensor.name() + "' is shared by " + std::to_string(distinct.size()) + " modules (" + list +
-                      "): the exporter merged parameters with equal initial values, and training this file ties them" + kHint);
+      warn(state, "parameter '" + tensor.name() + "' is shared by " +
+                      std::to_string(distinct.size()) + " modules (" + list +
+                      "): the exporter merged parameters with equal initial values, and training "
+                      "this file ties them" +
+                      kHint);
     }
     if (!state.metadata.parameters.count(tensor.name()) && looksRenamed(tensor.name())) {
       auto stored = state.metadata.stored.find(tensor.name());
-      renamed.push_back(tensor.name() + (stored == state.metadata.stored.end() ? "" : "' for '" + stored->second.parameter));
+      renamed.push_back(tensor.name() + (stored == state.metadata.stored.end()
+                                             ? ""
+                                             : "' for '" + stored->second.parameter));
     }
   }
   if (!renamed.empty())
-    warn(state, std::to_string(renamed.size()) + " trained parameters have lost their names or layout in the export (" + firstOf(renamed, 6) +
-                    "): the checkpoint will not load into the model by name" + kHint);
+    warn(state, std::to_string(renamed.size()) +
+                    " trained parameters have lost their names or layout in the export (" +
+                    firstOf(renamed, 6) + "): the checkpoint will not load into the model by name" +
+                    kHint);
 }
 
 /// Warns about modes of norms, dropout and samples that the user may not have intended.
 static void reportModes(ImportState &state) {
   if (!state.frozenNorms.empty())
-    warn(state,
-         std::to_string(state.frozenNorms.size()) + (state.frozenNorms.size() == 1 ? " batch norm (" : " batch norms (") +
-             firstOf(state.frozenNorms, 3) + (state.frozenNorms.size() == 1 ? ") normalizes" : ") normalize") +
-             " by running statistics, which training does not change" +
-             (state.normsMayTrain ? "; --batch-norm-group-size=G takes the statistics of groups of G samples, as training in PyTorch does" : ""));
+    warn(state, std::to_string(state.frozenNorms.size()) +
+                    (state.frozenNorms.size() == 1 ? " batch norm (" : " batch norms (") +
+                    firstOf(state.frozenNorms, 3) +
+                    (state.frozenNorms.size() == 1 ? ") normalizes" : ") normalize") +
+                    " by running statistics, which training does not change" +
+                    (state.normsMayTrain ? "; --batch-norm-group-size=G takes the statistics of "
+                                           "groups of G samples, as training in PyTorch does"
+                                         : ""));
   if (state.inertDropouts > 0) {
     bool exportedInTraining = state.dropouts > 0 || state.metadata.training.value_or(false);
-    warn(state, std::to_string(state.inertDropouts) +
-                    (state.dropouts > 0 ? " Dropout nodes do not train although others do" : " Dropout nodes do not train") +
-                    " (training_mode is absent or false): " +
-                    (exportedInTraining
-                         ? "the file was exported in training mode, but exporters lose the mode of dropout inside fused attention. Write that "
-                           "dropout as a separate module (eager attention), or "
-                           "set its probability to 0 to be rid of this warning"
-                         : "export in training mode if dropout is wanted"));
+    warn(state,
+         std::to_string(state.inertDropouts) +
+             (state.dropouts > 0 ? " Dropout nodes do not train although others do"
+                                 : " Dropout nodes do not train") +
+             " (training_mode is absent or false): " +
+             (exportedInTraining ? "the file was exported in training mode, but exporters lose the "
+                                   "mode of dropout inside fused attention. Write that "
+                                   "dropout as a separate module (eager attention), or "
+                                   "set its probability to 0 to be rid of this warning"
+                                 : "export in training mode if dropout is wanted"));
   }
   if (state.drawnMasks > 0)
-    state.notes.push_back(
-        std::to_string(state.drawnMasks) + (state.drawnMasks > 1 ? " masks are" : " mask is") +
-        " drawn as dropout's are (random numbers compared with a constant): by --seed, step and sample; in evaluation each is its mean");
+    state.notes.push_back(std::to_string(state.drawnMasks) +
+                          (state.drawnMasks > 1 ? " masks are" : " mask is") +
+                          " drawn as dropout's are (random numbers compared with a constant): by "
+                          "--seed, step and sample; in evaluation each is its mean");
   if (state.guessedSingleRow)
-    warn(state,
-         "the file fixes one sample, so the sample axis is ambiguous in some reshapes; an axis of exactly one element was chosen. Export with a "
-         "symbolic batch dimension, or with at least 2 samples");
+    warn(state, "the file fixes one sample, so the sample axis is ambiguous in some reshapes; an "
+                "axis of exactly one element was chosen. Export with a "
+                "symbolic batch dimension, or with at least 2 samples");
 }
 
 void zorse::onnx_import::reportParameters(ImportState &state) {
@@ -309,6 +342,7 @@ void zorse::onnx_import::reportParameters(ImportState &state) {
     trainedTensors += state.roles[tensor] == InitializerRole::Trained;
   }
   const double share = all > 0 ? 100 * double(trained) / double(all) : 0;
-  state.notes.push_back("trained parameters: " + grouped(trained) + " of " + grouped(all) + " (" + zorse::format("%.4g", share) + " %), in " +
-                        std::to_string(trainedTensors) + " of " + std::to_string(state.parameters.size()) + " tensors");
+  state.notes.push_back("trained parameters: " + grouped(trained) + " of " + grouped(all) + " (" +
+                        zorse::format("%.4g", share) + " %), in " + std::to_string(trainedTensors) +
+                        " of " + std::to_string(state.parameters.size()) + " tensors");
 }

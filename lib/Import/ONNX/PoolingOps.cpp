@@ -8,8 +8,11 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// Combines the elements of every window with `combine`, along all dimensions of positions, the last one first.
-template <typename Combine> static ImportedValue pooled(Decomposition &make, ImportedValue x, const Windows &windows, Combine combine) {
+/// Combines the elements of every window with `combine`, along all dimensions of positions, the
+/// last one first.
+template <typename Combine>
+static ImportedValue pooled(Decomposition &make, ImportedValue x, const Windows &windows,
+                            Combine combine) {
   for (size_t i = windows.rank(); i-- > 0 && !make.hasFailed();) {
     const auto axis = static_cast<int64_t>(i) + 2;
     ImportedValue all = atWindow(make, x, axis, windows, i, 0);
@@ -25,7 +28,8 @@ static LogicalResult readPooling(OpContext &op, Windows &windows) {
   const ImportedValue &x = op.operand(0);
   if (!x.isArray() || !isFloat(x.type))
     return op.error("expects floats, found " + Twine(name(x.type)));
-  if (failed(readWindows(op, x, op.integers("kernel_shape").value_or(std::vector<int64_t>()), windows)))
+  if (failed(readWindows(op, x, op.integers("kernel_shape").value_or(std::vector<int64_t>()),
+                         windows)))
     return failure();
   int64_t slices = 0;
   for (size_t i = 0; i < windows.rank(); ++i) {
@@ -34,23 +38,30 @@ static LogicalResult readPooling(OpContext &op, Windows &windows) {
       return op.error("has windows that lie in its pads alone, in dimension " + Twine(i + 2));
   }
   if (slices > kMaxSlices)
-    return op.error("has windows of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMaxSlices) + " are supported");
+    return op.error("has windows of " + Twine(slices) +
+                    " elements along its dimensions together; at most " + Twine(kMaxSlices) +
+                    " are supported");
   return success();
 }
 
-/// Max pooling. The first of equal elements receives the gradient, as in PyTorch: a later one replaces it only if it is larger.
+/// Max pooling. The first of equal elements receives the gradient, as in PyTorch: a later one
+/// replaces it only if it is larger.
 static LogicalResult importMaxPool(OpContext &op) {
   Windows windows;
   if (failed(readPooling(op, windows)))
     return failure();
   if (op.node.outputs.size() > 1 && op.node.outputs[1] >= 0)
     for (const GraphNode &other : op.state.graph.body.nodes)
-      if (std::find(other.inputs.begin(), other.inputs.end(), op.node.outputs[1]) != other.inputs.end())
-        return op.error("its second output (positions of the largest elements) is used; only its first output is supported");
+      if (std::find(other.inputs.begin(), other.inputs.end(), op.node.outputs[1]) !=
+          other.inputs.end())
+        return op.error("its second output (positions of the largest elements) is used; only its "
+                        "first output is supported");
   Decomposition make(op);
-  ImportedValue x = paddedPositions(make, op.operand(0), windows, -std::numeric_limits<double>::infinity());
-  return make.result(
-      pooled(make, x, windows, [&](const ImportedValue &a, const ImportedValue &b) { return make("Where", {make("Greater", {b, a}), b, a}); }));
+  ImportedValue x =
+      paddedPositions(make, op.operand(0), windows, -std::numeric_limits<double>::infinity());
+  return make.result(pooled(make, x, windows, [&](const ImportedValue &a, const ImportedValue &b) {
+    return make("Where", {make("Greater", {b, a}), b, a});
+  }));
 }
 
 /// AveragePool and LpPool.
@@ -68,31 +79,40 @@ static LogicalResult importAveragePool(OpContext &op) {
     x = power == 2 ? make("Mul", {x, x}) : make("Abs", {x});
   if (power > 2)
     x = make("Pow", {x, make.number(static_cast<double>(power), x)});
-  ImportedValue sum = pooled(make, paddedPositions(make, x, windows, 0), windows,
-                             [&](const ImportedValue &a, const ImportedValue &b) { return make("Add", {a, b}); });
+  ImportedValue sum =
+      pooled(make, paddedPositions(make, x, windows, 0), windows,
+             [&](const ImportedValue &a, const ImportedValue &b) { return make("Add", {a, b}); });
   if (!average)
-    return make.result(power == 1 ? sum : power == 2 ? make("Sqrt", {sum}) : make("Pow", {sum, make.number(1 / static_cast<double>(power), sum)}));
-  // Number of elements per window: elements of the operand, and with count_include_pad also the pads of the file.
+    return make.result(power == 1 ? sum
+                       : power == 2
+                           ? make("Sqrt", {sum})
+                           : make("Pow", {sum, make.number(1 / static_cast<double>(power), sum)}));
+  // Number of elements per window: elements of the operand, and with count_include_pad also the
+  // pads of the file.
   const bool withPads = op.integer("count_include_pad") != 0;
   std::vector<double> sizes{1};
   for (size_t i = 0; i < windows.rank(); ++i) {
     std::vector<double> next;
-    const int64_t first = withPads ? -windows.before[i] : 0, end = windows.extents[i] + (withPads ? windows.after[i] : 0);
+    const int64_t first = withPads ? -windows.before[i] : 0,
+                  end = windows.extents[i] + (withPads ? windows.after[i] : 0);
     for (double outer : sizes)
       for (int64_t window = 0; window < windows.counts[i]; ++window) {
         int64_t inside = 0;
         for (int64_t k = 0; k < windows.kernel[i]; ++k) {
-          const int64_t at = window * windows.strides[i] + k * windows.dilations[i] - windows.before[i];
+          const int64_t at =
+              window * windows.strides[i] + k * windows.dilations[i] - windows.before[i];
           inside += at >= first && at < end;
         }
         next.push_back(outer * static_cast<double>(inside));
       }
     sizes = std::move(next);
   }
-  const bool uniform = std::all_of(sizes.begin(), sizes.end(), [&](double size) { return size == sizes[0]; });
+  const bool uniform =
+      std::all_of(sizes.begin(), sizes.end(), [&](double size) { return size == sizes[0]; });
   if (uniform)
     return make.result(make("Mul", {sum, make.number(1 / sizes[0], sum)}));
-  return make.result(make("Div", {sum, constantOf(sum.type, makeFloats(sum.type, std::move(sizes)), windows.counts)}));
+  return make.result(make(
+      "Div", {sum, constantOf(sum.type, makeFloats(sum.type, std::move(sizes)), windows.counts)}));
 }
 
 static LogicalResult importGlobalPool(OpContext &op) {
@@ -111,12 +131,13 @@ static LogicalResult importGlobalPool(OpContext &op) {
 }
 
 void zorse::onnx_import::registerPoolingOps(OperatorRegistry &registry) {
-  const std::vector<AttributeInfo> windows = {only(text("auto_pad", "NOTSET"), {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"}),
-                                              integer("ceil_mode", 0),
-                                              integers("dilations"),
-                                              required(integers("kernel_shape")),
-                                              integers("pads"),
-                                              integers("strides")};
+  const std::vector<AttributeInfo> windows = {
+      only(text("auto_pad", "NOTSET"), {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"}),
+      integer("ceil_mode", 0),
+      integers("dilations"),
+      required(integers("kernel_shape")),
+      integers("pads"),
+      integers("strides")};
   registry.add({
       {{"MaxPool"}, 1, 1, with(windows, {ignored(integer("storage_order"))}), importMaxPool},
       {{"AveragePool"}, 1, 1, with(windows, {integer("count_include_pad", 0)}), importAveragePool},

@@ -1,5 +1,5 @@
-// Imports RNN, GRU and LSTM, unrolled. One matmul computes the contribution of the inputs for all positions. Every
-// position then adds the contribution of the previous state.
+// Imports RNN, GRU and LSTM, unrolled. One matmul computes the contribution of the inputs for all
+// positions. Every position then adds the contribution of the previous state.
 #include "Decomposition.h"
 #include "Parts.h"
 
@@ -31,12 +31,14 @@ struct Weights {
 
 class RnnUnroller {
 public:
-  RnnUnroller(Decomposition &make, const Cell &cell, const Weights &weights) : make(make), cell(cell), weights(weights) {}
+  RnnUnroller(Decomposition &make, const Cell &cell, const Weights &weights)
+      : make(make), cell(cell), weights(weights) {}
 
   ImportedValue hidden, memory; ///< samples x H; absent: zero
 
   /// Computes the next state.
-  /// \param brought  samples x gates*H: contribution of the inputs at this position, with all biases that are added before the reset gate
+  /// \param brought  samples x gates*H: contribution of the inputs at this position, with all
+  /// biases that are added before the reset gate
   void step(const ImportedValue &brought) {
     switch (cell.kind) {
     case Cell::Kind::Rnn:
@@ -61,11 +63,17 @@ private:
   ImportedValue recurrent(const ImportedValue &state, int64_t first, int64_t count) {
     if (!state)
       return {};
-    ImportedValue matrix = count == cell.gates ? weights.state : make.slice(weights.state, 1, first * cell.hidden, count * cell.hidden);
+    ImportedValue matrix = count == cell.gates ? weights.state
+                                               : make.slice(weights.state, 1, first * cell.hidden,
+                                                            count * cell.hidden);
     return make("MatMul", {state, matrix});
   }
-  ImportedValue plus(const ImportedValue &a, const ImportedValue &b) { return !a ? b : !b ? a : make("Add", {a, b}); }
-  ImportedValue times(const ImportedValue &a, const ImportedValue &b) { return !a || !b ? ImportedValue() : make("Mul", {a, b}); }
+  ImportedValue plus(const ImportedValue &a, const ImportedValue &b) {
+    return !a ? b : !b ? a : make("Add", {a, b});
+  }
+  ImportedValue times(const ImportedValue &a, const ImportedValue &b) {
+    return !a || !b ? ImportedValue() : make("Mul", {a, b});
+  }
   ImportedValue oneLess(const ImportedValue &x) { return make("Sub", {make.number(1, x), x}); }
   ImportedValue activate(size_t which, ImportedValue x) {
     if (cell.clip > 0)
@@ -75,9 +83,13 @@ private:
 
   void gru(const ImportedValue &brought) { // gates z, r, h
     ImportedValue both = recurrent(hidden, 0, cell.resetsLast ? 3 : 2);
-    auto of = [&](int64_t index) { return both ? make.slice(both, 1, index * cell.hidden, cell.hidden) : ImportedValue(); };
-    ImportedValue update = activate(0, plus(gate(brought, 0), of(0))), reset = activate(0, plus(gate(brought, 1), of(1)));
-    ImportedValue before = cell.resetsLast ? times(reset, plus(of(2), weights.stateBias)) : recurrent(times(reset, hidden), 2, 1);
+    auto of = [&](int64_t index) {
+      return both ? make.slice(both, 1, index * cell.hidden, cell.hidden) : ImportedValue();
+    };
+    ImportedValue update = activate(0, plus(gate(brought, 0), of(0))),
+                  reset = activate(0, plus(gate(brought, 1), of(1)));
+    ImportedValue before = cell.resetsLast ? times(reset, plus(of(2), weights.stateBias))
+                                           : recurrent(times(reset, hidden), 2, 1);
     ImportedValue candidate = activate(1, plus(gate(brought, 2), before));
     hidden = plus(times(oneLess(update), candidate), times(update, hidden));
   }
@@ -86,10 +98,14 @@ private:
     ImportedValue all = plus(brought, recurrent(hidden, 0, 4));
     auto of = [&](int64_t index, const ImportedValue &seen) {
       ImportedValue own = gate(all, index);
-      return index < 3 && weights.peepholes && seen ? plus(own, times(make.slice(weights.peepholes, 0, index * cell.hidden, cell.hidden), seen))
-                                                    : own;
+      return index < 3 && weights.peepholes && seen
+                 ? plus(own,
+                        times(make.slice(weights.peepholes, 0, index * cell.hidden, cell.hidden),
+                              seen))
+                 : own;
     };
-    ImportedValue input = activate(0, of(0, memory)), forget = cell.inputForgets ? oneLess(input) : activate(0, of(2, memory));
+    ImportedValue input = activate(0, of(0, memory)),
+                  forget = cell.inputForgets ? oneLess(input) : activate(0, of(2, memory));
     memory = plus(times(forget, memory), times(input, activate(1, of(3, {}))));
     hidden = times(activate(0, of(1, memory)), make(cell.activations[2].c_str(), {memory}));
   }
@@ -108,7 +124,8 @@ std::string activationCalled(llvm::StringRef name) {
 class Recurrence {
 public:
   explicit Recurrence(OpContext &op)
-      : op(op), make(op), x(op.operand(0)), inputs(op.operand(1)), recurrent(op.operand(2)), first(op.integer("layout") != 0), outer(first ? 1 : 0) {}
+      : op(op), make(op), x(op.operand(0)), inputs(op.operand(1)), recurrent(op.operand(2)),
+        first(op.integer("layout") != 0), outer(first ? 1 : 0) {}
 
   LogicalResult apply() {
     if (failed(readShapes()) || failed(readActivations()))
@@ -132,13 +149,16 @@ private:
   int64_t directions = 1, positions = 0;
   size_t perDirection = 0; ///< activations per direction
   std::vector<std::string> activations;
-  std::vector<std::vector<ImportedValue>> outputs; ///< indexed by position, then direction: samples x H
+  std::vector<std::vector<ImportedValue>>
+      outputs; ///< indexed by position, then direction: samples x H
   std::vector<ImportedValue> lastHidden, lastMemory;
 
   LogicalResult readShapes() {
     if (!x.isArray() || x.rank() != 3 || inputs.rank() != 3 || recurrent.rank() != 3)
       return op.error("expects inputs and two weights of rank 3");
-    cell.kind = op.node.op == "LSTM" ? Cell::Kind::Lstm : op.node.op == "GRU" ? Cell::Kind::Gru : Cell::Kind::Rnn;
+    cell.kind = op.node.op == "LSTM"  ? Cell::Kind::Lstm
+                : op.node.op == "GRU" ? Cell::Kind::Gru
+                                      : Cell::Kind::Rnn;
     cell.gates = cell.kind == Cell::Kind::Lstm ? 4 : cell.kind == Cell::Kind::Gru ? 3 : 1;
     cell.hidden = recurrent.view.size(2);
     cell.clip = op.real("clip");
@@ -147,19 +167,24 @@ private:
     direction = op.text("direction");
     directions = direction == "bidirectional" ? 2 : 1;
     positions = x.view.size(outer);
-    if (op.integer("hidden_size", cell.hidden) != cell.hidden || inputs.view.size(0) != directions || recurrent.view.size(0) != directions ||
-        inputs.view.size(1) != cell.gates * cell.hidden || recurrent.view.size(1) != cell.gates * cell.hidden ||
-        inputs.view.size(2) != x.view.size(2))
-      return op.error("expects weights for " + Twine(directions) + (directions == 1 ? " direction, " : " directions, ") + Twine(cell.gates) +
+    if (op.integer("hidden_size", cell.hidden) != cell.hidden ||
+        inputs.view.size(0) != directions || recurrent.view.size(0) != directions ||
+        inputs.view.size(1) != cell.gates * cell.hidden ||
+        recurrent.view.size(1) != cell.gates * cell.hidden || inputs.view.size(2) != x.view.size(2))
+      return op.error("expects weights for " + Twine(directions) +
+                      (directions == 1 ? " direction, " : " directions, ") + Twine(cell.gates) +
                       " gates of hidden_size and inputs of " + Twine(x.view.size(2)));
     if (x.view.sampleAxis() == outer)
       return op.error("runs over the samples; every op must treat samples apart");
     if (positions < 1 || positions > kMaxPositions)
-      return op.error("has " + Twine(positions) + " positions; 1 to " + Twine(kMaxPositions) + " are unrolled");
+      return op.error("has " + Twine(positions) + " positions; 1 to " + Twine(kMaxPositions) +
+                      " are unrolled");
     if (op.operand(4)) {
       auto lengths = constantInts(op.operand(4));
-      if (!lengths || std::any_of(lengths->begin(), lengths->end(), [&](int64_t length) { return length != positions; }))
-        return op.error("has lengths of sequences that are not all " + Twine(positions) + ", the number of positions; this is not supported");
+      if (!lengths || std::any_of(lengths->begin(), lengths->end(),
+                                  [&](int64_t length) { return length != positions; }))
+        return op.error("has lengths of sequences that are not all " + Twine(positions) +
+                        ", the number of positions; this is not supported");
     }
     return success();
   }
@@ -174,17 +199,21 @@ private:
       for (const std::string &name : given->strings()) {
         activations.push_back(activationCalled(name));
         if (activations.back().empty())
-          return op.error("has the activation '" + name + "'; Sigmoid, Tanh, Relu, Softsign and Softplus are supported");
+          return op.error("has the activation '" + name +
+                          "'; Sigmoid, Tanh, Relu, Softsign and Softplus are supported");
       }
     else
       for (int64_t d = 0; d < directions; ++d)
         activations.insert(activations.end(), called.begin(), called.end());
     if (activations.size() != perDirection * static_cast<size_t>(directions))
-      return op.error("expects " + Twine(perDirection) + " activations for a direction, found " + Twine(activations.size()) + " in all");
+      return op.error("expects " + Twine(perDirection) + " activations for a direction, found " +
+                      Twine(activations.size()) + " in all");
     return success();
   }
 
-  ImportedValue own(const ImportedValue &all, int64_t d) { return make.squeeze(make.slice(all, 0, d, 1), 0); }
+  ImportedValue own(const ImportedValue &all, int64_t d) {
+    return make.squeeze(make.slice(all, 0, d, 1), 0);
+  }
 
   /// The initial state. Absent if it is zero everywhere.
   ImportedValue initial(size_t index, int64_t d) {
@@ -194,14 +223,16 @@ private:
     return make.squeeze(make.slice(given, outer, d, 1), outer);
   }
 
-  /// The contribution of the inputs for all positions, and all biases that are added before the reset gate.
+  /// The contribution of the inputs for all positions, and all biases that are added before the
+  /// reset gate.
   ImportedValue broughtBy(Weights &weights, int64_t d) {
     ImportedValue brought = make("MatMul", {x, weights.inputs});
     if (op.operand(3)) {
       ImportedValue biases = own(op.operand(3), d);
       const int64_t all = cell.gates * cell.hidden;
       brought = make("Add", {brought, make.slice(biases, 0, 0, all)});
-      // If a GRU applies the reset gate last, the gate also scales the second bias of the candidate.
+      // If a GRU applies the reset gate last, the gate also scales the second bias of the
+      // candidate.
       if (cell.kind == Cell::Kind::Gru && cell.resetsLast) {
         weights.stateBias = make.slice(biases, 0, all + 2 * cell.hidden, cell.hidden);
         ImportedValue others = make.slice(biases, 0, all, 2 * cell.hidden),
@@ -238,10 +269,14 @@ private:
   }
 
   /// Stacks the directions, after the sample axis or before it.
-  FailureOr<ImportedValue> joined(std::vector<ImportedValue> parts) { return stacked(op, std::move(parts), outer); }
+  FailureOr<ImportedValue> joined(std::vector<ImportedValue> parts) {
+    return stacked(op, std::move(parts), outer);
+  }
 
   LogicalResult writeResults() {
-    auto wanted = [&](size_t index) { return index < op.node.outputs.size() && op.node.outputs[index] >= 0; };
+    auto wanted = [&](size_t index) {
+      return index < op.node.outputs.size() && op.node.outputs[index] >= 0;
+    };
     if (wanted(0)) {
       std::vector<ImportedValue> all;
       for (std::vector<ImportedValue> &position : outputs) {
@@ -271,13 +306,14 @@ private:
 static LogicalResult importRecurrent(OpContext &op) { return Recurrence(op).apply(); }
 
 void zorse::onnx_import::registerRecurrentOps(OperatorRegistry &registry) {
-  const std::vector<AttributeInfo> common = {ignored(reals("activation_alpha")),
-                                             ignored(reals("activation_beta")),
-                                             texts("activations"),
-                                             real("clip", 0),
-                                             only(text("direction", "forward"), {"forward", "reverse", "bidirectional"}),
-                                             integer("hidden_size"),
-                                             integer("layout", 0)};
+  const std::vector<AttributeInfo> common = {
+      ignored(reals("activation_alpha")),
+      ignored(reals("activation_beta")),
+      texts("activations"),
+      real("clip", 0),
+      only(text("direction", "forward"), {"forward", "reverse", "bidirectional"}),
+      integer("hidden_size"),
+      integer("layout", 0)};
   registry.add({
       {{"RNN"}, 3, 6, with(common, {}), importRecurrent},
       {{"GRU"}, 3, 6, with(common, {integer("linear_before_reset", 0)}), importRecurrent},

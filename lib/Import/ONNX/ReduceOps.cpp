@@ -39,12 +39,14 @@ Value zorse::onnx_import::sumPerSample(ImportState &state, Value value) {
   return create<ReduceOp>(state, value, ReduceKind::Sum, dims);
 }
 
-static LogicalResult reduceConstant(OpContext &op, const ImportedValue &x, const Reduction &reduction) {
+static LogicalResult reduceConstant(OpContext &op, const ImportedValue &x,
+                                    const Reduction &reduction) {
   const std::string &which = op.node.op;
   const std::vector<bool> &reduced = reduction.reduced;
   int64_t count = reduction.count;
   if (x.view.elements() > (int64_t(1) << 26) || x.view.elements() == 0)
-    return op.error("reduces a constant of " + Twine(x.view.elements()) + " elements, which is not folded");
+    return op.error("reduces a constant of " + Twine(x.view.elements()) +
+                    " elements, which is not folded");
   ImportedValue moved = x;
   std::vector<FactorList> dims;
   int64_t outer = 1;
@@ -60,7 +62,10 @@ static LogicalResult reduceConstant(OpContext &op, const ImportedValue &x, const
   // Reduce every `count` values to one. Floats are rounded at the end; integers wrap around.
   const auto reduceRows = [&](auto values, auto min, auto max, auto add, auto multiply) {
     using T = decltype(min);
-    std::vector<T> result(outer, which == "ReduceProd" ? 1 : which == "ReduceMax" ? min : which == "ReduceMin" ? max : 0);
+    std::vector<T> result(outer, which == "ReduceProd"  ? 1
+                                 : which == "ReduceMax" ? min
+                                 : which == "ReduceMin" ? max
+                                                        : 0);
     for (size_t i = 0; i < values.size(); ++i) {
       T &total = result[i / count];
       total = which == "ReduceMax"    ? std::max(total, values[i])
@@ -73,11 +78,12 @@ static LogicalResult reduceConstant(OpContext &op, const ImportedValue &x, const
     return result;
   };
   if (!isFloat(x.type)) {
-    auto result = reduceRows(*constantInts(moved, int64_t(1) << 26), INT64_MIN, INT64_MAX, addInts, mulInts);
+    auto result =
+        reduceRows(*constantInts(moved, int64_t(1) << 26), INT64_MIN, INT64_MAX, addInts, mulInts);
     return op.result(constantOf(x.type, makeInts(x.type, std::move(result)), reduction.shape));
   }
-  auto result =
-      reduceRows(*constantFloats(moved, int64_t(1) << 26), -double(INFINITY), double(INFINITY), std::plus<double>(), std::multiplies<double>());
+  auto result = reduceRows(*constantFloats(moved, int64_t(1) << 26), -double(INFINITY),
+                           double(INFINITY), std::plus<double>(), std::multiplies<double>());
   for (double &total : result)
     total = roundTo(x.type, total);
   return op.result(constantOf(x.type, makeFloats(x.type, std::move(result)), reduction.shape));
@@ -99,9 +105,11 @@ static LogicalResult reduceSamples(OpContext &op, ImportedValue x, int64_t rank)
   summand.factor = x.takeScale();
   if (op.node.op == "ReduceMean")
     summand.factor /= elements;
-  summand.numerator = sumPerSample(op.state, materialise(op.state, x, groupsOf(x.view, true), true));
+  summand.numerator =
+      sumPerSample(op.state, materialise(op.state, x, groupsOf(x.view, true), true));
   if (op.state.isFromInputs(summand.numerator)) { // known before the step
-    ImportedValue known = knownScalar(type, summand.factor * countOf(op.state, summand.numerator, ReduceKind::Sum));
+    ImportedValue known =
+        knownScalar(type, summand.factor * countOf(op.state, summand.numerator, ReduceKind::Sum));
     known.view.dims.resize(static_cast<size_t>(rank));
     return op.result(std::move(known));
   }
@@ -131,17 +139,22 @@ static LogicalResult extremumOfSamples(OpContext &op, const ImportedValue &x, in
       return failure();
   }
   each = castTo(op.state, each, isFloat(x.type) ? x.type : ElementKind::F32);
-  Value numerator = sumPerSample(op.state, materialise(op.state, each, groupsOf(each.view, true), true));
+  Value numerator =
+      sumPerSample(op.state, materialise(op.state, each, groupsOf(each.view, true), true));
   if (!op.state.isFromInputs(numerator))
     return mixes(op, "takes the extremum of all samples");
-  ImportedValue known = knownScalar(x.type, countOf(op.state, numerator, op.node.op == "ReduceMax" ? ReduceKind::Max : ReduceKind::Min));
+  ImportedValue known =
+      knownScalar(x.type, countOf(op.state, numerator,
+                                  op.node.op == "ReduceMax" ? ReduceKind::Max : ReduceKind::Min));
   known.view.dims.resize(static_cast<size_t>(rank));
   return op.result(std::move(known));
 }
 
 LogicalResult zorse::onnx_import::mixes(OpContext &op, const Twine &what) {
-  return op.error(what + ": it combines samples of activations, which may be combined only in the loss, as a sum of terms factor * sum over samples. "
-                         "Sums and extrema of inputs alone are known before the step and may be used anywhere in the loss");
+  return op.error(what + ": it combines samples of activations, which may be combined only in the "
+                         "loss, as a sum of terms factor * sum over samples. "
+                         "Sums and extrema of inputs alone are known before the step and may be "
+                         "used anywhere in the loss");
 }
 
 static LogicalResult reduceActivation(OpContext &op, ImportedValue x, const Reduction &reduction) {
@@ -253,7 +266,8 @@ static LogicalResult importReduce(OpContext &op) {
     return op.error("expects a tensor");
   if (!overSamples)
     return reduceActivation(op, x, reduction);
-  bool everything = std::all_of(reduction.shape.begin(), reduction.shape.end(), [](int64_t size) { return size == 1; });
+  bool everything = std::all_of(reduction.shape.begin(), reduction.shape.end(),
+                                [](int64_t size) { return size == 1; });
   if (everything && (which == "ReduceMax" || which == "ReduceMin"))
     return extremumOfSamples(op, x, static_cast<int64_t>(reduction.shape.size()));
   if (!everything)

@@ -1,5 +1,5 @@
-// Decides which initializers are trained. Information in the file takes precedence over inference from their uses.
-// Ambiguous ones stay undecided.
+// Decides which initializers are trained. Information in the file takes precedence over inference
+// from their uses. Ambiguous ones stay undecided.
 #include "Roles.h"
 
 #include "mlir/Support/LLVM.h"
@@ -14,14 +14,14 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 bool zorse::onnx_import::looksRenamed(StringRef name) {
-  return name.starts_with("val_") || name.starts_with("onnx::") || name.starts_with("embedding") || name.starts_with("_") ||
-         name.starts_with("constant") || !name.contains('.');
+  return name.starts_with("val_") || name.starts_with("onnx::") || name.starts_with("embedding") ||
+         name.starts_with("_") || name.starts_with("constant") || !name.contains('.');
 }
 
 /// Whether only exporters use names like this.
 static bool isGenerated(StringRef name) {
-  return name.starts_with("val_") || name.starts_with("onnx::") || name.starts_with("_") || name.starts_with("constant") ||
-         name.starts_with("scalar_tensor") || name.contains('/');
+  return name.starts_with("val_") || name.starts_with("onnx::") || name.starts_with("_") ||
+         name.starts_with("constant") || name.starts_with("scalar_tensor") || name.contains('/');
 }
 
 /// Whether the last part of the name is typical for parameters of norms and linear layers.
@@ -29,18 +29,21 @@ static bool isUsualName(StringRef name) {
   StringRef leaf = name.rsplit('.').second.empty() ? name : name.rsplit('.').second;
   std::string lower = leaf.lower();
   return !isGenerated(name) &&
-         (StringRef(lower).ends_with("weight") || StringRef(lower).ends_with("bias") || lower == "gamma" || lower == "beta" || lower == "gain");
+         (StringRef(lower).ends_with("weight") || StringRef(lower).ends_with("bias") ||
+          lower == "gamma" || lower == "beta" || lower == "gain");
 }
 
 static int64_t elementsOf(const onnx::Tensor &tensor) {
   int64_t elements = 1;
   for (int64_t dim : tensor.dims())
-    if (__builtin_mul_overflow(elements, std::max<int64_t>(dim, 0), &elements)) // an error when the tensor is read
+    if (__builtin_mul_overflow(elements, std::max<int64_t>(dim, 0),
+                               &elements)) // an error when the tensor is read
       elements = INT64_MAX;
   return elements;
 }
 
-static const llvm::StringSet<> kViews{"Identity", "Transpose", "Cast", "CastLike", "Reshape", "Unsqueeze", "Squeeze", "Slice", "Expand", "Split"};
+static const llvm::StringSet<> kViews{"Identity",  "Transpose", "Cast",  "CastLike", "Reshape",
+                                      "Unsqueeze", "Squeeze",   "Slice", "Expand",   "Split"};
 
 /// Operators with weights in all operands after the first.
 static const llvm::StringSet<> kWeighted{"Conv",
@@ -160,7 +163,8 @@ Uses::Uses(const FlatGraph &graph, const std::vector<int> &wanted) {
     }
   };
   for (const GraphNode &node : llvm::reverse(graph.body.nodes)) {
-    if (std::none_of(node.outputs.begin(), node.outputs.end(), [&](int output) { return output >= 0 && differentiated.contains(output); }))
+    if (std::none_of(node.outputs.begin(), node.outputs.end(),
+                     [&](int output) { return output >= 0 && differentiated.contains(output); }))
       continue;
     for (size_t k = 0; k < node.inputs.size(); ++k)
       if (node.inputs[k] >= 0 && passesGradient(node, k))
@@ -177,17 +181,21 @@ const std::vector<Uses::Use> &Uses::of(int value) const {
 }
 
 bool Uses::dependsOnData(const GraphNode &node, size_t operand) const {
-  return operand < node.inputs.size() && node.inputs[operand] >= 0 && data.contains(node.inputs[operand]);
+  return operand < node.inputs.size() && node.inputs[operand] >= 0 &&
+         data.contains(node.inputs[operand]);
 }
 
 bool Uses::isTable(int value) const {
-  return llvm::any_of(of(value), [](const Use &use) { return use.node->op == "Gather" && use.position == 0; });
+  return llvm::any_of(of(value),
+                      [](const Use &use) { return use.node->op == "Gather" && use.position == 0; });
 }
 
-// Whether the value reaches a softmax without a matmul or a norm in between. An addend of such a value is a mask or a bias of scores.
+// Whether the value reaches a softmax without a matmul or a norm in between. An addend of such a
+// value is a mask or a bias of scores.
 bool Uses::reachesSoftmax(int value, int depth) const {
-  static const llvm::StringSet<> scoreOps{"Add",    "Mul",   "Div",   "Sub",       "Reshape",  "Unsqueeze", "Squeeze", "Cast",
-                                          "Expand", "Where", "Slice", "Transpose", "Identity", "Tanh",      "CastLike"};
+  static const llvm::StringSet<> scoreOps{
+      "Add",    "Mul",   "Div",   "Sub",       "Reshape",  "Unsqueeze", "Squeeze", "Cast",
+      "Expand", "Where", "Slice", "Transpose", "Identity", "Tanh",      "CastLike"};
   auto [found, isNew] = softmax.try_emplace(value, false);
   if (!isNew || depth > 64)
     return found->second;
@@ -202,7 +210,8 @@ bool Uses::reachesSoftmax(int value, int depth) const {
   return softmax[value] = result;
 }
 
-/// Whether one of the uses is typical for parameters only: a matrix, the weight or bias of a norm or a linear layer, an embedding table.
+/// Whether one of the uses is typical for parameters only: a matrix, the weight or bias of a norm
+/// or a linear layer, an embedding table.
 bool Uses::isPlain(int value, const onnx::Tensor &tensor, int depth) const {
   StringRef name = tensor.name();
   int64_t rank = tensor.dims_size();
@@ -210,21 +219,29 @@ bool Uses::isPlain(int value, const onnx::Tensor &tensor, int depth) const {
     return false;
   return llvm::any_of(of(value), [&](const Use &use) {
     const GraphNode &node = *use.node;
-    auto follow = [&] { return llvm::any_of(node.outputs, [&](int output) { return output >= 0 && isPlain(output, tensor, depth + 1); }); };
+    auto follow = [&] {
+      return llvm::any_of(node.outputs, [&](int output) {
+        return output >= 0 && isPlain(output, tensor, depth + 1);
+      });
+    };
     if (node.detach)
       return false;
     if (kViews.contains(node.op))
       return use.position == 0 && follow();
     if (node.op == "MatMul" || node.op == "Gemm")
-      return use.position == 2 ? rank == 1 && !isGenerated(name) : rank >= 2 && dependsOnData(node, 1 - use.position);
+      return use.position == 2 ? rank == 1 && !isGenerated(name)
+                               : rank >= 2 && dependsOnData(node, 1 - use.position);
     if (kWeighted.contains(node.op))
       return use.position > 0 && dependsOnData(node, 0) && !isGenerated(name);
     if (node.op == "Einsum")
-      return rank >= 2 && node.inputs.size() == 2 && dependsOnData(node, 1 - use.position) && !isGenerated(name);
+      return rank >= 2 && node.inputs.size() == 2 && dependsOnData(node, 1 - use.position) &&
+             !isGenerated(name);
     if (node.op == "Gather")
-      return use.position == 0 && rank >= 2 && !isGenerated(name) && (dependsOnData(node, 1) || isUsualName(name));
+      return use.position == 0 && rank >= 2 && !isGenerated(name) &&
+             (dependsOnData(node, 1) || isUsualName(name));
     if (node.op == "Add" || node.op == "Sub" || node.op == "Mul")
-      return rank == 1 && node.inputs.size() == 2 && isUsualName(name) && (dependsOnData(node, 1 - use.position) || follow());
+      return rank == 1 && node.inputs.size() == 2 && isUsualName(name) &&
+             (dependsOnData(node, 1 - use.position) || follow());
     return false;
   });
 }
@@ -236,7 +253,11 @@ bool Uses::isTrained(int value, int64_t rank, bool named, int depth) const {
   return llvm::any_of(of(value), [&](const Use &use) {
     const GraphNode &node = *use.node;
     auto other = [&](size_t operand) { return dependsOnData(node, operand); };
-    auto follow = [&] { return llvm::any_of(node.outputs, [&](int output) { return output >= 0 && isTrained(output, rank, named, depth + 1); }); };
+    auto follow = [&] {
+      return llvm::any_of(node.outputs, [&](int output) {
+        return output >= 0 && isTrained(output, rank, named, depth + 1);
+      });
+    };
     if (node.detach)
       return false;
     if (kViews.contains(node.op))
@@ -246,11 +267,16 @@ bool Uses::isTrained(int value, int64_t rank, bool named, int depth) const {
     if (kWeighted.contains(node.op))
       return use.position > 0 && other(0);
     if (node.op == "Einsum")
-      return llvm::any_of(llvm::seq<size_t>(0, node.inputs.size()), [&](size_t k) { return k != use.position && other(k); });
-    if (node.op == "Gather") // a named table looked up by constant ids is an embedding (of distances, say), even if it ends in scores
-      return use.position == 0 && rank >= 2 && (other(1) || follow() || (rank == 2 && depth == 0 && named));
+      return llvm::any_of(llvm::seq<size_t>(0, node.inputs.size()),
+                          [&](size_t k) { return k != use.position && other(k); });
+    if (node.op == "Gather") // a named table looked up by constant ids is an embedding (of
+                             // distances, say), even if it ends in scores
+      return use.position == 0 && rank >= 2 &&
+             (other(1) || follow() || (rank == 2 && depth == 0 && named));
     if (node.op == "Add" || node.op == "Sub")
-      return node.inputs.size() == 2 && (other(1 - use.position) ? rank == 1 || !reachesSoftmax(node.outputs[0], 0) : follow());
+      return node.inputs.size() == 2 &&
+             (other(1 - use.position) ? rank == 1 || !reachesSoftmax(node.outputs[0], 0)
+                                      : follow());
     if (node.op == "Mul")
       return rank == 1 && node.inputs.size() == 2 && (other(1 - use.position) || follow());
     if (node.op == "Concat")
@@ -261,7 +287,8 @@ bool Uses::isTrained(int value, int64_t rank, bool named, int depth) const {
 
 bool Uses::isProbablyTrained(int value, const onnx::Tensor &tensor) const {
   bool named = !looksRenamed(tensor.name());
-  return tensor.dims_size() >= 1 && (elementsOf(tensor) > 1 || named) && isTrained(value, tensor.dims_size(), named, 0);
+  return tensor.dims_size() >= 1 && (elementsOf(tensor) > 1 || named) &&
+         isTrained(value, tensor.dims_size(), named, 0);
 }
 
 /// Whether the value holds frequencies of positions: every path from it ends in a sine or cosine.
@@ -274,8 +301,9 @@ bool Uses::endsInAngles(int value, int depth) const {
     for (size_t k = 0; k < use.node->inputs.size(); ++k)
       if (k != use.position && dependsOnData(*use.node, k))
         return false;
-    return llvm::all_of(use.node->outputs,
-                        [&](int output) { return output < 0 || !differentiated.contains(output) || endsInAngles(output, depth + 1); });
+    return llvm::all_of(use.node->outputs, [&](int output) {
+      return output < 0 || !differentiated.contains(output) || endsInAngles(output, depth + 1);
+    });
   });
 }
 
@@ -299,7 +327,8 @@ static bool areAngles(ArrayRef<double> numbers, const onnx::Tensor &tensor) {
   return varies && llvm::any_of(numbers, [](double x) { return x != std::round(x); });
 }
 
-/// Whether this is a typical literal: a number with few digits, the square root of one, or a very large one for masks.
+/// Whether this is a typical literal: a number with few digits, the square root of one, or a very
+/// large one for masks.
 static bool isWritten(double x) {
   double magnitude = std::abs(x);
   if (!(magnitude < 1e4)) // also if not finite
@@ -310,11 +339,13 @@ static bool isWritten(double x) {
     double scaled = number / std::pow(10, std::floor(std::log10(number)) - 4); // five digits
     return std::abs(scaled - std::round(scaled)) < 1e-3;
   };
-  return few(magnitude) || few(magnitude * magnitude) || few(1 / (magnitude * magnitude)) || few(std::pow(magnitude, 4)) ||
+  return few(magnitude) || few(magnitude * magnitude) || few(1 / (magnitude * magnitude)) ||
+         few(std::pow(magnitude, 4)) ||
          std::abs(magnitude * magnitude * 3.14159265358979 - 2) < 1e-5;
 }
 
-InferredRole Uses::inferred(int value, const onnx::Tensor &tensor, const std::function<std::vector<double>(int64_t)> &read) const {
+InferredRole Uses::inferred(int value, const onnx::Tensor &tensor,
+                            const std::function<std::vector<double>(int64_t)> &read) const {
   if (!getsGradient(value))
     return InferredRole::Constant;
   int64_t elements = elementsOf(tensor);
@@ -329,6 +360,7 @@ InferredRole Uses::inferred(int value, const onnx::Tensor &tensor, const std::fu
   if (hides && llvm::all_of(numbers, [](double x) { return x == 0 || x <= -1e4; }))
     return InferredRole::Constant; // a mask
   if (elements == 1)
-    return isGenerated(tensor.name()) && isWritten(numbers[0]) ? InferredRole::Constant : InferredRole::Ambiguous;
+    return isGenerated(tensor.name()) && isWritten(numbers[0]) ? InferredRole::Constant
+                                                               : InferredRole::Ambiguous;
   return areAngles(numbers, tensor) ? InferredRole::Constant : InferredRole::Ambiguous;
 }

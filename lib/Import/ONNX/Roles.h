@@ -23,8 +23,10 @@ public:
 
   /// Infers the role of an initializer of floats.
   /// \param read  reads its elements as doubles; returns an empty list if they cannot be read
-  InferredRole inferred(int value, const onnx::Tensor &tensor, const std::function<std::vector<double>(int64_t)> &read) const;
-  /// Resolves an ambiguous `inferred`: whether the initializer is more likely trained than constant.
+  InferredRole inferred(int value, const onnx::Tensor &tensor,
+                        const std::function<std::vector<double>(int64_t)> &read) const;
+  /// Resolves an ambiguous `inferred`: whether the initializer is more likely trained than
+  /// constant.
   bool isProbablyTrained(int value, const onnx::Tensor &tensor) const;
   /// Whether the value is the table of an embedding.
   bool isTable(int value) const;

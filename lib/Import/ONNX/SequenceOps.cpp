@@ -34,13 +34,15 @@ static LogicalResult importSplitToSequence(OpContext &op) {
         return op.error("expects a positive size");
       const int64_t each = std::min((*given)[0], std::max<int64_t>(size, 1));
       if (size / each > kMaxParts)
-        return op.error("would make a sequence of " + Twine(size / each) + " tensors, at most " + Twine(kMaxParts) + " are possible");
+        return op.error("would make a sequence of " + Twine(size / each) + " tensors, at most " +
+                        Twine(kMaxParts) + " are possible");
       for (int64_t at = 0; at < size; at += each)
         sizes.push_back(std::min(each, size - at));
     } else
       sizes = *given;
   } else if (size > kMaxParts)
-    return op.error("would make a sequence of " + Twine(size) + " tensors, at most " + Twine(kMaxParts) + " are possible");
+    return op.error("would make a sequence of " + Twine(size) + " tensors, at most " +
+                    Twine(kMaxParts) + " are possible");
   else
     sizes.assign(size, 1);
   Sequence sequence;
@@ -71,7 +73,9 @@ static LogicalResult importSequenceAt(OpContext &op) {
   return op.result(sequence.elements()[at]);
 }
 
-static LogicalResult importSequenceConstruct(OpContext &op) { return op.result({ElementKind::Undefined, {}, Sequence{op.operands()}}); }
+static LogicalResult importSequenceConstruct(OpContext &op) {
+  return op.result({ElementKind::Undefined, {}, Sequence{op.operands()}});
+}
 
 static LogicalResult importConcatFromSequence(OpContext &op) {
   if (!op.operand(0).isSequence() || op.operand(0).elements().empty())
@@ -83,19 +87,22 @@ static LogicalResult importConcatFromSequence(OpContext &op) {
     if (axis < 0)
       return op.error("axis is outside the rank");
     for (ImportedValue &part : parts)
-      part.view.dims.insert(part.view.dims.begin() + std::min<int64_t>(axis, part.rank()), FactorList{});
+      part.view.dims.insert(part.view.dims.begin() + std::min<int64_t>(axis, part.rank()),
+                            FactorList{});
   }
   return concatenate(op, parts, axis);
 }
 
-/// Replaces a part of ids that contains the sample index by zeros, if the ids are used only by GatherND. \returns whether it did
-/// Exporters write x[arange(samples), places] as a GatherND with both stacked to ids. The IR has no value for such an index.
+/// Replaces a part of ids that contains the sample index by zeros, if the ids are used only by
+/// GatherND. \returns whether it did Exporters write x[arange(samples), places] as a GatherND with
+/// both stacked to ids. The IR has no value for such an index.
 static bool dropSampleNumbers(OpContext &op, std::vector<ImportedValue> &parts, int64_t axis) {
   if (parts.size() < 2 || !parts[0].isConstant() || isFloat(parts[0].type) || parts[0].rank() < 2)
     return false;
   axis += axis < 0 ? parts[0].rank() : 0;
   const bool told = parts[0].sampleStep() != 0;
-  const bool last = axis == parts[0].rank() - 1 && parts[0].view.size(axis) == 1 && parts[0].view.size(0) == op.state.rows;
+  const bool last = axis == parts[0].rank() - 1 && parts[0].view.size(axis) == 1 &&
+                    parts[0].view.size(0) == op.state.rows;
   const bool sampled = std::any_of(parts.begin() + 1, parts.end(), [&](const ImportedValue &part) {
     return (isBatched(part) || told) && part.sampleStep() == 0 && part.view.sampleAxis() == 0;
   });
@@ -106,7 +113,9 @@ static bool dropSampleNumbers(OpContext &op, std::vector<ImportedValue> &parts, 
       if (other.inputs[i] == op.node.outputs[0] && (other.op != "GatherND" || i != 1))
         return false;
   auto numbers = constantInts(parts[0]);
-  if (!numbers || numbers->empty() || (told && (parts[0].sampleStep() != 1 || parts[0].view.sampleAxis() != 0)) || (!told && !op.state.rowsBaked))
+  if (!numbers || numbers->empty() ||
+      (told && (parts[0].sampleStep() != 1 || parts[0].view.sampleAxis() != 0)) ||
+      (!told && !op.state.rowsBaked))
     return false;
   const size_t each = numbers->size() / static_cast<size_t>(op.state.rows);
   for (size_t i = 0; i < numbers->size(); ++i)
@@ -126,7 +135,8 @@ static LogicalResult importConcat(OpContext &op) {
   return success();
 }
 
-static ImportedValue joinedConstants(ImportState &state, const std::vector<ImportedValue> &parts, int64_t axis, const std::vector<int64_t> &shape) {
+static ImportedValue joinedConstants(ImportState &state, const std::vector<ImportedValue> &parts,
+                                     int64_t axis, const std::vector<int64_t> &shape) {
   std::vector<LazyPtr> bases;
   std::vector<int64_t> runs;
   int64_t outer = 1, inner = 1;
@@ -149,20 +159,23 @@ static ImportedValue joinedConstants(ImportState &state, const std::vector<Impor
   return joined;
 }
 
-static FailureOr<ImportedValue> joinedActivations(OpContext &op, const std::vector<ImportedValue> &parts, int64_t axis) {
-  // The operands have all axes in common except the joined one, which is a separate dimension of each operand.
+static FailureOr<ImportedValue>
+joinedActivations(OpContext &op, const std::vector<ImportedValue> &parts, int64_t axis) {
+  // The operands have all axes in common except the joined one, which is a separate dimension of
+  // each operand.
   std::vector<ImportedValue> outers = parts;
   for (ImportedValue &part : outers)
     part.view.dims.erase(part.view.dims.begin() + axis);
-  // An axis that repeats in one operand must be materialized if another operand moves along it. The loop nest contains
-  // all axes along which an operand moves.
+  // An axis that repeats in one operand must be materialized if another operand moves along it. The
+  // loop nest contains all axes along which an operand moves.
   auto nest = LoopNest::of(op, std::move(outers));
   if (failed(nest))
     return failure();
   for (size_t k = 0; k < parts.size(); ++k)
     if (nest->isCopied(k))
       return op.error("its operands group their axes in ways that do not match");
-  // Position of the joined dimension: its memory position in the first operand that carries samples, after all axes with larger strides.
+  // Position of the joined dimension: its memory position in the first operand that carries
+  // samples, after all axes with larger strides.
   size_t primary = 0;
   for (size_t k = parts.size(); k-- > 0;)
     if (isBatched(parts[k]))
@@ -171,7 +184,8 @@ static FailureOr<ImportedValue> joinedActivations(OpContext &op, const std::vect
   const auto strideOf = [&](size_t group) { return nest->innermost(group).strides[primary]; };
   size_t place = nest->size();
   if (own.empty())
-    place = llvm::count_if(llvm::seq(place), [&](size_t group) { return nest->innermost(group).dim < axis; });
+    place = llvm::count_if(llvm::seq(place),
+                           [&](size_t group) { return nest->innermost(group).dim < axis; });
   else
     while (place > 0 && strideOf(place - 1) != 0 && strideOf(place - 1) < own.back().stride)
       --place;
@@ -180,7 +194,8 @@ static FailureOr<ImportedValue> joinedActivations(OpContext &op, const std::vect
     operands.push_back(nest->emit(op.state, k, parts[k].view.dims[axis], place));
   const int64_t dim = static_cast<int64_t>(place) + nest->hasSamples();
   Value joined = create<ConcatOp>(op.state, operands, dim);
-  return nest->result(joined, parts[0].type, cast<RankedTensorType>(joined.getType()).getDimSize(dim), axis, place);
+  return nest->result(joined, parts[0].type,
+                      cast<RankedTensorType>(joined.getType()).getDimSize(dim), axis, place);
 }
 
 /// Concatenates along the sample axis. The joined axis becomes an axis outside of the samples.
@@ -188,7 +203,8 @@ static LogicalResult joinBySamples(OpContext &op, std::vector<ImportedValue> par
   const int64_t extent = parts[0].view.size(axis);
   for (ImportedValue &part : parts) {
     if (!part.view.dims[axis].front().sample || part.view.size(axis) != extent)
-      return op.error("joins along the axis that holds the samples; expects parts with equal numbers of elements per sample");
+      return op.error("joins along the axis that holds the samples; expects parts with equal "
+                      "numbers of elements per sample");
     part.view.dims.insert(part.view.dims.begin() + axis, FactorList{});
   }
   if (failed(concatenate(op, parts, axis)))
@@ -200,13 +216,16 @@ static LogicalResult joinBySamples(OpContext &op, std::vector<ImportedValue> par
   return success();
 }
 
-LogicalResult zorse::onnx_import::concatenate(OpContext &op, const std::vector<ImportedValue> &given, int64_t axis) {
+LogicalResult zorse::onnx_import::concatenate(OpContext &op,
+                                              const std::vector<ImportedValue> &given,
+                                              int64_t axis) {
   std::vector<ImportedValue> parts;
   for (const ImportedValue &part : given) {
     if (!part.isArray() && !part.isKnown())
       return op.error("expects tensors");
     if (part.sampleStep() != 0)
-      return op.error("joins the numbers of the samples in the batch (arange) with others; they are supported in ids x[arange(B), places] alone");
+      return op.error("joins the numbers of the samples in the batch (arange) with others; they "
+                      "are supported in ids x[arange(B), places] alone");
     if (part.view.elements() > 0)
       parts.push_back(part);
   }
@@ -227,14 +246,16 @@ LogicalResult zorse::onnx_import::concatenate(OpContext &op, const std::vector<I
       return op.error("expects operands of equal rank");
     for (int64_t i = 0; i < rank; ++i)
       if (i != axis && own[i] != shape[i])
-        return op.error("expects operands that agree in every dimension but " + Twine(axis) + ", found " + Twine(shape[i]) + " and " + Twine(own[i]) +
-                        " in dimension " + Twine(i));
+        return op.error("expects operands that agree in every dimension but " + Twine(axis) +
+                        ", found " + Twine(shape[i]) + " and " + Twine(own[i]) + " in dimension " +
+                        Twine(i));
     total += own[axis];
     constant &= part.isConstant();
     known |= part.isKnown();
     graphs |= part.isTensor();
   }
-  if (std::all_of(parts.begin(), parts.end(), [&](const ImportedValue &part) { return part.view.sampleAxis() == axis; }))
+  if (std::all_of(parts.begin(), parts.end(),
+                  [&](const ImportedValue &part) { return part.view.sampleAxis() == axis; }))
     return joinBySamples(op, std::move(parts), axis);
   for (const ImportedValue &part : parts)
     if (part.view.sampleAxis() == axis)
@@ -256,10 +277,18 @@ LogicalResult zorse::onnx_import::concatenate(OpContext &op, const std::vector<I
 
 void zorse::onnx_import::registerSequenceOps(OperatorRegistry &registry) {
   registry.add({
-      {{"SplitToSequence"}, 1, 2, {integer("axis", 0), integer("keepdims", 1)}, importSplitToSequence},
+      {{"SplitToSequence"},
+       1,
+       2,
+       {integer("axis", 0), integer("keepdims", 1)},
+       importSplitToSequence},
       {{"SequenceAt"}, 2, 2, {}, importSequenceAt},
       {{"SequenceConstruct"}, 0, kAny, {}, importSequenceConstruct},
-      {{"ConcatFromSequence"}, 1, 1, {required(integer("axis")), integer("new_axis", 0)}, importConcatFromSequence},
+      {{"ConcatFromSequence"},
+       1,
+       1,
+       {required(integer("axis")), integer("new_axis", 0)},
+       importConcatFromSequence},
       {{"Concat"}, 1, kAny, {required(integer("axis"))}, importConcat},
   });
 }

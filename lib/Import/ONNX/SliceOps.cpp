@@ -1,4 +1,5 @@
-// Imports Slice, Split, Pad and Trilu. They become views; values are copied only if a view cannot express the operator.
+// Imports Slice, Split, Pad and Trilu. They become views; values are copied only if a view cannot
+// express the operator.
 #include "Decomposition.h"
 #include "Known.h"
 #include "Lengths.h"
@@ -16,10 +17,11 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// Every element of one sample of inputs as a number that is known before the step: a sum over all samples in which
-/// samples with `isThis` [B] false count as 0.
+/// Every element of one sample of inputs as a number that is known before the step: a sum over all
+/// samples in which samples with `isThis` [B] false count as 0.
 /// \param count  returns the number that is the sum of a value [B]
-static std::vector<Number> numbersOfSample(Decomposition &make, const ImportedValue &x, int64_t axis, const ImportedValue &isThis,
+static std::vector<Number> numbersOfSample(Decomposition &make, const ImportedValue &x,
+                                           int64_t axis, const ImportedValue &isThis,
                                            function_ref<Number(ImportedValue)> count) {
   const int64_t elements = x.view.elements() / x.view.size(axis);
   ImportedValue flat = make.reshape(make.move(x, axis, 0), {x.view.size(axis), elements});
@@ -36,18 +38,23 @@ static std::vector<Number> numbersOfSample(Decomposition &make, const ImportedVa
 }
 
 // A sum over all samples in which all samples except one count as 0 is known before the step.
-LogicalResult zorse::onnx_import::takeSample(OpContext &op, ImportedValue &x, int64_t axis, int64_t place) {
+LogicalResult zorse::onnx_import::takeSample(OpContext &op, ImportedValue &x, int64_t axis,
+                                             int64_t place) {
   constexpr int64_t kMaxPicked = 64;
   std::vector<int64_t> shape = x.shape();
   shape.erase(shape.begin() + axis);
   if (x.view.elements() / op.state.rows > kMaxPicked)
-    return op.error("reads one sample of " + Twine(x.view.elements() / op.state.rows) + " numbers in all samples, at most " + Twine(kMaxPicked) +
+    return op.error("reads one sample of " + Twine(x.view.elements() / op.state.rows) +
+                    " numbers in all samples, at most " + Twine(kMaxPicked) +
                     " are possible; make it an input of every sample");
   const auto type = RankedTensorType::get({ShapedType::kDynamic}, op.state.builder.getI64Type());
   const auto real = RankedTensorType::get({ShapedType::kDynamic}, op.state.builder.getF64Type());
   Decomposition make(op);
-  const ImportedValue wanted = knownScalar(ElementKind::I64, place == 0 ? Number(0.0) : Number::samples() - Number(1.0));
-  const ImportedValue isThis = make("Equal", {wrap(create<SampleNumberOp>(op.state, type), ElementKind::I64, {op.state.rows}), wanted});
+  const ImportedValue wanted =
+      knownScalar(ElementKind::I64, place == 0 ? Number(0.0) : Number::samples() - Number(1.0));
+  const ImportedValue isThis = make(
+      "Equal",
+      {wrap(create<SampleNumberOp>(op.state, type), ElementKind::I64, {op.state.rows}), wanted});
   auto numbers = numbersOfSample(make, x, axis, isThis, [&](ImportedValue value) {
     const Number scale = value.takeScale();
     Value numerator = materialise(op.state, value, groupsOf(value.view, true), true);
@@ -62,13 +69,16 @@ LogicalResult zorse::onnx_import::takeSample(OpContext &op, ImportedValue &x, in
   return success();
 }
 
-bool zorse::onnx_import::isKnownOfSample(const ImportState &state, const ImportedValue &x, int64_t axis, int64_t place) {
-  return (place == 0 || place == -1) && isBatched(x) && state.isFromInputs(x.value()) && x.view.sampleAxis() == axis &&
-         x.view.dims[axis].size() == 1 && !state.rowsBaked && state.options.batchNormRows == 0;
+bool zorse::onnx_import::isKnownOfSample(const ImportState &state, const ImportedValue &x,
+                                         int64_t axis, int64_t place) {
+  return (place == 0 || place == -1) && isBatched(x) && state.isFromInputs(x.value()) &&
+         x.view.sampleAxis() == axis && x.view.dims[axis].size() == 1 && !state.rowsBaked &&
+         state.options.batchNormRows == 0;
 }
 
 /// Takes a strided slice of the axis, which becomes one dimension.
-static void takeStrided(ImportState &state, ImportedValue &x, int64_t axis, int64_t start, int64_t step, int64_t count) {
+static void takeStrided(ImportState &state, ImportedValue &x, int64_t axis, int64_t start,
+                        int64_t step, int64_t count) {
   ImportedValue whole = copied(state, x);
   Groups groups = groupsOf(whole.view, false);
   Value value = materialise(state, whole, groups, false);
@@ -78,7 +88,8 @@ static void takeStrided(ImportState &state, ImportedValue &x, int64_t axis, int6
     bool pureSample = whole.view.dims[i].size() == 1 && whole.view.dims[i][0].sample;
     dim += pureSample ? 0 : 1;
   }
-  SmallVector<int64_t> offsets(type.getRank(), 0), sizes(type.getShape()), strides(type.getRank(), 1);
+  SmallVector<int64_t> offsets(type.getRank(), 0), sizes(type.getShape()),
+      strides(type.getRank(), 1);
   offsets[dim] = start;
   sizes[dim] = count;
   strides[dim] = step;
@@ -103,17 +114,21 @@ static void takeStrided(ImportState &state, ImportedValue &x, int64_t axis, int6
 }
 
 // Takes elements start, start + step, ... of one axis, as a view if possible.
-LogicalResult zorse::onnx_import::take(OpContext &op, ImportedValue &x, int64_t axis, int64_t start, int64_t step, int64_t count) {
+LogicalResult zorse::onnx_import::take(OpContext &op, ImportedValue &x, int64_t axis, int64_t start,
+                                       int64_t step, int64_t count) {
   int64_t whole = x.view.size(axis);
   if (start == 0 && step == 1 && count == whole)
     return success();
   const FactorList &along = x.view.dims[axis];
-  const bool holdsSamples = std::any_of(along.begin(), along.end(), [](const Factor &factor) { return factor.sample; });
+  const bool holdsSamples =
+      std::any_of(along.begin(), along.end(), [](const Factor &factor) { return factor.sample; });
   if (holdsSamples) { // factors outside of the samples may be cut
     const int64_t inside = along.front().sample ? 0 : whole / along.front().size;
     if (inside == 0 || step != 1 || start % inside != 0 || count % inside != 0 || count == 0)
-      return op.error("selects some of the samples: it cuts the axis that holds them, and a program has its own samples alone. Of inputs, the "
-                      "first and the last sample may be read (x[:1], x[-1:]); make values of other samples an input");
+      return op.error("selects some of the samples: it cuts the axis that holds them, and a "
+                      "program has its own samples alone. Of inputs, the "
+                      "first and the last sample may be read (x[:1], x[-1:]); make values of other "
+                      "samples an input");
   }
   if (count == 0) {
     std::vector<int64_t> shape = x.shape();
@@ -122,7 +137,8 @@ LogicalResult zorse::onnx_import::take(OpContext &op, ImportedValue &x, int64_t 
     return success();
   }
   View before = x.view;
-  if (sliceView(x.view, axis, start, step, count) && (x.isConstant() || x.isKnown() || isCuttable(x.view, perRow(x.value()))))
+  if (sliceView(x.view, axis, start, step, count) &&
+      (x.isConstant() || x.isKnown() || isCuttable(x.view, perRow(x.value()))))
     return success();
   x.view = before;
   if (holdsSamples && isBatched(x)) {
@@ -152,7 +168,8 @@ LogicalResult zorse::onnx_import::take(OpContext &op, ImportedValue &x, int64_t 
 }
 
 static LogicalResult importSlice(OpContext &op) {
-  constexpr int64_t kEverything = (int64_t(1) << 31) - 2; // an end from here on means the whole axis
+  constexpr int64_t kEverything =
+      (int64_t(1) << 31) - 2; // an end from here on means the whole axis
   ImportedValue x = op.operand(0);
   auto starts = constantInts(op.operand(1)), ends = constantInts(op.operand(2));
   if (op.operand(1).isKnown() || op.operand(2).isKnown())
@@ -182,7 +199,8 @@ static LogicalResult importSlice(OpContext &op) {
     if (axis < 0 || axis >= x.rank() || step == 0 || step == std::numeric_limits<int64_t>::min())
       return op.error("axis or step is not valid");
     int64_t size = x.view.size(axis), start = (*starts)[i], end = (*ends)[i];
-    if (step == 1 && ((start == 0 && end == 1) || (start == -1 && end >= kEverything)) && isKnownOfSample(op.state, x, axis, start)) {
+    if (step == 1 && ((start == 0 && end == 1) || (start == -1 && end >= kEverything)) &&
+        isKnownOfSample(op.state, x, axis, start)) {
       if (failed(takeSample(op, x, axis, start)))
         return failure();
       continue;
@@ -266,7 +284,8 @@ static LogicalResult importPad(OpContext &op) {
   if (pads->size() != 2 * axes.size())
     return op.error("expects two pads per axis");
   for (size_t i = 0; i < axes.size(); ++i) {
-    int64_t axis = axes[i] < 0 ? axes[i] + x.rank() : axes[i], before = (*pads)[i], after = (*pads)[i + axes.size()];
+    int64_t axis = axes[i] < 0 ? axes[i] + x.rank() : axes[i], before = (*pads)[i],
+            after = (*pads)[i + axes.size()];
     if (axis < 0 || axis >= x.rank())
       return op.error("axis is outside the rank");
     if (before == 0 && after == 0)
@@ -274,7 +293,8 @@ static LogicalResult importPad(OpContext &op) {
     int64_t size = x.view.size(axis);
     constexpr int64_t kMax = 1 << 24;
     std::vector<int64_t> padded = x.shape();
-    if (before < -kMax || before > kMax || after < -kMax || after > kMax || (padded[axis] += before + after, !isSensible(padded)))
+    if (before < -kMax || before > kMax || after < -kMax || after > kMax ||
+        (padded[axis] += before + after, !isSensible(padded)))
       return op.error("its pads are out of range");
     int64_t cutFront = std::max<int64_t>(0, -before), cutBack = std::max<int64_t>(0, -after);
     if (cutFront + cutBack > size)
@@ -312,8 +332,10 @@ static LogicalResult importTrilu(OpContext &op) {
   }
   bool upper = op.integer("upper") != 0;
   int64_t height = x.view.size(x.rank() - 2), width = x.view.size(x.rank() - 1);
-  ImportedValue row = constantOf(ElementKind::I64, makeIota(ElementKind::I64, height, 0, 1), {height, 1});
-  ImportedValue column = constantOf(ElementKind::I64, makeIota(ElementKind::I64, width, 0, 1), {1, width});
+  ImportedValue row =
+      constantOf(ElementKind::I64, makeIota(ElementKind::I64, height, 0, 1), {height, 1});
+  ImportedValue column =
+      constantOf(ElementKind::I64, makeIota(ElementKind::I64, width, 0, 1), {1, width});
   Kernel keep;
   keep.ints = [=](int64_t n, const int64_t *const *operands, int64_t *to) {
     for (int64_t i = 0; i < n; ++i) {

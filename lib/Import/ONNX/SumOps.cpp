@@ -1,5 +1,6 @@
-// Imports operators on tensors of sums over samples. Every element is a sum of factor * (sum over samples of a value
-// per sample). A linear operator is applied to the values of each sample, before the sum.
+// Imports operators on tensors of sums over samples. Every element is a sum of factor * (sum over
+// samples of a value per sample). A linear operator is applied to the values of each sample, before
+// the sum.
 #include "Arithmetic.h"
 #include "Decomposition.h"
 #include "Interpret.h"
@@ -26,16 +27,22 @@ static ImportedValue sumsOf(ImportState &state, std::vector<ImportedValue> each)
   Loss loss;
   for (ImportedValue &summand : each) {
     Number factor = summand.takeScale();
-    loss.summands.push_back({std::move(factor), sumPerSample(state, materialise(state, summand, groupsOf(summand.view, true), true)), 1});
+    loss.summands.push_back(
+        {std::move(factor),
+         sumPerSample(state, materialise(state, summand, groupsOf(summand.view, true), true)), 1});
   }
   return {type, {}, std::move(loss)};
 }
 
-// The sum or mean over samples and possibly other axes, if axes remain. For inputs, also the max or min.
-LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const ImportedValue &x, const std::vector<bool> &reduced, bool keep) {
+// The sum or mean over samples and possibly other axes, if axes remain. For inputs, also the max or
+// min.
+LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const ImportedValue &x,
+                                               const std::vector<bool> &reduced, bool keep) {
   const int64_t samples = x.view.sampleAxis();
-  const bool extremum = (op.node.op == "ReduceMax" || op.node.op == "ReduceMin") && op.state.isFromInputs(x.value());
-  if (x.view.dims[samples].size() != 1 || (op.node.op != "ReduceSum" && op.node.op != "ReduceMean" && !extremum))
+  const bool extremum =
+      (op.node.op == "ReduceMax" || op.node.op == "ReduceMin") && op.state.isFromInputs(x.value());
+  if (x.view.dims[samples].size() != 1 ||
+      (op.node.op != "ReduceSum" && op.node.op != "ReduceMean" && !extremum))
     return mixes(op, "reduces samples to a tensor");
   std::vector<int64_t> others;
   ImportedValue each = isFloat(x.type) ? x : castTo(op.state, x, ElementKind::F32);
@@ -57,9 +64,12 @@ LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const ImportedValu
   // Sums of inputs are known before the step: one count per element.
   const int64_t count = each.view.elements() / op.state.rows;
   if (count > kMaxCounts)
-    return op.error("makes " + Twine(count) + " sums of inputs over all samples, at most " + Twine(kMaxCounts) +
+    return op.error("makes " + Twine(count) + " sums of inputs over all samples, at most " +
+                    Twine(kMaxCounts) +
                     " are possible; compute them in the data and make them an input");
-  const ReduceKind kind = !extremum ? ReduceKind::Sum : op.node.op == "ReduceMax" ? ReduceKind::Max : ReduceKind::Min;
+  const ReduceKind kind = !extremum                   ? ReduceKind::Sum
+                          : op.node.op == "ReduceMax" ? ReduceKind::Max
+                                                      : ReduceKind::Min;
   ImportedValue flat = make.reshape(each, {op.state.rows, count});
   std::vector<Number> numbers;
   for (int64_t i = 0; i < count && !make.hasFailed(); ++i) {
@@ -67,7 +77,11 @@ LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const ImportedValu
     if (make.hasFailed())
       break;
     const Number scale = extremum ? Number(1.0) : single.takeScale(); // a sum is linear
-    numbers.push_back(scale * countOf(op.state, sumPerSample(op.state, materialise(op.state, single, groupsOf(single.view, true), true)), kind));
+    numbers.push_back(
+        scale * countOf(op.state,
+                        sumPerSample(op.state, materialise(op.state, single,
+                                                           groupsOf(single.view, true), true)),
+                        kind));
   }
   if (make.hasFailed())
     return failure();
@@ -93,7 +107,8 @@ static FailureOr<std::vector<ImportedValue>> summandsOf(OpContext &op, const Imp
   return each;
 }
 
-/// Joins sums along an axis. Every part is padded with zeros to the shape of the result, so that the factors of the parts stay separate.
+/// Joins sums along an axis. Every part is padded with zeros to the shape of the result, so that
+/// the factors of the parts stay separate.
 static LogicalResult joinSums(OpContext &op) {
   int64_t axis = op.integer("axis"), total = 0, at = 0, rank = 1;
   std::vector<int64_t> extents;
@@ -131,12 +146,14 @@ static LogicalResult joinSums(OpContext &op) {
   return op.result(sumsOf(op.state, std::move(all)));
 }
 
-static LogicalResult addSums(OpContext &op, const ImportedValue &a, const ImportedValue &b, double sign) {
+static LogicalResult addSums(OpContext &op, const ImportedValue &a, const ImportedValue &b,
+                             double sign) {
   std::vector<ImportedValue> all;
   std::vector<int64_t> shape;
   for (const ImportedValue *operand : {&a, &b}) {
     std::vector<int64_t> own = operand->shape();
-    if (own.size() > shape.size() || (own.size() == shape.size() && operand->view.elements() > a.view.elements()))
+    if (own.size() > shape.size() ||
+        (own.size() == shape.size() && operand->view.elements() > a.view.elements()))
       shape = own;
   }
   Decomposition make(op);
@@ -147,7 +164,8 @@ static LogicalResult addSums(OpContext &op, const ImportedValue &a, const Import
       if (failed(summands))
         return failure();
       each = std::move(*summands);
-    } else if (operand->isTensor() && !isBatched(*operand)) { // parameters: the mean of equal values over the rows
+    } else if (operand->isTensor() &&
+               !isBatched(*operand)) { // parameters: the mean of equal values over the rows
       ImportedValue same = *operand;
       same.view.dims.insert(same.view.dims.begin(), FactorList{Factor{op.state.rows, 0, true}});
       same.tensor().scale /= samplesPerRow(op.state);
@@ -155,7 +173,8 @@ static LogicalResult addSums(OpContext &op, const ImportedValue &a, const Import
     } else if (isBatched(*operand)) {
       return mixes(op, "adds a sum over samples to values of samples");
     } else {
-      return op.error("adds a tensor of numbers to sums over samples, which is not supported; reduce the sums first");
+      return op.error("adds a tensor of numbers to sums over samples, which is not supported; "
+                      "reduce the sums first");
     }
     for (ImportedValue summand : each) {
       Number scale = summand.takeScale();
@@ -177,7 +196,8 @@ static LogicalResult addSums(OpContext &op, const ImportedValue &a, const Import
   return op.result(sumsOf(op.state, std::move(all)));
 }
 
-static FailureOr<ImportedValue> movedSum(OpContext &op, Decomposition &make, const ImportedValue &each) {
+static FailureOr<ImportedValue> movedSum(OpContext &op, Decomposition &make,
+                                         const ImportedValue &each) {
   const std::string &which = op.node.op;
   const int64_t rank = each.rank() - 1;
   std::optional<std::vector<int64_t>> axes;
@@ -186,7 +206,8 @@ static FailureOr<ImportedValue> movedSum(OpContext &op, Decomposition &make, con
       return failure();
     std::vector<int64_t> shifted;
     for (int64_t i = 0; i < rank; ++i)
-      if (!axes || axes->empty() ? which != "Squeeze" || each.view.size(i + 1) == 1 : llvm::is_contained(*axes, i))
+      if (!axes || axes->empty() ? which != "Squeeze" || each.view.size(i + 1) == 1
+                                 : llvm::is_contained(*axes, i))
         shifted.push_back(i + 1);
     if (which == "Squeeze")
       return make(which.c_str(), {each, make.ints(shifted)});
@@ -219,7 +240,8 @@ static FailureOr<ImportedValue> movedSum(OpContext &op, Decomposition &make, con
     for (size_t i = 1; which == "Reshape" && i < shape->size(); ++i)
       if ((*shape)[i] == 0 && static_cast<int64_t>(i) <= rank)
         (*shape)[i] = each.view.size(static_cast<int64_t>(i));
-    return which == "Reshape" ? make.reshape(each, *shape) : make("Expand", {each, make.ints(*shape)});
+    return which == "Reshape" ? make.reshape(each, *shape)
+                              : make("Expand", {each, make.ints(*shape)});
   }
   const bool right = op.operand(0).isLoss();
   const ImportedValue &other = op.operand(right ? 1 : 0);
@@ -266,10 +288,12 @@ std::optional<LogicalResult> zorse::onnx_import::applyToSums(OpContext &op) {
 }
 
 // A dot product along the samples is the sum of the products over the samples.
-FailureOr<ImportedValue> zorse::onnx_import::dotOfSamples(OpContext &op, const ImportedValue &a, ImportedValue b) {
+FailureOr<ImportedValue> zorse::onnx_import::dotOfSamples(OpContext &op, const ImportedValue &a,
+                                                          ImportedValue b) {
   const bool columns = a.rank() == 1 && (b.rank() == 1 || (b.rank() == 2 && b.view.size(1) == 1));
   if (!columns)
-    return op.error("sums over the samples; every op must treat samples apart. In the loss, write the sum over samples of products of two vectors");
+    return op.error("sums over the samples; every op must treat samples apart. In the loss, write "
+                    "the sum over samples of products of two vectors");
   const int64_t rank = b.rank();
   if (rank == 2)
     b.view.dims.pop_back();

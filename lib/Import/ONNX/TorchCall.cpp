@@ -31,7 +31,8 @@ static std::vector<std::string> topLevel(const std::string &text, size_t at) {
   return parts;
 }
 
-// Format: "%detach : [num_users=1] = call_function[target=torch.ops.aten.detach.default](args = (%add_4,), kwargs = {})"
+// Format: "%detach : [num_users=1] = call_function[target=torch.ops.aten.detach.default](args =
+// (%add_4,), kwargs = {})"
 std::optional<TorchCall> zorse::onnx_import::torchCall(const onnx::Node &node) {
   const std::string *text = nullptr;
   for (const onnx::StringPair &entry : node.metadata_props())
@@ -40,8 +41,10 @@ std::optional<TorchCall> zorse::onnx_import::torchCall(const onnx::Node &node) {
   if (!text || text->empty() || text->front() != '%')
     return std::nullopt;
   static const std::string opening = "target=torch.ops.", arguments = "](args = ";
-  size_t end = text->find_first_of(" :"), target = text->find(opening), args = text->find(arguments);
-  if (end == std::string::npos || target == std::string::npos || args == std::string::npos || args < target + opening.size())
+  size_t end = text->find_first_of(" :"), target = text->find(opening),
+         args = text->find(arguments);
+  if (end == std::string::npos || target == std::string::npos || args == std::string::npos ||
+      args < target + opening.size())
     return std::nullopt;
   TorchCall call;
   call.result = text->substr(1, end - 1);
@@ -59,7 +62,8 @@ std::optional<int64_t> zorse::onnx_import::recordedPadding(const onnx::Node &nod
   if (call->arguments.size() < 3)
     return -1;
   const std::string &row = call->arguments[2];
-  bool digits = !row.empty() && row.size() < 19 && row.find_first_not_of("0123456789") == std::string::npos;
+  bool digits =
+      !row.empty() && row.size() < 19 && row.find_first_not_of("0123456789") == std::string::npos;
   return digits ? std::stoll(row) : -1;
 }
 

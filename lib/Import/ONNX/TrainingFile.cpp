@@ -4,17 +4,20 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 std::string zorse::onnx_import::describe(const onnx::Node &node) {
-  return node.op_type() + " '" + (node.name().empty() && node.output_size() ? node.output(0) : node.name()) + "'";
+  return node.op_type() + " '" +
+         (node.name().empty() && node.output_size() ? node.output(0) : node.name()) + "'";
 }
 
-const onnx::Attribute *zorse::onnx_import::attributeOf(const onnx::Node &node, const std::string &name) {
+const onnx::Attribute *zorse::onnx_import::attributeOf(const onnx::Node &node,
+                                                       const std::string &name) {
   for (const onnx::Attribute &attribute : node.attribute())
     if (attribute.name() == name)
       return &attribute;
   return nullptr;
 }
 
-double zorse::onnx_import::realOf(const onnx::Node &node, const std::string &name, double otherwise) {
+double zorse::onnx_import::realOf(const onnx::Node &node, const std::string &name,
+                                  double otherwise) {
   const onnx::Attribute *found = attributeOf(node, name);
   if (!found)
     return otherwise;
@@ -25,17 +28,20 @@ double zorse::onnx_import::realOf(const onnx::Node &node, const std::string &nam
   return float(decimal) == found->f() ? decimal : double(found->f());
 }
 
-int64_t zorse::onnx_import::integerOf(const onnx::Node &node, const std::string &name, int64_t otherwise) {
+int64_t zorse::onnx_import::integerOf(const onnx::Node &node, const std::string &name,
+                                      int64_t otherwise) {
   const onnx::Attribute *found = attributeOf(node, name);
   return found ? found->i() : otherwise;
 }
 
-std::string zorse::onnx_import::textOf(const onnx::Node &node, const std::string &name, const std::string &otherwise) {
+std::string zorse::onnx_import::textOf(const onnx::Node &node, const std::string &name,
+                                       const std::string &otherwise) {
   const onnx::Attribute *found = attributeOf(node, name);
   return found ? found->s() : otherwise;
 }
 
-/// Collects the inputs of a node, including values that its nested graphs read from the enclosing graph.
+/// Collects the inputs of a node, including values that its nested graphs read from the enclosing
+/// graph.
 static void addInputs(const onnx::Node &node, std::set<std::string> &to) {
   to.insert(node.input().begin(), node.input().end());
   for (const onnx::Attribute &attribute : node.attribute())
@@ -44,7 +50,9 @@ static void addInputs(const onnx::Node &node, std::set<std::string> &to) {
         addInputs(inner, to);
 }
 
-std::vector<bool> zorse::onnx_import::neededFor(const google::protobuf::RepeatedPtrField<onnx::Node> &nodes, std::set<std::string> wanted) {
+std::vector<bool>
+zorse::onnx_import::neededFor(const google::protobuf::RepeatedPtrField<onnx::Node> &nodes,
+                              std::set<std::string> wanted) {
   // Nodes may be in any order.
   std::map<std::string, int> producers;
   for (int i = 0; i < nodes.size(); ++i)

@@ -1,5 +1,5 @@
-// Imports elementwise operators with one operand: casts, functions, activations with a parameter. Constants are folded;
-// other operands become operations of the arith and math dialects.
+// Imports elementwise operators with one operand: casts, functions, activations with a parameter.
+// Constants are folded; other operands become operations of the arith and math dialects.
 #include "Kernels.h"
 #include "Known.h"
 #include "LoopNest.h"
@@ -19,7 +19,8 @@ using namespace zorse::onnx_import;
 
 // --- casts
 
-ImportedValue zorse::onnx_import::castTo(ImportState &state, const ImportedValue &value, ElementKind type) {
+ImportedValue zorse::onnx_import::castTo(ImportState &state, const ImportedValue &value,
+                                         ElementKind type) {
   if (value.type == type || value.isLoss())
     return value;
   if (value.isKnown())
@@ -32,7 +33,10 @@ ImportedValue zorse::onnx_import::castTo(ImportState &state, const ImportedValue
     else if (from)
       kernel.floatToInt = [toBool](int64_t n, const double *const *x, int64_t *out) {
         for (int64_t i = 0; i < n; ++i)
-          out[i] = toBool ? x[0][i] != 0 : std::isnan(x[0][i]) ? 0 : static_cast<int64_t>(std::clamp(x[0][i], -9.2e18, 9.2e18));
+          out[i] = toBool ? x[0][i] != 0
+                   : std::isnan(x[0][i])
+                       ? 0
+                       : static_cast<int64_t>(std::clamp(x[0][i], -9.2e18, 9.2e18));
       };
     else if (to)
       kernel.intToFloat = [](int64_t n, const int64_t *const *x, double *out) {
@@ -50,7 +54,8 @@ ImportedValue zorse::onnx_import::castTo(ImportState &state, const ImportedValue
   if (isFloat(value.type) && isFloat(type)) {
     if (!isNarrow(type) && !isNarrow(value.type))
       return out; // one compute type
-    // A cast to or from a 16-bit type rounds the value to it, and also the gradient through the cast.
+    // A cast to or from a 16-bit type rounds the value to it, and also the gradient through the
+    // cast.
     out = rounded(state, value, isNarrow(type) ? type : value.type);
     out.type = type;
     return out;
@@ -70,12 +75,14 @@ ImportedValue zorse::onnx_import::castTo(ImportState &state, const ImportedValue
   else if (isFloat(value.type))
     made = create<arith::FPToSIOp>(state, toType, made);
   else if (isFloat(type))
-    made = fromBool ? create<arith::UIToFPOp>(state, toType, made) : create<arith::SIToFPOp>(state, toType, made);
+    made = fromBool ? create<arith::UIToFPOp>(state, toType, made)
+                    : create<arith::SIToFPOp>(state, toType, made);
   else if (fromBool)
     made = create<arith::ExtUIOp>(state, toType, made);
   else
-    made = from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth() ? create<arith::ExtSIOp>(state, toType, made)
-                                                                     : create<arith::TruncIOp>(state, toType, made);
+    made = from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth()
+               ? create<arith::ExtSIOp>(state, toType, made)
+               : create<arith::TruncIOp>(state, toType, made);
   return out;
 }
 
@@ -85,7 +92,8 @@ static LogicalResult importCast(OpContext &op) {
     return op.error("casts to an element type that is not supported");
   if (op.operand(0).isLoss() && !isFloat(type))
     return notAffine(op, "casts to integers");
-  if (op.operand(0).isTensor() && !isFloat(type) && type != ElementKind::I64 && type != ElementKind::I32 && type != ElementKind::Bool)
+  if (op.operand(0).isTensor() && !isFloat(type) && type != ElementKind::I64 &&
+      type != ElementKind::I32 && type != ElementKind::Bool)
     return op.error("casts activations to " + Twine(name(type)) + ", which is not supported");
   return op.result(castTo(op.state, op.operand(0), type));
 }
@@ -160,9 +168,12 @@ static Value unaryOnFloats(OpContext &op, Value x, RankedTensorType type) {
   const std::string &which = op.node.op;
   if (which == "Sign") { // Sign has no gradient
     Value zero = splat(op.state, 0, type),
-          down =
-              create<arith::SelectOp>(op.state, create<arith::CmpFOp>(op.state, arith::CmpFPredicate::OLT, x, zero), splat(op.state, -1, type), zero);
-    return create<arith::SelectOp>(op.state, create<arith::CmpFOp>(op.state, arith::CmpFPredicate::OGT, x, zero), splat(op.state, 1, type), down);
+          down = create<arith::SelectOp>(
+              op.state, create<arith::CmpFOp>(op.state, arith::CmpFPredicate::OLT, x, zero),
+              splat(op.state, -1, type), zero);
+    return create<arith::SelectOp>(
+        op.state, create<arith::CmpFOp>(op.state, arith::CmpFPredicate::OGT, x, zero),
+        splat(op.state, 1, type), down);
   }
   if (which == "Reciprocal") {
     if (auto root = x.getDefiningOp<math::SqrtOp>())
@@ -171,16 +182,21 @@ static Value unaryOnFloats(OpContext &op, Value x, RankedTensorType type) {
   }
   if (which == "Sigmoid") {
     Value e = create<math::ExpOp>(op.state, create<arith::NegFOp>(op.state, x));
-    return create<arith::DivFOp>(op.state, splat(op.state, 1, type), create<arith::AddFOp>(op.state, e, splat(op.state, 1, type)));
+    return create<arith::DivFOp>(op.state, splat(op.state, 1, type),
+                                 create<arith::AddFOp>(op.state, e, splat(op.state, 1, type)));
   }
   if (which == "Relu")
     return create<arith::MaximumFOp>(op.state, x, splat(op.state, 0, type));
   if (which == "Softplus") {
-    // max(x, 0) + log(1 + exp(-|x|)). The max is computed as (x + |x|) / 2: equally exact, and its derivative at 0 is 1/2.
+    // max(x, 0) + log(1 + exp(-|x|)). The max is computed as (x + |x|) / 2: equally exact, and its
+    // derivative at 0 is 1/2.
     Value size = create<math::AbsFOp>(op.state, x), half = splat(op.state, 0.5, type);
-    Value above = create<arith::AddFOp>(op.state, create<arith::MulFOp>(op.state, x, half), create<arith::MulFOp>(op.state, size, half));
-    return create<arith::AddFOp>(op.state, above,
-                                 create<math::Log1pOp>(op.state, create<math::ExpOp>(op.state, create<arith::NegFOp>(op.state, size))));
+    Value above = create<arith::AddFOp>(op.state, create<arith::MulFOp>(op.state, x, half),
+                                        create<arith::MulFOp>(op.state, size, half));
+    return create<arith::AddFOp>(
+        op.state, above,
+        create<math::Log1pOp>(
+            op.state, create<math::ExpOp>(op.state, create<arith::NegFOp>(op.state, size))));
   }
   StringRef mathName = mathNameOf(which);
   if (mathName.empty()) {
@@ -223,14 +239,17 @@ static LogicalResult importUnary(OpContext &op) {
     value.tensor().scale = -x.scale();
     return op.result(std::move(value));
   }
-  return emitElementwise(op, {x}, x.type, [&](ValueRange a, RankedTensorType type) { return unaryOnFloats(op, a[0], type); });
+  return emitElementwise(op, {x}, x.type, [&](ValueRange a, RankedTensorType type) {
+    return unaryOnFloats(op, a[0], type);
+  });
 }
 
 static LogicalResult importActivation(OpContext &op) {
   ImportedValue x = op.operand(0);
   const std::string &which = op.node.op;
   if (x.isConstant()) {
-    if (which != "Gelu" && which != "Swish" && which != "HardSwish" && which != "LeakyRelu" && which != "Mish")
+    if (which != "Gelu" && which != "Swish" && which != "HardSwish" && which != "LeakyRelu" &&
+        which != "Mish")
       return op.error("is not supported on constants");
   }
   if (!x.isTensor() || !isFloat(x.type))
@@ -238,16 +257,22 @@ static LogicalResult importActivation(OpContext &op) {
   double alpha = which == "Gelu" ? 1.0 : op.real("alpha");
   return emitElementwise(op, {x}, x.type, [&](ValueRange a, RankedTensorType type) -> Value {
     if (which == "Gelu")
-      return create<GeluOp>(op.state, type, a[0], op.text("approximate") == "tanh" ? op.state.builder.getUnitAttr() : UnitAttr());
+      return create<GeluOp>(op.state, type, a[0],
+                            op.text("approximate") == "tanh" ? op.state.builder.getUnitAttr()
+                                                             : UnitAttr());
     if (which == "LeakyRelu") {
-      Value positive = create<arith::CmpFOp>(op.state, arith::CmpFPredicate::OGT, a[0], splat(op.state, 0, type));
-      return create<arith::SelectOp>(op.state, positive, a[0],
-                                     create<arith::MulFOp>(op.state, a[0], splat(op.state, alpha, type))); // slope alpha at 0, like PyTorch
+      Value positive = create<arith::CmpFOp>(op.state, arith::CmpFPredicate::OGT, a[0],
+                                             splat(op.state, 0, type));
+      return create<arith::SelectOp>(
+          op.state, positive, a[0],
+          create<arith::MulFOp>(op.state, a[0],
+                                splat(op.state, alpha, type))); // slope alpha at 0, like PyTorch
     }
     if (alpha != 1.0) {
       Value scaled = create<arith::MulFOp>(op.state, a[0], splat(op.state, alpha, type));
       Value e = create<math::ExpOp>(op.state, create<arith::NegFOp>(op.state, scaled));
-      return create<arith::DivFOp>(op.state, a[0], create<arith::AddFOp>(op.state, e, splat(op.state, 1, type)));
+      return create<arith::DivFOp>(op.state, a[0],
+                                   create<arith::AddFOp>(op.state, e, splat(op.state, 1, type)));
     }
     return create<SiluOp>(op.state, type, a[0]);
   });
@@ -256,10 +281,18 @@ static LogicalResult importActivation(OpContext &op) {
 void zorse::onnx_import::registerUnaryOps(OperatorRegistry &registry) {
   registry.add({
       // The ignored attributes control rounding to 8-bit floats, which are not supported.
-      {{"Cast"}, 1, 1, {required(integer("to")), ignored(integer("saturate")), ignored(text("round_mode"))}, importCast},
-      {{"CastLike"}, 2, 2, {ignored(integer("saturate")), ignored(text("round_mode"))}, importCastLike},
-      {{"Neg", "Abs", "Sqrt", "Exp", "Log", "Sin", "Cos", "Atan", "Tanh", "Erf", "Reciprocal", "Floor", "Ceil", "Round", "Sign", "Sigmoid", "Relu",
-        "Softplus", "Not"},
+      {{"Cast"},
+       1,
+       1,
+       {required(integer("to")), ignored(integer("saturate")), ignored(text("round_mode"))},
+       importCast},
+      {{"CastLike"},
+       2,
+       2,
+       {ignored(integer("saturate")), ignored(text("round_mode"))},
+       importCastLike},
+      {{"Neg", "Abs", "Sqrt", "Exp", "Log", "Sin", "Cos", "Atan", "Tanh", "Erf", "Reciprocal",
+        "Floor", "Ceil", "Round", "Sign", "Sigmoid", "Relu", "Softplus", "Not"},
        1,
        1,
        {},

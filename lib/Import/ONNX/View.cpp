@@ -66,7 +66,8 @@ void zorse::onnx_import::coalesce(FactorList &list) {
   for (const Factor &factor : list) {
     if (factor.size == 1 && !factor.sample)
       continue;
-    if (!out.empty() && !factor.sample && !out.back().sample && out.back().stride == factor.size * factor.stride) {
+    if (!out.empty() && !factor.sample && !out.back().sample &&
+        out.back().stride == factor.size * factor.stride) {
       out.back() = Factor{out.back().size * factor.size, factor.stride, false};
       continue;
     }
@@ -75,7 +76,8 @@ void zorse::onnx_import::coalesce(FactorList &list) {
   list = std::move(out);
 }
 
-ReshapeResult zorse::onnx_import::reshapeView(const View &view, const std::vector<int64_t> &shape, View &out, bool &guessed) {
+ReshapeResult zorse::onnx_import::reshapeView(const View &view, const std::vector<int64_t> &shape,
+                                              View &out, bool &guessed) {
   FactorList sequence;
   int64_t oldAxis = view.sampleAxis();
   bool oldAxisPure = oldAxis >= 0 && view.dims[oldAxis].size() == 1;
@@ -86,17 +88,21 @@ ReshapeResult zorse::onnx_import::reshapeView(const View &view, const std::vecto
   out.dims.resize(shape.size());
 
   size_t next = 0;
-  auto isSingleRow = [&](size_t at) { return at < sequence.size() && sequence[at].sample && sequence[at].size == 1; };
+  auto isSingleRow = [&](size_t at) {
+    return at < sequence.size() && sequence[at].sample && sequence[at].size == 1;
+  };
   for (size_t axis = 0; axis < shape.size(); ++axis) {
     int64_t need = shape[axis];
     FactorList &list = out.dims[axis];
     if (isSingleRow(next)) {
-      // One row: any of the size-1 axes here may be the sample axis. If there is none, the sample axis is merged with the next axis.
+      // One row: any of the size-1 axes here may be the sample axis. If there is none, the sample
+      // axis is merged with the next axis.
       size_t ones = axis;
       while (ones < shape.size() && shape[ones] == 1)
         ++ones;
       size_t chosen = axis;
-      if (oldAxisPure && static_cast<size_t>(oldAxis) >= axis && static_cast<size_t>(oldAxis) < ones)
+      if (oldAxisPure && static_cast<size_t>(oldAxis) >= axis &&
+          static_cast<size_t>(oldAxis) < ones)
         chosen = static_cast<size_t>(oldAxis);
       if (ones - axis > 1 || ones == axis)
         guessed = true;
@@ -133,7 +139,8 @@ ReshapeResult zorse::onnx_import::reshapeView(const View &view, const std::vecto
   return ReshapeResult::Done;
 }
 
-bool zorse::onnx_import::sliceView(View &view, int64_t axis, int64_t start, int64_t step, int64_t count) {
+bool zorse::onnx_import::sliceView(View &view, int64_t axis, int64_t start, int64_t step,
+                                   int64_t count) {
   FactorList &list = view.dims[axis];
   int64_t whole = productOf(list);
   if (start == 0 && step == 1 && count == whole)
@@ -171,7 +178,8 @@ bool zorse::onnx_import::isCuttable(const View &view, int64_t total) {
     for (const Factor &factor : list)
       if (!factor.sample && factor.stride != 0)
         factors.push_back(factor);
-  std::sort(factors.begin(), factors.end(), [](const Factor &a, const Factor &b) { return a.stride > b.stride; });
+  std::sort(factors.begin(), factors.end(),
+            [](const Factor &a, const Factor &b) { return a.stride > b.stride; });
   int64_t outer = total, offset = view.offset;
   for (const Factor &factor : factors) {
     if (factor.stride < 0 || outer % factor.stride != 0)

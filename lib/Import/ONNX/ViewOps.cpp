@@ -1,4 +1,5 @@
-// Imports operators that move elements. They change views; values are copied only if a view cannot express the result.
+// Imports operators that move elements. They change views; values are copied only if a view cannot
+// express the result.
 #include "Arithmetic.h"
 #include "Known.h"
 #include "Lengths.h"
@@ -13,7 +14,8 @@ using namespace zorse::onnx_import;
 
 static LogicalResult importConstant(OpContext &op) {
   if (op.node.attributes.size() != 1)
-    return op.error("expects one attribute that holds the value, found " + Twine(op.node.attributes.size()));
+    return op.error("expects one attribute that holds the value, found " +
+                    Twine(op.node.attributes.size()));
   const auto &[name, attribute] = *op.node.attributes.begin();
   if (name == "value") {
     const onnx::Tensor &tensor = attribute->t();
@@ -23,18 +25,21 @@ static LogicalResult importConstant(OpContext &op) {
     return op.result(constantOf(tensor, *bytes));
   }
   if (name == "value_int")
-    return op.result(constantOf(ElementKind::I64, makeIntFill(ElementKind::I64, 1, attribute->i()), {}));
+    return op.result(
+        constantOf(ElementKind::I64, makeIntFill(ElementKind::I64, 1, attribute->i()), {}));
   if (name == "value_float")
     return op.result(scalar(ElementKind::F32, attribute->f()));
   if (name == "value_ints") {
     std::vector<int64_t> values(attribute->ints().begin(), attribute->ints().end());
     int64_t size = static_cast<int64_t>(values.size());
-    return op.result(constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(values)), {size}));
+    return op.result(
+        constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(values)), {size}));
   }
   if (name == "value_floats") {
     std::vector<double> values(attribute->floats().begin(), attribute->floats().end());
     int64_t size = static_cast<int64_t>(values.size());
-    return op.result(constantOf(ElementKind::F32, makeFloats(ElementKind::F32, std::move(values)), {size}));
+    return op.result(
+        constantOf(ElementKind::F32, makeFloats(ElementKind::F32, std::move(values)), {size}));
   }
   llvm_unreachable("the operator's rule has no such attribute");
 }
@@ -92,7 +97,8 @@ static LogicalResult importSize(OpContext &op) {
 static LogicalResult importRange(OpContext &op) {
   if (op.operand(0).isKnown() || op.operand(1).isKnown() || op.operand(2).isKnown())
     return rangeOfSamples(op);
-  auto start = uniformValue(op.state, op.operand(0)), limit = uniformValue(op.state, op.operand(1)), delta = uniformValue(op.state, op.operand(2));
+  auto start = uniformValue(op.state, op.operand(0)), limit = uniformValue(op.state, op.operand(1)),
+       delta = uniformValue(op.state, op.operand(2));
   if (!start || !limit || !delta || *delta == 0)
     return op.error("expects constant bounds and a step other than 0");
   double steps = std::ceil((*limit - *start) / *delta);
@@ -125,14 +131,16 @@ static LogicalResult importReshape(OpContext &op) {
     int64_t &size = (*shape)[i];
     if (size == 0 && !zeroIsZero) {
       if (i >= from.size())
-        return op.error("copies dimension " + Twine(i) + " of an operand of rank " + Twine(from.size()));
+        return op.error("copies dimension " + Twine(i) + " of an operand of rank " +
+                        Twine(from.size()));
       size = from[i];
     }
     if (size == -1) {
       if (open >= 0)
         return op.error("has more than one -1 in its shape");
       open = static_cast<int64_t>(i);
-    } else if (size < 0 || size > (int64_t(1) << 40) || (size > 0 && known > (int64_t(1) << 46) / size)) {
+    } else if (size < 0 || size > (int64_t(1) << 40) ||
+               (size > 0 && known > (int64_t(1) << 46) / size)) {
       return op.error("has an impossible size " + Twine(size));
     } else {
       known *= size;
@@ -145,9 +153,11 @@ static LogicalResult importReshape(OpContext &op) {
   for (int64_t size : *shape)
     total *= size;
   if (total != elements)
-    return op.error(
-        "expects a shape of " + Twine(elements) + " elements, found one of " + Twine(total) +
-        (op.state.rowsBaked ? Twine("") : Twine("; the file may have a batch or sequence length baked in that differs from the one asked for")));
+    return op.error("expects a shape of " + Twine(elements) + " elements, found one of " +
+                    Twine(total) +
+                    (op.state.rowsBaked ? Twine("")
+                                        : Twine("; the file may have a batch or sequence length "
+                                                "baked in that differs from the one asked for")));
   auto value = reshaped(op, x, *shape);
   if (failed(value) || failed(checkTold(op, *value, told)))
     return failure();
@@ -198,7 +208,8 @@ static LogicalResult importSqueeze(OpContext &op) {
     return failure();
   std::vector<int64_t> shape = x.shape(), kept;
   for (int64_t i = 0; i < x.rank(); ++i) {
-    bool listed = axes && std::find(axes->begin(), axes->end(), i) != axes->end() && !(op.node.squeezesOnes && shape[i] != 1);
+    bool listed = axes && std::find(axes->begin(), axes->end(), i) != axes->end() &&
+                  !(op.node.squeezesOnes && shape[i] != 1);
     bool sample = x.view.sampleAxis() == i;
     if (listed && shape[i] != 1)
       return op.error("removes dimension " + Twine(i) + " of size " + Twine(shape[i]));
@@ -255,12 +266,15 @@ static LogicalResult importExpand(OpContext &op) {
   for (size_t i = 0; i < shape.size(); ++i) {
     FactorList &list = x.view.dims[lead + i];
     int64_t size = x.view.size(lead + i), wanted = shape[i];
-    const bool perSample = std::any_of(list.begin(), list.end(), [](const Factor &factor) { return factor.sample; });
-    if (perSample ? wanted == size || wanted == 1 : !(*lengths)[i].perSample && (wanted == 1 || wanted == size))
+    const bool perSample =
+        std::any_of(list.begin(), list.end(), [](const Factor &factor) { return factor.sample; });
+    if (perSample ? wanted == size || wanted == 1
+                  : !(*lengths)[i].perSample && (wanted == 1 || wanted == size))
       continue;
     if (size != 1)
-      return op.error("cannot expand dimension " + Twine(i) + " of size " + Twine(size) + " to " +
-                      ((*lengths)[i].perSample ? std::string("the samples") : std::to_string(wanted)));
+      return op.error(
+          "cannot expand dimension " + Twine(i) + " of size " + Twine(size) + " to " +
+          ((*lengths)[i].perSample ? std::string("the samples") : std::to_string(wanted)));
     list.insert(list.end(), (*lengths)[i].repeats.begin(), (*lengths)[i].repeats.end());
     coalesce(list);
   }
@@ -294,7 +308,8 @@ void zorse::onnx_import::registerViewOps(OperatorRegistry &registry) {
       {{"Constant"},
        0,
        0,
-       {constant("value"), integer("value_int"), real("value_float"), integers("value_ints"), reals("value_floats")},
+       {constant("value"), integer("value_int"), real("value_float"), integers("value_ints"),
+        reals("value_floats")},
        importConstant},
       {{"ConstantOfShape"}, 1, 1, {constant("value")}, importConstantOfShape},
       {{"Identity"}, 1, 1, {}, importIdentity},

@@ -1,10 +1,12 @@
-// Reads flat buffers (https://flatbuffers.dev/internals). A table begins with the signed distance back to its vtable.
-// The vtable contains the offsets of the table's fields from its beginning, 16 bits each, 0 for absent fields.
-// References are unsigned 32-bit forward distances. The tables, with the numbers of the fields that are read:
+// Reads flat buffers (https://flatbuffers.dev/internals). A table begins with the signed distance
+// back to its vtable. The vtable contains the offsets of the table's fields from its beginning, 16
+// bits each, 0 for absent fields. References are unsigned 32-bit forward distances. The tables,
+// with the numbers of the fields that are read:
 //
 //   Checkpoint  { 0 version: int; 1 module_state: ModuleState; ... }
 //   ModuleState { 0 requires_grad_params: [Tensor]; 1 frozen_params: [Tensor]; ... }
-//   Tensor      { 0 name: string; 2 dims: [int64]; 3 data_type: int32; 4 raw_data: [uint8]; 6 external_data_offset: int64 = -1 }
+//   Tensor      { 0 name: string; 2 dims: [int64]; 3 data_type: int32; 4 raw_data: [uint8]; 6
+//   external_data_offset: int64 = -1 }
 #include "WeightFile.h"
 
 #include "Loader.h"
@@ -76,11 +78,13 @@ private:
 
 } // namespace
 
-zorse::Result<WeightFile> zorse::onnx_import::readWeightFile(const uint8_t *data, uint64_t size, const std::string &path) {
+zorse::Result<WeightFile> zorse::onnx_import::readWeightFile(const uint8_t *data, uint64_t size,
+                                                             const std::string &path) {
   auto fail = [&](const std::string &what) { return userError(path + ": " + what); };
   FlatReader reader(data, size);
   if (size < 8 || std::memcmp(data + 4, "ODTC", 4) != 0)
-    return fail("expects a checkpoint of onnxruntime's training (identifier ODTC), found something else");
+    return fail(
+        "expects a checkpoint of onnxruntime's training (identifier ODTC), found something else");
   const uint64_t root = reader.follow(0), state = reader.field(root, 1);
   if (reader.good() && state == 0)
     return fail("holds no parameters");
@@ -120,7 +124,8 @@ zorse::Result<WeightFile> zorse::onnx_import::readWeightFile(const uint8_t *data
         tensor.bytes = elements;
       }
       if (reader.good() && (tensor.bytes != elements || elements == 0))
-        return fail("'" + tensor.name + "' has " + std::to_string(tensor.bytes) + " bytes; its shape and type need " + std::to_string(elements));
+        return fail("'" + tensor.name + "' has " + std::to_string(tensor.bytes) +
+                    " bytes; its shape and type need " + std::to_string(elements));
       weights.parameters.push_back(std::move(tensor));
     }
   }

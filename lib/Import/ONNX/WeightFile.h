@@ -1,5 +1,5 @@
-// Reads the parameters from the file "checkpoint" of onnxruntime's training artifacts, a flat buffer with the
-// identifier ODTC.
+// Reads the parameters from the file "checkpoint" of onnxruntime's training artifacts, a flat
+// buffer with the identifier ODTC.
 #pragma once
 
 #include "zorse/Base/Status.h"

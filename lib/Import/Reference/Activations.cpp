@@ -8,7 +8,9 @@ using namespace zorse::onnx_reference;
 
 namespace {
 
-double sigmoid(double x) { return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x)); }
+double sigmoid(double x) {
+  return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
+}
 double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
 
 template <typename F> bool activate(Call &call, F f) {
@@ -35,21 +37,27 @@ bool onLeakyRelu(Call &call) {
 }
 
 bool onElu(Call &call) {
-  return activate(call, [a = call.real("alpha", 1)](double x) { return x < 0 ? a * std::expm1(x) : x; });
+  return activate(call,
+                  [a = call.real("alpha", 1)](double x) { return x < 0 ? a * std::expm1(x) : x; });
 }
 
 bool onCelu(Call &call) {
-  return activate(call, [a = call.real("alpha", 1)](double x) { return std::max(x, 0.0) + std::min(0.0, a * std::expm1(x / a)); });
+  return activate(call, [a = call.real("alpha", 1)](double x) {
+    return std::max(x, 0.0) + std::min(0.0, a * std::expm1(x / a));
+  });
 }
 
 bool onSelu(Call &call) {
-  const double a = call.real("alpha", 1.67326319217681884765625), g = call.real("gamma", 1.05070102214813232421875);
+  const double a = call.real("alpha", 1.67326319217681884765625),
+               g = call.real("gamma", 1.05070102214813232421875);
   return activate(call, [=](double x) { return g * (x > 0 ? x : a * std::expm1(x)); });
 }
 
 bool onGelu(Call &call) {
   if (call.string("approximate", "none") == "tanh")
-    return activate(call, [](double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); });
+    return activate(call, [](double x) {
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    });
   return activate(call, [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); });
 }
 
@@ -64,7 +72,9 @@ bool onThresholdedRelu(Call &call) {
 
 bool onShrink(Call &call) {
   const double lambda = call.real("lambd", 0.5), bias = call.real("bias", 0);
-  return activate(call, [=](double x) { return x < -lambda ? x + bias : x > lambda ? x - bias : 0; });
+  return activate(call, [=](double x) {
+    return x < -lambda ? x + bias : x > lambda ? x - bias : 0;
+  });
 }
 
 bool onSwish(Call &call) {
@@ -101,7 +111,13 @@ void zorse::onnx_reference::addActivations(OperatorMap &map) {
   map["PRelu"] = onPRelu;
   map["Sigmoid"] = [](Call &call) { return activate(call, sigmoid); };
   map["Softplus"] = [](Call &call) { return activate(call, softplus); };
-  map["Softsign"] = [](Call &call) { return activate(call, [](double x) { return x / (1 + std::fabs(x)); }); };
-  map["Mish"] = [](Call &call) { return activate(call, [](double x) { return x * std::tanh(softplus(x)); }); };
-  map["HardSwish"] = [](Call &call) { return activate(call, [](double x) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); }); };
+  map["Softsign"] = [](Call &call) {
+    return activate(call, [](double x) { return x / (1 + std::fabs(x)); });
+  };
+  map["Mish"] = [](Call &call) {
+    return activate(call, [](double x) { return x * std::tanh(softplus(x)); });
+  };
+  map["HardSwish"] = [](Call &call) {
+    return activate(call, [](double x) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); });
+  };
 }

@@ -73,7 +73,8 @@ Shape zorse::onnx_reference::stridesOnto(const Shape &shape, const Shape &onto) 
 bool zorse::onnx_reference::broadcast(const Shape &a, const Shape &b, Shape &result) {
   Shape shape(std::max(a.size(), b.size()), 1);
   for (size_t i = 0; i < shape.size(); ++i) {
-    const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1, y = i < b.size() ? b[b.size() - 1 - i] : 1;
+    const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1,
+                  y = i < b.size() ? b[b.size() - 1 - i] : 1;
     if (x != y && x != 1 && y != 1)
       return false;
     shape[shape.size() - 1 - i] = x == 1 ? y : x;

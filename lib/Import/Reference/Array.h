@@ -1,4 +1,5 @@
-// Dense arrays of the reference evaluator. Shapes are constants, elements are row-major, and floats of all types are stored as doubles.
+// Dense arrays of the reference evaluator. Shapes are constants, elements are row-major, and floats
+// of all types are stored as doubles.
 #pragma once
 
 #include "../ONNX/Loader.h"
@@ -48,14 +49,16 @@ int64_t product(const Shape &shape, size_t begin = 0, size_t end = ~size_t(0));
 std::string text(const Shape &shape);
 /// Row-major strides.
 Shape stridesOf(const Shape &shape);
-/// Strides of `shape` over the axes of `onto`, to which it broadcasts; 0 on axes along which it repeats.
+/// Strides of `shape` over the axes of `onto`, to which it broadcasts; 0 on axes along which it
+/// repeats.
 Shape stridesOnto(const Shape &shape, const Shape &onto);
 /// Computes the broadcast shape. Returns false if the shapes do not broadcast.
 bool broadcast(const Shape &a, const Shape &b, Shape &result);
 
-/// Calls f(offsets) for every index of a shape in row-major order. The offsets are the scalar products of the index
-/// with N lists of strides.
-template <size_t N, typename F> void walk(const Shape &shape, const std::array<Shape, N> &strides, F f) {
+/// Calls f(offsets) for every index of a shape in row-major order. The offsets are the scalar
+/// products of the index with N lists of strides.
+template <size_t N, typename F>
+void walk(const Shape &shape, const std::array<Shape, N> &strides, F f) {
   if (product(shape) == 0)
     return;
   Shape index(shape.size(), 0);

@@ -5,7 +5,8 @@ using namespace zorse::onnx_reference;
 bool Call::all(std::initializer_list<size_t> which, bool isFloat) {
   for (size_t index : which)
     if (const Array *array = in(index); !array || array->isFloat() != isFloat)
-      return fail(std::string("expects ") + (isFloat ? "floats" : "integers") + " as input " + std::to_string(index));
+      return fail(std::string("expects ") + (isFloat ? "floats" : "integers") + " as input " +
+                  std::to_string(index));
   return true;
 }
 
@@ -39,5 +40,6 @@ std::optional<std::vector<int64_t>> Call::integers(size_t index, const std::stri
 
 bool Call::axis(int64_t value, int64_t rank, int64_t &result) {
   result = value < 0 ? value + rank : value;
-  return (result >= 0 && result < rank) || fail("axis " + std::to_string(value) + " of " + std::to_string(rank));
+  return (result >= 0 && result < rank) ||
+         fail("axis " + std::to_string(value) + " of " + std::to_string(rank));
 }

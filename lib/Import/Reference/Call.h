@@ -26,7 +26,8 @@ struct Call {
   bool out(Array array) { return outputs[0] = std::move(array), true; }
   bool fail(std::string text) { return problem = std::move(text), false; }
 
-  /// Whether the operands with these numbers are present and are floats (`floats`) or integers and booleans
+  /// Whether the operands with these numbers are present and are floats (`floats`) or integers and
+  /// booleans
   /// (`integral`). Otherwise false, with `problem` set.
   bool floats(std::initializer_list<size_t> which) { return all(which, true); }
   bool integral(std::initializer_list<size_t> which) { return all(which, false); }
@@ -38,7 +39,8 @@ struct Call {
   std::optional<std::vector<int64_t>> integers(const std::string &name) const;
   /// Operand `index` or the attribute, depending on the operator set.
   std::optional<std::vector<int64_t>> integers(size_t index, const std::string &name) const;
-  /// Converts an axis counted from either end. Returns false and sets `problem` if it is out of range.
+  /// Converts an axis counted from either end. Returns false and sets `problem` if it is out of
+  /// range.
   bool axis(int64_t value, int64_t rank, int64_t &result);
 };
 

@@ -14,7 +14,8 @@ using RealPair = double (*)(double, double);
 using IntegerPair = int64_t (*)(int64_t, int64_t);
 
 /// \param integers  null if the function is not defined for integers
-bool pairwise(Call &call, const Array &a, const Array &b, ElementKind type, RealPair reals, IntegerPair integers, Array &result) {
+bool pairwise(Call &call, const Array &a, const Array &b, ElementKind type, RealPair reals,
+              IntegerPair integers, Array &result) {
   Shape shape;
   if (!broadcast(a.shape, b.shape, shape))
     return call.fail("shapes " + text(a.shape) + " and " + text(b.shape) + " do not broadcast");
@@ -23,12 +24,15 @@ bool pairwise(Call &call, const Array &a, const Array &b, ElementKind type, Real
     return call.fail("expects floats");
   result = Array::of(type, shape);
   int64_t i = 0;
-  walk<2>(shape, {stridesOnto(a.shape, shape), stridesOnto(b.shape, shape)}, [&](const std::array<int64_t, 2> &at) {
-    if (result.isFloat())
-      result.reals[i++] = reals(a.real(at[0]), b.real(at[1]));
-    else
-      result.integers[i++] = asReals ? static_cast<int64_t>(reals(a.real(at[0]), b.real(at[1]))) : integers(a.integers[at[0]], b.integers[at[1]]);
-  });
+  walk<2>(shape, {stridesOnto(a.shape, shape), stridesOnto(b.shape, shape)},
+          [&](const std::array<int64_t, 2> &at) {
+            if (result.isFloat())
+              result.reals[i++] = reals(a.real(at[0]), b.real(at[1]));
+            else
+              result.integers[i++] = asReals
+                                         ? static_cast<int64_t>(reals(a.real(at[0]), b.real(at[1])))
+                                         : integers(a.integers[at[0]], b.integers[at[1]]);
+          });
   return true;
 }
 
@@ -68,15 +72,25 @@ double sub(double a, double b) { return a - b; }
 double mul(double a, double b) { return a * b; }
 double div(double a, double b) { return a / b; }
 double largest(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b); }
-double smallest(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::min(a, b); }
-int64_t addInts(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
-int64_t subInts(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b)); }
-int64_t mulInts(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
+double smallest(double a, double b) {
+  return std::isnan(a) || std::isnan(b) ? NAN : std::min(a, b);
+}
+int64_t addInts(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+int64_t subInts(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+}
+int64_t mulInts(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
 int64_t divInts(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? subInts(0, a) : a / b; }
 int64_t largestInt(int64_t a, int64_t b) { return std::max(a, b); }
 int64_t smallestInt(int64_t a, int64_t b) { return std::min(a, b); }
 double power(double a, double b) { return std::pow(a, b); }
-int64_t powerInts(int64_t a, int64_t b) { return static_cast<int64_t>(std::pow(static_cast<double>(a), static_cast<double>(b))); }
+int64_t powerInts(int64_t a, int64_t b) {
+  return static_cast<int64_t>(std::pow(static_cast<double>(a), static_cast<double>(b)));
+}
 double equal(double a, double b) { return a == b ? 1 : 0; }
 double less(double a, double b) { return a < b ? 1 : 0; }
 double lessEqual(double a, double b) { return a <= b ? 1 : 0; }
@@ -90,8 +104,12 @@ int64_t greaterEqualInts(int64_t a, int64_t b) { return a >= b; }
 int64_t andInts(int64_t a, int64_t b) { return a & b; }
 int64_t orInts(int64_t a, int64_t b) { return a | b; }
 int64_t xorInts(int64_t a, int64_t b) { return a ^ b; }
-int64_t shiftedLeft(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) << (static_cast<uint64_t>(b) & 63)); }
-int64_t shiftedRight(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) >> (static_cast<uint64_t>(b) & 63)); }
+int64_t shiftedLeft(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) << (static_cast<uint64_t>(b) & 63));
+}
+int64_t shiftedRight(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) >> (static_cast<uint64_t>(b) & 63));
+}
 double reciprocal(double x) { return 1 / x; }
 
 double modulo(double a, double b) { return std::fmod(a, b); }
@@ -102,7 +120,10 @@ int64_t pythonRemainder(int64_t a, int64_t b) {
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-bool onMod(Call &call) { return call.integer("fmod", 0) ? binary<modulo, remainderInts>(call) : binary<pythonModulo, pythonRemainder>(call); }
+bool onMod(Call &call) {
+  return call.integer("fmod", 0) ? binary<modulo, remainderInts>(call)
+                                 : binary<pythonModulo, pythonRemainder>(call);
+}
 
 bool onMean(Call &call) {
   if (!variadic<add, addInts>(call))
@@ -141,23 +162,32 @@ bool onSign(Call &call) {
 }
 
 bool onNot(Call &call) {
-  return map(call, ElementKind::Bool, [](const Array &x, Array &y, int64_t i) { y.integers[i] = x.real(i) == 0; });
+  return map(call, ElementKind::Bool,
+             [](const Array &x, Array &y, int64_t i) { y.integers[i] = x.real(i) == 0; });
 }
 
 bool onIsNaN(Call &call) {
-  return map(call, ElementKind::Bool, [](const Array &x, Array &y, int64_t i) { y.integers[i] = std::isnan(x.real(i)); });
+  return map(call, ElementKind::Bool,
+             [](const Array &x, Array &y, int64_t i) { y.integers[i] = std::isnan(x.real(i)); });
 }
 
 bool onIsInf(Call &call) {
-  const bool above = call.integer("detect_positive", 1) != 0, below = call.integer("detect_negative", 1) != 0;
-  return map(call, ElementKind::Bool,
-             [=](const Array &x, Array &y, int64_t i) { y.integers[i] = std::isinf(x.real(i)) && (x.real(i) > 0 ? above : below); });
+  const bool above = call.integer("detect_positive", 1) != 0,
+             below = call.integer("detect_negative", 1) != 0;
+  return map(call, ElementKind::Bool, [=](const Array &x, Array &y, int64_t i) {
+    y.integers[i] = std::isinf(x.real(i)) && (x.real(i) > 0 ? above : below);
+  });
 }
 
 bool onIdentity(Call &call) { return call.in(0) && call.out(*call.in(0)); }
 
-bool onCast(Call &call) { return call.in(0) && call.out(converted(*call.in(0), static_cast<ElementKind>(call.integer("to", 1)))); }
-bool onCastLike(Call &call) { return call.in(0) && call.in(1) && call.out(converted(*call.in(0), call.in(1)->type)); }
+bool onCast(Call &call) {
+  return call.in(0) &&
+         call.out(converted(*call.in(0), static_cast<ElementKind>(call.integer("to", 1))));
+}
+bool onCastLike(Call &call) {
+  return call.in(0) && call.in(1) && call.out(converted(*call.in(0), call.in(1)->type));
+}
 
 bool onDropout(Call &call) {
   call.outputs[0] = *call.in(0);
@@ -171,11 +201,14 @@ bool onDropout(Call &call) {
 bool onWhere(Call &call) {
   const Array *condition = call.in(0), *a = call.in(1), *b = call.in(2);
   Shape shape;
-  if (!condition || !a || !b || a->isFloat() != b->isFloat() || !broadcast(a->shape, b->shape, shape) || !broadcast(condition->shape, shape, shape))
+  if (!condition || !a || !b || a->isFloat() != b->isFloat() ||
+      !broadcast(a->shape, b->shape, shape) || !broadcast(condition->shape, shape, shape))
     return call.fail("its operands do not broadcast");
   Array y = Array::of(a->type, shape);
   int64_t i = 0;
-  walk<3>(shape, {stridesOnto(condition->shape, shape), stridesOnto(a->shape, shape), stridesOnto(b->shape, shape)},
+  walk<3>(shape,
+          {stridesOnto(condition->shape, shape), stridesOnto(a->shape, shape),
+           stridesOnto(b->shape, shape)},
           [&](const std::array<int64_t, 3> &at) {
             const bool first = condition->real(at[0]) != 0;
             y.set(i++, first ? *a : *b, first ? at[1] : at[2]);
@@ -188,7 +221,8 @@ bool onClip(Call &call) {
   for (size_t i = 1; i < 3; ++i)
     if (call.in(i) && call.in(i)->size() != 1)
       return call.fail("expects scalars as bounds");
-  const double low = call.in(1) ? call.in(1)->real(0) : call.real("min", -inf), high = call.in(2) ? call.in(2)->real(0) : call.real("max", inf);
+  const double low = call.in(1) ? call.in(1)->real(0) : call.real("min", -inf),
+               high = call.in(2) ? call.in(2)->real(0) : call.real("max", inf);
   return map(call, call.in(0)->type, [=](const Array &x, Array &y, int64_t i) {
     const double value = std::isnan(x.real(i)) ? NAN : std::min(std::max(x.real(i), low), high);
     if (y.isFloat())
@@ -206,7 +240,8 @@ bool onShift(Call &call) {
 template <RealFunction f> bool unary(Call &call) {
   if (!call.floats({0}))
     return false;
-  return map(call, call.in(0)->type, [](const Array &x, Array &y, int64_t i) { y.reals[i] = f(x.reals[i]); });
+  return map(call, call.in(0)->type,
+             [](const Array &x, Array &y, int64_t i) { y.reals[i] = f(x.reals[i]); });
 }
 
 } // namespace
@@ -219,7 +254,9 @@ Array zorse::onnx_reference::converted(const Array &x, ElementKind type) {
     else if (type == ElementKind::Bool)
       y.integers[i] = x.real(i) != 0;
     else
-      y.integers[i] = !x.isFloat() ? x.integers[i] : std::fabs(x.reals[i]) < 0x1p62 ? static_cast<int64_t>(x.reals[i]) : 0;
+      y.integers[i] = !x.isFloat()                     ? x.integers[i]
+                      : std::fabs(x.reals[i]) < 0x1p62 ? static_cast<int64_t>(x.reals[i])
+                                                       : 0;
   return y;
 }
 

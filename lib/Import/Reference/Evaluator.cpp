@@ -28,7 +28,9 @@ const OperatorMap &operators() {
   return map;
 }
 
-bool readsShapeAlone(const GraphNode &node) { return node.domain.empty() && (node.op == "Shape" || node.op == "Size"); }
+bool readsShapeAlone(const GraphNode &node) {
+  return node.domain.empty() && (node.op == "Shape" || node.op == "Size");
+}
 
 template <typename T> T at(const uint8_t *data, int64_t i) {
   T value;
@@ -77,7 +79,8 @@ int64_t integerAt(ElementKind type, const uint8_t *data, int64_t i) {
 
 } // namespace
 
-zorse::Result<Array> zorse::onnx_reference::readTensor(LoadedModel &model, const onnx::Tensor &tensor) {
+zorse::Result<Array> zorse::onnx_reference::readTensor(LoadedModel &model,
+                                                       const onnx::Tensor &tensor) {
   auto bytes = model.bytes(tensor, /*mayLackFile=*/true);
   if (bytes.failed())
     return bytes.error();
@@ -99,8 +102,10 @@ zorse::Result<Array> zorse::onnx_reference::readTensor(LoadedModel &model, const
   return result;
 }
 
-Evaluator::Evaluator(const FlatGraph &graph, LoadedModel &model, Options options, Given given, GivenShape givenShape)
-    : graph(graph), model(model), options(options), given(std::move(given)), givenShape(std::move(givenShape)) {
+Evaluator::Evaluator(const FlatGraph &graph, LoadedModel &model, Options options, Given given,
+                     GivenShape givenShape)
+    : graph(graph), model(model), options(options), given(std::move(given)),
+      givenShape(std::move(givenShape)) {
   index(graph.body);
 }
 
@@ -120,7 +125,8 @@ bool Evaluator::index(const GraphBody &body) {
 
 bool Evaluator::knows(const GraphNode &node) {
   return node.domain.empty() &&
-         (readsShapeAlone(node) || node.op == "Constant" || node.op == "If" || node.op == "SequenceAt" || operators().count(node.op));
+         (readsShapeAlone(node) || node.op == "Constant" || node.op == "If" ||
+          node.op == "SequenceAt" || operators().count(node.op));
 }
 
 bool Evaluator::store(int value, Array array) {
@@ -154,7 +160,8 @@ std::vector<int> Evaluator::needs(const GraphNode &node) {
   std::vector<int> list;
   if (readsShapeAlone(node) && !values.count(node.inputs[0]) && givenShape(node.inputs[0]))
     return list;
-  const bool ofLabel = options.lossOfLabel && (node.op == "SoftmaxCrossEntropyLoss" || node.op == "NegativeLogLikelihoodLoss");
+  const bool ofLabel = options.lossOfLabel && (node.op == "SoftmaxCrossEntropyLoss" ||
+                                               node.op == "NegativeLogLikelihoodLoss");
   for (size_t i = 0; i < node.inputs.size(); ++i)
     if (node.inputs[i] >= 0 && !values.count(node.inputs[i]) && !(ofLabel && i == 0))
       list.push_back(node.inputs[i]);
@@ -170,7 +177,8 @@ std::vector<int> Evaluator::needs(const GraphNode &node) {
 
 bool Evaluator::applyIf(const GraphNode &node) {
   const Array &condition = values[node.inputs[0]];
-  auto body = node.bodies.find(condition.size() == 1 && condition.real(0) != 0 ? "then_branch" : "else_branch");
+  auto body = node.bodies.find(condition.size() == 1 && condition.real(0) != 0 ? "then_branch"
+                                                                               : "else_branch");
   if (body == node.bodies.end() || body->second->outputs.size() < node.outputs.size())
     return why = node.describe() + " does not have this branch", false;
   for (size_t i = 0; i < node.outputs.size(); ++i)
@@ -187,7 +195,8 @@ bool Evaluator::applyShape(const GraphNode &node) {
   const Call call{node, {}, {}, {}, false};
   const auto rank = static_cast<int64_t>(shape.size());
   auto bound = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
-  const int64_t begin = bound(call.integer("start", 0)), end = std::max(begin, bound(call.integer("end", rank)));
+  const int64_t begin = bound(call.integer("start", 0)),
+                end = std::max(begin, bound(call.integer("end", rank)));
   std::vector<int64_t> sizes(shape.begin() + begin, shape.begin() + end);
   const auto count = static_cast<int64_t>(sizes.size());
   return store(node.outputs[0], Array::ofInts({count}, std::move(sizes)));
@@ -195,7 +204,8 @@ bool Evaluator::applyShape(const GraphNode &node) {
 
 bool Evaluator::apply(const GraphNode &node) {
   if (!knows(node))
-    return why = "operator " + (node.domain.empty() ? "" : node.domain + ".") + node.op + " (node '" + node.name + "') is not known to the evaluator",
+    return why = "operator " + (node.domain.empty() ? "" : node.domain + ".") + node.op +
+                 " (node '" + node.name + "') is not known to the evaluator",
            false;
   if (node.op == "If")
     return applyIf(node);
@@ -215,7 +225,8 @@ bool Evaluator::apply(const GraphNode &node) {
   for (int input : node.inputs)
     call.inputs.push_back(input < 0 || !values.count(input) ? nullptr : &values.at(input));
   Array fill; // value of ConstantOfShape, passed as an additional operand
-  if (auto tensor = node.attributes.find("value"); node.op == "ConstantOfShape" && tensor != node.attributes.end()) {
+  if (auto tensor = node.attributes.find("value");
+      node.op == "ConstantOfShape" && tensor != node.attributes.end()) {
     auto read = readTensor(model, tensor->second->t());
     if (read.failed())
       return why = read.message(), false;
@@ -224,14 +235,18 @@ bool Evaluator::apply(const GraphNode &node) {
   }
   bool done = false;
   try {
-    done = (node.op == "Constant" || call.in(0) || options.lossOfLabel) && operators().at(node.op)(call);
+    done = (node.op == "Constant" || call.in(0) || options.lossOfLabel) &&
+           operators().at(node.op)(call);
   } catch (TooLarge) {
     call.problem = "has a result of more than 2^26 elements";
   }
   if (!done)
-    return why = node.describe() + ": " + (call.problem.empty() ? "its operands are not as expected" : call.problem), false;
+    return why = node.describe() + ": " +
+                 (call.problem.empty() ? "its operands are not as expected" : call.problem),
+           false;
   for (size_t i = 0; i < node.outputs.size(); ++i)
-    if (node.outputs[i] >= 0 && call.outputs[i].type != ElementKind::Undefined && !store(node.outputs[i], std::move(call.outputs[i])))
+    if (node.outputs[i] >= 0 && call.outputs[i].type != ElementKind::Undefined &&
+        !store(node.outputs[i], std::move(call.outputs[i])))
       return false;
   return true;
 }
@@ -263,7 +278,8 @@ const Array *Evaluator::evaluate(int value) {
     if (!apply(*producer->second))
       return nullptr;
     if (!values.count(top))
-      return why = producer->second->describe() + " does not yield '" + graph.valueNames[top] + "'", nullptr;
+      return why = producer->second->describe() + " does not yield '" + graph.valueNames[top] + "'",
+             nullptr;
   }
   return &values.at(value);
 }

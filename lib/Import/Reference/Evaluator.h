@@ -1,6 +1,6 @@
-// Reference evaluator: evaluates values of an ONNX graph at concrete shapes, as the specification of the operators
-// defines them, with plain loops over dense arrays in f64 and int64. It shares no concepts with the importer (samples,
-// views), so that it can check the importer independently.
+// Reference evaluator: evaluates values of an ONNX graph at concrete shapes, as the specification
+// of the operators defines them, with plain loops over dense arrays in f64 and int64. It shares no
+// concepts with the importer (samples, views), so that it can check the importer independently.
 #pragma once
 
 #include "Call.h"
@@ -17,7 +17,8 @@ namespace zorse::onnx_reference {
 
 struct Options {
   int64_t maxElements = int64_t(1) << 26; ///< limit on the elements of all results
-  /// Replaces cross-entropies by a function of the label and does not compute the logits. For heads with logits that are too large.
+  /// Replaces cross-entropies by a function of the label and does not compute the logits. For heads
+  /// with logits that are too large.
   bool lossOfLabel = false;
 };
 
@@ -26,12 +27,14 @@ double lossOfLabel(int64_t label);
 
 class Evaluator {
 public:
-  /// Returns a value that is given instead of computed. Nothing: the value is computed from its node, or read from an initializer.
+  /// Returns a value that is given instead of computed. Nothing: the value is computed from its
+  /// node, or read from an initializer.
   using Given = std::function<std::optional<Array>(int value)>;
   /// The shape of a given value, used if only its shape is needed.
   using GivenShape = std::function<std::optional<Shape>(int value)>;
 
-  Evaluator(const onnx_import::FlatGraph &graph, onnx_import::LoadedModel &model, Options options, Given given, GivenShape givenShape);
+  Evaluator(const onnx_import::FlatGraph &graph, onnx_import::LoadedModel &model, Options options,
+            Given given, GivenShape givenShape);
 
   /// The value with this number. Null, with `problem` set, if it cannot be computed.
   const Array *evaluate(int value);
@@ -43,7 +46,8 @@ public:
 
 private:
   bool index(const onnx_import::GraphBody &body);
-  bool supply(int value); ///< stores a given value or an initializer; false: it must be computed, or `why` is set
+  bool supply(int value); ///< stores a given value or an initializer; false: it must be computed,
+                          ///< or `why` is set
   std::vector<int> needs(const GraphNode &node);
   bool apply(const GraphNode &node);
   bool applyIf(const GraphNode &node);

@@ -1,4 +1,5 @@
-// SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss: logits or log-probabilities [N, C, d...], labels [N, d...].
+// SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss: logits or log-probabilities [N, C, d...],
+// labels [N, d...].
 #include "Call.h"
 #include "Evaluator.h"
 
@@ -9,8 +10,8 @@ using namespace zorse::onnx_reference;
 
 namespace {
 
-/// Converts the logits of a position to log-probabilities. The max and the logarithm are subtracted separately, because
-/// a large mask value would absorb the logarithm.
+/// Converts the logits of a position to log-probabilities. The max and the logarithm are subtracted
+/// separately, because a large mask value would absorb the logarithm.
 struct Normalizer {
   double greatest = 0, logarithm = 0;
 
@@ -31,7 +32,8 @@ struct Positions {
   std::vector<double> losses, weights;
 };
 
-/// Computes the weighted losses and the weights of all positions; both are 0 if the label is ignored.
+/// Computes the weighted losses and the weights of all positions; both are 0 if the label is
+/// ignored.
 bool readPositions(Call &call, const Array &labels, bool softmax, Positions &positions) {
   const Array *logits = call.in(0), *weights = call.in(2);
   const bool ignores = call.has("ignore_index");
@@ -55,7 +57,8 @@ bool readPositions(Call &call, const Array &labels, bool softmax, Positions &pos
     double loss = lossOfLabel(label);
     if (!call.lossOfLabel) {
       const int64_t first = i / inner * classes * inner + i % inner;
-      const Normalizer normalizer = softmax ? normalizerOf(*logits, first, classes, inner) : Normalizer();
+      const Normalizer normalizer =
+          softmax ? normalizerOf(*logits, first, classes, inner) : Normalizer();
       loss = -normalizer.logProbability(logits->reals[first + label * inner]);
     }
     const double weight = weights ? weights->reals[label] : 1;
@@ -67,7 +70,8 @@ bool readPositions(Call &call, const Array &labels, bool softmax, Positions &pos
 
 template <bool softmax> bool onCrossEntropy(Call &call) {
   const Array *labels = call.in(1);
-  if (!call.integral({1}) || (!call.lossOfLabel && !call.floats({0})) || (call.in(2) && !call.floats({2})))
+  if (!call.integral({1}) || (!call.lossOfLabel && !call.floats({0})) ||
+      (call.in(2) && !call.floats({2})))
     return false;
   if (call.outputs.size() > 1 && call.lossOfLabel)
     return call.fail("its probabilities are read");
@@ -86,7 +90,8 @@ template <bool softmax> bool onCrossEntropy(Call &call) {
     call.outputs[1] = std::move(all);
   }
   const std::string reduction = call.string("reduction", "mean");
-  Array y = Array::of(call.in(0) ? call.in(0)->type : ElementKind::F64, reduction == "none" ? labels->shape : Shape{});
+  Array y = Array::of(call.in(0) ? call.in(0)->type : ElementKind::F64,
+                      reduction == "none" ? labels->shape : Shape{});
   if (reduction == "none") {
     y.reals = positions.losses;
     return call.out(std::move(y));

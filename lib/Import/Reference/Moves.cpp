@@ -1,4 +1,5 @@
-// Operators that move elements to places given by shapes and constants: Transpose, Concat, Split, Slice, Pad, Tile, Trilu.
+// Operators that move elements to places given by shapes and constants: Transpose, Concat, Split,
+// Slice, Pad, Tile, Trilu.
 #include "Call.h"
 
 #include <algorithm>
@@ -19,7 +20,8 @@ Array zorse::onnx_reference::transposed(const Array &x, const std::vector<int64_
   return y;
 }
 
-Array zorse::onnx_reference::cut(const Array &x, int64_t axis, int64_t start, int64_t step, int64_t count) {
+Array zorse::onnx_reference::cut(const Array &x, int64_t axis, int64_t start, int64_t step,
+                                 int64_t count) {
   Shape shape = x.shape, strides = stridesOf(x.shape);
   const int64_t base = start * strides[axis];
   shape[axis] = count;
@@ -36,7 +38,9 @@ namespace {
 void paste(Array &whole, const Array &part, int64_t axis, int64_t at) {
   const Shape strides = stridesOf(whole.shape);
   int64_t i = 0;
-  walk<1>(part.shape, {strides}, [&](const std::array<int64_t, 1> &to) { whole.set(to[0] + at * strides[axis], part, i++); });
+  walk<1>(part.shape, {strides}, [&](const std::array<int64_t, 1> &to) {
+    whole.set(to[0] + at * strides[axis], part, i++);
+  });
 }
 
 bool onTranspose(Call &call) {
@@ -65,7 +69,8 @@ bool onConcat(Call &call) {
   Shape shape = call.in(0)->shape;
   shape[axis] = 0;
   for (const Array *part : call.inputs) {
-    if (!part || part->rank() != static_cast<int64_t>(shape.size()) || part->isFloat() != call.in(0)->isFloat())
+    if (!part || part->rank() != static_cast<int64_t>(shape.size()) ||
+        part->isFloat() != call.in(0)->isFloat())
       return call.fail("joins different ranks");
     for (int64_t i = 0; i < part->rank(); ++i)
       if (i != axis && part->shape[i] != shape[i])
@@ -117,16 +122,22 @@ bool onSlice(Call &call) {
     const int64_t size = y.shape[axis], step = steps ? steps->integers[i] : 1;
     if (step == 0)
       return call.fail("has a step of 0");
-    auto bound = [&](int64_t at, int64_t low, int64_t high) { return std::clamp(at < 0 ? at + size : at, low, high); };
-    const int64_t begin = step > 0 ? bound(starts->integers[i], 0, size) : bound(starts->integers[i], 0, size - 1);
-    const int64_t end = step > 0 ? bound(ends->integers[i], 0, size) : bound(ends->integers[i], -1, size - 1);
-    const int64_t count = step > 0 ? (end - begin + step - 1) / step : (begin - end - step - 1) / -step;
+    auto bound = [&](int64_t at, int64_t low, int64_t high) {
+      return std::clamp(at < 0 ? at + size : at, low, high);
+    };
+    const int64_t begin =
+        step > 0 ? bound(starts->integers[i], 0, size) : bound(starts->integers[i], 0, size - 1);
+    const int64_t end =
+        step > 0 ? bound(ends->integers[i], 0, size) : bound(ends->integers[i], -1, size - 1);
+    const int64_t count =
+        step > 0 ? (end - begin + step - 1) / step : (begin - end - step - 1) / -step;
     y = cut(y, axis, begin, step, std::max<int64_t>(0, count));
   }
   return call.out(std::move(y));
 }
 
-/// The position, in an axis of `size`, of the element at position `at` of the padded axis; -1 for the constant.
+/// The position, in an axis of `size`, of the element at position `at` of the padded axis; -1 for
+/// the constant.
 int64_t source(const std::string &mode, int64_t at, int64_t size) {
   if (at >= 0 && at < size)
     return at;
@@ -136,7 +147,8 @@ int64_t source(const std::string &mode, int64_t at, int64_t size) {
     return ((at % size) + size) % size;
   if (mode != "reflect" || size < 1)
     return -1;
-  const int64_t period = std::max<int64_t>(1, 2 * (size - 1)), place = ((at % period) + period) % period;
+  const int64_t period = std::max<int64_t>(1, 2 * (size - 1)),
+                place = ((at % period) + period) % period;
   return place < size ? place : period - place;
 }
 
@@ -203,7 +215,8 @@ bool onTrilu(Call &call) {
   Array y = *call.in(0);
   if (y.rank() < 2 || (call.in(1) && (call.in(1)->isFloat() || call.in(1)->size() != 1)))
     return false;
-  const int64_t k = call.in(1) ? call.in(1)->integers[0] : 0, columns = y.shape.back(), lines = y.shape[y.rank() - 2];
+  const int64_t k = call.in(1) ? call.in(1)->integers[0] : 0, columns = y.shape.back(),
+                lines = y.shape[y.rank() - 2];
   const bool upper = call.integer("upper", 1) != 0;
   for (int64_t i = 0; i < y.size(); ++i) {
     const int64_t line = i / columns % lines, column = i % columns;

@@ -42,7 +42,8 @@ bool affine(Call &call, Array &y, const Array *scale, const Array *bias) {
 template <bool centred> bool overLastAxes(Call &call) {
   const Array *x = call.in(0);
   int64_t axis = 0;
-  if (!call.floats({0}) || call.outputs.size() > 1 || !call.axis(call.integer("axis", -1), x->rank(), axis))
+  if (!call.floats({0}) || call.outputs.size() > 1 ||
+      !call.axis(call.integer("axis", -1), x->rank(), axis))
     return call.fail("its statistics are read");
   Array y = *x;
   normalise(y, product(x->shape, axis), call.real("epsilon", 1e-5f), centred);
@@ -58,7 +59,8 @@ Array perChannel(const Array &values, int64_t rank) {
 
 bool onGroups(Call &call, int64_t groups) {
   const Array &x = *call.in(0);
-  if (!call.floats({0, 1, 2}) || x.rank() < 2 || groups < 1 || x.shape[1] % groups != 0 || !call.in(1) || !call.in(2))
+  if (!call.floats({0, 1, 2}) || x.rank() < 2 || groups < 1 || x.shape[1] % groups != 0 ||
+      !call.in(1) || !call.in(2))
     return false;
   Array y = x;
   normalise(y, product(x.shape, 1) / groups, call.real("epsilon", 1e-5f), true);
@@ -84,7 +86,9 @@ bool onBatchNormalization(Call &call) {
   const int64_t channels = x.shape[1], inner = product(x.shape, 2);
   for (int64_t i = 0; i < y.size(); ++i) {
     const int64_t c = i / inner % channels;
-    y.reals[i] = (x.reals[i] - call.in(3)->reals[c]) / std::sqrt(call.in(4)->reals[c] + epsilon) * call.in(1)->reals[c] + call.in(2)->reals[c];
+    y.reals[i] = (x.reals[i] - call.in(3)->reals[c]) / std::sqrt(call.in(4)->reals[c] + epsilon) *
+                     call.in(1)->reals[c] +
+                 call.in(2)->reals[c];
   }
   return call.out(std::move(y));
 }
@@ -94,11 +98,13 @@ bool onLocalResponse(Call &call) {
   const int64_t size = call.integer("size", 0);
   if (!call.floats({0}) || x.rank() < 2 || size < 1)
     return call.fail("expects floats of samples x channels x positions, and a size of 1 or more");
-  const double alpha = call.real("alpha", 1e-4f), beta = call.real("beta", 0.75), bias = call.real("bias", 1);
+  const double alpha = call.real("alpha", 1e-4f), beta = call.real("beta", 0.75),
+               bias = call.real("bias", 1);
   const int64_t channels = x.shape[1], inner = product(x.shape, 2);
   Array y = x;
   for (int64_t i = 0; i < y.size(); ++i) {
-    const int64_t c = i / inner % channels, first = std::max<int64_t>(0, c - (size - 1) / 2), last = std::min(channels - 1, c + size / 2);
+    const int64_t c = i / inner % channels, first = std::max<int64_t>(0, c - (size - 1) / 2),
+                  last = std::min(channels - 1, c + size / 2);
     double squares = 0;
     for (int64_t k = first; k <= last; ++k) {
       const double value = x.reals[i + (k - c) * inner];
@@ -114,8 +120,12 @@ bool onLocalResponse(Call &call) {
 void zorse::onnx_reference::addNormalisations(OperatorMap &map) {
   map["LayerNormalization"] = overLastAxes<true>;
   map["RMSNormalization"] = overLastAxes<false>;
-  map["GroupNormalization"] = [](Call &call) { return onGroups(call, call.integer("num_groups", 1)); };
-  map["InstanceNormalization"] = [](Call &call) { return onGroups(call, call.in(0)->rank() > 1 ? call.in(0)->shape[1] : 0); };
+  map["GroupNormalization"] = [](Call &call) {
+    return onGroups(call, call.integer("num_groups", 1));
+  };
+  map["InstanceNormalization"] = [](Call &call) {
+    return onGroups(call, call.in(0)->rank() > 1 ? call.in(0)->shape[1] : 0);
+  };
   map["BatchNormalization"] = onBatchNormalization;
   map["LRN"] = onLocalResponse;
 }

@@ -1,4 +1,5 @@
-// Operators that move elements by indices from data: Gather operators, scatters, OneHot, TopK, ArgMax.
+// Operators that move elements by indices from data: Gather operators, scatters, OneHot, TopK,
+// ArgMax.
 #include "Call.h"
 
 #include <algorithm>
@@ -12,7 +13,8 @@ namespace {
 bool wrap(Call &call, int64_t &id, int64_t size) {
   const int64_t given = id;
   id = id < 0 ? id + size : id;
-  return (id >= 0 && id < size) || call.fail("index " + std::to_string(given) + " of " + std::to_string(size));
+  return (id >= 0 && id < size) ||
+         call.fail("index " + std::to_string(given) + " of " + std::to_string(size));
 }
 
 bool onGather(Call &call) {
@@ -20,7 +22,8 @@ bool onGather(Call &call) {
   int64_t axis = 0;
   if (!call.integral({1}) || !call.axis(call.integer("axis", 0), x->rank(), axis))
     return false;
-  const int64_t outer = product(x->shape, 0, axis), inner = product(x->shape, axis + 1), size = x->shape[axis];
+  const int64_t outer = product(x->shape, 0, axis), inner = product(x->shape, axis + 1),
+                size = x->shape[axis];
   Shape shape(x->shape.begin(), x->shape.begin() + axis);
   shape.insert(shape.end(), ids->shape.begin(), ids->shape.end());
   shape.insert(shape.end(), x->shape.begin() + axis + 1, x->shape.end());
@@ -39,7 +42,8 @@ bool onGather(Call &call) {
 bool onGatherElements(Call &call) {
   const Array *x = call.in(0), *ids = call.in(1);
   int64_t axis = 0;
-  if (!call.integral({1}) || ids->rank() != x->rank() || !call.axis(call.integer("axis", 0), x->rank(), axis))
+  if (!call.integral({1}) || ids->rank() != x->rank() ||
+      !call.axis(call.integer("axis", 0), x->rank(), axis))
     return false;
   Shape strides = stridesOf(x->shape);
   const int64_t along = strides[axis];
@@ -58,7 +62,8 @@ bool onGatherElements(Call &call) {
 }
 
 /// Offset of the first element that a tuple of indices selects, among axes from `first` on.
-bool place(Call &call, const Array &x, const Array &ids, int64_t tuple, int64_t depth, int64_t first, int64_t &at) {
+bool place(Call &call, const Array &x, const Array &ids, int64_t tuple, int64_t depth,
+           int64_t first, int64_t &at) {
   const Shape strides = stridesOf(x.shape);
   at = 0;
   for (int64_t k = 0; k < depth; ++k) {
@@ -73,10 +78,13 @@ bool place(Call &call, const Array &x, const Array &ids, int64_t tuple, int64_t 
 bool onGatherND(Call &call) {
   const Array *x = call.in(0), *ids = call.in(1);
   const int64_t batch = call.integer("batch_dims", 0);
-  if (!call.integral({1}) || batch < 0 || ids->rank() <= batch || batch + ids->shape.back() > x->rank())
+  if (!call.integral({1}) || batch < 0 || ids->rank() <= batch ||
+      batch + ids->shape.back() > x->rank())
     return false;
-  const int64_t depth = ids->shape.back(), outer = product(x->shape, 0, batch), whole = product(x->shape, batch);
-  const int64_t tuples = product(ids->shape, 0, ids->rank() - 1), inner = product(x->shape, batch + depth);
+  const int64_t depth = ids->shape.back(), outer = product(x->shape, 0, batch),
+                whole = product(x->shape, batch);
+  const int64_t tuples = product(ids->shape, 0, ids->rank() - 1),
+                inner = product(x->shape, batch + depth);
   Shape shape(ids->shape.begin(), ids->shape.end() - 1);
   shape.insert(shape.end(), x->shape.begin() + batch + depth, x->shape.end());
   Array y = Array::of(x->type, shape);
@@ -84,16 +92,18 @@ bool onGatherND(Call &call) {
     int64_t at = 0;
     if (!place(call, *x, *ids, t, depth, batch, at))
       return false;
-    const int64_t base = t / std::max<int64_t>(1, tuples / std::max<int64_t>(1, outer)) * whole + at;
+    const int64_t base =
+        t / std::max<int64_t>(1, tuples / std::max<int64_t>(1, outer)) * whole + at;
     for (int64_t i = 0; i < inner; ++i)
       y.set(t * inner + i, *x, base + i);
   }
   return call.out(std::move(y));
 }
 
-/// Applies an update to its place. ONNX does not define the result of several updates of one place without a reduction;
-/// `taken` marks the places that have one.
-bool combine(Call &call, Array &y, int64_t to, const Array &updates, int64_t from, const std::string &reduction, std::vector<bool> &taken) {
+/// Applies an update to its place. ONNX does not define the result of several updates of one place
+/// without a reduction; `taken` marks the places that have one.
+bool combine(Call &call, Array &y, int64_t to, const Array &updates, int64_t from,
+             const std::string &reduction, std::vector<bool> &taken) {
   if (reduction == "none") {
     taken.resize(y.size());
     if (taken[to])
@@ -102,7 +112,10 @@ bool combine(Call &call, Array &y, int64_t to, const Array &updates, int64_t fro
     return y.set(to, updates, from), true;
   }
   const double a = y.real(to), b = updates.real(from);
-  const double value = reduction == "add" ? a + b : reduction == "mul" ? a * b : reduction == "max" ? std::max(a, b) : std::min(a, b);
+  const double value = reduction == "add"   ? a + b
+                       : reduction == "mul" ? a * b
+                       : reduction == "max" ? std::max(a, b)
+                                            : std::min(a, b);
   if (y.isFloat())
     y.reals[to] = value;
   else
@@ -113,8 +126,9 @@ bool combine(Call &call, Array &y, int64_t to, const Array &updates, int64_t fro
 bool onScatterElements(Call &call) {
   const Array *ids = call.in(1), *updates = call.in(2);
   int64_t axis = 0;
-  if (!call.integral({1}) || !updates || updates->isFloat() != call.in(0)->isFloat() || ids->rank() != call.in(0)->rank() ||
-      updates->size() != ids->size() || !call.axis(call.integer("axis", 0), call.in(0)->rank(), axis))
+  if (!call.integral({1}) || !updates || updates->isFloat() != call.in(0)->isFloat() ||
+      ids->rank() != call.in(0)->rank() || updates->size() != ids->size() ||
+      !call.axis(call.integer("axis", 0), call.in(0)->rank(), axis))
     return false;
   Array y = *call.in(0);
   std::vector<bool> taken;
@@ -125,7 +139,8 @@ bool onScatterElements(Call &call) {
   bool ok = true;
   walk<1>(ids->shape, {strides}, [&](const std::array<int64_t, 1> &at) {
     int64_t id = ids->integers[i];
-    ok = ok && wrap(call, id, y.shape[axis]) && combine(call, y, at[0] + id * along, *updates, i, call.string("reduction", "none"), taken);
+    ok = ok && wrap(call, id, y.shape[axis]) &&
+         combine(call, y, at[0] + id * along, *updates, i, call.string("reduction", "none"), taken);
     ++i;
   });
   return ok && call.out(std::move(y));
@@ -133,11 +148,13 @@ bool onScatterElements(Call &call) {
 
 bool onScatterND(Call &call) {
   const Array *ids = call.in(1), *updates = call.in(2);
-  if (!call.integral({1}) || !updates || updates->isFloat() != call.in(0)->isFloat() || ids->rank() < 1 || ids->shape.back() > call.in(0)->rank())
+  if (!call.integral({1}) || !updates || updates->isFloat() != call.in(0)->isFloat() ||
+      ids->rank() < 1 || ids->shape.back() > call.in(0)->rank())
     return false;
   Array y = *call.in(0);
   std::vector<bool> taken;
-  const int64_t depth = ids->shape.back(), inner = product(y.shape, depth), tuples = product(ids->shape, 0, ids->rank() - 1);
+  const int64_t depth = ids->shape.back(), inner = product(y.shape, depth),
+                tuples = product(ids->shape, 0, ids->rank() - 1);
   if (updates->size() != tuples * inner)
     return call.fail("its updates have another shape");
   for (int64_t t = 0; t < tuples; ++t) {
@@ -145,7 +162,8 @@ bool onScatterND(Call &call) {
     if (!place(call, y, *ids, t, depth, 0, at))
       return false;
     for (int64_t i = 0; i < inner; ++i)
-      if (!combine(call, y, at + i, *updates, t * inner + i, call.string("reduction", "none"), taken))
+      if (!combine(call, y, at + i, *updates, t * inner + i, call.string("reduction", "none"),
+                   taken))
         return false;
   }
   return call.out(std::move(y));
@@ -171,7 +189,8 @@ bool onOneHot(Call &call) {
 }
 
 /// Order of the elements along an axis: best first, ties by index.
-std::vector<int64_t> ranked(const Array &x, int64_t base, int64_t stride, int64_t size, bool largest) {
+std::vector<int64_t> ranked(const Array &x, int64_t base, int64_t stride, int64_t size,
+                            bool largest) {
   std::vector<int64_t> order(size);
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
@@ -184,9 +203,11 @@ std::vector<int64_t> ranked(const Array &x, int64_t base, int64_t stride, int64_
 bool onTopK(Call &call) {
   const Array *x = call.in(0), *count = call.in(1);
   int64_t axis = 0;
-  if (!call.integral({1}) || count->size() != 1 || !call.axis(call.integer("axis", -1), x->rank(), axis))
+  if (!call.integral({1}) || count->size() != 1 ||
+      !call.axis(call.integer("axis", -1), x->rank(), axis))
     return false;
-  const int64_t k = count->integers[0], size = x->shape[axis], outer = product(x->shape, 0, axis), inner = product(x->shape, axis + 1);
+  const int64_t k = count->integers[0], size = x->shape[axis], outer = product(x->shape, 0, axis),
+                inner = product(x->shape, axis + 1);
   if (k < 0 || k > size)
     return call.fail("takes more than there is");
   Shape shape = x->shape;
@@ -194,7 +215,8 @@ bool onTopK(Call &call) {
   Array values = Array::of(x->type, shape), places = Array::of(ElementKind::I64, shape);
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t i = 0; i < inner; ++i) {
-      const std::vector<int64_t> order = ranked(*x, o * size * inner + i, inner, size, call.integer("largest", 1) != 0);
+      const std::vector<int64_t> order =
+          ranked(*x, o * size * inner + i, inner, size, call.integer("largest", 1) != 0);
       for (int64_t n = 0; n < k; ++n) {
         values.set((o * k + n) * inner + i, *x, (o * size + order[n]) * inner + i);
         places.integers[(o * k + n) * inner + i] = order[n];
@@ -210,7 +232,8 @@ template <bool largest> bool onArgExtremum(Call &call) {
   int64_t axis = 0;
   if (!x || !call.axis(call.integer("axis", 0), x->rank(), axis))
     return false;
-  const int64_t size = x->shape[axis], outer = product(x->shape, 0, axis), inner = product(x->shape, axis + 1);
+  const int64_t size = x->shape[axis], outer = product(x->shape, 0, axis),
+                inner = product(x->shape, axis + 1);
   Shape shape = x->shape;
   shape[axis] = 1;
   if (call.integer("keepdims", 1) == 0)
@@ -221,7 +244,8 @@ template <bool largest> bool onArgExtremum(Call &call) {
     for (int64_t i = 0; i < inner; ++i) {
       int64_t best = 0;
       for (int64_t n = 1; n < size; ++n) {
-        const double u = x->real((o * size + n) * inner + i), v = x->real((o * size + best) * inner + i);
+        const double u = x->real((o * size + n) * inner + i),
+                     v = x->real((o * size + best) * inner + i);
         if ((largest ? u > v : u < v) || (last && u == v))
           best = n;
       }

@@ -19,7 +19,8 @@ bool onMatMul(Call &call) {
     b.shape.push_back(1);
   const int64_t m = a.shape[a.rank() - 2], k = a.shape.back(), n = b.shape.back();
   Shape batch;
-  const Shape batchA(a.shape.begin(), a.shape.end() - 2), batchB(b.shape.begin(), b.shape.end() - 2);
+  const Shape batchA(a.shape.begin(), a.shape.end() - 2),
+      batchB(b.shape.begin(), b.shape.end() - 2);
   if (b.shape[b.rank() - 2] != k || !broadcast(batchA, batchB, batch))
     return call.fail("multiplies " + text(left->shape) + " by " + text(right->shape));
   Shape shape = batch;
@@ -29,16 +30,17 @@ bool onMatMul(Call &call) {
     shape.push_back(n);
   Array y = Array::of(left->type, shape);
   int64_t to = 0;
-  walk<2>(batch, {stridesOnto(batchA, batch), stridesOnto(batchB, batch)}, [&](const std::array<int64_t, 2> &at) {
-    double *out = &y.reals[to];
-    for (int64_t i = 0; i < m; ++i)
-      for (int64_t l = 0; l < k; ++l) {
-        const double factor = a.reals[at[0] * m * k + i * k + l];
-        for (int64_t j = 0; j < n; ++j)
-          out[i * n + j] += factor * b.reals[at[1] * k * n + l * n + j];
-      }
-    to += m * n;
-  });
+  walk<2>(batch, {stridesOnto(batchA, batch), stridesOnto(batchB, batch)},
+          [&](const std::array<int64_t, 2> &at) {
+            double *out = &y.reals[to];
+            for (int64_t i = 0; i < m; ++i)
+              for (int64_t l = 0; l < k; ++l) {
+                const double factor = a.reals[at[0] * m * k + i * k + l];
+                for (int64_t j = 0; j < n; ++j)
+                  out[i * n + j] += factor * b.reals[at[1] * k * n + l * n + j];
+              }
+            to += m * n;
+          });
   return call.out(std::move(y));
 }
 
@@ -46,7 +48,8 @@ bool onGemm(Call &call) {
   const Array *left = call.in(0), *right = call.in(1), *c = call.in(2);
   if (!call.floats({0, 1}) || left->rank() != 2 || right->rank() != 2)
     return call.fail("expects matrices");
-  const Array a = call.integer("transA", 0) ? transposed(*left, {1, 0}) : *left, b = call.integer("transB", 0) ? transposed(*right, {1, 0}) : *right;
+  const Array a = call.integer("transA", 0) ? transposed(*left, {1, 0}) : *left,
+              b = call.integer("transB", 0) ? transposed(*right, {1, 0}) : *right;
   const double alpha = call.real("alpha", 1), beta = call.real("beta", 1);
   if (a.shape[1] != b.shape[0])
     return call.fail("multiplies " + text(a.shape) + " by " + text(b.shape));
@@ -62,7 +65,8 @@ bool onGemm(Call &call) {
   if (!call.floats({2}) || !broadcast(c->shape, y.shape, shape) || shape != y.shape)
     return call.fail("adds another shape");
   int64_t i = 0;
-  walk<1>(y.shape, {stridesOnto(c->shape, y.shape)}, [&](const std::array<int64_t, 1> &at) { y.reals[i++] += beta * c->reals[at[0]]; });
+  walk<1>(y.shape, {stridesOnto(c->shape, y.shape)},
+          [&](const std::array<int64_t, 1> &at) { y.reals[i++] += beta * c->reals[at[0]]; });
   return call.out(std::move(y));
 }
 
@@ -133,7 +137,8 @@ bool readTerms(Call &call, Equation &equation, int64_t &hidden) {
   return true;
 }
 
-/// The letters that occur once, in alphabetical order. In an implicit result they follow the axes of `...`.
+/// The letters that occur once, in alphabetical order. In an implicit result they follow the axes
+/// of `...`.
 std::string implied(const Equation &equation) {
   std::map<char, int> uses;
   for (const std::string &term : equation.terms)
@@ -157,7 +162,8 @@ bool onEinsum(Call &call) {
     return call.fail("expects one or two operands");
   if (!readTerms(call, equation, hidden))
     return false;
-  const std::string right = arrow == std::string::npos ? "..." + implied(equation) : text.substr(arrow + 2);
+  const std::string right =
+      arrow == std::string::npos ? "..." + implied(equation) : text.substr(arrow + 2);
   equation.result = letters(right, static_cast<int64_t>(right.size()) - 3 + hidden);
   equation.all = equation.result;
   for (auto &[letter, size] : equation.sizes)
@@ -169,10 +175,11 @@ bool onEinsum(Call &call) {
   Array y = Array::of(call.in(0)->type, equation.shapeOf(equation.result));
   const bool two = equation.terms.size() > 1;
   const Array &a = *call.in(0), one = Array::ofReals({}, {1}), &b = two ? *call.in(1) : one;
-  walk<3>(equation.shapeOf(equation.all),
-          {equation.stepsOf(equation.result, y.shape), equation.stepsOf(equation.terms[0], a.shape),
-           equation.stepsOf(two ? equation.terms[1] : "", b.shape)},
-          [&](const std::array<int64_t, 3> &at) { y.reals[at[0]] += a.reals[at[1]] * b.reals[at[2]]; });
+  walk<3>(
+      equation.shapeOf(equation.all),
+      {equation.stepsOf(equation.result, y.shape), equation.stepsOf(equation.terms[0], a.shape),
+       equation.stepsOf(two ? equation.terms[1] : "", b.shape)},
+      [&](const std::array<int64_t, 3> &at) { y.reals[at[0]] += a.reals[at[1]] * b.reals[at[2]]; });
   return call.out(std::move(y));
 }
 
@@ -193,35 +200,41 @@ bool readWindow(Call &call, const Array &x, const Array &w, Window &window) {
 bool onConv(Call &call) {
   const Array *x = call.in(0), *w = call.in(1), *bias = call.in(2);
   Window window;
-  if (!call.floats({0, 1}) || x->rank() < 3 || w->rank() != x->rank() || !readWindow(call, *x, *w, window))
+  if (!call.floats({0, 1}) || x->rank() < 3 || w->rank() != x->rank() ||
+      !readWindow(call, *x, *w, window))
     return false;
   const auto dims = static_cast<size_t>(x->rank() - 2);
   const int64_t groups = call.integer("group", 1), outs = w->shape[0], ins = w->shape[1];
-  if (groups < 1 || outs % groups != 0 || ins * groups != x->shape[1] || window.strides.size() != dims || window.dilations.size() != dims ||
+  if (groups < 1 || outs % groups != 0 || ins * groups != x->shape[1] ||
+      window.strides.size() != dims || window.dilations.size() != dims ||
       window.pads.size() != 2 * dims || (bias && (!bias->isFloat() || bias->size() != outs)))
     return call.fail("its operands have other shapes");
   Shape shape{x->shape[0], outs}, spatial, kernel = window.kernel;
   for (size_t d = 0; d < dims; ++d) {
     const int64_t reach = (kernel[d] - 1) * window.dilations[d] + 1;
-    spatial.push_back((x->shape[d + 2] + window.pads[d] + window.pads[d + dims] - reach) / window.strides[d] + 1);
+    spatial.push_back(
+        (x->shape[d + 2] + window.pads[d] + window.pads[d + dims] - reach) / window.strides[d] + 1);
     shape.push_back(spatial.back());
   }
   Array y = Array::of(x->type, shape);
   const Shape at = stridesOf(spatial), in = stridesOf(x->shape), tap = stridesOf(kernel);
   const int64_t places = product(spatial), taps = product(kernel), inside = product(x->shape, 2);
   for (int64_t i = 0; i < y.size(); ++i) {
-    const int64_t place = i % places, o = i / places % outs, n = i / places / outs, group = o / (outs / groups);
+    const int64_t place = i % places, o = i / places % outs, n = i / places / outs,
+                  group = o / (outs / groups);
     double sum = bias ? bias->reals[o] : 0;
     for (int64_t t = 0; t < taps; ++t) {
       int64_t from = 0;
       bool outside = false;
       for (size_t d = 0; d < dims; ++d) {
-        const int64_t p = place / at[d] % spatial[d] * window.strides[d] + t / tap[d] % kernel[d] * window.dilations[d] - window.pads[d];
+        const int64_t p = place / at[d] % spatial[d] * window.strides[d] +
+                          t / tap[d] % kernel[d] * window.dilations[d] - window.pads[d];
         outside |= p < 0 || p >= x->shape[d + 2];
         from += p * in[d + 2];
       }
       for (int64_t c = 0; c < ins && !outside; ++c)
-        sum += x->reals[(n * x->shape[1] + group * ins + c) * inside + from] * w->reals[(o * ins + c) * taps + t];
+        sum += x->reals[(n * x->shape[1] + group * ins + c) * inside + from] *
+               w->reals[(o * ins + c) * taps + t];
     }
     y.reals[i] = sum;
   }

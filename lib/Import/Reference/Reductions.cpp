@@ -9,7 +9,8 @@ using namespace zorse::onnx_reference;
 
 namespace {
 
-/// Reduces in doubles: starts at `start` and applies `step` to every element. Integers keep their type.
+/// Reduces in doubles: starts at `start` and applies `step` to every element. Integers keep their
+/// type.
 template <typename Step, typename End> bool reduce(Call &call, double start, Step step, End end) {
   const Array *x = call.in(0);
   if (!x)
@@ -37,7 +38,8 @@ template <typename Step, typename End> bool reduce(Call &call, double start, Ste
       shape.push_back(kept[i]);
   std::vector<double> sums(product(kept), start);
   int64_t i = 0;
-  walk<1>(x->shape, {stridesOnto(kept, x->shape)}, [&](const std::array<int64_t, 1> &at) { step(sums[at[0]], x->real(i++)); });
+  walk<1>(x->shape, {stridesOnto(kept, x->shape)},
+          [&](const std::array<int64_t, 1> &at) { step(sums[at[0]], x->real(i++)); });
   Array y = Array::of(x->type, shape);
   for (int64_t k = 0; k < y.size(); ++k) {
     const double value = end(sums[k], static_cast<double>(count));
@@ -68,7 +70,8 @@ template <typename F> bool forEachLine(Call &call, const Array &x, int64_t other
   int64_t axis = 0;
   if (!call.floats({0}) || !call.axis(call.integer("axis", otherwise), x.rank(), axis))
     return false;
-  const int64_t size = x.shape[axis], outer = product(x.shape, 0, axis), inner = product(x.shape, axis + 1);
+  const int64_t size = x.shape[axis], outer = product(x.shape, 0, axis),
+                inner = product(x.shape, axis + 1);
   if (size == 0)
     return call.fail("has an empty axis");
   for (int64_t o = 0; o < outer; ++o)
@@ -111,8 +114,10 @@ bool onCumSum(Call &call) {
   int64_t axis = 0;
   if (!call.integral({1}) || along->size() != 1 || !call.axis(along->integers[0], x->rank(), axis))
     return false;
-  const bool exclusive = call.integer("exclusive", 0) != 0, reverse = call.integer("reverse", 0) != 0;
-  const int64_t size = x->shape[axis], outer = product(x->shape, 0, axis), inner = product(x->shape, axis + 1);
+  const bool exclusive = call.integer("exclusive", 0) != 0,
+             reverse = call.integer("reverse", 0) != 0;
+  const int64_t size = x->shape[axis], outer = product(x->shape, 0, axis),
+                inner = product(x->shape, axis + 1);
   Array y = Array::of(x->type, x->shape);
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t i = 0; i < inner; ++i) {
@@ -148,16 +153,32 @@ bool onLpNormalization(Call &call) {
 
 void zorse::onnx_reference::addReductions(OperatorMap &map) {
   map["ReduceSum"] = [](Call &call) { return reduce(call, 0, addTo, same); };
-  map["ReduceMean"] = [](Call &call) { return reduce(call, 0, addTo, [](double sum, double count) { return sum / count; }); };
-  map["ReduceProd"] = [](Call &call) { return reduce(call, 1, [](double &sum, double x) { sum *= x; }, same); };
-  map["ReduceMax"] = [](Call &call) { return reduce(call, -inf, [](double &sum, double x) { sum = std::max(sum, x); }, same); };
-  map["ReduceMin"] = [](Call &call) { return reduce(call, inf, [](double &sum, double x) { sum = std::min(sum, x); }, same); };
-  map["ReduceL1"] = [](Call &call) { return reduce(call, 0, [](double &sum, double x) { sum += std::fabs(x); }, same); };
-  map["ReduceSumSquare"] = [](Call &call) { return reduce(call, 0, [](double &sum, double x) { sum += x * x; }, same); };
-  map["ReduceL2"] = [](Call &call) {
-    return reduce(call, 0, [](double &sum, double x) { sum += x * x; }, [](double sum, double) { return std::sqrt(sum); });
+  map["ReduceMean"] = [](Call &call) {
+    return reduce(call, 0, addTo, [](double sum, double count) { return sum / count; });
   };
-  map["ReduceLogSum"] = [](Call &call) { return reduce(call, 0, addTo, [](double sum, double) { return std::log(sum); }); };
+  map["ReduceProd"] = [](Call &call) {
+    return reduce(call, 1, [](double &sum, double x) { sum *= x; }, same);
+  };
+  map["ReduceMax"] = [](Call &call) {
+    return reduce(call, -inf, [](double &sum, double x) { sum = std::max(sum, x); }, same);
+  };
+  map["ReduceMin"] = [](Call &call) {
+    return reduce(call, inf, [](double &sum, double x) { sum = std::min(sum, x); }, same);
+  };
+  map["ReduceL1"] = [](Call &call) {
+    return reduce(call, 0, [](double &sum, double x) { sum += std::fabs(x); }, same);
+  };
+  map["ReduceSumSquare"] = [](Call &call) {
+    return reduce(call, 0, [](double &sum, double x) { sum += x * x; }, same);
+  };
+  map["ReduceL2"] = [](Call &call) {
+    return reduce(
+        call, 0, [](double &sum, double x) { sum += x * x; },
+        [](double sum, double) { return std::sqrt(sum); });
+  };
+  map["ReduceLogSum"] = [](Call &call) {
+    return reduce(call, 0, addTo, [](double sum, double) { return std::log(sum); });
+  };
   map["ReduceLogSumExp"] = onReduceLogSumExp;
   map["Softmax"] = softmax<false>;
   map["LogSoftmax"] = softmax<true>;

@@ -16,7 +16,8 @@ std::vector<int> Evaluator::needsOfElement(const GraphNode &node) {
   return list;
 }
 
-/// Sizes of the parts along the axis. If one size is given for all parts, the last part may be shorter.
+/// Sizes of the parts along the axis. If one size is given for all parts, the last part may be
+/// shorter.
 static std::vector<int64_t> partSizes(const Array *split, int64_t extent) {
   std::vector<int64_t> sizes;
   if (split && split->rank() == 1)
@@ -29,23 +30,32 @@ static std::vector<int64_t> partSizes(const Array *split, int64_t extent) {
 
 bool Evaluator::applyElement(const GraphNode &node) {
   auto producer = producers.find(node.inputs[0]);
-  if (producer == producers.end() || (producer->second->op != "SplitToSequence" && producer->second->op != "SequenceConstruct"))
+  if (producer == producers.end() ||
+      (producer->second->op != "SplitToSequence" && producer->second->op != "SequenceConstruct"))
     return why = node.describe() + ": its sequence is not known to the evaluator", false;
   const GraphNode &sequence = *producer->second;
   const Array &index = values.at(node.inputs[1]);
   if (index.isFloat() || index.size() != 1)
     return why = node.describe() + ": expects one position", false;
-  auto position = [&](int64_t count) { return index.integers[0] < 0 ? index.integers[0] + count : index.integers[0]; };
+  auto position = [&](int64_t count) {
+    return index.integers[0] < 0 ? index.integers[0] + count : index.integers[0];
+  };
   const auto outside = [&](int64_t count) {
-    return why = node.describe() + ": takes element " + std::to_string(index.integers[0]) + " of " + std::to_string(count), false;
+    return why = node.describe() + ": takes element " + std::to_string(index.integers[0]) + " of " +
+                 std::to_string(count),
+           false;
   };
   if (sequence.op == "SequenceConstruct") {
     const auto count = static_cast<int64_t>(sequence.inputs.size());
     const int64_t at = position(count);
-    return at < 0 || at >= count ? outside(count) : store(node.outputs[0], Array(values.at(sequence.inputs[size_t(at)])));
+    return at < 0 || at >= count
+               ? outside(count)
+               : store(node.outputs[0], Array(values.at(sequence.inputs[size_t(at)])));
   }
   const Array &x = values.at(sequence.inputs[0]);
-  const Array *split = sequence.inputs.size() > 1 && sequence.inputs[1] >= 0 ? &values.at(sequence.inputs[1]) : nullptr;
+  const Array *split = sequence.inputs.size() > 1 && sequence.inputs[1] >= 0
+                           ? &values.at(sequence.inputs[1])
+                           : nullptr;
   Call call{sequence, {}, {}, {}, false};
   int64_t axis = 0;
   if (!call.axis(call.integer("axis", 0), x.rank(), axis))

@@ -1,4 +1,5 @@
-// Operators that make arrays from shapes or change the shape of an array. The order of elements stays.
+// Operators that make arrays from shapes or change the shape of an array. The order of elements
+// stays.
 #include "Call.h"
 
 #include <algorithm>
@@ -15,7 +16,8 @@ Array zorse::onnx_reference::reshaped(const Array &x, Shape shape) {
 Array zorse::onnx_reference::expanded(const Array &x, const Shape &shape) {
   Array y = Array::of(x.type, shape);
   int64_t i = 0;
-  walk<1>(shape, {stridesOnto(x.shape, shape)}, [&](const std::array<int64_t, 1> &at) { y.set(i++, x, at[0]); });
+  walk<1>(shape, {stridesOnto(x.shape, shape)},
+          [&](const std::array<int64_t, 1> &at) { y.set(i++, x, at[0]); });
   return y;
 }
 
@@ -132,8 +134,10 @@ bool onConstantOfShape(Call &call) {
     y = Array::of(ElementKind::F32, call.in(0)->integers);
     return call.out(std::move(y));
   }
-  // `value` stores the element in one of many fields. The evaluator decodes it and passes it as an additional operand.
-  return call.inputs.size() > 1 && call.in(1) && call.in(1)->size() == 1 && call.out(expanded(reshaped(*call.in(1), {}), call.in(0)->integers));
+  // `value` stores the element in one of many fields. The evaluator decodes it and passes it as an
+  // additional operand.
+  return call.inputs.size() > 1 && call.in(1) && call.in(1)->size() == 1 &&
+         call.out(expanded(reshaped(*call.in(1), {}), call.in(0)->integers));
 }
 
 bool onRange(Call &call) {
@@ -143,7 +147,8 @@ bool onRange(Call &call) {
       return call.fail("expects three scalars of one type");
   if (step->real(0) == 0)
     return call.fail("has a step of 0");
-  const auto count = std::max<int64_t>(0, static_cast<int64_t>(std::ceil((limit->real(0) - start->real(0)) / step->real(0))));
+  const auto count = std::max<int64_t>(
+      0, static_cast<int64_t>(std::ceil((limit->real(0) - start->real(0)) / step->real(0))));
   Array y = Array::of(start->type, {count});
   for (int64_t i = 0; i < count; ++i)
     if (y.isFloat())
@@ -157,7 +162,8 @@ bool onEyeLike(Call &call) {
   const Array &x = *call.in(0);
   if (x.rank() != 2)
     return false;
-  Array y = Array::of(call.has("dtype") ? static_cast<ElementKind>(call.integer("dtype", 1)) : x.type, x.shape);
+  Array y = Array::of(
+      call.has("dtype") ? static_cast<ElementKind>(call.integer("dtype", 1)) : x.type, x.shape);
   for (int64_t i = 0, k = call.integer("k", 0); i < x.shape[0]; ++i)
     if (const int64_t j = i + k; j >= 0 && j < x.shape[1]) {
       if (y.isFloat())

@@ -9,7 +9,9 @@
 
 using namespace zorse::planning;
 
-double zorse::planning::provenBy(const std::vector<double> &prices, const std::vector<Machines> &machines, const std::vector<double> &amounts) {
+double zorse::planning::provenBy(const std::vector<double> &prices,
+                                 const std::vector<Machines> &machines,
+                                 const std::vector<double> &amounts) {
   double worth = 0, rate = 0; // price of all work; price that all machines earn per second
   for (size_t l = 0; l < amounts.size(); ++l)
     worth += amounts[l] * std::max(prices[l], 0.0);
@@ -17,7 +19,9 @@ double zorse::planning::provenBy(const std::vector<double> &prices, const std::v
     double best = 0;
     for (size_t l = 0; l < amounts.size(); ++l)
       if (prices[l] > 0)
-        best = std::max(best, prices[l] / m.seconds[l]); // infinite if the work is free; the proof then shows nothing
+        best = std::max(
+            best,
+            prices[l] / m.seconds[l]); // infinite if the work is free; the proof then shows nothing
     rate += m.count * best;
   }
   return worth > 0 && rate > 0 ? worth / rate : 0;
@@ -25,13 +29,15 @@ double zorse::planning::provenBy(const std::vector<double> &prices, const std::v
 
 namespace {
 
-constexpr double kUnlimited = std::numeric_limits<double>::max(); // Clp treats this value as infinity
+constexpr double kUnlimited =
+    std::numeric_limits<double>::max(); // Clp treats this value as infinity
 
 using Model = std::unique_ptr<Clp_Simplex, decltype(&Clp_deleteModel)>;
 
 /// Returns the prices of the kinds of work in an optimal solution. Times of machines are scaled to
 /// about 1.
-std::vector<double> solve(const std::vector<Machines> &machines, const std::vector<double> &amounts, double scale) {
+std::vector<double> solve(const std::vector<Machines> &machines, const std::vector<double> &amounts,
+                          double scale) {
   const size_t kinds = amounts.size(), rows = kinds + machines.size();
   // Columns: T, then for each machine group its total seconds on every kind of work.
   std::vector<CoinBigIndex> starts{0};
@@ -59,8 +65,9 @@ std::vector<double> solve(const std::vector<Machines> &machines, const std::vect
   std::vector<double> columnLower(objective.size(), 0), columnUpper(objective.size(), kUnlimited);
   Model model(Clp_newModel(), Clp_deleteModel);
   Clp_setLogLevel(model.get(), 0);
-  Clp_loadProblem(model.get(), static_cast<int>(objective.size()), static_cast<int>(rows), starts.data(), indices.data(), values.data(),
-                  columnLower.data(), columnUpper.data(), objective.data(), lower.data(), upper.data());
+  Clp_loadProblem(model.get(), static_cast<int>(objective.size()), static_cast<int>(rows),
+                  starts.data(), indices.data(), values.data(), columnLower.data(),
+                  columnUpper.data(), objective.data(), lower.data(), upper.data());
   Clp_initialSolve(model.get());
   const double *prices = Clp_dualRowSolution(model.get());
   std::vector<double> result(kinds);
@@ -71,11 +78,13 @@ std::vector<double> solve(const std::vector<Machines> &machines, const std::vect
 
 } // namespace
 
-double zorse::planning::minTime(const std::vector<Machines> &all, const std::vector<double> &allAmounts) {
+double zorse::planning::minTime(const std::vector<Machines> &all,
+                                const std::vector<double> &allAmounts) {
   // A kind of work does not bind if some machine needs no time for it, or if its amount is 0.
   std::vector<size_t> binding;
   for (size_t l = 0; l < allAmounts.size(); ++l)
-    if (allAmounts[l] > 0 && std::all_of(all.begin(), all.end(), [&](const Machines &m) { return m.seconds[l] > 0; }))
+    if (allAmounts[l] > 0 &&
+        std::all_of(all.begin(), all.end(), [&](const Machines &m) { return m.seconds[l] > 0; }))
       binding.push_back(l);
   std::vector<double> amounts;
   for (size_t l : binding)

@@ -1,4 +1,5 @@
-// Lower bounds of the step time, and a breakdown of a plan's time. docs/internals/cost-models.md derives them.
+// Lower bounds of the step time, and a breakdown of a plan's time. docs/internals/cost-models.md
+// derives them.
 #include "zorse/Planning/LowerBound.h"
 
 #include "LinearProgram.h"
@@ -19,17 +20,26 @@ namespace {
 /// Costs of a plan's devices, which may be a subset of the cluster's devices in another order.
 class PlanCosts : public step::Costs {
 public:
-  PlanCosts(const CostModel &costs, std::vector<uint32_t> places, const bundle::Topology &whole) : costs(costs), places(std::move(places)) {
+  PlanCosts(const CostModel &costs, std::vector<uint32_t> places, const bundle::Topology &whole)
+      : costs(costs), places(std::move(places)) {
     bundle::Topology topology = whole;
     topology.clear_node_of_device();
     for (uint32_t place : this->places)
       topology.add_node_of_device(whole.node_of_device(static_cast<int>(place)));
     links = sim::Network(topology);
   }
-  double unit(uint32_t d, int32_t u, step::UnitTask task, int64_t rows) const override { return costs.unit(places[d], u, task, rows); }
-  double update(uint32_t d, int64_t elements) const override { return costs.update(places[d], elements); }
-  double norm(uint32_t d, int64_t elements) const override { return costs.norm(places[d], elements); }
-  double hostUpdate(uint32_t d, int64_t elements) const override { return costs.hostUpdate(places[d], elements); }
+  double unit(uint32_t d, int32_t u, step::UnitTask task, int64_t rows) const override {
+    return costs.unit(places[d], u, task, rows);
+  }
+  double update(uint32_t d, int64_t elements) const override {
+    return costs.update(places[d], elements);
+  }
+  double norm(uint32_t d, int64_t elements) const override {
+    return costs.norm(places[d], elements);
+  }
+  double hostUpdate(uint32_t d, int64_t elements) const override {
+    return costs.hostUpdate(places[d], elements);
+  }
   double copy(uint32_t d, uint64_t bytes) const override { return costs.copy(places[d], bytes); }
   double load(uint32_t d, uint64_t bytes) const override { return costs.load(places[d], bytes); }
   const sim::Network &network() const override { return links; }
@@ -53,7 +63,9 @@ public:
       topology.add_node_of_device(0);
     links = sim::Network(topology);
   }
-  double unit(uint32_t d, int32_t u, step::UnitTask task, int64_t rows) const override { return costs.unit(d, u, task, rows); }
+  double unit(uint32_t d, int32_t u, step::UnitTask task, int64_t rows) const override {
+    return costs.unit(d, u, task, rows);
+  }
   double update(uint32_t, int64_t) const override { return 0; }
   double norm(uint32_t, int64_t) const override { return 0; }
   double hostUpdate(uint32_t, int64_t) const override { return 0; }
@@ -77,7 +89,8 @@ struct Kinds {
   explicit Kinds(const Problem &problem) {
     std::map<uint32_t, uint32_t> number;
     for (int32_t u = 0; u < problem.summary.units_size(); ++u) {
-      auto [it, fresh] = number.emplace(problem.costs.unitClass(u), static_cast<uint32_t>(unit.size()));
+      auto [it, fresh] =
+          number.emplace(problem.costs.unitClass(u), static_cast<uint32_t>(unit.size()));
       if (fresh) {
         unit.push_back(u);
         count.push_back(0);
@@ -88,22 +101,27 @@ struct Kinds {
   }
 };
 
-double backwardSeconds(const Problem &problem, uint32_t device, int32_t unit, int64_t rows, bool split) {
+double backwardSeconds(const Problem &problem, uint32_t device, int32_t unit, int64_t rows,
+                       bool split) {
   using step::UnitTask;
   if (!split || !problem.summary.units(unit).splits())
     return problem.costs.unit(device, unit, UnitTask::Backward, rows);
-  return problem.costs.unit(device, unit, UnitTask::InputGradients, rows) + problem.costs.unit(device, unit, UnitTask::WeightGradients, rows);
+  return problem.costs.unit(device, unit, UnitTask::InputGradients, rows) +
+         problem.costs.unit(device, unit, UnitTask::WeightGradients, rows);
 }
 
 /// Returns a device's minimum seconds per sample on a unit, over row counts. Forward and backward
 /// each use their best row count, so no plan is faster.
-double minSeconds(const Problem &problem, uint32_t device, int32_t unit, const std::set<int64_t> &rowCounts) {
+double minSeconds(const Problem &problem, uint32_t device, int32_t unit,
+                  const std::set<int64_t> &rowCounts) {
   double forward = INFINITY, backward = INFINITY;
   for (int64_t rows : rowCounts) {
     double n = static_cast<double>(rows);
-    forward = std::min(forward, problem.costs.unit(device, unit, step::UnitTask::Forward, rows) / n);
-    backward =
-        std::min(backward, std::min(backwardSeconds(problem, device, unit, rows, false), backwardSeconds(problem, device, unit, rows, true)) / n);
+    forward =
+        std::min(forward, problem.costs.unit(device, unit, step::UnitTask::Forward, rows) / n);
+    backward = std::min(backward, std::min(backwardSeconds(problem, device, unit, rows, false),
+                                           backwardSeconds(problem, device, unit, rows, true)) /
+                                      n);
   }
   return forward + backward;
 }
@@ -119,7 +137,8 @@ std::vector<Machines> group(const std::vector<std::vector<double>> &seconds) {
   return machines;
 }
 
-std::vector<std::vector<double>> minSeconds(const Problem &problem, const Kinds &kinds, const std::vector<uint32_t> &devices,
+std::vector<std::vector<double>> minSeconds(const Problem &problem, const Kinds &kinds,
+                                            const std::vector<uint32_t> &devices,
                                             const std::set<int64_t> &rowCounts) {
   std::map<uint32_t, std::vector<double>> ofClass;
   std::vector<std::vector<double>> result;
@@ -133,7 +152,8 @@ std::vector<std::vector<double>> minSeconds(const Problem &problem, const Kinds 
   return result;
 }
 
-double solve(const Problem &problem, const Kinds &kinds, const std::vector<std::vector<double>> &seconds) {
+double solve(const Problem &problem, const Kinds &kinds,
+             const std::vector<std::vector<double>> &seconds) {
   std::vector<double> amounts;
   for (double count : kinds.count)
     amounts.push_back(count * static_cast<double>(problem.batch));
@@ -163,12 +183,14 @@ step::Plan withOrder(step::Plan plan, const step::StepGraph &graph) {
   plan.order.assign(plan.devices.size(), {});
   std::vector<bool> hasBackward(plan.cells.size(), false);
   for (const step::Instruction &instruction : graph.instructions)
-    if (instruction.kind == step::InstructionKind::Compute && instruction.task == bundle::Compute::B)
+    if (instruction.kind == step::InstructionKind::Compute &&
+        instruction.task == bundle::Compute::B)
       hasBackward[instruction.cell] = true;
   for (size_t d = 0; d < graph.devices.size(); ++d) {
     auto &order = plan.order[d];
     std::vector<uint32_t> silent; // cells without gradients; the order must name their B anyway
-    for (uint32_t e = graph.devices[d].instructions.begin; e < graph.devices[d].instructions.end; ++e) {
+    for (uint32_t e = graph.devices[d].instructions.begin; e < graph.devices[d].instructions.end;
+         ++e) {
       const step::Instruction &instruction = graph.instructions[e];
       if (instruction.kind != step::InstructionKind::Compute || instruction.cell < 0)
         continue;
@@ -180,7 +202,8 @@ step::Plan withOrder(step::Plan plan, const step::StepGraph &graph) {
       } else if (instruction.task == bundle::Compute::B) {
         order.push_back({step::TaskKind::Backward, cell});
       } else if (instruction.task == bundle::Compute::W) {
-        if (auto it = std::find(silent.begin(), silent.end(), cell); it != silent.end()) { // its whole backward is W; its B is no instruction
+        if (auto it = std::find(silent.begin(), silent.end(), cell);
+            it != silent.end()) { // its whole backward is W; its B is no instruction
           order.push_back({step::TaskKind::Backward, cell});
           silent.erase(it);
         }
@@ -193,7 +216,8 @@ step::Plan withOrder(step::Plan plan, const step::StepGraph &graph) {
   return plan;
 }
 
-double boundOver(const Problem &problem, std::vector<uint32_t> devices, const std::set<int64_t> &rowCounts) {
+double boundOver(const Problem &problem, std::vector<uint32_t> devices,
+                 const std::set<int64_t> &rowCounts) {
   Kinds kinds(problem);
   if (devices.empty()) {
     devices.resize(problem.cluster.devices.size());
@@ -221,7 +245,8 @@ Result<std::vector<uint32_t>> placesOf(const Problem &problem, const step::Plan 
 
 /// Returns the work per device of the plan. The task order of `ordered` shows which cells have a
 /// backward in two parts.
-std::map<uint32_t, Work> worksOf(const Problem &problem, const step::Plan &ordered, const std::vector<uint32_t> &places, const Kinds &kinds) {
+std::map<uint32_t, Work> worksOf(const Problem &problem, const step::Plan &ordered,
+                                 const std::vector<uint32_t> &places, const Kinds &kinds) {
   std::vector<bool> split(ordered.cells.size(), false);
   for (const auto &order : ordered.order)
     for (const step::TaskId &task : order)
@@ -236,8 +261,8 @@ std::map<uint32_t, Work> worksOf(const Problem &problem, const step::Plan &order
     work.pieces.resize(kinds.unit.size(), 0);
     work.rows[cell.rows()] += static_cast<double>(cell.rows());
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
-      double seconds =
-          problem.costs.unit(work.place, u, step::UnitTask::Forward, cell.rows()) + backwardSeconds(problem, work.place, u, cell.rows(), split[c]);
+      double seconds = problem.costs.unit(work.place, u, step::UnitTask::Forward, cell.rows()) +
+                       backwardSeconds(problem, work.place, u, cell.rows(), split[c]);
       work.busy += seconds;
       if (step::recomputes(problem.summary, cell, ordered.schedule.splitBackward))
         if (auto task = step::repeatedTask(problem.summary, cell, u))
@@ -262,7 +287,8 @@ std::vector<double> secondsAsPlanned(const Problem &problem, const Kinds &kinds,
     for (auto [rows, count] : work.rows) {
       double perSample =
           problem.costs.unit(work.place, kinds.unit[l], step::UnitTask::Forward, rows) +
-          std::min(backwardSeconds(problem, work.place, kinds.unit[l], rows, false), backwardSeconds(problem, work.place, kinds.unit[l], rows, true));
+          std::min(backwardSeconds(problem, work.place, kinds.unit[l], rows, false),
+                   backwardSeconds(problem, work.place, kinds.unit[l], rows, true));
       seconds += perSample / static_cast<double>(rows) * count;
       samples += count;
     }
@@ -273,7 +299,8 @@ std::vector<double> secondsAsPlanned(const Problem &problem, const Kinds &kinds,
 
 } // namespace
 
-double zorse::planning::lowerBound(const Problem &problem, const std::vector<uint32_t> &devices, int64_t maxRows) {
+double zorse::planning::lowerBound(const Problem &problem, const std::vector<uint32_t> &devices,
+                                   int64_t maxRows) {
   return boundOver(problem, devices, rowsUpTo(maxRows, problem.batch));
 }
 
@@ -284,7 +311,8 @@ Result<Efficiency> zorse::planning::efficiency(const Problem &problem, const ste
   if (places.failed())
     return places.error();
   if (plan.batch != problem.batch)
-    return userError("the plan is for a batch of " + std::to_string(plan.batch) + ", the problem for " + std::to_string(problem.batch));
+    return userError("the plan is for a batch of " + std::to_string(plan.batch) +
+                     ", the problem for " + std::to_string(problem.batch));
 
   PlanCosts costs(problem.costs, *places, problem.cluster.topology);
   step::LoweringOptions options;
@@ -315,7 +343,8 @@ Result<Efficiency> zorse::planning::efficiency(const Problem &problem, const ste
     balance = std::max(balance, work.busy);
     recompute = std::max(recompute, work.busy + work.again);
   }
-  const double idle = solve(problem, kinds, minSeconds(problem, kinds, working, rowCounts)), kernel = solve(problem, kinds, chosen);
+  const double idle = solve(problem, kinds, minSeconds(problem, kinds, working, rowCounts)),
+               kernel = solve(problem, kinds, chosen);
 
   Efficiency e;
   e.bound = boundOver(problem, {}, rowCounts);

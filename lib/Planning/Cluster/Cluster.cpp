@@ -10,10 +10,12 @@
 using namespace zorse;
 using namespace zorse::planning;
 
-std::vector<zorse::step::PlanDevice> zorse::planning::planDevices(const Cluster &cluster, bundle::ElementType computeType) {
+std::vector<zorse::step::PlanDevice> zorse::planning::planDevices(const Cluster &cluster,
+                                                                  bundle::ElementType computeType) {
   std::vector<step::PlanDevice> devices;
   for (const ClusterDevice &device : cluster.devices)
-    devices.push_back({device.name, device.flopsPerSecond[speedIndex(computeType)], device.capacity(), cluster.nodes[device.node].name});
+    devices.push_back({device.name, device.flopsPerSecond[speedIndex(computeType)],
+                       device.capacity(), cluster.nodes[device.node].name});
   return devices;
 }
 
@@ -21,10 +23,12 @@ std::vector<zorse::step::PlanDevice> zorse::planning::planDevices(const Cluster 
 static std::vector<std::string> allowSumsInF16(Cluster &cluster) {
   size_t fast = 0;
   for (ClusterDevice &device : cluster.devices)
-    if (const DeviceType *type = findDeviceType(device.type, device.memory); type && type->halfRateSums)
+    if (const DeviceType *type = findDeviceType(device.type, device.memory);
+        type && type->halfRateSums)
       ++fast, device.flopsPerSecond[speedIndex(bundle::F16)] *= 1.5;
   return {"sums in f16: " + std::to_string(fast) + " of " + std::to_string(cluster.devices.size()) +
-          " devices multiply faster with them (GeForce); results depend on the plan to within the rounding of f16, because CPUs sum in f32"};
+          " devices multiply faster with them (GeForce); results depend on the plan to within the "
+          "rounding of f16, because CPUs sum in f32"};
 }
 
 static Result<std::vector<std::string>> allowTf32(Cluster &cluster) {
@@ -38,16 +42,20 @@ static Result<std::vector<std::string>> allowTf32(Cluster &cluster) {
       lack += (lack.empty() ? "" : ", ") + device.name;
   }
   if (count == cluster.devices.size())
-    return userError("--precision tf32: no device of the cluster has TF32 (" + lack + (count > 3 ? ", ..." : "") +
+    return userError("--precision tf32: no device of the cluster has TF32 (" + lack +
+                     (count > 3 ? ", ..." : "") +
                      "); GPUs of NVIDIA from sm_80 on have it. Give --precision f32");
   std::vector<std::string> assumed;
   if (count > 0)
-    assumed.push_back(std::to_string(count) + (count > 1 ? " devices have" : " device has") + " no TF32 (" + lack + (count > 3 ? ", ..." : "") +
-                      "): their products are in f32, and results depend on the plan to within the rounding of TF32");
+    assumed.push_back(std::to_string(count) + (count > 1 ? " devices have" : " device has") +
+                      " no TF32 (" + lack + (count > 3 ? ", ..." : "") +
+                      "): their products are in f32, and results depend on the plan to within the "
+                      "rounding of TF32");
   return assumed;
 }
 
-Result<std::vector<std::string>> zorse::planning::adaptToPrecision(Cluster &cluster, const Precision &precision) {
+Result<std::vector<std::string>> zorse::planning::adaptToPrecision(Cluster &cluster,
+                                                                   const Precision &precision) {
   if (precision.tf32)
     return allowTf32(cluster);
   return precision.sumsF16 ? allowSumsInF16(cluster) : std::vector<std::string>();
@@ -57,9 +65,12 @@ std::vector<int32_t> zorse::planning::d2dGroups(const Cluster &cluster) {
   std::vector<int32_t> groups;
   groups.reserve(cluster.devices.size());
   for (const ClusterDevice &device : cluster.devices) {
-    const bool can = device.deviceToDevice && deviceKindOf(device.kind).deviceToDevice && cluster.deviceToDevice != D2dScope::Nowhere;
+    const bool can = device.deviceToDevice && deviceKindOf(device.kind).deviceToDevice &&
+                     cluster.deviceToDevice != D2dScope::Nowhere;
     const uint32_t site = cluster.topology.nodes(static_cast<int>(device.node)).site();
-    groups.push_back(!can ? -1 : static_cast<int32_t>(cluster.deviceToDevice == D2dScope::Node ? device.node : site));
+    groups.push_back(
+        !can ? -1
+             : static_cast<int32_t>(cluster.deviceToDevice == D2dScope::Node ? device.node : site));
   }
   return groups;
 }
@@ -77,10 +88,12 @@ void zorse::planning::planLinks(const Cluster &cluster, step::Plan &plan) {
     return;
   const auto &node = cluster.topology.nodes(0);
   plan.intraNode = {node.port().bandwidth(), node.port().latency()};
-  plan.interNode = {node.nic().bandwidth(), 2 * node.nic().latency() + cluster.topology.sites(0).fabric().latency()};
+  plan.interNode = {node.nic().bandwidth(),
+                    2 * node.nic().latency() + cluster.topology.sites(0).fabric().latency()};
 }
 
-Status zorse::planning::applyCluster(step::Plan &plan, const Cluster &cluster, bundle::ElementType computeType) {
+Status zorse::planning::applyCluster(step::Plan &plan, const Cluster &cluster,
+                                     bundle::ElementType computeType) {
   std::string error;
   std::unordered_map<std::string, const ClusterDevice *> byName;
   for (const ClusterDevice &device : cluster.devices)
@@ -91,8 +104,10 @@ Status zorse::planning::applyCluster(step::Plan &plan, const Cluster &cluster, b
       std::string known;
       for (size_t i = 0; i < cluster.devices.size() && i < 12; ++i)
         known += (i ? ", " : "") + cluster.devices[i].name;
-      error += (error.empty() ? "" : "\n") + ("device '" + device.name + "' of the plan is not in the cluster, which has " + known) +
-               (cluster.devices.size() > 12 ? ", ..." : "");
+      error +=
+          (error.empty() ? "" : "\n") +
+          ("device '" + device.name + "' of the plan is not in the cluster, which has " + known) +
+          (cluster.devices.size() > 12 ? ", ..." : "");
       continue;
     }
     if (device.flopsPerSecond <= 0)

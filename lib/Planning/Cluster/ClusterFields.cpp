@@ -13,7 +13,8 @@ using namespace zorse::planning::fields;
 
 void fields::fail(const YAML::Node &node, const std::string &message) {
   YAML::Mark mark = node.Mark();
-  throw FieldError{(mark.line >= 0 ? "line " + std::to_string(mark.line + 1) + ": " : "") + message};
+  throw FieldError{(mark.line >= 0 ? "line " + std::to_string(mark.line + 1) + ": " : "") +
+                   message};
 }
 
 std::string fields::show(const YAML::Node &node) {
@@ -22,7 +23,9 @@ std::string fields::show(const YAML::Node &node) {
   if (!node.IsScalar())
     return node.IsSequence() ? "a list" : "a mapping";
   std::string text = node.Scalar().substr(0, 80);
-  std::replace_if(text.begin(), text.end(), [](char c) { return std::iscntrl(static_cast<unsigned char>(c)); }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return std::iscntrl(static_cast<unsigned char>(c)); },
+      ' ');
   return "'" + text + (node.Scalar().size() > 80 ? "..." : "") + "'";
 }
 
@@ -43,7 +46,8 @@ size_t distance(const std::string &a, const std::string &b) {
         d[i][j] = i + j;
         continue;
       }
-      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      d[i][j] =
+          std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
         d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
     }
@@ -61,10 +65,14 @@ struct Alias {
   std::initializer_list<const char *> others; ///< lower case, words separated by underscores
 };
 const Alias kAliases[] = {
-    {"intra_node", {"within_node", "within_nodes", "in_node", "inside_node", "intranode", "nvlink", "local"}},
-    {"inter_node", {"between_nodes", "internode", "across_nodes", "network", "ethernet", "infiniband", "fabric"}},
-    {"inter_site", {"between_sites", "intersite", "across_sites", "between_regions", "inter_region", "wan"}},
-    {"flops_per_second", {"flops", "tflops", "flop", "peak", "peak_flops", "throughput", "performance"}},
+    {"intra_node",
+     {"within_node", "within_nodes", "in_node", "inside_node", "intranode", "nvlink", "local"}},
+    {"inter_node",
+     {"between_nodes", "internode", "across_nodes", "network", "ethernet", "infiniband", "fabric"}},
+    {"inter_site",
+     {"between_sites", "intersite", "across_sites", "between_regions", "inter_region", "wan"}},
+    {"flops_per_second",
+     {"flops", "tflops", "flop", "peak", "peak_flops", "throughput", "performance"}},
     {"memory", {"mem", "ram", "vram", "memory_gb", "memory_size", "gpu_memory", "hbm"}},
     {"memory_bandwidth", {"bandwidth", "mem_bandwidth", "memory_bw", "hbm_bandwidth"}},
     {"host_memory", {"memory", "ram", "mem", "cpu_memory", "system_memory"}},
@@ -109,23 +117,26 @@ std::string meant(const std::string &name, const std::vector<std::string> &known
       return key;
   for (const Alias &alias : kAliases)
     if (std::find(known.begin(), known.end(), alias.key) != known.end() &&
-        std::any_of(alias.others.begin(), alias.others.end(), [&](const char *other) { return want == other; }))
+        std::any_of(alias.others.begin(), alias.others.end(),
+                    [&](const char *other) { return want == other; }))
       return alias.key;
   return {};
 }
 
 /// Reads a number with an optional unit from `units`. It must be from `min` to `max`, or 0 if
 /// `zero`.
-double toQuantity(const YAML::Node &node, const std::string &what, const std::vector<Unit> &units, double min, double max, bool zero,
-                  const std::string &remedy = "") {
+double toQuantity(const YAML::Node &node, const std::string &what, const std::vector<Unit> &units,
+                  double min, double max, bool zero, const std::string &remedy = "") {
   std::string names;
   for (const Unit &unit : units)
     names += std::string(names.empty() ? "" : ", ") + unit.name;
-  std::string expected = what + ": expected a number" + (names.empty() ? "" : ", plain or with one of " + names);
+  std::string expected =
+      what + ": expected a number" + (names.empty() ? "" : ", plain or with one of " + names);
   std::string text = node.IsDefined() && node.IsScalar() ? node.Scalar() : "";
   // strtod also accepts "nan", "inf" and hexadecimal numbers.
   bool plain = !text.empty() && text.size() < 64 &&
-               (std::isdigit(static_cast<unsigned char>(text[0])) || text[0] == '.' || text[0] == '-' || text[0] == '+') &&
+               (std::isdigit(static_cast<unsigned char>(text[0])) || text[0] == '.' ||
+                text[0] == '-' || text[0] == '+') &&
                text.find_first_of("xX") == std::string::npos;
   char *end = nullptr;
   double value = plain ? std::strtod(text.c_str(), &end) : NAN;
@@ -134,7 +145,8 @@ double toQuantity(const YAML::Node &node, const std::string &what, const std::ve
   std::string unit = end;
   unit.erase(0, unit.find_first_not_of(' '));
   if (!unit.empty()) {
-    auto it = std::find_if(units.begin(), units.end(), [&](const Unit &known) { return unit == known.name; });
+    auto it = std::find_if(units.begin(), units.end(),
+                           [&](const Unit &known) { return unit == known.name; });
     if (it == units.end()) {
       std::vector<std::string> known;
       for (const Unit &k : units)
@@ -144,7 +156,8 @@ double toQuantity(const YAML::Node &node, const std::string &what, const std::ve
     value *= it->factor;
   }
   if (!(zero && value == 0) && !(value >= min && value <= max)) // written so that NaN fails
-    fail(node, what + ": expected " + (zero ? "0 or " : "") + "a value from " + zorse::format("%g to %g", min, max) + ", got " + show(node) + remedy);
+    fail(node, what + ": expected " + (zero ? "0 or " : "") + "a value from " +
+                   zorse::format("%g to %g", min, max) + ", got " + show(node) + remedy);
   return value;
 }
 
@@ -179,7 +192,8 @@ std::string fields::listed(const std::vector<std::string> &names) {
   return text + (names.size() > 12 ? ", ..." : "");
 }
 
-void fields::checkKeys(const YAML::Node &node, const std::string &what, std::initializer_list<const char *> known) {
+void fields::checkKeys(const YAML::Node &node, const std::string &what,
+                       std::initializer_list<const char *> known) {
   if (!node.IsDefined() || !node.IsMap())
     fail(node, what + ": expected a mapping, got " + show(node));
   std::set<std::string> seen;
@@ -196,16 +210,23 @@ void fields::checkKeys(const YAML::Node &node, const std::string &what, std::ini
     std::string list;
     for (const std::string &name : names)
       list += (list.empty() ? "" : ", ") + name;
-    const std::string same = meant(key, names), near = same.empty() ? suggestion(key, names) : "; did you mean '" + same + "'?";
+    const std::string same = meant(key, names), near = same.empty()
+                                                           ? suggestion(key, names)
+                                                           : "; did you mean '" + same + "'?";
     std::string text = what;
-    text.append(": unknown key ").append(show(item.first)).append(near.empty() ? ";" : near).append(" known are ").append(list);
+    text.append(": unknown key ")
+        .append(show(item.first))
+        .append(near.empty() ? ";" : near)
+        .append(" known are ")
+        .append(list);
     fail(item.first, text);
   }
 }
 
 double fields::toSpeed(const YAML::Node &node, const std::string &what, bool zero) {
-  return toQuantity(node, what, {{"MFLOP/s", 1e6}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}}, 1e6, 1e18, zero,
-                    "; a speed is the FLOP/s that large matrix products reach, 40 GFLOP/s say");
+  return toQuantity(
+      node, what, {{"MFLOP/s", 1e6}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}}, 1e6,
+      1e18, zero, "; a speed is the FLOP/s that large matrix products reach, 40 GFLOP/s say");
 }
 
 double fields::toBandwidth(const YAML::Node &node, const std::string &what, bool link) {
@@ -222,22 +243,35 @@ double fields::toBandwidth(const YAML::Node &node, const std::string &what, bool
                      {"Mbit/s", 1.25e5},
                      {"Gbit/s", 1.25e8},
                      {"Tbit/s", 1.25e11}},
-                    1e3, 1e15, false, std::string(link ? "; devices without a link cannot train together" : "") + "; write 'unlimited' for no limit");
+                    1e3, 1e15, false,
+                    std::string(link ? "; devices without a link cannot train together" : "") +
+                        "; write 'unlimited' for no limit");
 }
 
 double fields::toSeconds(const YAML::Node &node, const std::string &what) {
-  return toQuantity(node, what, {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1.0}}, 0, 100, true);
+  return toQuantity(node, what, {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1.0}}, 0, 100,
+                    true);
 }
 
-double fields::toPrice(const YAML::Node &node, const std::string &what) { return toQuantity(node, what, {}, 0, 1e9, true); }
+double fields::toPrice(const YAML::Node &node, const std::string &what) {
+  return toQuantity(node, what, {}, 0, 1e9, true);
+}
 
-double fields::toRows(const YAML::Node &node, const std::string &what) { return toQuantity(node, what, {}, 0, 1e9, true); }
+double fields::toRows(const YAML::Node &node, const std::string &what) {
+  return toQuantity(node, what, {}, 0, 1e9, true);
+}
 
 uint64_t fields::toBytes(const YAML::Node &node, const std::string &what, bool zero, double min) {
-  double bytes = toQuantity(
-      node, what,
-      {{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}},
-      min, 1125899906842624.0, zero, "; a size is bytes, or 16 GB, 16 GiB");
+  double bytes = toQuantity(node, what,
+                            {{"KB", 1e3},
+                             {"MB", 1e6},
+                             {"GB", 1e9},
+                             {"TB", 1e12},
+                             {"KiB", 1024.0},
+                             {"MiB", 1048576.0},
+                             {"GiB", 1073741824.0},
+                             {"TiB", 1099511627776.0}},
+                            min, 1125899906842624.0, zero, "; a size is bytes, or 16 GB, 16 GiB");
   return static_cast<uint64_t>(bytes);
 }
 
@@ -256,11 +290,14 @@ bool fields::toFlag(const YAML::Node &node, const std::string &what) {
 }
 
 std::string fields::toName(const YAML::Node &node, const std::string &what, bool spaces) {
-  bool good = node.IsDefined() && node.IsScalar() && !node.Scalar().empty() && node.Scalar().size() <= 200;
+  bool good =
+      node.IsDefined() && node.IsScalar() && !node.Scalar().empty() && node.Scalar().size() <= 200;
   for (char c : good ? node.Scalar() : "")
-    good &= c != '/' && c != '\\' && (c != ' ' || spaces) && !std::iscntrl(static_cast<unsigned char>(c));
+    good &= c != '/' && c != '\\' && (c != ' ' || spaces) &&
+            !std::iscntrl(static_cast<unsigned char>(c));
   if (!good)
-    fail(node, what + ": expected a name without " + (spaces ? "" : "spaces or ") + "slashes, at most 200 bytes, got " + show(node));
+    fail(node, what + ": expected a name without " + (spaces ? "" : "spaces or ") +
+                   "slashes, at most 200 bytes, got " + show(node));
   return node.Scalar();
 }
 

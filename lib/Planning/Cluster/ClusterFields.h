@@ -23,7 +23,8 @@ std::string show(const YAML::Node &node);
 
 /// Checks that a node is a mapping without unknown or repeated keys. The error for an unknown key
 /// suggests the nearest known key.
-void checkKeys(const YAML::Node &node, const std::string &what, std::initializer_list<const char *> known);
+void checkKeys(const YAML::Node &node, const std::string &what,
+               std::initializer_list<const char *> known);
 
 /// Returns "; did you mean 'x'?" if `name` is close to a known name, else "".
 std::string suggestion(const std::string &name, const std::vector<std::string> &known);
@@ -32,8 +33,9 @@ std::string suggestion(const std::string &name, const std::vector<std::string> &
 std::string listed(const std::vector<std::string> &names);
 
 // Numbers. All are finite; messages contain the valid range.
-double toSpeed(const YAML::Node &node, const std::string &what, bool zero = false);     ///< FLOP/s
-double toBandwidth(const YAML::Node &node, const std::string &what, bool link = false); ///< bytes/s, > 0; "unlimited" is 0
+double toSpeed(const YAML::Node &node, const std::string &what, bool zero = false); ///< FLOP/s
+double toBandwidth(const YAML::Node &node, const std::string &what,
+                   bool link = false); ///< bytes/s, > 0; "unlimited" is 0
 double toSeconds(const YAML::Node &node, const std::string &what);
 double toPrice(const YAML::Node &node, const std::string &what);
 double toRows(const YAML::Node &node, const std::string &what);
@@ -43,7 +45,8 @@ bool toFlag(const YAML::Node &node, const std::string &what);
 uint32_t toCount(const YAML::Node &node, const std::string &what, uint32_t max);
 /// Reads a name. Names become parts of file names: no slashes or control characters, and at most
 /// 200 bytes.
-std::string toName(const YAML::Node &node, const std::string &what, bool spaces = false); ///< spaces are accepted only if `spaces`
+std::string toName(const YAML::Node &node, const std::string &what,
+                   bool spaces = false); ///< spaces are accepted only if `spaces`
 
 /// A mapping, and the template that it refers to.
 class Fields {

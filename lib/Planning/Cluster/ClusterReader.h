@@ -27,6 +27,7 @@ DeviceEntry readDeviceEntry(const YAML::Node &node, const YAML::Node &templates)
 /// Returns the entry's template, or an undefined node.
 YAML::Node templateOf(const YAML::Node &node, const std::string &what, const YAML::Node &templates);
 
-bundle::LinkSpec readLink(const YAML::Node &node, const std::string &what, const bundle::LinkSpec &defaults);
+bundle::LinkSpec readLink(const YAML::Node &node, const std::string &what,
+                          const bundle::LinkSpec &defaults);
 
 } // namespace zorse::planning

@@ -76,13 +76,16 @@ constexpr Row kBfloat[] = {
     {"H800-PCIe", "sm_90", 51, 756, 560, 114, 2000, 80, 200, 48, "data sheet"},
     {"H20", "sm_90", 44, 148, 0, 78, 4000, 96, 450, 48, "data sheet"},
     {"H200", "sm_90", 67, 989, 794, 132, 4800, 141, 450, 48, "data sheet"},
-    {"GH200-96", "sm_90", 67, 990, 794, 132, 4000, 96, 450, 450, "data sheet"},   // the host is connected by NVLink-C2C
+    {"GH200-96", "sm_90", 67, 990, 794, 132, 4000, 96, 450, 450,
+     "data sheet"}, // the host is connected by NVLink-C2C
     {"GH200-144", "sm_90", 67, 990, 794, 132, 4900, 144, 450, 450, "data sheet"}, // the same
     {"B200", "sm_100", 80, 2250, 1745, 148, 8000, 180, 900, 48, "data sheet"},
 };
 constexpr Row kNoBfloat[] = {
-    {"P100", "sm_60", 10.6, 21.2, 16, 56, 732, 16, 80, 12, "GP100"},         {"V100-16", "sm_70", 15.7, 125, 90, 80, 900, 16, 150, 12, "GV100"},
-    {"V100-32", "sm_70", 15.7, 125, 90, 80, 900, 32, 150, 12, "data sheet"}, {"T4", "sm_75", 8.1, 65, 45, 40, 320, 16, 12, 12, "data sheet"},
+    {"P100", "sm_60", 10.6, 21.2, 16, 56, 732, 16, 80, 12, "GP100"},
+    {"V100-16", "sm_70", 15.7, 125, 90, 80, 900, 16, 150, 12, "GV100"},
+    {"V100-32", "sm_70", 15.7, 125, 90, 80, 900, 32, 150, 12, "data sheet"},
+    {"T4", "sm_75", 8.1, 65, 45, 40, 320, 16, 12, 12, "data sheet"},
     {"RTX2080Ti", "sm_75", 13.4, 53.8, 0, 68, 616, 11, 50, 12, "TU102"},
 };
 // Zorse generates no code for these and has no driver. They can be planned for and simulated.
@@ -112,7 +115,8 @@ DeviceType typeOf(const Row &row, const char *kind, bool bfloat) {
   type.port = row.port * G;
   type.pcie = row.pcie * G;
   const std::string name = row.name, source = row.source;
-  type.halfRateSums = name.rfind("RTX", 0) == 0 && source != "data sheet"; // workstation GPUs have their own data sheets
+  type.halfRateSums = name.rfind("RTX", 0) == 0 &&
+                      source != "data sheet"; // workstation GPUs have their own data sheets
   return type;
 }
 
@@ -122,8 +126,20 @@ DeviceType typeOf(const Row &row, const char *kind, bool bfloat) {
 const std::vector<DeviceType> &zorse::planning::deviceTypes() {
   static const std::vector<DeviceType> types = [] {
     std::vector<DeviceType> all;
-    all.push_back(
-        {"cpu-thread", "cpu", {0, 0, 0}, {0.05 * T, 0.05 * T, 0.05 * T}, 0, kThreadBandwidth, kCpuLaunch, 0, 0, 10 * G, 0, false, "", "assumed"});
+    all.push_back({"cpu-thread",
+                   "cpu",
+                   {0, 0, 0},
+                   {0.05 * T, 0.05 * T, 0.05 * T},
+                   0,
+                   kThreadBandwidth,
+                   kCpuLaunch,
+                   0,
+                   0,
+                   10 * G,
+                   0,
+                   false,
+                   "",
+                   "assumed"});
     for (const Row &row : kNoBfloat)
       all.push_back(typeOf(row, "cuda", /*bfloat=*/false));
     for (const Row &row : kBfloat)

@@ -18,7 +18,9 @@ struct Spelled {
   double memory = 0;   ///< GB; 0: unspecified
 };
 
-bool isNumber(const std::string &text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos; }
+bool isNumber(const std::string &text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
 
 Spelled spelled(const std::string &name) {
   std::vector<std::string> words(1);
@@ -27,17 +29,20 @@ Spelled spelled(const std::string &name) {
       words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     else if (!words.back().empty())
       words.emplace_back();
-  static const char *const kIgnored[] = {"nvidia", "geforce", "tesla", "quadro", "amd", "instinct", "radeon", "gpu", "generation", "gb"};
+  static const char *const kIgnored[] = {"nvidia",   "geforce", "tesla", "quadro",     "amd",
+                                         "instinct", "radeon",  "gpu",   "generation", "gb"};
   Spelled out;
   for (const std::string &word : words) {
     const std::string digits = word.substr(0, word.find_first_not_of("0123456789"));
     if (std::find(std::begin(kIgnored), std::end(kIgnored), word) != std::end(kIgnored))
       continue;
-    if (word.rfind("sxm", 0) == 0 || word.rfind("hbm", 0) == 0) // drivers call the SXM form of an H100 just HBM3
+    if (word.rfind("sxm", 0) == 0 ||
+        word.rfind("hbm", 0) == 0) // drivers call the SXM form of an H100 just HBM3
       out.mount = "sxm";
     else if (word == "pcie" || word == "nvl")
       out.mount = word;
-    else if (word == digits + "gb" || (isNumber(word) && !out.product.empty() && word.size() <= 3 && out.product != "rtx" && out.product != "titan"))
+    else if (word == digits + "gb" || (isNumber(word) && !out.product.empty() && word.size() <= 3 &&
+                                       out.product != "rtx" && out.product != "titan"))
       out.memory = std::atof(digits.c_str());
     else
       out.product += word;
@@ -58,9 +63,11 @@ const DeviceType *zorse::planning::findDeviceType(const std::string &name, uint6
   bool open = false;
   for (const DeviceType &type : deviceTypes()) {
     const Spelled known = spelled(type.name);
-    const bool same = given.product == known.product || "rtx" + given.product == known.product || given.product == "rtx" + known.product;
+    const bool same = given.product == known.product || "rtx" + given.product == known.product ||
+                      given.product == "rtx" + known.product;
     // Drivers report slightly less or more memory than the vendor.
-    if (!same || (given.memory > 0 && std::abs(given.memory * 1e9 / static_cast<double>(type.memory) - 1) > 0.12))
+    if (!same || (given.memory > 0 &&
+                  std::abs(given.memory * 1e9 / static_cast<double>(type.memory) - 1) > 0.12))
       continue;
     if (known.mount.empty())
       found.push_back(&type);

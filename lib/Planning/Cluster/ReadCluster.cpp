@@ -16,7 +16,8 @@ using namespace zorse::planning::fields;
 namespace {
 
 constexpr size_t kMaxSites = 256;
-constexpr double kDefaultDeviceLink = 10e9, kDefaultPortLatency = 2e-6, kDefaultNic = 1.25e9, kDefaultFabricLatency = 1e-4;
+constexpr double kDefaultDeviceLink = 10e9, kDefaultPortLatency = 2e-6, kDefaultNic = 1.25e9,
+                 kDefaultFabricLatency = 1e-4;
 
 class Reader {
 public:
@@ -24,7 +25,8 @@ public:
 
   Cluster read() {
     checkKeys(root, "cluster", {"name", "currency", "templates", "sites", "nodes", "links"});
-    for (auto [key, text] : {std::make_pair("name", &cluster.name), std::make_pair("currency", &cluster.currency)})
+    for (auto [key, text] :
+         {std::make_pair("name", &cluster.name), std::make_pair("currency", &cluster.currency)})
       if (const YAML::Node node = root[key]; node.IsDefined()) {
         if (!node.IsScalar())
           fail(node, std::string("cluster.") + key + ": expected a text, got " + show(node));
@@ -57,11 +59,13 @@ private:
             fail(item.first, what + ": '" + name + "' is given twice");
           if (std::string(kind) == "nodes")
             checkKeys(item.second, "template '" + name + "'",
-                      {"site", "device_link", "nic", "bus", "host_memory", "pcie", "nvme", "price", "devices"});
+                      {"site", "device_link", "nic", "bus", "host_memory", "pcie", "nvme", "price",
+                       "devices"});
           else
             checkKeys(item.second, "template '" + name + "'",
-                      {"kind", "type", "flops_per_second", "memory", "reserved_memory", "memory_bandwidth", "half_peak_rows", "launch_overhead",
-                       "threads", "count", "price", "device_to_device"});
+                      {"kind", "type", "flops_per_second", "memory", "reserved_memory",
+                       "memory_bandwidth", "half_peak_rows", "launch_overhead", "threads", "count",
+                       "price", "device_to_device"});
         }
         (std::string(kind) == "nodes" ? nodeTemplates : deviceTemplates).reset(list);
       }
@@ -76,9 +80,12 @@ private:
     if (!links.IsDefined())
       return;
     if (!links.IsMap())
-      fail(links, "links: expected a mapping, such as {intra_node: {bandwidth: 50 GB/s}, inter_node: {bandwidth: 10 Gbit/s, latency: 100 us}}, got " +
+      fail(links, "links: expected a mapping, such as {intra_node: {bandwidth: 50 GB/s}, "
+                  "inter_node: {bandwidth: 10 Gbit/s, latency: 100 us}}, got " +
                       show(links) + "; links between single sites are listed in links.site_pairs");
-    checkKeys(links, "links", {"intra_node", "inter_node", "inter_site", "site_pairs", "collective_algorithms", "device_to_device_scope"});
+    checkKeys(links, "links",
+              {"intra_node", "inter_node", "inter_site", "site_pairs", "collective_algorithms",
+               "device_to_device_scope"});
     if (const YAML::Node node = links["intra_node"]; node.IsDefined()) {
       portKnown = node.IsMap() && node["bandwidth"].IsDefined();
       port = readLink(node, "links.intra_node", port);
@@ -94,7 +101,8 @@ private:
     if (const YAML::Node node = links["inter_site"]; node.IsDefined()) {
       if (!node.IsMap() || !node["bandwidth"])
         fail(node, "links.inter_site: expected {bandwidth, latency, per_flow_bandwidth}, got " +
-                       (node.IsMap() ? std::string("no bandwidth") : show(node)) + "; without a limit it is 'unlimited'");
+                       (node.IsMap() ? std::string("no bandwidth") : show(node)) +
+                       "; without a limit it is 'unlimited'");
       *cluster.topology.mutable_between_sites() = readLink(node, "links.inter_site", {});
     }
     if (const YAML::Node node = links["collective_algorithms"]; node.IsDefined())
@@ -102,22 +110,27 @@ private:
     if (const YAML::Node node = links["device_to_device_scope"]; node.IsDefined()) {
       const std::string reach = node.IsScalar() ? node.Scalar() : "";
       if (reach != "site" && reach != "node" && reach != "nowhere")
-        fail(node, "links.device_to_device_scope: expected site, node or nowhere: how far GPUs exchange directly, from memory to memory; got " +
+        fail(node, "links.device_to_device_scope: expected site, node or nowhere: how far GPUs "
+                   "exchange directly, from memory to memory; got " +
                        show(node));
-      cluster.deviceToDevice = reach == "site" ? D2dScope::Site : reach == "node" ? D2dScope::Node : D2dScope::Nowhere;
+      cluster.deviceToDevice = reach == "site"   ? D2dScope::Site
+                               : reach == "node" ? D2dScope::Node
+                                                 : D2dScope::Nowhere;
     }
   }
 
   /// `links.collective_algorithms`: what the communication library can do.
   void readCollectives(const YAML::Node &list) {
-    static const std::map<std::string, bundle::Topology::Algorithm> known = {{"all_pairs", bundle::Topology::ALL_PAIRS},
-                                                                             {"ring", bundle::Topology::RING},
-                                                                             {"tree", bundle::Topology::TREE},
-                                                                             {"hierarchical", bundle::Topology::HIERARCHICAL},
-                                                                             {"rails", bundle::Topology::RAILS}};
+    static const std::map<std::string, bundle::Topology::Algorithm> known = {
+        {"all_pairs", bundle::Topology::ALL_PAIRS},
+        {"ring", bundle::Topology::RING},
+        {"tree", bundle::Topology::TREE},
+        {"hierarchical", bundle::Topology::HIERARCHICAL},
+        {"rails", bundle::Topology::RAILS}};
     const char *expected = "expected a list of all_pairs, ring, tree, hierarchical, rails, got ";
     if (!list.IsSequence() || list.size() == 0)
-      fail(list, std::string("links.collective_algorithms: ") + expected + (list.IsSequence() ? "an empty one" : show(list)));
+      fail(list, std::string("links.collective_algorithms: ") + expected +
+                     (list.IsSequence() ? "an empty one" : show(list)));
     std::set<bundle::Topology::Algorithm> seen;
     for (const YAML::Node &item : list) {
       auto it = item.IsScalar() ? known.find(item.Scalar()) : known.end();
@@ -145,18 +158,23 @@ private:
       std::string name = toName(site["name"], "site.name");
       if (siteByName.count(name))
         fail(site["name"], "site '" + name + "' is listed twice");
-      double egress = site["egress_price"] ? toPrice(site["egress_price"], "site '" + name + "': egress_price") : 0;
+      double egress = site["egress_price"]
+                          ? toPrice(site["egress_price"], "site '" + name + "': egress_price")
+                          : 0;
       addSite(name, site["fabric"], site["uplink"], egress);
     }
   }
 
-  void addSite(const std::string &name, const YAML::Node &fabricNode, const YAML::Node &uplinkNode, double egress) {
+  void addSite(const std::string &name, const YAML::Node &fabricNode, const YAML::Node &uplinkNode,
+               double egress) {
     siteByName[name] = static_cast<uint32_t>(cluster.topology.sites_size());
     siteNames.push_back(name);
     auto *site = cluster.topology.add_sites();
     site->set_name(name);
     std::string what = "site '" + name + "': ";
-    *site->mutable_fabric() = fabricNode.IsDefined() && !fabricNode.IsNull() ? readLink(fabricNode, what + "fabric", fabric) : fabric;
+    *site->mutable_fabric() = fabricNode.IsDefined() && !fabricNode.IsNull()
+                                  ? readLink(fabricNode, what + "fabric", fabric)
+                                  : fabric;
     if (uplinkNode.IsDefined() && !uplinkNode.IsNull())
       *site->mutable_uplink() = readLink(uplinkNode, what + "uplink", {});
     cluster.egressPrice.push_back(egress / 1e9);
@@ -166,7 +184,9 @@ private:
     const YAML::Node nodes = root["nodes"];
     if (!nodes.IsDefined() || !nodes.IsSequence())
       fail(nodes.IsDefined() ? nodes : root,
-           "cluster: expected 'nodes', a list such as [{name: n0, devices: [{name: gpu, type: T4, count: 2}]}], got " + show(nodes));
+           "cluster: expected 'nodes', a list such as [{name: n0, devices: [{name: gpu, type: T4, "
+           "count: 2}]}], got " +
+               show(nodes));
     for (const YAML::Node &node : nodes)
       readNode(node);
     if (cluster.devices.empty())
@@ -174,7 +194,9 @@ private:
   }
 
   void readNode(const YAML::Node &node) {
-    checkKeys(node, "node", {"name", "template", "count", "site", "device_link", "nic", "bus", "host_memory", "pcie", "nvme", "price", "devices"});
+    checkKeys(node, "node",
+              {"name", "template", "count", "site", "device_link", "nic", "bus", "host_memory",
+               "pcie", "nvme", "price", "devices"});
     Fields fields(node, templateOf(node, "node", nodeTemplates));
     const YAML::Node devices = fields["devices"];
     if (!node["name"] || !devices.IsDefined() || !devices.IsSequence())
@@ -184,7 +206,8 @@ private:
     bool counted = node["count"].IsDefined();
     uint32_t count = counted ? toCount(node["count"], what + "count", kMaxDevices) : 1;
     if (cluster.nodes.size() + count > kMaxDevices)
-      fail(node, what + "the cluster has more than " + std::to_string(kMaxDevices) + " nodes with it, which is the most that is supported");
+      fail(node, what + "the cluster has more than " + std::to_string(kMaxDevices) +
+                     " nodes with it, which is the most that is supported");
 
     std::vector<DeviceEntry> entries;
     uint64_t perNode = 0;
@@ -192,7 +215,8 @@ private:
       entries.push_back(readDeviceEntry(device, deviceTemplates));
       perNode += entries.back().count;
       if (cluster.devices.size() + perNode * count > kMaxDevices)
-        fail(device, "device '" + entries.back().device.name + "': the cluster has more than " + std::to_string(kMaxDevices) +
+        fail(device, "device '" + entries.back().device.name + "': the cluster has more than " +
+                         std::to_string(kMaxDevices) +
                          " devices with it, which is the most that is supported");
     }
 
@@ -205,13 +229,15 @@ private:
     ClusterNode own;
     if (YAML::Node bytes = fields["host_memory"])
       own.hostMemory = toBytes(bytes, what + "host_memory", /*zero=*/false);
-    own.pcie = fields["pcie"] ? toBandwidth(fields["pcie"], what + "pcie") : minOfTypes(entries, &DeviceType::pcie);
+    own.pcie = fields["pcie"] ? toBandwidth(fields["pcie"], what + "pcie")
+                              : minOfTypes(entries, &DeviceType::pcie);
     if (YAML::Node nvme = fields["nvme"]) {
       checkKeys(nvme, what + "nvme", {"size", "bandwidth"});
       if (!nvme["size"])
         fail(nvme, what + "nvme: expected {size, bandwidth}");
       own.nvme = toBytes(nvme["size"], what + "nvme.size", /*zero=*/false);
-      own.nvmeBandwidth = nvme["bandwidth"] ? toBandwidth(nvme["bandwidth"], what + "nvme.bandwidth") : 0;
+      own.nvmeBandwidth =
+          nvme["bandwidth"] ? toBandwidth(nvme["bandwidth"], what + "nvme.bandwidth") : 0;
     }
     if (YAML::Node price = fields["price"])
       own.price = toPrice(price, what + "price");
@@ -252,7 +278,8 @@ private:
     std::string name = toName(node, what);
     auto it = siteByName.find(name);
     if (it == siteByName.end())
-      fail(node, what + ": there is no site '" + name + "'" + suggestion(name, siteNames) + "; the file has " + listed(siteNames));
+      fail(node, what + ": there is no site '" + name + "'" + suggestion(name, siteNames) +
+                     "; the file has " + listed(siteNames));
     return it->second;
   }
 
@@ -265,7 +292,8 @@ private:
     return min;
   }
 
-  bundle::LinkSpec readPort(const Fields &fields, const std::string &what, const std::vector<DeviceEntry> &entries) const {
+  bundle::LinkSpec readPort(const Fields &fields, const std::string &what,
+                            const std::vector<DeviceEntry> &entries) const {
     bundle::LinkSpec defaults = port;
     if (!portKnown) {
       double min = minOfTypes(entries, &DeviceType::port);
@@ -280,30 +308,40 @@ private:
     if (!between.IsDefined())
       return;
     if (!between.IsSequence())
-      fail(between, "links.site_pairs: expected a list of {sites: [a, b], bandwidth, latency, per_flow_bandwidth}, got " + show(between));
+      fail(between, "links.site_pairs: expected a list of {sites: [a, b], bandwidth, latency, "
+                    "per_flow_bandwidth}, got " +
+                        show(between));
     std::set<std::pair<uint32_t, uint32_t>> seen;
     for (const YAML::Node &pair : between) {
-      checkKeys(pair, "links.site_pairs", {"sites", "bandwidth", "latency", "per_flow_bandwidth", "half_bandwidth_bytes"});
+      checkKeys(pair, "links.site_pairs",
+                {"sites", "bandwidth", "latency", "per_flow_bandwidth", "half_bandwidth_bytes"});
       const YAML::Node sites = pair["sites"];
       if (!sites.IsDefined() || !sites.IsSequence() || sites.size() != 2)
         fail(pair, "links.site_pairs: expected 'sites', a list of two");
-      uint32_t a = findSite(sites[0], "links.site_pairs.sites"), b = findSite(sites[1], "links.site_pairs.sites");
+      uint32_t a = findSite(sites[0], "links.site_pairs.sites"),
+               b = findSite(sites[1], "links.site_pairs.sites");
       if (a == b)
-        fail(sites, "links.site_pairs: expected two different sites, got '" + siteNames[a] + "' twice; links inside a site are its 'fabric'");
+        fail(sites, "links.site_pairs: expected two different sites, got '" + siteNames[a] +
+                        "' twice; links inside a site are its 'fabric'");
       if (!seen.insert({std::min(a, b), std::max(a, b)}).second)
-        fail(pair, "links.site_pairs: '" + siteNames[a] + "' and '" + siteNames[b] + "' are listed twice");
+        fail(pair, "links.site_pairs: '" + siteNames[a] + "' and '" + siteNames[b] +
+                       "' are listed twice");
       bundle::LinkSpec link = cluster.topology.between_sites();
       if (pair["bandwidth"])
-        link.set_bandwidth(toBandwidth(pair["bandwidth"], "links.site_pairs.bandwidth", /*link=*/true));
+        link.set_bandwidth(
+            toBandwidth(pair["bandwidth"], "links.site_pairs.bandwidth", /*link=*/true));
       else if (!cluster.topology.has_between_sites())
-        fail(pair, "links.site_pairs: expected 'bandwidth' between '" + siteNames[a] + "' and '" + siteNames[b] + "'");
+        fail(pair, "links.site_pairs: expected 'bandwidth' between '" + siteNames[a] + "' and '" +
+                       siteNames[b] + "'");
       if (pair["latency"])
         link.set_latency(toSeconds(pair["latency"], "links.site_pairs.latency"));
       if (pair["per_flow_bandwidth"])
-        link.set_per_flow_bandwidth(toBandwidth(pair["per_flow_bandwidth"], "links.site_pairs.per_flow_bandwidth", /*link=*/true));
+        link.set_per_flow_bandwidth(toBandwidth(
+            pair["per_flow_bandwidth"], "links.site_pairs.per_flow_bandwidth", /*link=*/true));
       if (pair["half_bandwidth_bytes"])
-        link.set_half_bandwidth_bytes(
-            static_cast<double>(toBytes(pair["half_bandwidth_bytes"], "links.site_pairs.half_bandwidth_bytes", /*zero=*/true, /*least=*/1)));
+        link.set_half_bandwidth_bytes(static_cast<double>(
+            toBytes(pair["half_bandwidth_bytes"], "links.site_pairs.half_bandwidth_bytes",
+                    /*zero=*/true, /*least=*/1)));
       auto *entry = cluster.topology.add_site_pairs();
       entry->set_a(a);
       entry->set_b(b);
@@ -345,20 +383,23 @@ private:
 
 Result<Cluster> zorse::planning::readCluster(const std::string &yaml) {
   if (yaml.size() > kMaxClusterBytes)
-    return userError("expected a cluster file of at most " + std::to_string(kMaxClusterBytes >> 20) + " MiB, got " + std::to_string(yaml.size()) +
-                     " bytes");
+    return userError("expected a cluster file of at most " +
+                     std::to_string(kMaxClusterBytes >> 20) + " MiB, got " +
+                     std::to_string(yaml.size()) + " bytes");
   try {
     return Reader(YAML::Load(yaml)).read();
   } catch (const FieldError &error) {
     return userError(error.message);
   } catch (const YAML::Exception &e) {
-    return userError((e.mark.line >= 0 ? "line " + std::to_string(e.mark.line + 1) + ": " : "") + "not valid YAML: " + e.msg);
+    return userError((e.mark.line >= 0 ? "line " + std::to_string(e.mark.line + 1) + ": " : "") +
+                     "not valid YAML: " + e.msg);
   }
 }
 
 Result<Cluster> zorse::planning::readClusterFile(const std::string &path, std::string *text) {
   return parseRegularFile(path, kMaxClusterBytes,
-                          [&](const std::string &yaml) { // the limit is one byte larger, so that readCluster reports the error
+                          [&](const std::string &yaml) { // the limit is one byte larger, so that
+                                                         // readCluster reports the error
                             if (text)
                               *text = yaml;
                             return readCluster(yaml);

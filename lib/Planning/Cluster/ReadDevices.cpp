@@ -13,7 +13,8 @@ using namespace zorse::planning::fields;
 
 namespace {
 
-void readSpeed(const YAML::Node &node, const std::string &what, const DeviceType *type, ClusterDevice &device) {
+void readSpeed(const YAML::Node &node, const std::string &what, const DeviceType *type,
+               ClusterDevice &device) {
   if (!node.IsMap()) {
     double speed = toSpeed(node, what);
     for (size_t t = 0; t < kSpeeds; ++t)
@@ -23,7 +24,8 @@ void readSpeed(const YAML::Node &node, const std::string &what, const DeviceType
   checkKeys(node, what, {"f32", "f16", "bf16"});
   for (size_t t = 0; t < kSpeeds; ++t)
     if (YAML::Node speed = node[elementTypeName(kSpeedTypes[t])])
-      device.flopsPerSecond[t] = toSpeed(speed, what + "." + elementTypeName(kSpeedTypes[t]), /*zero=*/true);
+      device.flopsPerSecond[t] =
+          toSpeed(speed, what + "." + elementTypeName(kSpeedTypes[t]), /*zero=*/true);
 }
 
 std::vector<std::string> typeNames() {
@@ -54,7 +56,8 @@ void zorse::planning::setDefaults(ClusterDevice &device, const DeviceType *type)
   device.reservedMemory = type->reservedMemory;
 }
 
-YAML::Node zorse::planning::templateOf(const YAML::Node &node, const std::string &what, const YAML::Node &templates) {
+YAML::Node zorse::planning::templateOf(const YAML::Node &node, const std::string &what,
+                                       const YAML::Node &templates) {
   const YAML::Node name = node["template"];
   if (!name.IsDefined())
     return YAML::Node(YAML::NodeType::Undefined);
@@ -68,7 +71,8 @@ YAML::Node zorse::planning::templateOf(const YAML::Node &node, const std::string
     }
   std::string text = name.IsScalar() ? name.Scalar() : "";
   fail(name, what + ": there is no template " + show(name) + suggestion(text, known) +
-                 (known.empty() ? "; the file has no such templates" : "; the file has " + listed(known)));
+                 (known.empty() ? "; the file has no such templates"
+                                : "; the file has " + listed(known)));
 }
 
 namespace {
@@ -76,7 +80,8 @@ namespace {
 /// Reads an entry without its name and count.
 class DeviceReader {
 public:
-  DeviceReader(const Fields &fields, const std::string &what, ClusterDevice &device) : fields(fields), what(what), device(device) {}
+  DeviceReader(const Fields &fields, const std::string &what, ClusterDevice &device)
+      : fields(fields), what(what), device(device) {}
 
   void run() {
     readType();
@@ -108,7 +113,8 @@ private:
         std::string known;
         for (const std::string &each : typeNames())
           known += (known.empty() ? "" : ", ") + each;
-        fail(name, what + ": type '" + device.type + "' is not known" + suggestion(device.type, typeNames()) + "; known are " + known +
+        fail(name, what + ": type '" + device.type + "' is not known" +
+                       suggestion(device.type, typeNames()) + "; known are " + known +
                        "; another type needs at least 'flops_per_second', 'memory' and 'kind'");
       }
     }
@@ -123,31 +129,40 @@ private:
                        ", got nothing; a null device is asked for by kind: \"null\", in quotes");
       device.kind = toName(kind, what + ": kind");
       if (!findDeviceKind(device.kind))
-        fail(kind, what + ": expected a kind out of " + deviceKindNames(/*driven=*/false) + ", got '" + device.kind + "'");
+        fail(kind, what + ": expected a kind out of " + deviceKindNames(/*driven=*/false) +
+                       ", got '" + device.kind + "'");
     }
   }
 
   void readArch() {
     if (YAML::Node arch = fields["arch"]) {
       const std::vector<std::string> &known = deviceKindOf(device.kind).architectures;
-      const std::string offered = toName(arch, what + ": arch"); // "sm_61" executes code for "sm_60"
+      const std::string offered =
+          toName(arch, what + ": arch"); // "sm_61" executes code for "sm_60"
       device.arch = deviceKindOf(device.kind).codeFor(offered);
       if (!deviceKindOf(device.kind).exists(offered))
         fail(arch, what + ": arch: " +
-                       (known.empty() ? "there are none to choose from for devices of kind " + device.kind + "; leave it out"
-                                      : "expected " + listed(known) + suggestion(offered, known) + ", got '" + offered + "'"));
+                       (known.empty() ? "there are none to choose from for devices of kind " +
+                                            device.kind + "; leave it out"
+                                      : "expected " + listed(known) + suggestion(offered, known) +
+                                            ", got '" + offered + "'"));
     }
   }
 
   void readSpeeds() {
     if (YAML::Node speed = fields["flops_per_second"])
       readSpeed(speed, what + ": flops_per_second", type, device);
-    // One number for all types does not apply to bf16 if the device has no bf16 arithmetic. A separate number for bf16 is the speed
-    // with values that are only stored as bf16.
-    if (!DeviceKind::hasBf16(device.arch) && !(fields["flops_per_second"] && fields["flops_per_second"].IsMap()))
-      device.flopsPerSecond[std::find(std::begin(kSpeedTypes), std::end(kSpeedTypes), bundle::BF16) - std::begin(kSpeedTypes)] = 0;
+    // One number for all types does not apply to bf16 if the device has no bf16 arithmetic. A
+    // separate number for bf16 is the speed with values that are only stored as bf16.
+    if (!DeviceKind::hasBf16(device.arch) &&
+        !(fields["flops_per_second"] && fields["flops_per_second"].IsMap()))
+      device
+          .flopsPerSecond[std::find(std::begin(kSpeedTypes), std::end(kSpeedTypes), bundle::BF16) -
+                          std::begin(kSpeedTypes)] = 0;
     if (*std::max_element(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond)) <= 0)
-      fail(fields.node(), what + ": its speed is not known; give 'flops_per_second' (FLOP/s) or a 'type' out of " + listed(typeNames()));
+      fail(fields.node(),
+           what + ": its speed is not known; give 'flops_per_second' (FLOP/s) or a 'type' out of " +
+               listed(typeNames()));
   }
 
   void readMemory() {
@@ -159,24 +174,27 @@ private:
       fail(fields["reserved_memory"] ? fields["reserved_memory"]
            : fields["memory"]        ? fields["memory"]
                                      : fields.node(),
-           what + ": its memory of " + showBytes(double(device.memory)) + " is no more than the reserve of " +
-               showBytes(double(device.reservedMemory)) + "; give a smaller 'reserved_memory'");
+           what + ": its memory of " + showBytes(double(device.memory)) +
+               " is no more than the reserve of " + showBytes(double(device.reservedMemory)) +
+               "; give a smaller 'reserved_memory'");
   }
 
   /// Reads the time model: a roofline, or kernel by kernel.
   void readTimes() {
     YAML::Node rows = fields["half_peak_rows"], multiprocessors = fields["sm_count"];
     if (rows && multiprocessors)
-      fail(rows,
-           what + ": expected 'half_peak_rows', for times that follow a roofline, or 'sm_count', for times that are modelled launch by launch, found "
-                  "both; leave one out");
+      fail(rows, what + ": expected 'half_peak_rows', for times that follow a roofline, or "
+                        "'sm_count', for times that are modelled launch by launch, found "
+                        "both; leave one out");
     if (rows) {
       device.halfPeakRows = toRows(rows, what + ": half_peak_rows");
       device.multiprocessors = 0;
     }
     if (multiprocessors) {
       if (deviceKindOf(device.kind).hostCpus)
-        fail(multiprocessors, what + ": sm_count: expected a device that is a GPU, found one of kind " + device.kind + "; leave it out");
+        fail(multiprocessors,
+             what + ": sm_count: expected a device that is a GPU, found one of kind " +
+                 device.kind + "; leave it out");
       device.multiprocessors = toCount(multiprocessors, what + ": sm_count", 4096);
     }
   }
@@ -185,11 +203,11 @@ private:
     if (YAML::Node efficiency = fields["execution_mode"]) {
       const std::string name = toName(efficiency, what + ": execution_mode");
       if (name != "compiled" && name != "eager")
-        fail(efficiency,
-             what +
-                 ": execution_mode: expected compiled (kernels as Zorse makes them) or eager (a framework that launches every operation by "
-                 "itself), got '" +
-                 name + "'");
+        fail(efficiency, what +
+                             ": execution_mode: expected compiled (kernels as Zorse makes them) or "
+                             "eager (a framework that launches every operation by "
+                             "itself), got '" +
+                             name + "'");
       device.eager = name == "eager";
     }
   }
@@ -204,8 +222,9 @@ private:
 
 DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML::Node &templates) {
   checkKeys(node, "device",
-            {"name", "template", "kind", "arch", "type", "flops_per_second", "memory", "reserved_memory", "memory_bandwidth", "half_peak_rows",
-             "sm_count", "execution_mode", "launch_overhead", "threads", "count", "price", "device_to_device", "gpu"});
+            {"name", "template", "kind", "arch", "type", "flops_per_second", "memory",
+             "reserved_memory", "memory_bandwidth", "half_peak_rows", "sm_count", "execution_mode",
+             "launch_overhead", "threads", "count", "price", "device_to_device", "gpu"});
   DeviceEntry entry;
   entry.at = node;
   ClusterDevice &device = entry.device;
@@ -222,14 +241,17 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
   if (YAML::Node gpu = node["gpu"]) { // not allowed in templates: a GPU is one device
     device.gpu = toName(gpu, what + ": gpu");
     if (deviceKindOf(device.kind).sharesHostMemory)
-      fail(gpu, what + ": gpu: expected a device that is a GPU, found one of kind " + device.kind + "; leave it out");
+      fail(gpu, what + ": gpu: expected a device that is a GPU, found one of kind " + device.kind +
+                    "; leave it out");
     if (entry.count > 1)
-      fail(gpu, what + ": gpu: names one GPU, and 'count' makes several devices of the entry; write one entry for each, or leave 'gpu' out");
+      fail(gpu, what + ": gpu: names one GPU, and 'count' makes several devices of the entry; "
+                       "write one entry for each, or leave 'gpu' out");
   }
   return entry;
 }
 
-bundle::LinkSpec zorse::planning::readLink(const YAML::Node &node, const std::string &what, const bundle::LinkSpec &defaults) {
+bundle::LinkSpec zorse::planning::readLink(const YAML::Node &node, const std::string &what,
+                                           const bundle::LinkSpec &defaults) {
   bundle::LinkSpec link = defaults;
   if (!node.IsDefined())
     return link;
@@ -241,6 +263,7 @@ bundle::LinkSpec zorse::planning::readLink(const YAML::Node &node, const std::st
   if (YAML::Node flow = node["per_flow_bandwidth"])
     link.set_per_flow_bandwidth(toBandwidth(flow, what + ".per_flow_bandwidth", /*link=*/true));
   if (YAML::Node size = node["half_bandwidth_bytes"])
-    link.set_half_bandwidth_bytes(static_cast<double>(toBytes(size, what + ".half_bandwidth_bytes", /*zero=*/true, /*least=*/1)));
+    link.set_half_bandwidth_bytes(static_cast<double>(
+        toBytes(size, what + ".half_bandwidth_bytes", /*zero=*/true, /*least=*/1)));
   return link;
 }

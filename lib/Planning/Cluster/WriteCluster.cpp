@@ -40,18 +40,26 @@ std::string figure(double value, std::initializer_list<std::pair<const char *, d
   return best;
 }
 
-std::string bandwidthOf(double value) { return value > 0 ? figure(value, {{"GB/s", 1e9}, {"MB/s", 1e6}, {"KB/s", 1e3}}) : "unlimited"; }
-std::string secondsOf(double value) { return figure(value, {{"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}}); }
+std::string bandwidthOf(double value) {
+  return value > 0 ? figure(value, {{"GB/s", 1e9}, {"MB/s", 1e6}, {"KB/s", 1e3}}) : "unlimited";
+}
+std::string secondsOf(double value) {
+  return figure(value, {{"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}});
+}
 std::string bytesOf(uint64_t value) {
-  std::string text = figure(static_cast<double>(value), {{"GiB", 1073741824.0}, {"GB", 1e9}, {"MiB", 1048576.0}, {"MB", 1e6}});
+  std::string text = figure(static_cast<double>(value),
+                            {{"GiB", 1073741824.0}, {"GB", 1e9}, {"MiB", 1048576.0}, {"MB", 1e6}});
   return text.find(' ') == std::string::npos ? std::to_string(value) : text;
 }
 std::string speedOf(double value) { return figure(value, {{"TFLOP/s", 1e12}, {"GFLOP/s", 1e9}}); }
 
 std::string inQuotes(const std::string &text) {
-  auto plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.' || c == ':'; };
-  bool simple =
-      !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) && text.back() != ':' && std::all_of(text.begin(), text.end(), plain);
+  auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.' ||
+           c == ':';
+  };
+  bool simple = !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) &&
+                text.back() != ':' && std::all_of(text.begin(), text.end(), plain);
   for (const char *word : {"null", "Null", "NULL", "true", "false"})
     simple &= text != word;
   if (simple)
@@ -71,13 +79,22 @@ std::string inQuotes(const std::string &text) {
 }
 
 std::string link(const bundle::LinkSpec &link) {
-  std::string text = "{bandwidth: " + bandwidthOf(link.bandwidth()) + ", latency: " + secondsOf(link.latency());
-  text += link.per_flow_bandwidth() > 0 ? ", per_flow_bandwidth: " + bandwidthOf(link.per_flow_bandwidth()) : "";
-  return text + (link.half_bandwidth_bytes() > 0 ? ", half_bandwidth_bytes: " + bytesOf(static_cast<uint64_t>(link.half_bandwidth_bytes())) : "") +
+  std::string text =
+      "{bandwidth: " + bandwidthOf(link.bandwidth()) + ", latency: " + secondsOf(link.latency());
+  text += link.per_flow_bandwidth() > 0
+              ? ", per_flow_bandwidth: " + bandwidthOf(link.per_flow_bandwidth())
+              : "";
+  return text +
+         (link.half_bandwidth_bytes() > 0
+              ? ", half_bandwidth_bytes: " +
+                    bytesOf(static_cast<uint64_t>(link.half_bandwidth_bytes()))
+              : "") +
          "}";
 }
 
-bool given(const bundle::LinkSpec &link) { return link.bandwidth() > 0 || link.latency() > 0 || link.per_flow_bandwidth() > 0; }
+bool given(const bundle::LinkSpec &link) {
+  return link.bandwidth() > 0 || link.latency() > 0 || link.per_flow_bandwidth() > 0;
+}
 
 /// Formats all fields except name and count, each after ", ".
 std::string describe(const ClusterDevice &device) {
@@ -88,17 +105,22 @@ std::string describe(const ClusterDevice &device) {
   known.kind = device.kind;
   setDefaults(known, type);
   std::string text;
-  auto put = [&](const char *key, const std::string &value) { text += std::string(", ") + key + ": " + value; };
+  auto put = [&](const char *key, const std::string &value) {
+    text += std::string(", ") + key + ": " + value;
+  };
   if (!device.type.empty())
     put("type", inQuotes(device.type));
   if (!type || device.kind != type->kind)
-    put("kind", device.kind == "null" ? inQuotes(device.kind) : device.kind); // YAML reads an unquoted null as nothing
+    put("kind", device.kind == "null" ? inQuotes(device.kind)
+                                      : device.kind); // YAML reads an unquoted null as nothing
   if (!device.arch.empty() && device.arch != known.arch)
     put("arch", device.arch);
   if (device.threads != 1)
     put("threads", std::to_string(device.threads));
-  if (!std::equal(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond), std::begin(known.flopsPerSecond)))
-    put("flops_per_second", "{f32: " + speedOf(device.flopsPerSecond[0]) + ", f16: " + speedOf(device.flopsPerSecond[1]) +
+  if (!std::equal(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond),
+                  std::begin(known.flopsPerSecond)))
+    put("flops_per_second", "{f32: " + speedOf(device.flopsPerSecond[0]) +
+                                ", f16: " + speedOf(device.flopsPerSecond[1]) +
                                 ", bf16: " + speedOf(device.flopsPerSecond[2]) + "}");
   if (device.memory != known.memory)
     put("memory", bytesOf(device.memory));
@@ -106,7 +128,8 @@ std::string describe(const ClusterDevice &device) {
     put("reserved_memory", bytesOf(device.reservedMemory));
   if (device.memoryBandwidth != known.memoryBandwidth)
     put("memory_bandwidth", bandwidthOf(device.memoryBandwidth));
-  if (device.halfPeakRows != known.halfPeakRows || (device.multiprocessors == 0 && known.multiprocessors > 0))
+  if (device.halfPeakRows != known.halfPeakRows ||
+      (device.multiprocessors == 0 && known.multiprocessors > 0))
     put("half_peak_rows", number(device.halfPeakRows));
   else if (device.multiprocessors != known.multiprocessors)
     put("sm_count", std::to_string(device.multiprocessors));
@@ -127,7 +150,8 @@ std::string describe(const ClusterDevice &device) {
 int64_t splitNumber(const std::string &name, std::string &base) {
   size_t colon = name.rfind(':');
   base = name;
-  if (colon == std::string::npos || colon == 0 || colon + 1 == name.size() || name.size() - colon > 8)
+  if (colon == std::string::npos || colon == 0 || colon + 1 == name.size() ||
+      name.size() - colon > 8)
     return -1;
   for (size_t i = colon + 1; i < name.size(); ++i)
     if (!std::isdigit(static_cast<unsigned char>(name[i])))
@@ -152,7 +176,8 @@ std::vector<Run> runsOf(const Cluster &cluster, const std::vector<uint32_t> &dev
     Run run;
     run.first = splitNumber(cluster.devices[d].name, run.base);
     run.fields = describe(cluster.devices[d]);
-    if (!runs.empty() && run.first >= 0 && runs.back().base == run.base && runs.back().fields == run.fields && runs.back().first >= 0 &&
+    if (!runs.empty() && run.first >= 0 && runs.back().base == run.base &&
+        runs.back().fields == run.fields && runs.back().first >= 0 &&
         runs.back().first + runs.back().count == run.first)
       ++runs.back().count;
     else
@@ -165,7 +190,9 @@ std::string describeNode(const Cluster &cluster, uint32_t n, bool sites) {
   const bundle::Topology::Node &node = cluster.topology.nodes(static_cast<int>(n));
   const ClusterNode &own = cluster.nodes[n];
   std::string text;
-  auto put = [&](const char *key, const std::string &value) { text += std::string("    ") + key + ": " + value + "\n"; };
+  auto put = [&](const char *key, const std::string &value) {
+    text += std::string("    ") + key + ": " + value + "\n";
+  };
   if (sites)
     put("site", inQuotes(cluster.topology.sites(static_cast<int>(node.site())).name()));
   put("device_link", link(node.port()));
@@ -176,7 +203,9 @@ std::string describeNode(const Cluster &cluster, uint32_t n, bool sites) {
     put("host_memory", bytesOf(own.hostMemory));
   put("pcie", bandwidthOf(own.pcie));
   if (own.nvme)
-    put("nvme", "{size: " + bytesOf(own.nvme) + (own.nvmeBandwidth > 0 ? ", bandwidth: " + bandwidthOf(own.nvmeBandwidth) : "") + "}");
+    put("nvme",
+        "{size: " + bytesOf(own.nvme) +
+            (own.nvmeBandwidth > 0 ? ", bandwidth: " + bandwidthOf(own.nvmeBandwidth) : "") + "}");
   if (own.price > 0)
     put("price", number(own.price));
   return text;
@@ -188,7 +217,8 @@ bool continues(const std::vector<Run> &first, const std::vector<Run> &other, int
   if (first.size() != other.size())
     return false;
   for (size_t i = 0; i < first.size(); ++i)
-    if (first[i].first != 0 || other[i].base != first[i].base || other[i].fields != first[i].fields || other[i].count != first[i].count ||
+    if (first[i].first != 0 || other[i].base != first[i].base ||
+        other[i].fields != first[i].fields || other[i].count != first[i].count ||
         other[i].first != nodes * first[i].count)
       return false;
   return true;
@@ -206,9 +236,13 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
   out += "sites:\n";
   for (int s = 0; s < topology.sites_size(); ++s) {
     const auto &site = topology.sites(s);
-    double egress = static_cast<size_t>(s) < cluster.egressPrice.size() ? cluster.egressPrice[static_cast<size_t>(s)] * 1e9 : 0;
-    out += "  - {name: " + inQuotes(site.name().empty() ? "site" : site.name()) + ", fabric: " + link(site.fabric());
-    out += (given(site.uplink()) ? ", uplink: " + link(site.uplink()) : "") + (egress > 0 ? ", egress_price: " + number(egress) : "") + "}\n";
+    double egress = static_cast<size_t>(s) < cluster.egressPrice.size()
+                        ? cluster.egressPrice[static_cast<size_t>(s)] * 1e9
+                        : 0;
+    out += "  - {name: " + inQuotes(site.name().empty() ? "site" : site.name()) +
+           ", fabric: " + link(site.fabric());
+    out += (given(site.uplink()) ? ", uplink: " + link(site.uplink()) : "") +
+           (egress > 0 ? ", egress_price: " + number(egress) : "") + "}\n";
   }
   std::vector<std::vector<uint32_t>> devices(cluster.nodes.size());
   for (uint32_t d = 0; d < cluster.devices.size(); ++d)
@@ -224,18 +258,22 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
     std::string base, other;
     size_t count = 0;
     if (splitNumber(cluster.nodes[n].name, base) == 0 && !runs[n].empty())
-      while (n + count < nodes.size() && splitNumber(cluster.nodes[n + count].name, other) == static_cast<int64_t>(count) && other == base &&
-             nodes[n + count] == nodes[n] && continues(runs[n], runs[n + count], static_cast<int64_t>(count)))
+      while (n + count < nodes.size() &&
+             splitNumber(cluster.nodes[n + count].name, other) == static_cast<int64_t>(count) &&
+             other == base && nodes[n + count] == nodes[n] &&
+             continues(runs[n], runs[n + count], static_cast<int64_t>(count)))
         ++count;
-    out += "  - name: " + inQuotes(count ? base : cluster.nodes[n].name) + "\n" + (count ? "    count: " + std::to_string(count) + "\n" : "") +
-           nodes[n] + "    devices:";
+    out += "  - name: " + inQuotes(count ? base : cluster.nodes[n].name) + "\n" +
+           (count ? "    count: " + std::to_string(count) + "\n" : "") + nodes[n] + "    devices:";
     out += runs[n].empty() ? " []\n" : "\n";
     for (const Run &run : runs[n]) {
       bool whole = count || run.first == 0; // numbered as the reader does
       for (int64_t i = 0; i < (whole ? 1 : run.count); ++i) {
-        std::string name = whole || run.first < 0 ? run.base : run.base + ":" + std::to_string(run.first + i);
+        std::string name =
+            whole || run.first < 0 ? run.base : run.base + ":" + std::to_string(run.first + i);
         bool counts = whole && (count ? run.count > 1 : true);
-        out += "      - {name: " + inQuotes(name) + run.fields + (counts ? ", count: " + std::to_string(run.count) : "") + "}\n";
+        out += "      - {name: " + inQuotes(name) + run.fields +
+               (counts ? ", count: " + std::to_string(run.count) : "") + "}\n";
       }
     }
     n += std::max<size_t>(count, 1);
@@ -245,11 +283,13 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
   if (all || pairs || reach || topology.collective_algorithms_size() > 0)
     out += "links:\n";
   if (reach)
-    out += std::string("  device_to_device_scope: ") + (cluster.deviceToDevice == D2dScope::Node ? "node" : "nowhere") + "\n";
+    out += std::string("  device_to_device_scope: ") +
+           (cluster.deviceToDevice == D2dScope::Node ? "node" : "nowhere") + "\n";
   if (topology.collective_algorithms_size() > 0) {
     out += "  collective_algorithms: [";
     for (int algorithm : topology.collective_algorithms()) {
-      std::string name = bundle::Topology::Algorithm_Name(static_cast<bundle::Topology::Algorithm>(algorithm));
+      std::string name =
+          bundle::Topology::Algorithm_Name(static_cast<bundle::Topology::Algorithm>(algorithm));
       for (char &c : name)
         c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
       out += (out.back() == '[' ? "" : ", ") + name;
@@ -266,7 +306,8 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
     if (pair.link().per_flow_bandwidth() <= 0)
       text = text.substr(0, text.size() - 1) + ", per_flow_bandwidth: unlimited}";
     out += "    - {sites: [" + inQuotes(topology.sites(static_cast<int>(pair.a())).name()) + ", " +
-           inQuotes(topology.sites(static_cast<int>(pair.b())).name()) + "], " + text.substr(1) + "\n";
+           inQuotes(topology.sites(static_cast<int>(pair.b())).name()) + "], " + text.substr(1) +
+           "\n";
   }
   return out;
 }

@@ -36,24 +36,31 @@ struct CostModel::Tables {
 namespace {
 
 /// Key for equality of devices: everything that times and memory depend on, and prices.
-auto keyOf(const ClusterDevice &device, double speed, const ClusterNode &node, double port, const DeviceProfile *profile) {
-  return std::make_tuple(device.kind, device.type, device.arch, speed, device.flopsPerSecond[speedIndex(bundle::F32)], device.halfPeakRows,
-                         device.multiprocessors, device.eager, device.memoryBandwidth, device.launchOverhead, device.memory, device.reservedMemory,
-                         device.price, node.pcie, port, profile);
+auto keyOf(const ClusterDevice &device, double speed, const ClusterNode &node, double port,
+           const DeviceProfile *profile) {
+  return std::make_tuple(device.kind, device.type, device.arch, speed,
+                         device.flopsPerSecond[speedIndex(bundle::F32)], device.halfPeakRows,
+                         device.multiprocessors, device.eager, device.memoryBandwidth,
+                         device.launchOverhead, device.memory, device.reservedMemory, device.price,
+                         node.pcie, port, profile);
 }
 
 Status checkProfile(const Profile &profile, const bundle::ModelSummary &summary) {
   if (bundle::differentModels(profile.model, summary.content_hash()))
-    return userError("the profile was measured for another model (" + profile.model + ", this one is " + summary.content_hash() +
-                     "); measure again with zorse-profile, or remove \"model\" from it if their units are the same");
+    return userError("the profile was measured for another model (" + profile.model +
+                     ", this one is " + summary.content_hash() +
+                     "); measure again with zorse-profile, or remove \"model\" from it if their "
+                     "units are the same");
   if (!profile.precision.empty() && profile.precision != precisionOf(summary).name())
-    return userError("the profile was measured in " + profile.precision + ", this model is compiled for " + precisionOf(summary).name() +
+    return userError("the profile was measured in " + profile.precision +
+                     ", this model is compiled for " + precisionOf(summary).name() +
                      "; measure again with zorse-profile on a bundle of this precision");
   return Status::success();
 }
 
 /// Returns the cluster indices of the plan's devices, or of all devices of the cluster.
-Result<std::vector<uint32_t>> chooseDevices(const Cluster &cluster, const std::vector<step::PlanDevice> &planDevices) {
+Result<std::vector<uint32_t>> chooseDevices(const Cluster &cluster,
+                                            const std::vector<step::PlanDevice> &planDevices) {
   std::vector<uint32_t> chosen(planDevices.empty() ? cluster.devices.size() : planDevices.size());
   std::iota(chosen.begin(), chosen.end(), 0);
   std::unordered_map<std::string, uint32_t> byName;
@@ -71,15 +78,18 @@ Result<std::vector<uint32_t>> chooseDevices(const Cluster &cluster, const std::v
 std::string cannotCompute(bundle::ElementType type, std::string unable) {
   if (unable.size() > 300)
     unable = unable.substr(0, unable.find(',', 250)) + ", ...";
-  return "the model computes in " + std::string(elementTypeName(type)) + ", which these devices do not support: " + unable +
-         "; remove them from the cluster, compile the model in another type, or give their speed with values that are only stored in it "
+  return "the model computes in " + std::string(elementTypeName(type)) +
+         ", which these devices do not support: " + unable +
+         "; remove them from the cluster, compile the model in another type, or give their speed "
+         "with values that are only stored in it "
          "(flops_per_second: "
          "{" +
          elementTypeName(type) + ": ...}, about that of f32): the results are the same";
 }
 
 /// Sets the costs of communication by the device's CPUs. Returns whether it costs any time.
-bool setCommunicationCost(const DeviceProfile *measured, bundle::Topology::CpuCommunicationCost &moving) {
+bool setCommunicationCost(const DeviceProfile *measured,
+                          bundle::Topology::CpuCommunicationCost &moving) {
   if (!(measured && measured->communicationPerByte >= 0))
     return false;
   moving.set_per_byte(measured->communicationPerByte);
@@ -90,9 +100,11 @@ bool setCommunicationCost(const DeviceProfile *measured, bundle::Topology::CpuCo
 
 } // namespace
 
-Result<CostModel> CostModel::make(const bundle::ModelSummary &summary, const Cluster &cluster, const Profile *profile,
+Result<CostModel> CostModel::make(const bundle::ModelSummary &summary, const Cluster &cluster,
+                                  const Profile *profile,
                                   const std::vector<step::PlanDevice> &planDevices) {
-  if (Status status = profile ? checkProfile(*profile, summary) : Status::success(); status.failed())
+  if (Status status = profile ? checkProfile(*profile, summary) : Status::success();
+      status.failed())
     return status;
   const Result<std::vector<uint32_t>> chosen = chooseDevices(cluster, planDevices);
   if (chosen.failed())
@@ -111,18 +123,24 @@ Result<CostModel> CostModel::make(const bundle::ModelSummary &summary, const Clu
   std::string unable;
   for (size_t i = 0; i < chosen->size(); ++i) {
     const ClusterDevice &device = cluster.devices[(*chosen)[i]];
-    double speed =
-        !planDevices.empty() && planDevices[i].flopsPerSecond > 0 ? planDevices[i].flopsPerSecond : device.flopsPerSecond[speedIndex(type)];
+    double speed = !planDevices.empty() && planDevices[i].flopsPerSecond > 0
+                       ? planDevices[i].flopsPerSecond
+                       : device.flopsPerSecond[speedIndex(type)];
     if (!(speed > 0)) {
-      unable += (unable.empty() ? "" : ", ") + ("'" + device.name + "'" + (device.type.empty() ? "" : " (" + device.type + ")"));
+      unable += (unable.empty() ? "" : ", ") +
+                ("'" + device.name + "'" + (device.type.empty() ? "" : " (" + device.type + ")"));
       continue;
     }
     const ClusterNode &node = cluster.nodes[device.node];
-    double port = static_cast<int>(device.node) < topology.nodes_size() ? topology.nodes(static_cast<int>(device.node)).port().bandwidth() : 0;
+    double port = static_cast<int>(device.node) < topology.nodes_size()
+                      ? topology.nodes(static_cast<int>(device.node)).port().bandwidth()
+                      : 0;
     const DeviceProfile *measured = profile ? findProfile(*profile, device) : nullptr;
-    auto [it, isNew] = classes.emplace(keyOf(device, speed, node, port, measured), static_cast<uint32_t>(tables->times.size()));
+    auto [it, isNew] = classes.emplace(keyOf(device, speed, node, port, measured),
+                                       static_cast<uint32_t>(tables->times.size()));
     if (isNew)
-      tables->times.push_back(deviceTimes(summary, units, device, speed, node.pcie, port, measured));
+      tables->times.push_back(
+          deviceTimes(summary, units, device, speed, node.pcie, port, measured));
     tables->deviceClass.push_back(it->second);
     topology.add_node_of_device(device.node);
     moves |= setCommunicationCost(measured, *topology.add_cpu_communication_costs());
@@ -157,8 +175,10 @@ std::vector<UnitWork> CostModel::Tables::classifyUnits(const bundle::ModelSummar
 void CostModel::Tables::chooseAlgorithms(const Cluster &cluster, bundle::Topology &topology) {
   // Gloo's transport reduces by all-pairs exchange and gathers directly from the owners, through
   // relays between sites.
-  bool gloo = std::all_of(cluster.devices.begin(), cluster.devices.end(),
-                          [](const ClusterDevice &device) { return deviceKindOf(device.kind).joins("gloo"); });
+  bool gloo =
+      std::all_of(cluster.devices.begin(), cluster.devices.end(), [](const ClusterDevice &device) {
+        return deviceKindOf(device.kind).joins("gloo");
+      });
   if (gloo) {
     gather = topology.sites_size() > 1 ? sim::Algorithm::Hierarchical : sim::Algorithm::AllPairs;
     reduce = sim::Algorithm::AllPairs;
@@ -169,11 +189,14 @@ void CostModel::Tables::chooseAlgorithms(const Cluster &cluster, bundle::Topolog
 
 double CostModel::unit(uint32_t device, int32_t unit, step::UnitTask task, int64_t rows) const {
   const size_t index = size_t(task);
-  double seconds = tables->times[tables->deviceClass[device]].curves[tables->unitClass[static_cast<size_t>(unit)] * kUnitTasks + index].at(rows);
+  double seconds = tables->times[tables->deviceClass[device]]
+                       .curves[tables->unitClass[static_cast<size_t>(unit)] * kUnitTasks + index]
+                       .at(rows);
   // A minimum, because shares and rates divide by the time of a forward: a device could execute any
   // number of forwards that take no time. A backward may have no work.
   constexpr double kMinForward = 1e-13;
-  return index == size_t(step::UnitTask::Forward) && rows > 0 ? std::max(seconds, kMinForward) : seconds;
+  return index == size_t(step::UnitTask::Forward) && rows > 0 ? std::max(seconds, kMinForward)
+                                                              : seconds;
 }
 
 double CostModel::update(uint32_t device, int64_t elements) const {
@@ -200,7 +223,11 @@ const Profile *CostModel::profile() const { return tables->profile ? &*tables->p
 sim::Algorithm CostModel::gatherAlgorithm() const { return tables->gather; }
 sim::Algorithm CostModel::reduceAlgorithm() const { return tables->reduce; }
 
-const std::string &CostModel::source(uint32_t device) const { return tables->times[tables->deviceClass[device]].source; }
+const std::string &CostModel::source(uint32_t device) const {
+  return tables->times[tables->deviceClass[device]].source;
+}
 
 uint32_t CostModel::deviceClass(uint32_t device) const { return tables->deviceClass[device]; }
-uint32_t CostModel::unitClass(int32_t unit) const { return tables->unitClass[static_cast<size_t>(unit)]; }
+uint32_t CostModel::unitClass(int32_t unit) const {
+  return tables->unitClass[static_cast<size_t>(unit)];
+}

@@ -21,7 +21,8 @@ constexpr int64_t kDenseRows = 1024; ///< maximum number of rows with an entry e
 constexpr int64_t kEstimatedRows = 64;
 constexpr double kUnknownCopy = 5e9; ///< bytes/s of copies if no bandwidth is known
 
-constexpr size_t F = size_t(step::UnitTask::Forward), B = size_t(step::UnitTask::Backward), I = size_t(step::UnitTask::InputGradients),
+constexpr size_t F = size_t(step::UnitTask::Forward), B = size_t(step::UnitTask::Backward),
+                 I = size_t(step::UnitTask::InputGradients),
                  W = size_t(step::UnitTask::WeightGradients), R = size_t(step::UnitTask::Recompute);
 
 } // namespace
@@ -57,23 +58,28 @@ Curve Curve::measured(std::vector<Point> points) {
 }
 
 double Curve::onLine(int64_t rows) const {
-  auto after = std::lower_bound(points.begin(), points.end(), rows, [](const Point &p, int64_t r) { return p.rows < r; });
+  auto after = std::lower_bound(points.begin(), points.end(), rows,
+                                [](const Point &p, int64_t r) { return p.rows < r; });
   if (after == points.begin() || after->rows == rows)
     return after->seconds;
   const Point &a = *std::prev(after), &b = *after;
-  return a.seconds + (b.seconds - a.seconds) * static_cast<double>(rows - a.rows) / static_cast<double>(b.rows - a.rows);
+  return a.seconds + (b.seconds - a.seconds) * static_cast<double>(rows - a.rows) /
+                         static_cast<double>(b.rows - a.rows);
 }
 
 double Curve::beyond(int64_t rows) const {
   if (model)
     return scale * (*model)(rows);
   const Point &last = points.back();
-  return rows >= last.rows ? last.seconds * static_cast<double>(rows) / static_cast<double>(last.rows) : onLine(rows);
+  return rows >= last.rows
+             ? last.seconds * static_cast<double>(rows) / static_cast<double>(last.rows)
+             : onLine(rows);
 }
 
 Curve Curve::scaled(double factor) const {
   Curve curve = *this;
-  for (double *value : {&curve.scale, &curve.launchOverhead, &curve.fixed, &curve.perRow, &curve.memoryPerRow})
+  for (double *value :
+       {&curve.scale, &curve.launchOverhead, &curve.fixed, &curve.perRow, &curve.memoryPerRow})
     *value *= factor;
   for (Point &point : curve.points)
     point.seconds *= factor;
@@ -82,7 +88,8 @@ Curve Curve::scaled(double factor) const {
   return curve;
 }
 
-const DeviceProfile *zorse::planning::findProfile(const Profile &profile, const ClusterDevice &device) {
+const DeviceProfile *zorse::planning::findProfile(const Profile &profile,
+                                                  const ClusterDevice &device) {
   auto named = [&](const std::string &name) -> const DeviceProfile * {
     for (const DeviceProfile &entry : profile.devices)
       if (!name.empty() && entry.device == name)
@@ -106,8 +113,8 @@ struct MeasuredPoints {
 MeasuredPoints collect(const ClassProfile &profile) {
   MeasuredPoints measured;
   for (const ProfilePoint &point : profile.points) {
-    const double seconds[kUnitTasks] = {point.forward, point.backward, point.inputGradients, point.weightGradients,
-                                        -1}; // recomputation is not measured
+    const double seconds[kUnitTasks] = {point.forward, point.backward, point.inputGradients,
+                                        point.weightGradients, -1}; // recomputation is not measured
     for (size_t task = 0; task < kUnitTasks; ++task)
       if (seconds[task] >= 0)
         measured.tasks[task].push_back({point.rows, seconds[task]});
@@ -142,7 +149,9 @@ void complete(const MeasuredPoints &measured, Curve *curves) {
   both.add(measured.tasks[B], curves[B]);
   Curve rooflines[kUnitTasks] = {curves[F], curves[B], curves[I], curves[W], curves[R]};
   for (size_t task : {F, B})
-    curves[task] = !measured.tasks[task].empty() ? Curve::measured(measured.tasks[task]) : curves[task].scaled(both.known() ? both.value() : 1);
+    curves[task] = !measured.tasks[task].empty()
+                       ? Curve::measured(measured.tasks[task])
+                       : curves[task].scaled(both.known() ? both.value() : 1);
   if (measured.tasks[F].empty()) {
     curves[R] = curves[R].scaled(both.known() ? both.value() : 1);
   } else { // recomputation is a part of the forward
@@ -166,8 +175,9 @@ void complete(const MeasuredPoints &measured, Curve *curves) {
     bool other = !measured.tasks[task == I ? W : I].empty();
     for (Curve::Point &point : points) {
       double whole = rooflines[I].at(point.rows) + rooflines[W].at(point.rows);
-      point.seconds = other ? std::max(point.seconds - curves[task == I ? W : I].at(point.rows), 0.0)
-                            : point.seconds * (whole > 0 ? rooflines[task].at(point.rows) / whole : 0.5);
+      point.seconds =
+          other ? std::max(point.seconds - curves[task == I ? W : I].at(point.rows), 0.0)
+                : point.seconds * (whole > 0 ? rooflines[task].at(point.rows) / whole : 0.5);
     }
     curves[task] = Curve::measured(std::move(points));
   }
@@ -188,25 +198,31 @@ int targetOf(const bundle::ModelSummary &summary, const std::string &arch) {
 }
 
 /// Returns nullptr if the work is unknown.
-const bundle::FunctionCost *workOf(const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task, int target) {
+const bundle::FunctionCost *workOf(const bundle::UnitClass &unitClass,
+                                   bundle::UnitFunction::Task task, int target) {
   const bundle::UnitFunction &function = functionOf(unitClass, task);
   return target < function.costs_size() ? &function.costs(target) : nullptr;
 }
 
 /// Sets the curves of one class of units to times modeled kernel by kernel.
-void model(const UnitWork &unit, const bundle::UnitClass &unitClass, int target, const GpuRates &rates, Curve *curves) {
+void model(const UnitWork &unit, const bundle::UnitClass &unitClass, int target,
+           const GpuRates &rates, Curve *curves) {
   using Function = bundle::UnitFunction;
   auto task = [&](Function::Task what, bool backward) {
     const bundle::FunctionCost *of = workOf(unitClass, what, target);
     return !of || of->launches() == 0 ? Curve()
-                                      : Curve::estimated([of = *of, backward, rates](int64_t rows) { return gpuSeconds(of, backward, rows, rates); });
+                                      : Curve::estimated([of = *of, backward, rates](int64_t rows) {
+                                          return gpuSeconds(of, backward, rows, rates);
+                                        });
   };
   curves[F] = task(Function::FORWARD, false);
   curves[B] = task(Function::BACKWARD, true);
   const double whole = unit.tasks[F].flops,
-               again = unit.tasks[R].flops; // summaries made from dimensions do not contain the launches of a recomputation
-  curves[R] = workOf(unitClass, Function::RECOMPUTE, target) ? task(Function::RECOMPUTE, false)
-                                                             : curves[F].scaled(whole > 0 ? std::min(again / whole, 1.0) : 1);
+               again = unit.tasks[R].flops; // summaries made from dimensions do not contain the
+                                            // launches of a recomputation
+  curves[R] = workOf(unitClass, Function::RECOMPUTE, target)
+                  ? task(Function::RECOMPUTE, false)
+                  : curves[F].scaled(whole > 0 ? std::min(again / whole, 1.0) : 1);
   if (unit.splits) {
     curves[I] = task(Function::INPUT_GRADIENTS, true);
     curves[W] = task(Function::WEIGHT_GRADIENTS, true);
@@ -217,15 +233,18 @@ void model(const UnitWork &unit, const bundle::UnitClass &unitClass, int target,
 }
 
 std::string rooflineSource(const ClusterDevice &device, double speed) {
-  std::string text = speed >= 1e12 ? format("a roofline of %.4g TFLOP/s", speed / 1e12) : format("a roofline of %.4g GFLOP/s", speed / 1e9);
+  std::string text = speed >= 1e12 ? format("a roofline of %.4g TFLOP/s", speed / 1e12)
+                                   : format("a roofline of %.4g GFLOP/s", speed / 1e9);
   if (device.halfPeakRows > 0)
     text += format(" (half of it at %.4g rows)", device.halfPeakRows);
-  return text + (device.memoryBandwidth > 0 ? format(" and %.4g GB/s", device.memoryBandwidth / 1e9) : "");
+  return text +
+         (device.memoryBandwidth > 0 ? format(" and %.4g GB/s", device.memoryBandwidth / 1e9) : "");
 }
 
 /// Estimates the curves of all classes. Returns whether any class has attention.
-bool estimateUnits(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const ClusterDevice &device, double speed, int target,
-                   const GpuRates &rates, std::vector<Curve> &all) {
+bool estimateUnits(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units,
+                   const ClusterDevice &device, double speed, int target, const GpuRates &rates,
+                   std::vector<Curve> &all) {
   bool attention = false;
   for (size_t u = 0; u < units.size(); ++u) {
     Curve *curves = &all[u * kUnitTasks];
@@ -234,7 +253,8 @@ bool estimateUnits(const bundle::ModelSummary &summary, const std::vector<UnitWo
     if (target >= 0 && units[u].classId < static_cast<uint32_t>(summary.classes_size())) {
       const bundle::UnitClass &unitClass = summary.classes(static_cast<int>(units[u].classId));
       model(units[u], unitClass, target, rates, curves);
-      const bundle::FunctionCost *forward = workOf(unitClass, bundle::UnitFunction::FORWARD, target);
+      const bundle::FunctionCost *forward =
+          workOf(unitClass, bundle::UnitFunction::FORWARD, target);
       attention = attention || (forward && forward->attention_flops_per_row() > 0);
     }
     for (size_t task = 0; task < kUnitTasks && device.eager; ++task)
@@ -245,13 +265,15 @@ bool estimateUnits(const bundle::ModelSummary &summary, const std::vector<UnitWo
 
 /// Replaces curves by measured ones if the profile has them, and scales the others by the same
 /// ratio.
-void applyMeasured(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const DeviceProfile &profile, DeviceTimes &times) {
+void applyMeasured(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units,
+                   const DeviceProfile &profile, DeviceTimes &times) {
   std::vector<std::string> names = classNames(summary);
   std::vector<bool> covered(units.size(), false);
   size_t measuredClasses = 0;
   Ratio whole;
   for (size_t u = 0; u < units.size(); ++u) {
-    auto entry = units[u].classId < names.size() ? profile.classes.find(names[units[u].classId]) : profile.classes.end();
+    auto entry = units[u].classId < names.size() ? profile.classes.find(names[units[u].classId])
+                                                 : profile.classes.end();
     if (entry == profile.classes.end())
       continue;
     for (const ClassProfile &atDegree : entry->second) {
@@ -266,32 +288,46 @@ void applyMeasured(const bundle::ModelSummary &summary, const std::vector<UnitWo
     }
   }
   if (measuredClasses > 0)
-    times.source = measuredClasses == units.size() ? "measured (profile)"
-                                                   : "measured (profile) for " + std::to_string(measuredClasses) + " of " +
-                                                         std::to_string(units.size()) + " classes of units; in proportion to these, " + times.source;
+    times.source = measuredClasses == units.size()
+                       ? "measured (profile)"
+                       : "measured (profile) for " + std::to_string(measuredClasses) + " of " +
+                             std::to_string(units.size()) +
+                             " classes of units; in proportion to these, " + times.source;
   if (whole.known())
     for (size_t u = 0; u < units.size(); ++u)
       for (size_t task = 0; task < kUnitTasks && !covered[u]; ++task)
-        times.curves[u * kUnitTasks + task] = times.curves[u * kUnitTasks + task].scaled(whole.value());
+        times.curves[u * kUnitTasks + task] =
+            times.curves[u * kUnitTasks + task].scaled(whole.value());
 }
 
 /// Estimates elementwise work over 4-byte state: parameters and optimizer states are read and
 /// written, gradients are read.
-void estimateState(const bundle::ModelSummary &summary, const ClusterDevice &device, double speed, double pcie, double port, DeviceTimes &times) {
-  double flopsPerSecond = device.flopsPerSecond[speedIndex(bundle::F32)] > 0 ? device.flopsPerSecond[speedIndex(bundle::F32)] : speed;
-  const double bandwidth = device.multiprocessors > 0 ? gpuBandwidth(device) : device.memoryBandwidth, longer = device.eager ? kEagerTimes : 1;
+void estimateState(const bundle::ModelSummary &summary, const ClusterDevice &device, double speed,
+                   double pcie, double port, DeviceTimes &times) {
+  double flopsPerSecond = device.flopsPerSecond[speedIndex(bundle::F32)] > 0
+                              ? device.flopsPerSecond[speedIndex(bundle::F32)]
+                              : speed;
+  const double bandwidth =
+                   device.multiprocessors > 0 ? gpuBandwidth(device) : device.memoryBandwidth,
+               longer = device.eager ? kEagerTimes : 1;
   auto elementwise = [&](double flops, double bytes) {
-    return Rate{longer * device.launchOverhead, longer * std::max(flops / flopsPerSecond, bandwidth > 0 ? bytes / bandwidth : 0)};
+    return Rate{longer * device.launchOverhead,
+                longer * std::max(flops / flopsPerSecond, bandwidth > 0 ? bytes / bandwidth : 0)};
   };
   double moments = summary.moments();
   times.update = elementwise(2 + 5 * moments, 4 * (3 + 2 * moments));
   times.norm = elementwise(2, 4);
-  double memory = bandwidth > 0 ? bandwidth / 2 : port > 0 ? port : kUnknownCopy; // a copy reads and writes
+  double memory = bandwidth > 0 ? bandwidth / 2
+                  : port > 0    ? port
+                                : kUnknownCopy; // a copy reads and writes
   times.copy = {device.launchOverhead, 1 / memory};
-  times.load = {device.launchOverhead, 1 / (!deviceKindOf(device.kind).sharesHostMemory && pcie > 0 ? pcie : memory)};
+  times.load = {device.launchOverhead,
+                1 / (!deviceKindOf(device.kind).sharesHostMemory && pcie > 0 ? pcie : memory)};
   // A device that is a CPU of its host updates equally fast there. The CPUs of other hosts are
   // unknown.
-  times.hostUpdate = deviceKindOf(device.kind).sharesHostMemory ? times.update : Rate{0, step::hostUpdateSeconds(1, 4, summary.moments())};
+  times.hostUpdate = deviceKindOf(device.kind).sharesHostMemory
+                         ? times.update
+                         : Rate{0, step::hostUpdateSeconds(1, 4, summary.moments())};
 }
 
 void applyMeasuredState(const DeviceProfile &profile, bool sharesHostMemory, DeviceTimes &times) {
@@ -310,8 +346,10 @@ void applyMeasuredState(const DeviceProfile &profile, bool sharesHostMemory, Dev
 
 } // namespace
 
-DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const ClusterDevice &described,
-                                         double speed, double pcie, double port, const DeviceProfile *profile) {
+DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary,
+                                         const std::vector<UnitWork> &units,
+                                         const ClusterDevice &described, double speed, double pcie,
+                                         double port, const DeviceProfile *profile) {
   ClusterDevice device = described;
   if (profile && profile->launchOverhead >= 0)
     device.launchOverhead = profile->launchOverhead;
@@ -320,9 +358,12 @@ DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, co
   const int target = device.multiprocessors > 0 ? targetOf(summary, device.arch) : -1;
   const GpuRates rates = gpuRates(device, productType(summary), speed);
   const bool attention = estimateUnits(summary, units, device, speed, target, rates, times.curves);
-  times.source = target >= 0 ? "modeled: " + gpuAssumptions(device, rates, attention) : rooflineSource(device, speed);
+  times.source = target >= 0 ? "modeled: " + gpuAssumptions(device, rates, attention)
+                             : rooflineSource(device, speed);
   if (device.eager)
-    times.source += format("; all times are multiplied by %.3g, as for a framework that launches every operation (eager)", kEagerTimes);
+    times.source += format("; all times are multiplied by %.3g, as for a framework that launches "
+                           "every operation (eager)",
+                           kEagerTimes);
   estimateState(summary, device, speed, pcie, port, times);
   if (profile) {
     applyMeasured(summary, units, *profile, times);

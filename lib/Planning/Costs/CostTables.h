@@ -18,17 +18,21 @@ struct Work {
   double flops = 0, bytes = 0;
   double positions = 1;
 
-  bool operator<(const Work &o) const { return std::tie(flops, bytes, positions) < std::tie(o.flops, o.bytes, o.positions); }
+  bool operator<(const Work &o) const {
+    return std::tie(flops, bytes, positions) < std::tie(o.flops, o.bytes, o.positions);
+  }
 };
 
-inline constexpr size_t kUnitTasks = 5; ///< Forward, Backward, InputGradients, WeightGradients, Recompute
+inline constexpr size_t kUnitTasks =
+    5; ///< Forward, Backward, InputGradients, WeightGradients, Recompute
 
 /// Work of the tasks of a unit, by UnitTask.
 struct UnitWork {
   Work tasks[kUnitTasks];
   uint32_t classId = 0;
   bool splits = false;
-  double inputPart = 1; ///< share of the backward that B executes if the unit does not split; W executes the rest
+  double inputPart =
+      1; ///< share of the backward that B executes if the unit does not split; W executes the rest
 
   bool operator<(const UnitWork &o) const;
 };
@@ -54,7 +58,8 @@ public:
     if (rows <= 0)
       return 0;
     if (!dense.empty())
-      return static_cast<size_t>(rows) < dense.size() ? dense[static_cast<size_t>(rows)] : beyond(rows);
+      return static_cast<size_t>(rows) < dense.size() ? dense[static_cast<size_t>(rows)]
+                                                      : beyond(rows);
     double r = static_cast<double>(rows);
     return launchOverhead + std::max(fixed + perRow * r, memoryPerRow * r);
   }
@@ -69,7 +74,8 @@ private:
   std::shared_ptr<const std::function<double(int64_t)>> model; ///< multiplied by `scale`
   double scale = 1;
   std::vector<Point> points;
-  std::vector<double> dense; ///< seconds by rows, up to the last point, kDenseRows, or, for modeled times, kEstimatedRows
+  std::vector<double> dense; ///< seconds by rows, up to the last point, kDenseRows, or, for modeled
+                             ///< times, kEstimatedRows
 };
 
 /// seconds = fixed + each · n
@@ -87,8 +93,9 @@ struct DeviceTimes {
 };
 
 /// \param port  bytes/s to other devices of the node, for copies if the memory bandwidth is unknown
-DeviceTimes deviceTimes(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const ClusterDevice &device, double speed,
-                        double pcie, double port, const DeviceProfile *profile);
+DeviceTimes deviceTimes(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units,
+                        const ClusterDevice &device, double speed, double pcie, double port,
+                        const DeviceProfile *profile);
 
 /// Returns the most specific profile of a device: by its name, by the part of its name before ":3",
 /// or by its type; nullptr if there is none.

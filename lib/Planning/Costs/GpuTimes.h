@@ -14,11 +14,11 @@ namespace zorse::planning {
 /// Rates that the model assumes for a GPU. Values that are neither in the cluster file nor in the
 /// table of types are constants of GpuTimes.cpp, with a source or the word "assumed".
 struct GpuRates {
-  bundle::ElementType type = bundle::F32;             ///< type in which the model multiplies
-  double products = 0;                                ///< FLOP/s of large products in that type
-  double productsF32 = 0;                             ///< FLOP/s of large products with f32 operands
+  bundle::ElementType type = bundle::F32; ///< type in which the model multiplies
+  double products = 0;                    ///< FLOP/s of large products in that type
+  double productsF32 = 0;                 ///< FLOP/s of large products with f32 operands
   double attentionForward = 0, attentionBackward = 0; ///< FLOP/s inside attention kernels
-  double bandwidth = 0;                               ///< bytes/s that kernels reach; 0: memory costs nothing
+  double bandwidth = 0; ///< bytes/s that kernels reach; 0: memory costs nothing
   uint32_t multiprocessors = 0;
   double call = 0;           ///< seconds of overhead per call of a unit function
   double launchOverhead = 0; ///< seconds between two dependent launches
@@ -32,10 +32,12 @@ GpuRates gpuRates(const ClusterDevice &device, bundle::ElementType type, double 
 /// cuBLASLt chooses the best of a few tiles and splits of k. Tiles are executed on multiprocessors
 /// in waves, and the last wave may be almost empty. A product takes at least the time to read its
 /// operands and write its result once. The time never decreases with rows.
-double productSeconds(const bundle::FunctionCost::Matmul &product, int64_t rows, const GpuRates &rates);
+double productSeconds(const bundle::FunctionCost::Matmul &product, int64_t rows,
+                      const GpuRates &rates);
 
 /// Returns the seconds of one call of a compiled function.
-double gpuSeconds(const bundle::FunctionCost &work, bool backward, int64_t rows, const GpuRates &rates);
+double gpuSeconds(const bundle::FunctionCost &work, bool backward, int64_t rows,
+                  const GpuRates &rates);
 
 /// Returns the bytes/s of memory-bound kernels, including updates, norms and copies.
 double gpuBandwidth(const ClusterDevice &device);

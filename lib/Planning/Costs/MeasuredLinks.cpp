@@ -32,7 +32,8 @@ struct BestMeasurement {
 
 } // namespace
 
-void zorse::planning::applyLinks(const std::vector<LinkProfile> &links, const Cluster &cluster, bundle::Topology &topology) {
+void zorse::planning::applyLinks(const std::vector<LinkProfile> &links, const Cluster &cluster,
+                                 bundle::Topology &topology) {
   std::unordered_map<std::string, uint32_t> nodes;
   for (const ClusterDevice &device : cluster.devices)
     nodes[device.name] = device.node;
@@ -53,7 +54,8 @@ void zorse::planning::applyLinks(const std::vector<LinkProfile> &links, const Cl
       ports[a].add(link);
       continue;
     }
-    uint32_t s = topology.nodes(static_cast<int>(a)).site(), t = topology.nodes(static_cast<int>(b)).site();
+    uint32_t s = topology.nodes(static_cast<int>(a)).site(),
+             t = topology.nodes(static_cast<int>(b)).site();
     if (s != t) {
       sitePairs[{std::min(s, t), std::max(s, t)}].add(link);
       continue;

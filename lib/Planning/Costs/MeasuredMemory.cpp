@@ -14,11 +14,13 @@ std::vector<std::string> zorse::planning::limitMemory(const Profile &profile, Cl
   std::vector<std::string> lines;
   for (ClusterDevice &device : cluster.devices) {
     const DeviceProfile *measured = findProfile(profile, device);
-    if (!measured || measured->memory == 0 || (device.memory > 0 && device.memory <= measured->memory))
+    if (!measured || measured->memory == 0 ||
+        (device.memory > 0 && device.memory <= measured->memory))
       continue;
-    const std::string line = "memory of '" + measured->device + "' is limited to the " + showBytes(double(measured->memory)) +
-                             " that the profile found; the cluster says " +
-                             (device.memory ? showBytes(double(device.memory)) : std::string("nothing"));
+    const std::string line =
+        "memory of '" + measured->device + "' is limited to the " +
+        showBytes(double(measured->memory)) + " that the profile found; the cluster says " +
+        (device.memory ? showBytes(double(device.memory)) : std::string("nothing"));
     device.memory = measured->memory;
     if (std::find(lines.begin(), lines.end(), line) == lines.end())
       lines.push_back(line);
@@ -51,7 +53,9 @@ Line above(const std::vector<const ProfilePoint *> &points) {
 
 } // namespace
 
-std::vector<std::string> zorse::planning::raiseWorkspace(const Profile &profile, const Cluster &cluster, bundle::ModelSummary &summary) {
+std::vector<std::string> zorse::planning::raiseWorkspace(const Profile &profile,
+                                                         const Cluster &cluster,
+                                                         bundle::ModelSummary &summary) {
   std::vector<std::string> lines;
   const std::vector<std::string> names = classNames(summary);
   std::set<const DeviceProfile *> used;
@@ -63,7 +67,9 @@ std::vector<std::string> zorse::planning::raiseWorkspace(const Profile &profile,
     if (!used.count(&device))
       continue;
     for (int c = 0; c < summary.classes_size(); ++c) {
-      auto entry = static_cast<size_t>(c) < names.size() ? device.classes.find(names[static_cast<size_t>(c)]) : device.classes.end();
+      auto entry = static_cast<size_t>(c) < names.size()
+                       ? device.classes.find(names[static_cast<size_t>(c)])
+                       : device.classes.end();
       if (entry == device.classes.end())
         continue;
       std::vector<const ProfilePoint *> points;
@@ -78,8 +84,9 @@ std::vector<std::string> zorse::planning::raiseWorkspace(const Profile &profile,
       int64_t max = -1;
       for (bundle::UnitFunction &function : *summary.mutable_classes(c)->mutable_functions()) {
         bundle::AffineSize *space = function.mutable_workspace();
-        const bool more = std::any_of(points.begin(), points.end(),
-                                      [&](const ProfilePoint *point) { return point->memory > space->fixed() + space->per_row() * point->rows; });
+        const bool more = std::any_of(points.begin(), points.end(), [&](const ProfilePoint *point) {
+          return point->memory > space->fixed() + space->per_row() * point->rows;
+        });
         if (!more)
           continue;
         max = std::max(max, space->fixed() + space->per_row() * rows);
@@ -87,9 +94,11 @@ std::vector<std::string> zorse::planning::raiseWorkspace(const Profile &profile,
         space->set_per_row(std::max(space->per_row(), line.perRow));
       }
       if (max >= 0 && said.insert({c, device.device}).second)
-        lines.push_back("workspace of class '" + entry->first + "' is the " + showBytes(double(line.at(rows))) + " at " + std::to_string(rows) +
-                        (rows == 1 ? " sample" : " samples") + " that the profile gives for '" + device.device +
-                        "', on every device; computed were " + showBytes(double(max)));
+        lines.push_back("workspace of class '" + entry->first + "' is the " +
+                        showBytes(double(line.at(rows))) + " at " + std::to_string(rows) +
+                        (rows == 1 ? " sample" : " samples") + " that the profile gives for '" +
+                        device.device + "', on every device; computed were " +
+                        showBytes(double(max)));
     }
   }
   return lines;

@@ -18,8 +18,9 @@ struct Entry {
 // Touvron et al. 2023 (arXiv 2302.13971, 2307.09288); the vocabulary is that of published
 // comparisons of heterogeneous training.
 constexpr Entry kShapes[] = {
-    {"llama-7b", 32, 4096, 11008, 32, 32, 49152},  {"llama-13b", 40, 5120, 13824, 40, 40, 49152}, {"llama-33b", 60, 6656, 17920, 52, 52, 49152},
-    {"llama-65b", 80, 8192, 22016, 64, 64, 49152}, {"llama-70b", 80, 8192, 28672, 64, 8, 32000},
+    {"llama-7b", 32, 4096, 11008, 32, 32, 49152},  {"llama-13b", 40, 5120, 13824, 40, 40, 49152},
+    {"llama-33b", 60, 6656, 17920, 52, 52, 49152}, {"llama-65b", 80, 8192, 22016, 64, 64, 49152},
+    {"llama-70b", 80, 8192, 28672, 64, 8, 32000},
 };
 
 constexpr int64_t kMaxLayers = 4096, kMaxWidth = int64_t(1) << 24, kMaxSequence = int64_t(1) << 24;
@@ -27,16 +28,19 @@ constexpr int64_t kMaxLayers = 4096, kMaxWidth = int64_t(1) << 24, kMaxSequence 
 class Builder : SummaryBuilder {
 public:
   explicit Builder(const ModelShape &shape)
-      : SummaryBuilder(shape.name, shape.computeType, 2), shape(shape), size(static_cast<int64_t>(elementBytes(shape.computeType))) {}
+      : SummaryBuilder(shape.name, shape.computeType, 2), shape(shape),
+        size(static_cast<int64_t>(elementBytes(shape.computeType))) {}
 
   bundle::ModelSummary build() {
-    const double s = double(shape.sequence), h = double(shape.hidden), f = double(shape.ffn), v = double(shape.vocabulary);
+    const double s = double(shape.sequence), h = double(shape.hidden), f = double(shape.ffn),
+                 v = double(shape.vocabulary);
     const double kv = h * double(shape.kvHeads) / double(shape.heads);
     const int64_t tokens = shape.sequence, state = tokens * shape.hidden * size;
 
     Work embedding;
     embedding.elementwise = 2 * double(state);
-    addUnit("embedding", 0, embedding, {{"embedding", {shape.vocabulary, shape.hidden}, true}}, false);
+    addUnit("embedding", 0, embedding, {{"embedding", {shape.vocabulary, shape.hidden}, true}},
+            false);
     addIds("input_ids", "ids", 0);
 
     const int64_t kvWidth = shape.hidden / shape.heads * shape.kvHeads;
@@ -78,7 +82,9 @@ public:
     head.saved = tokens * (shape.vocabulary + shape.hidden) * size;
     head.deferred = tokens * shape.vocabulary * size;
     head.workspace.set_per_row(2 * state);
-    addUnit("head", 3, head, {{"norm", {shape.hidden}, false}, {"head", {shape.hidden, shape.vocabulary}, true}}, true);
+    addUnit("head", 3, head,
+            {{"norm", {shape.hidden}, false}, {"head", {shape.hidden, shape.vocabulary}, true}},
+            true);
     const int last = out.units_size() - 1;
     addIds("labels", "labels", uint32_t(last));
     finish(s);
@@ -105,7 +111,8 @@ private:
 std::optional<ModelShape> planning::findModelShape(const std::string &name) {
   for (const Entry &e : kShapes)
     if (name == e.name)
-      return ModelShape{e.name, e.layers, e.hidden, e.ffn, e.heads, e.kvHeads, e.vocabulary, 0, bundle::BF16};
+      return ModelShape{e.name,    e.layers,     e.hidden, e.ffn,       e.heads,
+                        e.kvHeads, e.vocabulary, 0,        bundle::BF16};
   return std::nullopt;
 }
 
@@ -120,17 +127,25 @@ Result<bundle::ModelSummary> planning::makeSummary(const ModelShape &shape) {
   struct {
     const char *what;
     int64_t found, max;
-  } const sizes[] = {{"layers", shape.layers, kMaxLayers},      {"hidden", shape.hidden, kMaxWidth},      {"ffn", shape.ffn, kMaxWidth},
-                     {"heads", shape.heads, shape.hidden},      {"kv_heads", shape.kvHeads, shape.heads}, {"vocabulary", shape.vocabulary, kMaxWidth},
+  } const sizes[] = {{"layers", shape.layers, kMaxLayers},
+                     {"hidden", shape.hidden, kMaxWidth},
+                     {"ffn", shape.ffn, kMaxWidth},
+                     {"heads", shape.heads, shape.hidden},
+                     {"kv_heads", shape.kvHeads, shape.heads},
+                     {"vocabulary", shape.vocabulary, kMaxWidth},
                      {"sequence", shape.sequence, kMaxSequence}};
   for (const auto &[what, found, max] : sizes)
     if (found < 1 || found > max)
-      return userError("model '" + shape.name + "': " + what + " is " + std::to_string(found) + ", expected 1 to " + std::to_string(max));
+      return userError("model '" + shape.name + "': " + what + " is " + std::to_string(found) +
+                       ", expected 1 to " + std::to_string(max));
   if (shape.hidden % shape.heads || shape.heads % shape.kvHeads)
-    return userError("model '" + shape.name + "': " + std::to_string(shape.heads) + " heads with " + std::to_string(shape.kvHeads) +
-                     " for keys and values do not divide a hidden size of " + std::to_string(shape.hidden) +
+    return userError("model '" + shape.name + "': " + std::to_string(shape.heads) + " heads with " +
+                     std::to_string(shape.kvHeads) +
+                     " for keys and values do not divide a hidden size of " +
+                     std::to_string(shape.hidden) +
                      ". Give heads that divide hidden, and kv_heads that divide heads");
-  if (shape.computeType != bundle::BF16 && shape.computeType != bundle::F16 && shape.computeType != bundle::F32)
+  if (shape.computeType != bundle::BF16 && shape.computeType != bundle::F16 &&
+      shape.computeType != bundle::F32)
     return userError("model '" + shape.name + "': expected bf16, f16 or f32");
   bundle::ModelSummary summary = Builder(shape).build();
   addShapeWork(shape, summary);

@@ -12,14 +12,20 @@ using json = Json;
 
 namespace {
 
-constexpr size_t kMaxDeviceProfiles = 65536, kMaxClasses = 4096, kMaxPoints = 4096, kMaxLinks = 1 << 20;
+constexpr size_t kMaxDeviceProfiles = 65536, kMaxClasses = 4096, kMaxPoints = 4096,
+                 kMaxLinks = 1 << 20;
 constexpr int64_t kMaxRows = int64_t(1) << 31, kMaxDegree = 1024;
 
-const json &list(const json &object, const char *key, const std::string &path, size_t max) { return toArray(object[key], path, max); }
+const json &list(const json &object, const char *key, const std::string &path, size_t max) {
+  return toArray(object[key], path, max);
+}
 
-double toSeconds(const json &value, const std::string &path) { return toNumber(value, path, 0, 1e6, "seconds"); }
+double toSeconds(const json &value, const std::string &path) {
+  return toNumber(value, path, 0, 1e6, "seconds");
+}
 
-void readRate(const json &object, const char *key, const char *each, const std::string &path, double &rate, double &fixed) {
+void readRate(const json &object, const char *key, const char *each, const std::string &path,
+              double &rate, double &fixed) {
   if (!object.contains(key))
     return;
   std::string here = path + "." + key;
@@ -36,17 +42,23 @@ std::vector<ProfilePoint> readPoints(const json &points, const std::string &path
   for (size_t i = 0; i < points.size(); ++i) {
     const json &from = points[i];
     std::string here = at(path, i);
-    checkKeys(from, here, {"batch_size", "forward", "backward", "input_gradients", "weight_gradients", "memory"});
+    checkKeys(
+        from, here,
+        {"batch_size", "forward", "backward", "input_gradients", "weight_gradients", "memory"});
     if (!from.contains("batch_size"))
       fail(here, "missing key \"batch_size\"");
     ProfilePoint point;
     point.rows = toInteger(from["batch_size"], here + ".batch_size", 1, kMaxRows);
     if (!result.empty() && result.back().rows >= point.rows)
-      fail(here + ".batch_size", "expected more than the " + std::to_string(result.back().rows) + " of the measurement before, got " +
-                                     std::to_string(point.rows) + "; measurements are in ascending order");
+      fail(here + ".batch_size", "expected more than the " + std::to_string(result.back().rows) +
+                                     " of the measurement before, got " +
+                                     std::to_string(point.rows) +
+                                     "; measurements are in ascending order");
     bool any = false;
-    for (auto [key, seconds] : {std::make_pair("forward", &point.forward), std::make_pair("backward", &point.backward),
-                                std::make_pair("input_gradients", &point.inputGradients), std::make_pair("weight_gradients", &point.weightGradients)})
+    for (auto [key, seconds] :
+         {std::make_pair("forward", &point.forward), std::make_pair("backward", &point.backward),
+          std::make_pair("input_gradients", &point.inputGradients),
+          std::make_pair("weight_gradients", &point.weightGradients)})
       if (from.contains(key)) {
         *seconds = toSeconds(from[key], here + "." + key);
         any = true;
@@ -62,7 +74,8 @@ std::vector<ProfilePoint> readPoints(const json &points, const std::string &path
 
 std::vector<ClassProfile> readClass(const json &value, const std::string &path) {
   if (!value.is_array() || value.size() > kMaxPoints)
-    fail(path, "expected an array of at most " + std::to_string(kMaxPoints) + ", of measurements or of {tensor_parallel_size, measurements}, got " +
+    fail(path, "expected an array of at most " + std::to_string(kMaxPoints) +
+                   ", of measurements or of {tensor_parallel_size, measurements}, got " +
                    show(value));
   std::vector<ClassProfile> result;
   if (value.empty())
@@ -77,19 +90,24 @@ std::vector<ClassProfile> readClass(const json &value, const std::string &path) 
     checkKeys(value[i], here, {"tensor_parallel_size", "measurements"});
     ClassProfile profile;
     if (value[i].contains("tensor_parallel_size"))
-      profile.degree = static_cast<uint32_t>(toInteger(value[i]["tensor_parallel_size"], here + ".tensor_parallel_size", 1, kMaxDegree));
+      profile.degree = static_cast<uint32_t>(toInteger(
+          value[i]["tensor_parallel_size"], here + ".tensor_parallel_size", 1, kMaxDegree));
     if (!degrees.insert(profile.degree).second)
-      fail(here + ".tensor_parallel_size", "size " + std::to_string(profile.degree) + " is given twice");
+      fail(here + ".tensor_parallel_size",
+           "size " + std::to_string(profile.degree) + " is given twice");
     if (!value[i].contains("measurements"))
       fail(here, "missing key \"measurements\"");
-    profile.points = readPoints(list(value[i], "measurements", here + ".measurements", kMaxPoints), here + ".measurements");
+    profile.points = readPoints(list(value[i], "measurements", here + ".measurements", kMaxPoints),
+                                here + ".measurements");
     result.push_back(std::move(profile));
   }
   return result;
 }
 
 DeviceProfile readDevice(const json &from, const std::string &path) {
-  checkKeys(from, path, {"device", "unit_classes", "update", "host_update", "norm", "copy", "load", "launch", "communication", "memory"});
+  checkKeys(from, path,
+            {"device", "unit_classes", "update", "host_update", "norm", "copy", "load", "launch",
+             "communication", "memory"});
   DeviceProfile device;
   if (!from.contains("device"))
     fail(path, "missing key \"device\" (a device's name or type)");
@@ -97,12 +115,14 @@ DeviceProfile readDevice(const json &from, const std::string &path) {
   if (from.contains("unit_classes")) {
     const json &classes = from["unit_classes"];
     if (!classes.is_object() || classes.size() > kMaxClasses)
-      fail(path + ".unit_classes", "expected an object of at most " + std::to_string(kMaxClasses) + " classes, got " + show(classes));
+      fail(path + ".unit_classes", "expected an object of at most " + std::to_string(kMaxClasses) +
+                                       " classes, got " + show(classes));
     for (auto &[name, value] : classes.items())
       device.classes[name] = readClass(value, path + ".unit_classes[" + show(json(name)) + "]");
   }
   readRate(from, "update", "per_element", path, device.updatePerElement, device.updateFixed);
-  readRate(from, "host_update", "per_element", path, device.hostUpdatePerElement, device.hostUpdateFixed);
+  readRate(from, "host_update", "per_element", path, device.hostUpdatePerElement,
+           device.hostUpdateFixed);
   readRate(from, "norm", "per_element", path, device.normPerElement, device.normFixed);
   readRate(from, "copy", "per_byte", path, device.copyPerByte, device.copyFixed);
   readRate(from, "load", "per_byte", path, device.loadPerByte, device.loadFixed);
@@ -121,12 +141,14 @@ DeviceProfile readDevice(const json &from, const std::string &path) {
       device.communicationDelay = toSeconds(moving["delay"], here + ".delay");
   }
   if (from.contains("memory"))
-    device.memory = static_cast<uint64_t>(toInteger(from["memory"], path + ".memory", 0, int64_t(1) << 50));
+    device.memory =
+        static_cast<uint64_t>(toInteger(from["memory"], path + ".memory", 0, int64_t(1) << 50));
   return device;
 }
 
 LinkProfile readLink(const json &from, const std::string &path) {
-  checkKeys(from, path, {"from", "to", "bandwidth", "latency", "per_flow_bandwidth", "half_bandwidth_bytes"});
+  checkKeys(from, path,
+            {"from", "to", "bandwidth", "latency", "per_flow_bandwidth", "half_bandwidth_bytes"});
   for (const char *key : {"from", "to", "bandwidth"})
     if (!from.contains(key))
       fail(path, std::string("missing key \"") + key + "\"");
@@ -137,9 +159,11 @@ LinkProfile readLink(const json &from, const std::string &path) {
   if (from.contains("latency"))
     link.latency = toNumber(from["latency"], path + ".latency", 0, 100, "seconds");
   if (from.contains("per_flow_bandwidth"))
-    link.perFlowBandwidth = toNumber(from["per_flow_bandwidth"], path + ".per_flow_bandwidth", 1e3, 1e15, "bytes/s");
+    link.perFlowBandwidth =
+        toNumber(from["per_flow_bandwidth"], path + ".per_flow_bandwidth", 1e3, 1e15, "bytes/s");
   if (from.contains("half_bandwidth_bytes"))
-    link.halfBandwidthBytes = toNumber(from["half_bandwidth_bytes"], path + ".half_bandwidth_bytes", 0, 1e12, "bytes");
+    link.halfBandwidthBytes =
+        toNumber(from["half_bandwidth_bytes"], path + ".half_bandwidth_bytes", 0, 1e12, "bytes");
   return link;
 }
 
@@ -164,7 +188,8 @@ void upgrade(json &root) {
   if (root.contains("devices") && root["devices"].is_array())
     for (json &device : root["devices"]) {
       renameKey(device, "classes", "unit_classes");
-      if (device.is_object() && device.contains("unit_classes") && device["unit_classes"].is_object())
+      if (device.is_object() && device.contains("unit_classes") &&
+          device["unit_classes"].is_object())
         for (json &measured : device["unit_classes"])
           renameMeasurements(measured);
     }
@@ -185,7 +210,8 @@ void zorse::planning::readMeasurements(json root, Profile &profile) {
     for (size_t i = 0; i < devices.size(); ++i) {
       profile.devices.push_back(readDevice(devices[i], at("devices", i)));
       if (!names.insert(profile.devices.back().device).second)
-        fail(at("devices", i) + ".device", show(json(profile.devices.back().device)) + " is given twice");
+        fail(at("devices", i) + ".device",
+             show(json(profile.devices.back().device)) + " is given twice");
     }
   }
   if (root.contains("links")) {
@@ -216,9 +242,13 @@ Profile readRoot(const json &root) {
 
 } // namespace
 
-Result<Profile> zorse::planning::readProfile(const std::string &text) { return fields::read(text, "the profile", kMaxProfileBytes, readRoot); }
+Result<Profile> zorse::planning::readProfile(const std::string &text) {
+  return fields::read(text, "the profile", kMaxProfileBytes, readRoot);
+}
 
-Result<Profile> zorse::planning::readProfileFile(const std::string &path) { return parseRegularFile(path, kMaxProfileBytes, readProfile); }
+Result<Profile> zorse::planning::readProfileFile(const std::string &path) {
+  return parseRegularFile(path, kMaxProfileBytes, readProfile);
+}
 
 void zorse::planning::mergeProfile(Profile &all, Profile later) {
   if (all.model.empty())
@@ -227,7 +257,8 @@ void zorse::planning::mergeProfile(Profile &all, Profile later) {
     all.precision = later.precision;
   all.comment += (all.comment.empty() || later.comment.empty() ? "" : "; ") + later.comment;
   for (DeviceProfile &device : later.devices) {
-    auto known = std::find_if(all.devices.begin(), all.devices.end(), [&](const DeviceProfile &d) { return d.device == device.device; });
+    auto known = std::find_if(all.devices.begin(), all.devices.end(),
+                              [&](const DeviceProfile &d) { return d.device == device.device; });
     if (known == all.devices.end()) {
       all.devices.push_back(std::move(device));
       continue;
@@ -241,7 +272,8 @@ void zorse::planning::mergeProfile(Profile &all, Profile later) {
       }
     };
     keep(device.updatePerElement, device.updateFixed, known->updatePerElement, known->updateFixed);
-    keep(device.hostUpdatePerElement, device.hostUpdateFixed, known->hostUpdatePerElement, known->hostUpdateFixed);
+    keep(device.hostUpdatePerElement, device.hostUpdateFixed, known->hostUpdatePerElement,
+         known->hostUpdateFixed);
     keep(device.normPerElement, device.normFixed, known->normPerElement, known->normFixed);
     keep(device.copyPerByte, device.copyFixed, known->copyPerByte, known->copyFixed);
     keep(device.loadPerByte, device.loadFixed, known->loadPerByte, known->loadFixed);
@@ -251,15 +283,18 @@ void zorse::planning::mergeProfile(Profile &all, Profile later) {
       device.communicationDelay = known->communicationDelay;
     }
     device.memory = device.memory ? device.memory : known->memory;
-    device.launchOverhead = device.launchOverhead >= 0 ? device.launchOverhead : known->launchOverhead;
+    device.launchOverhead =
+        device.launchOverhead >= 0 ? device.launchOverhead : known->launchOverhead;
     *known = std::move(device);
   }
   std::set<std::pair<std::string, std::string>> measured;
   for (const LinkProfile &link : later.links)
     measured.insert({link.from, link.to});
-  all.links.erase(
-      std::remove_if(all.links.begin(), all.links.end(), [&](const LinkProfile &link) { return measured.count({link.from, link.to}) > 0; }),
-      all.links.end());
+  all.links.erase(std::remove_if(all.links.begin(), all.links.end(),
+                                 [&](const LinkProfile &link) {
+                                   return measured.count({link.from, link.to}) > 0;
+                                 }),
+                  all.links.end());
   all.links.insert(all.links.end(), later.links.begin(), later.links.end());
 }
 
@@ -270,10 +305,13 @@ Result<Profile> zorse::planning::readProfileFiles(const std::vector<std::string>
     if (profile.failed())
       return profile;
     if (!all.model.empty() && !profile->model.empty() && all.model != profile->model)
-      return userError(path + ": was measured for another model (" + profile->model + ") than " + paths.front() + " (" + all.model +
+      return userError(path + ": was measured for another model (" + profile->model + ") than " +
+                       paths.front() + " (" + all.model +
                        "); remove \"model\" if their units are the same");
-    if (!all.precision.empty() && !profile->precision.empty() && all.precision != profile->precision)
-      return userError(path + ": was measured in " + profile->precision + ", and " + paths.front() + " in " + all.precision +
+    if (!all.precision.empty() && !profile->precision.empty() &&
+        all.precision != profile->precision)
+      return userError(path + ": was measured in " + profile->precision + ", and " + paths.front() +
+                       " in " + all.precision +
                        "; measure both in one precision with zorse-profile");
     mergeProfile(all, std::move(*profile));
   }

@@ -13,7 +13,8 @@ namespace {
 class Work {
 public:
   Work(const ModelShape &shape, bool tensorAttention)
-      : shape(shape), tensorAttention(tensorAttention), tokens(shape.sequence), size(static_cast<int64_t>(elementBytes(shape.computeType))) {}
+      : shape(shape), tensorAttention(tensorAttention), tokens(shape.sequence),
+        size(static_cast<int64_t>(elementBytes(shape.computeType))) {}
 
   /// Work of one class by task.
   struct ClassWork {
@@ -31,8 +32,8 @@ public:
   }
 
 private:
-  void product(bundle::FunctionCost &task, const bundle::AffineSize &m, const bundle::AffineSize &n, const bundle::AffineSize &k,
-               int64_t batchPerRow = 0) {
+  void product(bundle::FunctionCost &task, const bundle::AffineSize &m, const bundle::AffineSize &n,
+               const bundle::AffineSize &k, int64_t batchPerRow = 0) {
     auto *product = task.add_matmuls();
     *product->mutable_m() = m;
     *product->mutable_n() = n;
@@ -102,8 +103,12 @@ private:
       kernels(work.inputGradients, 3, 2 * state()); // row sums, queries, keys and values
     } else {
       bundle::FunctionCost &forward = work.forward, &backward = work.inputGradients;
-      auto scored = [&](bundle::FunctionCost &task) { product(task, fixed(tokens), fixed(tokens), fixed(width), shape.heads); };
-      auto weighted = [&](bundle::FunctionCost &task) { product(task, fixed(tokens), fixed(width), fixed(tokens), shape.heads); };
+      auto scored = [&](bundle::FunctionCost &task) {
+        product(task, fixed(tokens), fixed(tokens), fixed(width), shape.heads);
+      };
+      auto weighted = [&](bundle::FunctionCost &task) {
+        product(task, fixed(tokens), fixed(width), fixed(tokens), shape.heads);
+      };
       scored(forward);
       weighted(forward);
       kernels(forward, 1, scores * (4 + size)); // scores in f32, probabilities
@@ -117,7 +122,8 @@ private:
   }
 
   void mlp(ClassWork &work) {
-    for (auto [in, out] : {std::pair(shape.hidden, shape.ffn), std::pair(shape.hidden, shape.ffn), std::pair(shape.ffn, shape.hidden)})
+    for (auto [in, out] : {std::pair(shape.hidden, shape.ffn), std::pair(shape.hidden, shape.ffn),
+                           std::pair(shape.ffn, shape.hidden)})
       weights(work, in, out);
     const int64_t bytes = 6 * state() + 6 * tokens * shape.ffn * size;
     kernels(work.forward, 3, bytes);            // norm, the gate, the residual
@@ -149,11 +155,13 @@ void zorse::planning::addShapeWork(const ModelShape &shape, bundle::ModelSummary
     for (int c = 0; c < summary.classes_size(); ++c)
       for (bundle::UnitFunction &function : *summary.mutable_classes(c)->mutable_functions()) {
         const Work::ClassWork &of = work[static_cast<size_t>(c)];
-        if (function.task() != bundle::UnitFunction::RECOMPUTE) // dimensions do not determine the kernels of a recomputation
-          *function.add_costs() = function.task() == bundle::UnitFunction::FORWARD           ? of.forward
-                                  : function.task() == bundle::UnitFunction::BACKWARD        ? of.backward
-                                  : function.task() == bundle::UnitFunction::INPUT_GRADIENTS ? of.inputGradients
-                                                                                             : of.weightGradients;
+        if (function.task() != bundle::UnitFunction::RECOMPUTE) // dimensions do not determine the
+                                                                // kernels of a recomputation
+          *function.add_costs() = function.task() == bundle::UnitFunction::FORWARD    ? of.forward
+                                  : function.task() == bundle::UnitFunction::BACKWARD ? of.backward
+                                  : function.task() == bundle::UnitFunction::INPUT_GRADIENTS
+                                      ? of.inputGradients
+                                      : of.weightGradients;
       }
   };
   add("", isHalf(shape.computeType));

@@ -6,14 +6,16 @@
 using namespace zorse;
 using namespace zorse::planning;
 
-SummaryBuilder::SummaryBuilder(const std::string &name, bundle::ElementType computeType, uint32_t moments) {
+SummaryBuilder::SummaryBuilder(const std::string &name, bundle::ElementType computeType,
+                               uint32_t moments) {
   out.set_name(name);
   out.set_compute_type(computeType);
   out.set_moments(moments);
   out.set_count_function(-1);
 }
 
-bundle::GraphInput &SummaryBuilder::addInput(const std::string &name, const std::string &role, const std::vector<int64_t> &dims, int64_t bytes,
+bundle::GraphInput &SummaryBuilder::addInput(const std::string &name, const std::string &role,
+                                             const std::vector<int64_t> &dims, int64_t bytes,
                                              uint32_t unit) {
   out.mutable_units(static_cast<int>(unit))->add_inputs(static_cast<uint32_t>(out.inputs_size()));
   bundle::GraphInput *input = out.add_inputs();
@@ -27,8 +29,8 @@ bundle::GraphInput &SummaryBuilder::addInput(const std::string &name, const std:
   return *input;
 }
 
-void SummaryBuilder::addFunction(bundle::UnitClass &unitClass, bundle::UnitFunction::Task task, const bundle::AffineSize &workspace, double flops,
-                                 double bytes) {
+void SummaryBuilder::addFunction(bundle::UnitClass &unitClass, bundle::UnitFunction::Task task,
+                                 const bundle::AffineSize &workspace, double flops, double bytes) {
   bundle::UnitFunction &function = *unitClass.add_functions();
   function.set_task(task);
   function.set_function(functions++);
@@ -42,24 +44,31 @@ bundle::UnitClass &SummaryBuilder::addClass(const std::string &name, const Work 
   unitClass.set_name(name);
   unitClass.mutable_saved_bytes()->set_per_row(work.saved);
   unitClass.mutable_saved_for_weight_grad_bytes();
-  addFunction(unitClass, bundle::UnitFunction::FORWARD, work.workspace, work.forward, work.elementwise);
-  addFunction(unitClass, bundle::UnitFunction::BACKWARD, work.workspace, 2 * work.forward, 2 * work.elementwise);
-  addFunction(unitClass, bundle::UnitFunction::RECOMPUTE, work.workspace, work.forward - work.last, work.elementwise);
+  addFunction(unitClass, bundle::UnitFunction::FORWARD, work.workspace, work.forward,
+              work.elementwise);
+  addFunction(unitClass, bundle::UnitFunction::BACKWARD, work.workspace, 2 * work.forward,
+              2 * work.elementwise);
+  addFunction(unitClass, bundle::UnitFunction::RECOMPUTE, work.workspace, work.forward - work.last,
+              work.elementwise);
   return unitClass;
 }
 
-void SummaryBuilder::addUnit(const std::string &name, uint32_t classId, const Work &work, const std::vector<Parameter> &parameters, bool splits) {
+void SummaryBuilder::addUnit(const std::string &name, uint32_t classId, const Work &work,
+                             const std::vector<Parameter> &parameters, bool splits) {
   const uint32_t index = uint32_t(out.units_size());
   auto *unit = out.add_units();
   unit->set_name(name);
   unit->set_class_id(classId);
   unit->set_splits(splits);
-  auto *unitClass = classId < static_cast<uint32_t>(out.classes_size()) ? out.mutable_classes(static_cast<int>(classId)) : &addClass(name, work);
+  auto *unitClass = classId < static_cast<uint32_t>(out.classes_size())
+                        ? out.mutable_classes(static_cast<int>(classId))
+                        : &addClass(name, work);
   // The first layer of a class may have no input gradients to compute; later layers of the class
   // may have them.
   if (splits && !findFunction(*unitClass, bundle::UnitFunction::INPUT_GRADIENTS)) {
     unitClass->mutable_saved_for_weight_grad_bytes()->set_per_row(work.deferred);
-    addFunction(*unitClass, bundle::UnitFunction::INPUT_GRADIENTS, work.workspace, 2 * work.forward - work.weights, 2 * work.elementwise);
+    addFunction(*unitClass, bundle::UnitFunction::INPUT_GRADIENTS, work.workspace,
+                2 * work.forward - work.weights, 2 * work.elementwise);
     addFunction(*unitClass, bundle::UnitFunction::WEIGHT_GRADIENTS, {}, work.weights, 0);
   }
   if (parameters.empty())
@@ -99,7 +108,8 @@ void SummaryBuilder::addUnit(const std::string &name, uint32_t classId, const Wo
   group->set_elements(offset);
 }
 
-void SummaryBuilder::addValue(int u, int64_t bytes, const std::vector<int64_t> &dims, bool needsGradient) {
+void SummaryBuilder::addValue(int u, int64_t bytes, const std::vector<int64_t> &dims,
+                              bool needsGradient) {
   const uint32_t number = uint32_t(out.values_size());
   auto *value = out.add_values();
   value->set_name("hidden." + std::to_string(u));
@@ -120,7 +130,9 @@ void SummaryBuilder::finish(double lossTermsPerRow) {
   loss->set_name("loss");
   loss->set_factor(Expression::apply(Expression::Op::Divide,
                                      {Expression::number(1),
-                                      Expression::apply(Expression::Op::Multiply, {Expression::number(lossTermsPerRow), Expression::samples()})})
+                                      Expression::apply(Expression::Op::Multiply,
+                                                        {Expression::number(lossTermsPerRow),
+                                                         Expression::samples()})})
                        .print());
   out.set_update_function_decay(functions);
   out.set_update_function_plain(functions + 1);

@@ -18,8 +18,8 @@ protected:
   /// Work of one unit per sample.
   struct Work {
     double forward = 0, weights = 0; ///< FLOPs of the forward, and of its products with weights
-    double last = 0;                 ///< FLOPs of the forward that compute its results but no saved activations
-    double elementwise = 0;          ///< bytes touched by elementwise kernels
+    double last = 0; ///< FLOPs of the forward that compute its results but no saved activations
+    double elementwise = 0; ///< bytes touched by elementwise kernels
     int64_t saved = 0, deferred = 0;
     bundle::AffineSize workspace; ///< of every task except the weight gradients of a split backward
   };
@@ -29,9 +29,11 @@ protected:
     bool decays;
   };
 
-  bundle::GraphInput &addInput(const std::string &name, const std::string &role, const std::vector<int64_t> &dims, int64_t bytes, uint32_t unit);
+  bundle::GraphInput &addInput(const std::string &name, const std::string &role,
+                               const std::vector<int64_t> &dims, int64_t bytes, uint32_t unit);
   /// Adds a unit. Units of one class do equal work. `splits`: the backward has two parts.
-  void addUnit(const std::string &name, uint32_t classId, const Work &work, const std::vector<Parameter> &parameters, bool splits);
+  void addUnit(const std::string &name, uint32_t classId, const Work &work,
+               const std::vector<Parameter> &parameters, bool splits);
   /// Adds a value that unit u passes to unit u + 1.
   void addValue(int u, int64_t bytes, const std::vector<int64_t> &dims, bool needsGradient);
   /// Adds the loss of the last unit, a mean over `lossTermsPerRow` terms per sample, and the
@@ -42,7 +44,8 @@ protected:
 
 private:
   uint32_t functions = 0; ///< number of compiled functions added
-  void addFunction(bundle::UnitClass &unitClass, bundle::UnitFunction::Task task, const bundle::AffineSize &workspace, double flops, double bytes);
+  void addFunction(bundle::UnitClass &unitClass, bundle::UnitFunction::Task task,
+                   const bundle::AffineSize &workspace, double flops, double bytes);
   bundle::UnitClass &addClass(const std::string &name, const Work &work);
 };
 

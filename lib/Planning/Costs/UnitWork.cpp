@@ -20,8 +20,8 @@ double positions(const bundle::ModelSummary &summary, const bundle::UnitInfo &un
   auto consider = [&](const auto &values) {
     for (uint32_t v : values) {
       const bundle::ValueInfo &value = summary.values(static_cast<int>(v));
-      if (!largest ||
-          std::make_tuple(value.needs_gradient(), value.bytes_per_row()) > std::make_tuple(largest->needs_gradient(), largest->bytes_per_row()))
+      if (!largest || std::make_tuple(value.needs_gradient(), value.bytes_per_row()) >
+                          std::make_tuple(largest->needs_gradient(), largest->bytes_per_row()))
         largest = &value;
     }
   };
@@ -47,7 +47,8 @@ double positions(const bundle::ModelSummary &summary, const bundle::UnitInfo &un
 bool UnitWork::operator<(const UnitWork &o) const {
   if (classId != o.classId)
     return classId < o.classId;
-  return std::lexicographical_compare(std::begin(tasks), std::end(tasks), std::begin(o.tasks), std::end(o.tasks));
+  return std::lexicographical_compare(std::begin(tasks), std::end(tasks), std::begin(o.tasks),
+                                      std::end(o.tasks));
 }
 
 UnitWork zorse::planning::unitWork(const bundle::ModelSummary &summary, int32_t index) {
@@ -66,15 +67,20 @@ UnitWork zorse::planning::unitWork(const bundle::ModelSummary &summary, int32_t 
   // (step::unitTask). If no unit of a summary splits, the summary is older than split backwards. A
   // forward and the two parts of its backward then take a third of the total each, if the unit has
   // both parts.
-  bool known = std::any_of(summary.units().begin(), summary.units().end(), [](const bundle::UnitInfo &other) { return other.splits(); });
-  bool inputs =
-      std::any_of(unit.values_in().begin(), unit.values_in().end(), [&](uint32_t v) { return summary.values(static_cast<int>(v)).needs_gradient(); });
-  bool weights = std::any_of(unit.parameters().begin(), unit.parameters().end(),
-                             [&](uint32_t q) { return summary.parameters(static_cast<int>(q)).trainable(); });
+  bool known = std::any_of(summary.units().begin(), summary.units().end(),
+                           [](const bundle::UnitInfo &other) { return other.splits(); });
+  bool inputs = std::any_of(unit.values_in().begin(), unit.values_in().end(), [&](uint32_t v) {
+    return summary.values(static_cast<int>(v)).needs_gradient();
+  });
+  bool weights = std::any_of(unit.parameters().begin(), unit.parameters().end(), [&](uint32_t q) {
+    return summary.parameters(static_cast<int>(q)).trainable();
+  });
   double first = inputs && weights && !known ? 0.5 : weights && !inputs ? 0 : 1;
   work.inputPart = first;
   const Work &whole = work.tasks[size_t(step::UnitTask::Backward)];
-  work.tasks[size_t(step::UnitTask::InputGradients)] = {first * whole.flops, first * whole.bytes, p};
-  work.tasks[size_t(step::UnitTask::WeightGradients)] = {(1 - first) * whole.flops, (1 - first) * whole.bytes, p};
+  work.tasks[size_t(step::UnitTask::InputGradients)] = {first * whole.flops, first * whole.bytes,
+                                                        p};
+  work.tasks[size_t(step::UnitTask::WeightGradients)] = {(1 - first) * whole.flops,
+                                                         (1 - first) * whole.bytes, p};
   return work;
 }

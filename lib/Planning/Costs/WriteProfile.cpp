@@ -9,8 +9,10 @@ namespace {
 
 ordered_json toJson(const ProfilePoint &point) {
   ordered_json out = {{"batch_size", point.rows}};
-  for (auto [key, seconds] : {std::make_pair("forward", point.forward), std::make_pair("backward", point.backward),
-                              std::make_pair("input_gradients", point.inputGradients), std::make_pair("weight_gradients", point.weightGradients)})
+  for (auto [key, seconds] :
+       {std::make_pair("forward", point.forward), std::make_pair("backward", point.backward),
+        std::make_pair("input_gradients", point.inputGradients),
+        std::make_pair("weight_gradients", point.weightGradients)})
     if (seconds >= 0)
       out[key] = seconds;
   if (point.memory >= 0)
@@ -18,7 +20,9 @@ ordered_json toJson(const ProfilePoint &point) {
   return out;
 }
 
-std::string text(const ordered_json &value) { return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace); }
+std::string text(const ordered_json &value) {
+  return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
 
 } // namespace
 
@@ -40,7 +44,8 @@ std::string zorse::planning::writeProfile(const Profile &profile) {
       out += ", \"launch\": " + text(device.launchOverhead);
     auto rate = [&](const char *key, const char *each, double perOne, double fixed) {
       if (perOne >= 0)
-        out += std::string(",\n     \"") + key + "\": " + text(ordered_json{{each, perOne}, {"fixed", fixed}});
+        out += std::string(",\n     \"") + key +
+               "\": " + text(ordered_json{{each, perOne}, {"fixed", fixed}});
     };
     rate("update", "per_element", device.updatePerElement, device.updateFixed);
     rate("host_update", "per_element", device.hostUpdatePerElement, device.hostUpdateFixed);
@@ -48,9 +53,10 @@ std::string zorse::planning::writeProfile(const Profile &profile) {
     rate("copy", "per_byte", device.copyPerByte, device.copyFixed);
     rate("load", "per_byte", device.loadPerByte, device.loadFixed);
     if (device.communicationPerByte >= 0)
-      out += ",\n     \"communication\": " + text(ordered_json{{"per_byte", device.communicationPerByte},
-                                                               {"per_message", device.communicationPerMessage},
-                                                               {"delay", device.communicationDelay}});
+      out += ",\n     \"communication\": " +
+             text(ordered_json{{"per_byte", device.communicationPerByte},
+                               {"per_message", device.communicationPerMessage},
+                               {"delay", device.communicationDelay}});
     if (!device.classes.empty())
       out += ",\n     \"unit_classes\": {";
     const char *separator = "\n";
@@ -58,7 +64,9 @@ std::string zorse::planning::writeProfile(const Profile &profile) {
       out += separator + ("      " + text(name)) + ": [";
       separator = ",\n";
       for (size_t i = 0; i < degrees.size(); ++i) {
-        out += std::string(i ? "," : "") + "\n        {\"tensor_parallel_size\": " + std::to_string(degrees[i].degree) + ", \"measurements\": [";
+        out += std::string(i ? "," : "") +
+               "\n        {\"tensor_parallel_size\": " + std::to_string(degrees[i].degree) +
+               ", \"measurements\": [";
         for (size_t p = 0; p < degrees[i].points.size(); ++p)
           out += std::string(p ? "," : "") + "\n          " + text(toJson(degrees[i].points[p]));
         out += "]}";
@@ -72,7 +80,10 @@ std::string zorse::planning::writeProfile(const Profile &profile) {
     out += ",\n  \"links\": [";
     for (size_t i = 0; i < profile.links.size(); ++i) {
       const LinkProfile &link = profile.links[i];
-      ordered_json row = {{"from", link.from}, {"to", link.to}, {"bandwidth", link.bandwidth}, {"latency", link.latency}};
+      ordered_json row = {{"from", link.from},
+                          {"to", link.to},
+                          {"bandwidth", link.bandwidth},
+                          {"latency", link.latency}};
       if (link.perFlowBandwidth > 0)
         row["per_flow_bandwidth"] = link.perFlowBandwidth;
       if (link.halfBandwidthBytes > 0)

@@ -15,11 +15,13 @@ constexpr uint32_t kNone = UINT32_MAX, kSeveral = UINT32_MAX - 1;
 
 ReplicaFinder::ReplicaFinder(const Problem &problem) : problem(&problem) {
   const bundle::Topology &topology = problem.cluster.topology;
-  possible = topology.cpu_communication_costs_size() == 0 && topology.node_of_device_size() == static_cast<int>(problem.cluster.devices.size());
+  possible = topology.cpu_communication_costs_size() == 0 &&
+             topology.node_of_device_size() == static_cast<int>(problem.cluster.devices.size());
   std::map<std::string, uint32_t> classes;
   for (const auto &node : topology.nodes()) {
     std::string text;
-    for (const bundle::LinkSpec *link : {&node.port(), &node.bus(), &node.nic(), &topology.sites(static_cast<int>(node.site())).fabric()})
+    for (const bundle::LinkSpec *link : {&node.port(), &node.bus(), &node.nic(),
+                                         &topology.sites(static_cast<int>(node.site())).fabric()})
       for (double value : {link->bandwidth(), link->latency(), link->per_flow_bandwidth()})
         text.append(reinterpret_cast<const char *>(&value), sizeof value);
     nodeClass.push_back(classes.emplace(text, static_cast<uint32_t>(classes.size())).first->second);
@@ -62,7 +64,8 @@ void ReplicaFinder::find(const Strategy &strategy) {
     uint32_t site = kNone;
     for (const Stage &stage : strategy.pipelines[p].stages)
       for (const step::StageDevice &member : stage.members) {
-        const uint32_t node = topology.node_of_device(static_cast<int>(member.device)), here = topology.nodes(static_cast<int>(node)).site();
+        const uint32_t node = topology.node_of_device(static_cast<int>(member.device)),
+                       here = topology.nodes(static_cast<int>(node)).site();
         own(ownerOfNode[node], p);
         if (sharedFabric[here])
           own(ownerOfSite[here], p);
@@ -73,7 +76,8 @@ void ReplicaFinder::find(const Strategy &strategy) {
   }
   for (uint32_t p = 1; p < count; ++p)
     for (uint32_t q = 0; q < p && apart[p] && first[p] == p; ++q)
-      if (apart[q] && first[q] == q && alike(strategy, strategy.pipelines[q], strategy.pipelines[p])) {
+      if (apart[q] && first[q] == q &&
+          alike(strategy, strategy.pipelines[q], strategy.pipelines[p])) {
         first[p] = q;
         pairs.insert(pairs.end(), mapped.begin(), mapped.end());
       }
@@ -87,7 +91,8 @@ void ReplicaFinder::find(const Strategy &strategy) {
 
 bool ReplicaFinder::sameNodes(uint32_t a, uint32_t b) {
   const bundle::Topology &topology = problem->cluster.topology;
-  const uint32_t m = topology.node_of_device(static_cast<int>(a)), n = topology.node_of_device(static_cast<int>(b));
+  const uint32_t m = topology.node_of_device(static_cast<int>(a)),
+                 n = topology.node_of_device(static_cast<int>(b));
   if (nodeReplica[m] == kNone) {
     nodeReplica[m] = n;
     touchedNodes.push_back(m);
@@ -104,14 +109,18 @@ bool ReplicaFinder::alike(const Strategy &strategy, const Pipeline &a, const Pip
   bool same = a.samples == b.samples && a.stages.size() == b.stages.size();
   for (size_t s = 0; s < a.stages.size() && same; ++s) {
     const Stage &x = a.stages[s], &y = b.stages[s];
-    same = x.unitBegin == y.unitBegin && x.unitEnd == y.unitEnd && x.members.size() == y.members.size();
+    same = x.unitBegin == y.unitBegin && x.unitEnd == y.unitEnd &&
+           x.members.size() == y.members.size();
     for (size_t i = 0; i < x.members.size() && same; ++i) {
       const step::StageDevice &m = x.members[i], &n = y.members[i];
-      const ClusterDevice &one = problem->cluster.devices[m.device], &other = problem->cluster.devices[n.device];
+      const ClusterDevice &one = problem->cluster.devices[m.device],
+                          &other = problem->cluster.devices[n.device];
       same = m.samples == n.samples && m.microBatchSize == n.microBatchSize &&
-             problem->costs.deviceClass(m.device) == problem->costs.deviceClass(n.device) && one.memory == other.memory &&
-             one.reservedMemory == other.reservedMemory && launches(m.device) == launches(n.device) &&
-             optimizations.of(m.device) == optimizations.of(n.device) && sameNodes(m.device, n.device);
+             problem->costs.deviceClass(m.device) == problem->costs.deviceClass(n.device) &&
+             one.memory == other.memory && one.reservedMemory == other.reservedMemory &&
+             launches(m.device) == launches(n.device) &&
+             optimizations.of(m.device) == optimizations.of(n.device) &&
+             sameNodes(m.device, n.device);
       if (!same)
         break;
       if (deviceReplica[m.device] == kNone) {

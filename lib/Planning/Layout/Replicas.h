@@ -36,7 +36,8 @@ public:
   const std::vector<std::pair<uint32_t, uint32_t>> &devices() const { return pairs; }
   /// Calls `visit` with every device that corresponds to `device`.
   template <typename Visit> void each(uint32_t device, Visit &&visit) const {
-    for (uint32_t i = begins.empty() ? 0 : begins[device]; i < pairs.size() && pairs[i].first == device; ++i)
+    for (uint32_t i = begins.empty() ? 0 : begins[device];
+         i < pairs.size() && pairs[i].first == device; ++i)
       visit(pairs[i].second);
   }
 
@@ -51,7 +52,8 @@ private:
   std::vector<uint32_t> first;       ///< per pipeline: the first pipeline that is its replica
   std::vector<std::pair<uint32_t, uint32_t>> pairs, mapped;
   std::vector<uint32_t> begins; ///< per device: index of its first pair
-  std::vector<uint32_t> ownerOfNode, ownerOfSite, deviceReplica, nodeReplica, touchedDevices, touchedNodes;
+  std::vector<uint32_t> ownerOfNode, ownerOfSite, deviceReplica, nodeReplica, touchedDevices,
+      touchedNodes;
 };
 
 } // namespace zorse::planning

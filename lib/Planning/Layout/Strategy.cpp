@@ -54,13 +54,18 @@ std::string zorse::planning::showState(StateOffload state) {
   return "";
 }
 
-const MemoryOptimizations &zorse::planning::memoryOptimizationsOf(const Problem &problem, const Strategy &strategy) {
-  return strategy.memoryOptimizations.any() ? strategy.memoryOptimizations : problem.memoryOptimizations;
+const MemoryOptimizations &zorse::planning::memoryOptimizationsOf(const Problem &problem,
+                                                                  const Strategy &strategy) {
+  return strategy.memoryOptimizations.any() ? strategy.memoryOptimizations
+                                            : problem.memoryOptimizations;
 }
 
-step::Plan zorse::planning::makePlan(const Problem &problem, const Strategy &strategy) { return StrategySimulator(problem).plan(strategy); }
+step::Plan zorse::planning::makePlan(const Problem &problem, const Strategy &strategy) {
+  return StrategySimulator(problem).plan(strategy);
+}
 
-uint64_t zorse::planning::hostShortfallBytes(const Cluster &cluster, const std::vector<uint64_t> &host) {
+uint64_t zorse::planning::hostShortfallBytes(const Cluster &cluster,
+                                             const std::vector<uint64_t> &host) {
   std::vector<uint64_t> used(cluster.nodes.size(), 0);
   for (size_t d = 0; d < host.size(); ++d)
     if (cluster.devices[d].node < used.size())
@@ -73,7 +78,8 @@ uint64_t zorse::planning::hostShortfallBytes(const Cluster &cluster, const std::
 }
 
 /// \param held  returns the bytes of a device
-template <typename Step, typename Held> static Evaluation evaluationOf(const Problem &problem, const Step &step, Held held) {
+template <typename Step, typename Held>
+static Evaluation evaluationOf(const Problem &problem, const Step &step, Held held) {
   Evaluation result;
   result.step = step.stepTime;
   std::vector<uint64_t> host;
@@ -98,7 +104,8 @@ Result<Evaluation> zorse::planning::evaluate(const Problem &problem, const step:
   const Result<step::StepGraph> graph = step::lowerPlan(problem.summary, plan, options);
   if (graph.failed())
     return graph.error();
-  return evaluationOf(problem, *graph, [](const step::DeviceProgram &device) { return device.plannedBytes; });
+  return evaluationOf(problem, *graph,
+                      [](const step::DeviceProgram &device) { return device.plannedBytes; });
 }
 
 Result<Evaluation> zorse::planning::estimate(const Problem &problem, const step::Plan &plan) {
@@ -108,5 +115,6 @@ Result<Evaluation> zorse::planning::estimate(const Problem &problem, const step:
   const Result<step::StepTimes> times = step::timeStep(problem.summary, plan, options);
   if (times.failed())
     return times.error();
-  return evaluationOf(problem, *times, [](const step::DeviceUse &device) { return device.memory.peakLiveBytes; });
+  return evaluationOf(problem, *times,
+                      [](const step::DeviceUse &device) { return device.memory.peakLiveBytes; });
 }

@@ -49,7 +49,8 @@ void applyOptimizations(const MemoryOptimizations &optimizations, step::Plan &pl
     return;
   for (step::Cell &cell : plan.cells)
     cell.activations = optimizations.of(cell.device).activations;
-  for (StateOffload offload : {StateOffload::OptimizerStates, StateOffload::AllStates, StateOffload::CpuOptimizer}) {
+  for (StateOffload offload :
+       {StateOffload::OptimizerStates, StateOffload::AllStates, StateOffload::CpuOptimizer}) {
     step::OffloadRule rule;
     for (uint32_t d = 0; d < plan.devices.size(); ++d)
       if (optimizations.of(d).state == offload)
@@ -78,7 +79,8 @@ void applyOptimizations(const MemoryOptimizations &optimizations, step::Plan &pl
 
 StrategySimulator::StrategySimulator(const Problem &problem, uint64_t gaps, int tries)
     : problem(problem), fragmentationDivisor(gaps), tries(tries),
-      tables(step::makeLoweringTables(problem.summary, problem.functions, &problem.costs)), replicas(problem), reused(emptyPlan(problem)) {
+      tables(step::makeLoweringTables(problem.summary, problem.functions, &problem.costs)),
+      replicas(problem), reused(emptyPlan(problem)) {
   const size_t devices = problem.cluster.devices.size();
   result.memory.resize(devices);
   result.fragmentationDivisor.resize(devices);
@@ -86,9 +88,11 @@ StrategySimulator::StrategySimulator(const Problem &problem, uint64_t gaps, int 
   host.resize(devices);
 }
 
-void StrategySimulator::assignCells(const Strategy &strategy, bool withReplicas, step::Plan &plan) const {
+void StrategySimulator::assignCells(const Strategy &strategy, bool withReplicas,
+                                    step::Plan &plan) const {
   plan.schedule = strategy.schedule;
-  plan.defaultSharding = strategy.state == ShardSizing::Proportional ? ShardSizing::Proportional : ShardSizing::Equal;
+  plan.defaultSharding =
+      strategy.state == ShardSizing::Proportional ? ShardSizing::Proportional : ShardSizing::Equal;
   plan.cells.clear();
   plan.owners.clear();
   int64_t base = 0;
@@ -114,8 +118,8 @@ zorse::Result<step::StepTimes> StrategySimulator::time(const step::Plan &plan, b
   return step::timeStep(problem.summary, plan, options);
 }
 
-/// ShardSizing::ByFreeMemory: assigns master parameters and optimizer states to the devices with the
-/// most free memory when all own equal shares. Parameters and gradients stay on their readers.
+/// ShardSizing::ByFreeMemory: assigns master parameters and optimizer states to the devices with
+/// the most free memory when all own equal shares. Parameters and gradients stay on their readers.
 void StrategySimulator::ownByMemory(const Strategy &strategy, bool withReplicas, step::Plan &plan) {
   if (strategy.state != ShardSizing::ByFreeMemory)
     return;
@@ -156,14 +160,16 @@ void StrategySimulator::ownByMemory(const Strategy &strategy, bool withReplicas,
   auto ownedBytes = [&](uint32_t g) {
     const bundle::FlatGroupInfo &group = problem.summary.groups(static_cast<int>(g));
     const double size = static_cast<double>(elementBytes(group.type()));
-    return static_cast<double>(group.elements()) * size * (problem.summary.moments() + (computeType(group) != group.type() ? 1 : 0));
+    return static_cast<double>(group.elements()) * size *
+           (problem.summary.moments() + (computeType(group) != group.type() ? 1 : 0));
   };
   // Free memory without the state that they own now, which is equal for all.
   std::vector<double> left(devices.size());
   for (size_t d = 0; d < devices.size(); ++d) {
     if (times->devices[d].memory.peakLiveBytes > 0 && devices[d].capacity() == 0)
       return; // memory is unlimited
-    left[d] = static_cast<double>(devices[d].capacity()) - static_cast<double>(times->devices[d].memory.peakLiveBytes);
+    left[d] = static_cast<double>(devices[d].capacity()) -
+              static_cast<double>(times->devices[d].memory.peakLiveBytes);
   }
   for (const auto &[set, members] : sets)
     for (uint32_t g : members)
@@ -190,7 +196,8 @@ void StrategySimulator::ownByMemory(const Strategy &strategy, bool withReplicas,
       plan.owners.push_back(std::move(owners));
     }
   }
-  std::sort(plan.owners.begin(), plan.owners.end(), [](const auto &a, const auto &b) { return a.group < b.group; });
+  std::sort(plan.owners.begin(), plan.owners.end(),
+            [](const auto &a, const auto &b) { return a.group < b.group; });
 }
 
 const StrategySimulator::Result &StrategySimulator::run(const Strategy &strategy) {
@@ -207,10 +214,12 @@ const StrategySimulator::Result &StrategySimulator::run(const Strategy &strategy
   for (size_t d = 0; d < result.memory.size(); ++d) {
     const step::DeviceUse &device = times->devices[d];
     host[d] = device.memory.host;
-    result.fragmentationDivisor[d] = fragmentationDivisor ? device.memory.activations / fragmentationDivisor : 0;
+    result.fragmentationDivisor[d] =
+        fragmentationDivisor ? device.memory.activations / fragmentationDivisor : 0;
     result.memory[d] = device.memory.peakLiveBytes + result.fragmentationDivisor[d];
     result.busy[d] = device.busy;
-    if (const uint64_t memory = problem.cluster.devices[d].capacity(); memory && result.memory[d] > memory)
+    if (const uint64_t memory = problem.cluster.devices[d].capacity();
+        memory && result.memory[d] > memory)
       result.shortfallBytes += result.memory[d] - memory;
   }
   result.shortfallBytes += hostShortfallBytes(problem.cluster, host);

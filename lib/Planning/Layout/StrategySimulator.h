@@ -21,7 +21,8 @@ public:
   /// \param gaps   memory use includes 1/gaps of the activations for gaps. 0: none; plans may then
   ///   turn out not to fit, but no plan that fits is rejected
   /// \param tries  number of retries with fewer samples in flight if memory is insufficient
-  explicit StrategySimulator(const Problem &problem, uint64_t gaps = kFragmentationDivisor, int tries = 1);
+  explicit StrategySimulator(const Problem &problem, uint64_t gaps = kFragmentationDivisor,
+                             int tries = 1);
 
   struct Result {
     bool ran = false;                           ///< false: the order cannot run (deadlock)
@@ -47,7 +48,7 @@ private:
   const int tries;
   std::shared_ptr<step::LoweringTables> tables;
   ReplicaFinder replicas;
-  step::Plan reused;          ///< plan to reuse, because devices and links are equal for all strategies
+  step::Plan reused; ///< plan to reuse, because devices and links are equal for all strategies
   std::vector<uint64_t> host; ///< per device: bytes in its host's memory
   Result result;
 };

@@ -45,7 +45,8 @@ void UnitTables::groupsOf(int32_t unitBegin, int32_t unitEnd, std::vector<uint32
   result.erase(std::unique(result.begin(), result.end()), result.end());
 }
 
-UnitTimes::UnitTimes(const Problem &problem, const UnitTables &tables) : problem(problem), tables(tables) {
+UnitTimes::UnitTimes(const Problem &problem, const UnitTables &tables)
+    : problem(problem), tables(tables) {
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d) {
     uint32_t c = problem.costs.deviceClass(d);
     if (c >= deviceOfClass.size())
@@ -65,7 +66,8 @@ const UnitTimes::Prefix &UnitTimes::of(uint32_t deviceClass, int64_t rows) {
     place = &list[static_cast<size_t>(rows)];
   } else {
     auto &list = large[deviceClass];
-    auto it = std::find_if(list.begin(), list.end(), [&](const auto &entry) { return entry.first == rows; });
+    auto it = std::find_if(list.begin(), list.end(),
+                           [&](const auto &entry) { return entry.first == rows; });
     if (it == list.end()) {
       list.push_back({rows, nullptr});
       it = std::prev(list.end());
@@ -86,12 +88,17 @@ const UnitTimes::Prefix &UnitTimes::of(uint32_t deviceClass, int64_t rows) {
     return of ? problem.costs.unit(device, u, *of, rows) : 0.0;
   };
   const bool split = tables.canSplit();
-  // Only a cell's last unit recomputes less than its whole forward; StrategySimulator accounts for that.
-  const bool recomputes = problem.memoryOptimizations.defaultOptimization.activations == step::Activations::Recompute;
-  auto again = [&](int32_t u) { return recomputes ? problem.costs.unit(device, u, UnitTask::Recompute, rows) : 0.0; };
+  // Only a cell's last unit recomputes less than its whole forward; StrategySimulator accounts for
+  // that.
+  const bool recomputes =
+      problem.memoryOptimizations.defaultOptimization.activations == step::Activations::Recompute;
+  auto again = [&](int32_t u) {
+    return recomputes ? problem.costs.unit(device, u, UnitTask::Recompute, rows) : 0.0;
+  };
   sums(prefix->forward, [&](int32_t u) { return task(u, TaskKind::Forward, false); });
   sums(prefix->backward, [&](int32_t u) { return task(u, TaskKind::Backward, false) + again(u); });
-  sums(prefix->inputGradients, [&](int32_t u) { return task(u, TaskKind::Backward, split) + again(u); });
+  sums(prefix->inputGradients,
+       [&](int32_t u) { return task(u, TaskKind::Backward, split) + again(u); });
   sums(prefix->weightGradients, [&](int32_t u) { return task(u, TaskKind::Weights, split); });
   *place = std::move(prefix);
   return **place;

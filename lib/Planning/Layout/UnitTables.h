@@ -16,7 +16,8 @@ namespace zorse::planning {
 struct GroupTable {
   int64_t elements = 0;
   uint64_t elementSize = 4;
-  uint64_t computeSize = 4; ///< bytes per element of the copy that units read and all-gathers transfer
+  uint64_t computeSize =
+      4; ///< bytes per element of the copy that units read and all-gathers transfer
   bool trainable = false;
 };
 
@@ -34,7 +35,9 @@ public:
   const std::vector<GroupTable> &groups() const { return groupTable; }
   /// Collects every group that a unit of the range uses, ascending, without duplicates.
   void groupsOf(int32_t unitBegin, int32_t unitEnd, std::vector<uint32_t> &result) const;
-  const std::vector<uint32_t> &groupsOfUnit(int32_t unit) const { return groupsOfUnits[static_cast<size_t>(unit)]; }
+  const std::vector<uint32_t> &groupsOfUnit(int32_t unit) const {
+    return groupsOfUnits[static_cast<size_t>(unit)];
+  }
   uint32_t moments() const { return momentCount; }
   /// Whether any unit has a backward in two parts.
   bool canSplit() const { return anySplits; }

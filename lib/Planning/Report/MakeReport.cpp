@@ -25,7 +25,9 @@ public:
       i = parent[i] = parent[parent[i]];
     return i;
   }
-  void join(uint32_t a, uint32_t b) { parent[std::max(find(a), find(b))] = std::min(find(a), find(b)); }
+  void join(uint32_t a, uint32_t b) {
+    parent[std::max(find(a), find(b))] = std::min(find(a), find(b));
+  }
 
 private:
   std::vector<uint32_t> parent;
@@ -39,13 +41,16 @@ Sets pipelinesOf(const step::Plan &plan) {
   for (uint32_t c = 0; c < plan.cells.size(); ++c)
     byBegin[plan.cells[c].unitBegin].push_back(c);
   for (auto &[unit, cells] : byBegin)
-    std::sort(cells.begin(), cells.end(), [&](uint32_t a, uint32_t b) { return plan.cells[a].sampleBegin < plan.cells[b].sampleBegin; });
+    std::sort(cells.begin(), cells.end(), [&](uint32_t a, uint32_t b) {
+      return plan.cells[a].sampleBegin < plan.cells[b].sampleBegin;
+    });
   for (const step::Cell &cell : plan.cells) {
     auto below = byBegin.find(cell.unitEnd);
     if (below == byBegin.end())
       continue;
-    auto it =
-        std::partition_point(below->second.begin(), below->second.end(), [&](uint32_t o) { return plan.cells[o].sampleEnd <= cell.sampleBegin; });
+    auto it = std::partition_point(below->second.begin(), below->second.end(), [&](uint32_t o) {
+      return plan.cells[o].sampleEnd <= cell.sampleBegin;
+    });
     for (; it != below->second.end() && plan.cells[*it].sampleBegin < cell.sampleEnd; ++it)
       sets.join(cell.device, plan.cells[*it].device);
   }
@@ -53,12 +58,14 @@ Sets pipelinesOf(const step::Plan &plan) {
 }
 
 std::string scheduleName(const step::Schedule &schedule) {
-  return step::scheduleRule(schedule.kind).name + std::string(schedule.splitBackward ? ", split backward" : "");
+  return step::scheduleRule(schedule.kind).name +
+         std::string(schedule.splitBackward ? ", split backward" : "");
 }
 
 class ReportBuilder {
 public:
-  ReportBuilder(const Problem &problem, const step::Plan &plan, const step::StepGraph &graph, Report &report)
+  ReportBuilder(const Problem &problem, const step::Plan &plan, const step::StepGraph &graph,
+                Report &report)
       : problem(problem), plan(plan), graph(graph), report(report) {
     std::unordered_map<std::string, uint32_t> index;
     for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
@@ -75,7 +82,8 @@ public:
       Report::Device &device = report.devices[d];
       device.name = plan.devices[d].name;
       device.node = plan.devices[d].node;
-      const ClusterDevice *known = inCluster[d] == UINT32_MAX ? nullptr : &problem.cluster.devices[inCluster[d]];
+      const ClusterDevice *known =
+          inCluster[d] == UINT32_MAX ? nullptr : &problem.cluster.devices[inCluster[d]];
       device.type = known ? (known->type.empty() ? known->kind : known->type) : "device";
       device.use = graph.devices[d].memory;
       device.memory = graph.devices[d].plannedBytes;
@@ -101,7 +109,8 @@ public:
       std::sort(rows[d].begin(), rows[d].end());
       int64_t end = 0;
       for (auto [begin, last] : rows[d]) {
-        report.devices[d].samples += std::max<int64_t>(0, last - std::max(begin, end)) * plan.samplesPerRow;
+        report.devices[d].samples +=
+            std::max<int64_t>(0, last - std::max(begin, end)) * plan.samplesPerRow;
         end = std::max(end, last);
       }
     }
@@ -126,10 +135,12 @@ public:
           joined.back().second = std::max(joined.back().second, range.second);
       list = std::move(joined);
     }
-    std::map<std::tuple<uint32_t, int32_t, int32_t>, std::pair<int64_t, int64_t>> atEnds; // samples with the first unit, and with the last one
+    std::map<std::tuple<uint32_t, int32_t, int32_t>, std::pair<int64_t, int64_t>>
+        atEnds; // samples with the first unit, and with the last one
     for (const step::Cell &cell : plan.cells) {
       const auto &list = ranges[cell.device];
-      auto band = std::prev(std::upper_bound(list.begin(), list.end(), std::pair(cell.unitBegin, INT32_MAX)));
+      auto band = std::prev(
+          std::upper_bound(list.begin(), list.end(), std::pair(cell.unitBegin, INT32_MAX)));
       auto key = std::tuple(pipelines.find(cell.device), band->first, band->second);
       atEnds[key].first += cell.unitBegin == band->first ? cell.rows() * plan.samplesPerRow : 0;
       atEnds[key].second += cell.unitEnd == band->second ? cell.rows() * plan.samplesPerRow : 0;
@@ -148,13 +159,16 @@ public:
       stage.firstFraction = double(atEnds[key].first) / double(stage.samples);
       stage.lastFraction = double(atEnds[key].second) / double(stage.samples);
       const auto &units = problem.summary.units();
-      stage.units = units[stage.unitBegin].name() + (stage.unitEnd - stage.unitBegin > 1 ? " ... " + units[stage.unitEnd - 1].name() : "");
+      stage.units =
+          units[stage.unitBegin].name() +
+          (stage.unitEnd - stage.unitBegin > 1 ? " ... " + units[stage.unitEnd - 1].name() : "");
       stage.devices.assign(members[key].begin(), members[key].end());
       std::vector<std::pair<std::string, int>> types;
       double fullest = -1;
       for (uint32_t d : stage.devices) {
         const Report::Device &device = report.devices[d];
-        auto it = std::find_if(types.begin(), types.end(), [&](auto &t) { return t.first == device.type; });
+        auto it = std::find_if(types.begin(), types.end(),
+                               [&](auto &t) { return t.first == device.type; });
         if (it == types.end())
           types.push_back({device.type, 1});
         else
@@ -162,7 +176,8 @@ public:
         const double busy = report.step > 0 ? device.busy() / report.step : 0;
         stage.meanBusy += busy / double(stage.devices.size());
         stage.maxBusy = std::max(stage.maxBusy, busy);
-        const double fill = device.available ? double(device.memory) / double(device.available) : 1e-30 * double(device.memory);
+        const double fill = device.available ? double(device.memory) / double(device.available)
+                                             : 1e-30 * double(device.memory);
         if (fill > fullest) {
           fullest = fill;
           stage.memory = device.memory;
@@ -170,12 +185,15 @@ public:
         }
       }
       for (auto &[type, count] : types)
-        stage.deviceTypes += (stage.deviceTypes.empty() ? "" : ", ") + std::to_string(count) + " x " + type;
+        stage.deviceTypes +=
+            (stage.deviceTypes.empty() ? "" : ", ") + std::to_string(count) + " x " + type;
       report.stages.push_back(stage);
     }
-    std::stable_sort(report.stages.begin(), report.stages.end(), [](const Report::Stage &a, const Report::Stage &b) {
-      return std::pair(a.pipeline, a.unitBegin) < std::pair(b.pipeline, b.unitBegin);
-    });
+    std::stable_sort(report.stages.begin(), report.stages.end(),
+                     [](const Report::Stage &a, const Report::Stage &b) {
+                       return std::pair(a.pipeline, a.unitBegin) <
+                              std::pair(b.pipeline, b.unitBegin);
+                     });
   }
 
   void types() {
@@ -189,7 +207,8 @@ public:
         all += flops;
       }
     for (const Report::Device &device : report.devices) {
-      auto it = std::find_if(report.types.begin(), report.types.end(), [&](const Report::Type &t) { return t.name == device.type; });
+      auto it = std::find_if(report.types.begin(), report.types.end(),
+                             [&](const Report::Type &t) { return t.name == device.type; });
       if (it == report.types.end())
         it = report.types.insert(it, Report::Type{device.type});
       ++it->devices;
@@ -208,7 +227,8 @@ public:
   void sources(const CostModel &costs) {
     for (uint32_t d = 0; d < report.devices.size(); ++d) {
       const std::string line = report.devices[d].type + ": " + costs.source(d);
-      if (report.devices[d].cells && std::find(report.sources.begin(), report.sources.end(), line) == report.sources.end())
+      if (report.devices[d].cells &&
+          std::find(report.sources.begin(), report.sources.end(), line) == report.sources.end())
         report.sources.push_back(line);
     }
   }
@@ -226,7 +246,8 @@ public:
       traffic.reset();
     };
     for (uint32_t d = 0; d < graph.devices.size(); ++d)
-      for (uint32_t e = graph.devices[d].instructions.begin; e < graph.devices[d].instructions.end; ++e) {
+      for (uint32_t e = graph.devices[d].instructions.begin; e < graph.devices[d].instructions.end;
+           ++e) {
         const step::Instruction &instruction = graph.instructions[e];
         if (instruction.kind == step::InstructionKind::Send) {
           const sim::Route route = network.route(d, instruction.peer);
@@ -236,7 +257,8 @@ public:
             egress(network.site(d), double(instruction.region.bytes));
           continue;
         }
-        if ((instruction.kind != step::InstructionKind::AllGather && instruction.kind != step::InstructionKind::ReduceScatter) ||
+        if ((instruction.kind != step::InstructionKind::AllGather &&
+             instruction.kind != step::InstructionKind::ReduceScatter) ||
             seen[instruction.collective]++)
           continue;
         const step::Collective &collective = graph.collectives[instruction.collective];
@@ -256,9 +278,12 @@ public:
     for (uint32_t r = 0; r < bytes.size(); ++r)
       if (bytes[r] > 0)
         report.links.push_back(
-            {network.name(r, names), bytes[r], network.bandwidth(r), report.step > 0 ? bytes[r] / network.bandwidth(r) / report.step : 0});
+            {network.name(r, names), bytes[r], network.bandwidth(r),
+             report.step > 0 ? bytes[r] / network.bandwidth(r) / report.step : 0});
     std::stable_sort(report.links.begin(), report.links.end(),
-                     [](const Report::BusyLink &a, const Report::BusyLink &b) { return a.fraction > b.fraction; });
+                     [](const Report::BusyLink &a, const Report::BusyLink &b) {
+                       return a.fraction > b.fraction;
+                     });
   }
 
   void prices() {
@@ -299,8 +324,10 @@ int64_t zorse::planning::tokensPerSample(const bundle::ModelSummary &summary) {
   return tokens / samplesPerRow(summary);
 }
 
-Result<Report> planning::makeReport(const Problem &problem, const step::Plan &plan, step::StepGraph *keep) {
-  Result<CostModel> costs = CostModel::make(problem.summary, problem.cluster, problem.costs.profile(), plan.devices);
+Result<Report> planning::makeReport(const Problem &problem, const step::Plan &plan,
+                                    step::StepGraph *keep) {
+  Result<CostModel> costs =
+      CostModel::make(problem.summary, problem.cluster, problem.costs.profile(), plan.devices);
   if (costs.failed())
     return costs.error();
   step::LoweringOptions options;

@@ -30,7 +30,8 @@ std::string legend(const Plan &plan) {
       line += "... (" + std::to_string(used.size() - shown) + " more; letters repeat from a)";
       break;
     }
-    std::string entry = std::string(1, letter(d)) + " = " + plan.devices[d].name + (++shown < used.size() ? ", " : "");
+    std::string entry = std::string(1, letter(d)) + " = " + plan.devices[d].name +
+                        (++shown < used.size() ? ", " : "");
     if (line.size() + entry.size() > 100 && line.size() > 14) {
       out += line.substr(0, line.size() - 1) + "\n";
       line = std::string(14, ' ');

@@ -18,11 +18,14 @@ namespace {
 std::string memoryOf(uint64_t used, uint64_t available) {
   std::string text = showBytes(double(used));
   if (available)
-    text += " of " + showBytes(double(available)) + format(" %3.0f %%", 100 * double(used) / double(available));
+    text += " of " + showBytes(double(available)) +
+            format(" %3.0f %%", 100 * double(used) / double(available));
   return text;
 }
 
-std::string range(int64_t min, int64_t max) { return min == max ? std::to_string(max) : std::to_string(min) + "-" + std::to_string(max); }
+std::string range(int64_t min, int64_t max) {
+  return min == max ? std::to_string(max) : std::to_string(min) + "-" + std::to_string(max);
+}
 
 std::string factors(const Efficiency &e) {
   std::string text = format("idle %.3f x kernel %.3f x balance %.3f", e.idle, e.kernel, e.balance);
@@ -37,22 +40,26 @@ std::string unitsOf(const Report::Stage &s) {
   if (s.firstFraction < 1)
     shares += "first for " + format("%.0f %%", 100 * s.firstFraction);
   if (s.lastFraction < 1)
-    shares += (shares.empty() ? "last for " : ", last for ") + format("%.0f %%", 100 * s.lastFraction);
+    shares +=
+        (shares.empty() ? "last for " : ", last for ") + format("%.0f %%", 100 * s.lastFraction);
   return shares.empty() ? s.units : s.units + " (" + shares + " of the samples)";
 }
 
 /// Whether two stages are rows of one folded row: they differ only in their units, their devices of
 /// equal types, and what follows from these.
 bool foldsWith(const Report::Stage &a, const Report::Stage &b) {
-  return a.unitEnd - a.unitBegin == b.unitEnd - b.unitBegin && a.deviceTypes == b.deviceTypes && a.samples == b.samples && a.minRows == b.minRows &&
-         a.maxRows == b.maxRows && a.firstFraction == 1 && b.firstFraction == 1 && a.lastFraction == 1 && b.lastFraction == 1 &&
-         std::abs(a.meanBusy - b.meanBusy) < 0.1 && a.available == b.available;
+  return a.unitEnd - a.unitBegin == b.unitEnd - b.unitBegin && a.deviceTypes == b.deviceTypes &&
+         a.samples == b.samples && a.minRows == b.minRows && a.maxRows == b.maxRows &&
+         a.firstFraction == 1 && b.firstFraction == 1 && a.lastFraction == 1 &&
+         b.lastFraction == 1 && std::abs(a.meanBusy - b.meanBusy) < 0.1 &&
+         a.available == b.available;
 }
 
 constexpr size_t kFewestFolded = 3; ///< fewer equal rows are printed one by one
 
 /// One row for several equal stages: "60 stages of 1 unit: block 0 ... block 59".
-std::vector<std::string> foldedRow(const std::vector<const Report::Stage *> &stages, bool pipelines) {
+std::vector<std::string> foldedRow(const std::vector<const Report::Stage *> &stages,
+                                   bool pipelines) {
   const Report::Stage &first = *stages.front();
   int32_t begin = first.unitBegin, end = first.unitEnd;
   uint32_t firstPipeline = first.pipeline, lastPipeline = first.pipeline;
@@ -71,10 +78,15 @@ std::vector<std::string> foldedRow(const std::vector<const Report::Stage *> &sta
     memory = std::max(memory, stage->memory);
   }
   const int32_t units = first.unitEnd - first.unitBegin;
-  const std::string where = pipelines ? (firstPipeline == lastPipeline ? "pipeline " : "pipelines ") + range(firstPipeline, lastPipeline) + ": " : "";
-  const std::string busy = format("%.0f", 100 * min) == format("%.0f", 100 * max) ? "" : format("%.0f-", 100 * min);
+  const std::string where = pipelines
+                                ? (firstPipeline == lastPipeline ? "pipeline " : "pipelines ") +
+                                      range(firstPipeline, lastPipeline) + ": "
+                                : "";
+  const std::string busy =
+      format("%.0f", 100 * min) == format("%.0f", 100 * max) ? "" : format("%.0f-", 100 * min);
   return {where + std::to_string(begin) + "-" + std::to_string(end),
-          std::to_string(stages.size()) + " stages of " + std::to_string(units) + (units == 1 ? " unit" : " units") + ": " + top->units +
+          std::to_string(stages.size()) + " stages of " + std::to_string(units) +
+              (units == 1 ? " unit" : " units") + ": " + top->units +
               (top == bottom ? "" : " to " + bottom->units),
           first.deviceTypes,
           std::to_string(first.samples),
@@ -86,8 +98,10 @@ std::vector<std::string> foldedRow(const std::vector<const Report::Stage *> &sta
 /// \param folded  prints equal stages as one row
 std::string printStages(const Report &r, bool folded) {
   TextTable table;
-  table.add({"units", "names", "devices", "samples", "micro-batch", "busy", "memory of the fullest device"});
-  const bool pipelines = std::any_of(r.stages.begin(), r.stages.end(), [](const auto &s) { return s.pipeline > 0; });
+  table.add({"units", "names", "devices", "samples", "micro-batch", "busy",
+             "memory of the fullest device"});
+  const bool pipelines =
+      std::any_of(r.stages.begin(), r.stages.end(), [](const auto &s) { return s.pipeline > 0; });
   std::vector<bool> printed(r.stages.size());
   for (size_t i = 0; i < r.stages.size(); ++i) {
     if (printed[i])
@@ -103,9 +117,10 @@ std::string printStages(const Report &r, bool folded) {
       table.add(foldedRow(equal, pipelines));
       continue;
     }
-    table.add({(pipelines ? "pipeline " + std::to_string(s.pipeline) + ": " : "") + std::to_string(s.unitBegin) + "-" + std::to_string(s.unitEnd),
-               unitsOf(s), s.deviceTypes, std::to_string(s.samples), range(s.minRows, s.maxRows), format("%.0f %%", 100 * s.meanBusy),
-               memoryOf(s.memory, s.available)});
+    table.add({(pipelines ? "pipeline " + std::to_string(s.pipeline) + ": " : "") +
+                   std::to_string(s.unitBegin) + "-" + std::to_string(s.unitEnd),
+               unitsOf(s), s.deviceTypes, std::to_string(s.samples), range(s.minRows, s.maxRows),
+               format("%.0f %%", 100 * s.meanBusy), memoryOf(s.memory, s.available)});
   }
   return table.print({1, 2});
 }
@@ -113,8 +128,10 @@ std::string printStages(const Report &r, bool folded) {
 /// \param folded  prints devices with equal values as one row
 std::string printDevices(const Report &r, bool folded) {
   TextTable table;
-  table.add({"device", "type", "samples", "busy", "state", "gathered", "gradients", "activations", "workspace", "memory"});
-  std::vector<std::pair<std::vector<size_t>, std::vector<std::string>>> rows; ///< devices, and the values that they share
+  table.add({"device", "type", "samples", "busy", "state", "gathered", "gradients", "activations",
+             "workspace", "memory"});
+  std::vector<std::pair<std::vector<size_t>, std::vector<std::string>>>
+      rows; ///< devices, and the values that they share
   for (size_t i = 0; i < r.devices.size(); ++i) {
     const Report::Device &d = r.devices[i];
     std::vector<std::string> values = {d.type,
@@ -126,7 +143,8 @@ std::string printDevices(const Report &r, bool folded) {
                                        showBytes(double(d.use.activations)),
                                        showBytes(double(d.use.workspace)),
                                        memoryOf(d.memory, d.available)};
-    const auto same = std::find_if(rows.begin(), rows.end(), [&](const auto &row) { return folded && row.second == values; });
+    const auto same = std::find_if(rows.begin(), rows.end(),
+                                   [&](const auto &row) { return folded && row.second == values; });
     if (same != rows.end())
       same->first.push_back(i);
     else
@@ -135,7 +153,10 @@ std::string printDevices(const Report &r, bool folded) {
   for (auto &[devices, values] : rows) {
     std::vector<std::string> cells = values;
     const std::string &name = r.devices[devices.front()].name;
-    cells.insert(cells.begin(), devices.size() == 1 ? name : name + " and " + std::to_string(devices.size() - 1) + " like it");
+    cells.insert(cells.begin(),
+                 devices.size() == 1
+                     ? name
+                     : name + " and " + std::to_string(devices.size() - 1) + " like it");
     table.add(std::move(cells));
   }
   return table.print({1});
@@ -149,8 +170,8 @@ std::string zorse::planning::printReport(const Report &r, size_t maxDevices, boo
   TextTable types;
   types.add({"type", "devices", "used", "busy", "share of the FLOPs"});
   for (const auto &t : r.types)
-    types.add(
-        {t.name, std::to_string(t.devices), std::to_string(t.used), t.used ? format("%.0f %%", 100 * t.utilisation) : "-", showPercent(t.work)});
+    types.add({t.name, std::to_string(t.devices), std::to_string(t.used),
+               t.used ? format("%.0f %%", 100 * t.utilisation) : "-", showPercent(t.work)});
   out += types.print();
 
   if (r.devices.size() <= maxDevices)
@@ -159,29 +180,35 @@ std::string zorse::planning::printReport(const Report &r, size_t maxDevices, boo
     TextTable links;
     links.add({"busiest links", "per step", "bandwidth", "busy"});
     for (size_t i = 0; i < std::min<size_t>(r.links.size(), 4); ++i)
-      links.add({r.links[i].name, showBytes(r.links[i].bytes), showRate(r.links[i].bandwidth), format("%.0f %%", 100 * r.links[i].fraction)});
+      links.add({r.links[i].name, showBytes(r.links[i].bytes), showRate(r.links[i].bandwidth),
+                 format("%.0f %%", 100 * r.links[i].fraction)});
     out += "\n" + links.print();
   }
 
-  out += "\nschedule        " + r.schedule + "\npredicted step  " + showSeconds(r.step) + " for " + std::to_string(r.batch) +
-         (r.batch == 1 ? " sample: " : " samples: ") + showCount(r.samplesPerSecond()) + " samples/s";
+  out += "\nschedule        " + r.schedule + "\npredicted step  " + showSeconds(r.step) + " for " +
+         std::to_string(r.batch) + (r.batch == 1 ? " sample: " : " samples: ") +
+         showCount(r.samplesPerSecond()) + " samples/s";
   if (r.tokensPerSample)
     out += ", " + showCount(r.tokensPerSecond()) + " tokens/s";
   if (r.givenDurations)
     out += ", with the plan's durations";
-  out += format("\nefficiency      %.3f = ", r.efficiency.eta) + factors(r.efficiency) + "\n                (";
+  out += format("\nefficiency      %.3f = ", r.efficiency.eta) + factors(r.efficiency) +
+         "\n                (";
   if (r.givenDurations)
-    out += "with modeled times instead of the plan's durations, a step of " + showSeconds(r.efficiency.step) + "; ";
+    out += "with modeled times instead of the plan's durations, a step of " +
+           showSeconds(r.efficiency.step) + "; ";
   out += "no plan can take less than " + showSeconds(r.efficiency.bound) + ")\n";
   bool measured = true;
   for (size_t i = 0; i < r.sources.size(); ++i) {
     out += (i ? "                " : "times           ") + r.sources[i] + "\n";
     constexpr std::string_view kMeasured = ": measured (profile)";
-    measured = measured && r.sources[i].size() > kMeasured.size() &&
-               std::string_view(r.sources[i]).substr(r.sources[i].size() - kMeasured.size()) == kMeasured;
+    measured =
+        measured && r.sources[i].size() > kMeasured.size() &&
+        std::string_view(r.sources[i]).substr(r.sources[i].size() - kMeasured.size()) == kMeasured;
   }
   if (!measured)
-    out += "                (values that are not measured are assumed: measure them with zorse-profile and pass them with --profile)\n";
+    out += "                (values that are not measured are assumed: measure them with "
+           "zorse-profile and pass them with --profile)\n";
   for (size_t i = 0; i < r.assumptions.size(); ++i)
     out += (i ? "                " : "assumed         ") + r.assumptions[i] + "\n";
   if (r.price > 0 || r.egress > 0) {
@@ -190,7 +217,9 @@ std::string zorse::planning::printReport(const Report &r, size_t maxDevices, boo
     if (r.egress > 0 && r.step > 0)
       out += format(" and %.2f for traffic between sites", r.egress * 3600 / r.step);
     if (r.tokensPerSample)
-      out += format(", %.4g %s per million tokens", perStep / (double(r.batch) * double(r.tokensPerSample)) * 1e6, r.currency.c_str());
+      out +=
+          format(", %.4g %s per million tokens",
+                 perStep / (double(r.batch) * double(r.tokensPerSample)) * 1e6, r.currency.c_str());
     out += "\n";
   }
   return out;
@@ -207,8 +236,10 @@ std::string zorse::planning::writeReportJson(const Report &r) {
                        {"samples_per_second", r.samplesPerSecond()},
                        {"tokens_per_second", r.tokensPerSecond()}};
   const Efficiency &e = r.efficiency;
-  root["efficiency"] = {{"eta", e.eta},         {"bound_seconds", e.bound}, {"idle", e.idle},     {"kernel", e.kernel},
-                        {"balance", e.balance}, {"recompute", e.recompute}, {"bubble", e.bubble}, {"exposed", e.exposed}};
+  root["efficiency"] = {{"eta", e.eta},         {"bound_seconds", e.bound},
+                        {"idle", e.idle},       {"kernel", e.kernel},
+                        {"balance", e.balance}, {"recompute", e.recompute},
+                        {"bubble", e.bubble},   {"exposed", e.exposed}};
   root["stages"] = ordered_json::array();
   for (const auto &s : r.stages) {
     ordered_json names = ordered_json::array();
@@ -229,7 +260,11 @@ std::string zorse::planning::writeReportJson(const Report &r) {
   }
   root["types"] = ordered_json::array();
   for (const auto &t : r.types)
-    root["types"].push_back({{"type", t.name}, {"devices", t.devices}, {"used", t.used}, {"utilization", t.utilisation}, {"flops_fraction", t.work}});
+    root["types"].push_back({{"type", t.name},
+                             {"devices", t.devices},
+                             {"used", t.used},
+                             {"utilization", t.utilisation},
+                             {"flops_fraction", t.work}});
   root["devices"] = ordered_json::array();
   for (const auto &d : r.devices)
     root["devices"].push_back({{"name", d.name},
@@ -237,7 +272,11 @@ std::string zorse::planning::writeReportJson(const Report &r) {
                                {"node", d.node},
                                {"cells", d.cells},
                                {"samples", d.samples},
-                               {"seconds", {{"forward", d.forward}, {"backward", d.backward}, {"weights", d.weights}, {"other", d.other}}},
+                               {"seconds",
+                                {{"forward", d.forward},
+                                 {"backward", d.backward},
+                                 {"weights", d.weights},
+                                 {"other", d.other}}},
                                {"memory",
                                 {{"total", d.memory},
                                  {"available", d.available},
@@ -248,7 +287,10 @@ std::string zorse::planning::writeReportJson(const Report &r) {
                                  {"workspace", d.use.workspace}}}});
   root["links"] = ordered_json::array();
   for (const auto &l : r.links)
-    root["links"].push_back({{"name", l.name}, {"bytes", l.bytes}, {"bandwidth", l.bandwidth}, {"utilization", l.fraction}});
+    root["links"].push_back({{"name", l.name},
+                             {"bytes", l.bytes},
+                             {"bandwidth", l.bandwidth},
+                             {"utilization", l.fraction}});
   root["time_sources"] = r.sources;
   root["assumptions"] = r.assumptions;
   root["price_per_hour"] = r.price;
@@ -264,7 +306,8 @@ std::string zorse::planning::printReasons(const std::vector<Reason> &reasons) {
   return out;
 }
 
-std::string zorse::planning::compareReports(const Report &a, const std::string &nameA, const Report &b, const std::string &nameB) {
+std::string zorse::planning::compareReports(const Report &a, const std::string &nameA,
+                                            const Report &b, const std::string &nameB) {
   TextTable table;
   table.add({"", nameA, nameB, "ratio"});
   auto row = [&](const char *what, double x, double y, std::string (*show)(double)) {
@@ -277,12 +320,16 @@ std::string zorse::planning::compareReports(const Report &a, const std::string &
   if (a.tokensPerSample)
     row("tokens/s", a.tokensPerSecond(), b.tokensPerSecond(), showCount);
   row("efficiency", a.efficiency.eta, b.efficiency.eta, plain);
-  const std::pair<const char *, double Efficiency::*> parts[] = {{"  idle", &Efficiency::idle},       {"  kernel", &Efficiency::kernel},
-                                                                 {"  balance", &Efficiency::balance}, {"  recompute", &Efficiency::recompute},
-                                                                 {"  bubble", &Efficiency::bubble},   {"  exposed", &Efficiency::exposed}};
+  const std::pair<const char *, double Efficiency::*> parts[] = {
+      {"  idle", &Efficiency::idle},       {"  kernel", &Efficiency::kernel},
+      {"  balance", &Efficiency::balance}, {"  recompute", &Efficiency::recompute},
+      {"  bubble", &Efficiency::bubble},   {"  exposed", &Efficiency::exposed}};
   for (auto &[what, part] : parts)
     row(what, a.efficiency.*part, b.efficiency.*part, plain);
-  auto used = [](const Report &r) { return double(std::count_if(r.devices.begin(), r.devices.end(), [](const auto &d) { return d.cells > 0; })); };
+  auto used = [](const Report &r) {
+    return double(std::count_if(r.devices.begin(), r.devices.end(),
+                                [](const auto &d) { return d.cells > 0; }));
+  };
   auto fullest = [](const Report &r) {
     uint64_t max = 0;
     for (const auto &d : r.devices)
@@ -302,28 +349,35 @@ std::string zorse::planning::compareReports(const Report &a, const std::string &
   devices.add({"device", nameA + " busy", nameB + " busy", nameA + " memory", nameB + " memory"});
   size_t shown = 0;
   for (const auto &d : a.devices) {
-    auto other = std::find_if(b.devices.begin(), b.devices.end(), [&](const auto &o) { return o.name == d.name; });
+    auto other = std::find_if(b.devices.begin(), b.devices.end(),
+                              [&](const auto &o) { return o.name == d.name; });
     if (other == b.devices.end() || (d.cells == 0 && other->cells == 0) || ++shown > 32)
       continue;
     devices.add({d.name, format("%.0f %%", a.step > 0 ? 100 * d.busy() / a.step : 0),
-                 format("%.0f %%", b.step > 0 ? 100 * other->busy() / b.step : 0), showBytes(double(d.memory)), showBytes(double(other->memory))});
+                 format("%.0f %%", b.step > 0 ? 100 * other->busy() / b.step : 0),
+                 showBytes(double(d.memory)), showBytes(double(other->memory))});
   }
   return out + "\n" + devices.print();
 }
 
-std::string zorse::planning::printOutcomes(std::vector<PlannerOutcome> outcomes, int64_t batch, int64_t tokensPerSample) {
-  std::stable_sort(outcomes.begin(), outcomes.end(),
-                   [](const auto &a, const auto &b) { return (a.step > 0 ? a.step : INFINITY) < (b.step > 0 ? b.step : INFINITY); });
+std::string zorse::planning::printOutcomes(std::vector<PlannerOutcome> outcomes, int64_t batch,
+                                           int64_t tokensPerSample) {
+  std::stable_sort(outcomes.begin(), outcomes.end(), [](const auto &a, const auto &b) {
+    return (a.step > 0 ? a.step : INFINITY) < (b.step > 0 ? b.step : INFINITY);
+  });
   const double tokens = static_cast<double>(tokensPerSample);
   TextTable table;
-  table.add({"planner", "", "predicted step", tokens > 0 ? "tokens/s" : "samples/s", "of the fastest"});
+  table.add(
+      {"planner", "", "predicted step", tokens > 0 ? "tokens/s" : "samples/s", "of the fastest"});
   std::string none;
   for (const PlannerOutcome &o : outcomes) {
     if (o.step > 0)
-      table.add({o.name, o.title, showSeconds(o.step), showCount(static_cast<double>(batch) / o.step * std::max(tokens, 1.0)),
+      table.add({o.name, o.title, showSeconds(o.step),
+                 showCount(static_cast<double>(batch) / o.step * std::max(tokens, 1.0)),
                  format("%.3f", outcomes.front().step / o.step)});
     else
-      none += (o.why.rfind(o.name + ": ", 0) == 0 ? "" : o.name + ": ") + o.why.substr(0, o.why.find('\n')) + "\n";
+      none += (o.why.rfind(o.name + ": ", 0) == 0 ? "" : o.name + ": ") +
+              o.why.substr(0, o.why.find('\n')) + "\n";
   }
   return table.print({1}) + none;
 }

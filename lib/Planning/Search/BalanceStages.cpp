@@ -12,10 +12,12 @@ using namespace zorse::planning;
 namespace {
 
 /// Returns the seconds of a sample on all of the devices together.
-double secondsOf(const StageModel &model, const std::vector<uint32_t> &devices, size_t rows, int32_t begin, int32_t end) {
+double secondsOf(const StageModel &model, const std::vector<uint32_t> &devices, size_t rows,
+                 int32_t begin, int32_t end) {
   double rate = 0;
   for (uint32_t d : devices)
-    rate += static_cast<double>(model.rows()[rows]) / model.cell(model.deviceTypeOf(d), rows, begin, end);
+    rate += static_cast<double>(model.rows()[rows]) /
+            model.cell(model.deviceTypeOf(d), rows, begin, end);
   return 1 / rate;
 }
 
@@ -29,11 +31,13 @@ void zorse::planning::setSamplesPerVariant(Strategy &strategy) {
         strategy.samplesPerVariant = std::max(strategy.samplesPerVariant, member.microBatchSize);
 }
 
-Candidate zorse::planning::withFractionalBoundaries(const SearchContext &context, const Candidate &from) {
+Candidate zorse::planning::withFractionalBoundaries(const SearchContext &context,
+                                                    const Candidate &from) {
   Candidate to = from;
   if (to.strategy.boundaryDenominator > 1)
     return to;
-  if (to.strategy.schedule.kind != step::ScheduleKind::SteadyState) { // other schedules support one range of units per device
+  if (to.strategy.schedule.kind !=
+      step::ScheduleKind::SteadyState) { // other schedules support one range of units per device
     const bool split = to.strategy.schedule.splitBackward;
     to.strategy.schedule = {};
     to.strategy.schedule.kind = step::ScheduleKind::SteadyState;
@@ -50,15 +54,18 @@ Candidate zorse::planning::withFractionalBoundaries(const SearchContext &context
   return to;
 }
 
-bool zorse::planning::keepTimes(const StageModel &model, const std::vector<DeviceSet> &groups, double level, Pipeline &pipeline) {
+bool zorse::planning::keepTimes(const StageModel &model, const std::vector<DeviceSet> &groups,
+                                double level, Pipeline &pipeline) {
   const int32_t units = model.units();
   std::vector<double> before;
   std::vector<size_t> rows;
   for (const Stage &stage : pipeline.stages) {
     rows.push_back(rowsOf(model, stage));
-    before.push_back(secondsOf(model, devicesOf(stage), rows.back(), stage.unitBegin, stage.unitEnd));
+    before.push_back(
+        secondsOf(model, devicesOf(stage), rows.back(), stage.unitBegin, stage.unitEnd));
   }
-  const double mean = std::accumulate(before.begin(), before.end(), 0.0) / static_cast<double>(before.size());
+  const double mean =
+      std::accumulate(before.begin(), before.end(), 0.0) / static_cast<double>(before.size());
   for (double &seconds : before)
     seconds += level * (mean - seconds);
   double low = 0, high = 16; // factor by which times change
@@ -91,13 +98,15 @@ bool zorse::planning::keepTimes(const StageModel &model, const std::vector<Devic
   for (size_t s = 0; s < groups.size(); ++s) {
     if (ends[s] <= begin || ends[s] > units)
       return false;
-    pipeline.stages[s] = makeStage(model, groups[s].devices, begin, ends[s], pipeline.samples, rows[s]);
+    pipeline.stages[s] =
+        makeStage(model, groups[s].devices, begin, ends[s], pipeline.samples, rows[s]);
     begin = ends[s];
   }
   return true;
 }
 
-bool zorse::planning::fromBusiest(const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, SplitMix64 &random, size_t &a,
+bool zorse::planning::fromBusiest(const StageModel &model, const Pipeline &pipeline,
+                                  const std::vector<float> &busy, SplitMix64 &random, size_t &a,
                                   size_t &b, int32_t &by) {
   auto busyOf = [&](size_t s) {
     float max = 0;
@@ -118,8 +127,10 @@ bool zorse::planning::fromBusiest(const StageModel &model, const Pipeline &pipel
   const Stage &giver = pipeline.stages[max], &taker = pipeline.stages[other];
   float eachGiver = busyOf(max) / static_cast<float>(giver.unitEnd - giver.unitBegin),
         eachTaker = busyOf(other) / static_cast<float>(taker.unitEnd - taker.unitBegin);
-  auto equal = static_cast<int32_t>((busyOf(max) - busyOf(other)) / std::max(eachGiver + eachTaker, 1e-30f));
-  by = 1 + static_cast<int32_t>(random.below(static_cast<size_t>(std::clamp(equal, 1, 4 * model.boundaryVariants()))));
+  auto equal =
+      static_cast<int32_t>((busyOf(max) - busyOf(other)) / std::max(eachGiver + eachTaker, 1e-30f));
+  by = 1 + static_cast<int32_t>(random.below(
+               static_cast<size_t>(std::clamp(equal, 1, 4 * model.boundaryVariants()))));
   a = std::min(max, other);
   b = std::max(max, other);
   if (a == max) // to a later stage

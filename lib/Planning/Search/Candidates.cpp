@@ -22,17 +22,21 @@ int32_t waysOf(const Problem &problem, const SearchOptions &options, int32_t max
 } // namespace
 
 SearchContext::SearchContext(const Problem &problem, const SearchOptions &options)
-    : problem(problem), options(options), tables(problem.summary), model(problem, tables, options.maxMicroBatchSize) {
+    : problem(problem), options(options), tables(problem.summary),
+      model(problem, tables, options.maxMicroBatchSize) {
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
     if (std::find(options.excluded.begin(), options.excluded.end(), d) == options.excluded.end())
       devices.push_back(d);
   const SearchEffort effort = this->effort();
   moves.adapt = effort.adaptsMoves;
   if (int32_t ways = waysOf(problem, options, effort.boundaryVariants); ways > 1)
-    fractionalModel = std::make_unique<StageModel>(problem, tables, options.maxMicroBatchSize, ways);
-  unsigned threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+    fractionalModel =
+        std::make_unique<StageModel>(problem, tables, options.maxMicroBatchSize, ways);
+  unsigned threads =
+      options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   for (unsigned t = 0; t < threads; ++t) {
-    simulators.push_back(std::make_unique<StrategySimulator>(problem, effort.fragmentationDivisor, effort.small ? step::LoweringOptions().tries : 1));
+    simulators.push_back(std::make_unique<StrategySimulator>(
+        problem, effort.fragmentationDivisor, effort.small ? step::LoweringOptions().tries : 1));
     partitioners.push_back(std::make_unique<StagePartitioner>(model));
     if (fractionalModel)
       fractionalSolvers.push_back(std::make_unique<StagePartitioner>(*fractionalModel));
@@ -61,7 +65,8 @@ void SearchContext::parallel(size_t count, const std::function<void(size_t, size
 
 double zorse::planning::priceOf(const Problem &problem, const Strategy &strategy) {
   double sum = 0;
-  std::vector<uint8_t> node(problem.cluster.nodes.size(), 0), seen(problem.cluster.devices.size(), 0);
+  std::vector<uint8_t> node(problem.cluster.nodes.size(), 0),
+      seen(problem.cluster.devices.size(), 0);
   for (const Pipeline &pipeline : strategy.pipelines)
     for (const Stage &stage : pipeline.stages)
       for (const step::StageDevice &member : stage.members) {
@@ -85,7 +90,8 @@ double SearchContext::missingMemory(const std::vector<uint64_t> &memory) const {
   return missing;
 }
 
-double zorse::planning::scoreOf(const Problem &problem, const SearchOptions &options, const Strategy &strategy, double step, double missing) {
+double zorse::planning::scoreOf(const Problem &problem, const SearchOptions &options,
+                                const Strategy &strategy, double step, double missing) {
   double value = step, penalty = missing > 0 ? 1.02 + 2 * missing : 1;
   if (options.objective == Objective::CostPerSample || options.maxPrice > 0) {
     double perHour = priceOf(problem, strategy);
@@ -107,7 +113,9 @@ void SearchContext::evaluate(size_t worker, Candidate &candidate) {
   candidate.tasks = result.tasks;
   if (fractionalModel)
     candidate.busy.assign(result.busy.begin(), result.busy.end());
-  candidate.score = result.ran ? scoreOf(candidate.strategy, result.step, missingMemory(result.memory)) : INFINITY;
+  candidate.score = result.ran
+                        ? scoreOf(candidate.strategy, result.step, missingMemory(result.memory))
+                        : INFINITY;
 }
 
 void SearchContext::simulate(std::vector<Candidate> &batch) {
@@ -123,12 +131,14 @@ void SearchContext::simulate(std::vector<Candidate> &batch) {
 }
 
 const std::vector<step::ScheduleKind> &zorse::planning::searchedSchedules() {
-  static const std::vector<step::ScheduleKind> kinds{step::ScheduleKind::OneForwardOneBackward, step::ScheduleKind::GPipe,
+  static const std::vector<step::ScheduleKind> kinds{step::ScheduleKind::OneForwardOneBackward,
+                                                     step::ScheduleKind::GPipe,
                                                      step::ScheduleKind::SteadyState};
   return kinds;
 }
 
-std::vector<step::Schedule> zorse::planning::scheduleChoices(const SearchContext &context, bool every) {
+std::vector<step::Schedule> zorse::planning::scheduleChoices(const SearchContext &context,
+                                                             bool every) {
   std::vector<step::Schedule> choices;
   auto add = [&](step::ScheduleKind kind, bool split, double inFlight, double delay) {
     if (context.options.schedule && *context.options.schedule != kind)
@@ -144,13 +154,15 @@ std::vector<step::Schedule> zorse::planning::scheduleChoices(const SearchContext
     schedule.maxWeightGradDelay = delay;
     choices.push_back(schedule);
   };
-  if (context.problem.memoryOptimizations.reshardAfterForward) { // other schedules have no separate phases of a chunk
+  if (context.problem.memoryOptimizations
+          .reshardAfterForward) { // other schedules have no separate phases of a chunk
     for (bool split : {false, true})
       add(step::ScheduleKind::BreadthFirst, split, 1, 0);
     return choices;
   }
   // With many stages, samples wait for each other longer than the ideal times predict.
-  std::vector<double> factors = every ? std::vector<double>{1, 1.5, 1.25, 2, 3} : std::vector<double>{1.5, 1, 1.25, 2, 3};
+  std::vector<double> factors =
+      every ? std::vector<double>{1, 1.5, 1.25, 2, 3} : std::vector<double>{1.5, 1, 1.25, 2, 3};
   for (bool split : {true, false})
     for (double inFlight : factors)
       add(step::ScheduleKind::SteadyState, split, inFlight, 0);

@@ -18,7 +18,17 @@
 namespace zorse::planning {
 
 /// Kinds of moves, by the part of a strategy that they change.
-enum class Move : uint8_t { Units, Rows, Schedule, State, Level, Samples, Groups, InFlight, Pipelines };
+enum class Move : uint8_t {
+  Units,
+  Rows,
+  Schedule,
+  State,
+  Level,
+  Samples,
+  Groups,
+  InFlight,
+  Pipelines
+};
 inline constexpr size_t kMoves = 9;
 
 /// Probabilities of the kinds of moves: in proportion to their success in improving walks so far,
@@ -41,10 +51,11 @@ private:
 
 struct Candidate {
   Strategy strategy;
-  double inFlight = 1;         ///< PartitionOptions::inFlight with which it was partitioned
-  double estimate = 0;         ///< estimated seconds of the step
-  double step = 0;             ///< simulated seconds of the step
-  double score = 0;            ///< objective: seconds or price per sample, with a penalty for missing memory and throughput
+  double inFlight = 1; ///< PartitionOptions::inFlight with which it was partitioned
+  double estimate = 0; ///< estimated seconds of the step
+  double step = 0;     ///< simulated seconds of the step
+  double score = 0; ///< objective: seconds or price per sample, with a penalty for missing memory
+                    ///< and throughput
   uint64_t shortfallBytes = 0; ///< bytes
   uint32_t tasks = 0;
   Move move = Move::Units;      ///< the move that created it
@@ -52,20 +63,26 @@ struct Candidate {
   uint64_t id = 0;              ///< creation order of candidates; breaks ties
 };
 
-inline bool better(const Candidate &a, const Candidate &b) { return a.score != b.score ? a.score < b.score : a.id < b.id; }
+inline bool better(const Candidate &a, const Candidate &b) {
+  return a.score != b.score ? a.score < b.score : a.id < b.id;
+}
 
 /// Whether one device executes everything.
 inline bool isSingle(const Strategy &strategy) {
-  return strategy.pipelines.size() == 1 && strategy.pipelines[0].stages.size() == 1 && strategy.pipelines[0].stages[0].members.size() == 1;
+  return strategy.pipelines.size() == 1 && strategy.pipelines[0].stages.size() == 1 &&
+         strategy.pipelines[0].stages[0].members.size() == 1;
 }
 
 /// Returns the price per hour of the devices in use and their nodes.
 double priceOf(const Problem &problem, const Strategy &strategy);
 /// Returns the objective value. \param missing  missing memory as a share of the devices' memory,
 /// summed
-double scoreOf(const Problem &problem, const SearchOptions &options, const Strategy &strategy, double step, double missing);
+double scoreOf(const Problem &problem, const SearchOptions &options, const Strategy &strategy,
+               double step, double missing);
 /// Whether prices count. A small subset of the devices may then be best.
-inline bool countsPrices(const SearchOptions &options) { return options.objective == Objective::CostPerSample || options.maxPrice > 0; }
+inline bool countsPrices(const SearchOptions &options) {
+  return options.objective == Objective::CostPerSample || options.maxPrice > 0;
+}
 
 /// State shared by all parts of a search. Results never depend on the number of threads: work is
 /// distributed in batches, and comparisons use whole batches.
@@ -82,11 +99,17 @@ public:
 
   StrategySimulator &simulator(size_t worker) { return *simulators[worker]; }
   /// Returns the worker's solver for strategies with this number of parts: 1, or that of `parts`.
-  StagePartitioner &partitioner(size_t worker, int32_t parts = 1) { return parts > 1 ? *fractionalSolvers[worker] : *partitioners[worker]; }
-  const StageModel &modelOf(const Strategy &strategy) const { return strategy.boundaryDenominator > 1 ? *fractionalModel : model; }
+  StagePartitioner &partitioner(size_t worker, int32_t parts = 1) {
+    return parts > 1 ? *fractionalSolvers[worker] : *partitioners[worker];
+  }
+  const StageModel &modelOf(const Strategy &strategy) const {
+    return strategy.boundaryDenominator > 1 ? *fractionalModel : model;
+  }
   uint64_t nextId() { return ids++; }
   double price(const Strategy &strategy) const { return priceOf(problem, strategy); } ///< per hour
-  double scoreOf(const Strategy &strategy, double step, double missing) const { return planning::scoreOf(problem, options, strategy, step, missing); }
+  double scoreOf(const Strategy &strategy, double step, double missing) const {
+    return planning::scoreOf(problem, options, strategy, step, missing);
+  }
   /// Returns the missing memory as a share of the devices' memory, summed.
   double missingMemory(const std::vector<uint64_t> &memory) const;
   uint32_t tried() const { return triedCount; }
@@ -95,7 +118,9 @@ public:
   uint32_t budget = 0;
   bool budgetExhausted() const { return triedCount >= budget; }
   /// Returns the limits for the devices that may be used now.
-  SearchEffort effort() const { return SearchEffort::forDevices(devices.size(), tables.units(), problem.batch); }
+  SearchEffort effort() const {
+    return SearchEffort::forDevices(devices.size(), tables.units(), problem.batch);
+  }
 
   const Problem &problem;
   const SearchOptions &options;
@@ -111,7 +136,8 @@ private:
   uint32_t triedCount = 0;
 };
 
-/// Returns schedules to try for any strategy, the most promising first. \param every  includes GPipe
+/// Returns schedules to try for any strategy, the most promising first. \param every  includes
+/// GPipe
 std::vector<step::Schedule> scheduleChoices(const SearchContext &context, bool every);
 
 /// Returns strategies from the dynamic program, best estimate first.
@@ -121,7 +147,8 @@ std::vector<Candidate> makeInitialSolutions(SearchContext &context, bool thoroug
 /// Returns at most `max` subsets of the devices: without each site, class and node, each of these
 /// alone, the strongest together, classes of a site; for few devices, one less of each class. Sites
 /// are first, nodes last.
-std::vector<std::vector<uint32_t>> subclusters(const SearchContext &context, const std::vector<uint32_t> &devices, size_t max);
+std::vector<std::vector<uint32_t>> subclusters(const SearchContext &context,
+                                               const std::vector<uint32_t> &devices, size_t max);
 /// Returns the usable devices without those that are much slower than the mean and together
 /// contribute almost nothing. A search that starts without them is unaffected by them, and adds
 /// them if that helps.
@@ -130,19 +157,23 @@ std::vector<uint32_t> withoutNegligible(const SearchContext &context);
 /// overlap and tend to omit this strategy.
 void addWhole(SearchContext &context, std::vector<Candidate> &solutions);
 /// Adds the best estimates for subsets of the devices `of`, `each` for every subset.
-void addSubclusterSolutions(SearchContext &context, const std::vector<uint32_t> &of, size_t maxSets, size_t each, std::vector<Candidate> &solutions);
+void addSubclusterSolutions(SearchContext &context, const std::vector<uint32_t> &of, size_t maxSets,
+                            size_t each, std::vector<Candidate> &solutions);
 
 /// Returns one pipeline with this number of stages, and devices and units in proportion to speed,
 /// without regard to memory. If no seed fits, moves start there, or it shows the missing memory.
 /// With `loops`, each device has that many stages, in a ring. Micro-batches have rows()[rows] rows.
 /// Returns nullopt if there are more stages than devices, units or samples allow.
-std::optional<Candidate> proportionalPartition(const SearchContext &context, size_t stages, size_t loops = 1, size_t rows = 0);
+std::optional<Candidate> proportionalPartition(const SearchContext &context, size_t stages,
+                                               size_t loops = 1, size_t rows = 0);
 
 /// Makes a random neighbor of a strategy. Returns false if this draw found none. Some neighbors of
 /// a strategy with whole units share units.
-bool mutate(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed, Candidate &to);
+bool mutate(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed,
+            Candidate &to);
 /// As mutate, but whole units stay whole.
-bool mutateAlike(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed, Candidate &to);
+bool mutateAlike(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed,
+                 Candidate &to);
 
 /// Returns the same strategy with units in parts, which moves may then share. Precondition:
 /// context.parts.
@@ -153,15 +184,17 @@ void setSamplesPerVariant(Strategy &strategy);
 /// keep their proportions. These proportions are tuned to the path of the first samples through the
 /// stages and of the last ones back. Precondition: one group per stage.
 /// \param level  by how much the times approach their mean: 0 not at all, 1 equal
-bool keepTimes(const StageModel &model, const std::vector<DeviceSet> &groups, double level, Pipeline &pipeline);
+bool keepTimes(const StageModel &model, const std::vector<DeviceSet> &groups, double level,
+               Pipeline &pipeline);
 /// Finds two stages, and the number of units or parts that the first gets from the second, such
 /// that the busiest stage has less work. Returns false if there are none.
-bool fromBusiest(const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, SplitMix64 &random, size_t &a, size_t &b,
-                 int32_t &by);
+bool fromBusiest(const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy,
+                 SplitMix64 &random, size_t &a, size_t &b, int32_t &by);
 
 /// Moves devices to other groups, swaps, merges or splits groups, or adds devices of `rest`.
 /// Returns false if this draw found no change.
-bool moveGroups(const StageModel &model, SplitMix64 &random, const std::vector<uint32_t> &rest, std::vector<DeviceSet> &groups);
+bool moveGroups(const StageModel &model, SplitMix64 &random, const std::vector<uint32_t> &rest,
+                std::vector<DeviceSet> &groups);
 
 /// Returns the devices that a strategy does not use.
 std::vector<uint32_t> unusedDevices(const SearchContext &context, const Strategy &strategy);
@@ -186,16 +219,19 @@ std::vector<MemoryOptimization> memoryOptimizationCandidates();
 /// Returns the best plan with memory optimizations, on as few devices as necessary, with the
 /// devices in the order of `problem`. Returns nullopt if none fits, or if none scores below
 /// `toBeat`.
-std::optional<SearchResult> searchWithMemoryOptimizations(const Problem &problem, const SearchOptions &options, double toBeat);
+std::optional<SearchResult>
+searchWithMemoryOptimizations(const Problem &problem, const SearchOptions &options, double toBeat);
 /// Returns the best plan with parameters gathered by phase. It remains possible if even one stage's
 /// parameters and gradients exceed its devices' memory. Returns nullopt if none fits.
-std::optional<SearchResult> searchReshardAfterForward(const Problem &problem, const SearchOptions &options);
+std::optional<SearchResult> searchReshardAfterForward(const Problem &problem,
+                                                      const SearchOptions &options);
 /// Runs one search with the memory optimizations of the problem only.
 Result<SearchResult> searchInOrder(const Problem &problem, const SearchOptions &options);
 /// Returns the score of the best plan of a short search that fits and meets the limits; nullopt if
 /// there is none.
 /// \param used  receives its devices, ascending
-std::optional<double> shortSearch(const Problem &problem, const SearchOptions &options, std::vector<uint32_t> *used = nullptr);
+std::optional<double> shortSearch(const Problem &problem, const SearchOptions &options,
+                                  std::vector<uint32_t> *used = nullptr);
 /// As shortSearch; if prices count, also for subsets of the cluster.
 std::optional<double> shortSearchOfParts(const Problem &problem, const SearchOptions &options);
 /// As searchInOrder; if prices count, also for the cheapest subsets of the cluster.
@@ -203,6 +239,7 @@ Result<SearchResult> searchParts(const Problem &problem, const SearchOptions &op
 
 /// Returns a message with the missing memory of the closest plan, per device, and changes that
 /// would make it fit.
-std::string explainMemory(const SearchContext &context, const Strategy &strategy, const Evaluation &closest);
+std::string explainMemory(const SearchContext &context, const Strategy &strategy,
+                          const Evaluation &closest);
 
 } // namespace zorse::planning

@@ -23,8 +23,10 @@ std::string signatureOf(const bundle::LinkSpec &link) { return link.SerializeAsS
 std::string signatureOf(const Problem &problem, uint32_t d) {
   const ClusterDevice &device = problem.cluster.devices[d];
   std::string text = device.kind + "/" + device.arch + "/" + device.type + "/";
-  for (double number : {double(device.multiprocessors), device.halfPeakRows, double(device.eager), device.memoryBandwidth, device.launchOverhead,
-                        double(device.memory), double(device.reservedMemory), double(device.threads), device.price, double(device.deviceToDevice)})
+  for (double number : {double(device.multiprocessors), device.halfPeakRows, double(device.eager),
+                        device.memoryBandwidth, device.launchOverhead, double(device.memory),
+                        double(device.reservedMemory), double(device.threads), device.price,
+                        double(device.deviceToDevice)})
     add(text, number);
   for (double speed : device.flopsPerSecond)
     add(text, speed);
@@ -39,7 +41,8 @@ std::string signatureOf(const Problem &problem, uint32_t d) {
       for (step::UnitTask task : {step::UnitTask::Forward, step::UnitTask::Backward})
         add(text, problem.costs.unit(d, u, task, rows));
   }
-  for (double seconds : {problem.costs.update(d, 1 << 20), problem.costs.copy(d, 1 << 20), problem.costs.load(d, 1 << 20)})
+  for (double seconds : {problem.costs.update(d, 1 << 20), problem.costs.copy(d, 1 << 20),
+                         problem.costs.load(d, 1 << 20)})
     add(text, seconds);
   return text;
 }
@@ -90,7 +93,8 @@ void refine(const bundle::Topology &topology, std::vector<Item> &sites) {
     std::sort(known.begin(), known.end());
     known.erase(std::unique(known.begin(), known.end()), known.end());
     for (Item &site : sites)
-      site.signature = std::to_string(std::lower_bound(known.begin(), known.end(), site.signature) - known.begin());
+      site.signature = std::to_string(std::lower_bound(known.begin(), known.end(), site.signature) -
+                                      known.begin());
     return known.size();
   };
   for (size_t before = 0, now = shorten(); now > before && now < sites.size();) {
@@ -123,7 +127,8 @@ std::vector<Item> makeDevices(const Problem &problem) {
   const size_t speed = speedIndex(productType(problem.summary));
   std::vector<Item> devices;
   for (uint32_t d = 0; d < from.size(); ++d)
-    devices.push_back({d, from[d].flopsPerSecond[speed], static_cast<double>(from[d].capacity()), signatureOf(problem, d)});
+    devices.push_back({d, from[d].flopsPerSecond[speed], static_cast<double>(from[d].capacity()),
+                       signatureOf(problem, d)});
   std::sort(devices.begin(), devices.end());
   return devices;
 }
@@ -139,7 +144,8 @@ std::vector<Item> makeNodes(const Cluster &from, const std::vector<Item> &device
   }
   for (Item &node : nodes) {
     const ClusterNode &of = from.nodes[node.index];
-    for (double number : {double(of.hostMemory), of.pcie, double(of.nvme), of.nvmeBandwidth, of.price})
+    for (double number :
+         {double(of.hostMemory), of.pcie, double(of.nvme), of.nvmeBandwidth, of.price})
       add(node.signature, number);
     const auto &links = from.topology.nodes(static_cast<int>(node.index));
     for (const bundle::LinkSpec *link : {&links.port(), &links.bus(), &links.nic()})
@@ -183,7 +189,9 @@ Result<CanonicalProblem> CanonicalProblem::make(const Problem &problem) {
 
   // Sites in order, their nodes in order, and the devices of these in order.
   const std::vector<uint32_t> siteAt = placesOf(sites);
-  auto siteOf = [&](uint32_t node) { return siteAt[topology.nodes(static_cast<int>(node)).site()]; };
+  auto siteOf = [&](uint32_t node) {
+    return siteAt[topology.nodes(static_cast<int>(node)).site()];
+  };
   std::sort(nodes.begin(), nodes.end(), [&](const Item &a, const Item &b) {
     const uint32_t x = siteOf(a.index), y = siteOf(b.index);
     return x != y ? x < y : a < b;
@@ -217,7 +225,8 @@ Result<CanonicalProblem> CanonicalProblem::make(const Problem &problem) {
     pair.set_a(siteAt[pair.a()]);
     pair.set_b(siteAt[pair.b()]);
   }
-  Result<CostModel> costs = CostModel::make(problem.summary, made.cluster, problem.costs.profile(), {});
+  Result<CostModel> costs =
+      CostModel::make(problem.summary, made.cluster, problem.costs.profile(), {});
   if (costs.failed())
     return costs.error();
   made.costs = std::move(*costs);
@@ -225,7 +234,14 @@ Result<CanonicalProblem> CanonicalProblem::make(const Problem &problem) {
 }
 
 Problem CanonicalProblem::on(const Problem &problem) const {
-  return {problem.summary, cluster, *costs, problem.batch, problem.functions, problem.memoryOptimizations, {}, problem.overlapCommunication};
+  return {problem.summary,
+          cluster,
+          *costs,
+          problem.batch,
+          problem.functions,
+          problem.memoryOptimizations,
+          {},
+          problem.overlapCommunication};
 }
 
 Strategy CanonicalProblem::restore(Strategy strategy) const {
@@ -236,7 +252,8 @@ Strategy CanonicalProblem::restore(Strategy strategy) const {
   auto &others = strategy.memoryOptimizations.overrides;
   for (auto &other : others)
     other.first = original[other.first];
-  std::sort(others.begin(), others.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+  std::sort(others.begin(), others.end(),
+            [](const auto &a, const auto &b) { return a.first < b.first; });
   return strategy;
 }
 

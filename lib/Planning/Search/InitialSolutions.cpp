@@ -31,7 +31,8 @@ struct Block {
 std::vector<Block> makeBlocks(const SearchContext &context, const std::vector<uint32_t> &devices) {
   std::map<std::pair<uint32_t, uint32_t>, std::map<uint32_t, std::vector<uint32_t>>> sorted;
   for (uint32_t d : devices)
-    sorted[{context.model.siteOf(d), context.model.deviceTypeOf(d)}][context.model.nodeOf(d)].push_back(d);
+    sorted[{context.model.siteOf(d), context.model.deviceTypeOf(d)}][context.model.nodeOf(d)]
+        .push_back(d);
   std::vector<Block> blocks;
   for (auto &[key, nodes] : sorted) {
     Block block{key.first, key.second, {}};
@@ -44,7 +45,9 @@ std::vector<Block> makeBlocks(const SearchContext &context, const std::vector<ui
   if (blocks.size() == 2 && context.effort().bothSides)
     for (size_t b = 0; b < 2; ++b)
       if (size_t nodes = blocks[b].nodes.size(); nodes >= 4) {
-        Block rest{blocks[b].site, blocks[b].deviceClass, {blocks[b].nodes.begin() + static_cast<long>(nodes / 4), blocks[b].nodes.end()}};
+        Block rest{blocks[b].site,
+                   blocks[b].deviceClass,
+                   {blocks[b].nodes.begin() + static_cast<long>(nodes / 4), blocks[b].nodes.end()}};
         blocks[b].nodes.resize(nodes / 4);
         blocks.push_back(std::move(rest));
       }
@@ -61,7 +64,8 @@ std::vector<std::vector<size_t>> makeOrders(const std::vector<Block> &blocks, si
   if (sites.size() == 1) {
     std::vector<size_t> order(blocks.size());
     std::iota(order.begin(), order.end(), 0);
-    std::set<std::vector<std::pair<uint32_t, size_t>>> seen; // adjacent blocks of one class count as one
+    std::set<std::vector<std::pair<uint32_t, size_t>>>
+        seen; // adjacent blocks of one class count as one
     do {
       std::vector<std::pair<uint32_t, size_t>> runs;
       for (size_t b : order) {
@@ -97,7 +101,8 @@ std::vector<std::vector<size_t>> makeOrders(const std::vector<Block> &blocks, si
 }
 
 /// Returns atoms of at most `size` devices; whole nodes are merged up to that size.
-std::vector<DeviceSet> makeDeviceSets(const std::vector<Block> &blocks, const std::vector<size_t> &order, size_t size) {
+std::vector<DeviceSet> makeDeviceSets(const std::vector<Block> &blocks,
+                                      const std::vector<size_t> &order, size_t size) {
   std::vector<DeviceSet> deviceSets;
   for (size_t b : order) {
     DeviceSet joined;
@@ -106,7 +111,8 @@ std::vector<DeviceSet> makeDeviceSets(const std::vector<Block> &blocks, const st
         size_t pieces = (node.size() + size - 1) / size, at = 0;
         for (size_t p = 0; p < pieces; ++p) {
           size_t end = node.size() * (p + 1) / pieces;
-          deviceSets.push_back({{node.begin() + static_cast<long>(at), node.begin() + static_cast<long>(end)}});
+          deviceSets.push_back(
+              {{node.begin() + static_cast<long>(at), node.begin() + static_cast<long>(end)}});
           at = end;
         }
         continue;
@@ -129,21 +135,27 @@ bool sameLayout(const Strategy &a, const Strategy &b) {
   };
   auto sameStage = [&](const Stage &s, const Stage &o) {
     return s.unitBegin == o.unitBegin && s.unitEnd == o.unitEnd &&
-           std::equal(s.members.begin(), s.members.end(), o.members.begin(), o.members.end(), sameMember);
+           std::equal(s.members.begin(), s.members.end(), o.members.begin(), o.members.end(),
+                      sameMember);
   };
-  return std::equal(a.pipelines.begin(), a.pipelines.end(), b.pipelines.begin(), b.pipelines.end(), [&](const Pipeline &p, const Pipeline &o) {
-    return std::equal(p.stages.begin(), p.stages.end(), o.stages.begin(), o.stages.end(), sameStage);
-  });
+  return std::equal(a.pipelines.begin(), a.pipelines.end(), b.pipelines.begin(), b.pipelines.end(),
+                    [&](const Pipeline &p, const Pipeline &o) {
+                      return std::equal(p.stages.begin(), p.stages.end(), o.stages.begin(),
+                                        o.stages.end(), sameStage);
+                    });
 }
 
 /// Returns the same order in atoms of another size.
-std::vector<DeviceSet> splitDeviceSets(const SearchContext &context, const std::vector<DeviceSet> &deviceSets, size_t size) {
+std::vector<DeviceSet> splitDeviceSets(const SearchContext &context,
+                                       const std::vector<DeviceSet> &deviceSets, size_t size) {
   std::vector<DeviceSet> pieces;
   for (const DeviceSet &deviceSet : deviceSets)
     for (uint32_t d : deviceSet.devices) {
       bool same = !pieces.empty() && pieces.back().devices.size() < size &&
-                  context.model.deviceTypeOf(pieces.back().devices.front()) == context.model.deviceTypeOf(d) &&
-                  (size > 4 || context.model.nodeOf(pieces.back().devices.front()) == context.model.nodeOf(d));
+                  context.model.deviceTypeOf(pieces.back().devices.front()) ==
+                      context.model.deviceTypeOf(d) &&
+                  (size > 4 ||
+                   context.model.nodeOf(pieces.back().devices.front()) == context.model.nodeOf(d));
       if (!same)
         pieces.emplace_back();
       pieces.back().devices.push_back(d);
@@ -159,7 +171,8 @@ double rateOf(const SearchContext &context, const std::vector<uint32_t> &devices
 }
 
 /// Returns the atoms in `count` groups of about equal speed, in order.
-std::vector<DeviceSet> groupDeviceSets(const SearchContext &context, const std::vector<DeviceSet> &deviceSets, size_t count) {
+std::vector<DeviceSet> groupDeviceSets(const SearchContext &context,
+                                       const std::vector<DeviceSet> &deviceSets, size_t count) {
   double total = 0, passed = 0;
   for (const DeviceSet &deviceSet : deviceSets)
     total += rateOf(context, deviceSet.devices);
@@ -167,18 +180,21 @@ std::vector<DeviceSet> groupDeviceSets(const SearchContext &context, const std::
   for (size_t i = 0; i < deviceSets.size(); ++i) {
     size_t left = deviceSets.size() - i; // every group gets an atom
     bool next = groups.empty() ||
-                (groups.size() < count &&
-                 (passed >= total * static_cast<double>(groups.size()) / static_cast<double>(count) * (1 - 1e-9) || left <= count - groups.size()));
+                (groups.size() < count && (passed >= total * static_cast<double>(groups.size()) /
+                                                         static_cast<double>(count) * (1 - 1e-9) ||
+                                           left <= count - groups.size()));
     if (next)
       groups.emplace_back();
-    groups.back().devices.insert(groups.back().devices.end(), deviceSets[i].devices.begin(), deviceSets[i].devices.end());
+    groups.back().devices.insert(groups.back().devices.end(), deviceSets[i].devices.begin(),
+                                 deviceSets[i].devices.end());
     passed += rateOf(context, deviceSets[i].devices);
   }
   return groups;
 }
 
 /// Divides the cluster's devices into `copies` equal sets; empty if that is impossible.
-std::vector<std::vector<uint32_t>> dealCopies(const SearchContext &context, uint32_t copies, bool bySite) {
+std::vector<std::vector<uint32_t>> dealCopies(const SearchContext &context, uint32_t copies,
+                                              bool bySite) {
   std::vector<std::vector<uint32_t>> sets(copies);
   if (bySite) {
     std::map<uint32_t, uint32_t> index;
@@ -200,7 +216,8 @@ std::vector<std::vector<uint32_t>> dealCopies(const SearchContext &context, uint
   for (auto &[key, list] : alike) {
     if (list.size() % copies == 0) {
       for (size_t i = 0; i < list.size(); ++i) // adjacent devices stay together
-        sets[i / (list.size() / copies)].insert(sets[i / (list.size() / copies)].end(), list[i]->begin(), list[i]->end());
+        sets[i / (list.size() / copies)].insert(sets[i / (list.size() / copies)].end(),
+                                                list[i]->begin(), list[i]->end());
     } else if ((list.size() * key.second) % copies == 0 && key.second % copies == 0) {
       for (const auto *node : list)
         for (size_t i = 0; i < node->size(); ++i)
@@ -256,8 +273,10 @@ private:
     if (asked <= 1)
       addTasks({context.devices}, effort.seedOrders);
     for (uint32_t copies : {2u, 3u, 4u, 5u, 8u, 16u})
-      if ((effort.everyCopies || copies == 2 || copies == 4 || copies == 8 || copies == sites.size() || asked == copies) &&
-          (asked == 0 || asked == copies) && copies <= effort.maxCopies && copies <= count && copies <= context.problem.batch)
+      if ((effort.everyCopies || copies == 2 || copies == 4 || copies == 8 ||
+           copies == sites.size() || asked == copies) &&
+          (asked == 0 || asked == copies) && copies <= effort.maxCopies && copies <= count &&
+          copies <= context.problem.batch)
         for (bool bySite : {false, true}) {
           auto sets = dealCopies(context, copies, bySite);
           if (!sets.empty())
@@ -279,7 +298,8 @@ private:
     if (std::find(samples.begin(), samples.end(), 0) != samples.end())
       return;
     const SearchEffort::Pieces pieces = effort.piecesOf(largest);
-    const size_t rowCounts = effort.seedRows ? std::min(context.model.rows().size(), effort.seedRows) : 1;
+    const size_t rowCounts =
+        effort.seedRows ? std::min(context.model.rows().size(), effort.seedRows) : 1;
     for (const auto &order : makeOrders(blocks.front(), maxOrders))
       for (size_t choice = 0; choice < pieces.deviceSets.size() * rowCounts; ++choice) {
         SeedTask task = makeTask(blocks, order, pieces.deviceSets[choice / rowCounts]);
@@ -292,7 +312,8 @@ private:
       }
   }
 
-  SeedTask makeTask(const std::vector<std::vector<Block>> &blocks, const std::vector<size_t> &order, size_t size) {
+  SeedTask makeTask(const std::vector<std::vector<Block>> &blocks, const std::vector<size_t> &order,
+                    size_t size) {
     SeedTask task;
     const uint32_t stages = context.options.stages;
     for (const auto &list : blocks) {
@@ -301,7 +322,9 @@ private:
         own.resize(list.size());
         std::iota(own.begin(), own.end(), 0);
       }
-      task.deviceSets.push_back(stages > 0 ? groupDeviceSets(context, makeDeviceSets(list, own, 1), stages) : makeDeviceSets(list, own, size));
+      task.deviceSets.push_back(stages > 0
+                                    ? groupDeviceSets(context, makeDeviceSets(list, own, 1), stages)
+                                    : makeDeviceSets(list, own, size));
     }
     if (stages > 0) {
       task.options.maxDeviceSets = 1;
@@ -314,7 +337,8 @@ private:
   }
 
   void solveFrom(size_t begin) {
-    context.parallel(tasks.size() - begin, [&](size_t worker, size_t i) { solve(worker, begin + i); });
+    context.parallel(tasks.size() - begin,
+                     [&](size_t worker, size_t i) { solve(worker, begin + i); });
   }
 
   /// Partitions a task; one that was partitioned before, with other assumptions.
@@ -344,11 +368,13 @@ private:
     case SearchEffort::Assumptions::Both:
       break;
     }
-    return inFlight != kInFlight || lateStart != kLateStart; // those were used for the first partition
+    return inFlight != kInFlight ||
+           lateStart != kLateStart; // those were used for the first partition
   }
 
   /// The simulation decides which estimate gives the better partition.
-  void attempt(size_t worker, SeedTask &task, double inFlight, double lateStart, bool rough, bool parts = false) {
+  void attempt(size_t worker, SeedTask &task, double inFlight, double lateStart, bool rough,
+               bool parts = false) {
     PartitionOptions options = task.options;
     options.rough = rough;
     options.inFlight = inFlight;
@@ -362,7 +388,9 @@ private:
 
   void cut(size_t worker, SeedTask &task, const PartitionOptions &options, bool parts) {
     std::vector<Partition> partitions;
-    double time = cutPipelines(context.partitioner(worker, parts ? context.fractionalModel->boundaryVariants() : 1), task, options, partitions);
+    double time = cutPipelines(
+        context.partitioner(worker, parts ? context.fractionalModel->boundaryVariants() : 1), task,
+        options, partitions);
     if (time < 0)
       return;
     Candidate candidate;
@@ -370,7 +398,8 @@ private:
     candidate.inFlight = options.inFlight;
     for (size_t p = 0; p < partitions.size(); ++p)
       candidate.strategy.pipelines.push_back(
-          makePipeline(parts ? *context.fractionalModel : context.model, task.deviceSets[p], partitions[p], task.samples[p]));
+          makePipeline(parts ? *context.fractionalModel : context.model, task.deviceSets[p],
+                       partitions[p], task.samples[p]));
     if (parts) {
       candidate.strategy.boundaryDenominator = context.fractionalModel->boundaryVariants();
       setSamplesPerVariant(candidate.strategy);
@@ -379,7 +408,8 @@ private:
   }
 
   /// Returns the time of the slowest pipeline, or -1 if a pipeline has no partition.
-  double cutPipelines(StagePartitioner &partitioner, const SeedTask &task, PartitionOptions options, std::vector<Partition> &partitions) const {
+  double cutPipelines(StagePartitioner &partitioner, const SeedTask &task, PartitionOptions options,
+                      std::vector<Partition> &partitions) const {
     double slowest = 0;
     for (size_t p = 0; p < task.deviceSets.size(); ++p) {
       if (repeatsFirst(task, p)) {
@@ -399,27 +429,33 @@ private:
 
   bool repeatsFirst(const SeedTask &task, size_t p) const {
     auto alike = [&](const DeviceSet &a, const DeviceSet &b) {
-      return a.devices.size() == b.devices.size() && context.model.deviceTypeOf(a.devices.front()) == context.model.deviceTypeOf(b.devices.front());
+      return a.devices.size() == b.devices.size() &&
+             context.model.deviceTypeOf(a.devices.front()) ==
+                 context.model.deviceTypeOf(b.devices.front());
     };
     return p > 0 && task.samples[p] == task.samples[0] &&
-           std::equal(task.deviceSets[p].begin(), task.deviceSets[p].end(), task.deviceSets[0].begin(), task.deviceSets[0].end(), alike);
+           std::equal(task.deviceSets[p].begin(), task.deviceSets[p].end(),
+                      task.deviceSets[0].begin(), task.deviceSets[0].end(), alike);
   }
 
   /// Also adds split nodes for the most promising tasks.
   void addFinerTasks() {
     std::vector<size_t> byPromise(tasks.size());
     std::iota(byPromise.begin(), byPromise.end(), 0);
-    std::stable_sort(byPromise.begin(), byPromise.end(), [&](size_t a, size_t b) { return tasks[a].estimate() < tasks[b].estimate(); });
+    std::stable_sort(byPromise.begin(), byPromise.end(),
+                     [&](size_t a, size_t b) { return tasks[a].estimate() < tasks[b].estimate(); });
     std::map<std::array<size_t, 2>, size_t> refined;
     std::map<size_t, double> bestOf; // by number of pipelines
     for (size_t i : byPromise) {
       if (tasks[i].finer.empty() || tasks[i].found.empty() ||
           refined[{tasks[i].deviceSets.size(), tasks[i].options.maxRows}]++ >= effort.seedsInPieces)
         continue;
-      const double best = bestOf.emplace(tasks[i].deviceSets.size(), tasks[i].estimate()).first->second;
+      const double best =
+          bestOf.emplace(tasks[i].deviceSets.size(), tasks[i].estimate()).first->second;
       if (tasks[i].estimate() > effort.piecesWithin * best)
         continue;
-      for (size_t size : std::vector<size_t>(tasks[i].finer)) { // a copy, because adding tasks moves them
+      for (size_t size :
+           std::vector<size_t>(tasks[i].finer)) { // a copy, because adding tasks moves them
         SeedTask task;
         task.samples = tasks[i].samples;
         task.options = tasks[i].options;
@@ -434,14 +470,17 @@ private:
   /// Partitions the most promising tasks again, of each atom size and number of pipelines: coarse
   /// ones never look better, but often are.
   void solveAgain() {
-    std::stable_sort(tasks.begin(), tasks.end(), [](const SeedTask &a, const SeedTask &b) { return a.estimate() < b.estimate(); });
+    std::stable_sort(tasks.begin(), tasks.end(), [](const SeedTask &a, const SeedTask &b) {
+      return a.estimate() < b.estimate();
+    });
     while (!tasks.empty() && tasks.back().found.empty())
       tasks.pop_back();
     std::map<std::array<size_t, 3>, size_t> taken;
     std::vector<size_t> again;
     for (size_t i = 0; i < tasks.size(); ++i)
       if (thorough && again.size() < effort.seedsAgain &&
-          taken[{tasks[i].size, tasks[i].deviceSets.size(), tasks[i].options.maxRows}]++ < effort.seedsAgainOfKind)
+          taken[{tasks[i].size, tasks[i].deviceSets.size(), tasks[i].options.maxRows}]++ <
+              effort.seedsAgainOfKind)
         again.push_back(i);
     context.parallel(again.size(), [&](size_t worker, size_t i) { solve(worker, again[i]); });
   }
@@ -455,7 +494,8 @@ private:
 
 /// Sorts by estimate and removes duplicates, because several tasks give the same strategy.
 std::vector<Candidate> withoutRepeated(std::vector<Candidate> solutions) {
-  std::stable_sort(solutions.begin(), solutions.end(), [](const Candidate &a, const Candidate &b) { return a.estimate < b.estimate; });
+  std::stable_sort(solutions.begin(), solutions.end(),
+                   [](const Candidate &a, const Candidate &b) { return a.estimate < b.estimate; });
   std::vector<Candidate> unlike;
   for (Candidate &candidate : solutions) {
     bool known = false;
@@ -477,7 +517,8 @@ std::vector<Candidate> inTurn(std::vector<Candidate> solutions) {
     size_t place = rank[{solutions[i].strategy.pipelines.size(), stages}]++;
     order.push_back({solutions[i].estimate * (1 + 0.03 * static_cast<double>(place)), i});
   }
-  std::stable_sort(order.begin(), order.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto &a, const auto &b) { return a.first < b.first; });
   std::vector<Candidate> sorted;
   for (auto &[estimate, i] : order)
     sorted.push_back(std::move(solutions[i]));
@@ -486,16 +527,20 @@ std::vector<Candidate> inTurn(std::vector<Candidate> solutions) {
 
 } // namespace
 
-std::vector<Candidate> zorse::planning::makeInitialSolutions(SearchContext &context, bool thorough) {
+std::vector<Candidate> zorse::planning::makeInitialSolutions(SearchContext &context,
+                                                             bool thorough) {
   return inTurn(withoutRepeated(SeedSearch(context, thorough).run()));
 }
 
-std::optional<Candidate> zorse::planning::proportionalPartition(const SearchContext &context, size_t stages, size_t loops, size_t rows) {
+std::optional<Candidate> zorse::planning::proportionalPartition(const SearchContext &context,
+                                                                size_t stages, size_t loops,
+                                                                size_t rows) {
   const StageModel &model = context.model;
   const std::vector<Block> blocks = makeBlocks(context, context.devices);
   std::vector<size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), 0);
-  const std::vector<DeviceSet> groups = groupDeviceSets(context, makeDeviceSets(blocks, order, 1), stages);
+  const std::vector<DeviceSet> groups =
+      groupDeviceSets(context, makeDeviceSets(blocks, order, 1), stages);
   if (groups.size() != stages || static_cast<size_t>(model.units()) < stages * loops)
     return std::nullopt;
   std::vector<double> passed;
@@ -508,11 +553,15 @@ std::optional<Candidate> zorse::planning::proportionalPartition(const SearchCont
   Candidate candidate;
   Pipeline pipeline{context.problem.batch, {}};
   for (size_t s = 0; s < stages * loops; ++s) {
-    const int32_t begin = s == 0 ? 0 : pipeline.stages.back().unitEnd, left = static_cast<int32_t>(stages * loops - 1 - s);
+    const int32_t begin = s == 0 ? 0 : pipeline.stages.back().unitEnd,
+                  left = static_cast<int32_t>(stages * loops - 1 - s);
     const size_t lap = s / stages;
-    const double part = (static_cast<double>(lap) + passed[s % stages] / total) / static_cast<double>(loops);
-    const auto end = static_cast<int32_t>(std::clamp<long>(std::lround(model.units() * part), begin + 1, model.units() - left));
-    pipeline.stages.push_back(makeStage(model, groups[s % stages].devices, begin, end, pipeline.samples, rows));
+    const double part =
+        (static_cast<double>(lap) + passed[s % stages] / total) / static_cast<double>(loops);
+    const auto end = static_cast<int32_t>(
+        std::clamp<long>(std::lround(model.units() * part), begin + 1, model.units() - left));
+    pipeline.stages.push_back(
+        makeStage(model, groups[s % stages].devices, begin, end, pipeline.samples, rows));
   }
   candidate.strategy.pipelines.push_back(std::move(pipeline));
   return candidate;

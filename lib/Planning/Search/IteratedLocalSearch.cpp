@@ -17,8 +17,10 @@ namespace {
 
 class IteratedLocalSearch {
 public:
-  IteratedLocalSearch(SearchContext &context, const Candidate &start, const std::vector<step::Schedule> &schedules, uint64_t seed)
-      : best(start), context(context), now(start), seed(seed), neighborhood(context, schedules, [this](Candidate &&candidate) {
+  IteratedLocalSearch(SearchContext &context, const Candidate &start,
+                      const std::vector<step::Schedule> &schedules, uint64_t seed)
+      : best(start), context(context), now(start), seed(seed),
+        neighborhood(context, schedules, [this](Candidate &&candidate) {
           evaluate(candidate);
           if (candidate.score < next.score)
             next = std::move(candidate);
@@ -49,7 +51,8 @@ private:
     bool moved = false;
     for (uint64_t step = 0; step < 1 + done % 3; ++step)
       for (uint64_t attempt = 0; attempt < context.effort().attempts; ++attempt)
-        if (mutateAlike(context, place, from, seed * 1000003 + done * 8191 + step * 131 + attempt * 7919, to)) {
+        if (mutateAlike(context, place, from,
+                        seed * 1000003 + done * 8191 + step * 131 + attempt * 7919, to)) {
           from = to;
           moved = true;
           break;
@@ -78,8 +81,10 @@ private:
               return false; // moves of devices that have several stages
     if (context.options.pipelines && strategy.pipelines.size() != context.options.pipelines)
       return false;
-    return context.options.stages == 0 || std::all_of(strategy.pipelines.begin(), strategy.pipelines.end(),
-                                                      [&](const Pipeline &p) { return p.stages.size() == context.options.stages; });
+    return context.options.stages == 0 ||
+           std::all_of(
+               strategy.pipelines.begin(), strategy.pipelines.end(),
+               [&](const Pipeline &p) { return p.stages.size() == context.options.stages; });
   }
 
   /// For few devices the best neighbor is used, for many the first better one.
@@ -121,12 +126,14 @@ size_t stagesOf(const Strategy &strategy) {
 
 } // namespace
 
-void zorse::planning::hillClimb(SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations) {
+void zorse::planning::hillClimb(SearchContext &context, std::vector<Candidate> &pool,
+                                uint32_t simulations) {
   const SearchEffort effort = context.effort();
   const std::vector<step::Schedule> schedules = scheduleChoices(context, true);
   std::vector<std::unique_ptr<IteratedLocalSearch>> walks;
   auto start = [&](const Candidate &candidate) {
-    walks.push_back(std::make_unique<IteratedLocalSearch>(context, candidate, schedules, context.options.seed * 31 + walks.size()));
+    walks.push_back(std::make_unique<IteratedLocalSearch>(
+        context, candidate, schedules, context.options.seed * 31 + walks.size()));
   };
   // Starts from the best strategies of different structure, with whole and with shared units. Their
   // results decide which walks continue.
@@ -135,9 +142,11 @@ void zorse::planning::hillClimb(SearchContext &context, std::vector<Candidate> &
   size_t ofKind[2] = {};
   for (const Candidate &candidate : pool) {
     const bool shares = candidate.strategy.boundaryDenominator > 1;
-    if (!(candidate.score < INFINITY) || ofKind[shares] >= (shares ? effort.sharingStarts : effort.hillClimbStarts))
+    if (!(candidate.score < INFINITY) ||
+        ofKind[shares] >= (shares ? effort.sharingStarts : effort.hillClimbStarts))
       continue;
-    std::string structure = structureOf(context.model, candidate.strategy) + (shares ? "shared" : "");
+    std::string structure =
+        structureOf(context.model, candidate.strategy) + (shares ? "shared" : "");
     if (std::find(structures.begin(), structures.end(), structure) != structures.end())
       continue;
     structures.push_back(std::move(structure));
@@ -149,21 +158,25 @@ void zorse::planning::hillClimb(SearchContext &context, std::vector<Candidate> &
   // And from the best strategy of every number of stages that is not among them.
   size_t others = 0;
   for (const Candidate &candidate : pool)
-    if (size_t count = stagesOf(candidate.strategy); others < effort.stagesStarts && candidate.score < INFINITY &&
-                                                     candidate.strategy.boundaryDenominator == 1 &&
-                                                     std::find(stages.begin(), stages.end(), count) == stages.end()) {
+    if (size_t count = stagesOf(candidate.strategy);
+        others < effort.stagesStarts && candidate.score < INFINITY &&
+        candidate.strategy.boundaryDenominator == 1 &&
+        std::find(stages.begin(), stages.end(), count) == stages.end()) {
       stages.push_back(count);
       ++others;
       start(candidate);
     }
   uint32_t left = simulations;
   double best = pool.empty() ? INFINITY : pool.front().score;
-  for (size_t round = 0, stale = 0; !walks.empty() && left >= walks.size() && stale <= effort.descentPatience; ++round) {
+  for (size_t round = 0, stale = 0;
+       !walks.empty() && left >= walks.size() && stale <= effort.descentPatience; ++round) {
     std::vector<uint32_t> before;
     for (const auto &search : walks)
       before.push_back(search->simulated());
     const uint32_t each = left / static_cast<uint32_t>(walks.size());
-    context.parallel(walks.size(), [&](size_t worker, size_t i) { walks[i]->run(worker, round == 0 ? 1 : effort.kicks, each); });
+    context.parallel(walks.size(), [&](size_t worker, size_t i) {
+      walks[i]->run(worker, round == 0 ? 1 : effort.kicks, each);
+    });
     uint32_t used = 0;
     double now = best;
     for (size_t i = 0; i < walks.size(); ++i) {
@@ -171,7 +184,8 @@ void zorse::planning::hillClimb(SearchContext &context, std::vector<Candidate> &
       now = std::min(now, walks[i]->best.score);
     }
     context.count(used);
-    left -= std::min(left, std::max(used, static_cast<uint32_t>(walks.size()))); // also ends if no walk can move
+    left -= std::min(
+        left, std::max(used, static_cast<uint32_t>(walks.size()))); // also ends if no walk can move
     stale = now < best * (1 - 1e-9) ? 0 : stale + 1;
     best = now;
     if (round == 0 || walks.size() > effort.keptStarts) {
@@ -179,7 +193,8 @@ void zorse::planning::hillClimb(SearchContext &context, std::vector<Candidate> &
         search->best.id = context.nextId();
         pool.push_back(search->best);
       }
-      std::stable_sort(walks.begin(), walks.end(), [](const auto &a, const auto &b) { return better(a->best, b->best); });
+      std::stable_sort(walks.begin(), walks.end(),
+                       [](const auto &a, const auto &b) { return better(a->best, b->best); });
       while (walks.size() > effort.keptStarts)
         walks.pop_back();
     }

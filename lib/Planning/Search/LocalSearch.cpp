@@ -10,7 +10,8 @@ using namespace zorse;
 using namespace zorse::planning;
 
 Move AdaptiveMoveSelection::pick(SplitMix64 &random, bool parts) const {
-  constexpr double base[2][kMoves] = {{14, 8, 12, 5, 0, 8, 47, 3, 3}, {18, 4, 12, 5, 4, 4, 47, 3, 3}};
+  constexpr double base[2][kMoves] = {{14, 8, 12, 5, 0, 8, 47, 3, 3},
+                                      {18, 4, 12, 5, 4, 4, 47, 3, 3}};
   // Rates of improvement as if kBefore moves had been made before, with the mean's success rate.
   constexpr double kBefore = 40, kMax = 5;
   double made = kBefore, good = 0.5;
@@ -81,7 +82,9 @@ public:
     double best = starts.front().best.score;
     for (uint64_t round = 0; !context.budgetExhausted() && stale < effort.patience; ++round) {
       const double progress = static_cast<double>(context.tried() - begin) / budget;
-      if (progress > 0.1 && std::all_of(starts.begin(), starts.end(), [&](const SearchStart &start) { return isHopeless(start.best); }))
+      if (progress > 0.1 &&
+          std::all_of(starts.begin(), starts.end(),
+                      [&](const SearchStart &start) { return isHopeless(start.best); }))
         break; // missing more than 10 % of all memory: moves will not find a plan that fits
       giveUpWorst(progress);
       makeMoves(round);
@@ -103,18 +106,26 @@ public:
   }
 
 private:
-  bool isHopeless(const Candidate &c) const { return static_cast<double>(c.shortfallBytes) > memory / 10; }
+  bool isHopeless(const Candidate &c) const {
+    return static_cast<double>(c.shortfallBytes) > memory / 10;
+  }
 
   bool asAsked(const Candidate &c) const {
-    return context.options.stages == 0 || std::all_of(c.strategy.pipelines.begin(), c.strategy.pipelines.end(),
-                                                      [&](const Pipeline &p) { return p.stages.size() == context.options.stages; });
+    return context.options.stages == 0 ||
+           std::all_of(
+               c.strategy.pipelines.begin(), c.strategy.pipelines.end(),
+               [&](const Pipeline &p) { return p.stages.size() == context.options.stages; });
   }
 
   void giveUpWorst(double progress) {
-    size_t keep = std::max<size_t>(1, progress < 0.25 ? max : progress < 0.5 ? max / 2 : progress < 0.8 ? max / 4 : 1);
+    size_t keep = std::max<size_t>(1, progress < 0.25  ? max
+                                      : progress < 0.5 ? max / 2
+                                      : progress < 0.8 ? max / 4
+                                                       : 1);
     if (starts.size() <= keep)
       return;
-    std::sort(starts.begin(), starts.end(), [](const SearchStart &a, const SearchStart &b) { return better(a.best, b.best); });
+    std::sort(starts.begin(), starts.end(),
+              [](const SearchStart &a, const SearchStart &b) { return better(a.best, b.best); });
     for (size_t i = keep; i < starts.size(); ++i)
       pool.push_back(starts[i].best);
     starts.resize(keep);
@@ -131,8 +142,10 @@ private:
       // Most moves start from the walk's current strategy, some from its best one.
       const Candidate &from = (i / starts.size()) % 4 == 3 ? start.best : start.current;
       for (uint64_t attempt = 0; attempt < effort.attempts && !made[i]; ++attempt)
-        made[i] =
-            mutate(context, worker, from, context.options.seed * 1000003 + round * 8191 + i * 131 + attempt * 7919, batch[i]) && asAsked(batch[i]);
+        made[i] = mutate(context, worker, from,
+                         context.options.seed * 1000003 + round * 8191 + i * 131 + attempt * 7919,
+                         batch[i]) &&
+                  asAsked(batch[i]);
     });
     moved.clear();
     islandOf.clear();

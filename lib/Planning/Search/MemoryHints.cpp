@@ -29,11 +29,18 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
       larger.devices.push_back(device);
       larger.topology.add_node_of_device(device.node);
     }
-    const Result<CostModel> costs = CostModel::make(problem.summary, larger, problem.costs.profile(), {});
+    const Result<CostModel> costs =
+        CostModel::make(problem.summary, larger, problem.costs.profile(), {});
     if (costs.failed())
       return "";
-    Problem enlarged{
-        problem.summary, larger, *costs, problem.batch, problem.functions, problem.memoryOptimizations, {}, problem.overlapCommunication};
+    Problem enlarged{problem.summary,
+                     larger,
+                     *costs,
+                     problem.batch,
+                     problem.functions,
+                     problem.memoryOptimizations,
+                     {},
+                     problem.overlapCommunication};
     if (shortSearchOfParts(enlarged, options))
       return std::to_string(more) + (more == 1 ? " more device" : " more devices") +
              (like.type.empty() ? " like '" + like.name + "'" : " of type " + like.type);
@@ -42,7 +49,8 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
 }
 
 std::string show(const MemoryOptimization &optimization) {
-  const std::string activations = showActivations(optimization.activations), state = showState(optimization.state);
+  const std::string activations = showActivations(optimization.activations),
+                    state = showState(optimization.state);
   return activations + (activations.empty() || state.empty() ? "" : " and ") + state;
 }
 
@@ -50,7 +58,14 @@ std::string show(const MemoryOptimization &optimization) {
 /// memory for memory optimizations.
 std::string optimizationThatFits(const Problem &problem, const SearchOptions &options) {
   auto tryOn = [&](const Cluster &cluster) -> std::string {
-    Problem eased{problem.summary, cluster, problem.costs, problem.batch, problem.functions, {}, {}, problem.overlapCommunication};
+    Problem eased{problem.summary,
+                  cluster,
+                  problem.costs,
+                  problem.batch,
+                  problem.functions,
+                  {},
+                  {},
+                  problem.overlapCommunication};
     for (const MemoryOptimization &optimization : memoryOptimizationCandidates()) {
       eased.memoryOptimizations.defaultOptimization = optimization;
       if (shortSearchOfParts(eased, options))
@@ -83,13 +98,16 @@ std::string optimizationThatFits(const Problem &problem, const SearchOptions &op
   for (uint64_t bytes = uint64_t(1) << 30; bytes <= kLargest; bytes *= 2)
     if (bytes > max)
       if (const std::string text = withAtLeast(bytes); !text.empty())
-        return "hosts with " + showBytes(static_cast<double>(bytes)) + " of memory each (host_memory in the cluster file), for " + text;
+        return "hosts with " + showBytes(static_cast<double>(bytes)) +
+               " of memory each (host_memory in the cluster file), for " + text;
   return "";
 }
 
 } // namespace
 
-std::optional<double> zorse::planning::shortSearch(const Problem &problem, const SearchOptions &asked, std::vector<uint32_t> *used) {
+std::optional<double> zorse::planning::shortSearch(const Problem &problem,
+                                                   const SearchOptions &asked,
+                                                   std::vector<uint32_t> *used) {
   SearchOptions options = asked;
   options.progress = nullptr;
   options.stages = options.pipelines = 0;
@@ -97,7 +115,8 @@ std::optional<double> zorse::planning::shortSearch(const Problem &problem, const
   if (context.devices.empty())
     return std::nullopt;
   const SearchEffort effort = context.effort();
-  std::vector<Candidate> solutions = makeInitialSolutions(context, /*thorough=*/effort.shortPieces), pool;
+  std::vector<Candidate> solutions = makeInitialSolutions(context, /*thorough=*/effort.shortPieces),
+                         pool;
   std::vector<step::Schedule> schedules = scheduleChoices(context, false);
   solutions.resize(std::min(solutions.size(), effort.shortInitialSolutions));
   if (effort.wholeStages)
@@ -127,20 +146,25 @@ std::optional<double> zorse::planning::shortSearch(const Problem &problem, const
   return best;
 }
 
-std::string zorse::planning::explainMemory(const SearchContext &context, const Strategy &strategy, const Evaluation &closest) {
+std::string zorse::planning::explainMemory(const SearchContext &context, const Strategy &strategy,
+                                           const Evaluation &closest) {
   const Problem &problem = context.problem;
-  std::string text = (context.options.memoryOptimizations
-                          ? "no plan fits the memory of the devices, even with activation recomputation, activations and state offloaded to the "
-                            "hosts, and parameters gathered by phase. The best plan without these exceeds it by "
-                          : "no plan fits the memory of the devices without memory techniques. The best plan exceeds it by ") +
-                     showBytes(static_cast<double>(closest.shortfallBytes)) + ":";
+  std::string text =
+      (context.options.memoryOptimizations
+           ? "no plan fits the memory of the devices, even with activation recomputation, "
+             "activations and state offloaded to the "
+             "hosts, and parameters gathered by phase. The best plan without these exceeds it by "
+           : "no plan fits the memory of the devices without memory techniques. The best plan "
+             "exceeds it by ") +
+      showBytes(static_cast<double>(closest.shortfallBytes)) + ":";
   std::vector<std::pair<uint64_t, uint32_t>> lacking;
   for (uint32_t d = 0; d < closest.memory.size(); ++d) {
     uint64_t memory = problem.cluster.devices[d].capacity();
     if (memory && closest.memory[d] > memory)
       lacking.push_back({closest.memory[d] - memory, d});
   }
-  std::stable_sort(lacking.begin(), lacking.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
+  std::stable_sort(lacking.begin(), lacking.end(),
+                   [](const auto &a, const auto &b) { return a.first > b.first; });
   std::map<uint32_t, const Stage *> stageOf;
   for (const Pipeline &pipeline : strategy.pipelines)
     for (const Stage &stage : pipeline.stages)
@@ -149,17 +173,22 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const S
   for (size_t i = 0; i < lacking.size() && i < 8; ++i) {
     auto [bytes, d] = lacking[i];
     const ClusterDevice &device = problem.cluster.devices[d];
-    text += "\ndevice '" + device.name + "'" + (device.type.empty() ? "" : " (" + device.type + ")") + " needs " +
-            showBytes(static_cast<double>(closest.memory[d])) + ", " + showBytes(static_cast<double>(bytes)) + " more than its " +
+    text += "\ndevice '" + device.name + "'" +
+            (device.type.empty() ? "" : " (" + device.type + ")") + " needs " +
+            showBytes(static_cast<double>(closest.memory[d])) + ", " +
+            showBytes(static_cast<double>(bytes)) + " more than its " +
             showBytes(static_cast<double>(device.capacity()));
     if (device.reservedMemory)
-      text += " (" + showBytes(static_cast<double>(device.memory)) + " minus " + showBytes(static_cast<double>(device.reservedMemory)) + " reserved)";
+      text += " (" + showBytes(static_cast<double>(device.memory)) + " minus " +
+              showBytes(static_cast<double>(device.reservedMemory)) + " reserved)";
     if (auto it = stageOf.find(d); it != stageOf.end()) {
       const Stage &stage = *it->second;
-      double held = context.model.heldBytes(stage.unitBegin, stage.unitEnd), each = context.model.activationBytes(stage.unitBegin, stage.unitEnd);
-      text += "; units " + std::to_string(stage.unitBegin) + "-" + std::to_string(stage.unitEnd) + ": parameters and gradients " + showBytes(held) +
-              ", shard of optimizer states " + showBytes(context.model.sharedBytes(stage.unitBegin, stage.unitEnd)) + ", activations " +
-              showBytes(each) + " per sample";
+      double held = context.model.heldBytes(stage.unitBegin, stage.unitEnd),
+             each = context.model.activationBytes(stage.unitBegin, stage.unitEnd);
+      text += "; units " + std::to_string(stage.unitBegin) + "-" + std::to_string(stage.unitEnd) +
+              ": parameters and gradients " + showBytes(held) + ", shard of optimizer states " +
+              showBytes(context.model.sharedBytes(stage.unitBegin, stage.unitEnd)) +
+              ", activations " + showBytes(each) + " per sample";
     }
   }
   if (lacking.size() > 8)
@@ -171,11 +200,18 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const S
   };
   add(optimizationThatFits(problem, context.options));
   if (context.options.stages > 0 && shortSearchOfParts(problem, context.options))
-    add("another number of stages than " + std::to_string(context.options.stages) + " (without --pipeline-stages it is chosen)");
+    add("another number of stages than " + std::to_string(context.options.stages) +
+        " (without --pipeline-stages it is chosen)");
   add(moreDevices(problem, context.options));
   for (int64_t batch = problem.batch / 2; batch >= 1; batch /= 4) {
-    Problem smaller{
-        problem.summary, problem.cluster, problem.costs, batch, problem.functions, problem.memoryOptimizations, {}, problem.overlapCommunication};
+    Problem smaller{problem.summary,
+                    problem.cluster,
+                    problem.costs,
+                    batch,
+                    problem.functions,
+                    problem.memoryOptimizations,
+                    {},
+                    problem.overlapCommunication};
     if (shortSearchOfParts(smaller, context.options)) {
       add("a batch of at most " + std::to_string(batch) + (batch == 1 ? " sample" : " samples"));
       break;
@@ -184,6 +220,7 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const S
   if (!context.options.excluded.empty())
     add("fewer excluded devices (" + std::to_string(context.options.excluded.size()) + " are)");
   return text + (remedies.empty()
-                     ? "\nNeither a smaller batch nor up to four times the devices would make it fit: use more devices, or devices with more memory"
+                     ? "\nNeither a smaller batch nor up to four times the devices would make it "
+                       "fit: use more devices, or devices with more memory"
                      : "\nChanges that make it fit: " + remedies);
 }

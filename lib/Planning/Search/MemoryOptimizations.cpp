@@ -1,15 +1,16 @@
 // Memory optimizations if memory is insufficient. The cheapest are first:
 //
-//     moments      optimizer states on the hosts: copied to and from the device once a step, overlapping the updates
-//     state        also parameters and reduced gradients on the hosts
-//     offload      activations on the hosts between forward and backward: copied while the device computes
-//     recompute    activation recomputation: one more forward
-//     each of the last two with each of the first two
-//     phases       parameters gathered twice a step, per chunk, if nothing else suffices (Phases.cpp)
+//     moments      optimizer states on the hosts: copied to and from the device once a step,
+//     overlapping the updates state        also parameters and reduced gradients on the hosts
+//     offload      activations on the hosts between forward and backward: copied while the device
+//     computes recompute    activation recomputation: one more forward each of the last two with
+//     each of the first two phases       parameters gathered twice a step, per chunk, if nothing
+//     else suffices (Phases.cpp)
 //
-// A short search determines which memory optimizations fit, and their speed. The fastest is searched in full.
-// Descents (Neighborhood::MemoryOptimizations) then change or drop the memory optimizations of classes, stages and
-// devices. With too many devices for descents, stages drop their memory optimizations one at a time.
+// A short search determines which memory optimizations fit, and their speed. The fastest is
+// searched in full. Descents (Neighborhood::MemoryOptimizations) then change or drop the memory
+// optimizations of classes, stages and devices. With too many devices for descents, stages drop
+// their memory optimizations one at a time.
 
 #include "Candidates.h"
 
@@ -21,8 +22,10 @@ using namespace zorse::planning;
 
 std::vector<MemoryOptimization> zorse::planning::memoryOptimizationCandidates() {
   std::vector<MemoryOptimization> list;
-  for (step::Activations activations : {step::Activations::Keep, step::Activations::Offload, step::Activations::Recompute})
-    for (StateOffload state : {StateOffload::None, StateOffload::OptimizerStates, StateOffload::AllStates})
+  for (step::Activations activations :
+       {step::Activations::Keep, step::Activations::Offload, step::Activations::Recompute})
+    for (StateOffload state :
+         {StateOffload::None, StateOffload::OptimizerStates, StateOffload::AllStates})
       if (const MemoryOptimization optimization{activations, state}; optimization.any())
         list.push_back(optimization);
   return list;
@@ -30,17 +33,19 @@ std::vector<MemoryOptimization> zorse::planning::memoryOptimizationCandidates() 
 
 namespace {
 
-/// Drops the memory optimizations of stages with enough free memory, those with the most free memory first;
-/// `maxStages` are tried.
+/// Drops the memory optimizations of stages with enough free memory, those with the most free
+/// memory first; `maxStages` are tried.
 void dropUnneededOptimizations(const Problem &problem, size_t maxStages, SearchResult &result) {
-  std::vector<std::pair<double, std::vector<uint32_t>>> byRoom; // used share of the memory of the fullest device
+  std::vector<std::pair<double, std::vector<uint32_t>>>
+      byRoom; // used share of the memory of the fullest device
   for (const Pipeline &pipeline : result.strategy.pipelines)
     for (const Stage &stage : pipeline.stages) {
       double fullest = 0;
       std::vector<uint32_t> devices = devicesOf(stage);
       for (uint32_t d : devices)
         if (const uint64_t capacity = problem.cluster.devices[d].capacity())
-          fullest = std::max(fullest, static_cast<double>(result.evaluation.memory[d]) / static_cast<double>(capacity));
+          fullest = std::max(fullest, static_cast<double>(result.evaluation.memory[d]) /
+                                          static_cast<double>(capacity));
       byRoom.push_back({fullest, std::move(devices)});
     }
   std::sort(byRoom.begin(), byRoom.end());
@@ -59,7 +64,8 @@ void dropUnneededOptimizations(const Problem &problem, size_t maxStages, SearchR
     }
   }
   step::Plan plan = makePlan(problem, strategy);
-  if (Result<Evaluation> evaluation = evaluate(problem, plan); !evaluation.failed() && evaluation->shortfallBytes == 0) {
+  if (Result<Evaluation> evaluation = evaluate(problem, plan);
+      !evaluation.failed() && evaluation->shortfallBytes == 0) {
     result.strategy = std::move(strategy);
     result.plan = std::move(plan);
     result.evaluation = std::move(*evaluation);
@@ -68,7 +74,9 @@ void dropUnneededOptimizations(const Problem &problem, size_t maxStages, SearchR
 
 } // namespace
 
-std::optional<SearchResult> zorse::planning::searchWithMemoryOptimizations(const Problem &problem, const SearchOptions &options, double toBeat) {
+std::optional<SearchResult>
+zorse::planning::searchWithMemoryOptimizations(const Problem &problem, const SearchOptions &options,
+                                               double toBeat) {
   std::vector<std::pair<double, MemoryOptimizations>> found;
   for (const MemoryOptimization &optimization : memoryOptimizationCandidates()) {
     Problem eased = problem;
@@ -76,8 +84,10 @@ std::optional<SearchResult> zorse::planning::searchWithMemoryOptimizations(const
     if (const std::optional<double> score = shortSearch(eased, options); score && *score < toBeat)
       found.push_back({*score, eased.memoryOptimizations});
   }
-  std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
-  for (const auto &[score, optimizations] : found) { // the next one only if buffers, once placed, do not fit
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto &a, const auto &b) { return a.first < b.first; });
+  for (const auto &[score, optimizations] :
+       found) { // the next one only if buffers, once placed, do not fit
     Problem eased = problem;
     eased.memoryOptimizations = optimizations;
     Result<SearchResult> result = searchInOrder(eased, options);
@@ -85,7 +95,8 @@ std::optional<SearchResult> zorse::planning::searchWithMemoryOptimizations(const
       continue;
     if (scoreOf(eased, options, result->strategy, result->evaluation.step, 0) >= toBeat)
       break;
-    if (const size_t stages = SearchEffort::forDevices(problem.cluster.devices.size()).relievedStages)
+    if (const size_t stages =
+            SearchEffort::forDevices(problem.cluster.devices.size()).relievedStages)
       dropUnneededOptimizations(problem, stages, *result);
     return std::move(*result);
   }

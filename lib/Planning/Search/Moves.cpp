@@ -16,7 +16,8 @@ bool moveSchedule(SearchContext &context, SplitMix64 &random, step::Schedule &sc
   if (choices.empty())
     return false;
   step::Schedule next = choices[random.below(choices.size())];
-  if (next.kind == step::ScheduleKind::SteadyState && random.chance(60)) { // between the fixed choices
+  if (next.kind == step::ScheduleKind::SteadyState &&
+      random.chance(60)) { // between the fixed choices
     next = schedule.kind == step::ScheduleKind::SteadyState ? schedule : next;
     next.inFlightFactor *= random.chance(50) ? 1.12 : 1 / 1.12;
     next.inFlightFactor = std::clamp(next.inFlightFactor, 0.7, 4.0);
@@ -28,19 +29,25 @@ bool moveSchedule(SearchContext &context, SplitMix64 &random, step::Schedule &sc
 }
 
 /// Moves units or parts from one stage to another. Stages in between shift their ranges.
-bool moveUnits(const StageModel &model, const Candidate &from, SplitMix64 &random, Pipeline &pipeline) {
+bool moveUnits(const StageModel &model, const Candidate &from, SplitMix64 &random,
+               Pipeline &pipeline) {
   const size_t stages = pipeline.stages.size();
   if (stages < 2)
     return false;
-  size_t a = random.below(stages - 1), b = random.chance(60) ? a + 1 : a + 1 + random.below(stages - 1 - a);
-  int32_t by = (random.chance(50) ? 1 : -1) * (1 + static_cast<int32_t>(random.below(static_cast<size_t>(model.boundaryVariants()))));
-  if (from.strategy.boundaryDenominator > 1 && !from.busy.empty() && random.chance(60) && !fromBusiest(model, pipeline, from.busy, random, a, b, by))
+  size_t a = random.below(stages - 1),
+         b = random.chance(60) ? a + 1 : a + 1 + random.below(stages - 1 - a);
+  int32_t by =
+      (random.chance(50) ? 1 : -1) *
+      (1 + static_cast<int32_t>(random.below(static_cast<size_t>(model.boundaryVariants()))));
+  if (from.strategy.boundaryDenominator > 1 && !from.busy.empty() && random.chance(60) &&
+      !fromBusiest(model, pipeline, from.busy, random, a, b, by))
     return false;
   for (size_t s = a; s < b; ++s) {
     pipeline.stages[s].unitEnd += by;
     pipeline.stages[s + 1].unitBegin += by;
   }
-  if (pipeline.stages[a].unitEnd <= pipeline.stages[a].unitBegin || pipeline.stages[b].unitEnd <= pipeline.stages[b].unitBegin)
+  if (pipeline.stages[a].unitEnd <= pipeline.stages[a].unitBegin ||
+      pipeline.stages[b].unitEnd <= pipeline.stages[b].unitBegin)
     return false;
   for (size_t s = a; s <= b; ++s)
     shareAgain(model, pipeline.stages[s], pipeline.samples);
@@ -74,7 +81,8 @@ bool moveSamples(SplitMix64 &random, Pipeline &pipeline) {
   Stage &stage = pipeline.stages[random.below(pipeline.stages.size())];
   if (stage.members.size() < 2)
     return false;
-  step::StageDevice &a = stage.members[random.below(stage.members.size())], &b = stage.members[random.below(stage.members.size())];
+  step::StageDevice &a = stage.members[random.below(stage.members.size())],
+                    &b = stage.members[random.below(stage.members.size())];
   int64_t by = std::min(a.microBatchSize, a.samples);
   if (&a == &b || (a.samples <= by))
     return false;
@@ -84,19 +92,22 @@ bool moveSamples(SplitMix64 &random, Pipeline &pipeline) {
 }
 
 /// Moves samples from pipeline `p` to another.
-bool moveBetweenPipelines(const StageModel &model, SplitMix64 &random, size_t p, Strategy &strategy) {
+bool moveBetweenPipelines(const StageModel &model, SplitMix64 &random, size_t p,
+                          Strategy &strategy) {
   if (strategy.pipelines.size() < 2)
     return false;
   Pipeline &pipeline = strategy.pipelines[p];
   size_t q = (p + 1 + random.below(strategy.pipelines.size() - 1)) % strategy.pipelines.size();
   int64_t by = std::min<int64_t>(pipeline.samples - 1,
-                                 1 + static_cast<int64_t>(random.below(static_cast<size_t>(std::max<int64_t>(1, pipeline.samples / 16)))));
+                                 1 + static_cast<int64_t>(random.below(static_cast<size_t>(
+                                         std::max<int64_t>(1, pipeline.samples / 16)))));
   if (by < 1)
     return false;
   return giveSamples(model, pipeline, -by) && giveSamples(model, strategy.pipelines[q], by);
 }
 
-bool moveOne(SearchContext &context, StagePartitioner &partitioner, const Candidate &from, SplitMix64 &random, size_t p, Candidate &to) {
+bool moveOne(SearchContext &context, StagePartitioner &partitioner, const Candidate &from,
+             SplitMix64 &random, size_t p, Candidate &to) {
   const StageModel &model = context.modelOf(from.strategy);
   to = Candidate();
   to.strategy = from.strategy;
@@ -112,11 +123,13 @@ bool moveOne(SearchContext &context, StagePartitioner &partitioner, const Candid
     return moveRows(model, random, pipeline);
   case Move::Schedule:
     return moveSchedule(context, random, strategy.schedule) &&
-           (strategy.boundaryDenominator == 1 || strategy.schedule.kind == step::ScheduleKind::SteadyState);
+           (strategy.boundaryDenominator == 1 ||
+            strategy.schedule.kind == step::ScheduleKind::SteadyState);
   case Move::State:
     return moveState(random, strategy.state);
   case Move::Level:
-    return stages > 1 && keepTimes(model, groupsOf(pipeline), 0.05 * static_cast<double>(1 + random.below(8)), pipeline);
+    return stages > 1 && keepTimes(model, groupsOf(pipeline),
+                                   0.05 * static_cast<double>(1 + random.below(8)), pipeline);
   case Move::Samples:
     return moveSamples(random, pipeline);
   case Move::Pipelines:
@@ -138,20 +151,26 @@ bool moveOne(SearchContext &context, StagePartitioner &partitioner, const Candid
 
 } // namespace
 
-bool zorse::planning::mutate(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed, Candidate &to) {
-  if (context.fractionalModel && from.strategy.boundaryDenominator == 1 && SplitMix64(~seed).chance(15))
+bool zorse::planning::mutate(SearchContext &context, size_t worker, const Candidate &from,
+                             uint64_t seed, Candidate &to) {
+  if (context.fractionalModel && from.strategy.boundaryDenominator == 1 &&
+      SplitMix64(~seed).chance(15))
     return mutateAlike(context, worker, withFractionalBoundaries(context, from), seed, to);
   return mutateAlike(context, worker, from, seed, to);
 }
 
-bool zorse::planning::mutateAlike(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed, Candidate &to) {
+bool zorse::planning::mutateAlike(SearchContext &context, size_t worker, const Candidate &from,
+                                  uint64_t seed, Candidate &to) {
   SplitMix64 random(seed);
   const StageModel &model = context.modelOf(from.strategy);
   const size_t count = from.strategy.pipelines.size(), p = random.below(count);
   const bool all = count > 1 && random.chance(80) && areAlike(model, from.strategy);
-  if (!moveOne(context, context.partitioner(worker, from.strategy.boundaryDenominator), from, random, p, to))
+  if (!moveOne(context, context.partitioner(worker, from.strategy.boundaryDenominator), from,
+               random, p, to))
     return false;
-  if (all && to.strategy.pipelines[p].samples == from.strategy.pipelines[p].samples && // otherwise the move was between pipelines
+  if (all &&
+      to.strategy.pipelines[p].samples ==
+          from.strategy.pipelines[p].samples && // otherwise the move was between pipelines
       !mirror(from.strategy, to.strategy, p))
     return false;
   if (to.strategy.boundaryDenominator > 1)

@@ -9,7 +9,9 @@ using namespace zorse::planning;
 
 namespace {
 
-void erase(std::vector<uint32_t> &from, uint32_t device) { from.erase(std::remove(from.begin(), from.end(), device), from.end()); }
+void erase(std::vector<uint32_t> &from, uint32_t device) {
+  from.erase(std::remove(from.begin(), from.end(), device), from.end());
+}
 
 } // namespace
 
@@ -56,7 +58,8 @@ void Neighborhood::orders() {
     strategy.schedule = schedule;
     offer(strategy);
   }
-  for (ShardSizing rule : {ShardSizing::Equal, ShardSizing::Proportional, ShardSizing::ByFreeMemory}) {
+  for (ShardSizing rule :
+       {ShardSizing::Equal, ShardSizing::Proportional, ShardSizing::ByFreeMemory}) {
     Strategy strategy = now->strategy;
     strategy.state = rule;
     offer(strategy);
@@ -71,7 +74,8 @@ void Neighborhood::shares() {
       for (size_t a = 0; a < members.size(); ++a)
         for (size_t b = 0; b < members.size(); ++b)
           for (int64_t by = 1; by <= std::max<int64_t>(1, members[a].microBatchSize);
-               by = by == 1 && members[a].microBatchSize > 1 ? members[a].microBatchSize : members[a].microBatchSize + 1) {
+               by = by == 1 && members[a].microBatchSize > 1 ? members[a].microBatchSize
+                                                             : members[a].microBatchSize + 1) {
             if (enough || a == b || members[a].samples <= by)
               continue;
             Strategy strategy = from;
@@ -87,7 +91,8 @@ void Neighborhood::shares() {
         if (enough || p == q || from.pipelines[p].samples <= by)
           continue;
         Strategy strategy = from;
-        if (giveSamples(*model, strategy.pipelines[p], -by) && giveSamples(*model, strategy.pipelines[q], by))
+        if (giveSamples(*model, strategy.pipelines[p], -by) &&
+            giveSamples(*model, strategy.pipelines[q], by))
           offer(strategy);
       }
 }
@@ -121,7 +126,8 @@ void Neighborhood::units() {
     // Moves units from one stage to the next and, if stages share units, to any other. Stages in
     // between shift their ranges.
     for (size_t a = 0; a + 1 < pipeline.stages.size(); ++a)
-      for (size_t b = a + 1; b < (from.boundaryDenominator > 1 ? pipeline.stages.size() : a + 2); ++b)
+      for (size_t b = a + 1; b < (from.boundaryDenominator > 1 ? pipeline.stages.size() : a + 2);
+           ++b)
         for (int32_t by : {-3, -2, -1, 1, 2, 3}) {
           if (enough || (b > a + 1 && std::abs(by) > 1))
             continue;
@@ -132,7 +138,8 @@ void Neighborhood::units() {
           if (stages[a].unitEnd <= stages[a].unitBegin || stages[b].unitEnd <= stages[b].unitBegin)
             continue;
           offer(strategy);
-          if (stages[a].members.size() + stages[b].members.size() > 2 && shareAgain(*model, stages[a], pipeline.samples) &&
+          if (stages[a].members.size() + stages[b].members.size() > 2 &&
+              shareAgain(*model, stages[a], pipeline.samples) &&
               shareAgain(*model, stages[b], pipeline.samples))
             offer(strategy);
         }
@@ -188,7 +195,8 @@ bool Neighborhood::refill(Pipeline &pipeline, const std::vector<DeviceSet> &grou
       continue;
     if (groups[s].devices.empty())
       return false;
-    stage = makeStage(*model, groups[s].devices, stage.unitBegin, stage.unitEnd, pipeline.samples, rowsOf(*model, stage));
+    stage = makeStage(*model, groups[s].devices, stage.unitBegin, stage.unitEnd, pipeline.samples,
+                      rowsOf(*model, stage));
   }
   return true;
 }
@@ -202,7 +210,8 @@ void Neighborhood::recut(size_t p, const std::vector<DeviceSet> &groups) {
 /// Whether moving either of two devices has the same effect.
 bool Neighborhood::alike(const StagePosition &a, const StagePosition &b) const {
   return a.pipeline == b.pipeline && (a.pipeline == kNowhere || a.stage == b.stage) &&
-         model->deviceTypeOf(a.device) == model->deviceTypeOf(b.device) && model->nodeOf(a.device) == model->nodeOf(b.device);
+         model->deviceTypeOf(a.device) == model->deviceTypeOf(b.device) &&
+         model->nodeOf(a.device) == model->nodeOf(b.device);
 }
 
 /// Moves one device to every other stage, removes it, or adds an unused one.
@@ -210,7 +219,8 @@ void Neighborhood::devices() {
   const std::vector<StagePosition> list = positions();
   const Groups groups = allGroups();
   for (size_t i = 0; i < list.size() && !enough; ++i) {
-    if (std::any_of(list.begin(), list.begin() + static_cast<long>(i), [&](const StagePosition &other) { return alike(other, list[i]); }))
+    if (std::any_of(list.begin(), list.begin() + static_cast<long>(i),
+                    [&](const StagePosition &other) { return alike(other, list[i]); }))
       continue;
     const StagePosition &from = list[i];
     Groups without = groups;
@@ -244,11 +254,13 @@ void Neighborhood::dissolve(size_t gone, uint32_t device) {
   for (size_t p = 0; p < now->strategy.pipelines.size(); ++p) {
     if (p == gone)
       continue;
-    for (size_t s = 0; s <= now->strategy.pipelines[p].stages.size(); ++s) { // the last iteration adds it to no stage
+    for (size_t s = 0; s <= now->strategy.pipelines[p].stages.size();
+         ++s) { // the last iteration adds it to no stage
       Strategy strategy = now->strategy;
       Pipeline &pipeline = strategy.pipelines[p];
       if (s < pipeline.stages.size())
-        pipeline.stages[s].members.push_back({device, 0, pipeline.stages[s].members.front().microBatchSize});
+        pipeline.stages[s].members.push_back(
+            {device, 0, pipeline.stages[s].members.front().microBatchSize});
       if (!giveSamples(*model, pipeline, strategy.pipelines[gone].samples))
         continue;
       strategy.pipelines.erase(strategy.pipelines.begin() + static_cast<long>(gone));
@@ -259,13 +271,17 @@ void Neighborhood::dissolve(size_t gone, uint32_t device) {
 
 /// Makes the device a separate pipeline, with samples in proportion to its speed.
 void Neighborhood::alone(const Groups &without, uint32_t device) {
-  if (without.size() >= context.effort().maxPipelines || context.options.pipelines == without.size())
+  if (without.size() >= context.effort().maxPipelines ||
+      context.options.pipelines == without.size())
     return;
-  auto speedOf = [&](uint32_t d) { return 1 / model->minPerSample(model->deviceTypeOf(d), 0, model->units()); };
+  auto speedOf = [&](uint32_t d) {
+    return 1 / model->minPerSample(model->deviceTypeOf(d), 0, model->units());
+  };
   double all = 0;
   for (uint32_t d : context.devices)
     all += speedOf(d);
-  const auto samples = static_cast<int64_t>(static_cast<double>(context.problem.batch) * speedOf(device) / all + 0.5);
+  const auto samples = static_cast<int64_t>(
+      static_cast<double>(context.problem.batch) * speedOf(device) / all + 0.5);
   for (size_t p = 0; p < without.size() && !enough; ++p) {
     if (samples < 1 || now->strategy.pipelines[p].samples <= samples)
       continue;
@@ -276,7 +292,8 @@ void Neighborhood::alone(const Groups &without, uint32_t device) {
       good = cutAgain(*partitioner, *model, without[q], q, candidate);
     if (!good)
       continue;
-    candidate.strategy.pipelines.push_back({samples, {makeStage(*model, {device}, 0, model->units(), samples, 0)}});
+    candidate.strategy.pipelines.push_back(
+        {samples, {makeStage(*model, {device}, 0, model->units(), samples, 0)}});
     offer(std::move(candidate));
   }
 }
@@ -289,13 +306,15 @@ void Neighborhood::swaps() {
     for (size_t j = i + 1; j < list.size() && !enough; ++j) {
       const StagePosition &a = list[i], &b = list[j];
       if ((a.pipeline == b.pipeline && (a.pipeline == kNowhere || a.stage == b.stage)) ||
-          (model->deviceTypeOf(a.device) == model->deviceTypeOf(b.device) && model->nodeOf(a.device) == model->nodeOf(b.device)))
+          (model->deviceTypeOf(a.device) == model->deviceTypeOf(b.device) &&
+           model->nodeOf(a.device) == model->nodeOf(b.device)))
         continue;
       Groups moved = groups;
       for (const StagePosition *place : {&a, &b})
         if (place->pipeline != kNowhere) {
           auto &devices = moved[place->pipeline][place->stage].devices;
-          std::replace(devices.begin(), devices.end(), place->device, place == &a ? b.device : a.device);
+          std::replace(devices.begin(), devices.end(), place->device,
+                       place == &a ? b.device : a.device);
           std::sort(devices.begin(), devices.end());
         }
       regroup(moved);
@@ -318,7 +337,8 @@ void Neighborhood::structure() {
     for (const DeviceSet &deviceSet : groups[p])
       all.insert(all.end(), deviceSet.devices.begin(), deviceSet.devices.end());
     std::sort(all.begin(), all.end());
-    if (std::adjacent_find(all.begin(), all.end()) == all.end() && now->strategy.boundaryDenominator == 1)
+    if (std::adjacent_find(all.begin(), all.end()) == all.end() &&
+        now->strategy.boundaryDenominator == 1)
       for (size_t times : {2, 3, 4})
         for (bool folded : {false, true})
           repeat(p, groups[p], times, folded);
@@ -352,11 +372,14 @@ void Neighborhood::join(size_t p, size_t s, const std::vector<DeviceSet> &groups
   recut(p, joined);
   // Keeps the units and tries all micro-batch sizes. The sizes that the partition chooses for a
   // large stage are not always the best.
-  for (size_t rows = 0; rows < model->rows().size() && model->rows()[rows] <= now->strategy.pipelines[p].samples && !enough; ++rows) {
+  for (size_t rows = 0; rows < model->rows().size() &&
+                        model->rows()[rows] <= now->strategy.pipelines[p].samples && !enough;
+       ++rows) {
     Strategy strategy = now->strategy;
     Pipeline &pipeline = strategy.pipelines[p];
     const Stage &front = pipeline.stages[s], &behind = pipeline.stages[s + 1];
-    Stage whole = makeStage(*model, joined[s].devices, front.unitBegin, behind.unitEnd, pipeline.samples, rows);
+    Stage whole = makeStage(*model, joined[s].devices, front.unitBegin, behind.unitEnd,
+                            pipeline.samples, rows);
     if (whole.members.empty())
       continue;
     pipeline.stages[s] = std::move(whole);
@@ -388,16 +411,21 @@ void Neighborhood::repeat(size_t p, const std::vector<DeviceSet> &groups, size_t
     return;
   Strategy strategy = now->strategy;
   Pipeline &pipeline = strategy.pipelines[p];
-  for (size_t rows = 0; rows < model->rows().size() && model->rows()[rows] <= pipeline.samples && !enough; ++rows) {
+  for (size_t rows = 0;
+       rows < model->rows().size() && model->rows()[rows] <= pipeline.samples && !enough; ++rows) {
     pipeline.stages.clear();
     for (size_t s = 0; s < stages; ++s) {
       size_t lap = s / groups.size(), place = s % groups.size();
       const DeviceSet &group = groups[wave && lap % 2 ? groups.size() - 1 - place : place];
-      auto at = [&](size_t i) { return static_cast<int32_t>(static_cast<size_t>(model->units()) * i / stages); };
-      pipeline.stages.push_back(makeStage(*model, group.devices, at(s), at(s + 1), pipeline.samples, rows));
+      auto at = [&](size_t i) {
+        return static_cast<int32_t>(static_cast<size_t>(model->units()) * i / stages);
+      };
+      pipeline.stages.push_back(
+          makeStage(*model, group.devices, at(s), at(s + 1), pipeline.samples, rows));
     }
     for (const step::Schedule &schedule : schedules)
-      if (!schedule.splitBackward && (schedule.kind != step::ScheduleKind::SteadyState || schedule.inFlightFactor == 1.5)) {
+      if (!schedule.splitBackward &&
+          (schedule.kind != step::ScheduleKind::SteadyState || schedule.inFlightFactor == 1.5)) {
         strategy.schedule = schedule;
         offer(strategy);
       }
@@ -442,8 +470,10 @@ void Neighborhood::memoryOptimizations() {
       for (Pipeline &pipeline : strategy.pipelines)
         for (Stage &stage : pipeline.stages)
           for (step::StageDevice &member : stage.members)
-            if (member.microBatchSize > 1 && std::binary_search(set.begin(), set.end(), member.device) &&
-                strategy.memoryOptimizations.of(member.device).activations == step::Activations::Offload) {
+            if (member.microBatchSize > 1 &&
+                std::binary_search(set.begin(), set.end(), member.device) &&
+                strategy.memoryOptimizations.of(member.device).activations ==
+                    step::Activations::Offload) {
               member.microBatchSize = 1;
               smaller = true;
             }
@@ -451,9 +481,11 @@ void Neighborhood::memoryOptimizations() {
         offer(strategy);
     };
     tryChange([](MemoryOptimization &optimization) { optimization = MemoryOptimization(); });
-    for (step::Activations place : {step::Activations::Keep, step::Activations::Offload, step::Activations::Recompute})
+    for (step::Activations place :
+         {step::Activations::Keep, step::Activations::Offload, step::Activations::Recompute})
       tryChange([&](MemoryOptimization &optimization) { optimization.activations = place; });
-    for (StateOffload offload : {StateOffload::None, StateOffload::OptimizerStates, StateOffload::AllStates, StateOffload::CpuOptimizer})
+    for (StateOffload offload : {StateOffload::None, StateOffload::OptimizerStates,
+                                 StateOffload::AllStates, StateOffload::CpuOptimizer})
       tryChange([&](MemoryOptimization &optimization) { optimization.state = offload; });
   }
 }

@@ -17,11 +17,22 @@ public:
   /// (Exchanges); stages merged, split and repeated (Structure); other or no memory optimizations
   /// for classes, stages and devices (Relief); and, for small problems, samples on different paths
   /// through the same devices (Tiles).
-  enum Kind : uint8_t { Orders, Shares, Rows, Units, Devices, Swaps, Structure, MemoryOptimizations, Tilings };
+  enum Kind : uint8_t {
+    Orders,
+    Shares,
+    Rows,
+    Units,
+    Devices,
+    Swaps,
+    Structure,
+    MemoryOptimizations,
+    Tilings
+  };
   size_t kinds() const { return context.effort().everyTile ? Tilings + 1 : Tilings; }
 
   /// \param offer  receives a neighbor; returns false if no more are wanted
-  Neighborhood(SearchContext &context, const std::vector<step::Schedule> &schedules, std::function<bool(Candidate &&)> offer)
+  Neighborhood(SearchContext &context, const std::vector<step::Schedule> &schedules,
+               std::function<bool(Candidate &&)> offer)
       : context(context), schedules(schedules), take(std::move(offer)) {}
 
   /// Offers the neighbors of one kind. Neighbors of a strategy with stages that share units also

@@ -22,7 +22,8 @@ std::vector<Pipeline> Neighborhood::variants(const Pipeline &from) const {
           changed.stages[s].unitEnd = cut;
           changed.stages.insert(changed.stages.begin() + static_cast<long>(s) + 1, stage);
           changed.stages[s + 1].unitBegin = cut;
-          changed.stages[front ? s : s + 1].members = {{d, from.samples, stage.members.front().microBatchSize}};
+          changed.stages[front ? s : s + 1].members = {
+              {d, from.samples, stage.members.front().microBatchSize}};
           list.push_back(changed);
         }
     }
@@ -73,7 +74,8 @@ void Neighborhood::tilings() {
       strategy.pipelines[p] = rest;
       for (Pipeline &changed : variants(part)) {
         Strategy divided = strategy;
-        divided.pipelines.insert(divided.pipelines.begin() + static_cast<long>(p) + 1, std::move(changed));
+        divided.pipelines.insert(divided.pipelines.begin() + static_cast<long>(p) + 1,
+                                 std::move(changed));
         offer(divided);
       }
     }

@@ -1,10 +1,10 @@
 // Plans with parameters gathered by phase: before the forwards of a chunk and again before its
 // backwards, with two chunks on a device at the same time.
 //
-//     stages      the devices in N groups of about equal speed, from one group for all to one for each device
-//     loops       chunks of each group, around the ring; at most the number of units
-//     memory optimizations  activations kept, offloaded or recomputed; state on devices, on hosts, or updated there
-//     rows        micro-batch sizes, for the best of these; then descents
+//     stages      the devices in N groups of about equal speed, from one group for all to one for
+//     each device loops       chunks of each group, around the ring; at most the number of units
+//     memory optimizations  activations kept, offloaded or recomputed; state on devices, on hosts,
+//     or updated there rows        micro-batch sizes, for the best of these; then descents
 //
 // The schedule is ministages. In other schedules the phases of a chunk coincide, and nothing is
 // saved.
@@ -19,8 +19,10 @@ using namespace zorse::planning;
 
 namespace {
 
-constexpr StateOffload kOffloads[] = {StateOffload::None, StateOffload::AllStates, StateOffload::CpuOptimizer};
-constexpr step::Activations kActivations[] = {step::Activations::Keep, step::Activations::Offload, step::Activations::Recompute};
+constexpr StateOffload kOffloads[] = {StateOffload::None, StateOffload::AllStates,
+                                      StateOffload::CpuOptimizer};
+constexpr step::Activations kActivations[] = {step::Activations::Keep, step::Activations::Offload,
+                                              step::Activations::Recompute};
 
 /// Returns the powers of two up to `max`, and `max`.
 std::set<size_t> steps(size_t max) {
@@ -33,10 +35,13 @@ std::set<size_t> steps(size_t max) {
 }
 
 /// Simulates the first of these until `maxTasks` tasks have been listed.
-void simulateSome(SearchContext &context, std::vector<Candidate> tried, double maxTasks, std::vector<Candidate> &pool) {
+void simulateSome(SearchContext &context, std::vector<Candidate> tried, double maxTasks,
+                  std::vector<Candidate> &pool) {
   const size_t atOnce = context.effort().phasesAtOnce;
   for (size_t begin = 0; begin < tried.size() && maxTasks > 0; begin += atOnce) {
-    std::vector<Candidate> batch(tried.begin() + static_cast<long>(begin), tried.begin() + static_cast<long>(std::min(tried.size(), begin + atOnce)));
+    std::vector<Candidate> batch(tried.begin() + static_cast<long>(begin),
+                                 tried.begin() +
+                                     static_cast<long>(std::min(tried.size(), begin + atOnce)));
     context.simulate(batch);
     for (Candidate &candidate : batch) {
       maxTasks -= 2.0 * candidate.tasks;
@@ -48,47 +53,59 @@ void simulateSome(SearchContext &context, std::vector<Candidate> tried, double m
 
 } // namespace
 
-std::optional<SearchResult> zorse::planning::searchReshardAfterForward(const Problem &problem, const SearchOptions &options) {
+std::optional<SearchResult>
+zorse::planning::searchReshardAfterForward(const Problem &problem, const SearchOptions &options) {
   if (options.pipelines > 1)
     return std::nullopt; // these plans have one pipeline
   Problem phased = problem;
-  phased.memoryOptimizations = {{step::Activations::Keep, StateOffload::AllStates}, {}, /*reshardAfterForward=*/true};
+  phased.memoryOptimizations = {
+      {step::Activations::Keep, StateOffload::AllStates}, {}, /*reshardAfterForward=*/true};
   SearchContext context(phased, options);
   const SearchEffort effort = context.effort();
   const std::vector<step::Schedule> schedules = scheduleChoices(context, false);
   if (schedules.empty())
     return std::nullopt; // the user requires another schedule
-  const size_t units = static_cast<size_t>(context.model.units()), rowChoices = context.model.rows().size();
+  const size_t units = static_cast<size_t>(context.model.units()),
+               rowChoices = context.model.rows().size();
   std::vector<Candidate> grid, pool, varied;
   for (size_t stages : steps(std::min(context.devices.size(), units)))
     if (options.stages == 0 || stages == options.stages)
       for (size_t laps : options.stages ? std::set<size_t>{1} : steps(units / stages))
-        if (std::optional<Candidate> candidate = proportionalPartition(context, stages, laps, rowChoices / 2))
+        if (std::optional<Candidate> candidate =
+                proportionalPartition(context, stages, laps, rowChoices / 2))
           for (step::Activations activations : kActivations)
             for (StateOffload state : kOffloads) {
               candidate->strategy.schedule = schedules.front();
               candidate->strategy.state = ShardSizing::ByFreeMemory;
-              candidate->strategy.memoryOptimizations = {{activations, state}, {}, /*reshardAfterForward=*/true};
+              candidate->strategy.memoryOptimizations = {
+                  {activations, state}, {}, /*reshardAfterForward=*/true};
               candidate->id = context.nextId();
               grid.push_back(*candidate);
             }
   // If there are too many, a random subset is simulated.
-  std::sort(grid.begin(), grid.end(), [](const Candidate &a, const Candidate &b) { return SplitMix64(a.id).next() < SplitMix64(b.id).next(); });
+  std::sort(grid.begin(), grid.end(), [](const Candidate &a, const Candidate &b) {
+    return SplitMix64(a.id).next() < SplitMix64(b.id).next();
+  });
   simulateSome(context, std::move(grid), effort.phaseTasks, pool);
   for (size_t i = 0; i < std::min(pool.size(), effort.phasesRefined); ++i)
     for (size_t r = 0; r < rowChoices; ++r) {
       Candidate candidate = pool[i];
       for (Pipeline &pipeline : candidate.strategy.pipelines)
         for (Stage &stage : pipeline.stages)
-          stage = makeStage(context.model, devicesOf(stage), stage.unitBegin, stage.unitEnd, pipeline.samples, r);
+          stage = makeStage(context.model, devicesOf(stage), stage.unitBegin, stage.unitEnd,
+                            pipeline.samples, r);
       candidate.id = context.nextId();
       varied.push_back(std::move(candidate));
     }
   simulateSome(context, std::move(varied), effort.phaseRowTasks, pool);
   if (effort.descentTasks > 0 && !pool.empty())
     hillClimb(context, pool,
-              static_cast<uint32_t>(std::min(effort.phaseDescents, effort.phaseDescentTasks / (2.0 * std::max(pool.front().tasks, 1u)))));
-  pool.erase(std::remove_if(pool.begin(), pool.end(), [](const Candidate &c) { return c.shortfallBytes > 0; }), pool.end());
+              static_cast<uint32_t>(
+                  std::min(effort.phaseDescents,
+                           effort.phaseDescentTasks / (2.0 * std::max(pool.front().tasks, 1u)))));
+  pool.erase(std::remove_if(pool.begin(), pool.end(),
+                            [](const Candidate &c) { return c.shortfallBytes > 0; }),
+             pool.end());
   if (pool.empty())
     return std::nullopt;
   Result<SearchResult> result = selectBest(context, pool);

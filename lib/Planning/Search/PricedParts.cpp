@@ -18,18 +18,21 @@ using Devices = std::vector<uint32_t>;
 
 class Parts {
 public:
-  explicit Parts(const SearchContext &context) : context(context), problem(context.problem), options(context.options) {
+  explicit Parts(const SearchContext &context)
+      : context(context), problem(context.problem), options(context.options) {
     for (uint32_t d : context.devices)
       byClass[context.model.deviceTypeOf(d)].push_back(d);
     std::map<uint32_t, size_t> ofNode;
     for (uint32_t d : context.devices)
       ++ofNode[context.model.nodeOf(d)];
-    for (auto &[deviceClass, list] : byClass) // on as few nodes as possible, because nodes may have a price
+    for (auto &[deviceClass, list] :
+         byClass) // on as few nodes as possible, because nodes may have a price
       std::stable_sort(list.begin(), list.end(), [&](uint32_t a, uint32_t b) {
         const uint32_t m = context.model.nodeOf(a), n = context.model.nodeOf(b);
         return std::pair(ofNode[n], m) < std::pair(ofNode[m], n);
       });
-    needed = context.model.heldBytes(0, context.model.units()) + context.model.sharedBytes(0, context.model.units());
+    needed = context.model.heldBytes(0, context.model.units()) +
+             context.model.sharedBytes(0, context.model.units());
   }
 
   /// Returns the most promising first: the best of every mixture of classes, then the others.
@@ -106,30 +109,34 @@ private:
         part.devices.push_back(list[i]);
         rate += 1 / context.model.minPerSample(deviceClass, 0, context.model.units());
         memory += device.capacity() ? static_cast<double>(device.capacity()) : INFINITY;
-        price += device.price + (nodes.insert(device.node).second ? problem.cluster.nodes[device.node].price : 0);
+        price += device.price +
+                 (nodes.insert(device.node).second ? problem.cluster.nodes[device.node].price : 0);
       }
       ++c;
     }
-    if (part.devices.empty() || part.devices.size() == context.devices.size() || (options.maxPrice > 0 && price > options.maxPrice) ||
-        rate < options.minThroughput)
+    if (part.devices.empty() || part.devices.size() == context.devices.size() ||
+        (options.maxPrice > 0 && price > options.maxPrice) || rate < options.minThroughput)
       return;
     // Communication between devices costs a little, memory optimizations cost a lot.
     constexpr double kOfAnother = 0.02, kOfOptimizations = 1.5;
     part.promise = (options.objective == Objective::CostPerSample ? price : 1) / rate *
-                   (1 + kOfAnother * static_cast<double>(part.devices.size() - 1)) * (memory < needed ? kOfOptimizations : 1);
+                   (1 + kOfAnother * static_cast<double>(part.devices.size() - 1)) *
+                   (memory < needed ? kOfOptimizations : 1);
     std::sort(part.devices.begin(), part.devices.end());
     parts.push_back(std::move(part));
   }
 
   std::vector<Devices> best() {
-    std::stable_sort(parts.begin(), parts.end(), [](const Part &a, const Part &b) { return a.promise < b.promise; });
+    std::stable_sort(parts.begin(), parts.end(),
+                     [](const Part &a, const Part &b) { return a.promise < b.promise; });
     std::vector<Devices> first, others;
     std::set<uint64_t> seen;
     for (Part &part : parts)
       (seen.insert(part.mixture).second ? first : others).push_back(std::move(part.devices));
     // At least half of the list are the most promising subsets of any mixture.
     std::vector<Devices> list;
-    for (size_t i = 0; list.size() < effort.pricedParts && (i < first.size() || i < others.size()); ++i) {
+    for (size_t i = 0; list.size() < effort.pricedParts && (i < first.size() || i < others.size());
+         ++i) {
       if (i < first.size())
         list.push_back(std::move(first[i]));
       if (i < others.size())
@@ -160,7 +167,8 @@ SearchOptions onlyOn(const Problem &problem, const SearchOptions &options, const
 
 /// Scores a subset by a short search, with memory optimizations if necessary. \param part  receives
 /// the devices that the best plan uses
-std::optional<double> promiseOf(const Problem &problem, const SearchOptions &options, Devices &part) {
+std::optional<double> promiseOf(const Problem &problem, const SearchOptions &options,
+                                Devices &part) {
   const SearchOptions alone = onlyOn(problem, options, part);
   std::optional<double> best = shortSearch(problem, alone, &part);
   if (best || !options.memoryOptimizations || problem.memoryOptimizations.any())
@@ -169,7 +177,8 @@ std::optional<double> promiseOf(const Problem &problem, const SearchOptions &opt
     Problem eased = problem;
     eased.memoryOptimizations.defaultOptimization = optimization;
     Devices used;
-    if (const std::optional<double> score = shortSearch(eased, alone, &used); score && (!best || *score < *best)) {
+    if (const std::optional<double> score = shortSearch(eased, alone, &used);
+        score && (!best || *score < *best)) {
       best = score;
       part = std::move(used);
     }
@@ -196,16 +205,20 @@ std::vector<Devices> chooseParts(const Problem &problem, const SearchOptions &op
     if (const std::optional<double> score = promiseOf(problem, options, part))
       promising.push_back({*score, std::move(part)});
   }
-  std::stable_sort(promising.begin(), promising.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+  std::stable_sort(promising.begin(), promising.end(),
+                   [](const auto &a, const auto &b) { return a.first < b.first; });
   const size_t max = chosen.size() + effort.pricedSearched;
-  for (size_t i = 0; i < promising.size() && chosen.size() < max && promising[i].first <= effort.pricedWithin * promising.front().first; ++i)
+  for (size_t i = 0; i < promising.size() && chosen.size() < max &&
+                     promising[i].first <= effort.pricedWithin * promising.front().first;
+       ++i)
     choose(promising[i].second);
   return chosen;
 }
 
 } // namespace
 
-std::optional<double> zorse::planning::shortSearchOfParts(const Problem &problem, const SearchOptions &options) {
+std::optional<double> zorse::planning::shortSearchOfParts(const Problem &problem,
+                                                          const SearchOptions &options) {
   std::optional<double> best = shortSearch(problem, options);
   if (best || !countsPrices(options))
     return best;
@@ -217,11 +230,15 @@ std::optional<double> zorse::planning::shortSearchOfParts(const Problem &problem
   return best;
 }
 
-Result<SearchResult> zorse::planning::searchParts(const Problem &problem, const SearchOptions &options) {
+Result<SearchResult> zorse::planning::searchParts(const Problem &problem,
+                                                  const SearchOptions &options) {
   Result<SearchResult> best = searchInOrder(problem, options);
-  if (!countsPrices(options) || problem.cluster.devices.empty() || problem.summary.units_size() == 0)
+  if (!countsPrices(options) || problem.cluster.devices.empty() ||
+      problem.summary.units_size() == 0)
     return best;
-  auto scoreOfResult = [&](const SearchResult &result) { return scoreOf(problem, options, result.strategy, result.evaluation.step, 0); };
+  auto scoreOfResult = [&](const SearchResult &result) {
+    return scoreOf(problem, options, result.strategy, result.evaluation.step, 0);
+  };
   for (const Devices &part : chooseParts(problem, options)) {
     SearchOptions alone = onlyOn(problem, options, part);
     alone.memoryHints = false;

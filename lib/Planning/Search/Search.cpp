@@ -1,12 +1,14 @@
 // Phases of a search:
 //
 //     order       sort devices, nodes and sites by their properties (CanonicalProblem.h)
-//     seeds       order devices by class and site and partition stages by a dynamic program, for several assumptions; best estimates first
-//     parts       the same for subsets of the cluster: without each site, class, node (Subclusters.cpp)
-//     simulate    simulate the best seeds with the most promising schedules
-//     refine      moves, each partitioning units and samples again; then the best strategy without each group of devices it uses, and moves from it
-//     descend     for few devices: try all small changes of the best few strategies until none helps, repeatedly after random moves
-//     judge       choose among the best few by the full expansion, which alone decides
+//     seeds       order devices by class and site and partition stages by a dynamic program, for
+//     several assumptions; best estimates first parts       the same for subsets of the cluster:
+//     without each site, class, node (Subclusters.cpp) simulate    simulate the best seeds with the
+//     most promising schedules refine      moves, each partitioning units and samples again; then
+//     the best strategy without each group of devices it uses, and moves from it descend     for
+//     few devices: try all small changes of the best few strategies until none helps, repeatedly
+//     after random moves judge       choose among the best few by the full expansion, which alone
+//     decides
 
 #include "Candidates.h"
 #include "CanonicalProblem.h"
@@ -43,11 +45,13 @@ double simulatedTasksOf(const Problem &problem, const Strategy &strategy) {
 
 /// Number of simulations of descents, in addition to the budget of the moves.
 uint32_t descents(const SearchContext &context, const Strategy &strategy) {
-  const double lists = context.problem.memoryOptimizations.defaultOptimization.activations == step::Activations::Offload
+  const double lists = context.problem.memoryOptimizations.defaultOptimization.activations ==
+                               step::Activations::Offload
                            ? 3
                            : 1; // three lists: two iterations, and one of many copies
   const SearchEffort effort = context.effort();
-  return static_cast<uint32_t>(std::min<double>(effort.maxDescents, effort.descentTasks / (lists * tasksOf(strategy))));
+  return static_cast<uint32_t>(
+      std::min<double>(effort.maxDescents, effort.descentTasks / (lists * tasksOf(strategy))));
 }
 
 Status checkOptions(const SearchContext &context) {
@@ -60,11 +64,14 @@ Status checkOptions(const SearchContext &context) {
     return userError("batch is " + std::to_string(problem.batch) + ", expected at least 1");
   if (context.devices.empty())
     return userError("every device of the cluster is excluded; leave at least one");
-  const size_t stages = context.options.stages, max = std::min<size_t>(static_cast<size_t>(context.tables.units()), context.devices.size());
+  const size_t stages = context.options.stages,
+               max = std::min<size_t>(static_cast<size_t>(context.tables.units()),
+                                      context.devices.size());
   if (stages > max)
-    return userError(std::to_string(stages) + " stages are asked for; the model has " + std::to_string(context.tables.units()) +
-                     " units and the cluster " + std::to_string(context.devices.size()) + " devices, so at most " + std::to_string(max) +
-                     " are possible");
+    return userError(std::to_string(stages) + " stages are asked for; the model has " +
+                     std::to_string(context.tables.units()) + " units and the cluster " +
+                     std::to_string(context.devices.size()) + " devices, so at most " +
+                     std::to_string(max) + " are possible");
   return Status::success();
 }
 
@@ -73,8 +80,11 @@ void keepAsAsked(const SearchOptions &options, std::vector<Candidate> &candidate
     return;
   candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
                                   [&](const Candidate &c) {
-                                    return std::any_of(c.strategy.pipelines.begin(), c.strategy.pipelines.end(),
-                                                       [&](const Pipeline &p) { return p.stages.size() != options.stages; });
+                                    return std::any_of(c.strategy.pipelines.begin(),
+                                                       c.strategy.pipelines.end(),
+                                                       [&](const Pipeline &p) {
+                                                         return p.stages.size() != options.stages;
+                                                       });
                                   }),
                    candidates.end());
 }
@@ -88,7 +98,8 @@ void addSingles(SearchContext &context, std::vector<Candidate> &batch) {
       for (size_t r = 0; r < context.model.rows().size(); ++r) {
         Candidate candidate;
         candidate.strategy.pipelines.push_back(
-            {context.problem.batch, {makeStage(context.model, {d}, 0, context.model.units(), context.problem.batch, r)}});
+            {context.problem.batch,
+             {makeStage(context.model, {d}, 0, context.model.units(), context.problem.batch, r)}});
         candidate.id = context.nextId();
         batch.push_back(std::move(candidate));
       }
@@ -97,7 +108,8 @@ void addSingles(SearchContext &context, std::vector<Candidate> &batch) {
 }
 
 /// Simulates candidates and adds them to the pool.
-void addSimulated(SearchContext &context, std::vector<Candidate> &candidates, std::vector<Candidate> &pool) {
+void addSimulated(SearchContext &context, std::vector<Candidate> &candidates,
+                  std::vector<Candidate> &pool) {
   context.simulate(candidates);
   pool.insert(pool.end(), candidates.begin(), candidates.end());
   std::sort(pool.begin(), pool.end(), better);
@@ -105,7 +117,9 @@ void addSimulated(SearchContext &context, std::vector<Candidate> &candidates, st
 
 /// Returns the first candidates to simulate, with one schedule: single devices, the best estimates,
 /// and those for subsets of the cluster.
-std::vector<Candidate> firstCandidates(SearchContext &context, const std::vector<Candidate> &solutions, const step::Schedule &schedule) {
+std::vector<Candidate> firstCandidates(SearchContext &context,
+                                       const std::vector<Candidate> &solutions,
+                                       const step::Schedule &schedule) {
   const SearchOptions &options = context.options;
   const SearchEffort effort = context.effort();
   std::vector<Candidate> pool;
@@ -113,7 +127,9 @@ std::vector<Candidate> firstCandidates(SearchContext &context, const std::vector
     addSingles(context, pool);
     pool.resize(std::min(pool.size(), effort.singles));
   }
-  const size_t best = std::min<size_t>(solutions.size(), std::max<size_t>(effort.minInitialSolutions, context.budget / effort.seedsPart));
+  const size_t best =
+      std::min<size_t>(solutions.size(), std::max<size_t>(effort.minInitialSolutions,
+                                                          context.budget / effort.seedsPart));
   pool.insert(pool.end(), solutions.begin(), solutions.begin() + static_cast<long>(best));
   // Subsets of the cluster contribute their best estimates; the walks decide.
   std::vector<Candidate> ofParts;
@@ -132,22 +148,30 @@ std::vector<Candidate> firstCandidates(SearchContext &context, const std::vector
 }
 
 std::string nothingFound(const SearchOptions &options) {
-  return "no plan was found" + (options.stages > 0 ? " with " + std::to_string(options.stages) + " stages" +
-                                                         (options.pipelines > 1 ? " in " + std::to_string(options.pipelines) + " pipelines" : "") +
-                                                         ": in every partition a stage exceeds its memory or has more devices than samples; choose "
-                                                         "other numbers, or let the search choose them"
-                                                   : std::string());
+  return "no plan was found" +
+         (options.stages > 0 ? " with " + std::to_string(options.stages) + " stages" +
+                                   (options.pipelines > 1
+                                        ? " in " + std::to_string(options.pipelines) + " pipelines"
+                                        : "") +
+                                   ": in every partition a stage exceeds its memory or has more "
+                                   "devices than samples; choose "
+                                   "other numbers, or let the search choose them"
+                             : std::string());
 }
 
 /// Tries the best of the pool with the other schedules.
-void varySchedules(SearchContext &context, const std::vector<step::Schedule> &schedules, std::vector<Candidate> &pool) {
+void varySchedules(SearchContext &context, const std::vector<step::Schedule> &schedules,
+                   std::vector<Candidate> &pool) {
   const SearchEffort effort = context.effort();
-  const size_t affordable = context.budget / effort.seedsPart / std::max<size_t>(schedules.size(), 1);
-  const size_t leaders = std::min({pool.size(), std::max(effort.minLeaders, affordable), effort.maxLeaders});
+  const size_t affordable =
+      context.budget / effort.seedsPart / std::max<size_t>(schedules.size(), 1);
+  const size_t leaders =
+      std::min({pool.size(), std::max(effort.minLeaders, affordable), effort.maxLeaders});
   std::vector<Candidate> varied;
   for (size_t i = 0; i < leaders; ++i)
     for (size_t s = 1; s < schedules.size(); ++s) {
-      if (pool[i].strategy.boundaryDenominator > 1 && schedules[s].kind != step::ScheduleKind::SteadyState)
+      if (pool[i].strategy.boundaryDenominator > 1 &&
+          schedules[s].kind != step::ScheduleKind::SteadyState)
         continue; // other schedules support one range of units per device
       Candidate candidate = pool[i];
       candidate.strategy.schedule = schedules[s];
@@ -161,17 +185,20 @@ void varySchedules(SearchContext &context, const std::vector<step::Schedule> &sc
 
 /// Tries the best strategy without each site and class that it uses, and these alone. The remaining
 /// devices may do better, also with devices that could not be used together with the removed ones.
-static void tryWithout(SearchContext &context, const std::vector<step::Schedule> &schedules, std::vector<Candidate> &pool) {
+static void tryWithout(SearchContext &context, const std::vector<step::Schedule> &schedules,
+                       std::vector<Candidate> &pool) {
   std::vector<Candidate> tried;
   std::vector<uint32_t> used = context.devices;
   for (uint32_t d : unusedDevices(context, pool.front().strategy))
     used.erase(std::remove(used.begin(), used.end(), d), used.end());
-  addSubclusterSolutions(context, used, context.effort().laterSubclusters, context.effort().seedsOfEach, tried);
+  addSubclusterSolutions(context, used, context.effort().laterSubclusters,
+                         context.effort().seedsOfEach, tried);
   keepAsAsked(context.options, tried);
   std::vector<Candidate> varied;
   for (const Candidate &candidate : tried)
     for (const step::Schedule &schedule : {schedules.front(), pool.front().strategy.schedule}) {
-      if (candidate.strategy.boundaryDenominator > 1 && schedule.kind != step::ScheduleKind::SteadyState)
+      if (candidate.strategy.boundaryDenominator > 1 &&
+          schedule.kind != step::ScheduleKind::SteadyState)
         continue;
       varied.push_back(candidate);
       varied.back().strategy.schedule = schedule;
@@ -190,7 +217,8 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   const SearchEffort effort = context.effort();
   std::vector<Candidate> solutions = makeInitialSolutions(context);
   keepAsAsked(options, solutions);
-  const double tasks = solutions.empty() ? 1e3 : simulatedTasksOf(problem, solutions.front().strategy);
+  const double tasks =
+      solutions.empty() ? 1e3 : simulatedTasksOf(problem, solutions.front().strategy);
   context.budget = options.candidates ? options.candidates : effort.budgetFor(tasks);
 
   std::vector<step::Schedule> schedules = scheduleChoices(context, effort.everySchedule);
@@ -203,7 +231,9 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   std::sort(pool.begin(), pool.end(), better);
   // Keeps the best single device to the end.
   std::optional<Candidate> alone;
-  if (auto best = std::find_if(pool.begin(), pool.end(), [](const Candidate &c) { return isSingle(c.strategy); }); best != pool.end())
+  if (auto best = std::find_if(pool.begin(), pool.end(),
+                               [](const Candidate &c) { return isSingle(c.strategy); });
+      best != pool.end())
     alone = *best;
   varySchedules(context, schedules, pool);
 
@@ -216,7 +246,8 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   refine(context, pool);
   if (context.effort().descentTasks > 0)
     hillClimb(context, pool,
-              options.candidates ? context.budget - std::min(context.budget, context.tried()) : descents(context, pool.front().strategy));
+              options.candidates ? context.budget - std::min(context.budget, context.tried())
+                                 : descents(context, pool.front().strategy));
 
   if (alone)
     pool.push_back(*alone);
@@ -224,7 +255,8 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   return selectBest(context, pool);
 }
 
-Result<SearchResult> zorse::planning::searchInOrder(const Problem &problem, const SearchOptions &options) {
+Result<SearchResult> zorse::planning::searchInOrder(const Problem &problem,
+                                                    const SearchOptions &options) {
   SearchContext context(problem, options);
   if (Status status = checkOptions(context); status.failed())
     return status;
@@ -236,7 +268,8 @@ Result<SearchResult> zorse::planning::searchInOrder(const Problem &problem, cons
   return searchFrom(again, again.devices);
 }
 
-Result<SearchResult> zorse::planning::searchPlan(const Problem &problem, const SearchOptions &options) {
+Result<SearchResult> zorse::planning::searchPlan(const Problem &problem,
+                                                 const SearchOptions &options) {
   if (problem.cluster.devices.empty() || problem.summary.units_size() == 0)
     return searchInOrder(problem, options); // reports the error
   const Result<CanonicalProblem> canonical = CanonicalProblem::make(problem);
@@ -250,7 +283,8 @@ Result<SearchResult> zorse::planning::searchPlan(const Problem &problem, const S
   result->strategy = canonical->restore(result->strategy);
   result->plan = makePlan(problem, result->strategy);
   const bool places = SearchEffort::forDevices(problem.cluster.devices.size()).placesFirst;
-  Result<Evaluation> evaluation = places ? evaluate(problem, result->plan) : estimate(problem, result->plan);
+  Result<Evaluation> evaluation =
+      places ? evaluate(problem, result->plan) : estimate(problem, result->plan);
   if (!evaluation.failed() && evaluation->shortfallBytes == 0) {
     result->evaluation = std::move(*evaluation);
     return result;

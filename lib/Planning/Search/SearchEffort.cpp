@@ -29,7 +29,9 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
   effort.singlePieces = n <= 256;
   effort.roughFirst = n > 16;
   effort.seedsAgain = n <= 32 ? 24 : n <= 128 ? 16 : 0;
-  effort.assumptions = n <= 16 ? Assumptions::Both : n <= 32 ? Assumptions::Either : Assumptions::Few;
+  effort.assumptions = n <= 16   ? Assumptions::Both
+                       : n <= 32 ? Assumptions::Either
+                                 : Assumptions::Few;
   effort.seedsInParts = n <= 32 ? SIZE_MAX : n <= 64 ? 6 : 0;
 
   effort.subclusters = n <= 64 ? 48 : n <= 256 ? 16 : 2;
@@ -54,7 +56,9 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
   effort.judged = effort.small ? 12 : n <= 256 ? 4 : 1;
   effort.placesFirst = n <= 64;
   effort.placesFull = n > 256;
-  effort.fragmentationDivisor = effort.small ? 0 : n <= 256 ? StrategySimulator::kFragmentationDivisor : 20;
+  effort.fragmentationDivisor = effort.small ? 0
+                                : n <= 256   ? StrategySimulator::kFragmentationDivisor
+                                             : 20;
 
   effort.easesMemory = n <= 256;
   effort.relievedStages = n <= 64 ? 0 : 32;
@@ -67,10 +71,13 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
 }
 
 uint32_t SearchEffort::budgetFor(double tasksOfOne) const {
-  return static_cast<uint32_t>(std::clamp(tasks / tasksOfOne, static_cast<double>(minBudget), static_cast<double>(maxBudget)));
+  return static_cast<uint32_t>(std::clamp(tasks / tasksOfOne, static_cast<double>(minBudget),
+                                          static_cast<double>(maxBudget)));
 }
 
-size_t SearchEffort::walksFor(uint32_t simulations) const { return std::min<size_t>(maxStarts, simulations >= 400 ? 8 : simulations >= 100 ? 4 : 2); }
+size_t SearchEffort::walksFor(uint32_t simulations) const {
+  return std::min<size_t>(maxStarts, simulations >= 400 ? 8 : simulations >= 100 ? 4 : 2);
+}
 
 SearchEffort::Pieces SearchEffort::piecesOf(size_t devices) const {
   if (devices <= 32)

@@ -12,35 +12,45 @@ namespace zorse::planning {
 /// plans without a heuristic.
 struct SearchEffort {
   // Small problems, up to 6 devices: everything is tried.
-  bool everyRow;  ///< up to 16 samples: micro-batches of 1, 2, 3, 4, 6, 8, 12 and 16 rows instead of only powers of two
-  bool small;     ///< up to 16 samples and 10 units: evaluating a strategy places its buffers, which doubles the planning time
-  bool everyTile; ///< up to 16 unit x sample pairs: descents try different paths of samples through the same devices
+  bool everyRow; ///< up to 16 samples: micro-batches of 1, 2, 3, 4, 6, 8, 12 and 16 rows instead of
+                 ///< only powers of two
+  bool small;    ///< up to 16 samples and 10 units: evaluating a strategy places its buffers, which
+                 ///< doubles the planning time
+  bool everyTile; ///< up to 16 unit x sample pairs: descents try different paths of samples through
+                  ///< the same devices
 
   // Budget, in simulated strategies.
-  double tasks;                              ///< default sum over all strategies; 3e6 take at most half a second on two cores
+  double tasks; ///< default sum over all strategies; 3e6 take at most half a second on two cores
   uint32_t minBudget = 16, maxBudget = 6000; ///< independent of the size of a strategy
   uint32_t seedsPart = 4,
-           laterPart = 8;   ///< 1/seedsPart of the budget is for the first seeds, 1/laterPart for moves after the later search of subsets
+           laterPart = 8;   ///< 1/seedsPart of the budget is for the first seeds, 1/laterPart for
+                            ///< moves after the later search of subsets
   int64_t maxRows = 256;    ///< of a micro-batch, if the user sets no limit
-  int32_t boundaryVariants; ///< ways of samples if stages share units; 16 ways were slower and gave no faster plans
+  int32_t boundaryVariants; ///< ways of samples if stages share units; 16 ways were slower and gave
+                            ///< no faster plans
   bool everySchedule;       ///< includes GPipe
 
   // Seeds (InitialSolutions.cpp).
-  size_t seedOrders, copyOrders; ///< orders of kinds of devices, for one pipeline and for several equal ones; 24 are all orders of four kinds
+  size_t seedOrders, copyOrders; ///< orders of kinds of devices, for one pipeline and for several
+                                 ///< equal ones; 24 are all orders of four kinds
   uint32_t maxCopies = 16;       ///< equal pipelines
   bool everyCopies;              ///< also 3, 5 and 16 pipelines, not only 2, 4, 8 and one per site
-  bool bothSides;                ///< with two kinds of devices, also places one on both sides of the other
-  size_t seedRows;               ///< number of micro-batch sizes tried for all stages together, which is faster; 0: each stage chooses its own
-  size_t seedsInPieces = 3;      ///< for each number of pipelines: seeds with split nodes
-  double
-      piecesWithin; ///< factor on the best estimate; seeds beyond it keep whole nodes. Without it, partitioning took half of the time for 512 devices
-  bool singlePieces; ///< atoms may be single devices. With many devices, whole nodes are better, because a node's card then transfers a sum once
-  bool roughFirst;   ///< the first partition is approximate, for comparisons
-  size_t seedsAgain; ///< partitioned again with other assumptions, the most promising first
+  bool bothSides;  ///< with two kinds of devices, also places one on both sides of the other
+  size_t seedRows; ///< number of micro-batch sizes tried for all stages together, which is faster;
+                   ///< 0: each stage chooses its own
+  size_t seedsInPieces = 3; ///< for each number of pipelines: seeds with split nodes
+  double piecesWithin; ///< factor on the best estimate; seeds beyond it keep whole nodes. Without
+                       ///< it, partitioning took half of the time for 512 devices
+  bool singlePieces;   ///< atoms may be single devices. With many devices, whole nodes are better,
+                       ///< because a node's card then transfers a sum once
+  bool roughFirst;     ///< the first partition is approximate, for comparisons
+  size_t seedsAgain;   ///< partitioned again with other assumptions, the most promising first
   size_t seedsAgainOfKind = 2; ///< for each atom size, number of pipelines and row count
   enum class Assumptions : uint8_t { Few, Either, Both };
-  Assumptions assumptions; ///< Few: other memory, and one other start; Either: other memory or other starts; Both: also combined
-  size_t seedsInParts;     ///< number of those also partitioned in parts of units. That is slow; otherwise only moves share units
+  Assumptions assumptions; ///< Few: other memory, and one other start; Either: other memory or
+                           ///< other starts; Both: also combined
+  size_t seedsInParts;     ///< number of those also partitioned in parts of units. That is slow;
+                           ///< otherwise only moves share units
 
   // Subsets of the cluster (Subclusters.cpp).
   size_t subclusters, laterSubclusters; ///< before and after the walks
@@ -51,28 +61,32 @@ struct SearchEffort {
   // First simulations (Search.cpp).
   size_t singles = 64;                ///< single devices and row counts
   size_t minInitialSolutions;         ///< independent of the budget
-  size_t minLeaders, maxLeaders = 12; ///< best strategies tried with all schedules; one above 1,024 devices, because planning must take only seconds
+  size_t minLeaders, maxLeaders = 12; ///< best strategies tried with all schedules; one above 1,024
+                                      ///< devices, because planning must take only seconds
 
   // Walks (LocalSearch.cpp).
   size_t maxStarts = 8;
-  size_t movesAtOnce = 16; ///< moves between two comparisons; constant, so that plans do not depend on the number of threads
+  size_t movesAtOnce = 16; ///< moves between two comparisons; constant, so that plans do not depend
+                           ///< on the number of threads
   uint64_t attempts = 6;   ///< draws per move, because some fail
   size_t patience;         ///< rounds without a better plan
-  bool adaptsMoves;        ///< helpful kinds of moves become more frequent; walks of few devices are too short for that
-  int wholeGroups;         ///< percentage of group moves that move all devices of a node and class
+  bool adaptsMoves; ///< helpful kinds of moves become more frequent; walks of few devices are too
+                    ///< short for that
+  int wholeGroups;  ///< percentage of group moves that move all devices of a node and class
 
   // Descents (IteratedLocalSearch.cpp, Neighborhood.cpp).
-  double descentTasks;            ///< simulated by descents in addition to the budget; 0: no descents, because each strategy has too many tasks
-  uint32_t maxDescents;           ///< strategies
-  bool bestNeighbour;             ///< use the best of all small changes instead of the first better one
-  size_t hillClimbStarts = 8;     ///< from strategies of whole units of different structure
-  size_t sharingStarts = 4;       ///< from strategies that share units
-  size_t stagesStarts = 4;        ///< from strategies with other numbers of stages
-  size_t keptStarts = 4;          ///< after the first round
-  uint64_t kicks = 4;             ///< random moves with a descent after each, per walk and round
-  size_t descentPatience;         ///< rounds without a better plan
-  size_t dividedMax = 6;          ///< maximum devices of a stage that is split in all 62 ways
-  size_t maxPipelines = 3;        ///< also after one device became a separate pipeline
+  double descentTasks; ///< simulated by descents in addition to the budget; 0: no descents, because
+                       ///< each strategy has too many tasks
+  uint32_t maxDescents;       ///< strategies
+  bool bestNeighbour;         ///< use the best of all small changes instead of the first better one
+  size_t hillClimbStarts = 8; ///< from strategies of whole units of different structure
+  size_t sharingStarts = 4;   ///< from strategies that share units
+  size_t stagesStarts = 4;    ///< from strategies with other numbers of stages
+  size_t keptStarts = 4;      ///< after the first round
+  uint64_t kicks = 4;         ///< random moves with a descent after each, per walk and round
+  size_t descentPatience;     ///< rounds without a better plan
+  size_t dividedMax = 6;      ///< maximum devices of a stage that is split in all 62 ways
+  size_t maxPipelines = 3;    ///< also after one device became a separate pipeline
   bool deviceMemoryOptimizations; ///< memory optimizations may differ by device
 
   // Judgement (SelectBest.cpp).
@@ -80,35 +94,46 @@ struct SearchEffort {
   size_t judgedBesides = 20; ///< plans that do not fit
   size_t judgedMore = 3;     ///< plans that are expanded to find one more that fits
   size_t judgeRounds = 12;   ///< number of these expansions
-  bool placesFirst;          ///< place buffers before comparing plans; for many devices, placing takes half of the time
-  bool placesFull;           ///< place only plans that nearly fill a device with a single micro-batch; the others can reduce the samples in flight
-  uint64_t fragmentationDivisor; ///< 1/gaps of the activations is added for gaps between buffers; 0: no addition, buffers are placed
+  bool placesFirst; ///< place buffers before comparing plans; for many devices, placing takes half
+                    ///< of the time
+  bool placesFull;  ///< place only plans that nearly fill a device with a single micro-batch; the
+                    ///< others can reduce the samples in flight
+  uint64_t fragmentationDivisor; ///< 1/gaps of the activations is added for gaps between buffers;
+                                 ///< 0: no addition, buffers are placed
 
   // Memory optimizations (MemoryOptimizations.cpp, Phases.cpp).
   bool easesMemory;      ///< also if a plan fits without them
-  size_t relievedStages; ///< stages that are tried without memory optimizations if there are no descents
-  double phaseTasks = 1e7, phaseRowTasks = 4e6, phaseDescentTasks = 1e7; ///< listed twice, with copies to hosts: about 15 seconds on two cores
-  size_t phasesRefined = 12, phasesAtOnce = 16;                          ///< candidates with varied rows; simulations between checks of the budget
-  double phaseDescents = 1000;                                           ///< strategies
+  size_t relievedStages; ///< stages that are tried without memory optimizations if there are no
+                         ///< descents
+  double phaseTasks = 1e7, phaseRowTasks = 4e6,
+         phaseDescentTasks =
+             1e7; ///< listed twice, with copies to hosts: about 15 seconds on two cores
+  size_t phasesRefined = 12,
+         phasesAtOnce =
+             16; ///< candidates with varied rows; simulations between checks of the budget
+  double phaseDescents = 1000; ///< strategies
 
   // Subsets of the cluster if prices count (PricedParts.cpp).
   size_t pricedCounted = 1 << 16; ///< subsets with computed price and speed
   size_t pricedParts;             ///< short searches
   size_t pricedSearched = 3;      ///< searched in full, the most promising
   double pricedWithin = 1.15;     ///< factor on the best score; subsets beyond it are not searched
-  size_t pricedSmall = 4;         ///< smallest subsets, also searched because short searches estimate them worst
-  size_t pricedFew = 2;           ///< maximum devices of these
+  size_t pricedSmall =
+      4; ///< smallest subsets, also searched because short searches estimate them worst
+  size_t pricedFew = 2; ///< maximum devices of these
 
   // If nothing fits (MemoryHints.cpp).
   size_t shortInitialSolutions = 24; ///< of a short search
   bool shortPieces;                  ///< short searches also split nodes
-  size_t addedDevices;               ///< the message suggests up to this number of additional devices
-  bool triesPhases;                  ///< the message states whether parameters gathered by phase would fit
+  size_t addedDevices; ///< the message suggests up to this number of additional devices
+  bool triesPhases;    ///< the message states whether parameters gathered by phase would fit
 
   /// \param units, samples  of the problem; default: many
-  static SearchEffort forDevices(size_t devices, int64_t units = 1 << 20, int64_t samples = 1 << 20);
+  static SearchEffort forDevices(size_t devices, int64_t units = 1 << 20,
+                                 int64_t samples = 1 << 20);
 
-  /// Returns the number of strategies that the budget allows. \param tasksOfOne  tasks of one strategy
+  /// Returns the number of strategies that the budget allows. \param tasksOfOne  tasks of one
+  /// strategy
   uint32_t budgetFor(double tasksOfOne) const;
   /// Returns the number of parallel walks: fewer for fewer simulations, so that each has enough.
   size_t walksFor(uint32_t simulations) const;
@@ -125,10 +150,12 @@ struct SearchEffort {
 /// Resolution at which StagePartitioner partitions an order of atoms.
 struct CutEffort {
   static constexpr size_t kMixed = 16; ///< stages of longer orders have at most two classes
-  static constexpr int kStrides = 60;  ///< maximum growth steps of the time until it suffices; otherwise nothing fits
+  static constexpr int kStrides =
+      60; ///< maximum growth steps of the time until it suffices; otherwise nothing fits
   /// Whether stages must not have this number of atoms. Not every large number is tried.
   static constexpr bool passesOver(size_t deviceSets, bool rough) {
-    return (deviceSets > 8 && rough && deviceSets % 2 != 0) || (deviceSets > 16 && deviceSets % (deviceSets > 32 ? 4 : 2) != 0);
+    return (deviceSets > 8 && rough && deviceSets % 2 != 0) ||
+           (deviceSets > 16 && deviceSets % (deviceSets > 32 ? 4 : 2) != 0);
   }
 };
 

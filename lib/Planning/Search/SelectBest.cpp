@@ -19,11 +19,15 @@ std::string show(double number) { return format("%.4g", number); }
 /// is slow, and only devices that already hold a single micro-batch count.
 bool isTight(SearchContext &context, const Strategy &strategy, const Evaluation &evaluation) {
   const SearchEffort effort = context.effort();
-  const std::vector<uint64_t> *gaps = effort.placesFull ? &context.simulator(0).run(strategy).fragmentationDivisor : nullptr;
+  const std::vector<uint64_t> *gaps =
+      effort.placesFull ? &context.simulator(0).run(strategy).fragmentationDivisor : nullptr;
   for (size_t d = 0; d < evaluation.memory.size(); ++d) {
     const uint64_t limit = context.problem.cluster.devices[d].capacity(),
-                   usual = gaps ? (*gaps)[d] * effort.fragmentationDivisor / StrategySimulator::kFragmentationDivisor : limit / 20;
-    const bool givesWay = gaps && strategy.schedule.kind == step::ScheduleKind::SteadyState && evaluation.peakInFlightCells[d] > 1;
+                   usual = gaps ? (*gaps)[d] * effort.fragmentationDivisor /
+                                      StrategySimulator::kFragmentationDivisor
+                                : limit / 20;
+    const bool givesWay = gaps && strategy.schedule.kind == step::ScheduleKind::SteadyState &&
+                          evaluation.peakInFlightCells[d] > 1;
     if (limit && !givesWay && evaluation.memory[d] + usual > limit)
       return true;
   }
@@ -34,7 +38,8 @@ bool isTight(SearchContext &context, const Strategy &strategy, const Evaluation 
 /// can correct that.
 bool isFar(const Problem &problem, const Evaluation &evaluation) {
   for (size_t d = 0; d < evaluation.memory.size(); ++d)
-    if (uint64_t limit = problem.cluster.devices[d].capacity(); limit && evaluation.memory[d] > limit + limit / 10)
+    if (uint64_t limit = problem.cluster.devices[d].capacity();
+        limit && evaluation.memory[d] > limit + limit / 10)
       return true;
   return false;
 }
@@ -56,7 +61,8 @@ constexpr double kWorth = 0.98;
 /// then are dropped. If none is left, the closest one provides the error message.
 class Selection {
 public:
-  Selection(SearchContext &context, const std::vector<Candidate> &pool) : context(context), pool(pool) {}
+  Selection(SearchContext &context, const std::vector<Candidate> &pool)
+      : context(context), pool(pool) {}
 
   Result<SearchResult> run() {
     expandMore(effort.judged, effort.judged + effort.judgedBesides);
@@ -72,7 +78,8 @@ public:
     if (!closest)
       return userError("no plan was found" + (refusal.empty() ? "" : ": " + refusal));
     if (options.memoryOptimizations && !problem.memoryOptimizations.any())
-      if (std::optional<SearchResult> eased = searchWithMemoryOptimizations(problem, options, INFINITY)) {
+      if (std::optional<SearchResult> eased =
+              searchWithMemoryOptimizations(problem, options, INFINITY)) {
         const uint32_t tried = result.tried;
         result = std::move(*eased);
         result.tried += tried;
@@ -90,7 +97,8 @@ private:
   };
 
   void score(EvaluatedPlan &one) const {
-    one.score = context.scoreOf(one.candidate->strategy, one.evaluation.step, context.missingMemory(one.evaluation.memory));
+    one.score = context.scoreOf(one.candidate->strategy, one.evaluation.step,
+                                context.missingMemory(one.evaluation.memory));
   }
 
   void expand(const Candidate &candidate) {
@@ -109,7 +117,9 @@ private:
   /// Expands candidates, best first, until `enough` of them fit or `tries` are expanded.
   bool expandMore(size_t enough, size_t tries) {
     const size_t before = evaluated.size(), fittingBefore = fitting;
-    for (; next != pool.end() && next->score < INFINITY && fitting - fittingBefore < enough && evaluated.size() - before < tries; ++next) {
+    for (; next != pool.end() && next->score < INFINITY && fitting - fittingBefore < enough &&
+           evaluated.size() - before < tries;
+         ++next) {
       if (std::find(seen.begin(), seen.end(), next->step) != seen.end())
         continue;
       seen.push_back(next->step);
@@ -133,20 +143,24 @@ private:
   void chooseBest() {
     size_t chosen = 0;
     for (size_t round = 0; round < effort.judgeRounds; ++round) {
-      std::stable_sort(evaluated.begin() + static_cast<long>(chosen), evaluated.end(),
-                       [](const EvaluatedPlan &a, const EvaluatedPlan &b) { return a.score < b.score; });
+      std::stable_sort(
+          evaluated.begin() + static_cast<long>(chosen), evaluated.end(),
+          [](const EvaluatedPlan &a, const EvaluatedPlan &b) { return a.score < b.score; });
       for (; chosen < evaluated.size() && evaluated[chosen].score < bestScore; ++chosen)
         choose(evaluated[chosen]);
       chosen = evaluated.size();
-      if (bestScore < INFINITY || (closest && isFar(problem, closestEvaluation)) || !expandMore(1, effort.judgedMore))
+      if (bestScore < INFINITY || (closest && isFar(problem, closestEvaluation)) ||
+          !expandMore(1, effort.judgedMore))
         break;
     }
   }
 
   void choose(EvaluatedPlan &one) {
     const bool mayFit = !isFar(problem, one.evaluation);
-    if (mayFit && (effort.placesFirst || one.evaluation.shortfallBytes > 0 || isTight(context, one.candidate->strategy, one.evaluation)))
-      if (Result<Evaluation> placed = evaluate(problem, one.plan); !placed.failed()) { // if gaps use memory, fewer samples may be in flight
+    if (mayFit && (effort.placesFirst || one.evaluation.shortfallBytes > 0 ||
+                   isTight(context, one.candidate->strategy, one.evaluation)))
+      if (Result<Evaluation> placed = evaluate(problem, one.plan);
+          !placed.failed()) { // if gaps use memory, fewer samples may be in flight
         one.evaluation = std::move(*placed);
         score(one);
       }
@@ -168,8 +182,10 @@ private:
   /// If memory is nearly full, a memory optimization that saves memory may pay off in time, because
   /// more samples are in flight.
   void easeMemory() {
-    if (options.memoryOptimizations && !problem.memoryOptimizations.any() && effort.easesMemory && memoryBinds(problem, result.evaluation))
-      if (std::optional<SearchResult> eased = searchWithMemoryOptimizations(problem, options, bestScore * kWorth)) {
+    if (options.memoryOptimizations && !problem.memoryOptimizations.any() && effort.easesMemory &&
+        memoryBinds(problem, result.evaluation))
+      if (std::optional<SearchResult> eased =
+              searchWithMemoryOptimizations(problem, options, bestScore * kWorth)) {
         eased->tried += result.tried;
         eased->price = context.price(eased->strategy);
         result = std::move(*eased);
@@ -179,9 +195,11 @@ private:
   Status checkLimits() const {
     double rate = static_cast<double>(problem.batch) / result.evaluation.step;
     if (rate < options.minThroughput)
-      return userError("no plan reaches " + show(options.minThroughput) + " samples/s; the best that was found reaches " + show(rate));
+      return userError("no plan reaches " + show(options.minThroughput) +
+                       " samples/s; the best that was found reaches " + show(rate));
     if (options.maxPrice > 0 && result.price > options.maxPrice)
-      return userError("no plan costs " + show(options.maxPrice) + " an hour or less; the best that was found costs " + show(result.price));
+      return userError("no plan costs " + show(options.maxPrice) +
+                       " an hour or less; the best that was found costs " + show(result.price));
     return Status::success();
   }
 
@@ -191,14 +209,17 @@ private:
     if (!options.memoryHints)
       return "no plan fits the memory of the devices";
     Strategy min = closest->strategy;
-    const auto minOfPool = std::min_element(pool.begin(), pool.end(), [](const Candidate &a, const Candidate &b) {
-      return std::pair(a.score < INFINITY ? a.shortfallBytes : UINT64_MAX, a.id) <
-             std::pair(b.score < INFINITY ? b.shortfallBytes : UINT64_MAX, b.id);
-    });
+    const auto minOfPool =
+        std::min_element(pool.begin(), pool.end(), [](const Candidate &a, const Candidate &b) {
+          return std::pair(a.score < INFINITY ? a.shortfallBytes : UINT64_MAX, a.id) <
+                 std::pair(b.score < INFINITY ? b.shortfallBytes : UINT64_MAX, b.id);
+        });
     if (minOfPool != pool.end())
       takeIfLess(minOfPool->strategy, min);
-    const size_t longest = std::min<size_t>(context.devices.size(), static_cast<size_t>(context.model.units()));
-    for (size_t stages = 1; stages <= longest; stages = stages < longest ? std::min(2 * stages, longest) : longest + 1)
+    const size_t longest =
+        std::min<size_t>(context.devices.size(), static_cast<size_t>(context.model.units()));
+    for (size_t stages = 1; stages <= longest;
+         stages = stages < longest ? std::min(2 * stages, longest) : longest + 1)
       if (std::optional<Candidate> row = proportionalPartition(context, stages)) {
         row->strategy.state = ShardSizing::ByFreeMemory;
         takeIfLess(row->strategy, min);
@@ -211,7 +232,8 @@ private:
     if (!found.ran || found.shortfallBytes >= closestEvaluation.shortfallBytes)
       return;
     if (Result<Evaluation> evaluation = estimate(problem, makePlan(problem, strategy));
-        !evaluation.failed() && evaluation->shortfallBytes > 0 && evaluation->shortfallBytes < closestEvaluation.shortfallBytes) {
+        !evaluation.failed() && evaluation->shortfallBytes > 0 &&
+        evaluation->shortfallBytes < closestEvaluation.shortfallBytes) {
       min = strategy;
       closestEvaluation = std::move(*evaluation);
     }
@@ -237,6 +259,7 @@ private:
 
 } // namespace
 
-Result<SearchResult> zorse::planning::selectBest(SearchContext &context, const std::vector<Candidate> &pool) {
+Result<SearchResult> zorse::planning::selectBest(SearchContext &context,
+                                                 const std::vector<Candidate> &pool) {
   return Selection(context, pool).run();
 }

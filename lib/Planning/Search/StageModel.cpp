@@ -18,20 +18,24 @@ void refine(std::vector<double> &sums, size_t stride, int32_t parts) {
   for (size_t list = 0; list < sums.size(); list += stride)
     for (size_t u = 0; u < stride; ++u)
       for (int32_t p = 0; p < (u + 1 < stride ? parts : 1); ++p)
-        fine.push_back(p == 0 ? sums[list + u] : sums[list + u] + (sums[list + u + 1] - sums[list + u]) * p / parts);
+        fine.push_back(p == 0 ? sums[list + u]
+                              : sums[list + u] + (sums[list + u + 1] - sums[list + u]) * p / parts);
   sums = std::move(fine);
 }
 
 /// Returns the seconds of units [0, u). A backward in two parts may be slower than the whole one;
 /// estimates use the faster.
 double total(const UnitTimes::Prefix &p, size_t u, bool split) {
-  return p.forward[u] + std::min(p.backward[u], split ? p.inputGradients[u] + p.weightGradients[u] : p.backward[u]);
+  return p.forward[u] + std::min(p.backward[u], split ? p.inputGradients[u] + p.weightGradients[u]
+                                                      : p.backward[u]);
 }
 
 } // namespace
 
-StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t rowLimit, int32_t ways)
-    : problem(problem), tables(tables), boundaryDenominator(ways), stride(static_cast<size_t>(tables.units()) + 1) {
+StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t rowLimit,
+                       int32_t ways)
+    : problem(problem), tables(tables), boundaryDenominator(ways),
+      stride(static_cast<size_t>(tables.units()) + 1) {
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d) {
     uint32_t c = problem.costs.deviceClass(d);
     if (c >= devicesOf.size())
@@ -48,7 +52,8 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
     backwardAt.push_back(tables.backwardBytesAt(u));
   }
   measureCells();
-  for (std::vector<double> *sums : {&whole, &forwards, &backwards, &minWhole, &shared, &forwardAt, &backwardAt})
+  for (std::vector<double> *sums :
+       {&whole, &forwards, &backwards, &minWhole, &shared, &forwardAt, &backwardAt})
     refine(*sums, stride, boundaryDenominator);
   stride = static_cast<size_t>(this->units()) + 1;
   for (int32_t cut = 0; cut <= this->units(); ++cut) {
@@ -59,7 +64,8 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
 }
 
 void StageModel::chooseRows(UnitTimes &times, int64_t rowLimit) {
-  const SearchEffort effort = SearchEffort::forDevices(problem.cluster.devices.size(), tables.units(), problem.batch);
+  const SearchEffort effort =
+      SearchEffort::forDevices(problem.cluster.devices.size(), tables.units(), problem.batch);
   const int64_t max = std::min<int64_t>(problem.batch, rowLimit > 0 ? rowLimit : effort.maxRows);
   const bool few = effort.everyRow;
   auto next = [&](int64_t rows) {
@@ -69,7 +75,8 @@ void StageModel::chooseRows(UnitTimes &times, int64_t rowLimit) {
     bool pays = rows == 1;
     for (uint32_t c = 0; c < deviceTypes() && !pays; ++c)
       pays = total(times.of(c, rows), stride - 1, splits()) / static_cast<double>(rows) <
-             (few ? 1 - 1e-6 : 0.99) * total(times.of(c, last), stride - 1, splits()) / static_cast<double>(last);
+             (few ? 1 - 1e-6 : 0.99) * total(times.of(c, last), stride - 1, splits()) /
+                 static_cast<double>(last);
     if (!pays)
       break;
     rowChoices.push_back(rows);
@@ -87,7 +94,8 @@ void StageModel::sumTimes(UnitTimes &times) {
       for (size_t u = 0; u < stride; ++u) {
         whole[at(c, r, static_cast<int32_t>(u))] = total(p, u, splits());
         forwards[at(c, r, static_cast<int32_t>(u))] = p.forward[u];
-        backwards[at(c, r, static_cast<int32_t>(u))] = splits() ? p.inputGradients[u] : p.backward[u];
+        backwards[at(c, r, static_cast<int32_t>(u))] =
+            splits() ? p.inputGradients[u] : p.backward[u];
       }
     }
 }
@@ -98,7 +106,8 @@ void StageModel::sumMin(UnitTimes &times) {
   for (uint32_t c = 0; c < deviceTypes(); ++c) {
     std::vector<const UnitTimes::Prefix *> all;
     std::vector<double> rowsOf;
-    for (int64_t rows = 1; rows <= std::min<int64_t>(problem.batch, 64); rows = rows < 8 ? rows + 1 : rows * 2) {
+    for (int64_t rows = 1; rows <= std::min<int64_t>(problem.batch, 64);
+         rows = rows < 8 ? rows + 1 : rows * 2) {
       all.push_back(&times.of(c, rows));
       rowsOf.push_back(static_cast<double>(rows));
     }
@@ -106,7 +115,8 @@ void StageModel::sumMin(UnitTimes &times) {
       double min = std::numeric_limits<double>::infinity();
       for (size_t i = 0; i < all.size(); ++i) {
         auto unit = [&](const std::vector<double> &p) { return p[u + 1] - p[u]; };
-        double b = unit(all[i]->backward), parts = splits() ? unit(all[i]->inputGradients) + unit(all[i]->weightGradients) : b;
+        double b = unit(all[i]->backward),
+               parts = splits() ? unit(all[i]->inputGradients) + unit(all[i]->weightGradients) : b;
         min = std::min(min, (unit(all[i]->forward) + std::min(b, parts)) / rowsOf[i]);
       }
       minWhole[c * stride + u + 1] = minWhole[c * stride + u] + min;
@@ -126,14 +136,17 @@ void StageModel::sumState() {
       const GroupTable &group = tables.groups()[index];
       // A group that adjacent units use counts once; a group that distant units use (tied weights)
       // counts once for each.
-      if (u > 0 && std::binary_search(tables.groupsOfUnit(u - 1).begin(), tables.groupsOfUnit(u - 1).end(), index))
+      if (u > 0 && std::binary_search(tables.groupsOfUnit(u - 1).begin(),
+                                      tables.groupsOfUnit(u - 1).end(), index))
         continue;
-      double n = static_cast<double>(group.elements), size = static_cast<double>(group.elementSize), compute = static_cast<double>(group.computeSize);
+      double n = static_cast<double>(group.elements), size = static_cast<double>(group.elementSize),
+             compute = static_cast<double>(group.computeSize);
       h += n * (compute + (group.trainable ? size : 0));
       if (group.trainable) {
         const StateOffload offload = problem.memoryOptimizations.defaultOptimization.state;
         s += n * size *
-             ((keepsMoments(offload) ? tables.moments() : 0) + (group.computeSize != group.elementSize && keepsMasters(offload) ? 1.0 : 0.0));
+             ((keepsMoments(offload) ? tables.moments() : 0) +
+              (group.computeSize != group.elementSize && keepsMasters(offload) ? 1.0 : 0.0));
         g += n * compute;
         r += n * size;
       }
@@ -156,14 +169,17 @@ void StageModel::describeCluster() {
   for (const ClusterDevice &device : problem.cluster.devices)
     ++devicesIn[device.node];
   for (uint32_t c = 0; c < deviceTypes(); ++c) {
-    const ClusterDevice &device = problem.cluster.devices[devicesOf[c].empty() ? 0 : devicesOf[c].front()];
-    memory.push_back(device.capacity() ? static_cast<double>(device.capacity()) : std::numeric_limits<double>::infinity());
+    const ClusterDevice &device =
+        problem.cluster.devices[devicesOf[c].empty() ? 0 : devicesOf[c].front()];
+    memory.push_back(device.capacity() ? static_cast<double>(device.capacity())
+                                       : std::numeric_limits<double>::infinity());
   }
 }
 
 void StageModel::measureCells() {
   const int32_t units = tables.units();
-  const std::shared_ptr<step::LoweringTables> lowering = step::makeLoweringTables(problem.summary, problem.functions, &problem.costs);
+  const std::shared_ptr<step::LoweringTables> lowering =
+      step::makeLoweringTables(problem.summary, problem.functions, &problem.costs);
   for (bool split : {false, true}) {
     if (split && !splits())
       break;
@@ -173,7 +189,8 @@ void StageModel::measureCells() {
       return step::cellMemory(*lowering, one, split);
     };
     auto bytesOfCell = [](const step::CellMemory &memory) {
-      return CellBytes{static_cast<double>(memory.residentBytes - memory.deferred), static_cast<double>(memory.transientBytes + memory.deferred)};
+      return CellBytes{static_cast<double>(memory.residentBytes - memory.deferred),
+                       static_cast<double>(memory.transientBytes + memory.deferred)};
     };
     // Bytes grow with rows: the other sizes are interpolated between the smallest and the largest.
     const int64_t max = rowChoices.back();
@@ -185,10 +202,12 @@ void StageModel::measureCells() {
         ends[e][0].push_back(bytesOfCell(one));
         spaces[e].push_back(static_cast<double>(one.workspace));
         if (u > 0) {
-          const CellBytes both = bytesOfCell(cell(u - 1, u + 1, e ? max : 1)), &front = ends[e][0][static_cast<size_t>(u) - 1],
+          const CellBytes both = bytesOfCell(cell(u - 1, u + 1, e ? max : 1)),
+                          &front = ends[e][0][static_cast<size_t>(u) - 1],
                           &behind = ends[e][0].back();
           ends[e][1].push_back(
-              {both.residentBytes - front.residentBytes - behind.residentBytes, both.transientBytes - front.transientBytes - behind.transientBytes});
+              {both.residentBytes - front.residentBytes - behind.residentBytes,
+               both.transientBytes - front.transientBytes - behind.transientBytes});
         }
       }
     for (int64_t rows : rowChoices) {
@@ -199,12 +218,16 @@ void StageModel::measureCells() {
         sums.push_back({0, 0});
         for (size_t i = 0; i < ends[0][kind].size(); ++i) {
           const CellBytes &low = ends[0][kind][i], &high = ends[1][kind][i];
-          sums.push_back({sums.back().residentBytes + low.residentBytes + at * (high.residentBytes - low.residentBytes),
-                          sums.back().transientBytes + low.transientBytes + at * (high.transientBytes - low.transientBytes)});
+          sums.push_back({sums.back().residentBytes + low.residentBytes +
+                              at * (high.residentBytes - low.residentBytes),
+                          sums.back().transientBytes + low.transientBytes +
+                              at * (high.transientBytes - low.transientBytes)});
         }
       }
       for (int32_t u = 0; u < units; ++u)
-        list.workspace.push_back(spaces[0][static_cast<size_t>(u)] + at * (spaces[1][static_cast<size_t>(u)] - spaces[0][static_cast<size_t>(u)]));
+        list.workspace.push_back(
+            spaces[0][static_cast<size_t>(u)] +
+            at * (spaces[1][static_cast<size_t>(u)] - spaces[0][static_cast<size_t>(u)]));
       bytesOf[split].push_back(std::move(list));
     }
   }
@@ -213,7 +236,8 @@ void StageModel::measureCells() {
 StageModel::CellBytes StageModel::cellBytes(bool split, size_t r, int32_t u, int32_t v) const {
   const UnitBytes &of = bytesOf[split][r];
   const size_t begin = static_cast<size_t>(u), end = static_cast<size_t>(v);
-  CellBytes bytes{of.single[end].residentBytes - of.single[begin].residentBytes, of.single[end].transientBytes - of.single[begin].transientBytes};
+  CellBytes bytes{of.single[end].residentBytes - of.single[begin].residentBytes,
+                  of.single[end].transientBytes - of.single[begin].transientBytes};
   if (end > begin + 1) {
     bytes.residentBytes += of.pair[end - 1].residentBytes - of.pair[begin].residentBytes;
     bytes.transientBytes += of.pair[end - 1].transientBytes - of.pair[begin].transientBytes;
@@ -226,7 +250,8 @@ double StageModel::workspaceBytes(size_t r, int32_t u, int32_t v) const {
   return *std::max_element(of.begin() + u, of.begin() + v);
 }
 
-double zorse::planning::makespan(int64_t cells, const uint32_t *counts, const double *seconds, size_t n) {
+double zorse::planning::makespan(int64_t cells, const uint32_t *counts, const double *seconds,
+                                 size_t n) {
   double rate = 0;
   for (size_t i = 0; i < n; ++i)
     if (counts[i])
@@ -262,7 +287,8 @@ double zorse::planning::makespan(int64_t cells, const uint32_t *counts, const do
   return longest;
 }
 
-std::vector<int64_t> zorse::planning::shareSamples(int64_t samples, int64_t rows, const std::vector<double> &seconds) {
+std::vector<int64_t> zorse::planning::shareSamples(int64_t samples, int64_t rows,
+                                                   const std::vector<double> &seconds) {
   int64_t cells = (samples + rows - 1) / rows;
   double rate = 0;
   for (double s : seconds)
@@ -287,7 +313,8 @@ std::vector<int64_t> zorse::planning::shareSamples(int64_t samples, int64_t rows
   // The device that ends last gets the incomplete cell.
   size_t last = 0;
   for (size_t i = 1; i < seconds.size(); ++i)
-    if (static_cast<double>(given[i]) * seconds[i] > static_cast<double>(given[last]) * seconds[last])
+    if (static_cast<double>(given[i]) * seconds[i] >
+        static_cast<double>(given[last]) * seconds[last])
       last = i;
   for (int64_t &n : given)
     n *= rows;

@@ -1,5 +1,6 @@
-// Costs of stages in closed form, before any simulation. They decide which strategies are simulated,
-// and bound all strategies from below. Immutable; threads may share it. Internal to Planning.
+// Costs of stages in closed form, before any simulation. They decide which strategies are
+// simulated, and bound all strategies from below. Immutable; threads may share it. Internal to
+// Planning.
 #pragma once
 
 #include "../Layout/UnitTables.h"
@@ -33,11 +34,19 @@ public:
 
   /// Seconds of one cell of rows()[r] rows over units [u, v): F + B + W, F alone, and the part of
   /// the backward for which others wait.
-  double cell(uint32_t c, size_t r, int32_t u, int32_t v) const { return whole[at(c, r, v)] - whole[at(c, r, u)]; }
-  double forward(uint32_t c, size_t r, int32_t u, int32_t v) const { return forwards[at(c, r, v)] - forwards[at(c, r, u)]; }
-  double backward(uint32_t c, size_t r, int32_t u, int32_t v) const { return backwards[at(c, r, v)] - backwards[at(c, r, u)]; }
+  double cell(uint32_t c, size_t r, int32_t u, int32_t v) const {
+    return whole[at(c, r, v)] - whole[at(c, r, u)];
+  }
+  double forward(uint32_t c, size_t r, int32_t u, int32_t v) const {
+    return forwards[at(c, r, v)] - forwards[at(c, r, u)];
+  }
+  double backward(uint32_t c, size_t r, int32_t u, int32_t v) const {
+    return backwards[at(c, r, v)] - backwards[at(c, r, u)];
+  }
   /// Minimum seconds per sample over all row counts: F + B (+ W).
-  double minPerSample(uint32_t c, int32_t u, int32_t v) const { return minWhole[c * stride + v] - minWhole[c * stride + u]; }
+  double minPerSample(uint32_t c, int32_t u, int32_t v) const {
+    return minWhole[c * stride + v] - minWhole[c * stride + u];
+  }
 
   /// Bytes of a range of units: parameters and gradients of every reader, state that owners shard
   /// (optimizer states and master parameters), and data of collectives.
@@ -45,10 +54,10 @@ public:
   double sharedBytes(int32_t u, int32_t v) const { return shared[v] - shared[u]; }
   double gatherBytes(int32_t u, int32_t v) const { return gathered[ends[v]] - gathered[begins[u]]; }
   double reduceBytes(int32_t u, int32_t v) const { return reduced[ends[v]] - reduced[begins[u]]; }
-  /// Bytes of a cell of rows()[r] rows over whole units [u, v): `residentBytes` from its first receive to B,
-  /// and `transientBytes` in addition while a task runs, without workspace. Single units and pairs of
-  /// adjacent units are counted as in the expansion. A value that is used later counts as if only
-  /// adjacent units used it.
+  /// Bytes of a cell of rows()[r] rows over whole units [u, v): `residentBytes` from its first
+  /// receive to B, and `transientBytes` in addition while a task runs, without workspace. Single
+  /// units and pairs of adjacent units are counted as in the expansion. A value that is used later
+  /// counts as if only adjacent units used it.
   struct CellBytes {
     double residentBytes, transientBytes;
   };
@@ -56,7 +65,9 @@ public:
   /// Workspace bytes of the tasks of such a cell.
   double workspaceBytes(size_t r, int32_t u, int32_t v) const;
   /// Bytes of a sample between its forward and its last task.
-  double activationBytes(int32_t u, int32_t v) const { return cellBytes(splits(), 0, begins[u], ends[v]).residentBytes; }
+  double activationBytes(int32_t u, int32_t v) const {
+    return cellBytes(splits(), 0, begins[u], ends[v]).residentBytes;
+  }
   /// Bytes of a sample that cross a stage boundary.
   double forwardBytesAt(int32_t cut) const { return forwardAt[cut]; }
   double backwardBytesAt(int32_t cut) const { return backwardAt[cut]; }
@@ -66,14 +77,17 @@ public:
   /// Whether collectives between nodes cross every card once for its node, instead of once for each
   /// of its devices.
   bool mayUseRails() const {
-    return problem.costs.gatherAlgorithm() == sim::Algorithm::Best && problem.costs.network().allows(static_cast<uint8_t>(sim::Algorithm::Rails));
+    return problem.costs.gatherAlgorithm() == sim::Algorithm::Best &&
+           problem.costs.network().allows(static_cast<uint8_t>(sim::Algorithm::Rails));
   }
   double portBandwidth(uint32_t node) const { return ports[node]; }
   uint32_t devicesOfNode(uint32_t node) const { return devicesIn[node]; }
   uint32_t nodeOf(uint32_t device) const { return problem.cluster.devices[device].node; }
   uint32_t siteOf(uint32_t device) const { return problem.costs.network().site(device); }
   uint32_t deviceTypeOf(uint32_t device) const { return problem.costs.deviceClass(device); }
-  double memoryOf(uint32_t c) const { return memory[c]; } ///< without the reserve; infinite if unlimited
+  double memoryOf(uint32_t c) const {
+    return memory[c];
+  } ///< without the reserve; infinite if unlimited
   int32_t units() const { return tables.units() * boundaryDenominator; }
   int32_t boundaryVariants() const { return boundaryDenominator; }
   bool isInsideUnit(int32_t cut) const { return begins[cut] != ends[cut]; } ///< inside a real unit
@@ -89,7 +103,9 @@ private:
   void sumState();
   void measureCells();
   void describeCluster();
-  size_t at(uint32_t c, size_t r, int32_t u) const { return (c * rowChoices.size() + r) * stride + static_cast<size_t>(u); }
+  size_t at(uint32_t c, size_t r, int32_t u) const {
+    return (c * rowChoices.size() + r) * stride + static_cast<size_t>(u);
+  }
 
   const int32_t boundaryDenominator;
   std::vector<std::vector<uint32_t>> devicesOf;
@@ -97,7 +113,8 @@ private:
   size_t stride;
   std::vector<double> whole, forwards, backwards, minWhole;
   std::vector<double> held, gathered, reduced; ///< per real unit
-  std::vector<int32_t> begins, ends;           ///< per boundary: the real units with ranges that contain all that begins, or ends, there
+  std::vector<int32_t> begins, ends; ///< per boundary: the real units with ranges that contain all
+                                     ///< that begins, or ends, there
   std::vector<double> shared, forwardAt, backwardAt, nics, ports, memory;
   /// Per real unit: sums over single units, and over the additional bytes of adjacent pairs.
   struct UnitBytes {
@@ -110,7 +127,8 @@ private:
 
 /// Assigns cells of `rows` rows (the last one may be smaller) to members that need `seconds` each
 /// for one cell, such that the last one ends as early as possible. Optimal for equal cells.
-std::vector<int64_t> shareSamples(int64_t samples, int64_t rows, const std::vector<double> &seconds);
+std::vector<int64_t> shareSamples(int64_t samples, int64_t rows,
+                                  const std::vector<double> &seconds);
 
 /// Returns the seconds until the last of `cells` equal cells ends on counts[i] devices that need
 /// seconds[i] for each.

@@ -25,7 +25,8 @@ constexpr double kFragmentationDivisor = 1.02;
 
 } // namespace
 
-double StagePartitioner::minTime(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options) const {
+double StagePartitioner::minTime(const std::vector<DeviceSet> &deviceSets,
+                                 const PartitionOptions &options) const {
   double rate = 0;
   for (const DeviceSet &deviceSet : deviceSets)
     for (uint32_t d : deviceSet.devices)
@@ -46,12 +47,14 @@ double StagePartitioner::passage(const StageChoice &stage, size_t r, int32_t u, 
   return sum / rate;
 }
 
-const StagePartitioner::CellMemory &StagePartitioner::cellMemory(size_t r, int32_t u, int32_t v, bool split) const {
+const StagePartitioner::CellMemory &StagePartitioner::cellMemory(size_t r, int32_t u, int32_t v,
+                                                                 bool split) const {
   auto &list = memories[split];
   const size_t stride = static_cast<size_t>(model.units()) + 1;
   if (list.empty())
     list.resize(model.rows().size() * stride * stride);
-  CellMemory &memory = list[(r * stride + static_cast<size_t>(u)) * stride + static_cast<size_t>(v)];
+  CellMemory &memory =
+      list[(r * stride + static_cast<size_t>(u)) * stride + static_cast<size_t>(v)];
   if (memory.residentBytes < 0) {
     memory.residentBytes = 0;
     const int32_t ways = model.boundaryVariants();
@@ -61,7 +64,8 @@ const StagePartitioner::CellMemory &StagePartitioner::cellMemory(size_t r, int32
         continue;
       const StageModel::CellBytes bytes = model.cellBytes(split, r, begin, end);
       memory.residentBytes += bytes.residentBytes / ways;
-      memory.transientBytes = std::max(memory.transientBytes, bytes.transientBytes + model.workspaceBytes(r, begin, end));
+      memory.transientBytes = std::max(memory.transientBytes,
+                                       bytes.transientBytes + model.workspaceBytes(r, begin, end));
     }
   }
   return memory;
@@ -71,11 +75,14 @@ const StagePartitioner::CellMemory &StagePartitioner::cellMemory(size_t r, int32
 double StagePartitioner::hop(size_t deviceSet, int32_t cut, size_t rows) const {
   double bytes = model.forwardBytesAt(cut) + model.backwardBytesAt(cut);
   return 2 * linkLatency[deviceSet] +
-         (linkBandwidth[deviceSet] > 0 ? kQueues * bytes * static_cast<double>(model.rows()[rows]) / linkBandwidth[deviceSet] : 0);
+         (linkBandwidth[deviceSet] > 0
+              ? kQueues * bytes * static_cast<double>(model.rows()[rows]) / linkBandwidth[deviceSet]
+              : 0);
 }
 
-double StagePartitioner::needs(const StageChoice &stage, const PartitionOptions &options, size_t r, int32_t u, int32_t v, double latencyBehind,
-                               double passage, double time, double &gather) const {
+double StagePartitioner::needs(const StageChoice &stage, const PartitionOptions &options, size_t r,
+                               int32_t u, int32_t v, double latencyBehind, double passage,
+                               double time, double &gather) const {
   const double samples = static_cast<double>(options.samples), cells = stage.cells;
   double sync = 0, reduce = 0;
   gather = 0;
@@ -90,7 +97,8 @@ double StagePartitioner::needs(const StageChoice &stage, const PartitionOptions 
   if (model.boundaryVariants() > 1 && stage.nicWire > 0 && !stage.shared)
     for (int32_t cut : {u, v})
       if (model.isInsideUnit(cut) && (cut == u ? stage.crossFront : stage.crossBehind) > 0) {
-        double in = model.gatherBytes(cut, cut + 1) / stage.nicWire, out = model.reduceBytes(cut, cut + 1) / stage.nicWire;
+        double in = model.gatherBytes(cut, cut + 1) / stage.nicWire,
+               out = model.reduceBytes(cut, cut + 1) / stage.nicWire;
         gather += in;
         reduce += out;
         sync += in + out;
@@ -116,15 +124,20 @@ double StagePartitioner::needs(const StageChoice &stage, const PartitionOptions 
   }
   double nic = 0;
   if (stage.nic > 0) { // the stage's cards, one direction
-    double bytes = samples * ((u == 0 ? 0 : stage.crossFront * model.backwardBytesAt(u)) +
-                              (v == model.units() ? 0 : stage.crossBehind * model.forwardBytesAt(v)));
-    nic = std::max(bytes / stage.nic, stage.flow > 0 ? bytes / stage.devices / stage.flow : 0) / kNicFraction + sync;
+    double bytes =
+        samples * ((u == 0 ? 0 : stage.crossFront * model.backwardBytesAt(u)) +
+                   (v == model.units() ? 0 : stage.crossBehind * model.forwardBytesAt(v)));
+    nic = std::max(bytes / stage.nic, stage.flow > 0 ? bytes / stage.devices / stage.flow : 0) /
+              kNicFraction +
+          sync;
     if (nic > time)
       return kInfinity;
   }
   const CellMemory &cell = cellMemory(r, u, v, options.split);
-  double held = model.heldBytes(u, v) + model.sharedBytes(u, v) / stage.members + cell.transientBytes;
-  double perSecond = cells / rate / time * options.inFlight * (latencyBehind + passage); // cells in flight, times seconds of one cell
+  double held =
+      model.heldBytes(u, v) + model.sharedBytes(u, v) / stage.members + cell.transientBytes;
+  double perSecond = cells / rate / time * options.inFlight *
+                     (latencyBehind + passage); // cells in flight, times seconds of one cell
   for (uint32_t i = 0; i < stage.typeCount; ++i) {
     double alive = std::min(perSecond / seconds[i] + 1, cells);
     if (held + alive * cell.residentBytes * kFragmentationDivisor > stage.memory[i])
@@ -139,7 +152,8 @@ double StagePartitioner::needs(const StageChoice &stage, const PartitionOptions 
   return std::max(busy + reduce, nic);
 }
 
-void StagePartitioner::addDevices(StageChoice &stage, const DeviceSet &deviceSet, uint32_t &lastNode) const {
+void StagePartitioner::addDevices(StageChoice &stage, const DeviceSet &deviceSet,
+                                  uint32_t &lastNode) const {
   const auto &topology = model.problem.cluster.topology;
   auto lower = [](double a, double b) { return b > 0 && !(a > 0 && a < b) ? b : a; };
   for (uint32_t d : deviceSet.devices) {
@@ -149,7 +163,8 @@ void StagePartitioner::addDevices(StageChoice &stage, const DeviceSet &deviceSet
       stage.typeList[stage.typeCount++] = c;
     }
     ++stage.devices;
-    const double part = model.nicBandwidth(node) / std::max(1u, model.devicesOfNode(node)); // this device's share of the card
+    const double part = model.nicBandwidth(node) /
+                        std::max(1u, model.devicesOfNode(node)); // this device's share of the card
     stage.nic += part;
     if (node != lastNode) {
       // Gathered data crosses every card; other devices of the node use a share of it.
@@ -157,28 +172,35 @@ void StagePartitioner::addDevices(StageChoice &stage, const DeviceSet &deviceSet
         stage.oneFlow = lower(stage.oneFlow, stage.nicHere);
       lastNode = node;
       stage.nicHere = 0;
-      stage.fewestBefore = stage.nodes > 0 ? std::min(stage.fewestBefore, stage.devicesHere) : UINT32_MAX;
+      stage.fewestBefore =
+          stage.nodes > 0 ? std::min(stage.fewestBefore, stage.devicesHere) : UINT32_MAX;
       stage.devicesHere = 0;
       ++stage.nodes;
     }
     ++stage.devicesHere;
     stage.nicHere += part;
     stage.port = lower(stage.port, model.portBandwidth(node));
-    stage.flow = lower(stage.flow, topology.nodes(static_cast<int>(node)).nic().per_flow_bandwidth());
+    stage.flow =
+        lower(stage.flow, topology.nodes(static_cast<int>(node)).nic().per_flow_bandwidth());
   }
 }
 
-void StagePartitioner::close(StageChoice &stage, const PartitionOptions &options, size_t begin, size_t end) const {
+void StagePartitioner::close(StageChoice &stage, const PartitionOptions &options, size_t begin,
+                             size_t end) const {
   stage.members = static_cast<double>(stage.devices) * options.replicas;
   stage.shared = stage.nodes * options.replicas > 1;
   const double fewest = std::min(stage.fewestBefore, stage.devicesHere),
-               parties = stage.shared && model.mayUseRails() ? double(stage.nodes) * options.replicas : stage.members;
+               parties = stage.shared && model.mayUseRails()
+                             ? double(stage.nodes) * options.replicas
+                             : stage.members;
   stage.ring = parties > 1 ? (parties - 1) / parties : 0;
   auto lower = [](double a, double b) { return b > 0 && !(a > 0 && a < b) ? b : a; };
   // Transfers to devices of the same node do not use the card. Following stages are assumed to have
   // the same size.
   auto inside = [&](size_t deviceSet, double shared, double rest) {
-    return nodeOf[deviceSet - 1] == nodeOf[deviceSet] ? std::min(1.0, shared / stage.devices) * std::min(1.0, rest / stage.devices) : 0;
+    return nodeOf[deviceSet - 1] == nodeOf[deviceSet]
+               ? std::min(1.0, shared / stage.devices) * std::min(1.0, rest / stage.devices)
+               : 0;
   };
   stage.crossFront = begin > 0 ? 1 - inside(begin, behindIn[begin], frontIn[begin]) : 1;
   stage.crossBehind = end + 1 < nodeOf.size() ? 1 - inside(end, frontIn[end], behindIn[end]) : 1;
@@ -186,7 +208,8 @@ void StagePartitioner::close(StageChoice &stage, const PartitionOptions &options
   stage.wire = stage.shared ? stage.nicWire : stage.port;
 }
 
-void StagePartitioner::setCells(StageChoice &stage, const PartitionOptions &options, size_t r) const {
+void StagePartitioner::setCells(StageChoice &stage, const PartitionOptions &options,
+                                size_t r) const {
   const int64_t rows = model.rows()[r];
   stage.cells = static_cast<double>((options.samples + rows - 1) / rows);
   stage.cellsEach = std::ceil(stage.cells / stage.devices);
@@ -210,14 +233,16 @@ int32_t StagePartitioner::maxInFront(const Goal &goal, size_t i) const {
     for (size_t c = 0; c < classes && share < 1; ++c)
       if (prefixCounts[i * classes + c] > 0)
         share += prefixCounts[i * classes + c] * goal.time /
-                 (static_cast<double>(goal.options.samples) * minSeconds[c * stride + static_cast<size_t>(max) + 1]);
+                 (static_cast<double>(goal.options.samples) *
+                  minSeconds[c * stride + static_cast<size_t>(max) + 1]);
     if (share < 1)
       break;
   }
   return max;
 }
 
-void StagePartitioner::extend(const Goal &goal, const StageChoice &stage, size_t i, size_t j, size_t r, int32_t maxFront) {
+void StagePartitioner::extend(const Goal &goal, const StageChoice &stage, size_t i, size_t j,
+                              size_t r, int32_t maxFront) {
   const int32_t units = model.units();
   const size_t stride = static_cast<size_t>(units) + 1;
   const int64_t rows = model.rows()[r];
@@ -230,13 +255,19 @@ void StagePartitioner::extend(const Goal &goal, const StageChoice &stage, size_t
     double latencyBehind = there[v];
     if (v < units) { // there are atoms behind; otherwise only the end is reachable
       latencyBehind += hop(j, v, r);
-      int64_t behind = model.rows()[std::min<size_t>(predecessors[j * stride + static_cast<size_t>(v)].rows, model.rows().size() - 1)];
-      latencyBehind += static_cast<double>(std::abs(behind - rows)) * goal.period; // wait for the samples of the larger cell
+      int64_t behind = model.rows()[std::min<size_t>(
+          predecessors[j * stride + static_cast<size_t>(v)].rows, model.rows().size() - 1)];
+      latencyBehind += static_cast<double>(std::abs(behind - rows)) *
+                       goal.period; // wait for the samples of the larger cell
     }
     u = std::min(u, v - 1);
     auto ok = [&](int32_t begin) {
-      double gather, pass = passage(stage, r, begin, v), need = needs(stage, goal.options, r, begin, v, latencyBehind, pass, goal.time, gather);
-      return need + goal.late + std::max(goal.fill * std::max(0.0, goal.latency - latencyBehind - pass), gather - goal.late) <=
+      double gather,
+          pass = passage(stage, r, begin, v),
+          need = needs(stage, goal.options, r, begin, v, latencyBehind, pass, goal.time, gather);
+      return need + goal.late +
+                 std::max(goal.fill * std::max(0.0, goal.latency - latencyBehind - pass),
+                          gather - goal.late) <=
              goal.time * (1 + 1e-12);
     };
     if (u >= 0 && ok(u)) {
@@ -254,19 +285,26 @@ void StagePartitioner::extend(const Goal &goal, const StageChoice &stage, size_t
       double total = latencyBehind + passage(stage, r, begin, v);
       if (total < here[begin]) {
         here[begin] = total;
-        predecessors[i * stride + static_cast<size_t>(begin)] = {static_cast<uint32_t>(j), v, static_cast<uint32_t>(r)};
+        predecessors[i * stride + static_cast<size_t>(begin)] = {static_cast<uint32_t>(j), v,
+                                                                 static_cast<uint32_t>(r)};
       }
     }
   }
 }
 
-bool StagePartitioner::reach(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options, double time, double latency) {
+bool StagePartitioner::reach(const std::vector<DeviceSet> &deviceSets,
+                             const PartitionOptions &options, double time, double latency) {
   const size_t n = deviceSets.size(), stride = static_cast<size_t>(model.units()) + 1;
   label.assign((n + 1) * stride, kInfinity);
   predecessors.resize((n + 1) * stride);
   label[n * stride + stride - 1] = 0;
   const size_t maxRows = std::min(options.maxRows, model.rows().size() - 1);
-  const Goal goal{options, time, latency, options.split ? kFillWithSplit : 1, time / static_cast<double>(options.samples), options.lateStart * time};
+  const Goal goal{options,
+                  time,
+                  latency,
+                  options.split ? kFillWithSplit : 1,
+                  time / static_cast<double>(options.samples),
+                  options.lateStart * time};
   for (size_t i = n; i-- > 0;) {
     if (options.mayLeaveOut)
       leaveOut(i);
@@ -278,13 +316,15 @@ bool StagePartitioner::reach(const std::vector<DeviceSet> &deviceSets, const Par
       addDevices(stage, deviceSets[j - 1], lastNode);
       if (static_cast<int64_t>(stage.devices) > options.samples)
         break;
-      if (j != n && (CutEffort::passesOver(j - i, options.rough) || stage.devices > options.maxDevices))
+      if (j != n &&
+          (CutEffort::passesOver(j - i, options.rough) || stage.devices > options.maxDevices))
         continue;
       if (n > CutEffort::kMixed && stage.typeCount > 2 && j - i > 1)
         break;
       close(stage, options, i, j);
       for (size_t r = options.minRows; r <= maxRows; ++r) {
-        if (r > options.minRows && model.rows()[r] * static_cast<int64_t>(stage.devices) * 4 > options.samples)
+        if (r > options.minRows &&
+            model.rows()[r] * static_cast<int64_t>(stage.devices) * 4 > options.samples)
           break;
         setCells(stage, options, r);
         extend(goal, stage, i, j, r, maxFront);
@@ -294,7 +334,8 @@ bool StagePartitioner::reach(const std::vector<DeviceSet> &deviceSets, const Par
   return label[0] < kInfinity;
 }
 
-bool StagePartitioner::bisect(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options, double latency, double &time) {
+bool StagePartitioner::bisect(const std::vector<DeviceSet> &deviceSets,
+                              const PartitionOptions &options, double latency, double &time) {
   // Times that are too short are rejected quickly, generous ones are not. The search therefore
   // starts from below, in growing steps.
   double low = std::max(time, options.minTime), high = low, growth = options.rough ? 0.02 : 0.01;
@@ -303,7 +344,8 @@ bool StagePartitioner::bisect(const std::vector<DeviceSet> &deviceSets, const Pa
     low = high;
     high *= 1 + growth;
     growth = std::min(growth * 1.7, 2.0);
-    if (high > options.maxTime || high > low * 1e3 || !(high < 1e18) || ++strides > CutEffort::kStrides)
+    if (high > options.maxTime || high > low * 1e3 || !(high < 1e18) ||
+        ++strides > CutEffort::kStrides)
       return false;
   }
   while (high > low * (options.rough ? 1.02 : 1.004)) {
@@ -315,7 +357,8 @@ bool StagePartitioner::bisect(const std::vector<DeviceSet> &deviceSets, const Pa
 }
 
 /// Reconstructs the stages behind label[0] and their time, given the path to each.
-void StagePartitioner::read(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options, Partition &partition) const {
+void StagePartitioner::read(const std::vector<DeviceSet> &deviceSets,
+                            const PartitionOptions &options, Partition &partition) const {
   const size_t n = deviceSets.size(), stride = static_cast<size_t>(model.units()) + 1;
   partition.stages.clear();
   partition.latency = label[0];
@@ -330,12 +373,15 @@ void StagePartitioner::read(const std::vector<DeviceSet> &deviceSets, const Part
         addDevices(stage, deviceSets[a], lastNode);
       close(stage, options, i, f.deviceSet);
       setCells(stage, options, f.rows);
-      double pass = passage(stage, f.rows, part.unitBegin, part.unitEnd), behind = label[i * stride + u] - pass;
-      double gather, need = needs(stage, options, f.rows, part.unitBegin, part.unitEnd, behind, pass, partition.time, gather);
+      double pass = passage(stage, f.rows, part.unitBegin, part.unitEnd),
+             behind = label[i * stride + u] - pass;
+      double gather, need = needs(stage, options, f.rows, part.unitBegin, part.unitEnd, behind,
+                                  pass, partition.time, gather);
       start = std::max(start, gather);
       if (need < kInfinity)
         slowest = std::max(slowest, start + need);
-      start += (options.split ? kFillWithSplit : 1) * (label[i * stride + u] - label[f.deviceSet * stride + static_cast<size_t>(f.unit)]);
+      start += (options.split ? kFillWithSplit : 1) *
+               (label[i * stride + u] - label[f.deviceSet * stride + static_cast<size_t>(f.unit)]);
       partition.stages.push_back(part);
     }
     i = f.deviceSet;
@@ -344,7 +390,8 @@ void StagePartitioner::read(const std::vector<DeviceSet> &deviceSets, const Part
   partition.time = std::max(slowest, options.minTime);
 }
 
-Partition StagePartitioner::solve(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options) {
+Partition StagePartitioner::solve(const std::vector<DeviceSet> &deviceSets,
+                                  const PartitionOptions &options) {
   Partition partition;
   const size_t n = deviceSets.size(), classes = model.deviceTypes();
   const int32_t units = model.units();
@@ -354,7 +401,8 @@ Partition StagePartitioner::solve(const std::vector<DeviceSet> &deviceSets, cons
   linkBandwidth.assign(n, 0);
   linkLatency.assign(n, 0);
   for (size_t i = 1; i < n; ++i) {
-    sim::Route route = model.problem.costs.network().route(deviceSets[i - 1].devices.back(), deviceSets[i].devices.front());
+    sim::Route route = model.problem.costs.network().route(deviceSets[i - 1].devices.back(),
+                                                           deviceSets[i].devices.front());
     linkLatency[i] = route.latency;
     double min = route.perFlowBandwidth > 0 ? route.perFlowBandwidth : kInfinity;
     for (uint32_t k = 0; k < route.count; ++k)
@@ -367,10 +415,12 @@ Partition StagePartitioner::solve(const std::vector<DeviceSet> &deviceSets, cons
   for (size_t i = 0; i < n; ++i) {
     nodeOf[i] = model.nodeOf(deviceSets[i].devices.front());
     if (i > 0 && nodeOf[i] == model.nodeOf(deviceSets[i - 1].devices.back()))
-      frontIn[i] = static_cast<double>(deviceSets[i - 1].devices.size()) + (nodeOf[i - 1] == nodeOf[i] ? frontIn[i - 1] : 0);
+      frontIn[i] = static_cast<double>(deviceSets[i - 1].devices.size()) +
+                   (nodeOf[i - 1] == nodeOf[i] ? frontIn[i - 1] : 0);
   }
   for (size_t i = n; i-- > 0;)
-    behindIn[i] = static_cast<double>(deviceSets[i].devices.size()) + (nodeOf[i + 1] == nodeOf[i] ? behindIn[i + 1] : 0);
+    behindIn[i] = static_cast<double>(deviceSets[i].devices.size()) +
+                  (nodeOf[i + 1] == nodeOf[i] ? behindIn[i + 1] : 0);
   prefixCounts.assign((n + 1) * classes, 0);
   for (size_t i = 0; i < n; ++i) {
     for (size_t c = 0; c < classes; ++c)
@@ -384,7 +434,8 @@ Partition StagePartitioner::solve(const std::vector<DeviceSet> &deviceSets, cons
       double min = kInfinity;
       for (size_t r = options.minRows; r <= std::min(options.maxRows, model.rows().size() - 1); ++r)
         min = std::min(min, model.cell(c, r, u, u + 1) / static_cast<double>(model.rows()[r]));
-      minSeconds[c * stride + static_cast<size_t>(u) + 1] = minSeconds[c * stride + static_cast<size_t>(u)] + min;
+      minSeconds[c * stride + static_cast<size_t>(u) + 1] =
+          minSeconds[c * stride + static_cast<size_t>(u)] + min;
     }
   // First without the wait for the first sample, then with that of the previous result.
   partition.time = std::max(minTime(deviceSets, options), options.minTime);

@@ -20,12 +20,17 @@ struct PartitionOptions {
   size_t maxDeviceSets = SIZE_MAX; ///< maximum number of atoms of a stage
   bool mayLeaveOut = true;         ///< whether atoms may have no work
   bool split = false;
-  bool waits = true;                      ///< stages wait for the first sample: times are more accurate, and stage boundaries less even
-  bool rough = false;                     ///< within 1 % and without that wait, for comparisons
-  double lateStart = 0.01;                ///< share of the time that the first stages may wait for their parameters
-  double inFlight = 1;                    ///< samples for which memory is reserved, as a multiple of those in flight without waiting
-  double minTime = 0, maxTime = 1e18;     ///< known bounds of the result; there is no result above maxTime
-  uint32_t maxDevices = UINT32_MAX;       ///< maximum devices of a stage, except for a stage that uses all remaining devices
+  bool waits = true;  ///< stages wait for the first sample: times are more accurate, and stage
+                      ///< boundaries less even
+  bool rough = false; ///< within 1 % and without that wait, for comparisons
+  double lateStart =
+      0.01; ///< share of the time that the first stages may wait for their parameters
+  double inFlight =
+      1; ///< samples for which memory is reserved, as a multiple of those in flight without waiting
+  double minTime = 0,
+         maxTime = 1e18; ///< known bounds of the result; there is no result above maxTime
+  uint32_t maxDevices = UINT32_MAX; ///< maximum devices of a stage, except for a stage that uses
+                                    ///< all remaining devices
   size_t minRows = 0, maxRows = SIZE_MAX; ///< indices of StageModel::rows()
 };
 
@@ -36,8 +41,8 @@ struct PartitionStage {
 };
 
 struct Partition {
-  double time = 0;                    ///< estimated seconds of the step
-  double latency = 0;                 ///< estimated seconds of one sample's path through the stages and back
+  double time = 0;    ///< estimated seconds of the step
+  double latency = 0; ///< estimated seconds of one sample's path through the stages and back
   std::vector<PartitionStage> stages; ///< empty: no partition fits
 };
 
@@ -45,7 +50,8 @@ struct Partition {
 /// path of the first sample to it, its busiest device, and the reduction of its gradients. Cards
 /// and memory limit the choices.
 ///
-///     reach[i][u] = least latency of stages made of atoms >= i that hold units >= u, each done by T
+///     reach[i][u] = least latency of stages made of atoms >= i that hold units >= u, each done by
+///     T
 ///
 /// It is computed from back to front, and T is bisected. The only label is the latency of a
 /// sample's path from a stage to the end and back. It determines how many samples the stage holds.
@@ -67,9 +73,11 @@ private:
     uint32_t typeList[kMaxDeviceTypes], typeCount;
     double memory[kMaxDeviceTypes];
     uint32_t devices, nodes;
-    uint32_t devicesHere, fewestBefore; ///< number of devices on its last node, and the minimum over the nodes before
-    bool shared;                        ///< whether gradients cross cards
-    double nic, nicHere, flow, oneFlow, port, wire, nicWire, crossFront, crossBehind, members, ring, cells, cellsEach;
+    uint32_t devicesHere,
+        fewestBefore; ///< number of devices on its last node, and the minimum over the nodes before
+    bool shared;      ///< whether gradients cross cards
+    double nic, nicHere, flow, oneFlow, port, wire, nicWire, crossFront, crossBehind, members, ring,
+        cells, cellsEach;
   };
   struct CellMemory { ///< memory of a cell in bytes; hold < 0: not computed yet
     double residentBytes = -1, transientBytes = 0;
@@ -81,22 +89,26 @@ private:
     double period; ///< seconds per sample
     double late;   ///< seconds that the first stages may wait
   };
-  bool reach(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options, double time, double latency);
+  bool reach(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options, double time,
+             double latency);
   /// Extends labels by atom i without work.
   void leaveOut(size_t i);
   /// Returns the maximum number of units that the atoms in front of i can execute.
   int32_t maxInFront(const Goal &goal, size_t i) const;
   /// Adds stages of atoms [i, j) with cells of rows()[r] rows in front of all labels at j.
-  void extend(const Goal &goal, const StageChoice &stage, size_t i, size_t j, size_t r, int32_t maxFront);
-  bool bisect(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options, double latency, double &time);
-  void read(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options, Partition &partition) const;
+  void extend(const Goal &goal, const StageChoice &stage, size_t i, size_t j, size_t r,
+              int32_t maxFront);
+  bool bisect(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options,
+              double latency, double &time);
+  void read(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options,
+            Partition &partition) const;
   double minTime(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options) const;
   /// Returns the seconds that a stage needs without the path of the first sample; infinite if
   /// memory or cards do not allow it within `time`.
   /// \param way     latency of the stages behind
   /// \param gather  receives the seconds until its parameters are available
-  double needs(const StageChoice &stage, const PartitionOptions &options, size_t r, int32_t u, int32_t v, double latencyBehind, double passage,
-               double time, double &gather) const;
+  double needs(const StageChoice &stage, const PartitionOptions &options, size_t r, int32_t u,
+               int32_t v, double latencyBehind, double passage, double time, double &gather) const;
   double passage(const StageChoice &stage, size_t r, int32_t u, int32_t v) const;
   void addDevices(StageChoice &stage, const DeviceSet &deviceSet, uint32_t &lastNode) const;
   void close(StageChoice &stage, const PartitionOptions &options, size_t begin, size_t end) const;
@@ -109,10 +121,13 @@ private:
   std::vector<Predecessor> predecessors;
   std::vector<double> linkBandwidth, linkLatency; ///< into atom i from the previous one
   std::vector<uint32_t> nodeOf;                   ///< node of atom i's first device
-  std::vector<double> frontIn, behindIn;          ///< devices of that node in atoms in front of i, and in i and behind it
-  std::vector<double> prefixCounts;               ///< atoms + 1 x classes
-  std::vector<double> minSeconds;                 ///< classes x units + 1: per sample, at the best allowed row count
-  mutable std::vector<CellMemory> memories[2];    ///< whole and split backwards: rows x unitBegin x unitEnd
+  std::vector<double> frontIn,
+      behindIn; ///< devices of that node in atoms in front of i, and in i and behind it
+  std::vector<double> prefixCounts; ///< atoms + 1 x classes
+  std::vector<double>
+      minSeconds; ///< classes x units + 1: per sample, at the best allowed row count
+  mutable std::vector<CellMemory>
+      memories[2]; ///< whole and split backwards: rows x unitBegin x unitEnd
 };
 
 } // namespace zorse::planning

@@ -10,8 +10,8 @@
 using namespace zorse;
 using namespace zorse::planning;
 
-Stage zorse::planning::makeStage(const StageModel &model, const std::vector<uint32_t> &devices, int32_t unitBegin, int32_t unitEnd, int64_t samples,
-                                 size_t rows) {
+Stage zorse::planning::makeStage(const StageModel &model, const std::vector<uint32_t> &devices,
+                                 int32_t unitBegin, int32_t unitEnd, int64_t samples, size_t rows) {
   Stage stage;
   stage.unitBegin = unitBegin;
   stage.unitEnd = unitEnd;
@@ -25,15 +25,17 @@ Stage zorse::planning::makeStage(const StageModel &model, const std::vector<uint
   return stage;
 }
 
-Pipeline zorse::planning::makePipeline(const StageModel &model, const std::vector<DeviceSet> &deviceSets, const Partition &partition,
-                                       int64_t samples) {
+Pipeline zorse::planning::makePipeline(const StageModel &model,
+                                       const std::vector<DeviceSet> &deviceSets,
+                                       const Partition &partition, int64_t samples) {
   Pipeline pipeline;
   pipeline.samples = samples;
   for (const PartitionStage &stage : partition.stages) {
     std::vector<uint32_t> devices;
     for (size_t i = stage.deviceSetBegin; i < stage.deviceSetEnd; ++i)
       devices.insert(devices.end(), deviceSets[i].devices.begin(), deviceSets[i].devices.end());
-    pipeline.stages.push_back(makeStage(model, devices, stage.unitBegin, stage.unitEnd, samples, stage.rows));
+    pipeline.stages.push_back(
+        makeStage(model, devices, stage.unitBegin, stage.unitEnd, samples, stage.rows));
   }
   return pipeline;
 }
@@ -60,23 +62,29 @@ size_t zorse::planning::rowsOf(const StageModel &model, const Stage &stage) {
   for (const step::StageDevice &member : stage.members)
     rows = std::max(rows, member.microBatchSize);
   const auto &choices = model.rows();
-  return std::min(static_cast<size_t>(std::lower_bound(choices.begin(), choices.end(), rows) - choices.begin()), choices.size() - 1);
+  return std::min(
+      static_cast<size_t>(std::lower_bound(choices.begin(), choices.end(), rows) - choices.begin()),
+      choices.size() - 1);
 }
 
 bool zorse::planning::shareAgain(const StageModel &model, Stage &stage, int64_t samples) {
-  stage = makeStage(model, devicesOf(stage), stage.unitBegin, stage.unitEnd, samples, rowsOf(model, stage));
+  stage = makeStage(model, devicesOf(stage), stage.unitBegin, stage.unitEnd, samples,
+                    rowsOf(model, stage));
   return !stage.members.empty();
 }
 
 bool zorse::planning::giveSamples(const StageModel &model, Pipeline &pipeline, int64_t by) {
   pipeline.samples += by;
   return pipeline.samples > 0 &&
-         std::all_of(pipeline.stages.begin(), pipeline.stages.end(), [&](Stage &stage) { return shareAgain(model, stage, pipeline.samples); });
+         std::all_of(pipeline.stages.begin(), pipeline.stages.end(),
+                     [&](Stage &stage) { return shareAgain(model, stage, pipeline.samples); });
 }
 
-bool zorse::planning::cutAgain(StagePartitioner &partitioner, const StageModel &model, std::vector<DeviceSet> groups, size_t p,
-                               Candidate &candidate) {
-  groups.erase(std::remove_if(groups.begin(), groups.end(), [](const DeviceSet &deviceSet) { return deviceSet.devices.empty(); }), groups.end());
+bool zorse::planning::cutAgain(StagePartitioner &partitioner, const StageModel &model,
+                               std::vector<DeviceSet> groups, size_t p, Candidate &candidate) {
+  groups.erase(std::remove_if(groups.begin(), groups.end(),
+                              [](const DeviceSet &deviceSet) { return deviceSet.devices.empty(); }),
+               groups.end());
   if (groups.empty() || static_cast<int32_t>(groups.size()) > model.units())
     return false;
   Pipeline &pipeline = candidate.strategy.pipelines[p];
@@ -106,7 +114,8 @@ bool zorse::planning::areAlike(const StageModel &model, const Strategy &strategy
       return false;
     for (size_t s = 0; s < first.stages.size(); ++s) {
       const Stage &a = first.stages[s], &b = pipeline.stages[s];
-      if (a.unitBegin != b.unitBegin || a.unitEnd != b.unitEnd || a.members.size() != b.members.size())
+      if (a.unitBegin != b.unitBegin || a.unitEnd != b.unitEnd ||
+          a.members.size() != b.members.size())
         return false;
       for (size_t m = 0; m < a.members.size(); ++m)
         if (model.deviceTypeOf(a.members[m].device) != model.deviceTypeOf(b.members[m].device))
@@ -130,7 +139,8 @@ bool zorse::planning::mirror(const Strategy &before, Strategy &strategy, size_t 
         auto it = place.find(member.device);
         if (it == place.end())
           return false;
-        member.device = before.pipelines[q].stages[it->second.first].members[it->second.second].device;
+        member.device =
+            before.pipelines[q].stages[it->second.first].members[it->second.second].device;
       }
   }
   return true;

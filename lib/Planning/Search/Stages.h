@@ -12,10 +12,12 @@ namespace zorse::planning {
 struct Candidate;
 
 /// Returns the members of a stage with their samples; devices without samples are omitted.
-Stage makeStage(const StageModel &model, const std::vector<uint32_t> &devices, int32_t unitBegin, int32_t unitEnd, int64_t samples, size_t rows);
+Stage makeStage(const StageModel &model, const std::vector<uint32_t> &devices, int32_t unitBegin,
+                int32_t unitEnd, int64_t samples, size_t rows);
 
 /// Returns the pipeline of a partition of atoms.
-Pipeline makePipeline(const StageModel &model, const std::vector<DeviceSet> &deviceSets, const Partition &partition, int64_t samples);
+Pipeline makePipeline(const StageModel &model, const std::vector<DeviceSet> &deviceSets,
+                      const Partition &partition, int64_t samples);
 
 std::vector<uint32_t> devicesOf(const Stage &stage);
 /// Returns a pipeline's devices per stage, each ascending.
@@ -35,7 +37,8 @@ bool giveSamples(const StageModel &model, Pipeline &pipeline, int64_t by);
 /// does not suffice for the current samples in flight (`candidate.inFlight`), half of them are
 /// tried. Returns false if there is no such partition; the candidate is then unchanged except for
 /// `inFlight`.
-bool cutAgain(StagePartitioner &partitioner, const StageModel &model, std::vector<DeviceSet> groups, size_t p, Candidate &candidate);
+bool cutAgain(StagePartitioner &partitioner, const StageModel &model, std::vector<DeviceSet> groups,
+              size_t p, Candidate &candidate);
 
 /// Whether every pipeline has the samples and stages of the first one, on devices of the same
 /// classes. Gradients are then reduced among few devices.

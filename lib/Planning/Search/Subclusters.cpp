@@ -16,7 +16,8 @@ namespace {
 using Devices = std::vector<uint32_t>;
 
 /// Groups devices by `keyOf`, the groups with the highest total speed first.
-std::vector<Devices> groupsBy(const SearchContext &context, const Devices &devices, const std::function<uint32_t(uint32_t)> &keyOf) {
+std::vector<Devices> groupsBy(const SearchContext &context, const Devices &devices,
+                              const std::function<uint32_t(uint32_t)> &keyOf) {
   std::map<uint32_t, Devices> byKey;
   for (uint32_t d : devices)
     byKey[keyOf(d)].push_back(d);
@@ -24,10 +25,12 @@ std::vector<Devices> groupsBy(const SearchContext &context, const Devices &devic
   for (auto &[key, group] : byKey) {
     double rate = 0;
     for (uint32_t d : group)
-      rate += 1 / context.model.minPerSample(context.model.deviceTypeOf(d), 0, context.model.units());
+      rate +=
+          1 / context.model.minPerSample(context.model.deviceTypeOf(d), 0, context.model.units());
     groups.push_back({rate, std::move(group)});
   }
-  std::stable_sort(groups.begin(), groups.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const auto &a, const auto &b) { return a.first > b.first; });
   std::vector<Devices> sorted;
   sorted.reserve(groups.size());
   for (auto &[rate, group] : groups)
@@ -61,11 +64,15 @@ private:
 
 } // namespace
 
-std::vector<Devices> zorse::planning::subclusters(const SearchContext &context, const Devices &devices, size_t max) {
+std::vector<Devices> zorse::planning::subclusters(const SearchContext &context,
+                                                  const Devices &devices, size_t max) {
   Sets sets(devices, max);
-  const auto sites = groupsBy(context, devices, [&](uint32_t d) { return context.model.siteOf(d); });
-  const auto classes = groupsBy(context, devices, [&](uint32_t d) { return context.model.deviceTypeOf(d); });
-  const auto nodes = groupsBy(context, devices, [&](uint32_t d) { return context.model.nodeOf(d); });
+  const auto sites =
+      groupsBy(context, devices, [&](uint32_t d) { return context.model.siteOf(d); });
+  const auto classes =
+      groupsBy(context, devices, [&](uint32_t d) { return context.model.deviceTypeOf(d); });
+  const auto nodes =
+      groupsBy(context, devices, [&](uint32_t d) { return context.model.nodeOf(d); });
   for (const auto *groups : {&sites, &classes, &nodes}) {
     for (auto it = groups->rbegin(); it != groups->rend(); ++it)
       sets.add(without(devices, *it));
@@ -78,7 +85,8 @@ std::vector<Devices> zorse::planning::subclusters(const SearchContext &context, 
     }
   }
   for (const Devices &site : sites)
-    for (const Devices &group : groupsBy(context, site, [&](uint32_t d) { return context.model.deviceTypeOf(d); }))
+    for (const Devices &group :
+         groupsBy(context, site, [&](uint32_t d) { return context.model.deviceTypeOf(d); }))
       sets.add(group);
   // One device less of every class, from the node with the fewest of them.
   if (SearchEffort::forDevices(devices.size()).lessOne)
@@ -86,8 +94,10 @@ std::vector<Devices> zorse::planning::subclusters(const SearchContext &context, 
       std::map<uint32_t, size_t> ofNode;
       for (uint32_t d : devices)
         ++ofNode[context.model.nodeOf(d)];
-      const uint32_t last = *std::min_element(
-          group.rbegin(), group.rend(), [&](uint32_t a, uint32_t b) { return ofNode[context.model.nodeOf(a)] < ofNode[context.model.nodeOf(b)]; });
+      const uint32_t last =
+          *std::min_element(group.rbegin(), group.rend(), [&](uint32_t a, uint32_t b) {
+            return ofNode[context.model.nodeOf(a)] < ofNode[context.model.nodeOf(b)];
+          });
       sets.add(without(devices, {last}));
     }
   return std::move(sets.list);
@@ -98,13 +108,16 @@ std::vector<uint32_t> zorse::planning::withoutNegligible(const SearchContext &co
   std::vector<std::pair<double, uint32_t>> bySpeed;
   double all = 0, gone = 0;
   for (uint32_t d : context.devices) {
-    bySpeed.push_back({1 / context.model.minPerSample(context.model.deviceTypeOf(d), 0, context.model.units()), d});
+    bySpeed.push_back(
+        {1 / context.model.minPerSample(context.model.deviceTypeOf(d), 0, context.model.units()),
+         d});
     all += bySpeed.back().first;
   }
   std::sort(bySpeed.begin(), bySpeed.end());
   std::vector<uint32_t> rest;
   for (auto [speed, device] : bySpeed)
-    if ((gone += speed) > kNegligible * all || speed * static_cast<double>(bySpeed.size()) > kSlow * all)
+    if ((gone += speed) > kNegligible * all ||
+        speed * static_cast<double>(bySpeed.size()) > kSlow * all)
       rest.push_back(device);
   std::sort(rest.begin(), rest.end());
   return rest;
@@ -115,7 +128,8 @@ void zorse::planning::addWhole(SearchContext &context, std::vector<Candidate> &s
     return;
   for (size_t rows = 0; rows < context.model.rows().size(); ++rows) {
     Candidate candidate;
-    const Stage stage = makeStage(context.model, context.devices, 0, context.model.units(), context.problem.batch, rows);
+    const Stage stage = makeStage(context.model, context.devices, 0, context.model.units(),
+                                  context.problem.batch, rows);
     if (stage.members.empty())
       continue;
     candidate.strategy.pipelines.push_back({context.problem.batch, {stage}});
@@ -124,7 +138,8 @@ void zorse::planning::addWhole(SearchContext &context, std::vector<Candidate> &s
   }
 }
 
-void zorse::planning::addSubclusterSolutions(SearchContext &context, const Devices &of, size_t maxSets, size_t each,
+void zorse::planning::addSubclusterSolutions(SearchContext &context, const Devices &of,
+                                             size_t maxSets, size_t each,
                                              std::vector<Candidate> &solutions) {
   const Devices all = context.devices;
   for (Devices &part : subclusters(context, of, maxSets)) {

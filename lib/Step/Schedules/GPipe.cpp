@@ -14,7 +14,8 @@ class GPipe final : public ScheduleRule {
 public:
   GPipe() : ScheduleRule(ScheduleKind::GPipe, "gpipe") {}
 
-  DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &, Order &result) const override {
+  DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &,
+                        Order &result) const override {
     fillWithWeights(x, result);
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
       if (x.cellsOf[d].size() < 2)

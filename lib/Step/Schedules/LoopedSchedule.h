@@ -21,19 +21,24 @@ struct LoopedTiling {
     uint32_t virtualRank = 0;
     uint32_t microBatch = 0; ///< index by first sample among the cells of its device and unit range
   };
-  size_t stages = 0, virtualPipelineSize = 0; ///< stages of devices; the last lap of a ring may be shorter
-  std::vector<LoopPosition> positions;        ///< per cell
-  std::vector<size_t> stageOf;                ///< per device of the plan; 0 for one without cells
+  size_t stages = 0,
+         virtualPipelineSize = 0;      ///< stages of devices; the last lap of a ring may be shorter
+  std::vector<LoopPosition> positions; ///< per cell
+  std::vector<size_t> stageOf;         ///< per device of the plan; 0 for one without cells
 };
 
 /// Base of schedules in laps: the tilings that they support, and their parameter.
 class LoopedSchedule : public ScheduleRule {
 public:
   LoopedSchedule(ScheduleKind kind, const char *name, LoopStyle style)
-      : ScheduleRule(kind, name, {{"in_flight_factor", &Schedule::inFlightFactor, /*positive=*/true}}), style(style) {}
+      : ScheduleRule(kind, name,
+                     {{"in_flight_factor", &Schedule::inFlightFactor, /*positive=*/true}}),
+        style(style) {}
 
   std::string whyUnsupported(const Plan &plan, const bundle::ModelSummary &summary) const override;
-  std::string memoryHint() const override { return "a smaller \"in_flight_factor\" of the schedule"; }
+  std::string memoryHint() const override {
+    return "a smaller \"in_flight_factor\" of the schedule";
+  }
 
 protected:
   const LoopStyle style;

@@ -18,7 +18,8 @@ namespace {
 /// Lets W lag behind B. The number of cells between F and W is limited by the number of cells
 /// between F and B on the pipeline's fullest device, and by an estimate of the available memory. A
 /// forward that would exceed the limit waits for a W.
-void boundWeights(const PlanLowering &x, const std::vector<std::vector<TaskId>> &order, Order &result) {
+void boundWeights(const PlanLowering &x, const std::vector<std::vector<TaskId>> &order,
+                  Order &result) {
   fillWithWeights(x, result);
   size_t fullest = 1;
   for (const auto &tasks : order)
@@ -64,11 +65,13 @@ std::vector<std::vector<TaskId>> orderStages(const PlanLowering &x) {
   }
   auto begin = [&](uint32_t d) { return plan.cells[x.cellsOf[d].front()].unitBegin; };
   auto end = [&](uint32_t d) { return plan.cells[x.cellsOf[d].front()].unitEnd; };
-  std::stable_sort(working.begin(), working.end(), [&](uint32_t a, uint32_t b) { return begin(a) > begin(b); });
+  std::stable_sort(working.begin(), working.end(),
+                   [&](uint32_t a, uint32_t b) { return begin(a) > begin(b); });
 
   OneForwardOneBackward stages(plan.cells.data(), devices);
   for (uint32_t d : working) {
-    const uint32_t ahead = d < plan.schedule.warmupForwards.size() ? plan.schedule.warmupForwards[d] : 0;
+    const uint32_t ahead =
+        d < plan.schedule.warmupForwards.size() ? plan.schedule.warmupForwards[d] : 0;
     order[d] = stages.order(d, x.cellsOf[d], x.cellsByBegin[static_cast<size_t>(end(d))], ahead);
   }
   return order;
@@ -76,9 +79,12 @@ std::vector<std::vector<TaskId>> orderStages(const PlanLowering &x) {
 
 class StagesRule final : public ScheduleRule {
 public:
-  StagesRule() : ScheduleRule(ScheduleKind::OneForwardOneBackward, "1f1b", {{"warmup_forwards", &Schedule::warmupForwards}}) {}
+  StagesRule()
+      : ScheduleRule(ScheduleKind::OneForwardOneBackward, "1f1b",
+                     {{"warmup_forwards", &Schedule::warmupForwards}}) {}
 
-  DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &, Order &result) const override {
+  DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &,
+                        Order &result) const override {
     std::vector<std::vector<TaskId>> order = orderStages(x);
     if (order.empty()) {
       admitChains(x, result);
@@ -113,4 +119,6 @@ private:
 
 } // namespace
 
-std::unique_ptr<ScheduleRule> zorse::step::oneForwardOneBackwardRule() { return std::make_unique<StagesRule>(); }
+std::unique_ptr<ScheduleRule> zorse::step::oneForwardOneBackwardRule() {
+  return std::make_unique<StagesRule>();
+}

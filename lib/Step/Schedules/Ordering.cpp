@@ -4,7 +4,8 @@
 
 using namespace zorse::step;
 
-void zorse::step::chainTasks(const PlanLowering &x, const std::vector<TaskId> &tasks, Order &order) {
+void zorse::step::chainTasks(const PlanLowering &x, const std::vector<TaskId> &tasks,
+                             Order &order) {
   uint32_t previous = kNone, last = kNone, secondLast = kNone; // the last two forwards
   std::unordered_set<uint32_t> loaded;
   for (TaskId task : tasks) {
@@ -26,7 +27,8 @@ void zorse::step::chainTasks(const PlanLowering &x, const std::vector<TaskId> &t
 void zorse::step::fillWithWeights(const PlanLowering &x, Order &order) {
   for (uint32_t c = 0; c < x.cells.size(); ++c)
     if (x.cells[c].weights.exists())
-      order.priority[x.cells[c].weights.begin] = priorityOf(kBubbleFillPriority, x.plan.cells[c].sampleBegin, x.plan.cells[c].unitBegin);
+      order.priority[x.cells[c].weights.begin] =
+          priorityOf(kBubbleFillPriority, x.plan.cells[c].sampleBegin, x.plan.cells[c].unitBegin);
 }
 
 void zorse::step::admitFrontCells(const PlanLowering &x, size_t cells, Admission &admission) {
@@ -34,5 +36,6 @@ void zorse::step::admitFrontCells(const PlanLowering &x, size_t cells, Admission
   for (uint32_t c : x.cellsByBegin[0])
     rows = std::max(rows, x.plan.cells[c].rows());
   const CellIndices front = x.cellsByBegin[0];
-  admission.groups.push_back({0, {front.begin(), front.end()}, static_cast<double>(rows) * static_cast<double>(cells)});
+  admission.groups.push_back(
+      {0, {front.begin(), front.end()}, static_cast<double>(rows) * static_cast<double>(cells)});
 }

@@ -13,10 +13,11 @@ void chainTasks(const PlanLowering &x, const std::vector<TaskId> &tasks, Order &
 /// Gives W the lowest priority: it runs when its device would be idle otherwise.
 void fillWithWeights(const PlanLowering &x, Order &order);
 
-/// Orders tasks by their times in a steady state (SteadyState.cpp), with `inFlight`, `interleave` and
-/// `maxWeightGradDelay` of \p schedule.
+/// Orders tasks by their times in a steady state (SteadyState.cpp), with `inFlight`, `interleave`
+/// and `maxWeightGradDelay` of \p schedule.
 /// \param less  see ScheduleRule::order
-void orderByTime(const PlanLowering &x, const Schedule &schedule, const std::vector<uint64_t> &less, Order &order);
+void orderByTime(const PlanLowering &x, const Schedule &schedule, const std::vector<uint64_t> &less,
+                 Order &order);
 
 /// Limits the forwards of the first units in flight to `cells`, each counted with the rows of the
 /// largest cell.

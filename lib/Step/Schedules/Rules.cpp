@@ -10,9 +10,11 @@ namespace {
 const std::vector<std::unique_ptr<ScheduleRule>> &table() {
   static const std::vector<std::unique_ptr<ScheduleRule>> rules = [] {
     std::vector<std::unique_ptr<ScheduleRule>> made;
-    for (auto make : {oneForwardOneBackwardRule, gpipeRule, steadyStateRule, interleavedRule, waveRule, breadthFirstRule, explicitRule}) {
+    for (auto make : {oneForwardOneBackwardRule, gpipeRule, steadyStateRule, interleavedRule,
+                      waveRule, breadthFirstRule, explicitRule}) {
       made.push_back(make());
-      assert(made.back()->kind == static_cast<ScheduleKind>(made.size() - 1) && "rules are listed in the order of ScheduleKind");
+      assert(made.back()->kind == static_cast<ScheduleKind>(made.size() - 1) &&
+             "rules are listed in the order of ScheduleKind");
     }
     return made;
   }();
@@ -21,10 +23,14 @@ const std::vector<std::unique_ptr<ScheduleRule>> &table() {
 
 } // namespace
 
-std::string ScheduleRule::whyUnsupported(const Plan &, const bundle::ModelSummary &) const { return {}; }
+std::string ScheduleRule::whyUnsupported(const Plan &, const bundle::ModelSummary &) const {
+  return {};
+}
 bool ScheduleRule::fallbackOrder(const PlanLowering &, Order &) const { return false; }
 
-const ScheduleRule &zorse::step::scheduleRule(ScheduleKind kind) { return *table()[static_cast<size_t>(kind)]; }
+const ScheduleRule &zorse::step::scheduleRule(ScheduleKind kind) {
+  return *table()[static_cast<size_t>(kind)];
+}
 
 const ScheduleRule *zorse::step::findSchedule(const std::string &name) {
   for (const ScheduleRule *rule : namedSchedules())
@@ -34,7 +40,8 @@ const ScheduleRule *zorse::step::findSchedule(const std::string &name) {
 }
 
 const char *zorse::step::renamedSchedule(const std::string &name) {
-  for (auto [old, now] : {std::pair{"timed", "steady_state"}, {"folded", "wave"}, {"ministages", "breadth_first"}})
+  for (auto [old, now] :
+       {std::pair{"timed", "steady_state"}, {"folded", "wave"}, {"ministages", "breadth_first"}})
     if (name == old)
       return now;
   return nullptr;

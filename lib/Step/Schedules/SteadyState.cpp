@@ -1,7 +1,7 @@
 // "steady_state": tasks by the time they would run at in a steady state.
 //
-// Samples enter at the rate of the busiest device. If tasks did not wait for devices, a cell's forward would run when
-// its inputs arrive, and its backward when its gradients arrive:
+// Samples enter at the rate of the busiest device. If tasks did not wait for devices, a cell's
+// forward would run when its inputs arrive, and its backward when its gradients arrive:
 //
 //   sample's entry ── F 0 ── link ── F 1 ── link ── F 2, B 2 ── link ── B 1 ── link ── B 0
 //                     └────────────── samples in flight at stage 0: this time over the period ──┘
@@ -23,9 +23,10 @@ namespace {
 
 class SteadyStateOrder {
 public:
-  SteadyStateOrder(const PlanLowering &x, const Schedule &schedule, const std::vector<uint64_t> &less, Order &order)
-      : x(x), schedule(schedule), order(order), admission(order.admission), less(less), time(x.tables.listScratch.time),
-        instruction(x.tables.listScratch.instruction) {}
+  SteadyStateOrder(const PlanLowering &x, const Schedule &schedule,
+                   const std::vector<uint64_t> &less, Order &order)
+      : x(x), schedule(schedule), order(order), admission(order.admission), less(less),
+        time(x.tables.listScratch.time), instruction(x.tables.listScratch.instruction) {}
 
   void run() {
     waits.assign(x.chunkGroups.size(), {-1, -1});
@@ -43,7 +44,8 @@ private:
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
       double busy = 0;
       for (uint32_t c : x.cellsOf[d])
-        for (const CellTask *task : {&x.cells[c].forward, &x.cells[c].backward, &x.cells[c].weights})
+        for (const CellTask *task :
+             {&x.cells[c].forward, &x.cells[c].backward, &x.cells[c].weights})
           busy += task->exists() ? x.ops[task->begin].duration : 0;
       max = std::max(max, busy);
     }
@@ -56,7 +58,8 @@ private:
   /// to be available.
   void findTimes() {
     time.assign(x.ops.size(), 0);
-    std::vector<double> after(x.chunks.size(), 0); // end of the latest task of this direction on the chunk's device
+    std::vector<double> after(x.chunks.size(),
+                              0); // end of the latest task of this direction on the chunk's device
     setInstructions();
     instruction.assign(x.cells.size(), 1e300);
     std::vector<ModuloReservationTable> slots(x.plan.devices.size());
@@ -73,7 +76,9 @@ private:
         const ChunkGroup &chunkGroup = x.chunkGroups[chunk.chunkGroup];
         double &previous = after[x.chunkOf[c]], &wait = waits[chunk.chunkGroup][backwards];
         if (c == chunk.cells[0] && wait < 0)
-          wait = slots[chunk.device].reserve(time[op], x.ops[op].duration, cycleTime / static_cast<double>(chunkGroup.cells.size()));
+          wait =
+              slots[chunk.device].reserve(time[op], x.ops[op].duration,
+                                          cycleTime / static_cast<double>(chunkGroup.cells.size()));
         time[op] = std::max(time[op] + wait, previous);
         previous = time[op] + x.ops[op].duration;
       }
@@ -89,8 +94,8 @@ private:
     }
   }
 
-  /// Sets the times at which samples enter: evenly over the period, or in groups of `microbatchGroupSize`
-  /// consecutive cells.
+  /// Sets the times at which samples enter: evenly over the period, or in groups of
+  /// `microbatchGroupSize` consecutive cells.
   void setInstructions() {
     for (uint32_t c : x.cellsByBegin[0])
       time[x.cells[c].forward.begin] = -1;
@@ -107,7 +112,8 @@ private:
         before.groupRows = before.rows;
       time[x.cells[c].forward.begin] = cycleTime / static_cast<double>(chunkGroup.rows) *
                                        (static_cast<double>(before.groupRows) +
-                                        static_cast<double>(before.rows - before.groupRows) / static_cast<double>(x.chunkGroupsOf[chunk.device]));
+                                        static_cast<double>(before.rows - before.groupRows) /
+                                            static_cast<double>(x.chunkGroupsOf[chunk.device]));
       before.rows += x.plan.cells[c].rows();
       ++before.cells;
     }
@@ -118,10 +124,11 @@ private:
       uint32_t weights = x.cells[c].weights.begin;
       if (weights == kNone)
         continue;
-      double wait = schedule.maxWeightGradDelay * cycleTime / static_cast<double>(x.chunkGroups[x.chunks[x.chunkOf[c]].chunkGroup].rows) *
+      double wait = schedule.maxWeightGradDelay * cycleTime /
+                    static_cast<double>(x.chunkGroups[x.chunks[x.chunkOf[c]].chunkGroup].rows) *
                     static_cast<double>(x.plan.cells[c].rows());
-      order.priority[weights] =
-          wait > 0 ? priorityAt(kSteadyStatePriority, time[weights] + wait) : priorityAt(kSteadyStateFillPriority, time[weights]);
+      order.priority[weights] = wait > 0 ? priorityAt(kSteadyStatePriority, time[weights] + wait)
+                                         : priorityAt(kSteadyStateFillPriority, time[weights]);
     }
   }
 
@@ -134,14 +141,17 @@ private:
       int64_t maxRows = 0;
       for (uint32_t c : chunkGroup.cells) {
         const uint32_t backward = x.cells[c].backward.begin;
-        longest = std::max(longest, time[backward] + x.ops[backward].duration - std::min(instruction[c], time[x.cells[c].forward.begin]));
+        longest = std::max(longest, time[backward] + x.ops[backward].duration -
+                                        std::min(instruction[c], time[x.cells[c].forward.begin]));
         maxRows = std::max(maxRows, x.plan.cells[c].rows());
       }
       const double perRow = cycleTime / static_cast<double>(chunkGroup.rows);
-      group.maxRows = schedule.inFlightFactor * longest / std::max(perRow, 1e-30) + static_cast<double>(maxRows) - 1e-9;
+      group.maxRows = schedule.inFlightFactor * longest / std::max(perRow, 1e-30) +
+                      static_cast<double>(maxRows) - 1e-9;
       admission.groups.push_back(std::move(group));
     }
-    if (std::none_of(x.plan.devices.begin(), x.plan.devices.end(), [](const PlanDevice &d) { return d.memory > 0; }))
+    if (std::none_of(x.plan.devices.begin(), x.plan.devices.end(),
+                     [](const PlanDevice &d) { return d.memory > 0; }))
       return;
     size_t devices = x.plan.devices.size();
     std::vector<uint64_t> fixed = fixedBytes(x);
@@ -155,14 +165,18 @@ private:
         const CellTemplate &shape = *x.shapeOf[c];
         admission.residentBytes[c] = shape.residentBytes - shape.deferred;
         admission.deferred[c] = shape.deferred;
-        admission.reservedForWeightGrad[d] = std::max(admission.reservedForWeightGrad[d], shape.deferred);
+        admission.reservedForWeightGrad[d] =
+            std::max(admission.reservedForWeightGrad[d], shape.deferred);
         passing = std::max(passing, shape.transientBytes);
       }
-      uint64_t memory = x.plan.devices[d].memory, others = fixed[d] + passing + (less.empty() ? 0 : less[d]);
+      uint64_t memory = x.plan.devices[d].memory,
+               others = fixed[d] + passing + (less.empty() ? 0 : less[d]);
       if (memory)
         admission.budget[d] = memory > others ? memory - others : 0;
       if (memory && x.options.fragmentationDivisor)
-        admission.budget[d] -= std::min(admission.budget[d], (admission.budget[d] + passing) / (x.options.fragmentationDivisor + 1));
+        admission.budget[d] -=
+            std::min(admission.budget[d],
+                     (admission.budget[d] + passing) / (x.options.fragmentationDivisor + 1));
     }
   }
 
@@ -171,7 +185,8 @@ private:
   Order &order;
   Admission &admission;
   const std::vector<uint64_t> &less;
-  std::vector<std::array<double, 2>> waits; ///< per band: seconds that its forwards and backwards wait for other tasks; < 0: not computed yet
+  std::vector<std::array<double, 2>> waits; ///< per band: seconds that its forwards and backwards
+                                            ///< wait for other tasks; < 0: not computed yet
   double cycleTime = 0;
   std::vector<double> &time;        ///< per op of a cell
   std::vector<double> &instruction; ///< per cell: start of its first receive
@@ -185,7 +200,8 @@ public:
                       {"max_weight_grad_delay", &Schedule::maxWeightGradDelay},
                       {"microbatch_group_size", &Schedule::microbatchGroupSize}}) {}
 
-  DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &less, Order &result) const override {
+  DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &less,
+                        Order &result) const override {
     orderByTime(x, x.plan.schedule, less, result);
     return DeadlockFreedom::Guaranteed;
   }
@@ -195,8 +211,11 @@ public:
 
 } // namespace
 
-void zorse::step::orderByTime(const PlanLowering &x, const Schedule &schedule, const std::vector<uint64_t> &less, Order &order) {
+void zorse::step::orderByTime(const PlanLowering &x, const Schedule &schedule,
+                              const std::vector<uint64_t> &less, Order &order) {
   SteadyStateOrder(x, schedule, less, order).run();
 }
 
-std::unique_ptr<ScheduleRule> zorse::step::steadyStateRule() { return std::make_unique<SteadyStateSchedule>(); }
+std::unique_ptr<ScheduleRule> zorse::step::steadyStateRule() {
+  return std::make_unique<SteadyStateSchedule>();
+}

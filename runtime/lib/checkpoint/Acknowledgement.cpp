@@ -20,10 +20,12 @@ std::string zorse::runtime::writeAcknowledgement(const Acknowledgement &acknowle
     json hashes = json::array();
     for (uint64_t hash : file.sums.slices)
       hashes.push_back(hexadecimal(hash));
-    json one = {{"device", file.device}, {"head", hexadecimal(file.sums.header)}, {"slices", std::move(hashes)}};
+    json one = {{"device", file.device},
+                {"head", hexadecimal(file.sums.header)},
+                {"slices", std::move(hashes)}};
     if (file.optimizerStep)
-      one["optimizer_step"] = {file.optimizerStep->updates, file.optimizerStep->lossScale, file.optimizerStep->goodSteps,
-                               file.optimizerStep->overflows};
+      one["optimizer_step"] = {file.optimizerStep->updates, file.optimizerStep->lossScale,
+                               file.optimizerStep->goodSteps, file.optimizerStep->overflows};
     out["files"].push_back(std::move(one));
   }
   out["frozen"] = json::array();
@@ -64,7 +66,8 @@ Acknowledgement zorse::runtime::parseAcknowledgement(const std::string &text, ui
         }
         if (const json *hashes = one.list("slices"))
           for (const json &hash : *hashes) {
-            std::optional<uint64_t> value = hash.is_string() ? parseHexadecimal(hash.get<std::string>()) : std::nullopt;
+            std::optional<uint64_t> value =
+                hash.is_string() ? parseHexadecimal(hash.get<std::string>()) : std::nullopt;
             if (!value)
               one.fail("holds something that is no checksum");
             file.sums.slices.push_back(value.value_or(0));

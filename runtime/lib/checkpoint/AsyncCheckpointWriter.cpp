@@ -18,15 +18,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double secondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double secondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 std::string at(uint64_t step) { return "checkpoint of step " + std::to_string(step); }
 
 std::string describe(const abi::OptimizerStep &step) {
   std::string text = std::to_string(uint64_t(step.updates)) + " updates";
-  return step.lossScale > 0 ? text + " and a scale of " + std::to_string(step.lossScale) + " after " + std::to_string(uint64_t(step.goodSteps)) +
-                                  " good steps and " + std::to_string(uint64_t(step.overflows)) + " overflows"
-                            : text;
+  return step.lossScale > 0
+             ? text + " and a scale of " + std::to_string(step.lossScale) + " after " +
+                   std::to_string(uint64_t(step.goodSteps)) + " good steps and " +
+                   std::to_string(uint64_t(step.overflows)) + " overflows"
+             : text;
 }
 
 constexpr size_t kKeptJobs = 16;
@@ -68,15 +72,18 @@ struct AsyncCheckpointWriter::DeviceCopyWorker {
   std::thread thread;
 };
 
-Result<std::map<uint32_t, uint64_t>> zorse::runtime::frozenHashes(const Executor &executor, const Bundle &bundle) {
+Result<std::map<uint32_t, uint64_t>> zorse::runtime::frozenHashes(const Executor &executor,
+                                                                  const Bundle &bundle) {
   std::map<uint32_t, uint64_t> out;
-  std::unique_ptr<XXH64_state_t, XXH_errorcode (*)(XXH64_state_t *)> hash(XXH64_createState(), XXH64_freeState);
+  std::unique_ptr<XXH64_state_t, XXH_errorcode (*)(XXH64_state_t *)> hash(XXH64_createState(),
+                                                                          XXH64_freeState);
   std::vector<std::byte> part;
   for (const FrozenParameter &frozen : frozenParameters(bundle, executor.devices())) {
     XXH64_reset(hash.get(), 0);
     for (uint64_t at = 0; at < frozen.region.bytes(); at += part.size()) {
       part.resize(std::min<uint64_t>(frozen.region.bytes() - at, 1 << 20));
-      if (Status status = executor.read(frozen.device, frozen.region, at, part.data(), part.size()); status.failed())
+      if (Status status = executor.read(frozen.device, frozen.region, at, part.data(), part.size());
+          status.failed())
         return status;
       XXH64_update(hash.get(), part.data(), part.size());
     }
@@ -90,10 +97,12 @@ AsyncCheckpointWriter::AsyncCheckpointWriter(AsyncCheckpointWriterContext contex
   hub_->writer = this;
 }
 
-Result<std::unique_ptr<AsyncCheckpointWriter>> AsyncCheckpointWriter::create(AsyncCheckpointWriterContext context) {
+Result<std::unique_ptr<AsyncCheckpointWriter>>
+AsyncCheckpointWriter::create(AsyncCheckpointWriterContext context) {
   std::unique_ptr<AsyncCheckpointWriter> writer(new AsyncCheckpointWriter(std::move(context)));
   for (uint32_t device : writer->context_.executor.devices()) {
-    Result<DeviceState> state = DeviceState::create(writer->context_.executor, layoutOf(writer->context_.bundle, device));
+    Result<DeviceState> state =
+        DeviceState::create(writer->context_.executor, layoutOf(writer->context_.bundle, device));
     if (state.failed())
       return state.error();
     writer->locals_.push_back(std::make_unique<DeviceCopyWorker>(std::move(*state)));
@@ -130,7 +139,8 @@ AsyncCheckpointWriter::~AsyncCheckpointWriter() {
     }
 }
 
-void AsyncCheckpointWriter::startAt(uint64_t step, uint64_t samplesConsumed, std::set<std::string> damaged) {
+void AsyncCheckpointWriter::startAt(uint64_t step, uint64_t samplesConsumed,
+                                    std::set<std::string> damaged) {
   std::lock_guard<std::mutex> lock(mutex_);
   startStep_ = lastDue_ = step;
   startSamples_ = samplesConsumed;
@@ -154,11 +164,15 @@ AsyncCheckpointWriter::Job *AsyncCheckpointWriter::addJob(uint64_t step, bool re
 
 StateObserver *AsyncCheckpointWriter::due(uint64_t step, bool last) {
   std::unique_lock<std::mutex> lock(mutex_);
-  if (superseded_ || step <= lastDue_ || !(last || (context_.options.every > 0 && step % context_.options.every == 0)))
+  if (superseded_ || step <= lastDue_ ||
+      !(last || (context_.options.every > 0 && step % context_.options.every == 0)))
     return nullptr;
   // A checkpoint that is copied completes without further steps. One that is not copied depends on
   // steps in progress; its copier waits instead.
-  bool waits = finished_ < jobs_.size() && std::all_of(jobs_.back()->copied.begin(), jobs_.back()->copied.end(), [](char done) { return done; });
+  bool waits =
+      finished_ < jobs_.size() &&
+      std::all_of(
+          jobs_.back()->copied.begin(), jobs_.back()->copied.end(), [](char done) { return done; });
   if (waits) {
     countWait(lock, step);
     changed_.wait(lock, [&] { return finished_ == jobs_.size(); });
@@ -174,7 +188,9 @@ void AsyncCheckpointWriter::countWait(std::unique_lock<std::mutex> &lock, uint64
     return;
   waitWarned_ = true;
   lock.unlock();
-  warn("the " + at(step) + " and training wait until the previous one is written: the disk is too slow for checkpoints this often (reported once)");
+  warn("the " + at(step) +
+       " and training wait until the previous one is written: the disk is too slow for checkpoints "
+       "this often (reported once)");
   lock.lock();
 }
 
@@ -191,7 +207,8 @@ void AsyncCheckpointWriter::saveNow(uint64_t step) {
 
 void AsyncCheckpointWriter::stateIsStill(Job &job, uint32_t device) {
   const std::vector<uint32_t> &devices = context_.executor.devices();
-  size_t position = size_t(std::lower_bound(devices.begin(), devices.end(), device) - devices.begin());
+  size_t position =
+      size_t(std::lower_bound(devices.begin(), devices.end(), device) - devices.begin());
   {
     std::lock_guard<std::mutex> lock(mutex_);
     locals_[position]->still.push_back(&job);
@@ -219,7 +236,8 @@ void AsyncCheckpointWriter::copy(DeviceCopyWorker &local) {
     lock.unlock();
     Clock::time_point begin = Clock::now();
     if (Status status = local.state.copy(); status.failed())
-      context_.executor.abort(status.error()); // memory that cannot be read cannot be used for training
+      context_.executor.abort(
+          status.error()); // memory that cannot be read cannot be used for training
     double seconds = secondsSince(begin);
     if (job->release)
       context_.executor.releaseState(local.state.layout().device);
@@ -272,7 +290,8 @@ Acknowledgement AsyncCheckpointWriter::writeFiles(Job &job, const std::string &d
       if (layout.optimizerStep)
         file.optimizerStep = local->state.optimizerStep();
       if (!layout.slices.empty())
-        out.error = writeDeviceFile(context_.fence, directory, layout, local->state.data(), local->state.optimizerStep().updates, file.sums);
+        out.error = writeDeviceFile(context_.fence, directory, layout, local->state.data(),
+                                    local->state.optimizerStep().updates, file.sums);
       if (!out.error && !layout.slices.empty()) {
         std::lock_guard<std::mutex> lock(mutex_);
         counts_.bytes += layout.fileBytes;
@@ -310,8 +329,9 @@ void AsyncCheckpointWriter::withdraw(const std::string &directory) {
 }
 
 /// Rank 0: writes the index after all files are complete.
-std::optional<CheckpointError> AsyncCheckpointWriter::commit(const Job &job, const std::string &directory,
-                                                             const std::vector<Acknowledgement> &acknowledgements) {
+std::optional<CheckpointError>
+AsyncCheckpointWriter::commit(const Job &job, const std::string &directory,
+                              const std::vector<Acknowledgement> &acknowledgements) {
   const Bundle &bundle = context_.bundle;
   if (layouts_.empty())
     for (uint32_t device = 0; device < bundle.programs.size(); ++device)
@@ -334,15 +354,17 @@ std::optional<CheckpointError> AsyncCheckpointWriter::commit(const Job &job, con
   for (const Acknowledgement &acknowledgement : acknowledgements) {
     for (const Acknowledgement::File &file : acknowledgement.files) {
       if (file.optimizerStep && optimizerStep && !(*optimizerStep == *file.optimizerStep))
-        return CheckpointError{"devices disagree about the updates applied and the loss scale: " + describe(*optimizerStep) + ", and " +
-                               describe(*file.optimizerStep)};
+        return CheckpointError{"devices disagree about the updates applied and the loss scale: " +
+                               describe(*optimizerStep) + ", and " + describe(*file.optimizerStep)};
       if (file.optimizerStep)
         optimizerStep = file.optimizerStep;
       files[file.device] = &file;
     }
     for (const auto &[parameter, hash] : acknowledgement.frozen)
-      if (auto [known, isNew] = frozen_.emplace(parameter, hash); !isNew && known->second != hash && parameter < index.parameters.size())
-        return CheckpointError{"devices hold different numbers of the frozen parameter '" + index.parameters[parameter].name + "'"};
+      if (auto [known, isNew] = frozen_.emplace(parameter, hash);
+          !isNew && known->second != hash && parameter < index.parameters.size())
+        return CheckpointError{"devices hold different numbers of the frozen parameter '" +
+                               index.parameters[parameter].name + "'"};
   }
   index.optimizerStep = optimizerStep.value_or(abi::OptimizerStep());
   for (const auto &[parameter, hash] : frozen_)
@@ -354,7 +376,8 @@ std::optional<CheckpointError> AsyncCheckpointWriter::commit(const Job &job, con
       continue;
     auto found = files.find(layout.device);
     if (found == files.end() || found->second->sums.slices.size() != layout.slices.size())
-      return CheckpointError{"no rank has acknowledged the file of device " + bundle.devices[layout.device].name};
+      return CheckpointError{"no rank has acknowledged the file of device " +
+                             bundle.devices[layout.device].name};
     CheckpointFile file;
     file.name = layout.name;
     file.device = bundle.devices[layout.device].name;
@@ -375,13 +398,16 @@ std::optional<CheckpointError> AsyncCheckpointWriter::commit(const Job &job, con
       context_.storage->close(handle);
     }
     if (cause || bytes != file.bytes)
-      return CheckpointError{cause ? cannot(path, "seen by rank 0", cause) + "; expected a directory that all ranks share"
-                                   : path + ": rank 0 sees " + std::to_string(bytes) + " bytes of " + std::to_string(file.bytes)};
+      return CheckpointError{cause ? cannot(path, "seen by rank 0", cause) +
+                                         "; expected a directory that all ranks share"
+                                   : path + ": rank 0 sees " + std::to_string(bytes) +
+                                         " bytes of " + std::to_string(file.bytes)};
     index.files.push_back(std::move(file));
   }
 
   std::string text = writeCheckpointIndex(index), path = directory + "/" + kIndexName;
-  if (Result<CheckpointIndex> check = parseCheckpointIndex(path, text.data(), text.size()); check.failed())
+  if (Result<CheckpointIndex> check = parseCheckpointIndex(path, text.data(), text.size());
+      check.failed())
     return CheckpointError{"internal error: " + check.message()};
   if (auto error = writeIndexFile(context_.fence, directory, text))
     return error;
@@ -392,10 +418,12 @@ std::optional<CheckpointError> AsyncCheckpointWriter::commit(const Job &job, con
 }
 
 AsyncCheckpointWriter::Outcome AsyncCheckpointWriter::writeOne(Job &job) {
-  std::string name = directoryName(job.step, context_.fence.generation()), directory = context_.fence.directory() + "/" + name;
+  std::string name = directoryName(job.step, context_.fence.generation()),
+              directory = context_.fence.directory() + "/" + name;
   ProcessGroup &group = context_.group;
   Acknowledgement mine = writeFiles(job, directory);
-  Result<std::vector<std::string>> said = group.allGatherBytes("checkpoint " + std::to_string(job.step) + " files", writeAcknowledgement(mine));
+  Result<std::vector<std::string>> said = group.allGatherBytes(
+      "checkpoint " + std::to_string(job.step) + " files", writeAcknowledgement(mine));
   if (said.failed())
     return {CheckpointError{said.message()}, /*jobFailed=*/true};
 
@@ -404,11 +432,16 @@ AsyncCheckpointWriter::Outcome AsyncCheckpointWriter::writeOne(Job &job) {
   for (uint32_t rank = 0; rank < said->size(); ++rank) {
     acknowledgements.push_back(parseAcknowledgement((*said)[rank], rank));
     if (const auto &theirs = acknowledgements.back().error) {
-      error.text += (error.text.empty() ? "" : "; ") +
-                    (group.size() > 1 ? "rank " + std::to_string(rank) + " (" +
-                                            context_.bundle.devices[std::min<size_t>(rank, context_.bundle.devices.size() - 1)].name + "): "
-                                      : "") +
-                    theirs->text;
+      error.text +=
+          (error.text.empty() ? "" : "; ") +
+          (group.size() > 1
+               ? "rank " + std::to_string(rank) + " (" +
+                     context_.bundle
+                         .devices[std::min<size_t>(rank, context_.bundle.devices.size() - 1)]
+                         .name +
+                     "): "
+               : "") +
+          theirs->text;
       error.superseded |= theirs->superseded;
     }
   }
@@ -450,10 +483,13 @@ void AsyncCheckpointWriter::conclude(Job &job, const Outcome &outcome, double se
   bool superseded = outcome.error && outcome.error->superseded;
   if (superseded)
     context_.executor.abort(userError(outcome.error->text));
-  else if (outcome.error && !outcome.jobFailed && context_.options.weightsFile.empty()) // else finish() reports it
-    warn("the " + at(job.step) + " failed; training continues and older checkpoints are kept: " + outcome.error->text);
+  else if (outcome.error && !outcome.jobFailed &&
+           context_.options.weightsFile.empty()) // else finish() reports it
+    warn("the " + at(job.step) +
+         " failed; training continues and older checkpoints are kept: " + outcome.error->text);
   else if (!outcome.error && context_.group.rank() == 0 && context_.options.written)
-    context_.options.written(job.step, context_.fence.directory() + "/" + directoryName(job.step, context_.fence.generation()));
+    context_.options.written(job.step, context_.fence.directory() + "/" +
+                                           directoryName(job.step, context_.fence.generation()));
   std::lock_guard<std::mutex> lock(mutex_);
   outcome.error ? ++counts_.failed : ++counts_.written;
   counts_.copySeconds += job.copySeconds;
@@ -480,7 +516,9 @@ uint64_t AsyncCheckpointWriter::memory() const {
 Status AsyncCheckpointWriter::finish() {
   std::unique_lock<std::mutex> lock(mutex_);
   // A checkpoint of a step that was aborted never becomes complete.
-  changed_.wait(lock, [&] { return finished_ == jobs_.size() || jobs_[finished_]->signalled < locals_.size(); });
+  changed_.wait(lock, [&] {
+    return finished_ == jobs_.size() || jobs_[finished_]->signalled < locals_.size();
+  });
   if (superseded_)
     return userError(superseded_->text);
   if (finished_ < jobs_.size())
@@ -489,7 +527,8 @@ Status AsyncCheckpointWriter::finish() {
     return userError(file + ": not written: the parameters after step " + std::to_string(lastDue_) +
                      " could not be collected in a file next to it: " + lastError_->text);
   if (lastError_)
-    return userError("the last checkpoint, of step " + std::to_string(lastDue_) + ", is not complete: " + lastError_->text +
-                     "; older checkpoints in " + context_.fence.directory() + " are kept");
+    return userError("the last checkpoint, of step " + std::to_string(lastDue_) +
+                     ", is not complete: " + lastError_->text + "; older checkpoints in " +
+                     context_.fence.directory() + " are kept");
   return Status::success();
 }

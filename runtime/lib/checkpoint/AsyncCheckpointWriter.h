@@ -1,8 +1,8 @@
 // Writes checkpoints asynchronously. One thread per device copies the device's state to host
 // memory. A writer thread writes the copies to files and commits the checkpoint.
 //
-//   compute thread of a device   ... last instruction of step 10 | F B of step 11 ...  | update of step
-//   11
+//   compute thread of a device   ... last instruction of step 10 | F B of step 11 ...  | update of
+//   step 11
 //                                                                                  waits for
 //                                                                                  release
 //   copier of the device                                     copy, release
@@ -36,7 +36,8 @@ Result<std::map<uint32_t, uint64_t>> frozenHashes(const Executor &executor, cons
 
 class AsyncCheckpointWriter {
 public:
-  static Result<std::unique_ptr<AsyncCheckpointWriter>> create(AsyncCheckpointWriterContext context);
+  static Result<std::unique_ptr<AsyncCheckpointWriter>>
+  create(AsyncCheckpointWriterContext context);
   /// Discards checkpoints that have not been copied, and waits for the others.
   ~AsyncCheckpointWriter();
 
@@ -66,7 +67,8 @@ private:
   Outcome writeOne(Job &job);
   Acknowledgement writeFiles(Job &job, const std::string &directory);
   void withdraw(const std::string &directory);
-  std::optional<CheckpointError> commit(const Job &job, const std::string &directory, const std::vector<Acknowledgement> &acknowledgements);
+  std::optional<CheckpointError> commit(const Job &job, const std::string &directory,
+                                        const std::vector<Acknowledgement> &acknowledgements);
   void conclude(Job &job, const Outcome &outcome, double seconds);
   void countWait(std::unique_lock<std::mutex> &lock, uint64_t step);
   void warn(const std::string &text);
@@ -78,11 +80,13 @@ private:
 
   std::map<uint32_t, uint64_t> frozen_; ///< rank 0: hashes of all ranks; used only by the writer
   bool frozenSaid_ = false;
-  std::vector<DeviceLayout> layouts_; ///< rank 0: layouts of all devices, computed for the first index
+  std::vector<DeviceLayout>
+      layouts_; ///< rank 0: layouts of all devices, computed for the first index
 
   mutable std::mutex mutex_; ///< guards the members below
   std::condition_variable changed_;
-  std::deque<std::unique_ptr<Job>> jobs_; ///< the first `finished_` are over; they are kept because an executor may still refer to them
+  std::deque<std::unique_ptr<Job>> jobs_; ///< the first `finished_` are over; they are kept because
+                                          ///< an executor may still refer to them
   size_t finished_ = 0;
   bool stopping_ = false;
   uint64_t startStep_ = 0, startSamples_ = 0, lastDue_ = 0;

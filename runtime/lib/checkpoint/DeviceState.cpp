@@ -12,7 +12,8 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr uint64_t kBytesPerThread = 256u << 20; ///< with fewer bytes, another thread costs more than it saves
+constexpr uint64_t kBytesPerThread =
+    256u << 20; ///< with fewer bytes, another thread costs more than it saves
 constexpr int kMaxThreads = 4;
 
 } // namespace
@@ -21,23 +22,26 @@ Result<DeviceState> DeviceState::create(const Executor &executor, DeviceLayout l
   DeviceState state(executor, std::move(layout));
   uint64_t bytes = state.layout_.stateBytes;
   if (bytes > 0) {
-    void *address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *address =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (address == MAP_FAILED)
-      return userError("checkpoints need " + std::to_string(bytes) + " bytes for a copy of the state of the device in file '" + state.layout_.name +
-                       "', which this machine does not have");
+      return userError("checkpoints need " + std::to_string(bytes) +
+                       " bytes for a copy of the state of the device in file '" +
+                       state.layout_.name + "', which this machine does not have");
     state.data_ = static_cast<std::byte *>(address);
     state.mapped_ = bytes;
     (void)::madvise(address, bytes, MADV_HUGEPAGE);
     std::memset(address, 0, bytes);
   }
   int cores = int(std::max(1u, std::thread::hardware_concurrency()));
-  state.threads_ = int(std::clamp<uint64_t>(bytes / kBytesPerThread, 1, uint64_t(std::clamp(cores / 4, 1, kMaxThreads))));
+  state.threads_ = int(std::clamp<uint64_t>(bytes / kBytesPerThread, 1,
+                                            uint64_t(std::clamp(cores / 4, 1, kMaxThreads))));
   return state;
 }
 
 DeviceState::DeviceState(DeviceState &&other) noexcept
-    : executor_(other.executor_), layout_(std::move(other.layout_)), data_(other.data_), mapped_(other.mapped_), threads_(other.threads_),
-      optimizerStep_(other.optimizerStep_) {
+    : executor_(other.executor_), layout_(std::move(other.layout_)), data_(other.data_),
+      mapped_(other.mapped_), threads_(other.threads_), optimizerStep_(other.optimizerStep_) {
   other.data_ = nullptr;
 }
 
@@ -53,7 +57,9 @@ Status DeviceState::copy() {
   auto work = [&] {
     for (size_t i; (i = next.fetch_add(1)) < layout_.slices.size();) {
       const ShardLayout &laid = layout_.slices[i];
-      if (Status status = executor_->read(layout_.device, laid.region, 0, data_ + laid.fileOffset, laid.slice.bytes()); status.failed()) {
+      if (Status status = executor_->read(layout_.device, laid.region, 0, data_ + laid.fileOffset,
+                                          laid.slice.bytes());
+          status.failed()) {
         std::lock_guard<std::mutex> lock(mutex);
         failure = status;
       }
@@ -66,7 +72,8 @@ Status DeviceState::copy() {
   for (std::thread &helper : helpers)
     helper.join();
   if (layout_.optimizerStep && failure.succeeded())
-    failure = executor_->read(layout_.device, *layout_.optimizerStep, 0, &optimizerStep_,
-                              std::min<uint64_t>(layout_.optimizerStep->bytes(), sizeof optimizerStep_));
+    failure =
+        executor_->read(layout_.device, *layout_.optimizerStep, 0, &optimizerStep_,
+                        std::min<uint64_t>(layout_.optimizerStep->bytes(), sizeof optimizerStep_));
   return failure;
 }

@@ -23,7 +23,8 @@ public:
   const abi::OptimizerStep &optimizerStep() const { return optimizerStep_; }
 
 private:
-  DeviceState(const Executor &executor, DeviceLayout layout) : executor_(&executor), layout_(std::move(layout)) {}
+  DeviceState(const Executor &executor, DeviceLayout layout)
+      : executor_(&executor), layout_(std::move(layout)) {}
 
   const Executor *executor_;
   DeviceLayout layout_;

@@ -11,16 +11,19 @@ namespace {
 bool parseName(const std::string &name, CheckpointDirectory &out) {
   auto digits = [&](size_t &at, uint64_t &value, size_t max) {
     size_t begin = at;
-    for (value = 0; at < name.size() && name[at] >= '0' && name[at] <= '9' && at - begin < max; ++at)
+    for (value = 0; at < name.size() && name[at] >= '0' && name[at] <= '9' && at - begin < max;
+         ++at)
       value = value * 10 + uint64_t(name[at] - '0');
     return at > begin;
   };
   size_t at = 5;
-  if (name.compare(0, 5, "step-") != 0 || !digits(at, out.step, 19) || name.compare(at, 2, ".g") != 0)
+  if (name.compare(0, 5, "step-") != 0 || !digits(at, out.step, 19) ||
+      name.compare(at, 2, ".g") != 0)
     return false;
   at += 2;
   out.name = name;
-  return digits(at, out.generation, 19) && at == name.size() && name == directoryName(out.step, out.generation);
+  return digits(at, out.generation, 19) && at == name.size() &&
+         name == directoryName(out.step, out.generation);
 }
 
 bool endsWith(const std::string &text, const std::string &end) {
@@ -31,10 +34,12 @@ bool endsWith(const std::string &text, const std::string &end) {
 
 std::string zorse::runtime::directoryName(uint64_t step, uint64_t generation) {
   std::string digits = std::to_string(step);
-  return "step-" + std::string(digits.size() < 8 ? 8 - digits.size() : 0, '0') + digits + ".g" + std::to_string(generation);
+  return "step-" + std::string(digits.size() < 8 ? 8 - digits.size() : 0, '0') + digits + ".g" +
+         std::to_string(generation);
 }
 
-Result<std::vector<CheckpointDirectory>> zorse::runtime::listCheckpoints(CheckpointStorage &storage, const std::string &directory) {
+Result<std::vector<CheckpointDirectory>>
+zorse::runtime::listCheckpoints(CheckpointStorage &storage, const std::string &directory) {
   std::vector<std::string> names;
   std::vector<CheckpointDirectory> out;
   int cause = storage.list(directory, names);
@@ -50,7 +55,8 @@ Result<std::vector<CheckpointDirectory>> zorse::runtime::listCheckpoints(Checkpo
     int missing = storage.open(directory + "/" + name + "/" + kIndexName, handle);
     if (!missing)
       storage.close(handle);
-    folder.complete = missing != ENOENT && missing != ENOTDIR; // a folder that cannot be opened counts as damaged
+    folder.complete =
+        missing != ENOENT && missing != ENOTDIR; // a folder that cannot be opened counts as damaged
     out.push_back(std::move(folder));
   }
   std::sort(out.begin(), out.end(), [](const CheckpointDirectory &a, const CheckpointDirectory &b) {
@@ -59,12 +65,14 @@ Result<std::vector<CheckpointDirectory>> zorse::runtime::listCheckpoints(Checkpo
   return out;
 }
 
-Result<std::vector<CheckpointDirectory>> zorse::runtime::listCheckpoints(const std::string &directory) {
+Result<std::vector<CheckpointDirectory>>
+zorse::runtime::listCheckpoints(const std::string &directory) {
   CheckpointStorage storage;
   return listCheckpoints(storage, directory);
 }
 
-std::optional<CheckpointError> zorse::runtime::removeCheckpoint(const Fence &fence, const std::string &name) {
+std::optional<CheckpointError> zorse::runtime::removeCheckpoint(const Fence &fence,
+                                                                const std::string &name) {
   CheckpointStorage &storage = fence.storage();
   std::string path = fence.directory() + "/" + name;
   std::vector<std::string> names;
@@ -73,7 +81,8 @@ std::optional<CheckpointError> zorse::runtime::removeCheckpoint(const Fence &fen
     return std::nullopt;
   if (cause)
     return CheckpointError{cannot(path, "removed", cause)};
-  std::stable_partition(names.begin(), names.end(), [](const std::string &file) { return file == kIndexName; });
+  std::stable_partition(names.begin(), names.end(),
+                        [](const std::string &file) { return file == kIndexName; });
   for (const std::string &file : names) {
     if (file != kIndexName && !endsWith(file, ".safetensors") && !endsWith(file, kDraftSuffix))
       continue;
@@ -85,13 +94,16 @@ std::optional<CheckpointError> zorse::runtime::removeCheckpoint(const Fence &fen
   if (auto error = fence.check())
     return error;
   cause = storage.removeDirectory(path);
-  return cause == 0 || cause == ENOENT || cause == ENOTEMPTY || cause == EEXIST ? std::nullopt
-                                                                                : std::optional(CheckpointError{cannot(path, "removed", cause)});
+  return cause == 0 || cause == ENOENT || cause == ENOTEMPTY || cause == EEXIST
+             ? std::nullopt
+             : std::optional(CheckpointError{cannot(path, "removed", cause)});
 }
 
-std::optional<CheckpointError> zorse::runtime::removeOldCheckpoints(const Fence &fence, const std::string &newest, uint64_t keep,
-                                                                    const std::set<std::string> &damaged) {
-  Result<std::vector<CheckpointDirectory>> found = listCheckpoints(fence.storage(), fence.directory());
+std::optional<CheckpointError>
+zorse::runtime::removeOldCheckpoints(const Fence &fence, const std::string &newest, uint64_t keep,
+                                     const std::set<std::string> &damaged) {
+  Result<std::vector<CheckpointDirectory>> found =
+      listCheckpoints(fence.storage(), fence.directory());
   if (found.failed())
     return CheckpointError{found.message()};
   uint64_t kept = 1, step = 0; // the newest counts
@@ -105,7 +117,8 @@ std::optional<CheckpointError> zorse::runtime::removeOldCheckpoints(const Fence 
     if (directory.name == newest || directory.generation > fence.generation() ||
         (directory.generation == fence.generation() && directory.step > step))
       continue;
-    if (directory.complete && !damaged.count(directory.name) && kept < std::max<uint64_t>(keep, 1)) {
+    if (directory.complete && !damaged.count(directory.name) &&
+        kept < std::max<uint64_t>(keep, 1)) {
       ++kept;
       continue;
     }

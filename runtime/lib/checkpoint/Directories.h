@@ -15,7 +15,8 @@ inline constexpr const char *kIndexName = "index.json", *kDraftSuffix = ".writin
 /// "step-00000120.g2"
 std::string directoryName(uint64_t step, uint64_t generation);
 
-Result<std::vector<CheckpointDirectory>> listCheckpoints(CheckpointStorage &storage, const std::string &directory);
+Result<std::vector<CheckpointDirectory>> listCheckpoints(CheckpointStorage &storage,
+                                                         const std::string &directory);
 
 /// Removes a folder that this program created, the index first, so that it is no longer a
 /// checkpoint. Other files are kept, and the folder with them.
@@ -23,7 +24,8 @@ std::optional<CheckpointError> removeCheckpoint(const Fence &fence, const std::s
 
 /// Called after `newest` has become complete. Removes complete checkpoints beyond `keep` and all
 /// older incomplete ones. The ones in `damaged` do not count as complete.
-std::optional<CheckpointError> removeOldCheckpoints(const Fence &fence, const std::string &newest, uint64_t keep,
+std::optional<CheckpointError> removeOldCheckpoints(const Fence &fence, const std::string &newest,
+                                                    uint64_t keep,
                                                     const std::set<std::string> &damaged);
 
 } // namespace zorse::runtime

@@ -14,10 +14,13 @@ constexpr size_t kLargestToken = 128;
 
 std::string tokenPath(const std::string &directory) { return directory + "/generation"; }
 
-std::string textOf(const FencingToken &token) { return std::to_string(token.generation) + " " + token.ownerId + "\n"; }
+std::string textOf(const FencingToken &token) {
+  return std::to_string(token.generation) + " " + token.ownerId + "\n";
+}
 
 std::string superseded(const std::string &directory, uint64_t by, uint64_t mine) {
-  return directory + ": superseded by generation " + std::to_string(by) + " (this run is generation " + std::to_string(mine) +
+  return directory + ": superseded by generation " + std::to_string(by) +
+         " (this run is generation " + std::to_string(mine) +
          "): a newer run of the job writes there; this run ends";
 }
 
@@ -30,7 +33,8 @@ std::string randomOwnerId() {
 
 } // namespace
 
-Result<std::optional<FencingToken>> zorse::runtime::readToken(CheckpointStorage &storage, const std::string &directory) {
+Result<std::optional<FencingToken>> zorse::runtime::readToken(CheckpointStorage &storage,
+                                                              const std::string &directory) {
   std::string path = tokenPath(directory), text;
   int cause = readWhole(storage, path, kLargestToken, text);
   if (cause == ENOENT || cause == ENOTDIR)
@@ -43,16 +47,20 @@ Result<std::optional<FencingToken>> zorse::runtime::readToken(CheckpointStorage 
     token.generation = token.generation * 10 + uint64_t(text[at] - '0');
   bool good = at > 0 && at < text.size() && (text[at] == ' ' || text[at] == '\n');
   if (good && text[at] == ' ')
-    for (++at; at < text.size() && ((text[at] >= '0' && text[at] <= '9') || (text[at] >= 'a' && text[at] <= 'f')); ++at)
+    for (++at; at < text.size() &&
+               ((text[at] >= '0' && text[at] <= '9') || (text[at] >= 'a' && text[at] <= 'f'));
+         ++at)
       token.ownerId += text[at];
   if (!good || at + 1 != text.size() || text[at] != '\n')
-    return userError(path + ": expects the number of a generation, got something else; if no run writes here, remove the file");
+    return userError(path + ": expects the number of a generation, got something else; if no run "
+                            "writes here, remove the file");
   return std::optional<FencingToken>(token);
 }
 
 /// Writes a draft and renames it; `ready` is called before the rename. The draft's name is random,
 /// because several ranks may write the same token.
-static Status putToken(CheckpointStorage &storage, const std::string &directory, const FencingToken &token, const std::function<Status()> &ready) {
+static Status putToken(CheckpointStorage &storage, const std::string &directory,
+                       const FencingToken &token, const std::function<Status()> &ready) {
   std::string draft = tokenPath(directory) + ".writing." + randomOwnerId(), text = textOf(token);
   int handle = -1;
   if (int cause = storage.create(draft, handle))
@@ -74,7 +82,9 @@ static Status putToken(CheckpointStorage &storage, const std::string &directory,
   return status;
 }
 
-Result<FencingToken> zorse::runtime::takeOwnership(CheckpointStorage &storage, const std::string &directory, uint64_t generation) {
+Result<FencingToken> zorse::runtime::takeOwnership(CheckpointStorage &storage,
+                                                   const std::string &directory,
+                                                   uint64_t generation) {
   if (int cause = storage.makeDirectory(directory))
     return userError(cannot(directory, "made", cause));
   auto claimed = [&]() -> Status {
@@ -82,8 +92,9 @@ Result<FencingToken> zorse::runtime::takeOwnership(CheckpointStorage &storage, c
     if (there.failed())
       return there.error();
     if (*there && (*there)->generation >= generation)
-      return userError(directory + ": generation " + std::to_string((*there)->generation) + " writes there, this run is generation " +
-                       std::to_string(generation) + ": a newer run has taken over, or one of the same number; stop one of them");
+      return userError(directory + ": generation " + std::to_string((*there)->generation) +
+                       " writes there, this run is generation " + std::to_string(generation) +
+                       ": a newer run has taken over, or one of the same number; stop one of them");
     return Status::success();
   };
   FencingToken mine = {generation, randomOwnerId()};
@@ -107,7 +118,8 @@ std::optional<CheckpointError> Fence::check() const {
       return CheckpointError{status.message()};
     return std::nullopt;
   }
-  return CheckpointError{superseded(directory_, (*there)->generation, mine_.generation), true, (*there)->generation > mine_.generation};
+  return CheckpointError{superseded(directory_, (*there)->generation, mine_.generation), true,
+                         (*there)->generation > mine_.generation};
 }
 
 Result<uint64_t> zorse::runtime::newestGeneration(const std::string &directory) {

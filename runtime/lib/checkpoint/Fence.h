@@ -16,17 +16,20 @@ struct FencingToken {
 };
 
 /// Returns nullopt if there is no token.
-Result<std::optional<FencingToken>> readToken(CheckpointStorage &storage, const std::string &directory);
+Result<std::optional<FencingToken>> readToken(CheckpointStorage &storage,
+                                              const std::string &directory);
 
 /// Creates the directory and writes a token of `generation`, which must be newer than the existing
 /// token.
-Result<FencingToken> takeOwnership(CheckpointStorage &storage, const std::string &directory, uint64_t generation);
+Result<FencingToken> takeOwnership(CheckpointStorage &storage, const std::string &directory,
+                                   uint64_t generation);
 
 /// Why something was not written.
 struct CheckpointError {
   std::string text;
   bool superseded = false; ///< another run has taken over: this run must end and change no files
-  bool newer = false;      ///< that run has a newer generation, so the folders of this generation have no other writer
+  bool newer = false; ///< that run has a newer generation, so the folders of this generation have
+                      ///< no other writer
 };
 
 /// Checks before every write, rename and removal whether the directory still belongs to this run.

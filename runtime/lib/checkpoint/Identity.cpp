@@ -14,18 +14,26 @@ using Options = bundle::TrainingOptions;
 namespace {
 
 constexpr std::pair<Options::Optimizer, const char *> kOptimizers[] = {
-    {Options::OPTIMIZER_UNSPECIFIED, "none"}, {Options::SGD, "sgd"}, {Options::ADAM, "adam"}, {Options::ADAMW, "adamw"}};
+    {Options::OPTIMIZER_UNSPECIFIED, "none"},
+    {Options::SGD, "sgd"},
+    {Options::ADAM, "adam"},
+    {Options::ADAMW, "adamw"}};
 constexpr std::pair<Options::Schedule, const char *> kSchedules[] = {
-    {Options::SCHEDULE_UNSPECIFIED, "none"}, {Options::CONSTANT, "constant"}, {Options::LINEAR, "linear"}, {Options::COSINE, "cosine"}};
+    {Options::SCHEDULE_UNSPECIFIED, "none"},
+    {Options::CONSTANT, "constant"},
+    {Options::LINEAR, "linear"},
+    {Options::COSINE, "cosine"}};
 
-template <typename T, size_t n> const char *nameOf(const std::pair<T, const char *> (&names)[n], T value) {
+template <typename T, size_t n>
+const char *nameOf(const std::pair<T, const char *> (&names)[n], T value) {
   for (const auto &[known, name] : names)
     if (known == value)
       return name;
   return "none";
 }
 
-template <typename T, size_t n> T valueOf(const std::pair<T, const char *> (&names)[n], JsonFields &fields, const char *field) {
+template <typename T, size_t n>
+T valueOf(const std::pair<T, const char *> (&names)[n], JsonFields &fields, const char *field) {
   std::string text;
   fields.text(field, text);
   for (const auto &[value, name] : names)
@@ -44,23 +52,30 @@ std::string shown(double value) {
   return std::sscanf(shorter, "%lf", &back) == 1 && back == value ? shorter : text;
 }
 
-std::string shown(const std::optional<uint64_t> &value) { return value ? std::to_string(*value) : "none"; }
+std::string shown(const std::optional<uint64_t> &value) {
+  return value ? std::to_string(*value) : "none";
+}
 
 /// The last step of the decay; 0 if it has no effect.
 uint64_t decayEnd(const RunConfig &runConfig) {
-  if (runConfig.training.schedule() != Options::LINEAR && runConfig.training.schedule() != Options::COSINE)
+  if (runConfig.training.schedule() != Options::LINEAR &&
+      runConfig.training.schedule() != Options::COSINE)
     return 0;
-  return runConfig.training.total_steps() > 0 ? uint64_t(runConfig.training.total_steps()) : runConfig.steps;
+  return runConfig.training.total_steps() > 0 ? uint64_t(runConfig.training.total_steps())
+                                              : runConfig.steps;
 }
 
 /// Whether both runs have the same kind of decay and it ends with the run, so that they differ only
 /// in length.
 bool onlyLonger(const RunConfig &before, const RunConfig &now) {
   const Options &a = before.training, &b = now.training;
-  return decayEnd(before) > 0 && a.schedule() == b.schedule() && a.total_steps() == 0 && b.total_steps() == 0;
+  return decayEnd(before) > 0 && a.schedule() == b.schedule() && a.total_steps() == 0 &&
+         b.total_steps() == 0;
 }
 
-double finalRatio(const RunConfig &runConfig) { return decayEnd(runConfig) ? runConfig.training.final_ratio() : 1.0; }
+double finalRatio(const RunConfig &runConfig) {
+  return decayEnd(runConfig) ? runConfig.training.final_ratio() : 1.0;
+}
 
 } // namespace
 
@@ -97,7 +112,8 @@ nlohmann::ordered_json zorse::runtime::runConfigJson(const RunConfig &runConfig)
   return json;
 }
 
-RunConfig zorse::runtime::parseRunConfig(const nlohmann::json &json, const std::string &where, std::string &problem) {
+RunConfig zorse::runtime::parseRunConfig(const nlohmann::json &json, const std::string &where,
+                                         std::string &problem) {
   RunConfig runConfig;
   JsonFields fields(json, where, problem);
   fields.text("model", runConfig.model);
@@ -165,13 +181,16 @@ std::vector<Difference> zorse::runtime::differences(const RunConfig &before, con
     if (a != b)
       out.push_back({what, shown(a), shown(b)});
   };
-  auto number = [&](const char *what, uint64_t a, uint64_t b) { text(what, std::to_string(a), std::to_string(b)); };
+  auto number = [&](const char *what, uint64_t a, uint64_t b) {
+    text(what, std::to_string(a), std::to_string(b));
+  };
   const Options &a = before.training, &b = now.training;
   if (bundle::comparable(before.model, now.model))
     text("model (contents of the graph)", before.model, now.model);
   number("batch", uint64_t(before.batch), uint64_t(now.batch));
   number("sequence", uint64_t(before.sequence), uint64_t(now.sequence));
-  number("seed", before.seed == now.seed ? a.seed() : before.seed, before.seed == now.seed ? b.seed() : now.seed);
+  number("seed", before.seed == now.seed ? a.seed() : before.seed,
+         before.seed == now.seed ? b.seed() : now.seed);
   text("shuffle", shown(before.shuffle), shown(now.shuffle));
   text("data", before.data, now.data);
   number("samples an epoch", before.samplesPerEpoch, now.samplesPerEpoch);
@@ -194,7 +213,8 @@ std::vector<Difference> zorse::runtime::differences(const RunConfig &before, con
   return out;
 }
 
-std::string zorse::runtime::explainDecay(const RunConfig &before, const RunConfig &now, uint64_t step) {
+std::string zorse::runtime::explainDecay(const RunConfig &before, const RunConfig &now,
+                                         uint64_t step) {
   if (!onlyLonger(before, now) || decayEnd(before) == decayEnd(now))
     return {};
   auto rate = [&](const RunConfig &run) {
@@ -202,20 +222,26 @@ std::string zorse::runtime::explainDecay(const RunConfig &before, const RunConfi
     std::snprintf(text, sizeof text, "%.3g", learningRate(run.training, step + 1, run.steps));
     return std::string(text);
   };
-  return std::string("the ") + nameOf(kSchedules, now.training.schedule()) + " decay of the learning rate ends with the run, at step " +
-         std::to_string(decayEnd(now)) + " now and at step " + std::to_string(decayEnd(before)) + " in the checkpoint's run: step " +
-         std::to_string(step + 1) + " has the learning rate " + rate(now) + ", and would have had " + rate(before) + "; --lr-decay-steps " +
-         std::to_string(decayEnd(before)) + " keeps the decay as it was, and the steps after it at its end";
+  return std::string("the ") + nameOf(kSchedules, now.training.schedule()) +
+         " decay of the learning rate ends with the run, at step " + std::to_string(decayEnd(now)) +
+         " now and at step " + std::to_string(decayEnd(before)) +
+         " in the checkpoint's run: step " + std::to_string(step + 1) + " has the learning rate " +
+         rate(now) + ", and would have had " + rate(before) + "; --lr-decay-steps " +
+         std::to_string(decayEnd(before)) +
+         " keeps the decay as it was, and the steps after it at its end";
 }
 
 std::string zorse::runtime::listed(const std::vector<Difference> &differences) {
   std::string text;
   for (const Difference &difference : differences)
-    text += "\n  " + difference.what + ": " + difference.before + " in the checkpoint, " + difference.now + " here";
+    text += "\n  " + difference.what + ": " + difference.before + " in the checkpoint, " +
+            difference.now + " here";
   return text;
 }
 
 bool zorse::runtime::sameMoments(const Options &before, const Options &now) {
-  auto adam = [](const Options &options) { return options.optimizer() == Options::ADAM || options.optimizer() == Options::ADAMW; };
+  auto adam = [](const Options &options) {
+    return options.optimizer() == Options::ADAM || options.optimizer() == Options::ADAMW;
+  };
   return adam(before) ? adam(now) : before.optimizer() == now.optimizer();
 }

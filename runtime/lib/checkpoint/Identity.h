@@ -12,7 +12,8 @@
 namespace zorse::runtime {
 
 nlohmann::ordered_json runConfigJson(const RunConfig &runConfig);
-RunConfig parseRunConfig(const nlohmann::json &json, const std::string &where, std::string &problem);
+RunConfig parseRunConfig(const nlohmann::json &json, const std::string &where,
+                         std::string &problem);
 
 struct Difference {
   std::string what, before, now;

@@ -40,14 +40,17 @@ bool checksumHolds(const char *text, size_t size, std::string &problem) {
     problem = "it does not end in its checksum: it is truncated or no index";
     return false;
   }
-  std::string expected = ending.substr(at + mark.size(), 16), found = hexadecimal(XXH64(text, size - (ending.size() - at), 0));
+  std::string expected = ending.substr(at + mark.size(), 16),
+              found = hexadecimal(XXH64(text, size - (ending.size() - at), 0));
   if (expected != found)
     problem = "its checksum is " + found + ", expected " + expected + ": it is damaged";
   return expected == found;
 }
 
 ordered_json parameterJson(const CheckpointParameter &parameter) {
-  ordered_json out = {{"name", parameter.name}, {"type", safetensorsName(parameter.type)}, {"shape", parameter.shape}};
+  ordered_json out = {{"name", parameter.name},
+                      {"type", safetensorsName(parameter.type)},
+                      {"shape", parameter.shape}};
   if (!parameter.permutation.empty())
     out["permutation"] = parameter.permutation;
   if (!parameter.hub.empty())
@@ -102,7 +105,8 @@ CheckpointParameter parseParameter(const json &from, size_t number, std::string 
   parseHub(fields, out.hub);
   std::optional<int64_t> count = elementCount(out.shape);
   int64_t bytes;
-  if (fields.good() && (!count || __builtin_mul_overflow(*count, int64_t(bytesOf(out.type)), &bytes)))
+  if (fields.good() &&
+      (!count || __builtin_mul_overflow(*count, int64_t(bytesOf(out.type)), &bytes)))
     fields.fail("is too large");
   if (!fields.has("frozen"))
     return out;
@@ -122,7 +126,8 @@ CheckpointParameter parseParameter(const json &from, size_t number, std::string 
   return out;
 }
 
-CheckpointShard parseSlice(const json &from, const std::string &file, const CheckpointIndex &index, std::string &problem) {
+CheckpointShard parseSlice(const json &from, const std::string &file, const CheckpointIndex &index,
+                           std::string &problem) {
   CheckpointShard out;
   JsonFields fields(from, "file '" + file + "', a slice", problem);
   uint64_t parameter = 0;
@@ -139,18 +144,22 @@ CheckpointShard parseSlice(const json &from, const std::string &file, const Chec
   if (parameter >= index.parameters.size() || !index.parameters[parameter].trainable)
     fields.fail("names parameter " + std::to_string(parameter) + ", which is none that is trained");
   else if (out.moment >= int32_t(index.moments))
-    fields.fail("names moment " + std::to_string(out.moment) + " of " + std::to_string(index.moments));
+    fields.fail("names moment " + std::to_string(out.moment) + " of " +
+                std::to_string(index.moments));
   else if (out.begin >= out.end || out.end > index.parameters[parameter].elements())
-    fields.fail("holds elements [" + std::to_string(out.begin) + ", " + std::to_string(out.end) + ") of parameter '" +
-                index.parameters[parameter].name + "', which has " + std::to_string(index.parameters[parameter].elements()));
+    fields.fail("holds elements [" + std::to_string(out.begin) + ", " + std::to_string(out.end) +
+                ") of parameter '" + index.parameters[parameter].name + "', which has " +
+                std::to_string(index.parameters[parameter].elements()));
   else if (!isFloat(out.type))
-    fields.fail(std::string("holds numbers of type ") + safetensorsName(out.type) + ", expects floating-point numbers");
+    fields.fail(std::string("holds numbers of type ") + safetensorsName(out.type) +
+                ", expects floating-point numbers");
   else if (uint64_t(out.end - out.begin) > kLargestCheckpointShard / bytesOf(out.type))
     fields.fail("is larger than " + std::to_string(kLargestCheckpointShard) + " bytes");
   return out;
 }
 
-CheckpointFile parseFile(const json &from, size_t number, const CheckpointIndex &index, std::string &problem) {
+CheckpointFile parseFile(const json &from, size_t number, const CheckpointIndex &index,
+                         std::string &problem) {
   CheckpointFile out;
   JsonFields fields(from, "file " + std::to_string(number), problem);
   fields.text("file", out.name);
@@ -159,7 +168,8 @@ CheckpointFile parseFile(const json &from, size_t number, const CheckpointIndex 
   fields.number("header_bytes", out.headerBytes, 512u << 20);
   fields.hash("header_xxh64", out.headerHash);
   if (fields.good() &&
-      (out.name.empty() || out.name[0] == '.' || out.name.find('/') != std::string::npos || out.name.find('\0') != std::string::npos))
+      (out.name.empty() || out.name[0] == '.' || out.name.find('/') != std::string::npos ||
+       out.name.find('\0') != std::string::npos))
     fields.fail("'" + out.name + "' is no name of a file in the folder");
   if (const json *slices = fields.list("shards")) {
     out.shards.reserve(slices->size());
@@ -168,16 +178,18 @@ CheckpointFile parseFile(const json &from, size_t number, const CheckpointIndex 
       CheckpointShard slice = parseSlice(element, out.name, index, problem);
       if (!problem.empty())
         return out;
-      if (slice.offset != covered || slice.bytes() > out.bytes || covered > out.bytes - slice.bytes()) {
-        fields.fail("the slice at " + std::to_string(slice.offset) + " is expected at " + std::to_string(covered) + ", within " +
-                    std::to_string(out.bytes) + " bytes");
+      if (slice.offset != covered || slice.bytes() > out.bytes ||
+          covered > out.bytes - slice.bytes()) {
+        fields.fail("the slice at " + std::to_string(slice.offset) + " is expected at " +
+                    std::to_string(covered) + ", within " + std::to_string(out.bytes) + " bytes");
         return out;
       }
       covered += slice.bytes();
       out.shards.push_back(slice);
     }
     if (covered != out.bytes)
-      fields.fail(std::to_string(out.bytes) + " bytes are listed, its slices end at " + std::to_string(covered));
+      fields.fail(std::to_string(out.bytes) + " bytes are listed, its slices end at " +
+                  std::to_string(covered));
   }
   return out;
 }
@@ -189,7 +201,8 @@ void checkCoverage(const CheckpointIndex &index, std::string &problem) {
     int32_t moment;
     int64_t begin, end;
     bool operator<(const Range &other) const {
-      return std::tie(parameter, moment, begin, end) < std::tie(other.parameter, other.moment, other.begin, other.end);
+      return std::tie(parameter, moment, begin, end) <
+             std::tie(other.parameter, other.moment, other.begin, other.end);
     }
   };
   std::vector<Range> ranges;
@@ -204,18 +217,22 @@ void checkCoverage(const CheckpointIndex &index, std::string &problem) {
     for (int32_t moment = -1; moment < int32_t(index.moments); ++moment) {
       int64_t covered = 0;
       auto what = [&] {
-        return (moment < 0 ? "parameter '" : "moment " + std::to_string(moment) + " of parameter '") + index.parameters[p].name + "'";
+        return (moment < 0 ? "parameter '"
+                           : "moment " + std::to_string(moment) + " of parameter '") +
+               index.parameters[p].name + "'";
       };
       for (; at < ranges.size() && ranges[at].parameter == p && ranges[at].moment == moment; ++at) {
         if (ranges[at].begin != covered) {
-          problem = what() + ": a slice begins at element " + std::to_string(ranges[at].begin) + ", expected " + std::to_string(covered) +
+          problem = what() + ": a slice begins at element " + std::to_string(ranges[at].begin) +
+                    ", expected " + std::to_string(covered) +
                     ": slices are expected without gaps or overlaps";
           return;
         }
         covered = ranges[at].end;
       }
       if (covered != index.parameters[p].elements()) {
-        problem = what() + ": slices end at element " + std::to_string(covered) + " of " + std::to_string(index.parameters[p].elements());
+        problem = what() + ": slices end at element " + std::to_string(covered) + " of " +
+                  std::to_string(index.parameters[p].elements());
         return;
       }
     }
@@ -232,7 +249,8 @@ void renameKey(json &object, const char *old, const char *now) {
 
 /// Version 1, which is read for good, has other names for the same.
 void upgrade(json &root) {
-  if (!root.contains("format") || root["format"] != "zorse snapshot" || !root.contains("version") || root["version"] != 1)
+  if (!root.contains("format") || root["format"] != "zorse snapshot" || !root.contains("version") ||
+      root["version"] != 1)
     return;
   root["format"] = kFormat;
   root["version"] = kVersion;
@@ -262,7 +280,8 @@ std::string zorse::runtime::writeCheckpointIndex(const CheckpointIndex &index) {
   // One slice per line: indented JSON would be several times larger.
   std::string text = "{\n";
   auto field = [&](const char *name, const ordered_json &value) {
-    text += "\"" + std::string(name) + "\": " + value.dump(-1, ' ', false, json::error_handler_t::replace) + ",\n";
+    text += "\"" + std::string(name) +
+            "\": " + value.dump(-1, ' ', false, json::error_handler_t::replace) + ",\n";
   };
   field("format", kFormat);
   field("version", kVersion);
@@ -281,7 +300,8 @@ std::string zorse::runtime::writeCheckpointIndex(const CheckpointIndex &index) {
     field("hub", zorse::bundle::toJson(index.hub));
   text += "\"parameters\": [";
   for (size_t i = 0; i < index.parameters.size(); ++i)
-    text += (i ? ",\n  " : "\n  ") + parameterJson(index.parameters[i]).dump(-1, ' ', false, json::error_handler_t::replace);
+    text += (i ? ",\n  " : "\n  ") +
+            parameterJson(index.parameters[i]).dump(-1, ' ', false, json::error_handler_t::replace);
   text += "],\n\"files\": [";
   for (size_t i = 0; i < index.files.size(); ++i) {
     const CheckpointFile &file = index.files[i];
@@ -310,9 +330,12 @@ std::string zorse::runtime::writeCheckpointIndex(const CheckpointIndex &index) {
   return withChecksum(std::move(text));
 }
 
-Result<CheckpointIndex> zorse::runtime::parseCheckpointIndex(const std::string &path, const char *text, size_t size) {
+Result<CheckpointIndex> zorse::runtime::parseCheckpointIndex(const std::string &path,
+                                                             const char *text, size_t size) {
   std::string problem;
-  auto bad = [&] { return userError(path + ": is no index of a checkpoint that can be used: " + problem); };
+  auto bad = [&] {
+    return userError(path + ": is no index of a checkpoint that can be used: " + problem);
+  };
   if (!checksumHolds(text, size, problem))
     return bad();
   json root = zorse::parseShallow<json>(text, size, 9);
@@ -328,8 +351,8 @@ Result<CheckpointIndex> zorse::runtime::parseCheckpointIndex(const std::string &
   fields.text("format", format);
   fields.number("version", version);
   if (fields.good() && (format != kFormat || version != kVersion))
-    fields.fail("is '" + format + "', version " + std::to_string(version) + "; this program reads '" + kFormat + "', version " +
-                std::to_string(kVersion));
+    fields.fail("is '" + format + "', version " + std::to_string(version) +
+                "; this program reads '" + kFormat + "', version " + std::to_string(kVersion));
   fields.number("step", index.step, uint64_t(1) << 62);
   fields.number("generation", index.generation);
   fields.number("consumed_samples", index.consumedSamples, uint64_t(1) << 62);
@@ -342,7 +365,8 @@ Result<CheckpointIndex> zorse::runtime::parseCheckpointIndex(const std::string &
     one.real("scale", optimizer.lossScale);
     one.real("good_steps", optimizer.goodSteps);
     one.real("overflows", optimizer.overflows);
-    if (one.good() && !(std::isfinite(optimizer.lossScale) && optimizer.lossScale >= 1 && optimizer.goodSteps >= 0 && optimizer.overflows >= 0))
+    if (one.good() && !(std::isfinite(optimizer.lossScale) && optimizer.lossScale >= 1 &&
+                        optimizer.goodSteps >= 0 && optimizer.overflows >= 0))
       one.fail("is no scale of at least 1 with numbers of steps");
   }
   fields.text("precision", index.precision);

@@ -15,7 +15,8 @@ namespace zorse::runtime {
 /// Reads the fields of one object, which must outlive this one. Keeps the first problem.
 class JsonFields {
 public:
-  JsonFields(const nlohmann::json &object, std::string where, std::string &problem) : object_(object), where_(std::move(where)), problem_(problem) {
+  JsonFields(const nlohmann::json &object, std::string where, std::string &problem)
+      : object_(object), where_(std::move(where)), problem_(problem) {
     if (!object.is_object())
       fail("expects an object");
   }
@@ -43,7 +44,8 @@ public:
   }
   template <typename T> void signedNumber(const char *name, T &out, int64_t min, int64_t max) {
     if (const nlohmann::json *value = find(name)) {
-      bool fits = value->is_number_unsigned() ? value->get<uint64_t>() <= uint64_t(INT64_MAX) : value->is_number_integer();
+      bool fits = value->is_number_unsigned() ? value->get<uint64_t>() <= uint64_t(INT64_MAX)
+                                              : value->is_number_integer();
       if (!fits || value->get<int64_t>() < min || value->get<int64_t>() > max)
         return fail(std::string("'") + name + "' is no number that is expected");
       out = T(value->get<int64_t>());

@@ -21,17 +21,23 @@ bundle::Region part(const bundle::Region &region, uint64_t offset, uint64_t byte
   return out;
 }
 
-bool isParameters(const bundle::PersistentState &state) { return state.value().kind() == bundle::Value::PARAMETERS; }
+bool isParameters(const bundle::PersistentState &state) {
+  return state.value().kind() == bundle::Value::PARAMETERS;
+}
 
 std::string fileName(const Bundle &bundle, uint32_t device) {
   std::string name = std::to_string(device) + "-";
   for (char c : bundle.devices[device].name)
-    name += (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '.' || c == '-' || c == '_' || c == ':' ? c : '_';
+    name += (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+                    c == '.' || c == '-' || c == '_' || c == ':'
+                ? c
+                : '_';
   return name + ".safetensors";
 }
 
 std::string tensorName(const Bundle &bundle, const CheckpointShard &slice) {
-  return (slice.moment < 0 ? "" : "moment." + std::to_string(slice.moment) + "/") + bundle.summary.parameters(int(slice.parameter)).name() + "@" +
+  return (slice.moment < 0 ? "" : "moment." + std::to_string(slice.moment) + "/") +
+         bundle.summary.parameters(int(slice.parameter)).name() + "@" +
          std::to_string(slice.begin) + ":" + std::to_string(slice.end);
 }
 
@@ -42,7 +48,8 @@ std::string headerText(const Bundle &bundle, const DeviceLayout &layout) {
     header.add("optimizer_step", StoredType::F64, {});
   const uint64_t before = header.bytes();
   for (const ShardLayout &laid : layout.slices)
-    header.add(tensorName(bundle, laid.slice), laid.slice.type, {int64_t(laid.slice.end - laid.slice.begin)});
+    header.add(tensorName(bundle, laid.slice), laid.slice.type,
+               {int64_t(laid.slice.end - laid.slice.begin)});
   return header.text(kDirectAlignment, before);
 }
 
@@ -57,12 +64,14 @@ DeviceLayout zorse::runtime::layoutOf(const Bundle &bundle, uint32_t device) {
     const bundle::Value &value = state.value();
     if (value.kind() == bundle::Value::OPTIMIZER_STEP)
       layout.optimizerStep = state.region();
-    if (!(isParameters(state) || value.kind() == bundle::Value::MOMENTS) || !summary.groups(int(value.id())).trainable())
+    if (!(isParameters(state) || value.kind() == bundle::Value::MOMENTS) ||
+        !summary.groups(int(value.id())).trainable())
       continue;
     uint64_t size = elementBytes(state.type());
     for (uint32_t p : summary.groups(int(value.id())).parameters()) {
       const bundle::ParameterInfo &parameter = summary.parameters(int(p));
-      int64_t begin = std::max(value.begin(), parameter.offset()), end = std::min(value.end(), parameter.offset() + elementsOf(parameter));
+      int64_t begin = std::max(value.begin(), parameter.offset()),
+              end = std::min(value.end(), parameter.offset() + elementsOf(parameter));
       if (begin >= end)
         continue;
       ShardLayout laid;
@@ -71,17 +80,21 @@ DeviceLayout zorse::runtime::layoutOf(const Bundle &bundle, uint32_t device) {
       laid.slice.begin = begin - parameter.offset();
       laid.slice.end = end - parameter.offset();
       laid.slice.type = storedType(state.type());
-      laid.region = part(state.region(), uint64_t(begin - value.begin()) * size, uint64_t(end - begin) * size);
+      laid.region = part(state.region(), uint64_t(begin - value.begin()) * size,
+                         uint64_t(end - begin) * size);
       layout.slices.push_back(std::move(laid));
     }
   }
-  std::sort(layout.slices.begin(), layout.slices.end(), [](const ShardLayout &a, const ShardLayout &b) {
-    return std::tie(a.slice.moment, a.slice.parameter, a.slice.begin) < std::tie(b.slice.moment, b.slice.parameter, b.slice.begin);
-  });
+  std::sort(layout.slices.begin(), layout.slices.end(),
+            [](const ShardLayout &a, const ShardLayout &b) {
+              return std::tie(a.slice.moment, a.slice.parameter, a.slice.begin) <
+                     std::tie(b.slice.moment, b.slice.parameter, b.slice.begin);
+            });
 
   for (const ShardLayout &laid : layout.slices)
     layout.stateBytes += laid.slice.bytes();
-  uint64_t max = std::min(std::max(kPiece, (layout.stateBytes / kPieces + 4095) / 4096 * 4096), kLargestCheckpointShard);
+  uint64_t max = std::min(std::max(kPiece, (layout.stateBytes / kPieces + 4095) / 4096 * 4096),
+                          kLargestCheckpointShard);
   std::vector<ShardLayout> pieces;
   uint64_t place = 0;
   for (const ShardLayout &laid : layout.slices) {
@@ -90,7 +103,8 @@ DeviceLayout zorse::runtime::layoutOf(const Bundle &bundle, uint32_t device) {
       ShardLayout piece = laid;
       piece.slice.begin = begin;
       piece.slice.end = std::min(begin + length, laid.slice.end);
-      piece.region = part(laid.region, uint64_t((begin - laid.slice.begin) * size), piece.slice.bytes());
+      piece.region =
+          part(laid.region, uint64_t((begin - laid.slice.begin) * size), piece.slice.bytes());
       piece.fileOffset = place;
       place += piece.slice.bytes();
       pieces.push_back(std::move(piece));
@@ -128,7 +142,8 @@ std::vector<CheckpointParameter> zorse::runtime::checkpointParameters(const Bund
   return out;
 }
 
-std::vector<FrozenParameter> zorse::runtime::frozenParameters(const Bundle &bundle, const std::vector<uint32_t> &devices) {
+std::vector<FrozenParameter>
+zorse::runtime::frozenParameters(const Bundle &bundle, const std::vector<uint32_t> &devices) {
   std::vector<FrozenParameter> out;
   std::set<uint32_t> seen;
   const bundle::ModelSummary &summary = bundle.summary;
@@ -142,7 +157,9 @@ std::vector<FrozenParameter> zorse::runtime::frozenParameters(const Bundle &bund
         const bundle::ParameterInfo &parameter = summary.parameters(int(p));
         int64_t begin = parameter.offset(), end = begin + elementsOf(parameter);
         if (begin >= value.begin() && end <= value.end() && seen.insert(p).second)
-          out.push_back({p, device, part(state.region(), uint64_t(begin - value.begin()) * size, uint64_t(end - begin) * size)});
+          out.push_back({p, device,
+                         part(state.region(), uint64_t(begin - value.begin()) * size,
+                              uint64_t(end - begin) * size)});
       }
     }
   return out;

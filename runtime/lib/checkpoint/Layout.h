@@ -14,16 +14,19 @@ namespace zorse::runtime {
 struct ShardLayout {
   CheckpointShard slice; ///< without its hash
   bundle::Region region;
-  uint64_t fileOffset = 0; ///< byte offset in the copy of the device's state, where slices have the order of the file
+  uint64_t fileOffset =
+      0; ///< byte offset in the copy of the device's state, where slices have the order of the file
 };
 
 struct DeviceLayout {
   uint32_t device = 0;
   std::string name;   ///< file name
-  std::string header; ///< safetensors header with its length; padded with the optimizer's step to whole blocks of kDirectAlignment
+  std::string header; ///< safetensors header with its length; padded with the optimizer's step to
+                      ///< whole blocks of kDirectAlignment
   std::vector<ShardLayout> slices;
-  uint64_t stateBytes = 0;                     ///< bytes of all slices
-  std::optional<bundle::Region> optimizerStep; ///< abi::OptimizerStep; its update count follows the header
+  uint64_t stateBytes = 0; ///< bytes of all slices
+  std::optional<bundle::Region>
+      optimizerStep; ///< abi::OptimizerStep; its update count follows the header
   uint64_t fileBytes = 0;
 
   uint64_t headerBytes() const { return header.size() + (optimizerStep ? 8 : 0); }
@@ -44,6 +47,7 @@ struct FrozenParameter {
 };
 
 /// Every frozen parameter that at least one of the devices has, once.
-std::vector<FrozenParameter> frozenParameters(const Bundle &bundle, const std::vector<uint32_t> &devices);
+std::vector<FrozenParameter> frozenParameters(const Bundle &bundle,
+                                              const std::vector<uint32_t> &devices);
 
 } // namespace zorse::runtime

@@ -28,7 +28,8 @@ bool CheckpointReader::isFrozen(uint32_t number, StoredType type, const std::byt
   std::vector<std::byte> permuted, compiled(count * bytesOf(parameter.type));
   if (!parameter.permutation.empty()) {
     permuted.resize(count * bytesOf(type));
-    permuteElements(stored, permuted.data(), bytesOf(type), parameter.storedShape(), parameter.permutation);
+    permuteElements(stored, permuted.data(), bytesOf(type), parameter.storedShape(),
+                    parameter.permutation);
     stored = permuted.data();
   }
   convertElements(stored, type, compiled.data(), parameter.type, int64_t(count));
@@ -37,20 +38,26 @@ bool CheckpointReader::isFrozen(uint32_t number, StoredType type, const std::byt
 
 Status CheckpointReader::readFrozen(uint32_t number, std::byte *target) const {
   const CheckpointParameter &parameter = index_.parameters[number];
-  std::string where = path_ + ": frozen parameter '" + parameter.name + "', which checkpoints only refer to: ";
+  std::string where =
+      path_ + ": frozen parameter '" + parameter.name + "', which checkpoints only refer to: ";
   if (parameter.file.empty())
     return userError(where + "where it came from is not known");
   Result<MappedFile> file = MappedFile::open(parameter.file);
   if (file.failed())
     return userError(where + file.message());
-  if (parameter.bytes != uint64_t(parameter.elements()) * bytesOf(parameter.storedType) || parameter.offset > file->size() ||
-      parameter.bytes > file->size() - parameter.offset || !isFrozen(number, parameter.storedType, file->data() + parameter.offset))
-    return userError(where + parameter.file + " does not contain the values of the run (was another file given with --load-weights?)");
-  convertElements(file->data() + parameter.offset, parameter.storedType, target, parameter.type, parameter.elements());
+  if (parameter.bytes != uint64_t(parameter.elements()) * bytesOf(parameter.storedType) ||
+      parameter.offset > file->size() || parameter.bytes > file->size() - parameter.offset ||
+      !isFrozen(number, parameter.storedType, file->data() + parameter.offset))
+    return userError(
+        where + parameter.file +
+        " does not contain the values of the run (was another file given with --load-weights?)");
+  convertElements(file->data() + parameter.offset, parameter.storedType, target, parameter.type,
+                  parameter.elements());
   return Status::success();
 }
 
-Status zorse::runtime::mergeCheckpoint(const CheckpointReader &checkpoint, const std::string &path, std::string *note) {
+Status zorse::runtime::mergeCheckpoint(const CheckpointReader &checkpoint, const std::string &path,
+                                       std::string *note) {
   Status problem;
   std::vector<SafetensorsItem> items;
   for (uint32_t p = 0; p < checkpoint.index().parameters.size(); ++p) {
@@ -66,8 +73,11 @@ Status zorse::runtime::mergeCheckpoint(const CheckpointReader &checkpoint, const
         continue;
       }
     }
-    items.push_back({parameter.name, parameter.type, parameter.storedShape(), [&checkpoint, &parameter, &problem, p](std::byte *target) {
-                       Status status = parameter.trainable ? checkpoint.readStored(p, parameter.type, target) : checkpoint.readFrozen(p, target);
+    items.push_back({parameter.name, parameter.type, parameter.storedShape(),
+                     [&checkpoint, &parameter, &problem, p](std::byte *target) {
+                       Status status = parameter.trainable
+                                           ? checkpoint.readStored(p, parameter.type, target)
+                                           : checkpoint.readFrozen(p, target);
                        if (status.failed() && problem.succeeded())
                          problem = status;
                      }});

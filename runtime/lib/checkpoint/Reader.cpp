@@ -16,8 +16,10 @@ using namespace zorse::runtime;
 namespace {
 
 std::string sliceText(const CheckpointIndex &index, const CheckpointShard &slice) {
-  return "slice '" + std::string(slice.moment < 0 ? "" : "moment." + std::to_string(slice.moment) + "/") + index.parameters[slice.parameter].name +
-         "@" + std::to_string(slice.begin) + ":" + std::to_string(slice.end) + "'";
+  return "slice '" +
+         std::string(slice.moment < 0 ? "" : "moment." + std::to_string(slice.moment) + "/") +
+         index.parameters[slice.parameter].name + "@" + std::to_string(slice.begin) + ":" +
+         std::to_string(slice.end) + "'";
 }
 
 /// A file open for reading.
@@ -36,7 +38,8 @@ private:
 
 } // namespace
 
-Result<CheckpointReader> CheckpointReader::open(const std::string &path, std::shared_ptr<CheckpointStorage> storage) {
+Result<CheckpointReader> CheckpointReader::open(const std::string &path,
+                                                std::shared_ptr<CheckpointStorage> storage) {
   CheckpointReader reader;
   reader.path_ = path;
   reader.storage_ = storage ? std::move(storage) : makePosixStorage();
@@ -50,8 +53,9 @@ Result<CheckpointReader> CheckpointReader::open(const std::string &path, std::sh
   return reader;
 }
 
-Status CheckpointReader::read(size_t number, const std::vector<size_t> &wanted,
-                              const std::function<void(const CheckpointShard &, const std::byte *)> &take) const {
+Status CheckpointReader::read(
+    size_t number, const std::vector<size_t> &wanted,
+    const std::function<void(const CheckpointShard &, const std::byte *)> &take) const {
   const CheckpointFile &file = index_.files[number];
   std::string path = path_ + "/" + file.name;
   OpenFile open(*storage_);
@@ -61,41 +65,48 @@ Status CheckpointReader::read(size_t number, const std::vector<size_t> &wanted,
   if (int cause = storage_->size(open.handle, bytes))
     return userError(cannot(path, "read", cause));
   if (bytes != file.bytes)
-    return userError(path + ": has " + std::to_string(bytes) + " bytes, expected " + std::to_string(file.bytes) + ": it is " +
+    return userError(path + ": has " + std::to_string(bytes) + " bytes, expected " +
+                     std::to_string(file.bytes) + ": it is " +
                      (bytes < file.bytes ? "truncated" : "damaged"));
 
   std::vector<std::byte> buffer;
-  auto verified = [&](uint64_t offset, uint64_t size, uint64_t expected, const std::string &what) -> Status {
+  auto verified = [&](uint64_t offset, uint64_t size, uint64_t expected,
+                      const std::string &what) -> Status {
     if (buffer.size() < size)
       buffer.resize(size);
     if (int cause = storage_->read(open.handle, offset, buffer.data(), size))
       return userError(cannot(path, "read", cause) + " (" + what + ")");
     uint64_t found = XXH64(buffer.data(), size, 0);
     if (found != expected)
-      return userError(path + ": " + what + ": its checksum is " + hexadecimal(found) + ", expected " + hexadecimal(expected) + ": it is damaged");
+      return userError(path + ": " + what + ": its checksum is " + hexadecimal(found) +
+                       ", expected " + hexadecimal(expected) + ": it is damaged");
     return Status::success();
   };
   if (Status status = verified(0, file.headerBytes, file.headerHash, "its header"); status.failed())
     return status;
   for (size_t i : wanted) {
     const CheckpointShard &slice = file.shards[i];
-    if (Status status = verified(slice.offset, slice.bytes(), slice.hash, sliceText(index_, slice)); status.failed())
+    if (Status status = verified(slice.offset, slice.bytes(), slice.hash, sliceText(index_, slice));
+        status.failed())
       return status;
     take(slice, buffer.data());
   }
   return Status::success();
 }
 
-Status CheckpointReader::readTensor(uint32_t parameter, int32_t moment, StoredType type, std::byte *target) const {
+Status CheckpointReader::readTensor(uint32_t parameter, int32_t moment, StoredType type,
+                                    std::byte *target) const {
   for (size_t f = 0; f < index_.files.size(); ++f) {
     std::vector<size_t> wanted;
     for (size_t s = 0; s < index_.files[f].shards.size(); ++s)
-      if (index_.files[f].shards[s].parameter == parameter && index_.files[f].shards[s].moment == moment)
+      if (index_.files[f].shards[s].parameter == parameter &&
+          index_.files[f].shards[s].moment == moment)
         wanted.push_back(s);
     if (wanted.empty())
       continue;
     auto take = [&](const CheckpointShard &slice, const std::byte *data) {
-      convertElements(data, slice.type, target + uint64_t(slice.begin) * bytesOf(type), type, slice.end - slice.begin);
+      convertElements(data, slice.type, target + uint64_t(slice.begin) * bytesOf(type), type,
+                      slice.end - slice.begin);
     };
     if (Status status = read(f, wanted, take); status.failed())
       return status;
@@ -108,7 +119,8 @@ Status CheckpointReader::verify() const {
     std::vector<size_t> all(index_.files[f].shards.size());
     for (size_t s = 0; s < all.size(); ++s)
       all[s] = s;
-    if (Status status = read(f, all, [](const CheckpointShard &, const std::byte *) {}); status.failed())
+    if (Status status = read(f, all, [](const CheckpointShard &, const std::byte *) {});
+        status.failed())
       return status;
   }
   return Status::success();

@@ -24,7 +24,8 @@ struct RequiredRange {
   bundle::Region region;
 };
 
-using Needs = std::map<std::pair<uint32_t, int32_t>, std::vector<RequiredRange>>; ///< by parameter of the checkpoint and moment
+using Needs = std::map<std::pair<uint32_t, int32_t>,
+                       std::vector<RequiredRange>>; ///< by parameter of the checkpoint and moment
 
 class Loader {
 public:
@@ -40,7 +41,9 @@ public:
     std::vector<CheckpointParameter> ours = checkpointParameters(bundle_);
     std::string missing, extra, different;
     std::set<std::string> names;
-    auto add = [](std::string &list, const std::string &what) { list += (list.empty() ? "" : ", ") + what; };
+    auto add = [](std::string &list, const std::string &what) {
+      list += (list.empty() ? "" : ", ") + what;
+    };
     for (uint32_t p = 0; p < ours.size(); ++p) {
       names.insert(ours[p].name);
       auto found = known.find(ours[p].name);
@@ -52,22 +55,28 @@ public:
       const CheckpointParameter &theirs = index_.parameters[found->second];
       ours_[p] = found->second;
       if (theirs.storedShape() != ours[p].storedShape())
-        add(different,
-            "'" + ours[p].name + "' is " + shapeText(theirs.storedShape()) + " in the checkpoint, " + shapeText(ours[p].storedShape()) + " here");
+        add(different, "'" + ours[p].name + "' is " + shapeText(theirs.storedShape()) +
+                           " in the checkpoint, " + shapeText(ours[p].storedShape()) + " here");
       else if (theirs.shape != ours[p].shape || theirs.permutation != ours[p].permutation)
-        add(different, "'" + ours[p].name + "' has another layout (the bundle was written by another version of the compiler)");
-      else if (theirs.trainable != ours[p].trainable)
         add(different,
-            "'" + ours[p].name + "' is " + (theirs.trainable ? "trained in the checkpoint, frozen here" : "frozen in the checkpoint, trained here"));
+            "'" + ours[p].name +
+                "' has another layout (the bundle was written by another version of the compiler)");
+      else if (theirs.trainable != ours[p].trainable)
+        add(different, "'" + ours[p].name + "' is " +
+                           (theirs.trainable ? "trained in the checkpoint, frozen here"
+                                             : "frozen in the checkpoint, trained here"));
     }
     for (const CheckpointParameter &parameter : index_.parameters)
       if (parameter.trainable && !names.count(parameter.name))
         add(extra, "'" + parameter.name + "'");
     std::string text;
     for (const auto &[what, list] :
-         {std::pair<const char *, std::string &>{"not in the checkpoint: ", missing}, {"not in this bundle: ", extra}, {"", different}})
+         {std::pair<const char *, std::string &>{"not in the checkpoint: ", missing},
+          {"not in this bundle: ", extra},
+          {"", different}})
       if (!list.empty())
-        text += (text.empty() ? "" : "; ") + (what + list.substr(0, 400)) + (list.size() > 400 ? " ..." : "");
+        text += (text.empty() ? "" : "; ") + (what + list.substr(0, 400)) +
+                (list.size() > 400 ? " ..." : "");
     return text;
   }
 
@@ -79,8 +88,10 @@ public:
       if (found == ours_.end())
         continue;
       const CheckpointParameter &theirs = index_.parameters[found->second];
-      if (!theirs.trainable && theirs.hash != hash && theirs.type == storedType(bundle_.summary.parameters(int(p)).type()))
-        out.push_back({"frozen parameter '" + theirs.name + "'", "other numbers", "those of the bundle or of --load-weights"});
+      if (!theirs.trainable && theirs.hash != hash &&
+          theirs.type == storedType(bundle_.summary.parameters(int(p)).type()))
+        out.push_back({"frozen parameter '" + theirs.name + "'", "other numbers",
+                       "those of the bundle or of --load-weights"});
     }
     return out;
   }
@@ -100,8 +111,10 @@ public:
         continue;
       auto take = [&](const CheckpointShard &slice, const std::byte *data) {
         needed(needs, slice, [&](const RequiredRange &need, int64_t begin, int64_t end) {
-          Status status = writeElements(executor_, need.device, need.region, uint64_t(begin - need.begin) * bytesOf(need.type),
-                                        data + uint64_t(begin - slice.begin) * bytesOf(slice.type), slice.type, need.type, end - begin);
+          Status status = writeElements(executor_, need.device, need.region,
+                                        uint64_t(begin - need.begin) * bytesOf(need.type),
+                                        data + uint64_t(begin - slice.begin) * bytesOf(slice.type),
+                                        slice.type, need.type, end - begin);
           if (status.failed() && written.succeeded())
             written = status;
         });
@@ -112,7 +125,8 @@ public:
     abi::OptimizerStep step = index_.optimizerStep;
     if (!withMoments)
       step.updates = 0;
-    if (step.lossScale == 0 || index_.precision != bundle_.precision) { // the scale of another type cannot be used
+    if (step.lossScale == 0 ||
+        index_.precision != bundle_.precision) { // the scale of another type cannot be used
       step.lossScale = bundle_.summary.training().loss_scale();
       step.goodSteps = step.overflows = 0;
     }
@@ -133,26 +147,32 @@ private:
       DeviceLayout layout = layoutOf(bundle_, device);
       for (const ShardLayout &laid : layout.slices) {
         auto found = ours_.find(laid.slice.parameter);
-        bool there = found != ours_.end() && (laid.slice.moment < 0 || (withMoments && laid.slice.moment < int32_t(index_.moments)));
+        bool there =
+            found != ours_.end() &&
+            (laid.slice.moment < 0 || (withMoments && laid.slice.moment < int32_t(index_.moments)));
         if (there)
-          required[{found->second, laid.slice.moment}].push_back({laid.slice.begin, laid.slice.end, laid.slice.type, device, laid.region});
+          required[{found->second, laid.slice.moment}].push_back(
+              {laid.slice.begin, laid.slice.end, laid.slice.type, device, laid.region});
         else if (Status status = executor_.clear(device, laid.region); status.failed())
           return status;
       }
     }
     for (auto &[key, list] : required)
-      std::sort(list.begin(), list.end(), [](const RequiredRange &a, const RequiredRange &b) { return a.begin < b.begin; });
+      std::sort(list.begin(), list.end(),
+                [](const RequiredRange &a, const RequiredRange &b) { return a.begin < b.begin; });
     return Status::success();
   }
 
   /// Calls `visit` for every needed part of the slice. Returns false if no part is needed.
-  template <typename Visit> static bool needed(const Needs &needs, const CheckpointShard &slice, const Visit &visit) {
+  template <typename Visit>
+  static bool needed(const Needs &needs, const CheckpointShard &slice, const Visit &visit) {
     auto found = needs.find({slice.parameter, slice.moment});
     if (found == needs.end())
       return false;
     bool any = false;
     // Needs of different devices are disjoint and sorted, so their ends are also sorted.
-    auto need = std::partition_point(found->second.begin(), found->second.end(), [&](const RequiredRange &n) { return n.end <= slice.begin; });
+    auto need = std::partition_point(found->second.begin(), found->second.end(),
+                                     [&](const RequiredRange &n) { return n.end <= slice.begin; });
     for (; need != found->second.end() && need->begin < slice.end; ++need) {
       visit(*need, std::max(need->begin, slice.begin), std::min(need->end, slice.end));
       any = true;
@@ -176,19 +196,22 @@ CheckpointStatus unusable(CheckpointStatus::Kind kind, std::string why) {
 
 } // namespace
 
-CheckpointStatus zorse::runtime::loadCheckpoint(const std::string &path, std::shared_ptr<CheckpointStorage> storage, Executor &executor,
-                                                const Bundle &bundle, const RunConfig &runConfig, const std::map<uint32_t, uint64_t> &frozenHashes,
-                                                bool allowChange) {
+CheckpointStatus
+zorse::runtime::loadCheckpoint(const std::string &path, std::shared_ptr<CheckpointStorage> storage,
+                               Executor &executor, const Bundle &bundle, const RunConfig &runConfig,
+                               const std::map<uint32_t, uint64_t> &frozenHashes, bool allowChange) {
   CheckpointStatus verdict;
   Result<CheckpointReader> checkpoint = CheckpointReader::open(path, std::move(storage));
   if (checkpoint.failed())
     return unusable(CheckpointStatus::Damaged, checkpoint.message());
   const CheckpointIndex &index = checkpoint->index();
-  if (std::string expected = directoryName(index.step, index.generation); path.substr(path.rfind('/') + 1) != expected)
+  if (std::string expected = directoryName(index.step, index.generation);
+      path.substr(path.rfind('/') + 1) != expected)
     return unusable(CheckpointStatus::Damaged, path + ": its index is that of '" + expected + "'");
   Loader loader(*checkpoint, executor, bundle);
   if (std::string problem = loader.compareParameters(); !problem.empty())
-    return unusable(CheckpointStatus::Refused, path + ": is a checkpoint of another model: " + problem);
+    return unusable(CheckpointStatus::Refused,
+                    path + ": is a checkpoint of another model: " + problem);
 
   std::vector<Difference> found = differences(index.runConfig, runConfig);
   if (index.precision != bundle.precision)
@@ -198,22 +221,28 @@ CheckpointStatus zorse::runtime::loadCheckpoint(const std::string &path, std::sh
   bool moments = sameMoments(index.runConfig.training, runConfig.training);
   if (!found.empty()) {
     if (!allowChange)
-      return unusable(CheckpointStatus::Refused, path + ": this run would continue differently from the checkpoint's run:" + listed(found) +
-                                                     "\ngive the options of the checkpoint's run, or --allow-config-change to continue with these");
-    verdict.note = path + ": continues with changes that --allow-config-change permits:" + listed(found) +
-                   (moments ? "" : "\n  the optimizer starts from scratch: moments and its step are 0");
+      return unusable(CheckpointStatus::Refused,
+                      path + ": this run would continue differently from the checkpoint's run:" +
+                          listed(found) +
+                          "\ngive the options of the checkpoint's run, or --allow-config-change to "
+                          "continue with these");
+    verdict.note =
+        path + ": continues with changes that --allow-config-change permits:" + listed(found) +
+        (moments ? "" : "\n  the optimizer starts from scratch: moments and its step are 0");
   }
   if (std::string text = explainDecay(index.runConfig, runConfig, index.step); !text.empty())
     verdict.note += (verdict.note.empty() ? "" : "\n") + text;
   if (!index.runConfig.matrices.empty() && index.runConfig.matrices != runConfig.matrices)
     verdict.note += (verdict.note.empty() ? "" : "\n") + path +
-                    ": continues as the checkpoint's run would have, except for rounding: matrices were multiplied by " + index.runConfig.matrices +
-                    ", here by " + (runConfig.matrices.empty() ? "something else" : runConfig.matrices) +
+                    ": continues as the checkpoint's run would have, except for rounding: matrices "
+                    "were multiplied by " +
+                    index.runConfig.matrices + ", here by " +
+                    (runConfig.matrices.empty() ? "something else" : runConfig.matrices) +
                     "; ZORSE_GEMM=openblas or ZORSE_GEMM=onednn chooses the library";
   if (!bundle::comparable(index.runConfig.model, runConfig.model))
-    verdict.note +=
-        (verdict.note.empty() ? "" : "\n") + path +
-        ": was written with a version of the compiler that represented graphs differently; only the parameters show that the model is the same";
+    verdict.note += (verdict.note.empty() ? "" : "\n") + path +
+                    ": was written with a version of the compiler that represented graphs "
+                    "differently; only the parameters show that the model is the same";
   if (Status status = loader.load(moments); status.failed())
     return unusable(CheckpointStatus::Damaged, status.message());
   verdict.step = index.step;
@@ -221,7 +250,9 @@ CheckpointStatus zorse::runtime::loadCheckpoint(const std::string &path, std::sh
   return verdict;
 }
 
-Result<uint64_t> zorse::runtime::loadCheckpointParameters(const std::string &path, Executor &executor, const Bundle &bundle) {
+Result<uint64_t> zorse::runtime::loadCheckpointParameters(const std::string &path,
+                                                          Executor &executor,
+                                                          const Bundle &bundle) {
   Result<CheckpointReader> checkpoint = CheckpointReader::open(path);
   if (checkpoint.failed())
     return checkpoint.error();
@@ -232,8 +263,8 @@ Result<uint64_t> zorse::runtime::loadCheckpointParameters(const std::string &pat
   if (hashes.failed())
     return hashes.error();
   if (std::vector<Difference> found = loader.compareFrozen(*hashes); !found.empty())
-    return userError(path + ": its run had other frozen parameters than this bundle:" + listed(found) +
-                     "\ngive the --load-weights of its run, which has them");
+    return userError(path + ": its run had other frozen parameters than this bundle:" +
+                     listed(found) + "\ngive the --load-weights of its run, which has them");
   if (Status status = loader.load(/*withMoments=*/false); status.failed())
     return status;
   return checkpoint->index().step;

@@ -22,7 +22,9 @@ struct CheckpointStatus {
 /// Reads the state of this process's devices, verifies it and writes it to the devices. If the
 /// result is not Good, their state is unspecified.
 /// \param frozenHashes  hashes of the devices' frozen parameters, by index in the bundle
-CheckpointStatus loadCheckpoint(const std::string &path, std::shared_ptr<CheckpointStorage> storage, Executor &executor, const Bundle &bundle,
-                                const RunConfig &runConfig, const std::map<uint32_t, uint64_t> &frozenHashes, bool allowChange);
+CheckpointStatus loadCheckpoint(const std::string &path, std::shared_ptr<CheckpointStorage> storage,
+                                Executor &executor, const Bundle &bundle,
+                                const RunConfig &runConfig,
+                                const std::map<uint32_t, uint64_t> &frozenHashes, bool allowChange);
 
 } // namespace zorse::runtime

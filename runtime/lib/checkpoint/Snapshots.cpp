@@ -13,11 +13,13 @@ using nlohmann::json;
 namespace {
 
 /// Sends a text or an error from rank 0 to all ranks.
-Result<std::string> fromRankZero(ProcessGroup &group, const std::string &name, const Result<std::string> &mine) {
+Result<std::string> fromRankZero(ProcessGroup &group, const std::string &name,
+                                 const Result<std::string> &mine) {
   json said = json::object();
   if (group.rank() == 0)
     said[mine.failed() ? "error" : "value"] = mine.failed() ? mine.message() : *mine;
-  Result<std::vector<std::string>> all = group.allGatherBytes(name, said.dump(-1, ' ', false, json::error_handler_t::replace));
+  Result<std::vector<std::string>> all =
+      group.allGatherBytes(name, said.dump(-1, ' ', false, json::error_handler_t::replace));
   if (all.failed())
     return all.error();
   json heard = json::parse((*all)[0], nullptr, false);
@@ -28,14 +30,16 @@ Result<std::string> fromRankZero(ProcessGroup &group, const std::string &name, c
   return heard["value"].get<std::string>();
 }
 
-Result<std::string> takeDirectory(CheckpointStorage &storage, const CheckpointOptions &options, uint64_t generation) {
+Result<std::string> takeDirectory(CheckpointStorage &storage, const CheckpointOptions &options,
+                                  uint64_t generation) {
   if (!options.resuming) {
     Result<std::vector<CheckpointDirectory>> found = listCheckpoints(storage, options.directory);
     if (found.failed())
       return found.error();
     for (const CheckpointDirectory &directory : *found)
       if (directory.complete)
-        return userError(options.directory + ": holds checkpoints of an earlier run (the newest is " + directory.name +
+        return userError(options.directory +
+                         ": holds checkpoints of an earlier run (the newest is " + directory.name +
                          "): give --resume to continue from it, or another directory");
   }
   Result<FencingToken> token = takeOwnership(storage, options.directory, generation);
@@ -48,7 +52,8 @@ Result<std::string> takeDirectory(CheckpointStorage &storage, const CheckpointOp
 
 class CheckpointManager::Implementation {
 public:
-  Implementation(Executor &executor, const Bundle &bundle, ProcessGroup &group, const CheckpointOptions &options, const RunConfig &runConfig)
+  Implementation(Executor &executor, const Bundle &bundle, ProcessGroup &group,
+                 const CheckpointOptions &options, const RunConfig &runConfig)
       : executor(executor), bundle(bundle), group(group), options(options), runConfig(runConfig) {}
 
   Executor &executor;
@@ -60,12 +65,14 @@ public:
   std::unique_ptr<AsyncCheckpointWriter> writer;
 };
 
-CheckpointManager::CheckpointManager(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
+CheckpointManager::CheckpointManager(std::unique_ptr<Implementation> implementation)
+    : implementation_(std::move(implementation)) {}
 CheckpointManager::~CheckpointManager() = default;
 
-Result<std::unique_ptr<CheckpointManager>> CheckpointManager::open(Executor &executor, const Bundle &bundle, ProcessGroup &group,
-                                                                   const CheckpointOptions &given, const RunConfig &runConfig,
-                                                                   std::shared_ptr<CheckpointStorage> storage) {
+Result<std::unique_ptr<CheckpointManager>>
+CheckpointManager::open(Executor &executor, const Bundle &bundle, ProcessGroup &group,
+                        const CheckpointOptions &given, const RunConfig &runConfig,
+                        std::shared_ptr<CheckpointStorage> storage) {
   CheckpointOptions options = given;
   while (options.directory.size() > 1 && options.directory.back() == '/')
     options.directory.pop_back();
@@ -75,7 +82,9 @@ Result<std::unique_ptr<CheckpointManager>> CheckpointManager::open(Executor &exe
   made->storage = storage ? std::move(storage) : makePosixStorage();
 
   Result<std::string> token =
-      fromRankZero(group, "checkpoint directory", group.rank() == 0 ? takeDirectory(*made->storage, options, group.generation()) : std::string());
+      fromRankZero(group, "checkpoint directory",
+                   group.rank() == 0 ? takeDirectory(*made->storage, options, group.generation())
+                                     : std::string());
   if (token.failed())
     return token.error();
   FencingToken mine;
@@ -83,16 +92,21 @@ Result<std::unique_ptr<CheckpointManager>> CheckpointManager::open(Executor &exe
   mine.ownerId = token->substr(token->find(' ') + 1);
   Fence fence(*made->storage, options.directory, mine);
   std::optional<CheckpointError> error = fence.check();
-  std::string text = error ? error->text + (group.rank() > 0 ? "; expected a directory that all ranks share, the same on each" : "") : "";
+  std::string text =
+      error ? error->text + (group.rank() > 0
+                                 ? "; expected a directory that all ranks share, the same on each"
+                                 : "")
+            : "";
   Result<std::vector<std::string>> all = group.allGatherBytes("checkpoint directory seen", text);
   if (all.failed())
     return all.error();
   for (uint32_t rank = 0; rank < all->size(); ++rank)
     if (!(*all)[rank].empty())
-      return userError(group.size() > 1 ? "rank " + std::to_string(rank) + ": " + (*all)[rank] : (*all)[rank]);
+      return userError(group.size() > 1 ? "rank " + std::to_string(rank) + ": " + (*all)[rank]
+                                        : (*all)[rank]);
 
-  Result<std::unique_ptr<AsyncCheckpointWriter>> writer =
-      AsyncCheckpointWriter::create({executor, bundle, group, options, runConfig, made->storage, fence});
+  Result<std::unique_ptr<AsyncCheckpointWriter>> writer = AsyncCheckpointWriter::create(
+      {executor, bundle, group, options, runConfig, made->storage, fence});
   if (writer.failed())
     return writer.error();
   made->writer = std::move(*writer);
@@ -103,7 +117,8 @@ Result<std::optional<ResumePoint>> CheckpointManager::resume(bool allowChange, s
   Implementation &my = *implementation_;
   Result<std::string> mine = std::string();
   if (my.group.rank() == 0) {
-    Result<std::vector<CheckpointDirectory>> found = listCheckpoints(*my.storage, my.options.directory);
+    Result<std::vector<CheckpointDirectory>> found =
+        listCheckpoints(*my.storage, my.options.directory);
     if (found.failed())
       mine = found.error();
     else
@@ -115,7 +130,8 @@ Result<std::optional<ResumePoint>> CheckpointManager::resume(bool allowChange, s
   if (list.failed())
     return list.error();
 
-  Result<std::map<uint32_t, uint64_t>> frozen = list->empty() ? std::map<uint32_t, uint64_t>() : frozenHashes(my.executor, my.bundle);
+  Result<std::map<uint32_t, uint64_t>> frozen =
+      list->empty() ? std::map<uint32_t, uint64_t>() : frozenHashes(my.executor, my.bundle);
   if (frozen.failed())
     return frozen.error();
   std::string passed;
@@ -124,9 +140,11 @@ Result<std::optional<ResumePoint>> CheckpointManager::resume(bool allowChange, s
     size_t end = list->find('\n', begin);
     std::string name = list->substr(begin, end - begin), path = my.options.directory + "/" + name;
     begin = end + 1;
-    CheckpointStatus verdict = loadCheckpoint(path, my.storage, my.executor, my.bundle, my.runConfig, *frozen, allowChange);
+    CheckpointStatus verdict = loadCheckpoint(path, my.storage, my.executor, my.bundle,
+                                              my.runConfig, *frozen, allowChange);
     json said = {{"kind", int(verdict.kind)}, {"text", verdict.text}};
-    Result<std::vector<std::string>> all = my.group.allGatherBytes("resume from " + name, said.dump(-1, ' ', false, json::error_handler_t::replace));
+    Result<std::vector<std::string>> all = my.group.allGatherBytes(
+        "resume from " + name, said.dump(-1, ' ', false, json::error_handler_t::replace));
     if (all.failed())
       return all.error();
     std::string bad, refused;
@@ -142,7 +160,8 @@ Result<std::optional<ResumePoint>> CheckpointManager::resume(bool allowChange, s
       if (kind == CheckpointStatus::Refused && refused.empty())
         refused = text;
       if (kind == CheckpointStatus::Damaged)
-        bad += (bad.empty() ? "" : "; ") + (my.group.size() > 1 ? "rank " + std::to_string(rank) + ": " : "") + text;
+        bad += (bad.empty() ? "" : "; ") +
+               (my.group.size() > 1 ? "rank " + std::to_string(rank) + ": " : "") + text;
     }
     if (!refused.empty())
       return userError(refused);
@@ -157,13 +176,17 @@ Result<std::optional<ResumePoint>> CheckpointManager::resume(bool allowChange, s
   }
   if (!damaged.empty())
     return userError(my.options.directory + ": none of its " + std::to_string(damaged.size()) +
-                     (damaged.size() == 1 ? " checkpoint" : " checkpoints") + " can be read:\n" + passed +
-                     "\nto start from scratch, give another directory");
+                     (damaged.size() == 1 ? " checkpoint" : " checkpoints") + " can be read:\n" +
+                     passed + "\nto start from scratch, give another directory");
   return std::optional<ResumePoint>();
 }
 
-StateObserver *CheckpointManager::beginIfDue(uint64_t step, bool last) { return implementation_->writer->due(step, last); }
+StateObserver *CheckpointManager::beginIfDue(uint64_t step, bool last) {
+  return implementation_->writer->due(step, last);
+}
 void CheckpointManager::saveNow(uint64_t step) { implementation_->writer->saveNow(step); }
-CheckpointManager::Counts CheckpointManager::counts() const { return implementation_->writer->counts(); }
+CheckpointManager::Counts CheckpointManager::counts() const {
+  return implementation_->writer->counts();
+}
 uint64_t CheckpointManager::memory() const { return implementation_->writer->memory(); }
 Status CheckpointManager::finish() { return implementation_->writer->finish(); }

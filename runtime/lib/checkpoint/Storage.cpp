@@ -14,8 +14,10 @@ using namespace zorse::runtime;
 CheckpointStorage::~CheckpointStorage() = default;
 
 int CheckpointStorage::makeDirectory(const std::string &path) {
-  for (size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1))
-    if (::mkdir(path.substr(0, slash).c_str(), 0777) != 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
+  for (size_t slash = path.find('/', 1); slash != std::string::npos;
+       slash = path.find('/', slash + 1))
+    if (::mkdir(path.substr(0, slash).c_str(), 0777) != 0 && errno != EEXIST && errno != EROFS &&
+        errno != EACCES)
       return errno;
   if (::mkdir(path.c_str(), 0777) == 0)
     return 0;
@@ -37,7 +39,9 @@ int CheckpointStorage::create(const std::string &path, int &handle, bool direct)
 int CheckpointStorage::reserve(int handle, uint64_t bytes) {
   if (::fallocate(handle, 0, 0, off_t(bytes)) == 0)
     return 0;
-  return errno == ENOSPC || errno == EFBIG || errno == EDQUOT || errno == EIO ? errno : 0; // other errors are reported by the write
+  return errno == ENOSPC || errno == EFBIG || errno == EDQUOT || errno == EIO
+             ? errno
+             : 0; // other errors are reported by the write
 }
 
 int CheckpointStorage::write(int handle, const std::byte *data, size_t bytes) {
@@ -46,8 +50,9 @@ int CheckpointStorage::write(int handle, const std::byte *data, size_t bytes) {
     if (written < 0 && errno == EINTR)
       continue;
     // The end of a file is not a whole block, and some file systems accept O_DIRECT but fail later.
-    if (int flags = ::fcntl(handle, F_GETFL);
-        written < 0 && errno == EINVAL && flags >= 0 && (flags & O_DIRECT) && ::fcntl(handle, F_SETFL, flags & ~O_DIRECT) == 0)
+    if (int flags = ::fcntl(handle, F_GETFL); written < 0 && errno == EINVAL && flags >= 0 &&
+                                              (flags & O_DIRECT) &&
+                                              ::fcntl(handle, F_SETFL, flags & ~O_DIRECT) == 0)
       continue;
     if (written <= 0)
       return written < 0 ? errno : ENOSPC;
@@ -63,29 +68,43 @@ void CheckpointStorage::startSync(int handle, uint64_t from, uint64_t bytes) {
 
 int CheckpointStorage::sync(int handle) { return ::fsync(handle) == 0 ? 0 : errno; }
 
-int CheckpointStorage::close(int handle) { return ::close(handle) == 0 || errno == EINTR ? 0 : errno; }
+int CheckpointStorage::close(int handle) {
+  return ::close(handle) == 0 || errno == EINTR ? 0 : errno;
+}
 
-int CheckpointStorage::rename(const std::string &from, const std::string &to) { return ::rename(from.c_str(), to.c_str()) == 0 ? 0 : errno; }
+int CheckpointStorage::rename(const std::string &from, const std::string &to) {
+  return ::rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
+}
 
 int CheckpointStorage::syncDirectory(const std::string &path) {
   int handle = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (handle < 0)
     return errno;
-  int cause = ::fsync(handle) == 0 || errno == EINVAL ? 0 : errno; // EINVAL: file systems that do not sync folders
+  int cause = ::fsync(handle) == 0 || errno == EINVAL
+                  ? 0
+                  : errno; // EINVAL: file systems that do not sync folders
   ::close(handle);
   return cause;
 }
 
-int CheckpointStorage::remove(const std::string &path) { return ::unlink(path.c_str()) == 0 ? 0 : errno; }
+int CheckpointStorage::remove(const std::string &path) {
+  return ::unlink(path.c_str()) == 0 ? 0 : errno;
+}
 
-int CheckpointStorage::removeDirectory(const std::string &path) { return ::rmdir(path.c_str()) == 0 ? 0 : errno; }
+int CheckpointStorage::removeDirectory(const std::string &path) {
+  return ::rmdir(path.c_str()) == 0 ? 0 : errno;
+}
 
 int CheckpointStorage::open(const std::string &path, int &handle) {
-  handle = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a FIFO in place of a file must not block
+  handle = ::open(path.c_str(),
+                  O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a FIFO in place of a file must not block
   if (handle < 0)
     return errno;
   struct stat info = {};
-  int cause = ::fstat(handle, &info) != 0 ? errno : S_ISREG(info.st_mode) ? 0 : S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
+  int cause = ::fstat(handle, &info) != 0 ? errno
+              : S_ISREG(info.st_mode)     ? 0
+              : S_ISDIR(info.st_mode)     ? EISDIR
+                                          : EINVAL;
   if (cause) {
     ::close(handle);
     handle = -1;
@@ -131,13 +150,17 @@ int CheckpointStorage::list(const std::string &path, std::vector<std::string> &n
   return cause;
 }
 
-std::shared_ptr<CheckpointStorage> zorse::runtime::makePosixStorage() { return std::make_shared<CheckpointStorage>(); }
-
-std::string zorse::runtime::cannot(const std::string &path, const char *done, int error) {
-  return path + ": cannot be " + done + ": " + (error == ENODATA ? "it ends early" : std::strerror(error));
+std::shared_ptr<CheckpointStorage> zorse::runtime::makePosixStorage() {
+  return std::make_shared<CheckpointStorage>();
 }
 
-int zorse::runtime::readWhole(CheckpointStorage &storage, const std::string &path, size_t limit, std::string &text) {
+std::string zorse::runtime::cannot(const std::string &path, const char *done, int error) {
+  return path + ": cannot be " + done + ": " +
+         (error == ENODATA ? "it ends early" : std::strerror(error));
+}
+
+int zorse::runtime::readWhole(CheckpointStorage &storage, const std::string &path, size_t limit,
+                              std::string &text) {
   int handle = -1;
   if (int cause = storage.open(path, handle))
     return cause;

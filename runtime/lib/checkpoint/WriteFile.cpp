@@ -26,7 +26,8 @@ static_assert(kWrite % kDirectAlignment == 0);
 class TemporaryFile {
 public:
   TemporaryFile(const Fence &fence, const std::string &directory, const std::string &name)
-      : fence_(fence), path_(directory + "/" + name), draft_(directory + "/" + name + kDraftSuffix) {}
+      : fence_(fence), path_(directory + "/" + name),
+        draft_(directory + "/" + name + kDraftSuffix) {}
 
   ~TemporaryFile() {
     if (handle_ >= 0)
@@ -89,13 +90,19 @@ private:
 
 } // namespace
 
-std::optional<CheckpointError> zorse::runtime::writeDeviceFile(const Fence &fence, const std::string &directory, const DeviceLayout &layout,
-                                                               const std::byte *copy, double optimizerStep, DeviceFileSums &sums) {
+std::optional<CheckpointError>
+zorse::runtime::writeDeviceFile(const Fence &fence, const std::string &directory,
+                                const DeviceLayout &layout, const std::byte *copy,
+                                double optimizerStep, DeviceFileSums &sums) {
   for (const ShardLayout &laid : layout.slices)
-    if (laid.slice.moment < 0 && firstNotFinite(copy + laid.fileOffset, laid.slice.type, laid.slice.end - laid.slice.begin))
-      return CheckpointError{directory + "/" + layout.name + ": not written: the parameters hold numbers that are not finite"};
+    if (laid.slice.moment < 0 &&
+        firstNotFinite(copy + laid.fileOffset, laid.slice.type, laid.slice.end - laid.slice.begin))
+      return CheckpointError{directory + "/" + layout.name +
+                             ": not written: the parameters hold numbers that are not finite"};
   std::unique_ptr<char, decltype(&std::free)> head(
-      static_cast<char *>(std::aligned_alloc(kDirectAlignment, (layout.headerBytes() + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment)),
+      static_cast<char *>(
+          std::aligned_alloc(kDirectAlignment, (layout.headerBytes() + kDirectAlignment - 1) /
+                                                   kDirectAlignment * kDirectAlignment)),
       &std::free);
   if (!head)
     return CheckpointError{cannot(directory + "/" + layout.name, "written", ENOMEM)};
@@ -124,7 +131,9 @@ std::optional<CheckpointError> zorse::runtime::writeDeviceFile(const Fence &fenc
   return error;
 }
 
-std::optional<CheckpointError> zorse::runtime::writeIndexFile(const Fence &fence, const std::string &directory, const std::string &text) {
+std::optional<CheckpointError> zorse::runtime::writeIndexFile(const Fence &fence,
+                                                              const std::string &directory,
+                                                              const std::string &text) {
   TemporaryFile file(fence, directory, kIndexName);
   if (auto error = file.open(text.size(), /*direct=*/false))
     return error;

@@ -12,9 +12,11 @@ struct DeviceFileSums {
 };
 
 /// \param copy  the device's state in the layout of `layout`
-std::optional<CheckpointError> writeDeviceFile(const Fence &fence, const std::string &directory, const DeviceLayout &layout, const std::byte *copy,
+std::optional<CheckpointError> writeDeviceFile(const Fence &fence, const std::string &directory,
+                                               const DeviceLayout &layout, const std::byte *copy,
                                                double optimizerStep, DeviceFileSums &sums);
 
-std::optional<CheckpointError> writeIndexFile(const Fence &fence, const std::string &directory, const std::string &text);
+std::optional<CheckpointError> writeIndexFile(const Fence &fence, const std::string &directory,
+                                              const std::string &text);
 
 } // namespace zorse::runtime

@@ -2,7 +2,8 @@
 //
 //   accepted --greeting--> --proof--> --join--> a rank's connection
 //
-// At most kUnauthenticated connections are in the handshake, each for at most kUnauthenticatedSeconds.
+// At most kUnauthenticated connections are in the handshake, each for at most
+// kUnauthenticatedSeconds.
 #include "Job.h"
 #include "Proof.h"
 #include "Sockets.h"
@@ -28,8 +29,8 @@ namespace {
 
 constexpr size_t kUnauthenticated = 128;
 constexpr double kUnauthenticatedSeconds = 5;
-/// If kUnauthenticated connections are in the handshake, one that is older than this is closed for a new
-/// one.
+/// If kUnauthenticated connections are in the handshake, one that is older than this is closed for
+/// a new one.
 constexpr double kRoomSeconds = 0.25;
 constexpr double kPauseSeconds = 0.005;
 constexpr size_t kReadAtOnce = 1 << 20;
@@ -39,7 +40,8 @@ struct Peer {
   Connection connection;
   std::string address;
   HandshakeState state = HandshakeState::Greeting;
-  bool refused = false; ///< its messages are ignored; it is closed when the peer closes or its time is over
+  bool refused =
+      false; ///< its messages are ignored; it is closed when the peer closes or its time is over
   Nonces nonces;
   double since = 0;
   uint32_t rank = kNoRank;
@@ -52,7 +54,8 @@ struct Peer {
 std::string addressOf(const sockaddr_storage &from) {
   char text[INET6_ADDRSTRLEN] = "?";
   if (from.ss_family == AF_INET6)
-    ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6 &>(from).sin6_addr, text, sizeof text);
+    ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6 &>(from).sin6_addr, text,
+                sizeof text);
   else if (from.ss_family == AF_INET)
     ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in &>(from).sin_addr, text, sizeof text);
   return text;
@@ -60,7 +63,8 @@ std::string addressOf(const sockaddr_storage &from) {
 
 ControlTimes sensible(ControlTimes times) {
   times.heartbeatTimeoutSeconds = std::max(times.heartbeatTimeoutSeconds, 0.05);
-  times.heartbeatSeconds = std::clamp(times.heartbeatSeconds, 0.005, times.heartbeatTimeoutSeconds / 4);
+  times.heartbeatSeconds =
+      std::clamp(times.heartbeatSeconds, 0.005, times.heartbeatTimeoutSeconds / 4);
   return times;
 }
 
@@ -75,7 +79,8 @@ public:
   std::string text() const {
     std::string out;
     for (const auto &[why, kind] : kinds_)
-      out += (out.empty() ? "" : "; ") + std::to_string(kind.count) + " × " + why + " (last from " + kind.last + ")";
+      out += (out.empty() ? "" : "; ") + std::to_string(kind.count) + " × " + why + " (last from " +
+             kind.last + ")";
     return out;
   }
 
@@ -92,9 +97,11 @@ private:
 class Coordinator::Implementation final : private Outbox {
 public:
   Implementation(const CoordinatorOptions &options, Listener listener)
-      : options_(options), times_(sensible(options.times)), port_(listener.port), listener_(std::move(listener.socket)),
-        epoll_(::epoll_create1(EPOLL_CLOEXEC)), clock_(2 * times_.heartbeatSeconds),
-        job_({options.worldSize, times_, options.rank, options.devices}, *this), peerOfRank_(options.worldSize, 0), cameLate_(options.worldSize) {}
+      : options_(options), times_(sensible(options.times)), port_(listener.port),
+        listener_(std::move(listener.socket)), epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+        clock_(2 * times_.heartbeatSeconds),
+        job_({options.worldSize, times_, options.rank, options.devices}, *this),
+        peerOfRank_(options.worldSize, 0), cameLate_(options.worldSize) {}
 
   Status start() {
     if (!epoll_.valid() || !waker_.valid())
@@ -141,12 +148,14 @@ public:
 
   bool waitUntilOver(double seconds) {
     std::unique_lock<std::mutex> lock(mutex_);
-    return over_.wait_for(lock, std::chrono::duration<double>(std::clamp(seconds, 0.0, 1e8)), [this] { return isOver_; });
+    return over_.wait_for(lock, std::chrono::duration<double>(std::clamp(seconds, 0.0, 1e8)),
+                          [this] { return isOver_; });
   }
   void waitForLateRanks(double seconds) {
     std::unique_lock<std::mutex> lock(mutex_);
-    over_.wait_for(lock, std::chrono::duration<double>(seconds),
-                   [this] { return !failure_ || failure_->cause == Failure::NotJoined || (isOver_ && allCame_); });
+    over_.wait_for(lock, std::chrono::duration<double>(seconds), [this] {
+      return !failure_ || failure_->cause == Failure::NotJoined || (isOver_ && allCame_);
+    });
   }
 
 private:
@@ -182,11 +191,14 @@ private:
     std::vector<epoll_event> events(1024);
     double heartbeatAt = 0;
     while (!ending_) {
-      double wait = job_.isUrgent() || pausedUntil_ ? kPauseSeconds : std::min(times_.heartbeatSeconds / 2, 0.1);
-      int count = ::epoll_wait(epoll_.get(), events.data(), int(events.size()), std::max(1, int(wait * 1000)));
+      double wait = job_.isUrgent() || pausedUntil_ ? kPauseSeconds
+                                                    : std::min(times_.heartbeatSeconds / 2, 0.1);
+      int count = ::epoll_wait(epoll_.get(), events.data(), int(events.size()),
+                               std::max(1, int(wait * 1000)));
       double now = clock_.advance();
       job_.paused(clock_.longestPause());
-      for (int i = 0; i < count; ++i) // data that has arrived is processed before tick() checks timeouts
+      for (int i = 0; i < count;
+           ++i) // data that has arrived is processed before tick() checks timeouts
         handle(events[size_t(i)].data.u64, events[size_t(i)].events, now);
       for (std::function<void(double)> &what : takeCommands())
         what(now);
@@ -256,7 +268,8 @@ private:
         return pauseAccepting(now);
       sockaddr_storage from = {};
       socklen_t size = sizeof from;
-      FileDescriptor socket(::accept4(listener_.get(), reinterpret_cast<sockaddr *>(&from), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      FileDescriptor socket(::accept4(listener_.get(), reinterpret_cast<sockaddr *>(&from), &size,
+                                      SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket.valid()) {
         if (errno == EINTR || errno == ECONNABORTED)
           continue;
@@ -379,8 +392,9 @@ private:
     switch (peer.state) {
     case HandshakeState::Greeting:
       if (message.hello().version() != kVersion)
-        return reject(peer, "spoke version " + std::to_string(std::min<uint32_t>(message.hello().version(), 99)) + " of the protocol, expected " +
-                                std::to_string(kVersion));
+        return reject(peer, "spoke version " +
+                                std::to_string(std::min<uint32_t>(message.hello().version(), 99)) +
+                                " of the protocol, expected " + std::to_string(kVersion));
       peer.nonces.member = message.hello().nonce();
       peer.state = HandshakeState::Proof;
       return;
@@ -414,7 +428,8 @@ private:
       return refuse(peer, JOB_FAILED, "came after the job had failed", job_.rootCause()->message);
     }
     if (!job_.isAbsent(join.rank()))
-      return refuse(peer, DUPLICATE_RANK, "had the number of another rank", job_.nameOf(join.rank()));
+      return refuse(peer, DUPLICATE_RANK, "had the number of another rank",
+                    job_.nameOf(join.rank()));
     peer.rank = join.rank();
     peer.state = HandshakeState::Work;
     peer.connection.setDeadline(times_.heartbeatTimeoutSeconds);
@@ -470,7 +485,8 @@ private:
       peer->connection.flush();
       if (bool pending = peer->connection.pending(); pending != peer->writing) {
         peer->writing = pending;
-        watch(peer->connection.fd(), id, EPOLLIN | (pending ? uint32_t(EPOLLOUT) : 0), EPOLL_CTL_MOD);
+        watch(peer->connection.fd(), id, EPOLLIN | (pending ? uint32_t(EPOLLOUT) : 0),
+              EPOLL_CTL_MOD);
       }
     }
   }
@@ -517,11 +533,15 @@ private:
 
 Result<std::unique_ptr<Coordinator>> Coordinator::start(const CoordinatorOptions &options) {
   if (options.key.secret.size() < 16)
-    return userError("the job's secret has " + std::to_string(options.key.secret.size()) + " bytes, expected at least 16");
+    return userError("the job's secret has " + std::to_string(options.key.secret.size()) +
+                     " bytes, expected at least 16");
   if (options.key.job.size() > kJobBytes)
-    return userError("the job's name has " + std::to_string(options.key.job.size()) + " bytes, expected at most " + std::to_string(kJobBytes));
-  if (options.worldSize == 0 || options.generation == 0 || (options.rank != kNoRank && options.rank >= options.worldSize))
-    return internalError("a coordinator needs ranks, a generation from 1 and a host among its ranks");
+    return userError("the job's name has " + std::to_string(options.key.job.size()) +
+                     " bytes, expected at most " + std::to_string(kJobBytes));
+  if (options.worldSize == 0 || options.generation == 0 ||
+      (options.rank != kNoRank && options.rank >= options.worldSize))
+    return internalError(
+        "a coordinator needs ranks, a generation from 1 and a host among its ranks");
   allowOpenFiles(uint64_t(options.worldSize) + kUnauthenticated + 256);
   Result<Listener> listener = listenOn(options.listenAddress, options.ports);
   if (listener.failed())
@@ -532,7 +552,8 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(const CoordinatorOptions
   return std::unique_ptr<Coordinator>(new Coordinator(std::move(implementation)));
 }
 
-Coordinator::Coordinator(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
+Coordinator::Coordinator(std::unique_ptr<Implementation> implementation)
+    : implementation_(std::move(implementation)) {}
 Coordinator::~Coordinator() = default;
 uint16_t Coordinator::port() const { return implementation_->port(); }
 void Coordinator::processEnded(uint32_t rank, bool failed, const std::string &how, int exitCode) {

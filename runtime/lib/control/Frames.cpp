@@ -16,8 +16,10 @@ void FrameReader::append(const char *data, size_t bytes) {
     buffer_.clear();
     begin_ = 0;
     if (buffer_.capacity() > 4 * kValuesBytes)
-      buffer_.shrink_to_fit();                    // memory of a large frame
-  } else if (begin_ >= buffer_.size() - begin_) { // amortized: every byte is moved at most once per byte consumed
+      buffer_.shrink_to_fit(); // memory of a large frame
+  } else if (begin_ >=
+             buffer_.size() -
+                 begin_) { // amortized: every byte is moved at most once per byte consumed
     buffer_.erase(0, begin_);
     begin_ = 0;
   }
@@ -55,13 +57,15 @@ Status wrong(const std::string &what) { return userError("protocol violation: " 
 
 Status checkText(const std::string &text, size_t limit, const char *name) {
   if (text.size() > limit)
-    return wrong(std::string(name) + " has " + std::to_string(text.size()) + " bytes, at most " + std::to_string(limit) + " are allowed");
+    return wrong(std::string(name) + " has " + std::to_string(text.size()) + " bytes, at most " +
+                 std::to_string(limit) + " are allowed");
   return Status::success();
 }
 
 Status checkExact(const std::string &bytes, size_t expected, const char *name) {
   if (bytes.size() != expected)
-    return wrong(std::string(name) + " has " + std::to_string(bytes.size()) + " bytes, expected " + std::to_string(expected));
+    return wrong(std::string(name) + " has " + std::to_string(bytes.size()) + " bytes, expected " +
+                 std::to_string(expected));
   return Status::success();
 }
 
@@ -105,9 +109,11 @@ Status checkWelcome(const JoinAccepted &welcome, uint32_t worldSize) {
     return bad;
   if (Status bad = checkText(welcome.host_device(), kDeviceBytes, "device"); bad.failed())
     return bad;
-  if (welcome.world_size() != worldSize || welcome.rank() >= worldSize || (welcome.has_coordinator_rank() && welcome.host() >= worldSize))
+  if (welcome.world_size() != worldSize || welcome.rank() >= worldSize ||
+      (welcome.has_coordinator_rank() && welcome.host() >= worldSize))
     return wrong("rank outside of the world");
-  if (welcome.generation() == 0 || !isPositive(welcome.heartbeat_seconds()) || !isPositive(welcome.heartbeat_timeout_seconds()))
+  if (welcome.generation() == 0 || !isPositive(welcome.heartbeat_seconds()) ||
+      !isPositive(welcome.heartbeat_timeout_seconds()))
     return wrong("generation or times");
   return checkExact(welcome.mac(), kMacBytes, "mac");
 }
@@ -123,17 +129,21 @@ Status checkRefusal(const JoinRejected &refusal) {
 }
 
 Status checkHeartbeat(const Heartbeat &heartbeat, uint32_t worldSize) {
-  if (uint64_t(heartbeat.unresponsive_size()) > 2 * uint64_t(worldSize)) // a peer may be unheard, undelivered or both
-    return wrong(std::to_string(heartbeat.unresponsive_size()) + " silent peers of " + std::to_string(worldSize) + " ranks");
+  if (uint64_t(heartbeat.unresponsive_size()) >
+      2 * uint64_t(worldSize)) // a peer may be unheard, undelivered or both
+    return wrong(std::to_string(heartbeat.unresponsive_size()) + " silent peers of " +
+                 std::to_string(worldSize) + " ranks");
   for (const UnresponsiveRank &unresponsive : heartbeat.unresponsive())
-    if (unresponsive.rank() >= worldSize || !(unresponsive.seconds() >= 0 && unresponsive.seconds() < 1e9))
-      return wrong("rank " + std::to_string(unresponsive.rank()) + " of " + std::to_string(worldSize) +
-                   ", or the seconds of its silence, are out of range");
+    if (unresponsive.rank() >= worldSize ||
+        !(unresponsive.seconds() >= 0 && unresponsive.seconds() < 1e9))
+      return wrong("rank " + std::to_string(unresponsive.rank()) + " of " +
+                   std::to_string(worldSize) + ", or the seconds of its silence, are out of range");
   return checkText(heartbeat.progress().where(), kTextBytes, "where");
 }
 
 Status checkContributions(const Contributions &some, uint32_t worldSize) {
-  if (some.values_size() == 0 || some.first() >= worldSize || uint64_t(some.values_size()) > worldSize - some.first())
+  if (some.values_size() == 0 || some.first() >= worldSize ||
+      uint64_t(some.values_size()) > worldSize - some.first())
     return wrong("contributions of ranks outside of the world");
   for (const std::string &value : some.values())
     if (Status bad = checkText(value, kValueBytes, "contribution"); bad.failed())
@@ -213,8 +223,12 @@ bool isExpected(Message::WhatCase what, Role sender, HandshakeState state) {
 
 } // namespace
 
-Result<Message> zorse::control::parseMessage(std::string_view frame, Role sender, HandshakeState state, uint32_t worldSize) {
-  if (frame.size() > (state == HandshakeState::Work || (state == HandshakeState::Join && sender == COORDINATOR) ? kFrameBytes : kGreetingBytes))
+Result<Message> zorse::control::parseMessage(std::string_view frame, Role sender,
+                                             HandshakeState state, uint32_t worldSize) {
+  if (frame.size() >
+      (state == HandshakeState::Work || (state == HandshakeState::Join && sender == COORDINATOR)
+           ? kFrameBytes
+           : kGreetingBytes))
     return Status(wrong("a frame of " + std::to_string(frame.size()) + " bytes"));
   Message message;
   if (!message.ParseFromArray(frame.data(), int(frame.size())))

@@ -10,7 +10,8 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr size_t kEarlyBytes = size_t(64) << 20; ///< limit of the reports for a rank 0 that has not joined
+constexpr size_t kEarlyBytes = size_t(64)
+                               << 20; ///< limit of the reports for a rank 0 that has not joined
 constexpr size_t kExchangesAtOnce = 4096;
 constexpr int kStoppedCode = 130; ///< exit code of a process that was asked to end and did
 /// Seconds that living ranks have to acknowledge the verdict before the rank that hosts the
@@ -19,7 +20,8 @@ constexpr double kConfirmSeconds = 0.3;
 
 std::string seconds(double value) { return zorse::format(value < 10 ? "%.1f s" : "%.0f s", value); }
 
-Failure foundBy(Failure::Cause cause, ErrorKind kind, uint32_t rank, const std::string &device, std::string message) {
+Failure foundBy(Failure::Cause cause, ErrorKind kind, uint32_t rank, const std::string &device,
+                std::string message) {
   Failure out;
   out.cause = cause;
   out.kind = kind;
@@ -78,12 +80,15 @@ Failure zorse::control::fromMessage(const FailureReport &failure) {
 }
 
 Job::Job(JobSettings settings, Outbox &outbox)
-    : settings_(std::move(settings)), outbox_(outbox), rootCauseFinder_(settings_.worldSize, settings_.devices), ranks_(settings_.worldSize) {
+    : settings_(std::move(settings)), outbox_(outbox),
+      rootCauseFinder_(settings_.worldSize, settings_.devices), ranks_(settings_.worldSize) {
   for (uint32_t rank = 0; rank < settings_.worldSize && rank < settings_.devices.size(); ++rank)
     ranks_[rank].device = settings_.devices[rank];
 }
 
-void Job::sendTo(uint32_t rank, const Message &message, bool lasting) { outbox_.send(rank, encode(message), lasting); }
+void Job::sendTo(uint32_t rank, const Message &message, bool lasting) {
+  outbox_.send(rank, encode(message), lasting);
+}
 
 void Job::joined(uint32_t rank, const std::string &device, double now) {
   Rank &r = ranks_[rank];
@@ -114,12 +119,14 @@ void Job::received(uint32_t rank, const Message &message, double now) {
     updateOver(now);
     return;
   }
-  if (message.what_case() == Message::kReport) { // reports from before a failure are still delivered
+  if (message.what_case() ==
+      Message::kReport) { // reports from before a failure are still delivered
     if (r.state != State::Left)
       report(rank, message, now);
     return;
   }
-  if (rootCause_ || r.state == State::Left) // the connection of a process that has ended may still contain unread messages
+  if (rootCause_ || r.state == State::Left) // the connection of a process that has ended may still
+                                            // contain unread messages
     return;
   switch (message.what_case()) {
   case Message::kHeartbeat:
@@ -128,7 +135,8 @@ void Job::received(uint32_t rank, const Message &message, double now) {
     r.unresponsive.clear();
     r.undelivered.clear();
     for (const UnresponsiveRank &silence : message.heartbeat().unresponsive())
-      (silence.undelivered() ? r.undelivered : r.unresponsive)[silence.rank()] = now - silence.seconds();
+      (silence.undelivered() ? r.undelivered : r.unresponsive)[silence.rank()] =
+          now - silence.seconds();
     break;
   case Message::kContribution:
     contributed(rank, message.contribution(), now);
@@ -166,16 +174,19 @@ void Job::received(uint32_t rank, const Message &message, double now) {
 void Job::coordinatorLost(uint32_t rank, double silent, double now) {
   std::string host = rootCauseFinder_.nameOf(settings_.host) + ", which holds the coordinator,";
   if (paused_ > silent / 2)
-    rootCauseFinder_.found(foundBy(Failure::MissedHeartbeats, ErrorKind::User, settings_.host,
-                                   settings_.host == kNoRank ? "" : ranks_[settings_.host].device,
-                                   host + " was stopped or starved: " + rootCauseFinder_.nameOf(rank) + " heard nothing of it for " +
-                                       seconds(silent) + " and gave it up"),
-                           now);
+    rootCauseFinder_.found(
+        foundBy(Failure::MissedHeartbeats, ErrorKind::User, settings_.host,
+                settings_.host == kNoRank ? "" : ranks_[settings_.host].device,
+                host + " was stopped or starved: " + rootCauseFinder_.nameOf(rank) +
+                    " heard nothing of it for " + seconds(silent) + " and gave it up"),
+        now);
   else
     rootCauseFinder_.found(
         foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device,
-                rootCauseFinder_.nameOf(rank) + " is cut off: it heard nothing of " + host + " for " + seconds(silent) +
-                    " and gave it up, although the coordinator runs and receives its messages: packets from the coordinator to it are "
+                rootCauseFinder_.nameOf(rank) + " is cut off: it heard nothing of " + host +
+                    " for " + seconds(silent) +
+                    " and gave it up, although the coordinator runs and receives its messages: "
+                    "packets from the coordinator to it are "
                     "lost in the network"),
         now);
   decide(now);
@@ -197,7 +208,8 @@ void Job::contributed(uint32_t rank, const Contribution &contribution, double no
   const std::string &name = contribution.name();
   auto found = exchanges_.find(name);
   if (found == exchanges_.end() && exchanges_.size() >= kExchangesAtOnce)
-    return broken(rank, "more than " + std::to_string(kExchangesAtOnce) + " exchanges at the same time", now);
+    return broken(
+        rank, "more than " + std::to_string(kExchangesAtOnce) + " exchanges at the same time", now);
   Exchange &exchange = found != exchanges_.end() ? found->second : exchanges_[name];
   exchange.values.resize(settings_.worldSize);
   if (exchange.values[rank])
@@ -249,9 +261,12 @@ void Job::checkExchanges(double now) {
     if (waiting == kNoRank || absent == kNoRank)
       continue;
     bool stopped = stop_ != Stop::None || ranks_[absent].stopped;
-    Failure failure = foundBy(Failure::OwnError, stopped ? ErrorKind::User : ErrorKind::Internal, absent, ranks_[absent].device,
-                              rootCauseFinder_.nameOf(absent) + " ended without taking part in the exchange '" + name + "', in which " +
-                                  rootCauseFinder_.nameOf(waiting) + " waits for it" + (stopped ? ": the run was asked to end" : ""));
+    Failure failure =
+        foundBy(Failure::OwnError, stopped ? ErrorKind::User : ErrorKind::Internal, absent,
+                ranks_[absent].device,
+                rootCauseFinder_.nameOf(absent) + " ended without taking part in the exchange '" +
+                    name + "', in which " + rootCauseFinder_.nameOf(waiting) + " waits for it" +
+                    (stopped ? ": the run was asked to end" : ""));
     failure.exitCode = stopped ? kStoppedCode : 2;
     rootCauseFinder_.found(failure, now);
     decide(now);
@@ -306,14 +321,16 @@ void Job::closed(uint32_t rank, const std::string &why, double now) {
 }
 
 void Job::broken(uint32_t rank, const std::string &why, double now) {
-  rootCauseFinder_.found(
-      foundBy(Failure::OwnError, ErrorKind::Internal, rank, ranks_[rank].device,
-              rootCauseFinder_.nameOf(rank) + " sent the coordinator an invalid message: " + why + "; are all ranks of one version of Zorse?"),
-      now);
+  rootCauseFinder_.found(foundBy(Failure::OwnError, ErrorKind::Internal, rank, ranks_[rank].device,
+                                 rootCauseFinder_.nameOf(rank) +
+                                     " sent the coordinator an invalid message: " + why +
+                                     "; are all ranks of one version of Zorse?"),
+                         now);
   decide(now);
 }
 
-void Job::processEnded(uint32_t rank, bool failed, const std::string &how, int exitCode, double now) {
+void Job::processEnded(uint32_t rank, bool failed, const std::string &how, int exitCode,
+                       double now) {
   Rank &r = ranks_[rank];
   if (!failed && r.state == State::Left)
     return;
@@ -325,7 +342,9 @@ void Job::processEnded(uint32_t rank, bool failed, const std::string &how, int e
   bool hadJoined = r.state != State::Absent;
   if (!hadJoined)
     rootCauseFinder_.cannotReport(rank);
-  std::string after = r.state == State::Left ? " after it had finished" : !failed ? " without saying goodbye" : "";
+  std::string after = r.state == State::Left ? " after it had finished"
+                      : !failed              ? " without saying goodbye"
+                                             : "";
   if (!rootCause_)
     rootCauseFinder_.processEnded(rank, how + after, exitCode, hadJoined, now);
   if (r.state != State::Left)
@@ -393,28 +412,34 @@ void Job::checkJoined(double elapsed, double now, const std::function<std::strin
   if (count == 0)
     return;
   std::string away = refused ? refused() : "";
-  rootCauseFinder_.found(foundBy(Failure::NotJoined, ErrorKind::User, first, ranks_[first].device,
-                                 missing + (count > 8 ? " and " + std::to_string(count - 8) + " more" : "") + " did not join within " +
-                                     seconds(settings_.times.joinSeconds) + ": expected " + std::to_string(settings_.worldSize) + " ranks, found " +
-                                     std::to_string(settings_.worldSize - count) +
-                                     "; were they started, and can they reach the coordinator's address?" +
-                                     (away.empty() ? "" : " Rejected connections: " + away)),
-                         now);
+  rootCauseFinder_.found(
+      foundBy(Failure::NotJoined, ErrorKind::User, first, ranks_[first].device,
+              missing + (count > 8 ? " and " + std::to_string(count - 8) + " more" : "") +
+                  " did not join within " + seconds(settings_.times.joinSeconds) + ": expected " +
+                  std::to_string(settings_.worldSize) + " ranks, found " +
+                  std::to_string(settings_.worldSize - count) +
+                  "; were they started, and can they reach the coordinator's address?" +
+                  (away.empty() ? "" : " Rejected connections: " + away)),
+      now);
 }
 
 void Job::checkHeartbeats(double now) {
   for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {
     Rank &r = ranks_[rank];
-    const double deadline = settings_.times.heartbeatTimeoutSeconds, silence = now - r.lastHeardSeconds;
+    const double deadline = settings_.times.heartbeatTimeoutSeconds,
+                 silence = now - r.lastHeardSeconds;
     if (r.state != State::Working || !r.connected || silence <= deadline ||
         (silence <= deadline + sendingAgainSeconds(deadline) && outbox_.isSendingAgain(rank)))
       continue;
     r.silent = true;
-    std::string where = r.progress.inProgress && !r.progress.where.empty() ? "; last heard of in " + r.progress.where : "";
-    Failure failure =
-        foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, r.device,
-                rootCauseFinder_.nameOf(rank) + " is lost: nothing was heard of it for " + seconds(settings_.times.heartbeatTimeoutSeconds) +
-                    " (its process is stopped or starved, its machine or its network is down)" + where);
+    std::string where = r.progress.inProgress && !r.progress.where.empty()
+                            ? "; last heard of in " + r.progress.where
+                            : "";
+    Failure failure = foundBy(
+        Failure::MissedHeartbeats, ErrorKind::User, rank, r.device,
+        rootCauseFinder_.nameOf(rank) + " is lost: nothing was heard of it for " +
+            seconds(settings_.times.heartbeatTimeoutSeconds) +
+            " (its process is stopped or starved, its machine or its network is down)" + where);
     failure.where = r.progress.inProgress ? r.progress.where : "";
     rootCauseFinder_.found(failure, now);
   }
@@ -428,9 +453,11 @@ void Job::checkHeartbeats(double now) {
 /// falls silent later because it receives no acknowledgements. The rank that fell silent first is
 /// therefore named; of several, the one that most peers do not hear.
 void Job::checkLinks(double now) {
-  const double deadline = settings_.times.heartbeatTimeoutSeconds, late = 2 * settings_.times.heartbeatSeconds + sendingAgainSeconds(deadline);
+  const double deadline = settings_.times.heartbeatTimeoutSeconds,
+               late = 2 * settings_.times.heartbeatSeconds + sendingAgainSeconds(deadline);
   struct UnresponsiveRank {
-    uint32_t listeners = 0, first = kNoRank; ///< peers that do not hear it; the peer that has not heard it for the longest time
+    uint32_t listeners = 0, first = kNoRank; ///< peers that do not hear it; the peer that has not
+                                             ///< heard it for the longest time
     double since = 0;
   };
   std::map<uint32_t, UnresponsiveRank> silent;
@@ -453,15 +480,20 @@ void Job::checkLinks(double now) {
   if (!over)
     return silent.empty() ? checkDelivery(now) : void();
   auto worst = std::max_element(silent.begin(), silent.end(), [](const auto &a, const auto &b) {
-    return a.second.listeners != b.second.listeners ? a.second.listeners < b.second.listeners : a.second.since > b.second.since;
+    return a.second.listeners != b.second.listeners ? a.second.listeners < b.second.listeners
+                                                    : a.second.since > b.second.since;
   });
   const auto &[rank, s] = *worst;
-  std::string text = rootCauseFinder_.nameOf(rank) + " is cut off from " + rootCauseFinder_.nameOf(s.first) +
-                     (s.listeners > 1 ? " and " + std::to_string(s.listeners - 1) + " more" : "") + ": nothing was received from it there for " +
-                     seconds(now - s.since) + ", although the coordinator hears both: its packets are lost in the network";
+  std::string text = rootCauseFinder_.nameOf(rank) + " is cut off from " +
+                     rootCauseFinder_.nameOf(s.first) +
+                     (s.listeners > 1 ? " and " + std::to_string(s.listeners - 1) + " more" : "") +
+                     ": nothing was received from it there for " + seconds(now - s.since) +
+                     ", although the coordinator hears both: its packets are lost in the network";
   if (auto back = ranks_[rank].unresponsive.find(s.first); back != ranks_[rank].unresponsive.end())
-    text += " (it has not heard " + rootCauseFinder_.nameOf(s.first) + " for " + seconds(now - back->second) + " either)";
-  Failure failure = foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device, text);
+    text += " (it has not heard " + rootCauseFinder_.nameOf(s.first) + " for " +
+            seconds(now - back->second) + " either)";
+  Failure failure =
+      foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device, text);
   failure.where = ranks_[rank].progress.inProgress ? ranks_[rank].progress.where : "";
   rootCauseFinder_.found(failure, now);
 }
@@ -469,17 +501,22 @@ void Job::checkLinks(double now) {
 /// Finds a rank whose data does not arrive at a peer although all ranks hear each other. Only large
 /// packets are lost then, for example in a tunnel with an MTU that the hosts do not know.
 void Job::checkDelivery(double now) {
-  const double deadline = settings_.times.heartbeatTimeoutSeconds, late = 2 * settings_.times.heartbeatSeconds + sendingAgainSeconds(deadline);
+  const double deadline = settings_.times.heartbeatTimeoutSeconds,
+               late = 2 * settings_.times.heartbeatSeconds + sendingAgainSeconds(deadline);
   for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {
     const Rank &r = ranks_[rank];
     for (const auto &[peer, since] : r.undelivered) {
-      if (r.state != State::Working || ranks_[peer].state != State::Working || now - since <= deadline + late)
+      if (r.state != State::Working || ranks_[peer].state != State::Working ||
+          now - since <= deadline + late)
         continue;
-      Failure failure = foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, r.device,
-                                rootCauseFinder_.nameOf(rank) + " is cut off from " + rootCauseFinder_.nameOf(peer) +
-                                    ": nothing that it sent there was acknowledged for " + seconds(now - since) +
-                                    ", although each hears the other: large packets are lost in the network (is there a tunnel whose MTU is " +
-                                    "smaller than that of the network interfaces? ip link set DEVICE mtu 1280 lowers theirs)");
+      Failure failure = foundBy(
+          Failure::MissedHeartbeats, ErrorKind::User, rank, r.device,
+          rootCauseFinder_.nameOf(rank) + " is cut off from " + rootCauseFinder_.nameOf(peer) +
+              ": nothing that it sent there was acknowledged for " + seconds(now - since) +
+              ", although each hears the other: large packets are lost in the network (is there a "
+              "tunnel whose MTU is " +
+              "smaller than that of the network interfaces? ip link set DEVICE mtu 1280 lowers "
+              "theirs)");
       failure.where = r.progress.inProgress ? r.progress.where : "";
       rootCauseFinder_.found(failure, now);
       return;
@@ -493,7 +530,8 @@ void Job::checkProgress(double now) {
     if (r.state != State::Working || !r.progress.inProgress)
       continue;
     const RankProgress &p = r.progress;
-    if (!earliest || p.step < earliest->progress.step || (p.step == earliest->progress.step && p.instruction < earliest->progress.instruction))
+    if (!earliest || p.step < earliest->progress.step ||
+        (p.step == earliest->progress.step && p.instruction < earliest->progress.instruction))
       earliest = &r;
   }
   if (!earliest)
@@ -501,11 +539,15 @@ void Job::checkProgress(double now) {
   if (now - progressAt_ <= settings_.times.watchdogTimeoutSeconds)
     return;
   uint32_t rank = uint32_t(earliest - ranks_.data());
-  Failure failure = foundBy(
-      Failure::Stalled, ErrorKind::User, rank, earliest->device,
-      "no rank has made progress for " + seconds(settings_.times.watchdogTimeoutSeconds) + ": the earliest unfinished instruction is of step " +
-          std::to_string(earliest->progress.step) + ", where " + rootCauseFinder_.nameOf(rank) + " is in " +
-          (earliest->progress.where.empty() ? "instruction " + std::to_string(earliest->progress.instruction) : earliest->progress.where));
+  Failure failure =
+      foundBy(Failure::Stalled, ErrorKind::User, rank, earliest->device,
+              "no rank has made progress for " + seconds(settings_.times.watchdogTimeoutSeconds) +
+                  ": the earliest unfinished instruction is of step " +
+                  std::to_string(earliest->progress.step) + ", where " +
+                  rootCauseFinder_.nameOf(rank) + " is in " +
+                  (earliest->progress.where.empty()
+                       ? "instruction " + std::to_string(earliest->progress.instruction)
+                       : earliest->progress.where));
   failure.where = earliest->progress.where;
   rootCauseFinder_.found(failure, now);
 }
@@ -558,5 +600,6 @@ void Job::updateOver(double now) {
     allLeft &= r.state == State::Left;
     allTold &= r.state == State::Left || !r.connected || r.silent || r.acknowledged;
   }
-  over_ = rootCause_ ? allTold || now - rootCauseAt_ > 2 * kConfirmSeconds : allLeft && !rootCauseFinder_.any();
+  over_ = rootCause_ ? allTold || now - rootCauseAt_ > 2 * kConfirmSeconds
+                     : allLeft && !rootCauseFinder_.any();
 }

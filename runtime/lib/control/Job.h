@@ -80,7 +80,9 @@ public:
   /// A decision is pending: call `tick` often.
   bool isUrgent() const { return !over_ && (rootCause_ || rootCauseFinder_.any()); }
   /// An early stop has been decided.
-  std::optional<uint64_t> lastStep() const { return stop_ == Stop::Decided ? std::optional<uint64_t>(lastStep_) : std::nullopt; }
+  std::optional<uint64_t> lastStep() const {
+    return stop_ == Stop::Decided ? std::optional<uint64_t>(lastStep_) : std::nullopt;
+  }
 
 private:
   enum class State : uint8_t { Absent, Working, Left, Failed };
@@ -97,8 +99,10 @@ private:
     uint64_t highest = 0; ///< last step entered
     std::string device;
     double lastHeardSeconds = 0;
-    std::map<uint32_t, double> unresponsive; ///< peers from which the rank receives nothing, and since when
-    std::map<uint32_t, double> undelivered;  ///< peers whose hosts do not acknowledge the rank's data, and since when
+    std::map<uint32_t, double>
+        unresponsive; ///< peers from which the rank receives nothing, and since when
+    std::map<uint32_t, double>
+        undelivered; ///< peers whose hosts do not acknowledge the rank's data, and since when
     runtime::RankProgress progress;
   };
 

@@ -21,7 +21,8 @@ constexpr double kShortestTry = 0.02;
 
 /// Result of one failed attempt at one endpoint.
 struct Outcome {
-  /// Nothing listens there; try again soon; belongs to another program or job; this job refuses the rank.
+  /// Nothing listens there; try again soon; belongs to another program or job; this job refuses the
+  /// rank.
   enum Kind { Absent, Later, Settled, Final } kind = Absent;
   std::string text;
   int exitCode = 0; ///< exit code of a job that has failed
@@ -33,7 +34,8 @@ Outcome together(const Outcome &a, const Outcome &b) {
   if (a.text.empty())
     return b;
   bool same = a.text == b.text;
-  return {a.kind == Outcome::Absent || b.kind == Outcome::Absent ? std::max(a.kind, b.kind) : std::min(a.kind, b.kind),
+  return {a.kind == Outcome::Absent || b.kind == Outcome::Absent ? std::max(a.kind, b.kind)
+                                                                 : std::min(a.kind, b.kind),
           same ? a.text : a.text + ", " + b.text, 0};
 }
 
@@ -44,7 +46,8 @@ std::string secondsText(double value) {
 
 class Attempt {
 public:
-  Attempt(const MemberOptions &options, const Address &address, double until) : options_(options), address_(address), until_(until) {}
+  Attempt(const MemberOptions &options, const Address &address, double until)
+      : options_(options), address_(address), until_(until) {}
 
   /// Returns true if admitted.
   bool run(double patience, JoinResult *out, Outcome *outcome) {
@@ -53,7 +56,8 @@ public:
     if (socket.failed())
       return end(outcome, Outcome::Absent, socket.message());
     connection_ = std::make_unique<Connection>(std::move(*socket));
-    if (!greet(monotonicSeconds() + patience, outcome) || !prove(monotonicSeconds() + patience, outcome) || !join(outcome))
+    if (!greet(monotonicSeconds() + patience, outcome) ||
+        !prove(monotonicSeconds() + patience, outcome) || !join(outcome))
       return false;
     out->connection = std::move(connection_);
     out->welcome = welcome_;
@@ -82,7 +86,9 @@ private:
     case Came:
       break;
     case Late:
-      return end(outcome, Outcome::Later, "connected, but nothing greets there: another program, or a coordinator that is overloaded");
+      return end(outcome, Outcome::Later,
+                 "connected, but nothing greets there: another program, or a coordinator that is "
+                 "overloaded");
     case Closed:
       return end(outcome, Outcome::Later, "connected, but " + why);
     case Strange:
@@ -90,7 +96,8 @@ private:
     }
     if (theirs.hello().version() != kVersion)
       return end(outcome, Outcome::Settled,
-                 "speaks version " + std::to_string(theirs.hello().version()) + " of the protocol, expected " + std::to_string(kVersion) +
+                 "speaks version " + std::to_string(theirs.hello().version()) +
+                     " of the protocol, expected " + std::to_string(kVersion) +
                      ": use one version of Zorse for all ranks");
     nonces_.coordinator = theirs.hello().nonce();
     return true;
@@ -101,22 +108,24 @@ private:
     mine.mutable_authenticate()->set_mac(macOfSecret(options_.key.secret, MEMBER, nonces_));
     send(mine);
     std::string why;
-    const char *stranger =
-        "a coordinator of Zorse that does not know this job's secret: expected the coordinator of job '%', found another one or another secret";
+    const char *stranger = "a coordinator of Zorse that does not know this job's secret: expected "
+                           "the coordinator of job '%', found another one or another secret";
     std::string text = stranger;
     text.replace(text.find('%'), 1, options_.key.job);
     switch (await(HandshakeState::Proof, std::min(until, until_), &theirs, &why)) {
     case Came:
       break;
     case Late:
-      return end(outcome, Outcome::Later, "sends its greeting, but no proof that it knows the secret");
+      return end(outcome, Outcome::Later,
+                 "sends its greeting, but no proof that it knows the secret");
     case Closed:
       return end(outcome, Outcome::Later, "greets, but then: " + why);
     case Strange:
       return end(outcome, Outcome::Settled, "another program: it does not speak this protocol");
     }
     if (theirs.what_case() == Message::kJoinRejected ||
-        !equalMacs(theirs.authenticate().mac(), macOfSecret(options_.key.secret, COORDINATOR, nonces_)))
+        !equalMacs(theirs.authenticate().mac(),
+                   macOfSecret(options_.key.secret, COORDINATOR, nonces_)))
       return end(outcome, Outcome::Settled, text);
     connection_->reader().setLimit(kFrameBytes);
     return true;
@@ -144,15 +153,19 @@ private:
       return end(outcome, Outcome::Later, "knows the secret, but then: " + why);
     case Strange:
       return end(outcome, Outcome::Settled,
-                 "knows the secret, but sends a message that this version does not understand: use one version of Zorse for all ranks");
+                 "knows the secret, but sends a message that this version does not understand: use "
+                 "one version of Zorse for all ranks");
     }
     if (theirs.what_case() == Message::kJoinRejected)
       return refused(theirs.join_rejected(), outcome);
     welcome_ = theirs.join_accepted();
-    bool same = welcome_.job() == options_.key.job && welcome_.rank() == options_.rank && welcome_.world_size() == options_.worldSize &&
+    bool same = welcome_.job() == options_.key.job && welcome_.rank() == options_.rank &&
+                welcome_.world_size() == options_.worldSize &&
                 (options_.generation == 0 || options_.generation == welcome_.generation());
     if (!same || !equalMacs(welcome_.mac(), macOfWelcome(options_.key.secret, nonces_, welcome_)))
-      return end(outcome, Outcome::Settled, "knows the secret, but its welcome is not for this rank: the messages are changed on the way");
+      return end(outcome, Outcome::Settled,
+                 "knows the secret, but its welcome is not for this rank: the messages are changed "
+                 "on the way");
     return true;
   }
 
@@ -160,23 +173,33 @@ private:
     std::string me = "rank " + std::to_string(options_.rank);
     switch (refusal.reason()) {
     case OTHER_JOB:
-      return end(outcome, Outcome::Settled, "the coordinator of another job: expected '" + options_.key.job + "', found '" + refusal.job() + "'");
+      return end(outcome, Outcome::Settled,
+                 "the coordinator of another job: expected '" + options_.key.job + "', found '" +
+                     refusal.job() + "'");
     case OTHER_GENERATION: {
-      std::string text = "expected generation " + std::to_string(options_.generation) + ", found " + std::to_string(refusal.generation());
+      std::string text = "expected generation " + std::to_string(options_.generation) + ", found " +
+                         std::to_string(refusal.generation());
       if (refusal.generation() > options_.generation)
-        return end(outcome, Outcome::Final, "the job has been restarted: " + text + ". This rank is a leftover of an earlier start and must end");
-      return end(outcome, Outcome::Later, "the coordinator of an earlier start of this job, which should have ended: " + text);
+        return end(outcome, Outcome::Final,
+                   "the job has been restarted: " + text +
+                       ". This rank is a leftover of an earlier start and must end");
+      return end(outcome, Outcome::Later,
+                 "the coordinator of an earlier start of this job, which should have ended: " +
+                     text);
     }
     case OTHER_WORLD_SIZE:
       return end(outcome, Outcome::Final,
-                 "the job has " + std::to_string(refusal.world_size()) + " ranks, this is " + me + " of " + std::to_string(options_.worldSize) +
+                 "the job has " + std::to_string(refusal.world_size()) + " ranks, this is " + me +
+                     " of " + std::to_string(options_.worldSize) +
                      ": start every rank with the same number of ranks, numbered from 0");
     case DUPLICATE_RANK:
       return end(outcome, Outcome::Final,
-                 (refusal.message().empty() ? me : refusal.message()) + " has joined already: two processes were started as " + me +
+                 (refusal.message().empty() ? me : refusal.message()) +
+                     " has joined already: two processes were started as " + me +
                      ", or an earlier one still runs");
     case JOB_FAILED:
-      *outcome = {Outcome::Final, "the job has failed already: " + refusal.message(), refusal.exit_code()};
+      *outcome = {Outcome::Final, "the job has failed already: " + refusal.message(),
+                  refusal.exit_code()};
       return false;
     default:
       return end(outcome, Outcome::Settled, "does not accept this job's secret any more");
@@ -225,7 +248,8 @@ private:
 };
 
 /// Returns true if admitted.
-bool tryEndpoint(const MemberOptions &options, const Endpoint &endpoint, double until, double patience, JoinResult *result, Outcome *outcome) {
+bool tryEndpoint(const MemberOptions &options, const Endpoint &endpoint, double until,
+                 double patience, JoinResult *result, Outcome *outcome) {
   Result<std::vector<Address>> addresses = resolve(endpoint);
   if (addresses.failed()) {
     *outcome = {Outcome::Absent, addresses.message(), 0};
@@ -255,7 +279,8 @@ Result<JoinResult> zorse::control::joinJob(const MemberOptions &options) {
   std::vector<Outcome> last(options.endpoints.size());
   std::minstd_rand random(uint32_t(::getpid()) * 31 + options.rank);
   double patience = 1, pause = 0.01, settledSince = -1;
-  std::string who = "rank " + std::to_string(options.rank) + (options.device.empty() ? "" : " (device " + options.device + ")");
+  std::string who = "rank " + std::to_string(options.rank) +
+                    (options.device.empty() ? "" : " (device " + options.device + ")");
   while (true) {
     bool settled = true;
     for (size_t i = 0; i < options.endpoints.size(); ++i) {
@@ -264,11 +289,13 @@ Result<JoinResult> zorse::control::joinJob(const MemberOptions &options) {
       if (tryEndpoint(options, options.endpoints[i], until, patience, &result, &outcome))
         return result;
       if (outcome.kind == Outcome::Final || last[i].text.empty() ||
-          monotonicSeconds() < until) // an attempt that was cut short reports less than the one before
+          monotonicSeconds() <
+              until) // an attempt that was cut short reports less than the one before
         last[i] = outcome;
       if (last[i].kind == Outcome::Final) {
-        Error refused = userError(who + " was refused by the coordinator of job '" + options.key.job + "' at " + describe(options.endpoints[i]) +
-                                  ": " + last[i].text);
+        Error refused =
+            userError(who + " was refused by the coordinator of job '" + options.key.job + "' at " +
+                      describe(options.endpoints[i]) + ": " + last[i].text);
         refused.exitCode = last[i].exitCode;
         return refused;
       }
@@ -280,16 +307,20 @@ Result<JoinResult> zorse::control::joinJob(const MemberOptions &options) {
     settledSince = !settled ? -1 : settledSince < 0 ? now : settledSince;
     if (now + kShortestTry >= until || (settled && now - settledSince >= kSettledSeconds))
       break;
-    double share = std::uniform_real_distribution<double>(0.5, 1)(random); // ranks that were started together must not connect together
+    double share = std::uniform_real_distribution<double>(0.5, 1)(
+        random); // ranks that were started together must not connect together
     ::usleep(useconds_t(std::min(pause * share, until - kShortestTry - now) * 1e6));
     pause = std::min(pause * 1.5, kLongestPause);
     patience = std::min(patience * 1.5, 5.0); // a coordinator may be slow while many ranks join
   }
   std::string tried;
   for (size_t i = 0; i < options.endpoints.size(); ++i)
-    tried += (i == 0 ? "" : "; ") + describe(options.endpoints[i]) + ": " + (last[i].text.empty() ? "not tried again" : last[i].text);
-  return userError(who + " found no coordinator of job '" + options.key.job + "' within " + secondsText(monotonicSeconds() - start) +
-                   ". Tried: " + (tried.empty() ? "nothing, because no endpoint was given" : tried) +
-                   ". Start all ranks of the job at about the same time, with the same secret (ZORSE_SECRET, or the file that ZORSE_SECRET_FILE "
+    tried += (i == 0 ? "" : "; ") + describe(options.endpoints[i]) + ": " +
+             (last[i].text.empty() ? "not tried again" : last[i].text);
+  return userError(who + " found no coordinator of job '" + options.key.job + "' within " +
+                   secondsText(monotonicSeconds() - start) + ". Tried: " +
+                   (tried.empty() ? "nothing, because no endpoint was given" : tried) +
+                   ". Start all ranks of the job at about the same time, with the same secret "
+                   "(ZORSE_SECRET, or the file that ZORSE_SECRET_FILE "
                    "names) and the same job name");
 }

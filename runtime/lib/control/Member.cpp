@@ -32,7 +32,8 @@ std::string secondsText(double value) { return zorse::format("%.1f s", value); }
 class Member::Implementation {
 public:
   Implementation(MemberOptions options, JoinResult result)
-      : options_(std::move(options)), connection_(std::move(result.connection)), welcome_(result.welcome), endpoint_(result.endpoint),
+      : options_(std::move(options)), connection_(std::move(result.connection)),
+        welcome_(result.welcome), endpoint_(result.endpoint),
         clock_(2 * welcome_.heartbeat_seconds()), progress_(options_.progress) {
     if (welcome_.stopping()) {
       asked_ = true;
@@ -44,7 +45,8 @@ public:
 
   Status start() {
     if (!waker_.valid())
-      return userError("rank " + std::to_string(options_.rank) + ": no file descriptor is left for the control connection (ulimit -n)");
+      return userError("rank " + std::to_string(options_.rank) +
+                       ": no file descriptor is left for the control connection (ulimit -n)");
     Result<std::thread> thread = startThread([this] { run(); });
     if (thread.failed())
       return thread.error();
@@ -69,8 +71,9 @@ public:
 
   Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) {
     if (name.size() > kNameBytes || mine.size() > kValueBytes)
-      return internalError("exchange '" + name.substr(0, 64) + "': " + std::to_string(mine.size()) + " bytes are to be exchanged, at most " +
-                           std::to_string(kValueBytes) + " can be");
+      return internalError("exchange '" + name.substr(0, 64) + "': " + std::to_string(mine.size()) +
+                           " bytes are to be exchanged, at most " + std::to_string(kValueBytes) +
+                           " can be");
     std::unique_lock<std::mutex> lock(mutex_);
     if (goodbye_ != Goodbye::No)
       return internalError("exchange '" + name + "': this rank has left the job");
@@ -92,7 +95,8 @@ public:
 
   bool enter(uint64_t step) {
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [&] { return rootCause_ || lastStep_ || !asked_ || goodbye_ != Goodbye::No; });
+    changed_.wait(lock,
+                  [&] { return rootCause_ || lastStep_ || !asked_ || goodbye_ != Goodbye::No; });
     if (rootCause_ || goodbye_ != Goodbye::No || (lastStep_ && step > *lastStep_))
       return false;
     highest_ = std::max(highest_, step);
@@ -142,7 +146,8 @@ public:
     }
     if (fromCallback)
       return rootCause_ ? *rootCause_ : failure;
-    changed_.wait(lock, [&] { return rootCause_.has_value(); }); // the control thread enforces the timeouts
+    changed_.wait(
+        lock, [&] { return rootCause_.has_value(); }); // the control thread enforces the timeouts
     return *rootCause_;
   }
 
@@ -154,7 +159,8 @@ public:
     Message message;
     message.mutable_leave()->set_highest(highest_);
     queue(message);
-    changed_.wait_for(lock, std::chrono::duration<double>(kCloseSeconds), [&] { return rootCause_ || goodbye_ == Goodbye::Answered; });
+    changed_.wait_for(lock, std::chrono::duration<double>(kCloseSeconds),
+                      [&] { return rootCause_ || goodbye_ == Goodbye::Answered; });
     goodbye_ = Goodbye::Answered;
   }
 
@@ -204,12 +210,15 @@ private:
       takeOutgoing();
       connection_->flush();
       double wait = waitSeconds(heartbeatAt);
-      pollfd fds[2] = {{connection_->fd(), short(POLLIN | (connection_->pending() ? POLLOUT : 0)), 0}, {waker_.get(), POLLIN, 0}};
+      pollfd fds[2] = {
+          {connection_->fd(), short(POLLIN | (connection_->pending() ? POLLOUT : 0)), 0},
+          {waker_.get(), POLLIN, 0}};
       ::poll(fds, 2, std::max(1, int(std::ceil(wait * 1000))));
       if (fds[1].revents)
         waker_.drain();
       uint64_t before = connection_->received();
-      bool open = !(fds[0].revents & (POLLIN | POLLHUP | POLLERR)) || connection_->receive(kReadAtOnce);
+      bool open =
+          !(fds[0].revents & (POLLIN | POLLHUP | POLLERR)) || connection_->receive(kReadAtOnce);
       double now = clock_.advance();
       if (connection_->received() != before)
         lastHeardSeconds_ = now;
@@ -220,7 +229,8 @@ private:
       if (!open)
         return coordinatorGone();
       if (double silence = now - lastHeardSeconds_, deadline = welcome_.heartbeat_timeout_seconds();
-          silence > deadline && (silence > deadline + sendingAgainSeconds(deadline) || !connection_->isSendingAgain()))
+          silence > deadline &&
+          (silence > deadline + sendingAgainSeconds(deadline) || !connection_->isSendingAgain()))
         return coordinatorSilent();
       if (ownIsOverdue())
         return conclude(ownStory());
@@ -245,7 +255,8 @@ private:
       connection_->queue(std::move(out.frame), out.lasting);
     outgoing_.clear();
     if (own_)
-      connection_->giveUp(); // the failure report must not wait behind megabytes that no rank will use
+      connection_
+          ->giveUp(); // the failure report must not wait behind megabytes that no rank will use
   }
 
   bool isEnding() {
@@ -292,7 +303,8 @@ private:
   bool readMessages() {
     FrameReader &reader = connection_->reader();
     while (std::optional<std::string_view> frame = reader.next()) {
-      Result<Message> message = parseMessage(*frame, COORDINATOR, HandshakeState::Work, options_.worldSize);
+      Result<Message> message =
+          parseMessage(*frame, COORDINATOR, HandshakeState::Work, options_.worldSize);
       if (message.failed()) {
         nonsense(message.message());
         return false;
@@ -373,7 +385,9 @@ private:
       return failure;
     bool stopped = clock_.longestPause() > welcome_.heartbeat_timeout_seconds() / 2;
     failure.message +=
-        ". This is that rank: " + (stopped ? "it was stopped or starved for " + secondsText(clock_.longestPause()) : std::string("it was cut off")) +
+        ". This is that rank: " +
+        (stopped ? "it was stopped or starved for " + secondsText(clock_.longestPause())
+                 : std::string("it was cut off")) +
         ", the job has ended without it, and this process must end";
     return failure;
   }
@@ -381,7 +395,8 @@ private:
   std::string coordinatorName() const {
     if (!welcome_.has_coordinator_rank())
       return "the launcher at " + describe(endpoint_);
-    return "rank " + std::to_string(welcome_.host()) + (welcome_.host_device().empty() ? "" : " (device " + welcome_.host_device() + ")") +
+    return "rank " + std::to_string(welcome_.host()) +
+           (welcome_.host_device().empty() ? "" : " (device " + welcome_.host_device() + ")") +
            ", which holds the coordinator,";
   }
 
@@ -390,7 +405,8 @@ private:
     failure.kind = ErrorKind::Internal;
     failure.rank = options_.rank;
     failure.device = options_.device;
-    failure.message = "rank " + std::to_string(options_.rank) + ": " + coordinatorName() + " sent an invalid message: " + what +
+    failure.message = "rank " + std::to_string(options_.rank) + ": " + coordinatorName() +
+                      " sent an invalid message: " + what +
                       "; are all ranks of one version of Zorse?";
     conclude(failure);
   }
@@ -414,12 +430,14 @@ private:
     } else {
       where = withoutIs(whereNow());
     }
-    failure.message = coordinatorName() + " " + what + "; " + nameOfThis() + " noticed" + (where.empty() ? "" : " in " + where);
+    failure.message = coordinatorName() + " " + what + "; " + nameOfThis() + " noticed" +
+                      (where.empty() ? "" : " in " + where);
     return failure;
   }
 
   std::string nameOfThis() const {
-    return "rank " + std::to_string(options_.rank) + (options_.device.empty() ? "" : " (device " + options_.device + ")");
+    return "rank " + std::to_string(options_.rank) +
+           (options_.device.empty() ? "" : " (device " + options_.device + ")");
   }
 
   /// The failure passed to `fail`, if no coordinator or peer can report a better cause.
@@ -435,8 +453,10 @@ private:
   void coordinatorGone() {
     double pause = clock_.longestPause();
     bool stopped = pause > welcome_.heartbeat_timeout_seconds();
-    conclude(aboutCoordinator(Failure::Died, "has died: its control connection ended (" + connection_->why() + ")" +
-                                                 (stopped ? ", while this rank was itself stopped for " + secondsText(pause) : "")));
+    conclude(aboutCoordinator(
+        Failure::Died,
+        "has died: its control connection ended (" + connection_->why() + ")" +
+            (stopped ? ", while this rank was itself stopped for " + secondsText(pause) : "")));
   }
 
   void coordinatorSilent() {
@@ -445,8 +465,11 @@ private:
     connection_->giveUp();
     connection_->queue(encode(note));
     connection_->flush();
-    conclude(aboutCoordinator(Failure::MissedHeartbeats, "is lost: nothing was heard of it for " + secondsText(welcome_.heartbeat_timeout_seconds()) +
-                                                             " (its process is stopped or starved, its machine or its network is down)"));
+    conclude(aboutCoordinator(
+        Failure::MissedHeartbeats,
+        "is lost: nothing was heard of it for " +
+            secondsText(welcome_.heartbeat_timeout_seconds()) +
+            " (its process is stopped or starved, its machine or its network is down)"));
   }
 
   /// Publishes the failure of the job. This thread ends after it.
@@ -496,10 +519,13 @@ private:
 
 Result<std::unique_ptr<Member>> Member::join(MemberOptions options) {
   if (options.key.secret.size() < 16)
-    return userError("the job's secret has " + std::to_string(options.key.secret.size()) + " bytes, expected at least 16");
+    return userError("the job's secret has " + std::to_string(options.key.secret.size()) +
+                     " bytes, expected at least 16");
   if (options.key.job.size() > kJobBytes || options.device.size() > kDeviceBytes)
-    return userError("the names of the job and of the device may have " + std::to_string(kJobBytes) + " bytes, found " +
-                     std::to_string(options.key.job.size()) + " and " + std::to_string(options.device.size()));
+    return userError("the names of the job and of the device may have " +
+                     std::to_string(kJobBytes) + " bytes, found " +
+                     std::to_string(options.key.job.size()) + " and " +
+                     std::to_string(options.device.size()));
   Result<JoinResult> result = joinJob(options);
   if (result.failed())
     return result.error();
@@ -509,17 +535,21 @@ Result<std::unique_ptr<Member>> Member::join(MemberOptions options) {
   return std::unique_ptr<Member>(new Member(std::move(implementation)));
 }
 
-Member::Member(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
+Member::Member(std::unique_ptr<Implementation> implementation)
+    : implementation_(std::move(implementation)) {}
 Member::~Member() = default;
 uint32_t Member::rank() const { return implementation_->rank(); }
 uint32_t Member::size() const { return implementation_->size(); }
 uint64_t Member::generation() const { return implementation_->generation(); }
-Result<std::vector<std::string>> Member::allGatherBytes(const std::string &name, const std::string &mine) {
+Result<std::vector<std::string>> Member::allGatherBytes(const std::string &name,
+                                                        const std::string &mine) {
   return implementation_->exchange(name, mine);
 }
 bool Member::beginIteration(uint64_t step) { return implementation_->enter(step); }
 void Member::requestStop() { implementation_->requestStop(); }
-void Member::setProgress(std::function<RankProgress()> progress) { implementation_->setProgress(std::move(progress)); }
+void Member::setProgress(std::function<RankProgress()> progress) {
+  implementation_->setProgress(std::move(progress));
+}
 void Member::report(const std::string &bytes, bool toAll) { implementation_->report(bytes, toAll); }
 Failure Member::fail(const Failure &mine) { return implementation_->fail(mine); }
 void Member::leave() { implementation_->leave(); }

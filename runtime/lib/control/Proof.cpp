@@ -20,7 +20,8 @@ std::string zorse::control::randomBytes(size_t bytes) {
     ssize_t n = ::getrandom(out.data() + got, bytes - got, 0);
     if (n > 0)
       got += size_t(n);
-    else if (errno != EINTR) { // cannot happen on a kernel with this call; without random numbers the connection would be insecure
+    else if (errno != EINTR) { // cannot happen on a kernel with this call; without random numbers
+                               // the connection would be insecure
       std::perror("getrandom");
       std::abort();
     }
@@ -31,13 +32,15 @@ std::string zorse::control::randomBytes(size_t bytes) {
 std::string zorse::control::hmacSha256(const std::string &secret, std::string_view text) {
   unsigned char mac[EVP_MAX_MD_SIZE];
   unsigned int bytes = 0;
-  if (!HMAC(EVP_sha256(), secret.data(), int(secret.size()), reinterpret_cast<const unsigned char *>(text.data()), text.size(), mac, &bytes))
+  if (!HMAC(EVP_sha256(), secret.data(), int(secret.size()),
+            reinterpret_cast<const unsigned char *>(text.data()), text.size(), mac, &bytes))
     return {}; // equals no MAC: equalMacs rejects it
   return {reinterpret_cast<const char *>(mac), bytes};
 }
 
 bool zorse::control::equalMacs(const std::string &a, const std::string &b) {
-  return a.size() == kMacBytes && b.size() == kMacBytes && CRYPTO_memcmp(a.data(), b.data(), kMacBytes) == 0;
+  return a.size() == kMacBytes && b.size() == kMacBytes &&
+         CRYPTO_memcmp(a.data(), b.data(), kMacBytes) == 0;
 }
 
 namespace {
@@ -71,11 +74,13 @@ private:
 
 } // namespace
 
-std::string zorse::control::macOfSecret(const std::string &secret, Role sender, const Nonces &nonces) {
+std::string zorse::control::macOfSecret(const std::string &secret, Role sender,
+                                        const Nonces &nonces) {
   return Transcript("zorse control: knows the secret", sender, nonces).mac(secret);
 }
 
-std::string zorse::control::macOfJoin(const std::string &secret, const Nonces &nonces, const Join &join) {
+std::string zorse::control::macOfJoin(const std::string &secret, const Nonces &nonces,
+                                      const Join &join) {
   return Transcript("zorse control: joins", MEMBER, nonces)
       .text(join.job())
       .number(join.generation())
@@ -85,7 +90,8 @@ std::string zorse::control::macOfJoin(const std::string &secret, const Nonces &n
       .mac(secret);
 }
 
-std::string zorse::control::macOfWelcome(const std::string &secret, const Nonces &nonces, const JoinAccepted &welcome) {
+std::string zorse::control::macOfWelcome(const std::string &secret, const Nonces &nonces,
+                                         const JoinAccepted &welcome) {
   return Transcript("zorse control: admits", COORDINATOR, nonces)
       .text(welcome.job())
       .number(welcome.generation())

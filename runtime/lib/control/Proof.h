@@ -24,6 +24,7 @@ bool equalMacs(const std::string &a, const std::string &b);
 
 std::string macOfSecret(const std::string &secret, Role sender, const Nonces &nonces);
 std::string macOfJoin(const std::string &secret, const Nonces &nonces, const Join &join);
-std::string macOfWelcome(const std::string &secret, const Nonces &nonces, const JoinAccepted &welcome);
+std::string macOfWelcome(const std::string &secret, const Nonces &nonces,
+                         const JoinAccepted &welcome);
 
 } // namespace zorse::control

@@ -6,7 +6,8 @@
 using namespace zorse::control;
 using namespace zorse::runtime;
 
-RootCauseFinder::RootCauseFinder(uint32_t worldSize, std::vector<std::string> devices) : ranks_(worldSize) {
+RootCauseFinder::RootCauseFinder(uint32_t worldSize, std::vector<std::string> devices)
+    : ranks_(worldSize) {
   for (uint32_t rank = 0; rank < worldSize && rank < devices.size(); ++rank)
     ranks_[rank].device = devices[rank];
 }
@@ -39,7 +40,8 @@ void RootCauseFinder::reported(const Failure &failure, double now) {
     rank.own->where = rank.where;
 }
 
-void RootCauseFinder::processEnded(uint32_t rank, const std::string &how, int exitCode, bool hadJoined, double now) {
+void RootCauseFinder::processEnded(uint32_t rank, const std::string &how, int exitCode,
+                                   bool hadJoined, double now) {
   Rank &r = ranks_[rank];
   if (r.ended)
     return;
@@ -126,23 +128,28 @@ std::string RootCauseFinder::noticedBy(uint32_t rank, uint32_t from) const {
         from = r;
   if (from != kNoRank && from != rank) {
     const Failure &own = *ranks_[from].own;
-    return "; " + nameOf(from) + " noticed" + (own.where.empty() ? ": " + own.message : " in " + own.where);
+    return "; " + nameOf(from) + " noticed" +
+           (own.where.empty() ? ": " + own.message : " in " + own.where);
   }
   return ranks_[rank].where.empty() ? "" : "; last heard of in " + ranks_[rank].where;
 }
 
-/// Describes the failure of a rank about which only another rank's report is known: it cannot reach it.
+/// Describes the failure of a rank about which only another rank's report is known: it cannot reach
+/// it.
 Failure RootCauseFinder::describeUnreached(uint32_t rank, const Failure &blame, double now) const {
   char ago[48] = "";
   if (ranks_[rank].lastHeardSeconds)
-    std::snprintf(ago, sizeof ago, "; the coordinator heard it %.1f s ago", std::max(0.0, now - *ranks_[rank].lastHeardSeconds));
+    std::snprintf(ago, sizeof ago, "; the coordinator heard it %.1f s ago",
+                  std::max(0.0, now - *ranks_[rank].lastHeardSeconds));
   Failure out;
   out.cause = Failure::Disconnected;
   out.kind = blame.kind;
   out.rank = rank;
   out.device = ranks_[rank].device;
-  out.message = nameOf(rank) + " is not reached any more (its process has died, or its network is lost): " + nameOf(blame.rank) +
-                (blame.where.empty() ? "" : ", " + blame.where) + ", says: " + blame.message + ago;
+  out.message = nameOf(rank) +
+                " is not reached any more (its process has died, or its network is lost): " +
+                nameOf(blame.rank) + (blame.where.empty() ? "" : ", " + blame.where) +
+                ", says: " + blame.message + ago;
   return out;
 }
 
@@ -159,9 +166,11 @@ Failure RootCauseFinder::describe(const FailureChain &chain, double now) const {
         return describeUnreached(out.peer, *rank.own, now);
       bool mutual = ranks_[out.peer].own && ranks_[out.peer].own->peer == chain.end;
       out.exitCode = 2;
-      out.message +=
-          mutual ? "; " + nameOf(out.peer) + " reports the same of rank " + std::to_string(chain.end) + ": the connection between them is broken"
-                 : "; it blames " + nameOf(out.peer) + (ranks_[out.peer].mute ? ", which has finished" : "");
+      out.message += mutual
+                         ? "; " + nameOf(out.peer) + " reports the same of rank " +
+                               std::to_string(chain.end) + ": the connection between them is broken"
+                         : "; it blames " + nameOf(out.peer) +
+                               (ranks_[out.peer].mute ? ", which has finished" : "");
     }
     return out;
   }
@@ -175,10 +184,10 @@ Failure RootCauseFinder::describe(const FailureChain &chain, double now) const {
   out.exitCode = rank.ended ? rank.exitCode : 2;
   out.where = rank.where;
   out.cause = rank.ended ? Failure::Died : Failure::Disconnected;
-  out.message =
-      nameOf(chain.end) + " " +
-      (rank.ended ? rank.how + (rank.hadJoined ? "" : " before it had joined")
-                  : "is gone: its control connection ended without a goodbye (" + rank.why + "), so its process has died or its network is lost") +
-      noticedBy(chain.end, chain.from);
+  out.message = nameOf(chain.end) + " " +
+                (rank.ended ? rank.how + (rank.hadJoined ? "" : " before it had joined")
+                            : "is gone: its control connection ended without a goodbye (" +
+                                  rank.why + "), so its process has died or its network is lost") +
+                noticedBy(chain.end, chain.from);
   return out;
 }

@@ -39,7 +39,8 @@ public:
   /// The rank's report about itself; only the first counts. `now` here and below: the coordinator's
   /// clock.
   void reported(const runtime::Failure &failure, double now);
-  void processEnded(uint32_t rank, const std::string &how, int exitCode, bool hadJoined, double now);
+  void processEnded(uint32_t rank, const std::string &how, int exitCode, bool hadJoined,
+                    double now);
   void closed(uint32_t rank, const std::string &why, double now);
   /// The rank's connection, if it had one, has ended: the rank can send no more reports.
   void cannotReport(uint32_t rank) { ranks_[rank].mute = true; }
@@ -71,13 +72,16 @@ private:
     bool final = false;
   };
 
-  static bool accusesPeer(const runtime::Failure &own) { return own.peer != runtime::kNoRank || own.cause == runtime::Failure::Disconnected; }
+  static bool accusesPeer(const runtime::Failure &own) {
+    return own.peer != runtime::kNoRank || own.cause == runtime::Failure::Disconnected;
+  }
   void note(uint32_t rank, double now);
   /// The rank whose own failure (no blame) was noted first, or kNoRank.
   uint32_t earliestTrouble(uint32_t except) const;
   FailureChain follow() const;
   runtime::Failure describe(const FailureChain &chain, double now) const;
-  runtime::Failure describeUnreached(uint32_t rank, const runtime::Failure &blame, double now) const;
+  runtime::Failure describeUnreached(uint32_t rank, const runtime::Failure &blame,
+                                     double now) const;
   std::string noticedBy(uint32_t rank, uint32_t from) const;
 
   std::vector<Rank> ranks_;

@@ -24,10 +24,12 @@ Result<std::string> checked(std::string secret, const std::string &source) {
   while (!secret.empty() && std::strchr(" \t\r\n", secret.back()))
     secret.pop_back();
   if (secret.size() < kMinBytes)
-    return userError(source + ": the secret has " + std::to_string(secret.size()) + " bytes, expected at least " + std::to_string(kMinBytes) +
+    return userError(source + ": the secret has " + std::to_string(secret.size()) +
+                     " bytes, expected at least " + std::to_string(kMinBytes) +
                      "; make one with: openssl rand -hex 32");
   if (secret.size() > kMaxBytes)
-    return userError(source + ": the secret has more than " + std::to_string(kMaxBytes) + " bytes; is it the right file?");
+    return userError(source + ": the secret has more than " + std::to_string(kMaxBytes) +
+                     " bytes; is it the right file?");
   return secret;
 }
 
@@ -65,11 +67,13 @@ Result<std::string> secretIn(const std::string &path) {
   if (info.st_mode & 077) {
     char mode[8];
     std::snprintf(mode, sizeof mode, "%04o", unsigned(info.st_mode & 07777));
-    return userError(path + ": the file with the secret can be used by others (mode " + mode + ", expected 0600); run: chmod 600 " + path +
+    return userError(path + ": the file with the secret can be used by others (mode " + mode +
+                     ", expected 0600); run: chmod 600 " + path +
                      " (a secret that Kubernetes mounts: defaultMode: 0400)");
   }
   if (info.st_uid != ::geteuid() && info.st_uid != 0)
-    return userError(path + ": the file with the secret belongs to another user; expected one of your own");
+    return userError(
+        path + ": the file with the secret belongs to another user; expected one of your own");
   Result<std::string> text = readAll(file.fd, path);
   if (text.failed())
     return text;
@@ -81,9 +85,11 @@ Result<std::string> homeDirectory() {
     return std::string(home);
   passwd entry = {}, *found = nullptr;
   char buffer[4096];
-  if (::getpwuid_r(::geteuid(), &entry, buffer, sizeof buffer, &found) == 0 && found && found->pw_dir && *found->pw_dir)
+  if (::getpwuid_r(::geteuid(), &entry, buffer, sizeof buffer, &found) == 0 && found &&
+      found->pw_dir && *found->pw_dir)
     return std::string(found->pw_dir);
-  return userError("found no home directory for the file with the secret: set ZORSE_SECRET or ZORSE_SECRET_FILE");
+  return userError("found no home directory for the file with the secret: set ZORSE_SECRET or "
+                   "ZORSE_SECRET_FILE");
 }
 
 /// Creates `path` with a new secret, unless another process creates it first. The file appears
@@ -92,7 +98,8 @@ Status makeSecret(const std::string &directory, const std::string &path) {
   for (size_t slash = directory.find('/', 1);; slash = directory.find('/', slash + 1)) {
     std::string part = directory.substr(0, slash);
     if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST && errno != EISDIR && errno != EROFS)
-      return userError(part + ": the folder for the secret cannot be created: " + std::strerror(errno) + "; set ZORSE_SECRET or ZORSE_SECRET_FILE");
+      return userError(part + ": the folder for the secret cannot be created: " +
+                       std::strerror(errno) + "; set ZORSE_SECRET or ZORSE_SECRET_FILE");
     if (slash == std::string::npos)
       break;
   }
@@ -105,14 +112,17 @@ Status makeSecret(const std::string &directory, const std::string &path) {
   };
   std::string draft = path + "." + hex(randomBytes(8)), text = hex(randomBytes()) + "\n";
   File file{::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)};
-  bool good = file.fd >= 0 && ::write(file.fd, text.data(), text.size()) == ssize_t(text.size()) && ::fsync(file.fd) == 0;
+  bool good = file.fd >= 0 && ::write(file.fd, text.data(), text.size()) == ssize_t(text.size()) &&
+              ::fsync(file.fd) == 0;
   if (good)
-    good = ::link(draft.c_str(), path.c_str()) == 0 || errno == EEXIST; // unlike rename, does not replace a file of another process
+    good = ::link(draft.c_str(), path.c_str()) == 0 ||
+           errno == EEXIST; // unlike rename, does not replace a file of another process
   int cause = errno;
   if (file.fd >= 0)
     ::unlink(draft.c_str());
   if (!good)
-    return userError(path + ": the file with the secret cannot be created: " + std::strerror(cause) + "; set ZORSE_SECRET or ZORSE_SECRET_FILE");
+    return userError(path + ": the file with the secret cannot be created: " +
+                     std::strerror(cause) + "; set ZORSE_SECRET or ZORSE_SECRET_FILE");
   return Status::success();
 }
 

@@ -13,7 +13,10 @@ public:
   uint32_t rank() const override { return 0; }
   uint32_t size() const override { return 1; }
   uint64_t generation() const override { return generation_; }
-  Result<std::vector<std::string>> allGatherBytes(const std::string &, const std::string &mine) override { return std::vector<std::string>{mine}; }
+  Result<std::vector<std::string>> allGatherBytes(const std::string &,
+                                                  const std::string &mine) override {
+    return std::vector<std::string>{mine};
+  }
 
 private:
   uint64_t generation_;
@@ -37,5 +40,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<ProcessGroup> zorse::runtime::makeSingleProcessGroup(uint64_t generation) { return std::make_unique<SingleProcessGroup>(generation); }
-std::unique_ptr<StopCoordinator> zorse::runtime::makeSoloStopCoordinator() { return std::make_unique<SingleProcessStopCoordinator>(); }
+std::unique_ptr<ProcessGroup> zorse::runtime::makeSingleProcessGroup(uint64_t generation) {
+  return std::make_unique<SingleProcessGroup>(generation);
+}
+std::unique_ptr<StopCoordinator> zorse::runtime::makeSoloStopCoordinator() {
+  return std::make_unique<SingleProcessStopCoordinator>();
+}

@@ -47,7 +47,8 @@ Result<std::thread> zorse::control::startThread(std::function<void()> body) {
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!thread.joinable())
-    return userError("a thread cannot be started: " + why + "; is there a limit on processes or memory (ulimit -u, cgroup)?");
+    return userError("a thread cannot be started: " + why +
+                     "; is there a limit on processes or memory (ulimit -u, cgroup)?");
   return thread;
 }
 
@@ -78,20 +79,25 @@ Status lookUp(const std::string &host, uint16_t port, bool listening, Addresses 
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV | (listening ? AI_PASSIVE : 0);
-  int failed = ::getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(port).c_str(), &hints, &out->list);
+  int failed = ::getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(port).c_str(),
+                             &hints, &out->list);
   if (failed != 0)
-    return userError("host '" + host + "' is not known: " + (failed == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(failed)));
+    return userError("host '" + host + "' is not known: " +
+                     (failed == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(failed)));
   return Status::success();
 }
 
-FileDescriptor newSocket(int family) { return FileDescriptor(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+FileDescriptor newSocket(int family) {
+  return FileDescriptor(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
 
 uint16_t portOf(int fd) {
   sockaddr_storage bound = {};
   socklen_t size = sizeof bound;
   if (::getsockname(fd, reinterpret_cast<sockaddr *>(&bound), &size) != 0)
     return 0;
-  return ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6 *>(&bound)->sin6_port : reinterpret_cast<sockaddr_in *>(&bound)->sin_port);
+  return ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6 *>(&bound)->sin6_port
+                                           : reinterpret_cast<sockaddr_in *>(&bound)->sin_port);
 }
 
 /// Returns 0 or errno.
@@ -100,10 +106,12 @@ int listenAt(const addrinfo &address, Listener *out) {
   if (!socket.valid())
     return errno;
   int on = 1, off = 0;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); // not refused because of the closed connections of an earlier job
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on,
+               sizeof on); // not refused because of the closed connections of an earlier job
   if (address.ai_family == AF_INET6)
     ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  if (::bind(socket.get(), address.ai_addr, address.ai_addrlen) != 0 || ::listen(socket.get(), 1024) != 0)
+  if (::bind(socket.get(), address.ai_addr, address.ai_addrlen) != 0 ||
+      ::listen(socket.get(), 1024) != 0)
     return errno;
   out->port = portOf(socket.get());
   out->socket = std::move(socket);
@@ -112,12 +120,14 @@ int listenAt(const addrinfo &address, Listener *out) {
 
 } // namespace
 
-Result<Listener> zorse::control::listenOn(const std::string &address, const std::vector<uint16_t> &ports) {
+Result<Listener> zorse::control::listenOn(const std::string &address,
+                                          const std::vector<uint16_t> &ports) {
   std::string tried;
   for (uint16_t port : ports) {
     Addresses addresses;
     if (Status unknown = lookUp(address, port, true, &addresses); unknown.failed())
-      return userError("the coordinator cannot listen: " + unknown.message() + "; give an address of this machine");
+      return userError("the coordinator cannot listen: " + unknown.message() +
+                       "; give an address of this machine");
     int cause = 0;
     for (addrinfo *a = addresses.list; a; a = a->ai_next) {
       Listener listener;
@@ -126,7 +136,8 @@ Result<Listener> zorse::control::listenOn(const std::string &address, const std:
     }
     tried += (tried.empty() ? "" : "; ") + describe({address, port}) + ": " + std::strerror(cause);
   }
-  return userError("the coordinator cannot listen (" + (tried.empty() ? "no port was given" : tried) +
+  return userError("the coordinator cannot listen (" +
+                   (tried.empty() ? "no port was given" : tried) +
                    "); give an address of this machine and a free port");
 }
 
@@ -150,7 +161,8 @@ Result<FileDescriptor> zorse::control::connectTo(const Address &address, double 
   FileDescriptor socket = newSocket(address.bytes.ss_family);
   if (!socket.valid())
     return userError(std::strerror(errno));
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr *>(&address.bytes), address.size) == 0)
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr *>(&address.bytes), address.size) ==
+      0)
     return socket;
   if (errno != EINPROGRESS && errno != EINTR) // an interrupted connect continues
     return userError(std::strerror(errno));
@@ -177,7 +189,9 @@ void zorse::control::allowOpenFiles(uint64_t count) {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-Connection::Connection(FileDescriptor socket) : socket_(std::move(socket)) { sendWithoutDelay(socket_.get()); }
+Connection::Connection(FileDescriptor socket) : socket_(std::move(socket)) {
+  sendWithoutDelay(socket_.get());
+}
 
 Connection::~Connection() {
   if (socket_.valid())
@@ -207,7 +221,9 @@ bool Connection::receive(size_t limit) {
   return true;
 }
 
-void Connection::queue(SharedFrame frame, bool lasting) { out_.push_back({std::move(frame), lasting}); }
+void Connection::queue(SharedFrame frame, bool lasting) {
+  out_.push_back({std::move(frame), lasting});
+}
 
 void Connection::flush() {
   while (!out_.empty()) {
@@ -241,7 +257,8 @@ bool Connection::isSendingAgain() const { return survival_.isDoubtful(socket_.ge
 
 void Connection::giveUp() {
   auto first = out_.begin() + (sent_ > 0 ? 1 : 0);
-  out_.erase(std::remove_if(first, out_.end(), [](const Out &out) { return !out.lasting; }), out_.end());
+  out_.erase(std::remove_if(first, out_.end(), [](const Out &out) { return !out.lasting; }),
+             out_.end());
 }
 
 void Connection::finish() { ::shutdown(socket_.get(), SHUT_WR); }

@@ -28,7 +28,8 @@ DataFile::~DataFile() {
 Result<DataFile> DataFile::open(const std::string &path) {
   DataFile file;
   file.path_ = path;
-  file.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); // does not wait for the writer of a FIFO
+  file.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC |
+                                              O_NONBLOCK); // does not wait for the writer of a FIFO
   if (file.descriptor_ < 0)
     return userError(path + ": cannot be read: " + std::strerror(errno));
   struct stat info = {};
@@ -57,9 +58,11 @@ Status DataFile::read(uint64_t offset, void *target, size_t bytes) const {
     if (got < 0 && errno == EINTR)
       continue;
     if (got < 0)
-      return userError(path_ + ": cannot be read at byte " + std::to_string(offset) + ": " + std::strerror(errno));
+      return userError(path_ + ": cannot be read at byte " + std::to_string(offset) + ": " +
+                       std::strerror(errno));
     if (got == 0)
-      return userError(path_ + ": ends after " + std::to_string(offset) + " bytes, but had " + std::to_string(size_) +
+      return userError(path_ + ": ends after " + std::to_string(offset) + " bytes, but had " +
+                       std::to_string(size_) +
                        " when it was opened: it has been truncated or replaced since");
     at += got;
     offset += uint64_t(got);

@@ -62,7 +62,9 @@ std::vector<std::string> zorse::runtime::dataFiles(const std::string &specificat
   return all;
 }
 
-std::string zorse::runtime::withoutBytes(const std::string &path) { return path.rfind(kAsBytes, 0) == 0 ? path.substr(kAsBytes.size()) : path; }
+std::string zorse::runtime::withoutBytes(const std::string &path) {
+  return path.rfind(kAsBytes, 0) == 0 ? path.substr(kAsBytes.size()) : path;
+}
 
 Result<TokenFile> TokenFile::open(const std::string &path, const TokenReading &reading) {
   Result<DataFile> opened = DataFile::open(withoutBytes(path));
@@ -81,7 +83,8 @@ Result<StoredType> typeWithoutHeader(const DataFile &file, const TokenReading &r
   const std::string &path = file.path();
   if (reading.type) {
     if (file.size() % bytesOf(*reading.type))
-      return userError(path + ": --data-type says " + tokenTypeName(*reading.type) + " tokens, but the file has " + std::to_string(file.size()) +
+      return userError(path + ": --data-type says " + tokenTypeName(*reading.type) +
+                       " tokens, but the file has " + std::to_string(file.size()) +
                        " bytes, no multiple of " + std::to_string(bytesOf(*reading.type)));
     return *reading.type;
   }
@@ -89,20 +92,27 @@ Result<StoredType> typeWithoutHeader(const DataFile &file, const TokenReading &r
   if (other.failed())
     return other.error();
   if (!other->empty())
-    return userError(path + ": expected text or tokens, found " + *other + ": the model would learn the bytes of that format. " +
-                     remedyFor(*other, path) + ", or give bytes:" + path + " to train on its bytes");
+    return userError(path + ": expected text or tokens, found " + *other +
+                     ": the model would learn the bytes of that format. " +
+                     remedyFor(*other, path) + ", or give bytes:" + path +
+                     " to train on its bytes");
   if (endsWith(path, ".bin")) {
     if (file.size() % 2)
-      return userError(path + ": a .bin file without a header is read as uint16 tokens or wider ones, but has an odd number of bytes (" +
-                       std::to_string(file.size()) + "); a file with another suffix is read as bytes, and so is this one with --data-type=uint8");
+      return userError(path +
+                       ": a .bin file without a header is read as uint16 tokens or wider ones, but "
+                       "has an odd number of bytes (" +
+                       std::to_string(file.size()) +
+                       "); a file with another suffix is read as bytes, and so is this one with "
+                       "--data-type=uint8");
     return tokenTypeOf(file, reading.vocabulary);
   }
   if (!bytesAreTokens(reading.vocabulary))
-    return userError(path + ": expected token ids below " + std::to_string(reading.vocabulary) +
-                     ", found a text, whose bytes are no tokens of this model. python3 -m zorse.data " + path +
-                     " -o FOLDER --tokenizer TOKENIZER makes tokens of it; bytes:" + path +
-                     " trains on its bytes, and --data-type sets "
-                     "the type of other files without a header");
+    return userError(
+        path + ": expected token ids below " + std::to_string(reading.vocabulary) +
+        ", found a text, whose bytes are no tokens of this model. python3 -m zorse.data " + path +
+        " -o FOLDER --tokenizer TOKENIZER makes tokens of it; bytes:" + path +
+        " trains on its bytes, and --data-type sets "
+        "the type of other files without a header");
   return StoredType::U8;
 }
 
@@ -138,10 +148,12 @@ Result<TokenFile> TokenFile::parse(DataFile opened, const TokenReading &reading)
     uint64_t said = uint64_t(uint32_t(head[2]));
     file.count_ = (opened.size() - kTokenHeader) / bytesOf(file.type_);
     if (said != file.count_ || file.count_ * bytesOf(file.type_) != opened.size() - kTokenHeader)
-      return userError(path + ": its header says " + std::to_string(said) + " tokens, the file holds " + std::to_string(file.count_) +
+      return userError(path + ": its header says " + std::to_string(said) +
+                       " tokens, the file holds " + std::to_string(file.count_) +
                        ": it is truncated or damaged");
     if (reading.type && bytesOf(*reading.type) != bytesOf(file.type_))
-      return userError(path + ": its header says " + tokenTypeName(file.type_) + " tokens, and --data-type says " + tokenTypeName(*reading.type) +
+      return userError(path + ": its header says " + tokenTypeName(file.type_) +
+                       " tokens, and --data-type says " + tokenTypeName(*reading.type) +
                        "; leave the option out, which is for files without a header");
   } else {
     Result<StoredType> type = typeWithoutHeader(opened, reading);
@@ -157,7 +169,8 @@ Result<TokenFile> TokenFile::parse(DataFile opened, const TokenReading &reading)
 
 Status TokenFile::read(uint64_t first, uint64_t count, int64_t *tokens) const {
   std::vector<std::byte> bytes(count * bytesOf(type_));
-  if (Status status = file_.read(start_ + first * bytesOf(type_), bytes.data(), bytes.size()); status.failed())
+  if (Status status = file_.read(start_ + first * bytesOf(type_), bytes.data(), bytes.size());
+      status.failed())
     return status;
   convertElements(bytes.data(), type_, tokens, StoredType::I64, int64_t(count));
   return Status::success();
@@ -172,7 +185,9 @@ Result<ArrayFile> ArrayFile::open(const std::string &path) {
 
 Result<ArrayFile> ArrayFile::parse(DataFile opened) {
   const std::string path = opened.path();
-  auto bad = [&](const std::string &what) { return userError(path + ": is not a .npy array: " + what); };
+  auto bad = [&](const std::string &what) {
+    return userError(path + ": is not a .npy array: " + what);
+  };
   std::vector<std::byte> head(size_t(std::min<uint64_t>(opened.size(), 12)));
   if (Status status = opened.read(0, head.data(), head.size()); status.failed())
     return status.error();
@@ -206,9 +221,10 @@ Result<ArrayFile> ArrayFile::parse(DataFile opened) {
   struct {
     const char *name;
     StoredType type;
-  } const types[] = {{"<f8", StoredType::F64}, {"<f4", StoredType::F32}, {"<f2", StoredType::F16}, {"<i8", StoredType::I64},
-                     {"<i4", StoredType::I32}, {"<i2", StoredType::I16}, {"|i1", StoredType::I8},  {"<u8", StoredType::U64},
-                     {"<u4", StoredType::U32}, {"<u2", StoredType::U16}, {"|u1", StoredType::U8},  {"|b1", StoredType::Bool}};
+  } const types[] = {{"<f8", StoredType::F64}, {"<f4", StoredType::F32}, {"<f2", StoredType::F16},
+                     {"<i8", StoredType::I64}, {"<i4", StoredType::I32}, {"<i2", StoredType::I16},
+                     {"|i1", StoredType::I8},  {"<u8", StoredType::U64}, {"<u4", StoredType::U32},
+                     {"<u2", StoredType::U16}, {"|u1", StoredType::U8},  {"|b1", StoredType::Bool}};
   bool known = false;
   for (const auto &type : types)
     if (descr == type.name) {

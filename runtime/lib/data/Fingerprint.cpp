@@ -15,7 +15,8 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr size_t kEnds = 1 << 20, kSample = 4096, kSamples = 256; // files up to 3 MiB are hashed whole
+constexpr size_t kEnds = 1 << 20, kSample = 4096,
+                 kSamples = 256; // files up to 3 MiB are hashed whole
 
 /// Hash of the beginning, the end and evenly spaced samples of a file.
 Result<uint64_t> sampledHash(const DataFile &file) {
@@ -33,7 +34,8 @@ Result<uint64_t> sampledHash(const DataFile &file) {
   };
   if (file.size() <= 2 * kEnds + kSample * kSamples) {
     for (uint64_t offset = 0; offset < file.size(); offset += kEnds)
-      if (Status status = add(offset, size_t(std::min<uint64_t>(kEnds, file.size() - offset))); status.failed())
+      if (Status status = add(offset, size_t(std::min<uint64_t>(kEnds, file.size() - offset)));
+          status.failed())
         return status.error();
     return uint64_t(XXH64_digest(state.get()));
   }
@@ -48,7 +50,8 @@ Result<uint64_t> sampledHash(const DataFile &file) {
   return uint64_t(XXH64_digest(state.get()));
 }
 
-Result<std::string> describeFile(const std::string &name, const std::string &path, const TokenReading &reading) {
+Result<std::string> describeFile(const std::string &name, const std::string &path,
+                                 const TokenReading &reading) {
   std::string form;
   if (name.empty()) {
     Result<TokenFile> tokens = TokenFile::open(path, reading);
@@ -77,16 +80,20 @@ Result<std::string> describeFile(const std::string &name, const std::string &pat
 
 } // namespace
 
-Result<std::string> zorse::runtime::dataFingerprint(const std::string &specification, const TokenReading &reading) {
-  std::map<std::string, std::vector<std::string>> shards; // by input; token files have the empty key
+Result<std::string> zorse::runtime::dataFingerprint(const std::string &specification,
+                                                    const TokenReading &reading) {
+  std::map<std::string, std::vector<std::string>>
+      shards; // by input; token files have the empty key
   for (size_t begin = 0; begin <= specification.size();) {
     size_t end = std::min(specification.find(',', begin), specification.size());
     std::string part = specification.substr(begin, end - begin);
     begin = end + 1;
     size_t equals = part.find('=');
     const std::string name = equals == std::string::npos ? "" : part.substr(0, equals);
-    const std::string path = equals == std::string::npos ? withoutBytes(part) : part.substr(equals + 1);
-    const std::string prefix = equals == std::string::npos ? part.substr(0, part.size() - path.size()) : "";
+    const std::string path =
+        equals == std::string::npos ? withoutBytes(part) : part.substr(equals + 1);
+    const std::string prefix =
+        equals == std::string::npos ? part.substr(0, part.size() - path.size()) : "";
     Result<std::vector<std::string>> files = filesOf(path);
     if (files.failed())
       return files.error();

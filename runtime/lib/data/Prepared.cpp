@@ -24,7 +24,8 @@ std::string labelsOf(const std::string &directory) {
     return {};
   auto shallow = [](int depth, json::parse_event_t, json &) { return depth <= 8; };
   json manifest = json::parse(text, shallow, /*allow_exceptions=*/false);
-  if (!manifest.is_object() || !manifest.contains("fingerprint") || !manifest.contains("settings") || !manifest["settings"].is_object() ||
+  if (!manifest.is_object() || !manifest.contains("fingerprint") ||
+      !manifest.contains("settings") || !manifest["settings"].is_object() ||
       !manifest["settings"].contains("labels") || !manifest["settings"]["labels"].is_string())
     return {};
   return manifest["settings"]["labels"].get<std::string>();
@@ -35,13 +36,17 @@ std::string labelsOf(const std::string &directory) {
 Status zorse::runtime::checkPrepared(const bundle::GraphInput &input, const std::string &path) {
   if (inputRole(input) != "labels")
     return Status::success();
-  const std::string directory = path.substr(0, path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1), labels = labelsOf(directory);
+  const std::string directory = path.substr(
+                        0, path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1),
+                    labels = labelsOf(directory);
   const char *wanted = input.shifted_in_graph() ? "same" : "next";
   if ((labels != "same" && labels != "next") || labels == wanted)
     return Status::success();
   return userError(
       path + ": input '" + input.name() + "' expects labels that " +
-      (input.shifted_in_graph() ? "are not shifted, as the model shifts them itself" : "are the next tokens, as the model does not shift them") +
-      "; found labels that " + (labels == "next" ? "are shifted already" : "are not shifted") + " (\"labels\": \"" + labels + "\" in " + directory +
+      (input.shifted_in_graph() ? "are not shifted, as the model shifts them itself"
+                                : "are the next tokens, as the model does not shift them") +
+      "; found labels that " + (labels == "next" ? "are shifted already" : "are not shifted") +
+      " (\"labels\": \"" + labels + "\" in " + directory +
       "data.json). Prepare the data again with python3 -m zorse.data --labels " + wanted);
 }

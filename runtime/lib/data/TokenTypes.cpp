@@ -8,8 +8,10 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr size_t kPieces = 64, kPiece = 4096; // segments, spread over the file, and their bytes; smaller files are read whole
-constexpr size_t kEnough = 16;                // numbers needed to distinguish a wide type from a narrow one
+constexpr size_t
+    kPieces = 64,
+    kPiece = 4096; // segments, spread over the file, and their bytes; smaller files are read whole
+constexpr size_t kEnough = 16; // numbers needed to distinguish a wide type from a narrow one
 
 /// Segments of the file at offsets that are multiples of 8.
 Result<std::vector<std::byte>> sampled(const DataFile &file) {
@@ -20,7 +22,8 @@ Result<std::vector<std::byte>> sampled(const DataFile &file) {
   for (uint64_t offset = 0; offset < whole && bytes.size() < kPieces * kPiece; offset += step) {
     const size_t size = size_t(std::min<uint64_t>(kPiece, whole - offset));
     bytes.resize(bytes.size() + size);
-    if (Status status = file.read(offset, bytes.data() + bytes.size() - size, size); status.failed())
+    if (Status status = file.read(offset, bytes.data() + bytes.size() - size, size);
+        status.failed())
       return status.error();
   }
   return bytes;
@@ -34,7 +37,8 @@ struct Fit {
   size_t telling = 0;
 };
 
-template <typename T> Fit fitOf(const std::vector<std::byte> &bytes, uint64_t size, uint64_t bound) {
+template <typename T>
+Fit fitOf(const std::vector<std::byte> &bytes, uint64_t size, uint64_t bound) {
   Fit fit;
   fit.fits = size % sizeof(T) == 0 && bytes.size() >= sizeof(T);
   for (size_t at = 0; fit.fits && at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
@@ -64,7 +68,8 @@ const char *zorse::runtime::tokenTypeName(StoredType type) {
 }
 
 std::optional<StoredType> zorse::runtime::tokenTypeNamed(const std::string &name) {
-  for (StoredType type : {StoredType::U8, StoredType::U16, StoredType::U32, StoredType::I32, StoredType::I64})
+  for (StoredType type :
+       {StoredType::U8, StoredType::U16, StoredType::U32, StoredType::I32, StoredType::I64})
     if (name == tokenTypeName(type))
       return type;
   return std::nullopt;
@@ -77,10 +82,13 @@ Result<StoredType> zorse::runtime::tokenTypeOf(const DataFile &file, int64_t voc
   // If the vocabulary is unknown, only ids that fit into 16 bits are evidence.
   const uint64_t bound = vocabulary > 0 ? uint64_t(vocabulary) : 1 << 16;
   const bool narrow = fitOf<uint16_t>(*bytes, file.size(), bound).fits;
-  const Fit wide = fitOf<uint32_t>(*bytes, file.size(), bound), widest = fitOf<uint64_t>(*bytes, file.size(), bound);
+  const Fit wide = fitOf<uint32_t>(*bytes, file.size(), bound),
+            widest = fitOf<uint64_t>(*bytes, file.size(), bound);
   auto ambiguous = [&](const char *one, const char *other) {
-    return userError(file.path() + ": expected token ids of a known type, found a file without a header that may hold " + one + " or " + other +
-                     "; set the type with --data-type");
+    return userError(
+        file.path() +
+        ": expected token ids of a known type, found a file without a header that may hold " + one +
+        " or " + other + "; set the type with --data-type");
   };
   if (widest.fits) { // the other types then fit too: every id is followed by a zero
     if (widest.telling >= kEnough)

@@ -23,7 +23,9 @@ Result<std::unique_ptr<QueuedDevice>> makeCpu(const DeviceRequest &request) {
 }
 
 /// The hardware units of devices that are threads of the host.
-std::vector<HardwareUnit> cpus(const std::string &architecture) { return {{"", "", "", architecture, 0}}; }
+std::vector<HardwareUnit> cpus(const std::string &architecture) {
+  return {{"", "", "", architecture, 0}};
+}
 std::string noVersion() { return {}; }
 
 Result<std::unique_ptr<QueuedDevice>> makeNull(const DeviceRequest &request) {
@@ -42,20 +44,24 @@ Result<std::unique_ptr<QueuedDevice>> makeCuda(const DeviceRequest &request) {
 const std::vector<Driver> &zorse::runtime::drivers() {
   static const std::vector<Driver> all = {
       {"cpu", makeCpu, [] { return cpus(cpuHere()); }, CpuDevice::matrixLibrary, noVersion},
-      {"null", makeNull, [] { return cpus("none"); }, [](bool) { return Result<std::string>(std::string("none (null devices compute nothing)")); },
+      {"null", makeNull, [] { return cpus("none"); },
+       [](bool) { return Result<std::string>(std::string("none (null devices compute nothing)")); },
        noVersion},
       {"cuda", makeCuda, cudaUnits, [](bool) { return cudaNumerics(); }, cudaDriver},
   };
   return all;
 }
 
-Result<const Driver *> zorse::runtime::findDriver(const std::string &kind, const std::string &device) {
+Result<const Driver *> zorse::runtime::findDriver(const std::string &kind,
+                                                  const std::string &device) {
   std::string known;
   for (const Driver &driver : drivers()) {
     if (kind == driver.kind)
       return &driver;
     known += (known.empty() ? "" : ", ") + std::string(driver.kind);
   }
-  return userError("device '" + device + "' is of kind '" + kind + "'; this runtime has drivers for: " + known +
-                   ". Compile the model for a cluster of these; zorse-run --simulate shows what programs of any kind would do");
+  return userError("device '" + device + "' is of kind '" + kind +
+                   "'; this runtime has drivers for: " + known +
+                   ". Compile the model for a cluster of these; zorse-run --simulate shows what "
+                   "programs of any kind would do");
 }

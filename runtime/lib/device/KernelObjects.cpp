@@ -22,7 +22,8 @@ int openNameless() {
   if (descriptor >= 0)
     return descriptor;
   const char *directory = std::getenv("TMPDIR");
-  return ::open(directory && *directory ? directory : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600);
+  return ::open(directory && *directory ? directory : "/tmp",
+                O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600);
 }
 
 bool writeAll(int descriptor, const void *data, size_t size) {
@@ -41,7 +42,8 @@ bool writeAll(int descriptor, const void *data, size_t size) {
 
 } // namespace
 
-Result<std::shared_ptr<const MemoryFile>> MemoryFile::copyOf(const std::string &name, const void *data, size_t size) {
+Result<std::shared_ptr<const MemoryFile>> MemoryFile::copyOf(const std::string &name,
+                                                             const void *data, size_t size) {
   std::shared_ptr<MemoryFile> file(new MemoryFile());
   file->name_ = name;
   file->descriptor_ = openNameless();
@@ -68,7 +70,8 @@ Result<std::shared_ptr<const MemoryFile>> MemoryFile::hold(const std::string &pa
 }
 
 Status MemoryFile::map(size_t size) {
-  void *address = size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor_, 0);
+  void *address =
+      size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor_, 0);
   if (address == MAP_FAILED)
     return userError(name_ + ": cannot be mapped: " + std::strerror(errno));
   data_ = static_cast<const std::byte *>(address);
@@ -83,12 +86,14 @@ MemoryFile::~MemoryFile() {
     ::close(descriptor_);
 }
 
-Result<std::shared_ptr<const MemoryFile>> KernelObjects::find(const std::string &architecture, const std::string &object) const {
+Result<std::shared_ptr<const MemoryFile>> KernelObjects::find(const std::string &architecture,
+                                                              const std::string &object) const {
   const std::string name = architecture + "/" + object;
   if (auto found = files_.find(name); found != files_.end())
     return found->second;
   if (directory_.empty())
-    return userError("kernel object 'kernels/" + name + "' was not loaded with the bundle; compile the model again");
+    return userError("kernel object 'kernels/" + name +
+                     "' was not loaded with the bundle; compile the model again");
   const std::string path = directory_ + "/" + name;
   Result<std::string> bytes = readRegularFile(path, SIZE_MAX);
   if (bytes.failed())

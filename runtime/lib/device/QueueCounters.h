@@ -20,7 +20,9 @@ public:
 
   uint64_t finished(uint32_t queue) const { return queues_[queue].finished.load(); }
 
-  bool reached(uint32_t queue, uint64_t count) const { return queues_[queue].finished.load(std::memory_order_acquire) >= count; }
+  bool reached(uint32_t queue, uint64_t count) const {
+    return queues_[queue].finished.load(std::memory_order_acquire) >= count;
+  }
 
   /// Only the thread that serves `queue` calls this.
   void finish(uint32_t queue) {
@@ -64,7 +66,8 @@ private:
   static constexpr uint64_t kNothing = UINT64_MAX;
   struct Queue {
     std::atomic<uint64_t> finished{0};
-    std::atomic<uint64_t> wanted{kNothing}; ///< smallest count that a thread waits for; written with `mutex_` held
+    std::atomic<uint64_t> wanted{
+        kNothing}; ///< smallest count that a thread waits for; written with `mutex_` held
     std::condition_variable changed;
   };
   std::vector<Queue> queues_;

@@ -21,9 +21,15 @@ struct Reach {
 };
 
 /// (count - 1) * stride: the beginning of the last of `count` elements.
-constexpr Reach last(const Reach &count, __int128 stride) { return {(count.fixed - 1) * stride, count.perRow * stride}; }
-constexpr Reach operator+(const Reach &a, const Reach &b) { return {a.fixed + b.fixed, a.perRow + b.perRow}; }
-constexpr Reach operator*(const Reach &a, int64_t bytes) { return {a.fixed * bytes, a.perRow * bytes}; }
+constexpr Reach last(const Reach &count, __int128 stride) {
+  return {(count.fixed - 1) * stride, count.perRow * stride};
+}
+constexpr Reach operator+(const Reach &a, const Reach &b) {
+  return {a.fixed + b.fixed, a.perRow + b.perRow};
+}
+constexpr Reach operator*(const Reach &a, int64_t bytes) {
+  return {a.fixed * bytes, a.perRow * bytes};
+}
 
 /// How a launch accesses one of its operands.
 struct OperandUse {
@@ -38,8 +44,8 @@ inline constexpr int64_t kLargestSize = int64_t(1) << 48;
 /// Checks that the `reach` bytes that follow `pointer` are inside the pointer's argument, for every
 /// number of rows from 1, and that the argument may be written if `written`. `pointer` names an
 /// argument of `function`. \return  empty, or the problem, which begins with `what`
-std::string problemOfUse(const bundle::CompiledFunction &function, const bundle::Pointer &pointer, const Reach &reach, bool written,
-                         const std::string &what);
+std::string problemOfUse(const bundle::CompiledFunction &function, const bundle::Pointer &pointer,
+                         const Reach &reach, bool written, const std::string &what);
 
 /// Checks that libraries accept the sizes and strides of a product, and that its matrices are
 /// inside their arguments. \return  empty, or the first problem

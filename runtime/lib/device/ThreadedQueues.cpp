@@ -11,9 +11,12 @@ using namespace zorse::runtime;
 
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
-class ThreadedDevice final : public DeviceWrapper<QueuedDevice> { // closeQueues(): threads end before the device is destroyed
+class ThreadedDevice final : public DeviceWrapper<QueuedDevice> { // closeQueues(): threads end
+                                                                  // before the device is destroyed
 public:
   using DeviceWrapper::DeviceWrapper;
   ~ThreadedDevice() override { closeQueues(); }
@@ -23,11 +26,14 @@ public:
       return internalError("the queues of " + description() + " are opened twice");
     observer_ = &observer;
     counters_ = std::make_unique<QueueCounters>(workers.size());
-    threads_.open(workers, [this](const WorkerThreads::Item &item, const Event *waits) { return serve(item, waits); });
+    threads_.open(workers, [this](const WorkerThreads::Item &item, const Event *waits) {
+      return serve(item, waits);
+    });
     return Status::success();
   }
 
-  Event enqueue(uint32_t queue, const Event *waits, size_t waitCount, const Work &work, uint64_t tag, bool notify) override {
+  Event enqueue(uint32_t queue, const Event *waits, size_t waitCount, const Work &work,
+                uint64_t tag, bool notify) override {
     return threads_.enqueue(queue, waits, waitCount, work, tag, notify);
   }
   void flush() override { threads_.flush(); }
@@ -35,7 +41,10 @@ public:
   bool isDone(Event event) const override { return counters_->reached(event.queue, event.count); }
   uint64_t done(uint32_t queue) const override { return counters_->finished(queue); }
 
-  Status wait(Event event) override { return counters_->waitFor(event.queue, event.count) ? Status::success() : Status(failure_.get()); }
+  Status wait(Event event) override {
+    return counters_->waitFor(event.queue, event.count) ? Status::success()
+                                                        : Status(failure_.get());
+  }
 
   void abort(const Error &why) override {
     failure_.keep(why);
@@ -59,7 +68,8 @@ private:
     if (counters_->stopped())
       return false;
     double begin = item.notify ? now() : 0;
-    if (Status status = std::visit([&](const auto &work) { return run(work); }, item.work); status.failed()) {
+    if (Status status = std::visit([&](const auto &work) { return run(work); }, item.work);
+        status.failed()) {
       const bool first = failure_.keep(status.error());
       abort(status.error());
       if (first)
@@ -78,7 +88,8 @@ private:
       if (work.before)
         if (Status status = work.before->run(work.argument, i); status.failed())
           return status;
-      if (Status status = device_->runFunction(work.calls[i].function, work.calls[i].arguments); status.failed())
+      if (Status status = device_->runFunction(work.calls[i].function, work.calls[i].arguments);
+          status.failed())
         return status;
     }
     return Status::success();

@@ -20,7 +20,8 @@ int64_t nanoseconds(clockid_t clock) {
 
 class ThrottledDevice final : public DeviceWrapper<Device> {
 public:
-  ThrottledDevice(std::unique_ptr<Device> device, double share) : DeviceWrapper(std::move(device)), share_(share) {}
+  ThrottledDevice(std::unique_ptr<Device> device, double share)
+      : DeviceWrapper(std::move(device)), share_(share) {}
 
   std::string description() const override { return DeviceWrapper::description() + ", throttled"; }
   Status runFunction(uint32_t index, const FunctionArguments &arguments) override {
@@ -41,6 +42,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<Device> zorse::runtime::makeThrottledDevice(std::unique_ptr<Device> device, double share) {
-  return share < 1 ? std::make_unique<ThrottledDevice>(std::move(device), share) : std::move(device);
+std::unique_ptr<Device> zorse::runtime::makeThrottledDevice(std::unique_ptr<Device> device,
+                                                            double share) {
+  return share < 1 ? std::make_unique<ThrottledDevice>(std::move(device), share)
+                   : std::move(device);
 }

@@ -8,14 +8,16 @@ void WorkerThreads::open(const std::vector<uint32_t> &workers, Serve serve) {
   serve_ = std::move(serve);
   enqueued_.assign(workers.size(), 0);
   for (uint32_t number : workers) {
-    auto found = std::find_if(workers_.begin(), workers_.end(), [&](const Worker &worker) { return worker.number == number; });
+    auto found = std::find_if(workers_.begin(), workers_.end(),
+                              [&](const Worker &worker) { return worker.number == number; });
     workerOf_.push_back(found != workers_.end() ? &*found : &workers_.emplace_back(number));
   }
   for (Worker &worker : workers_)
     worker.thread = std::thread([this, &worker] { run(worker); });
 }
 
-Event WorkerThreads::enqueue(uint32_t queue, const Event *waits, size_t waitCount, const Work &work, uint64_t tag, bool notify) {
+Event WorkerThreads::enqueue(uint32_t queue, const Event *waits, size_t waitCount, const Work &work,
+                             uint64_t tag, bool notify) {
   Batch &batch = workerOf_[queue]->filling;
   batch.waits.insert(batch.waits.end(), waits, waits + waitCount);
   batch.items.push_back({work, tag, enqueued_[queue], queue, uint32_t(waitCount), notify});

@@ -54,7 +54,8 @@ public:
 
   /// Call once. \param workers  worker of every queue, as in QueuedDevice::openQueues
   void open(const std::vector<uint32_t> &workers, Serve serve);
-  Event enqueue(uint32_t queue, const Event *waits, size_t waitCount, const Work &work, uint64_t tag, bool notify);
+  Event enqueue(uint32_t queue, const Event *waits, size_t waitCount, const Work &work,
+                uint64_t tag, bool notify);
   void flush();
 
   /// Any thread may call it, more than once. A worker ends when it asks for its next item. The

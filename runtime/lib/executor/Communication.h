@@ -16,6 +16,7 @@ Status communicate(DeviceTransport &transport, PreparedInstruction &prepared, Wo
 /// receive, a wait of an earlier instruction of its queue, or such an earlier instruction. A
 /// receive is therefore posted only if all these waits are satisfied and the earlier instructions
 /// are receives into other bytes.
-void expectAhead(Transport &transport, const PreparedInstruction &here, size_t first, uint64_t step, bool evaluation);
+void expectAhead(Transport &transport, const PreparedInstruction &here, size_t first, uint64_t step,
+                 bool evaluation);
 
 } // namespace zorse::runtime

@@ -15,7 +15,8 @@ using bundle::Instruction;
 namespace {
 
 bool inEvaluation(bundle::Phase phase) {
-  return phase == bundle::LOAD || phase == bundle::GATHER || phase == bundle::FORWARD || phase == bundle::READ_METRICS;
+  return phase == bundle::LOAD || phase == bundle::GATHER || phase == bundle::FORWARD ||
+         phase == bundle::READ_METRICS;
 }
 
 NumberType numberType(bundle::ElementType type) {
@@ -34,31 +35,42 @@ NumberType numberType(bundle::ElementType type) {
 /// Whether persistent state is no longer what the step before left once an instruction has begun.
 bool changesState(const bundle::Program &program, const Instruction &instruction) {
   if (instruction.has_compute())
-    return instruction.compute().task() == bundle::Compute::UPDATE_GROUP || instruction.compute().task() == bundle::Compute::CLIP_AND_CHECK;
+    return instruction.compute().task() == bundle::Compute::UPDATE_GROUP ||
+           instruction.compute().task() == bundle::Compute::CLIP_AND_CHECK;
   if (!instruction.has_copy())
     return false;
   const bundle::Region &to = instruction.copy().to();
-  return std::any_of(program.state().begin(), program.state().end(), [&](const bundle::PersistentState &state) {
-    const bundle::Region &home = state.region();
-    return home.arena() == to.arena() && home.offset() < to.offset() + to.bytes() && to.offset() < home.offset() + home.bytes();
-  });
+  return std::any_of(
+      program.state().begin(), program.state().end(), [&](const bundle::PersistentState &state) {
+        const bundle::Region &home = state.region();
+        return home.arena() == to.arena() && home.offset() < to.offset() + to.bytes() &&
+               to.offset() < home.offset() + home.bytes();
+      });
 }
 
 } // namespace
 
-Status PreparedInstruction::run(uint64_t step, size_t call) { return program->runner->run(*program, *this, step, call); }
-Status PreparedInstruction::put(uint64_t, WorkStream &stream) { return program->runner->put(*program, *this, stream); }
+Status PreparedInstruction::run(uint64_t step, size_t call) {
+  return program->runner->run(*program, *this, step, call);
+}
+Status PreparedInstruction::put(uint64_t, WorkStream &stream) {
+  return program->runner->put(*program, *this, stream);
+}
 
 DeviceProgram::DeviceProgram(const Bundle &bundle, uint32_t index, QueuedDevice &device)
-    : bundle(bundle), index(index), device(device), program(bundle.programs[index]), queueInstructions(program.queues_size()) {}
+    : bundle(bundle), index(index), device(device), program(bundle.programs[index]),
+      queueInstructions(program.queues_size()) {}
 
-Result<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Bundle &bundle, uint32_t index, QueuedDevice &device, const std::string &transport,
+Result<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Bundle &bundle, uint32_t index,
+                                                             QueuedDevice &device,
+                                                             const std::string &transport,
                                                              bool threadPerQueue, bool poison) {
   std::unique_ptr<DeviceProgram> p(new DeviceProgram(bundle, index, device));
   for (const bundle::Arena &arena : p->program.arenas()) {
     AllocationOptions options;
     options.poison = poison;
-    Result<std::unique_ptr<DeviceMemory>> memory = device.allocate(arena.kind(), arena.bytes(), options);
+    Result<std::unique_ptr<DeviceMemory>> memory =
+        device.allocate(arena.kind(), arena.bytes(), options);
     if (memory.failed())
       return memory.error();
     p->arenas_.push_back(std::move(*memory));
@@ -66,7 +78,8 @@ Result<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Bundle &bundl
   const DeviceKind &kind = deviceKindOf(bundle.devices[index].kind);
   p->workers = workersOf(p->program, kind, threadPerQueue);
   p->threads = threadsOf(p->program, kind, p->workers, threadPerQueue);
-  p->workerInstructions.resize(p->workers.empty() ? 0 : *std::max_element(p->workers.begin(), p->workers.end()) + 1);
+  p->workerInstructions.resize(
+      p->workers.empty() ? 0 : *std::max_element(p->workers.begin(), p->workers.end()) + 1);
   p->instructions = std::vector<PreparedInstruction>(p->program.instructions_size());
   for (int i = 0; i < p->program.instructions_size(); ++i) {
     PreparedInstruction &prepared = p->instructions[i];
@@ -77,7 +90,8 @@ Result<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Bundle &bundl
       return status;
     prepared.placeInQueue = uint32_t(p->queueInstructions[prepared.instruction->queue()].size());
     p->queueInstructions[prepared.instruction->queue()].push_back(&prepared);
-    std::vector<PreparedInstruction *> &together = p->workerInstructions[p->workers[prepared.instruction->queue()]];
+    std::vector<PreparedInstruction *> &together =
+        p->workerInstructions[p->workers[prepared.instruction->queue()]];
     prepared.place = uint32_t(together.size());
     together.push_back(&prepared);
   }
@@ -89,8 +103,9 @@ Result<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Bundle &bundl
     p->queueInstructions[queue].back()->lastOfQueue = true;
     ++p->queuesInUse;
     const std::vector<PreparedInstruction *> &instructions = p->queueInstructions[queue];
-    p->queueChangesState[queue] =
-        std::any_of(instructions.begin(), instructions.end(), [](const PreparedInstruction *instruction) { return instruction->changesState; });
+    p->queueChangesState[queue] = std::any_of(
+        instructions.begin(), instructions.end(),
+        [](const PreparedInstruction *instruction) { return instruction->changesState; });
     p->changingQueues += p->queueChangesState[queue];
   }
   return p;
@@ -98,7 +113,9 @@ Result<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Bundle &bundl
 
 bool DeviceProgram::isReady(const PreparedInstruction &instruction, uint64_t step) const {
   return std::all_of(instruction.waits.begin(), instruction.waits.end(),
-                     [&](const PreparedWait &wait) { return (wait.previousStep && step == 0) || device.isDone(event(wait, step)); });
+                     [&](const PreparedWait &wait) {
+                       return (wait.previousStep && step == 0) || device.isDone(event(wait, step));
+                     });
 }
 
 void DeviceProgram::prepareCalls(PreparedInstruction &prepared) {
@@ -111,9 +128,10 @@ void DeviceProgram::prepareCalls(PreparedInstruction &prepared) {
   }
   size_t first = 0;
   for (const bundle::Call &call : prepared.instruction->compute().calls()) {
-    prepared.calls.push_back(
-        {call.function(),
-         {{call.rows(), call.sample_base(), call.rng_id_base()}, prepared.addresses.data() + first, prepared.overwrite.data() + first}});
+    prepared.calls.push_back({call.function(),
+                              {{call.rows(), call.sample_base(), call.rng_id_base()},
+                               prepared.addresses.data() + first,
+                               prepared.overwrite.data() + first}});
     first += size_t(bundle::ArgumentBindings(program, call).size());
   }
 }
@@ -125,7 +143,8 @@ Status DeviceProgram::prepare(PreparedInstruction &prepared, const std::string &
   for (const bundle::Wait &wait : instruction.waits())
     prepared.waits.push_back({wait.queue(), wait.position(), wait.previous_step()});
   prepared.beside = runsBeside(bundle, index, instruction);
-  prepared.deviceToDevice = program.queues(int(instruction.queue())).kind() == bundle::DEVICE_TO_DEVICE;
+  prepared.deviceToDevice =
+      program.queues(int(instruction.queue())).kind() == bundle::DEVICE_TO_DEVICE;
   if (prepared.deviceToDevice) {
     prepareDirect(prepared);
     return Status::success();
@@ -193,7 +212,8 @@ void DeviceProgram::prepareDirect(PreparedInstruction &prepared) {
     break;
   case Instruction::kAllGather: {
     const bundle::AllGather &a = instruction.all_gather();
-    prepared.deviceGather = {elementBytes(a.type()), bundle::shardsOf(a.shards()), bundle::collectiveOf(instruction)->runs(), address(a.full()),
+    prepared.deviceGather = {elementBytes(a.type()), bundle::shardsOf(a.shards()),
+                             bundle::collectiveOf(instruction)->runs(), address(a.full()),
                              address(a.shard())};
     break;
   }
@@ -210,8 +230,10 @@ void DeviceProgram::prepareDirect(PreparedInstruction &prepared) {
   }
   case Instruction::kAllReduce: {
     const bundle::AllReduce &a = instruction.all_reduce();
-    prepared.deviceSum = {
-        {a.members().begin(), a.members().end()}, address(a.region()), address(a.receive_buffer()), int64_t(a.region().bytes() / sizeof(double))};
+    prepared.deviceSum = {{a.members().begin(), a.members().end()},
+                          address(a.region()),
+                          address(a.receive_buffer()),
+                          int64_t(a.region().bytes() / sizeof(double))};
     break;
   }
   default:
@@ -224,7 +246,8 @@ Status DeviceProgram::warmUp(bool poison) {
   for (const PreparedInstruction &instruction : instructions) {
     if (instruction.calls.empty() || instruction.beside)
       continue;
-    Result<bool> one = device.warmUp(instruction.instruction->queue(), instruction.calls.data(), instruction.calls.size());
+    Result<bool> one = device.warmUp(instruction.instruction->queue(), instruction.calls.data(),
+                                     instruction.calls.size());
     if (one.failed())
       return one.error();
     ran |= *one;
@@ -236,9 +259,12 @@ Status DeviceProgram::warmUp(bool poison) {
     if (program.arenas(i).kind() != bundle::DEVICE)
       continue;
     const DeviceMemory &arena = *arenas_[size_t(i)];
-    Status status = poison ? Status::success() : device.fill(arena.base(), std::byte(0), arena.bytes());
-    for (size_t from = 0; poison && status.succeeded() && from < arena.bytes(); from += poisoned.size() * sizeof kPoisonWord)
-      status = device.write(arena.base() + from, poisoned.data(), std::min(arena.bytes() - from, poisoned.size() * sizeof kPoisonWord));
+    Status status =
+        poison ? Status::success() : device.fill(arena.base(), std::byte(0), arena.bytes());
+    for (size_t from = 0; poison && status.succeeded() && from < arena.bytes();
+         from += poisoned.size() * sizeof kPoisonWord)
+      status = device.write(arena.base() + from, poisoned.data(),
+                            std::min(arena.bytes() - from, poisoned.size() * sizeof kPoisonWord));
     if (status.failed())
       return status;
   }
@@ -256,7 +282,8 @@ Result<Executor::MemoryUse> DeviceProgram::memoryUse(bool poisoned) const {
     use.planned += arena->bytes();
     for (size_t from = 0; poisoned && from < arena->bytes(); from += part.size()) {
       part.resize(std::min<size_t>(arena->bytes() - from, 1 << 20));
-      if (Status status = device.read(part.data(), arena->base() + from, part.size()); status.failed())
+      if (Status status = device.read(part.data(), arena->base() + from, part.size());
+          status.failed())
         return status;
       for (size_t i = 0; i < part.size(); i += kLine) {
         size_t size = std::min(kLine, part.size() - i);

@@ -20,9 +20,11 @@ struct PreparedWait {
 /// Executes the host work of instructions.
 class InstructionRunner {
 public:
-  virtual Status run(DeviceProgram &program, PreparedInstruction &instruction, uint64_t step, size_t call) = 0;
+  virtual Status run(DeviceProgram &program, PreparedInstruction &instruction, uint64_t step,
+                     size_t call) = 0;
   /// For an instruction on a queue of kind DEVICE_TO_DEVICE.
-  virtual Status put(DeviceProgram &program, PreparedInstruction &instruction, WorkStream &stream) = 0;
+  virtual Status put(DeviceProgram &program, PreparedInstruction &instruction,
+                     WorkStream &stream) = 0;
 
 protected:
   ~InstructionRunner() = default;
@@ -38,7 +40,8 @@ struct PreparedInstruction final : HostTask, StreamTask {
   bool firstOfQueue = false, lastOfQueue = false;
   uint64_t expectedStep = UINT64_MAX; ///< a receive: the last step in which it was pre-posted
   std::vector<PreparedWait> waits;
-  std::vector<FunctionCall> calls; ///< calls of a compute instruction; they point into `addresses` and `overwrite`
+  std::vector<FunctionCall>
+      calls; ///< calls of a compute instruction; they point into `addresses` and `overwrite`
   std::vector<DeviceAddress> addresses;
   std::vector<uint8_t> overwrite;
   bool deviceToDevice = false; ///< whether it is on a queue of kind DEVICE_TO_DEVICE
@@ -59,18 +62,24 @@ struct PreparedInstruction final : HostTask, StreamTask {
 
 class DeviceProgram {
 public:
-  /// \param transport  name of the transport. \param threadPerQueue  use a separate thread for every
+  /// \param transport  name of the transport. \param threadPerQueue  use a separate thread for
+  /// every
   ///   queue that does not compute
-  static Result<std::unique_ptr<DeviceProgram>> create(const Bundle &bundle, uint32_t index, QueuedDevice &device, const std::string &transport,
+  static Result<std::unique_ptr<DeviceProgram>> create(const Bundle &bundle, uint32_t index,
+                                                       QueuedDevice &device,
+                                                       const std::string &transport,
                                                        bool threadPerQueue, bool poison);
 
   DeviceAddress address(const bundle::Region &region) const {
-    return region.bytes() == 0 ? DeviceAddress() : arenas_[region.arena()]->base() + region.offset();
+    return region.bytes() == 0 ? DeviceAddress()
+                               : arenas_[region.arena()]->base() + region.offset();
   }
 
   /// Returns the event that the instruction of a wait is complete, for a wait in `step`.
   Event event(const PreparedWait &wait, uint64_t step) const {
-    return {wait.queue, (wait.previousStep ? step - 1 : step) * queueInstructions[wait.queue].size() + wait.position + 1};
+    return {wait.queue,
+            (wait.previousStep ? step - 1 : step) * queueInstructions[wait.queue].size() +
+                wait.position + 1};
   }
 
   /// Returns whether the waits of an instruction are satisfied.
@@ -83,8 +92,8 @@ public:
   const bundle::Program &program;
   std::vector<PreparedInstruction> instructions;
   std::vector<std::vector<PreparedInstruction *>> queueInstructions; ///< by queue
-  std::vector<uint32_t> workers;                                     ///< by queue: its worker; 0 computes
-  std::vector<uint32_t> threads;                                     ///< by queue: its thread on the device
+  std::vector<uint32_t> workers; ///< by queue: its worker; 0 computes
+  std::vector<uint32_t> threads; ///< by queue: its thread on the device
   std::vector<std::vector<PreparedInstruction *>> workerInstructions;
   std::vector<uint8_t> queueChangesState; ///< by queue: whether an instruction changes state
   size_t queuesInUse = 0, changingQueues = 0;

@@ -25,13 +25,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double secondsNow() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
+double secondsNow() {
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
 
 } // namespace
 
 class Executor::Implementation final : public InstructionRunner {
 public:
-  Implementation(const Bundle &bundle, std::vector<LocalDevice> given, const ExecutorOptions &options)
+  Implementation(const Bundle &bundle, std::vector<LocalDevice> given,
+                 const ExecutorOptions &options)
       : bundle(bundle), locals(std::move(given)), options(options), start(secondsNow()) {
     for (const LocalDevice &local : locals)
       indices.push_back(local.index);
@@ -65,26 +68,37 @@ public:
 
   Status prepare() {
     for (LocalDevice &local : locals) {
-      if (Status status = local.device->loadFunctions(bundle.functionsOf(local.index), bundle.kernels); status.failed())
+      if (Status status =
+              local.device->loadFunctions(bundle.functionsOf(local.index), bundle.kernels);
+          status.failed())
         return status;
       Result<std::unique_ptr<DeviceProgram>> program =
-          DeviceProgram::create(bundle, local.index, *local.device, local.transport->name(), options.oneThreadPerQueue, options.poison);
+          DeviceProgram::create(bundle, local.index, *local.device, local.transport->name(),
+                                options.oneThreadPerQueue, options.poison);
       if (program.failed())
         return program.error();
       (*program)->runner = this;
-      running.emplace_back(*this, std::move(*program), *local.transport, local.deviceTransport.get());
-      Result<std::unique_ptr<QueuedDevice>> beside = makeCpuBeside(bundle, local.index, locals.size(), local.share);
+      running.emplace_back(*this, std::move(*program), *local.transport,
+                           local.deviceTransport.get());
+      Result<std::unique_ptr<QueuedDevice>> beside =
+          makeCpuBeside(bundle, local.index, locals.size(), local.share);
       if (beside.failed())
         return beside.error();
       running.back().beside = std::move(*beside);
       if (options.poisonAfterLastUse)
-        running.back().lastUses = lastUsesOf(bundle.programs[local.index], bundle.functionsOf(local.index));
-      if (!local.deviceTransport && std::any_of(running.back().program->instructions.begin(), running.back().program->instructions.end(),
-                                                [](const PreparedInstruction &instruction) { return instruction.deviceToDevice; }))
-        return internalError("device " + bundle.devices[local.index].name + " has direct transfers and no transport for them");
+        running.back().lastUses =
+            lastUsesOf(bundle.programs[local.index], bundle.functionsOf(local.index));
+      if (!local.deviceTransport && std::any_of(running.back().program->instructions.begin(),
+                                                running.back().program->instructions.end(),
+                                                [](const PreparedInstruction &instruction) {
+                                                  return instruction.deviceToDevice;
+                                                }))
+        return internalError("device " + bundle.devices[local.index].name +
+                             " has direct transfers and no transport for them");
       if (local.deviceTransport)
         local.deviceTransport->onFailure([this](const Error &error) { fail(error); });
-      if (Status status = local.device->openQueues(running.back().program->threads, running.back()); status.failed())
+      if (Status status = local.device->openQueues(running.back().program->threads, running.back());
+          status.failed())
         return status;
       if (Status status = running.back().program->warmUp(options.poison); status.failed())
         return status;
@@ -101,22 +115,27 @@ public:
 
   /// A device and the state of its steps in progress.
   struct DeviceStep final : QueueObserver {
-    DeviceStep(Implementation &all, std::unique_ptr<DeviceProgram> program, Transport &transport, DeviceTransport *direct)
-        : all(all), program(std::move(program)), transport(transport), direct(direct), traces(this->program->queueInstructions.size()) {}
-    void finished(uint64_t tag, double begin, double end) override { all.finished(*this, tag, begin, end); }
+    DeviceStep(Implementation &all, std::unique_ptr<DeviceProgram> program, Transport &transport,
+               DeviceTransport *direct)
+        : all(all), program(std::move(program)), transport(transport), direct(direct),
+          traces(this->program->queueInstructions.size()) {}
+    void finished(uint64_t tag, double begin, double end) override {
+      all.finished(*this, tag, begin, end);
+    }
     void failed(uint64_t tag, const Error &error) override { all.failed(*this, tag, error); }
 
     Implementation &all;
     std::unique_ptr<DeviceProgram> program;
     Transport &transport;
-    DeviceTransport *direct;        ///< null: none
-    std::unique_ptr<Device> beside; ///< CPU device that computes concurrently in host memory; null: none
-    HostStaging staging;            ///< for the steps in progress
-    std::vector<LastUse> lastUses;  ///< by instruction; empty: dead bytes are not overwritten
+    DeviceTransport *direct; ///< null: none
+    std::unique_ptr<Device>
+        beside;          ///< CPU device that computes concurrently in host memory; null: none
+    HostStaging staging; ///< for the steps in progress
+    std::vector<LastUse> lastUses; ///< by instruction; empty: dead bytes are not overwritten
     StateReadLatch latch;
-    std::array<uint64_t, kStepsAhead> releasesNeeded = {};   ///< by step, required before its updates
+    std::array<uint64_t, kStepsAhead> releasesNeeded = {}; ///< by step, required before its updates
     std::array<size_t, kStepsAhead> changingQueuesLeft = {}; ///< guarded by `mutex`
-    std::vector<std::vector<TraceEvent>> traces;             ///< by queue; each is written by one thread
+    std::vector<std::vector<TraceEvent>> traces; ///< by queue; each is written by one thread
   };
 
   DeviceStep &at(uint32_t device) {
@@ -203,8 +222,8 @@ public:
       for (const UnresponsivePeer &peer : local.transport->unresponsive())
         result.unresponsive.push_back(peer);
     // Finds the earliest position in the global order of the run that a worker has reached. If
-    // several workers are at it, one that executes the instruction is preferred to one that waits before
-    // it.
+    // several workers are at it, one that executes the instruction is preferred to one that waits
+    // before it.
     using Place = std::tuple<uint64_t, uint32_t, bool>;
     constexpr Place kNowhere{UINT64_MAX, 0, false};
     Place earliest = kNowhere;
@@ -213,19 +232,25 @@ public:
         const PreparedInstruction *instruction = nullptr;
         Place place = kNowhere;
         for (size_t queue = 0; queue < device.program->workers.size(); ++queue) {
-          const std::vector<PreparedInstruction *> &instructions = device.program->queueInstructions[queue];
+          const std::vector<PreparedInstruction *> &instructions =
+              device.program->queueInstructions[queue];
           if (device.program->workers[queue] != worker || instructions.empty())
             continue;
-          const uint64_t done = device.program->device.done(uint32_t(queue)), step = done / instructions.size();
+          const uint64_t done = device.program->device.done(uint32_t(queue)),
+                         step = done / instructions.size();
           const PreparedInstruction *next = instructions[done % instructions.size()];
-          if (Place here(step, next->instruction->id(), !device.program->isReady(*next, step)); step < submitted && here < place)
+          if (Place here(step, next->instruction->id(), !device.program->isReady(*next, step));
+              step < submitted && here < place)
             std::tie(place, instruction) = std::tuple(here, next);
         }
         if (!instruction)
           continue;
-        std::string where = (std::get<2>(place) ? "waiting before instruction " : "instruction ") + std::to_string(instruction->instruction->id()) +
-                            " (" + describeInstruction(bundle, device.program->index, *instruction->instruction) + ")";
-        result.everywhere += (result.everywhere.empty() ? "device " : "; device ") + device.program->program.device_name() + ": " + where;
+        std::string where =
+            (std::get<2>(place) ? "waiting before instruction " : "instruction ") +
+            std::to_string(instruction->instruction->id()) + " (" +
+            describeInstruction(bundle, device.program->index, *instruction->instruction) + ")";
+        result.everywhere += (result.everywhere.empty() ? "device " : "; device ") +
+                             device.program->program.device_name() + ": " + where;
         if (place < earliest) {
           earliest = place;
           result.where = where;
@@ -252,12 +277,16 @@ private:
   };
 
   /// The caller must hold `mutex`.
-  bool inProgress() const { return waited < requested && ring[waited % ring.size()].queuesLeft > 0; }
+  bool inProgress() const {
+    return waited < requested && ring[waited % ring.size()].queuesLeft > 0;
+  }
 
   uint64_t counter() const {
     uint64_t sum = 0;
     for (const LocalDevice &local : locals)
-      sum += local.transport->moved() + (local.deviceTransport ? local.deviceTransport->moved() : 0) + local.device->launches();
+      sum += local.transport->moved() +
+             (local.deviceTransport ? local.deviceTransport->moved() : 0) +
+             local.device->launches();
     for (const DeviceStep &device : running)
       sum += device.beside ? device.beside->launches() : 0;
     for (const DeviceStep &device : running)
@@ -277,12 +306,15 @@ private:
         if (!wait.previousStep || step > 0)
           waits.push_back(program.event(wait, step));
       const bool runs = !argument.request.evaluation || instruction.inEvaluation;
-      for (uint32_t before :
-           poisonsAfterLastUse(device, instruction, argument) ? device.lastUses[instruction.index].after : std::vector<uint32_t>()) {
+      for (uint32_t before : poisonsAfterLastUse(device, instruction, argument)
+                                 ? device.lastUses[instruction.index].after
+                                 : std::vector<uint32_t>()) {
         const PreparedInstruction &other = program.instructions[before];
-        waits.push_back(program.event({other.instruction->queue(), other.placeInQueue, false}, step));
+        waits.push_back(
+            program.event({other.instruction->queue(), other.placeInQueue, false}, step));
       }
-      const bool notify = instruction.firstOfQueue || instruction.lastOfQueue || (runs && traced(step));
+      const bool notify =
+          instruction.firstOfQueue || instruction.lastOfQueue || (runs && traced(step));
       program.device.enqueue(instruction.instruction->queue(), waits.data(), waits.size(),
                              runs ? workOf(device, instruction, step, argument) : Work(NoWork{}),
                              step * program.instructions.size() + instruction.index, notify);
@@ -294,11 +326,12 @@ private:
 
   bool traced(uint64_t step) const { return options.trace && step < options.traceSteps; }
 
-  /// Returns whether dead bytes are overwritten after an instruction: only in training steps, and not for
-  /// instructions on direct queues.
-  bool poisonsAfterLastUse(const DeviceStep &device, const PreparedInstruction &instruction, const Slot &argument) const {
-    return !device.lastUses.empty() && !argument.request.evaluation && !instruction.deviceToDevice &&
-           !device.lastUses[instruction.index].regions.empty();
+  /// Returns whether dead bytes are overwritten after an instruction: only in training steps, and
+  /// not for instructions on direct queues.
+  bool poisonsAfterLastUse(const DeviceStep &device, const PreparedInstruction &instruction,
+                           const Slot &argument) const {
+    return !device.lastUses.empty() && !argument.request.evaluation &&
+           !instruction.deviceToDevice && !device.lastUses[instruction.index].regions.empty();
   }
 
   bool observed(const Instruction &instruction, bool evaluation) const {
@@ -314,55 +347,72 @@ private:
     return usualWorkOf(device, prepared, step, argument);
   }
 
-  Work usualWorkOf(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, Slot &argument) {
+  Work usualWorkOf(DeviceStep &device, PreparedInstruction &prepared, uint64_t step,
+                   Slot &argument) {
     DeviceProgram &program = *device.program;
     const Instruction &instruction = *prepared.instruction;
     switch (instruction.what_case()) {
     case Instruction::kCompute: {
       if (prepared.beside)
         return HostWork{&prepared, step};
-      bool held = prepared.changesState && !device.latch.released(device.releasesNeeded[step % ring.size()]);
-      return CallWork{prepared.calls.data(), prepared.calls.size(), held || observed(instruction, argument.request.evaluation) ? &prepared : nullptr,
-                      step};
+      bool held = prepared.changesState &&
+                  !device.latch.released(device.releasesNeeded[step % ring.size()]);
+      return CallWork{
+          prepared.calls.data(), prepared.calls.size(),
+          held || observed(instruction, argument.request.evaluation) ? &prepared : nullptr, step};
     }
     case Instruction::kCopy:
-      return CopyWork{program.address(instruction.copy().to()), program.address(instruction.copy().from()), instruction.copy().from().bytes()};
+      return CopyWork{program.address(instruction.copy().to()),
+                      program.address(instruction.copy().from()),
+                      instruction.copy().from().bytes()};
     case Instruction::kLoadInput: {
       const bundle::LoadInput &load = instruction.load_input();
       const InputBytes bytes = inputBytes(bundle, load);
-      return WriteWork{program.address(load.region()),
-                       device.staging.from(prepared, step, argument.request.batch->inputs[load.input()].data() + bytes.offset), bytes.bytes};
+      return WriteWork{
+          program.address(load.region()),
+          device.staging.from(prepared, step,
+                              argument.request.batch->inputs[load.input()].data() + bytes.offset),
+          bytes.bytes};
     }
     case Instruction::kLoadScalars:
-      return WriteWork{program.address(instruction.load_scalars().region()), device.staging.from(prepared, step, &argument.request.scalars),
+      return WriteWork{program.address(instruction.load_scalars().region()),
+                       device.staging.from(prepared, step, &argument.request.scalars),
                        sizeof argument.request.scalars};
     case Instruction::kReadMetrics:
       argument.result.reported = true;
-      return ReadWork{device.staging.to(prepared, step, &argument.result.report), program.address(instruction.read_metrics().region()),
+      return ReadWork{device.staging.to(prepared, step, &argument.result.report),
+                      program.address(instruction.read_metrics().region()),
                       sizeof argument.result.report};
     default:
-      return prepared.deviceToDevice ? Work(StreamWork{&prepared, step}) : Work(HostWork{&prepared, step});
+      return prepared.deviceToDevice ? Work(StreamWork{&prepared, step})
+                                     : Work(HostWork{&prepared, step});
     }
   }
 
   /// Called in a thread of the device.
   void finished(DeviceStep &device, uint64_t tag, double begin, double end) {
     const uint64_t step = tag / device.program->instructions.size();
-    const PreparedInstruction &instruction = device.program->instructions[tag % device.program->instructions.size()];
+    const PreparedInstruction &instruction =
+        device.program->instructions[tag % device.program->instructions.size()];
     const uint32_t queue = instruction.instruction->queue();
     Slot &argument = ring[step % ring.size()];
     if (traced(step) && (!argument.request.evaluation || instruction.inEvaluation))
-      device.traces[queue].push_back({device.program->index, instruction.index, step, begin - start, end - start});
+      device.traces[queue].push_back(
+          {device.program->index, instruction.index, step, begin - start, end - start});
     if (!instruction.firstOfQueue && !instruction.lastOfQueue)
       return;
     std::unique_lock<std::mutex> lock(mutex);
     if (instruction.firstOfQueue)
-      argument.result.begin = argument.result.begin == 0 ? begin - start : std::min(argument.result.begin, begin - start);
+      argument.result.begin = argument.result.begin == 0
+                                  ? begin - start
+                                  : std::min(argument.result.begin, begin - start);
     if (!instruction.lastOfQueue)
       return;
-    if (device.program->queueChangesState[queue] && --device.changingQueuesLeft[step % ring.size()] == 0 && argument.request.afterStep) {
+    if (device.program->queueChangesState[queue] &&
+        --device.changingQueuesLeft[step % ring.size()] == 0 && argument.request.afterStep) {
       lock.unlock();
-      argument.request.afterStep->onStateQuiescent(device.program->index, argument.request.scalars.step);
+      argument.request.afterStep->onStateQuiescent(device.program->index,
+                                                   argument.request.scalars.step);
       lock.lock();
     }
     if (--argument.queuesLeft == 0) {
@@ -374,17 +424,20 @@ private:
   /// Called in a thread of the device.
   void failed(DeviceStep &device, uint64_t tag, const Error &error) {
     const DeviceProgram &program = *device.program;
-    const Instruction &instruction = *program.instructions[tag % program.instructions.size()].instruction;
+    const Instruction &instruction =
+        *program.instructions[tag % program.instructions.size()].instruction;
     const uint64_t step = tag / program.instructions.size();
     fail({error.kind, error.text(), error.peer,
-          "device " + program.program.device_name() + ", instruction " + std::to_string(instruction.id()) + " (" +
+          "device " + program.program.device_name() + ", instruction " +
+              std::to_string(instruction.id()) + " (" +
               describeInstruction(bundle, program.index, instruction) + ") of step " +
               std::to_string(ring[step % ring.size()].request.scalars.step)});
   }
 
-  /// Executes the host work of an instruction in a thread of the device: transfers, and work before a
-  /// call.
-  Status run(DeviceProgram &program, PreparedInstruction &prepared, uint64_t step, size_t call) override {
+  /// Executes the host work of an instruction in a thread of the device: transfers, and work before
+  /// a call.
+  Status run(DeviceProgram &program, PreparedInstruction &prepared, uint64_t step,
+             size_t call) override {
     DeviceStep &device = at(program.index);
     Slot &argument = ring[step % ring.size()];
     if (!poisonsAfterLastUse(device, prepared, argument))
@@ -392,13 +445,16 @@ private:
     if (Status status = runAndWait(device, prepared, step, argument); status.failed())
       return status;
     for (const bundle::Region &region : device.lastUses[prepared.index].regions)
-      if (Status status = program.device.fill(program.address(region), std::byte(0xff), region.bytes()); status.failed()) // NaNs of every type
+      if (Status status =
+              program.device.fill(program.address(region), std::byte(0xff), region.bytes());
+          status.failed()) // NaNs of every type
         return status;
     return Status::success();
   }
 
   /// Executes a complete instruction in this thread.
-  Status runAndWait(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, Slot &argument) {
+  Status runAndWait(DeviceStep &device, PreparedInstruction &prepared, uint64_t step,
+                    Slot &argument) {
     const Work work = usualWorkOf(device, prepared, step, argument);
     QueuedDevice &here = device.program->device;
     if (std::holds_alternative<HostWork>(work))
@@ -419,11 +475,13 @@ private:
       return beforeCall(device, prepared, step, call);
     const Slot &argument = ring[step % ring.size()];
     const bool ahead = device.transport.gainsFromExpecting();
-    if (ahead) // receives that became free while this instruction waited, then those that this instruction frees
+    if (ahead) // receives that became free while this instruction waited, then those that this
+               // instruction frees
       expectAhead(device.transport, prepared, 0, step, argument.request.evaluation);
     Status status = communicate(device.transport, prepared, {prepared.instruction->id(), step});
     if (ahead && status.succeeded())
-      expectAhead(device.transport, prepared, prepared.place + 1, step, argument.request.evaluation);
+      expectAhead(device.transport, prepared, prepared.place + 1, step,
+                  argument.request.evaluation);
     return status;
   }
 
@@ -435,7 +493,9 @@ private:
     for (size_t call = 0; call < prepared.calls.size(); ++call) {
       if (Status status = beforeCall(device, prepared, step, call); status.failed())
         return status;
-      if (Status status = cpu.runFunction(prepared.calls[call].function, prepared.calls[call].arguments); status.failed())
+      if (Status status =
+              cpu.runFunction(prepared.calls[call].function, prepared.calls[call].arguments);
+          status.failed())
         return status;
     }
     return Status::success();
@@ -443,31 +503,36 @@ private:
 
   /// Copies into state need no such hook: they copy the result of an update, which has waited here.
   Status beforeCall(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, size_t call) {
-    if (call == 0 && prepared.changesState && !device.latch.waitUntilReleased(device.releasesNeeded[step % ring.size()]))
+    if (call == 0 && prepared.changesState &&
+        !device.latch.waitUntilReleased(device.releasesNeeded[step % ring.size()]))
       return internalError("the run was abandoned");
     if (observed(*prepared.instruction, ring[step % ring.size()].request.evaluation)) {
       const bundle::Call &source = prepared.instruction->compute().calls(int(call));
-      options.beforeCall({step, ring[step % ring.size()].request.evaluation, device.program->index, *prepared.instruction, source,
-                          bundle.functions.functions(source.function()), prepared.calls[call].arguments.addresses, device.program->device});
+      options.beforeCall({step, ring[step % ring.size()].request.evaluation, device.program->index,
+                          *prepared.instruction, source,
+                          bundle.functions.functions(source.function()),
+                          prepared.calls[call].arguments.addresses, device.program->device});
     }
     return Status::success();
   }
 
-  /// Fails the run after watchdogTimeoutSeconds without progress while a step is in progress. This also
-  /// detects a function that never returns.
+  /// Fails the run after watchdogTimeoutSeconds without progress while a step is in progress. This
+  /// also detects a function that never returns.
   void watch() {
     std::unique_lock<std::mutex> lock(mutex);
     uint64_t before = 0;
     Clock::time_point since = Clock::now();
     while (!stopping) {
-      watchdogWake.wait_for(lock, std::chrono::duration<double>(std::min(1.0, options.watchdogTimeoutSeconds / 4)));
+      watchdogWake.wait_for(
+          lock, std::chrono::duration<double>(std::min(1.0, options.watchdogTimeoutSeconds / 4)));
       uint64_t now = requested + counter();
       if (now != before || !inProgress()) {
         before = now;
         since = Clock::now();
         continue;
       }
-      if (std::chrono::duration<double>(Clock::now() - since).count() < options.watchdogTimeoutSeconds)
+      if (std::chrono::duration<double>(Clock::now() - since).count() <
+          options.watchdogTimeoutSeconds)
         continue;
       lock.unlock();
       char text[64];
@@ -487,13 +552,19 @@ private:
   std::thread watchdog;
 };
 
-Executor::Executor(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
+Executor::Executor(std::unique_ptr<Implementation> implementation)
+    : implementation_(std::move(implementation)) {}
 Executor::~Executor() = default;
 
-Result<std::unique_ptr<Executor>> Executor::create(const Bundle &bundle, std::vector<LocalDevice> locals, const ExecutorOptions &options) {
+Result<std::unique_ptr<Executor>> Executor::create(const Bundle &bundle,
+                                                   std::vector<LocalDevice> locals,
+                                                   const ExecutorOptions &options) {
   for (size_t i = 0; i < locals.size(); ++i)
-    if (locals[i].index >= bundle.programs.size() || (i > 0 && locals[i].index <= locals[i - 1].index) || !locals[i].device || !locals[i].transport)
-      return internalError("expects devices of the bundle's " + std::to_string(bundle.programs.size()) +
+    if (locals[i].index >= bundle.programs.size() ||
+        (i > 0 && locals[i].index <= locals[i - 1].index) || !locals[i].device ||
+        !locals[i].transport)
+      return internalError("expects devices of the bundle's " +
+                           std::to_string(bundle.programs.size()) +
                            " in ascending order, each with a transport");
   auto implementation = std::make_unique<Implementation>(bundle, std::move(locals), options);
   if (Status status = implementation->prepare(); status.failed())
@@ -502,17 +573,23 @@ Result<std::unique_ptr<Executor>> Executor::create(const Bundle &bundle, std::ve
 }
 
 const std::vector<uint32_t> &Executor::devices() const { return implementation_->indices; }
-Status Executor::read(uint32_t device, const bundle::Region &region, uint64_t offset, void *to, size_t bytes) const {
+Status Executor::read(uint32_t device, const bundle::Region &region, uint64_t offset, void *to,
+                      size_t bytes) const {
   const DeviceProgram &program = *implementation_->at(device).program;
-  return bytes == 0 ? Status::success() : program.device.read(to, program.address(region) + offset, bytes);
+  return bytes == 0 ? Status::success()
+                    : program.device.read(to, program.address(region) + offset, bytes);
 }
-Status Executor::write(uint32_t device, const bundle::Region &region, uint64_t offset, const void *from, size_t bytes) {
+Status Executor::write(uint32_t device, const bundle::Region &region, uint64_t offset,
+                       const void *from, size_t bytes) {
   const DeviceProgram &program = *implementation_->at(device).program;
-  return bytes == 0 ? Status::success() : program.device.write(program.address(region) + offset, from, bytes);
+  return bytes == 0 ? Status::success()
+                    : program.device.write(program.address(region) + offset, from, bytes);
 }
 Status Executor::clear(uint32_t device, const bundle::Region &region) {
   const DeviceProgram &program = *implementation_->at(device).program;
-  return region.bytes() == 0 ? Status::success() : program.device.fill(program.address(region), std::byte(0), region.bytes());
+  return region.bytes() == 0
+             ? Status::success()
+             : program.device.fill(program.address(region), std::byte(0), region.bytes());
 }
 void Executor::releaseState(uint32_t device) { implementation_->at(device).latch.release(); }
 void Executor::abort(const Error &why) { implementation_->fail(why); }

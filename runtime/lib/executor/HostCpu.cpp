@@ -12,13 +12,15 @@ using namespace zorse::runtime;
 uint32_t zorse::runtime::hostTarget(const Bundle &bundle) {
   const Driver &host = **findDriver("cpu", "host");
   for (uint32_t target = 0; target <= bundle.otherTargets.size(); ++target)
-    if (findDeviceKind(host.kind)->runs(host.units().front().architecture, bundle.target(target).arch()))
+    if (findDeviceKind(host.kind)->runs(host.units().front().architecture,
+                                        bundle.target(target).arch()))
       return target;
   return 0;
 }
 
-Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeHostCpu(const Bundle &bundle, uint32_t target, const std::set<uint32_t> &functions,
-                                                                  const DeviceRequest &request) {
+Result<std::unique_ptr<QueuedDevice>>
+zorse::runtime::makeHostCpu(const Bundle &bundle, uint32_t target,
+                            const std::set<uint32_t> &functions, const DeviceRequest &request) {
   Result<std::unique_ptr<QueuedDevice>> device = (*findDriver("cpu", request.name))->make(request);
   if (device.failed())
     return device;
@@ -36,7 +38,8 @@ Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeHostCpu(const Bundle &
   return device;
 }
 
-bool zorse::runtime::runsBeside(const Bundle &bundle, uint32_t device, const bundle::Instruction &instruction) {
+bool zorse::runtime::runsBeside(const Bundle &bundle, uint32_t device,
+                                const bundle::Instruction &instruction) {
   const DeviceKind &kind = deviceKindOf(bundle.devices[device].kind);
   const bundle::Program &program = bundle.programs[device];
   if (!instruction.has_compute() || !kind.computes)
@@ -52,7 +55,10 @@ bool zorse::runtime::runsBeside(const Bundle &bundle, uint32_t device, const bun
   return false;
 }
 
-Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeCpuBeside(const Bundle &bundle, uint32_t device, size_t devicesHere, double share) {
+Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeCpuBeside(const Bundle &bundle,
+                                                                    uint32_t device,
+                                                                    size_t devicesHere,
+                                                                    double share) {
   const bundle::Program &program = bundle.programs[device];
   std::set<uint32_t> functions;
   for (const bundle::Instruction &instruction : program.instructions())
@@ -65,13 +71,16 @@ Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeCpuBeside(const Bundle
   const bool own = deviceKindOf(described.kind).hostCpus;
   DeviceRequest request;
   request.name = "host of " + described.name;
-  request.threads = own ? described.threads : std::max(1, int(std::thread::hardware_concurrency() / std::max<size_t>(devicesHere, 1)));
+  request.threads = own ? described.threads
+                        : std::max(1, int(std::thread::hardware_concurrency() /
+                                          std::max<size_t>(devicesHere, 1)));
   request.share = own ? share : 1;
   const uint32_t target = own ? described.target : hostTarget(bundle);
   for (uint32_t function : functions)
     if (bundle.target(target).functions(int(function)).launches_size() == 0)
-      return userError(bundle.directory + ": has no code for the host of device '" + described.name +
-                       "', which updates state in its memory (function '" + bundle.target(target).functions(int(function)).name() +
+      return userError(bundle.directory + ": has no code for the host of device '" +
+                       described.name + "', which updates state in its memory (function '" +
+                       bundle.target(target).functions(int(function)).name() +
                        "'); compile the model again");
   return makeHostCpu(bundle, target, functions, request);
 }

@@ -27,7 +27,8 @@ Result<HostStaging> HostStaging::create(const DeviceProgram &program, size_t ste
   for (const PreparedInstruction &instruction : program.instructions) {
     if (instruction.instruction->has_load_input() && inputs * steps <= kMaxBytes)
       place(instruction, inputBytes(program.bundle, instruction.instruction->load_input()).bytes);
-    else if (instruction.instruction->has_load_scalars() || instruction.instruction->has_read_metrics())
+    else if (instruction.instruction->has_load_scalars() ||
+             instruction.instruction->has_read_metrics())
       place(instruction, sizeof(abi::StepScalars));
     if (instruction.instruction->has_read_metrics())
       made.report_ = made.places_[instruction.index];
@@ -36,7 +37,8 @@ Result<HostStaging> HostStaging::create(const DeviceProgram &program, size_t ste
   }
   if (made.bytes_ == 0)
     return made;
-  Result<std::unique_ptr<DeviceMemory>> memory = program.device.allocate(bundle::PINNED_HOST, made.bytes_ * steps, {});
+  Result<std::unique_ptr<DeviceMemory>> memory =
+      program.device.allocate(bundle::PINNED_HOST, made.bytes_ * steps, {});
   if (memory.failed())
     return memory.error();
   made.memory_ = std::move(*memory);
@@ -56,11 +58,17 @@ void HostStaging::fill(uint64_t step, const StepRequest &request) {
   }
 }
 
-void *HostStaging::to(const PreparedInstruction &instruction, uint64_t step, void *otherwise) const {
-  return memory_ && places_[instruction.index] != kElsewhere ? part(step) + places_[instruction.index] : otherwise;
+void *HostStaging::to(const PreparedInstruction &instruction, uint64_t step,
+                      void *otherwise) const {
+  return memory_ && places_[instruction.index] != kElsewhere
+             ? part(step) + places_[instruction.index]
+             : otherwise;
 }
-const void *HostStaging::from(const PreparedInstruction &instruction, uint64_t step, const void *otherwise) const {
-  return memory_ && places_[instruction.index] != kElsewhere ? part(step) + places_[instruction.index] : otherwise;
+const void *HostStaging::from(const PreparedInstruction &instruction, uint64_t step,
+                              const void *otherwise) const {
+  return memory_ && places_[instruction.index] != kElsewhere
+             ? part(step) + places_[instruction.index]
+             : otherwise;
 }
 
 void HostStaging::takeReport(uint64_t step, StepResult &result) const {

@@ -27,7 +27,8 @@ public:
   void fill(uint64_t step, const StepRequest &request);
 
   /// Returns the address of an instruction's bytes in a step; `otherwise` if they are not staged.
-  const void *from(const PreparedInstruction &instruction, uint64_t step, const void *otherwise) const;
+  const void *from(const PreparedInstruction &instruction, uint64_t step,
+                   const void *otherwise) const;
   void *to(const PreparedInstruction &instruction, uint64_t step, void *otherwise) const;
 
   /// Copies the report of a step to `result` if a ReadMetrics instruction of this device staged it.

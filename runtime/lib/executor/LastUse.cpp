@@ -33,7 +33,8 @@ public:
       find(arena, lastUses);
     for (LastUse &lastUse : lastUses) {
       std::sort(lastUse.after.begin(), lastUse.after.end());
-      lastUse.after.erase(std::unique(lastUse.after.begin(), lastUse.after.end()), lastUse.after.end());
+      lastUse.after.erase(std::unique(lastUse.after.begin(), lastUse.after.end()),
+                          lastUse.after.end());
     }
     return lastUses;
   }
@@ -41,7 +42,8 @@ public:
 private:
   void add(const bundle::Region &region, bool overwrites) {
     if (region.bytes())
-      accesses_[region.arena()].push_back({region.offset(), region.offset() + region.bytes(), instruction_, overwrites});
+      accesses_[region.arena()].push_back(
+          {region.offset(), region.offset() + region.bytes(), instruction_, overwrites});
   }
 
   void collect(const Instruction &instruction) {
@@ -50,8 +52,10 @@ private:
       for (const bundle::Call &call : instruction.compute().calls()) {
         const bundle::ArgumentBindings bindings(program_, call);
         for (int s = 0; s < bindings.size(); ++s) {
-          const bundle::FunctionArgument &argument = functions_.functions(int(call.function())).arguments(s);
-          add(bindings[s].region, argument.kind() == bundle::WORKSPACE || argument.mode() == bundle::WRITE || bindings[s].overwrite);
+          const bundle::FunctionArgument &argument =
+              functions_.functions(int(call.function())).arguments(s);
+          add(bindings[s].region, argument.kind() == bundle::WORKSPACE ||
+                                      argument.mode() == bundle::WRITE || bindings[s].overwrite);
         }
       }
       return;
@@ -68,8 +72,11 @@ private:
       return add(instruction.load_scalars().region(), true);
     case Instruction::kAllGather: {
       add(instruction.all_gather().shard(), false);
-      const auto &owners = instruction.all_gather().shards().members(); // several shards of one may lie anywhere in `full`
-      return add(instruction.all_gather().full(), std::count(owners.begin(), owners.end(), program_.device()) < 2);
+      const auto &owners = instruction.all_gather()
+                               .shards()
+                               .members(); // several shards of one may lie anywhere in `full`
+      return add(instruction.all_gather().full(),
+                 std::count(owners.begin(), owners.end(), program_.device()) < 2);
     }
     case Instruction::kReduceScatter:
       add(instruction.reduce_scatter().full(), false);
@@ -92,17 +99,21 @@ private:
         ends.push_back(end);
     for (const bundle::PersistentState &state : program_.state())
       if (state.region().arena() == arena)
-        for (uint64_t end : {state.region().offset(), state.region().offset() + state.region().bytes()})
+        for (uint64_t end :
+             {state.region().offset(), state.region().offset() + state.region().bytes()})
           ends.push_back(end);
     std::sort(ends.begin(), ends.end());
     ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-    auto at = [&](uint64_t end) { return size_t(std::lower_bound(ends.begin(), ends.end(), end) - ends.begin()); };
+    auto at = [&](uint64_t end) {
+      return size_t(std::lower_bound(ends.begin(), ends.end(), end) - ends.begin());
+    };
     std::vector<bool> lives(ends.size(), false); // by interval
     for (const bundle::PersistentState &state : program_.state())
       if (state.region().arena() == arena)
-        std::fill(lives.begin() + long(at(state.region().offset())), lives.begin() + long(at(state.region().offset() + state.region().bytes())),
-                  true);
-    std::vector<std::vector<std::pair<uint32_t, bool>>> touched(ends.size()); // (instruction, overwrites), by instruction
+        std::fill(lives.begin() + long(at(state.region().offset())),
+                  lives.begin() + long(at(state.region().offset() + state.region().bytes())), true);
+    std::vector<std::vector<std::pair<uint32_t, bool>>> touched(
+        ends.size()); // (instruction, overwrites), by instruction
     for (const Access &access : accesses_[arena])
       for (size_t i = at(access.begin); i < at(access.end); ++i) {
         if (lives[i])
@@ -110,7 +121,8 @@ private:
         if (touched[i].empty() || touched[i].back().first != access.instruction)
           touched[i].push_back({access.instruction, access.overwrites});
         else
-          touched[i].back().second = touched[i].back().second && access.overwrites; // the instruction also reads
+          touched[i].back().second =
+              touched[i].back().second && access.overwrites; // the instruction also reads
       }
     for (size_t i = 0; i < touched.size(); ++i) {
       const auto &list = touched[i];
@@ -144,6 +156,7 @@ private:
 
 } // namespace
 
-std::vector<LastUse> zorse::runtime::lastUsesOf(const bundle::Program &program, const bundle::FunctionLibrary &functions) {
+std::vector<LastUse> zorse::runtime::lastUsesOf(const bundle::Program &program,
+                                                const bundle::FunctionLibrary &functions) {
   return Finder(program, functions).run();
 }

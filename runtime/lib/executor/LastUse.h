@@ -12,11 +12,13 @@ namespace zorse::runtime {
 /// Bytes that are dead once an instruction of a training step is complete.
 struct LastUse {
   std::vector<bundle::Region> regions;
-  std::vector<uint32_t> after; ///< earlier instructions that must also be complete, because their queues may be later
+  std::vector<uint32_t>
+      after; ///< earlier instructions that must also be complete, because their queues may be later
 };
 
 /// Returns the dead bytes by instruction of the program. Bytes are dead after the last access
 /// before they are overwritten, in this step or the next one. Persistent state is never dead.
-std::vector<LastUse> lastUsesOf(const bundle::Program &program, const bundle::FunctionLibrary &functions);
+std::vector<LastUse> lastUsesOf(const bundle::Program &program,
+                                const bundle::FunctionLibrary &functions);
 
 } // namespace zorse::runtime

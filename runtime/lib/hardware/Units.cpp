@@ -16,7 +16,8 @@ std::string plain(const std::string &id) {
   std::string text;
   for (char c : id.rfind("GPU-", 0) == 0 || id.rfind("MIG-", 0) == 0 ? id.substr(4) : id)
     text += char(std::tolower(static_cast<unsigned char>(c)));
-  if (text.size() > 12 && text.rfind("00000000:", 0) == 0) // nvidia-smi writes the PCI domain with eight digits
+  if (text.size() > 12 &&
+      text.rfind("00000000:", 0) == 0) // nvidia-smi writes the PCI domain with eight digits
     text.erase(0, 4);
   return text;
 }
@@ -24,7 +25,8 @@ std::string plain(const std::string &id) {
 /// Assigns the GPUs of one host to the devices of one kind.
 class Host {
 public:
-  Host(const Bundle &bundle, std::vector<RankHardware> &ranks, const std::vector<std::string> &named, std::vector<size_t> here)
+  Host(const Bundle &bundle, std::vector<RankHardware> &ranks,
+       const std::vector<std::string> &named, std::vector<size_t> here)
       : bundle_(bundle), ranks_(ranks), named_(named), here_(std::move(here)) {
     for (size_t r : here_)
       findCandidates(r);
@@ -61,8 +63,9 @@ private:
   std::vector<RankHardware> &ranks_;
   const std::vector<std::string> &named_;
   const std::vector<size_t> here_;
-  std::map<size_t, std::vector<size_t>> candidates_; ///< by rank: indices of its possible units, preferred first
-  std::map<std::string, size_t> owner_;              ///< rank by GPU id
+  std::map<size_t, std::vector<size_t>>
+      candidates_;                      ///< by rank: indices of its possible units, preferred first
+  std::map<std::string, size_t> owner_; ///< rank by GPU id
   std::map<std::string, int> uses_;
 
   const DeviceKind &kind() const { return deviceKindOf(bundle_.devices[here_.front()].kind); }
@@ -72,17 +75,20 @@ private:
   std::string newest(const std::vector<HardwareUnit> &units) const {
     const HardwareUnit *best = &units.front();
     for (const HardwareUnit &unit : units)
-      if (unit.architecture != best->architecture && kind().runs(unit.architecture, best->architecture))
+      if (unit.architecture != best->architecture &&
+          kind().runs(unit.architecture, best->architecture))
         best = &unit;
     return best->architecture;
   }
 
   bool runsSome(size_t r) const {
-    return std::any_of(ranks_[r].units.begin(), ranks_[r].units.end(), [&](const HardwareUnit &u) { return kind().runs(u.architecture, code(r)); });
+    return std::any_of(ranks_[r].units.begin(), ranks_[r].units.end(),
+                       [&](const HardwareUnit &u) { return kind().runs(u.architecture, code(r)); });
   }
 
   bool isNamed(size_t r, const HardwareUnit &unit) const {
-    return named_[r].empty() || plain(named_[r]) == plain(unit.id) || plain(named_[r]) == plain(unit.address);
+    return named_[r].empty() || plain(named_[r]) == plain(unit.id) ||
+           plain(named_[r]) == plain(unit.address);
   }
 
   void findCandidates(size_t r) {
@@ -90,7 +96,8 @@ private:
     std::vector<size_t> &found = candidates_[r];
     const uint64_t bytes = plannedBytes(bundle_, r, /*onDevice=*/true);
     for (size_t u = 0; u < units.size(); ++u)
-      if (kind().runs(units[u].architecture, code(r)) && isNamed(r, units[u]) && (units[u].memory == 0 || units[u].memory >= bytes))
+      if (kind().runs(units[u].architecture, code(r)) && isNamed(r, units[u]) &&
+          (units[u].memory == 0 || units[u].memory >= bytes))
         found.push_back(u);
     auto older = [&](size_t a, size_t b) {
       const HardwareUnit &x = units[a], &y = units[b];
@@ -114,7 +121,8 @@ private:
   bool place(size_t r, std::set<std::string> &seen) {
     const std::vector<size_t> &found = candidates_[r];
     auto idOf = [&](size_t u) -> const std::string & { return ranks_[r].units[u].id; };
-    auto free = std::find_if(found.begin(), found.end(), [&](size_t u) { return owner_.count(idOf(u)) == 0; });
+    auto free = std::find_if(found.begin(), found.end(),
+                             [&](size_t u) { return owner_.count(idOf(u)) == 0; });
     if (free != found.end()) {
       owner_[idOf(*free)] = r;
       return true;
@@ -129,7 +137,8 @@ private:
 
   /// Orders equal GPUs like the ranks: the first GPU for the first rank.
   void orderAlike() {
-    std::map<std::tuple<std::string, uint64_t, std::string>, std::vector<std::string>> alike; // by architecture, memory, visible devices of rank
+    std::map<std::tuple<std::string, uint64_t, std::string>, std::vector<std::string>>
+        alike; // by architecture, memory, visible devices of rank
     for (const auto &[id, r] : owner_) {
       if (!named_[r].empty())
         continue;
@@ -148,10 +157,13 @@ private:
       std::sort(ranks.begin(), ranks.end());
       const std::vector<HardwareUnit> &units = ranks_[ranks.front()].units;
       auto addressOf = [&](const std::string &id) {
-        return std::find_if(units.begin(), units.end(), [&](const HardwareUnit &unit) { return unit.id == id; })->address;
+        return std::find_if(units.begin(), units.end(),
+                            [&](const HardwareUnit &unit) { return unit.id == id; })
+            ->address;
       };
-      std::sort(ids.begin(), ids.end(),
-                [&](const std::string &a, const std::string &b) { return std::pair(addressOf(a), a) < std::pair(addressOf(b), b); });
+      std::sort(ids.begin(), ids.end(), [&](const std::string &a, const std::string &b) {
+        return std::pair(addressOf(a), a) < std::pair(addressOf(b), b);
+      });
       for (size_t i = 0; i < ids.size(); ++i)
         owner_[ids[i]] = ranks[i];
     }
@@ -170,7 +182,10 @@ private:
   std::string minUsed(size_t r) {
     const std::vector<size_t> &found = candidates_[r];
     auto uses = [&](size_t u) { return uses_[ranks_[r].units[u].id]; };
-    return ranks_[r].units[*std::min_element(found.begin(), found.end(), [&](size_t a, size_t b) { return uses(a) < uses(b); })].id;
+    return ranks_[r]
+        .units[*std::min_element(found.begin(), found.end(),
+                                 [&](size_t a, size_t b) { return uses(a) < uses(b); })]
+        .id;
   }
 
   std::string list(const std::vector<HardwareUnit> &units) const {
@@ -180,18 +195,25 @@ private:
     return text;
   }
 
-  std::string limited(size_t r) const { return ranks_[r].visible.empty() ? "" : " (CUDA_VISIBLE_DEVICES=" + ranks_[r].visible + " there)"; }
+  std::string limited(size_t r) const {
+    return ranks_[r].visible.empty() ? ""
+                                     : " (CUDA_VISIBLE_DEVICES=" + ranks_[r].visible + " there)";
+  }
 
   /// Explains why none of a rank's GPUs can be used, although one runs its code or one is named.
   std::string whyNone(size_t r) const {
-    const std::string device = "device '" + bundle_.devices[r].name + "'", here = "host " + ranks_[r].host + limited(r);
+    const std::string device = "device '" + bundle_.devices[r].name + "'",
+                      here = "host " + ranks_[r].host + limited(r);
     const std::vector<HardwareUnit> &units = ranks_[r].units;
-    if (std::none_of(units.begin(), units.end(), [&](const HardwareUnit &unit) { return isNamed(r, unit); }))
-      return device + " is GPU " + named_[r] + " by the cluster file, and " + here + " has " + list(units) +
+    if (std::none_of(units.begin(), units.end(),
+                     [&](const HardwareUnit &unit) { return isNamed(r, unit); }))
+      return device + " is GPU " + named_[r] + " by the cluster file, and " + here + " has " +
+             list(units) +
              "; start the job where that GPU is, or compile the model with another 'gpu'";
-    return device + " plans " + std::to_string(plannedBytes(bundle_, r, true) >> 20) + " MiB on a GPU that runs " + code(r) +
-           (named_[r].empty() ? "" : " and is " + named_[r]) + ", and " + here + " has " + list(units) +
-           "; give the device less 'memory' in the cluster file and compile again";
+    return device + " plans " + std::to_string(plannedBytes(bundle_, r, true) >> 20) +
+           " MiB on a GPU that runs " + code(r) +
+           (named_[r].empty() ? "" : " and is " + named_[r]) + ", and " + here + " has " +
+           list(units) + "; give the device less 'memory' in the cluster file and compile again";
   }
 
   std::string tooFew(const std::vector<size_t> &left) const {
@@ -205,10 +227,12 @@ private:
     std::string text;
     for (const auto &[id, unit] : units)
       text += (text.empty() ? "" : ", ") + describe(*unit);
-    return "host " + ranks_[left.front()].host + limited(left.front()) + ": devices " + devices + " are " + std::to_string(here_.size()) +
-           ", and the GPUs that run them are " + std::to_string(units.size()) + " (" + text + "): none is left for " +
+    return "host " + ranks_[left.front()].host + limited(left.front()) + ": devices " + devices +
+           " are " + std::to_string(here_.size()) + ", and the GPUs that run them are " +
+           std::to_string(units.size()) + " (" + text + "): none is left for " +
            bundle_.devices[left.front()].name +
-           "; start fewer of them there, compile the model for the GPUs that are there (zorse-cluster), or let devices share GPUs with --share-gpus";
+           "; start fewer of them there, compile the model for the GPUs that are there "
+           "(zorse-cluster), or let devices share GPUs with --share-gpus";
   }
 };
 
@@ -216,16 +240,19 @@ private:
 
 std::string zorse::runtime::describe(const HardwareUnit &unit) {
   const std::string place = unit.address.empty() ? unit.id : unit.address;
-  return (unit.model.empty() ? "" : unit.model + " at ") + place + ", " + std::to_string(unit.memory >> 20) + " MiB, " + unit.architecture;
+  return (unit.model.empty() ? "" : unit.model + " at ") + place + ", " +
+         std::to_string(unit.memory >> 20) + " MiB, " + unit.architecture;
 }
 
-Status zorse::runtime::assignUnits(const Bundle &bundle, std::vector<RankHardware> &ranks, bool share) {
+Status zorse::runtime::assignUnits(const Bundle &bundle, std::vector<RankHardware> &ranks,
+                                   bool share) {
   if (ranks.size() != bundle.devices.size()) // checkHardware reports it
     return Status::success();
   Result<std::vector<std::string>> named = gpusOfDevices(bundle);
   if (named.failed())
     return named.error();
-  std::map<std::pair<std::string, std::string>, std::vector<size_t>> hosts; // ranks of GPU devices, by kind and host
+  std::map<std::pair<std::string, std::string>, std::vector<size_t>>
+      hosts; // ranks of GPU devices, by kind and host
   for (size_t r = 0; r < ranks.size(); ++r) {
     const DeviceKind &kind = deviceKindOf(bundle.devices[r].kind);
     if (kind.sharesHostMemory) {
@@ -241,7 +268,8 @@ Status zorse::runtime::assignUnits(const Bundle &bundle, std::vector<RankHardwar
   return Status::success();
 }
 
-std::string zorse::runtime::describeUnits(const Bundle &bundle, const std::vector<RankHardware> &ranks) {
+std::string zorse::runtime::describeUnits(const Bundle &bundle,
+                                          const std::vector<RankHardware> &ranks) {
   constexpr size_t kShown = 16;
   std::string text;
   size_t count = 0;

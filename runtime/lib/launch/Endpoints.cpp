@@ -19,13 +19,14 @@ bool readPort(const std::string &text, uint32_t &port) {
 
 } // namespace
 
-Result<std::vector<Endpoint>> zorse::runtime::parseEndpoints(const std::string &name, const std::string &text) {
+Result<std::vector<Endpoint>> zorse::runtime::parseEndpoints(const std::string &name,
+                                                             const std::string &text) {
   auto bad = [&](const std::string &part) {
-    return userError(
-        shown(name, text) +
-        ": expects host:port with a port from 1 to 65535 (several separated by commas, a range of ports as host:first-last, an IPv6 address as "
-        "[address]:port)" +
-        (part == text ? "" : ", got '" + part + "'"));
+    return userError(shown(name, text) +
+                     ": expects host:port with a port from 1 to 65535 (several separated by "
+                     "commas, a range of ports as host:first-last, an IPv6 address as "
+                     "[address]:port)" +
+                     (part == text ? "" : ", got '" + part + "'"));
   };
   std::vector<Endpoint> endpoints;
   for (size_t begin = 0; begin <= text.size();) {
@@ -48,8 +49,9 @@ Result<std::vector<Endpoint>> zorse::runtime::parseEndpoints(const std::string &
         return bad(part);
     size_t dash = ports.find('-');
     uint32_t first = 0, last = 0;
-    if (!readPort(ports.substr(0, dash), first) || !readPort(dash == std::string::npos ? ports : ports.substr(dash + 1), last) || last < first ||
-        last - first >= 64)
+    if (!readPort(ports.substr(0, dash), first) ||
+        !readPort(dash == std::string::npos ? ports : ports.substr(dash + 1), last) ||
+        last < first || last - first >= 64)
       return bad(part);
     for (uint32_t port = first; port <= last; ++port)
       endpoints.push_back({host, uint16_t(port)});
@@ -63,10 +65,13 @@ std::string zorse::runtime::endpointsText(const std::vector<Endpoint> &endpoints
   std::string text;
   for (size_t i = 0; i < endpoints.size();) {
     size_t last = i;
-    while (last + 1 < endpoints.size() && endpoints[last + 1].host == endpoints[i].host && endpoints[last + 1].port == endpoints[last].port + 1)
+    while (last + 1 < endpoints.size() && endpoints[last + 1].host == endpoints[i].host &&
+           endpoints[last + 1].port == endpoints[last].port + 1)
       ++last;
     const std::string &host = endpoints[i].host;
-    text += (text.empty() ? "" : ",") + (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + std::to_string(endpoints[i].port);
+    text += (text.empty() ? "" : ",") +
+            (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" +
+            std::to_string(endpoints[i].port);
     if (last > i)
       text += "-" + std::to_string(endpoints[last].port);
     i = last + 1;

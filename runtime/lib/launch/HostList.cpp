@@ -9,7 +9,10 @@ using namespace zorse::runtime::launching;
 
 namespace {
 
-bool digits(const std::string &text) { return !text.empty() && text.size() <= 9 && text.find_first_not_of("0123456789") == std::string::npos; }
+bool digits(const std::string &text) {
+  return !text.empty() && text.size() <= 9 &&
+         text.find_first_not_of("0123456789") == std::string::npos;
+}
 
 /// "1-3,07" → "1", "2", "3", "07". nullopt if malformed or too long.
 std::optional<std::vector<std::string>> expandBracket(const std::string &inside) {
@@ -19,7 +22,8 @@ std::optional<std::vector<std::string>> expandBracket(const std::string &inside)
     std::string range = inside.substr(begin, end - begin);
     begin = end + 1;
     size_t dash = range.find('-');
-    std::string first = range.substr(0, dash), last = dash == std::string::npos ? first : range.substr(dash + 1);
+    std::string first = range.substr(0, dash),
+                last = dash == std::string::npos ? first : range.substr(dash + 1);
     if (!digits(first) || !digits(last))
       return std::nullopt;
     uint64_t from = std::stoull(first), to = std::stoull(last);
@@ -27,7 +31,9 @@ std::optional<std::vector<std::string>> expandBracket(const std::string &inside)
       return std::nullopt;
     for (uint64_t n = from; n <= to; ++n) {
       std::string number = std::to_string(n);
-      numbers.push_back(std::string(first.size() > number.size() ? first.size() - number.size() : 0, '0') + number);
+      numbers.push_back(
+          std::string(first.size() > number.size() ? first.size() - number.size() : 0, '0') +
+          number);
     }
   }
   return numbers;
@@ -47,7 +53,8 @@ std::optional<std::vector<std::string>> expandName(const std::string &name) {
       size_t close = name.find(']', open);
       if (close == std::string::npos)
         return std::nullopt;
-      std::optional<std::vector<std::string>> numbers = expandBracket(name.substr(open + 1, close - open - 1));
+      std::optional<std::vector<std::string>> numbers =
+          expandBracket(name.substr(open + 1, close - open - 1));
       if (!numbers)
         return std::nullopt;
       endings = std::move(*numbers);
@@ -69,7 +76,8 @@ std::optional<std::vector<std::string>> expandName(const std::string &name) {
 
 } // namespace
 
-Result<std::vector<std::string>> launching::expandHostList(const std::string &name, const std::string &list) {
+Result<std::vector<std::string>> launching::expandHostList(const std::string &name,
+                                                           const std::string &list) {
   std::vector<std::string> hosts;
   for (size_t begin = 0; begin <= list.size();) {
     // Commas within brackets do not separate names.
@@ -78,10 +86,13 @@ Result<std::vector<std::string>> launching::expandHostList(const std::string &na
       depth = list[end] == '[' ? depth + 1 : list[end] == ']' && depth > 0 ? depth - 1 : depth;
     std::optional<std::vector<std::string>> more = expandName(list.substr(begin, end - begin));
     if (!more || hosts.size() + more->size() > kMaxHosts)
-      return userError(shown(name, list) + ": expects a list of hosts as Slurm writes it, for example n[1-3,7],gpu01, of at most " +
-                       std::to_string(kMaxHosts) + " hosts" +
-                       (more ? "" : "; '" + list.substr(begin, std::min<size_t>(end - begin, 60)) + "' is not one") +
-                       ". Or set ZORSE_STORE=host:port to the coordinator's address");
+      return userError(
+          shown(name, list) +
+          ": expects a list of hosts as Slurm writes it, for example n[1-3,7],gpu01, of at most " +
+          std::to_string(kMaxHosts) + " hosts" +
+          (more ? ""
+                : "; '" + list.substr(begin, std::min<size_t>(end - begin, 60)) + "' is not one") +
+          ". Or set ZORSE_STORE=host:port to the coordinator's address");
     hosts.insert(hosts.end(), more->begin(), more->end());
     begin = end + 1;
   }

@@ -21,13 +21,18 @@ using namespace zorse::runtime::launching;
 
 namespace {
 
-constexpr int kStopped = 130;           ///< exit code of a run that ended early on request
-constexpr double kTermSeconds = 0.5;    ///< seconds after a failure in which ranks that were notified may end without a signal
+constexpr int kStopped = 130; ///< exit code of a run that ended early on request
+constexpr double kTermSeconds =
+    0.5; ///< seconds after a failure in which ranks that were notified may end without a signal
 constexpr double kKillSeconds = 2.0;    ///< seconds after a failure until SIGKILL
-constexpr double kGiveUpSeconds = 30.0; ///< seconds after SIGKILL; the kernel may be unable to end a process (its disk or file server hangs)
-constexpr double kDrainSeconds = 0.3;   ///< seconds after the last rank, for output pipes that a process outside its group holds open
+constexpr double kGiveUpSeconds = 30.0; ///< seconds after SIGKILL; the kernel may be unable to end
+                                        ///< a process (its disk or file server hangs)
+constexpr double kDrainSeconds = 0.3;   ///< seconds after the last rank, for output pipes that a
+                                        ///< process outside its group holds open
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 std::string firstLine(const std::string &text) { return text.substr(0, text.find('\n')); }
 
@@ -39,7 +44,8 @@ std::string findProgram(const std::string &name) {
   std::string directories = path ? path : "/usr/bin:/bin";
   for (size_t begin = 0; begin <= directories.size();) {
     size_t end = std::min(directories.find(':', begin), directories.size());
-    std::string directory = directories.substr(begin, end - begin), program = (directory.empty() ? "." : directory) + "/" + name;
+    std::string directory = directories.substr(begin, end - begin),
+                program = (directory.empty() ? "." : directory) + "/" + name;
     if (::access(program.c_str(), X_OK) == 0)
       return program;
     begin = end + 1;
@@ -50,8 +56,10 @@ std::string findProgram(const std::string &name) {
 /// One call of launch().
 class Launcher {
 public:
-  Launcher(const LaunchOptions &options, JobKey key, std::string program, Signals &signals, OrphanReaper &reaper)
-      : o_(options), key_(std::move(key)), program_(std::move(program)), signals_(signals), reaper_(reaper), out_(options.out), err_(options.err) {
+  Launcher(const LaunchOptions &options, JobKey key, std::string program, Signals &signals,
+           OrphanReaper &reaper)
+      : o_(options), key_(std::move(key)), program_(std::move(program)), signals_(signals),
+        reaper_(reaper), out_(options.out), err_(options.err) {
     colours_ = ::isatty(options.err) && !::getenv("NO_COLOR");
     for (uint32_t i = 0; i < o_.localRanks; ++i)
       if (o_.firstRank + i < o_.deviceNames.size())
@@ -96,26 +104,34 @@ private:
 
   // For all starts
   double stopSignalAt_ = 0; ///< time of the last stop signal that counted
-  int stopSignals_ = 0;     ///< number of SIGINT, SIGTERM and SIGHUP, and of SIGUSR1 if it was the first
+  int stopSignals_ =
+      0; ///< number of SIGINT, SIGTERM and SIGHUP, and of SIGUSR1 if it was the first
 
   // For the current start
   std::unique_ptr<Coordinator> coordinator_;
   std::vector<std::unique_ptr<RankProcess>> ranks_;
   std::optional<RootCause> failure_;
   double failedAt_ = 0, killedAt_ = 0, lastEndAt_ = 0, allLeftAt_ = 0;
-  bool lingered_ = false; ///< some ranks were killed after all had left the job and finished their work
+  bool lingered_ =
+      false; ///< some ranks were killed after all had left the job and finished their work
   bool termSent_ = false, someStopped_ = false, stopAsked_ = false, lost_ = false;
 };
 
 std::string Launcher::name(uint32_t rank) const {
   if (rank == kNoRank)
     return "the launcher";
-  return "rank " + std::to_string(rank) + (rank < o_.deviceNames.size() ? " (device " + o_.deviceNames[rank] + ")" : "");
+  return "rank " + std::to_string(rank) +
+         (rank < o_.deviceNames.size() ? " (device " + o_.deviceNames[rank] + ")" : "");
 }
 
 std::string Launcher::prefix(uint32_t rank) const {
-  std::string text = "[" + (rank < o_.deviceNames.size() ? o_.deviceNames[rank] : "rank " + std::to_string(rank)) + "]";
-  std::string padding(rank < o_.deviceNames.size() ? widest_ - std::min(widest_, o_.deviceNames[rank].size()) + 1 : 1, ' ');
+  std::string text =
+      "[" + (rank < o_.deviceNames.size() ? o_.deviceNames[rank] : "rank " + std::to_string(rank)) +
+      "]";
+  std::string padding(rank < o_.deviceNames.size()
+                          ? widest_ - std::min(widest_, o_.deviceNames[rank].size()) + 1
+                          : 1,
+                      ' ');
   if (colours_) {
     const char *colours[] = {"36", "33", "35", "32", "34", "31"};
     text = std::string("\033[") + colours[rank % 6] + "m" + text + "\033[0m";
@@ -123,7 +139,8 @@ std::string Launcher::prefix(uint32_t rank) const {
   return text + padding;
 }
 
-std::vector<std::string> Launcher::environment(uint32_t rank, uint64_t generation, uint64_t restarts) const {
+std::vector<std::string> Launcher::environment(uint32_t rank, uint64_t generation,
+                                               uint64_t restarts) const {
   Environment all = currentEnvironment();
   all.erase("ZORSE_LAUNCHER");
   all["ZORSE_RANK"] = std::to_string(rank);
@@ -137,7 +154,9 @@ std::vector<std::string> Launcher::environment(uint32_t rank, uint64_t generatio
   all["ZORSE_RESTARTS"] = std::to_string(restarts);
   if (coordinator_) {
     const std::string &listens = o_.listenAddress;
-    std::string host = listens.empty() || listens == "0.0.0.0" ? "127.0.0.1" : listens == "::" ? "::1" : listens;
+    std::string host = listens.empty() || listens == "0.0.0.0" ? "127.0.0.1"
+                       : listens == "::"                       ? "::1"
+                                                               : listens;
     all["ZORSE_STORE"] = endpointsText({{host, coordinator_->port()}});
   } else {
     all["ZORSE_STORE"] = endpointsText(o_.coordinator);
@@ -173,14 +192,16 @@ void Launcher::fail(RootCause cause) {
 }
 
 /// The first cause by the coordinator. It may be a different rank than the one whose process ended
-/// first. The exit code is that of the rank's process, if it ended without a signal of the launcher.
+/// first. The exit code is that of the rank's process, if it ended without a signal of the
+/// launcher.
 std::optional<Launcher::RootCause> Launcher::rootCause() const {
   std::optional<Failure> verdict = coordinator_ ? coordinator_->failure() : std::nullopt;
   if (!verdict)
     return failure_;
   RootCause cause{verdict->rank, verdict->exitCode, firstLine(verdict->message)};
   for (const std::unique_ptr<RankProcess> &rank : ranks_)
-    if (rank->rank() == verdict->rank && !rank->running() && !rank->endedByUs() && rank->exitCode() != 0) {
+    if (rank->rank() == verdict->rank && !rank->running() && !rank->endedByUs() &&
+        rank->exitCode() != 0) {
       cause.code = rank->exitCode();
       if (rank->killed() && cause.text.find(rank->how()) == std::string::npos)
         cause.text = name(rank->rank()) + " " + rank->how();
@@ -195,7 +216,8 @@ void Launcher::takeSignals() {
     if (signal == SIGCHLD)
       continue;
     if (signal == SIGTSTP) {
-      say("zorse-run: ignoring SIGTSTP: suspended ranks would miss heartbeats and fail the job. Press Ctrl-C to stop after the current step");
+      say("zorse-run: ignoring SIGTSTP: suspended ranks would miss heartbeats and fail the job. "
+          "Press Ctrl-C to stop after the current step");
       continue;
     }
     if (stopSignals_ > 0 && (signal == SIGUSR1 || now() - stopSignalAt_ < kOneRequestSeconds))
@@ -229,7 +251,8 @@ void Launcher::reap() {
     if (rank->reap())
       ended.push_back(rank.get());
   // If several processes have ended, a killed one ended first: the others end because of it.
-  std::stable_sort(ended.begin(), ended.end(), [](RankProcess *a, RankProcess *b) { return a->killed() > b->killed(); });
+  std::stable_sort(ended.begin(), ended.end(),
+                   [](RankProcess *a, RankProcess *b) { return a->killed() > b->killed(); });
   for (RankProcess *rank : ended)
     noticeEnd(*rank);
 }
@@ -242,7 +265,8 @@ void Launcher::noticeEnd(RankProcess &rank) {
   int code = rank.exitCode();
   bool stopped = !rank.killed() && code == kStopped;
   // SIGTERM reached the rank before its handler was installed.
-  stopped = stopped || (stopAsked_ && !coordinator_ && !o_.onSignal && rank.killed() && code == 128 + SIGTERM);
+  stopped = stopped ||
+            (stopAsked_ && !coordinator_ && !o_.onSignal && rank.killed() && code == 128 + SIGTERM);
   someStopped_ = someStopped_ || stopped;
   bool failed = code != 0 && !stopped;
   if (coordinator_) {
@@ -276,7 +300,8 @@ void Launcher::escalate() {
 
 /// Kills ranks that have left the job but do not exit, for example because the process was stopped.
 void Launcher::endLingering() {
-  if (!coordinator_ || failure_ || killedAt_ != 0 || !anyRunning() || !coordinator_->waitUntilOver(0))
+  if (!coordinator_ || failure_ || killedAt_ != 0 || !anyRunning() ||
+      !coordinator_->waitUntilOver(0))
     return;
   if (allLeftAt_ == 0)
     allLeftAt_ = now();
@@ -286,14 +311,17 @@ void Launcher::endLingering() {
   lingered_ = true;
   for (const std::unique_ptr<RankProcess> &rank : ranks_)
     if (rank->running()) {
-      say("warning: " + name(rank->rank()) + " has finished and left the job, but its process has not ended " +
-          zorse::format("%.1f s", o_.times.heartbeatTimeoutSeconds) + " after that (is it stopped?); killing it");
+      say("warning: " + name(rank->rank()) +
+          " has finished and left the job, but its process has not ended " +
+          zorse::format("%.1f s", o_.times.heartbeatTimeoutSeconds) +
+          " after that (is it stopped?); killing it");
       rank->signalGroup(SIGKILL);
     }
 }
 
 bool Launcher::anyRunning() const {
-  return std::any_of(ranks_.begin(), ranks_.end(), [](const std::unique_ptr<RankProcess> &rank) { return rank->running(); });
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [](const std::unique_ptr<RankProcess> &rank) { return rank->running(); });
 }
 
 /// Whether no rank runs here, all output was read, and ranks elsewhere have left or received the
@@ -306,7 +334,8 @@ bool Launcher::over() const {
     open = open || rank->pipe(0) >= 0 || rank->pipe(1) >= 0;
   if (open && now() - lastEndAt_ < kDrainSeconds)
     return false;
-  if (open && (out_.full() || err_.full()) && stopSignals_ < 2) // the reader is slow, and unread output remains
+  if (open && (out_.full() || err_.full()) &&
+      stopSignals_ < 2) // the reader is slow, and unread output remains
     return false;
   bool elsewhere = coordinator_ && o_.localRanks < o_.worldSize;
   if (!elsewhere || killedAt_ != 0)
@@ -384,7 +413,8 @@ int Launcher::runOnce(uint64_t restarts) {
       for (const std::unique_ptr<RankProcess> &rank : ranks_)
         if (rank->running()) {
           say("zorse-run: " + name(rank->rank()) + ", process " + std::to_string(rank->pid()) +
-              ", does not end although it was killed: it waits for the kernel, for example for a file server");
+              ", does not end although it was killed: it waits for the kernel, for example for a "
+              "file server");
           lost_ = true;
         }
   }
@@ -415,16 +445,18 @@ int Launcher::run() {
     if (restart >= o_.restarts || !mends || stopSignals_ > 0) {
       if (failure_->rank != kNoRank || code > 2)
         say("error: " + why +
-            (o_.restarts > 0 && !mends                   ? "; a restart would not help"
-             : o_.restarts > 0 && restart >= o_.restarts ? "; no restarts left of " + std::to_string(o_.restarts)
-                                                         : ""));
+            (o_.restarts > 0 && !mends ? "; a restart would not help"
+             : o_.restarts > 0 && restart >= o_.restarts
+                 ? "; no restarts left of " + std::to_string(o_.restarts)
+                 : ""));
       break;
     }
     std::string from = o_.startsFrom ? o_.startsFrom() : "";
-    say("restart " + std::to_string(restart + 1) + " of " + std::to_string(o_.restarts) + (from.empty() ? "" : " from " + from) + ": " + why);
+    say("restart " + std::to_string(restart + 1) + " of " + std::to_string(o_.restarts) +
+        (from.empty() ? "" : " from " + from) + ": " + why);
     double wait = std::min(5.0, 0.2 * double(uint64_t(1) << std::min<uint64_t>(restart, 5)));
-    // The coordinator's node may still be ending ranks, and the failed job rejects ranks that connect
-    // before it starts again.
+    // The coordinator's node may still be ending ranks, and the failed job rejects ranks that
+    // connect before it starts again.
     if (!o_.coordinator.empty())
       wait = std::max(wait, kKillSeconds + 0.5);
     pause(wait);
@@ -465,15 +497,20 @@ JobKey zorse::runtime::randomJobKey() {
 }
 
 int zorse::runtime::launch(const LaunchOptions &options) {
-  if (options.command.empty() || options.localRanks == 0 || options.worldSize < options.localRanks ||
+  if (options.command.empty() || options.localRanks == 0 ||
+      options.worldSize < options.localRanks ||
       options.firstRank > options.worldSize - options.localRanks)
-    return startError(options.err, "launch expects a command and ranks from " + std::to_string(options.firstRank) + " on, at least one, within the " +
-                                       std::to_string(options.worldSize) + " of the job, got " + std::to_string(options.localRanks));
+    return startError(options.err, "launch expects a command and ranks from " +
+                                       std::to_string(options.firstRank) +
+                                       " on, at least one, within the " +
+                                       std::to_string(options.worldSize) + " of the job, got " +
+                                       std::to_string(options.localRanks));
   JobKey key = options.key;
   if (key.secret.empty() && options.localRanks == options.worldSize)
     key = randomJobKey();
   if (key.secret.empty())
-    return startError(options.err, "this job has no secret: expects ZORSE_SECRET, ZORSE_SECRET_FILE or a random source of the system");
+    return startError(options.err, "this job has no secret: expects ZORSE_SECRET, "
+                                   "ZORSE_SECRET_FILE or a random source of the system");
   std::string program = options.program.empty() ? findProgram(options.command[0]) : options.program;
   if (program.empty())
     return startError(options.err, options.command[0] + ": not found in PATH");

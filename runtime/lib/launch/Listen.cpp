@@ -33,11 +33,14 @@ Number numberOf(const std::string &text) {
   return number;
 }
 
-bool isLoopback(const std::string &address) { return address.rfind("127.", 0) == 0 || address == "::1"; }
+bool isLoopback(const std::string &address) {
+  return address.rfind("127.", 0) == 0 || address == "::1";
+}
 
 std::string textOf(const sockaddr *address, socklen_t size) {
   char text[NI_MAXHOST];
-  return ::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0 ? text : "";
+  return ::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0 ? text
+                                                                                          : "";
 }
 
 bool inNetwork(const std::string &address, const Number &network, unsigned bits) {
@@ -65,7 +68,8 @@ std::vector<OwnAddress> launching::ownAddresses() {
   if (::getifaddrs(&all) != 0)
     return own;
   for (ifaddrs *at = all; at; at = at->ifa_next) {
-    if (!at->ifa_addr || !(at->ifa_flags & IFF_UP) || (at->ifa_addr->sa_family != AF_INET && at->ifa_addr->sa_family != AF_INET6))
+    if (!at->ifa_addr || !(at->ifa_flags & IFF_UP) ||
+        (at->ifa_addr->sa_family != AF_INET && at->ifa_addr->sa_family != AF_INET6))
       continue;
     bool six = at->ifa_addr->sa_family == AF_INET6;
     std::string address = textOf(at->ifa_addr, six ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
@@ -92,15 +96,19 @@ std::vector<std::string> launching::addressesOf(const std::string &host) {
   return addresses;
 }
 
-Result<std::string> launching::chooseAddress(const std::string &asked, const std::vector<OwnAddress> &own) {
+Result<std::string> launching::chooseAddress(const std::string &asked,
+                                             const std::vector<OwnAddress> &own) {
   auto none = [&](const std::string &what) {
     return userError("--local-addr " + asked + ": " + what +
-                     "; expects an address of this host, the name of a network interface or a network (10.1.0.0/16), this host has " + listed(own));
+                     "; expects an address of this host, the name of a network interface or a "
+                     "network (10.1.0.0/16), this host has " +
+                     listed(own));
   };
   if (size_t slash = asked.find('/'); slash != std::string::npos) {
     Number network = numberOf(asked.substr(0, slash));
     std::string bits = asked.substr(slash + 1);
-    if (network.family == 0 || bits.empty() || bits.size() > 3 || bits.find_first_not_of("0123456789") != std::string::npos ||
+    if (network.family == 0 || bits.empty() || bits.size() > 3 ||
+        bits.find_first_not_of("0123456789") != std::string::npos ||
         std::stoul(bits) > network.size() * 8)
       return none("is no network");
     for (const OwnAddress &each : own)
@@ -114,13 +122,18 @@ Result<std::string> launching::chooseAddress(const std::string &asked, const std
   Number number = numberOf(asked);
   if (number.family == AF_INET && number.bytes[0] == 127) // the whole network belongs to this host
     return asked;
-  return none(number.family != 0 ? "is no address of this host" : "is neither an address nor an interface");
+  return none(number.family != 0 ? "is no address of this host"
+                                 : "is neither an address nor an interface");
 }
 
-Result<std::string> launching::chooseCoordinatorAddress(const std::string &host, const std::vector<std::string> &addresses, const std::string &asked,
+Result<std::string> launching::chooseCoordinatorAddress(const std::string &host,
+                                                        const std::vector<std::string> &addresses,
+                                                        const std::string &asked,
                                                         const std::vector<OwnAddress> &own) {
   for (const std::string &address : addresses) {
-    bool ours = isLoopback(address) || std::any_of(own.begin(), own.end(), [&](const OwnAddress &each) { return each.address == address; });
+    bool ours = isLoopback(address) ||
+                std::any_of(own.begin(), own.end(),
+                            [&](const OwnAddress &each) { return each.address == address; });
     if (ours && address != "127.0.1.1")
       return address;
   }
@@ -133,18 +146,21 @@ Result<std::string> launching::chooseCoordinatorAddress(const std::string &host,
   if (outward.size() == 1)
     return outward[0];
   std::string is = addresses.empty() ? "has no address" : "is " + addresses[0];
-  return userError("the other hosts look for this one as '" + host + "', which " + is + " here, and no other host can reach that; this host has " +
-                   listed(own) + ". Choose one with --local-addr, or correct /etc/hosts");
+  return userError("the other hosts look for this one as '" + host + "', which " + is +
+                   " here, and no other host can reach that; this host has " + listed(own) +
+                   ". Choose one with --local-addr, or correct /etc/hosts");
 }
 
-Result<std::string> zorse::runtime::coordinatorAddress(const RankEnvironment &environment, const std::string &asked) {
+Result<std::string> zorse::runtime::coordinatorAddress(const RankEnvironment &environment,
+                                                       const std::string &asked) {
   if (environment.oneHost || environment.coordinator.empty())
     return std::string("127.0.0.1");
   const std::string &host = environment.coordinator.front().host;
   return chooseCoordinatorAddress(host, addressesOf(host), asked, ownAddresses());
 }
 
-Result<std::string> zorse::runtime::rankAddress(const RankEnvironment &environment, const std::string &asked) {
+Result<std::string> zorse::runtime::rankAddress(const RankEnvironment &environment,
+                                                const std::string &asked) {
   if (environment.oneHost || environment.coordinator.empty())
     return std::string("127.0.0.1");
   std::vector<OwnAddress> own = ownAddresses();
@@ -174,6 +190,7 @@ Result<std::string> zorse::runtime::rankAddress(const RankEnvironment &environme
     if (!text.empty())
       return text;
   }
-  return userError("cannot find this host's address on the route to '" + host + "', where rank 0 is; this host has " + listed(own) +
+  return userError("cannot find this host's address on the route to '" + host +
+                   "', where rank 0 is; this host has " + listed(own) +
                    ". Choose one with --local-addr, or correct the name");
 }

@@ -26,7 +26,9 @@ std::vector<std::string> addressesOf(const std::string &host);
 /// The address on which the coordinator listens if the other hosts know its host by a name with
 /// these addresses. Debian's installer assigns 127.0.1.1 to a machine's own name; other hosts
 /// cannot reach that address.
-Result<std::string> chooseCoordinatorAddress(const std::string &host, const std::vector<std::string> &addresses, const std::string &asked,
+Result<std::string> chooseCoordinatorAddress(const std::string &host,
+                                             const std::vector<std::string> &addresses,
+                                             const std::string &asked,
                                              const std::vector<OwnAddress> &own);
 
 } // namespace zorse::runtime::launching

@@ -12,7 +12,8 @@ void OutputQueue::write() {
   if (empty())
     return;
   // A pipe that is writable by poll accepts PIPE_BUF bytes without blocking.
-  ssize_t written = ::write(fd_, waiting_.data() + done_, std::min<size_t>(waiting_.size() - done_, PIPE_BUF));
+  ssize_t written =
+      ::write(fd_, waiting_.data() + done_, std::min<size_t>(waiting_.size() - done_, PIPE_BUF));
   if (written < 0 && (errno == EINTR || errno == EAGAIN))
     return;
   if (written < 0) {

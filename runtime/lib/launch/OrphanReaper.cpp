@@ -52,7 +52,8 @@ Result<std::unique_ptr<OrphanReaper>> OrphanReaper::start() {
   if (process == 0)
     watch(ends[0]); // closes its copy of the other end
   ::close(ends[0]);
-  ::fcntl(ends[1], F_SETFL, O_NONBLOCK); // the launcher does not wait for a stopped guard, which reads nothing
+  ::fcntl(ends[1], F_SETFL,
+          O_NONBLOCK); // the launcher does not wait for a stopped guard, which reads nothing
   if (process < 0) {
     std::string why = std::strerror(errno);
     ::close(ends[1]);

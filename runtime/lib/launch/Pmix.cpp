@@ -14,7 +14,9 @@ using namespace zorse::runtime;
 
 #ifndef ZORSE_HAVE_PMIX
 
-Result<PmixInfo> zorse::runtime::askPmix() { return userError("this program was built without PMIx (Debian: libpmix-dev)"); }
+Result<PmixInfo> zorse::runtime::askPmix() {
+  return userError("this program was built without PMIx (Debian: libpmix-dev)");
+}
 
 #else
 
@@ -32,7 +34,8 @@ struct Client {
   decltype(PMIx_Error_string) *errorText = nullptr;
 
   /// Reads a value of the job (rank PMIX_RANK_WILDCARD) or of one rank. The caller must release it.
-  pmix_status_t read(const pmix_proc_t &self, pmix_rank_t rank, const char *key, pmix_value_t *&value) const {
+  pmix_status_t read(const pmix_proc_t &self, pmix_rank_t rank, const char *key,
+                     pmix_value_t *&value) const {
     pmix_proc_t whom;
     std::memset(&whom, 0, sizeof whom);
     std::memcpy(whom.nspace, self.nspace, sizeof whom.nspace);
@@ -72,9 +75,11 @@ Result<PmixInfo> zorse::runtime::askPmix() {
   if (!library)
     return userError(std::string("the PMIx library cannot be loaded: ") + ::dlerror());
   Client client;
-  if (!find(library, "PMIx_Init", client.init) || !find(library, "PMIx_Get", client.get) || !find(library, "PMIx_Finalize", client.finalize) ||
+  if (!find(library, "PMIx_Init", client.init) || !find(library, "PMIx_Get", client.get) ||
+      !find(library, "PMIx_Finalize", client.finalize) ||
       !find(library, "PMIx_Error_string", client.errorText))
-    return userError("libpmix.so.2 does not export PMIx_Init, PMIx_Get, PMIx_Finalize or PMIx_Error_string");
+    return userError(
+        "libpmix.so.2 does not export PMIx_Init, PMIx_Get, PMIx_Finalize or PMIx_Error_string");
 
   pmix_proc_t self;
   std::memset(&self, 0, sizeof self);
@@ -95,7 +100,8 @@ Result<PmixInfo> zorse::runtime::askPmix() {
   number(PMIX_RANK_WILDCARD, PMIX_LOCAL_SIZE, info.localRanks);
   number(self.rank, PMIX_LOCAL_RANK, info.localRank);
   pmix_value_t *host = nullptr;
-  if (client.read(self, 0, PMIX_HOSTNAME, host) == PMIX_SUCCESS && host && host->type == PMIX_STRING && host->data.string)
+  if (client.read(self, 0, PMIX_HOSTNAME, host) == PMIX_SUCCESS && host &&
+      host->type == PMIX_STRING && host->data.string)
     info.firstHost = host->data.string; // empty if unknown: a job on one host does not need it
   release(host);
   client.finalize(nullptr, 0);

@@ -33,8 +33,9 @@ struct Pipe {
 
 /// Runs in the forked process. Only system calls are allowed, because other threads of the launcher
 /// may have held locks.
-[[noreturn]] void become(const char *program, char *const *arguments, char *const *environment, const sigset_t &mask, pid_t launcher, int nothing,
-                         int out, int err, int failure) {
+[[noreturn]] void become(const char *program, char *const *arguments, char *const *environment,
+                         const sigset_t &mask, pid_t launcher, int nothing, int out, int err,
+                         int failure) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) // the launcher died before prctl
@@ -63,10 +64,14 @@ std::vector<char *> pointers(const std::vector<std::string> &texts) {
 
 } // namespace
 
-Result<std::unique_ptr<RankProcess>> RankProcess::start(const Options &options, OutputQueue &out, OutputQueue &err) {
+Result<std::unique_ptr<RankProcess>> RankProcess::start(const Options &options, OutputQueue &out,
+                                                        OutputQueue &err) {
   auto failed = [&](const char *what, int why) {
-    return userError("cannot start rank " + std::to_string(options.rank) + ": " + what + ": " + std::strerror(why) +
-                     (why == EAGAIN || why == EMFILE || why == ENFILE || why == ENOMEM ? " (see ulimit -u and ulimit -n)" : ""));
+    return userError("cannot start rank " + std::to_string(options.rank) + ": " + what + ": " +
+                     std::strerror(why) +
+                     (why == EAGAIN || why == EMFILE || why == ENFILE || why == ENOMEM
+                          ? " (see ulimit -u and ulimit -n)"
+                          : ""));
   };
   Pipe outPipe, errPipe, failure;
   if (!outPipe.open() || !errPipe.open() || !failure.open())
@@ -74,12 +79,13 @@ Result<std::unique_ptr<RankProcess>> RankProcess::start(const Options &options, 
   int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (nothing < 0)
     return failed("/dev/null", errno);
-  std::vector<char *> arguments = pointers(options.arguments), environment = pointers(options.environment);
+  std::vector<char *> arguments = pointers(options.arguments),
+                      environment = pointers(options.environment);
   pid_t launcher = ::getpid();
   pid_t pid = ::fork();
   if (pid == 0)
-    become(options.program.c_str(), arguments.data(), environment.data(), options.signalMask, launcher, nothing, outPipe.ends[1], errPipe.ends[1],
-           failure.ends[1]);
+    become(options.program.c_str(), arguments.data(), environment.data(), options.signalMask,
+           launcher, nothing, outPipe.ends[1], errPipe.ends[1], failure.ends[1]);
   int forkFailure = errno;
   ::close(nothing);
   if (pid < 0)
@@ -96,11 +102,14 @@ Result<std::unique_ptr<RankProcess>> RankProcess::start(const Options &options, 
   }
   for (Pipe *pipe : {&outPipe, &errPipe})
     ::fcntl(pipe->ends[0], F_SETFL, O_NONBLOCK);
-  return std::unique_ptr<RankProcess>(new RankProcess(options.rank, pid, outPipe.release(0), errPipe.release(0), options, out, err));
+  return std::unique_ptr<RankProcess>(new RankProcess(options.rank, pid, outPipe.release(0),
+                                                      errPipe.release(0), options, out, err));
 }
 
-RankProcess::RankProcess(uint32_t rank, pid_t pid, int out, int err, const Options &options, OutputQueue &outQueue, OutputQueue &errQueue)
-    : rank_(rank), pid_(pid), pipes_{out, err}, queues_{&outQueue, &errQueue}, lines_{{options.outPrefix, outQueue}, {options.errPrefix, errQueue}} {}
+RankProcess::RankProcess(uint32_t rank, pid_t pid, int out, int err, const Options &options,
+                         OutputQueue &outQueue, OutputQueue &errQueue)
+    : rank_(rank), pid_(pid), pipes_{out, err}, queues_{&outQueue, &errQueue},
+      lines_{{options.outPrefix, outQueue}, {options.errPrefix, errQueue}} {}
 
 RankProcess::~RankProcess() {
   if (running_) {
@@ -127,11 +136,14 @@ bool RankProcess::reap() {
 
 bool RankProcess::killed() const { return WIFSIGNALED(status_); }
 
-int RankProcess::exitCode() const { return WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_); }
+int RankProcess::exitCode() const {
+  return WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
+}
 
 std::string RankProcess::how() const {
   if (WIFSIGNALED(status_))
-    return "was killed by signal " + std::to_string(WTERMSIG(status_)) + " (" + ::strsignal(WTERMSIG(status_)) + ")";
+    return "was killed by signal " + std::to_string(WTERMSIG(status_)) + " (" +
+           ::strsignal(WTERMSIG(status_)) + ")";
   return "ended with exit code " + std::to_string(WEXITSTATUS(status_));
 }
 

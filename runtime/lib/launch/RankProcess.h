@@ -26,7 +26,8 @@ public:
 
   /// Starts the process in a separate process group, with empty standard input and pipes for its
   /// output. It is killed when the calling thread ends.
-  static Result<std::unique_ptr<RankProcess>> start(const Options &options, OutputQueue &out, OutputQueue &err);
+  static Result<std::unique_ptr<RankProcess>> start(const Options &options, OutputQueue &out,
+                                                    OutputQueue &err);
   ~RankProcess();
 
   uint32_t rank() const { return rank_; }
@@ -54,7 +55,8 @@ public:
   void closePipes();
 
 private:
-  RankProcess(uint32_t rank, pid_t pid, int out, int err, const Options &options, OutputQueue &outQueue, OutputQueue &errQueue);
+  RankProcess(uint32_t rank, pid_t pid, int out, int err, const Options &options,
+              OutputQueue &outQueue, OutputQueue &errQueue);
 
   uint32_t rank_;
   pid_t pid_;

@@ -11,7 +11,8 @@ Environment zorse::runtime::currentEnvironment() {
     std::string text = *entry;
     size_t equals = text.find('=');
     if (equals != std::string::npos && equals > 0)
-      environment.emplace(text.substr(0, equals), text.substr(equals + 1)); // keeps the first of equal names, like getenv
+      environment.emplace(text.substr(0, equals),
+                          text.substr(equals + 1)); // keeps the first of equal names, like getenv
   }
   return environment;
 }
@@ -44,25 +45,33 @@ Result<uint64_t> Variables::number(const std::string &name, uint64_t min, uint64
     number = good ? number * 10 + uint64_t(c - '0') : 0;
   }
   if (!good || number < min || number > max)
-    return userError(shown(name, value) + ": expects a whole number from " + std::to_string(min) + " to " + std::to_string(max) +
-                     ". Correct it where the job is launched, or unset it to run without a launcher");
+    return userError(
+        shown(name, value) + ": expects a whole number from " + std::to_string(min) + " to " +
+        std::to_string(max) +
+        ". Correct it where the job is launched, or unset it to run without a launcher");
   return number;
 }
 
-Status Variables::complete(const std::string &family, std::initializer_list<const char *> names) const {
+Status Variables::complete(const std::string &family,
+                           std::initializer_list<const char *> names) const {
   std::string there, missing, all;
   for (const char *name : names) {
-    (has(name) ? there : missing) += ((has(name) ? there : missing).empty() ? "" : ", ") + (has(name) ? shown(name, text(name)) : std::string(name));
+    (has(name) ? there : missing) += ((has(name) ? there : missing).empty() ? "" : ", ") +
+                                     (has(name) ? shown(name, text(name)) : std::string(name));
     all += (all.empty() ? "" : ", ") + std::string(name);
   }
   if (missing.empty())
     return Status::success();
-  return userError(family + ": " + there + (there.find(',') == std::string::npos ? " is set, but " : " are set, but ") + missing +
-                   (missing.find(',') == std::string::npos ? " is not" : " are not") + "; expects all of " + all +
-                   ". Set what is missing, or unset the others (ZORSE_LAUNCHER=none ignores every launcher)");
+  return userError(
+      family + ": " + there +
+      (there.find(',') == std::string::npos ? " is set, but " : " are set, but ") + missing +
+      (missing.find(',') == std::string::npos ? " is not" : " are not") + "; expects all of " +
+      all +
+      ". Set what is missing, or unset the others (ZORSE_LAUNCHER=none ignores every launcher)");
 }
 
-Status Variables::rankAndWorld(const std::string &rankName, const std::string &worldSizeName, uint32_t &rank, uint32_t &worldSize) const {
+Status Variables::rankAndWorld(const std::string &rankName, const std::string &worldSizeName,
+                               uint32_t &rank, uint32_t &worldSize) const {
   Result<uint64_t> size = number(worldSizeName, 1, kMaxRanks);
   if (size.failed())
     return size.error();
@@ -70,8 +79,10 @@ Status Variables::rankAndWorld(const std::string &rankName, const std::string &w
   if (place.failed())
     return place.error();
   if (*place >= *size)
-    return userError(shown(rankName, text(rankName)) + ": expects less than " + shown(worldSizeName, text(worldSizeName)) +
-                     ", as ranks count from 0. Correct the one that is wrong where the job is launched");
+    return userError(
+        shown(rankName, text(rankName)) + ": expects less than " +
+        shown(worldSizeName, text(worldSizeName)) +
+        ", as ranks count from 0. Correct the one that is wrong where the job is launched");
   rank = uint32_t(*place);
   worldSize = uint32_t(*size);
   return Status::success();

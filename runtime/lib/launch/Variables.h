@@ -32,7 +32,8 @@ public:
   /// one.
   Status complete(const std::string &family, std::initializer_list<const char *> names) const;
   /// Reads both variables as numbers and checks rank < world.
-  Status rankAndWorld(const std::string &rankName, const std::string &worldSizeName, uint32_t &rank, uint32_t &worldSize) const;
+  Status rankAndWorld(const std::string &rankName, const std::string &worldSizeName, uint32_t &rank,
+                      uint32_t &worldSize) const;
 
 private:
   const Environment &environment_;

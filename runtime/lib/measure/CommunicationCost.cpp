@@ -16,13 +16,15 @@ using nlohmann::json;
 
 namespace {
 
-#define ZORSE_TRY(expression)                                                                                                                        \
-  do {                                                                                                                                               \
-    if (Status status_ = (expression); status_.failed())                                                                                             \
-      return status_;                                                                                                                                \
+#define ZORSE_TRY(expression)                                                                      \
+  do {                                                                                             \
+    if (Status status_ = (expression); status_.failed())                                           \
+      return status_;                                                                              \
   } while (false)
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 double cpuSeconds() {
   timespec time = {};
@@ -169,11 +171,15 @@ private:
 
 } // namespace
 
-Result<CommunicationWork> zorse::runtime::measureCommunicationCost(Transport &transport, uint32_t me, uint32_t driver, uint32_t subject,
-                                                                   uint32_t instruction, double seconds, int threads) {
+Result<CommunicationWork> zorse::runtime::measureCommunicationCost(Transport &transport,
+                                                                   uint32_t me, uint32_t driver,
+                                                                   uint32_t subject,
+                                                                   uint32_t instruction,
+                                                                   double seconds, int threads) {
   if (me == subject)
     return CommunicationCostMeasurement(transport, driver, instruction).serve(threads);
-  Result<double> delay = CommunicationCostMeasurement(transport, subject, instruction).drive(seconds);
+  Result<double> delay =
+      CommunicationCostMeasurement(transport, subject, instruction).drive(seconds);
   if (delay.failed())
     return delay.error();
   CommunicationWork work;
@@ -181,8 +187,10 @@ Result<CommunicationWork> zorse::runtime::measureCommunicationCost(Transport &tr
   return work;
 }
 
-Result<std::vector<CommunicationWork>> zorse::runtime::measureCommunicationCostOfAll(ProcessGroup &group, Transport &transport, uint32_t instruction,
-                                                                                     double seconds, const std::vector<int> &threads) {
+Result<std::vector<CommunicationWork>>
+zorse::runtime::measureCommunicationCostOfAll(ProcessGroup &group, Transport &transport,
+                                              uint32_t instruction, double seconds,
+                                              const std::vector<int> &threads) {
   uint32_t me = group.rank(), worldSize = group.size();
   CommunicationWork mine, next;
   // In every round, a rank measures with its predecessor as driver. A few ranks measure one at a
@@ -190,16 +198,20 @@ Result<std::vector<CommunicationWork>> zorse::runtime::measureCommunicationCostO
   // pairs at the same time.
   uint32_t turns = worldSize <= 8 ? worldSize : 3;
   for (uint32_t turn = 0; turn < turns; ++turn) {
-    Result<std::vector<std::string>> met = group.allGatherBytes("moving " + std::to_string(turn), "");
+    Result<std::vector<std::string>> met =
+        group.allGatherBytes("moving " + std::to_string(turn), "");
     if (met.failed())
       return met.error();
     for (uint32_t driver : {me, (me + worldSize - 1) % worldSize}) {
-      uint32_t turnOfPair = worldSize <= 8 ? driver : driver + 1 == worldSize && worldSize % 2 ? 2 : driver % 2;
+      uint32_t turnOfPair = worldSize <= 8                             ? driver
+                            : driver + 1 == worldSize && worldSize % 2 ? 2
+                                                                       : driver % 2;
       uint32_t subject = (driver + 1) % worldSize;
       if (turnOfPair != turn || worldSize < 2 || threads[subject] == 0)
         continue;
-      Result<CommunicationWork> found =
-          measureCommunicationCost(transport, me, driver, subject, instruction + 2 * (turn * worldSize + driver), seconds, threads[subject]);
+      Result<CommunicationWork> found = measureCommunicationCost(
+          transport, me, driver, subject, instruction + 2 * (turn * worldSize + driver), seconds,
+          threads[subject]);
       if (found.failed())
         return found.error();
       (me == subject ? mine : next) = *found;
@@ -216,7 +228,8 @@ Result<std::vector<CommunicationWork>> zorse::runtime::measureCommunicationCostO
     for (size_t i = 0; good && i < 3; ++i)
       good = found[i].is_number() && found[i].get<double>() >= 0;
     if (!good)
-      return userError("a rank published costs of messages that cannot be read; start every rank with the same version of Zorse");
+      return userError("a rank published costs of messages that cannot be read; start every rank "
+                       "with the same version of Zorse");
     result[rank].perByte = found[0];
     result[rank].perMessage = found[1];
     result[(rank + 1) % worldSize].delay = found[2];

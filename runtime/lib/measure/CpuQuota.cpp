@@ -9,7 +9,9 @@ using namespace zorse::runtime;
 
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 void narrow(CpuQuota &quota, double quotaMicroseconds, double periodMicroseconds) {
   if (!(quotaMicroseconds > 0) || !(periodMicroseconds > 0))
@@ -33,10 +35,12 @@ CpuQuota zorse::runtime::cpuQuota(const std::string &root) {
   std::ifstream groups(root + "/proc/self/cgroup");
   CpuQuota quota;
   for (std::string line; std::getline(groups, line);) {
-    size_t first = line.find(':'), second = first == std::string::npos ? first : line.find(':', first + 1);
+    size_t first = line.find(':'),
+           second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos)
       continue;
-    std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",", path = line.substr(second + 1);
+    std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",",
+                path = line.substr(second + 1);
     bool unified = controllers == ",,";
     if (!unified && controllers.find(",cpu,") == std::string::npos)
       continue;

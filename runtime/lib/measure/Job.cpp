@@ -19,13 +19,15 @@ namespace {
     for (;;)
       ::pause(); // another thread is about to end the process
   fflush(stdout);
-  fprintf(stderr, "%s: %s\n", kind == ErrorKind::User ? "error" : "internal error", message.c_str());
+  fprintf(stderr, "%s: %s\n", kind == ErrorKind::User ? "error" : "internal error",
+          message.c_str());
   ::_exit(exitCode);
 }
 
 } // namespace
 
-Result<std::unique_ptr<Job>> Job::join(const RankEnvironment &environment, const JobOptions &options) {
+Result<std::unique_ptr<Job>> Job::join(const RankEnvironment &environment,
+                                       const JobOptions &options) {
   Result<std::string> secret = jobSecret(options.secretFile);
   if (secret.failed())
     return secret.error();
@@ -78,7 +80,8 @@ Result<std::unique_ptr<Job>> Job::join(const RankEnvironment &environment, const
   return job;
 }
 
-Result<std::unique_ptr<Transport>> Job::connect(const std::vector<uint32_t> &nodes, uint32_t connections) {
+Result<std::unique_ptr<Transport>> Job::connect(const std::vector<uint32_t> &nodes,
+                                                uint32_t connections) {
   GlooOptions options;
   Result<std::string> address = rankAddress(environment_, options_.listen);
   if (address.failed())

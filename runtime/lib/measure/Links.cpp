@@ -13,7 +13,9 @@ using nlohmann::json;
 
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 constexpr size_t kSmall = 8, kFirst = 64 << 10, kMax = 64 << 20;
 
@@ -21,12 +23,14 @@ constexpr size_t kSmall = 8, kFirst = 64 << 10, kMax = 64 << 20;
 /// message is answered by eight bytes.
 class PingPong {
 public:
-  PingPong(Transport &transport, uint32_t peer, uint32_t instruction) : transport(transport), peer(peer), instruction(instruction) {}
+  PingPong(Transport &transport, uint32_t peer, uint32_t instruction)
+      : transport(transport), peer(peer), instruction(instruction) {}
 
   /// Called by the driver: seconds from sending the first byte to receiving the answer.
   Result<double> ask(uint64_t bytes) {
     uint64_t answer = 0;
-    if (Status status = transport.send({instruction, step++}, peer, &bytes, sizeof bytes); status.failed())
+    if (Status status = transport.send({instruction, step++}, peer, &bytes, sizeof bytes);
+        status.failed())
       return status;
     if (bytes == 0)
       return 0.0;
@@ -43,10 +47,12 @@ public:
   Status serve() {
     for (;;) {
       uint64_t bytes = 0;
-      if (Status status = transport.receive({instruction, step++}, peer, &bytes, sizeof bytes); status.failed() || bytes == 0)
+      if (Status status = transport.receive({instruction, step++}, peer, &bytes, sizeof bytes);
+          status.failed() || bytes == 0)
         return status;
       if (bytes > kMax)
-        return internalError("a rank that measures links asked for " + std::to_string(bytes) + " bytes");
+        return internalError("a rank that measures links asked for " + std::to_string(bytes) +
+                             " bytes");
       data.resize(std::max(data.size(), static_cast<size_t>(bytes)));
       Status status = transport.receive({instruction, step++}, peer, data.data(), bytes);
       if (status.succeeded())
@@ -65,7 +71,8 @@ private:
 
 } // namespace
 
-Result<LinkTimes> zorse::runtime::measureLink(Transport &transport, uint32_t me, uint32_t a, uint32_t b, uint32_t instruction, double seconds) {
+Result<LinkTimes> zorse::runtime::measureLink(Transport &transport, uint32_t me, uint32_t a,
+                                              uint32_t b, uint32_t instruction, double seconds) {
   PingPong conversation(transport, me == a ? b : a, instruction);
   if (me != a) {
     Status status = conversation.serve();
@@ -125,7 +132,8 @@ namespace {
 /// The measurements that this rank takes part in, in an order that is the same on all ranks.
 class LinkRounds {
 public:
-  LinkRounds(ProcessGroup &group, Transport &transport, const std::vector<uint32_t> &nodes, double seconds)
+  LinkRounds(ProcessGroup &group, Transport &transport, const std::vector<uint32_t> &nodes,
+             double seconds)
       : group(group), transport(transport), seconds(seconds), me(group.rank()) {
     for (uint32_t node : nodes)
       count = std::max(count, node + 1);
@@ -145,7 +153,8 @@ public:
           return status;
       if (node.size() > 1 && (me == node[0] || me == node[1])) {
         Result<LinkTimes> times =
-            measureLink(transport, me, node[0], node[1], instruction + 2 * static_cast<uint32_t>(&node - ranks.data()), seconds);
+            measureLink(transport, me, node[0], node[1],
+                        instruction + 2 * static_cast<uint32_t>(&node - ranks.data()), seconds);
         if (times.failed())
           return times.error();
         if (me == node[0])
@@ -188,11 +197,14 @@ private:
   std::vector<std::vector<uint32_t>> ranks; ///< ranks by node
 
   Status meet() {
-    Result<std::vector<std::string>> met = group.allGatherBytes("links " + std::to_string(turn++), "");
+    Result<std::vector<std::string>> met =
+        group.allGatherBytes("links " + std::to_string(turn++), "");
     return met.failed() ? met.error() : Status::success();
   }
 
-  size_t streams(uint32_t a, uint32_t b) const { return std::min(ranks[a].size(), ranks[b].size()); }
+  size_t streams(uint32_t a, uint32_t b) const {
+    return std::min(ranks[a].size(), ranks[b].size());
+  }
 
   /// Measures the first `pairs` pairs of ranks of two nodes at the same time. Returns the times of
   /// this rank if it was a driver.
@@ -202,7 +214,8 @@ private:
     LinkTimes own;
     for (size_t i = 0; i < pairs; ++i)
       if (me == ranks[a][i] || me == ranks[b][i]) {
-        Result<LinkTimes> times = measureLink(transport, me, ranks[a][i], ranks[b][i], instruction + 2 * static_cast<uint32_t>(i), seconds);
+        Result<LinkTimes> times = measureLink(transport, me, ranks[a][i], ranks[b][i],
+                                              instruction + 2 * static_cast<uint32_t>(i), seconds);
         if (times.failed())
           return times;
         own = *times;
@@ -218,7 +231,8 @@ private:
       return own.error();
     char text[32];
     std::snprintf(text, sizeof text, "%.17g", own->bandwidth);
-    Result<std::vector<std::string>> all = group.allGatherBytes("streams " + std::to_string(turn++), text);
+    Result<std::vector<std::string>> all =
+        group.allGatherBytes("streams " + std::to_string(turn++), text);
     if (all.failed())
       return all.error();
     double sum = 0;
@@ -231,7 +245,8 @@ private:
 json describe(const std::vector<RankLink> &links) {
   json rows = json::array();
   for (const RankLink &link : links)
-    rows.push_back({link.a, link.b, link.alone.latency, link.alone.bandwidth, link.together, link.alone.halfBandwidthBytes});
+    rows.push_back({link.a, link.b, link.alone.latency, link.alone.bandwidth, link.together,
+                    link.alone.halfBandwidthBytes});
   return rows;
 }
 
@@ -241,32 +256,39 @@ bool readLinks(const std::string &text, std::vector<RankLink> &links) {
   if (!found.is_array())
     return false;
   for (const json &row : found) {
-    bool good = row.is_array() && row.size() == 6 && row[0].is_number_unsigned() && row[1].is_number_unsigned();
+    bool good = row.is_array() && row.size() == 6 && row[0].is_number_unsigned() &&
+                row[1].is_number_unsigned();
     for (size_t i = 2; good && i < 6; ++i)
       good = row[i].is_number() && row[i].get<double>() >= 0;
     if (!good)
       return false;
-    links.push_back(
-        {row[0].get<uint32_t>(), row[1].get<uint32_t>(), {row[2].get<double>(), row[3].get<double>(), row[5].get<double>()}, row[4].get<double>()});
+    links.push_back({row[0].get<uint32_t>(),
+                     row[1].get<uint32_t>(),
+                     {row[2].get<double>(), row[3].get<double>(), row[5].get<double>()},
+                     row[4].get<double>()});
   }
   return true;
 }
 
 } // namespace
 
-Result<std::vector<RankLink>> zorse::runtime::measureLinks(ProcessGroup &group, Transport &transport, const std::vector<uint32_t> &nodes,
-                                                           double seconds, const std::function<void(const std::string &)> &progress) {
+Result<std::vector<RankLink>>
+zorse::runtime::measureLinks(ProcessGroup &group, Transport &transport,
+                             const std::vector<uint32_t> &nodes, double seconds,
+                             const std::function<void(const std::string &)> &progress) {
   LinkRounds rounds(group, transport, nodes, seconds);
   if (Status status = rounds.insideNodes(); status.failed())
     return status;
   if (Status status = rounds.betweenNodes(progress); status.failed())
     return status;
-  Result<std::vector<std::string>> all = group.allGatherBytes("links measured", describe(rounds.mine).dump());
+  Result<std::vector<std::string>> all =
+      group.allGatherBytes("links measured", describe(rounds.mine).dump());
   if (all.failed())
     return all.error();
   std::vector<RankLink> links;
   for (const std::string &text : *all)
     if (!readLinks(text, links))
-      return userError("a rank published links that cannot be read; start every rank with the same version of Zorse");
+      return userError("a rank published links that cannot be read; start every rank with the same "
+                       "version of Zorse");
   return links;
 }

@@ -12,7 +12,8 @@ using namespace zorse::runtime;
 namespace {
 
 /// Visits every region that an instruction of a program accesses, with its value.
-template <typename Visit> void forEachTouch(const bundle::Program &program, const bundle::Instruction &e, Visit visit) {
+template <typename Visit>
+void forEachTouch(const bundle::Program &program, const bundle::Instruction &e, Visit visit) {
   switch (e.what_case()) {
   case bundle::Instruction::kCompute:
     for (const auto &call : e.compute().calls()) {
@@ -62,8 +63,10 @@ std::vector<Buffer> zorse::runtime::findBuffers(const bundle::Program &program) 
     if (r.bytes() == 0)
       return;
     bool perUse = v.kind() == bundle::Value::NONE; // workspace: one buffer per call
-    Key key{r.arena(), r.offset(), r.bytes(), v.kind(), perUse ? first : v.id(), v.cut(), v.begin(), v.end()};
-    auto [place, added] = buffers.try_emplace(key, Buffer{r.arena(), r.offset(), r.bytes(), v, first, last});
+    Key key{r.arena(), r.offset(), r.bytes(), v.kind(), perUse ? first : v.id(),
+            v.cut(),   v.begin(),  v.end()};
+    auto [place, added] =
+        buffers.try_emplace(key, Buffer{r.arena(), r.offset(), r.bytes(), v, first, last});
     if (!added) {
       place->second.first = std::min(place->second.first, first);
       place->second.last = std::max(place->second.last, last);
@@ -72,7 +75,8 @@ std::vector<Buffer> zorse::runtime::findBuffers(const bundle::Program &program) 
   for (const auto &state : program.state())
     touch(state.region(), state.value(), 0, program.instructions_size() - 1);
   for (int i = 0; i < program.instructions_size(); ++i)
-    forEachTouch(program, program.instructions(i), [&](const bundle::Region &r, const bundle::Value &v) { touch(r, v, i, i); });
+    forEachTouch(program, program.instructions(i),
+                 [&](const bundle::Region &r, const bundle::Value &v) { touch(r, v, i, i); });
   std::vector<Buffer> list;
   for (auto &[key, buffer] : buffers)
     list.push_back(buffer);

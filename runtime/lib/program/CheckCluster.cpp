@@ -13,7 +13,9 @@ constexpr size_t kMaxBytes = size_t(16) << 20;
 constexpr int kMaxDevices = 65536;
 constexpr size_t kMaxKeys = 64; // keys of one device; a lookup takes time linear in their number
 
-[[noreturn]] void fail(const YAML::Node &node, const std::string &message) { throw YAML::RepresentationException(node.Mark(), message); }
+[[noreturn]] void fail(const YAML::Node &node, const std::string &message) {
+  throw YAML::RepresentationException(node.Mark(), message);
+}
 
 /// Returns `key` of a mapping, or of its template if the mapping has no such key.
 YAML::Node field(const YAML::Node &node, const char *key, const YAML::Node &templates) {
@@ -34,7 +36,8 @@ YAML::Node field(const YAML::Node &node, const char *key, const YAML::Node &temp
 int countOf(const YAML::Node &node, int max) {
   int count = node.IsDefined() ? node.as<int>() : 1;
   if (count < 1 || count > max)
-    fail(node, "count: expected a whole number from 1, and at most " + std::to_string(kMaxDevices) + " nodes and devices together");
+    fail(node, "count: expected a whole number from 1, and at most " + std::to_string(kMaxDevices) +
+                   " nodes and devices together");
   return count;
 }
 
@@ -65,12 +68,15 @@ std::vector<Described> devicesOf(const YAML::Node &root) {
     std::vector<Entry> entries;
     int perNode = 0;
     for (const YAML::Node &device : field(node, "devices", nodeTemplates)) {
-      const YAML::Node count = field(device, "count", deviceTemplates), kind = field(device, "kind", deviceTemplates), gpu = device["gpu"];
+      const YAML::Node count = field(device, "count", deviceTemplates),
+                       kind = field(device, "kind", deviceTemplates), gpu = device["gpu"];
       int max = (kMaxDevices - int(devices.size())) / times - perNode;
       if (max < 1)
         fail(device, "expected at most " + std::to_string(kMaxDevices) + " devices");
-      Entry entry = {device["name"].as<std::string>(), kind.IsDefined() ? kind.as<std::string>() : "", gpu.IsDefined() ? gpu.as<std::string>() : "",
-                     countOf(count, max), count.IsDefined() || nodeCount.IsDefined()};
+      Entry entry = {device["name"].as<std::string>(),
+                     kind.IsDefined() ? kind.as<std::string>() : "",
+                     gpu.IsDefined() ? gpu.as<std::string>() : "", countOf(count, max),
+                     count.IsDefined() || nodeCount.IsDefined()};
       perNode += entry.count;
       entries.push_back(entry);
     }
@@ -78,7 +84,8 @@ std::vector<Described> devicesOf(const YAML::Node &root) {
       for (const Entry &entry : entries)
         for (int i = 0; i < entry.count; ++i)
           devices.push_back(
-              {entry.numbered ? entry.name + ":" + std::to_string(n * entry.count + i) : entry.name, entry.kind, entry.gpu, uint32_t(index)});
+              {entry.numbered ? entry.name + ":" + std::to_string(n * entry.count + i) : entry.name,
+               entry.kind, entry.gpu, uint32_t(index)});
     }
   }
   return devices;
@@ -105,12 +112,14 @@ Result<std::vector<Described>> describedDevices(const Bundle &bundle) {
     for (Described &device : devicesOf(YAML::Load(bundle.cluster)))
       byName[device.name] = std::move(device);
   } catch (const YAML::Exception &exception) {
-    return userError(bundle.directory + "/cluster.yaml: is not a cluster description: " + exception.what());
+    return userError(bundle.directory +
+                     "/cluster.yaml: is not a cluster description: " + exception.what());
   }
   for (const BundleDevice &device : bundle.devices) {
     auto described = byName.find(device.name);
     if (described == byName.end())
-      return userError(bundle.directory + "/cluster.yaml: does not describe device '" + device.name + "' of the manifest; compile the model again");
+      return userError(bundle.directory + "/cluster.yaml: does not describe device '" +
+                       device.name + "' of the manifest; compile the model again");
     found.push_back(described->second);
   }
   return found;
@@ -146,8 +155,9 @@ Status zorse::runtime::checkCluster(const Bundle &bundle, const std::string &clu
 Status zorse::runtime::checkCluster(const Bundle &bundle, const MappedFile &file) {
   const std::string &clusterFile = file.path();
   if (file.size() > kMaxBytes)
-    return userError(clusterFile + ": expects a cluster description of at most " + std::to_string(kMaxBytes >> 20) + " MiB, got " +
-                     std::to_string(file.size()) + " bytes");
+    return userError(clusterFile + ": expects a cluster description of at most " +
+                     std::to_string(kMaxBytes >> 20) + " MiB, got " + std::to_string(file.size()) +
+                     " bytes");
   const std::string text(reinterpret_cast<const char *>(file.data()), file.size());
   if (text == bundle.cluster)
     return Status::success();
@@ -161,9 +171,11 @@ Status zorse::runtime::checkCluster(const Bundle &bundle, const MappedFile &file
     expected.push_back({device.name, device.kind, "", 0});
   bool same = found.size() == expected.size();
   for (size_t i = 0; i < found.size() && same; ++i)
-    same = found[i].name == expected[i].name && (found[i].kind.empty() || found[i].kind == expected[i].kind);
+    same = found[i].name == expected[i].name &&
+           (found[i].kind.empty() || found[i].kind == expected[i].kind);
   if (!same)
-    return userError(clusterFile + ": the bundle was compiled for devices " + list(expected) + "; this cluster has devices " + list(found) +
+    return userError(clusterFile + ": the bundle was compiled for devices " + list(expected) +
+                     "; this cluster has devices " + list(found) +
                      ". Compile the model for this cluster");
   return Status::success();
 }

@@ -23,17 +23,21 @@ std::string cellOf(const bundle::Compute &compute) {
       last = std::max(last, call.unit());
       begin = std::min(begin, call.sample_base());
       int64_t behind; // bundles are described before they are checked
-      end = std::max(end, __builtin_add_overflow(call.sample_base(), call.rows(), &behind) ? INT64_MAX : behind);
+      end =
+          std::max(end, __builtin_add_overflow(call.sample_base(), call.rows(), &behind) ? INT64_MAX
+                                                                                         : behind);
     }
   if (last >= 0)
-    text += (text.empty() ? "units " : ", units ") + std::to_string(first) + "-" + std::to_string(last + 1) + ", samples " + std::to_string(begin) +
-            "-" + std::to_string(end);
+    text += (text.empty() ? "units " : ", units ") + std::to_string(first) + "-" +
+            std::to_string(last + 1) + ", samples " + std::to_string(begin) + "-" +
+            std::to_string(end);
   return text;
 }
 
 bool isOfGroup(bundle::Value::Kind kind) {
-  return kind == bundle::Value::PARAMETERS || kind == bundle::Value::MOMENTS || kind == bundle::Value::GRADIENTS ||
-         kind == bundle::Value::REDUCED_GRADIENTS || kind == bundle::Value::LOW_PRECISION_PARAMETERS;
+  return kind == bundle::Value::PARAMETERS || kind == bundle::Value::MOMENTS ||
+         kind == bundle::Value::GRADIENTS || kind == bundle::Value::REDUCED_GRADIENTS ||
+         kind == bundle::Value::LOW_PRECISION_PARAMETERS;
 }
 
 /// "reduced gradients"
@@ -46,13 +50,20 @@ std::string wordsOf(bundle::Value::Kind kind) {
 
 } // namespace
 
-std::string zorse::runtime::describeInstruction(const Bundle &bundle, uint32_t device, const Instruction &instruction) {
-  auto name = [&](uint32_t d) { return d < bundle.devices.size() ? bundle.devices[d].name : std::to_string(d); };
-  auto group = [&](uint32_t g) {
-    return "group " + (g < uint32_t(bundle.summary.groups_size()) && !bundle.summary.groups(g).name().empty() ? bundle.summary.groups(g).name()
-                                                                                                              : std::to_string(g));
+std::string zorse::runtime::describeInstruction(const Bundle &bundle, uint32_t device,
+                                                const Instruction &instruction) {
+  auto name = [&](uint32_t d) {
+    return d < bundle.devices.size() ? bundle.devices[d].name : std::to_string(d);
   };
-  auto whole = [&](const bundle::Value &value) { return isOfGroup(value.kind()) ? group(value.id()) : wordsOf(value.kind()); };
+  auto group = [&](uint32_t g) {
+    return "group " +
+           (g < uint32_t(bundle.summary.groups_size()) && !bundle.summary.groups(g).name().empty()
+                ? bundle.summary.groups(g).name()
+                : std::to_string(g));
+  };
+  auto whole = [&](const bundle::Value &value) {
+    return isOfGroup(value.kind()) ? group(value.id()) : wordsOf(value.kind());
+  };
   switch (instruction.what_case()) {
   case Instruction::kCompute: {
     const bundle::Compute &compute = instruction.compute();
@@ -76,10 +87,12 @@ std::string zorse::runtime::describeInstruction(const Bundle &bundle, uint32_t d
   case Instruction::kCopy: {
     const bundle::Program &program = bundle.programs[device];
     auto onHost = [&](const bundle::Region &region) {
-      return region.arena() < uint32_t(program.arenas_size()) && program.arenas(int(region.arena())).kind() != bundle::DEVICE;
+      return region.arena() < uint32_t(program.arenas_size()) &&
+             program.arenas(int(region.arena())).kind() != bundle::DEVICE;
     };
     const bundle::Value &value = instruction.copy().value();
-    return "copy of " + wordsOf(value.kind()) + (isOfGroup(value.kind()) ? " of " + group(value.id()) : "") +
+    return "copy of " + wordsOf(value.kind()) +
+           (isOfGroup(value.kind()) ? " of " + group(value.id()) : "") +
            (onHost(instruction.copy().from()) ? " from the host"
             : onHost(instruction.copy().to()) ? " to the host"
                                               : "");
@@ -90,8 +103,9 @@ std::string zorse::runtime::describeInstruction(const Bundle &bundle, uint32_t d
     return "receive from " + name(instruction.receive().peer());
   case Instruction::kLoadInput:
     return "load of input '" +
-           (instruction.load_input().input() < uint32_t(bundle.summary.inputs_size()) ? bundle.summary.inputs(instruction.load_input().input()).name()
-                                                                                      : "?") +
+           (instruction.load_input().input() < uint32_t(bundle.summary.inputs_size())
+                ? bundle.summary.inputs(instruction.load_input().input()).name()
+                : "?") +
            "'";
   case Instruction::kLoadScalars:
     return "load of the step scalars";
@@ -117,12 +131,14 @@ bool zorse::runtime::commitsByGroup(const Bundle &bundle) {
     for (const bundle::Instruction &instruction : program.instructions()) {
       if (instruction.has_load_scalars())
         block = instruction.load_scalars().region().offset();
-      if (instruction.compute().task() != bundle::Compute::CLIP_AND_CHECK || instruction.compute().calls_size() == 0)
+      if (instruction.compute().task() != bundle::Compute::CLIP_AND_CHECK ||
+          instruction.compute().calls_size() == 0)
         continue;
       const bundle::Call &call = instruction.compute().calls(0);
       const bundle::ArgumentBindings bindings(program, call);
       for (int s = 0; s < bindings.size(); ++s)
-        if (bundle.functions.functions(int(call.function())).arguments(s).kind() == bundle::LOCAL_METRICS)
+        if (bundle.functions.functions(int(call.function())).arguments(s).kind() ==
+            bundle::LOCAL_METRICS)
           return bindings[s].region.offset() != block + kScalarsBytes;
     }
   }

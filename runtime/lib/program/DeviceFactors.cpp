@@ -7,8 +7,9 @@
 
 using namespace zorse::runtime;
 
-Result<std::vector<double>> zorse::runtime::deviceFactors(const char *option, const std::vector<std::string> &texts, double max,
-                                                          const Bundle &bundle) {
+Result<std::vector<double>> zorse::runtime::deviceFactors(const char *option,
+                                                          const std::vector<std::string> &texts,
+                                                          double max, const Bundle &bundle) {
   std::vector<double> factors(bundle.devices.size(), 1);
   for (const std::string &text : texts) {
     size_t equals = text.rfind('=');
@@ -17,7 +18,9 @@ Result<std::vector<double>> zorse::runtime::deviceFactors(const char *option, co
     if (!(factor > 0 && factor <= max) || *end != 0 || end == text.c_str() + equals + 1) {
       char limit[32];
       std::snprintf(limit, sizeof limit, "%g", max);
-      return userError(std::string(option) + ": expected DEVICE=NUMBER with a number above 0 and at most " + limit + ", got '" + text + "'");
+      return userError(std::string(option) +
+                       ": expected DEVICE=NUMBER with a number above 0 and at most " + limit +
+                       ", got '" + text + "'");
     }
     std::string pattern = text.substr(0, equals);
     bool found = false;
@@ -27,7 +30,8 @@ Result<std::vector<double>> zorse::runtime::deviceFactors(const char *option, co
         found = true;
       }
     if (!found)
-      return userError(std::string(option) + ": the bundle has no device '" + pattern + "'; its first device is '" + bundle.devices[0].name +
+      return userError(std::string(option) + ": the bundle has no device '" + pattern +
+                       "'; its first device is '" + bundle.devices[0].name +
                        "'. In patterns, * matches any characters");
   }
   return factors;

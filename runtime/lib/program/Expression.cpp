@@ -18,14 +18,18 @@ struct Function {
   int operands;
 };
 
-constexpr Function kFunctions[] = {{"sqrt", Op::Sqrt, 1},   {"exp", Op::Exp, 1},     {"log", Op::Log, 1},         {"log1p", Op::Log1p, 1},
-                                   {"abs", Op::Abs, 1},     {"floor", Op::Floor, 1}, {"ceil", Op::Ceil, 1},       {"trunc", Op::Trunc, 1},
-                                   {"round", Op::Round, 1}, {"tanh", Op::Tanh, 1},   {"sigmoid", Op::Sigmoid, 1}, {"max", Op::Max, 2},
-                                   {"min", Op::Min, 2},     {"pow", Op::Pow, 2},     {"idiv", Op::Idiv, 2},       {"mod", Op::Mod, 2},
-                                   {"eq", Op::Eq, 2},       {"less", Op::Less, 2},   {"less_eq", Op::LessEq, 2},  {"where", Op::Where, 3}};
+constexpr Function kFunctions[] = {
+    {"sqrt", Op::Sqrt, 1},      {"exp", Op::Exp, 1},         {"log", Op::Log, 1},
+    {"log1p", Op::Log1p, 1},    {"abs", Op::Abs, 1},         {"floor", Op::Floor, 1},
+    {"ceil", Op::Ceil, 1},      {"trunc", Op::Trunc, 1},     {"round", Op::Round, 1},
+    {"tanh", Op::Tanh, 1},      {"sigmoid", Op::Sigmoid, 1}, {"max", Op::Max, 2},
+    {"min", Op::Min, 2},        {"pow", Op::Pow, 2},         {"idiv", Op::Idiv, 2},
+    {"mod", Op::Mod, 2},        {"eq", Op::Eq, 2},           {"less", Op::Less, 2},
+    {"less_eq", Op::LessEq, 2}, {"where", Op::Where, 3}};
 
 const Function *functionOf(Op op) {
-  const auto *found = std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](const Function &f) { return f.op == op; });
+  const auto *found = std::find_if(std::begin(kFunctions), std::end(kFunctions),
+                                   [&](const Function &f) { return f.op == op; });
   return found == std::end(kFunctions) ? nullptr : found;
 }
 
@@ -147,8 +151,10 @@ public:
 private:
   bool whole() {
     if (text_.size() > Expression::kMaxLength)
-      return fail("expected at most " + std::to_string(Expression::kMaxLength) + " characters, found " + std::to_string(text_.size()));
-    return sum() && (at_ == text_.size() || fail("expected an operator or the end, found " + found()));
+      return fail("expected at most " + std::to_string(Expression::kMaxLength) +
+                  " characters, found " + std::to_string(text_.size()));
+    return sum() &&
+           (at_ == text_.size() || fail("expected an operator or the end, found " + found()));
   }
 
   bool fail(const std::string &message) {
@@ -160,7 +166,8 @@ private:
     if (at_ >= text_.size())
       return "the end";
     const char c = text_[at_];
-    return c > ' ' && c < 127 ? std::string("'") + c + "'" : "character " + std::to_string(static_cast<unsigned char>(c));
+    return c > ' ' && c < 127 ? std::string("'") + c + "'"
+                              : "character " + std::to_string(static_cast<unsigned char>(c));
   }
 
   char peek() {
@@ -214,7 +221,8 @@ private:
     if (!unary())
       return false;
     --depth_;
-    if (nodes_->size() == before + 1 && isPositive(nodes_->back().value) && nodes_->back().op == Op::Number)
+    if (nodes_->size() == before + 1 && isPositive(nodes_->back().value) &&
+        nodes_->back().op == Op::Number)
       nodes_->back().value = -nodes_->back().value;
     else
       add(Op::Negate);
@@ -258,19 +266,24 @@ private:
 
   bool name() {
     const size_t begin = at_;
-    while (at_ < text_.size() && ((text_[at_] >= 'a' && text_[at_] <= 'z') || (text_[at_] >= '0' && text_[at_] <= '9') || text_[at_] == '_'))
+    while (at_ < text_.size() && ((text_[at_] >= 'a' && text_[at_] <= 'z') ||
+                                  (text_[at_] >= '0' && text_[at_] <= '9') || text_[at_] == '_'))
       ++at_;
     const std::string_view name = text_.substr(begin, at_ - begin);
     if (name == "inf" || name == "nan") {
-      nodes_->push_back({Op::Number, name == "inf" ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN()});
+      nodes_->push_back({Op::Number, name == "inf" ? std::numeric_limits<double>::infinity()
+                                                   : std::numeric_limits<double>::quiet_NaN()});
       return true;
     }
-    if (name.size() > 1 && name[0] == 'n' && std::all_of(name.begin() + 1, name.end(), [](char c) { return c >= '0' && c <= '9'; }))
+    if (name.size() > 1 && name[0] == 'n' &&
+        std::all_of(name.begin() + 1, name.end(), [](char c) { return c >= '0' && c <= '9'; }))
       return count(begin, name);
-    const auto *function = std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](const Function &f) { return f.name == name; });
+    const auto *function = std::find_if(std::begin(kFunctions), std::end(kFunctions),
+                                        [&](const Function &f) { return f.name == name; });
     if (function == std::end(kFunctions)) {
       at_ = begin;
-      return fail("expected a count such as n0 or a function such as sqrt, found '" + std::string(name) + "'");
+      return fail("expected a count such as n0 or a function such as sqrt, found '" +
+                  std::string(name) + "'");
     }
     return operands(*function);
   }
@@ -279,9 +292,11 @@ private:
     uint32_t index = 0;
     auto [end, code] = std::from_chars(name.data() + 1, name.data() + name.size(), index);
     const bool leadingZero = name.size() > 2 && name[1] == '0';
-    if (code != std::errc() || end != name.data() + name.size() || index >= Expression::kMaxCounts || leadingZero) {
+    if (code != std::errc() || end != name.data() + name.size() ||
+        index >= Expression::kMaxCounts || leadingZero) {
       at_ = begin;
-      return fail("expected a count from n0 to n" + std::to_string(Expression::kMaxCounts - 1) + ", found '" + std::string(name) + "'");
+      return fail("expected a count from n0 to n" + std::to_string(Expression::kMaxCounts - 1) +
+                  ", found '" + std::string(name) + "'");
     }
     nodes_->push_back({Op::Count, 0, index});
     return true;
@@ -292,11 +307,14 @@ private:
       return fail("expected '(' behind '" + std::string(function.name) + "', found " + found());
     for (int i = 0; i < function.operands; ++i) {
       if (i > 0 && !take(','))
-        return fail("expected ',': '" + std::string(function.name) + "' has " + std::to_string(function.operands) + " operands; found " + found());
+        return fail("expected ',': '" + std::string(function.name) + "' has " +
+                    std::to_string(function.operands) + " operands; found " + found());
       if (!nested())
         return false;
     }
-    return take(')') ? add(function.op) : fail("expected ')' behind the operands of '" + std::string(function.name) + "', found " + found());
+    return take(')') ? add(function.op)
+                     : fail("expected ')' behind the operands of '" + std::string(function.name) +
+                            "', found " + found());
   }
 
   std::string_view text_;
@@ -307,7 +325,9 @@ private:
 
 } // namespace zorse
 
-Result<Expression> Expression::parse(std::string_view text) { return ExpressionParser(text).parse(); }
+Result<Expression> Expression::parse(std::string_view text) {
+  return ExpressionParser(text).parse();
+}
 
 Expression Expression::number(double value) {
   Expression result;
@@ -333,7 +353,8 @@ Expression Expression::apply(Op op, const std::vector<Expression> &operands) {
   Expression result;
   for (const Expression &operand : operands)
     result.nodes_.insert(result.nodes_.end(), operand.nodes_.begin(), operand.nodes_.end());
-  if (std::optional<double> value = op == Op::Negate ? result.constant() : std::nullopt; value && isPositive(*value))
+  if (std::optional<double> value = op == Op::Negate ? result.constant() : std::nullopt;
+      value && isPositive(*value))
     return number(-*value);
   result.nodes_.push_back({op});
   return result;
@@ -372,8 +393,10 @@ std::string Expression::print() const {
     } else {
       static constexpr const char *kSigns[] = {" + ", " - ", "*", "/"};
       const auto &left = operands[0], &right = operands[1];
-      text = (left.second < binding ? inParentheses(left.first) : left.first) + kSigns[int(node.op) - int(Op::Add)] +
-             (right.second <= binding || right.second == kUnary ? inParentheses(right.first) : right.first);
+      text = (left.second < binding ? inParentheses(left.first) : left.first) +
+             kSigns[int(node.op) - int(Op::Add)] +
+             (right.second <= binding || right.second == kUnary ? inParentheses(right.first)
+                                                                : right.first);
     }
     stack.erase(operands, stack.end());
     stack.emplace_back(std::move(text), binding);
@@ -386,7 +409,9 @@ double Expression::evaluate(double samples, const std::vector<double> &counts) c
   for (const Node &node : nodes_) {
     if (node.op <= Op::Count) {
       assert(node.op != Op::Count || node.index < counts.size());
-      stack.push_back(node.op == Op::Number ? node.value : node.op == Op::Samples ? samples : counts[node.index]);
+      stack.push_back(node.op == Op::Number    ? node.value
+                      : node.op == Op::Samples ? samples
+                                               : counts[node.index]);
       continue;
     }
     const size_t first = stack.size() - size_t(operandsOf(node.op));
@@ -398,7 +423,8 @@ double Expression::evaluate(double samples, const std::vector<double> &counts) c
 }
 
 bool Expression::usesSamples() const {
-  return std::any_of(nodes_.begin(), nodes_.end(), [](const Node &node) { return node.op == Op::Samples; });
+  return std::any_of(nodes_.begin(), nodes_.end(),
+                     [](const Node &node) { return node.op == Op::Samples; });
 }
 
 std::vector<uint32_t> Expression::counts() const {
@@ -440,5 +466,8 @@ static uint64_t bitsOf(double value) {
 
 bool Expression::operator==(const Expression &other) const {
   return std::equal(nodes_.begin(), nodes_.end(), other.nodes_.begin(), other.nodes_.end(),
-                    [](const Node &a, const Node &b) { return a.op == b.op && a.index == b.index && bitsOf(a.value) == bitsOf(b.value); });
+                    [](const Node &a, const Node &b) {
+                      return a.op == b.op && a.index == b.index &&
+                             bitsOf(a.value) == bitsOf(b.value);
+                    });
 }

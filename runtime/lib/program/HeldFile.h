@@ -21,12 +21,16 @@ struct HeldFile {
   Status status;
 
   bool isCode() const { return name.rfind("kernels/", 0) == 0; }
-  bool isWeights() const { return (name.rfind("weights", 0) == 0 || name.rfind("constants", 0) == 0) && name != "weights.json"; }
+  bool isWeights() const {
+    return (name.rfind("weights", 0) == 0 || name.rfind("constants", 0) == 0) &&
+           name != "weights.json";
+  }
 
   void hold() {
     std::string_view view{reinterpret_cast<const char *>(mapped->data()), mapped->size()};
     if (isCode()) {
-      Result<std::shared_ptr<const MemoryFile>> copy = MemoryFile::copyOf(mapped->path(), view.data(), view.size());
+      Result<std::shared_ptr<const MemoryFile>> copy =
+          MemoryFile::copyOf(mapped->path(), view.data(), view.size());
       if (copy.failed())
         copy = MemoryFile::hold(mapped->path());
       if (copy.failed()) {

@@ -54,13 +54,15 @@ void onBusError(int signal, siginfo_t *info, void *) {
     if (!begin || address < begin || address >= begin + mapping.size)
       continue;
     const char *words[] = {"error: ", mapping.path,
-                           ": cannot be read any more: it was truncated or replaced after it was opened, or its disk failed\n"};
+                           ": cannot be read any more: it was truncated or replaced after it was "
+                           "opened, or its disk failed\n"};
     for (const char *word : words)
       if (::write(STDERR_FILENO, word, std::strlen(word)) < 0)
         break;
     ::_exit(1);
   }
-  ::signal(signal, SIG_DFL); // raised again by the same instruction, or below if another process sent it
+  ::signal(signal,
+           SIG_DFL); // raised again by the same instruction, or below if another process sent it
   if (info->si_code <= 0)
     ::raise(signal);
 }

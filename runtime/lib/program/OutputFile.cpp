@@ -16,7 +16,9 @@ using namespace zorse::runtime;
 
 namespace {
 
-Status cannotWrite(const std::string &path, int cause) { return userError(path + ": cannot be written: " + std::strerror(cause)); }
+Status cannotWrite(const std::string &path, int cause) {
+  return userError(path + ": cannot be written: " + std::strerror(cause));
+}
 
 std::string directoryOf(const std::string &path) {
   size_t slash = path.rfind('/');
@@ -46,8 +48,9 @@ void removeAbandoned(const std::string &directory, const std::string &prefix) {
   DIR *list = ::opendir(directory.c_str());
   std::vector<std::string> names;
   while (dirent *entry = list ? ::readdir(list) : nullptr)
-    if (std::string name = entry->d_name; name.size() == prefix.size() + 16 && name.compare(0, prefix.size(), prefix) == 0 &&
-                                          name.find_first_not_of("0123456789abcdef", prefix.size()) == std::string::npos)
+    if (std::string name = entry->d_name;
+        name.size() == prefix.size() + 16 && name.compare(0, prefix.size(), prefix) == 0 &&
+        name.find_first_not_of("0123456789abcdef", prefix.size()) == std::string::npos)
       names.push_back(std::move(name));
   if (list)
     ::closedir(list);
@@ -76,7 +79,8 @@ FILE *zorse::runtime::createDraft(const std::string &target, std::string &draft)
     if (file < 0)
       return nullptr;
     struct stat info = {};
-    if ((::flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) && ::fstat(file, &info) == 0 && info.st_nlink > 0)
+    if ((::flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) &&
+        ::fstat(file, &info) == 0 && info.st_nlink > 0)
       return ::fdopen(file, "wb");
     ::close(file); // another process removed it as abandoned before it was locked
   }
@@ -93,15 +97,18 @@ Status zorse::runtime::checkWritable(const std::string &path) {
     return Status::success();
   std::string directory = directoryOf(exists ? resolved(path) : path);
   if (::stat(directory.c_str(), &info) != 0)
-    return userError(path + ": cannot be written: directory '" + directory + "': " + std::strerror(errno));
+    return userError(path + ": cannot be written: directory '" + directory +
+                     "': " + std::strerror(errno));
   if (!S_ISDIR(info.st_mode))
     return userError(path + ": cannot be written: '" + directory + "' is not a directory");
   if (::access(directory.c_str(), W_OK | X_OK) != 0)
-    return userError(path + ": cannot be written: directory '" + directory + "': " + std::strerror(errno));
+    return userError(path + ": cannot be written: directory '" + directory +
+                     "': " + std::strerror(errno));
   return Status::success();
 }
 
-Status zorse::runtime::writeOutput(const std::string &path, const std::function<bool(FILE *)> &write) {
+Status zorse::runtime::writeOutput(const std::string &path,
+                                   const std::function<bool(FILE *)> &write) {
   struct stat info = {};
   bool exists = ::stat(path.c_str(), &info) == 0, direct = exists && !S_ISREG(info.st_mode);
   std::string target = exists ? resolved(path) : path;
@@ -118,7 +125,9 @@ Status zorse::runtime::writeOutput(const std::string &path, const std::function<
     good &= done;
   };
   step(std::fflush(file) == 0);
-  const int lock = direct ? -1 : ::fcntl(::fileno(file), F_DUPFD_CLOEXEC, 0); // keeps the temporary file locked until it is renamed
+  const int lock = direct ? -1
+                          : ::fcntl(::fileno(file), F_DUPFD_CLOEXEC,
+                                    0); // keeps the temporary file locked until it is renamed
   step(std::fclose(file) == 0);
   if (!direct && good)
     step(std::rename(draft.c_str(), target.c_str()) == 0);
@@ -132,5 +141,7 @@ Status zorse::runtime::writeOutput(const std::string &path, const std::function<
 }
 
 Status zorse::runtime::writeOutput(const std::string &path, const std::string &text) {
-  return writeOutput(path, [&](FILE *file) { return std::fwrite(text.data(), 1, text.size(), file) == text.size(); });
+  return writeOutput(path, [&](FILE *file) {
+    return std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  });
 }

@@ -15,8 +15,11 @@ namespace {
 struct Identity {
   dev_t device = 0;
   ino_t inode = 0;
-  std::string missing; ///< path below the directory (device, inode) of a file that does not exist yet; empty: it exists
-  bool operator==(const Identity &o) const { return device == o.device && inode == o.inode && missing == o.missing; }
+  std::string missing; ///< path below the directory (device, inode) of a file that does not exist
+                       ///< yet; empty: it exists
+  bool operator==(const Identity &o) const {
+    return device == o.device && inode == o.inode && missing == o.missing;
+  }
 };
 
 struct InputPath {
@@ -101,7 +104,8 @@ std::string called(const NamedPath &path) { return path.name + " (" + path.path 
 
 } // namespace
 
-Status zorse::runtime::checkOverwrites(const std::vector<NamedPath> &inputPaths, const std::vector<NamedPath> &outputPaths) {
+Status zorse::runtime::checkOverwrites(const std::vector<NamedPath> &inputPaths,
+                                       const std::vector<NamedPath> &outputPaths) {
   std::vector<InputPath> inputs = lookAtAll(inputPaths), outputs = lookAtAll(outputPaths);
   const std::string remedy = ": nothing was written; name another file";
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -110,19 +114,22 @@ Status zorse::runtime::checkOverwrites(const std::vector<NamedPath> &inputPaths,
       continue; // a terminal, a pipe, /dev/null
     for (const InputPath &input : inputs) {
       if (input.self == output.self)
-        return userError(output.given->name + ": " + output.given->path + " is the same file as " + called(*input.given) +
-                         ", which would be overwritten" + remedy);
+        return userError(output.given->name + ": " + output.given->path + " is the same file as " +
+                         called(*input.given) + ", which would be overwritten" + remedy);
       if (input.exists && holds(input, output))
-        return userError(output.given->name + ": " + output.given->path + " lies in " + called(*input.given) + ", which is read" + remedy);
+        return userError(output.given->name + ": " + output.given->path + " lies in " +
+                         called(*input.given) + ", which is read" + remedy);
       if (output.given->replaced && holds(output, input))
-        return userError(output.given->name + ": " + output.given->path + " is replaced with everything in it, and " + called(*input.given) +
+        return userError(output.given->name + ": " + output.given->path +
+                         " is replaced with everything in it, and " + called(*input.given) +
                          " lies in it" + remedy);
     }
     if (output.given->path.rfind("/dev/", 0) == 0)
       continue; // several outputs may be written to standard output
     for (size_t j = 0; j < i; ++j)
       if (outputs[j].self == output.self)
-        return userError(output.given->name + ": " + output.given->path + " is also written by " + outputs[j].given->name + remedy);
+        return userError(output.given->name + ": " + output.given->path + " is also written by " +
+                         outputs[j].given->name + remedy);
   }
   return Status::success();
 }

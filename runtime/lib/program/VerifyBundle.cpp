@@ -9,7 +9,8 @@ using namespace zorse::runtime;
 
 Status zorse::runtime::verifyBundle(const Bundle &bundle, unsigned threads) {
   auto wrong = [&](const std::string &what) {
-    return userError(bundle.directory + ": its programs are not those of its plan: " + what + "; compile the model again");
+    return userError(bundle.directory + ": its programs are not those of its plan: " + what +
+                     "; compile the model again");
   };
   Result<verify::PlanView> plan = verify::readPlanView(bundle.plan);
   if (plan.failed())
@@ -19,13 +20,16 @@ Status zorse::runtime::verifyBundle(const Bundle &bundle, unsigned threads) {
     options.hostStaged.push_back(deviceKindOf(device.kind).usesHostStaging());
     options.d2dGroups.push_back(deviceKindOf(device.kind).deviceToDevice ? device.d2dGroup : -1);
   }
-  std::vector<verify::Finding> findings = verify::verifyPrograms(bundle.summary, bundle.functions, *plan, bundle.programs, options);
+  std::vector<verify::Finding> findings =
+      verify::verifyPrograms(bundle.summary, bundle.functions, *plan, bundle.programs, options);
   if (findings.empty() && !bundle.hostStaged.empty()) {
     options.d2dGroups.clear(); // these programs have no direct transfers
-    findings = verify::verifyPrograms(bundle.summary, bundle.functions, *plan, bundle.hostStaged, options);
+    findings =
+        verify::verifyPrograms(bundle.summary, bundle.functions, *plan, bundle.hostStaged, options);
   }
   if (findings.empty())
     return Status::success();
-  std::string more = findings.size() == 1 ? "" : " (and " + std::to_string(findings.size() - 1) + " more)";
+  std::string more =
+      findings.size() == 1 ? "" : " (and " + std::to_string(findings.size() - 1) + " more)";
   return wrong(verify::toString(findings.front(), *plan) + more);
 }

@@ -35,8 +35,9 @@ namespace {
 
 std::string durationText(double seconds) {
   const auto whole = (unsigned long long)(seconds + 0.5);
-  return whole >= 3600 ? zorse::format("%llu:%02llu:%02llu", whole / 3600, whole / 60 % 60, whole % 60)
-                       : zorse::format("%llu:%02llu", whole / 60, whole % 60);
+  return whole >= 3600
+             ? zorse::format("%llu:%02llu:%02llu", whole / 3600, whole / 60 % 60, whole % 60)
+             : zorse::format("%llu:%02llu", whole / 60, whole % 60);
 }
 
 constexpr size_t kBar = 20;
@@ -47,7 +48,9 @@ size_t terminalWidth(FILE *out) {
 }
 
 /// printf prints the sign of a NaN, which has no meaning.
-std::string numberText(double value, int digits) { return std::isnan(value) ? "nan" : zorse::format("%.*f", digits, value); }
+std::string numberText(double value, int digits) {
+  return std::isnan(value) ? "nan" : zorse::format("%.*f", digits, value);
+}
 
 std::string joined(const std::vector<std::string> &parts) {
   std::string text;
@@ -60,8 +63,9 @@ std::string joined(const std::vector<std::string> &parts) {
 
 std::string zorse::runtime::encodeReport(const StepReport &r) {
   char text[256];
-  snprintf(text, sizeof text, "%llu %d %d %llu %a %a %a %a %a %a", (unsigned long long)r.step, int(r.evaluation), int(r.skipped),
-           (unsigned long long)r.skippedSoFar, r.loss, r.gradientNorm, r.learningRate, r.lossScale, r.seconds, r.tokensPerSecond);
+  snprintf(text, sizeof text, "%llu %d %d %llu %a %a %a %a %a %a", (unsigned long long)r.step,
+           int(r.evaluation), int(r.skipped), (unsigned long long)r.skippedSoFar, r.loss,
+           r.gradientNorm, r.learningRate, r.lossScale, r.seconds, r.tokensPerSecond);
   return text;
 }
 
@@ -69,10 +73,12 @@ Result<StepReport> zorse::runtime::decodeReport(const std::string &text) {
   StepReport r;
   unsigned long long step = 0, skipped = 0;
   int isEvaluation = 0, isSkipped = 0, end = 0;
-  int read = sscanf(text.c_str(), "%20llu %1d %1d %20llu %la %la %la %la %la %la%n", &step, &isEvaluation, &isSkipped, &skipped, &r.loss,
-                    &r.gradientNorm, &r.learningRate, &r.lossScale, &r.seconds, &r.tokensPerSecond, &end);
+  int read = sscanf(text.c_str(), "%20llu %1d %1d %20llu %la %la %la %la %la %la%n", &step,
+                    &isEvaluation, &isSkipped, &skipped, &r.loss, &r.gradientNorm, &r.learningRate,
+                    &r.lossScale, &r.seconds, &r.tokensPerSecond, &end);
   if (read != 10 || size_t(end) != text.size())
-    return userError("a step report of another rank cannot be read: '" + text.substr(0, 80) + "'; start every rank with the same version of Zorse");
+    return userError("a step report of another rank cannot be read: '" + text.substr(0, 80) +
+                     "'; start every rank with the same version of Zorse");
   r.step = step;
   r.evaluation = isEvaluation != 0;
   r.skipped = isSkipped != 0;
@@ -105,7 +111,8 @@ void ConsoleReport::step(const StepReport &r) {
   const char *unit = tokens_ ? "tokens" : "samples";
   std::string step = "step " + std::to_string(r.step) + "/" + std::to_string(steps_);
   if (r.evaluation) {
-    fprintf(out_, "%s  eval loss %s  %s %s/s\n", step.c_str(), numberText(r.loss, 4).c_str(), numberText(r.tokensPerSecond, 0).c_str(), unit);
+    fprintf(out_, "%s  eval loss %s  %s %s/s\n", step.c_str(), numberText(r.loss, 4).c_str(),
+            numberText(r.tokensPerSecond, 0).c_str(), unit);
     fflush(out_);
     return;
   }
@@ -113,10 +120,13 @@ void ConsoleReport::step(const StepReport &r) {
   ++counted_;
   std::vector<std::string> parts = {step, "loss " + numberText(r.loss, 4)};
   std::string filled(kBar, '.');
-  std::fill_n(filled.begin(), steps_ > 0 ? std::min<uint64_t>(kBar, r.step * kBar / steps_) : 0, '#');
+  std::fill_n(filled.begin(), steps_ > 0 ? std::min<uint64_t>(kBar, r.step * kBar / steps_) : 0,
+              '#');
   double left = steps_ > r.step ? seconds_ / double(counted_) * double(steps_ - r.step) : 0;
-  parts.insert(parts.end(), {"grad norm " + numberText(r.gradientNorm, 4), zorse::format("lr %.3g", r.learningRate),
-                             numberText(r.tokensPerSecond, 0) + " " + unit + "/s", "memory " + bytesText(processBytes())});
+  parts.insert(parts.end(), {"grad norm " + numberText(r.gradientNorm, 4),
+                             zorse::format("lr %.3g", r.learningRate),
+                             numberText(r.tokensPerSecond, 0) + " " + unit + "/s",
+                             "memory " + bytesText(processBytes())});
   if (r.lossScale > 0)
     parts.push_back("loss scale " + numberText(r.lossScale, 0));
   if (r.skipped)
@@ -138,8 +148,10 @@ void ConsoleReport::step(const StepReport &r) {
   }
   if (finite_ && !r.skipped && !std::isfinite(r.loss)) {
     finite_ = false;
-    fprintf(out_, "%snote: the loss of step %llu is not finite; --on-nonfinite=skip leaves out such updates\n", drawn_ ? "\n" : "",
-            (unsigned long long)r.step);
+    fprintf(out_,
+            "%snote: the loss of step %llu is not finite; --on-nonfinite=skip leaves out such "
+            "updates\n",
+            drawn_ ? "\n" : "", (unsigned long long)r.step);
     drawn_ = false;
   }
   fflush(out_);

@@ -31,7 +31,8 @@ off_t linesUntil(const std::string &path, uint64_t lastStep) {
   off_t bytes = 0;
   for (std::string line; std::getline(file, line) && !file.eof(); bytes += off_t(line.size()) + 1) {
     ordered_json parsed = ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!parsed.is_object() || !parsed.contains("step") || !parsed["step"].is_number_unsigned() || parsed["step"].get<uint64_t>() > lastStep)
+    if (!parsed.is_object() || !parsed.contains("step") || !parsed["step"].is_number_unsigned() ||
+        parsed["step"].get<uint64_t>() > lastStep)
       break;
   }
   return bytes;
@@ -47,7 +48,8 @@ FILE *replaceFile(const std::string &path, off_t bytes) {
       path.rfind("/proc/", 0) == 0) // the target of /dev/stdout must not be replaced
     return nullptr;
   std::error_code failed;
-  std::string target = there ? std::filesystem::canonical(path, failed).string() : path; // a link is kept
+  std::string target =
+      there ? std::filesystem::canonical(path, failed).string() : path; // a link is kept
   if (failed)
     return nullptr;
   std::string draft;
@@ -79,7 +81,8 @@ Result<std::unique_ptr<MetricsFile>> MetricsFile::open(const std::string &path, 
   if (FILE *own = replaceFile(path, lastStep > 0 ? linesUntil(path, lastStep) : 0))
     return std::unique_ptr<MetricsFile>(new MetricsFile(path, own));
   FILE *file = std::fopen(path.c_str(), lastStep > 0 ? "a" : "w");
-  if (file && lastStep > 0 && ::truncate(path.c_str(), linesUntil(path, lastStep)) != 0 && errno != EINVAL) { // EINVAL: not a regular file
+  if (file && lastStep > 0 && ::truncate(path.c_str(), linesUntil(path, lastStep)) != 0 &&
+      errno != EINVAL) { // EINVAL: not a regular file
     std::fclose(file);
     file = nullptr;
   }
@@ -112,7 +115,9 @@ void MetricsFile::step(const StepReport &r) {
 
 void MetricsFile::generated(uint64_t step, const std::vector<int64_t> &ids, size_t prompt) {
   const auto end = ids.begin() + std::ptrdiff_t(std::min(prompt, ids.size()));
-  ordered_json line = {{"step", step}, {"prompt", std::vector<int64_t>(ids.begin(), end)}, {"generated", std::vector<int64_t>(end, ids.end())}};
+  ordered_json line = {{"step", step},
+                       {"prompt", std::vector<int64_t>(ids.begin(), end)},
+                       {"generated", std::vector<int64_t>(end, ids.end())}};
   write(line.dump());
 }
 
@@ -131,7 +136,8 @@ Status MetricsFile::close() {
     cause_ = errno;
   }
   file_ = nullptr;
-  return good ? Status::success() : Status(userError(path_ + ": cannot be written: " + std::strerror(cause_)));
+  return good ? Status::success()
+              : Status(userError(path_ + ": cannot be written: " + std::strerror(cause_)));
 }
 
 uint64_t zorse::runtime::reserveBytes(const Bundle &bundle) {
@@ -139,16 +145,20 @@ uint64_t zorse::runtime::reserveBytes(const Bundle &bundle) {
   for (const bundle::GraphInput &input : bundle.summary.inputs())
     batch += input.bytes_per_row() * bundle.batch;
   for (const BundleDevice &device : bundle.devices)
-    reserve += uint64_t(device.threads) * (24 << 20) + (device.kind == "cuda" ? Executor::kStepsAhead * batch : 0); // HostStaging.h
+    reserve += uint64_t(device.threads) * (24 << 20) +
+               (device.kind == "cuda" ? Executor::kStepsAhead * batch : 0); // HostStaging.h
   return reserve + Executor::kStepsAhead * batch;
 }
 
-Status zorse::runtime::writeMemoryReport(const std::string &path, const Bundle &bundle, const std::vector<Executor::MemoryUse> &uses,
+Status zorse::runtime::writeMemoryReport(const std::string &path, const Bundle &bundle,
+                                         const std::vector<Executor::MemoryUse> &uses,
                                          uint64_t emptyExecutorBytes) {
   ordered_json report;
   report["devices"] = ordered_json::array();
   for (size_t i = 0; i < uses.size(); ++i)
-    report["devices"].push_back({{"name", bundle.devices[i].name}, {"planned_bytes", uses[i].planned}, {"touched_bytes", uses[i].touched}});
+    report["devices"].push_back({{"name", bundle.devices[i].name},
+                                 {"planned_bytes", uses[i].planned},
+                                 {"touched_bytes", uses[i].touched}});
   report["process_bytes"] = processBytes();
   report["empty_executor_bytes"] = emptyExecutorBytes;
   report["reserve_bytes"] = reserveBytes(bundle);

@@ -16,7 +16,9 @@ using nlohmann::json;
 
 HtmlReport::Point HtmlReport::join(const Point &a, const Point &b) {
   const double all = double(a.steps + b.steps);
-  auto mean = [&](double x, double y) { return (x * double(a.steps) + y * double(b.steps)) / all; }; // NaN if one is NaN: it must be visible
+  auto mean = [&](double x, double y) {
+    return (x * double(a.steps) + y * double(b.steps)) / all;
+  }; // NaN if one is NaN: it must be visible
   return {a.first,
           b.last,
           mean(a.loss, b.loss),
@@ -39,7 +41,8 @@ void HtmlReport::step(const StepReport &r) {
   last_ = r;
   if (!first_)
     first_ = r;
-  Point point{r.step, r.step, r.loss, r.loss, r.loss, r.gradientNorm, r.learningRate, r.tokensPerSecond, 1};
+  Point point{
+      r.step, r.step, r.loss, r.loss, r.loss, r.gradientNorm, r.learningRate, r.tokensPerSecond, 1};
   if (!points_.empty() && points_.back().steps < stepsAPoint_) {
     points_.back() = join(points_.back(), point);
     return;
@@ -60,24 +63,30 @@ std::string shareBars(const Bundle &bundle, const TimeBreakdown &breakdown) {
   for (size_t d = 0; d < breakdown.devices.size(); ++d) {
     const DeviceTimeBreakdown &s = breakdown.devices[d];
     text += "<tr><td>" + html::escape(bundle.devices[d].name);
-    text += format(
-        "<td class=track><i style=\"width:%.2f%%;background:var(--f)\"></i><i style=\"width:%.2f%%;background:var(--s)\"></i><td class=n>%.1f %%"
-        "<td class=n>%.1f %%<td class=n>%.1f %%</tr>\n",
-        100 * s.computing, 100 * s.exposedCommunication, 100 * s.computing, 100 * s.exposedCommunication, 100 * s.idle);
+    text += format("<td class=track><i style=\"width:%.2f%%;background:var(--f)\"></i><i "
+                   "style=\"width:%.2f%%;background:var(--s)\"></i><td class=n>%.1f %%"
+                   "<td class=n>%.1f %%<td class=n>%.1f %%</tr>\n",
+                   100 * s.computing, 100 * s.exposedCommunication, 100 * s.computing,
+                   100 * s.exposedCommunication, 100 * s.idle);
   }
-  return text + "</table>\n<div class=legend><span><b style=\"background:var(--f)\"></b>computing</span><span><b "
+  return text + "</table>\n<div class=legend><span><b "
+                "style=\"background:var(--f)\"></b>computing</span><span><b "
                 "style=\"background:var(--s)\"></b>transferring data "
-                "while nothing computes</span><span><b style=\"background:var(--line)\"></b>waiting</span></div>\n";
+                "while nothing computes</span><span><b "
+                "style=\"background:var(--line)\"></b>waiting</span></div>\n";
 }
 
-std::string number(double value) { return std::isnan(value) ? "not finite" : format("%.6g", value); }
+std::string number(double value) {
+  return std::isnan(value) ? "not finite" : format("%.6g", value);
+}
 
 /// For example "1 h 02 min 03 s".
 std::string duration(double seconds) {
   const auto whole = (unsigned long long)std::llround(seconds);
-  return seconds < 60   ? format("%.1f s", seconds)
-         : whole < 3600 ? format("%llu min %02llu s", whole / 60, whole % 60)
-                        : format("%llu h %02llu min %02llu s", whole / 3600, whole / 60 % 60, whole % 60);
+  return seconds < 60 ? format("%.1f s", seconds)
+         : whole < 3600
+             ? format("%llu min %02llu s", whole / 60, whole % 60)
+             : format("%llu h %02llu min %02llu s", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
 using Rows = std::vector<std::pair<std::string, std::string>>;
@@ -92,37 +101,54 @@ std::string table(const Rows &rows) {
 /// The training options that affect the optimizer and the schedule of the run.
 Rows hyperParameters(const Bundle &bundle, const RunSummary &run) {
   const bundle::TrainingOptions &t = run.training;
-  std::string optimizer = bundle::TrainingOptions::Optimizer_Name(t.optimizer()), schedule = bundle::TrainingOptions::Schedule_Name(t.schedule());
+  std::string optimizer = bundle::TrainingOptions::Optimizer_Name(t.optimizer()),
+              schedule = bundle::TrainingOptions::Schedule_Name(t.schedule());
   for (std::string *name : {&optimizer, &schedule})
-    std::transform(name->begin(), name->end(), name->begin(), [](unsigned char c) { return std::tolower(c); });
-  const bool decays = t.schedule() == bundle::TrainingOptions::LINEAR || t.schedule() == bundle::TrainingOptions::COSINE,
+    std::transform(name->begin(), name->end(), name->begin(),
+                   [](unsigned char c) { return std::tolower(c); });
+  const bool decays = t.schedule() == bundle::TrainingOptions::LINEAR ||
+                      t.schedule() == bundle::TrainingOptions::COSINE,
              adam = t.optimizer() != bundle::TrainingOptions::SGD;
   Rows rows = {
-      {"batch", std::to_string(bundle.samples()) + (bundle.sequence > 0 ? " samples of " + std::to_string(bundle.sequence) + " tokens" : " samples")},
+      {"batch",
+       std::to_string(bundle.samples()) +
+           (bundle.sequence > 0 ? " samples of " + std::to_string(bundle.sequence) + " tokens"
+                                : " samples")},
       {"optimizer", optimizer},
       {"learning rate", number(t.learning_rate())},
-      {"schedule", schedule + (t.warmup_steps() > 0 ? ", warm-up over " + std::to_string(t.warmup_steps()) + " steps" : "") +
-                       (decays ? ", decay until step " + std::to_string(t.total_steps() > 0 ? uint64_t(t.total_steps()) : run.steps) + " to " +
-                                     number(t.final_ratio()) + " of it"
-                               : "")}};
+      {"schedule",
+       schedule +
+           (t.warmup_steps() > 0 ? ", warm-up over " + std::to_string(t.warmup_steps()) + " steps"
+                                 : "") +
+           (decays
+                ? ", decay until step " +
+                      std::to_string(t.total_steps() > 0 ? uint64_t(t.total_steps()) : run.steps) +
+                      " to " + number(t.final_ratio()) + " of it"
+                : "")}};
   if (adam)
-    rows.push_back({"betas, epsilon", number(t.beta1()) + ", " + number(t.beta2()) + ", " + number(t.epsilon())});
+    rows.push_back({"betas, epsilon",
+                    number(t.beta1()) + ", " + number(t.beta2()) + ", " + number(t.epsilon())});
   else
     rows.push_back({"momentum", number(t.momentum()) + (t.nesterov() ? " (Nesterov)" : "")});
   rows.push_back({"weight decay", number(t.weight_decay())});
-  rows.push_back({"gradient clipping", t.clip_norm() > 0 ? "norm " + number(t.clip_norm()) : "none"});
+  rows.push_back(
+      {"gradient clipping", t.clip_norm() > 0 ? "norm " + number(t.clip_norm()) : "none"});
   rows.push_back({"precision", bundle.precision});
-  rows.push_back({"seed, shuffle", std::to_string(t.seed()) + ", " + (run.shuffle ? "seed " + std::to_string(*run.shuffle) : "file order")});
+  rows.push_back(
+      {"seed, shuffle", std::to_string(t.seed()) + ", " +
+                            (run.shuffle ? "seed " + std::to_string(*run.shuffle) : "file order")});
   return rows;
 }
 
 } // namespace
 
-Status HtmlReport::write(const std::string &path, const Bundle &bundle, const TimeBreakdown &breakdown, const RunSummary &run) const {
+Status HtmlReport::write(const std::string &path, const Bundle &bundle,
+                         const TimeBreakdown &breakdown, const RunSummary &run) const {
   json data;
   data["points"] = json::array();
   for (const Point &p : points_)
-    data["points"].push_back({p.first, p.last, p.loss, p.low, p.high, p.norm, p.learningRate, p.rate});
+    data["points"].push_back(
+        {p.first, p.last, p.loss, p.low, p.high, p.norm, p.learningRate, p.rate});
   data["evaluations"] = evaluations_;
   data["unit"] = bundle.sequence > 0 ? "tokens a second" : "samples a second";
 
@@ -130,22 +156,31 @@ Status HtmlReport::write(const std::string &path, const Bundle &bundle, const Ti
   if (points_.empty())
     body += "no step";
   else
-    body += "steps " + std::to_string(points_.front().first) + " to " + std::to_string(points_.back().last);
-  body += ", batch " + std::to_string(bundle.batch) + (bundle.sequence > 0 ? " x " + std::to_string(bundle.sequence) : "") + ", " + bundle.precision +
-          ", " + std::to_string(bundle.devices.size()) + " device" + (bundle.devices.size() == 1 ? "" : "s") + "</p>\n";
+    body += "steps " + std::to_string(points_.front().first) + " to " +
+            std::to_string(points_.back().last);
+  body += ", batch " + std::to_string(bundle.batch) +
+          (bundle.sequence > 0 ? " x " + std::to_string(bundle.sequence) : "") + ", " +
+          bundle.precision + ", " + std::to_string(bundle.devices.size()) + " device" +
+          (bundle.devices.size() == 1 ? "" : "s") + "</p>\n";
   Rows outcome;
   if (last_)
-    outcome.push_back({"loss", number(last_->loss) + " at step " + std::to_string(last_->step) + ", " + number(first_->loss) + " at step " +
+    outcome.push_back({"loss", number(last_->loss) + " at step " + std::to_string(last_->step) +
+                                   ", " + number(first_->loss) + " at step " +
                                    std::to_string(first_->step)});
   if (!evaluations_.empty())
-    outcome.push_back({"loss on held-out data", number(evaluations_.back().second) + " after step " + std::to_string(evaluations_.back().first)});
+    outcome.push_back({"loss on held-out data", number(evaluations_.back().second) +
+                                                    " after step " +
+                                                    std::to_string(evaluations_.back().first)});
   if (last_ && last_->skippedSoFar > 0)
     outcome.push_back({"skipped updates", std::to_string(last_->skippedSoFar)});
   outcome.push_back({"duration", duration(run.seconds)});
   body += "<h2>Result</h2>\n" + table(outcome);
-  body += "<h2>Loss</h2>\n<label><input type=checkbox id=log> logarithmic</label>\n<canvas id=loss></canvas>\n";
-  body += "<h2>Gradient norm before clipping</h2>\n<canvas id=norm></canvas>\n<h2>Learning rate</h2>\n<canvas id=lr></canvas>\n<h2>" +
-          std::string(bundle.sequence > 0 ? "Tokens" : "Samples") + " a second</h2>\n<canvas id=rate></canvas>\n";
+  body += "<h2>Loss</h2>\n<label><input type=checkbox id=log> logarithmic</label>\n<canvas "
+          "id=loss></canvas>\n";
+  body += "<h2>Gradient norm before clipping</h2>\n<canvas id=norm></canvas>\n<h2>Learning "
+          "rate</h2>\n<canvas id=lr></canvas>\n<h2>" +
+          std::string(bundle.sequence > 0 ? "Tokens" : "Samples") +
+          " a second</h2>\n<canvas id=rate></canvas>\n";
   body += "<h2>Hyper-parameters</h2>\n" + table(hyperParameters(bundle, run));
   if (breakdown.steps > 0)
     body += "<h2>Where the time went</h2>\n" + shareBars(bundle, breakdown) + "<pre class=wrap>" +

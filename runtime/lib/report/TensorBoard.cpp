@@ -1,11 +1,13 @@
 // Writes TensorBoard's event files: one Event message per record, in TFRecord framing.
 //
-//     uint64 length | uint32 masked CRC-32C of these 8 bytes | the message | uint32 masked CRC-32C of the message
+//     uint64 length | uint32 masked CRC-32C of these 8 bytes | the message | uint32 masked CRC-32C
+//     of the message
 //
 // The messages are defined in tensorflow/core/util/event.proto and core/framework/summary.proto.
 // These fields are used:
-//     Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5; SessionLog session_log = 7; }
-//     Summary { repeated Value value = 1; }   Value { string tag = 1; float simple_value = 2; }   SessionLog { START = 1 in status = 1 }
+//     Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5;
+//     SessionLog session_log = 7; } Summary { repeated Value value = 1; }   Value { string tag = 1;
+//     float simple_value = 2; }   SessionLog { START = 1 in status = 1 }
 #include "zorse/runtime/TensorBoard.h"
 
 #include <array>
@@ -56,18 +58,31 @@ std::string varint(uint64_t value) {
     bytes += char(value | 0x80);
   return bytes + char(value);
 }
-std::string number(int field, uint64_t value) { return varint(uint64_t(field) << 3) + varint(value); }
-std::string real64(int field, double value) { return varint(uint64_t(field) << 3 | 1) + littleEndian(value); }
-std::string real32(int field, float value) { return varint(uint64_t(field) << 3 | 5) + littleEndian(value); }
-std::string blob(int field, const std::string &bytes) { return varint(uint64_t(field) << 3 | 2) + varint(bytes.size()) + bytes; }
+std::string number(int field, uint64_t value) {
+  return varint(uint64_t(field) << 3) + varint(value);
+}
+std::string real64(int field, double value) {
+  return varint(uint64_t(field) << 3 | 1) + littleEndian(value);
+}
+std::string real32(int field, float value) {
+  return varint(uint64_t(field) << 3 | 5) + littleEndian(value);
+}
+std::string blob(int field, const std::string &bytes) {
+  return varint(uint64_t(field) << 3 | 2) + varint(bytes.size()) + bytes;
+}
 
-std::string scalar(const std::string &tag, double value) { return blob(1, blob(1, tag) + real32(2, float(value))); }
+std::string scalar(const std::string &tag, double value) {
+  return blob(1, blob(1, tag) + real32(2, float(value)));
+}
 
-double secondsSinceEpoch() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+double secondsSinceEpoch() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 } // namespace
 
-Result<std::unique_ptr<TensorBoardFile>> TensorBoardFile::open(const std::string &directory, uint64_t lastStep, bool tokens) {
+Result<std::unique_ptr<TensorBoardFile>> TensorBoardFile::open(const std::string &directory,
+                                                               uint64_t lastStep, bool tokens) {
   std::error_code failed;
   std::filesystem::create_directories(directory, failed);
   char host[256] = "host";
@@ -77,14 +92,15 @@ Result<std::unique_ptr<TensorBoardFile>> TensorBoardFile::open(const std::string
   std::string path;
   FILE *file = nullptr;
   for (int attempt = 0; !file && attempt < 1000; ++attempt) {
-    path = directory + "/events.out.tfevents." + std::to_string(uint64_t(now)) + "." + host + "." + std::to_string(::getpid()) + "." +
-           std::to_string(attempt);
+    path = directory + "/events.out.tfevents." + std::to_string(uint64_t(now)) + "." + host + "." +
+           std::to_string(::getpid()) + "." + std::to_string(attempt);
     file = std::fopen(path.c_str(), "wx");
     if (!file && errno != EEXIST)
       break;
   }
   if (!file)
-    return userError("--tensorboard-dir " + directory + ": " + path + " cannot be written: " + std::strerror(errno));
+    return userError("--tensorboard-dir " + directory + ": " + path +
+                     " cannot be written: " + std::strerror(errno));
   std::unique_ptr<TensorBoardFile> writer(new TensorBoardFile(path, file, tokens));
   writer->record(real64(1, now) + blob(3, "brain.Event:2"));
   // A reader discards steps of earlier files that follow the step from which this run resumes.
@@ -111,8 +127,8 @@ void TensorBoardFile::step(const StepReport &r) {
   if (r.evaluation) {
     values = scalar("eval_loss", r.loss);
   } else {
-    values =
-        scalar("loss", r.loss) + scalar("gradient_norm", r.gradientNorm) + scalar("learning_rate", r.learningRate) + scalar(rate, r.tokensPerSecond);
+    values = scalar("loss", r.loss) + scalar("gradient_norm", r.gradientNorm) +
+             scalar("learning_rate", r.learningRate) + scalar(rate, r.tokensPerSecond);
     if (r.lossScale > 0)
       values += scalar("loss_scale", r.lossScale);
   }
@@ -125,5 +141,6 @@ Status TensorBoardFile::close() {
   if (std::fclose(file_) != 0 && cause_ == 0)
     cause_ = errno;
   file_ = nullptr;
-  return cause_ == 0 ? Status::success() : Status(userError(path_ + ": cannot be written: " + std::strerror(cause_)));
+  return cause_ == 0 ? Status::success()
+                     : Status(userError(path_ + ": cannot be written: " + std::strerror(cause_)));
 }

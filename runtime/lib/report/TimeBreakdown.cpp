@@ -18,7 +18,8 @@ struct Interval {
 
 /// Total length of the union of the intervals within [begin, end).
 double covered(std::vector<Interval> &intervals, double begin, double end) {
-  std::sort(intervals.begin(), intervals.end(), [](const Interval &a, const Interval &b) { return a.begin < b.begin; });
+  std::sort(intervals.begin(), intervals.end(),
+            [](const Interval &a, const Interval &b) { return a.begin < b.begin; });
   double sum = 0, reached = begin;
   for (const Interval &i : intervals) {
     double from = std::max(i.begin, reached), to = std::min(i.end, end);
@@ -54,22 +55,27 @@ std::string advice(const Bundle &bundle, const TimeBreakdown &breakdown, double 
   moving /= double(computes);
   auto name = [&](size_t d) { return bundle.devices[d].name; };
   if (slowest > 1.25 * fastest && waiting > 0.05)
-    return format(
-        "the plan divides the work by speeds that are not those found here: %s takes %.2f times the planned time, %s %.2f times. Measure them "
-        "with zorse-profile and compile again with --profile",
-        name(slow).c_str(), slowest, name(fast).c_str(), fastest);
+    return format("the plan divides the work by speeds that are not those found here: %s takes "
+                  "%.2f times the planned time, %s %.2f times. Measure them "
+                  "with zorse-profile and compile again with --profile",
+                  name(slow).c_str(), slowest, name(fast).c_str(), fastest);
   if (moving > 0.2 && moving >= waiting)
-    return format("%s of the time is spent on transfers while nothing computes: a larger --global-batch-size transfers data less often, and "
+    return format("%s of the time is spent on transfers while nothing computes: a larger "
+                  "--global-batch-size transfers data less often, and "
                   "zorse-plan --explain "
                   "shows the effect of other links or fewer devices",
                   showPercent(moving).c_str());
   if (waiting > 0.2 && breakdown.devices.size() > 1)
     return format(
-        "devices wait %s of their time, while %s computes %s of it: a larger --global-batch-size fills the gaps of a pipeline; if times differ from "
+        "devices wait %s of their time, while %s computes %s of it: a larger --global-batch-size "
+        "fills the gaps of a pipeline; if times differ from "
         "those planned, zorse-profile and --profile let the planner divide the work again",
-        showPercent(waiting).c_str(), name(busiest).c_str(), showPercent(breakdown.devices[busiest].computing).c_str());
-  if (breakdown.planned > 0 && (measured > 1.25 * breakdown.planned || measured < 0.8 * breakdown.planned))
-    return "nothing in the plan: all devices deviate from their planned speed by about the same factor, so another division of the work would not "
+        showPercent(waiting).c_str(), name(busiest).c_str(),
+        showPercent(breakdown.devices[busiest].computing).c_str());
+  if (breakdown.planned > 0 &&
+      (measured > 1.25 * breakdown.planned || measured < 0.8 * breakdown.planned))
+    return "nothing in the plan: all devices deviate from their planned speed by about the same "
+           "factor, so another division of the work would not "
            "help. "
            "zorse-profile "
            "and --profile make the predictions accurate";
@@ -86,7 +92,8 @@ uint64_t zorse::runtime::stepsForBreakdown(const Bundle &bundle) {
   return std::clamp<uint64_t>(kEvents / instructions, 2, kSteps);
 }
 
-TimeBreakdown zorse::runtime::timeBreakdown(const Bundle &bundle, const std::vector<TraceEvent> &events) {
+TimeBreakdown zorse::runtime::timeBreakdown(const Bundle &bundle,
+                                            const std::vector<TraceEvent> &events) {
   TimeBreakdown breakdown;
   struct Step {
     double begin = 0, end = 0;
@@ -99,7 +106,9 @@ TimeBreakdown zorse::runtime::timeBreakdown(const Bundle &bundle, const std::vec
     Step &step = found->second;
     step.begin = added ? event.begin : std::min(step.begin, event.begin);
     step.end = added ? event.end : std::max(step.end, event.end);
-    step.learns = step.learns || bundle.programs[event.device].instructions(int(event.instruction)).phase() == bundle::BACKWARD;
+    step.learns =
+        step.learns || bundle.programs[event.device].instructions(int(event.instruction)).phase() ==
+                           bundle::BACKWARD;
     ++step.instructions;
   }
   size_t whole = 0;
@@ -120,7 +129,8 @@ TimeBreakdown zorse::runtime::timeBreakdown(const Bundle &bundle, const std::vec
   if (count == 0)
     return breakdown;
   breakdown.steps = count > 1 ? count - 1 : 1;
-  double from = count > 1 ? steps[first].end : steps[first].begin, to = steps[first + count - 1].end;
+  double from = count > 1 ? steps[first].end : steps[first].begin,
+         to = steps[first + count - 1].end;
   breakdown.seconds = (to - from) / double(breakdown.steps);
   if (to <= from) {
     breakdown.steps = 0;
@@ -134,20 +144,25 @@ TimeBreakdown zorse::runtime::timeBreakdown(const Bundle &bundle, const std::vec
   std::map<std::pair<uint64_t, uint32_t>, double> met; // by step and id
   for (const TraceEvent &event : events)
     if (!instructionOf(event).has_compute()) {
-      double &when = met.try_emplace({event.step, instructionOf(event).id()}, event.begin).first->second;
+      double &when =
+          met.try_emplace({event.step, instructionOf(event).id()}, event.begin).first->second;
       when = std::max(when, event.begin);
     }
-  std::vector<std::vector<Interval>> computing(bundle.programs.size()), busy(bundle.programs.size());
+  std::vector<std::vector<Interval>> computing(bundle.programs.size()),
+      busy(bundle.programs.size());
   for (const TraceEvent &event : events) {
     bool computes = instructionOf(event).has_compute();
-    Interval interval = {computes ? event.begin : std::min(event.end, met[{event.step, instructionOf(event).id()}]), event.end};
+    Interval interval = {
+        computes ? event.begin : std::min(event.end, met[{event.step, instructionOf(event).id()}]),
+        event.end};
     busy[event.device].push_back(interval);
     if (computes)
       computing[event.device].push_back(interval);
   }
   for (size_t d = 0; d < bundle.programs.size(); ++d) {
     DeviceTimeBreakdown device;
-    double computed = covered(computing[d], from, to), worked = covered(busy[d], from, to), window = to - from, planned = 0;
+    double computed = covered(computing[d], from, to), worked = covered(busy[d], from, to),
+           window = to - from, planned = 0;
     for (const bundle::Instruction &instruction : bundle.programs[d].instructions())
       if (instruction.has_compute())
         planned += instruction.planned_end() - instruction.planned_start();
@@ -160,24 +175,30 @@ TimeBreakdown zorse::runtime::timeBreakdown(const Bundle &bundle, const std::vec
   return breakdown;
 }
 
-std::string zorse::runtime::describeBreakdown(const Bundle &bundle, const TimeBreakdown &breakdown, double measured) {
+std::string zorse::runtime::describeBreakdown(const Bundle &bundle, const TimeBreakdown &breakdown,
+                                              double measured) {
   if (breakdown.steps == 0)
     return {};
   if (measured == 0)
     measured = breakdown.seconds;
   std::string text = "a step took " + showDuration(measured);
   if (breakdown.planned > 0)
-    text += ", predicted " + showDuration(breakdown.planned) + format(" (%.2f times)", measured / breakdown.planned);
-  text += "; of " + std::to_string(breakdown.steps) + " step" + (breakdown.steps == 1 ? "" : "s") + " looked at:\n";
+    text += ", predicted " + showDuration(breakdown.planned) +
+            format(" (%.2f times)", measured / breakdown.planned);
+  text += "; of " + std::to_string(breakdown.steps) + " step" + (breakdown.steps == 1 ? "" : "s") +
+          " looked at:\n";
   size_t width = 6;
   for (const BundleDevice &device : bundle.devices)
     width = std::max(width, device.name.size());
-  text += format("%-*s  %9s  %9s  %9s  %s\n", int(width), "device", "computing", "moving", "waiting", "computing, measured / planned");
+  text += format("%-*s  %9s  %9s  %9s  %s\n", int(width), "device", "computing", "moving",
+                 "waiting", "computing, measured / planned");
   std::vector<size_t> order(breakdown.devices.size());
   for (size_t d = 0; d < order.size(); ++d)
     order[d] = d;
   if (order.size() > kMaxRows)
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return breakdown.devices[a].computing > breakdown.devices[b].computing; });
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return breakdown.devices[a].computing > breakdown.devices[b].computing;
+    });
   for (size_t row = 0; row < order.size(); ++row) {
     if (order.size() > kMaxRows && row == kMaxRows / 2) {
       text += format("%-*s  (%zu devices between)\n", int(width), "...", order.size() - kMaxRows);
@@ -185,8 +206,9 @@ std::string zorse::runtime::describeBreakdown(const Bundle &bundle, const TimeBr
     }
     const DeviceTimeBreakdown &d = breakdown.devices[order[row]];
     const std::string slower = d.slowdown > 0 ? format("%.2f", d.slowdown) : "-";
-    text += format("%-*s  %9s  %9s  %9s  %s\n", int(width), bundle.devices[order[row]].name.c_str(), showPercent(d.computing).c_str(),
-                   showPercent(d.exposedCommunication).c_str(), showPercent(d.idle).c_str(), slower.c_str());
+    text += format("%-*s  %9s  %9s  %9s  %s\n", int(width), bundle.devices[order[row]].name.c_str(),
+                   showPercent(d.computing).c_str(), showPercent(d.exposedCommunication).c_str(),
+                   showPercent(d.idle).c_str(), slower.c_str());
   }
   std::string change = advice(bundle, breakdown, measured);
   return change.empty() ? text : text + "to change: " + change + "\n";

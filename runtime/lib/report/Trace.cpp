@@ -47,7 +47,8 @@ const char *queueName(bundle::QueueKind kind) {
 std::vector<std::string> queueNames(const bundle::Program &program) {
   std::vector<std::string> names;
   for (const bundle::Queue &queue : program.queues())
-    names.push_back(queueName(queue.kind()) + (queue.id() > 0 ? " " + std::to_string(queue.id()) : std::string()));
+    names.push_back(queueName(queue.kind()) +
+                    (queue.id() > 0 ? " " + std::to_string(queue.id()) : std::string()));
   return names;
 }
 
@@ -65,7 +66,9 @@ public:
     nodes_.resize(bounds_.empty() ? 0 : 4 * bounds_.size());
   }
   void add(const Buffer &b, int by) {
-    auto index = [&](uint64_t bound) { return size_t(std::lower_bound(bounds_.begin(), bounds_.end(), bound) - bounds_.begin()); };
+    auto index = [&](uint64_t bound) {
+      return size_t(std::lower_bound(bounds_.begin(), bounds_.end(), bound) - bounds_.begin());
+    };
     change(1, 0, bounds_.size() - 1, index(b.offset), index(b.offset + b.bytes), by);
   }
   uint64_t bytes() const { return nodes_.empty() ? 0 : nodes_[1].covered; }
@@ -86,8 +89,9 @@ private:
       change(2 * node + 1, middle, end, from, to, by);
     }
     nodes_[node].covered = nodes_[node].times > 0 ? bounds_[end] - bounds_[begin]
-                           : end - begin == 1     ? 0
-                                                  : nodes_[2 * node].covered + nodes_[2 * node + 1].covered;
+                           : end - begin == 1
+                               ? 0
+                               : nodes_[2 * node].covered + nodes_[2 * node + 1].covered;
   }
 
   std::vector<uint64_t> bounds_;
@@ -96,7 +100,8 @@ private:
 
 class TraceWriter {
 public:
-  TraceWriter(const Bundle &bundle, const std::vector<TraceEvent> &events) : bundle_(bundle), events_(events) {}
+  TraceWriter(const Bundle &bundle, const std::vector<TraceEvent> &events)
+      : bundle_(bundle), events_(events) {}
 
   std::string write() {
     text_ = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
@@ -105,14 +110,16 @@ public:
     for (const TraceEvent &event : events_)
       slice(event);
     arrows();
-    std::map<std::pair<uint32_t, uint64_t>, std::vector<const TraceEvent *>> steps; // by device and step
+    std::map<std::pair<uint32_t, uint64_t>, std::vector<const TraceEvent *>>
+        steps; // by device and step
     for (const TraceEvent &event : events_)
       steps[{event.device, event.step}].push_back(&event);
     for (const auto &[key, ran] : steps) {
       memory(key.first, ran);
       depths(key.first, ran);
     }
-    text_ += "{\"ph\": \"M\", \"name\": \"process_labels\", \"pid\": 0, \"args\": {\"labels\": \"zorse\"}}\n]}\n";
+    text_ += "{\"ph\": \"M\", \"name\": \"process_labels\", \"pid\": 0, \"args\": {\"labels\": "
+             "\"zorse\"}}\n]}\n";
     return std::move(text_);
   }
 
@@ -124,11 +131,22 @@ private:
   }
 
   void names(uint32_t device) {
-    add({{"ph", "M"}, {"name", "process_name"}, {"pid", device}, {"args", {{"name", "device " + bundle_.devices[device].name}}}});
+    add({{"ph", "M"},
+         {"name", "process_name"},
+         {"pid", device},
+         {"args", {{"name", "device " + bundle_.devices[device].name}}}});
     std::vector<std::string> queues = queueNames(bundle_.programs[device]);
     for (size_t q = 0; q < queues.size(); ++q) {
-      add({{"ph", "M"}, {"name", "thread_name"}, {"pid", device}, {"tid", q}, {"args", {{"name", queues[q]}}}});
-      add({{"ph", "M"}, {"name", "thread_sort_index"}, {"pid", device}, {"tid", q}, {"args", {{"sort_index", q}}}});
+      add({{"ph", "M"},
+           {"name", "thread_name"},
+           {"pid", device},
+           {"tid", q},
+           {"args", {{"name", queues[q]}}}});
+      add({{"ph", "M"},
+           {"name", "thread_sort_index"},
+           {"pid", device},
+           {"tid", q},
+           {"args", {{"sort_index", q}}}});
     }
   }
 
@@ -142,31 +160,38 @@ private:
          {"ts", microseconds(event.begin)},
          {"dur", microseconds(event.end - event.begin)},
          {"args",
-          {{"step", event.step + 1}, {"entry", instruction.id()}, {"planned_us", (instruction.planned_end() - instruction.planned_start()) * 1e6}}}});
+          {{"step", event.step + 1},
+           {"entry", instruction.id()},
+           {"planned_us", (instruction.planned_end() - instruction.planned_start()) * 1e6}}}});
   }
 
   /// Draws an arrow from every send to its receive; both have the same instruction id.
   void arrows() {
-    std::map<std::tuple<uint64_t, uint32_t, uint32_t>, const TraceEvent *> sends; // by step, id and receiver
+    std::map<std::tuple<uint64_t, uint32_t, uint32_t>, const TraceEvent *>
+        sends; // by step, id and receiver
     for (const TraceEvent &event : events_)
       if (instructionOf(event).has_send())
         sends[{event.step, instructionOf(event).id(), instructionOf(event).send().peer()}] = &event;
     uint64_t id = 0;
     for (const TraceEvent &event : events_) {
       const bundle::Instruction &instruction = instructionOf(event);
-      auto send = instruction.has_receive() ? sends.find({event.step, instruction.id(), event.device}) : sends.end();
+      auto send = instruction.has_receive()
+                      ? sends.find({event.step, instruction.id(), event.device})
+                      : sends.end();
       if (send == sends.end() || send->second->device != instruction.receive().peer())
         continue;
       auto end = [&](const char *phase, const TraceEvent &at, double when) {
         ordered_json json = {{"ph", phase}, {"name", "transfer"}, {"cat", "transfer"}, {"id", id}};
         if (*phase == 'f')
           json["bp"] = "e"; // "e": binds to the enclosing slice
-        json.update({{"pid", at.device}, {"tid", instructionOf(at).queue()}, {"ts", microseconds(when)}});
+        json.update(
+            {{"pid", at.device}, {"tid", instructionOf(at).queue()}, {"ts", microseconds(when)}});
         add(json);
       };
       const double begins = send->second->begin;
       end("s", *send->second, begins);
-      end("f", event, std::min(std::max(event.begin, begins), event.end)); // clocks of ranks differ slightly
+      end("f", event,
+          std::min(std::max(event.begin, begins), event.end)); // clocks of ranks differ slightly
       ++id;
     }
   }
@@ -178,7 +203,9 @@ private:
   };
   static void sort(std::vector<Change> &changes) {
     // Ends come before begins at the same time.
-    std::stable_sort(changes.begin(), changes.end(), [](const Change &a, const Change &b) { return std::tie(a.at, a.by) < std::tie(b.at, b.by); });
+    std::stable_sort(changes.begin(), changes.end(), [](const Change &a, const Change &b) {
+      return std::tie(a.at, a.by) < std::tie(b.at, b.by);
+    });
   }
 
   /// Counts the bytes in use of a device's arenas over time. `ran`: the instructions of a step,
@@ -212,7 +239,11 @@ private:
       ordered_json bytes = ordered_json::object();
       for (size_t a = 0; a < arenas.size(); ++a)
         bytes["arena " + std::to_string(a)] = arenas[a].bytes();
-      add({{"ph", "C"}, {"name", "memory in use (bytes)"}, {"pid", device}, {"ts", microseconds(changes[i].at)}, {"args", bytes}});
+      add({{"ph", "C"},
+           {"name", "memory in use (bytes)"},
+           {"pid", device},
+           {"ts", microseconds(changes[i].at)},
+           {"args", bytes}});
     }
   }
 
@@ -220,7 +251,8 @@ private:
   /// not finished.
   void depths(uint32_t device, const std::vector<const TraceEvent *> &ran) {
     const bundle::Program &program = bundle_.programs[device];
-    std::vector<std::vector<const TraceEvent *>> queues(program.queues_size()); // instructions by position
+    std::vector<std::vector<const TraceEvent *>> queues(
+        program.queues_size()); // instructions by position
     double begin = ran.front()->begin;
     for (const TraceEvent *event : ran)
       begin = std::min(begin, event->begin);
@@ -250,7 +282,11 @@ private:
       ordered_json counts = ordered_json::object();
       for (size_t q = 0; q < names.size(); ++q)
         counts[names[q]] = std::max<int64_t>(depth[q], 0);
-      add({{"ph", "C"}, {"name", "instructions that could run"}, {"pid", device}, {"ts", microseconds(changes[i].at)}, {"args", counts}});
+      add({{"ph", "C"},
+           {"name", "instructions that could run"},
+           {"pid", device},
+           {"ts", microseconds(changes[i].at)},
+           {"args", counts}});
     }
   }
 
@@ -269,7 +305,9 @@ private:
 
 } // namespace
 
-Status zorse::runtime::writeTrace(const std::string &path, const Bundle &bundle, std::vector<TraceEvent> events) {
-  std::sort(events.begin(), events.end(), [](const TraceEvent &a, const TraceEvent &b) { return a.begin < b.begin; });
+Status zorse::runtime::writeTrace(const std::string &path, const Bundle &bundle,
+                                  std::vector<TraceEvent> events) {
+  std::sort(events.begin(), events.end(),
+            [](const TraceEvent &a, const TraceEvent &b) { return a.begin < b.begin; });
   return writeOutput(path, TraceWriter(bundle, events).write());
 }

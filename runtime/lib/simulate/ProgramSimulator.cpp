@@ -11,13 +11,15 @@ using namespace zorse::runtime;
 using namespace zorse::runtime::simulation;
 using bundle::Instruction;
 
-Participants zorse::runtime::simulation::participantsOf(const Instruction &instruction, uint32_t device) {
+Participants zorse::runtime::simulation::participantsOf(const Instruction &instruction,
+                                                        uint32_t device) {
   Participants p;
   if (const std::optional<bundle::Collective> collective = bundle::collectiveOf(instruction)) {
     const bundle::ShardRanges &shards = collective->shards;
     for (int i = 0; i < shards.members_size(); ++i)
       if (shards.end(i) > shards.begin(i))
-        p.owners.push_back({shards.members(i), double(shards.end(i) - shards.begin(i)) * double(elementBytes(collective->type))});
+        p.owners.push_back({shards.members(i), double(shards.end(i) - shards.begin(i)) *
+                                                   double(elementBytes(collective->type))});
     p.others.assign(collective->members.begin(), collective->members.end());
     return p;
   }
@@ -27,7 +29,8 @@ Participants zorse::runtime::simulation::participantsOf(const Instruction &instr
     p.others = {instruction.send().peer()};
     break;
   case Instruction::kAllReduce:
-    p.others.assign(instruction.all_reduce().members().begin(), instruction.all_reduce().members().end());
+    p.others.assign(instruction.all_reduce().members().begin(),
+                    instruction.all_reduce().members().end());
     p.bytes = double(instruction.all_reduce().region().bytes());
     break;
   default:
@@ -42,10 +45,12 @@ const sim::Network kNoNetwork;
 
 } // namespace
 
-ProgramSimulator::ProgramSimulator(const Tasks &tasks, const SimulationOptions &options, const sim::Network *network)
-    : countedFrom(options.steps / 2), tasks(tasks), options(options), network(network), gathers(sim::algorithmOf(tasks.bundle.topology.gathers())),
-      reductions(sim::algorithmOf(tasks.bundle.topology.reductions())), traffic(network ? *network : kNoNetwork),
-      idle(network ? *network : kNoNetwork) {
+ProgramSimulator::ProgramSimulator(const Tasks &tasks, const SimulationOptions &options,
+                                   const sim::Network *network)
+    : countedFrom(options.steps / 2), tasks(tasks), options(options), network(network),
+      gathers(sim::algorithmOf(tasks.bundle.topology.gathers())),
+      reductions(sim::algorithmOf(tasks.bundle.topology.reductions())),
+      traffic(network ? *network : kNoNetwork), idle(network ? *network : kNoNetwork) {
   size_t devices = tasks.bundle.programs.size();
   stepBegins.assign(options.steps, -1);
   stepEnds.assign(options.steps, 0);
@@ -82,8 +87,10 @@ Status ProgramSimulator::run() {
     for (; !events.empty() && events.top().time == now; events.pop()) {
       const Event event = events.top();
       const Task &task = tasks.tasks[event.task];
-      for (uint32_t h = task.firstInstruction; h < task.firstInstruction + task.numInstructions; ++h) {
-        uint32_t instruction = tasks.taskInstructions[h], device = tasks.device(tasks.instructions[instruction]);
+      for (uint32_t h = task.firstInstruction; h < task.firstInstruction + task.numInstructions;
+           ++h) {
+        uint32_t instruction = tasks.taskInstructions[h],
+                 device = tasks.device(tasks.instructions[instruction]);
         if (!takesPart(instruction, event.instructions))
           continue;
         if (event.end)
@@ -108,12 +115,14 @@ Status ProgramSimulator::run() {
   return Status::success();
 }
 
-bool ProgramSimulator::isReady(const FlatInstruction &instruction, uint32_t index, uint64_t step) const {
+bool ProgramSimulator::isReady(const FlatInstruction &instruction, uint32_t index,
+                               uint64_t step) const {
   for (uint32_t w = instruction.waits; w < tasks.instructions[index + 1].waits; ++w) {
     const FlatWait &wait = tasks.waits[w];
     if (wait.previousStep && step == 0)
       continue;
-    if (finished[wait.queue] < (step - wait.previousStep) * tasks.queues[wait.queue].length + wait.position + 1)
+    if (finished[wait.queue] <
+        (step - wait.previousStep) * tasks.queues[wait.queue].length + wait.position + 1)
       return false;
   }
   return true;
@@ -138,7 +147,8 @@ void ProgramSimulator::advance(uint32_t device) {
         if (!isReady(instruction, index, place.step))
           break;
         place.there = true;
-        if (options.evaluation && !instruction.inEvaluation) { // keeps its position and its waits, and ends immediately
+        if (options.evaluation &&
+            !instruction.inEvaluation) { // keeps its position and its waits, and ends immediately
           leave(index);
           finish(index);
           again = true;
@@ -162,7 +172,8 @@ void ProgramSimulator::arrive(uint32_t index, uint64_t step) {
   }
   if (come[task] == 0)
     stepOf[task] = step;
-  if (++come[task] == tasks.tasks[task].numInstructions || (tasks.source(index).has_send() && isEarly(index, step)))
+  if (++come[task] == tasks.tasks[task].numInstructions ||
+      (tasks.source(index).has_send() && isEarly(index, step)))
     makeReady(task, step);
 }
 
@@ -183,7 +194,9 @@ void ProgramSimulator::expectAhead(uint32_t s) {
   if (server.computes || !deviceKindOf(tasks.bundle.devices[server.device].kind).joins("gloo"))
     return;
   const bundle::Program &program = tasks.bundle.programs[server.device];
-  if (!server.instructions.empty() && program.queues(int(tasks.source(server.instructions.front()).queue())).kind() == bundle::DEVICE_TO_DEVICE)
+  if (!server.instructions.empty() &&
+      program.queues(int(tasks.source(server.instructions.front()).queue())).kind() ==
+          bundle::DEVICE_TO_DEVICE)
     return; // streams announce no receives
   const Place &place = places[s];
   size_t end = std::min<size_t>(server.instructions.size(), place.at + kAhead);
@@ -191,7 +204,8 @@ void ProgramSimulator::expectAhead(uint32_t s) {
     uint32_t index = server.instructions[i];
     const FlatInstruction &instruction = tasks.instructions[index];
     const Instruction &source = tasks.source(index);
-    if (!source.has_receive() || announced[index] == place.step || (options.evaluation && !instruction.inEvaluation) ||
+    if (!source.has_receive() || announced[index] == place.step ||
+        (options.evaluation && !instruction.inEvaluation) ||
         !isReady(instruction, index, place.step))
       continue;
     const bundle::Region &region = source.receive().region();
@@ -202,14 +216,16 @@ void ProgramSimulator::expectAhead(uint32_t s) {
       if (before.queue != instruction.queue)
         continue;
       const bundle::Region &bytes = tasks.source(other).receive().region();
-      isFree = tasks.source(other).has_receive() && isReady(before, other, place.step) &&
-               (bytes.arena() != region.arena() || bytes.offset() + bytes.bytes() <= region.offset() ||
-                region.offset() + region.bytes() <= bytes.offset());
+      isFree =
+          tasks.source(other).has_receive() && isReady(before, other, place.step) &&
+          (bytes.arena() != region.arena() || bytes.offset() + bytes.bytes() <= region.offset() ||
+           region.offset() + region.bytes() <= bytes.offset());
     }
     if (!isFree)
       continue;
     announced[index] = place.step;
-    if (come[instruction.task] > 0 && stepOf[instruction.task] == place.step && !early[instruction.task]) // the sender has arrived
+    if (come[instruction.task] > 0 && stepOf[instruction.task] == place.step &&
+        !early[instruction.task]) // the sender has arrived
       makeReady(instruction.task, place.step);
   }
 }
@@ -239,7 +255,10 @@ double ProgramSimulator::alone(const Task &task) const {
   if (!network || !task.instruction->has_send())
     return task.seconds;
   idle.reset();
-  return idle.send(task.device, task.instruction->send().peer(), double(task.instruction->send().region().bytes()), 0).arrived;
+  return idle
+      .send(task.device, task.instruction->send().peer(),
+            double(task.instruction->send().region().bytes()), 0)
+      .arrived;
 }
 
 /// Finds the last event that the task waited for.
@@ -267,13 +286,18 @@ void ProgramSimulator::findCause(uint32_t index, uint64_t step, uint8_t instruct
       const FlatWait &wait = tasks.waits[w];
       if (wait.previousStep && step == 0)
         continue;
-      uint32_t other = tasks.instructions[tasks.queueInstructions[tasks.queues[wait.queue].firstInstruction + wait.position]].task;
+      uint32_t other =
+          tasks
+              .instructions[tasks.queueInstructions[tasks.queues[wait.queue].firstInstruction +
+                                                    wait.position]]
+              .task;
       if (participates(other))
         consider(other, step - wait.previousStep, false);
     }
     uint32_t at = place.at;
     uint64_t atStep = step;
-    for (size_t tries = 0; tries < list.size(); ++tries) { // finds the previous instruction that did work
+    for (size_t tries = 0; tries < list.size();
+         ++tries) { // finds the previous instruction that did work
       if (at == 0 && atStep == 0)
         break;
       if (at == 0)
@@ -331,7 +355,8 @@ void ProgramSimulator::start(uint32_t index, uint64_t step) {
   // Ends are counted in queue order.
   for (uint32_t h = task.firstInstruction; h < task.firstInstruction + task.numInstructions; ++h)
     if (takesPart(tasks.taskInstructions[h], instructions))
-      times.arrived = std::max(times.arrived, lastEnd[tasks.instructions[tasks.taskInstructions[h]].queue]);
+      times.arrived =
+          std::max(times.arrived, lastEnd[tasks.instructions[tasks.taskInstructions[h]].queue]);
   for (uint32_t h = task.firstInstruction; h < task.firstInstruction + task.numInstructions; ++h)
     if (takesPart(tasks.taskInstructions[h], instructions))
       lastEnd[tasks.instructions[tasks.taskInstructions[h]].queue] = times.arrived;
@@ -373,10 +398,12 @@ void ProgramSimulator::account(uint32_t index, uint64_t step, uint8_t instructio
   const Task &task = tasks.tasks[index];
   const Run &run = runs[step % kKept][index];
   if (step < options.traceSteps)
-    for (uint32_t h = task.firstInstruction; h < task.firstInstruction + task.numInstructions; ++h) {
+    for (uint32_t h = task.firstInstruction; h < task.firstInstruction + task.numInstructions;
+         ++h) {
       const FlatInstruction &instruction = tasks.instructions[tasks.taskInstructions[h]];
       if (takesPart(tasks.taskInstructions[h], instructions))
-        trace.push_back({tasks.device(instruction), instruction.indexInProgram, step, instructions == kReceivers ? now : run.start, run.end});
+        trace.push_back({tasks.device(instruction), instruction.indexInProgram, step,
+                         instructions == kReceivers ? now : run.start, run.end});
     }
   if (step < countedFrom)
     return;
@@ -386,7 +413,8 @@ void ProgramSimulator::account(uint32_t index, uint64_t step, uint8_t instructio
       continue;
     const FlatInstruction &instruction = tasks.instructions[tasks.taskInstructions[h]];
     SimulatedDevice &device = devices[tasks.device(instruction)];
-    device.busy[size_t(task.activity)] += instructions == kReceivers ? run.end - now : run.sent - run.start;
+    device.busy[size_t(task.activity)] +=
+        instructions == kReceivers ? run.end - now : run.sent - run.start;
     if (!tasks.servers[instruction.server].computes)
       continue;
     double idle = now - places[instruction.server].freeSince;
@@ -410,27 +438,36 @@ std::string ProgramSimulator::waiting() const {
     uint32_t index = server.instructions[place.at];
     const FlatInstruction &instruction = tasks.instructions[index];
     const Instruction &source = tasks.source(index);
-    text += "\n  device " + tasks.bundle.devices[server.device].name + ", step " + std::to_string(place.step + 1) + ", instruction " +
-            std::to_string(source.id()) + " (" + describeInstruction(tasks.bundle, server.device, source) + ") waits for ";
+    text += "\n  device " + tasks.bundle.devices[server.device].name + ", step " +
+            std::to_string(place.step + 1) + ", instruction " + std::to_string(source.id()) + " (" +
+            describeInstruction(tasks.bundle, server.device, source) + ") waits for ";
     std::string what;
     if (place.there) {
       const Task &task = tasks.tasks[instruction.task];
-      for (uint32_t h = task.firstInstruction; h < task.firstInstruction + task.numInstructions && what.size() < 200; ++h) {
+      for (uint32_t h = task.firstInstruction;
+           h < task.firstInstruction + task.numInstructions && what.size() < 200; ++h) {
         const FlatInstruction &participant = tasks.instructions[tasks.taskInstructions[h]];
         const Place &other = places[participant.server];
-        if (!(other.there && tasks.servers[participant.server].instructions[other.at] == tasks.taskInstructions[h]))
-          what += (what.empty() ? "device " : ", device ") + tasks.bundle.devices[tasks.device(participant)].name;
+        if (!(other.there && tasks.servers[participant.server].instructions[other.at] ==
+                                 tasks.taskInstructions[h]))
+          what += (what.empty() ? "device " : ", device ") +
+                  tasks.bundle.devices[tasks.device(participant)].name;
       }
       what += " to arrive at it";
     } else {
       for (uint32_t w = instruction.waits; w < tasks.instructions[index + 1].waits; ++w) {
         const FlatWait &wait = tasks.waits[w];
         if ((wait.previousStep && place.step == 0) ||
-            finished[wait.queue] >= (place.step - wait.previousStep) * tasks.queues[wait.queue].length + wait.position + 1)
+            finished[wait.queue] >=
+                (place.step - wait.previousStep) * tasks.queues[wait.queue].length + wait.position +
+                    1)
           continue;
-        uint32_t other = tasks.queueInstructions[tasks.queues[wait.queue].firstInstruction + wait.position];
-        what += (what.empty() ? "instruction " : ", instruction ") + std::to_string(tasks.source(other).id()) + " (" +
-                describeInstruction(tasks.bundle, server.device, tasks.source(other)) + (wait.previousStep ? ") of the step before" : ")");
+        uint32_t other =
+            tasks.queueInstructions[tasks.queues[wait.queue].firstInstruction + wait.position];
+        what += (what.empty() ? "instruction " : ", instruction ") +
+                std::to_string(tasks.source(other).id()) + " (" +
+                describeInstruction(tasks.bundle, server.device, tasks.source(other)) +
+                (wait.previousStep ? ") of the step before" : ")");
       }
       if (what.empty())
         what = "the step before the last to end";

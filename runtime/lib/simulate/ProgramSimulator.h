@@ -25,7 +25,8 @@ Participants participantsOf(const bundle::Instruction &instruction, uint32_t dev
 
 class ProgramSimulator {
 public:
-  ProgramSimulator(const Tasks &tasks, const SimulationOptions &options, const sim::Network *network);
+  ProgramSimulator(const Tasks &tasks, const SimulationOptions &options,
+                   const sim::Network *network);
 
   /// Runs all steps. Calls `finished` after the last task of each step, when run() still has the
   /// data of that step and the previous one.
@@ -33,7 +34,9 @@ public:
 
   const Run &ran(uint32_t task, uint64_t step) const { return runs[step % kKept][task]; }
   bool participates(uint32_t task) const {
-    return !options.evaluation || tasks.instructions[tasks.taskInstructions[tasks.tasks[task].firstInstruction]].inEvaluation;
+    return !options.evaluation ||
+           tasks.instructions[tasks.taskInstructions[tasks.tasks[task].firstInstruction]]
+               .inEvaluation;
   }
 
   std::vector<double> stepBegins, stepEnds;
@@ -46,9 +49,10 @@ public:
   double alone(const Task &task) const;
 
 private:
-  static constexpr uint64_t kKept = 4;                              ///< one more than the maximum number of steps in progress
-  static constexpr uint8_t kSenders = 1, kReceivers = 2, kBoth = 3; ///< halves of a transfer; kBoth for all other tasks
-  struct Place {                                                    ///< position of a thread
+  static constexpr uint64_t kKept = 4; ///< one more than the maximum number of steps in progress
+  static constexpr uint8_t kSenders = 1, kReceivers = 2,
+                           kBoth = 3; ///< halves of a transfer; kBoth for all other tasks
+  struct Place {                      ///< position of a thread
     uint64_t step = 0;
     uint32_t at = 0;
     bool there = false;  ///< in its instruction: running, or waiting for the other participants
@@ -78,8 +82,12 @@ private:
   void expectAhead(uint32_t server);
   bool isEarly(uint32_t instruction, uint64_t step) const;
   void receiveEarly(uint32_t instruction, uint64_t step);
-  uint8_t maskOf(uint32_t instruction) const { return tasks.source(instruction).has_receive() ? kReceivers : kSenders; }
-  bool takesPart(uint32_t instruction, uint8_t instructions) const { return instructions == kBoth || maskOf(instruction) == instructions; }
+  uint8_t maskOf(uint32_t instruction) const {
+    return tasks.source(instruction).has_receive() ? kReceivers : kSenders;
+  }
+  bool takesPart(uint32_t instruction, uint8_t instructions) const {
+    return instructions == kBoth || maskOf(instruction) == instructions;
+  }
   bool isReady(const FlatInstruction &instruction, uint32_t index, uint64_t step) const;
   void start(uint32_t task, uint64_t step);
   void findCause(uint32_t task, uint64_t step, uint8_t instructions);
@@ -95,17 +103,17 @@ private:
   sim::Algorithm gathers, reductions;
   mutable sim::Traffic traffic, idle;
   double now = 0;
-  std::vector<Place> places;                        ///< parallel to Tasks.servers
-  std::vector<uint64_t> finished;                   ///< finished instructions over all steps, by queue
-  std::vector<double> lastEnd;                      ///< by queue: ends are in queue order
-  std::vector<uint32_t> come;                       ///< number of halves that have arrived, by task
-  std::vector<uint64_t> stepOf;                     ///< current step, by task
-  std::vector<uint64_t> doneSteps;                  ///< by device
+  std::vector<Place> places;       ///< parallel to Tasks.servers
+  std::vector<uint64_t> finished;  ///< finished instructions over all steps, by queue
+  std::vector<double> lastEnd;     ///< by queue: ends are in queue order
+  std::vector<uint32_t> come;      ///< number of halves that have arrived, by task
+  std::vector<uint64_t> stepOf;    ///< current step, by task
+  std::vector<uint64_t> doneSteps; ///< by device
   std::vector<std::array<uint32_t, 2>> serversLeft; ///< by device and parity of the step
   // Receives that were announced to the transport before their thread arrived: the transfer begins
   // when the sender arrives.
-  std::vector<uint64_t> announced;  ///< last announced step, by instruction
-  std::vector<uint8_t> early;       ///< by task: the transfer has begun, the receiver has not arrived
+  std::vector<uint64_t> announced; ///< last announced step, by instruction
+  std::vector<uint8_t> early; ///< by task: the transfer has begun, the receiver has not arrived
   std::vector<uint8_t> isReadyNow;  ///< by task: whether it is in `ready`
   std::vector<uint8_t> senderWaits; ///< by task: the sender has arrived again before its receiver
   std::vector<std::vector<Run>> runs;

@@ -8,8 +8,9 @@ using namespace zorse::runtime;
 using namespace zorse::runtime::simulation;
 
 const char *zorse::runtime::activityName(Activity activity) {
-  constexpr const char *names[kActivities] = {"forward", "backward", "weight gradients", "recompute", "loss", "update",    "copy",   "load",
-                                              "report",  "transfer", "gather",           "reduction", "sum",  "busy link", "nothing"};
+  constexpr const char *names[kActivities] = {
+      "forward", "backward", "weight gradients", "recompute", "loss", "update",    "copy",   "load",
+      "report",  "transfer", "gather",           "reduction", "sum",  "busy link", "nothing"};
   return names[size_t(activity)];
 }
 
@@ -76,22 +77,26 @@ Seconds criticalPath(const Tasks &tasks, const ProgramSimulator &simulator) {
 
 } // namespace
 
-Result<Simulation> zorse::runtime::simulatePrograms(const Bundle &bundle, const SimulationOptions &options) {
+Result<Simulation> zorse::runtime::simulatePrograms(const Bundle &bundle,
+                                                    const SimulationOptions &options) {
   Tasks tasks(bundle, options);
   Simulation result;
   result.instructions = tasks.instructions.size() - 1;
   for (const bundle::Program &program : bundle.programs)
     for (const bundle::Instruction &instruction : program.instructions()) {
-      if (!std::isfinite(instruction.planned_start()) || !std::isfinite(instruction.planned_end()) ||
+      if (!std::isfinite(instruction.planned_start()) ||
+          !std::isfinite(instruction.planned_end()) ||
           instruction.planned_end() < instruction.planned_start())
-        return userError(bundle.directory + ": instruction " + std::to_string(instruction.id()) + " of device " + program.device_name() +
+        return userError(bundle.directory + ": instruction " + std::to_string(instruction.id()) +
+                         " of device " + program.device_name() +
                          " has no planned duration; compile the model again");
       result.planned = std::max(result.planned, instruction.planned_end());
     }
   result.usesTopology = bundle.topology.nodes_size() > 0;
   sim::Network network;
   if (result.usesTopology)
-    network = sim::Network(options.linkTimes == 1 ? bundle.topology : scaled(bundle.topology, options.linkTimes));
+    network = sim::Network(options.linkTimes == 1 ? bundle.topology
+                                                  : scaled(bundle.topology, options.linkTimes));
   ProgramSimulator simulator(tasks, options, result.usesTopology ? &network : nullptr);
   if (Status status = simulator.run(); status.failed())
     return status;
@@ -99,7 +104,9 @@ Result<Simulation> zorse::runtime::simulatePrograms(const Bundle &bundle, const 
   size_t last = options.steps - 1, half = options.steps / 2;
   result.stepEnds = simulator.stepEnds;
   result.firstStep = simulator.stepEnds[0];
-  result.step = half > 0 ? (simulator.stepEnds[last] - simulator.stepEnds[half - 1]) / double(last - half + 1) : result.firstStep;
+  result.step =
+      half > 0 ? (simulator.stepEnds[last] - simulator.stepEnds[half - 1]) / double(last - half + 1)
+               : result.firstStep;
   result.devices = std::move(simulator.devices);
   for (SimulatedDevice &device : result.devices)
     for (Seconds *seconds : {&device.busy, &device.waiting})

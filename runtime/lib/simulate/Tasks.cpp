@@ -13,7 +13,8 @@ using bundle::Instruction;
 namespace {
 
 bool inEvaluation(bundle::Phase phase) {
-  return phase == bundle::LOAD || phase == bundle::GATHER || phase == bundle::FORWARD || phase == bundle::READ_METRICS;
+  return phase == bundle::LOAD || phase == bundle::GATHER || phase == bundle::FORWARD ||
+         phase == bundle::READ_METRICS;
 }
 
 Activity activityOf(const Instruction &instruction) {
@@ -67,7 +68,8 @@ Tasks::Tasks(const Bundle &bundle, const SimulationOptions &options) : bundle(bu
     std::vector<bool> used(program.queues_size());
     for (const Instruction &instruction : program.instructions())
       used[instruction.queue()] = true;
-    const std::vector<uint32_t> workers = workersOf(program, deviceKindOf(bundle.devices[d].kind), options.oneThreadPerQueue);
+    const std::vector<uint32_t> workers =
+        workersOf(program, deviceKindOf(bundle.devices[d].kind), options.oneThreadPerQueue);
     std::vector<uint32_t> serverOf(workers.size()), serverOfWorker(workers.size() + 2, UINT32_MAX);
     for (size_t q = 0; q < workers.size(); ++q) {
       queues.push_back({0, 0});
@@ -82,10 +84,15 @@ Tasks::Tasks(const Bundle &bundle, const SimulationOptions &options) : bundle(bu
     }
     for (int i = 0; i < program.instructions_size(); ++i) {
       const Instruction &instruction = program.instructions(i);
-      FlatInstruction flat = {0,           firstQueue + instruction.queue(), serverOf[instruction.queue()], uint32_t(waits.size()),
-                              uint32_t(i), inEvaluation(instruction.phase())};
+      FlatInstruction flat = {0,
+                              firstQueue + instruction.queue(),
+                              serverOf[instruction.queue()],
+                              uint32_t(waits.size()),
+                              uint32_t(i),
+                              inEvaluation(instruction.phase())};
       for (const bundle::Wait &wait : instruction.waits())
-        waits.push_back({firstQueue + wait.queue(), wait.position() & 0x7fffffffu, wait.previous_step()});
+        waits.push_back(
+            {firstQueue + wait.queue(), wait.position() & 0x7fffffffu, wait.previous_step()});
       servers[flat.server].instructions.push_back(uint32_t(instructions.size()));
       ++queues[flat.queue].length;
       instructions.push_back(flat);
@@ -98,7 +105,8 @@ Tasks::Tasks(const Bundle &bundle, const SimulationOptions &options) : bundle(bu
     queueInstructions.resize(next);
     std::vector<uint32_t> fill(queues.size() - firstQueue, 0);
     for (uint32_t e = firstInstruction; e < instructions.size(); ++e)
-      queueInstructions[queues[instructions[e].queue].firstInstruction + fill[instructions[e].queue - firstQueue]++] = e;
+      queueInstructions[queues[instructions[e].queue].firstInstruction +
+                        fill[instructions[e].queue - firstQueue]++] = e;
   }
   serversOf.push_back(uint32_t(servers.size()));
   instructions.push_back({0, 0, 0, uint32_t(waits.size()), 0, 0});
@@ -108,11 +116,13 @@ Tasks::Tasks(const Bundle &bundle, const SimulationOptions &options) : bundle(bu
   std::vector<uint32_t> ids(total);
   for (uint32_t e = 0; e < total; ++e)
     ids[e] = source(e).id();
-  std::sort(taskInstructions.begin(), taskInstructions.end(), [&](uint32_t a, uint32_t b) { return ids[a] != ids[b] ? ids[a] < ids[b] : a < b; });
+  std::sort(taskInstructions.begin(), taskInstructions.end(),
+            [&](uint32_t a, uint32_t b) { return ids[a] != ids[b] ? ids[a] < ids[b] : a < b; });
   for (uint32_t h = 0; h < total; ++h) {
     const Instruction &instruction = source(taskInstructions[h]);
     if (h == 0 || ids[taskInstructions[h]] != ids[taskInstructions[h - 1]])
-      tasks.push_back({instruction.id(), device(instructions[taskInstructions[h]]), h, 0, &instruction, 0, activityOf(instruction)});
+      tasks.push_back({instruction.id(), device(instructions[taskInstructions[h]]), h, 0,
+                       &instruction, 0, activityOf(instruction)});
     Task &task = tasks.back();
     ++task.numInstructions;
     task.seconds = std::max(task.seconds, instruction.planned_end() - instruction.planned_start());

@@ -54,7 +54,8 @@ struct Tasks {
   Tasks(const Bundle &bundle, const SimulationOptions &options);
 
   const Bundle &bundle;
-  std::vector<FlatInstruction> instructions; ///< with one additional element, whose `waits` is the end of the last instruction's
+  std::vector<FlatInstruction> instructions; ///< with one additional element, whose `waits` is the
+                                             ///< end of the last instruction's
   std::vector<FlatWait> waits;
   std::vector<Task> tasks;                ///< by ascending id
   std::vector<uint32_t> taskInstructions; ///< indices of instructions
@@ -63,9 +64,12 @@ struct Tasks {
   std::vector<Server> servers;
   std::vector<uint32_t> serversOf; ///< first server of each device, with one additional element
 
-  uint32_t device(const FlatInstruction &instruction) const { return servers[instruction.server].device; }
+  uint32_t device(const FlatInstruction &instruction) const {
+    return servers[instruction.server].device;
+  }
   const bundle::Instruction &source(uint32_t instruction) const {
-    return bundle.programs[device(instructions[instruction])].instructions(int(instructions[instruction].indexInProgram));
+    return bundle.programs[device(instructions[instruction])].instructions(
+        int(instructions[instruction].indexInProgram));
   }
 };
 

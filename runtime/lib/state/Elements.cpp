@@ -18,7 +18,9 @@ struct BFloat16 {
   uint16_t bits;
 };
 
-template <typename T> struct IsFloat : std::bool_constant<std::is_floating_point_v<T> || std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>> {};
+template <typename T>
+struct IsFloat : std::bool_constant<std::is_floating_point_v<T> || std::is_same_v<T, Half> ||
+                                    std::is_same_v<T, BFloat16>> {};
 
 template <typename T> T load(const std::byte *from) {
   T value;
@@ -76,7 +78,8 @@ template <typename F> void withType(StoredType type, F &&f) {
   }
 }
 
-template <typename From, typename To> void convertAs(const std::byte *in, std::byte *out, int64_t count) {
+template <typename From, typename To>
+void convertAs(const std::byte *in, std::byte *out, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     To value;
     if constexpr (std::is_same_v<From, bool>)
@@ -95,10 +98,12 @@ struct Named {
   size_t bytes;
 };
 constexpr Named kNames[] = {
-    {StoredType::F64, "F64", "f64", 8},    {StoredType::F32, "F32", "f32", 4}, {StoredType::F16, "F16", "f16", 2},
-    {StoredType::BF16, "BF16", "bf16", 2}, {StoredType::I64, "I64", "i64", 8}, {StoredType::I32, "I32", "i32", 4},
-    {StoredType::I16, "I16", "i16", 2},    {StoredType::I8, "I8", "i8", 1},    {StoredType::U64, "U64", "u64", 8},
-    {StoredType::U32, "U32", "u32", 4},    {StoredType::U16, "U16", "u16", 2}, {StoredType::U8, "U8", "u8", 1},
+    {StoredType::F64, "F64", "f64", 8},  {StoredType::F32, "F32", "f32", 4},
+    {StoredType::F16, "F16", "f16", 2},  {StoredType::BF16, "BF16", "bf16", 2},
+    {StoredType::I64, "I64", "i64", 8},  {StoredType::I32, "I32", "i32", 4},
+    {StoredType::I16, "I16", "i16", 2},  {StoredType::I8, "I8", "i8", 1},
+    {StoredType::U64, "U64", "u64", 8},  {StoredType::U32, "U32", "u32", 4},
+    {StoredType::U16, "U16", "u16", 2},  {StoredType::U8, "U8", "u8", 1},
     {StoredType::Bool, "BOOL", "i1", 1},
 };
 
@@ -124,7 +129,9 @@ StoredType zorse::runtime::storedType(bundle::ElementType type) {
 }
 
 size_t zorse::runtime::bytesOf(StoredType type) { return kNames[size_t(type)].bytes; }
-const char *zorse::runtime::safetensorsName(StoredType type) { return kNames[size_t(type)].safetensors; }
+const char *zorse::runtime::safetensorsName(StoredType type) {
+  return kNames[size_t(type)].safetensors;
+}
 bool zorse::runtime::isFloat(StoredType type) { return type <= StoredType::BF16; }
 
 std::optional<StoredType> zorse::runtime::storedTypeNamed(const std::string &name) {
@@ -134,7 +141,8 @@ std::optional<StoredType> zorse::runtime::storedTypeNamed(const std::string &nam
   return std::nullopt;
 }
 
-void zorse::runtime::convertElements(const void *from, StoredType fromType, void *to, StoredType toType, int64_t count) {
+void zorse::runtime::convertElements(const void *from, StoredType fromType, void *to,
+                                     StoredType toType, int64_t count) {
   if (count <= 0)
     return;
   if (fromType == toType && fromType != StoredType::Bool) {
@@ -143,10 +151,14 @@ void zorse::runtime::convertElements(const void *from, StoredType fromType, void
   }
   const auto *in = static_cast<const std::byte *>(from);
   auto *out = static_cast<std::byte *>(to);
-  withType(fromType, [&](auto fromZero) { withType(toType, [&](auto toZero) { convertAs<decltype(fromZero), decltype(toZero)>(in, out, count); }); });
+  withType(fromType, [&](auto fromZero) {
+    withType(toType,
+             [&](auto toZero) { convertAs<decltype(fromZero), decltype(toZero)>(in, out, count); });
+  });
 }
 
-void zorse::runtime::permuteElements(const void *from, void *to, size_t elementBytes, const std::vector<int64_t> &shape,
+void zorse::runtime::permuteElements(const void *from, void *to, size_t elementBytes,
+                                     const std::vector<int64_t> &shape,
                                      const std::vector<int64_t> &permutation) {
   size_t rank = shape.size();
   std::vector<int64_t> strides(rank, 1), index(rank, 0);
@@ -172,7 +184,8 @@ void zorse::runtime::permuteElements(const void *from, void *to, size_t elementB
 std::optional<int64_t> zorse::runtime::elementCount(const std::vector<int64_t> &shape) {
   int64_t count = 1;
   for (int64_t dimension : shape)
-    if (dimension < 0 || __builtin_mul_overflow(count, dimension, &count) || count > (int64_t(1) << 62))
+    if (dimension < 0 || __builtin_mul_overflow(count, dimension, &count) ||
+        count > (int64_t(1) << 62))
       return std::nullopt;
   return count;
 }
@@ -180,8 +193,10 @@ std::optional<int64_t> zorse::runtime::elementCount(const std::vector<int64_t> &
 namespace {
 
 /// Finds the first non-finite number by its bits: all bits of the exponent are 1.
-template <typename Bits> std::optional<int64_t> firstWithout(const void *numbers, int64_t count, Bits exponent) {
-  constexpr int64_t kAtOnce = 4096; // chunk that is tested without branches; if it contains one, it is searched again
+template <typename Bits>
+std::optional<int64_t> firstWithout(const void *numbers, int64_t count, Bits exponent) {
+  constexpr int64_t kAtOnce =
+      4096; // chunk that is tested without branches; if it contains one, it is searched again
   const std::byte *bytes = static_cast<const std::byte *>(numbers);
   auto bits = [&](int64_t i) {
     Bits value;
@@ -202,7 +217,8 @@ template <typename Bits> std::optional<int64_t> firstWithout(const void *numbers
 
 } // namespace
 
-std::optional<int64_t> zorse::runtime::firstNotFinite(const void *numbers, StoredType type, int64_t count) {
+std::optional<int64_t> zorse::runtime::firstNotFinite(const void *numbers, StoredType type,
+                                                      int64_t count) {
   switch (type) {
   case StoredType::F64:
     return firstWithout<uint64_t>(numbers, count, 0x7ff0000000000000);

@@ -24,18 +24,25 @@ std::string listed(const std::vector<std::string> &texts) {
   std::string out;
   for (size_t i = 0; i < texts.size() && i < kListed; ++i)
     out += (i ? ", " : "") + texts[i];
-  return out + (texts.size() > kListed ? " and " + std::to_string(texts.size() - kListed) + " more" : "");
+  return out +
+         (texts.size() > kListed ? " and " + std::to_string(texts.size() - kListed) + " more" : "");
 }
 
-std::string counted(size_t count, const char *what) { return std::to_string(count) + " " + what + (count == 1 ? "" : "s"); }
+std::string counted(size_t count, const char *what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
 
-std::string shown(const std::string &name, const Shape &shape) { return "'" + name + "' " + shapeText(shape); }
+std::string shown(const std::string &name, const Shape &shape) {
+  return "'" + name + "' " + shapeText(shape);
+}
 
 class Matcher {
 public:
-  Matcher(const TensorFiles &files, const std::vector<WantedTensor> &wanted, const bundle::HubModel &model, const std::vector<std::string> &skip,
+  Matcher(const TensorFiles &files, const std::vector<WantedTensor> &wanted,
+          const bundle::HubModel &model, const std::vector<std::string> &skip,
           UnmatchedTensorPolicy leftOver)
-      : files_(files), tensors_(files.tensors()), wanted_(wanted), model_(model), skip_(skip), leftOver_(leftOver) {
+      : files_(files), tensors_(files.tensors()), wanted_(wanted), model_(model), skip_(skip),
+        leftOver_(leftOver) {
     out_.parameters.resize(wanted.size());
     for (const WantedTensor &each : wanted)
       facts_ |= !each.hub.names.empty();
@@ -49,7 +56,8 @@ public:
       return status;
     checkTies();
     checkTypes();
-    if (Status status = leftOver_ == UnmatchedTensorPolicy::Keep ? Status::success() : checkRest(); status.failed())
+    if (Status status = leftOver_ == UnmatchedTensorPolicy::Keep ? Status::success() : checkRest();
+        status.failed())
       return status;
     std::string problems;
     auto add = [&](const std::vector<std::string> &texts, const std::string &what) {
@@ -60,8 +68,10 @@ public:
     for (const std::string &text : shapes_)
       problems += (problems.empty() ? "" : "; ") + text;
     add(ambiguous_, "square matrices that may be transposed or not, as others of the file are");
-    add(left_, counted(left_.size(), "tensor") + (left_.size() == 1 ? " is" : " are") + " not of the model");
-    bool good = missing_.empty() && shapes_.empty() && ambiguous_.empty() && (left_.empty() || out_.byOnnxNames);
+    add(left_, counted(left_.size(), "tensor") + (left_.size() == 1 ? " is" : " are") +
+                   " not of the model");
+    bool good = missing_.empty() && shapes_.empty() && ambiguous_.empty() &&
+                (left_.empty() || out_.byOnnxNames);
     if (!good)
       return userError(files_.path() + ": " + problems + remedy());
     if (out_.byOnnxNames && !left_.empty())
@@ -80,7 +90,9 @@ private:
   /// files with the names of all trained parameters.
   bool hasOnnxNames() const {
     return files_.isOurs() ||
-           (!facts_ && std::all_of(wanted_.begin(), wanted_.end(), [&](const WantedTensor &each) { return !each.trainable || has(each.name); }));
+           (!facts_ && std::all_of(wanted_.begin(), wanted_.end(), [&](const WantedTensor &each) {
+             return !each.trainable || has(each.name);
+           }));
   }
 
   void byOnnxNames() {
@@ -138,22 +150,25 @@ private:
     const Renaming renaming = best.front();
     for (const Renaming &other : best)
       for (const WantedTensor &each : wanted_)
-        if (std::string one = oneOf(each, renaming), two = oneOf(each, other); one != two && !one.empty() && !two.empty())
+        if (std::string one = oneOf(each, renaming), two = oneOf(each, other);
+            one != two && !one.empty() && !two.empty())
           return bothFit(each.name, one + "' (" + renaming.text(), two + "' (" + other.text());
     if (max > 0 && !renaming.isNone())
       say(renaming.text());
     if (max > 0 && !facts_)
-      say("the ONNX file does not say what its parameters are called in checkpoints of the hub: " + counted(max, "parameter") +
-          " found by name and shape");
+      say("the ONNX file does not say what its parameters are called in checkpoints of the hub: " +
+          counted(max, "parameter") + " found by name and shape");
     assign(renaming);
     return Status::success();
   }
 
-  Error bothFit(const std::string &parameter, const std::string &one, const std::string &other) const {
-    return userError(
-        files_.path() + ": parameter '" + parameter + "' may be tensor '" + one + ") or '" + other +
-        "), and both choices match the same number of parameters; export the model with zorse-torch-export --hf, which writes the names of the hub "
-        "into the ONNX file, or leave tensors out with --ignore-tensors=PATTERN");
+  Error bothFit(const std::string &parameter, const std::string &one,
+                const std::string &other) const {
+    return userError(files_.path() + ": parameter '" + parameter + "' may be tensor '" + one +
+                     ") or '" + other +
+                     "), and both choices match the same number of parameters; export the model "
+                     "with zorse-torch-export --hf, which writes the names of the hub "
+                     "into the ONNX file, or leave tensors out with --ignore-tensors=PATTERN");
   }
 
   std::string oneOf(const WantedTensor &each, const Renaming &renaming) const {
@@ -166,11 +181,15 @@ private:
   /// The tensor with this name, renamed or unchanged; empty if there is none.
   std::string find(const std::string &name, const Renaming &renaming) const {
     std::string renamed = renaming.apply(name);
-    return has(renamed) && !isSkipped(renamed) ? renamed : has(name) && !isSkipped(name) ? name : std::string();
+    return has(renamed) && !isSkipped(renamed) ? renamed
+           : has(name) && !isSkipped(name)     ? name
+                                               : std::string();
   }
 
   bool isSkipped(const std::string &name) const {
-    return std::any_of(skip_.begin(), skip_.end(), [&](const std::string &pattern) { return fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
+    return std::any_of(skip_.begin(), skip_.end(), [&](const std::string &pattern) {
+      return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+    });
   }
 
   void assign(const Renaming &renaming) {
@@ -180,18 +199,23 @@ private:
       const WantedTensor &each = wanted_[i];
       MatchedTensor &match = out_.parameters[i];
       for (const std::string &name : namesOf(each))
-        if (std::string found = find(name, renaming); !found.empty() && std::find(match.names.begin(), match.names.end(), found) == match.names.end())
+        if (std::string found = find(name, renaming);
+            !found.empty() &&
+            std::find(match.names.begin(), match.names.end(), found) == match.names.end())
           match.names.push_back(found);
       if (match.names.empty()) {
         bool needed = each.trainable || !each.hub.names.empty();
         kept += !each.trainable && !each.constant && !facts_;
         if (needed && !each.hub.adapter)
           missing_.push_back(shown(each.name, each.shape) +
-                             (each.hub.names.empty() || each.hub.names.front() == each.name ? "" : " ('" + each.hub.names.front() + "' there)"));
+                             (each.hub.names.empty() || each.hub.names.front() == each.name
+                                  ? ""
+                                  : " ('" + each.hub.names.front() + "' there)"));
         continue;
       }
       const Shape &found = tensors_.at(match.names.front()).entry.shape;
-      match.transposed = each.hub.names.empty() ? found != each.shape && fits(each, found) : each.hub.transposed;
+      match.transposed =
+          each.hub.names.empty() ? found != each.shape && fits(each, found) : each.hub.transposed;
       checkShape(i, match.transposed ? reversed(each.shape) : each.shape);
       if (each.hub.names.empty() && match.transposed)
         turned.push_back(shown(match.names.front(), found));
@@ -209,18 +233,22 @@ private:
   void checkShape(size_t i, const Shape &expected) {
     for (const std::string &name : out_.parameters[i].names)
       if (const Shape &found = tensors_.at(name).entry.shape; found != expected)
-        shapes_.push_back("tensor '" + name + "'" + (name == wanted_[i].name ? "" : " (parameter '" + wanted_[i].name + "')") + ": expects shape " +
-                          shapeText(expected) + ", got " + shapeText(found));
+        shapes_.push_back(
+            "tensor '" + name + "'" +
+            (name == wanted_[i].name ? "" : " (parameter '" + wanted_[i].name + "')") +
+            ": expects shape " + shapeText(expected) + ", got " + shapeText(found));
   }
 
   /// Several names of one parameter must have equal tensors.
   void checkTies() {
     for (MatchedTensor &match : out_.parameters)
       for (size_t k = 1; k < match.names.size(); ++k) {
-        const SafetensorsEntry &a = tensors_.at(match.names[0]).entry, &b = tensors_.at(match.names[k]).entry;
+        const SafetensorsEntry &a = tensors_.at(match.names[0]).entry,
+                               &b = tensors_.at(match.names[k]).entry;
         if (a.type != b.type || a.bytes != b.bytes || std::memcmp(a.data, b.data, a.bytes) != 0)
           shapes_.push_back("tensors '" + match.names[0] + "' and '" + match.names[k] +
-                            "' hold different numbers, and the model ties them (tie_word_embeddings); export it untied, or leave one out with "
+                            "' hold different numbers, and the model ties them "
+                            "(tie_word_embeddings); export it untied, or leave one out with "
                             "--ignore-tensors=" +
                             match.names[k]);
       }
@@ -230,12 +258,14 @@ private:
     for (size_t i = 0; i < wanted_.size(); ++i)
       for (const std::string &name : out_.parameters[i].names)
         if (StoredType type = tensors_.at(name).entry.type; wanted_[i].floating && !isFloat(type))
-          shapes_.push_back("tensor '" + name + "': expects floating-point numbers, got " + safetensorsName(type));
+          shapes_.push_back("tensor '" + name + "': expects floating-point numbers, got " +
+                            safetensorsName(type));
   }
 
   /// Checks the tensors that no parameter uses.
   Status checkRest() {
-    std::set<std::string> taken, buffers(model_.buffers.begin(), model_.buffers.end()), leaves, parameterLeaves;
+    std::set<std::string> taken, buffers(model_.buffers.begin(), model_.buffers.end()), leaves,
+        parameterLeaves;
     auto leaf = [](const std::string &name) { return name.substr(name.rfind('.') + 1); };
     for (const MatchedTensor &match : out_.parameters)
       taken.insert(match.names.begin(), match.names.end());
@@ -246,7 +276,9 @@ private:
       if (!parameterLeaves.count(leaf(buffer)))
         leaves.insert(leaf(buffer));
     auto isBuffer = [&](const std::string &name) {
-      return leaves.count(leaf(name)) || std::any_of(buffers.begin(), buffers.end(), [&](const std::string &buffer) { return isEnd(name, buffer); });
+      return leaves.count(leaf(name)) ||
+             std::any_of(buffers.begin(), buffers.end(),
+                         [&](const std::string &buffer) { return isEnd(name, buffer); });
     };
     std::vector<std::string> unused, skipped;
     for (const auto &[name, tensor] : tensors_)
@@ -259,10 +291,14 @@ private:
       else
         left_.push_back(shown(name, tensor.entry.shape));
     for (const std::string &pattern : skip_)
-      if (std::none_of(tensors_.begin(), tensors_.end(), [&](const auto &each) { return fnmatch(pattern.c_str(), each.first.c_str(), 0) == 0; }))
-        return userError(files_.path() + ": no tensor is called '" + pattern + "' (--ignore-tensors); * stands for any characters");
+      if (std::none_of(tensors_.begin(), tensors_.end(), [&](const auto &each) {
+            return fnmatch(pattern.c_str(), each.first.c_str(), 0) == 0;
+          }))
+        return userError(files_.path() + ": no tensor is called '" + pattern +
+                         "' (--ignore-tensors); * stands for any characters");
     if (!unused.empty())
-      say(counted(unused.size(), "tensor") + " not used, which the model computes itself: " + listed(unused));
+      say(counted(unused.size(), "tensor") +
+          " not used, which the model computes itself: " + listed(unused));
     if (!skipped.empty())
       say(counted(skipped.size(), "tensor") + " left out (--ignore-tensors): " + listed(skipped));
     return Status::success();
@@ -273,9 +309,11 @@ private:
       return "; save tensors under the names of the ONNX file's initializers";
     std::string text;
     if (!missing_.empty())
-      text += "; give the checkpoint of the model that was exported, or save tensors under the names of the ONNX file's initializers";
+      text += "; give the checkpoint of the model that was exported, or save tensors under the "
+              "names of the ONNX file's initializers";
     if (!ambiguous_.empty() || (!missing_.empty() && !facts_))
-      text += "; export the model with zorse-torch-export --hf, or write the names of the hub into the ONNX file (write_facts(..., hub=...))";
+      text += "; export the model with zorse-torch-export --hf, or write the names of the hub into "
+              "the ONNX file (write_facts(..., hub=...))";
     if (!left_.empty())
       text += "; --ignore-tensors=PATTERN,... leaves tensors out that are not meant to be trained";
     return text;
@@ -294,8 +332,11 @@ private:
 
 } // namespace
 
-Result<TensorMatching> zorse::runtime::matchTensors(const TensorFiles &files, const std::vector<WantedTensor> &wanted, const bundle::HubModel &model,
-                                                    const std::vector<std::string> &skip, UnmatchedTensorPolicy leftOver) {
+Result<TensorMatching> zorse::runtime::matchTensors(const TensorFiles &files,
+                                                    const std::vector<WantedTensor> &wanted,
+                                                    const bundle::HubModel &model,
+                                                    const std::vector<std::string> &skip,
+                                                    UnmatchedTensorPolicy leftOver) {
   return Matcher(files, wanted, model, skip, leftOver).run();
 }
 

@@ -23,7 +23,8 @@ struct Renaming {
 
 /// A few changes for which some of `names` are in `there`: no change first, then by the number of
 /// matching names.
-std::vector<Renaming> possibleRenamings(const std::set<std::string> &names, const std::set<std::string> &there);
+std::vector<Renaming> possibleRenamings(const std::set<std::string> &names,
+                                        const std::set<std::string> &there);
 
 /// Whether the names are equal, or one ends with a dot and the other.
 bool isEnd(const std::string &one, const std::string &other);

@@ -15,12 +15,17 @@ namespace {
 
 constexpr int64_t kNumbersAtOnce = 1 << 18; ///< elements copied from or to a device together
 
-int64_t elementsOf(const bundle::ParameterInfo &parameter) { return elementCount({parameter.shape().begin(), parameter.shape().end()}).value_or(0); }
+int64_t elementsOf(const bundle::ParameterInfo &parameter) {
+  return elementCount({parameter.shape().begin(), parameter.shape().end()}).value_or(0);
+}
 
-std::vector<int64_t> shapeOf(const bundle::ParameterInfo &parameter) { return {parameter.shape().begin(), parameter.shape().end()}; }
+std::vector<int64_t> shapeOf(const bundle::ParameterInfo &parameter) {
+  return {parameter.shape().begin(), parameter.shape().end()};
+}
 
 /// The shape in files. It differs from the compiled shape by the permutation.
-std::vector<int64_t> storedShape(const bundle::ParameterInfo &parameter, const WeightSource &source) {
+std::vector<int64_t> storedShape(const bundle::ParameterInfo &parameter,
+                                 const WeightSource &source) {
   std::vector<int64_t> shape = shapeOf(parameter);
   if (!source.permutation.empty())
     for (size_t d = 0; d < shape.size(); ++d)
@@ -34,11 +39,13 @@ Status checkPermutation(const WeightSource &source, size_t rank, const std::stri
   std::vector<bool> seen(rank, false);
   for (int64_t d : source.permutation)
     if (d < 0 || d >= int64_t(rank) || seen[d])
-      return userError(where + ": its permutation is none of " + std::to_string(rank) + " dimensions");
+      return userError(where + ": its permutation is none of " + std::to_string(rank) +
+                       " dimensions");
     else
       seen[d] = true;
   if (source.permutation.size() != rank)
-    return userError(where + ": its permutation is none of " + std::to_string(rank) + " dimensions");
+    return userError(where + ": its permutation is none of " + std::to_string(rank) +
+                     " dimensions");
   return Status::success();
 }
 
@@ -46,12 +53,14 @@ Status checkPermutation(const WeightSource &source, size_t rank, const std::stri
 class Source {
 public:
   /// Uses stored numbers with the file's shape; permutes and converts them if necessary.
-  void set(const std::byte *data, StoredType type, const bundle::ParameterInfo &parameter, const WeightSource &weight) {
+  void set(const std::byte *data, StoredType type, const bundle::ParameterInfo &parameter,
+           const WeightSource &weight) {
     StoredType wanted = storedType(parameter.type());
     data_ = data;
     if (!weight.permutation.empty()) {
       permuted_.resize(elementsOf(parameter) * bytesOf(type));
-      permuteElements(data, permuted_.data(), bytesOf(type), storedShape(parameter, weight), weight.permutation);
+      permuteElements(data, permuted_.data(), bytesOf(type), storedShape(parameter, weight),
+                      weight.permutation);
       data_ = permuted_.data();
     }
     type_ = type;
@@ -84,10 +93,12 @@ std::vector<std::vector<Piece>> parameterPieces(const Executor &executor, const 
   for (uint32_t device : executor.devices())
     for (const bundle::PersistentState &state : bundle.programs[device].state())
       if (state.value().kind() == bundle::Value::PARAMETERS)
-        pieces[state.value().id()].push_back({device, state.value().begin(), state.value().end(), &state.region(), elementBytes(state.type())});
+        pieces[state.value().id()].push_back({device, state.value().begin(), state.value().end(),
+                                              &state.region(), elementBytes(state.type())});
   for (auto &group : pieces)
-    std::sort(group.begin(), group.end(),
-              [](const Piece &a, const Piece &b) { return a.begin != b.begin ? a.begin < b.begin : a.device < b.device; });
+    std::sort(group.begin(), group.end(), [](const Piece &a, const Piece &b) {
+      return a.begin != b.begin ? a.begin < b.begin : a.device < b.device;
+    });
   return pieces;
 }
 
@@ -103,7 +114,8 @@ public:
       Result<MappedFile> file = MappedFile::open(path);
       if (file.failed())
         return userError(file.message() +
-                         " (initial weights; if the model's files have moved, give --load-weights CHECKPOINT or compile with --weights=embed)");
+                         " (initial weights; if the model's files have moved, give --load-weights "
+                         "CHECKPOINT or compile with --weights=embed)");
       found = files_.emplace(path, std::move(*file)).first;
     }
     return &found->second;
@@ -122,15 +134,18 @@ Status fromBundle(const Bundle &bundle, int index, WeightFiles &files, Source &o
   std::optional<StoredType> type = storedTypeNamed(weight.type);
   if (!type)
     return userError(where + ": unknown type '" + weight.type + "'");
-  if (elementCount(storedShape(parameter, weight)) != elementsOf(parameter) || uint64_t(elementsOf(parameter)) * bytesOf(*type) != weight.bytes)
-    return userError(where + ": has " + std::to_string(weight.bytes) + " bytes of " + weight.type + ", its shape " + shapeText(shapeOf(parameter)) +
-                     " needs " + std::to_string(elementsOf(parameter)) + " elements");
+  if (elementCount(storedShape(parameter, weight)) != elementsOf(parameter) ||
+      uint64_t(elementsOf(parameter)) * bytesOf(*type) != weight.bytes)
+    return userError(where + ": has " + std::to_string(weight.bytes) + " bytes of " + weight.type +
+                     ", its shape " + shapeText(shapeOf(parameter)) + " needs " +
+                     std::to_string(elementsOf(parameter)) + " elements");
   Result<const MappedFile *> file = files.open(weight);
   if (file.failed())
     return file.error();
   if (weight.offset > (*file)->size() || weight.bytes > (*file)->size() - weight.offset)
-    return userError(where + ": bytes [" + std::to_string(weight.offset) + ", +" + std::to_string(weight.bytes) + ") lie outside " + weight.file +
-                     " of " + std::to_string((*file)->size()));
+    return userError(where + ": bytes [" + std::to_string(weight.offset) + ", +" +
+                     std::to_string(weight.bytes) + ") lie outside " + weight.file + " of " +
+                     std::to_string((*file)->size()));
   out.set((*file)->data() + weight.offset, *type, parameter, weight);
   return Status::success();
 }
@@ -140,16 +155,20 @@ std::vector<WantedTensor> wantedTensors(const Bundle &bundle) {
   std::vector<WantedTensor> out;
   for (int i = 0; i < bundle.summary.parameters_size(); ++i) {
     const bundle::ParameterInfo &parameter = bundle.summary.parameters(i);
-    out.push_back({parameter.name(), storedShape(parameter, bundle.weights[i]), parameter.trainable(), isFloat(storedType(parameter.type())),
+    out.push_back({parameter.name(), storedShape(parameter, bundle.weights[i]),
+                   parameter.trainable(), isFloat(storedType(parameter.type())),
                    bundle.weights[i].hub, parameter.constant()});
   }
   return out;
 }
 
-Status fromCheckpoint(const Bundle &bundle, int index, const TensorFiles &checkpoint, const MatchedTensor &match, Source &out) {
+Status fromCheckpoint(const Bundle &bundle, int index, const TensorFiles &checkpoint,
+                      const MatchedTensor &match, Source &out) {
   const bundle::ParameterInfo &parameter = bundle.summary.parameters(index);
   const SafetensorsEntry &tensor = checkpoint.tensors().at(match.names.front()).entry;
-  if (Status status = checkPermutation(bundle.weights[index], parameter.shape_size(), bundle.directory + "/weights.json"); status.failed())
+  if (Status status = checkPermutation(bundle.weights[index], parameter.shape_size(),
+                                       bundle.directory + "/weights.json");
+      status.failed())
     return status;
   WeightSource layout;
   layout.permutation = bundle.weights[index].permutation;
@@ -167,7 +186,9 @@ Status fromCheckpoint(const Bundle &bundle, int index, const TensorFiles &checkp
 
 /// Calls `visit(piece, from, to)` for every part of a parameter; the range contains elements of its
 /// group.
-template <typename Visit> Status eachPart(const std::vector<Piece> &pieces, const bundle::ParameterInfo &parameter, Visit visit) {
+template <typename Visit>
+Status eachPart(const std::vector<Piece> &pieces, const bundle::ParameterInfo &parameter,
+                Visit visit) {
   int64_t begin = parameter.offset(), end = begin + elementsOf(parameter);
   for (const Piece &piece : pieces)
     if (int64_t from = std::max(begin, piece.begin), to = std::min(end, piece.end); from < to)
@@ -177,20 +198,25 @@ template <typename Visit> Status eachPart(const std::vector<Piece> &pieces, cons
 }
 
 /// Gathers a parameter from pieces into `target`, in the compiled layout.
-Status gather(const Executor &executor, const std::vector<Piece> &pieces, const bundle::ParameterInfo &parameter, std::byte *target) {
+Status gather(const Executor &executor, const std::vector<Piece> &pieces,
+              const bundle::ParameterInfo &parameter, std::byte *target) {
   return eachPart(pieces, parameter, [&](const Piece &piece, int64_t from, int64_t to) {
-    return executor.read(piece.device, *piece.region, piece.offset(from), target + (from - parameter.offset()) * piece.elementBytes,
+    return executor.read(piece.device, *piece.region, piece.offset(from),
+                         target + (from - parameter.offset()) * piece.elementBytes,
                          (to - from) * piece.elementBytes);
   });
 }
 
 /// Whether every number of a part is finite.
-Result<bool> isFinite(const Executor &executor, const Piece &piece, StoredType type, int64_t from, int64_t to) {
+Result<bool> isFinite(const Executor &executor, const Piece &piece, StoredType type, int64_t from,
+                      int64_t to) {
   std::vector<std::byte> numbers;
   for (int64_t count; from < to; from += count) {
     count = std::min<int64_t>(to - from, kNumbersAtOnce);
     numbers.resize(count * piece.elementBytes);
-    if (Status status = executor.read(piece.device, *piece.region, piece.offset(from), numbers.data(), numbers.size()); status.failed())
+    if (Status status = executor.read(piece.device, *piece.region, piece.offset(from),
+                                      numbers.data(), numbers.size());
+        status.failed())
       return status;
     if (firstNotFinite(numbers.data(), type, count))
       return false;
@@ -199,8 +225,8 @@ Result<bool> isFinite(const Executor &executor, const Piece &piece, StoredType t
 }
 
 /// An item that writes a parameter-shaped tensor in the layout of files.
-SafetensorsItem itemOf(const bundle::ParameterInfo &parameter, const WeightSource &weight, StoredType type,
-                       std::function<void(std::byte *)> compiledLayout) {
+SafetensorsItem itemOf(const bundle::ParameterInfo &parameter, const WeightSource &weight,
+                       StoredType type, std::function<void(std::byte *)> compiledLayout) {
   SafetensorsItem item{parameter.name(), type, storedShape(parameter, weight), compiledLayout};
   if (weight.permutation.empty())
     return item;
@@ -217,31 +243,38 @@ SafetensorsItem itemOf(const bundle::ParameterInfo &parameter, const WeightSourc
 
 } // namespace
 
-Status zorse::runtime::writeElements(Executor &executor, uint32_t device, const bundle::Region &region, uint64_t offset, const std::byte *numbers,
-                                     StoredType stored, StoredType wanted, int64_t count) {
+Status zorse::runtime::writeElements(Executor &executor, uint32_t device,
+                                     const bundle::Region &region, uint64_t offset,
+                                     const std::byte *numbers, StoredType stored, StoredType wanted,
+                                     int64_t count) {
   if (stored == wanted)
     return executor.write(device, region, offset, numbers, count * bytesOf(wanted));
   std::vector<std::byte> converted(std::min(count, kNumbersAtOnce) * bytesOf(wanted));
   for (int64_t done = 0; done < count; done += kNumbersAtOnce) {
     int64_t now = std::min(count - done, kNumbersAtOnce);
     convertElements(numbers + done * bytesOf(stored), stored, converted.data(), wanted, now);
-    if (Status status = executor.write(device, region, offset + done * bytesOf(wanted), converted.data(), now * bytesOf(wanted)); status.failed())
+    if (Status status = executor.write(device, region, offset + done * bytesOf(wanted),
+                                       converted.data(), now * bytesOf(wanted));
+        status.failed())
       return status;
   }
   return Status::success();
 }
 
-Status zorse::runtime::writeOptimizerStep(Executor &executor, const Bundle &bundle, const abi::OptimizerStep &step) {
+Status zorse::runtime::writeOptimizerStep(Executor &executor, const Bundle &bundle,
+                                          const abi::OptimizerStep &step) {
   for (uint32_t device : executor.devices())
     for (const bundle::PersistentState &state : bundle.programs[device].state())
       if (state.value().kind() == bundle::Value::OPTIMIZER_STEP)
-        if (Status status = executor.write(device, state.region(), 0, &step, std::min<uint64_t>(state.region().bytes(), sizeof step));
+        if (Status status = executor.write(device, state.region(), 0, &step,
+                                           std::min<uint64_t>(state.region().bytes(), sizeof step));
             status.failed())
           return status;
   return Status::success();
 }
 
-Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint, std::string *note,
+Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle,
+                                 const std::string &checkpoint, std::string *note,
                                  const std::vector<std::string> &skip, Initial initial) {
   std::vector<std::vector<Piece>> pieces = parameterPieces(executor, bundle);
   for (uint32_t device : executor.devices())
@@ -276,20 +309,24 @@ Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle, const
       continue;
     Source source;
     const MatchedTensor &match = matching.parameters[i];
-    Status found = match.names.empty() ? fromBundle(bundle, i, files, source) : fromCheckpoint(bundle, i, *given, match, source);
+    Status found = match.names.empty() ? fromBundle(bundle, i, files, source)
+                                       : fromCheckpoint(bundle, i, *given, match, source);
     if (found.failed())
       return found;
-    Status status = eachPart(pieces[parameter.group()], parameter, [&](const Piece &piece, int64_t from, int64_t to) {
-      return writeElements(executor, piece.device, *piece.region, piece.offset(from), source.at(from - parameter.offset()), source.type(),
-                           source.wanted(), to - from);
-    });
+    Status status = eachPart(
+        pieces[parameter.group()], parameter, [&](const Piece &piece, int64_t from, int64_t to) {
+          return writeElements(executor, piece.device, *piece.region, piece.offset(from),
+                               source.at(from - parameter.offset()), source.type(), source.wanted(),
+                               to - from);
+        });
     if (status.failed())
       return status;
   }
   return Status::success();
 }
 
-Status zorse::runtime::saveWeights(const Executor &executor, const Bundle &bundle, const std::string &path) {
+Status zorse::runtime::saveWeights(const Executor &executor, const Bundle &bundle,
+                                   const std::string &path) {
   std::vector<std::vector<Piece>> pieces = parameterPieces(executor, bundle);
   std::vector<SafetensorsItem> items;
   std::optional<Error> trouble; // error while items are written
@@ -298,23 +335,31 @@ Status zorse::runtime::saveWeights(const Executor &executor, const Bundle &bundl
     const std::vector<Piece> &group = pieces[parameter.group()];
     if (parameter.constant() || group.empty())
       continue; // not a parameter of the model, or on no device
-    Status checked = eachPart(group, parameter, [&](const Piece &piece, int64_t from, int64_t to) -> Status {
-      Result<bool> finite = parameter.trainable() ? isFinite(executor, piece, storedType(parameter.type()), from, to) : Result<bool>(true);
-      if (finite.failed())
-        return finite.error();
-      return *finite ? Status::success()
+    Status checked =
+        eachPart(group, parameter, [&](const Piece &piece, int64_t from, int64_t to) -> Status {
+          Result<bool> finite =
+              parameter.trainable()
+                  ? isFinite(executor, piece, storedType(parameter.type()), from, to)
+                  : Result<bool>(true);
+          if (finite.failed())
+            return finite.error();
+          return *finite
+                     ? Status::success()
                      : Status(Error{ErrorKind::User,
-                                    path + ": not written: parameter '" + bundle.weights[i].name + "' holds numbers that are not finite",
+                                    path + ": not written: parameter '" + bundle.weights[i].name +
+                                        "' holds numbers that are not finite",
                                     UINT32_MAX,
                                     {},
                                     3});
-    });
+        });
     if (checked.failed())
       return checked;
-    items.push_back(itemOf(parameter, bundle.weights[i], storedType(parameter.type()), [&](std::byte *target) {
-      if (Status status = gather(executor, group, parameter, target); status.failed() && !trouble)
-        trouble = status.error();
-    }));
+    items.push_back(
+        itemOf(parameter, bundle.weights[i], storedType(parameter.type()), [&](std::byte *target) {
+          if (Status status = gather(executor, group, parameter, target);
+              status.failed() && !trouble)
+            trouble = status.error();
+        }));
   }
   Status written = writeSafetensors(path, std::move(items), nullptr, onnxNames());
   return trouble ? Status(*trouble) : written;
@@ -326,7 +371,8 @@ GradientDump::GradientDump(const Bundle &bundle) : bundle_(bundle) {
 }
 
 void GradientDump::observe(const ObservedCall &call) {
-  if (call.evaluation || !call.instruction.has_compute() || call.instruction.compute().task() != bundle::Compute::UPDATE_GROUP)
+  if (call.evaluation || !call.instruction.has_compute() ||
+      call.instruction.compute().task() != bundle::Compute::UPDATE_GROUP)
     return;
   double scale = 0; // loss scale of this step, by which gradients are still multiplied
   for (int i = 0; i < call.function.arguments_size(); ++i)
@@ -342,14 +388,16 @@ void GradientDump::observe(const ObservedCall &call) {
     if (argument.kind() != bundle::STATE || argument.index() != 1 || value.id() >= groups_.size())
       continue;
     size_t bytes = elementBytes(bundle_.summary.groups(value.id()).type());
-    int64_t begin = std::max<int64_t>(value.begin(), 0), end = std::min<int64_t>(value.end(), groups_[value.id()].size() / bytes);
+    int64_t begin = std::max<int64_t>(value.begin(), 0),
+            end = std::min<int64_t>(value.end(), groups_[value.id()].size() / bytes);
     if (begin >= end)
       continue;
     std::byte *data = groups_[value.id()].data() + begin * bytes;
     keep(call.memory.read(data, call.addresses[i], (end - begin) * bytes));
     if (scale > 1) // a power of two: exact
       for (int64_t e = 0; e < end - begin; ++e)
-        bytes == 8 ? reinterpret_cast<double *>(data)[e] /= scale : reinterpret_cast<float *>(data)[e] /= float(scale);
+        bytes == 8 ? reinterpret_cast<double *>(data)[e] /= scale
+                   : reinterpret_cast<float *>(data)[e] /= float(scale);
   }
 }
 
@@ -364,15 +412,18 @@ Status GradientDump::write(const std::string &path) const {
     size_t bytes = elementBytes(parameter.type());
     const std::byte *data = groups_[parameter.group()].data() + parameter.offset() * bytes;
     size_t size = elementsOf(parameter) * bytes;
-    items.push_back(itemOf(parameter, bundle_.weights[i], storedType(parameter.type()), [=](std::byte *target) { std::memcpy(target, data, size); }));
+    items.push_back(itemOf(parameter, bundle_.weights[i], storedType(parameter.type()),
+                           [=](std::byte *target) { std::memcpy(target, data, size); }));
   }
   return writeSafetensors(path, std::move(items));
 }
 
-LossRows::LossRows(const Bundle &bundle) : bundle_(bundle), rows_(bundle.summary.loss_size(), std::vector<double>(bundle.batch, 0.0)) {}
+LossRows::LossRows(const Bundle &bundle)
+    : bundle_(bundle), rows_(bundle.summary.loss_size(), std::vector<double>(bundle.batch, 0.0)) {}
 
 void LossRows::observe(const ObservedCall &call) {
-  if (!call.instruction.has_compute() || call.instruction.compute().task() != bundle::Compute::SUM_LOSS)
+  if (!call.instruction.has_compute() ||
+      call.instruction.compute().task() != bundle::Compute::SUM_LOSS)
     return;
   const bundle::ArgumentBindings bindings(bundle_.programs[call.device], call.call);
   for (int i = 0; i < call.function.arguments_size(); ++i) {

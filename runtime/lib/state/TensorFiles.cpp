@@ -21,7 +21,8 @@ Result<std::string> weightsOf(const std::string &directory) {
   std::error_code ignored;
   auto has = [&](const char *name) { return fs::exists(fs::path(directory) / name, ignored); };
   if (has(kModelFile) && has(kModelIndex))
-    return userError(directory + ": holds both " + kModelFile + " and " + kModelIndex + "; name the one that is meant");
+    return userError(directory + ": holds both " + kModelFile + " and " + kModelIndex +
+                     "; name the one that is meant");
   for (const char *name : {kModelFile, kModelIndex})
     if (has(name))
       return std::string(name);
@@ -30,9 +31,13 @@ Result<std::string> weightsOf(const std::string &directory) {
     return userError(text + ", and holds an adapter; give the directory of its base model");
   for (const char *name : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
     if (has(name))
-      return userError(text + ", and holds " + name + "; convert it once in Python: AutoModelForCausalLM.from_pretrained(directory)" +
-                       ".save_pretrained(another)");
-  return userError(text + ", and holds neither; give a directory of the Hugging Face hub, or a safetensors file");
+      return userError(
+          text + ", and holds " + name +
+          "; convert it once in Python: AutoModelForCausalLM.from_pretrained(directory)" +
+          ".save_pretrained(another)");
+  return userError(
+      text +
+      ", and holds neither; give a directory of the Hugging Face hub, or a safetensors file");
 }
 
 } // namespace
@@ -69,7 +74,8 @@ Status TensorFiles::addFile(const std::string &name) {
   if (opened.failed())
     return opened.error();
   auto twice = [&](const std::string &tensor, const std::string &other) {
-    return userError(path_ + ": tensor '" + tensor + "' is in " + other + " and in " + name + "; every tensor is expected once");
+    return userError(path_ + ": tensor '" + tensor + "' is in " + other + " and in " + name +
+                     "; every tensor is expected once");
   };
   ours_ |= opened->names() == SafetensorsFile::Names::Onnx;
   for (const auto &[tensor, entry] : opened->tensors())
@@ -85,20 +91,27 @@ Status TensorFiles::readIndex() {
   Result<MappedFile> file = MappedFile::open(path);
   if (file.failed())
     return file.error();
-  auto bad = [&](const std::string &what) { return userError(path + ": is no index of safetensors files: " + what); };
-  auto badName = [&](const std::string &tensor, const std::string &name) {
-    return bad("tensor '" + tensor + "' is listed in '" + name + "', expects the name of a file in the directory of the index");
+  auto bad = [&](const std::string &what) {
+    return userError(path + ": is no index of safetensors files: " + what);
   };
-  const std::string again = ". Index and files are of different checkpoints: fetch the whole directory again";
+  auto badName = [&](const std::string &tensor, const std::string &name) {
+    return bad("tensor '" + tensor + "' is listed in '" + name +
+               "', expects the name of a file in the directory of the index");
+  };
+  const std::string again =
+      ". Index and files are of different checkpoints: fetch the whole directory again";
   auto notThere = [&](const std::string &name) {
-    return userError(path + ": names " + name + ", which is not in its directory; fetch the whole directory again");
+    return userError(path + ": names " + name +
+                     ", which is not in its directory; fetch the whole directory again");
   };
   auto notIn = [&](const std::string &tensor, const std::string &shard, const std::string &other) {
-    return userError(path + ": says that tensor '" + tensor + "' is in " + shard + ", which does not hold it" +
-                     (other.empty() ? "" : "; " + other + " does") + again);
+    return userError(path + ": says that tensor '" + tensor + "' is in " + shard +
+                     ", which does not hold it" + (other.empty() ? "" : "; " + other + " does") +
+                     again);
   };
   auto notListed = [&](const std::string &tensor, const std::string &shard) {
-    return userError(path + ": does not list tensor '" + tensor + "', which " + shard + " holds" + again);
+    return userError(path + ": does not list tensor '" + tensor + "', which " + shard + " holds" +
+                     again);
   };
   const char *text = reinterpret_cast<const char *>(file->data());
   json root = zorse::parseShallow<json>(text, file->size(), 9);
@@ -109,7 +122,8 @@ Status TensorFiles::readIndex() {
     if (!shard.is_string())
       return bad("tensor '" + tensor + "' is in no named file");
     const std::string &name = shard.get_ref<const std::string &>();
-    if (name.empty() || name[0] == '.' || name.find('/') != std::string::npos || name.find('\0') != std::string::npos)
+    if (name.empty() || name[0] == '.' || name.find('/') != std::string::npos ||
+        name.find('\0') != std::string::npos)
       return badName(tensor, name);
     names.insert(name);
   }
@@ -122,8 +136,10 @@ Status TensorFiles::readIndex() {
       return status;
   for (const auto &[tensor, shard] : root["weight_map"].items()) {
     auto found = tensors_.find(tensor);
-    if (found == tensors_.end() || files_[found->second.file] != shard.get_ref<const std::string &>())
-      return notIn(tensor, shard.get<std::string>(), found == tensors_.end() ? "" : files_[found->second.file]);
+    if (found == tensors_.end() ||
+        files_[found->second.file] != shard.get_ref<const std::string &>())
+      return notIn(tensor, shard.get<std::string>(),
+                   found == tensors_.end() ? "" : files_[found->second.file]);
   }
   for (const auto &[tensor, filed] : tensors_)
     if (!root["weight_map"].contains(tensor))

@@ -33,12 +33,16 @@ public:
     if (bundle_.summary.counts().empty())
       return Status::success();
     if (bundle_.summary.count_function() < 0)
-      return userError(bundle_.directory + "/summary.pb: the loss has counts, but there is no function that counts them");
-    const uint32_t target = hostTarget(bundle_), function = uint32_t(bundle_.summary.count_function());
+      return userError(
+          bundle_.directory +
+          "/summary.pb: the loss has counts, but there is no function that counts them");
+    const uint32_t target = hostTarget(bundle_),
+                   function = uint32_t(bundle_.summary.count_function());
     function_ = &bundle_.target(target).functions(int(function));
     DeviceRequest request;
     request.name = "host";
-    Result<std::unique_ptr<QueuedDevice>> device = makeHostCpu(bundle_, target, {function}, request);
+    Result<std::unique_ptr<QueuedDevice>> device =
+        makeHostCpu(bundle_, target, {function}, request);
     if (device.failed())
       return device.error();
     device_ = std::move(*device);
@@ -47,7 +51,9 @@ public:
     for (int j = 0; j < bundle_.summary.counts_size(); ++j) {
       outputs_.push_back(outputArgument(j));
       if (outputs_.back() < 0)
-        return userError(bundle_.directory + "/functions.pb: the function that counts has no output " + std::to_string(j));
+        return userError(bundle_.directory +
+                         "/functions.pb: the function that counts has no output " +
+                         std::to_string(j));
     }
     return allocateArguments();
   }
@@ -61,7 +67,8 @@ public:
       Result<std::vector<double>> next = countOnce(batch, rows, samples, result);
       if (next.failed())
         return next;
-      const bool same = std::memcmp(next->data(), result.data(), result.size() * sizeof(double)) == 0;
+      const bool same =
+          std::memcmp(next->data(), result.data(), result.size() * sizeof(double)) == 0;
       result = std::move(*next);
       if (same || !readsNumbers_)
         break;
@@ -73,7 +80,9 @@ public:
 
   double none(size_t j) const {
     const double infinity = std::numeric_limits<double>::infinity();
-    return reduceOf(j) == bundle::Count::MAX ? -infinity : reduceOf(j) == bundle::Count::MIN ? infinity : 0;
+    return reduceOf(j) == bundle::Count::MAX   ? -infinity
+           : reduceOf(j) == bundle::Count::MIN ? infinity
+                                               : 0;
   }
 
   /// NaN stays NaN for every reduction.
@@ -91,25 +100,30 @@ private:
   Status parse(const std::string &text, std::vector<Expression> &expressions) {
     Result<Expression> expression = Expression::parse(text);
     if (expression.failed())
-      return userError(bundle_.directory + "/summary.pb: '" + text +
-                       "' is no expression of the samples of a step and its counts: " + expression.message());
+      return userError(
+          bundle_.directory + "/summary.pb: '" + text +
+          "' is no expression of the samples of a step and its counts: " + expression.message());
     for (uint32_t count : expression->counts())
       if (count >= counts())
-        return userError(bundle_.directory + "/summary.pb: '" + text + "' reads n" + std::to_string(count) + ", and there are " +
-                         std::to_string(counts()) + " counts");
+        return userError(bundle_.directory + "/summary.pb: '" + text + "' reads n" +
+                         std::to_string(count) + ", and there are " + std::to_string(counts()) +
+                         " counts");
     expressions.push_back(std::move(*expression));
     return Status::success();
   }
 
   /// Runs the function once. Its numbers of the step are derived from `counts`.
-  Result<std::vector<double>> countOnce(const Batch &batch, int64_t rows, double samples, const std::vector<double> &counts) {
+  Result<std::vector<double>> countOnce(const Batch &batch, int64_t rows, double samples,
+                                        const std::vector<double> &counts) {
     std::vector<double> result;
     if (!function_)
       return result;
     for (int i = 0; i < function_->arguments_size(); ++i) {
       if (function_->arguments(i).kind() == bundle::INPUT) {
-        const auto &bytes = batch.inputs[bundle_.summary.count_inputs(int(function_->arguments(i).index()))];
-        if (Status status = device_->write(addresses_[i], bytes.data(), bytes.size()); status.failed())
+        const auto &bytes =
+            batch.inputs[bundle_.summary.count_inputs(int(function_->arguments(i).index()))];
+        if (Status status = device_->write(addresses_[i], bytes.data(), bytes.size());
+            status.failed())
           return status;
       }
       if (function_->arguments(i).kind() == bundle::SCALARS) {
@@ -123,7 +137,8 @@ private:
     FunctionArguments arguments;
     arguments.addresses = addresses_.data();
     arguments.rows = bundle_.batch;
-    if (Status status = device_->runFunction(uint32_t(bundle_.summary.count_function()), arguments); status.failed())
+    if (Status status = device_->runFunction(uint32_t(bundle_.summary.count_function()), arguments);
+        status.failed())
       return status;
     for (int j = 0; j < bundle_.summary.counts_size(); ++j) {
       Result<double> number = reduce(j, rows);
@@ -156,27 +171,36 @@ private:
   /// Bytes of an argument for all rows. An error if the function must not have such an argument.
   Result<int64_t> sizeOf(int i) const {
     const bundle::FunctionArgument &argument = function_->arguments(i);
-    const bool known = (argument.kind() == bundle::INPUT && argument.index() < uint32_t(bundle_.summary.count_inputs_size())) ||
-                       argument.kind() == bundle::WORKSPACE || argument.kind() == bundle::LOSS || argument.kind() == bundle::SCALARS;
+    const bool known = (argument.kind() == bundle::INPUT &&
+                        argument.index() < uint32_t(bundle_.summary.count_inputs_size())) ||
+                       argument.kind() == bundle::WORKSPACE || argument.kind() == bundle::LOSS ||
+                       argument.kind() == bundle::SCALARS;
     if (!known)
       return userError(bundle_.directory +
-                       "/functions.pb: the function that counts has an argument it cannot have: " + bundle::ArgumentKind_Name(argument.kind()));
+                       "/functions.pb: the function that counts has an argument it cannot have: " +
+                       bundle::ArgumentKind_Name(argument.kind()));
     int64_t size, min = 0;
     if (argument.kind() == bundle::INPUT)
-      min = bundle_.batch * bundle_.summary.inputs(int(bundle_.summary.count_inputs(int(argument.index())))).bytes_per_row();
+      min = bundle_.batch *
+            bundle_.summary.inputs(int(bundle_.summary.count_inputs(int(argument.index()))))
+                .bytes_per_row();
     else if (argument.kind() == bundle::LOSS)
       min = bundle_.batch * int64_t(elementBytes(argument.type()));
     else if (argument.kind() == bundle::SCALARS)
       min = int64_t(kScalarBytes);
-    if (argument.bytes().fixed() < 0 || argument.bytes().per_row() < 0 || __builtin_mul_overflow(argument.bytes().per_row(), bundle_.batch, &size) ||
-        __builtin_add_overflow(size, argument.bytes().fixed(), &size) || size < min || size > (int64_t(1) << 40))
-      return userError(bundle_.directory + "/functions.pb: argument " + std::to_string(i) + " of the function that counts has an impossible size");
+    if (argument.bytes().fixed() < 0 || argument.bytes().per_row() < 0 ||
+        __builtin_mul_overflow(argument.bytes().per_row(), bundle_.batch, &size) ||
+        __builtin_add_overflow(size, argument.bytes().fixed(), &size) || size < min ||
+        size > (int64_t(1) << 40))
+      return userError(bundle_.directory + "/functions.pb: argument " + std::to_string(i) +
+                       " of the function that counts has an impossible size");
     return size;
   }
 
   int outputArgument(int output) const {
     for (int i = 0; i < function_->arguments_size(); ++i)
-      if (function_->arguments(i).kind() == bundle::LOSS && int(function_->arguments(i).index()) == output)
+      if (function_->arguments(i).kind() == bundle::LOSS &&
+          int(function_->arguments(i).index()) == output)
         return i;
     return -1;
   }
@@ -185,7 +209,8 @@ private:
     const int argument = outputs_[size_t(j)];
     const StoredType type = storedType(function_->arguments(argument).type());
     std::vector<std::byte> stored(rows * bytesOf(type));
-    if (Status status = device_->read(stored.data(), addresses_[argument], stored.size()); status.failed())
+    if (Status status = device_->read(stored.data(), addresses_[argument], stored.size());
+        status.failed())
       return status;
     std::vector<double> numbers(rows);
     convertElements(stored.data(), type, numbers.data(), StoredType::F64, rows);
@@ -205,7 +230,8 @@ private:
   std::vector<Expression> factors_, known_;
 };
 
-KnownNumbers::KnownNumbers(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
+KnownNumbers::KnownNumbers(std::unique_ptr<Implementation> implementation)
+    : implementation_(std::move(implementation)) {}
 KnownNumbers::~KnownNumbers() = default;
 
 Result<std::unique_ptr<KnownNumbers>> KnownNumbers::create(const Bundle &bundle) {
@@ -215,11 +241,16 @@ Result<std::unique_ptr<KnownNumbers>> KnownNumbers::create(const Bundle &bundle)
   return std::unique_ptr<KnownNumbers>(new KnownNumbers(std::move(implementation)));
 }
 
-Result<std::vector<double>> KnownNumbers::count(const Batch &batch, int64_t rows) { return implementation_->count(batch, rows); }
+Result<std::vector<double>> KnownNumbers::count(const Batch &batch, int64_t rows) {
+  return implementation_->count(batch, rows);
+}
 
-void KnownNumbers::add(std::vector<double> &counts, const std::vector<double> &more, double weight) const {
+void KnownNumbers::add(std::vector<double> &counts, const std::vector<double> &more,
+                       double weight) const {
   for (size_t j = 0; j < counts.size(); ++j)
-    counts[j] = implementation_->join(j, counts[j], implementation_->reduceOf(j) == bundle::Count::SUM ? weight * more[j] : more[j]);
+    counts[j] = implementation_->join(
+        j, counts[j],
+        implementation_->reduceOf(j) == bundle::Count::SUM ? weight * more[j] : more[j]);
 }
 
 std::vector<double> KnownNumbers::none() const {
@@ -230,7 +261,8 @@ std::vector<double> KnownNumbers::none() const {
   return counts;
 }
 
-static std::vector<double> evaluate(const std::vector<Expression> &expressions, double samples, const std::vector<double> &counts) {
+static std::vector<double> evaluate(const std::vector<Expression> &expressions, double samples,
+                                    const std::vector<double> &counts) {
   std::vector<double> values;
   values.reserve(expressions.size());
   for (const Expression &expression : expressions)
@@ -246,7 +278,8 @@ std::vector<double> KnownNumbers::known(double samples, const std::vector<double
   return evaluate(implementation_->known(), samples, counts);
 }
 
-std::string KnownNumbers::describeNotFinite(double samples, const std::vector<double> &counts) const {
+std::string KnownNumbers::describeNotFinite(double samples,
+                                            const std::vector<double> &counts) const {
   auto shown = [](double value) {
     char text[32];
     std::snprintf(text, sizeof text, "%g", value);
@@ -259,7 +292,8 @@ std::string KnownNumbers::describeNotFinite(double samples, const std::vector<do
     std::string why = factor.usesSamples() ? "B = " + shown(samples) : "";
     for (uint32_t count : factor.counts())
       why += (why.empty() ? "n" : ", n") + std::to_string(count) + " = " + shown(counts[count]);
-    return "the factor " + factor.print() + " of the loss is " + shown(value) + (why.empty() ? "" : " (" + why + ")");
+    return "the factor " + factor.print() + " of the loss is " + shown(value) +
+           (why.empty() ? "" : " (" + why + ")");
   }
   return "";
 }

@@ -31,9 +31,9 @@ public:
       return userError("the evaluation data have no loss: over all of them " + found->without +
                        ", for example because every label is ignored. Check the labels");
     if (!std::isfinite(found->loss))
-      return userError(
-          "the loss of the evaluation data is not finite: a number among them is not, or the parameters overflow on them. Check the data "
-          "of --eval-data and the initial parameters");
+      return userError("the loss of the evaluation data is not finite: a number among them is not, "
+                       "or the parameters overflow on them. Check the data "
+                       "of --eval-data and the initial parameters");
     return true;
   }
 
@@ -51,12 +51,15 @@ public:
       // Submits one step ahead, but not past an evaluation, which needs the parameters of that
       // step. Not if a non-finite step stops the run: the step ahead would be applied after it.
       const uint64_t ahead = run_.nonFinite == TrainingRun::NonFinite::Stop ? 1 : 2;
-      while (next <= last && next <= done + ahead && (next == done + 1 || !pausesAfter(next - 1, planned))) {
+      while (next <= last && next <= done + ahead &&
+             (next == done + 1 || !pausesAfter(next - 1, planned))) {
         if (!enter()) {
           last = next - 1;
           break;
         }
-        if (Status status = submit(*run_.data, run_.firstSample + (next - run_.firstStep) * bundle_.samples(), next, /*evaluation=*/false);
+        if (Status status =
+                submit(*run_.data, run_.firstSample + (next - run_.firstStep) * bundle_.samples(),
+                       next, /*evaluation=*/false);
             status.failed())
           return status;
         ++next;
@@ -75,14 +78,19 @@ public:
     const uint64_t steps = end_.lastStep - run_.firstStep + 1;
     end_.changed = steps > empty_ && !(since_ && *since_ == run_.firstStep);
     if (steps > 0 && steps == empty_)
-      end_.notFinite = "no step from " + std::to_string(run_.firstStep) + " to " + std::to_string(end_.lastStep) +
-                       " had anything to learn from: " + emptyBecause_ +
-                       " in the last, for example because every label is ignored. No update was applied. "
-                       "Check the labels of --data";
+      end_.notFinite =
+          "no step from " + std::to_string(run_.firstStep) + " to " +
+          std::to_string(end_.lastStep) + " had anything to learn from: " + emptyBecause_ +
+          " in the last, for example because every label is ignored. No update was applied. "
+          "Check the labels of --data";
     if (since_ && end_.lastStep - *since_ + 1 >= std::min(kNotFiniteSteps, steps))
-      end_.notFinite = "the loss or the gradients of every step from " + std::to_string(*since_) + " to " + std::to_string(end_.lastStep) +
-                       " were not finite: none of these updates was applied, and what is kept is the state after step " +
-                       std::to_string(*since_ - 1) + ". Look at the data and the learning rate; --on-nonfinite=stop ends such a run immediately";
+      end_.notFinite = "the loss or the gradients of every step from " + std::to_string(*since_) +
+                       " to " + std::to_string(end_.lastStep) +
+                       " were not finite: none of these updates was applied, and what is kept is "
+                       "the state after step " +
+                       std::to_string(*since_ - 1) +
+                       ". Look at the data and the learning rate; --on-nonfinite=stop ends such a "
+                       "run immediately";
     return end_;
   }
 
@@ -110,28 +118,37 @@ private:
   };
 
   static bool isFinite(const std::vector<double> &values) {
-    return std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
+    return std::all_of(values.begin(), values.end(),
+                       [](double value) { return std::isfinite(value); });
   }
 
   bool evaluatesAfter(uint64_t step, uint64_t last) const {
-    return run_.evaluationData && (step == last || (run_.evaluateEvery > 0 && step % run_.evaluateEvery == 0));
+    return run_.evaluationData &&
+           (step == last || (run_.evaluateEvery > 0 && step % run_.evaluateEvery == 0));
   }
 
-  bool samplesAfter(uint64_t step) const { return run_.generator && run_.generateInterval > 0 && step % run_.generateInterval == 0; }
+  bool samplesAfter(uint64_t step) const {
+    return run_.generator && run_.generateInterval > 0 && step % run_.generateInterval == 0;
+  }
 
   /// Whether an evaluation or generation follows, which needs the parameters of this step.
-  bool pausesAfter(uint64_t step, uint64_t last) const { return evaluatesAfter(step, last) || samplesAfter(step); }
+  bool pausesAfter(uint64_t step, uint64_t last) const {
+    return evaluatesAfter(step, last) || samplesAfter(step);
+  }
 
   Status submit(DataSource &data, uint64_t firstSample, uint64_t step, bool evaluation) {
     Result<std::shared_ptr<const Batch>> batch = data.batchFrom(firstSample);
     if (batch.failed())
       return batch.error();
     Result<std::vector<double>> counts = numbers_->count(**batch, bundle_.batch);
-    return counts.failed() ? Status(counts.error()) : submit(*batch, step, evaluation, std::move(*counts), double(bundle_.samples()));
+    return counts.failed()
+               ? Status(counts.error())
+               : submit(*batch, step, evaluation, std::move(*counts), double(bundle_.samples()));
   }
 
   /// \param counts, samples  determine the numbers of the step
-  Status submit(const std::shared_ptr<const Batch> &batch, uint64_t step, bool evaluation, std::vector<double> counts, double samples) {
+  Status submit(const std::shared_ptr<const Batch> &batch, uint64_t step, bool evaluation,
+                std::vector<double> counts, double samples) {
     StepRequest request;
     request.evaluation = evaluation;
     request.batch = batch;
@@ -147,11 +164,13 @@ private:
     scalars.evaluation = evaluation;
     scalars.decided.clipFactor = 1;
     scalars.decided.gradientNorm = std::numeric_limits<double>::quiet_NaN();
-    std::vector<double> factors = numbers_->factors(samples, counts), known = numbers_->known(samples, counts);
+    std::vector<double> factors = numbers_->factors(samples, counts),
+                        known = numbers_->known(samples, counts);
     std::copy(factors.begin(), factors.end(), scalars.lossGradient);
     std::copy(known.begin(), known.end(), scalars.known);
     const bool hasSeeds = isFinite(factors);
-    pending_.push_back({step, std::move(counts), std::move(factors), scalars.learningRate, hasSeeds});
+    pending_.push_back(
+        {step, std::move(counts), std::move(factors), scalars.learningRate, hasSeeds});
     executor_.submit(std::move(request));
     return Status::success();
   }
@@ -177,26 +196,34 @@ private:
     StepReport report;
     report.step = pending.step;
     for (size_t k = 0; k < pending.factors.size(); ++k)
-      report.loss += pending.hasSeeds ? pending.factors[k] * result->report.sums[2 + k] : std::numeric_limits<double>::quiet_NaN();
-    report.gradientNorm = byGroup_ ? std::sqrt(result->report.sums[0]) : result->report.decided.gradientNorm; // the decision did not know the sums
+      report.loss += pending.hasSeeds ? pending.factors[k] * result->report.sums[2 + k]
+                                      : std::numeric_limits<double>::quiet_NaN();
+    report.gradientNorm =
+        byGroup_ ? std::sqrt(result->report.sums[0])
+                 : result->report.decided.gradientNorm; // the decision did not know the sums
     report.learningRate = pending.learningRate;
     report.skipped = result->report.decided.skip != 0;
     report.lossScale = result->report.decided.lossScale;
     report.skippedSoFar = end_.skipped += report.skipped;
     report.seconds = result->end - std::max(result->begin, before);
-    report.tokensPerSecond = double(bundle_.samples()) * double(std::max<int64_t>(bundle_.sequence, 1)) / report.seconds;
+    report.tokensPerSecond =
+        double(bundle_.samples()) * double(std::max<int64_t>(bundle_.sequence, 1)) / report.seconds;
     run_.report(report);
-    if (byGroup_ && pending.hasSeeds && !(std::isfinite(report.loss) && std::isfinite(report.gradientNorm) && result->report.sums[1] == 0)) {
+    if (byGroup_ && pending.hasSeeds &&
+        !(std::isfinite(report.loss) && std::isfinite(report.gradientNorm) &&
+          result->report.sums[1] == 0)) {
       if (run_.stopping)
         run_.stopping();
       return userError(appliedNotFinite(report));
     }
     // A batch without labels has no non-finite values. Gradients that overflow with their loss
     // scale are finite with a smaller one.
-    const bool overflow = report.lossScale > 1 && report.skipped && pending.hasSeeds && std::isfinite(report.loss);
+    const bool overflow =
+        report.lossScale > 1 && report.skipped && pending.hasSeeds && std::isfinite(report.loss);
     bool finite = pending.isEmpty() || overflow || (std::isfinite(report.loss) && !report.skipped);
     since_ = finite ? std::nullopt : since_ ? since_ : std::optional<uint64_t>(report.step);
-    if (run_.nonFinite == TrainingRun::NonFinite::Stop && !overflow && (report.skipped || !std::isfinite(report.loss))) {
+    if (run_.nonFinite == TrainingRun::NonFinite::Stop && !overflow &&
+        (report.skipped || !std::isfinite(report.loss))) {
       if (run_.stopping)
         run_.stopping();
       return userError(notFinite(report, pending));
@@ -206,23 +233,31 @@ private:
 
   static std::string appliedNotFinite(const StepReport &report) {
     const std::string step = std::to_string(report.step);
-    return "step " + step + ": " + (std::isfinite(report.loss) ? "a gradient is not finite" : "the loss is not finite") +
-           "; the bundle updates every group as soon as its gradients are there (\"optimizer_in_backward\": true), so that the step has been "
+    return "step " + step + ": " +
+           (std::isfinite(report.loss) ? "a gradient is not finite" : "the loss is not finite") +
+           "; the bundle updates every group as soon as its gradients are there "
+           "(\"optimizer_in_backward\": true), so that the step has been "
            "applied, and the "
            "run "
            "stops. Resume from a checkpoint of an earlier step (remove those of step " +
-           step + " and later), or compile with \"optimizer_in_backward\": false, where such steps are skipped";
+           step +
+           " and later), or compile with \"optimizer_in_backward\": false, where such steps are "
+           "skipped";
   }
 
-  std::string describe(const PendingStep &pending) const { return numbers_->describeNotFinite(double(bundle_.samples()), pending.counts); }
+  std::string describe(const PendingStep &pending) const {
+    return numbers_->describeNotFinite(double(bundle_.samples()), pending.counts);
+  }
 
   std::string notFinite(const StepReport &report, const PendingStep &pending) const {
-    std::string what = pending.isEmpty()             ? describe(pending) + ": the batch has nothing to learn from"
+    std::string what = pending.isEmpty()
+                           ? describe(pending) + ": the batch has nothing to learn from"
                        : !pending.hasSeeds           ? describe(pending)
                        : !std::isfinite(report.loss) ? "the loss is not finite"
                                                      : "a gradient is not finite";
     return "step " + std::to_string(report.step) + ": " + what +
-           "; the step was not applied, and the run stops as --on-nonfinite=stop asks. Look at the data of this step and the learning rate, or use "
+           "; the step was not applied, and the run stops as --on-nonfinite=stop asks. Look at the "
+           "data of this step and the learning rate, or use "
            "--on-nonfinite=skip";
   }
 
@@ -231,12 +266,15 @@ private:
     TextGenerator &generator = *run_.generator;
     std::vector<int64_t> ids = generator.options().prompt;
     const size_t prompt = ids.size();
-    while (ids.size() < prompt + generator.options().tokens && int64_t(ids.size()) < generator.length()) {
+    while (ids.size() < prompt + generator.options().tokens &&
+           int64_t(ids.size()) < generator.length()) {
       std::shared_ptr<const Batch> batch = generator.ask(ids);
       Result<std::vector<double>> counts = numbers_->count(*batch, bundle_.batch);
       if (counts.failed())
         return counts.error();
-      if (Status status = submit(batch, step, /*evaluation=*/true, std::move(*counts), double(bundle_.samples())); status.failed())
+      if (Status status = submit(batch, step, /*evaluation=*/true, std::move(*counts),
+                                 double(bundle_.samples()));
+          status.failed())
         return status;
       Result<StepResult> result = executor_.wait();
       if (result.failed())
@@ -246,7 +284,9 @@ private:
       Result<std::optional<int64_t>> mine = generator.answer(step, ids.size());
       if (mine.failed())
         return mine.error();
-      Result<int64_t> token = agreeOnToken(*run_.group, "token " + std::to_string(ids.size()) + " after step " + std::to_string(step), *mine);
+      Result<int64_t> token = agreeOnToken(
+          *run_.group,
+          "token " + std::to_string(ids.size()) + " after step " + std::to_string(step), *mine);
       if (token.failed())
         return token.error();
       ids.push_back(*token);
@@ -279,7 +319,8 @@ private:
     EvaluationBatch at(uint64_t i) const {
       if (i < whole)
         return {i * batch, batch, 1};
-      return i == whole ? EvaluationBatch{whole * batch, rest, 1} : EvaluationBatch{all - 1, 1, -double(batch - rest) / double(batch)};
+      return i == whole ? EvaluationBatch{whole * batch, rest, 1}
+                        : EvaluationBatch{all - 1, 1, -double(batch - rest) / double(batch)};
     }
     /// Number of samples from which the numbers of batch i are derived. The correcting batch uses
     /// those of the last one.
@@ -292,14 +333,15 @@ private:
   /// is the mean over samples of the batches' losses.
   struct EvaluationSums {
     std::vector<double> numerators, counts; ///< over all samples
-    double losses = 0;                      ///< sum of the batches' losses, multiplied by their samples
-    std::string without;                    ///< why there is no loss
+    double losses = 0;   ///< sum of the batches' losses, multiplied by their samples
+    std::string without; ///< why there is no loss
   };
 
   /// Corrects the counts of the last batch, which include the samples that pad its last group.
   Status takeOffFilling(const EvaluationPlan &plan) {
     const EvaluationBatch filling = plan.at(plan.whole + 1);
-    Result<std::shared_ptr<const Batch>> batch = run_.evaluationData->batchOf(filling.first, filling.samples);
+    Result<std::shared_ptr<const Batch>> batch =
+        run_.evaluationData->batchOf(filling.first, filling.samples);
     if (batch.failed())
       return batch.error();
     Result<std::vector<double>> counts = numbers_->count(**batch, bundle_.batch);
@@ -309,9 +351,11 @@ private:
     return Status::success();
   }
 
-  Status submitEvaluation(const EvaluationPlan &plan, uint64_t i, uint64_t step, EvaluationSums &sums) {
+  Status submitEvaluation(const EvaluationPlan &plan, uint64_t i, uint64_t step,
+                          EvaluationSums &sums) {
     const EvaluationBatch part = plan.at(i);
-    Result<std::shared_ptr<const Batch>> batch = run_.evaluationData->batchOf(part.first, part.samples);
+    Result<std::shared_ptr<const Batch>> batch =
+        run_.evaluationData->batchOf(part.first, part.samples);
     if (batch.failed())
       return batch.error();
     // The sums of a padded group are corrected like those of the loss.
@@ -340,8 +384,10 @@ private:
 
   /// The loss over the evaluation data.
   Result<Evaluated> evaluate(uint64_t step) {
-    const bool numbered = bundle_.summary.reads_sample_numbers(), bySteps = numbered || !bundle_.summary.known().empty();
-    const EvaluationPlan plan(run_.evaluationData->samplesPerEpoch(), uint64_t(bundle_.samples()), run_.evaluationBatches, numbered);
+    const bool numbered = bundle_.summary.reads_sample_numbers(),
+               bySteps = numbered || !bundle_.summary.known().empty();
+    const EvaluationPlan plan(run_.evaluationData->samplesPerEpoch(), uint64_t(bundle_.samples()),
+                              run_.evaluationBatches, numbered);
     EvaluationSums sums{std::vector<double>(bundle_.summary.loss_size(), 0), numbers_->none()};
     StepReport total;
     bool reported = false;
@@ -371,10 +417,13 @@ private:
     const std::vector<double> factors = numbers_->factors(samples, sums.counts);
     if (!bySteps)
       sums.without = numbers_->describeNotFinite(samples, sums.counts);
-    total.loss = bySteps ? sums.losses / samples : std::inner_product(factors.begin(), factors.end(), sums.numerators.begin(), 0.0);
+    total.loss =
+        bySteps ? sums.losses / samples
+                : std::inner_product(factors.begin(), factors.end(), sums.numerators.begin(), 0.0);
     if (!sums.without.empty())
       total.loss = std::numeric_limits<double>::quiet_NaN();
-    total.tokensPerSecond = samples * double(std::max<int64_t>(bundle_.sequence, 1)) / total.seconds;
+    total.tokensPerSecond =
+        samples * double(std::max<int64_t>(bundle_.sequence, 1)) / total.seconds;
     if (reported)
       run_.report(total);
     if (run_.pace)
@@ -403,18 +452,22 @@ Status zorse::runtime::checkTraining(const Bundle &bundle, const bundle::Trainin
   if (options.clip_norm() > 0 && commitsByGroup(bundle)) {
     char norm[32];
     std::snprintf(norm, sizeof norm, "%g", options.clip_norm());
-    return userError(
-        bundle.directory +
-        ": updates every group as soon as its gradients are reduced (\"optimizer_in_backward\": true in its plan), and --max-grad-norm=" + norm +
-        " needs the norm of all gradients first. Run it with --max-grad-norm=0, or compile a plan with \"optimizer_in_backward\": false");
+    return userError(bundle.directory +
+                     ": updates every group as soon as its gradients are reduced "
+                     "(\"optimizer_in_backward\": true in its plan), and --max-grad-norm=" +
+                     norm +
+                     " needs the norm of all gradients first. Run it with --max-grad-norm=0, or "
+                     "compile a plan with \"optimizer_in_backward\": false");
   }
   return Status::success();
 }
 
-Result<TrainingEnd> zorse::runtime::train(Executor &executor, const Bundle &bundle, const TrainingRun &run) {
+Result<TrainingEnd> zorse::runtime::train(Executor &executor, const Bundle &bundle,
+                                          const TrainingRun &run) {
   return Loop(executor, bundle, run).train();
 }
 
-Result<bool> zorse::runtime::evaluateOnce(Executor &executor, const Bundle &bundle, const TrainingRun &run) {
+Result<bool> zorse::runtime::evaluateOnce(Executor &executor, const Bundle &bundle,
+                                          const TrainingRun &run) {
   return Loop(executor, bundle, run).evaluateOnce();
 }

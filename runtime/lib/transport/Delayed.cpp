@@ -46,7 +46,8 @@ public:
 
 private:
   template <typename Work> Status delayed(Operation operation, Work &&work) {
-    uint64_t random = zorse::abi::mix64(zorse::abi::mix64(seed_ ^ zorse::abi::mix64(operation.instruction)) ^ operation.step);
+    uint64_t random = zorse::abi::mix64(
+        zorse::abi::mix64(seed_ ^ zorse::abi::mix64(operation.instruction)) ^ operation.step);
     sleep(random);
     Status status = work();
     if (status.succeeded())
@@ -60,7 +61,8 @@ private:
     if (share < 0.5 || aborted_)
       return;
     share = 2 * share - 1;
-    std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(maxMilliseconds_ * share * share * share));
+    std::this_thread::sleep_for(
+        std::chrono::duration<double, std::milli>(maxMilliseconds_ * share * share * share));
   }
 
   std::unique_ptr<Transport> inner_;
@@ -71,6 +73,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<Transport> zorse::runtime::makeDelayedTransport(std::unique_ptr<Transport> transport, uint64_t seed, double maxMilliseconds) {
+std::unique_ptr<Transport>
+zorse::runtime::makeDelayedTransport(std::unique_ptr<Transport> transport, uint64_t seed,
+                                     double maxMilliseconds) {
   return std::make_unique<DelayedTransport>(std::move(transport), seed, maxMilliseconds);
 }

@@ -22,13 +22,18 @@ std::vector<uint32_t> gatherersOf(const bundle::Instruction &instruction) {
   if (gather.has_reads())
     return {};
   std::vector<uint32_t> all = bundle::participantsOf(instruction);
-  return all.size() == std::set<uint32_t>(gather.readers().begin(), gather.readers().end()).size() ? all : std::vector<uint32_t>();
+  return all.size() == std::set<uint32_t>(gather.readers().begin(), gather.readers().end()).size()
+             ? all
+             : std::vector<uint32_t>();
 }
 
 /// Peers of device `d` in `instruction`: for point-to-point transfers and for collectives without a
 /// dedicated communicator.
-std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Instruction &instruction, const DeviceTransferPlan &plan) {
-  auto list = [](const auto &members) { return std::vector<uint32_t>(members.begin(), members.end()); };
+std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Instruction &instruction,
+                                 const DeviceTransferPlan &plan) {
+  auto list = [](const auto &members) {
+    return std::vector<uint32_t>(members.begin(), members.end());
+  };
   auto isGroup = [&](std::vector<uint32_t> devices) {
     std::sort(devices.begin(), devices.end());
     return std::find(plan.groups.begin(), plan.groups.end(), devices) != plan.groups.end();
@@ -49,12 +54,17 @@ std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Instruction &instruct
   case bundle::Instruction::kAllGather:
   case bundle::Instruction::kReduceScatter: {
     const bundle::Collective collective = *bundle::collectiveOf(instruction);
-    const std::vector<uint32_t> gatherers = collective.gathers ? gatherersOf(instruction) : std::vector<uint32_t>();
-    return !gatherers.empty() && isGroup(gatherers) ? std::vector<uint32_t>() : between(list(collective.shards.members()), list(collective.members));
+    const std::vector<uint32_t> gatherers =
+        collective.gathers ? gatherersOf(instruction) : std::vector<uint32_t>();
+    return !gatherers.empty() && isGroup(gatherers)
+               ? std::vector<uint32_t>()
+               : between(list(collective.shards.members()), list(collective.members));
   }
   case bundle::Instruction::kAllReduce: {
     const std::vector<uint32_t> members = list(instruction.all_reduce().members());
-    return std::is_sorted(members.begin(), members.end()) && isGroup(members) ? std::vector<uint32_t>() : between(members, members);
+    return std::is_sorted(members.begin(), members.end()) && isGroup(members)
+               ? std::vector<uint32_t>()
+               : between(members, members);
   }
   default:
     return {};
@@ -85,7 +95,8 @@ DeviceTransferPlan zorse::runtime::deviceTransferPlan(const Bundle &bundle) {
     add({devices.begin(), devices.end()});
   for (const auto &[instruction, group] : gatherers)
     if (std::find(plan.groups.begin(), plan.groups.end(), group) == plan.groups.end() &&
-        std::all_of(group.begin(), group.end(), [&](uint32_t device) { return taken[device] < kMaxCommunicators; }))
+        std::all_of(group.begin(), group.end(),
+                    [&](uint32_t device) { return taken[device] < kMaxCommunicators; }))
       add(group);
   for (uint32_t d = 0; d < bundle.programs.size(); ++d) {
     std::set<uint32_t> peers;
@@ -101,7 +112,8 @@ DeviceTransferPlan zorse::runtime::deviceTransferPlan(const Bundle &bundle) {
 
 DeviceSums zorse::runtime::deviceSums(const bundle::ModelSummary &summary) {
   DeviceSums sums;
-  for (auto [type, functions] : {std::pair(bundle::F32, &sums.f32), std::pair(bundle::F64, &sums.f64)})
+  for (auto [type, functions] :
+       {std::pair(bundle::F32, &sums.f32), std::pair(bundle::F64, &sums.f64)})
     for (uint32_t terms = 2; terms <= maxTerms(summary, type); ++terms)
       functions->push_back(sumFunction(summary, type, terms));
   return sums;

@@ -65,7 +65,8 @@ public:
       aborted_.store(true, std::memory_order_release);
     }
     for (auto &[instruction, rendezvous] : rendezvous_) {
-      std::lock_guard<std::mutex> inside(rendezvous->mutex); // no thread is between its test and its wait
+      std::lock_guard<std::mutex> inside(
+          rendezvous->mutex); // no thread is between its test and its wait
       rendezvous->changed.notify_all();
     }
   }
@@ -79,22 +80,28 @@ private:
 
 class LocalTransport final : public Transport {
 public:
-  LocalTransport(std::shared_ptr<LocalHub> hub, uint32_t device) : hub_(std::move(hub)), device_(device) {}
+  LocalTransport(std::shared_ptr<LocalHub> hub, uint32_t device)
+      : hub_(std::move(hub)), device_(device) {}
 
   Status send(Operation operation, uint32_t peer, const void *data, size_t bytes) override {
-    return meet(operation, 2, {device_, data, bytes}, /*isRead=*/true, nullptr, [](const Rendezvous &) { return Status::success(); });
+    return meet(operation, 2, {device_, data, bytes}, /*isRead=*/true, nullptr,
+                [](const Rendezvous &) { return Status::success(); });
   }
 
   Status receive(Operation operation, uint32_t peer, void *data, size_t bytes) override {
-    return meet(operation, 2, {device_, nullptr, bytes}, /*isRead=*/false, nullptr, [&](const Rendezvous &rendezvous) -> Status {
-      const Part *sender = find(rendezvous, peer);
-      if (!sender || !sender->data || sender->bytes != bytes)
-        return internalError("a receive of " + std::to_string(bytes) + " bytes from device " + std::to_string(peer) + " meets " +
-                             (sender ? "a transfer of " + std::to_string(sender->bytes) + " bytes" : "another device"));
-      if (bytes)
-        std::memcpy(data, sender->data, bytes);
-      return Status::success();
-    });
+    return meet(operation, 2, {device_, nullptr, bytes}, /*isRead=*/false, nullptr,
+                [&](const Rendezvous &rendezvous) -> Status {
+                  const Part *sender = find(rendezvous, peer);
+                  if (!sender || !sender->data || sender->bytes != bytes)
+                    return internalError(
+                        "a receive of " + std::to_string(bytes) + " bytes from device " +
+                        std::to_string(peer) + " meets " +
+                        (sender ? "a transfer of " + std::to_string(sender->bytes) + " bytes"
+                                : "another device"));
+                  if (bytes)
+                    std::memcpy(data, sender->data, bytes);
+                  return Status::success();
+                });
   }
 
   Status allGather(Operation operation, const AllGatherArguments &a) override {
@@ -105,14 +112,17 @@ public:
           continue;
         const Part *owner = find(rendezvous, shard.device);
         if (!owner || !owner->data)
-          return internalError("device " + std::to_string(shard.device) + " does not show its shard");
-        std::byte *place = static_cast<std::byte *>(a.full) + size_t(held.whole.place(shard)) * a.elementBytes;
+          return internalError("device " + std::to_string(shard.device) +
+                               " does not show its shard");
+        std::byte *place =
+            static_cast<std::byte *>(a.full) + size_t(held.whole.place(shard)) * a.elementBytes;
         if (const std::byte *from = owner->at(shard, a.elementBytes); place != from)
           std::memcpy(place, from, size_t(shard.size()) * a.elementBytes);
       }
       return Status::success();
     };
-    return meet(operation, countOf(a.reads, a.shards), {device_, a.shard, 0, held.shards}, /*isRead=*/a.shard != nullptr, nullptr, copy);
+    return meet(operation, countOf(a.reads, a.shards), {device_, a.shard, 0, held.shards},
+                /*isRead=*/a.shard != nullptr, nullptr, copy);
   }
 
   Status reduceScatter(Operation operation, const ReduceScatterArguments &a) override {
@@ -126,14 +136,18 @@ public:
         for (uint32_t contributor : holdersOf(a.terms, shard)) {
           const Part *part = find(rendezvous, contributor);
           if (!part || !part->data)
-            return internalError("device " + std::to_string(contributor) + " does not show its sums");
+            return internalError("device " + std::to_string(contributor) +
+                                 " does not show its sums");
           sources.push_back(part->at(shard, element));
         }
-        rankedSum(a.type, static_cast<std::byte *>(a.shard) + size_t(held.shards.place(shard)) * element, sources, shard.size());
+        rankedSum(a.type,
+                  static_cast<std::byte *>(a.shard) + size_t(held.shards.place(shard)) * element,
+                  sources, shard.size());
       }
       return Status::success();
     };
-    return meet(operation, countOf(a.terms, a.shards), {device_, a.full, 0, held.whole}, /*isRead=*/a.full != nullptr, nullptr, add);
+    return meet(operation, countOf(a.terms, a.shards), {device_, a.full, 0, held.whole},
+                /*isRead=*/a.full != nullptr, nullptr, add);
   }
 
   Status allReduce(Operation operation, const AllReduceArguments &a) override {
@@ -144,18 +158,20 @@ public:
       for (uint32_t member : a.members) {
         const Part *part = find(rendezvous, member);
         if (!part || part->bytes != bytes)
-          return internalError("device " + std::to_string(member) + " does not provide " + std::to_string(bytes) + " bytes of sums");
+          return internalError("device " + std::to_string(member) + " does not provide " +
+                               std::to_string(bytes) + " bytes of sums");
         sources.push_back(part->data);
       }
       rendezvous.sum.resize(std::max(rendezvous.sum.size(), bytes));
       rankedSum(a.type, rendezvous.sum.data(), sources, a.count);
       return Status::success();
     };
-    return meet(operation, a.members.size(), {device_, a.data, bytes}, /*isRead=*/false, add, [&](const Rendezvous &rendezvous) {
-      if (bytes) // of none there may be no memory
-        std::memcpy(a.data, rendezvous.sum.data(), bytes);
-      return Status::success();
-    });
+    return meet(operation, a.members.size(), {device_, a.data, bytes}, /*isRead=*/false, add,
+                [&](const Rendezvous &rendezvous) {
+                  if (bytes) // of none there may be no memory
+                    std::memcpy(a.data, rendezvous.sum.data(), bytes);
+                  return Status::success();
+                });
   }
 
   uint64_t moved() const override { return moved_.load(std::memory_order_relaxed); }
@@ -182,17 +198,21 @@ private:
   /// Waits until `participants` devices have arrived. The last one runs `whenComplete` once; then
   /// all run `work`.
   template <typename Complete, typename Work>
-  Status meet(Operation operation, size_t participants, Part mine, bool isRead, Complete whenComplete, Work &&work) {
+  Status meet(Operation operation, size_t participants, Part mine, bool isRead,
+              Complete whenComplete, Work &&work) {
     Rendezvous &rendezvous = hub_->rendezvous(operation.instruction);
     std::unique_lock<std::mutex> lock(rendezvous.mutex);
-    auto waitFor = [&](auto &&condition) { rendezvous.changed.wait(lock, [&] { return hub_->aborted() || condition(); }); };
+    auto waitFor = [&](auto &&condition) {
+      rendezvous.changed.wait(lock, [&] { return hub_->aborted() || condition(); });
+    };
 
     waitFor([&] { return !rendezvous.working; }); // others may still be leaving the previous step
     if (hub_->aborted())
       return leaveAborted(lock);
     if (!rendezvous.parts.empty() && rendezvous.step != operation.step) {
       lock.unlock();
-      return internalError("two steps meet in instruction " + std::to_string(operation.instruction));
+      return internalError("two steps meet in instruction " +
+                           std::to_string(operation.instruction));
     }
     rendezvous.step = operation.step;
     rendezvous.parts.push_back(std::move(mine));

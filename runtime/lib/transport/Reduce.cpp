@@ -25,7 +25,8 @@ namespace {
 constexpr int64_t kBlock = 1024; // elements; a block of sums fits in the L1 cache
 
 template <typename Stored, typename Sum, typename Load, typename Store>
-void sumBlocks(void *target, const std::vector<const void *> &sources, int64_t count, Load load, Store store) {
+void sumBlocks(void *target, const std::vector<const void *> &sources, int64_t count, Load load,
+               Store store) {
   Sum sums[kBlock];
   for (int64_t begin = 0; begin < count; begin += kBlock) {
     int64_t size = std::min(kBlock, count - begin);
@@ -45,7 +46,8 @@ void sumBlocks(void *target, const std::vector<const void *> &sources, int64_t c
 
 } // namespace
 
-void zorse::runtime::rankedSum(NumberType type, void *target, const std::vector<const void *> &sources, int64_t count) {
+void zorse::runtime::rankedSum(NumberType type, void *target,
+                               const std::vector<const void *> &sources, int64_t count) {
   auto same = [](auto x) { return x; };
   switch (type) {
   case NumberType::F32:

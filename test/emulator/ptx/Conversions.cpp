@@ -13,7 +13,8 @@ float zorse::emulator::ptx::widened(uint16_t stored, bool isHalf) {
   const int exponent = stored >> 10 & 31, fraction = stored & 1023;
   if (exponent == 31)
     return as<float>(uint64_t(isNegative) << 31 | 0x7f800000 | uint64_t(fraction) << 13);
-  const float size = exponent == 0 ? std::ldexp(float(fraction), -24) : std::ldexp(float(1024 + fraction), exponent - 25);
+  const float size = exponent == 0 ? std::ldexp(float(fraction), -24)
+                                   : std::ldexp(float(1024 + fraction), exponent - 25);
   return isNegative ? -size : size;
 }
 
@@ -52,17 +53,21 @@ namespace {
 
 template <typename T> constexpr uint8_t widthOf() { return uint8_t(8 * sizeof(T)); }
 template <typename T> std::string nameOf() {
-  return std::string(std::is_floating_point_v<T> ? ".f" : std::is_signed_v<T> ? ".s" : ".u") + std::to_string(widthOf<T>());
+  return std::string(std::is_floating_point_v<T> ? ".f"
+                     : std::is_signed_v<T>       ? ".s"
+                                                 : ".u") +
+         std::to_string(widthOf<T>());
 }
-template <typename To, typename From> ScalarOperation conversion(ScalarFunction function, Definedness rule = Definedness::Strict) {
+template <typename To, typename From>
+ScalarOperation conversion(ScalarFunction function, Definedness rule = Definedness::Strict) {
   return {function, widthOf<To>(), 1, {widthOf<From>()}, rule, 1, true};
 }
 
 // ---- Integers.
 
 template <typename To, typename From> void addInteger(ScalarTable &table) {
-  table["cvt" + nameOf<To>() + nameOf<From>()] =
-      conversion<To, From>([](uint64_t a, uint64_t, uint64_t) { return bits(To(From(a))); }, Definedness::Routed);
+  table["cvt" + nameOf<To>() + nameOf<From>()] = conversion<To, From>(
+      [](uint64_t a, uint64_t, uint64_t) { return bits(To(From(a))); }, Definedness::Routed);
 }
 template <typename To> void addIntegersTo(ScalarTable &table) {
   addInteger<To, uint8_t>(table), addInteger<To, int8_t>(table);
@@ -78,7 +83,8 @@ template <typename From> From down(From x) { return std::floor(x); }
 template <typename From> From up(From x) { return std::ceil(x); }
 template <typename From> From towardZero(From x) { return std::trunc(x); }
 
-template <typename To, typename From, From (*round)(From)> uint64_t toInteger(uint64_t a, uint64_t, uint64_t) {
+template <typename To, typename From, From (*round)(From)>
+uint64_t toInteger(uint64_t a, uint64_t, uint64_t) {
   const From x = as<From>(a);
   if (x != x)
     return 0;
@@ -102,16 +108,21 @@ template <typename To, typename From> void addToInteger(ScalarTable &table) {
 
 template <typename From> void addWhole(ScalarTable &table) {
   const std::string types = nameOf<From>() + nameOf<From>();
-  table["cvt.rni" + types] = conversion<From, From>([](uint64_t a, uint64_t, uint64_t) { return canonical(even(as<From>(a))); });
-  table["cvt.rmi" + types] = conversion<From, From>([](uint64_t a, uint64_t, uint64_t) { return canonical(down(as<From>(a))); });
-  table["cvt.rpi" + types] = conversion<From, From>([](uint64_t a, uint64_t, uint64_t) { return canonical(up(as<From>(a))); });
-  table["cvt.rzi" + types] = conversion<From, From>([](uint64_t a, uint64_t, uint64_t) { return canonical(towardZero(as<From>(a))); });
+  table["cvt.rni" + types] = conversion<From, From>(
+      [](uint64_t a, uint64_t, uint64_t) { return canonical(even(as<From>(a))); });
+  table["cvt.rmi" + types] = conversion<From, From>(
+      [](uint64_t a, uint64_t, uint64_t) { return canonical(down(as<From>(a))); });
+  table["cvt.rpi" + types] = conversion<From, From>(
+      [](uint64_t a, uint64_t, uint64_t) { return canonical(up(as<From>(a))); });
+  table["cvt.rzi" + types] = conversion<From, From>(
+      [](uint64_t a, uint64_t, uint64_t) { return canonical(towardZero(as<From>(a))); });
 }
 
 // ---- Integers to numbers, and numbers to numbers.
 
 template <typename To, typename From> void addFromInteger(ScalarTable &table) {
-  table["cvt.rn" + nameOf<To>() + nameOf<From>()] = conversion<To, From>([](uint64_t a, uint64_t, uint64_t) { return bits(To(From(a))); });
+  table["cvt.rn" + nameOf<To>() + nameOf<From>()] =
+      conversion<To, From>([](uint64_t a, uint64_t, uint64_t) { return bits(To(From(a))); });
 }
 
 /// Truncates f64 to f32.
@@ -123,19 +134,36 @@ float cut(double x) {
 
 template <bool isHalf> void addHalf(ScalarTable &table) {
   const std::string type = isHalf ? ".f16" : ".bf16";
-  table["cvt.f32" + type] = {[](uint64_t a, uint64_t, uint64_t) { return bits(widened(uint16_t(a), isHalf)); }, 32, 1, {16}};
-  table["cvt.rn" + type + ".f32"] = {[](uint64_t a, uint64_t, uint64_t) { return uint64_t(narrowed(as<float>(a), isHalf)); }, 16, 1, {32}};
-  table["cvt.rz" + type + ".f32"] = {[](uint64_t a, uint64_t, uint64_t) { return uint64_t(narrowed(as<float>(a), isHalf, true)); }, 16, 1, {32}};
-  table["cvt.rn" + type + "x2.f32"] = {
-      [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(narrowed(as<float>(a), isHalf)) << 16 | narrowed(as<float>(b), isHalf); },
+  table["cvt.f32" + type] = {
+      [](uint64_t a, uint64_t, uint64_t) { return bits(widened(uint16_t(a), isHalf)); },
       32,
-      2,
-      {32, 32}};
-  table["cvt.rz" + type + "x2.f32"] = {
-      [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(narrowed(as<float>(a), isHalf, true)) << 16 | narrowed(as<float>(b), isHalf, true); },
-      32,
-      2,
-      {32, 32}};
+      1,
+      {16}};
+  table["cvt.rn" + type + ".f32"] = {
+      [](uint64_t a, uint64_t, uint64_t) { return uint64_t(narrowed(as<float>(a), isHalf)); },
+      16,
+      1,
+      {32}};
+  table["cvt.rz" + type + ".f32"] = {
+      [](uint64_t a, uint64_t, uint64_t) { return uint64_t(narrowed(as<float>(a), isHalf, true)); },
+      16,
+      1,
+      {32}};
+  table["cvt.rn" + type + "x2.f32"] = {[](uint64_t a, uint64_t b, uint64_t) {
+                                         return uint64_t(narrowed(as<float>(a), isHalf)) << 16 |
+                                                narrowed(as<float>(b), isHalf);
+                                       },
+                                       32,
+                                       2,
+                                       {32, 32}};
+  table["cvt.rz" + type + "x2.f32"] = {[](uint64_t a, uint64_t b, uint64_t) {
+                                         return uint64_t(narrowed(as<float>(a), isHalf, true))
+                                                    << 16 |
+                                                narrowed(as<float>(b), isHalf, true);
+                                       },
+                                       32,
+                                       2,
+                                       {32, 32}};
 }
 
 } // namespace
@@ -154,8 +182,11 @@ void zorse::emulator::ptx::addConversions(ScalarTable &table) {
   addFromInteger<float, uint64_t>(table), addFromInteger<float, int64_t>(table);
   addFromInteger<double, uint32_t>(table), addFromInteger<double, int32_t>(table);
   addFromInteger<double, uint64_t>(table), addFromInteger<double, int64_t>(table);
-  table["cvt.f64.f32"] = conversion<double, float>([](uint64_t a, uint64_t, uint64_t) { return canonical(double(as<float>(a))); });
-  table["cvt.rn.f32.f64"] = conversion<float, double>([](uint64_t a, uint64_t, uint64_t) { return canonical(float(as<double>(a))); });
-  table["cvt.rz.f32.f64"] = conversion<float, double>([](uint64_t a, uint64_t, uint64_t) { return canonical(cut(as<double>(a))); });
+  table["cvt.f64.f32"] = conversion<double, float>(
+      [](uint64_t a, uint64_t, uint64_t) { return canonical(double(as<float>(a))); });
+  table["cvt.rn.f32.f64"] = conversion<float, double>(
+      [](uint64_t a, uint64_t, uint64_t) { return canonical(float(as<double>(a))); });
+  table["cvt.rz.f32.f64"] = conversion<float, double>(
+      [](uint64_t a, uint64_t, uint64_t) { return canonical(cut(as<double>(a))); });
   addHalf<true>(table), addHalf<false>(table);
 }

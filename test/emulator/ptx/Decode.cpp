@@ -47,9 +47,12 @@ private:
   const Statement *statement = nullptr;
 
   [[noreturn]] void fail(const std::string &what) const {
-    throw Unreadable(statement ? statement->line : 0, what + (statement ? ", in '" + statement->text + "'" : ""));
+    throw Unreadable(statement ? statement->line : 0,
+                     what + (statement ? ", in '" + statement->text + "'" : ""));
   }
-  [[noreturn]] void unknown() const { fail("instruction '" + statement->opcode + "' is not known"); }
+  [[noreturn]] void unknown() const {
+    fail("instruction '" + statement->opcode + "' is not known");
+  }
 
   /// Places variables with gaps, so that accesses beyond a variable are detected.
   void placeShared() {
@@ -72,7 +75,9 @@ private:
     for (const Variable &v : module.variables)
       if (v.space == "shared" && isNamed(v.name))
         all.push_back(&v);
-    std::stable_sort(all.begin(), all.end(), [](const Variable *a, const Variable *b) { return a->isExternal < b->isExternal; });
+    std::stable_sort(all.begin(), all.end(), [](const Variable *a, const Variable *b) {
+      return a->isExternal < b->isExternal;
+    });
     for (const Variable *v : all) {
       if (v->isExternal && kernel.launchShared)
         fail("two variables of shared memory that launches give");
@@ -84,8 +89,9 @@ private:
     std::function<bool(const Operand &)> names = [&](const Operand &o) {
       return o.name == symbol || std::any_of(o.elements.begin(), o.elements.end(), names);
     };
-    return std::any_of(text.statements.begin(), text.statements.end(),
-                       [&](const Statement &s) { return std::any_of(s.operands.begin(), s.operands.end(), names); });
+    return std::any_of(text.statements.begin(), text.statements.end(), [&](const Statement &s) {
+      return std::any_of(s.operands.begin(), s.operands.end(), names);
+    });
   }
 
   // ---- Operands.
@@ -97,7 +103,8 @@ private:
   }
   void expectOperands(size_t count) const {
     if (statement->operands.size() != count)
-      fail("expected " + std::to_string(count) + " operands, found " + std::to_string(statement->operands.size()));
+      fail("expected " + std::to_string(count) + " operands, found " +
+           std::to_string(statement->operands.size()));
   }
   const Register &registerOf(const Operand &o) const {
     auto found = text.registers.find(o.name);
@@ -106,9 +113,11 @@ private:
     return found->second;
   }
   /// \param takesWider  the register may have more bits
-  void checkWidth(const Register &r, const std::string &name, uint32_t width, bool takesWider) const {
+  void checkWidth(const Register &r, const std::string &name, uint32_t width,
+                  bool takesWider) const {
     if (r.bits != width && !(takesWider && r.bits > width && width > 1))
-      fail("register " + name + " has " + std::to_string(r.bits) + " bits instead of " + std::to_string(width));
+      fail("register " + name + " has " + std::to_string(r.bits) + " bits instead of " +
+           std::to_string(width));
   }
   int32_t result(const Operand &o, uint32_t width, bool takesWider = false) const {
     if (o.kind == Operand::Kind::Sink)
@@ -119,7 +128,9 @@ private:
   }
   Source source(const Operand &o, uint32_t width, bool takesWider = false) const {
     if (o.kind == Operand::Kind::Number) // a predicate is true for any number except 0
-      return {-1, width == 1 ? uint64_t(o.number != 0) : width == 64 ? o.number : o.number & ((uint64_t(1) << width) - 1)};
+      return {-1, width == 1    ? uint64_t(o.number != 0)
+                  : width == 64 ? o.number
+                                : o.number & ((uint64_t(1) << width) - 1)};
     if (o.kind == Operand::Kind::Symbol)
       return {-1, symbol(o.name)};
     const Register &r = registerOf(o);
@@ -198,7 +209,8 @@ private:
       return false;
     expectOperands(2);
     const Operand &to = operand(0), &from = operand(1);
-    const bool packs = from.kind == Operand::Kind::Vector, unpacks = to.kind == Operand::Kind::Vector;
+    const bool packs = from.kind == Operand::Kind::Vector,
+               unpacks = to.kind == Operand::Kind::Vector;
     if (packs || unpacks) {
       const uint32_t width = parts[1] == "b32" ? 32 : parts[1] == "b64" ? 64 : 0;
       const auto &vector = packs ? from.elements : to.elements;
@@ -213,8 +225,10 @@ private:
     }
     if (from.kind != Operand::Kind::Symbol || from.name[0] != '%')
       return false;
-    static const std::map<std::string, Special> specials = {
-        {"%tid.x", Special::Thread}, {"%ctaid.x", Special::Block}, {"%ntid.x", Special::Threads}, {"%nctaid.x", Special::Blocks}};
+    static const std::map<std::string, Special> specials = {{"%tid.x", Special::Thread},
+                                                            {"%ctaid.x", Special::Block},
+                                                            {"%ntid.x", Special::Threads},
+                                                            {"%nctaid.x", Special::Blocks}};
     auto found = specials.find(from.name);
     if (found == specials.end() || parts[1] != "u32")
       fail("register '" + from.name + "' is not known");
@@ -293,28 +307,37 @@ private:
     const Source bytes = number(operand(2));
     if (isWhole ? bytes.value != 16 : bytes.value != 4 && bytes.value != 8 && bytes.value != 16)
       fail("a copy of " + std::to_string(bytes.value) + " bytes");
-    // Source address, its offset, size in bytes, and number of copied bytes; the other bytes become 0.
-    i.sources = {from.address, {-1, from.offset}, bytes, statement->operands.size() == 4 ? source(operand(3), 32) : bytes};
+    // Source address, its offset, size in bytes, and number of copied bytes; the other bytes become
+    // 0.
+    i.sources = {from.address,
+                 {-1, from.offset},
+                 bytes,
+                 statement->operands.size() == 4 ? source(operand(3), 32) : bytes};
     kernel.granule = std::min(kernel.granule, 4u);
   }
 
   // ld.volatile.global.b32, ld.global.nc.v4.b32, st.shared.v2.b64, ld.param.b64, ...
   void memory(Instruction &i, const std::vector<std::string> &parts) {
     size_t at = 1;
-    auto take = [&](const char *part) { return at < parts.size() && parts[at] == part ? ++at, true : false; };
-    const bool loads = parts[0] == "ld", isVolatile = take("volatile"), isParameter = !isVolatile && loads && take("param");
+    auto take = [&](const char *part) {
+      return at < parts.size() && parts[at] == part ? ++at, true : false;
+    };
+    const bool loads = parts[0] == "ld", isVolatile = take("volatile"),
+               isParameter = !isVolatile && loads && take("param");
     if (!isParameter) {
       if (take("shared"))
         i.space = Space::Shared;
       else if (!take("global"))
         unknown();
     }
-    const bool isConstant = loads && !isVolatile && !isParameter && i.space == Space::Global && take("nc");
+    const bool isConstant =
+        loads && !isVolatile && !isParameter && i.space == Space::Global && take("nc");
     const size_t count = take("v2") ? 2 : take("v4") ? 4 : take("v8") ? 8 : 1;
     if (at + 1 != parts.size())
       unknown();
-    static const std::map<std::string, uint8_t> types = {{"b8", 8},   {"u8", 8},   {"s8", 8},   {"b16", 16}, {"u16", 16}, {"s16", 16}, {"b32", 32},
-                                                         {"u32", 32}, {"s32", 32}, {"f32", 32}, {"b64", 64}, {"u64", 64}, {"s64", 64}, {"f64", 64}};
+    static const std::map<std::string, uint8_t> types = {
+        {"b8", 8},   {"u8", 8},   {"s8", 8},   {"b16", 16}, {"u16", 16}, {"s16", 16}, {"b32", 32},
+        {"u32", 32}, {"s32", 32}, {"f32", 32}, {"b64", 64}, {"u64", 64}, {"s64", 64}, {"f64", 64}};
     auto type = types.find(parts[at]);
     if (type == types.end() || type->second / 8 * count > (count == 8 ? 32 : 16))
       unknown();
@@ -325,10 +348,13 @@ private:
       return parameter(i, count);
     kernel.granule = std::min(kernel.granule, i.bits / 8u);
     i.kind = loads ? Kind::Load : Kind::Store;
-    i.access = !loads ? AccessKind::Store : isConstant ? AccessKind::ConstantLoad : AccessKind::Load;
+    i.access = !loads       ? AccessKind::Store
+               : isConstant ? AccessKind::ConstantLoad
+                            : AccessKind::Load;
     address(i, operand(loads ? 1 : 0));
     for (const Operand *o : elements(operand(loads ? 0 : 1), count))
-      loads ? i.results.push_back(result(*o, i.bits, true)) : i.sources.push_back(source(*o, i.bits, true));
+      loads ? i.results.push_back(result(*o, i.bits, true))
+            : i.sources.push_back(source(*o, i.bits, true));
   }
 
   void parameter(Instruction &i, size_t count) {
@@ -399,6 +425,7 @@ private:
 
 } // namespace
 
-Kernel zorse::emulator::ptx::decode(const KernelText &text, const ModuleText &module, const std::map<std::string, uint64_t> &symbols) {
+Kernel zorse::emulator::ptx::decode(const KernelText &text, const ModuleText &module,
+                                    const std::map<std::string, uint64_t> &symbols) {
   return Decoder(text, module, symbols).run();
 }

@@ -1,4 +1,5 @@
-// Decodes PTX kernels into executable instructions. Names become indices of registers, addresses and statements.
+// Decodes PTX kernels into executable instructions. Names become indices of registers, addresses
+// and statements.
 #pragma once
 
 #include "Memory.h"
@@ -51,9 +52,10 @@ struct Instruction {
   uint64_t offset = 0;
   Space space = Space::Global;
   AccessKind access = AccessKind::Load;
-  uint8_t bits = 0;       ///< per element of memory or of a register vector
-  bool isSigned = false;  ///< loads extend the sign
-  uint64_t usedBytes = 0; ///< mask of the loaded bytes that are used, the others are undefined; 0: all
+  uint8_t bits = 0;      ///< per element of memory or of a register vector
+  bool isSigned = false; ///< loads extend the sign
+  uint64_t usedBytes =
+      0; ///< mask of the loaded bytes that are used, the others are undefined; 0: all
   bool isHalf = false, isTransposed = false;
   Special special = Special::Thread;
   uint32_t target = 0; ///< branch target
@@ -84,6 +86,7 @@ struct Kernel {
 
 /// \param symbols  addresses of the module's global variables
 /// Throws Unreadable for an instruction, a modifier or an operand that is not known.
-Kernel decode(const KernelText &text, const ModuleText &module, const std::map<std::string, uint64_t> &symbols);
+Kernel decode(const KernelText &text, const ModuleText &module,
+              const std::map<std::string, uint64_t> &symbols);
 
 } // namespace zorse::emulator::ptx

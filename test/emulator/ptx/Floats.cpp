@@ -20,7 +20,9 @@ private:
   int before;
 };
 
-template <typename T> T flushed(T x) { return std::fabs(x) < T(0x1p-126) ? std::copysign(T(0), x) : x; }
+template <typename T> T flushed(T x) {
+  return std::fabs(x) < T(0x1p-126) ? std::copysign(T(0), x) : x;
+}
 
 enum class What { Add, Subtract, Multiply, Fma, Divide, Reciprocal, Root };
 
@@ -63,15 +65,19 @@ template <What what, typename T, int mode> uint64_t rounded(uint64_t a, uint64_t
 
 template <What what, int mode> uint64_t roundedFlushed(uint64_t a, uint64_t b, uint64_t c) {
   Rounding rounding(mode);
-  return canonical(flushed(compute<what>(flushed(as<float>(a)), flushed(as<float>(b)), flushed(as<float>(c)))));
+  return canonical(
+      flushed(compute<what>(flushed(as<float>(a)), flushed(as<float>(b)), flushed(as<float>(c)))));
 }
 
-/// \param plain  also add the form without a rounding modifier, which rounds to nearest. The assembler may contract
-/// such a product and such a sum to fma; here they are rounded separately.
-template <What what, typename T> void addRounded(ScalarTable &table, const std::string &name, uint8_t sources, bool plain) {
+/// \param plain  also add the form without a rounding modifier, which rounds to nearest. The
+/// assembler may contract such a product and such a sum to fma; here they are rounded separately.
+template <What what, typename T>
+void addRounded(ScalarTable &table, const std::string &name, uint8_t sources, bool plain) {
   constexpr uint8_t w = 8 * sizeof(T);
   const std::string type = sizeof(T) == 4 ? ".f32" : ".f64";
-  auto of = [&](ScalarFunction function) { return ScalarOperation{function, w, sources, {w, w, w}}; };
+  auto of = [&](ScalarFunction function) {
+    return ScalarOperation{function, w, sources, {w, w, w}};
+  };
   table[name + ".rn" + type] = of(nearest<what, T>);
   table[name + ".rz" + type] = of(rounded<what, T, FE_TOWARDZERO>);
   table[name + ".rm" + type] = of(rounded<what, T, FE_DOWNWARD>);
@@ -98,10 +104,12 @@ template <typename T> void addArithmetic(ScalarTable &table) {
 }
 
 /// Operates on two f32 in a register.
-template <What what> void addPairs(ScalarTable &table, const std::string &name, uint8_t sources, bool plain) {
+template <What what>
+void addPairs(ScalarTable &table, const std::string &name, uint8_t sources, bool plain) {
   const ScalarOperation both = {[](uint64_t a, uint64_t b, uint64_t c) {
-                                  return nearest<what, float>(uint32_t(a), uint32_t(b), uint32_t(c)) | nearest<what, float>(a >> 32, b >> 32, c >> 32)
-                                                                                                           << 32;
+                                  return nearest<what, float>(uint32_t(a), uint32_t(b),
+                                                              uint32_t(c)) |
+                                         nearest<what, float>(a >> 32, b >> 32, c >> 32) << 32;
                                 },
                                 64,
                                 sources,
@@ -115,7 +123,8 @@ template <What what> void addPairs(ScalarTable &table, const std::string &name, 
 template <typename T> T lesser(T a, T b) { return a < b || (a == b && std::signbit(a)) ? a : b; }
 template <typename T> T greater(T a, T b) { return a > b || (a == b && !std::signbit(a)) ? a : b; }
 
-template <typename T, bool isMaximum, bool keepsNaN> uint64_t choose(uint64_t x, uint64_t y, uint64_t) {
+template <typename T, bool isMaximum, bool keepsNaN>
+uint64_t choose(uint64_t x, uint64_t y, uint64_t) {
   const T a = as<T>(x), b = as<T>(y);
   if (a != a || b != b)
     return keepsNaN || (a != a && b != b) ? canonical(T(NAN)) : bits(a != a ? b : a);
@@ -131,9 +140,22 @@ template <typename T> void addChoices(ScalarTable &table) {
     table["min.NaN" + type] = {choose<T, false, true>, w, 2, {w, w}};
     table["max.NaN" + type] = {choose<T, true, true>, w, 2, {w, w}};
   }
-  table["neg" + type] = {[](uint64_t a, uint64_t, uint64_t) { return a ^ uint64_t(1) << (w - 1); }, w, 1, {w}, Definedness::Xor};
-  table["abs" + type] = {[](uint64_t a, uint64_t, uint64_t) { return a & ~(uint64_t(1) << (w - 1)); }, w, 1, {w}, Definedness::Xor};
-  table["copysign" + type] = {[](uint64_t a, uint64_t b, uint64_t) { return bits(std::copysign(as<T>(b), as<T>(a))); }, w, 2, {w, w}};
+  table["neg" + type] = {[](uint64_t a, uint64_t, uint64_t) { return a ^ uint64_t(1) << (w - 1); },
+                         w,
+                         1,
+                         {w},
+                         Definedness::Xor};
+  table["abs" + type] = {
+      [](uint64_t a, uint64_t, uint64_t) { return a & ~(uint64_t(1) << (w - 1)); },
+      w,
+      1,
+      {w},
+      Definedness::Xor};
+  table["copysign" + type] = {
+      [](uint64_t a, uint64_t b, uint64_t) { return bits(std::copysign(as<T>(b), as<T>(a))); },
+      w,
+      2,
+      {w, w}};
 }
 
 struct F16 {};
@@ -149,26 +171,46 @@ template <typename T> auto valueOf(uint64_t bits) {
 template <typename T> void addComparisons(ScalarTable &table) {
   constexpr uint8_t w = std::is_same_v<T, double> ? 64 : std::is_same_v<T, float> ? 32 : 16;
   const std::string type = std::is_same_v<T, Bf16> ? ".bf16" : ".f" + std::to_string(w);
-  auto add = [&](const char *name, ScalarFunction function) { table[std::string("setp.") + name + type] = {function, 1, 2, {w, w}}; };
-  add("eq", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) == valueOf<T>(b)); });
-  add("ne", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) < valueOf<T>(b) || valueOf<T>(a) > valueOf<T>(b)); });
-  add("lt", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) < valueOf<T>(b)); });
-  add("le", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) <= valueOf<T>(b)); });
-  add("gt", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) > valueOf<T>(b)); });
-  add("ge", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) >= valueOf<T>(b)); });
+  auto add = [&](const char *name, ScalarFunction function) {
+    table[std::string("setp.") + name + type] = {function, 1, 2, {w, w}};
+  };
+  add("eq",
+      [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) == valueOf<T>(b)); });
+  add("ne", [](uint64_t a, uint64_t b, uint64_t) {
+    return uint64_t(valueOf<T>(a) < valueOf<T>(b) || valueOf<T>(a) > valueOf<T>(b));
+  });
+  add("lt",
+      [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) < valueOf<T>(b)); });
+  add("le",
+      [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) <= valueOf<T>(b)); });
+  add("gt",
+      [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) > valueOf<T>(b)); });
+  add("ge",
+      [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) >= valueOf<T>(b)); });
   // Forms with u are also true if a number is NaN.
-  add("equ", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(valueOf<T>(a) < valueOf<T>(b) || valueOf<T>(a) > valueOf<T>(b))); });
-  add("neu", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) != valueOf<T>(b)); });
-  add("ltu", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(valueOf<T>(a) >= valueOf<T>(b))); });
-  add("leu", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(valueOf<T>(a) > valueOf<T>(b))); });
-  add("gtu", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(valueOf<T>(a) <= valueOf<T>(b))); });
-  add("geu", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(valueOf<T>(a) < valueOf<T>(b))); });
-  add("num", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) == valueOf<T>(a) && valueOf<T>(b) == valueOf<T>(b)); });
-  add("nan", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) != valueOf<T>(a) || valueOf<T>(b) != valueOf<T>(b)); });
+  add("equ", [](uint64_t a, uint64_t b, uint64_t) {
+    return uint64_t(!(valueOf<T>(a) < valueOf<T>(b) || valueOf<T>(a) > valueOf<T>(b)));
+  });
+  add("neu",
+      [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) != valueOf<T>(b)); });
+  add("ltu",
+      [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(valueOf<T>(a) >= valueOf<T>(b))); });
+  add("leu",
+      [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(valueOf<T>(a) > valueOf<T>(b))); });
+  add("gtu",
+      [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(valueOf<T>(a) <= valueOf<T>(b))); });
+  add("geu",
+      [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(valueOf<T>(a) < valueOf<T>(b))); });
+  add("num", [](uint64_t a, uint64_t b, uint64_t) {
+    return uint64_t(valueOf<T>(a) == valueOf<T>(a) && valueOf<T>(b) == valueOf<T>(b));
+  });
+  add("nan", [](uint64_t a, uint64_t b, uint64_t) {
+    return uint64_t(valueOf<T>(a) != valueOf<T>(a) || valueOf<T>(b) != valueOf<T>(b));
+  });
 }
 
-// ---- 16-bit numbers, one or two per register. f32 has more than twice the bits, so computing in it and rounding
-// again equals a single rounding.
+// ---- 16-bit numbers, one or two per register. f32 has more than twice the bits, so computing in
+// it and rounding again equals a single rounding.
 
 enum class Half { Add, Subtract, Multiply, Min, Greatest };
 
@@ -190,20 +232,29 @@ template <Half what, bool isHalf> uint16_t halfOf(uint16_t x, uint16_t y) {
 
 template <Half what, bool isHalf> void addHalf(ScalarTable &table, const std::string &name) {
   const std::string type = isHalf ? ".f16" : ".bf16";
-  table[name + type] = {[](uint64_t a, uint64_t b, uint64_t) { return uint64_t(halfOf<what, isHalf>(uint16_t(a), uint16_t(b))); }, 16, 2, {16, 16}};
-  table[name + type + "x2"] = {[](uint64_t a, uint64_t b, uint64_t) {
-                                 const auto low = uint64_t(halfOf<what, isHalf>(uint16_t(a), uint16_t(b)));
-                                 return low | uint64_t(halfOf<what, isHalf>(uint16_t(a >> 16), uint16_t(b >> 16))) << 16;
-                               },
-                               32,
-                               2,
-                               {32, 32}};
+  table[name + type] = {[](uint64_t a, uint64_t b, uint64_t) {
+                          return uint64_t(halfOf<what, isHalf>(uint16_t(a), uint16_t(b)));
+                        },
+                        16,
+                        2,
+                        {16, 16}};
+  table[name + type + "x2"] = {
+      [](uint64_t a, uint64_t b, uint64_t) {
+        const auto low = uint64_t(halfOf<what, isHalf>(uint16_t(a), uint16_t(b)));
+        return low | uint64_t(halfOf<what, isHalf>(uint16_t(a >> 16), uint16_t(b >> 16))) << 16;
+      },
+      32,
+      2,
+      {32, 32}};
 }
 
-/// x y + z, rounded once. The product is exact in f64, and the last bit of the sum records whether bits were lost.
+/// x y + z, rounded once. The product is exact in f64, and the last bit of the sum records whether
+/// bits were lost.
 template <bool isHalf> uint16_t fmaOfHalf(uint16_t x, uint16_t y, uint16_t z) {
-  const double product = double(widened(x, isHalf)) * double(widened(y, isHalf)), term = widened(z, isHalf), sum = product + term;
-  // Knuth's two-sum. The intermediate f32 is also rounded to odd, so that only the last rounding matters.
+  const double product = double(widened(x, isHalf)) * double(widened(y, isHalf)),
+               term = widened(z, isHalf), sum = product + term;
+  // Knuth's two-sum. The intermediate f32 is also rounded to odd, so that only the last rounding
+  // matters.
   const double other = sum - product, error = (product - (sum - other)) + (term - other);
   auto cut = float(sum);
   const double rest = (sum - double(cut)) + (std::isfinite(error) ? error : 0);
@@ -214,28 +265,39 @@ template <bool isHalf> uint16_t fmaOfHalf(uint16_t x, uint16_t y, uint16_t z) {
 
 template <bool isHalf> void addHalfFma(ScalarTable &table) {
   const std::string type = isHalf ? ".f16" : ".bf16";
-  table["fma.rn" + type] = {
-      [](uint64_t a, uint64_t b, uint64_t c) { return uint64_t(fmaOfHalf<isHalf>(uint16_t(a), uint16_t(b), uint16_t(c))); }, 16, 3, {16, 16, 16}};
-  table["fma.rn" + type + "x2"] = {[](uint64_t a, uint64_t b, uint64_t c) {
-                                     const uint64_t low = fmaOfHalf<isHalf>(uint16_t(a), uint16_t(b), uint16_t(c));
-                                     return low | uint64_t(fmaOfHalf<isHalf>(uint16_t(a >> 16), uint16_t(b >> 16), uint16_t(c >> 16))) << 16;
-                                   },
-                                   32,
-                                   3,
-                                   {32, 32, 32}};
+  table["fma.rn" + type] = {[](uint64_t a, uint64_t b, uint64_t c) {
+                              return uint64_t(
+                                  fmaOfHalf<isHalf>(uint16_t(a), uint16_t(b), uint16_t(c)));
+                            },
+                            16,
+                            3,
+                            {16, 16, 16}};
+  table["fma.rn" + type + "x2"] = {
+      [](uint64_t a, uint64_t b, uint64_t c) {
+        const uint64_t low = fmaOfHalf<isHalf>(uint16_t(a), uint16_t(b), uint16_t(c));
+        return low |
+               uint64_t(fmaOfHalf<isHalf>(uint16_t(a >> 16), uint16_t(b >> 16), uint16_t(c >> 16)))
+                   << 16;
+      },
+      32,
+      3,
+      {32, 32, 32}};
 }
 
 /// 16-bit factors and an f32 term, from sm_100 on.
-template <What what, bool isHalf> void addMixed(ScalarTable &table, const std::string &name, bool plain) {
+template <What what, bool isHalf>
+void addMixed(ScalarTable &table, const std::string &name, bool plain) {
   const std::string type = isHalf ? ".f32.f16" : ".f32.bf16";
   const bool isFma = what == What::Fma;
-  const ScalarOperation operation = {[](uint64_t a, uint64_t b, uint64_t c) {
-                                       const uint64_t x = bits(widened(uint16_t(a), isHalf));
-                                       return nearest<what, float>(x, what == What::Fma ? bits(widened(uint16_t(b), isHalf)) : b, c);
-                                     },
-                                     32,
-                                     uint8_t(isFma ? 3 : 2),
-                                     {16, uint8_t(isFma ? 16 : 32), 32}};
+  const ScalarOperation operation = {
+      [](uint64_t a, uint64_t b, uint64_t c) {
+        const uint64_t x = bits(widened(uint16_t(a), isHalf));
+        return nearest<what, float>(x, what == What::Fma ? bits(widened(uint16_t(b), isHalf)) : b,
+                                    c);
+      },
+      32,
+      uint8_t(isFma ? 3 : 2),
+      {16, uint8_t(isFma ? 16 : 32), 32}};
   table[name + ".rn" + type] = operation;
   if (plain)
     table[name + type] = operation;
@@ -253,13 +315,27 @@ template <bool isHalf> void addHalves(ScalarTable &table) {
   addHalf<Half::Greatest, isHalf>(table, "max.NaN");
 }
 
-/// The ISA bounds the error of approximations; their last bits depend on the hardware. Here they equal those of the
-/// bitcode emulator.
+/// The ISA bounds the error of approximations; their last bits depend on the hardware. Here they
+/// equal those of the bitcode emulator.
 void addApproximations(ScalarTable &table) {
-  table["ex2.approx.ftz.f32"] = {[](uint64_t a, uint64_t, uint64_t) { return canonical(zorse::emulator::exp2Flushed(as<float>(a))); }, 32, 1, {32}};
-  table["rcp.approx.ftz.f32"] = {
-      [](uint64_t a, uint64_t, uint64_t) { return canonical(zorse::emulator::reciprocalFlushed(as<float>(a))); }, 32, 1, {32}};
-  table["ex2.approx.f32"] = {[](uint64_t a, uint64_t, uint64_t) { return canonical(std::exp2(as<float>(a))); }, 32, 1, {32}};
+  table["ex2.approx.ftz.f32"] = {[](uint64_t a, uint64_t, uint64_t) {
+                                   return canonical(zorse::emulator::exp2Flushed(as<float>(a)));
+                                 },
+                                 32,
+                                 1,
+                                 {32}};
+  table["rcp.approx.ftz.f32"] = {[](uint64_t a, uint64_t, uint64_t) {
+                                   return canonical(
+                                       zorse::emulator::reciprocalFlushed(as<float>(a)));
+                                 },
+                                 32,
+                                 1,
+                                 {32}};
+  table["ex2.approx.f32"] = {
+      [](uint64_t a, uint64_t, uint64_t) { return canonical(std::exp2(as<float>(a))); },
+      32,
+      1,
+      {32}};
 }
 
 } // namespace
@@ -271,7 +347,8 @@ void zorse::emulator::ptx::addFloats(ScalarTable &table) {
   addPairs<What::Multiply>(table, "mul", 2, true);
   addPairs<What::Fma>(table, "fma", 3, false);
   addChoices<float>(table), addChoices<double>(table);
-  addComparisons<float>(table), addComparisons<double>(table), addComparisons<F16>(table), addComparisons<Bf16>(table);
+  addComparisons<float>(table), addComparisons<double>(table), addComparisons<F16>(table),
+      addComparisons<Bf16>(table);
   addHalves<true>(table), addHalves<false>(table);
   addApproximations(table);
 }

@@ -13,20 +13,24 @@ static constexpr int kMaxOfAKind = 3;
 Launch::Launch(const Kernel &kernel, const GridLaunch &grid, Memory &global, uint64_t seed)
     : kernel(kernel), grid(grid), global(global), order(grid.threads), random(seed) {}
 
-void Launch::find(const char *kind, const Warp &warp, uint32_t lane, const Instruction &instruction, const std::string &what) {
+void Launch::find(const char *kind, const Warp &warp, uint32_t lane, const Instruction &instruction,
+                  const std::string &what) {
   const int count = ++counts[kind];
   if (count <= kMaxOfAKind)
-    findings.push_back(std::string(kind) + ": " + what + ", block " + std::to_string(block) + ", thread " + std::to_string(warp.first + lane) +
-                       ", at " + kernel.name + ":" + std::to_string(instruction.line) + ": " + instruction.text);
+    findings.push_back(std::string(kind) + ": " + what + ", block " + std::to_string(block) +
+                       ", thread " + std::to_string(warp.first + lane) + ", at " + kernel.name +
+                       ":" + std::to_string(instruction.line) + ": " + instruction.text);
   if (count > 1000)
     throw Stop();
 }
 
 std::vector<std::string> Launch::run() {
   if (grid.threads == 0 || grid.threads % 32 || (kernel.threads && kernel.threads != grid.threads))
-    return {"launch: " + std::to_string(grid.threads) + " threads in a block, the kernel is for " + std::to_string(kernel.threads)};
+    return {"launch: " + std::to_string(grid.threads) + " threads in a block, the kernel is for " +
+            std::to_string(kernel.threads)};
   if (grid.parameters.size() != kernel.parameterBytes.size())
-    return {"launch: " + std::to_string(grid.parameters.size()) + " parameters for " + std::to_string(kernel.parameterBytes.size())};
+    return {"launch: " + std::to_string(grid.parameters.size()) + " parameters for " +
+            std::to_string(kernel.parameterBytes.size())};
   global.begin(kernel.granule);
   warps.resize(grid.threads / 32);
   std::vector<uint32_t> blocks(grid.blocks);
@@ -48,7 +52,8 @@ std::vector<std::string> Launch::run() {
 
 void Launch::beginBlock() {
   epoch = 0;
-  const uint64_t end = kernel.launchShared ? kernel.launchShared + grid.sharedBytes : kernel.sharedEnd;
+  const uint64_t end =
+      kernel.launchShared ? kernel.launchShared + grid.sharedBytes : kernel.sharedEnd;
   sharedBytes.assign(end - kSharedBase, 0xff);
   shared.clear();
   auto add = [&](const std::string &name, uint64_t begin, uint64_t regionEnd) {
@@ -88,7 +93,8 @@ void Launch::runBlock() {
         return;
       continue;
     }
-    if (std::all_of(warps.begin(), warps.end(), [](const Warp &warp) { return lanesIn(warp, LaneState::Done) == ~0u; }))
+    if (std::all_of(warps.begin(), warps.end(),
+                    [](const Warp &warp) { return lanesIn(warp, LaneState::Done) == ~0u; }))
       return;
     if (!finishBarrier())
       return reportLost();
@@ -116,15 +122,17 @@ void Launch::reportLost() {
   for (const Warp &warp : warps)
     for (uint32_t lane = 0; lane < 32; ++lane)
       if (warp.lanes[lane].state == LaneState::AtWarp)
-        return find("divergent", warp, lane, kernel.code[warp.lanes[lane].counter], "not all lanes of a warp reach an operation of the warp");
+        return find("divergent", warp, lane, kernel.code[warp.lanes[lane].counter],
+                    "not all lanes of a warp reach an operation of the warp");
   for (const Warp &warp : warps)
     for (uint32_t lane = 0; lane < 32; ++lane)
       if (warp.lanes[lane].state == LaneState::AtBlock)
-        return find("divergent", warp, lane, kernel.code[warp.lanes[lane].counter], "not all threads of a block reach a barrier");
+        return find("divergent", warp, lane, kernel.code[warp.lanes[lane].counter],
+                    "not all threads of a block reach a barrier");
 }
 
-/// Chooses lanes at the same instruction: mostly those with the lowest counter, so that they rejoin the others;
-/// sometimes any, and sometimes only a part of them.
+/// Chooses lanes at the same instruction: mostly those with the lowest counter, so that they rejoin
+/// the others; sometimes any, and sometimes only a part of them.
 uint32_t Launch::choose(const Warp &warp) {
   const uint32_t ready = lanesIn(warp, LaneState::Ready);
   uint32_t leader = uint32_t(__builtin_ctz(ready));
@@ -136,7 +144,9 @@ uint32_t Launch::choose(const Warp &warp) {
       leader = lane;
   });
   uint32_t lanes = 0;
-  forLanes(ready, [&](uint32_t lane) { lanes |= uint32_t(warp.lanes[lane].counter == warp.lanes[leader].counter) << lane; });
+  forLanes(ready, [&](uint32_t lane) {
+    lanes |= uint32_t(warp.lanes[lane].counter == warp.lanes[leader].counter) << lane;
+  });
   const auto part = uint32_t(dice >> 32);
   return (dice >> 24 & 31) == 0 && (lanes & part) ? lanes & part : lanes;
 }
@@ -153,20 +163,27 @@ uint32_t Launch::guarded(Warp &warp, const Instruction &i, uint32_t lanes) {
     return lanes;
   const uint64_t *values = warp.value(i.guard);
   uint32_t open = 0;
-  forLanes(lanes, [&](uint32_t lane) { open |= uint32_t((values[lane] & 1) != uint64_t(i.isNegated)) << lane; });
+  forLanes(lanes, [&](uint32_t lane) {
+    open |= uint32_t((values[lane] & 1) != uint64_t(i.isNegated)) << lane;
+  });
   if (const uint32_t undefined = warp.undefinedLanes[size_t(i.guard)] & lanes)
-    forLanes(undefined, [&](uint32_t lane) { find("undefined", warp, lane, i, "a guard depends on what is not defined"); });
+    forLanes(undefined, [&](uint32_t lane) {
+      find("undefined", warp, lane, i, "a guard depends on what is not defined");
+    });
   return open;
 }
 
 /// \returns whether `lanes` still stay together, at `counter`
-bool Launch::branch(Warp &warp, const Instruction &i, uint32_t &lanes, uint32_t open, uint32_t &counter) {
+bool Launch::branch(Warp &warp, const Instruction &i, uint32_t &lanes, uint32_t open,
+                    uint32_t &counter) {
   const bool isWhole = lanes == lanesIn(warp, LaneState::Ready);
   if (isWhole && (open == lanes || open == 0) && (random() & 15)) {
     counter = open ? i.target : counter + 1;
     return true;
   }
-  forLanes(lanes, [&](uint32_t lane) { warp.lanes[lane].counter = open >> lane & 1 ? i.target : counter + 1; });
+  forLanes(lanes, [&](uint32_t lane) {
+    warp.lanes[lane].counter = open >> lane & 1 ? i.target : counter + 1;
+  });
   return false;
 }
 

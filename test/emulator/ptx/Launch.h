@@ -41,7 +41,8 @@ private:
 
   /// Ends a launch with too many findings.
   struct Stop {};
-  void find(const char *kind, const Warp &warp, uint32_t lane, const Instruction &instruction, const std::string &what);
+  void find(const char *kind, const Warp &warp, uint32_t lane, const Instruction &instruction,
+            const std::string &what);
   uint32_t below(size_t end) { return uint32_t(random() % end); }
 
   // ---- Order of execution (Launch.cpp).
@@ -53,7 +54,8 @@ private:
   void runLanes(Warp &warp, uint32_t lanes);
   /// The lanes with a true guard.
   uint32_t guarded(Warp &warp, const Instruction &instruction, uint32_t lanes);
-  bool branch(Warp &warp, const Instruction &instruction, uint32_t &lanes, uint32_t open, uint32_t &counter);
+  bool branch(Warp &warp, const Instruction &instruction, uint32_t &lanes, uint32_t open,
+              uint32_t &counter);
   void arrive(Warp &warp, const Instruction &instruction, uint32_t open, uint32_t counter);
   bool finishWarpOperation(Warp &warp);
   void reportLost();
@@ -63,9 +65,12 @@ private:
   // ---- Memory (LaunchMemory.cpp).
   Moment now(const Warp &warp, uint32_t lane) const;
   /// The region of an access if it is allowed; otherwise null, with findings.
-  Region *reach(Warp &warp, uint32_t lane, const Instruction &instruction, Space space, const Access &access);
-  bool addressOf(Warp &warp, uint32_t lane, const Instruction &instruction, const Source &base, uint64_t offset, uint64_t &address);
-  bool isDefined(Warp &warp, uint32_t lane, const Instruction &instruction, const Source &source, uint32_t bits, const char *what);
+  Region *reach(Warp &warp, uint32_t lane, const Instruction &instruction, Space space,
+                const Access &access);
+  bool addressOf(Warp &warp, uint32_t lane, const Instruction &instruction, const Source &base,
+                 uint64_t offset, uint64_t &address);
+  bool isDefined(Warp &warp, uint32_t lane, const Instruction &instruction, const Source &source,
+                 uint32_t bits, const char *what);
   void loadParameter(Warp &warp, const Instruction &instruction, uint32_t lanes);
   void load(Warp &warp, const Instruction &instruction, uint32_t lane);
   void store(Warp &warp, const Instruction &instruction, uint32_t lane);

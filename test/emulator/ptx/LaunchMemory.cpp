@@ -10,24 +10,27 @@ Moment Launch::now(const Warp &warp, uint32_t lane) const {
   return {block * grid.threads + warp.first + lane + 1, epoch, warp.turn, warp.lanes[lane].fences};
 }
 
-bool Launch::isDefined(Warp &warp, uint32_t lane, const Instruction &i, const Source &source, uint32_t bits, const char *what) {
+bool Launch::isDefined(Warp &warp, uint32_t lane, const Instruction &i, const Source &source,
+                       uint32_t bits, const char *what) {
   if (!(warp.undefinedOf(source, lane) & maskOf(bits)))
     return true;
   find("undefined", warp, lane, i, what);
   return false;
 }
 
-bool Launch::addressOf(Warp &warp, uint32_t lane, const Instruction &i, const Source &base, uint64_t offset, uint64_t &address) {
+bool Launch::addressOf(Warp &warp, uint32_t lane, const Instruction &i, const Source &base,
+                       uint64_t offset, uint64_t &address) {
   address = warp.valueOf(base, lane) + offset;
   return isDefined(warp, lane, i, base, 64, "an address depends on what is not defined");
 }
 
-Region *Launch::reach(Warp &warp, uint32_t lane, const Instruction &i, Space space, const Access &access) {
+Region *Launch::reach(Warp &warp, uint32_t lane, const Instruction &i, Space space,
+                      const Access &access) {
   const uint32_t alignment = access.alignment ? access.alignment : access.bytes;
   if (access.address % alignment) {
     find("misaligned", warp, lane, i,
-         std::to_string(access.bytes) + " bytes at an address that is " + std::to_string(access.address % alignment) + " off " +
-             std::to_string(alignment));
+         std::to_string(access.bytes) + " bytes at an address that is " +
+             std::to_string(access.address % alignment) + " off " + std::to_string(alignment));
     return nullptr;
   }
   Memory &memory = space == Space::Shared ? shared : global;
@@ -45,13 +48,15 @@ Region *Launch::reach(Warp &warp, uint32_t lane, const Instruction &i, Space spa
 
 void Launch::loadParameter(Warp &warp, const Instruction &i, uint32_t lanes) {
   for (size_t k = 0; k < i.results.size(); ++k) {
-    const uint64_t value = grid.parameters[i.address.value / 8] >> 8 * (i.offset + k * i.bits / 8) & maskOf(i.bits);
+    const uint64_t value =
+        grid.parameters[i.address.value / 8] >> 8 * (i.offset + k * i.bits / 8) & maskOf(i.bits);
     forLanes(lanes, [&](uint32_t lane) { warp.set(i.results[k], lane, value, 0); });
   }
 }
 
 /// Reads an element and its undefined bits.
-static void readElement(const Region &region, uint64_t address, uint32_t bytes, uint64_t &value, uint64_t &undefined) {
+static void readElement(const Region &region, uint64_t address, uint32_t bytes, uint64_t &value,
+                        uint64_t &undefined) {
   const uint64_t at = address - region.begin;
   value = undefined = 0;
   std::memcpy(&value, region.bytes + at, bytes);
@@ -62,7 +67,9 @@ static void readElement(const Region &region, uint64_t address, uint32_t bytes, 
 void Launch::load(Warp &warp, const Instruction &i, uint32_t lane) {
   const uint32_t bytes = i.bits / 8;
   Access access{0, uint32_t(bytes * i.results.size()), i.access};
-  Region *region = addressOf(warp, lane, i, i.address, i.offset, access.address) ? reach(warp, lane, i, i.space, access) : nullptr;
+  Region *region = addressOf(warp, lane, i, i.address, i.offset, access.address)
+                       ? reach(warp, lane, i, i.space, access)
+                       : nullptr;
   for (size_t k = 0; k < i.results.size(); ++k) {
     uint64_t value = 0, undefined = 0;
     if (region)
@@ -85,14 +92,16 @@ void Launch::store(Warp &warp, const Instruction &i, uint32_t lane) {
     return;
   const uint64_t at = access.address - region->begin;
   for (size_t k = 0; k < i.sources.size(); ++k) {
-    isDefined(warp, lane, i, i.sources[k], i.bits, "a number that is stored depends on what is not defined");
+    isDefined(warp, lane, i, i.sources[k], i.bits,
+              "a number that is stored depends on what is not defined");
     const uint64_t value = warp.valueOf(i.sources[k], lane);
     std::memcpy(region->bytes + at + k * bytes, &value, bytes);
   }
   std::memset(region->defined.data() + at, 1, access.bytes);
 }
 
-/// atom.inc: counts up to a limit, then restarts at 0. It continues from the value of earlier launches.
+/// atom.inc: counts up to a limit, then restarts at 0. It continues from the value of earlier
+/// launches.
 void Launch::increment(Warp &warp, const Instruction &i, uint32_t lane) {
   Access access{0, 4, AccessKind::Atomic};
   if (!addressOf(warp, lane, i, i.address, i.offset, access.address))
@@ -100,7 +109,8 @@ void Launch::increment(Warp &warp, const Instruction &i, uint32_t lane) {
   Region *region = reach(warp, lane, i, Space::Global, access);
   if (!region)
     return;
-  isDefined(warp, lane, i, i.sources[0], 32, "a number that is stored depends on what is not defined");
+  isDefined(warp, lane, i, i.sources[0], 32,
+            "a number that is stored depends on what is not defined");
   order.atomic(access.address, now(warp, lane));
   uint32_t before;
   const auto limit = uint32_t(warp.valueOf(i.sources[0], lane));
@@ -112,10 +122,13 @@ void Launch::increment(Warp &warp, const Instruction &i, uint32_t lane) {
 }
 
 void Launch::copy(Warp &warp, const Instruction &i, uint32_t lane) {
-  const auto bytes = uint32_t(i.sources[2].value), size = uint32_t(warp.valueOf(i.sources[3], lane));
+  const auto bytes = uint32_t(i.sources[2].value),
+             size = uint32_t(warp.valueOf(i.sources[3], lane));
   Access to{0, bytes, AccessKind::Store}, from{0, bytes, AccessKind::Load};
-  if (!addressOf(warp, lane, i, i.address, i.offset, to.address) || !addressOf(warp, lane, i, i.sources[0], i.sources[1].value, from.address) ||
-      !isDefined(warp, lane, i, i.sources[3], 32, "the size of a copy depends on what is not defined"))
+  if (!addressOf(warp, lane, i, i.address, i.offset, to.address) ||
+      !addressOf(warp, lane, i, i.sources[0], i.sources[1].value, from.address) ||
+      !isDefined(warp, lane, i, i.sources[3], 32,
+                 "the size of a copy depends on what is not defined"))
     return;
   if (size > bytes)
     return find("out of bounds", warp, lane, i, "copies more bytes than there are");
@@ -130,7 +143,8 @@ void Launch::copy(Warp &warp, const Instruction &i, uint32_t lane) {
   const uint64_t at = to.address - shareds->begin;
   std::memset(shareds->bytes + at, 0xff, bytes);
   std::memset(shareds->defined.data() + at, 0, bytes);
-  warp.lanes[lane].copies.push_back({to.address, from.address, bytes, size, warp.lanes[lane].group});
+  warp.lanes[lane].copies.push_back(
+      {to.address, from.address, bytes, size, warp.lanes[lane].group});
 }
 
 void Launch::wait(Warp &warp, const Instruction &i, uint32_t lane) {
@@ -142,7 +156,8 @@ void Launch::wait(Warp &warp, const Instruction &i, uint32_t lane) {
       continue;
     }
     std::string problem;
-    const Access to{copy.to, copy.bytes, AccessKind::Store}, from{copy.from, copy.size, AccessKind::Load};
+    const Access to{copy.to, copy.bytes, AccessKind::Store},
+        from{copy.from, copy.size, AccessKind::Load};
     Region *region = shared.find(to, problem);
     const Region *source = copy.size ? global.find(from, problem) : nullptr;
     const uint64_t at = copy.to - region->begin;
@@ -150,7 +165,8 @@ void Launch::wait(Warp &warp, const Instruction &i, uint32_t lane) {
     std::memset(region->defined.data() + at, 1, copy.bytes);
     if (source) {
       std::memcpy(region->bytes + at, source->bytes + (copy.from - source->begin), copy.size);
-      std::memcpy(region->defined.data() + at, source->defined.data() + (copy.from - source->begin), copy.size);
+      std::memcpy(region->defined.data() + at, source->defined.data() + (copy.from - source->begin),
+                  copy.size);
     }
     shared.land(*region, to, now(warp, lane));
   }
@@ -162,14 +178,16 @@ void Launch::fence(Warp &warp, uint32_t lane) {
   ++warp.lanes[lane].fences;
 }
 
-/// ldmatrix.x4: lane 8 m + r gives the address of row r of matrix m, 16 bytes. Lane l receives elements 2 (l mod 4) and
-/// the next one of row l / 4, of the matrix or of the transposed matrix.
+/// ldmatrix.x4: lane 8 m + r gives the address of row r of matrix m, 16 bytes. Lane l receives
+/// elements 2 (l mod 4) and the next one of row l / 4, of the matrix or of the transposed matrix.
 void Launch::loadMatrices(Warp &warp, const Instruction &i) {
   uint16_t rows[32][8] = {};
   bool undefined[32][8] = {};
   for (uint32_t lane = 0; lane < 32; ++lane) {
     Access access{0, 16, AccessKind::Load};
-    Region *region = addressOf(warp, lane, i, i.address, i.offset, access.address) ? reach(warp, lane, i, Space::Shared, access) : nullptr;
+    Region *region = addressOf(warp, lane, i, i.address, i.offset, access.address)
+                         ? reach(warp, lane, i, Space::Shared, access)
+                         : nullptr;
     if (!region)
       continue;
     const uint64_t at = access.address - region->begin;
@@ -182,7 +200,8 @@ void Launch::loadMatrices(Warp &warp, const Instruction &i) {
       uint64_t value = 0, undefinedBits = 0;
       for (uint32_t e = 0; e < 2; ++e) {
         const uint32_t outer = lane / 4, inner = 2 * (lane % 4) + e;
-        const uint32_t row = 8 * m + (i.isTransposed ? inner : outer), column = i.isTransposed ? outer : inner;
+        const uint32_t row = 8 * m + (i.isTransposed ? inner : outer),
+                       column = i.isTransposed ? outer : inner;
         value |= uint64_t(rows[row][column]) << 16 * e;
         undefinedBits |= undefined[row][column] ? uint64_t(0xffff) << 16 * e : 0;
       }

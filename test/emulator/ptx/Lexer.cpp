@@ -6,8 +6,13 @@ using namespace zorse::emulator::ptx;
 
 namespace {
 
-bool beginsName(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '.' || c == '%' || c == '$' || c == '_'; }
-bool isInName(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '$' || c == '_'; }
+bool beginsName(char c) {
+  return std::isalpha(static_cast<unsigned char>(c)) || c == '.' || c == '%' || c == '$' ||
+         c == '_';
+}
+bool isInName(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '$' || c == '_';
+}
 
 class Lexer {
 public:
@@ -82,8 +87,10 @@ private:
     for (; at < text.size() && std::isalnum(static_cast<unsigned char>(text[at])); ++at)
       ;
     std::string digits = text.substr(begin, at - begin);
-    const bool isBits = digits.size() > 2 && digits[0] == '0' && std::string("fFdD").find(digits[1]) != std::string::npos;
-    const bool isHex = digits.size() > 2 && digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X');
+    const bool isBits = digits.size() > 2 && digits[0] == '0' &&
+                        std::string("fFdD").find(digits[1]) != std::string::npos;
+    const bool isHex =
+        digits.size() > 2 && digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X');
     if (isBits && digits.size() != (std::tolower(digits[1]) == 'f' ? 10u : 18u))
       throw Unreadable(line, "number '" + digits + "'");
     if (!isBits && digits.back() == 'U')
@@ -91,7 +98,10 @@ private:
     size_t used = 0;
     const std::string plain = isBits || isHex ? digits.substr(2) : digits;
     try {
-      word.number = std::stoull(plain, &used, isBits || isHex ? 16 : digits[0] == '0' && digits.size() > 1 ? 8 : 10);
+      word.number = std::stoull(plain, &used,
+                                isBits || isHex                         ? 16
+                                : digits[0] == '0' && digits.size() > 1 ? 8
+                                                                        : 10);
     } catch (const std::exception &) {
       used = 0;
     }
@@ -102,4 +112,6 @@ private:
 
 } // namespace
 
-std::vector<Word> zorse::emulator::ptx::wordsOf(const std::string &text) { return Lexer(text).run(); }
+std::vector<Word> zorse::emulator::ptx::wordsOf(const std::string &text) {
+  return Lexer(text).run();
+}

@@ -14,8 +14,8 @@ struct Word {
   size_t begin = 0, end = 0; ///< in the text
 };
 
-/// Names begin with a letter or one of . % $ _ and may contain dots, so an opcode with its modifiers is one word. Skips
-/// comments. Throws Unreadable.
+/// Names begin with a letter or one of . % $ _ and may contain dots, so an opcode with its
+/// modifiers is one word. Skips comments. Throws Unreadable.
 std::vector<Word> wordsOf(const std::string &text);
 
 } // namespace zorse::emulator::ptx

@@ -10,7 +10,10 @@ void Memory::begin(uint32_t size) {
 
 Region *Memory::find(const Access &access, std::string &problem) {
   const bool writes = access.kind == AccessKind::Store || access.kind == AccessKind::Atomic;
-  auto holds = [&](const Region &r) { return access.address >= r.begin && access.address + access.bytes <= r.end && (r.isWritable || !writes); };
+  auto holds = [&](const Region &r) {
+    return access.address >= r.begin && access.address + access.bytes <= r.end &&
+           (r.isWritable || !writes);
+  };
   if (last < regions.size() && holds(regions[last]))
     return &regions[last];
   for (size_t i = 0; i < regions.size(); ++i)
@@ -21,12 +24,14 @@ Region *Memory::find(const Access &access, std::string &problem) {
   problem = std::string(writes ? "writes " : "reads ") + std::to_string(access.bytes) + " bytes";
   for (const Region &r : regions)
     if (access.address + 4096 > r.begin && access.address < r.end + 4096)
-      problem += ", " + r.name + (r.isWritable ? "" : " (read only)") + " is [" + std::to_string(int64_t(r.begin - access.address)) + ", " +
+      problem += ", " + r.name + (r.isWritable ? "" : " (read only)") + " is [" +
+                 std::to_string(int64_t(r.begin - access.address)) + ", " +
                  std::to_string(int64_t(r.end - access.address)) + ") from there";
   return nullptr;
 }
 
-const char *Memory::conflict(const Touched &t, const Access &access, const Moment &now, const Order &order) {
+const char *Memory::conflict(const Touched &t, const Access &access, const Moment &now,
+                             const Order &order) {
   if (t.isPending)
     return "touches what a copy has not brought yet";
   const bool writes = access.kind == AccessKind::Store || access.kind == AccessKind::Atomic;
@@ -34,14 +39,19 @@ const char *Memory::conflict(const Touched &t, const Access &access, const Momen
     return "reads as constant what this launch has written";
   if (writes && t.isConstant)
     return "writes what this launch has read as constant";
-  if (t.writer.thread && !(t.isAtomic && access.kind == AccessKind::Atomic) && !order.isBefore(t.writer, now))
-    return writes ? "writes what another thread has written" : "reads what another thread has written";
+  if (t.writer.thread && !(t.isAtomic && access.kind == AccessKind::Atomic) &&
+      !order.isBefore(t.writer, now))
+    return writes ? "writes what another thread has written"
+                  : "reads what another thread has written";
   if (!writes || !t.reader.thread)
     return nullptr;
-  // The last reader represents all others if they are ordered before it, in earlier epochs and turns.
-  const bool ofBlock = order.blockOf(t.reader) == order.blockOf(now), sameEpoch = ofBlock && t.reader.epoch == now.epoch;
+  // The last reader represents all others if they are ordered before it, in earlier epochs and
+  // turns.
+  const bool ofBlock = order.blockOf(t.reader) == order.blockOf(now),
+             sameEpoch = ofBlock && t.reader.epoch == now.epoch;
   const bool sameTurn = sameEpoch && order.isOfWarp(t.reader, now) && t.reader.turn == now.turn;
-  if (!order.isBefore(t.reader, now) || t.severalBlocks || (sameEpoch && t.severalWarps) || (sameTurn && t.severalLanes))
+  if (!order.isBefore(t.reader, now) || t.severalBlocks || (sameEpoch && t.severalWarps) ||
+      (sameTurn && t.severalLanes))
     return "writes what another thread reads";
   return nullptr;
 }
@@ -54,8 +64,10 @@ void Memory::record(Touched &t, const Access &access, const Moment &now, const O
     return;
   }
   if (t.reader.thread) {
-    const bool ofBlock = order.blockOf(t.reader) == order.blockOf(now), sameEpoch = ofBlock && t.reader.epoch == now.epoch;
-    const bool ofWarp = order.isOfWarp(t.reader, now), sameTurn = sameEpoch && ofWarp && t.reader.turn == now.turn;
+    const bool ofBlock = order.blockOf(t.reader) == order.blockOf(now),
+               sameEpoch = ofBlock && t.reader.epoch == now.epoch;
+    const bool ofWarp = order.isOfWarp(t.reader, now),
+               sameTurn = sameEpoch && ofWarp && t.reader.turn == now.turn;
     t.severalBlocks |= !ofBlock;
     t.severalWarps = sameEpoch && (t.severalWarps || !ofWarp);
     t.severalLanes = sameTurn && (t.severalLanes || t.reader.thread != now.thread);
@@ -64,7 +76,8 @@ void Memory::record(Touched &t, const Access &access, const Moment &now, const O
   t.isConstant |= access.kind == AccessKind::ConstantLoad;
 }
 
-std::string Memory::touch(Region &region, const Access &access, const Moment &now, const Order &order) {
+std::string Memory::touch(Region &region, const Access &access, const Moment &now,
+                          const Order &order) {
   const char *problem = nullptr;
   forGranules(region, access, [&](Touched &t) {
     if (const char *found = conflict(t, access, now, order))

@@ -1,4 +1,5 @@
-// The memory of a launch, and the state of every byte: whether its value is defined, and the last accesses to it.
+// The memory of a launch, and the state of every byte: whether its value is defined, and the last
+// accesses to it.
 #pragma once
 
 #include "Order.h"
@@ -11,12 +12,14 @@ namespace zorse::emulator::ptx {
 /// The last accesses to a few bytes in this launch.
 struct Touched {
   Moment writer, reader;
-  bool isAtomic = false;      ///< whether the write was atomic
-  bool severalLanes = false;  ///< several lanes of the reader's warp have read since its last barrier
-  bool severalWarps = false;  ///< several warps of the reader's block have read since its last barrier
+  bool isAtomic = false; ///< whether the write was atomic
+  bool severalLanes =
+      false; ///< several lanes of the reader's warp have read since its last barrier
+  bool severalWarps =
+      false; ///< several warps of the reader's block have read since its last barrier
   bool severalBlocks = false; ///< several blocks have read
   bool isPending = false;     ///< a copy to it is in progress
-  bool isConstant = false;    ///< was read as memory that is constant during the launch (ld.global.nc)
+  bool isConstant = false; ///< was read as memory that is constant during the launch (ld.global.nc)
 };
 
 /// Contiguous bytes: an operand or a variable.
@@ -47,8 +50,8 @@ public:
   void clear() { regions.clear(); }
   std::vector<Region> &all() { return regions; }
 
-  /// The region of an access. Null, with the reason in `problem`, if no region contains the bytes or they are
-  /// read-only.
+  /// The region of an access. Null, with the reason in `problem`, if no region contains the bytes
+  /// or they are read-only.
   Region *find(const Access &access, std::string &problem);
 
   /// Records the access. \returns the conflict with an earlier access; empty: none
@@ -62,12 +65,15 @@ private:
   size_t last = 0; ///< index of the region that was found last
   uint32_t granule = 4;
 
-  template <typename Function> void forGranules(Region &region, const Access &access, Function function) {
-    const uint64_t first = (access.address - region.begin) / granule, end = (access.address + access.bytes - 1 - region.begin) / granule;
+  template <typename Function>
+  void forGranules(Region &region, const Access &access, Function function) {
+    const uint64_t first = (access.address - region.begin) / granule,
+                   end = (access.address + access.bytes - 1 - region.begin) / granule;
     for (uint64_t i = first; i <= end; ++i)
       function(region.touched[i]);
   }
-  static const char *conflict(const Touched &t, const Access &access, const Moment &now, const Order &order);
+  static const char *conflict(const Touched &t, const Access &access, const Moment &now,
+                              const Order &order);
   static void record(Touched &t, const Access &access, const Moment &now, const Order &order);
 };
 

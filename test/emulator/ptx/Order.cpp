@@ -16,7 +16,8 @@ bool Order::isBefore(const Moment &before, const Moment &now) const {
     if (release == acquisition.releases.end())
       continue;
     const Moment &fence = release->second;
-    if (fence.thread == before.thread ? before.fences < fence.fences : isBeforeInBlock(before, fence))
+    if (fence.thread == before.thread ? before.fences < fence.fences
+                                      : isBeforeInBlock(before, fence))
       return true;
   }
   return false;

@@ -1,5 +1,6 @@
-// The happens-before order of a launch: program order within a thread, barriers of blocks and warps, and, between
-// blocks, a fence, an atomic operation, the same operation of another block, and a fence there.
+// The happens-before order of a launch: program order within a thread, barriers of blocks and
+// warps, and, between blocks, a fence, an atomic operation, the same operation of another block,
+// and a fence there.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,9 @@ public:
   explicit Order(uint32_t threads) : threads(threads) {}
 
   uint32_t blockOf(const Moment &moment) const { return (moment.thread - 1) / threads; }
-  bool isOfWarp(const Moment &a, const Moment &b) const { return (a.thread - 1) / 32 == (b.thread - 1) / 32; }
+  bool isOfWarp(const Moment &a, const Moment &b) const {
+    return (a.thread - 1) / 32 == (b.thread - 1) / 32;
+  }
 
   /// Whether an access at `before` happens before an access at `now`.
   bool isBefore(const Moment &before, const Moment &now) const;
@@ -32,12 +35,13 @@ public:
 
 private:
   uint32_t threads;
-  /// By block: the last fence of a thread before its atomic write to the address, ordered after the writes of earlier
-  /// blocks.
+  /// By block: the last fence of a thread before its atomic write to the address, ordered after the
+  /// writes of earlier blocks.
   using Releases = std::map<uint32_t, Moment>;
   std::map<uint64_t, Releases> releases;
   std::map<uint32_t, Moment> lastFence; ///< by thread
-  std::map<uint32_t, Releases> seen;    ///< by thread: the releases that its atomic operations have read, until its next fence
+  std::map<uint32_t, Releases>
+      seen; ///< by thread: the releases that its atomic operations have read, until its next fence
   struct Acquisition {
     Moment at;
     Releases releases;
@@ -46,7 +50,8 @@ private:
 
   /// Within a block.
   bool isBeforeInBlock(const Moment &before, const Moment &now) const {
-    return before.thread == now.thread || before.epoch < now.epoch || (isOfWarp(before, now) && before.turn < now.turn);
+    return before.thread == now.thread || before.epoch < now.epoch ||
+           (isOfWarp(before, now) && before.turn < now.turn);
   }
 };
 

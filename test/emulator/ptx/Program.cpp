@@ -85,7 +85,8 @@ void Program::addCoverage(std::map<std::string, Coverage> &coverage) const {
     }
 }
 
-std::vector<std::string> Program::run(const std::string &symbol, const GridLaunch &grid, Defined &defined, uint64_t seed) {
+std::vector<std::string> Program::run(const std::string &symbol, const GridLaunch &grid,
+                                      Defined &defined, uint64_t seed) {
   auto kernel = impl->kernels.find(symbol);
   if (kernel == impl->kernels.end())
     return {"kernel " + symbol + " is not there"};
@@ -97,7 +98,8 @@ std::vector<std::string> Program::run(const std::string &symbol, const GridLaunc
     region.name += (region.name.empty() ? "operand " : " and ") + std::to_string(i);
     region.begin = range.begin;
     region.end = std::max<uint64_t>(region.end, range.end);
-    region.bytes = reinterpret_cast<uint8_t *>(range.begin); // NOLINT(performance-no-int-to-ptr): launches name memory by numbers
+    region.bytes = reinterpret_cast<uint8_t *>(
+        range.begin); // NOLINT(performance-no-int-to-ptr): launches name memory by numbers
     region.isWritable |= range.writable;
   }
   Memory memory;

@@ -10,8 +10,8 @@
 
 namespace zorse::emulator::ptx {
 
-/// Defined bytes of operands, by the address of the operand. All bytes of an operand without an entry are defined.
-/// Launches update it.
+/// Defined bytes of operands, by the address of the operand. All bytes of an operand without an
+/// entry are defined. Launches update it.
 using Defined = std::map<uint64_t, std::vector<uint8_t>>;
 
 class Program {
@@ -23,14 +23,15 @@ public:
   /// Runs a launch. It may access `grid.operands` and the module's variables.
   /// \param seed  determines the order of blocks, warps and lanes
   /// \returns findings; empty: none
-  std::vector<std::string> run(const std::string &kernel, const GridLaunch &grid, Defined &defined, uint64_t seed);
+  std::vector<std::string> run(const std::string &kernel, const GridLaunch &grid, Defined &defined,
+                               uint64_t seed);
 
   std::vector<std::string> kernels() const; ///< sorted by name
 
   /// Coverage by launches.
   struct Coverage {
     uint64_t statements = 0, reached = 0; ///< instructions of texts, and those that were executed
-    uint64_t executed = 0;                ///< executions by groups of lanes, summed over instructions
+    uint64_t executed = 0; ///< executions by groups of lanes, summed over instructions
   };
   /// Adds the coverage of this program, by opcode.
   void addCoverage(std::map<std::string, Coverage> &coverage) const;

@@ -39,7 +39,8 @@ private:
   size_t at = 0;
   ModuleText module;
   KernelText *kernel = nullptr;
-  std::vector<std::map<std::string, std::string>> scopes; ///< names that braces inside a body declare
+  std::vector<std::map<std::string, std::string>>
+      scopes; ///< names that braces inside a body declare
   uint32_t scopeCount = 0;
   uint64_t usedBytes = 0; ///< mask of the next load
 
@@ -83,7 +84,8 @@ private:
     if (take(".version")) {
       // "7.8" is read as two words, because names may begin with a dot.
       module.version = words[at++].text;
-      if (word().kind == Word::Kind::Name && word().text[0] == '.' && word().begin == words[at - 1].end)
+      if (word().kind == Word::Kind::Name && word().text[0] == '.' &&
+          word().begin == words[at - 1].end)
         module.version += words[at++].text;
     } else if (take(".target")) {
       module.target = name();
@@ -218,7 +220,8 @@ private:
 
   void pragma() {
     const std::string mask = "\"used_bytes_mask 0x", text = word().text;
-    if (text.rfind(mask, 0) == 0 && text.size() < mask.size() + 18 && text.find_first_not_of("0123456789abcdef", mask.size()) == text.size() - 1)
+    if (text.rfind(mask, 0) == 0 && text.size() < mask.size() + 18 &&
+        text.find_first_not_of("0123456789abcdef", mask.size()) == text.size() - 1)
       usedBytes = std::stoull(text.substr(mask.size()), nullptr, 16);
     else if (text != "\"nounroll\"")
       unknown();
@@ -308,7 +311,9 @@ private:
       o.number = number();
     } else {
       o.name = resolve(name());
-      o.kind = o.name == "_" ? Operand::Kind::Sink : kernel->registers.count(o.name) ? Operand::Kind::Register : Operand::Kind::Symbol;
+      o.kind = o.name == "_"                     ? Operand::Kind::Sink
+               : kernel->registers.count(o.name) ? Operand::Kind::Register
+                                                 : Operand::Kind::Symbol;
     }
     return o;
   }

@@ -12,7 +12,8 @@ namespace zorse::emulator::ptx {
 /// Thrown for text that the reader does not know. Nothing is skipped silently.
 class Unreadable : public std::runtime_error {
 public:
-  Unreadable(uint32_t line, const std::string &what) : std::runtime_error("line " + std::to_string(line) + ": " + what) {}
+  Unreadable(uint32_t line, const std::string &what)
+      : std::runtime_error("line " + std::to_string(line) + ": " + what) {}
 };
 
 struct Operand {
@@ -29,7 +30,8 @@ struct Statement {
   bool isNegated = false;
   std::string opcode; ///< with all modifiers
   std::vector<Operand> operands;
-  uint64_t usedBytes = 0; ///< mask of the loaded bytes that are used (.pragma "used_bytes_mask"); 0: all
+  uint64_t usedBytes =
+      0; ///< mask of the loaded bytes that are used (.pragma "used_bytes_mask"); 0: all
   std::string text;
 };
 

@@ -1,4 +1,5 @@
-// Instructions on the registers of one thread (PTX ISA 8.7, 9.7.1 to 9.7.9), by opcode with all modifiers.
+// Instructions on the registers of one thread (PTX ISA 8.7, 9.7.1 to 9.7.9), by opcode with all
+// modifiers.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ using ScalarFunction = uint64_t (*)(uint64_t, uint64_t, uint64_t);
 /// Which bits of a result are undefined if bits of the operands are.
 enum class Definedness : uint8_t {
   Strict, ///< all bits, if any bit of an operand is undefined
-  Routed, ///< the bits that the function moves from undefined bits of its data operands; other operands must be defined
+  Routed, ///< the bits that the function moves from undefined bits of its data operands; other
+          ///< operands must be defined
   And,    ///< bit by bit; a defined 0 gives a defined result
   Or,     ///< bit by bit; a defined 1 gives a defined result
   Xor

@@ -29,9 +29,11 @@ uint64_t undefinedOf(const Warp &warp, const Instruction &i, uint32_t lane) {
   case Definedness::Strict:
     return any ? all : 0;
   case Definedness::And: // a defined 0 gives a defined result
-    return (undefined[0] | undefined[1]) & (undefined[0] | values[0]) & (undefined[1] | values[1]) & all;
+    return (undefined[0] | undefined[1]) & (undefined[0] | values[0]) & (undefined[1] | values[1]) &
+           all;
   case Definedness::Or:
-    return (undefined[0] | undefined[1]) & (undefined[0] | ~values[0]) & (undefined[1] | ~values[1]) & all;
+    return (undefined[0] | undefined[1]) & (undefined[0] | ~values[0]) &
+           (undefined[1] | ~values[1]) & all;
   case Definedness::Xor:
     return any & all;
   case Definedness::Routed:
@@ -67,16 +69,23 @@ void zorse::emulator::ptx::executeScalar(Warp &warp, const Instruction &i, uint3
     uint64_t undefinedBits[32];
     forLanes(lanes, [&](uint32_t lane) { undefinedBits[lane] = undefinedOf(warp, i, lane); });
     forLanes(lanes, [&](uint32_t lane) {
-      warp.set(i.results[0], lane, function(from[0][lane * stride[0]], from[1][lane * stride[1]], from[2][lane * stride[2]]), undefinedBits[lane]);
+      warp.set(
+          i.results[0], lane,
+          function(from[0][lane * stride[0]], from[1][lane * stride[1]], from[2][lane * stride[2]]),
+          undefinedBits[lane]);
     });
     return;
   }
   undefinedResults &= ~lanes;
   if (lanes == ~0u)
     for (uint32_t lane = 0; lane < 32; ++lane)
-      to[lane] = function(from[0][lane * stride[0]], from[1][lane * stride[1]], from[2][lane * stride[2]]);
+      to[lane] =
+          function(from[0][lane * stride[0]], from[1][lane * stride[1]], from[2][lane * stride[2]]);
   else
-    forLanes(lanes, [&](uint32_t lane) { to[lane] = function(from[0][lane * stride[0]], from[1][lane * stride[1]], from[2][lane * stride[2]]); });
+    forLanes(lanes, [&](uint32_t lane) {
+      to[lane] =
+          function(from[0][lane * stride[0]], from[1][lane * stride[1]], from[2][lane * stride[2]]);
+    });
 }
 
 void zorse::emulator::ptx::executePack(Warp &warp, const Instruction &i, uint32_t lanes) {
@@ -92,8 +101,10 @@ void zorse::emulator::ptx::executePack(Warp &warp, const Instruction &i, uint32_
 
 void zorse::emulator::ptx::executeUnpack(Warp &warp, const Instruction &i, uint32_t lanes) {
   forLanes(lanes, [&](uint32_t lane) {
-    const uint64_t value = warp.valueOf(i.sources[0], lane), undefined = warp.undefinedOf(i.sources[0], lane);
+    const uint64_t value = warp.valueOf(i.sources[0], lane),
+                   undefined = warp.undefinedOf(i.sources[0], lane);
     for (size_t k = 0; k < i.results.size(); ++k)
-      warp.set(i.results[k], lane, value >> k * i.bits & maskOf(i.bits), undefined >> k * i.bits & maskOf(i.bits));
+      warp.set(i.results[k], lane, value >> k * i.bits & maskOf(i.bits),
+               undefined >> k * i.bits & maskOf(i.bits));
   });
 }

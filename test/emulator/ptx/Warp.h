@@ -29,16 +29,21 @@ struct Warp {
   uint32_t turn = 0;  ///< number of warp barriers that it has passed
   uint64_t steps = 0;
   std::array<Lane, 32> lanes;
-  std::vector<uint64_t> values;         ///< by register and lane
-  std::vector<uint64_t> undefinedBits;  ///< by register and lane; valid for the lanes in `undefinedLanes`
+  std::vector<uint64_t> values; ///< by register and lane
+  std::vector<uint64_t>
+      undefinedBits; ///< by register and lane; valid for the lanes in `undefinedLanes`
   std::vector<uint32_t> undefinedLanes; ///< by register: lanes with undefined bits
 
   void reset(uint32_t firstThread, size_t registers);
 
   uint64_t *value(int32_t index) { return &values[size_t(index) * 32]; }
-  uint64_t valueOf(const Source &source, uint32_t lane) const { return source.index < 0 ? source.value : values[size_t(source.index) * 32 + lane]; }
+  uint64_t valueOf(const Source &source, uint32_t lane) const {
+    return source.index < 0 ? source.value : values[size_t(source.index) * 32 + lane];
+  }
   uint64_t undefinedOf(const Source &source, uint32_t lane) const {
-    return source.index >= 0 && undefinedLanes[size_t(source.index)] >> lane & 1 ? undefinedBits[size_t(source.index) * 32 + lane] : 0;
+    return source.index >= 0 && undefinedLanes[size_t(source.index)] >> lane & 1
+               ? undefinedBits[size_t(source.index) * 32 + lane]
+               : 0;
   }
   void set(int32_t index, uint32_t lane, uint64_t value, uint64_t undefined) {
     if (index < 0)
@@ -51,7 +56,9 @@ struct Warp {
   }
 };
 
-inline uint64_t maskOf(uint32_t bits) { return bits >= 64 ? ~uint64_t(0) : (uint64_t(1) << bits) - 1; }
+inline uint64_t maskOf(uint32_t bits) {
+  return bits >= 64 ? ~uint64_t(0) : (uint64_t(1) << bits) - 1;
+}
 
 /// Calls `function(lane)` for the lanes of a mask.
 template <typename Function> void forLanes(uint32_t lanes, Function function) {

@@ -1,4 +1,5 @@
-// Instructions that exchange registers between the lanes of a warp (PTX ISA 8.7, 9.7.9.6, 9.7.13.5 and 9.7.14.5).
+// Instructions that exchange registers between the lanes of a warp (PTX ISA 8.7, 9.7.9.6, 9.7.13.5
+// and 9.7.14.5).
 #include "Warp.h"
 
 using namespace zorse::emulator::ptx;
@@ -6,7 +7,8 @@ using namespace zorse::emulator::ptx;
 void zorse::emulator::ptx::executeExchange(Warp &warp, const Instruction &i, uint32_t lanes) {
   uint64_t values[32] = {}, undefined[32] = {};
   forLanes(lanes, [&](uint32_t lane) {
-    const auto flips = uint32_t(warp.valueOf(i.sources[1], lane)) & 31, clamp = uint32_t(warp.valueOf(i.sources[2], lane));
+    const auto flips = uint32_t(warp.valueOf(i.sources[1], lane)) & 31,
+               clamp = uint32_t(warp.valueOf(i.sources[2], lane));
     const uint32_t segment = clamp >> 8 & 31, last = (lane & segment) | (clamp & 31 & ~segment);
     const uint32_t other = lane ^ flips, from = other <= last ? other : lane;
     // The register of a lane that does not take part is undefined.
@@ -16,7 +18,8 @@ void zorse::emulator::ptx::executeExchange(Warp &warp, const Instruction &i, uin
     if (warp.undefinedOf(i.sources[1], lane) || warp.undefinedOf(i.sources[2], lane))
       undefined[lane] = maskOf(32);
   });
-  forLanes(lanes, [&](uint32_t lane) { warp.set(i.results[0], lane, values[lane], undefined[lane]); });
+  forLanes(lanes,
+           [&](uint32_t lane) { warp.set(i.results[0], lane, values[lane], undefined[lane]); });
 }
 
 void zorse::emulator::ptx::executeBallot(Warp &warp, const Instruction &i, uint32_t lanes) {
@@ -51,32 +54,39 @@ Place placeInC(uint32_t lane, uint32_t i) {
 /// Operands of a product, and their undefined elements, which make all dependent results undefined.
 struct Matrices {
   double a[16][16], b[16][8], c[16][8];
-  bool undefinedA[16] = {}, undefinedB[8] = {}, undefinedC[16][8] = {}; ///< by row of A, by column of B
+  bool undefinedA[16] = {}, undefinedB[8] = {},
+       undefinedC[16][8] = {}; ///< by row of A, by column of B
 };
 
 void gather(const Warp &warp, const Instruction &in, Matrices &m) {
   for (uint32_t lane = 0; lane < 32; ++lane) {
     for (uint32_t i = 0; i < 8; ++i) {
       const Place at = placeInA(lane, i);
-      m.a[at.row][at.column] = double(widened(uint16_t(warp.valueOf(in.sources[i / 2], lane) >> 16 * (i & 1)), in.isHalf));
-      m.undefinedA[at.row] |= (warp.undefinedOf(in.sources[i / 2], lane) >> 16 * (i & 1) & 0xffff) != 0;
+      m.a[at.row][at.column] = double(
+          widened(uint16_t(warp.valueOf(in.sources[i / 2], lane) >> 16 * (i & 1)), in.isHalf));
+      m.undefinedA[at.row] |=
+          (warp.undefinedOf(in.sources[i / 2], lane) >> 16 * (i & 1) & 0xffff) != 0;
     }
     for (uint32_t i = 0; i < 4; ++i) {
       const Place at = placeInB(lane, i);
-      m.b[at.row][at.column] = double(widened(uint16_t(warp.valueOf(in.sources[4 + i / 2], lane) >> 16 * (i & 1)), in.isHalf));
-      m.undefinedB[at.column] |= (warp.undefinedOf(in.sources[4 + i / 2], lane) >> 16 * (i & 1) & 0xffff) != 0;
+      m.b[at.row][at.column] = double(
+          widened(uint16_t(warp.valueOf(in.sources[4 + i / 2], lane) >> 16 * (i & 1)), in.isHalf));
+      m.undefinedB[at.column] |=
+          (warp.undefinedOf(in.sources[4 + i / 2], lane) >> 16 * (i & 1) & 0xffff) != 0;
     }
     for (uint32_t i = 0; i < 4; ++i) {
       const Place at = placeInC(lane, i);
       m.c[at.row][at.column] = double(as<float>(warp.valueOf(in.sources[6 + i], lane)));
-      m.undefinedC[at.row][at.column] = (warp.undefinedOf(in.sources[6 + i], lane) & maskOf(32)) != 0;
+      m.undefinedC[at.row][at.column] =
+          (warp.undefinedOf(in.sources[6 + i], lane) & maskOf(32)) != 0;
     }
   }
 }
 
 } // namespace
 
-/// d = a b + c. Order and precision of the sums depend on the hardware; here they equal those of the bitcode emulator.
+/// d = a b + c. Order and precision of the sums depend on the hardware; here they equal those of
+/// the bitcode emulator.
 void zorse::emulator::ptx::executeMultiply(Warp &warp, const Instruction &in) {
   Matrices m;
   gather(warp, in, m);
@@ -87,7 +97,9 @@ void zorse::emulator::ptx::executeMultiply(Warp &warp, const Instruction &in) {
   for (uint32_t lane = 0; lane < 32; ++lane)
     for (uint32_t i = 0; i < 4; ++i) {
       const Place at = placeInC(lane, i);
-      const bool isUndefined = m.undefinedA[at.row] || m.undefinedB[at.column] || m.undefinedC[at.row][at.column];
-      warp.set(in.results[i], lane, canonical(float(m.c[at.row][at.column])), isUndefined ? maskOf(32) : 0);
+      const bool isUndefined =
+          m.undefinedA[at.row] || m.undefinedB[at.column] || m.undefinedC[at.row][at.column];
+      warp.set(in.results[i], lane, canonical(float(m.c[at.row][at.column])),
+               isUndefined ? maskOf(32) : 0);
     }
 }

@@ -1,5 +1,5 @@
-// Runs kernels that were compiled on another machine (test/conformance/CaseFile.h): checks that their results are
-// within tolerance, or times them.
+// Runs kernels that were compiled on another machine (test/conformance/CaseFile.h): checks that
+// their results are within tolerance, or times them.
 #include "Probe.h"
 
 #include "CaseFile.h"
@@ -28,7 +28,8 @@ double element(const std::string &bytes, const ExpectedResult &result, size_t i)
   if (result.type == "f64")
     return as(double());
   const uint16_t half = as(uint16_t());
-  return result.type == "bf16" ? runtime::widen<runtime::HalfType::BF16>(half) : runtime::widen<runtime::HalfType::F16>(half);
+  return result.type == "bf16" ? runtime::widen<runtime::HalfType::BF16>(half)
+                               : runtime::widen<runtime::HalfType::F16>(half);
 }
 
 /// A case on a separate device.
@@ -55,7 +56,9 @@ public:
       addresses.push_back((*one)->base());
       memory.push_back(std::move(*one));
       if (s < run.arguments.size())
-        if (Status status = device->write(addresses.back(), run.arguments[s].data(), run.arguments[s].size()); status.failed())
+        if (Status status =
+                device->write(addresses.back(), run.arguments[s].data(), run.arguments[s].size());
+            status.failed())
           return status;
     }
     return Status::success();
@@ -70,15 +73,18 @@ public:
     double worst = 0;
     for (const ExpectedResult &result : run.results) {
       std::string bytes(run.bytes[result.argument], 0);
-      if (Status status = device->read(bytes.data(), addresses[result.argument], bytes.size()); status.failed())
+      if (Status status = device->read(bytes.data(), addresses[result.argument], bytes.size());
+          status.failed())
         return status.error();
       for (size_t i = 0; i < result.middle.size(); ++i) {
-        const double got = element(bytes, result, i), want = double(result.middle[i]), band = double(result.error[i]);
+        const double got = element(bytes, result, i), want = double(result.middle[i]),
+                     band = double(result.error[i]);
         if ((std::isnan(want) && std::isnan(got)) || got == want)
           continue;
         const double off = std::fabs(got - want);
         if (!(off <= band))
-          return runtime::userError("element " + std::to_string(i) + " is " + std::to_string(got) + ", expected " + std::to_string(want) + ", band " +
+          return runtime::userError("element " + std::to_string(i) + " is " + std::to_string(got) +
+                                    ", expected " + std::to_string(want) + ", band " +
                                     std::to_string(band));
         worst = std::max(worst, band > 0 ? off / band : 0);
       }
@@ -116,7 +122,8 @@ void replay(const CaseFile &file) {
   say(file.name, true, number("worst error %.3f of its band", worst));
 }
 
-/// Times a case. The minimum memory traffic is every slot once. Launches of one body are distinguished by name.
+/// Times a case. The minimum memory traffic is every slot once. Launches of one body are
+/// distinguished by name.
 void time(const CaseFile &file, const runtime::cuda::CudaApi &cuda) {
   Loaded loaded;
   if (Status status = loaded.load(file); status.failed())
@@ -125,7 +132,8 @@ void time(const CaseFile &file, const runtime::cuda::CudaApi &cuda) {
   if (Status status = loaded.place(run); status.failed())
     return say(file.name, false, status.message());
   for (size_t s = 0; s < loaded.addresses.size(); ++s)
-    if (Status status = loaded.device->fill(loaded.addresses[s], std::byte(0), run.bytes[s]); status.failed())
+    if (Status status = loaded.device->fill(loaded.addresses[s], std::byte(0), run.bytes[s]);
+        status.failed())
       return say(file.name, false, status.message());
   class Puts final : public runtime::StreamTask {
   public:
@@ -145,7 +153,9 @@ void time(const CaseFile &file, const runtime::cuda::CudaApi &cuda) {
   for (const uint64_t argument : run.bytes)
     bytes += argument;
   const double rate = double(bytes) / *task.seconds * 1e-9;
-  say(file.name, true, number("%.1f us", *task.seconds * 1e6) + ", " + number("%.0f GB/s", rate) + " for " + number("%.1f MB", double(bytes) * 1e-6),
+  say(file.name, true,
+      number("%.1f us", *task.seconds * 1e6) + ", " + number("%.0f GB/s", rate) + " for " +
+          number("%.1f MB", double(bytes) * 1e-6),
       number("\"seconds\": %.9f", *task.seconds) + ", \"bytes\": " + std::to_string(bytes));
 }
 
@@ -154,13 +164,15 @@ void timeCopy(const runtime::cuda::CudaApi &cuda) {
   constexpr size_t kBytes = size_t(128) << 20;
   runtime::cuda::CUdeviceptr memory = 0;
   const char *name = "a copy in the GPU's memory";
-  if (Status status = cuda.check("cuMemAlloc", cuda.cuMemAlloc_v2(&memory, 2 * kBytes)); status.failed())
+  if (Status status = cuda.check("cuMemAlloc", cuda.cuMemAlloc_v2(&memory, 2 * kBytes));
+      status.failed())
     return say(name, false, status.message());
   Result<double> seconds = 0.0;
   {
     GpuTimer timer(cuda);
     seconds = timer.seconds(5, 4, [&](runtime::cuda::CUstream stream) {
-      return cuda.check("cuMemcpyAsync", cuda.cuMemcpyAsync(memory + kBytes, memory, kBytes, stream));
+      return cuda.check("cuMemcpyAsync",
+                        cuda.cuMemcpyAsync(memory + kBytes, memory, kBytes, stream));
     });
   }
   cuda.cuMemFree_v2(memory);

@@ -1,4 +1,5 @@
-// Describes the machine: versions, GPUs, and the memory that a run needs in addition to its program's own.
+// Describes the machine: versions, GPUs, and the memory that a run needs in addition to its
+// program's own.
 #include "Probe.h"
 
 #include "device/cuda/BlasLt.h"
@@ -16,7 +17,9 @@ using namespace zorse;
 using namespace zorse::probe;
 using namespace zorse::runtime::cuda;
 
-static double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+static double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 static std::string seconds(double value) {
   char text[32];
@@ -33,20 +36,24 @@ int probe::describeMachine() {
   int number = 0;
   for (const runtime::HardwareUnit &unit : (*driver)->units())
     say("GPU " + std::to_string(number++), unit.architecture != "none",
-        unit.model + ", " + unit.architecture + ", " + mebibytes(unit.memory) + ", PCI " + unit.address + ", " + unit.id);
+        unit.model + ", " + unit.architecture + ", " + mebibytes(unit.memory) + ", PCI " +
+            unit.address + ", " + unit.id);
   const double begin = now();
   Result<const CudaApi *> api = openGpu();
   if (api.failed())
     return say("context", false, api.message()), 1;
   const FreeMemory context = freeMemory(**api);
-  say("context", true, seconds(now() - begin) + "; " + mebibytes(context.left) + " of " + mebibytes(context.all) + " are free with it");
+  say("context", true,
+      seconds(now() - begin) + "; " + mebibytes(context.left) + " of " + mebibytes(context.all) +
+          " are free with it");
   const double before = now();
   Result<std::unique_ptr<BlasLt>> blas = BlasLt::create(**api);
   if (blas.failed())
     return say("cuBLASLt", false, blas.message()), 1;
   const FreeMemory products = freeMemory(**api);
   say("cuBLASLt", true,
-      (*blas)->version() + ", " + seconds(now() - before) + ", " + mebibytes(context.left - products.left) + " of the GPU's memory");
+      (*blas)->version() + ", " + seconds(now() - before) + ", " +
+          mebibytes(context.left - products.left) + " of the GPU's memory");
   const Result<std::string> nccl = runtime::ncclVersion();
   say("NCCL", !nccl.failed(), nccl.failed() ? nccl.message() : "NCCL " + *nccl);
   return 0;
@@ -77,7 +84,9 @@ int probe::loadModules(const std::string &directory) {
     const std::string arch = file.parent_path().filename().string(), text = image.str();
     char log[8192] = "";
     int options[] = {kJitErrorLogBuffer, kJitErrorLogBytes};
-    void *values[] = {log, reinterpret_cast<void *>(sizeof log)}; // NOLINT(performance-no-int-to-ptr): sizes are passed by value
+    void *values[] = {
+        log, reinterpret_cast<void *>(
+                 sizeof log)}; // NOLINT(performance-no-int-to-ptr): sizes are passed by value
     CUmodule module = nullptr;
     const double begin = now();
     const CUresult result = cuda.cuModuleLoadDataEx(&module, text.c_str(), 2, options, values);
@@ -85,11 +94,13 @@ int probe::loadModules(const std::string &directory) {
     const bool wanted = findDeviceKind("cuda")->runs(*runs, arch);
     std::string figure = seconds(took) + " for " + std::to_string(text.size() >> 10) + " KiB";
     if (result != kSuccess)
-      figure = cuda.describe("cuModuleLoadDataEx", result) + (log[0] ? std::string("; ") + log : "") +
+      figure = cuda.describe("cuModuleLoadDataEx", result) +
+               (log[0] ? std::string("; ") + log : "") +
                (wanted ? "" : " (as it should be: this GPU is older)");
     char number[48];
     std::snprintf(number, sizeof number, "\"seconds\": %.4f", took);
-    say("load " + arch + "/" + file.filename().string(), (result == kSuccess) == wanted || !wanted, figure, number);
+    say("load " + arch + "/" + file.filename().string(), (result == kSuccess) == wanted || !wanted,
+        figure, number);
     if (module)
       cuda.cuModuleUnload(module);
   }
@@ -107,7 +118,8 @@ int probe::leaveMemory(size_t bytes, char **command) {
     if (result != kSuccess)
       return say("leave", false, (*api)->describe("cuMemAlloc", result)), 1;
   }
-  std::fprintf(stderr, "%s of %s are left\n", mebibytes(freeMemory(**api).left).c_str(), mebibytes(before.all).c_str());
+  std::fprintf(stderr, "%s of %s are left\n", mebibytes(freeMemory(**api).left).c_str(),
+               mebibytes(before.all).c_str());
   const pid_t child = fork();
   if (child == 0) {
     execvp(command[0], command);

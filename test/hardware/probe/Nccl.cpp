@@ -1,5 +1,5 @@
-// Checks NCCL with one rank: whether it starts, the host time of a call, its memory use, and whether a communicator can
-// be aborted behind long-running work.
+// Checks NCCL with one rank: whether it starts, the host time of a call, its memory use, and
+// whether a communicator can be aborted behind long-running work.
 #include "Probe.h"
 
 #include "device/cuda/BlasLt.h"
@@ -20,7 +20,9 @@ constexpr size_t kGathered = 1 << 16; ///< elements
 constexpr int kCalls = 200;
 constexpr double kLasting = 1.5, kEndsWithin = 10; ///< seconds
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 template <typename Put> class Task final : public StreamTask {
 public:
@@ -31,7 +33,8 @@ private:
   Put put_;
 };
 
-/// Puts products on a stream that run for at least kLasting seconds, limited to a few thousand products.
+/// Puts products on a stream that run for at least kLasting seconds, limited to a few thousand
+/// products.
 Status putLasting(const CudaApi &cuda, BlasLt &blas, CUdeviceptr memory, CUstream stream) {
   BlasMatmul p;
   p.typeOfOperands = p.typeOfC = kF32;
@@ -70,7 +73,8 @@ int probe::tryNccl() {
   char text[160];
   if (made.failed())
     return say("a communicator of one rank", false, made.message()), 1;
-  std::snprintf(text, sizeof text, "%.2f s, %zu MiB of the GPU's memory", now() - begin, (before.left - freeMemory(cuda).left) >> 20);
+  std::snprintf(text, sizeof text, "%.2f s, %zu MiB of the GPU's memory", now() - begin,
+                (before.left - freeMemory(cuda).left) >> 20);
   say("a communicator of one rank", true, text);
   DeviceTransport &transport = *made->front();
 
@@ -98,7 +102,8 @@ int probe::tryNccl() {
 
   double took = -1;
   Task abort([&](WorkStream &stream) {
-    if (Status put = putLasting(cuda, **blas, (*memory)->base().value, stream.handle()); put.failed())
+    if (Status put = putLasting(cuda, **blas, (*memory)->base().value, stream.handle());
+        put.failed())
       return put;
     if (Status put = transport.allGather(gather, stream); put.failed())
       return put;
@@ -110,7 +115,8 @@ int probe::tryNccl() {
   status = (*device)->onStream(abort);
   std::snprintf(text, sizeof text, "%.2f s (limit %.0f s)", took, kEndsWithin);
   if (status.failed() || took < 0)
-    say("an abort behind work that lasts", false, status.failed() ? status.message() : "was not reached");
+    say("an abort behind work that lasts", false,
+        status.failed() ? status.message() : "was not reached");
   else
     say("an abort behind work that lasts", took <= kEndsWithin, text);
   return 0;

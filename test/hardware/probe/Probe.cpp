@@ -1,12 +1,13 @@
 // gpu-probe COMMAND ...
 //
-//   machine             prints versions, GPUs by number, and memory before and after allocating what a run needs in addition to its program
-//   modules FOLDER      loads every kernel object in the folder, and prints the time that the driver takes to compile it
-//   kernels FOLDER      runs the output of kernel-conformance --record, and compares results
-//   times FOLDER        runs it for timing
-//   products LIST       multiplies matrices of the sizes in a file, and compares samples of the results
-//   nccl                a communicator of one rank: calls, and an abort behind long-running work
-//   leave MIB COMMAND   allocates all but MIB of the GPU's memory, and runs a command
+//   machine             prints versions, GPUs by number, and memory before and after allocating
+//   what a run needs in addition to its program modules FOLDER      loads every kernel object in
+//   the folder, and prints the time that the driver takes to compile it kernels FOLDER      runs
+//   the output of kernel-conformance --record, and compares results times FOLDER        runs it for
+//   timing products LIST       multiplies matrices of the sizes in a file, and compares samples of
+//   the results nccl                a communicator of one rank: calls, and an abort behind
+//   long-running work leave MIB COMMAND   allocates all but MIB of the GPU's memory, and runs a
+//   command
 #include "Probe.h"
 
 #include "zorse/runtime/Drivers.h"
@@ -35,9 +36,11 @@ static std::string quoted(const std::string &text) {
   return out + "\"";
 }
 
-void probe::say(const std::string &check, bool good, const std::string &figure, const std::string &more) {
-  std::printf("{\"check\": %s, \"good\": %s, \"figure\": %s%s%s}\n", quoted(check).c_str(), good ? "true" : "false", quoted(figure).c_str(),
-              more.empty() ? "" : ", ", more.c_str());
+void probe::say(const std::string &check, bool good, const std::string &figure,
+                const std::string &more) {
+  std::printf("{\"check\": %s, \"good\": %s, \"figure\": %s%s%s}\n", quoted(check).c_str(),
+              good ? "true" : "false", quoted(figure).c_str(), more.empty() ? "" : ", ",
+              more.c_str());
   std::fflush(stdout);
 }
 
@@ -53,11 +56,14 @@ Result<const CudaApi *> probe::openGpu() {
   const CudaApi &cuda = **api;
   int count = 0;
   CUcontext context = nullptr;
-  if (Status status = cuda.check("cuDeviceGetCount", cuda.cuDeviceGetCount(&count)); status.failed())
+  if (Status status = cuda.check("cuDeviceGetCount", cuda.cuDeviceGetCount(&count));
+      status.failed())
     return status.error();
   if (count == 0)
     return runtime::userError("this process sees no GPU (CUDA_VISIBLE_DEVICES, nvidia-smi)");
-  if (Status status = cuda.check("cuDevicePrimaryCtxRetain", cuda.cuDevicePrimaryCtxRetain(&context, 0)); status.failed())
+  if (Status status =
+          cuda.check("cuDevicePrimaryCtxRetain", cuda.cuDevicePrimaryCtxRetain(&context, 0));
+      status.failed())
     return status.error();
   if (Status status = cuda.check("cuCtxSetCurrent", cuda.cuCtxSetCurrent(context)); status.failed())
     return status.error();
@@ -95,14 +101,18 @@ GpuTimer::~GpuTimer() {
   if (own_)
     cuda_.cuStreamDestroy_v2(own_);
 }
-Status GpuTimer::begin() { return cuda_.check("cuEventRecord", cuda_.cuEventRecord(before_, stream_)); }
+Status GpuTimer::begin() {
+  return cuda_.check("cuEventRecord", cuda_.cuEventRecord(before_, stream_));
+}
 Result<double> GpuTimer::end() {
   float milliseconds = 0;
-  for (auto [what, result] :
-       {std::pair("cuEventRecord", cuda_.cuEventRecord(behind_, stream_)), {"cuEventSynchronize", cuda_.cuEventSynchronize(behind_)}})
+  for (auto [what, result] : {std::pair("cuEventRecord", cuda_.cuEventRecord(behind_, stream_)),
+                              {"cuEventSynchronize", cuda_.cuEventSynchronize(behind_)}})
     if (Status status = cuda_.check(what, result); status.failed())
       return status.error();
-  if (Status status = cuda_.check("cuEventElapsedTime", cuda_.cuEventElapsedTime(&milliseconds, before_, behind_)); status.failed())
+  if (Status status = cuda_.check("cuEventElapsedTime",
+                                  cuda_.cuEventElapsedTime(&milliseconds, before_, behind_));
+      status.failed())
     return status.error();
   return double(milliseconds) * 1e-3;
 }
@@ -121,6 +131,7 @@ int main(int argc, char **argv) {
     return tryNccl();
   if (command == "leave" && argc > 3)
     return leaveMemory(size_t(std::strtoull(argv[2], nullptr, 10)) << 20, argv + 3);
-  std::fprintf(stderr, "usage: gpu-probe machine | modules FOLDER | kernels FOLDER | times FOLDER | products LIST | nccl | leave MIB COMMAND...\n");
+  std::fprintf(stderr, "usage: gpu-probe machine | modules FOLDER | kernels FOLDER | times FOLDER "
+                       "| products LIST | nccl | leave MIB COMMAND...\n");
   return 2;
 }

@@ -1,7 +1,9 @@
-// gpu-probe: the checks of the validation kit on one GPU, with the runtime's own driver (docs/guides/nvidia-gpus.md).
+// gpu-probe: the checks of the validation kit on one GPU, with the runtime's own driver
+// (docs/guides/nvidia-gpus.md).
 //
-// A command prints a line of JSON for each check, {"check": name, "good": bool, "figure": text, ...}, and nothing else,
-// so that earlier results are known if a later check hangs or ends the process.
+// A command prints a line of JSON for each check, {"check": name, "good": bool, "figure": text,
+// ...}, and nothing else, so that earlier results are known if a later check hangs or ends the
+// process.
 #pragma once
 
 #include "device/cuda/CudaApi.h"
@@ -19,8 +21,10 @@ using runtime::Result;
 using runtime::Status;
 
 /// Prints a check. \param more  additional members of the line: `"seconds": 1.5`
-void say(const std::string &check, bool good, const std::string &figure, const std::string &more = "");
-/// Prints a check that passes if `status` is a success; otherwise prints the error. \return  whether it passed
+void say(const std::string &check, bool good, const std::string &figure,
+         const std::string &more = "");
+/// Prints a check that passes if `status` is a success; otherwise prints the error. \return whether
+/// it passed
 bool sayStatus(const std::string &check, const Status &status, const std::string &figure);
 
 /// The driver, with the context of the first GPU current; held until the process ends.
@@ -34,7 +38,8 @@ struct FreeMemory {
 FreeMemory freeMemory(const runtime::cuda::CudaApi &cuda);
 std::string mebibytes(size_t bytes);
 
-/// Measures the GPU time of work on a stream, with an event before and after it: the minimum of several tries.
+/// Measures the GPU time of work on a stream, with an event before and after it: the minimum of
+/// several tries.
 class GpuTimer {
 public:
   /// \param stream  null: creates a separate one
@@ -66,8 +71,8 @@ private:
   runtime::cuda::CUevent before_ = nullptr, behind_ = nullptr;
 };
 
-// Commands, by file. \return  exit status: 0 if all checks were made, whatever their result; 1 if a check could not be
-// made
+// Commands, by file. \return  exit status: 0 if all checks were made, whatever their result; 1 if a
+// check could not be made
 int describeMachine();
 int loadModules(const std::string &directory);
 int replayKernels(const std::string &directory, bool timed);

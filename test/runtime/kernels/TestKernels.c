@@ -8,11 +8,12 @@ struct call {
   int64_t bases[2];
 };
 
-/* Next to each, as <name>_needs: what it accesses (abi/KernelAbi.h): operands, points; of each operand bytes fixed, per row and per point, and
- * whether it is written. */
+/* Next to each, as <name>_needs: what it accesses (abi/KernelAbi.h): operands, points; of each
+ * operand bytes fixed, per row and per point, and whether it is written. */
 
 /* operand 1[p] (+)= 2 * operand 0[p]; one f32 per point. */
-void zorse_test_double(void *const *operands, const struct call *call, int64_t begin, int64_t end, uint64_t accumulate) {
+void zorse_test_double(void *const *operands, const struct call *call, int64_t begin, int64_t end,
+                       uint64_t accumulate) {
   const float *x = operands[0];
   float *y = operands[1];
   for (int64_t p = begin; p < end; ++p)
@@ -21,7 +22,8 @@ void zorse_test_double(void *const *operands, const struct call *call, int64_t b
 const int64_t zorse_test_double_needs[] = {2, -1, 0, 0, 0, 4, 0, 0, 0, 4, 1};
 
 /* operand 0[p] = sample_base + p + 1000 * instance_base; one f64 per row. */
-void zorse_test_identify(void *const *operands, const struct call *call, int64_t begin, int64_t end, uint64_t accumulate) {
+void zorse_test_identify(void *const *operands, const struct call *call, int64_t begin, int64_t end,
+                         uint64_t accumulate) {
   double *y = operands[0];
   for (int64_t p = begin; p < end; ++p)
     y[p] = (double)(call->sample_base + p) + 1000.0 * (double)call->instance_base;
@@ -29,7 +31,8 @@ void zorse_test_identify(void *const *operands, const struct call *call, int64_t
 const int64_t zorse_test_identify_needs[] = {1, -1, 0, 0, 0, 8, 1};
 
 /* operand 2[row] = sum over 4 elements of operand 0[row] * operand 1; a point is a row. */
-void zorse_test_dot(void *const *operands, const struct call *call, int64_t begin, int64_t end, uint64_t accumulate) {
+void zorse_test_dot(void *const *operands, const struct call *call, int64_t begin, int64_t end,
+                    uint64_t accumulate) {
   const float *y = operands[0], *w = operands[1];
   float *loss = operands[2];
   for (int64_t row = begin; row < end; ++row) {
@@ -40,8 +43,10 @@ void zorse_test_dot(void *const *operands, const struct call *call, int64_t begi
 }
 const int64_t zorse_test_dot_needs[] = {3, -1, 0, 0, 0, 16, 0, 16, 0, 0, 0, 0, 0, 4, 1};
 
-/* operand 2[j] (+)= lossGradient[0] * sum over rows of operand 0[row, j]; operand 1 is the step scalars; a point is an element. */
-void zorse_test_dot_gradient(void *const *operands, const struct call *call, int64_t begin, int64_t end, uint64_t accumulate) {
+/* operand 2[j] (+)= lossGradient[0] * sum over rows of operand 0[row, j]; operand 1 is the step
+ * scalars; a point is an element. */
+void zorse_test_dot_gradient(void *const *operands, const struct call *call, int64_t begin,
+                             int64_t end, uint64_t accumulate) {
   const float *y = operands[0];
   const double *scalars = operands[1];
   float *gradient = operands[2];
@@ -54,8 +59,10 @@ void zorse_test_dot_gradient(void *const *operands, const struct call *call, int
 }
 const int64_t zorse_test_dot_gradient_needs[] = {3, -1, 0, 0, 16, 0, 0, 256, 0, 0, 0, 0, 0, 4, 1};
 
-/* operand 0 -= learning rate * clip factor * operand 1, unless skipped; operand 2 is the step scalars; a point is an element. */
-void zorse_test_sgd(void *const *operands, const struct call *call, int64_t begin, int64_t end, uint64_t accumulate) {
+/* operand 0 -= learning rate * clip factor * operand 1, unless skipped; operand 2 is the step
+ * scalars; a point is an element. */
+void zorse_test_sgd(void *const *operands, const struct call *call, int64_t begin, int64_t end,
+                    uint64_t accumulate) {
   float *w = operands[0];
   const float *gradient = operands[1];
   const double *scalars = operands[2];

@@ -25,7 +25,8 @@ using Arguments = std::map<std::pair<std::string, int64_t>, Tensor>;
 
 inline std::unique_ptr<mlir::MLIRContext> makeContext() {
   mlir::DialectRegistry registry;
-  registry.insert<ZorseDialect, mlir::arith::ArithDialect, mlir::math::MathDialect, mlir::func::FuncDialect>();
+  registry.insert<ZorseDialect, mlir::arith::ArithDialect, mlir::math::MathDialect,
+                  mlir::func::FuncDialect>();
   autodiff::registerDifferentiableModels(registry);
   registerCostAndFactorsModels(registry);
   auto context = std::make_unique<mlir::MLIRContext>(registry);
@@ -40,7 +41,8 @@ inline std::vector<int64_t> shapeWithRows(mlir::Type type, int64_t rows) {
   return shape;
 }
 
-inline Tensor randomTensor(mlir::Type type, int64_t rows, std::mt19937 &rng, double low, double high) {
+inline Tensor randomTensor(mlir::Type type, int64_t rows, std::mt19937 &rng, double low,
+                           double high) {
   Tensor tensor = Tensor::filled(shapeWithRows(type, rows), 0.0);
   std::uniform_real_distribution<double> uniform(low, high);
   for (double &value : tensor.values)
@@ -50,11 +52,15 @@ inline Tensor randomTensor(mlir::Type type, int64_t rows, std::mt19937 &rng, dou
 
 inline Arguments::key_type keyOf(ArgumentAttr attribute) {
   const bool known = attribute.getField() == ScalarField::Known;
-  return {(known ? stringifyScalarField(attribute.getField()) : stringifyArgumentKind(attribute.getKind())).str(), attribute.getIndex()};
+  return {(known ? stringifyScalarField(attribute.getField())
+                 : stringifyArgumentKind(attribute.getKind()))
+              .str(),
+          attribute.getIndex()};
 }
 
 /// Runs a unit function and returns its results by argument attribute; empty on failure.
-inline Arguments run(mlir::func::FuncOp function, const Arguments &slots, const reference::Options &options) {
+inline Arguments run(mlir::func::FuncOp function, const Arguments &slots,
+                     const reference::Options &options) {
   std::vector<Tensor> arguments;
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
     arguments.push_back(slots.at(keyOf(attributeOfArgument(function, i))));

@@ -29,33 +29,41 @@ struct Case {
 
 void PrintTo(const Case &c, std::ostream *os) { *os << c.name; }
 
-/// Batched floats become boundary values, unbatched floats parameters, integers and booleans inputs.
+/// Batched floats become boundary values, unbatched floats parameters, integers and booleans
+/// inputs.
 std::string functionText(const Case &c) {
   std::string arguments;
   int parameters = 0, inputs = 0, boundaries = 0;
   for (const Argument &a : c.arguments) {
     std::string type = a.type;
-    bool integer = type.find("xi") != std::string::npos, sampled = type.find('?') != std::string::npos;
+    bool integer = type.find("xi") != std::string::npos,
+         sampled = type.find('?') != std::string::npos;
     std::string argument = integer ? "input" : sampled ? "boundary_in" : "parameter";
     int index = integer ? inputs++ : sampled ? boundaries++ : parameters++;
-    arguments += (arguments.empty() ? "%" : ", %") + std::string(a.name) + ": " + type + " {zorse.argument = #zorse.argument<" + argument + ", " +
-                 std::to_string(index) + ">" + (integer || !a.gradient ? "" : ", zorse.gradient") + "}";
+    arguments += (arguments.empty() ? "%" : ", %") + std::string(a.name) + ": " + type +
+                 " {zorse.argument = #zorse.argument<" + argument + ", " + std::to_string(index) +
+                 ">" + (integer || !a.gradient ? "" : ", zorse.gradient") + "}";
   }
-  return "func.func @forward(" + arguments + ") -> (" + c.type + " {zorse.argument = #zorse.argument<boundary_out, 0>, zorse.gradient}) {\n" +
-         c.body + "\nreturn %y : " + c.type + "\n}";
+  return "func.func @forward(" + arguments + ") -> (" + c.type +
+         " {zorse.argument = #zorse.argument<boundary_out, 0>, zorse.gradient}) {\n" + c.body +
+         "\nreturn %y : " + c.type + "\n}";
 }
 
-std::string argumentOf(mlir::func::FuncOp f, unsigned i) { return stringifyArgumentKind(attributeOfArgument(f, i).getKind()).str(); }
+std::string argumentOf(mlir::func::FuncOp f, unsigned i) {
+  return stringifyArgumentKind(attributeOfArgument(f, i).getKind()).str();
+}
 int64_t indexOf(mlir::func::FuncOp f, unsigned i) { return attributeOfArgument(f, i).getIndex(); }
 
-/// Multiplies every differentiable value by a parameter, so that there are gradients of both kinds: `%x0` and `%xp` for
+/// Multiplies every differentiable value by a parameter, so that there are gradients of both kinds:
+/// `%x0` and `%xp` for
 /// `%x`.
 Case behindParameters(Case c, std::vector<std::string> &kept) {
   std::string body;
   std::vector<Argument> arguments;
   for (const Argument &a : c.arguments) {
     std::string type = a.type, name = a.name;
-    if (type.find('?') == std::string::npos || type.find("xi") != std::string::npos || !a.gradient) {
+    if (type.find('?') == std::string::npos || type.find("xi") != std::string::npos ||
+        !a.gradient) {
       arguments.push_back(a);
       continue;
     }
@@ -63,8 +71,8 @@ Case behindParameters(Case c, std::vector<std::string> &kept) {
     arguments.push_back({kept.back().c_str(), a.type});
     kept.push_back(name + "p");
     arguments.push_back({kept.back().c_str(), "tensor<f64>"});
-    body += "%" + name + "b = zorse.broadcast %" + name + "p dims [] : tensor<f64> -> " + type + "\n%" + name + " = arith.mulf %" + name + "0, %" +
-            name + "b : " + type + "\n";
+    body += "%" + name + "b = zorse.broadcast %" + name + "p dims [] : tensor<f64> -> " + type +
+            "\n%" + name + " = arith.mulf %" + name + "0, %" + name + "b : " + type + "\n";
   }
   kept.push_back(body + c.body);
   c.arguments = arguments;
@@ -73,7 +81,8 @@ Case behindParameters(Case c, std::vector<std::string> &kept) {
 }
 
 /// Makes random values for all arguments.
-Arguments randomArguments(mlir::func::FuncOp function, const Case &c, int64_t rows, std::mt19937 &rng) {
+Arguments randomArguments(mlir::func::FuncOp function, const Case &c, int64_t rows,
+                          std::mt19937 &rng) {
   Arguments arguments;
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     mlir::Type type = function.getArgumentTypes()[i], element = mlir::getElementTypeOrSelf(type);
@@ -91,11 +100,13 @@ class Vjp : public ::testing::TestWithParam<Case> {};
 TEST_P(Vjp, EqualsCentralDifferences) {
   const Case &c = GetParam();
   auto context = makeContext();
-  for (RecomputePolicy policy : {RecomputePolicy::MinCut, RecomputePolicy::None, RecomputePolicy::Full}) {
+  for (RecomputePolicy policy :
+       {RecomputePolicy::MinCut, RecomputePolicy::None, RecomputePolicy::Full}) {
     auto module = mlir::parseSourceString<mlir::ModuleOp>(functionText(c), context.get());
     ASSERT_TRUE(module) << functionText(c);
     auto original = mlir::cast<mlir::func::FuncOp>(module->lookupSymbol("forward")).clone();
-    auto joint = autodiff::joinBackward(mlir::cast<mlir::func::FuncOp>(module->lookupSymbol("forward")));
+    auto joint =
+        autodiff::joinBackward(mlir::cast<mlir::func::FuncOp>(module->lookupSymbol("forward")));
     ASSERT_TRUE(mlir::succeeded(joint));
     autodiff::chooseSaved(*joint, policy);
     ASSERT_TRUE(mlir::succeeded(mlir::verify(*module)));
@@ -158,10 +169,12 @@ TEST_P(Vjp, PartsMakeTheWhole) {
   kept.reserve(32);
   Case c = behindParameters(GetParam(), kept);
   auto context = makeContext();
-  for (RecomputePolicy policy : {RecomputePolicy::MinCut, RecomputePolicy::None, RecomputePolicy::Full}) {
+  for (RecomputePolicy policy :
+       {RecomputePolicy::MinCut, RecomputePolicy::None, RecomputePolicy::Full}) {
     auto module = mlir::parseSourceString<mlir::ModuleOp>(functionText(c), context.get());
     ASSERT_TRUE(module) << functionText(c);
-    auto pair = autodiff::differentiate(mlir::cast<mlir::func::FuncOp>(module->lookupSymbol("forward")), policy);
+    auto pair = autodiff::differentiate(
+        mlir::cast<mlir::func::FuncOp>(module->lookupSymbol("forward")), policy);
     ASSERT_TRUE(mlir::succeeded(pair));
     autodiff::SplitBackward split = autodiff::splitBackward(pair->backward);
     ASSERT_TRUE(mlir::succeeded(mlir::verify(*module)));
@@ -181,24 +194,28 @@ TEST_P(Vjp, PartsMakeTheWhole) {
       if (key.first == "boundary_out")
         arguments[{"boundary_out_gradient", key.second}] = value;
     }
-    Arguments whole = run(pair->backward, arguments, options), parts = run(split.inputs, arguments, options);
+    Arguments whole = run(pair->backward, arguments, options),
+              parts = run(split.inputs, arguments, options);
     arguments.insert(parts.begin(), parts.end()); // tensors saved for W
     for (auto &[key, value] : run(split.weights, arguments, options))
       EXPECT_TRUE(parts.emplace(key, value).second) << key.first << " in both parts";
     for (auto &[key, value] : whole) {
       ASSERT_TRUE(parts.count(key)) << key.first << " " << key.second;
       for (int64_t e = 0; e < value.size(); ++e)
-        EXPECT_NEAR(parts.at(key).values[e], value.values[e], 1e-12 * (1 + std::abs(value.values[e])))
+        EXPECT_NEAR(parts.at(key).values[e], value.values[e],
+                    1e-12 * (1 + std::abs(value.values[e])))
             << key.first << " " << key.second << " element " << e << " policy " << int(policy);
     }
     auto countProducts = [](mlir::func::FuncOp f) {
       int count = 0;
       f.walk([&](mlir::Operation *op) {
-        count += mlir::isa<MatmulOp, MatmulGradWeightOp, AttentionOp, AttentionGradOp>(op) && carriesSamples(op->getOperand(0).getType());
+        count += mlir::isa<MatmulOp, MatmulGradWeightOp, AttentionOp, AttentionGradOp>(op) &&
+                 carriesSamples(op->getOperand(0).getType());
       });
       return count;
     };
-    EXPECT_EQ(countProducts(split.inputs) + countProducts(split.weights), countProducts(pair->backward));
+    EXPECT_EQ(countProducts(split.inputs) + countProducts(split.weights),
+              countProducts(pair->backward));
   }
 }
 
@@ -223,8 +240,8 @@ std::vector<Case> cases() {
       {"divf", {X, Z}, "%y = arith.divf %x, %z : " T, T, 0.3, 1.5},
       {"remf",
        {X, Z},
-       "%c = arith.constant dense<5.0> : tensor<f64>\n%b = zorse.broadcast %c dims [] : tensor<f64> -> " T "\n%w = arith.mulf %x, %b : " T
-       "\n%y = arith.remf %w, %z : " T,
+       "%c = arith.constant dense<5.0> : tensor<f64>\n%b = zorse.broadcast %c dims [] : "
+       "tensor<f64> -> " T "\n%w = arith.mulf %x, %b : " T "\n%y = arith.remf %w, %z : " T,
        T,
        0.3,
        1.5},
@@ -234,12 +251,17 @@ std::vector<Case> cases() {
       {"minnumf", {X, Z}, "%y = arith.minnumf %x, %z : " T, T},
       {"relu",
        {X},
-       "%c = arith.constant dense<0.0> : tensor<f64>\n%b = zorse.broadcast %c dims [] : tensor<f64> -> " T "\n%y = arith.maximumf %x, %b : " T,
+       "%c = arith.constant dense<0.0> : tensor<f64>\n%b = zorse.broadcast %c dims [] : "
+       "tensor<f64> -> " T "\n%y = arith.maximumf %x, %b : " T,
        T},
-      {"select", {{"c", "tensor<?x2x4xi1>"}, X, Z}, "%y = arith.select %c, %x, %z : tensor<?x2x4xi1>, " T, T},
+      {"select",
+       {{"c", "tensor<?x2x4xi1>"}, X, Z},
+       "%y = arith.select %c, %x, %z : tensor<?x2x4xi1>, " T,
+       T},
       {"compare_select",
        {X, Z},
-       "%c = arith.cmpf olt, %x, %z : " T "\n%m = arith.mulf %x, %z : " T "\n%y = arith.select %c, %m, %z : tensor<?x2x4xi1>, " T,
+       "%c = arith.cmpf olt, %x, %z : " T "\n%m = arith.mulf %x, %z : " T
+       "\n%y = arith.select %c, %m, %z : tensor<?x2x4xi1>, " T,
        T},
       unary("negf", "arith.negf"),
       unary("exp", "math.exp"),
@@ -271,13 +293,20 @@ std::vector<Case> cases() {
       {"powf", {X, Z}, "%y = math.powf %x, %z : " T, T, 0.3, 2.0},
       {"square",
        {X},
-       "%c = arith.constant dense<2.0> : tensor<f64>\n%b = zorse.broadcast %c dims [] : tensor<f64> -> " T "\n%y = math.powf %x, %b : " T,
+       "%c = arith.constant dense<2.0> : tensor<f64>\n%b = zorse.broadcast %c dims [] : "
+       "tensor<f64> -> " T "\n%y = math.powf %x, %b : " T,
        T},
       {"cube",
        {X},
-       "%c = arith.constant dense<3.0> : tensor<f64>\n%b = zorse.broadcast %c dims [] : tensor<f64> -> " T "\n%y = math.powf %x, %b : " T,
+       "%c = arith.constant dense<3.0> : tensor<f64>\n%b = zorse.broadcast %c dims [] : "
+       "tensor<f64> -> " T "\n%y = math.powf %x, %b : " T,
        T},
-      {"fpowi", {{"n", "tensor<?x2x4xi32>"}, X}, "%y = math.fpowi %x, %n : " T ", tensor<?x2x4xi32>", T, 0.3, 1.5},
+      {"fpowi",
+       {{"n", "tensor<?x2x4xi32>"}, X},
+       "%y = math.fpowi %x, %n : " T ", tensor<?x2x4xi32>",
+       T,
+       0.3,
+       1.5},
       {"atan2", {X, Z}, "%y = math.atan2 %x, %z : " T, T, 0.3, 1.5},
       {"copysign", {X, {"z", T, false}}, "%y = math.copysign %x, %z : " T, T},
       {"fma", {X, Z, {"w", T}}, "%y = math.fma %x, %z, %w : " T, T},
@@ -286,7 +315,10 @@ std::vector<Case> cases() {
        {{"x", "tensor<?x2x3x4xf64>"}},
        "%y = zorse.transpose %x [0, 2, 3, 1] : tensor<?x2x3x4xf64> -> tensor<?x3x4x2xf64>",
        "tensor<?x3x4x2xf64>"},
-      {"slice", {X}, "%y = zorse.slice %x [0, 1, 1] [?, 1, 2] [1, 1, 1] : " T " -> tensor<?x1x2xf64>", "tensor<?x1x2xf64>"},
+      {"slice",
+       {X},
+       "%y = zorse.slice %x [0, 1, 1] [?, 1, 2] [1, 1, 1] : " T " -> tensor<?x1x2xf64>",
+       "tensor<?x1x2xf64>"},
       {"slice_strided",
        {{"x", "tensor<?x9xf64>"}},
        "%y = zorse.slice %x [0, 1] [?, 3] [1, 3] : tensor<?x9xf64> -> tensor<?x3xf64>",
@@ -297,44 +329,70 @@ std::vector<Case> cases() {
        "tensor<?x3xf64>"},
       {"slices_tile",
        {X},
-       "%a = zorse.slice %x [0, 0, 2] [?, 2, 2] [1, 1, 1] : " T " -> tensor<?x2x2xf64>\n%b = zorse.slice %x [0, 0, 0] [?, 2, 2] [1, 1, 1] : " T
+       "%a = zorse.slice %x [0, 0, 2] [?, 2, 2] [1, 1, 1] : " T
+       " -> tensor<?x2x2xf64>\n%b = zorse.slice %x [0, 0, 0] [?, 2, 2] [1, 1, 1] : " T
        " -> tensor<?x2x2xf64>\n%y = arith.mulf %a, %b : tensor<?x2x2xf64>",
        "tensor<?x2x2xf64>"},
       {"slices_gap",
        {X},
-       "%a = zorse.slice %x [0, 0, 3] [?, 2, 1] [1, 1, 1] : " T " -> tensor<?x2x1xf64>\n%b = zorse.slice %x [0, 0, 1] [?, 2, 1] [1, 1, 1] : " T
+       "%a = zorse.slice %x [0, 0, 3] [?, 2, 1] [1, 1, 1] : " T
+       " -> tensor<?x2x1xf64>\n%b = zorse.slice %x [0, 0, 1] [?, 2, 1] [1, 1, 1] : " T
        " -> tensor<?x2x1xf64>\n%y = arith.mulf %a, %b : tensor<?x2x1xf64>",
        "tensor<?x2x1xf64>"},
       {"slices_overlap",
        {X},
-       "%a = zorse.slice %x [0, 0, 1] [?, 2, 2] [1, 1, 1] : " T " -> tensor<?x2x2xf64>\n%b = zorse.slice %x [0, 0, 0] [?, 2, 2] [1, 1, 1] : " T
+       "%a = zorse.slice %x [0, 0, 1] [?, 2, 2] [1, 1, 1] : " T
+       " -> tensor<?x2x2xf64>\n%b = zorse.slice %x [0, 0, 0] [?, 2, 2] [1, 1, 1] : " T
        " -> tensor<?x2x2xf64>\n%y = arith.mulf %a, %b : tensor<?x2x2xf64>",
        "tensor<?x2x2xf64>"},
       {"slices_and_more",
        {X},
-       "%a = zorse.slice %x [0, 0, 2] [?, 2, 2] [1, 1, 1] : " T " -> tensor<?x2x2xf64>\n%b = zorse.slice %x [0, 0, 0] [?, 2, 2] [1, 1, 1] : " T
-       " -> tensor<?x2x2xf64>\n%p = arith.mulf %a, %b : tensor<?x2x2xf64>\n%q = zorse.concat %p, %a {dim = 2 : i64} : (tensor<?x2x2xf64>, "
+       "%a = zorse.slice %x [0, 0, 2] [?, 2, 2] [1, 1, 1] : " T
+       " -> tensor<?x2x2xf64>\n%b = zorse.slice %x [0, 0, 0] [?, 2, 2] [1, 1, 1] : " T
+       " -> tensor<?x2x2xf64>\n%p = arith.mulf %a, %b : tensor<?x2x2xf64>\n%q = zorse.concat %p, "
+       "%a {dim = 2 : i64} : (tensor<?x2x2xf64>, "
        "tensor<?x2x2xf64>) -> " T "\n%y = arith.mulf %q, %x : " T,
        T},
       {"concat",
        {X, {"z", "tensor<?x2x3xf64>"}},
        "%y = zorse.concat %x, %z {dim = 2 : i64} : (" T ", tensor<?x2x3xf64>) -> tensor<?x2x7xf64>",
        "tensor<?x2x7xf64>"},
-      {"broadcast", {{"x", "tensor<?x4xf64>"}}, "%y = zorse.broadcast %x dims [0, 2] : tensor<?x4xf64> -> " T, T},
+      {"broadcast",
+       {{"x", "tensor<?x4xf64>"}},
+       "%y = zorse.broadcast %x dims [0, 2] : tensor<?x4xf64> -> " T,
+       T},
       {"broadcast_over_rows",
        {{"b", "tensor<4xf64>"}, X},
        "%w = zorse.broadcast %b dims [2] : tensor<4xf64> -> " T "\n%y = arith.mulf %x, %w : " T,
        T},
-      {"broadcast_scalar", {{"b", "tensor<f64>"}, X}, "%w = zorse.broadcast %b dims [] : tensor<f64> -> " T "\n%y = arith.mulf %x, %w : " T, T},
-      {"reduce_sum", {X}, "%y = zorse.reduce sum %x dims [1] : " T " -> tensor<?x4xf64>", "tensor<?x4xf64>"},
-      {"reduce_max", {X}, "%y = zorse.reduce max %x dims [1, 2] : " T " -> tensor<?xf64>", "tensor<?xf64>"},
-      {"reduce_min", {X}, "%y = zorse.reduce min %x dims [2] : " T " -> tensor<?x2xf64>", "tensor<?x2xf64>"},
-      {"reduce_prod", {X}, "%y = zorse.reduce prod %x dims [1, 2] : " T " -> tensor<?xf64>", "tensor<?xf64>"},
+      {"broadcast_scalar",
+       {{"b", "tensor<f64>"}, X},
+       "%w = zorse.broadcast %b dims [] : tensor<f64> -> " T "\n%y = arith.mulf %x, %w : " T,
+       T},
+      {"reduce_sum",
+       {X},
+       "%y = zorse.reduce sum %x dims [1] : " T " -> tensor<?x4xf64>",
+       "tensor<?x4xf64>"},
+      {"reduce_max",
+       {X},
+       "%y = zorse.reduce max %x dims [1, 2] : " T " -> tensor<?xf64>",
+       "tensor<?xf64>"},
+      {"reduce_min",
+       {X},
+       "%y = zorse.reduce min %x dims [2] : " T " -> tensor<?x2xf64>",
+       "tensor<?x2xf64>"},
+      {"reduce_prod",
+       {X},
+       "%y = zorse.reduce prod %x dims [1, 2] : " T " -> tensor<?xf64>",
+       "tensor<?xf64>"},
       {"reduce_prod_one",
        {{"x", "tensor<?x3x1xf64>"}},
        "%y = zorse.reduce prod %x dims [2] : tensor<?x3x1xf64> -> tensor<?x3xf64>",
        "tensor<?x3xf64>"},
-      {"matmul_weight", {X, {"w", "tensor<4x3xf64>"}}, "%y = zorse.matmul %x, %w : " T ", tensor<4x3xf64> -> tensor<?x2x3xf64>", "tensor<?x2x3xf64>"},
+      {"matmul_weight",
+       {X, {"w", "tensor<4x3xf64>"}},
+       "%y = zorse.matmul %x, %w : " T ", tensor<4x3xf64> -> tensor<?x2x3xf64>",
+       "tensor<?x2x3xf64>"},
       {"matmul_weight_tb",
        {X, {"w", "tensor<3x4xf64>"}},
        "%y = zorse.matmul %x, %w {transpose_b} : " T ", tensor<3x4xf64> -> tensor<?x2x3xf64>",
@@ -345,7 +403,8 @@ std::vector<Case> cases() {
        "tensor<?x4x3xf64>"},
       {"matmul_weight_ta_tb",
        {X, {"w", "tensor<3x2xf64>"}},
-       "%y = zorse.matmul %x, %w {transpose_a, transpose_b} : " T ", tensor<3x2xf64> -> tensor<?x4x3xf64>",
+       "%y = zorse.matmul %x, %w {transpose_a, transpose_b} : " T
+       ", tensor<3x2xf64> -> tensor<?x4x3xf64>",
        "tensor<?x4x3xf64>"},
       {"matmul_rows",
        {{"x", "tensor<?x4xf64>"}, {"w", "tensor<4x3xf64>"}},
@@ -365,23 +424,29 @@ std::vector<Case> cases() {
        "tensor<?x4x3xf64>"},
       {"matmul_batched_ta_tb",
        {X, {"z", "tensor<?x3x2xf64>"}},
-       "%y = zorse.matmul %x, %z {transpose_a, transpose_b} : " T ", tensor<?x3x2xf64> -> tensor<?x4x3xf64>",
+       "%y = zorse.matmul %x, %z {transpose_a, transpose_b} : " T
+       ", tensor<?x3x2xf64> -> tensor<?x4x3xf64>",
        "tensor<?x4x3xf64>"},
       {"matmul_parameters",
        {{"a", "tensor<3x2xf64>"}, {"w", "tensor<2x4xf64>"}, X},
-       "%p = zorse.matmul %a, %w : tensor<3x2xf64>, tensor<2x4xf64> -> tensor<3x4xf64>\n%y = zorse.matmul %x, %p {transpose_b} : " T
-       ", tensor<3x4xf64> -> tensor<?x2x3xf64>",
+       "%p = zorse.matmul %a, %w : tensor<3x2xf64>, tensor<2x4xf64> -> tensor<3x4xf64>\n%y = "
+       "zorse.matmul %x, %p {transpose_b} : " T ", tensor<3x4xf64> -> tensor<?x2x3xf64>",
        "tensor<?x2x3xf64>"},
       {"matmul_grad_weight",
        {X, {"z", "tensor<?x2x3xf64>"}},
        "%p = zorse.matmul_grad_weight %x, %z : " T
-       ", tensor<?x2x3xf64> -> tensor<4x3xf64>\n%y = zorse.broadcast %p dims [1, 2] : tensor<4x3xf64> -> tensor<?x4x3xf64>",
+       ", tensor<?x2x3xf64> -> tensor<4x3xf64>\n%y = zorse.broadcast %p dims [1, 2] : "
+       "tensor<4x3xf64> -> tensor<?x4x3xf64>",
        "tensor<?x4x3xf64>"},
-      {"gather", {{"w", "tensor<5x4xf64>"}, {"ids", "tensor<?x2xi64>"}}, "%y = zorse.gather %w, %ids : tensor<5x4xf64>, tensor<?x2xi64> -> " T, T},
+      {"gather",
+       {{"w", "tensor<5x4xf64>"}, {"ids", "tensor<?x2xi64>"}},
+       "%y = zorse.gather %w, %ids : tensor<5x4xf64>, tensor<?x2xi64> -> " T,
+       T},
       {"scatter_add",
        {X, {"ids", "tensor<?x2xi64>"}},
        "%p = zorse.scatter_add %ids, %x : tensor<?x2xi64>, " T
-       " -> tensor<5x4xf64>\n%y = zorse.broadcast %p dims [1, 2] : tensor<5x4xf64> -> tensor<?x5x4xf64>",
+       " -> tensor<5x4xf64>\n%y = zorse.broadcast %p dims [1, 2] : tensor<5x4xf64> -> "
+       "tensor<?x5x4xf64>",
        "tensor<?x5x4xf64>"},
       {"take_along_dim",
        {X, {"ids", "tensor<?x2xi64>"}},
@@ -399,90 +464,129 @@ std::vector<Case> cases() {
       {"dropout", {X}, "%y = zorse.dropout %x {probability = 0.4 : f64, rng_id = 2 : i64} : " T, T},
       {"running_stat",
        {X, {"r", "tensor<2x4xf64>", false}},
-       "%y = zorse.running_stat %x, %r {momentum = 0.25 : f64, correction = 1.5 : f64} : " T ", tensor<2x4xf64>",
+       "%y = zorse.running_stat %x, %r {momentum = 0.25 : f64, correction = 1.5 : f64} : " T
+       ", tensor<2x4xf64>",
        T},
-      {"dropout_then_square", {X}, "%d = zorse.dropout %x {probability = 0.4 : f64, rng_id = 2 : i64} : " T "\n%y = arith.mulf %d, %d : " T, T},
+      {"dropout_then_square",
+       {X},
+       "%d = zorse.dropout %x {probability = 0.4 : f64, rng_id = 2 : i64} : " T
+       "\n%y = arith.mulf %d, %d : " T,
+       T},
       {"layer_norm", {X}, "%y = zorse.layer_norm %x {epsilon = 0.01 : f64} : (" T ") -> " T, T},
       {"layer_norm_weight",
        {X, {"g", "tensor<4xf64>"}},
        "%y = zorse.layer_norm %x weight %g {epsilon = 0.01 : f64} : (" T ", tensor<4xf64>) -> " T,
        T},
-      {"layer_norm_bias", {X, {"b", "tensor<4xf64>"}}, "%y = zorse.layer_norm %x bias %b {epsilon = 0.01 : f64} : (" T ", tensor<4xf64>) -> " T, T},
+      {"layer_norm_bias",
+       {X, {"b", "tensor<4xf64>"}},
+       "%y = zorse.layer_norm %x bias %b {epsilon = 0.01 : f64} : (" T ", tensor<4xf64>) -> " T,
+       T},
       {"layer_norm_both",
        {X, {"g", "tensor<4xf64>"}, {"b", "tensor<4xf64>"}},
-       "%y = zorse.layer_norm %x weight %g bias %b {epsilon = 0.01 : f64} : (" T ", tensor<4xf64>, tensor<4xf64>) -> " T,
+       "%y = zorse.layer_norm %x weight %g bias %b {epsilon = 0.01 : f64} : (" T
+       ", tensor<4xf64>, tensor<4xf64>) -> " T,
        T},
       {"rms_norm", {X}, "%y = zorse.rms_norm %x {epsilon = 0.01 : f64} : (" T ") -> " T, T},
-      {"rms_norm_weight", {X, {"g", "tensor<4xf64>"}}, "%y = zorse.rms_norm %x weight %g {epsilon = 0.01 : f64} : (" T ", tensor<4xf64>) -> " T, T},
+      {"rms_norm_weight",
+       {X, {"g", "tensor<4xf64>"}},
+       "%y = zorse.rms_norm %x weight %g {epsilon = 0.01 : f64} : (" T ", tensor<4xf64>) -> " T,
+       T},
       {"rms_norm_one_plus_weight",
        {X, {"g", "tensor<4xf64>"}},
-       "%c = arith.constant dense<1.0> : tensor<4xf64>\n%h = arith.addf %g, %c : tensor<4xf64>\n%y = zorse.rms_norm %x weight %h {epsilon = 0.01 : "
+       "%c = arith.constant dense<1.0> : tensor<4xf64>\n%h = arith.addf %g, %c : tensor<4xf64>\n%y "
+       "= zorse.rms_norm %x weight %h {epsilon = 0.01 : "
        "f64} : (" T ", tensor<4xf64>) -> " T,
        T},
       {"rope",
-       {{"x", "tensor<?x3x2x4xf64>"}, {"c", "tensor<3x2xf64>", false}, {"s", "tensor<3x2xf64>", false}},
-       "%y = zorse.rope %x, %c, %s : (tensor<?x3x2x4xf64>, tensor<3x2xf64>, tensor<3x2xf64>) -> tensor<?x3x2x4xf64>",
+       {{"x", "tensor<?x3x2x4xf64>"},
+        {"c", "tensor<3x2xf64>", false},
+        {"s", "tensor<3x2xf64>", false}},
+       "%y = zorse.rope %x, %c, %s : (tensor<?x3x2x4xf64>, tensor<3x2xf64>, tensor<3x2xf64>) -> "
+       "tensor<?x3x2x4xf64>",
        "tensor<?x3x2x4xf64>"},
       {"rope_interleaved",
-       {{"x", "tensor<?x3x2x4xf64>"}, {"c", "tensor<?x3x2xf64>", false}, {"s", "tensor<?x3x2xf64>", false}},
-       "%y = zorse.rope %x, %c, %s {interleaved} : (tensor<?x3x2x4xf64>, tensor<?x3x2xf64>, tensor<?x3x2xf64>) -> tensor<?x3x2x4xf64>",
+       {{"x", "tensor<?x3x2x4xf64>"},
+        {"c", "tensor<?x3x2xf64>", false},
+        {"s", "tensor<?x3x2xf64>", false}},
+       "%y = zorse.rope %x, %c, %s {interleaved} : (tensor<?x3x2x4xf64>, tensor<?x3x2xf64>, "
+       "tensor<?x3x2xf64>) -> tensor<?x3x2x4xf64>",
        "tensor<?x3x2x4xf64>"},
       {"attention_causal",
        {{"q", "tensor<?x3x4x2xf64>"}, {"k", "tensor<?x3x2x2xf64>"}, {"v", "tensor<?x3x2x2xf64>"}},
-       "%y = zorse.attention %q, %k, %v {causal, scale = 0.7 : f64} : (tensor<?x3x4x2xf64>, tensor<?x3x2x2xf64>, tensor<?x3x2x2xf64>) -> "
+       "%y = zorse.attention %q, %k, %v {causal, scale = 0.7 : f64} : (tensor<?x3x4x2xf64>, "
+       "tensor<?x3x2x2xf64>, tensor<?x3x2x2xf64>) -> "
        "tensor<?x3x4x2xf64>",
        "tensor<?x3x4x2xf64>"},
       {"attention_window_cap_dropout",
        {{"q", "tensor<?x4x2x2xf64>"}, {"k", "tensor<?x4x2x2xf64>"}, {"v", "tensor<?x4x2x2xf64>"}},
-       "%y = zorse.attention %q, %k, %v {causal, window = 2 : i64, softcap = 1.5 : f64, dropout = 0.3 : f64, rng_id = 1 : i64, scale = 0.7 : f64} "
+       "%y = zorse.attention %q, %k, %v {causal, window = 2 : i64, softcap = 1.5 : f64, dropout = "
+       "0.3 : f64, rng_id = 1 : i64, scale = 0.7 : f64} "
        ": (tensor<?x4x2x2xf64>, tensor<?x4x2x2xf64>, tensor<?x4x2x2xf64>) -> tensor<?x4x2x2xf64>",
        "tensor<?x4x2x2xf64>"},
       {"attention_mask",
-       {{"q", "tensor<?x2x2x2xf64>"}, {"k", "tensor<?x3x2x2xf64>"}, {"v", "tensor<?x3x2x4xf64>"}, {"m", "tensor<?x1x2x3xf64>", false}},
-       "%y = zorse.attention %q, %k, %v mask %m {scale = 0.7 : f64} : (tensor<?x2x2x2xf64>, tensor<?x3x2x2xf64>, tensor<?x3x2x4xf64>, "
+       {{"q", "tensor<?x2x2x2xf64>"},
+        {"k", "tensor<?x3x2x2xf64>"},
+        {"v", "tensor<?x3x2x4xf64>"},
+        {"m", "tensor<?x1x2x3xf64>", false}},
+       "%y = zorse.attention %q, %k, %v mask %m {scale = 0.7 : f64} : (tensor<?x2x2x2xf64>, "
+       "tensor<?x3x2x2xf64>, tensor<?x3x2x4xf64>, "
        "tensor<?x1x2x3xf64>) -> tensor<?x2x2x4xf64>",
        "tensor<?x2x2x4xf64>"},
       {"attention_boolean_mask",
-       {{"q", "tensor<?x2x2x2xf64>"}, {"k", "tensor<?x3x2x2xf64>"}, {"v", "tensor<?x3x2x2xf64>"}, {"m", "tensor<?x2x2x3xi1>"}},
-       "%y = zorse.attention %q, %k, %v mask %m {scale = 0.7 : f64} : (tensor<?x2x2x2xf64>, tensor<?x3x2x2xf64>, tensor<?x3x2x2xf64>, "
+       {{"q", "tensor<?x2x2x2xf64>"},
+        {"k", "tensor<?x3x2x2xf64>"},
+        {"v", "tensor<?x3x2x2xf64>"},
+        {"m", "tensor<?x2x2x3xi1>"}},
+       "%y = zorse.attention %q, %k, %v mask %m {scale = 0.7 : f64} : (tensor<?x2x2x2xf64>, "
+       "tensor<?x3x2x2xf64>, tensor<?x3x2x2xf64>, "
        "tensor<?x2x2x3xi1>) -> tensor<?x2x2x2xf64>",
        "tensor<?x2x2x2xf64>"},
       {"cross_entropy",
        {X, {"ids", "tensor<?x2xi64>"}},
-       "%y = zorse.cross_entropy %x, %ids {ignore_index = 1 : i64} : (" T ", tensor<?x2xi64>) -> tensor<?x2xf64>",
+       "%y = zorse.cross_entropy %x, %ids {ignore_index = 1 : i64} : (" T
+       ", tensor<?x2xi64>) -> tensor<?x2xf64>",
        "tensor<?x2xf64>"},
       {"cross_entropy_weights",
        {X, {"ids", "tensor<?x2xi64>"}, {"w", "tensor<4xf64>", false}},
-       "%y = zorse.cross_entropy %x, %ids weights %w : (" T ", tensor<?x2xi64>, tensor<4xf64>) -> tensor<?x2xf64>",
+       "%y = zorse.cross_entropy %x, %ids weights %w : (" T
+       ", tensor<?x2xi64>, tensor<4xf64>) -> tensor<?x2xf64>",
        "tensor<?x2xf64>"},
       {"residual",
        {X, {"w", "tensor<4x4xf64>"}},
-       "%m = zorse.matmul %x, %w : " T ", tensor<4x4xf64> -> " T "\n%g = zorse.gelu %m : " T "\n%h = zorse.matmul %g, %w {transpose_b} : " T
-       ", tensor<4x4xf64> -> " T "\n%y = arith.addf %x, %h : " T,
+       "%m = zorse.matmul %x, %w : " T ", tensor<4x4xf64> -> " T "\n%g = zorse.gelu %m : " T
+       "\n%h = zorse.matmul %g, %w {transpose_b} : " T ", tensor<4x4xf64> -> " T
+       "\n%y = arith.addf %x, %h : " T,
        T},
       {"vanishing",
        {X, {"w", "tensor<4xf64>"}},
-       "%f = math.floor %w : tensor<4xf64>\n%b = zorse.broadcast %f dims [2] : tensor<4xf64> -> " T "\n%y = arith.addf %x, %b : " T,
+       "%f = math.floor %w : tensor<4xf64>\n%b = zorse.broadcast %f dims [2] : tensor<4xf64> -> " T
+       "\n%y = arith.addf %x, %b : " T,
        T,
        0.1,
        0.9},
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, Vjp, ::testing::ValuesIn(cases()), [](const auto &info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Ops, Vjp, ::testing::ValuesIn(cases()),
+                         [](const auto &info) { return std::string(info.param.name); });
 
 TEST(Statistics, OfF64AreF64AndOfF32AreF32) {
   auto context = makeContext();
   for (const char *type : {"f32", "f64"}) {
     std::string t = std::string("tensor<?x4x") + type + ">",
-                text = "func.func @forward(%x: " + t + " {zorse.argument = #zorse.argument<boundary_in, 0>, zorse.gradient}) -> (" + t +
-                       " {zorse.argument = #zorse.argument<boundary_out, 0>, zorse.gradient}) {\n%y = zorse.rms_norm %x {epsilon = 0.01 : f64} : (" +
+                text = "func.func @forward(%x: " + t +
+                       " {zorse.argument = #zorse.argument<boundary_in, 0>, zorse.gradient}) -> (" +
+                       t +
+                       " {zorse.argument = #zorse.argument<boundary_out, 0>, zorse.gradient}) "
+                       "{\n%y = zorse.rms_norm %x {epsilon = 0.01 : f64} : (" +
                        t + ") -> " + t + "\nreturn %y : " + t + "\n}";
     auto module = mlir::parseSourceString<mlir::ModuleOp>(text, context.get());
-    auto pair = autodiff::differentiate(*module->getOps<mlir::func::FuncOp>().begin(), RecomputePolicy::MinCut);
+    auto pair = autodiff::differentiate(*module->getOps<mlir::func::FuncOp>().begin(),
+                                        RecomputePolicy::MinCut);
     ASSERT_TRUE(mlir::succeeded(pair));
     ASSERT_EQ(pair->forward.getNumResults(), 2u);
-    EXPECT_EQ(mlir::getElementTypeOrSelf(pair->forward.getResultTypes()[1]).isF64(), std::string(type) == "f64");
+    EXPECT_EQ(mlir::getElementTypeOrSelf(pair->forward.getResultTypes()[1]).isF64(),
+              std::string(type) == "f64");
   }
 }
 

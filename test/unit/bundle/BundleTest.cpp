@@ -1,5 +1,5 @@
-// Tests that equal contents give bundles with equal bytes, that a failure leaves no files, and that errors name the
-// damage.
+// Tests that equal contents give bundles with equal bytes, that a failure leaves no files, and that
+// errors name the damage.
 #include "Must.h"
 
 #include "zorse/Bundle/BundleReader.h"
@@ -22,7 +22,8 @@ namespace {
 class BundleTest : public ::testing::Test {
 protected:
   void SetUp() override {
-    directory = fs::path(::testing::TempDir()) / ("bundle-" + std::to_string(getpid()) + "-" + std::to_string(counter++));
+    directory = fs::path(::testing::TempDir()) /
+                ("bundle-" + std::to_string(getpid()) + "-" + std::to_string(counter++));
     fs::create_directories(directory);
     std::ofstream(directory / "model.data", std::ios::binary) << "0123456789abcdef";
   }
@@ -78,7 +79,8 @@ protected:
 TEST_F(BundleTest, EqualContentsGiveEqualBytes) {
   ASSERT_EQ(writeBundle(contents(), path("one.zorse")).message(), "");
   ASSERT_EQ(writeBundle(contents(), path("two.zorse/")).message(), "");
-  ASSERT_EQ(writeBundle(contents(), path("two.zorse")).message(), "") << "an existing bundle is replaced";
+  ASSERT_EQ(writeBundle(contents(), path("two.zorse")).message(), "")
+      << "an existing bundle is replaced";
   expectSame(directory / "one.zorse", directory / "two.zorse");
 }
 
@@ -111,11 +113,13 @@ TEST_F(BundleTest, NamesOfTheHubAreWrittenAndRead) {
     EXPECT_EQ(toJson(fact), toJson(c.weights[i].hub));
   }
   EXPECT_FALSE(table.at("parameters")[2].contains("hub"));
-  for (const char *bad : {"7", R"({"names":7})", R"({"names":[""]})", R"({"names":["a"],"transposed":1})", R"({"ties":[{}]})"}) {
+  for (const char *bad : {"7", R"({"names":7})", R"({"names":[""]})",
+                          R"({"names":["a"],"transposed":1})", R"({"ties":[{}]})"}) {
     HubFact fact;
     EXPECT_TRUE(fromJson(nlohmann::json::parse(bad), fact).failed()) << bad;
   }
-  for (const char *bad : {R"({"lora":7})", R"({"lora":{"r":0,"alpha":1}})", R"({"lora":{"r":18446744073709551615,"alpha":1}})", R"({"lora":{"r":1}})",
+  for (const char *bad : {R"({"lora":7})", R"({"lora":{"r":0,"alpha":1}})",
+                          R"({"lora":{"r":18446744073709551615,"alpha":1}})", R"({"lora":{"r":1}})",
                           R"({"lora":{"r":1,"alpha":1,"targets":"q"}})", R"({"buffers":"x"})"})
     EXPECT_TRUE(fromJson(nlohmann::json::parse(bad), model).failed()) << bad;
 }
@@ -129,7 +133,8 @@ TEST_F(BundleTest, WeightsAreWhereTheTableSays) {
     std::vector<std::string> expected = {"456789ab", std::string(8, '\1'), "0123"};
     for (int i = 0; i < 3; ++i) {
       const auto &entry = table["parameters"][i];
-      std::string bytes = read(directory / "w.zorse" / std::string(entry["file"])); // an absolute path stays absolute
+      std::string bytes = read(directory / "w.zorse" /
+                               std::string(entry["file"])); // an absolute path stays absolute
       EXPECT_EQ(bytes.substr(entry["offset"], entry["bytes"]), expected[i]) << entry;
     }
     EXPECT_EQ(table["parameters"][2]["permutation"], (std::vector<int>{1, 0}));

@@ -1,4 +1,5 @@
-// Tests compilation: equal input gives equal bytes, equal kernels are shared, the cache is used, errors name the op.
+// Tests compilation: equal input gives equal bytes, equal kernels are shared, the cache is used,
+// errors name the op.
 #include "CodegenHarness.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -52,11 +53,13 @@ TEST(CodegenApi, BytesDoNotDependOnThreadsAndEqualKernelsAreOne) {
   EXPECT_EQ(one.object, two.object);
   EXPECT_EQ(one.library.SerializeAsString(), two.library.SerializeAsString());
   EXPECT_EQ(one.kernels, 2u);
-  EXPECT_EQ(one.library.functions(0).launches(0).kernel().symbol(), one.library.functions(1).launches(0).kernel().symbol());
+  EXPECT_EQ(one.library.functions(0).launches(0).kernel().symbol(),
+            one.library.functions(1).launches(0).kernel().symbol());
 }
 
 TEST(CodegenApi, CacheHoldsKernelsAndSurvivesRubbish) {
-  auto directory = std::filesystem::temp_directory_path() / ("zorse-codegen-cache-" + std::to_string(getpid()));
+  auto directory =
+      std::filesystem::temp_directory_path() / ("zorse-codegen-cache-" + std::to_string(getpid()));
   codegen::CodegenOptions options;
   options.cacheDir = directory.string();
   codegen::CompiledFunctions first = compile(options), second = compile(options);
@@ -71,8 +74,8 @@ TEST(CodegenApi, CacheHoldsKernelsAndSurvivesRubbish) {
   std::filesystem::remove_all(directory);
 }
 
-// Objects from the cache are linked and run, so objects that other users could have written are not used, even if they
-// look valid.
+// Objects from the cache are linked and run, so objects that other users could have written are not
+// used, even if they look valid.
 TEST(CodegenApi, CacheTakesNothingFromOthers) {
   namespace fs = std::filesystem;
   auto directory = fs::temp_directory_path() / ("zorse-codegen-shared-" + std::to_string(getpid()));
@@ -84,9 +87,11 @@ TEST(CodegenApi, CacheTakesNothingFromOthers) {
   for (const auto &entry : fs::directory_iterator(directory))
     files.push_back(entry.path());
   ASSERT_EQ(files.size(), 2u);
-  EXPECT_EQ(fs::status(files[0]).permissions() & (fs::perms::group_all | fs::perms::others_all), fs::perms::none);
+  EXPECT_EQ(fs::status(files[0]).permissions() & (fs::perms::group_all | fs::perms::others_all),
+            fs::perms::none);
 
-  // A file that other users can write, a link, an object under the name of another one, a checksum without a key.
+  // A file that other users can write, a link, an object under the name of another one, a checksum
+  // without a key.
   fs::permissions(files[0], fs::perms::group_write, fs::perm_options::add);
   EXPECT_EQ(compile(options).compiled, 1u);
   fs::rename(files[0], directory / "elsewhere");
@@ -100,7 +105,8 @@ TEST(CodegenApi, CacheTakesNothingFromOthers) {
   unkeyed.update(files[0].stem().string());
   unkeyed.update(bytes);
   auto digest = unkeyed.final();
-  std::ofstream(files[0], std::ios::binary | std::ios::trunc) << bytes << std::string(reinterpret_cast<const char *>(digest.data()), digest.size());
+  std::ofstream(files[0], std::ios::binary | std::ios::trunc)
+      << bytes << std::string(reinterpret_cast<const char *>(digest.data()), digest.size());
   EXPECT_EQ(compile(options).compiled, 1u);
   EXPECT_EQ(compile(options).compiled, 0u);
   EXPECT_EQ(compile(options).object, first.object);
@@ -109,16 +115,18 @@ TEST(CodegenApi, CacheTakesNothingFromOthers) {
   fs::permissions(directory, fs::perms::others_write, fs::perm_options::add);
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(compile(options).compiled, 2u);
-  EXPECT_NE(::testing::internal::GetCapturedStderr().find("the cache of kernels is not used, because other users can write to it"),
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find(
+                "the cache of kernels is not used, because other users can write to it"),
             std::string::npos);
   fs::remove_all(directory);
 }
 
-// The linker's files become machine code. Other users can neither enter their directory, with any umask, nor replace it
-// if TMPDIR is shared.
+// The linker's files become machine code. Other users can neither enter their directory, with any
+// umask, nor replace it if TMPDIR is shared.
 TEST(CodegenApi, LinkerFilesAreOutOfReach) {
   namespace fs = std::filesystem;
-  const fs::path shared = fs::temp_directory_path() / ("zorse-codegen-link-" + std::to_string(getpid()));
+  const fs::path shared =
+      fs::temp_directory_path() / ("zorse-codegen-link-" + std::to_string(getpid()));
   fs::create_directories(shared / "bin");
   fs::create_directories(shared / "tmp");
   fs::permissions(shared / "tmp", fs::perms::all);
@@ -130,10 +138,13 @@ TEST(CodegenApi, LinkerFilesAreOutOfReach) {
   llvm::ErrorOr<std::string> linker = std::error_code();
   for (const char *name : {"ld.lld-22", "ld.lld", "ld", "cc"})
     if (linker = llvm::sys::findProgramByName(name); linker) {
-      std::ofstream(shared / "bin" / name) << "#!/bin/sh\nfor word; do [ \"$before\" = -o ] && out=$word; before=$word; done\n"
-                                           << "folder=$(readlink -f \"$(dirname \"$out\")\"); stat -c %a \"$folder\" >>" << shared / "modes" << "\n"
-                                           << "mv \"$folder\" \"$folder.moved\" && mkdir -m 777 \"$folder\" && echo other >\"$folder/kernels.so\"\n"
-                                           << "exec " << *linker << " \"$@\"\n";
+      std::ofstream(shared / "bin" / name)
+          << "#!/bin/sh\nfor word; do [ \"$before\" = -o ] && out=$word; before=$word; done\n"
+          << "folder=$(readlink -f \"$(dirname \"$out\")\"); stat -c %a \"$folder\" >>"
+          << shared / "modes" << "\n"
+          << "mv \"$folder\" \"$folder.moved\" && mkdir -m 777 \"$folder\" && echo other "
+             ">\"$folder/kernels.so\"\n"
+          << "exec " << *linker << " \"$@\"\n";
       fs::permissions(shared / "bin" / name, fs::perms::owner_all);
       break;
     }
@@ -162,7 +173,8 @@ TEST(CodegenApi, PortableBaseline) {
 static std::string errorsOf(const std::string &text) {
   auto context = test::makeContext();
   std::string messages;
-  mlir::ScopedDiagnosticHandler handler(context.get(), [&](mlir::Diagnostic &diagnostic) { messages += diagnostic.str() + "\n"; });
+  mlir::ScopedDiagnosticHandler handler(
+      context.get(), [&](mlir::Diagnostic &diagnostic) { messages += diagnostic.str() + "\n"; });
   auto module = test::parse(*context, text, "f32");
   EXPECT_TRUE(module) << messages;
   codegen::CodegenOptions options;
@@ -194,8 +206,8 @@ func.func @f(%x: tensor<f64> {@@known64}) -> (tensor<4xf32> {@@parameter_gradien
             std::string::npos);
 }
 
-// cuBLASLt refuses a matrix with overlapping rows even if it has only one row, as in the weight gradient of one
-// feature.
+// cuBLASLt refuses a matrix with overlapping rows even if it has only one row, as in the weight
+// gradient of one feature.
 TEST(CodegenApi, RowsOfOperandsDoNotOverlap) {
   auto context = test::makeContext();
   auto module = test::parse(*context, R"(
@@ -216,7 +228,9 @@ func.func @f(%x: tensor<?x3x1xf32> {@@boundary_in0}, %d: tensor<?x3x8xf32> {@@bo
     if (!launch.has_matmul())
       continue;
     const bundle::Matmul &p = launch.matmul();
-    auto at = [](const bundle::AffineSize &extent) { return extent.fixed() + 5 * extent.per_row(); };
+    auto at = [](const bundle::AffineSize &extent) {
+      return extent.fixed() + 5 * extent.per_row();
+    };
     EXPECT_GE(p.lda(), at(p.transpose_a() ? p.m() : p.k()));
     EXPECT_GE(p.ldb(), at(p.transpose_b() ? p.k() : p.n()));
     EXPECT_GE(p.ldc(), at(p.n()));

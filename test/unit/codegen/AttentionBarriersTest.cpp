@@ -1,6 +1,6 @@
-// Every barrier, wait and shuffle of the attention kernels is needed: each is removed in turn, and the emulator must
-// report a finding or compute other numbers. With these sizes, every schedule has several tiles, and the last tile is
-// partial.
+// Every barrier, wait and shuffle of the attention kernels is needed: each is removed in turn, and
+// the emulator must report a finding or compute other numbers. With these sizes, every schedule has
+// several tiles, and the last tile is partial.
 #include "CodegenHarness.h"
 #include "EmulatedFunction.h"
 
@@ -19,17 +19,24 @@ using emulator::PlantedBug;
 namespace {
 
 /// A forward and a backward with head size `size`.
-std::string functions(int size, int queries, int heads, int keyHeads, const std::string &attributes) {
+std::string functions(int size, int queries, int heads, int keyHeads,
+                      const std::string &attributes) {
   auto tensor = [&](int count) {
-    return "tensor<?x" + std::to_string(queries) + "x" + std::to_string(count) + "x" + std::to_string(size) + "xbf16>";
+    return "tensor<?x" + std::to_string(queries) + "x" + std::to_string(count) + "x" +
+           std::to_string(size) + "xbf16>";
   };
-  const std::string q = tensor(heads), k = tensor(keyHeads), lse = "tensor<?x" + std::to_string(heads) + "x" + std::to_string(queries) + "xf32>";
-  return "func.func @f(%q: " + q + " {@@boundary_in0}, %k: " + k + " {@@boundary_in1}, %v: " + k + " {@@boundary_in2}, %do: " + q +
-         " {@@boundary_in3}) -> (" + q + " {@@boundary_out0}, " + lse + " {@@boundary_out1}, " + q + " {@@boundary_out2}, " + k +
-         " {@@boundary_out3}, " + k + " {@@boundary_out4}) {\n  %o, %l = zorse.attention %q, %k, %v {" + attributes + "} : (" + q + ", " + k + ", " +
-         k + ") -> (" + q + ", " + lse + ")\n  %dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l {" + attributes + "} : (" + q + ", " + q +
-         ", " + k + ", " + k + ", " + q + ", " + lse + ") -> (" + q + ", " + k + ", " + k + ")\n  return %o, %l, %dq, %dk, %dv : " + q + ", " + lse +
-         ", " + q + ", " + k + ", " + k + "\n}\n";
+  const std::string q = tensor(heads), k = tensor(keyHeads),
+                    lse = "tensor<?x" + std::to_string(heads) + "x" + std::to_string(queries) +
+                          "xf32>";
+  return "func.func @f(%q: " + q + " {@@boundary_in0}, %k: " + k + " {@@boundary_in1}, %v: " + k +
+         " {@@boundary_in2}, %do: " + q + " {@@boundary_in3}) -> (" + q + " {@@boundary_out0}, " +
+         lse + " {@@boundary_out1}, " + q + " {@@boundary_out2}, " + k + " {@@boundary_out3}, " +
+         k + " {@@boundary_out4}) {\n  %o, %l = zorse.attention %q, %k, %v {" + attributes +
+         "} : (" + q + ", " + k + ", " + k + ") -> (" + q + ", " + lse +
+         ")\n  %dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l {" + attributes +
+         "} : (" + q + ", " + q + ", " + k + ", " + k + ", " + q + ", " + lse + ") -> (" + q +
+         ", " + k + ", " + k + ")\n  return %o, %l, %dq, %dk, %dv : " + q + ", " + lse + ", " + q +
+         ", " + k + ", " + k + "\n}\n";
 }
 
 struct Line {
@@ -41,9 +48,11 @@ struct Outcome {
   std::string results;
 };
 
-Outcome run(const HostCode &code, runtime::CpuDevice &products, const bundle::CompiledFunction &function) {
+Outcome run(const HostCode &code, runtime::CpuDevice &products,
+            const bundle::CompiledFunction &function) {
   std::vector<std::vector<Line>> buffers;
-  emulator::EmulatedCall call{1, 0, 0, {}, std::vector<uint8_t>(size_t(function.arguments_size()), 1)};
+  emulator::EmulatedCall call{
+      1, 0, 0, {}, std::vector<uint8_t>(size_t(function.arguments_size()), 1)};
   std::mt19937 random(7); // NOLINT(bugprone-random-generator-seed): the same numbers in every run
   std::normal_distribution<float> normal;
   for (const bundle::FunctionArgument &argument : function.arguments()) {
@@ -58,8 +67,10 @@ Outcome run(const HostCode &code, runtime::CpuDevice &products, const bundle::Co
   Outcome out;
   out.findings = emulator::runFunction(code, products, function, call);
   for (int s = 0; s < function.arguments_size(); ++s)
-    if (const bundle::FunctionArgument &argument = function.arguments(s); argument.mode() != bundle::READ && argument.kind() != bundle::WORKSPACE)
-      out.results.append(call.arguments[size_t(s)], size_t(argument.bytes().fixed() + argument.bytes().per_row()));
+    if (const bundle::FunctionArgument &argument = function.arguments(s);
+        argument.mode() != bundle::READ && argument.kind() != bundle::WORKSPACE)
+      out.results.append(call.arguments[size_t(s)],
+                         size_t(argument.bytes().fixed() + argument.bytes().per_row()));
   return out;
 }
 
@@ -71,7 +82,8 @@ TEST_P(AttentionBarriers, AreAllNeeded) {
   auto products = runtime::CpuDevice::create({});
   ASSERT_FALSE(products.failed());
   auto context = test::makeContext();
-  auto module = test::parse(*context, functions(GetParam().first, 150, 2, 1, GetParam().second), "bf16");
+  auto module =
+      test::parse(*context, functions(GetParam().first, 150, 2, 1, GetParam().second), "bf16");
   ASSERT_TRUE(module);
   codegen::CodegenOptions options;
   options.useCache = false;
@@ -91,7 +103,8 @@ TEST_P(AttentionBarriers, AreAllNeeded) {
   const int places = healthy->places(PlantedBug::NoCollective);
   ASSERT_GE(places, 20); // in four kernels
   for (int number = 0; number < places; ++number) {
-    auto code = HostCode::compile(compiled->object, error, true, {PlantedBug::NoCollective, number});
+    auto code =
+        HostCode::compile(compiled->object, error, true, {PlantedBug::NoCollective, number});
     ASSERT_TRUE(code) << error;
     const Outcome wrong = run(*code, **products, function);
     const bool differs = wrong.results != right.results, seen = !wrong.findings.empty();
@@ -99,10 +112,15 @@ TEST_P(AttentionBarriers, AreAllNeeded) {
     found += differs || seen;
     byFindingsAlone += seen && !differs;
   }
-  printf("barriers, waits and exchanges of attention dropped: %d of %d found, %d where the numbers are right\n", found, places, byFindingsAlone);
+  printf("barriers, waits and exchanges of attention dropped: %d of %d found, %d where the numbers "
+         "are right\n",
+         found, places, byFindingsAlone);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, AttentionBarriers,
-                         testing::Values(std::pair(64, "scale = 0.125 : f64, causal"), std::pair(80, "scale = 0.112 : f64"),
-                                         std::pair(128, "scale = 0.088 : f64, causal"), std::pair(256, "scale = 0.0625 : f64, causal"),
-                                         std::pair(64, "scale = 0.125 : f64, causal, dropout = 0.1 : f64, rng_id = 0 : i64")));
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, AttentionBarriers,
+    testing::Values(
+        std::pair(64, "scale = 0.125 : f64, causal"), std::pair(80, "scale = 0.112 : f64"),
+        std::pair(128, "scale = 0.088 : f64, causal"),
+        std::pair(256, "scale = 0.0625 : f64, causal"),
+        std::pair(64, "scale = 0.125 : f64, causal, dropout = 0.1 : f64, rng_id = 0 : i64")));

@@ -40,7 +40,8 @@ struct Runner {
   std::vector<reference::Tensor> arguments;
   std::vector<int64_t> savedPerRow, deferredPerRow;
 
-  Runner(func::FuncOp function, const bundle::CompiledFunction &compiled, int64_t rows, const test::RunOptions &options)
+  Runner(func::FuncOp function, const bundle::CompiledFunction &compiled, int64_t rows,
+         const test::RunOptions &options)
       : function(function), compiled(compiled), rows(rows), options(options) {
     savedPerRow = layOut(ArgumentKind::Saved);
     deferredPerRow = layOut(ArgumentKind::SavedForWeightGrad);
@@ -62,7 +63,9 @@ struct Runner {
       bool positive = function.getArgAttr(i, "test.positive") != nullptr;
       for (int64_t j = 0; j < count; ++j) {
         double value =
-            isa<FloatType>(type.getElementType()) ? normal(random) : static_cast<double>(low + static_cast<int64_t>(random() % (high - low)));
+            isa<FloatType>(type.getElementType())
+                ? normal(random)
+                : static_cast<double>(low + static_cast<int64_t>(random() % (high - low)));
         if (positive)
           value = std::fabs(value) + 0.1;
         if (type.getElementType().isF32())
@@ -90,7 +93,8 @@ struct Runner {
       for (unsigned i = 0; i < (result ? owner.getNumResults() : owner.getNumArguments()); ++i) {
         if (!isOfKind(result ? attributeOfResult(owner, i) : attributeOfArgument(owner, i), kind))
           continue;
-        auto type = cast<RankedTensorType>(result ? owner.getResultTypes()[i] : owner.getArgumentTypes()[i]);
+        auto type = cast<RankedTensorType>(result ? owner.getResultTypes()[i]
+                                                  : owner.getArgumentTypes()[i]);
         int64_t count = 1;
         for (int64_t size : type.getShape().drop_front())
           count *= size;
@@ -104,9 +108,11 @@ struct Runner {
   char *address(std::vector<Buffer> &buffers, ArgumentAttr attribute) {
     const ArgumentKind kind = attribute.getKind();
     const uint32_t index = attribute.getIndex();
-    bool single = kind == ArgumentKind::Saved || kind == ArgumentKind::SavedForWeightGrad || kind == ArgumentKind::Scalars;
+    bool single = kind == ArgumentKind::Saved || kind == ArgumentKind::SavedForWeightGrad ||
+                  kind == ArgumentKind::Scalars;
     for (int i = 0; i < compiled.arguments_size(); ++i)
-      if (int(compiled.arguments(i).kind()) == int(kind) && (single || compiled.arguments(i).index() == index)) {
+      if (int(compiled.arguments(i).kind()) == int(kind) &&
+          (single || compiled.arguments(i).index() == index)) {
         char *base = buffers[i].data.get();
         if (kind == ArgumentKind::Saved || kind == ArgumentKind::SavedForWeightGrad)
           return base + (kind == ArgumentKind::Saved ? savedPerRow : deferredPerRow)[index] * rows;
@@ -129,7 +135,8 @@ struct Runner {
         std::memcpy(buffers[i].data.get(), &scalars, offsetof(zorse::abi::StepScalars, sums));
       }
     for (unsigned i = 0; i < function.getNumArguments(); ++i)
-      write(address(buffers, attributeOfArgument(function, i)), getElementTypeOrSelf(function.getArgumentTypes()[i]), arguments[i].values);
+      write(address(buffers, attributeOfArgument(function, i)),
+            getElementTypeOrSelf(function.getArgumentTypes()[i]), arguments[i].values);
     return buffers;
   }
 
@@ -160,9 +167,12 @@ struct Runner {
           for (unsigned i = 0; i < function.getNumResults(); ++i)
             if (accumulates(i)) {
               size_t count = (*expected)[i].values.size();
-              write(address(buffers, attributeOfResult(function, i)), element(i), std::vector<double>(count, 0.5));
+              write(address(buffers, attributeOfResult(function, i)), element(i),
+                    std::vector<double>(count, 0.5));
             }
-        runtime::Status status = device->runFunction(compiled, {{rows, options.sampleBase, options.rngIdBase}, addresses.data(), overwrite.data()});
+        runtime::Status status = device->runFunction(
+            compiled,
+            {{rows, options.sampleBase, options.rngIdBase}, addresses.data(), overwrite.data()});
         ASSERT_FALSE(status.failed()) << status.message();
         std::vector<char> bytes;
         for (unsigned i = 0; i < function.getNumResults(); ++i) {
@@ -170,7 +180,8 @@ struct Runner {
           size_t count = (*expected)[i].values.size();
           bytes.insert(bytes.end(), from, from + count * bytesOf(element(i)));
           if (device == &one)
-            compare(i, read(from, element(i), count), (*expected)[i].values, accumulate && accumulates(i) ? 0.5 : 0.0);
+            compare(i, read(from, element(i), count), (*expected)[i].values,
+                    accumulate && accumulates(i) ? 0.5 : 0.0);
         }
         outputs.push_back(bytes);
       }
@@ -191,31 +202,39 @@ struct Runner {
       if (accumulate)
         for (unsigned i = 0; i < function.getNumResults(); ++i)
           if (accumulates(i))
-            write(address(buffers, attributeOfResult(function, i)), element(i), std::vector<double>((*expected)[i].values.size(), 0.5));
+            write(address(buffers, attributeOfResult(function, i)), element(i),
+                  std::vector<double>((*expected)[i].values.size(), 0.5));
       std::vector<std::string> findings = emulator::runFunction(code, products, compiled, call);
       ASSERT_TRUE(findings.empty()) << findings.front();
       for (unsigned i = 0; i < function.getNumResults(); ++i)
-        compare(i, read(address(buffers, attributeOfResult(function, i)), element(i), (*expected)[i].values.size()), (*expected)[i].values,
-                accumulate && accumulates(i) ? 0.5 : 0.0);
+        compare(i,
+                read(address(buffers, attributeOfResult(function, i)), element(i),
+                     (*expected)[i].values.size()),
+                (*expected)[i].values, accumulate && accumulates(i) ? 0.5 : 0.0);
     }
   }
 
   Type element(unsigned result) { return getElementTypeOrSelf(function.getResultTypes()[result]); }
   bool accumulates(unsigned result) {
     const ArgumentKind kind = attributeOfResult(function, result).getKind();
-    return (kind == ArgumentKind::BoundaryInGradient && !isHalf(element(result))) || kind == ArgumentKind::ParameterGradient;
+    return (kind == ArgumentKind::BoundaryInGradient && !isHalf(element(result))) ||
+           kind == ArgumentKind::ParameterGradient;
   }
 
-  void compare(unsigned result, const std::vector<double> &got, const std::vector<double> &expected, double base) {
+  void compare(unsigned result, const std::vector<double> &got, const std::vector<double> &expected,
+               double base) {
     double scale = 0.1; // sums that cancel
     for (double value : expected)
       if (std::isfinite(value))
         scale = std::max(scale, std::fabs(value));
-    double tolerance = (element(result).isF64() ? options.tolerance64 : options.tolerance32) * scale;
+    double tolerance =
+        (element(result).isF64() ? options.tolerance64 : options.tolerance32) * scale;
     for (size_t i = 0; i < got.size(); ++i) {
       double want = expected[i] + base;
-      bool same = got[i] == want || std::fabs(got[i] - want) <= tolerance || (std::isnan(want) && std::isnan(got[i]));
-      ASSERT_TRUE(same) << "result " << result << " element " << i << ": expected " << want << ", got " << got[i];
+      bool same = got[i] == want || std::fabs(got[i] - want) <= tolerance ||
+                  (std::isnan(want) && std::isnan(got[i]));
+      ASSERT_TRUE(same) << "result " << result << " element " << i << ": expected " << want
+                        << ", got " << got[i];
     }
   }
 };
@@ -238,7 +257,9 @@ OwningOpRef<ModuleOp> test::parse(MLIRContext &context, std::string text, const 
   for (size_t at; (at = text.find("$CAST")) != std::string::npos;)
     text.replace(at, 5,
                  type == "f64" ? "%s = arith.addf %seed, %seed : tensor<f64>"
-                               : "%s0 = arith.addf %seed, %seed : tensor<f64>\n  %s = arith.truncf %s0 : tensor<f64> to tensor<" + type + ">");
+                               : "%s0 = arith.addf %seed, %seed : tensor<f64>\n  %s = arith.truncf "
+                                 "%s0 : tensor<f64> to tensor<" +
+                                     type + ">");
   // Expands the short forms of the argument attributes of arguments and results.
   for (size_t at = 0; (at = text.find("@@", at)) != std::string::npos;) {
     size_t end = at + 2;
@@ -248,7 +269,9 @@ OwningOpRef<ModuleOp> test::parse(MLIRContext &context, std::string text, const 
     for (; end < text.size() && std::isdigit(text[end]); ++end)
       index += text[end];
     const bool field = symbolizeScalarField(kind).has_value();
-    text.replace(at, end - at, "zorse.argument = #zorse.argument<" + (field ? "scalars, " + index + ", " + kind : kind + ", " + index) + ">");
+    text.replace(at, end - at,
+                 "zorse.argument = #zorse.argument<" +
+                     (field ? "scalars, " + index + ", " + kind : kind + ", " + index) + ">");
   }
   return parseSourceString<ModuleOp>(text, &context);
 }
@@ -261,14 +284,17 @@ void test::checkFunctions(const std::string &text, const RunOptions &options) {
     ASSERT_TRUE(module);
     if (options.split)
       for (auto unitClass : module->getOps<ClassOp>())
-        EXPECT_TRUE(autodiff::splitBackward(unitClass.function(Task::Backward)).inputs) << "nothing to split";
+        EXPECT_TRUE(autodiff::splitBackward(unitClass.function(Task::Backward)).inputs)
+            << "nothing to split";
     codegen::CodegenOptions codegenOptions;
     codegenOptions.useCache = false;
     codegenOptions.optimizationLevel = 2;
     codegenOptions.dumpDir = options.dumpDir;
     auto compiled = codegen::compileFunctions(*module, codegenOptions);
     ASSERT_TRUE(succeeded(compiled));
-    std::string path = (std::filesystem::temp_directory_path() / ("zorse-codegen-test-" + std::to_string(getpid()) + ".so")).string();
+    std::string path = (std::filesystem::temp_directory_path() /
+                        ("zorse-codegen-test-" + std::to_string(getpid()) + ".so"))
+                           .string();
     std::ofstream(path, std::ios::binary) << compiled->object;
     std::unique_ptr<runtime::CpuDevice> devices[2];
     for (int threads : {1, 2}) {
@@ -296,7 +322,8 @@ void test::checkFunctions(const std::string &text, const RunOptions &options) {
       if (emulated)
         for (int64_t rows : options.rows) {
           SCOPED_TRACE("emulated, rows " + std::to_string(rows));
-          Runner(function, cuda->library.functions(index), rows, options).checkEmulated(*emulated, *devices[0]);
+          Runner(function, cuda->library.functions(index), rows, options)
+              .checkEmulated(*emulated, *devices[0]);
           if (::testing::Test::HasFatalFailure())
             return;
         }

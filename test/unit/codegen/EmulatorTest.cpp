@@ -1,7 +1,8 @@
-// Tests that the emulator detects faults in kernels of every class: each collective is removed, each access moved and
-// each guard opened in turn. A fault is detected if there is a finding or if results differ. Some faults leave results
-// correct, so comparing numbers is not enough. In the runs, every guard is closed for some thread: there are so few
-// rows that some threads have no work, and results are both added to and overwritten.
+// Tests that the emulator detects faults in kernels of every class: each collective is removed,
+// each access moved and each guard opened in turn. A fault is detected if there is a finding or if
+// results differ. Some faults leave results correct, so comparing numbers is not enough. In the
+// runs, every guard is closed for some thread: there are so few rows that some threads have no
+// work, and results are both added to and overwritten.
 #include "CodegenHarness.h"
 #include "EmulatedFunction.h"
 
@@ -82,15 +83,17 @@ struct Setting {
   unsigned seed;
 };
 
-/// Runs a compiled function with unused memory around every argument, so that a faulty access stays inside the
-/// allocation.
-Outcome run(const HostCode &code, runtime::CpuDevice &products, const bundle::CompiledFunction &function, Setting setting) {
+/// Runs a compiled function with unused memory around every argument, so that a faulty access stays
+/// inside the allocation.
+Outcome run(const HostCode &code, runtime::CpuDevice &products,
+            const bundle::CompiledFunction &function, Setting setting) {
   const int64_t rows = setting.rows;
   struct alignas(64) Line {
     float numbers[16];
   };
   std::vector<std::vector<Line>> buffers;
-  emulator::EmulatedCall call{rows, 0, 0, {}, std::vector<uint8_t>(size_t(function.arguments_size()), !setting.add)};
+  emulator::EmulatedCall call{
+      rows, 0, 0, {}, std::vector<uint8_t>(size_t(function.arguments_size()), !setting.add)};
   std::mt19937 random(setting.seed);
   for (const bundle::FunctionArgument &argument : function.arguments()) {
     const size_t bytes = size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows);
@@ -106,8 +109,10 @@ Outcome run(const HostCode &code, runtime::CpuDevice &products, const bundle::Co
   Outcome out;
   out.findings = emulator::runFunction(code, products, function, call);
   for (int s = 0; s < function.arguments_size(); ++s)
-    if (const bundle::FunctionArgument &argument = function.arguments(s); argument.mode() != bundle::READ && argument.kind() != bundle::WORKSPACE)
-      out.results.append(call.arguments[size_t(s)], size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows));
+    if (const bundle::FunctionArgument &argument = function.arguments(s);
+        argument.mode() != bundle::READ && argument.kind() != bundle::WORKSPACE)
+      out.results.append(call.arguments[size_t(s)],
+                         size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows));
   return out;
 }
 
@@ -120,8 +125,9 @@ TEST(Emulator, FindsPlantedBugs) {
     const char *name;
     int planted = 0, found = 0, byNumbersAlone = 0, byFindingsAlone = 0;
   };
-  std::map<PlantedBug::Kind, Count> counts = {
-      {PlantedBug::NoCollective, {"collectives dropped"}}, {PlantedBug::MovedAccess, {"accesses moved"}}, {PlantedBug::OpenGuard, {"guards opened"}}};
+  std::map<PlantedBug::Kind, Count> counts = {{PlantedBug::NoCollective, {"collectives dropped"}},
+                                              {PlantedBug::MovedAccess, {"accesses moved"}},
+                                              {PlantedBug::OpenGuard, {"guards opened"}}};
   for (const Class &c : kClasses) {
     SCOPED_TRACE(c.name);
     auto context = test::makeContext();
@@ -167,8 +173,8 @@ TEST(Emulator, FindsPlantedBugs) {
   }
   int planted = 0, found = 0;
   for (const auto &[kind, count] : counts) {
-    printf("%s: %d of %d found, %d by findings where the numbers are right, %d by numbers alone\n", count.name, count.found, count.planted,
-           count.byFindingsAlone, count.byNumbersAlone);
+    printf("%s: %d of %d found, %d by findings where the numbers are right, %d by numbers alone\n",
+           count.name, count.found, count.planted, count.byFindingsAlone, count.byNumbersAlone);
     EXPECT_GE(count.planted, 5);
     planted += count.planted;
     found += count.found;

@@ -1,6 +1,6 @@
-// Compares compiled operations with the reference, combined with views, fusion and accumulation: elementwise
-// operations, reductions, views, updates, roundings and whole blocks. RowOpsTest.cpp and ProductOpsTest.cpp test the
-// others.
+// Compares compiled operations with the reference, combined with views, fusion and accumulation:
+// elementwise operations, reductions, views, updates, roundings and whole blocks. RowOpsTest.cpp
+// and ProductOpsTest.cpp test the others.
 #include "CodegenHarness.h"
 
 #include <gtest/gtest.h>
@@ -29,15 +29,16 @@ TEST(CodegenOps, GradientsOfManySlices) {
   for (int i = 0; i < 70; ++i) {
     const char *comma = i ? ", " : "";
     results << comma << "tensor<1x4x$T> {@@parameter_gradient" << i << "}";
-    lines << "  %s" << i << " = zorse.slice %w [" << i << ", 0] [1, 4] [1, 1] : tensor<70x4x$T> -> tensor<1x4x$T>\n";
+    lines << "  %s" << i << " = zorse.slice %w [" << i
+          << ", 0] [1, 4] [1, 1] : tensor<70x4x$T> -> tensor<1x4x$T>\n";
     lines << "  %m" << i << " = arith.mulf %s" << i << ", %s" << i << " : tensor<1x4x$T>\n";
     values << comma << "%m" << i;
     types << comma << "tensor<1x4x$T>";
   }
   RunOptions options;
   options.rows = {2};
-  checkFunctions("func.func @f(%w: tensor<70x4x$T> {@@parameter0}) -> (" + results.str() + ") {\n" + lines.str() + "  return " + values.str() +
-                     " : " + types.str() + "\n}\n",
+  checkFunctions("func.func @f(%w: tensor<70x4x$T> {@@parameter0}) -> (" + results.str() + ") {\n" +
+                     lines.str() + "  return " + values.str() + " : " + types.str() + "\n}\n",
                  options);
 }
 
@@ -150,45 +151,65 @@ TEST(CodegenOps, DropoutIsTheIdentityInEvaluation) {
   checkFunctions(kDropout, options);
 }
 
-static std::string updateFunction(const std::string &op, const std::string &attributes, int moments, double skip) {
+static std::string updateFunction(const std::string &op, const std::string &attributes, int moments,
+                                  double skip) {
   std::string state = "tensor<?x$T>", arguments, results, types, names, stateTypes;
   const char *value[] = {"%p", "%g", "%m", "%v"};
   for (int i = 0; i < 2 + moments; ++i)
-    arguments += std::string(value[i]) + ": " + state + " {@@state" + std::to_string(i) + (i == 3 ? ", test.positive" : "") + "}, ";
+    arguments += std::string(value[i]) + ": " + state + " {@@state" + std::to_string(i) +
+                 (i == 3 ? ", test.positive" : "") + "}, ";
   for (int i = 0; i < 2 + moments; ++i)
     if (i != 1) {
-      results += std::string(results.empty() ? "" : ", ") + state + " {@@state" + std::to_string(i) + "}";
+      results +=
+          std::string(results.empty() ? "" : ", ") + state + " {@@state" + std::to_string(i) + "}";
       types += std::string(types.empty() ? "" : ", ") + state;
     }
-  arguments += "%lr: tensor<f64> {@@learning_rate0, test.value = 0.01 : f64}, %c: tensor<f64> {@@clip_factor0, "
+  arguments += "%lr: tensor<f64> {@@learning_rate0, test.value = 0.01 : f64}, %c: tensor<f64> "
+               "{@@clip_factor0, "
                "test.value = 0.5 : f64}, "
                "%s: tensor<i64> {@@skip0, test.value = " +
-               std::to_string(skip) + " : f64}, %t: tensor<f64> {@@optimizer_step0, test.value = 3.0 : f64}";
-  std::string call = op == "sgd" ? "%p, %g, %lr, %c, %s, %t" + std::string(moments ? " velocity %m" : "") : "%p, %g, %m, %v, %lr, %c, %s, %t";
-  std::string operandTypes = op == "sgd"
-                                 ? state + ", " + state + ", tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>" + (moments ? ", " + state : "")
-                                 : state + ", " + state + ", " + state + ", " + state + ", tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>";
+               std::to_string(skip) +
+               " : f64}, %t: tensor<f64> {@@optimizer_step0, test.value = 3.0 : f64}";
+  std::string call = op == "sgd"
+                         ? "%p, %g, %lr, %c, %s, %t" + std::string(moments ? " velocity %m" : "")
+                         : "%p, %g, %m, %v, %lr, %c, %s, %t";
+  std::string operandTypes =
+      op == "sgd" ? state + ", " + state + ", tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>" +
+                        (moments ? ", " + state : "")
+                  : state + ", " + state + ", " + state + ", " + state +
+                        ", tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>";
   int count = 1 + moments;
   std::string returned;
   for (int i = 0; i < count; ++i)
     returned += (i ? ", %r#" : "%r#") + std::to_string(i);
   if (count == 1)
     returned = "%r";
-  return "func.func @f(" + arguments + ") -> (" + results + ") {\n  %r" + (count > 1 ? ":" + std::to_string(count) : "") + " = zorse." + op +
-         "_update " + call + " {" + attributes + "} : (" + operandTypes + ") -> (" + types + ")\n  return " + returned + " : " + types + "\n}";
+  return "func.func @f(" + arguments + ") -> (" + results + ") {\n  %r" +
+         (count > 1 ? ":" + std::to_string(count) : "") + " = zorse." + op + "_update " + call +
+         " {" + attributes + "} : (" + operandTypes + ") -> (" + types + ")\n  return " + returned +
+         " : " + types + "\n}";
 }
 
 TEST(CodegenOps, Updates) {
   RunOptions options;
   options.rows = {1, 2, 15, 16, 17, 33, 1000, 4099};
   for (double skip : {0.0, 1.0}) {
-    checkFunctions(updateFunction("sgd", "momentum = 0.0 : f64, weight_decay = 0.1 : f64", 0, skip), options);
-    checkFunctions(updateFunction("sgd", "momentum = 0.9 : f64, weight_decay = 0.0 : f64", 1, skip), options);
-    checkFunctions(updateFunction("sgd", "momentum = 0.9 : f64, weight_decay = 0.1 : f64, nesterov", 1, skip), options);
+    checkFunctions(updateFunction("sgd", "momentum = 0.0 : f64, weight_decay = 0.1 : f64", 0, skip),
+                   options);
+    checkFunctions(updateFunction("sgd", "momentum = 0.9 : f64, weight_decay = 0.0 : f64", 1, skip),
+                   options);
     checkFunctions(
-        updateFunction("adam", "beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.1 : f64, decoupled", 2, skip),
+        updateFunction("sgd", "momentum = 0.9 : f64, weight_decay = 0.1 : f64, nesterov", 1, skip),
         options);
-    checkFunctions(updateFunction("adam", "beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.1 : f64", 2, skip),
+    checkFunctions(updateFunction("adam",
+                                  "beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, "
+                                  "weight_decay = 0.1 : f64, decoupled",
+                                  2, skip),
+                   options);
+    checkFunctions(updateFunction("adam",
+                                  "beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, "
+                                  "weight_decay = 0.1 : f64",
+                                  2, skip),
                    options);
   }
 }
@@ -234,7 +255,8 @@ func.func @f(%x: tensor<?x1x8x1x$T> {@@boundary_in0}, %w: tensor<8x1x$T> {@@para
 })");
 }
 
-// Labels that the graph shifts: a kernel must not read parts of a concat that it writes at the same time.
+// Labels that the graph shifts: a kernel must not read parts of a concat that it writes at the same
+// time.
 TEST(CodegenOps, ReadsOfConcatsComeAfterAllOfTheirParts) {
   checkFunctions(R"(
 func.func @f(%l: tensor<?x6xi64> {@@input0, test.high = 50 : i64}, %x: tensor<?x6x50x$T> {@@boundary_in0}, %y: tensor<?x6x$T> {@@boundary_in1})
@@ -257,7 +279,8 @@ func.func @f(%l: tensor<?x6xi64> {@@input0, test.high = 50 : i64}, %x: tensor<?x
 })");
 }
 
-// Vectors that are too long for the stack are recomputed in later phases; odd lengths leave remainders.
+// Vectors that are too long for the stack are recomputed in later phases; odd lengths leave
+// remainders.
 TEST(CodegenOps, LongAndOddVectors) {
   RunOptions options;
   options.rows = {1, 2};
@@ -339,22 +362,24 @@ func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %e: tensor<?x5x48xi32> {@@i
   return %b, %h, %pb, %ph : tensor<?x5x48x$T>, tensor<?x5x48x$T>, tensor<?x5x48x$T>, tensor<?x5x48x$T>
 })",
                  options);
-  for (const char *value : {"65519.0", "65520.0", "-65520.0", "3.0e-6", "2.98023223876953125e-8", "2.980232594040899e-8", "-4.4703483581542969e-8",
-                            "1.0e-40", "1.00390625", "1.01171875", "0.0", "-0.0", "3.3e38", "3.4028e38"}) {
+  for (const char *value : {"65519.0", "65520.0", "-65520.0", "3.0e-6", "2.98023223876953125e-8",
+                            "2.980232594040899e-8", "-4.4703483581542969e-8", "1.0e-40",
+                            "1.00390625", "1.01171875", "0.0", "-0.0", "3.3e38", "3.4028e38"}) {
     SCOPED_TRACE(value);
     options.rows = {1};
-    checkFunctions(std::string("func.func @f(%x: tensor<?x3x$T> {@@boundary_in0, test.value = ") + value +
-                       R"( : f64}) -> (tensor<?x3x$T> {@@boundary_out0}, tensor<?x3x$T> {@@boundary_out1}) {
+    checkFunctions(
+        std::string("func.func @f(%x: tensor<?x3x$T> {@@boundary_in0, test.value = ") + value +
+            R"( : f64}) -> (tensor<?x3x$T> {@@boundary_out0}, tensor<?x3x$T> {@@boundary_out1}) {
   %b = zorse.round %x to bf16 : tensor<?x3x$T>
   %h = zorse.round %x to f16 : tensor<?x3x$T>
   return %b, %h : tensor<?x3x$T>, tensor<?x3x$T>
 })",
-                   options);
+        options);
   }
 }
 
-// A rounding between two operations of one kernel is performed although its result is not stored. A value stored in two
-// bytes is read unchanged.
+// A rounding between two operations of one kernel is performed although its result is not stored. A
+// value stored in two bytes is read unchanged.
 TEST(CodegenOps, RoundingInsideACluster) {
   RunOptions options;
   options.types = {"f32"};

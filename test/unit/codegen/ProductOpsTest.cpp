@@ -47,7 +47,8 @@ func.func @f(%x: tensor<?x5x24x$T> {@@boundary_in0}, %w: tensor<24x16x$T> {@@par
 })");
 }
 
-// Unfused attention: batched matmuls over transposed views of slices, unbatched operands, matmuls of transposes.
+// Unfused attention: batched matmuls over transposed views of slices, unbatched operands, matmuls
+// of transposes.
 TEST(CodegenOps, BatchedProducts) {
   checkFunctions(R"(
 func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %t: tensor<5x9x$T> {@@parameter0})
@@ -106,7 +107,8 @@ zorse.class @f {
 })");
 }
 
-// One query without a stride of its position, and keys that are copies of one key: no matmul supports such rows.
+// One query without a stride of its position, and keys that are copies of one key: no matmul
+// supports such rows.
 TEST(CodegenOps, AttentionOfRowsThatAreNoMatrix) {
   checkFunctions(R"(
 func.func @f(%x: tensor<?x2x8x1x$T> {@@boundary_in0}, %y: tensor<?x1x2x8x$T> {@@boundary_in1}, %z: tensor<?x5x2x8x$T> {@@boundary_in2})
@@ -121,7 +123,8 @@ func.func @f(%x: tensor<?x2x8x1x$T> {@@boundary_in0}, %y: tensor<?x1x2x8x$T> {@@
 })");
 }
 
-// Masks: boolean and float operands shared by all heads, and the recognized causal mask as a tensor.
+// Masks: boolean and float operands shared by all heads, and the recognized causal mask as a
+// tensor.
 TEST(CodegenOps, AttentionMasks) {
   checkFunctions(R"(
 func.func @f(%q: tensor<?x6x4x8x$T> {@@boundary_in0}, %k: tensor<?x7x2x8x$T> {@@boundary_in1}, %v: tensor<?x7x2x8x$T> {@@boundary_in2}, %m: tensor<?x1x6x7xi1> {@@input0}, %n: tensor<1x4x6x7x$T> {@@parameter0})
@@ -135,7 +138,8 @@ func.func @f(%q: tensor<?x6x4x8x$T> {@@boundary_in0}, %k: tensor<?x7x2x8x$T> {@@
 })");
 }
 
-// Two-byte values: read directly by matmuls, attention, norms and scatters, through views; results of both types.
+// Two-byte values: read directly by matmuls, attention, norms and scatters, through views; results
+// of both types.
 TEST(CodegenOps, HalfStorage) {
   RunOptions options;
   options.types = {"bf16", "f16"};
@@ -166,7 +170,8 @@ func.func @attention(%x: tensor<?x7x6x8x$T> {@@boundary_in0}, %do: tensor<?x7x4x
                  options);
 }
 
-// f32 gradients that are added to existing values, with heads that fill a part of their tile and that two blocks share.
+// f32 gradients that are added to existing values, with heads that fill a part of their tile and
+// that two blocks share.
 TEST(CodegenOps, AttentionAddsGradients) {
   RunOptions options;
   options.types = {"bf16"};

@@ -1,5 +1,5 @@
-// Compares compiled operations on rows with the reference: norms, softmax, cross entropy, and operations that select
-// rows or elements by index.
+// Compares compiled operations on rows with the reference: norms, softmax, cross entropy, and
+// operations that select rows or elements by index.
 #include "CodegenHarness.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,8 @@ func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %dy: tensor<?x5x48x$T> {@@b
 })");
 }
 
-// Only the parts of an expanded operation that are read remain: a trained weight with a frozen bias, and the reverse.
+// Only the parts of an expanded operation that are read remain: a trained weight with a frozen
+// bias, and the reverse.
 TEST(CodegenOps, GradientsThatNobodyReads) {
   for (const char *read : {"%dg", "%db"})
     checkFunctions(std::string(R"(

@@ -18,7 +18,8 @@ namespace {
 class DescribeMachine : public ::testing::Test {
 protected:
   std::filesystem::path root = std::filesystem::path(::testing::TempDir()) /
-                               ("machine-" + std::to_string(::getpid()) + "-" + ::testing::UnitTest::GetInstance()->current_test_info()->name());
+                               ("machine-" + std::to_string(::getpid()) + "-" +
+                                ::testing::UnitTest::GetInstance()->current_test_info()->name());
   DescribeOptions options;
 
   void SetUp() override {
@@ -72,7 +73,8 @@ TEST_F(DescribeMachine, Processors) {
   EXPECT_EQ(cluster.devices[0].capacity(), 896000000u);
   EXPECT_EQ(cluster.nodes[0].hostMemory, 1024000000u);
   EXPECT_EQ(cluster.nodes[0].nvme, 1024000000000u);
-  EXPECT_EQ(cluster.topology.nodes(0).nic().bandwidth(), 25e9 / 8); // the only NIC that is up and has a hardware device
+  EXPECT_EQ(cluster.topology.nodes(0).nic().bandwidth(),
+            25e9 / 8); // the only NIC that is up and has a hardware device
   EXPECT_NE(notes.find("Fast Processor 16, 16 processors"), std::string::npos) << notes;
   EXPECT_NE(notes.find("no-nvml.so: cannot be loaded"), std::string::npos) << notes;
 }
@@ -111,7 +113,8 @@ TEST_F(DescribeMachine, Gpus) {
   EXPECT_EQ(cluster.devices[1].memory, 42505273344u);
   EXPECT_EQ(cluster.devices[1].flopsPerSecond[planning::speedIndex(bundle::BF16)], 253e12);
   EXPECT_EQ(cluster.devices[2].flopsPerSecond[0], 10e12);
-  EXPECT_NE(notes.find("Mystery 9000 is not in the table of GPU types"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("Mystery 9000 is not in the table of GPU types"), std::string::npos)
+      << notes;
   EXPECT_NE(notes.find("PCIe 4 x16, 12 NVLinks"), std::string::npos) << notes;
   // The slowest device: the GPU without NVLink, PCIe 4 x8.
   EXPECT_NEAR(cluster.topology.nodes(0).port().bandwidth(), 0.8 * 1.97e9 * 8, 1);
@@ -131,7 +134,10 @@ TEST_F(DescribeMachine, GpusThatProgramsSee) {
   options.pinGpus = true;
   EXPECT_EQ(described().devices[2].gpu, "GPU-5f1c0000-0000-0000-0000-000000000002");
   for (const auto &[visible, count] :
-       std::map<std::string, size_t>{{"2,0", 2}, {"GPU-5f1c0000-0000-0000-0000-000000000001", 1}, {"0,7,1", 1}, {"0,1,2", 3}}) {
+       std::map<std::string, size_t>{{"2,0", 2},
+                                     {"GPU-5f1c0000-0000-0000-0000-000000000001", 1},
+                                     {"0,7,1", 1},
+                                     {"0,1,2", 3}}) {
     options.visible = visible;
     EXPECT_EQ(described().devices.size(), count) << visible;
     EXPECT_EQ(described().devices[0].kind, "cuda") << visible;
@@ -166,7 +172,8 @@ TEST_F(DescribeMachine, NothingOrNonsense) {
 
 TEST(Merge, RanksOfOneHostCountOnce) {
   auto one = [](const std::string &name) {
-    return *planning::readCluster("nodes: [{name: " + name + ", devices: [{name: " + name + "-cpu, type: cpu-thread}]}]");
+    return *planning::readCluster("nodes: [{name: " + name + ", devices: [{name: " + name +
+                                  "-cpu, type: cpu-thread}]}]");
   };
   planning::Cluster all = merge({one("a"), one("b"), one("a")}, "both");
   ASSERT_EQ(all.nodes.size(), 2u);

@@ -1,6 +1,6 @@
-// Tests that the verifier detects every kind of fault in casts, gathers of copies, and their readers. After each
-// change, some unit reads other bytes than the copy of this step's parameters, or it is not determined which bytes it
-// reads.
+// Tests that the verifier detects every kind of fault in casts, gathers of copies, and their
+// readers. After each change, some unit reads other bytes than the copy of this step's parameters,
+// or it is not determined which bytes it reads.
 #include "EditedArgument.h"
 #include "ProgramCases.h"
 
@@ -13,10 +13,12 @@ using namespace zorse::test;
 namespace {
 
 bool isCast(const bundle::Instruction &instruction) {
-  return instruction.has_compute() && instruction.compute().task() == bundle::Compute::CAST_PARAMETERS;
+  return instruction.has_compute() &&
+         instruction.compute().task() == bundle::Compute::CAST_PARAMETERS;
 }
 bool isCopyGather(const bundle::Instruction &instruction) {
-  return instruction.has_all_gather() && instruction.all_gather().value().kind() == bundle::Value::LOW_PRECISION_PARAMETERS;
+  return instruction.has_all_gather() &&
+         instruction.all_gather().value().kind() == bundle::Value::LOW_PRECISION_PARAMETERS;
 }
 
 /// The call of a cast and its program; null if there is none.
@@ -74,14 +76,16 @@ const std::vector<Mistake> &mutations() {
        [](const ProgramCase &, Programs &p, Random &r) {
          const Cast made = cast(p, r);
          if (made.call)
-           made.argument(1).mutable_region()->set_offset(made.argument(1).region().offset() + 64 * (1 + r() % 4));
+           made.argument(1).mutable_region()->set_offset(made.argument(1).region().offset() +
+                                                         64 * (1 + r() % 4));
          return made.call != nullptr;
        }},
       {"a cast of other elements",
        [](const ProgramCase &, Programs &p, Random &r) {
          const Cast made = cast(p, r);
          if (made.call)
-           made.argument(0).mutable_region()->set_offset(made.argument(0).region().offset() + 512 * (1 + r() % 2));
+           made.argument(0).mutable_region()->set_offset(made.argument(0).region().offset() +
+                                                         512 * (1 + r() % 2));
          return made.call != nullptr;
        }},
       {"a cast that declares the parameters it makes",
@@ -109,19 +113,22 @@ const std::vector<Mistake> &mutations() {
        [](const ProgramCase &c, Programs &p, Random &r) {
          bundle::Instruction *instruction = pick(p, r, isCast);
          if (instruction)
-           instruction->mutable_compute()->set_group((instruction->compute().group() + 1) % c.model.summary.groups_size());
+           instruction->mutable_compute()->set_group((instruction->compute().group() + 1) %
+                                                     c.model.summary.groups_size());
          return instruction != nullptr && c.model.summary.groups_size() > 1;
        }},
       {"a cast by another function",
        [](const ProgramCase &c, Programs &p, Random &r) {
          bundle::Call *call = cast(p, r).call;
          if (call)
-           call->set_function(r() % 2 ? c.model.summary.norm_function() : c.model.summary.update_function_plain());
+           call->set_function(r() % 2 ? c.model.summary.norm_function()
+                                      : c.model.summary.update_function_plain());
          return call != nullptr;
        }},
       {"readers that do not wait for the cast",
        [](const ProgramCase &, Programs &p, Random &r) {
-         // Removes all waits of one device's gathers of copies after the cast, so that they do not wait for the cast.
+         // Removes all waits of one device's gathers of copies after the cast, so that they do not
+         // wait for the cast.
          bundle::Program &program = p[r() % p.size()];
          bool casts = false, changed = false;
          for (bundle::Instruction &instruction : *program.mutable_instructions()) {
@@ -154,10 +161,12 @@ const std::vector<Mistake> &mutations() {
        }},
       {"a gather of a shard that was not cast",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Instruction *instruction =
-             pick(p, r, [](const bundle::Instruction &e) { return isCopyGather(e) && e.all_gather().shard().bytes() > 0; });
+         bundle::Instruction *instruction = pick(p, r, [](const bundle::Instruction &e) {
+           return isCopyGather(e) && e.all_gather().shard().bytes() > 0;
+         });
          if (instruction)
-           instruction->mutable_all_gather()->mutable_shard()->set_offset(instruction->all_gather().shard().offset() + 256);
+           instruction->mutable_all_gather()->mutable_shard()->set_offset(
+               instruction->all_gather().shard().offset() + 256);
          return instruction != nullptr;
        }},
       {"a unit that reads another part of the copy",
@@ -190,10 +199,12 @@ const std::vector<Mistake> &mutations() {
 
 } // namespace
 
-TEST(Copies, EveryMistakeIsFound) { expectEveryMistakeIsFound(mutations(), 80, 800, /*copies=*/true, /*staged=*/false); }
+TEST(Copies, EveryMistakeIsFound) {
+  expectEveryMistakeIsFound(mutations(), 80, 800, /*copies=*/true, /*staged=*/false);
+}
 
-// Bytes per parameter of a group with copies: 12 of state on its owner (the parameter and Adam's two moments), 2 on
-// every reader, 4 on every contributor.
+// Bytes per parameter of a group with copies: 12 of state on its owner (the parameter and Adam's
+// two moments), 2 on every reader, 4 on every contributor.
 TEST(Copies, TakeTwoBytesPerParameter) {
   int gathers = 0;
   for (int seed = 0; seed < 20; ++seed) {
@@ -210,13 +221,17 @@ TEST(Copies, TakeTwoBytesPerParameter) {
           EXPECT_EQ(bindings[1].region.bytes(), 2 * uint64_t(call.rows()));
           EXPECT_EQ(state[bindings[0].value.id()], 12 * uint64_t(call.rows()));
         }
-        auto elements = [&](uint32_t group) { return uint64_t(c.model.summary.groups(int(group)).elements()); };
+        auto elements = [&](uint32_t group) {
+          return uint64_t(c.model.summary.groups(int(group)).elements());
+        };
         if (isCopyGather(instruction) && instruction.all_gather().full().bytes()) {
-          EXPECT_EQ(instruction.all_gather().full().bytes(), 2 * elements(instruction.all_gather().group()));
+          EXPECT_EQ(instruction.all_gather().full().bytes(),
+                    2 * elements(instruction.all_gather().group()));
           ++gathers;
         }
         if (instruction.has_reduce_scatter() && instruction.reduce_scatter().full().bytes())
-          EXPECT_EQ(instruction.reduce_scatter().full().bytes(), 4 * elements(instruction.reduce_scatter().group()));
+          EXPECT_EQ(instruction.reduce_scatter().full().bytes(),
+                    4 * elements(instruction.reduce_scatter().group()));
       }
     }
   }

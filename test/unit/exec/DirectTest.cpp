@@ -1,5 +1,5 @@
-// Tests programs with GPU-to-GPU transfers. Programs of random plans are correct, and every kind of fault in them is
-// detected. Incompatible orders of launches have a separate finding.
+// Tests programs with GPU-to-GPU transfers. Programs of random plans are correct, and every kind of
+// fault in them is detected. Incompatible orders of launches have a separate finding.
 #include "ProgramCases.h"
 
 #include "Interpreter.h"
@@ -12,8 +12,8 @@ using namespace zorse::test;
 
 namespace {
 
-/// Makes a case in which all devices use transports through host memory, and some of them also direct transfers, in one
-/// group or two.
+/// Makes a case in which all devices use transports through host memory, and some of them also
+/// direct transfers, in one group or two.
 ProgramCase makeDirectCase(int seed, bool copies = true) {
   SyntheticOptions options;
   options.units = 2 + seed % 5;
@@ -25,7 +25,8 @@ ProgramCase makeDirectCase(int seed, bool copies = true) {
   made.model = makeModel(options);
   static const int64_t batches[] = {7, 8, 13, 32};
   made.plan = step::randomPlan(made.model.summary, batches[seed % 4], 2 + seed * 7 % 5, seed);
-  made.plan.overlapCommunication = true; // plans without overlap have redundant waits, and removing one is no fault
+  made.plan.overlapCommunication =
+      true; // plans without overlap have redundant waits, and removing one is no fault
   for (size_t d = 0; d < made.plan.devices.size(); ++d) {
     step::PlanDevice &device = made.plan.devices[d];
     device.hostStaged = true;
@@ -52,13 +53,16 @@ std::vector<int> launchesOf(const bundle::Program &program) {
   return places;
 }
 
-bundle::Instruction *pickDirect(Programs &programs, Random &random, const std::function<bool(const bundle::Instruction &)> &wanted) {
-  return pickOf(programs, random, [&](const bundle::Program &program, const bundle::Instruction &instruction) {
-    return isDirect(program, instruction) && wanted(instruction);
-  });
+bundle::Instruction *pickDirect(Programs &programs, Random &random,
+                                const std::function<bool(const bundle::Instruction &)> &wanted) {
+  return pickOf(programs, random,
+                [&](const bundle::Program &program, const bundle::Instruction &instruction) {
+                  return isDirect(program, instruction) && wanted(instruction);
+                });
 }
 
-/// Whether launches in these orders do not deadlock. A launch completes when all of its devices have reached it.
+/// Whether launches in these orders do not deadlock. A launch completes when all of its devices
+/// have reached it.
 bool ends(const Programs &programs) {
   std::vector<std::vector<uint32_t>> order(programs.size());
   std::map<uint32_t, std::vector<size_t>> members;
@@ -71,7 +75,9 @@ bool ends(const Programs &programs) {
   for (bool moved = true; moved;) {
     moved = false;
     for (const auto &[id, devices] : members)
-      if (std::all_of(devices.begin(), devices.end(), [&, id = id](size_t d) { return at[d] < order[d].size() && order[d][at[d]] == id; })) {
+      if (std::all_of(devices.begin(), devices.end(), [&, id = id](size_t d) {
+            return at[d] < order[d].size() && order[d][at[d]] == id;
+          })) {
         for (size_t d : devices)
           ++at[d];
         moved = true;
@@ -91,7 +97,9 @@ const std::vector<Mistake> &mistakes() {
          for (bundle::Program &program : p)
            for (int a = 0; a < program.arenas_size(); ++a)
              if (program.arenas(a).kind() != bundle::DEVICE)
-               if (Instruction *instruction = pickDirect(p, r, [](const Instruction &e) { return e.has_send() && e.send().region().bytes() > 0; })) {
+               if (Instruction *instruction = pickDirect(p, r, [](const Instruction &e) {
+                     return e.has_send() && e.send().region().bytes() > 0;
+                   })) {
                  instruction->mutable_send()->mutable_region()->set_arena(uint32_t(a));
                  instruction->mutable_send()->mutable_region()->set_offset(0);
                  return true;
@@ -100,38 +108,51 @@ const std::vector<Mistake> &mistakes() {
        }},
       {"another number of elements in a round, on one device",
        [](const ProgramCase &, Programs &p, Random &r) {
-         Instruction *instruction =
-             pickDirect(p, r, [](const Instruction &e) { return e.has_reduce_scatter() && e.reduce_scatter().contributors_size() > 1; });
+         Instruction *instruction = pickDirect(p, r, [](const Instruction &e) {
+           return e.has_reduce_scatter() && e.reduce_scatter().contributors_size() > 1;
+         });
          if (instruction)
-           instruction->mutable_reduce_scatter()->set_chunk(instruction->reduce_scatter().chunk() + 128);
+           instruction->mutable_reduce_scatter()->set_chunk(instruction->reduce_scatter().chunk() +
+                                                            128);
          return instruction != nullptr;
        }},
       {"no memory for terms",
        [](const ProgramCase &, Programs &p, Random &r) {
-         Instruction *instruction = pickDirect(p, r, [](const Instruction &e) { return e.reduce_scatter().receive_buffer().bytes() > 0; });
+         Instruction *instruction = pickDirect(p, r, [](const Instruction &e) {
+           return e.reduce_scatter().receive_buffer().bytes() > 0;
+         });
          if (instruction)
            instruction->mutable_reduce_scatter()->clear_receive_buffer();
          return instruction != nullptr;
        }},
       {"less memory for terms of the sums",
        [](const ProgramCase &, Programs &p, Random &r) {
-         Instruction *instruction = pickDirect(p, r, [](const Instruction &e) { return e.all_reduce().receive_buffer().bytes() > 0; });
+         Instruction *instruction = pickDirect(p, r, [](const Instruction &e) {
+           return e.all_reduce().receive_buffer().bytes() > 0;
+         });
          if (instruction)
-           instruction->mutable_all_reduce()->mutable_receive_buffer()->set_bytes(instruction->all_reduce().receive_buffer().bytes() - 128);
+           instruction->mutable_all_reduce()->mutable_receive_buffer()->set_bytes(
+               instruction->all_reduce().receive_buffer().bytes() - 128);
          return instruction != nullptr;
        }},
       {"terms that arrive in what is summed",
        [](const ProgramCase &, Programs &p, Random &r) {
-         Instruction *instruction = pickDirect(
-             p, r, [](const Instruction &e) { return e.reduce_scatter().receive_buffer().bytes() > 0 && e.reduce_scatter().full().bytes() > 0; });
+         Instruction *instruction = pickDirect(p, r, [](const Instruction &e) {
+           return e.reduce_scatter().receive_buffer().bytes() > 0 &&
+                  e.reduce_scatter().full().bytes() > 0;
+         });
          if (instruction)
-           instruction->mutable_reduce_scatter()->mutable_receive_buffer()->set_offset(instruction->reduce_scatter().full().offset());
+           instruction->mutable_reduce_scatter()->mutable_receive_buffer()->set_offset(
+               instruction->reduce_scatter().full().offset());
          return instruction != nullptr;
        }},
-      {"terms that arrive in memory that another instruction needs", // the first bytes of an arena contain state or scalars
+      {"terms that arrive in memory that another instruction needs", // the first bytes of an arena
+                                                                     // contain state or scalars
        [](const ProgramCase &, Programs &p, Random &r) {
-         Instruction *instruction = pickDirect(
-             p, r, [](const Instruction &e) { return e.all_reduce().receive_buffer().bytes() > 0 && e.all_reduce().receive_buffer().offset() > 0; });
+         Instruction *instruction = pickDirect(p, r, [](const Instruction &e) {
+           return e.all_reduce().receive_buffer().bytes() > 0 &&
+                  e.all_reduce().receive_buffer().offset() > 0;
+         });
          if (!instruction)
            return false;
          bundle::Region *parts = instruction->mutable_all_reduce()->mutable_receive_buffer();
@@ -147,8 +168,10 @@ const std::vector<Mistake> &mistakes() {
        [](const ProgramCase &, Programs &p, Random &r) {
          for (bundle::Program &program : p)
            for (Instruction &instruction : *program.mutable_instructions())
-             if (isDirect(program, instruction) && (instruction.has_send() || instruction.has_receive()) && r() % 2) {
-               program.add_queues()->set_kind(instruction.has_send() ? bundle::SEND_QUEUE : bundle::RECEIVE_QUEUE);
+             if (isDirect(program, instruction) &&
+                 (instruction.has_send() || instruction.has_receive()) && r() % 2) {
+               program.add_queues()->set_kind(instruction.has_send() ? bundle::SEND_QUEUE
+                                                                     : bundle::RECEIVE_QUEUE);
                program.mutable_queues(program.queues_size() - 1)->set_id(9);
                instruction.set_queue(uint32_t(program.queues_size() - 1));
                return true;
@@ -163,7 +186,8 @@ const std::vector<Mistake> &mistakes() {
            return false;
          program.add_queues()->set_kind(bundle::DEVICE_TO_DEVICE);
          program.mutable_queues(program.queues_size() - 1)->set_id(1);
-         program.mutable_instructions(places.back())->set_queue(uint32_t(program.queues_size() - 1));
+         program.mutable_instructions(places.back())
+             ->set_queue(uint32_t(program.queues_size() - 1));
          return true;
        }},
       {"a task on the queue of launches",
@@ -181,9 +205,11 @@ const std::vector<Mistake> &mistakes() {
        }},
       {"one wait less before a launch",
        [](const ProgramCase &, Programs &p, Random &r) {
-         Instruction *instruction = pickDirect(p, r, [](const Instruction &e) { return e.waits_size() > 0; });
+         Instruction *instruction =
+             pickDirect(p, r, [](const Instruction &e) { return e.waits_size() > 0; });
          if (instruction)
-           instruction->mutable_waits()->DeleteSubrange(int(r() % uint32_t(instruction->waits_size())), 1);
+           instruction->mutable_waits()->DeleteSubrange(
+               int(r() % uint32_t(instruction->waits_size())), 1);
          return instruction != nullptr;
        }},
   };
@@ -227,19 +253,25 @@ TEST(Direct, OnlyInsideAGroup) {
   EXPECT_FALSE(check(c, c.programs).empty());
 }
 
-// Programs with direct transfers compute the same as the model, and contain no copies between device and host if all
-// transfers are direct.
+// Programs with direct transfers compute the same as the model, and contain no copies between
+// device and host if all transfers are direct.
 TEST(Direct, ComputesTheSame) {
   for (int seed = 0; seed < 40; ++seed) {
-    const ProgramCase c = makeDirectCase(seed, /*copies=*/false); // the interpreter does not support 16-bit types
+    const ProgramCase c =
+        makeDirectCase(seed, /*copies=*/false); // the interpreter does not support 16-bit types
     const interpret::Steps steps = "ETT";
     const auto expected =
         interpret::reference(c.model.summary, c.model.functions,
-                             {c.plan.batch, c.plan.schedule.splitBackward, c.plan.optimizerStep == step::OptimizerStep::InBackward}, steps);
-    const auto harm = interpret::findHarm(c.model.summary, c.model.functions, c.programs, expected, steps, 5, uint32_t(seed));
+                             {c.plan.batch, c.plan.schedule.splitBackward,
+                              c.plan.optimizerStep == step::OptimizerStep::InBackward},
+                             steps);
+    const auto harm = interpret::findHarm(c.model.summary, c.model.functions, c.programs, expected,
+                                          steps, 5, uint32_t(seed));
     EXPECT_FALSE(harm.harmful) << "seed " << seed << ": " << harm.what;
     const bool offloads =
-        std::any_of(c.plan.cells.begin(), c.plan.cells.end(), [](const step::Cell &cell) { return cell.activations == step::Activations::Offload; });
+        std::any_of(c.plan.cells.begin(), c.plan.cells.end(), [](const step::Cell &cell) {
+          return cell.activations == step::Activations::Offload;
+        });
     if (seed % 4 < 2 && c.plan.offload.empty() && !offloads)
       for (const bundle::Program &program : c.programs)
         for (const bundle::Arena &arena : program.arenas())
@@ -247,7 +279,8 @@ TEST(Direct, ComputesTheSame) {
   }
 }
 
-// Launches of one device in another order are always rejected. If the devices deadlock, there is a finding about it.
+// Launches of one device in another order are always rejected. If the devices deadlock, there is a
+// finding about it.
 TEST(Direct, LaunchOrdersThatDoNotFitAreFound) {
   int mutants = 0, rejected = 0, stuck = 0, said = 0;
   for (int seed = 0; seed < 120; ++seed) {
@@ -261,8 +294,10 @@ TEST(Direct, LaunchOrdersThatDoNotFitAreFound) {
         continue;
       // Swap two neighbors or any two launches; ids move with them or stay.
       const size_t first = random() % (places.size() - 1);
-      const size_t second = attempt % 3 ? first + 1 : first + 1 + random() % (places.size() - 1 - first);
-      bundle::Instruction *a = program.mutable_instructions(places[first]), *b = program.mutable_instructions(places[second]);
+      const size_t second =
+          attempt % 3 ? first + 1 : first + 1 + random() % (places.size() - 1 - first);
+      bundle::Instruction *a = program.mutable_instructions(places[first]),
+                          *b = program.mutable_instructions(places[second]);
       const uint32_t one = a->id(), other = b->id();
       a->Swap(b);
       if (attempt % 2) {
@@ -272,18 +307,23 @@ TEST(Direct, LaunchOrdersThatDoNotFitAreFound) {
       ++mutants;
       const auto findings = check(c, programs);
       rejected += !findings.empty();
-      EXPECT_FALSE(findings.empty()) << "seed " << seed << ", attempt " << attempt << ": launches " << one << " and " << other << " of "
-                                     << program.device_name() << " exchanged";
+      EXPECT_FALSE(findings.empty())
+          << "seed " << seed << ", attempt " << attempt << ": launches " << one << " and " << other
+          << " of " << program.device_name() << " exchanged";
       if (ends(programs))
         continue;
       ++stuck;
       const bool launch =
-          std::any_of(findings.begin(), findings.end(), [](const verify::Finding &finding) { return finding.code == verify::Code::Launch; });
+          std::any_of(findings.begin(), findings.end(), [](const verify::Finding &finding) {
+            return finding.code == verify::Code::Launch;
+          });
       said += launch;
-      EXPECT_TRUE(launch) << "seed " << seed << ", attempt " << attempt << ": " << (findings.empty() ? "" : findings[0].message);
+      EXPECT_TRUE(launch) << "seed " << seed << ", attempt " << attempt << ": "
+                          << (findings.empty() ? "" : findings[0].message);
     }
   }
-  printf("%d of %d exchanged launches rejected; %d of %d that never end by their order\n", rejected, mutants, said, stuck);
+  printf("%d of %d exchanged launches rejected; %d of %d that never end by their order\n", rejected,
+         mutants, said, stuck);
   EXPECT_GE(mutants, 500);
   EXPECT_GE(stuck, 150);
 }
@@ -303,7 +343,9 @@ TEST(Direct, RotatedLaunchesAreFound) {
         continue;
       ++circles;
       const auto findings = check(c, programs);
-      said += std::any_of(findings.begin(), findings.end(), [](const verify::Finding &finding) { return finding.code == verify::Code::Launch; });
+      said += std::any_of(findings.begin(), findings.end(), [](const verify::Finding &finding) {
+        return finding.code == verify::Code::Launch;
+      });
     }
   }
   EXPECT_GE(circles, 10);

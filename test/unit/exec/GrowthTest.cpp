@@ -1,5 +1,6 @@
-// Tests how the costs of the step, its programs and their verification grow with layers and devices. The counters do
-// not depend on time. Twice the layers may double the costs, and four times the devices quadruple them.
+// Tests how the costs of the step, its programs and their verification grow with layers and
+// devices. The counters do not depend on time. Twice the layers may double the costs, and four
+// times the devices quadruple them.
 #include "SyntheticModel.h"
 
 #include "zorse/Bundle/BundleWriter.h"
@@ -56,15 +57,17 @@ using Counts = std::map<std::string, double>;
 /// Pipelines of equal stages with micro-batches of one sample.
 step::Plan planOf(const bundle::ModelSummary &summary, int stages, int replicas) {
   constexpr int kSamples = 8; // per replica
-  std::string text =
-      "{\"global_batch_size\": " + std::to_string(replicas * kSamples) + ", \"schedule\": \"1f1b\", \"split_backward\": true, \"devices\": [";
+  std::string text = "{\"global_batch_size\": " + std::to_string(replicas * kSamples) +
+                     ", \"schedule\": \"1f1b\", \"split_backward\": true, \"devices\": [";
   auto device = [](int d) { return "\"d" + std::to_string(d) + "\""; };
   for (int d = 0; d < stages * replicas; ++d)
     text += (d ? ", " : "") + device(d);
   text += "], \"stages\": [";
   for (int s = 0; s < stages; ++s) {
-    text += std::string(s ? ", " : "") + "{\"units\": [" + std::to_string(summary.units_size() * s / stages) + ", " +
-            std::to_string(summary.units_size() * (s + 1) / stages) + "], \"micro_batch_size\": 1, \"devices\": [";
+    text += std::string(s ? ", " : "") + "{\"units\": [" +
+            std::to_string(summary.units_size() * s / stages) + ", " +
+            std::to_string(summary.units_size() * (s + 1) / stages) +
+            "], \"micro_batch_size\": 1, \"devices\": [";
     for (int r = 0; r < replicas; ++r)
       text += (r ? ", " : "") + device(s * replicas + r);
     text += "]}";
@@ -123,17 +126,20 @@ Counts count(int layers, int stages, int replicas, bool direct) {
   memory.reset();
   const Result<verify::PlanView> view = verify::readPlanView(json);
   EXPECT_FALSE(view.failed()) << view.message();
-  const std::vector<verify::Finding> findings = verify::verifySerialized(model.summary, model.functions, *view, programs, options);
+  const std::vector<verify::Finding> findings =
+      verify::verifySerialized(model.summary, model.functions, *view, programs, options);
   took("verification");
   EXPECT_TRUE(findings.empty()) << verify::toString(findings.front(), *view);
   return counts;
 }
 
 /// \param slack  allowance for constant parts and for lists that double their capacity
-void expectLinear(const Counts &less, const Counts &more, double factor, const std::string &what, double slack) {
+void expectLinear(const Counts &less, const Counts &more, double factor, const std::string &what,
+                  double slack) {
   for (const auto &[name, value] : less) {
     const double grown = more.at(name) / value;
-    printf("%s: %-20s %12.0f -> %12.0f, %5.2f times\n", what.c_str(), name.c_str(), value, more.at(name), grown);
+    printf("%s: %-20s %12.0f -> %12.0f, %5.2f times\n", what.c_str(), name.c_str(), value,
+           more.at(name), grown);
     EXPECT_LE(grown, factor * slack) << name << " of " << what;
   }
 }
@@ -142,21 +148,25 @@ void expectLinear(const Counts &less, const Counts &more, double factor, const s
 
 TEST(Growth, IsLinearInLayers) {
   for (bool direct : {false, true})
-    expectLinear(count(10, 4, 4, direct), count(20, 4, 4, direct), 2, direct ? "directly" : "by host", 1.1);
+    expectLinear(count(10, 4, 4, direct), count(20, 4, 4, direct), 2,
+                 direct ? "directly" : "by host", 1.1);
 }
 
 TEST(Growth, IsLinearInStages) {
   for (bool direct : {false, true})
-    expectLinear(count(20, 4, 4, direct), count(20, 16, 4, direct), 4, direct ? "directly" : "by host", 1.1);
+    expectLinear(count(20, 4, 4, direct), count(20, 16, 4, direct), 4,
+                 direct ? "directly" : "by host", 1.1);
 }
 
 TEST(Growth, IsLinearInReplicas) {
   for (bool direct : {false, true})
-    expectLinear(count(10, 4, 4, direct), count(10, 4, 16, direct), 4, direct ? "directly" : "by host", 1.1);
+    expectLinear(count(10, 4, 4, direct), count(10, 4, 16, direct), 4,
+                 direct ? "directly" : "by host", 1.1);
 }
 
 // All devices in every collective.
 TEST(Growth, IsLinearInReplicasAlone) {
   for (bool direct : {false, true})
-    expectLinear(count(10, 1, 16, direct), count(10, 1, 64, direct), 4, direct ? "directly" : "by host", 1.1);
+    expectLinear(count(10, 1, 16, direct), count(10, 1, 64, direct), 4,
+                 direct ? "directly" : "by host", 1.1);
 }

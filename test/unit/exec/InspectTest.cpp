@@ -1,4 +1,5 @@
-// Tests that zorse-inspect prints every view of a bundle and reports what is wrong with an invalid one.
+// Tests that zorse-inspect prints every view of a bundle and reports what is wrong with an invalid
+// one.
 #include "RandomPlan.h"
 #include "zorse/Bundle/BundleWriter.h"
 #include "zorse/Step/WriteProgram.h"
@@ -62,7 +63,8 @@ TEST(Inspect, EveryViewOfManyPlans) {
   for (int seed = 0; seed < 12; ++seed) {
     std::string path = fs::path(::testing::TempDir()) / "inspect.zorse";
     ASSERT_NO_FATAL_FAILURE(writeSynthetic(path, seed));
-    for (const char *view : {"", "--plan", "--timeline", "--functions", "--program=d0", "--program=3", "--memory=d1"}) {
+    for (const char *view : {"", "--plan", "--timeline", "--functions", "--program=d0",
+                             "--program=3", "--memory=d1"}) {
       Done done = inspect(path + " " + view);
       EXPECT_EQ(done.code, 0) << view << "\n" << done.output;
       EXPECT_FALSE(done.output.empty());
@@ -82,13 +84,17 @@ TEST(Inspect, BrokenBundlesAreErrors) {
   ASSERT_NO_FATAL_FAILURE(writeSynthetic(path, 1));
   Done unknown = inspect(path + " --program=unknown");
   EXPECT_EQ(unknown.code, 1);
-  EXPECT_NE(unknown.output.find("error: expected a device of the bundle, got 'unknown'. Devices: d0"), std::string::npos) << unknown.output;
+  EXPECT_NE(
+      unknown.output.find("error: expected a device of the bundle, got 'unknown'. Devices: d0"),
+      std::string::npos)
+      << unknown.output;
   {
     std::ofstream(path + "/programs/2.pb", std::ios::app) << "x";
   }
   Done damaged = inspect(path);
   EXPECT_EQ(damaged.code, 1);
-  EXPECT_NE(damaged.output.find("programs/2.pb: its SHA-256 is"), std::string::npos) << damaged.output;
+  EXPECT_NE(damaged.output.find("programs/2.pb: its SHA-256 is"), std::string::npos)
+      << damaged.output;
   fs::remove(path + "/manifest.json");
   EXPECT_EQ(inspect(path).code, 1);
   fs::remove_all(path);

@@ -1,5 +1,5 @@
-// Tests plans in which devices own several runs of a group: programs of random plans are correct for every kind of
-// transport memory.
+// Tests plans in which devices own several runs of a group: programs of random plans are correct
+// for every kind of transport memory.
 #include "Interpreter.h"
 #include "ProgramCases.h"
 #include "zorse/Summary/Summary.h"
@@ -45,7 +45,9 @@ ProgramCase makeRunsCase(int seed) {
   made.plan = step::randomPlan(made.model.summary, batches[seed % 4], 2 + uint32_t(seed % 3), seed);
   Random random(seed);
   dealOwners(made.plan, made.model.summary, random);
-  for (step::PlanDevice &device : made.plan.devices) { // transports that reach device memory, host staging, or direct transfers
+  for (step::PlanDevice &device :
+       made.plan
+           .devices) { // transports that reach device memory, host staging, or direct transfers
     device.hostStaged = seed % 3 != 0;
     device.d2dGroup = seed % 3 == 2 ? 0 : -1;
     made.options.hostStaged.push_back(device.hostStaged);
@@ -67,15 +69,23 @@ TEST(OwnedRuns, ProgramsAreRight) {
       ADD_FAILURE() << "seed " << seed << ": " << verify::toString(finding, c.view);
     for (const bundle::Program &program : c.programs)
       for (const bundle::Instruction &instruction : program.instructions()) {
-        const auto &shards = instruction.has_all_gather() ? instruction.all_gather().shards() : instruction.reduce_scatter().shards();
-        several += std::count(shards.members().begin(), shards.members().end(), program.device()) > 1;
+        const auto &shards = instruction.has_all_gather() ? instruction.all_gather().shards()
+                                                          : instruction.reduce_scatter().shards();
+        several +=
+            std::count(shards.members().begin(), shards.members().end(), program.device()) > 1;
       }
     if (seed % 5 == 4) // the interpreter does not support 16-bit types
       continue;
     const auto expected =
         interpret::reference(c.model.summary, c.model.functions,
-                             {c.plan.batch, c.plan.schedule.splitBackward, c.plan.optimizerStep == step::OptimizerStep::InBackward}, "ETTET");
-    EXPECT_EQ(interpret::findHarm(c.model.summary, c.model.functions, c.programs, expected, "ETTET", 5, uint32_t(seed)).what, "") << "seed " << seed;
+                             {c.plan.batch, c.plan.schedule.splitBackward,
+                              c.plan.optimizerStep == step::OptimizerStep::InBackward},
+                             "ETTET");
+    EXPECT_EQ(interpret::findHarm(c.model.summary, c.model.functions, c.programs, expected, "ETTET",
+                                  5, uint32_t(seed))
+                  .what,
+              "")
+        << "seed " << seed;
   }
   EXPECT_GT(several, 50);
 }

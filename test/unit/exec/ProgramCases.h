@@ -65,8 +65,9 @@ inline std::vector<verify::Finding> check(const ProgramCase &c, const Programs &
 }
 
 /// Picks one of the instructions for which `wanted` holds; null if there is none.
-inline bundle::Instruction *pickOf(Programs &programs, Random &random,
-                                   const std::function<bool(const bundle::Program &, const bundle::Instruction &)> &wanted) {
+inline bundle::Instruction *
+pickOf(Programs &programs, Random &random,
+       const std::function<bool(const bundle::Program &, const bundle::Instruction &)> &wanted) {
   std::vector<bundle::Instruction *> found;
   for (bundle::Program &program : programs)
     for (bundle::Instruction &instruction : *program.mutable_instructions())
@@ -74,8 +75,12 @@ inline bundle::Instruction *pickOf(Programs &programs, Random &random,
         found.push_back(&instruction);
   return found.empty() ? nullptr : found[random() % found.size()];
 }
-inline bundle::Instruction *pick(Programs &programs, Random &random, const std::function<bool(const bundle::Instruction &)> &wanted) {
-  return pickOf(programs, random, [&](const bundle::Program &, const bundle::Instruction &instruction) { return wanted(instruction); });
+inline bundle::Instruction *pick(Programs &programs, Random &random,
+                                 const std::function<bool(const bundle::Instruction &)> &wanted) {
+  return pickOf(programs, random,
+                [&](const bundle::Program &, const bundle::Instruction &instruction) {
+                  return wanted(instruction);
+                });
 }
 
 /// Expects that times and memory peaks are the same without instructions.
@@ -89,17 +94,20 @@ inline void expectTimedAlikeWithoutInstructions(const ProgramCase &c, const std:
   EXPECT_EQ(full->stepTime, times->stepTime) << name;
   EXPECT_EQ(full->numInstructions, times->numInstructions) << name;
   for (size_t d = 0; d < c.plan.devices.size(); ++d)
-    EXPECT_EQ(full->devices[d].memory.peakLiveBytes, times->devices[d].memory.peakLiveBytes) << name << ", device " << d;
+    EXPECT_EQ(full->devices[d].memory.peakLiveBytes, times->devices[d].memory.peakLiveBytes)
+        << name << ", device " << d;
 }
 
 struct Mistake {
   const char *name;
-  std::function<bool(const ProgramCase &, Programs &, Random &)> apply; ///< returns false if the programs have no place for it
+  std::function<bool(const ProgramCase &, Programs &, Random &)>
+      apply; ///< returns false if the programs have no place for it
 };
 
-/// Expects that the programs of `count` seeds are correct and that every possible fault of `mistakes` is detected. At
-/// least `least` faults must be possible.
-inline void expectEveryMistakeIsFound(const std::vector<Mistake> &mistakes, int count, int min, bool copies, bool staged) {
+/// Expects that the programs of `count` seeds are correct and that every possible fault of
+/// `mistakes` is detected. At least `least` faults must be possible.
+inline void expectEveryMistakeIsFound(const std::vector<Mistake> &mistakes, int count, int min,
+                                      bool copies, bool staged) {
   int changed = 0, found = 0;
   for (int seed = 0; seed < count; ++seed) {
     const ProgramCase c = makeCase(seed, copies, staged);

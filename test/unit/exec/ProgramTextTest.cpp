@@ -82,10 +82,13 @@ const char *const kText = R"(exec.program @"t4:0" device 1 of [@"a100:0", @"t4:0
 
 TEST(ProgramText, ShowsEveryEntryWithNames) {
   const auto summary =
-      parse<bundle::ModelSummary>("groups {} groups {} groups { name: 'head' } values {} values {} values {} values { name: 'h\"\\n' } "
-                                  "units {} units {} units {} units {} units { name: 'block' } inputs {} inputs { name: 'labels' }");
-  const auto functions = parse<bundle::FunctionLibrary>(
-      "functions { name: 'head.forward' arguments { mode: READ } arguments { mode: ACCUMULATE } arguments { mode: WRITE } }");
+      parse<bundle::ModelSummary>("groups {} groups {} groups { name: 'head' } values {} values {} "
+                                  "values {} values { name: 'h\"\\n' } "
+                                  "units {} units {} units {} units {} units { name: 'block' } "
+                                  "inputs {} inputs { name: 'labels' }");
+  const auto functions =
+      parse<bundle::FunctionLibrary>("functions { name: 'head.forward' arguments { mode: READ } "
+                                     "arguments { mode: ACCUMULATE } arguments { mode: WRITE } }");
   EXPECT_EQ(textOf(kProgram, {{"a100:0", "t4:0"}, &summary, &functions}), kText);
 }
 
@@ -94,21 +97,33 @@ TEST(ProgramText, ShowsWhatIsDirect) {
     instructions { phase: REDUCE reduce_scatter { order: TRANSPORT receive_buffer { arena: 1 bytes: 1024 } chunk: 64 } }
     instructions { id: 1 phase: GRAD_NORM all_reduce { order: FIXED_ORDER receive_buffer { offset: 64 bytes: 16 } } })",
                                   {});
-  EXPECT_NE(text.find("shard 0:0+0 receive_buffer 1:0+1024 chunk 64 on device_to_device2 in reduce"), std::string::npos) << text;
-  EXPECT_NE(text.find("at 0:0+0 receive_buffer 0:64+16 on device_to_device2 in grad_norm"), std::string::npos) << text;
+  EXPECT_NE(
+      text.find("shard 0:0+0 receive_buffer 1:0+1024 chunk 64 on device_to_device2 in reduce"),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find("at 0:0+0 receive_buffer 0:64+16 on device_to_device2 in grad_norm"),
+            std::string::npos)
+      << text;
 }
 
 TEST(ProgramText, ShowsWhatIsBroken) {
-  // A missing arena, an unknown device, function and kind, rows beyond 64 bits, a binding without a value.
+  // A missing arena, an unknown device, function and kind, rows beyond 64 bits, a binding without a
+  // value.
   const std::string text = textOf(R"(queues { kind: COMPUTE } regions { arena: 5 bytes: 8 }
     instructions { compute { task: B calls { function: 9 rows: 9223372036854775807 sample_base: 1 regions: 0 values: 9 } } }
     instructions { send { peer: 7 value { kind: ACTIVATION id: 99 } } })",
                                   {});
-  EXPECT_NE(text.find("exec.call 9 unit 0 rows [1:-9223372036854775808] (\n      use none at 5:0+8)"), std::string::npos) << text;
-  EXPECT_NE(text.find("exec.send 0 activation 99 to @device7 from 0:0+0"), std::string::npos) << text;
+  EXPECT_NE(
+      text.find("exec.call 9 unit 0 rows [1:-9223372036854775808] (\n      use none at 5:0+8)"),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find("exec.send 0 activation 99 to @device7 from 0:0+0"), std::string::npos)
+      << text;
   // Programs that the text cannot represent.
   EXPECT_EQ(textOf("instructions { queue: 1 read_metrics {} }", {}), "");
-  EXPECT_EQ(textOf("queues { kind: COMPUTE } instructions { waits { queue: 3 } read_metrics {} }", {}), "");
+  EXPECT_EQ(
+      textOf("queues { kind: COMPUTE } instructions { waits { queue: 3 } read_metrics {} }", {}),
+      "");
   EXPECT_EQ(textOf("queues { kind: COMPUTE } instructions {}", {}), "");
   EXPECT_EQ(textOf("queues { kind: COMPUTE } instructions { load_input { rows: 8 } }", {}), "");
 }

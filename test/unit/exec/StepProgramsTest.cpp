@@ -1,4 +1,5 @@
-// Tests that the verifier accepts the serialized programs of the step graph, for random plans of a synthetic model.
+// Tests that the verifier accepts the serialized programs of the step graph, for random plans of a
+// synthetic model.
 #include "EditedArgument.h"
 #include "RandomPlan.h"
 #include "zorse/Step/WriteProgram.h"
@@ -17,8 +18,10 @@ namespace {
 bundle::Region *firstRegion(std::vector<bundle::Program> &programs) {
   for (bundle::Program &program : programs)
     for (bundle::Instruction &instruction : *program.mutable_instructions())
-      if (instruction.has_compute() && instruction.compute().calls_size() && bundle::ArgumentBindings(program, instruction.compute().calls(0)).size())
-        return test::EditedArgument(program, *instruction.mutable_compute()->mutable_calls(0), 0).mutable_region();
+      if (instruction.has_compute() && instruction.compute().calls_size() &&
+          bundle::ArgumentBindings(program, instruction.compute().calls(0)).size())
+        return test::EditedArgument(program, *instruction.mutable_compute()->mutable_calls(0), 0)
+            .mutable_region();
   return nullptr;
 }
 
@@ -51,11 +54,12 @@ TEST_P(StepPrograms, AreVerified) {
 
   auto view = verify::readPlanView(step::writePlan(plan, model.summary));
   ASSERT_FALSE(view.failed()) << view.message();
-  for (const verify::Finding &finding : verify::verifyPrograms(model.summary, model.functions, *view, programs))
+  for (const verify::Finding &finding :
+       verify::verifyPrograms(model.summary, model.functions, *view, programs))
     ADD_FAILURE() << verify::toString(finding, *view);
 
-  // The runtime checks the programs again: it refuses a program that was changed together with its checksum so that a
-  // call reads other bytes.
+  // The runtime checks the programs again: it refuses a program that was changed together with its
+  // checksum so that a call reads other bytes.
   runtime::Bundle bundle;
   bundle.directory = "b.zorse";
   bundle.plan = step::writePlan(plan, model.summary);
@@ -67,7 +71,9 @@ TEST_P(StepPrograms, AreVerified) {
   ASSERT_TRUE(region);
   region->set_offset(region->offset() + 64);
   std::string message = runtime::verifyBundle(bundle, 2).message();
-  EXPECT_NE(message.find("b.zorse: its programs are not those of its plan: verify: "), std::string::npos) << message;
+  EXPECT_NE(message.find("b.zorse: its programs are not those of its plan: verify: "),
+            std::string::npos)
+      << message;
   EXPECT_NE(message.find("compile the model again"), std::string::npos) << message;
 }
 

@@ -1,6 +1,6 @@
-// Tests an exchange inside a cell of two devices: a gather and a reduction of values of one unit, between segments of
-// its functions. lib/Step makes the programs. They are verified, changed in ways that the verifier must detect, and
-// executed.
+// Tests an exchange inside a cell of two devices: a gather and a reduction of values of one unit,
+// between segments of its functions. lib/Step makes the programs. They are verified, changed in
+// ways that the verifier must detect, and executed.
 #include "ToyExchange.h"
 
 #include "../../runtime/TemporaryDirectory.h"
@@ -32,9 +32,10 @@ namespace {
 constexpr int64_t kBatch = 8;
 using Programs = std::vector<bundle::Program>;
 
-/// Two micro-batches. \param scale, loss  devices of the first and the last unit. \param pairs  devices of the two
-/// units in between
-step::Plan planOf(uint32_t devices, uint32_t scale, const std::vector<uint32_t> &pairs, uint32_t loss) {
+/// Two micro-batches. \param scale, loss  devices of the first and the last unit. \param pairs
+/// devices of the two units in between
+step::Plan planOf(uint32_t devices, uint32_t scale, const std::vector<uint32_t> &pairs,
+                  uint32_t loss) {
   step::Plan plan;
   plan.model = "toy";
   plan.batch = kBatch;
@@ -68,7 +69,8 @@ Result<Programs> programsOf(const ToyExchange &toy, const step::Plan &plan) {
 }
 
 /// Findings of the verifier, with the plan read from its file text.
-std::vector<verify::Finding> findings(const ToyExchange &toy, const step::Plan &plan, const Programs &programs, std::string *text = nullptr) {
+std::vector<verify::Finding> findings(const ToyExchange &toy, const step::Plan &plan,
+                                      const Programs &programs, std::string *text = nullptr) {
   auto view = verify::readPlanView(step::writePlan(plan, toy.summary));
   EXPECT_FALSE(view.failed()) << view.message();
   auto list = verify::verifyPrograms(toy.summary, toy.functions, *view, programs);
@@ -119,7 +121,8 @@ protected:
     bundle.functions = toy.functions;
     bundle.programs = programs;
     files::create_directories(kernels + "/x86-64");
-    files::copy_file(ZORSE_TOY_KERNELS, kernels + "/x86-64/toy.so", files::copy_options::overwrite_existing);
+    files::copy_file(ZORSE_TOY_KERNELS, kernels + "/x86-64/toy.so",
+                     files::copy_options::overwrite_existing);
     std::string weights;
     for (const auto &parameter : toy.summary.parameters()) {
       runtime::WeightSource source;
@@ -200,7 +203,8 @@ TEST_F(ToyExchanges, TrainAsOneDeviceDoes) {
       plan.schedule.kind = rule->kind;
       if (!rule->whyUnsupported(plan, toy.summary).empty())
         continue;
-      SCOPED_TRACE(std::string(rule->name) + ", " + std::to_string(plan.devices.size()) + " devices");
+      SCOPED_TRACE(std::string(rule->name) + ", " + std::to_string(plan.devices.size()) +
+                   " devices");
       auto programs = programsOf(toy, plan);
       ASSERT_FALSE(programs.failed()) << programs.message();
       std::string text;
@@ -221,10 +225,12 @@ template <typename Wanted> Instruction *find(bundle::Program &program, Wanted wa
   return program.mutable_instructions(0);
 }
 bool isGather(const Instruction &instruction) {
-  return instruction.has_all_gather() && instruction.all_gather().value().kind() == bundle::Value::ACTIVATION;
+  return instruction.has_all_gather() &&
+         instruction.all_gather().value().kind() == bundle::Value::ACTIVATION;
 }
 bool isReduction(const Instruction &instruction) {
-  return instruction.has_reduce_scatter() && instruction.reduce_scatter().value().kind() == bundle::Value::ACTIVATION;
+  return instruction.has_reduce_scatter() &&
+         instruction.reduce_scatter().value().kind() == bundle::Value::ACTIVATION;
 }
 void erase(bundle::Program &program, const Instruction *instruction) {
   const uint32_t id = instruction->id(), queue = instruction->queue();
@@ -236,10 +242,14 @@ void erase(bundle::Program &program, const Instruction *instruction) {
     }
     position += program.instructions(e).queue() == queue;
   }
-  for (Instruction &other : *program.mutable_instructions()) { // its waiters now wait for the previous instruction of its queue
+  for (Instruction &other : *program.mutable_instructions()) { // its waiters now wait for the
+                                                               // previous instruction of its queue
     auto &waits = *other.mutable_waits();
     if (position == 0)
-      waits.erase(std::remove_if(waits.begin(), waits.end(), [&](const auto &wait) { return wait.queue() == queue && wait.position() == 0; }),
+      waits.erase(std::remove_if(waits.begin(), waits.end(),
+                                 [&](const auto &wait) {
+                                   return wait.queue() == queue && wait.position() == 0;
+                                 }),
                   waits.end());
     for (auto &wait : waits)
       if (wait.queue() == queue && wait.position() >= position)
@@ -252,8 +262,12 @@ protected:
   Faults() : toy(/*exchanges=*/true), plan(twoDevices()), good(*programsOf(toy, plan)) {}
 
   /// \param nth  index of the exchange
-  static bundle::AllGather *gather(bundle::Program &program, int nth = 0) { return find(program, isGather, nth)->mutable_all_gather(); }
-  static bundle::ReduceScatter *reduction(bundle::Program &program) { return find(program, isReduction)->mutable_reduce_scatter(); }
+  static bundle::AllGather *gather(bundle::Program &program, int nth = 0) {
+    return find(program, isGather, nth)->mutable_all_gather();
+  }
+  static bundle::ReduceScatter *reduction(bundle::Program &program) {
+    return find(program, isReduction)->mutable_reduce_scatter();
+  }
 
   /// The n-th instruction of a program with a call of a function.
   Instruction *calling(bundle::Program &program, const std::string &function, int nth = 0) const {
@@ -268,7 +282,8 @@ protected:
         nth);
   }
 
-  void expectFound(const char *fault, std::initializer_list<Code> codes, const std::function<void(Programs &)> &change) {
+  void expectFound(const char *fault, std::initializer_list<Code> codes,
+                   const std::function<void(Programs &)> &change) {
     SCOPED_TRACE(fault);
     Programs programs = good;
     change(programs);
@@ -285,22 +300,27 @@ protected:
 };
 
 TEST_F(Faults, OfGathersAreFound) {
-  ASSERT_EQ(std::count_if(good[0].instructions().begin(), good[0].instructions().end(), isGather), 4);
-  expectFound("missing on one device", {Code::Unmatched}, [](Programs &p) { erase(p[1], find(p[1], isGather)); });
+  ASSERT_EQ(std::count_if(good[0].instructions().begin(), good[0].instructions().end(), isGather),
+            4);
+  expectFound("missing on one device", {Code::Unmatched},
+              [](Programs &p) { erase(p[1], find(p[1], isGather)); });
   expectFound("missing on both", {Code::Undefined}, [](Programs &p) {
     for (auto &program : p)
       erase(program, find(program, isGather));
   });
-  expectFound("another extent on one device", {Code::Mismatched}, [](Programs &p) { gather(p[0])->mutable_shards()->set_end(0, 48); });
-  expectFound("another extent on both", {Code::Undefined}, [](Programs &p) { // three rows of the first device, which has computed only two
-    for (auto &program : p) {
-      gather(program)->mutable_shards()->set_end(0, 48);
-      gather(program)->mutable_shards()->set_begin(1, 48);
-    }
-    gather(p[0])->mutable_shard()->set_bytes(3 * ToyExchange::kRow);
-    gather(p[1])->mutable_shard()->set_bytes(ToyExchange::kRow);
-    gather(p[1])->mutable_shard()->set_offset(gather(p[1])->shard().offset() + ToyExchange::kRow);
-  });
+  expectFound("another extent on one device", {Code::Mismatched},
+              [](Programs &p) { gather(p[0])->mutable_shards()->set_end(0, 48); });
+  expectFound("another extent on both", {Code::Undefined},
+              [](Programs &p) { // three rows of the first device, which has computed only two
+                for (auto &program : p) {
+                  gather(program)->mutable_shards()->set_end(0, 48);
+                  gather(program)->mutable_shards()->set_begin(1, 48);
+                }
+                gather(p[0])->mutable_shard()->set_bytes(3 * ToyExchange::kRow);
+                gather(p[1])->mutable_shard()->set_bytes(ToyExchange::kRow);
+                gather(p[1])->mutable_shard()->set_offset(gather(p[1])->shard().offset() +
+                                                          ToyExchange::kRow);
+              });
   expectFound("cut inside a row", {Code::Mismatched}, [](Programs &p) {
     for (auto &program : p) {
       gather(program)->mutable_shards()->set_end(0, 36);
@@ -333,16 +353,20 @@ TEST_F(Faults, OfGathersAreFound) {
 }
 
 TEST_F(Faults, OfSegmentsAreFound) {
-  expectFound("used before the gather", {Code::Undefined}, [&](Programs &p) { // the next call moves to the instruction before the gather
-    auto &before = *calling(p[0], "pair.forward.0")->mutable_compute()->mutable_calls();
-    auto &behind = *calling(p[0], "pair.forward.1")->mutable_compute()->mutable_calls();
-    *before.Add() = behind[0];
-    behind.DeleteSubrange(0, 1);
+  expectFound("used before the gather", {Code::Undefined},
+              [&](Programs &p) { // the next call moves to the instruction before the gather
+                auto &before = *calling(p[0], "pair.forward.0")->mutable_compute()->mutable_calls();
+                auto &behind = *calling(p[0], "pair.forward.1")->mutable_compute()->mutable_calls();
+                *before.Add() = behind[0];
+                behind.DeleteSubrange(0, 1);
+              });
+  expectFound("no wait for the gather", {Code::Race},
+              [&](Programs &p) { calling(p[0], "pair.forward.1")->clear_waits(); });
+  expectFound("the gather does not wait", {Code::Race},
+              [](Programs &p) { find(p[1], isGather)->clear_waits(); });
+  expectFound("a segment left out", {Code::Call}, [&](Programs &p) {
+    calling(p[1], "pair.forward.1")->mutable_compute()->mutable_calls()->RemoveLast();
   });
-  expectFound("no wait for the gather", {Code::Race}, [&](Programs &p) { calling(p[0], "pair.forward.1")->clear_waits(); });
-  expectFound("the gather does not wait", {Code::Race}, [](Programs &p) { find(p[1], isGather)->clear_waits(); });
-  expectFound("a segment left out", {Code::Call},
-              [&](Programs &p) { calling(p[1], "pair.forward.1")->mutable_compute()->mutable_calls()->RemoveLast(); });
   expectFound("the other device's terms", {Code::Call}, [&](Programs &p) {
     for (auto &call : *calling(p[0], "toy_terms_0")->mutable_compute()->mutable_calls())
       if (toy.functions.functions(int(call.function())).name() == "toy_terms_0")
@@ -355,29 +379,34 @@ TEST_F(Faults, OfSegmentsAreFound) {
 }
 
 TEST_F(Faults, OfReductionsAreFound) {
-  expectFound("missing on one device", {Code::Unmatched}, [](Programs &p) { erase(p[0], find(p[0], isReduction)); });
+  expectFound("missing on one device", {Code::Unmatched},
+              [](Programs &p) { erase(p[0], find(p[0], isReduction)); });
   expectFound("one contributor", {Code::Contributions}, [](Programs &p) {
     for (auto &program : p)
       reduction(program)->mutable_contributors()->RemoveLast();
     reduction(p[1])->clear_full();
   });
-  expectFound("not the terms", {Code::Undefined, Code::WrongValue}, [](Programs &p) { *reduction(p[0])->mutable_full() = reduction(p[0])->shard(); });
+  expectFound("not the terms", {Code::Undefined, Code::WrongValue},
+              [](Programs &p) { *reduction(p[0])->mutable_full() = reduction(p[0])->shard(); });
   expectFound("half the sum", {Code::Undefined}, [](Programs &p) {
     for (auto &program : p)
       reduction(program)->mutable_shards()->set_end(1, 32);
     reduction(p[1])->mutable_shard()->set_bytes(2 * ToyExchange::kRow);
   });
-  expectFound("summed as one device has it", {Code::Declared}, [&](Programs &p) { // the reduction declares the term instead of the sum
-    for (auto &program : p) {
-      const uint32_t term = toy.summary.units(2).values_out(ToyExchange::kTerm);
-      reduction(program)->mutable_value()->set_id(term);
-      reduction(program)->set_group(term);
-    }
-  });
+  expectFound("summed as one device has it", {Code::Declared},
+              [&](Programs &p) { // the reduction declares the term instead of the sum
+                for (auto &program : p) {
+                  const uint32_t term = toy.summary.units(2).values_out(ToyExchange::kTerm);
+                  reduction(program)->mutable_value()->set_id(term);
+                  reduction(program)->set_group(term);
+                }
+              });
   expectFound("terms sent to the other device", {Code::Unsupported}, [&](Programs &p) {
     const uint32_t term = toy.summary.units(2).values_out(ToyExchange::kTerm);
-    Instruction *send = find(p[0], [](const Instruction &instruction) { return instruction.has_send(); });
-    Instruction *receive = find(p[1], [&](const Instruction &instruction) { return instruction.id() == send->id(); });
+    Instruction *send =
+        find(p[0], [](const Instruction &instruction) { return instruction.has_send(); });
+    Instruction *receive =
+        find(p[1], [&](const Instruction &instruction) { return instruction.id() == send->id(); });
     send->mutable_send()->mutable_value()->set_id(term);
     receive->mutable_receive()->mutable_value()->set_id(term);
   });
@@ -388,13 +417,18 @@ TEST(ToyExchangePlans, AreRefused) {
   auto problem = [&](const step::Plan &plan) {
     Status status = step::validatePlan(plan, toy.summary);
     auto view = verify::readPlanView(step::writePlan(plan, toy.summary));
-    const auto found = verify::verifyPrograms(toy.summary, toy.functions, *view, Programs(plan.devices.size()));
-    EXPECT_EQ(std::any_of(found.begin(), found.end(), [](const verify::Finding &finding) { return finding.code == Code::Plan; }), status.failed());
+    const auto found =
+        verify::verifyPrograms(toy.summary, toy.functions, *view, Programs(plan.devices.size()));
+    EXPECT_EQ(
+        std::any_of(found.begin(), found.end(),
+                    [](const verify::Finding &finding) { return finding.code == Code::Plan; }),
+        status.failed());
     return status.failed() ? status.message() : std::string("accepted");
   };
   EXPECT_EQ(problem(twoDevices()), "accepted");
   EXPECT_NE(problem(planOf(1, 0, {0}, 0)).find("has 1 devices, expected 2"), std::string::npos);
-  EXPECT_NE(problem(planOf(3, 0, {0, 1, 2}, 0)).find("has 3 devices, expected 2"), std::string::npos);
+  EXPECT_NE(problem(planOf(3, 0, {0, 1, 2}, 0)).find("has 3 devices, expected 2"),
+            std::string::npos);
   EXPECT_NE(problem(planOf(2, 0, {1, 1}, 0)).find("overlaps"), std::string::npos);
   step::Plan loss = twoDevices();
   loss.cells.push_back({3, 4, 0, 4, 0});
@@ -402,7 +436,8 @@ TEST(ToyExchangePlans, AreRefused) {
   step::Plan recompute = twoDevices();
   for (step::Cell &cell : recompute.cells)
     cell.activations = step::Activations::Recompute;
-  EXPECT_NE(problem(recompute).find("exchanges values inside the cell, which is not possible"), std::string::npos);
+  EXPECT_NE(problem(recompute).find("exchanges values inside the cell, which is not possible"),
+            std::string::npos);
 }
 
 } // namespace

@@ -1,7 +1,11 @@
-/* The kernels of ToyExchange, by hand. Next to each, as <name>_needs: what it accesses (abi/KernelAbi.h). */
+/* The kernels of ToyExchange, by hand. Next to each, as <name>_needs: what it accesses
+ * (abi/KernelAbi.h). */
 #include <stdint.h>
 
-enum { WIDTH = 16, FIRST = 10 }; /* numbers per row; of the matrix's rows, those of the first device */
+enum {
+  WIDTH = 16,
+  FIRST = 10
+}; /* numbers per row; of the matrix's rows, those of the first device */
 
 /* ZorseCallContext (abi/KernelAbi.h) */
 struct call {
@@ -10,7 +14,9 @@ struct call {
   int64_t bases[2];
 };
 
-#define KERNEL(name) void name(void *const *operands, const struct call *call, int64_t begin, int64_t end, uint64_t accumulate)
+#define KERNEL(name)                                                                               \
+  void name(void *const *operands, const struct call *call, int64_t begin, int64_t end,            \
+            uint64_t accumulate)
 /* Operands: bytes fixed, per row, per point; written. */
 #define NEEDS(name, count, ...) const int64_t name##_needs[] = {count, -1, 0, __VA_ARGS__}
 #define ROWS(written) 0, 0, 4 * WIDTH, written /* a point is a row */
@@ -84,7 +90,8 @@ NEEDS(toy_pair, 2, ROWS(0), ROWS(1));
 static void allTerms(void *const *operands, int64_t begin, int64_t end, int from, int to) {
   for (int64_t row = begin; row < end; ++row)
     for (int k = 0; k < WIDTH; ++k)
-      ((float *)operands[1])[row * WIDTH + k] = terms((const float *)operands[0] + row * WIDTH, k, from, to);
+      ((float *)operands[1])[row * WIDTH + k] =
+          terms((const float *)operands[0] + row * WIDTH, k, from, to);
 }
 
 KERNEL(toy_terms_0) { allTerms(operands, begin, end, 0, FIRST); }
@@ -105,8 +112,10 @@ KERNEL(toy_pair_gradient) {
   const float *h = operands[0], *dy = operands[1];
   for (int64_t row = begin; row < end; ++row)
     for (int k = 0; k < WIDTH; ++k) {
-      const float first = terms(dy + row * WIDTH, k, 0, FIRST), second = terms(dy + row * WIDTH, k, FIRST, WIDTH), sum = first + second;
-      add((float *)operands[2] + row * WIDTH + k, 2 * h[row * WIDTH + k] * sum, accumulate >> 2 & 1);
+      const float first = terms(dy + row * WIDTH, k, 0, FIRST),
+                  second = terms(dy + row * WIDTH, k, FIRST, WIDTH), sum = first + second;
+      add((float *)operands[2] + row * WIDTH + k, 2 * h[row * WIDTH + k] * sum,
+          accumulate >> 2 & 1);
     }
 }
 NEEDS(toy_pair_gradient, 3, ROWS(0), ROWS(0), ROWS(1));

@@ -1,4 +1,5 @@
-// Tests that masks drawn in a graph become dropout of a constant and that other random numbers are refused.
+// Tests that masks drawn in a graph become dropout of a constant and that other random numbers are
+// refused.
 #include "TestGraph.h"
 
 using namespace zorse;
@@ -6,7 +7,8 @@ using namespace zorse::test;
 
 namespace {
 
-/// mean(x * mask / p). `x` is Gather(w, ids) with shape [samples, 6, 4]; `each` has the shape [samples, 6, 1].
+/// mean(x * mask / p). `x` is Gather(w, ids) with shape [samples, 6, 4]; `each` has the shape
+/// [samples, 6, 1].
 struct MaskGraph : Graph {
   MaskGraph() : Graph(0) {
     node("Gather", {"w", "ids"}, {"x"});
@@ -22,9 +24,13 @@ struct MaskGraph : Graph {
     attribute->set_type(1);
     attribute->set_f(value);
   }
-  void number(const std::string &name, float value) { real(node("Constant", {}, {name}), "value_float", value); }
+  void number(const std::string &name, float value) {
+    real(node("Constant", {}, {name}), "value_float", value);
+  }
   void draw(const std::string &name) { node("RandomUniformLike", {"each"}, {name}); }
-  void toFloat(const std::string &from, const std::string &to) { attribute(node("Cast", {from}, {to}), "to", 1); }
+  void toFloat(const std::string &from, const std::string &to) {
+    attribute(node("Cast", {from}, {to}), "to", 1);
+  }
   Outcome imported(const std::string &mask) {
     node("Mul", {"x", mask}, {"y"});
     node("Div", {"y", "p"}, {"z"});
@@ -35,7 +41,8 @@ struct MaskGraph : Graph {
 };
 
 const char *kQuarter = "probability = 2.500000e-01 : f64, rng_id = 0 : i64} : tensor<?x6x1xf32>",
-           *kThreeQuarters = "probability = 7.500000e-01 : f64, rng_id = 0 : i64} : tensor<?x6x1xf32>";
+           *kThreeQuarters =
+               "probability = 7.500000e-01 : f64, rng_id = 0 : i64} : tensor<?x6x1xf32>";
 
 TEST(DrawnMasks, Comparisons) {
   struct {
@@ -68,7 +75,8 @@ TEST(DrawnMasks, FloorOfASum) {
   EXPECT_TRUE(contains(outcome.text, kQuarter)) << outcome.text;
 }
 
-TEST(DrawnMasks, BoundsOfTheNumbers) { // uniform in [-1, 3): a quarter of the numbers is above 2, and these elements are kept
+TEST(DrawnMasks, BoundsOfTheNumbers) { // uniform in [-1, 3): a quarter of the numbers is above 2,
+                                       // and these elements are kept
   MaskGraph graph;
   onnx::Node &drawn = graph.node("RandomUniformLike", {"each"}, {"r"});
   MaskGraph::real(drawn, "low", -1);
@@ -143,7 +151,8 @@ TEST(DrawnMaskErrors, BothWaysRound) {
   graph.toFloat("b2", "m2");
   graph.node("Add", {"m1", "m2"}, {"m"});
   Outcome outcome = graph.imported("m");
-  EXPECT_ERROR(outcome, "compares random numbers that another node has compared the other way round");
+  EXPECT_ERROR(outcome,
+               "compares random numbers that another node has compared the other way round");
 }
 
 TEST(DrawnMaskErrors, ProbabilitiesOfData) {

@@ -40,9 +40,11 @@ TEST(ImportErrors, SequenceBeyondThePositionTable) {
   ImportOptions options;
   options.sequence = 8;
   Outcome outcome = import(graph.write("positions.onnx"), options);
-  EXPECT_ERROR(outcome, "node 'n_places' (Gather): id 7 is outside 'wpe.weight', which has 5 entries along axis 0; positions up to 4 exist: compile "
+  EXPECT_ERROR(outcome, "node 'n_places' (Gather): id 7 is outside 'wpe.weight', which has 5 "
+                        "entries along axis 0; positions up to 4 exist: compile "
                         "with --seq-length at most 5");
-  EXPECT_ERROR(outcome, "its operands: 'wpe.weight' float32 [5, 4], 'positions' constant int64 [8]");
+  EXPECT_ERROR(outcome,
+               "its operands: 'wpe.weight' float32 [5, 4], 'positions' constant int64 [8]");
 }
 
 // The safetensors format reserves this name: a checkpoint with such a tensor could not be read.
@@ -64,7 +66,9 @@ TEST(ImportErrors, MixingSamplesNamesTheNode) {
   graph.node("Sub", {"x", "centre"}, {"y"});
   graph.node("ReduceMean", {"y"}, {"loss"});
   graph.output("loss");
-  EXPECT_ERROR(import(graph.write("mix.onnx")), "node 'n_y' (Sub): adds a sum over samples to values of samples: it combines samples of activations");
+  EXPECT_ERROR(import(graph.write("mix.onnx")),
+               "node 'n_y' (Sub): adds a sum over samples to values of samples: it combines "
+               "samples of activations");
 }
 
 TEST(ImportErrors, UnknownOperatorsAreReportedTogether) {
@@ -74,10 +78,12 @@ TEST(ImportErrors, UnknownOperatorsAreReportedTogether) {
   graph.node("ImageDecoder", {"b"}, {"loss"});
   graph.output("loss");
   Outcome outcome = import(graph.write("unknown.onnx"));
-  EXPECT_ERROR(outcome, "2 operators are not supported: ImageDecoder (2 nodes: 'n_a', 'n_loss'), NonMaxSuppression (1 node: 'n_b')");
+  EXPECT_ERROR(outcome, "2 operators are not supported: ImageDecoder (2 nodes: 'n_a', 'n_loss'), "
+                        "NonMaxSuppression (1 node: 'n_b')");
 }
 
-// Messages about operators contain a hint if one exists; attributes are reported together with operators.
+// Messages about operators contain a hint if one exists; attributes are reported together with
+// operators.
 TEST(ImportErrors, AllLimitsAtOnceWithRemedies) {
   Graph graph;
   graph.input("image", 1, {2, 3, 8, 8});
@@ -87,14 +93,15 @@ TEST(ImportErrors, AllLimitsAtOnceWithRemedies) {
   graph.weight("k", {4, 3, 3, 3});
   graph.output("loss");
   Outcome outcome = import(graph.write("limits.onnx"));
-  EXPECT_ERROR(outcome, "2 operators are not supported: AdaptiveMaxPool (1 node: 'n_pooled'), NonZero (1 node: 'n_large')");
+  EXPECT_ERROR(outcome, "2 operators are not supported: AdaptiveMaxPool (1 node: 'n_pooled'), "
+                        "NonZero (1 node: 'n_large')");
   EXPECT_ERROR(outcome, "\n  AdaptiveMaxPool: give the pooling a kernel and strides");
   EXPECT_ERROR(outcome, "\n  NonZero: how many elements it takes depends on data");
   EXPECT_ERROR(outcome, "\n  Pad: attribute 'edge' is not known (1 node: 'n_loss')");
 }
 
-// The importer refuses attributes that it does not read. Otherwise, for example, an attention window would be ignored
-// and all keys be visible.
+// The importer refuses attributes that it does not read. Otherwise, for example, an attention
+// window would be ignored and all keys be visible.
 TEST(ImportErrors, AttributesThatAreNotRead) {
   auto with = [](const std::function<void(onnx::Node &)> &change) {
     Graph graph(2, 25);
@@ -107,14 +114,19 @@ TEST(ImportErrors, AttributesThatAreNotRead) {
     graph.output("loss");
     return import(graph.write("attributes.onnx"));
   };
-  auto integer = [&](const char *name, int64_t value) { return with([=](onnx::Node &node) { Graph::attribute(node, name, value); }); };
+  auto integer = [&](const char *name, int64_t value) {
+    return with([=](onnx::Node &node) { Graph::attribute(node, name, value); });
+  };
   Outcome plain = with([](onnx::Node &) {}), causal = integer("is_causal", 1);
   EXPECT_TRUE(plain.ok) << plain.text;
   EXPECT_TRUE(causal.ok && contains(causal.text, "causal")) << causal.text;
   EXPECT_TRUE(integer("left_window_size", -1).ok); // the default of the specification
   EXPECT_TRUE(integer("softmax_precision", 1).ok);
-  EXPECT_ERROR(integer("left_window_size", 2), "Attention: attribute 'left_window_size' is 2; only -1 is supported (1 node: 'n_y')");
-  EXPECT_ERROR(integer("sliding_window", 2), "Attention: attribute 'sliding_window' is not known (1 node: 'n_y')");
+  EXPECT_ERROR(
+      integer("left_window_size", 2),
+      "Attention: attribute 'left_window_size' is 2; only -1 is supported (1 node: 'n_y')");
+  EXPECT_ERROR(integer("sliding_window", 2),
+               "Attention: attribute 'sliding_window' is not known (1 node: 'n_y')");
   EXPECT_ERROR(integer("scale", 2), "attribute 'scale': expects a float, found an integer");
   // A writer that omits zeros writes only the type: the value is zero, not the default.
   auto typed = [&](int32_t type) {
@@ -131,7 +143,8 @@ TEST(ImportErrors, AttributesThatAreNotRead) {
   operands.node("Gather", {"w", "ids", "labels"}, {"x"});
   operands.node("ReduceMean", {"x"}, {"loss"});
   operands.output("loss");
-  EXPECT_ERROR(import(operands.write("operands.onnx")), "Gather: has 3 operands; at most 2 are known");
+  EXPECT_ERROR(import(operands.write("operands.onnx")),
+               "Gather: has 3 operands; at most 2 are known");
   Graph missing;
   missing.node("Gather", {"w", "ids"}, {"x"});
   missing.node("Concat", {"x", "x"}, {"y"});
@@ -141,7 +154,8 @@ TEST(ImportErrors, AttributesThatAreNotRead) {
 }
 
 TEST(ImportErrors, AttributesOfFunctions) {
-  auto with = [](const std::function<void(onnx::Function &, onnx::Node & body, onnx::Node & call)> &change) {
+  auto with = [](const std::function<void(onnx::Function &, onnx::Node & body, onnx::Node & call)>
+                     &change) {
     Graph graph;
     graph.node("Gather", {"w", "ids"}, {"x"});
     onnx::Function *function = graph.model.add_functions();
@@ -166,16 +180,22 @@ TEST(ImportErrors, AttributesOfFunctions) {
     attribute->set_type(2);
     attribute->set_ref_attr_name(name);
   };
-  EXPECT_TRUE(with([&](auto &, auto &body, auto &call) { refer(body, "keep"), Graph::attribute(call, "keep", 1); }).ok);
-  EXPECT_ERROR(with([&](auto &, auto &body, auto &call) { refer(body, "keep"), Graph::attribute(call, "keeep", 1); }),
+  EXPECT_TRUE(with([&](auto &, auto &body, auto &call) {
+                refer(body, "keep"), Graph::attribute(call, "keep", 1);
+              }).ok);
+  EXPECT_ERROR(with([&](auto &, auto &body, auto &call) {
+                 refer(body, "keep"), Graph::attribute(call, "keeep", 1);
+               }),
                "attribute 'keeep', which the function does not have");
-  EXPECT_ERROR(with([&](auto &, auto &body, auto &) { refer(body, "kept"); }), "'kept', and the function around it has none of this name");
-  Outcome newer = with([&](auto &function, auto &, auto &) { function.add_opset_import()->set_version(27); });
+  EXPECT_ERROR(with([&](auto &, auto &body, auto &) { refer(body, "kept"); }),
+               "'kept', and the function around it has none of this name");
+  Outcome newer =
+      with([&](auto &function, auto &, auto &) { function.add_opset_import()->set_version(27); });
   EXPECT_ERROR(newer, "operator set version 13 to 26, found 27");
 }
 
-// The error about an unsupported training algorithm names the unsupported part; test/e2e/own_training.py trains the
-// supported ones.
+// The error about an unsupported training algorithm names the unsupported part;
+// test/e2e/own_training.py trains the supported ones.
 TEST(ImportErrors, TrainingInfo) {
   auto with = [](auto change) {
     Graph graph;
@@ -199,13 +219,19 @@ TEST(ImportErrors, TrainingInfo) {
     binding->set_key(key);
     binding->set_value(value);
   };
-  EXPECT_ERROR(with([](auto &info, auto &) { info.mutable_algorithm()->clear_node(); }), "training_info: has no Gradient");
+  EXPECT_ERROR(with([](auto &info, auto &) { info.mutable_algorithm()->clear_node(); }),
+               "training_info: has no Gradient");
   EXPECT_ERROR(with([](auto &, auto &) {}), "training_info: updates no parameter by a gradient");
-  EXPECT_ERROR(with([](auto &info, auto &) { info.add_initialization_binding()->set_key("w"); }), "training_info: initializes 'w'");
-  EXPECT_ERROR(with([&](auto &info, auto &) { bind(info, "v", "next"); }), "training_info: updates 'v', which is not an initializer");
-  EXPECT_ERROR(with([&](auto &info, auto &) { bind(info, "w", "next"), bind(info, "w", "other"); }), "training_info: updates 'w' twice");
-  EXPECT_ERROR(with([&](auto &info, auto &) { bind(info, "w", "next"); }), "training_info: 'w' is updated by the value 'next'");
-  EXPECT_ERROR(with([&](auto &, auto &gradient) { gradient.set_input(0, "ids"); }), "is taken at another value than 'w'");
+  EXPECT_ERROR(with([](auto &info, auto &) { info.add_initialization_binding()->set_key("w"); }),
+               "training_info: initializes 'w'");
+  EXPECT_ERROR(with([&](auto &info, auto &) { bind(info, "v", "next"); }),
+               "training_info: updates 'v', which is not an initializer");
+  EXPECT_ERROR(with([&](auto &info, auto &) { bind(info, "w", "next"), bind(info, "w", "other"); }),
+               "training_info: updates 'w' twice");
+  EXPECT_ERROR(with([&](auto &info, auto &) { bind(info, "w", "next"); }),
+               "training_info: 'w' is updated by the value 'next'");
+  EXPECT_ERROR(with([&](auto &, auto &gradient) { gradient.set_input(0, "ids"); }),
+               "is taken at another value than 'w'");
   EXPECT_ERROR(with([&](auto &info, auto &) {
                  *info.mutable_algorithm()->add_node() = [] {
                    onnx::Node node;
@@ -222,12 +248,15 @@ TEST(ImportErrors, TrainingInfo) {
   EXPECT_ERROR(import(twice.write("twice.onnx")), "has 2 algorithms; expects one");
 }
 
-// Flat buffers may have arbitrary contents: truncated files and files with arbitrary references give an error, not a crash.
+// Flat buffers may have arbitrary contents: truncated files and files with arbitrary references
+// give an error, not a crash.
 TEST(ImportErrors, CheckpointsOfTrainingArtifacts) {
-  std::ifstream file(ZORSE_SOURCE_DIR "/models/small/training/artifact/checkpoint", std::ios::binary);
+  std::ifstream file(ZORSE_SOURCE_DIR "/models/small/training/artifact/checkpoint",
+                     std::ios::binary);
   std::string good{std::istreambuf_iterator<char>(file), {}};
   auto read = [&](const std::string &bytes) {
-    return onnx_import::readWeightFile(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size(), "checkpoint");
+    return onnx_import::readWeightFile(reinterpret_cast<const uint8_t *>(bytes.data()),
+                                       bytes.size(), "checkpoint");
   };
   auto whole = read(good);
   ASSERT_FALSE(whole.failed()) << whole.message();
@@ -244,7 +273,8 @@ TEST(ImportErrors, CheckpointsOfTrainingArtifacts) {
   }
 }
 
-// Parts of the file that the importer does not read are an error, such as a field of a later format version.
+// Parts of the file that the importer does not read are an error, such as a field of a later format
+// version.
 TEST(ImportErrors, PartsThatAreNotRead) {
   Graph sparse;
   sparse.languageModel().model.mutable_graph()->add_sparse_initializer("");
@@ -262,7 +292,8 @@ TEST(ImportErrors, PartsThatAreNotRead) {
   auto *set = twice.model.add_opset_import();
   set->set_domain("ai.onnx");
   set->set_version(19);
-  EXPECT_ERROR(import(twice.write("twice-opset.onnx")), "both version 18 and 19 of the default operator set");
+  EXPECT_ERROR(import(twice.write("twice-opset.onnx")),
+               "both version 18 and 19 of the default operator set");
 }
 
 TEST(ImportErrors, Cycles) {
@@ -286,8 +317,10 @@ TEST(ImportErrors, UndefinedAndDoubleValues) {
 }
 
 TEST(ImportErrors, Versions) {
-  EXPECT_ERROR(import(Graph(2, 12).languageModel().write("old.onnx")), "operator set version 13 to 26, found 12");
-  EXPECT_ERROR(import(Graph(2, 27).languageModel().write("new.onnx")), "operator set version 13 to 26, found 27");
+  EXPECT_ERROR(import(Graph(2, 12).languageModel().write("old.onnx")),
+               "operator set version 13 to 26, found 12");
+  EXPECT_ERROR(import(Graph(2, 27).languageModel().write("new.onnx")),
+               "operator set version 13 to 26, found 27");
   Graph graph;
   graph.languageModel().model.set_ir_version(99);
   EXPECT_ERROR(import(graph.write("ir.onnx")), "IR version 7 to 13, found 99");
@@ -300,7 +333,8 @@ TEST(ImportErrors, ExternalData) {
     onnx::Tensor *tensor = graph.model.mutable_graph()->mutable_initializer(0);
     tensor->clear_raw_data();
     tensor->set_data_location(1);
-    for (auto [key, value] : {std::pair<std::string, std::string>{"location", location}, {"offset", offset}}) {
+    for (auto [key, value] :
+         {std::pair<std::string, std::string>{"location", location}, {"offset", offset}}) {
       auto *entry = tensor->add_external_data();
       entry->set_key(key);
       entry->set_value(value);
@@ -323,7 +357,8 @@ TEST(ImportErrors, ShapesThatDoNotAgree) {
   graph.node("MatMul", {"x", "v"}, {"y"});
   graph.node("ReduceMean", {"y"}, {"loss"});
   graph.output("loss");
-  EXPECT_ERROR(import(graph.write("shapes.onnx")), "node 'n_y' (MatMul): expects inner dimensions to agree, got 4 and 5");
+  EXPECT_ERROR(import(graph.write("shapes.onnx")),
+               "node 'n_y' (MatMul): expects inner dimensions to agree, got 4 and 5");
 }
 
 TEST(ImportErrors, TruncatedAndCorruptedFilesNeverCrash) {

@@ -79,13 +79,16 @@ TEST(Import, LossIsAddedOnRequest) {
   EXPECT_TRUE(contains(outcome.text, "zorse.input = \"targets\""));
   EXPECT_TRUE(contains(outcome.text, "zorse.shifted_in_graph = true"));
   EXPECT_EQ(notesOf(outcome, "the loss is added"),
-            "the loss is added: the mean cross-entropy of 'logits' at position i with 'targets' at position i + 1; "
+            "the loss is added: the mean cross-entropy of 'logits' at position i with 'targets' at "
+            "position i + 1; "
             "labels of -100 count for nothing (--ignore-index)");
   options.logits = options.labels = ""; // inferred roles are reported
   outcome = import(path, options);
   ASSERT_TRUE(outcome.ok) << outcome.text;
-  EXPECT_TRUE(contains(notesOf(outcome, "the loss is added"), "'logits' (the first output; --logits=NAME says another)"));
-  EXPECT_TRUE(contains(notesOf(outcome, "the loss is added"), "'labels' (--labels=NAME says another)"));
+  EXPECT_TRUE(contains(notesOf(outcome, "the loss is added"),
+                       "'logits' (the first output; --logits=NAME says another)"));
+  EXPECT_TRUE(
+      contains(notesOf(outcome, "the loss is added"), "'labels' (--labels=NAME says another)"));
   EXPECT_ERROR(import(path), "not a loss");
 }
 
@@ -103,17 +106,19 @@ TEST(ImportErrors, LossesThatAreNumbers) {
       graph.node("Identity", {"nothing"}, {"loss"});
     graph.output("loss");
     EXPECT_ERROR(import(graph.write("number.onnx")),
-                 "the loss 'loss' is the number 0, whatever samples and parameters are: there is nothing to train");
+                 "the loss 'loss' is the number 0, whatever samples and parameters are: there is "
+                 "nothing to train");
   }
   Graph graph;
   graph.node("Gather", {"w", "ids"}, {"x"});
   graph.node("ReduceSumSquare", {"w"}, {"loss"});
   graph.output("loss");
-  EXPECT_ERROR(import(graph.write("penalty.onnx")), "is a function of parameters alone: expects a scalar that sums over samples");
+  EXPECT_ERROR(import(graph.write("penalty.onnx")),
+               "is a function of parameters alone: expects a scalar that sums over samples");
 }
 
-// A decoder that gets its labels as an input: next to another input of ids, the input that is compared with the logits
-// has the role labels, also if it is used in a gather.
+// A decoder that gets its labels as an input: next to another input of ids, the input that is
+// compared with the logits has the role labels, also if it is used in a gather.
 TEST(Import, LabelsThatAreLookedUpAreLabels) {
   for (bool beside : {true, false}) {
     Graph graph;
@@ -139,7 +144,8 @@ TEST(Import, SumsOfTermsWithCoefficients) {
   graph.languageModel();
   graph.node("Mul", {"logits", "logits"}, {"squares"});
   graph.node("ReduceMean", {"squares"}, {"mean"});
-  Graph::attribute(*graph.model.mutable_graph()->mutable_node(graph.model.graph().node_size() - 1), "keepdims", 0);
+  Graph::attribute(*graph.model.mutable_graph()->mutable_node(graph.model.graph().node_size() - 1),
+                   "keepdims", 0);
   auto *constant = graph.model.mutable_graph()->add_initializer();
   constant->set_name("val_0");
   constant->set_data_type(1);
@@ -154,15 +160,17 @@ TEST(Import, SumsOfTermsWithCoefficients) {
   EXPECT_TRUE(contains(outcome.text, "zorse.factor = \"1/(264*B)\"")) << outcome.text;
 }
 
-/// A scalar that depends only on parameters is a separate term, and becomes a factor inside the sum. Products of sums
-/// over samples are not terms.
+/// A scalar that depends only on parameters is a separate term, and becomes a factor inside the
+/// sum. Products of sums over samples are not terms.
 TEST(Import, PenaltiesOfParameters) {
   Graph graph;
   graph.languageModel();
   graph.weight("v", {3, 3});
   for (const char *name : {"w", "v"}) {
     graph.node("Mul", {name, name}, {std::string(name) + "_squares"});
-    Graph::attribute(graph.node("ReduceSum", {std::string(name) + "_squares"}, {std::string(name) + "_sum"}), "keepdims", 0);
+    Graph::attribute(
+        graph.node("ReduceSum", {std::string(name) + "_squares"}, {std::string(name) + "_sum"}),
+        "keepdims", 0);
   }
   graph.node("Add", {"w_sum", "v_sum"}, {"penalty"});
   graph.node("Sub", {"loss", "penalty"}, {"total"});
@@ -189,7 +197,10 @@ TEST(Import, PenaltiesOfParameters) {
   options.lossOutput = "square";
   outcome = import(path, options);
   EXPECT_FALSE(outcome.ok);
-  EXPECT_TRUE(contains(outcome.text, "n_square' (Mul): multiplies a sum over samples that is not known before the step")) << outcome.text;
+  EXPECT_TRUE(
+      contains(outcome.text,
+               "n_square' (Mul): multiplies a sum over samples that is not known before the step"))
+      << outcome.text;
 }
 
 TEST(Import, TransposeWrittenTwiceIsOneParameter) {
@@ -223,8 +234,10 @@ TEST(Import, TransposeWrittenTwiceIsOneParameter) {
   EXPECT_EQ(import(model(false), options).model.weights.size(), 2u);
 }
 
-/// Imports attention scores of x with itself plus the value that `bias` makes, a softmax, and a loss.
-Outcome withBias(const std::function<std::string(Graph &)> &bias, const ImportOptions &options = {}) {
+/// Imports attention scores of x with itself plus the value that `bias` makes, a softmax, and a
+/// loss.
+Outcome withBias(const std::function<std::string(Graph &)> &bias,
+                 const ImportOptions &options = {}) {
   Graph graph;
   graph.node("Gather", {"w", "ids"}, {"x"});
   Graph::attribute(graph.node("Transpose", {"x"}, {"xt"}), "perm", {0, 2, 1});
@@ -233,7 +246,8 @@ Outcome withBias(const std::function<std::string(Graph &)> &bias, const ImportOp
   graph.node("Softmax", {"scores"}, {"p"});
   graph.node("MatMul", {"p", "x"}, {"y"});
   graph.node("ReduceMean", {"y"}, {"loss"});
-  Graph::attribute(*graph.model.mutable_graph()->mutable_node(graph.model.graph().node_size() - 1), "keepdims", 0);
+  Graph::attribute(*graph.model.mutable_graph()->mutable_node(graph.model.graph().node_size() - 1),
+                   "keepdims", 0);
   graph.output("loss");
   return import(graph.write("bias.onnx"), options);
 }
@@ -247,7 +261,8 @@ TEST(Import, BiasesOfScores) {
     return std::string("bias");
   });
   ASSERT_TRUE(table.ok) << table.text;
-  EXPECT_TRUE(contains(table.text, "zorse.parameter = \"relative.weight\", zorse.trainable = true")) << table.text;
+  EXPECT_TRUE(contains(table.text, "zorse.parameter = \"relative.weight\", zorse.trainable = true"))
+      << table.text;
   // A folded table could be a fixed bias: the user must decide.
   Outcome folded = withBias([](Graph &graph) {
     graph.weight("val_3", {6, 6});
@@ -262,10 +277,12 @@ TEST(Import, BiasesOfScores) {
         return std::string("val_3");
       },
       options);
-  EXPECT_TRUE(contains(trained.text, "zorse.parameter = \"val_3\", zorse.trainable = true")) << trained.text;
+  EXPECT_TRUE(contains(trained.text, "zorse.parameter = \"val_3\", zorse.trainable = true"))
+      << trained.text;
 }
 
-// At 0 the gradient is alpha, as in PyTorch. An import with Max would divide the gradient between two equal operands.
+// At 0 the gradient is alpha, as in PyTorch. An import with Max would divide the gradient between
+// two equal operands.
 TEST(Import, LeakyReluChoosesBySign) {
   for (float alpha : {0.1f, 3.0f}) {
     Graph graph;
@@ -278,12 +295,13 @@ TEST(Import, LeakyReluChoosesBySign) {
     graph.output("loss");
     Outcome outcome = import(graph.write("leaky.onnx"));
     ASSERT_TRUE(outcome.ok) << outcome.text;
-    EXPECT_TRUE(contains(outcome.text, "arith.cmpf ogt") && contains(outcome.text, "arith.select")) << outcome.text;
+    EXPECT_TRUE(contains(outcome.text, "arith.cmpf ogt") && contains(outcome.text, "arith.select"))
+        << outcome.text;
   }
 }
 
-// Max with a number is PyTorch's clamp, without a gradient at the bound. Max with a tensor of one number is PyTorch's
-// maximum, which divides the gradient.
+// Max with a number is PyTorch's clamp, without a gradient at the bound. Max with a tensor of one
+// number is PyTorch's maximum, which divides the gradient.
 TEST(Import, MaximumOfAConstantTensorSharesItsGradient) {
   for (bool isTensor : {false, true}) {
     Graph graph;
@@ -304,7 +322,8 @@ TEST(Import, MaximumOfAConstantTensorSharesItsGradient) {
   }
 }
 
-// The root is taken only of nonzero values, and neither branch passes a gradient if all values are 0.
+// The root is taken only of nonzero values, and neither branch passes a gradient if all values are
+// 0.
 TEST(Import, ANormOfZerosHasNoGradient) {
   Graph graph;
   graph.node("Gather", {"w", "ids"}, {"x"});
@@ -320,8 +339,8 @@ TEST(Import, ANormOfZerosHasNoGradient) {
   EXPECT_NE(outcome.text.find("arith.select", root), std::string::npos) << outcome.text;
 }
 
-// 16-bit values inside an f32 model: the cast to 16 bits rounds, and so does the cast back if an operator has computed
-// on them.
+// 16-bit values inside an f32 model: the cast to 16 bits rounds, and so does the cast back if an
+// operator has computed on them.
 TEST(Import, CastsToSixteenBitsRound) {
   for (int64_t type : {10, 16}) {
     Graph graph;
@@ -333,7 +352,8 @@ TEST(Import, CastsToSixteenBitsRound) {
     graph.output("loss");
     Outcome outcome = import(graph.write("rounded.onnx"));
     ASSERT_TRUE(outcome.ok) << outcome.text;
-    std::string round = type == 10 ? "to f16 {per_operator} : tensor<?x6x4xf32>" : "to bf16 {per_operator} : tensor<?x6x4xf32>";
+    std::string round = type == 10 ? "to f16 {per_operator} : tensor<?x6x4xf32>"
+                                   : "to bf16 {per_operator} : tensor<?x6x4xf32>";
     size_t first = outcome.text.find(round), tanh = outcome.text.find("math.tanh");
     EXPECT_LT(first, tanh) << outcome.text;
     EXPECT_NE(outcome.text.find(round, tanh), std::string::npos) << outcome.text;
@@ -392,7 +412,9 @@ TEST(Import, DropoutOfConstantsDropsElements) {
     Outcome outcome = import(graph.write("dropped.onnx"));
     ASSERT_TRUE(outcome.ok) << outcome.text;
     std::string wanted = "probability = 5.000000e-01 : f64, rng_id = 0 : i64} : ";
-    EXPECT_TRUE(contains(outcome.text, wanted + (perSample ? "tensor<?x6x4xf32>" : "tensor<4xf32>"))) << outcome.text;
+    EXPECT_TRUE(
+        contains(outcome.text, wanted + (perSample ? "tensor<?x6x4xf32>" : "tensor<4xf32>")))
+        << outcome.text;
   }
 }
 
@@ -406,7 +428,8 @@ TEST(Import, SqueezeOfPyTorchLeavesOtherSizes) {
     if (torch) {
       auto *entry = squeeze.add_metadata_props();
       entry->set_key("pkg.torch.onnx.fx_node");
-      entry->set_value("%y : [num_users=1] = call_function[target=torch.ops.aten.squeeze.dim](args = (%x, 2), kwargs = {})");
+      entry->set_value("%y : [num_users=1] = call_function[target=torch.ops.aten.squeeze.dim](args "
+                       "= (%x, 2), kwargs = {})");
     }
     graph.node("ReduceMean", {"y"}, {"loss"});
     graph.output("loss");
@@ -425,10 +448,12 @@ TEST(ImportErrors, ReductionsThatAreNotFolded) {
   graph.node("Expand", {"x", "length"}, {"y"});
   graph.node("ReduceMean", {"y"}, {"loss"});
   graph.output("loss");
-  EXPECT_ERROR(import(graph.write("folded.onnx")), "node 'n_length' (ReduceL2): is defined on floats only here, found int64");
+  EXPECT_ERROR(import(graph.write("folded.onnx")),
+               "node 'n_length' (ReduceL2): is defined on floats only here, found int64");
 }
 
-// Copies of a value for every sample are one operand of a matmul: positions that a model expands to its batch (XLNet).
+// Copies of a value for every sample are one operand of a matmul: positions that a model expands to
+// its batch (XLNet).
 TEST(Import, EinsumWithCopiesForEverySample) {
   for (const char *equation : {"bid,jbd->bij", "bid,jbd->bjid"}) {
     Graph graph;
@@ -452,7 +477,8 @@ TEST(Import, EinsumWithCopiesForEverySample) {
   }
 }
 
-// A batch of groups with the samples in a later dimension and one matrix per group (DeepSeek's output projections).
+// A batch of groups with the samples in a later dimension and one matrix per group (DeepSeek's
+// output projections).
 TEST(Import, MatricesForEveryGroupOfSamples) {
   Graph graph;
   graph.ints("split", {-1, 2, 2});
@@ -476,7 +502,8 @@ TEST(Import, ScatteredFlags) {
   graph.node("Equal", {"x", "x"}, {"same"});
   graph.node("Not", {"same"}, {"none"});
   graph.node("Equal", {"largest", "largest"}, {"chosen"});
-  Graph::attribute(graph.node("ScatterElements", {"none", "places", "chosen"}, {"mask"}), "axis", 2);
+  Graph::attribute(graph.node("ScatterElements", {"none", "places", "chosen"}, {"mask"}), "axis",
+                   2);
   Graph::attribute(graph.node("Cast", {"mask"}, {"factors"}), "to", 1);
   graph.node("Mul", {"x", "factors"}, {"y"});
   graph.node("ReduceMean", {"y"}, {"loss"});
@@ -485,8 +512,8 @@ TEST(Import, ScatteredFlags) {
   EXPECT_TRUE(outcome.ok) << outcome.text;
 }
 
-// Ids that are a slice of a value, a slice of a constant, or copies have another memory layout than contiguous ones.
-// The loss is compared numerically with the file's nodes.
+// Ids that are a slice of a value, a slice of a constant, or copies have another memory layout than
+// contiguous ones. The loss is compared numerically with the file's nodes.
 TEST(Import, PicksByIdsThatAreViews) {
   for (const std::string how : {"part", "constant", "copies"}) {
     Graph graph;
@@ -497,7 +524,9 @@ TEST(Import, PicksByIdsThatAreViews) {
     graph.ints("one", {1});
     graph.ints("four", {4});
     graph.ints("axis", {2});
-    graph.ints("numbers", how == "copies" ? std::vector<int64_t>{3, 1, 7} : std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6});
+    graph.ints("numbers", how == "copies"
+                              ? std::vector<int64_t>{3, 1, 7}
+                              : std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6});
     graph.ints("shape", {1, 3, -1});
     graph.ints("sizes", {2, 3, 3});
     graph.node("Reshape", {"numbers", "shape"}, {"table"});
@@ -554,12 +583,14 @@ TEST(ImportErrors, ShapeOfAScalarWithNumbersOfTheBatch) {
   Graph::attribute(graph.node("Cast", {"product"}, {"real"}), "to", 1);
   graph.node("Mul", {"mean", "real"}, {"loss"});
   graph.output("loss");
-  EXPECT_ERROR(import(graph.write("none.onnx")), "(Mul): combines numbers that are known only with the batch with a tensor that is none of at most");
+  EXPECT_ERROR(import(graph.write("none.onnx")), "(Mul): combines numbers that are known only with "
+                                                 "the batch with a tensor that is none of at most");
 }
 
 // The use of initializers is determined before operands are checked.
 TEST(Import, OperandsAnOperatorDoesNotHave) {
-  for (std::vector<std::string> operands : {std::vector<std::string>{"x", "x", "bias"}, std::vector<std::string>{"bias"}}) {
+  for (std::vector<std::string> operands :
+       {std::vector<std::string>{"x", "x", "bias"}, std::vector<std::string>{"bias"}}) {
     Graph graph;
     graph.weight("bias", {6, 6});
     graph.node("Gather", {"w", "ids"}, {"x"});

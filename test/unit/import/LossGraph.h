@@ -5,20 +5,23 @@
 
 namespace zorse::test {
 
-/// A graph with the inputs ids, labels [B, 6] and weights [B], the parameter w [11, 4], values x [B, 6, 4], the mean m
-/// [] and sum s [] of their squares, a number l [B] per sample, and the numbers B [] (samples) and numel [] of x, as
-/// integers (i) and floats (f).
+/// A graph with the inputs ids, labels [B, 6] and weights [B], the parameter w [11, 4], values x
+/// [B, 6, 4], the mean m
+/// [] and sum s [] of their squares, a number l [B] per sample, and the numbers B [] (samples) and
+/// numel [] of x, as integers (i) and floats (f).
 struct LossGraph : Graph {
   explicit LossGraph(int64_t batch = 0, bool gradients = true) : Graph(batch) {
     input("weights", 1, {batch});
     input("features", 1, {batch, 3});
-    for (auto [name, value] : std::vector<std::pair<std::string, int64_t>>{{"i0", 0}, {"i1", 1}, {"i2", 2}, {"i3", 3}, {"iIgnore", -100}})
+    for (auto [name, value] : std::vector<std::pair<std::string, int64_t>>{
+             {"i0", 0}, {"i1", 1}, {"i2", 2}, {"i3", 3}, {"iIgnore", -100}})
       scalar(name, value);
     ints("v0", {0});
     ints("v3", {3});
     ints("vAll", {-1});
     ints("inner", {1, 2});
-    for (auto [name, value] : std::vector<std::pair<std::string, float>>{{"f1", 1}, {"f2", 2}, {"fHalf", 0.5F}, {"fSmall", 1e-6F}})
+    for (auto [name, value] : std::vector<std::pair<std::string, float>>{
+             {"f1", 1}, {"f2", 2}, {"fHalf", 0.5F}, {"fSmall", 1e-6F}})
       real(name, value);
     node("Gather", {"w", "ids"}, {"x"});
     node("Mul", {"x", "x"}, {"squares"});
@@ -49,11 +52,16 @@ struct LossGraph : Graph {
     tensor->set_data_type(1);
     tensor->add_float_data(value);
   }
-  void whole(const std::string &op, const std::string &of, const std::string &name) { attribute(node(op, {of}, {name}), "keepdims", 0); }
-  void cast(const std::string &of, const std::string &name, int64_t type) { attribute(node("Cast", {of}, {name}), "to", type); }
+  void whole(const std::string &op, const std::string &of, const std::string &name) {
+    attribute(node(op, {of}, {name}), "keepdims", 0);
+  }
+  void cast(const std::string &of, const std::string &name, int64_t type) {
+    attribute(node("Cast", {of}, {name}), "to", type);
+  }
 
   /// Adds nodes "name = Op a b; ..." and imports `loss`.
-  Outcome importWith(const std::string &nodes, const std::string &loss = "loss", ImportOptions options = {}) {
+  Outcome importWith(const std::string &nodes, const std::string &loss = "loss",
+                     ImportOptions options = {}) {
     llvm::SmallVector<llvm::StringRef> lines;
     llvm::StringRef(nodes).split(lines, ';', -1, false);
     for (llvm::StringRef line : lines) {
@@ -84,8 +92,8 @@ struct LossGraph : Graph {
 inline std::string factors(const Outcome &outcome) {
   std::string text;
   if (outcome.ok)
-    for (llvm::StringRef rest = llvm::StringRef(outcome.text).split("zorse.factor = \"").second; !rest.empty();
-         rest = rest.split("zorse.factor = \"").second)
+    for (llvm::StringRef rest = llvm::StringRef(outcome.text).split("zorse.factor = \"").second;
+         !rest.empty(); rest = rest.split("zorse.factor = \"").second)
       text += (text.empty() ? "" : "; ") + rest.split('"').first.str();
   return text.empty() ? outcome.text : text;
 }

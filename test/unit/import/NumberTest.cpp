@@ -1,5 +1,5 @@
-// Tests numbers that are known before a step: their algebra, compared with doubles at random B and counts, comparisons
-// that hold for every B, and their text.
+// Tests numbers that are known before a step: their algebra, compared with doubles at random B and
+// counts, comparisons that hold for every B, and their text.
 #include "Number.h"
 
 #include "zorse/runtime/Expression.h"
@@ -16,7 +16,9 @@ namespace {
 
 const Number B = Number::samples(), n0 = Number::count(0), n1 = Number::count(1);
 
-Number of(const std::string &function, const std::vector<Number> &operands) { return *Number::apply(function, operands); }
+Number of(const std::string &function, const std::vector<Number> &operands) {
+  return *Number::apply(function, operands);
+}
 
 /// The value that the step computes from the text.
 double at(const Number &number, double samples, const std::vector<double> &counts) {
@@ -84,17 +86,22 @@ TEST(Number, NothingIsGuessed) {
   EXPECT_FALSE(product.multipleOfPower(2));
 }
 
-// Random formulas: values at random B and counts are equal to those of the same operations on doubles, and comparisons
-// are correct.
+// Random formulas: values at random B and counts are equal to those of the same operations on
+// doubles, and comparisons are correct.
 TEST(Number, FormulasHaveTheValueOfTheirOperations) {
   std::mt19937 random(7); // NOLINT(bugprone-random-generator-seed): the same formulas every time
   std::uniform_real_distribution<double> real(0.25, 4);
-  const auto pick = [&](int most) { return std::uniform_int_distribution<int>(0, most - 1)(random); };
+  const auto pick = [&](int most) {
+    return std::uniform_int_distribution<int>(0, most - 1)(random);
+  };
   for (int round = 0; round < 3000; ++round) {
     const double b = 1 + pick(20);
     const std::vector<double> counts{double(pick(9)), real(random)};
-    std::vector<std::pair<Number, double>> values{
-        {B, b}, {n0, counts[0]}, {n1, counts[1]}, {Number(double(1 + pick(5))), 0}, {Number(real(random)), 0}};
+    std::vector<std::pair<Number, double>> values{{B, b},
+                                                  {n0, counts[0]},
+                                                  {n1, counts[1]},
+                                                  {Number(double(1 + pick(5))), 0},
+                                                  {Number(real(random)), 0}};
     values[3].second = *values[3].first.constant();
     values[4].second = *values[4].first.constant();
     for (int step = 0; step < 5; ++step) {
@@ -137,7 +144,8 @@ TEST(Number, FormulasHaveTheValueOfTheirOperations) {
           next.first.print().find("trunc") != std::string::npos)
         continue;
       const double found = at(next.first, b, counts);
-      ASSERT_NEAR(found, next.second, 1e-7 * std::max({1.0, std::fabs(next.second), std::fabs(u), std::fabs(v)}))
+      ASSERT_NEAR(found, next.second,
+                  1e-7 * std::max({1.0, std::fabs(next.second), std::fabs(u), std::fabs(v)}))
           << next.first.print() << " at " << b;
       const double slack = 1e-9 * std::max(1.0, std::fabs(next.second));
       if (next.first.isPositive())
@@ -145,9 +153,11 @@ TEST(Number, FormulasHaveTheValueOfTheirOperations) {
       if (next.first.isNonNegative())
         ASSERT_GE(next.second, -slack) << next.first.print();
       if (auto equal = next.first.isEqualTo(x))
-        ASSERT_EQ(*equal, std::fabs(next.second - u) <= slack) << next.first.print() << " and " << x.print();
+        ASSERT_EQ(*equal, std::fabs(next.second - u) <= slack)
+            << next.first.print() << " and " << x.print();
       if (auto less = next.first.isLessThan(x))
-        ASSERT_TRUE(*less ? next.second < u + slack : next.second >= u - slack) << next.first.print() << " and " << x.print();
+        ASSERT_TRUE(*less ? next.second < u + slack : next.second >= u - slack)
+            << next.first.print() << " and " << x.print();
       values.push_back(next);
     }
   }

@@ -1,5 +1,5 @@
-// Compares the plain evaluator with the onnx package's reference implementation: reference-cases.txt, written by
-// make_reference_cases.py.
+// Compares the plain evaluator with the onnx package's reference implementation:
+// reference-cases.txt, written by make_reference_cases.py.
 #include "../../../lib/Import/Reference/Evaluator.h"
 
 #include "onnx_wire.pb.h"
@@ -33,7 +33,9 @@ std::optional<Array> parse(const std::string &text) {
   if (head == "-")
     return std::nullopt;
   Array array;
-  array.type = head[0] == 'f' ? ElementKind::F64 : head[0] == 'i' ? ElementKind::I64 : ElementKind::Bool;
+  array.type = head[0] == 'f'   ? ElementKind::F64
+               : head[0] == 'i' ? ElementKind::I64
+                                : ElementKind::Bool;
   if (const std::string sizes = head.substr(2, head.size() - 3); !sizes.empty())
     for (const std::string &size : split(sizes, ","))
       array.shape.push_back(std::stoll(size));
@@ -105,7 +107,8 @@ onnx::Model modelOf(const Case &given) {
       continue;
     onnx::ValueInfo &info = *model.mutable_graph()->add_input();
     info.set_name("x" + std::to_string(i));
-    info.mutable_type()->mutable_tensor_type()->set_elem_type(static_cast<int32_t>(given.inputs[i]->type));
+    info.mutable_type()->mutable_tensor_type()->set_elem_type(
+        static_cast<int32_t>(given.inputs[i]->type));
   }
   for (size_t i = 0; i < given.outputs.size(); ++i) {
     node.add_output("y" + std::to_string(i));
@@ -120,7 +123,9 @@ void expectSame(const Array &found, const Array &expected) {
   ASSERT_EQ(found.size(), expected.size());
   for (int64_t i = 0; i < found.size(); ++i) {
     if (!(std::isnan(found.real(i)) && std::isnan(expected.real(i)))) {
-      EXPECT_NEAR(found.real(i), expected.real(i), 1e-6 * std::max(1.0, std::fabs(expected.real(i)))) << "element " << i;
+      EXPECT_NEAR(found.real(i), expected.real(i),
+                  1e-6 * std::max(1.0, std::fabs(expected.real(i))))
+          << "element " << i;
     }
   }
 }
@@ -143,7 +148,10 @@ TEST(Reference, OperatorsComputeWhatOnnxSays) {
     for (auto &[value, info] : graph.inputs)
       inputs[value] = *given.inputs[std::stoul(info->name().substr(1))];
     Evaluator evaluator(
-        graph, model, {}, [&](int value) { return inputs.count(value) ? std::optional<Array>(inputs[value]) : std::nullopt; },
+        graph, model, {},
+        [&](int value) {
+          return inputs.count(value) ? std::optional<Array>(inputs[value]) : std::nullopt;
+        },
         [](int) { return std::optional<Shape>(); });
     for (size_t i = 0; i < given.outputs.size(); ++i) {
       const Array *result = evaluator.evaluate(graph.body.outputs[i]);
@@ -164,9 +172,13 @@ TEST(Reference, AnOperatorThatIsNotKnownIsNamed) {
   auto flat = flatten(model);
   ASSERT_FALSE(flat.failed()) << flat.message();
   const FlatGraph &graph = *flat;
-  Evaluator evaluator(graph, model, {}, [](int) { return std::optional<Array>(); }, [](int) { return std::optional<Shape>(); });
+  Evaluator evaluator(
+      graph, model, {}, [](int) { return std::optional<Array>(); },
+      [](int) { return std::optional<Shape>(); });
   EXPECT_FALSE(evaluator.evaluate(graph.body.outputs[0]));
-  EXPECT_NE(evaluator.problem().find("operator Adagrad (node 'node') is not known"), std::string::npos) << evaluator.problem();
+  EXPECT_NE(evaluator.problem().find("operator Adagrad (node 'node') is not known"),
+            std::string::npos)
+      << evaluator.problem();
 }
 
 } // namespace

@@ -31,8 +31,12 @@ public:
     weight("w", {11, 4});
   }
 
-  void input(const std::string &name, int type, std::vector<int64_t> shape) { declare(model.mutable_graph()->add_input(), name, type, shape); }
-  void output(const std::string &name) { declare(model.mutable_graph()->add_output(), name, 1, {}); }
+  void input(const std::string &name, int type, std::vector<int64_t> shape) {
+    declare(model.mutable_graph()->add_input(), name, type, shape);
+  }
+  void output(const std::string &name) {
+    declare(model.mutable_graph()->add_output(), name, 1, {});
+  }
   void weight(const std::string &name, std::vector<int64_t> shape) {
     auto *tensor = model.mutable_graph()->add_initializer();
     tensor->set_name(name);
@@ -57,7 +61,8 @@ public:
     for (int64_t value : values)
       tensor->add_int64_data(value);
   }
-  onnx::Node &node(const std::string &op, std::vector<std::string> inputs, std::vector<std::string> outputs) {
+  onnx::Node &node(const std::string &op, std::vector<std::string> inputs,
+                   std::vector<std::string> outputs) {
     onnx::Node *node = model.mutable_graph()->add_node();
     node->set_op_type(op);
     node->set_name("n_" + outputs[0]);
@@ -73,7 +78,8 @@ public:
     attribute->set_type(2);
     attribute->set_i(value);
   }
-  static void attribute(onnx::Node &node, const std::string &name, const std::vector<int64_t> &values) {
+  static void attribute(onnx::Node &node, const std::string &name,
+                        const std::vector<int64_t> &values) {
     auto *attribute = node.add_attribute();
     attribute->set_name(name);
     attribute->set_type(7);
@@ -89,7 +95,8 @@ public:
     node("MatMul", {"rowsOfX", "wt"}, {"logits"});
     ints("one", {-1});
     node("Reshape", {"labels", "one"}, {"flatLabels"});
-    attribute(node("SoftmaxCrossEntropyLoss", {"logits", "flatLabels"}, {"loss"}), "ignore_index", -100);
+    attribute(node("SoftmaxCrossEntropyLoss", {"logits", "flatLabels"}, {"loss"}), "ignore_index",
+              -100);
     output("loss");
     return *this;
   }
@@ -102,7 +109,8 @@ public:
   onnx::Model model;
 
 private:
-  static void declare(onnx::ValueInfo *info, const std::string &name, int type, const std::vector<int64_t> &shape) {
+  static void declare(onnx::ValueInfo *info, const std::string &name, int type,
+                      const std::vector<int64_t> &shape) {
     info->set_name(name);
     auto *tensor = info->mutable_type()->mutable_tensor_type();
     tensor->set_elem_type(type);
@@ -144,12 +152,14 @@ inline Outcome import(const std::string &path, const ImportOptions &options = {}
   return outcome;
 }
 
-inline bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
+inline bool contains(const std::string &text, const std::string &part) {
+  return text.find(part) != std::string::npos;
+}
 
 } // namespace zorse::test
 
-#define EXPECT_ERROR(outcome, part)                                                                                                                  \
-  do {                                                                                                                                               \
-    EXPECT_FALSE((outcome).ok);                                                                                                                      \
-    EXPECT_TRUE(::zorse::test::contains((outcome).text, part)) << (outcome).text;                                                                    \
+#define EXPECT_ERROR(outcome, part)                                                                \
+  do {                                                                                             \
+    EXPECT_FALSE((outcome).ok);                                                                    \
+    EXPECT_TRUE(::zorse::test::contains((outcome).text, part)) << (outcome).text;                  \
   } while (0)

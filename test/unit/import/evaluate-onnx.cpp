@@ -1,15 +1,17 @@
-// Imports an ONNX file, optionally recognizes its ops, and evaluates @model with the file's own weights. Python tests
-// compare the output with PyTorch.
+// Imports an ONNX file, optionally recognizes its ops, and evaluates @model with the file's own
+// weights. Python tests compare the output with PyTorch.
 //
-//   evaluate-onnx model.onnx rows [--seq-length N] [--recognize] [--f64] [--print] [--loss cross_entropy] [--gradients] [--differences]
+//   evaluate-onnx model.onnx rows [--seq-length N] [--recognize] [--f64] [--print] [--loss
+//   cross_entropy] [--gradients] [--differences]
 //   [--infer-trainable]
 //                 name=ids.bin ...
 //
-// Inputs are raw int64 of rows x shape, or float64 if the name ends in ':f'. Prints one line per result (role, number
-// of the term or count, and the rows' values), then the loss. --gradients also prints one line per trained parameter:
-// its name and the elements of its gradient. With --differences, each line ends in finite differences of the loss
-// instead: pairs of an element and the slope of the loss, or nan if the loss is not smooth there. The importer's
-// decisions are printed to stderr.
+// Inputs are raw int64 of rows x shape, or float64 if the name ends in ':f'. Prints one line per
+// result (role, number of the term or count, and the rows' values), then the loss. --gradients also
+// prints one line per trained parameter: its name and the elements of its gradient. With
+// --differences, each line ends in finite differences of the loss instead: pairs of an element and
+// the slope of the loss, or nan if the loss is not smooth there. The importer's decisions are
+// printed to stderr.
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Dialect/Zorse/ZorseDialect.h"
 #include "zorse/Import/ONNX/Import.h"
@@ -92,10 +94,11 @@ static std::vector<double> decode(const WeightSource &weight) {
   return out;
 }
 
-/// Returns " : element difference ..." for some elements of argument `which`, by central differences with two widths.
-/// If the two disagree, the loss is not smooth.
-static std::string differencesOf(std::vector<reference::Tensor> arguments, unsigned which,
-                                 const std::function<double(const std::vector<reference::Tensor> &)> &loss) {
+/// Returns " : element difference ..." for some elements of argument `which`, by central
+/// differences with two widths. If the two disagree, the loss is not smooth.
+static std::string
+differencesOf(std::vector<reference::Tensor> arguments, unsigned which,
+              const std::function<double(const std::vector<reference::Tensor> &)> &loss) {
   constexpr int64_t kMax = 12;
   std::vector<double> &values = arguments[which].values;
   std::string text = " :";
@@ -110,18 +113,21 @@ static std::string differencesOf(std::vector<reference::Tensor> arguments, unsig
       values[i] = before;
       return (above - below) / (2 * width);
     };
-    const double width = 1e-4 * std::max(1.0, std::abs(before)), wide = slope(width), narrow = slope(width / 4);
+    const double width = 1e-4 * std::max(1.0, std::abs(before)), wide = slope(width),
+                 narrow = slope(width / 4);
     const double size = std::max({std::abs(wide), std::abs(narrow), 1e-3});
     const double here = loss(arguments);
     values[i] = before + width / 16;
     const double near = loss(arguments);
     values[i] = before;
-    // If the second derivative jumps, as that of x / (1 + |x|) at 0, the difference of the slopes is proportional to
-    // that of the widths.
-    const bool smooth = std::abs(wide - narrow) <= 5e-6 * size && std::abs((near - here) / (width / 16) - narrow) <= 1e-2 * size;
+    // If the second derivative jumps, as that of x / (1 + |x|) at 0, the difference of the slopes
+    // is proportional to that of the widths.
+    const bool smooth = std::abs(wide - narrow) <= 5e-6 * size &&
+                        std::abs((near - here) / (width / 16) - narrow) <= 1e-2 * size;
     char line[80];
     // The error of a central difference grows with the square of its width.
-    std::snprintf(line, sizeof line, " %lld %.17g", static_cast<long long>(i), smooth ? narrow + (narrow - wide) / 15 : std::nan(""));
+    std::snprintf(line, sizeof line, " %lld %.17g", static_cast<long long>(i),
+                  smooth ? narrow + (narrow - wide) / 15 : std::nan(""));
     text += line;
   }
   return text;
@@ -133,12 +139,14 @@ static double reduced(const std::vector<double> &values, StringRef reduce) {
                            : std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-/// Prints the gradient of the loss with respect to the trained parameters, computed with the differentiation rules of
-/// units.
+/// Prints the gradient of the loss with respect to the trained parameters, computed with the
+/// differentiation rules of units.
 /// \param seeds  factor of every numerator
 /// \param loss  loss as a function of the arguments; null: print only gradients
-static bool printGradients(mlir::func::FuncOp function, const std::vector<reference::Tensor> &arguments, const reference::Options &options,
-                           const std::map<int64_t, double> &seeds, const std::function<double(const std::vector<reference::Tensor> &)> &loss) {
+static bool
+printGradients(mlir::func::FuncOp function, const std::vector<reference::Tensor> &arguments,
+               const reference::Options &options, const std::map<int64_t, double> &seeds,
+               const std::function<double(const std::vector<reference::Tensor> &)> &loss) {
   mlir::Block &body = function.getBody().front();
   mlir::Operation *end = body.getTerminator();
   std::map<std::pair<ArgumentKind, int64_t>, reference::Tensor> slots;
@@ -147,15 +155,20 @@ static bool printGradients(mlir::func::FuncOp function, const std::vector<refere
   SmallVector<mlir::Type> types;
   SmallVector<int64_t> terms;
   mlir::Builder builder(function.getContext());
-  auto argument = [&](ArgumentKind kind, int64_t index) { return ArgumentAttr::get(builder.getContext(), kind, uint32_t(index)); };
+  auto argument = [&](ArgumentKind kind, int64_t index) {
+    return ArgumentAttr::get(builder.getContext(), kind, uint32_t(index));
+  };
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (function.getResultAttrOfType<mlir::StringAttr>(i, attributes::kRole).getValue() == "numerator") {
+    if (function.getResultAttrOfType<mlir::StringAttr>(i, attributes::kRole).getValue() ==
+        "numerator") {
       results.push_back(end->getOperand(i));
       types.push_back(end->getOperand(i).getType());
-      terms.push_back(function.getResultAttrOfType<mlir::IntegerAttr>(i, attributes::kTerm).getInt());
+      terms.push_back(
+          function.getResultAttrOfType<mlir::IntegerAttr>(i, attributes::kTerm).getInt());
     }
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    if (auto attribute = function.getArgAttrOfType<mlir::BoolAttr>(i, attributes::kTrainable); attribute && attribute.getValue())
+    if (auto attribute = function.getArgAttrOfType<mlir::BoolAttr>(i, attributes::kTrainable);
+        attribute && attribute.getValue())
       trainable.push_back(function.getArgument(i));
   std::map<unsigned, std::string> differences;
   for (unsigned i = 0; loss && i < function.getNumArguments(); ++i)
@@ -166,8 +179,10 @@ static bool printGradients(mlir::func::FuncOp function, const std::vector<refere
     auto parameter = function.getArgAttrOfType<mlir::StringAttr>(i, attributes::kParameter);
     names.push_back(parameter ? parameter.str() : "");
     slots[{parameter ? ArgumentKind::Parameter : ArgumentKind::Input, i}] = arguments[i];
-    function.setArgAttr(i, attributes::kArgument, argument(parameter ? ArgumentKind::Parameter : ArgumentKind::Input, i));
-    if (is_contained(trainable, function.getArgument(i)) && active.contains(function.getArgument(i)))
+    function.setArgAttr(i, attributes::kArgument,
+                        argument(parameter ? ArgumentKind::Parameter : ArgumentKind::Input, i));
+    if (is_contained(trainable, function.getArgument(i)) &&
+        active.contains(function.getArgument(i)))
       function.setArgAttr(i, autodiff::kGradientAttr, builder.getUnitAttr());
   }
   end->setOperands(results);
@@ -180,7 +195,9 @@ static bool printGradients(mlir::func::FuncOp function, const std::vector<refere
   auto pair = autodiff::differentiate(function, autodiff::RecomputePolicy::MinCut);
   if (mlir::failed(pair) || !pair->backward)
     return false;
-  auto keyOf = [](ArgumentAttr slot) { return std::pair(slot.getKind(), int64_t(slot.getIndex())); };
+  auto keyOf = [](ArgumentAttr slot) {
+    return std::pair(slot.getKind(), int64_t(slot.getIndex()));
+  };
   auto run = [&](mlir::func::FuncOp part) {
     std::vector<reference::Tensor> operands;
     for (unsigned i = 0; i < part.getNumArguments(); ++i)
@@ -287,13 +304,19 @@ int main(int argc, char **argv) {
         }
       }
     } else {
-      std::string parameter = function.getArgAttrOfType<mlir::StringAttr>(i, attributes::kParameter).str();
+      std::string parameter =
+          function.getArgAttrOfType<mlir::StringAttr>(i, attributes::kParameter).str();
       if (weights.count(parameter)) {
         tensor.values = decode(*weights[parameter]);
-      } else if (auto value = lifted ? dyn_cast_or_null<mlir::DenseElementsAttr>(lifted.get(parameter)) : mlir::DenseElementsAttr()) {
+      } else if (auto value = lifted
+                                  ? dyn_cast_or_null<mlir::DenseElementsAttr>(lifted.get(parameter))
+                                  : mlir::DenseElementsAttr()) {
         for (mlir::Attribute element : value.getValues<mlir::Attribute>())
-          tensor.values.push_back(isa<mlir::FloatAttr>(element) ? cast<mlir::FloatAttr>(element).getValueAsDouble()
-                                                                : static_cast<double>(cast<mlir::IntegerAttr>(element).getValue().getSExtValue()));
+          tensor.values.push_back(
+              isa<mlir::FloatAttr>(element)
+                  ? cast<mlir::FloatAttr>(element).getValueAsDouble()
+                  : static_cast<double>(
+                        cast<mlir::IntegerAttr>(element).getValue().getSExtValue()));
       } else {
         errs() << "no value for parameter '" << parameter << "'\n";
         return 1;
@@ -317,11 +340,14 @@ int main(int argc, char **argv) {
     return 1;
   std::map<int64_t, double> seeds;
   for (unsigned i = 0; i < results->size(); ++i) {
-    StringRef role = function.getResultAttrOfType<mlir::StringAttr>(i, attributes::kRole).getValue();
+    StringRef role =
+        function.getResultAttrOfType<mlir::StringAttr>(i, attributes::kRole).getValue();
     const bool isCount = role == "count";
-    std::printf(
-        "%s %lld", role.str().c_str(),
-        static_cast<long long>(function.getResultAttrOfType<mlir::IntegerAttr>(i, isCount ? attributes::kCount : attributes::kTerm).getInt()));
+    std::printf("%s %lld", role.str().c_str(),
+                static_cast<long long>(function
+                                           .getResultAttrOfType<mlir::IntegerAttr>(
+                                               i, isCount ? attributes::kCount : attributes::kTerm)
+                                           .getInt()));
     for (double value : (*results)[i].values)
       std::printf(" %.17g", value);
     std::printf("\n");
@@ -330,24 +356,34 @@ int main(int argc, char **argv) {
   for (unsigned i = 0; i < results->size(); ++i)
     if (auto factor = function.getResultAttrOfType<mlir::StringAttr>(i, attributes::kFactor)) {
       auto expression = Expression::parse(factor.getValue());
-      const double value = expression.failed() ? std::nan("") : expression->evaluate(static_cast<double>(rows), counts);
+      const double value = expression.failed()
+                               ? std::nan("")
+                               : expression->evaluate(static_cast<double>(rows), counts);
       seeds[function.getResultAttrOfType<mlir::IntegerAttr>(i, attributes::kTerm).getInt()] = value;
       loss += value * reduced((*results)[i].values, "sum");
     }
   int64_t operations = 0;
-  function.walk([&](mlir::Operation *op) { operations += !isa<mlir::func::FuncOp, mlir::func::ReturnOp>(op); });
-  std::printf("operations %lld of %lld nodes\nloss %.17g\n", static_cast<long long>(operations), static_cast<long long>(model->nodesRead), loss);
+  function.walk([&](mlir::Operation *op) {
+    operations += !isa<mlir::func::FuncOp, mlir::func::ReturnOp>(op);
+  });
+  std::printf("operations %lld of %lld nodes\nloss %.17g\n", static_cast<long long>(operations),
+              static_cast<long long>(model->nodesRead), loss);
   if (gradients) {
     auto lossOf = [&](const std::vector<reference::Tensor> &changed) {
       auto values = reference::evaluate(function, changed, evaluation);
       double sum = 0;
       for (unsigned i = 0; mlir::succeeded(values) && i < values->size(); ++i)
         if (function.getResultAttr(i, attributes::kFactor))
-          sum += seeds.at(function.getResultAttrOfType<mlir::IntegerAttr>(i, attributes::kTerm).getInt()) * reduced((*values)[i].values, "sum");
+          sum +=
+              seeds.at(
+                  function.getResultAttrOfType<mlir::IntegerAttr>(i, attributes::kTerm).getInt()) *
+              reduced((*values)[i].values, "sum");
       return sum;
     };
     return printGradients(function, arguments, evaluation, seeds,
-                          differences ? lossOf : std::function<double(const std::vector<reference::Tensor> &)>())
+                          differences
+                              ? lossOf
+                              : std::function<double(const std::vector<reference::Tensor> &)>())
                ? 0
                : 1;
   }

@@ -22,7 +22,8 @@ void addProduct(bundle::CompiledFunction &function, int64_t mPerRow, int64_t n, 
   product.set_operand_type(bundle::BF16);
 }
 
-void addKernel(bundle::CompiledFunction &function, const char *symbol, int64_t fixed, int64_t perRow, int64_t productFlops = 0) {
+void addKernel(bundle::CompiledFunction &function, const char *symbol, int64_t fixed,
+               int64_t perRow, int64_t productFlops = 0) {
   bundle::KernelLaunch &kernel = *function.add_launches()->mutable_kernel();
   kernel.set_symbol(symbol);
   kernel.mutable_cost()->set_fixed(fixed);
@@ -68,7 +69,8 @@ TEST(GpuWork, FlopsOfAttentionAreTheFunctions) {
   ASSERT_TRUE(functions);
   bundle::UnitClass &attention = *summary.add_classes();
   attention.set_name("attention");
-  bundle::UnitFunction &forward = *attention.add_functions(), &backward = *attention.add_functions();
+  bundle::UnitFunction &forward = *attention.add_functions(),
+                       &backward = *attention.add_functions();
   forward.set_task(bundle::UnitFunction::FORWARD);
   backward.set_task(bundle::UnitFunction::BACKWARD);
   codegen::CompiledFunctions compiled;
@@ -87,7 +89,8 @@ TEST(GpuWork, FlopsOfAttentionAreTheFunctions) {
   EXPECT_EQ(summary.gpu_targets(0), "sm_80");
   ASSERT_EQ(forward.costs_size(), 2);
   const bundle::FunctionCost &tensors = forward.costs(0), &expanded = forward.costs(1);
-  const double products = 2.0 * 2 * 128 * 128 * 2 * 64; // two matmuls with 2 FLOPs per pair and channel
+  const double products =
+      2.0 * 2 * 128 * 128 * 2 * 64; // two matmuls with 2 FLOPs per pair and channel
   EXPECT_GE(tensors.attention_flops_per_row(), products);
   EXPECT_LE(tensors.attention_flops_per_row(), 1.1 * products); // exponentials in addition
   EXPECT_EQ(tensors.bytes().per_row(), 0);

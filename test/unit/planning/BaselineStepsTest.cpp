@@ -29,10 +29,21 @@ double weightOf(const Weights &w, const std::vector<bool> &side) {
   return sum;
 }
 
-/// The example of Stoer and Wagner's paper: the minimum cut separates {3, 4, 7, 8} (numbered from 1) and has weight 4.
+/// The example of Stoer and Wagner's paper: the minimum cut separates {3, 4, 7, 8} (numbered from
+/// 1) and has weight 4.
 TEST(Cuts, StoerAndWagnersExample) {
-  Weights w =
-      graph(8, {{0, 1, 2}, {0, 4, 3}, {1, 2, 3}, {1, 4, 2}, {1, 5, 2}, {2, 3, 4}, {2, 6, 2}, {3, 6, 2}, {3, 7, 2}, {4, 5, 3}, {5, 6, 1}, {6, 7, 3}});
+  Weights w = graph(8, {{0, 1, 2},
+                        {0, 4, 3},
+                        {1, 2, 3},
+                        {1, 4, 2},
+                        {1, 5, 2},
+                        {2, 3, 4},
+                        {2, 6, 2},
+                        {3, 6, 2},
+                        {3, 7, 2},
+                        {4, 5, 3},
+                        {5, 6, 1},
+                        {6, 7, 3}});
   Partition cut = lightestCut(w);
   EXPECT_EQ(cut.weight, 4);
   bool side = cut.side[2];
@@ -60,8 +71,8 @@ TEST(Cuts, LightestOfAll) {
   }
 }
 
-/// Two nodes of two devices, weight 100 inside nodes and 1 between them: the first cut separates the nodes, the second
-/// a device.
+/// Two nodes of two devices, weight 100 inside nodes and 1 between them: the first cut separates
+/// the nodes, the second a device.
 TEST(Cuts, SplitsNodesFirst) {
   Weights w = graph(4, {{0, 1, 100}, {2, 3, 100}, {0, 2, 1}, {0, 3, 1}, {1, 2, 1}, {1, 3, 1}});
   auto parts = splitCuts(w, 4);
@@ -72,7 +83,8 @@ TEST(Cuts, SplitsNodesFirst) {
   EXPECT_EQ(parts[3], (std::vector<uint32_t>{0, 1, 2, 3}));
 }
 
-/// Nodes of 3, 3 and 2 devices in a mesh: the small node has the minimum cut (2 * 6 = 12, not 3 * 5 = 15).
+/// Nodes of 3, 3 and 2 devices in a mesh: the small node has the minimum cut (2 * 6 = 12, not 3 * 5
+/// = 15).
 TEST(Cuts, SplitsTheLightestPart) {
   Weights w(8, std::vector<double>(8, 1));
   int node[] = {0, 0, 0, 1, 1, 1, 2, 2};
@@ -102,7 +114,9 @@ TEST(Cuts, BisectionFindsClusters) {
 
 TEST(ZorsePaper, Shares) {
   EXPECT_EQ(shareByRate(8, {2, 1, 1}), (std::vector<int64_t>{4, 2, 2}));
-  EXPECT_EQ(shareByRate(7, {2, 1, 1}), (std::vector<int64_t>{4, 2, 1})); // 3.5, 1.75, 1.75: the remaining two go to the fastest devices first
+  EXPECT_EQ(shareByRate(7, {2, 1, 1}),
+            (std::vector<int64_t>{
+                4, 2, 1})); // 3.5, 1.75, 1.75: the remaining two go to the fastest devices first
   EXPECT_EQ(shareByRate(32, {1.0 / 3, 1.0 / 3, 1.0 / 3}), (std::vector<int64_t>{11, 11, 10}));
 }
 
@@ -110,8 +124,10 @@ TEST(ZorsePaper, Ministages) {
   EXPECT_EQ(interleave({4, 6}, {1, 1}, 1), (std::vector<std::vector<int64_t>>{{4}, {6}}));
   EXPECT_EQ(interleave({4, 6}, {1, 1}, 2), (std::vector<std::vector<int64_t>>{{2, 2}, {3, 3}}));
   EXPECT_EQ(interleave({4, 5}, {1, 1}, 2),
-            (std::vector<std::vector<int64_t>>{{3, 2}, {2, 2}})); // the remaining layer goes to the first of equal devices
-  EXPECT_EQ(interleave({4, 5}, {1, 2}, 2), (std::vector<std::vector<int64_t>>{{2, 2}, {3, 2}})); // or to the faster device
+            (std::vector<std::vector<int64_t>>{
+                {3, 2}, {2, 2}})); // the remaining layer goes to the first of equal devices
+  EXPECT_EQ(interleave({4, 5}, {1, 2}, 2),
+            (std::vector<std::vector<int64_t>>{{2, 2}, {3, 2}})); // or to the faster device
   EXPECT_TRUE(interleave({1, 5}, {1, 1}, 2).empty());
 }
 
@@ -124,14 +140,18 @@ TEST(HexiScale, GPipe) {
   EXPECT_EQ(gpipeTime({1, 2, 1}, 4), 10); // columns 1 2 2 2 2 1
   EXPECT_EQ(gpipeTime({3, 1, 2}, 1), 6);
   EXPECT_EQ(gpipeTime({3, 1, 2}, 2), 3 + 3 + 2 + 2);
-  EXPECT_EQ(gpipeTime({3, 1, 2}, 100), 3 * 100 + 2 + 2); // the first stage is the slowest while it has work
+  EXPECT_EQ(gpipeTime({3, 1, 2}, 100),
+            3 * 100 + 2 + 2); // the first stage is the slowest while it has work
   EXPECT_EQ(gpipeTime({5}, 7), 35);
 }
 
 TEST(Harp, LaunchCounts) {
-  EXPECT_EQ(launchCounts({{1, 2, 0, 1}, {1, 2, 0, 1}, {1, 2, 0, 1}, {1, 2, 0, 1}}), (std::vector<int64_t>{4, 3, 2, 1})); // 1F1B
-  // Links take the time of a stage: (4 * 3 + 3 * 6) / 3 = 10 with periods of 3, (3 * 3 + 2 * 6) / 3, (2 * 3 + 6) / 3.
-  EXPECT_EQ(launchCounts({{1, 2, 3, 1}, {1, 2, 3, 1}, {1, 2, 3, 1}, {1, 2, 0, 1}}), (std::vector<int64_t>{10, 7, 4, 1}));
+  EXPECT_EQ(launchCounts({{1, 2, 0, 1}, {1, 2, 0, 1}, {1, 2, 0, 1}, {1, 2, 0, 1}}),
+            (std::vector<int64_t>{4, 3, 2, 1})); // 1F1B
+  // Links take the time of a stage: (4 * 3 + 3 * 6) / 3 = 10 with periods of 3, (3 * 3 + 2 * 6) /
+  // 3, (2 * 3 + 6) / 3.
+  EXPECT_EQ(launchCounts({{1, 2, 3, 1}, {1, 2, 3, 1}, {1, 2, 3, 1}, {1, 2, 0, 1}}),
+            (std::vector<int64_t>{10, 7, 4, 1}));
   // Two devices alternate: each starts a micro-batch every two periods.
   EXPECT_EQ(launchCounts({{2, 4, 0, 2}, {1, 2, 0, 1}}), (std::vector<int64_t>{2, 1}));
   // A fast stage before a slow one needs fewer: (1 + 6) / 6.

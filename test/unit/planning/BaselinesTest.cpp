@@ -92,8 +92,8 @@ void expectCovers(const Setting &s, const Strategy &strategy) {
   EXPECT_EQ(samples, s.problem->batch);
 }
 
-/// Slow NICs separate the nodes. Rates of 2 to 1 divide 9 blocks into 6 and 3. A block is two units; embedding and head
-/// are added.
+/// Slow NICs separate the nodes. Rates of 2 to 1 divide 9 blocks into 6 and 3. A block is two
+/// units; embedding and head are added.
 TEST(Baselines, ZorsePaperCutsBetweenNodes) {
   Setting s(9, {{2, 2e12, 0}, {2, 1e12, 0}}, 1e6, 16);
   Result<Strategy> strategy = zorsePaper(*s.problem);
@@ -107,7 +107,8 @@ TEST(Baselines, ZorsePaperCutsBetweenNodes) {
     const Stage &stage = pipeline.stages[i];
     ASSERT_EQ(stage.members.size(), 2u);
     EXPECT_EQ(stage.members[0].samples, 8);
-    EXPECT_EQ(s.cluster.devices[stage.members[0].device].node, s.cluster.devices[stage.members[1].device].node);
+    EXPECT_EQ(s.cluster.devices[stage.members[0].device].node,
+              s.cluster.devices[stage.members[1].device].node);
     units[s.cluster.devices[stage.members[0].device].node] += stage.unitEnd - stage.unitBegin;
   }
   // Both groups have equal internal connections, so the first in the list comes first.
@@ -116,14 +117,16 @@ TEST(Baselines, ZorsePaperCutsBetweenNodes) {
 }
 
 TEST(Baselines, HexiScaleDividesByMemory) {
-  Setting s(6, {{1, 1e12, uint64_t(80) << 30}, {1, 4e12, uint64_t(40) << 30}}, 1e9, 1); // one sample: one pipeline
+  Setting s(6, {{1, 1e12, uint64_t(80) << 30}, {1, 4e12, uint64_t(40) << 30}}, 1e9,
+            1); // one sample: one pipeline
   Result<Strategy> strategy = hexiscale(*s.problem);
   ASSERT_FALSE(strategy.failed()) << strategy.message();
   expectCovers(s, *strategy);
   ASSERT_EQ(strategy->pipelines.size(), 1u);
   const Pipeline &pipeline = strategy->pipelines[0];
   ASSERT_EQ(pipeline.stages.size(), 2u);
-  EXPECT_EQ(pipeline.stages[0].members[0].device, 0u); // twice the memory: 4 of 6 blocks, although it is slower
+  EXPECT_EQ(pipeline.stages[0].members[0].device,
+            0u); // twice the memory: 4 of 6 blocks, although it is slower
   EXPECT_EQ(unitsOf(pipeline), (std::vector<int32_t>{4 * 2 + 1, 2 * 2 + 1}));
 }
 
@@ -138,7 +141,8 @@ TEST(Baselines, MegatronIsUniform) {
     EXPECT_EQ(pipeline.stages[i].members.size(), pipeline.stages[0].members.size());
     for (const step::StageDevice &m : pipeline.stages[i].members)
       EXPECT_EQ(m.samples, 32 / static_cast<int64_t>(pipeline.stages[i].members.size()));
-    inner.insert(pipeline.stages[i].unitEnd - pipeline.stages[i].unitBegin - (i == 0) - (i + 1 == pipeline.stages.size()));
+    inner.insert(pipeline.stages[i].unitEnd - pipeline.stages[i].unitBegin - (i == 0) -
+                 (i + 1 == pipeline.stages.size()));
   }
   EXPECT_EQ(inner.size(), 1u); // blocks of every stage
 }

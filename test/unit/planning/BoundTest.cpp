@@ -10,9 +10,11 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Seconds per unit and sample. The fast devices read and write 4e6 bytes at 1 GB/s and make two calls of 10 us for 8
-/// samples. The slow one computes 3 · 128e6 FLOPs (head: 3 · 512e6) at 0.25 TFLOP/s; the embedding has no FLOPs.
-constexpr double kFast = 4e-3 + 2e-5 / 8, kSlowBlock = 3 * 128e6 / 0.25e12, kSlowHead = 3 * 512e6 / 0.25e12;
+/// Seconds per unit and sample. The fast devices read and write 4e6 bytes at 1 GB/s and make two
+/// calls of 10 us for 8 samples. The slow one computes 3 · 128e6 FLOPs (head: 3 · 512e6) at 0.25
+/// TFLOP/s; the embedding has no FLOPs.
+constexpr double kFast = 4e-3 + 2e-5 / 8, kSlowBlock = 3 * 128e6 / 0.25e12,
+                 kSlowHead = 3 * 512e6 / 0.25e12;
 
 TEST(Bound, ByHand) {
   bundle::ModelSummary summary = test::chain();
@@ -25,8 +27,8 @@ TEST(Bound, ByHand) {
   EXPECT_NEAR(lowerBound(problem, {0, 1}), 8 * 2 * kFast, 1e-12);
   // A smaller maximum of rows needs more calls.
   EXPECT_NEAR(lowerBound(problem, {0}, 2), 8 * 4 * (4e-3 + 2e-5 / 2), 1e-12);
-  // All three devices: the slow one is faster on blocks and computes x of the 16; the fast ones compute the rest and 8
-  // heads; the embedding is free.
+  // All three devices: the slow one is faster on blocks and computes x of the 16; the fast ones
+  // compute the rest and 8 heads; the embedding is free.
   double x = 24 * kFast / 2 / (kSlowBlock + kFast / 2);
   EXPECT_NEAR(lowerBound(problem), x * kSlowBlock, 1e-9);
   EXPECT_LT(x, 16);

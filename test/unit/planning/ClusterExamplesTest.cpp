@@ -35,7 +35,8 @@ struct Facts {
 TEST(ClusterExamples, OfTheIssue) {
   const std::map<std::string, Facts> expected = {
       {"a-4h100-16a100", {{{"H100-SXM", 4}, {"A100-40", 16}}, 5, 1}},
-      {"b-8a100-16a10g-16v100-24t4", {{{"A100-40", 8}, {"A10G", 16}, {"V100-16", 16}, {"T4", 24}}, 16, 1}},
+      {"b-8a100-16a10g-16v100-24t4",
+       {{{"A100-40", 8}, {"A10G", 16}, {"V100-16", 16}, {"T4", 24}}, 16, 1}},
       {"c-two-regions", {{{"A10G", 16}, {"V100-16", 16}, {"T4", 96}}, 32, 2}},
       {"d-32a100-96v100", {{{"A100-40", 32}, {"V100-16", 96}}, 32, 1}},
       {"e-128a100-384v100", {{{"A100-40", 128}, {"V100-16", 384}}, 128, 1}},
@@ -60,11 +61,13 @@ TEST(ClusterExamples, OfTheIssue) {
       EXPECT_GT(node.nic().bandwidth(), 0) << name;
       EXPECT_GT(node.nic().per_flow_bandwidth(), 0) << name;
     }
-    // The file contains all values itself: a change of the table of types does not change a published result.
+    // The file contains all values itself: a change of the table of types does not change a
+    // published result.
     std::ifstream file(directory() + name + ".yaml");
     std::stringstream text;
     text << file.rdbuf();
-    for (const char *key : {"memory:", "nic:", "host_memory:", "fabric:", "flops_per_second:", "half_peak_rows:"})
+    for (const char *key :
+         {"memory:", "nic:", "host_memory:", "fabric:", "flops_per_second:", "half_peak_rows:"})
       EXPECT_NE(text.str().find(key), std::string::npos) << name << ": missing key " << key;
   }
 }

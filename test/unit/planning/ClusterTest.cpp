@@ -18,7 +18,8 @@ Cluster read(const std::string &yaml) {
 
 std::string mistake(const std::string &yaml) { return readCluster(yaml).message(); }
 
-#define EXPECT_MISTAKE(yaml, text) EXPECT_NE(mistake(yaml).find(text), std::string::npos) << mistake(yaml)
+#define EXPECT_MISTAKE(yaml, text)                                                                 \
+  EXPECT_NE(mistake(yaml).find(text), std::string::npos) << mistake(yaml)
 
 /// Expects that two clusters are equal in everything that affects programs and times.
 void expectSame(const Cluster &a, const Cluster &b) {
@@ -30,15 +31,18 @@ void expectSame(const Cluster &a, const Cluster &b) {
   for (size_t d = 0; d < a.devices.size(); ++d) {
     const ClusterDevice &x = a.devices[d], &y = b.devices[d];
     auto all = [](const ClusterDevice &v) {
-      return std::make_tuple(v.name, v.kind, v.arch, v.gpu, v.type, v.node, v.flopsPerSecond[0], v.flopsPerSecond[1], v.flopsPerSecond[2],
-                             v.multiprocessors, v.halfPeakRows, v.eager, v.memoryBandwidth, v.launchOverhead, v.memory, v.reservedMemory, v.threads,
-                             v.price);
+      return std::make_tuple(v.name, v.kind, v.arch, v.gpu, v.type, v.node, v.flopsPerSecond[0],
+                             v.flopsPerSecond[1], v.flopsPerSecond[2], v.multiprocessors,
+                             v.halfPeakRows, v.eager, v.memoryBandwidth, v.launchOverhead, v.memory,
+                             v.reservedMemory, v.threads, v.price);
     };
     EXPECT_EQ(all(x), all(y)) << x.name;
   }
   ASSERT_EQ(a.nodes.size(), b.nodes.size());
   for (size_t n = 0; n < a.nodes.size(); ++n) {
-    auto all = [](const ClusterNode &v) { return std::make_tuple(v.name, v.hostMemory, v.pcie, v.nvme, v.nvmeBandwidth, v.price); };
+    auto all = [](const ClusterNode &v) {
+      return std::make_tuple(v.name, v.hostMemory, v.pcie, v.nvme, v.nvmeBandwidth, v.price);
+    };
     EXPECT_EQ(all(a.nodes[n]), all(b.nodes[n])) << a.nodes[n].name;
   }
 }
@@ -49,7 +53,8 @@ void expectRuntimeAgrees(const Cluster &cluster, const std::string &yaml) {
   bundle.directory = "bundle";
   for (const ClusterDevice &device : cluster.devices)
     bundle.devices.push_back({device.name, device.kind, 1, 0});
-  runtime::Status status = runtime::checkCluster(bundle, runtime::MappedFile::view("cluster.yaml", yaml.data(), yaml.size()));
+  runtime::Status status = runtime::checkCluster(
+      bundle, runtime::MappedFile::view("cluster.yaml", yaml.data(), yaml.size()));
   EXPECT_FALSE(status.failed()) << status.message();
   bundle.cluster = yaml;
   auto nodes = runtime::nodesOfDevices(bundle);
@@ -161,12 +166,16 @@ TEST(Cluster, Everything) {
 TEST(Cluster, WrittenAndReadBack) {
   for (std::string yaml :
        {std::string(kEverything),
-        std::string("nodes: [{name: \"é:0\", devices: [{name: \"null\", flops_per_second: 1e9}, {name: 'a:', flops_per_second: 1e9}, {name: 'x:1', "
-                    "flops_per_second: 1e9}, "
-                    "{name: 'x:2', flops_per_second: 1e9}]}]\nname: \"two\\nlines \\\"quoted\\\" \\x07\""),
-        std::string("nodes: [{name: n, count: 3, devices: [{name: b, type: T4}]}, {name: m, devices: []}, {name: 'k:0', devices: [{name: 'b:3', "
+        std::string(
+            "nodes: [{name: \"é:0\", devices: [{name: \"null\", flops_per_second: 1e9}, {name: "
+            "'a:', flops_per_second: 1e9}, {name: 'x:1', "
+            "flops_per_second: 1e9}, "
+            "{name: 'x:2', flops_per_second: 1e9}]}]\nname: \"two\\nlines \\\"quoted\\\" \\x07\""),
+        std::string("nodes: [{name: n, count: 3, devices: [{name: b, type: T4}]}, {name: m, "
+                    "devices: []}, {name: 'k:0', devices: [{name: 'b:3', "
                     "type: T4}]}]"),
-        std::string("nodes: [{name: n, devices: [{name: 'b:0', type: T4, gpu: GPU-1}, {name: 'b:1', type: T4, gpu: '0000:41:00.0'}, {name: 'b:2', "
+        std::string("nodes: [{name: n, devices: [{name: 'b:0', type: T4, gpu: GPU-1}, {name: "
+                    "'b:1', type: T4, gpu: '0000:41:00.0'}, {name: 'b:2', "
                     "type: T4}]}]")}) {
     Cluster once = read(yaml);
     std::string text = writeCluster(once);
@@ -179,7 +188,8 @@ TEST(Cluster, WrittenAndReadBack) {
 }
 
 TEST(Cluster, WritesCountsBack) {
-  std::string text = writeCluster(read("nodes: [{name: a, count: 128, devices: [{name: g, type: A100-40, count: 4}]}, {name: b, count: 96, devices: "
+  std::string text = writeCluster(read("nodes: [{name: a, count: 128, devices: [{name: g, type: "
+                                       "A100-40, count: 4}]}, {name: b, count: 96, devices: "
                                        "[{name: v, type: V100-16, count: 4}]}]"));
   EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 20) << text;
 }
@@ -201,11 +211,13 @@ links:
   Cluster cluster = read(yaml);
   ASSERT_EQ(cluster.devices.size(), 4u);
   EXPECT_EQ(cluster.devices[0].flopsPerSecond[0], 40e9);
-  // Defaults of devices without a type: per thread of a CPU, and for others (docs/reference/cluster-yaml.md).
+  // Defaults of devices without a type: per thread of a CPU, and for others
+  // (docs/reference/cluster-yaml.md).
   EXPECT_EQ(cluster.devices[0].memoryBandwidth, 2 * 10e9);
   EXPECT_EQ(cluster.devices[0].launchOverhead, 5e-6);
   EXPECT_EQ(cluster.devices[3].memoryBandwidth, 4 * 10e9);
-  Cluster others = read("nodes: [{name: n, devices: [{name: s, kind: sim, flops_per_second: 1e12}, {name: u, flops_per_second: 1e12, "
+  Cluster others = read("nodes: [{name: n, devices: [{name: s, kind: sim, flops_per_second: 1e12}, "
+                        "{name: u, flops_per_second: 1e12, "
                         "memory_bandwidth: unlimited, launch_overhead: 0}]}]");
   EXPECT_EQ(others.devices[0].memoryBandwidth, 500e9);
   EXPECT_EQ(others.devices[0].launchOverhead, 1e-5);
@@ -223,11 +235,14 @@ links:
   expectRuntimeAgrees(cluster, yaml);
 }
 
-std::string device(const std::string &fields) { return "nodes:\n  - name: n\n    devices:\n      - {name: a, " + fields + "}\n"; }
+std::string device(const std::string &fields) {
+  return "nodes:\n  - name: n\n    devices:\n      - {name: a, " + fields + "}\n";
+}
 
 TEST(Cluster, KindsAndArchitectures) {
-  for (const char *fields : {"flops_per_second: 1e9, arch: x86-64-v2", "flops_per_second: 1e9, kind: \"null\"",
-                             "type: cpu-thread, kind: cpu, arch: x86-64-v4, count: 3"}) {
+  for (const char *fields :
+       {"flops_per_second: 1e9, arch: x86-64-v2", "flops_per_second: 1e9, kind: \"null\"",
+        "type: cpu-thread, kind: cpu, arch: x86-64-v4, count: 3"}) {
     Cluster cluster = read(device(fields));
     Result<Cluster> again = readCluster(writeCluster(cluster));
     ASSERT_FALSE(again.failed()) << again.message() << writeCluster(cluster);
@@ -237,13 +252,22 @@ TEST(Cluster, KindsAndArchitectures) {
   EXPECT_EQ(read(device("flops_per_second: 1e9, arch: x86-64-v2")).devices[0].arch, "x86-64-v2");
   EXPECT_EQ(read(device("flops_per_second: 1e9, kind: \"null\"")).devices[0].kind, "null");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, kind: null"),
-                 "device 'a': expected a kind out of cpu, null, cuda, sim, got nothing; a null device is asked for by kind: \"null\", in quotes");
+                 "device 'a': expected a kind out of cpu, null, cuda, sim, got nothing; a null "
+                 "device is asked for by kind: \"null\", in quotes");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, kind:"), "in quotes");
-  EXPECT_MISTAKE(device("flops_per_second: 1e9, arch: x86-64-v9"), "device 'a': arch: expected x86-64, x86-64-v2, x86-64-v3");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, arch: x86-64-v9"),
+                 "device 'a': arch: expected x86-64, x86-64-v2, x86-64-v3");
   EXPECT_EQ(read(device("type: T4")).devices[0].arch, "sm_75");
   EXPECT_EQ(read(device("type: T4, arch: sm_60")).devices[0].arch, "sm_60");
-  for (const auto &[offered, code] : {std::pair("sm_61", "sm_60"), {"sm_87", "sm_86"}, {"sm_103", "sm_100"}, {"sm_121", "sm_120"}})
-    EXPECT_EQ(read(device(std::string("flops_per_second: 1e12, memory: 8 GiB, kind: cuda, arch: ") + offered)).devices[0].arch, code);
+  for (const auto &[offered, code] : {std::pair("sm_61", "sm_60"),
+                                      {"sm_87", "sm_86"},
+                                      {"sm_103", "sm_100"},
+                                      {"sm_121", "sm_120"}})
+    EXPECT_EQ(read(device(std::string("flops_per_second: 1e12, memory: 8 GiB, kind: cuda, arch: ") +
+                          offered))
+                  .devices[0]
+                  .arch,
+              code);
   EXPECT_MISTAKE(device("type: T4, arch: sm_76"), "device 'a': arch: expected sm_60, sm_70, sm_75");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, memory: 1 GiB, kind: sim, arch: sm_75"),
                  "there are none to choose from for devices of kind sim; leave it out");
@@ -252,26 +276,39 @@ TEST(Cluster, KindsAndArchitectures) {
 TEST(Cluster, GpusWithoutBf16) {
   for (const char *arch : {"sm_60", "sm_70", "sm_75", "sm_61"}) {
     const std::string by = std::string("memory: 8 GiB, kind: cuda, arch: ") + arch;
-    EXPECT_EQ(read(device("flops_per_second: 1e12, " + by)).devices[0].flopsPerSecond[2], 0) << arch;
-    EXPECT_EQ(read(device("flops_per_second: {f32: 1e12, bf16: 0}, " + by)).devices[0].flopsPerSecond[2], 0) << arch;
-    EXPECT_EQ(read(device("flops_per_second: {f32: 1e12, bf16: 1e12}, " + by)).devices[0].flopsPerSecond[2], 1e12)
+    EXPECT_EQ(read(device("flops_per_second: 1e12, " + by)).devices[0].flopsPerSecond[2], 0)
+        << arch;
+    EXPECT_EQ(
+        read(device("flops_per_second: {f32: 1e12, bf16: 0}, " + by)).devices[0].flopsPerSecond[2],
+        0)
+        << arch;
+    EXPECT_EQ(read(device("flops_per_second: {f32: 1e12, bf16: 1e12}, " + by))
+                  .devices[0]
+                  .flopsPerSecond[2],
+              1e12)
         << "stored so, computed in f32: " << arch;
   }
-  EXPECT_EQ(read(device("flops_per_second: 1e12, memory: 8 GiB, kind: cuda, arch: sm_80")).devices[0].flopsPerSecond[2], 1e12);
+  EXPECT_EQ(read(device("flops_per_second: 1e12, memory: 8 GiB, kind: cuda, arch: sm_80"))
+                .devices[0]
+                .flopsPerSecond[2],
+            1e12);
 }
 
 TEST(Cluster, AGpuIsNamedOnce) {
   EXPECT_EQ(read(device("type: T4, gpu: \"0000:41:00.0\"")).devices[0].gpu, "0000:41:00.0");
-  EXPECT_MISTAKE(device("type: T4, gpu: GPU-12, count: 2"), "device 'a': gpu: names one GPU, and 'count' makes several devices");
-  EXPECT_MISTAKE(device("flops_per_second: 1e9, gpu: GPU-12"), "expected a device that is a GPU, found one of kind cpu; leave it out");
+  EXPECT_MISTAKE(device("type: T4, gpu: GPU-12, count: 2"),
+                 "device 'a': gpu: names one GPU, and 'count' makes several devices");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, gpu: GPU-12"),
+                 "expected a device that is a GPU, found one of kind cpu; leave it out");
 }
 
 TEST(Cluster, WhereTimesOfGpusComeFrom) {
-  Cluster c = read(
-      "nodes: [{name: a, devices: [{name: known, type: A100-80}, {name: roofline, type: A100-80, half_peak_rows: 100}, {name: zero, type: A100-80, "
-      "half_peak_rows: 0}, {name: own, kind: cuda, flops_per_second: 1e13, sm_count: 40, execution_mode: eager}, {name: plain, kind: cuda, "
-      "flops_per_second: 1e13, "
-      "execution_mode: compiled}, {name: cpu, type: cpu-thread}]}]");
+  Cluster c = read("nodes: [{name: a, devices: [{name: known, type: A100-80}, {name: roofline, "
+                   "type: A100-80, half_peak_rows: 100}, {name: zero, type: A100-80, "
+                   "half_peak_rows: 0}, {name: own, kind: cuda, flops_per_second: 1e13, sm_count: "
+                   "40, execution_mode: eager}, {name: plain, kind: cuda, "
+                   "flops_per_second: 1e13, "
+                   "execution_mode: compiled}, {name: cpu, type: cpu-thread}]}]");
   const uint32_t multiprocessors[] = {108, 0, 0, 40, 0, 0};
   const double halfRows[] = {0, 100, 0, 0, 0, 0};
   for (size_t d = 0; d < c.devices.size(); ++d) {
@@ -280,12 +317,16 @@ TEST(Cluster, WhereTimesOfGpusComeFrom) {
     EXPECT_EQ(c.devices[d].eager, c.devices[d].name == "own") << c.devices[d].name;
   }
   expectSame(c, read(writeCluster(c)));
-  auto device = [](const std::string &keys) { return "nodes: [{name: a, devices: [{name: x, " + keys + "}]}]"; };
+  auto device = [](const std::string &keys) {
+    return "nodes: [{name: a, devices: [{name: x, " + keys + "}]}]";
+  };
   EXPECT_MISTAKE(device("type: A100-80, half_peak_rows: 1, sm_count: 108"),
                  "expected 'half_peak_rows', for times that follow a roofline, or 'sm_count'");
   EXPECT_MISTAKE(device("type: A100-80, sm_count: 0"), "sm_count: expected a value from 1 to 4096");
-  EXPECT_MISTAKE(device("type: cpu-thread, sm_count: 4"), "expected a device that is a GPU, found one of kind cpu; leave it out");
-  EXPECT_MISTAKE(device("type: A100-80, execution_mode: fast"), "execution_mode: expected compiled (kernels as Zorse makes them) or eager");
+  EXPECT_MISTAKE(device("type: cpu-thread, sm_count: 4"),
+                 "expected a device that is a GPU, found one of kind cpu; leave it out");
+  EXPECT_MISTAKE(device("type: A100-80, execution_mode: fast"),
+                 "execution_mode: expected compiled (kernels as Zorse makes them) or eager");
 }
 
 // Names as reported by drivers and as written by users.
@@ -313,14 +354,16 @@ TEST(Cluster, TypesAreFoundByTheirUsualNames) {
   EXPECT_EQ(type("NVIDIA GH200 480GB", 102625181696), "GH200-96");
   EXPECT_EQ(type("NVIDIA B200", 192265846784), "B200");
   EXPECT_EQ(type("AMD Instinct MI300X"), "MI300X");
-  for (const char *name : {"RTX 4090", "rtx4090", "GeForce RTX 4090", "4090", "NVIDIA GeForce RTX 4090 24GB"})
+  for (const char *name :
+       {"RTX 4090", "rtx4090", "GeForce RTX 4090", "4090", "NVIDIA GeForce RTX 4090 24GB"})
     EXPECT_EQ(type(name), "RTX4090") << name;
   EXPECT_EQ(type("RTX 2080 Ti"), "RTX2080Ti");
   EXPECT_EQ(type("a100 80gb"), "A100-80");
   EXPECT_EQ(type("H800 PCIe"), "H800-PCIe");
   EXPECT_EQ(type("H800"), "H800");
   // Several matches, none, or a part of a device.
-  for (const char *name : {"V100", "H100", "A100", "NVIDIA H100 NVL", "NVIDIA GeForce GT 710", "RTX", ""})
+  for (const char *name :
+       {"V100", "H100", "A100", "NVIDIA H100 NVL", "NVIDIA GeForce GT 710", "RTX", ""})
     EXPECT_EQ(type(name), "") << name;
   EXPECT_EQ(type("NVIDIA H100 80GB HBM3", 42e9), ""); // a part of a device (MIG)
   // Other types with names that contain a name of the table, or are contained in one.
@@ -368,7 +411,8 @@ TEST(Cluster, TypesAreFoundByTheirUsualNames) {
                            "NVIDIA RTX 3000 Ada Generation Laptop GPU"})
     EXPECT_EQ(type(name), "") << name;
 
-  Cluster cluster = read("nodes: [{name: n, devices: [{name: a, type: RTX 4090}, {name: b, type: MI300X}]}]");
+  Cluster cluster =
+      read("nodes: [{name: n, devices: [{name: a, type: RTX 4090}, {name: b, type: MI300X}]}]");
   EXPECT_EQ(cluster.devices[0].type, "RTX4090");
   EXPECT_EQ(cluster.devices[1].kind, "sim");
   for (const DeviceType &known : deviceTypes()) {
@@ -382,21 +426,32 @@ TEST(Cluster, TypesAreFoundByTheirUsualNames) {
 }
 
 TEST(Cluster, KeysOfTheSameMeaningAreNamed) {
-  auto links = [](const std::string &text) { return "nodes: [{name: n, devices: [{name: a, type: T4}]}]\nlinks: " + text; };
-  EXPECT_MISTAKE(links("{between-nodes: {bandwidth: 1 GB/s}}"), "unknown key 'between-nodes'; did you mean 'inter_node'?");
+  auto links = [](const std::string &text) {
+    return "nodes: [{name: n, devices: [{name: a, type: T4}]}]\nlinks: " + text;
+  };
+  EXPECT_MISTAKE(links("{between-nodes: {bandwidth: 1 GB/s}}"),
+                 "unknown key 'between-nodes'; did you mean 'inter_node'?");
   EXPECT_MISTAKE(links("{within-nodes: {bandwidth: 1 GB/s}}"), "did you mean 'intra_node'?");
-  EXPECT_MISTAKE(links("[{bandwidth: 1 GB/s}]"), "links: expected a mapping, such as {intra_node: {bandwidth: 50 GB/s}, inter_node:");
+  EXPECT_MISTAKE(
+      links("[{bandwidth: 1 GB/s}]"),
+      "links: expected a mapping, such as {intra_node: {bandwidth: 50 GB/s}, inter_node:");
   EXPECT_MISTAKE("nodes: [{name: n, gpus: [{name: a, type: T4}]}]", "did you mean 'devices'?");
-  EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, tflops: 10}]}]", "did you mean 'flops_per_second'?");
-  EXPECT_MISTAKE("nodes: {n: {devices: [{name: a, type: T4}]}}", "cluster: expected 'nodes', a list such as");
+  EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, tflops: 10}]}]",
+                 "did you mean 'flops_per_second'?");
+  EXPECT_MISTAKE("nodes: {n: {devices: [{name: a, type: T4}]}}",
+                 "cluster: expected 'nodes', a list such as");
 }
 
 TEST(Cluster, OldKeysNameTheNewOnes) {
   EXPECT_MISTAKE(device("speed: 1e9"), "key 'speed' is now 'flops_per_second'");
   EXPECT_MISTAKE(device("type: T4, direct: false"), "key 'direct' is now 'device_to_device'");
-  EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, type: T4}]}]\nlinks: {direct: node}", "links: key 'direct' is now 'device_to_device_scope'");
-  EXPECT_MISTAKE("nodes: [{name: n, port: {bandwidth: 1e9}, devices: [{name: a, type: T4}]}]", "key 'port' is now 'device_link'");
-  EXPECT_MISTAKE("nodes: [{name: n, nic: {bandwidth: 1e9, flow: 1e8}, devices: [{name: a, type: T4}]}]", "key 'flow' is now 'per_flow_bandwidth'");
+  EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, type: T4}]}]\nlinks: {direct: node}",
+                 "links: key 'direct' is now 'device_to_device_scope'");
+  EXPECT_MISTAKE("nodes: [{name: n, port: {bandwidth: 1e9}, devices: [{name: a, type: T4}]}]",
+                 "key 'port' is now 'device_link'");
+  EXPECT_MISTAKE(
+      "nodes: [{name: n, nic: {bandwidth: 1e9, flow: 1e8}, devices: [{name: a, type: T4}]}]",
+      "key 'flow' is now 'per_flow_bandwidth'");
 }
 
 TEST(Cluster, Mistakes) {
@@ -406,121 +461,175 @@ TEST(Cluster, Mistakes) {
   EXPECT_MISTAKE("name: x", "expected 'nodes', a list");
   EXPECT_MISTAKE("nodes: []", "the cluster has no devices");
   EXPECT_MISTAKE("nodes:\n  - name: n0\n    devices: []\n", "the cluster has no devices");
-  EXPECT_MISTAKE(device("memry: 1"), "line 4: device: unknown key 'memry'; did you mean 'memory'? known are name");
-  EXPECT_MISTAKE(device("memory: 1 GB"), "its speed is not known; give 'flops_per_second' (FLOP/s) or a 'type'");
-  EXPECT_MISTAKE(device("flops_per_second: 1e9, kind: abacus"), "expected a kind out of cpu, null, cuda, sim, got 'abacus'");
-  EXPECT_MISTAKE(device("type: A100-4"), "line 4: device 'a': type 'A100-4' is not known; did you mean 'A100-40'?; known are cpu-thread");
+  EXPECT_MISTAKE(device("memry: 1"),
+                 "line 4: device: unknown key 'memry'; did you mean 'memory'? known are name");
+  EXPECT_MISTAKE(device("memory: 1 GB"),
+                 "its speed is not known; give 'flops_per_second' (FLOP/s) or a 'type'");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, kind: abacus"),
+                 "expected a kind out of cpu, null, cuda, sim, got 'abacus'");
+  EXPECT_MISTAKE(device("type: A100-4"), "line 4: device 'a': type 'A100-4' is not known; did you "
+                                         "mean 'A100-40'?; known are cpu-thread");
   EXPECT_MISTAKE(device("type: a100"), "did you mean 'A100-40' or 'A100-80'?");
-  EXPECT_MISTAKE(device("type: TPUv9"), "another type needs at least 'flops_per_second', 'memory' and 'kind'");
+  EXPECT_MISTAKE(device("type: TPUv9"),
+                 "another type needs at least 'flops_per_second', 'memory' and 'kind'");
   read(device("type: TPUv9, flops_per_second: 1e12, kind: sim"));
-  EXPECT_MISTAKE("nodes:\n  - name: n0\n    devices:\n      - {name: a, flops_per_second: 1e9}\n      - {name: a, flops_per_second: 1e9}\n",
+  EXPECT_MISTAKE("nodes:\n  - name: n0\n    devices:\n      - {name: a, flops_per_second: 1e9}\n   "
+                 "   - {name: a, flops_per_second: 1e9}\n",
                  "line 5: device 'a' is named twice");
-  EXPECT_MISTAKE("nodes:\n  - {name: n, count: 2, devices: [{name: a, flops_per_second: 1e9}]}\n  - {name: m, devices: [{name: 'a:1', "
+  EXPECT_MISTAKE("nodes:\n  - {name: n, count: 2, devices: [{name: a, flops_per_second: 1e9}]}\n  "
+                 "- {name: m, devices: [{name: 'a:1', "
                  "flops_per_second: 1e9}]}\n",
                  "line 3: device 'a:1' is named twice");
-  EXPECT_MISTAKE("nodes:\n  - {name: n, devices: [{name: a, flops_per_second: 1e9}]}\n  - {name: n, devices: [{name: b, flops_per_second: 1e9}]}\n",
+  EXPECT_MISTAKE("nodes:\n  - {name: n, devices: [{name: a, flops_per_second: 1e9}]}\n  - {name: "
+                 "n, devices: [{name: b, flops_per_second: 1e9}]}\n",
                  "line 3: node 'n' is listed twice");
-  EXPECT_MISTAKE(device("template: x, flops_per_second: 1e9"), "line 4: device: there is no template 'x'; the file has no such templates");
-  EXPECT_MISTAKE("templates: {devices: {fast: {type: T4}}}\n" + device("template: fats"), "there is no template 'fats'; did you mean 'fast'?");
-  EXPECT_MISTAKE("templates: {devices: {fast: {typ: T4}}}\n" + device("template: fast"), "line 1: template 'fast': unknown key 'typ'");
+  EXPECT_MISTAKE(device("template: x, flops_per_second: 1e9"),
+                 "line 4: device: there is no template 'x'; the file has no such templates");
+  EXPECT_MISTAKE("templates: {devices: {fast: {type: T4}}}\n" + device("template: fats"),
+                 "there is no template 'fats'; did you mean 'fast'?");
+  EXPECT_MISTAKE("templates: {devices: {fast: {typ: T4}}}\n" + device("template: fast"),
+                 "line 1: template 'fast': unknown key 'typ'");
   EXPECT_MISTAKE("nodes: [{name: 'a b', devices: []}]", "expected a name without spaces");
-  EXPECT_MISTAKE("nodes: [{name: " + std::string(300, 'a') + ", devices: []}]", "at most 200 bytes");
+  EXPECT_MISTAKE("nodes: [{name: " + std::string(300, 'a') + ", devices: []}]",
+                 "at most 200 bytes");
 }
 
 TEST(Cluster, Figures) {
-  EXPECT_MISTAKE(device("flops_per_second: fast"), "line 4: device 'a': flops_per_second: expected a number, plain or with one of MFLOP/s, GFLOP/s");
+  EXPECT_MISTAKE(device("flops_per_second: fast"),
+                 "line 4: device 'a': flops_per_second: expected a number, plain or with one of "
+                 "MFLOP/s, GFLOP/s");
   EXPECT_MISTAKE(device("flops_per_second: 4 GFLOPs"), "got '4 GFLOPs'; did you mean 'GFLOP/s'?");
   for (const char *speed : {"0", "-1", "1e31", "12", "1e-300", "4e9 PFLOP/s"})
-    EXPECT_MISTAKE(device(std::string("flops_per_second: ") + speed),
-                   std::string("device 'a': flops_per_second: expected a value from 1e+06 to 1e+18, got '") + speed + "'; a speed is");
+    EXPECT_MISTAKE(
+        device(std::string("flops_per_second: ") + speed),
+        std::string("device 'a': flops_per_second: expected a value from 1e+06 to 1e+18, got '") +
+            speed + "'; a speed is");
   for (const char *speed : {"nan", "inf", ".inf", "0x10000000", "1e", "", "[1]", "~"})
     EXPECT_MISTAKE(device(std::string("flops_per_second: ") + speed), "flops_per_second: expected");
   EXPECT_MISTAKE(device("flops_per_second: {f32: 0}"), "its speed is not known");
   EXPECT_MISTAKE(device("flops_per_second: {f64: 1e9}"), "unknown key 'f64'");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, memory: 16"),
-                 "memory: expected 0 or a value from 65536 to 1.1259e+15, got '16'; a size is bytes, or 16 GB");
-  EXPECT_MISTAKE(device("flops_per_second: 1e9, memory: -16 GB"), "memory: expected 0 or a value from");
+                 "memory: expected 0 or a value from 65536 to 1.1259e+15, got '16'; a size is "
+                 "bytes, or 16 GB");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, memory: -16 GB"),
+                 "memory: expected 0 or a value from");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, memory: 16 gb"), "got '16 gb'; did you mean 'GB'?");
   EXPECT_MISTAKE(device("type: T4, memory: 1 GB"),
-                 "its memory of 953.7 MiB is no more than the reserve of 1.9 GiB; give a smaller 'reserved_memory'");
-  EXPECT_MISTAKE(device("flops_per_second: 1e9, threads: 0"), "threads: expected a value from 1 to 4096, got '0'");
-  EXPECT_MISTAKE(device("flops_per_second: 1e9, threads: 1.5"), "threads: expected a whole number, got '1.5'");
-  EXPECT_MISTAKE(device("flops_per_second: 1e9, launch_overhead: -1 us"), "launch_overhead: expected 0 or a value from 0 to 100");
+                 "its memory of 953.7 MiB is no more than the reserve of 1.9 GiB; give a smaller "
+                 "'reserved_memory'");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, threads: 0"),
+                 "threads: expected a value from 1 to 4096, got '0'");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, threads: 1.5"),
+                 "threads: expected a whole number, got '1.5'");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, launch_overhead: -1 us"),
+                 "launch_overhead: expected 0 or a value from 0 to 100");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, price: -1"), "price: expected 0 or a value");
-  EXPECT_MISTAKE(device("flops_per_second: 1e9, half_peak_rows: nan"), "half_peak_rows: expected a number, got 'nan'");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, half_peak_rows: nan"),
+                 "half_peak_rows: expected a number, got 'nan'");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, memory_bandwidth: 0"),
-                 "memory_bandwidth: expected a value from 1000 to 1e+15, got '0'; write 'unlimited' for no limit");
+                 "memory_bandwidth: expected a value from 1000 to 1e+15, got '0'; write "
+                 "'unlimited' for no limit");
   std::string two = device("flops_per_second: 1e9");
   EXPECT_MISTAKE(two + "links: {inter_node: {bandwidth: 0}}",
-                 "line 5: links.inter_node.bandwidth: expected a value from 1000 to 1e+15, got '0'; devices without a link");
-  EXPECT_MISTAKE(two + "links: {intra_node: {latency: 1 h}}", "expected a number, plain or with one of ns, us, ms, s, got '1 h'");
-  EXPECT_MISTAKE(two + "links: {inter_site: 3}", "links.inter_site: expected {bandwidth, latency, per_flow_bandwidth}, got '3'");
-  EXPECT_MISTAKE(two + "    host_memory: 0\n", "node 'n': host_memory: expected a value from 65536");
+                 "line 5: links.inter_node.bandwidth: expected a value from 1000 to 1e+15, got "
+                 "'0'; devices without a link");
+  EXPECT_MISTAKE(two + "links: {intra_node: {latency: 1 h}}",
+                 "expected a number, plain or with one of ns, us, ms, s, got '1 h'");
+  EXPECT_MISTAKE(two + "links: {inter_site: 3}",
+                 "links.inter_site: expected {bandwidth, latency, per_flow_bandwidth}, got '3'");
+  EXPECT_MISTAKE(two + "    host_memory: 0\n",
+                 "node 'n': host_memory: expected a value from 65536");
   EXPECT_MISTAKE(two + "    nvme: {bandwidth: 1 GB/s}\n", "nvme: expected {size, bandwidth}");
 }
 
 // The devices with direct transfers: GPUs of a site, unless the file restricts them.
 TEST(Cluster, DirectGroups) {
-  const std::string gpus = "count: 2, devices: [{name: g, type: T4}, {name: c, type: cpu-thread}]}\n";
-  const std::string sites = "sites: [{name: east}, {name: west}]\nnodes:\n  - {name: x, site: east, " + gpus +
-                            "  - {name: y, site: west, devices: [{name: h, type: T4}, "
-                            "{name: i, type: T4, device_to_device: false}]}\nlinks:\n  inter_site: {bandwidth: 1e9}\n";
+  const std::string gpus =
+      "count: 2, devices: [{name: g, type: T4}, {name: c, type: cpu-thread}]}\n";
+  const std::string sites =
+      "sites: [{name: east}, {name: west}]\nnodes:\n  - {name: x, site: east, " + gpus +
+      "  - {name: y, site: west, devices: [{name: h, type: T4}, "
+      "{name: i, type: T4, device_to_device: false}]}\nlinks:\n  inter_site: {bandwidth: 1e9}\n";
   using Groups = std::vector<int32_t>;
   EXPECT_EQ(d2dGroups(read(sites)), (Groups{0, -1, 0, -1, 1, -1}));
-  EXPECT_EQ(d2dGroups(read(sites + "  device_to_device_scope: node\n")), (Groups{0, -1, 1, -1, 2, -1}));
-  EXPECT_EQ(d2dGroups(read(sites + "  device_to_device_scope: nowhere\n")), (Groups{-1, -1, -1, -1, -1, -1}));
-  EXPECT_EQ(d2dGroups(read(writeCluster(read(sites + "  device_to_device_scope: node\n")))), (Groups{0, -1, 1, -1, 2, -1}));
-  EXPECT_MISTAKE(sites + "  device_to_device_scope: [x]\n", "links.device_to_device_scope: expected site, node or nowhere");
+  EXPECT_EQ(d2dGroups(read(sites + "  device_to_device_scope: node\n")),
+            (Groups{0, -1, 1, -1, 2, -1}));
+  EXPECT_EQ(d2dGroups(read(sites + "  device_to_device_scope: nowhere\n")),
+            (Groups{-1, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(d2dGroups(read(writeCluster(read(sites + "  device_to_device_scope: node\n")))),
+            (Groups{0, -1, 1, -1, 2, -1}));
+  EXPECT_MISTAKE(sites + "  device_to_device_scope: [x]\n",
+                 "links.device_to_device_scope: expected site, node or nowhere");
   EXPECT_MISTAKE(sites + "  device_to_device_scope: always\n", "got 'always'");
   EXPECT_MISTAKE("nodes: [{name: x, devices: [{name: g, type: T4, device_to_device: maybe}]}]",
                  "device 'g': device_to_device: expected true or false, got 'maybe'");
 }
 
 TEST(Cluster, Sites) {
-  const std::string nodes = "nodes:\n  - {name: x, site: east, devices: [{name: a, flops_per_second: 1e9}]}\n  - {name: y, site: west, devices: "
+  const std::string nodes = "nodes:\n  - {name: x, site: east, devices: [{name: a, "
+                            "flops_per_second: 1e9}]}\n  - {name: y, site: west, devices: "
                             "[{name: b, flops_per_second: 1e9}]}\n";
   const std::string sites = "sites: [{name: east}, {name: west}]\n";
-  EXPECT_MISTAKE(sites + nodes,
-                 "line 1: sites 'east' and 'west' are not connected: expected a bandwidth between them, found none; give links.inter_site");
-  EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: [{sites: [east, west], latency: 1 ms}]}", "expected 'bandwidth' between 'east' and 'west'");
-  EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: [{sites: [east, west], bandwidth: 0}]}", "devices without a link cannot train together");
+  EXPECT_MISTAKE(sites + nodes, "line 1: sites 'east' and 'west' are not connected: expected a "
+                                "bandwidth between them, found none; give links.inter_site");
+  EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: [{sites: [east, west], latency: 1 ms}]}",
+                 "expected 'bandwidth' between 'east' and 'west'");
+  EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: [{sites: [east, west], bandwidth: 0}]}",
+                 "devices without a link cannot train together");
   EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: [{sites: [east, wset], bandwidth: 1e9}]}",
                  "there is no site 'wset'; did you mean 'west'?; the file has east, west");
-  EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: [{sites: [east, east], bandwidth: 1e9}]}", "two different sites");
-  EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: [{sites: [east, west], bandwidth: 1e9}, {sites: [west, east], bandwidth: 1e9}]}",
+  EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: [{sites: [east, east], bandwidth: 1e9}]}",
+                 "two different sites");
+  EXPECT_MISTAKE(sites + nodes +
+                     "links: {site_pairs: [{sites: [east, west], bandwidth: 1e9}, {sites: [west, "
+                     "east], bandwidth: 1e9}]}",
                  "are listed twice");
-  EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: {a: b}}", "expected a list of {sites: [a, b]");
+  EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: {a: b}}",
+                 "expected a list of {sites: [a, b]");
   EXPECT_MISTAKE(sites + nodes + "links: {inter_site: {latency: 1 ms}}", "got no bandwidth");
-  EXPECT_MISTAKE(sites + "nodes: [{name: x, devices: [{name: a, flops_per_second: 1e9}]}]", "node 'x': expected 'site', one of east, west");
+  EXPECT_MISTAKE(sites + "nodes: [{name: x, devices: [{name: a, flops_per_second: 1e9}]}]",
+                 "node 'x': expected 'site', one of east, west");
   EXPECT_MISTAKE(sites + nodes + "links: {collective_algorithms: ring}",
-                 "links.collective_algorithms: expected a list of all_pairs, ring, tree, hierarchical, rails, got 'ring'");
+                 "links.collective_algorithms: expected a list of all_pairs, ring, tree, "
+                 "hierarchical, rails, got 'ring'");
   EXPECT_MISTAKE(sites + nodes + "links: {collective_algorithms: []}", "got an empty one");
   EXPECT_MISTAKE(sites + nodes + "links: {collective_algorithms: [ring, rigns]}", "got 'rigns'");
-  EXPECT_MISTAKE(sites + nodes + "links: {collective_algorithms: [ring, ring]}", "'ring' is listed twice");
+  EXPECT_MISTAKE(sites + nodes + "links: {collective_algorithms: [ring, ring]}",
+                 "'ring' is listed twice");
   EXPECT_MISTAKE("sites: []\n" + nodes, "expected a list of 1 to 256 sites, got 0");
   EXPECT_MISTAKE("sites: [{name: e}, {name: e}]\n" + nodes, "site 'e' is listed twice");
   read(sites + nodes + "links: {inter_site: {bandwidth: 1 Gbit/s, latency: 10 ms}}");
   read(sites + nodes + "links: {site_pairs: [{sites: [west, east], bandwidth: unlimited}]}");
-  read(sites + "nodes: [{name: x, site: west, devices: [{name: a, flops_per_second: 1e9}]}]"); // no device at the other site
+  read(sites +
+       "nodes: [{name: x, site: west, devices: [{name: a, flops_per_second: 1e9}]}]"); // no device
+                                                                                       // at the
+                                                                                       // other site
 }
 
 TEST(Cluster, Tf32) {
-  Cluster cluster = read("nodes: [{name: n, devices: [{name: a, type: A100-80}, {name: t, type: T4}, {name: c, type: cpu-thread, memory: 1 GB}]}]");
-  const double bf16 = cluster.devices[0].flopsPerSecond[speedIndex(bundle::BF16)], old = cluster.devices[1].flopsPerSecond[speedIndex(bundle::F32)];
+  Cluster cluster = read("nodes: [{name: n, devices: [{name: a, type: A100-80}, {name: t, type: "
+                         "T4}, {name: c, type: cpu-thread, memory: 1 GB}]}]");
+  const double bf16 = cluster.devices[0].flopsPerSecond[speedIndex(bundle::BF16)],
+               old = cluster.devices[1].flopsPerSecond[speedIndex(bundle::F32)];
   std::string error;
   auto assumed = adaptToPrecision(cluster, *parsePrecision("tf32"));
   ASSERT_FALSE(assumed.failed()) << assumed.message();
   ASSERT_EQ(assumed->size(), 1u);
-  EXPECT_NE(assumed->front().find("2 devices have no TF32 (t, c)"), std::string::npos) << assumed->front();
+  EXPECT_NE(assumed->front().find("2 devices have no TF32 (t, c)"), std::string::npos)
+      << assumed->front();
   EXPECT_EQ(cluster.devices[0].flopsPerSecond[speedIndex(bundle::F32)], bf16 / 2);
   EXPECT_EQ(cluster.devices[1].flopsPerSecond[speedIndex(bundle::F32)], old);
   cluster.devices.erase(cluster.devices.begin());
   error = adaptToPrecision(cluster, *parsePrecision("tf32")).message();
-  EXPECT_NE(error.find("no device of the cluster has TF32 (t, c); GPUs of NVIDIA from sm_80 on have it"), std::string::npos) << error;
+  EXPECT_NE(
+      error.find("no device of the cluster has TF32 (t, c); GPUs of NVIDIA from sm_80 on have it"),
+      std::string::npos)
+      << error;
 }
 
 TEST(Cluster, SumsInF16) {
-  Cluster cluster = read("nodes: [{name: n, devices: [{name: g, type: RTX3090}, {name: w, type: RTX6000Ada}, {name: a, type: A100-80}]}]");
+  Cluster cluster = read("nodes: [{name: n, devices: [{name: g, type: RTX3090}, {name: w, type: "
+                         "RTX6000Ada}, {name: a, type: A100-80}]}]");
   double old[3];
   for (int i = 0; i < 3; ++i)
     old[i] = cluster.devices[i].flopsPerSecond[speedIndex(bundle::F16)];
@@ -532,26 +641,35 @@ TEST(Cluster, SumsInF16) {
   ASSERT_FALSE(assumed.failed()) << assumed.message();
   EXPECT_NE(assumed->front().find("1 of 3 devices"), std::string::npos) << assumed->front();
   for (int i = 0; i < 3; ++i)
-    EXPECT_EQ(cluster.devices[i].flopsPerSecond[speedIndex(bundle::F16)], i == 0 ? 1.5 * old[i] : old[i]);
+    EXPECT_EQ(cluster.devices[i].flopsPerSecond[speedIndex(bundle::F16)],
+              i == 0 ? 1.5 * old[i] : old[i]);
 }
 
 TEST(Cluster, Limits) {
-  EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, flops_per_second: 1e9, count: 65536}, {name: b, flops_per_second: 1e9}]}]",
+  EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, flops_per_second: 1e9, count: 65536}, "
+                 "{name: b, flops_per_second: 1e9}]}]",
                  "more than 65536 devices");
-  EXPECT_MISTAKE("nodes: [{name: n, count: 60000, devices: [{name: a, flops_per_second: 1e9, count: 60000}]}]", "more than 65536 devices");
-  EXPECT_MISTAKE("nodes: [{name: n, count: 65536, devices: []}, {name: m, devices: []}]", "more than 65536 nodes");
-  EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, flops_per_second: 1e9, count: 5000000000}]}]",
-                 "count: expected a value from 1 to 65536, got '5000000000'");
-  EXPECT_MISTAKE("nodes: [{name: n, count: 4294967297, devices: [{name: a, flops_per_second: 1e9}]}]", "count: expected a value from 1 to 65536");
+  EXPECT_MISTAKE(
+      "nodes: [{name: n, count: 60000, devices: [{name: a, flops_per_second: 1e9, count: 60000}]}]",
+      "more than 65536 devices");
+  EXPECT_MISTAKE("nodes: [{name: n, count: 65536, devices: []}, {name: m, devices: []}]",
+                 "more than 65536 nodes");
+  EXPECT_MISTAKE(
+      "nodes: [{name: n, devices: [{name: a, flops_per_second: 1e9, count: 5000000000}]}]",
+      "count: expected a value from 1 to 65536, got '5000000000'");
+  EXPECT_MISTAKE(
+      "nodes: [{name: n, count: 4294967297, devices: [{name: a, flops_per_second: 1e9}]}]",
+      "count: expected a value from 1 to 65536");
   EXPECT_MISTAKE(std::string(17 << 20, ' '), "at most 16 MiB");
   EXPECT_MISTAKE(std::string(100000, '['), "not valid YAML");
-  Cluster max = read("nodes: [{name: n, count: 256, devices: [{name: a, flops_per_second: 1e9, count: 256}]}]");
+  Cluster max = read(
+      "nodes: [{name: n, count: 256, devices: [{name: a, flops_per_second: 1e9, count: 256}]}]");
   EXPECT_EQ(max.devices.size(), 65536u);
   EXPECT_EQ(max.devices.back().name, "a:65535");
 }
 
-/// Damaged files are refused or valid, and never cause a crash (run with sanitizers). Accepted ones are equal after
-/// writing and reading.
+/// Damaged files are refused or valid, and never cause a crash (run with sanitizers). Accepted ones
+/// are equal after writing and reading.
 TEST(Cluster, Damaged) {
   const std::string whole = kEverything;
   uint64_t state = 7;

@@ -9,7 +9,8 @@ using step::UnitTask;
 
 namespace {
 
-CostModel model(const bundle::ModelSummary &summary, const Cluster &cluster, const Profile *profile = nullptr) {
+CostModel model(const bundle::ModelSummary &summary, const Cluster &cluster,
+                const Profile *profile = nullptr) {
   Result<CostModel> costs = CostModel::make(summary, cluster, profile, {});
   EXPECT_FALSE(costs.failed()) << costs.message();
   return *costs;
@@ -25,7 +26,8 @@ TEST(CostModel, Roofline) {
   EXPECT_DOUBLE_EQ(costs.unit(2, 1, UnitTask::Backward, 4), 8 * 128e6 / 0.25e12);
   EXPECT_DOUBLE_EQ(costs.unit(2, 1, UnitTask::InputGradients, 4), 5 * 128e6 / 0.25e12);
   EXPECT_DOUBLE_EQ(costs.unit(2, 1, UnitTask::WeightGradients, 4), 3 * 128e6 / 0.25e12);
-  // fast, one row: 128 matrix rows reach half of 1 TFLOP/s: 0.256 ms of matmuls; 1e6 bytes at 1 GB/s take 1 ms.
+  // fast, one row: 128 matrix rows reach half of 1 TFLOP/s: 0.256 ms of matmuls; 1e6 bytes at 1
+  // GB/s take 1 ms.
   EXPECT_NEAR(costs.unit(0, 1, UnitTask::Forward, 1), 1e-3 + 1e-5, 1e-15);
   // The head: 512e6 FLOPs at half speed take 1.024 ms, more than its memory accesses.
   EXPECT_NEAR(costs.unit(0, 3, UnitTask::Forward, 1), 1.024e-3 + 1e-5, 1e-15);
@@ -35,8 +37,8 @@ TEST(CostModel, Roofline) {
   EXPECT_EQ(costs.unit(0, 3, UnitTask::Forward, 0), 0);
 }
 
-// Shares of samples divide by the time of a forward. A device with unlimited memory bandwidth needs no time for
-// elementwise work, but its share is finite.
+// Shares of samples divide by the time of a forward. A device with unlimited memory bandwidth needs
+// no time for elementwise work, but its share is finite.
 TEST(CostModel, NoForwardTakesNoTime) {
   bundle::ModelSummary summary = test::chain();
   test::addFunction(summary, 0, bundle::UnitFunction::FORWARD, 0, 1e6);
@@ -66,21 +68,26 @@ TEST(CostModel, PositionsOfIdsAndImages) {
 }
 
 TEST(CostModel, PartsOfBackwardsThatDoNotSplit) {
-  // No unit of the summary splits: each part is a half if both exist; the embedding has no input gradients.
+  // No unit of the summary splits: each part is a half if both exist; the embedding has no input
+  // gradients.
   bundle::ModelSummary summary = test::chain(/*splits=*/false);
   test::addFunction(summary, 0, bundle::UnitFunction::BACKWARD, 2e6, 3e6);
   CostModel old = model(summary, test::twoNodes());
   for (UnitTask part : {UnitTask::InputGradients, UnitTask::WeightGradients})
     EXPECT_DOUBLE_EQ(old.unit(2, 1, part, 2), old.unit(2, 1, UnitTask::Backward, 2) / 2);
   EXPECT_EQ(old.unit(2, 0, UnitTask::InputGradients, 2), 0);
-  EXPECT_DOUBLE_EQ(old.unit(2, 0, UnitTask::WeightGradients, 2), old.unit(2, 0, UnitTask::Backward, 2));
-  // Other units split. A unit without a split backward runs all of it in one task: the embedding in W, others in B.
+  EXPECT_DOUBLE_EQ(old.unit(2, 0, UnitTask::WeightGradients, 2),
+                   old.unit(2, 0, UnitTask::Backward, 2));
+  // Other units split. A unit without a split backward runs all of it in one task: the embedding in
+  // W, others in B.
   summary = test::chain();
   summary.mutable_units(2)->set_splits(false);
   CostModel now = model(summary, test::twoNodes());
   EXPECT_EQ(now.unit(0, 0, UnitTask::InputGradients, 2), 0);
-  EXPECT_DOUBLE_EQ(now.unit(0, 0, UnitTask::WeightGradients, 2), now.unit(0, 0, UnitTask::Backward, 2));
-  EXPECT_DOUBLE_EQ(now.unit(0, 2, UnitTask::InputGradients, 2), now.unit(0, 2, UnitTask::Backward, 2));
+  EXPECT_DOUBLE_EQ(now.unit(0, 0, UnitTask::WeightGradients, 2),
+                   now.unit(0, 0, UnitTask::Backward, 2));
+  EXPECT_DOUBLE_EQ(now.unit(0, 2, UnitTask::InputGradients, 2),
+                   now.unit(0, 2, UnitTask::Backward, 2));
   EXPECT_EQ(now.unit(0, 2, UnitTask::WeightGradients, 2), 0);
 }
 
@@ -90,7 +97,8 @@ TEST(CostModel, ElementwiseWorkAndCopies) {
   EXPECT_NEAR(costs.norm(0, 1000), 1e-5 + 4e3 / 1e9, 1e-15);
   EXPECT_NEAR(costs.copy(0, 1000), 1e-5 + 2e3 / 1e9, 1e-15);
   EXPECT_DOUBLE_EQ(costs.update(2, 1000), 12e3 / 0.25e12);
-  EXPECT_DOUBLE_EQ(costs.copy(2, 1000), 1e3 / 10e9); // memory bandwidth not given: as fast as its port
+  EXPECT_DOUBLE_EQ(costs.copy(2, 1000),
+                   1e3 / 10e9); // memory bandwidth not given: as fast as its port
   EXPECT_EQ(costs.update(0, 0), 0);
   Cluster cluster = test::twoNodes();
   cluster.nodes[0].pcie = 2e9;
@@ -106,35 +114,41 @@ TEST(CostModel, ClassesOfDevicesAndUnits) {
   EXPECT_NE(costs.unitClass(0), costs.unitClass(1));
   Cluster cluster = test::twoNodes();
   cluster.devices[1].memory = 1 << 30;
-  EXPECT_NE(model(test::chain(), cluster).deviceClass(0), model(test::chain(), cluster).deviceClass(1));
+  EXPECT_NE(model(test::chain(), cluster).deviceClass(0),
+            model(test::chain(), cluster).deviceClass(1));
 }
 
 TEST(CostModel, ProfilePoints) {
   Profile profile;
   DeviceProfile fast;
   fast.device = "fast";
-  fast.classes["block mlp"] = {points({{2, 0.010, 0.020, 0.012, 0.008}, {4, 0.018, 0.036, 0.022, 0.014}})};
+  fast.classes["block mlp"] = {
+      points({{2, 0.010, 0.020, 0.012, 0.008}, {4, 0.018, 0.036, 0.022, 0.014}})};
   fast.updatePerElement = 1e-9;
   fast.updateFixed = 1e-3;
   profile.devices.push_back(fast);
   CostModel costs = model(test::chain(), test::twoNodes(), &profile);
   EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::Forward, 2), 0.010);
-  EXPECT_DOUBLE_EQ(costs.unit(1, 2, UnitTask::Forward, 3), 0.014); // between points: linear interpolation
-  EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::Forward, 1), 0.010); // below the first point: the first one
-  EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::Forward, 8), 0.036); // beyond the last point: proportional
+  EXPECT_DOUBLE_EQ(costs.unit(1, 2, UnitTask::Forward, 3),
+                   0.014); // between points: linear interpolation
+  EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::Forward, 1),
+                   0.010); // below the first point: the first one
+  EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::Forward, 8),
+                   0.036); // beyond the last point: proportional
   EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::Backward, 3), 0.028);
   EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::InputGradients, 4), 0.022);
   EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::WeightGradients, 4), 0.014);
   EXPECT_DOUBLE_EQ(costs.update(0, 1000000), 2e-3);
-  // Classes without measurements use the roofline, scaled by the ratio of measured to roofline times of the measured
-  // class: forward and backward at both points.
+  // Classes without measurements use the roofline, scaled by the ratio of measured to roofline
+  // times of the measured class: forward and backward at both points.
   CostModel plain = model(test::chain(), test::twoNodes());
   double estimated = 0;
   for (UnitTask task : {UnitTask::Forward, UnitTask::Backward})
     for (int64_t rows : {2, 4})
       estimated += plain.unit(0, 1, task, rows);
   double scale = (0.010 + 0.020 + 0.018 + 0.036) / estimated;
-  EXPECT_NEAR(costs.unit(0, 3, UnitTask::Backward, 5), scale * plain.unit(0, 3, UnitTask::Backward, 5), 1e-12);
+  EXPECT_NEAR(costs.unit(0, 3, UnitTask::Backward, 5),
+              scale * plain.unit(0, 3, UnitTask::Backward, 5), 1e-12);
   // Other devices are not changed.
   EXPECT_EQ(costs.unit(2, 1, UnitTask::Forward, 2), plain.unit(2, 1, UnitTask::Forward, 2));
 }
@@ -180,14 +194,17 @@ TEST(CostModel, Refuses) {
   other.model.clear();
   other.precision = "bf16";
   error = CostModel::make(test::chain(), test::twoNodes(), &other, {}).message();
-  EXPECT_NE(error.find("measured in bf16, this model is compiled for f32"), std::string::npos) << error;
+  EXPECT_NE(error.find("measured in bf16, this model is compiled for f32"), std::string::npos)
+      << error;
 
   bundle::ModelSummary summary = test::chain();
   summary.set_compute_type(bundle::BF16);
   Cluster cluster = test::twoNodes();
   cluster.devices[2].flopsPerSecond[speedIndex(bundle::BF16)] = 0;
   error = CostModel::make(summary, cluster, nullptr, {}).message();
-  EXPECT_NE(error.find("computes in bf16, which these devices do not support: 'slow' (S1)"), std::string::npos) << error;
+  EXPECT_NE(error.find("computes in bf16, which these devices do not support: 'slow' (S1)"),
+            std::string::npos)
+      << error;
   // A plan without this device is accepted; a plan with an unknown device is not.
   EXPECT_EQ(CostModel::make(summary, cluster, nullptr, {{"fast:1", 0, 0, ""}}).message(), "");
   error = CostModel::make(summary, cluster, nullptr, {{"fast:7", 0, 0, ""}}).message();
@@ -198,13 +215,17 @@ TEST(CostModel, ClassNames) {
   bundle::ModelSummary summary = test::chain();
   EXPECT_EQ(classNames(summary), (std::vector<std::string>{"embedding", "block mlp", "head"}));
   summary.mutable_units(2)->set_class_id(3);
-  EXPECT_EQ(classNames(summary), (std::vector<std::string>{"embedding", "block mlp", "head", "block mlp (2)"}));
+  EXPECT_EQ(classNames(summary),
+            (std::vector<std::string>{"embedding", "block mlp", "head", "block mlp (2)"}));
 }
 
 TEST(MeasuredLinks, TakeThePlaceOfDescribedOnes) {
   Cluster cluster = test::twoNodes();
   bundle::Topology topology = cluster.topology;
-  applyLinks({{"fast:0", "fast:1", 4e9, 3e-6, 4e9}, {"n0", "n1", 0.5e9, 2e-4, 0.2e9}, {"n1", "n0", 0.6e9, 3e-4, 0.3e9}, {"n0", "n9", 9e9, 9, 9}},
+  applyLinks({{"fast:0", "fast:1", 4e9, 3e-6, 4e9},
+              {"n0", "n1", 0.5e9, 2e-4, 0.2e9},
+              {"n1", "n0", 0.6e9, 3e-4, 0.3e9},
+              {"n0", "n9", 9e9, 9, 9}},
              cluster, topology);
   EXPECT_EQ(topology.nodes(0).port().bandwidth(), 4e9);
   EXPECT_EQ(topology.nodes(0).port().per_flow_bandwidth(), 0);

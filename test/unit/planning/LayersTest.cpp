@@ -58,7 +58,8 @@ TEST(Layers, BecomeASummaryAndAProfile) {
   EXPECT_EQ(summary.values(0).bytes_per_row(), 64);
   EXPECT_EQ(summary.moments(), 2u);
   EXPECT_EQ(functionOf(block, bundle::UnitFunction::FORWARD).flops_per_row(), 2 * 256 * 4);
-  EXPECT_EQ(functionOf(summary, summary.units(4), bundle::UnitFunction::FORWARD).flops_per_row(), 1e6);
+  EXPECT_EQ(functionOf(summary, summary.units(4), bundle::UnitFunction::FORWARD).flops_per_row(),
+            1e6);
   EXPECT_EQ(read->withoutFlops, (std::set<std::string>{"block", "embedding"}));
   std::string all;
   for (const std::string &line : read->assumptions)
@@ -66,7 +67,8 @@ TEST(Layers, BecomeASummaryAndAProfile) {
   EXPECT_EQ(
       all,
       "layers without \"workspace\" need none: 'embedding'\n"
-      "layers without \"flops\" have 2 for each parameter and token, for shares of the work and of a backward's two parts: 'block', 'embedding'\n"
+      "layers without \"flops\" have 2 for each parameter and token, for shares of the work and of "
+      "a backward's two parts: 'block', 'embedding'\n"
       "layers without \"deferred\" do not split their backward: 'embedding'\n"
       "a sample's input is 32 bytes (\"input\" is not given)\n"
       "the optimizer keeps 2 numbers of 4 bytes for each parameter (\"moments\" is not given)\n");
@@ -88,7 +90,8 @@ TEST(Layers, TimesAreTheTables) {
   cluster.devices[1].type = "other";
   cluster.devices[1].name = "else";
   const std::string error = checkLayerTimes(*read, cluster, read->profile).message();
-  EXPECT_EQ(error, "device 'else' (other): expected forward and backward times of class 'block', found none; give them under \"devices\" for this "
+  EXPECT_EQ(error, "device 'else' (other): expected forward and backward times of class 'block', "
+                   "found none; give them under \"devices\" for this "
                    "device or its type, or \"flops\" of the class for an estimate");
   read->withoutFlops.clear();
   EXPECT_TRUE(checkLayerTimes(*read, cluster, read->profile).succeeded());
@@ -99,38 +102,57 @@ TEST(Layers, Mistakes) {
       {[](Json &t) { t["sizes"] = 1; }, "unknown key \"sizes\"; known are"},
       {[](Json &t) { t["format"] = 2; }, "format: expected a whole number from 1 to 1, got 2"},
       {[](Json &t) { t.erase("compute_type"); }, "missing key \"compute_type\" (f32, f16 or bf16)"},
-      {[](Json &t) { t["compute_type"] = "f8"; }, "compute_type: expected f32, f16 or bf16, got \"f8\""},
+      {[](Json &t) { t["compute_type"] = "f8"; },
+       "compute_type: expected f32, f16 or bf16, got \"f8\""},
       {[](Json &t) { t["moments"] = 3; }, "moments: expected a whole number from 0 to 2, got 3"},
-      {[](Json &t) { t["tokens_per_sample"] = 0; }, "tokens_per_sample: expected a whole number from 1"},
+      {[](Json &t) { t["tokens_per_sample"] = 0; },
+       "tokens_per_sample: expected a whole number from 1"},
       {[](Json &t) { t["input"] = -1; }, "input: expected a whole number from 0"},
       {[](Json &t) { t.erase("classes"); }, "missing key \"classes\""},
-      {[](Json &t) { t["classes"] = Json::object(); }, "classes: expected an object of 1 to 4096 classes, got {}"},
-      {[](Json &t) { t["classes"]["layer 3"] = t["classes"]["block"]; }, "classes[\"layer 3\"]: expected a name of words"},
-      {[](Json &t) { t["classes"]["block"]["bytes"] = 1; }, "classes[\"block\"]: unknown key \"bytes\""},
-      {[](Json &t) { t["classes"]["block"]["parameters"] = 1; }, "classes[\"block\"]: expected one of \"parameters\" (elements) and"},
+      {[](Json &t) { t["classes"] = Json::object(); },
+       "classes: expected an object of 1 to 4096 classes, got {}"},
+      {[](Json &t) { t["classes"]["layer 3"] = t["classes"]["block"]; },
+       "classes[\"layer 3\"]: expected a name of words"},
+      {[](Json &t) { t["classes"]["block"]["bytes"] = 1; },
+       "classes[\"block\"]: unknown key \"bytes\""},
+      {[](Json &t) { t["classes"]["block"]["parameters"] = 1; },
+       "classes[\"block\"]: expected one of \"parameters\" (elements) and"},
       {[](Json &t) { t["classes"]["block"].erase("parameter_bytes"); }, "found neither"},
-      {[](Json &t) { t["classes"]["block"]["parameter_bytes"] = 511; }, "classes[\"block\"].parameter_bytes: expected a multiple of the 2 bytes"},
-      {[](Json &t) { t["classes"]["embedding"]["parameters"] = 0.5; }, "classes[\"embedding\"].parameters: expected a whole number"},
-      {[](Json &t) { t["classes"]["block"].erase("saved"); }, "classes[\"block\"]: missing key \"saved\""},
-      {[](Json &t) { t["classes"]["block"].erase("output"); }, "classes[\"block\"]: missing key \"output\""},
-      {[](Json &t) { t["classes"]["block"]["deferred"] = "1 GB"; }, "classes[\"block\"].deferred: expected a whole number"},
-      {[](Json &t) { t["classes"]["block"]["workspace"]["per_row"] = 1; }, "classes[\"block\"].workspace: unknown key \"per_row\""},
-      {[](Json &t) { t["classes"]["head"]["flops"] = -1; }, "classes[\"head\"].flops: expected FLOPs from 0"},
+      {[](Json &t) { t["classes"]["block"]["parameter_bytes"] = 511; },
+       "classes[\"block\"].parameter_bytes: expected a multiple of the 2 bytes"},
+      {[](Json &t) { t["classes"]["embedding"]["parameters"] = 0.5; },
+       "classes[\"embedding\"].parameters: expected a whole number"},
+      {[](Json &t) { t["classes"]["block"].erase("saved"); },
+       "classes[\"block\"]: missing key \"saved\""},
+      {[](Json &t) { t["classes"]["block"].erase("output"); },
+       "classes[\"block\"]: missing key \"output\""},
+      {[](Json &t) { t["classes"]["block"]["deferred"] = "1 GB"; },
+       "classes[\"block\"].deferred: expected a whole number"},
+      {[](Json &t) { t["classes"]["block"]["workspace"]["per_row"] = 1; },
+       "classes[\"block\"].workspace: unknown key \"per_row\""},
+      {[](Json &t) { t["classes"]["head"]["flops"] = -1; },
+       "classes[\"head\"].flops: expected FLOPs from 0"},
       {[](Json &t) { t.erase("layers"); }, "missing key \"layers\""},
-      {[](Json &t) { t["layers"] = Json::array(); }, "layers: expected at least one layer, found none"},
+      {[](Json &t) { t["layers"] = Json::array(); },
+       "layers: expected at least one layer, found none"},
       {[](Json &t) { t["layers"][1].erase("class"); }, "layers[1]: missing key \"class\""},
       {[](Json &t) { t["layers"][1]["class"] = "tail"; },
-       "layers[1].class: \"tail\" is not in \"classes\"; add it there, or name one of block, embedding, head"},
-      {[](Json &t) { t["layers"][1]["count"] = 0; }, "layers[1].count: expected a whole number from 1"},
-      {[](Json &t) { t["layers"][1]["count"] = 8192; }, "layers[1].count: expected at most 8192 layers altogether"},
-      {[](Json &t) { t["layers"].erase(1); }, "classes[\"block\"]: expected a layer of this class, found none"},
+       "layers[1].class: \"tail\" is not in \"classes\"; add it there, or name one of block, "
+       "embedding, head"},
+      {[](Json &t) { t["layers"][1]["count"] = 0; },
+       "layers[1].count: expected a whole number from 1"},
+      {[](Json &t) { t["layers"][1]["count"] = 8192; },
+       "layers[1].count: expected at most 8192 layers altogether"},
+      {[](Json &t) { t["layers"].erase(1); },
+       "classes[\"block\"]: expected a layer of this class, found none"},
       {[](Json &t) {
          t["layers"] = {{{"class", "head"}}};
          t["classes"].erase("block");
          t["classes"].erase("embedding");
        },
        "layers: expected a layer with parameters"},
-      {[](Json &t) { t["devices"][0]["unit_classes"]["tail"] = Json::array(); }, "devices[0].unit_classes[\"tail\"]: is not in \"classes\""},
+      {[](Json &t) { t["devices"][0]["unit_classes"]["tail"] = Json::array(); },
+       "devices[0].unit_classes[\"tail\"]: is not in \"classes\""},
       {[](Json &t) { t["devices"][0]["unit_classes"]["block"][0]["batch_size"] = 0; },
        "devices[0].unit_classes[\"block\"][0].batch_size: expected a whole number from 1"},
   };

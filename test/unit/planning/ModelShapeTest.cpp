@@ -12,7 +12,8 @@ using namespace zorse::planning;
 
 namespace {
 
-bundle::ModelSummary summaryOf(const char *name, int64_t sequence, bundle::ElementType type = bundle::BF16) {
+bundle::ModelSummary summaryOf(const char *name, int64_t sequence,
+                               bundle::ElementType type = bundle::BF16) {
   ModelShape shape = *findModelShape(name);
   shape.sequence = sequence;
   shape.computeType = type;
@@ -48,11 +49,14 @@ TEST(ModelShape, WorkIsSixTimesParametersAndAttention) {
     double flops = 0, split = 0;
     for (const auto &unit : summary.units()) {
       flops += trainingFlops(classOf(summary, unit));
-      for (auto task : {bundle::UnitFunction::FORWARD, bundle::UnitFunction::INPUT_GRADIENTS, bundle::UnitFunction::WEIGHT_GRADIENTS})
+      for (auto task : {bundle::UnitFunction::FORWARD, bundle::UnitFunction::INPUT_GRADIENTS,
+                        bundle::UnitFunction::WEIGHT_GRADIENTS})
         split += functionOf(summary, unit, task).flops_per_row();
     }
-    const double multiplied = parameters(summary) - double(shape.vocabulary * shape.hidden) - double((2 * shape.layers + 1) * shape.hidden);
-    const double expected = 2048 * (6 * multiplied + 12.0 * double(shape.layers * shape.hidden) * 2048);
+    const double multiplied = parameters(summary) - double(shape.vocabulary * shape.hidden) -
+                              double((2 * shape.layers + 1) * shape.hidden);
+    const double expected =
+        2048 * (6 * multiplied + 12.0 * double(shape.layers * shape.hidden) * 2048);
     EXPECT_NEAR(flops / expected, 1, 1e-12);
     EXPECT_NEAR(split / expected, 1, 1e-12);
   }
@@ -69,8 +73,8 @@ TEST(ModelShape, Expands) {
     ASSERT_FALSE(plan.failed()) << plan.message();
     auto graph = step::lowerPlan(*summary, *plan);
     ASSERT_FALSE(graph.failed()) << graph.message();
-    // State of c, the only owner of units 3 to 7: parameters and two moments in f32. Only 16-bit types have separate
-    // gathered parameters.
+    // State of c, the only owner of units 3 to 7: parameters and two moments in f32. Only 16-bit
+    // types have separate gathered parameters.
     uint64_t owned = 0;
     for (uint32_t g = 3; g < 8; ++g)
       owned += uint64_t(summary->groups(g).elements());

@@ -7,8 +7,8 @@
 
 namespace zorse::test {
 
-/// ids [128] → "embedding" (0 FLOPs) → "block 0 mlp", "block 1 mlp" → "head"; values [128, 64] in f32. A block's forward is 128e6 FLOPs and 1e6
-/// bytes.
+/// ids [128] → "embedding" (0 FLOPs) → "block 0 mlp", "block 1 mlp" → "head"; values [128, 64] in
+/// f32. A block's forward is 128e6 FLOPs and 1e6 bytes.
 inline bundle::ModelSummary chain(bool splits = true) {
   bundle::ModelSummary summary;
   summary.set_compute_type(bundle::F32);
@@ -23,7 +23,9 @@ inline bundle::ModelSummary chain(bool splits = true) {
     unit.add_parameters(u);
     summary.add_parameters()->set_trainable(true);
     double flops[] = {0, 128e6, 128e6, 512e6};
-    auto add = [&](bundle::UnitFunction::Task task, double flops, double bytes) { addFunction(summary, static_cast<int>(u), task, flops, bytes); };
+    auto add = [&](bundle::UnitFunction::Task task, double flops, double bytes) {
+      addFunction(summary, static_cast<int>(u), task, flops, bytes);
+    };
     add(bundle::UnitFunction::FORWARD, flops[u], 1e6);
     add(bundle::UnitFunction::BACKWARD, 2 * flops[u], 3e6);
     add(bundle::UnitFunction::RECOMPUTE, 0.75 * flops[u], 0.5e6);
@@ -51,8 +53,9 @@ inline bundle::ModelSummary chain(bool splits = true) {
   return summary;
 }
 
-/// Node n0: two "fast" devices of 1 TFLOP/s; node n1: one "slow" device of 0.25 TFLOP/s. The fast devices reach half
-/// their speed at 128 matrix rows, have 1 GB/s of memory bandwidth and a launch overhead of 10 us.
+/// Node n0: two "fast" devices of 1 TFLOP/s; node n1: one "slow" device of 0.25 TFLOP/s. The fast
+/// devices reach half their speed at 128 matrix rows, have 1 GB/s of memory bandwidth and a launch
+/// overhead of 10 us.
 inline planning::Cluster twoNodes() {
   planning::Cluster cluster;
   cluster.nodes.resize(2);
@@ -64,7 +67,8 @@ inline planning::Cluster twoNodes() {
     bool fast = device.name != "slow";
     device.type = fast ? "F1" : "S1";
     device.node = fast ? 0 : 1;
-    std::fill(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond), fast ? 1e12 : 0.25e12);
+    std::fill(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond),
+              fast ? 1e12 : 0.25e12);
     device.halfPeakRows = fast ? 128 : 0;
     device.memoryBandwidth = fast ? 1e9 : 0;
     device.launchOverhead = fast ? 1e-5 : 0;

@@ -32,7 +32,8 @@ const char *kEverything = R"({
 
 std::string mistake(const std::string &text) { return readProfile(text).message(); }
 
-#define EXPECT_MISTAKE(text, what) EXPECT_NE(mistake(text).find(what), std::string::npos) << mistake(text)
+#define EXPECT_MISTAKE(text, what)                                                                 \
+  EXPECT_NE(mistake(text).find(what), std::string::npos) << mistake(text)
 
 TEST(Profile, ReadAndWritten) {
   Result<Profile> profile = readProfile(kEverything);
@@ -86,36 +87,52 @@ TEST(Profile, Mistakes) {
   EXPECT_MISTAKE(R"({"format": 3})", "format: expected a whole number from 1 to 2, got 3");
   EXPECT_MISTAKE(R"({"devises": []})", "unknown key \"devises\"; known are format, model");
   EXPECT_MISTAKE(R"({"devices": {}})", "devices: expected an array of at most 65536, got {}");
-  EXPECT_MISTAKE(R"({"devices": [{"device": "a", "communication": {"delay": 1}}]})", "devices[0].communication: missing key \"per_byte\"");
-  EXPECT_MISTAKE(R"({"devices": [{"device": "a", "communication": {"per_byte": 2}}]})", "devices[0].communication.per_byte: expected");
+  EXPECT_MISTAKE(R"({"devices": [{"device": "a", "communication": {"delay": 1}}]})",
+                 "devices[0].communication: missing key \"per_byte\"");
+  EXPECT_MISTAKE(R"({"devices": [{"device": "a", "communication": {"per_byte": 2}}]})",
+                 "devices[0].communication.per_byte: expected");
   EXPECT_MISTAKE(R"({"devices": [{}]})", "devices[0]: missing key \"device\"");
-  EXPECT_MISTAKE(R"({"devices": [{"device": ""}]})", "devices[0].device: expected a text that is not empty, got \"\"");
-  EXPECT_MISTAKE(R"({"devices": [{"device": "a"}, {"device": "a"}]})", "devices[1].device: \"a\" is given twice");
-  auto point = [](const std::string &fields) { return R"({"devices": [{"device": "a", "unit_classes": {"head": [{)" + fields + "}]}}]}"; };
-  EXPECT_MISTAKE(point(R"("forward": 1)"), "devices[0].unit_classes[\"head\"][0]: missing key \"batch_size\"");
+  EXPECT_MISTAKE(R"({"devices": [{"device": ""}]})",
+                 "devices[0].device: expected a text that is not empty, got \"\"");
+  EXPECT_MISTAKE(R"({"devices": [{"device": "a"}, {"device": "a"}]})",
+                 "devices[1].device: \"a\" is given twice");
+  auto point = [](const std::string &fields) {
+    return R"({"devices": [{"device": "a", "unit_classes": {"head": [{)" + fields + "}]}}]}";
+  };
+  EXPECT_MISTAKE(point(R"("forward": 1)"),
+                 "devices[0].unit_classes[\"head\"][0]: missing key \"batch_size\"");
   EXPECT_MISTAKE(point(R"("batch_size": 0, "forward": 1)"),
-                 "devices[0].unit_classes[\"head\"][0].batch_size: expected a whole number from 1 to 2147483648, got 0");
+                 "devices[0].unit_classes[\"head\"][0].batch_size: expected a whole number from 1 "
+                 "to 2147483648, got 0");
   EXPECT_MISTAKE(point(R"("batch_size": 1.5, "forward": 1)"), "got 1.5");
-  EXPECT_MISTAKE(point(R"("batch_size": 18446744073709551615, "forward": 1)"), "got 18446744073709551615");
+  EXPECT_MISTAKE(point(R"("batch_size": 18446744073709551615, "forward": 1)"),
+                 "got 18446744073709551615");
   EXPECT_MISTAKE(point(R"("batch_size": 1)"), "expected at least one of forward");
-  EXPECT_MISTAKE(point(R"("batch_size": 1, "forward": -1)"), "forward: expected seconds from 0 to 1e+06, got -1");
-  EXPECT_MISTAKE(point(R"("batch_size": 1, "forward": 1e300)"), "forward: expected seconds from 0 to 1e+06, got 1e+300");
+  EXPECT_MISTAKE(point(R"("batch_size": 1, "forward": -1)"),
+                 "forward: expected seconds from 0 to 1e+06, got -1");
+  EXPECT_MISTAKE(point(R"("batch_size": 1, "forward": 1e300)"),
+                 "forward: expected seconds from 0 to 1e+06, got 1e+300");
   EXPECT_MISTAKE(point(R"("batch_size": 1, "forward": null)"), "got null");
   EXPECT_MISTAKE(point(R"("batch_size": 2, "forward": 1}, {"batch_size": 2, "forward": 1)"),
-                 "[1].batch_size: expected more than the 2 of the measurement before, got 2; measurements are in ascending order");
-  EXPECT_MISTAKE(point(R"("measurements": [], "tensor_parallel_size": 0)"), "tensor_parallel_size: expected a whole number from 1 to 1024, got 0");
+                 "[1].batch_size: expected more than the 2 of the measurement before, got 2; "
+                 "measurements are in ascending order");
+  EXPECT_MISTAKE(point(R"("measurements": [], "tensor_parallel_size": 0)"),
+                 "tensor_parallel_size: expected a whole number from 1 to 1024, got 0");
   EXPECT_MISTAKE(point(R"("measurements": []}, {"measurements": [])"), "size 1 is given twice");
-  EXPECT_MISTAKE(R"({"devices": [{"device": "a", "update": {"fixed": 1}}]})", "devices[0].update: missing key \"per_element\"");
+  EXPECT_MISTAKE(R"({"devices": [{"device": "a", "update": {"fixed": 1}}]})",
+                 "devices[0].update: missing key \"per_element\"");
   EXPECT_MISTAKE(R"({"devices": [{"device": "a", "update": {"per_element": 2}}]})",
                  "devices[0].update.per_element: expected seconds from 0 to 1, got 2");
   EXPECT_MISTAKE(R"({"links": [{"from": "a", "to": "b"}]})", "links[0]: missing key \"bandwidth\"");
-  EXPECT_MISTAKE(R"({"links": [{"from": "a", "to": "b", "bandwidth": 0}]})", "links[0].bandwidth: expected bytes/s from 1000 to 1e+15, got 0");
+  EXPECT_MISTAKE(R"({"links": [{"from": "a", "to": "b", "bandwidth": 0}]})",
+                 "links[0].bandwidth: expected bytes/s from 1000 to 1e+15, got 0");
   EXPECT_MISTAKE(std::string(size_t(65) << 20, ' '), "at most 64 MiB");
   EXPECT_MISTAKE(std::string(1000000, '['), "nested lists and objects");
   std::string deep;
   for (int i = 0; i < 100000; ++i)
     deep += "[";
-  EXPECT_MISTAKE("{\"devices\": " + deep + std::string(100000, ']') + "}", "the profile: expected at most 64 nested lists and objects, got more");
+  EXPECT_MISTAKE("{\"devices\": " + deep + std::string(100000, ']') + "}",
+                 "the profile: expected at most 64 nested lists and objects, got more");
   const std::string error = readProfileFile("/nonexistent/profile.json").message();
   EXPECT_EQ(error, "/nonexistent/profile.json: cannot be read: No such file or directory");
 }
@@ -153,7 +170,8 @@ TEST(Profile, ImportedType) {
   Result<Profile> profile = readProfile(
       R"({"devices": [{"device": "Z9", "unit_classes": {"block mlp": [{"batch_size": 1, "forward": 0.25, "backward": 0.5}, {"batch_size": 2, "forward": 0.3, "backward": 0.6}]}}]})");
   ASSERT_FALSE(profile.failed()) << profile.message();
-  Result<Cluster> cluster = readCluster("nodes: [{name: n, devices: [{name: z, type: Z9, kind: sim, flops_per_second: 1 TFLOP/s, count: 2}]}]");
+  Result<Cluster> cluster = readCluster("nodes: [{name: n, devices: [{name: z, type: Z9, kind: "
+                                        "sim, flops_per_second: 1 TFLOP/s, count: 2}]}]");
   ASSERT_FALSE(cluster.failed()) << cluster.message();
   Result<CostModel> costs = CostModel::make(test::chain(), *cluster, &*profile, {});
   ASSERT_FALSE(costs.failed()) << costs.message();

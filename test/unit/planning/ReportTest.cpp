@@ -38,7 +38,11 @@ protected:
   Problem problem() { return {summary, cluster, *costs, 12}; }
 
   step::Plan planOf(const char *stages) {
-    auto plan = step::readPlan(std::string(R"({"global_batch_size": 12, "devices": ["a", "b", "t", "spare"], "stages": )") + stages + "}", summary);
+    auto plan = step::readPlan(
+        std::string(
+            R"({"global_batch_size": 12, "devices": ["a", "b", "t", "spare"], "stages": )") +
+            stages + "}",
+        summary);
     EXPECT_FALSE(plan.failed()) << plan.message();
     EXPECT_EQ(applyCluster(*plan, cluster, bundle::F16).message(), "");
     return *plan;
@@ -72,11 +76,13 @@ TEST_F(ReportTest, Counts) {
   const Efficiency &e = report->efficiency;
   EXPECT_NEAR(e.idle * e.kernel * e.balance * e.recompute * e.bubble * e.exposed, e.eta, 1e-9);
   EXPECT_NEAR(e.step, report->step, 1e-9 * e.step);
-  // All boundary values cross from n0 to n1: 12 samples of 128 x 256 in 16 bits, and their gradients back.
+  // All boundary values cross from n0 to n1: 12 samples of 128 x 256 in 16 bits, and their
+  // gradients back.
   ASSERT_FALSE(report->links.empty());
   double out = 0;
   for (const auto &link : report->links)
-    if (link.name.find("n0") != std::string::npos && link.name.find("out") != std::string::npos && link.name.find("NIC") != std::string::npos)
+    if (link.name.find("n0") != std::string::npos && link.name.find("out") != std::string::npos &&
+        link.name.find("NIC") != std::string::npos)
       out += link.bytes;
   EXPECT_EQ(out, 12.0 * 128 * 256 * 2);
   EXPECT_FALSE(graph.buffers.empty());
@@ -106,7 +112,8 @@ TEST(ReportTables, EqualStagesAndDevicesShareARow) {
     report.devices.push_back(device);
   }
   const std::string folded = printReport(report);
-  EXPECT_NE(folded.find("0-5    5 stages of 1 unit: block 0 to block 4"), std::string::npos) << folded;
+  EXPECT_NE(folded.find("0-5    5 stages of 1 unit: block 0 to block 4"), std::string::npos)
+      << folded;
   EXPECT_NE(folded.find("50-54 %"), std::string::npos) << folded;
   EXPECT_NE(folded.find("5-6    block 5"), std::string::npos) << folded;
   EXPECT_NE(folded.find("a and 1 like it"), std::string::npos) << folded;
@@ -131,16 +138,21 @@ TEST_F(ReportTest, Forms) {
   EXPECT_EQ(json["stages"][0]["devices"], nlohmann::json({"a", "b"}));
   EXPECT_DOUBLE_EQ(json["step_seconds"].get<double>(), report->step);
 
-  auto reasons = explain(problem(), plan, *report, [](const Cluster &) { return std::optional(Replanned{1e-9, 0}); });
+  auto reasons = explain(problem(), plan, *report,
+                         [](const Cluster &) { return std::optional(Replanned{1e-9, 0}); });
   std::string text = printReasons(reasons);
-  for (const char *word :
-       {"the pace is set by", "1 device has no work in this plan: spare", "one more device like a (A100-40): the step would take 100.0 % less"})
+  for (const char *word : {"the pace is set by", "1 device has no work in this plan: spare",
+                           "one more device like a (A100-40): the step would take 100.0 % less"})
     EXPECT_NE(text.find(word), std::string::npos) << word << "\n" << text;
 
-  // If the search on a larger cluster finds a worse plan or none, the current plan is kept, because it also runs there.
-  for (const std::optional<Replanned> &again : {std::optional<Replanned>(), std::optional(Replanned{2 * report->step, 0})}) {
-    const std::string kept = printReasons(explain(problem(), plan, *report, [&](const Cluster &) { return again; }));
-    EXPECT_NE(kept.find("one more device like a (A100-40) would not help"), std::string::npos) << kept;
+  // If the search on a larger cluster finds a worse plan or none, the current plan is kept, because
+  // it also runs there.
+  for (const std::optional<Replanned> &again :
+       {std::optional<Replanned>(), std::optional(Replanned{2 * report->step, 0})}) {
+    const std::string kept =
+        printReasons(explain(problem(), plan, *report, [&](const Cluster &) { return again; }));
+    EXPECT_NE(kept.find("one more device like a (A100-40) would not help"), std::string::npos)
+        << kept;
   }
 
   std::string page = writeReportPage(*report, plan, graph, reasons);
@@ -156,8 +168,8 @@ TEST_F(ReportTest, Forms) {
   EXPECT_EQ(events, plan.cells.size()); // every forward
 }
 
-// A given plan is compared with another plan on the same devices. Durations determine the step of a plan; its efficiency
-// is that of modeled times, and reasons that need these are left out.
+// A given plan is compared with another plan on the same devices. Durations determine the step of a
+// plan; its efficiency is that of modeled times, and reasons that need these are left out.
 TEST_F(ReportTest, GivenPlans) {
   step::Plan plan = planOf(kThree);
   auto report = makeReport(problem(), plan);
@@ -165,10 +177,14 @@ TEST_F(ReportTest, GivenPlans) {
   const double modeled = report->step;
   auto reasonsFor = [&] {
     return printReasons(explain(
-        problem(), plan, *report, [&](const Cluster &) { return std::optional(Replanned{0.5 * report->step, 0}); }, /*byPrice=*/false,
+        problem(), plan, *report,
+        [&](const Cluster &) { return std::optional(Replanned{0.5 * report->step, 0}); },
+        /*byPrice=*/false,
         /*given=*/true));
   };
-  EXPECT_NE(reasonsFor().find("another plan on the same devices: the step would take 50.0 % less"), std::string::npos) << reasonsFor();
+  EXPECT_NE(reasonsFor().find("another plan on the same devices: the step would take 50.0 % less"),
+            std::string::npos)
+      << reasonsFor();
 
   plan.durations.emplace();
   plan.durations->forward.assign(plan.cells.size(), 1);
@@ -178,13 +194,16 @@ TEST_F(ReportTest, GivenPlans) {
   EXPECT_TRUE(report->givenDurations);
   EXPECT_GT(report->step, 18); // device t has 6 cells of 3 s
   EXPECT_NEAR(report->efficiency.step, modeled, 1e-9 * modeled);
-  EXPECT_NE(printReport(*report).find("instead of the plan's durations"), std::string::npos) << printReport(*report);
-  EXPECT_NE(reasonsFor().find("task times are the plan's \"durations\""), std::string::npos) << reasonsFor();
-  EXPECT_EQ(reasonsFor().find("the step would take 50.0 % less"), std::string::npos) << reasonsFor();
+  EXPECT_NE(printReport(*report).find("instead of the plan's durations"), std::string::npos)
+      << printReport(*report);
+  EXPECT_NE(reasonsFor().find("task times are the plan's \"durations\""), std::string::npos)
+      << reasonsFor();
+  EXPECT_EQ(reasonsFor().find("the step would take 50.0 % less"), std::string::npos)
+      << reasonsFor();
 }
 
-// The memory chart agrees with the tables: its maximum is the peak of live buffers, without buffers that are live at
-// different times.
+// The memory chart agrees with the tables: its maximum is the peak of live buffers, without buffers
+// that are live at different times.
 TEST_F(ReportTest, MemoryPictureIsNoMoreThanPlanned) {
   summary = *makeSummary({"wide", 3, 2048, 5632, 16, 16, 32000, 1024, bundle::F16});
   costs = must(CostModel::make(summary, cluster, nullptr, {}));
@@ -203,7 +222,8 @@ TEST_F(ReportTest, MemoryPictureIsNoMoreThanPlanned) {
     std::string page = writeReportPage(*report, plan, graph, {});
     EXPECT_NE(page.find("id=tilinglegend"), std::string::npos);
     size_t begin = page.find("const data=") + 11;
-    nlohmann::json data = nlohmann::json::parse(page.substr(begin, page.find(";\n", begin) - begin));
+    nlohmann::json data =
+        nlohmann::json::parse(page.substr(begin, page.find(";\n", begin) - begin));
     ASSERT_EQ(data["memory"].size(), data["timeline"].size());
     for (size_t i = 0; i < data["memory"].size(); ++i) {
       const auto &device = report->devices[data["timeline"][i]["d"].get<size_t>()];
@@ -219,7 +239,8 @@ TEST_F(ReportTest, MemoryPictureIsNoMoreThanPlanned) {
       EXPECT_NE(data["devices"][i][5].get<std::string>().find(" of "), std::string::npos);
       const auto &gathered = data["memory"][i][1];
       if (phased) // parameters that are gathered by phase are in the chart as in the table
-        EXPECT_GE(double(std::max_element(gathered.begin(), gathered.end())->get<uint64_t>()), 0.8 * double(device.use.gathered >> 20))
+        EXPECT_GE(double(std::max_element(gathered.begin(), gathered.end())->get<uint64_t>()),
+                  0.8 * double(device.use.gathered >> 20))
             << device.name;
     }
   }
@@ -237,7 +258,8 @@ TEST_F(ReportTest, HostileNamesStayText) {
 
 TEST_F(ReportTest, Compares) {
   auto a = makeReport(problem(), planOf(kThree)),
-       b = makeReport(problem(), planOf(R"([{"units": [0, 8], "devices": ["a"], "micro_batch_size": 4}])"));
+       b = makeReport(problem(),
+                      planOf(R"([{"units": [0, 8], "devices": ["a"], "micro_batch_size": 4}])"));
   ASSERT_FALSE(a.failed() || b.failed()) << a.message() << b.message();
   std::string text = compareReports(*a, "three", *b, "one");
   for (const char *word : {"three", "one", "predicted step", "devices used"})

@@ -16,9 +16,11 @@ namespace {
 constexpr std::array<size_t, 10> kSizes = {1, 2, 8, 16, 32, 64, 128, 256, 512, 1024};
 
 /// Expects that a field has these values, one for each of kSizes.
-template <typename T> void expect(const char *name, T SearchEffort::*field, const std::array<T, 10> &values) {
+template <typename T>
+void expect(const char *name, T SearchEffort::*field, const std::array<T, 10> &values) {
   for (size_t i = 0; i < kSizes.size(); ++i)
-    EXPECT_EQ(SearchEffort::forDevices(kSizes[i]).*field, values[i]) << name << " for " << kSizes[i] << " devices";
+    EXPECT_EQ(SearchEffort::forDevices(kSizes[i]).*field, values[i])
+        << name << " for " << kSizes[i] << " devices";
 }
 #define EXPECT_FIELD(field, ...) expect(#field, &SearchEffort::field, {__VA_ARGS__})
 
@@ -36,12 +38,14 @@ TEST(SearchEffort, NumbersByDevices) {
   EXPECT_FIELD(everyCopies, Y, Y, Y, Y, Y, Y, Y, N, N, N);
   EXPECT_FIELD(bothSides, Y, Y, Y, Y, Y, Y, Y, N, N, N);
   EXPECT_FIELD(seedRows, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2);
-  EXPECT_FIELD(piecesWithin, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, 1.1, 1.1);
+  EXPECT_FIELD(piecesWithin, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY,
+               INFINITY, 1.1, 1.1);
   EXPECT_FIELD(singlePieces, Y, Y, Y, Y, Y, Y, Y, Y, N, N);
   EXPECT_FIELD(roughFirst, N, N, N, N, Y, Y, Y, Y, Y, Y);
   EXPECT_FIELD(seedsAgain, 24, 24, 24, 24, 24, 16, 16, 0, 0, 0);
   using Assumptions = SearchEffort::Assumptions;
-  constexpr Assumptions few = Assumptions::Few, either = Assumptions::Either, both = Assumptions::Both;
+  constexpr Assumptions few = Assumptions::Few, either = Assumptions::Either,
+                        both = Assumptions::Both;
   EXPECT_FIELD(assumptions, both, both, both, both, either, few, few, few, few, few);
   EXPECT_FIELD(seedsInParts, all, all, all, all, all, 6, 0, 0, 0, 0);
 
@@ -103,11 +107,16 @@ TEST(SearchEffort, Borders) {
 
 /// With up to six devices, the limits also depend on units and samples.
 TEST(SearchEffort, SmallProblems) {
-  auto of = [](size_t devices, int64_t units, int64_t samples) { return SearchEffort::forDevices(devices, units, samples); };
-  EXPECT_FALSE(of(1, 1, 17).everyRow || of(7, 1, 1).everyRow || SearchEffort::forDevices(1).everyRow);
+  auto of = [](size_t devices, int64_t units, int64_t samples) {
+    return SearchEffort::forDevices(devices, units, samples);
+  };
+  EXPECT_FALSE(of(1, 1, 17).everyRow || of(7, 1, 1).everyRow ||
+               SearchEffort::forDevices(1).everyRow);
   EXPECT_TRUE(of(6, 100, 16).everyRow);
-  EXPECT_FALSE(of(6, 11, 16).small || of(6, 10, 17).small || of(7, 10, 16).small || SearchEffort::forDevices(1).small);
-  EXPECT_FALSE(of(6, 4, 5).everyTile || of(7, 4, 4).everyTile || SearchEffort::forDevices(1).everyTile);
+  EXPECT_FALSE(of(6, 11, 16).small || of(6, 10, 17).small || of(7, 10, 16).small ||
+               SearchEffort::forDevices(1).small);
+  EXPECT_FALSE(of(6, 4, 5).everyTile || of(7, 4, 4).everyTile ||
+               SearchEffort::forDevices(1).everyTile);
   EXPECT_TRUE(of(6, 4, 4).everyTile && of(6, 16, 1).everyTile);
   const SearchEffort small = of(6, 10, 16);
   EXPECT_TRUE(small.small);
@@ -119,12 +128,31 @@ TEST(SearchEffort, SmallProblems) {
 
 TEST(SearchEffort, NumbersOfEveryProblem) {
   const SearchEffort effort = SearchEffort::forDevices(20);
-  const std::array<size_t, 23> sizes = {
-      effort.seedsPart,    effort.laterPart,   effort.maxCopies,     effort.seedsInPieces, effort.seedsAgainOfKind,     effort.singles,
-      effort.maxLeaders,   effort.maxStarts,   effort.movesAtOnce,   effort.attempts,      effort.hillClimbStarts,      effort.sharingStarts,
-      effort.stagesStarts, effort.keptStarts,  effort.kicks,         effort.dividedMax,    effort.maxPipelines,         effort.judgedBesides,
-      effort.judgedMore,   effort.judgeRounds, effort.phasesRefined, effort.phasesAtOnce,  effort.shortInitialSolutions};
-  EXPECT_EQ(sizes, (std::array<size_t, 23>{4, 8, 16, 3, 2, 64, 12, 8, 16, 6, 8, 4, 4, 4, 4, 6, 3, 20, 3, 12, 12, 16, 24}));
+  const std::array<size_t, 23> sizes = {effort.seedsPart,
+                                        effort.laterPart,
+                                        effort.maxCopies,
+                                        effort.seedsInPieces,
+                                        effort.seedsAgainOfKind,
+                                        effort.singles,
+                                        effort.maxLeaders,
+                                        effort.maxStarts,
+                                        effort.movesAtOnce,
+                                        effort.attempts,
+                                        effort.hillClimbStarts,
+                                        effort.sharingStarts,
+                                        effort.stagesStarts,
+                                        effort.keptStarts,
+                                        effort.kicks,
+                                        effort.dividedMax,
+                                        effort.maxPipelines,
+                                        effort.judgedBesides,
+                                        effort.judgedMore,
+                                        effort.judgeRounds,
+                                        effort.phasesRefined,
+                                        effort.phasesAtOnce,
+                                        effort.shortInitialSolutions};
+  EXPECT_EQ(sizes, (std::array<size_t, 23>{4, 8, 16, 3, 2, 64, 12, 8,  16, 6,  8, 4,
+                                           4, 4, 4,  6, 3, 20, 3,  12, 12, 16, 24}));
   EXPECT_EQ(effort.maxRows, 256);
   EXPECT_EQ(std::pair(effort.phaseTasks, effort.phaseRowTasks), std::pair(1e7, 4e6));
   EXPECT_EQ(std::pair(effort.phaseDescentTasks, effort.phaseDescents), std::pair(1e7, 1000.0));

@@ -25,8 +25,10 @@ struct Setup {
   std::optional<Problem> problem;
 };
 
-/// Makes nodes of `each` devices with `speeds` in TFLOP/s, one per node, and a Llama model of `layers` layers.
-std::unique_ptr<Setup> setUp(std::vector<double> speeds, int each, int64_t layers, int64_t batch, uint64_t memory = 0, double card = 6e9) {
+/// Makes nodes of `each` devices with `speeds` in TFLOP/s, one per node, and a Llama model of
+/// `layers` layers.
+std::unique_ptr<Setup> setUp(std::vector<double> speeds, int each, int64_t layers, int64_t batch,
+                             uint64_t memory = 0, double card = 6e9) {
   auto made = std::make_unique<Setup>();
   made->summary = *makeSummary({"shape", layers, 512, 1408, 8, 8, 4096, 256, bundle::BF16});
   made->cluster.topology.add_sites()->mutable_fabric()->set_latency(2e-5);
@@ -41,7 +43,8 @@ std::unique_ptr<Setup> setUp(std::vector<double> speeds, int each, int64_t layer
       device.name = "d" + std::to_string(made->cluster.devices.size());
       device.type = "T" + std::to_string(int(speeds[n]));
       device.node = static_cast<uint32_t>(n);
-      std::fill(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond), speeds[n] * 1e12);
+      std::fill(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond),
+                speeds[n] * 1e12);
       device.halfPeakRows = 100;
       device.memoryBandwidth = 1e12;
       device.launchOverhead = 1e-6;
@@ -62,7 +65,8 @@ TEST(Search, SamePlanOnAnyNumberOfThreads) {
     int64_t batch;
     uint32_t candidates;
   };
-  for (const Case &of : {Case{{90, 45, 20}, 3, 24, 300}, Case{{90, 45}, 2, 8, 0}}) { // the second problem uses descents
+  for (const Case &of : {Case{{90, 45, 20}, 3, 24, 300},
+                         Case{{90, 45}, 2, 8, 0}}) { // the second problem uses descents
     auto made = setUp(of.speeds, of.each, 4, of.batch);
     SearchOptions options;
     options.candidates = of.candidates;
@@ -128,7 +132,8 @@ TEST(Search, CanonicalOrderGoesBack) {
   auto made = setUp({20, 90, 45}, 2, 2, 8);
   const auto canonical = CanonicalProblem::make(*made->problem);
   ASSERT_FALSE(canonical.failed()) << canonical.message();
-  EXPECT_EQ(canonical->original, (std::vector<uint32_t>{2, 3, 4, 5, 0, 1})); // the fastest devices first
+  EXPECT_EQ(canonical->original,
+            (std::vector<uint32_t>{2, 3, 4, 5, 0, 1})); // the fastest devices first
   EXPECT_EQ(canonical->translate({0, 4}), (std::vector<uint32_t>{4, 2}));
   Strategy there;
   there.pipelines = {{8, {{0, 3, {{0, 8, 8}}}}}};
@@ -208,7 +213,9 @@ TEST(Search, ParametersComeByPhaseWhereNothingElseFits) {
   for (ClusterNode &node : made->cluster.nodes)
     node.hostMemory = 1u << 20;
   error = searchPlan(*made->problem, {}).message();
-  EXPECT_NE(error.find("hosts with 2.0 GiB of memory each (host_memory in the cluster file), for parameters gathered by phase"), std::string::npos)
+  EXPECT_NE(error.find("hosts with 2.0 GiB of memory each (host_memory in the cluster file), for "
+                       "parameters gathered by phase"),
+            std::string::npos)
       << error;
 }
 
@@ -220,8 +227,11 @@ TEST(Search, TechniquesAnswerMissingMemory) {
   EXPECT_TRUE(found->strategy.memoryOptimizations.any());
   EXPECT_EQ(found->evaluation.shortfallBytes, 0u);
   EXPECT_EQ(step::validatePlan(found->plan, made->summary).message(), "");
-  EXPECT_TRUE(!found->plan.offload.empty() || std::any_of(found->plan.cells.begin(), found->plan.cells.end(),
-                                                          [](const step::Cell &cell) { return cell.activations != step::Activations::Keep; }));
+  EXPECT_TRUE(
+      !found->plan.offload.empty() ||
+      std::any_of(found->plan.cells.begin(), found->plan.cells.end(), [](const step::Cell &cell) {
+        return cell.activations != step::Activations::Keep;
+      }));
   auto roomy = setUp({80, 80}, 1, 4, 8, 8u << 30);
   found = searchPlan(*roomy->problem, {});
   ASSERT_FALSE(found.failed()) << found.message();
@@ -239,7 +249,8 @@ TEST(Search, ExcludedDevicesStayIdle) {
     EXPECT_TRUE(cell.device == 1 || cell.device == 2);
 }
 
-/// The cost is minimized with a minimum throughput: only the cheap devices are used if they are fast enough.
+/// The cost is minimized with a minimum throughput: only the cheap devices are used if they are
+/// fast enough.
 TEST(Search, CheapestThatIsFastEnough) {
   auto made = setUp({80, 40}, 1, 3, 16);
   made->cluster.devices[0].price = 10;
@@ -276,11 +287,12 @@ TEST(Search, MeasuredTimesDecide) {
   EXPECT_LT(found->evaluation.step, 1);
 }
 
-/// No subset of the devices gives a cheaper plan, with and without a price limit, also if subsets fit only with memory
-/// techniques.
+/// No subset of the devices gives a cheaper plan, with and without a price limit, also if subsets
+/// fit only with memory techniques.
 TEST(Search, NoPartIsCheaper) {
   const std::vector<std::vector<uint32_t>> parts = {{0}, {4}, {2, 3}, {4, 5}};
-  const std::pair<uint64_t, double> cases[] = {{uint64_t(100) << 20, 4.5}, {uint64_t(40) << 20, 0}}; // memory, maximum price
+  const std::pair<uint64_t, double> cases[] = {{uint64_t(100) << 20, 4.5},
+                                               {uint64_t(40) << 20, 0}}; // memory, maximum price
   for (const auto &[memory, max] : cases) {
     auto made = setUp({80, 40, 20}, 2, 4, 16, memory, 1e9);
     const double prices[] = {4, 3, 1};
@@ -304,7 +316,8 @@ TEST(Search, NoPartIsCheaper) {
           alone.excluded.push_back(d);
       if (const auto other = searchPlan(problem, alone); !other.failed())
         EXPECT_LE(price, 1.02 * other->evaluation.step * other->price)
-            << "memory " << memory << ", at most " << max << ", " << part.size() << " devices, the first " << part.front();
+            << "memory " << memory << ", at most " << max << ", " << part.size()
+            << " devices, the first " << part.front();
     }
   }
 }
@@ -315,7 +328,9 @@ TEST(Search, LimitsThatNothingKeeps) {
   options.candidates = 60;
   options.minThroughput = 1e12;
   const std::string error = searchPlan(*made->problem, options).message();
-  EXPECT_NE(error.find("no plan reaches 1e+12 samples/s; the best that was found reaches"), std::string::npos) << error;
+  EXPECT_NE(error.find("no plan reaches 1e+12 samples/s; the best that was found reaches"),
+            std::string::npos)
+      << error;
 }
 
 /// With equal devices and fast links, the search finds the even split.

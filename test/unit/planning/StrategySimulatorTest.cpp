@@ -1,4 +1,5 @@
-// Tests that the planner's timer gives the same results for layouts as the expansion of their plans.
+// Tests that the planner's timer gives the same results for layouts as the expansion of their
+// plans.
 
 #include "Layout/StrategySimulator.h"
 #include "Search/Candidates.h"
@@ -27,11 +28,15 @@ struct Case {
   std::unique_ptr<Problem> problem;
 };
 
-/// Makes a case: unequal devices in nodes of one to four, on one or two sites, with memory for a part of the model.
+/// Makes a case: unequal devices in nodes of one to four, on one or two sites, with memory for a
+/// part of the model.
 std::unique_ptr<Case> makeCase(std::mt19937 &random, bool tight) {
   auto made = std::make_unique<Case>();
-  auto pick = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
-  ModelShape shape{"shape", pick(2, 6), 64 * pick(4, 12), 64 * pick(8, 24), 4, 4, 256 * pick(1, 16), 64 * pick(1, 8), bundle::BF16};
+  auto pick = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  };
+  ModelShape shape{"shape", pick(2, 6),        64 * pick(4, 12), 64 * pick(8, 24), 4,
+                   4,       256 * pick(1, 16), 64 * pick(1, 8),  bundle::BF16};
   made->summary = *makeSummary(shape);
   int sites = pick(1, 2), nodes = pick(1, 4);
   for (int s = 0; s < sites; ++s)
@@ -66,12 +71,15 @@ std::unique_ptr<Case> makeCase(std::mt19937 &random, bool tight) {
       device.memory = static_cast<uint64_t>(bytes * pick(2, 6)) + (200u << 20);
   }
   made->costs = must(CostModel::make(made->summary, made->cluster, nullptr, {}));
-  made->problem = std::make_unique<Problem>(Problem{made->summary, made->cluster, *made->costs, pick(4, 40)});
+  made->problem =
+      std::make_unique<Problem>(Problem{made->summary, made->cluster, *made->costs, pick(4, 40)});
   return made;
 }
 
 Strategy randomStrategy(std::mt19937 &random, const SearchContext &context) {
-  auto pick = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
+  auto pick = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  };
   std::vector<uint32_t> devices(context.devices);
   std::shuffle(devices.begin(), devices.end(), random);
   Strategy strategy;
@@ -79,9 +87,14 @@ Strategy randomStrategy(std::mt19937 &random, const SearchContext &context) {
   int64_t left = context.problem.batch;
   size_t at = 0;
   for (int p = 0; p < pipelines; ++p) {
-    size_t end = p + 1 == pipelines ? devices.size() : static_cast<size_t>(pick(1, static_cast<int>(devices.size()) - 1));
+    size_t end = p + 1 == pipelines
+                     ? devices.size()
+                     : static_cast<size_t>(pick(1, static_cast<int>(devices.size()) - 1));
     Pipeline pipeline;
-    pipeline.samples = p + 1 == pipelines ? left : std::max<int64_t>(1, left * static_cast<int64_t>(end) / static_cast<int64_t>(devices.size()));
+    pipeline.samples = p + 1 == pipelines
+                           ? left
+                           : std::max<int64_t>(1, left * static_cast<int64_t>(end) /
+                                                      static_cast<int64_t>(devices.size()));
     left -= pipeline.samples;
     int stages = pick(1, std::min<int>({static_cast<int>(end - at), 5, context.model.units()}));
     std::vector<size_t> cuts{at, end};
@@ -89,7 +102,8 @@ Strategy randomStrategy(std::mt19937 &random, const SearchContext &context) {
     while (static_cast<int>(cuts.size()) <= stages) {
       size_t c = at + 1 + random() % (end - at - 1 ? end - at - 1 : 1);
       int32_t u = pick(1, context.model.units() - 1);
-      if (std::find(cuts.begin(), cuts.end(), c) == cuts.end() && std::find(units.begin(), units.end(), u) == units.end()) {
+      if (std::find(cuts.begin(), cuts.end(), c) == cuts.end() &&
+          std::find(units.begin(), units.end(), u) == units.end()) {
         cuts.push_back(c);
         units.push_back(u);
       }
@@ -98,10 +112,12 @@ Strategy randomStrategy(std::mt19937 &random, const SearchContext &context) {
     std::sort(units.begin(), units.end());
     size_t rows = random() % std::min<size_t>(3, context.model.rows().size());
     for (int s = 0; s < stages; ++s)
-      pipeline.stages.push_back(makeStage(
-          context.model,
-          {devices.begin() + static_cast<long>(cuts[static_cast<size_t>(s)]), devices.begin() + static_cast<long>(cuts[static_cast<size_t>(s) + 1])},
-          units[static_cast<size_t>(s)], units[static_cast<size_t>(s) + 1], pipeline.samples, rows));
+      pipeline.stages.push_back(
+          makeStage(context.model,
+                    {devices.begin() + static_cast<long>(cuts[static_cast<size_t>(s)]),
+                     devices.begin() + static_cast<long>(cuts[static_cast<size_t>(s) + 1])},
+                    units[static_cast<size_t>(s)], units[static_cast<size_t>(s) + 1],
+                    pipeline.samples, rows));
     strategy.pipelines.push_back(std::move(pipeline));
     at = end;
   }
@@ -114,9 +130,12 @@ Strategy randomStrategy(std::mt19937 &random, const SearchContext &context) {
   return strategy;
 }
 
-/// Moves stage boundaries by fractions of units. In a third of the pipelines, also puts devices into two stages.
+/// Moves stage boundaries by fractions of units. In a third of the pipelines, also puts devices
+/// into two stages.
 void shareUnits(std::mt19937 &random, const SearchContext &context, Strategy &strategy) {
-  auto pick = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
+  auto pick = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  };
   strategy.boundaryDenominator = 1 << pick(1, 3);
   strategy.schedule = {};
   strategy.schedule.kind = step::ScheduleKind::SteadyState;
@@ -128,11 +147,12 @@ void shareUnits(std::mt19937 &random, const SearchContext &context, Strategy &st
     for (size_t s = 0; s < pipeline.stages.size(); ++s) {
       Stage &stage = pipeline.stages[s];
       const int32_t left = static_cast<int32_t>(pipeline.stages.size() - 1 - s);
-      int32_t end =
-          s + 1 == pipeline.stages.size()
-              ? parts.units()
-              : std::clamp(stage.unitEnd * strategy.boundaryDenominator + pick(1 - strategy.boundaryDenominator, strategy.boundaryDenominator - 1),
-                           begin + 1, parts.units() - left);
+      int32_t end = s + 1 == pipeline.stages.size()
+                        ? parts.units()
+                        : std::clamp(stage.unitEnd * strategy.boundaryDenominator +
+                                         pick(1 - strategy.boundaryDenominator,
+                                              strategy.boundaryDenominator - 1),
+                                     begin + 1, parts.units() - left);
       stage.unitBegin = begin;
       stage.unitEnd = begin = end;
     }
@@ -142,7 +162,8 @@ void shareUnits(std::mt19937 &random, const SearchContext &context, Strategy &st
   setSamplesPerVariant(strategy);
 }
 
-/// Expects that times, busy seconds and memory peaks are bit-equal to those of the full expansion with the same rules.
+/// Expects that times, busy seconds and memory peaks are bit-equal to those of the full expansion
+/// with the same rules.
 /// \returns the number of compared layouts.
 int compare(unsigned seed, int trials, bool sharedUnits) {
   std::mt19937 random(seed);
@@ -175,7 +196,9 @@ int compare(unsigned seed, int trials, bool sharedUnits) {
       EXPECT_EQ(timed.tasks, whole->numInstructions) << trial;
       for (size_t d = 0; d < whole->devices.size(); ++d) {
         EXPECT_EQ(timed.busy[d], whole->devices[d].busy) << trial << ", device " << d;
-        EXPECT_EQ(timed.memory[d] - timed.fragmentationDivisor[d], whole->devices[d].memory.peakLiveBytes) << trial << ", device " << d;
+        EXPECT_EQ(timed.memory[d] - timed.fragmentationDivisor[d],
+                  whole->devices[d].memory.peakLiveBytes)
+            << trial << ", device " << d;
       }
       ++compared;
     }
@@ -202,8 +225,8 @@ TEST(StrategySimulator, IsTheExpansionWhereStagesShareUnits) {
   EXPECT_GE(compared, trialsOr(60));
 }
 
-/// Repeats a case's nodes on its only site. \param shared  the site's fabric is a shared resource without effect on
-/// times, so that pipelines are not twins.
+/// Repeats a case's nodes on its only site. \param shared  the site's fabric is a shared resource
+/// without effect on times, so that pipelines are not twins.
 std::unique_ptr<Case> repeated(const Case &one, uint32_t copies, bool shared) {
   auto made = std::make_unique<Case>();
   made->summary = one.summary;
@@ -225,12 +248,13 @@ std::unique_ptr<Case> repeated(const Case &one, uint32_t copies, bool shared) {
     }
   }
   made->costs = must(CostModel::make(made->summary, made->cluster, nullptr, {}));
-  made->problem = std::make_unique<Problem>(Problem{made->summary, made->cluster, *made->costs, one.problem->batch * copies});
+  made->problem = std::make_unique<Problem>(
+      Problem{made->summary, made->cluster, *made->costs, one.problem->batch * copies});
   return made;
 }
 
-/// Only one of several equal pipelines is simulated. The result equals that of simulating all of them, with fewer
-/// events.
+/// Only one of several equal pipelines is simulated. The result equals that of simulating all of
+/// them, with fewer events.
 TEST(StrategySimulator, OneOfTwinsStandsForAll) {
   std::mt19937 random(11);
   int compared = 0;
@@ -245,14 +269,16 @@ TEST(StrategySimulator, OneOfTwinsStandsForAll) {
       continue;
     if (trial % 3 == 0)
       shareUnits(random, context, strategy);
-    const uint32_t copies = 2 + static_cast<uint32_t>(trial % 3), devices = static_cast<uint32_t>(one->cluster.devices.size());
+    const uint32_t copies = 2 + static_cast<uint32_t>(trial % 3),
+                   devices = static_cast<uint32_t>(one->cluster.devices.size());
     const std::vector<uint32_t> ahead = strategy.schedule.warmupForwards;
     for (uint32_t k = 1; k < copies; ++k) {
       strategy.pipelines.push_back(strategy.pipelines.front());
       for (Stage &stage : strategy.pipelines.back().stages)
         for (step::StageDevice &member : stage.members)
           member.device += k * devices;
-      strategy.schedule.warmupForwards.insert(strategy.schedule.warmupForwards.end(), ahead.begin(), ahead.end());
+      strategy.schedule.warmupForwards.insert(strategy.schedule.warmupForwards.end(), ahead.begin(),
+                                              ahead.end());
     }
     auto replicas = repeated(*one, copies, false), apart = repeated(*one, copies, true);
     StrategySimulator once(*replicas->problem), all(*apart->problem);
@@ -264,7 +290,8 @@ TEST(StrategySimulator, OneOfTwinsStandsForAll) {
     worst = std::max(worst, std::abs(a.step / b.step - 1));
     for (size_t d = 0; d < a.memory.size(); ++d) {
       EXPECT_NEAR(a.busy[d], b.busy[d], 1e-3 * b.busy[d]) << trial; // updates of a twin's shards
-      EXPECT_NEAR(static_cast<double>(a.memory[d]), static_cast<double>(b.memory[d]), 0.01 * static_cast<double>(b.memory[d]))
+      EXPECT_NEAR(static_cast<double>(a.memory[d]), static_cast<double>(b.memory[d]),
+                  0.01 * static_cast<double>(b.memory[d]))
           << trial << ", device " << d;
     }
     ++compared;
@@ -289,7 +316,8 @@ TEST(StrategySimulator, UnlikePipelinesAreNoTwins) {
     for (uint32_t d = first; d < end; ++d)
       members.push_back(d);
     const int64_t samples = two->problem->batch / 2;
-    return Pipeline{samples, {makeStage(context.model, members, 0, context.model.units(), samples, 0)}};
+    return Pipeline{samples,
+                    {makeStage(context.model, members, 0, context.model.units(), samples, 0)}};
   };
   Strategy strategy;
   strategy.pipelines = {pipeline(0, devices), pipeline(devices, 2 * devices)};
@@ -312,7 +340,8 @@ TEST(StrategySimulator, UnlikePipelinesAreNoTwins) {
   EXPECT_FALSE(replica());
   strategy = good;
   std::swap(strategy.pipelines[0].stages[0].members[0].device,
-            strategy.pipelines[1].stages[0].members[0].device); // still equal, but on each other's nodes if there are others
+            strategy.pipelines[1].stages[0].members[0].device); // still equal, but on each other's
+                                                                // nodes if there are others
   bool alone = true;
   for (uint32_t d = 1; d < devices; ++d)
     alone &= two->cluster.devices[d].node != two->cluster.devices[0].node;
@@ -321,7 +350,9 @@ TEST(StrategySimulator, UnlikePipelinesAreNoTwins) {
   two->cluster.devices.back().memory += 64;
   EXPECT_FALSE(replica());
   two->cluster.devices.back().memory -= 64;
-  two->cluster.topology.mutable_nodes(two->cluster.topology.nodes_size() - 1)->mutable_nic()->set_bandwidth(1);
+  two->cluster.topology.mutable_nodes(two->cluster.topology.nodes_size() - 1)
+      ->mutable_nic()
+      ->set_bandwidth(1);
   finder = ReplicaFinder(*two->problem);
   EXPECT_FALSE(replica());
 }

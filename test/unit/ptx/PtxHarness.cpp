@@ -9,12 +9,15 @@ std::string test::ptxKernel(const std::string &body, const std::string &variable
   return ".version 7.0\n.target sm_80\n.address_size 64\n" + variables +
          "\n.visible .entry k(.param .u64 out, .param .u64 in)\n{\n"
          ".reg .pred %p<16>;\n.reg .b16 %rs<16>;\n.reg .b32 %r<64>;\n.reg .b64 %rd<32>;\n"
-         "ld.param.b64 %rd1, [out];\nld.param.b64 %rd2, [in];\nmov.u32 %r1, %tid.x;\nmul.wide.u32 %rd3, %r1, 4;\n" +
+         "ld.param.b64 %rd1, [out];\nld.param.b64 %rd2, [in];\nmov.u32 %r1, %tid.x;\nmul.wide.u32 "
+         "%rd3, %r1, 4;\n" +
          body + "\nret;\n}\n";
 }
 
 bool test::PtxRun::hasOnly(const std::string &kind) const {
-  return !findings.empty() && std::all_of(findings.begin(), findings.end(), [&](const std::string &f) { return f.rfind(kind + ":", 0) == 0; });
+  return !findings.empty() &&
+         std::all_of(findings.begin(), findings.end(),
+                     [&](const std::string &f) { return f.rfind(kind + ":", 0) == 0; });
 }
 
 test::PtxRun test::runPtx(const std::string &text, const PtxGrid &grid) {
@@ -30,12 +33,14 @@ test::PtxRun test::runPtx(const std::string &text, const PtxGrid &grid) {
   };
   std::vector<Line> out(grid.out / 32 + 1), in(grid.in.size() / 32 + 1);
   std::copy(grid.in.begin(), grid.in.end(), in[0].words);
-  const auto outBegin = reinterpret_cast<uintptr_t>(out.data()), inBegin = reinterpret_cast<uintptr_t>(in.data());
+  const auto outBegin = reinterpret_cast<uintptr_t>(out.data()),
+             inBegin = reinterpret_cast<uintptr_t>(in.data());
   GridLaunch launch;
   launch.blocks = grid.blocks;
   launch.threads = grid.threads;
   launch.parameters = {outBegin, inBegin};
-  launch.operands = {{outBegin, outBegin + 4 * grid.out, true}, {inBegin, inBegin + 4 * grid.in.size(), false}};
+  launch.operands = {{outBegin, outBegin + 4 * grid.out, true},
+                     {inBegin, inBegin + 4 * grid.in.size(), false}};
   ptx::Defined defined;
   if (!grid.outIsDefined)
     defined[outBegin].assign(4 * grid.out, 0);

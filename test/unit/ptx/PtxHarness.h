@@ -8,8 +8,9 @@
 
 namespace zorse::test {
 
-/// Returns a kernel `k` with the parameters `out` and `in`, addresses of 4-byte words. %r, %rd, %f, %rs and %p are
-/// declared; %rd1 is `out`, %rd2 is `in`, %r1 the thread index and %rd3 four times the thread index.
+/// Returns a kernel `k` with the parameters `out` and `in`, addresses of 4-byte words. %r, %rd, %f,
+/// %rs and %p are declared; %rd1 is `out`, %rd2 is `in`, %r1 the thread index and %rd3 four times
+/// the thread index.
 std::string ptxKernel(const std::string &body, const std::string &variables = "");
 
 struct PtxRun {

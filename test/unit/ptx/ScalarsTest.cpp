@@ -62,7 +62,8 @@ TEST(PtxIntegers, BitsAndBytes) {
   EXPECT_EQ(compute("bfe.u64", 0xf0, 4, 2), 3u);
   EXPECT_EQ(compute("prmt.b32", 0x33221100, 0x77665544, 0x7632), 0x77663322u);
   EXPECT_EQ(compute("prmt.b32", 0x33221100, 0x77665544, 0x5410), 0x55441100u);
-  EXPECT_EQ(compute("prmt.b32", 0x00008000, 0, 0x0009), 0x000000ffu); // the sign of byte 1, then three times byte 0
+  EXPECT_EQ(compute("prmt.b32", 0x00008000, 0, 0x0009),
+            0x000000ffu); // the sign of byte 1, then three times byte 0
   EXPECT_EQ(compute("popc.b32", 0xf0f0), 8u);
   EXPECT_EQ(compute("popc.b64", ~uint64_t(0)), 64u);
   EXPECT_EQ(compute("clz.b32", 1), 31u);
@@ -73,11 +74,13 @@ TEST(PtxIntegers, BitsAndBytes) {
 }
 
 TEST(PtxFloats, AreRoundedAsTheySay) {
-  EXPECT_EQ(compute("add.rn.f32", real(1.0f), real(0x1p-24f)), real(1.0f)); // a tie, rounded to even
+  EXPECT_EQ(compute("add.rn.f32", real(1.0f), real(0x1p-24f)),
+            real(1.0f)); // a tie, rounded to even
   EXPECT_EQ(compute("add.rp.f32", real(1.0f), real(0x1p-24f)), real(1.0f + 0x1p-23f));
   EXPECT_EQ(compute("add.rz.f32", real(-1.0f), real(-0x1.8p-23f)), real(-1.0f - 0x1p-23f));
   EXPECT_EQ(compute("add.rm.f32", real(-1.0f), real(-0x1p-30f)), real(-1.0f - 0x1p-23f));
-  EXPECT_EQ(compute("mul.rz.f32", real(1.0f + 0x1p-23f), real(1.0f + 0x1p-23f)), real(1.0f + 0x1p-22f));
+  EXPECT_EQ(compute("mul.rz.f32", real(1.0f + 0x1p-23f), real(1.0f + 0x1p-23f)),
+            real(1.0f + 0x1p-22f));
   EXPECT_EQ(compute("div.rn.f32", real(1.0f), real(3.0f)), real(0x1.555556p-2f));
   EXPECT_EQ(compute("div.rz.f32", real(1.0f), real(3.0f)), real(0x1.555554p-2f));
   EXPECT_EQ(compute("sqrt.rn.f32", real(2.0f)), real(0x1.6a09e6p+0f));
@@ -124,7 +127,8 @@ TEST(PtxFloats, ComparisonsKnowNaN) {
   for (const char *ordered : {"eq", "ne", "lt", "le", "gt", "ge", "num"})
     EXPECT_EQ(compute(std::string("setp.") + ordered + ".f32", kNaN, real(1.0f)), 0u) << ordered;
   for (const char *unordered : {"equ", "neu", "ltu", "leu", "gtu", "geu", "nan"})
-    EXPECT_EQ(compute(std::string("setp.") + unordered + ".f32", kNaN, real(1.0f)), 1u) << unordered;
+    EXPECT_EQ(compute(std::string("setp.") + unordered + ".f32", kNaN, real(1.0f)), 1u)
+        << unordered;
   EXPECT_EQ(compute("setp.ne.f64", real(1.0), real(2.0)), 1u);
   EXPECT_EQ(compute("setp.ltu.f64", real(2.0), real(1.0)), 0u);
   EXPECT_EQ(compute("setp.eq.f32", real(0.0f), real(-0.0f)), 1u);
@@ -145,9 +149,11 @@ TEST(PtxFloats, MixedTypes) {
 TEST(PtxFloats, ProductsAndSumsOf16BitsAreRoundedOnce) {
   EXPECT_EQ(compute("fma.rn.bf16", 0x3f80, 0x3f80, 0x3b80), 0x3f80u); // 1 + 2^-8, a tie
   EXPECT_EQ(compute("fma.rn.bf16", 0x3f88, 0x3f88, 0x0000), 0x3f90u); // 1.0625^2 is also a tie
-  EXPECT_EQ(compute("fma.rn.bf16", 0x3f88, 0x3f88, 0x0d80), 0x3f91u); // no tie after 2^-100 is added
+  EXPECT_EQ(compute("fma.rn.bf16", 0x3f88, 0x3f88, 0x0d80),
+            0x3f91u); // no tie after 2^-100 is added
   EXPECT_EQ(compute("fma.rn.bf16", 0x3f88, 0x3f88, 0x8d80), 0x3f90u);
-  EXPECT_EQ(compute("fma.rn.bf16", 0x3fa8, 0x3f98, 0x0d80), compute("fma.rn.bf16", 0x3fa8, 0x3f98, 0x0000));
+  EXPECT_EQ(compute("fma.rn.bf16", 0x3fa8, 0x3f98, 0x0d80),
+            compute("fma.rn.bf16", 0x3fa8, 0x3f98, 0x0000));
   EXPECT_EQ(compute("fma.rn.bf16", 0x7f00, 0x4000, 0x0000), 0x7f80u); // 2^127 twice
   EXPECT_EQ(compute("fma.rn.bf16", 0x8000, 0x3f80, 0x8000), 0x8000u);
   EXPECT_EQ(compute("fma.rn.bf16", 0x7f80, 0x0000, 0x3f80), kNaN16);
@@ -157,14 +163,16 @@ TEST(PtxFloats, ProductsAndSumsOf16BitsAreRoundedOnce) {
 TEST(PtxFloats, Signs) {
   EXPECT_EQ(compute("neg.f32", real(0.0f)), real(-0.0f));
   EXPECT_EQ(compute("abs.f64", real(-2.0)), real(2.0));
-  EXPECT_EQ(compute("copysign.f32", real(-1.0f), real(3.0f)), real(-3.0f)); // the sign of the first operand, the magnitude of the second
+  EXPECT_EQ(compute("copysign.f32", real(-1.0f), real(3.0f)),
+            real(-3.0f)); // the sign of the first operand, the magnitude of the second
 }
 
 TEST(PtxConversions, NumbersOf16Bits) {
   EXPECT_EQ(compute("cvt.rn.bf16.f32", real(1.0f + 0x1p-8f)), 0x3f80u); // a tie, rounded to even
   EXPECT_EQ(compute("cvt.rn.bf16.f32", real(1.0f + 0x1.8p-7f)), 0x3f82u);
   EXPECT_EQ(compute("cvt.rz.bf16.f32", real(1.0f + 0x1.fp-8f)), 0x3f80u);
-  EXPECT_EQ(compute("cvt.rn.bf16.f32", 0x7f7fffff), 0x7f80u); // the largest f32 is rounded to infinity
+  EXPECT_EQ(compute("cvt.rn.bf16.f32", 0x7f7fffff),
+            0x7f80u); // the largest f32 is rounded to infinity
   EXPECT_EQ(compute("cvt.rz.bf16.f32", 0x7f7fffff), 0x7f7fu);
   EXPECT_EQ(compute("cvt.rn.f16.f32", real(65519.0f)), 0x7bffu);
   EXPECT_EQ(compute("cvt.rn.f16.f32", real(65520.0f)), 0x7c00u);
@@ -177,7 +185,8 @@ TEST(PtxConversions, NumbersOf16Bits) {
   EXPECT_EQ(compute("cvt.f32.f16", 0x0001), real(0x1p-24f));
   EXPECT_EQ(compute("cvt.f32.f16", 0xc000), real(-2.0f));
   EXPECT_EQ(compute("cvt.f32.bf16", 0x4049), 0x40490000u);
-  EXPECT_EQ(compute("cvt.rn.bf16x2.f32", real(2.0f), real(1.0f)), 0x40003f80u); // the first operand is the upper half
+  EXPECT_EQ(compute("cvt.rn.bf16x2.f32", real(2.0f), real(1.0f)),
+            0x40003f80u); // the first operand is the upper half
   EXPECT_EQ(compute("cvt.rn.f16x2.f32", real(2.0f), real(1.0f)), 0x40003c00u);
   EXPECT_EQ(compute("add.rn.f16x2", 0x3c003c00, 0x3c00c000), 0x4000bc00u);
   // Every f16 is unchanged after conversion to f32 and back.
@@ -203,7 +212,7 @@ TEST(PtxConversions, Integers) {
 }
 
 TEST(PtxScalars, WhatIsNotKnownIsNotThere) {
-  for (const char *opcode :
-       {"add.s32.sat", "add.sat.s32", "mul.f32.rn", "cvt.bf16x2.f32", "setp.lt.b32", "fma.f32", "sin.approx.f32", "div.full.f32"})
+  for (const char *opcode : {"add.s32.sat", "add.sat.s32", "mul.f32.rn", "cvt.bf16x2.f32",
+                             "setp.lt.b32", "fma.f32", "sin.approx.f32", "div.full.f32"})
     EXPECT_FALSE(findScalar(opcode)) << opcode;
 }

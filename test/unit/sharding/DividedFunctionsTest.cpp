@@ -1,5 +1,6 @@
-// Compiles the functions of the devices of a group, runs their segments and exchanges on the CPU device, and compares
-// results and gradients with those of the undivided functions in the reference evaluator.
+// Compiles the functions of the devices of a group, runs their segments and exchanges on the CPU
+// device, and compares results and gradients with those of the undivided functions in the reference
+// evaluator.
 #include "../autodiff/UnitFunctions.h"
 #include "../units/Models.h"
 #include "TensorBytes.h"
@@ -28,14 +29,17 @@ namespace {
 constexpr int64_t kRows = 3;
 using Key = std::pair<uint32_t, uint32_t>; ///< kind and index of an argument of a compiled function
 
-Key keyOfArgument(const bundle::FunctionArgument &argument) { return {argument.kind(), argument.index()}; }
+Key keyOfArgument(const bundle::FunctionArgument &argument) {
+  return {argument.kind(), argument.index()};
+}
 
 /// Points of a parameter that a device has.
 std::vector<int64_t> pointsOf(DictionaryAttr shard) {
   std::vector<int64_t> points;
-  const int64_t first = cast<IntegerAttr>(shard.get("first")).getInt(), count = cast<IntegerAttr>(shard.get("count")).getInt();
-  for (auto [begin, width] :
-       llvm::zip(cast<DenseI64ArrayAttr>(shard.get("begins")).asArrayRef(), cast<DenseI64ArrayAttr>(shard.get("widths")).asArrayRef()))
+  const int64_t first = cast<IntegerAttr>(shard.get("first")).getInt(),
+                count = cast<IntegerAttr>(shard.get("count")).getInt();
+  for (auto [begin, width] : llvm::zip(cast<DenseI64ArrayAttr>(shard.get("begins")).asArrayRef(),
+                                       cast<DenseI64ArrayAttr>(shard.get("widths")).asArrayRef()))
     for (int64_t i = first * width; i < (first + count) * width; ++i)
       points.push_back(begin + i);
   return points;
@@ -55,7 +59,8 @@ Tensor partOf(const Tensor &whole, DictionaryAttr shard) {
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t point : points)
       for (int64_t i = 0; i < inner; ++i)
-        part.values.push_back(whole.values[static_cast<size_t>((o * whole.shape[dim] + point) * inner + i)]);
+        part.values.push_back(
+            whole.values[static_cast<size_t>((o * whole.shape[dim] + point) * inner + i)]);
   return part;
 }
 
@@ -65,7 +70,8 @@ struct Member {
   std::map<Key, zorse::test::Buffer> memory;
 
   zorse::test::Buffer &argument(const bundle::FunctionArgument &argument) {
-    const size_t bytes = static_cast<size_t>(argument.bytes().fixed() + argument.bytes().per_row() * kRows);
+    const size_t bytes =
+        static_cast<size_t>(argument.bytes().fixed() + argument.bytes().per_row() * kRows);
     const Key key = keyOfArgument(argument);
     if (auto found = memory.find(key); found != memory.end() && found->second.size < bytes)
       memory.erase(found); // the workspace of another function
@@ -75,7 +81,8 @@ struct Member {
 
 class Group {
 public:
-  Group(runtime::CpuDevice &device, const bundle::FunctionLibrary &library, const bundle::ModelSummary &summary, std::vector<Member> members)
+  Group(runtime::CpuDevice &device, const bundle::FunctionLibrary &library,
+        const bundle::ModelSummary &summary, std::vector<Member> members)
       : device(device), library(library), summary(summary), members(std::move(members)) {}
 
   /// Runs a task of all devices. \param inputs  of the undivided function, by argument
@@ -104,8 +111,11 @@ public:
     int64_t count = 1;
     for (int64_t size : tensor.shape)
       count *= size;
-    const auto &buffer = members[m].memory.at({uint32_t(attribute.getKind()), attribute.getIndex()});
-    tensor.values = zorse::test::read(buffer.data.get(), getElementTypeOrSelf(function.getResultTypes()[i]), static_cast<size_t>(count));
+    const auto &buffer =
+        members[m].memory.at({uint32_t(attribute.getKind()), attribute.getIndex()});
+    tensor.values =
+        zorse::test::read(buffer.data.get(), getElementTypeOrSelf(function.getResultTypes()[i]),
+                          static_cast<size_t>(count));
     return tensor;
   }
 
@@ -120,7 +130,8 @@ private:
     return nullptr;
   }
 
-  void fill(Member &member, func::FuncOp function, const bundle::CompiledFunction &code, const Arguments &inputs) {
+  void fill(Member &member, func::FuncOp function, const bundle::CompiledFunction &code,
+            const Arguments &inputs) {
     for (const bundle::FunctionArgument &argument : code.arguments()) {
       auto &buffer = member.argument(argument);
       if (argument.kind() == bundle::SCALARS) {
@@ -139,7 +150,8 @@ private:
         shard = shardOf(member, attribute.getIndex());
       auto found = member.memory.find({uint32_t(attribute.getKind()), attribute.getIndex()});
       if (found != member.memory.end())
-        zorse::test::write(found->second.data.get(), getElementTypeOrSelf(function.getArgumentTypes()[i]),
+        zorse::test::write(found->second.data.get(),
+                           getElementTypeOrSelf(function.getArgumentTypes()[i]),
                            partOf(inputs.at(keyOf(attribute)), shard).values);
     }
   }
@@ -147,7 +159,8 @@ private:
   static DictionaryAttr shardOf(Member &member, uint32_t parameter) {
     func::FuncOp forward = member.unitClass.definer();
     for (unsigned i = 0; i < forward.getNumArguments(); ++i)
-      if (ArgumentAttr attribute = attributeOfArgument(forward, i); isOfKind(attribute, ArgumentKind::Parameter) && attribute.getIndex() == parameter)
+      if (ArgumentAttr attribute = attributeOfArgument(forward, i);
+          isOfKind(attribute, ArgumentKind::Parameter) && attribute.getIndex() == parameter)
         return forward.getArgAttrOfType<DictionaryAttr>(i, sharding::kShardAttr);
     return {};
   }
@@ -172,7 +185,8 @@ private:
       int left = segment;
       for (const bundle::Launch &launch : functions[m]->launches())
         if (launch.has_exchange() && left-- == 0) {
-          const bundle::FunctionArgument &argument = functions[m]->arguments(int(launch.exchange().argument()));
+          const bundle::FunctionArgument &argument =
+              functions[m]->arguments(int(launch.exchange().argument()));
           ASSERT_EQ(argument.kind(), bundle::EXCHANGE);
           buffers.push_back(members[m].argument(argument).data.get());
           described = find(argument.index());
@@ -197,7 +211,8 @@ private:
     for (size_t from = 0; from < buffers.size(); ++from)
       for (size_t to = 0; to < buffers.size(); ++to)
         if (from != to)
-          std::memcpy(buffers[to] + begins[from], buffers[from] + begins[from], begins[from + 1] - begins[from]);
+          std::memcpy(buffers[to] + begins[from], buffers[from] + begins[from],
+                      begins[from + 1] - begins[from]);
   }
 
   const bundle::UnitFunction::Exchange *find(uint32_t number) {
@@ -234,7 +249,9 @@ protected:
     options.useCache = false;
     auto compiled = codegen::compileFunctions(*module, options);
     ASSERT_TRUE(succeeded(compiled));
-    const std::string path = (std::filesystem::temp_directory_path() / ("zorse-divided-" + std::to_string(getpid()) + ".so")).string();
+    const std::string path = (std::filesystem::temp_directory_path() /
+                              ("zorse-divided-" + std::to_string(getpid()) + ".so"))
+                                 .string();
     std::ofstream(path, std::ios::binary) << compiled->object;
     auto device = runtime::CpuDevice::create({});
     ASSERT_FALSE(device.failed()) << device.message();
@@ -266,8 +283,9 @@ protected:
     first.addPass(units::createFindUnits());
     first.addPass(autodiff::createJoinBackward());
     ASSERT_TRUE(succeeded(first.run(module)));
-    const auto units = std::distance(module.lookupSymbol<func::FuncOp>("model").getOps<UnitOp>().begin(),
-                                     module.lookupSymbol<func::FuncOp>("model").getOps<UnitOp>().end());
+    const auto units =
+        std::distance(module.lookupSymbol<func::FuncOp>("model").getOps<UnitOp>().begin(),
+                      module.lookupSymbol<func::FuncOp>("model").getOps<UnitOp>().end());
     PassManager second(module.getContext());
     second.addPass(sharding::createDivideUnits({{"g", 0, units, shares}}));
     second.addPass(autodiff::createChooseSaved(autodiff::RecomputePolicy::MinCut));
@@ -278,7 +296,8 @@ protected:
   void compareUnit(ClassOp whole, Group &group) {
     reference::Options options;
     options.rows = kRows;
-    std::mt19937 random(17); // NOLINT(bugprone-random-generator-seed): the same numbers in every run
+    std::mt19937 random(
+        17); // NOLINT(bugprone-random-generator-seed): the same numbers in every run
     Arguments arguments;
     auto add = [&](func::FuncOp function) {
       for (unsigned i = 0; i < function.getNumArguments(); ++i) {
@@ -288,7 +307,9 @@ protected:
         Type type = function.getArgumentTypes()[i];
         Tensor tensor = randomTensor(type, kRows, random, 0.1, 1);
         for (double &value : tensor.values)
-          value = isInteger(type) ? static_cast<double>(random() % 8) : key.first == "scalars" ? 0.5 : value;
+          value = isInteger(type)          ? static_cast<double>(random() % 8)
+                  : key.first == "scalars" ? 0.5
+                                           : value;
         arguments[key] = tensor;
       }
     };
@@ -302,7 +323,8 @@ protected:
         return;
       for (unsigned i = 0; i < function.getNumResults(); ++i)
         if (!isOfKind(attributeOfResult(function, i), ArgumentKind::Saved))
-          compareResult(attributeOfResult(function, i), expected.at(keyOf(attributeOfResult(function, i))), group, task);
+          compareResult(attributeOfResult(function, i),
+                        expected.at(keyOf(attributeOfResult(function, i))), group, task);
       for (auto &[key, value] : expected)
         arguments.insert({key, value}); // saved tensors
     }
@@ -336,10 +358,13 @@ protected:
 
   static std::pair<DictionaryAttr, bool> storage(ClassOp unitClass, ArgumentAttr gradient) {
     func::FuncOp forward = unitClass.definer();
-    for (unsigned i = 0; i < forward.getNumArguments() && isOfKind(gradient, ArgumentKind::ParameterGradient); ++i)
+    for (unsigned i = 0;
+         i < forward.getNumArguments() && isOfKind(gradient, ArgumentKind::ParameterGradient); ++i)
       if (ArgumentAttr attribute = attributeOfArgument(forward, i);
-          isOfKind(attribute, ArgumentKind::Parameter) && attribute.getIndex() == gradient.getIndex())
-        return {forward.getArgAttrOfType<DictionaryAttr>(i, sharding::kShardAttr), bool(forward.getArgAttr(i, sharding::kPartialGradientAttr))};
+          isOfKind(attribute, ArgumentKind::Parameter) &&
+          attribute.getIndex() == gradient.getIndex())
+        return {forward.getArgAttrOfType<DictionaryAttr>(i, sharding::kShardAttr),
+                bool(forward.getArgAttr(i, sharding::kPartialGradientAttr))};
     return {{}, false};
   }
 
@@ -349,7 +374,8 @@ protected:
     for (double value : expected.values)
       scale = std::max(scale, std::abs(value));
     for (size_t i = 0; i < got.values.size(); ++i)
-      ASSERT_LE(std::abs(got.values[i] - expected.values[i]), 1e-9 * scale) << where << ", element " << i;
+      ASSERT_LE(std::abs(got.values[i] - expected.values[i]), 1e-9 * scale)
+          << where << ", element " << i;
   }
 
   size_t exchanges = 0;

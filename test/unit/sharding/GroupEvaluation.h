@@ -1,4 +1,5 @@
-// Evaluates the functions of the devices of a group together, and compares them with the joint function on one device.
+// Evaluates the functions of the devices of a group together, and compares them with the joint
+// function on one device.
 #pragma once
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -30,7 +31,9 @@ inline std::vector<int64_t> pointsOf(const GranuleMap &map, Share share) {
 }
 
 /// Copies the points of a dimension from or to a part.
-template <typename Copy> void forEachElement(const std::vector<int64_t> &shape, unsigned dim, const std::vector<int64_t> &points, Copy copy) {
+template <typename Copy>
+void forEachElement(const std::vector<int64_t> &shape, unsigned dim,
+                    const std::vector<int64_t> &points, Copy copy) {
   int64_t outer = 1, inner = 1;
   for (size_t i = 0; i < shape.size(); ++i)
     (i < dim ? outer : i > dim ? inner : outer) *= i == dim ? 1 : shape[i];
@@ -38,7 +41,8 @@ template <typename Copy> void forEachElement(const std::vector<int64_t> &shape, 
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t p = 0; p < count; ++p)
       for (int64_t i = 0; i < inner; ++i)
-        copy(static_cast<size_t>((o * shape[dim] + points[static_cast<size_t>(p)]) * inner + i), static_cast<size_t>((o * count + p) * inner + i));
+        copy(static_cast<size_t>((o * shape[dim] + points[static_cast<size_t>(p)]) * inner + i),
+             static_cast<size_t>((o * count + p) * inner + i));
 }
 
 inline Tensor partOf(const Tensor &whole, const ShardedDim &sharded, Share share) {
@@ -46,16 +50,19 @@ inline Tensor partOf(const Tensor &whole, const ShardedDim &sharded, Share share
   std::vector<int64_t> shape = whole.shape;
   shape[sharded.dim] = static_cast<int64_t>(points.size());
   Tensor part = Tensor::filled(shape, 0);
-  forEachElement(whole.shape, sharded.dim, points, [&](size_t from, size_t to) { part.values[to] = whole.values[from]; });
+  forEachElement(whole.shape, sharded.dim, points,
+                 [&](size_t from, size_t to) { part.values[to] = whole.values[from]; });
   return part;
 }
 
 class GroupEvaluation {
 public:
-  GroupEvaluation(mlir::func::FuncOp joint, const ClassSharding &sharding, std::vector<std::vector<Share>> shares, const reference::Options &options)
+  GroupEvaluation(mlir::func::FuncOp joint, const ClassSharding &sharding,
+                  std::vector<std::vector<Share>> shares, const reference::Options &options)
       : joint(joint), sharding(sharding), shares(std::move(shares)), options(options) {}
 
-  /// Returns the first problem, or "". `worst` receives the largest difference, relative to the largest element of a result.
+  /// Returns the first problem, or "". `worst` receives the largest difference, relative to the
+  /// largest element of a result.
   std::string compare(llvm::ArrayRef<Tensor> arguments, size_t devices, double &worst) {
     auto whole = reference::evaluate(joint, arguments, options);
     if (failed(whole))
@@ -66,7 +73,8 @@ public:
         return "the function of device " + std::to_string(d) + " is not valid";
       values.emplace_back();
       for (mlir::BlockArgument argument : joint.getArguments())
-        values[d][functions[d]->getArgument(argument.getArgNumber())] = argumentOf(argument, arguments[argument.getArgNumber()], d);
+        values[d][functions[d]->getArgument(argument.getArgNumber())] =
+            argumentOf(argument, arguments[argument.getArgNumber()], d);
       next.push_back(functions[d]->front().begin());
     }
     while (next[0] != std::prev(functions[0]->front().end()))
@@ -78,13 +86,16 @@ public:
 private:
   Tensor argumentOf(mlir::Value argument, const Tensor &whole, size_t device) const {
     auto it = sharding.values.find(argument);
-    return it == sharding.values.end() ? whole : partOf(whole, it->second.dim, shares[it->second.axis][device]);
+    return it == sharding.values.end()
+               ? whole
+               : partOf(whole, it->second.dim, shares[it->second.axis][device]);
   }
 
   /// Evaluates every device up to its next exchange, and the exchange.
   std::string advance() {
     for (size_t d = 0; d < functions.size(); ++d)
-      for (; !isExchange(*next[d]) && !next[d]->hasTrait<mlir::OpTrait::IsTerminator>(); ++next[d]) {
+      for (; !isExchange(*next[d]) && !next[d]->hasTrait<mlir::OpTrait::IsTerminator>();
+           ++next[d]) {
         std::vector<Tensor> operands;
         for (mlir::Value operand : next[d]->getOperands())
           operands.push_back(values[d][operand]);
@@ -139,7 +150,8 @@ private:
       for (size_t d = 0; d < functions.size(); ++d) {
         const Tensor &found = values[d][functions[d]->front().getTerminator()->getOperand(i)];
         if (stored != sharding.values.end()) {
-          if (!close(found, partOf(whole[i], stored->second.dim, shares[stored->second.axis][d]), scaleOf(whole[i], floor), worst))
+          if (!close(found, partOf(whole[i], stored->second.dim, shares[stored->second.axis][d]),
+                     scaleOf(whole[i], floor), worst))
             return "result " + std::to_string(i) + " of device " + std::to_string(d);
         } else if (parameter && sharding.partial.contains(terminator->getOperand(i))) {
           if (d == 0)
@@ -168,7 +180,8 @@ private:
     double difference = 0;
     for (auto [a, b] : llvm::zip(found.values, expected.values))
       if (a != b && !(std::isnan(a) && std::isnan(b)))
-        difference = std::max(difference, std::isfinite(a - b) ? std::abs(a - b) / scale : INFINITY);
+        difference =
+            std::max(difference, std::isfinite(a - b) ? std::abs(a - b) / scale : INFINITY);
     worst = std::max(worst, difference);
     return difference <= 1e-9;
   }
@@ -183,7 +196,8 @@ private:
 };
 
 /// Returns ranges that tile the granules of every axis. Ranges may be empty.
-inline std::vector<std::vector<Share>> randomShares(const ClassSharding &sharding, size_t devices, std::mt19937 &random) {
+inline std::vector<std::vector<Share>> randomShares(const ClassSharding &sharding, size_t devices,
+                                                    std::mt19937 &random) {
   std::vector<std::vector<Share>> shares;
   for (const sharding::Axis &axis : sharding.axes) {
     std::vector<int64_t> ends{axis.granules};
@@ -208,7 +222,8 @@ inline int64_t indicesOf(mlir::Value argument) {
   return count;
 }
 
-inline std::vector<Tensor> randomArguments(mlir::func::FuncOp function, int64_t rows, std::mt19937 &random) {
+inline std::vector<Tensor> randomArguments(mlir::func::FuncOp function, int64_t rows,
+                                           std::mt19937 &random) {
   std::vector<Tensor> arguments;
   for (mlir::BlockArgument argument : function.getArguments()) {
     auto tensor = mlir::cast<mlir::RankedTensorType>(argument.getType());
@@ -218,8 +233,9 @@ inline std::vector<Tensor> randomArguments(mlir::func::FuncOp function, int64_t 
       shape.push_back(mlir::ShapedType::isDynamic(size) ? rows : size);
     arguments.push_back(Tensor::filled(shape, 0));
     for (double &value : arguments.back().values)
-      value = mlir::isa<mlir::FloatType>(tensor.getElementType()) ? std::uniform_real_distribution<>(0.1, 1)(random)
-                                                                  : static_cast<double>(static_cast<int64_t>(random()) % indices);
+      value = mlir::isa<mlir::FloatType>(tensor.getElementType())
+                  ? std::uniform_real_distribution<>(0.1, 1)(random)
+                  : static_cast<double>(static_cast<int64_t>(random()) % indices);
   }
   return arguments;
 }

@@ -1,5 +1,6 @@
-// Divides the joint functions of models among the devices of a group, with random shares, and evaluates the devices'
-// functions together: losses, activations and gradients are those of one device.
+// Divides the joint functions of models among the devices of a group, with random shares, and
+// evaluates the devices' functions together: losses, activations and gradients are those of one
+// device.
 #include "../autodiff/UnitFunctions.h"
 #include "../units/Models.h"
 #include "GroupEvaluation.h"
@@ -49,7 +50,8 @@ double compareClasses(const std::string &text, int tries, double flopsPerByte = 
       options.rows = 3;
       const size_t devices = 2 + random() % 3;
       GroupEvaluation group(joint, sharding, randomShares(sharding, devices, random), options);
-      EXPECT_EQ(group.compare(randomArguments(joint, options.rows, random), devices, worst), "") << devices << " devices";
+      EXPECT_EQ(group.compare(randomArguments(joint, options.rows, random), devices, worst), "")
+          << devices << " devices";
     }
   }
   EXPECT_LE(worst, 1e-9);

@@ -1,6 +1,7 @@
-// check-sharding FILE...: divides the classes of modules with joint functions (zorse-opt ... --zorse-join-backward) among two to four
-// devices, evaluates the devices' functions together, and prints a line per module: divided fraction of the FLOPs, worst difference.
-// Exit code 1 if a device computes something else.
+// check-sharding FILE...: divides the classes of modules with joint functions (zorse-opt ...
+// --zorse-join-backward) among two to four devices, evaluates the devices' functions together, and
+// prints a line per module: divided fraction of the FLOPs, worst difference. Exit code 1 if a
+// device computes something else.
 #include "../autodiff/UnitFunctions.h"
 #include "GroupEvaluation.h"
 
@@ -31,15 +32,18 @@ int main(int argc, char **argv) {
       options.rows = 2;
       for (size_t devices = 2; devices <= 4; ++devices) {
         GroupEvaluation group(joint, sharding, randomShares(sharding, devices, random), options);
-        const std::string problem = group.compare(randomArguments(joint, options.rows, random), devices, worst);
+        const std::string problem =
+            group.compare(randomArguments(joint, options.rows, random), devices, worst);
         if (problem == "the joint function cannot be evaluated")
           ++skipped;
         else if (!problem.empty())
           problems += " class '" + unitClass.getSymName().str() + "': " + problem + ";";
       }
     }
-    std::printf("%s: %.1f %% of the FLOPs, %zu classes, %zu exchanges, worst difference %.1e, %zu not evaluated%s\n", argv[file],
-                flops > 0 ? 100 * divided / flops : 0, classes, exchanges, worst, skipped, problems.c_str());
+    std::printf("%s: %.1f %% of the FLOPs, %zu classes, %zu exchanges, worst difference %.1e, %zu "
+                "not evaluated%s\n",
+                argv[file], flops > 0 ? 100 * divided / flops : 0, classes, exchanges, worst,
+                skipped, problems.c_str());
     std::fflush(stdout);
     ok &= problems.empty();
   }

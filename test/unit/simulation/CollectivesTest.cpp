@@ -32,12 +32,14 @@ bundle::Topology farApart() {
 TEST(Collectives, RingAllGatherOfUnevenPieces) {
   Network network(cards(3));
   Traffic traffic(network);
-  // A link carries all pieces except that of the member at its end: 0 -> 1: 300 - 200, 1 -> 2: 300 - 0, 2 -> 0: 300 -
-  // 100.
+  // A link carries all pieces except that of the member at its end: 0 -> 1: 300 - 200, 1 -> 2: 300
+  // - 0, 2 -> 0: 300 - 100.
   TransferTimes p = traffic.allGather({{0, 100}, {1, 200}, {2, 0}}, {0, 1, 2}, 5, Algorithm::Ring);
   EXPECT_DOUBLE_EQ(p.sent, 5 + 3);
   EXPECT_DOUBLE_EQ(p.arrived, 5 + 3 + 2);
-  auto free = [&](uint32_t from, uint32_t to, int end) { return traffic.busyUntil(network.route(from, to).resources[end]); };
+  auto free = [&](uint32_t from, uint32_t to, int end) {
+    return traffic.busyUntil(network.route(from, to).resources[end]);
+  };
   EXPECT_DOUBLE_EQ(free(0, 1, 0), 5 + 1);
   EXPECT_DOUBLE_EQ(free(1, 2, 0), 5 + 3);
   EXPECT_DOUBLE_EQ(free(2, 0, 0), 5 + 2);
@@ -47,9 +49,12 @@ TEST(Collectives, RingAllGatherOfUnevenPieces) {
 TEST(Collectives, RingReduceScatterIsTheGatherBackwards) {
   Network network(cards(3));
   Traffic traffic(network);
-  TransferTimes p = traffic.reduceScatter({0, 1, 2}, {{0, 100}, {1, 200}, {2, 0}}, 0, Algorithm::Ring);
+  TransferTimes p =
+      traffic.reduceScatter({0, 1, 2}, {{0, 100}, {1, 200}, {2, 0}}, 0, Algorithm::Ring);
   EXPECT_DOUBLE_EQ(p.sent, 3);
-  auto out = [&](uint32_t from, uint32_t to) { return traffic.busyUntil(network.route(from, to).resources[0]); };
+  auto out = [&](uint32_t from, uint32_t to) {
+    return traffic.busyUntil(network.route(from, to).resources[0]);
+  };
   EXPECT_DOUBLE_EQ(out(1, 0), 1);
   EXPECT_DOUBLE_EQ(out(2, 1), 3);
   EXPECT_DOUBLE_EQ(out(0, 2), 2);
@@ -58,18 +63,21 @@ TEST(Collectives, RingReduceScatterIsTheGatherBackwards) {
 TEST(Collectives, RingsCrossACardOncePerNode) {
   Network network(nodesOfTwo(2));
   Traffic traffic(network);
-  // 0 -> 1 -> (NIC) 2 -> 3 -> (NIC) 0, pieces of 100: every link carries 300. NIC: 3 s; bus: one link, 0.2 s.
-  TransferTimes p = traffic.allGather({{0, 100}, {1, 100}, {2, 100}, {3, 100}}, {3, 2, 1, 0}, 0, Algorithm::Ring);
+  // 0 -> 1 -> (NIC) 2 -> 3 -> (NIC) 0, pieces of 100: every link carries 300. NIC: 3 s; bus: one
+  // link, 0.2 s.
+  TransferTimes p =
+      traffic.allGather({{0, 100}, {1, 100}, {2, 100}, {3, 100}}, {3, 2, 1, 0}, 0, Algorithm::Ring);
   EXPECT_DOUBLE_EQ(p.sent, 3);
-  // Latencies of four links except the shortest: twice two NICs of 0.25 and the fabric's 1, and one port of 0.125.
+  // Latencies of four links except the shortest: twice two NICs of 0.25 and the fabric's 1, and one
+  // port of 0.125.
   EXPECT_DOUBLE_EQ(p.arrived, 3 + 2 * 1.5 + 0.125);
 }
 
 TEST(Collectives, ExchangeSendsEveryPieceToEveryReader) {
   Network network(nodesOfTwo(2));
   Traffic traffic(network);
-  // Owner 0 (60 bytes) does not read. Readers 1, 2, 3: one over the bus, two over the NIC: 120 bytes. Owner 2 (40):
-  // reader 1 over its NIC, 3 over the bus.
+  // Owner 0 (60 bytes) does not read. Readers 1, 2, 3: one over the bus, two over the NIC: 120
+  // bytes. Owner 2 (40): reader 1 over its NIC, 3 over the bus.
   TransferTimes p = traffic.allGather({{0, 60}, {2, 40}}, {1, 2, 3}, 0, Algorithm::AllPairs);
   EXPECT_DOUBLE_EQ(p.sent, 1.2);
   EXPECT_DOUBLE_EQ(p.arrived, 1.2 + 1.5);
@@ -84,7 +92,8 @@ TEST(Collectives, ExchangeSendsEveryPieceToEveryReader) {
 TEST(Collectives, TreesCarryWhatIsBelow) {
   Network network(cards(3)); // 0 above 1 and 2
   Traffic traffic(network);
-  TransferTimes p = traffic.allGather({{0, 100}, {1, 200}, {2, 300}}, {0, 1, 2}, 0, Algorithm::Tree);
+  TransferTimes p =
+      traffic.allGather({{0, 100}, {1, 200}, {2, 300}}, {0, 1, 2}, 0, Algorithm::Tree);
   // Up: 200 and 300 into the NIC of 0. Down: 600 - 200 and 600 - 300 out of it.
   EXPECT_DOUBLE_EQ(p.sent, 7);
   EXPECT_DOUBLE_EQ(p.arrived, 7 + 2);
@@ -105,7 +114,8 @@ TEST(Collectives, HierarchicalIsCheaperOverTwoSites) {
   EXPECT_DOUBLE_EQ(ring.arrived, 30 + 8 + 8 + 1);
   traffic.reset();
   TransferTimes both = traffic.allGather(pieces, all, 0, Algorithm::Hierarchical);
-  // Inside the sites, 100 bytes per NIC, 1 s; between them 200 bytes, 20 s; inside the sites 200 bytes, 2 s.
+  // Inside the sites, 100 bytes per NIC, 1 s; between them 200 bytes, 20 s; inside the sites 200
+  // bytes, 2 s.
   EXPECT_DOUBLE_EQ(both.sent, 23);
   EXPECT_DOUBLE_EQ(both.arrived, 23 + 1 + 8 + 1);
   traffic.reset();
@@ -137,7 +147,8 @@ TEST(Collectives, BestIsTheFirstToEnd) {
               .arrived;
         };
         double min = 1e300;
-        for (Algorithm a : {Algorithm::AllPairs, Algorithm::Ring, Algorithm::Tree, Algorithm::Hierarchical, Algorithm::Rails})
+        for (Algorithm a : {Algorithm::AllPairs, Algorithm::Ring, Algorithm::Tree,
+                            Algorithm::Hierarchical, Algorithm::Rails})
           if (a != Algorithm::Hierarchical || network.sites() > 1)
             min = std::min(min, arrived(a));
         EXPECT_DOUBLE_EQ(arrived(Algorithm::Best), min);
@@ -149,8 +160,10 @@ TEST(Collectives, ShareResourcesWithTransfers) {
   Network network(cards(3));
   Traffic traffic(network);
   EXPECT_DOUBLE_EQ(traffic.send(0, 1, 400, 0).sent, 4);
-  EXPECT_DOUBLE_EQ(traffic.allGather({{0, 100}, {1, 100}, {2, 100}}, {0, 1, 2}, 1, Algorithm::Ring).sent, 6); // 200 bytes out of 0 after the 400
-  EXPECT_DOUBLE_EQ(traffic.send(1, 2, 100, 1).sent, 4);                                                       // after 200 bytes out of 1
+  EXPECT_DOUBLE_EQ(
+      traffic.allGather({{0, 100}, {1, 100}, {2, 100}}, {0, 1, 2}, 1, Algorithm::Ring).sent,
+      6);                                               // 200 bytes out of 0 after the 400
+  EXPECT_DOUBLE_EQ(traffic.send(1, 2, 100, 1).sent, 4); // after 200 bytes out of 1
   EXPECT_DOUBLE_EQ(traffic.send(2, 0, 0, 1).sent, 1);
 }
 
@@ -186,8 +199,8 @@ TEST(Collectives, RailsPassACardOnce) {
     Traffic traffic(network);
     std::vector<Piece> pieces{{0, 100}, {1, 100}, {2, 100}, {3, 100}};
     std::vector<uint32_t> all{0, 1, 2, 3};
-    // Between nodes: the 200 bytes of the other node in two flows, 2 s with NICs of 100 bytes/s. Inside: half of 400
-    // over ports of 1000 bytes/s.
+    // Between nodes: the 200 bytes of the other node in two flows, 2 s with NICs of 100 bytes/s.
+    // Inside: half of 400 over ports of 1000 bytes/s.
     TransferTimes gather = traffic.allGather(pieces, all, 0, Algorithm::Rails);
     EXPECT_DOUBLE_EQ(gather.sent, 2 + 0.2);
     EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(0, 2).resources[0]), 2);
@@ -220,11 +233,13 @@ TEST(Collectives, BestIsOneOfThoseAllowed) {
     EXPECT_EQ(arrived(Algorithm::Best), arrived(a));
   }
   t.clear_collective_algorithms();
-  t.add_collective_algorithms(bundle::Topology::HIERARCHICAL); // which cannot be used in a single site
+  t.add_collective_algorithms(
+      bundle::Topology::HIERARCHICAL); // which cannot be used in a single site
   EXPECT_EQ(arrived(Algorithm::Best), arrived(Algorithm::Ring));
 }
 
-/// Two nodes of two devices, NICs of 100 bytes/s, at most 30 per flow: two rings, one per device of a node.
+/// Two nodes of two devices, NICs of 100 bytes/s, at most 30 per flow: two rings, one per device of
+/// a node.
 TEST(Collectives, RingsShareACardOfLimitedFlows) {
   bundle::Topology t = nodesOfTwo(2);
   for (int n = 0; n < 2; ++n)
@@ -232,13 +247,23 @@ TEST(Collectives, RingsShareACardOfLimitedFlows) {
   Network network(t);
   Traffic traffic(network);
   // Every link carries 300 bytes in two parallel flows of 150: 5 s. One ring would take 10 s.
-  EXPECT_DOUBLE_EQ(traffic.allGather({{0, 100}, {1, 100}, {2, 100}, {3, 100}}, {0, 1, 2, 3}, 0, Algorithm::Ring).sent, 5);
-  EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(0, 2).resources[0]), 3); // the NIC transfers the same bytes as before
+  EXPECT_DOUBLE_EQ(
+      traffic.allGather({{0, 100}, {1, 100}, {2, 100}, {3, 100}}, {0, 1, 2, 3}, 0, Algorithm::Ring)
+          .sent,
+      5);
+  EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(0, 2).resources[0]),
+                   3); // the NIC transfers the same bytes as before
   traffic.reset();
-  EXPECT_DOUBLE_EQ(traffic.reduceScatter({0, 1, 2, 3}, {{0, 100}, {1, 100}, {2, 100}, {3, 100}}, 0, Algorithm::Ring).sent, 5);
+  EXPECT_DOUBLE_EQ(
+      traffic
+          .reduceScatter({0, 1, 2, 3}, {{0, 100}, {1, 100}, {2, 100}, {3, 100}}, 0, Algorithm::Ring)
+          .sent,
+      5);
   traffic.reset();
   // With one member in a node, there is one ring. Links into 0, 1 and 2 carry 200 bytes each.
-  EXPECT_DOUBLE_EQ(traffic.allGather({{0, 100}, {1, 100}, {2, 100}}, {0, 1, 2}, 0, Algorithm::Ring).sent, 200 / 30.0);
+  EXPECT_DOUBLE_EQ(
+      traffic.allGather({{0, 100}, {1, 100}, {2, 100}}, {0, 1, 2}, 0, Algorithm::Ring).sent,
+      200 / 30.0);
 }
 
 } // namespace

@@ -31,13 +31,16 @@ TEST(Network, RoutesCrossWhatTheDocumentationSays) {
   };
   using List = std::vector<std::string>;
   EXPECT_EQ(names(0, 0), List());
-  EXPECT_EQ(names(0, 1), (List{"device link of device 0, out", "bus of node n0", "device link of device 1, in"}));
+  EXPECT_EQ(names(0, 1), (List{"device link of device 0, out", "bus of node n0",
+                               "device link of device 1, in"}));
   EXPECT_EQ(names(1, 2), (List{"NIC of node n0, out", "fabric of site s0", "NIC of node n1, in"}));
   EXPECT_EQ(names(3, 4),
-            (List{"NIC of node n1, out", "uplink of site s0, out", "link from site s0 to site s1", "uplink of site s1, in", "NIC of node n2, in"}));
+            (List{"NIC of node n1, out", "uplink of site s0, out", "link from site s0 to site s1",
+                  "uplink of site s1, in", "NIC of node n2, in"}));
   EXPECT_EQ(network.route(0, 0).latency, 0);
-  EXPECT_DOUBLE_EQ(network.route(0, 1).latency, 0.125);        // latency of the port
-  EXPECT_DOUBLE_EQ(network.route(1, 2).latency, 1 + 2 * 0.25); // latencies of the fabric and both NICs
+  EXPECT_DOUBLE_EQ(network.route(0, 1).latency, 0.125); // latency of the port
+  EXPECT_DOUBLE_EQ(network.route(1, 2).latency,
+                   1 + 2 * 0.25); // latencies of the fabric and both NICs
   EXPECT_DOUBLE_EQ(network.route(3, 4).latency, 4 + 0.75 + 2 * 0.25);
   EXPECT_EQ(network.route(1, 2).perFlowBandwidth, 0);
   EXPECT_EQ(network.route(3, 4).perFlowBandwidth, 20);
@@ -70,7 +73,8 @@ TEST(Network, ListedPairsOfSitesHaveTheirOwnLink) {
   EXPECT_DOUBLE_EQ(traffic.send(0, 4, 80, 0).sent, 4);  // an unlisted pair, 20 bytes/s per flow
 }
 
-/// With many sites, pairs are not resources: their bandwidth limits each flow, and nothing is stored per pair.
+/// With many sites, pairs are not resources: their bandwidth limits each flow, and nothing is
+/// stored per pair.
 TEST(Network, ManySites) {
   bundle::Topology t;
   for (int s = 0; s < 5000; ++s) {
@@ -89,8 +93,8 @@ TEST(Traffic, TwoFlowsShareACard) {
   Network network(nodesOfTwo(3)); // NICs of 100 bytes/s
   Traffic traffic(network);
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 500, 1).sent, 6);
-  EXPECT_DOUBLE_EQ(traffic.send(1, 4, 500, 1).sent, 11);  // out of the same NIC
-  EXPECT_DOUBLE_EQ(traffic.send(4, 0, 500, 1).sent, 6);   // in through the other direction of the NIC
+  EXPECT_DOUBLE_EQ(traffic.send(1, 4, 500, 1).sent, 11); // out of the same NIC
+  EXPECT_DOUBLE_EQ(traffic.send(4, 0, 500, 1).sent, 6); // in through the other direction of the NIC
   EXPECT_DOUBLE_EQ(traffic.send(5, 2, 100, 20).sent, 21); // idle again
 }
 
@@ -101,17 +105,19 @@ TEST(Traffic, FlowsUnderTheirLimitAddUpToTheCard) {
   Traffic traffic(network);
   for (int i = 0; i < 4; ++i)
     EXPECT_DOUBLE_EQ(traffic.send(0, 2, 100, 0).sent, 4) << i; // 4 x 25 = 100 bytes/s
-  EXPECT_DOUBLE_EQ(traffic.send(0, 2, 100, 0).sent, 5);        // the fifth flow exceeds the bandwidth
+  EXPECT_DOUBLE_EQ(traffic.send(0, 2, 100, 0).sent, 5); // the fifth flow exceeds the bandwidth
 }
 
-/// A message of `half_bandwidth_bytes` bytes reaches half of the rate. Other transfers can use the remaining bandwidth of the NIC.
+/// A message of `half_bandwidth_bytes` bytes reaches half of the rate. Other transfers can use the
+/// remaining bandwidth of the NIC.
 TEST(Traffic, SmallMessagesRunAtLess) {
   bundle::Topology t = nodesOfTwo(2);
   t.mutable_nodes(0)->mutable_nic()->set_half_bandwidth_bytes(100);
   Network network(t);
   Traffic traffic(network);
-  EXPECT_DOUBLE_EQ(traffic.send(0, 2, 100, 0).sent, 2);     // 100 bytes/s
-  EXPECT_DOUBLE_EQ(traffic.send(1, 3, 100, 0).sent, 3);     // after the bytes of the other message, but not after its delay
+  EXPECT_DOUBLE_EQ(traffic.send(0, 2, 100, 0).sent, 2); // 100 bytes/s
+  EXPECT_DOUBLE_EQ(traffic.send(1, 3, 100, 0).sent,
+                   3); // after the bytes of the other message, but not after its delay
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 9900, 10).sent, 110); // 99 % of the rate
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 0, 200).sent, 200);
   Traffic gathers(network);
@@ -119,7 +125,8 @@ TEST(Traffic, SmallMessagesRunAtLess) {
   t.mutable_nodes(0)->mutable_nic()->set_half_bandwidth_bytes(0);
   Network plain(t);
   Traffic others(plain);
-  EXPECT_DOUBLE_EQ(with.arrived, others.allGather({{0, 1000}}, {2}, 0, Algorithm::Ring).arrived + 1);
+  EXPECT_DOUBLE_EQ(with.arrived,
+                   others.allGather({{0, 1000}}, {2}, 0, Algorithm::Ring).arrived + 1);
 }
 
 TEST(Traffic, LatencyOccupiesNothing) {
@@ -145,7 +152,8 @@ TEST(Traffic, FirstComeFirstServed) {
   EXPECT_DOUBLE_EQ(other.send(0, 2, 100, 0).sent, 1);
 }
 
-/// For every sequence of flows, a NIC never exceeds its bandwidth, and uses all of it while it has work.
+/// For every sequence of flows, a NIC never exceeds its bandwidth, and uses all of it while it has
+/// work.
 TEST(Traffic, ACardIsNeverOverBooked) {
   Network network(nodesOfTwo(4));
   Traffic traffic(network);

@@ -28,8 +28,8 @@ inline bundle::Topology::Node *addNode(bundle::Topology &t, uint32_t site, int d
   return node;
 }
 
-/// One site with `nodes` nodes of two devices: ports of 1000 bytes/s and 0.125 s, a bus of 1500 bytes/s, NICs of 100
-/// bytes/s and 0.25 s, and a fabric of 1000 bytes/s and 1 s.
+/// One site with `nodes` nodes of two devices: ports of 1000 bytes/s and 0.125 s, a bus of 1500
+/// bytes/s, NICs of 100 bytes/s and 0.25 s, and a fabric of 1000 bytes/s and 1 s.
 inline bundle::Topology nodesOfTwo(int nodes) {
   bundle::Topology t;
   *addSite(t)->mutable_fabric() = link(1000, 1);

@@ -1,6 +1,6 @@
-// Tests the expansion of plans of every kind, and the refused ones. Whether programs compute the same as one device is
-// tested with random plans of all these kinds: by valid-plans (test/mutation) for synthetic models and by
-// random_tilings.py (test/e2e) for real ones.
+// Tests the expansion of plans of every kind, and the refused ones. Whether programs compute the
+// same as one device is tested with random plans of all these kinds: by valid-plans (test/mutation)
+// for synthetic models and by random_tilings.py (test/e2e) for real ones.
 
 #include "SyntheticModel.h"
 
@@ -24,7 +24,8 @@ void checkStructure(const StepGraph &graph, const std::string &name) {
     uint32_t last = 0;
     for (uint32_t e = device.instructions.begin; e < device.instructions.end; ++e) {
       const Instruction &instruction = graph.instructions[e];
-      ASSERT_TRUE(e == device.instructions.begin || instruction.id > last) << name << ": ids ascend";
+      ASSERT_TRUE(e == device.instructions.begin || instruction.id > last)
+          << name << ": ids ascend";
       last = instruction.id;
       for (uint32_t w = instruction.waits.begin; w < instruction.waits.end; ++w) {
         const Wait &wait = graph.waits[w];
@@ -41,7 +42,8 @@ void checkStructure(const StepGraph &graph, const std::string &name) {
 
 void check(const bundle::ModelSummary &summary, const Plan &plan, const std::string &name) {
   auto graph = lowerPlan(summary, plan);
-  ASSERT_FALSE(graph.failed()) << name << ": " << graph.message() << "\n" << writePlan(plan, summary);
+  ASSERT_FALSE(graph.failed()) << name << ": " << graph.message() << "\n"
+                               << writePlan(plan, summary);
   checkStructure(*graph, name);
 }
 
@@ -53,24 +55,31 @@ Plan read(const bundle::ModelSummary &summary, const std::string &json) {
 
 TEST(Expand, OneDevice) {
   auto summary = syntheticModel();
-  check(summary, read(summary, R"({"global_batch_size": 3, "devices": ["a"], "cells": [{"units": [0, 6], "samples": [0, 3], "device": "a"}]})"),
-        "one device");
+  check(
+      summary,
+      read(
+          summary,
+          R"({"global_batch_size": 3, "devices": ["a"], "cells": [{"units": [0, 6], "samples": [0, 3], "device": "a"}]})"),
+      "one device");
 }
 
 TEST(Expand, StagesOfOneTwoThreeDevices) {
   auto summary = syntheticModel();
   for (const char *schedule : {"1f1b", "gpipe", "steady_state"})
-    check(summary,
-          read(summary, std::string(R"({"global_batch_size": 16, "devices": ["a", "b", "c", "d", "e", "f"], "stages": [
+    check(
+        summary,
+        read(summary,
+             std::string(
+                 R"({"global_batch_size": 16, "devices": ["a", "b", "c", "d", "e", "f"], "stages": [
       {"units": [0, 2], "devices": [{"device": "a", "samples": 10, "micro_batch_size": 2}, {"device": "b", "samples": 4, "micro_batch_size": 2}, {"device": "c", "samples": 2, "micro_batch_size": 1}]},
       {"units": [2, 3], "devices": ["d"], "micro_batch_size": 3},
       {"units": [3, 6], "devices": ["e", "f"], "micro_batch_size": 4}], "schedule": ")") +
-                            schedule + "\"}"),
-          schedule);
+                 schedule + "\"}"),
+        schedule);
 }
 
-/// For each instruction of a device: the instructions that have ended when it starts, including itself, according to
-/// queues and waits.
+/// For each instruction of a device: the instructions that have ended when it starts, including
+/// itself, according to queues and waits.
 std::vector<std::vector<bool>> endedBefore(const StepGraph &graph, const DeviceProgram &device) {
   const uint32_t count = device.instructions.size();
   std::vector<std::vector<bool>> ended(count, std::vector<bool>(count));
@@ -92,7 +101,8 @@ std::vector<std::vector<bool>> endedBefore(const StepGraph &graph, const DeviceP
   return ended;
 }
 
-/// Blocking communication starts after all earlier work of its device has ended, and ends before all later work.
+/// Blocking communication starts after all earlier work of its device has ended, and ends before
+/// all later work.
 TEST(Expand, BlockingCommunication) {
   auto summary = syntheticModel();
   const std::string text =
@@ -114,13 +124,16 @@ TEST(Expand, BlockingCommunication) {
       const auto ended = endedBefore(graph, device);
       auto moves = [&](uint32_t i) {
         const InstructionKind kind = graph.instructions[device.instructions.begin + i].kind;
-        return kind == InstructionKind::Send || kind == InstructionKind::Receive || kind == InstructionKind::AllGather ||
-               kind == InstructionKind::ReduceScatter;
+        return kind == InstructionKind::Send || kind == InstructionKind::Receive ||
+               kind == InstructionKind::AllGather || kind == InstructionKind::ReduceScatter;
       };
-      auto computes = [&](uint32_t i) { return graph.instructions[device.instructions.begin + i].kind == InstructionKind::Compute; };
+      auto computes = [&](uint32_t i) {
+        return graph.instructions[device.instructions.begin + i].kind == InstructionKind::Compute;
+      };
       for (uint32_t i = 0; i < ended.size(); ++i)
         for (uint32_t k = 0; k < i; ++k)
-          pairs += !ended[i][k] && ((moves(i) && (moves(k) || computes(k))) || (computes(i) && moves(k)));
+          pairs += !ended[i][k] &&
+                   ((moves(i) && (moves(k) || computes(k))) || (computes(i) && moves(k)));
     }
     return pairs;
   };
@@ -130,7 +143,9 @@ TEST(Expand, BlockingCommunication) {
 
 TEST(Expand, TwoPipelinesAndForeignOwners) {
   auto summary = syntheticModel();
-  check(summary, read(summary, R"({"global_batch_size": 9, "devices": ["a", "b", "c", "owner", "idle"], "pipelines": [
+  check(summary,
+        read(summary,
+             R"({"global_batch_size": 9, "devices": ["a", "b", "c", "owner", "idle"], "pipelines": [
       {"samples": [0, 5], "stages": [{"units": [0, 3], "devices": ["a"], "micro_batch_size": 2}, {"units": [3, 6], "devices": ["b"], "micro_batch_size": 1}]},
       {"samples": [5, 9], "stages": [{"units": [0, 6], "devices": ["c"], "micro_batch_size": 2}]}],
       "state": {"groups": [{"group": "*", "owners": [{"device": "owner", "fraction": 0.6}, {"device": "a", "fraction": 0}, {"device": "c", "fraction": 0.4}]}]}})"),
@@ -149,7 +164,8 @@ TEST(Expand, ExplicitOrderAndChunks) {
 /// Tasks of a device, as in an explicit order.
 std::vector<std::string> tasksOf(const StepGraph &graph, uint32_t device) {
   std::vector<std::string> tasks;
-  for (uint32_t e = graph.devices[device].instructions.begin; e < graph.devices[device].instructions.end; ++e) {
+  for (uint32_t e = graph.devices[device].instructions.begin;
+       e < graph.devices[device].instructions.end; ++e) {
     const Instruction &instruction = graph.instructions[e];
     if (instruction.kind == InstructionKind::Compute && instruction.task <= bundle::Compute::W)
       tasks.push_back(std::string(1, "?FBW"[instruction.task]) + std::to_string(instruction.cell));
@@ -164,18 +180,23 @@ TEST(Expand, SplitBackward) {
   check(summary, plan, "1f1b");
   auto graph = lowerPlan(summary, plan);
   ASSERT_FALSE(graph.failed()) << graph.message();
-  // W fills gaps: a ready forward runs first, but at most two cells, the number of the first stage, wait for their W.
-  EXPECT_EQ(tasksOf(*graph, 1), (std::vector<std::string>{"F4", "B4", "F5", "B5", "W4", "F6", "B6", "W5", "F7", "B7", "W6", "W7"}));
+  // W fills gaps: a ready forward runs first, but at most two cells, the number of the first stage,
+  // wait for their W.
+  EXPECT_EQ(tasksOf(*graph, 1), (std::vector<std::string>{"F4", "B4", "F5", "B5", "W4", "F6", "B6",
+                                                          "W5", "F7", "B7", "W6", "W7"}));
   // The part of a unit's backward in each task.
   for (const Instruction &instruction : graph->instructions) {
     std::vector<int32_t> units;
     for (uint32_t c = instruction.calls.begin; c < instruction.calls.end; ++c)
       units.push_back(graph->calls[c].unit);
     if (instruction.kind == InstructionKind::Compute && instruction.task == bundle::Compute::B)
-      EXPECT_EQ(units, instruction.cell < 4 ? (std::vector<int32_t>{2, 1}) : (std::vector<int32_t>{5, 4, 3}))
+      EXPECT_EQ(units, instruction.cell < 4 ? (std::vector<int32_t>{2, 1})
+                                            : (std::vector<int32_t>{5, 4, 3}))
           << "the first unit has no gradient of inputs";
     if (instruction.kind == InstructionKind::Compute && instruction.task == bundle::Compute::W)
-      EXPECT_EQ(units, instruction.cell < 4 ? (std::vector<int32_t>{2, 1, 0}) : (std::vector<int32_t>{5, 4})) << "unit 3 does not split";
+      EXPECT_EQ(units, instruction.cell < 4 ? (std::vector<int32_t>{2, 1, 0})
+                                            : (std::vector<int32_t>{5, 4}))
+          << "unit 3 does not split";
   }
   plan.schedule.kind = ScheduleKind::GPipe;
   check(summary, plan, "gpipe");
@@ -185,7 +206,8 @@ TEST(Expand, SplitBackward) {
 size_t blockCopies(const StepGraph &graph, uint32_t unit) {
   size_t copies = 0;
   for (const Instruction &instruction : graph.instructions)
-    copies += instruction.kind == InstructionKind::Copy && instruction.value.kind == bundle::Value::SAVED_BLOCK && instruction.value.id == unit;
+    copies += instruction.kind == InstructionKind::Copy &&
+              instruction.value.kind == bundle::Value::SAVED_BLOCK && instruction.value.id == unit;
   return copies;
 }
 
@@ -193,21 +215,29 @@ TEST(Expand, OffloadedActivationsAreFewAtOnce) {
   auto summary = syntheticModel();
   std::string cells;
   for (int c = 0; c < 8; ++c)
-    cells +=
-        (c ? "," : "") + std::string(R"({"units": [0, 6], "samples": [)") + std::to_string(c) + "," + std::to_string(c + 1) + R"(], "device": "a"})";
+    cells += (c ? "," : "") + std::string(R"({"units": [0, 6], "samples": [)") + std::to_string(c) +
+             "," + std::to_string(c + 1) + R"(], "device": "a"})";
   auto expand = [&](const std::string &more) {
-    Plan plan = read(summary, R"({"global_batch_size": 8, "devices": ["a"], "cells": [)" + cells + "]" + more + "}");
+    Plan plan = read(summary, R"({"global_batch_size": 8, "devices": ["a"], "cells": [)" + cells +
+                                  "]" + more + "}");
     auto graph = lowerPlan(summary, plan);
     EXPECT_FALSE(graph.failed()) << graph.message();
     checkStructure(*graph, more);
     return std::move(*graph);
   };
-  const StepGraph kept = expand(R"(, "schedule": "gpipe")"), left = expand(R"(, "schedule": "gpipe", "activations": "offload")");
+  const StepGraph kept = expand(R"(, "schedule": "gpipe")"),
+                  left = expand(R"(, "schedule": "gpipe", "activations": "offload")");
   EXPECT_EQ(blockCopies(kept, 1), 0u);
-  EXPECT_EQ(blockCopies(left, 1), 2u * (8 - 2)); // blocks of the first two backwards stay on the device
+  EXPECT_EQ(blockCopies(left, 1),
+            2u * (8 - 2)); // blocks of the first two backwards stay on the device
   EXPECT_LT(left.devices[0].memory.activations, kept.devices[0].memory.activations);
   EXPECT_GT(left.devices[0].memory.host, 0u);
-  EXPECT_EQ(blockCopies(expand(R"(, "schedule": "gpipe", "activations": "offload", "offload": [{"buffer_count": 5}])"), 1), 2u * (8 - 5));
+  EXPECT_EQ(
+      blockCopies(
+          expand(
+              R"(, "schedule": "gpipe", "activations": "offload", "offload": [{"buffer_count": 5}])"),
+          1),
+      2u * (8 - 5));
   // If every backward follows its forward, all blocks stay on the device.
   EXPECT_EQ(blockCopies(expand(R"(, "schedule": "1f1b", "activations": "offload")"), 1), 0u);
 }
@@ -217,9 +247,19 @@ TEST(Expand, TasksWithoutWorkMayBeLeftOut) {
   std::string cells =
       R"({"global_batch_size": 2, "devices": ["a"], "cells": [{"units": [0, 1], "samples": [0, 2], "device": "a"}, {"units": [1, 3], "samples": [0, 2], "device": "a"},
       {"units": [3, 4], "samples": [0, 2], "device": "a"}, {"units": [4, 6], "samples": [0, 2], "device": "a"}], "split_backward": true, "schedule": {"order": {"a": )";
-  check(summary, read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "W3", "W0", "W1"]}}})"), "left out");
-  check(summary, read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "B0", "W3", "W2", "W0", "W1"]}}})"), "listed");
-  const std::string error = lowerPlan(summary, read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "W3", "W1"]}}})")).message();
+  check(summary,
+        read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "W3", "W0", "W1"]}}})"),
+        "left out");
+  check(summary,
+        read(summary,
+             cells +
+                 R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "B0", "W3", "W2", "W0", "W1"]}}})"),
+        "listed");
+  const std::string error =
+      lowerPlan(
+          summary,
+          read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "W3", "W1"]}}})"))
+          .message();
   EXPECT_NE(error.find("does not contain W0"), std::string::npos) << error;
 }
 
@@ -248,12 +288,15 @@ TEST(Expand, OrderThatCannotRunPrintsTheCycle) {
       "schedule": {"order": {"a": ["F0", "B0", "F2", "B2"], "b": ["F1", "B1"]}}})");
   const std::string error = lowerPlan(summary, plan).message();
   EXPECT_NE(error.find("cannot run"), std::string::npos) << error;
-  EXPECT_NE(error.find("B of cell 0 (units 0-2, samples 0-2, device a)"), std::string::npos) << error;
+  EXPECT_NE(error.find("B of cell 0 (units 0-2, samples 0-2, device a)"), std::string::npos)
+      << error;
 }
 
 TEST(Expand, TooLittleMemoryIsItemised) {
   auto summary = syntheticModel();
-  Plan plan = read(summary, R"({"global_batch_size": 8, "devices": [{"name": "a", "memory": 4096}, "b"], "stages": [
+  Plan plan =
+      read(summary,
+           R"({"global_batch_size": 8, "devices": [{"name": "a", "memory": 4096}, "b"], "stages": [
       {"units": [0, 3], "devices": ["a"], "micro_batch_size": 2}, {"units": [3, 6], "devices": ["b"], "micro_batch_size": 2}]})");
   const std::string error = lowerPlan(summary, plan).message();
   EXPECT_NE(error.find("device a needs"), std::string::npos) << error;
@@ -267,8 +310,8 @@ TEST(Expand, ManyDevicesInSeconds) {
     json += (d ? ", \"d" : "\"d") + std::to_string(d) + "\"";
   json += R"(], "stages": [)";
   for (int stage = 0; stage < 6; ++stage) {
-    json += std::string(stage ? ", " : "") + "{\"units\": [" + std::to_string(stage) + ", " + std::to_string(stage + 1) +
-            "], \"micro_batch_size\": 4, \"devices\": [";
+    json += std::string(stage ? ", " : "") + "{\"units\": [" + std::to_string(stage) + ", " +
+            std::to_string(stage + 1) + "], \"micro_batch_size\": 4, \"devices\": [";
     for (int d = stage * 85; d < (stage + 1) * 85; ++d)
       json += std::string(d % 85 ? ", " : "") + "\"d" + std::to_string(d) + "\"";
     json += "]}";

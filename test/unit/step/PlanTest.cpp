@@ -31,7 +31,8 @@ std::string withCells(const std::string &cells, const std::string &more = "") {
 
 const char *const kWhole = R"({"units": [0, 6], "samples": [0, 8], "device": "a"})";
 
-#define EXPECT_MISTAKE(json, text) EXPECT_NE(mistake(json).find(text), std::string::npos) << mistake(json)
+#define EXPECT_MISTAKE(json, text)                                                                 \
+  EXPECT_NE(mistake(json).find(text), std::string::npos) << mistake(json)
 
 TEST(PlanText, Valid) { EXPECT_EQ(mistake(withCells(kWhole)), ""); }
 
@@ -42,37 +43,46 @@ TEST(PlanText, NotJson) {
 }
 
 TEST(PlanText, WrongTypesAndKeys) {
-  EXPECT_MISTAKE(R"({"global_batch_size": "8", "devices": ["a"], "cells": []})", "global_batch_size: expected a whole number, got \"8\"");
-  EXPECT_MISTAKE(R"({"global_batch_size": 0, "devices": ["a"], "cells": []})", "global_batch_size: expected at least 1");
-  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "cell": []})", "unknown key \"cell\"; known are");
-  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a", "a"], "cells": []})", "device 'a' is listed twice");
+  EXPECT_MISTAKE(R"({"global_batch_size": "8", "devices": ["a"], "cells": []})",
+                 "global_batch_size: expected a whole number, got \"8\"");
+  EXPECT_MISTAKE(R"({"global_batch_size": 0, "devices": ["a"], "cells": []})",
+                 "global_batch_size: expected at least 1");
+  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "cell": []})",
+                 "unknown key \"cell\"; known are");
+  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a", "a"], "cells": []})",
+                 "device 'a' is listed twice");
   EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"]})", "missing key \"cells\"");
-  EXPECT_MISTAKE(withCells(R"({"units": [0], "samples": [0, 8], "device": "a"})"), "cells[0].units: expected [begin, end]");
-  EXPECT_MISTAKE(withCells(R"({"units": [0, 99999999999], "samples": [0, 8], "device": "a"})"), "number too large");
+  EXPECT_MISTAKE(withCells(R"({"units": [0], "samples": [0, 8], "device": "a"})"),
+                 "cells[0].units: expected [begin, end]");
+  EXPECT_MISTAKE(withCells(R"({"units": [0, 99999999999], "samples": [0, 8], "device": "a"})"),
+                 "number too large");
 }
 
 TEST(PlanText, Format1IsConverted) {
   auto summary = syntheticModel();
-  auto old = readPlan(R"({"format": 1, "batch": 8, "devices": [{"name": "a", "speed": 2e9}, "b"], "communication": "blocking",
+  auto old = readPlan(
+      R"({"format": 1, "batch": 8, "devices": [{"name": "a", "speed": 2e9}, "b"], "communication": "blocking",
       "stages": [{"units": [0, 3], "microbatch": 2, "devices": ["a"]}, {"units": [3, 6], "devices": [{"device": "b", "samples": 8, "microbatch": 4}]}],
       "state": {"default": "equal", "groups": [{"group": 0, "owners": [{"device": "a", "share": 25}, {"device": "b", "share": 75}]}]},
       "residency": [{"moments": "host", "update": "device"}, {"groups": [0], "gather": "phase"}, {"devices": ["a"], "images": 3}],
       "schedule": {"name": "timed", "in_flight": 1.5, "weight_delay": 2, "interleave": 4}})",
-                      summary);
+      summary);
   ASSERT_FALSE(old.failed()) << old.message();
-  auto now =
-      readPlan(R"({"format": 2, "global_batch_size": 8, "devices": [{"name": "a", "flops_per_second": 2e9}, "b"], "overlap_communication": false,
+  auto now = readPlan(
+      R"({"format": 2, "global_batch_size": 8, "devices": [{"name": "a", "flops_per_second": 2e9}, "b"], "overlap_communication": false,
       "stages": [{"units": [0, 3], "micro_batch_size": 2, "devices": ["a"]}, {"units": [3, 6], "devices": [{"device": "b", "samples": 8, "micro_batch_size": 4}]}],
       "state": {"default_sharding": "equal", "groups": [{"group": 0, "owners": [{"device": "a", "fraction": 0.25}, {"device": "b", "fraction": 0.75}]}]},
       "offload": [{"optimizer_states": "host", "optimizer": "device"}, {"groups": [0], "reshard_after_forward": true}, {"devices": ["a"], "buffer_count": 3}],
       "schedule": {"name": "steady_state", "in_flight_factor": 1.5, "max_weight_grad_delay": 2, "microbatch_group_size": 4}})",
-               summary);
+      summary);
   ASSERT_FALSE(now.failed()) << now.message();
   EXPECT_EQ(writePlan(*old, summary), writePlan(*now, summary));
   EXPECT_EQ(writePlan(*now, summary).find("\"format\": 2"), 4u);
   for (auto [name, renamed] : {std::pair{"folded", "wave"}, {"ministages", "breadth_first"}}) {
     auto plan = readPlan(
-        std::string(R"({"format": 1, "batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"]}], "schedule": ")") + name + "\"}",
+        std::string(
+            R"({"format": 1, "batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"]}], "schedule": ")") +
+            name + "\"}",
         summary);
     ASSERT_FALSE(plan.failed()) << plan.message();
     EXPECT_NE(writePlan(*plan, summary).find(renamed), std::string::npos);
@@ -80,13 +90,20 @@ TEST(PlanText, Format1IsConverted) {
 }
 
 TEST(PlanText, OldKeysNameTheNewOnes) {
-  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "cells": []})", "the plan: key \"batch\" is now \"global_batch_size\"");
+  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "cells": []})",
+                 "the plan: key \"batch\" is now \"global_batch_size\"");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [])"), "key \"residency\" is now \"offload\"");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"moments": "host"}])"), "offload[0]: key \"moments\" is now \"optimizer_states\"");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "state": {"groups": [{"group": 0, "owners": [{"device": "a", "share": 100}]}]})"),
-                 "state.groups[0].owners[0]: key \"share\" is now \"fraction\"");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "schedule": "timed")"), "schedule: \"timed\" is now \"steady_state\"");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "format": 3)"), "format: expected 2, or 1, which is converted; got 3");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"moments": "host"}])"),
+                 "offload[0]: key \"moments\" is now \"optimizer_states\"");
+  EXPECT_MISTAKE(
+      withCells(
+          kWhole,
+          R"(, "state": {"groups": [{"group": 0, "owners": [{"device": "a", "share": 100}]}]})"),
+      "state.groups[0].owners[0]: key \"share\" is now \"fraction\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "schedule": "timed")"),
+                 "schedule: \"timed\" is now \"steady_state\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "format": 3)"),
+                 "format: expected 2, or 1, which is converted; got 3");
 }
 
 TEST(PlanText, Commit) {
@@ -97,55 +114,81 @@ TEST(PlanText, Commit) {
     auto &training = *summary.mutable_training();
     training.set_clip_norm(0);
     change(training);
-    auto plan = readPlan(withCells(kWhole, R"(, "state": {"optimizer_in_backward": true})"), summary);
+    auto plan =
+        readPlan(withCells(kWhole, R"(, "state": {"optimizer_in_backward": true})"), summary);
     EXPECT_FALSE(plan.failed()) << plan.message();
     EXPECT_NE(writePlan(*plan, summary).find("\"optimizer_in_backward\": true"), std::string::npos);
     return validatePlan(*plan, summary).message();
   };
   EXPECT_EQ(refused([](auto &) {}), "");
+  EXPECT_NE(refused([](auto &training) {
+              training.set_clip_norm(1);
+            }).find("compile with --max-grad-norm=0, or say \"optimizer_in_backward\": false"),
+            std::string::npos);
   EXPECT_NE(
-      refused([](auto &training) { training.set_clip_norm(1); }).find("compile with --max-grad-norm=0, or say \"optimizer_in_backward\": false"),
+      refused([](auto &training) { training.set_loss_scale(1024); }).find("the loss is scaled"),
       std::string::npos);
-  EXPECT_NE(refused([](auto &training) { training.set_loss_scale(1024); }).find("the loss is scaled"), std::string::npos);
 }
 
 TEST(PlanText, UnknownDevice) {
-  EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [0, 8], "device": "c"})"), "cells[0].device: unknown device 'c'; \"devices\" lists a, b");
+  EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [0, 8], "device": "c"})"),
+                 "cells[0].device: unknown device 'c'; \"devices\" lists a, b");
 }
 
 TEST(PlanText, NotSupportedYet) {
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "backward": [])"), "a separate backward tiling is not supported yet");
-  EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [0, 8], "devices": ["a", "b"]})"), "tensor-parallel groups are not supported yet");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "backward": [])"),
+                 "a separate backward tiling is not supported yet");
+  EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [0, 8], "devices": ["a", "b"]})"),
+                 "tensor-parallel groups are not supported yet");
 }
 
 TEST(PlanText, Activations) {
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "activations": "drop")"), "activations: expected \"keep\", \"recompute\" or \"offload\", got \"drop\"");
-  EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [0, 8], "device": "a", "activations": true})"), "cells[0].activations: expected a text");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "activations": "drop")"),
+                 "activations: expected \"keep\", \"recompute\" or \"offload\", got \"drop\"");
+  EXPECT_MISTAKE(
+      withCells(R"({"units": [0, 6], "samples": [0, 8], "device": "a", "activations": true})"),
+      "cells[0].activations: expected a text");
 }
 
 TEST(PlanText, Residency) {
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "overlap_communication": "async")"), "overlap_communication: expected true or false, got \"async\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "overlap_communication": "async")"),
+                 "overlap_communication: expected true or false, got \"async\"");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": {})"), "offload: expected an array");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"optimizer_states": "disk"}])"),
                  "offload[0].optimizer_states: expected \"device\" or \"host\", got \"disk\"");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"optimizer_states": "host"}, {"devices": ["a"]}])"), "offload[1]: expected at least one of");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"devices": [], "optimizer_states": "host"}])"), "offload[0].devices: is empty");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"devices": ["a", "a"], "optimizer_states": "host"}])"),
-                 "offload[0].devices: names one of them twice");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"devices": ["z"], "optimizer_states": "host"}])"), "offload[0].devices[0]: unknown device 'z'");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"groups": [999], "optimizer_states": "host"}])"),
-                 "offload[0].groups[0]: state group 999 does not exist");
+  EXPECT_MISTAKE(
+      withCells(kWhole, R"(, "offload": [{"optimizer_states": "host"}, {"devices": ["a"]}])"),
+      "offload[1]: expected at least one of");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"devices": [], "optimizer_states": "host"}])"),
+                 "offload[0].devices: is empty");
+  EXPECT_MISTAKE(
+      withCells(kWhole, R"(, "offload": [{"devices": ["a", "a"], "optimizer_states": "host"}])"),
+      "offload[0].devices: names one of them twice");
+  EXPECT_MISTAKE(
+      withCells(kWhole, R"(, "offload": [{"devices": ["z"], "optimizer_states": "host"}])"),
+      "offload[0].devices[0]: unknown device 'z'");
+  EXPECT_MISTAKE(
+      withCells(kWhole, R"(, "offload": [{"groups": [999], "optimizer_states": "host"}])"),
+      "offload[0].groups[0]: state group 999 does not exist");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"reshard_after_forward": "unit"}])"),
                  "offload[0].reshard_after_forward: expected true or false, got \"unit\"");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"reshard_after_forward": true, "devices": ["a"]}])"),
-                 "offload[0]: has \"reshard_after_forward\" and \"devices\"");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"buffer_count": 0}])"), "offload[0].buffer_count: expected 1 to 65536, got 0");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"buffer_count": 2, "groups": [0]}])"), "offload[0]: has \"buffer_count\" and \"groups\"");
+  EXPECT_MISTAKE(
+      withCells(kWhole, R"(, "offload": [{"reshard_after_forward": true, "devices": ["a"]}])"),
+      "offload[0]: has \"reshard_after_forward\" and \"devices\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"buffer_count": 0}])"),
+                 "offload[0].buffer_count: expected 1 to 65536, got 0");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"buffer_count": 2, "groups": [0]}])"),
+                 "offload[0]: has \"buffer_count\" and \"groups\"");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"tier": "host"}])"), "unknown key \"tier\"");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"optimizer": "cpu"}])"), "offload[0].optimizer: expected \"device\" or \"host\", got \"cpu\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"optimizer": "cpu"}])"),
+                 "offload[0].optimizer: expected \"device\" or \"host\", got \"cpu\"");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"optimizer": "host"}])"),
                  "of device a is updated on the host, and its parameters are kept on the device");
-  EXPECT_EQ(mistake(withCells(kWhole, R"(, "offload": [{"optimizer": "host"}, {"parameters": "host", "optimizer_states": "host"}])")), "");
+  EXPECT_EQ(
+      mistake(withCells(
+          kWhole,
+          R"(, "offload": [{"optimizer": "host"}, {"parameters": "host", "optimizer_states": "host"}])")),
+      "");
   EXPECT_MISTAKE(
       withCells(
           kWhole,
@@ -154,77 +197,130 @@ TEST(PlanText, Residency) {
 }
 
 TEST(Tiling, Overlap) {
-  EXPECT_MISTAKE(withCells(std::string(kWhole) + R"(, {"units": [2, 4], "samples": [6, 8], "device": "b"})"),
-                 "cell 1 (units 2-4, samples 6-8, device b) overlaps cell 0 (units 0-6, samples 0-8, device a) in units 2-4, samples 6-8");
+  EXPECT_MISTAKE(
+      withCells(std::string(kWhole) + R"(, {"units": [2, 4], "samples": [6, 8], "device": "b"})"),
+      "cell 1 (units 2-4, samples 6-8, device b) overlaps cell 0 (units 0-6, samples 0-8, device "
+      "a) in units 2-4, samples 6-8");
 }
 
 TEST(Tiling, Gap) {
-  EXPECT_MISTAKE(withCells(R"({"units": [0, 3], "samples": [0, 8], "device": "a"}, {"units": [3, 6], "samples": [0, 5], "device": "b"})"),
-                 "gap: units 3-6 of samples 5-8 belong to no cell");
+  EXPECT_MISTAKE(
+      withCells(
+          R"({"units": [0, 3], "samples": [0, 8], "device": "a"}, {"units": [3, 6], "samples": [0, 5], "device": "b"})"),
+      "gap: units 3-6 of samples 5-8 belong to no cell");
   EXPECT_MISTAKE(withCells(""), "gap: units 0-6 of samples 0-8 belong to no cell");
 }
 
 TEST(Tiling, OutsideAndEmpty) {
-  EXPECT_MISTAKE(withCells(R"({"units": [0, 7], "samples": [0, 8], "device": "a"})"), "leaves the model: it has units 0-6");
-  EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [0, 9], "device": "a"})"), "leaves the batch: it has samples 0-8");
-  EXPECT_MISTAKE(withCells(R"({"units": [3, 3], "samples": [0, 8], "device": "a"})"), "has no units");
-  EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [8, 8], "device": "a"})"), "has no samples");
-  EXPECT_MISTAKE(withCells(R"({"units": [-1, 6], "samples": [0, 8], "device": "a"})"), "leaves the model");
+  EXPECT_MISTAKE(withCells(R"({"units": [0, 7], "samples": [0, 8], "device": "a"})"),
+                 "leaves the model: it has units 0-6");
+  EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [0, 9], "device": "a"})"),
+                 "leaves the batch: it has samples 0-8");
+  EXPECT_MISTAKE(withCells(R"({"units": [3, 3], "samples": [0, 8], "device": "a"})"),
+                 "has no units");
+  EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [8, 8], "device": "a"})"),
+                 "has no samples");
+  EXPECT_MISTAKE(withCells(R"({"units": [-1, 6], "samples": [0, 8], "device": "a"})"),
+                 "leaves the model");
 }
 
-TEST(Tiling, AnotherModel) { EXPECT_MISTAKE(withCells(kWhole, R"(, "model": "other")"), "made for another model"); }
+TEST(Tiling, AnotherModel) {
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "model": "other")"), "made for another model");
+}
 
 TEST(Owners, Mistakes) {
-  auto state = [](const std::string &groups) { return withCells(kWhole, ", \"state\": {\"groups\": [" + groups + "]}"); };
+  auto state = [](const std::string &groups) {
+    return withCells(kWhole, ", \"state\": {\"groups\": [" + groups + "]}");
+  };
   EXPECT_EQ(mistake(state(R"({"group": "g0", "owners": ["b"]})")), "");
-  EXPECT_EQ(mistake(state(R"({"group": 0, "owners": [{"device": "b", "elements": [128, 384]}, {"device": "a", "elements": [0, 128]}]})")), "");
-  EXPECT_EQ(mistake(state(R"({"group": 0, "owners": [{"device": "b", "elements": [0, 128]}, {"device": "a", "elements": [128, 256]},
+  EXPECT_EQ(
+      mistake(state(
+          R"({"group": 0, "owners": [{"device": "b", "elements": [128, 384]}, {"device": "a", "elements": [0, 128]}]})")),
+      "");
+  EXPECT_EQ(
+      mistake(state(
+          R"({"group": 0, "owners": [{"device": "b", "elements": [0, 128]}, {"device": "a", "elements": [128, 256]},
                                                        {"device": "b", "elements": [256, 384]}]})")),
-            "");
-  EXPECT_EQ(mistake(state(R"({"group": "*", "owners": [{"device": "b", "fraction": 1}, {"device": "a", "fraction": 0}]})")), "");
-  EXPECT_MISTAKE(state(R"({"group": "nosuch", "owners": ["b"]})"), "no state group called 'nosuch'");
-  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "fraction": 0.4}, {"device": "b", "fraction": 0.5}]})"), "fractions add up to 0.9");
-  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "fraction": 0.5}, {"device": "a", "fraction": 0.5}]})"),
-                 "device a is listed twice");
-  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "elements": [0, 100]}, {"device": "b", "elements": [100, 384]}]})"),
-                 "multiples of 128");
-  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "elements": [0, 128]}]})"), "elements 128-384 have no owner");
-  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "elements": [0, 256]}, {"device": "b", "elements": [128, 384]}]})"),
-                 "have two owners");
+      "");
+  EXPECT_EQ(
+      mistake(state(
+          R"({"group": "*", "owners": [{"device": "b", "fraction": 1}, {"device": "a", "fraction": 0}]})")),
+      "");
+  EXPECT_MISTAKE(state(R"({"group": "nosuch", "owners": ["b"]})"),
+                 "no state group called 'nosuch'");
+  EXPECT_MISTAKE(
+      state(
+          R"({"group": 0, "owners": [{"device": "a", "fraction": 0.4}, {"device": "b", "fraction": 0.5}]})"),
+      "fractions add up to 0.9");
+  EXPECT_MISTAKE(
+      state(
+          R"({"group": 0, "owners": [{"device": "a", "fraction": 0.5}, {"device": "a", "fraction": 0.5}]})"),
+      "device a is listed twice");
+  EXPECT_MISTAKE(
+      state(
+          R"({"group": 0, "owners": [{"device": "a", "elements": [0, 100]}, {"device": "b", "elements": [100, 384]}]})"),
+      "multiples of 128");
+  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "elements": [0, 128]}]})"),
+                 "elements 128-384 have no owner");
+  EXPECT_MISTAKE(
+      state(
+          R"({"group": 0, "owners": [{"device": "a", "elements": [0, 256]}, {"device": "b", "elements": [128, 384]}]})"),
+      "have two owners");
   EXPECT_MISTAKE(state(R"({"group": 0, "owners": []})"), "empty list of owners");
   auto summary = syntheticModel();
   int frozen = 0;
   while (summary.groups(frozen).trainable())
     ++frozen;
-  EXPECT_MISTAKE(state("{\"group\": " + std::to_string(frozen) + ", \"owners\": [\"b\"]}"), "is frozen");
+  EXPECT_MISTAKE(state("{\"group\": " + std::to_string(frozen) + ", \"owners\": [\"b\"]}"),
+                 "is frozen");
 }
 
 TEST(Order, Mistakes) {
-  auto order = [](const std::string &tasks) { return withCells(kWhole, ", \"schedule\": {\"order\": {" + tasks + "}}"); };
+  auto order = [](const std::string &tasks) {
+    return withCells(kWhole, ", \"schedule\": {\"order\": {" + tasks + "}}");
+  };
   EXPECT_EQ(mistake(order(R"("a": ["F0", "B0"])")), "");
   EXPECT_MISTAKE(order(R"("a": ["F0"])"), "order of device a does not contain B0");
   EXPECT_MISTAKE(order(R"("a": ["F0", "B0", "F0"])"), "F0 is listed twice");
   EXPECT_MISTAKE(order(R"("a": ["F0", "B0", "F1"])"), "F1 names no cell");
   EXPECT_MISTAKE(order(R"("b": ["F0", "B0"])"), "belongs to another device");
   EXPECT_MISTAKE(order(R"("a": ["G0"])"), "expected F, B or W and the index of a cell");
-  EXPECT_MISTAKE(order(R"("a": ["F0", "B0", "W0"])"), "W0 is no task of this plan: add \"split_backward\": true");
-  auto split = [](const std::string &tasks) { return withCells(kWhole, ", \"split_backward\": true, \"schedule\": {\"order\": {" + tasks + "}}"); };
+  EXPECT_MISTAKE(order(R"("a": ["F0", "B0", "W0"])"),
+                 "W0 is no task of this plan: add \"split_backward\": true");
+  auto split = [](const std::string &tasks) {
+    return withCells(kWhole,
+                     ", \"split_backward\": true, \"schedule\": {\"order\": {" + tasks + "}}");
+  };
   EXPECT_EQ(mistake(split(R"("a": ["F0", "B0", "W0"])")), "");
   EXPECT_MISTAKE(split(R"("a": ["F0", "B0"])"), "order of device a does not contain W0");
   EXPECT_MISTAKE(split(R"("a": ["F0", "B0", "W0", "W0"])"), "W0 is listed twice");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "split_backward": 1)"), "split_backward: expected true or false");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "split_backward": 1)"),
+                 "split_backward: expected true or false");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "schedule": "zigzag")"),
-                 "expected \"1f1b\", \"gpipe\", \"steady_state\", \"interleaved\", \"wave\" or \"breadth_first\"");
-  auto schedule = [](const std::string &text) { return withCells(kWhole, ", \"schedule\": " + text); };
-  EXPECT_EQ(mistake(schedule(R"({"name": "steady_state", "in_flight_factor": 1.5, "max_weight_grad_delay": 2, "microbatch_group_size": 4})")), "");
+                 "expected \"1f1b\", \"gpipe\", \"steady_state\", \"interleaved\", \"wave\" or "
+                 "\"breadth_first\"");
+  auto schedule = [](const std::string &text) {
+    return withCells(kWhole, ", \"schedule\": " + text);
+  };
+  EXPECT_EQ(
+      mistake(schedule(
+          R"({"name": "steady_state", "in_flight_factor": 1.5, "max_weight_grad_delay": 2, "microbatch_group_size": 4})")),
+      "");
   EXPECT_EQ(mistake(schedule(R"({"name": "1f1b", "warmup_forwards": {"a": 3}})")), "");
-  EXPECT_MISTAKE(schedule(R"({"name": "steady_state", "in_flight_factor": 0})"), "schedule.in_flight_factor: expected a number above 0, got 0");
-  EXPECT_MISTAKE(schedule(R"({"name": "steady_state", "max_weight_grad_delay": -1})"), "schedule.max_weight_grad_delay: expected a number from 0");
-  EXPECT_MISTAKE(schedule(R"({"name": "steady_state", "warmup_forwards": {}})"), "unknown key \"warmup_forwards\"");
-  EXPECT_MISTAKE(schedule(R"({"name": "gpipe", "in_flight_factor": 1})"), "unknown key \"in_flight_factor\"");
-  EXPECT_MISTAKE(schedule(R"({"name": "1f1b", "warmup_forwards": {"z": 3}})"), "unknown device 'z'");
-  EXPECT_MISTAKE(schedule(R"({"name": "1f1b", "warmup_forwards": {"a": -1}})"), "expected a number that is not negative");
-  EXPECT_MISTAKE(schedule(R"({"name": "1f1b", "warmup_forwards": 3})"), "schedule.warmup_forwards: expected {device");
+  EXPECT_MISTAKE(schedule(R"({"name": "steady_state", "in_flight_factor": 0})"),
+                 "schedule.in_flight_factor: expected a number above 0, got 0");
+  EXPECT_MISTAKE(schedule(R"({"name": "steady_state", "max_weight_grad_delay": -1})"),
+                 "schedule.max_weight_grad_delay: expected a number from 0");
+  EXPECT_MISTAKE(schedule(R"({"name": "steady_state", "warmup_forwards": {}})"),
+                 "unknown key \"warmup_forwards\"");
+  EXPECT_MISTAKE(schedule(R"({"name": "gpipe", "in_flight_factor": 1})"),
+                 "unknown key \"in_flight_factor\"");
+  EXPECT_MISTAKE(schedule(R"({"name": "1f1b", "warmup_forwards": {"z": 3}})"),
+                 "unknown device 'z'");
+  EXPECT_MISTAKE(schedule(R"({"name": "1f1b", "warmup_forwards": {"a": -1}})"),
+                 "expected a number that is not negative");
+  EXPECT_MISTAKE(schedule(R"({"name": "1f1b", "warmup_forwards": 3})"),
+                 "schedule.warmup_forwards: expected {device");
   EXPECT_MISTAKE(schedule(R"({"in_flight_factor": 1})"), "expected \"1f1b\"");
 }
 
@@ -238,7 +334,8 @@ TEST(Shorthand, StagesAndPipelines) {
   ASSERT_FALSE(plan.failed()) << plan.message();
   EXPECT_EQ(validatePlan(*plan, summary).message(), "");
   EXPECT_EQ(plan->cells.size(), 5u + 4u + 2u + 4u);
-  // Shares are proportional at all times: after half of the samples, device a has got about half of its share.
+  // Shares are proportional at all times: after half of the samples, device a has got about half of
+  // its share.
   int64_t a = 0;
   for (const Cell &cell : plan->cells)
     if (cell.device == 0 && cell.sampleEnd <= 16)
@@ -246,11 +343,15 @@ TEST(Shorthand, StagesAndPipelines) {
   EXPECT_GE(a, 8);
   EXPECT_LE(a, 12);
 
-  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": [{"device": "a", "samples": 7}]}]})",
-                 "add up to 7, expected 8");
-  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "pipelines": [{"samples": [0, 9], "stages": []}]})", "expected a range inside 0-8");
-  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "pipelines": [{"samples": [0, 4], "stages": [{"units": [0, 6], "devices": ["a"]}]}]})",
-                 "gap: units 0-6 of samples 4-8");
+  EXPECT_MISTAKE(
+      R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": [{"device": "a", "samples": 7}]}]})",
+      "add up to 7, expected 8");
+  EXPECT_MISTAKE(
+      R"({"global_batch_size": 8, "devices": ["a"], "pipelines": [{"samples": [0, 9], "stages": []}]})",
+      "expected a range inside 0-8");
+  EXPECT_MISTAKE(
+      R"({"global_batch_size": 8, "devices": ["a"], "pipelines": [{"samples": [0, 4], "stages": [{"units": [0, 6], "devices": ["a"]}]}]})",
+      "gap: units 0-6 of samples 4-8");
 }
 
 TEST(Writing, RoundTrip) {
@@ -261,9 +362,13 @@ TEST(Writing, RoundTrip) {
       plan.schedule.kind = ScheduleKind::Explicit;
       plan.order.assign(plan.devices.size(), {});
       for (TaskKind kind : {TaskKind::Forward, TaskKind::Backward, TaskKind::Weights})
-        for (uint32_t c = 0; c < plan.cells.size() && (kind != TaskKind::Weights || plan.schedule.splitBackward); ++c)
+        for (uint32_t c = 0;
+             c < plan.cells.size() && (kind != TaskKind::Weights || plan.schedule.splitBackward);
+             ++c)
           plan.order[plan.cells[c].device].push_back({kind, c});
-      plan.durations = CellDurations{std::vector<double>(plan.cells.size(), 0.125), std::vector<double>(plan.cells.size(), 0.25), {}};
+      plan.durations = CellDurations{std::vector<double>(plan.cells.size(), 0.125),
+                                     std::vector<double>(plan.cells.size(), 0.25),
+                                     {}};
       if (plan.schedule.splitBackward && seed % 2)
         plan.durations->weights.assign(plan.cells.size(), 0.0625);
     }
@@ -276,15 +381,20 @@ TEST(Writing, RoundTrip) {
 }
 
 TEST(PlanText, Limits) {
-  EXPECT_MISTAKE(R"({"global_batch_size": 9000000000000000000, "devices": ["a"], "cells": []})", "global_batch_size: expected at most");
-  EXPECT_MISTAKE(R"({"global_batch_size": 2000000000, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"], "micro_batch_size": 1}]})",
-                 "use larger micro-batches");
-  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": [{"name": "a", "memory": -1}], "cells": []})",
-                 "devices[0].memory: expected a number that is not negative");
-  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": [{"device": "a", "share": 1e300}]}]})",
-                 "from 0 to 1e+30");
-  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"], "micro_batch_size": 0}]})",
-                 "expected at least 1, got 0");
+  EXPECT_MISTAKE(R"({"global_batch_size": 9000000000000000000, "devices": ["a"], "cells": []})",
+                 "global_batch_size: expected at most");
+  EXPECT_MISTAKE(
+      R"({"global_batch_size": 2000000000, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"], "micro_batch_size": 1}]})",
+      "use larger micro-batches");
+  EXPECT_MISTAKE(
+      R"({"global_batch_size": 8, "devices": [{"name": "a", "memory": -1}], "cells": []})",
+      "devices[0].memory: expected a number that is not negative");
+  EXPECT_MISTAKE(
+      R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": [{"device": "a", "share": 1e300}]}]})",
+      "from 0 to 1e+30");
+  EXPECT_MISTAKE(
+      R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"], "micro_batch_size": 0}]})",
+      "expected at least 1, got 0");
 }
 
 TEST(PlanText, DeepNestingIsRefused) {
@@ -292,15 +402,19 @@ TEST(PlanText, DeepNestingIsRefused) {
   EXPECT_MISTAKE(open + close, "the plan: expected at most 64 nested lists and objects, got more");
   EXPECT_MISTAKE("// \"\n/* \" */" + open + close, "nested lists and objects");
   EXPECT_MISTAKE(R"({"global_batch_size": )" + open + close + "}", "nested lists and objects");
-  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"]}], "schedule": )" + open + close + "}",
-                 "nested lists and objects");
-  EXPECT_MISTAKE(R"({"global_batch_size": [[[[[[1]]]]]], "comment": "[[[["})", "global_batch_size: expected a whole number, got [[[[[...]]]]]");
+  EXPECT_MISTAKE(
+      R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"]}], "schedule": )" +
+          open + close + "}",
+      "nested lists and objects");
+  EXPECT_MISTAKE(R"({"global_batch_size": [[[[[[1]]]]]], "comment": "[[[["})",
+                 "global_batch_size: expected a whole number, got [[[[[...]]]]]");
 }
 
 TEST(PlanText, OwnersAreAtMostTheDevices) {
-  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"]}], "state": {"groups": [{"group": "*",
+  EXPECT_MISTAKE(
+      R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"]}], "state": {"groups": [{"group": "*",
                    "owners": [{"device": "a", "fraction": 0.5}, {"device": "a", "fraction": 0.5}]}]}})",
-                 "lists 2 owners, expected at most one extent for each of the 1 devices");
+      "lists 2 owners, expected at most one extent for each of the 1 devices");
 }
 
 /// Damaged plans are refused or valid, and never cause a crash (run with sanitizers).
@@ -353,17 +467,22 @@ TEST(Summary, ContradictionsAreRefused) {
     return error.find("the model summary contradicts itself") == 0;
   };
   EXPECT_TRUE(refused([](auto &s) { s.mutable_units(1)->add_parameters(999); })) << error;
-  EXPECT_TRUE(refused([](auto &s) { s.mutable_units(1)->add_parameters(s.units(1).parameters(0)); })) << error;
+  EXPECT_TRUE(refused([](auto &s) {
+    s.mutable_units(1)->add_parameters(s.units(1).parameters(0));
+  })) << error;
   EXPECT_TRUE(refused([](auto &s) { s.mutable_parameters(0)->set_group(77); })) << error;
   EXPECT_TRUE(refused([](auto &s) { s.mutable_parameters(0)->set_offset(1000); })) << error;
   EXPECT_TRUE(refused([](auto &s) { s.mutable_values(0)->set_producer(5); })) << error;
   EXPECT_TRUE(refused([](auto &s) { s.mutable_values(0)->add_users(3); })) << error;
-  EXPECT_TRUE(refused([](auto &s) { s.mutable_units(0)->set_class_id(uint32_t(s.classes_size())); })) << error;
-  EXPECT_TRUE(refused([](auto &s) { s.mutable_classes(0)->mutable_saved_bytes()->set_fixed(-5); })) << error;
+  EXPECT_TRUE(refused([](auto &s) {
+    s.mutable_units(0)->set_class_id(uint32_t(s.classes_size()));
+  })) << error;
+  EXPECT_TRUE(refused([](auto &s) { s.mutable_classes(0)->mutable_saved_bytes()->set_fixed(-5); }))
+      << error;
 }
 
-/// Functions of all tasks are checked. Without the check, a cost of NaN stopped the simulated clock, and a negative
-/// cost of recomputation shortened steps.
+/// Functions of all tasks are checked. Without the check, a cost of NaN stopped the simulated
+/// clock, and a negative cost of recomputation shortened steps.
 TEST(Summary, FunctionsAreChecked) {
   using Function = bundle::UnitFunction;
   std::string error;
@@ -374,8 +493,11 @@ TEST(Summary, FunctionsAreChecked) {
     error = lowerPlan(summary, plan).message();
     return error.find("the model summary contradicts itself") == 0;
   };
-  for (auto task : {Function::FORWARD, Function::BACKWARD, Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS, Function::RECOMPUTE}) {
-    auto damaged = [&](auto damage) { return refused([&](auto &s) { damage(s, test::mutableFunction(s, 1, task)); }); };
+  for (auto task : {Function::FORWARD, Function::BACKWARD, Function::INPUT_GRADIENTS,
+                    Function::WEIGHT_GRADIENTS, Function::RECOMPUTE}) {
+    auto damaged = [&](auto damage) {
+      return refused([&](auto &s) { damage(s, test::mutableFunction(s, 1, task)); });
+    };
     ASSERT_TRUE(findFunction(syntheticModel().classes(1), task));
     for (double cost : {-1.0, double(NAN), double(INFINITY), 1e300}) {
       EXPECT_TRUE(damaged([&](auto &, auto &f) { f.set_flops_per_row(cost); })) << cost;
@@ -383,7 +505,9 @@ TEST(Summary, FunctionsAreChecked) {
       EXPECT_TRUE(damaged([&](auto &, auto &f) { f.set_bytes_per_row(cost); })) << cost;
     }
     EXPECT_TRUE(damaged([&](auto &, auto &f) { f.mutable_workspace()->set_per_row(-1); })) << error;
-    EXPECT_TRUE(damaged([&](auto &s, auto &f) { *test::mutableClass(s, 1).add_functions() = Function(f); })) << error; // twice
+    EXPECT_TRUE(damaged([&](auto &s, auto &f) {
+      *test::mutableClass(s, 1).add_functions() = Function(f);
+    })) << error; // twice
     EXPECT_TRUE(damaged([&](auto &, auto &f) { f.set_task(Function::Task(77)); })) << error;
     EXPECT_TRUE(damaged([&](auto &, auto &f) { f.set_task(Function::TASK_UNSPECIFIED); })) << error;
 
@@ -396,9 +520,12 @@ TEST(Summary, FunctionsAreChecked) {
     EXPECT_FALSE(worked([](auto &, auto &) {})) << error;
     EXPECT_TRUE(worked([](auto &f, auto &) { f.add_costs(); })) << error;
     for (double cost : {-1.0, double(NAN), double(INFINITY)})
-      EXPECT_TRUE(worked([&](auto &, auto &work) { work.set_attention_flops_per_row(cost); })) << error;
+      EXPECT_TRUE(worked([&](auto &, auto &work) { work.set_attention_flops_per_row(cost); }))
+          << error;
     EXPECT_TRUE(worked([](auto &, auto &work) { work.mutable_bytes()->set_fixed(-1); })) << error;
-    EXPECT_TRUE(worked([](auto &, auto &work) { work.add_matmuls()->mutable_m()->set_per_row(-1); })) << error;
+    EXPECT_TRUE(worked([](auto &, auto &work) {
+      work.add_matmuls()->mutable_m()->set_per_row(-1);
+    })) << error;
   }
 }
 

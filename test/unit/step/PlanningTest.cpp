@@ -48,7 +48,8 @@ TEST(ApplyCluster, UnknownDevice) {
   EXPECT_EQ(plan.devices[0].flopsPerSecond, 1e9);
 }
 
-Result<SearchResult> search(const bundle::ModelSummary &summary, const Cluster &cluster, int64_t batch, const SearchOptions &options = {}) {
+Result<SearchResult> search(const bundle::ModelSummary &summary, const Cluster &cluster,
+                            int64_t batch, const SearchOptions &options = {}) {
   Result<CostModel> costs = CostModel::make(summary, cluster, nullptr, {});
   if (costs.failed())
     return costs.error();
@@ -58,7 +59,8 @@ Result<SearchResult> search(const bundle::ModelSummary &summary, const Cluster &
 TEST(SearchPlan, SoundForAnyModelClusterAndBatch) {
   for (int units : {2, 4, 6})
     for (int64_t batch : {1, 2, 7, 13})
-      for (const auto &speeds : {std::vector<double>{1}, {1, 9}, {3, 1, 4, 1, 5}, {1, 1, 1, 1, 1, 1, 1, 1, 1}}) {
+      for (const auto &speeds :
+           {std::vector<double>{1}, {1, 9}, {3, 1, 4, 1, 5}, {1, 1, 1, 1, 1, 1, 1, 1, 1}}) {
         auto summary = syntheticModel(units);
         auto made = search(summary, clusterOf(speeds), batch);
         ASSERT_FALSE(made.failed()) << made.message();
@@ -107,14 +109,18 @@ TEST(SearchPlan, FewSamplesGoWhereTheyTakeLeastTime) {
   for (const step::Cell &cell : found->plan.cells)
     rows[cell.device] += cell.rows();
   EXPECT_EQ(rows[0], 3);
-  EXPECT_EQ(rows[1], 2); // a micro-batch of five on a small device would take longer than all others together
+  EXPECT_EQ(
+      rows[1],
+      2); // a micro-batch of five on a small device would take longer than all others together
 }
 
 TEST(SearchPlan, IsNotOutrunByOneDevice) {
   auto summary = syntheticModel();
   for (double latency : {1e-9, 1e-3, 10.0})
-    for (const auto &speeds : {std::vector<double>{1e9, 0.9e9}, {1e9, 1e9, 1e9}, {2e9, 1e8, 1e8, 1e8}}) {
-      Cluster cluster = clusterOf(speeds), alone = clusterOf({*std::max_element(speeds.begin(), speeds.end())});
+    for (const auto &speeds :
+         {std::vector<double>{1e9, 0.9e9}, {1e9, 1e9, 1e9}, {2e9, 1e8, 1e8, 1e8}}) {
+      Cluster cluster = clusterOf(speeds),
+              alone = clusterOf({*std::max_element(speeds.begin(), speeds.end())});
       for (auto &node : *cluster.topology.mutable_nodes())
         node.mutable_port()->set_latency(latency);
       auto found = search(summary, cluster, 8), single = search(summary, alone, 8);
@@ -149,12 +155,13 @@ TEST(SearchPlan, MemoryDecides) {
 
 TEST(Report, Picture) {
   auto summary = syntheticModel();
-  auto plan =
-      step::readPlan(R"({"global_batch_size": 8, "devices": ["x", "y"], "stages": [{"units": [0, 2], "devices": ["x", "y"], "micro_batch_size": 2},
+  auto plan = step::readPlan(
+      R"({"global_batch_size": 8, "devices": ["x", "y"], "stages": [{"units": [0, 2], "devices": ["x", "y"], "micro_batch_size": 2},
       {"units": [2, 6], "devices": ["y"]}]})",
-                     summary);
+      summary);
   ASSERT_FALSE(plan.failed()) << plan.message();
-  EXPECT_EQ(drawPlan(*plan, 6), "samples       0 2 4 6 8\nunits 0-2     aabbaabb\nunits 2-6     bbbbbbbb\ndevices       a = x, b = y\n");
+  EXPECT_EQ(drawPlan(*plan, 6), "samples       0 2 4 6 8\nunits 0-2     aabbaabb\nunits 2-6     "
+                                "bbbbbbbb\ndevices       a = x, b = y\n");
 }
 
 } // namespace

@@ -1,5 +1,5 @@
-// Tests schedules: 1F1B counted in samples never deadlocks on stages, keeps few cells alive, and takes the expected
-// time.
+// Tests schedules: 1F1B counted in samples never deadlocks on stages, keeps few cells alive, and
+// takes the expected time.
 
 #include "SummaryFunctions.h"
 #include "SyntheticModel.h"
@@ -56,8 +56,8 @@ TEST(Schedule, OneForwardOneBackwardKeepsFewCellsAlive) {
   ASSERT_FALSE(graph.failed()) << graph.message();
   for (uint32_t s = 0; s < 3; ++s)
     EXPECT_EQ(graph->devices[s].memory.peakInFlightCells, 3 - s);
-  // 8 micro-batches plus 2 of ramp-up and ramp-down, each 2 units x 2 rows x (1 + 2) ms; launches and updates are
-  // small.
+  // 8 micro-batches plus 2 of ramp-up and ramp-down, each 2 units x 2 rows x (1 + 2) ms; launches
+  // and updates are small.
   EXPECT_NEAR(graph->stepTime, (8 + 2) * 2 * 2 * 3e-3, 2e-3);
 
   plan.schedule.kind = ScheduleKind::GPipe;
@@ -68,8 +68,8 @@ TEST(Schedule, OneForwardOneBackwardKeepsFewCellsAlive) {
   EXPECT_GT(gpipe->devices[0].plannedBytes, graph->devices[0].plannedBytes);
 }
 
-/// Counted in samples, the order of stages does not deadlock on any uneven grid; lowerPlan never needs the fallback to
-/// list scheduling.
+/// Counted in samples, the order of stages does not deadlock on any uneven grid; lowerPlan never
+/// needs the fallback to list scheduling.
 TEST(Schedule, OneForwardOneBackwardRunsOnUnevenGrids) {
   auto summary = syntheticModel();
   std::mt19937 random(1);
@@ -106,19 +106,21 @@ TEST(Schedule, OneForwardOneBackwardRunsOnUnevenGrids) {
     lowerState(x);
     linkEdges(x.edges, x.ops.size(), x.next);
     x.order.reset(x);
-    EXPECT_EQ(scheduleRule(ScheduleKind::OneForwardOneBackward).order(x, {}, x.order), DeadlockFreedom::MustCheck);
+    EXPECT_EQ(scheduleRule(ScheduleKind::OneForwardOneBackward).order(x, {}, x.order),
+              DeadlockFreedom::MustCheck);
     EXPECT_EQ(simulate(x, x.order, x.globalOrder).message(), "") << writePlan(plan, summary);
   }
 }
 
-/// Chunks in a ring (interleaving) are not stages. List scheduling keeps the devices busy and bounds the number of live
-/// cells.
+/// Chunks in a ring (interleaving) are not stages. List scheduling keeps the devices busy and
+/// bounds the number of live cells.
 TEST(Schedule, InterleavedChunks) {
   auto summary = syntheticModel();
   makeEqual(summary);
   Plan plan = stages(2, 32);
   for (int32_t chunk = 0; chunk < 6; ++chunk)
-    assignMicroBatches(chunk, chunk + 1, 0, {{static_cast<uint32_t>(chunk % 2), 32, 1}}, plan.cells);
+    assignMicroBatches(chunk, chunk + 1, 0, {{static_cast<uint32_t>(chunk % 2), 32, 1}},
+                       plan.cells);
   auto graph = lowerPlan(summary, plan);
   ASSERT_FALSE(graph.failed()) << graph.message();
   for (const DeviceProgram &device : graph->devices) {
@@ -127,19 +129,22 @@ TEST(Schedule, InterleavedChunks) {
   }
 }
 
-/// A plan in laps: `devices` devices of equal speed, each with `laps` ranges of one unit, and one row per cell.
+/// A plan in laps: `devices` devices of equal speed, each with `laps` ranges of one unit, and one
+/// row per cell.
 Plan lapsPlan(int devices, int laps, int64_t batch, bool folded) {
   Plan plan = stages(devices, batch);
   for (int32_t chunk = 0; chunk < devices * laps; ++chunk) {
     int lap = chunk / devices, at = chunk % devices;
-    assignMicroBatches(chunk, chunk + 1, 0, {{static_cast<uint32_t>(folded && lap % 2 ? devices - 1 - at : at), batch, 1}}, plan.cells);
+    assignMicroBatches(
+        chunk, chunk + 1, 0,
+        {{static_cast<uint32_t>(folded && lap % 2 ? devices - 1 - at : at), batch, 1}}, plan.cells);
   }
   plan.schedule.kind = folded ? ScheduleKind::Wave : ScheduleKind::Interleaved;
   return plan;
 }
 
-/// With laps, filling and draining the pipeline takes (devices - 1) / laps of a device's forward and backward of one
-/// row, a fraction of the time with whole stages.
+/// With laps, filling and draining the pipeline takes (devices - 1) / laps of a device's forward
+/// and backward of one row, a fraction of the time with whole stages.
 TEST(Schedule, LapsTakeTheTimeTheyShould) {
   for (bool folded : {false, true})
     for (int devices : {2, 3, 4, 8})
@@ -151,10 +156,11 @@ TEST(Schedule, LapsTakeTheTimeTheyShould) {
         auto graph = lowerPlan(summary, plan);
         ASSERT_FALSE(graph.failed()) << graph.message();
         const double unit = 3e-3, busy = static_cast<double>(batch * laps) * unit;
-        // With whole stages, a device is idle during the first forwards and last backwards of the other devices; in
-        // laps, only during those of one range of units.
+        // With whole stages, a device is idle during the first forwards and last backwards of the
+        // other devices; in laps, only during those of one range of units.
         const double bubble = (devices - 1) * unit, stagesBubble = bubble * laps;
-        EXPECT_LT(graph->stepTime, busy + bubble + 0.35 * stagesBubble) << plan.devices.size() << " devices, " << laps << " laps, folded " << folded;
+        EXPECT_LT(graph->stepTime, busy + bubble + 0.35 * stagesBubble)
+            << plan.devices.size() << " devices, " << laps << " laps, folded " << folded;
         // The micro-batches that keep all devices busy, not the whole batch.
         for (const DeviceProgram &device : graph->devices)
           EXPECT_LE(device.memory.peakInFlightCells, static_cast<uint32_t>(2 * devices * laps));
@@ -171,9 +177,11 @@ TEST(Schedule, LapsNeedTheirTiling) {
   auto mistake = [&](const Plan &plan) { return validatePlan(plan, summary).message(); };
   Plan ring = lapsPlan(2, 3, 4, /*folded=*/false), folded = lapsPlan(2, 3, 4, /*folded=*/true);
   std::swap(ring.schedule, folded.schedule);
-  EXPECT_EQ(mistake(ring), "schedule \"wave\": expected units 2-3 on the devices of units 1-2 (d1), as laps go back and forth, found d0; schedule "
+  EXPECT_EQ(mistake(ring), "schedule \"wave\": expected units 2-3 on the devices of units 1-2 "
+                           "(d1), as laps go back and forth, found d0; schedule "
                            "\"steady_state\" takes any tiling");
-  EXPECT_EQ(mistake(folded), "schedule \"interleaved\": expected units 2-3 on the devices of units 0-1 (d0), as laps of a ring go around, found d1; "
+  EXPECT_EQ(mistake(folded), "schedule \"interleaved\": expected units 2-3 on the devices of units "
+                             "0-1 (d0), as laps of a ring go around, found d1; "
                              "schedule \"steady_state\" takes any tiling");
   Plan single = stages(2, 4);
   single.schedule.kind = ScheduleKind::Interleaved;
@@ -183,14 +191,16 @@ TEST(Schedule, LapsNeedTheirTiling) {
   Plan uneven = stages(2, 4);
   uneven.schedule.kind = ScheduleKind::Wave;
   uneven.cells = {{0, 3, 0, 2, 0}, {3, 6, 0, 2, 1}, {0, 2, 2, 4, 0}, {2, 6, 2, 4, 1}};
-  EXPECT_NE(mistake(uneven).find("expected the same cuts between units for all samples, found cells of units 0-2 and of units 0-3"),
+  EXPECT_NE(mistake(uneven).find("expected the same cuts between units for all samples, found "
+                                 "cells of units 0-2 and of units 0-3"),
             std::string::npos);
 }
 
 /// docs/plan.schema.json lists exactly the existing schedules with their parameters.
 TEST(Schedule, JsonSchemaNamesTheTable) {
   std::ifstream file(std::string(ZORSE_SOURCE_DIR) + "/docs/plan.schema.json");
-  const nlohmann::json forms = nlohmann::json::parse(file).at("properties").at("schedule").at("oneOf");
+  const nlohmann::json forms =
+      nlohmann::json::parse(file).at("properties").at("schedule").at("oneOf");
   std::map<std::string, std::set<std::string>> written, known;
   std::set<std::string> names = forms.at(0).at("enum");
   for (const auto &form : forms)
@@ -213,7 +223,8 @@ TEST(Schedule, TimesAgreeWithTheFullExpansion) {
   for (int units : {2, 6, 9})
     for (uint64_t seed = 1; seed <= 250; ++seed) {
       auto summary = syntheticModel(units);
-      Plan plan = randomPlan(summary, 1 + static_cast<int64_t>(seed % 13), 1 + static_cast<uint32_t>(seed % 7), seed);
+      Plan plan = randomPlan(summary, 1 + static_cast<int64_t>(seed % 13),
+                             1 + static_cast<uint32_t>(seed % 7), seed);
       auto full = lowerPlan(summary, plan);
       ASSERT_FALSE(full.failed()) << full.message();
       LoweringOptions options;
@@ -222,7 +233,8 @@ TEST(Schedule, TimesAgreeWithTheFullExpansion) {
         for (uint32_t d = 0; d < plan.devices.size(); ++d)
           plan.devices[d].memory = full->devices[d].memory.peakLiveBytes * 19 / 20 + 1;
         if (plan.schedule.kind == ScheduleKind::SteadyState)
-          continue; // ordered again if the packed arena does not fit, which may need slightly more than the peak
+          continue; // ordered again if the packed arena does not fit, which may need slightly more
+                    // than the peak
         full = lowerPlan(summary, plan, options);
         ASSERT_FALSE(full.failed()) << full.message();
       }
@@ -231,10 +243,13 @@ TEST(Schedule, TimesAgreeWithTheFullExpansion) {
       ASSERT_EQ(quick->stepTime, full->stepTime) << writePlan(plan, summary);
       ASSERT_EQ(quick->numInstructions, full->numInstructions);
       for (uint32_t d = 0; d < plan.devices.size(); ++d) {
-        ASSERT_EQ(quick->devices[d].memory.peakLiveBytes, full->devices[d].memory.peakLiveBytes) << plan.devices[d].name << "\n"
-                                                                                                 << writePlan(plan, summary);
-        ASSERT_EQ(quick->devices[d].memory.peakInFlightCells, full->devices[d].memory.peakInFlightCells) << plan.devices[d].name << "\n"
-                                                                                                         << writePlan(plan, summary);
+        ASSERT_EQ(quick->devices[d].memory.peakLiveBytes, full->devices[d].memory.peakLiveBytes)
+            << plan.devices[d].name << "\n"
+            << writePlan(plan, summary);
+        ASSERT_EQ(quick->devices[d].memory.peakInFlightCells,
+                  full->devices[d].memory.peakInFlightCells)
+            << plan.devices[d].name << "\n"
+            << writePlan(plan, summary);
         ASSERT_EQ(quick->devices[d].busy, full->devices[d].busy);
       }
     }

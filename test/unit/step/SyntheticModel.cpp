@@ -43,7 +43,8 @@ public:
   }
 
   /// Adds a parameter to the group with the same users, or to a new group.
-  void parameter(int64_t elements, std::vector<uint32_t> units, bool trainable = true, bool decays = true) {
+  void parameter(int64_t elements, std::vector<uint32_t> units, bool trainable = true,
+                 bool decays = true) {
     uint32_t index = model.parameters_size();
     ParameterInfo *p = model.add_parameters();
     p->set_name("p" + std::to_string(index));
@@ -84,7 +85,8 @@ public:
     }
   }
 
-  void value(int64_t bytesPerRow, uint32_t producer, std::vector<uint32_t> users, bool gradient = true) {
+  void value(int64_t bytesPerRow, uint32_t producer, std::vector<uint32_t> users,
+             bool gradient = true) {
     uint32_t index = model.values_size();
     ValueInfo *v = model.add_values();
     v->set_name("v" + std::to_string(index));
@@ -113,19 +115,28 @@ public:
     }
   }
 
-  /// Splits the backward of units that have gradients of inputs and of parameters, except every fourth unit.
+  /// Splits the backward of units that have gradients of inputs and of parameters, except every
+  /// fourth unit.
   void split() {
     for (int u = 0; u < model.units_size(); ++u) {
       UnitInfo *unit = model.mutable_units(u);
-      auto any = [](const auto &list, auto what) { return std::any_of(list.begin(), list.end(), what); };
-      if (u % 4 == 3 || !any(unit->values_in(), [&](uint32_t v) { return model.values(v).needs_gradient(); }) ||
+      auto any = [](const auto &list, auto what) {
+        return std::any_of(list.begin(), list.end(), what);
+      };
+      if (u % 4 == 3 ||
+          !any(unit->values_in(), [&](uint32_t v) { return model.values(v).needs_gradient(); }) ||
           !any(unit->parameters(), [&](uint32_t p) { return model.parameters(p).trainable(); }))
         continue;
       unit->set_splits(true);
-      const double backward = zorse::test::mutableFunction(model, u, UnitFunction::BACKWARD).flops_per_row();
-      zorse::test::mutableClass(model, u).mutable_saved_for_weight_grad_bytes()->set_per_row(u % 2 ? 64 + 8 * u : 0);
-      function(u, UnitFunction::INPUT_GRADIENTS, 2 * model.units_size() + 5 + 2 * u, 0.6 * backward)->set_per_row(24);
-      function(u, UnitFunction::WEIGHT_GRADIENTS, 2 * model.units_size() + 6 + 2 * u, 0.4 * backward)->set_fixed(64 * u);
+      const double backward =
+          zorse::test::mutableFunction(model, u, UnitFunction::BACKWARD).flops_per_row();
+      zorse::test::mutableClass(model, u).mutable_saved_for_weight_grad_bytes()->set_per_row(
+          u % 2 ? 64 + 8 * u : 0);
+      function(u, UnitFunction::INPUT_GRADIENTS, 2 * model.units_size() + 5 + 2 * u, 0.6 * backward)
+          ->set_per_row(24);
+      function(u, UnitFunction::WEIGHT_GRADIENTS, 2 * model.units_size() + 6 + 2 * u,
+               0.4 * backward)
+          ->set_fixed(64 * u);
     }
   }
 

@@ -18,11 +18,13 @@ constexpr int64_t kSaved = 1 << 20;
 /// Four equal stages with F of 1 s, B of 1 + 1 s, and `latency` between neighbors.
 struct Pipeline {
   explicit Pipeline(double latency, int64_t batch = 24, double bandwidth = 0)
-      : units(4, {1, 1, 1, kSaved, 64}), summary(chainSummary(units)), costs(units, {1, 1, 1, 1}, oneDevicePerNode(4, bandwidth, latency)) {
+      : units(4, {1, 1, 1, kSaved, 64}), summary(chainSummary(units)),
+        costs(units, {1, 1, 1, 1}, oneDevicePerNode(4, bandwidth, latency)) {
     plan.batch = batch;
     for (uint32_t s = 0; s < 4; ++s) {
       plan.devices.push_back({"d" + std::to_string(s), 1, 0, ""});
-      assignMicroBatches(static_cast<int32_t>(s), static_cast<int32_t>(s) + 1, 0, {{s, batch, 1}}, plan.cells);
+      assignMicroBatches(static_cast<int32_t>(s), static_cast<int32_t>(s) + 1, 0, {{s, batch, 1}},
+                         plan.cells);
     }
   }
   StepGraph expand(ScheduleKind kind, double inFlight = 1, bool split = false) {
@@ -44,11 +46,12 @@ struct Pipeline {
 TEST(TimedSchedule, HidesSlowLinks) {
   Pipeline p(2);
   double bound = 24 * 3 + 3 * (3 + 2 * 2);
-  double plain = p.expand(ScheduleKind::OneForwardOneBackward).stepTime, timed = p.expand(ScheduleKind::SteadyState, 1).stepTime;
+  double plain = p.expand(ScheduleKind::OneForwardOneBackward).stepTime,
+         timed = p.expand(ScheduleKind::SteadyState, 1).stepTime;
   EXPECT_GT(plain, bound * 1.3) << "1F1B waits for the links";
   EXPECT_LT(timed, bound * 1.06);
-  // Launch counts that hide the links: 24 s for the round trip over 3 s for the first stage, two or three samples fewer
-  // for each later one.
+  // Launch counts that hide the links: 24 s for the round trip over 3 s for the first stage, two or
+  // three samples fewer for each later one.
   p.plan.schedule.warmupForwards = {9, 6, 4, 1};
   EXPECT_LT(p.expand(ScheduleKind::OneForwardOneBackward).stepTime, bound * 1.08);
 }
@@ -61,13 +64,14 @@ TEST(TimedSchedule, HoldsNoMoreSamplesThanTheSteadyStateNeeds) {
   EXPECT_NEAR(graph.stepTime, (24 + 3) * 3, 3.1);
 }
 
-/// A plan that fits with some order is accepted: memory for a few micro-batches, although the links would need nine in
-/// flight.
+/// A plan that fits with some order is accepted: memory for a few micro-batches, although the links
+/// would need nine in flight.
 TEST(TimedSchedule, MemoryLimitsWhatIsInFlight) {
   for (uint32_t max : {1, 2, 3, 5})
     for (bool split : {false, true}) {
       Pipeline p(2);
-      EXPECT_GT(p.expand(ScheduleKind::SteadyState, 2, split).devices[0].memory.peakInFlightCells, 5u);
+      EXPECT_GT(p.expand(ScheduleKind::SteadyState, 2, split).devices[0].memory.peakInFlightCells,
+                5u);
       for (PlanDevice &device : p.plan.devices)
         device.memory = static_cast<uint64_t>(max) * kSaved + kSaved / 4;
       StepGraph graph = p.expand(ScheduleKind::SteadyState, 2, split);
@@ -79,9 +83,9 @@ TEST(TimedSchedule, MemoryLimitsWhatIsInFlight) {
     }
 }
 
-/// Cells that wait for their backward occupy only the memory of their saved tensors. Tensors saved for W occupy memory
-/// from the backward on. With memory for a few samples and one deferred block, these samples are admitted, and
-/// backwards wait for W if there is no memory for another block.
+/// Cells that wait for their backward occupy only the memory of their saved tensors. Tensors saved
+/// for W occupy memory from the backward on. With memory for a few samples and one deferred block,
+/// these samples are admitted, and backwards wait for W if there is no memory for another block.
 TEST(TimedSchedule, DeferredBlocksTakeMemoryFromTheBackwardOn) {
   constexpr int64_t kDeferred = 3 * kSaved / 2;
   for (uint32_t max : {2, 3, 5}) {
@@ -111,7 +115,8 @@ TEST(TimedSchedule, WeightGradientsFillTheGaps) {
   }
 }
 
-/// Simultaneous sends of a device share its NIC; the simulated times of the instructions include this.
+/// Simultaneous sends of a device share its NIC; the simulated times of the instructions include
+/// this.
 TEST(TimedSchedule, TransfersTakeWhatTheLinkTakes) {
   Pipeline p(0.5, 4, /*bandwidth=*/128);
   StepGraph graph = p.expand(ScheduleKind::GPipe);

@@ -14,7 +14,8 @@ namespace {
 
 constexpr int64_t kRows = 3;
 
-/// A form of masking: lines that make %masked [?, 4, 4, 5] from the scores %s, booleans %m and floats %a.
+/// A form of masking: lines that make %masked [?, 4, 4, 5] from the scores %s, booleans %m and
+/// floats %a.
 struct Masking {
   const char *name, *conditions, *floats; ///< types of %m and %a
   const char *lines;
@@ -28,7 +29,8 @@ const Masking kMaskings[] = {
     {"replaced, of each sample's queries and keys", "tensor<?x4x5xi1>", "tensor<f32>",
      "%mb = zorse.broadcast %m dims [0, 2, 3] : tensor<?x4x5xi1> -> tensor<?x4x4x5xi1>\n"
      "%masked = arith.select %mb, %s, %low : tensor<?x4x4x5xi1>, tensor<?x4x4x5xf32>"},
-    {"replaced, of every head", "tensor<?x4x4x5xi1>", "tensor<f32>", "%masked = arith.select %m, %s, %low : tensor<?x4x4x5xi1>, tensor<?x4x4x5xf32>"},
+    {"replaced, of every head", "tensor<?x4x4x5xi1>", "tensor<f32>",
+     "%masked = arith.select %m, %s, %low : tensor<?x4x4x5xi1>, tensor<?x4x4x5xf32>"},
     {"replaced, the same for all samples", "tensor<4x5xi1>", "tensor<f32>",
      "%mb = zorse.broadcast %m dims [2, 3] : tensor<4x5xi1> -> tensor<?x4x4x5xi1>\n"
      "%masked = arith.select %mb, %s, %low : tensor<?x4x4x5xi1>, tensor<?x4x4x5xf32>"},
@@ -45,8 +47,9 @@ const Masking kMaskings[] = {
 
 /// Four query heads share two key heads.
 std::string functionOf(const Masking &masking) {
-  return std::string("func.func @f(%q: tensor<?x4x4x8xf32>, %k2: tensor<?x2x5x8xf32>, %v2: tensor<?x2x5x6xf32>, %m: ") + masking.conditions +
-         ", %a: " + masking.floats + R"() -> tensor<?x4x4x6xf32> {
+  return std::string("func.func @f(%q: tensor<?x4x4x8xf32>, %k2: tensor<?x2x5x8xf32>, %v2: "
+                     "tensor<?x2x5x6xf32>, %m: ") +
+         masking.conditions + ", %a: " + masking.floats + R"() -> tensor<?x4x4x6xf32> {
   %kb = zorse.broadcast %k2 dims [0, 1, 3, 4] : tensor<?x2x5x8xf32> -> tensor<?x2x2x5x8xf32>
   %k = zorse.reshape %kb : tensor<?x2x2x5x8xf32> -> tensor<?x4x5x8xf32>
   %vb = zorse.broadcast %v2 dims [0, 1, 3, 4] : tensor<?x2x5x6xf32> -> tensor<?x2x2x5x6xf32>

@@ -1,4 +1,5 @@
-// Runs a training step of a unit model as a chain of unit functions on one device, with the reference evaluator.
+// Runs a training step of a unit model as a chain of unit functions on one device, with the
+// reference evaluator.
 #pragma once
 
 #include "../autodiff/UnitFunctions.h"
@@ -53,8 +54,11 @@ inline mlir::FailureOr<UnitModel> buildUnits(mlir::ModuleOp module, const UnitOp
   return model;
 }
 
-inline mlir::func::FuncOp functionOf(UnitModel &model, llvm::StringRef name) { return model.functions->lookupSymbol<mlir::func::FuncOp>(name); }
-inline mlir::func::FuncOp functionOp(UnitModel &model, const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task) {
+inline mlir::func::FuncOp functionOf(UnitModel &model, llvm::StringRef name) {
+  return model.functions->lookupSymbol<mlir::func::FuncOp>(name);
+}
+inline mlir::func::FuncOp functionOp(UnitModel &model, const bundle::UnitClass &unitClass,
+                                     bundle::UnitFunction::Task task) {
   return units::functionOp(*model.functions, unitClass, task);
 }
 
@@ -75,7 +79,8 @@ inline double valueOf(const std::string &text, int64_t samples, const std::vecto
   return expression.failed() ? 0 : expression->evaluate(double(samples), counts);
 }
 
-inline KnownOfBatch knownOf(UnitModel &model, const std::vector<Tensor> &inputs, const reference::Options &options) {
+inline KnownOfBatch knownOf(UnitModel &model, const std::vector<Tensor> &inputs,
+                            const reference::Options &options) {
   const bundle::ModelSummary &summary = model.summary;
   Arguments arguments, out;
   KnownOfBatch result;
@@ -85,9 +90,11 @@ inline KnownOfBatch knownOf(UnitModel &model, const std::vector<Tensor> &inputs,
     for (int i = 0; i < summary.count_inputs_size(); ++i)
       arguments[{"input", i}] = inputs[summary.count_inputs(i)];
     for (int k = 0; k < summary.known_size(); ++k)
-      arguments[{"known", k}] = Tensor{{}, {valueOf(summary.known(k), options.rows, result.counts)}};
+      arguments[{"known", k}] =
+          Tensor{{}, {valueOf(summary.known(k), options.rows, result.counts)}};
     out = run(functionOf(model, "counts"), arguments, options);
-    result.counts[level] = reduced(out.at({"loss", level}).values, reduceName(summary.counts(level).reduce()));
+    result.counts[level] =
+        reduced(out.at({"loss", level}).values, reduceName(summary.counts(level).reduce()));
   }
   for (const bundle::LossTerm &term : summary.loss())
     result.factors.push_back(valueOf(term.factor(), options.rows, result.counts));
@@ -96,10 +103,11 @@ inline KnownOfBatch knownOf(UnitModel &model, const std::vector<Tensor> &inputs,
   return result;
 }
 
-/// Runs the forward of all units and, if `backward` is set, the backward. `split`: use split backwards if a unit has
-/// them.
-inline Step runStep(UnitModel &model, const std::vector<Tensor> &parameters, const std::vector<Tensor> &inputs, reference::Options options,
-                    bool backward, bool split = false) {
+/// Runs the forward of all units and, if `backward` is set, the backward. `split`: use split
+/// backwards if a unit has them.
+inline Step runStep(UnitModel &model, const std::vector<Tensor> &parameters,
+                    const std::vector<Tensor> &inputs, reference::Options options, bool backward,
+                    bool split = false) {
   const bundle::ModelSummary &summary = model.summary;
   Step step;
   const KnownOfBatch batch = knownOf(model, inputs, options);
@@ -117,7 +125,8 @@ inline Step runStep(UnitModel &model, const std::vector<Tensor> &parameters, con
       arguments[{"boundary_in", i}] = values[unit.values_in(i)];
     for (int j = 0; j < summary.known_size(); ++j)
       arguments[{"known", j}] = Tensor{{}, {batch.known[j]}};
-    Arguments out = run(functionOp(model, classOf(summary, unit), bundle::UnitFunction::FORWARD), arguments, options);
+    Arguments out = run(functionOp(model, classOf(summary, unit), bundle::UnitFunction::FORWARD),
+                        arguments, options);
     if (out.empty())
       return step.ok = false, step;
     for (auto &[key, value] : out) {
@@ -162,7 +171,9 @@ inline Step runStep(UnitModel &model, const std::vector<Tensor> &parameters, con
         if (key.first == "saved_for_weight_grad")
           arguments[key] = value;
         else
-          addTo(key.first == "parameter_gradient" ? step.gradients[unit.parameters(key.second)] : valueGradients[unit.values_in(key.second)], value);
+          addTo(key.first == "parameter_gradient" ? step.gradients[unit.parameters(key.second)]
+                                                  : valueGradients[unit.values_in(key.second)],
+                value);
     }
   }
   return step;

@@ -1,5 +1,5 @@
-// Tests that the chain of unit forwards computes the model and the chain of unit backwards its gradient. Compares with
-// the whole @model and with central differences in f64.
+// Tests that the chain of unit forwards computes the model and the chain of unit backwards its
+// gradient. Compares with the whole @model and with central differences in f64.
 #include "Chain.h"
 #include "Models.h"
 
@@ -16,7 +16,8 @@ using autodiff::RecomputePolicy;
 namespace {
 
 /// Loss of the whole @model, without units.
-double wholeLoss(mlir::func::FuncOp model, const std::vector<Tensor> &arguments, reference::Options options) {
+double wholeLoss(mlir::func::FuncOp model, const std::vector<Tensor> &arguments,
+                 reference::Options options) {
   options.counts.assign(Expression::kMaxCounts, std::nan(""));
   auto results = reference::evaluate(model, arguments, options);
   EXPECT_TRUE(mlir::succeeded(results));
@@ -50,7 +51,8 @@ void checkModel(const std::string &text, bool random) {
   reference::Options options;
   options.rows = 3, options.seed = 11, options.sampleBase = 2;
 
-  for (RecomputePolicy policy : {RecomputePolicy::MinCut, RecomputePolicy::None, RecomputePolicy::Full}) {
+  for (RecomputePolicy policy :
+       {RecomputePolicy::MinCut, RecomputePolicy::None, RecomputePolicy::Full}) {
     UnitOptions unitOptions;
     unitOptions.saved = policy;
     auto model = buildUnits(*module, unitOptions);
@@ -66,7 +68,9 @@ void checkModel(const std::string &text, bool random) {
       bool input = bool(function.getArgAttr(i, "zorse.input"));
       mlir::Type type = function.getArgumentTypes()[i];
       Tensor value = randomTensor(type, options.rows, rng, -0.8, 0.8);
-      std::string name = function.getArgAttrOfType<mlir::StringAttr>(i, input ? "zorse.input" : "zorse.parameter").str();
+      std::string name =
+          function.getArgAttrOfType<mlir::StringAttr>(i, input ? "zorse.input" : "zorse.parameter")
+              .str();
       if (!mlir::isa<mlir::FloatType>(mlir::getElementTypeOrSelf(type)))
         for (int64_t e = 0; e < value.size(); ++e)
           value.values[e] = name == "labels" && e % 5 == 1 ? -100 : double(rng() % 11);
@@ -92,13 +96,15 @@ void checkModel(const std::string &text, bool random) {
     EXPECT_GT(units, 0);
     for (size_t p = 0; p < parameters.size(); ++p)
       for (int64_t e = 0; e < parameters[p].size(); ++e)
-        ASSERT_NEAR(split.gradients[p].values[e], step.gradients[p].values[e], 1e-12 * (1 + std::abs(step.gradients[p].values[e])))
+        ASSERT_NEAR(split.gradients[p].values[e], step.gradients[p].values[e],
+                    1e-12 * (1 + std::abs(step.gradients[p].values[e])))
             << "parameter " << p << " in two parts";
 
     for (int p = 0; p < summary.parameters_size(); ++p) {
       if (!summary.parameters(p).trainable())
         continue;
-      for (int trial = 0, trials = std::max(1, 120 / summary.parameters_size()); trial < trials; ++trial) {
+      for (int trial = 0, trials = std::max(1, 120 / summary.parameters_size()); trial < trials;
+           ++trial) {
         int64_t e = rng() % parameters[p].size();
         constexpr double h = 1e-5;
         std::vector<Tensor> moved = parameters;
@@ -113,7 +119,9 @@ void checkModel(const std::string &text, bool random) {
   }
 }
 
-TEST(ModelGradient, GptWithTiedEmbeddings) { checkModel(withoutDropout(readModel("gpt.mlir")), false); }
+TEST(ModelGradient, GptWithTiedEmbeddings) {
+  checkModel(withoutDropout(readModel("gpt.mlir")), false);
+}
 TEST(ModelGradient, GptWithDropout) { checkModel(readModel("gpt.mlir"), true); }
 TEST(ModelGradient, LlamaWithGroupedQueriesAndRope) { checkModel(readModel("llama.mlir"), false); }
 TEST(ModelGradient, PostNorm) { checkModel(postNormModel(4), false); }

@@ -79,8 +79,8 @@ TEST(Units, SkipsAreCarriedAcrossHalfBlocks) {
 TEST(Units, EncodersComeBeforeTheirDecoders) {
   Built b = build(encoderDecoderModel(6));
   ASSERT_TRUE(b.model);
-  // The encoder's output is made with the first cross-attention and passed on to the other five. From there, every part
-  // of a block is a separate unit.
+  // The encoder's output is made with the first cross-attention and passed on to the other five.
+  // From there, every part of a block is a separate unit.
   int widest = 0;
   for (const bundle::ValueInfo &value : b.summary().values())
     widest = std::max(widest, value.users_size());
@@ -92,9 +92,11 @@ TEST(Units, EncodersComeBeforeTheirDecoders) {
 
 TEST(Units, ParallelBlocksAndPerceptrons) {
   Built parallel = build(parallelModel(4));
-  EXPECT_EQ(parallel.names(), (std::vector<std::string>{"embedding", "block 0", "block 1", "block 2", "block 3", "head"}));
+  EXPECT_EQ(parallel.names(), (std::vector<std::string>{"embedding", "block 0", "block 1",
+                                                        "block 2", "block 3", "head"}));
   Built regression = build(regressionModel(5));
-  EXPECT_EQ(regression.names(), (std::vector<std::string>{"block 0", "block 1", "block 2", "block 3", "head"}));
+  EXPECT_EQ(regression.names(),
+            (std::vector<std::string>{"block 0", "block 1", "block 2", "block 3", "head"}));
 }
 
 TEST(Units, AllLossTermsBelongToTheHead) {
@@ -122,7 +124,8 @@ TEST(Units, NamesAndTrainabilityDecideNothingAndMuch) {
   Built renamed = build(std::regex_replace(text, std::regex("\"h\\.1\\."), "\"other."));
   ASSERT_TRUE(renamed.model);
   EXPECT_EQ(renamed.summary().classes_size(), 4);
-  Built frozen = build(replaced(text, "\"h.1.ln_1.bias\", zorse.trainable = true", "\"h.1.ln_1.bias\", zorse.trainable = false"));
+  Built frozen = build(replaced(text, "\"h.1.ln_1.bias\", zorse.trainable = true",
+                                "\"h.1.ln_1.bias\", zorse.trainable = false"));
   ASSERT_TRUE(frozen.model);
   EXPECT_EQ(frozen.summary().classes_size(), 5);
   EXPECT_EQ(frozen.names()[3], "block 1 attention"); // still recognized as a block
@@ -145,7 +148,8 @@ TEST(Units, SavedBytesFollowThePackingRule) {
   Built b = build(readModel("llama.mlir"));
   ASSERT_TRUE(b.model);
   for (const bundle::UnitInfo &unit : b.summary().units()) {
-    mlir::func::FuncOp forward = functionOp(*b.model, classOf(b.summary(), unit), bundle::UnitFunction::FORWARD);
+    mlir::func::FuncOp forward =
+        functionOp(*b.model, classOf(b.summary(), unit), bundle::UnitFunction::FORWARD);
     int64_t bytes = 0, index = 0;
     for (unsigned i = 0; i < forward.getNumResults(); ++i)
       if (isOfKind(attributeOfResult(forward, i), ArgumentKind::Saved)) {
@@ -160,11 +164,13 @@ TEST(Units, SavedBytesFollowThePackingRule) {
 }
 
 TEST(Units, EveryTrainedParameterAndValueGetsItsGradient) {
-  for (const std::string &text : {readModel("gpt.mlir"), skipModel(12), auxiliaryLossModel(), frozenModel()}) {
+  for (const std::string &text :
+       {readModel("gpt.mlir"), skipModel(12), auxiliaryLossModel(), frozenModel()}) {
     Built b = build(text);
     ASSERT_TRUE(b.model);
     for (const bundle::UnitInfo &unit : b.summary().units()) {
-      mlir::func::FuncOp backward = functionOp(*b.model, classOf(b.summary(), unit), bundle::UnitFunction::BACKWARD);
+      mlir::func::FuncOp backward =
+          functionOp(*b.model, classOf(b.summary(), unit), bundle::UnitFunction::BACKWARD);
       std::multiset<std::pair<std::string, int64_t>> found, expected;
       for (unsigned i = 0; i < backward.getNumResults(); ++i)
         found.insert(zorse::testing::keyOf(attributeOfResult(backward, i)));
@@ -196,23 +202,29 @@ TEST(Units, ErrorsNameTheProblem) {
   Built none = build("func.func @other() { return }");
   EXPECT_FALSE(none.model);
   EXPECT_EQ(none.messages.at(0), "expected a function @model of one block");
-  Built lossless = build(std::regex_replace(readModel("llama.mlir"), std::regex("\"numerator\""), "\"none\""));
+  Built lossless =
+      build(std::regex_replace(readModel("llama.mlir"), std::regex("\"numerator\""), "\"none\""));
   EXPECT_FALSE(lossless.model);
   EXPECT_NE(lossless.messages.at(0).find("the model has no loss"), std::string::npos);
-  Built untrained = build(std::regex_replace(frozenModel(), std::regex("trainable = true"), "trainable = false"));
+  Built untrained =
+      build(std::regex_replace(frozenModel(), std::regex("trainable = true"), "trainable = false"));
   EXPECT_FALSE(untrained.model);
   EXPECT_NE(untrained.messages.at(0).find("nothing to train"), std::string::npos);
-  Built counted = build(std::regex_replace(readModel("llama.mlir"), std::regex("\"count\""), "\"none\""));
+  Built counted =
+      build(std::regex_replace(readModel("llama.mlir"), std::regex("\"count\""), "\"none\""));
   EXPECT_FALSE(counted.model);
-  EXPECT_NE(counted.messages.at(0).find("reads count n0, but the model returns 0 counts"), std::string::npos);
+  EXPECT_NE(counted.messages.at(0).find("reads count n0, but the model returns 0 counts"),
+            std::string::npos);
 }
 
 TEST(Units, AParameterTheLossIgnoresIsLeftOutWithAWarning) {
   Built b = build(replaced(readModel("llama.mlir"), "func.func @model(",
-                           "func.func @model(%pooler: tensor<3xf64> {zorse.parameter = \"pooler\", zorse.trainable = true}, "));
+                           "func.func @model(%pooler: tensor<3xf64> {zorse.parameter = \"pooler\", "
+                           "zorse.trainable = true}, "));
   ASSERT_TRUE(b.model);
   ASSERT_EQ(b.messages.size(), 1u);
-  EXPECT_EQ(b.messages[0], "parameter 'pooler' is never trained: the loss does not depend on it; it is left out");
+  EXPECT_EQ(b.messages[0],
+            "parameter 'pooler' is never trained: the loss does not depend on it; it is left out");
   for (const bundle::ParameterInfo &parameter : b.summary().parameters())
     EXPECT_NE(parameter.name(), "pooler");
 }
@@ -234,8 +246,8 @@ TEST(Groups, AlignAndPutDecayingFirst) {
       decaying = parameter.decays();
       EXPECT_EQ(parameter.offset() < group.decaying_elements(), parameter.decays());
       EXPECT_EQ(parameter.trainable(), group.trainable());
-      bool matrix =
-          parameter.trainable() && parameter.name().find("norm") == std::string::npos && parameter.name().find("embed") == std::string::npos;
+      bool matrix = parameter.trainable() && parameter.name().find("norm") == std::string::npos &&
+                    parameter.name().find("embed") == std::string::npos;
       EXPECT_EQ(parameter.decays(), matrix) << parameter.name();
     }
     EXPECT_EQ(group.elements() * 8 % 512, 0);

@@ -1,4 +1,5 @@
-// Findings in uneven collectives: shards, extents and contributors. One change to correct programs each.
+// Findings in uneven collectives: shards, extents and contributors. One change to correct programs
+// each.
 #include "FindingsSupport.h"
 
 using namespace zorse;
@@ -7,12 +8,14 @@ using verify::Code;
 
 namespace {
 
-/// Programs in which devices have several runs, and one of their collectives, with a given number of shards, which is
-/// changed on all of its members.
+/// Programs in which devices have several runs, and one of their collectives, with a given number
+/// of shards, which is changed on all of its members.
 struct Runs : Case {
-  explicit Runs(bool gather = false) : Case({}, ownersInTurns(makeModel({}), /*compact=*/true)), gather(gather) {
+  explicit Runs(bool gather = false)
+      : Case({}, ownersInTurns(makeModel({}), /*compact=*/true)), gather(gather) {
     id = find(*this, 0, [&](const bundle::Instruction &e) {
-           return gather ? e.all_gather().shards().members_size() > 4 : e.reduce_scatter().shards().members_size() > 4;
+           return gather ? e.all_gather().shards().members_size() > 4
+                         : e.reduce_scatter().shards().members_size() > 4;
          }).id();
   }
   template <typename F> void change(F f) {
@@ -22,7 +25,8 @@ struct Runs : Case {
           f(instruction, program.device());
   }
   bundle::ShardRanges &shards(bundle::Instruction &instruction) const {
-    return gather ? *instruction.mutable_all_gather()->mutable_shards() : *instruction.mutable_reduce_scatter()->mutable_shards();
+    return gather ? *instruction.mutable_all_gather()->mutable_shards()
+                  : *instruction.mutable_reduce_scatter()->mutable_shards();
   }
   static int last(const bundle::ShardRanges &extents, uint32_t device) {
     int i = extents.members_size() - 1;
@@ -67,8 +71,10 @@ TEST(Findings, RunsWithAHole) {
   for (bool gather : {false, true}) {
     Runs owners(gather);
     owners.change([&](bundle::Instruction &instruction, uint32_t device) {
-      const int64_t elements = Runs::remove(owners.shards(instruction), Runs::last(owners.shards(instruction), 2));
-      bundle::Region *shard = gather ? instruction.mutable_all_gather()->mutable_shard() : instruction.mutable_reduce_scatter()->mutable_shard();
+      const int64_t elements =
+          Runs::remove(owners.shards(instruction), Runs::last(owners.shards(instruction), 2));
+      bundle::Region *shard = gather ? instruction.mutable_all_gather()->mutable_shard()
+                                     : instruction.mutable_reduce_scatter()->mutable_shard();
       if (device == 2)
         shard->set_bytes(shard->bytes() - uint64_t(elements) * 4);
     });
@@ -107,20 +113,24 @@ TEST(Findings, ContributorsOfAShard) {
 
   Runs none;
   none.change([&](bundle::Instruction &instruction, uint32_t) {
-    for (uint32_t &member : *instruction.mutable_reduce_scatter()->mutable_terms()->mutable_members())
+    for (uint32_t &member :
+         *instruction.mutable_reduce_scatter()->mutable_terms()->mutable_members())
       member = 0;
   });
   expectFinding(none, Code::Malformed);
 
   Runs other;
   other.change([&](bundle::Instruction &instruction, uint32_t) { // a device without a cell
-    for (uint32_t &member : *instruction.mutable_reduce_scatter()->mutable_terms()->mutable_members())
+    for (uint32_t &member :
+         *instruction.mutable_reduce_scatter()->mutable_terms()->mutable_members())
       member = member == 1 ? 2 : member;
     instruction.mutable_reduce_scatter()->mutable_contributors()->Set(1, 2);
   });
   EXPECT_NE(other.text(), "");
 
   Runs unnamed;
-  unnamed.change([&](bundle::Instruction &instruction, uint32_t) { instruction.mutable_reduce_scatter()->mutable_contributors()->RemoveLast(); });
+  unnamed.change([&](bundle::Instruction &instruction, uint32_t) {
+    instruction.mutable_reduce_scatter()->mutable_contributors()->RemoveLast();
+  });
   expectFinding(unnamed, Code::Malformed, {"terms: name d1, which takes no part"});
 }

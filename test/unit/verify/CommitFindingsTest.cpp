@@ -1,4 +1,5 @@
-// Findings in the commit of a step: sums, norms, decisions, updates, reports. One change to correct programs each.
+// Findings in the commit of a step: sums, norms, decisions, updates, reports. One change to correct
+// programs each.
 #include "FindingsSupport.h"
 
 #include "zorse/Summary/Summary.h"
@@ -34,16 +35,20 @@ TEST(Findings, Norm) {
 
   Case members({}, dataParallel(makeModel({}))); // the decision uses only this device's sums
   for (auto &program : members.programs)
-    erase(program, find(members, int(program.device()), [](const bundle::Instruction &e) { return e.has_all_reduce(); }));
+    erase(program, find(members, int(program.device()),
+                        [](const bundle::Instruction &e) { return e.has_all_reduce(); }));
   expectFinding(members, Code::Norm, {"expects that of all owners"});
 }
 
 TEST(Findings, NormOfPadding) {
   Case test({}, oneDevice());
-  auto &norm = find(test, 0, [&](const bundle::Instruction &e) { return task(bundle::Compute::NORM)(e) && e.compute().calls_size() > 1; });
+  auto &norm = find(test, 0, [&](const bundle::Instruction &e) {
+    return task(bundle::Compute::NORM)(e) && e.compute().calls_size() > 1;
+  });
   auto &call = *norm.mutable_compute()->mutable_calls(0);
   EditedArgument state(test.programs[0], call, 0);
-  int64_t next = bundle::ArgumentBindings(test.programs[0], norm.compute().calls(1))[0].value.begin();
+  int64_t next =
+      bundle::ArgumentBindings(test.programs[0], norm.compute().calls(1))[0].value.begin();
   state.mutable_region()->set_bytes(uint64_t(next - state.value().begin()) * 4);
   call.set_rows(next - state.value().begin());
   state.mutable_value()->set_end(next);
@@ -52,7 +57,9 @@ TEST(Findings, NormOfPadding) {
 
 TEST(Findings, Report) {
   Case test({}, oneDevice()); // reports the number of updates, but not the loss
-  auto &report = *find(test, 0, [](const bundle::Instruction &e) { return e.has_read_metrics(); }).mutable_read_metrics();
+  auto &report = *find(test, 0, [](const bundle::Instruction &e) {
+                    return e.has_read_metrics();
+                  }).mutable_read_metrics();
   for (const auto &state : test.programs[0].state())
     if (state.value().kind() == bundle::Value::OPTIMIZER_STEP) {
       *report.mutable_region() = state.region();
@@ -74,7 +81,8 @@ TEST(Findings, Report) {
   uint32_t computes = 0;
   for (const auto &instruction : missing.programs[0].instructions())
     computes += instruction.queue() == 0;
-  for (auto &instruction : *missing.programs[0].mutable_instructions()) // its waiters now wait for the last update
+  for (auto &instruction :
+       *missing.programs[0].mutable_instructions()) // its waiters now wait for the last update
     for (auto &wait : *instruction.mutable_waits())
       if (wait.queue() == queue) {
         wait.set_queue(0);
@@ -101,7 +109,8 @@ TEST(Findings, Report) {
   expectFinding(twice, Code::Report, {"a second report"});
 }
 
-TEST(Findings, NormWithoutClipping) { // clipping can be enabled when the run starts, and the norm is printed
+TEST(Findings,
+     NormWithoutClipping) { // clipping can be enabled when the run starts, and the norm is printed
   SyntheticOptions options;
   options.clipNorm = 0;
   Case test(options, oneDevice());
@@ -116,7 +125,8 @@ TEST(Findings, CommitByGroup) { // a decision that precedes all sums must not re
   options.clipNorm = 0;
   Case test(options, oneDevice());
   test.view.commitsByGroup = true;
-  expectFinding(test, Code::WrongValue, {"decides by bytes that hold", "expects sums without anything added"});
+  expectFinding(test, Code::WrongValue,
+                {"decides by bytes that hold", "expects sums without anything added"});
   auto decides = task(bundle::Compute::CLIP_AND_CHECK);
   auto &region = *argument(test, find(test, 0, decides), bundle::LOCAL_METRICS).mutable_region();
   region.set_offset(region.offset() + region.bytes());

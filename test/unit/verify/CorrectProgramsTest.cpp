@@ -13,14 +13,17 @@ TEST(CorrectPrograms, OneDevice) {
 
 TEST(CorrectPrograms, Pipeline) { EXPECT_EQ(Case({}, pipeline()).text(), ""); }
 
-TEST(CorrectPrograms, DataParallelWithUnevenShards) { EXPECT_EQ(Case({}, dataParallel(makeModel({}))).text(), ""); }
+TEST(CorrectPrograms, DataParallelWithUnevenShards) {
+  EXPECT_EQ(Case({}, dataParallel(makeModel({}))).text(), "");
+}
 
 TEST(CorrectPrograms, SeveralRunsOfADevice) {
   for (uint32_t seed = 0; seed < 6; ++seed) {
     SyntheticOptions options;
     options.seed = seed;
     EXPECT_EQ(Case(options, ownersInTurns(makeModel(options))).text(), "") << "seed " << seed;
-    EXPECT_EQ(Case(options, ownersInTurns(makeModel(options), /*compact=*/true)).text(), "") << "seed " << seed;
+    EXPECT_EQ(Case(options, ownersInTurns(makeModel(options), /*compact=*/true)).text(), "")
+        << "seed " << seed;
   }
 }
 
@@ -31,8 +34,11 @@ TEST(CorrectPrograms, ContributorsInAnotherOrderForSomeShards) {
     for (auto &instruction : *program.mutable_instructions())
       if (instruction.has_reduce_scatter()) { // the first run of device 1 precedes all others
         auto &terms = *instruction.mutable_reduce_scatter()->mutable_terms();
-        const auto first = std::find(terms.members().begin(), terms.members().end(), 1u) - terms.members().begin();
-        auto moveUp = [&](auto &column) { std::rotate(column.begin(), column.begin() + first, column.begin() + first + 1); };
+        const auto first =
+            std::find(terms.members().begin(), terms.members().end(), 1u) - terms.members().begin();
+        auto moveUp = [&](auto &column) {
+          std::rotate(column.begin(), column.begin() + first, column.begin() + first + 1);
+        };
         moveUp(*terms.mutable_members());
         moveUp(*terms.mutable_begin());
         moveUp(*terms.mutable_end());
@@ -53,7 +59,11 @@ TEST(CorrectPrograms, PinwheelAndOwnersWithoutWork) {
   // Five cells without a guillotine cut; device 5 only owns state.
   SyntheticOptions options;
   options.units = 6;
-  SerialPlan plan{9, 6, {{0, 4, 0, 3, 0}, {0, 2, 3, 9, 1}, {2, 6, 6, 9, 2}, {4, 6, 0, 6, 3}, {2, 4, 3, 6, 4}}, {{1, 5, 0, 128}, {1, 2, 128, 256}}};
+  SerialPlan plan{
+      9,
+      6,
+      {{0, 4, 0, 3, 0}, {0, 2, 3, 9, 1}, {2, 6, 6, 9, 2}, {4, 6, 0, 6, 3}, {2, 4, 3, 6, 4}},
+      {{1, 5, 0, 128}, {1, 2, 128, 256}}};
   EXPECT_EQ(Case(options, plan).text(), "");
 }
 
@@ -66,7 +76,13 @@ TEST(CorrectPrograms, ManyModels) {
     options.tied = seed % 3;
     options.moments = int(seed % 3);
     int half = options.units / 2;
-    SerialPlan plan{6, 3, {{0, half, 0, 2, 0}, {0, half, 2, 6, 1}, {half, options.units, 0, 5, 2}, {half, options.units, 5, 6, 0}}, {}};
+    SerialPlan plan{6,
+                    3,
+                    {{0, half, 0, 2, 0},
+                     {0, half, 2, 6, 1},
+                     {half, options.units, 0, 5, 2},
+                     {half, options.units, 5, 6, 0}},
+                    {}};
     EXPECT_EQ(Case(options, plan).text(), "") << "seed " << seed;
   }
 }

@@ -12,7 +12,8 @@
 namespace zorse::test {
 
 /// Expects a finding with this code and a text that contains all words.
-inline void expectFinding(const Case &test, verify::Code code, std::initializer_list<const char *> words = {}) {
+inline void expectFinding(const Case &test, verify::Code code,
+                          std::initializer_list<const char *> words = {}) {
   std::string all;
   for (const auto &finding : test.findings()) {
     std::string text = verify::toString(finding, test.view);
@@ -23,12 +24,14 @@ inline void expectFinding(const Case &test, verify::Code code, std::initializer_
       return;
     all += text + "\n";
   }
-  ADD_FAILURE() << "expects a finding [" << verify::name(code) << "]" << (words.size() ? std::string(" with '") + *words.begin() + "'" : "")
+  ADD_FAILURE() << "expects a finding [" << verify::name(code) << "]"
+                << (words.size() ? std::string(" with '") + *words.begin() + "'" : "")
                 << ", found:\n"
                 << all;
 }
 
-template <typename Wanted> bundle::Instruction &find(Case &test, int program, Wanted wanted, int nth = 0) {
+template <typename Wanted>
+bundle::Instruction &find(Case &test, int program, Wanted wanted, int nth = 0) {
   for (auto &instruction : *test.programs[program].mutable_instructions())
     if (wanted(instruction) && nth-- == 0)
       return instruction;
@@ -43,7 +46,8 @@ inline bool isReceive(const bundle::Instruction &e) { return e.has_receive(); }
 inline bool isReduction(const bundle::Instruction &e) { return e.has_reduce_scatter(); }
 
 /// An argument of an instruction of the first program.
-inline EditedArgument argument(Case &test, bundle::Instruction &instruction, bundle::ArgumentKind kind, int call = 0, uint32_t index = 0) {
+inline EditedArgument argument(Case &test, bundle::Instruction &instruction,
+                               bundle::ArgumentKind kind, int call = 0, uint32_t index = 0) {
   auto &c = *instruction.mutable_compute()->mutable_calls(call);
   const auto &function = test.model.functions.functions(int(c.function()));
   for (int s = 0; s < function.arguments_size(); ++s)

@@ -1,5 +1,5 @@
-// One test per finding code: the smallest change to correct programs that causes it. Tests of collectives and of the
-// commit: CollectiveFindingsTest.cpp, CommitFindingsTest.cpp.
+// One test per finding code: the smallest change to correct programs that causes it. Tests of
+// collectives and of the commit: CollectiveFindingsTest.cpp, CommitFindingsTest.cpp.
 #include "FindingsSupport.h"
 #include "SummaryFunctions.h"
 
@@ -17,21 +17,30 @@ TEST(Findings, Malformed) {
   expectFinding(test, Code::Malformed, {"arena 7 of 1", "instruction", "d0"});
 
   Case nan({}, oneDevice());
-  nan.programs[0].mutable_instructions(3)->set_planned_end(std::numeric_limits<double>::quiet_NaN());
+  nan.programs[0].mutable_instructions(3)->set_planned_end(
+      std::numeric_limits<double>::quiet_NaN());
   expectFinding(nan, Code::Malformed, {"not a number"});
 
   Case function({}, oneDevice());
-  find(function, 0, task(bundle::Compute::F)).mutable_compute()->mutable_calls(0)->set_function(1000);
+  find(function, 0, task(bundle::Compute::F))
+      .mutable_compute()
+      ->mutable_calls(0)
+      ->set_function(1000);
   expectFinding(function, Code::Malformed, {"function 1000 does not exist"});
 
   for (auto column : {&bundle::Call::mutable_regions, &bundle::Call::mutable_values}) {
     Case row({}, oneDevice());
-    auto &rows = *(find(row, 0, task(bundle::Compute::F)).mutable_compute()->mutable_calls(0)->*column)();
+    auto &rows =
+        *(find(row, 0, task(bundle::Compute::F)).mutable_compute()->mutable_calls(0)->*column)();
     rows.Set(0, 1000);
     expectFinding(row, Code::Malformed, {"to a region or a value that does not exist"});
   }
   Case values({}, oneDevice());
-  find(values, 0, task(bundle::Compute::F)).mutable_compute()->mutable_calls(0)->mutable_values()->RemoveLast();
+  find(values, 0, task(bundle::Compute::F))
+      .mutable_compute()
+      ->mutable_calls(0)
+      ->mutable_values()
+      ->RemoveLast();
   expectFinding(values, Code::Malformed, {"to a region or a value that does not exist"});
 }
 
@@ -95,21 +104,25 @@ TEST(Findings, Race) {
   expectFinding(local, Code::Race, {"F(units 0-4, samples 0-8) on d0", "load of input 'labels'"});
 
   Case steps({}, oneDevice());
-  steps.programs[0].mutable_instructions(0)->clear_waits(); // the next step's scalars are loaded while this step reads them
+  steps.programs[0]
+      .mutable_instructions(0)
+      ->clear_waits(); // the next step's scalars are loaded while this step reads them
   expectFinding(steps, Code::Race, {"in the step before"});
 }
 
 TEST(Findings, Alias) {
   Case test({}, oneDevice());
   auto &forward = find(test, 0, task(bundle::Compute::F));
-  *argument(test, forward, bundle::WORKSPACE).mutable_region() = argument(test, forward, bundle::BOUNDARY_OUT).region();
+  *argument(test, forward, bundle::WORKSPACE).mutable_region() =
+      argument(test, forward, bundle::BOUNDARY_OUT).region();
   argument(test, forward, bundle::WORKSPACE).mutable_region()->set_bytes(64 * 8);
   expectFinding(test, Code::Alias, {"overlap"});
 }
 
 TEST(Findings, Bounds) {
   Case test({}, oneDevice());
-  auto &region = *argument(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
+  auto &region =
+      *argument(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
   region.set_offset(test.programs[0].arenas(0).bytes() - 64);
   expectFinding(test, Code::Bounds, {"leave arena 0"});
   region.set_offset(std::numeric_limits<uint64_t>::max() - 64);
@@ -124,9 +137,14 @@ TEST(Findings, Limit) {
 
 TEST(Findings, Residence) {
   Case test({}, oneDevice());
-  test.view.offload.push_back({{}, {}, {verify::PlanView::Tier::NotNamed, verify::PlanView::Tier::Host}});
-  expectFinding(test, Code::Residence, {"moments", "memory of kind DEVICE", "the plan keeps it on the host"});
-  test.view.offload.push_back({{0}, {}, {verify::PlanView::Tier::NotNamed, verify::PlanView::Tier::Device}}); // the last rule applies
+  test.view.offload.push_back(
+      {{}, {}, {verify::PlanView::Tier::NotNamed, verify::PlanView::Tier::Host}});
+  expectFinding(test, Code::Residence,
+                {"moments", "memory of kind DEVICE", "the plan keeps it on the host"});
+  test.view.offload.push_back({{0},
+                               {},
+                               {verify::PlanView::Tier::NotNamed,
+                                verify::PlanView::Tier::Device}}); // the last rule applies
   EXPECT_TRUE(test.findings().empty()) << test.text();
 }
 
@@ -136,7 +154,9 @@ TEST(Findings, PlaceOfUpdates) {
   PlanView::Offload rule;
   rule.tiers[PlanView::Update] = PlanView::Tier::Host;
   test.view.offload.push_back(rule);
-  expectFinding(test, Code::Residence, {"update of group", "done by the device", "the plan gives it to the host's processor"});
+  expectFinding(
+      test, Code::Residence,
+      {"update of group", "done by the device", "the plan gives it to the host's processor"});
 }
 
 TEST(Findings, TasksReachTheDeviceAlone) {
@@ -144,7 +164,8 @@ TEST(Findings, TasksReachTheDeviceAlone) {
   auto &program = test.programs[0];
   auto &host = *program.add_arenas();
   host.set_kind(bundle::PINNED_HOST);
-  auto &region = *argument(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
+  auto &region =
+      *argument(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
   host.set_bytes(region.bytes());
   region.set_arena(uint32_t(program.arenas_size() - 1));
   region.set_offset(0);
@@ -155,14 +176,17 @@ TEST(Findings, Alignment) {
   Case test({}, oneDevice());
   test.programs[0].mutable_arenas(0)->set_bytes(test.programs[0].arenas(0).bytes() + 64);
   test.programs[0].set_planned_bytes(test.programs[0].arenas(0).bytes());
-  auto &region = *argument(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
+  auto &region =
+      *argument(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
   region.set_offset(region.offset() + 32);
   expectFinding(test, Code::Alignment, {"multiple of 64"});
 }
 
 TEST(Findings, Size) {
   Case shortArgument({}, oneDevice()); // a short accumulator
-  auto &region = *argument(shortArgument, find(shortArgument, 0, task(bundle::Compute::B)), bundle::PARAMETER_GRADIENT).mutable_region();
+  auto &region = *argument(shortArgument, find(shortArgument, 0, task(bundle::Compute::B)),
+                           bundle::PARAMETER_GRADIENT)
+                      .mutable_region();
   region.set_bytes(region.bytes() - 64);
   expectFinding(shortArgument, Code::Size, {"d_w3", "expects"});
 
@@ -171,7 +195,8 @@ TEST(Findings, Size) {
   for (auto &program : transfer.programs)
     for (auto &instruction : *program.mutable_instructions())
       if (instruction.id() == id) {
-        auto *half = instruction.has_send() ? instruction.mutable_send()->mutable_region() : instruction.mutable_receive()->mutable_region();
+        auto *half = instruction.has_send() ? instruction.mutable_send()->mutable_region()
+                                            : instruction.mutable_receive()->mutable_region();
         half->set_bytes(half->bytes() - 64);
       }
   expectFinding(transfer, Code::Size);
@@ -204,23 +229,31 @@ TEST(Findings, SplitBackward) {
   expectFinding(whole, Code::Call);
 
   Case early({}, split(oneDevice())); // W in the place of B
-  std::swap(*find(early, 0, task(bundle::Compute::B)).mutable_compute(), *find(early, 0, task(bundle::Compute::W)).mutable_compute());
+  std::swap(*find(early, 0, task(bundle::Compute::B)).mutable_compute(),
+            *find(early, 0, task(bundle::Compute::W)).mutable_compute());
   expectFinding(early, Code::Undefined);
 
   SyntheticOptions options;
   options.units = 6;
-  Case block(options, split({8, 1, {{0, 6, 0, 4, 0}, {0, 6, 4, 8, 0}}, {}})); // the block of the other cell
-  auto &mine = find(block, 0, task(bundle::Compute::W), 0), &other = find(block, 0, task(bundle::Compute::W), 1);
+  Case block(options,
+             split({8, 1, {{0, 6, 0, 4, 0}, {0, 6, 4, 8, 0}}, {}})); // the block of the other cell
+  auto &mine = find(block, 0, task(bundle::Compute::W), 0),
+       &other = find(block, 0, task(bundle::Compute::W), 1);
   for (int c = 0; c < mine.compute().calls_size(); ++c)
-    if (classOf(block.model.summary, block.model.summary.units(mine.compute().calls(c).unit())).saved_for_weight_grad_bytes().per_row())
-      *argument(block, mine, bundle::SAVED_FOR_WEIGHT_GRAD, c).mutable_region() = argument(block, other, bundle::SAVED_FOR_WEIGHT_GRAD, c).region();
+    if (classOf(block.model.summary, block.model.summary.units(mine.compute().calls(c).unit()))
+            .saved_for_weight_grad_bytes()
+            .per_row())
+      *argument(block, mine, bundle::SAVED_FOR_WEIGHT_GRAD, c).mutable_region() =
+          argument(block, other, bundle::SAVED_FOR_WEIGHT_GRAD, c).region();
   expectFinding(block, Code::Undefined, {"deferred block of"});
 
   Case both({}, split(oneDevice())); // B and W both add parameter gradients
   for (const auto &unit : both.model.summary.units())
     if (unit.splits())
-      *both.model.functions.mutable_functions(int(functionIndexOf(both.model.summary, unit, bundle::UnitFunction::INPUT_GRADIENTS))) =
-          both.model.functions.functions(int(functionIndexOf(both.model.summary, unit, bundle::UnitFunction::BACKWARD)));
+      *both.model.functions.mutable_functions(
+          int(functionIndexOf(both.model.summary, unit, bundle::UnitFunction::INPUT_GRADIENTS))) =
+          both.model.functions.functions(
+              int(functionIndexOf(both.model.summary, unit, bundle::UnitFunction::BACKWARD)));
   expectFinding(both, Code::Malformed, {"gradients of values only"});
 }
 
@@ -233,8 +266,10 @@ TEST(Findings, Recompute) {
   more.view.cells[0].recompute = true;
   const auto &last = more.model.summary.units(3);
   ASSERT_TRUE(findFunction(classOf(more.model.summary, last), bundle::UnitFunction::RECOMPUTE));
-  auto &argument =
-      *more.model.functions.mutable_functions(int(functionIndexOf(more.model.summary, last, bundle::UnitFunction::RECOMPUTE)))->add_arguments();
+  auto &argument = *more.model.functions
+                        .mutable_functions(int(functionIndexOf(more.model.summary, last,
+                                                               bundle::UnitFunction::RECOMPUTE)))
+                        ->add_arguments();
   argument.set_kind(bundle::LOSS);
   argument.set_mode(bundle::WRITE);
   argument.set_name("loss");
@@ -247,7 +282,10 @@ TEST(Findings, Call) {
   expectFinding(base, Code::Call, {"is called for samples 3-8"});
 
   Case instances({}, oneDevice());
-  find(instances, 0, task(bundle::Compute::B)).mutable_compute()->mutable_calls(0)->set_rng_id_base(77);
+  find(instances, 0, task(bundle::Compute::B))
+      .mutable_compute()
+      ->mutable_calls(0)
+      ->set_rng_id_base(77);
   expectFinding(instances, Code::Call, {"random instances from 77"});
 
   Case order({}, oneDevice());
@@ -255,29 +293,36 @@ TEST(Findings, Call) {
   expectFinding(order, Code::Call, {"expects unit 0"});
 
   Case decay({}, oneDevice());
-  find(decay, 0, task(bundle::Compute::UPDATE_GROUP)).mutable_compute()->mutable_calls(0)->set_function(decay.model.summary.update_function_plain());
+  find(decay, 0, task(bundle::Compute::UPDATE_GROUP))
+      .mutable_compute()
+      ->mutable_calls(0)
+      ->set_function(decay.model.summary.update_function_plain());
   expectFinding(decay, Code::Call, {"weight decay"});
 }
 
 TEST(Findings, Declared) {
   Case test({}, oneDeviceTwoCells());
-  argument(test, find(test, 0, task(bundle::Compute::F)), bundle::BOUNDARY_OUT).mutable_value()->set_id(1);
+  argument(test, find(test, 0, task(bundle::Compute::F)), bundle::BOUNDARY_OUT)
+      .mutable_value()
+      ->set_id(1);
   expectFinding(test, Code::Declared, {"declares value 'h1'", "expects value 'h0'"});
 }
 
 TEST(Findings, Undefined) {
   Case test({}, oneDevice());
-  erase(test.programs[0], find(test, 0, [](const bundle::Instruction &e) { return e.has_load_input(); }));
+  erase(test.programs[0],
+        find(test, 0, [](const bundle::Instruction &e) { return e.has_load_input(); }));
   expectFinding(test, Code::Undefined, {"input 'ids', samples 0-8", "nothing has written"});
 
   Case overwrite({}, oneDevice()); // the first contribution is added to undefined bytes
-  argument(overwrite, find(overwrite, 0, task(bundle::Compute::B)), bundle::PARAMETER_GRADIENT).set_overwrite(false);
+  argument(overwrite, find(overwrite, 0, task(bundle::Compute::B)), bundle::PARAMETER_GRADIENT)
+      .set_overwrite(false);
   expectFinding(overwrite, Code::Undefined, {"first contribution"});
 }
 
 TEST(Findings, Stale) {
-  // The update reads the decision before it is made and therefore gets the one of the previous step. In the first step,
-  // it reads the loaded state, not undefined bytes.
+  // The update reads the decision before it is made and therefore gets the one of the previous
+  // step. In the first step, it reads the loaded state, not undefined bytes.
   Case test({}, oneDevice());
   auto &program = test.programs[0];
   int decide = -1, update = -1;
@@ -287,7 +332,8 @@ TEST(Findings, Stale) {
     if (task(bundle::Compute::UPDATE_GROUP)(program.instructions(e)))
       update = update < 0 ? e : update;
   }
-  std::swap(*program.mutable_instructions(decide)->mutable_compute(), *program.mutable_instructions(update)->mutable_compute());
+  std::swap(*program.mutable_instructions(decide)->mutable_compute(),
+            *program.mutable_instructions(update)->mutable_compute());
   program.mutable_instructions(decide)->set_phase(bundle::UPDATE_STATE);
   program.mutable_instructions(update)->set_phase(bundle::GRAD_NORM);
   expectFinding(test, Code::Stale, {"optimizer step"});
@@ -306,7 +352,8 @@ TEST(Findings, StaleWeight) {
 }
 
 TEST(Findings, WrongValue) {
-  Case test({}, oneDeviceTwoCells()); // the saved block of the other micro-batch has another size, so use the input of another cell
+  Case test({}, oneDeviceTwoCells()); // the saved block of the other micro-batch has another size,
+                                      // so use the input of another cell
   auto &forward = find(test, 0, task(bundle::Compute::F));
   auto &second = find(test, 0, task(bundle::Compute::F), 1);
   EditedArgument input = argument(test, second, bundle::INPUT);
@@ -318,12 +365,14 @@ TEST(Findings, WrongValue) {
 TEST(Findings, Contributions) {
   Case twice({}, oneDeviceTwoCells());
   auto &backward = find(twice, 0, task(bundle::Compute::B), 1);
-  argument(twice, backward, bundle::PARAMETER_GRADIENT).set_overwrite(true); // loses the first micro-batch
+  argument(twice, backward, bundle::PARAMETER_GRADIENT)
+      .set_overwrite(true); // loses the first micro-batch
   expectFinding(twice, Code::Contributions, {"misses the contribution of unit 3", "samples 0-5"});
 
   Case members({}, dataParallel(makeModel({})));
-  uint32_t id =
-      find(members, 0, [](const bundle::Instruction &e) { return e.has_reduce_scatter() && e.reduce_scatter().shards().members_size() == 2; }).id();
+  uint32_t id = find(members, 0, [](const bundle::Instruction &e) {
+                  return e.has_reduce_scatter() && e.reduce_scatter().shards().members_size() == 2;
+                }).id();
   for (auto &program : members.programs)
     for (auto &instruction : *program.mutable_instructions())
       if (instruction.id() == id) {
@@ -340,7 +389,8 @@ TEST(Findings, TypeOfState) {
   expectFinding(test, Code::Mismatched, {"element type", "is not the group's"});
 }
 
-TEST(Findings, EvaluationFirst) { // an evaluation must not depend on data of an earlier training step
+TEST(Findings,
+     EvaluationFirst) { // an evaluation must not depend on data of an earlier training step
   Case test({}, pipeline());
   for (auto &instruction : *test.programs[1].mutable_instructions())
     if (isReceive(instruction) && instruction.phase() == bundle::FORWARD) {
@@ -358,20 +408,23 @@ TEST(Findings, NameTasks) {
   Case test({}, pipeline());
   auto &send = *find(test, 0, isSend, 1).mutable_send();
   send.mutable_region()->set_offset(find(test, 0, isSend, 0).send().region().offset());
-  expectFinding(test, Code::WrongValue, {"d0: instruction", "send of value 'h1'", "to d1", "hold value 'h0'", "F(units 0-2, samples 0-4)"});
+  expectFinding(test, Code::WrongValue,
+                {"d0: instruction", "send of value 'h1'", "to d1", "hold value 'h0'",
+                 "F(units 0-2, samples 0-4)"});
 }
 
 TEST(Findings, BodiesWithImpossibleModes) {
   Case test({}, oneDevice());
-  auto &function =
-      *test.model.functions.mutable_functions(int(functionIndexOf(test.model.summary, test.model.summary.units(1), bundle::UnitFunction::FORWARD)));
+  auto &function = *test.model.functions.mutable_functions(int(functionIndexOf(
+      test.model.summary, test.model.summary.units(1), bundle::UnitFunction::FORWARD)));
   for (auto &s : *function.mutable_arguments())
     if (s.kind() == bundle::PARAMETER)
       s.set_mode(bundle::WRITE);
   expectFinding(test, Code::Malformed, {"unit1", "mode"});
 
   Case commit({}, oneDevice()); // a decision must read the sums
-  auto &decide = *commit.model.functions.mutable_functions(int(commit.model.summary.clip_and_check_function()));
+  auto &decide = *commit.model.functions.mutable_functions(
+      int(commit.model.summary.clip_and_check_function()));
   decide.mutable_arguments(0)->set_mode(bundle::UPDATE);
   expectFinding(commit, Code::Malformed, {"no argument for the sums"});
 }

@@ -1,4 +1,5 @@
-// Tests that the interpreter accepts correct programs under every interleaving and rejects incorrect ones.
+// Tests that the interpreter accepts correct programs under every interleaving and rejects
+// incorrect ones.
 #include "Interpreter.h"
 #include "VerifyTestSupport.h"
 
@@ -8,8 +9,11 @@ using namespace zorse;
 using namespace zorse::test;
 
 static std::string harm(const Case &test, int interleavings = 25) {
-  auto expected = interpret::reference(test.model.summary, test.model.functions, {test.plan.batch, test.plan.splitBackward, false}, "ETTET");
-  return interpret::findHarm(test.model.summary, test.model.functions, test.programs, expected, "ETTET", interleavings, 1).what;
+  auto expected = interpret::reference(test.model.summary, test.model.functions,
+                                       {test.plan.batch, test.plan.splitBackward, false}, "ETTET");
+  return interpret::findHarm(test.model.summary, test.model.functions, test.programs, expected,
+                             "ETTET", interleavings, 1)
+      .what;
 }
 
 TEST(Interpreter, CorrectProgramsEqualTheReference) {
@@ -33,7 +37,9 @@ TEST(Interpreter, SeesARace) {
 
 TEST(Interpreter, SeesADeadlock) {
   Case test({}, pipeline());
-  auto *wait = test.programs[0].mutable_instructions(2)->add_waits(); // waits for the last compute instruction of the same step
+  auto *wait = test.programs[0]
+                   .mutable_instructions(2)
+                   ->add_waits(); // waits for the last compute instruction of the same step
   for (const auto &instruction : test.programs[0].instructions())
     wait->set_position(wait->position() + (instruction.queue() == 0));
   wait->set_position(wait->position() - 1);

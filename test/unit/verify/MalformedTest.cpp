@@ -1,5 +1,5 @@
-// Tests that the verifier never crashes on malformed programs, summaries, functions and plans, with or without
-// findings. Most useful with sanitizers.
+// Tests that the verifier never crashes on malformed programs, summaries, functions and plans, with
+// or without findings. Most useful with sanitizers.
 #include "VerifyTestSupport.h"
 
 #include <gtest/gtest.h>
@@ -33,16 +33,18 @@ template <typename T> T extreme(std::mt19937 &random) {
   }
 }
 
-/// Sets a random field of `message`, or of a nested message, to an unusual value, or removes or repeats an element of a
-/// list.
+/// Sets a random field of `message`, or of a nested message, to an unusual value, or removes or
+/// repeats an element of a list.
 void corrupt(Message &message, std::mt19937 &random) {
   const auto *reflection = message.GetReflection();
   const auto *descriptor = message.GetDescriptor();
   if (!descriptor->field_count())
     return;
-  const FieldDescriptor *field = descriptor->field(int(random() % uint32_t(descriptor->field_count())));
+  const FieldDescriptor *field =
+      descriptor->field(int(random() % uint32_t(descriptor->field_count())));
   for (int attempt = 0; attempt < 6; ++attempt) { // prefer set fields
-    bool present = field->is_repeated() ? reflection->FieldSize(message, field) > 0 : reflection->HasField(message, field);
+    bool present = field->is_repeated() ? reflection->FieldSize(message, field) > 0
+                                        : reflection->HasField(message, field);
     if (present)
       break;
     field = descriptor->field(int(random() % uint32_t(descriptor->field_count())));
@@ -54,18 +56,19 @@ void corrupt(Message &message, std::mt19937 &random) {
   if (list && size && random() % 6 == 0)
     return reflection->RemoveLast(&message, field);
   if (list && size > 1 && random() % 6 == 0)
-    return reflection->SwapElements(&message, field, int(random() % uint32_t(size)), int(random() % uint32_t(size)));
+    return reflection->SwapElements(&message, field, int(random() % uint32_t(size)),
+                                    int(random() % uint32_t(size)));
   int at = size ? int(random() % uint32_t(size)) : 0;
   bool grow = list && (size == 0 || random() % 8 == 0);
-#define ZORSE_SET(Type, value)                                                                                                                       \
-  do {                                                                                                                                               \
-    auto v = value;                                                                                                                                  \
-    if (grow)                                                                                                                                        \
-      reflection->Add##Type(&message, field, v);                                                                                                     \
-    else if (list)                                                                                                                                   \
-      reflection->SetRepeated##Type(&message, field, at, v);                                                                                         \
-    else                                                                                                                                             \
-      reflection->Set##Type(&message, field, v);                                                                                                     \
+#define ZORSE_SET(Type, value)                                                                     \
+  do {                                                                                             \
+    auto v = value;                                                                                \
+    if (grow)                                                                                      \
+      reflection->Add##Type(&message, field, v);                                                   \
+    else if (list)                                                                                 \
+      reflection->SetRepeated##Type(&message, field, at, v);                                       \
+    else                                                                                           \
+      reflection->Set##Type(&message, field, v);                                                   \
   } while (0)
   switch (field->cpp_type()) {
   case FieldDescriptor::CPPTYPE_MESSAGE:
@@ -86,7 +89,8 @@ void corrupt(Message &message, std::mt19937 &random) {
     ZORSE_SET(UInt64, extreme<uint64_t>(random));
     break;
   case FieldDescriptor::CPPTYPE_DOUBLE:
-    ZORSE_SET(Double, random() % 2 ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity());
+    ZORSE_SET(Double, random() % 2 ? std::numeric_limits<double>::quiet_NaN()
+                                   : std::numeric_limits<double>::infinity());
     break;
   case FieldDescriptor::CPPTYPE_BOOL:
     ZORSE_SET(Bool, bool(random() % 2));
@@ -111,7 +115,9 @@ TEST(Malformed, ProgramsNeverCrash) {
     std::vector<bundle::Program> programs = base.programs;
     for (uint32_t n = 0; n <= seed % 3; ++n)
       corrupt(programs[random() % programs.size()], random);
-    rejected += !verify::verifyPrograms(base.model.summary, base.model.functions, base.view, programs, {}).empty();
+    rejected +=
+        !verify::verifyPrograms(base.model.summary, base.model.functions, base.view, programs, {})
+             .empty();
   }
   EXPECT_GT(rejected, 3000);
 }
@@ -133,11 +139,13 @@ TEST(Malformed, PlansNeverCrash) {
     std::mt19937 random(seed);
     verify::PlanView view = base.view;
     auto &cell = view.cells[random() % view.cells.size()];
-    int64_t *fields[] = {&cell.firstUnit, &cell.endUnit, &cell.firstSample, &cell.endSample, &view.batch};
+    int64_t *fields[] = {&cell.firstUnit, &cell.endUnit, &cell.firstSample, &cell.endSample,
+                         &view.batch};
     *fields[random() % 5] = extreme<int64_t>(random);
     if (random() % 4 == 0)
       cell.device = extreme<uint32_t>(random);
-    view.owners.push_back({extreme<uint32_t>(random), uint32_t(random() % 3), extreme<int64_t>(random), extreme<int64_t>(random)});
+    view.owners.push_back({extreme<uint32_t>(random), uint32_t(random() % 3),
+                           extreme<int64_t>(random), extreme<int64_t>(random)});
     verify::verifyPrograms(base.model.summary, base.model.functions, view, base.programs, {});
   }
 }
@@ -152,6 +160,7 @@ TEST(Malformed, BytesNeverCrash) {
       broken[random() % broken.size()] = char(random());
     if (seed % 4 == 0)
       broken.resize(random() % broken.size());
-    verify::verifySerialized(base.model.summary, base.model.functions, base.view, {broken, base.programs[1].SerializeAsString()}, {});
+    verify::verifySerialized(base.model.summary, base.model.functions, base.view,
+                             {broken, base.programs[1].SerializeAsString()}, {});
   }
 }

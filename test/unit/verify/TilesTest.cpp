@@ -1,5 +1,5 @@
-// Tests contributions to the gradient of a parameter: they are rectangles of samples and of parts of an axis, and must
-// tile the whole (lib/Verify/SymbolicExecution.h).
+// Tests contributions to the gradient of a parameter: they are rectangles of samples and of parts
+// of an axis, and must tile the whole (lib/Verify/SymbolicExecution.h).
 #include "SymbolicExecution.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,9 @@ using namespace zorse::verify;
 
 namespace {
 
-Contribution of(int64_t begin, int64_t end, int32_t from, int32_t to) { return {0, 0, begin, end, {from, to}}; }
+Contribution of(int64_t begin, int64_t end, int32_t from, int32_t to) {
+  return {0, 0, begin, end, {from, to}};
+}
 
 } // namespace
 
@@ -28,11 +30,14 @@ TEST(Tiles, WholePartsAreRowsOfCells) {
 TEST(Tiles, PartsFillTheAxis) {
   const std::vector<Range> rows{{0, 8}};
   EXPECT_TRUE(tiles({of(0, 8, 0, 3), of(0, 8, 3, 7)}, rows, 7));
-  EXPECT_TRUE(tiles({of(0, 5, 0, 3), of(0, 8, 3, 7), of(5, 8, 0, 1), of(5, 8, 1, 3)}, rows, 7)) << "a pinwheel's corners need not meet";
+  EXPECT_TRUE(tiles({of(0, 5, 0, 3), of(0, 8, 3, 7), of(5, 8, 0, 1), of(5, 8, 1, 3)}, rows, 7))
+      << "a pinwheel's corners need not meet";
   EXPECT_FALSE(tiles({of(0, 8, 0, 3), of(0, 8, 4, 7)}, rows, 7)) << "a hole in the axis";
   EXPECT_FALSE(tiles({of(0, 8, 0, 4), of(0, 8, 3, 7)}, rows, 7)) << "an overlap";
-  EXPECT_FALSE(tiles({of(0, 8, 0, 4), of(0, 8, 3, 6)}, rows, 7)) << "an overlap as long as the hole";
-  EXPECT_FALSE(tiles({of(0, 8, 0, 3), of(0, 7, 3, 7)}, rows, 7)) << "a hole in the samples of one part";
+  EXPECT_FALSE(tiles({of(0, 8, 0, 4), of(0, 8, 3, 6)}, rows, 7))
+      << "an overlap as long as the hole";
+  EXPECT_FALSE(tiles({of(0, 8, 0, 3), of(0, 7, 3, 7)}, rows, 7))
+      << "a hole in the samples of one part";
   EXPECT_FALSE(tiles({of(0, 8, 0, 8)}, rows, 7)) << "beyond the axis";
 }
 
@@ -53,7 +58,8 @@ TEST(Tiles, RandomCutsAreAcceptedAndFaultsAreNot) {
       if (upTo(1) && one.end - one.begin > 1)
         one.end = other.begin = one.begin + 1 + upTo(one.end - one.begin - 2);
       else if (one.part.end - one.part.begin > 1)
-        one.part.end = other.part.begin = int32_t(one.part.begin + 1 + upTo(one.part.end - one.part.begin - 2));
+        one.part.end = other.part.begin =
+            int32_t(one.part.begin + 1 + upTo(one.part.end - one.part.begin - 2));
       else
         continue;
       pieces.push_back(other);

@@ -15,7 +15,8 @@ inline verify::PlanView viewOf(const SerialPlan &plan) {
   for (int d = 0; d < plan.devices; ++d)
     view.devices.push_back({"d" + std::to_string(d), 0});
   for (const auto &cell : plan.cells)
-    view.cells.push_back({cell.firstUnit, cell.endUnit, cell.firstSample, cell.endSample, cell.device});
+    view.cells.push_back(
+        {cell.firstUnit, cell.endUnit, cell.firstSample, cell.endSample, cell.device});
   view.splitBackward = plan.splitBackward;
   return view;
 }
@@ -28,7 +29,8 @@ struct Case {
   std::vector<bundle::Program> programs;
 
   Case(const SyntheticOptions &options, SerialPlan serial)
-      : model(makeModel(options)), plan(std::move(serial)), view(viewOf(plan)), programs(serialPrograms(model, plan)) {}
+      : model(makeModel(options)), plan(std::move(serial)), view(viewOf(plan)),
+        programs(serialPrograms(model, plan)) {}
 
   std::vector<verify::Finding> findings(unsigned threads = 1) const {
     return verify::verifyPrograms(model.summary, model.functions, view, programs, {threads, 8});
@@ -43,7 +45,9 @@ struct Case {
 
 inline SerialPlan oneDevice() { return {8, 1, {{0, 4, 0, 8, 0}}, {}}; }
 inline SerialPlan oneDeviceTwoCells() { return {8, 1, {{0, 4, 0, 5, 0}, {0, 4, 5, 8, 0}}, {}}; }
-inline SerialPlan pipeline() { return {8, 2, {{0, 2, 0, 4, 0}, {0, 2, 4, 8, 0}, {2, 4, 0, 3, 1}, {2, 4, 3, 8, 1}}, {}}; }
+inline SerialPlan pipeline() {
+  return {8, 2, {{0, 2, 0, 4, 0}, {0, 2, 4, 8, 0}, {2, 4, 0, 3, 1}, {2, 4, 3, 8, 1}}, {}};
+}
 inline SerialPlan split(SerialPlan plan) {
   plan.splitBackward = true;
   return plan;
@@ -64,7 +68,9 @@ inline SerialPlan dataParallel(const SyntheticModel &model) {
 inline SerialPlan ownersInTurns(const SyntheticModel &model, bool compact = false) {
   SerialPlan plan{7, 3, {{0, 4, 0, 5, 0}, {0, 4, 5, 7, 1}}, {}};
   for (uint32_t g = 0; g < uint32_t(model.summary.groups_size()); ++g)
-    for (int64_t begin = 0; begin < model.summary.groups(int(g)).elements() && model.summary.groups(int(g)).trainable(); begin += 32)
+    for (int64_t begin = 0; begin < model.summary.groups(int(g)).elements() &&
+                            model.summary.groups(int(g)).trainable();
+         begin += 32)
       plan.owners.push_back({g, uint32_t(begin / 32 % 3), begin, begin + 32});
   plan.compact = compact;
   return plan;

@@ -1,5 +1,5 @@
-// Data in module attributes: texts of files, and large binary data with a separate schema, such as compiled functions,
-// machine code and programs.
+// Data in module attributes: texts of files, and large binary data with a separate schema, such as
+// compiled functions, machine code and programs.
 #pragma once
 
 #include "mlir/IR/BuiltinAttributes.h"
@@ -16,8 +16,8 @@ namespace zorse {
 /// \param name  its name in textual IR; a number is appended if the name is in use.
 mlir::ElementsAttr bytesAttr(mlir::MLIRContext *context, llvm::StringRef name, std::string bytes);
 
-/// Returns the bytes of such an attribute, which live as long as the context. Returns nullopt if the attribute is null
-/// or of another kind, or if its bytes were elided from a text.
+/// Returns the bytes of such an attribute, which live as long as the context. Returns nullopt if
+/// the attribute is null or of another kind, or if its bytes were elided from a text.
 std::optional<llvm::StringRef> bytesOf(mlir::Attribute attribute);
 
 /// Parses the serialized message in such an attribute. Returns false if it contains none.

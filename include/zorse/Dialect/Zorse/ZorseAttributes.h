@@ -17,6 +17,8 @@ namespace zorse {
 /// (docs/internals/compiler.md, "Unit classes").
 ArgumentAttr attributeOfArgument(mlir::FunctionOpInterface function, unsigned argument);
 ArgumentAttr attributeOfResult(mlir::FunctionOpInterface function, unsigned result);
-inline bool isOfKind(ArgumentAttr attribute, ArgumentKind kind) { return attribute && attribute.getKind() == kind; }
+inline bool isOfKind(ArgumentAttr attribute, ArgumentKind kind) {
+  return attribute && attribute.getKind() == kind;
+}
 
 } // namespace zorse

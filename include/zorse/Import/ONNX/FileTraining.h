@@ -13,14 +13,17 @@ struct FileOptimizer {
   std::string node;                   ///< for messages: "Adam 'update'"
   std::optional<double> learningRate; ///< set if the file fixes it
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  bool plainEpsilon = false; ///< adds epsilon to the square root of the second moment before bias correction
-  double weightDecay = 0;    ///< applies to all trained parameters
+  bool plainEpsilon =
+      false; ///< adds epsilon to the square root of the second moment before bias correction
+  double weightDecay = 0; ///< applies to all trained parameters
   double momentum = 0;
   bool nesterov = false;
 
   bool operator==(const FileOptimizer &other) const {
-    return kind == other.kind && learningRate == other.learningRate && beta1 == other.beta1 && beta2 == other.beta2 && epsilon == other.epsilon &&
-           plainEpsilon == other.plainEpsilon && weightDecay == other.weightDecay && momentum == other.momentum && nesterov == other.nesterov;
+    return kind == other.kind && learningRate == other.learningRate && beta1 == other.beta1 &&
+           beta2 == other.beta2 && epsilon == other.epsilon && plainEpsilon == other.plainEpsilon &&
+           weightDecay == other.weightDecay && momentum == other.momentum &&
+           nesterov == other.nesterov;
   }
 };
 

@@ -15,19 +15,24 @@ LogicalResult cuda::prepareAttention(func::FuncOp function, StringRef chip) {
     if (!whyUnsupported(op, chip).empty())
       return false;
     // resolveLibraryOps copies operands with other row strides.
-    op->setAttr(kRowMultipleAttr, IntegerAttr::get(IntegerType::get(op->getContext(), 64), kRowMultiple));
+    op->setAttr(kRowMultipleAttr,
+                IntegerAttr::get(IntegerType::get(op->getContext(), 64), kRowMultiple));
     return true;
   });
 }
 
-int64_t cuda::attentionScratch(Operation *op) { return isa<AttentionGradOp>(op) ? statisticsBytes(op) : 0; }
+int64_t cuda::attentionScratch(Operation *op) {
+  return isa<AttentionGradOp>(op) ? statisticsBytes(op) : 0;
+}
 
-FailureOr<std::vector<Kernel>> cuda::buildAttention(const KernelContext &context, int cluster, StringRef chip) {
+FailureOr<std::vector<Kernel>> cuda::buildAttention(const KernelContext &context, int cluster,
+                                                    StringRef chip) {
   Operation *op = context.plan.fusionGroups[size_t(cluster)].ops.front();
   const AttentionProblem problem = problemOf(op, context.aliases, chip);
   // Rows are aligned to 16 bytes if their tensors are. The layouts of arguments and workspace
   // guarantee this.
-  for (const HeadTensor *tensor : {&problem.q, &problem.k, &problem.v, &problem.out, &problem.dout, &problem.dq, &problem.dk, &problem.dv}) {
+  for (const HeadTensor *tensor : {&problem.q, &problem.k, &problem.v, &problem.out, &problem.dout,
+                                   &problem.dq, &problem.dk, &problem.dv}) {
     if (!tensor->root)
       continue;
     const bundle::Pointer &at = context.resolve(tensor->root, tensor->offset).pointer;

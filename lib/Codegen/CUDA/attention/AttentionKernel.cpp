@@ -6,10 +6,12 @@ using namespace mlir;
 using namespace zorse::codegen;
 using namespace zorse::codegen::cuda;
 
-AttentionKernel::AttentionKernel(const KernelContext &context, const AttentionProblem &problem, const Variant &variant, int64_t positions,
-                                 int64_t heads)
-    : context(context), problem(problem), variant(variant), k(context.context, context.resolve), w(k, problem.element),
-      tiles(w, TileLayout::of(*tileColumns(problem.size)), problem.size, variant.threads()), heads(heads) {
+AttentionKernel::AttentionKernel(const KernelContext &context, const AttentionProblem &problem,
+                                 const Variant &variant, int64_t positions, int64_t heads)
+    : context(context), problem(problem), variant(variant), k(context.context, context.resolve),
+      w(k, problem.element),
+      tiles(w, TileLayout::of(*tileColumns(problem.size)), problem.size, variant.threads()),
+      heads(heads) {
   blocks = (positions + variant.rows - 1) / variant.rows * variant.parts;
   Value block = k.intrinsic("llvm.nvvm.read.ptx.sreg.ctaid.x", w.word, {});
   number = w.remainder(block, blocks);
@@ -22,7 +24,8 @@ static int64_t bytesOf(Type element) { return element.getIntOrFloatBitWidth() / 
 
 Value AttentionKernel::headAddress(const HeadTensor &tensor, Value number) {
   const int64_t bytes = bytesOf(tensor.element);
-  Value offset = k.add(k.mul(w.widen(sample), tensor.row * bytes), k.mul(w.widen(number), tensor.head * bytes));
+  Value offset = k.add(k.mul(w.widen(sample), tensor.row * bytes),
+                       k.mul(w.widen(number), tensor.head * bytes));
   return w.at(w.global(operand(tensor)), offset);
 }
 
@@ -48,17 +51,20 @@ void AttentionKernel::count(ArrayRef<HeadTensor> touched, int matmuls) {
     k.addCost(Size{tensor.numbers, true}, bytesOf(tensor.element));
   if (problem.mask) {
     const MaskTensor &mask = *problem.mask;
-    const int64_t numbers = (mask.head ? problem.heads : 1) * (mask.query ? problem.queries : 1) * problem.keys;
+    const int64_t numbers =
+        (mask.head ? problem.heads : 1) * (mask.query ? problem.queries : 1) * problem.keys;
     k.addCost(Size{numbers, mask.row != 0}, mask.element.isInteger(1) ? 1 : bytesOf(mask.element));
   }
   k.addMatmulFlops(Size{int64_t(2 * matmuls * problem.pairs() * double(problem.size)), true});
 }
 
 Kernel AttentionKernel::finish(StringRef hint) {
-  return k.finish(hint, Size{blocks * heads * variant.threads(), true}, variant.threads(), 1, /*takesRegisters=*/true);
+  return k.finish(hint, Size{blocks * heads * variant.threads(), true}, variant.threads(), 1,
+                  /*takesRegisters=*/true);
 }
 
-void AttentionKernel::loop(Value from, Value to, MutableArrayRef<Value> carried, function_ref<void(Value)> body) {
+void AttentionKernel::loop(Value from, Value to, MutableArrayRef<Value> carried,
+                           function_ref<void(Value)> body) {
   SmallVector<Value> before(carried), after = k.loop(
                                           from, to, before,
                                           [&](Value index, ArrayRef<Value> values) {
@@ -70,7 +76,8 @@ void AttentionKernel::loop(Value from, Value to, MutableArrayRef<Value> carried,
   llvm::copy(after, carried.begin());
 }
 
-QueryKernel::QueryKernel(const KernelContext &context, const AttentionProblem &problem, const Variant &variant)
+QueryKernel::QueryKernel(const KernelContext &context, const AttentionProblem &problem,
+                         const Variant &variant)
     : AttentionKernel(context, problem, variant, problem.queries, problem.heads),
       scores(tiles, problem, Orientation::RowsAreQueries, sample, variant.streamed) {
   // With `causal`, the last queries attend to most keys. Their blocks start first.
@@ -84,7 +91,9 @@ QueryKernel::QueryKernel(const KernelContext &context, const AttentionProblem &p
   endTile = w.divide(w.add(end, variant.streamed - 1), variant.streamed);
   firstTile = w.i32(0);
   if (problem.options.window)
-    firstTile = w.divide(w.larger(w.add(firstRow, problem.shift() - *problem.options.window + 1), 0), variant.streamed);
+    firstTile =
+        w.divide(w.larger(w.add(firstRow, problem.shift() - *problem.options.window + 1), 0),
+                 variant.streamed);
   Value keyHead = w.divide(head, problem.group());
   keys = headAddress(problem.k, keyHead);
   values = headAddress(problem.v, keyHead);

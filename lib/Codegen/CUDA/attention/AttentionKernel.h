@@ -14,7 +14,8 @@ protected:
 
   /// \param positions  number of positions that are divided into blocks (queries or keys), in each
   /// of `heads` heads
-  AttentionKernel(const KernelContext &context, const AttentionProblem &problem, const Variant &variant, int64_t positions, int64_t heads);
+  AttentionKernel(const KernelContext &context, const AttentionProblem &problem,
+                  const Variant &variant, int64_t positions, int64_t heads);
 
   const KernelContext &context;
   const AttentionProblem &problem;
@@ -33,7 +34,8 @@ protected:
   Value noteResult(const HeadTensor &tensor);
   /// Loads the registers of the block's own rows of a tile, once.
   llvm::SmallVector<WarpBuilder::Four> keep(Value tile);
-  WarpBuilder::Four kept(const llvm::SmallVector<WarpBuilder::Four> &registers, int i, int m) const {
+  WarpBuilder::Four kept(const llvm::SmallVector<WarpBuilder::Four> &registers, int i,
+                         int m) const {
     return registers[size_t(i * variant.tiles() + m)];
   }
   /// Adds the memory traffic and operations of the kernel. \param products  number of products of
@@ -42,7 +44,8 @@ protected:
   Kernel finish(llvm::StringRef hint);
 
   /// Emits a loop with a body that updates all of `carried`.
-  void loop(Value from, Value to, llvm::MutableArrayRef<Value> carried, llvm::function_ref<void(Value)> body);
+  void loop(Value from, Value to, llvm::MutableArrayRef<Value> carried,
+            llvm::function_ref<void(Value)> body);
 
   int64_t tileBytes() const { return tiles.layout.bytes(variant.streamed); }
 
@@ -53,7 +56,8 @@ private:
 /// Base class of kernels with blocks of queries that iterate over the visible keys.
 class QueryKernel : protected AttentionKernel {
 protected:
-  QueryKernel(const KernelContext &context, const AttentionProblem &problem, const Variant &variant);
+  QueryKernel(const KernelContext &context, const AttentionProblem &problem,
+              const Variant &variant);
 
   Scores scores;
   Value firstRow, warpRow;  ///< i32: first query of the block, of the warp
@@ -63,13 +67,22 @@ protected:
   /// Copies a tile of keys or values, with all columns, to shared memory. \param tile  i32, index
   /// of the tile
   void fetchTile(Value matrix, const HeadTensor &tensor, Value tile, Value shared) {
-    tiles.fetch(matrix, tensor.position, w.mul(tile, variant.streamed), variant.streamed, problem.keys, shared);
+    tiles.fetch(matrix, tensor.position, w.mul(tile, variant.streamed), variant.streamed,
+                problem.keys, shared);
   }
   ScorePlace scorePlace(Value tile) { return {warpRow, w.mul(tile, variant.streamed), head}; }
   /// Address of the warp's own rows in the block's rows.
-  Value ownRows(Value shared) { return w.at(shared, w.mul(tiles.warp, tiles.layout.bytes(16 * variant.tiles()))); }
+  Value ownRows(Value shared) {
+    return w.at(shared, w.mul(tiles.warp, tiles.layout.bytes(16 * variant.tiles())));
+  }
   Tiles::Output output(const HeadTensor &tensor) {
-    return {headAddress(tensor, head), tensor.position, tensor.element, warpRow, problem.queries, noteResult(tensor), {}};
+    return {headAddress(tensor, head),
+            tensor.position,
+            tensor.element,
+            warpRow,
+            problem.queries,
+            noteResult(tensor),
+            {}};
   }
 };
 

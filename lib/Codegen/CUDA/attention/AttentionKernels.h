@@ -14,11 +14,14 @@ Kernel buildAttentionForward(const KernelContext &context, const AttentionProble
 /// `statistics`: the log-sum-exp in the form that exponents use, and minus scale times the sum of
 /// out * dout. With an additive mask, they are [.., 4]: the maximum score, the second value above,
 /// minus the base-2 logarithm of the sum of exponentials relative to the maximum, and 0.
-Kernel buildAttentionStatistics(const KernelContext &context, const AttentionProblem &problem, const KernelBuilder::Place &statistics);
+Kernel buildAttentionStatistics(const KernelContext &context, const AttentionProblem &problem,
+                                const KernelBuilder::Place &statistics);
 /// Computes dk and dv.
-Kernel buildKeyGradients(const KernelContext &context, const AttentionProblem &problem, const KernelBuilder::Place &statistics);
+Kernel buildKeyGradients(const KernelContext &context, const AttentionProblem &problem,
+                         const KernelBuilder::Place &statistics);
 /// Computes dq.
-Kernel buildQueryGradients(const KernelContext &context, const AttentionProblem &problem, const KernelBuilder::Place &statistics);
+Kernel buildQueryGradients(const KernelContext &context, const AttentionProblem &problem,
+                           const KernelBuilder::Place &statistics);
 
 /// Bytes per sample of the statistics of an attention gradient.
 int64_t statisticsBytes(mlir::Operation *attentionGradient);

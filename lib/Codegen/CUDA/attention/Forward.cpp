@@ -18,7 +18,8 @@ namespace {
 
 class Forward : QueryKernel {
 public:
-  Forward(const KernelContext &context, const AttentionProblem &problem) : QueryKernel(context, problem, forwardVariant(problem)) {}
+  Forward(const KernelContext &context, const AttentionProblem &problem)
+      : QueryKernel(context, problem, forwardVariant(problem)) {}
 
   Kernel build() {
     place();
@@ -50,7 +51,9 @@ private:
   /// Address of a stage of keys or of values. If stages alternate, the values of stage s follow its
   /// keys.
   Value keyStage(Value stage) { return w.at(sharedTiles, w.mul(stage, tileBytes())); }
-  Value valueStage(Value stage) { return w.at(keyStage(stage), tileBytes() * (isSingle() ? 1 : 2)); }
+  Value valueStage(Value stage) {
+    return w.at(keyStage(stage), tileBytes() * (isSingle() ? 1 : 2));
+  }
   Value stageOf(Value tile) { return isSingle() ? w.i32(0) : w.bitsOf(tile, 1); }
 
   void place() {
@@ -62,10 +65,13 @@ private:
 
   void fetchKeys(Value tile) { fetchTile(keys, problem.k, tile, keyStage(stageOf(tile))); }
   void fetchValues(Value tile) { fetchTile(values, problem.v, tile, valueStage(stageOf(tile))); }
-  void ifBefore(Value tile, Value end, function_ref<void()> body) { k.ifTrue(w.isLess(tile, end), body); }
+  void ifBefore(Value tile, Value end, function_ref<void()> body) {
+    k.ifTrue(w.isLess(tile, end), body);
+  }
 
   void begin() {
-    tiles.fetch(headAddress(problem.q, head), problem.q.position, firstRow, variant.rows, problem.queries, sharedQueries);
+    tiles.fetch(headAddress(problem.q, head), problem.q.position, firstRow, variant.rows,
+                problem.queries, sharedQueries);
     if (variant.fromRegisters)
       w.commit();
     fetchKeys(firstTile);
@@ -85,8 +91,11 @@ private:
   /// Multiplies the block's queries by a tile of keys.
   Sums multiplyKeys(Value stage) {
     Sums s = tiles.zeros(variant.tiles(), variant.streamed / 8);
-    tiles.multiplyTransposed([&](int i, int m) { return variant.fromRegisters ? kept(queries, i, m) : tiles.left(ownQueries, i, 16 * m); },
-                             keyStage(stage), s);
+    tiles.multiplyTransposed(
+        [&](int i, int m) {
+          return variant.fromRegisters ? kept(queries, i, m) : tiles.left(ownQueries, i, 16 * m);
+        },
+        keyStage(stage), s);
     return s;
   }
 
@@ -122,7 +131,8 @@ private:
       for (int lanes : {1, 2})
         max = larger(max, w.exchange(max, lanes));
       // Until a query has seen a visible key, all its exponentials are 0.
-      Value finite = problem.maySeeNothing() ? k.select(w.isMinusInfinite(max), w.f32(0), max) : max;
+      Value finite =
+          problem.maySeeNothing() ? k.select(w.isMinusInfinite(max), w.f32(0), max) : max;
       references.push_back(scores.reference(finite));
       factors.push_back(scores.decay(greatest[size_t(r)], finite));
       greatest[size_t(r)] = max;
@@ -144,7 +154,8 @@ private:
             e = scores.probability(e, references[size_t(r)]);
             row.push_back(e);
           }
-        sum[size_t(r)] = w.addF(sum[size_t(r)], combine(row, [&](Value x, Value y) { return w.addF(x, y); }));
+        sum[size_t(r)] =
+            w.addF(sum[size_t(r)], combine(row, [&](Value x, Value y) { return w.addF(x, y); }));
       }
       for (int m = 0; m < s.tiles; ++m) {
         if (scores.drops())
@@ -159,7 +170,8 @@ private:
 
   void multiplyValues(ArrayRef<WarpBuilder::Four> probabilities, Value stage) {
     for (int i = 0; i < variant.streamed / 16; ++i)
-      tiles.multiplyRows(probabilities.slice(size_t(i * variant.tiles()), size_t(variant.tiles())), i, valueStage(stage), out);
+      tiles.multiplyRows(probabilities.slice(size_t(i * variant.tiles()), size_t(variant.tiles())),
+                         i, valueStage(stage), out);
   }
 
   /// Returns the values that a loop carries, followed by `more`.
@@ -171,7 +183,9 @@ private:
     return all;
   }
   void setState(ArrayRef<Value> all, MutableArrayRef<Value> more = {}) {
-    for (MutableArrayRef<Value> part : {MutableArrayRef<Value>(out.numbers), MutableArrayRef<Value>(greatest), MutableArrayRef<Value>(sum), more}) {
+    for (MutableArrayRef<Value> part :
+         {MutableArrayRef<Value>(out.numbers), MutableArrayRef<Value>(greatest),
+          MutableArrayRef<Value>(sum), more}) {
       llvm::copy(all.take_front(part.size()), part.begin());
       all = all.drop_front(part.size());
     }
@@ -252,7 +266,8 @@ private:
 
   void end() {
     const int64_t bytesOfQuery = 4 * problem.numbersOfQuery();
-    Value laneRow = w.add(warpRow, tiles.laneRow), isFirstLane = w.isEqual(tiles.laneColumn, 0), lse;
+    Value laneRow = w.add(warpRow, tiles.laneRow), isFirstLane = w.isEqual(tiles.laneColumn, 0),
+          lse;
     if (problem.lse) {
       const unsigned result = k.operand(problem.lse, problem.lseOffset);
       k.markWritten(result);
@@ -276,19 +291,25 @@ private:
         continue;
       const int ahead = 16 * (r / 2) + 8 * (r % 2);
       k.ifTrue(w.both(isFirstLane, w.isLess(laneRow, problem.queries - ahead)), [&] {
-        Value kept = problem.addsMask() ? w.vector({max, all})
-                                        : w.addF(max, math::LogOp::create(w.b, w.loc, nothing ? k.select(nothing, w.f32(1), all) : all));
+        Value kept =
+            problem.addsMask()
+                ? w.vector({max, all})
+                : w.addF(max, math::LogOp::create(
+                                  w.b, w.loc, nothing ? k.select(nothing, w.f32(1), all) : all));
         w.store(kept, w.at(lse, bytesOfQuery * ahead), unsigned(bytesOfQuery));
       });
     }
     // Queries in registers were read before the barriers of the tiles. Queries of a one-stage
     // schedule were read before the second barrier of the last tile.
     const bool areRead = variant.fromRegisters == 0 && variant.schedule == Schedule::TwoStages;
-    tiles.store(out, output(problem.out), ownQueries, areRead, [&](int m, int half) { return factors[size_t(2 * m + half)]; });
+    tiles.store(out, output(problem.out), ownQueries, areRead,
+                [&](int m, int half) { return factors[size_t(2 * m + half)]; });
     count({problem.q, problem.k, problem.v, problem.out}, 2);
   }
 };
 
 } // namespace
 
-Kernel cuda::buildAttentionForward(const KernelContext &context, const AttentionProblem &problem) { return Forward(context, problem).build(); }
+Kernel cuda::buildAttentionForward(const KernelContext &context, const AttentionProblem &problem) {
+  return Forward(context, problem).build();
+}

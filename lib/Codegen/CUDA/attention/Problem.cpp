@@ -22,7 +22,13 @@ double AttentionProblem::pairs() const {
 }
 
 static HeadTensor headTensor(Value root, const Layout &layout, Value value) {
-  return {root, layout.offset, layout.strides[0], layout.strides[1], layout.strides[2], typeOf(value).getElementType(), elementCount(typeOf(value))};
+  return {root,
+          layout.offset,
+          layout.strides[0],
+          layout.strides[1],
+          layout.strides[2],
+          typeOf(value).getElementType(),
+          elementCount(typeOf(value))};
 }
 
 static HeadTensor operandOf(Value value, const BufferAliases &aliases) {
@@ -30,7 +36,9 @@ static HeadTensor operandOf(Value value, const BufferAliases &aliases) {
   return headTensor(view.root, view.layout, value);
 }
 
-static HeadTensor resultOf(Value value, const BufferAliases &aliases) { return headTensor(value, storageLayout(value, aliases), value); }
+static HeadTensor resultOf(Value value, const BufferAliases &aliases) {
+  return headTensor(value, storageLayout(value, aliases), value);
+}
 
 template <typename Op> static AttentionProblem common(Op op, const BufferAliases &aliases) {
   AttentionProblem p;
@@ -39,17 +47,20 @@ template <typename Op> static AttentionProblem common(Op op, const BufferAliases
   p.queries = q.getDimSize(1), p.heads = q.getDimSize(2), p.size = q.getDimSize(3);
   p.keys = k.getDimSize(1), p.keyHeads = k.getDimSize(2);
   p.options = op.getOptions();
-  p.q = operandOf(op.getQ(), aliases), p.k = operandOf(op.getK(), aliases), p.v = operandOf(op.getV(), aliases);
+  p.q = operandOf(op.getQ(), aliases), p.k = operandOf(op.getK(), aliases),
+  p.v = operandOf(op.getV(), aliases);
   if (Value mask = op.getMask()) {
     View view = *viewOf(mask, aliases);
     ArrayRef<int64_t> shape = typeOf(mask).getShape(), strides = view.layout.strides;
     auto stride = [&](size_t dim) { return shape[dim] == 1 ? 0 : strides[dim]; };
-    p.mask = MaskTensor{view.root, view.layout.offset, stride(0), stride(1), stride(2), typeOf(mask).getElementType()};
+    p.mask = MaskTensor{view.root, view.layout.offset, stride(0),
+                        stride(1), stride(2),          typeOf(mask).getElementType()};
   }
   return p;
 }
 
-AttentionProblem cuda::problemOf(Operation *operation, const BufferAliases &aliases, StringRef chip) {
+AttentionProblem cuda::problemOf(Operation *operation, const BufferAliases &aliases,
+                                 StringRef chip) {
   AttentionProblem p;
   if (auto op = dyn_cast<AttentionOp>(operation)) {
     p = common(op, aliases);
@@ -65,7 +76,8 @@ AttentionProblem cuda::problemOf(Operation *operation, const BufferAliases &alia
   p.out = operandOf(op.getOut(), aliases), p.dout = operandOf(op.getDout(), aliases);
   View lse = *viewOf(op.getLse(), aliases);
   p.lse = lse.root, p.lseOffset = lse.layout.offset;
-  p.dq = resultOf(op.getDq(), aliases), p.dk = resultOf(op.getDk(), aliases), p.dv = resultOf(op.getDv(), aliases);
+  p.dq = resultOf(op.getDq(), aliases), p.dk = resultOf(op.getDk(), aliases),
+  p.dv = resultOf(op.getDv(), aliases);
   return p;
 }
 
@@ -78,7 +90,8 @@ template <typename Op> static std::string why(Op op) {
   if (v.getDimSize(3) != q.getDimSize(3))
     return "values and keys have different sizes";
   if (!tileColumns(q.getDimSize(3)))
-    return "heads of " + std::to_string(q.getDimSize(3)) + " elements: expected a multiple of 8 up to 256";
+    return "heads of " + std::to_string(q.getDimSize(3)) +
+           " elements: expected a multiple of 8 up to 256";
   if (op.getCausal() && k.getDimSize(1) < q.getDimSize(1))
     return "causal attention has fewer keys than queries";
   // Blocks index positions in 32 bits.

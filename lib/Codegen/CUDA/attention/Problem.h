@@ -33,7 +33,8 @@ struct AttentionProblem {
   AttentionOptions options;
   HeadTensor q, k, v, out;
   std::optional<MaskTensor> mask;
-  mlir::Value lse; ///< root, [rows, heads, queries] or [.., 2] (zorse.attention), contiguous; null: not used
+  mlir::Value lse; ///< root, [rows, heads, queries] or [.., 2] (zorse.attention), contiguous; null:
+                   ///< not used
   int64_t lseOffset = 0;
   HeadTensor dout, dq, dk, dv; ///< only for gradients
 

@@ -12,8 +12,10 @@ using namespace zorse::codegen::cuda;
 
 static constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
-Scores::Scores(Tiles &tiles, const AttentionProblem &problem, Orientation orientation, Value sample, int streamed)
-    : tiles(tiles), w(tiles.w), problem(problem), rowsAreQueries(orientation == Orientation::RowsAreQueries), streamed(streamed) {
+Scores::Scores(Tiles &tiles, const AttentionProblem &problem, Orientation orientation, Value sample,
+               int streamed)
+    : tiles(tiles), w(tiles.w), problem(problem),
+      rowsAreQueries(orientation == Orientation::RowsAreQueries), streamed(streamed) {
   if (problem.mask) {
     maskOperand = w.k.operand(problem.mask->root, problem.mask->offset);
     maskBase = w.k.mul(w.widen(sample), problem.mask->row);
@@ -75,12 +77,15 @@ void Scores::scaleAndMask(Sums &scores, const ScorePlace &place, Sums *slopes) {
     return w.widen(w.smaller(w.add(first, ahead), (isQuery ? problem.queries : problem.keys) - 1));
   };
   forEach(scores, [&](int m, int n, int q) {
-    Value query = rowsAreQueries ? index(row, rowOf(m, q), true) : index(column, columnOf(n, q), true);
-    Value key = rowsAreQueries ? index(column, columnOf(n, q), false) : index(row, rowOf(m, q), false);
+    Value query =
+        rowsAreQueries ? index(row, rowOf(m, q), true) : index(column, columnOf(n, q), true);
+    Value key =
+        rowsAreQueries ? index(column, columnOf(n, q), false) : index(row, rowOf(m, q), false);
     Value offset = w.k.add(base, w.k.add(w.k.mul(query, mask.query), key));
     Value number = w.k.load(w.k.pointer(maskOperand), offset, mask.element);
     Value &score = scores.at(m, n, q);
-    score = mask.element.isInteger(1) ? w.k.select(number, score, w.f32(kHidden)) : w.addF(score, number);
+    score = mask.element.isInteger(1) ? w.k.select(number, score, w.f32(kHidden))
+                                      : w.addF(score, number);
   });
 }
 
@@ -89,16 +94,19 @@ Value Scores::hides(const ScorePlace &place, int tilesOfWarp) {
   const int64_t shift = problem.shift();
   Value any;
   auto when = [&](Value condition) { any = any ? w.either(any, condition) : condition; };
-  Value ahead = rowsAreQueries ? w.sub(place.tileColumn, place.warpRow) : w.sub(place.warpRow, place.tileColumn); // key - query
+  Value ahead = rowsAreQueries ? w.sub(place.tileColumn, place.warpRow)
+                               : w.sub(place.warpRow, place.tileColumn); // key - query
   if (problem.options.causal)
     when(w.isGreater(ahead, shift - (rowsAreQueries ? streamed - 1 : lastRow)));
   if (problem.options.window)
-    when(w.isLess(ahead, shift - *problem.options.window + 1 + (rowsAreQueries ? lastRow : streamed - 1)));
+    when(w.isLess(ahead,
+                  shift - *problem.options.window + 1 + (rowsAreQueries ? lastRow : streamed - 1)));
   // Keys that do not exist must be hidden, except with `causal`, where no existing query sees them.
   // Queries that do not exist have gradients of 0, so it suffices that their probabilities are
   // finite. Masks do not guarantee this.
   const int64_t columns = rowsAreQueries ? problem.keys : problem.queries;
-  if ((rowsAreQueries ? !problem.options.causal : problem.mask.has_value()) && columns % streamed != 0)
+  if ((rowsAreQueries ? !problem.options.causal : problem.mask.has_value()) &&
+      columns % streamed != 0)
     when(w.isGreater(place.tileColumn, columns - streamed));
   return any;
 }
@@ -107,7 +115,8 @@ void Scores::hide(Sums &scores, const ScorePlace &place) {
   Value row = laneRow(place), column = laneColumn(place);
   Value ahead = rowsAreQueries ? w.sub(column, row) : w.sub(row, column);
   const int64_t shift = problem.shift(), columns = rowsAreQueries ? problem.keys : problem.queries;
-  const bool ends = (rowsAreQueries ? !problem.options.causal : problem.mask.has_value()) && columns % streamed != 0;
+  const bool ends = (rowsAreQueries ? !problem.options.causal : problem.mask.has_value()) &&
+                    columns % streamed != 0;
   forEach(scores, [&](int m, int n, int q) {
     // key - query of this element, relative to the lane's first.
     const int beside = (columnOf(n, q) - rowOf(m, q)) * (rowsAreQueries ? 1 : -1);
@@ -125,7 +134,8 @@ void Scores::hide(Sums &scores, const ScorePlace &place) {
 }
 
 Scores::Reference Scores::reference(Value statistic) {
-  return {problem.isPlain() ? w.mulF(statistic, w.f32(-problem.options.scale * kLog2E)) : statistic, {}};
+  return {problem.isPlain() ? w.mulF(statistic, w.f32(-problem.options.scale * kLog2E)) : statistic,
+          {}};
 }
 
 Value Scores::probability(Value score, const Reference &reference) {
@@ -134,20 +144,25 @@ Value Scores::probability(Value score, const Reference &reference) {
   // With an additive mask, maximum scores can be as large as floats can be. Only their differences
   // may be multiplied.
   Value difference = w.subF(score, reference.shift);
-  return w.exp2(reference.logarithm ? w.fma(difference, w.f32(kLog2E), reference.logarithm) : w.mulF(difference, w.f32(kLog2E)));
+  return w.exp2(reference.logarithm ? w.fma(difference, w.f32(kLog2E), reference.logarithm)
+                                    : w.mulF(difference, w.f32(kLog2E)));
 }
 
 Value Scores::decay(Value before, Value now) {
-  return w.exp2(w.mulF(w.subF(before, now), w.f32(problem.isPlain() ? problem.options.scale * kLog2E : kLog2E)));
+  return w.exp2(w.mulF(w.subF(before, now),
+                       w.f32(problem.isPlain() ? problem.options.scale * kLog2E : kLog2E)));
 }
 
-Value Scores::natural(Value score) { return problem.isPlain() ? w.mulF(score, w.f32(problem.options.scale)) : score; }
+Value Scores::natural(Value score) {
+  return problem.isPlain() ? w.mulF(score, w.f32(problem.options.scale)) : score;
+}
 
 Value Scores::isKept(const ScorePlace &place, int m, int n, int q) {
   // (head S + query) S' + key.
   Value row = laneRow(place), column = laneColumn(place);
   Value query = rowsAreQueries ? row : column, key = rowsAreQueries ? column : row;
-  const int queriesAhead = rowsAreQueries ? rowOf(m, q) : columnOf(n, q), keysAhead = rowsAreQueries ? columnOf(n, q) : rowOf(m, q);
+  const int queriesAhead = rowsAreQueries ? rowOf(m, q) : columnOf(n, q),
+            keysAhead = rowsAreQueries ? columnOf(n, q) : rowOf(m, q);
   Value line = w.k.add(w.k.mul(w.widen(place.head), problem.queries), w.widen(query));
   Value element = w.k.add(w.k.mul(line, problem.keys), w.widen(key));
   element = w.k.add(element, w.k.i64(queriesAhead * problem.keys + keysAhead));

@@ -16,8 +16,9 @@ enum class Orientation { RowsAreQueries, RowsAreKeys };
 
 /// Position of a warp's scores of a tile. Positions are i32.
 struct ScorePlace {
-  mlir::Value warpRow, tileColumn; ///< first row of the warp, first column of the tile; uniform within a warp
-  mlir::Value head;                ///< query head
+  mlir::Value warpRow,
+      tileColumn;   ///< first row of the warp, first column of the tile; uniform within a warp
+  mlir::Value head; ///< query head
 };
 
 class Scores {
@@ -26,7 +27,8 @@ public:
 
   /// \param sample    i32, index in the call; selects the mask and the random numbers
   /// \param streamed  columns of a tile
-  Scores(Tiles &tiles, const AttentionProblem &problem, Orientation orientation, Value sample, int streamed);
+  Scores(Tiles &tiles, const AttentionProblem &problem, Orientation orientation, Value sample,
+         int streamed);
 
   /// Turns products into scores; hidden scores become -inf. Scores of a plain problem remain
   /// products without the scale.

@@ -17,10 +17,12 @@ static constexpr int kThreads = 128;
 int64_t cuda::statisticsBytes(Operation *operation) {
   auto op = cast<AttentionGradOp>(operation);
   auto q = cast<RankedTensorType>(op.getQ().getType());
-  return q.getDimSize(1) * q.getDimSize(2) * (isAddedMask(op.getMask()) ? 4 : 2) * int64_t(sizeof(float));
+  return q.getDimSize(1) * q.getDimSize(2) * (isAddedMask(op.getMask()) ? 4 : 2) *
+         int64_t(sizeof(float));
 }
 
-Kernel cuda::buildAttentionStatistics(const KernelContext &context, const AttentionProblem &problem, const KernelBuilder::Place &statistics) {
+Kernel cuda::buildAttentionStatistics(const KernelContext &context, const AttentionProblem &problem,
+                                      const KernelBuilder::Place &statistics) {
   CudaKernelBuilder k(context.context, context.resolve);
   WarpBuilder w(k, problem.element);
   const int64_t pieces = problem.size / 8;
@@ -36,22 +38,28 @@ Kernel cuda::buildAttentionStatistics(const KernelContext &context, const Attent
         ofWarp = k.mul(arith::DivUIOp::create(k.b, k.loc, number, k.i64(32)), atATime * turns);
   Value lane = arith::RemUIOp::create(k.b, k.loc, inWarp, k.i64(lanes)),
         line = k.add(ofWarp, arith::DivUIOp::create(k.b, k.loc, inWarp, k.i64(lanes)));
-  auto isBelow = [&](Value x, Value end) -> Value { return arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, x, end); };
+  auto isBelow = [&](Value x, Value end) -> Value {
+    return arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, x, end);
+  };
   Value end = k.size(lines), isPiece = isBelow(lane, k.i64(pieces));
 
   /// The sum of out * dout of a query, in each of its lanes.
   auto sumOf = [&](Value line) {
-    SmallVector<Value> at = k.delinearize(line, {Size{1, true}, Size{problem.heads, false}, Size{problem.queries, false}});
+    SmallVector<Value> at = k.delinearize(
+        line, {Size{1, true}, Size{problem.heads, false}, Size{problem.queries, false}});
     auto load = [&](const HeadTensor &tensor) {
-      Value offset = k.offset({at[0], at[1], at[2], lane}, {tensor.row, tensor.head, tensor.position, 8});
-      return k.loadMany(k.pointer(k.operand(tensor.root, tensor.offset)), offset, tensor.element, 8);
+      Value offset =
+          k.offset({at[0], at[1], at[2], lane}, {tensor.row, tensor.head, tensor.position, 8});
+      return k.loadMany(k.pointer(k.operand(tensor.root, tensor.offset)), offset, tensor.element,
+                        8);
     };
-    Value sum = k.ifElse(w.both(isBelow(line, end), isPiece), {w.f32(0)}, [&]() -> SmallVector<Value> {
-                   Value sum;
-                   for (auto [x, y] : llvm::zip(load(problem.out), load(problem.dout)))
-                     sum = sum ? w.fma(x, y, sum) : w.mulF(x, y);
-                   return {sum};
-                 }).front();
+    Value sum =
+        k.ifElse(w.both(isBelow(line, end), isPiece), {w.f32(0)}, [&]() -> SmallVector<Value> {
+           Value sum;
+           for (auto [x, y] : llvm::zip(load(problem.out), load(problem.dout)))
+             sum = sum ? w.fma(x, y, sum) : w.mulF(x, y);
+           return {sum};
+         }).front();
     for (int other = 1; other < lanes; other *= 2)
       sum = w.addF(sum, w.exchange(sum, other));
     return sum;
@@ -68,14 +76,17 @@ Kernel cuda::buildAttentionStatistics(const KernelContext &context, const Attent
   const unsigned lse = k.operand(problem.lse, problem.lseOffset), result = k.operand(statistics);
   k.markWritten(result);
   k.ifTrue(w.both(isBelow(line, end), isBelow(lane, k.i64(turns))), [&] {
-    Value first = k.mul(line, problem.numbersOfQuery()), statistic = k.load(k.pointer(lse), first, k.b.getF32Type());
+    Value first = k.mul(line, problem.numbersOfQuery()),
+          statistic = k.load(k.pointer(lse), first, k.b.getF32Type());
     // A query without visible keys has only scores of -inf, and e^(-inf - 0) = 0.
     Value hidden = w.isMinusInfinite(statistic), finite = k.select(hidden, w.f32(0), statistic);
     // The values that Scores::probability needs, from natural units.
-    Value shift = problem.isPlain() ? w.mulF(finite, w.f32(-kLog2E)) : finite, delta = w.mulF(mine, w.f32(-problem.options.scale));
+    Value shift = problem.isPlain() ? w.mulF(finite, w.f32(-kLog2E)) : finite,
+          delta = w.mulF(mine, w.f32(-problem.options.scale));
     SmallVector<Value> all{shift, delta};
     if (problem.addsMask()) {
-      Value sum = k.select(hidden, w.f32(1), k.load(k.pointer(lse), k.add(first, k.i64(1)), k.b.getF32Type()));
+      Value sum = k.select(hidden, w.f32(1),
+                           k.load(k.pointer(lse), k.add(first, k.i64(1)), k.b.getF32Type()));
       all.append({w.mulF(math::LogOp::create(k.b, k.loc, sum), w.f32(-kLog2E)), w.f32(0)});
     }
     const int64_t bytes = 4 * problem.statisticsOfQuery();

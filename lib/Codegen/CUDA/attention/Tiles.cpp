@@ -23,7 +23,8 @@ static int powerOfTwoFrom(int number) {
 }
 
 Tiles::Tiles(WarpBuilder &w, TileLayout layout, int64_t size, int threads)
-    : w(w), layout(layout), size(size), threads(threads), lanesOfRow(powerOfTwoFrom(layout.pieces())) {
+    : w(w), layout(layout), size(size), threads(threads),
+      lanesOfRow(powerOfTwoFrom(layout.pieces())) {
   thread = w.k.intrinsic("llvm.nvvm.read.ptx.sreg.tid.x", w.word, {});
   lane = w.bitsOf(thread, 31);
   warp = w.divide(thread, 32);
@@ -48,7 +49,8 @@ Value Tiles::pieceOffset(Value piece, Value row) {
   return w.shiftLeft(piece, 4);
 }
 
-void Tiles::fetch(Value matrix, int64_t stride, Value first, int rows, int64_t limit, Value shared) {
+void Tiles::fetch(Value matrix, int64_t stride, Value first, int rows, int64_t limit,
+                  Value shared) {
   const int perPass = rowsOfPass();
   assert(rows % perPass == 0 && "a tile is whole passes of the block's threads");
   Value row = w.add(first, copyRow);
@@ -69,8 +71,10 @@ void Tiles::fetch(Value matrix, int64_t stride, Value first, int rows, int64_t l
         exists = w.both(exists, inside);
       Value bytes = exists ? w.k.select(exists, w.i32(16), w.i32(0)) : Value();
       // Passes of fewer than eight rows change the row index modulo 8.
-      Value to = layout.swizzled() ? w.exclusiveOr(copyOffset, layout.exchange(ahead) << 4) : copyOffset;
-      w.copy(w.at(w.at(shared, to), int64_t(ahead) * layout.rowBytes), w.at(from, stride * 2 * ahead), 16, bytes);
+      Value to =
+          layout.swizzled() ? w.exclusiveOr(copyOffset, layout.exchange(ahead) << 4) : copyOffset;
+      w.copy(w.at(w.at(shared, to), int64_t(ahead) * layout.rowBytes),
+             w.at(from, stride * 2 * ahead), 16, bytes);
     }
   };
   if (lanesOfRow == layout.pieces())
@@ -85,9 +89,15 @@ Value Tiles::address(Value tile, Value laneOffset, int i, int row) {
   return w.at(w.at(tile, offset), layout.bytes(row) + (layout.swizzled() ? bytes & ~127 : bytes));
 }
 
-WarpBuilder::Four Tiles::left(Value tile, int i, int row) { return w.loadMatrices(address(tile, leftOffset, i, row), false); }
-WarpBuilder::Four Tiles::right(Value tile, int i, int row) { return w.loadMatrices(address(tile, rightOffset, i, row), false); }
-WarpBuilder::Four Tiles::rightOfRows(Value tile, int i, int row) { return w.loadMatrices(address(tile, leftOffset, i, row), true); }
+WarpBuilder::Four Tiles::left(Value tile, int i, int row) {
+  return w.loadMatrices(address(tile, leftOffset, i, row), false);
+}
+WarpBuilder::Four Tiles::right(Value tile, int i, int row) {
+  return w.loadMatrices(address(tile, rightOffset, i, row), false);
+}
+WarpBuilder::Four Tiles::rightOfRows(Value tile, int i, int row) {
+  return w.loadMatrices(address(tile, leftOffset, i, row), true);
+}
 
 Sums Tiles::zeros(int tiles, int blocks) {
   Sums sums{tiles, blocks, {}};
@@ -104,14 +114,18 @@ void Tiles::multiplyTransposed(LeftOperand left, Value tile, Sums &sums) {
       const WarpBuilder::Four two = right(tile, i, 8 * n);
       for (int m = 0; m < sums.tiles; ++m)
         for (int h = 0; h < 2; ++h)
-          sums.set(m, n + h, w.multiply(a[size_t(m)], two[size_t(2 * h)], two[size_t(2 * h + 1)], sums.four(m, n + h)));
+          sums.set(m, n + h,
+                   w.multiply(a[size_t(m)], two[size_t(2 * h)], two[size_t(2 * h + 1)],
+                              sums.four(m, n + h)));
     }
   }
 }
 
 WarpBuilder::Four Tiles::asLeft(const Sums &p, int i, int m) {
-  return {w.pack(p.at(m, 2 * i, 0), p.at(m, 2 * i, 1)), w.pack(p.at(m, 2 * i, 2), p.at(m, 2 * i, 3)),
-          w.pack(p.at(m, 2 * i + 1, 0), p.at(m, 2 * i + 1, 1)), w.pack(p.at(m, 2 * i + 1, 2), p.at(m, 2 * i + 1, 3))};
+  return {w.pack(p.at(m, 2 * i, 0), p.at(m, 2 * i, 1)),
+          w.pack(p.at(m, 2 * i, 2), p.at(m, 2 * i, 3)),
+          w.pack(p.at(m, 2 * i + 1, 0), p.at(m, 2 * i + 1, 1)),
+          w.pack(p.at(m, 2 * i + 1, 2), p.at(m, 2 * i + 1, 3))};
 }
 
 void Tiles::multiplyRows(ArrayRef<WarpBuilder::Four> left, int i, Value tile, Sums &sums) {
@@ -119,7 +133,9 @@ void Tiles::multiplyRows(ArrayRef<WarpBuilder::Four> left, int i, Value tile, Su
     const WarpBuilder::Four two = rightOfRows(tile, n / 2, 16 * i);
     for (int m = 0; m < sums.tiles; ++m)
       for (int h = 0; h < 2; ++h)
-        sums.set(m, n + h, w.multiply(left[size_t(m)], two[size_t(2 * h)], two[size_t(2 * h + 1)], sums.four(m, n + h)));
+        sums.set(m, n + h,
+                 w.multiply(left[size_t(m)], two[size_t(2 * h)], two[size_t(2 * h + 1)],
+                            sums.four(m, n + h)));
   }
 }
 
@@ -139,7 +155,8 @@ void Tiles::store(const Sums &sums, const Output &output, Value rows, bool areRe
     storeWide(sums, output, factor);
 }
 
-void Tiles::storeNarrow(const Sums &sums, const Output &output, Value rows, bool areRead, Factor factor) {
+void Tiles::storeNarrow(const Sums &sums, const Output &output, Value rows, bool areRead,
+                        Factor factor) {
   assert(!output.accumulate && "nothing is added to half precision in place");
   // Stage results in the warp's own rows of shared memory, so that a row is written in complete
   // chunks of 16 bytes.
@@ -160,7 +177,8 @@ void Tiles::storeNarrow(const Sums &sums, const Output &output, Value rows, bool
   Value from = w.add(w.mul(row, layout.rowBytes), pieceOffset(piece, row));
   Value to = w.at(output.matrix, w.k.mul(w.widen(w.add(output.first, row)), output.stride * 2));
   to = w.at(to, w.widen(w.shiftLeft(piece, 4)));
-  Value mine = w.isLess(piece, output.pieces ? w.smaller(output.pieces, sums.blocks) : w.i32(std::min<int64_t>(sums.blocks, size / 8)));
+  Value mine = w.isLess(piece, output.pieces ? w.smaller(output.pieces, sums.blocks)
+                                             : w.i32(std::min<int64_t>(sums.blocks, size / 8)));
   for (int pass = 0; pass < 16 * sums.tiles / perPass; ++pass) {
     const int ahead = pass * perPass;
     Value exists = w.both(mine, w.isLess(w.add(output.first, row), output.limit - ahead));
@@ -182,10 +200,14 @@ void Tiles::storeWide(const Sums &sums, const Output &output, Factor factor) {
       const int ahead = 16 * m + 8 * half;
       w.k.ifTrue(w.isLess(first, output.limit - ahead), [&] {
         for (int n = 0; n < sums.blocks; ++n) {
-          Value scale = factor(m, half), x = sums.at(m, n, 2 * half), y = sums.at(m, n, 2 * half + 1);
+          Value scale = factor(m, half), x = sums.at(m, n, 2 * half),
+                y = sums.at(m, n, 2 * half + 1);
           if (scale)
             x = w.mulF(x, scale), y = w.mulF(y, scale);
-          auto storeTwo = [&] { storePair(x, y, w.at(to, output.stride * 4 * ahead + int64_t(32) * n), output.accumulate); };
+          auto storeTwo = [&] {
+            storePair(x, y, w.at(to, output.stride * 4 * ahead + int64_t(32) * n),
+                      output.accumulate);
+          };
           if (output.pieces)
             w.k.ifTrue(w.isGreater(output.pieces, n), storeTwo);
           else if (8 * n < size)

@@ -14,7 +14,8 @@ namespace zorse::codegen::cuda {
 struct TileLayout {
   int columns;    ///< a multiple of 16
   int rowBytes;   ///< including padding
-  int rowsOfLine; ///< rows that share a line of 128 bytes; 1 if a row has one or more lines; 0: no swizzle
+  int rowsOfLine; ///< rows that share a line of 128 bytes; 1 if a row has one or more lines; 0: no
+                  ///< swizzle
   int lastOfLine; ///< largest swizzle value: a power of two minus 1
 
   static TileLayout of(int columns);
@@ -34,7 +35,9 @@ struct Sums {
 
   mlir::Value &at(int m, int n, int q) { return numbers[size_t((m * blocks + n) * 4 + q)]; }
   mlir::Value at(int m, int n, int q) const { return numbers[size_t((m * blocks + n) * 4 + q)]; }
-  WarpBuilder::Four four(int m, int n) const { return {at(m, n, 0), at(m, n, 1), at(m, n, 2), at(m, n, 3)}; }
+  WarpBuilder::Four four(int m, int n) const {
+    return {at(m, n, 0), at(m, n, 1), at(m, n, 2), at(m, n, 3)};
+  }
   void set(int m, int n, const WarpBuilder::Four &four) {
     for (int q = 0; q < 4; ++q)
       at(m, n, q) = four[size_t(q)];

@@ -11,17 +11,21 @@ struct AttentionProblem;
 
 /// Overlap of copies, products and exponentials in a forward.
 enum class Schedule {
-  OneStage,  ///< one buffer for keys, one for values: each is copied during the products of the other
+  OneStage,  ///< one buffer for keys, one for values: each is copied during the products of the
+             ///< other
   TwoStages, ///< two buffers each: the next tile is copied during this tile's products
-  Pipelined  ///< two buffers each; the next tile's scores are computed during this tile's exponentials
+  Pipelined  ///< two buffers each; the next tile's scores are computed during this tile's
+             ///< exponentials
 };
 
 struct Variant {
-  int rows = 64;         ///< rows of a block: queries, or keys in the kernel of their gradients
-  int streamed = 32;     ///< rows of a tile of the streamed operand
-  int fromRegisters = 0; ///< number of the block's own operands that stay in registers: q (k), then dout (v)
+  int rows = 64;     ///< rows of a block: queries, or keys in the kernel of their gradients
+  int streamed = 32; ///< rows of a tile of the streamed operand
+  int fromRegisters =
+      0; ///< number of the block's own operands that stay in registers: q (k), then dout (v)
   Schedule schedule = Schedule::TwoStages;
-  int parts = 1; ///< blocks that share the columns of one result that does not fit into a warp's registers
+  int parts =
+      1; ///< blocks that share the columns of one result that does not fit into a warp's registers
 
   static constexpr int kWarps = 4;
   int threads() const { return 32 * kWarps; }

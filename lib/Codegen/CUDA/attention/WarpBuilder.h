@@ -34,25 +34,40 @@ public:
   Value mul(Value x, int64_t y) { return y == 1 ? x : mul(x, i32(y)); }
   Value mul(Value x, Value y) { return mlir::arith::MulIOp::create(b, loc, x, y); }
   /// For non-negative numbers.
-  Value divide(Value x, int64_t y) { return y == 1 ? x : Value(mlir::arith::DivUIOp::create(b, loc, x, i32(y))); }
-  Value remainder(Value x, int64_t y) { return y == 1 ? i32(0) : Value(mlir::arith::RemUIOp::create(b, loc, x, i32(y))); }
+  Value divide(Value x, int64_t y) {
+    return y == 1 ? x : Value(mlir::arith::DivUIOp::create(b, loc, x, i32(y)));
+  }
+  Value remainder(Value x, int64_t y) {
+    return y == 1 ? i32(0) : Value(mlir::arith::RemUIOp::create(b, loc, x, i32(y)));
+  }
   Value bitsOf(Value x, int64_t mask) { return mlir::arith::AndIOp::create(b, loc, x, i32(mask)); }
   Value exclusiveOr(Value x, Value y) { return mlir::arith::XOrIOp::create(b, loc, x, y); }
   Value exclusiveOr(Value x, int64_t y) { return y == 0 ? x : exclusiveOr(x, i32(y)); }
   Value shiftLeft(Value x, int bits) { return mlir::arith::ShLIOp::create(b, loc, x, i32(bits)); }
   Value smaller(Value x, int64_t y) { return mlir::arith::MinSIOp::create(b, loc, x, i32(y)); }
   Value larger(Value x, int64_t y) { return mlir::arith::MaxSIOp::create(b, loc, x, i32(y)); }
-  Value isLess(Value x, Value y) { return mlir::arith::CmpIOp::create(b, loc, mlir::arith::CmpIPredicate::slt, x, y); }
+  Value isLess(Value x, Value y) {
+    return mlir::arith::CmpIOp::create(b, loc, mlir::arith::CmpIPredicate::slt, x, y);
+  }
   Value isLess(Value x, int64_t y) { return isLess(x, i32(y)); }
   Value isGreater(Value x, int64_t y) { return isLess(i32(y), x); }
-  Value isEqual(Value x, int64_t y) { return mlir::arith::CmpIOp::create(b, loc, mlir::arith::CmpIPredicate::eq, x, i32(y)); }
+  Value isEqual(Value x, int64_t y) {
+    return mlir::arith::CmpIOp::create(b, loc, mlir::arith::CmpIPredicate::eq, x, i32(y));
+  }
   Value both(Value x, Value y) { return mlir::arith::AndIOp::create(b, loc, x, y); }
   Value either(Value x, Value y) { return mlir::arith::OrIOp::create(b, loc, x, y); }
-  Value negate(Value condition) { return mlir::arith::XOrIOp::create(b, loc, condition, mlir::arith::ConstantIntOp::create(b, loc, 1, 1)); }
-  Value widen(Value x) { return mlir::arith::ExtUIOp::create(b, loc, b.getI64Type(), x); } ///< to i64
+  Value negate(Value condition) {
+    return mlir::arith::XOrIOp::create(b, loc, condition,
+                                       mlir::arith::ConstantIntOp::create(b, loc, 1, 1));
+  }
+  Value widen(Value x) {
+    return mlir::arith::ExtUIOp::create(b, loc, b.getI64Type(), x);
+  } ///< to i64
 
   // ---- f32.
-  Value f32(double value) { return mlir::arith::ConstantOp::create(b, loc, b.getF32FloatAttr(float(value))); }
+  Value f32(double value) {
+    return mlir::arith::ConstantOp::create(b, loc, b.getF32FloatAttr(float(value)));
+  }
   Value addF(Value x, Value y) { return mlir::arith::AddFOp::create(b, loc, x, y); }
   Value subF(Value x, Value y) { return mlir::arith::SubFOp::create(b, loc, x, y); }
   Value mulF(Value x, Value y) { return mlir::arith::MulFOp::create(b, loc, x, y); }
@@ -74,11 +89,21 @@ public:
   Value global(unsigned operand);
   /// Address plus `bytes` (i64 or i32).
   Value at(Value address, Value bytes);
-  Value at(Value address, int64_t bytes) { return bytes == 0 ? address : at(address, k.i64(bytes)); }
-  Value load(Value address, mlir::Type type, unsigned alignment) { return mlir::LLVM::LoadOp::create(b, loc, type, address, alignment); }
-  void store(Value value, Value address, unsigned alignment) { mlir::LLVM::StoreOp::create(b, loc, value, address, alignment); }
-  mlir::VectorType vectorOf(mlir::Type type, int64_t count) { return mlir::VectorType::get({count}, type); }
-  Value extract(Value vector, int64_t index) { return mlir::LLVM::ExtractElementOp::create(b, loc, vector, k.i64(index)); }
+  Value at(Value address, int64_t bytes) {
+    return bytes == 0 ? address : at(address, k.i64(bytes));
+  }
+  Value load(Value address, mlir::Type type, unsigned alignment) {
+    return mlir::LLVM::LoadOp::create(b, loc, type, address, alignment);
+  }
+  void store(Value value, Value address, unsigned alignment) {
+    mlir::LLVM::StoreOp::create(b, loc, value, address, alignment);
+  }
+  mlir::VectorType vectorOf(mlir::Type type, int64_t count) {
+    return mlir::VectorType::get({count}, type);
+  }
+  Value extract(Value vector, int64_t index) {
+    return mlir::LLVM::ExtractElementOp::create(b, loc, vector, k.i64(index));
+  }
   Value vector(llvm::ArrayRef<Value> elements);
 
   /// Starts an asynchronous copy of 16 or 8 bytes from global to shared memory; a later `wait`

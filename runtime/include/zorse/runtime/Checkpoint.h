@@ -1,16 +1,20 @@
 // Checkpoints of the whole training state after a step: one safetensors file per device and an
-// index. A run resumes from it exactly, with the same plan or another one (docs/reference/checkpoints.md).
+// index. A run resumes from it exactly, with the same plan or another one
+// (docs/reference/checkpoints.md).
 //
-//   DIR/generation                         the fencing token: the generation that may write here (text; replaced by rename)
-//   DIR/step-00000120.g2/<index>-<device>.safetensors
-//                                          flat slices: NAME@lo:hi (parameters), moment.0/NAME@lo:hi, ..., optimizer_step
-//   DIR/step-00000120.g2/index.json        exists only if every file is complete, synced and acknowledged with its checksums:
-//                                          shapes, types, slices, step, generation, and the values that determine the order of
-//                                          samples and the random numbers
+//   DIR/generation                         the fencing token: the generation that may write here
+//   (text; replaced by rename) DIR/step-00000120.g2/<index>-<device>.safetensors
+//                                          flat slices: NAME@lo:hi (parameters),
+//                                          moment.0/NAME@lo:hi, ..., optimizer_step
+//   DIR/step-00000120.g2/index.json        exists only if every file is complete, synced and
+//   acknowledged with its checksums:
+//                                          shapes, types, slices, step, generation, and the values
+//                                          that determine the order of samples and the random
+//                                          numbers
 //
 // Checkpointing does not stop the next step. A device's state does not change between the last
-// instruction of a step and the first update of the next one. A dedicated thread copies the state in this
-// interval; another thread writes the copy.
+// instruction of a step and the first update of the next one. A dedicated thread copies the state
+// in this interval; another thread writes the copy.
 #pragma once
 
 #include "zorse/runtime/Executor.h"
@@ -33,18 +37,25 @@ struct RunConfig {
   std::string data; ///< dataFingerprint
   uint64_t samplesPerEpoch = 0;
   bundle::TrainingOptions training; ///< options that the run uses
-  uint64_t steps = 0;               ///< length of the run, which the learning-rate schedule may depend on
-  std::string matrices;             ///< matrix libraries of all ranks, without duplicates; a different one is reported, not refused; empty: unknown
+  uint64_t steps = 0;   ///< length of the run, which the learning-rate schedule may depend on
+  std::string matrices; ///< matrix libraries of all ranks, without duplicates; a different one is
+                        ///< reported, not refused; empty: unknown
 };
 
 struct CheckpointOptions {
-  std::string directory;   ///< on a file system that all ranks share
-  uint64_t every = 0;      ///< steps; 0: only after the last step of the run
-  uint64_t keep = 2;       ///< complete snapshots to keep, at least 1; older ones are removed when a newer one is complete
-  bool resuming = false;   ///< existing snapshots belong to this job; otherwise open() refuses a directory with snapshots
-  std::string weightsFile; ///< not empty: the state is collected only for this weights export; messages refer to it
-  std::function<void(uint64_t step, const std::string &path)> written; ///< on rank 0: a snapshot is complete; called in a thread of this class
-  std::function<void(const std::string &)> warn; ///< a snapshot failed or was late; the same text on every rank; called in a thread of this class
+  std::string directory; ///< on a file system that all ranks share
+  uint64_t every = 0;    ///< steps; 0: only after the last step of the run
+  uint64_t keep = 2;     ///< complete snapshots to keep, at least 1; older ones are removed when a
+                         ///< newer one is complete
+  bool resuming = false; ///< existing snapshots belong to this job; otherwise open() refuses a
+                         ///< directory with snapshots
+  std::string weightsFile; ///< not empty: the state is collected only for this weights export;
+                           ///< messages refer to it
+  std::function<void(uint64_t step, const std::string &path)>
+      written; ///< on rank 0: a snapshot is complete; called in a thread of this class
+  std::function<void(const std::string &)>
+      warn; ///< a snapshot failed or was late; the same text on every rank; called in a thread of
+            ///< this class
 };
 
 struct ResumePoint {
@@ -61,9 +72,10 @@ public:
   /// replaces the fencing token; an equal or newer token is an error. Executor, bundle and group
   /// must outlive the object.
   /// \param storage  file access; null: the default. Tests use it to simulate failing disks.
-  static Result<std::unique_ptr<CheckpointManager>> open(Executor &executor, const Bundle &bundle, ProcessGroup &group,
-                                                         const CheckpointOptions &options, const RunConfig &runConfig,
-                                                         std::shared_ptr<CheckpointStorage> storage = nullptr);
+  static Result<std::unique_ptr<CheckpointManager>>
+  open(Executor &executor, const Bundle &bundle, ProcessGroup &group,
+       const CheckpointOptions &options, const RunConfig &runConfig,
+       std::shared_ptr<CheckpointStorage> storage = nullptr);
   /// Abandons state that has not been copied and waits for the rest. If the run has failed, the
   /// group must have failed as well.
   ~CheckpointManager();
@@ -87,9 +99,11 @@ public:
 
   struct Counts {
     uint64_t written = 0, failed = 0;
-    uint64_t waits = 0;                       ///< snapshots that were due before the previous one was written
-    double copySeconds = 0, writeSeconds = 0; ///< sums over the snapshots of this rank; copySeconds: of the slowest device each
-    uint64_t bytes = 0;                       ///< bytes of the files of this rank
+    uint64_t waits = 0; ///< snapshots that were due before the previous one was written
+    double copySeconds = 0,
+           writeSeconds =
+               0; ///< sums over the snapshots of this rank; copySeconds: of the slowest device each
+    uint64_t bytes = 0; ///< bytes of the files of this rank
   };
   Counts counts() const;
 
@@ -112,7 +126,8 @@ private:
 /// loads the parameters of its devices. It is for inspection, not for resuming: nothing is claimed
 /// or written. Call it after loadState, because snapshots do not contain frozen parameters. Returns
 /// the step of the snapshot.
-Result<uint64_t> loadCheckpointParameters(const std::string &path, Executor &executor, const Bundle &bundle);
+Result<uint64_t> loadCheckpointParameters(const std::string &path, Executor &executor,
+                                          const Bundle &bundle);
 
 /// Returns the newest generation recorded in `directory`; 0 if there is none yet.
 Result<uint64_t> newestGeneration(const std::string &directory);

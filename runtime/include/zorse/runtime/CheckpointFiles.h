@@ -19,14 +19,17 @@ struct CheckpointParameter {
   std::string name;                  ///< name in the ONNX file
   StoredType type = StoredType::F32; ///< element type in training
   std::vector<int64_t> shape;        ///< compiled shape; slices are ranges of its row-major order
-  std::vector<int64_t> permutation;  ///< dimension i is dimension permutation[i] of the ONNX file; empty: identity
+  std::vector<int64_t>
+      permutation; ///< dimension i is dimension permutation[i] of the ONNX file; empty: identity
   bool trainable = true;
   bundle::HubFact hub; ///< relative to storedShape()
 
   // Fields of a frozen parameter. Snapshots do not contain its elements.
-  bool constant = false; ///< whether it is a lifted constant or a buffer instead of a model parameter
-  uint64_t hash = 0;     ///< XXH64 of the compiled bytes
-  std::string file;      ///< source file; empty: unknown. `offset`, `bytes` and `storedType` describe its range there
+  bool constant =
+      false;         ///< whether it is a lifted constant or a buffer instead of a model parameter
+  uint64_t hash = 0; ///< XXH64 of the compiled bytes
+  std::string file;  ///< source file; empty: unknown. `offset`, `bytes` and `storedType` describe
+                     ///< its range there
   uint64_t offset = 0, bytes = 0;
   StoredType storedType = StoredType::F32;
 
@@ -75,11 +78,13 @@ std::string writeCheckpointIndex(const CheckpointIndex &index);
 /// state is covered exactly once, that slices cover the files exactly, and that no file name leads
 /// out of the directory. Uses memory of a small multiple of `size`.
 /// \param path  path for messages
-Result<CheckpointIndex> parseCheckpointIndex(const std::string &path, const char *text, size_t size);
+Result<CheckpointIndex> parseCheckpointIndex(const std::string &path, const char *text,
+                                             size_t size);
 
 /// Largest index and slice that are read, in bytes. The limits bound the memory that a malicious
 /// file can make the reader allocate.
-inline constexpr uint64_t kLargestCheckpointIndex = uint64_t(1) << 30, kLargestCheckpointShard = uint64_t(1) << 30;
+inline constexpr uint64_t kLargestCheckpointIndex = uint64_t(1) << 30,
+                          kLargestCheckpointShard = uint64_t(1) << 30;
 
 /// An entry of a directory of snapshots.
 struct CheckpointDirectory {
@@ -96,7 +101,8 @@ Result<std::vector<CheckpointDirectory>> listCheckpoints(const std::string &dire
 class CheckpointReader {
 public:
   /// \param path  directory of the snapshot
-  static Result<CheckpointReader> open(const std::string &path, std::shared_ptr<CheckpointStorage> storage = nullptr);
+  static Result<CheckpointReader> open(const std::string &path,
+                                       std::shared_ptr<CheckpointStorage> storage = nullptr);
 
   const std::string &path() const { return path_; }
   const CheckpointIndex &index() const { return index_; }
@@ -104,7 +110,8 @@ public:
   /// Reads slices of one file in order, verifies each, and passes it to `take`. Verifies the header
   /// of the file first.
   /// \param wanted  indices in CheckpointFile.slices, ascending
-  Status read(size_t file, const std::vector<size_t> &wanted, const std::function<void(const CheckpointShard &, const std::byte *)> &take) const;
+  Status read(size_t file, const std::vector<size_t> &wanted,
+              const std::function<void(const CheckpointShard &, const std::byte *)> &take) const;
 
   /// Reads all elements of a trainable parameter (moment -1) or of an optimizer state in compiled
   /// order, converted to `type`. `target` must be large enough for them.
@@ -136,6 +143,7 @@ private:
 /// from the source files of the run.
 /// \param note  receives the frozen parameters that were left out because their source file is
 ///   missing or has changed. Null: a missing or changed file is an error.
-Status mergeCheckpoint(const CheckpointReader &checkpoint, const std::string &path, std::string *note = nullptr);
+Status mergeCheckpoint(const CheckpointReader &checkpoint, const std::string &path,
+                       std::string *note = nullptr);
 
 } // namespace zorse::runtime

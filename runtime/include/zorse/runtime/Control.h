@@ -3,11 +3,13 @@
 // carries exchanges (ProcessGroup.h), heartbeats, step reports, the agreement on an early stop, and
 // failures:
 //
-//   rank 2 --failure--> coordinator --root cause--> every rank      each exits once notified (or after kRootCauseSeconds)
+//   rank 2 --failure--> coordinator --root cause--> every rank      each exits once notified (or
+//   after kRootCauseSeconds)
 //
 // A rank has failed if its connection ends without an orderly close, or if no data arrived from it
-// for `heartbeatTimeoutSeconds`. A suspended process misses heartbeats, a slow one does not. The job has
-// stalled if no rank has made progress for `watchdogTimeoutSeconds` while a step is in progress.
+// for `heartbeatTimeoutSeconds`. A suspended process misses heartbeats, a slow one does not. The
+// job has stalled if no rank has made progress for `watchdogTimeoutSeconds` while a step is in
+// progress.
 //
 // The wire format is runtime/schema/control.proto in frames. The length of a frame is checked
 // before memory is allocated. Frames are at most kGreetingBytes until the peer has proved that it
@@ -35,7 +37,8 @@ struct Endpoint {
 
 /// Name and secret that the ranks of a job share.
 struct JobKey {
-  std::string job;    ///< identifies the job among others of the same user; jobs with different names never connect, even with the same secret
+  std::string job; ///< identifies the job among others of the same user; jobs with different names
+                   ///< never connect, even with the same secret
   std::string secret; ///< at least 16 bytes
 };
 
@@ -63,7 +66,8 @@ struct Failure {
   enum Cause : uint8_t {
     OwnError,         ///< `rank` reported that it failed
     Died,             ///< the process of `rank` ended (kNoRank: the launcher)
-    MissedHeartbeats, ///< no data from `rank` (kNoRank: from the launcher) for heartbeatTimeoutSeconds
+    MissedHeartbeats, ///< no data from `rank` (kNoRank: from the launcher) for
+                      ///< heartbeatTimeoutSeconds
     Stalled,          ///< no progress on any rank; `rank` is in the earliest unfinished instruction
     Disconnected,     ///< a connection of `rank` ended; nothing more is known
     NotJoined,        ///< `rank` (the lowest missing rank) did not join within joinSeconds
@@ -71,11 +75,14 @@ struct Failure {
   Cause cause = OwnError;
   ErrorKind kind = ErrorKind::User;
   uint32_t rank = kNoRank; ///< rank that failed
-  uint32_t peer = kNoRank; ///< peer that `rank` names as the cause (the other end of a transfer); information from the peer itself is preferred
+  uint32_t peer = kNoRank; ///< peer that `rank` names as the cause (the other end of a transfer);
+                           ///< information from the peer itself is preferred
   std::string device;      ///< device of `rank`; set by Member::fail
-  std::string message;     ///< in a verdict: readable, names rank, device, task and peer. In a report: the error, without the name of the rank
-  std::string where;       ///< "instruction 17 (receive from b) of step 4"; empty: as the rank's progress says, or not in an instruction
-  int exitCode = 2;        ///< exit code of the job
+  std::string message; ///< in a verdict: readable, names rank, device, task and peer. In a report:
+                       ///< the error, without the name of the rank
+  std::string where; ///< "instruction 17 (receive from b) of step 4"; empty: as the rank's progress
+                     ///< says, or not in an instruction
+  int exitCode = 2;  ///< exit code of the job
 };
 
 /// Converts the error that ended the work of a rank to its report.
@@ -85,8 +92,9 @@ Failure failureOf(const Error &error);
 struct RankProgress {
   uint64_t counter = 0;    ///< grows with every finished instruction and every chunk of a transfer
   bool inProgress = false; ///< a step has been submitted and is not finished
-  std::string where;       ///< "is in instruction 17 (receive from b) of step 4": the earliest unfinished instruction
-  uint64_t step = 0;       ///< step of that instruction
+  std::string where; ///< "is in instruction 17 (receive from b) of step 4": the earliest unfinished
+                     ///< instruction
+  uint64_t step = 0; ///< step of that instruction
   uint32_t instruction = 0;
   std::vector<UnresponsivePeer> unresponsive; ///< peers with missed heartbeats
 };
@@ -94,8 +102,10 @@ struct RankProgress {
 struct ControlTimes {
   double heartbeatSeconds = 0.25;
   double heartbeatTimeoutSeconds = 10; ///< a rank without data for this time has failed
-  double watchdogTimeoutSeconds = 300; ///< the job fails after this time without progress on any rank while steps are in progress
-  double joinSeconds = 60;             ///< all ranks must join within this time after the coordinator's start; a rank tries for this time to reach it
+  double watchdogTimeoutSeconds = 300; ///< the job fails after this time without progress on any
+                                       ///< rank while steps are in progress
+  double joinSeconds = 60; ///< all ranks must join within this time after the coordinator's start;
+                           ///< a rank tries for this time to reach it
 };
 
 struct CoordinatorOptions {
@@ -104,9 +114,11 @@ struct CoordinatorOptions {
   uint64_t generation = 1;
   std::string listenAddress = "127.0.0.1";
   std::vector<uint16_t> ports = {0}; ///< the first free one is used; 0: any
-  ControlTimes times;                ///< also for the members, except joinSeconds; they receive them when they join
-  uint32_t rank = kNoRank;           ///< rank of this process; kNoRank: a launcher
-  std::vector<std::string> devices;  ///< by rank, for messages about ranks that have not joined; may be empty
+  ControlTimes
+      times; ///< also for the members, except joinSeconds; they receive them when they join
+  uint32_t rank = kNoRank; ///< rank of this process; kNoRank: a launcher
+  std::vector<std::string>
+      devices; ///< by rank, for messages about ranks that have not joined; may be empty
 };
 
 class Coordinator {
@@ -146,15 +158,18 @@ private:
 struct MemberOptions {
   JobKey key;
   uint32_t rank = 0, worldSize = 1;
-  uint64_t generation = 0;         ///< 0: accept the coordinator's; otherwise both sides refuse a different one
+  uint64_t generation =
+      0; ///< 0: accept the coordinator's; otherwise both sides refuse a different one
   std::vector<Endpoint> endpoints; ///< tried round-robin until one is this job's coordinator
   std::string device;              ///< for messages: "a100:0"
   ControlTimes times;
-  std::function<RankProgress()> progress; ///< called by the control thread and by `fail`; may be null until `setProgress`
+  std::function<RankProgress()>
+      progress; ///< called by the control thread and by `fail`; may be null until `setProgress`
   /// The job has failed. Called once, in the control thread, also for failures of this rank, but
   /// not after leave(). It may call _exit.
   std::function<void(const Failure &)> failed;
-  std::function<void(const std::string &)> reported; ///< receives the `report` of some rank; in order, in the control thread
+  std::function<void(const std::string &)>
+      reported; ///< receives the `report` of some rank; in order, in the control thread
 };
 
 class Member : public ProcessGroup, public StopCoordinator {
@@ -167,7 +182,8 @@ public:
   uint32_t rank() const override;
   uint32_t size() const override;
   uint64_t generation() const override;
-  Result<std::vector<std::string>> allGatherBytes(const std::string &name, const std::string &mine) override;
+  Result<std::vector<std::string>> allGatherBytes(const std::string &name,
+                                                  const std::string &mine) override;
   bool beginIteration(uint64_t iteration) override;
   void requestStop() override;
 
@@ -179,10 +195,10 @@ public:
   /// the peer.
   void report(const std::string &bytes, bool toAll = false);
 
-  /// Reports to the job that this rank has failed. Waits for the verdict (at most kRootCauseSeconds)
-  /// and for the end of `failed`. Returns the root cause, which may be another rank's. In a
-  /// callback it returns `mine` immediately; the verdict follows through `failed`. After leave() it
-  /// returns `mine`.
+  /// Reports to the job that this rank has failed. Waits for the verdict (at most
+  /// kRootCauseSeconds) and for the end of `failed`. Returns the root cause, which may be another
+  /// rank's. In a callback it returns `mine` immediately; the verdict follows through `failed`.
+  /// After leave() it returns `mine`.
   Failure fail(const Failure &mine);
 
   /// Leaves the job after the last exchange and waits until the coordinator has acknowledged it. A

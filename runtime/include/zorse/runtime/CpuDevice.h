@@ -11,8 +11,10 @@ namespace zorse::runtime {
 struct CpuDeviceOptions {
   std::string name = "cpu";
   int threads = 1;   ///< including the calling thread; >= 1
-  bool spin = false; ///< wait a few microseconds before sleeping; only if the threads of all devices have a core each
-  std::string gemm;  ///< "onednn", "openblas" or "" (ZORSE_GEMM, otherwise the one measured as faster on this machine)
+  bool spin = false; ///< wait a few microseconds before sleeping; only if the threads of all
+                     ///< devices have a core each
+  std::string gemm;  ///< "onednn", "openblas" or "" (ZORSE_GEMM, otherwise the one measured as
+                     ///< faster on this machine)
 };
 
 class CpuDevice final : public Device {
@@ -21,13 +23,15 @@ public:
   ~CpuDevice() override;
 
   std::string description() const override;
-  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) override;
+  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes,
+                                                 const AllocationOptions &options) override;
   Status read(void *to, DeviceAddress from, size_t bytes) override;
   Status write(DeviceAddress to, const void *from, size_t bytes) override;
   Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override;
   Status fill(DeviceAddress to, std::byte value, size_t bytes) override;
   Result<void *> expose(DeviceAddress address, const std::string &transport) override;
-  Status loadFunctions(const bundle::FunctionLibrary &library, const KernelObjects &objects) override;
+  Status loadFunctions(const bundle::FunctionLibrary &library,
+                       const KernelObjects &objects) override;
   Status runFunction(uint32_t index, const FunctionArguments &arguments) override;
   uint64_t launches() const override;
 

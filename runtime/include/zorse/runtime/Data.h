@@ -1,12 +1,16 @@
 // Training and evaluation data. Sample n of step k does not depend on the plan: samples are
 // numbered over the whole run, in file order or shuffled.
 //
-//   --data train.bin                            tokens: llm.c (.bin with header), nanoGPT (.bin of uint16 or of wider integers);
-//                                               any other file as bytes, unless it has a known format that is neither text nor tokens
+//   --data train.bin                            tokens: llm.c (.bin with header), nanoGPT (.bin of
+//   uint16 or of wider integers);
+//                                               any other file as bytes, unless it has a known
+//                                               format that is neither text nor tokens
 //   --data bytes:FILE                           any file as bytes
 //   --data input_ids=a.npy,labels=b.npy         one array per input; the first dimension is samples
-//   --data 'part-*.bin', a.bin,b.bin,           shards: several concatenated files, in the given order, and sorted by name for a
-//          'labels=part-*.npy,...'              pattern (*, ?, [...]); samples do not cross file boundaries
+//   --data 'part-*.bin', a.bin,b.bin,           shards: several concatenated files, in the given
+//   order, and sorted by name for a
+//          'labels=part-*.npy,...'              pattern (*, ?, [...]); samples do not cross file
+//          boundaries
 //
 // A token file provides the inputs with the roles "ids" and "labels". Sample i is the window [i*S,
 // (i+1)*S). Labels are the next tokens, or the same ones if the graph shifts them itself.
@@ -25,7 +29,8 @@ namespace zorse::runtime {
 
 /// Format of token files.
 struct TokenReading {
-  std::optional<StoredType> type; ///< type in files without header (U8, U16, U32, I32, I64); nullopt: inferred from size, contents and vocabulary
+  std::optional<StoredType> type; ///< type in files without header (U8, U16, U32, I32, I64);
+                                  ///< nullopt: inferred from size, contents and vocabulary
   int64_t vocabulary = 0;         ///< exclusive upper bound of ids; 0: unknown
 };
 
@@ -40,12 +45,15 @@ public:
   /// \param tokenType  TokenReading.type
   /// Fails unless every input of the model has data for at least one batch, or for one sample if
   /// `use` is Evaluation.
-  static Result<std::unique_ptr<DataSource>> open(const Bundle &bundle, const std::string &specification, std::optional<uint64_t> shuffleSeed,
-                                                  std::optional<StoredType> tokenType = std::nullopt, DataUse use = DataUse::Training);
+  static Result<std::unique_ptr<DataSource>>
+  open(const Bundle &bundle, const std::string &specification, std::optional<uint64_t> shuffleSeed,
+       std::optional<StoredType> tokenType = std::nullopt, DataUse use = DataUse::Training);
 
   /// Returns samples [first, first + batch) of the run. After the last sample of the data the next
   /// epoch follows. Checks index ranges.
-  Result<std::shared_ptr<const Batch>> batchFrom(uint64_t first) { return batchOf(first, UINT64_MAX); }
+  Result<std::shared_ptr<const Batch>> batchFrom(uint64_t first) {
+    return batchOf(first, UINT64_MAX);
+  }
 
   /// Returns a batch that contains only the next `samples` (at least 1) samples; the remaining rows
   /// repeat the last of these.
@@ -73,7 +81,8 @@ std::vector<std::string> dataFiles(const std::string &specification);
 /// and a hash of contents sampled from the whole file, so that it is fast for large files.
 /// \param specification  value of --data
 /// \param reading  format in which the data are read
-Result<std::string> dataFingerprint(const std::string &specification, const TokenReading &reading = {});
+Result<std::string> dataFingerprint(const std::string &specification,
+                                    const TokenReading &reading = {});
 
 /// Returns how the token files of a model are read. \param tokenType  TokenReading.type
 TokenReading tokenReading(const Bundle &bundle, std::optional<StoredType> tokenType);

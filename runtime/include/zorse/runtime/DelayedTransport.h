@@ -9,6 +9,7 @@ namespace zorse::runtime {
 
 /// Each sleep lasts at most `maxMilliseconds`. The seed, the instruction and the step determine its
 /// length.
-std::unique_ptr<Transport> makeDelayedTransport(std::unique_ptr<Transport> transport, uint64_t seed, double maxMilliseconds);
+std::unique_ptr<Transport> makeDelayedTransport(std::unique_ptr<Transport> transport, uint64_t seed,
+                                                double maxMilliseconds);
 
 } // namespace zorse::runtime

@@ -1,6 +1,6 @@
-// The device interface of the runtime. Drivers implement it (docs/internals/runtime.md); programs, state and
-// transports do not depend on the driver. test/runtime/DeviceConformance.h tests a driver against
-// the guarantees in this file.
+// The device interface of the runtime. Drivers implement it (docs/internals/runtime.md); programs,
+// state and transports do not depend on the driver. test/runtime/DeviceConformance.h tests a driver
+// against the guarantees in this file.
 //
 // A Device has memory and functions; its calls block. A QueuedDevice also has queues. The executor
 // enqueues work on them, and each work item waits for its events without the executor. A driver may
@@ -38,7 +38,9 @@ struct DeviceAddress {
   bool operator!=(DeviceAddress other) const { return value != other.value; }
 
   /// Conversions for drivers with host memory.
-  static DeviceAddress ofHost(const void *pointer) { return {reinterpret_cast<uintptr_t>(pointer)}; }
+  static DeviceAddress ofHost(const void *pointer) {
+    return {reinterpret_cast<uintptr_t>(pointer)};
+  }
   std::byte *onHost() const { return reinterpret_cast<std::byte *>(uintptr_t(value)); }
 };
 
@@ -48,7 +50,8 @@ struct FunctionArguments : ZorseCallContext {
   /// One flag per argument: nonzero = ArgumentBinding::overwrite. Null: no argument is overwritten,
   /// accumulators are added to.
   const uint8_t *overwrite = nullptr;
-  uint32_t segment = 0; ///< number of exchanges before the launches to run; 0 if the function has none (bundle::Call)
+  uint32_t segment = 0; ///< number of exchanges before the launches to run; 0 if the function has
+                        ///< none (bundle::Call)
 };
 
 /// One allocation. It is filled with zeros (or poison, if requested) until it is written.
@@ -62,7 +65,8 @@ public:
 inline constexpr size_t kMemoryAlignment = 64;
 
 struct AllocationOptions {
-  bool poison = false; ///< fill with kPoisonWord: reads of unwritten memory give NaN, and untouched bytes can be counted
+  bool poison = false; ///< fill with kPoisonWord: reads of unwritten memory give NaN, and untouched
+                       ///< bytes can be counted
 };
 
 /// Eight bytes that are a NaN as one f64 and as two f32.
@@ -81,30 +85,33 @@ public:
 
   /// Allocates memory. Returns an error if the device does not have this kind of memory or not
   /// enough of it.
-  virtual Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) = 0;
+  virtual Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes,
+                                                         const AllocationOptions &options) = 0;
 
   // Copies between memory of the device, of any kind, and the caller's memory. When a call returns,
   // the copy is complete and visible to work that is enqueued later.
   virtual Status read(void *to, DeviceAddress from, size_t bytes) = 0;
   virtual Status write(DeviceAddress to, const void *from, size_t bytes) = 0;
-  virtual Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) = 0; ///< ranges may overlap
+  virtual Status copy(DeviceAddress to, DeviceAddress from,
+                      size_t bytes) = 0; ///< ranges may overlap
   virtual Status fill(DeviceAddress to, std::byte value, size_t bytes) = 0;
 
   /// Returns the pointer by which the named transport accesses an address. It is valid while the
   /// memory is allocated. Returns an error if the device does not support the transport.
   virtual Result<void *> expose(DeviceAddress address, const std::string &transport) = 0;
 
-  /// Resolves all symbols and routines that the functions name. Call it once per device. `objects` may
-  /// be destroyed before the device. Returns an error for code that the device cannot run and for
-  /// unknown functions.
-  virtual Status loadFunctions(const bundle::FunctionLibrary &library, const KernelObjects &objects) = 0;
+  /// Resolves all symbols and routines that the functions name. Call it once per device. `objects`
+  /// may be destroyed before the device. Returns an error for code that the device cannot run and
+  /// for unknown functions.
+  virtual Status loadFunctions(const bundle::FunctionLibrary &library,
+                               const KernelObjects &objects) = 0;
 
   /// Runs function `index` of the loaded library. Its writes are visible to every thread that
   /// synchronizes with the caller. Calls from several threads run sequentially.
   virtual Status runFunction(uint32_t index, const FunctionArguments &arguments) = 0;
 
-  /// Number of launches that have finished or been put on a stream; it grows while a function runs. A
-  /// watchdog uses it to distinguish a long function from one that never returns.
+  /// Number of launches that have finished or been put on a stream; it grows while a function runs.
+  /// A watchdog uses it to distinguish a long function from one that never returns.
   virtual uint64_t launches() const = 0;
 };
 
@@ -218,13 +225,16 @@ public:
   /// would wait for other work of the device: library kernels, their workspaces, their choice of
   /// algorithms. Call it after openQueues, before anything is enqueued. Runs some of the calls;
   /// their results are undefined afterwards. \return  whether a call ran
-  virtual Result<bool> warmUp(uint32_t queue, const FunctionCall *calls, size_t count) { return false; }
+  virtual Result<bool> warmUp(uint32_t queue, const FunctionCall *calls, size_t count) {
+    return false;
+  }
 
   /// Enqueues work without waiting. Call it from one thread at a time. `waits` are copied; they are
   /// events of this device.
   /// \param notify  whether the observer is notified when the work is complete; `tag` is passed to
   ///   the observer.
-  virtual Event enqueue(uint32_t queue, const Event *waits, size_t waitCount, const Work &work, uint64_t tag, bool notify) = 0;
+  virtual Event enqueue(uint32_t queue, const Event *waits, size_t waitCount, const Work &work,
+                        uint64_t tag, bool notify) = 0;
 
   /// Starts enqueued work. Work may stay unsubmitted until this is called.
   virtual void flush() = 0;
@@ -240,7 +250,9 @@ public:
   /// Puts work on a separate stream, in the calling thread, and waits for it. Independent of the
   /// queues; may be called before or after they are opened. Returns an error on devices without
   /// streams.
-  virtual Status onStream(StreamTask &task) { return userError("device '" + description() + "' has no streams"); }
+  virtual Status onStream(StreamTask &task) {
+    return userError("device '" + description() + "' has no streams");
+  }
 
   /// Abandons work that has not begun: waits return `why`, or the earlier failure. May be called
   /// from any thread and repeatedly. Work that has begun runs to its end.

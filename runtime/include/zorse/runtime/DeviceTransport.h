@@ -28,8 +28,10 @@ struct DeviceAllGather {
   size_t elementBytes = 4;
   std::vector<Shard> shards;
   std::vector<Shard> reads; ///< as AllGatherArguments
-  DeviceAddress full;       ///< readers: receives every shard at its place; one that already lies there is left alone
-  DeviceAddress shard;      ///< owners: the first byte of their shards; of an owner that reads them inside `full`, at their places
+  DeviceAddress full;  ///< readers: receives every shard at its place; one that already lies there
+                       ///< is left alone
+  DeviceAddress shard; ///< owners: the first byte of their shards; of an owner that reads them
+                       ///< inside `full`, at their places
 };
 
 struct DeviceReduction {
@@ -37,9 +39,11 @@ struct DeviceReduction {
   std::vector<Shard> terms;          ///< as ReduceScatterArguments
   std::vector<Shard> shards;
   DeviceAddress full;  ///< contributors: their runs
-  DeviceAddress shard; ///< owners: receives the sums, as ReduceScatterArguments; each on a multiple of 64 bytes
+  DeviceAddress shard; ///< owners: receives the sums, as ReduceScatterArguments; each on a multiple
+                       ///< of 64 bytes
   DeviceAddress parts; ///< owners, of more than one contributor: roundPartsBytes of memory
-  int64_t chunk = 0;   ///< elements of a shard in a round; a multiple of 512 bytes, or not less than the largest shard has
+  int64_t chunk = 0; ///< elements of a shard in a round; a multiple of 512 bytes, or not less than
+                     ///< the largest shard has
 };
 
 /// All-reduce of numbers of type F64.
@@ -79,7 +83,8 @@ public:
 /// long as a device is in at most kMaxCommunicators; other groups send and receive.
 struct DeviceTransferPlan {
   std::vector<std::vector<uint32_t>> groups; ///< devices, ascending
-  std::vector<std::vector<uint32_t>> peers;  ///< by device: devices that it sends to or receives from, ascending
+  std::vector<std::vector<uint32_t>>
+      peers; ///< by device: devices that it sends to or receives from, ascending
   bool empty() const { return groups.empty(); }
 };
 inline constexpr size_t kMaxCommunicators = 8;
@@ -89,8 +94,12 @@ DeviceTransferPlan deviceTransferPlan(const Bundle &bundle);
 
 /// The order of terms, and the functions that add them.
 struct DeviceSums {
-  uint32_t max(NumberType type) const { return type == NumberType::F64 ? uint32_t(f64.size()) + 1 : uint32_t(f32.size()) + 1; }
-  uint32_t function(NumberType type, uint32_t terms) const { return (type == NumberType::F64 ? f64 : f32)[terms - 2]; }
+  uint32_t max(NumberType type) const {
+    return type == NumberType::F64 ? uint32_t(f64.size()) + 1 : uint32_t(f32.size()) + 1;
+  }
+  uint32_t function(NumberType type, uint32_t terms) const {
+    return (type == NumberType::F64 ? f64 : f32)[terms - 2];
+  }
   std::vector<uint32_t> f32, f64; ///< functions with 2, 3, ... terms
 };
 DeviceSums deviceSums(const bundle::ModelSummary &summary);
@@ -98,10 +107,12 @@ DeviceSums deviceSums(const bundle::ModelSummary &summary);
 struct DeviceTransportOptions {
   DeviceTransferPlan plan;
   DeviceSums sums;
-  std::vector<std::string> names;               ///< names of devices
-  double connectSeconds = 60;                   ///< time limit for the members of one group to connect, and for its self-test
-  std::string allGatherBytes = "direct";        ///< prefix of the names of exchanges
-  std::function<void(const std::string &)> say; ///< receives a message about every slow group; called from threads
+  std::vector<std::string> names; ///< names of devices
+  double connectSeconds =
+      60; ///< time limit for the members of one group to connect, and for its self-test
+  std::string allGatherBytes = "direct"; ///< prefix of the names of exchanges
+  std::function<void(const std::string &)>
+      say; ///< receives a message about every slow group; called from threads
 };
 
 /// A device of this process that exchanges directly.
@@ -114,8 +125,9 @@ struct DeviceTransportMember {
 /// bytes. All ranks call it, also those without a member.
 /// \returns one transport per member. Errors name the devices, the failed operation and how to fix
 ///   it.
-Result<std::vector<std::unique_ptr<DeviceTransport>>> connectNccl(const std::vector<DeviceTransportMember> &members, ProcessGroup &group,
-                                                                  const DeviceTransportOptions &options);
+Result<std::vector<std::unique_ptr<DeviceTransport>>>
+connectNccl(const std::vector<DeviceTransportMember> &members, ProcessGroup &group,
+            const DeviceTransportOptions &options);
 
 /// Returns "2.28.3", or why no usable NCCL was found.
 Result<std::string> ncclVersion();

@@ -16,18 +16,32 @@ public:
 
   std::string description() const override { return device_->description(); }
   uint64_t ownMemory() const override { return device_->ownMemory(); }
-  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) override {
+  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes,
+                                                 const AllocationOptions &options) override {
     return device_->allocate(kind, bytes, options);
   }
-  Status read(void *to, DeviceAddress from, size_t bytes) override { return device_->read(to, from, bytes); }
-  Status write(DeviceAddress to, const void *from, size_t bytes) override { return device_->write(to, from, bytes); }
-  Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override { return device_->copy(to, from, bytes); }
-  Status fill(DeviceAddress to, std::byte value, size_t bytes) override { return device_->fill(to, value, bytes); }
-  Result<void *> expose(DeviceAddress address, const std::string &transport) override { return device_->expose(address, transport); }
-  Status loadFunctions(const bundle::FunctionLibrary &library, const KernelObjects &objects) override {
+  Status read(void *to, DeviceAddress from, size_t bytes) override {
+    return device_->read(to, from, bytes);
+  }
+  Status write(DeviceAddress to, const void *from, size_t bytes) override {
+    return device_->write(to, from, bytes);
+  }
+  Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override {
+    return device_->copy(to, from, bytes);
+  }
+  Status fill(DeviceAddress to, std::byte value, size_t bytes) override {
+    return device_->fill(to, value, bytes);
+  }
+  Result<void *> expose(DeviceAddress address, const std::string &transport) override {
+    return device_->expose(address, transport);
+  }
+  Status loadFunctions(const bundle::FunctionLibrary &library,
+                       const KernelObjects &objects) override {
     return device_->loadFunctions(library, objects);
   }
-  Status runFunction(uint32_t index, const FunctionArguments &arguments) override { return device_->runFunction(index, arguments); }
+  Status runFunction(uint32_t index, const FunctionArguments &arguments) override {
+    return device_->runFunction(index, arguments);
+  }
   uint64_t launches() const override { return device_->launches(); }
 
 protected:

@@ -26,7 +26,8 @@ const char *safetensorsName(StoredType type);
 
 /// Converts `count` numbers. Neither pointer needs to be aligned. Integers are converted through
 /// i64, all other types through f64 (f32 sums stay exact).
-void convertElements(const void *from, StoredType fromType, void *to, StoredType toType, int64_t count);
+void convertElements(const void *from, StoredType fromType, void *to, StoredType toType,
+                     int64_t count);
 
 /// Returns the index of the first number that is infinite or NaN; nullopt if there is none or the
 /// type is an integer.
@@ -34,7 +35,8 @@ std::optional<int64_t> firstNotFinite(const void *numbers, StoredType type, int6
 
 /// Permutes the dimensions of a row-major tensor. `shape` are the stored dimensions; dimension d of
 /// the result is stored dimension permutation[d].
-void permuteElements(const void *from, void *to, size_t elementBytes, const std::vector<int64_t> &shape, const std::vector<int64_t> &permutation);
+void permuteElements(const void *from, void *to, size_t elementBytes,
+                     const std::vector<int64_t> &shape, const std::vector<int64_t> &permutation);
 
 /// Returns the product of the dimensions; nullopt if one is negative or the product exceeds 2^62.
 std::optional<int64_t> elementCount(const std::vector<int64_t> &shape);

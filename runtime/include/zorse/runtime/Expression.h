@@ -1,11 +1,13 @@
 // Arithmetic that is evaluated before a step begins: factors of the loss, and numbers that
 // functions of units read.
 //
-// The text form is the same in IR attributes, bundles, summaries and messages: `1/(2*B)`, `0.3/n0`, `1/sqrt(B)`, `max(n0, 1)`.
+// The text form is the same in IR attributes, bundles, summaries and messages: `1/(2*B)`, `0.3/n0`,
+// `1/sqrt(B)`, `max(n0, 1)`.
 //
 //   sum     = product { ("+" | "-") product }
 //   product = unary { ("*" | "/") unary }
-//   unary   = "-" unary | number | "B" | "n" digits | "(" sum ")" | function "(" sum { "," sum } ")"
+//   unary   = "-" unary | number | "B" | "n" digits | "(" sum ")" | function "(" sum { "," sum }
+//   ")"
 #pragma once
 
 #include "zorse/Base/Status.h"

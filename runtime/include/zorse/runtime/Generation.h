@@ -29,14 +29,17 @@ struct GenerationOptions {
 class TextGenerator {
 public:
   /// \param data  source of the inputs other than ids; its first batch is read
-  static Result<std::unique_ptr<TextGenerator>> create(const Bundle &bundle, DataSource &data, GenerationOptions options);
+  static Result<std::unique_ptr<TextGenerator>> create(const Bundle &bundle, DataSource &data,
+                                                       GenerationOptions options);
 
   /// Callbacks for ExecutorOptions::observes and beforeCall.
   bool observes(const bundle::Instruction &instruction, bool evaluation) const;
   void observe(const ObservedCall &call);
 
-  const GenerationOptions &options() const { return options_; } ///< including the prompt that is used
-  int64_t length() const { return length_; }                    ///< sequence length
+  const GenerationOptions &options() const {
+    return options_;
+  }                                          ///< including the prompt that is used
+  int64_t length() const { return length_; } ///< sequence length
 
   /// Returns a batch to evaluate. The logits of the last position of `ids` are recorded.
   std::shared_ptr<const Batch> ask(const std::vector<int64_t> &ids);
@@ -45,7 +48,8 @@ public:
   Result<std::optional<int64_t>> answer(uint64_t step, size_t drawn);
 
 private:
-  TextGenerator(const Bundle &bundle, GenerationOptions options) : bundle_(bundle), options_(std::move(options)) {}
+  TextGenerator(const Bundle &bundle, GenerationOptions options)
+      : bundle_(bundle), options_(std::move(options)) {}
   Status check() const;
   Status run(const ObservedCall &call);
 
@@ -57,11 +61,13 @@ private:
   std::optional<int64_t> position_; ///< position of the recorded logits
   std::optional<Status> trouble_;
   std::vector<double> logits_;
-  std::unique_ptr<DeviceMemory> memory_; ///< memory on the unit's device for operands that the forward does not have
-  std::vector<size_t> places_;           ///< offsets in `memory_`, by argument
+  std::unique_ptr<DeviceMemory>
+      memory_; ///< memory on the unit's device for operands that the forward does not have
+  std::vector<size_t> places_; ///< offsets in `memory_`, by argument
 };
 
 /// Returns the token of the rank that knows it, on all ranks. \param name  name of the exchange
-Result<int64_t> agreeOnToken(ProcessGroup &group, const std::string &name, const std::optional<int64_t> &mine);
+Result<int64_t> agreeOnToken(ProcessGroup &group, const std::string &name,
+                             const std::optional<int64_t> &mine);
 
 } // namespace zorse::runtime

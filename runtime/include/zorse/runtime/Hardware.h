@@ -14,9 +14,10 @@ namespace zorse::runtime {
 /// The hardware and software of one rank, as that rank sees them. Ranks with equal `host` share
 /// memory and cores.
 struct RankHardware {
-  std::string host;                ///< name and boot id: two containers of one machine are one host
-  int cores = 0;                   ///< cores that this process may use
-  uint64_t memory = 0;             ///< bytes that this process may use: the machine's memory or the control group's limit
+  std::string host; ///< name and boot id: two containers of one machine are one host
+  int cores = 0;    ///< cores that this process may use
+  uint64_t memory =
+      0; ///< bytes that this process may use: the machine's memory or the control group's limit
   std::vector<HardwareUnit> units; ///< hardware of the kind of its device (Driver.units)
   std::string visible;             ///< CUDA_VISIBLE_DEVICES; "": not set
   // Only for a rank whose device exchanges directly with others:
@@ -25,12 +26,14 @@ struct RankHardware {
   std::string noNccl;     ///< why NCCL is not usable
   bool throttled = false; ///< whether --throttle makes the device slower; it then has no streams
   std::string bundle;     ///< Bundle.hash
-  std::string run;        ///< options of the run, "steps=100 lr=0.001 ..."; must be equal on all ranks
+  std::string run; ///< options of the run, "steps=100 lr=0.001 ..."; must be equal on all ranks
   // Results of assignUnits. Every rank computes them for all ranks; they are not published.
   int ordinal = 0; ///< index of its device in `units`
   std::string cpu; ///< processor that the device runs on; "none" if there is none
 
-  const HardwareUnit *unit() const { return size_t(ordinal) < units.size() ? &units[size_t(ordinal)] : nullptr; }
+  const HardwareUnit *unit() const {
+    return size_t(ordinal) < units.size() ? &units[size_t(ordinal)] : nullptr;
+  }
 };
 
 /// Facts of this process, except `bundle` and `run`. \param kind  kind of its device
@@ -75,6 +78,7 @@ std::string describeDirect(const Bundle &bundle, const std::vector<RankHardware>
 /// another bundle, other options, a processor that cannot run the kernels, devices of one host or
 /// of one GPU that together plan more memory than it has. Conditions that only reduce performance
 /// (more threads than cores) are appended to `note`.
-Status checkHardware(const Bundle &bundle, const std::vector<RankHardware> &ranks, std::string *note);
+Status checkHardware(const Bundle &bundle, const std::vector<RankHardware> &ranks,
+                     std::string *note);
 
 } // namespace zorse::runtime

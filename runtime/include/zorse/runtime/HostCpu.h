@@ -15,7 +15,8 @@ namespace zorse::runtime {
 uint32_t hostTarget(const Bundle &bundle);
 
 /// Creates CPU threads that run the given functions, identified by their numbers in the bundle.
-Result<std::unique_ptr<QueuedDevice>> makeHostCpu(const Bundle &bundle, uint32_t target, const std::set<uint32_t> &functions,
+Result<std::unique_ptr<QueuedDevice>> makeHostCpu(const Bundle &bundle, uint32_t target,
+                                                  const std::set<uint32_t> &functions,
                                                   const DeviceRequest &request);
 
 /// Creates the CPU device that computes concurrently with a device of this process, if its program
@@ -23,7 +24,8 @@ Result<std::unique_ptr<QueuedDevice>> makeHostCpu(const Bundle &bundle, uint32_t
 /// all queues that compute concurrently with the first. Null if the program needs none.
 /// \param devicesHere  devices of this process, which share the CPU. \param share  fraction of the
 ///   device's speed
-Result<std::unique_ptr<QueuedDevice>> makeCpuBeside(const Bundle &bundle, uint32_t device, size_t devicesHere, double share);
+Result<std::unique_ptr<QueuedDevice>> makeCpuBeside(const Bundle &bundle, uint32_t device,
+                                                    size_t devicesHere, double share);
 
 /// Returns whether that CPU device executes an instruction.
 bool runsBeside(const Bundle &bundle, uint32_t device, const bundle::Instruction &instruction);

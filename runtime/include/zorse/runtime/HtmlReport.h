@@ -27,7 +27,8 @@ public:
   void step(const StepReport &report);
 
   /// Writes HTML that needs no other file.
-  Status write(const std::string &path, const Bundle &bundle, const TimeBreakdown &breakdown, const RunSummary &run) const;
+  Status write(const std::string &path, const Bundle &bundle, const TimeBreakdown &breakdown,
+               const RunSummary &run) const;
 
 private:
   static constexpr size_t kMaxPoints = 2000;

@@ -15,7 +15,8 @@ namespace zorse::runtime {
 class MemoryFile {
 public:
   /// Copies `size` bytes. `name` is the path that they were read from, for messages.
-  static Result<std::shared_ptr<const MemoryFile>> copyOf(const std::string &name, const void *data, size_t size);
+  static Result<std::shared_ptr<const MemoryFile>> copyOf(const std::string &name, const void *data,
+                                                          size_t size);
   /// Keeps the file at `path` open instead of copying it, if a copy is not possible (file size
   /// limit). Replacing the file has no effect; writing to it has.
   static Result<std::shared_ptr<const MemoryFile>> hold(const std::string &path);
@@ -26,8 +27,8 @@ public:
   const std::string &name() const { return name_; }
   const std::byte *data() const { return data_; }
   size_t size() const { return size_; }
-  /// Path for dlopen, valid while this object exists. Loaded libraries must be closed first, because
-  /// dlopen identifies libraries by their paths.
+  /// Path for dlopen, valid while this object exists. Loaded libraries must be closed first,
+  /// because dlopen identifies libraries by their paths.
   std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
 
 private:
@@ -44,11 +45,16 @@ class KernelObjects {
 public:
   KernelObjects() = default;
   /// Reads objects from a directory on demand, for objects that belong to no bundle.
-  KernelObjects(std::string directory) : directory_(std::move(directory)) {} // NOLINT(google-explicit-constructor)
-  KernelObjects(const char *directory) : directory_(directory) {}            // NOLINT(google-explicit-constructor)
+  KernelObjects(std::string directory)
+      : directory_(std::move(directory)) {} // NOLINT(google-explicit-constructor)
+  KernelObjects(const char *directory)
+      : directory_(directory) {} // NOLINT(google-explicit-constructor)
 
-  void add(const std::string &name, std::shared_ptr<const MemoryFile> file) { files_[name] = std::move(file); }
-  Result<std::shared_ptr<const MemoryFile>> find(const std::string &architecture, const std::string &object) const;
+  void add(const std::string &name, std::shared_ptr<const MemoryFile> file) {
+    files_[name] = std::move(file);
+  }
+  Result<std::shared_ptr<const MemoryFile>> find(const std::string &architecture,
+                                                 const std::string &object) const;
 
 private:
   std::string directory_;

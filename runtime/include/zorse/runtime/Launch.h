@@ -1,9 +1,9 @@
 // Start of a job's processes: the rank environment that a launcher sets, and the launcher of
 // zorse-run.
 //
-// Environments are tried in this order (docs/reference/environment.md): ZORSE_*; torchrun; PMIx; Open MPI and
-// PMI; Slurm; then node-level ones, in which this process starts the ranks of its node: PET_*, RANK
-// without LOCAL_RANK, LeaderWorkerSet, JobSet.
+// Environments are tried in this order (docs/reference/environment.md): ZORSE_*; torchrun; PMIx;
+// Open MPI and PMI; Slurm; then node-level ones, in which this process starts the ranks of its
+// node: PET_*, RANK without LOCAL_RANK, LeaderWorkerSet, JobSet.
 #pragma once
 
 #include "zorse/runtime/Control.h"
@@ -22,12 +22,14 @@ Environment currentEnvironment();
 /// Rank environment: the place of this process in a job that another launcher started.
 struct RankEnvironment {
   std::string source;  ///< "torchrun", "Slurm", ...; printed
-  bool isNode = false; ///< true: `rank` and `worldSize` count nodes, and this process starts the ranks of its node
+  bool isNode = false; ///< true: `rank` and `worldSize` count nodes, and this process starts the
+                       ///< ranks of its node
   uint32_t rank = 0, worldSize = 1, localRank = 0;
-  uint64_t attempt = 0;              ///< restarts before this one, as counted by the launcher
-  uint64_t generation = 0;           ///< as set by our launcher; 0: not set
-  std::string job;                   ///< job name of the launcher
-  std::vector<Endpoint> coordinator; ///< addresses of rank 0 or of the launcher, in the order to try
+  uint64_t attempt = 0;    ///< restarts before this one, as counted by the launcher
+  uint64_t generation = 0; ///< as set by our launcher; 0: not set
+  std::string job;         ///< job name of the launcher
+  std::vector<Endpoint>
+      coordinator; ///< addresses of rank 0 or of the launcher, in the order to try
   bool coordinatorElsewhere = false; ///< our launcher is the coordinator; rank 0 starts none
   bool oneHost = false;              ///< all ranks are on this host: listen on loopback only
 };
@@ -45,7 +47,8 @@ Result<PmixInfo> askPmix();
 /// Returns nullopt if no launcher started this process or if ZORSE_LAUNCHER=none is set. The error
 /// names the variables that contradict each other or are incomplete. `pmix` is called only if the
 /// environment leaves something open that PMIx provides.
-Result<std::optional<RankEnvironment>> readRankEnvironment(const Environment &environment, const AskPmix &pmix = askPmix);
+Result<std::optional<RankEnvironment>> readRankEnvironment(const Environment &environment,
+                                                           const AskPmix &pmix = askPmix);
 
 /// Parses "host:port", "[::1]:port", "host:first-last", or several of them separated by commas.
 /// `name` is the variable or option, for the error.
@@ -57,7 +60,8 @@ std::string endpointsText(const std::vector<Endpoint> &endpoints);
 /// host, otherwise the address by which other hosts know this host, if this host has it.
 /// `asked` is --local-addr: an address of this host, the name of a network interface, or a network
 /// ("10.1.0.0/16", equal on all hosts). It may be empty.
-Result<std::string> coordinatorAddress(const RankEnvironment &environment, const std::string &asked);
+Result<std::string> coordinatorAddress(const RankEnvironment &environment,
+                                       const std::string &asked);
 /// Returns the address on which a rank listens for other ranks: loopback for jobs of one host,
 /// otherwise `asked`, otherwise the address through which this host reaches the coordinator.
 Result<std::string> rankAddress(const RankEnvironment &environment, const std::string &asked);
@@ -70,22 +74,28 @@ JobKey randomJobKey();
 inline constexpr double kOneRequestSeconds = 0.5;
 
 struct LaunchOptions {
-  std::vector<std::string> command;       ///< argv of a rank
-  std::string program;                    ///< path of the program; empty: command[0], looked up as in a shell
-  uint32_t worldSize = 1;                 ///< ranks of the job
+  std::vector<std::string> command; ///< argv of a rank
+  std::string program;    ///< path of the program; empty: command[0], looked up as in a shell
+  uint32_t worldSize = 1; ///< ranks of the job
   uint32_t firstRank = 0, localRanks = 1; ///< ranks of this node
   JobKey key;
   std::string listenAddress = "127.0.0.1"; ///< address of the coordinator if it is this launcher
-  std::vector<uint16_t> ports = {0};       ///< ports of the coordinator; the first free one is used; 0: any
-  std::vector<Endpoint> coordinator;       ///< of another node's launcher; empty: this launcher is the coordinator
+  std::vector<uint16_t> ports = {
+      0}; ///< ports of the coordinator; the first free one is used; 0: any
+  std::vector<Endpoint>
+      coordinator; ///< of another node's launcher; empty: this launcher is the coordinator
   uint64_t restarts = 0;
-  std::function<uint64_t()> nextGeneration; ///< called before every start if this launcher is the coordinator; null: 1, 2, ...
-  std::function<std::string()> startsFrom;  ///< start of a restarted run, for its message: "checkpoint step-00000120"; null or empty: omitted
+  std::function<uint64_t()> nextGeneration; ///< called before every start if this launcher is the
+                                            ///< coordinator; null: 1, 2, ...
+  std::function<std::string()> startsFrom;  ///< start of a restarted run, for its message:
+                                            ///< "checkpoint step-00000120"; null or empty: omitted
   std::vector<std::string> deviceNames;     ///< by rank; prefixes of the ranks' lines
-  bool plainRankZero = true;                ///< rank 0's standard output has no prefix, because it is the job's progress
+  bool plainRankZero =
+      true; ///< rank 0's standard output has no prefix, because it is the job's progress
   ControlTimes times;
-  std::function<void()> onSignal; ///< null: SIGINT and SIGTERM ask the ranks to stop after their steps
-  int out = 1, err = 2;           ///< descriptors for the lines
+  std::function<void()>
+      onSignal;         ///< null: SIGINT and SIGTERM ask the ranks to stop after their steps
+  int out = 1, err = 2; ///< descriptors for the lines
 };
 
 /// Starts the ranks as processes in separate process groups, forwards their lines with prefixes,
@@ -96,8 +106,8 @@ struct LaunchOptions {
 /// times.deadlineSeconds after all ranks have left the job is killed with a warning.
 ///
 /// One SIGINT, SIGTERM or SIGHUP requests an orderly stop; a second one stops the job immediately.
-/// SIGUSR1 also requests an orderly stop: some launchers forward it, but kill ranks after SIGTERM. A
-/// rank that exits with 130 stopped early; that is not a failure.
+/// SIGUSR1 also requests an orderly stop: some launchers forward it, but kill ranks after SIGTERM.
+/// A rank that exits with 130 stopped early; that is not a failure.
 ///
 /// After a failure all ranks are started again, at most `restarts` times. They are not restarted if
 /// the first failure has exit code 1 (an error in the input, which a restart does not fix), 126 or

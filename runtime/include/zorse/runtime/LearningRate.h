@@ -12,7 +12,8 @@ namespace zorse::runtime {
 ///
 ///     lr |   /-------  constant          \                     step s <= warmup: s / warmup
 ///        |  /  \____   linear, cosine     > times learning_rate
-///        | /                             /                     after it: falls over (warmup, total]
+///        | /                             /                     after it: falls over (warmup,
+///        total]
 ///        +--------------------- step
 ///
 /// \param runSteps  steps of the run: the end of the decay if the options do not specify one

@@ -22,14 +22,15 @@ struct WantedTensor {
 
 /// The tensors found for a parameter.
 struct MatchedTensor {
-  std::vector<std::string> names; ///< bitwise equal tensors of the file; several if the model ties them; empty: none
-  bool transposed = false;        ///< a matrix that the file stores transposed relative to the ONNX file
+  std::vector<std::string>
+      names; ///< bitwise equal tensors of the file; several if the model ties them; empty: none
+  bool transposed = false; ///< a matrix that the file stores transposed relative to the ONNX file
 };
 
 struct TensorMatching {
   std::vector<MatchedTensor> parameters; ///< one per wanted tensor
   bool byOnnxNames = false;              ///< the file has the names and layouts of the ONNX file
-  std::string note;                      ///< human-readable: decisions and unused tensors; empty: nothing to report
+  std::string note; ///< human-readable: decisions and unused tensors; empty: nothing to report
 };
 
 /// Treatment of tensors that match no parameter: an error, or ignored.
@@ -47,8 +48,11 @@ enum class UnmatchedTensorPolicy : uint8_t { Refuse, Keep };
 /// a buffer of the model (or have its name), have a type that is not floating-point, or match one
 /// of `skip` (* matches any characters). Errors list names and shapes of all tensors that are
 /// missing, unused, ambiguous or of a different shape.
-Result<TensorMatching> matchTensors(const TensorFiles &files, const std::vector<WantedTensor> &wanted, const bundle::HubModel &model,
-                                    const std::vector<std::string> &skip = {}, UnmatchedTensorPolicy leftOver = UnmatchedTensorPolicy::Refuse);
+Result<TensorMatching> matchTensors(const TensorFiles &files,
+                                    const std::vector<WantedTensor> &wanted,
+                                    const bundle::HubModel &model,
+                                    const std::vector<std::string> &skip = {},
+                                    UnmatchedTensorPolicy leftOver = UnmatchedTensorPolicy::Refuse);
 
 /// "4x8", "scalar".
 std::string shapeText(const std::vector<int64_t> &shape);

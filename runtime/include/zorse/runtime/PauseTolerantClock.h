@@ -9,7 +9,8 @@ namespace zorse::runtime {
 
 class PauseTolerantClock {
 public:
-  explicit PauseTolerantClock(double largest) : largest_(largest), last_(std::chrono::steady_clock::now()) {}
+  explicit PauseTolerantClock(double largest)
+      : largest_(largest), last_(std::chrono::steady_clock::now()) {}
 
   /// Call it once per iteration of the loop, after all received data have been read.
   double advance() {

@@ -1,8 +1,9 @@
 // The process group of a job. Training data is sent through a Transport; a Group carries rare
 // messages: addresses, hardware, the snapshot to resume from, acknowledgments.
 //
-//   rank        a process of the job. A single process that executes all devices is a group of one; otherwise rank r executes device r.
-//   generation  counts the starts of a job. Messages and writes of ranks of an older generation are rejected.
+//   rank        a process of the job. A single process that executes all devices is a group of one;
+//   otherwise rank r executes device r. generation  counts the starts of a job. Messages and writes
+//   of ranks of an older generation are rejected.
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -26,7 +27,8 @@ public:
   /// contributions in rank order. Blocks until all ranks have contributed; fails if the job fails
   /// first. A name can be used once per generation. May be called from any thread; exchanges with
   /// different names may run concurrently.
-  virtual Result<std::vector<std::string>> allGatherBytes(const std::string &name, const std::string &mine) = 0;
+  virtual Result<std::vector<std::string>> allGatherBytes(const std::string &name,
+                                                          const std::string &mine) = 0;
 };
 
 /// Creates the group of a single process with the given generation.

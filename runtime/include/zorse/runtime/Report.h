@@ -71,7 +71,8 @@ Status writeTrace(const std::string &path, const Bundle &bundle, std::vector<Tra
 
 /// Writes JSON: planned and touched bytes per device; for the process, the memory of an executor
 /// without arenas, the current memory, and the reserve beyond the plan.
-Status writeMemoryReport(const std::string &path, const Bundle &bundle, const std::vector<Executor::MemoryUse> &uses, uint64_t emptyExecutorBytes);
+Status writeMemoryReport(const std::string &path, const Bundle &bundle,
+                         const std::vector<Executor::MemoryUse> &uses, uint64_t emptyExecutorBytes);
 
 /// Returns the bytes that the runtime may use in addition to the arenas: batches, scratch memory of
 /// matrix libraries, threads.

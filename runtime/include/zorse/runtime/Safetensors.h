@@ -77,7 +77,8 @@ struct SafetensorsItem {
 ///   status is returned.
 /// \param metadata  the header's "__metadata__"; empty: none. onnxNames() marks the file as
 ///   SafetensorsFile::Names::Onnx.
-Status writeSafetensors(const std::string &path, std::vector<SafetensorsItem> items, const Status *problem = nullptr,
+Status writeSafetensors(const std::string &path, std::vector<SafetensorsItem> items,
+                        const Status *problem = nullptr,
                         const std::map<std::string, std::string> &metadata = {});
 
 /// Metadata of a file with ONNX names and layouts.

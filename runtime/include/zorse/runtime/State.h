@@ -12,7 +12,8 @@
 namespace zorse::runtime {
 
 /// Converts `count` numbers and writes them from byte `offset` of a region on.
-Status writeElements(Executor &executor, uint32_t device, const bundle::Region &region, uint64_t offset, const std::byte *numbers, StoredType stored,
+Status writeElements(Executor &executor, uint32_t device, const bundle::Region &region,
+                     uint64_t offset, const std::byte *numbers, StoredType stored,
                      StoredType wanted, int64_t count);
 
 /// Writes the optimizer step to every device that has one: the fields that the device
@@ -29,8 +30,9 @@ enum class Initial : char { All, Frozen };
 /// empty if there is nothing to report
 /// \param skip  patterns of tensors that are not used
 /// \param initial  parameters that are loaded
-Status loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint, std::string *note = nullptr,
-                 const std::vector<std::string> &skip = {}, Initial initial = Initial::All);
+Status loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint,
+                 std::string *note = nullptr, const std::vector<std::string> &skip = {},
+                 Initial initial = Initial::All);
 
 /// Writes all trainable parameters with their ONNX names, in the ONNX layout and in the precision
 /// of training. Frozen parameters are written unchanged.

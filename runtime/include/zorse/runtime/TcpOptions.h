@@ -18,8 +18,9 @@ inline void sendWithoutDelay(int socket) {
 
 /// Delivery state of a connection's bytes, from TCP_INFO.
 struct Delivery {
-  bool retransmitting = false; ///< the peer's host has not acknowledged in time; the kernel is retransmitting
-  uint64_t acknowledged = 0;   ///< bytes acknowledged since the connection was opened
+  bool retransmitting =
+      false; ///< the peer's host has not acknowledged in time; the kernel is retransmitting
+  uint64_t acknowledged = 0; ///< bytes acknowledged since the connection was opened
 };
 
 inline Delivery deliveryOf(int socket) {
@@ -82,7 +83,8 @@ public:
   /// retransmission.
   bool isDoubtful(int socket) const {
     return deliveryOf(socket).retransmitting ||
-           (doubted_ != Time() && std::chrono::duration<double>(Clock::now() - doubted_).count() <= pause_ + 0.5);
+           (doubted_ != Time() &&
+            std::chrono::duration<double>(Clock::now() - doubted_).count() <= pause_ + 0.5);
   }
 
   /// Call before a connection of a failed job is closed: limits the retransmission of data in

@@ -19,7 +19,8 @@ public:
   /// \param lastStep  step of an earlier run that this one resumes: values of its file after that
   ///   step are marked as purged. 0: none.
   /// \param tokens  rates count tokens, not samples
-  static Result<std::unique_ptr<TensorBoardFile>> open(const std::string &directory, uint64_t lastStep, bool tokens);
+  static Result<std::unique_ptr<TensorBoardFile>> open(const std::string &directory,
+                                                       uint64_t lastStep, bool tokens);
   ~TensorBoardFile();
   void step(const StepReport &report);
   /// Fails if any record could not be written.
@@ -27,7 +28,8 @@ public:
   const std::string &path() const { return path_; }
 
 private:
-  TensorBoardFile(std::string path, FILE *file, bool tokens) : path_(std::move(path)), file_(file), tokens_(tokens) {}
+  TensorBoardFile(std::string path, FILE *file, bool tokens)
+      : path_(std::move(path)), file_(file), tokens_(tokens) {}
   void record(const std::string &message);
   std::string path_;
   FILE *file_;

@@ -48,7 +48,8 @@ private:
 };
 
 /// Names of the weight file and of the index in a directory of the Hub.
-inline constexpr const char *kModelFile = "model.safetensors", *kModelIndex = "model.safetensors.index.json";
+inline constexpr const char *kModelFile = "model.safetensors",
+                            *kModelIndex = "model.safetensors.index.json";
 /// Suffix of the name of an index.
 inline constexpr const char *kIndexEnding = ".safetensors.index.json";
 

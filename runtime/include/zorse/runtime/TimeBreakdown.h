@@ -14,7 +14,7 @@ struct DeviceTimeBreakdown {
   double computing = 0;
   double exposedCommunication = 0; ///< exposed communication
   double idle = 0;                 ///< idle
-  double slowdown = 0;             ///< computation time divided by the planned time; 0: no planned time
+  double slowdown = 0; ///< computation time divided by the planned time; 0: no planned time
 };
 
 struct TimeBreakdown {

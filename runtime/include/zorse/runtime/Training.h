@@ -50,7 +50,8 @@ struct StepReport {
   uint64_t skippedSoFar = 0; ///< skipped steps of this run, including this one
   uint64_t step = 0;         ///< 1-based; of an evaluation: the step that it follows
   bool evaluation = false;
-  double loss = 0; ///< loss of the batch before the update; of an evaluation: over all its batches. NaN if a factor of the loss is not finite
+  double loss = 0; ///< loss of the batch before the update; of an evaluation: over all its batches.
+                   ///< NaN if a factor of the loss is not finite
   double gradientNorm = 0;
   double learningRate = 0;
   double lossScale = 0; ///< loss scale of this step; 0: no loss scaling
@@ -60,25 +61,30 @@ struct StepReport {
 };
 
 struct TrainingRun {
-  uint64_t steps = 0;       ///< number of steps from `firstStep` on
-  uint64_t firstStep = 1;   ///< number of the first step, which determines schedule and random numbers
+  uint64_t steps = 0; ///< number of steps from `firstStep` on
+  uint64_t firstStep =
+      1; ///< number of the first step, which determines schedule and random numbers
   uint64_t firstSample = 0; ///< index of the first sample: samples that earlier steps have consumed
   bundle::TrainingOptions options;
   DataSource *data = nullptr;
   DataSource *evaluationData = nullptr; ///< null: no evaluation
   uint64_t evaluateEvery = 0;           ///< steps; 0: only at the end
-  uint64_t evaluationBatches = 0;       ///< maximum; 0: all samples, including those of a last partial batch
+  uint64_t evaluationBatches =
+      0; ///< maximum; 0: all samples, including those of a last partial batch
   std::function<void(const StepReport &)> report;
-  TextGenerator *generator = nullptr; ///< ExecutorOptions::beforeCall must call its `observe`; null: no text is generated
-  uint64_t generateInterval = 0;      ///< steps
-  ProcessGroup *group = nullptr;      ///< ranks that agree on tokens; required with a sampler
-  std::function<void(uint64_t step, const std::vector<int64_t> &ids, size_t prompt)> generated; ///< the first `prompt` ids are the prompt
-  StopCoordinator *stopCoordinator = nullptr;                                                   ///< null: the run cannot be stopped early
+  TextGenerator *generator =
+      nullptr; ///< ExecutorOptions::beforeCall must call its `observe`; null: no text is generated
+  uint64_t generateInterval = 0; ///< steps
+  ProcessGroup *group = nullptr; ///< ranks that agree on tokens; required with a sampler
+  std::function<void(uint64_t step, const std::vector<int64_t> &ids, size_t prompt)>
+      generated;                              ///< the first `prompt` ids are the prompt
+  StopCoordinator *stopCoordinator = nullptr; ///< null: the run cannot be stopped early
   /// Called in a process with devices that have no work: waits until the job has finished the next
   /// turn. Null: the instructions set the pace.
   std::function<void()> pace;
   std::function<StateObserver *(uint64_t step, bool last)>
-      stateObserver; ///< returns the reader that saves the state of a step; null: state is not saved
+      stateObserver; ///< returns the reader that saves the state of a step; null: state is not
+                     ///< saved
   /// Treatment of a step with a loss or gradients that are not finite. Its update is never
   /// applied, because it would make all later updates NaN. If groups are updated separately
   /// (commitsByGroup), the update has been applied before this is known, and the run always stops.
@@ -97,10 +103,11 @@ inline constexpr uint64_t kNotFiniteSteps = 10;
 /// How a run ended.
 struct TrainingEnd {
   uint64_t lastStep = 0; ///< last finished step, in all processes of the job; firstStep - 1: none
-  std::string notFinite; ///< why the last steps of the run trained nothing: they (kNotFiniteSteps, or all) were not finite, or no step had
-                         ///< a training signal. As far as this process received reports
-  bool changed = true;   ///< whether an update was applied, as far as this process received reports
-  uint64_t skipped = 0;  ///< steps with a skipped update, as far as this process received reports
+  std::string notFinite; ///< why the last steps of the run trained nothing: they (kNotFiniteSteps,
+                         ///< or all) were not finite, or no step had a training signal. As far as
+                         ///< this process received reports
+  bool changed = true;  ///< whether an update was applied, as far as this process received reports
+  uint64_t skipped = 0; ///< steps with a skipped update, as far as this process received reports
 };
 
 /// Trains. Steps are submitted one ahead, so that devices do not wait for the host. Only processes

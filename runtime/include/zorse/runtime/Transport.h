@@ -5,10 +5,11 @@
 // Guarantees of all drivers:
 // - A call blocks until this device's part is done: the received data have arrived, and its own
 //   data are no longer read.
-// - (instruction id, step) identifies an operation. All participants call it exactly once per step, in an
-//   order of instructions that is equal on all of them (ascending ids). The participants are the same in
-//   every step that calls the instruction. Several threads may have operations in progress at the same
-//   time.
+// - (instruction id, step) identifies an operation. All participants call it exactly once per step,
+// in an
+//   order of instructions that is equal on all of them (ascending ids). The participants are the
+//   same in every step that calls the instruction. Several threads may have operations in progress
+//   at the same time.
 // - Data are not buffered: a send returns after the receiver has taken the bytes. It may also write
 //   to memory that the receiver has announced (`postReceive`).
 // - Sums have a fixed order: element by element in the order of the list of contributors or
@@ -46,19 +47,24 @@ size_t bytesOf(NumberType type);
 struct AllGatherArguments {
   size_t elementBytes = 4;
   std::vector<Shard> shards;
-  std::vector<Shard> reads;    ///< runs of the readers, each of which has all of a shard or nothing of it.
-  void *full = nullptr;        ///< readers: their runs; receives every shard at its place. A shard that already lies there is left alone.
-  const void *shard = nullptr; ///< owners: their shards; if the first of them is at its place inside `full`, all are.
+  std::vector<Shard>
+      reads;            ///< runs of the readers, each of which has all of a shard or nothing of it.
+  void *full = nullptr; ///< readers: their runs; receives every shard at its place. A shard that
+                        ///< already lies there is left alone.
+  const void *shard = nullptr; ///< owners: their shards; if the first of them is at its place
+                               ///< inside `full`, all are.
 };
 
 /// Each owner receives the sums of the contributors' elements over its shards.
 struct ReduceScatterArguments {
   NumberType type = NumberType::F32;
-  /// Runs of the contributors, each of which has all of a shard or nothing of it. Who has a shard contributes to it, in the order of this list.
+  /// Runs of the contributors, each of which has all of a shard or nothing of it. Who has a shard
+  /// contributes to it, in the order of this list.
   std::vector<Shard> terms;
   std::vector<Shard> shards;
   const void *full = nullptr; ///< contributors: their runs.
-  void *shard = nullptr;      ///< owners: receives the sums; if the first of them is at its place inside `full`, all are.
+  void *shard = nullptr; ///< owners: receives the sums; if the first of them is at its place inside
+                         ///< `full`, all are.
 };
 
 /// All-reduce: the sum replaces the numbers of every member.

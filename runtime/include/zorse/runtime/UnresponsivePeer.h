@@ -10,7 +10,8 @@ namespace zorse::runtime {
 struct UnresponsivePeer {
   uint32_t peer = 0;
   double seconds = 0;
-  bool undelivered = false; ///< instead: its host has not acknowledged sent data for `seconds`, although data from it may arrive
+  bool undelivered = false; ///< instead: its host has not acknowledged sent data for `seconds`,
+                            ///< although data from it may arrive
 };
 
 } // namespace zorse::runtime

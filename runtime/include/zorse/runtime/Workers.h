@@ -10,14 +10,17 @@
 namespace zorse::runtime {
 
 /// Returns whether the queue computes concurrently with the device's first queue, in its own order.
-inline bool isBeside(const bundle::Queue &queue) { return queue.kind() == bundle::COMPUTE && queue.id() > 0; }
+inline bool isBeside(const bundle::Queue &queue) {
+  return queue.kind() == bundle::COMPUTE && queue.id() > 0;
+}
 
 /// Returns the worker of each queue of the program. Worker 0 computes. It also does copies that
 /// stay in host memory, because passing a few bytes to another thread costs more than copying them.
 /// Worker 1 does everything else. Queues that overlap with computation have a separate worker:
 /// compute queues other than the first, and copies between arenas. \param own  each of the other
 /// queues also has a separate worker, as on devices that execute their queues asynchronously
-inline std::vector<uint32_t> workersOf(const bundle::Program &program, const DeviceKind &kind, bool own) {
+inline std::vector<uint32_t> workersOf(const bundle::Program &program, const DeviceKind &kind,
+                                       bool own) {
   std::vector<bool> copies(size_t(program.queues_size()));
   for (const bundle::Instruction &instruction : program.instructions())
     copies[instruction.queue()] = copies[instruction.queue()] || instruction.has_copy();
@@ -26,7 +29,8 @@ inline std::vector<uint32_t> workersOf(const bundle::Program &program, const Dev
   uint32_t next = all ? 1 : 2;
   for (int q = 0; q < program.queues_size(); ++q) {
     const bundle::Queue &queue = program.queues(q);
-    const bool toHost = queue.kind() == bundle::HOST_TO_DEVICE || queue.kind() == bundle::DEVICE_TO_HOST;
+    const bool toHost =
+        queue.kind() == bundle::HOST_TO_DEVICE || queue.kind() == bundle::DEVICE_TO_HOST;
     if (isBeside(queue) || (toHost && copies[size_t(q)]))
       workers.push_back(next++);
     else if (queue.kind() == bundle::COMPUTE || (kind.sharesHostMemory && toHost))
@@ -44,11 +48,13 @@ inline std::vector<uint32_t> workersOf(const bundle::Program &program, const Dev
 /// thread does exchanges between GPUs, because an NCCL call returns only when the peers have
 /// arrived. Exceptions, which need the workers' threads: a queue is host work that blocks its
 /// thread, or updates that run concurrently with computation wait for a snapshot.
-inline std::vector<uint32_t> threadsOf(const bundle::Program &program, const DeviceKind &kind, const std::vector<uint32_t> &workers, bool own) {
+inline std::vector<uint32_t> threadsOf(const bundle::Program &program, const DeviceKind &kind,
+                                       const std::vector<uint32_t> &workers, bool own) {
   bool byHost = own || !kind.asynchronous;
   for (const bundle::Instruction &instruction : program.instructions()) {
     const bundle::Queue &queue = program.queues(int(instruction.queue()));
-    byHost = byHost || queue.kind() == bundle::SEND_QUEUE || queue.kind() == bundle::RECEIVE_QUEUE || queue.kind() == bundle::COLLECTIVE_QUEUE ||
+    byHost = byHost || queue.kind() == bundle::SEND_QUEUE ||
+             queue.kind() == bundle::RECEIVE_QUEUE || queue.kind() == bundle::COLLECTIVE_QUEUE ||
              isBeside(queue);
   }
   if (byHost)

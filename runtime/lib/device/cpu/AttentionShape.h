@@ -25,9 +25,10 @@ struct HeadStrides {
 };
 
 struct AttentionShape {
-  bool isDouble = false;          ///< computed in f64, otherwise in f32
-  std::optional<HalfType> stored; ///< storage type of q, k, v, out and dout; absent: the computation type
-  bool narrowGradients = false;   ///< dq, dk and dv also have the type `stored`
+  bool isDouble = false; ///< computed in f64, otherwise in f32
+  std::optional<HalfType>
+      stored; ///< storage type of q, k, v, out and dout; absent: the computation type
+  bool narrowGradients = false; ///< dq, dk and dv also have the type `stored`
   int64_t queries = 0, keys = 0, heads = 0, keyHeads = 0, headSize = 0, valueHeadSize = 0;
   bool causal = false;
   int64_t window = 0;
@@ -40,8 +41,12 @@ struct AttentionShape {
 
   /// Causality and window allow query i to see keys [firstKey(i), lastKey(i)). Both bounds grow
   /// with i.
-  int64_t firstKey(int64_t query) const { return window > 0 ? std::clamp<int64_t>(query + keys - queries - window + 1, 0, keys) : 0; }
-  int64_t lastKey(int64_t query) const { return causal ? std::clamp<int64_t>(query + keys - queries + 1, 0, keys) : keys; }
+  int64_t firstKey(int64_t query) const {
+    return window > 0 ? std::clamp<int64_t>(query + keys - queries - window + 1, 0, keys) : 0;
+  }
+  int64_t lastKey(int64_t query) const {
+    return causal ? std::clamp<int64_t>(query + keys - queries + 1, 0, keys) : keys;
+  }
 
   /// Number of values that the forward stores per query: the logarithm of the sum of exponentials,
   /// or, if a mask is added, the maximum score and the sum of exponentials relative to it. A mask

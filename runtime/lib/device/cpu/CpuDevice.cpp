@@ -39,7 +39,8 @@ struct CpuDevice::Impl {
   }
 
   Result<CpuFunction> prepare(const bundle::CompiledFunction &function) const {
-    return CpuFunction::create(function, [this](const std::string &symbol) { return find(symbol); });
+    return CpuFunction::create(function,
+                               [this](const std::string &symbol) { return find(symbol); });
   }
 };
 
@@ -48,7 +49,8 @@ CpuDevice::~CpuDevice() = default;
 
 Result<std::unique_ptr<CpuDevice>> CpuDevice::create(const CpuDeviceOptions &options) {
   if (options.threads < 1 || options.threads > 1024)
-    return userError("device '" + options.name + "': expects 1 to 1024 threads, got " + std::to_string(options.threads));
+    return userError("device '" + options.name + "': expects 1 to 1024 threads, got " +
+                     std::to_string(options.threads));
   Result<const Gemm *> gemm = chooseGemm(options.gemm);
   if (gemm.failed())
     return gemm.error();
@@ -61,14 +63,16 @@ Result<std::unique_ptr<CpuDevice>> CpuDevice::create(const CpuDeviceOptions &opt
 
 std::string CpuDevice::description() const {
   int threads = impl_->options.threads;
-  return impl_->options.name + " (cpu, " + std::to_string(threads) + (threads == 1 ? " thread)" : " threads)");
+  return impl_->options.name + " (cpu, " + std::to_string(threads) +
+         (threads == 1 ? " thread)" : " threads)");
 }
 
 Result<std::string> CpuDevice::matrixLibrary(bool halfPrecision) {
   Result<const Gemm *> gemm = chooseGemm({});
   if (gemm.failed())
     return gemm.error();
-  return (*gemm)->identity() + (halfPrecision ? std::string(", half precision by ") + halfGemmIdentity() : "");
+  return (*gemm)->identity() +
+         (halfPrecision ? std::string(", half precision by ") + halfGemmIdentity() : "");
 }
 
 Status CpuDevice::loadObject(const std::string &path) {
@@ -80,9 +84,11 @@ Status CpuDevice::loadObject(const std::string &path) {
   return Status::success();
 }
 
-Status CpuDevice::loadFunctions(const bundle::FunctionLibrary &library, const KernelObjects &objects) {
+Status CpuDevice::loadFunctions(const bundle::FunctionLibrary &library,
+                                const KernelObjects &objects) {
   if (!findDeviceKind("cpu")->runs(cpuHere(), library.arch()))
-    return userError("device '" + impl_->options.name + "': the bundle's kernels are for " + library.arch() +
+    return userError("device '" + impl_->options.name + "': the bundle's kernels are for " +
+                     library.arch() +
                      ", which this processor does not run; compile for this machine");
   for (const std::string &object : library.objects()) {
     Result<std::shared_ptr<const MemoryFile>> file = objects.find(library.arch(), object);
@@ -108,13 +114,15 @@ Status CpuDevice::addFunction(const bundle::CompiledFunction &function) {
 
 Status CpuDevice::runFunction(uint32_t index, const FunctionArguments &arguments) {
   if (index >= impl_->functions.size())
-    return internalError("function " + std::to_string(index) + " of " + std::to_string(impl_->functions.size()) + " is called");
+    return internalError("function " + std::to_string(index) + " of " +
+                         std::to_string(impl_->functions.size()) + " is called");
   std::lock_guard<std::mutex> lock(impl_->running);
   impl_->functions[index].run(arguments, *impl_->pool, *impl_->gemm, impl_->launches);
   return Status::success();
 }
 
-Status CpuDevice::runFunction(const bundle::CompiledFunction &function, const FunctionArguments &arguments) {
+Status CpuDevice::runFunction(const bundle::CompiledFunction &function,
+                              const FunctionArguments &arguments) {
   Result<CpuFunction> prepared = impl_->prepare(function);
   if (prepared.failed())
     return prepared.error();
@@ -125,13 +133,22 @@ Status CpuDevice::runFunction(const bundle::CompiledFunction &function, const Fu
 
 uint64_t CpuDevice::launches() const { return impl_->launches.load(std::memory_order_relaxed); }
 
-Result<std::unique_ptr<DeviceMemory>> CpuDevice::allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) {
+Result<std::unique_ptr<DeviceMemory>> CpuDevice::allocate(bundle::MemoryKind kind, size_t bytes,
+                                                          const AllocationOptions &options) {
   return allocateOnHost(impl_->options.name, kind, bytes, options);
 }
-Status CpuDevice::read(void *to, DeviceAddress from, size_t bytes) { return moveOnHost(to, from.onHost(), bytes); }
-Status CpuDevice::write(DeviceAddress to, const void *from, size_t bytes) { return moveOnHost(to.onHost(), from, bytes); }
-Status CpuDevice::copy(DeviceAddress to, DeviceAddress from, size_t bytes) { return moveOnHost(to.onHost(), from.onHost(), bytes); }
-Status CpuDevice::fill(DeviceAddress to, std::byte value, size_t bytes) { return fillOnHost(to, value, bytes); }
+Status CpuDevice::read(void *to, DeviceAddress from, size_t bytes) {
+  return moveOnHost(to, from.onHost(), bytes);
+}
+Status CpuDevice::write(DeviceAddress to, const void *from, size_t bytes) {
+  return moveOnHost(to.onHost(), from, bytes);
+}
+Status CpuDevice::copy(DeviceAddress to, DeviceAddress from, size_t bytes) {
+  return moveOnHost(to.onHost(), from.onHost(), bytes);
+}
+Status CpuDevice::fill(DeviceAddress to, std::byte value, size_t bytes) {
+  return fillOnHost(to, value, bytes);
+}
 Result<void *> CpuDevice::expose(DeviceAddress address, const std::string &transport) {
   return exposeOnHost(impl_->options.name, "cpu", address, transport);
 }

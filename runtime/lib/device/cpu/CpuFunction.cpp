@@ -16,29 +16,36 @@ using namespace zorse::runtime;
 /// Checks and prepares one function. Keeps the first problem found.
 class CpuFunction::Builder {
 public:
-  Builder(const bundle::CompiledFunction &function, const FindSymbol &findSymbol) : function_(function), findSymbol_(findSymbol) {}
+  Builder(const bundle::CompiledFunction &function, const FindSymbol &findSymbol)
+      : function_(function), findSymbol_(findSymbol) {}
 
   void fail(const std::string &what) {
     if (problem_.empty())
-      problem_ = "function '" + function_.name() + "', launch " + std::to_string(launch_) + ": " + what;
+      problem_ =
+          "function '" + function_.name() + "', launch " + std::to_string(launch_) + ": " + what;
   }
 
   /// Checks that a use of a present operand is inside its argument, and that the argument may be
   /// written if the use writes.
-  void use(const bundle::Pointer &pointer, const Reach &reach, bool written, const std::string &what) {
+  void use(const bundle::Pointer &pointer, const Reach &reach, bool written,
+           const std::string &what) {
     if (pointer.argument() >= uint32_t(function_.arguments_size()))
       return;
-    if (const std::string problem = problemOfUse(function_, pointer, reach, written, what); !problem.empty())
+    if (const std::string problem = problemOfUse(function_, pointer, reach, written, what);
+        !problem.empty())
       fail(problem);
   }
 
-  static Linear linear(const bundle::AffineSize &extent) { return {extent.fixed(), extent.per_row()}; }
+  static Linear linear(const bundle::AffineSize &extent) {
+    return {extent.fixed(), extent.per_row()};
+  }
 
   Address address(const bundle::Pointer &pointer, bool optional = false) {
     if (pointer.argument() == abi::kAbsentArgument && optional)
       return {abi::kAbsentArgument, {}};
     if (pointer.argument() >= static_cast<uint32_t>(function_.arguments_size())) {
-      fail("argument " + std::to_string(pointer.argument()) + " of " + std::to_string(function_.arguments_size()) + " is named");
+      fail("argument " + std::to_string(pointer.argument()) + " of " +
+           std::to_string(function_.arguments_size()) + " is named");
       return {};
     }
     use(pointer, {}, false, "it");
@@ -49,7 +56,8 @@ public:
     uint64_t bits = 0;
     for (uint32_t operand : launch.accumulates()) {
       if (operand >= static_cast<uint32_t>(launch.operands_size()) || operand >= 64)
-        fail("accumulates into operand " + std::to_string(operand) + " of " + std::to_string(launch.operands_size()) + " (at most 64 can be)");
+        fail("accumulates into operand " + std::to_string(operand) + " of " +
+             std::to_string(launch.operands_size()) + " (at most 64 can be)");
       else
         bits |= uint64_t(1) << operand;
     }
@@ -57,48 +65,65 @@ public:
   }
 
   Kernel kernel(const bundle::KernelLaunch &launch) {
-    Kernel kernel{
-        reinterpret_cast<ZorseKernel *>(findSymbol_(launch.symbol())), {}, accumulates(launch), linear(launch.iterations()), linear(launch.cost())};
+    Kernel kernel{reinterpret_cast<ZorseKernel *>(findSymbol_(launch.symbol())),
+                  {},
+                  accumulates(launch),
+                  linear(launch.iterations()),
+                  linear(launch.cost())};
     for (const bundle::Pointer &operand : launch.operands())
       kernel.operands.push_back(address(operand));
     if (!kernel.function)
       fail("kernel '" + launch.symbol() + "' is in none of the bundle's kernel objects");
-    else if (const auto *needs = static_cast<const ZorseKernelBounds *>(findSymbol_(launch.symbol() + "_needs")))
+    else if (const auto *needs =
+                 static_cast<const ZorseKernelBounds *>(findSymbol_(launch.symbol() + "_needs")))
       checkBounds(launch, *needs);
     else
-      fail("kernel '" + launch.symbol() + "' does not say what it touches (" + launch.symbol() + "_needs): compile the model again");
+      fail("kernel '" + launch.symbol() + "' does not say what it touches (" + launch.symbol() +
+           "_needs): compile the model again");
     return kernel;
   }
 
   void checkBounds(const bundle::KernelLaunch &launch, const ZorseKernelBounds &needs) {
     const std::string name = "kernel '" + launch.symbol() + "'";
     const bundle::AffineSize &points = launch.iterations();
-    auto text = [](int64_t fixed, int64_t perRow) { return std::to_string(fixed) + " + " + std::to_string(perRow) + " per row"; };
+    auto text = [](int64_t fixed, int64_t perRow) {
+      return std::to_string(fixed) + " + " + std::to_string(perRow) + " per row";
+    };
     if (needs.operands != launch.operands_size())
-      return fail(name + ": expects " + std::to_string(needs.operands) + " operands, got " + std::to_string(launch.operands_size()));
+      return fail(name + ": expects " + std::to_string(needs.operands) + " operands, got " +
+                  std::to_string(launch.operands_size()));
     const bool any = needs.pointsFixed < 0;
-    if (points.fixed() < 0 || points.per_row() < 0 || (!any && (points.fixed() != needs.pointsFixed || points.per_row() != needs.iterationsPerRow)))
-      return fail(name + ": expects " + (any ? "at least 0" : text(needs.pointsFixed, needs.iterationsPerRow)) + " points, got " +
-                  text(points.fixed(), points.per_row()));
+    if (points.fixed() < 0 || points.per_row() < 0 ||
+        (!any &&
+         (points.fixed() != needs.pointsFixed || points.per_row() != needs.iterationsPerRow)))
+      return fail(name + ": expects " +
+                  (any ? "at least 0" : text(needs.pointsFixed, needs.iterationsPerRow)) +
+                  " points, got " + text(points.fixed(), points.per_row()));
     for (int i = 0; i < launch.operands_size(); ++i) {
       const ZorseKernelBounds::Operand &need = needs.operand[i];
-      Reach reach{__int128(need.perPoint) * points.fixed() + need.fixed, __int128(need.perPoint) * points.per_row() + need.perRow};
+      Reach reach{__int128(need.perPoint) * points.fixed() + need.fixed,
+                  __int128(need.perPoint) * points.per_row() + need.perRow};
       use(launch.operands(i), reach, need.written != 0, name + ": operand " + std::to_string(i));
     }
   }
 
   Matmul matmul(const bundle::Matmul &launch) {
     Matmul matmul;
-    const bundle::ElementType operands = launch.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? launch.type() : launch.operand_type();
+    const bundle::ElementType operands = launch.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED
+                                             ? launch.type()
+                                             : launch.operand_type();
     matmul.half = halfType(operands);
     matmul.narrowResult = halfType(launch.type()).has_value();
     const bool known = matmul.half ? launch.type() == bundle::F32 || launch.type() == operands
-                                   : launch.type() == operands && (operands == bundle::F32 || operands == bundle::F64);
+                                   : launch.type() == operands &&
+                                         (operands == bundle::F32 || operands == bundle::F64);
     if (!known)
-      fail("matrix product: expects operands and result of F32 or of F64, or operands of BF16 or F16 with a result of the same or of F32, got " +
+      fail("matrix product: expects operands and result of F32 or of F64, or operands of BF16 or "
+           "F16 with a result of the same or of F32, got " +
            bundle::ElementType_Name(operands) + " and " + bundle::ElementType_Name(launch.type()));
     if (matmul.half && (launch.alpha() != 1.0 || (matmul.narrowResult && launch.accumulates())))
-      fail("matrix product: half precision expects alpha 1, and no accumulation into a result of half precision");
+      fail("matrix product: half precision expects alpha 1, and no accumulation into a result of "
+           "half precision");
     if (launch.has_bias() || launch.sums_f16() || launch.tf32())
       fail("matrix product: biases, sums in f16 and TF32 are for GPUs");
     matmul.isDouble = launch.type() == bundle::F64;
@@ -143,13 +168,15 @@ public:
     else
       for (const OperandUse &one : *uses)
         if (one.operand < call.operands_size())
-          use(call.operands(one.operand), one.reach, one.written, "library routine '" + call.name() + "': operand " + std::to_string(one.operand));
+          use(call.operands(one.operand), one.reach, one.written,
+              "library routine '" + call.name() + "': operand " + std::to_string(one.operand));
     return library;
   }
 
   Result<CpuFunction> build() {
     CpuFunction function;
-    size_t maxOperands = 16; // library routines also read the optional operands after the given ones
+    size_t maxOperands =
+        16; // library routines also read the optional operands after the given ones
     for (launch_ = 0; launch_ < function_.launches_size(); ++launch_) {
       const bundle::Launch &launch = function_.launches(launch_);
       switch (launch.what_case()) {
@@ -185,7 +212,8 @@ private:
   std::string problem_;
 };
 
-Result<CpuFunction> CpuFunction::create(const bundle::CompiledFunction &function, const FindSymbol &findSymbol) {
+Result<CpuFunction> CpuFunction::create(const bundle::CompiledFunction &function,
+                                        const FindSymbol &findSymbol) {
   return Builder(function, findSymbol).build();
 }
 
@@ -195,7 +223,8 @@ void *CpuFunction::resolve(const Address &address, const FunctionArguments &argu
   return arguments.addresses[address.argument].onHost() + address.offset.at(arguments.rows);
 }
 
-uint64_t CpuFunction::accumulateBits(uint64_t accumulates, const std::vector<Address> &operands, const FunctionArguments &arguments) const {
+uint64_t CpuFunction::accumulateBits(uint64_t accumulates, const std::vector<Address> &operands,
+                                     const FunctionArguments &arguments) const {
   if (!arguments.overwrite || !accumulates)
     return accumulates;
   for (size_t i = 0; i < operands.size() && i < 64; ++i)
@@ -204,7 +233,8 @@ uint64_t CpuFunction::accumulateBits(uint64_t accumulates, const std::vector<Add
   return accumulates;
 }
 
-void CpuFunction::run(const FunctionArguments &arguments, ThreadPool &pool, const Gemm &gemm, std::atomic<uint64_t> &launches) {
+void CpuFunction::run(const FunctionArguments &arguments, ThreadPool &pool, const Gemm &gemm,
+                      std::atomic<uint64_t> &launches) {
   const size_t segment = arguments.segment;
   assert(segment <= segmentEnds_.size() && "programs are checked");
   const size_t end = segment < segmentEnds_.size() ? segmentEnds_[segment] : launches_.size();
@@ -215,7 +245,8 @@ void CpuFunction::run(const FunctionArguments &arguments, ThreadPool &pool, cons
   }
 }
 
-void CpuFunction::run(const Kernel &kernel, const FunctionArguments &arguments, ThreadPool &pool, const Gemm &) {
+void CpuFunction::run(const Kernel &kernel, const FunctionArguments &arguments, ThreadPool &pool,
+                      const Gemm &) {
   for (size_t i = 0; i < kernel.operands.size(); ++i)
     operands_[i] = resolve(kernel.operands[i], arguments);
   uint64_t accumulate = accumulateBits(kernel.accumulates, kernel.operands, arguments);
@@ -225,20 +256,24 @@ void CpuFunction::run(const Kernel &kernel, const FunctionArguments &arguments, 
 
   // With fewer bytes, waking a thread costs more time than it saves.
   constexpr int64_t kBytesPerPiece = 64 << 10;
-  int64_t pieces = std::min({points, kernel.cost.at(arguments.rows) / kBytesPerPiece, int64_t(pool.threads()) * 4});
+  int64_t pieces = std::min(
+      {points, kernel.cost.at(arguments.rows) / kBytesPerPiece, int64_t(pool.threads()) * 4});
   if (pieces <= 1 || pool.threads() == 1) {
     kernel.function(operands_.data(), &arguments, 0, points, accumulate);
     return;
   }
   pool.forEach(pieces, [&](int64_t piece) {
-    kernel.function(operands_.data(), &arguments, points * piece / pieces, points * (piece + 1) / pieces, accumulate);
+    kernel.function(operands_.data(), &arguments, points * piece / pieces,
+                    points * (piece + 1) / pieces, accumulate);
   });
 }
 
-void CpuFunction::run(const Matmul &matmul, const FunctionArguments &arguments, ThreadPool &pool, const Gemm &gemm) {
+void CpuFunction::run(const Matmul &matmul, const FunctionArguments &arguments, ThreadPool &pool,
+                      const Gemm &gemm) {
   int64_t rows = arguments.rows;
   bool add = matmul.accumulates && !(arguments.overwrite && arguments.overwrite[matmul.c.argument]);
-  void *a = resolve(matmul.a, arguments), *b = resolve(matmul.b, arguments), *c = resolve(matmul.c, arguments);
+  void *a = resolve(matmul.a, arguments), *b = resolve(matmul.b, arguments),
+       *c = resolve(matmul.c, arguments);
   if (matmul.half) {
     HalfMatmul first{*matmul.half,
                      matmul.transposeA,
@@ -254,13 +289,16 @@ void CpuFunction::run(const Matmul &matmul, const FunctionArguments &arguments, 
                      add,
                      c,
                      matmul.ldc};
-    return multiply(BatchedHalfMatmul{first, matmul.batch.at(rows), matmul.strideA, matmul.strideB, matmul.strideC}, pool);
+    return multiply(BatchedHalfMatmul{first, matmul.batch.at(rows), matmul.strideA, matmul.strideB,
+                                      matmul.strideC},
+                    pool);
   }
   auto multiplyAs = [&](auto zero) {
     using T = decltype(zero);
-    multiply(BatchedMatmul<T>{{matmul.transposeA, matmul.transposeB, matmul.m.at(rows), matmul.n.at(rows), matmul.k.at(rows), T(matmul.alpha),
-                               static_cast<const T *>(a), matmul.lda, static_cast<const T *>(b), matmul.ldb, T(add ? 1 : 0), static_cast<T *>(c),
-                               matmul.ldc},
+    multiply(BatchedMatmul<T>{{matmul.transposeA, matmul.transposeB, matmul.m.at(rows),
+                               matmul.n.at(rows), matmul.k.at(rows), T(matmul.alpha),
+                               static_cast<const T *>(a), matmul.lda, static_cast<const T *>(b),
+                               matmul.ldb, T(add ? 1 : 0), static_cast<T *>(c), matmul.ldc},
                               matmul.batch.at(rows),
                               matmul.strideA,
                               matmul.strideB,
@@ -270,9 +308,12 @@ void CpuFunction::run(const Matmul &matmul, const FunctionArguments &arguments, 
   matmul.isDouble ? multiplyAs(double(0)) : multiplyAs(float(0));
 }
 
-void CpuFunction::run(const Library &library, const FunctionArguments &arguments, ThreadPool &pool, const Gemm &gemm) {
+void CpuFunction::run(const Library &library, const FunctionArguments &arguments, ThreadPool &pool,
+                      const Gemm &gemm) {
   std::fill(operands_.begin(), operands_.end(), nullptr);
   for (size_t i = 0; i < library.operands.size(); ++i)
     operands_[i] = resolve(library.operands[i], arguments);
-  library.routine->run({arguments, operands_.data(), accumulateBits(library.accumulates, library.operands, arguments), pool, gemm});
+  library.routine->run({arguments, operands_.data(),
+                        accumulateBits(library.accumulates, library.operands, arguments), pool,
+                        gemm});
 }

@@ -28,10 +28,12 @@ class CpuFunction {
 public:
   /// Returns the address of a symbol in the bundle's kernel objects, or null if there is none.
   using FindSymbol = std::function<void *(const std::string &symbol)>;
-  static Result<CpuFunction> create(const bundle::CompiledFunction &function, const FindSymbol &findSymbol);
+  static Result<CpuFunction> create(const bundle::CompiledFunction &function,
+                                    const FindSymbol &findSymbol);
 
   /// \param launches  counts the finished launches; only the calling thread writes it
-  void run(const FunctionArguments &arguments, ThreadPool &pool, const Gemm &gemm, std::atomic<uint64_t> &launches);
+  void run(const FunctionArguments &arguments, ThreadPool &pool, const Gemm &gemm,
+           std::atomic<uint64_t> &launches);
 
 private:
   struct Linear { ///< fixed + perRow * rows
@@ -65,14 +67,18 @@ private:
 
   class Builder;
   void *resolve(const Address &address, const FunctionArguments &arguments) const;
-  uint64_t accumulateBits(uint64_t accumulates, const std::vector<Address> &operands, const FunctionArguments &arguments) const;
-  void run(const Kernel &kernel, const FunctionArguments &arguments, ThreadPool &pool, const Gemm &gemm);
-  void run(const Matmul &matmul, const FunctionArguments &arguments, ThreadPool &pool, const Gemm &gemm);
-  void run(const Library &library, const FunctionArguments &arguments, ThreadPool &pool, const Gemm &gemm);
+  uint64_t accumulateBits(uint64_t accumulates, const std::vector<Address> &operands,
+                          const FunctionArguments &arguments) const;
+  void run(const Kernel &kernel, const FunctionArguments &arguments, ThreadPool &pool,
+           const Gemm &gemm);
+  void run(const Matmul &matmul, const FunctionArguments &arguments, ThreadPool &pool,
+           const Gemm &gemm);
+  void run(const Library &library, const FunctionArguments &arguments, ThreadPool &pool,
+           const Gemm &gemm);
 
   std::vector<std::variant<Kernel, Matmul, Library>> launches_;
   std::vector<size_t> segmentEnds_; ///< by segment but the last: the launch behind it
-  std::vector<void *> operands_; ///< scratch memory of a run, to avoid allocation during a step
+  std::vector<void *> operands_;    ///< scratch memory of a run, to avoid allocation during a step
 };
 
 } // namespace zorse::runtime

@@ -9,7 +9,8 @@
 
 namespace zorse::runtime {
 
-/// C (m x n) = alpha * op(A) (m x k) * op(B) (k x n) + beta * C, row-major. Leading dimensions in elements, of the stored (not transposed) matrices.
+/// C (m x n) = alpha * op(A) (m x k) * op(B) (k x n) + beta * C, row-major. Leading dimensions in
+/// elements, of the stored (not transposed) matrices.
 template <typename T> struct GemmArguments {
   bool transposeA, transposeB;
   int64_t m, n, k;

@@ -42,7 +42,8 @@ std::string cpuName() {
     if (line.rfind("model name", 0) == 0)
       if (size_t colon = line.find(": "); colon != std::string::npos) {
         std::string name = line.substr(colon + 2);
-        std::replace_if(name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '-');
+        std::replace_if(
+            name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '-');
         return name;
       }
   return "unknown";
@@ -55,8 +56,10 @@ double measure(const Gemm &gemm) {
   double best = 1e30;
   for (int repeat = 0; repeat < 6; ++repeat) {
     auto begin = std::chrono::steady_clock::now();
-    gemm.multiply(GemmArguments<float>{false, repeat % 2 == 1, m, n, k, 1.0f, a.data(), k, b.data(), repeat % 2 == 1 ? k : n, 0.0f, c.data(), n});
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    gemm.multiply(GemmArguments<float>{false, repeat % 2 == 1, m, n, k, 1.0f, a.data(), k, b.data(),
+                                       repeat % 2 == 1 ? k : n, 0.0f, c.data(), n});
+    best = std::min(
+        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
   return best;
 }
@@ -76,14 +79,17 @@ const Gemm *rememberedOrMeasured() {
   if (const Gemm *gemm = byName(readWord(path)))
     return gemm;
 
-  const Gemm *faster = measure(*oneDnnGemm()) <= measure(*openBlasGemm()) ? oneDnnGemm() : openBlasGemm();
+  const Gemm *faster =
+      measure(*oneDnnGemm()) <= measure(*openBlasGemm()) ? oneDnnGemm() : openBlasGemm();
   ::mkdir(directory.substr(0, directory.rfind('/')).c_str(), 0700);
-  ::mkdir(directory.c_str(), 0700); // the compiler's cache directory, too: no other user may write to it
+  ::mkdir(directory.c_str(),
+          0700); // the compiler's cache directory, too: no other user may write to it
   // Written to a draft file and linked to its name: if several processes measure at the same time,
   // the first decides for all.
   std::string draft = path + "." + std::to_string(::getpid());
   const std::string text = faster->name() + std::string("\n");
-  if (int file = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600); file >= 0) {
+  if (int file = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+      file >= 0) {
     if (::write(file, text.data(), text.size()) == ssize_t(text.size()))
       (void)!::link(draft.c_str(), path.c_str());
     ::close(file);
@@ -96,7 +102,9 @@ const Gemm *rememberedOrMeasured() {
 } // namespace
 
 void Gemm::endOverlapping(int64_t leading, int64_t columns) {
-  std::fprintf(stderr, "internal error: a matrix product of rows of %lld elements that lie %lld apart\n", (long long)(columns), (long long)(leading));
+  std::fprintf(stderr,
+               "internal error: a matrix product of rows of %lld elements that lie %lld apart\n",
+               (long long)(columns), (long long)(leading));
   std::abort();
 }
 
@@ -113,6 +121,7 @@ Result<const Gemm *> zorse::runtime::chooseGemm(const std::string &name) {
   }
   if (const Gemm *gemm = byName(wanted))
     return gemm;
-  return userError("matrix products: expects \"openblas\"" + std::string(oneDnnGemm() ? " or \"onednn\"" : "") + ", got \"" + wanted +
+  return userError("matrix products: expects \"openblas\"" +
+                   std::string(oneDnnGemm() ? " or \"onednn\"" : "") + ", got \"" + wanted +
                    "\" (from ZORSE_GEMM or the device's options)");
 }

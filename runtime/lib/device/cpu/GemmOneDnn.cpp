@@ -43,14 +43,17 @@ constexpr int64_t kSmallestTransposed = 64 * 64;
 void multiplyByTransposed(const GemmArguments<float> &g) {
   static thread_local std::vector<float> scratch;
   constexpr int64_t lines = 16; // floats of a cache line
-  int64_t max = std::max<int64_t>(lines * lines, kScratch / g.k / lines * lines), pieces = (g.n + max - 1) / max;
+  int64_t max = std::max<int64_t>(lines * lines, kScratch / g.k / lines * lines),
+          pieces = (g.n + max - 1) / max;
   int64_t columns = ((g.n + pieces - 1) / pieces + lines - 1) / lines * lines,
-          ld = columns + lines; // not a power of two: the lines of a column would share a set of the cache
+          ld = columns +
+               lines; // not a power of two: the lines of a column would share a set of the cache
   scratch.resize(std::max<size_t>(scratch.size(), size_t(ld * g.k)));
   for (int64_t first = 0; first < g.n; first += columns) {
     int64_t n = std::min(columns, g.n - first);
     simdOps().transposeF32(g.b + first * g.ldb, g.ldb, n, g.k, scratch.data(), ld);
-    dnnl_sgemm(g.transposeA ? 'T' : 'N', 'N', g.m, n, g.k, g.alpha, g.a, g.lda, scratch.data(), ld, g.beta, g.c + first, g.ldc);
+    dnnl_sgemm(g.transposeA ? 'T' : 'N', 'N', g.m, n, g.k, g.alpha, g.a, g.lda, scratch.data(), ld,
+               g.beta, g.c + first, g.ldc);
   }
 }
 
@@ -60,16 +63,20 @@ public:
   std::string identity() const override {
     const dnnl_version_t *version = dnnl_version();
     char text[64];
-    std::snprintf(text, sizeof text, "onednn %d.%d.%d, isa %d", version->major, version->minor, version->patch, int(dnnl_get_effective_cpu_isa()));
+    std::snprintf(text, sizeof text, "onednn %d.%d.%d, isa %d", version->major, version->minor,
+                  version->patch, int(dnnl_get_effective_cpu_isa()));
     return text;
   }
   void matmul(const GemmArguments<float> &g) const override {
     useOneThread();
     if (g.transposeB && g.n * g.k >= kSmallestTransposed)
       return multiplyByTransposed(g);
-    dnnl_sgemm(g.transposeA ? 'T' : 'N', g.transposeB ? 'T' : 'N', g.m, g.n, g.k, g.alpha, g.a, g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
+    dnnl_sgemm(g.transposeA ? 'T' : 'N', g.transposeB ? 'T' : 'N', g.m, g.n, g.k, g.alpha, g.a,
+               g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
   }
-  void matmul(const GemmArguments<double> &g) const override { openBlasGemm()->multiply(g); } // oneDNN has no f64 matmul
+  void matmul(const GemmArguments<double> &g) const override {
+    openBlasGemm()->multiply(g);
+  } // oneDNN has no f64 matmul
 };
 
 } // namespace

@@ -21,7 +21,8 @@ struct HalfMatmul {
   int64_t lda;
   const uint16_t *b;
   int64_t ldb;
-  bool narrowC; ///< C has the type of A and B: it is rounded once and never added to; otherwise C is f32
+  bool narrowC; ///< C has the type of A and B: it is rounded once and never added to; otherwise C
+                ///< is f32
   bool add;
   void *c;
   int64_t ldc;
@@ -36,15 +37,19 @@ const char *halfGemmIdentity();
 
 /// Converts rows of `count` elements between half precision and f32; leading dimensions in
 /// elements.
-void widenRows(HalfType type, const uint16_t *x, int64_t ldx, int64_t rows, int64_t count, float *y, int64_t ldy);
-void narrowRows(HalfType type, const float *x, int64_t ldx, int64_t rows, int64_t count, uint16_t *y, int64_t ldy);
+void widenRows(HalfType type, const uint16_t *x, int64_t ldx, int64_t rows, int64_t count, float *y,
+               int64_t ldy);
+void narrowRows(HalfType type, const float *x, int64_t ldx, int64_t rows, int64_t count,
+                uint16_t *y, int64_t ldy);
 
 /// The functions of one instruction set.
 struct HalfOps {
   const char *name;
   void (*multiply)(const HalfMatmul &matmul);
-  void (*widenRows)(HalfType type, const uint16_t *x, int64_t ldx, int64_t rows, int64_t count, float *y, int64_t ldy);
-  void (*narrowRows)(HalfType type, const float *x, int64_t ldx, int64_t rows, int64_t count, uint16_t *y, int64_t ldy);
+  void (*widenRows)(HalfType type, const uint16_t *x, int64_t ldx, int64_t rows, int64_t count,
+                    float *y, int64_t ldy);
+  void (*narrowRows)(HalfType type, const float *x, int64_t ldx, int64_t rows, int64_t count,
+                     uint16_t *y, int64_t ldy);
 };
 extern const HalfOps halfBaseline;
 #if defined(__x86_64__)

@@ -35,9 +35,11 @@ public:
     arguments.pool.forEach(blocks, [&](int64_t block) {
       int64_t begin = block * kBlock, size = std::min(kBlock, arguments.rows - begin);
       if (type_ == bundle::F32)
-        simd.squaredNormF32(static_cast<const float *>(arguments.operands[0]) + begin, size, &partial_[block].squares, &partial_[block].nonFinite);
+        simd.squaredNormF32(static_cast<const float *>(arguments.operands[0]) + begin, size,
+                            &partial_[block].squares, &partial_[block].nonFinite);
       else
-        simd.squaredNormF64(static_cast<const double *>(arguments.operands[0]) + begin, size, &partial_[block].squares, &partial_[block].nonFinite);
+        simd.squaredNormF64(static_cast<const double *>(arguments.operands[0]) + begin, size,
+                            &partial_[block].squares, &partial_[block].nonFinite);
     });
     double squares = 0, nonFinite = 0;
     for (int64_t block = 0; block < blocks; ++block) {
@@ -66,8 +68,9 @@ public:
     for (int term = 0; term < terms_; ++term) {
       double sum = 0;
       for (int64_t row = 0; row < arguments.rows; ++row)
-        sum += type_ == bundle::F32 ? double(static_cast<const float *>(arguments.operands[term])[row])
-                                    : static_cast<const double *>(arguments.operands[term])[row];
+        sum += type_ == bundle::F32
+                   ? double(static_cast<const float *>(arguments.operands[term])[row])
+                   : static_cast<const double *>(arguments.operands[term])[row];
       sums[2 + term] += sum;
     }
   }
@@ -104,7 +107,8 @@ public:
   void run(const LibraryArguments &arguments) override {
     const auto *sums = static_cast<const double *>(arguments.operands[0]);
     auto &scalars = *static_cast<abi::StepScalars *>(arguments.operands[1]);
-    auto &state = *static_cast<abi::OptimizerStep *>(arguments.operands[2]); // only `updates` if there is no loss scaling
+    auto &state = *static_cast<abi::OptimizerStep *>(
+        arguments.operands[2]); // only `updates` if there is no loss scaling
     const bool scales = scaleInterval_ > 0;
 
     const double scale = scales ? state.lossScale : 1.0;
@@ -118,7 +122,8 @@ public:
     for (int term = 0; term < abi::kMaxLossTerms; ++term)
       finite = finite && std::isfinite(sums[2 + term]);
     const bool nothing =
-        !std::all_of(std::begin(scalars.lossGradient), std::end(scalars.lossGradient), [](double seed) { return std::isfinite(seed); });
+        !std::all_of(std::begin(scalars.lossGradient), std::end(scalars.lossGradient),
+                     [](double seed) { return std::isfinite(seed); });
     bool skip = nothing || (scalars.skipNonFinite != 0 && !finite);
 
     scalars.decided.clipFactor = factor;
@@ -159,7 +164,8 @@ public:
 
 } // namespace
 
-Status zorse::runtime::checkOperands(const bundle::LibraryCall &call, int min, int max, uint64_t optional) {
+Status zorse::runtime::checkOperands(const bundle::LibraryCall &call, int min, int max,
+                                     uint64_t optional) {
   if (call.operands_size() < min || call.operands_size() > max)
     return userError("library routine '" + call.name() + "': expects " + std::to_string(min) +
                      (max == min                               ? ""
@@ -168,18 +174,21 @@ Status zorse::runtime::checkOperands(const bundle::LibraryCall &call, int min, i
                      " operands, got " + std::to_string(call.operands_size()));
   for (int i = 0; i < call.operands_size(); ++i)
     if (call.operands(i).argument() == abi::kAbsentArgument && !(i < 64 && (optional >> i & 1)))
-      return userError("library routine '" + call.name() + "': operand " + std::to_string(i) + " is absent but not optional");
+      return userError("library routine '" + call.name() + "': operand " + std::to_string(i) +
+                       " is absent but not optional");
   return Status::success();
 }
 
-Result<std::unique_ptr<LibraryRoutine>> zorse::runtime::makeLibraryRoutine(const bundle::LibraryCall &call) {
+Result<std::unique_ptr<LibraryRoutine>>
+zorse::runtime::makeLibraryRoutine(const bundle::LibraryCall &call) {
   const std::string &name = call.name();
   if (name == "attention_forward")
     return makeAttentionForward(call);
   if (name == "attention_backward")
     return makeAttentionBackward(call);
   if ((name == "squared_norm" || name == "sum_loss") && !isFloat(call.type()))
-    return userError("library routine '" + name + "': expects element type F32 or F64, got " + bundle::ElementType_Name(call.type()));
+    return userError("library routine '" + name + "': expects element type F32 or F64, got " +
+                     bundle::ElementType_Name(call.type()));
   if (name == "squared_norm") {
     if (Status status = checkOperands(call, 2, 2, 0); status.failed())
       return status;
@@ -193,7 +202,8 @@ Result<std::unique_ptr<LibraryRoutine>> zorse::runtime::makeLibraryRoutine(const
   if (name == "cast") {
     std::optional<HalfType> type = halfType(call.type());
     if (!type)
-      return userError("library routine 'cast': expects element type BF16 or F16, got " + bundle::ElementType_Name(call.type()));
+      return userError("library routine 'cast': expects element type BF16 or F16, got " +
+                       bundle::ElementType_Name(call.type()));
     if (Status status = checkOperands(call, 2, 2, 0); status.failed())
       return status;
     return std::unique_ptr<LibraryRoutine>(new Cast(*type));
@@ -202,15 +212,16 @@ Result<std::unique_ptr<LibraryRoutine>> zorse::runtime::makeLibraryRoutine(const
     if (Status status = checkOperands(call, 3, 3, 0); status.failed())
       return status;
     auto interval = call.integers().find("scale_interval");
-    return std::unique_ptr<LibraryRoutine>(new ClipAndCheck(interval == call.integers().end() ? 0 : interval->second));
+    return std::unique_ptr<LibraryRoutine>(
+        new ClipAndCheck(interval == call.integers().end() ? 0 : interval->second));
   }
   if (name == "scale_seeds") {
     if (Status status = checkOperands(call, 2, 2, 0); status.failed())
       return status;
     return std::unique_ptr<LibraryRoutine>(new ScaleLossGradient());
   }
-  return userError(
-      "unknown library routine '" + name +
-      "': this runtime knows attention_forward, attention_backward, squared_norm, sum_loss, decide, scale_seeds and cast; the bundle was written by "
-      "another version");
+  return userError("unknown library routine '" + name +
+                   "': this runtime knows attention_forward, attention_backward, squared_norm, "
+                   "sum_loss, decide, scale_seeds and cast; the bundle was written by "
+                   "another version");
 }

@@ -36,7 +36,8 @@ Result<std::unique_ptr<LibraryRoutine>> makeLibraryRoutine(const bundle::Library
 Result<std::unique_ptr<LibraryRoutine>> makeAttentionForward(const bundle::LibraryCall &call);
 Result<std::unique_ptr<LibraryRoutine>> makeAttentionBackward(const bundle::LibraryCall &call);
 
-/// Checks the number of operands of `call` and that the first `required` are present unless their bit in `optional` is set.
+/// Checks the number of operands of `call` and that the first `required` are present unless their
+/// bit in `optional` is set.
 Status checkOperands(const bundle::LibraryCall &call, int min, int max, uint64_t optional);
 
 } // namespace zorse::runtime

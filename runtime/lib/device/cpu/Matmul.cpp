@@ -29,8 +29,9 @@ template <typename T> void scale(const GemmArguments<T> &g) {
 
 MatmulPieces zorse::runtime::choosePieces(int64_t m, int64_t n, int64_t k, int64_t batch) {
   double operations = 2.0 * double(m) * double(n) * double(k);
-  int64_t wanted =
-      std::min<int64_t>(divideUp(maxPieces(operations * double(batch)), std::max<int64_t>(batch, 1)), int64_t(operations / kSmallestPiece));
+  int64_t wanted = std::min<int64_t>(
+      divideUp(maxPieces(operations * double(batch)), std::max<int64_t>(batch, 1)),
+      int64_t(operations / kSmallestPiece));
   MatmulPieces best{m, n};
   if (wanted <= 1)
     return best;
@@ -43,7 +44,8 @@ MatmulPieces zorse::runtime::choosePieces(int64_t m, int64_t n, int64_t k, int64
     int64_t across = wanted / down;
     if (across * down != wanted)
       continue;
-    int64_t rows = std::min(m, roundUp(divideUp(m, down), 16)), columns = std::min(n, roundUp(divideUp(n, across), 96));
+    int64_t rows = std::min(m, roundUp(divideUp(m, down), 16)),
+            columns = std::min(n, roundUp(divideUp(n, across), 96));
     double pieces = double(divideUp(m, rows)) * double(divideUp(n, columns));
     double read = double(divideUp(n, columns)) * double(m) + double(divideUp(m, rows)) * double(n);
     read *= 1.0 + 0.5 * std::max(0.0, double(wanted) - pieces); // too few chunks leave threads idle
@@ -63,14 +65,17 @@ struct Piece {
 };
 
 /// Calls `multiply` for every chunk, on the pool's threads if there are several.
-template <typename Multiply> void forEachPiece(int64_t m, int64_t n, int64_t k, int64_t batch, ThreadPool &pool, const Multiply &multiply) {
+template <typename Multiply>
+void forEachPiece(int64_t m, int64_t n, int64_t k, int64_t batch, ThreadPool &pool,
+                  const Multiply &multiply) {
   if (m <= 0 || n <= 0 || batch <= 0)
     return;
   MatmulPieces pieces = choosePieces(m, n, k, batch);
   int64_t down = divideUp(m, pieces.rows), across = divideUp(n, pieces.columns);
   auto piece = [&](int64_t index) {
     int64_t row = index / across % down * pieces.rows, column = index % across * pieces.columns;
-    multiply(Piece{index / (down * across), row, std::min(pieces.rows, m - row), column, std::min(pieces.columns, n - column)});
+    multiply(Piece{index / (down * across), row, std::min(pieces.rows, m - row), column,
+                   std::min(pieces.columns, n - column)});
   };
   int64_t count = batch * down * across;
   if (2.0 * double(m) * double(n) * double(k) * double(batch) < kSmallestPiece) {
@@ -82,7 +87,8 @@ template <typename Multiply> void forEachPiece(int64_t m, int64_t n, int64_t k, 
 }
 
 /// The arguments of one chunk, except its address in C.
-template <typename Arguments, typename Product> Arguments argumentsOf(Arguments g, const Piece &piece, const Product &matmul) {
+template <typename Arguments, typename Product>
+Arguments argumentsOf(Arguments g, const Piece &piece, const Product &matmul) {
   g.m = piece.rows;
   g.n = piece.columns;
   g.a += piece.batch * matmul.strideA + (g.transposeA ? piece.row : piece.row * g.lda);
@@ -92,7 +98,8 @@ template <typename Arguments, typename Product> Arguments argumentsOf(Arguments 
 
 } // namespace
 
-template <typename T> void zorse::runtime::multiply(const BatchedMatmul<T> &matmul, const Gemm &gemm, ThreadPool &pool) {
+template <typename T>
+void zorse::runtime::multiply(const BatchedMatmul<T> &matmul, const Gemm &gemm, ThreadPool &pool) {
   const GemmArguments<T> &whole = matmul.first;
   forEachPiece(whole.m, whole.n, whole.k, matmul.batch, pool, [&](const Piece &piece) {
     GemmArguments<T> g = argumentsOf(whole, piece, matmul);
@@ -114,5 +121,7 @@ void zorse::runtime::multiply(const BatchedHalfMatmul &matmul, ThreadPool &pool)
   });
 }
 
-template void zorse::runtime::multiply<float>(const BatchedMatmul<float> &, const Gemm &, ThreadPool &);
-template void zorse::runtime::multiply<double>(const BatchedMatmul<double> &, const Gemm &, ThreadPool &);
+template void zorse::runtime::multiply<float>(const BatchedMatmul<float> &, const Gemm &,
+                                              ThreadPool &);
+template void zorse::runtime::multiply<double>(const BatchedMatmul<double> &, const Gemm &,
+                                               ThreadPool &);

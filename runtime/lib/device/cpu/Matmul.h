@@ -30,7 +30,8 @@ struct BatchedHalfMatmul {
   int64_t batch, strideA, strideB, strideC;
 };
 
-template <typename T> void multiply(const BatchedMatmul<T> &matmul, const Gemm &gemm, ThreadPool &pool);
+template <typename T>
+void multiply(const BatchedMatmul<T> &matmul, const Gemm &gemm, ThreadPool &pool);
 void multiply(const BatchedHalfMatmul &matmul, ThreadPool &pool);
 
 } // namespace zorse::runtime

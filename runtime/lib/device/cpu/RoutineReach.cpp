@@ -15,14 +15,19 @@ constexpr Reach kRows = {0, 1};
 constexpr Reach count(int64_t n) { return {n, 0}; }
 
 std::vector<OperandUse> attentionUses(const AttentionShape &s, bool backward) {
-  const int64_t element = s.isDouble ? 8 : 4, stored = s.stored ? 2 : element, gradient = s.narrowGradients ? 2 : element;
-  auto strided = [&](const HeadStrides &strides, int64_t positions, int64_t heads, int64_t size, int64_t bytes) {
-    return (last(kRows, strides.row) + last(count(positions), strides.position) + last(count(heads), strides.head) + count(size)) * bytes;
+  const int64_t element = s.isDouble ? 8 : 4, stored = s.stored ? 2 : element,
+                gradient = s.narrowGradients ? 2 : element;
+  auto strided = [&](const HeadStrides &strides, int64_t positions, int64_t heads, int64_t size,
+                     int64_t bytes) {
+    return (last(kRows, strides.row) + last(count(positions), strides.position) +
+            last(count(heads), strides.head) + count(size)) *
+           bytes;
   };
   auto heads = [&](const HeadStrides &strides, int64_t positions, int64_t heads, int64_t size) {
     return strided(strides, positions, heads, size, stored);
   };
-  Reach mask = (last(kRows, s.maskRow) + last(count(s.heads), s.maskHead) + last(count(s.queries), s.maskQuery) + count(s.keys)) *
+  Reach mask = (last(kRows, s.maskRow) + last(count(s.heads), s.maskHead) +
+                last(count(s.queries), s.maskQuery) + count(s.keys)) *
                (s.maskIsBoolean ? 1 : element);
   Reach lse = {0, __int128(s.heads) * s.queries * s.statistics() * element};
   constexpr Reach scalars = {offsetof(abi::StepScalars, decided), 0};
@@ -64,12 +69,15 @@ Result<std::vector<OperandUse>> zorse::runtime::operandUses(const bundle::Librar
   if (name == "decide") {
     auto interval = call.integers().find("scale_interval");
     const bool scales = interval != call.integers().end() && interval->second > 0;
-    return std::vector<OperandUse>{{0, count(sizeof(abi::StepScalars::sums)), false},
-                                   {1, count(offsetof(abi::StepScalars, known)), true},
-                                   {2, count(scales ? sizeof(abi::OptimizerStep) : sizeof(abi::OptimizerStep::updates)), true}};
+    return std::vector<OperandUse>{
+        {0, count(sizeof(abi::StepScalars::sums)), false},
+        {1, count(offsetof(abi::StepScalars, known)), true},
+        {2, count(scales ? sizeof(abi::OptimizerStep) : sizeof(abi::OptimizerStep::updates)),
+         true}};
   }
   if (name == "scale_seeds")
-    return std::vector<OperandUse>{{0, count(offsetof(abi::StepScalars, known)), true}, {1, count(sizeof(abi::OptimizerStep)), false}};
+    return std::vector<OperandUse>{{0, count(offsetof(abi::StepScalars, known)), true},
+                                   {1, count(sizeof(abi::OptimizerStep)), false}};
   const bool backward = name == "attention_backward";
   Result<AttentionShape> shape = readAttentionShape(call, backward);
   if (shape.failed())

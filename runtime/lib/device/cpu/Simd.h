@@ -35,7 +35,8 @@ struct SimdOps {
 
   /// y (columns x rows) = transpose of x (rows x columns). Leading dimensions in elements; x and y
   /// do not overlap.
-  void (*transposeF32)(const float *x, int64_t ldx, int64_t rows, int64_t columns, float *y, int64_t ldy);
+  void (*transposeF32)(const float *x, int64_t ldx, int64_t rows, int64_t columns, float *y,
+                       int64_t ldy);
 };
 
 /// The functions of the best instruction set that this CPU supports.

@@ -27,7 +27,9 @@ public:
   /// have returned. Concurrent callers are served one at a time.
   template <typename Task> void forEach(int64_t count, Task &&task) {
     using Plain = std::remove_reference_t<Task>;
-    run(count, [](void *context, int64_t i) { (*static_cast<Plain *>(context))(i); }, const_cast<void *>(static_cast<const void *>(&task)));
+    run(
+        count, [](void *context, int64_t i) { (*static_cast<Plain *>(context))(i); },
+        const_cast<void *>(static_cast<const void *>(&task)));
   }
 
 private:

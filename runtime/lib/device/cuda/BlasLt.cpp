@@ -13,15 +13,18 @@ using namespace zorse::runtime::cuda;
 namespace {
 
 Status check(const char *call, int status) {
-  return status == 0 ? Status::success() : Status(userError(std::string(call) + ": cuBLASLt's status " + std::to_string(status)));
+  return status == 0 ? Status::success()
+                     : Status(userError(std::string(call) + ": cuBLASLt's status " +
+                                        std::to_string(status)));
 }
 
 } // namespace
 
 bool BlasMatmul::operator<(const BlasMatmul &o) const {
   auto key = [](const BlasMatmul &p) {
-    return std::tie(p.typeOfOperands, p.typeOfC, p.tf32, p.sumsF16, p.transposeA, p.transposeB, p.m, p.n, p.k, p.batch, p.lda, p.ldb, p.ldc,
-                    p.strideA, p.strideB, p.strideC, p.alignmentA, p.alignmentB, p.alignmentC, p.alignmentBias);
+    return std::tie(p.typeOfOperands, p.typeOfC, p.tf32, p.sumsF16, p.transposeA, p.transposeB, p.m,
+                    p.n, p.k, p.batch, p.lda, p.ldb, p.ldc, p.strideA, p.strideB, p.strideC,
+                    p.alignmentA, p.alignmentB, p.alignmentC, p.alignmentBias);
   };
   return key(*this) < key(o);
 }
@@ -57,7 +60,8 @@ Result<std::unique_ptr<BlasLt>> BlasLt::create(const CudaApi &cuda) {
     if (status == 0)
       return made;
     made->handle_ = nullptr;
-    why += (why.empty() ? "" : "; ") + library->name + " (" + versionText(library->version) + "): status " + std::to_string(status);
+    why += (why.empty() ? "" : "; ") + library->name + " (" + versionText(library->version) +
+           "): status " + std::to_string(status);
   }
   return userError("cublasLtCreate fails with every cuBLASLt that may serve this GPU: " + why +
                    "; look at its memory and its driver with nvidia-smi");
@@ -94,7 +98,8 @@ Result<std::string> BlasLt::identity(const std::vector<BlasHost> &hosts) {
 static std::pair<int, int> sumsOf(const BlasMatmul &p) {
   if (p.typeOfC == kF64)
     return {kCompute64F, kF64};
-  return p.sumsF16 ? std::pair(kCompute16F, kF16) : std::pair(p.tf32 ? kComputeTf32 : kCompute32F, kF32);
+  return p.sumsF16 ? std::pair(kCompute16F, kF16)
+                   : std::pair(p.tf32 ? kComputeTf32 : kCompute32F, kF32);
 }
 
 // NOLINTNEXTLINE(performance-no-int-to-ptr): required by the library
@@ -102,7 +107,8 @@ static void *pointerTo(CUdeviceptr address) { return reinterpret_cast<void *>(ui
 
 static int setBias(const BlasLtApi &lt, void *description, CUdeviceptr bias) {
   const void *address = pointerTo(bias);
-  return lt.cublasLtMatmulDescSetAttribute(description, kBiasPointer, static_cast<const void *>(&address), sizeof address);
+  return lt.cublasLtMatmulDescSetAttribute(description, kBiasPointer,
+                                           static_cast<const void *>(&address), sizeof address);
 }
 
 Result<BlasLt::Plan *> BlasLt::planOf(const BlasMatmul &p, CUdeviceptr bias) {
@@ -117,34 +123,44 @@ Result<BlasLt::Plan *> BlasLt::planOf(const BlasMatmul &p, CUdeviceptr bias) {
     if (failure.succeeded())
       failure = check(name, status);
   };
-  auto layout = [&](void *&to, int type, uint64_t rows, uint64_t columns, int64_t ld, int64_t stride) {
+  auto layout = [&](void *&to, int type, uint64_t rows, uint64_t columns, int64_t ld,
+                    int64_t stride) {
     call("cublasLtMatrixLayoutCreate", lt.cublasLtMatrixLayoutCreate(&to, type, rows, columns, ld));
     if (p.batch == 1 || failure.failed())
       return;
     const int32_t count = int32_t(p.batch);
-    call("cublasLtMatrixLayoutSetAttribute", lt.cublasLtMatrixLayoutSetAttribute(to, kBatchCount, &count, sizeof count));
-    call("cublasLtMatrixLayoutSetAttribute", lt.cublasLtMatrixLayoutSetAttribute(to, kBatchOffset, &stride, sizeof stride));
+    call("cublasLtMatrixLayoutSetAttribute",
+         lt.cublasLtMatrixLayoutSetAttribute(to, kBatchCount, &count, sizeof count));
+    call("cublasLtMatrixLayoutSetAttribute",
+         lt.cublasLtMatrixLayoutSetAttribute(to, kBatchOffset, &stride, sizeof stride));
   };
   call("cublasLtMatmulDescCreate", lt.cublasLtMatmulDescCreate(&made->description, compute, scale));
   const int32_t first = p.transposeB, second = p.transposeA;
   if (failure.succeeded()) {
-    call("cublasLtMatmulDescSetAttribute", lt.cublasLtMatmulDescSetAttribute(made->description, kTransposeA, &first, sizeof first));
-    call("cublasLtMatmulDescSetAttribute", lt.cublasLtMatmulDescSetAttribute(made->description, kTransposeB, &second, sizeof second));
+    call("cublasLtMatmulDescSetAttribute",
+         lt.cublasLtMatmulDescSetAttribute(made->description, kTransposeA, &first, sizeof first));
+    call("cublasLtMatmulDescSetAttribute",
+         lt.cublasLtMatmulDescSetAttribute(made->description, kTransposeB, &second, sizeof second));
   }
   if (bias && failure.succeeded()) { // the heuristic reads the address to get its alignment
     const uint32_t epilogue = kEpilogueBias;
-    call("cublasLtMatmulDescSetAttribute", lt.cublasLtMatmulDescSetAttribute(made->description, kEpilogue, &epilogue, sizeof epilogue));
+    call("cublasLtMatmulDescSetAttribute",
+         lt.cublasLtMatmulDescSetAttribute(made->description, kEpilogue, &epilogue,
+                                           sizeof epilogue));
     call("cublasLtMatmulDescSetAttribute", setBias(lt, made->description, bias));
   }
-  layout(made->b, p.typeOfOperands, uint64_t(p.transposeB ? p.k : p.n), uint64_t(p.transposeB ? p.n : p.k), p.ldb, p.strideB);
-  layout(made->a, p.typeOfOperands, uint64_t(p.transposeA ? p.m : p.k), uint64_t(p.transposeA ? p.k : p.m), p.lda, p.strideA);
+  layout(made->b, p.typeOfOperands, uint64_t(p.transposeB ? p.k : p.n),
+         uint64_t(p.transposeB ? p.n : p.k), p.ldb, p.strideB);
+  layout(made->a, p.typeOfOperands, uint64_t(p.transposeA ? p.m : p.k),
+         uint64_t(p.transposeA ? p.k : p.m), p.lda, p.strideA);
   layout(made->c, p.typeOfC, uint64_t(p.n), uint64_t(p.m), p.ldc, p.strideC);
   void *preference = nullptr;
   call("cublasLtMatmulPreferenceCreate", lt.cublasLtMatmulPreferenceCreate(&preference));
   if (failure.failed())
     return failure;
   auto prefer = [&](int attribute, auto value) {
-    call("cublasLtMatmulPreferenceSetAttribute", lt.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value));
+    call("cublasLtMatmulPreferenceSetAttribute",
+         lt.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value));
   };
   prefer(kMaxWorkspace, uint64_t(kWorkspace));
   // The library's first operand is our second. Its default assumes alignments of 256 bytes, but
@@ -156,12 +172,14 @@ Result<BlasLt::Plan *> BlasLt::planOf(const BlasMatmul &p, CUdeviceptr bias) {
   Heuristic best{};
   int found = 0;
   call("cublasLtMatmulAlgoGetHeuristic",
-       lt.cublasLtMatmulAlgoGetHeuristic(handle_, made->description, made->b, made->a, made->c, made->c, preference, 1, &best, &found));
+       lt.cublasLtMatmulAlgoGetHeuristic(handle_, made->description, made->b, made->a, made->c,
+                                         made->c, preference, 1, &best, &found));
   lt.cublasLtMatmulPreferenceDestroy(preference);
   if (failure.failed())
     return failure;
   if (found == 0)
-    return userError("cuBLASLt has no algorithm for a product of " + std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k));
+    return userError("cuBLASLt has no algorithm for a product of " + std::to_string(p.m) + " x " +
+                     std::to_string(p.n) + " x " + std::to_string(p.k));
   made->algorithm = best.algorithm;
   plan = std::move(made);
   return plan.get();
@@ -198,7 +216,9 @@ public:
 
 private:
   const void *at(size_t i) const {
-    return type_ == kF64 ? static_cast<const void *>(&wide_[i]) : type_ == kF16 ? static_cast<const void *>(&half_[i]) : &narrow_[i];
+    return type_ == kF64   ? static_cast<const void *>(&wide_[i])
+           : type_ == kF16 ? static_cast<const void *>(&half_[i])
+                           : &narrow_[i];
   }
   int type_;
   double wide_[2];
@@ -208,10 +228,13 @@ private:
 
 } // namespace
 
-static bool isEmpty(const BlasMatmul &matmul) { return matmul.m == 0 || matmul.n == 0 || matmul.batch == 0; }
+static bool isEmpty(const BlasMatmul &matmul) {
+  return matmul.m == 0 || matmul.n == 0 || matmul.batch == 0;
+}
 
 static BlasMatmul withAlignments(BlasMatmul matmul, const BlasOperands &at) {
-  matmul.alignmentA = alignmentOf(at.a), matmul.alignmentB = alignmentOf(at.b), matmul.alignmentC = alignmentOf(at.c);
+  matmul.alignmentA = alignmentOf(at.a), matmul.alignmentB = alignmentOf(at.b),
+  matmul.alignmentC = alignmentOf(at.c);
   matmul.alignmentBias = at.bias ? alignmentOf(at.bias) : 0;
   return matmul;
 }
@@ -227,7 +250,8 @@ Result<bool> BlasLt::warmUp(const BlasMatmul &matmul, const BlasOperands &at, CU
   return status.failed() ? Result<bool>(status.error()) : Result<bool>(true);
 }
 
-Status BlasLt::multiply(BlasMatmul matmul, double alpha, double beta, const BlasOperands &at, CUstream stream) {
+Status BlasLt::multiply(BlasMatmul matmul, double alpha, double beta, const BlasOperands &at,
+                        CUstream stream) {
   if (isEmpty(matmul))
     return Status::success();
   matmul = withAlignments(matmul, at);
@@ -235,14 +259,18 @@ Status BlasLt::multiply(BlasMatmul matmul, double alpha, double beta, const Blas
   if (plan.failed())
     return plan.error();
   if (at.bias)
-    if (Status status = check("cublasLtMatmulDescSetAttribute", setBias(library_.api, (*plan)->description, at.bias)); status.failed())
+    if (Status status = check("cublasLtMatmulDescSetAttribute",
+                              setBias(library_.api, (*plan)->description, at.bias));
+        status.failed())
       return status;
   Result<CUdeviceptr> workspace = workspaceOf(stream);
   if (workspace.failed())
     return workspace.error();
   const Factors factors(sumsOf(matmul).second, alpha, beta);
   void *c = pointerTo(at.c);
-  return check("cublasLtMatmul", library_.api.cublasLtMatmul(handle_, (*plan)->description, factors.alpha(), pointerTo(at.b), (*plan)->b,
-                                                             pointerTo(at.a), (*plan)->a, factors.beta(), c, (*plan)->c, c, (*plan)->c,
-                                                             &(*plan)->algorithm, pointerTo(*workspace), kWorkspace, stream));
+  return check("cublasLtMatmul",
+               library_.api.cublasLtMatmul(
+                   handle_, (*plan)->description, factors.alpha(), pointerTo(at.b), (*plan)->b,
+                   pointerTo(at.a), (*plan)->a, factors.beta(), c, (*plan)->c, c, (*plan)->c,
+                   &(*plan)->algorithm, pointerTo(*workspace), kWorkspace, stream));
 }

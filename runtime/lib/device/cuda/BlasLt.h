@@ -16,9 +16,11 @@ struct BlasMatmul {
   bool transposeA = false, transposeB = false;
   bool tf32 = false;    ///< f32 only: use tensor cores with operands rounded to TF32
   bool sumsF16 = false; ///< f16 only: accumulate in f16
-  int64_t m = 0, n = 0, k = 0, batch = 1, lda = 0, ldb = 0, ldc = 0, strideA = 0, strideB = 0, strideC = 0;
-  uint32_t alignmentA = 0, alignmentB = 0, alignmentC = 0; ///< alignments of the addresses, in bytes; set by multiply()
-  uint32_t alignmentBias = 0;                              ///< 0: no bias
+  int64_t m = 0, n = 0, k = 0, batch = 1, lda = 0, ldb = 0, ldc = 0, strideA = 0, strideB = 0,
+          strideC = 0;
+  uint32_t alignmentA = 0, alignmentB = 0,
+           alignmentC = 0;    ///< alignments of the addresses, in bytes; set by multiply()
+  uint32_t alignmentBias = 0; ///< 0: no bias
 
   bool operator<(const BlasMatmul &o) const;
 };
@@ -37,7 +39,8 @@ public:
   static Result<std::unique_ptr<BlasLt>> create(const CudaApi &cuda);
   ~BlasLt();
 
-  Status multiply(BlasMatmul matmul, double alpha, double beta, const BlasOperands &at, CUstream stream);
+  Status multiply(BlasMatmul matmul, double alpha, double beta, const BlasOperands &at,
+                  CUstream stream);
 
   /// Chooses an algorithm, allocates the stream's workspace and multiplies once, unless an equal
   /// product has been multiplied on any stream. The library loads a kernel when it first runs, and
@@ -63,7 +66,8 @@ private:
   const CudaApi &cuda_;
   const BlasLibrary &library_;
   void *handle_ = nullptr;
-  std::map<CUstream, CUdeviceptr> workspaces_; ///< separate: products of different streams run in parallel
+  std::map<CUstream, CUdeviceptr>
+      workspaces_; ///< separate: products of different streams run in parallel
   std::map<BlasMatmul, std::unique_ptr<Plan>> plans_;
 };
 

@@ -20,56 +20,60 @@ using CUfunction = void *;
 using CUdeviceptr = unsigned long long;
 
 inline constexpr CUresult kSuccess = 0, kOutOfMemory = 2;
-inline constexpr unsigned kStreamNonBlocking = 1, kHostAllocPortable = 1, kEventBlockingSync = 1, kEventDisableTiming = 2;
+inline constexpr unsigned kStreamNonBlocking = 1, kHostAllocPortable = 1, kEventBlockingSync = 1,
+                          kEventDisableTiming = 2;
 inline constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
 inline constexpr int kMaxDynamicSharedSizeBytes = 8; ///< function attribute
 inline constexpr int kJitErrorLogBuffer = 5, kJitErrorLogBytes = 6;
 
 // name in the library, parameters
-#define ZORSE_CUDA_FUNCTIONS(F)                                                                                                                      \
-  F(cuInit, (unsigned flags))                                                                                                                        \
-  F(cuDriverGetVersion, (int *version))                                                                                                              \
-  F(cuGetErrorName, (CUresult error, const char **text))                                                                                             \
-  F(cuGetErrorString, (CUresult error, const char **text))                                                                                           \
-  F(cuDeviceGetCount, (int *count))                                                                                                                  \
-  F(cuDeviceGet, (CUdevice * device, int ordinal))                                                                                                   \
-  F(cuDeviceGetName, (char *name, int length, CUdevice device))                                                                                      \
-  F(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device))                                                                              \
-  F(cuDeviceGetPCIBusId, (char *id, int length, CUdevice device))                                                                                    \
-  F(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device))                                                                                           \
-  F(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                                                                                \
-  F(cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                                                                                 \
-  F(cuCtxSetCurrent, (CUcontext context))                                                                                                            \
-  F(cuCtxGetDevice, (CUdevice * device))                                                                                                             \
-  F(cuMemGetInfo_v2, (size_t *left, size_t *all))                                                                                                    \
-  F(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes))                                                                                            \
-  F(cuMemFree_v2, (CUdeviceptr address))                                                                                                             \
-  F(cuMemHostAlloc, (void **address, size_t bytes, unsigned flags))                                                                                  \
-  F(cuMemFreeHost, (void *address))                                                                                                                  \
-  F(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))                                                         \
-  F(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream stream))                                                               \
-  F(cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t bytes))                                                                               \
-  F(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t bytes))                                                                                     \
-  F(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t bytes))                                                                                      \
-  F(cuMemsetD8_v2, (CUdeviceptr to, unsigned char value, size_t bytes))                                                                              \
-  F(cuMemsetD32_v2, (CUdeviceptr to, unsigned value, size_t words))                                                                                  \
-  F(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                                                                \
-  F(cuStreamCreate, (CUstream * stream, unsigned flags))                                                                                             \
-  F(cuStreamSynchronize, (CUstream stream))                                                                                                          \
-  F(cuStreamDestroy_v2, (CUstream stream))                                                                                                           \
-  F(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))                                                                             \
-  F(cuEventCreate, (CUevent * event, unsigned flags))                                                                                                \
-  F(cuEventDestroy_v2, (CUevent event))                                                                                                              \
-  F(cuEventRecord, (CUevent event, CUstream stream))                                                                                                 \
-  F(cuEventSynchronize, (CUevent event))                                                                                                             \
-  F(cuEventElapsedTime, (float *milliseconds, CUevent from, CUevent to))                                                                             \
-  F(cuModuleLoadDataEx, (CUmodule * module, const void *image, unsigned count, int *options, void **values))                                         \
-  F(cuModuleUnload, (CUmodule module))                                                                                                               \
-  F(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name))                                                                 \
-  F(cuModuleGetGlobal_v2, (CUdeviceptr * address, size_t *bytes, CUmodule module, const char *name))                                                 \
-  F(cuFuncSetAttribute, (CUfunction function, int attribute, int value))                                                                             \
-  F(cuLaunchKernel, (CUfunction function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY, unsigned blockZ,         \
-                     unsigned sharedBytes, CUstream stream, void **parameters, void **extra))
+#define ZORSE_CUDA_FUNCTIONS(F)                                                                    \
+  F(cuInit, (unsigned flags))                                                                      \
+  F(cuDriverGetVersion, (int *version))                                                            \
+  F(cuGetErrorName, (CUresult error, const char **text))                                           \
+  F(cuGetErrorString, (CUresult error, const char **text))                                         \
+  F(cuDeviceGetCount, (int *count))                                                                \
+  F(cuDeviceGet, (CUdevice * device, int ordinal))                                                 \
+  F(cuDeviceGetName, (char *name, int length, CUdevice device))                                    \
+  F(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device))                            \
+  F(cuDeviceGetPCIBusId, (char *id, int length, CUdevice device))                                  \
+  F(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device))                                         \
+  F(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                              \
+  F(cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                               \
+  F(cuCtxSetCurrent, (CUcontext context))                                                          \
+  F(cuCtxGetDevice, (CUdevice * device))                                                           \
+  F(cuMemGetInfo_v2, (size_t *left, size_t *all))                                                  \
+  F(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes))                                          \
+  F(cuMemFree_v2, (CUdeviceptr address))                                                           \
+  F(cuMemHostAlloc, (void **address, size_t bytes, unsigned flags))                                \
+  F(cuMemFreeHost, (void *address))                                                                \
+  F(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))       \
+  F(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream stream))             \
+  F(cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t bytes))                             \
+  F(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t bytes))                                   \
+  F(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t bytes))                                    \
+  F(cuMemsetD8_v2, (CUdeviceptr to, unsigned char value, size_t bytes))                            \
+  F(cuMemsetD32_v2, (CUdeviceptr to, unsigned value, size_t words))                                \
+  F(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))              \
+  F(cuStreamCreate, (CUstream * stream, unsigned flags))                                           \
+  F(cuStreamSynchronize, (CUstream stream))                                                        \
+  F(cuStreamDestroy_v2, (CUstream stream))                                                         \
+  F(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))                           \
+  F(cuEventCreate, (CUevent * event, unsigned flags))                                              \
+  F(cuEventDestroy_v2, (CUevent event))                                                            \
+  F(cuEventRecord, (CUevent event, CUstream stream))                                               \
+  F(cuEventSynchronize, (CUevent event))                                                           \
+  F(cuEventElapsedTime, (float *milliseconds, CUevent from, CUevent to))                           \
+  F(cuModuleLoadDataEx,                                                                            \
+    (CUmodule * module, const void *image, unsigned count, int *options, void **values))           \
+  F(cuModuleUnload, (CUmodule module))                                                             \
+  F(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name))               \
+  F(cuModuleGetGlobal_v2,                                                                          \
+    (CUdeviceptr * address, size_t *bytes, CUmodule module, const char *name))                     \
+  F(cuFuncSetAttribute, (CUfunction function, int attribute, int value))                           \
+  F(cuLaunchKernel, (CUfunction function, unsigned gridX, unsigned gridY, unsigned gridZ,          \
+                     unsigned blockX, unsigned blockY, unsigned blockZ, unsigned sharedBytes,      \
+                     CUstream stream, void **parameters, void **extra))
 
 // Functions of newer drivers; null if the driver does not have them.
 #define ZORSE_NEWER_CUDA_FUNCTIONS(F) F(cuDeviceGetUuid_v2, (unsigned char *uuid, CUdevice device))

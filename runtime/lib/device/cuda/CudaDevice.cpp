@@ -22,14 +22,22 @@ constexpr const char *kEmulator = "Zorse emulator";
 
 Result<std::string> architectureOf(const CudaApi &cuda, CUdevice device) {
   char name[128] = "";
-  if (Status status = cuda.check("cuDeviceGetName", cuda.cuDeviceGetName(name, sizeof name, device)); status.failed())
+  if (Status status =
+          cuda.check("cuDeviceGetName", cuda.cuDeviceGetName(name, sizeof name, device));
+      status.failed())
     return status;
   if (std::string(name) == kEmulator)
     return std::string("emu");
   int major = 0, minor = 0;
-  if (Status status = cuda.check("cuDeviceGetAttribute", cuda.cuDeviceGetAttribute(&major, kComputeCapabilityMajor, device)); status.failed())
+  if (Status status =
+          cuda.check("cuDeviceGetAttribute",
+                     cuda.cuDeviceGetAttribute(&major, kComputeCapabilityMajor, device));
+      status.failed())
     return status;
-  if (Status status = cuda.check("cuDeviceGetAttribute", cuda.cuDeviceGetAttribute(&minor, kComputeCapabilityMinor, device)); status.failed())
+  if (Status status =
+          cuda.check("cuDeviceGetAttribute",
+                     cuda.cuDeviceGetAttribute(&minor, kComputeCapabilityMinor, device));
+      status.failed())
     return status;
   return "sm_" + std::to_string(major) + std::to_string(minor);
 }
@@ -59,7 +67,8 @@ private:
 class CudaMemory final : public DeviceMemory {
 public:
   /// \param host  null for device memory
-  CudaMemory(const CudaApi &cuda, CUcontext context, DeviceAddress base, size_t bytes, HostMemoryMap *host)
+  CudaMemory(const CudaApi &cuda, CUcontext context, DeviceAddress base, size_t bytes,
+             HostMemoryMap *host)
       : cuda_(cuda), context_(context), base_(base), bytes_(bytes), host_(host) {}
   ~CudaMemory() override {
     cuda_.cuCtxSetCurrent(context_);
@@ -80,7 +89,8 @@ private:
 
 class CudaDevice final : public QueuedDevice, public StreamTarget {
 public:
-  explicit CudaDevice(const CudaApi &cuda, std::string name) : cuda_(cuda), name_(std::move(name)) {}
+  explicit CudaDevice(const CudaApi &cuda, std::string name)
+      : cuda_(cuda), name_(std::move(name)) {}
 
   ~CudaDevice() override {
     if (!context_)
@@ -98,7 +108,8 @@ public:
     if (count == 0)
       return userError("device '" + name_ + "': this machine has no GPU that CUDA can use");
     if (ordinal < 0 || ordinal >= count)
-      return internalError("device '" + name_ + "' is to be GPU " + std::to_string(ordinal) + " of " + std::to_string(count));
+      return internalError("device '" + name_ + "' is to be GPU " + std::to_string(ordinal) +
+                           " of " + std::to_string(count));
     if (Status status = call("cuDeviceGet", cuda_.cuDeviceGet(&device_, ordinal)); status.failed())
       return status;
     char model[128] = "";
@@ -106,7 +117,9 @@ public:
     Result<std::string> arch = architectureOf(cuda_, device_);
     if (arch.failed())
       return named(arch.error());
-    if (Status status = call("cuDevicePrimaryCtxRetain", cuda_.cuDevicePrimaryCtxRetain(&context_, device_)); status.failed())
+    if (Status status =
+            call("cuDevicePrimaryCtxRetain", cuda_.cuDevicePrimaryCtxRetain(&context_, device_));
+        status.failed())
       return status;
     if (Status status = enter(); status.failed())
       return status;
@@ -124,9 +137,11 @@ public:
     return cuda_.cuDeviceTotalMem_v2(&bytes, device_) == kSuccess ? bytes : 0;
   }
 
-  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) override {
+  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes,
+                                                 const AllocationOptions &options) override {
     if (kind != bundle::DEVICE && kind != bundle::PINNED_HOST && kind != bundle::HOST)
-      return userError("device '" + name_ + "' has no memory of kind " + bundle::MemoryKind_Name(kind));
+      return userError("device '" + name_ + "' has no memory of kind " +
+                       bundle::MemoryKind_Name(kind));
     if (Status status = enter(); status.failed())
       return status;
     const size_t size = std::max<size_t>(bytes, kMemoryAlignment);
@@ -135,19 +150,24 @@ public:
     const size_t whole = (size + 7) / 8 * 8; // words
     void *host = nullptr;
     CUdeviceptr there = 0;
-    const CUresult result = onHost ? cuda_.cuMemHostAlloc(&host, whole, kHostAllocPortable) : cuda_.cuMemAlloc_v2(&there, whole);
+    const CUresult result = onHost ? cuda_.cuMemHostAlloc(&host, whole, kHostAllocPortable)
+                                   : cuda_.cuMemAlloc_v2(&there, whole);
     if (result != kSuccess)
-      return userError("device '" + name_ + "' cannot have " + std::to_string(bytes) + " bytes of " + (onHost ? "pinned host memory" : "memory") +
-                       ": " + cuda_.describe(what, result) + (onHost ? "" : whatIsLeft(cuda_)));
+      return userError("device '" + name_ + "' cannot have " + std::to_string(bytes) +
+                       " bytes of " + (onHost ? "pinned host memory" : "memory") + ": " +
+                       cuda_.describe(what, result) + (onHost ? "" : whatIsLeft(cuda_)));
     const DeviceAddress base = onHost ? DeviceAddress::ofHost(host) : DeviceAddress{there};
     if (onHost)
       host_.add(host, size);
-    auto memory = std::make_unique<CudaMemory>(cuda_, context_, base, bytes, onHost ? &host_ : nullptr);
+    auto memory =
+        std::make_unique<CudaMemory>(cuda_, context_, base, bytes, onHost ? &host_ : nullptr);
     const uint64_t word = options.poison ? kPoisonWord : 0;
     if (onHost)
       for (size_t i = 0; i < whole; i += 8)
         std::memcpy(base.onHost() + i, &word, 8);
-    else if (Status status = finish("cuMemsetD32", cuda_.cuMemsetD32_v2(base.value, uint32_t(word), whole / 4)); status.failed())
+    else if (Status status =
+                 finish("cuMemsetD32", cuda_.cuMemsetD32_v2(base.value, uint32_t(word), whole / 4));
+             status.failed())
       return status;
     return std::unique_ptr<DeviceMemory>(std::move(memory));
   }
@@ -156,37 +176,48 @@ public:
 
   Status read(void *to, DeviceAddress from, size_t bytes) override {
     Status status = begin(bytes);
-    return status.failed() || bytes == 0 ? status : finish("cuMemcpyDtoH", cuda_.cuMemcpyDtoH_v2(to, from.value, bytes));
+    return status.failed() || bytes == 0
+               ? status
+               : finish("cuMemcpyDtoH", cuda_.cuMemcpyDtoH_v2(to, from.value, bytes));
   }
   Status write(DeviceAddress to, const void *from, size_t bytes) override {
     Status status = begin(bytes);
-    return status.failed() || bytes == 0 ? status : finish("cuMemcpyHtoD", cuda_.cuMemcpyHtoD_v2(to.value, from, bytes));
+    return status.failed() || bytes == 0
+               ? status
+               : finish("cuMemcpyHtoD", cuda_.cuMemcpyHtoD_v2(to.value, from, bytes));
   }
   Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override {
-    if (to.value < from.value + bytes && from.value < to.value + bytes && to != from) { // overlapping ranges are copied through host memory
+    if (to.value < from.value + bytes && from.value < to.value + bytes &&
+        to != from) { // overlapping ranges are copied through host memory
       std::vector<std::byte> between(bytes);
       if (Status status = read(between.data(), from, bytes); status.failed())
         return status;
       return write(to, between.data(), bytes);
     }
     Status status = begin(bytes);
-    return status.failed() || bytes == 0 ? status : finish("cuMemcpy", cuda_.cuMemcpy(to.value, from.value, bytes));
+    return status.failed() || bytes == 0
+               ? status
+               : finish("cuMemcpy", cuda_.cuMemcpy(to.value, from.value, bytes));
   }
   Status fill(DeviceAddress to, std::byte value, size_t bytes) override {
     Status status = begin(bytes);
-    return status.failed() || bytes == 0 ? status : finish("cuMemsetD8", cuda_.cuMemsetD8_v2(to.value, uint8_t(value), bytes));
+    return status.failed() || bytes == 0
+               ? status
+               : finish("cuMemsetD8", cuda_.cuMemsetD8_v2(to.value, uint8_t(value), bytes));
   }
 
   Result<void *> expose(DeviceAddress address, const std::string &transport) override {
     if (!findDeviceKind("cuda")->joins(transport))
       return userError("device '" + name_ + "' (cuda) cannot join transport '" + transport + "'");
     if (!host_.has(address))
-      return userError("device '" + name_ + "' (cuda): the program hands memory of the device to transport '" + transport +
-                       "', which reaches host memory alone; compile the model again");
+      return userError("device '" + name_ +
+                       "' (cuda): the program hands memory of the device to transport '" +
+                       transport + "', which reaches host memory alone; compile the model again");
     return static_cast<void *>(address.onHost());
   }
 
-  Status loadFunctions(const bundle::FunctionLibrary &library, const KernelObjects &objects) override {
+  Status loadFunctions(const bundle::FunctionLibrary &library,
+                       const KernelObjects &objects) override {
     if (Status status = enter(); status.failed())
       return status;
     Status status = functions_->load(library, objects);
@@ -218,17 +249,21 @@ public:
       return status;
     bool ran = false;
     for (const FunctionCall *call = calls; call != calls + count; ++call) {
-      Result<bool> one = functions_->warmUp(call->function, call->arguments, queues_->stream(queue));
+      Result<bool> one =
+          functions_->warmUp(call->function, call->arguments, queues_->stream(queue));
       if (one.failed())
         return named(one.error());
       ran |= *one;
     }
     if (ran)
-      if (Status status = call("cuStreamSynchronize", cuda_.cuStreamSynchronize(queues_->stream(queue))); status.failed())
+      if (Status status =
+              call("cuStreamSynchronize", cuda_.cuStreamSynchronize(queues_->stream(queue)));
+          status.failed())
         return status;
     return ran;
   }
-  Event enqueue(uint32_t queue, const Event *waits, size_t waitCount, const Work &work, uint64_t tag, bool notify) override {
+  Event enqueue(uint32_t queue, const Event *waits, size_t waitCount, const Work &work,
+                uint64_t tag, bool notify) override {
     return queues_->enqueue(queue, waits, waitCount, work, tag, notify);
   }
   void flush() override { queues_->flush(); }
@@ -239,7 +274,8 @@ public:
     CUstream stream = nullptr;
     if (Status status = enter(); status.failed())
       return status;
-    if (Status status = call("cuStreamCreate", cuda_.cuStreamCreate(&stream, kStreamNonBlocking)); status.failed())
+    if (Status status = call("cuStreamCreate", cuda_.cuStreamCreate(&stream, kStreamNonBlocking));
+        status.failed())
       return status;
     TargetStream target(cuda_, *this, stream);
     Status status = task.put(0, target);
@@ -272,7 +308,8 @@ private:
     return error;
   }
   Status call(const char *what, CUresult result) const {
-    return result == kSuccess ? Status::success() : Status(named(userError(cuda_.describe(what, result))));
+    return result == kSuccess ? Status::success()
+                              : Status(named(userError(cuda_.describe(what, result))));
   }
 
   Status enter() const override { return call("cuCtxSetCurrent", cuda_.cuCtxSetCurrent(context_)); }
@@ -291,7 +328,8 @@ private:
 
 } // namespace
 
-Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeCudaDevice(const std::string &name, int ordinal) {
+Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeCudaDevice(const std::string &name,
+                                                                     int ordinal) {
   Result<const CudaApi *> api = cudaApi();
   if (api.failed())
     return userError("device '" + name + "': " + api.message());
@@ -360,7 +398,8 @@ Result<std::string> zorse::runtime::cudaNumerics() {
   Result<const CudaApi *> api = cudaApi();
   std::vector<BlasHost> hosts;
   int count = 0, driver = 0;
-  if (api.failed() || (*api)->cuDeviceGetCount(&count) != kSuccess || (*api)->cuDriverGetVersion(&driver) != kSuccess)
+  if (api.failed() || (*api)->cuDeviceGetCount(&count) != kSuccess ||
+      (*api)->cuDriverGetVersion(&driver) != kSuccess)
     return BlasLt::identity({}); // no GPU: no matmuls
   for (CUdevice device = 0; device < count; ++device) {
     int major = 0, minor = 0;

@@ -12,10 +12,15 @@ using namespace zorse::runtime::cuda;
 /// Bytes of shared memory that a block may use without opting in.
 static constexpr uint32_t kSharedUnasked = 48 << 10;
 
-static Linear linear(const bundle::AffineSize &extent) { return {extent.fixed(), extent.per_row()}; }
-static Place place(const bundle::Pointer &pointer) { return {pointer.argument(), {pointer.fixed(), pointer.per_row()}}; }
+static Linear linear(const bundle::AffineSize &extent) {
+  return {extent.fixed(), extent.per_row()};
+}
+static Place place(const bundle::Pointer &pointer) {
+  return {pointer.argument(), {pointer.fixed(), pointer.per_row()}};
+}
 
-Result<std::unique_ptr<CudaFunctions>> CudaFunctions::create(const CudaApi &cuda, const std::string &arch) {
+Result<std::unique_ptr<CudaFunctions>> CudaFunctions::create(const CudaApi &cuda,
+                                                             const std::string &arch) {
   std::unique_ptr<CudaFunctions> made(new CudaFunctions(cuda, arch));
   Result<std::unique_ptr<BlasLt>> blas = BlasLt::create(cuda);
   if (blas.failed())
@@ -31,19 +36,23 @@ CudaFunctions::~CudaFunctions() {
 
 /// Whether the result is added to the accumulated value, or overwrites it because it is the first
 /// contribution.
-static bool adds(uint32_t argument, const FunctionArguments &arguments) { return !arguments.overwrite || !arguments.overwrite[argument]; }
+static bool adds(uint32_t argument, const FunctionArguments &arguments) {
+  return !arguments.overwrite || !arguments.overwrite[argument];
+}
 
 Status CudaFunctions::load(const bundle::FunctionLibrary &library, const KernelObjects &objects) {
   if (!findDeviceKind("cuda")->runs(arch_, library.arch()))
-    return userError("the bundle's kernels are for " + library.arch() + ", this GPU is " + arch_ + "; compile for it (arch: " + arch_ +
-                     " in the cluster file)");
+    return userError("the bundle's kernels are for " + library.arch() + ", this GPU is " + arch_ +
+                     "; compile for it (arch: " + arch_ + " in the cluster file)");
   for (const std::string &object : library.objects()) {
     Result<std::shared_ptr<const MemoryFile>> file = objects.find(library.arch(), object);
     if (file.failed())
       return file.error();
-    const std::string image(reinterpret_cast<const char *>((*file)->data()), (*file)->size()); // PTX ends with a null
+    const std::string image(reinterpret_cast<const char *>((*file)->data()),
+                            (*file)->size()); // PTX ends with a null
     if (Status status = loadModule(image); status.failed())
-      return userError("kernel object '" + (*file)->name() + "' cannot be loaded: " + status.message());
+      return userError("kernel object '" + (*file)->name() +
+                       "' cannot be loaded: " + status.message());
   }
   for (const bundle::CompiledFunction &function : library.functions()) {
     std::vector<Launch> &launches = functions_.emplace_back();
@@ -56,10 +65,13 @@ Status CudaFunctions::load(const bundle::FunctionLibrary &library, const KernelO
 
 Status CudaFunctions::launch(uint32_t index, const FunctionArguments &arguments, CUstream stream) {
   if (index >= functions_.size())
-    return internalError("function " + std::to_string(index) + " of " + std::to_string(functions_.size()) + " is called");
+    return internalError("function " + std::to_string(index) + " of " +
+                         std::to_string(functions_.size()) + " is called");
   std::lock_guard<std::mutex> lock(mutex_);
   for (const Launch &launch : functions_[index]) {
-    if (Status status = launch.function ? launchKernel(launch, arguments, stream) : launchMatmul(launch, arguments, stream); status.failed())
+    if (Status status = launch.function ? launchKernel(launch, arguments, stream)
+                                        : launchMatmul(launch, arguments, stream);
+        status.failed())
       return status;
     launches_.fetch_add(1, std::memory_order_relaxed);
   }
@@ -69,9 +81,14 @@ Status CudaFunctions::launch(uint32_t index, const FunctionArguments &arguments,
 Status CudaFunctions::loadModule(const std::string &image) {
   char log[8192] = "";
   int options[] = {kJitErrorLogBuffer, kJitErrorLogBytes};
-  void *values[] = {log, reinterpret_cast<void *>(sizeof log)}; // NOLINT(performance-no-int-to-ptr): sizes are passed by value
+  void *values[] = {
+      log, reinterpret_cast<void *>(
+               sizeof log)}; // NOLINT(performance-no-int-to-ptr): sizes are passed by value
   CUmodule module = nullptr;
-  if (Status status = cuda_.check("cuModuleLoadDataEx", cuda_.cuModuleLoadDataEx(&module, image.c_str(), 2, options, values)); status.failed())
+  if (Status status =
+          cuda_.check("cuModuleLoadDataEx",
+                      cuda_.cuModuleLoadDataEx(&module, image.c_str(), 2, options, values));
+      status.failed())
     return log[0] ? Status(userError(status.message() + "\n" + log)) : status;
   modules_.push_back(module);
   return Status::success();
@@ -88,46 +105,59 @@ CUfunction CudaFunctions::findFunction(const std::string &symbol) const {
 
 /// Checks that a kernel's accesses are inside the arguments that the function names, for every
 /// number of rows (KernelAbi.h).
-Status CudaFunctions::checkBounds(const bundle::CompiledFunction &function, const bundle::KernelLaunch &kernel) {
+Status CudaFunctions::checkBounds(const bundle::CompiledFunction &function,
+                                  const bundle::KernelLaunch &kernel) {
   std::vector<int64_t> needs;
   for (CUmodule module : modules_) {
     CUdeviceptr address = 0;
     size_t bytes = 0;
-    if (cuda_.cuModuleGetGlobal_v2(&address, &bytes, module, (kernel.symbol() + "_needs").c_str()) != kSuccess)
+    if (cuda_.cuModuleGetGlobal_v2(&address, &bytes, module,
+                                   (kernel.symbol() + "_needs").c_str()) != kSuccess)
       continue;
     needs.resize(bytes / 8);
-    if (Status status = cuda_.check("cuMemcpyDtoH", cuda_.cuMemcpyDtoH_v2(needs.data(), address, needs.size() * 8)); status.failed())
+    if (Status status = cuda_.check("cuMemcpyDtoH",
+                                    cuda_.cuMemcpyDtoH_v2(needs.data(), address, needs.size() * 8));
+        status.failed())
       return status;
   }
   const std::string what = "kernel '" + kernel.symbol() + "': ";
   const size_t operands = size_t(kernel.operands_size());
   if (needs.size() != 3 + 4 * operands || needs[0] != int64_t(operands))
-    return userError(what + "does not say what it touches, or has other operands than the function; compile the model again");
+    return userError(what + "does not say what it touches, or has other operands than the "
+                            "function; compile the model again");
   if (needs[1] != kernel.iterations().fixed() || needs[2] != kernel.iterations().per_row())
-    return userError(what + "is made for another number of iterations than the function gives it; compile the model again");
+    return userError(what + "is made for another number of iterations than the function gives it; "
+                            "compile the model again");
   for (size_t i = 0; i < operands; ++i) {
     const bundle::Pointer &at = kernel.operands(int(i));
     const bundle::FunctionArgument &argument = function.arguments(int(at.argument()));
     const int64_t fixed = at.fixed() + needs[3 + 4 * i], perRow = at.per_row() + needs[4 + 4 * i];
     if (at.fixed() < 0 || at.per_row() < 0 || perRow > argument.bytes().per_row() ||
         fixed + perRow > argument.bytes().fixed() + argument.bytes().per_row())
-      return userError(what + "operand " + std::to_string(i) + " reaches outside argument '" + argument.name() + "'; compile the model again");
+      return userError(what + "operand " + std::to_string(i) + " reaches outside argument '" +
+                       argument.name() + "'; compile the model again");
     if (needs[6 + 4 * i] && argument.mode() == bundle::READ && argument.kind() != bundle::WORKSPACE)
-      return userError(what + "writes argument '" + argument.name() + "', which the function only reads; compile the model again");
+      return userError(what + "writes argument '" + argument.name() +
+                       "', which the function only reads; compile the model again");
   }
   return Status::success();
 }
 
-Status CudaFunctions::prepare(const bundle::CompiledFunction &function, const bundle::Launch &from, Launch &out) {
-  auto inside = [&](const bundle::Pointer &at) { return at.argument() < uint32_t(function.arguments_size()); };
+Status CudaFunctions::prepare(const bundle::CompiledFunction &function, const bundle::Launch &from,
+                              Launch &out) {
+  auto inside = [&](const bundle::Pointer &at) {
+    return at.argument() < uint32_t(function.arguments_size());
+  };
   if (from.has_kernel()) {
     const bundle::KernelLaunch &kernel = from.kernel();
     out.function = findFunction(kernel.symbol());
     if (!out.function)
-      return userError("kernel '" + kernel.symbol() + "' is in none of the bundle's kernel objects");
+      return userError("kernel '" + kernel.symbol() +
+                       "' is in none of the bundle's kernel objects");
     for (const bundle::Pointer &at : kernel.operands()) {
       if (!inside(at))
-        return userError("argument " + std::to_string(at.argument()) + " of " + std::to_string(function.arguments_size()) + " is named");
+        return userError("argument " + std::to_string(at.argument()) + " of " +
+                         std::to_string(function.arguments_size()) + " is named");
       out.operands.push_back(place(at));
     }
     for (uint32_t operand : kernel.accumulates()) {
@@ -139,42 +169,58 @@ Status CudaFunctions::prepare(const bundle::CompiledFunction &function, const bu
     out.threads = kernel.threads();
     out.perThread = kernel.per_thread();
     if (out.threads == 0 || out.threads > 1024 || out.threads % 32 || out.perThread == 0)
-      return userError("kernel '" + kernel.symbol() + "' has blocks of " + std::to_string(out.threads) + " threads with " +
+      return userError("kernel '" + kernel.symbol() + "' has blocks of " +
+                       std::to_string(out.threads) + " threads with " +
                        std::to_string(out.perThread) + " points each, which no GPU runs");
     out.sharedBytes = kernel.shared_bytes();
     if (out.sharedBytes > kSharedUnasked) {
       const Status status =
           out.sharedBytes > INT32_MAX
               ? userError("no GPU has that much")
-              : cuda_.check("cuFuncSetAttribute", cuda_.cuFuncSetAttribute(out.function, kMaxDynamicSharedSizeBytes, int(out.sharedBytes)));
+              : cuda_.check("cuFuncSetAttribute",
+                            cuda_.cuFuncSetAttribute(out.function, kMaxDynamicSharedSizeBytes,
+                                                     int(out.sharedBytes)));
       if (status.failed())
-        return userError("kernel '" + kernel.symbol() + "' wants " + std::to_string(out.sharedBytes) +
-                         " bytes of shared memory for a block, which this GPU refuses: " + status.message() + "; compile for its own architecture");
+        return userError(
+            "kernel '" + kernel.symbol() + "' wants " + std::to_string(out.sharedBytes) +
+            " bytes of shared memory for a block, which this GPU refuses: " + status.message() +
+            "; compile for its own architecture");
     }
     return checkBounds(function, kernel);
   }
   if (!from.has_matmul())
-    return userError(from.has_exchange()   ? std::string("exchanges inside functions (tensor parallelism) run only on CPU devices")
-                     : from.has_library() ? "library routine '" + from.library().name() + "' has no code for GPUs"
-                                        : "holds a launch that this runtime does not know; compile the model again");
+    return userError(
+        from.has_exchange()
+            ? std::string("exchanges inside functions (tensor parallelism) run only on CPU devices")
+        : from.has_library()
+            ? "library routine '" + from.library().name() + "' has no code for GPUs"
+            : "holds a launch that this runtime does not know; compile the model again");
   const bundle::Matmul &matmul = from.matmul();
   auto typeOf = [](bundle::ElementType type) {
-    return type == bundle::F32 ? kF32 : type == bundle::F64 ? kF64 : type == bundle::BF16 ? kBF16 : type == bundle::F16 ? kF16 : -1;
+    return type == bundle::F32    ? kF32
+           : type == bundle::F64  ? kF64
+           : type == bundle::BF16 ? kBF16
+           : type == bundle::F16  ? kF16
+                                  : -1;
   };
   out.matmul.typeOfC = typeOf(matmul.type());
-  out.matmul.typeOfOperands = matmul.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? out.matmul.typeOfC : typeOf(matmul.operand_type());
+  out.matmul.typeOfOperands = matmul.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED
+                                  ? out.matmul.typeOfC
+                                  : typeOf(matmul.operand_type());
   if (out.matmul.typeOfC < 0 || out.matmul.typeOfOperands < 0)
     return userError("a matmul of elements of type " + bundle::ElementType_Name(matmul.type()));
   if (matmul.tf32() && (out.matmul.typeOfC != kF32 || out.matmul.typeOfOperands != kF32))
     return userError("a product in TF32 of elements that are not f32");
   if (matmul.sums_f16() && (out.matmul.typeOfC != kF16 || out.matmul.typeOfOperands != kF16))
     return userError("a product with sums in f16 of elements that are not f16");
-  if (matmul.has_bias() && (out.matmul.typeOfC == kF64 || matmul.batch().per_row() != 0 || matmul.batch().fixed() > 1))
+  if (matmul.has_bias() &&
+      (out.matmul.typeOfC == kF64 || matmul.batch().per_row() != 0 || matmul.batch().fixed() > 1))
     return userError("a product with a bias in f64, or of several matrices");
   out.matmul.tf32 = matmul.tf32(), out.matmul.sumsF16 = matmul.sums_f16();
   out.matmul.transposeA = matmul.transpose_a(), out.matmul.transposeB = matmul.transpose_b();
   out.matmul.lda = matmul.lda(), out.matmul.ldb = matmul.ldb(), out.matmul.ldc = matmul.ldc();
-  out.matmul.strideA = matmul.batch_stride_a(), out.matmul.strideB = matmul.batch_stride_b(), out.matmul.strideC = matmul.batch_stride_c();
+  out.matmul.strideA = matmul.batch_stride_a(), out.matmul.strideB = matmul.batch_stride_b(),
+  out.matmul.strideC = matmul.batch_stride_c();
   out.m = linear(matmul.m()), out.n = linear(matmul.n()), out.k = linear(matmul.k());
   out.batch = matmul.has_batch() ? linear(matmul.batch()) : Linear{1, 0};
   out.alpha = matmul.alpha();
@@ -188,8 +234,10 @@ Status CudaFunctions::prepare(const bundle::CompiledFunction &function, const bu
   return Status::success();
 }
 
-Status CudaFunctions::launchKernel(const Launch &launch, const FunctionArguments &arguments, CUstream stream) {
-  uint64_t leading[abi::kCudaLeadingParameters] = {uint64_t(arguments.rows), 0, uint64_t(arguments.sampleBase), arguments.rngIdBase};
+Status CudaFunctions::launchKernel(const Launch &launch, const FunctionArguments &arguments,
+                                   CUstream stream) {
+  uint64_t leading[abi::kCudaLeadingParameters] = {
+      uint64_t(arguments.rows), 0, uint64_t(arguments.sampleBase), arguments.rngIdBase};
   addresses_.clear();
   for (size_t i = 0; i < launch.operands.size(); ++i) {
     addresses_.push_back(resolve(launch.operands[i], arguments).value);
@@ -201,13 +249,17 @@ Status CudaFunctions::launchKernel(const Launch &launch, const FunctionArguments
     parameters_.push_back(&value);
   for (uint64_t &value : addresses_)
     parameters_.push_back(&value);
-  const int64_t perBlock = int64_t(launch.threads) * launch.perThread, blocks = (launch.iterations.at(arguments.rows) + perBlock - 1) / perBlock;
+  const int64_t perBlock = int64_t(launch.threads) * launch.perThread,
+                blocks = (launch.iterations.at(arguments.rows) + perBlock - 1) / perBlock;
   if (blocks == 0)
     return Status::success();
   if (blocks > INT32_MAX)
-    return userError("a launch of " + std::to_string(blocks) + " blocks is more than a GPU takes; use smaller micro-batches");
-  return cuda_.check("cuLaunchKernel", cuda_.cuLaunchKernel(launch.function, unsigned(blocks), 1, 1, launch.threads, 1, 1, launch.sharedBytes, stream,
-                                                            parameters_.data(), nullptr));
+    return userError("a launch of " + std::to_string(blocks) +
+                     " blocks is more than a GPU takes; use smaller micro-batches");
+  return cuda_.check("cuLaunchKernel",
+                     cuda_.cuLaunchKernel(launch.function, unsigned(blocks), 1, 1, launch.threads,
+                                          1, 1, launch.sharedBytes, stream, parameters_.data(),
+                                          nullptr));
 }
 
 BlasMatmul CudaFunctions::matmulOf(const Launch &launch, int64_t rows) {
@@ -218,19 +270,25 @@ BlasMatmul CudaFunctions::matmulOf(const Launch &launch, int64_t rows) {
 }
 
 BlasOperands CudaFunctions::operandsOf(const Launch &launch, const FunctionArguments &arguments) {
-  auto at = [&](size_t operand) { return operand < launch.operands.size() ? resolve(launch.operands[operand], arguments).value : 0; };
+  auto at = [&](size_t operand) {
+    return operand < launch.operands.size() ? resolve(launch.operands[operand], arguments).value
+                                            : 0;
+  };
   return {at(0), at(1), at(2), at(3)};
 }
 
-Result<bool> CudaFunctions::warmUp(uint32_t index, const FunctionArguments &arguments, CUstream stream) {
+Result<bool> CudaFunctions::warmUp(uint32_t index, const FunctionArguments &arguments,
+                                   CUstream stream) {
   if (index >= functions_.size())
-    return internalError("function " + std::to_string(index) + " of " + std::to_string(functions_.size()) + " is called");
+    return internalError("function " + std::to_string(index) + " of " +
+                         std::to_string(functions_.size()) + " is called");
   std::lock_guard<std::mutex> lock(mutex_);
   bool ran = false;
   for (const Launch &launch : functions_[index]) {
     if (launch.function)
       continue;
-    Result<bool> one = blas_->warmUp(matmulOf(launch, arguments.rows), operandsOf(launch, arguments), stream);
+    Result<bool> one =
+        blas_->warmUp(matmulOf(launch, arguments.rows), operandsOf(launch, arguments), stream);
     if (one.failed())
       return one.error();
     ran |= *one;
@@ -238,7 +296,8 @@ Result<bool> CudaFunctions::warmUp(uint32_t index, const FunctionArguments &argu
   return ran;
 }
 
-Status CudaFunctions::launchMatmul(const Launch &launch, const FunctionArguments &arguments, CUstream stream) {
+Status CudaFunctions::launchMatmul(const Launch &launch, const FunctionArguments &arguments,
+                                   CUstream stream) {
   const BlasMatmul matmul = matmulOf(launch, arguments.rows);
   const double beta = launch.accumulates && adds(launch.operands[2].argument, arguments) ? 1 : 0;
   return blas_->multiply(matmul, launch.alpha, beta, operandsOf(launch, arguments), stream);

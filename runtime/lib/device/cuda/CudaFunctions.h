@@ -31,7 +31,8 @@ struct Place { ///< position in an argument of a function
 class CudaFunctions {
 public:
   /// \param arch  architecture of the device. `cuda` must outlive this object.
-  static Result<std::unique_ptr<CudaFunctions>> create(const CudaApi &cuda, const std::string &arch);
+  static Result<std::unique_ptr<CudaFunctions>> create(const CudaApi &cuda,
+                                                       const std::string &arch);
 
   /// Name and version of the matmul library.
   std::string matmuls() const { return blas_->version(); }
@@ -85,7 +86,8 @@ private:
   std::unique_ptr<BlasLt> blas_;
   std::vector<CUmodule> modules_;
   std::vector<std::vector<Launch>> functions_;
-  std::mutex mutex_; ///< guards launches and the members below, which avoid allocation during a step
+  std::mutex
+      mutex_; ///< guards launches and the members below, which avoid allocation during a step
   std::vector<uint64_t> addresses_;
   std::vector<void *> parameters_;
   std::atomic<uint64_t> launches_{0};

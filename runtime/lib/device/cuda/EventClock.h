@@ -22,12 +22,17 @@ public:
 
   Status open() {
     for (CUevent &event : anchors_)
-      if (Status status = cuda_.check("cuEventCreate", cuda_.cuEventCreate(&event, kEventBlockingSync)); status.failed())
+      if (Status status =
+              cuda_.check("cuEventCreate", cuda_.cuEventCreate(&event, kEventBlockingSync));
+          status.failed())
         return status;
     return anchor();
   }
 
-  static double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+  static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
 
   /// Time of an event that has completed.
   double secondsOf(CUevent event) {
@@ -47,7 +52,8 @@ private:
   /// Records the anchor on a stream without work of a step.
   Status anchor() {
     std::swap(anchors_[0], anchors_[1]);
-    if (Status status = cuda_.check("cuEventRecord", cuda_.cuEventRecord(anchors_[0], nullptr)); status.failed())
+    if (Status status = cuda_.check("cuEventRecord", cuda_.cuEventRecord(anchors_[0], nullptr));
+        status.failed())
       return status;
     Status status = cuda_.check("cuEventSynchronize", cuda_.cuEventSynchronize(anchors_[0]));
     at_ = now();

@@ -8,7 +8,8 @@
 namespace zorse::runtime::cuda {
 
 /// Sets `function` to the library's function with that name, or adds the name to `missing`.
-template <typename Function> void findFunction(void *library, const char *name, Function *&function, std::string &missing) {
+template <typename Function>
+void findFunction(void *library, const char *name, Function *&function, std::string &missing) {
   if (void *found = ::dlsym(library, name))
     function = reinterpret_cast<Function *>(found);
   else

@@ -26,16 +26,22 @@ Status StreamQueues::open(const std::vector<uint32_t> &workers) {
     for (std::vector<CUevent> *ring : {&queue.after, &queue.begin, &queue.end})
       ring->resize(kEvents);
     queue.worker = &workers_[workers[i]];
-    if (Status status = call("cuStreamCreate", cuda_.cuStreamCreate(&queue.stream, kStreamNonBlocking)); status.failed())
+    if (Status status =
+            call("cuStreamCreate", cuda_.cuStreamCreate(&queue.stream, kStreamNonBlocking));
+        status.failed())
       return status;
   }
   for (auto &[number, worker] : workers_)
     worker.watcher = std::thread([this, &worker = worker] { watch(worker); });
-  threads_.open(workers, [this](const WorkerThreads::Item &item, const Event *waits) { return serve(item, waits); });
+  threads_.open(workers, [this](const WorkerThreads::Item &item, const Event *waits) {
+    return serve(item, waits);
+  });
   return Status::success();
 }
 
-Status StreamQueues::wait(Event event) { return done_->waitFor(event.queue, event.count) ? Status::success() : Status(failure_.get()); }
+Status StreamQueues::wait(Event event) {
+  return done_->waitFor(event.queue, event.count) ? Status::success() : Status(failure_.get());
+}
 
 void StreamQueues::abort(const Error &why) {
   failure_.keep(why);
@@ -65,7 +71,9 @@ void StreamQueues::close() {
 }
 
 Status StreamQueues::call(const char *what, CUresult result) const {
-  return result == kSuccess ? Status::success() : Status(userError("device '" + device_ + "': " + cuda_.describe(what, result)));
+  return result == kSuccess
+             ? Status::success()
+             : Status(userError("device '" + device_ + "': " + cuda_.describe(what, result)));
 }
 
 void StreamQueues::fail(uint64_t tag, const Error &error) {
@@ -96,7 +104,9 @@ bool StreamQueues::serve(const WorkerThreads::Item &item, const Event *waits) {
   if (recorded_->stopped())
     return false;
   const auto *calls = std::get_if<CallWork>(&item.work);
-  RecordedWork out{item.tag, item.number, item.queue, item.notify, std::holds_alternative<HostWork>(item.work), 0, 0, {}};
+  RecordedWork out{
+      item.tag, item.number, item.queue, item.notify, std::holds_alternative<HostWork>(item.work),
+      0,        0,           {}};
   if (out.byHost || (calls && calls->before)) // these may block
     handOver(worker);
   for (uint32_t i = 0; i < item.waits; ++i)
@@ -139,7 +149,10 @@ Status StreamQueues::record(Queue &queue, std::vector<CUevent> &ring, uint64_t n
   CUevent &event = ring[number % kEvents];
   const bool timed = &ring != &queue.after;
   if (!event)
-    if (Status status = call("cuEventCreate", cuda_.cuEventCreate(&event, kEventBlockingSync | (timed ? 0 : kEventDisableTiming))); status.failed())
+    if (Status status = call(
+            "cuEventCreate",
+            cuda_.cuEventCreate(&event, kEventBlockingSync | (timed ? 0 : kEventDisableTiming)));
+        status.failed())
       return status;
   if (!timed)
     queue.recorded = number + 1;
@@ -150,16 +163,20 @@ Status StreamQueues::waitOnStream(CUstream stream, const Event *waits, uint32_t 
   for (uint32_t i = 0; i < count; ++i) {
     Queue &other = *queues_[waits[i].queue];
     const uint64_t number = waits[i].count - 1;
-    std::lock_guard<std::mutex> lock(other.mutex); // its event must not be recorded again in the meantime
+    std::lock_guard<std::mutex> lock(
+        other.mutex); // its event must not be recorded again in the meantime
     if (waits[i].count == 0 || number + kEvents < other.recorded)
       continue; // finished
-    if (Status status = call("cuStreamWaitEvent", cuda_.cuStreamWaitEvent(stream, other.after[number % kEvents], 0)); status.failed())
+    if (Status status = call("cuStreamWaitEvent",
+                             cuda_.cuStreamWaitEvent(stream, other.after[number % kEvents], 0));
+        status.failed())
       return status;
   }
   return Status::success();
 }
 
-Status StreamQueues::submit(const WorkerThreads::Item &item, const Event *waits, RecordedWork &out) {
+Status StreamQueues::submit(const WorkerThreads::Item &item, const Event *waits,
+                            RecordedWork &out) {
   Queue &queue = *queues_[item.queue];
   if (Status status = waitOnStream(queue.stream, waits, item.waits); status.failed())
     return status;
@@ -175,7 +192,8 @@ Status StreamQueues::submit(const WorkerThreads::Item &item, const Event *waits,
     return put(item.work, queue.stream);
   for (size_t i = 0; i < calls->count; ++i) {
     if (calls->before) {
-      if (Status status = call("cuStreamSynchronize", cuda_.cuStreamSynchronize(queue.stream)); status.failed())
+      if (Status status = call("cuStreamSynchronize", cuda_.cuStreamSynchronize(queue.stream));
+          status.failed())
         return status;
       if (Status status = calls->before->run(calls->argument, i); status.failed())
         return status;
@@ -188,11 +206,14 @@ Status StreamQueues::submit(const WorkerThreads::Item &item, const Event *waits,
 
 Status StreamQueues::put(const Work &work, CUstream stream) {
   if (const auto *copy = std::get_if<CopyWork>(&work); copy && copy->bytes > 0)
-    return call("cuMemcpyAsync", cuda_.cuMemcpyAsync(copy->to.value, copy->from.value, copy->bytes, stream));
+    return call("cuMemcpyAsync",
+                cuda_.cuMemcpyAsync(copy->to.value, copy->from.value, copy->bytes, stream));
   if (const auto *read = std::get_if<ReadWork>(&work); read && read->bytes > 0)
-    return call("cuMemcpyDtoHAsync", cuda_.cuMemcpyDtoHAsync_v2(read->to, read->from.value, read->bytes, stream));
+    return call("cuMemcpyDtoHAsync",
+                cuda_.cuMemcpyDtoHAsync_v2(read->to, read->from.value, read->bytes, stream));
   if (const auto *write = std::get_if<WriteWork>(&work); write && write->bytes > 0)
-    return call("cuMemcpyHtoDAsync", cuda_.cuMemcpyHtoDAsync_v2(write->to.value, write->from, write->bytes, stream));
+    return call("cuMemcpyHtoDAsync",
+                cuda_.cuMemcpyHtoDAsync_v2(write->to.value, write->from, write->bytes, stream));
   return Status::success();
 }
 
@@ -217,7 +238,8 @@ Status StreamQueues::waitOnHost(const WorkerThreads::Item &item, const Event *wa
   return item.number > 0 ? wait(item.queue, item.number - 1) : Status::success();
 }
 
-Status StreamQueues::runOnHost(const WorkerThreads::Item &item, const Event *waits, RecordedWork &out) {
+Status StreamQueues::runOnHost(const WorkerThreads::Item &item, const Event *waits,
+                               RecordedWork &out) {
   if (Status status = waitOnHost(item, waits); status.failed())
     return status;
   if (recorded_->stopped())
@@ -249,11 +271,13 @@ void StreamQueues::watch(Worker &worker) {
 /// Blocks until a work item is done. Returns false if aborted.
 bool StreamQueues::watch(const RecordedWork &work) {
   Queue &queue = *queues_[work.queue];
-  const CUevent event = queue.after[work.number % kEvents]; // not recorded again before this work is done
+  const CUevent event =
+      queue.after[work.number % kEvents]; // not recorded again before this work is done
   if (done_->stopped())
     return false;
   if (!work.byHost)
-    if (Status status = call("cuEventSynchronize", cuda_.cuEventSynchronize(event)); status.failed()) {
+    if (Status status = call("cuEventSynchronize", cuda_.cuEventSynchronize(event));
+        status.failed()) {
       fail(work.tag, status.error());
       return false;
     }
@@ -264,7 +288,8 @@ bool StreamQueues::watch(const RecordedWork &work) {
     observer_.finished(work.tag, work.begin, work.end);
   } else if (work.notify) {
     const double end = clock_.secondsOf(queue.end[work.number % kEvents]);
-    observer_.finished(work.tag, std::min(clock_.secondsOf(queue.begin[work.number % kEvents]), end), end);
+    observer_.finished(work.tag,
+                       std::min(clock_.secondsOf(queue.begin[work.number % kEvents]), end), end);
   }
   done_->finish(work.queue);
   return true;

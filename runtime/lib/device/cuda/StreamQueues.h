@@ -43,10 +43,13 @@ protected:
 /// A stream of the target on which other components enqueue work.
 class TargetStream final : public WorkStream {
 public:
-  TargetStream(const CudaApi &cuda, StreamTarget &target, CUstream stream) : cuda_(cuda), target_(target), stream_(stream) {}
+  TargetStream(const CudaApi &cuda, StreamTarget &target, CUstream stream)
+      : cuda_(cuda), target_(target), stream_(stream) {}
   void *handle() const override { return stream_; }
   Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override {
-    return bytes == 0 ? Status::success() : cuda_.check("cuMemcpyAsync", cuda_.cuMemcpyAsync(to.value, from.value, bytes, stream_));
+    return bytes == 0 ? Status::success()
+                      : cuda_.check("cuMemcpyAsync",
+                                    cuda_.cuMemcpyAsync(to.value, from.value, bytes, stream_));
   }
   Status call(const FunctionCall &call) override { return target_.launchFunction(call, stream_); }
 
@@ -60,12 +63,15 @@ private:
 class StreamQueues {
 public:
   /// All arguments must outlive this object.
-  StreamQueues(const CudaApi &cuda, StreamTarget &target, std::string device, QueueObserver &observer)
-      : cuda_(cuda), target_(target), device_(std::move(device)), observer_(observer), clock_(cuda) {}
+  StreamQueues(const CudaApi &cuda, StreamTarget &target, std::string device,
+               QueueObserver &observer)
+      : cuda_(cuda), target_(target), device_(std::move(device)), observer_(observer),
+        clock_(cuda) {}
   ~StreamQueues();
 
   Status open(const std::vector<uint32_t> &workers);
-  Event enqueue(uint32_t queue, const Event *waits, size_t waitCount, const Work &work, uint64_t tag, bool notify) {
+  Event enqueue(uint32_t queue, const Event *waits, size_t waitCount, const Work &work,
+                uint64_t tag, bool notify) {
     return threads_.enqueue(queue, waits, waitCount, work, tag, notify);
   }
   CUstream stream(uint32_t queue) const { return queues_[queue]->stream; }
@@ -83,7 +89,8 @@ private:
     uint32_t queue = 0;
     bool notify = false, byHost = false;
     double begin = 0, end = 0; ///< of host work
-    std::vector<Event> waits;  ///< on queues of other workers; these count as done before this item does
+    std::vector<Event>
+        waits; ///< on queues of other workers; these count as done before this item does
   };
   /// The queues of one worker.
   struct Worker {

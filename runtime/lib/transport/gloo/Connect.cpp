@@ -23,8 +23,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;
 
-constexpr size_t kUnauthenticated = 64;                   ///< maximum unproved connections in addition to those expected; the oldest is closed first
-constexpr auto kHandshakeTime = std::chrono::seconds(10); ///< lifetime of an unproved connection; a slow rank connects again
+constexpr size_t kUnauthenticated =
+    64; ///< maximum unproved connections in addition to those expected; the oldest is closed first
+constexpr auto kHandshakeTime =
+    std::chrono::seconds(10); ///< lifetime of an unproved connection; a slow rank connects again
 constexpr uint32_t kMaxContexts = 16;
 
 /// The addresses that a rank publishes: "host port peer:contexts peer:contexts ...".
@@ -65,7 +67,8 @@ struct PendingPeer {
   std::string problem;              ///< most recent problem
 
   size_t missing() const {
-    return std::count_if(made.begin(), made.end(), [](const FileDescriptor &fd) { return !fd.valid(); });
+    return std::count_if(made.begin(), made.end(),
+                         [](const FileDescriptor &fd) { return !fd.valid(); });
   }
 };
 
@@ -91,7 +94,8 @@ struct Attempt {
 
 class ConnectionSetup {
 public:
-  ConnectionSetup(ProcessGroup &group, const GlooOptions &options) : group_(group), options_(options), me_(group.rank()) {}
+  ConnectionSetup(ProcessGroup &group, const GlooOptions &options)
+      : group_(group), options_(options), me_(group.rank()) {}
 
   Result<std::map<uint32_t, Connections>> meet() {
     if (Status status = introduce(); status.failed())
@@ -100,13 +104,15 @@ public:
       if (peer < me_)
         for (uint32_t index = 0; index < pending.made.size(); ++index)
           tryLater(peer, index, pending.made.size(), 0);
-    deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.connectSeconds));
+    deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                   std::chrono::duration<double>(options_.connectSeconds));
     while (!complete())
       if (Status status = turn(); status.failed())
         return status;
     listener_.reset();
     // No rank uses a connection before all ranks have all of theirs.
-    if (Result<std::vector<std::string>> all = group_.allGatherBytes("transport is connected", ""); all.failed())
+    if (Result<std::vector<std::string>> all = group_.allGatherBytes("transport is connected", "");
+        all.failed())
       return all.error();
     std::map<uint32_t, Connections> connections;
     for (auto &[peer, pending] : pending_) {
@@ -133,20 +139,24 @@ private:
       mine.dataConnections[peer] = found == options_.dataConnections.end() ? 1 : found->second;
     }
 
-    Result<std::vector<std::string>> all = group_.allGatherBytes("transport addresses", encodeIntroduction(mine));
+    Result<std::vector<std::string>> all =
+        group_.allGatherBytes("transport addresses", encodeIntroduction(mine));
     if (all.failed())
       return all.error();
     for (uint32_t rank = 0; rank < all->size(); ++rank) {
       std::optional<PeerAddress> theirs = decodeAddress((*all)[rank]);
       if (!theirs)
-        return internalError(rankName(options_, rank) + " sent an invalid introduction: '" + (*all)[rank].substr(0, 100) + "'");
+        return internalError(rankName(options_, rank) + " sent an invalid introduction: '" +
+                             (*all)[rank].substr(0, 100) + "'");
       auto here = mine.dataConnections.find(rank), there = theirs->dataConnections.find(me_);
-      if (rank == me_ || (here == mine.dataConnections.end() && there == theirs->dataConnections.end()))
+      if (rank == me_ ||
+          (here == mine.dataConnections.end() && there == theirs->dataConnections.end()))
         continue;
       PendingPeer &pending = pending_[rank];
       pending.host = theirs->host;
       pending.port = theirs->port;
-      uint32_t contexts = std::max(here == mine.dataConnections.end() ? 1 : here->second, there == theirs->dataConnections.end() ? 1 : there->second);
+      uint32_t contexts = std::max(here == mine.dataConnections.end() ? 1 : here->second,
+                                   there == theirs->dataConnections.end() ? 1 : there->second);
       pending.made.resize(1 + contexts);
     }
     return Status::success();
@@ -154,23 +164,30 @@ private:
 
   Status check() const {
     if (options_.secret.size() < 16)
-      return userError("the job's secret has " + std::to_string(options_.secret.size()) + " bytes; expected at least 16");
-    const std::string &reached = options_.advertise.empty() ? options_.listenAddress : options_.advertise;
+      return userError("the job's secret has " + std::to_string(options_.secret.size()) +
+                       " bytes; expected at least 16");
+    const std::string &reached =
+        options_.advertise.empty() ? options_.listenAddress : options_.advertise;
     if (isWildcard(reached))
-      return userError("peers cannot reach '" + reached + "': set an address of this host that they can reach");
+      return userError("peers cannot reach '" + reached +
+                       "': set an address of this host that they can reach");
     if (reached.find_first_of(" \t\n") != std::string::npos)
       return userError("expected a host name or address, found '" + reached + "'");
     for (uint32_t peer : options_.peers)
       if (peer >= group_.size() || peer == me_)
-        return internalError("rank " + std::to_string(me_) + " of " + std::to_string(group_.size()) + " has no peer of rank " + std::to_string(peer));
+        return internalError("rank " + std::to_string(me_) + " of " +
+                             std::to_string(group_.size()) + " has no peer of rank " +
+                             std::to_string(peer));
     for (auto [peer, contexts] : options_.dataConnections)
       if (contexts < 1 || contexts > kMaxContexts)
-        return userError("expected 1 to 16 connections to " + rankName(options_, peer) + ", found " + std::to_string(contexts));
+        return userError("expected 1 to 16 connections to " + rankName(options_, peer) +
+                         ", found " + std::to_string(contexts));
     return Status::success();
   }
 
   bool complete() const {
-    return std::all_of(pending_.begin(), pending_.end(), [](const auto &instruction) { return instruction.second.missing() == 0; });
+    return std::all_of(pending_.begin(), pending_.end(),
+                       [](const auto &instruction) { return instruction.second.missing() == 0; });
   }
 
   void tryLater(uint32_t peer, uint32_t index, size_t count, unsigned tries) {
@@ -179,7 +196,10 @@ private:
     attempt.purpose = {group_.generation(), me_, peer, index, uint32_t(count)};
     attempt.tries = tries;
     // Delays: 0, 20, 40, ... ms, at most 1 s.
-    attempt.when = Clock::now() + (tries == 0 ? std::chrono::milliseconds(0) : std::chrono::milliseconds(std::min(1000, 10 << std::min(tries, 7u))));
+    attempt.when =
+        Clock::now() + (tries == 0
+                            ? std::chrono::milliseconds(0)
+                            : std::chrono::milliseconds(std::min(1000, 10 << std::min(tries, 7u))));
   }
 
   /// Waits for an event and handles it.
@@ -202,10 +222,12 @@ private:
       next = std::min(next, current->when);
       if (current->state == Attempt::Waiting)
         continue;
-      polled.push_back({current->fd.get(), short(current->state == Attempt::Connecting ? POLLOUT : POLLIN), 0});
+      polled.push_back(
+          {current->fd.get(), short(current->state == Attempt::Connecting ? POLLOUT : POLLIN), 0});
       order.push_back(current);
     }
-    int milliseconds = int(std::chrono::duration_cast<std::chrono::milliseconds>(next - now).count()) + 1;
+    int milliseconds =
+        int(std::chrono::duration_cast<std::chrono::milliseconds>(next - now).count()) + 1;
     if (poll(polled.data(), polled.size(), milliseconds) < 0 && errno != EINTR)
       return internalError(std::string("poll: ") + std::strerror(errno));
     for (size_t i = 0; i < order.size(); ++i)
@@ -222,7 +244,8 @@ private:
     Result<FileDescriptor> fd = startConnecting(pending.host, pending.port, attempt.tries);
     if (fd.failed()) {
       pending.problem = fd.message();
-      attempt.when = Clock::now() + std::chrono::milliseconds(std::min(1000, 10 << std::min(++attempt.tries, 7u)));
+      attempt.when = Clock::now() +
+                     std::chrono::milliseconds(std::min(1000, 10 << std::min(++attempt.tries, 7u)));
       return;
     }
     attempt.fd = std::move(*fd);
@@ -233,7 +256,8 @@ private:
   void admitUnauthenticated() {
     for (;;) {
       FileDescriptor fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-      bool full = !fd.valid() && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
+      bool full = !fd.valid() &&
+                  (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
       if (!fd.valid() && !full)
         return;
       size_t expected = 0, strangers = 0;
@@ -263,7 +287,8 @@ private:
   void giveUp(std::list<Attempt>::iterator attempt, const std::string &problem) {
     if (attempt->ours()) {
       pending_[attempt->purpose.to].problem = problem;
-      tryLater(attempt->purpose.to, attempt->purpose.index, attempt->purpose.count, attempt->tries + 1);
+      tryLater(attempt->purpose.to, attempt->purpose.index, attempt->purpose.count,
+               attempt->tries + 1);
     } else {
       ++turnedAway_;
     }
@@ -274,7 +299,8 @@ private:
   Status advance(std::list<Attempt>::iterator attempt) {
     if (attempt->state == Attempt::Connecting) {
       std::string problem = connectProblem(attempt->fd.get());
-      if (problem.empty() && (!randomNonce(attempt->client) || !send(*attempt, encode({attempt->purpose, attempt->client}))))
+      if (problem.empty() && (!randomNonce(attempt->client) ||
+                              !send(*attempt, encode({attempt->purpose, attempt->client}))))
         problem = "connection lost";
       if (!problem.empty())
         giveUp(attempt, problem);
@@ -282,20 +308,27 @@ private:
         attempt->await(Attempt::AwaitReply, kReplyBytes);
       return Status::success();
     }
-    ssize_t got = recv(attempt->fd.get(), attempt->received.data() + attempt->have, attempt->need - attempt->have, 0);
+    ssize_t got = recv(attempt->fd.get(), attempt->received.data() + attempt->have,
+                       attempt->need - attempt->have, 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
       return Status::success();
     if (got <= 0) {
-      giveUp(attempt, got == 0 ? "it closed the connection: it may belong to another job or to another start of this one" : std::strerror(errno));
+      giveUp(attempt, got == 0 ? "it closed the connection: it may belong to another job or to "
+                                 "another start of this one"
+                               : std::strerror(errno));
       return Status::success();
     }
     attempt->have += got;
     return attempt->have < attempt->need ? Status::success() : understand(attempt);
   }
 
-  template <size_t n> bool send(const Attempt &attempt, const std::array<uint8_t, n> &bytes) { return writeWhole(attempt.fd.get(), bytes.data(), n); }
+  template <size_t n> bool send(const Attempt &attempt, const std::array<uint8_t, n> &bytes) {
+    return writeWhole(attempt.fd.get(), bytes.data(), n);
+  }
 
-  std::optional<Proof> proof(Role role, const Attempt &a) { return prove(role, options_.secret, options_.job, a.purpose, a.client, a.server); }
+  std::optional<Proof> proof(Role role, const Attempt &a) {
+    return prove(role, options_.secret, options_.job, a.purpose, a.client, a.server);
+  }
 
   /// Handles a complete frame.
   Status understand(std::list<Attempt>::iterator attempt) {
@@ -308,8 +341,10 @@ private:
         return internalError("libcrypto does not provide HMAC-SHA256");
       const PendingPeer &pending = pending_[a.purpose.to];
       if (!sameProof(*theirs, a.received.data() + kNonceBytes))
-        return userError("the process listening at " + pending.host + ":" + std::to_string(pending.port) + " as " + rankName(options_, a.purpose.to) +
-                         " does not know the secret of job '" + options_.job + "': expected the same secret on all ranks");
+        return userError("the process listening at " + pending.host + ":" +
+                         std::to_string(pending.port) + " as " + rankName(options_, a.purpose.to) +
+                         " does not know the secret of job '" + options_.job +
+                         "': expected the same secret on all ranks");
       if (send(a, *mine))
         a.await(Attempt::AwaitAdmission, 1);
       else
@@ -325,8 +360,10 @@ private:
     case Attempt::AwaitHello: {
       std::optional<Hello> hello = decodeHello(a.received.data());
       auto pending = hello ? pending_.find(hello->purpose.from) : pending_.end();
-      if (pending == pending_.end() || pending->first <= me_ || hello->purpose.to != me_ || hello->purpose.generation != group_.generation() ||
-          hello->purpose.count != pending->second.made.size() || hello->purpose.index >= hello->purpose.count) {
+      if (pending == pending_.end() || pending->first <= me_ || hello->purpose.to != me_ ||
+          hello->purpose.generation != group_.generation() ||
+          hello->purpose.count != pending->second.made.size() ||
+          hello->purpose.index >= hello->purpose.count) {
         giveUp(attempt, "");
         return Status::success();
       }
@@ -343,7 +380,8 @@ private:
     }
     case Attempt::AwaitProof: {
       std::optional<Proof> theirs = proof(Role::Client, a);
-      if (theirs && sameProof(*theirs, a.received.data()) && send(a, std::array<uint8_t, 1>{kAdmitted}))
+      if (theirs && sameProof(*theirs, a.received.data()) &&
+          send(a, std::array<uint8_t, 1>{kAdmitted}))
         admit(attempt, a.purpose.from);
       else
         giveUp(attempt, "");
@@ -371,13 +409,16 @@ private:
         continue;
       if (peer < me_)
         return Error{ErrorKind::User,
-                     rankName(options_, peer) + " could not be reached at " + pending.host + ":" + std::to_string(pending.port) + " within " +
-                         seconds.str() + " s: " + (pending.problem.empty() ? "no answer" : pending.problem),
+                     rankName(options_, peer) + " could not be reached at " + pending.host + ":" +
+                         std::to_string(pending.port) + " within " + seconds.str() +
+                         " s: " + (pending.problem.empty() ? "no answer" : pending.problem),
                      peer};
       return Error{ErrorKind::User,
-                   rankName(options_, peer) + " has not connected to " + options_.listenAddress + " within " + seconds.str() + " s" +
+                   rankName(options_, peer) + " has not connected to " + options_.listenAddress +
+                       " within " + seconds.str() + " s" +
                        (turnedAway_ ? "; " + std::to_string(turnedAway_) +
-                                          " connections of others, or of ranks with another secret, job or generation, were turned away"
+                                          " connections of others, or of ranks with another "
+                                          "secret, job or generation, were turned away"
                                     : ""),
                    peer};
     }
@@ -401,6 +442,7 @@ std::string zorse::runtime::gloo_transport::rankName(const GlooOptions &options,
   return rank < options.deviceNames.size() ? name + " (" + options.deviceNames[rank] + ")" : name;
 }
 
-Result<std::map<uint32_t, Connections>> zorse::runtime::gloo_transport::connectRanks(ProcessGroup &group, const GlooOptions &options) {
+Result<std::map<uint32_t, Connections>>
+zorse::runtime::gloo_transport::connectRanks(ProcessGroup &group, const GlooOptions &options) {
   return ConnectionSetup(group, options).meet();
 }

@@ -19,7 +19,8 @@ struct Connections {
 };
 
 /// Connects to all peers and returns the connections by peer. All ranks of the group must call it.
-Result<std::map<uint32_t, Connections>> connectRanks(ProcessGroup &group, const GlooOptions &options);
+Result<std::map<uint32_t, Connections>> connectRanks(ProcessGroup &group,
+                                                     const GlooOptions &options);
 
 /// "rank 3 (t4:0)"
 std::string rankName(const GlooOptions &options, uint32_t rank);

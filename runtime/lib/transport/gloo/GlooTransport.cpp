@@ -17,12 +17,14 @@ using namespace zorse::runtime::gloo_transport;
 
 namespace {
 
-constexpr size_t kAllToAllMembers = 16; ///< with more members, all send their numbers to the first one, which returns the sum
+constexpr size_t kAllToAllMembers =
+    16; ///< with more members, all send their numbers to the first one, which returns the sum
 
 class GlooTransport final : public Transport {
 public:
   GlooTransport(std::unique_ptr<Links> links, uint32_t rank, std::vector<uint32_t> sites)
-      : links_(std::move(links)), messenger_{*links_, blocks_, rank, std::move(sites)}, rank_(rank) {}
+      : links_(std::move(links)), messenger_{*links_, blocks_, rank, std::move(sites)},
+        rank_(rank) {}
 
   std::string name() const override { return "gloo"; }
   Status send(Operation operation, uint32_t peer, const void *data, size_t bytes) override {
@@ -33,7 +35,8 @@ public:
 
   void postReceive(Operation operation, uint32_t peer, void *data, size_t bytes) override {
     Inbox in;
-    if (messenger_.postReceive(in, operation, 0, peer, data, bytes).failed() || in.back().postAll().failed())
+    if (messenger_.postReceive(in, operation, 0, peer, data, bytes).failed() ||
+        in.back().postAll().failed())
       return; // the receive reports the error
     std::lock_guard<std::mutex> lock(mutex_);
     ExpectedReceive &expected = expected_[{slotOf(operation, 0), peer}];
@@ -50,7 +53,8 @@ public:
       std::lock_guard<std::mutex> lock(mutex_);
       if (auto found = expected_.find({slotOf(operation, 0), peer}); found != expected_.end()) {
         if (found->second.data != data || found->second.bytes != bytes)
-          return internalError("instruction " + std::to_string(operation.instruction) + " was expected elsewhere or with another size");
+          return internalError("instruction " + std::to_string(operation.instruction) +
+                               " was expected elsewhere or with another size");
         in = std::move(found->second.message);
         expected_.erase(found);
       }
@@ -62,7 +66,9 @@ public:
     return in.back().finish();
   }
 
-  Status allGather(Operation operation, const AllGatherArguments &a) override { return gather(operation, 0, a); }
+  Status allGather(Operation operation, const AllGatherArguments &a) override {
+    return gather(operation, 0, a);
+  }
 
   Status reduceScatter(Operation operation, const ReduceScatterArguments &a) override {
     return gloo_transport::reduceScatter(messenger_, operation, a);
@@ -71,7 +77,8 @@ public:
   Status allReduce(Operation operation, const AllReduceArguments &a) override {
     size_t element = bytesOf(a.type), bytes = size_t(a.count) * element;
     if (bytes <= kInlineBytes)
-      return a.members.size() <= kAllToAllMembers ? sumByAll(operation, a, bytes) : sumByFirst(operation, a, bytes);
+      return a.members.size() <= kAllToAllMembers ? sumByAll(operation, a, bytes)
+                                                  : sumByFirst(operation, a, bytes);
     // Every rank sums one part and sends the result to all others.
     AllGatherArguments show;
     show.elementBytes = element;
@@ -100,9 +107,11 @@ public:
   void abort(const Error &why) override { links_->fail(why); }
 
 private:
-  /// Who passes shard number `index` of `owner` to `reader`: the owner itself, or, at another site, one of its readers there, which gets it from the
-  /// owner. So every shard crosses between two sites once.
-  uint32_t sourceOf(uint32_t reader, uint32_t owner, size_t index, const std::vector<uint32_t> &readers) const {
+  /// Who passes shard number `index` of `owner` to `reader`: the owner itself, or, at another site,
+  /// one of its readers there, which gets it from the owner. So every shard crosses between two
+  /// sites once.
+  uint32_t sourceOf(uint32_t reader, uint32_t owner, size_t index,
+                    const std::vector<uint32_t> &readers) const {
     if (messenger_.site(reader) == messenger_.site(owner))
       return owner;
     std::vector<uint32_t> there;
@@ -127,13 +136,16 @@ private:
     std::vector<RelayedShard> relayed;
     ZORSE_TRY(Messenger::count(operation, a.shards.size()));
     const Held held = heldBy(rank_, a);
-    auto place = [&](const Shard &shard) { return static_cast<std::byte *>(a.full) + size_t(held.whole.place(shard)) * a.elementBytes; };
+    auto place = [&](const Shard &shard) {
+      return static_cast<std::byte *>(a.full) + size_t(held.whole.place(shard)) * a.elementBytes;
+    };
     auto bytes = [&](const Shard &shard) { return size_t(shard.size()) * a.elementBytes; };
     auto readersFrom = [&](uint32_t source, size_t index, const std::vector<uint32_t> &readers) {
       const uint32_t owner = a.shards[index].device;
       std::vector<uint32_t> served;
       for (uint32_t reader : readers)
-        if (reader != owner && reader != source && sourceOf(reader, owner, index, readers) == source)
+        if (reader != owner && reader != source &&
+            sourceOf(reader, owner, index, readers) == source)
           served.push_back(reader);
       return served;
     };
@@ -143,9 +155,14 @@ private:
       if (shard.device == rank_ || shard.empty() || !held.whole.has(shard))
         continue;
       uint32_t message = firstMessage + uint32_t(i);
-      const bool near = messenger_.site(shard.device) == messenger_.site(rank_); // it comes from its owner, and to all others here, too
-      const std::vector<uint32_t> readers = near ? std::vector<uint32_t>() : holdersOf(a.reads, shard);
-      ZORSE_TRY(messenger_.postReceive(in, operation, message, sourceOf(rank_, shard.device, i, readers), place(shard), bytes(shard)));
+      const bool near =
+          messenger_.site(shard.device) ==
+          messenger_.site(rank_); // it comes from its owner, and to all others here, too
+      const std::vector<uint32_t> readers =
+          near ? std::vector<uint32_t>() : holdersOf(a.reads, shard);
+      ZORSE_TRY(messenger_.postReceive(in, operation, message,
+                                       sourceOf(rank_, shard.device, i, readers), place(shard),
+                                       bytes(shard)));
       ZORSE_TRY(in.back().postAll());
       if (std::vector<uint32_t> onward = readersFrom(rank_, i, readers); !onward.empty())
         relayed.push_back({&in.back(), place(shard), bytes(shard), message, std::move(onward)});
@@ -154,9 +171,11 @@ private:
       const Shard &shard = a.shards[i];
       if (shard.device != rank_ || shard.empty())
         continue;
-      const std::byte *from = static_cast<const std::byte *>(a.shard) + size_t(held.shards.place(shard)) * a.elementBytes;
+      const std::byte *from = static_cast<const std::byte *>(a.shard) +
+                              size_t(held.shards.place(shard)) * a.elementBytes;
       for (uint32_t reader : readersFrom(rank_, i, holdersOf(a.reads, shard)))
-        ZORSE_TRY(messenger_.post(out, operation, firstMessage + uint32_t(i), reader, from, bytes(shard)));
+        ZORSE_TRY(messenger_.post(out, operation, firstMessage + uint32_t(i), reader, from,
+                                  bytes(shard)));
       if (held.whole.has(shard) && place(shard) != from)
         std::memcpy(place(shard), from, bytes(shard));
     }
@@ -164,7 +183,8 @@ private:
       ZORSE_TRY(relay.from->awaitHead());
       std::vector<Outgoing *> onward;
       for (uint32_t reader : relay.readers) {
-        ZORSE_TRY(messenger_.compose(out, operation, relay.message, reader, relay.data, relay.bytes));
+        ZORSE_TRY(
+            messenger_.compose(out, operation, relay.message, reader, relay.data, relay.bytes));
         onward.push_back(&out.back());
         ZORSE_TRY(onward.back()->begin());
       }
@@ -175,7 +195,8 @@ private:
       }
     }
     for (Incoming &message : in)
-      if (std::none_of(relayed.begin(), relayed.end(), [&](const RelayedShard &relay) { return relay.from == &message; }))
+      if (std::none_of(relayed.begin(), relayed.end(),
+                       [&](const RelayedShard &relay) { return relay.from == &message; }))
         ZORSE_TRY(message.finish());
     return messenger_.finish(out);
   }
@@ -184,7 +205,8 @@ private:
   /// memory of the transport, so senders need no handshake.
   struct PostedReceives {
     std::vector<uint32_t> members;
-    uint64_t calls = 0; ///< calls of the instruction; used as the step in message slots, because the next step with this instruction is unknown
+    uint64_t calls = 0; ///< calls of the instruction; used as the step in message slots, because
+                        ///< the next step with this instruction is unknown
     std::unique_ptr<Inbox> in;
   };
 
@@ -192,7 +214,8 @@ private:
     posted.in = std::make_unique<Inbox>();
     for (uint32_t member : posted.members)
       if (member != rank_) {
-        ZORSE_TRY(messenger_.postReceive(*posted.in, {instruction, posted.calls}, 0, member, nullptr, 0));
+        ZORSE_TRY(
+            messenger_.postReceive(*posted.in, {instruction, posted.calls}, 0, member, nullptr, 0));
         ZORSE_TRY(posted.in->back().begin());
       }
     return Status::success();
@@ -203,18 +226,21 @@ private:
     PostedReceives *posted;
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      posted = &posted_[operation.instruction]; // the reference stays valid; one thread serves an instruction
+      posted = &posted_[operation.instruction]; // the reference stays valid; one thread serves an
+                                                // instruction
     }
     if (posted->calls == 0)
       posted->members = a.members;
     if (posted->members != a.members)
-      return internalError("instruction " + std::to_string(operation.instruction) + " sums over other members than before");
+      return internalError("instruction " + std::to_string(operation.instruction) +
+                           " sums over other members than before");
     if (!posted->in)
       ZORSE_TRY(postNext(operation.instruction, *posted));
     Outbox out;
     for (uint32_t member : a.members)
       if (member != rank_)
-        ZORSE_TRY(messenger_.post(out, {operation.instruction, posted->calls}, 0, member, a.data, bytes));
+        ZORSE_TRY(
+            messenger_.post(out, {operation.instruction, posted->calls}, 0, member, a.data, bytes));
     std::vector<const void *> addends;
     auto message = posted->in->begin();
     for (uint32_t member : a.members) {
@@ -229,7 +255,9 @@ private:
       rankedSum(a.type, a.data, addends, a.count); // the sent data was copied
     ZORSE_TRY(messenger_.finish(out));
     ++posted->calls;
-    if (postNext(operation.instruction, *posted).failed()) // a peer may already have left; this matters only if the instruction runs again
+    if (postNext(operation.instruction, *posted)
+            .failed()) // a peer may already have left; this matters only if the instruction runs
+                       // again
       posted->in.reset();
     return Status::success();
   }
@@ -272,8 +300,9 @@ private:
     Inbox message;
   };
   std::mutex mutex_;
-  std::map<uint32_t, PostedReceives> posted_;                         ///< key: instruction
-  std::map<std::pair<uint64_t, uint32_t>, ExpectedReceive> expected_; ///< pre-posted receives that were not called yet; key: slot and peer
+  std::map<uint32_t, PostedReceives> posted_; ///< key: instruction
+  std::map<std::pair<uint64_t, uint32_t>, ExpectedReceive>
+      expected_; ///< pre-posted receives that were not called yet; key: slot and peer
 };
 
 /// Makes a write to a connection of a dead peer an error instead of a fatal signal.
@@ -297,7 +326,8 @@ void allowDescriptors(size_t peers) {
 
 } // namespace
 
-Result<std::unique_ptr<Transport>> zorse::runtime::makeGlooTransport(ProcessGroup &group, const GlooOptions &options) {
+Result<std::unique_ptr<Transport>> zorse::runtime::makeGlooTransport(ProcessGroup &group,
+                                                                     const GlooOptions &options) {
   ignoreBrokenPipes();
   allowDescriptors(group.size());
   Result<std::map<uint32_t, Connections>> connections = connectRanks(group, options);
@@ -306,5 +336,6 @@ Result<std::unique_ptr<Transport>> zorse::runtime::makeGlooTransport(ProcessGrou
   Result<std::unique_ptr<Links>> links = Links::create(options, std::move(*connections));
   if (links.failed())
     return links.error();
-  return std::unique_ptr<Transport>(std::make_unique<GlooTransport>(std::move(*links), group.rank(), options.nodes));
+  return std::unique_ptr<Transport>(
+      std::make_unique<GlooTransport>(std::move(*links), group.rank(), options.nodes));
 }

@@ -59,8 +59,11 @@ std::optional<Hello> zorse::runtime::gloo_transport::decodeHello(const uint8_t *
   return hello;
 }
 
-std::optional<Proof> zorse::runtime::gloo_transport::prove(Role role, const std::string &secret, const std::string &job, const Purpose &purpose,
-                                                           const Nonce &client, const Nonce &server) {
+std::optional<Proof> zorse::runtime::gloo_transport::prove(Role role, const std::string &secret,
+                                                           const std::string &job,
+                                                           const Purpose &purpose,
+                                                           const Nonce &client,
+                                                           const Nonce &server) {
   // All fields before the job name have fixed lengths, so different messages have different bytes.
   std::vector<uint8_t> message(sizeof kMagic + 1 + 24 + 2 * kNonceBytes + job.size());
   uint8_t *to = message.data();
@@ -73,7 +76,9 @@ std::optional<Proof> zorse::runtime::gloo_transport::prove(Role role, const std:
   std::memcpy(to + 2 * kNonceBytes, job.data(), job.size());
   Proof proof;
   unsigned length = 0;
-  if (!HMAC(EVP_sha256(), secret.data(), int(secret.size()), message.data(), message.size(), proof.data(), &length) || length != kProofBytes)
+  if (!HMAC(EVP_sha256(), secret.data(), int(secret.size()), message.data(), message.size(),
+            proof.data(), &length) ||
+      length != kProofBytes)
     return std::nullopt;
   return proof;
 }
@@ -82,4 +87,6 @@ bool zorse::runtime::gloo_transport::sameProof(const Proof &expected, const uint
   return CRYPTO_memcmp(expected.data(), found, kProofBytes) == 0;
 }
 
-bool zorse::runtime::gloo_transport::randomNonce(Nonce &nonce) { return RAND_bytes(nonce.data(), int(nonce.size())) == 1; }
+bool zorse::runtime::gloo_transport::randomNonce(Nonce &nonce) {
+  return RAND_bytes(nonce.data(), int(nonce.size())) == 1;
+}

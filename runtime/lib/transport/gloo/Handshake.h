@@ -48,8 +48,8 @@ std::optional<Hello> decodeHello(const uint8_t *bytes);
 enum class Role : uint8_t { Client, Server };
 
 /// Computes the proof of `role`. Returns nullopt if the crypto library failed.
-std::optional<Proof> prove(Role role, const std::string &secret, const std::string &job, const Purpose &purpose, const Nonce &client,
-                           const Nonce &server);
+std::optional<Proof> prove(Role role, const std::string &secret, const std::string &job,
+                           const Purpose &purpose, const Nonce &client, const Nonce &server);
 /// Compares in constant time.
 bool sameProof(const Proof &expected, const uint8_t *found);
 /// Returns false if no random numbers are available.

@@ -41,11 +41,14 @@ std::string frame(LinkMessage message, const Error &error) {
   return bytes + error.message.substr(0, length);
 }
 
-Error hasLeft(const PeerConnection &connection) { return {ErrorKind::User, connection.name + " has left the job", connection.peer}; }
+Error hasLeft(const PeerConnection &connection) {
+  return {ErrorKind::User, connection.name + " has left the job", connection.peer};
+}
 
 } // namespace
 
-Status Transfer::start(Links &links, PeerConnection &connection, uint32_t context, uint64_t slot, void *data, size_t bytes, bool isSend) {
+Status Transfer::start(Links &links, PeerConnection &connection, uint32_t context, uint64_t slot,
+                       void *data, size_t bytes, bool isSend) {
   links_ = &links;
   connection_ = &connection;
   isSend_ = isSend;
@@ -93,11 +96,13 @@ void Transfer::cancel() {
   if (!buffer_)
     return;
   links_->strike(*this);
-  std::lock_guard<std::mutex> call(pair_->calls); // the event loop does not use the buffer now or later
+  std::lock_guard<std::mutex> call(
+      pair_->calls); // the event loop does not use the buffer now or later
   buffer_.reset();
 }
 
-Result<std::unique_ptr<Links>> Links::create(const GlooOptions &options, std::map<uint32_t, Connections> connections) {
+Result<std::unique_ptr<Links>> Links::create(const GlooOptions &options,
+                                             std::map<uint32_t, Connections> connections) {
   std::unique_ptr<Links> links(new Links(std::clamp(options.heartbeatSeconds, 0.005, 60.0)));
   if (Status status = links->start(options, std::move(connections)); status.failed()) {
     links->fail(status.error()); // suppresses the goodbye
@@ -122,7 +127,8 @@ Status Links::start(const GlooOptions &options, std::map<uint32_t, Connections> 
       for (FileDescriptor &fd : connection.data) {
         auto context = std::make_shared<PairContext>(loop_);
         link->dataConnections.push_back(context);
-        context->connect(loop_.get(), fd.release(), options.heartbeatTimeoutSeconds, [this] { poke(); });
+        context->connect(loop_.get(), fd.release(), options.heartbeatTimeoutSeconds,
+                         [this] { poke(); });
       }
       connections_[peer] = std::move(link);
     }
@@ -139,7 +145,8 @@ Links::~Links() {
     Clock::time_point deadline = Clock::now() + kDeliveryTime;
     auto delivered = [&] {
       return std::all_of(connections_.begin(), connections_.end(), [](const auto &instruction) {
-        return std::all_of(instruction.second->dataConnections.begin(), instruction.second->dataConnections.end(),
+        return std::all_of(instruction.second->dataConnections.begin(),
+                           instruction.second->dataConnections.end(),
                            [](const auto &context) { return context->pair().delivered(); });
       });
     };
@@ -180,7 +187,8 @@ std::vector<UnresponsivePeer> Links::unresponsive() const {
   for (const auto &[peer, connection] : connections_) {
     if (connection->saidGoodbye)
       continue;
-    const double unresponsive = now_ - connection->lastHeardSeconds, since = connection->undeliveredSince, undelivered = since > 0 ? now_ - since : 0;
+    const double unresponsive = now_ - connection->lastHeardSeconds,
+                 since = connection->undeliveredSince, undelivered = since > 0 ? now_ - since : 0;
     if (unresponsive > 2 * beatSeconds_)
       silent.push_back({peer, unresponsive});
     if (undelivered > 2 * beatSeconds_)
@@ -201,7 +209,8 @@ void Links::fail(const Error &why) {
   changed_.notify_all();
   std::string word = frame(Abort, why);
   for (auto &[peer, connection] : connections_)
-    writeWhole(connection->control.get(), word.data(), word.size()); // a peer that is gone does not need it
+    writeWhole(connection->control.get(), word.data(),
+               word.size()); // a peer that is gone does not need it
   poke();
 }
 
@@ -249,7 +258,8 @@ Status Links::whyStopped(PeerConnection &connection, const std::string &problem)
     if (connection.left)
       return Status(hasLeft(connection));
   }
-  fail({ErrorKind::Internal, "transfers with " + connection.name + " stopped: " + problem, connection.peer});
+  fail({ErrorKind::Internal, "transfers with " + connection.name + " stopped: " + problem,
+        connection.peer});
   return failure();
 }
 
@@ -269,7 +279,8 @@ void Links::beat(double now) {
         since = found;
     connection->undeliveredSince = since;
     int unsent = 0;
-    if (connection->controlOpen && ioctl(connection->control.get(), SIOCOUTQ, &unsent) == 0 && unsent <= kUnsentBytes)
+    if (connection->controlOpen && ioctl(connection->control.get(), SIOCOUTQ, &unsent) == 0 &&
+        unsent <= kUnsentBytes)
       writeWhole(connection->control.get(), word.data(), word.size());
   }
 }
@@ -292,7 +303,9 @@ void Links::watch() {
       polled.push_back({connection->control.get(), POLLIN, 0});
       order.push_back(connection.get());
     }
-    int wait = failed() || connections_.empty() ? -1 : std::max(1, int(1000 * std::min(beatSeconds_, beatAt - clock_.now())));
+    int wait = failed() || connections_.empty()
+                   ? -1
+                   : std::max(1, int(1000 * std::min(beatSeconds_, beatAt - clock_.now())));
     poll(polled.data(), polled.size(), doubtful && !failed() ? std::min(20, wait) : wait);
     uint64_t count;
     if (polled[0].revents != 0)
@@ -332,7 +345,8 @@ void Links::readControl(PeerConnection &connection) {
   while (connection.inbox.size() >= kHeaderBytes) {
     auto byte = [&](size_t i) { return uint8_t(connection.inbox[i]); };
     size_t length = byte(2) | size_t(byte(3)) << 8;
-    if (byte(0) < Close || byte(0) > Heartbeat || byte(1) > uint8_t(ErrorKind::Internal) || length > kMaxReason) {
+    if (byte(0) < Close || byte(0) > Heartbeat || byte(1) > uint8_t(ErrorKind::Internal) ||
+        length > kMaxReason) {
       connection.controlOpen = false;
       return fail(internalError(connection.name + " sent an invalid transport message"));
     }
@@ -373,7 +387,8 @@ void Links::judge(PeerConnection &connection) {
     }
     changed_.notify_all();
   } else if (std::string problem = closed->problem(); !problem.empty()) {
-    fail({ErrorKind::Internal, "transfers with " + connection.name + " stopped: " + problem, connection.peer});
+    fail({ErrorKind::Internal, "transfers with " + connection.name + " stopped: " + problem,
+          connection.peer});
   } else if (!connection.brokenSince) {
     connection.brokenSince = Clock::now();
   } else if (Clock::now() - *connection.brokenSince > kWordTime) {

@@ -2,7 +2,8 @@
 // peer, which reports why data stops.
 //
 //   control connection carries   means
-//   goodbye, then its end        the peer has left: its last bytes are delivered. Only transfers that
+//   goodbye, then its end        the peer has left: its last bytes are delivered. Only transfers
+//   that
 //                                still wait for it fail.
 //   abort with a reason          the peer has failed: all ranks fail, for that reason.
 //   its end without a goodbye    the peer is gone: all ranks fail and report it.
@@ -40,8 +41,10 @@ struct PeerConnection {
   std::string inbox;
   bool controlOpen = true;
   std::atomic<bool> saidGoodbye{false};
-  std::atomic<double> lastHeardSeconds{0}; ///< time of the last message, on the watcher thread's clock
-  std::atomic<double> undeliveredSince{0}; ///< on the same clock; 0: the peer's host acknowledges sent data
+  std::atomic<double> lastHeardSeconds{
+      0}; ///< time of the last message, on the watcher thread's clock
+  std::atomic<double> undeliveredSince{
+      0}; ///< on the same clock; 0: the peer's host acknowledges sent data
   std::optional<std::chrono::steady_clock::time_point> brokenSince;
 };
 
@@ -54,10 +57,12 @@ public:
   Transfer &operator=(const Transfer &) = delete;
   ~Transfer() { cancel(); }
 
-  Status send(Links &links, PeerConnection &connection, uint32_t context, uint64_t slot, const void *data, size_t bytes) {
+  Status send(Links &links, PeerConnection &connection, uint32_t context, uint64_t slot,
+              const void *data, size_t bytes) {
     return start(links, connection, context, slot, const_cast<void *>(data), bytes, true);
   }
-  Status receive(Links &links, PeerConnection &connection, uint32_t context, uint64_t slot, void *data, size_t bytes) {
+  Status receive(Links &links, PeerConnection &connection, uint32_t context, uint64_t slot,
+                 void *data, size_t bytes) {
     return start(links, connection, context, slot, data, bytes, false);
   }
   /// Waits for completion. Call it once per start.
@@ -67,7 +72,8 @@ public:
 
 private:
   friend class Links;
-  Status start(Links &links, PeerConnection &connection, uint32_t context, uint64_t slot, void *data, size_t bytes, bool isSend);
+  Status start(Links &links, PeerConnection &connection, uint32_t context, uint64_t slot,
+               void *data, size_t bytes, bool isSend);
 
   Links *links_ = nullptr;
   PeerConnection *connection_ = nullptr;
@@ -79,7 +85,8 @@ private:
 
 class Links {
 public:
-  static Result<std::unique_ptr<Links>> create(const GlooOptions &options, std::map<uint32_t, Connections> connections);
+  static Result<std::unique_ptr<Links>> create(const GlooOptions &options,
+                                               std::map<uint32_t, Connections> connections);
   /// Sends a goodbye message unless an error occurred.
   ~Links();
 

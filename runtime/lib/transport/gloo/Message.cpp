@@ -22,8 +22,10 @@ void Blocks::give(std::vector<Block> &free, Block block) {
   free.push_back(std::move(block));
 }
 
-Message::Message(Links &links, Blocks &blocks, PeerConnection &connection, uint64_t slot, size_t bytes)
-    : links_(links), blocks_(blocks), connection_(connection), slot_(slot), bytes_(bytes), block_(blocks.takeHead()), parts_(partsOf(bytes)) {}
+Message::Message(Links &links, Blocks &blocks, PeerConnection &connection, uint64_t slot,
+                 size_t bytes)
+    : links_(links), blocks_(blocks), connection_(connection), slot_(slot), bytes_(bytes),
+      block_(blocks.takeHead()), parts_(partsOf(bytes)) {}
 
 Message::~Message() {
   header_.cancel();
@@ -47,7 +49,9 @@ Status Outgoing::begin() {
 }
 
 Status Outgoing::offer(size_t part, const void *place) {
-  return parts_[part].send(links_, connection_, contextOf(part), slot_, place ? place : data_ + part * partBytes(bytes_), bytesOfPart(bytes_, part));
+  return parts_[part].send(links_, connection_, contextOf(part), slot_,
+                           place ? place : data_ + part * partBytes(bytes_),
+                           bytesOfPart(bytes_, part));
 }
 
 Status Outgoing::offerAll() {
@@ -65,10 +69,13 @@ Status Outgoing::finishFrom(size_t part) {
   return awaitParts(part);
 }
 
-Status Incoming::begin() { return header_.receive(links_, connection_, 0, slot_, block_.get(), kHeadBytes + kInlineBytes); }
+Status Incoming::begin() {
+  return header_.receive(links_, connection_, 0, slot_, block_.get(), kHeadBytes + kInlineBytes);
+}
 
 Status Incoming::post(size_t part, void *place) {
-  return parts_[part].receive(links_, connection_, contextOf(part), slot_, place ? place : data_ + part * partBytes(bytes_),
+  return parts_[part].receive(links_, connection_, contextOf(part), slot_,
+                              place ? place : data_ + part * partBytes(bytes_),
                               bytesOfPart(bytes_, part));
 }
 
@@ -87,8 +94,9 @@ Status Incoming::awaitHead(size_t bytes) {
   uint64_t words[2];
   std::memcpy(words, block_.get(), kHeadBytes);
   if (words[0] != slot_ || words[1] != bytes) {
-    links_.fail(internalError("instruction " + std::to_string(slot_ >> 32) + ": expected " + std::to_string(bytes) + " bytes from " +
-                              connection_.name + ", which sent " + std::to_string(words[1])));
+    links_.fail(internalError("instruction " + std::to_string(slot_ >> 32) + ": expected " +
+                              std::to_string(bytes) + " bytes from " + connection_.name +
+                              ", which sent " + std::to_string(words[1])));
     return links_.failure();
   }
   if (data_ && parts_.empty() && bytes > 0)

@@ -19,15 +19,22 @@ namespace zorse::runtime::gloo_transport {
 constexpr size_t kHeadBytes = 16, kInlineBytes = 16 << 10, kMaxPartBytes = 1 << 20;
 
 inline uint64_t slotOf(Operation operation, uint32_t message) {
-  return uint64_t(operation.instruction) << 32 | (operation.step & 0xffff) << 16 | (message & 0xffff);
+  return uint64_t(operation.instruction) << 32 | (operation.step & 0xffff) << 16 |
+         (message & 0xffff);
 }
 
 /// Returns the size of a part, which is a multiple of every element size.
-inline size_t partBytes(size_t bytes) { return bytes <= (8 << 20) ? kMaxPartBytes / 2 : kMaxPartBytes; }
+inline size_t partBytes(size_t bytes) {
+  return bytes <= (8 << 20) ? kMaxPartBytes / 2 : kMaxPartBytes;
+}
 
-inline size_t partsOf(size_t bytes) { return bytes <= kInlineBytes ? 0 : (bytes + partBytes(bytes) - 1) / partBytes(bytes); }
+inline size_t partsOf(size_t bytes) {
+  return bytes <= kInlineBytes ? 0 : (bytes + partBytes(bytes) - 1) / partBytes(bytes);
+}
 
-inline size_t bytesOfPart(size_t bytes, size_t part) { return std::min(partBytes(bytes), bytes - part * partBytes(bytes)); }
+inline size_t bytesOfPart(size_t bytes, size_t part) {
+  return std::min(partBytes(bytes), bytes - part * partBytes(bytes));
+}
 
 /// Pool of memory blocks of two sizes.
 class Blocks {
@@ -60,7 +67,9 @@ protected:
   Transfer header_; ///< declared after block_, so that it is destroyed before its memory
   std::deque<Transfer> parts_;
 
-  uint32_t contextOf(size_t part) const { return uint32_t(part % connection_.dataConnections.size()); }
+  uint32_t contextOf(size_t part) const {
+    return uint32_t(part % connection_.dataConnections.size());
+  }
   /// Waits for the parts, the last one first: over one connection they complete in order, so this
   /// sleeps once and not once per part.
   Status awaitParts(size_t from = 0);
@@ -72,8 +81,10 @@ public:
 
 class Outgoing : public Message {
 public:
-  Outgoing(Links &links, Blocks &blocks, PeerConnection &connection, uint64_t slot, const void *data, size_t bytes)
-      : Message(links, blocks, connection, slot, bytes), data_(static_cast<const std::byte *>(data)) {}
+  Outgoing(Links &links, Blocks &blocks, PeerConnection &connection, uint64_t slot,
+           const void *data, size_t bytes)
+      : Message(links, blocks, connection, slot, bytes),
+        data_(static_cast<const std::byte *>(data)) {}
   /// Sends the header. A small message is complete then, and its memory may be reused.
   Status begin();
   /// Sends a part from `place`, or from its position in the data if `place` is null.
@@ -93,7 +104,8 @@ class Incoming : public Message {
 public:
   /// If `data` is null, the destination of each part is given when it is posted, and a small
   /// message stays in the header block (`inlined`).
-  Incoming(Links &links, Blocks &blocks, PeerConnection &connection, uint64_t slot, void *data, size_t bytes)
+  Incoming(Links &links, Blocks &blocks, PeerConnection &connection, uint64_t slot, void *data,
+           size_t bytes)
       : Message(links, blocks, connection, slot, bytes), data_(static_cast<std::byte *>(data)) {}
   Status begin();
   Status post(size_t part, void *place = nullptr);

@@ -6,10 +6,10 @@
 
 #include <list>
 
-#define ZORSE_TRY(expression)                                                                                                                        \
-  do {                                                                                                                                               \
-    if (Status zorseStatus = (expression); zorseStatus.failed())                                                                                     \
-      return zorseStatus;                                                                                                                            \
+#define ZORSE_TRY(expression)                                                                      \
+  do {                                                                                             \
+    if (Status zorseStatus = (expression); zorseStatus.failed())                                   \
+      return zorseStatus;                                                                          \
   } while (false)
 
 namespace zorse::runtime::gloo_transport {
@@ -30,10 +30,12 @@ struct Messenger {
       return links.failure().error();
     if (PeerConnection *connection = links.to(peer))
       return connection;
-    return internalError("rank " + std::to_string(rank) + " is not connected to rank " + std::to_string(peer) + ", which its program needs");
+    return internalError("rank " + std::to_string(rank) + " is not connected to rank " +
+                         std::to_string(peer) + ", which its program needs");
   }
 
-  Status compose(Outbox &out, Operation operation, uint32_t message, uint32_t peer, const void *data, size_t bytes) const {
+  Status compose(Outbox &out, Operation operation, uint32_t message, uint32_t peer,
+                 const void *data, size_t bytes) const {
     Result<PeerConnection *> connection = to(peer);
     if (connection.failed())
       return connection.error();
@@ -42,12 +44,14 @@ struct Messenger {
   }
 
   /// Starts sending a message. `data` must stay readable until the message has completed.
-  Status post(Outbox &out, Operation operation, uint32_t message, uint32_t peer, const void *data, size_t bytes) const {
+  Status post(Outbox &out, Operation operation, uint32_t message, uint32_t peer, const void *data,
+              size_t bytes) const {
     ZORSE_TRY(compose(out, operation, message, peer, data, bytes));
     return out.back().offerAll();
   }
 
-  Status postReceive(Inbox &in, Operation operation, uint32_t message, uint32_t peer, void *data, size_t bytes) const {
+  Status postReceive(Inbox &in, Operation operation, uint32_t message, uint32_t peer, void *data,
+                     size_t bytes) const {
     Result<PeerConnection *> connection = to(peer);
     if (connection.failed())
       return connection.error();
@@ -72,8 +76,9 @@ constexpr uint32_t kSecondPhase = 0x8000; ///< second phase of an operation with
 inline Status Messenger::count(Operation operation, size_t shards) {
   if (shards <= kPartialSums)
     return Status::success();
-  return internalError("instruction " + std::to_string(operation.instruction) + " has " + std::to_string(shards) + " shards, at most " +
-                       std::to_string(kPartialSums) + " have messages");
+  return internalError("instruction " + std::to_string(operation.instruction) + " has " +
+                       std::to_string(shards) + " shards, at most " + std::to_string(kPartialSums) +
+                       " have messages");
 }
 
 } // namespace zorse::runtime::gloo_transport

@@ -15,7 +15,8 @@
 using namespace zorse::runtime;
 using namespace zorse::runtime::gloo_transport;
 
-AdoptedPair::AdoptedPair(tcp::Context *context, tcp::Device *device, int rank, std::function<void()> closed)
+AdoptedPair::AdoptedPair(tcp::Context *context, tcp::Device *device, int rank,
+                         std::function<void()> closed)
     : tcp::Pair(context, device, rank, kForever), closed_(std::move(closed)) {}
 
 void AdoptedPair::adopt(int fd, double heartbeatTimeoutSeconds) {
@@ -96,7 +97,8 @@ uint64_t AdoptedPair::movedBytes() {
 void AdoptedPair::countMoved() {
   tcp_info info = {};
   socklen_t length = sizeof info;
-  if (fd_ >= 0 && getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 && length >= offsetof(tcp_info, tcpi_segs_out))
+  if (fd_ >= 0 && getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+      length >= offsetof(tcp_info, tcpi_segs_out))
     moved_ = info.tcpi_bytes_acked + info.tcpi_bytes_received;
 }
 
@@ -130,9 +132,13 @@ void AdoptedPair::tellClosed() noexcept {
     closed_();
 }
 
-PairContext::PairContext(std::shared_ptr<tcp::Device> device) : tcp::Context(std::move(device), 0, 2) { setTimeout(kForever); }
+PairContext::PairContext(std::shared_ptr<tcp::Device> device)
+    : tcp::Context(std::move(device), 0, 2) {
+  setTimeout(kForever);
+}
 
-void PairContext::connect(tcp::Device *device, int fd, double heartbeatTimeoutSeconds, std::function<void()> closed) {
+void PairContext::connect(tcp::Device *device, int fd, double heartbeatTimeoutSeconds,
+                          std::function<void()> closed) {
   std::unique_ptr<AdoptedPair> pair;
   try {
     pair = std::make_unique<AdoptedPair>(this, device, kPeer, std::move(closed));
@@ -159,7 +165,8 @@ std::shared_ptr<tcp::Device> zorse::runtime::gloo_transport::makeEventLoop() {
   return std::make_shared<tcp::Device>(attributes);
 }
 
-Ticker::Ticker(std::shared_ptr<tcp::Device> device) : device_(std::move(device)), fd_(eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC)) {
+Ticker::Ticker(std::shared_ptr<tcp::Device> device)
+    : device_(std::move(device)), fd_(eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC)) {
   if (fd_ >= 0)
     device_->registerDescriptor(fd_, EPOLLIN, this);
 }

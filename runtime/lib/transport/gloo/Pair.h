@@ -67,7 +67,8 @@ private:
   std::function<void()> closed_;
   std::atomic<bool> adopted_{false}, closedNow_{false}, shutting_{false};
   std::atomic<uint32_t> handled_{
-      0}; ///< orders the work of the event loop before the end of `shut`; Gloo guarantees the order, this makes it visible to race detectors
+      0}; ///< orders the work of the event loop before the end of `shut`; Gloo guarantees the
+          ///< order, this makes it visible to race detectors
   mutable std::mutex problemMutex_;
   std::string problem_;
   uint64_t moved_ = 0; ///< value at the last look
@@ -85,7 +86,8 @@ public:
   /// \param device  the event loop (makeEventLoop)
   explicit PairContext(std::shared_ptr<tcp::Device> device);
   /// May throw Gloo's exceptions.
-  void connect(tcp::Device *device, int fd, double heartbeatTimeoutSeconds, std::function<void()> closed);
+  void connect(tcp::Device *device, int fd, double heartbeatTimeoutSeconds,
+               std::function<void()> closed);
   AdoptedPair &pair() const { return *pair_; }
 
 private:

@@ -16,7 +16,8 @@ constexpr size_t kWindow = 4; ///< parts of each contribution in flight
 class Sum {
 public:
   Sum(Messenger &messenger, NumberType type, size_t bytes, std::byte *target)
-      : messenger_(messenger), type_(type), target_(target), bytes_(bytes), parts_(partsOf(bytes)) {}
+      : messenger_(messenger), type_(type), target_(target), bytes_(bytes), parts_(partsOf(bytes)) {
+  }
 
   ~Sum() {
     in_.clear(); // no message uses the blocks any more
@@ -145,7 +146,9 @@ Status runTogether(std::list<Sum> &sums) {
 
 } // namespace
 
-std::vector<ReductionHop> zorse::runtime::gloo_transport::hopsOf(const Messenger &messenger, const ReduceScatterArguments &a, size_t shard) {
+std::vector<ReductionHop> zorse::runtime::gloo_transport::hopsOf(const Messenger &messenger,
+                                                                 const ReduceScatterArguments &a,
+                                                                 size_t shard) {
   uint32_t owner = a.shards[shard].device, home = messenger.site(owner);
   const std::vector<uint32_t> contributors = holdersOf(a.terms, a.shards[shard]);
   std::vector<std::vector<uint32_t>> runs; ///< of contributors at one site
@@ -164,11 +167,16 @@ std::vector<ReductionHop> zorse::runtime::gloo_transport::hopsOf(const Messenger
   // Alternatives: the first run is summed at its site and the others send their contributions
   // individually, or every run adds to the sum of the previous ones.
   bool first = away(runs[0]) && runs[0].size() > 1;
-  size_t crossings = first ? 1 : away(runs[0]) ? runs[0].size() : 0, chained = runs.size() - 1 + away(runs.back());
+  size_t crossings = first           ? 1
+                     : away(runs[0]) ? runs[0].size()
+                                     : 0,
+         chained = runs.size() - 1 + away(runs.back());
   for (size_t r = 1; r < runs.size(); ++r)
     crossings += away(runs[r]) ? runs[r].size() : 0;
   std::vector<ReductionHop> hops;
-  if (chained < crossings || (chained == crossings && shard % 2 == 1)) { // a tie: odd and even shards use opposite directions of the link
+  if (chained < crossings ||
+      (chained == crossings &&
+       shard % 2 == 1)) { // a tie: odd and even shards use opposite directions of the link
     for (const std::vector<uint32_t> &run : runs)
       hops.push_back({&run == &runs.back() && !away(run) ? owner : collector(run), run});
     if (hops.back().rank != owner)
@@ -184,12 +192,17 @@ std::vector<ReductionHop> zorse::runtime::gloo_transport::hopsOf(const Messenger
   return hops;
 }
 
-Status zorse::runtime::gloo_transport::reduceScatter(Messenger &messenger, Operation operation, const ReduceScatterArguments &a) {
+Status zorse::runtime::gloo_transport::reduceScatter(Messenger &messenger, Operation operation,
+                                                     const ReduceScatterArguments &a) {
   ZORSE_TRY(Messenger::count(operation, a.shards.size()));
   size_t element = bytesOf(a.type);
   const Held held = heldBy(messenger.rank, a);
-  auto term = [&](size_t i) { return static_cast<const std::byte *>(a.full) + size_t(held.whole.place(a.shards[i])) * element; };
-  auto target = [&](size_t i) { return static_cast<std::byte *>(a.shard) + size_t(held.shards.place(a.shards[i])) * element; };
+  auto term = [&](size_t i) {
+    return static_cast<const std::byte *>(a.full) + size_t(held.whole.place(a.shards[i])) * element;
+  };
+  auto target = [&](size_t i) {
+    return static_cast<std::byte *>(a.shard) + size_t(held.shards.place(a.shards[i])) * element;
+  };
   auto bytesIn = [&](size_t i) { return size_t(a.shards[i].size()) * element; };
   std::vector<std::vector<ReductionHop>> hops(a.shards.size());
   for (size_t i = 0; i < a.shards.size(); ++i)
@@ -221,7 +234,8 @@ Status zorse::runtime::gloo_transport::reduceScatter(Messenger &messenger, Opera
   Outbox out;
   for (size_t i = 0; i < a.shards.size(); ++i)
     for (const ReductionHop &hop : hops[i])
-      if (hop.rank != messenger.rank && std::find(hop.contributors.begin(), hop.contributors.end(), messenger.rank) != hop.contributors.end())
+      if (hop.rank != messenger.rank && std::find(hop.contributors.begin(), hop.contributors.end(),
+                                                  messenger.rank) != hop.contributors.end())
         ZORSE_TRY(messenger.post(out, operation, uint32_t(i), hop.rank, term(i), bytesIn(i)));
 
   if (std::any_of(sums.begin(), sums.end(), [](const Sum &sum) { return sum.dependsOnStages(); })) {

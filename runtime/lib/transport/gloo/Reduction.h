@@ -3,8 +3,9 @@
 //
 // The sum of a shard has one stage, at its owner, unless contributors are at other sites:
 //
-//   sites   contributors A0 A1 B0 B1 B2    stages of a shard owned by B1             of one owned by A0
-//   A, B    in this order                  A0: A0+A1 --> B1: (...)+B0+B1+B2          A1: A0+A1 --> B1: (...)+B0+B1+B2 --> A0
+//   sites   contributors A0 A1 B0 B1 B2    stages of a shard owned by B1             of one owned
+//   by A0 A, B    in this order                  A0: A0+A1 --> B1: (...)+B0+B1+B2          A1:
+//   A0+A1 --> B1: (...)+B0+B1+B2 --> A0
 //
 // Consecutive contributors at one site are summed there if fewer shards then cross between sites.
 // The order of summation never changes, so results are bitwise identical.
@@ -15,7 +16,8 @@
 namespace zorse::runtime::gloo_transport {
 
 /// Executes this rank's part of the reduce-scatter.
-Status reduceScatter(Messenger &messenger, Operation operation, const ReduceScatterArguments &arguments);
+Status reduceScatter(Messenger &messenger, Operation operation,
+                     const ReduceScatterArguments &arguments);
 
 /// A rank that computes a part of a shard's sum. Each stage adds contributions to the sum that the
 /// previous stage sends. The last stage is at the owner.
@@ -23,6 +25,7 @@ struct ReductionHop {
   uint32_t rank;
   std::vector<uint32_t> contributors; ///< in the order of summation
 };
-std::vector<ReductionHop> hopsOf(const Messenger &messenger, const ReduceScatterArguments &arguments, size_t shard);
+std::vector<ReductionHop> hopsOf(const Messenger &messenger,
+                                 const ReduceScatterArguments &arguments, size_t shard);
 
 } // namespace zorse::runtime::gloo_transport

@@ -21,36 +21,44 @@ Result<std::shared_ptr<addrinfo>> resolve(const std::string &host, uint16_t port
   addrinfo *found = nullptr;
   int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (error != 0 || !found)
-    return userError("the host '" + host + "' is not known: " + (error == EAI_SYSTEM ? std::strerror(errno) : gai_strerror(error)));
+    return userError("the host '" + host + "' is not known: " +
+                     (error == EAI_SYSTEM ? std::strerror(errno) : gai_strerror(error)));
   return std::shared_ptr<addrinfo>(found, &freeaddrinfo);
 }
 
 } // namespace
 
-Result<FileDescriptor> zorse::runtime::gloo_transport::listenOn(const std::string &host, uint16_t &port) {
+Result<FileDescriptor> zorse::runtime::gloo_transport::listenOn(const std::string &host,
+                                                                uint16_t &port) {
   Result<std::shared_ptr<addrinfo>> addresses = resolve(host, 0);
   if (addresses.failed())
     return addresses.error();
   std::string problem;
   for (addrinfo *address = addresses->get(); address; address = address->ai_next) {
     FileDescriptor fd(socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (fd.valid() && bind(fd.get(), address->ai_addr, address->ai_addrlen) == 0 && listen(fd.get(), 1024) == 0) {
+    if (fd.valid() && bind(fd.get(), address->ai_addr, address->ai_addrlen) == 0 &&
+        listen(fd.get(), 1024) == 0) {
       sockaddr_storage bound = {};
       socklen_t length = sizeof bound;
       if (getsockname(fd.get(), reinterpret_cast<sockaddr *>(&bound), &length) == 0) {
-        port =
-            ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6 &>(bound).sin6_port : reinterpret_cast<sockaddr_in &>(bound).sin_port);
+        port = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6 &>(bound).sin6_port
+                                                 : reinterpret_cast<sockaddr_in &>(bound).sin_port);
         return fd;
       }
     }
     problem = std::strerror(errno);
   }
-  return userError("cannot listen on '" + host + "': " + problem + "; expected an address of this host");
+  return userError("cannot listen on '" + host + "': " + problem +
+                   "; expected an address of this host");
 }
 
-bool zorse::runtime::gloo_transport::isWildcard(const std::string &host) { return host == "0.0.0.0" || host == "::" || host == "*" || host.empty(); }
+bool zorse::runtime::gloo_transport::isWildcard(const std::string &host) {
+  return host == "0.0.0.0" || host == "::" || host == "*" || host.empty();
+}
 
-Result<FileDescriptor> zorse::runtime::gloo_transport::startConnecting(const std::string &host, uint16_t port, unsigned attempt) {
+Result<FileDescriptor> zorse::runtime::gloo_transport::startConnecting(const std::string &host,
+                                                                       uint16_t port,
+                                                                       unsigned attempt) {
   Result<std::shared_ptr<addrinfo>> addresses = resolve(host, port);
   if (addresses.failed())
     return addresses.error();
@@ -59,7 +67,8 @@ Result<FileDescriptor> zorse::runtime::gloo_transport::startConnecting(const std
     list.push_back(address);
   addrinfo *address = list[attempt % list.size()];
   FileDescriptor fd(socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (fd.valid() && (connect(fd.get(), address->ai_addr, address->ai_addrlen) == 0 || errno == EINPROGRESS))
+  if (fd.valid() &&
+      (connect(fd.get(), address->ai_addr, address->ai_addrlen) == 0 || errno == EINPROGRESS))
     return fd;
   return userError(std::strerror(errno));
 }

@@ -12,7 +12,8 @@ constexpr std::chrono::microseconds kSpin(40), kAsk(50);
 constexpr std::chrono::seconds kClose(5);
 } // namespace
 
-Communicator::Communicator(const NcclApi &api, std::vector<uint32_t> devices, uint32_t me, const SharedFailure &failure)
+Communicator::Communicator(const NcclApi &api, std::vector<uint32_t> devices, uint32_t me,
+                           const SharedFailure &failure)
     : api_(api), devices_(std::move(devices)), me_(me), failure_(failure) {}
 
 /// Finalizes the communicator if all members reach their end. Aborts it if it failed or its peers
@@ -21,7 +22,10 @@ Communicator::~Communicator() {
   if (!comm_)
     return;
   const Comm comm = comm_;
-  if (failure_.get() || run("ncclCommFinalize", [&](Comm) { return api_.ncclCommFinalize(comm); }, Clock::now() + kClose).failed())
+  if (failure_.get() || run(
+                            "ncclCommFinalize", [&](Comm) { return api_.ncclCommFinalize(comm); },
+                            Clock::now() + kClose)
+                            .failed())
     abort();
   else
     api_.ncclCommDestroy(comm);
@@ -42,18 +46,21 @@ Status Communicator::connect(const UniqueId &id, Clock::time_point deadline) {
   return settle("ncclCommInitRankConfig", result, deadline);
 }
 
-Status Communicator::run(const char *what, const std::function<int(Comm)> &call, Clock::time_point deadline) {
+Status Communicator::run(const char *what, const std::function<int(Comm)> &call,
+                         Clock::time_point deadline) {
   int result = 0;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!comm_ || failure_.get())
-      return failure_.get() ? Status(*failure_.get()) : Status(internalError("use of an aborted communicator"));
+      return failure_.get() ? Status(*failure_.get())
+                            : Status(internalError("use of an aborted communicator"));
     result = call(comm_);
   }
   return settle(what, result, deadline);
 }
 
-Status Communicator::group(const char *what, const std::function<int(Comm)> &calls, Clock::time_point deadline) {
+Status Communicator::group(const char *what, const std::function<int(Comm)> &calls,
+                           Clock::time_point deadline) {
   return run(
       what,
       [&](Comm comm) {
@@ -96,7 +103,9 @@ Status Communicator::asynchronousError() {
     return Status::success();
   if (int asked = api_.ncclCommGetAsyncError(comm_, &result); asked != kSuccess)
     return userError(api_.describe("ncclCommGetAsyncError", asked, comm_));
-  return result == kSuccess || result == kInProgress ? Status::success() : Status(userError(api_.describe("NCCL", result, comm_)));
+  return result == kSuccess || result == kInProgress
+             ? Status::success()
+             : Status(userError(api_.describe("NCCL", result, comm_)));
 }
 
 void Communicator::abort() {

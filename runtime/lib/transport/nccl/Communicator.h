@@ -54,7 +54,8 @@ public:
 
   /// \param devices  ascending; rank r of the communicator is devices[r]
   /// \param failure  must outlive this object
-  Communicator(const NcclApi &api, std::vector<uint32_t> devices, uint32_t me, const SharedFailure &failure);
+  Communicator(const NcclApi &api, std::vector<uint32_t> devices, uint32_t me,
+               const SharedFailure &failure);
   ~Communicator();
   Communicator(const Communicator &) = delete;
   Communicator &operator=(const Communicator &) = delete;
@@ -64,8 +65,10 @@ public:
 
   /// Runs one call (`run`) or several calls as a group (`group`). Call them in the thread that
   /// enqueues work on the device's stream.
-  Status run(const char *what, const std::function<int(Comm)> &call, Clock::time_point deadline = Clock::time_point::max());
-  Status group(const char *what, const std::function<int(Comm)> &calls, Clock::time_point deadline = Clock::time_point::max());
+  Status run(const char *what, const std::function<int(Comm)> &call,
+             Clock::time_point deadline = Clock::time_point::max());
+  Status group(const char *what, const std::function<int(Comm)> &calls,
+               Clock::time_point deadline = Clock::time_point::max());
 
   /// Returns an error that occurred outside of calls, for example at a peer.
   Status asynchronousError();

@@ -4,8 +4,8 @@
 
 using namespace zorse::runtime;
 
-Status nccl::addTerms(const DeviceSums &sums, NumberType type, DeviceAddress terms, uint64_t stride, size_t count, DeviceAddress sum,
-                      int64_t elements, WorkStream &stream) {
+Status nccl::addTerms(const DeviceSums &sums, NumberType type, DeviceAddress terms, uint64_t stride,
+                      size_t count, DeviceAddress sum, int64_t elements, WorkStream &stream) {
   const size_t max = sums.max(type);
   if (count < 2 || max < 2)
     return internalError("no function adds " + std::to_string(count) + " terms");

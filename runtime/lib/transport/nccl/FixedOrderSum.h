@@ -9,7 +9,7 @@ namespace zorse::runtime::nccl {
 /// sum = (((term 0 + term 1) + term 2) + ...), element by element. Terms begin `stride` bytes
 /// apart. If there are more terms than one function adds, space for two partial sums must follow
 /// the terms.
-Status addTerms(const DeviceSums &sums, NumberType type, DeviceAddress terms, uint64_t stride, size_t count, DeviceAddress sum, int64_t elements,
-                WorkStream &stream);
+Status addTerms(const DeviceSums &sums, NumberType type, DeviceAddress terms, uint64_t stride,
+                size_t count, DeviceAddress sum, int64_t elements, WorkStream &stream);
 
 } // namespace zorse::runtime::nccl

@@ -13,14 +13,16 @@ namespace {
 constexpr int kOldest = 21400;
 
 std::string text(int version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." + std::to_string(version % 100);
+  return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
+         std::to_string(version % 100);
 }
 
 Result<NcclApi> load() {
   void *library = ::dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
   if (!library)
     return userError(std::string("GPUs exchange directly through NCCL: ") + ::dlerror() +
-                     "; install it (libnccl2, or the Python package nvidia-nccl-cu13 with its folder in LD_LIBRARY_PATH)");
+                     "; install it (libnccl2, or the Python package nvidia-nccl-cu13 with its "
+                     "folder in LD_LIBRARY_PATH)");
   NcclApi api;
   std::string missing;
   auto find = [&](auto *&function, const char *name) {
@@ -48,7 +50,8 @@ Result<NcclApi> load() {
 
 std::string NcclApi::describe(const char *call, int result, Comm comm) const {
   const char *more = comm ? ncclGetLastError(comm) : nullptr;
-  return std::string(call) + ": " + ncclGetErrorString(result) + (more && *more ? std::string(" (") + more + ")" : "");
+  return std::string(call) + ": " + ncclGetErrorString(result) +
+         (more && *more ? std::string(" (") + more + ")" : "");
 }
 
 Result<const NcclApi *> zorse::runtime::nccl::ncclApi() {

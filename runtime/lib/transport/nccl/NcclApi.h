@@ -30,19 +30,20 @@ struct Config {
 };
 
 // name in the library, result, parameters
-#define ZORSE_NCCL_FUNCTIONS(F)                                                                                                                      \
-  F(ncclGetVersion, (int *version))                                                                                                                  \
-  F(ncclGetUniqueId, (UniqueId * id))                                                                                                                \
-  F(ncclCommInitRankConfig, (Comm * comm, int ranks, UniqueId id, int rank, Config *config))                                                         \
-  F(ncclCommGetAsyncError, (Comm comm, int *error))                                                                                                  \
-  F(ncclCommFinalize, (Comm comm))                                                                                                                   \
-  F(ncclCommDestroy, (Comm comm))                                                                                                                    \
-  F(ncclCommAbort, (Comm comm))                                                                                                                      \
-  F(ncclGroupStart, ())                                                                                                                              \
-  F(ncclGroupEnd, ())                                                                                                                                \
-  F(ncclSend, (const void *data, size_t count, int type, int peer, Comm comm, Stream stream))                                                        \
-  F(ncclRecv, (void *data, size_t count, int type, int peer, Comm comm, Stream stream))                                                              \
-  F(ncclBroadcast, (const void *from, void *to, size_t count, int type, int root, Comm comm, Stream stream))                                         \
+#define ZORSE_NCCL_FUNCTIONS(F)                                                                    \
+  F(ncclGetVersion, (int *version))                                                                \
+  F(ncclGetUniqueId, (UniqueId * id))                                                              \
+  F(ncclCommInitRankConfig, (Comm * comm, int ranks, UniqueId id, int rank, Config *config))       \
+  F(ncclCommGetAsyncError, (Comm comm, int *error))                                                \
+  F(ncclCommFinalize, (Comm comm))                                                                 \
+  F(ncclCommDestroy, (Comm comm))                                                                  \
+  F(ncclCommAbort, (Comm comm))                                                                    \
+  F(ncclGroupStart, ())                                                                            \
+  F(ncclGroupEnd, ())                                                                              \
+  F(ncclSend, (const void *data, size_t count, int type, int peer, Comm comm, Stream stream))      \
+  F(ncclRecv, (void *data, size_t count, int type, int peer, Comm comm, Stream stream))            \
+  F(ncclBroadcast,                                                                                 \
+    (const void *from, void *to, size_t count, int type, int root, Comm comm, Stream stream))      \
   F(ncclAllGather, (const void *from, void *to, size_t count, int type, Comm comm, Stream stream))
 
 struct NcclApi {

@@ -17,7 +17,9 @@ namespace {
 
 constexpr std::chrono::milliseconds kWatch(20);
 
-bool contains(const std::vector<uint32_t> &list, uint32_t device) { return std::find(list.begin(), list.end(), device) != list.end(); }
+bool contains(const std::vector<uint32_t> &list, uint32_t device) {
+  return std::find(list.begin(), list.end(), device) != list.end();
+}
 
 /// The devices in a list of runs, each once.
 std::vector<uint32_t> devicesOf(const std::vector<Shard> &list) {
@@ -30,7 +32,8 @@ std::vector<uint32_t> devicesOf(const std::vector<Shard> &list) {
 
 } // namespace
 
-NcclTransport::NcclTransport(const NcclApi &api, const DeviceTransportMember &member, const DeviceTransportOptions &options)
+NcclTransport::NcclTransport(const NcclApi &api, const DeviceTransportMember &member,
+                             const DeviceTransportOptions &options)
     : api_(api), member_(member), options_(options) {
   for (const std::vector<uint32_t> &group : options.plan.groups)
     if (contains(group, member.device))
@@ -39,7 +42,8 @@ NcclTransport::NcclTransport(const NcclApi &api, const DeviceTransportMember &me
 
 NcclTransport::~NcclTransport() {
   onFailure(nullptr);
-  atOnce<std::unique_ptr<Communicator>>(communicators_, [](auto &communicator) { communicator.reset(); });
+  atOnce<std::unique_ptr<Communicator>>(communicators_,
+                                        [](auto &communicator) { communicator.reset(); });
 }
 
 Communicator *NcclTransport::communicatorOf(std::vector<uint32_t> devices) {
@@ -59,13 +63,15 @@ std::string NcclTransport::namesOf(const Communicator &communicator) const {
 
 Status NcclTransport::done(const Status &status) {
   if (status.failed())
-    return failure_.get() ? Status(*failure_.get()) : Status(userError("device " + options_.names[member_.device] + ": " + status.message()));
+    return failure_.get() ? Status(*failure_.get())
+                          : Status(userError("device " + options_.names[member_.device] + ": " +
+                                             status.message()));
   ++moved_;
   return Status::success();
 }
 
-Status NcclTransport::exchange(const char *what, const std::vector<Transfer> &transfers, WorkStream &stream,
-                               Communicator::Clock::time_point deadline) {
+Status NcclTransport::exchange(const char *what, const std::vector<Transfer> &transfers,
+                               WorkStream &stream, Communicator::Clock::time_point deadline) {
   if (transfers.empty())
     return Status::success();
   Communicator &all = *communicators_.front();
@@ -74,8 +80,10 @@ Status NcclTransport::exchange(const char *what, const std::vector<Transfer> &tr
       [&](Comm comm) {
         for (const Transfer &transfer : transfers) {
           const int peer = all.rankOf(transfer.peer);
-          const int result = transfer.sends ? api_.ncclSend(pointer(transfer.data), transfer.bytes, kInt8, peer, comm, stream.handle())
-                                            : api_.ncclRecv(pointer(transfer.data), transfer.bytes, kInt8, peer, comm, stream.handle());
+          const int result = transfer.sends ? api_.ncclSend(pointer(transfer.data), transfer.bytes,
+                                                            kInt8, peer, comm, stream.handle())
+                                            : api_.ncclRecv(pointer(transfer.data), transfer.bytes,
+                                                            kInt8, peer, comm, stream.handle());
           if (result != kSuccess && result != kInProgress)
             return result;
         }
@@ -92,18 +100,20 @@ Status NcclTransport::receive(uint32_t peer, DeviceAddress data, size_t bytes, W
   return done(exchange("ncclRecv", {{false, peer, data, bytes}}, stream));
 }
 
-Status NcclTransport::gatherInGroup(Communicator &communicator, const DeviceAllGather &gather, WorkStream &stream) {
+Status NcclTransport::gatherInGroup(Communicator &communicator, const DeviceAllGather &gather,
+                                    WorkStream &stream) {
   const std::vector<Shard> &shards = gather.shards, &reads = gather.reads;
   const std::vector<uint32_t> &devices = communicator.devices();
   const size_t size = gather.elementBytes;
   bool equal = shards.size() == devices.size() && reads.size() == devices.size();
   for (size_t i = 0; i < shards.size() && equal; ++i)
-    equal = shards[i].device == devices[i] && shards[i].begin == int64_t(i) * shards[0].size() && shards[i].size() == shards[0].size() &&
-            reads[i].begin == 0;
+    equal = shards[i].device == devices[i] && shards[i].begin == int64_t(i) * shards[0].size() &&
+            shards[i].size() == shards[0].size() && reads[i].begin == 0;
   if (equal) {
     const size_t bytes = size_t(shards[0].size()) * size;
     return communicator.run("ncclAllGather", [&](Comm comm) {
-      return api_.ncclAllGather(pointer(gather.shard), pointer(gather.full), bytes, kInt8, comm, stream.handle());
+      return api_.ncclAllGather(pointer(gather.shard), pointer(gather.full), bytes, kInt8, comm,
+                                stream.handle());
     });
   }
   const Compact image(reads, member_.device);
@@ -111,8 +121,10 @@ Status NcclTransport::gatherInGroup(Communicator &communicator, const DeviceAllG
     for (const Shard &shard : shards) {
       if (shard.empty())
         continue;
-      void *place = pointer(gather.full + uint64_t(image.place(shard)) * size); // of the owner its shard
-      if (int result = api_.ncclBroadcast(place, place, size_t(shard.size()) * size, kInt8, communicator.rankOf(shard.device), comm, stream.handle());
+      void *place =
+          pointer(gather.full + uint64_t(image.place(shard)) * size); // of the owner its shard
+      if (int result = api_.ncclBroadcast(place, place, size_t(shard.size()) * size, kInt8,
+                                          communicator.rankOf(shard.device), comm, stream.handle());
           result != kSuccess && result != kInProgress)
         return result;
     }
@@ -127,19 +139,23 @@ Status NcclTransport::allGather(const DeviceAllGather &gather, WorkStream &strea
     if (!shard.empty())
       all = {0, std::min(all.begin, shard.begin), std::max(all.end, shard.end)};
   const bool everybodyReads =
-      std::all_of(gather.reads.begin(), gather.reads.end(), [&](const Shard &run) { return run.has(all); }) &&
-      std::all_of(gather.shards.begin(), gather.shards.end(), [&](const Shard &shard) { return contains(readers, shard.device); });
+      std::all_of(gather.reads.begin(), gather.reads.end(),
+                  [&](const Shard &run) { return run.has(all); }) &&
+      std::all_of(gather.shards.begin(), gather.shards.end(),
+                  [&](const Shard &shard) { return contains(readers, shard.device); });
   if (Communicator *own = everybodyReads ? communicatorOf(readers) : nullptr)
     return done(gatherInGroup(*own, gather, stream));
   const size_t size = gather.elementBytes;
-  const Held held(Compact(gather.reads, member_.device), Compact(gather.shards, member_.device), gather.shard.value - gather.full.value, size);
+  const Held held(Compact(gather.reads, member_.device), Compact(gather.shards, member_.device),
+                  gather.shard.value - gather.full.value, size);
   std::vector<Transfer> transfers;
   Status status;
   for (const Shard &shard : gather.shards) {
     if (shard.empty() || (shard.device != member_.device && !held.whole.has(shard)))
       continue;
     const size_t bytes = size_t(shard.size()) * size;
-    const DeviceAddress place = gather.full + uint64_t(held.whole.place(shard)) * size; // of who reads it
+    const DeviceAddress place =
+        gather.full + uint64_t(held.whole.place(shard)) * size; // of who reads it
     if (shard.device != member_.device) {
       transfers.push_back({false, shard.device, place, bytes});
       continue;
@@ -175,10 +191,14 @@ Status NcclTransport::reduceScatter(const DeviceReduction &reduction, WorkStream
   return done(Status::success());
 }
 
-Status NcclTransport::reduceRound(const DeviceReduction &reduction, const std::vector<Shard> &shards, int64_t begin, WorkStream &stream) {
-  const uint64_t size = bytesOf(reduction.type), stride = partStride(uint64_t(reduction.chunk) * size);
-  const Held held(Compact(reduction.terms, member_.device), Compact(reduction.shards, member_.device), reduction.shard.value - reduction.full.value,
-                  size);
+Status NcclTransport::reduceRound(const DeviceReduction &reduction,
+                                  const std::vector<Shard> &shards, int64_t begin,
+                                  WorkStream &stream) {
+  const uint64_t size = bytesOf(reduction.type),
+                 stride = partStride(uint64_t(reduction.chunk) * size);
+  const Held held(Compact(reduction.terms, member_.device),
+                  Compact(reduction.shards, member_.device),
+                  reduction.shard.value - reduction.full.value, size);
   std::vector<Transfer> transfers;
   std::vector<uint32_t> contributors;
   DeviceAddress sum;
@@ -187,7 +207,8 @@ Status NcclTransport::reduceRound(const DeviceReduction &reduction, const std::v
   for (const Shard &shard : shards) {
     const int64_t count = std::clamp<int64_t>(shard.size() - begin, 0, reduction.chunk);
     const size_t bytes = size_t(count) * size;
-    const DeviceAddress mine = reduction.full + uint64_t(held.whole.place(shard) + begin) * size; // of who contributes to it
+    const DeviceAddress mine = reduction.full + uint64_t(held.whole.place(shard) + begin) *
+                                                    size; // of who contributes to it
     if (count == 0)
       continue;
     if (shard.device != member_.device) {
@@ -209,17 +230,21 @@ Status NcclTransport::reduceRound(const DeviceReduction &reduction, const std::v
   if (status.succeeded())
     status = exchange("reduce-scatter", transfers, stream);
   if (status.succeeded() && contributors.size() > 1)
-    status = addTerms(options_.sums, reduction.type, reduction.parts, stride, contributors.size(), sum, elements, stream);
+    status = addTerms(options_.sums, reduction.type, reduction.parts, stride, contributors.size(),
+                      sum, elements, stream);
   return status;
 }
 
 Status NcclTransport::allReduce(const DeviceSum &sum, WorkStream &stream) {
   const size_t bytes = size_t(sum.count) * sizeof(double);
   Status status;
-  Communicator *own = std::is_sorted(sum.members.begin(), sum.members.end()) ? communicatorOf(sum.members) : nullptr;
+  Communicator *own = std::is_sorted(sum.members.begin(), sum.members.end())
+                          ? communicatorOf(sum.members)
+                          : nullptr;
   if (own) {
     status = own->run("ncclAllGather", [&](Comm comm) {
-      return api_.ncclAllGather(pointer(sum.data), pointer(sum.parts), size_t(sum.count), kFloat64, comm, stream.handle());
+      return api_.ncclAllGather(pointer(sum.data), pointer(sum.parts), size_t(sum.count), kFloat64,
+                                comm, stream.handle());
     });
   } else {
     std::vector<Transfer> transfers;
@@ -235,7 +260,8 @@ Status NcclTransport::allReduce(const DeviceSum &sum, WorkStream &stream) {
       status = exchange("all-reduce", transfers, stream);
   }
   if (status.succeeded())
-    status = addTerms(options_.sums, NumberType::F64, sum.parts, bytes, sum.members.size(), sum.data, sum.count, stream);
+    status = addTerms(options_.sums, NumberType::F64, sum.parts, bytes, sum.members.size(),
+                      sum.data, sum.count, stream);
   return done(status);
 }
 
@@ -265,5 +291,6 @@ void NcclTransport::watch() {
 
 void NcclTransport::abort(const Error &why) {
   failure_.keep(why);
-  atOnce<std::unique_ptr<Communicator>>(communicators_, [](auto &communicator) { communicator->abort(); });
+  atOnce<std::unique_ptr<Communicator>>(communicators_,
+                                        [](auto &communicator) { communicator->abort(); });
 }

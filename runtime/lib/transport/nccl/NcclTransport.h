@@ -20,17 +20,20 @@
 
 namespace zorse::runtime::nccl {
 
-inline void *pointer(DeviceAddress address) { return reinterpret_cast<void *>(uintptr_t(address.value)); } // NOLINT(performance-no-int-to-ptr)
+inline void *pointer(DeviceAddress address) {
+  return reinterpret_cast<void *>(uintptr_t(address.value));
+} // NOLINT(performance-no-int-to-ptr)
 
 class NcclTransport final : public DeviceTransport {
 public:
-  NcclTransport(const NcclApi &api, const DeviceTransportMember &member, const DeviceTransportOptions &options);
+  NcclTransport(const NcclApi &api, const DeviceTransportMember &member,
+                const DeviceTransportOptions &options);
   ~NcclTransport() override;
 
   /// Connects to the other members of every group of this device, in the order of the plan, and
   /// tests each group. Call it in a separate thread. `ids` is indexed by group. The n-th group must
-  /// be connected within n * DeviceTransportOptions.connectSeconds after `begin`, because some members reach
-  /// it only after the previous group.
+  /// be connected within n * DeviceTransportOptions.connectSeconds after `begin`, because some
+  /// members reach it only after the previous group.
   Status connect(const std::vector<UniqueId> &ids, Communicator::Clock::time_point begin);
 
   Status send(uint32_t peer, DeviceAddress data, size_t bytes, WorkStream &stream) override;
@@ -49,12 +52,16 @@ private:
     DeviceAddress data;
     size_t bytes;
   };
-  Status exchange(const char *what, const std::vector<Transfer> &transfers, WorkStream &stream,
-                  Communicator::Clock::time_point deadline = Communicator::Clock::time_point::max());
-  Communicator *communicatorOf(std::vector<uint32_t> devices); ///< null: the devices have no dedicated communicator
-  Status gatherInGroup(Communicator &communicator, const DeviceAllGather &gather, WorkStream &stream);
+  Status
+  exchange(const char *what, const std::vector<Transfer> &transfers, WorkStream &stream,
+           Communicator::Clock::time_point deadline = Communicator::Clock::time_point::max());
+  Communicator *communicatorOf(
+      std::vector<uint32_t> devices); ///< null: the devices have no dedicated communicator
+  Status gatherInGroup(Communicator &communicator, const DeviceAllGather &gather,
+                       WorkStream &stream);
   /// The elements of one round, from `begin` on, of shards of which no owner has two.
-  Status reduceRound(const DeviceReduction &reduction, const std::vector<Shard> &shards, int64_t begin, WorkStream &stream);
+  Status reduceRound(const DeviceReduction &reduction, const std::vector<Shard> &shards,
+                     int64_t begin, WorkStream &stream);
   Status tryOut(Communicator &communicator, Communicator::Clock::time_point deadline);
   const std::vector<uint32_t> &partnersIn(const Communicator &communicator) const;
   Status checkWords(const Communicator &communicator, const std::vector<uint64_t> &found) const;

@@ -11,7 +11,8 @@ extern "C" {
 struct ZorseCallContext {
   int64_t rows = 1;       ///< samples of this call (elements for update functions), >= 1
   int64_t sampleBase = 0; ///< global index of the first row: random numbers are keyed by it
-  uint64_t rngIdBase = 0; ///< added to the op instances of the function: random numbers are keyed by it
+  uint64_t rngIdBase =
+      0; ///< added to the op instances of the function: random numbers are keyed by it
   /// First index of this device's shard of each axis that a group of devices divides; 0 if the call
   /// does the whole cell.
   int64_t bases[2] = {0, 0};
@@ -23,20 +24,24 @@ struct ZorseCallContext {
 /// Points are independent of each other, so any split into ranges, in any order or in parallel,
 /// gives the same bits.
 ///
-/// \param operands      addresses in the order of KernelLaunch.operands; 64-byte aligned at row 0; never overlapping unless equal.
+/// \param operands      addresses in the order of KernelLaunch.operands; 64-byte aligned at row 0;
+/// never overlapping unless equal.
 /// \param context       valid while the kernel runs, in memory that the kernel can read.
 /// \param accumulate    bit i set: operand i is added to; clear: it is overwritten.
-typedef void ZorseKernel(void *const *operands, const ZorseCallContext *context, int64_t begin, int64_t end, uint64_t accumulate);
+typedef void ZorseKernel(void *const *operands, const ZorseCallContext *context, int64_t begin,
+                         int64_t end, uint64_t accumulate);
 
 /// The memory that a kernel accesses, exported as `<symbol>_needs`. Machine code cannot be checked,
 /// but the function that launches it can: its number of points must be the one that the code was
-/// compiled for, and every operand must have the required bytes in its argument. A modified function can
-/// then not make correct code read or write elsewhere.
+/// compiled for, and every operand must have the required bytes in its argument. A modified
+/// function can then not make correct code read or write elsewhere.
 struct ZorseKernelBounds {
   int64_t operands;
-  int64_t pointsFixed, iterationsPerRow; ///< points of a launch: fixed + perRow * rows; pointsFixed -1: any number
+  int64_t pointsFixed,
+      iterationsPerRow; ///< points of a launch: fixed + perRow * rows; pointsFixed -1: any number
   struct Operand {
-    int64_t fixed, perRow, perPoint; ///< bytes from its address that may be accessed: fixed + perRow * rows + perPoint * points
+    int64_t fixed, perRow, perPoint; ///< bytes from its address that may be accessed: fixed +
+                                     ///< perRow * rows + perPoint * points
     int64_t written;                 ///< 1: it is written
   } operand[];                       ///< `operands` elements
 };
