@@ -8,7 +8,7 @@
 
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Codegen/Codegen.h"
-#include "zorse/Codegen/PrivateFolder.h"
+#include "zorse/Codegen/PrivateDirectory.h"
 #include "zorse/Dialect/Zorse/Resources.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Units/Units.h"

@@ -80,7 +80,7 @@ def reads_values(text):
 @contextlib.contextmanager
 def quietly(path):
     """Suppresses output of PyTorch and its exporter. An export error becomes a ZorseError with its
-    first cause; `details` contains the whole error."""
+    root cause; `details` contains the whole error."""
     before = logging.root.manager.disable
     logging.disable(max(before, logging.WARNING))
     printed = io.StringIO()

@@ -62,7 +62,7 @@ planning::Cluster randomCluster(const step::Plan &plan, uint64_t seed) {
 TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
   constexpr uint64_t kCases = 60;
   double worst = 0;
-  int heldBackCases = 0, laterCases = 0;
+  int delayedCases = 0, laterCases = 0;
   for (uint64_t seed = 1; seed <= kCases; ++seed) {
     test::RandomCase drawn = test::randomCase(seed, nullptr, 1 + int(seed % 3));
     planning::Cluster cluster = randomCluster(drawn.plan, seed);
@@ -99,10 +99,10 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
         std::any_of(drawn.plan.cells.begin(), drawn.plan.cells.end(), [](const step::Cell &cell) {
           return cell.activations == step::Activations::Offload;
         });
-    bool heldBack = (drawn.plan.schedule.kind != step::ScheduleKind::GPipe &&
+    bool delayed = (drawn.plan.schedule.kind != step::ScheduleKind::GPipe &&
                      drawn.plan.schedule.kind != step::ScheduleKind::Explicit) ||
                     !drawn.plan.offload.empty() || !drawn.plan.overlapCommunication || offloads;
-    bool earlier = heldBack && simulation->firstStep < stepTime;
+    bool earlier = delayed && simulation->firstStep < stepTime;
     // A transfer over a short link completes only after earlier receives of its queue over longer
     // links. Orders by time place a receive at its arrival time in the expansion and are therefore
     // affected most.
@@ -114,7 +114,7 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
     EXPECT_LE(earlier ? 0 : difference, later ? maxLater : 0.01)
         << "seed " << seed << ", " << drawn.kind << ", " << drawn.schedule << ": "
         << simulation->firstStep << " s, expected " << stepTime;
-    heldBackCases += earlier && difference > 0.01;
+    delayedCases += earlier && difference > 0.01;
     EXPECT_LE(simulation->step, simulation->firstStep * 1.01) << "seed " << seed;
     if (!earlier && !later)
       worst = std::max(worst, difference);
@@ -127,12 +127,12 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
     if (!earlier)
       EXPECT_GE(simulation->firstStep, stepTime * 0.99) << "seed " << seed;
   }
-  EXPECT_LE(heldBackCases, int(kCases / 4));
+  EXPECT_LE(delayedCases, int(kCases / 4));
   EXPECT_LE(laterCases, int(kCases / 10));
   printf("%llu plans on random networks: the first step differs by at most %.4f %%, except for %d "
          "that begin cells earlier than their list and %d where "
          "arrivals wait for earlier ones\n",
-         (unsigned long long)kCases, worst * 100, heldBackCases, laterCases);
+         (unsigned long long)kCases, worst * 100, delayedCases, laterCases);
 }
 
 } // namespace

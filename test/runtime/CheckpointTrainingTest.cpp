@@ -105,7 +105,7 @@ protected:
     training.options = bundle.summary.training();
     NumberedData data;
     training.data = &data;
-    auto stopCoordinator = makeSoloStopCoordinator();
+    auto stopCoordinator = makeLocalStopCoordinator();
     training.stopCoordinator = stopCoordinator.get();
     training.report = [&](const StepReport &report) {
       out.losses.push_back(report.loss);

@@ -347,7 +347,7 @@ TEST_F(ExecutorTest, TwoExecutorsOfOneDeviceEachTrainAsOneOfBoth) {
 }
 
 TEST_F(ExecutorTest, AStoppedRunEndsAfterWhatItHasEntered) {
-  auto stopCoordinator = makeSoloStopCoordinator();
+  auto stopCoordinator = makeLocalStopCoordinator();
   auto executor = make();
   std::vector<StepReport> reports;
   TrainingRun run = training(1000, reports);

@@ -275,13 +275,13 @@ TEST_P(TransportConformance, AbortWakesWaitersAndStays) {
     results[1] = transports[1]->allReduce({2, 0}, a);
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  transports[2]->abort(userError("first cause"));
+  transports[2]->abort(userError("root cause"));
   transports[2]->abort(userError("second cause"));
   receiver.join();
   reducer.join();
   for (const Status &result : results) {
     ASSERT_TRUE(result.failed());
-    EXPECT_EQ(result.message(), "first cause");
+    EXPECT_EQ(result.message(), "root cause");
   }
   int value = 0;
   EXPECT_TRUE(transports[0]->send({5, 1}, 1, &value, sizeof value).failed());

@@ -83,7 +83,7 @@ Status runThreads(const Options &o, bool &finished) {
     fingerprint = *print;
   }
   std::unique_ptr<ProcessGroup> group = makeSingleProcessGroup(generation);
-  std::unique_ptr<StopCoordinator> stopCoordinator = makeSoloStopCoordinator();
+  std::unique_ptr<StopCoordinator> stopCoordinator = makeLocalStopCoordinator();
   onSignals([stopCoordinator = stopCoordinator.get()] { stopCoordinator->requestStop(); });
   JobOutput output(o, *bundle);
   ProcessContext process(*group, *stopCoordinator);

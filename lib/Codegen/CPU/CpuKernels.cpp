@@ -2,7 +2,7 @@
 #include "KernelSet.h"
 #include "LowerKernel.h"
 #include "RowKernel.h"
-#include "zorse/Codegen/PrivateFolder.h"
+#include "zorse/Codegen/PrivateDirectory.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"

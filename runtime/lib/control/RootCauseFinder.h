@@ -1,4 +1,4 @@
-// Collects reports about failures of a job and finds the first cause (root cause).
+// Collects reports about failures of a job and finds the root cause.
 //
 // Reports arrive in any order. Rank 1 may report "rank 2 closed the connection" before rank 2
 // reports "disk full" or the launcher reports "was killed by signal 9". The search starts at the
@@ -49,7 +49,7 @@ public:
   void found(const runtime::Failure &failure, double now);
 
   bool any() const { return first_ != runtime::kNoRank || found_; }
-  /// The first cause, once it is certain or kGraceSeconds have passed.
+  /// The root cause, once it is certain or kGraceSeconds have passed.
   std::optional<runtime::Failure> rootCause(double now) const;
 
   /// "rank 2 (device t4:0)"

@@ -43,6 +43,6 @@ private:
 std::unique_ptr<ProcessGroup> zorse::runtime::makeSingleProcessGroup(uint64_t generation) {
   return std::make_unique<SingleProcessGroup>(generation);
 }
-std::unique_ptr<StopCoordinator> zorse::runtime::makeSoloStopCoordinator() {
+std::unique_ptr<StopCoordinator> zorse::runtime::makeLocalStopCoordinator() {
   return std::make_unique<SingleProcessStopCoordinator>();
 }

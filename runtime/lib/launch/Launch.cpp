@@ -191,7 +191,7 @@ void Launcher::fail(RootCause cause) {
   failedAt_ = now();
 }
 
-/// The first cause by the coordinator. It may be a different rank than the one whose process ended
+/// The root cause, as the coordinator found it. It may be a different rank than the one whose process ended
 /// first. The exit code is that of the rank's process, if it ended without a signal of the
 /// launcher.
 std::optional<Launcher::RootCause> Launcher::rootCause() const {

@@ -48,6 +48,6 @@ public:
   virtual void requestStop() = 0;
 };
 
-std::unique_ptr<StopCoordinator> makeSoloStopCoordinator();
+std::unique_ptr<StopCoordinator> makeLocalStopCoordinator();
 
 } // namespace zorse::runtime

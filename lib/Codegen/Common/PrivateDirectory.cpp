@@ -1,4 +1,4 @@
-#include "zorse/Codegen/PrivateFolder.h"
+#include "zorse/Codegen/PrivateDirectory.h"
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
