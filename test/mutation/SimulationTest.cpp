@@ -100,8 +100,8 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
           return cell.activations == step::Activations::Offload;
         });
     bool delayed = (drawn.plan.schedule.kind != step::ScheduleKind::GPipe &&
-                     drawn.plan.schedule.kind != step::ScheduleKind::Explicit) ||
-                    !drawn.plan.offload.empty() || !drawn.plan.overlapCommunication || offloads;
+                    drawn.plan.schedule.kind != step::ScheduleKind::Explicit) ||
+                   !drawn.plan.offload.empty() || !drawn.plan.overlapCommunication || offloads;
     bool earlier = delayed && simulation->firstStep < stepTime;
     // A transfer over a short link completes only after earlier receives of its queue over longer
     // links. Orders by time place a receive at its arrival time in the expansion and are therefore

@@ -241,10 +241,10 @@ TEST(Launch, LinesStayWhole) {
 }
 
 TEST(Launch, RanksGetTheirPlace) {
-  Probe probe(
-      script({"--world", "2"}, "env | grep -E '^(ZORSE|OMP)_' | grep -v MARK | sort; tr '\\0' ' ' "
-                               "</proc/$$/cmdline | grep -c \"$ZORSE_SECRET\"; cat; echo done"),
-      {{"OMP_NUM_THREADS", "3"}, {"ZORSE_LAUNCHER", "none"}});
+  Probe probe(script({"--world", "2"},
+                     "env | grep -E '^(ZORSE|OMP)_' | grep -v MARK | sort; tr '\\0' ' ' "
+                     "</proc/$$/cmdline | grep -c \"$ZORSE_SECRET\"; cat; echo done"),
+              {{"OMP_NUM_THREADS", "3"}, {"ZORSE_LAUNCHER", "none"}});
   EXPECT_EQ(probe.wait(), 0);
   for (const char *line :
        {"OMP_NUM_THREADS=3\n", "ZORSE_COORDINATOR=launcher\n", "ZORSE_GENERATION=1\n",
@@ -275,9 +275,9 @@ TEST(Launch, FirstFailureDecides) {
 }
 
 TEST(Launch, StubbornRanksAreKilled) {
-  Probe probe(
-      script({"--world", "3"}, "trap '' TERM INT HUP; [ $ZORSE_RANK = 0 ] && exit 4; (while :; do "
-                               "sleep 0.1; done) & while :; do sleep 0.1; done"));
+  Probe probe(script({"--world", "3"},
+                     "trap '' TERM INT HUP; [ $ZORSE_RANK = 0 ] && exit 4; (while :; do "
+                     "sleep 0.1; done) & while :; do sleep 0.1; done"));
   EXPECT_EQ(probe.wait(), 4);
   EXPECT_GT(probe.seconds, 1.5);
   EXPECT_LT(probe.seconds, 3 * patience());

@@ -18,8 +18,8 @@ namespace zorse::planning {
 enum class StateOffload : uint8_t {
   None,
   OptimizerStates,
-  AllStates, ///< host memory: the optimizer states, and parameters (if units read low-precision
-             ///< copies, devices hold only these) and reduced gradients
+  AllStates,    ///< host memory: the optimizer states, and parameters (if units read low-precision
+                ///< copies, devices hold only these) and reduced gradients
   CpuOptimizer, ///< as AllStates, and the host's CPU updates the state; only parameters are copied
                 ///< to the device
 };

@@ -33,7 +33,7 @@ public:
   }
   ImportedValue &result() {
     return state.values[node.outputs[0]];
-  }                                 ///< the first result after it was set
+  } ///< the first result after it was set
   bool isUsed(size_t output) const; ///< by another node or as a graph output
   /// Reports an error of the node, with its operands. \returns failure
   mlir::LogicalResult error(const llvm::Twine &message) const;

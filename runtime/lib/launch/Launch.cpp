@@ -191,9 +191,9 @@ void Launcher::fail(RootCause cause) {
   failedAt_ = now();
 }
 
-/// The root cause, as the coordinator found it. It may be a different rank than the one whose process ended
-/// first. The exit code is that of the rank's process, if it ended without a signal of the
-/// launcher.
+/// The root cause, as the coordinator found it. It may be a different rank than the one whose
+/// process ended first. The exit code is that of the rank's process, if it ended without a signal
+/// of the launcher.
 std::optional<Launcher::RootCause> Launcher::rootCause() const {
   std::optional<Failure> verdict = coordinator_ ? coordinator_->failure() : std::nullopt;
   if (!verdict)

@@ -256,8 +256,8 @@ TEST(HeadCheck, AnOperatorThatIsNotKnownIsSaid) {
   Outcome outcome =
       imported("c = Div x fB; n = GlobalAveragePool c; d = Mul n n; loss = ReduceSum d");
   ASSERT_TRUE(outcome.ok) << outcome.text;
-  EXPECT_TRUE(
-      contains(notes(outcome), "the loss is not checked against the file: operator "
-                               "GlobalAveragePool (node 'n_n') is not known to the evaluator"))
+  EXPECT_TRUE(contains(notes(outcome),
+                       "the loss is not checked against the file: operator "
+                       "GlobalAveragePool (node 'n_n') is not known to the evaluator"))
       << notes(outcome);
 }

@@ -38,7 +38,7 @@ public:
 
   const GenerationOptions &options() const {
     return options_;
-  }                                          ///< including the prompt that is used
+  } ///< including the prompt that is used
   int64_t length() const { return length_; } ///< sequence length
 
   /// Returns a batch to evaluate. The logits of the last position of `ids` are recorded.

@@ -106,8 +106,8 @@ struct TrainingEnd {
   std::string notFinite; ///< why the last steps of the run trained nothing: they (kNotFiniteSteps,
                          ///< or all) were not finite, or no step had a training signal. As far as
                          ///< this process received reports
-  bool changed = true;  ///< whether an update was applied, as far as this process received reports
-  uint64_t skipped = 0; ///< steps with a skipped update, as far as this process received reports
+  bool changed = true;   ///< whether an update was applied, as far as this process received reports
+  uint64_t skipped = 0;  ///< steps with a skipped update, as far as this process received reports
 };
 
 /// Trains. Steps are submitted one ahead, so that devices do not wait for the host. Only processes
