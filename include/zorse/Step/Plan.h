@@ -151,9 +151,9 @@ struct Schedule {
                              ///< backward, as a multiple of those that the steady state needs
   double maxWeightGradDelay =
       0; ///< Timed, split: maximum wait of W for idle time, in steady-state periods; 0: unlimited
-  /// Timed: samples enter in groups of `microbatchGroupSize` cells, the cells of a group directly
-  /// one after the other, as in interleaved 1F1B if devices have several chunks (a good value is
-  /// the number of devices in the ring); 0: evenly.
+  /// Timed: samples enter in groups of `microbatchGroupSize` cells, the cells of a group without
+  /// gaps, as in interleaved 1F1B if devices have several chunks (a good value is the number of
+  /// devices in the ring); 0: evenly.
   uint32_t microbatchGroupSize = 0;
   /// OneForwardOneBackward: forwards before the first backward, per device of the plan (HARP's
   /// launch counts); empty: the minimum that can run.

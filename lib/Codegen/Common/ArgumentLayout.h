@@ -32,8 +32,8 @@ public:
   bundle::AffineSize savedBytes() const { return saved.bytes; }
 
 private:
-  /// Appends the places of the results of an exchange: all devices' parts, one after the other, or
-  /// one sum.
+  /// Appends the places of the results of an exchange: the parts of all devices in their
+  /// order, or one sum.
   void placeExchange(mlir::Operation *exchange);
   uint32_t argument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode,
                     const bundle::AffineSize &bytes, bundle::ElementType type,
