@@ -61,8 +61,8 @@ std::vector<Value> autodiff::chooseCut(ArrayRef<Operation *> ops, const DenseSet
   for (Operation *op : ops)
     for (OpResult result : op->getResults()) {
       int i = index[result];
-      bool keepable =
-          carriesSamples(result.getType()) && sampled.contains(result) && offered(result);
+      bool keepable = carriesSamples(result.getType()) && sampled.contains(result) &&
+                      offered(result);
       flow.addEdge(2 * i, 2 * i + 1,
                    keepable ? savedBytesPerRow(result.getType()) * kBytes + (isView(op) ? 1 : 0)
                             : MaxFlow::kInfinite);

@@ -35,8 +35,8 @@ std::vector<Value> chooseDeferred(func::FuncOp backward, ArrayRef<Operation *> o
         carriesSamples(argument.getType()))
       saved.push_back(argument);
   std::vector<Value> instead = chooseCut(ops, needed, offered, isExpensive, saved);
-  constexpr double kWorth =
-      0.9; // fraction of the bytes held: copies cost time in the part that others wait for
+  constexpr double kWorth = 0.9; // fraction of the bytes held: copies cost time in the part that
+                                 // others wait for
   return bytesOf(instead) < kWorth * (bytesOf(besides) + bytesOf(saved)) ? instead : besides;
 }
 

@@ -21,8 +21,8 @@ zorse::planning::baseline::launchCounts(const std::vector<StageTimes> &stages) {
   std::vector<int64_t> counts(stages.size());
   double wayAndBack = 0;
   for (size_t s = stages.size(); s-- > 0;) {
-    wayAndBack +=
-        stages[s].forward + stages[s].backward + (s + 1 < stages.size() ? 2 * stages[s].link : 0);
+    wayAndBack += stages[s].forward + stages[s].backward +
+                  (s + 1 < stages.size() ? 2 * stages[s].link : 0);
     counts[s] = std::max<int64_t>(
         1, static_cast<int64_t>(
                std::ceil(wayAndBack / (period * static_cast<double>(stages[s].devices)) - 1e-9)));
@@ -84,8 +84,8 @@ using Subcluster = std::vector<uint32_t>;
 struct Search {
   const Problem &problem;
   Shortlist candidates;
-  std::map<std::pair<uint32_t, int64_t>, std::vector<double>>
-      unitTimes; ///< by device class and row count
+  std::map<std::pair<uint32_t, int64_t>, std::vector<double>> unitTimes; ///< by device class and
+                                                                         ///< row count
 
   const std::vector<double> &timesOfUnits(uint32_t device, int64_t rows) {
     auto [it, fresh] = unitTimes.try_emplace({problem.costs.deviceClass(device), rows});

@@ -131,8 +131,8 @@ struct ZorsePaperPlanner {
   void add(const std::vector<Group> &all, const std::vector<size_t> &used,
            const std::vector<std::vector<int64_t>> &counts,
            const std::vector<std::vector<int64_t>> &chunks, int64_t degree, int64_t rows) {
-    const double boundary =
-        boundaryBytes(problem.summary, layers.cuts[1]) * static_cast<double>(rows);
+    const double boundary = boundaryBytes(problem.summary, layers.cuts[1]) *
+                            static_cast<double>(rows);
     const double bytes = parameterBytes(problem.summary, layers.typicalBegin, layers.typicalEnd);
     auto send = [&](size_t i) { // to the next group, and back
       if (i + 1 >= used.size())
@@ -159,8 +159,8 @@ struct ZorsePaperPlanner {
     for (size_t i = 0; i < used.size(); ++i) {
       double first = static_cast<double>(chunks[i][0]),
              last = static_cast<double>(chunks[i][degree - 1]);
-      start +=
-          (i == 0 ? std::max(slowestForward[i], gather[i]) : slowestForward[i]) * first + send(i);
+      start += (i == 0 ? std::max(slowestForward[i], gather[i]) : slowestForward[i]) * first +
+               send(i);
       end += slowestBackward[i] * last + (i > 0 ? send(i - 1) : 0);
       double sum = 0, link = std::max(send(i), i > 0 ? send(i - 1) : 0);
       for (int64_t c = 0; c < degree; ++c) {
@@ -171,7 +171,12 @@ struct ZorsePaperPlanner {
           backward = std::max(backward, std::max(times[i][d].backward * n, link) * m);
         }
         sum += std::max(forward, gather[i] * n) +
-               std::max(backward, 3 * gather[i] * n); // gradients are reduced in twice the bytes
+               std::max(backward, 3 * gather[i] * n); // gradients
+                                                      // are
+                                                      // reduced
+                                                      // in twice
+                                                      // the
+                                                      // bytes
       }
       core = std::max(core, sum);
     }

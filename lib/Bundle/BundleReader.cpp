@@ -76,8 +76,8 @@ Result<BundleView> readBundle(const std::string &directory, ReadFile read) {
   uint32_t targets = 1;
   for (const BundleDevice &device : bundle.devices)
     targets = std::max(targets, device.target + 1);
-  while (bundle.files.count(
-      functionsFile(targets))) // includes the host's target if all devices are GPUs
+  while (bundle.files.count(functionsFile(targets))) // includes the host's target if all devices
+                                                     // are GPUs
     ++targets;
   for (uint32_t target = 1; target < targets; ++target) {
     const std::string file = functionsFile(target);
@@ -152,8 +152,8 @@ Result<bool> readWeights(const BundleView &bundle, std::vector<WeightData> &weig
         found->second.permutation != weight.permutation)
       return userError(name + ": has no bytes of the right shape for parameter '" + weight.name +
                        "'");
-    found->second.hub =
-        weight.hub; // hub names are read from the model's file, like everything except the numbers
+    found->second.hub = weight.hub; // hub names are read from the model's file, like everything
+                                    // except the numbers
     weight = std::move(found->second);
   }
   return true;

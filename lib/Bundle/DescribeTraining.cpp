@@ -20,8 +20,8 @@ std::string zorse::describeTraining(const bundle::TrainingOptions &t) {
   if (t.optimizer() == bundle::TrainingOptions::SGD)
     text += t.momentum() > 0 ? ", momentum " + number(t.momentum()) : "";
   else
-    text +=
-        ", betas " + number(t.beta1()) + " " + number(t.beta2()) + ", eps " + number(t.epsilon());
+    text += ", betas " + number(t.beta1()) + " " + number(t.beta2()) + ", eps " +
+            number(t.epsilon());
   if (t.weight_decay() > 0)
     text += ", weight decay " + number(t.weight_decay());
   if (t.clip_norm() > 0)

@@ -86,8 +86,9 @@ bool DeviceKind::hasTf32(const std::string &code) {
 }
 
 bool DeviceKind::exists(const std::string &offered) const {
-  static const std::vector<long> between = {
-      61, 62, 72, 87, 88, 101, 103, 110, 121}; // NVIDIA GPUs for which no code is generated
+  static const std::vector<long> between = {61,  62,  72,  87, 88,
+                                            101, 103, 110, 121}; // NVIDIA GPUs for which no code is
+                                                                 // generated
   if (std::find(architectures.begin(), architectures.end(), offered) != architectures.end())
     return true;
   const long capability = capabilityOf(offered);

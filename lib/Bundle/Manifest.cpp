@@ -233,9 +233,10 @@ std::string contradiction(const Manifest &manifest, const std::string &planText,
   found.push_back(differ("global_batch_size", here, std::to_string(manifest.batch), planned,
                          shown(plan["global_batch_size"])));
   if (plan.contains("model") &&
-      (!plan["model"].is_string() ||
-       differentModels(plan["model"].get<std::string>(),
-                       summary.content_hash()))) // as ValidatePlan.cpp does
+      (!plan["model"].is_string() || differentModels(plan["model"].get<std::string>(),
+                                                     summary.content_hash()))) // as
+                                                                               // ValidatePlan.cpp
+                                                                               // does
     found.push_back(differ("contents of the model", planned, shown(plan["model"]), there,
                            shown(summary.content_hash())));
   const json &devices = plan["devices"];
@@ -265,8 +266,8 @@ bool knownFieldsOnly(const google::protobuf::Message &message) {
   std::vector<const FieldDescriptor *> fields;
   reflection->ListFields(message, &fields);
   for (const FieldDescriptor *field : fields) {
-    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE ||
-        field->is_map()) // maps contain numbers by name
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field->is_map()) // maps contain
+                                                                                  // numbers by name
       continue;
     if (!field->is_repeated()) {
       if (!knownFieldsOnly(reflection->GetMessage(message, field)))

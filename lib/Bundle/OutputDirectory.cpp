@@ -164,8 +164,8 @@ void DraftDirectory::remove() {
 
 Result<DraftDirectory> DraftDirectory::create(const std::string &prefix) {
   const fs::path directory = fs::absolute(prefix).parent_path();
-  DirectoryLock lock(
-      directory.string()); // a directory that is created but not yet locked looks abandoned
+  DirectoryLock lock(directory.string()); // a directory that is created but not yet locked looks
+                                          // abandoned
   std::error_code ignored;
   if (lock.held())
     eachAbandoned(directory, fs::path(prefix).filename().string(),
@@ -193,8 +193,8 @@ std::string OutputDirectory::problem(const std::string &name, Refusal refusal) {
     if (std::string why = refusalOf(target, refusal); !why.empty())
       return leftAlone(name, why);
   fs::path parent = target.parent_path();
-  while (!fs::exists(parent, failure) &&
-         parent.has_relative_path()) // parent directories are created
+  while (!fs::exists(parent, failure) && parent.has_relative_path()) // parent directories are
+                                                                     // created
     parent = parent.parent_path();
   if (!fs::is_directory(parent, failure))
     return name + ": cannot be created: " + parent.string() +
@@ -231,8 +231,10 @@ Status OutputDirectory::commit() {
   }
   std::error_code failure;
   bool exists = fs::exists(fs::symlink_status(target, failure));
-  if (std::string why = exists ? refusalOf(target, refusal_) : "";
-      !why.empty()) // another process may have created it in the meantime
+  if (std::string why = exists ? refusalOf(target, refusal_) : ""; !why.empty()) // another process
+                                                                                 // may have created
+                                                                                 // it in the
+                                                                                 // meantime
     return userError(leftAlone(name_, why));
   if (exists)
     cause = renameWith(draft, target, RENAME_EXCHANGE);

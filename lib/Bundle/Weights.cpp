@@ -34,8 +34,8 @@ Result<nlohmann::ordered_json> writeWeights(const std::vector<WeightData> &weigh
                                             const HubModel &hub, WeightMode mode,
                                             const std::string &directory,
                                             std::map<std::string, std::string> &files) {
-  const std::string name =
-      mode == WeightMode::Copy ? "weights.safetensors" : "constants.safetensors";
+  const std::string name = mode == WeightMode::Copy ? "weights.safetensors"
+                                                    : "constants.safetensors";
 
   // Compute the layout first: safetensors requires the header before the data, and no gaps, so
   // padding is stored as byte tensors.

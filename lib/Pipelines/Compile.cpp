@@ -162,8 +162,8 @@ bool runPasses(Session &session, const Model &model) {
     Pass *end = add(Stage(stage - 1), Stage(stage));
     if (Stage(stage) == Stage::Lowered &&
         (options.emit == Emit::Llvm || options.last == Stage::Lowered))
-      end =
-          add(Stage::Plan, Stage::Kernels); // without a plan, all compiled functions count as used
+      end = add(Stage::Plan, Stage::Kernels); // without a plan, all compiled functions count as
+                                              // used
     ends->stages[end] = Stage(stage);
   }
   passes.addInstrumentation(std::move(ends));

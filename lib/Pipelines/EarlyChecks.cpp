@@ -85,8 +85,8 @@ std::string problemAtStart(const CompileOptions &options) {
     step::Plan devices;
     for (const std::string &device : plan->devices)
       devices.devices.emplace_back().name = device;
-    if (Status status =
-            cluster ? planning::applyCluster(devices, *cluster, bundle::F32) : Status::success();
+    if (Status status = cluster ? planning::applyCluster(devices, *cluster, bundle::F32)
+                                : Status::success();
         status.failed())
       return options.plan + ": " + status.message();
   }

@@ -85,11 +85,11 @@ void addGpuWork(ModuleOp module, bundle::ModelSummary &summary,
   auto fill = [&](bundle::FunctionCost &work, func::FuncOp function) {
     if (!function)
       return;
-    auto compiled =
-        std::find_if(functions.library.functions().begin(), functions.library.functions().end(),
-                     [&](const bundle::CompiledFunction &candidate) {
-                       return candidate.name() == compiledFunctionName(function);
-                     });
+    auto compiled = std::find_if(functions.library.functions().begin(),
+                                 functions.library.functions().end(),
+                                 [&](const bundle::CompiledFunction &candidate) {
+                                   return candidate.name() == compiledFunctionName(function);
+                                 });
     if (compiled == functions.library.functions().end())
       return;
     work = workOf(*compiled);

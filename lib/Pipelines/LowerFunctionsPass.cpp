@@ -69,8 +69,8 @@ struct LowerFunctionsPass : pipelines::impl::LowerFunctionsBase<LowerFunctionsPa
       if (cluster.failed())
         return told(cluster.error());
       sumTerms = directTerms(*cluster);
-      std::set<std::string>
-          asked; // architectures of devices; other devices use the compiler's default
+      std::set<std::string> asked; // architectures of devices; other devices use the compiler's
+                                   // default
       for (const planning::ClusterDevice &device : cluster->devices)
         if (!device.arch.empty())
           asked.insert(device.arch);

@@ -14,8 +14,8 @@ std::vector<std::string> programsOf(ModuleOp module, StringRef attribute) {
   std::vector<std::string> programs;
   if (auto all = module->getAttrOfType<ArrayAttr>(attribute))
     for (Attribute program : all)
-      programs.push_back(
-          bytesOf(program).value_or("").str()); // a program that a text omits is empty
+      programs.push_back(bytesOf(program).value_or("").str()); // a program that a text omits is
+                                                               // empty
   return programs;
 }
 

@@ -16,8 +16,9 @@
 
 namespace zorse::pipelines {
 
-inline constexpr llvm::StringLiteral kSummaryAttr =
-    "zorse.summary"; ///< serialized ModelSummary, with compiled functions and GPU work
+inline constexpr llvm::StringLiteral kSummaryAttr = "zorse.summary"; ///< serialized ModelSummary,
+                                                                     ///< with compiled functions
+                                                                     ///< and GPU work
 
 /// Serialized programs per device; and the programs of the same step staged through host memory, if
 /// GPUs exchange data directly, else none.
@@ -32,8 +33,8 @@ struct PlanInputs {
   bundle::ModelSummary summary;
   bundle::FunctionLibrary library; ///< of the first target; programs, plan and verifier use them
   std::string clusterFile;
-  planning::Cluster
-      cluster; ///< with the speeds of the precision and the memory that the profile found
+  planning::Cluster cluster; ///< with the speeds of the precision and the memory that the profile
+                             ///< found
   std::optional<planning::Profile> profile;
   std::vector<std::string> assumptions; ///< human-readable assumptions about these
 };
@@ -48,10 +49,10 @@ Result<step::Plan> readPlan(const FileText &file, const PlanInputs &inputs);
 struct Planned : PlanInputs {
   explicit Planned(mlir::Operation *module);
 
-  Status status; ///< message for the user; success: all members are valid
-  std::string
-      file; ///< file that messages name: the plan's, or the cluster's if the plan was searched
-  step::Plan plan;                           ///< with devices completed from the cluster
+  Status status;    ///< message for the user; success: all members are valid
+  std::string file; ///< file that messages name: the plan's, or the cluster's if the plan was
+                    ///< searched
+  step::Plan plan;  ///< with devices completed from the cluster
   std::vector<bundle::BundleDevice> devices; ///< in the order of the plan, without direct peers
   std::vector<int32_t> d2dGroups;            ///< in the order of the plan: planning::d2dGroups
   std::shared_ptr<const planning::CostModel> costs; ///< costs of these devices

@@ -61,8 +61,8 @@ Result<std::string> writeBundle(const CompileOptions &options, const ImportedMod
   if (const auto &lora = imported.hub.lora)
     contents.hub.lora = bundle::Lora{lora->rank, lora->alpha, lora->targets, lora->fanInFanOut};
   std::string taken;
-  if (Status status =
-          options.rebuild.empty() ? Status::success() : takeFromBundle(options, contents, taken);
+  if (Status status = options.rebuild.empty() ? Status::success()
+                                              : takeFromBundle(options, contents, taken);
       status.failed())
     return status;
   uint64_t bytes = 0;

@@ -32,8 +32,8 @@ static int64_t exchangeCost(Value value, double flopsPerByte) {
   int64_t elements = 1;
   for (int64_t size : type.getShape())
     elements *= size == ShapedType::kDynamic ? 1 : size;
-  const double bytes =
-      static_cast<double>(elements) * std::max(1U, type.getElementTypeBitWidth() / 8);
+  const double bytes = static_cast<double>(elements) *
+                       std::max(1U, type.getElementTypeBitWidth() / 8);
   return std::max<int64_t>(1, static_cast<int64_t>(bytes * flopsPerByte));
 }
 

@@ -179,9 +179,9 @@ SmallVector<Value> PartBuilder::crossEntropy(CrossEntropyOp loss) {
       arith::SubFOp::create(builder, loc, column(0), repeat(maximum, typeOf(column(0)))));
   Value sum = total(arith::MulFOp::create(builder, loc, column(1), scale), ReduceKind::Sum),
         label = total(column(2), ReduceKind::Sum);
-  Value result =
-      arith::AddFOp::create(builder, loc, arith::SubFOp::create(builder, loc, maximum, label),
-                            math::LogOp::create(builder, loc, sum));
+  Value result = arith::AddFOp::create(builder, loc,
+                                       arith::SubFOp::create(builder, loc, maximum, label),
+                                       math::LogOp::create(builder, loc, sum));
   SmallVector<Value> results{zeroIfIgnored(result, part.operands[1], loss.getIgnoreIndex())};
   if (loss.getStatistics())
     results.push_back(ConcatOp::create(builder, loc,

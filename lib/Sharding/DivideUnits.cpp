@@ -116,8 +116,8 @@ private:
     if (name)
       return name;
     builder.setInsertionPointAfter(last ? last : like.getOperation());
-    const std::string symbol =
-        like.getSymName().str() + "." + group.name + "." + std::to_string(device);
+    const std::string symbol = like.getSymName().str() + "." + group.name + "." +
+                               std::to_string(device);
     auto added = ClassOp::create(builder, like.getLoc(), symbol);
     added.getBody().emplaceBlock();
     added.getBody().front().push_back(function.release());

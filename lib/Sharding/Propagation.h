@@ -21,13 +21,13 @@ public:
   void run(mlir::Operation *op, unsigned factor);
 
   const int64_t granules;
-  llvm::MapVector<mlir::Operation *, OpSplit>
-      splits; ///< ops that can be divided; all maps cover the factors
-  llvm::DenseMap<mlir::Value, ShardedDim> maps; ///< how values would be divided
-  llvm::DenseMap<mlir::Operation *, std::string>
-      refused; ///< ops that a division reached and that cannot be divided
-  int64_t coarser =
-      0; ///< a smaller number of granules with which more ops could be divided; 0: none
+  llvm::MapVector<mlir::Operation *, OpSplit> splits; ///< ops that can be divided; all maps cover
+                                                      ///< the factors
+  llvm::DenseMap<mlir::Value, ShardedDim> maps;       ///< how values would be divided
+  llvm::DenseMap<mlir::Operation *, std::string> refused; ///< ops that a division reached and that
+                                                          ///< cannot be divided
+  int64_t coarser = 0; ///< a smaller number of granules with which more ops could be divided; 0:
+                       ///< none
 
   /// The factors of an op, computed once.
   const OpFactors &factorsOf(mlir::Operation *op);

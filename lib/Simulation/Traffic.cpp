@@ -161,8 +161,8 @@ void Traffic::ring(Operation operation, size_t begin, size_t end, size_t several
     latencies += lastHop;
     shortest = i == begin ? lastHop : std::min(shortest, lastHop);
   }
-  latency += (latencies - shortest) *
-             (operation == Operation::Reduce ? 2 : 1); // no part crosses all of them
+  latency += (latencies - shortest) * (operation == Operation::Reduce ? 2 : 1); // no part crosses
+                                                                                // all of them
 }
 
 /// Returns the members of the node with the fewest. This is the number of rings that enter and

@@ -260,8 +260,8 @@ private:
           *add(placeRows(gradients[binding.id], rowBytes(binding.id)),
                Value::activationGradient(binding.id, binding.cut, samples()));
       if (binding.argument == bundle::BOUNDARY_IN_GRADIENT) // the first contribution overwrites
-        argument.overwrite =
-            std::exchange(fresh[binding.id], 0) && binding.mode == bundle::ACCUMULATE;
+        argument.overwrite = std::exchange(fresh[binding.id], 0) &&
+                             binding.mode == bundle::ACCUMULATE;
       return;
     }
     case Operand::Saved:
@@ -332,8 +332,8 @@ private:
       if (unit.loss_terms_size() == 0)
         continue;
       addCall(function, -1);
-      std::vector<std::pair<uint32_t, uint32_t>>
-          terms; // by term: the order of the function's arguments; the unit's order may differ
+      std::vector<std::pair<uint32_t, uint32_t>> terms; // by term: the order of the function's
+                                                        // arguments; the unit's order may differ
       terms.reserve(static_cast<size_t>(unit.loss_terms_size()));
       for (int k = 0; k < unit.loss_terms_size(); ++k)
         terms.push_back({unit.loss_terms(k), lossOf(u, static_cast<uint32_t>(k), /*later=*/false)});
@@ -357,8 +357,8 @@ private:
   std::vector<BufferRange> values, gradients; ///< by value
   std::vector<uint8_t> fresh;                 ///< by value: its gradient has no contribution yet
   std::vector<uint32_t> firstCall;            ///< by buffer: first call that adds to it
-  std::map<std::pair<const CellInfo *, int>, size_t>
-      begun; ///< by cell and kind of task: number of calls before its next exchange
+  std::map<std::pair<const CellInfo *, int>, size_t> begun; ///< by cell and kind of task: number of
+                                                            ///< calls before its next exchange
 };
 
 } // namespace

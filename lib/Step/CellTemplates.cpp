@@ -64,10 +64,8 @@ private:
   // ---- Buffer numbers, in the order in which programs count them.
 
   void number() {
-    made.numbersOfF =
-        again
-            ? 1
-            : size; // one per saved block; if B recomputes, one for all, which overwrite each other
+    made.numbersOfF = again ? 1 : size; // one per saved block; if B recomputes, one for all, which
+                                        // overwrite each other
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
       numberMade(u, made.numbersOfF, madeValues, made.losses, kInF);
     for (int32_t u = cell.unitEnd - 1; u >= cell.unitBegin; --u)
@@ -294,8 +292,9 @@ private:
     made.residentBytes += made.inside[0][1] + made.inside[0][2] + made.inside[1][2];
     made.deferred = made.inside[1][2];
     made.transientBytes += made.inside[0][0] + made.inside[1][1] + made.inside[2][2];
-    for (const CellTemplate::OffloadedBuffer &item :
-         made.offloaded) // of 4 cells: being made, copied out, copied in, and read
+    for (const CellTemplate::OffloadedBuffer &item : made.offloaded) // of 4 cells: being made,
+                                                                     // copied out, copied in, and
+                                                                     // read
       made.transientBytes += 4 * alignRegion(item.bytes);
     if (!inside)
       return;
@@ -331,8 +330,8 @@ private:
 } // namespace
 
 const CellTemplate &CellTemplates::of(const Cell &cell) {
-  const bool keeps =
-      cell.activations == Activations::Recompute && !recomputes(tables.summary, cell, split);
+  const bool keeps = cell.activations == Activations::Recompute &&
+                     !recomputes(tables.summary, cell, split);
   const Key key{cell.unitBegin, cell.unitEnd, cell.rows(),
                 keeps ? Activations::Keep : cell.activations};
   if (key == lastKey)

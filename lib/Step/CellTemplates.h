@@ -72,8 +72,8 @@ struct CellTemplate {
     uint32_t place;
     TaskSet tasks;
   };
-  std::vector<TaskSet>
-      in; ///< per value of liveAt at the first cut: tasks that access the cell's buffer of it
+  std::vector<TaskSet> in; ///< per value of liveAt at the first cut: tasks that access the cell's
+                           ///< buffer of it
   std::vector<Made> produced;  ///< values made here that are live at the last cut
   std::vector<TaskSet> gradIn; ///< per value of gradsAt at the last cut
   std::vector<Made> gradOut;   ///< gradients that begin here and are sent through the first cut
@@ -86,8 +86,8 @@ struct CellTemplate {
   std::vector<GroupUse> groups;            ///< state that the cell's tasks access
   std::vector<uint8_t> usesIn, usesGradIn; ///< per value at the first and last cut: a unit reads
                                            ///< it; a unit reads or produces it
-  std::vector<int32_t>
-      out; ///< per value of liveAt at the last cut: index in `produced`, or -1 - index in `in`
+  std::vector<int32_t> out; ///< per value of liveAt at the last cut: index in `produced`, or -1 -
+                            ///< index in `in`
   struct GradOut {
     int32_t from; ///< index in `gradOut`, or -1 - index in `gradIn`
     bool touched; ///< whether the cell adds to it; otherwise it passes through
@@ -106,10 +106,10 @@ struct CellTemplate {
   };
   std::vector<OffloadedBuffer> offloaded;
   uint64_t workspace = 0;
-  uint64_t residentBytes = 0; ///< maximum bytes from the cell's first receive to its last task
-  uint64_t deferred = 0;      ///< part of `residentBytes` that is allocated by B for W
-  uint64_t transientBytes =
-      0; ///< maximum additional bytes while a task runs or its results are sent
+  uint64_t residentBytes = 0;  ///< maximum bytes from the cell's first receive to its last task
+  uint64_t deferred = 0;       ///< part of `residentBytes` that is allocated by B for W
+  uint64_t transientBytes = 0; ///< maximum additional bytes while a task runs or its results are
+                               ///< sent
 };
 
 /// The remaining data of a template, for programs: calls, and the buffers that only they access.
@@ -132,9 +132,9 @@ struct CellInside {
   std::vector<CellTemplate::Made> remade; ///< those of them that B recomputes, among B's buffers
   std::vector<CellTemplate::Made> gradients;   ///< all gradients that begin here, among B's buffers
   std::vector<CellTemplate::Made> lossesAgain; ///< among B's buffers: loss rows that are not read
-  uint32_t savedAgain =
-      0; ///< first saved block among B's buffers, if B recomputes; F's buffers begin with them
-  uint32_t deferred = 0; ///< place of the first unit's block for W
+  uint32_t savedAgain = 0; ///< first saved block among B's buffers, if B recomputes; F's buffers
+                           ///< begin with them
+  uint32_t deferred = 0;   ///< place of the first unit's block for W
 };
 
 /// The calls of every unit function of a model, in order.

@@ -243,8 +243,8 @@ private:
       clock[own] = now - 1;
     }
     // Waits on later instructions are tried first, because they may imply the others.
-    std::vector<std::pair<uint32_t, size_t>>
-        candidates; // (index among the device's instructions over both steps, queue)
+    std::vector<std::pair<uint32_t, size_t>> candidates; // (index among the device's instructions
+                                                         // over both steps, queue)
     for (size_t q = 0; q < kQueues; ++q)
       if (q != own && needed[q] > clock[q])
         candidates.push_back({index(q, needed[q]), q});
@@ -308,16 +308,16 @@ private:
   DeviceProgram &program;
   const bool overlapCommunication;
   VectorClock moved = nothing(),
-              computed = nothing(); ///< last communication and compute before the current
-                                    ///< instruction, per queue; only if communication blocks
-  std::vector<Access>
-      accesses; ///< of all instructions; declared before `pieces`, which needs their number
+              computed = nothing();  ///< last communication and compute before the current
+                                     ///< instruction, per queue; only if communication blocks
+  std::vector<Access> accesses;      ///< of all instructions; declared before `pieces`, which needs
+                                     ///< their number
   std::vector<uint32_t> firstAccess; ///< per instruction, and the total
   Pieces pieces;
   std::vector<int32_t> position;
   std::array<std::vector<uint32_t>, kQueues> instructionsOf;
-  std::vector<VectorClock>
-      known; ///< instructions known to be finished before the instruction starts
+  std::vector<VectorClock> known; ///< instructions known to be finished before the instruction
+                                  ///< starts
 };
 
 } // namespace

@@ -221,8 +221,8 @@ struct HoldingLayout {
   void reduceGradients() {
     // A gradient buffer that is allocated by phase is freed as a whole, so the reduced part needs a
     // separate buffer.
-    const bool alone =
-        x.readersOf[groupState.group].size() == 1 && x.ownersOf[groupState.group].size() == 1;
+    const bool alone = x.readersOf[groupState.group].size() == 1 &&
+                       x.ownersOf[groupState.group].size() == 1;
     groupState.reduced = x.usesOf[groupState.group].empty() || alone || !groupState.reads
                              ? groupState.gradients
                              : x.addBuffer(device, keptBytes(), MemoryCategory::Gradients);

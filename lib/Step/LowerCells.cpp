@@ -310,8 +310,8 @@ private:
   void addExchangingTasks(const std::vector<uint32_t> &cells, TaskKind kind,
                           CellTask CellInfo::*task) {
     const Cell &like = x.plan.cells[cells[0]];
-    std::vector<std::pair<int32_t, const Segment *>>
-        exchanges; // segments of units that need an exchange before them
+    std::vector<std::pair<int32_t, const Segment *>> exchanges; // segments of units that need an
+                                                                // exchange before them
     for (int32_t i = 0; i < like.unitEnd - like.unitBegin; ++i) {
       const int32_t u = kind == TaskKind::Forward ? like.unitBegin + i : like.unitEnd - 1 - i;
       for (const Segment &segment :
@@ -351,8 +351,8 @@ private:
     std::vector<std::pair<uint32_t, Part>> parts; // by device
     for (size_t m = 0; m < cells.size(); ++m) {
       const uint32_t device = x.plan.cells[cells[m]].device, whole = insideBuffer(cells[m], id);
-      const Samples share =
-          gathers ? shareOf(like, m, cells.size()) : Samples{like.sampleBegin, like.sampleEnd};
+      const Samples share = gathers ? shareOf(like, m, cells.size())
+                                    : Samples{like.sampleBegin, like.sampleEnd};
       const int64_t begin = share.begin - like.sampleBegin, end = share.end - like.sampleBegin;
       collective.members.push_back(device);
       collective.shards.push_back({device, begin * rowElements, end * rowElements});
@@ -577,8 +577,8 @@ private:
 
   /// Adds the ports of gradients at the first cut.
   void addGradOut(CellInfo &info, const Cell &cell, const CellTemplate &shape) {
-    const auto first =
-        static_cast<uint32_t>(x.buffers.size()); // first of the gradients that begin here
+    const auto first = static_cast<uint32_t>(x.buffers.size()); // first of the gradients that begin
+                                                                // here
     for (const CellTemplate::Made &gradient : shape.gradOut)
       touchBy(info, gradient.tasks, addValue(cell, gradient.id, info.numberOfB + gradient.place));
     info.gradOut.begin = static_cast<uint32_t>(x.boundaryValues.size());

@@ -27,8 +27,8 @@ void zorse::step::placeInstructions(PlanLowering &x) {
   StepGraph &graph = x.graph;
   std::vector<uint32_t> instructionIndices; // by position
   instructionIndices.reserve(graph.instructions.size());
-  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> ofDevice(
-      graph.devices.size()); // (id, half)
+  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> ofDevice(graph.devices.size()); // (id,
+                                                                                          // half)
   for (uint32_t id = 0; id < x.globalOrder.ops.size(); ++id) {
     const ScheduledOp &op = x.ops[x.globalOrder.ops[id]];
     if (!x.globalOrder.endTime.empty())

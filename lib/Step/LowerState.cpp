@@ -534,8 +534,8 @@ private:
   };
 
   PlanLowering &x;
-  std::vector<std::vector<Norm>>
-      norms; ///< per device, in the order in which gradients are complete
+  std::vector<std::vector<Norm>> norms;    ///< per device, in the order in which gradients are
+                                           ///< complete
   std::vector<std::vector<ChunkEnd>> done; ///< per device
   std::vector<uint32_t> reduction;         ///< per group: op that follows its backward tasks
   /// A device's part of a window's image: first and last op that make it.

@@ -48,8 +48,8 @@ public:
       // model.
       constexpr uint64_t kMaxParts = 32;
       const uint64_t bytes = static_cast<uint64_t>(h.owned.elements()) * size(h.group);
-      const uint64_t min =
-          (bytes / kMaxParts + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
+      const uint64_t min = (bytes / kMaxParts + kStateAlignment - 1) / kStateAlignment *
+                           kStateAlignment;
       const auto part =
           static_cast<int64_t>(std::max(x.options.updateBucketBytes, min) / size(h.group));
       for (size_t r = 0; r < h.owned.runs().size(); ++r) {
@@ -187,8 +187,8 @@ private:
   }
 
   void touch(uint32_t op, uint32_t g, const BufferRange *arrays, Decision by) {
-    const Arguments &has =
-        x.summary.groups(static_cast<int>(g)).running_stat() ? ofStatistics : ofParameters;
+    const Arguments &has = x.summary.groups(static_cast<int>(g)).running_stat() ? ofStatistics
+                                                                                : ofParameters;
     for (uint32_t i = 0; i < 4; ++i)
       if (has.state[i])
         x.addAccess(op, arrays[i].buffer);
@@ -213,9 +213,9 @@ private:
     const uint64_t bytes = static_cast<uint64_t>(value.end - value.begin) * size(value.id);
     const BufferRange here{x.addBuffer(device, bytes, MemoryCategory::UpdateStaging), value.begin};
     x.buffers[here.buffer].crossesStep = crossesStep;
-    const uint32_t fetch =
-        x.addTierCopy(device, kFetch, bundle::UPDATE_STATE, at(home, value), at(here, value), value,
-                      priorityOf(kShortPriority, 0, x.firstUnit(value.id)));
+    const uint32_t fetch = x.addTierCopy(device, kFetch, bundle::UPDATE_STATE, at(home, value),
+                                         at(here, value), value,
+                                         priorityOf(kShortPriority, 0, x.firstUnit(value.id)));
     x.addEdge(decision, fetch);
     if (buckets.size() >= kPartsAtOnce)
       for (uint32_t op : buckets[buckets.size() - kPartsAtOnce])
@@ -257,8 +257,8 @@ private:
     Decision here;
   } decided;                            ///< on the host
   std::vector<PrefetchedState> brought; ///< arrays copied from the host for the current update
-  std::vector<std::vector<uint32_t>>
-      buckets; ///< per earlier update: ops after which none of its arrays is on the device
+  std::vector<std::vector<uint32_t>> buckets; ///< per earlier update: ops after which none of its
+                                              ///< arrays is on the device
 };
 
 } // namespace

@@ -67,8 +67,8 @@ private:
     items[hole] = item;
   }
 
-  std::vector<Item> items =
-      std::vector<Item>(kChildren); ///< `count` items, then kChildren sentinels
+  std::vector<Item> items = std::vector<Item>(kChildren); ///< `count` items, then kChildren
+                                                          ///< sentinels
   size_t count = 0;
 };
 

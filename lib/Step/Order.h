@@ -39,8 +39,8 @@ struct Admission {
   struct Group {
     uint32_t device = 0;         ///< device of the group's cells
     std::vector<uint32_t> cells; ///< in the order of admission
-    double maxRows =
-        0; ///< maximum rows in flight (admitted, backward not finished); one cell is always allowed
+    double maxRows = 0; ///< maximum rows in flight (admitted, backward not finished); one cell is
+                        ///< always allowed
   };
   std::vector<Group> groups;           ///< empty: cells need no admission
   std::vector<uint64_t> residentBytes; ///< per cell: bytes from its admission to its last task,
@@ -53,8 +53,8 @@ struct Admission {
 
 /// What a schedule adds to an expansion.
 struct Order {
-  std::vector<uint64_t>
-      priority; ///< by op: of those that could start, the smallest starts first, ties by index
+  std::vector<uint64_t> priority; ///< by op: of those that could start, the smallest starts first,
+                                  ///< ties by index
   std::vector<std::pair<uint32_t, uint32_t>> edges; ///< (before, after)
   Admission admission;
 

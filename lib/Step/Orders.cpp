@@ -75,8 +75,8 @@ std::vector<TaskId> OneForwardOneBackward::order(uint32_t device, CellIndices mi
   // it has the largest reach.
   following.assign(tasks.size() + 1, 0);
   for (size_t i = tasks.size(); i-- > 0;)
-    following[i] =
-        tasks[i].kind == TaskKind::Backward ? following[i + 1] : cells[tasks[i].cell].sampleEnd;
+    following[i] = tasks[i].kind == TaskKind::Backward ? following[i + 1]
+                                                       : cells[tasks[i].cell].sampleEnd;
   int64_t high = 0;
   std::vector<ForwardLimit> &own = limits[device];
   for (size_t i = 0; i < tasks.size(); ++i) {

@@ -47,8 +47,8 @@ public:
         bestEnd = j;
         bestBytes = run;
       }
-      if (best == SIZE_MAX && j == free.size() &&
-          free[i].offset + run == end) { // extend the last free run
+      if (best == SIZE_MAX && j == free.size() && free[i].offset + run == end) { // extend the last
+                                                                                 // free run
         best = i;
         bestEnd = j;
       }

@@ -52,11 +52,11 @@ struct TaskSeconds;
 struct Buffer {
   uint64_t bytes = 0;
   uint32_t device = 0;
-  uint32_t number =
-      0; ///< in programs, which also count the buffers inside cells; breaks ties during packing
-  uint32_t
-      first = kNone,
-      last = 0; ///< positions of the first and last instruction that access it; set after the list
+  uint32_t number = 0; ///< in programs, which also count the buffers inside cells; breaks ties
+                       ///< during packing
+  uint32_t first = kNone,
+           last = 0; ///< positions of the first and last instruction that access it; set after the
+                     ///< list
   bundle::MemoryKind memory = bundle::DEVICE;
   MemoryCategory category = MemoryCategory::Activations;
   bool persistent = false;  ///< never shares bytes
@@ -136,19 +136,19 @@ enum class OpKind : uint8_t {
 /// barrier, ordered but not listed.
 struct ScheduledOp {
   Span instructions;
-  double duration =
-      0; ///< seconds; for a transfer on an idle network, with latency; for a collective 0
+  double duration = 0;   ///< seconds; for a transfer on an idle network, with latency; for a
+                         ///< collective 0
   uint64_t priority = 0; ///< for an order without a schedule: see Order::priority
   double bytes = 0;      ///< Transfer, Sum
   uint32_t from = 0,
-           to =
-               0; ///< Transfer: devices. Collectives: `from` is the index in StepGraph::collectives
+           to = 0;       ///< Transfer: devices. Collectives: `from` is the index in
+                         ///< StepGraph::collectives
   uint32_t cell = kNone; ///< cell that it is a task of, or provides data for
   uint32_t subject = 0;  ///< see OpKind
   OpKind kind = OpKind::Join;
   Work work = Work::Fixed;
-  bool needsAdmission =
-      false; ///< allocates memory for the cell's forward, so it waits until the cell is admitted
+  bool needsAdmission = false; ///< allocates memory for the cell's forward, so it waits until the
+                               ///< cell is admitted
   bool deviceToDevice = false; ///< transfers from GPU memory to GPU memory
 };
 
@@ -167,10 +167,10 @@ struct GroupState {
   uint32_t firstUnshardedParam = kNone; ///< PlanLowering::unshardedParams: the first window's
                                         ///< buffer, which units read: compute type, as large
   uint32_t gradients = kNone;           ///< buffer: as large, in the group's type
-  uint32_t reduced =
-      kNone; ///< buffer of their sum over all contributors: `gradients`, or only the owned elements
-  uint32_t hostGradients =
-      kNone; ///< host buffer of the owned reduced gradients, from their norm to the update
+  uint32_t reduced = kNone; ///< buffer of their sum over all contributors: `gradients`, or only the
+                            ///< owned elements
+  uint32_t hostGradients = kNone; ///< host buffer of the owned reduced gradients, from their norm
+                                  ///< to the update
   uint32_t moments[2] = {kNone, kNone}; ///< of the owned elements
   bool owns() const { return !owned.empty(); }
   /// Returns the position of an owned run in images and in `gradients`, and that in `reduced`; in
@@ -217,10 +217,10 @@ struct OffloadHints {
     TaskId after;
   };
   std::vector<Limit> back;
-  std::vector<std::pair<uint32_t, uint32_t>>
-      out; ///< (cell, later cell): activations of the first are copied out before F of the second
-  std::vector<std::vector<TaskId>>
-      order; ///< by device: tasks in the preliminary list, consistent with all these limits
+  std::vector<std::pair<uint32_t, uint32_t>> out; ///< (cell, later cell): activations of the first
+                                                  ///< are copied out before F of the second
+  std::vector<std::vector<TaskId>> order; ///< by device: tasks in the preliminary list, consistent
+                                          ///< with all these limits
 };
 
 /// Constraints for windows and for cells that offload, from the preliminary list. Windows are
@@ -363,8 +363,8 @@ struct LoweringArrays {
     uint32_t op, buffer;
     AccessSide side;
   };
-  std::vector<BufferAccess>
-      accesses; ///< buffers that ops access, except accesses listed in CellTemplate
+  std::vector<BufferAccess> accesses; ///< buffers that ops access, except accesses listed in
+                                      ///< CellTemplate
 
   Order order;              ///< last order that the schedule set
   ListSchedule globalOrder; ///< its result
@@ -405,9 +405,9 @@ struct PlanLowering : LoweringArrays {
   const Costs *costs;
   StepGraph graph; ///< until resolveOffsets, Region.arena is a buffer and offset is relative to it
 
-  uint32_t numbers = 0; ///< number of buffers, with those inside cells
-  std::vector<double>
-      linkLoads;        ///< by network resource: seconds that transfers between cells occupy it
+  uint32_t numbers = 0;          ///< number of buffers, with those inside cells
+  std::vector<double> linkLoads; ///< by network resource: seconds that transfers between cells
+                                 ///< occupy it
   uint32_t cellOps = 0; ///< ops below this belong to cells: predecessors have lower indices, except
                         ///< state and scalars
 
@@ -420,9 +420,9 @@ struct PlanLowering : LoweringArrays {
   std::vector<uint32_t> chunkGroupsOf;                ///< per device: number of bands
   std::vector<std::vector<GroupState>> groupStates;   ///< per device, by group
   std::vector<std::vector<uint32_t>> readersOf,
-      ownersOf; ///< per group: devices; owners in the order of their extents
-  std::vector<uint32_t>
-      scalars; ///< per device: buffer of the scalars block, kNone for idle devices
+      ownersOf;                        ///< per group: devices; owners in the order of their extents
+  std::vector<uint32_t> scalars;       ///< per device: buffer of the scalars block, kNone for idle
+                                       ///< devices
   std::vector<uint32_t> loadScalars;   ///< per device: op
   std::vector<uint32_t> workspace;     ///< per device: buffer
   std::vector<uint32_t> optimizerStep; ///< per device: buffer, kNone if the device decides nothing
@@ -430,10 +430,10 @@ struct PlanLowering : LoweringArrays {
   std::vector<UnshardInterval> unshardIntervals; ///< by group
   std::vector<uint32_t> firstUnshardInterval;    ///< per group, and the end
   std::vector<std::vector<UnshardUse>> usesOf;   ///< per group; empty: it has one window
-  std::vector<uint32_t>
-      unshardedParams;           ///< buffers; kNone: the device does not take part in the window
-  const UnshardHints *hints;     ///< null: there is no preliminary list
-  std::vector<UpdateOp> updates; ///< by op
+  std::vector<uint32_t> unshardedParams; ///< buffers; kNone: the device does not take part in the
+                                         ///< window
+  const UnshardHints *hints;             ///< null: there is no preliminary list
+  std::vector<UpdateOp> updates;         ///< by op
   /// By half of transfers and collectives. `hostStaged`: buffers in host memory that a half uses in
   /// place of its regions, if its device is staged. `terms`: the buffer for received terms, if a
   /// sum is direct.

@@ -415,14 +415,12 @@ private:
                  "reshard_after_forward", "buffer_count"},
                 kRenamedPlanKeys);
       OffloadRule rule;
-      rule.devices =
-          readIndices(list[i], path, "devices", [&](const json &value, const std::string &where) {
-            return toDevice(value, where);
-          });
-      rule.groups =
-          readIndices(list[i], path, "groups", [&](const json &value, const std::string &where) {
-            return toGroup(value, where);
-          });
+      rule.devices = readIndices(
+          list[i], path, "devices",
+          [&](const json &value, const std::string &where) { return toDevice(value, where); });
+      rule.groups = readIndices(
+          list[i], path, "groups",
+          [&](const json &value, const std::string &where) { return toGroup(value, where); });
       for (auto [key, tier] : {std::pair{"parameters", &rule.parameters},
                                {"optimizer_states", &rule.optimizerStates},
                                {"gradients", &rule.gradients},
@@ -486,8 +484,8 @@ private:
     const json *name = schedule.is_string()                                ? &schedule
                        : schedule.is_object() && schedule.contains("name") ? &schedule["name"]
                                                                            : nullptr;
-    const ScheduleRule *rule =
-        name && name->is_string() ? findSchedule(name->get<std::string>()) : nullptr;
+    const ScheduleRule *rule = name && name->is_string() ? findSchedule(name->get<std::string>())
+                                                         : nullptr;
     if (const char *now = !rule && name && name->is_string()
                               ? renamedSchedule(name->get<std::string>())
                               : nullptr)

@@ -488,9 +488,9 @@ private:
   std::vector<uint8_t> &finished;
   IndexLists &next; ///< edges of the order by the op before
   std::vector<uint8_t> busy;
-  std::vector<size_t>
-      heldBy; ///< per device: queue that blocks it; empty: communication does not block
-  std::vector<uint32_t> holds;           ///< per device: number of ops that block it
+  std::vector<size_t> heldBy;  ///< per device: queue that blocks it; empty: communication does not
+                               ///< block
+  std::vector<uint32_t> holds; ///< per device: number of ops that block it
   std::vector<MinHeap<ReadyOp>> waiting; ///< per queue
   MinHeap<ReadyOp> candidates;           ///< ops that may be able to start
   MinHeap<Event> events;
@@ -505,8 +505,8 @@ private:
   std::vector<size_t> cursor;                  ///< per group: first cell that is not admitted
   std::vector<int64_t> rows;                   ///< per group: rows in flight
   std::vector<uint64_t> used;                  ///< per device: bytes held
-  std::vector<uint64_t>
-      deferring; ///< per device: deferred bytes between B and W; empty: memory is unlimited
+  std::vector<uint64_t> deferring; ///< per device: deferred bytes between B and W; empty: memory is
+                                   ///< unlimited
   std::vector<std::vector<uint32_t>> blockedOnMemory; ///< per device: backwards that wait for a W
 };
 

@@ -34,8 +34,9 @@ public:
         u(static_cast<uint32_t>(u)), task(task), segment(segment),
         forward(task == UnitTask::Forward || task == UnitTask::Recompute) {
     call.function = segment ? segment->functions(0)
-                            : unitFunction(summary, u, task)
-                                  .function(); // functions of other devices have the same arguments
+                            : unitFunction(summary, u, task).function(); // functions of other
+                                                                         // devices have the same
+                                                                         // arguments
   }
 
   UnitCall run() {
@@ -83,9 +84,13 @@ private:
     };
     for (int i = 0; i < unit.values_in_size() && task != UnitTask::WeightGradients; ++i) {
       const uint32_t v = unit.values_in(i);
-      const bool adds = !zorse::isHalf(
-          summary.values(static_cast<int>(v))
-              .type()); // half precision: complete, since only one unit reads the value
+      const bool adds = !zorse::isHalf(summary.values(static_cast<int>(v)).type()); // half
+                                                                                    // precision:
+                                                                                    // complete,
+                                                                                    // since only
+                                                                                    // one unit
+                                                                                    // reads the
+                                                                                    // value
       if (hasGradient(v))
         add(bundle::BOUNDARY_IN_GRADIENT, i, adds ? bundle::ACCUMULATE : bundle::WRITE,
             Operand::Gradient, v, u);

@@ -49,8 +49,10 @@ bool reads(const PlanLowering &x, const ModelChunk &chunk, uint32_t group, bool 
 void zorse::step::findUnshardIntervals(PlanLowering &x) {
   const auto groups = static_cast<uint32_t>(x.summary.groups_size());
   x.usesOf.assign(groups, {});
-  std::vector<std::map<std::pair<bool, int32_t>, std::set<uint32_t>>> readers(
-      groups); // by (backward, first unit)
+  std::vector<std::map<std::pair<bool, int32_t>, std::set<uint32_t>>> readers(groups); // by
+                                                                                       // (backward,
+                                                                                       // first
+                                                                                       // unit)
   for (const ModelChunk &chunk : x.chunks)
     for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
       if (x.plan.reshardAfterForward(g))
@@ -101,8 +103,8 @@ struct PhaseTasks {
   bool backward = false;
   std::vector<TaskId> tasks; ///< in list order
   std::vector<uint32_t> intervals;
-  uint32_t firstUse =
-      kNone; ///< list position of the first use of one of its windows, on any device
+  uint32_t firstUse = kNone; ///< list position of the first use of one of its windows, on any
+                             ///< device
 };
 
 class UnshardIntervalFinder {

@@ -39,8 +39,8 @@ std::vector<bool> checkExchanges(const Plan &plan, const zorse::bundle::ModelSum
   if (std::all_of(summary.classes().begin(), summary.classes().end(),
                   [](const auto &unitClass) { return devicesOf(unitClass) == 1; }))
     return again;
-  std::map<std::array<int64_t, 4>, std::map<uint32_t, uint32_t>>
-      cells; // by rectangle and device: first cell
+  std::map<std::array<int64_t, 4>, std::map<uint32_t, uint32_t>> cells; // by rectangle and device:
+                                                                        // first cell
   for (uint32_t i = 0; i < plan.cells.size(); ++i) {
     const Cell &cell = plan.cells[i];
     auto &devices = cells[{cell.unitBegin, cell.unitEnd, cell.sampleBegin, cell.sampleEnd}];
@@ -52,8 +52,8 @@ std::vector<bool> checkExchanges(const Plan &plan, const zorse::bundle::ModelSum
                          return plan.cells[device.second].activations == Activations::Keep;
                        });
     for (auto u = static_cast<int32_t>(rectangle[0]); u < rectangle[1]; ++u) {
-      const std::string name =
-          describeCell(plan, devices.begin()->second) + ": unit '" + summary.units(u).name() + "' ";
+      const std::string name = describeCell(plan, devices.begin()->second) + ": unit '" +
+                               summary.units(u).name() + "' ";
       if (const size_t expected = devicesOf(zorse::classOf(summary, summary.units(u)));
           devices.size() != expected)
         messages.add(name + "has " + std::to_string(devices.size()) + " devices, expected " +
@@ -122,8 +122,8 @@ void checkTiling(const Plan &plan, int32_t units, const std::vector<bool> &again
     }
     if (covered == plan.batch || overlaps)
       continue; // a cell removed after an overlap may have filled this gap
-    int32_t until =
-        std::next(boundary) == boundaries.end() ? units : std::min(units, *std::next(boundary));
+    int32_t until = std::next(boundary) == boundaries.end() ? units
+                                                            : std::min(units, *std::next(boundary));
     int64_t expected = 0;
     auto report = [&](int64_t begin, int64_t end) {
       messages.add("gap: " + range("units", *boundary, until) + " of " +

@@ -207,8 +207,8 @@ private:
   }
 
   void norm(uint32_t g, uint32_t device) {
-    if (x.summary.groups(static_cast<int>(g))
-            .running_stat()) // no gradients: nothing to add to their norm
+    if (x.summary.groups(static_cast<int>(g)).running_stat()) // no gradients: nothing to add to
+                                                              // their norm
       return;
     const GroupState &h = *x.findGroupState(device, g);
     for (const Compact::Run &owned : h.owned.runs())

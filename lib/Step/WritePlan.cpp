@@ -62,8 +62,8 @@ std::string scheduleText(const Plan &plan) {
               object[parameter.key] = value;
           } else {
             for (size_t d = 0; d < value.size(); ++d)
-              if (value[d] != 0 ||
-                  d + 1 == value.size()) // at least one: a list of zeros differs from an empty list
+              if (value[d] != 0 || d + 1 == value.size()) // at least one: a list of zeros differs
+                                                          // from an empty list
                 object[parameter.key][plan.devices[d].name] = value[d];
           }
         },
@@ -89,8 +89,8 @@ void writeDevices(std::string &out, const Plan &plan) {
 /// Activations that all cells share are written after the cells.
 void writeCells(std::string &out, const Plan &plan) {
   std::vector<ordered_json> rows;
-  const Activations common =
-      plan.cells.empty() ? Activations::Keep : plan.cells.front().activations;
+  const Activations common = plan.cells.empty() ? Activations::Keep
+                                                : plan.cells.front().activations;
   const bool all = std::all_of(plan.cells.begin(), plan.cells.end(),
                                [&](const Cell &cell) { return cell.activations == common; });
   for (const Cell &cell : plan.cells) {

@@ -80,11 +80,11 @@ std::vector<std::string> zorse::describeLoss(const bundle::ModelSummary &summary
   text += samples > 0 ? ", over all " + all + " samples of a step" : ", over all samples of a step";
   for (int j = 0; j < summary.counts_size(); ++j) {
     const bundle::Count &count = summary.counts(j);
-    text +=
-        "; n" + std::to_string(j) + ": " +
-        (count.reduce() == bundle::Count::SUM ? ""
-                                              : reduceName(count.reduce()) + std::string(" of ")) +
-        count.meaning();
+    text += "; n" + std::to_string(j) + ": " +
+            (count.reduce() == bundle::Count::SUM
+                 ? ""
+                 : reduceName(count.reduce()) + std::string(" of ")) +
+            count.meaning();
   }
   if (summary.counts_size() > 0)
     text += ", counted per step";

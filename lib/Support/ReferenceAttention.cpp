@@ -121,9 +121,9 @@ struct Attention {
   double keep(int64_t r, int64_t h, int64_t i, int64_t j) const {
     if (attention.dropout == 0.0 || !options.training)
       return 1.0;
-    uint64_t stream =
-        abi::randomStream(options.seed, options.step, options.rngIdBase + attention.rngId,
-                          sampled ? options.sampleBase + r : 0);
+    uint64_t stream = abi::randomStream(options.seed, options.step,
+                                        options.rngIdBase + attention.rngId,
+                                        sampled ? options.sampleBase + r : 0);
     bool kept = abi::randomBits(stream, (h * queries() + i) * keys() + j) >=
                 abi::dropThreshold(attention.dropout);
     return kept ? 1 / (1 - attention.dropout) : 0.0;
@@ -156,8 +156,8 @@ LogicalResult zorse::reference::evaluateAttention(Operation *op, ArrayRef<Tensor
         return;
       for (int64_t j = 0; j < a.keys(); ++j)
         for (int64_t c = 0; c < a.valueSize(); ++c)
-          out.values[a.atOut(r, i, h) + c] +=
-              found.probability(s[j]) * a.keep(r, h, i, j) * a.v.values[a.atV(r, j, h) + c];
+          out.values[a.atOut(r, i, h) + c] += found.probability(s[j]) * a.keep(r, h, i, j) *
+                                              a.v.values[a.atV(r, j, h) + c];
     });
     results = {out};
     if (forward.getLse())

@@ -134,8 +134,8 @@ int64_t integer(double v) { return int64_t(v); }
 
 /// Returns the scalar function of an elementwise operation; empty if the op is not elementwise.
 Function arithFunction(Operation *op) {
-  bool boolean =
-      op->getNumResults() && getElementTypeOrSelf(op->getResult(0).getType()).isInteger(1);
+  bool boolean = op->getNumResults() &&
+                 getElementTypeOrSelf(op->getResult(0).getType()).isInteger(1);
   return TypeSwitch<Operation *, Function>(op)
       .Case<arith::AddFOp, arith::AddIOp>(
           [](auto) { return [](Scalars v) { return v[0] + v[1]; }; })
@@ -275,8 +275,8 @@ FailureOr<std::vector<Tensor>> zorse::reference::evaluate(Operation *op, ArrayRe
     return failure();
   if (results.empty())
     return op->emitOpError("is not supported by the reference evaluator");
-  for (auto [value, tensor] :
-       llvm::zip(op->getResults(), results)) // products that write half precision
+  for (auto [value, tensor] : llvm::zip(op->getResults(), results)) // products that write half
+                                                                    // precision
     if (auto element = dyn_cast<FloatType>(getElementTypeOrSelf(value.getType()));
         element && element.getWidth() == 16)
       for (double &number : tensor.values)

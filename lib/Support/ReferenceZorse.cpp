@@ -334,8 +334,8 @@ private:
     Tensor dweight = Tensor::filled(shape(op.getDweight()), 0.0), dbias = dweight;
     forEachVector(in[1], [&](int64_t v, int64_t o, int64_t n) {
       for (int64_t i = 0; i < n; ++i) {
-        dweight.values[i] +=
-            in[0].values[o + i] * (in[1].values[o + i] - in[2].values[v]) * in[3].values[v];
+        dweight.values[i] += in[0].values[o + i] * (in[1].values[o + i] - in[2].values[v]) *
+                             in[3].values[v];
         dbias.values[i] += in[0].values[o + i];
       }
     });
@@ -353,8 +353,8 @@ private:
         squares += in[0].values[o + i] * in[0].values[o + i];
       rrms.values[v] = 1.0 / std::sqrt(squares / n + op.getEpsilon().convertToDouble());
       for (int64_t i = 0; i < n; ++i)
-        y.values[o + i] =
-            in[0].values[o + i] * rrms.values[v] * (op.getWeight() ? in[1].values[i] : 1.0);
+        y.values[o + i] = in[0].values[o + i] * rrms.values[v] *
+                          (op.getWeight() ? in[1].values[i] : 1.0);
     });
     results = {y};
     if (op.getRrms())
@@ -547,9 +547,9 @@ private:
     bool sampled = carriesSamples(op.getY().getType());
     int64_t perRow = sampled ? product(y.shape, 1) : y.size();
     for (int64_t i = 0; i < y.size(); ++i) {
-      uint64_t stream =
-          abi::randomStream(options.seed, options.step, options.rngIdBase + op.getRngId(),
-                            sampled ? options.sampleBase + i / perRow : 0);
+      uint64_t stream = abi::randomStream(options.seed, options.step,
+                                          options.rngIdBase + op.getRngId(),
+                                          sampled ? options.sampleBase + i / perRow : 0);
       bool keep = abi::randomBits(stream, i % perRow) >= abi::dropThreshold(probability);
       y.values[i] = keep ? y.values[i] / (1 - probability) : 0.0;
     }

@@ -161,8 +161,8 @@ static bool everyRowIsOpen(Value value, bool openWhenTrue) {
     for (int64_t key = 0; key < shape.back() && !open; ++key) {
       indices.back() = key;
       double element = table->at(indices);
-      open =
-          boolean ? (element != 0) == openWhenTrue : std::isfinite(element) && !isMaskFill(element);
+      open = boolean ? (element != 0) == openWhenTrue
+                     : std::isfinite(element) && !isMaskFill(element);
     }
     if (!open)
       return false;
@@ -415,8 +415,8 @@ FailureOr<CombinedMask> zorse::combineMasks(PatternRewriter &rewriter, Operation
   SmallVector<MaskPart> rest;
   for (auto [part, pattern] : llvm::zip(parts, patterns)) {
     auto op = analyzeView(part.value).base.getDefiningOp<CausalMaskOp>();
-    bool excludes =
-        part.fill ? std::isinf(*part.fill) : pattern && op && std::isinf(op.getHidden());
+    bool excludes = part.fill ? std::isinf(*part.fill)
+                              : pattern && op && std::isinf(op.getHidden());
     bool merges = pattern && (known == parts.size() || !pattern->causal || excludes);
     if (!merges || !mergePattern(*pattern, options))
       rest.push_back(part);
@@ -424,8 +424,8 @@ FailureOr<CombinedMask> zorse::combineMasks(PatternRewriter &rewriter, Operation
   if (rest.empty())
     return CombinedMask{};
 
-  const bool open =
-      rest.size() == 1 && !options.causal && everyRowIsOpen(rest[0].value, rest[0].openWhenTrue);
+  const bool open = rest.size() == 1 && !options.causal &&
+                    everyRowIsOpen(rest[0].value, rest[0].openWhenTrue);
   const bool laidOut = layOut(rewriter, op->getLoc(), rest);
   RestOfMasks masks{rewriter, op->getLoc(), rest, guarded, open, elementType, options};
   FailureOr<CombinedMask> combined = failure();
@@ -450,8 +450,10 @@ Value zorse::addMeanOfUnseen(OpBuilder &builder, Location loc, Value attention, 
   auto typed = [&](ArrayRef<int64_t> of) { return RankedTensorType::get(of, element); };
   // 1 for queries that see no key.
   Value open = filled(builder, loc, mask, element, -1);
-  Value min = ReduceOp::create(builder, loc, open, ReduceKind::Max,
-                               ArrayRef<int64_t>{3}); // [?|1, H|1, S], 0 or -1
+  Value min = ReduceOp::create(builder, loc, open, ReduceKind::Max, ArrayRef<int64_t>{3}); // [?|1,
+                                                                                           // H|1,
+                                                                                           // S], 0
+                                                                                           // or -1
   Value unseen = arith::NegFOp::create(builder, loc, min);
   SmallVector<int64_t> kept, dims;
   for (auto [from, to] : {std::pair<int64_t, int64_t>(0, 0), {1, 2}, {2, 1}}) // [?, S, H, D']
@@ -467,8 +469,8 @@ Value zorse::addMeanOfUnseen(OpBuilder &builder, Location loc, Value attention, 
     llvm::sort(dims);
   }
   unseen = BroadcastOp::create(builder, loc, type, unseen, dims);
-  Value mean =
-      ReduceOp::create(builder, loc, v, ReduceKind::Sum, ArrayRef<int64_t>{1}); // [?, H', D']
+  Value mean = ReduceOp::create(builder, loc, v, ReduceKind::Sum, ArrayRef<int64_t>{1}); // [?, H',
+                                                                                         // D']
   mean = arith::DivFOp::create(builder, loc, mean,
                                createSplat(builder, loc, rankedType(mean), double(keys)));
   mean = BroadcastOp::create(builder, loc,

@@ -16,8 +16,8 @@ struct MaskPart {
   mlir::Value value;
   bool openWhenTrue = true;
   std::optional<double> fill;
-  bool replaces =
-      false; ///< `fill` replaces the score, which then has no gradient; otherwise it is added
+  bool replaces = false; ///< `fill` replaces the score, which then has no gradient; otherwise it is
+                         ///< added
 };
 
 /// The part of the masks that the attributes of attention do not represent.

@@ -35,8 +35,8 @@ std::optional<ConstantTable> ConstantTable::read(const View &view) {
     return std::nullopt;
   if (width == 1 && isa<DenseElementsAttr>(attribute))
     return table; // read element by element: only the attribute knows how booleans are packed
-  size_t needed =
-      (width == 1 ? 1 : width / 8) * (table.splat ? 1 : table.elements.getNumElements());
+  size_t needed = (width == 1 ? 1 : width / 8) *
+                  (table.splat ? 1 : table.elements.getNumElements());
   return table.bytes.size() >= needed ? std::optional(table) : std::nullopt;
 }
 

@@ -129,8 +129,8 @@ private:
       if (auto dropout = dyn_cast<DropoutOp>(op))
         return isConstant(dropout.getX());
       const bool product = isa<arith::MulFOp>(op) && isConstant(op->getOperand(0));
-      const bool scales =
-          product || (isa<arith::MulFOp, arith::DivFOp>(op) && isConstant(op->getOperand(1)));
+      const bool scales = product ||
+                          (isa<arith::MulFOp, arith::DivFOp>(op) && isConstant(op->getOperand(1)));
       if (!scales && !isa<BroadcastOp, ReshapeOp, TransposeOp>(op))
         return false;
       value = op->getOperand(product ? 1 : 0);

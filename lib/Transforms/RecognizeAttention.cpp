@@ -230,9 +230,9 @@ struct Attention : OpRewritePattern<MatmulOp> {
 
     rewriter.setInsertionPoint(op);
     Location loc = op.getLoc();
-    FailureOr<CombinedMask> mask =
-        combineMasks(rewriter, op, scores.masks, guarded,
-                     rankedType(softmax.getX()).getElementType(), scores.options);
+    FailureOr<CombinedMask> mask = combineMasks(rewriter, op, scores.masks, guarded,
+                                                rankedType(softmax.getX()).getElementType(),
+                                                scores.options);
     if (failed(mask))
       return failure();
 

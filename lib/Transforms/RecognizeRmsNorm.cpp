@@ -25,8 +25,8 @@ static Value matchScaledSquares(Value value, double &ratio, double &epsilon) {
   if (!sum || !(epsilon > 0) || !std::isfinite(epsilon))
     return {};
   Product product = flattenProduct(sum);
-  auto reduce =
-      product.factors.size() == 1 ? product.factors[0].getDefiningOp<ReduceOp>() : ReduceOp();
+  auto reduce = product.factors.size() == 1 ? product.factors[0].getDefiningOp<ReduceOp>()
+                                            : ReduceOp();
   if (!reduce || reduce.getKind() != ReduceKind::Sum)
     return {};
   RankedTensorType type = rankedType(reduce.getX());

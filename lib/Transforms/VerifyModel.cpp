@@ -88,8 +88,8 @@ static LogicalResult verifyTerms(func::FuncOp model) {
     FailureOr<int64_t> number = verifyResult(model, i);
     if (failed(number))
       return failure();
-    const bool count =
-        model.getResultAttrOfType<StringAttr>(i, attributes::kRole).getValue() == "count";
+    const bool count = model.getResultAttrOfType<StringAttr>(i, attributes::kRole).getValue() ==
+                       "count";
     int64_t &next = count ? counts : terms;
     if (*number != next++)
       return model.emitError("(M4) expects ")

@@ -237,8 +237,8 @@ func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph,
   add(outline.valuesIn, ArgumentKind::BoundaryIn,
       [&](Value v) { return graph.active.contains(v); });
 
-  DenseMap<int64_t, SmallVector<Value>>
-      known; // values that become one argument, by position in ModelSummary.known
+  DenseMap<int64_t, SmallVector<Value>> known; // values that become one argument, by position in
+                                               // ModelSummary.known
   for (Operation *op : outline.ops)
     if (auto number = dyn_cast<KnownOp>(op)) {
       int64_t index = llvm::find(graph.known, number.getExpression()) - graph.known.begin();

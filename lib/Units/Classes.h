@@ -12,10 +12,10 @@ namespace zorse::units {
 /// One unit in canonical form. Equal keys mean isomorphic units with arguments that correspond
 /// position by position.
 struct Outline {
-  std::vector<mlir::Operation *>
-      ops; ///< ops of `@model`: spine and cloned side operations, operands first
-  std::vector<mlir::BlockArgument>
-      parameters; ///< by argument index; a parameter that is read twice is one argument
+  std::vector<mlir::Operation *> ops; ///< ops of `@model`: spine and cloned side operations,
+                                      ///< operands first
+  std::vector<mlir::BlockArgument> parameters; ///< by argument index; a parameter that is read
+                                               ///< twice is one argument
   std::vector<mlir::BlockArgument> inputs;
   std::vector<mlir::Value> valuesIn;
   std::vector<mlir::Value> valuesOut;

@@ -7,8 +7,8 @@
 
 namespace zorse::units {
 
-inline constexpr llvm::StringLiteral kCounts =
-    "counts"; ///< symbol of the function that computes counts
+inline constexpr llvm::StringLiteral kCounts = "counts"; ///< symbol of the function that computes
+                                                         ///< counts
 
 /// The call of `@counts` in `@model`.
 struct Counts {

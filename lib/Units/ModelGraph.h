@@ -25,11 +25,11 @@ struct ModelGraph {
   std::vector<Numerator> numerators; ///< by term
   std::vector<std::string> known; ///< distinct expressions of zorse.known, see ModelSummary.known
   bool numbersSamples = false;    ///< a term or a count reads zorse.sample_number
-  std::vector<mlir::Operation *>
-      order; ///< spine operations, each directly before its first reader if possible
+  std::vector<mlir::Operation *> order; ///< spine operations, each directly before its first reader
+                                        ///< if possible
   llvm::DenseMap<mlir::Operation *, int> position; ///< in `order`
-  llvm::DenseSet<mlir::Value>
-      active; ///< values with a gradient: from a trained parameter to a numerator
+  llvm::DenseSet<mlir::Value> active; ///< values with a gradient: from a trained parameter to a
+                                      ///< numerator
 
   /// Values that cross cuts in half precision, to which they have been rounded, with this type.
   /// Only one unit reads each of them, so its gradient is complete there. Also trained parameters

@@ -102,8 +102,8 @@ struct ConfigurePass : units::impl::ConfigureBase<ConfigurePass> {
 
   /// Reads a file. An error fails the pass.
   Attribute fileAt(const std::string &path) {
-    Result<std::string> text =
-        readRegularFile(path, size_t(256) << 20); // each reader of the text checks its own limits
+    Result<std::string> text = readRegularFile(path, size_t(256) << 20); // each reader of the text
+                                                                         // checks its own limits
     if (text.failed()) {
       getOperation().emitError("zorse-configure: ") << text.message();
       signalPassFailure();

@@ -228,9 +228,9 @@ static UnitArgument unitArgument(const Model &model, uint32_t index,
     for (int64_t extent : parameter.shape())
       elements *= extent;
     out.exists = true;
-    const bool copy =
-        argument.kind() == bundle::PARAMETER &&
-        summary.groups(int(parameter.group())).param_dtype() != bundle::ELEMENT_TYPE_UNSPECIFIED;
+    const bool copy = argument.kind() == bundle::PARAMETER &&
+                      summary.groups(int(parameter.group())).param_dtype() !=
+                          bundle::ELEMENT_TYPE_UNSPECIFIED;
     out.value.kind = copy ? bundle::Value::LOW_PRECISION_PARAMETERS
                      : argument.kind() == bundle::PARAMETER ? bundle::Value::PARAMETERS
                                                             : bundle::Value::GRADIENTS;
@@ -345,8 +345,8 @@ public:
       out.bytes = Block::sumsBytes;
     } else if (argument.kind() == bundle::OPTIMIZER_STEP) {
       out.kind = bundle::Value::OPTIMIZER_STEP;
-      out.version =
-          model.isUpdate(call.function()) ? 1 : 0; // updates start from the decision's result
+      out.version = model.isUpdate(call.function()) ? 1 : 0; // updates start from the decision's
+                                                             // result
       out.bytes = model.isUpdate(call.function()) ? 8 : model.optimizerStepBytes();
     } else if (argument.kind() == bundle::STATE || argument.kind() == bundle::LOSS ||
                isCopyOfCast(argument)) {

@@ -23,8 +23,8 @@ struct Block {
   static constexpr int64_t scalarsEnd = 768; ///< [0, 768): written by LoadScalars
   static constexpr int64_t sumsEnd = 896;    ///< [768, 896): LOCAL_METRICS
   static constexpr int64_t sumsBytes = 128;
-  static constexpr int64_t normBytes =
-      16; ///< part of LOCAL_METRICS: squared norm and count; the rest are loss numerators
+  static constexpr int64_t normBytes = 16; ///< part of LOCAL_METRICS: squared norm and count; the
+                                           ///< rest are loss numerators
   static constexpr int64_t bytes = 1024;
 };
 
@@ -34,15 +34,15 @@ struct ParticipantRecord {
   int64_t id = 0;
   uint32_t device = 0;
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
-  bundle::Instruction::WhatCase what =
-      bundle::Instruction::WHAT_NOT_SET; ///< WHAT_NOT_SET: a local instruction, whose id must be
-                                         ///< unique
+  bundle::Instruction::WhatCase what = bundle::Instruction::WHAT_NOT_SET; ///< WHAT_NOT_SET: a local
+                                                                          ///< instruction, whose id
+                                                                          ///< must be unique
   uint32_t peer = 0;
-  int64_t bytes = 0; ///< send, receive, all-reduce: bytes of the region
-  uint64_t digest =
-      0; ///< digest of everything the halves must agree on: value, type, members, extents, order
-  std::shared_ptr<const bundle::Instruction>
-      whole; ///< null for transfers; collectives: on the lowest participant only
+  int64_t bytes = 0;   ///< send, receive, all-reduce: bytes of the region
+  uint64_t digest = 0; ///< digest of everything the halves must agree on: value, type, members,
+                       ///< extents, order
+  std::shared_ptr<const bundle::Instruction> whole; ///< null for transfers; collectives: on the
+                                                    ///< lowest participant only
   struct {
     bundle::Value::Kind kind;
     uint32_t id, cut;
@@ -60,12 +60,12 @@ struct DeviceResult {
     uint32_t group;
     int64_t begin, end;
   };
-  std::vector<int64_t>
-      launches; ///< ids of the instructions on a queue of kind DEVICE_TO_DEVICE, in program order
-  std::vector<Owned> owned; ///< extents of trainable groups in its persistent state
-  std::vector<std::pair<uint32_t, bundle::Compute::Task>>
-      tasks;                    ///< (cell; F, B or W), in program order
-  std::vector<int64_t> reports; ///< instructions that read metrics
+  std::vector<int64_t> launches; ///< ids of the instructions on a queue of kind DEVICE_TO_DEVICE,
+                                 ///< in program order
+  std::vector<Owned> owned;      ///< extents of trainable groups in its persistent state
+  std::vector<std::pair<uint32_t, bundle::Compute::Task>> tasks; ///< (cell; F, B or W), in program
+                                                                 ///< order
+  std::vector<int64_t> reports;                                  ///< instructions that read metrics
   bool reportsTraining = false,
        reportsEvaluation = false; ///< whether sums and decision are copied to the host
   bool readsOwnNormAsGlobal = false, readsOwnLossAsGlobal = false;
@@ -88,14 +88,14 @@ private:
   const bundle::Program &program;
   const VerifyOptions &options;
   DeviceResult &result;
-  std::vector<std::vector<uint32_t>>
-      queueInstructions;          ///< per queue, indices of its instructions in order
-  std::vector<uint32_t> position; ///< position of each instruction in its queue
-  AddressIntervals addresses;     ///< finished by checkRaces, which knows all writes
-  std::vector<uint32_t>
-      placeOfRegion; ///< by number of an argument's region, for the arguments checked so far
-  std::vector<uint32_t>
-      bound; ///< numbers of the places to which the arguments of all calls are bound, in order
+  std::vector<std::vector<uint32_t>> queueInstructions; ///< per queue, indices of its instructions
+                                                        ///< in order
+  std::vector<uint32_t> position;      ///< position of each instruction in its queue
+  AddressIntervals addresses;          ///< finished by checkRaces, which knows all writes
+  std::vector<uint32_t> placeOfRegion; ///< by number of an argument's region, for the arguments
+                                       ///< checked so far
+  std::vector<uint32_t> bound; ///< numbers of the places to which the arguments of all calls are
+                               ///< bound, in order
 
   bool checkStructure(); // Structure.cpp: indices, regions, order
   bool checkInstruction(int index);

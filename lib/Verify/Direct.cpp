@@ -100,11 +100,11 @@ bool Device::checkDirect(int index) {
     for (const Compact::Run &run : held.shards.runs()) {
       terms =
           std::max(terms, int64_t(holdersOf(runs, {program.device(), run.begin, run.end}).size()));
-      arguments =
-          arguments && (terms < 2 || aligned(reduce.shard().offset() + uint64_t(run.place * size)));
+      arguments = arguments &&
+                  (terms < 2 || aligned(reduce.shard().offset() + uint64_t(run.place * size)));
     }
-    const bool rounds =
-        reduce.chunk() < largest; // every round then begins at the alignment of an argument
+    const bool rounds = reduce.chunk() < largest; // every round then begins at the alignment of an
+                                                  // argument
     if (reduce.chunk() < (largest ? 1 : 0) || reduce.chunk() > kMaxSize ||
         (rounds && product(reduce.chunk(), size) % kPartAlignment))
       return report(Code::Malformed, id,

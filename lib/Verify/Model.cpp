@@ -436,8 +436,8 @@ std::vector<uint32_t> tilesOf(const Model &model, const PlanView &plan) {
   const bool together = exchanges(model.summary);
   for (uint32_t c = 0; c < plan.cells.size(); ++c) {
     const PlanView::Cell &cell = plan.cells[c];
-    const std::vector<uint32_t> members =
-        together ? membersOf(plan, cell) : std::vector<uint32_t>{c};
+    const std::vector<uint32_t> members = together ? membersOf(plan, cell)
+                                                   : std::vector<uint32_t>{c};
     if (members.front() == c)
       tiles.push_back(c);
     for (uint32_t other : members)
@@ -625,8 +625,8 @@ void Model::index() {
       std::vector<uint32_t> called{function};
       if (const auto *segments = segmentsOf(classOf(unit), function))
         for (const auto &segment : *segments)
-          called.push_back(
-              segment.functions(0)); // the functions of other devices have the same arguments
+          called.push_back(segment.functions(0)); // the functions of other devices have the same
+                                                  // arguments
       for (uint32_t one : called)
         for (const auto &argument : functions.functions(int(one)).arguments()) {
           if (argument.kind() == bundle::PARAMETER_GRADIENT &&

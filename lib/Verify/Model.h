@@ -166,8 +166,8 @@ public:
 
 private:
   bool copies = false, hasStatistics = false; ///< some group has a param_dtype
-  std::vector<bool>
-      repeated; ///< by unit: some B recomputes only its saved block, without its other results
+  std::vector<bool> repeated; ///< by unit: some B recomputes only its saved block, without its
+                              ///< other results
 
   /// The function that task F, B or W calls for a unit; kNoFunction: the task does not call one. In
   /// a plan that splits the backward, B and W have separate functions if the unit supports it.

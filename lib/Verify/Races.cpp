@@ -115,8 +115,8 @@ private:
   const bundle::ModelSummary &summary;
   const uint32_t device;
   AddressIntervals &addresses;
-  uint32_t lastBlock =
-      AddressIntervals::kAbsent; ///< block of the parts in `scalars`; a device has one block
+  uint32_t lastBlock = AddressIntervals::kAbsent; ///< block of the parts in `scalars`; a device has
+                                                  ///< one block
   Touch scalars[3];
 
   /// Scalars and sums share a block: each call accesses only its part of it.

@@ -188,8 +188,8 @@ bool Device::checkInstruction(int index) {
                   place() + ": peer " + std::to_string(device) +
                       " is this device or does not exist");
   };
-  const bool staged =
-      program.device() < options.hostStaged.size() && options.hostStaged[program.device()];
+  const bool staged = program.device() < options.hostStaged.size() &&
+                      options.hostStaged[program.device()];
   const bool direct = program.queues(int(instruction.queue())).kind() == bundle::DEVICE_TO_DEVICE;
   auto travels = [&](const bundle::Region &region) {
     if (!checkRegion(region, &instruction, at, /*mayBeAbsent=*/instruction.has_all_gather() ||
@@ -347,8 +347,8 @@ bool Device::checkStructure() {
         return report(Code::Size, -1,
                       "persistent state: " + describe(value) + " has " +
                           std::to_string(state.region().bytes()) + " bytes");
-      if (state.type() !=
-          model.summary.groups(int(value.id())).type()) // exported weights have this type
+      if (state.type() != model.summary.groups(int(value.id())).type()) // exported weights have
+                                                                        // this type
         return report(Code::Mismatched, -1,
                       "persistent state: " + describe(value) + ": element type " +
                           std::to_string(int(state.type())) + " is not the group's");

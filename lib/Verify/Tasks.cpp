@@ -97,8 +97,8 @@ private:
     size_t made = before == begun.end() ? 0 : before->second.first;
     bool fits = true;
     for (const bundle::Call &call : compute.calls()) {
-      const bool isLossSum =
-          call.unit() < 0 && call.function() == model.summary.sum_loss_function();
+      const bool isLossSum = call.unit() < 0 &&
+                             call.function() == model.summary.sum_loss_function();
       if (compute.task() == bundle::Compute::F && made == expected.size() && isLossSum)
         continue;
       if (made == expected.size() || call.unit() != expected[made].unit) {
@@ -177,7 +177,13 @@ private:
 
   void checkCast() {
     if (instruction.phase() != bundle::GATHER &&
-        instruction.phase() != bundle::BACKWARD) // BACKWARD: for copies that only backwards read
+        instruction.phase() != bundle::BACKWARD) // BACKWARD:
+                                                 // for
+                                                 // copies
+                                                 // that
+                                                 // only
+                                                 // backwards
+                                                 // read
       fail(Code::Task, "is in phase " + bundle::Phase_Name(instruction.phase()) +
                            ", expects GATHER or BACKWARD");
     if (!isGroup() || !model.hasCopy(uint32_t(compute.group())))

@@ -53,9 +53,8 @@ int main(int argc, char **argv) {
   StateOnlyOptions options;
   options.devices = 1;
   options.frozen = {};
-  options.scale = int64_t(
-      megabytes * 1e6 /
-      (3 * 4 * 6)); // parameters and two moments; p0 to p2 have 1 + 2 + 3 times `scale` elements
+  options.scale = int64_t(megabytes * 1e6 / (3 * 4 * 6)); // parameters and two moments; p0 to p2
+                                                          // have 1 + 2 + 3 times `scale` elements
   Bundle bundle = stateOnly(folder, options);
   std::unique_ptr<Executor> executor = stateExecutor(bundle);
   if (!executor)

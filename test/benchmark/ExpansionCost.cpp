@@ -56,8 +56,8 @@ step::Plan makePlan(const Options &o) {
     step::assignMicroBatches(units * s / o.stages, units * (s + 1) / o.stages, 0, devices,
                              plan.cells);
   }
-  plan.schedule.kind =
-      o.timed ? step::ScheduleKind::SteadyState : step::ScheduleKind::OneForwardOneBackward;
+  plan.schedule.kind = o.timed ? step::ScheduleKind::SteadyState
+                               : step::ScheduleKind::OneForwardOneBackward;
   plan.schedule.inFlightFactor = 1.5;
   return plan;
 }

@@ -342,8 +342,8 @@ Trial zorse::planning::searchWithout(size_t heuristic, const Problem &problem,
   SearchOptions options = asked;
   if (isOmitted(AnotherSeed))
     options.seed += 1000;
-  Result<SearchResult> found =
-      isOmitted(CanonicalOrder) ? searchParts(problem, options) : searchPlan(problem, options);
+  Result<SearchResult> found = isOmitted(CanonicalOrder) ? searchParts(problem, options)
+                                                         : searchPlan(problem, options);
   if (!found.failed())
     trial.result = std::move(*found);
   for (const std::atomic<bool> &one : used)

@@ -94,8 +94,8 @@ int main(int argc, char **argv) {
     std::optional<planning::ModelShape> shape = planning::findModelShape(shapes[p % 4]);
     if (shape)
       shape->sequence = 1024;
-    const auto summary =
-        shape ? planning::makeSummary(*shape) : Result<bundle::ModelSummary>(userError("unknown"));
+    const auto summary = shape ? planning::makeSummary(*shape)
+                               : Result<bundle::ModelSummary>(userError("unknown"));
     Result<step::StepGraph> graph = summary.error();
     if (!summary.failed()) {
       step::Plan plan = step::randomPlan(*summary, 8 + p % 25, 2 + static_cast<uint32_t>(p % 7),

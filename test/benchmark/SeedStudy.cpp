@@ -32,8 +32,8 @@ int main(int argc, char **argv) {
                                                 {"stages", "0"},      {"on", ""}};
   for (int i = 1; i < argc; ++i) {
     const char *equals = std::strchr(argv[i], '=');
-    std::string name =
-        equals ? std::string(argv[i] + 2, static_cast<size_t>(equals - argv[i] - 2)) : "";
+    std::string name = equals ? std::string(argv[i] + 2, static_cast<size_t>(equals - argv[i] - 2))
+                              : "";
     if (!options.count(name)) {
       std::fprintf(stderr, "unknown option '%s'\n", argv[i]);
       return 2;

@@ -107,8 +107,8 @@ std::string CaseFile::read(const std::string &path) {
     for (ExpectedResult &result : run.results) {
       result.argument = in.number<uint32_t>(), result.offset = in.number<uint64_t>();
       in.list(result.type), in.list(result.middle), in.list(result.error);
-      in.failed |=
-          result.argument >= run.bytes.size() || result.middle.size() != result.error.size();
+      in.failed |= result.argument >= run.bytes.size() ||
+                   result.middle.size() != result.error.size();
     }
     in.failed |= run.overwrite.size() != run.bytes.size();
   }

@@ -22,10 +22,10 @@ struct ExpectedResult {
 struct CaseRun {
   int64_t rows = 1, sampleBase = 0;
   uint64_t rngIdBase = 0;
-  std::vector<uint64_t> bytes; ///< size of every argument
-  std::vector<std::string>
-      arguments;                  ///< contents of arguments before the run; empty in timed cases
-  std::vector<uint8_t> overwrite; ///< one per argument
+  std::vector<uint64_t> bytes;        ///< size of every argument
+  std::vector<std::string> arguments; ///< contents of arguments before the run; empty in timed
+                                      ///< cases
+  std::vector<uint8_t> overwrite;     ///< one per argument
   std::vector<ExpectedResult> results;
 };
 

@@ -105,8 +105,8 @@ Case casts(Sizes &sizes, const std::string &type) {
   Text t(half);
   t.shape('X', {-1, lead, columns}).wideIn("%x", 'X').narrowIn("%h", 'X');
   t.ids("%e", 'X', -40, 40, "i32");
-  std::string exponents =
-      "tensor<?x" + std::to_string(lead) + "x" + std::to_string(columns) + "xi32>";
+  std::string exponents = "tensor<?x" + std::to_string(lead) + "x" + std::to_string(columns) +
+                          "xi32>";
   t.line("%f = arith.sitofp %e : " + exponents + " to $X").line("%p = math.exp2 %f : $X");
   t.line("%r = zorse.round %p to " + half + " : $X")
       .line("%n = arith.truncf %x : $X to #X")

@@ -158,7 +158,7 @@ bool PtxFault::plant(std::string &text) const {
     return false;
   const std::smatch &match = found[size_t(index)];
   const std::string with = match.format(replacement);
-  text =
-      std::string(text.cbegin(), match[0].first) + with + std::string(match[0].second, text.cend());
+  text = std::string(text.cbegin(), match[0].first) + with +
+         std::string(match[0].second, text.cend());
   return true;
 }

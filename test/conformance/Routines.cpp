@@ -267,8 +267,8 @@ Outcome conformance::runRoutines(Sizes &sizes, const std::string &type, Machine 
     else
       all.outcome.problem = "is not known to the suite";
     if (!all.outcome.problem.empty())
-      all.outcome.problem =
-          function.name() + ", " + std::to_string(all.rows) + " elements: " + all.outcome.problem;
+      all.outcome.problem = function.name() + ", " + std::to_string(all.rows) +
+                            " elements: " + all.outcome.problem;
   }
   return all.outcome;
 }

@@ -20,8 +20,8 @@ struct Rows {
   int64_t columns, lead, rows;
   explicit Rows(Sizes &sizes)
       : columns(sizes.columns()), lead(sizes.lead()), rows(sizes.rows(columns)) {
-    if (sizes.index == 10 ||
-        sizes.index == 17) // one with only whole vectors, and one with single elements
+    if (sizes.index == 10 || sizes.index == 17) // one with only whole vectors, and one with single
+                                                // elements
       columns = sizes.index == 10 ? 40000 : 33001, lead = 1, rows = 2;
   }
   std::string text() const { return sized(rows, {lead, columns}); }

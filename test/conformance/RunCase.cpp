@@ -72,8 +72,8 @@ struct Runner {
         const int64_t column = j % columns;
         const bool edge = column == 0 || column == columns - 1 || (column + 1) % 1024 < 2;
         if (edge && columns > 64)
-          value =
-              (i == 0 || value > 0 ? 1 : -1) * (std::fabs(value) + 2 + std::log(double(columns)));
+          value = (i == 0 || value > 0 ? 1 : -1) *
+                  (std::fabs(value) + 2 + std::log(double(columns)));
         else if (edge || random() % 8 == 0)
           value *= 4;
         value = positive ? std::fabs(value) + 0.1

@@ -155,9 +155,9 @@ private:
   /// Computes the bounds of operations that are linear in each operand: errors propagate like
   /// values.
   LogicalResult linear(Operation *op, Banded &result) {
-    const double u =
-        roundoff(elementOf(op->getResult(0)).isF64() ? elementOf(op->getResult(0))
-                                                     : Type(Float32Type::get(op->getContext())));
+    const double u = roundoff(elementOf(op->getResult(0)).isF64()
+                                  ? elementOf(op->getResult(0))
+                                  : Type(Float32Type::get(op->getContext())));
     auto of = [&](unsigned i) -> const Banded & { return all[op->getOperand(i)]; };
     auto run = [&](const std::vector<Tensor> &operands) { return *evaluate(op, operands); };
     std::vector<Tensor> errors, sizes; // for floats and conditions; indices are exact
@@ -192,8 +192,8 @@ private:
     }
     if (isa<DropoutOp>(op))
       for (auto [error, value] : llvm::zip(result.error.values, result.value.values))
-        error = std::fabs(error) +
-                2 * u * std::fabs(value); // rounding of the factor and of the product
+        error = std::fabs(error) + 2 * u * std::fabs(value); // rounding of the factor and of the
+                                                             // product
     if (terms > 0) {
       const Tensor total = run(sizes);
       for (size_t i = 0; i < total.values.size(); ++i)
@@ -245,8 +245,8 @@ private:
                                         : (e[0] + std::fabs(y) * e[1]) / (std::fabs(x[1]) - e[1]);
       if (isNearly(op))
         own *= kDivNearly, carried += std::fabs(x[0]) * kMinNormal;
-      if (elementOf(op->getResult(0)).isF32() &&
-          std::fabs(x[1]) >= 0x1p127) // infinite in f32, or almost
+      if (elementOf(op->getResult(0)).isF32() && std::fabs(x[1]) >= 0x1p127) // infinite in f32, or
+                                                                             // almost
         carried += std::fabs(y);
     } else if (isa<arith::NegFOp, math::AbsFOp, arith::ExtFOp>(op)) {
       own = 0, carried = e[0];
@@ -296,8 +296,8 @@ private:
     if (own == 0 || !std::isfinite(y))
       error = std::isfinite(y) ? carried : 0;
     else
-      error =
-          carried + own * (std::fabs(y) + carried) + (y != 0 || carried != 0 ? underflow(type) : 0);
+      error = carried + own * (std::fabs(y) + carried) +
+              (y != 0 || carried != 0 ? underflow(type) : 0);
     // The error of a sum is limited by the size of each term: a masked score of -3e38 absorbs the
     // score.
     if (isa<arith::AddFOp, arith::SubFOp>(op) && std::isfinite(y))

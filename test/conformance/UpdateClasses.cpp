@@ -10,9 +10,8 @@ namespace {
 Case update(Sizes &sizes, const std::string &type, const std::string &op,
             const std::string &attributes, int moments) {
   const int64_t rows =
-      sizes.index % 8 == 7
-          ? 0
-          : sizes.columns() * (sizes.index % 4 == 2 ? 5 : 1); // elements of the shard
+      sizes.index % 8 == 7 ? 0 : sizes.columns() * (sizes.index % 4 == 2 ? 5 : 1); // elements of
+                                                                                   // the shard
   const bool skips = sizes.index % 5 == 4;
   Text t(type);
   t.shape('P', {-1});

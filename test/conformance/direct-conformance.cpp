@@ -229,9 +229,8 @@ RandomProgram listOf(uint64_t seed, uint32_t devices, size_t operations, int64_t
         run.begin = run.begin == op.count ? run.begin : run.begin / 128 * 128;
         run.end = run.end == op.count ? run.end : run.end / 128 * 128;
       }
-    if (seed % 3 == 0 &&
-        op.kind ==
-            RandomOperation::Gather) { // equal shards of all devices in order: NCCL's all-gather
+    if (seed % 3 == 0 && op.kind == RandomOperation::Gather) { // equal shards of all devices in
+                                                               // order: NCCL's all-gather
       op.shards.clear();
       op.runs.clear();
       op.members.clear();

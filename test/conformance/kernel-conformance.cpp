@@ -55,10 +55,10 @@ void runClass(const char *name, const std::string &type, const RunShape &run,
   int shapes = 0, problems = 0;
   double worst = 0;
   const std::clock_t begin = std::clock();
-  const int64_t large = !arguments.times ? 0
-                        : arguments.arch == "emu"
-                            ? int64_t(1) << 10
-                            : int64_t(1) << 24; // the emulator does not measure GPU time
+  const int64_t large = !arguments.times          ? 0
+                        : arguments.arch == "emu" ? int64_t(1) << 10
+                                                  : int64_t(1) << 24; // the emulator does not
+                                                                      // measure GPU time
   auto one = [&](int index, uint64_t seed) {
     Sizes sizes(index, seed, large);
     const auto [outcome, shape] = run(sizes, seed);

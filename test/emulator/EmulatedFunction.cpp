@@ -58,8 +58,8 @@ static void addBias(const bundle::Matmul &product, const std::vector<float> &sum
       }
       const uint16_t added = reinterpret_cast<const uint16_t *>(bias)[j];
       sum += isBf16 ? runtime::widen<HalfType::BF16>(added) : runtime::widen<HalfType::F16>(added);
-      reinterpret_cast<uint16_t *>(c)[to] =
-          isBf16 ? runtime::narrow<HalfType::BF16>(sum) : runtime::narrow<HalfType::F16>(sum);
+      reinterpret_cast<uint16_t *>(c)[to] = isBf16 ? runtime::narrow<HalfType::BF16>(sum)
+                                                   : runtime::narrow<HalfType::F16>(sum);
     }
 }
 

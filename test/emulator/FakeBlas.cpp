@@ -71,8 +71,8 @@ void put(void *data, int type, int64_t at, double value) {
   else if (type == 1)
     static_cast<double *>(data)[at] = value;
   else
-    static_cast<uint16_t *>(data)[at] =
-        type == 2 ? narrow<HalfType::F16>(float(value)) : narrow<HalfType::BF16>(float(value));
+    static_cast<uint16_t *>(data)[at] = type == 2 ? narrow<HalfType::F16>(float(value))
+                                                  : narrow<HalfType::BF16>(float(value));
 }
 
 /// Rounds to 10 bits of mantissa, ties to even, as cuBLAS does for tensor cores.
@@ -116,8 +116,8 @@ void multiply(const Description &d, double alpha, const void *a, const Layout &l
       }
       for (int64_t i = 0; i < m; ++i) {
         const int64_t at = batch * lc.stride + j * lc.ld + i;
-        const T added =
-            T(beta != 0 ? beta * get(c, lc.type, at) : 0) + T(d.bias ? get(d.bias, lc.type, i) : 0);
+        const T added = T(beta != 0 ? beta * get(c, lc.type, at) : 0) +
+                        T(d.bias ? get(d.bias, lc.type, i) : 0);
         put(c, lc.type, at, T(alpha * double(row[size_t(i)])) + added);
       }
     }
@@ -253,8 +253,8 @@ int cublasLtMatmul(void *, void *description, const void *alpha, const void *a, 
   const auto &lc = *static_cast<Layout *>(layoutC);
   auto number = [&](const void *at) { return get(at, how.scale, 0); };
   auto access = [](const void *from, const Layout &l, bool write) {
-    const int64_t elements =
-        (l.batch - 1) * l.stride + int64_t(l.columns - 1) * l.ld + int64_t(l.rows);
+    const int64_t elements = (l.batch - 1) * l.stride + int64_t(l.columns - 1) * l.ld +
+                             int64_t(l.rows);
     const auto begin = uintptr_t(from);
     return zorse::emulator::Access{begin,
                                    begin + uintptr_t(elements) * (l.type == 1   ? 8

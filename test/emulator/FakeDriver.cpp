@@ -203,8 +203,8 @@ void zorse::emulator::zorseStandInLoads() {
 double zorse::emulator::zorseStandInBegan() { return workBegan(); }
 void zorse::emulator::zorseStandInLasts(double until) { workLasts(until); }
 bool zorse::emulator::zorseStandInComputes() {
-  static const bool computes =
-      !std::getenv("ZORSE_EMULATOR_COMPUTE") || isSet("ZORSE_EMULATOR_COMPUTE");
+  static const bool computes = !std::getenv("ZORSE_EMULATOR_COMPUTE") ||
+                               isSet("ZORSE_EMULATOR_COMPUTE");
   return computes;
 }
 double zorse::emulator::zorseStandInLinkSeconds() {
@@ -231,10 +231,10 @@ int zorse::emulator::zorseStandInPut(Stream *stream, const std::string &what,
     accesses.erase(std::remove_if(accesses.begin(), accesses.end(),
                                   [&](Access &access) {
                                     auto next = allocations.upper_bound(access.begin);
-                                    const bool known =
-                                        next != allocations.begin() &&
-                                        std::prev(next)->first + std::prev(next)->second.bytes >=
-                                            access.end;
+                                    const bool known = next != allocations.begin() &&
+                                                       std::prev(next)->first +
+                                                               std::prev(next)->second.bytes >=
+                                                           access.end;
                                     if (known && !std::prev(next)->second.pinned)
                                       return false;
                                     ofHost += access.takesTime ? access.end - access.begin : 0;

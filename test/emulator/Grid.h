@@ -49,11 +49,11 @@ struct GridLaunch {
 /// The traffic of a launch between global memory and its threads. The lanes of a warp access memory
 /// together; memory moves in sectors of 32 bytes.
 struct Traffic {
-  uint64_t requests = 0;  ///< requests of warps
-  uint64_t usedBytes = 0; ///< bytes that any lane requests, each counted once per request
-  uint64_t sectors = 0;   ///< sectors that a request touches, summed over requests
-  uint64_t distinctSectors =
-      0; ///< distinct sectors that the launch reads, plus those that it writes
+  uint64_t requests = 0;        ///< requests of warps
+  uint64_t usedBytes = 0;       ///< bytes that any lane requests, each counted once per request
+  uint64_t sectors = 0;         ///< sectors that a request touches, summed over requests
+  uint64_t distinctSectors = 0; ///< distinct sectors that the launch reads, plus those that it
+                                ///< writes
   uint64_t sharedWavefronts = 0, minWavefronts = 0; ///< of shared memory (SharedBanks.h): actual
                                                     ///< number, and number without bank conflicts
 

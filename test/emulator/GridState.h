@@ -76,8 +76,8 @@ struct Grid {
   std::vector<Line> shared;
   std::vector<Touched> touchedShared;   ///< by byte of shared memory
   std::map<uintptr_t, Touched> touched; ///< other memory, by address
-  std::vector<uint32_t>
-      turns; ///< by warp of this block: number of warp barriers that it has passed
+  std::vector<uint32_t> turns; ///< by warp of this block: number of warp barriers that it has
+                               ///< passed
   // Order in common memory: a block that has incremented a counter has released its earlier stores.
   // A later block acquires them with a fence.
   std::map<uintptr_t, std::map<uint32_t, Moment>> given; ///< by counter and block

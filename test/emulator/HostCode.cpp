@@ -144,8 +144,8 @@ private:
         kernel.sharedBytes += module.getDataLayout().getTypeAllocSize(global.getValueType());
       }
     for (GlobalVariable &global : module.globals())
-      if (global.getAddressSpace() == 3 &&
-          global.isDeclaration()) { // the size is set by the launch
+      if (global.getAddressSpace() == 3 && global.isDeclaration()) { // the size is set by the
+                                                                     // launch
         kernel.sharedBytes = (kernel.sharedBytes + 127) / 128 * 128;
         places[&global] = kernel.sharedBytes;
       }
@@ -230,8 +230,8 @@ private:
   void tell(StringRef name, Instruction &instruction, Value *pointer, Type *type, Align alignment) {
     IRBuilder<> b(&instruction);
     Type *generic = PointerType::get(context, 0);
-    Value *address =
-        pointer->getType() == generic ? pointer : b.CreateAddrSpaceCast(pointer, generic);
+    Value *address = pointer->getType() == generic ? pointer
+                                                   : b.CreateAddrSpaceCast(pointer, generic);
     Value *allowed =
         b.CreateCall(hook(name, generic, {generic, word, word, word}),
                      {address, b.getInt32(uint32_t(module.getDataLayout().getTypeStoreSize(type))),
@@ -496,9 +496,8 @@ std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::str
   auto machine = orc::JITTargetMachineBuilder::detectHost();
   if (!machine)
     return fail(machine.takeError());
-  machine->addFeatures(
-      {"-avx512bf16",
-       "-avxneconvert"}); // these flush subnormal numbers to 0, unlike GPUs; emuRound replaces them
+  machine->addFeatures({"-avx512bf16", "-avxneconvert"}); // these flush subnormal numbers to 0,
+                                                          // unlike GPUs; emuRound replaces them
   auto jit = orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(*machine)).create();
   if (!jit)
     return fail(jit.takeError());
@@ -535,8 +534,8 @@ std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::str
     Rewriter rewriter(**module, *sites, check, bug, code->impl->places);
     rewriter.run();
     if (!rewriter.unknown.empty()) {
-      error =
-          "kernel " + rewriter.symbol + ": the emulator does not know " + *rewriter.unknown.begin();
+      error = "kernel " + rewriter.symbol + ": the emulator does not know " +
+              *rewriter.unknown.begin();
       return nullptr;
     }
     (*module)->setTargetTriple(lljit.getTargetTriple());

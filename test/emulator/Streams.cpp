@@ -439,8 +439,8 @@ bool zorse::emulator::leavesOut(const Stream *stream) {
 }
 
 void zorse::emulator::mutate(Mutation mutation, uint64_t index) {
-  for (Stream *stream :
-       std::exchange(watch().mutants, {})) // their findings do not belong to the next mutant
+  for (Stream *stream : std::exchange(watch().mutants, {})) // their findings do not belong to the
+                                                            // next mutant
     destroyStream(stream);
   std::lock_guard<std::mutex> lock(watch().mutex);
   watch().mutation = mutation;

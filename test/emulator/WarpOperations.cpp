@@ -85,8 +85,8 @@ void zorse::emulator::distributeMatrices(const std::array<std::array<uint16_t, 8
     for (size_t i = 0; i < 4; ++i) {
       const size_t outer = lane / 4, inner = 2 * (lane % 4);
       const uint16_t first = transposed ? rows[8 * i + inner][outer] : rows[8 * i + outer][inner];
-      const uint16_t second =
-          transposed ? rows[8 * i + inner + 1][outer] : rows[8 * i + outer][inner + 1];
+      const uint16_t second = transposed ? rows[8 * i + inner + 1][outer]
+                                         : rows[8 * i + outer][inner + 1];
       results[lane][i] = uint32_t(second) << 16 | first;
     }
 }

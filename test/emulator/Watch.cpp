@@ -143,10 +143,9 @@ void Grid::count(uintptr_t address, uint32_t site) {
   auto fenced = fences.find(me);
   if (fenced == fences.end() || fenced->second != epoch)
     find("race", site, "counts its block without a fence before");
-  const bool isCommon =
-      std::any_of(kernel->common.begin(), kernel->common.end(), [&](const Range &range) {
-        return address >= range.begin && address + 4 <= range.end;
-      });
+  const bool isCommon = std::any_of(
+      kernel->common.begin(), kernel->common.end(),
+      [&](const Range &range) { return address >= range.begin && address + 4 <= range.end; });
   if (!isCommon)
     find("out of bounds", site, "counts outside of common memory");
   counter = address;

@@ -60,9 +60,8 @@ int main(int argc, char **argv) {
   const int maxLaunches[2] = {argc > 5 ? std::atoi(argv[5]) : 1 << 20,
                               argc > 6 ? std::atoi(argv[6]) : 1 << 20};
   emulator::Traffic all, block;
-  int launches[2] = {0, 0},
-      attentions[2] = {
-          0, 0}; // in a block's forward and backward; those of attention are counted separately
+  int launches[2] = {0, 0}, attentions[2] = {0, 0}; // in a block's forward and backward; those of
+                                                    // attention are counted separately
   auto add = [](emulator::Traffic &to, const emulator::Traffic &from) {
     to.usedBytes += from.usedBytes;
     to.sectors += from.sectors;

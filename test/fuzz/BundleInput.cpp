@@ -28,8 +28,8 @@ bool zorse::fuzz::bundleFiles(std::string_view bytes, std::map<std::string, std:
   std::string_view rest = given;
   for (size_t at; (at = rest.find("\"@")) != rest.npos;) {
     size_t end = rest.find('"', at + 2);
-    auto file =
-        end == rest.npos ? files.end() : files.find(std::string(rest.substr(at + 2, end - at - 2)));
+    auto file = end == rest.npos ? files.end()
+                                 : files.find(std::string(rest.substr(at + 2, end - at - 2)));
     manifest += rest.substr(0, at + 1);
     rest.remove_prefix(at + 1);
     if (file == files.end())

@@ -85,8 +85,8 @@ std::string corrected(const std::string &index, const Memory &storage) {
         for (ordered_json &slice : file["shards"]) {
           uint64_t begin = number(slice, "begin"), end = number(slice, "end"),
                    offset = number(slice, "offset");
-          uint64_t bytes =
-              begin <= end && end - begin <= contents.size() ? (end - begin) * 4 : UINT64_MAX;
+          uint64_t bytes = begin <= end && end - begin <= contents.size() ? (end - begin) * 4
+                                                                          : UINT64_MAX;
           if (offset <= contents.size() && bytes <= contents.size() - offset)
             slice["xxh64"] = hash(contents.substr(offset, bytes));
         }

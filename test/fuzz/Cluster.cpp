@@ -38,8 +38,8 @@ bool fuzz::readOne(std::string_view bytes) {
                                                        "cluster.yaml", bytes.data(), bytes.size()))
                            .failed());
   }
-  if (cluster->devices.size() > 12 ||
-      !isOneIn(8, bytes)) // planning is too slow for every input and for more devices
+  if (cluster->devices.size() > 12 || !isOneIn(8, bytes)) // planning is too slow for every input
+                                                          // and for more devices
     return true;
   Result<planning::CostModel> costs = planning::CostModel::make(summary, *cluster, nullptr, {});
   planning::SearchOptions options;

@@ -62,8 +62,8 @@ const std::string &zorse::fuzz::scratchDirectory() {
     Directory() {
       namespace fs = std::filesystem;
       std::error_code none;
-      fs::path root =
-          fs::is_directory("/dev/shm", none) ? fs::path("/dev/shm") : fs::temp_directory_path();
+      fs::path root = fs::is_directory("/dev/shm", none) ? fs::path("/dev/shm")
+                                                         : fs::temp_directory_path();
       path = (root / ("zorse-fuzz-" + std::to_string(getpid()))).string() + "/";
       fs::create_directories(path);
     }

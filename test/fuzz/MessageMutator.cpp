@@ -103,10 +103,10 @@ double nearReal(double value, Random &random) {
 }
 
 std::string nearText(const FieldDescriptor *field, const std::string &value, Random &random) {
-  std::string text =
-      value.empty() && random() % 2 ? std::string() : mutateBytes(value, value.size() + 16);
-  if (field->type() ==
-      FieldDescriptor::TYPE_STRING) // the parser refuses strings that are not UTF-8
+  std::string text = value.empty() && random() % 2 ? std::string()
+                                                   : mutateBytes(value, value.size() + 16);
+  if (field->type() == FieldDescriptor::TYPE_STRING) // the parser refuses strings that are not
+                                                     // UTF-8
     std::transform(text.begin(), text.end(), text.begin(), [](char c) { return char(c & 0x7f); });
   return text;
 }
@@ -164,8 +164,8 @@ void change(const Site &site, const Site *other, Random &random) {
     return setBool(site, !getBool(site));
   case FieldDescriptor::CPPTYPE_ENUM: {
     const auto *type = site.field->enum_type();
-    int value =
-        random() % 8 ? type->value(random() % type->value_count())->number() : int(random() % 100);
+    int value = random() % 8 ? type->value(random() % type->value_count())->number()
+                             : int(random() % 100);
     const Reflection *r = site.message->GetReflection();
     return site.index >= 0 ? r->SetRepeatedEnumValue(site.message, site.field, site.index, value)
                            : r->SetEnumValue(site.message, site.field, value);

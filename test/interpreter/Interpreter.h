@@ -27,9 +27,9 @@ namespace zorse::interpret {
 struct Result {
   /// (kind, group, moment) to the words of the elements, without padding.
   std::map<std::tuple<int, uint32_t, uint32_t>, std::map<int64_t, uint64_t>> state;
-  std::vector<std::vector<uint64_t>>
-      reports; ///< per step: decision and loss sums; an evaluation has no decision
-  std::vector<uint64_t> optimizerSteps; ///< one per device that has it
+  std::vector<std::vector<uint64_t>> reports; ///< per step: decision and loss sums; an evaluation
+                                              ///< has no decision
+  std::vector<uint64_t> optimizerSteps;       ///< one per device that has it
 };
 
 /// The steps of a run, in order: 'T' is a training step, 'E' an evaluation.

@@ -190,10 +190,9 @@ bool Machine::act() {
       }
       action.rank = queues[p][q].rank;
       for (const Half &half : action.halves)
-        action.victim =
-            action.victim ||
-            (victimStarts && half.program == victimDevice &&
-             half.instruction == &programs[victimDevice].instructions(int(victimInstruction)));
+        action.victim = action.victim || (victimStarts && half.program == victimDevice &&
+                                          half.instruction == &programs[victimDevice].instructions(
+                                                                  int(victimInstruction)));
       actions.push_back(std::move(action));
     }
   if (actions.empty()) {

@@ -60,9 +60,9 @@ private:
 
   struct QueueState {
     std::vector<int> instructions; ///< indices in the program
-    size_t started =
-        0;        ///< number of finished instructions over all steps; index of the current one
-    int call = 0; ///< next call of the current instruction
+    size_t started = 0; ///< number of finished instructions over all steps; index of the current
+                        ///< one
+    int call = 0;       ///< next call of the current instruction
     bool busy = false;
     uint32_t rank = 0;
   };

@@ -17,8 +17,8 @@ void Machine::finish(Result &result) {
            ++e)
         if (!padding(value.id(), e)) {
           auto [it, fresh] = elements.try_emplace(e, words[size_t(e - value.begin())]);
-          if (!fresh &&
-              it->second != words[size_t(e - value.begin())]) // stored twice with different words
+          if (!fresh && it->second != words[size_t(e - value.begin())]) // stored twice with
+                                                                        // different words
             it->second = 0;
         }
     }

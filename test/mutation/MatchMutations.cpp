@@ -24,8 +24,8 @@ bool wrongPeer(Change &m) {
     return false;
   auto &instruction = m.instruction();
   const auto peer = uint32_t(m.draw(m.programs.size()));
-  const uint32_t old =
-      instruction.has_send() ? instruction.send().peer() : instruction.receive().peer();
+  const uint32_t old = instruction.has_send() ? instruction.send().peer()
+                                              : instruction.receive().peer();
   instruction.has_send() ? instruction.mutable_send()->set_peer(peer)
                          : instruction.mutable_receive()->set_peer(peer);
   return peer != old;

@@ -111,8 +111,8 @@ bool addWaitForLater(Change &m) {
   auto &program = m.program();
   if (m.place.instruction + 1 >= program.instructions_size())
     return false;
-  int target =
-      m.place.instruction + 1 + m.draw(program.instructions_size() - m.place.instruction - 1);
+  int target = m.place.instruction + 1 +
+               m.draw(program.instructions_size() - m.place.instruction - 1);
   auto *wait = m.instruction().add_waits();
   wait->set_queue(program.instructions(target).queue());
   wait->set_position(positionOf(program, target));

@@ -122,8 +122,8 @@ bool moveBuffer(Change &m, const std::function<bool(bundle::Value::Kind)> &wante
   }
   const uint64_t size = program.arenas(int(chosen.region->arena())).bytes();
   const Use &other = uses[m.draw(uses.size())];
-  uint64_t to =
-      m.draw(4) == 0 ? begin + 64 * (1 + m.draw(uint64_t(3))) : other.region->offset() / 64 * 64;
+  uint64_t to = m.draw(4) == 0 ? begin + 64 * (1 + m.draw(uint64_t(3)))
+                               : other.region->offset() / 64 * 64;
   if (to == begin || to + (end - begin) > size || other.region->arena() != chosen.region->arena())
     return false;
   for (Use &u : uses)
@@ -150,8 +150,8 @@ bool shiftTransfer(Change &m) {
 
 bool shiftCollective(Change &m) {
   auto &instruction = m.instruction();
-  auto *region =
-      instruction.has_all_reduce() ? instruction.mutable_all_reduce()->mutable_region() : nullptr;
+  auto *region = instruction.has_all_reduce() ? instruction.mutable_all_reduce()->mutable_region()
+                                              : nullptr;
   if (instruction.has_all_gather())
     region = m.coin() ? instruction.mutable_all_gather()->mutable_full()
                       : instruction.mutable_all_gather()->mutable_shard();
@@ -230,9 +230,9 @@ bool sendFewerBytes(Change &m) {
 
 bool copyFewerRows(Change &m) {
   auto &copy = *m.instruction().mutable_copy();
-  const uint64_t row =
-      copy.from().bytes() /
-      uint64_t(copy.value().end() - copy.value().begin()); // for state: bytes of an element
+  const uint64_t row = copy.from().bytes() /
+                       uint64_t(copy.value().end() - copy.value().begin()); // for state: bytes of
+                                                                            // an element
   copy.mutable_from()->set_bytes(copy.from().bytes() - row);
   copy.mutable_to()->set_bytes(copy.to().bytes() - row);
   copy.mutable_value()->set_end(copy.value().end() - 1);

@@ -34,8 +34,8 @@ bool scaleTwice(Change &m) {
 
 bool scaleOtherBytes(Change &m) {
   const bundle::ArgumentKind kind = m.coin() ? bundle::SCALARS : bundle::OPTIMIZER_STEP;
-  const uint64_t by =
-      kind == bundle::SCALARS ? 64 * (1 + m.draw(uint64_t(4))) : 8 * (1 + m.draw(uint64_t(3)));
+  const uint64_t by = kind == bundle::SCALARS ? 64 * (1 + m.draw(uint64_t(4)))
+                                              : 8 * (1 + m.draw(uint64_t(3)));
   return m.pick(isScaling) && moveArgument(m, kind, by);
 }
 

@@ -67,8 +67,8 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
     test::RandomCase drawn = test::randomCase(seed, nullptr, 1 + int(seed % 3));
     planning::Cluster cluster = randomCluster(drawn.plan, seed);
     planning::Profile profile;
-    for (const step::PlanDevice &device :
-         drawn.plan.devices) { // the CPU of every second device moves bytes itself
+    for (const step::PlanDevice &device : drawn.plan.devices) { // the CPU of every second device
+                                                                // moves bytes itself
       profile.devices.emplace_back();
       profile.devices.back().device = device.name;
       profile.devices.back().communicationPerByte = profile.devices.size() % 2 ? 1e-9 : 0;
@@ -85,8 +85,8 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
     bundle.summary = drawn.model.summary;
     bundle.programs = real.programs;
     for (const step::PlanDevice &device : drawn.plan.devices)
-      bundle.devices.push_back(
-          {device.name, "sim", 1, 0}); // one thread per queue, as in the expansion
+      bundle.devices.push_back({device.name, "sim", 1, 0}); // one thread per queue, as in the
+                                                            // expansion
     bundle.topology = costs->topology();
     runtime::Result<runtime::Simulation> simulation = runtime::simulatePrograms(bundle, {});
     ASSERT_FALSE(simulation.failed()) << simulation.message();
@@ -95,10 +95,9 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
     // have freed memory (1f1b on tilings that are not stages, timed, laps), and copies from the
     // host until an update is decided or a backward needs them. If communication blocks, it may
     // also delay arrivals after the sends of a queue.
-    const bool offloads =
-        std::any_of(drawn.plan.cells.begin(), drawn.plan.cells.end(), [](const step::Cell &cell) {
-          return cell.activations == step::Activations::Offload;
-        });
+    const bool offloads = std::any_of(
+        drawn.plan.cells.begin(), drawn.plan.cells.end(),
+        [](const step::Cell &cell) { return cell.activations == step::Activations::Offload; });
     bool delayed = (drawn.plan.schedule.kind != step::ScheduleKind::GPipe &&
                     drawn.plan.schedule.kind != step::ScheduleKind::Explicit) ||
                    !drawn.plan.offload.empty() || !drawn.plan.overlapCommunication || offloads;

@@ -155,9 +155,9 @@ bundle::BundleContents contentsFor(const test::SyntheticModel &model, const step
   contents.model = "synthetic";
   contents.batch = plan.batch;
   contents.summary = model.summary;
-  for (bundle::GraphInput &input :
-       *contents.summary
-            .mutable_inputs()) { // shapes must match the bytes: the runtime's loader compares them
+  for (bundle::GraphInput &input : *contents.summary.mutable_inputs()) { // shapes must match the
+                                                                         // bytes: the runtime's
+                                                                         // loader compares them
     input.clear_shape();
     input.add_shape(input.bytes_per_row() /
                     (input.type() == bundle::I64 || input.type() == bundle::F64 ? 8 : 4));
@@ -173,8 +173,8 @@ bundle::BundleContents contentsFor(const test::SyntheticModel &model, const step
 bool compile(const Options &o, const test::SyntheticModel &model, const std::string &text,
              const std::string &directory, Marks &marks, bool says) {
   auto plan = step::readPlan(text, model.summary);
-  if (Status status =
-          plan.failed() ? Status(plan.error()) : step::validatePlan(*plan, model.summary);
+  if (Status status = plan.failed() ? Status(plan.error())
+                                    : step::validatePlan(*plan, model.summary);
       status.failed()) {
     fprintf(stderr, "%s\n", status.message().c_str());
     return false;

@@ -238,8 +238,8 @@ private:
       if (done[t] || missing[t] != 0 || task.device != device)
         continue;
       double start = std::max(head[t], free[device]);
-      if (start >= earliest &&
-          start + task.seconds > earliest) // except zero-length tasks on free devices
+      if (start >= earliest && start + task.seconds > earliest) // except zero-length tasks on free
+                                                                // devices
         continue;
       if (symmetric && task.name.kind == step::TaskKind::Forward &&
           plan.cells[task.name.cell].unitBegin == 0) {

@@ -171,8 +171,8 @@ private:
     for (size_t p = 0; p < w.family.pipelines.size(); ++p) {
       const PipelineShape &pipeline = w.family.pipelines[p];
       for (size_t s = 0; s < pipeline.ends.size(); ++s) {
-        double state =
-            2 * (t.parameterBytes[pipeline.ends[s]] - t.parameterBytes[pipeline.begin(s)]);
+        double state = 2 *
+                       (t.parameterBytes[pipeline.ends[s]] - t.parameterBytes[pipeline.begin(s)]);
         double saved = t.savedBytes[pipeline.ends[s]] - t.savedBytes[pipeline.begin(s)];
         for (int d = 0; d < n; ++d) {
           int64_t k = w.samples[p][s][d];

@@ -40,8 +40,8 @@ void makeModel(Random &random, Kind kind, int units, bundle::ModelSummary &model
     elements[t] = static_cast<int64_t>(random.magnitude(2e5, 2e6)) / 128 * 128;
   }
   const int64_t boundary = static_cast<int64_t>(random.magnitude(3e4, 3e5)) / 256 * 256;
-  const double headTimes =
-      kind == Kind::HeavyHead ? random.magnitude(3, 8) : random.magnitude(0.5, 2);
+  const double headTimes = kind == Kind::HeavyHead ? random.magnitude(3, 8)
+                                                   : random.magnitude(0.5, 2);
   for (int u = 0; u < units; ++u) {
     const bool first = u == 0, last = u + 1 == units;
     const int t = (u - 1 + 2 * types) % types;
@@ -63,10 +63,10 @@ void makeModel(Random &random, Kind kind, int units, bundle::ModelSummary &model
                                      : 1) *
                              saved[t]) /
         64 * 64);
-    int64_t count =
-        first  ? 2 * elements[0]
-        : last ? static_cast<int64_t>(headTimes * static_cast<double>(elements[0])) / 128 * 128
-               : elements[t];
+    int64_t count = first  ? 2 * elements[0]
+                    : last ? static_cast<int64_t>(headTimes * static_cast<double>(elements[0])) /
+                                 128 * 128
+                           : elements[t];
     unit.add_parameters(static_cast<uint32_t>(u));
     bundle::ParameterInfo &parameter = *model.add_parameters();
     parameter.set_name("p" + std::to_string(u));

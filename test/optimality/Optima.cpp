@@ -22,8 +22,8 @@ std::optional<Strategy> zorse::optimality::randomStrategy(const Instance &instan
     std::swap(order[i], order[random.between(0, i)]);
   order.resize(static_cast<size_t>(random.between(1, n)));
   Strategy strategy;
-  strategy.schedule.kind =
-      random.chance(50) ? step::ScheduleKind::GPipe : step::ScheduleKind::OneForwardOneBackward;
+  strategy.schedule.kind = random.chance(50) ? step::ScheduleKind::GPipe
+                                             : step::ScheduleKind::OneForwardOneBackward;
   strategy.state = random.chance(50) ? ShardSizing::Equal : ShardSizing::ByFreeMemory;
   size_t at = 0;
   int64_t left = instance.problem->batch;
@@ -124,8 +124,8 @@ std::map<uint64_t, Known> zorse::optimality::readOptima(const std::string &path)
         known.strategy.schedule.kind = layout.at("schedule") == "gpipe"
                                            ? step::ScheduleKind::GPipe
                                            : step::ScheduleKind::OneForwardOneBackward;
-        known.strategy.state =
-            layout.at("state") == "equal" ? ShardSizing::Equal : ShardSizing::ByFreeMemory;
+        known.strategy.state = layout.at("state") == "equal" ? ShardSizing::Equal
+                                                             : ShardSizing::ByFreeMemory;
         for (const Json &p : layout.at("pipelines")) {
           Pipeline pipeline;
           pipeline.samples = p.at("samples");

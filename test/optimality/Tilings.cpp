@@ -54,8 +54,9 @@ public:
     for (int u = 0; u < summary.units_size(); ++u) {
       stateBytes.push_back(0);
       for (const auto &group : summary.groups())
-        if (group.units_size() > 0 &&
-            group.units(0) == static_cast<uint32_t>(u)) // a lower bound also for tied groups
+        if (group.units_size() > 0 && group.units(0) == static_cast<uint32_t>(u)) // a lower bound
+                                                                                  // also for tied
+                                                                                  // groups
           stateBytes.back() += 4.0 * static_cast<double>(group.elements());
     }
     std::vector<int> p(static_cast<size_t>(devices));
@@ -258,8 +259,8 @@ private:
     for (step::ShardSizing each : {step::ShardSizing::Equal, step::ShardSizing::Proportional}) {
       rule = each;
       setOwners(rule);
-      if (rule == step::ShardSizing::Equal ||
-          owned != equal) // otherwise equal to the previous rule
+      if (rule == step::ShardSizing::Equal || owned != equal) // otherwise equal to the previous
+                                                              // rule
         ordersOf();
       equal = owned;
     }

@@ -31,8 +31,8 @@ struct Judged {
   std::string description;
   bool stale = false, feasible = false;
   double optimum = 0;
-  double found[2] = {
-      0, 0}; ///< step times of the planner: default options; at most two rows. 0: no plan
+  double found[2] = {0, 0}; ///< step times of the planner: default options; at most two rows. 0: no
+                            ///< plan
   std::vector<double> others; ///< step times of the baselines; 0: no plan
 };
 

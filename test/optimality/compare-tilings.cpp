@@ -50,8 +50,8 @@ int compute(uint64_t first, uint64_t count, unsigned threads) {
     pool.emplace_back([&] {
       for (uint64_t i; (i = next++) < count;) {
         auto instance = makeTiny(first + i);
-        Optimum layout =
-            exhaustive(*instance->problem); // layouts are tilings: the best one is a good start
+        Optimum layout = exhaustive(*instance->problem); // layouts are tilings: the best one is a
+                                                         // good start
         TilingOptions options;
         options.known = layout.step;
         TilingOptimum tiling;

@@ -27,9 +27,9 @@ namespace {
 struct Fault {
   enum Kind { None, Once, Forever, Death, Pause } kind = None;
   int at = 0, error = EIO;
-  bool halfWritten = false; ///< the write at `at` writes half of its bytes
-  std::function<void()> meanwhile =
-      {}; ///< runs during the pause, after the other ranks have given up
+  bool halfWritten = false;             ///< the write at `at` writes half of its bytes
+  std::function<void()> meanwhile = {}; ///< runs during the pause, after the other ranks have given
+                                        ///< up
 };
 
 /// File storage with one fault. Does not sync.
@@ -149,8 +149,8 @@ protected:
                                                    runConfigOf(bundle), storage);
         ASSERT_FALSE(checkpoints.failed()) << checkpoints.message();
         for (size_t i = 0; i < steps.size(); ++i) {
-          if (i == 1 &&
-              r == victim) // not while the files replaced by the first snapshot are removed
+          if (i == 1 && r == victim) // not while the files replaced by the first snapshot are
+                                     // removed
             storage->arm(fault, [&, r] {
               job.kill(r);
               if (!fault.meanwhile)
@@ -515,9 +515,9 @@ TEST_F(CheckpointFaultTest, AProcessKilledAtAnyOperationLosesNothing) {
       CheckpointOptions options;
       options.directory = directory;
       options.resuming = true;
-      auto checkpoints =
-          CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle),
-                                  std::make_shared<KillsItself>(at));
+      auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options,
+                                                 runConfigOf(bundle),
+                                                 std::make_shared<KillsItself>(at));
       if (checkpoints.failed())
         ::_exit(3);
       (*checkpoints)->saveNow(20);

@@ -156,8 +156,8 @@ TEST_F(CheckpointTest, ARunResumesWhereItWas) {
   Bundle bundle = stateOnly(folder, {});
   EXPECT_FALSE(resume(bundle, 1).point); // no snapshot: not an error
   ASSERT_FALSE(take(bundle, 2, {10, 20, 30}).failed());
-  EXPECT_EQ(names(),
-            (std::vector<std::string>{"step-00000030.g2", "step-00000020.g2"})); // two are kept
+  EXPECT_EQ(names(), (std::vector<std::string>{"step-00000030.g2", "step-00000020.g2"})); // two are
+                                                                                          // kept
   Resumed resumed = resume(bundle, 3);
   ASSERT_TRUE(resumed.point) << resumed.error;
   EXPECT_EQ(resumed.note, "");
@@ -179,10 +179,10 @@ TEST_F(CheckpointTest, AnyPlanResumesFromAnyOther) {
     for (uint32_t devices : {1u, 3u, 7u}) {
       options.devices = devices;
       options.seed = seed * 100 + devices;
-      options.groups =
-          devices == 3
-              ? std::vector<std::vector<uint32_t>>{{0}, {1}, {2}}
-              : std::vector<std::vector<uint32_t>>{{2, 1, 0}}; // the compiler chooses the groups
+      options.groups = devices == 3 ? std::vector<std::vector<uint32_t>>{{0}, {1}, {2}}
+                                    : std::vector<std::vector<uint32_t>>{{2, 1, 0}}; // the compiler
+                                                                                     // chooses the
+                                                                                     // groups
       Bundle after = stateOnly(folder, options);
       Resumed resumed = resume(after, generation++);
       ASSERT_TRUE(resumed.point) << resumed.error;
@@ -473,8 +473,8 @@ TEST_F(CheckpointTest, ADirectoryOfAnEarlierRunIsNotOverwritten) {
   ASSERT_TRUE(status.failed());
   expectSays(status.message(),
              {"holds checkpoints of an earlier run", "step-00000010.g1", "--resume"});
-  expectSays(take(bundle, 1, {20}).message(),
-             {"generation 1 writes there"}); // two runs with the same generation
+  expectSays(take(bundle, 1, {20}).message(), {"generation 1 writes there"}); // two runs with the
+                                                                              // same generation
 }
 
 TEST_F(CheckpointTest, ALaterGenerationGoesFirst) {

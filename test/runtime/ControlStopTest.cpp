@@ -103,8 +103,8 @@ void randomJob(uint32_t seed) {
   bool stop = random() % 2;
   double when = uniform(0.06);
   CoordinatorOptions options = coordinatorOptions(worldSize);
-  options.times.heartbeatTimeoutSeconds =
-      20 * patience(); // so that a loaded machine causes no timeout
+  options.times.heartbeatTimeoutSeconds = 20 * patience(); // so that a loaded machine causes no
+                                                           // timeout
   if (random() % 2)
     options.rank = 0;
   Rig rig(options);

@@ -365,18 +365,18 @@ TEST(ControlTrust, TheCoordinatorOnlyGreetsStrangers) {
 TEST(ControlTrust, MembersOnlyGreetStrangers) {
   std::mutex mutex;
   std::string heard;
-  OtherProgram spy(
-      [&](Raw raw) { // knows everything except the secret; echoes the member's own proof
-        raw.say(greeting(zorse::control::COORDINATOR, std::string(32, 'n')));
-        std::optional<zorse::control::Message> hello = raw.next(), proof = raw.next();
-        if (!hello || !proof || !proof->has_authenticate())
-          return;
-        raw.say(*proof);
-        std::string after = raw.hear(0.3);
-        std::lock_guard<std::mutex> lock(mutex);
-        heard += after;
-        EXPECT_FALSE(contains(hello->SerializeAsString() + proof->SerializeAsString(), "cpu:0"));
-      });
+  OtherProgram spy([&](Raw raw) { // knows everything except the secret; echoes the member's own
+                                  // proof
+    raw.say(greeting(zorse::control::COORDINATOR, std::string(32, 'n')));
+    std::optional<zorse::control::Message> hello = raw.next(), proof = raw.next();
+    if (!hello || !proof || !proof->has_authenticate())
+      return;
+    raw.say(*proof);
+    std::string after = raw.hear(0.3);
+    std::lock_guard<std::mutex> lock(mutex);
+    heard += after;
+    EXPECT_FALSE(contains(hello->SerializeAsString() + proof->SerializeAsString(), "cpu:0"));
+  });
   MemberOptions options = memberOptions(0, 1, spy.port);
   options.times.joinSeconds = 1 * patience();
   std::string error = joinError(options);

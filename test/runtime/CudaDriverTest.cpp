@@ -277,8 +277,9 @@ TEST_F(CudaDriver, ProductsThatAreWarmWaitForNoOtherStream) {
 
 TEST_F(CudaDriver, AnErrorOfTheCompilerComesWithItsLog) {
   test::TemporaryDirectory directory;
-  const std::string zeros(8, '\0'), image = std::string("\x08").append(7, '\0') + "xxxxxxxx" +
-                                            zeros; // one module of 8 bytes that are not code
+  const std::string zeros(8, '\0'),
+      image = std::string("\x08").append(7, '\0') + "xxxxxxxx" + zeros; // one module of 8 bytes
+                                                                        // that are not code
   directory.write("emu/kernels.bc", image);
   auto functions = CudaFunctions::create(*cuda, "emu");
   ASSERT_FALSE(functions.failed()) << functions.message();

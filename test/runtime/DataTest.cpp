@@ -44,8 +44,8 @@ protected:
 
   static std::string npy(const std::string &descr, const std::string &shape,
                          const std::string &data, const std::string &order = "False") {
-    std::string header =
-        "{'descr': '" + descr + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }";
+    std::string header = "{'descr': '" + descr + "', 'fortran_order': " + order +
+                         ", 'shape': " + shape + ", }";
     header.resize((header.size() + 10 + 63) / 64 * 64 - 11, ' ');
     header += '\n';
     return std::string("\x93NUMPY\x01\x00", 8) + char(header.size() & 255) +
@@ -99,8 +99,9 @@ TEST_F(Data, TokenFilesOfThreeFormatsAreWindowsInFileOrder) {
     ASSERT_FALSE(first.failed());
     EXPECT_EQ(values(**first, 0), (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
     EXPECT_EQ(values(**first, 1), (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
-    EXPECT_EQ(values(**third, 0), (std::vector<int64_t>{24, 25, 26, 27, 0, 1, 2, 3, 4, 5, 6,
-                                                        7})); // then the next epoch
+    EXPECT_EQ(values(**third, 0),
+              (std::vector<int64_t>{24, 25, 26, 27, 0, 1, 2, 3, 4, 5, 6, 7})); // then the next
+                                                                               // epoch
   }
 }
 

@@ -106,8 +106,8 @@ std::vector<DeviceUnderTest> all() {
       continue; // no GPU and no stand-in (test/emulator)
     devices.push_back(driven(driver));
     if (isGpu)
-      devices.back().computes =
-          false; // the suite's kernels run on CPUs; test/unit/codegen and e2e-cuda compute on GPUs
+      devices.back().computes = false; // the suite's kernels run on CPUs; test/unit/codegen and
+                                       // e2e-cuda compute on GPUs
   }
   DeviceUnderTest throttled = devices[0];
   throttled.name = "throttled";

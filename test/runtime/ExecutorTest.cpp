@@ -31,8 +31,8 @@ public:
     return inner_->send(o, peer, data, bytes);
   }
   Status receive(Operation o, uint32_t peer, void *data, size_t bytes) override {
-    std::this_thread::sleep_for(
-        std::chrono::milliseconds(5)); // so that the next queue becomes ready
+    std::this_thread::sleep_for(std::chrono::milliseconds(5)); // so that the next queue becomes
+                                                               // ready
     auto found = expected_.find({o.step, o.instruction});
     if (found != expected_.end()) {
       std::string now(static_cast<const char *>(data), bytes);
@@ -372,8 +372,8 @@ TEST_F(ExecutorTest, TheTraceHasEveryEntryOfTheStepsAskedFor) {
   std::vector<StepReport> reports;
   ASSERT_FALSE(train(*executor, two.bundle, training(3, reports)).failed());
   std::vector<TraceEvent> events = executor->takeTrace();
-  size_t instructions =
-      two.bundle.programs[0].instructions_size() + two.bundle.programs[1].instructions_size();
+  size_t instructions = two.bundle.programs[0].instructions_size() +
+                        two.bundle.programs[1].instructions_size();
   EXPECT_EQ(events.size(), 2 * instructions);
   for (const TraceEvent &event : events)
     EXPECT_LE(event.begin, event.end);

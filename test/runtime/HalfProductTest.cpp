@@ -112,8 +112,8 @@ TEST(Half, BetweenTwoNumbersTheNearerOneOrTheEvenOne) {
     for (uint32_t bits = 0; bits + 1 < (type == HalfType::BF16 ? 0x7f80u : 0x7c00u); ++bits) {
       double below = widened(type, static_cast<uint16_t>(bits)),
              above = widened(type, static_cast<uint16_t>(bits + 1));
-      auto middle = static_cast<float>((below + above) /
-                                       2); // exact: f32 has more bits, except at bf16's minimum
+      auto middle = static_cast<float>((below + above) / 2); // exact: f32 has more bits, except at
+                                                             // bf16's minimum
       if (double(middle) != (below + above) / 2)
         continue;
       ASSERT_EQ(narrowed(type, middle), bits + (bits & 1)) << middle;

@@ -78,8 +78,8 @@ public:
 
   /// The launcher's guard; 0: none. Its name is set once it runs, possibly after the ranks start.
   pid_t guard() const {
-    std::string base =
-                    "/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children",
+    std::string base = "/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) +
+                       "/children",
                 name;
     for (double end = now() + 5 * patience(); now() < end; ::usleep(1000)) {
       std::ifstream children(base);

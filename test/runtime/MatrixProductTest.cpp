@@ -145,8 +145,8 @@ TEST(Matmul, PiecesCoverAndStayLarge) {
     MatmulPieces pieces = choosePieces(c.m, c.n, c.k, c.batch);
     EXPECT_GT(pieces.rows, 0);
     EXPECT_GT(pieces.columns, 0);
-    int64_t count =
-        ((c.m + pieces.rows - 1) / pieces.rows) * ((c.n + pieces.columns - 1) / pieces.columns);
+    int64_t count = ((c.m + pieces.rows - 1) / pieces.rows) *
+                    ((c.n + pieces.columns - 1) / pieces.columns);
     EXPECT_LE(count, 16);
     if (c.batch == 1) {
       EXPECT_GE(count, 3) << c.m << " " << c.n; // enough work for several threads

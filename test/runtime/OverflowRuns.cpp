@@ -256,8 +256,8 @@ int main(int argc, char **argv) {
     const auto there = many.numbers();
     for (const auto &[key, numbers] : one.numbers())
       for (size_t e = 0; e < numbers.size(); ++e) {
-        const double difference =
-            std::abs(there.at(key)[e] - numbers[e]) / std::max(1.0, std::abs(numbers[e]));
+        const double difference = std::abs(there.at(key)[e] - numbers[e]) /
+                                  std::max(1.0, std::abs(numbers[e]));
         if (!(difference <= 1e-9))
           fail(name + ": element " + std::to_string(e) + " of group " +
                std::to_string(std::get<1>(key)) + " differs by " + std::to_string(difference));

@@ -63,8 +63,8 @@ inline void addRuns(RandomOperation &op, uint32_t devices, std::mt19937_64 &rand
         op.runs.push_back({member, borders[o], borders[end]});
       o = end; // the next run leaves out at least one shard
     }
-    if (op.runs.size() ==
-        before) // one member has the whole range, so that every shard has a contributor
+    if (op.runs.size() == before) // one member has the whole range, so that every shard has a
+                                  // contributor
       op.runs.push_back({member, 0, several && member != op.members[0] && upTo(1) ? 0 : op.count});
   }
   if (upTo(1))

@@ -357,8 +357,8 @@ int main(int argc, char **argv) {
     if (findings() > before)
       ++found[kind];
     else
-      missed +=
-          "  not found: " + what + (outcome.error.empty() ? "" : " (" + outcome.error + ")") + "\n";
+      missed += "  not found: " + what + (outcome.error.empty() ? "" : " (" + outcome.error + ")") +
+                "\n";
   }
   for (unsigned n = 0; n < delays; ++n) {
     dawdle(first + n, 2e-3);

@@ -187,9 +187,9 @@ TEST_P(TransportConformance, ContributorsDifferByShard) {
     a.shard = device == 0 ? full[0].data() : device == 3 ? alone.data() : nullptr;
     return transport.reduceScatter({1, 0}, a);
   });
-  EXPECT_EQ(full[0],
-            (std::vector<float>{1.0f, 1.0f, 1e8f}));  // (1e8 - 1e8) + 1; 1, from device 0 only
-  EXPECT_EQ(alone, (std::vector<float>{5.0f, 0.0f})); // from device 2 only; (1e8 + 1) - 1e8
+  EXPECT_EQ(full[0], (std::vector<float>{1.0f, 1.0f, 1e8f})); // (1e8 - 1e8) + 1; 1, from device 0
+                                                              // only
+  EXPECT_EQ(alone, (std::vector<float>{5.0f, 0.0f}));         // from device 2 only; (1e8 + 1) - 1e8
   EXPECT_EQ(full[1], (std::vector<float>{1, 1}));
 }
 

@@ -103,8 +103,8 @@ TEST(Units, CodeGoesToTheGpuItIsFor) {
     std::vector<HardwareUnit> units = {a100(0x81), t4(0xc1)};
     if (turned)
       std::swap(units[0], units[1]);
-    Machines
-        m; // the T4's program also runs on the A100, but the A100's program does not run on the T4
+    Machines m; // the T4's program also runs on the A100, but the A100's program does not run on
+                // the T4
     m.device("h", 75, units);
     m.device("h", 80, units);
     EXPECT_EQ(m.places(), "c1 81");

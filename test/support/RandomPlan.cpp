@@ -77,8 +77,8 @@ private:
 /// Draws an order without deadlocks: a random topological order of the tasks.
 void drawOrder(Random &random, Plan &plan) {
   size_t n = plan.cells.size(), tasks = (plan.schedule.splitBackward ? 3 : 2) * n;
-  std::vector<std::vector<uint32_t>> after(
-      tasks); // F of cell c is task c, its B is n + c, its W 2n + c
+  std::vector<std::vector<uint32_t>> after(tasks); // F of cell c is task c, its B is n + c, its W
+                                                   // 2n + c
   std::vector<uint32_t> missing(tasks, 0);
   auto edge = [&](size_t before, size_t then) {
     after[before].push_back(static_cast<uint32_t>(then));
@@ -197,8 +197,8 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
     std::swap(plan.cells[i - 1], plan.cells[random.between(0, static_cast<int64_t>(i))]);
 
   plan.defaultSharding = kDefaultShardings[random.between(0, 3)];
-  plan.schedule.kind =
-      random.chance(70) ? ScheduleKind::OneForwardOneBackward : ScheduleKind::GPipe;
+  plan.schedule.kind = random.chance(70) ? ScheduleKind::OneForwardOneBackward
+                                         : ScheduleKind::GPipe;
   for (int g = 0; g < summary.groups_size(); ++g) {
     if (!summary.groups(g).trainable() || random.chance(50))
       continue;

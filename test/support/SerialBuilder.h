@@ -44,9 +44,9 @@ private:
   std::vector<SerialShard> owners;
   std::map<uint32_t, uint64_t> used;
   std::map<std::pair<uint32_t, std::string>, bundle::Region> regions;
-  std::set<std::tuple<uint32_t, uint32_t>>
-      startedGroups; ///< (device, group) pairs with a contribution in their accumulator
-  uint32_t next = 0; ///< next id
+  std::set<std::tuple<uint32_t, uint32_t>> startedGroups; ///< (device, group) pairs with a
+                                                          ///< contribution in their accumulator
+  uint32_t next = 0;                                      ///< next id
 
   bundle::Region region(uint32_t device, const std::string &key, int64_t bytes);
   static bundle::Region part(bundle::Region whole, int64_t offset, int64_t bytes);

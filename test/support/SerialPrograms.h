@@ -27,8 +27,8 @@ struct SerialPlan {
   std::vector<SerialShard> owners; ///< several per device; default: the whole group on its first
                                    ///< device with a cell that uses it
   bool splitBackward = false;      ///< W runs directly after B
-  bool compact =
-      false; ///< parameters and gradient accumulators without the padding between parameters
+  bool compact = false; ///< parameters and gradient accumulators without the padding between
+                        ///< parameters
 };
 
 std::vector<bundle::Program> serialPrograms(const SyntheticModel &model, const SerialPlan &plan);

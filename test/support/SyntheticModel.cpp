@@ -146,8 +146,8 @@ struct Maker {
       function.set_function(index);
       for (int i = 0; i < unit->parameters_size(); ++i) {
         const auto &p = summary.parameters(int(unit->parameters(i)));
-        const bool copy =
-            summary.groups(int(p.group())).param_dtype() != bundle::ELEMENT_TYPE_UNSPECIFIED;
+        const bool copy = summary.groups(int(p.group())).param_dtype() !=
+                          bundle::ELEMENT_TYPE_UNSPECIFIED;
         if (task == Function::RECOMPUTE && i > 0 && i + 1 == unit->parameters_size() && draw % 2)
           continue; // a matmul that only results need
         argument(body, bundle::PARAMETER, uint32_t(i), bundle::READ, p.shape(0) * (copy ? 2 : 4), 0,
@@ -274,8 +274,9 @@ struct Maker {
       if (u > 0 && u + 1 < options.units && random() % 4 == 0)
         unit->add_inputs(uint32_t(random() % uint32_t(summary.inputs_size())));
     }
-    for (int extra = pick(0, 3); extra > 0 && options.units > 2;
-         --extra) { // values with arbitrary users after their producer
+    for (int extra = pick(0, 3); extra > 0 && options.units > 2; --extra) { // values with arbitrary
+                                                                            // users after their
+                                                                            // producer
       const int producer = pick(0, options.units - 1);
       uint32_t v = value("x" + std::to_string(extra), uint32_t(producer), 64 * (1 + random() % 2));
       summary.mutable_values(int(v))->set_needs_gradient(random() % 2);
@@ -313,8 +314,8 @@ struct Maker {
     summary.mutable_training()->set_clip_norm(options.clipNorm);
     uint32_t ids = input("ids", 64), labels = input("labels", 64);
     uint32_t table = parameter("table", 96 + 32 * (random() % 3), true, true);
-    uint32_t frozen =
-        options.frozen && options.units > 2 ? parameter("rotary", 32, false, false) : 0;
+    uint32_t frozen = options.frozen && options.units > 2 ? parameter("rotary", 32, false, false)
+                                                          : 0;
     uint32_t first = 0;
     for (int u = 0; u < options.units; ++u) {
       auto *unit = summary.add_units();
@@ -323,8 +324,9 @@ struct Maker {
       unit->set_class_id(uint32_t(u));
       unit->set_rng_id_base(uint64_t(u) * 3);
       mutableClass(summary, u).mutable_saved_bytes()->set_per_row(64 * (1 + random() % 3));
-      auto &forward = mutableFunction(
-          summary, u, bundle::UnitFunction::FORWARD); // repeated messages stay where they are
+      auto &forward = mutableFunction(summary, u, bundle::UnitFunction::FORWARD); // repeated
+                                                                                  // messages stay
+                                                                                  // where they are
       auto &backward = mutableFunction(summary, u, bundle::UnitFunction::BACKWARD);
       forward.mutable_workspace()->set_per_row(64);
       backward.mutable_workspace()->set_per_row(64 * (1 + random() % 2));

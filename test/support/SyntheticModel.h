@@ -22,13 +22,13 @@ struct SyntheticOptions {
   /// Values with several users, some without gradients; parameters of arbitrary sets of units;
   /// inputs of any unit; units without parameters, saved blocks or workspace.
   bool irregular = false;
-  bool copies =
-      false; ///< two thirds of the trained groups are read as bf16 copies, which owners cast
-  bool scales = false; ///< the loss is scaled, as in f16 models
-  uint32_t sumTerms =
-      0; ///< adds functions that sum 2 to `sumTerms` terms, for direct transfers between GPUs
-  bool splits = true; ///< most units also have a split backward
-  uint32_t seed = 1;  ///< varies sizes and which optional arguments functions have
+  bool copies = false;   ///< two thirds of the trained groups are read as bf16 copies, which owners
+                         ///< cast
+  bool scales = false;   ///< the loss is scaled, as in f16 models
+  uint32_t sumTerms = 0; ///< adds functions that sum 2 to `sumTerms` terms, for direct transfers
+                         ///< between GPUs
+  bool splits = true;    ///< most units also have a split backward
+  uint32_t seed = 1;     ///< varies sizes and which optional arguments functions have
 };
 
 /// Every argument size is a multiple of 64 bytes per row, so that any range of rows starts aligned.

@@ -52,8 +52,8 @@ std::shared_ptr<ConfigFile> ConfigFile::addTo(CLI::App &app, const std::string &
 struct ConfigFile::Reader {
   const ConfigFile &file;
   std::vector<CLI::ConfigItem> items;
-  std::set<std::string>
-      own; ///< keys of the tool's section, which takes precedence over options of all tools
+  std::set<std::string> own; ///< keys of the tool's section, which takes precedence over options of
+                             ///< all tools
 
   [[noreturn]] void fail(const YAML::Mark &mark, const std::string &what) const {
     std::string place = file.path() + (mark.is_null() ? "" : ":" + std::to_string(mark.line + 1));
@@ -130,8 +130,9 @@ struct ConfigFile::Reader {
       item.inputs = {"true"};
     } else {
       item.inputs = words(value, key);
-      if (option.get_items_expected_max() == 1 &&
-          item.inputs.size() > 1) { // a list in one word, as on the command line
+      if (option.get_items_expected_max() == 1 && item.inputs.size() > 1) { // a list in one word,
+                                                                            // as on the command
+                                                                            // line
         std::string joined;
         for (const std::string &word : item.inputs)
           joined += (joined.empty() ? "" : ",") + word;
@@ -192,8 +193,8 @@ std::vector<CLI::ConfigItem> ConfigFile::from_config(std::istream &input) const 
 std::string ConfigFile::placeOf(const std::string &message) const {
   for (const Place &place : places_) {
     std::string name = place.option->get_name();
-    const size_t at =
-        message.find(name); // "--max-steps: ...", "Could not convert: --max-steps = ..."
+    const size_t at = message.find(name); // "--max-steps: ...", "Could not convert: --max-steps =
+                                          // ..."
     bool about = at != std::string::npos &&
                  (at + name.size() == message.size() || message[at + name.size()] == ':' ||
                   message[at + name.size()] == ' ');

@@ -42,8 +42,8 @@ private:
     const CLI::Option *option;
     int line;
   };
-  mutable std::vector<Place>
-      places_; ///< options read from the file; mutable because from_config is const in CLI11
+  mutable std::vector<Place> places_; ///< options read from the file; mutable because from_config
+                                      ///< is const in CLI11
 };
 
 } // namespace zorse

@@ -69,8 +69,8 @@ std::string nearestName(const std::vector<std::string> &known, const std::string
   };
   for (const std::string &name : known)
     consider(name, name);
-  for (const std::string &before :
-       renamedNames()) // "--bacth" is near to --batch, which is --global-batch-size now
+  for (const std::string &before : renamedNames()) // "--bacth" is near to --batch, which is
+                                                   // --global-batch-size now
     for (const std::string &now : presentNames(before))
       if (std::find(known.begin(), known.end(), dashes + now) != known.end())
         consider(dashes + before, dashes + now);

@@ -18,8 +18,8 @@ struct TrainingFlags {
   std::string optimizer = "adamw", schedule = "constant";
   std::vector<double> betas = {0.9, 0.95};
   bundle::TrainingOptions options;
-  std::vector<CLI::Option *>
-      ofOptimizer; ///< options that select and configure the optimizer, except the learning rate
+  std::vector<CLI::Option *> ofOptimizer; ///< options that select and configure the optimizer,
+                                          ///< except the learning rate
   CLI::Option *learningRateOption = nullptr;
   CLI::Option *weightDecay = nullptr, *clip = nullptr;
   double weightDecayValue = 0, clipValue = 0;

@@ -17,14 +17,14 @@ struct DescribeOptions {
   bool cpu = false;     ///< list the CPUs as a device even if there are GPUs
   bool pinGpus = false; ///< name every GPU by its UUID; runs then fail if it is not found
   std::optional<std::string> visible; ///< CUDA_VISIBLE_DEVICES
-  bool measure =
-      false; ///< measure the speed of matrix products on the CPUs instead of estimating it
+  bool measure = false; ///< measure the speed of matrix products on the CPUs instead of estimating
+                        ///< it
 };
 
 struct Description {
   planning::Cluster cluster;
-  std::vector<std::string>
-      notes; ///< messages for the user, one line each: "2 x AMD EPYC", devices that were not found
+  std::vector<std::string> notes; ///< messages for the user, one line each: "2 x AMD EPYC", devices
+                                  ///< that were not found
 };
 
 runtime::Result<Description> describe(const DescribeOptions &options);

@@ -80,9 +80,9 @@ Status zorse::exporting::copyCompanions(const std::string &from, const std::stri
   if (failure)
     return userError(from + ": cannot be read: " + failure.message());
   for (const std::string &name : names)
-    if (Status status =
-            copyCompanion((fs::path(from) / name).string(), (fs::path(to) / name).string(),
-                          name == "config.json" ? type : std::nullopt);
+    if (Status status = copyCompanion((fs::path(from) / name).string(),
+                                      (fs::path(to) / name).string(),
+                                      name == "config.json" ? type : std::nullopt);
         status.failed())
       return status;
   return Status::success();

@@ -153,8 +153,8 @@ private:
                                        : itemOf(name, found->second,
                                                 matches_[found->second].transposed,
                                                 typeOf(tensor.entry.type)));
-      total +=
-          tensor.entry.bytes / bytesOf(tensor.entry.type) * bytesOf(files[tensor.file].back().type);
+      total += tensor.entry.bytes / bytesOf(tensor.entry.type) *
+               bytesOf(files[tensor.file].back().type);
     }
     for (size_t f = 0; f < files.size(); ++f)
       if (Status status = writeSafetensors(directory + "/" + source_->files()[f],

@@ -11,14 +11,14 @@
 namespace zorse::exporting {
 
 struct HubExportOptions {
-  std::string
-      hub; ///< directory that the run started from, with weights (TensorFiles::open) or without
-  std::string output;                      ///< output directory; must not exist, or be empty
+  std::string hub;    ///< directory that the run started from, with weights (TensorFiles::open) or
+                      ///< without
+  std::string output; ///< output directory; must not exist, or be empty
   std::optional<runtime::StoredType> type; ///< type of all floating-point tensors; nullopt: types
                                            ///< of `hub`, or f32 if it has no weights
-  std::vector<std::string>
-      skip; ///< patterns of tensors that --load-weights ignored; they are copied unchanged
-  std::string baseName; ///< base model name in an adapter's configuration; empty: `hub`
+  std::vector<std::string> skip; ///< patterns of tensors that --load-weights ignored; they are
+                                 ///< copied unchanged
+  std::string baseName;          ///< base model name in an adapter's configuration; empty: `hub`
 };
 
 /// Writes `output` completely or not at all.

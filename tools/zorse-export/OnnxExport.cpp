@@ -21,8 +21,8 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr uint64_t kAlignment =
-    4096; ///< alignment of external data; the ONNX specification recommends it for memory mapping
+constexpr uint64_t kAlignment = 4096; ///< alignment of external data; the ONNX specification
+                                      ///< recommends it for memory mapping
 
 std::optional<StoredType> storedTypeOf(const onnx::Tensor &tensor) {
   using onnx_import::ElementKind;

@@ -27,8 +27,8 @@ Bytes bytesOf(const bundle::KernelLaunch &launch, const PtxKernel &code, int64_t
   const double points = at(launch.iterations(), rows);
   for (size_t i = 0; i < code.operands.size() && i < 64; ++i) {
     const PtxKernel::Operand &needs = code.operands[i];
-    const double reach =
-        double(needs.fixed) + double(needs.perRow) * double(rows) + double(needs.perPoint) * points;
+    const double reach = double(needs.fixed) + double(needs.perRow) * double(rows) +
+                         double(needs.perPoint) * points;
     if (code.loaded >> i & 1)
       bytes.read += reach;
     if (code.stored >> i & 1)
@@ -61,8 +61,8 @@ std::vector<Calls> findCalls(const InspectedBundle &what, const KernelQuery &ask
                              const KernelTable &table) {
   std::vector<Calls> calls(size_t(table.target->functions_size()));
   for (size_t d = 0; d < what.programs.size(); ++d) {
-    const bool here =
-        std::find(table.devices.begin(), table.devices.end(), int(d)) != table.devices.end();
+    const bool here = std::find(table.devices.begin(), table.devices.end(), int(d)) !=
+                      table.devices.end();
     for (const bundle::Instruction &instruction : what.programs[d].instructions())
       for (const bundle::Call &call : instruction.compute().calls()) {
         if (call.function() >= calls.size())

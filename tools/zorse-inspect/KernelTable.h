@@ -15,8 +15,8 @@ namespace zorse::inspect {
 
 struct KernelRow {
   std::string symbol, origin;
-  std::vector<std::pair<std::string, int>>
-      functions; ///< functions that launch the kernel, and launches per call
+  std::vector<std::pair<std::string, int>> functions; ///< functions that launch the kernel, and
+                                                      ///< launches per call
   uint32_t threads = 0;
   int launchShared = 0; ///< bytes of dynamic shared memory per block
   PtxKernel code;

@@ -72,8 +72,8 @@ Result<std::vector<KernelTable>> findTargets(const InspectedBundle &what,
   std::string gpus, all, devices;
   for (size_t target = 0; target <= bundle.otherTargets.size(); ++target) {
     const std::string &arch = targetOf(bundle, target).arch();
-    all +=
-        (all.empty() ? "" : ", ") + (arch == "emu" ? "emu (LLVM bitcode for the emulator)" : arch);
+    all += (all.empty() ? "" : ", ") +
+           (arch == "emu" ? "emu (LLVM bitcode for the emulator)" : arch);
     if (!isPtx(arch))
       continue;
     gpus += (gpus.empty() ? "" : ", ") + arch;

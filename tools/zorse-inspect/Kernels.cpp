@@ -58,8 +58,8 @@ std::string functionsOf(const KernelRow &row) {
 std::string widths(const AccessWidths &accesses) {
   std::string text;
   for (auto it = accesses.rbegin(); it != accesses.rend(); ++it)
-    text +=
-        (text.empty() ? "" : " ") + std::to_string(it->second) + "×" + std::to_string(it->first);
+    text += (text.empty() ? "" : " ") + std::to_string(it->second) + "×" +
+            std::to_string(it->first);
   return text.empty() ? "-" : text;
 }
 

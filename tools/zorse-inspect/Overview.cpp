@@ -50,8 +50,8 @@ void line(const char *name, const std::string &text) {
 }
 
 void printUnits(const bundle::ModelSummary &s) {
-  const std::string per =
-      samplesPerRow(s) > 1 ? "/group" : "/sample"; // a batch norm group, or a sample
+  const std::string per = samplesPerRow(s) > 1 ? "/group" : "/sample"; // a batch norm group, or a
+                                                                       // sample
   std::vector<std::vector<std::string>> table = {{">", "unit", ">class", ">parameters",
                                                   ">forward FLOPs" + per, ">backward",
                                                   ">saved" + per, ">for W" + per, ">output" + per}};
@@ -111,8 +111,8 @@ void printDevices(const InspectedBundle &what) {
       }
     }
     double memory = program.planned_bytes();
-    std::string limit =
-        device.memory ? bytes(memory) + " of " + bytes(device.memory) : bytes(memory);
+    std::string limit = device.memory ? bytes(memory) + " of " + bytes(device.memory)
+                                      : bytes(memory);
     table.push_back({coloured(device.name, d), device.kind, std::to_string(device.threads),
                      std::to_string(cells.size()), std::to_string(program.instructions_size()),
                      std::to_string(sends), bytes(sent),
@@ -159,8 +159,8 @@ void printOverview(const InspectedBundle &what) {
   std::string blocks = s.blocks_count() ? std::to_string(s.blocks_count()) + " blocks of " +
                                               std::to_string(s.blocks_period()) + " units"
                                         : "no repeated blocks";
-  std::string terms =
-      std::to_string(s.loss_size()) + (s.loss_size() == 1 ? " loss term" : " loss terms");
+  std::string terms = std::to_string(s.loss_size()) +
+                      (s.loss_size() == 1 ? " loss term" : " loss terms");
   line("", blocks + ", " + terms);
   const std::vector<std::string> loss = describeLoss(s, what.bundle.batch);
   for (size_t i = 0; i < loss.size(); ++i)

@@ -199,8 +199,8 @@ private:
     if (words.size() > 1 && arithmetic.count(words[0]))
       for (std::string_view word : words)
         if (word == "f32" || word == "f64" || word == "f32x2")
-          kernel.flops +=
-              (words[0] == "fma" || words[0] == "mad" ? 2 : 1) * (word == "f32x2" ? 2 : 1);
+          kernel.flops += (words[0] == "fma" || words[0] == "mad" ? 2 : 1) *
+                          (word == "f32x2" ? 2 : 1);
     std::vector<std::string_view> names = registersIn(rest);
     for (size_t i = 1; i < names.size(); ++i)
       if (names[0].substr(0, 3) == "%rd") // addresses have 64 bits
@@ -223,8 +223,8 @@ std::map<std::string, PtxKernel> readPtx(std::string_view text) {
     std::string_view name = line.substr(at + entry.size());
     PtxKernel &kernel = kernels[std::string(trimmed(take(name, '(')))];
     Body body(kernel);
-    bool inside =
-        false; // inside the braces of the code; braces of lists open and close within a line
+    bool inside = false; // inside the braces of the code; braces of lists open and close within a
+                         // line
     while (!text.empty()) {
       line = take(text, '\n');
       if (!inside)

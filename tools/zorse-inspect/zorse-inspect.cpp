@@ -82,8 +82,8 @@ int main(int argc, char **argv) {
   if (bundle.failed())
     return fail(bundle.message());
   Result<step::Plan> parsed = step::readPlan(bundle->plan, bundle->summary);
-  Status status =
-      parsed.failed() ? Status(parsed.error()) : step::validatePlan(*parsed, bundle->summary);
+  Status status = parsed.failed() ? Status(parsed.error())
+                                  : step::validatePlan(*parsed, bundle->summary);
   if (status.failed())
     return fail(directory + "/plan.json: " + status.message());
   if (parsed->devices.size() != bundle->devices.size())

@@ -16,9 +16,9 @@ namespace zorse {
 struct LoadedModel {
   bundle::ModelSummary summary;
   std::optional<bundle::FunctionLibrary> functions; ///< set for ONNX files and bundles
-  std::optional<planning::LayerTable>
-      layers; ///< set for tables of layers; the table's summary is moved to `summary`
-  std::vector<std::string> assumptions; ///< about the model, for the report
+  std::optional<planning::LayerTable> layers; ///< set for tables of layers; the table's summary is
+                                              ///< moved to `summary`
+  std::vector<std::string> assumptions;       ///< about the model, for the report
 };
 
 /// Loads `path`: FILE.onnx, a bundle directory, a table of layers (*.json), or a summary (*.pb).

@@ -126,8 +126,8 @@ int compareAll(const planning::Problem &problem, const planning::SearchOptions &
   outcomes[0].why = ours.message();
   for (const planning::Baseline &baseline : planning::baselines()) {
     Result<step::Plan> plan = planAs(baseline, problem);
-    Result<planning::Evaluation> evaluation =
-        plan.failed() ? plan.error() : planning::evaluate(problem, *plan);
+    Result<planning::Evaluation> evaluation = plan.failed() ? plan.error()
+                                                            : planning::evaluate(problem, *plan);
     outcomes.push_back({baseline.name, baseline.title, evaluation.failed() ? 0 : evaluation->step,
                         evaluation.message()});
   }
@@ -211,8 +211,8 @@ Status adaptToModel(const std::string &path, Inputs &inputs) {
     if (profile)
       planning::mergeProfile(own, std::move(*profile));
     profile = std::move(own);
-    Status status =
-        cluster ? planning::checkLayerTimes(*model.layers, *cluster, *profile) : Status::success();
+    Status status = cluster ? planning::checkLayerTimes(*model.layers, *cluster, *profile)
+                            : Status::success();
     if (status.failed())
       return userError(path + ": " + status.message());
   }
@@ -271,8 +271,8 @@ Status readInputs(Options &o, Inputs &inputs) {
 
 Result<planning::SearchOptions> searchOptions(const Options &o, const planning::Cluster &cluster) {
   planning::SearchOptions search = o.search;
-  search.objective =
-      o.objective == "cost" ? planning::Objective::CostPerSample : planning::Objective::Throughput;
+  search.objective = o.objective == "cost" ? planning::Objective::CostPerSample
+                                           : planning::Objective::Throughput;
   if (!o.schedule.empty())
     search.schedule = step::findSchedule(o.schedule)->kind;
   if (!o.split.empty())

@@ -108,9 +108,11 @@ private:
                    {Backward, bodyOf(bundle::UnitFunction::BACKWARD)}};
         const uint32_t inputs = bodyOf(bundle::UnitFunction::INPUT_GRADIENTS),
                        weights = bodyOf(bundle::UnitFunction::WEIGHT_GRADIENTS);
-        if (unit.splits() &&
-            inputs < uint32_t(bundle.functions.functions_size())) // the two parts exist only if the
-                                                                  // plan splits backwards
+        if (unit.splits() && inputs < uint32_t(bundle.functions.functions_size())) // the two parts
+                                                                                   // exist only if
+                                                                                   // the plan
+                                                                                   // splits
+                                                                                   // backwards
           c.tasks.insert(c.tasks.end(), {{InputGradients, inputs}, {WeightGradients, weights}});
         classes.push_back(std::move(c));
       }
@@ -154,9 +156,9 @@ private:
         if (set > 0 && one > left)
           break;
         left -= set > 0 ? one : 0;
-        Result<Arguments> arguments =
-            Arguments::make(device, bundle, c.unit, c.functions(), rows.back(), scratch->base(),
-                            static_cast<uint32_t>(7 * c.unit + set));
+        Result<Arguments> arguments = Arguments::make(device, bundle, c.unit, c.functions(),
+                                                      rows.back(), scratch->base(),
+                                                      static_cast<uint32_t>(7 * c.unit + set));
         if (arguments.failed())
           return arguments.error();
         c.sets.push_back(std::move(*arguments));
@@ -238,8 +240,8 @@ private:
     Status status = allRounds();
     double share = (cpuSeconds() - used) / std::max(now() - start, 1e-9);
     had = share;
-    if (options.quota >
-        0) // the full quota, even if other processes use part of it now: a run can use all of it
+    if (options.quota > 0) // the full quota, even if other processes use part of it now: a run can
+                           // use all of it
       pace = 1 / options.quota;
     if (status.succeeded() && options.cpus > 0 && share < 0.9 * options.cpus) {
       char text[160];

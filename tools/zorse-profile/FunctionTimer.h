@@ -20,11 +20,11 @@ struct TimerOptions {
   double budgetSeconds = 120;  ///< no round starts after it, but at least three are completed
   double spread = 0.03;        ///< stability limit: interquartile range / median
   uint64_t memory = 0;         ///< bytes that may be allocated
-  double cpus = 0; ///< CPUs that the device's single thread should get; a warning is printed below
-                   ///< 0.9 of it. 0: unknown
-  double quota =
-      0; ///< CPUs that a control group allows the device, if its threads use all of them; 0: none.
-         ///< CPU time is then measured, and the part of the quota that was available.
+  double cpus = 0;  ///< CPUs that the device's single thread should get; a warning is printed below
+                    ///< 0.9 of it. 0: unknown
+  double quota = 0; ///< CPUs that a control group allows the device, if its threads use all of
+                    ///< them; 0: none. CPU time is then measured, and the part of the quota that
+                    ///< was available.
   std::function<void(const std::string &)> say; ///< receives progress lines; null: silent
 };
 

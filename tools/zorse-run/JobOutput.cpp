@@ -191,8 +191,8 @@ void JobOutput::understand(const std::string &said) {
       if (trace_[i].device >= bundle_.programs.size() ||
           trace_[i].instruction >= uint32_t(bundle_.programs[trace_[i].device].instructions_size()))
         trace_[i--] = trace_.back(),
-        trace_
-            .pop_back(); // ignore events without an instruction, which another rank sent by mistake
+        trace_.pop_back(); // ignore events without an instruction, which another rank sent by
+                           // mistake
     return;
   }
   case kMemory: {

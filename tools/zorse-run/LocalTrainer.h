@@ -107,9 +107,9 @@ private:
   runtime::GradientDump gradients;
   runtime::LossRows lossRows;
   std::unique_ptr<runtime::Executor> executor;
-  std::unique_ptr<runtime::TextGenerator>
-      generator;       // destroyed before the executor: uses its device memory
-  PrefixedGroup again; // exchanges about the parts of the weights
+  std::unique_ptr<runtime::TextGenerator> generator; // destroyed before the executor: uses its
+                                                     // device memory
+  PrefixedGroup again;                               // exchanges about the parts of the weights
   std::unique_ptr<runtime::CheckpointManager> checkpoints; // destroyed before the executor
   runtime::RunConfig runConfig;
   bool unchanged = false;     // no update was applied
@@ -117,8 +117,8 @@ private:
   bool partsFailed = false;   // collecting the parts failed, and the error has been printed
   std::string partsDirectory; // as sent by rank 0
   std::optional<bundle::DraftDirectory> parts; // rank 0: the same directory
-  std::optional<runtime::Error>
-      notFinite; // error if the run ended with losses or gradients that are not finite
+  std::optional<runtime::Error> notFinite; // error if the run ended with losses or gradients that
+                                           // are not finite
   runtime::TrainingRun training;
   uint64_t emptyExecutor = 0;
   Clock::time_point made, began;

@@ -61,9 +61,10 @@ Status LocalTrainer::prepare() {
   options.trace = !o.trace.empty() || showsTimes();
   options.traceSteps = o.trace.empty() ? stepsForBreakdown(bundle) : o.traceSteps;
   options.oneThreadPerQueue = o.threadPerQueue;
-  options.watchdogTimeoutSeconds =
-      alone() ? o.watchdogTimeoutSeconds
-              : 0; // in a job, the coordinator detects stalls because it sees all ranks
+  options.watchdogTimeoutSeconds = alone() ? o.watchdogTimeoutSeconds : 0; // in a job, the
+                                                                           // coordinator detects
+                                                                           // stalls because it sees
+                                                                           // all ranks
   if (!o.gradients.empty() || !o.lossRows.empty())
     options.beforeCall = [this](const ObservedCall &call) {
       if (call.step != 0)
@@ -163,9 +164,8 @@ Status LocalTrainer::train() {
   };
   training.pace = process.pace;
   if (checkpoints)
-    training.stopping = [this] {
-      (void)checkpoints->finish();
-    }; // the run already ends with an error
+    training.stopping = [this] { (void)checkpoints->finish(); }; // the run already ends with an
+                                                                 // error
   if (checkpoints)
     training.stateObserver = [this](uint64_t step, bool last) {
       return checkpoints->beginIfDue(step, last);

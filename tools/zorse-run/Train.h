@@ -22,8 +22,8 @@ struct ProcessContext {
   runtime::ProcessGroup &group;
   runtime::StopCoordinator &stopCoordinator;
   runtime::Member *member = nullptr; ///< null: the only process
-  JobOutput *output =
-      nullptr; ///< output of the whole job; set on rank 0 or if this is the only process
+  JobOutput *output = nullptr; ///< output of the whole job; set on rank 0 or if this is the only
+                               ///< process
   bool resume = false;
   std::string fingerprint;    ///< fingerprint of the training data
   bool reportToAll = false;   ///< some rank has no work and follows the reports
@@ -31,8 +31,8 @@ struct ProcessContext {
   std::function<runtime::Result<std::vector<runtime::LocalDevice>>(
       const std::vector<double> &shares)>
       makeDevices; ///< argument: fraction of its speed for every device of the bundle
-  std::function<void(const runtime::Error &)>
-      failed; ///< ends the process, because functions and transfers in progress may never end
+  std::function<void(const runtime::Error &)> failed; ///< ends the process, because functions and
+                                                      ///< transfers in progress may never end
 };
 
 /// Runs everything from device creation to the last output. `stepsDone` receives the last step

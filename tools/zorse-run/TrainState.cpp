@@ -18,8 +18,8 @@ using namespace zorse::runtime;
 Status LocalTrainer::restore() {
   // If the run resumes or only evaluates, the trained parameters are in a snapshot; the model's
   // files may no longer exist.
-  const bool inCheckpoint =
-      !o.checkpointDirectory.empty() && (o.evaluate || (process.resume && hasCheckpoint()));
+  const bool inCheckpoint = !o.checkpointDirectory.empty() &&
+                            (o.evaluate || (process.resume && hasCheckpoint()));
   if (Status status = loadInitial(inCheckpoint ? Initial::Frozen : Initial::All); status.failed())
     return status;
 
@@ -65,8 +65,8 @@ Status LocalTrainer::restore() {
   say(note);
   if (!*resumed) {
     say(o.checkpointDirectory + ": no checkpoint found; the run starts from the beginning");
-    return inCheckpoint ? loadInitial(Initial::All)
-                        : Status::success(); // the snapshot was removed in the meantime
+    return inCheckpoint ? loadInitial(Initial::All) : Status::success(); // the snapshot was removed
+                                                                         // in the meantime
   }
   training.firstStep = (*resumed)->step + 1;
   training.firstSample = (*resumed)->consumedSamples;

@@ -148,9 +148,9 @@ struct Held {
   Held(Compact whole, Compact shards, uint64_t distance, size_t elementBytes)
       : whole(std::move(whole)), shards(std::move(shards)) {
     const Compact &all = this->whole, &own = this->shards;
-    const bool first =
-        !own.empty() &&
-        distance == uint64_t(all.place(own.runs()[0].begin, own.runs()[0].end)) * elementBytes;
+    const bool first = !own.empty() &&
+                       distance == uint64_t(all.place(own.runs()[0].begin, own.runs()[0].end)) *
+                                       elementBytes;
     Compact there = first ? own.inside(all) : Compact();
     inside = !there.empty();
     if (inside)

@@ -24,10 +24,10 @@ struct Error {
   std::string message;
   uint32_t peer = UINT32_MAX; ///< for a transfer: the rank at the other end of the failed
                               ///< connection, which may know the cause.
-  std::string where =
-      {}; ///< location in a run: "device a, instruction 17 (receive from b) of step 4"
-  int exitCode =
-      0; ///< exit code of tools, replaces the kind's; 2: the input is correct, a restart may help
+  std::string where = {}; ///< location in a run: "device a, instruction 17 (receive from b) of step
+                          ///< 4"
+  int exitCode = 0; ///< exit code of tools, replaces the kind's; 2: the input is correct, a restart
+                    ///< may help
 
   int code() const {
     return exitCode != 0 ? exitCode : kind == ErrorKind::User && peer == UINT32_MAX ? 1 : 2;

@@ -16,14 +16,14 @@ namespace zorse::bundle {
 
 /// Hub information of one parameter.
 struct HubFact {
-  std::vector<std::string>
-      names; ///< names in hub checkpoints; several if the model ties them; empty: unknown
-  std::vector<std::string> ties; ///< if the names are unknown: other names of the parameter in the
-                                 ///< model, apart from its name in the ONNX file
-  bool transposed =
-      false; ///< a matrix: hub checkpoints contain the transpose of the ONNX file's tensor
-  bool adapter =
-      false; ///< part of an adapter (LoRA): checkpoints of the base model do not contain it
+  std::vector<std::string> names; ///< names in hub checkpoints; several if the model ties them;
+                                  ///< empty: unknown
+  std::vector<std::string> ties;  ///< if the names are unknown: other names of the parameter in the
+                                  ///< model, apart from its name in the ONNX file
+  bool transposed = false; ///< a matrix: hub checkpoints contain the transpose of the ONNX file's
+                           ///< tensor
+  bool adapter = false; ///< part of an adapter (LoRA): checkpoints of the base model do not contain
+                        ///< it
 
   bool empty() const { return names.empty() && ties.empty(); }
 };

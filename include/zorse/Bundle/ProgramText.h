@@ -27,8 +27,8 @@ namespace zorse::bundle {
 /// Names for the text. `summary` and `functions` may be null: values, units and functions then have
 /// numbers only, and arguments have no access mode.
 struct ProgramNames {
-  std::vector<std::string>
-      devices; ///< by index; indices beyond the end get names such as "device3"
+  std::vector<std::string> devices; ///< by index; indices beyond the end get names such as
+                                    ///< "device3"
   const ModelSummary *summary = nullptr;
   const FunctionLibrary *functions = nullptr;
 };

@@ -45,13 +45,13 @@ enum class Weights : uint8_t { Auto, Copy, Reference, Later };
 inline constexpr uint64_t kCopiedWeights = 64 << 20;
 
 struct CompileOptions {
-  std::string model;   ///< ONNX file
-  std::string cluster; ///< YAML file
-  std::string plan;    ///< plan.json; empty: the plan is searched
-  std::vector<std::string>
-      profiles; ///< measured times (docs/reference/profile-json.md); later files have precedence
-  std::string output;  ///< bundle directory; empty: no bundle is written
-  std::string rebuild; ///< bundle whose kernels are rebuilt; empty: none
+  std::string model;                 ///< ONNX file
+  std::string cluster;               ///< YAML file
+  std::string plan;                  ///< plan.json; empty: the plan is searched
+  std::vector<std::string> profiles; ///< measured times (docs/reference/profile-json.md); later
+                                     ///< files have precedence
+  std::string output;                ///< bundle directory; empty: no bundle is written
+  std::string rebuild;               ///< bundle whose kernels are rebuilt; empty: none
 
   int64_t batch = 0;             ///< samples per step
   int64_t batchNormRows = 0;     ///< samples per batch norm statistics; 0: batch norm is an error
@@ -85,9 +85,9 @@ struct CompileOptions {
   std::string dumpDir;        ///< directory for the results of every phase
   std::string arch = "native";
   unsigned threads = 2;
-  bool quiet = false; ///< no line per phase
-  bool mlirFlags =
-      false; ///< MLIR's own options (--mlir-timing, ...) have been parsed and apply to the passes
+  bool quiet = false;     ///< no line per phase
+  bool mlirFlags = false; ///< MLIR's own options (--mlir-timing, ...) have been parsed and apply to
+                          ///< the passes
 
   bool writesBundle() const {
     return emit == Emit::Nothing && last == Stage::Bundle && !output.empty();

@@ -30,29 +30,29 @@ constexpr size_t speedIndex(bundle::ElementType computeType) {
 struct ClusterDevice {
   std::string name;
   std::string kind = "cpu"; ///< driver that runs the device
-  std::string
-      arch; ///< architecture to compile for, one of the kind's; empty: the compiler's default
-  std::string
-      gpu; ///< UUID or PCI bus address of the GPU in its node; empty: any GPU that can run the code
-  std::string type;  ///< an entry of the table of device types, or free text
-  uint32_t node = 0; ///< index in Cluster.nodes
-  double flopsPerSecond[kSpeeds] = {
-      0, 0, 0}; ///< FLOP/s that large matrix products reach, by kSpeedTypes; 0: not supported
-  uint32_t multiprocessors =
-      0; ///< multiprocessors of a GPU with times modeled kernel by kernel; 0: a roofline
+  std::string arch; ///< architecture to compile for, one of the kind's; empty: the compiler's
+                    ///< default
+  std::string gpu;  ///< UUID or PCI bus address of the GPU in its node; empty: any GPU that can run
+                    ///< the code
+  std::string type; ///< an entry of the table of device types, or free text
+  uint32_t node = 0;                          ///< index in Cluster.nodes
+  double flopsPerSecond[kSpeeds] = {0, 0, 0}; ///< FLOP/s that large matrix products reach, by
+                                              ///< kSpeedTypes; 0: not supported
+  uint32_t multiprocessors = 0; ///< multiprocessors of a GPU with times modeled kernel by kernel;
+                                ///< 0: a roofline
   double halfPeakRows = 0; ///< roofline: matrix rows (samples x positions) at which products reach
                            ///< half of `flopsPerSecond`
   bool eager = false; ///< modeled as slow as a framework that launches every operation separately
-  double memoryBandwidth =
-      0; ///< bytes/s of the device's memory; 0: unknown, elementwise work then costs FLOPs only
-  double launchOverhead = 0; ///< seconds of overhead per call of a unit function
-  uint64_t memory = 0;       ///< bytes, as described; 0: unlimited
-  uint64_t reservedMemory =
-      0;                ///< bytes of `memory` that programs must not use (context, libraries)
-  uint32_t threads = 1; ///< cpu: threads that share a launch
-  double price = 0;     ///< per hour
-  bool deviceToDevice =
-      true; ///< whether it may exchange data directly with other GPUs, if its kind supports that
+  double memoryBandwidth = 0; ///< bytes/s of the device's memory; 0: unknown, elementwise work then
+                              ///< costs FLOPs only
+  double launchOverhead = 0;  ///< seconds of overhead per call of a unit function
+  uint64_t memory = 0;        ///< bytes, as described; 0: unlimited
+  uint64_t reservedMemory = 0; ///< bytes of `memory` that programs must not use (context,
+                               ///< libraries)
+  uint32_t threads = 1;        ///< cpu: threads that share a launch
+  double price = 0;            ///< per hour
+  bool deviceToDevice = true;  ///< whether it may exchange data directly with other GPUs, if its
+                               ///< kind supports that
 
   /// Bytes that programs may use; 0: unlimited. Everything except the description itself uses this.
   uint64_t capacity() const {

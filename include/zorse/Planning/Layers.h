@@ -17,10 +17,10 @@ namespace zorse::planning {
 struct LayerTable {
   bundle::ModelSummary summary;
   Profile profile;
-  std::vector<std::string>
-      assumptions; ///< human-readable assumptions about data that the table does not contain
-  std::set<std::string>
-      withoutFlops; ///< classes without FLOPs: devices need measured times for them
+  std::vector<std::string> assumptions; ///< human-readable assumptions about data that the table
+                                        ///< does not contain
+  std::set<std::string> withoutFlops;   ///< classes without FLOPs: devices need measured times for
+                                        ///< them
 };
 
 Result<LayerTable> readLayers(const std::string &json);

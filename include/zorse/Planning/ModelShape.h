@@ -17,8 +17,8 @@ namespace zorse::planning {
 struct ModelShape {
   std::string name;
   int64_t layers = 0, hidden = 0, ffn = 0, heads = 0, kvHeads = 0, vocabulary = 0, sequence = 0;
-  bundle::ElementType computeType =
-      bundle::BF16; ///< compute type; master parameters, gradients and optimizer states are f32
+  bundle::ElementType computeType = bundle::BF16; ///< compute type; master parameters, gradients
+                                                  ///< and optimizer states are f32
 };
 
 /// Finds llama-7b, -13b, -33b, -65b or, with grouped heads, -70b. Returns nullopt for other names.

@@ -27,15 +27,16 @@ struct ClassProfile {
 struct DeviceProfile {
   std::string device; ///< name of a device, of its entry in the cluster file, or of a device type;
                       ///< the most specific one applies
-  std::map<std::string, std::vector<ClassProfile>>
-      classes; ///< by class name ("block attention"), see UnitInfo.class_id; one entry per degree
-  double updatePerElement = -1, updateFixed = 0;         ///< seconds
+  std::map<std::string, std::vector<ClassProfile>> classes; ///< by class name ("block attention"),
+                                                            ///< see UnitInfo.class_id; one entry
+                                                            ///< per degree
+  double updatePerElement = -1, updateFixed = 0;            ///< seconds
   double hostUpdatePerElement = -1, hostUpdateFixed = 0; ///< update by the CPU of the device's host
   double normPerElement = -1, normFixed = 0;
   double copyPerByte = -1, copyFixed = 0;
   double loadPerByte = -1, loadFixed = 0;
-  double launchOverhead =
-      -1; ///< seconds of a call of an empty function; replaces ClusterDevice.launch in rooflines
+  double launchOverhead = -1; ///< seconds of a call of an empty function; replaces
+                              ///< ClusterDevice.launch in rooflines
   /// Costs of communication by a device that moves its messages with its own CPUs: seconds of
   /// compute time lost per byte and per message, and seconds that a message waits for a CPU while
   /// the device computes.

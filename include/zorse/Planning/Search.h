@@ -15,18 +15,18 @@ struct SearchOptions {
   double minThroughput = 0; ///< CostPerSample: minimum samples/s
   double maxPrice = 0;      ///< maximum price per hour of the devices in use; 0: unlimited
   uint64_t seed = 1;
-  uint32_t candidates =
-      0; ///< budget of simulated candidates, without those for subsets of the cluster; 0: by the
-         ///< problem size. The same seed and budget give the same plan on any machine
-  unsigned threads = 0; ///< 0: all cores. The result does not depend on it
+  uint32_t candidates = 0; ///< budget of simulated candidates, without those for subsets of the
+                           ///< cluster; 0: by the problem size. The same seed and budget give the
+                           ///< same plan on any machine
+  unsigned threads = 0;    ///< 0: all cores. The result does not depend on it
   // Choices that the user fixes; 0 or empty: the search chooses.
   uint32_t stages = 0, pipelines = 0;
   int64_t maxMicroBatchSize = 0; ///< maximum micro-batch size
   std::optional<step::ScheduleKind> schedule;
   std::optional<bool> splitBackward;
-  std::vector<uint32_t> excluded; ///< devices to leave out
-  bool memoryOptimizations =
-      true;                ///< try memory optimizations if memory is insufficient or nearly full
+  std::vector<uint32_t> excluded;  ///< devices to leave out
+  bool memoryOptimizations = true; ///< try memory optimizations if memory is insufficient or nearly
+                                   ///< full
   bool memoryHints = true; ///< if no plan fits, the message suggests changes that would help: takes
                            ///< about as long as the search
   /// Progress callback, called from one thread from time to time: candidates tried, the budget, the

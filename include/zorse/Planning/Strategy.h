@@ -46,8 +46,8 @@ std::string showState(StateOffload state);
 /// Memory optimizations of a cluster's devices. The search uses them if no plan fits without; see
 /// Search/MemoryOptimizations.cpp.
 struct MemoryOptimizations {
-  MemoryOptimization
-      defaultOptimization; ///< memory optimization of devices that are not in `overrides`
+  MemoryOptimization defaultOptimization; ///< memory optimization of devices that are not in
+                                          ///< `overrides`
   std::vector<std::pair<uint32_t, MemoryOptimization>> overrides; ///< by device, ascending
   /// Parameters are gathered before the forwards of each chunk and again before its backwards, and
   /// freed in between. Applies to all devices.
@@ -67,13 +67,13 @@ struct Problem {
   const Cluster &cluster;
   const CostModel &costs; ///< costs of all devices of the cluster, in its order
   int64_t batch = 0;
-  const bundle::FunctionLibrary *functions =
-      nullptr; ///< exact workspaces and arguments, if compiled; null otherwise
-  MemoryOptimizations memoryOptimizations =
-      {}; ///< memory optimizations of strategies that have none themselves
-  std::vector<std::string> assumptions =
-      {};                           ///< human-readable, about model and memory, for reports
-  bool overlapCommunication = true; ///< Plan::overlapCommunication of every strategy
+  const bundle::FunctionLibrary *functions = nullptr; ///< exact workspaces and arguments, if
+                                                      ///< compiled; null otherwise
+  MemoryOptimizations memoryOptimizations = {}; ///< memory optimizations of strategies that have
+                                                ///< none themselves
+  std::vector<std::string> assumptions = {};    ///< human-readable, about model and memory, for
+                                                ///< reports
+  bool overlapCommunication = true;             ///< Plan::overlapCommunication of every strategy
 };
 
 /// Units [unitBegin, unitEnd), or parts of units (Strategy::boundaryDenominator), on members that
@@ -123,8 +123,8 @@ struct Evaluation {
   uint64_t shortfallBytes = 0;  ///< bytes over the devices' memory, summed; 0: the plan fits
   std::vector<uint64_t> memory; ///< bytes per device, to compare with its capacity
   std::vector<double> busy;     ///< seconds of compute per device
-  std::vector<uint32_t>
-      peakInFlightCells; ///< per device: maximum number of cells with live activations
+  std::vector<uint32_t> peakInFlightCells; ///< per device: maximum number of cells with live
+                                           ///< activations
 };
 
 /// Evaluates a plan by its full expansion, the same that the compiler uses.

@@ -51,8 +51,8 @@ struct ShardedDim {
 /// Division of an op: some of its factors, each with a map of the factor's points. No two of them
 /// are in one segment.
 struct OpSplit {
-  llvm::SmallVector<std::pair<unsigned, GranuleMap>, 1>
-      factors; ///< by index in `OpFactors::factors`
+  llvm::SmallVector<std::pair<unsigned, GranuleMap>, 1> factors; ///< by index in
+                                                                 ///< `OpFactors::factors`
 
   const GranuleMap *find(unsigned factor) const;
 };

@@ -54,13 +54,13 @@ struct ClassSharding {
   llvm::DenseMap<mlir::Operation *, DividedOp> ops;
   llvm::DenseMap<mlir::Value, ShardedValue> values;
   llvm::DenseSet<mlir::Value> partial;
-  llvm::SetVector<mlir::Value>
-      reduced; ///< partial values that are also needed whole: an all-reduce each
-  llvm::SetVector<mlir::Value>
-      gathered;          ///< sharded values that are also needed whole: an all-gather each
-  unsigned combined = 0; ///< losses whose parts exchange three numbers per label
-  double dividedFlops = 0, flops = 0; ///< of one row of the joint function
-  std::vector<UndividedOp> undivided; ///< those with FLOPs, most FLOPs first
+  llvm::SetVector<mlir::Value> reduced;  ///< partial values that are also needed whole: an
+                                         ///< all-reduce each
+  llvm::SetVector<mlir::Value> gathered; ///< sharded values that are also needed whole: an
+                                         ///< all-gather each
+  unsigned combined = 0;                 ///< losses whose parts exchange three numbers per label
+  double dividedFlops = 0, flops = 0;    ///< of one row of the joint function
+  std::vector<UndividedOp> undivided;    ///< those with FLOPs, most FLOPs first
 };
 
 /// FLOPs that a device computes in the time of one exchanged byte. It is far below the ratio of

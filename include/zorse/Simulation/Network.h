@@ -125,11 +125,11 @@ private:
   std::unordered_map<uint64_t, SharedLink> listedPairs; ///< otherwise: (from << 32 | to)
   SharedLink otherPairs;
   std::vector<double> bandwidths, inverse;
-  std::vector<CpuCommunicationCost>
-      communicationCosts; ///< per device; empty if no device moves data itself
-  uint32_t allowed = ~0u; ///< one bit per sim::Algorithm
-  std::vector<std::pair<Kind, uint32_t>>
-      owners; ///< per resource: index of a device, node, site or pair
+  std::vector<CpuCommunicationCost> communicationCosts; ///< per device; empty if no device moves
+                                                        ///< data itself
+  uint32_t allowed = ~0u;                               ///< one bit per sim::Algorithm
+  std::vector<std::pair<Kind, uint32_t>> owners; ///< per resource: index of a device, node, site or
+                                                 ///< pair
   std::vector<std::string> nodeNames, siteNames;
 };
 
@@ -266,13 +266,14 @@ private:
   double total = 0;
   std::vector<double> load;
   std::vector<uint32_t> touched;
-  std::vector<double>
-      work; ///< seconds of transfers per device; only if devices move data themselves
+  std::vector<double> work; ///< seconds of transfers per device; only if devices move data
+                            ///< themselves
   std::vector<uint32_t> movers;
   std::vector<CommunicationBacklog> backlogs;
   double min = 0, latency = 0, lastHop = 0;
-  std::unordered_map<Key, std::vector<CollectiveCost>, KeyHash>
-      known; ///< costs of known collectives, for each possible algorithm
+  std::unordered_map<Key, std::vector<CollectiveCost>, KeyHash> known; ///< costs of known
+                                                                       ///< collectives, for each
+                                                                       ///< possible algorithm
   size_t knownLoads = 0;
 };
 

@@ -23,8 +23,8 @@ struct PlanDevice {
   std::string name;
   double flopsPerSecond = 0; ///< FLOP/s; 0: unknown, all devices are assumed equally fast.
   uint64_t memory = 0;       ///< bytes; 0: unlimited.
-  std::string
-      node; ///< devices of one node use the intra-node link; "": all devices are in one node.
+  std::string node; ///< devices of one node use the intra-node link; "": all devices are in one
+                    ///< node.
   /// Transports access only host memory, so sent and received data is copied between device and
   /// host (DeviceKind::stages). Set when programs are made, not in plan.json; the search assumes
   /// direct transfers.
@@ -94,8 +94,8 @@ enum class MemoryTier : uint8_t { Device, Host };
 /// the update.
 struct StatePlacement {
   MemoryTier parameters = MemoryTier::Device, moments = MemoryTier::Device;
-  MemoryTier gradients =
-      MemoryTier::Device; ///< reduced gradients, from the reduction to the update
+  MemoryTier gradients = MemoryTier::Device; ///< reduced gradients, from the reduction to the
+                                             ///< update
   /// Device that updates the shard. The host's CPU can update it if parameters and moments are on
   /// the host; reduced gradients are then also copied to the host, and nothing else moves.
   MemoryTier update = MemoryTier::Device;
@@ -145,12 +145,12 @@ enum class ScheduleKind : uint8_t {
 /// backward run B early and fill idle time with W.
 struct Schedule {
   ScheduleKind kind = ScheduleKind::OneForwardOneBackward;
-  bool splitBackward =
-      false; ///< the backward of every cell is two tasks, B and W, if its units support it
-  double inFlightFactor = 1; ///< Timed, Interleaved, Folded: samples admitted before their
-                             ///< backward, as a multiple of those that the steady state needs
-  double maxWeightGradDelay =
-      0; ///< Timed, split: maximum wait of W for idle time, in steady-state periods; 0: unlimited
+  bool splitBackward = false;    ///< the backward of every cell is two tasks, B and W, if its units
+                                 ///< support it
+  double inFlightFactor = 1;     ///< Timed, Interleaved, Folded: samples admitted before their
+                                 ///< backward, as a multiple of those that the steady state needs
+  double maxWeightGradDelay = 0; ///< Timed, split: maximum wait of W for idle time, in steady-state
+                                 ///< periods; 0: unlimited
   /// Timed: samples enter in groups of `microbatchGroupSize` cells, the cells of a group without
   /// gaps, as in interleaved 1F1B if devices have several chunks (a good value is the number of
   /// devices in the ring); 0: evenly.
@@ -207,13 +207,14 @@ struct Plan {
   /// they block their devices: none of them computes, or takes part in another transfer, until they
   /// end.
   bool overlapCommunication = true;
-  std::vector<std::vector<TaskId>>
-      order; ///< Explicit only: per device, every F and B (and W) of its cells exactly once.
+  std::vector<std::vector<TaskId>> order; ///< Explicit only: per device, every F and B (and W) of
+                                          ///< its cells exactly once.
   std::optional<CellDurations> durations;
   LinkSpeed intraNode, interNode;
-  std::map<std::string, uint64_t>
-      hostMemory; ///< bytes per node for the state that its devices keep in host memory together; a
-                  ///< node that is not listed is unlimited. From the cluster, not in plan.json
+  std::map<std::string, uint64_t> hostMemory; ///< bytes per node for the state that its devices
+                                              ///< keep in host memory together; a node that is not
+                                              ///< listed is unlimited. From the cluster, not in
+                                              ///< plan.json
 
   /// Returns the index of the device named `name`, or -1.
   int32_t findDevice(const std::string &name) const;

@@ -209,18 +209,18 @@ struct PersistentState {
 /// Peak bytes by purpose, for reports and for the message if memory does not suffice. `total` is
 /// the arena.
 struct MemoryUse {
-  uint64_t state = 0; ///< parameters and moments that persist across steps
-  uint64_t gathered =
-      0; ///< parameters gathered for the step or a part of it, and state fetched for an update
+  uint64_t state = 0;       ///< parameters and moments that persist across steps
+  uint64_t gathered = 0;    ///< parameters gathered for the step or a part of it, and state fetched
+                            ///< for an update
   uint64_t gradients = 0;   ///< accumulators and reduced shards
   uint64_t activations = 0; ///< peak of saved blocks, values, their gradients and inputs
   uint64_t workspace = 0;
   uint64_t total = 0;
   uint64_t host = 0; ///< bytes in the host's memory: state kept there, staging buffers of transfers
-  uint64_t peakLiveBytes =
-      0; ///< peak of live bytes in list order: a lower bound for every placement
-  uint32_t peakInFlightCells =
-      0; ///< maximum number of cells between their forward and their backward
+  uint64_t peakLiveBytes = 0;     ///< peak of live bytes in list order: a lower bound for every
+                                  ///< placement
+  uint32_t peakInFlightCells = 0; ///< maximum number of cells between their forward and their
+                                  ///< backward
 };
 
 /// Purpose of a buffer. Images: state fetched from the host for an update. Staging: data in host
@@ -296,11 +296,11 @@ std::shared_ptr<LoweringTables> makeLoweringTables(const bundle::ModelSummary &s
 /// Bytes of a device's memory that a cell needs, as used by schedules when they admit cells.
 /// Buffers count in multiples of 64.
 struct CellMemory {
-  uint64_t residentBytes = 0; ///< maximum from its first receive to its last task
-  uint64_t deferred = 0;      ///< part of `residentBytes` that is allocated by B for W
-  uint64_t transientBytes =
-      0; ///< maximum additional bytes while one of its tasks runs or its results are sent
-  uint64_t workspace = 0; ///< maximum workspace of its tasks
+  uint64_t residentBytes = 0;  ///< maximum from its first receive to its last task
+  uint64_t deferred = 0;       ///< part of `residentBytes` that is allocated by B for W
+  uint64_t transientBytes = 0; ///< maximum additional bytes while one of its tasks runs or its
+                               ///< results are sent
+  uint64_t workspace = 0;      ///< maximum workspace of its tasks
 };
 CellMemory cellMemory(LoweringTables &tables, const Cell &cell, bool splitBackward);
 

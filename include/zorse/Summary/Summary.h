@@ -44,12 +44,12 @@ constexpr bool isHalf(bundle::ElementType type) {
 /// The result of `--precision` and `--residual`: the compute type of units, and the type to which
 /// some of their values are rounded.
 struct Precision {
-  bundle::ElementType compute = bundle::F32; ///< f32, or f64 for tests
-  bundle::ElementType rounded =
-      bundle::ELEMENT_TYPE_UNSPECIFIED; ///< bf16 or f16; unspecified: nothing is rounded
-  bool wideResidual = false;            ///< as ModelSummary.wide_residual
-  bool tf32 = false;                    ///< as ModelSummary.tf32: for f32 without rounding
-  bool sumsF16 = false;                 ///< as ModelSummary.sums_f16: for f16
+  bundle::ElementType compute = bundle::F32;                      ///< f32, or f64 for tests
+  bundle::ElementType rounded = bundle::ELEMENT_TYPE_UNSPECIFIED; ///< bf16 or f16; unspecified:
+                                                                  ///< nothing is rounded
+  bool wideResidual = false;                                      ///< as ModelSummary.wide_residual
+  bool tf32 = false;    ///< as ModelSummary.tf32: for f32 without rounding
+  bool sumsF16 = false; ///< as ModelSummary.sums_f16: for f16
 
   /// f16 cannot represent gradients below 6e-8, so they are scaled.
   bool needsScaling() const { return rounded == bundle::F16; }

@@ -47,8 +47,8 @@ inline std::string show(const Json &value, int depth = 0) {
       text += "...";
       break;
     }
-    text +=
-        separator + (value.is_array() ? std::string() : "\"" + key + "\":") + show(item, depth + 1);
+    text += separator + (value.is_array() ? std::string() : "\"" + key + "\":") +
+            show(item, depth + 1);
     separator = ",";
   }
   text += value.is_array() ? "]" : "}";
@@ -200,8 +200,8 @@ auto read(std::string_view text, const char *name, size_t maxBytes, Make make)
     size_t until = std::min(e.byte ? e.byte - 1 : 0, text.size());
     size_t line = 1 + std::count(text.begin(), text.begin() + until, '\n');
     size_t lineStart = text.rfind('\n', until ? until - 1 : 0);
-    size_t column =
-        until - (lineStart == std::string_view::npos || until == 0 ? 0 : lineStart + 1) + 1;
+    size_t column = until -
+                    (lineStart == std::string_view::npos || until == 0 ? 0 : lineStart + 1) + 1;
     return userError("line " + std::to_string(line) + ", column " + std::to_string(column) +
                      ": not valid JSON");
   } catch (const Json::exception &e) {

@@ -37,11 +37,12 @@ namespace zorse::units {
 
 /// Module attributes: settings that the graph does not contain (zorse-configure), and the hash of
 /// the model before roundings were inserted (zorse-hash-model).
-inline constexpr llvm::StringLiteral kSettingsAttr =
-    "zorse.settings"; ///< fields of ModelSummary in protobuf's text format: training, precision,
-                      ///< name
-inline constexpr llvm::StringLiteral kDecayAttr = "zorse.decay"; ///< text for parseDecay
-inline constexpr llvm::StringLiteral kBatchAttr = "zorse.batch"; ///< i64: samples per step
+inline constexpr llvm::StringLiteral kSettingsAttr = "zorse.settings"; ///< fields of ModelSummary
+                                                                       ///< in protobuf's text
+                                                                       ///< format: training,
+                                                                       ///< precision, name
+inline constexpr llvm::StringLiteral kDecayAttr = "zorse.decay";       ///< text for parseDecay
+inline constexpr llvm::StringLiteral kBatchAttr = "zorse.batch";       ///< i64: samples per step
 inline constexpr llvm::StringLiteral kContentHashAttr = "zorse.content_hash";
 /// Contents of the files (FileText) that describe the training: the cluster's devices and links;
 /// measured times, an array of files; the plan. zorse-plan writes the plan in canonical form, or
@@ -58,8 +59,8 @@ inline constexpr llvm::StringLiteral kBlocksAttr = "zorse.blocks";
 /// Selects the parameters with weight decay.
 struct WeightDecayFilter {
   bool byRank = true; ///< rank >= 2: matrices and embeddings, no biases and weights of norms
-  std::vector<std::string>
-      patterns; ///< otherwise: parameters with a name that contains one of these
+  std::vector<std::string> patterns; ///< otherwise: parameters with a name that contains one of
+                                     ///< these
 };
 
 /// Parses `rank`, `all`, `none` or `names:P,Q`; nullopt for another text.
@@ -69,9 +70,9 @@ std::optional<WeightDecayFilter> parseDecay(llvm::StringRef text);
 std::string settingsText(const bundle::ModelSummary &settings);
 
 struct UnitPassOptions {
-  autodiff::RecomputePolicy saved =
-      autodiff::RecomputePolicy::MinCut; ///< tensors that forwards save for their backwards
-  bool sampling = false;                 ///< also create the function for text generation
+  autodiff::RecomputePolicy saved = autodiff::RecomputePolicy::MinCut; ///< tensors that forwards
+                                                                       ///< save for their backwards
+  bool sampling = false; ///< also create the function for text generation
 };
 
 /// Adds the passes from a chain of units with a forward per class to all functions that programs
@@ -88,8 +89,8 @@ mlir::func::FuncOp functionOp(mlir::ModuleOp module, const bundle::UnitClass &un
 
 /// Results of codegen for one function.
 struct FunctionSizes {
-  uint32_t function =
-      0; ///< UINT32_MAX: not compiled (allowed only for parts of a backward and of a forward)
+  uint32_t function = 0; ///< UINT32_MAX: not compiled (allowed only for parts of a backward and of
+                         ///< a forward)
   bundle::AffineSize workspace;
 };
 

@@ -47,11 +47,11 @@ struct PlanView {
   std::vector<Device> devices;
   std::vector<Cell> cells;
   bool splitBackward = false; ///< every cell has tasks F, B and W, if its units have work for them
-  std::vector<Shard>
-      owners; ///< owners of the groups that the plan names; the others follow its default
+  std::vector<Shard> owners;  ///< owners of the groups that the plan names; the others follow its
+                              ///< default
   std::vector<Offload> offload;
-  bool commitsByGroup =
-      false; ///< a group's update follows its own gradients; the decision precedes all sums
+  bool commitsByGroup = false; ///< a group's update follows its own gradients; the decision
+                               ///< precedes all sums
 
   bool keepsOnHost(uint32_t device, uint32_t group, Kind kind) const;
 };

@@ -99,8 +99,8 @@ private:
   /// Computes the indices of this thread in block `site` of the results.
   void locate(Value site) {
     indices.assign(fusionGroup.domain.size(), Value());
-    SmallVector<Value> split =
-        keptSizes.empty() ? SmallVector<Value>() : k.delinearize(site, keptSizes);
+    SmallVector<Value> split = keptSizes.empty() ? SmallVector<Value>()
+                                                 : k.delinearize(site, keptSizes);
     for (auto [i, dim] : llvm::enumerate(keptDims)) {
       indices[dim] = split[i];
       keptIndices.push_back(split[i]);

@@ -40,8 +40,8 @@ Value CudaKernelBuilder::exchange(Value x, int mask) {
                                                 move(arith::BitcastOp::create(b, loc, word, x))))
                : move(x);
   assert(width == 64 && "reductions are of numbers of 32 or 64 bits");
-  Value bits =
-      isa<FloatType>(type) ? Value(arith::BitcastOp::create(b, loc, b.getI64Type(), x)) : x;
+  Value bits = isa<FloatType>(type) ? Value(arith::BitcastOp::create(b, loc, b.getI64Type(), x))
+                                    : x;
   Value low = move(arith::TruncIOp::create(b, loc, word, bits));
   Value high =
       move(arith::TruncIOp::create(b, loc, word, arith::ShRUIOp::create(b, loc, bits, i64(32))));

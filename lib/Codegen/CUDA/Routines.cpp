@@ -265,8 +265,8 @@ private:
             factor = div(real(1), scale);
       Value clip = word(scalars, offsetof(StepScalars, clipNorm), f64());
       Value ratio = div(clip, add(norm, real(1e-6)));
-      ratio =
-          k.select(compare(arith::CmpFPredicate::OGT, ratio, 1), real(1), ratio); // NaN stays NaN.
+      ratio = k.select(compare(arith::CmpFPredicate::OGT, ratio, 1), real(1), ratio); // NaN stays
+                                                                                      // NaN.
       factor = k.select(compare(arith::CmpFPredicate::OGT, clip, 0), mul(factor, ratio), factor);
       Value finite =
           both(compare(arith::CmpFPredicate::OEQ, word(sums, 8, f64()), 0), isFinite(norm));

@@ -116,8 +116,8 @@ private:
   struct Group {
     SmallVector<SmallVector<Value>> places;
     std::vector<Cache> caches;
-    const Group *repeated =
-        nullptr; ///< contains the values that are the same at these columns of every row
+    const Group *repeated = nullptr; ///< contains the values that are the same at these columns of
+                                     ///< every row
     explicit Group(SmallVector<SmallVector<Value>> at)
         : places(std::move(at)), caches(places.size()) {}
   };
@@ -152,10 +152,10 @@ private:
       return share(k.loadMany(k.pointer(operand), k.offset(group.places[0], strides), element,
                               int64_t(group.places.size())));
     };
-    if (const int store =
-            node.form == Form::PerElement && node.phase < phase && node.kind != Node::Load
-                ? storeOf(index)
-                : -1;
+    if (const int store = node.form == Form::PerElement && node.phase < phase &&
+                                  node.kind != Node::Load
+                              ? storeOf(index)
+                              : -1;
         store >= 0) {
       const StoreNode &kept = stores[size_t(store)];
       return cache[index] = loadAll(kept.operand, kept.strides, kept.element);
@@ -164,8 +164,8 @@ private:
     for (int input : node.inputs)
       inputs.push_back(valueOf(input, phase, group, e));
     if (const Type half = Expression::roundsTo(node);
-        half && group.places.size() > 1 &&
-        inputs[0].getType() == node.type) { // round two at a time
+        half && group.places.size() > 1 && inputs[0].getType() == node.type) { // round two at a
+                                                                               // time
       SmallVector<Value> wide;
       for (size_t other = 0; other < group.places.size(); ++other)
         wide.push_back(valueOf(node.inputs[0], phase, group, other));
@@ -341,8 +341,8 @@ private:
         places.emplace_back();
         continue;
       }
-      SmallVector<Value> place =
-          x.isOneWalk ? SmallVector<Value>(x.all.size(), k.i64(0)) : k.delinearize(first, x.all);
+      SmallVector<Value> place = x.isOneWalk ? SmallVector<Value>(x.all.size(), k.i64(0))
+                                             : k.delinearize(first, x.all);
       if (x.isOneWalk)
         place.back() = first;
       if (x.rows > 1)
@@ -562,8 +562,8 @@ private:
   void combineRow(ArrayRef<int> reduces, ArrayRef<Value> parts, int lanes) {
     for (auto [reduce, part] : llvm::zip(reduces, parts)) {
       const ReduceKind kind = nodes()[size_t(reduce)].reduce;
-      scalars[size_t(reduce)] =
-          lanes == 32 ? k.combineWarp(kind, part) : k.combineBlock(kind, part, lanes);
+      scalars[size_t(reduce)] = lanes == 32 ? k.combineWarp(kind, part)
+                                            : k.combineBlock(kind, part, lanes);
     }
   }
 

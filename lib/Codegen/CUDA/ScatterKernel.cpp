@@ -24,8 +24,8 @@ constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kIndices = 4; ///< number of indices of a chunk that each thread reads
 constexpr int kChunk = kThreads * kIndices, kBallots = kWarps * kIndices;
 constexpr int64_t kBlocks = 1024; ///< approximate number of blocks, if the table has enough rows
-constexpr int64_t kMinRows =
-    2; ///< minimum number of rows per block, because each block reads all indices
+constexpr int64_t kMinRows = 2; ///< minimum number of rows per block, because each block reads all
+                                ///< indices
 constexpr int64_t kUpdatesAtOnce = 8;
 
 int64_t ceilDivide(int64_t x, int64_t y) { return (x + y - 1) / y; }
@@ -165,8 +165,11 @@ private:
   void addListed(Value begin, Value total) {
     k.ifTrue(hasColumn, [&] {
       Value many = arith::DivUIOp::create(b, k.loc, total, k.i64(kUpdatesAtOnce));
-      SmallVector<Value> sum = {k.i32(-1), k.number(KernelBuilder::computeType(p.element),
-                                                    0)}; // row in the block, or -1; its sum so far
+      SmallVector<Value> sum = {k.i32(-1),
+                                k.number(KernelBuilder::computeType(p.element), 0)}; // row in the
+                                                                                     // block, or
+                                                                                     // -1; its sum
+                                                                                     // so far
       sum = k.loop(k.i64(0), many, sum, [&](Value turn, ArrayRef<Value> before) {
         return add(begin, k.mul(turn, kUpdatesAtOnce), kUpdatesAtOnce, before);
       });

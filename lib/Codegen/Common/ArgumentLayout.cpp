@@ -138,10 +138,10 @@ int64_t zorse::codegen::offsetOfScalar(ArgumentAttr scalar) {
 }
 
 FailureOr<Place> ArgumentLayout::place(func::FuncOp function, bool isResult, unsigned position) {
-  Type type =
-      isResult ? function.getResultTypes()[position] : function.getArgumentTypes()[position];
-  ArgumentAttr attribute =
-      isResult ? attributeOfResult(function, position) : attributeOfArgument(function, position);
+  Type type = isResult ? function.getResultTypes()[position]
+                       : function.getArgumentTypes()[position];
+  ArgumentAttr attribute = isResult ? attributeOfResult(function, position)
+                                    : attributeOfArgument(function, position);
   auto diagnose = [&] {
     return function.emitError() << (isResult ? "result " : "argument ") << position << " of @"
                                 << function.getSymName() << " ";
@@ -201,9 +201,9 @@ void ArgumentLayout::placeExchange(Operation *exchange) {
   }
   const auto number =
       static_cast<uint32_t>(exchange->getAttrOfType<IntegerAttr>("number").getInt());
-  const uint32_t index =
-      argument(bundle::EXCHANGE, number, bundle::UPDATE, end,
-               bundleType(exchange->getOperand(0).getType()), "exchange" + std::to_string(number));
+  const uint32_t index = argument(bundle::EXCHANGE, number, bundle::UPDATE, end,
+                                  bundleType(exchange->getOperand(0).getType()),
+                                  "exchange" + std::to_string(number));
   for (Place &place : places) {
     place.argument = index;
     results.push_back(place);

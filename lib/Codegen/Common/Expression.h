@@ -35,11 +35,11 @@ struct Node {
   mlir::Operation *op = nullptr;
   mlir::Attribute attribute;
   ReduceKind reduce = ReduceKind::Sum;
-  int operand = -1;   ///< kernel operand; -1: `base`
-  mlir::Value base;   ///< Load of a constant table
-  mlir::Type element; ///< type in memory
-  llvm::SmallVector<int64_t, 6>
-      strides; ///< per dimension of the domain; empty for nodes without strides
+  int operand = -1;                      ///< kernel operand; -1: `base`
+  mlir::Value base;                      ///< Load of a constant table
+  mlir::Type element;                    ///< type in memory
+  llvm::SmallVector<int64_t, 6> strides; ///< per dimension of the domain; empty for nodes without
+                                         ///< strides
   int64_t indexStride = 0;
   int64_t indexEnd = 0; ///< Load: the input must be in [0, indexEnd), otherwise the load gives NaN;
                         ///< 0: the input is known to be valid

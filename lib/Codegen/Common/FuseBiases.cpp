@@ -32,8 +32,8 @@ static void fuse(MatmulOp matmul) {
   Operation *last = sum;
   Type element = getElementTypeOrSelf(matmul.getA().getType());
   if (!element.isF32()) { // fused only if the sum is rounded to the type of the operands
-    auto rounding =
-        sum->hasOneUse() ? dyn_cast<arith::TruncFOp>(*sum->user_begin()) : arith::TruncFOp();
+    auto rounding = sum->hasOneUse() ? dyn_cast<arith::TruncFOp>(*sum->user_begin())
+                                     : arith::TruncFOp();
     if (!rounding || !getElementTypeOrSelf(y.getType()).isF32() ||
         getElementTypeOrSelf(rounding.getType()) != element)
       return;

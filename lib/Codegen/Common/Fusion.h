@@ -17,23 +17,23 @@ namespace zorse::codegen {
 
 struct FusionGroup {
   enum Kind { Row, Column, Scatter, Matmul, Attention, Exchange } kind = Row;
-  llvm::SmallVector<mlir::Operation *>
-      ops; ///< in program order; empty: merged into another cluster.
-  llvm::SmallVector<int64_t, 4>
-      lead;            ///< Row: squeezed shape; the batch dimension, if any, is first.
-  int64_t columns = 0; ///< Row: length of the vectors; 0: numbers only.
+  llvm::SmallVector<mlir::Operation *> ops; ///< in program order; empty: merged into another
+                                            ///< cluster.
+  llvm::SmallVector<int64_t, 4> lead;   ///< Row: squeezed shape; the batch dimension, if any, is
+                                        ///< first.
+  int64_t columns = 0;                  ///< Row: length of the vectors; 0: numbers only.
   llvm::SmallVector<int64_t, 4> domain; ///< Column: squeezed shape of the reduced expressions.
-  llvm::SmallVector<bool, 4>
-      reduced;        ///< Column: per dimension of the domain, whether it is reduced.
-  int64_t group = -1; ///< Column: value of kGroupAttr.
+  llvm::SmallVector<bool, 4> reduced;   ///< Column: per dimension of the domain, whether it is
+                                        ///< reduced.
+  int64_t group = -1;                   ///< Column: value of kGroupAttr.
 
   llvm::SmallVector<int64_t, 4> shape() const;
 };
 
 struct FusionPlan {
-  std::vector<FusionGroup> fusionGroups; ///< in execution order.
-  llvm::DenseMap<mlir::Operation *, int>
-      fusionGroupOf; ///< has no entry for recomputed ops, views, constants and concats.
+  std::vector<FusionGroup> fusionGroups;                ///< in execution order.
+  llvm::DenseMap<mlir::Operation *, int> fusionGroupOf; ///< has no entry for recomputed ops, views,
+                                                        ///< constants and concats.
 
   /// Position of the launch after which `value` can be read; -1: before the first launch.
   int availableAfter(mlir::Value value) const;

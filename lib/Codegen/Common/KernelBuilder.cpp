@@ -294,8 +294,13 @@ void KernelBuilder::close(const Size &points, StringRef inlining, bool contract)
   inner.walk([&](Operation *op) {
     auto fast = dyn_cast<arith::ArithFastMathInterface>(op);
     if (!fast || !fast.getFastMathFlagsAttr() ||
-        isa<arith::TruncFOp, arith::ExtFOp>(
-            op)) // keep roundings: "contract" may remove pairs of them
+        isa<arith::TruncFOp, arith::ExtFOp>(op)) // keep
+                                                 // roundings:
+                                                 // "contract"
+                                                 // may
+                                                 // remove
+                                                 // pairs
+                                                 // of them
       return;
     arith::FastMathFlags flags = fast.getFastMathFlagsAttr().getValue();
     if (contract && flags == arith::FastMathFlags::none &&

@@ -66,9 +66,9 @@ std::string cacheKey() {
     int file = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (file >= 0) {
       if (::write(file, key.data(), key.size()) == ssize_t(key.size()))
-        (void)!::link(
-            draft.c_str(),
-            name.c_str()); // atomic; if several compilers create the key, the first one wins
+        (void)!::link(draft.c_str(),
+                      name.c_str()); // atomic; if several compilers create the key, the first one
+                                     // wins
       ::close(file);
       ::unlink(draft.c_str());
     }

@@ -29,8 +29,8 @@ private:
   std::string signature(const std::string &symbol, llvm::StringRef object) const;
 
   std::string directory;
-  std::string
-      key; ///< this user's key, from ~/.config/zorse/cache-key, which is not in the cache folder
+  std::string key; ///< this user's key, from ~/.config/zorse/cache-key, which is not in the cache
+                   ///< folder
 };
 
 } // namespace zorse::codegen

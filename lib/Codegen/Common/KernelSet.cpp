@@ -40,8 +40,8 @@ static std::string print(mlir::ModuleOp kernel) {
 }
 
 std::string KernelSet::textOf(mlir::ModuleOp kernel) {
-  mlir::OwningOpRef<mlir::ModuleOp> copy =
-      kernel.clone(); // inside another operation, the values would be numbered with that operation
+  mlir::OwningOpRef<mlir::ModuleOp> copy = kernel.clone(); // inside another operation, the values
+                                                           // would be numbered with that operation
   copy->removeSymNameAttr();
   return print(*copy);
 }

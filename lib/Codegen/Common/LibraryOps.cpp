@@ -256,8 +256,8 @@ bool setStrides(bundle::LibraryCall &call, StringRef name, Value value, const La
     return false;
   auto &integers = *call.mutable_integers();
   integers[(name + "_row").str()] = layout.strides[0];
-  integers[(name + "_position").str()] =
-      shape[1] == 1 ? std::max(layout.strides[1], shape[3]) : layout.strides[1];
+  integers[(name + "_position").str()] = shape[1] == 1 ? std::max(layout.strides[1], shape[3])
+                                                       : layout.strides[1];
   integers[(name + "_head").str()] = layout.strides[2];
   return true;
 }

@@ -29,10 +29,10 @@ std::optional<MatmulPlan> planMatmul(mlir::Operation *op, const BufferAliases &a
 /// order, null if absent.
 struct AttentionPlan {
   bundle::LibraryCall call;
-  llvm::SmallVector<mlir::Value, 12>
-      operands; ///< operand values and results, in the routine's order.
-  unsigned firstResult =
-      0; ///< results are operands [firstResult, end), except if the routine documents otherwise.
+  llvm::SmallVector<mlir::Value, 12> operands; ///< operand values and results, in the routine's
+                                               ///< order.
+  unsigned firstResult = 0; ///< results are operands [firstResult, end), except if the routine
+                            ///< documents otherwise.
   double flopsPerRow = 0;
 };
 std::optional<AttentionPlan> planAttention(mlir::Operation *op, const BufferAliases &aliases);

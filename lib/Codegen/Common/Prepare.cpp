@@ -27,8 +27,8 @@ bool zorse::codegen::isElementwise(Operation *op) {
 
 bool zorse::codegen::isUniform(Operation *op) {
   SmallVector<Operation *> open{op};
-  SmallPtrSet<Operation *, 16>
-      seen; // scalars have many uses; without it, every path to one would be visited
+  SmallPtrSet<Operation *, 16> seen; // scalars have many uses; without it, every path to one would
+                                     // be visited
   while (!open.empty()) {
     Operation *next = open.pop_back_val();
     if (!next || !isElementwise(next) || next->hasAttr(kCopyAttr))
@@ -89,8 +89,8 @@ struct Placer {
     if (alias.layout.strides == denseLayout(typeOf(root)).strides)
       return true;
     aliases[root] = alias;
-    bool possible =
-        isMatmul(op) ? planMatmul(op, aliases).has_value() : planAttention(op, aliases).has_value();
+    bool possible = isMatmul(op) ? planMatmul(op, aliases).has_value()
+                                 : planAttention(op, aliases).has_value();
     aliases.erase(root);
     return possible;
   }

@@ -17,8 +17,8 @@ struct KernelContext {
   const BufferAliases &aliases;
   KernelBuilder::Resolve resolve;
   std::function<bool(mlir::Value root)> accumulates;
-  std::function<KernelBuilder::Place(int cluster)> scratch =
-      {}; ///< scratch buffer of this cluster's launches
+  std::function<KernelBuilder::Place(int cluster)> scratch = {}; ///< scratch buffer of this
+                                                                 ///< cluster's launches
 };
 
 class RowProgram {

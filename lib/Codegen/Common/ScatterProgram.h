@@ -14,10 +14,10 @@ struct ScatterProgram {
   mlir::Type element, updateElement, indexType; ///< type of table elements; of updates in memory
                                                 ///< (narrower if a view widens); of indices
   unsigned indexOperand = 0, updateOperand = 0, out = 0;
-  bool accumulates = false;          ///< whether the run requests accumulation
-  llvm::SmallVector<Size> leadSizes; ///< sizes of the indices' dimensions
-  llvm::SmallVector<Size>
-      tailSizes; ///< sizes of the dimensions of a table row, which is contiguous
+  bool accumulates = false;                    ///< whether the run requests accumulation
+  llvm::SmallVector<Size> leadSizes;           ///< sizes of the indices' dimensions
+  llvm::SmallVector<Size> tailSizes;           ///< sizes of the dimensions of a table row, which is
+                                               ///< contiguous
   llvm::SmallVector<int64_t, 4> indexStrides;  ///< over the dimensions of indices
   llvm::SmallVector<int64_t, 4> updateStrides; ///< over the dimensions of indices, then of the row
   int64_t tableRows = 0, width = 0;            ///< rows of the table, and elements per row

@@ -7,10 +7,10 @@
 namespace zorse::codegen {
 
 struct Workspace {
-  llvm::DenseMap<mlir::Value, Place>
-      places; ///< without argument; tensors with a batch dimension follow all fixed bytes.
-  llvm::DenseMap<int, Place>
-      scratch; ///< without argument; scratch buffers of clusters, shared by their launches
+  llvm::DenseMap<mlir::Value, Place> places; ///< without argument; tensors with a batch dimension
+                                             ///< follow all fixed bytes.
+  llvm::DenseMap<int, Place> scratch; ///< without argument; scratch buffers of clusters, shared by
+                                      ///< their launches
   bundle::AffineSize bytes;
 };
 

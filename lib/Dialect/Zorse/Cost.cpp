@@ -32,8 +32,8 @@ static double visiblePairs(double queries, double keys, const AttentionOptions &
 
 template <typename Op> static double attentionFlops(Op op, double products) {
   ArrayRef<int64_t> q = typeOf(op.getQ()).getShape(), v = typeOf(op.getV()).getShape();
-  double pairs =
-      visiblePairs(q[1], v[1], op.getOptions()) * q[2] * (ShapedType::isDynamic(q[0]) ? 1 : q[0]);
+  double pairs = visiblePairs(q[1], v[1], op.getOptions()) * q[2] *
+                 (ShapedType::isDynamic(q[0]) ? 1 : q[0]);
   return pairs * (products * (q[3] + v[3]) + kSpecialFunction);
 }
 

@@ -78,9 +78,9 @@ static OpFactors::Segment tableAndRows(FactorBuilder &builder, OpFactors::Value 
 
 OpFactors GatherOp::getFactors() {
   FactorBuilder builder(*this);
-  OpFactors::Segment v =
-      tableAndRows(builder, builder.operand(0), builder.result(0), builder.operand(1), getTable(),
-                   getIndices(), FactorKind::Reduced, FactorKind::Parallel);
+  OpFactors::Segment v = tableAndRows(builder, builder.operand(0), builder.result(0),
+                                      builder.operand(1), getTable(), getIndices(),
+                                      FactorKind::Reduced, FactorKind::Parallel);
   builder.countAlong(v, 1);
   if (getPadding())
     builder.countAlong(v);
@@ -89,9 +89,9 @@ OpFactors GatherOp::getFactors() {
 
 OpFactors ScatterAddOp::getFactors() {
   FactorBuilder builder(*this);
-  OpFactors::Segment v =
-      tableAndRows(builder, builder.result(0), builder.operand(1), builder.operand(0), getY(),
-                   getIndices(), FactorKind::Parallel, FactorKind::Reduced);
+  OpFactors::Segment v = tableAndRows(builder, builder.result(0), builder.operand(1),
+                                      builder.operand(0), getY(), getIndices(),
+                                      FactorKind::Parallel, FactorKind::Reduced);
   builder.countAlong(v, 0);
   if (getPadding())
     builder.countAlong(v);

@@ -113,8 +113,8 @@ OpFactors RopeOp::getFactors() {
   OpFactors::Segment r = builder.parallel(shape[0]), s = builder.parallel(shape[1]),
                      h = builder.parallel(shape[2]);
   OpFactors::Segment pairs = builder.parallel(shape[3] / 2), both = builder.indivisible(2);
-  OpFactors::Segment channels =
-      getInterleaved() ? FactorBuilder::product(pairs, both) : FactorBuilder::product(both, pairs);
+  OpFactors::Segment channels = getInterleaved() ? FactorBuilder::product(pairs, both)
+                                                 : FactorBuilder::product(both, pairs);
   FactorBuilder::set(builder.operand(0), {r, s, h, channels});
   for (unsigned table : {1, 2})
     if (carriesSamples(getCos().getType()))

@@ -158,8 +158,8 @@ OpFoldResult RoundOp::fold(FoldAdaptor) {
   // The inner of two equal roundings remains. They must have the same gradient rule: a
   // straight-through inner rounding would otherwise lose the rounding of the gradient.
   auto inner = getX().getDefiningOp<RoundOp>();
-  const bool isSame =
-      inner && inner.getTo() == getTo() && inner.getStraightThrough() == getStraightThrough();
+  const bool isSame = inner && inner.getTo() == getTo() &&
+                      inner.getStraightThrough() == getStraightThrough();
   return isSame && (inner.getPerOperator() || !getPerOperator()) ? OpFoldResult(getX())
                                                                  : OpFoldResult();
 }

@@ -104,8 +104,8 @@ class ArgumentChecker {
 public:
   LogicalResult check(func::FuncOp function, Task task) {
     std::map<ArgumentKind, SmallVector<uint32_t>> defined;
-    for (bool defining :
-         {true, false}) // a joint function has arguments for the gradients of its results
+    for (bool defining : {true, false}) // a joint function has arguments for the gradients of its
+                                        // results
       for (bool result : {false, true}) {
         ArrayRef<Type> types = result ? function.getResultTypes() : function.getArgumentTypes();
         for (auto [i, type] : llvm::enumerate(types)) {
@@ -140,8 +140,10 @@ private:
         !llvm::is_contained(result ? kinds.results : kinds.arguments, attribute.getKind()))
       return function.emitOpError("(C2) has ")
              << attribute << " as " << where << ", which functions of this task do not have";
-    if (attribute.getKind() == ArgumentKind::Scalars ||
-        task == Task::Logits) // f64 or i64 by field; positions and result of logits
+    if (attribute.getKind() == ArgumentKind::Scalars || task == Task::Logits) // f64 or i64 by
+                                                                              // field; positions
+                                                                              // and result of
+                                                                              // logits
       return success();
     const ArgumentKind source = sourceOf(attribute.getKind());
     auto [found, isNew] = types.try_emplace({source, attribute.getIndex()}, type);
@@ -232,13 +234,13 @@ LogicalResult UnitOp::verifySymbolUses(SymbolTableCollection &symbols) {
   SmallVector<std::pair<ArgumentAttr, Type>> parameters, inputs, boundary, known, results;
   for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
     ArgumentAttr attribute = attributeOfArgument(function, unsigned(i));
-    auto *list =
-        isOfKind(attribute, ArgumentKind::Parameter)    ? &parameters
-        : isOfKind(attribute, ArgumentKind::Input)      ? &inputs
-        : isOfKind(attribute, ArgumentKind::BoundaryIn) ? &boundary
-        : isOfKind(attribute, ArgumentKind::Scalars) && attribute.getField() == ScalarField::Known
-            ? &known
-            : nullptr;
+    auto *list = isOfKind(attribute, ArgumentKind::Parameter)    ? &parameters
+                 : isOfKind(attribute, ArgumentKind::Input)      ? &inputs
+                 : isOfKind(attribute, ArgumentKind::BoundaryIn) ? &boundary
+                 : isOfKind(attribute, ArgumentKind::Scalars) &&
+                         attribute.getField() == ScalarField::Known
+                     ? &known
+                     : nullptr;
     if (list)
       list->push_back({attribute, type});
   }

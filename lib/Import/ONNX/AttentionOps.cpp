@@ -35,8 +35,8 @@ static FailureOr<Value> attentionMask(OpContext &op, const ImportedValue &q, int
     m.view.dims[0].clear();
   bool perHead = std::any_of(m.view.dims[1].begin(), m.view.dims[1].end(),
                              [](const Factor &factor) { return factor.stride != 0; });
-  FactorList queryList =
-      m.view.size(2) == queries ? m.view.dims[2] : FactorList{Factor{queries, 0, false}};
+  FactorList queryList = m.view.size(2) == queries ? m.view.dims[2]
+                                                   : FactorList{Factor{queries, 0, false}};
   FactorList keyList = m.view.size(3) == keys ? m.view.dims[3] : FactorList{Factor{keys, 0, false}};
   Groups groups{perHead ? m.view.dims[1] : FactorList{}, queryList, keyList};
   Value value = materialise(op.state, m, groups, isBatched(m));

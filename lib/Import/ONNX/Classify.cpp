@@ -12,9 +12,8 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-static constexpr int64_t kFolded =
-    1
-    << 17; ///< max elements of a constant that may decide the graph; a larger one stays an argument
+static constexpr int64_t kFolded = 1 << 17; ///< max elements of a constant that may decide the
+                                            ///< graph; a larger one stays an argument
 
 static constexpr const char *kMetadataHint =
     "write the module's facts into the file (zorse.metadata: write_metadata(module, path, "
@@ -45,8 +44,8 @@ static std::vector<std::string> asPatterns(const std::vector<std::string> &names
     StringRef(name).split(parts, '.');
     std::string pattern;
     for (StringRef part : parts) {
-      bool number =
-          !part.empty() && llvm::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
+      bool number = !part.empty() &&
+                    llvm::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
       pattern += (pattern.empty() ? "" : ".") + (number ? std::string("*") : part.str());
     }
     pattern = "'" + pattern + "'";
@@ -140,8 +139,8 @@ static LogicalResult restoreMerged(ImportState &state, const Uses &uses) {
       continue;
     if (state.metadata.source == ModuleMetadata::Source::Module) {
       std::vector<std::string> names = state.metadata.namesOf(original);
-      bool known =
-          state.metadata.parameters.count(original) || state.metadata.buffers.count(original);
+      bool known = state.metadata.parameters.count(original) ||
+                   state.metadata.buffers.count(original);
       if (!known || std::find(names.begin(), names.end(), source->second->name()) != names.end())
         continue;
     } else if (looksRenamed(original) || StringRef(original).contains("/")) {
@@ -184,8 +183,9 @@ static LogicalResult restoreMerged(ImportState &state, const Uses &uses) {
 /// Initializers that contain a parameter under another name. If a parameter is stored twice, the
 /// two initializers become one parameter again.
 static LogicalResult aliasStored(ImportState &state) {
-  std::map<std::string, std::pair<int, std::string>>
-      holders; // by first name: the value, and the form in which it stores the parameter
+  std::map<std::string, std::pair<int, std::string>> holders; // by first name: the value, and the
+                                                              // form in which it stores the
+                                                              // parameter
   std::map<std::string, const onnx::Tensor *> byName;
   for (auto &[value, tensor] : state.graph.body.initializers) {
     byName[tensor->name()] = tensor;
@@ -263,8 +263,8 @@ static LogicalResult checkMissing(ImportState &state, const std::set<std::string
                     ((fact->second.reached == false && isTrained) || fact->second.read == false);
       if (isInFile(state, name, present))
         there.push_back("'" + name + "'"), trains |= isTrained;
-      else if (!unused && !isTrained &&
-               !forced(state, name)) // missing trained ones are found above
+      else if (!unused && !isTrained && !forced(state, name)) // missing trained ones are found
+                                                              // above
         gone.push_back("'" + name + "'");
     }
     if (trains && !gone.empty())
@@ -343,8 +343,8 @@ static LogicalResult guessRoles(ImportState &state,
     } else if (inferred == InferredRole::Trained) {
       trained.push_back(each.name());
     }
-    state.roles[tensor] =
-        inferred == InferredRole::Trained ? InitializerRole::Trained : InitializerRole::Constant;
+    state.roles[tensor] = inferred == InferredRole::Trained ? InitializerRole::Trained
+                                                            : InitializerRole::Constant;
   }
   if (!ambiguous.empty() && !state.options.trustGuess)
     return error(state, "the file does not say whether " + std::to_string(ambiguous.size()) +

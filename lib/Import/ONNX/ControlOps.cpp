@@ -66,8 +66,8 @@ zorse::onnx_import::stacked(OpContext &op, std::vector<ImportedValue> parts, int
   Decomposition make(op);
   for (ImportedValue &part : parts)
     part = make.unsqueeze(part, axis);
-  ImportedValue whole =
-      parts.size() == 1 ? parts[0] : make("Concat", std::move(parts), {{"axis", axis}});
+  ImportedValue whole = parts.size() == 1 ? parts[0]
+                                          : make("Concat", std::move(parts), {{"axis", axis}});
   return make.hasFailed() ? FailureOr<ImportedValue>(failure()) : whole;
 }
 

@@ -255,8 +255,8 @@ static LogicalResult importConvTranspose(OpContext &op) {
     } else if (padding == "VALID") {
       pads[i] = pads[i + rank] = 0;
     }
-    const int64_t count =
-        strides[i] * (from[2 + i] - 1) + span + more[i] - pads[i] - pads[i + rank];
+    const int64_t count = strides[i] * (from[2 + i] - 1) + span + more[i] - pads[i] -
+                          pads[i + rank];
     if (count < 1)
       return op.error("has no positions left in dimension " + Twine(i + 2));
     if (strides[i] > 1)

@@ -61,8 +61,8 @@ static ImportedValue runningSumOfConstant(ImportState &state, ImportedValue x, i
 static ImportedValue runningOverSamples(Decomposition &make, bool reverse, bool exclusive,
                                         const ImportedValue &x, const ImportedValue &before,
                                         const ImportedValue &all) {
-  ImportedValue copies = reverse ? make("Sub", {all, before})
-                                 : before; // number of samples before this one, or from it on
+  ImportedValue copies = reverse ? make("Sub", {all, before}) : before; // number of samples before
+                                                                        // this one, or from it on
   if (reverse == exclusive)
     copies = make(reverse ? "Sub" : "Add", {copies, make.number(1, x)});
   return make("Mul", {x, copies});

@@ -35,8 +35,8 @@ ImportedValue Decomposition::operator()(const char *op, std::vector<ImportedValu
   node.op = op;
   node.partOf = of.node.partOf.empty() ? of.node.op : of.node.partOf;
   node.name = of.node.name;
-  node.opset = of.node.domain.empty() ? of.node.opset
-                                      : of.state.model.opset(); // parts are in the default domain
+  node.opset = of.node.domain.empty() ? of.node.opset : of.state.model.opset(); // parts are in the
+                                                                                // default domain
   for (auto &[name, value] : attributes)
     node.attributes[name] = makeAttribute(name, value);
   ImportState &state = of.state;

@@ -100,8 +100,8 @@ std::optional<LogicalResult> zorse::onnx_import::applyToDrawn(OpContext &op) {
   if (which == "Identity")
     return op.result(std::move(x));
   if (which == "Cast" || which == "CastLike") {
-    const ElementKind type =
-        which == "Cast" ? static_cast<ElementKind>(op.integer("to")) : op.operand(1).type;
+    const ElementKind type = which == "Cast" ? static_cast<ElementKind>(op.integer("to"))
+                                             : op.operand(1).type;
     if (isFloat(type)) {
       x.type = type;
       return isCompared ? drawMask(op, x.type, x.view, drawn) : op.result(std::move(x));

@@ -244,16 +244,16 @@ private:
   /// another operand has samples there, a constant needs no copy per sample.
   void dropRepeats() {
     for (LabelledOperand &operand : operands) {
-      ImportedValue small =
-          operand.value.isConstant() ? compressed(op.state, operand.value) : operand.value;
+      ImportedValue small = operand.value.isConstant() ? compressed(op.state, operand.value)
+                                                       : operand.value;
       for (size_t i = operand.labels.size(); i-- > 0 && operand.labels.size() > 1;) {
         const char label = operand.labels[i];
         FactorList &along = small.view.dims[i];
         const bool repeats =
             !along.empty() &&
             std::all_of(along.begin(), along.end(), [](const Factor &f) { return f.stride == 0; });
-        const bool forSamples =
-            repeats && !isBatched(small) && along.size() == 1 && along[0].sample;
+        const bool forSamples = repeats && !isBatched(small) && along.size() == 1 &&
+                                along[0].sample;
         const auto holders =
             std::count_if(operands.begin(), operands.end(),
                           [&](const LabelledOperand &other) { return holds(other.labels, label); });

@@ -120,10 +120,10 @@ static std::optional<LogicalResult> scaledBinary(OpContext &op, const std::strin
     auto uniform = uniformNumber(op.state, c);
     if (!uniform)
       continue;
-    bool neutral =
-        (which == "Add" && uniform->is(0)) || (which == "Sub" && uniform->is(0) && !side);
-    bool scales =
-        (which == "Mul" && !uniform->is(0)) || (which == "Div" && !side && !uniform->is(0));
+    bool neutral = (which == "Add" && uniform->is(0)) ||
+                   (which == "Sub" && uniform->is(0) && !side);
+    bool scales = (which == "Mul" && !uniform->is(0)) ||
+                  (which == "Div" && !side && !uniform->is(0));
     if (!neutral && !scales)
       continue;
     if (auto value = stretched(x, c.view)) {
@@ -185,9 +185,9 @@ static bool rowsOpen(ImportState &state, const ImportedValue &mask, bool boolean
     return llvm::any_of(row, [](double x) { return x > -1e9; });
   };
   state.keepAlive.push_back(mask.lazy());
-  return state.openCache[key] =
-             last.size() > 1 || visitRuns(mask.view.offset, factors,
-                                          isOpen); // a merged last axis is not that of a mask
+  return state.openCache[key] = last.size() > 1 || visitRuns(mask.view.offset, factors,
+                                                             isOpen); // a merged last axis is not
+                                                                      // that of a mask
 }
 
 LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which,
@@ -397,8 +397,8 @@ static LogicalResult importWhere(OpContext &op) {
   }
   // A mask selects visible entries: the hiding constant is the second choice.
   auto hiding = [&](const ImportedValue &value) {
-    auto uniform =
-        value.isConstant() && isFloat(value.type) ? uniformValue(op.state, value) : std::nullopt;
+    auto uniform = value.isConstant() && isFloat(value.type) ? uniformValue(op.state, value)
+                                                             : std::nullopt;
     return uniform && *uniform <= -1e9;
   };
   if (hiding(yes) && condition.isConstant()) {

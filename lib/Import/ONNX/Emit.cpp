@@ -199,8 +199,8 @@ static Value cut(ImportState &state, Value base, int64_t offset, const FactorLis
   SmallVector<int64_t> permutation(factors.size() + (sampled ? 1 : 0), 0);
   bool identity = true;
   for (size_t position = 0; position < order.size(); ++position) {
-    permutation[order[position] + (sampled ? 1 : 0)] =
-        static_cast<int64_t>(position) + (sampled ? 1 : 0);
+    permutation[order[position] + (sampled ? 1 : 0)] = static_cast<int64_t>(position) +
+                                                       (sampled ? 1 : 0);
     identity &= order[position] == position;
   }
   if (!identity)
@@ -298,8 +298,9 @@ static Value materialiseConstant(ImportState &state, const ImportedValue &operan
   int64_t computed = 1; // cannot overflow: products of sizes are at most 2^44
   for (const Factor &factor : factors)
     computed *= factor.stride == 0 ? 1 : factor.size;
-  if (computed > state.options.maxComputed &&
-      !operand.lazy()->isFill()) { // the node is rejected after it has been interpreted
+  if (computed > state.options.maxComputed && !operand.lazy()->isFill()) { // the node is rejected
+                                                                           // after it has been
+                                                                           // interpreted
     state.tooLarge = std::max(state.tooLarge, computed);
     SmallVector<int64_t> sizes;
     for (const Factor &factor : factors)
@@ -379,8 +380,8 @@ Value zorse::onnx_import::materialise(ImportState &state, const ImportedValue &o
 
   // Contiguous factors with no repeats in between share one dimension.
   for (size_t i = 1; i < kept.size();) {
-    bool adjacent =
-        keptAt[i] == keptAt[i - 1] + 1 && kept[i - 1].stride == kept[i].size * kept[i].stride;
+    bool adjacent = keptAt[i] == keptAt[i - 1] + 1 &&
+                    kept[i - 1].stride == kept[i].size * kept[i].stride;
     size_t flatIndex = keptAt[i] - (front ? 1 : 0);
     bool sameGroup = false;
     if (adjacent) {

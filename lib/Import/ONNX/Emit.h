@@ -62,9 +62,9 @@ ImportedValue copied(ImportState &state, const ImportedValue &value);
 /// samples would be mixed.
 mlir::FailureOr<ImportedValue> reshaped(OpContext &op, const ImportedValue &value,
                                         const std::vector<int64_t> &shape);
-ImportedValue
-compressed(const ImportState &state,
-           const ImportedValue &value); ///< a constant in which repeating axes have stride 0
+ImportedValue compressed(const ImportState &state,
+                         const ImportedValue &value); ///< a constant in which repeating axes have
+                                                      ///< stride 0
 /// All elements of a constant as integers. None if it is not constant or has more than `limit`
 /// elements.
 std::optional<std::vector<int64_t>> constantInts(const ImportedValue &value,

@@ -50,8 +50,8 @@ static LogicalResult importFourier(OpContext &op) {
   const double scale = inverse ? 1 / static_cast<double>(length) : 1;
   for (int64_t n = 0; n < std::min(positions, length); ++n)
     for (int64_t k = 0; k < frequencies; ++k) {
-      const double angle =
-          2 * M_PI * static_cast<double>(n * k % length) / static_cast<double>(length);
+      const double angle = 2 * M_PI * static_cast<double>(n * k % length) /
+                           static_cast<double>(length);
       const auto at = static_cast<size_t>(n * frequencies + k);
       cosines[at] = scale * std::cos(angle);
       sines[at] = (inverse ? -scale : scale) * std::sin(angle);

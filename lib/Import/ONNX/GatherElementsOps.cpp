@@ -71,9 +71,9 @@ static LogicalResult pickElements(OpContext &op, ImportedValue x, const Imported
     return op.result(std::move(result));
   }
   auto counted = countedFromFront(op, ids, size);
-  if (failed(counted) ||
-      failed(nest = nestOfPicks(op, x, *counted,
-                                axis))) // the memory order of `counted` differs from that of ids
+  if (failed(counted) || failed(nest = nestOfPicks(op, x, *counted,
+                                                   axis))) // the memory order of `counted` differs
+                                                           // from that of ids
     return failure();
   data = nest->emit(op.state, 0, x.view.dims[axis]);
   ImportedValue result =
@@ -273,8 +273,8 @@ static LogicalResult importGatherND(OpContext &op) {
     Decomposition make(op);
     ImportedValue places = make.slice(ids, ids.rank() - 1, 1, depth - 1);
     places.countsSamples = false;
-    if (depth == 2 && places.isConstant() &&
-        !make.hasFailed()) { // the same places in every sample: may be a view
+    if (depth == 2 && places.isConstant() && !make.hasFailed()) { // the same places in every
+                                                                  // sample: may be a view
       places.view.dims.erase(places.view.dims.begin());
       places.view.dims.pop_back();
       return make.result(make("Gather", {x, std::move(places)}, {{"axis", int64_t(1)}}));

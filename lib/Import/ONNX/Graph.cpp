@@ -296,8 +296,8 @@ private:
     if (!flattenNodes(function.node(), scope, opsets, bindings, call.name + "/", depth + 1, body))
       return false;
     if (!bound.empty()) {
-      error =
-          call.describe() + ": function output '" + *bound.begin() + "' is not defined in its body";
+      error = call.describe() + ": function output '" + *bound.begin() +
+              "' is not defined in its body";
       return false;
     }
     for (auto &[value, name] : forwarded) {
@@ -383,9 +383,9 @@ private:
   std::map<std::tuple<std::string, std::string, std::string>, const onnx::Function *> functions;
   std::vector<std::set<std::string>> local{1}; ///< names defined in each open scope
   std::set<std::string> bound;                 ///< function outputs that no node has defined yet
-  const std::set<std::string> *declared =
-      nullptr;      ///< attributes of the function that is being inlined; null in the main graph
-  size_t items = 0; ///< number of items counted against maxItems
+  const std::set<std::string> *declared = nullptr; ///< attributes of the function that is being
+                                                   ///< inlined; null in the main graph
+  size_t items = 0;                                ///< number of items counted against maxItems
 };
 
 } // namespace

@@ -50,8 +50,8 @@ struct GraphBody {
 struct FlatGraph {
   GraphBody body;
   std::vector<std::string> valueNames;
-  std::vector<std::pair<int, const onnx::ValueInfo *>>
-      inputs; ///< without inputs that are initializers
+  std::vector<std::pair<int, const onnx::ValueInfo *>> inputs; ///< without inputs that are
+                                                               ///< initializers
 };
 
 /// Resolves the graph of `model`: inlines functions (with attributes bound) and orders nodes.

@@ -76,9 +76,9 @@ private:
     ImportedValue away = make("Abs", {plus(x, -min)});
     ImportedValue turns = make("Floor", {times(away, 1 / span)});
     ImportedValue rest = make("Sub", {away, times(turns, span)});
-    ImportedValue odd =
-        make("Greater", {make("Sub", {turns, times(make("Floor", {times(turns, 0.5)}), 2)}),
-                         make.number(0.5, x)});
+    ImportedValue odd = make(
+        "Greater",
+        {make("Sub", {turns, times(make("Floor", {times(turns, 0.5)}), 2)}), make.number(0.5, x)});
     return clipped(plus(make("Where", {odd, plus(times(rest, -1), span), rest}), min), size);
   }
 

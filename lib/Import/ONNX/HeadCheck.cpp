@@ -320,8 +320,8 @@ static HeadValue valueOf(const ImportedValue &given, const llvm::DenseMap<Value,
     value.value = moved.lookup_or(given.value(), given.value());
     const std::optional<double> scale = given.scale().constant();
     value.scale = scale.value_or(1);
-    value.readable =
-        scale && !given.countsSamples && (countSampleFactors(given.view) == 1 || !isBatched(given));
+    value.readable = scale && !given.countsSamples &&
+                     (countSampleFactors(given.view) == 1 || !isBatched(given));
   }
   return value;
 }

@@ -96,8 +96,8 @@ void HeadData::fill(Value value, const std::vector<int64_t> &shape, int which) {
   const bool isFloat = isa<FloatType>(type.getElementType()),
              isBool = type.getElementType().isInteger(1);
   const int64_t bound = isFloat || isBool || which >= 4 ? 2 : boundOf(value);
-  const std::optional<int64_t> ignored =
-      isFloat || isBool || which >= 2 ? std::nullopt : ignoredIn(value);
+  const std::optional<int64_t> ignored = isFloat || isBool || which >= 2 ? std::nullopt
+                                                                         : ignoredIn(value);
   for (double &element : tensor.values)
     if (isFloat)
       element = 0.1 + 0.8 * uniform(); // keeps logarithms and roots finite
@@ -145,13 +145,12 @@ static double stored(const WeightSource &weight, int64_t i) {
 bool HeadData::readWeight(BlockArgument argument) {
   auto name =
       source.function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attributes::kParameter);
-  auto found =
-      std::find_if(source.weights.begin(), source.weights.end(), [&](const WeightSource &weight) {
-        return name && weight.parameter == name.getValue();
-      });
+  auto found = std::find_if(
+      source.weights.begin(), source.weights.end(),
+      [&](const WeightSource &weight) { return name && weight.parameter == name.getValue(); });
   if (found == source.weights.end() || !found->data)
-    return why =
-               "the numbers of parameter '" + (name ? name.getValue().str() : "") + "' are missing",
+    return why = "the numbers of parameter '" + (name ? name.getValue().str() : "") +
+                 "' are missing",
            false;
   reference::Tensor tensor =
       reference::Tensor::filled(cast<RankedTensorType>(argument.getType()).getShape().vec(), 0);

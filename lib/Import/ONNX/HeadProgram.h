@@ -76,8 +76,8 @@ private:
   bool ofLabel = false;
   llvm::DenseSet<mlir::Value> met;
   std::vector<mlir::Operation *> order, shared; ///< shared: without samples, the same for all cells
-  std::vector<std::vector<mlir::Operation *>>
-      counting; ///< by count: the operations that it needs and earlier counts do not
+  std::vector<std::vector<mlir::Operation *>> counting; ///< by count: the operations that it needs
+                                                        ///< and earlier counts do not
   Values sharedValues;
   Data data;
   reference::Options options;

@@ -107,8 +107,8 @@ static LogicalResult chooseLoss(ImportState &state, std::vector<int> &wanted) {
   if (!state.options.loss.empty()) {
     if (state.options.loss != "cross_entropy")
       return error(state, "loss '" + state.options.loss + "' is not known; expects cross_entropy");
-    std::string name =
-        state.options.logits.empty() && outputs.size() ? outputs[0].name() : state.options.logits;
+    std::string name = state.options.logits.empty() && outputs.size() ? outputs[0].name()
+                                                                      : state.options.logits;
     int value = byName(name);
     if (value < 0)
       return error(state,
@@ -174,8 +174,8 @@ static LogicalResult run(ImportState &state, ImportedModel &result) {
                         "Leave the option out");
   state.lossNumber = state.options.loss.empty() ? wanted[0] : -1;
   ImportedValue loss = state.values[wanted[0]];
-  if (auto number =
-          loss.view.elements() == 1 && loss.isKnown() ? uniformNumber(state, loss) : std::nullopt) {
+  if (auto number = loss.view.elements() == 1 && loss.isKnown() ? uniformNumber(state, loss)
+                                                                : std::nullopt) {
     if (!state.options.inputsAlone)
       return error(state,
                    "the loss '" + state.graph.valueNames[wanted[0]] +

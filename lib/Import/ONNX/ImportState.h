@@ -80,21 +80,21 @@ struct ImportState {
   bool rowsBaked = false;
   std::vector<Count> counts;
   llvm::DenseSet<mlir::Value> weighted; ///< values that depend on weights or random numbers
-  std::deque<ImportedValue>
-      values; ///< by value number; a deque, because handlers keep references while values are added
+  std::deque<ImportedValue> values; ///< by value number; a deque, because handlers keep references
+                                    ///< while values are added
   std::vector<std::string> inputNames; ///< by argument
   std::map<std::string, unsigned> inputArguments;
   std::map<int, const onnx::Tensor *> initializers; ///< by value number
   std::map<const onnx::Tensor *, InitializerRole> roles;
   std::map<const onnx::Tensor *, ImportedValue> parameters;
-  std::vector<std::unique_ptr<onnx::Tensor>>
-      restored; ///< merged parameters that are separate again
-  std::map<const onnx::Tensor *, const onnx::Tensor *>
-      transposeOf; ///< matrices that the exporter wrote twice
-  std::map<const onnx::Tensor *, const onnx::Tensor *>
-      rawSources; ///< initializers that contain their bytes
-  std::vector<WeightSource>
-      weights; ///< index: argument number minus number of inputs; in order of creation
+  std::vector<std::unique_ptr<onnx::Tensor>> restored; ///< merged parameters that are separate
+                                                       ///< again
+  std::map<const onnx::Tensor *, const onnx::Tensor *> transposeOf; ///< matrices that the exporter
+                                                                    ///< wrote twice
+  std::map<const onnx::Tensor *, const onnx::Tensor *> rawSources;  ///< initializers that contain
+                                                                    ///< their bytes
+  std::vector<WeightSource> weights; ///< index: argument number minus number of inputs; in order of
+                                     ///< creation
   std::map<unsigned, size_t> weightOfArgument;
   llvm::DenseSet<mlir::Value> tainted;
   llvm::DenseMap<size_t, llvm::SmallVector<mlir::Operation *, 1>> emitted; ///< by structural hash
@@ -107,9 +107,9 @@ struct ImportState {
   std::map<int64_t, bool> keepsSmallNumbers; ///< by rngId of Drawn
   std::set<const onnx::Tensor *> statistics; ///< running statistics
   bool guessedSingleRow = false;
-  std::vector<std::string>
-      frozenNorms; ///< batch norms that normalize by running statistics which are not updated
-  bool normsMayTrain = false; ///< --batch-norm-group-size would train some of them
+  std::vector<std::string> frozenNorms; ///< batch norms that normalize by running statistics which
+                                        ///< are not updated
+  bool normsMayTrain = false;           ///< --batch-norm-group-size would train some of them
   int64_t inertDropouts = 0;
   std::vector<std::string> warnings, notes;
 };

@@ -69,9 +69,9 @@ struct ImportedValue {
   ElementKind type = ElementKind::Undefined;
   View view; ///< view of a value with a shape; otherwise that of a scalar
   std::variant<std::monostate, Constant, Known, Tensor, Sequence, Loss, Sums, Drawn> content;
-  bool hides = false; ///< may contain a row (last axis) in which every entry is masked
-  bool countsSamples =
-      false; ///< ids for a GatherND with the sample number as first component, written as 0
+  bool hides = false;         ///< may contain a row (last axis) in which every entry is masked
+  bool countsSamples = false; ///< ids for a GatherND with the sample number as first component,
+                              ///< written as 0
 
   explicit operator bool() const { return !is<std::monostate>(); }
   bool isConstant() const { return is<Constant>(); }

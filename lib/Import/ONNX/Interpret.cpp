@@ -184,8 +184,8 @@ LogicalResult zorse::onnx_import::interpret(ImportState &state, const GraphBody 
 /// Checks what every handler relies on: required operands exist and are tensors.
 static LogicalResult checkOperands(OpContext &op) {
   size_t count = op.rule->min;
-  bool sequences =
-      op.node.op == "SequenceAt" || op.node.op == "ConcatFromSequence" || op.node.op == "Identity";
+  bool sequences = op.node.op == "SequenceAt" || op.node.op == "ConcatFromSequence" ||
+                   op.node.op == "Identity";
   bool anyGraph = false;
   for (size_t i = 0; i < std::max(count, op.node.inputs.size()); ++i) {
     const ImportedValue &operand = op.operand(i);

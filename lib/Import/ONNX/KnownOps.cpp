@@ -467,8 +467,8 @@ LogicalResult zorse::onnx_import::applyWith(OpContext &op, std::vector<ImportedV
   GraphNode other = op.node;
   const size_t first = op.state.values.size();
   for (size_t i = 0; i < operands.size(); ++i) {
-    std::string name =
-        op.node.inputs[i] < 0 ? std::string() : op.state.graph.valueNames[op.node.inputs[i]];
+    std::string name = op.node.inputs[i] < 0 ? std::string()
+                                             : op.state.graph.valueNames[op.node.inputs[i]];
     other.inputs[i] = operands[i] ? static_cast<int>(op.state.values.size()) : -1;
     if (!operands[i])
       continue;

@@ -162,10 +162,10 @@ public:
       : IntLazy(kind, size), start(start), step(step) {}
   void readInts(int64_t begin, int64_t stride, int64_t n, int64_t *out) const override {
     for (int64_t i = 0; i < n; ++i)
-      out[i] = static_cast<int64_t>(
-          static_cast<uint64_t>(start) +
-          static_cast<uint64_t>(step) *
-              static_cast<uint64_t>(begin + i * stride)); // wraps around as in ONNX
+      out[i] = static_cast<int64_t>(static_cast<uint64_t>(start) +
+                                    static_cast<uint64_t>(step) *
+                                        static_cast<uint64_t>(begin + i * stride)); // wraps around
+                                                                                    // as in ONNX
   }
 
 private:

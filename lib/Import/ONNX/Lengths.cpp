@@ -201,8 +201,8 @@ std::optional<LogicalResult> zorse::onnx_import::applyToSampleNumbers(OpContext 
       which == "ConcatFromSequence" || which == "SequenceAt")
     return std::nullopt;
   int64_t step = operands[0].sampleStep();
-  const bool isInteger =
-      which != "Cast" || (!isFloat(static_cast<ElementKind>(op.integer("to"))) &&
+  const bool isInteger = which != "Cast" ||
+                         (!isFloat(static_cast<ElementKind>(op.integer("to"))) &&
                           static_cast<ElementKind>(op.integer("to")) != ElementKind::Bool);
   bool supported = false;
   if (which == "Shape" || which == "Size") {
@@ -233,12 +233,12 @@ std::optional<LogicalResult> zorse::onnx_import::applyToSampleNumbers(OpContext 
     Decomposition make(op);
     for (ImportedValue &operand : operands)
       if (operand.sampleStep() != 0)
-        operand =
-            withNumbers(make, operand,
-                        wrap(create<SampleNumberOp>(
-                                 op.state, RankedTensorType::get({ShapedType::kDynamic},
-                                                                 op.state.builder.getI64Type())),
-                             ElementKind::I64, {op.state.rows}));
+        operand = withNumbers(
+            make, operand,
+            wrap(create<SampleNumberOp>(
+                     op.state,
+                     RankedTensorType::get({ShapedType::kDynamic}, op.state.builder.getI64Type())),
+                 ElementKind::I64, {op.state.rows}));
     return make.hasFailed() ? failure() : applyWith(op, std::move(operands));
   }
   for (ImportedValue &operand : operands)
@@ -257,8 +257,8 @@ LogicalResult zorse::onnx_import::rangeOfSamples(OpContext &op) {
   if (!start || !limit || !delta)
     return op.error("expects bounds and a step that are numbers");
   const auto from = start->constant(), step = delta->constant();
-  const bool integers =
-      from && step && *from == std::floor(*from) && *step == std::floor(*step) && *step > 0;
+  const bool integers = from && step && *from == std::floor(*from) && *step == std::floor(*step) &&
+                        *step > 0;
   if (!integers || std::fabs(*from) > 0x1p31 || *step > 0x1p31)
     return op.error("counts from " + start->print() + " to " + limit->print() + " in steps of " +
                     delta->print() +

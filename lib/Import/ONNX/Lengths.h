@@ -23,10 +23,10 @@ ImportedValue fillOver(ElementKind kind, double value, View view);
 /// Reports an error if the size of an axis, without its sample factor, is a multiple of the
 /// placeholder for B: the axis may hold samples without being marked so.
 mlir::LogicalResult checkExtent(OpContext &op, const FactorList &list);
-mlir::LogicalResult
-rangeOfSamples(OpContext &op); ///< imports a Range with at least one Known bound
-mlir::LogicalResult
-sliceByNumbers(OpContext &op); ///< imports a Slice with at least one Known bound
+mlir::LogicalResult rangeOfSamples(OpContext &op); ///< imports a Range with at least one Known
+                                                   ///< bound
+mlir::LogicalResult sliceByNumbers(OpContext &op); ///< imports a Slice with at least one Known
+                                                   ///< bound
 /// Reports an error if a slice with constant bounds cuts the sample axis in a file for any batch
 /// size.
 mlir::LogicalResult checkBounds(OpContext &op, const ImportedValue &x, int64_t axis, int64_t start,

@@ -62,9 +62,9 @@ static FailureOr<ImportedValue> productOfConstants(OpContext &op, const Imported
   right.view.dims.push_back({});
   right.view.dims.push_back(columns);
   right.view.dims.push_back(k); // [.., 1, N, K]
-  ImportedValue out =
-      foldElementwise(op.state, {left, right}, inner == 1 ? a.type : ElementKind::F64,
-                      floatKernel2(std::multiplies<double>()));
+  ImportedValue out = foldElementwise(op.state, {left, right},
+                                      inner == 1 ? a.type : ElementKind::F64,
+                                      floatKernel2(std::multiplies<double>()));
   if (!out)
     return op.error("expects shapes that broadcast");
   if (inner > 1) {
@@ -182,8 +182,8 @@ FailureOr<ImportedValue> zorse::onnx_import::product(OpContext &op, ImportedValu
     // the batch.
     const Number both = a.scale() * b.scale();
     if (auto constant = both.constant(); !constant || (!weightA && !weightB)) {
-      scale =
-          constant ? Number(attentionScale(op.state, *constant, a.view.size(a.rank() - 1))) : both;
+      scale = constant ? Number(attentionScale(op.state, *constant, a.view.size(a.rank() - 1)))
+                       : both;
       a.takeScale();
       b.takeScale();
     }

@@ -147,8 +147,8 @@ static std::string exportHint(const std::string &path) {
 
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string &path) {
   Result<std::shared_ptr<MappedFile>> file = MappedFile::open(path);
-  Result<std::unique_ptr<LoadedModel>> result =
-      file.failed() ? file.error() : load(std::move(*file), path);
+  Result<std::unique_ptr<LoadedModel>> result = file.failed() ? file.error()
+                                                              : load(std::move(*file), path);
   if (std::string remedy = result.failed() ? exportHint(path) : std::string(); !remedy.empty())
     return userError(remedy);
   return result;

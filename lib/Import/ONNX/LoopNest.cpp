@@ -46,8 +46,8 @@ LogicalResult LoopNest::dropSampleCopies(OpContext &op, size_t index, size_t alo
   }
   // A parameter with a fixed number of rows (a position table that an exporter folded): compare its
   // initial values.
-  if (auto argument =
-          operand.isTensor() ? dyn_cast<BlockArgument>(operand.value()) : BlockArgument())
+  if (auto argument = operand.isTensor() ? dyn_cast<BlockArgument>(operand.value())
+                                         : BlockArgument())
     if (auto found = op.state.weightOfArgument.find(argument.getArgNumber());
         found != op.state.weightOfArgument.end())
       if (const WeightSource &weight = op.state.weights[found->second];
@@ -77,8 +77,8 @@ static AxisSplit splitAxis(std::vector<FactorList> heads, int64_t dim, int64_t r
     // A sample factor of one row is a separate axis.
     bool single = false;
     for (size_t k = 0; k < count; ++k)
-      single |=
-          next[k] < heads[k].size() && heads[k][next[k]].sample && heads[k][next[k]].size == 1;
+      single |= next[k] < heads[k].size() && heads[k][next[k]].sample &&
+                heads[k][next[k]].size == 1;
     if (single) {
       for (size_t k = 0; k < count; ++k)
         if (next[k] < heads[k].size() && heads[k][next[k]].sample)
@@ -158,8 +158,8 @@ LogicalResult LoopNest::align(OpContext &op) {
         const int64_t own = dim - (rank - operand.rank());
         FactorList &head = heads.emplace_back(own < 0 ? FactorList() : operand.view.dims[own]);
         if ((own < 0 ? 1 : operand.view.size(own)) != *size)
-          head.push_back(Factor{
-              *size, 0, false}); // repeats; after a sample factor of one row, if there is one
+          head.push_back(Factor{*size, 0, false}); // repeats; after a sample factor of one row, if
+                                                   // there is one
       }
       split = splitAxis(std::move(heads), dim, *size, axes);
     }

@@ -27,10 +27,10 @@ template <typename Find> static std::string firstOf(const Message &message, cons
       continue;
     int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
     for (int i = 0; i < count; ++i)
-      if (std::string found =
-              firstOf(field->is_repeated() ? reflection.GetRepeatedMessage(message, field, i)
-                                           : reflection.GetMessage(message, field),
-                      find);
+      if (std::string found = firstOf(field->is_repeated()
+                                          ? reflection.GetRepeatedMessage(message, field, i)
+                                          : reflection.GetMessage(message, field),
+                                      find);
           !found.empty())
         return found;
   }

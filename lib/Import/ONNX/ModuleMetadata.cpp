@@ -57,8 +57,8 @@ std::vector<std::string> ModuleMetadata::namesOf(const std::string &name) const 
 HubName ModuleMetadata::hubNameOf(const std::string &initializer) const {
   std::string parameter = initializer;
   bool transposed = false;
-  if (!parameters.count(initializer) &&
-      !hub.count(initializer)) { // `hub` contains the running statistics among buffers
+  if (!parameters.count(initializer) && !hub.count(initializer)) { // `hub` contains the running
+                                                                   // statistics among buffers
     auto found = stored.find(initializer);
     if (found == stored.end() ||
         (found->second.form != "same" && found->second.form != "transpose"))

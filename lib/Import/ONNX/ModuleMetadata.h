@@ -38,19 +38,19 @@ struct ModuleMetadata {
                          ///< from the file
   std::map<std::string, ParameterMetadata> parameters;
   std::set<std::string> buffers;
-  std::optional<std::set<std::string>>
-      statistics; ///< running means of batch norms in training mode; not written by exporters
-  std::vector<std::vector<std::string>> ties; ///< groups of names, each of one parameter
-  std::vector<std::vector<std::string>>
-      equal; ///< parameters that had equal values but are not tied; exporters merge them
-  std::map<std::string, int64_t> padding; ///< row without gradient, by embedding weight
+  std::optional<std::set<std::string>> statistics; ///< running means of batch norms in training
+                                                   ///< mode; not written by exporters
+  std::vector<std::vector<std::string>> ties;      ///< groups of names, each of one parameter
+  std::vector<std::vector<std::string>> equal;     ///< parameters that had equal values but are not
+                                                   ///< tied; exporters merge them
+  std::map<std::string, int64_t> padding;          ///< row without gradient, by embedding weight
   std::map<std::string, StoredFact> stored;
   std::vector<std::string> unsaid; ///< stops or changes of gradients that ONNX cannot express
   std::optional<int64_t> detached; ///< number of times the module detaches a value with a gradient
   std::optional<bool> training;    ///< whether the module was in training mode
   std::set<std::string> used;      ///< parameters named by nodes of the file as their source
-  std::map<std::string, HubName>
-      hub; ///< by parameter: its own name in checkpoints of the hub, without ties
+  std::map<std::string, HubName> hub; ///< by parameter: its own name in checkpoints of the hub,
+                                      ///< without ties
   HubModel hubModel;
   int64_t detaches = 0, lostDetaches = 0; ///< detaches in the file; detaches that nodes mention but
                                           ///< the file does not contain

@@ -449,8 +449,8 @@ std::optional<Number> Number::folded(const std::string &function, const std::vec
   const auto truth = [](std::optional<bool> value) {
     return value ? std::optional<Number>(Number(*value ? 1.0 : 0.0)) : std::nullopt;
   };
-  const bool rounds =
-      function == "floor" || function == "ceil" || function == "trunc" || function == "round";
+  const bool rounds = function == "floor" || function == "ceil" || function == "trunc" ||
+                      function == "round";
   if ((rounds && x[0].isInteger()) || (function == "abs" && x[0].isNonNegative()))
     return x[0];
   if (function == "pow")

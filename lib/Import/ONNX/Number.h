@@ -49,8 +49,8 @@ public:
   bool isPositive() const;
   bool isNonNegative() const;
   bool isInteger() const;
-  std::optional<bool>
-  isEqualTo(const Number &other) const; ///< nothing if it depends on B or is not known
+  std::optional<bool> isEqualTo(const Number &other) const; ///< nothing if it depends on B or is
+                                                            ///< not known
   std::optional<bool> isLessThan(const Number &other) const;
   /// Whether the number can be printed: its text is not too long, it does not divide by zero, and
   /// all its parts are finite.

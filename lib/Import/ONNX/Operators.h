@@ -90,22 +90,22 @@ inline Opsets until(int64_t last) { return {0, last}; }
 constexpr size_t kAny = std::numeric_limits<size_t>::max();
 
 struct Registration {
-  std::vector<const char *>
-      names; ///< operators that one function imports; "domain.Name" outside of the default domain
-  size_t min, max; ///< min and max number of operands
+  std::vector<const char *> names; ///< operators that one function imports; "domain.Name" outside
+                                   ///< of the default domain
+  size_t min, max;                 ///< min and max number of operands
   std::vector<AttributeInfo> attributes;
   ImportFunction import;
   Opsets opsets = {};
 
-  const AttributeInfo *
-  attribute(llvm::StringRef name) const; ///< null if no attribute has this name
+  const AttributeInfo *attribute(llvm::StringRef name) const; ///< null if no attribute has this
+                                                              ///< name
 };
 
 class OperatorRegistry {
 public:
   void add(std::vector<Registration> operators);
-  const Registration *
-  find(const GraphNode &node) const; ///< null if the operator is not known, or not in this version
+  const Registration *find(const GraphNode &node) const; ///< null if the operator is not known, or
+                                                         ///< not in this version
 
 private:
   std::deque<Registration> all;

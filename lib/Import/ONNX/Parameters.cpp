@@ -134,10 +134,9 @@ ImportedValue zorse::onnx_import::parameter(ImportState &state, const onnx::Tens
     weight.bytes = bytes->size;
     weight.data = bytes->data;
     if (!bytes->missing && (bytes->file.empty() || bytes->owned))
-      weight.owned =
-          bytes->owned
-              ? bytes->owned
-              : std::make_shared<std::vector<uint8_t>>(bytes->data, bytes->data + bytes->size);
+      weight.owned = bytes->owned ? bytes->owned
+                                  : std::make_shared<std::vector<uint8_t>>(
+                                        bytes->data, bytes->data + bytes->size);
     if (weight.owned)
       weight.data = weight.owned->data();
   }

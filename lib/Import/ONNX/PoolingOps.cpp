@@ -99,8 +99,8 @@ static LogicalResult importAveragePool(OpContext &op) {
       for (int64_t window = 0; window < windows.counts[i]; ++window) {
         int64_t inside = 0;
         for (int64_t k = 0; k < windows.kernel[i]; ++k) {
-          const int64_t at =
-              window * windows.strides[i] + k * windows.dilations[i] - windows.before[i];
+          const int64_t at = window * windows.strides[i] + k * windows.dilations[i] -
+                             windows.before[i];
           inside += at >= first && at < end;
         }
         next.push_back(outer * static_cast<double>(inside));

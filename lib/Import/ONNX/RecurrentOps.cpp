@@ -149,8 +149,8 @@ private:
   int64_t directions = 1, positions = 0;
   size_t perDirection = 0; ///< activations per direction
   std::vector<std::string> activations;
-  std::vector<std::vector<ImportedValue>>
-      outputs; ///< indexed by position, then direction: samples x H
+  std::vector<std::vector<ImportedValue>> outputs; ///< indexed by position, then direction: samples
+                                                   ///< x H
   std::vector<ImportedValue> lastHidden, lastMemory;
 
   LogicalResult readShapes() {

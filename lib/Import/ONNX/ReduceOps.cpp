@@ -143,9 +143,9 @@ static LogicalResult extremumOfSamples(OpContext &op, const ImportedValue &x, in
       sumPerSample(op.state, materialise(op.state, each, groupsOf(each.view, true), true));
   if (!op.state.isFromInputs(numerator))
     return mixes(op, "takes the extremum of all samples");
-  ImportedValue known =
-      knownScalar(x.type, countOf(op.state, numerator,
-                                  op.node.op == "ReduceMax" ? ReduceKind::Max : ReduceKind::Min));
+  ImportedValue known = knownScalar(
+      x.type,
+      countOf(op.state, numerator, op.node.op == "ReduceMax" ? ReduceKind::Max : ReduceKind::Min));
   known.view.dims.resize(static_cast<size_t>(rank));
   return op.result(std::move(known));
 }

@@ -54,8 +54,8 @@ double weightAt(const Rule &rule, double distance) {
 /// Matrix in x out: column x contains the weights of output position x.
 std::vector<double> weightsOf(const Rule &rule, int64_t in, int64_t out, double scale) {
   std::vector<double> matrix(static_cast<size_t>(in * out), 0);
-  const double narrow =
-      rule.antialias ? std::min(scale, 1.0) : 1; // a wider kernel for downsampling
+  const double narrow = rule.antialias ? std::min(scale, 1.0) : 1; // a wider kernel for
+                                                                   // downsampling
   const int64_t reach =
       static_cast<int64_t>(std::floor((rule.mode == "linear" ? -1 : -2) / narrow)) + 1;
   for (int64_t x = 0; x < out; ++x) {
@@ -136,8 +136,8 @@ static LogicalResult readResizing(OpContext &op, const ImportedValue &x, Resizin
       policy != "stretch" && !sizes.empty()) {
     double common = policy == "not_larger" ? INFINITY : 0;
     for (size_t i = 0; i < axes.size(); ++i) {
-      const double ratio =
-          static_cast<double>(sizes[i]) / static_cast<double>(x.view.size(axes[i]));
+      const double ratio = static_cast<double>(sizes[i]) /
+                           static_cast<double>(x.view.size(axes[i]));
       common = policy == "not_larger" ? std::min(common, ratio) : std::max(common, ratio);
     }
     for (size_t i = 0; i < axes.size(); ++i) {
@@ -161,8 +161,8 @@ static LogicalResult importResize(OpContext &op) {
   constexpr int64_t kMaxWeights = 1 << 24;
   for (size_t i = 0; i < axes.size() && !make.hasFailed(); ++i) {
     const int64_t axis = axes[i], size = x.view.size(axis);
-    const double scale =
-        scales.empty() ? static_cast<double>(sizes[i]) / static_cast<double>(size) : scales[i];
+    const double scale = scales.empty() ? static_cast<double>(sizes[i]) / static_cast<double>(size)
+                                        : scales[i];
     const int64_t count = sizes.empty()
                               ? static_cast<int64_t>(std::floor(static_cast<double>(size) * scale))
                               : sizes[i];

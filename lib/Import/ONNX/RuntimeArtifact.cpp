@@ -83,8 +83,8 @@ private:
   /// with an error if there is none.
   bool toStandard(onnx::Node &node) {
     const std::string op = node.op_type();
-    if (op == "Gelu" || op == "BiasGelu" || op == "FastGelu" ||
-        op == "QuickGelu") // imported as they are
+    if (op == "Gelu" || op == "BiasGelu" || op == "FastGelu" || op == "QuickGelu") // imported as
+                                                                                   // they are
       return true;
     auto become = [&](const char *name) {
       node.set_op_type(name);

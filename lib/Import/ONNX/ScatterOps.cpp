@@ -31,10 +31,10 @@ static ImportedValue scatteredAlongLast(Decomposition &make, const ImportedValue
   auto combined = [&](const char *reduce, double neutral) {
     return make.reduce(reduce, make("Where", {hit, spread, make.number(neutral, updates)}), {rank});
   };
-  const double min =
-      isFloat(data.type) ? -std::numeric_limits<double>::infinity() : -9223372036854775808.0;
-  const double max =
-      isFloat(data.type) ? std::numeric_limits<double>::infinity() : 9223372036854774784.0;
+  const double min = isFloat(data.type) ? -std::numeric_limits<double>::infinity()
+                                        : -9223372036854775808.0;
+  const double max = isFloat(data.type) ? std::numeric_limits<double>::infinity()
+                                        : 9223372036854774784.0;
   if (reduction == "add")
     return make("Add", {data, combined("ReduceSum", 0)});
   if (reduction == "mul")
@@ -74,8 +74,8 @@ static LogicalResult importScatterElements(OpContext &op) {
   if (failed(counted))
     return failure();
   Decomposition make(op);
-  const bool flags =
-      x.type == ElementKind::Bool && updates.type == ElementKind::Bool; // scattered as 0 and 1
+  const bool flags = x.type == ElementKind::Bool && updates.type == ElementKind::Bool; // scattered
+                                                                                       // as 0 and 1
   auto cast = [&](const ImportedValue &value, ElementKind to) {
     return make("Cast", {value}, {{"to", static_cast<int64_t>(to)}});
   };
@@ -255,8 +255,8 @@ static LogicalResult importScatterND(OpContext &op) {
   // x[:, a:b] = updates, exported with ids [rows, n, 2] that enumerate both axes.
   std::vector<int64_t> lead = ids.shape();
   lead.pop_back();
-  const auto range =
-      static_cast<int64_t>(lead.size()) == depth ? rangeOf(*index, lead, x.shape()) : std::nullopt;
+  const auto range = static_cast<int64_t>(lead.size()) == depth ? rangeOf(*index, lead, x.shape())
+                                                                : std::nullopt;
   if (!range)
     return scatterPlaces(op, depth);
   const auto [axis, first, length] = *range;

@@ -168,8 +168,8 @@ LogicalResult zorse::onnx_import::take(OpContext &op, ImportedValue &x, int64_t 
 }
 
 static LogicalResult importSlice(OpContext &op) {
-  constexpr int64_t kEverything =
-      (int64_t(1) << 31) - 2; // an end from here on means the whole axis
+  constexpr int64_t kEverything = (int64_t(1) << 31) - 2; // an end from here on means the whole
+                                                          // axis
   ImportedValue x = op.operand(0);
   auto starts = constantInts(op.operand(1)), ends = constantInts(op.operand(2));
   if (op.operand(1).isKnown() || op.operand(2).isKnown())

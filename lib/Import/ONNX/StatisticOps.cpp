@@ -127,9 +127,9 @@ static LogicalResult normalisedByGroups(OpContext &op) {
   auto tracked = [&](const ImportedValue &observed, Value running, double correction) {
     Value row = materialise(op.state, make.reshape(observed, {op.state.rows, channels}),
                             /*dropOnes=*/false);
-    Value used =
-        create<RunningStatOp>(op.state, row, running, op.state.builder.getF64FloatAttr(weight),
-                              op.state.builder.getF64FloatAttr(correction));
+    Value used = create<RunningStatOp>(op.state, row, running,
+                                       op.state.builder.getF64FloatAttr(weight),
+                                       op.state.builder.getF64FloatAttr(correction));
     return make.reshape(wrap(used, x.type, {op.state.rows, channels}),
                         {op.state.rows, 1, channels, 1});
   };

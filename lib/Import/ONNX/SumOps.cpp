@@ -39,8 +39,8 @@ static ImportedValue sumsOf(ImportState &state, std::vector<ImportedValue> each)
 LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const ImportedValue &x,
                                                const std::vector<bool> &reduced, bool keep) {
   const int64_t samples = x.view.sampleAxis();
-  const bool extremum =
-      (op.node.op == "ReduceMax" || op.node.op == "ReduceMin") && op.state.isFromInputs(x.value());
+  const bool extremum = (op.node.op == "ReduceMax" || op.node.op == "ReduceMin") &&
+                        op.state.isFromInputs(x.value());
   if (x.view.dims[samples].size() != 1 ||
       (op.node.op != "ReduceSum" && op.node.op != "ReduceMean" && !extremum))
     return mixes(op, "reduces samples to a tensor");
@@ -164,8 +164,8 @@ static LogicalResult addSums(OpContext &op, const ImportedValue &a, const Import
       if (failed(summands))
         return failure();
       each = std::move(*summands);
-    } else if (operand->isTensor() &&
-               !isBatched(*operand)) { // parameters: the mean of equal values over the rows
+    } else if (operand->isTensor() && !isBatched(*operand)) { // parameters: the mean of equal
+                                                              // values over the rows
       ImportedValue same = *operand;
       same.view.dims.insert(same.view.dims.begin(), FactorList{Factor{op.state.rows, 0, true}});
       same.tensor().scale /= samplesPerRow(op.state);

@@ -62,8 +62,8 @@ std::optional<int64_t> zorse::onnx_import::recordedPadding(const onnx::Node &nod
   if (call->arguments.size() < 3)
     return -1;
   const std::string &row = call->arguments[2];
-  bool digits =
-      !row.empty() && row.size() < 19 && row.find_first_not_of("0123456789") == std::string::npos;
+  bool digits = !row.empty() && row.size() < 19 &&
+                row.find_first_not_of("0123456789") == std::string::npos;
   return digits ? std::stoll(row) : -1;
 }
 

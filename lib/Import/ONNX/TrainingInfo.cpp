@@ -266,8 +266,9 @@ private:
     if (!rate(node.input(0), optimizer))
       return false;
     settings_.insert(node.input(1));
-    if (auto update = updates_.find(node.input(1));
-        update != updates_.end()) { // with beta = 1 the count has no effect
+    if (auto update = updates_.find(node.input(1)); update != updates_.end()) { // with beta = 1 the
+                                                                                // count has no
+                                                                                // effect
       if (const onnx::Node *by = producer(update->second))
         consumed_.insert(by);
       explained_.insert(node.input(1));
@@ -292,10 +293,10 @@ private:
   /// Reads plain SGD written as operators: X - rate * gradient.
   bool readPlain(const std::string &x, const std::string &result) {
     const onnx::Node *sub = producer(result);
-    const onnx::Node *mul =
-        sub && sub->op_type() == "Sub" && sub->input_size() == 2 && sub->input(0) == x
-            ? producer(sub->input(1))
-            : nullptr;
+    const onnx::Node *mul = sub && sub->op_type() == "Sub" && sub->input_size() == 2 &&
+                                    sub->input(0) == x
+                                ? producer(sub->input(1))
+                                : nullptr;
     if (!mul || mul->op_type() != "Mul" || mul->input_size() != 2)
       return fail("'" + x + "' is updated by " +
                   (sub ? describe(*sub) : "the value '" + result + "'") +
@@ -396,12 +397,12 @@ private:
   const onnx::TrainingInfo *info_ = nullptr;
   std::map<std::string, const onnx::Node *> producers_; ///< producers of values in the algorithm
   std::map<std::string, const onnx::Tensor *> initializers_;
-  std::map<std::string, std::string> updates_; ///< initializer to its next value
-  std::map<std::string, std::string>
-      gradients_;                         ///< gradient to the value that it is the gradient of
-  std::set<const onnx::Node *> consumed_; ///< nodes of the algorithm that have been read
-  std::set<std::string> explained_;       ///< initializers with an update that has been read
-  std::set<std::string> settings_;        ///< names of rates, counts and states of optimizers
+  std::map<std::string, std::string> updates_;   ///< initializer to its next value
+  std::map<std::string, std::string> gradients_; ///< gradient to the value that it is the gradient
+                                                 ///< of
+  std::set<const onnx::Node *> consumed_;        ///< nodes of the algorithm that have been read
+  std::set<std::string> explained_;              ///< initializers with an update that has been read
+  std::set<std::string> settings_; ///< names of rates, counts and states of optimizers
 };
 
 } // namespace

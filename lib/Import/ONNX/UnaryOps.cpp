@@ -265,8 +265,8 @@ static LogicalResult importActivation(OpContext &op) {
                                              splat(op.state, 0, type));
       return create<arith::SelectOp>(
           op.state, positive, a[0],
-          create<arith::MulFOp>(op.state, a[0],
-                                splat(op.state, alpha, type))); // slope alpha at 0, like PyTorch
+          create<arith::MulFOp>(op.state, a[0], splat(op.state, alpha, type))); // slope alpha at 0,
+                                                                                // like PyTorch
     }
     if (alpha != 1.0) {
       Value scaled = create<arith::MulFOp>(op.state, a[0], splat(op.state, alpha, type));

@@ -66,8 +66,8 @@ LogicalResult zorse::onnx_import::readWindows(OpContext &op, const ImportedValue
       w.after.push_back(padding == "VALID" ? 0 : pads[i + rank]);
     }
     int64_t room = size + w.before[i] + w.after[i] - span;
-    if (room < 0 && ceil && -room < stride &&
-        w.dilations[i] == 1) { // one window that exceeds the end
+    if (room < 0 && ceil && -room < stride && w.dilations[i] == 1) { // one window that exceeds the
+                                                                     // end
       w.kernel[i] += room;
       room = 0;
     }
@@ -76,8 +76,8 @@ LogicalResult zorse::onnx_import::readWindows(OpContext &op, const ImportedValue
                       Twine(size + w.before[i] + w.after[i]) + " in dimension " + Twine(i + 2) +
                       ", pads included");
     int64_t count = room / stride + 1;
-    if (ceil && room % stride != 0 &&
-        count * stride < size + w.before[i]) // windows must not begin in the pads at the end
+    if (ceil && room % stride != 0 && count * stride < size + w.before[i]) // windows must not begin
+                                                                           // in the pads at the end
       ++count;
     w.counts.push_back(count);
   }

@@ -57,8 +57,8 @@ bool readPositions(Call &call, const Array &labels, bool softmax, Positions &pos
     double loss = lossOfLabel(label);
     if (!call.lossOfLabel) {
       const int64_t first = i / inner * classes * inner + i % inner;
-      const Normalizer normalizer =
-          softmax ? normalizerOf(*logits, first, classes, inner) : Normalizer();
+      const Normalizer normalizer = softmax ? normalizerOf(*logits, first, classes, inner)
+                                            : Normalizer();
       loss = -normalizer.logProbability(logits->reals[first + label * inner]);
     }
     const double weight = weights ? weights->reals[label] : 1;

@@ -125,12 +125,12 @@ bool onSlice(Call &call) {
     auto bound = [&](int64_t at, int64_t low, int64_t high) {
       return std::clamp(at < 0 ? at + size : at, low, high);
     };
-    const int64_t begin =
-        step > 0 ? bound(starts->integers[i], 0, size) : bound(starts->integers[i], 0, size - 1);
-    const int64_t end =
-        step > 0 ? bound(ends->integers[i], 0, size) : bound(ends->integers[i], -1, size - 1);
-    const int64_t count =
-        step > 0 ? (end - begin + step - 1) / step : (begin - end - step - 1) / -step;
+    const int64_t begin = step > 0 ? bound(starts->integers[i], 0, size)
+                                   : bound(starts->integers[i], 0, size - 1);
+    const int64_t end = step > 0 ? bound(ends->integers[i], 0, size)
+                                 : bound(ends->integers[i], -1, size - 1);
+    const int64_t count = step > 0 ? (end - begin + step - 1) / step
+                                   : (begin - end - step - 1) / -step;
     y = cut(y, axis, begin, step, std::max<int64_t>(0, count));
   }
   return call.out(std::move(y));

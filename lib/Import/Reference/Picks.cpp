@@ -92,8 +92,8 @@ bool onGatherND(Call &call) {
     int64_t at = 0;
     if (!place(call, *x, *ids, t, depth, batch, at))
       return false;
-    const int64_t base =
-        t / std::max<int64_t>(1, tuples / std::max<int64_t>(1, outer)) * whole + at;
+    const int64_t base = t / std::max<int64_t>(1, tuples / std::max<int64_t>(1, outer)) * whole +
+                         at;
     for (int64_t i = 0; i < inner; ++i)
       y.set(t * inner + i, *x, base + i);
   }

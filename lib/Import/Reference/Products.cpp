@@ -162,8 +162,8 @@ bool onEinsum(Call &call) {
     return call.fail("expects one or two operands");
   if (!readTerms(call, equation, hidden))
     return false;
-  const std::string right =
-      arrow == std::string::npos ? "..." + implied(equation) : text.substr(arrow + 2);
+  const std::string right = arrow == std::string::npos ? "..." + implied(equation)
+                                                       : text.substr(arrow + 2);
   equation.result = letters(right, static_cast<int64_t>(right.size()) - 3 + hidden);
   equation.all = equation.result;
   for (auto &[letter, size] : equation.sizes)

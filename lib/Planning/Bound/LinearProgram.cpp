@@ -19,9 +19,9 @@ double zorse::planning::provenBy(const std::vector<double> &prices,
     double best = 0;
     for (size_t l = 0; l < amounts.size(); ++l)
       if (prices[l] > 0)
-        best = std::max(
-            best,
-            prices[l] / m.seconds[l]); // infinite if the work is free; the proof then shows nothing
+        best = std::max(best,
+                        prices[l] / m.seconds[l]); // infinite if the work is free; the proof then
+                                                   // shows nothing
     rate += m.count * best;
   }
   return worth > 0 && rate > 0 ? worth / rate : 0;
@@ -29,8 +29,8 @@ double zorse::planning::provenBy(const std::vector<double> &prices,
 
 namespace {
 
-constexpr double kUnlimited =
-    std::numeric_limits<double>::max(); // Clp treats this value as infinity
+constexpr double kUnlimited = std::numeric_limits<double>::max(); // Clp treats this value as
+                                                                  // infinity
 
 using Model = std::unique_ptr<Clp_Simplex, decltype(&Clp_deleteModel)>;
 

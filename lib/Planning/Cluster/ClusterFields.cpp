@@ -130,8 +130,8 @@ double toQuantity(const YAML::Node &node, const std::string &what, const std::ve
   std::string names;
   for (const Unit &unit : units)
     names += std::string(names.empty() ? "" : ", ") + unit.name;
-  std::string expected =
-      what + ": expected a number" + (names.empty() ? "" : ", plain or with one of " + names);
+  std::string expected = what + ": expected a number" +
+                         (names.empty() ? "" : ", plain or with one of " + names);
   std::string text = node.IsDefined() && node.IsScalar() ? node.Scalar() : "";
   // strtod also accepts "nan", "inf" and hexadecimal numbers.
   bool plain = !text.empty() && text.size() < 64 &&
@@ -290,8 +290,8 @@ bool fields::toFlag(const YAML::Node &node, const std::string &what) {
 }
 
 std::string fields::toName(const YAML::Node &node, const std::string &what, bool spaces) {
-  bool good =
-      node.IsDefined() && node.IsScalar() && !node.Scalar().empty() && node.Scalar().size() <= 200;
+  bool good = node.IsDefined() && node.IsScalar() && !node.Scalar().empty() &&
+              node.Scalar().size() <= 200;
   for (char c : good ? node.Scalar() : "")
     good &= c != '/' && c != '\\' && (c != ' ' || spaces) &&
             !std::iscntrl(static_cast<unsigned char>(c));

@@ -36,8 +36,8 @@ Spelled spelled(const std::string &name) {
     const std::string digits = word.substr(0, word.find_first_not_of("0123456789"));
     if (std::find(std::begin(kIgnored), std::end(kIgnored), word) != std::end(kIgnored))
       continue;
-    if (word.rfind("sxm", 0) == 0 ||
-        word.rfind("hbm", 0) == 0) // drivers call the SXM form of an H100 just HBM3
+    if (word.rfind("sxm", 0) == 0 || word.rfind("hbm", 0) == 0) // drivers call the SXM form of an
+                                                                // H100 just HBM3
       out.mount = "sxm";
     else if (word == "pcie" || word == "nvl")
       out.mount = word;

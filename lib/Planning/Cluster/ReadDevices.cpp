@@ -137,8 +137,8 @@ private:
   void readArch() {
     if (YAML::Node arch = fields["arch"]) {
       const std::vector<std::string> &known = deviceKindOf(device.kind).architectures;
-      const std::string offered =
-          toName(arch, what + ": arch"); // "sm_61" executes code for "sm_60"
+      const std::string offered = toName(arch, what + ": arch"); // "sm_61" executes code for
+                                                                 // "sm_60"
       device.arch = deviceKindOf(device.kind).codeFor(offered);
       if (!deviceKindOf(device.kind).exists(offered))
         fail(arch, what + ": arch: " +

@@ -79,8 +79,8 @@ std::string inQuotes(const std::string &text) {
 }
 
 std::string link(const bundle::LinkSpec &link) {
-  std::string text =
-      "{bandwidth: " + bandwidthOf(link.bandwidth()) + ", latency: " + secondsOf(link.latency());
+  std::string text = "{bandwidth: " + bandwidthOf(link.bandwidth()) +
+                     ", latency: " + secondsOf(link.latency());
   text += link.per_flow_bandwidth() > 0
               ? ", per_flow_bandwidth: " + bandwidthOf(link.per_flow_bandwidth())
               : "";
@@ -111,8 +111,9 @@ std::string describe(const ClusterDevice &device) {
   if (!device.type.empty())
     put("type", inQuotes(device.type));
   if (!type || device.kind != type->kind)
-    put("kind", device.kind == "null" ? inQuotes(device.kind)
-                                      : device.kind); // YAML reads an unquoted null as nothing
+    put("kind", device.kind == "null" ? inQuotes(device.kind) : device.kind); // YAML reads an
+                                                                              // unquoted null as
+                                                                              // nothing
   if (!device.arch.empty() && device.arch != known.arch)
     put("arch", device.arch);
   if (device.threads != 1)
@@ -269,8 +270,8 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
     for (const Run &run : runs[n]) {
       bool whole = count || run.first == 0; // numbered as the reader does
       for (int64_t i = 0; i < (whole ? 1 : run.count); ++i) {
-        std::string name =
-            whole || run.first < 0 ? run.base : run.base + ":" + std::to_string(run.first + i);
+        std::string name = whole || run.first < 0 ? run.base
+                                                  : run.base + ":" + std::to_string(run.first + i);
         bool counts = whole && (count ? run.count > 1 : true);
         out += "      - {name: " + inQuotes(name) + run.fields +
                (counts ? ", count: " + std::to_string(run.count) : "") + "}\n";

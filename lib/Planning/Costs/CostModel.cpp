@@ -175,10 +175,9 @@ std::vector<UnitWork> CostModel::Tables::classifyUnits(const bundle::ModelSummar
 void CostModel::Tables::chooseAlgorithms(const Cluster &cluster, bundle::Topology &topology) {
   // Gloo's transport reduces by all-pairs exchange and gathers directly from the owners, through
   // relays between sites.
-  bool gloo =
-      std::all_of(cluster.devices.begin(), cluster.devices.end(), [](const ClusterDevice &device) {
-        return deviceKindOf(device.kind).joins("gloo");
-      });
+  bool gloo = std::all_of(
+      cluster.devices.begin(), cluster.devices.end(),
+      [](const ClusterDevice &device) { return deviceKindOf(device.kind).joins("gloo"); });
   if (gloo) {
     gather = topology.sites_size() > 1 ? sim::Algorithm::Hierarchical : sim::Algorithm::AllPairs;
     reduce = sim::Algorithm::AllPairs;

@@ -307,8 +307,8 @@ void estimateState(const bundle::ModelSummary &summary, const ClusterDevice &dev
   double flopsPerSecond = device.flopsPerSecond[speedIndex(bundle::F32)] > 0
                               ? device.flopsPerSecond[speedIndex(bundle::F32)]
                               : speed;
-  const double bandwidth =
-                   device.multiprocessors > 0 ? gpuBandwidth(device) : device.memoryBandwidth,
+  const double bandwidth = device.multiprocessors > 0 ? gpuBandwidth(device)
+                                                      : device.memoryBandwidth,
                longer = device.eager ? kEagerTimes : 1;
   auto elementwise = [&](double flops, double bytes) {
     return Rate{longer * device.launchOverhead,

@@ -23,16 +23,16 @@ struct Work {
   }
 };
 
-inline constexpr size_t kUnitTasks =
-    5; ///< Forward, Backward, InputGradients, WeightGradients, Recompute
+inline constexpr size_t kUnitTasks = 5; ///< Forward, Backward, InputGradients, WeightGradients,
+                                        ///< Recompute
 
 /// Work of the tasks of a unit, by UnitTask.
 struct UnitWork {
   Work tasks[kUnitTasks];
   uint32_t classId = 0;
   bool splits = false;
-  double inputPart =
-      1; ///< share of the backward that B executes if the unit does not split; W executes the rest
+  double inputPart = 1; ///< share of the backward that B executes if the unit does not split; W
+                        ///< executes the rest
 
   bool operator<(const UnitWork &o) const;
 };

@@ -123,12 +123,12 @@ double planning::productSeconds(const bundle::FunctionCost::Matmul &product, int
   for (const Tile &tile : kTiles)
     for (int parts = 1; parts <= kMaxParts && (parts == 1 || k >= parts * kMinPart); parts *= 2) {
       const double tiles = ceilDiv(m, tile.rows) * ceilDiv(n, tile.columns) * batch * parts;
-      const double ofTile =
-          2 * tile.rows * tile.columns * (k / parts + kFill) / (ofOne * tile.share);
+      const double ofTile = 2 * tile.rows * tile.columns * (k / parts + kFill) /
+                            (ofOne * tile.share);
       double seconds = ceilDiv(tiles, rates.multiprocessors) * ofTile;
       if (rates.bandwidth > 0) {
-        const double sums =
-            parts > 1 ? result * 2 * parts * sizeOf(bundle::F32) : 0; // written and read again
+        const double sums = parts > 1 ? result * 2 * parts * sizeOf(bundle::F32) : 0; // written and
+                                                                                      // read again
         seconds =
             std::max(seconds, (operands + result * sizeOf(product.result())) / rates.bandwidth) +
             sums / rates.bandwidth;

@@ -186,8 +186,8 @@ private:
     for (const std::string &name : order) {
       const LayerClass &of = classes[name];
       Work work;
-      work.forward =
-          of.flops >= 0 ? of.flops : 2 * double(of.elements) * double(std::max<int64_t>(tokens, 1));
+      work.forward = of.flops >= 0 ? of.flops
+                                   : 2 * double(of.elements) * double(std::max<int64_t>(tokens, 1));
       work.weights = of.elements > 0 ? work.forward : 0;
       work.elementwise = double(std::max<int64_t>(of.output, 0)) + double(of.saved);
       work.saved = of.saved;
@@ -297,8 +297,8 @@ LayerTable readRoot(const json &root) {
                            [&](bundle::ElementType t) { return text == elementTypeName(t); });
   if (type == types.end())
     fail("compute_type", "expected f32, f16 or bf16, got " + show(root["compute_type"]));
-  const int64_t moments =
-      root.contains("moments") ? toInteger(root["moments"], "moments", 0, 2) : 2;
+  const int64_t moments = root.contains("moments") ? toInteger(root["moments"], "moments", 0, 2)
+                                                   : 2;
   return Reader(root, *type, static_cast<uint32_t>(moments),
                 root.contains("name") ? toText(root["name"], "name") : "layers")
       .read();

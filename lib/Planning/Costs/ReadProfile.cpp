@@ -283,8 +283,8 @@ void zorse::planning::mergeProfile(Profile &all, Profile later) {
       device.communicationDelay = known->communicationDelay;
     }
     device.memory = device.memory ? device.memory : known->memory;
-    device.launchOverhead =
-        device.launchOverhead >= 0 ? device.launchOverhead : known->launchOverhead;
+    device.launchOverhead = device.launchOverhead >= 0 ? device.launchOverhead
+                                                       : known->launchOverhead;
     *known = std::move(device);
   }
   std::set<std::pair<std::string, std::string>> measured;

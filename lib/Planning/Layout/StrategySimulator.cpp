@@ -91,8 +91,8 @@ StrategySimulator::StrategySimulator(const Problem &problem, uint64_t gaps, int 
 void StrategySimulator::assignCells(const Strategy &strategy, bool withReplicas,
                                     step::Plan &plan) const {
   plan.schedule = strategy.schedule;
-  plan.defaultSharding =
-      strategy.state == ShardSizing::Proportional ? ShardSizing::Proportional : ShardSizing::Equal;
+  plan.defaultSharding = strategy.state == ShardSizing::Proportional ? ShardSizing::Proportional
+                                                                     : ShardSizing::Equal;
   plan.cells.clear();
   plan.owners.clear();
   int64_t base = 0;

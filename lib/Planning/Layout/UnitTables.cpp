@@ -90,8 +90,8 @@ const UnitTimes::Prefix &UnitTimes::of(uint32_t deviceClass, int64_t rows) {
   const bool split = tables.canSplit();
   // Only a cell's last unit recomputes less than its whole forward; StrategySimulator accounts for
   // that.
-  const bool recomputes =
-      problem.memoryOptimizations.defaultOptimization.activations == step::Activations::Recompute;
+  const bool recomputes = problem.memoryOptimizations.defaultOptimization.activations ==
+                          step::Activations::Recompute;
   auto again = [&](int32_t u) {
     return recomputes ? problem.costs.unit(device, u, UnitTask::Recompute, rows) : 0.0;
   };

@@ -16,8 +16,8 @@ namespace zorse::planning {
 struct GroupTable {
   int64_t elements = 0;
   uint64_t elementSize = 4;
-  uint64_t computeSize =
-      4; ///< bytes per element of the copy that units read and all-gathers transfer
+  uint64_t computeSize = 4; ///< bytes per element of the copy that units read and all-gathers
+                            ///< transfer
   bool trainable = false;
 };
 

@@ -151,13 +151,13 @@ private:
           devices.insert(cell.device);
           cell.activations = Activations::Keep;
         }
-      used |=
-          how == Activations::Recompute
-              ? sayOptimization(with, devices, "recomputes activations", "recompute activations",
-                                without)
-              : sayOptimization(
-                    with, devices, "offloads activations to the host between forward and backward",
-                    "offload activations to their hosts between forward and backward", without);
+      used |= how == Activations::Recompute
+                  ? sayOptimization(with, devices, "recomputes activations",
+                                    "recompute activations", without)
+                  : sayOptimization(
+                        with, devices,
+                        "offloads activations to the host between forward and backward",
+                        "offload activations to their hosts between forward and backward", without);
     }
     return used;
   }
@@ -224,8 +224,8 @@ private:
       uint64_t saved = 0;
       for (uint32_t d : devices)
         saved = std::max(saved, other->memory[d] - std::min(other->memory[d], with->memory[d]));
-      text +=
-          ": saves " + showBytes(double(saved)) + (devices.size() == 1 ? "" : " on one of them");
+      text += ": saves " + showBytes(double(saved)) +
+              (devices.size() == 1 ? "" : " on one of them");
       if (with->step > fastest->step)
         text += ", costs " + format("%.1f %%", 100 * (with->step / fastest->step - 1)) +
                 " compared with a plan with sufficient memory";
@@ -241,8 +241,8 @@ private:
   /// number in flight varies; a schedule with more memory may always use fewer.
   std::optional<Evaluation> fastestWithMemory(const step::Plan &without) const {
     std::optional<Evaluation> fastest;
-    for (const double times :
-         {1.0, 1.5, 2.0, 4.0, 0.0}) { // multiples of the devices' memory; 0: unlimited
+    for (const double times : {1.0, 1.5, 2.0, 4.0, 0.0}) { // multiples of the devices' memory; 0:
+                                                           // unlimited
       step::Plan roomy = without;
       for (step::PlanDevice &device : roomy.devices)
         device.memory = static_cast<uint64_t>(static_cast<double>(device.memory) * times);

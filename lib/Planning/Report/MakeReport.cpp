@@ -109,8 +109,8 @@ public:
       std::sort(rows[d].begin(), rows[d].end());
       int64_t end = 0;
       for (auto [begin, last] : rows[d]) {
-        report.devices[d].samples +=
-            std::max<int64_t>(0, last - std::max(begin, end)) * plan.samplesPerRow;
+        report.devices[d].samples += std::max<int64_t>(0, last - std::max(begin, end)) *
+                                     plan.samplesPerRow;
         end = std::max(end, last);
       }
     }
@@ -135,8 +135,16 @@ public:
           joined.back().second = std::max(joined.back().second, range.second);
       list = std::move(joined);
     }
-    std::map<std::tuple<uint32_t, int32_t, int32_t>, std::pair<int64_t, int64_t>>
-        atEnds; // samples with the first unit, and with the last one
+    std::map<std::tuple<uint32_t, int32_t, int32_t>, std::pair<int64_t, int64_t>> atEnds; // samples
+                                                                                          // with
+                                                                                          // the
+                                                                                          // first
+                                                                                          // unit,
+                                                                                          // and
+                                                                                          // with
+                                                                                          // the
+                                                                                          // last
+                                                                                          // one
     for (const step::Cell &cell : plan.cells) {
       const auto &list = ranges[cell.device];
       auto band = std::prev(
@@ -159,9 +167,9 @@ public:
       stage.firstFraction = double(atEnds[key].first) / double(stage.samples);
       stage.lastFraction = double(atEnds[key].second) / double(stage.samples);
       const auto &units = problem.summary.units();
-      stage.units =
-          units[stage.unitBegin].name() +
-          (stage.unitEnd - stage.unitBegin > 1 ? " ... " + units[stage.unitEnd - 1].name() : "");
+      stage.units = units[stage.unitBegin].name() + (stage.unitEnd - stage.unitBegin > 1
+                                                         ? " ... " + units[stage.unitEnd - 1].name()
+                                                         : "");
       stage.devices.assign(members[key].begin(), members[key].end());
       std::vector<std::pair<std::string, int>> types;
       double fullest = -1;
@@ -185,8 +193,8 @@ public:
         }
       }
       for (auto &[type, count] : types)
-        stage.deviceTypes +=
-            (stage.deviceTypes.empty() ? "" : ", ") + std::to_string(count) + " x " + type;
+        stage.deviceTypes += (stage.deviceTypes.empty() ? "" : ", ") + std::to_string(count) +
+                             " x " + type;
       report.stages.push_back(stage);
     }
     std::stable_sort(report.stages.begin(), report.stages.end(),

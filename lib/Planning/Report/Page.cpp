@@ -22,11 +22,11 @@ using nlohmann::json;
 
 namespace {
 
-constexpr size_t kMaxDevices =
-    64; ///< maximum in the timeline and the memory chart; one of each stage and type first
-constexpr size_t kMaxEvents =
-    120000; ///< maximum number of events; devices that would exceed it are omitted
-constexpr size_t kMaxCells = 40000; ///< maximum in the tiling; above it, micro-batches are merged
+constexpr size_t kMaxDevices = 64;    ///< maximum in the timeline and the memory chart; one of each
+                                      ///< stage and type first
+constexpr size_t kMaxEvents = 120000; ///< maximum number of events; devices that would exceed it
+                                      ///< are omitted
+constexpr size_t kMaxCells = 40000;   ///< maximum in the tiling; above it, micro-batches are merged
 constexpr int kMemoryPoints = 400;
 
 /// Returns the devices to draw: the first of each type in each stage, then the stages' other
@@ -143,8 +143,8 @@ size_t placeOf(step::MemoryCategory category) {
 /// No point sums buffers that are never alive at the same time, and the highest point is the peak
 /// of the step. Values are rounded down together, so their sum never exceeds that of the tables.
 json memoryCurve(const std::vector<const step::BufferLife *> &buffers, double step) {
-  std::vector<std::tuple<double, bool, const step::BufferLife *>>
-      changes; // at equal times, ends sort before begins
+  std::vector<std::tuple<double, bool, const step::BufferLife *>> changes; // at equal times, ends
+                                                                           // sort before begins
   for (const step::BufferLife *buffer : buffers)
     if (buffer->end > buffer->begin) {
       changes.emplace_back(buffer->begin, true, buffer);
@@ -291,8 +291,8 @@ std::string zorse::planning::writeReportPage(const Report &report, const step::P
           "id=memory></div>\n<h2>Tiling: "
           "units and samples</h2>\n<div id=tilinglegend class=legend></div><canvas "
           "id=tiling></canvas>\n";
-  page +=
-      "<h2>Tables</h2>\n<pre>" + escape(printReport(report, 256, /*folded=*/false)) + "</pre>\n";
+  page += "<h2>Tables</h2>\n<pre>" + escape(printReport(report, 256, /*folded=*/false)) +
+          "</pre>\n";
   return html::page((report.model.empty() ? "model" : report.model) + " on " +
                         (report.cluster.empty() ? "cluster" : report.cluster),
                     page, data, html::kPlanScript);

@@ -40,8 +40,8 @@ std::string unitsOf(const Report::Stage &s) {
   if (s.firstFraction < 1)
     shares += "first for " + format("%.0f %%", 100 * s.firstFraction);
   if (s.lastFraction < 1)
-    shares +=
-        (shares.empty() ? "last for " : ", last for ") + format("%.0f %%", 100 * s.lastFraction);
+    shares += (shares.empty() ? "last for " : ", last for ") +
+              format("%.0f %%", 100 * s.lastFraction);
   return shares.empty() ? s.units : s.units + " (" + shares + " of the samples)";
 }
 
@@ -130,8 +130,9 @@ std::string printDevices(const Report &r, bool folded) {
   TextTable table;
   table.add({"device", "type", "samples", "busy", "state", "gathered", "gradients", "activations",
              "workspace", "memory"});
-  std::vector<std::pair<std::vector<size_t>, std::vector<std::string>>>
-      rows; ///< devices, and the values that they share
+  std::vector<std::pair<std::vector<size_t>, std::vector<std::string>>> rows; ///< devices, and the
+                                                                              ///< values that they
+                                                                              ///< share
   for (size_t i = 0; i < r.devices.size(); ++i) {
     const Report::Device &d = r.devices[i];
     std::vector<std::string> values = {d.type,
@@ -202,9 +203,9 @@ std::string zorse::planning::printReport(const Report &r, size_t maxDevices, boo
   for (size_t i = 0; i < r.sources.size(); ++i) {
     out += (i ? "                " : "times           ") + r.sources[i] + "\n";
     constexpr std::string_view kMeasured = ": measured (profile)";
-    measured =
-        measured && r.sources[i].size() > kMeasured.size() &&
-        std::string_view(r.sources[i]).substr(r.sources[i].size() - kMeasured.size()) == kMeasured;
+    measured = measured && r.sources[i].size() > kMeasured.size() &&
+               std::string_view(r.sources[i]).substr(r.sources[i].size() - kMeasured.size()) ==
+                   kMeasured;
   }
   if (!measured)
     out += "                (values that are not measured are assumed: measure them with "
@@ -217,9 +218,9 @@ std::string zorse::planning::printReport(const Report &r, size_t maxDevices, boo
     if (r.egress > 0 && r.step > 0)
       out += format(" and %.2f for traffic between sites", r.egress * 3600 / r.step);
     if (r.tokensPerSample)
-      out +=
-          format(", %.4g %s per million tokens",
-                 perStep / (double(r.batch) * double(r.tokensPerSample)) * 1e6, r.currency.c_str());
+      out += format(", %.4g %s per million tokens",
+                    perStep / (double(r.batch) * double(r.tokensPerSample)) * 1e6,
+                    r.currency.c_str());
     out += "\n";
   }
   return out;

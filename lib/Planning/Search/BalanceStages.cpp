@@ -36,8 +36,8 @@ Candidate zorse::planning::withFractionalBoundaries(const SearchContext &context
   Candidate to = from;
   if (to.strategy.boundaryDenominator > 1)
     return to;
-  if (to.strategy.schedule.kind !=
-      step::ScheduleKind::SteadyState) { // other schedules support one range of units per device
+  if (to.strategy.schedule.kind != step::ScheduleKind::SteadyState) { // other schedules support one
+                                                                      // range of units per device
     const bool split = to.strategy.schedule.splitBackward;
     to.strategy.schedule = {};
     to.strategy.schedule.kind = step::ScheduleKind::SteadyState;
@@ -64,8 +64,8 @@ bool zorse::planning::keepTimes(const StageModel &model, const std::vector<Devic
     before.push_back(
         secondsOf(model, devicesOf(stage), rows.back(), stage.unitBegin, stage.unitEnd));
   }
-  const double mean =
-      std::accumulate(before.begin(), before.end(), 0.0) / static_cast<double>(before.size());
+  const double mean = std::accumulate(before.begin(), before.end(), 0.0) /
+                      static_cast<double>(before.size());
   for (double &seconds : before)
     seconds += level * (mean - seconds);
   double low = 0, high = 16; // factor by which times change

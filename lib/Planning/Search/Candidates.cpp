@@ -32,8 +32,8 @@ SearchContext::SearchContext(const Problem &problem, const SearchOptions &option
   if (int32_t ways = waysOf(problem, options, effort.boundaryVariants); ways > 1)
     fractionalModel =
         std::make_unique<StageModel>(problem, tables, options.maxMicroBatchSize, ways);
-  unsigned threads =
-      options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  unsigned threads = options.threads ? options.threads
+                                     : std::max(1u, std::thread::hardware_concurrency());
   for (unsigned t = 0; t < threads; ++t) {
     simulators.push_back(std::make_unique<StrategySimulator>(
         problem, effort.fragmentationDivisor, effort.small ? step::LoweringOptions().tries : 1));
@@ -154,15 +154,15 @@ std::vector<step::Schedule> zorse::planning::scheduleChoices(const SearchContext
     schedule.maxWeightGradDelay = delay;
     choices.push_back(schedule);
   };
-  if (context.problem.memoryOptimizations
-          .reshardAfterForward) { // other schedules have no separate phases of a chunk
+  if (context.problem.memoryOptimizations.reshardAfterForward) { // other schedules have no separate
+                                                                 // phases of a chunk
     for (bool split : {false, true})
       add(step::ScheduleKind::BreadthFirst, split, 1, 0);
     return choices;
   }
   // With many stages, samples wait for each other longer than the ideal times predict.
-  std::vector<double> factors =
-      every ? std::vector<double>{1, 1.5, 1.25, 2, 3} : std::vector<double>{1.5, 1, 1.25, 2, 3};
+  std::vector<double> factors = every ? std::vector<double>{1, 1.5, 1.25, 2, 3}
+                                      : std::vector<double>{1.5, 1, 1.25, 2, 3};
   for (bool split : {true, false})
     for (double inFlight : factors)
       add(step::ScheduleKind::SteadyState, split, inFlight, 0);

@@ -64,8 +64,8 @@ std::vector<std::vector<size_t>> makeOrders(const std::vector<Block> &blocks, si
   if (sites.size() == 1) {
     std::vector<size_t> order(blocks.size());
     std::iota(order.begin(), order.end(), 0);
-    std::set<std::vector<std::pair<uint32_t, size_t>>>
-        seen; // adjacent blocks of one class count as one
+    std::set<std::vector<std::pair<uint32_t, size_t>>> seen; // adjacent blocks of one class count
+                                                             // as one
     do {
       std::vector<std::pair<uint32_t, size_t>> runs;
       for (size_t b : order) {
@@ -368,8 +368,8 @@ private:
     case SearchEffort::Assumptions::Both:
       break;
     }
-    return inFlight != kInFlight ||
-           lateStart != kLateStart; // those were used for the first partition
+    return inFlight != kInFlight || lateStart != kLateStart; // those were used for the first
+                                                             // partition
   }
 
   /// The simulation decides which estimate gives the better partition.
@@ -454,8 +454,8 @@ private:
           bestOf.emplace(tasks[i].deviceSets.size(), tasks[i].estimate()).first->second;
       if (tasks[i].estimate() > effort.piecesWithin * best)
         continue;
-      for (size_t size :
-           std::vector<size_t>(tasks[i].finer)) { // a copy, because adding tasks moves them
+      for (size_t size : std::vector<size_t>(tasks[i].finer)) { // a copy, because adding tasks
+                                                                // moves them
         SeedTask task;
         task.samples = tasks[i].samples;
         task.options = tasks[i].options;
@@ -556,8 +556,8 @@ std::optional<Candidate> zorse::planning::proportionalPartition(const SearchCont
     const int32_t begin = s == 0 ? 0 : pipeline.stages.back().unitEnd,
                   left = static_cast<int32_t>(stages * loops - 1 - s);
     const size_t lap = s / stages;
-    const double part =
-        (static_cast<double>(lap) + passed[s % stages] / total) / static_cast<double>(loops);
+    const double part = (static_cast<double>(lap) + passed[s % stages] / total) /
+                        static_cast<double>(loops);
     const auto end = static_cast<int32_t>(
         std::clamp<long>(std::lround(model.units() * part), begin + 1, model.units() - left));
     pipeline.stages.push_back(

@@ -145,8 +145,8 @@ void zorse::planning::hillClimb(SearchContext &context, std::vector<Candidate> &
     if (!(candidate.score < INFINITY) ||
         ofKind[shares] >= (shares ? effort.sharingStarts : effort.hillClimbStarts))
       continue;
-    std::string structure =
-        structureOf(context.model, candidate.strategy) + (shares ? "shared" : "");
+    std::string structure = structureOf(context.model, candidate.strategy) +
+                            (shares ? "shared" : "");
     if (std::find(structures.begin(), structures.end(), structure) != structures.end())
       continue;
     structures.push_back(std::move(structure));
@@ -184,8 +184,8 @@ void zorse::planning::hillClimb(SearchContext &context, std::vector<Candidate> &
       now = std::min(now, walks[i]->best.score);
     }
     context.count(used);
-    left -= std::min(
-        left, std::max(used, static_cast<uint32_t>(walks.size()))); // also ends if no walk can move
+    left -= std::min(left, std::max(used, static_cast<uint32_t>(walks.size()))); // also ends if no
+                                                                                 // walk can move
     stale = now < best * (1 - 1e-9) ? 0 : stale + 1;
     best = now;
     if (round == 0 || walks.size() > effort.keptStarts) {

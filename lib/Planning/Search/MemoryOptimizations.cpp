@@ -36,8 +36,8 @@ namespace {
 /// Drops the memory optimizations of stages with enough free memory, those with the most free
 /// memory first; `maxStages` are tried.
 void dropUnneededOptimizations(const Problem &problem, size_t maxStages, SearchResult &result) {
-  std::vector<std::pair<double, std::vector<uint32_t>>>
-      byRoom; // used share of the memory of the fullest device
+  std::vector<std::pair<double, std::vector<uint32_t>>> byRoom; // used share of the memory of the
+                                                                // fullest device
   for (const Pipeline &pipeline : result.strategy.pipelines)
     for (const Stage &stage : pipeline.stages) {
       double fullest = 0;
@@ -86,8 +86,8 @@ zorse::planning::searchWithMemoryOptimizations(const Problem &problem, const Sea
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const auto &a, const auto &b) { return a.first < b.first; });
-  for (const auto &[score, optimizations] :
-       found) { // the next one only if buffers, once placed, do not fit
+  for (const auto &[score, optimizations] : found) { // the next one only if buffers, once placed,
+                                                     // do not fit
     Problem eased = problem;
     eased.memoryOptimizations = optimizations;
     Result<SearchResult> result = searchInOrder(eased, options);

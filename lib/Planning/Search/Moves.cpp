@@ -16,8 +16,8 @@ bool moveSchedule(SearchContext &context, SplitMix64 &random, step::Schedule &sc
   if (choices.empty())
     return false;
   step::Schedule next = choices[random.below(choices.size())];
-  if (next.kind == step::ScheduleKind::SteadyState &&
-      random.chance(60)) { // between the fixed choices
+  if (next.kind == step::ScheduleKind::SteadyState && random.chance(60)) { // between the fixed
+                                                                           // choices
     next = schedule.kind == step::ScheduleKind::SteadyState ? schedule : next;
     next.inFlightFactor *= random.chance(50) ? 1.12 : 1 / 1.12;
     next.inFlightFactor = std::clamp(next.inFlightFactor, 0.7, 4.0);
@@ -168,9 +168,11 @@ bool zorse::planning::mutateAlike(SearchContext &context, size_t worker, const C
   if (!moveOne(context, context.partitioner(worker, from.strategy.boundaryDenominator), from,
                random, p, to))
     return false;
-  if (all &&
-      to.strategy.pipelines[p].samples ==
-          from.strategy.pipelines[p].samples && // otherwise the move was between pipelines
+  if (all && to.strategy.pipelines[p].samples == from.strategy.pipelines[p].samples && // otherwise
+                                                                                       // the move
+                                                                                       // was
+                                                                                       // between
+                                                                                       // pipelines
       !mirror(from.strategy, to.strategy, p))
     return false;
   if (to.strategy.boundaryDenominator > 1)

@@ -254,8 +254,8 @@ void Neighborhood::dissolve(size_t gone, uint32_t device) {
   for (size_t p = 0; p < now->strategy.pipelines.size(); ++p) {
     if (p == gone)
       continue;
-    for (size_t s = 0; s <= now->strategy.pipelines[p].stages.size();
-         ++s) { // the last iteration adds it to no stage
+    for (size_t s = 0; s <= now->strategy.pipelines[p].stages.size(); ++s) { // the last iteration
+                                                                             // adds it to no stage
       Strategy strategy = now->strategy;
       Pipeline &pipeline = strategy.pipelines[p];
       if (s < pipeline.stages.size())

@@ -25,8 +25,8 @@ public:
     std::map<uint32_t, size_t> ofNode;
     for (uint32_t d : context.devices)
       ++ofNode[context.model.nodeOf(d)];
-    for (auto &[deviceClass, list] :
-         byClass) // on as few nodes as possible, because nodes may have a price
+    for (auto &[deviceClass, list] : byClass) // on as few nodes as possible, because nodes may have
+                                              // a price
       std::stable_sort(list.begin(), list.end(), [&](uint32_t a, uint32_t b) {
         const uint32_t m = context.model.nodeOf(a), n = context.model.nodeOf(b);
         return std::pair(ofNode[n], m) < std::pair(ofNode[m], n);

@@ -127,9 +127,9 @@ std::vector<Candidate> firstCandidates(SearchContext &context,
     addSingles(context, pool);
     pool.resize(std::min(pool.size(), effort.singles));
   }
-  const size_t best =
-      std::min<size_t>(solutions.size(), std::max<size_t>(effort.minInitialSolutions,
-                                                          context.budget / effort.seedsPart));
+  const size_t best = std::min<size_t>(
+      solutions.size(),
+      std::max<size_t>(effort.minInitialSolutions, context.budget / effort.seedsPart));
   pool.insert(pool.end(), solutions.begin(), solutions.begin() + static_cast<long>(best));
   // Subsets of the cluster contribute their best estimates; the walks decide.
   std::vector<Candidate> ofParts;
@@ -163,8 +163,8 @@ std::string nothingFound(const SearchOptions &options) {
 void varySchedules(SearchContext &context, const std::vector<step::Schedule> &schedules,
                    std::vector<Candidate> &pool) {
   const SearchEffort effort = context.effort();
-  const size_t affordable =
-      context.budget / effort.seedsPart / std::max<size_t>(schedules.size(), 1);
+  const size_t affordable = context.budget / effort.seedsPart /
+                            std::max<size_t>(schedules.size(), 1);
   const size_t leaders =
       std::min({pool.size(), std::max(effort.minLeaders, affordable), effort.maxLeaders});
   std::vector<Candidate> varied;
@@ -217,8 +217,8 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   const SearchEffort effort = context.effort();
   std::vector<Candidate> solutions = makeInitialSolutions(context);
   keepAsAsked(options, solutions);
-  const double tasks =
-      solutions.empty() ? 1e3 : simulatedTasksOf(problem, solutions.front().strategy);
+  const double tasks = solutions.empty() ? 1e3
+                                         : simulatedTasksOf(problem, solutions.front().strategy);
   context.budget = options.candidates ? options.candidates : effort.budgetFor(tasks);
 
   std::vector<step::Schedule> schedules = scheduleChoices(context, effort.everySchedule);
@@ -283,8 +283,8 @@ Result<SearchResult> zorse::planning::searchPlan(const Problem &problem,
   result->strategy = canonical->restore(result->strategy);
   result->plan = makePlan(problem, result->strategy);
   const bool places = SearchEffort::forDevices(problem.cluster.devices.size()).placesFirst;
-  Result<Evaluation> evaluation =
-      places ? evaluate(problem, result->plan) : estimate(problem, result->plan);
+  Result<Evaluation> evaluation = places ? evaluate(problem, result->plan)
+                                         : estimate(problem, result->plan);
   if (!evaluation.failed() && evaluation->shortfallBytes == 0) {
     result->evaluation = std::move(*evaluation);
     return result;

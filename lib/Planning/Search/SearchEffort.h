@@ -106,11 +106,11 @@ struct SearchEffort {
   size_t relievedStages; ///< stages that are tried without memory optimizations if there are no
                          ///< descents
   double phaseTasks = 1e7, phaseRowTasks = 4e6,
-         phaseDescentTasks =
-             1e7; ///< listed twice, with copies to hosts: about 15 seconds on two cores
+         phaseDescentTasks = 1e7; ///< listed twice, with copies to hosts: about 15 seconds on two
+                                  ///< cores
   size_t phasesRefined = 12,
-         phasesAtOnce =
-             16; ///< candidates with varied rows; simulations between checks of the budget
+         phasesAtOnce = 16;    ///< candidates with varied rows; simulations between checks of the
+                               ///< budget
   double phaseDescents = 1000; ///< strategies
 
   // Subsets of the cluster if prices count (PricedParts.cpp).
@@ -118,9 +118,9 @@ struct SearchEffort {
   size_t pricedParts;             ///< short searches
   size_t pricedSearched = 3;      ///< searched in full, the most promising
   double pricedWithin = 1.15;     ///< factor on the best score; subsets beyond it are not searched
-  size_t pricedSmall =
-      4; ///< smallest subsets, also searched because short searches estimate them worst
-  size_t pricedFew = 2; ///< maximum devices of these
+  size_t pricedSmall = 4; ///< smallest subsets, also searched because short searches estimate them
+                          ///< worst
+  size_t pricedFew = 2;   ///< maximum devices of these
 
   // If nothing fits (MemoryHints.cpp).
   size_t shortInitialSolutions = 24; ///< of a short search
@@ -150,8 +150,8 @@ struct SearchEffort {
 /// Resolution at which StagePartitioner partitions an order of atoms.
 struct CutEffort {
   static constexpr size_t kMixed = 16; ///< stages of longer orders have at most two classes
-  static constexpr int kStrides =
-      60; ///< maximum growth steps of the time until it suffices; otherwise nothing fits
+  static constexpr int kStrides = 60;  ///< maximum growth steps of the time until it suffices;
+                                       ///< otherwise nothing fits
   /// Whether stages must not have this number of atoms. Not every large number is tried.
   static constexpr bool passesOver(size_t deviceSets, bool rough) {
     return (deviceSets > 8 && rough && deviceSets % 2 != 0) ||

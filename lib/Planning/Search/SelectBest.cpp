@@ -159,8 +159,13 @@ private:
     const bool mayFit = !isFar(problem, one.evaluation);
     if (mayFit && (effort.placesFirst || one.evaluation.shortfallBytes > 0 ||
                    isTight(context, one.candidate->strategy, one.evaluation)))
-      if (Result<Evaluation> placed = evaluate(problem, one.plan);
-          !placed.failed()) { // if gaps use memory, fewer samples may be in flight
+      if (Result<Evaluation> placed = evaluate(problem, one.plan); !placed.failed()) { // if gaps
+                                                                                       // use
+                                                                                       // memory,
+                                                                                       // fewer
+                                                                                       // samples
+                                                                                       // may be in
+                                                                                       // flight
         one.evaluation = std::move(*placed);
         score(one);
       }

@@ -94,8 +94,8 @@ void StageModel::sumTimes(UnitTimes &times) {
       for (size_t u = 0; u < stride; ++u) {
         whole[at(c, r, static_cast<int32_t>(u))] = total(p, u, splits());
         forwards[at(c, r, static_cast<int32_t>(u))] = p.forward[u];
-        backwards[at(c, r, static_cast<int32_t>(u))] =
-            splits() ? p.inputGradients[u] : p.backward[u];
+        backwards[at(c, r, static_cast<int32_t>(u))] = splits() ? p.inputGradients[u]
+                                                                : p.backward[u];
       }
     }
 }

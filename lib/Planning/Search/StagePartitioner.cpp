@@ -124,9 +124,9 @@ double StagePartitioner::needs(const StageChoice &stage, const PartitionOptions 
   }
   double nic = 0;
   if (stage.nic > 0) { // the stage's cards, one direction
-    double bytes =
-        samples * ((u == 0 ? 0 : stage.crossFront * model.backwardBytesAt(u)) +
-                   (v == model.units() ? 0 : stage.crossBehind * model.forwardBytesAt(v)));
+    double bytes = samples *
+                   ((u == 0 ? 0 : stage.crossFront * model.backwardBytesAt(u)) +
+                    (v == model.units() ? 0 : stage.crossBehind * model.forwardBytesAt(v)));
     nic = std::max(bytes / stage.nic, stage.flow > 0 ? bytes / stage.devices / stage.flow : 0) /
               kNicFraction +
           sync;
@@ -134,10 +134,14 @@ double StagePartitioner::needs(const StageChoice &stage, const PartitionOptions 
       return kInfinity;
   }
   const CellMemory &cell = cellMemory(r, u, v, options.split);
-  double held =
-      model.heldBytes(u, v) + model.sharedBytes(u, v) / stage.members + cell.transientBytes;
-  double perSecond = cells / rate / time * options.inFlight *
-                     (latencyBehind + passage); // cells in flight, times seconds of one cell
+  double held = model.heldBytes(u, v) + model.sharedBytes(u, v) / stage.members +
+                cell.transientBytes;
+  double perSecond = cells / rate / time * options.inFlight * (latencyBehind + passage); // cells in
+                                                                                         // flight,
+                                                                                         // times
+                                                                                         // seconds
+                                                                                         // of one
+                                                                                         // cell
   for (uint32_t i = 0; i < stage.typeCount; ++i) {
     double alive = std::min(perSecond / seconds[i] + 1, cells);
     if (held + alive * cell.residentBytes * kFragmentationDivisor > stage.memory[i])
@@ -164,7 +168,12 @@ void StagePartitioner::addDevices(StageChoice &stage, const DeviceSet &deviceSet
     }
     ++stage.devices;
     const double part = model.nicBandwidth(node) /
-                        std::max(1u, model.devicesOfNode(node)); // this device's share of the card
+                        std::max(1u, model.devicesOfNode(node)); // this
+                                                                 // device's
+                                                                 // share
+                                                                 // of
+                                                                 // the
+                                                                 // card
     stage.nic += part;
     if (node != lastNode) {
       // Gathered data crosses every card; other devices of the node use a share of it.
@@ -172,8 +181,8 @@ void StagePartitioner::addDevices(StageChoice &stage, const DeviceSet &deviceSet
         stage.oneFlow = lower(stage.oneFlow, stage.nicHere);
       lastNode = node;
       stage.nicHere = 0;
-      stage.fewestBefore =
-          stage.nodes > 0 ? std::min(stage.fewestBefore, stage.devicesHere) : UINT32_MAX;
+      stage.fewestBefore = stage.nodes > 0 ? std::min(stage.fewestBefore, stage.devicesHere)
+                                           : UINT32_MAX;
       stage.devicesHere = 0;
       ++stage.nodes;
     }
@@ -257,8 +266,9 @@ void StagePartitioner::extend(const Goal &goal, const StageChoice &stage, size_t
       latencyBehind += hop(j, v, r);
       int64_t behind = model.rows()[std::min<size_t>(
           predecessors[j * stride + static_cast<size_t>(v)].rows, model.rows().size() - 1)];
-      latencyBehind += static_cast<double>(std::abs(behind - rows)) *
-                       goal.period; // wait for the samples of the larger cell
+      latencyBehind += static_cast<double>(std::abs(behind - rows)) * goal.period; // wait for the
+                                                                                   // samples of the
+                                                                                   // larger cell
     }
     u = std::min(u, v - 1);
     auto ok = [&](int32_t begin) {

@@ -20,13 +20,13 @@ struct PartitionOptions {
   size_t maxDeviceSets = SIZE_MAX; ///< maximum number of atoms of a stage
   bool mayLeaveOut = true;         ///< whether atoms may have no work
   bool split = false;
-  bool waits = true;  ///< stages wait for the first sample: times are more accurate, and stage
-                      ///< boundaries less even
-  bool rough = false; ///< within 1 % and without that wait, for comparisons
-  double lateStart =
-      0.01; ///< share of the time that the first stages may wait for their parameters
-  double inFlight =
-      1; ///< samples for which memory is reserved, as a multiple of those in flight without waiting
+  bool waits = true;       ///< stages wait for the first sample: times are more accurate, and stage
+                           ///< boundaries less even
+  bool rough = false;      ///< within 1 % and without that wait, for comparisons
+  double lateStart = 0.01; ///< share of the time that the first stages may wait for their
+                           ///< parameters
+  double inFlight = 1; ///< samples for which memory is reserved, as a multiple of those in flight
+                       ///< without waiting
   double minTime = 0,
          maxTime = 1e18; ///< known bounds of the result; there is no result above maxTime
   uint32_t maxDevices = UINT32_MAX; ///< maximum devices of a stage, except for a stage that uses
@@ -124,10 +124,10 @@ private:
   std::vector<double> frontIn,
       behindIn; ///< devices of that node in atoms in front of i, and in i and behind it
   std::vector<double> prefixCounts; ///< atoms + 1 x classes
-  std::vector<double>
-      minSeconds; ///< classes x units + 1: per sample, at the best allowed row count
-  mutable std::vector<CellMemory>
-      memories[2]; ///< whole and split backwards: rows x unitBegin x unitEnd
+  std::vector<double> minSeconds;   ///< classes x units + 1: per sample, at the best allowed row
+                                    ///< count
+  mutable std::vector<CellMemory> memories[2]; ///< whole and split backwards: rows x unitBegin x
+                                               ///< unitEnd
 };
 
 } // namespace zorse::planning

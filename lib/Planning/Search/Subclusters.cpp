@@ -25,8 +25,8 @@ std::vector<Devices> groupsBy(const SearchContext &context, const Devices &devic
   for (auto &[key, group] : byKey) {
     double rate = 0;
     for (uint32_t d : group)
-      rate +=
-          1 / context.model.minPerSample(context.model.deviceTypeOf(d), 0, context.model.units());
+      rate += 1 /
+              context.model.minPerSample(context.model.deviceTypeOf(d), 0, context.model.units());
     groups.push_back({rate, std::move(group)});
   }
   std::stable_sort(groups.begin(), groups.end(),

@@ -89,8 +89,8 @@ private:
   static std::pair<int64_t, int32_t> rank(const LoopedTiling &tiling, uint32_t cell,
                                           bool backward) {
     const LoopedTiling::LoopPosition passage = tiling.positions[cell];
-    const size_t lap =
-        backward ? tiling.virtualPipelineSize - 1 - passage.virtualRank : passage.virtualRank;
+    const size_t lap = backward ? tiling.virtualPipelineSize - 1 - passage.virtualRank
+                                : passage.virtualRank;
     return {
         static_cast<int64_t>(passage.microBatch / tiling.stages * tiling.virtualPipelineSize + lap),
         static_cast<int32_t>(passage.microBatch)};

@@ -70,8 +70,8 @@ std::vector<std::vector<TaskId>> orderStages(const PlanLowering &x) {
 
   OneForwardOneBackward stages(plan.cells.data(), devices);
   for (uint32_t d : working) {
-    const uint32_t ahead =
-        d < plan.schedule.warmupForwards.size() ? plan.schedule.warmupForwards[d] : 0;
+    const uint32_t ahead = d < plan.schedule.warmupForwards.size() ? plan.schedule.warmupForwards[d]
+                                                                   : 0;
     order[d] = stages.order(d, x.cellsOf[d], x.cellsByBegin[static_cast<size_t>(end(d))], ahead);
   }
   return order;

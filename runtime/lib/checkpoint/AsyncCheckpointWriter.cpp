@@ -236,8 +236,8 @@ void AsyncCheckpointWriter::copy(DeviceCopyWorker &local) {
     lock.unlock();
     Clock::time_point begin = Clock::now();
     if (Status status = local.state.copy(); status.failed())
-      context_.executor.abort(
-          status.error()); // memory that cannot be read cannot be used for training
+      context_.executor.abort(status.error()); // memory that cannot be read cannot be used for
+                                               // training
     double seconds = secondsSince(begin);
     if (job->release)
       context_.executor.releaseState(local.state.layout().device);
@@ -483,8 +483,10 @@ void AsyncCheckpointWriter::conclude(Job &job, const Outcome &outcome, double se
   bool superseded = outcome.error && outcome.error->superseded;
   if (superseded)
     context_.executor.abort(userError(outcome.error->text));
-  else if (outcome.error && !outcome.jobFailed &&
-           context_.options.weightsFile.empty()) // else finish() reports it
+  else if (outcome.error && !outcome.jobFailed && context_.options.weightsFile.empty()) // else
+                                                                                        // finish()
+                                                                                        // reports
+                                                                                        // it
     warn("the " + at(job.step) +
          " failed; training continues and older checkpoints are kept: " + outcome.error->text);
   else if (!outcome.error && context_.group.rank() == 0 && context_.options.written)

@@ -80,8 +80,8 @@ private:
 
   std::map<uint32_t, uint64_t> frozen_; ///< rank 0: hashes of all ranks; used only by the writer
   bool frozenSaid_ = false;
-  std::vector<DeviceLayout>
-      layouts_; ///< rank 0: layouts of all devices, computed for the first index
+  std::vector<DeviceLayout> layouts_; ///< rank 0: layouts of all devices, computed for the first
+                                      ///< index
 
   mutable std::mutex mutex_; ///< guards the members below
   std::condition_variable changed_;

@@ -12,8 +12,8 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr uint64_t kBytesPerThread =
-    256u << 20; ///< with fewer bytes, another thread costs more than it saves
+constexpr uint64_t kBytesPerThread = 256u << 20; ///< with fewer bytes, another thread costs more
+                                                 ///< than it saves
 constexpr int kMaxThreads = 4;
 
 } // namespace

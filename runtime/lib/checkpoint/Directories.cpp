@@ -55,8 +55,8 @@ zorse::runtime::listCheckpoints(CheckpointStorage &storage, const std::string &d
     int missing = storage.open(directory + "/" + name + "/" + kIndexName, handle);
     if (!missing)
       storage.close(handle);
-    folder.complete =
-        missing != ENOENT && missing != ENOTDIR; // a folder that cannot be opened counts as damaged
+    folder.complete = missing != ENOENT && missing != ENOTDIR; // a folder that cannot be opened
+                                                               // counts as damaged
     out.push_back(std::move(folder));
   }
   std::sort(out.begin(), out.end(), [](const CheckpointDirectory &a, const CheckpointDirectory &b) {

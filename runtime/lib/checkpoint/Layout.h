@@ -14,8 +14,8 @@ namespace zorse::runtime {
 struct ShardLayout {
   CheckpointShard slice; ///< without its hash
   bundle::Region region;
-  uint64_t fileOffset =
-      0; ///< byte offset in the copy of the device's state, where slices have the order of the file
+  uint64_t fileOffset = 0; ///< byte offset in the copy of the device's state, where slices have the
+                           ///< order of the file
 };
 
 struct DeviceLayout {
@@ -24,9 +24,9 @@ struct DeviceLayout {
   std::string header; ///< safetensors header with its length; padded with the optimizer's step to
                       ///< whole blocks of kDirectAlignment
   std::vector<ShardLayout> slices;
-  uint64_t stateBytes = 0; ///< bytes of all slices
-  std::optional<bundle::Region>
-      optimizerStep; ///< abi::OptimizerStep; its update count follows the header
+  uint64_t stateBytes = 0;                     ///< bytes of all slices
+  std::optional<bundle::Region> optimizerStep; ///< abi::OptimizerStep; its update count follows the
+                                               ///< header
   uint64_t fileBytes = 0;
 
   uint64_t headerBytes() const { return header.size() + (optimizerStep ? 8 : 0); }

@@ -38,8 +38,8 @@ bool CheckpointReader::isFrozen(uint32_t number, StoredType type, const std::byt
 
 Status CheckpointReader::readFrozen(uint32_t number, std::byte *target) const {
   const CheckpointParameter &parameter = index_.parameters[number];
-  std::string where =
-      path_ + ": frozen parameter '" + parameter.name + "', which checkpoints only refer to: ";
+  std::string where = path_ + ": frozen parameter '" + parameter.name +
+                      "', which checkpoints only refer to: ";
   if (parameter.file.empty())
     return userError(where + "where it came from is not known");
   Result<MappedFile> file = MappedFile::open(parameter.file);

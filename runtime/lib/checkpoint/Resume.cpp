@@ -125,8 +125,8 @@ public:
     abi::OptimizerStep step = index_.optimizerStep;
     if (!withMoments)
       step.updates = 0;
-    if (step.lossScale == 0 ||
-        index_.precision != bundle_.precision) { // the scale of another type cannot be used
+    if (step.lossScale == 0 || index_.precision != bundle_.precision) { // the scale of another type
+                                                                        // cannot be used
       step.lossScale = bundle_.summary.training().loss_scale();
       step.goodSteps = step.overflows = 0;
     }

@@ -39,9 +39,13 @@ int CheckpointStorage::create(const std::string &path, int &handle, bool direct)
 int CheckpointStorage::reserve(int handle, uint64_t bytes) {
   if (::fallocate(handle, 0, 0, off_t(bytes)) == 0)
     return 0;
-  return errno == ENOSPC || errno == EFBIG || errno == EDQUOT || errno == EIO
-             ? errno
-             : 0; // other errors are reported by the write
+  return errno == ENOSPC || errno == EFBIG || errno == EDQUOT || errno == EIO ? errno
+                                                                              : 0; // other
+                                                                                   // errors
+                                                                                   // are
+                                                                                   // reported
+                                                                                   // by the
+                                                                                   // write
 }
 
 int CheckpointStorage::write(int handle, const std::byte *data, size_t bytes) {
@@ -80,9 +84,8 @@ int CheckpointStorage::syncDirectory(const std::string &path) {
   int handle = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (handle < 0)
     return errno;
-  int cause = ::fsync(handle) == 0 || errno == EINVAL
-                  ? 0
-                  : errno; // EINVAL: file systems that do not sync folders
+  int cause = ::fsync(handle) == 0 || errno == EINVAL ? 0 : errno; // EINVAL: file systems that do
+                                                                   // not sync folders
   ::close(handle);
   return cause;
 }

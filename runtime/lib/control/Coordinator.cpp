@@ -40,8 +40,8 @@ struct Peer {
   Connection connection;
   std::string address;
   HandshakeState state = HandshakeState::Greeting;
-  bool refused =
-      false; ///< its messages are ignored; it is closed when the peer closes or its time is over
+  bool refused = false; ///< its messages are ignored; it is closed when the peer closes or its time
+                        ///< is over
   Nonces nonces;
   double since = 0;
   uint32_t rank = kNoRank;
@@ -197,8 +197,8 @@ private:
                                std::max(1, int(wait * 1000)));
       double now = clock_.advance();
       job_.paused(clock_.longestPause());
-      for (int i = 0; i < count;
-           ++i) // data that has arrived is processed before tick() checks timeouts
+      for (int i = 0; i < count; ++i) // data that has arrived is processed before tick() checks
+                                      // timeouts
         handle(events[size_t(i)].data.u64, events[size_t(i)].events, now);
       for (std::function<void(double)> &what : takeCommands())
         what(now);

@@ -16,10 +16,9 @@ void FrameReader::append(const char *data, size_t bytes) {
     buffer_.clear();
     begin_ = 0;
     if (buffer_.capacity() > 4 * kValuesBytes)
-      buffer_.shrink_to_fit(); // memory of a large frame
-  } else if (begin_ >=
-             buffer_.size() -
-                 begin_) { // amortized: every byte is moved at most once per byte consumed
+      buffer_.shrink_to_fit();                    // memory of a large frame
+  } else if (begin_ >= buffer_.size() - begin_) { // amortized: every byte is moved at most once per
+                                                  // byte consumed
     buffer_.erase(0, begin_);
     begin_ = 0;
   }
@@ -129,8 +128,8 @@ Status checkRefusal(const JoinRejected &refusal) {
 }
 
 Status checkHeartbeat(const Heartbeat &heartbeat, uint32_t worldSize) {
-  if (uint64_t(heartbeat.unresponsive_size()) >
-      2 * uint64_t(worldSize)) // a peer may be unheard, undelivered or both
+  if (uint64_t(heartbeat.unresponsive_size()) > 2 * uint64_t(worldSize)) // a peer may be unheard,
+                                                                         // undelivered or both
     return wrong(std::to_string(heartbeat.unresponsive_size()) + " silent peers of " +
                  std::to_string(worldSize) + " ranks");
   for (const UnresponsiveRank &unresponsive : heartbeat.unresponsive())

@@ -21,15 +21,15 @@ inline constexpr char kMagic[] = "zorse control";
 
 inline constexpr size_t kNonceBytes = 32, kMacBytes = 32;
 inline constexpr size_t kLengthBytes = 4;
-inline constexpr size_t kGreetingBytes =
-    1024; ///< largest frame before the sender has proved that it knows the secret
+inline constexpr size_t kGreetingBytes = 1024; ///< largest frame before the sender has proved that
+                                               ///< it knows the secret
 inline constexpr size_t kFrameBytes = size_t(16) << 20;   ///< largest frame after that
 inline constexpr size_t kValueBytes = kFrameBytes - 4096; ///< largest contribution or report
 inline constexpr size_t kNameBytes = 1024;                ///< name of an exchange
 inline constexpr size_t kJobBytes = 256, kDeviceBytes = 256;
-inline constexpr size_t kTextBytes = 64 << 10; ///< texts of messages and locations
-inline constexpr size_t kValuesBytes =
-    size_t(1) << 20; ///< contributions are batched into messages of about this size
+inline constexpr size_t kTextBytes = 64 << 10;          ///< texts of messages and locations
+inline constexpr size_t kValuesBytes = size_t(1) << 20; ///< contributions are batched into messages
+                                                        ///< of about this size
 
 /// State of a connection's handshake. It determines which messages are expected.
 enum class HandshakeState : uint8_t { Greeting, Proof, Join, Work };

@@ -10,8 +10,8 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr size_t kEarlyBytes = size_t(64)
-                               << 20; ///< limit of the reports for a rank 0 that has not joined
+constexpr size_t kEarlyBytes = size_t(64) << 20; ///< limit of the reports for a rank 0 that has not
+                                                 ///< joined
 constexpr size_t kExchangesAtOnce = 4096;
 constexpr int kStoppedCode = 130; ///< exit code of a process that was asked to end and did
 /// Seconds that living ranks have to acknowledge the verdict before the rank that hosts the
@@ -119,8 +119,8 @@ void Job::received(uint32_t rank, const Message &message, double now) {
     updateOver(now);
     return;
   }
-  if (message.what_case() ==
-      Message::kReport) { // reports from before a failure are still delivered
+  if (message.what_case() == Message::kReport) { // reports from before a failure are still
+                                                 // delivered
     if (r.state != State::Left)
       report(rank, message, now);
     return;
@@ -135,8 +135,8 @@ void Job::received(uint32_t rank, const Message &message, double now) {
     r.unresponsive.clear();
     r.undelivered.clear();
     for (const UnresponsiveRank &silence : message.heartbeat().unresponsive())
-      (silence.undelivered() ? r.undelivered : r.unresponsive)[silence.rank()] =
-          now - silence.seconds();
+      (silence.undelivered() ? r.undelivered : r.unresponsive)[silence.rank()] = now -
+                                                                                 silence.seconds();
     break;
   case Message::kContribution:
     contributed(rank, message.contribution(), now);
@@ -261,12 +261,12 @@ void Job::checkExchanges(double now) {
     if (waiting == kNoRank || absent == kNoRank)
       continue;
     bool stopped = stop_ != Stop::None || ranks_[absent].stopped;
-    Failure failure =
-        foundBy(Failure::OwnError, stopped ? ErrorKind::User : ErrorKind::Internal, absent,
-                ranks_[absent].device,
-                rootCauseFinder_.nameOf(absent) + " ended without taking part in the exchange '" +
-                    name + "', in which " + rootCauseFinder_.nameOf(waiting) + " waits for it" +
-                    (stopped ? ": the run was asked to end" : ""));
+    Failure failure = foundBy(Failure::OwnError, stopped ? ErrorKind::User : ErrorKind::Internal,
+                              absent, ranks_[absent].device,
+                              rootCauseFinder_.nameOf(absent) +
+                                  " ended without taking part in the exchange '" + name +
+                                  "', in which " + rootCauseFinder_.nameOf(waiting) +
+                                  " waits for it" + (stopped ? ": the run was asked to end" : ""));
     failure.exitCode = stopped ? kStoppedCode : 2;
     rootCauseFinder_.found(failure, now);
     decide(now);

@@ -99,10 +99,10 @@ private:
     uint64_t highest = 0; ///< last step entered
     std::string device;
     double lastHeardSeconds = 0;
-    std::map<uint32_t, double>
-        unresponsive; ///< peers from which the rank receives nothing, and since when
-    std::map<uint32_t, double>
-        undelivered; ///< peers whose hosts do not acknowledge the rank's data, and since when
+    std::map<uint32_t, double> unresponsive; ///< peers from which the rank receives nothing, and
+                                             ///< since when
+    std::map<uint32_t, double> undelivered;  ///< peers whose hosts do not acknowledge the rank's
+                                             ///< data, and since when
     runtime::RankProgress progress;
   };
 

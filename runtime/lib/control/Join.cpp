@@ -289,13 +289,13 @@ Result<JoinResult> zorse::control::joinJob(const MemberOptions &options) {
       if (tryEndpoint(options, options.endpoints[i], until, patience, &result, &outcome))
         return result;
       if (outcome.kind == Outcome::Final || last[i].text.empty() ||
-          monotonicSeconds() <
-              until) // an attempt that was cut short reports less than the one before
+          monotonicSeconds() < until) // an attempt that was cut short reports less than the one
+                                      // before
         last[i] = outcome;
       if (last[i].kind == Outcome::Final) {
-        Error refused =
-            userError(who + " was refused by the coordinator of job '" + options.key.job + "' at " +
-                      describe(options.endpoints[i]) + ": " + last[i].text);
+        Error refused = userError(who + " was refused by the coordinator of job '" +
+                                  options.key.job + "' at " + describe(options.endpoints[i]) +
+                                  ": " + last[i].text);
         refused.exitCode = last[i].exitCode;
         return refused;
       }
@@ -307,8 +307,9 @@ Result<JoinResult> zorse::control::joinJob(const MemberOptions &options) {
     settledSince = !settled ? -1 : settledSince < 0 ? now : settledSince;
     if (now + kShortestTry >= until || (settled && now - settledSince >= kSettledSeconds))
       break;
-    double share = std::uniform_real_distribution<double>(0.5, 1)(
-        random); // ranks that were started together must not connect together
+    double share = std::uniform_real_distribution<double>(0.5, 1)(random); // ranks that were
+                                                                           // started together must
+                                                                           // not connect together
     ::usleep(useconds_t(std::min(pause * share, until - kShortestTry - now) * 1e6));
     pause = std::min(pause * 1.5, kLongestPause);
     patience = std::min(patience * 1.5, 5.0); // a coordinator may be slow while many ranks join

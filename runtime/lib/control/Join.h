@@ -10,8 +10,8 @@
 namespace zorse::control {
 
 struct JoinResult {
-  std::unique_ptr<Connection>
-      connection; ///< its reader may already contain frames that follow the welcome
+  std::unique_ptr<Connection> connection; ///< its reader may already contain frames that follow the
+                                          ///< welcome
   JoinAccepted welcome;
   runtime::Endpoint endpoint;
 };

@@ -146,8 +146,8 @@ public:
     }
     if (fromCallback)
       return rootCause_ ? *rootCause_ : failure;
-    changed_.wait(
-        lock, [&] { return rootCause_.has_value(); }); // the control thread enforces the timeouts
+    changed_.wait(lock, [&] { return rootCause_.has_value(); }); // the control thread enforces the
+                                                                 // timeouts
     return *rootCause_;
   }
 
@@ -217,8 +217,8 @@ private:
       if (fds[1].revents)
         waker_.drain();
       uint64_t before = connection_->received();
-      bool open =
-          !(fds[0].revents & (POLLIN | POLLHUP | POLLERR)) || connection_->receive(kReadAtOnce);
+      bool open = !(fds[0].revents & (POLLIN | POLLHUP | POLLERR)) ||
+                  connection_->receive(kReadAtOnce);
       double now = clock_.advance();
       if (connection_->received() != before)
         lastHeardSeconds_ = now;
@@ -255,8 +255,8 @@ private:
       connection_->queue(std::move(out.frame), out.lasting);
     outgoing_.clear();
     if (own_)
-      connection_
-          ->giveUp(); // the failure report must not wait behind megabytes that no rank will use
+      connection_->giveUp(); // the failure report must not wait behind megabytes that no rank will
+                             // use
   }
 
   bool isEnding() {
@@ -384,11 +384,11 @@ private:
     if (failure.rank != options_.rank || failure.cause != Failure::MissedHeartbeats)
       return failure;
     bool stopped = clock_.longestPause() > welcome_.heartbeat_timeout_seconds() / 2;
-    failure.message +=
-        ". This is that rank: " +
-        (stopped ? "it was stopped or starved for " + secondsText(clock_.longestPause())
-                 : std::string("it was cut off")) +
-        ", the job has ended without it, and this process must end";
+    failure.message += ". This is that rank: " +
+                       (stopped
+                            ? "it was stopped or starved for " + secondsText(clock_.longestPause())
+                            : std::string("it was cut off")) +
+                       ", the job has ended without it, and this process must end";
     return failure;
   }
 

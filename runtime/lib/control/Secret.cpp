@@ -115,8 +115,9 @@ Status makeSecret(const std::string &directory, const std::string &path) {
   bool good = file.fd >= 0 && ::write(file.fd, text.data(), text.size()) == ssize_t(text.size()) &&
               ::fsync(file.fd) == 0;
   if (good)
-    good = ::link(draft.c_str(), path.c_str()) == 0 ||
-           errno == EEXIST; // unlike rename, does not replace a file of another process
+    good = ::link(draft.c_str(), path.c_str()) == 0 || errno == EEXIST; // unlike rename, does not
+                                                                        // replace a file of another
+                                                                        // process
   int cause = errno;
   if (file.fd >= 0)
     ::unlink(draft.c_str());

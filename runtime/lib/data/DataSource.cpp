@@ -29,8 +29,8 @@ std::string shapeText(const std::vector<int64_t> &shape) {
 std::string rangeText(const bundle::GraphInput &input) {
   if (!isInteger(input.type()) || input.upper_bound() == 0)
     return {};
-  std::string text =
-      "[" + std::to_string(input.lower_bound()) + ", " + std::to_string(input.upper_bound()) + ")";
+  std::string text = "[" + std::to_string(input.lower_bound()) + ", " +
+                     std::to_string(input.upper_bound()) + ")";
   return input.ignore_allowed() ? text + " or " + std::to_string(input.ignore_index()) : text;
 }
 
@@ -83,8 +83,8 @@ public:
       : files_(std::move(files)), stride_(stride) {
     uint64_t end = 0;
     for (const TokenFile &file : files_)
-      ends_.push_back(end +=
-                      file.count() < uint64_t(needed) ? 0 : (file.count() - needed) / stride + 1);
+      ends_.push_back(
+          end += file.count() < uint64_t(needed) ? 0 : (file.count() - needed) / stride + 1);
   }
 
   uint64_t samples() const { return ends_.back(); }

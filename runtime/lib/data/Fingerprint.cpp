@@ -82,16 +82,16 @@ Result<std::string> describeFile(const std::string &name, const std::string &pat
 
 Result<std::string> zorse::runtime::dataFingerprint(const std::string &specification,
                                                     const TokenReading &reading) {
-  std::map<std::string, std::vector<std::string>>
-      shards; // by input; token files have the empty key
+  std::map<std::string, std::vector<std::string>> shards; // by input; token files have the empty
+                                                          // key
   for (size_t begin = 0; begin <= specification.size();) {
     size_t end = std::min(specification.find(',', begin), specification.size());
     std::string part = specification.substr(begin, end - begin);
     begin = end + 1;
     size_t equals = part.find('=');
     const std::string name = equals == std::string::npos ? "" : part.substr(0, equals);
-    const std::string path =
-        equals == std::string::npos ? withoutBytes(part) : part.substr(equals + 1);
+    const std::string path = equals == std::string::npos ? withoutBytes(part)
+                                                         : part.substr(equals + 1);
     const std::string prefix =
         equals == std::string::npos ? part.substr(0, part.size() - path.size()) : "";
     Result<std::vector<std::string>> files = filesOf(path);

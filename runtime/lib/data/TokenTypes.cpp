@@ -8,10 +8,10 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr size_t
-    kPieces = 64,
-    kPiece = 4096; // segments, spread over the file, and their bytes; smaller files are read whole
-constexpr size_t kEnough = 16; // numbers needed to distinguish a wide type from a narrow one
+constexpr size_t kPieces = 64,
+                 kPiece = 4096; // segments, spread over the file, and their bytes; smaller files
+                                // are read whole
+constexpr size_t kEnough = 16;  // numbers needed to distinguish a wide type from a narrow one
 
 /// Segments of the file at offsets that are multiples of 8.
 Result<std::vector<std::byte>> sampled(const DataFile &file) {

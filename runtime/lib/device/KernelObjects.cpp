@@ -70,8 +70,8 @@ Result<std::shared_ptr<const MemoryFile>> MemoryFile::hold(const std::string &pa
 }
 
 Status MemoryFile::map(size_t size) {
-  void *address =
-      size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor_, 0);
+  void *address = size == 0 ? nullptr
+                            : ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor_, 0);
   if (address == MAP_FAILED)
     return userError(name_ + ": cannot be mapped: " + std::strerror(errno));
   data_ = static_cast<const std::byte *>(address);

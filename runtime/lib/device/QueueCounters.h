@@ -66,8 +66,8 @@ private:
   static constexpr uint64_t kNothing = UINT64_MAX;
   struct Queue {
     std::atomic<uint64_t> finished{0};
-    std::atomic<uint64_t> wanted{
-        kNothing}; ///< smallest count that a thread waits for; written with `mutex_` held
+    std::atomic<uint64_t> wanted{kNothing}; ///< smallest count that a thread waits for; written
+                                            ///< with `mutex_` held
     std::condition_variable changed;
   };
   std::vector<Queue> queues_;

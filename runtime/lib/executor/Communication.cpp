@@ -67,10 +67,10 @@ void zorse::runtime::expectAhead(Transport &transport, const PreparedInstruction
       if (before.instruction->queue() != instruction.instruction->queue())
         continue;
       const bundle::Region &other = before.instruction->receive().region();
-      isFree =
-          before.instruction->has_receive() && program.isReady(before, step) &&
-          (other.arena() != region.arena() || other.offset() + other.bytes() <= region.offset() ||
-           region.offset() + region.bytes() <= other.offset());
+      isFree = before.instruction->has_receive() && program.isReady(before, step) &&
+               (other.arena() != region.arena() ||
+                other.offset() + other.bytes() <= region.offset() ||
+                region.offset() + region.bytes() <= other.offset());
     }
     if (!isFree)
       continue;

@@ -143,8 +143,8 @@ Status DeviceProgram::prepare(PreparedInstruction &prepared, const std::string &
   for (const bundle::Wait &wait : instruction.waits())
     prepared.waits.push_back({wait.queue(), wait.position(), wait.previous_step()});
   prepared.beside = runsBeside(bundle, index, instruction);
-  prepared.deviceToDevice =
-      program.queues(int(instruction.queue())).kind() == bundle::DEVICE_TO_DEVICE;
+  prepared.deviceToDevice = program.queues(int(instruction.queue())).kind() ==
+                            bundle::DEVICE_TO_DEVICE;
   if (prepared.deviceToDevice) {
     prepareDirect(prepared);
     return Status::success();
@@ -259,8 +259,8 @@ Status DeviceProgram::warmUp(bool poison) {
     if (program.arenas(i).kind() != bundle::DEVICE)
       continue;
     const DeviceMemory &arena = *arenas_[size_t(i)];
-    Status status =
-        poison ? Status::success() : device.fill(arena.base(), std::byte(0), arena.bytes());
+    Status status = poison ? Status::success()
+                           : device.fill(arena.base(), std::byte(0), arena.bytes());
     for (size_t from = 0; poison && status.succeeded() && from < arena.bytes();
          from += poisoned.size() * sizeof kPoisonWord)
       status = device.write(arena.base() + from, poisoned.data(),

@@ -40,8 +40,8 @@ struct PreparedInstruction final : HostTask, StreamTask {
   bool firstOfQueue = false, lastOfQueue = false;
   uint64_t expectedStep = UINT64_MAX; ///< a receive: the last step in which it was pre-posted
   std::vector<PreparedWait> waits;
-  std::vector<FunctionCall>
-      calls; ///< calls of a compute instruction; they point into `addresses` and `overwrite`
+  std::vector<FunctionCall> calls; ///< calls of a compute instruction; they point into `addresses`
+                                   ///< and `overwrite`
   std::vector<DeviceAddress> addresses;
   std::vector<uint8_t> overwrite;
   bool deviceToDevice = false; ///< whether it is on a queue of kind DEVICE_TO_DEVICE

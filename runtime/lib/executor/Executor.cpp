@@ -127,11 +127,11 @@ public:
     Implementation &all;
     std::unique_ptr<DeviceProgram> program;
     Transport &transport;
-    DeviceTransport *direct; ///< null: none
-    std::unique_ptr<Device>
-        beside;          ///< CPU device that computes concurrently in host memory; null: none
-    HostStaging staging; ///< for the steps in progress
-    std::vector<LastUse> lastUses; ///< by instruction; empty: dead bytes are not overwritten
+    DeviceTransport *direct;        ///< null: none
+    std::unique_ptr<Device> beside; ///< CPU device that computes concurrently in host memory; null:
+                                    ///< none
+    HostStaging staging;            ///< for the steps in progress
+    std::vector<LastUse> lastUses;  ///< by instruction; empty: dead bytes are not overwritten
     StateReadLatch latch;
     std::array<uint64_t, kStepsAhead> releasesNeeded = {}; ///< by step, required before its updates
     std::array<size_t, kStepsAhead> changingQueuesLeft = {}; ///< guarded by `mutex`
@@ -313,8 +313,8 @@ private:
         waits.push_back(
             program.event({other.instruction->queue(), other.placeInQueue, false}, step));
       }
-      const bool notify =
-          instruction.firstOfQueue || instruction.lastOfQueue || (runs && traced(step));
+      const bool notify = instruction.firstOfQueue || instruction.lastOfQueue ||
+                          (runs && traced(step));
       program.device.enqueue(instruction.instruction->queue(), waits.data(), waits.size(),
                              runs ? workOf(device, instruction, step, argument) : Work(NoWork{}),
                              step * program.instructions.size() + instruction.index, notify);

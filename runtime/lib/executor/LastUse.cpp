@@ -72,9 +72,8 @@ private:
       return add(instruction.load_scalars().region(), true);
     case Instruction::kAllGather: {
       add(instruction.all_gather().shard(), false);
-      const auto &owners = instruction.all_gather()
-                               .shards()
-                               .members(); // several shards of one may lie anywhere in `full`
+      const auto &owners = instruction.all_gather().shards().members(); // several shards of one may
+                                                                        // lie anywhere in `full`
       return add(instruction.all_gather().full(),
                  std::count(owners.begin(), owners.end(), program_.device()) < 2);
     }
@@ -112,8 +111,9 @@ private:
       if (state.region().arena() == arena)
         std::fill(lives.begin() + long(at(state.region().offset())),
                   lives.begin() + long(at(state.region().offset() + state.region().bytes())), true);
-    std::vector<std::vector<std::pair<uint32_t, bool>>> touched(
-        ends.size()); // (instruction, overwrites), by instruction
+    std::vector<std::vector<std::pair<uint32_t, bool>>> touched(ends.size()); // (instruction,
+                                                                              // overwrites), by
+                                                                              // instruction
     for (const Access &access : accesses_[arena])
       for (size_t i = at(access.begin); i < at(access.end); ++i) {
         if (lives[i])
@@ -121,8 +121,9 @@ private:
         if (touched[i].empty() || touched[i].back().first != access.instruction)
           touched[i].push_back({access.instruction, access.overwrites});
         else
-          touched[i].back().second =
-              touched[i].back().second && access.overwrites; // the instruction also reads
+          touched[i].back().second = touched[i].back().second && access.overwrites; // the
+                                                                                    // instruction
+                                                                                    // also reads
       }
     for (size_t i = 0; i < touched.size(); ++i) {
       const auto &list = touched[i];

@@ -12,8 +12,8 @@ namespace zorse::runtime {
 /// Bytes that are dead once an instruction of a training step is complete.
 struct LastUse {
   std::vector<bundle::Region> regions;
-  std::vector<uint32_t>
-      after; ///< earlier instructions that must also be complete, because their queues may be later
+  std::vector<uint32_t> after; ///< earlier instructions that must also be complete, because their
+                               ///< queues may be later
 };
 
 /// Returns the dead bytes by instruction of the program. Bytes are dead after the last access

@@ -36,8 +36,8 @@ void zorse::runtime::addD2dHardware(RankHardware &hardware, const Bundle &bundle
     if (bundle.devices[device].kind == driver.kind)
       hardware.driver = driver.version();
   Result<std::string> version = ncclVersion();
-  (version.failed() ? hardware.noNccl : hardware.nccl) =
-      version.failed() ? version.message() : *version;
+  (version.failed() ? hardware.noNccl : hardware.nccl) = version.failed() ? version.message()
+                                                                          : *version;
 }
 
 std::string zorse::runtime::whyNotDirect(const Bundle &bundle,
@@ -56,8 +56,9 @@ std::string zorse::runtime::whyNotDirect(const Bundle &bundle,
       return named(r) + " has no NCCL that serves: " + hardware.noNccl;
     if (hardware.throttled)
       return named(r) + " is throttled";
-    const std::string unit =
-        hardware.unit() ? hardware.unit()->address : ""; // NCCL also refuses two slices of one GPU
+    const std::string unit = hardware.unit() ? hardware.unit()->address : ""; // NCCL also refuses
+                                                                              // two slices of one
+                                                                              // GPU
     if (auto [other, fresh] = units.insert({{hardware.host, unit}, r}); !fresh && !unit.empty())
       return named(other->second) + " and " + named(r) + " share the GPU " + unit +
              ", which NCCL does not have twice; say 'device_to_device: false' of one of them in "

@@ -61,8 +61,8 @@ std::string runnable(const std::string &cpu, bool gpu) {
 /// Explains why ranks cannot run their code: one message for all ranks of an architecture that
 /// found the same hardware.
 std::string wrongCpus(const Bundle &bundle, const std::vector<RankHardware> &ranks) {
-  std::map<std::pair<std::string, std::string>, std::vector<size_t>>
-      wrong; // ranks by architecture and found hardware
+  std::map<std::pair<std::string, std::string>, std::vector<size_t>> wrong; // ranks by architecture
+                                                                            // and found hardware
   for (size_t r = 0; r < ranks.size(); ++r)
     if (const std::string &arch = bundle.functionsOf(uint32_t(r)).arch();
         !zorse::deviceKindOf(bundle.devices[r].kind).runs(ranks[r].cpu, arch))

@@ -16,8 +16,8 @@ std::string plain(const std::string &id) {
   std::string text;
   for (char c : id.rfind("GPU-", 0) == 0 || id.rfind("MIG-", 0) == 0 ? id.substr(4) : id)
     text += char(std::tolower(static_cast<unsigned char>(c)));
-  if (text.size() > 12 &&
-      text.rfind("00000000:", 0) == 0) // nvidia-smi writes the PCI domain with eight digits
+  if (text.size() > 12 && text.rfind("00000000:", 0) == 0) // nvidia-smi writes the PCI domain with
+                                                           // eight digits
     text.erase(0, 4);
   return text;
 }
@@ -63,9 +63,9 @@ private:
   std::vector<RankHardware> &ranks_;
   const std::vector<std::string> &named_;
   const std::vector<size_t> here_;
-  std::map<size_t, std::vector<size_t>>
-      candidates_;                      ///< by rank: indices of its possible units, preferred first
-  std::map<std::string, size_t> owner_; ///< rank by GPU id
+  std::map<size_t, std::vector<size_t>> candidates_; ///< by rank: indices of its possible units,
+                                                     ///< preferred first
+  std::map<std::string, size_t> owner_;              ///< rank by GPU id
   std::map<std::string, int> uses_;
 
   const DeviceKind &kind() const { return deviceKindOf(bundle_.devices[here_.front()].kind); }
@@ -251,8 +251,8 @@ Status zorse::runtime::assignUnits(const Bundle &bundle, std::vector<RankHardwar
   Result<std::vector<std::string>> named = gpusOfDevices(bundle);
   if (named.failed())
     return named.error();
-  std::map<std::pair<std::string, std::string>, std::vector<size_t>>
-      hosts; // ranks of GPU devices, by kind and host
+  std::map<std::pair<std::string, std::string>, std::vector<size_t>> hosts; // ranks of GPU devices,
+                                                                            // by kind and host
   for (size_t r = 0; r < ranks.size(); ++r) {
     const DeviceKind &kind = deviceKindOf(bundle.devices[r].kind);
     if (kind.sharesHostMemory) {

@@ -21,10 +21,10 @@ using namespace zorse::runtime::launching;
 
 namespace {
 
-constexpr int kStopped = 130; ///< exit code of a run that ended early on request
-constexpr double kTermSeconds =
-    0.5; ///< seconds after a failure in which ranks that were notified may end without a signal
-constexpr double kKillSeconds = 2.0;    ///< seconds after a failure until SIGKILL
+constexpr int kStopped = 130;        ///< exit code of a run that ended early on request
+constexpr double kTermSeconds = 0.5; ///< seconds after a failure in which ranks that were notified
+                                     ///< may end without a signal
+constexpr double kKillSeconds = 2.0; ///< seconds after a failure until SIGKILL
 constexpr double kGiveUpSeconds = 30.0; ///< seconds after SIGKILL; the kernel may be unable to end
                                         ///< a process (its disk or file server hangs)
 constexpr double kDrainSeconds = 0.3;   ///< seconds after the last rank, for output pipes that a
@@ -104,16 +104,16 @@ private:
 
   // For all starts
   double stopSignalAt_ = 0; ///< time of the last stop signal that counted
-  int stopSignals_ =
-      0; ///< number of SIGINT, SIGTERM and SIGHUP, and of SIGUSR1 if it was the first
+  int stopSignals_ = 0;     ///< number of SIGINT, SIGTERM and SIGHUP, and of SIGUSR1 if it was the
+                            ///< first
 
   // For the current start
   std::unique_ptr<Coordinator> coordinator_;
   std::vector<std::unique_ptr<RankProcess>> ranks_;
   std::optional<RootCause> failure_;
   double failedAt_ = 0, killedAt_ = 0, lastEndAt_ = 0, allLeftAt_ = 0;
-  bool lingered_ =
-      false; ///< some ranks were killed after all had left the job and finished their work
+  bool lingered_ = false; ///< some ranks were killed after all had left the job and finished their
+                          ///< work
   bool termSent_ = false, someStopped_ = false, stopAsked_ = false, lost_ = false;
 };
 
@@ -334,8 +334,8 @@ bool Launcher::over() const {
     open = open || rank->pipe(0) >= 0 || rank->pipe(1) >= 0;
   if (open && now() - lastEndAt_ < kDrainSeconds)
     return false;
-  if (open && (out_.full() || err_.full()) &&
-      stopSignals_ < 2) // the reader is slow, and unread output remains
+  if (open && (out_.full() || err_.full()) && stopSignals_ < 2) // the reader is slow, and unread
+                                                                // output remains
     return false;
   bool elsewhere = coordinator_ && o_.localRanks < o_.worldSize;
   if (!elsewhere || killedAt_ != 0)

@@ -136,8 +136,8 @@ MaybeEnvironment launching::readZorseEnvironment(const Variables &v) {
 }
 
 MaybeEnvironment launching::readTorchrunEnvironment(const Variables &v) {
-  if (!v.has("RANK") ||
-      !v.has("LOCAL_RANK")) // RANK without LOCAL_RANK is a node's: readRankOfNodeEnvironment
+  if (!v.has("RANK") || !v.has("LOCAL_RANK")) // RANK without LOCAL_RANK is a node's:
+                                              // readRankOfNodeEnvironment
     return std::optional<RankEnvironment>();
   if (Status status = v.complete(
           "torchrun", {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"});
@@ -160,8 +160,10 @@ MaybeEnvironment launching::readTorchrunEnvironment(const Variables &v) {
   Result<uint64_t> port = v.number("MASTER_PORT", 1, 65534);
   if (port.failed())
     return port.error();
-  environment.coordinator = portsFrom(
-      v.text("MASTER_ADDR"), uint32_t(*port) + 1); // the port itself belongs to torchrun's store
+  environment.coordinator = portsFrom(v.text("MASTER_ADDR"), uint32_t(*port) + 1); // the port
+                                                                                   // itself belongs
+                                                                                   // to torchrun's
+                                                                                   // store
   environment.job = "torchrun/" + v.text("TORCHELASTIC_RUN_ID") + "/" + v.text("MASTER_ADDR") +
                     ":" + v.text("MASTER_PORT");
   if (Status status = setAttempt(v, "TORCHELASTIC_RESTART_COUNT", environment); status.failed())
@@ -264,8 +266,8 @@ MaybeEnvironment launching::readOpenMpiEnvironment(const Variables &v) {
                         "OMPI_MCA_orte_precondition_transports", "OMPI_FILE_LOCATION"}));
   if (environment.oneHost)
     meetOnLoopback(environment);
-  return std::optional<RankEnvironment>(
-      environment); // the address for several hosts comes from readPmixEnvironment, if at all
+  return std::optional<RankEnvironment>(environment); // the address for several hosts comes from
+                                                      // readPmixEnvironment, if at all
 }
 
 MaybeEnvironment launching::readPmiEnvironment(const Variables &v) {

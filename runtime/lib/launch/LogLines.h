@@ -39,8 +39,8 @@ public:
   /// Emits a last line without a newline.
   void flush();
 
-  static constexpr size_t kLongest = 16
-                                     << 10; ///< limit in bytes of one line; a longer line is split
+  static constexpr size_t kLongest = 16 << 10; ///< limit in bytes of one line; a longer line is
+                                               ///< split
 
 private:
   void put(const char *text, size_t size);

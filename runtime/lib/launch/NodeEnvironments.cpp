@@ -44,8 +44,9 @@ MaybeEnvironment launching::readPetEnvironment(const Variables &v) {
                        nodes.substr(colon + 1) + " and compile for that many nodes");
     nodes = nodes.substr(0, colon);
   }
-  if (nodes == "1" && !v.has("PET_NODE_RANK") &&
-      !v.has("PET_MASTER_ADDR")) // no other variables are needed for one node
+  if (nodes == "1" && !v.has("PET_NODE_RANK") && !v.has("PET_MASTER_ADDR")) // no other variables
+                                                                            // are needed for one
+                                                                            // node
     return std::optional<RankEnvironment>();
   bool several = nodes != "1";
   if (Status status = several ? v.complete("PET_* variables",
@@ -100,9 +101,8 @@ MaybeEnvironment launching::readLeaderWorkerSetEnvironment(const Variables &v) {
       status.failed())
     return status;
   meet(environment, v.text("LWS_LEADER_ADDRESS"), kDefaultPort);
-  environment.job =
-      "lws/" +
-      v.text("LWS_LEADER_ADDRESS"); // the leader's name distinguishes the groups of the set
+  environment.job = "lws/" + v.text("LWS_LEADER_ADDRESS"); // the leader's name distinguishes the
+                                                           // groups of the set
   return std::optional<RankEnvironment>(environment);
 }
 

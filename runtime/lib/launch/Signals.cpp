@@ -35,9 +35,8 @@ Signals::Signals() {
     if (::sigaction(signal, nullptr, &now) != 0)
       continue;
     bool ignored = !(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_IGN;
-    if (ignored &&
-        signal !=
-            SIGCHLD) // the parent may ignore SIGCHLD, and then waiting for children would fail
+    if (ignored && signal != SIGCHLD) // the parent may ignore SIGCHLD, and then waiting for
+                                      // children would fail
       continue;
     wanted.sa_handler = signal == SIGPIPE ? SIG_IGN : handOn;
     wanted.sa_flags = SA_RESTART;

@@ -467,8 +467,8 @@ private:
         }
     for (const auto &[id, halves] : transfers)
       for (const auto &[device, instruction] : halves.byDevice) {
-        where_ =
-            "programs/" + std::to_string(device) + ".pb, instruction " + std::to_string(id) + ": ";
+        where_ = "programs/" + std::to_string(device) + ".pb, instruction " + std::to_string(id) +
+                 ": ";
         device_ = device;
         std::vector<uint32_t> expected = participants(device, *instruction);
         // Comparing the first with all others is sufficient, because equality is transitive. A send
@@ -487,8 +487,8 @@ private:
   static std::vector<uint32_t> participants(uint32_t device, const Instruction &instruction) {
     if (!instruction.has_send() && !instruction.has_receive())
       return bundle::participantsOf(instruction);
-    const uint32_t peer =
-        instruction.has_send() ? instruction.send().peer() : instruction.receive().peer();
+    const uint32_t peer = instruction.has_send() ? instruction.send().peer()
+                                                 : instruction.receive().peer();
     return peer == device ? std::vector{device}
                           : std::vector{std::min(device, peer), std::max(device, peer)};
   }

@@ -23,9 +23,9 @@ std::string cellOf(const bundle::Compute &compute) {
       last = std::max(last, call.unit());
       begin = std::min(begin, call.sample_base());
       int64_t behind; // bundles are described before they are checked
-      end =
-          std::max(end, __builtin_add_overflow(call.sample_base(), call.rows(), &behind) ? INT64_MAX
-                                                                                         : behind);
+      end = std::max(end, __builtin_add_overflow(call.sample_base(), call.rows(), &behind)
+                              ? INT64_MAX
+                              : behind);
     }
   if (last >= 0)
     text += (text.empty() ? "units " : ", units ") + std::to_string(first) + "-" +

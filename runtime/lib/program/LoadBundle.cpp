@@ -237,14 +237,14 @@ private:
     uint32_t count = 1;
     for (const BundleDevice &device : bundle_.devices)
       count = std::max(count, device.target + 1);
-    while (manifest_.files.count(
-        bundle::functionsFile(count))) // target of the host if all devices are GPUs
+    while (manifest_.files.count(bundle::functionsFile(count))) // target of the host if all devices
+                                                                // are GPUs
       ++count;
     bundle_.otherTargets.resize(count - 1);
     for (uint32_t target = 0; target < count; ++target) {
       const std::string file = bundle::functionsFile(target);
-      bundle::FunctionLibrary &functions =
-          target == 0 ? bundle_.functions : bundle_.otherTargets[target - 1];
+      bundle::FunctionLibrary &functions = target == 0 ? bundle_.functions
+                                                       : bundle_.otherTargets[target - 1];
       if (Status status = readMessage(file, functions); status.failed())
         return status;
       if (std::string problem = bundle::differentArguments(bundle_.functions, functions);

@@ -48,8 +48,8 @@ FILE *replaceFile(const std::string &path, off_t bytes) {
       path.rfind("/proc/", 0) == 0) // the target of /dev/stdout must not be replaced
     return nullptr;
   std::error_code failed;
-  std::string target =
-      there ? std::filesystem::canonical(path, failed).string() : path; // a link is kept
+  std::string target = there ? std::filesystem::canonical(path, failed).string() : path; // a link
+                                                                                         // is kept
   if (failed)
     return nullptr;
   std::string draft;

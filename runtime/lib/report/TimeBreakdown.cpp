@@ -106,9 +106,9 @@ TimeBreakdown zorse::runtime::timeBreakdown(const Bundle &bundle,
     Step &step = found->second;
     step.begin = added ? event.begin : std::min(step.begin, event.begin);
     step.end = added ? event.end : std::max(step.end, event.end);
-    step.learns =
-        step.learns || bundle.programs[event.device].instructions(int(event.instruction)).phase() ==
-                           bundle::BACKWARD;
+    step.learns = step.learns ||
+                  bundle.programs[event.device].instructions(int(event.instruction)).phase() ==
+                      bundle::BACKWARD;
     ++step.instructions;
   }
   size_t whole = 0;

@@ -110,8 +110,8 @@ public:
     for (const TraceEvent &event : events_)
       slice(event);
     arrows();
-    std::map<std::pair<uint32_t, uint64_t>, std::vector<const TraceEvent *>>
-        steps; // by device and step
+    std::map<std::pair<uint32_t, uint64_t>, std::vector<const TraceEvent *>> steps; // by device and
+                                                                                    // step
     for (const TraceEvent &event : events_)
       steps[{event.device, event.step}].push_back(&event);
     for (const auto &[key, ran] : steps) {
@@ -167,8 +167,8 @@ private:
 
   /// Draws an arrow from every send to its receive; both have the same instruction id.
   void arrows() {
-    std::map<std::tuple<uint64_t, uint32_t, uint32_t>, const TraceEvent *>
-        sends; // by step, id and receiver
+    std::map<std::tuple<uint64_t, uint32_t, uint32_t>, const TraceEvent *> sends; // by step, id and
+                                                                                  // receiver
     for (const TraceEvent &event : events_)
       if (instructionOf(event).has_send())
         sends[{event.step, instructionOf(event).id(), instructionOf(event).send().peer()}] = &event;
@@ -190,8 +190,8 @@ private:
       };
       const double begins = send->second->begin;
       end("s", *send->second, begins);
-      end("f", event,
-          std::min(std::max(event.begin, begins), event.end)); // clocks of ranks differ slightly
+      end("f", event, std::min(std::max(event.begin, begins), event.end)); // clocks of ranks differ
+                                                                           // slightly
       ++id;
     }
   }
@@ -251,8 +251,8 @@ private:
   /// not finished.
   void depths(uint32_t device, const std::vector<const TraceEvent *> &ran) {
     const bundle::Program &program = bundle_.programs[device];
-    std::vector<std::vector<const TraceEvent *>> queues(
-        program.queues_size()); // instructions by position
+    std::vector<std::vector<const TraceEvent *>> queues(program.queues_size()); // instructions by
+                                                                                // position
     double begin = ran.front()->begin;
     for (const TraceEvent *event : ran)
       begin = std::min(begin, event->begin);

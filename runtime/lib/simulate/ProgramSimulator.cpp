@@ -147,8 +147,8 @@ void ProgramSimulator::advance(uint32_t device) {
         if (!isReady(instruction, index, place.step))
           break;
         place.there = true;
-        if (options.evaluation &&
-            !instruction.inEvaluation) { // keeps its position and its waits, and ends immediately
+        if (options.evaluation && !instruction.inEvaluation) { // keeps its position and its waits,
+                                                               // and ends immediately
           leave(index);
           finish(index);
           again = true;
@@ -216,10 +216,10 @@ void ProgramSimulator::expectAhead(uint32_t s) {
       if (before.queue != instruction.queue)
         continue;
       const bundle::Region &bytes = tasks.source(other).receive().region();
-      isFree =
-          tasks.source(other).has_receive() && isReady(before, other, place.step) &&
-          (bytes.arena() != region.arena() || bytes.offset() + bytes.bytes() <= region.offset() ||
-           region.offset() + region.bytes() <= bytes.offset());
+      isFree = tasks.source(other).has_receive() && isReady(before, other, place.step) &&
+               (bytes.arena() != region.arena() ||
+                bytes.offset() + bytes.bytes() <= region.offset() ||
+                region.offset() + region.bytes() <= bytes.offset());
     }
     if (!isFree)
       continue;
@@ -296,8 +296,8 @@ void ProgramSimulator::findCause(uint32_t index, uint64_t step, uint8_t instruct
     }
     uint32_t at = place.at;
     uint64_t atStep = step;
-    for (size_t tries = 0; tries < list.size();
-         ++tries) { // finds the previous instruction that did work
+    for (size_t tries = 0; tries < list.size(); ++tries) { // finds the previous instruction that
+                                                           // did work
       if (at == 0 && atStep == 0)
         break;
       if (at == 0)
@@ -413,8 +413,8 @@ void ProgramSimulator::account(uint32_t index, uint64_t step, uint8_t instructio
       continue;
     const FlatInstruction &instruction = tasks.instructions[tasks.taskInstructions[h]];
     SimulatedDevice &device = devices[tasks.device(instruction)];
-    device.busy[size_t(task.activity)] +=
-        instructions == kReceivers ? run.end - now : run.sent - run.start;
+    device.busy[size_t(task.activity)] += instructions == kReceivers ? run.end - now
+                                                                     : run.sent - run.start;
     if (!tasks.servers[instruction.server].computes)
       continue;
     double idle = now - places[instruction.server].freeSince;

@@ -104,9 +104,9 @@ Result<Simulation> zorse::runtime::simulatePrograms(const Bundle &bundle,
   size_t last = options.steps - 1, half = options.steps / 2;
   result.stepEnds = simulator.stepEnds;
   result.firstStep = simulator.stepEnds[0];
-  result.step =
-      half > 0 ? (simulator.stepEnds[last] - simulator.stepEnds[half - 1]) / double(last - half + 1)
-               : result.firstStep;
+  result.step = half > 0 ? (simulator.stepEnds[last] - simulator.stepEnds[half - 1]) /
+                               double(last - half + 1)
+                         : result.firstStep;
   result.devices = std::move(simulator.devices);
   for (SimulatedDevice &device : result.devices)
     for (Seconds *seconds : {&device.busy, &device.waiting})

@@ -195,8 +195,8 @@ namespace {
 /// Finds the first non-finite number by its bits: all bits of the exponent are 1.
 template <typename Bits>
 std::optional<int64_t> firstWithout(const void *numbers, int64_t count, Bits exponent) {
-  constexpr int64_t kAtOnce =
-      4096; // chunk that is tested without branches; if it contains one, it is searched again
+  constexpr int64_t kAtOnce = 4096; // chunk that is tested without branches; if it contains one, it
+                                    // is searched again
   const std::byte *bytes = static_cast<const std::byte *>(numbers);
   auto bits = [&](int64_t i) {
     Bits value;

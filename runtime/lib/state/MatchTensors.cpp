@@ -214,8 +214,8 @@ private:
         continue;
       }
       const Shape &found = tensors_.at(match.names.front()).entry.shape;
-      match.transposed =
-          each.hub.names.empty() ? found != each.shape && fits(each, found) : each.hub.transposed;
+      match.transposed = each.hub.names.empty() ? found != each.shape && fits(each, found)
+                                                : each.hub.transposed;
       checkShape(i, match.transposed ? reversed(each.shape) : each.shape);
       if (each.hub.names.empty() && match.transposed)
         turned.push_back(shown(match.names.front(), found));

@@ -28,8 +28,8 @@ struct HeaderTensor {
 bool parseHeader(const char *text, size_t size, std::vector<HeaderTensor> &tensors, bool &isOnnx,
                  std::string &problem) {
   std::string duplicated;
-  json header =
-      zorse::parseShallow<json>(text, size, 5, &duplicated); // no valid header is nested deeper
+  json header = zorse::parseShallow<json>(text, size, 5, &duplicated); // no valid header is nested
+                                                                       // deeper
   if (header.is_discarded() || !header.is_object()) {
     problem = "its header is not a JSON object";
     return false;

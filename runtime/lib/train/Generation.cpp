@@ -13,8 +13,8 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr uint64_t kMaxBytes = uint64_t(1)
-                               << 34; ///< maximum bytes of an argument; larger ones are refused
+constexpr uint64_t kMaxBytes = uint64_t(1) << 34; ///< maximum bytes of an argument; larger ones are
+                                                  ///< refused
 
 const bundle::CompiledFunction &logitsFunction(const Bundle &bundle) {
   return bundle.functions.functions(int(bundle.summary.logits().function()));
@@ -80,11 +80,11 @@ Status TextGenerator::check() const {
     if (isPosition(bundle_, argument)) {
       position = argument.type() == bundle::I64 && bytesOfRow(argument) >= 8;
     } else if (argument.kind() == bundle::BOUNDARY_OUT) {
-      result =
-          logits.vocabulary() > 0 && uint64_t(logits.vocabulary()) <= kMaxBytes &&
-          argument.type() == logits.type() &&
-          bytesOfRow(argument) >= uint64_t(logits.vocabulary()) * elementBytes(logits.type()) &&
-          elementBytes(logits.type()) > 0;
+      result = logits.vocabulary() > 0 && uint64_t(logits.vocabulary()) <= kMaxBytes &&
+               argument.type() == logits.type() &&
+               bytesOfRow(argument) >=
+                   uint64_t(logits.vocabulary()) * elementBytes(logits.type()) &&
+               elementBytes(logits.type()) > 0;
     } else if (argument.kind() != bundle::WORKSPACE) {
       int found = same(forward, argument);
       if (found < 0 || bytesOfRow(forward.arguments(found)) < bytesOfRow(argument) ||

@@ -67,8 +67,8 @@ public:
       Result<std::vector<double>> next = countOnce(batch, rows, samples, result);
       if (next.failed())
         return next;
-      const bool same =
-          std::memcmp(next->data(), result.data(), result.size() * sizeof(double)) == 0;
+      const bool same = std::memcmp(next->data(), result.data(), result.size() * sizeof(double)) ==
+                        0;
       result = std::move(*next);
       if (same || !readsNumbers_)
         break;

@@ -11,8 +11,8 @@ double zorse::runtime::learningRate(const bundle::TrainingOptions &options, uint
          total = double(options.total_steps() > 0 ? uint64_t(options.total_steps()) : runSteps);
   if (double(step) <= warmup)
     return options.learning_rate() * double(step) / warmup;
-  double progress =
-      total > warmup ? std::min(1.0, (double(step) - warmup) / (total - warmup)) : 1.0;
+  double progress = total > warmup ? std::min(1.0, (double(step) - warmup) / (total - warmup))
+                                   : 1.0;
   double factor = 1.0;
   if (options.schedule() == bundle::TrainingOptions::LINEAR)
     factor = 1.0 - (1.0 - options.final_ratio()) * progress;

@@ -57,9 +57,9 @@ public:
           last = next - 1;
           break;
         }
-        if (Status status =
-                submit(*run_.data, run_.firstSample + (next - run_.firstStep) * bundle_.samples(),
-                       next, /*evaluation=*/false);
+        if (Status status = submit(*run_.data,
+                                   run_.firstSample + (next - run_.firstStep) * bundle_.samples(),
+                                   next, /*evaluation=*/false);
             status.failed())
           return status;
         ++next;
@@ -198,16 +198,16 @@ private:
     for (size_t k = 0; k < pending.factors.size(); ++k)
       report.loss += pending.hasSeeds ? pending.factors[k] * result->report.sums[2 + k]
                                       : std::numeric_limits<double>::quiet_NaN();
-    report.gradientNorm =
-        byGroup_ ? std::sqrt(result->report.sums[0])
-                 : result->report.decided.gradientNorm; // the decision did not know the sums
+    report.gradientNorm = byGroup_ ? std::sqrt(result->report.sums[0])
+                                   : result->report.decided.gradientNorm; // the decision did not
+                                                                          // know the sums
     report.learningRate = pending.learningRate;
     report.skipped = result->report.decided.skip != 0;
     report.lossScale = result->report.decided.lossScale;
     report.skippedSoFar = end_.skipped += report.skipped;
     report.seconds = result->end - std::max(result->begin, before);
-    report.tokensPerSecond =
-        double(bundle_.samples()) * double(std::max<int64_t>(bundle_.sequence, 1)) / report.seconds;
+    report.tokensPerSecond = double(bundle_.samples()) *
+                             double(std::max<int64_t>(bundle_.sequence, 1)) / report.seconds;
     run_.report(report);
     if (byGroup_ && pending.hasSeeds &&
         !(std::isfinite(report.loss) && std::isfinite(report.gradientNorm) &&
@@ -218,8 +218,8 @@ private:
     }
     // A batch without labels has no non-finite values. Gradients that overflow with their loss
     // scale are finite with a smaller one.
-    const bool overflow =
-        report.lossScale > 1 && report.skipped && pending.hasSeeds && std::isfinite(report.loss);
+    const bool overflow = report.lossScale > 1 && report.skipped && pending.hasSeeds &&
+                          std::isfinite(report.loss);
     bool finite = pending.isEmpty() || overflow || (std::isfinite(report.loss) && !report.skipped);
     since_ = finite ? std::nullopt : since_ ? since_ : std::optional<uint64_t>(report.step);
     if (run_.nonFinite == TrainingRun::NonFinite::Stop && !overflow &&
@@ -422,8 +422,8 @@ private:
                 : std::inner_product(factors.begin(), factors.end(), sums.numerators.begin(), 0.0);
     if (!sums.without.empty())
       total.loss = std::numeric_limits<double>::quiet_NaN();
-    total.tokensPerSecond =
-        samples * double(std::max<int64_t>(bundle_.sequence, 1)) / total.seconds;
+    total.tokensPerSecond = samples * double(std::max<int64_t>(bundle_.sequence, 1)) /
+                            total.seconds;
     if (reported)
       run_.report(total);
     if (run_.pace)

@@ -54,8 +54,8 @@ std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Instruction &instruct
   case bundle::Instruction::kAllGather:
   case bundle::Instruction::kReduceScatter: {
     const bundle::Collective collective = *bundle::collectiveOf(instruction);
-    const std::vector<uint32_t> gatherers =
-        collective.gathers ? gatherersOf(instruction) : std::vector<uint32_t>();
+    const std::vector<uint32_t> gatherers = collective.gathers ? gatherersOf(instruction)
+                                                               : std::vector<uint32_t>();
     return !gatherers.empty() && isGroup(gatherers)
                ? std::vector<uint32_t>()
                : between(list(collective.shards.members()), list(collective.members));

@@ -65,8 +65,8 @@ public:
       aborted_.store(true, std::memory_order_release);
     }
     for (auto &[instruction, rendezvous] : rendezvous_) {
-      std::lock_guard<std::mutex> inside(
-          rendezvous->mutex); // no thread is between its test and its wait
+      std::lock_guard<std::mutex> inside(rendezvous->mutex); // no thread is between its test and
+                                                             // its wait
       rendezvous->changed.notify_all();
     }
   }
@@ -114,8 +114,8 @@ public:
         if (!owner || !owner->data)
           return internalError("device " + std::to_string(shard.device) +
                                " does not show its shard");
-        std::byte *place =
-            static_cast<std::byte *>(a.full) + size_t(held.whole.place(shard)) * a.elementBytes;
+        std::byte *place = static_cast<std::byte *>(a.full) +
+                           size_t(held.whole.place(shard)) * a.elementBytes;
         if (const std::byte *from = owner->at(shard, a.elementBytes); place != from)
           std::memcpy(place, from, size_t(shard.size()) * a.elementBytes);
       }

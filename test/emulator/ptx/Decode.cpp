@@ -330,8 +330,8 @@ private:
       else if (!take("global"))
         unknown();
     }
-    const bool isConstant =
-        loads && !isVolatile && !isParameter && i.space == Space::Global && take("nc");
+    const bool isConstant = loads && !isVolatile && !isParameter && i.space == Space::Global &&
+                            take("nc");
     const size_t count = take("v2") ? 2 : take("v4") ? 4 : take("v8") ? 8 : 1;
     if (at + 1 != parts.size())
       unknown();

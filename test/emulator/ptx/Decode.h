@@ -52,10 +52,10 @@ struct Instruction {
   uint64_t offset = 0;
   Space space = Space::Global;
   AccessKind access = AccessKind::Load;
-  uint8_t bits = 0;      ///< per element of memory or of a register vector
-  bool isSigned = false; ///< loads extend the sign
-  uint64_t usedBytes =
-      0; ///< mask of the loaded bytes that are used, the others are undefined; 0: all
+  uint8_t bits = 0;       ///< per element of memory or of a register vector
+  bool isSigned = false;  ///< loads extend the sign
+  uint64_t usedBytes = 0; ///< mask of the loaded bytes that are used, the others are undefined; 0:
+                          ///< all
   bool isHalf = false, isTransposed = false;
   Special special = Special::Thread;
   uint32_t target = 0; ///< branch target

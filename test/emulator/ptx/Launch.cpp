@@ -52,8 +52,8 @@ std::vector<std::string> Launch::run() {
 
 void Launch::beginBlock() {
   epoch = 0;
-  const uint64_t end =
-      kernel.launchShared ? kernel.launchShared + grid.sharedBytes : kernel.sharedEnd;
+  const uint64_t end = kernel.launchShared ? kernel.launchShared + grid.sharedBytes
+                                           : kernel.sharedEnd;
   sharedBytes.assign(end - kSharedBase, 0xff);
   shared.clear();
   auto add = [&](const std::string &name, uint64_t begin, uint64_t regionEnd) {

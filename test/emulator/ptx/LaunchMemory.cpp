@@ -48,8 +48,8 @@ Region *Launch::reach(Warp &warp, uint32_t lane, const Instruction &i, Space spa
 
 void Launch::loadParameter(Warp &warp, const Instruction &i, uint32_t lanes) {
   for (size_t k = 0; k < i.results.size(); ++k) {
-    const uint64_t value =
-        grid.parameters[i.address.value / 8] >> 8 * (i.offset + k * i.bits / 8) & maskOf(i.bits);
+    const uint64_t value = grid.parameters[i.address.value / 8] >> 8 * (i.offset + k * i.bits / 8) &
+                           maskOf(i.bits);
     forLanes(lanes, [&](uint32_t lane) { warp.set(i.results[k], lane, value, 0); });
   }
 }

@@ -89,8 +89,8 @@ private:
     std::string digits = text.substr(begin, at - begin);
     const bool isBits = digits.size() > 2 && digits[0] == '0' &&
                         std::string("fFdD").find(digits[1]) != std::string::npos;
-    const bool isHex =
-        digits.size() > 2 && digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X');
+    const bool isHex = digits.size() > 2 && digits[0] == '0' &&
+                       (digits[1] == 'x' || digits[1] == 'X');
     if (isBits && digits.size() != (std::tolower(digits[1]) == 'f' ? 10u : 18u))
       throw Unreadable(line, "number '" + digits + "'");
     if (!isBits && digits.back() == 'U')

@@ -12,11 +12,11 @@ namespace zorse::emulator::ptx {
 /// The last accesses to a few bytes in this launch.
 struct Touched {
   Moment writer, reader;
-  bool isAtomic = false; ///< whether the write was atomic
-  bool severalLanes =
-      false; ///< several lanes of the reader's warp have read since its last barrier
-  bool severalWarps =
-      false; ///< several warps of the reader's block have read since its last barrier
+  bool isAtomic = false;      ///< whether the write was atomic
+  bool severalLanes = false;  ///< several lanes of the reader's warp have read since its last
+                              ///< barrier
+  bool severalWarps = false;  ///< several warps of the reader's block have read since its last
+                              ///< barrier
   bool severalBlocks = false; ///< several blocks have read
   bool isPending = false;     ///< a copy to it is in progress
   bool isConstant = false; ///< was read as memory that is constant during the launch (ld.global.nc)

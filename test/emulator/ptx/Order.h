@@ -40,8 +40,8 @@ private:
   using Releases = std::map<uint32_t, Moment>;
   std::map<uint64_t, Releases> releases;
   std::map<uint32_t, Moment> lastFence; ///< by thread
-  std::map<uint32_t, Releases>
-      seen; ///< by thread: the releases that its atomic operations have read, until its next fence
+  std::map<uint32_t, Releases> seen;    ///< by thread: the releases that its atomic operations have
+                                        ///< read, until its next fence
   struct Acquisition {
     Moment at;
     Releases releases;

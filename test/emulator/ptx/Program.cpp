@@ -98,8 +98,8 @@ std::vector<std::string> Program::run(const std::string &symbol, const GridLaunc
     region.name += (region.name.empty() ? "operand " : " and ") + std::to_string(i);
     region.begin = range.begin;
     region.end = std::max<uint64_t>(region.end, range.end);
-    region.bytes = reinterpret_cast<uint8_t *>(
-        range.begin); // NOLINT(performance-no-int-to-ptr): launches name memory by numbers
+    region.bytes = reinterpret_cast<uint8_t *>(range.begin); // NOLINT(performance-no-int-to-ptr):
+                                                             // launches name memory by numbers
     region.isWritable |= range.writable;
   }
   Memory memory;

@@ -25,8 +25,8 @@ std::vector<std::string> ptx::runPtxBody(Program &program, runtime::CpuDevice &p
   Defined defined;
   for (int s = 0; s < function.arguments_size(); ++s) {
     const bundle::FunctionArgument &argument = function.arguments(s);
-    const bool isUndefined =
-        argument.kind() == bundle::WORKSPACE || isOverwritten(argument, call.overwrite[size_t(s)]);
+    const bool isUndefined = argument.kind() == bundle::WORKSPACE ||
+                             isOverwritten(argument, call.overwrite[size_t(s)]);
     defined[reinterpret_cast<uintptr_t>(call.arguments[size_t(s)])].assign(
         sizeOf(argument, call.rows), !isUndefined);
   }
@@ -34,11 +34,11 @@ std::vector<std::string> ptx::runPtxBody(Program &program, runtime::CpuDevice &p
   auto runKernel = [&](const bundle::KernelLaunch &kernel, const GridLaunch &grid) {
     return program.run(kernel.symbol(), grid, defined, seed + ++launches);
   };
-  auto afterProduct =
-      [&] { // the bytes that a product writes are not computed: all bytes count as defined
-        for (auto &[begin, bytes] : defined)
-          std::fill(bytes.begin(), bytes.end(), 1);
-      };
+  auto afterProduct = [&] { // the bytes that a product writes are not computed: all bytes count as
+                            // defined
+    for (auto &[begin, bytes] : defined)
+      std::fill(bytes.begin(), bytes.end(), 1);
+  };
   std::vector<std::string> findings =
       runFunction(runKernel, products, function, call, afterProduct);
   for (int s = 0; findings.empty() && s < function.arguments_size(); ++s) {

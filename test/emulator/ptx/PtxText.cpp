@@ -39,8 +39,8 @@ private:
   size_t at = 0;
   ModuleText module;
   KernelText *kernel = nullptr;
-  std::vector<std::map<std::string, std::string>>
-      scopes; ///< names that braces inside a body declare
+  std::vector<std::map<std::string, std::string>> scopes; ///< names that braces inside a body
+                                                          ///< declare
   uint32_t scopeCount = 0;
   uint64_t usedBytes = 0; ///< mask of the next load
 

@@ -30,8 +30,8 @@ struct Statement {
   bool isNegated = false;
   std::string opcode; ///< with all modifiers
   std::vector<Operand> operands;
-  uint64_t usedBytes =
-      0; ///< mask of the loaded bytes that are used (.pragma "used_bytes_mask"); 0: all
+  uint64_t usedBytes = 0; ///< mask of the loaded bytes that are used (.pragma "used_bytes_mask");
+                          ///< 0: all
   std::string text;
 };
 

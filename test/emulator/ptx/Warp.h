@@ -29,9 +29,9 @@ struct Warp {
   uint32_t turn = 0;  ///< number of warp barriers that it has passed
   uint64_t steps = 0;
   std::array<Lane, 32> lanes;
-  std::vector<uint64_t> values; ///< by register and lane
-  std::vector<uint64_t>
-      undefinedBits; ///< by register and lane; valid for the lanes in `undefinedLanes`
+  std::vector<uint64_t> values;         ///< by register and lane
+  std::vector<uint64_t> undefinedBits;  ///< by register and lane; valid for the lanes in
+                                        ///< `undefinedLanes`
   std::vector<uint32_t> undefinedLanes; ///< by register: lanes with undefined bits
 
   void reset(uint32_t firstThread, size_t registers);

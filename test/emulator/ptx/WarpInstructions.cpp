@@ -54,8 +54,8 @@ Place placeInC(uint32_t lane, uint32_t i) {
 /// Operands of a product, and their undefined elements, which make all dependent results undefined.
 struct Matrices {
   double a[16][16], b[16][8], c[16][8];
-  bool undefinedA[16] = {}, undefinedB[8] = {},
-       undefinedC[16][8] = {}; ///< by row of A, by column of B
+  bool undefinedA[16] = {}, undefinedB[8] = {}, undefinedC[16][8] = {}; ///< by row of A, by column
+                                                                        ///< of B
 };
 
 void gather(const Warp &warp, const Instruction &in, Matrices &m) {
@@ -77,8 +77,8 @@ void gather(const Warp &warp, const Instruction &in, Matrices &m) {
     for (uint32_t i = 0; i < 4; ++i) {
       const Place at = placeInC(lane, i);
       m.c[at.row][at.column] = double(as<float>(warp.valueOf(in.sources[6 + i], lane)));
-      m.undefinedC[at.row][at.column] =
-          (warp.undefinedOf(in.sources[6 + i], lane) & maskOf(32)) != 0;
+      m.undefinedC[at.row][at.column] = (warp.undefinedOf(in.sources[6 + i], lane) & maskOf(32)) !=
+                                        0;
     }
   }
 }
@@ -97,8 +97,8 @@ void zorse::emulator::ptx::executeMultiply(Warp &warp, const Instruction &in) {
   for (uint32_t lane = 0; lane < 32; ++lane)
     for (uint32_t i = 0; i < 4; ++i) {
       const Place at = placeInC(lane, i);
-      const bool isUndefined =
-          m.undefinedA[at.row] || m.undefinedB[at.column] || m.undefinedC[at.row][at.column];
+      const bool isUndefined = m.undefinedA[at.row] || m.undefinedB[at.column] ||
+                               m.undefinedC[at.row][at.column];
       warp.set(in.results[i], lane, canonical(float(m.c[at.row][at.column])),
                isUndefined ? maskOf(32) : 0);
     }

@@ -84,9 +84,9 @@ int probe::loadModules(const std::string &directory) {
     const std::string arch = file.parent_path().filename().string(), text = image.str();
     char log[8192] = "";
     int options[] = {kJitErrorLogBuffer, kJitErrorLogBytes};
-    void *values[] = {
-        log, reinterpret_cast<void *>(
-                 sizeof log)}; // NOLINT(performance-no-int-to-ptr): sizes are passed by value
+    void *values[] = {log,
+                      reinterpret_cast<void *>(sizeof log)}; // NOLINT(performance-no-int-to-ptr):
+                                                             // sizes are passed by value
     CUmodule module = nullptr;
     const double begin = now();
     const CUresult result = cuda.cuModuleLoadDataEx(&module, text.c_str(), 2, options, values);

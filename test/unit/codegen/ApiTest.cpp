@@ -58,8 +58,8 @@ TEST(CodegenApi, BytesDoNotDependOnThreadsAndEqualKernelsAreOne) {
 }
 
 TEST(CodegenApi, CacheHoldsKernelsAndSurvivesRubbish) {
-  auto directory =
-      std::filesystem::temp_directory_path() / ("zorse-codegen-cache-" + std::to_string(getpid()));
+  auto directory = std::filesystem::temp_directory_path() /
+                   ("zorse-codegen-cache-" + std::to_string(getpid()));
   codegen::CodegenOptions options;
   options.cacheDir = directory.string();
   codegen::CompiledFunctions first = compile(options), second = compile(options);
@@ -125,8 +125,8 @@ TEST(CodegenApi, CacheTakesNothingFromOthers) {
 // umask, nor replace it if TMPDIR is shared.
 TEST(CodegenApi, LinkerFilesAreOutOfReach) {
   namespace fs = std::filesystem;
-  const fs::path shared =
-      fs::temp_directory_path() / ("zorse-codegen-link-" + std::to_string(getpid()));
+  const fs::path shared = fs::temp_directory_path() /
+                          ("zorse-codegen-link-" + std::to_string(getpid()));
   fs::create_directories(shared / "bin");
   fs::create_directories(shared / "tmp");
   fs::permissions(shared / "tmp", fs::perms::all);

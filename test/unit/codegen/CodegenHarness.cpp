@@ -227,8 +227,8 @@ struct Runner {
     for (double value : expected)
       if (std::isfinite(value))
         scale = std::max(scale, std::fabs(value));
-    double tolerance =
-        (element(result).isF64() ? options.tolerance64 : options.tolerance32) * scale;
+    double tolerance = (element(result).isF64() ? options.tolerance64 : options.tolerance32) *
+                       scale;
     for (size_t i = 0; i < got.size(); ++i) {
       double want = expected[i] + base;
       bool same = got[i] == want || std::fabs(got[i] - want) <= tolerance ||

@@ -33,8 +33,8 @@ struct RunOptions {
   bool evaluation = false;
   bool split = false; ///< also split every function `.backward` into two parts
   std::string dumpDir;
-  bool cuda =
-      true; ///< also on the emulated GPU, except f64: GPUs have no f64 transcendental functions
+  bool cuda = true; ///< also on the emulated GPU, except f64: GPUs have no f64 transcendental
+                    ///< functions
 };
 
 /// Checks every function of `text` for every type and row count, with 1 and 2 threads (bit-equal),

@@ -160,8 +160,8 @@ static std::string updateFunction(const std::string &op, const std::string &attr
                  (i == 3 ? ", test.positive" : "") + "}, ";
   for (int i = 0; i < 2 + moments; ++i)
     if (i != 1) {
-      results +=
-          std::string(results.empty() ? "" : ", ") + state + " {@@state" + std::to_string(i) + "}";
+      results += std::string(results.empty() ? "" : ", ") + state + " {@@state" +
+                 std::to_string(i) + "}";
       types += std::string(types.empty() ? "" : ", ") + state;
     }
   arguments += "%lr: tensor<f64> {@@learning_rate0, test.value = 0.01 : f64}, %c: tensor<f64> "

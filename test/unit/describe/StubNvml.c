@@ -35,8 +35,8 @@ int nvmlDeviceGetMigMode(void *handle, unsigned *mode, unsigned *next) {
   *mode = *next = how && !strcmp(how, "sliced") && of(handle) == 1;
   return 0;
 }
-int nvmlDeviceGetMemoryInfo(
-    void *handle, void *place) { // same types as in the caller, because sanitizers compare them
+int nvmlDeviceGetMemoryInfo(void *handle, void *place) { // same types as in the caller, because
+                                                         // sanitizers compare them
   Memory *memory = place;
   memory->total = of(handle) < 2 ? 42505273344ull : 8589934592ull;
   memory->free = memory->used = 0;

@@ -168,8 +168,8 @@ const Case kCases[] = {
 struct Share {
   unsigned factor;
   int64_t begin, end;
-  bool padded =
-      false; ///< ids index along the factor: one point of zeros is added, for ids outside the share
+  bool padded = false; ///< ids index along the factor: one point of zeros is added, for ids outside
+                       ///< the share
 };
 
 int64_t sizeOf(int64_t size) { return size == ShapedType::kDynamic ? kRows : size; }
@@ -391,8 +391,8 @@ std::string compareShares(Operation *op, const OpFactors &rule, unsigned factor,
                        value = result.values[from];
                      else if (!mentions(rule.results[i], factor))
                        value = combine(rule.factors[factor].combiner, value, result.values[from]);
-                     else if (value !=
-                              result.values[from]) // a segment that both shares have completely
+                     else if (value != result.values[from]) // a segment that both shares have
+                                                            // completely
                        value = INFINITY;
                    });
   }

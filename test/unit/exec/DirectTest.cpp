@@ -25,8 +25,8 @@ ProgramCase makeDirectCase(int seed, bool copies = true) {
   made.model = makeModel(options);
   static const int64_t batches[] = {7, 8, 13, 32};
   made.plan = step::randomPlan(made.model.summary, batches[seed % 4], 2 + seed * 7 % 5, seed);
-  made.plan.overlapCommunication =
-      true; // plans without overlap have redundant waits, and removing one is no fault
+  made.plan.overlapCommunication = true; // plans without overlap have redundant waits, and removing
+                                         // one is no fault
   for (size_t d = 0; d < made.plan.devices.size(); ++d) {
     step::PlanDevice &device = made.plan.devices[d];
     device.hostStaged = true;
@@ -257,8 +257,8 @@ TEST(Direct, OnlyInsideAGroup) {
 // device and host if all transfers are direct.
 TEST(Direct, ComputesTheSame) {
   for (int seed = 0; seed < 40; ++seed) {
-    const ProgramCase c =
-        makeDirectCase(seed, /*copies=*/false); // the interpreter does not support 16-bit types
+    const ProgramCase c = makeDirectCase(seed, /*copies=*/false); // the interpreter does not
+                                                                  // support 16-bit types
     const interpret::Steps steps = "ETT";
     const auto expected =
         interpret::reference(c.model.summary, c.model.functions,
@@ -268,10 +268,9 @@ TEST(Direct, ComputesTheSame) {
     const auto harm = interpret::findHarm(c.model.summary, c.model.functions, c.programs, expected,
                                           steps, 5, uint32_t(seed));
     EXPECT_FALSE(harm.harmful) << "seed " << seed << ": " << harm.what;
-    const bool offloads =
-        std::any_of(c.plan.cells.begin(), c.plan.cells.end(), [](const step::Cell &cell) {
-          return cell.activations == step::Activations::Offload;
-        });
+    const bool offloads = std::any_of(
+        c.plan.cells.begin(), c.plan.cells.end(),
+        [](const step::Cell &cell) { return cell.activations == step::Activations::Offload; });
     if (seed % 4 < 2 && c.plan.offload.empty() && !offloads)
       for (const bundle::Program &program : c.programs)
         for (const bundle::Arena &arena : program.arenas())
@@ -294,8 +293,8 @@ TEST(Direct, LaunchOrdersThatDoNotFitAreFound) {
         continue;
       // Swap two neighbors or any two launches; ids move with them or stay.
       const size_t first = random() % (places.size() - 1);
-      const size_t second =
-          attempt % 3 ? first + 1 : first + 1 + random() % (places.size() - 1 - first);
+      const size_t second = attempt % 3 ? first + 1
+                                        : first + 1 + random() % (places.size() - 1 - first);
       bundle::Instruction *a = program.mutable_instructions(places[first]),
                           *b = program.mutable_instructions(places[second]);
       const uint32_t one = a->id(), other = b->id();
@@ -313,10 +312,9 @@ TEST(Direct, LaunchOrdersThatDoNotFitAreFound) {
       if (ends(programs))
         continue;
       ++stuck;
-      const bool launch =
-          std::any_of(findings.begin(), findings.end(), [](const verify::Finding &finding) {
-            return finding.code == verify::Code::Launch;
-          });
+      const bool launch = std::any_of(
+          findings.begin(), findings.end(),
+          [](const verify::Finding &finding) { return finding.code == verify::Code::Launch; });
       said += launch;
       EXPECT_TRUE(launch) << "seed " << seed << ", attempt " << attempt << ": "
                           << (findings.empty() ? "" : findings[0].message);

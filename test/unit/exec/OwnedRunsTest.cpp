@@ -45,9 +45,8 @@ ProgramCase makeRunsCase(int seed) {
   made.plan = step::randomPlan(made.model.summary, batches[seed % 4], 2 + uint32_t(seed % 3), seed);
   Random random(seed);
   dealOwners(made.plan, made.model.summary, random);
-  for (step::PlanDevice &device :
-       made.plan
-           .devices) { // transports that reach device memory, host staging, or direct transfers
+  for (step::PlanDevice &device : made.plan.devices) { // transports that reach device memory, host
+                                                       // staging, or direct transfers
     device.hostStaged = seed % 3 != 0;
     device.d2dGroup = seed % 3 == 2 ? 0 : -1;
     made.options.hostStaged.push_back(device.hostStaged);
@@ -71,8 +70,8 @@ TEST(OwnedRuns, ProgramsAreRight) {
       for (const bundle::Instruction &instruction : program.instructions()) {
         const auto &shards = instruction.has_all_gather() ? instruction.all_gather().shards()
                                                           : instruction.reduce_scatter().shards();
-        several +=
-            std::count(shards.members().begin(), shards.members().end(), program.device()) > 1;
+        several += std::count(shards.members().begin(), shards.members().end(), program.device()) >
+                   1;
       }
     if (seed % 5 == 4) // the interpreter does not support 16-bit types
       continue;

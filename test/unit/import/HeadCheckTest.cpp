@@ -70,8 +70,8 @@ Outcome imported(const std::string &nodes, const ImportOptions &options = {}, bo
   llvm::StringRef(nodes).split(words, ' ');
   for (llvm::StringRef word : words) {
     const llvm::StringRef name = word.rtrim(';');
-    const bool replaced =
-        name == "x" || name == "squares" || name == "m" || name == "s" || name == "l";
+    const bool replaced = name == "x" || name == "squares" || name == "m" || name == "s" ||
+                          name == "l";
     text += name.str() + (replaced ? "_" : "") + word.drop_front(name.size()).str() + " ";
   }
   return graph.importWith(text, "loss", options);
@@ -176,8 +176,8 @@ TEST(HeadCheck, FindsMistakesInFactors) {
 TEST(HeadCheck, FindsMistakesInOperations) {
   int found = 0, planted = 0;
   for (const std::string &nodes : losses())
-    for (size_t which = 0; !contains(nodes, "Softmax");
-         ++which) { // Softmax does not depend on shifts and factors
+    for (size_t which = 0; !contains(nodes, "Softmax"); ++which) { // Softmax does not depend on
+                                                                   // shifts and factors
       ImportOptions options;
       bool done = false;
       options.alter = [&](mlir::ModuleOp module) {

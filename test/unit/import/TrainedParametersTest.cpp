@@ -143,8 +143,8 @@ TEST(TrainedParameters, GradientsStopAtDetach) {
   Outcome outcome = withFactor("p", {4}, kBothTrained, {}, call);
   EXPECT_TRUE(contains(outcome.text, "zorse.detach")) << outcome.text;
   EXPECT_FALSE(contains(withFactor("p", {4}, kBothTrained).text, "zorse.detach"));
-  EXPECT_FALSE(
-      isTrained(withFactor("norm.weight", {4}, "", {}, call), "w")); // no gradient reaches it
+  EXPECT_FALSE(isTrained(withFactor("norm.weight", {4}, "", {}, call), "w")); // no gradient reaches
+                                                                              // it
   // The module detaches a value, but the file does not contain the detach.
   std::string detached =
       R"({"version":1,"parameters":{"w":{"trained":true},"p":{"trained":true}},"detached":1})";

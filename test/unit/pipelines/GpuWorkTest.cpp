@@ -89,8 +89,8 @@ TEST(GpuWork, FlopsOfAttentionAreTheFunctions) {
   EXPECT_EQ(summary.gpu_targets(0), "sm_80");
   ASSERT_EQ(forward.costs_size(), 2);
   const bundle::FunctionCost &tensors = forward.costs(0), &expanded = forward.costs(1);
-  const double products =
-      2.0 * 2 * 128 * 128 * 2 * 64; // two matmuls with 2 FLOPs per pair and channel
+  const double products = 2.0 * 2 * 128 * 128 * 2 * 64; // two matmuls with 2 FLOPs per pair and
+                                                        // channel
   EXPECT_GE(tensors.attention_flops_per_row(), products);
   EXPECT_LE(tensors.attention_flops_per_row(), 1.1 * products); // exponentials in addition
   EXPECT_EQ(tensors.bytes().per_row(), 0);

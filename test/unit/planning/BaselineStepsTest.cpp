@@ -114,9 +114,9 @@ TEST(Cuts, BisectionFindsClusters) {
 
 TEST(ZorsePaper, Shares) {
   EXPECT_EQ(shareByRate(8, {2, 1, 1}), (std::vector<int64_t>{4, 2, 2}));
-  EXPECT_EQ(shareByRate(7, {2, 1, 1}),
-            (std::vector<int64_t>{
-                4, 2, 1})); // 3.5, 1.75, 1.75: the remaining two go to the fastest devices first
+  EXPECT_EQ(shareByRate(7, {2, 1, 1}), (std::vector<int64_t>{4, 2, 1})); // 3.5, 1.75, 1.75: the
+                                                                         // remaining two go to the
+                                                                         // fastest devices first
   EXPECT_EQ(shareByRate(32, {1.0 / 3, 1.0 / 3, 1.0 / 3}), (std::vector<int64_t>{11, 11, 10}));
 }
 
@@ -124,8 +124,8 @@ TEST(ZorsePaper, Ministages) {
   EXPECT_EQ(interleave({4, 6}, {1, 1}, 1), (std::vector<std::vector<int64_t>>{{4}, {6}}));
   EXPECT_EQ(interleave({4, 6}, {1, 1}, 2), (std::vector<std::vector<int64_t>>{{2, 2}, {3, 3}}));
   EXPECT_EQ(interleave({4, 5}, {1, 1}, 2),
-            (std::vector<std::vector<int64_t>>{
-                {3, 2}, {2, 2}})); // the remaining layer goes to the first of equal devices
+            (std::vector<std::vector<int64_t>>{{3, 2}, {2, 2}})); // the remaining layer goes to the
+                                                                  // first of equal devices
   EXPECT_EQ(interleave({4, 5}, {1, 2}, 2),
             (std::vector<std::vector<int64_t>>{{2, 2}, {3, 2}})); // or to the faster device
   EXPECT_TRUE(interleave({1, 5}, {1, 1}, 2).empty());

@@ -55,8 +55,8 @@ TEST(ModelShape, WorkIsSixTimesParametersAndAttention) {
     }
     const double multiplied = parameters(summary) - double(shape.vocabulary * shape.hidden) -
                               double((2 * shape.layers + 1) * shape.hidden);
-    const double expected =
-        2048 * (6 * multiplied + 12.0 * double(shape.layers * shape.hidden) * 2048);
+    const double expected = 2048 *
+                            (6 * multiplied + 12.0 * double(shape.layers * shape.hidden) * 2048);
     EXPECT_NEAR(flops / expected, 1, 1e-12);
     EXPECT_NEAR(split / expected, 1, 1e-12);
   }

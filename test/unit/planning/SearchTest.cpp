@@ -65,8 +65,9 @@ TEST(Search, SamePlanOnAnyNumberOfThreads) {
     int64_t batch;
     uint32_t candidates;
   };
-  for (const Case &of : {Case{{90, 45, 20}, 3, 24, 300},
-                         Case{{90, 45}, 2, 8, 0}}) { // the second problem uses descents
+  for (const Case &of : {Case{{90, 45, 20}, 3, 24, 300}, Case{{90, 45}, 2, 8, 0}}) { // the second
+                                                                                     // problem uses
+                                                                                     // descents
     auto made = setUp(of.speeds, of.each, 4, of.batch);
     SearchOptions options;
     options.candidates = of.candidates;
@@ -132,8 +133,8 @@ TEST(Search, CanonicalOrderGoesBack) {
   auto made = setUp({20, 90, 45}, 2, 2, 8);
   const auto canonical = CanonicalProblem::make(*made->problem);
   ASSERT_FALSE(canonical.failed()) << canonical.message();
-  EXPECT_EQ(canonical->original,
-            (std::vector<uint32_t>{2, 3, 4, 5, 0, 1})); // the fastest devices first
+  EXPECT_EQ(canonical->original, (std::vector<uint32_t>{2, 3, 4, 5, 0, 1})); // the fastest devices
+                                                                             // first
   EXPECT_EQ(canonical->translate({0, 4}), (std::vector<uint32_t>{4, 2}));
   Strategy there;
   there.pipelines = {{8, {{0, 3, {{0, 8, 8}}}}}};

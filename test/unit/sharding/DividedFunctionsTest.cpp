@@ -113,9 +113,9 @@ public:
       count *= size;
     const auto &buffer =
         members[m].memory.at({uint32_t(attribute.getKind()), attribute.getIndex()});
-    tensor.values =
-        zorse::test::read(buffer.data.get(), getElementTypeOrSelf(function.getResultTypes()[i]),
-                          static_cast<size_t>(count));
+    tensor.values = zorse::test::read(buffer.data.get(),
+                                      getElementTypeOrSelf(function.getResultTypes()[i]),
+                                      static_cast<size_t>(count));
     return tensor;
   }
 
@@ -296,8 +296,8 @@ protected:
   void compareUnit(ClassOp whole, Group &group) {
     reference::Options options;
     options.rows = kRows;
-    std::mt19937 random(
-        17); // NOLINT(bugprone-random-generator-seed): the same numbers in every run
+    std::mt19937 random(17); // NOLINT(bugprone-random-generator-seed): the same numbers in every
+                             // run
     Arguments arguments;
     auto add = [&](func::FuncOp function) {
       for (unsigned i = 0; i < function.getNumArguments(); ++i) {

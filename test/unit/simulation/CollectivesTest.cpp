@@ -233,8 +233,8 @@ TEST(Collectives, BestIsOneOfThoseAllowed) {
     EXPECT_EQ(arrived(Algorithm::Best), arrived(a));
   }
   t.clear_collective_algorithms();
-  t.add_collective_algorithms(
-      bundle::Topology::HIERARCHICAL); // which cannot be used in a single site
+  t.add_collective_algorithms(bundle::Topology::HIERARCHICAL); // which cannot be used in a single
+                                                               // site
   EXPECT_EQ(arrived(Algorithm::Best), arrived(Algorithm::Ring));
 }
 

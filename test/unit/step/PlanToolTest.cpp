@@ -37,8 +37,8 @@ protected:
   }
 
   Result run(const std::string &arguments) {
-    std::string command =
-        "cd " + directory + " && " ZORSE_BINARY_DIR "/bin/zorse-plan " + arguments + " 2>&1";
+    std::string command = "cd " + directory + " && " ZORSE_BINARY_DIR "/bin/zorse-plan " +
+                          arguments + " 2>&1";
     FILE *pipe = popen(command.c_str(), "r");
     Result result;
     char buffer[4096];

@@ -109,9 +109,9 @@ TEST(SearchPlan, FewSamplesGoWhereTheyTakeLeastTime) {
   for (const step::Cell &cell : found->plan.cells)
     rows[cell.device] += cell.rows();
   EXPECT_EQ(rows[0], 3);
-  EXPECT_EQ(
-      rows[1],
-      2); // a micro-batch of five on a small device would take longer than all others together
+  EXPECT_EQ(rows[1],
+            2); // a micro-batch of five on a small device would take longer than all others
+                // together
 }
 
 TEST(SearchPlan, IsNotOutrunByOneDevice) {

@@ -81,8 +81,8 @@ TEST(Findings, Report) {
   uint32_t computes = 0;
   for (const auto &instruction : missing.programs[0].instructions())
     computes += instruction.queue() == 0;
-  for (auto &instruction :
-       *missing.programs[0].mutable_instructions()) // its waiters now wait for the last update
+  for (auto &instruction : *missing.programs[0].mutable_instructions()) // its waiters now wait for
+                                                                        // the last update
     for (auto &wait : *instruction.mutable_waits())
       if (wait.queue() == queue) {
         wait.set_queue(0);

@@ -34,8 +34,8 @@ TEST(CorrectPrograms, ContributorsInAnotherOrderForSomeShards) {
     for (auto &instruction : *program.mutable_instructions())
       if (instruction.has_reduce_scatter()) { // the first run of device 1 precedes all others
         auto &terms = *instruction.mutable_reduce_scatter()->mutable_terms();
-        const auto first =
-            std::find(terms.members().begin(), terms.members().end(), 1u) - terms.members().begin();
+        const auto first = std::find(terms.members().begin(), terms.members().end(), 1u) -
+                           terms.members().begin();
         auto moveUp = [&](auto &column) {
           std::rotate(column.begin(), column.begin() + first, column.begin() + first + 1);
         };

@@ -104,9 +104,8 @@ TEST(Findings, Race) {
   expectFinding(local, Code::Race, {"F(units 0-4, samples 0-8) on d0", "load of input 'labels'"});
 
   Case steps({}, oneDevice());
-  steps.programs[0]
-      .mutable_instructions(0)
-      ->clear_waits(); // the next step's scalars are loaded while this step reads them
+  steps.programs[0].mutable_instructions(0)->clear_waits(); // the next step's scalars are loaded
+                                                            // while this step reads them
   expectFinding(steps, Code::Race, {"in the step before"});
 }
 
@@ -141,10 +140,10 @@ TEST(Findings, Residence) {
       {{}, {}, {verify::PlanView::Tier::NotNamed, verify::PlanView::Tier::Host}});
   expectFinding(test, Code::Residence,
                 {"moments", "memory of kind DEVICE", "the plan keeps it on the host"});
-  test.view.offload.push_back({{0},
-                               {},
-                               {verify::PlanView::Tier::NotNamed,
-                                verify::PlanView::Tier::Device}}); // the last rule applies
+  test.view.offload.push_back(
+      {{0}, {}, {verify::PlanView::Tier::NotNamed, verify::PlanView::Tier::Device}}); // the last
+                                                                                      // rule
+                                                                                      // applies
   EXPECT_TRUE(test.findings().empty()) << test.text();
 }
 
@@ -235,8 +234,8 @@ TEST(Findings, SplitBackward) {
 
   SyntheticOptions options;
   options.units = 6;
-  Case block(options,
-             split({8, 1, {{0, 6, 0, 4, 0}, {0, 6, 4, 8, 0}}, {}})); // the block of the other cell
+  Case block(options, split({8, 1, {{0, 6, 0, 4, 0}, {0, 6, 4, 8, 0}}, {}})); // the block of the
+                                                                              // other cell
   auto &mine = find(block, 0, task(bundle::Compute::W), 0),
        &other = find(block, 0, task(bundle::Compute::W), 1);
   for (int c = 0; c < mine.compute().calls_size(); ++c)
@@ -365,8 +364,8 @@ TEST(Findings, WrongValue) {
 TEST(Findings, Contributions) {
   Case twice({}, oneDeviceTwoCells());
   auto &backward = find(twice, 0, task(bundle::Compute::B), 1);
-  argument(twice, backward, bundle::PARAMETER_GRADIENT)
-      .set_overwrite(true); // loses the first micro-batch
+  argument(twice, backward, bundle::PARAMETER_GRADIENT).set_overwrite(true); // loses the first
+                                                                             // micro-batch
   expectFinding(twice, Code::Contributions, {"misses the contribution of unit 3", "samples 0-5"});
 
   Case members({}, dataParallel(makeModel({})));

@@ -13,9 +13,9 @@ struct FileOptimizer {
   std::string node;                   ///< for messages: "Adam 'update'"
   std::optional<double> learningRate; ///< set if the file fixes it
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  bool plainEpsilon =
-      false; ///< adds epsilon to the square root of the second moment before bias correction
-  double weightDecay = 0; ///< applies to all trained parameters
+  bool plainEpsilon = false; ///< adds epsilon to the square root of the second moment before bias
+                             ///< correction
+  double weightDecay = 0;    ///< applies to all trained parameters
   double momentum = 0;
   bool nesterov = false;
 

@@ -14,8 +14,8 @@ struct HubName {
   std::vector<std::string> names; ///< several if the model ties them; empty if the file has no name
   std::vector<std::string> ties; ///< if `names` is empty: other names of the parameter in the model
   bool transposed = false;       ///< for a matrix: checkpoints contain its transpose
-  bool adapter =
-      false; ///< belongs to an adapter (LoRA); checkpoints of the base model do not contain it
+  bool adapter = false; ///< belongs to an adapter (LoRA); checkpoints of the base model do not
+                        ///< contain it
 };
 
 /// Hub data of the file that do not belong to a parameter.

@@ -71,9 +71,9 @@ struct ImportOptions {
   bool trustGuess = false;
   /// Skips the numerical comparison of the loss with the file's own nodes.
   bool trustImport = false;
-  HeadDamage headDamage = HeadDamage::None; ///< for tests
-  std::function<void(mlir::ModuleOp)>
-      alter; ///< for tests: changes the imported module before the comparison
+  HeadDamage headDamage = HeadDamage::None;  ///< for tests
+  std::function<void(mlir::ModuleOp)> alter; ///< for tests: changes the imported module before the
+                                             ///< comparison
 };
 
 /// Location of the initial value of a parameter (a function argument with `zorse.parameter`).
@@ -96,13 +96,13 @@ struct WeightSource {
 
 struct ImportedModel {
   mlir::OwningOpRef<mlir::ModuleOp> module; ///< holds `func.func @model`
-  std::vector<WeightSource>
-      weights; ///< one per argument with `zorse.parameter`, in the order of the arguments
-  std::vector<std::string>
-      warnings; ///< human-readable; the caller prints them, they are not emitted as diagnostics
-  std::vector<std::string>
-      notes;             ///< decisions of the importer: the sample axis, shifts, trained parameters
-  int64_t nodesRead = 0; ///< nodes of the file after inlining of functions
+  std::vector<WeightSource> weights; ///< one per argument with `zorse.parameter`, in the order of
+                                     ///< the arguments
+  std::vector<std::string> warnings; ///< human-readable; the caller prints them, they are not
+                                     ///< emitted as diagnostics
+  std::vector<std::string> notes; ///< decisions of the importer: the sample axis, shifts, trained
+                                  ///< parameters
+  int64_t nodesRead = 0;          ///< nodes of the file after inlining of functions
   HubModel hub;
   std::optional<FileTraining> training; ///< set if the file contains training settings
   std::shared_ptr<void> storage;        ///< keeps mapped files open

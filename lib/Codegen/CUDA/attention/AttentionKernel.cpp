@@ -51,8 +51,8 @@ void AttentionKernel::count(ArrayRef<HeadTensor> touched, int matmuls) {
     k.addCost(Size{tensor.numbers, true}, bytesOf(tensor.element));
   if (problem.mask) {
     const MaskTensor &mask = *problem.mask;
-    const int64_t numbers =
-        (mask.head ? problem.heads : 1) * (mask.query ? problem.queries : 1) * problem.keys;
+    const int64_t numbers = (mask.head ? problem.heads : 1) * (mask.query ? problem.queries : 1) *
+                            problem.keys;
     k.addCost(Size{numbers, mask.row != 0}, mask.element.isInteger(1) ? 1 : bytesOf(mask.element));
   }
   k.addMatmulFlops(Size{int64_t(2 * matmuls * problem.pairs() * double(problem.size)), true});

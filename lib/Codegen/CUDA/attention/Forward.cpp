@@ -131,8 +131,8 @@ private:
       for (int lanes : {1, 2})
         max = larger(max, w.exchange(max, lanes));
       // Until a query has seen a visible key, all its exponentials are 0.
-      Value finite =
-          problem.maySeeNothing() ? k.select(w.isMinusInfinite(max), w.f32(0), max) : max;
+      Value finite = problem.maySeeNothing() ? k.select(w.isMinusInfinite(max), w.f32(0), max)
+                                             : max;
       references.push_back(scores.reference(finite));
       factors.push_back(scores.decay(greatest[size_t(r)], finite));
       greatest[size_t(r)] = max;

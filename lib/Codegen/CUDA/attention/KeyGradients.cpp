@@ -77,8 +77,8 @@ private:
     if (problem.options.causal)
       firstTile = w.divide(w.larger(w.add(firstRow, -shift), 0), variant.streamed);
     Value end = w.i32(problem.queries);
-    if (problem.options
-            .window) // if there are many more keys than queries, no query attends to the first keys
+    if (problem.options.window) // if there are many more keys than queries, no query attends to the
+                                // first keys
       end = w.larger(w.smaller(w.add(firstRow, variant.rows - 1 - shift + *problem.options.window),
                                problem.queries),
                      0);

@@ -121,8 +121,8 @@ private:
           else
             gradient = w.fma(ds.at(m, n, q), factor, deltas[row]);
           gradient = w.mulF(probability, gradient);
-          ds.at(m, n, q) =
-              problem.options.softcap ? w.mulF(gradient, slopes.at(m, n, q)) : gradient;
+          ds.at(m, n, q) = problem.options.softcap ? w.mulF(gradient, slopes.at(m, n, q))
+                                                   : gradient;
         }
     tiles.multiply(ds, stage, dq);
   }

@@ -77,10 +77,10 @@ void Scores::scaleAndMask(Sums &scores, const ScorePlace &place, Sums *slopes) {
     return w.widen(w.smaller(w.add(first, ahead), (isQuery ? problem.queries : problem.keys) - 1));
   };
   forEach(scores, [&](int m, int n, int q) {
-    Value query =
-        rowsAreQueries ? index(row, rowOf(m, q), true) : index(column, columnOf(n, q), true);
-    Value key =
-        rowsAreQueries ? index(column, columnOf(n, q), false) : index(row, rowOf(m, q), false);
+    Value query = rowsAreQueries ? index(row, rowOf(m, q), true)
+                                 : index(column, columnOf(n, q), true);
+    Value key = rowsAreQueries ? index(column, columnOf(n, q), false)
+                               : index(row, rowOf(m, q), false);
     Value offset = w.k.add(base, w.k.add(w.k.mul(query, mask.query), key));
     Value number = w.k.load(w.k.pointer(maskOperand), offset, mask.element);
     Value &score = scores.at(m, n, q);

@@ -71,8 +71,8 @@ void Tiles::fetch(Value matrix, int64_t stride, Value first, int rows, int64_t l
         exists = w.both(exists, inside);
       Value bytes = exists ? w.k.select(exists, w.i32(16), w.i32(0)) : Value();
       // Passes of fewer than eight rows change the row index modulo 8.
-      Value to =
-          layout.swizzled() ? w.exclusiveOr(copyOffset, layout.exchange(ahead) << 4) : copyOffset;
+      Value to = layout.swizzled() ? w.exclusiveOr(copyOffset, layout.exchange(ahead) << 4)
+                                   : copyOffset;
       w.copy(w.at(w.at(shared, to), int64_t(ahead) * layout.rowBytes),
              w.at(from, stride * 2 * ahead), 16, bytes);
     }

@@ -19,13 +19,13 @@ enum class Schedule {
 };
 
 struct Variant {
-  int rows = 64;     ///< rows of a block: queries, or keys in the kernel of their gradients
-  int streamed = 32; ///< rows of a tile of the streamed operand
-  int fromRegisters =
-      0; ///< number of the block's own operands that stay in registers: q (k), then dout (v)
+  int rows = 64;         ///< rows of a block: queries, or keys in the kernel of their gradients
+  int streamed = 32;     ///< rows of a tile of the streamed operand
+  int fromRegisters = 0; ///< number of the block's own operands that stay in registers: q (k), then
+                         ///< dout (v)
   Schedule schedule = Schedule::TwoStages;
-  int parts =
-      1; ///< blocks that share the columns of one result that does not fit into a warp's registers
+  int parts = 1; ///< blocks that share the columns of one result that does not fit into a warp's
+                 ///< registers
 
   static constexpr int kWarps = 4;
   int threads() const { return 32 * kWarps; }

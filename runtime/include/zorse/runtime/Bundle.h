@@ -20,10 +20,10 @@ struct BundleDevice {
   std::string name;
   std::string kind; ///< zorse/Bundle/DeviceKinds.h
   int threads = 1;
-  uint64_t memory = 0; ///< bytes; 0: unlimited
-  uint32_t target = 0; ///< index of its function library
-  int32_t d2dGroup =
-      -1; ///< devices with equal numbers exchange from device memory to device memory; -1: none
+  uint64_t memory = 0;   ///< bytes; 0: unlimited
+  uint32_t target = 0;   ///< index of its function library
+  int32_t d2dGroup = -1; ///< devices with equal numbers exchange from device memory to device
+                         ///< memory; -1: none
 };
 
 /// Location of the initial bytes of one parameter.
@@ -32,10 +32,10 @@ struct WeightSource {
   std::string file; ///< resolved path
   uint64_t offset = 0, bytes = 0;
   std::string type; ///< "f32", "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "i1"
-  std::vector<int64_t> shape; ///< stored shape, as in the ONNX file
-  std::vector<int64_t>
-      permutation; ///< parameter dimension i is stored dimension permutation[i]; empty: identity
-  bundle::HubFact hub; ///< relative to `shape`
+  std::vector<int64_t> shape;       ///< stored shape, as in the ONNX file
+  std::vector<int64_t> permutation; ///< parameter dimension i is stored dimension permutation[i];
+                                    ///< empty: identity
+  bundle::HubFact hub;              ///< relative to `shape`
   /// Contents of a file of the bundle as they were hashed, even if the file has changed since.
   /// Null: the model's own file, opened at `file`.
   std::shared_ptr<const MappedFile> contents;

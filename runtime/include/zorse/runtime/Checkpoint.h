@@ -51,11 +51,12 @@ struct CheckpointOptions {
                          ///< directory with snapshots
   std::string weightsFile; ///< not empty: the state is collected only for this weights export;
                            ///< messages refer to it
-  std::function<void(uint64_t step, const std::string &path)>
-      written; ///< on rank 0: a snapshot is complete; called in a thread of this class
-  std::function<void(const std::string &)>
-      warn; ///< a snapshot failed or was late; the same text on every rank; called in a thread of
-            ///< this class
+  std::function<void(uint64_t step, const std::string &path)> written; ///< on rank 0: a snapshot is
+                                                                       ///< complete; called in a
+                                                                       ///< thread of this class
+  std::function<void(const std::string &)> warn; ///< a snapshot failed or was late; the same text
+                                                 ///< on every rank; called in a thread of this
+                                                 ///< class
 };
 
 struct ResumePoint {
@@ -101,9 +102,9 @@ public:
     uint64_t written = 0, failed = 0;
     uint64_t waits = 0; ///< snapshots that were due before the previous one was written
     double copySeconds = 0,
-           writeSeconds =
-               0; ///< sums over the snapshots of this rank; copySeconds: of the slowest device each
-    uint64_t bytes = 0; ///< bytes of the files of this rank
+           writeSeconds = 0; ///< sums over the snapshots of this rank; copySeconds: of the slowest
+                             ///< device each
+    uint64_t bytes = 0;      ///< bytes of the files of this rank
   };
   Counts counts() const;
 

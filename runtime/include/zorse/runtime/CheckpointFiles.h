@@ -19,17 +19,17 @@ struct CheckpointParameter {
   std::string name;                  ///< name in the ONNX file
   StoredType type = StoredType::F32; ///< element type in training
   std::vector<int64_t> shape;        ///< compiled shape; slices are ranges of its row-major order
-  std::vector<int64_t>
-      permutation; ///< dimension i is dimension permutation[i] of the ONNX file; empty: identity
+  std::vector<int64_t> permutation;  ///< dimension i is dimension permutation[i] of the ONNX file;
+                                     ///< empty: identity
   bool trainable = true;
   bundle::HubFact hub; ///< relative to storedShape()
 
   // Fields of a frozen parameter. Snapshots do not contain its elements.
-  bool constant =
-      false;         ///< whether it is a lifted constant or a buffer instead of a model parameter
-  uint64_t hash = 0; ///< XXH64 of the compiled bytes
-  std::string file;  ///< source file; empty: unknown. `offset`, `bytes` and `storedType` describe
-                     ///< its range there
+  bool constant = false; ///< whether it is a lifted constant or a buffer instead of a model
+                         ///< parameter
+  uint64_t hash = 0;     ///< XXH64 of the compiled bytes
+  std::string file; ///< source file; empty: unknown. `offset`, `bytes` and `storedType` describe
+                    ///< its range there
   uint64_t offset = 0, bytes = 0;
   StoredType storedType = StoredType::F32;
 

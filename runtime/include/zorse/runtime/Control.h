@@ -114,11 +114,11 @@ struct CoordinatorOptions {
   uint64_t generation = 1;
   std::string listenAddress = "127.0.0.1";
   std::vector<uint16_t> ports = {0}; ///< the first free one is used; 0: any
-  ControlTimes
-      times; ///< also for the members, except joinSeconds; they receive them when they join
-  uint32_t rank = kNoRank; ///< rank of this process; kNoRank: a launcher
-  std::vector<std::string>
-      devices; ///< by rank, for messages about ranks that have not joined; may be empty
+  ControlTimes times; ///< also for the members, except joinSeconds; they receive them when they
+                      ///< join
+  uint32_t rank = kNoRank;          ///< rank of this process; kNoRank: a launcher
+  std::vector<std::string> devices; ///< by rank, for messages about ranks that have not joined; may
+                                    ///< be empty
 };
 
 class Coordinator {
@@ -158,18 +158,18 @@ private:
 struct MemberOptions {
   JobKey key;
   uint32_t rank = 0, worldSize = 1;
-  uint64_t generation =
-      0; ///< 0: accept the coordinator's; otherwise both sides refuse a different one
+  uint64_t generation = 0; ///< 0: accept the coordinator's; otherwise both sides refuse a different
+                           ///< one
   std::vector<Endpoint> endpoints; ///< tried round-robin until one is this job's coordinator
   std::string device;              ///< for messages: "a100:0"
   ControlTimes times;
-  std::function<RankProgress()>
-      progress; ///< called by the control thread and by `fail`; may be null until `setProgress`
+  std::function<RankProgress()> progress; ///< called by the control thread and by `fail`; may be
+                                          ///< null until `setProgress`
   /// The job has failed. Called once, in the control thread, also for failures of this rank, but
   /// not after leave(). It may call _exit.
   std::function<void(const Failure &)> failed;
-  std::function<void(const std::string &)>
-      reported; ///< receives the `report` of some rank; in order, in the control thread
+  std::function<void(const std::string &)> reported; ///< receives the `report` of some rank; in
+                                                     ///< order, in the control thread
 };
 
 class Member : public ProcessGroup, public StopCoordinator {

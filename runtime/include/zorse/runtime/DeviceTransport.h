@@ -83,8 +83,8 @@ public:
 /// long as a device is in at most kMaxCommunicators; other groups send and receive.
 struct DeviceTransferPlan {
   std::vector<std::vector<uint32_t>> groups; ///< devices, ascending
-  std::vector<std::vector<uint32_t>>
-      peers; ///< by device: devices that it sends to or receives from, ascending
+  std::vector<std::vector<uint32_t>> peers;  ///< by device: devices that it sends to or receives
+                                             ///< from, ascending
   bool empty() const { return groups.empty(); }
 };
 inline constexpr size_t kMaxCommunicators = 8;
@@ -108,11 +108,11 @@ struct DeviceTransportOptions {
   DeviceTransferPlan plan;
   DeviceSums sums;
   std::vector<std::string> names; ///< names of devices
-  double connectSeconds =
-      60; ///< time limit for the members of one group to connect, and for its self-test
-  std::string allGatherBytes = "direct"; ///< prefix of the names of exchanges
-  std::function<void(const std::string &)>
-      say; ///< receives a message about every slow group; called from threads
+  double connectSeconds = 60; ///< time limit for the members of one group to connect, and for its
+                              ///< self-test
+  std::string allGatherBytes = "direct";        ///< prefix of the names of exchanges
+  std::function<void(const std::string &)> say; ///< receives a message about every slow group;
+                                                ///< called from threads
 };
 
 /// A device of this process that exchanges directly.

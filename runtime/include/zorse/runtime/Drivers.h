@@ -16,8 +16,8 @@ struct DeviceRequest {
   int threads = 1;   ///< CPU threads; only for devices on the host's CPU
   bool spin = false; ///< threads may spin: the threads of all devices on this host have a core each
   int ordinal = 0;   ///< index in Driver.units
-  double share =
-      1; ///< fraction of its speed, in (0, 1]: emulates clusters of unequal devices on one machine
+  double share = 1;  ///< fraction of its speed, in (0, 1]: emulates clusters of unequal devices on
+                     ///< one machine
 };
 
 /// Hardware for one device: a GPU, a slice of one (MIG), or the CPUs that this process may use.
@@ -26,9 +26,9 @@ struct HardwareUnit {
                   ///< or its address
   std::string address; ///< PCI address, "0000:41:00.0"; equal for slices of one GPU. "": unknown
   std::string model;   ///< the vendor's name; "": unknown
-  std::string
-      architecture; ///< the newest that it runs: one of DeviceKind.architectures, or another name
-  uint64_t memory = 0; ///< bytes of its dedicated memory; 0: it uses the host's
+  std::string architecture; ///< the newest that it runs: one of DeviceKind.architectures, or
+                            ///< another name
+  uint64_t memory = 0;      ///< bytes of its dedicated memory; 0: it uses the host's
 };
 
 struct Driver {

@@ -47,8 +47,8 @@ public:
 };
 
 struct StepRequest {
-  bool evaluation =
-      false; ///< execute only instructions of the phases LOAD, GATHER, FORWARD and READ_METRICS
+  bool evaluation = false; ///< execute only instructions of the phases LOAD, GATHER, FORWARD and
+                           ///< READ_METRICS
   zorse::abi::StepScalars scalars = {};
   std::shared_ptr<const Batch> batch;
   StateObserver *afterStep = nullptr; ///< must live until the step has been waited for
@@ -88,14 +88,15 @@ struct ExecutorOptions {
   /// Correct programs give the same bits.
   bool poisonAfterLastUse = false;
   bool trace = false;
-  uint64_t traceSteps = UINT64_MAX; ///< only the first N steps
-  bool oneThreadPerQueue = false;   ///< instead of one communication worker per device
-  double watchdogTimeoutSeconds =
-      300; ///< the run fails after this time without progress, also in a function; 0: off (the
-           ///< job's coordinator is the watchdog)
+  uint64_t traceSteps = UINT64_MAX;    ///< only the first N steps
+  bool oneThreadPerQueue = false;      ///< instead of one communication worker per device
+  double watchdogTimeoutSeconds = 300; ///< the run fails after this time without progress, also in
+                                       ///< a function; 0: off (the job's coordinator is the
+                                       ///< watchdog)
   std::function<void(const ObservedCall &)> beforeCall;
-  std::function<bool(const bundle::Instruction &, bool evaluation)>
-      observes; ///< instructions with calls to observe; null: all
+  std::function<bool(const bundle::Instruction &, bool evaluation)> observes; ///< instructions with
+                                                                              ///< calls to observe;
+                                                                              ///< null: all
 };
 
 /// A device that this process executes.
@@ -103,8 +104,8 @@ struct LocalDevice {
   uint32_t index = 0; ///< index of its program
   std::unique_ptr<QueuedDevice> device;
   std::unique_ptr<Transport> transport;
-  std::unique_ptr<DeviceTransport> deviceTransport =
-      nullptr;      ///< set if its program has a queue of kind DEVICE_TO_DEVICE
+  std::unique_ptr<DeviceTransport> deviceTransport = nullptr; ///< set if its program has a queue of
+                                                              ///< kind DEVICE_TO_DEVICE
   double share = 1; ///< fraction of its speed: see makeDevice
 };
 
@@ -150,8 +151,8 @@ public:
   struct Progress {
     uint64_t counter = 0;    ///< finished instructions and launches, transferred chunks
     bool inProgress = false; ///< a step is submitted and not finished
-    uint64_t step =
-        0; ///< step of the earliest unfinished instruction; 0 for the first submitted step
+    uint64_t step = 0; ///< step of the earliest unfinished instruction; 0 for the first submitted
+                       ///< step
     uint32_t instruction = 0;
     std::string where; ///< "instruction 17 (receive from b)": the earliest unfinished instruction
     std::vector<UnresponsivePeer> unresponsive; ///< peers of transports with missed heartbeats
@@ -164,8 +165,8 @@ public:
 
   struct MemoryUse {
     uint64_t planned = 0; ///< bytes of the device's arenas
-    uint64_t touched =
-        0; ///< bytes in lines of 64 bytes that no longer hold the poison pattern; 0 without poison
+    uint64_t touched = 0; ///< bytes in lines of 64 bytes that no longer hold the poison pattern; 0
+                          ///< without poison
   };
   Result<std::vector<MemoryUse>> memoryUse() const;
 

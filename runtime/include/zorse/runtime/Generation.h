@@ -61,9 +61,9 @@ private:
   std::optional<int64_t> position_; ///< position of the recorded logits
   std::optional<Status> trouble_;
   std::vector<double> logits_;
-  std::unique_ptr<DeviceMemory>
-      memory_; ///< memory on the unit's device for operands that the forward does not have
-  std::vector<size_t> places_; ///< offsets in `memory_`, by argument
+  std::unique_ptr<DeviceMemory> memory_; ///< memory on the unit's device for operands that the
+                                         ///< forward does not have
+  std::vector<size_t> places_;           ///< offsets in `memory_`, by argument
 };
 
 /// Returns the token of the rank that knows it, on all ranks. \param name  name of the exchange

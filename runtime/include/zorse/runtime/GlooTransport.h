@@ -18,23 +18,23 @@ namespace zorse::runtime {
 
 /// Options of makeGlooTransport.
 struct GlooOptions {
-  std::string listenAddress =
-      "127.0.0.1"; ///< name or address of this host; the only address that is listened on
-  std::string
-      advertise;   ///< address for peers; empty: listenAddress, which must then not be a wildcard
-  std::string job; ///< name of the job; connections of other jobs are rejected
-  std::string secret; ///< at least 16 bytes, known only to the ranks of the job
-  std::vector<uint32_t>
-      peers; ///< ranks to exchange data with; two ranks are connected if either names the other
+  std::string listenAddress = "127.0.0.1"; ///< name or address of this host; the only address that
+                                           ///< is listened on
+  std::string advertise; ///< address for peers; empty: listenAddress, which must then not be a
+                         ///< wildcard
+  std::string job;       ///< name of the job; connections of other jobs are rejected
+  std::string secret;    ///< at least 16 bytes, known only to the ranks of the job
+  std::vector<uint32_t> peers; ///< ranks to exchange data with; two ranks are connected if either
+                               ///< names the other
   std::vector<std::string> deviceNames; ///< by rank, for messages; may be empty
   std::vector<uint32_t> nodes; ///< by rank, equal on all ranks: ranks with equal numbers have fast
                                ///< links; empty: all ranks
   std::map<uint32_t, uint32_t> dataConnections; ///< by peer: parallel connections, 1 to 16, for
                                                 ///< long links; the maximum of both ends
-  double heartbeatSeconds =
-      0.25; ///< interval of the heartbeats between peers (Transport::unresponsive)
-  double heartbeatTimeoutSeconds =
-      10; ///< a peer fails after this time without data; shorter outages are survived
+  double heartbeatSeconds = 0.25;               ///< interval of the heartbeats between peers
+                                                ///< (Transport::unresponsive)
+  double heartbeatTimeoutSeconds = 10; ///< a peer fails after this time without data; shorter
+                                       ///< outages are survived
   double connectSeconds = 60; ///< time limit for all connections after the addresses are known
 };
 

@@ -47,8 +47,8 @@ template <HalfType type> ZORSE_INLINE uint16_t narrow(float x) {
   uint32_t nearest = (magnitude + 0xfff + (magnitude >> 13 & 1)) >> 13;
   uint32_t normal = nearest - (uint32_t(127 - 15) << 10);
   normal = normal > 0x7c00 ? 0x7c00 : normal;
-  uint32_t subnormal = bitsOf(floatOf(magnitude) + 0.5f) -
-                       0x3f000000; // the last bit of 0.5f is 2^-24, one subnormal step
+  uint32_t subnormal = bitsOf(floatOf(magnitude) + 0.5f) - 0x3f000000; // the last bit of 0.5f is
+                                                                       // 2^-24, one subnormal step
   uint32_t half = magnitude < 0x38800000 ? subnormal : normal;
   half = magnitude > 0x7f800000 ? 0x7e00 : half;
   return uint16_t(half | (bits >> 16 & 0x8000));

@@ -14,10 +14,10 @@ namespace zorse::runtime {
 /// The hardware and software of one rank, as that rank sees them. Ranks with equal `host` share
 /// memory and cores.
 struct RankHardware {
-  std::string host; ///< name and boot id: two containers of one machine are one host
-  int cores = 0;    ///< cores that this process may use
-  uint64_t memory =
-      0; ///< bytes that this process may use: the machine's memory or the control group's limit
+  std::string host;    ///< name and boot id: two containers of one machine are one host
+  int cores = 0;       ///< cores that this process may use
+  uint64_t memory = 0; ///< bytes that this process may use: the machine's memory or the control
+                       ///< group's limit
   std::vector<HardwareUnit> units; ///< hardware of the kind of its device (Driver.units)
   std::string visible;             ///< CUDA_VISIBLE_DEVICES; "": not set
   // Only for a rank whose device exchanges directly with others:

@@ -25,11 +25,11 @@ struct RankEnvironment {
   bool isNode = false; ///< true: `rank` and `worldSize` count nodes, and this process starts the
                        ///< ranks of its node
   uint32_t rank = 0, worldSize = 1, localRank = 0;
-  uint64_t attempt = 0;    ///< restarts before this one, as counted by the launcher
-  uint64_t generation = 0; ///< as set by our launcher; 0: not set
-  std::string job;         ///< job name of the launcher
-  std::vector<Endpoint>
-      coordinator; ///< addresses of rank 0 or of the launcher, in the order to try
+  uint64_t attempt = 0;              ///< restarts before this one, as counted by the launcher
+  uint64_t generation = 0;           ///< as set by our launcher; 0: not set
+  std::string job;                   ///< job name of the launcher
+  std::vector<Endpoint> coordinator; ///< addresses of rank 0 or of the launcher, in the order to
+                                     ///< try
   bool coordinatorElsewhere = false; ///< our launcher is the coordinator; rank 0 starts none
   bool oneHost = false;              ///< all ranks are on this host: listen on loopback only
 };
@@ -80,22 +80,22 @@ struct LaunchOptions {
   uint32_t firstRank = 0, localRanks = 1; ///< ranks of this node
   JobKey key;
   std::string listenAddress = "127.0.0.1"; ///< address of the coordinator if it is this launcher
-  std::vector<uint16_t> ports = {
-      0}; ///< ports of the coordinator; the first free one is used; 0: any
-  std::vector<Endpoint>
-      coordinator; ///< of another node's launcher; empty: this launcher is the coordinator
+  std::vector<uint16_t> ports = {0}; ///< ports of the coordinator; the first free one is used; 0:
+                                     ///< any
+  std::vector<Endpoint> coordinator; ///< of another node's launcher; empty: this launcher is the
+                                     ///< coordinator
   uint64_t restarts = 0;
   std::function<uint64_t()> nextGeneration; ///< called before every start if this launcher is the
                                             ///< coordinator; null: 1, 2, ...
   std::function<std::string()> startsFrom;  ///< start of a restarted run, for its message:
                                             ///< "checkpoint step-00000120"; null or empty: omitted
   std::vector<std::string> deviceNames;     ///< by rank; prefixes of the ranks' lines
-  bool plainRankZero =
-      true; ///< rank 0's standard output has no prefix, because it is the job's progress
+  bool plainRankZero = true; ///< rank 0's standard output has no prefix, because it is the job's
+                             ///< progress
   ControlTimes times;
-  std::function<void()>
-      onSignal;         ///< null: SIGINT and SIGTERM ask the ranks to stop after their steps
-  int out = 1, err = 2; ///< descriptors for the lines
+  std::function<void()> onSignal; ///< null: SIGINT and SIGTERM ask the ranks to stop after their
+                                  ///< steps
+  int out = 1, err = 2;           ///< descriptors for the lines
 };
 
 /// Starts the ranks as processes in separate process groups, forwards their lines with prefixes,

@@ -22,8 +22,8 @@ struct WantedTensor {
 
 /// The tensors found for a parameter.
 struct MatchedTensor {
-  std::vector<std::string>
-      names; ///< bitwise equal tensors of the file; several if the model ties them; empty: none
+  std::vector<std::string> names; ///< bitwise equal tensors of the file; several if the model ties
+                                  ///< them; empty: none
   bool transposed = false; ///< a matrix that the file stores transposed relative to the ONNX file
 };
 

@@ -47,9 +47,9 @@ Result<LinkTimes> measureLink(Transport &transport, uint32_t me, uint32_t a, uin
 /// One measured link between two ranks.
 struct RankLink {
   uint32_t a = 0, b = 0;
-  LinkTimes alone; ///< one pair of ranks
-  double together =
-      0; ///< bytes/s of all pairs of the two nodes at the same time; 0: there is only one pair
+  LinkTimes alone;     ///< one pair of ranks
+  double together = 0; ///< bytes/s of all pairs of the two nodes at the same time; 0: there is only
+                       ///< one pair
 };
 
 /// Measures the links between the nodes of a job, one pair of nodes at a time, and the links inside

@@ -42,11 +42,11 @@ const char *activityName(Activity activity);
 
 struct SimulationOptions {
   uint64_t steps = 4;
-  bool evaluation = false; ///< evaluations instead of training steps
-  bool oneThreadPerQueue =
-      false; ///< as in ExecutorOptions; devices other than CPUs always have one
-  double linkTimes =
-      1; ///< factor on the bandwidths of the bundle's topology; latencies do not change
+  bool evaluation = false;        ///< evaluations instead of training steps
+  bool oneThreadPerQueue = false; ///< as in ExecutorOptions; devices other than CPUs always have
+                                  ///< one
+  double linkTimes = 1; ///< factor on the bandwidths of the bundle's topology; latencies do not
+                        ///< change
   std::vector<double> speedTimes; ///< by device: factor on the planned computation speed; empty: 1
   uint64_t traceSteps = 0;        ///< steps kept in Simulation::trace
 };
@@ -62,15 +62,15 @@ struct SimulatedDevice {
 
 struct Simulation {
   std::vector<double> stepEnds; ///< seconds since the start of the first step
-  double firstStep =
-      0;           ///< seconds from the start of the first instruction to the end of the last one
-  double step = 0; ///< seconds per step in the steady state
-  double planned = 0;        ///< seconds that the plan predicts for one step
+  double firstStep = 0; ///< seconds from the start of the first instruction to the end of the last
+                        ///< one
+  double step = 0;      ///< seconds per step in the steady state
+  double planned = 0;   ///< seconds that the plan predicts for one step
   bool usesTopology = false; ///< false: transfers take their planned durations
   uint64_t instructions = 0; ///< instructions of one step, all devices
   std::vector<SimulatedDevice> devices;
-  Seconds criticalPath =
-      {}; ///< of the last step; the sum is the time since the end of the previous step
+  Seconds criticalPath = {}; ///< of the last step; the sum is the time since the end of the
+                             ///< previous step
   std::vector<TraceEvent> trace;
 };
 

@@ -18,9 +18,9 @@ inline void sendWithoutDelay(int socket) {
 
 /// Delivery state of a connection's bytes, from TCP_INFO.
 struct Delivery {
-  bool retransmitting =
-      false; ///< the peer's host has not acknowledged in time; the kernel is retransmitting
-  uint64_t acknowledged = 0; ///< bytes acknowledged since the connection was opened
+  bool retransmitting = false; ///< the peer's host has not acknowledged in time; the kernel is
+                               ///< retransmitting
+  uint64_t acknowledged = 0;   ///< bytes acknowledged since the connection was opened
 };
 
 inline Delivery deliveryOf(int socket) {

@@ -61,30 +61,31 @@ struct StepReport {
 };
 
 struct TrainingRun {
-  uint64_t steps = 0; ///< number of steps from `firstStep` on
-  uint64_t firstStep =
-      1; ///< number of the first step, which determines schedule and random numbers
+  uint64_t steps = 0;       ///< number of steps from `firstStep` on
+  uint64_t firstStep = 1;   ///< number of the first step, which determines schedule and random
+                            ///< numbers
   uint64_t firstSample = 0; ///< index of the first sample: samples that earlier steps have consumed
   bundle::TrainingOptions options;
   DataSource *data = nullptr;
   DataSource *evaluationData = nullptr; ///< null: no evaluation
   uint64_t evaluateEvery = 0;           ///< steps; 0: only at the end
-  uint64_t evaluationBatches =
-      0; ///< maximum; 0: all samples, including those of a last partial batch
+  uint64_t evaluationBatches = 0; ///< maximum; 0: all samples, including those of a last partial
+                                  ///< batch
   std::function<void(const StepReport &)> report;
-  TextGenerator *generator =
-      nullptr; ///< ExecutorOptions::beforeCall must call its `observe`; null: no text is generated
-  uint64_t generateInterval = 0; ///< steps
-  ProcessGroup *group = nullptr; ///< ranks that agree on tokens; required with a sampler
+  TextGenerator *generator = nullptr; ///< ExecutorOptions::beforeCall must call its `observe`;
+                                      ///< null: no text is generated
+  uint64_t generateInterval = 0;      ///< steps
+  ProcessGroup *group = nullptr;      ///< ranks that agree on tokens; required with a sampler
   std::function<void(uint64_t step, const std::vector<int64_t> &ids, size_t prompt)>
       generated;                              ///< the first `prompt` ids are the prompt
   StopCoordinator *stopCoordinator = nullptr; ///< null: the run cannot be stopped early
   /// Called in a process with devices that have no work: waits until the job has finished the next
   /// turn. Null: the instructions set the pace.
   std::function<void()> pace;
-  std::function<StateObserver *(uint64_t step, bool last)>
-      stateObserver; ///< returns the reader that saves the state of a step; null: state is not
-                     ///< saved
+  std::function<StateObserver *(uint64_t step, bool last)> stateObserver; ///< returns the reader
+                                                                          ///< that saves the state
+                                                                          ///< of a step; null:
+                                                                          ///< state is not saved
   /// Treatment of a step with a loss or gradients that are not finite. Its update is never
   /// applied, because it would make all later updates NaN. If groups are updated separately
   /// (commitsByGroup), the update has been applied before this is known, and the run always stops.

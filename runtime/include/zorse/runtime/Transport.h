@@ -47,8 +47,8 @@ size_t bytesOf(NumberType type);
 struct AllGatherArguments {
   size_t elementBytes = 4;
   std::vector<Shard> shards;
-  std::vector<Shard>
-      reads;            ///< runs of the readers, each of which has all of a shard or nothing of it.
+  std::vector<Shard> reads; ///< runs of the readers, each of which has all of a shard or nothing of
+                            ///< it.
   void *full = nullptr; ///< readers: their runs; receives every shard at its place. A shard that
                         ///< already lies there is left alone.
   const void *shard = nullptr; ///< owners: their shards; if the first of them is at its place

@@ -29,8 +29,8 @@ inline std::vector<uint32_t> workersOf(const bundle::Program &program, const Dev
   uint32_t next = all ? 1 : 2;
   for (int q = 0; q < program.queues_size(); ++q) {
     const bundle::Queue &queue = program.queues(q);
-    const bool toHost =
-        queue.kind() == bundle::HOST_TO_DEVICE || queue.kind() == bundle::DEVICE_TO_HOST;
+    const bool toHost = queue.kind() == bundle::HOST_TO_DEVICE ||
+                        queue.kind() == bundle::DEVICE_TO_HOST;
     if (isBeside(queue) || (toHost && copies[size_t(q)]))
       workers.push_back(next++);
     else if (queue.kind() == bundle::COMPUTE || (kind.sharesHostMemory && toHost))

@@ -25,10 +25,10 @@ struct HeadStrides {
 };
 
 struct AttentionShape {
-  bool isDouble = false; ///< computed in f64, otherwise in f32
-  std::optional<HalfType>
-      stored; ///< storage type of q, k, v, out and dout; absent: the computation type
-  bool narrowGradients = false; ///< dq, dk and dv also have the type `stored`
+  bool isDouble = false;          ///< computed in f64, otherwise in f32
+  std::optional<HalfType> stored; ///< storage type of q, k, v, out and dout; absent: the
+                                  ///< computation type
+  bool narrowGradients = false;   ///< dq, dk and dv also have the type `stored`
   int64_t queries = 0, keys = 0, heads = 0, keyHeads = 0, headSize = 0, valueHeadSize = 0;
   bool causal = false;
   int64_t window = 0;

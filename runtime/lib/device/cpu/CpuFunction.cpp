@@ -21,8 +21,8 @@ public:
 
   void fail(const std::string &what) {
     if (problem_.empty())
-      problem_ =
-          "function '" + function_.name() + "', launch " + std::to_string(launch_) + ": " + what;
+      problem_ = "function '" + function_.name() + "', launch " + std::to_string(launch_) + ": " +
+                 what;
   }
 
   /// Checks that a use of a present operand is inside its argument, and that the argument may be
@@ -175,8 +175,8 @@ public:
 
   Result<CpuFunction> build() {
     CpuFunction function;
-    size_t maxOperands =
-        16; // library routines also read the optional operands after the given ones
+    size_t maxOperands = 16; // library routines also read the optional operands after the given
+                             // ones
     for (launch_ = 0; launch_ < function_.launches_size(); ++launch_) {
       const bundle::Launch &launch = function_.launches(launch_);
       switch (launch.what_case()) {

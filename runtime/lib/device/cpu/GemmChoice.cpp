@@ -79,8 +79,8 @@ const Gemm *rememberedOrMeasured() {
   if (const Gemm *gemm = byName(readWord(path)))
     return gemm;
 
-  const Gemm *faster =
-      measure(*oneDnnGemm()) <= measure(*openBlasGemm()) ? oneDnnGemm() : openBlasGemm();
+  const Gemm *faster = measure(*oneDnnGemm()) <= measure(*openBlasGemm()) ? oneDnnGemm()
+                                                                          : openBlasGemm();
   ::mkdir(directory.substr(0, directory.rfind('/')).c_str(), 0700);
   ::mkdir(directory.c_str(),
           0700); // the compiler's cache directory, too: no other user may write to it

@@ -46,8 +46,8 @@ void multiplyByTransposed(const GemmArguments<float> &g) {
   int64_t max = std::max<int64_t>(lines * lines, kScratch / g.k / lines * lines),
           pieces = (g.n + max - 1) / max;
   int64_t columns = ((g.n + pieces - 1) / pieces + lines - 1) / lines * lines,
-          ld = columns +
-               lines; // not a power of two: the lines of a column would share a set of the cache
+          ld = columns + lines; // not a power of two: the lines of a column would share a set of
+                                // the cache
   scratch.resize(std::max<size_t>(scratch.size(), size_t(ld * g.k)));
   for (int64_t first = 0; first < g.n; first += columns) {
     int64_t n = std::min(columns, g.n - first);

@@ -107,8 +107,9 @@ public:
   void run(const LibraryArguments &arguments) override {
     const auto *sums = static_cast<const double *>(arguments.operands[0]);
     auto &scalars = *static_cast<abi::StepScalars *>(arguments.operands[1]);
-    auto &state = *static_cast<abi::OptimizerStep *>(
-        arguments.operands[2]); // only `updates` if there is no loss scaling
+    auto &state = *static_cast<abi::OptimizerStep *>(arguments.operands[2]); // only `updates` if
+                                                                             // there is no loss
+                                                                             // scaling
     const bool scales = scaleInterval_ > 0;
 
     const double scale = scales ? state.lossScale : 1.0;
@@ -121,9 +122,9 @@ public:
     bool finite = sums[1] == 0 && std::isfinite(norm);
     for (int term = 0; term < abi::kMaxLossTerms; ++term)
       finite = finite && std::isfinite(sums[2 + term]);
-    const bool nothing =
-        !std::all_of(std::begin(scalars.lossGradient), std::end(scalars.lossGradient),
-                     [](double seed) { return std::isfinite(seed); });
+    const bool nothing = !std::all_of(std::begin(scalars.lossGradient),
+                                      std::end(scalars.lossGradient),
+                                      [](double seed) { return std::isfinite(seed); });
     bool skip = nothing || (scalars.skipNonFinite != 0 && !finite);
 
     scalars.decided.clipFactor = factor;

@@ -6,8 +6,8 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr int kSpins =
-    4000; // about 20 microseconds: less than half the cost of waking a sleeping thread
+constexpr int kSpins = 4000; // about 20 microseconds: less than half the cost of waking a sleeping
+                             // thread
 
 inline void pause() {
 #if defined(__x86_64__)

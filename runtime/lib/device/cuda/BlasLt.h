@@ -66,8 +66,8 @@ private:
   const CudaApi &cuda_;
   const BlasLibrary &library_;
   void *handle_ = nullptr;
-  std::map<CUstream, CUdeviceptr>
-      workspaces_; ///< separate: products of different streams run in parallel
+  std::map<CUstream, CUdeviceptr> workspaces_; ///< separate: products of different streams run in
+                                               ///< parallel
   std::map<BlasMatmul, std::unique_ptr<Plan>> plans_;
 };
 

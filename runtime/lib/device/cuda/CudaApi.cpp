@@ -25,8 +25,8 @@ std::string zorse::runtime::cuda::whatIsLeft(const CudaApi &cuda, size_t more) {
   size_t left = 0, all = 0;
   if (cuda.cuMemGetInfo_v2(&left, &all) != kSuccess || all == 0)
     return {};
-  const std::string known =
-      "; " + std::to_string(left >> 20) + " of its " + std::to_string(all >> 20) + " MiB are free";
+  const std::string known = "; " + std::to_string(left >> 20) + " of its " +
+                            std::to_string(all >> 20) + " MiB are free";
   if (more)
     return known + "; the program's memory is allocated, and " + std::to_string(more >> 20) +
            " MiB outside of it are requested: compile with 'reserved_memory' of this device "

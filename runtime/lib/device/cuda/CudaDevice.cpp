@@ -188,7 +188,13 @@ public:
   }
   Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override {
     if (to.value < from.value + bytes && from.value < to.value + bytes &&
-        to != from) { // overlapping ranges are copied through host memory
+        to != from) { // overlapping
+                      // ranges
+                      // are
+                      // copied
+                      // through
+                      // host
+                      // memory
       std::vector<std::byte> between(bytes);
       if (Status status = read(between.data(), from, bytes); status.failed())
         return status;

@@ -81,9 +81,9 @@ Status CudaFunctions::launch(uint32_t index, const FunctionArguments &arguments,
 Status CudaFunctions::loadModule(const std::string &image) {
   char log[8192] = "";
   int options[] = {kJitErrorLogBuffer, kJitErrorLogBytes};
-  void *values[] = {
-      log, reinterpret_cast<void *>(
-               sizeof log)}; // NOLINT(performance-no-int-to-ptr): sizes are passed by value
+  void *values[] = {log,
+                    reinterpret_cast<void *>(sizeof log)}; // NOLINT(performance-no-int-to-ptr):
+                                                           // sizes are passed by value
   CUmodule module = nullptr;
   if (Status status =
           cuda_.check("cuModuleLoadDataEx",

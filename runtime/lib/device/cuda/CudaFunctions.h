@@ -86,8 +86,8 @@ private:
   std::unique_ptr<BlasLt> blas_;
   std::vector<CUmodule> modules_;
   std::vector<std::vector<Launch>> functions_;
-  std::mutex
-      mutex_; ///< guards launches and the members below, which avoid allocation during a step
+  std::mutex mutex_; ///< guards launches and the members below, which avoid allocation during a
+                     ///< step
   std::vector<uint64_t> addresses_;
   std::vector<void *> parameters_;
   std::atomic<uint64_t> launches_{0};

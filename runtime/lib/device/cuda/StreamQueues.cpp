@@ -163,8 +163,8 @@ Status StreamQueues::waitOnStream(CUstream stream, const Event *waits, uint32_t 
   for (uint32_t i = 0; i < count; ++i) {
     Queue &other = *queues_[waits[i].queue];
     const uint64_t number = waits[i].count - 1;
-    std::lock_guard<std::mutex> lock(
-        other.mutex); // its event must not be recorded again in the meantime
+    std::lock_guard<std::mutex> lock(other.mutex); // its event must not be recorded again in the
+                                                   // meantime
     if (waits[i].count == 0 || number + kEvents < other.recorded)
       continue; // finished
     if (Status status = call("cuStreamWaitEvent",
@@ -271,8 +271,8 @@ void StreamQueues::watch(Worker &worker) {
 /// Blocks until a work item is done. Returns false if aborted.
 bool StreamQueues::watch(const RecordedWork &work) {
   Queue &queue = *queues_[work.queue];
-  const CUevent event =
-      queue.after[work.number % kEvents]; // not recorded again before this work is done
+  const CUevent event = queue.after[work.number % kEvents]; // not recorded again before this work
+                                                            // is done
   if (done_->stopped())
     return false;
   if (!work.byHost)

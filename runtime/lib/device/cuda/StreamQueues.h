@@ -89,8 +89,8 @@ private:
     uint32_t queue = 0;
     bool notify = false, byHost = false;
     double begin = 0, end = 0; ///< of host work
-    std::vector<Event>
-        waits; ///< on queues of other workers; these count as done before this item does
+    std::vector<Event> waits;  ///< on queues of other workers; these count as done before this item
+                               ///< does
   };
   /// The queues of one worker.
   struct Worker {

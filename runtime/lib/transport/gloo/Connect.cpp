@@ -23,10 +23,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;
 
-constexpr size_t kUnauthenticated =
-    64; ///< maximum unproved connections in addition to those expected; the oldest is closed first
-constexpr auto kHandshakeTime =
-    std::chrono::seconds(10); ///< lifetime of an unproved connection; a slow rank connects again
+constexpr size_t kUnauthenticated = 64; ///< maximum unproved connections in addition to those
+                                        ///< expected; the oldest is closed first
+constexpr auto kHandshakeTime = std::chrono::seconds(10); ///< lifetime of an unproved connection; a
+                                                          ///< slow rank connects again
 constexpr uint32_t kMaxContexts = 16;
 
 /// The addresses that a rank publishes: "host port peer:contexts peer:contexts ...".
@@ -166,8 +166,8 @@ private:
     if (options_.secret.size() < 16)
       return userError("the job's secret has " + std::to_string(options_.secret.size()) +
                        " bytes; expected at least 16");
-    const std::string &reached =
-        options_.advertise.empty() ? options_.listenAddress : options_.advertise;
+    const std::string &reached = options_.advertise.empty() ? options_.listenAddress
+                                                            : options_.advertise;
     if (isWildcard(reached))
       return userError("peers cannot reach '" + reached +
                        "': set an address of this host that they can reach");
@@ -196,10 +196,10 @@ private:
     attempt.purpose = {group_.generation(), me_, peer, index, uint32_t(count)};
     attempt.tries = tries;
     // Delays: 0, 20, 40, ... ms, at most 1 s.
-    attempt.when =
-        Clock::now() + (tries == 0
-                            ? std::chrono::milliseconds(0)
-                            : std::chrono::milliseconds(std::min(1000, 10 << std::min(tries, 7u))));
+    attempt.when = Clock::now() +
+                   (tries == 0
+                        ? std::chrono::milliseconds(0)
+                        : std::chrono::milliseconds(std::min(1000, 10 << std::min(tries, 7u))));
   }
 
   /// Waits for an event and handles it.

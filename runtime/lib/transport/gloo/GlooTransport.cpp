@@ -17,8 +17,8 @@ using namespace zorse::runtime::gloo_transport;
 
 namespace {
 
-constexpr size_t kAllToAllMembers =
-    16; ///< with more members, all send their numbers to the first one, which returns the sum
+constexpr size_t kAllToAllMembers = 16; ///< with more members, all send their numbers to the first
+                                        ///< one, which returns the sum
 
 class GlooTransport final : public Transport {
 public:
@@ -155,11 +155,12 @@ private:
       if (shard.device == rank_ || shard.empty() || !held.whole.has(shard))
         continue;
       uint32_t message = firstMessage + uint32_t(i);
-      const bool near =
-          messenger_.site(shard.device) ==
-          messenger_.site(rank_); // it comes from its owner, and to all others here, too
-      const std::vector<uint32_t> readers =
-          near ? std::vector<uint32_t>() : holdersOf(a.reads, shard);
+      const bool near = messenger_.site(shard.device) == messenger_.site(rank_); // it comes from
+                                                                                 // its owner, and
+                                                                                 // to all others
+                                                                                 // here, too
+      const std::vector<uint32_t> readers = near ? std::vector<uint32_t>()
+                                                 : holdersOf(a.reads, shard);
       ZORSE_TRY(messenger_.postReceive(in, operation, message,
                                        sourceOf(rank_, shard.device, i, readers), place(shard),
                                        bytes(shard)));
@@ -255,9 +256,9 @@ private:
       rankedSum(a.type, a.data, addends, a.count); // the sent data was copied
     ZORSE_TRY(messenger_.finish(out));
     ++posted->calls;
-    if (postNext(operation.instruction, *posted)
-            .failed()) // a peer may already have left; this matters only if the instruction runs
-                       // again
+    if (postNext(operation.instruction, *posted).failed()) // a peer may already have left; this
+                                                           // matters only if the instruction runs
+                                                           // again
       posted->in.reset();
     return Status::success();
   }
@@ -300,9 +301,10 @@ private:
     Inbox message;
   };
   std::mutex mutex_;
-  std::map<uint32_t, PostedReceives> posted_; ///< key: instruction
-  std::map<std::pair<uint64_t, uint32_t>, ExpectedReceive>
-      expected_; ///< pre-posted receives that were not called yet; key: slot and peer
+  std::map<uint32_t, PostedReceives> posted_;                         ///< key: instruction
+  std::map<std::pair<uint64_t, uint32_t>, ExpectedReceive> expected_; ///< pre-posted receives that
+                                                                      ///< were not called yet; key:
+                                                                      ///< slot and peer
 };
 
 /// Makes a write to a connection of a dead peer an error instead of a fatal signal.

@@ -96,8 +96,8 @@ void Transfer::cancel() {
   if (!buffer_)
     return;
   links_->strike(*this);
-  std::lock_guard<std::mutex> call(
-      pair_->calls); // the event loop does not use the buffer now or later
+  std::lock_guard<std::mutex> call(pair_->calls); // the event loop does not use the buffer now or
+                                                  // later
   buffer_.reset();
 }
 

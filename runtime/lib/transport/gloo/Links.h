@@ -41,10 +41,10 @@ struct PeerConnection {
   std::string inbox;
   bool controlOpen = true;
   std::atomic<bool> saidGoodbye{false};
-  std::atomic<double> lastHeardSeconds{
-      0}; ///< time of the last message, on the watcher thread's clock
-  std::atomic<double> undeliveredSince{
-      0}; ///< on the same clock; 0: the peer's host acknowledges sent data
+  std::atomic<double> lastHeardSeconds{0}; ///< time of the last message, on the watcher thread's
+                                           ///< clock
+  std::atomic<double> undeliveredSince{0}; ///< on the same clock; 0: the peer's host acknowledges
+                                           ///< sent data
   std::optional<std::chrono::steady_clock::time_point> brokenSince;
 };
 

@@ -66,9 +66,9 @@ private:
 
   std::function<void()> closed_;
   std::atomic<bool> adopted_{false}, closedNow_{false}, shutting_{false};
-  std::atomic<uint32_t> handled_{
-      0}; ///< orders the work of the event loop before the end of `shut`; Gloo guarantees the
-          ///< order, this makes it visible to race detectors
+  std::atomic<uint32_t> handled_{0}; ///< orders the work of the event loop before the end of
+                                     ///< `shut`; Gloo guarantees the order, this makes it visible
+                                     ///< to race detectors
   mutable std::mutex problemMutex_;
   std::string problem_;
   uint64_t moved_ = 0; ///< value at the last look

@@ -118,9 +118,9 @@ Status NcclTransport::connect(const std::vector<UniqueId> &ids,
     Communicator &communicator = *communicators_[next++];
     const auto began = Communicator::Clock::now(),
                deadline = begin + times(options_.connectSeconds, g + 1);
-    StreamCallback meet([&](WorkStream &) {
-      return communicator.connect(ids[g], deadline);
-    }); // in the context of the device
+    StreamCallback meet(
+        [&](WorkStream &) { return communicator.connect(ids[g], deadline); }); // in the context of
+                                                                               // the device
     Status status = member_.memory->onStream(meet);
     if (status.failed())
       return userError("GPUs " + namesOf(communicator) +

@@ -121,8 +121,8 @@ Status NcclTransport::gatherInGroup(Communicator &communicator, const DeviceAllG
     for (const Shard &shard : shards) {
       if (shard.empty())
         continue;
-      void *place =
-          pointer(gather.full + uint64_t(image.place(shard)) * size); // of the owner its shard
+      void *place = pointer(gather.full + uint64_t(image.place(shard)) * size); // of the owner its
+                                                                                // shard
       if (int result = api_.ncclBroadcast(place, place, size_t(shard.size()) * size, kInt8,
                                           communicator.rankOf(shard.device), comm, stream.handle());
           result != kSuccess && result != kInProgress)
@@ -154,8 +154,8 @@ Status NcclTransport::allGather(const DeviceAllGather &gather, WorkStream &strea
     if (shard.empty() || (shard.device != member_.device && !held.whole.has(shard)))
       continue;
     const size_t bytes = size_t(shard.size()) * size;
-    const DeviceAddress place =
-        gather.full + uint64_t(held.whole.place(shard)) * size; // of who reads it
+    const DeviceAddress place = gather.full + uint64_t(held.whole.place(shard)) * size; // of who
+                                                                                        // reads it
     if (shard.device != member_.device) {
       transfers.push_back({false, shard.device, place, bytes});
       continue;

@@ -55,8 +55,8 @@ private:
   Status
   exchange(const char *what, const std::vector<Transfer> &transfers, WorkStream &stream,
            Communicator::Clock::time_point deadline = Communicator::Clock::time_point::max());
-  Communicator *communicatorOf(
-      std::vector<uint32_t> devices); ///< null: the devices have no dedicated communicator
+  Communicator *communicatorOf(std::vector<uint32_t> devices); ///< null: the devices have no
+                                                               ///< dedicated communicator
   Status gatherInGroup(Communicator &communicator, const DeviceAllGather &gather,
                        WorkStream &stream);
   /// The elements of one round, from `begin` on, of shards of which no owner has two.

@@ -11,8 +11,8 @@ extern "C" {
 struct ZorseCallContext {
   int64_t rows = 1;       ///< samples of this call (elements for update functions), >= 1
   int64_t sampleBase = 0; ///< global index of the first row: random numbers are keyed by it
-  uint64_t rngIdBase =
-      0; ///< added to the op instances of the function: random numbers are keyed by it
+  uint64_t rngIdBase = 0; ///< added to the op instances of the function: random numbers are keyed
+                          ///< by it
   /// First index of this device's shard of each axis that a group of devices divides; 0 if the call
   /// does the whole cell.
   int64_t bases[2] = {0, 0};

@@ -6,8 +6,8 @@
 
 namespace zorse::abi {
 
-inline constexpr uint64_t kMixIncrement =
-    0x9E3779B97F4A7C15ull; ///< difference of the states of SplitMix64
+inline constexpr uint64_t kMixIncrement = 0x9E3779B97F4A7C15ull; ///< difference of the states of
+                                                                 ///< SplitMix64
 
 /// Mixes a 64-bit word once: the number that SplitMix64 gives after the state `x` (Steele, Lea and
 /// Flood, 2014).

@@ -13,13 +13,13 @@ inline constexpr int kMaxKnown = 64;
 /// The SCALARS argument. LoadScalars writes all of it at the start of a step (sums cleared);
 /// CLIP_AND_CHECK writes `decided`.
 struct StepScalars {
-  uint64_t
-      step; ///< 1-based, counts every step, including skipped ones: random numbers are keyed by it
+  uint64_t step; ///< 1-based, counts every step, including skipped ones: random numbers are keyed
+                 ///< by it
   uint64_t seed;
   double learningRate; ///< learning rate of this step, after warm-up and decay
-  double
-      perRow; ///< 1 / rows of the step: running statistics are updated with the mean over all rows
-  double clipNorm;        ///< 0: no clipping
+  double perRow;   ///< 1 / rows of the step: running statistics are updated with the mean over all
+                   ///< rows
+  double clipNorm; ///< 0: no clipping
   uint64_t skipNonFinite; ///< 1: a non-finite gradient or loss skips the update. A non-finite seed
                           ///< always does, because it is known before the step
   uint64_t reserved0;
@@ -35,9 +35,9 @@ struct StepScalars {
     uint64_t reserved[4];
   } decided;
 
-  double
-      lossGradient[16]; ///< factor of term k, multiplied by the loss scale in SCALE_LOSS_GRADIENT:
-                        ///< gradient of the loss with respect to every element of numerator k
+  double lossGradient[16]; ///< factor of term k, multiplied by the loss scale in
+                           ///< SCALE_LOSS_GRADIENT: gradient of the loss with respect to every
+                           ///< element of numerator k
   double known[kMaxKnown]; ///< values of ModelSummary.known: numbers that functions of units read
 
   /// The LOCAL_METRICS region: sums[0] squared gradient norm, sums[1] count of non-finite elements,
