@@ -34,7 +34,8 @@ enum class Operand : uint8_t {
   Deferred,
   Workspace,
   Scalars,
-  Loss
+  Loss,
+  Exchange, ///< what devices of a group exchange
 };
 
 struct Binding {
@@ -42,13 +43,14 @@ struct Binding {
   uint32_t index = 0;
   bundle::AccessMode mode = bundle::READ;
   Operand of = Operand::Scalars;
-  uint32_t id = 0;  ///< id of the parameter, the input, the value or the loss term
+  uint32_t id = 0;  ///< id of the parameter, the input, the value or the loss term; number of the exchange
   uint32_t cut = 0; ///< for a gradient: the sum of the contributions of users at or after this unit
 };
 
 /// A call of a compiled unit function, with the arguments that the function has.
 struct UnitCall {
   uint32_t function = 0;
+  uint32_t segment = 0; ///< number of exchanges of the function before its launches
   std::vector<Binding> arguments;
 };
 
@@ -127,6 +129,15 @@ struct CellInside {
     bool crossesStep; ///< numbered among B's buffers
   };
   std::vector<Local> locals; ///< their bytes are counted in CellTemplate::inside
+  /// A buffer of a function with exchanges: of an exchange, or its workspace, which other tasks must
+  /// not use between its segments.
+  struct Exchanged {
+    int32_t unit;
+    uint32_t number; ///< kWorkspace: the workspace
+    uint32_t place;  ///< among the buffers of F or B
+  };
+  static constexpr uint32_t kWorkspace = UINT32_MAX;
+  std::vector<Exchanged> exchanged[2]; ///< of F and B
 
   std::vector<CellTemplate::Made> values; ///< all values that units here produce, among F's buffers
   std::vector<CellTemplate::Made> remade; ///< those of them that B recomputes, among B's buffers

@@ -51,7 +51,7 @@ public:
 
   Plan read() {
     checkKeys(root, "",
-              {"format", "model", "global_batch_size", "batch_norm_rows", "devices", "links",
+              {"format", "model", "global_batch_size", "batch_norm_rows", "devices", "groups", "links",
                "cells", "stages", "pipelines", "backward", "split_backward", "activations",
                "overlap_communication", "state", "offload", "schedule", "durations", "comment"},
               kRenamedPlanKeys);
@@ -75,6 +75,8 @@ public:
       fail("global_batch_size", "expected at most " + std::to_string(kMaxSamples) + ", got " +
                                     show(root["global_batch_size"]));
     readDevices();
+    if (root.contains("groups"))
+      readGroups(root["groups"]);
     readLinks();
     activations = readActivations(root, "", Activations::Keep);
     readTiling();
@@ -140,6 +142,34 @@ private:
     }
   }
 
+  void readGroups(const json &list) {
+    toArray(list, "groups");
+    for (size_t i = 0; i < list.size(); ++i) {
+      const std::string path = at("groups", i);
+      checkKeys(list[i], path, {"name", "devices", "shares"}, kRenamedPlanKeys);
+      if (!list[i].contains("name") || !list[i].contains("devices"))
+        fail(path, "expected \"name\" and \"devices\"");
+      DeviceGroup group;
+      group.name = toText(list[i]["name"], path + ".name");
+      const json &devices = toArray(list[i]["devices"], path + ".devices");
+      for (size_t d = 0; d < devices.size(); ++d)
+        group.devices.push_back(toDevice(devices[d], at(path + ".devices", d)));
+      group.shares.assign(group.devices.size(), 1);
+      if (list[i].contains("shares")) {
+        const json &shares = toArray(list[i]["shares"], path + ".shares");
+        if (shares.size() != group.devices.size())
+          fail(path + ".shares", "lists " + std::to_string(shares.size()) + " shares, expected " +
+                                     std::to_string(group.devices.size()) + ", one per device");
+        for (size_t d = 0; d < shares.size(); ++d)
+          group.shares[d] = toNumber(shares[d], at(path + ".shares", d));
+      }
+      if (deviceIndex.count(group.name) ||
+          !groupIndex.emplace(group.name, static_cast<uint32_t>(i)).second)
+        fail(path + ".name", "'" + group.name + "' is the name of another group or of a device");
+      plan.groups.push_back(std::move(group));
+    }
+  }
+
   void readLinks() {
     if (!root.contains("links"))
       return;
@@ -200,19 +230,26 @@ private:
     plan.cells.reserve(list.size());
     for (size_t i = 0; i < list.size(); ++i) {
       std::string path = at("cells", i);
-      checkKeys(list[i], path, {"units", "samples", "device", "devices", "activations"},
-                kRenamedPlanKeys);
-      if (list[i].contains("devices"))
-        fail(path + ".devices",
-             "tensor-parallel groups are not supported yet: give the cell one \"device\"");
+      checkKeys(list[i], path, {"units", "samples", "device", "activations"}, kRenamedPlanKeys);
       for (const char *key : {"units", "samples", "device"})
         if (!list[i].contains(key))
           fail(path, std::string("missing key \"") + key + "\"");
       auto [u0, u1] = toRange(list[i]["units"], path + ".units");
       auto [s0, s1] = toRows(toRange(list[i]["samples"], path + ".samples"), path + ".samples");
-      plan.cells.push_back({toInt32(u0, path + ".units"), toInt32(u1, path + ".units"), s0, s1,
-                            toDevice(list[i]["device"], path + ".device"),
-                            readActivations(list[i], path, activations)});
+      Cell cell{toInt32(u0, path + ".units"), toInt32(u1, path + ".units"), s0, s1, 0,
+                readActivations(list[i], path, activations)};
+      const auto group = groupIndex.find(toText(list[i]["device"], path + ".device"));
+      if (group == groupIndex.end()) {
+        cell.device = toDevice(list[i]["device"], path + ".device");
+        plan.cells.push_back(cell);
+        continue;
+      }
+      cell.group = static_cast<int32_t>(group->second);
+      for (uint32_t device : plan.groups[group->second].devices) {
+        cell.device = device;
+        plan.cells.push_back(cell);
+        ++cell.member;
+      }
     }
   }
 
@@ -585,7 +622,7 @@ private:
   const zorse::bundle::ModelSummary &summary;
   Plan plan;
   Activations activations = Activations::Keep; ///< of cells that do not set it
-  std::map<std::string, uint32_t> deviceIndex;
+  std::map<std::string, uint32_t> deviceIndex, groupIndex;
 };
 
 } // namespace

@@ -15,7 +15,7 @@ zorse::step::makeLoweringTables(const bundle::ModelSummary &summary,
 }
 
 CellMemory zorse::step::cellMemory(LoweringTables &tables, const Cell &cell, bool splitBackward) {
-  const CellTemplate &shape = tables.shapes(splitBackward).of(cell);
+  const CellTemplate &shape = tables.of(cell).shapes(splitBackward).of(cell);
   return {shape.residentBytes, shape.deferred, shape.transientBytes, alignRegion(shape.workspace)};
 }
 
@@ -33,8 +33,78 @@ LoweringTables::LoweringTables(const bundle::ModelSummary &summary,
       keys.push_back(static_cast<uint64_t>(argument.kind()) << 32 | argument.index());
     std::sort(keys.begin(), keys.end());
     functionSlots.push_back(std::move(keys));
+    findUsed(functions->functions(b));
   }
   calls = UnitCalls(*this);
+  for (const bundle::DeviceGroup &group : summary.device_groups()) {
+    members.emplace_back();
+    for (const bundle::DeviceGroup::Member &member : group.members()) {
+      auto own = std::make_unique<bundle::ModelSummary>(summary);
+      own->clear_device_groups();
+      for (int i = 0; i < group.units_size(); ++i)
+        *own->mutable_units(static_cast<int>(group.units(i))) = member.units(i);
+      members.back().push_back(std::unique_ptr<LoweringTables>(
+          new LoweringTables(std::move(own), functions, *this)));
+    }
+  }
+}
+
+LoweringTables::LoweringTables(std::unique_ptr<bundle::ModelSummary> own,
+                               const bundle::FunctionLibrary *functions, const LoweringTables &whole)
+    : LoweringTables(*own, functions, whole.costs) {
+  ownSummary = std::move(own);
+  this->whole = &whole;
+}
+
+void LoweringTables::findUsed(const bundle::CompiledFunction &function) {
+  auto &segments = segmentSlots.emplace_back();
+  const auto &launches = function.launches();
+  if (std::none_of(launches.begin(), launches.end(),
+                   [](const bundle::Launch &launch) { return launch.has_exchange(); }))
+    return;
+  segments.emplace_back();
+  auto use = [&](const bundle::Pointer &pointer) {
+    if (pointer.argument() >= static_cast<uint32_t>(function.arguments_size()))
+      return;
+    const auto &argument = function.arguments(static_cast<int>(pointer.argument()));
+    segments.back().push_back(static_cast<uint64_t>(argument.kind()) << 32 | argument.index());
+  };
+  for (const bundle::Launch &launch : launches) {
+    if (launch.has_exchange())
+      segments.emplace_back();
+    for (const bundle::Pointer &pointer : launch.kernel().operands())
+      use(pointer);
+    for (const bundle::Pointer &pointer : launch.library().operands())
+      use(pointer);
+    if (!launch.has_matmul())
+      continue;
+    for (const bundle::Pointer *pointer :
+         {&launch.matmul().a(), &launch.matmul().b(), &launch.matmul().c()})
+      use(*pointer);
+    if (launch.matmul().has_bias())
+      use(launch.matmul().bias());
+  }
+  for (std::vector<uint64_t> &used : segments)
+    std::sort(used.begin(), used.end());
+}
+
+bool LoweringTables::segmentHas(uint32_t function, uint32_t segment, bundle::ArgumentKind kind,
+                                uint32_t index) const {
+  if (!hasFunctions || function >= segmentSlots.size() || segmentSlots[function].empty())
+    return true;
+  if (segment >= segmentSlots[function].size())
+    return false;
+  const std::vector<uint64_t> &used = segmentSlots[function][segment];
+  return std::binary_search(used.begin(), used.end(), static_cast<uint64_t>(kind) << 32 | index);
+}
+
+bool LoweringTables::contributes(int32_t unit, uint32_t group) const {
+  const bundle::UnitInfo &info = summary.units(unit);
+  for (int p = 0; p < info.parameters_size(); ++p)
+    if (summary.parameters(static_cast<int>(info.parameters(p))).group() == group)
+      return std::find(info.other_contributes().begin(), info.other_contributes().end(),
+                       static_cast<uint32_t>(p)) == info.other_contributes().end();
+  return false;
 }
 
 LoweringTables::~LoweringTables() = default;
@@ -63,11 +133,17 @@ const TaskSeconds &LoweringTables::seconds(const Cell &cell, const CellTemplate 
   if (found)
     return *found;
   found = std::make_unique<TaskSeconds>();
+  // Costs are those of the model's units. A device of a group computes a part of the FLOPs.
+  auto part = [&](int32_t u, UnitTask task) {
+    const double all = whole ? unitFunction(whole->summary, u, task).flops_per_row() : 0;
+    return all > 0 ? unitFunction(summary, u, task).flops_per_row() / all : 1;
+  };
   for (int kind = 0; kind < 3; ++kind)
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
       if (std::optional<UnitTask> task =
               unitTask(summary, u, static_cast<TaskKind>(kind), splitBackward)) {
-        found->seconds[kind] += costs->unit(cell.device, u, *task, cell.rows());
+        found->seconds[kind] +=
+            part(u, *task) * costs->unit(cell.device, u, *task, cell.rows());
         found->works[kind] = true;
       }
   if (recomputes(summary, cell, splitBackward))

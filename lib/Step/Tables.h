@@ -32,6 +32,17 @@ struct LoweringTables {
   std::vector<std::vector<uint32_t>> groupsOf; ///< per unit, ascending
 
   bool functionHas(uint32_t function, bundle::ArgumentKind kind, uint32_t index) const;
+  /// The units of a cell's device: those of the model or, in a group, those of the device.
+  LoweringTables &of(const Cell &cell) {
+    return cell.group < 0 ? *this : *members[static_cast<size_t>(cell.group)][cell.member];
+  }
+  /// Whether a unit computes a gradient of the group, or a summand of it.
+  bool contributes(int32_t unit, uint32_t group) const;
+
+  /// Whether the launches of a segment of a function with exchanges access an argument.
+  bool segmentHas(uint32_t function, uint32_t segment, bundle::ArgumentKind kind,
+                  uint32_t index) const;
+
   const UnitCalls &unitCalls() const { return calls; }
   CellTemplates &shapes(bool splitBackward) { return shapesOf[splitBackward]; }
   /// Valid while this object exists.
@@ -51,10 +62,21 @@ struct LoweringTables {
   } listScratch;
 
 private:
+  /// Tables of a device of a group.
+  LoweringTables(std::unique_ptr<bundle::ModelSummary> own, const bundle::FunctionLibrary *functions,
+                 const LoweringTables &whole);
+  void findUsed(const bundle::CompiledFunction &function);
+
+  std::unique_ptr<bundle::ModelSummary> ownSummary;                  ///< of a device of a group
+  const LoweringTables *whole = nullptr;                             ///< the model's tables, for a device of a group
+  std::vector<std::vector<std::unique_ptr<LoweringTables>>> members; ///< by group and device
   std::unique_ptr<LoweringArrays> spareArrays;
   const Costs *costs;
   bool hasFunctions;
   std::vector<std::vector<uint64_t>> functionSlots; ///< sorted (kind << 32 | index)
+  /// By function and segment, for functions with exchanges: arguments that its launches access, as in
+  /// `functionSlots`.
+  std::vector<std::vector<std::vector<uint64_t>>> segmentSlots;
   UnitCalls calls;
   CellTemplates shapesOf[2];
   std::vector<std::vector<std::unique_ptr<TaskSeconds>>> times[2]; ///< by device class and shape

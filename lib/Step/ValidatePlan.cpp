@@ -22,47 +22,55 @@ std::string range(const char *what, int64_t begin, int64_t end) {
   return std::string(what) + " " + std::to_string(begin) + "-" + std::to_string(end);
 }
 
-/// Returns the number of devices that execute functions of a class together.
-size_t devicesOf(const zorse::bundle::UnitClass &unitClass) {
-  for (const auto &function : unitClass.functions())
-    if (function.segments_size())
-      return static_cast<size_t>(function.segments(0).functions_size());
-  return 1;
-}
-
-/// Checks rectangles with cells on several devices, which exchange values: the units must expect
-/// this number of devices. Returns, by cell, whether it is a duplicate (not the first of its
-/// rectangle).
-std::vector<bool> checkExchanges(const Plan &plan, const zorse::bundle::ModelSummary &summary,
-                                 Messages &messages) {
+/// Checks the cells of groups: every device of a group has each of its cells. Returns, by cell,
+/// whether it repeats the rectangle of the group's first device.
+std::vector<bool> checkGroups(const Plan &plan, const zorse::bundle::ModelSummary &summary, Messages &messages) {
   std::vector<bool> again(plan.cells.size(), false);
-  if (std::all_of(summary.classes().begin(), summary.classes().end(),
-                  [](const auto &unitClass) { return devicesOf(unitClass) == 1; }))
+  if (plan.groups.empty() && summary.device_groups_size() == 0)
     return again;
-  std::map<std::array<int64_t, 4>, std::map<uint32_t, uint32_t>> cells; // by rectangle and device:
-                                                                        // first cell
-  for (uint32_t i = 0; i < plan.cells.size(); ++i) {
-    const Cell &cell = plan.cells[i];
-    auto &devices = cells[{cell.unitBegin, cell.unitEnd, cell.sampleBegin, cell.sampleEnd}];
-    again[i] = devices.emplace(cell.device, i).second && devices.size() > 1;
+  if (static_cast<int>(plan.groups.size()) != summary.device_groups_size()) {
+    messages.add("the plan has " + std::to_string(plan.groups.size()) + " groups of devices, the model was compiled for " +
+                 std::to_string(summary.device_groups_size()) + ": compile the model with this plan");
+    return again;
   }
-  for (const auto &[rectangle, devices] : cells) {
-    const bool keeps = !plan.schedule.splitBackward &&
-                       std::all_of(devices.begin(), devices.end(), [&](const auto &device) {
-                         return plan.cells[device.second].activations == Activations::Keep;
-                       });
-    for (auto u = static_cast<int32_t>(rectangle[0]); u < rectangle[1]; ++u) {
-      const std::string name = describeCell(plan, devices.begin()->second) + ": unit '" +
-                               summary.units(u).name() + "' ";
-      if (const size_t expected = devicesOf(zorse::classOf(summary, summary.units(u)));
-          devices.size() != expected)
-        messages.add(name + "has " + std::to_string(devices.size()) + " devices, expected " +
-                     std::to_string(expected));
-      else if (expected > 1 && !keeps)
-        messages.add(name + "exchanges values inside the cell, which is not possible with a split "
-                            "backward, or activations that are not kept");
+  std::set<uint32_t> grouped;
+  std::vector<std::set<int32_t>> dividedBy(plan.groups.size());
+  std::set<int32_t> divided;
+  for (size_t g = 0; g < plan.groups.size(); ++g) {
+    const DeviceGroup &group = plan.groups[g];
+    const auto &known = summary.device_groups(static_cast<int>(g));
+    if (known.name() != group.name || known.members_size() != static_cast<int>(group.devices.size()))
+      messages.add("group '" + group.name + "' is not the group '" + known.name() + "' that the model was compiled for: compile the model with this plan");
+    for (uint32_t device : group.devices)
+      if (!grouped.insert(device).second)
+        messages.add("group '" + group.name + "': device " + plan.devices[device].name + " is in two groups, or twice in one");
+    for (uint32_t unit : known.units()) {
+      dividedBy[g].insert(static_cast<int32_t>(unit));
+      divided.insert(static_cast<int32_t>(unit));
     }
   }
+  if (!messages.empty())
+    return again;
+  std::map<std::array<int64_t, 5>, std::set<uint32_t>> members; // by rectangle and group
+  for (uint32_t i = 0; i < plan.cells.size(); ++i) {
+    const Cell &cell = plan.cells[i];
+    again[i] = cell.group >= 0 && cell.member > 0;
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+      if (cell.group < 0 ? divided.count(u) : !dividedBy[static_cast<size_t>(cell.group)].count(u)) {
+        messages.add(describeCell(plan, i) + ": unit '" + summary.units(u).name() +
+                     (cell.group < 0 ? "' is divided by a group, and this cell belongs to one device: give all cells of the unit to groups"
+                                     : "' is not divided by this group"));
+        break;
+      }
+    if (cell.group >= 0)
+      members[{cell.unitBegin, cell.unitEnd, cell.sampleBegin, cell.sampleEnd, cell.group}].insert(cell.member);
+    if (cell.group >= 0 && cell.activations != Activations::Keep)
+      messages.add(describeCell(plan, i) + " belongs to a group and does not keep its activations, which is not supported yet");
+  }
+  for (const auto &[rectangle, present] : members)
+    if (present.size() != plan.groups[static_cast<size_t>(rectangle[4])].devices.size())
+      messages.add("group '" + plan.groups[static_cast<size_t>(rectangle[4])].name + "': only " + std::to_string(present.size()) +
+                   " of its devices have the cell of " + range("units", rectangle[0], rectangle[1]));
   return again;
 }
 
@@ -367,7 +375,7 @@ zorse::Status zorse::step::validatePlan(const Plan &plan, const bundle::ModelSum
   if (!messages.empty())
     return userError(messages.take());
 
-  checkTiling(plan, units, checkExchanges(plan, summary, messages), messages);
+  checkTiling(plan, units, checkGroups(plan, summary, messages), messages);
   checkOwners(plan, summary, messages);
   checkResidency(plan, summary, messages);
   checkCommit(plan, summary, messages);

@@ -86,7 +86,20 @@ void writeDevices(std::string &out, const Plan &plan) {
   writeRows(out, "devices", rows);
 }
 
-/// Activations that all cells share are written after the cells.
+void writeGroups(std::string &out, const Plan &plan) {
+  std::vector<ordered_json> rows;
+  for (const DeviceGroup &group : plan.groups) {
+    ordered_json devices = ordered_json::array();
+    for (uint32_t device : group.devices)
+      devices.push_back(plan.devices[device].name);
+    rows.push_back({{"name", group.name}, {"devices", devices}, {"shares", group.shares}});
+  }
+  writeRows(out, "groups", rows);
+  out += ",\n";
+}
+
+/// Activations that all cells share are written after the cells. The cells of the devices of a group
+/// are one cell of the group.
 void writeCells(std::string &out, const Plan &plan) {
   std::vector<ordered_json> rows;
   const Activations common = plan.cells.empty() ? Activations::Keep
@@ -94,10 +107,12 @@ void writeCells(std::string &out, const Plan &plan) {
   const bool all = std::all_of(plan.cells.begin(), plan.cells.end(),
                                [&](const Cell &cell) { return cell.activations == common; });
   for (const Cell &cell : plan.cells) {
+    if (cell.group >= 0 && cell.member > 0)
+      continue;
     rows.push_back(
         {{"units", {cell.unitBegin, cell.unitEnd}},
          {"samples", {cell.sampleBegin * plan.samplesPerRow, cell.sampleEnd * plan.samplesPerRow}},
-         {"device", plan.devices[cell.device].name}});
+         {"device", cell.group >= 0 ? plan.groups[static_cast<size_t>(cell.group)].name : plan.devices[cell.device].name}});
     if (cell.activations != Activations::Keep && !all)
       rows.back()["activations"] = kActivationNames[static_cast<size_t>(cell.activations)];
   }
@@ -167,6 +182,8 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
                                              {"inter_node", toJson(plan.interNode)}}
                                     .dump();
   out += ",\n";
+  if (!plan.groups.empty())
+    writeGroups(out, plan);
   writeCells(out, plan);
   out += ",\n  \"backward\": \"same\"";
   if (plan.schedule.splitBackward)

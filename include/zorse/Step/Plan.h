@@ -55,8 +55,18 @@ struct Cell {
   int64_t sampleBegin = 0, sampleEnd = 0;
   uint32_t device = 0;
   Activations activations = Activations::Keep;
+  int32_t group = -1;  ///< index in Plan::groups; -1: the device computes the cell alone
+  uint32_t member = 0; ///< position of the device in the group
 
   int64_t rows() const { return sampleEnd - sampleBegin; }
+};
+
+/// Tensor parallelism: devices that divide cells. Each of them has a cell with the same rectangle. The summary's group
+/// with the same index (ModelSummary.device_groups) describes their units.
+struct DeviceGroup {
+  std::string name;
+  std::vector<uint32_t> devices;
+  std::vector<double> shares; ///< by device; the division of an axis is by largest remainders
 };
 
 /// One owner of a state group: by fraction (of the group's elements, in the order of the list) or
@@ -196,6 +206,7 @@ struct Plan {
   /// here count rows.
   int64_t samplesPerRow = 1;
   std::vector<PlanDevice> devices;
+  std::vector<DeviceGroup> groups;
   std::vector<Cell> cells;
   std::vector<GroupOwners> owners; ///< groups that are not listed use defaultSharding.
   ShardSizing defaultSharding = ShardSizing::Proportional;
