@@ -98,6 +98,8 @@ private:
                                ///< bound, in order
 
   bool checkStructure(); // Structure.cpp: indices, regions, order
+  bool checkQueuesAndArenas();
+  bool checkState(const bundle::PersistentState &state);
   bool checkInstruction(int index);
   bool isByHost(int index) const;
   bool checkCall(const bundle::Instruction &instruction, const bundle::Call &call, bool byHost);
@@ -120,6 +122,11 @@ private:
                     const char *what);
   bool checkOrder();
   bool checkDirect(int index); // Direct.cpp: transfers between GPUs
+  bool checkDirectMembers(const bundle::Instruction &instruction);
+  bool checkDirectReduceScatter(const bundle::Instruction &instruction);
+  bool checkDirectAllReduce(const bundle::Instruction &instruction);
+  bool checkOnDevice(const bundle::Instruction &instruction, const bundle::Region &region);
+  bool checkSumAlignment(const bundle::Instruction &instruction, uint64_t offset);
   bool checkNoParts(const bundle::Instruction &instruction) {
     return (!instruction.reduce_scatter().receive_buffer().bytes() &&
             !instruction.reduce_scatter().chunk() &&
