@@ -34,9 +34,8 @@ struct ParticipantRecord {
   int64_t id = 0;
   uint32_t device = 0;
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
-  bundle::Instruction::WhatCase what = bundle::Instruction::WHAT_NOT_SET; ///< WHAT_NOT_SET: a local
-                                                                          ///< instruction, whose id
-                                                                          ///< must be unique
+  /// WHAT_NOT_SET: a local instruction, whose id must be unique.
+  bundle::Instruction::WhatCase what = bundle::Instruction::WHAT_NOT_SET;
   uint32_t peer = 0;
   int64_t bytes = 0;   ///< send, receive, all-reduce: bytes of the region
   uint64_t digest = 0; ///< digest of everything the halves must agree on: value, type, members,

@@ -108,11 +108,8 @@ private:
                    {Backward, bodyOf(bundle::UnitFunction::BACKWARD)}};
         const uint32_t inputs = bodyOf(bundle::UnitFunction::INPUT_GRADIENTS),
                        weights = bodyOf(bundle::UnitFunction::WEIGHT_GRADIENTS);
-        if (unit.splits() && inputs < uint32_t(bundle.functions.functions_size())) // the two parts
-                                                                                   // exist only if
-                                                                                   // the plan
-                                                                                   // splits
-                                                                                   // backwards
+        // The two parts exist only if the plan splits backwards.
+        if (unit.splits() && inputs < uint32_t(bundle.functions.functions_size()))
           c.tasks.insert(c.tasks.end(), {{InputGradients, inputs}, {WeightGradients, weights}});
         classes.push_back(std::move(c));
       }

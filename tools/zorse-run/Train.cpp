@@ -93,10 +93,8 @@ Status LocalTrainer::prepare() {
   options.trace = !o.trace.empty() || showsTimes();
   options.traceSteps = o.trace.empty() ? stepsForBreakdown(bundle) : o.traceSteps;
   options.oneThreadPerQueue = o.threadPerQueue;
-  options.watchdogTimeoutSeconds = alone() ? o.watchdogTimeoutSeconds : 0; // in a job, the
-                                                                           // coordinator detects
-                                                                           // stalls because it sees
-                                                                           // all ranks
+  // In a job, the coordinator detects stalls because it sees all ranks.
+  options.watchdogTimeoutSeconds = alone() ? o.watchdogTimeoutSeconds : 0;
   if (!o.gradients.empty() || !o.lossRows.empty())
     options.beforeCall = [this](const ObservedCall &call) {
       if (call.step != 0)

@@ -111,9 +111,8 @@ std::string describe(const ClusterDevice &device) {
   if (!device.type.empty())
     put("type", inQuotes(device.type));
   if (!type || device.kind != type->kind)
-    put("kind", device.kind == "null" ? inQuotes(device.kind) : device.kind); // YAML reads an
-                                                                              // unquoted null as
-                                                                              // nothing
+    // YAML reads an unquoted null as nothing.
+    put("kind", device.kind == "null" ? inQuotes(device.kind) : device.kind);
   if (!device.arch.empty() && device.arch != known.arch)
     put("arch", device.arch);
   if (device.threads != 1)
