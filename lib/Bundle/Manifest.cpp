@@ -232,11 +232,10 @@ std::string contradiction(const Manifest &manifest, const std::string &planText,
     return "plan.json: expects a plan with global_batch_size and devices; compile the model again";
   found.push_back(differ("global_batch_size", here, std::to_string(manifest.batch), planned,
                          shown(plan["global_batch_size"])));
+  // As ValidatePlan.cpp does.
   if (plan.contains("model") &&
-      (!plan["model"].is_string() || differentModels(plan["model"].get<std::string>(),
-                                                     summary.content_hash()))) // as
-                                                                               // ValidatePlan.cpp
-                                                                               // does
+      (!plan["model"].is_string() ||
+       differentModels(plan["model"].get<std::string>(), summary.content_hash())))
     found.push_back(differ("contents of the model", planned, shown(plan["model"]), there,
                            shown(summary.content_hash())));
   const json &devices = plan["devices"];

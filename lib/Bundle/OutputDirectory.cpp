@@ -231,10 +231,8 @@ Status OutputDirectory::commit() {
   }
   std::error_code failure;
   bool exists = fs::exists(fs::symlink_status(target, failure));
-  if (std::string why = exists ? refusalOf(target, refusal_) : ""; !why.empty()) // another process
-                                                                                 // may have created
-                                                                                 // it in the
-                                                                                 // meantime
+  // Another process may have created it in the meantime.
+  if (std::string why = exists ? refusalOf(target, refusal_) : ""; !why.empty())
     return userError(leftAlone(name_, why));
   if (exists)
     cause = renameWith(draft, target, RENAME_EXCHANGE);

@@ -33,10 +33,9 @@ std::shared_ptr<KernelSet> zorse::codegen::makeKernels(const CodegenOptions &opt
 static void allowFasterMatmuls(bundle::FunctionLibrary &library, bool tf32, bool sumsF16) {
   for (bundle::CompiledFunction &compiled : *library.mutable_functions())
     for (bundle::Launch &launch : *compiled.mutable_launches()) {
+      // Results have the type of the operands.
       if (!launch.has_matmul() ||
-          launch.matmul().operand_type() != bundle::ELEMENT_TYPE_UNSPECIFIED) // results have the
-                                                                              // type of the
-                                                                              // operands
+          launch.matmul().operand_type() != bundle::ELEMENT_TYPE_UNSPECIFIED)
         continue;
       bundle::Matmul &matmul = *launch.mutable_matmul();
       matmul.set_tf32(tf32 && matmul.type() == bundle::F32);

@@ -16,9 +16,8 @@
 
 namespace zorse::pipelines {
 
-inline constexpr llvm::StringLiteral kSummaryAttr = "zorse.summary"; ///< serialized ModelSummary,
-                                                                     ///< with compiled functions
-                                                                     ///< and GPU work
+/// Serialized ModelSummary, with compiled functions and GPU work.
+inline constexpr llvm::StringLiteral kSummaryAttr = "zorse.summary";
 
 /// Serialized programs per device; and the programs of the same step staged through host memory, if
 /// GPUs exchange data directly, else none.

@@ -292,9 +292,8 @@ private:
     made.residentBytes += made.inside[0][1] + made.inside[0][2] + made.inside[1][2];
     made.deferred = made.inside[1][2];
     made.transientBytes += made.inside[0][0] + made.inside[1][1] + made.inside[2][2];
-    for (const CellTemplate::OffloadedBuffer &item : made.offloaded) // of 4 cells: being made,
-                                                                     // copied out, copied in, and
-                                                                     // read
+    // Of 4 cells: being made, copied out, copied in, and read.
+    for (const CellTemplate::OffloadedBuffer &item : made.offloaded)
       made.transientBytes += 4 * alignRegion(item.bytes);
     if (!inside)
       return;

@@ -33,10 +33,8 @@ public:
       : tables(tables), summary(tables.summary), unit(summary.units(u)),
         u(static_cast<uint32_t>(u)), task(task), segment(segment),
         forward(task == UnitTask::Forward || task == UnitTask::Recompute) {
-    call.function = segment ? segment->functions(0)
-                            : unitFunction(summary, u, task).function(); // functions of other
-                                                                         // devices have the same
-                                                                         // arguments
+    // Functions of other devices have the same arguments.
+    call.function = segment ? segment->functions(0) : unitFunction(summary, u, task).function();
   }
 
   UnitCall run() {
@@ -84,13 +82,8 @@ private:
     };
     for (int i = 0; i < unit.values_in_size() && task != UnitTask::WeightGradients; ++i) {
       const uint32_t v = unit.values_in(i);
-      const bool adds = !zorse::isHalf(summary.values(static_cast<int>(v)).type()); // half
-                                                                                    // precision:
-                                                                                    // complete,
-                                                                                    // since only
-                                                                                    // one unit
-                                                                                    // reads the
-                                                                                    // value
+      // Half precision: complete, since only one unit reads the value.
+      const bool adds = !zorse::isHalf(summary.values(static_cast<int>(v)).type());
       if (hasGradient(v))
         add(bundle::BOUNDARY_IN_GRADIENT, i, adds ? bundle::ACCUMULATE : bundle::WRITE,
             Operand::Gradient, v, u);

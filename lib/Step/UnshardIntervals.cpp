@@ -49,10 +49,8 @@ bool reads(const PlanLowering &x, const ModelChunk &chunk, uint32_t group, bool 
 void zorse::step::findUnshardIntervals(PlanLowering &x) {
   const auto groups = static_cast<uint32_t>(x.summary.groups_size());
   x.usesOf.assign(groups, {});
-  std::vector<std::map<std::pair<bool, int32_t>, std::set<uint32_t>>> readers(groups); // by
-                                                                                       // (backward,
-                                                                                       // first
-                                                                                       // unit)
+  // By (backward, first unit).
+  std::vector<std::map<std::pair<bool, int32_t>, std::set<uint32_t>>> readers(groups);
   for (const ModelChunk &chunk : x.chunks)
     for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
       if (x.plan.reshardAfterForward(g))

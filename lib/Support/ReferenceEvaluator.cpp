@@ -274,6 +274,8 @@ FailureOr<std::vector<Tensor>> zorse::reference::evaluate(Operation *op, ArrayRe
       (results.empty() && failed(evaluateAttention(op, operands, options, results))))
     return failure();
   if (results.empty())
+    evaluateNorm(op, operands, options, results);
+  if (results.empty())
     return op->emitOpError("is not supported by the reference evaluator");
   for (auto [value, tensor] : llvm::zip(op->getResults(), results)) // products that write half
                                                                     // precision

@@ -42,6 +42,13 @@ inline int64_t dot(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), int64_t(0));
 }
 
+/// Calls f(vector index, offset of the vector, length) for every vector along the last dimension.
+template <typename F> void forEachVector(const Tensor &x, F f) {
+  int64_t width = x.shape.back();
+  for (int64_t i = 0; i * width < x.size(); ++i)
+    f(i, i * width, width);
+}
+
 /// Returns the static shape of a tensor type, with `rows` for `?`.
 inline std::vector<int64_t> shapeOf(mlir::Type type, const Options &options) {
   std::vector<int64_t> shape;
@@ -65,5 +72,10 @@ mlir::LogicalResult evaluateZorse(mlir::Operation *op, llvm::ArrayRef<Tensor> in
                                   const Options &options, std::vector<Tensor> &results);
 mlir::LogicalResult evaluateAttention(mlir::Operation *op, llvm::ArrayRef<Tensor> in,
                                       const Options &options, std::vector<Tensor> &results);
+
+/// Evaluates a normalization over the last dimension, or its gradient. Leaves `results` unchanged
+/// for other operations.
+void evaluateNorm(mlir::Operation *op, llvm::ArrayRef<Tensor> in, const Options &options,
+                  std::vector<Tensor> &results);
 
 } // namespace zorse::reference

@@ -25,11 +25,10 @@ public:
     return TypeSwitch<Operation *, LogicalResult>(op)
         .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp,
               BiasedMatmulOp, MatmulGradWeightOp, GatherOp, ScatterAddOp, TakeAlongDimOp,
-              TakeAlongDimGradOp, SoftmaxOp, SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp,
-              LayerNormOp, LayerNormGradInputOp, LayerNormGradParamsOp, RmsNormOp,
-              RmsNormGradInputOp, RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp,
-              CausalMaskOp, RopeOp, CrossEntropyOp, CrossEntropyGradOp, KnownOp, SampleNumberOp,
-              DropoutOp, RunningStatOp, RoundOp, DetachOp, GradientOfOp, SgdUpdateOp, AdamUpdateOp>(
+              TakeAlongDimGradOp, SoftmaxOp, SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, GeluOp,
+              GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp, CrossEntropyOp,
+              CrossEntropyGradOp, KnownOp, SampleNumberOp, DropoutOp, RunningStatOp, RoundOp,
+              DetachOp, GradientOfOp, SgdUpdateOp, AdamUpdateOp>(
             [&](auto known) { return visit(known); })
         .Default([](Operation *) { return success(); });
   }
@@ -229,12 +228,6 @@ private:
     return success();
   }
 
-  /// Calls f(vector index, offset of the vector, length) for every vector along the last dimension.
-  template <typename F> void forEachVector(const Tensor &x, F f) {
-    int64_t width = x.shape.back();
-    for (int64_t i = 0; i * width < x.size(); ++i)
-      f(i, i * width, width);
-  }
   /// Stored separately: if a whole row is masked by -3.4e38, adding the logarithm of the sum to the
   /// maximum would lose it.
   struct Exponentials {
@@ -284,102 +277,6 @@ private:
         sum += in[1].values[i];
       for (int64_t i = o; i < o + n; ++i)
         dx.values[i] = in[1].values[i] - std::exp(in[0].values[i]) * sum;
-    });
-    return success();
-  }
-
-  LogicalResult visit(LayerNormOp op) {
-    Tensor y = Tensor::filled(in[0].shape, 0.0);
-    std::vector<int64_t> lead(in[0].shape.begin(), in[0].shape.end() - 1);
-    Tensor mean = Tensor::filled(lead, 0.0), rstd = Tensor::filled(lead, 0.0);
-    const Tensor *weight = op.getWeight() ? &in[1] : nullptr,
-                 *bias = op.getBias() ? &in.back() : nullptr;
-    forEachVector(y, [&](int64_t v, int64_t o, int64_t n) {
-      double sum = 0, squares = 0;
-      for (int64_t i = 0; i < n; ++i)
-        sum += in[0].values[o + i];
-      mean.values[v] = sum / n;
-      for (int64_t i = 0; i < n; ++i)
-        squares += std::pow(in[0].values[o + i] - mean.values[v], 2);
-      rstd.values[v] = 1.0 / std::sqrt(squares / n + op.getEpsilon().convertToDouble());
-      for (int64_t i = 0; i < n; ++i)
-        y.values[o + i] = (in[0].values[o + i] - mean.values[v]) * rstd.values[v] *
-                              (weight ? weight->values[i] : 1.0) +
-                          (bias ? bias->values[i] : 0.0);
-    });
-    results = {y};
-    if (!op.getStatistics().empty())
-      results = {y, mean, rstd};
-    return success();
-  }
-  LogicalResult visit(LayerNormGradInputOp op) {
-    Tensor &dx = zeros(op.getDx());
-    const Tensor &dy = in[0], &x = in[1], &mean = in[2], &rstd = in[3];
-    forEachVector(dx, [&](int64_t v, int64_t o, int64_t n) {
-      double sum = 0, product = 0;
-      auto scaled = [&](int64_t i) {
-        return dy.values[o + i] * (op.getWeight() ? in[4].values[i] : 1.0);
-      };
-      auto normal = [&](int64_t i) { return (x.values[o + i] - mean.values[v]) * rstd.values[v]; };
-      for (int64_t i = 0; i < n; ++i) {
-        sum += scaled(i);
-        product += scaled(i) * normal(i);
-      }
-      for (int64_t i = 0; i < n; ++i)
-        dx.values[o + i] = rstd.values[v] * (scaled(i) - sum / n - normal(i) * product / n);
-    });
-    return success();
-  }
-  LogicalResult visit(LayerNormGradParamsOp op) {
-    Tensor dweight = Tensor::filled(shape(op.getDweight()), 0.0), dbias = dweight;
-    forEachVector(in[1], [&](int64_t v, int64_t o, int64_t n) {
-      for (int64_t i = 0; i < n; ++i) {
-        dweight.values[i] += in[0].values[o + i] * (in[1].values[o + i] - in[2].values[v]) *
-                             in[3].values[v];
-        dbias.values[i] += in[0].values[o + i];
-      }
-    });
-    results = {dweight, dbias};
-    return success();
-  }
-
-  LogicalResult visit(RmsNormOp op) {
-    Tensor y = Tensor::filled(in[0].shape, 0.0);
-    Tensor rrms =
-        Tensor::filled(std::vector<int64_t>(in[0].shape.begin(), in[0].shape.end() - 1), 0.0);
-    forEachVector(y, [&](int64_t v, int64_t o, int64_t n) {
-      double squares = 0;
-      for (int64_t i = 0; i < n; ++i)
-        squares += in[0].values[o + i] * in[0].values[o + i];
-      rrms.values[v] = 1.0 / std::sqrt(squares / n + op.getEpsilon().convertToDouble());
-      for (int64_t i = 0; i < n; ++i)
-        y.values[o + i] = in[0].values[o + i] * rrms.values[v] *
-                          (op.getWeight() ? in[1].values[i] : 1.0);
-    });
-    results = {y};
-    if (op.getRrms())
-      results = {y, rrms};
-    return success();
-  }
-  LogicalResult visit(RmsNormGradInputOp op) {
-    Tensor &dx = zeros(op.getDx());
-    forEachVector(dx, [&](int64_t v, int64_t o, int64_t n) {
-      double product = 0, r = in[2].values[v];
-      auto scaled = [&](int64_t i) {
-        return in[0].values[o + i] * (op.getWeight() ? in[3].values[i] : 1.0);
-      };
-      for (int64_t i = 0; i < n; ++i)
-        product += scaled(i) * in[1].values[o + i];
-      for (int64_t i = 0; i < n; ++i)
-        dx.values[o + i] = r * (scaled(i) - in[1].values[o + i] * r * r * product / n);
-    });
-    return success();
-  }
-  LogicalResult visit(RmsNormGradParamsOp op) {
-    Tensor &dweight = zeros(op.getDweight());
-    forEachVector(in[1], [&](int64_t v, int64_t o, int64_t n) {
-      for (int64_t i = 0; i < n; ++i)
-        dweight.values[i] += in[0].values[o + i] * in[1].values[o + i] * in[2].values[v];
     });
     return success();
   }

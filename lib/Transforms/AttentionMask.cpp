@@ -450,10 +450,8 @@ Value zorse::addMeanOfUnseen(OpBuilder &builder, Location loc, Value attention, 
   auto typed = [&](ArrayRef<int64_t> of) { return RankedTensorType::get(of, element); };
   // 1 for queries that see no key.
   Value open = filled(builder, loc, mask, element, -1);
-  Value min = ReduceOp::create(builder, loc, open, ReduceKind::Max, ArrayRef<int64_t>{3}); // [?|1,
-                                                                                           // H|1,
-                                                                                           // S], 0
-                                                                                           // or -1
+  // [?|1, H|1, S], 0 or -1.
+  Value min = ReduceOp::create(builder, loc, open, ReduceKind::Max, ArrayRef<int64_t>{3});
   Value unseen = arith::NegFOp::create(builder, loc, min);
   SmallVector<int64_t> kept, dims;
   for (auto [from, to] : {std::pair<int64_t, int64_t>(0, 0), {1, 2}, {2, 1}}) // [?, S, H, D']

@@ -293,13 +293,8 @@ static void foldConstantView(View &view, OpBuilder &builder) {
   };
   auto type = RankedTensorType::get(shape, dense.getElementType());
   DenseElementsAttr folded;
-  if (unsigned width = dense.getElementType().getIntOrFloatBitWidth(); width % 8 == 0) { // copies
-                                                                                         // whole
-                                                                                         // bytes:
-                                                                                         // position
-                                                                                         // tables
-                                                                                         // are
-                                                                                         // large
+  // Copies whole bytes: position tables are large.
+  if (unsigned width = dense.getElementType().getIntOrFloatBitWidth(); width % 8 == 0) {
     const size_t size = width / 8;
     SmallVector<char> bytes(static_cast<size_t>(count) * size);
     for (int64_t n = 0; n < count; ++n)

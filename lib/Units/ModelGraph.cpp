@@ -108,9 +108,8 @@ public:
 
   /// Appends the operations that `root` depends on and that are not in `done`.
   void append(Operation *root, DenseSet<Operation *> &done, std::vector<Operation *> &order) const {
-    SmallVector<std::pair<Operation *, SmallVector<Operation *>>> stack; // with the operands that
-                                                                         // are not yet visited, in
-                                                                         // reverse order
+    // With the operands that are not yet visited, in reverse order.
+    SmallVector<std::pair<Operation *, SmallVector<Operation *>>> stack;
     auto enter = [&](Operation *op) {
       if (!op || !spine.contains(op) || !done.insert(op).second)
         return;

@@ -360,9 +360,8 @@ private:
   bundle::ModelSummary summary;
   std::optional<WeightDecayFilter> decay;
   DenseMap<StringAttr, uint32_t> classId;
-  DenseMap<Value, std::pair<func::FuncOp, unsigned>> argumentOf; ///< of parameters that units read:
-                                                                 ///< a forward and its argument
-                                                                 ///< number
+  /// Of parameters that units read: a forward and its argument number.
+  DenseMap<Value, std::pair<func::FuncOp, unsigned>> argumentOf;
   DenseMap<Value, uint32_t> argumentIndex; ///< of parameters and of inputs, numbered separately
   std::vector<bundle::ElementType> copies; ///< by parameter: type in which it is read; unspecified:
                                            ///< its own

@@ -24,6 +24,51 @@ llvm::StringRef typeName(bundle::ElementType type) {
   return type >= 0 && type < 8 ? llvm::StringRef(names[type]) : llvm::StringRef("?");
 }
 
+void printUnit(const bundle::ModelSummary &summary, int u, llvm::raw_ostream &os) {
+  const bundle::UnitInfo &unit = summary.units(u);
+  const bundle::UnitClass &unitClass = classOf(summary, unit);
+  using Function = bundle::UnitFunction;
+  auto flops = [&](Function::Task task) {
+    return llvm::format("%.4g", functionOf(unitClass, task).flops_per_row());
+  };
+  os << "unit " << u << " '" << unit.name() << "' class " << unit.class_id() << " parameters ";
+  printShape(os, unit.parameters(), " ");
+  os << " inputs ";
+  printShape(os, unit.inputs(), " ");
+  os << " in ";
+  printShape(os, unit.values_in(), " ");
+  os << " out ";
+  printShape(os, unit.values_out(), " ");
+  if (unit.loss_terms_size()) {
+    os << " loss ";
+    printShape(os, unit.loss_terms(), " ");
+  }
+  os << " instances from " << unit.rng_id_base() << " saved " << unitClass.saved_bytes().per_row()
+     << " bytes flops " << flops(Function::FORWARD) << " + " << flops(Function::BACKWARD);
+  if (unit.splits())
+    os << " = " << flops(Function::INPUT_GRADIENTS) << " B + " << flops(Function::WEIGHT_GRADIENTS)
+       << " W, deferred " << unitClass.saved_for_weight_grad_bytes().per_row() << " bytes";
+  if (functionOf(unitClass, Function::RECOMPUTE).flops_per_row() > 0)
+    os << ", again " << flops(Function::RECOMPUTE);
+  os << " a row\n";
+}
+
+/// Prints a group and its parameters.
+void printGroup(const bundle::ModelSummary &summary, int g, llvm::raw_ostream &os) {
+  const bundle::FlatGroupInfo &group = summary.groups(g);
+  os << "group " << g << " '" << group.name() << "' " << typeName(group.type()) << ' '
+     << group.elements() << " elements, " << group.decaying_elements() << " decay"
+     << (group.trainable() ? "" : ", frozen") << ", units ";
+  printShape(os, group.units(), " ");
+  os << '\n';
+  for (uint32_t p : group.parameters()) {
+    const bundle::ParameterInfo &parameter = summary.parameters(p);
+    os << "  parameter " << p << " '" << parameter.name() << "' ";
+    printShape(os, parameter.shape());
+    os << " at " << parameter.offset() << (parameter.decays() ? " decays" : "") << '\n';
+  }
+}
+
 } // namespace
 
 void units::printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream &os) {
@@ -32,35 +77,8 @@ void units::printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream 
     os << ", " << summary.blocks_count() << " blocks of " << summary.blocks_period()
        << " from unit " << summary.blocks_first_unit();
   os << '\n';
-  for (int u = 0; u < summary.units_size(); ++u) {
-    const bundle::UnitInfo &unit = summary.units(u);
-    const bundle::UnitClass &unitClass = classOf(summary, unit);
-    using Function = bundle::UnitFunction;
-    auto flops = [&](Function::Task task) {
-      return llvm::format("%.4g", functionOf(unitClass, task).flops_per_row());
-    };
-    os << "unit " << u << " '" << unit.name() << "' class " << unit.class_id() << " parameters ";
-    printShape(os, unit.parameters(), " ");
-    os << " inputs ";
-    printShape(os, unit.inputs(), " ");
-    os << " in ";
-    printShape(os, unit.values_in(), " ");
-    os << " out ";
-    printShape(os, unit.values_out(), " ");
-    if (unit.loss_terms_size()) {
-      os << " loss ";
-      printShape(os, unit.loss_terms(), " ");
-    }
-    os << " instances from " << unit.rng_id_base() << " saved " << unitClass.saved_bytes().per_row()
-       << " bytes flops " << flops(Function::FORWARD) << " + " << flops(Function::BACKWARD);
-    if (unit.splits())
-      os << " = " << flops(Function::INPUT_GRADIENTS) << " B + "
-         << flops(Function::WEIGHT_GRADIENTS) << " W, deferred "
-         << unitClass.saved_for_weight_grad_bytes().per_row() << " bytes";
-    if (functionOf(unitClass, Function::RECOMPUTE).flops_per_row() > 0)
-      os << ", again " << flops(Function::RECOMPUTE);
-    os << " a row\n";
-  }
+  for (int u = 0; u < summary.units_size(); ++u)
+    printUnit(summary, u, os);
   for (int v = 0; v < summary.values_size(); ++v) {
     const bundle::ValueInfo &value = summary.values(v);
     os << "value " << v << " '" << value.name() << "' " << typeName(value.type()) << ' ';
@@ -69,20 +87,8 @@ void units::printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream 
     printShape(os, value.users(), " ");
     os << (value.needs_gradient() ? "" : " without gradient") << '\n';
   }
-  for (int g = 0; g < summary.groups_size(); ++g) {
-    const bundle::FlatGroupInfo &group = summary.groups(g);
-    os << "group " << g << " '" << group.name() << "' " << typeName(group.type()) << ' '
-       << group.elements() << " elements, " << group.decaying_elements() << " decay"
-       << (group.trainable() ? "" : ", frozen") << ", units ";
-    printShape(os, group.units(), " ");
-    os << '\n';
-    for (uint32_t p : group.parameters()) {
-      const bundle::ParameterInfo &parameter = summary.parameters(p);
-      os << "  parameter " << p << " '" << parameter.name() << "' ";
-      printShape(os, parameter.shape());
-      os << " at " << parameter.offset() << (parameter.decays() ? " decays" : "") << '\n';
-    }
-  }
+  for (int g = 0; g < summary.groups_size(); ++g)
+    printGroup(summary, g, os);
   for (int i = 0; i < summary.inputs_size(); ++i) {
     const bundle::GraphInput &input = summary.inputs(i);
     os << "input " << i << " '" << input.name() << "' " << typeName(input.type()) << ' ';

@@ -58,11 +58,9 @@ public:
     if (range.written)
       return;
     range.written = true;
+    // Most ends belong to two places; this leaves fewer to sort.
     for (int64_t end : {range.begin, range.end})
-      if (int64_t &same = latest[uint64_t(end) * kMix >> (64 - 9)]; same != end) // most ends belong
-                                                                                 // to two places;
-                                                                                 // this leaves
-                                                                                 // fewer to sort
+      if (int64_t &same = latest[uint64_t(end) * kMix >> (64 - 9)]; same != end)
         ends.push_back(same = end);
   }
   void finish(uint32_t arenas) {
@@ -85,10 +83,8 @@ public:
 private:
   static constexpr uint64_t kMix = 0xD6E8FEB86659FD93ull;
   std::vector<IntervalRange> ranges;
-  std::vector<uint32_t> table = std::vector<uint32_t>(size_t(1) << 11, kAbsent); ///< numbers by
-                                                                                 ///< hash, open
-                                                                                 ///< addressing; at
-                                                                                 ///< most half full
+  /// Numbers by hash, open addressing; at most half full.
+  std::vector<uint32_t> table = std::vector<uint32_t>(size_t(1) << 11, kAbsent);
   int shift = 64 - 11;       ///< shift from a hash to an index of `table`
   std::vector<int64_t> ends; ///< starts of the intervals; ascending after `finish`
   std::vector<int64_t> latest = std::vector<int64_t>(size_t(1) << 9, -1); ///< some of `ends`, by

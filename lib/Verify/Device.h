@@ -34,9 +34,8 @@ struct ParticipantRecord {
   int64_t id = 0;
   uint32_t device = 0;
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
-  bundle::Instruction::WhatCase what = bundle::Instruction::WHAT_NOT_SET; ///< WHAT_NOT_SET: a local
-                                                                          ///< instruction, whose id
-                                                                          ///< must be unique
+  /// WHAT_NOT_SET: a local instruction, whose id must be unique.
+  bundle::Instruction::WhatCase what = bundle::Instruction::WHAT_NOT_SET;
   uint32_t peer = 0;
   int64_t bytes = 0;   ///< send, receive, all-reduce: bytes of the region
   uint64_t digest = 0; ///< digest of everything the halves must agree on: value, type, members,
@@ -98,6 +97,8 @@ private:
                                ///< bound, in order
 
   bool checkStructure(); // Structure.cpp: indices, regions, order
+  bool checkQueuesAndArenas();
+  bool checkState(const bundle::PersistentState &state);
   bool checkInstruction(int index);
   bool isByHost(int index) const;
   bool checkCall(const bundle::Instruction &instruction, const bundle::Call &call, bool byHost);
@@ -120,6 +121,11 @@ private:
                     const char *what);
   bool checkOrder();
   bool checkDirect(int index); // Direct.cpp: transfers between GPUs
+  bool checkDirectMembers(const bundle::Instruction &instruction);
+  bool checkDirectReduceScatter(const bundle::Instruction &instruction);
+  bool checkDirectAllReduce(const bundle::Instruction &instruction);
+  bool checkOnDevice(const bundle::Instruction &instruction, const bundle::Region &region);
+  bool checkSumAlignment(const bundle::Instruction &instruction, uint64_t offset);
   bool checkNoParts(const bundle::Instruction &instruction) {
     return (!instruction.reduce_scatter().receive_buffer().bytes() &&
             !instruction.reduce_scatter().chunk() &&

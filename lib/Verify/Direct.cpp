@@ -42,9 +42,8 @@ bool Device::checkParts(const bundle::Instruction &instruction, const bundle::Re
   return true;
 }
 
-/// Must follow the checks that apply to every transfer and collective.
-bool Device::checkDirect(int index) {
-  const bundle::Instruction &instruction = program.instructions(index);
+/// Checks that all participants exchange directly.
+bool Device::checkDirectMembers(const bundle::Instruction &instruction) {
   const int64_t id = int64_t(instruction.id());
   auto groupOf = [&](uint32_t device) {
     return device < options.d2dGroups.size() ? options.d2dGroups[device] : -1;
@@ -65,18 +64,90 @@ bool Device::checkDirect(int index) {
                     where(instruction) + ": is a direct transfer between " +
                         deviceName(program.device()) + " and " + deviceName(member) +
                         ", which do not exchange directly");
-  auto onDevice = [&](const bundle::Region &region) {
-    return !region.bytes() || program.arenas(int(region.arena())).kind() == bundle::DEVICE ||
-           report(Code::Reach, id,
-                  where(instruction) +
-                      ": is a direct transfer but uses host memory, expects device memory");
-  };
-  auto aligned = [&](uint64_t offset) {
-    return offset % uint64_t(kArgumentAlignment) == 0 ||
-           report(Code::Alignment, id,
-                  where(instruction) + ": its sum starts at byte " + std::to_string(offset) +
-                      ", expects a multiple of 64");
-  };
+  return true;
+}
+
+bool Device::checkOnDevice(const bundle::Instruction &instruction, const bundle::Region &region) {
+  return !region.bytes() || program.arenas(int(region.arena())).kind() == bundle::DEVICE ||
+         report(Code::Reach, int64_t(instruction.id()),
+                where(instruction) +
+                    ": is a direct transfer but uses host memory, expects device memory");
+}
+
+bool Device::checkSumAlignment(const bundle::Instruction &instruction, uint64_t offset) {
+  return offset % uint64_t(kArgumentAlignment) == 0 ||
+         report(Code::Alignment, int64_t(instruction.id()),
+                where(instruction) + ": its sum starts at byte " + std::to_string(offset) +
+                    ", expects a multiple of 64");
+}
+
+/// Checks the memories of a reduce-scatter, its rounds and the buffer of its terms.
+bool Device::checkDirectReduceScatter(const bundle::Instruction &instruction) {
+  const int64_t id = int64_t(instruction.id());
+  const auto &reduce = instruction.reduce_scatter();
+  const bundle::Collective collective = *bundle::collectiveOf(instruction);
+  const int64_t size = elementSize(reduce.type());
+  if (!checkRegion(reduce.receive_buffer(), &instruction, "parts", /*mayBeAbsent=*/true) ||
+      !checkOnDevice(instruction, reduce.full()) || !checkOnDevice(instruction, reduce.shard()) ||
+      !checkOnDevice(instruction, reduce.receive_buffer()))
+    return false;
+  const Held held = heldBy(program.device(), collective);
+  const std::vector<Shard> runs = collective.runs();
+  int64_t largest = 0, terms = 0;
+  for (const Shard &shard : bundle::shardsOf(reduce.shards()))
+    largest = std::max(largest, shard.size());
+  bool arguments = true;
+  for (const Compact::Run &run : held.shards.runs()) {
+    terms =
+        std::max(terms, int64_t(holdersOf(runs, {program.device(), run.begin, run.end}).size()));
+    arguments = arguments &&
+                (terms < 2 || checkSumAlignment(instruction, reduce.shard().offset() +
+                                                                 uint64_t(run.place * size)));
+  }
+  const bool rounds = reduce.chunk() < largest; // every round then begins at the alignment of an
+                                                // argument
+  if (reduce.chunk() < (largest ? 1 : 0) || reduce.chunk() > kMaxSize ||
+      (rounds && product(reduce.chunk(), size) % kPartAlignment))
+    return report(Code::Malformed, id,
+                  where(instruction) + ": rounds of " + std::to_string(reduce.chunk()) +
+                      " elements: expects as many as the largest shard has, " +
+                      std::to_string(largest) +
+                      ", or a part of them that is a multiple of 512 bytes");
+  if (overlap(reduce.receive_buffer(), reduce.full()) ||
+      overlap(reduce.receive_buffer(), reduce.shard()))
+    return report(Code::Alias, id,
+                  where(instruction) + ": its terms arrive in memory that it reads or writes");
+  if (terms < 2)
+    return !reduce.receive_buffer().bytes() ||
+           report(Code::Size, id, where(instruction) + ": has memory for terms that do not arrive");
+  const int64_t bytes = product(reduce.chunk(), size);
+  return bytes >= 0 && arguments &&
+         checkParts(instruction, reduce.receive_buffer(), reduce.type(), terms,
+                    (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment);
+}
+
+bool Device::checkDirectAllReduce(const bundle::Instruction &instruction) {
+  const int64_t id = int64_t(instruction.id());
+  const auto &reduce = instruction.all_reduce();
+  if (!contains(reduce.members(), program.device()) ||
+      !checkRegion(reduce.receive_buffer(), &instruction, "parts", /*mayBeAbsent=*/true) ||
+      !checkOnDevice(instruction, reduce.region()) ||
+      !checkOnDevice(instruction, reduce.receive_buffer()))
+    return false;
+  if (overlap(reduce.receive_buffer(), reduce.region()))
+    return report(Code::Alias, id,
+                  where(instruction) + ": its terms arrive in memory that it reads and writes");
+  return checkSumAlignment(instruction, reduce.region().offset()) &&
+         checkParts(instruction, reduce.receive_buffer(), reduce.type(), reduce.members_size(),
+                    int64_t(reduce.region().bytes()));
+}
+
+/// Must follow the checks that apply to every transfer and collective.
+bool Device::checkDirect(int index) {
+  const bundle::Instruction &instruction = program.instructions(index);
+  if (!checkDirectMembers(instruction))
+    return false;
+  auto onDevice = [&](const bundle::Region &region) { return checkOnDevice(instruction, region); };
   switch (instruction.what_case()) {
   case bundle::Instruction::kSend:
     return onDevice(instruction.send().region());
@@ -84,60 +155,10 @@ bool Device::checkDirect(int index) {
     return onDevice(instruction.receive().region());
   case bundle::Instruction::kAllGather:
     return onDevice(instruction.all_gather().full()) && onDevice(instruction.all_gather().shard());
-  case bundle::Instruction::kReduceScatter: {
-    const auto &reduce = instruction.reduce_scatter();
-    const bundle::Collective collective = *bundle::collectiveOf(instruction);
-    const int64_t size = elementSize(reduce.type());
-    if (!checkRegion(reduce.receive_buffer(), &instruction, "parts", /*mayBeAbsent=*/true) ||
-        !onDevice(reduce.full()) || !onDevice(reduce.shard()) || !onDevice(reduce.receive_buffer()))
-      return false;
-    const Held held = heldBy(program.device(), collective);
-    const std::vector<Shard> runs = collective.runs();
-    int64_t largest = 0, terms = 0;
-    for (const Shard &shard : bundle::shardsOf(reduce.shards()))
-      largest = std::max(largest, shard.size());
-    bool arguments = true;
-    for (const Compact::Run &run : held.shards.runs()) {
-      terms =
-          std::max(terms, int64_t(holdersOf(runs, {program.device(), run.begin, run.end}).size()));
-      arguments = arguments &&
-                  (terms < 2 || aligned(reduce.shard().offset() + uint64_t(run.place * size)));
-    }
-    const bool rounds = reduce.chunk() < largest; // every round then begins at the alignment of an
-                                                  // argument
-    if (reduce.chunk() < (largest ? 1 : 0) || reduce.chunk() > kMaxSize ||
-        (rounds && product(reduce.chunk(), size) % kPartAlignment))
-      return report(Code::Malformed, id,
-                    where(instruction) + ": rounds of " + std::to_string(reduce.chunk()) +
-                        " elements: expects as many as the largest shard has, " +
-                        std::to_string(largest) +
-                        ", or a part of them that is a multiple of 512 bytes");
-    if (overlap(reduce.receive_buffer(), reduce.full()) ||
-        overlap(reduce.receive_buffer(), reduce.shard()))
-      return report(Code::Alias, id,
-                    where(instruction) + ": its terms arrive in memory that it reads or writes");
-    if (terms < 2)
-      return !reduce.receive_buffer().bytes() ||
-             report(Code::Size, id,
-                    where(instruction) + ": has memory for terms that do not arrive");
-    const int64_t bytes = product(reduce.chunk(), size);
-    return bytes >= 0 && arguments &&
-           checkParts(instruction, reduce.receive_buffer(), reduce.type(), terms,
-                      (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment);
-  }
-  case bundle::Instruction::kAllReduce: {
-    const auto &reduce = instruction.all_reduce();
-    if (!contains(reduce.members(), program.device()) ||
-        !checkRegion(reduce.receive_buffer(), &instruction, "parts", /*mayBeAbsent=*/true) ||
-        !onDevice(reduce.region()) || !onDevice(reduce.receive_buffer()))
-      return false;
-    if (overlap(reduce.receive_buffer(), reduce.region()))
-      return report(Code::Alias, id,
-                    where(instruction) + ": its terms arrive in memory that it reads and writes");
-    return aligned(reduce.region().offset()) &&
-           checkParts(instruction, reduce.receive_buffer(), reduce.type(), reduce.members_size(),
-                      int64_t(reduce.region().bytes()));
-  }
+  case bundle::Instruction::kReduceScatter:
+    return checkDirectReduceScatter(instruction);
+  case bundle::Instruction::kAllReduce:
+    return checkDirectAllReduce(instruction);
   default:
     return true;
   }

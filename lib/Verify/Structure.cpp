@@ -295,7 +295,8 @@ bool Device::checkOrder() {
   return true;
 }
 
-bool Device::checkStructure() {
+/// Checks queues and arenas, and the device memory that the arenas need.
+bool Device::checkQueuesAndArenas() {
   if (program.device() >= model.plan.devices.size())
     return report(Code::Malformed, -1,
                   "program of device " + std::to_string(program.device()) + ": the plan has " +
@@ -330,44 +331,54 @@ bool Device::checkStructure() {
     report(Code::Limit, -1,
            "the planner counted " + std::to_string(program.planned_bytes()) +
                " bytes, arenas have " + std::to_string(onDevice));
+  return true;
+}
 
-  for (const auto &state : program.state()) {
-    const auto &value = state.value();
-    if (!checkRegion(state.region(), nullptr, "persistent state"))
-      return false;
-    if (value.kind() == bundle::Value::PARAMETERS || value.kind() == bundle::Value::MOMENTS) {
-      if (value.id() >= uint32_t(model.summary.groups_size()) || value.begin() < 0 ||
-          value.begin() >= value.end() ||
-          value.end() > model.summary.groups(int(value.id())).elements() || value.version() != 0 ||
-          (value.kind() == bundle::Value::MOMENTS && value.cut() >= model.summary.moments()))
-        return report(Code::Malformed, -1,
-                      "persistent state: " + describe(value) + " does not exist");
-      if (int64_t(state.region().bytes()) !=
-          (value.end() - value.begin()) * model.groupElementSize(value.id()))
-        return report(Code::Size, -1,
-                      "persistent state: " + describe(value) + " has " +
-                          std::to_string(state.region().bytes()) + " bytes");
-      if (state.type() != model.summary.groups(int(value.id())).type()) // exported weights have
-                                                                        // this type
-        return report(Code::Mismatched, -1,
-                      "persistent state: " + describe(value) + ": element type " +
-                          std::to_string(int(state.type())) + " is not the group's");
-      const bool moments = value.kind() == bundle::Value::MOMENTS;
-      const bool host = model.plan.keepsOnHost(program.device(), value.id(),
-                                               moments ? PlanView::Moments : PlanView::Parameters);
-      if (const auto kind = program.arenas(int(state.region().arena())).kind();
-          kind != (host ? bundle::PINNED_HOST : bundle::DEVICE))
-        report(Code::Residence, -1,
-               "persistent state: " + describe(value) + " is kept in memory of kind " +
-                   bundle::MemoryKind_Name(kind) + ", the plan keeps it on the " +
-                   (host ? "host" : "device"));
-    } else if (value.kind() != bundle::Value::OPTIMIZER_STEP ||
-               int64_t(state.region().bytes()) != model.optimizerStepBytes() ||
-               value.version() != 0) {
+bool Device::checkState(const bundle::PersistentState &state) {
+  const auto &value = state.value();
+  if (!checkRegion(state.region(), nullptr, "persistent state"))
+    return false;
+  if (value.kind() == bundle::Value::PARAMETERS || value.kind() == bundle::Value::MOMENTS) {
+    if (value.id() >= uint32_t(model.summary.groups_size()) || value.begin() < 0 ||
+        value.begin() >= value.end() ||
+        value.end() > model.summary.groups(int(value.id())).elements() || value.version() != 0 ||
+        (value.kind() == bundle::Value::MOMENTS && value.cut() >= model.summary.moments()))
       return report(Code::Malformed, -1,
-                    "persistent state: " + describe(value) + " is not state, or of the wrong size");
-    }
+                    "persistent state: " + describe(value) + " does not exist");
+    if (int64_t(state.region().bytes()) !=
+        (value.end() - value.begin()) * model.groupElementSize(value.id()))
+      return report(Code::Size, -1,
+                    "persistent state: " + describe(value) + " has " +
+                        std::to_string(state.region().bytes()) + " bytes");
+    if (state.type() != model.summary.groups(int(value.id())).type()) // exported weights have this
+                                                                      // type
+      return report(Code::Mismatched, -1,
+                    "persistent state: " + describe(value) + ": element type " +
+                        std::to_string(int(state.type())) + " is not the group's");
+    const bool moments = value.kind() == bundle::Value::MOMENTS;
+    const bool host = model.plan.keepsOnHost(program.device(), value.id(),
+                                             moments ? PlanView::Moments : PlanView::Parameters);
+    if (const auto kind = program.arenas(int(state.region().arena())).kind();
+        kind != (host ? bundle::PINNED_HOST : bundle::DEVICE))
+      report(Code::Residence, -1,
+             "persistent state: " + describe(value) + " is kept in memory of kind " +
+                 bundle::MemoryKind_Name(kind) + ", the plan keeps it on the " +
+                 (host ? "host" : "device"));
+  } else if (value.kind() != bundle::Value::OPTIMIZER_STEP ||
+             int64_t(state.region().bytes()) != model.optimizerStepBytes() ||
+             value.version() != 0) {
+    return report(Code::Malformed, -1,
+                  "persistent state: " + describe(value) + " is not state, or of the wrong size");
   }
+  return true;
+}
+
+bool Device::checkStructure() {
+  if (!checkQueuesAndArenas())
+    return false;
+  for (const auto &state : program.state())
+    if (!checkState(state))
+      return false;
   if (!checkOrder())
     return false;
   placeOfRegion.assign(size_t(program.regions_size()), AddressIntervals::kAbsent);

@@ -197,15 +197,8 @@ std::string run(Operation operation, uint64_t number) {
       bool &behind = blocked[{piece.sends, piece.peer}];
       moved = (!hangs && move(c, piece, behind, found, met)) || moved;
       behind = behind || !piece.done();
-      const bool waits = piece.sends &&
-                         c.meeting->box(c.rank, piece.peer).full.load() != 0; // the
-                                                                              // receiver
-                                                                              // has
-                                                                              // not
-                                                                              // taken
-                                                                              // the
-                                                                              // data
-                                                                              // yet
+      // The receiver has not taken the data yet.
+      const bool waits = piece.sends && c.meeting->box(c.rank, piece.peer).full.load() != 0;
       left = left || !piece.done() || (paced && waits);
       if (paced && piece.sends && piece.done() && !waits)
         met = std::max(met, c.meeting->box(c.rank, piece.peer).taken);

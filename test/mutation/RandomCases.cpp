@@ -181,10 +181,8 @@ RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int larg
   if (result.kind == "laps" && draw.chance(50)) {
     plan.schedule.kind = folded ? step::ScheduleKind::Wave : step::ScheduleKind::Interleaved;
     plan.schedule.inFlightFactor = double(draw.between(1, 9)) / 4;
-    if (step::scheduleRule(plan.schedule.kind).whyUnsupported(plan, summary).empty()) { // more
-                                                                                        // chunks
-                                                                                        // than
-                                                                                        // devices
+    // More chunks than devices.
+    if (step::scheduleRule(plan.schedule.kind).whyUnsupported(plan, summary).empty()) {
       result.schedule = step::scheduleRule(plan.schedule.kind).name;
       return result;
     }

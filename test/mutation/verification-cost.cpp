@@ -155,9 +155,8 @@ bundle::BundleContents contentsFor(const test::SyntheticModel &model, const step
   contents.model = "synthetic";
   contents.batch = plan.batch;
   contents.summary = model.summary;
-  for (bundle::GraphInput &input : *contents.summary.mutable_inputs()) { // shapes must match the
-                                                                         // bytes: the runtime's
-                                                                         // loader compares them
+  // Shapes must match the bytes: the runtime's loader compares them.
+  for (bundle::GraphInput &input : *contents.summary.mutable_inputs()) {
     input.clear_shape();
     input.add_shape(input.bytes_per_row() /
                     (input.type() == bundle::I64 || input.type() == bundle::F64 ? 8 : 4));

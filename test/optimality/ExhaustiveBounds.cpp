@@ -41,10 +41,9 @@ Tables::Tables(const Problem &problem)
   savedBytes.push_back(0);
   for (int u = 0; u < units; ++u) {
     double bytes = 0;
+    // A lower bound also for tied groups.
     for (const auto &group : problem.summary.groups())
-      if (group.units_size() > 0 && group.units(0) == static_cast<uint32_t>(u)) // a lower bound
-                                                                                // also for tied
-                                                                                // groups
+      if (group.units_size() > 0 && group.units(0) == static_cast<uint32_t>(u))
         bytes += 4.0 * static_cast<double>(group.elements());
     parameterBytes.push_back(parameterBytes.back() + bytes);
     savedBytes.push_back(

@@ -53,10 +53,9 @@ public:
     }
     for (int u = 0; u < summary.units_size(); ++u) {
       stateBytes.push_back(0);
+      // A lower bound also for tied groups.
       for (const auto &group : summary.groups())
-        if (group.units_size() > 0 && group.units(0) == static_cast<uint32_t>(u)) // a lower bound
-                                                                                  // also for tied
-                                                                                  // groups
+        if (group.units_size() > 0 && group.units(0) == static_cast<uint32_t>(u))
           stateBytes.back() += 4.0 * static_cast<double>(group.elements());
     }
     std::vector<int> p(static_cast<size_t>(devices));

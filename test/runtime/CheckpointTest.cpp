@@ -179,10 +179,9 @@ TEST_F(CheckpointTest, AnyPlanResumesFromAnyOther) {
     for (uint32_t devices : {1u, 3u, 7u}) {
       options.devices = devices;
       options.seed = seed * 100 + devices;
+      // The compiler chooses the groups.
       options.groups = devices == 3 ? std::vector<std::vector<uint32_t>>{{0}, {1}, {2}}
-                                    : std::vector<std::vector<uint32_t>>{{2, 1, 0}}; // the compiler
-                                                                                     // chooses the
-                                                                                     // groups
+                                    : std::vector<std::vector<uint32_t>>{{2, 1, 0}};
       Bundle after = stateOnly(folder, options);
       Resumed resumed = resume(after, generation++);
       ASSERT_TRUE(resumed.point) << resumed.error;

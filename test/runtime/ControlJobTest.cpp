@@ -390,9 +390,8 @@ TEST(ControlJob, ACoordinatorThatWasStoppedDoesNotWaitLongerForRanksToJoin) {
   job.joined(0, "a", 0);
   job.tick(0.1, nullptr, limit - 0.1);
   EXPECT_FALSE(job.rootCause());
-  for (double now = 0.2; now < 1 && !job.rootCause(); now += 0.05) { // little time on its own
-                                                                     // clock, but the other ranks
-                                                                     // have given up
+  // Little time on its own clock, but the other ranks have given up.
+  for (double now = 0.2; now < 1 && !job.rootCause(); now += 0.05) {
     job.recordActivity(0, now);
     job.tick(now, nullptr, now + limit);
   }

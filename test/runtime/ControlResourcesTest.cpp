@@ -24,12 +24,8 @@ TEST(ControlResources, NothingIsLeftBehind) {
   for (int round = 0; round < 5; ++round) {
     Rig rig(4);
     EXPECT_GT(countOf("/proc/self/task"), threads);
-    for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd")) { // programs
-                                                                                     // that ranks
-                                                                                     // start
-                                                                                     // inherit no
-                                                                                     // open
-                                                                                     // descriptors
+    // Programs that ranks start inherit no open descriptors.
+    for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd")) {
       std::error_code none;
       std::string target = std::filesystem::read_symlink(entry.path(), none).string();
       if (!contains(target, "socket:") && !contains(target, "eventfd") &&

@@ -146,9 +146,8 @@ TEST(LaunchPlace, NobodyLaunchedUs) {
                      {"ZORSE_SECRET", "0123456789abcdef"}}));
   EXPECT_TRUE(alone({{"RANK", ""}, {"ZORSE_RANK", ""}})); // an empty variable counts as unset
   EXPECT_TRUE(alone(kBatch));
-  EXPECT_TRUE(alone(without(kBatch, {"ENVIRONMENT", "SLURM_PROCID", "SLURM_LOCALID"}))); // a shell
-                                                                                         // of
-                                                                                         // salloc
+  // A shell of salloc.
+  EXPECT_TRUE(alone(without(kBatch, {"ENVIRONMENT", "SLURM_PROCID", "SLURM_LOCALID"})));
   EXPECT_TRUE(alone(with(kSrun, {{"SLURM_STEP_ID", "4294967290"}}))); // an interactive step
   EXPECT_TRUE(alone({{"PET_NNODES", "1"}}));
   for (const Environment &environment : {kZorse, kTorchrun, kMpirun, kSrun, kPet, kLws, kJobSet})

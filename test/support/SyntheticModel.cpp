@@ -274,9 +274,8 @@ struct Maker {
       if (u > 0 && u + 1 < options.units && random() % 4 == 0)
         unit->add_inputs(uint32_t(random() % uint32_t(summary.inputs_size())));
     }
-    for (int extra = pick(0, 3); extra > 0 && options.units > 2; --extra) { // values with arbitrary
-                                                                            // users after their
-                                                                            // producer
+    // Values with arbitrary users after their producer.
+    for (int extra = pick(0, 3); extra > 0 && options.units > 2; --extra) {
       const int producer = pick(0, options.units - 1);
       uint32_t v = value("x" + std::to_string(extra), uint32_t(producer), 64 * (1 + random() % 2));
       summary.mutable_values(int(v))->set_needs_gradient(random() % 2);
@@ -324,9 +323,8 @@ struct Maker {
       unit->set_class_id(uint32_t(u));
       unit->set_rng_id_base(uint64_t(u) * 3);
       mutableClass(summary, u).mutable_saved_bytes()->set_per_row(64 * (1 + random() % 3));
-      auto &forward = mutableFunction(summary, u, bundle::UnitFunction::FORWARD); // repeated
-                                                                                  // messages stay
-                                                                                  // where they are
+      // Repeated messages stay where they are.
+      auto &forward = mutableFunction(summary, u, bundle::UnitFunction::FORWARD);
       auto &backward = mutableFunction(summary, u, bundle::UnitFunction::BACKWARD);
       forward.mutable_workspace()->set_per_row(64);
       backward.mutable_workspace()->set_per_row(64 * (1 + random() % 2));

@@ -130,9 +130,8 @@ struct ConfigFile::Reader {
       item.inputs = {"true"};
     } else {
       item.inputs = words(value, key);
-      if (option.get_items_expected_max() == 1 && item.inputs.size() > 1) { // a list in one word,
-                                                                            // as on the command
-                                                                            // line
+      // A list in one word, as on the command line.
+      if (option.get_items_expected_max() == 1 && item.inputs.size() > 1) {
         std::string joined;
         for (const std::string &word : item.inputs)
           joined += (joined.empty() ? "" : ",") + word;

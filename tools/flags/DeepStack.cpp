@@ -41,10 +41,8 @@ int zorse::runOnDeepStack(int (*tool)(int, char **), int argc, char **argv) {
     if (pthread_attr_setstacksize(&attributes, bytes) == 0 &&
         pthread_setattr_default_np(&attributes) == 0)
       break;
-  for (size_t bytes = size_t(64) << 30; bytes >= size_t(64) << 20; bytes /= 2) { // smaller if the
-                                                                                 // address space is
-                                                                                 // limited (ulimit
-                                                                                 // -v)
+  // Smaller if the address space is limited (ulimit -v).
+  for (size_t bytes = size_t(64) << 30; bytes >= size_t(64) << 20; bytes /= 2) {
     void *stack = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (stack == MAP_FAILED)

@@ -139,12 +139,8 @@ std::string zorse::cluster::archOfGpu(const Gpu &gpu) {
 
 double zorse::cluster::pcieBandwidth(const Gpu &gpu) {
   constexpr double lane[] = {0, 0.25e9, 0.5e9, 0.985e9, 1.97e9, 3.94e9, 7.56e9};
-  return gpu.pcieGeneration < 7 ? 0.8 * lane[gpu.pcieGeneration] * gpu.pcieWidth : 0; // protocol
-                                                                                      // overhead
-                                                                                      // leaves
-                                                                                      // about 80 %
-                                                                                      // of the
-                                                                                      // bandwidth
+  // Protocol overhead leaves about 80 % of the bandwidth.
+  return gpu.pcieGeneration < 7 ? 0.8 * lane[gpu.pcieGeneration] * gpu.pcieWidth : 0;
 }
 
 double zorse::cluster::nvlinkBandwidth(const Gpu &gpu) {

@@ -32,62 +32,100 @@ Status printProgram(const InspectedBundle &what, int device) {
   return Status::success();
 }
 
+/// What the command line asks for.
+struct Request {
+  std::string directory, program, memory, svg;
+  bool plan = false, timeline = false, functions = false, kernels = false;
+  KernelQuery asked;
+};
+
+void addOptions(CLI::App &app, Request &request) {
+  app.add_option("bundle", request.directory, "bundle directory written by zorse-compile")
+      ->required();
+  app.add_flag("--plan", request.plan, "diagram of the tiling of units x samples");
+  app.add_option("--program", request.program, "program of a device (name or number) as text");
+  CLI::Option *memoryOption = app.add_option(
+      "--memory", request.memory, "memory map of a device (name or number) over the step");
+  app.add_option("--svg", request.svg, "with --memory: write the map to this SVG file")
+      ->needs(memoryOption);
+  app.add_flag("--timeline", request.timeline, "planned times of every queue");
+  app.add_flag("--functions", request.functions, "kernel launches of every function");
+  CLI::Option *kernelsOption = app.add_flag(
+      "--kernels", request.kernels,
+      "resource use of every generated GPU kernel, slowest first (docs/internals/codegen-cuda.md)");
+  CLI::Option *archOption =
+      app.add_option("--arch", request.asked.arch,
+                     "with --kernels: only kernels for this architecture, such as sm_80")
+          ->needs(kernelsOption);
+  app.add_option("--device", request.asked.device,
+                 "with --kernels: only kernels of a device (name or number)")
+      ->needs(kernelsOption)
+      ->excludes(archOption);
+  app.add_option("--gpu", request.asked.gpu,
+                 "with --kernels: GPU type with the memory bandwidth to assume, such as A100-80")
+      ->needs(kernelsOption);
+  app.add_option("--batch-size", request.asked.rows,
+                 "with --kernels: samples per call of a unit (default: as in the programs)")
+      ->needs(kernelsOption)
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 40));
+  app.add_option("--ptxas", request.asked.assembler,
+                 "with --kernels: path of NVIDIA's assembler (default: $PTXAS, the one that "
+                 "tools/ptxas.sh downloaded, or the one on the PATH)")
+      ->needs(kernelsOption);
+}
+
+/// Prints the requested views, or the overview if there are none.
+Status print(const InspectedBundle &what, const Request &request) {
+  if (const std::string &name = request.program.empty() ? request.memory : request.program;
+      !name.empty()) {
+    const int device = what.bundle.findDevice(name);
+    if (device < 0) {
+      std::string known;
+      for (const auto &d : what.bundle.devices)
+        known += " " + d.name;
+      return userError("expected a device of the bundle, got '" + name + "'. Devices:" + known);
+    }
+    return request.program.empty() ? printMemory(what, device, request.svg)
+                                   : printProgram(what, device);
+  }
+  if (request.plan)
+    printPlan(what);
+  if (request.timeline)
+    printTimeline(what);
+  if (request.functions)
+    printFunctions(what.bundle);
+  if (request.kernels)
+    if (Status status = printKernels(what, request.asked); status.failed())
+      return status;
+  if (!request.plan && !request.timeline && !request.functions && !request.kernels)
+    printOverview(what);
+  return Status::success();
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
   zorse::runtime::openStandardStreams();
   CLI::App app("Shows the contents of a bundle: an overview, or one of the views below.");
-  std::string directory, program, memory, svg;
-  bool plan = false, timeline = false, functions = false, kernels = false;
-  KernelQuery asked;
-  app.add_option("bundle", directory, "bundle directory written by zorse-compile")->required();
-  app.add_flag("--plan", plan, "diagram of the tiling of units x samples");
-  app.add_option("--program", program, "program of a device (name or number) as text");
-  CLI::Option *memoryOption =
-      app.add_option("--memory", memory, "memory map of a device (name or number) over the step");
-  app.add_option("--svg", svg, "with --memory: write the map to this SVG file")
-      ->needs(memoryOption);
-  app.add_flag("--timeline", timeline, "planned times of every queue");
-  app.add_flag("--functions", functions, "kernel launches of every function");
-  CLI::Option *kernelsOption = app.add_flag(
-      "--kernels", kernels,
-      "resource use of every generated GPU kernel, slowest first (docs/internals/codegen-cuda.md)");
-  CLI::Option *archOption =
-      app.add_option("--arch", asked.arch,
-                     "with --kernels: only kernels for this architecture, such as sm_80")
-          ->needs(kernelsOption);
-  app.add_option("--device", asked.device,
-                 "with --kernels: only kernels of a device (name or number)")
-      ->needs(kernelsOption)
-      ->excludes(archOption);
-  app.add_option("--gpu", asked.gpu,
-                 "with --kernels: GPU type with the memory bandwidth to assume, such as A100-80")
-      ->needs(kernelsOption);
-  app.add_option("--batch-size", asked.rows,
-                 "with --kernels: samples per call of a unit (default: as in the programs)")
-      ->needs(kernelsOption)
-      ->check(CLI::Range(int64_t(1), int64_t(1) << 40));
-  app.add_option("--ptxas", asked.assembler,
-                 "with --kernels: path of NVIDIA's assembler (default: $PTXAS, the one that "
-                 "tools/ptxas.sh downloaded, or the one on the PATH)")
-      ->needs(kernelsOption);
+  Request request;
+  addOptions(app, request);
   if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-inspect"))
     return *done;
 
   if (runtime::Status status =
-          runtime::checkOverwrites({{"the bundle", directory}}, {{"--svg", svg}});
+          runtime::checkOverwrites({{"the bundle", request.directory}}, {{"--svg", request.svg}});
       status.failed())
     return fail(status.message());
-  Result<bundle::BundleView> bundle = bundle::readBundle(directory);
+  Result<bundle::BundleView> bundle = bundle::readBundle(request.directory);
   if (bundle.failed())
     return fail(bundle.message());
   Result<step::Plan> parsed = step::readPlan(bundle->plan, bundle->summary);
   Status status = parsed.failed() ? Status(parsed.error())
                                   : step::validatePlan(*parsed, bundle->summary);
   if (status.failed())
-    return fail(directory + "/plan.json: " + status.message());
+    return fail(request.directory + "/plan.json: " + status.message());
   if (parsed->devices.size() != bundle->devices.size())
-    return fail(directory + ": plan.json has " + std::to_string(parsed->devices.size()) +
+    return fail(request.directory + ": plan.json has " + std::to_string(parsed->devices.size()) +
                 " devices and manifest.json " + std::to_string(bundle->devices.size()));
   InspectedBundle what{*bundle, *parsed, {}};
   for (size_t d = 0; d < bundle->devices.size(); ++d) {
@@ -96,29 +134,6 @@ int main(int argc, char **argv) {
       return fail(read.message());
     what.programs.push_back(std::move(*read));
   }
-  if (const std::string &name = program.empty() ? memory : program; !name.empty()) {
-    const int device = bundle->findDevice(name);
-    if (device < 0) {
-      std::string known;
-      for (const auto &d : bundle->devices)
-        known += " " + d.name;
-      return fail("expected a device of the bundle, got '" + name + "'. Devices:" + known);
-    }
-    if (!program.empty())
-      status = printProgram(what, device);
-    else
-      status = printMemory(what, device, svg);
-    return status.failed() ? fail(status.message()) : 0;
-  }
-  if (plan)
-    printPlan(what);
-  if (timeline)
-    printTimeline(what);
-  if (functions)
-    printFunctions(*bundle);
-  if (status = kernels ? printKernels(what, asked) : Status::success(); status.failed())
-    return fail(status.message());
-  if (!plan && !timeline && !functions && !kernels)
-    printOverview(what);
-  return 0;
+  status = print(what, request);
+  return status.failed() ? fail(status.message()) : 0;
 }

@@ -7,47 +7,10 @@
 
 using namespace zorse;
 
-void zorse::plan::addOptions(CLI::App &app, Options &o) {
-  app.add_option("model", o.model,
-                 "ONNX file, bundle, table of layers (layers.json, docs/reference/layers-json.md) "
-                 "or model summary (summary.pb)");
-  app.add_option("--model-shape", o.shape,
-                 "model dimensions instead of a model: llama-7b ... llama-70b, and layers=, "
-                 "hidden=, ffn=, heads=, kv_heads=, vocabulary=, "
-                 "precision=f16 (comma-separated)");
-  app.add_option("--summary", o.summary, "same as a summary as the model")->group("");
-  app.add_option(
-      "--cluster", o.cluster,
-      "cluster.yaml with sites, nodes, devices and links (docs/reference/cluster-yaml.md)");
-  app.add_option(
-      "--profile", o.profile,
-      "profile with measured times, written by zorse-profile (docs/reference/profile-json.md)");
-  app.add_option("--global-batch-size", o.batch, "samples per step");
-  app.add_option(
-      "--plan", o.plan,
-      "plan.json to evaluate instead of searching for a plan (docs/reference/plan-json.md)");
-  app.add_option("-o,--output", o.output, "output file for plan.json");
-  app.add_option("--html", o.html,
-                 "output file for an HTML report with timeline, memory, tiling and reasons");
-  app.add_option("--json", o.json,
-                 "output file for the report in JSON (docs/reference/report-json.md)");
-  app.add_flag("--explain", o.explain,
-               "explain what limits the plan, and the effect of one more device, faster links or "
-               "more memory");
-  app.add_option("--compare", o.compare, "compare two plan files")->expected(2);
-  std::vector<std::string> planners = {"zorse", "all"};
-  for (const planning::Baseline &baseline : planning::baselines())
-    planners.push_back(baseline.name);
-  app.add_option("--planner", o.planner,
-                 "planner: zorse (default), a reimplementation of another system's planner "
-                 "(docs/internals/baselines.md), or all: compare all "
-                 "planners in a table")
-      ->check(CLI::IsMember(planners));
-  app.add_flag("--quiet", o.quiet, "print no tables and no progress");
-  app.add_flag("--verbose", o.verbose,
-               "print a row for every stage and device; by default equal ones share a row")
-      ->excludes("--quiet");
+namespace {
 
+/// Adds the options that restrict or direct the search for a plan.
+void addSearchOptions(CLI::App &app, plan::Options &o) {
   const char *search = "Search";
   app.add_option("--objective", o.objective,
                  "search objective: throughput (default) or cost (lowest price per token)")
@@ -97,4 +60,49 @@ void zorse::plan::addOptions(CLI::App &app, Options &o) {
   app.add_flag("!--no-memory-optimizations", o.search.memoryOptimizations,
                "use neither recomputation nor offload to the host, even if memory is insufficient")
       ->group(search);
+}
+
+} // namespace
+
+void zorse::plan::addOptions(CLI::App &app, Options &o) {
+  app.add_option("model", o.model,
+                 "ONNX file, bundle, table of layers (layers.json, docs/reference/layers-json.md) "
+                 "or model summary (summary.pb)");
+  app.add_option("--model-shape", o.shape,
+                 "model dimensions instead of a model: llama-7b ... llama-70b, and layers=, "
+                 "hidden=, ffn=, heads=, kv_heads=, vocabulary=, "
+                 "precision=f16 (comma-separated)");
+  app.add_option("--summary", o.summary, "same as a summary as the model")->group("");
+  app.add_option(
+      "--cluster", o.cluster,
+      "cluster.yaml with sites, nodes, devices and links (docs/reference/cluster-yaml.md)");
+  app.add_option(
+      "--profile", o.profile,
+      "profile with measured times, written by zorse-profile (docs/reference/profile-json.md)");
+  app.add_option("--global-batch-size", o.batch, "samples per step");
+  app.add_option(
+      "--plan", o.plan,
+      "plan.json to evaluate instead of searching for a plan (docs/reference/plan-json.md)");
+  app.add_option("-o,--output", o.output, "output file for plan.json");
+  app.add_option("--html", o.html,
+                 "output file for an HTML report with timeline, memory, tiling and reasons");
+  app.add_option("--json", o.json,
+                 "output file for the report in JSON (docs/reference/report-json.md)");
+  app.add_flag("--explain", o.explain,
+               "explain what limits the plan, and the effect of one more device, faster links or "
+               "more memory");
+  app.add_option("--compare", o.compare, "compare two plan files")->expected(2);
+  std::vector<std::string> planners = {"zorse", "all"};
+  for (const planning::Baseline &baseline : planning::baselines())
+    planners.push_back(baseline.name);
+  app.add_option("--planner", o.planner,
+                 "planner: zorse (default), a reimplementation of another system's planner "
+                 "(docs/internals/baselines.md), or all: compare all "
+                 "planners in a table")
+      ->check(CLI::IsMember(planners));
+  app.add_flag("--quiet", o.quiet, "print no tables and no progress");
+  app.add_flag("--verbose", o.verbose,
+               "print a row for every stage and device; by default equal ones share a row")
+      ->excludes("--quiet");
+  addSearchOptions(app, o);
 }

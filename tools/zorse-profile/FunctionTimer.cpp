@@ -108,11 +108,8 @@ private:
                    {Backward, bodyOf(bundle::UnitFunction::BACKWARD)}};
         const uint32_t inputs = bodyOf(bundle::UnitFunction::INPUT_GRADIENTS),
                        weights = bodyOf(bundle::UnitFunction::WEIGHT_GRADIENTS);
-        if (unit.splits() && inputs < uint32_t(bundle.functions.functions_size())) // the two parts
-                                                                                   // exist only if
-                                                                                   // the plan
-                                                                                   // splits
-                                                                                   // backwards
+        // The two parts exist only if the plan splits backwards.
+        if (unit.splits() && inputs < uint32_t(bundle.functions.functions_size()))
           c.tasks.insert(c.tasks.end(), {{InputGradients, inputs}, {WeightGradients, weights}});
         classes.push_back(std::move(c));
       }
@@ -336,47 +333,32 @@ private:
     return Status::success();
   }
 
-  Status otherCosts(planning::DeviceProfile &profile) {
-    // The number of elements of the largest group, if memory permits, so that the data is not
-    // cached.
-    int64_t elements = 0;
-    for (const bundle::FlatGroupInfo &group : bundle.summary.groups())
-      elements = std::max<int64_t>(elements, group.trainable() ? group.elements() : 0);
-    classes.clear();
-    elements =
-        std::min<int64_t>({elements, int64_t(16) << 20, static_cast<int64_t>(options.memory / 64)});
-    std::string report = "other costs:";
-    auto elementwise = [&](const char *name, uint32_t function, double &each,
-                           double &fixed) -> Status {
-      if (elements < 4096 || function >= static_cast<uint32_t>(bundle.functions.functions_size()))
-        return Status::success();
-      Result<Arguments> slots =
-          Arguments::make(device, bundle, -1, {function}, elements, scratch->base(), 11);
-      if (slots.failed())
-        return slots.error();
-      std::vector<DeviceAddress> addresses =
-          slots->of(bundle.functions.functions(static_cast<int>(function)));
-      Status status = line(elements / 16, elements, each, fixed, [&](int64_t n) {
-        FunctionArguments arguments;
-        arguments.addresses = addresses.data();
-        arguments.rows = n;
-        return device.runFunction(function, arguments);
-      });
-      char text[96];
-      std::snprintf(text, sizeof text, " %s %.3g ns an element and %.3g us,", name, each * 1e9,
-                    fixed * 1e6);
-      report += text;
-      return status;
-    };
-    if (Status status = elementwise("update", bundle.summary.update_function_decay(),
-                                    profile.updatePerElement, profile.updateFixed);
-        status.failed())
-      return status;
-    if (Status status = elementwise("norm", bundle.summary.norm_function(), profile.normPerElement,
-                                    profile.normFixed);
-        status.failed())
-      return status;
+  /// Measures an element-wise function: seconds per element and per call.
+  Status elementwiseCost(const char *name, uint32_t function, int64_t elements, double &each,
+                         double &fixed, std::string &report) {
+    if (elements < 4096 || function >= static_cast<uint32_t>(bundle.functions.functions_size()))
+      return Status::success();
+    Result<Arguments> slots =
+        Arguments::make(device, bundle, -1, {function}, elements, scratch->base(), 11);
+    if (slots.failed())
+      return slots.error();
+    std::vector<DeviceAddress> addresses =
+        slots->of(bundle.functions.functions(static_cast<int>(function)));
+    Status status = line(elements / 16, elements, each, fixed, [&](int64_t n) {
+      FunctionArguments arguments;
+      arguments.addresses = addresses.data();
+      arguments.rows = n;
+      return device.runFunction(function, arguments);
+    });
+    char text[96];
+    std::snprintf(text, sizeof text, " %s %.3g ns an element and %.3g us,", name, each * 1e9,
+                  fixed * 1e6);
+    report += text;
+    return status;
+  }
 
+  /// Measures copies within the device memory and loads from the host.
+  Status copyCosts(planning::DeviceProfile &profile, std::string &report) {
     size_t large = std::min<size_t>(64 << 20, std::max<size_t>(options.memory / 4, 1 << 20)),
            small = large / 16;
     Result<std::unique_ptr<DeviceMemory>> from = device.allocate(bundle::DEVICE, large, {}),
@@ -401,33 +383,61 @@ private:
                   1e-9 / std::max(profile.copyPerByte, 1e-15),
                   1e-9 / std::max(profile.loadPerByte, 1e-15));
     report += text;
-    // A nearly empty function measures the cost of a call.
-    if (bundle.summary.clip_and_check_function() <
-            static_cast<uint32_t>(bundle.functions.functions_size()) &&
-        bundle.functions.functions(static_cast<int>(bundle.summary.clip_and_check_function()))
-                .arguments_size() > 0) {
-      uint32_t function = bundle.summary.clip_and_check_function();
-      Result<Arguments> slots =
-          Arguments::make(device, bundle, -1, {function}, 1, scratch->base(), 13);
-      if (slots.failed())
-        return slots.error();
-      std::vector<DeviceAddress> addresses =
-          slots->of(bundle.functions.functions(static_cast<int>(function)));
-      Status failure;
-      std::vector<double> samples;
-      for (int round = 0; round < 5; ++round)
-        samples.push_back(timed([&] {
-          FunctionArguments arguments;
-          arguments.addresses = addresses.data();
-          if (Status called = device.runFunction(function, arguments); called.failed())
-            failure = called;
-        }));
-      if (failure.failed())
-        return failure;
-      profile.launchOverhead = pace * median(samples);
-      std::snprintf(text, sizeof text, ", a call %.3g us", profile.launchOverhead * 1e6);
-      report += text;
-    }
+    return Status::success();
+  }
+
+  /// Measures the cost of a call with a nearly empty function.
+  Status launchCost(planning::DeviceProfile &profile, std::string &report) {
+    const uint32_t function = bundle.summary.clip_and_check_function();
+    if (function >= static_cast<uint32_t>(bundle.functions.functions_size()) ||
+        bundle.functions.functions(static_cast<int>(function)).arguments_size() == 0)
+      return Status::success();
+    Result<Arguments> slots =
+        Arguments::make(device, bundle, -1, {function}, 1, scratch->base(), 13);
+    if (slots.failed())
+      return slots.error();
+    std::vector<DeviceAddress> addresses =
+        slots->of(bundle.functions.functions(static_cast<int>(function)));
+    Status failure;
+    std::vector<double> samples;
+    for (int round = 0; round < 5; ++round)
+      samples.push_back(timed([&] {
+        FunctionArguments arguments;
+        arguments.addresses = addresses.data();
+        if (Status called = device.runFunction(function, arguments); called.failed())
+          failure = called;
+      }));
+    if (failure.failed())
+      return failure;
+    profile.launchOverhead = pace * median(samples);
+    char text[64];
+    std::snprintf(text, sizeof text, ", a call %.3g us", profile.launchOverhead * 1e6);
+    report += text;
+    return Status::success();
+  }
+
+  Status otherCosts(planning::DeviceProfile &profile) {
+    // The number of elements of the largest group, if memory permits, so that the data is not
+    // cached.
+    int64_t elements = 0;
+    for (const bundle::FlatGroupInfo &group : bundle.summary.groups())
+      elements = std::max<int64_t>(elements, group.trainable() ? group.elements() : 0);
+    classes.clear();
+    elements =
+        std::min<int64_t>({elements, int64_t(16) << 20, static_cast<int64_t>(options.memory / 64)});
+    std::string report = "other costs:";
+    if (Status status = elementwiseCost("update", bundle.summary.update_function_decay(), elements,
+                                        profile.updatePerElement, profile.updateFixed, report);
+        status.failed())
+      return status;
+    if (Status status = elementwiseCost("norm", bundle.summary.norm_function(), elements,
+                                        profile.normPerElement, profile.normFixed, report);
+        status.failed())
+      return status;
+    if (Status status = copyCosts(profile, report); status.failed())
+      return status;
+    if (Status status = launchCost(profile, report); status.failed())
+      return status;
     say(report);
     return Status::success();
   }

@@ -173,9 +173,8 @@ Status runAlone(const Options &o, const Bundle &bundle) {
   facts.reserve(bundle.devices.size());
   for (const BundleDevice &device : bundle.devices)
     facts.push_back(hardwareOfThisProcess(device.kind));
-  if (Status status = assignUnits(bundle, facts, /*share=*/true); status.failed()) // devices are
-                                                                                   // measured
-                                                                                   // sequentially
+  // Devices are measured sequentially.
+  if (Status status = assignUnits(bundle, facts, /*share=*/true); status.failed())
     return status;
   std::map<std::tuple<std::string, int, uint32_t, std::string>, planning::DeviceProfile>
       measured; // key: kind, threads, target, GPU

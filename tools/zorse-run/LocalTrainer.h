@@ -12,6 +12,7 @@
 #include "zorse/runtime/Executor.h"
 #include "zorse/runtime/Generation.h"
 #include "zorse/runtime/State.h"
+#include "zorse/runtime/TimeBreakdown.h"
 #include "zorse/runtime/Training.h"
 
 #include <chrono>
@@ -47,6 +48,13 @@ private:
 
   /// Opens the data and creates devices and executor.
   runtime::Status prepare();
+
+  /// Opens the data of --eval-data, if any is given.
+  runtime::Status openEvaluationData();
+
+  /// Creates the generator of texts, if texts are to be generated. The generator adds its observers
+  /// to `options`.
+  runtime::Status createGenerator(runtime::ExecutorOptions &options);
 
   /// Loads the initial state: initial weights, or a snapshot.
   runtime::Status restore();
@@ -85,6 +93,14 @@ private:
   /// Writes the requested outputs in this order, the trained state first. An output that fails does
   /// not prevent the others.
   runtime::Status finish();
+
+  /// Reports the memory use and the trace of this process to rank 0.
+  void tellMeasurements(std::optional<runtime::Error> &first);
+
+  /// Writes the requested outputs on rank 0. Fails only if a later start of the job owns them;
+  /// other errors are kept in `first`.
+  runtime::Status writeOutputs(const runtime::TimeBreakdown &breakdown,
+                               std::optional<runtime::Error> &first);
 
   void sayEvaluation() const;
 

@@ -26,24 +26,56 @@ Status LocalTrainer::run() {
   return Status::success();
 }
 
+Status LocalTrainer::openEvaluationData() {
+  if (o.evaluation.empty())
+    return Status::success();
+  Result<std::unique_ptr<DataSource>> opened =
+      DataSource::open(bundle, o.evaluation, std::nullopt, o.dataType, DataUse::Evaluation);
+  if (opened.failed())
+    return opened.error();
+  evaluation = std::move(*opened);
+  if (bundle.summary.reads_sample_numbers() &&
+      evaluation->samplesPerEpoch() < uint64_t(bundle.samples()))
+    return userError("the evaluation data has " + std::to_string(evaluation->samplesPerEpoch()) +
+                     " samples, but the loss depends on the position of samples in a step of " +
+                     std::to_string(bundle.samples()) +
+                     ": expected at least one whole step. Provide more samples, or compile with "
+                     "a smaller --global-batch-size");
+  return Status::success();
+}
+
+Status LocalTrainer::createGenerator(ExecutorOptions &options) {
+  if (o.generateInterval == 0)
+    return Status::success();
+  Result<GenerationOptions> generation =
+      generationOptions(o, bundle, trainingOptions(o, bundle.summary.training()).seed());
+  if (generation.failed())
+    return generation.error();
+  Result<std::unique_ptr<TextGenerator>> made =
+      TextGenerator::create(bundle, data, std::move(*generation));
+  if (made.failed())
+    return made.error();
+  generator = std::move(*made);
+  if (options.beforeCall)
+    options.beforeCall = [this, others = options.beforeCall](const ObservedCall &call) {
+      others(call);
+      generator->observe(call);
+    };
+  else {
+    options.beforeCall = [this](const ObservedCall &call) { generator->observe(call); };
+    options.observes = [this](const bundle::Instruction &instruction, bool isEvaluation) {
+      return generator->observes(instruction, isEvaluation);
+    };
+  }
+  return Status::success();
+}
+
 Status LocalTrainer::prepare() {
   if (!alone() && (!o.gradients.empty() || !o.lossRows.empty()))
     return userError(std::string(o.gradients.empty() ? "--dump-losses" : "--dump-gradients") +
                      ": needs all devices in one process; run with --in-process");
-  if (!o.evaluation.empty()) {
-    Result<std::unique_ptr<DataSource>> opened =
-        DataSource::open(bundle, o.evaluation, std::nullopt, o.dataType, DataUse::Evaluation);
-    if (opened.failed())
-      return opened.error();
-    evaluation = std::move(*opened);
-    if (bundle.summary.reads_sample_numbers() &&
-        evaluation->samplesPerEpoch() < uint64_t(bundle.samples()))
-      return userError("the evaluation data has " + std::to_string(evaluation->samplesPerEpoch()) +
-                       " samples, but the loss depends on the position of samples in a step of " +
-                       std::to_string(bundle.samples()) +
-                       ": expected at least one whole step. Provide more samples, or compile with "
-                       "a smaller --global-batch-size");
-  }
+  if (Status status = openEvaluationData(); status.failed())
+    return status;
   Result<std::vector<double>> shares = deviceFactors("--throttle", o.throttle, 1, bundle);
   if (shares.failed())
     return shares.error();
@@ -61,10 +93,8 @@ Status LocalTrainer::prepare() {
   options.trace = !o.trace.empty() || showsTimes();
   options.traceSteps = o.trace.empty() ? stepsForBreakdown(bundle) : o.traceSteps;
   options.oneThreadPerQueue = o.threadPerQueue;
-  options.watchdogTimeoutSeconds = alone() ? o.watchdogTimeoutSeconds : 0; // in a job, the
-                                                                           // coordinator detects
-                                                                           // stalls because it sees
-                                                                           // all ranks
+  // In a job, the coordinator detects stalls because it sees all ranks.
+  options.watchdogTimeoutSeconds = alone() ? o.watchdogTimeoutSeconds : 0;
   if (!o.gradients.empty() || !o.lossRows.empty())
     options.beforeCall = [this](const ObservedCall &call) {
       if (call.step != 0)
@@ -74,28 +104,8 @@ Status LocalTrainer::prepare() {
       if (!o.lossRows.empty())
         lossRows.observe(call);
     };
-  if (o.generateInterval > 0) {
-    Result<GenerationOptions> generation =
-        generationOptions(o, bundle, trainingOptions(o, bundle.summary.training()).seed());
-    if (generation.failed())
-      return generation.error();
-    Result<std::unique_ptr<TextGenerator>> made =
-        TextGenerator::create(bundle, data, std::move(*generation));
-    if (made.failed())
-      return made.error();
-    generator = std::move(*made);
-    if (options.beforeCall)
-      options.beforeCall = [this, others = options.beforeCall](const ObservedCall &call) {
-        others(call);
-        generator->observe(call);
-      };
-    else {
-      options.beforeCall = [this](const ObservedCall &call) { generator->observe(call); };
-      options.observes = [this](const bundle::Instruction &instruction, bool isEvaluation) {
-        return generator->observes(instruction, isEvaluation);
-      };
-    }
-  }
+  if (Status status = createGenerator(options); status.failed())
+    return status;
   made = Clock::now();
   Result<std::unique_ptr<Executor>> created =
       Executor::create(bundle, std::move(*devices), options);

@@ -15,25 +15,27 @@ using namespace zorse;
 using namespace zorse::run;
 using namespace zorse::runtime;
 
-Status LocalTrainer::finish() {
-  std::optional<Error> first = notFinite;
-  auto keep = [&](Status status) {
-    if (status.failed() && first)
-      fprintf(stderr, "error: %s\n", status.message().c_str());
-    else if (status.failed())
-      first = status.error();
-    return status.succeeded();
-  };
-  if (checkpoints)
-    keep(finishCheckpoints());
+namespace {
 
+/// Keeps the first error and prints later ones. Returns whether `status` is a success.
+bool keepFirst(std::optional<Error> &first, Status status) {
+  if (status.failed() && first)
+    fprintf(stderr, "error: %s\n", status.message().c_str());
+  else if (status.failed())
+    first = status.error();
+  return status.succeeded();
+}
+
+} // namespace
+
+void LocalTrainer::tellMeasurements(std::optional<Error> &first) {
   if (!o.memoryReport.empty()) {
     Result<std::vector<Executor::MemoryUse>> uses = executor->memoryUse();
     if (!uses.failed())
       for (size_t i = 0; i < executor->devices().size(); ++i)
         tell(sayMemory(executor->devices()[i], (*uses)[i]));
     else
-      keep(uses.error());
+      keepFirst(first, uses.error());
   }
   if (!o.trace.empty() || showsTimes()) {
     std::vector<TraceEvent> events = executor->takeTrace();
@@ -45,20 +47,9 @@ Status LocalTrainer::finish() {
     for (std::string &message : sayTrace(events))
       tell(std::move(message));
   }
-  if (auto met = process.group.allGatherBytes("everything is said", ""); met.failed())
-    return first ? Status(*first) : Status(met.error());
-  if (!process.output) {
-    keep(waitForOutputs());
-    return first ? Status(*first) : Status::success();
-  }
+}
 
-  process.output->drain();
-  if (stepsDone < o.steps)
-    fprintf(stderr, "interrupted after step %llu of %llu\n", (unsigned long long)stepsDone,
-            (unsigned long long)o.steps);
-  if (stepsDone < o.steps && !o.checkpointDirectory.empty() && !first)
-    fprintf(stderr, "to resume: %s\n", resumeCommand(o, process.member != nullptr).c_str());
-  const TimeBreakdown breakdown = showsTimes() ? process.output->breakdown() : TimeBreakdown();
+Status LocalTrainer::writeOutputs(const TimeBreakdown &breakdown, std::optional<Error> &first) {
   struct {
     const std::string &path;
     const char *what;
@@ -92,16 +83,40 @@ Status LocalTrainer::finish() {
                             ? Status::success()
                             : checkFence(o.checkpointDirectory, process.group.generation());
         status.failed())
-      return first ? Status(*first) : status;
-    if (keep(output.write()) && !o.quiet)
+      return status;
+    if (keepFirst(first, output.write()) && !o.quiet)
       printf("%s: %s\n", output.what, output.path.c_str());
   }
+  return Status::success();
+}
+
+Status LocalTrainer::finish() {
+  std::optional<Error> first = notFinite;
+  if (checkpoints)
+    keepFirst(first, finishCheckpoints());
+  tellMeasurements(first);
+  if (auto met = process.group.allGatherBytes("everything is said", ""); met.failed())
+    return first ? Status(*first) : Status(met.error());
+  if (!process.output) {
+    keepFirst(first, waitForOutputs());
+    return first ? Status(*first) : Status::success();
+  }
+
+  process.output->drain();
+  if (stepsDone < o.steps)
+    fprintf(stderr, "interrupted after step %llu of %llu\n", (unsigned long long)stepsDone,
+            (unsigned long long)o.steps);
+  if (stepsDone < o.steps && !o.checkpointDirectory.empty() && !first)
+    fprintf(stderr, "to resume: %s\n", resumeCommand(o, process.member != nullptr).c_str());
+  const TimeBreakdown breakdown = showsTimes() ? process.output->breakdown() : TimeBreakdown();
+  if (Status status = writeOutputs(breakdown, first); status.failed())
+    return first ? Status(*first) : status;
   if (!o.quiet)
     fputs(describeBreakdown(bundle, breakdown, process.output->secondsAStep()).c_str(), stdout);
   if (o.evaluate && !o.quiet)
     sayEvaluation();
   removeParts();
-  keep(waitForOutputs());
+  keepFirst(first, waitForOutputs());
   return first ? Status(*first) : Status::success();
 }
 

@@ -191,12 +191,8 @@ Result<int> start(const Options &o, int argc, char **argv) {
   }
   if (environment && environment->isNode)
     return runLauncher(o, argc, argv, environment);
-  if (environment && environment->worldSize == 1 && !std::getenv("ZORSE_RANK")) // `srun --pty`,
-                                                                                // `mpirun -n 1`: a
-                                                                                // launcher that
-                                                                                // started one
-                                                                                // process started
-                                                                                // no ranks
+  // `srun --pty`, `mpirun -n 1`: a launcher that started one process started no ranks.
+  if (environment && environment->worldSize == 1 && !std::getenv("ZORSE_RANK"))
     environment = std::nullopt;
   // With --spawn, only a process that our own launcher started is a rank: the environment of a
   // batch script may look like a launcher's.

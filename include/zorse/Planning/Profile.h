@@ -27,10 +27,9 @@ struct ClassProfile {
 struct DeviceProfile {
   std::string device; ///< name of a device, of its entry in the cluster file, or of a device type;
                       ///< the most specific one applies
-  std::map<std::string, std::vector<ClassProfile>> classes; ///< by class name ("block attention"),
-                                                            ///< see UnitInfo.class_id; one entry
-                                                            ///< per degree
-  double updatePerElement = -1, updateFixed = 0;            ///< seconds
+  /// By class name ("block attention"), see UnitInfo.class_id; one entry per degree.
+  std::map<std::string, std::vector<ClassProfile>> classes;
+  double updatePerElement = -1, updateFixed = 0;         ///< seconds
   double hostUpdatePerElement = -1, hostUpdateFixed = 0; ///< update by the CPU of the device's host
   double normPerElement = -1, normFixed = 0;
   double copyPerByte = -1, copyFixed = 0;

@@ -102,9 +102,8 @@ std::string showGain(const Reason &reason);
 struct Replanned {
   double step = 0, price = 0;
 };
-using PlanAgain = std::function<std::optional<Replanned>(const Cluster &)>; ///< plans for another
-                                                                            ///< cluster; nullopt:
-                                                                            ///< there is no plan
+/// Plans for another cluster; nullopt: there is no plan.
+using PlanAgain = std::function<std::optional<Replanned>(const Cluster &)>;
 /// \param byPrice  new plans are compared by the price of a sample
 /// \param given    the plan was read, not found by the search: other plans on the same cluster are
 /// tried, too

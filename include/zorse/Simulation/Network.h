@@ -271,9 +271,8 @@ private:
   std::vector<uint32_t> movers;
   std::vector<CommunicationBacklog> backlogs;
   double min = 0, latency = 0, lastHop = 0;
-  std::unordered_map<Key, std::vector<CollectiveCost>, KeyHash> known; ///< costs of known
-                                                                       ///< collectives, for each
-                                                                       ///< possible algorithm
+  /// Costs of known collectives, for each possible algorithm.
+  std::unordered_map<Key, std::vector<CollectiveCost>, KeyHash> known;
   size_t knownLoads = 0;
 };
 

@@ -222,10 +222,9 @@ struct Plan {
                                           ///< its cells exactly once.
   std::optional<CellDurations> durations;
   LinkSpeed intraNode, interNode;
-  std::map<std::string, uint64_t> hostMemory; ///< bytes per node for the state that its devices
-                                              ///< keep in host memory together; a node that is not
-                                              ///< listed is unlimited. From the cluster, not in
-                                              ///< plan.json
+  /// Bytes per node for the state that its devices keep in host memory together; a node that is not
+  /// listed is unlimited. From the cluster, not in plan.json.
+  std::map<std::string, uint64_t> hostMemory;
 
   /// Returns the index of the device named `name`, or -1.
   int32_t findDevice(const std::string &name) const;

@@ -37,12 +37,10 @@ namespace zorse::units {
 
 /// Module attributes: settings that the graph does not contain (zorse-configure), and the hash of
 /// the model before roundings were inserted (zorse-hash-model).
-inline constexpr llvm::StringLiteral kSettingsAttr = "zorse.settings"; ///< fields of ModelSummary
-                                                                       ///< in protobuf's text
-                                                                       ///< format: training,
-                                                                       ///< precision, name
-inline constexpr llvm::StringLiteral kDecayAttr = "zorse.decay";       ///< text for parseDecay
-inline constexpr llvm::StringLiteral kBatchAttr = "zorse.batch";       ///< i64: samples per step
+/// Fields of ModelSummary in protobuf's text format: training, precision, name.
+inline constexpr llvm::StringLiteral kSettingsAttr = "zorse.settings";
+inline constexpr llvm::StringLiteral kDecayAttr = "zorse.decay"; ///< text for parseDecay
+inline constexpr llvm::StringLiteral kBatchAttr = "zorse.batch"; ///< i64: samples per step
 inline constexpr llvm::StringLiteral kContentHashAttr = "zorse.content_hash";
 /// Contents of the files (FileText) that describe the training: the cluster's devices and links;
 /// measured times, an array of files; the plan. zorse-plan writes the plan in canonical form, or

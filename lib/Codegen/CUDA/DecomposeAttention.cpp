@@ -148,9 +148,8 @@ void expand(TensorBuilder &t, AttentionGradOp op) {
   Value dout = a.grouped(op.getDout(), a.valueSize);
   Value dv = a.matmul(a.tall(a.narrow(a.dropped(p))), dout, true, false);
   Value dp = a.dropped(a.square(a.matmul(dout, a.vs, false, true)));
-  Value delta = t.sumLast(t.mul(t.cast(op.getDout(), a.wide), t.cast(op.getOut(), a.wide))); // [?,
-                                                                                             // S,
-                                                                                             // H]
+  // [?, S, H].
+  Value delta = t.sumLast(t.mul(t.cast(op.getDout(), a.wide), t.cast(op.getOut(), a.wide)));
   delta = t.make<TransposeOp>(delta, ArrayRef<int64_t>{0, 2, 1});
   Value ds = t.mul(p, t.sub(dp, t.alongLast(delta, p)));
   if (a.bent)

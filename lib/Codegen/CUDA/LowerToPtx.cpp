@@ -229,10 +229,9 @@ llvm::Expected<std::string> cuda::lowerToPtx(const std::string &symbol, const st
     return machine.takeError();
   module.setTargetTriple((*machine)->getTargetTriple());
   module.setDataLayout((*machine)->createDataLayout());
+  // Kernels of one file share one name space.
   for (llvm::GlobalVariable &global : module.globals())
-    if (global.hasLocalLinkage() || global.getAddressSpace() == kSharedMemory) // kernels of one
-                                                                               // file share one
-                                                                               // name space
+    if (global.hasLocalLinkage() || global.getAddressSpace() == kSharedMemory)
       global.setName(symbol + "_" + global.getName());
   for (llvm::Function &function : module) {
     if (function.isDeclaration() && !function.isIntrinsic())

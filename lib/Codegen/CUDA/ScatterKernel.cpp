@@ -165,11 +165,8 @@ private:
   void addListed(Value begin, Value total) {
     k.ifTrue(hasColumn, [&] {
       Value many = arith::DivUIOp::create(b, k.loc, total, k.i64(kUpdatesAtOnce));
-      SmallVector<Value> sum = {k.i32(-1),
-                                k.number(KernelBuilder::computeType(p.element), 0)}; // row in the
-                                                                                     // block, or
-                                                                                     // -1; its sum
-                                                                                     // so far
+      // Row in the block, or -1; its sum so far.
+      SmallVector<Value> sum = {k.i32(-1), k.number(KernelBuilder::computeType(p.element), 0)};
       sum = k.loop(k.i64(0), many, sum, [&](Value turn, ArrayRef<Value> before) {
         return add(begin, k.mul(turn, kUpdatesAtOnce), kUpdatesAtOnce, before);
       });

@@ -140,10 +140,8 @@ private:
         !llvm::is_contained(result ? kinds.results : kinds.arguments, attribute.getKind()))
       return function.emitOpError("(C2) has ")
              << attribute << " as " << where << ", which functions of this task do not have";
-    if (attribute.getKind() == ArgumentKind::Scalars || task == Task::Logits) // f64 or i64 by
-                                                                              // field; positions
-                                                                              // and result of
-                                                                              // logits
+    // f64 or i64 by field; positions and result of logits.
+    if (attribute.getKind() == ArgumentKind::Scalars || task == Task::Logits)
       return success();
     const ArgumentKind source = sourceOf(attribute.getKind());
     auto [found, isNew] = types.try_emplace({source, attribute.getIndex()}, type);

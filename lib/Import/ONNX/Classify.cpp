@@ -183,9 +183,8 @@ static LogicalResult restoreMerged(ImportState &state, const Uses &uses) {
 /// Initializers that contain a parameter under another name. If a parameter is stored twice, the
 /// two initializers become one parameter again.
 static LogicalResult aliasStored(ImportState &state) {
-  std::map<std::string, std::pair<int, std::string>> holders; // by first name: the value, and the
-                                                              // form in which it stores the
-                                                              // parameter
+  // By first name: the value, and the form in which it stores the parameter.
+  std::map<std::string, std::pair<int, std::string>> holders;
   std::map<std::string, const onnx::Tensor *> byName;
   for (auto &[value, tensor] : state.graph.body.initializers) {
     byName[tensor->name()] = tensor;

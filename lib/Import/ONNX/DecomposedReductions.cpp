@@ -139,12 +139,8 @@ static LogicalResult importTopK(OpContext &op) {
   const bool largest = op.integer("largest") != 0;
   const int64_t rank = x.rank();
   ImportedValue last = make.move(x, axis, rank - 1); // [..., size]
-  ImportedValue own = make.unsqueeze(last, rank), other = make.unsqueeze(last, rank - 1); // [...,
-                                                                                          // size,
-                                                                                          // 1],
-                                                                                          // [...,
-                                                                                          // 1,
-                                                                                          // size]
+  // [..., size, 1], [..., 1, size].
+  ImportedValue own = make.unsqueeze(last, rank), other = make.unsqueeze(last, rank - 1);
   ImportedValue before = make(largest ? "Greater" : "Less", {other, own}),
                 equal = make("Equal", {other, own});
   ImportedValue lower = make("Less", {positions(make, 2, 1, size), positions(make, 2, 0, size)});

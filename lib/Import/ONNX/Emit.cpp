@@ -298,9 +298,8 @@ static Value materialiseConstant(ImportState &state, const ImportedValue &operan
   int64_t computed = 1; // cannot overflow: products of sizes are at most 2^44
   for (const Factor &factor : factors)
     computed *= factor.stride == 0 ? 1 : factor.size;
-  if (computed > state.options.maxComputed && !operand.lazy()->isFill()) { // the node is rejected
-                                                                           // after it has been
-                                                                           // interpreted
+  // The node is rejected after it has been interpreted.
+  if (computed > state.options.maxComputed && !operand.lazy()->isFill()) {
     state.tooLarge = std::max(state.tooLarge, computed);
     SmallVector<int64_t> sizes;
     for (const Factor &factor : factors)

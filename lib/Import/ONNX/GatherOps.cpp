@@ -305,9 +305,8 @@ static LogicalResult gatherByData(OpContext &op, ImportedValue x, const Imported
   if (axis != 0) {
     Decomposition make(op);
     std::vector<int64_t> back;
-    ImportedValue rows = make("Gather", {make.move(x, axis, 0), ids}); // [ids..., dimensions before
-                                                                       // the axis, dimensions after
-                                                                       // it]
+    // [ids..., dimensions before the axis, dimensions after it].
+    ImportedValue rows = make("Gather", {make.move(x, axis, 0), ids});
     const int64_t others = ids.rank();
     for (int64_t i = 0; i < axis; ++i)
       back.push_back(others + i);

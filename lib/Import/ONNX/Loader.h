@@ -116,9 +116,8 @@ private:
   int64_t opsetVersion = 0;
   std::shared_ptr<MappedFile> modelFile;
   std::vector<std::pair<std::string, std::shared_ptr<MappedFile>>> externalFiles;
-  std::vector<std::pair<const onnx::Tensor *, uint64_t>> rawOffsets; ///< offsets of initializers in
-                                                                     ///< the model file, sorted by
-                                                                     ///< pointer
+  /// Offsets of initializers in the model file, sorted by pointer.
+  std::vector<std::pair<const onnx::Tensor *, uint64_t>> rawOffsets;
 };
 
 } // namespace zorse::onnx_import

@@ -43,10 +43,8 @@ public:
   int64_t integer(llvm::StringRef name) const;
   double real(llvm::StringRef name) const;
   std::string text(llvm::StringRef name) const;
-  std::optional<std::vector<int64_t>> integers(llvm::StringRef name) const; ///< nothing if it has
-                                                                            ///< neither a value nor
-                                                                            ///< a registered
-                                                                            ///< default
+  /// Nothing if it has neither a value nor a registered default.
+  std::optional<std::vector<int64_t>> integers(llvm::StringRef name) const;
   /// An attribute with a default that depends on the operands.
   int64_t integer(llvm::StringRef name, int64_t otherwise) const;
   /// The attribute `axis`, counted from the front; -1 if it is out of range.

@@ -266,9 +266,8 @@ private:
     if (!rate(node.input(0), optimizer))
       return false;
     settings_.insert(node.input(1));
-    if (auto update = updates_.find(node.input(1)); update != updates_.end()) { // with beta = 1 the
-                                                                                // count has no
-                                                                                // effect
+    // With beta = 1 the count has no effect.
+    if (auto update = updates_.find(node.input(1)); update != updates_.end()) {
       if (const onnx::Node *by = producer(update->second))
         consumed_.insert(by);
       explained_.insert(node.input(1));

@@ -76,9 +76,8 @@ constexpr Row kBfloat[] = {
     {"H800-PCIe", "sm_90", 51, 756, 560, 114, 2000, 80, 200, 48, "data sheet"},
     {"H20", "sm_90", 44, 148, 0, 78, 4000, 96, 450, 48, "data sheet"},
     {"H200", "sm_90", 67, 989, 794, 132, 4800, 141, 450, 48, "data sheet"},
-    {"GH200-96", "sm_90", 67, 990, 794, 132, 4000, 96, 450, 450, "data sheet"},   // the host is
-                                                                                  // connected by
-                                                                                  // NVLink-C2C
+    // The host of a GH200 is connected by NVLink-C2C.
+    {"GH200-96", "sm_90", 67, 990, 794, 132, 4000, 96, 450, 450, "data sheet"},
     {"GH200-144", "sm_90", 67, 990, 794, 132, 4900, 144, 450, 450, "data sheet"}, // the same
     {"B200", "sm_100", 80, 2250, 1745, 148, 8000, 180, 900, 48, "data sheet"},
 };

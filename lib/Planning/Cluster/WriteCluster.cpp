@@ -111,9 +111,8 @@ std::string describe(const ClusterDevice &device) {
   if (!device.type.empty())
     put("type", inQuotes(device.type));
   if (!type || device.kind != type->kind)
-    put("kind", device.kind == "null" ? inQuotes(device.kind) : device.kind); // YAML reads an
-                                                                              // unquoted null as
-                                                                              // nothing
+    // YAML reads an unquoted null as nothing.
+    put("kind", device.kind == "null" ? inQuotes(device.kind) : device.kind);
   if (!device.arch.empty() && device.arch != known.arch)
     put("arch", device.arch);
   if (device.threads != 1)
@@ -225,26 +224,8 @@ bool continues(const std::vector<Run> &first, const std::vector<Run> &other, int
   return true;
 }
 
-} // namespace
-
-std::string zorse::planning::writeCluster(const Cluster &cluster) {
-  const bundle::Topology &topology = cluster.topology;
-  std::string out;
-  if (!cluster.name.empty())
-    out += "name: " + inQuotes(cluster.name) + "\n";
-  if (cluster.currency != "USD")
-    out += "currency: " + inQuotes(cluster.currency) + "\n";
-  out += "sites:\n";
-  for (int s = 0; s < topology.sites_size(); ++s) {
-    const auto &site = topology.sites(s);
-    double egress = static_cast<size_t>(s) < cluster.egressPrice.size()
-                        ? cluster.egressPrice[static_cast<size_t>(s)] * 1e9
-                        : 0;
-    out += "  - {name: " + inQuotes(site.name().empty() ? "site" : site.name()) +
-           ", fabric: " + link(site.fabric());
-    out += (given(site.uplink()) ? ", uplink: " + link(site.uplink()) : "") +
-           (egress > 0 ? ", egress_price: " + number(egress) : "") + "}\n";
-  }
+/// Writes the nodes with their devices. Equal nodes with consecutive numbers become one entry.
+std::string writeNodes(const Cluster &cluster) {
   std::vector<std::vector<uint32_t>> devices(cluster.nodes.size());
   for (uint32_t d = 0; d < cluster.devices.size(); ++d)
     devices[cluster.devices[d].node].push_back(d);
@@ -252,9 +233,9 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
   std::vector<std::string> nodes;
   for (uint32_t n = 0; n < cluster.nodes.size(); ++n) {
     runs.push_back(runsOf(cluster, devices[n]));
-    nodes.push_back(describeNode(cluster, n, topology.sites_size() > 1));
+    nodes.push_back(describeNode(cluster, n, cluster.topology.sites_size() > 1));
   }
-  out += "nodes:\n";
+  std::string out = "nodes:\n";
   for (size_t n = 0; n < nodes.size();) {
     std::string base, other;
     size_t count = 0;
@@ -279,6 +260,13 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
     }
     n += std::max<size_t>(count, 1);
   }
+  return out;
+}
+
+/// Writes the links between sites and how collectives use them; empty if the defaults apply.
+std::string writeLinks(const Cluster &cluster) {
+  const bundle::Topology &topology = cluster.topology;
+  std::string out;
   bool all = topology.has_between_sites(), pairs = topology.site_pairs_size() > 0;
   const bool reach = cluster.deviceToDevice != D2dScope::Site;
   if (all || pairs || reach || topology.collective_algorithms_size() > 0)
@@ -311,4 +299,27 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
            "\n";
   }
   return out;
+}
+
+} // namespace
+
+std::string zorse::planning::writeCluster(const Cluster &cluster) {
+  const bundle::Topology &topology = cluster.topology;
+  std::string out;
+  if (!cluster.name.empty())
+    out += "name: " + inQuotes(cluster.name) + "\n";
+  if (cluster.currency != "USD")
+    out += "currency: " + inQuotes(cluster.currency) + "\n";
+  out += "sites:\n";
+  for (int s = 0; s < topology.sites_size(); ++s) {
+    const auto &site = topology.sites(s);
+    double egress = static_cast<size_t>(s) < cluster.egressPrice.size()
+                        ? cluster.egressPrice[static_cast<size_t>(s)] * 1e9
+                        : 0;
+    out += "  - {name: " + inQuotes(site.name().empty() ? "site" : site.name()) +
+           ", fabric: " + link(site.fabric());
+    out += (given(site.uplink()) ? ", uplink: " + link(site.uplink()) : "") +
+           (egress > 0 ? ", egress_price: " + number(egress) : "") + "}\n";
+  }
+  return out + writeNodes(cluster) + writeLinks(cluster);
 }

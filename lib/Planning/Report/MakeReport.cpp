@@ -135,16 +135,8 @@ public:
           joined.back().second = std::max(joined.back().second, range.second);
       list = std::move(joined);
     }
-    std::map<std::tuple<uint32_t, int32_t, int32_t>, std::pair<int64_t, int64_t>> atEnds; // samples
-                                                                                          // with
-                                                                                          // the
-                                                                                          // first
-                                                                                          // unit,
-                                                                                          // and
-                                                                                          // with
-                                                                                          // the
-                                                                                          // last
-                                                                                          // one
+    // Samples with the first unit, and with the last one.
+    std::map<std::tuple<uint32_t, int32_t, int32_t>, std::pair<int64_t, int64_t>> atEnds;
     for (const step::Cell &cell : plan.cells) {
       const auto &list = ranges[cell.device];
       auto band = std::prev(

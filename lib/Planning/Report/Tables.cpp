@@ -130,9 +130,8 @@ std::string printDevices(const Report &r, bool folded) {
   TextTable table;
   table.add({"device", "type", "samples", "busy", "state", "gathered", "gradients", "activations",
              "workspace", "memory"});
-  std::vector<std::pair<std::vector<size_t>, std::vector<std::string>>> rows; ///< devices, and the
-                                                                              ///< values that they
-                                                                              ///< share
+  /// Devices, and the values that they share.
+  std::vector<std::pair<std::vector<size_t>, std::vector<std::string>>> rows;
   for (size_t i = 0; i < r.devices.size(); ++i) {
     const Report::Device &d = r.devices[i];
     std::vector<std::string> values = {d.type,

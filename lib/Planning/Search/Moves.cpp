@@ -168,11 +168,8 @@ bool zorse::planning::mutateAlike(SearchContext &context, size_t worker, const C
   if (!moveOne(context, context.partitioner(worker, from.strategy.boundaryDenominator), from,
                random, p, to))
     return false;
-  if (all && to.strategy.pipelines[p].samples == from.strategy.pipelines[p].samples && // otherwise
-                                                                                       // the move
-                                                                                       // was
-                                                                                       // between
-                                                                                       // pipelines
+  // Otherwise the move was between pipelines.
+  if (all && to.strategy.pipelines[p].samples == from.strategy.pipelines[p].samples &&
       !mirror(from.strategy, to.strategy, p))
     return false;
   if (to.strategy.boundaryDenominator > 1)

@@ -157,15 +157,10 @@ private:
 
   void choose(EvaluatedPlan &one) {
     const bool mayFit = !isFar(problem, one.evaluation);
+    // If gaps use memory, fewer samples may be in flight.
     if (mayFit && (effort.placesFirst || one.evaluation.shortfallBytes > 0 ||
                    isTight(context, one.candidate->strategy, one.evaluation)))
-      if (Result<Evaluation> placed = evaluate(problem, one.plan); !placed.failed()) { // if gaps
-                                                                                       // use
-                                                                                       // memory,
-                                                                                       // fewer
-                                                                                       // samples
-                                                                                       // may be in
-                                                                                       // flight
+      if (Result<Evaluation> placed = evaluate(problem, one.plan); !placed.failed()) {
         one.evaluation = std::move(*placed);
         score(one);
       }

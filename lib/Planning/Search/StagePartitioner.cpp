@@ -136,12 +136,8 @@ double StagePartitioner::needs(const StageChoice &stage, const PartitionOptions 
   const CellMemory &cell = cellMemory(r, u, v, options.split);
   double held = model.heldBytes(u, v) + model.sharedBytes(u, v) / stage.members +
                 cell.transientBytes;
-  double perSecond = cells / rate / time * options.inFlight * (latencyBehind + passage); // cells in
-                                                                                         // flight,
-                                                                                         // times
-                                                                                         // seconds
-                                                                                         // of one
-                                                                                         // cell
+  // Cells in flight, times seconds of one cell.
+  double perSecond = cells / rate / time * options.inFlight * (latencyBehind + passage);
   for (uint32_t i = 0; i < stage.typeCount; ++i) {
     double alive = std::min(perSecond / seconds[i] + 1, cells);
     if (held + alive * cell.residentBytes * kFragmentationDivisor > stage.memory[i])
@@ -167,13 +163,8 @@ void StagePartitioner::addDevices(StageChoice &stage, const DeviceSet &deviceSet
       stage.typeList[stage.typeCount++] = c;
     }
     ++stage.devices;
-    const double part = model.nicBandwidth(node) /
-                        std::max(1u, model.devicesOfNode(node)); // this
-                                                                 // device's
-                                                                 // share
-                                                                 // of
-                                                                 // the
-                                                                 // card
+    // This device's share of the card.
+    const double part = model.nicBandwidth(node) / std::max(1u, model.devicesOfNode(node));
     stage.nic += part;
     if (node != lastNode) {
       // Gathered data crosses every card; other devices of the node use a share of it.
@@ -266,9 +257,8 @@ void StagePartitioner::extend(const Goal &goal, const StageChoice &stage, size_t
       latencyBehind += hop(j, v, r);
       int64_t behind = model.rows()[std::min<size_t>(
           predecessors[j * stride + static_cast<size_t>(v)].rows, model.rows().size() - 1)];
-      latencyBehind += static_cast<double>(std::abs(behind - rows)) * goal.period; // wait for the
-                                                                                   // samples of the
-                                                                                   // larger cell
+      // Wait for the samples of the larger cell.
+      latencyBehind += static_cast<double>(std::abs(behind - rows)) * goal.period;
     }
     u = std::min(u, v - 1);
     auto ok = [&](int32_t begin) {

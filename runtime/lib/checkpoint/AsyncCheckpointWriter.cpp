@@ -483,10 +483,8 @@ void AsyncCheckpointWriter::conclude(Job &job, const Outcome &outcome, double se
   bool superseded = outcome.error && outcome.error->superseded;
   if (superseded)
     context_.executor.abort(userError(outcome.error->text));
-  else if (outcome.error && !outcome.jobFailed && context_.options.weightsFile.empty()) // else
-                                                                                        // finish()
-                                                                                        // reports
-                                                                                        // it
+  // Else finish() reports it.
+  else if (outcome.error && !outcome.jobFailed && context_.options.weightsFile.empty())
     warn("the " + at(job.step) +
          " failed; training continues and older checkpoints are kept: " + outcome.error->text);
   else if (!outcome.error && context_.group.rank() == 0 && context_.options.written)

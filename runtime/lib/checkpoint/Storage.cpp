@@ -39,13 +39,8 @@ int CheckpointStorage::create(const std::string &path, int &handle, bool direct)
 int CheckpointStorage::reserve(int handle, uint64_t bytes) {
   if (::fallocate(handle, 0, 0, off_t(bytes)) == 0)
     return 0;
-  return errno == ENOSPC || errno == EFBIG || errno == EDQUOT || errno == EIO ? errno
-                                                                              : 0; // other
-                                                                                   // errors
-                                                                                   // are
-                                                                                   // reported
-                                                                                   // by the
-                                                                                   // write
+  // Other errors are reported by the write.
+  return errno == ENOSPC || errno == EFBIG || errno == EDQUOT || errno == EIO ? errno : 0;
 }
 
 int CheckpointStorage::write(int handle, const std::byte *data, size_t bytes) {

@@ -1,5 +1,4 @@
 #include "Job.h"
-#include "Sockets.h"
 
 #include "zorse/Base/Format.h"
 
@@ -18,10 +17,14 @@ constexpr int kStoppedCode = 130; ///< exit code of a process that was asked to 
 /// coordinator receives it. The coordinator ends with that rank.
 constexpr double kConfirmSeconds = 0.3;
 
-std::string seconds(double value) { return zorse::format(value < 10 ? "%.1f s" : "%.0f s", value); }
+} // namespace
 
-Failure foundBy(Failure::Cause cause, ErrorKind kind, uint32_t rank, const std::string &device,
-                std::string message) {
+std::string zorse::control::durationText(double seconds) {
+  return zorse::format(seconds < 10 ? "%.1f s" : "%.0f s", seconds);
+}
+
+Failure zorse::control::foundBy(Failure::Cause cause, ErrorKind kind, uint32_t rank,
+                                const std::string &device, std::string message) {
   Failure out;
   out.cause = cause;
   out.kind = kind;
@@ -30,8 +33,6 @@ Failure foundBy(Failure::Cause cause, ErrorKind kind, uint32_t rank, const std::
   out.message = std::move(message);
   return out;
 }
-
-} // namespace
 
 std::string zorse::control::withoutIs(const std::string &where) {
   for (const char *prefix : {"is in ", "in "})
@@ -178,13 +179,13 @@ void Job::coordinatorLost(uint32_t rank, double silent, double now) {
         foundBy(Failure::MissedHeartbeats, ErrorKind::User, settings_.host,
                 settings_.host == kNoRank ? "" : ranks_[settings_.host].device,
                 host + " was stopped or starved: " + rootCauseFinder_.nameOf(rank) +
-                    " heard nothing of it for " + seconds(silent) + " and gave it up"),
+                    " heard nothing of it for " + durationText(silent) + " and gave it up"),
         now);
   else
     rootCauseFinder_.found(
         foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device,
                 rootCauseFinder_.nameOf(rank) + " is cut off: it heard nothing of " + host +
-                    " for " + seconds(silent) +
+                    " for " + durationText(silent) +
                     " and gave it up, although the coordinator runs and receives its messages: "
                     "packets from the coordinator to it are "
                     "lost in the network"),
@@ -395,161 +396,6 @@ void Job::tick(double now, const std::function<std::string()> &refused, double e
   if (rootCause_)
     notify(now);
   updateOver(now);
-}
-
-void Job::checkJoined(double elapsed, double now, const std::function<std::string()> &refused) {
-  if (elapsed < settings_.times.joinSeconds)
-    return;
-  std::string missing;
-  uint32_t first = kNoRank, count = 0;
-  for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {
-    if (ranks_[rank].state != State::Absent)
-      continue;
-    first = std::min(first, rank);
-    if (++count <= 8)
-      missing += (missing.empty() ? "" : ", ") + rootCauseFinder_.nameOf(rank);
-  }
-  if (count == 0)
-    return;
-  std::string away = refused ? refused() : "";
-  rootCauseFinder_.found(
-      foundBy(Failure::NotJoined, ErrorKind::User, first, ranks_[first].device,
-              missing + (count > 8 ? " and " + std::to_string(count - 8) + " more" : "") +
-                  " did not join within " + seconds(settings_.times.joinSeconds) + ": expected " +
-                  std::to_string(settings_.worldSize) + " ranks, found " +
-                  std::to_string(settings_.worldSize - count) +
-                  "; were they started, and can they reach the coordinator's address?" +
-                  (away.empty() ? "" : " Rejected connections: " + away)),
-      now);
-}
-
-void Job::checkHeartbeats(double now) {
-  for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {
-    Rank &r = ranks_[rank];
-    const double deadline = settings_.times.heartbeatTimeoutSeconds,
-                 silence = now - r.lastHeardSeconds;
-    if (r.state != State::Working || !r.connected || silence <= deadline ||
-        (silence <= deadline + sendingAgainSeconds(deadline) && outbox_.isSendingAgain(rank)))
-      continue;
-    r.silent = true;
-    std::string where = r.progress.inProgress && !r.progress.where.empty()
-                            ? "; last heard of in " + r.progress.where
-                            : "";
-    Failure failure = foundBy(
-        Failure::MissedHeartbeats, ErrorKind::User, rank, r.device,
-        rootCauseFinder_.nameOf(rank) + " is lost: nothing was heard of it for " +
-            seconds(settings_.times.heartbeatTimeoutSeconds) +
-            " (its process is stopped or starved, its machine or its network is down)" + where);
-    failure.where = r.progress.inProgress ? r.progress.where : "";
-    rootCauseFinder_.found(failure, now);
-  }
-}
-
-/// Finds a rank that the coordinator hears and some peer does not. A rank's report about a peer
-/// counts only while the rank itself is heard. The coordinator's own observation of silence is
-/// better evidence and comes first.
-///
-/// If two ranks do not hear each other, packets were first lost in one direction: the other rank
-/// falls silent later because it receives no acknowledgements. The rank that fell silent first is
-/// therefore named; of several, the one that most peers do not hear.
-void Job::checkLinks(double now) {
-  const double deadline = settings_.times.heartbeatTimeoutSeconds,
-               late = 2 * settings_.times.heartbeatSeconds + sendingAgainSeconds(deadline);
-  struct UnresponsiveRank {
-    uint32_t listeners = 0, first = kNoRank; ///< peers that do not hear it; the peer that has not
-                                             ///< heard it for the longest time
-    double since = 0;
-  };
-  std::map<uint32_t, UnresponsiveRank> silent;
-  bool over = false;
-  for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {
-    const Rank &r = ranks_[rank];
-    if (r.state != State::Working || !r.connected || now - r.lastHeardSeconds > deadline / 2)
-      continue;
-    for (const auto &[peer, since] : r.unresponsive) {
-      if (ranks_[peer].state != State::Working || now - since <= deadline / 2)
-        continue;
-      UnresponsiveRank &s = silent[peer];
-      if (s.listeners++ == 0 || since < s.since) {
-        s.since = since;
-        s.first = rank;
-      }
-      over |= now - since > deadline + late;
-    }
-  }
-  if (!over)
-    return silent.empty() ? checkDelivery(now) : void();
-  auto worst = std::max_element(silent.begin(), silent.end(), [](const auto &a, const auto &b) {
-    return a.second.listeners != b.second.listeners ? a.second.listeners < b.second.listeners
-                                                    : a.second.since > b.second.since;
-  });
-  const auto &[rank, s] = *worst;
-  std::string text = rootCauseFinder_.nameOf(rank) + " is cut off from " +
-                     rootCauseFinder_.nameOf(s.first) +
-                     (s.listeners > 1 ? " and " + std::to_string(s.listeners - 1) + " more" : "") +
-                     ": nothing was received from it there for " + seconds(now - s.since) +
-                     ", although the coordinator hears both: its packets are lost in the network";
-  if (auto back = ranks_[rank].unresponsive.find(s.first); back != ranks_[rank].unresponsive.end())
-    text += " (it has not heard " + rootCauseFinder_.nameOf(s.first) + " for " +
-            seconds(now - back->second) + " either)";
-  Failure failure =
-      foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device, text);
-  failure.where = ranks_[rank].progress.inProgress ? ranks_[rank].progress.where : "";
-  rootCauseFinder_.found(failure, now);
-}
-
-/// Finds a rank whose data does not arrive at a peer although all ranks hear each other. Only large
-/// packets are lost then, for example in a tunnel with an MTU that the hosts do not know.
-void Job::checkDelivery(double now) {
-  const double deadline = settings_.times.heartbeatTimeoutSeconds,
-               late = 2 * settings_.times.heartbeatSeconds + sendingAgainSeconds(deadline);
-  for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {
-    const Rank &r = ranks_[rank];
-    for (const auto &[peer, since] : r.undelivered) {
-      if (r.state != State::Working || ranks_[peer].state != State::Working ||
-          now - since <= deadline + late)
-        continue;
-      Failure failure = foundBy(
-          Failure::MissedHeartbeats, ErrorKind::User, rank, r.device,
-          rootCauseFinder_.nameOf(rank) + " is cut off from " + rootCauseFinder_.nameOf(peer) +
-              ": nothing that it sent there was acknowledged for " + seconds(now - since) +
-              ", although each hears the other: large packets are lost in the network (is there a "
-              "tunnel whose MTU is " +
-              "smaller than that of the network interfaces? ip link set DEVICE mtu 1280 lowers "
-              "theirs)");
-      failure.where = r.progress.inProgress ? r.progress.where : "";
-      rootCauseFinder_.found(failure, now);
-      return;
-    }
-  }
-}
-
-void Job::checkProgress(double now) {
-  const Rank *earliest = nullptr;
-  for (const Rank &r : ranks_) {
-    if (r.state != State::Working || !r.progress.inProgress)
-      continue;
-    const RankProgress &p = r.progress;
-    if (!earliest || p.step < earliest->progress.step ||
-        (p.step == earliest->progress.step && p.instruction < earliest->progress.instruction))
-      earliest = &r;
-  }
-  if (!earliest)
-    progressAt_ = now;
-  if (now - progressAt_ <= settings_.times.watchdogTimeoutSeconds)
-    return;
-  uint32_t rank = uint32_t(earliest - ranks_.data());
-  Failure failure =
-      foundBy(Failure::Stalled, ErrorKind::User, rank, earliest->device,
-              "no rank has made progress for " + seconds(settings_.times.watchdogTimeoutSeconds) +
-                  ": the earliest unfinished instruction is of step " +
-                  std::to_string(earliest->progress.step) + ", where " +
-                  rootCauseFinder_.nameOf(rank) + " is in " +
-                  (earliest->progress.where.empty()
-                       ? "instruction " + std::to_string(earliest->progress.instruction)
-                       : earliest->progress.where));
-  failure.where = earliest->progress.where;
-  rootCauseFinder_.found(failure, now);
 }
 
 void Job::decide(double now) {

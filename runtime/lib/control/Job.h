@@ -119,12 +119,14 @@ private:
   /// Fails the job if a rank waits in an exchange for a rank that has left.
   void checkExchanges(double now);
   void decideStop();
+  void coordinatorLost(uint32_t rank, double seconds, double now);
+  // JobTimeouts.cpp
+  void checkJoined(double elapsed, double now, const std::function<std::string()> &refused);
   void checkHeartbeats(double now);
   void checkLinks(double now);
   void checkDelivery(double now);
-  void coordinatorLost(uint32_t rank, double seconds, double now);
   void checkProgress(double now);
-  void checkJoined(double elapsed, double now, const std::function<std::string()> &refused);
+  // Job.cpp
   void decide(double now);
   void notify(double now);
   void updateOver(double now);
@@ -147,6 +149,11 @@ private:
 
 FailureReport toMessage(const runtime::Failure &failure);
 runtime::Failure fromMessage(const FailureReport &failure);
+/// Returns a failure that the coordinator found itself.
+runtime::Failure foundBy(runtime::Failure::Cause cause, runtime::ErrorKind kind, uint32_t rank,
+                         const std::string &device, std::string message);
+/// "2.5 s", "60 s"
+std::string durationText(double seconds);
 /// Removes the leading "is in " or "in " of RankProgress::where.
 std::string withoutIs(const std::string &where);
 

@@ -307,9 +307,8 @@ Result<JoinResult> zorse::control::joinJob(const MemberOptions &options) {
     settledSince = !settled ? -1 : settledSince < 0 ? now : settledSince;
     if (now + kShortestTry >= until || (settled && now - settledSince >= kSettledSeconds))
       break;
-    double share = std::uniform_real_distribution<double>(0.5, 1)(random); // ranks that were
-                                                                           // started together must
-                                                                           // not connect together
+    // Ranks that were started together must not connect together.
+    double share = std::uniform_real_distribution<double>(0.5, 1)(random);
     ::usleep(useconds_t(std::min(pause * share, until - kShortestTry - now) * 1e6));
     pause = std::min(pause * 1.5, kLongestPause);
     patience = std::min(patience * 1.5, 5.0); // a coordinator may be slow while many ranks join

@@ -114,10 +114,9 @@ Status makeSecret(const std::string &directory, const std::string &path) {
   File file{::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)};
   bool good = file.fd >= 0 && ::write(file.fd, text.data(), text.size()) == ssize_t(text.size()) &&
               ::fsync(file.fd) == 0;
+  // Unlike rename, does not replace a file of another process.
   if (good)
-    good = ::link(draft.c_str(), path.c_str()) == 0 || errno == EEXIST; // unlike rename, does not
-                                                                        // replace a file of another
-                                                                        // process
+    good = ::link(draft.c_str(), path.c_str()) == 0 || errno == EEXIST;
   int cause = errno;
   if (file.fd >= 0)
     ::unlink(draft.c_str());

@@ -28,9 +28,8 @@ DataFile::~DataFile() {
 Result<DataFile> DataFile::open(const std::string &path) {
   DataFile file;
   file.path_ = path;
-  file.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); // does not wait for
-                                                                              // the writer of a
-                                                                              // FIFO
+  // Does not wait for the writer of a FIFO.
+  file.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file.descriptor_ < 0)
     return userError(path + ": cannot be read: " + std::strerror(errno));
   struct stat info = {};

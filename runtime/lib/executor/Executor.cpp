@@ -4,6 +4,7 @@
 #include "HostStaging.h"
 #include "LastUse.h"
 #include "StateReadLatch.h"
+#include "WorkerPlaces.h"
 
 #include "zorse/runtime/HostCpu.h"
 
@@ -15,7 +16,6 @@
 #include <list>
 #include <mutex>
 #include <thread>
-#include <tuple>
 
 using namespace zorse;
 using namespace zorse::runtime;
@@ -221,43 +221,10 @@ public:
     for (const LocalDevice &local : locals)
       for (const UnresponsivePeer &peer : local.transport->unresponsive())
         result.unresponsive.push_back(peer);
-    // Finds the earliest position in the global order of the run that a worker has reached. If
-    // several workers are at it, one that executes the instruction is preferred to one that waits
-    // before it.
-    using Place = std::tuple<uint64_t, uint32_t, bool>;
-    constexpr Place kNowhere{UINT64_MAX, 0, false};
-    Place earliest = kNowhere;
+    std::vector<const DeviceProgram *> programs;
     for (const DeviceStep &device : running)
-      for (uint32_t worker = 0; worker < device.program->workerInstructions.size(); ++worker) {
-        const PreparedInstruction *instruction = nullptr;
-        Place place = kNowhere;
-        for (size_t queue = 0; queue < device.program->workers.size(); ++queue) {
-          const std::vector<PreparedInstruction *> &instructions =
-              device.program->queueInstructions[queue];
-          if (device.program->workers[queue] != worker || instructions.empty())
-            continue;
-          const uint64_t done = device.program->device.done(uint32_t(queue)),
-                         step = done / instructions.size();
-          const PreparedInstruction *next = instructions[done % instructions.size()];
-          if (Place here(step, next->instruction->id(), !device.program->isReady(*next, step));
-              step < submitted && here < place)
-            std::tie(place, instruction) = std::tuple(here, next);
-        }
-        if (!instruction)
-          continue;
-        std::string where =
-            (std::get<2>(place) ? "waiting before instruction " : "instruction ") +
-            std::to_string(instruction->instruction->id()) + " (" +
-            describeInstruction(bundle, device.program->index, *instruction->instruction) + ")";
-        result.everywhere += (result.everywhere.empty() ? "device " : "; device ") +
-                             device.program->program.device_name() + ": " + where;
-        if (place < earliest) {
-          earliest = place;
-          result.where = where;
-        }
-      }
-    if (earliest != kNowhere)
-      std::tie(result.step, result.instruction, std::ignore) = earliest;
+      programs.push_back(device.program.get());
+    locateWorkers(programs, submitted, result);
     return result;
   }
 

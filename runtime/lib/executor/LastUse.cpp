@@ -111,19 +111,17 @@ private:
       if (state.region().arena() == arena)
         std::fill(lives.begin() + long(at(state.region().offset())),
                   lives.begin() + long(at(state.region().offset() + state.region().bytes())), true);
-    std::vector<std::vector<std::pair<uint32_t, bool>>> touched(ends.size()); // (instruction,
-                                                                              // overwrites), by
-                                                                              // instruction
+    // (instruction, overwrites), by instruction.
+    std::vector<std::vector<std::pair<uint32_t, bool>>> touched(ends.size());
     for (const Access &access : accesses_[arena])
       for (size_t i = at(access.begin); i < at(access.end); ++i) {
         if (lives[i])
           continue;
         if (touched[i].empty() || touched[i].back().first != access.instruction)
           touched[i].push_back({access.instruction, access.overwrites});
+        // The instruction also reads.
         else
-          touched[i].back().second = touched[i].back().second && access.overwrites; // the
-                                                                                    // instruction
-                                                                                    // also reads
+          touched[i].back().second = touched[i].back().second && access.overwrites;
       }
     for (size_t i = 0; i < touched.size(); ++i) {
       const auto &list = touched[i];

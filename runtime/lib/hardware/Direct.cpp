@@ -56,9 +56,8 @@ std::string zorse::runtime::whyNotDirect(const Bundle &bundle,
       return named(r) + " has no NCCL that serves: " + hardware.noNccl;
     if (hardware.throttled)
       return named(r) + " is throttled";
-    const std::string unit = hardware.unit() ? hardware.unit()->address : ""; // NCCL also refuses
-                                                                              // two slices of one
-                                                                              // GPU
+    // NCCL also refuses two slices of one GPU.
+    const std::string unit = hardware.unit() ? hardware.unit()->address : "";
     if (auto [other, fresh] = units.insert({{hardware.host, unit}, r}); !fresh && !unit.empty())
       return named(other->second) + " and " + named(r) + " share the GPU " + unit +
              ", which NCCL does not have twice; say 'device_to_device: false' of one of them in "

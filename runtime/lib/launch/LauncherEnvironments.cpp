@@ -160,10 +160,8 @@ MaybeEnvironment launching::readTorchrunEnvironment(const Variables &v) {
   Result<uint64_t> port = v.number("MASTER_PORT", 1, 65534);
   if (port.failed())
     return port.error();
-  environment.coordinator = portsFrom(v.text("MASTER_ADDR"), uint32_t(*port) + 1); // the port
-                                                                                   // itself belongs
-                                                                                   // to torchrun's
-                                                                                   // store
+  // The port itself belongs to torchrun's store.
+  environment.coordinator = portsFrom(v.text("MASTER_ADDR"), uint32_t(*port) + 1);
   environment.job = "torchrun/" + v.text("TORCHELASTIC_RUN_ID") + "/" + v.text("MASTER_ADDR") +
                     ":" + v.text("MASTER_PORT");
   if (Status status = setAttempt(v, "TORCHELASTIC_RESTART_COUNT", environment); status.failed())

@@ -44,9 +44,8 @@ MaybeEnvironment launching::readPetEnvironment(const Variables &v) {
                        nodes.substr(colon + 1) + " and compile for that many nodes");
     nodes = nodes.substr(0, colon);
   }
-  if (nodes == "1" && !v.has("PET_NODE_RANK") && !v.has("PET_MASTER_ADDR")) // no other variables
-                                                                            // are needed for one
-                                                                            // node
+  // No other variables are needed for one node.
+  if (nodes == "1" && !v.has("PET_NODE_RANK") && !v.has("PET_MASTER_ADDR"))
     return std::optional<RankEnvironment>();
   bool several = nodes != "1";
   if (Status status = several ? v.complete("PET_* variables",

@@ -133,9 +133,8 @@ TEST_F(BundleTest, WeightsAreWhereTheTableSays) {
     std::vector<std::string> expected = {"456789ab", std::string(8, '\1'), "0123"};
     for (int i = 0; i < 3; ++i) {
       const auto &entry = table["parameters"][i];
-      std::string bytes = read(directory / "w.zorse" / std::string(entry["file"])); // an absolute
-                                                                                    // path stays
-                                                                                    // absolute
+      // An absolute path stays absolute.
+      std::string bytes = read(directory / "w.zorse" / std::string(entry["file"]));
       EXPECT_EQ(bytes.substr(entry["offset"], entry["bytes"]), expected[i]) << entry;
     }
     EXPECT_EQ(table["parameters"][2]["permutation"], (std::vector<int>{1, 0}));

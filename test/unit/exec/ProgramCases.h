@@ -100,9 +100,8 @@ inline void expectTimedAlikeWithoutInstructions(const ProgramCase &c, const std:
 
 struct Mistake {
   const char *name;
-  std::function<bool(const ProgramCase &, Programs &, Random &)> apply; ///< returns false if the
-                                                                        ///< programs have no place
-                                                                        ///< for it
+  /// Returns false if the programs have no place for it.
+  std::function<bool(const ProgramCase &, Programs &, Random &)> apply;
 };
 
 /// Expects that the programs of `count` seeds are correct and that every possible fault of

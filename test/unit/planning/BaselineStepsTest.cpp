@@ -114,9 +114,8 @@ TEST(Cuts, BisectionFindsClusters) {
 
 TEST(ZorsePaper, Shares) {
   EXPECT_EQ(shareByRate(8, {2, 1, 1}), (std::vector<int64_t>{4, 2, 2}));
-  EXPECT_EQ(shareByRate(7, {2, 1, 1}), (std::vector<int64_t>{4, 2, 1})); // 3.5, 1.75, 1.75: the
-                                                                         // remaining two go to the
-                                                                         // fastest devices first
+  // 3.5, 1.75, 1.75: the remaining two go to the fastest devices first.
+  EXPECT_EQ(shareByRate(7, {2, 1, 1}), (std::vector<int64_t>{4, 2, 1}));
   EXPECT_EQ(shareByRate(32, {1.0 / 3, 1.0 / 3, 1.0 / 3}), (std::vector<int64_t>{11, 11, 10}));
 }
 

@@ -600,10 +600,8 @@ TEST(Cluster, Sites) {
   EXPECT_MISTAKE("sites: [{name: e}, {name: e}]\n" + nodes, "site 'e' is listed twice");
   read(sites + nodes + "links: {inter_site: {bandwidth: 1 Gbit/s, latency: 10 ms}}");
   read(sites + nodes + "links: {site_pairs: [{sites: [west, east], bandwidth: unlimited}]}");
-  read(sites +
-       "nodes: [{name: x, site: west, devices: [{name: a, flops_per_second: 1e9}]}]"); // no device
-                                                                                       // at the
-                                                                                       // other site
+  // No device at the other site.
+  read(sites + "nodes: [{name: x, site: west, devices: [{name: a, flops_per_second: 1e9}]}]");
 }
 
 TEST(Cluster, Tf32) {

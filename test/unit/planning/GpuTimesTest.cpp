@@ -125,9 +125,8 @@ TEST(GpuTimes, MoreIsNeverFaster) {
   more = work;
   more.set_attention_flops_per_row(1e9);
   EXPECT_GT(gpuSeconds(more, false, 4, rates), plain);
-  EXPECT_GT(gpuSeconds(more, true, 4, rates), gpuSeconds(more, false, 4, rates)); // attention is
-                                                                                  // slower in the
-                                                                                  // backward
+  // Attention is slower in the backward.
+  EXPECT_GT(gpuSeconds(more, true, 4, rates), gpuSeconds(more, false, 4, rates));
   EXPECT_EQ(gpuSeconds(work, false, 0, rates), 0);
   EXPECT_EQ(gpuSeconds(bundle::FunctionCost(), false, 4, rates), 0);
 }

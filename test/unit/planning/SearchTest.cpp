@@ -65,9 +65,8 @@ TEST(Search, SamePlanOnAnyNumberOfThreads) {
     int64_t batch;
     uint32_t candidates;
   };
-  for (const Case &of : {Case{{90, 45, 20}, 3, 24, 300}, Case{{90, 45}, 2, 8, 0}}) { // the second
-                                                                                     // problem uses
-                                                                                     // descents
+  // The second problem uses descents.
+  for (const Case &of : {Case{{90, 45, 20}, 3, 24, 300}, Case{{90, 45}, 2, 8, 0}}) {
     auto made = setUp(of.speeds, of.each, 4, of.batch);
     SearchOptions options;
     options.candidates = of.candidates;

@@ -140,10 +140,9 @@ TEST(Findings, Residence) {
       {{}, {}, {verify::PlanView::Tier::NotNamed, verify::PlanView::Tier::Host}});
   expectFinding(test, Code::Residence,
                 {"moments", "memory of kind DEVICE", "the plan keeps it on the host"});
+  // The last rule applies.
   test.view.offload.push_back(
-      {{0}, {}, {verify::PlanView::Tier::NotNamed, verify::PlanView::Tier::Device}}); // the last
-                                                                                      // rule
-                                                                                      // applies
+      {{0}, {}, {verify::PlanView::Tier::NotNamed, verify::PlanView::Tier::Device}});
   EXPECT_TRUE(test.findings().empty()) << test.text();
 }
 

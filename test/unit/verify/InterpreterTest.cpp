@@ -37,9 +37,8 @@ TEST(Interpreter, SeesARace) {
 
 TEST(Interpreter, SeesADeadlock) {
   Case test({}, pipeline());
-  auto *wait = test.programs[0].mutable_instructions(2)->add_waits(); // waits for the last compute
-                                                                      // instruction of the same
-                                                                      // step
+  // Waits for the last compute instruction of the same step.
+  auto *wait = test.programs[0].mutable_instructions(2)->add_waits();
   for (const auto &instruction : test.programs[0].instructions())
     wait->set_position(wait->position() + (instruction.queue() == 0));
   wait->set_position(wait->position() - 1);

@@ -47,22 +47,18 @@ inline constexpr llvm::StringLiteral kModel = "model"; ///< symbol of the model'
 inline constexpr llvm::StringLiteral kInput = "zorse.input";
 inline constexpr llvm::StringLiteral kParameter = "zorse.parameter";
 inline constexpr llvm::StringLiteral kTrainable = "zorse.trainable";
-inline constexpr llvm::StringLiteral kRunningStat = "zorse.running_stat"; ///< with kTrainable: a
-                                                                          ///< running statistic,
-                                                                          ///< read by
-                                                                          ///< zorse.running_stat
-inline constexpr llvm::StringLiteral kConstant = "zorse.constant"; ///< with kTrainable = false: no
-                                                                   ///< model parameter, not in
-                                                                   ///< checkpoints
+/// With kTrainable: a running statistic, read by zorse.running_stat.
+inline constexpr llvm::StringLiteral kRunningStat = "zorse.running_stat";
+/// With kTrainable = false: no model parameter, not in checkpoints.
+inline constexpr llvm::StringLiteral kConstant = "zorse.constant";
 inline constexpr llvm::StringLiteral kTerm = "zorse.term";
 inline constexpr llvm::StringLiteral kRole = "zorse.role";
 inline constexpr llvm::StringLiteral kFactor = "zorse.factor";
 inline constexpr llvm::StringLiteral kCount = "zorse.count";
-inline constexpr llvm::StringLiteral kReduce = "zorse.reduce";   ///< with kCount: "sum", "max" or
-                                                                 ///< "min"
-inline constexpr llvm::StringLiteral kMeaning = "zorse.meaning"; ///< with kCount, set by
-                                                                 ///< zorse-find-units: its
-                                                                 ///< human-readable meaning
+inline constexpr llvm::StringLiteral kReduce = "zorse.reduce"; ///< with kCount: "sum", "max" or
+                                                               ///< "min"
+/// With kCount, set by zorse-find-units: its human-readable meaning.
+inline constexpr llvm::StringLiteral kMeaning = "zorse.meaning";
 inline constexpr llvm::StringLiteral kLowerBound = "zorse.lower_bound",
                                      kUpperBound = "zorse.upper_bound"; ///< bounds of an input's
                                                                         ///< values

@@ -51,9 +51,8 @@ struct CheckpointOptions {
                          ///< directory with snapshots
   std::string weightsFile; ///< not empty: the state is collected only for this weights export;
                            ///< messages refer to it
-  std::function<void(uint64_t step, const std::string &path)> written; ///< on rank 0: a snapshot is
-                                                                       ///< complete; called in a
-                                                                       ///< thread of this class
+  /// On rank 0: a snapshot is complete; called in a thread of this class.
+  std::function<void(uint64_t step, const std::string &path)> written;
   std::function<void(const std::string &)> warn; ///< a snapshot failed or was late; the same text
                                                  ///< on every rank; called in a thread of this
                                                  ///< class

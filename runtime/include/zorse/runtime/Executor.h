@@ -94,9 +94,8 @@ struct ExecutorOptions {
                                        ///< a function; 0: off (the job's coordinator is the
                                        ///< watchdog)
   std::function<void(const ObservedCall &)> beforeCall;
-  std::function<bool(const bundle::Instruction &, bool evaluation)> observes; ///< instructions with
-                                                                              ///< calls to observe;
-                                                                              ///< null: all
+  /// Instructions with calls to observe; null: all.
+  std::function<bool(const bundle::Instruction &, bool evaluation)> observes;
 };
 
 /// A device that this process executes.

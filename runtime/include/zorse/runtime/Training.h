@@ -82,10 +82,8 @@ struct TrainingRun {
   /// Called in a process with devices that have no work: waits until the job has finished the next
   /// turn. Null: the instructions set the pace.
   std::function<void()> pace;
-  std::function<StateObserver *(uint64_t step, bool last)> stateObserver; ///< returns the reader
-                                                                          ///< that saves the state
-                                                                          ///< of a step; null:
-                                                                          ///< state is not saved
+  /// Returns the reader that saves the state of a step; null: state is not saved.
+  std::function<StateObserver *(uint64_t step, bool last)> stateObserver;
   /// Treatment of a step with a loss or gradients that are not finite. Its update is never
   /// applied, because it would make all later updates NaN. If groups are updated separately
   /// (commitsByGroup), the update has been applied before this is known, and the run always stops.

@@ -107,9 +107,8 @@ public:
   void run(const LibraryArguments &arguments) override {
     const auto *sums = static_cast<const double *>(arguments.operands[0]);
     auto &scalars = *static_cast<abi::StepScalars *>(arguments.operands[1]);
-    auto &state = *static_cast<abi::OptimizerStep *>(arguments.operands[2]); // only `updates` if
-                                                                             // there is no loss
-                                                                             // scaling
+    // Only `updates` if there is no loss scaling.
+    auto &state = *static_cast<abi::OptimizerStep *>(arguments.operands[2]);
     const bool scales = scaleInterval_ > 0;
 
     const double scale = scales ? state.lossScale : 1.0;

@@ -155,10 +155,8 @@ private:
       if (shard.device == rank_ || shard.empty() || !held.whole.has(shard))
         continue;
       uint32_t message = firstMessage + uint32_t(i);
-      const bool near = messenger_.site(shard.device) == messenger_.site(rank_); // it comes from
-                                                                                 // its owner, and
-                                                                                 // to all others
-                                                                                 // here, too
+      // It comes from its owner, and to all others here, too.
+      const bool near = messenger_.site(shard.device) == messenger_.site(rank_);
       const std::vector<uint32_t> readers = near ? std::vector<uint32_t>()
                                                  : holdersOf(a.reads, shard);
       ZORSE_TRY(messenger_.postReceive(in, operation, message,
@@ -301,10 +299,9 @@ private:
     Inbox message;
   };
   std::mutex mutex_;
-  std::map<uint32_t, PostedReceives> posted_;                         ///< key: instruction
-  std::map<std::pair<uint64_t, uint32_t>, ExpectedReceive> expected_; ///< pre-posted receives that
-                                                                      ///< were not called yet; key:
-                                                                      ///< slot and peer
+  std::map<uint32_t, PostedReceives> posted_; ///< key: instruction
+  /// Pre-posted receives that were not called yet; key: slot and peer.
+  std::map<std::pair<uint64_t, uint32_t>, ExpectedReceive> expected_;
 };
 
 /// Makes a write to a connection of a dead peer an error instead of a fatal signal.

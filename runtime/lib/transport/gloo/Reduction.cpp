@@ -174,9 +174,8 @@ std::vector<ReductionHop> zorse::runtime::gloo_transport::hopsOf(const Messenger
   for (size_t r = 1; r < runs.size(); ++r)
     crossings += away(runs[r]) ? runs[r].size() : 0;
   std::vector<ReductionHop> hops;
-  if (chained < crossings || (chained == crossings && shard % 2 == 1)) { // a tie: odd and even
-                                                                         // shards use opposite
-                                                                         // directions of the link
+  // A tie: odd and even shards use opposite directions of the link.
+  if (chained < crossings || (chained == crossings && shard % 2 == 1)) {
     for (const std::vector<uint32_t> &run : runs)
       hops.push_back({&run == &runs.back() && !away(run) ? owner : collector(run), run});
     if (hops.back().rank != owner)
