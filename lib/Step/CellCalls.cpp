@@ -15,13 +15,11 @@ using namespace zorse::step;
 namespace {
 
 namespace bundle = zorse::bundle;
-using Segment = bundle::UnitFunction::Segment;
 
 class CellCaller {
 public:
   explicit CellCaller(PlanLowering &x)
-      : x(x), templates(x.tables.shapes(x.plan.schedule.splitBackward)),
-        values(static_cast<size_t>(x.summary.values_size())), gradients(values),
+      : x(x), values(static_cast<size_t>(x.summary.values_size())), gradients(values),
         fresh(values.size(), 0), firstCall(x.buffers.size(), kNone) {}
 
   void run() {
@@ -44,8 +42,8 @@ private:
   /// doubling would need twice the memory while arguments are copied.
   void reserve() {
     size_t calls = 0, arguments = 0;
-    for (const CellTemplate *shape : x.shapeOf)
-      for (const auto &list : templates.inside(*shape).calls) {
+    for (uint32_t c = 0; c < x.shapeOf.size(); ++c)
+      for (const auto &list : x.insideOf(c).calls) {
         calls += list.size();
         for (const CellInside::Call &of : list)
           arguments += of.call->arguments.size();
@@ -61,7 +59,8 @@ private:
     cell = &x.plan.cells[static_cast<size_t>(instruction.cell)];
     info = &x.cells[static_cast<size_t>(instruction.cell)];
     shape = x.shapeOf[static_cast<size_t>(instruction.cell)];
-    inside = &templates.inside(*shape);
+    inside = &x.insideOf(static_cast<uint32_t>(instruction.cell));
+    summary = &x.tables.of(*cell).summary;
     instruction.calls.begin = static_cast<uint32_t>(x.graph.calls.size());
     switch (instruction.task) {
     case bundle::Compute::F:
@@ -155,7 +154,7 @@ private:
     call.unit = unit;
     call.rows = cell->rows();
     call.sampleBase = cell->sampleBegin;
-    call.rngIdBase = unit < 0 ? 0 : x.summary.units(unit).rng_id_base();
+    call.rngIdBase = unit < 0 ? 0 : summary->units(unit).rng_id_base();
     call.arguments.begin = call.arguments.end = static_cast<uint32_t>(x.graph.arguments.size());
     x.graph.calls.push_back(call);
     return x.graph.calls.back();
@@ -169,50 +168,21 @@ private:
     if (kind == 1)
       findFresh(made);
     const size_t first = made;
-    for (; made < calls.size(); ++made) {
-      const Segment *segment = segmentOf(calls[made]);
-      if (segment && segment->before() != Segment::NOTHING && made > first)
-        break;
-      segment ? addSegment(calls[made], *segment, kind > 0)
-              : addUnit(calls[made], calls[made].call->function, kind > 0);
-    }
+    for (; made < calls.size() && (made == first || calls[made].call->segment == 0); ++made)
+      addUnit(calls[made], kind > 0);
     if (made < calls.size())
       begun[{info, kind}] = made;
     else if (before != begun.end())
       begun.erase(before);
   }
 
-  void addUnit(const CellInside::Call &of, uint32_t function, bool later) {
-    addCall(function, of.unit);
+  /// A segment without launches has no call.
+  void addUnit(const CellInside::Call &of, bool later) {
+    if (of.call->arguments.empty())
+      return;
+    addCall(of.call->function, of.unit).segment = of.call->segment;
     for (const Binding &binding : of.call->arguments)
       bind(of, binding, later);
-  }
-
-  /// Returns null if the function has no segments.
-  const Segment *segmentOf(const CellInside::Call &of) const {
-    const auto &segments = unitFunction(x.summary, of.unit, of.task).segments();
-    return segments.empty() ? nullptr
-                            : &segments[static_cast<int>(
-                                  of.call - x.tables.unitCalls().of(of.unit, of.task).data())];
-  }
-
-  /// Adds a call of the function for the cell's device, on the device's rows if the segment divides
-  /// the rows.
-  void addSegment(const CellInside::Call &of, const Segment &segment, bool later) {
-    const auto index = static_cast<uint32_t>(cell - x.plan.cells.data());
-    const std::vector<uint32_t> members = membersOf(x, index);
-    const auto member =
-        static_cast<size_t>(std::find(members.begin(), members.end(), index) - members.begin());
-    const Cell *const whole = cell;
-    Cell share = *cell;
-    if (segment.shared()) {
-      const Samples rows = shareOf(*cell, member, members.size());
-      share.sampleBegin = rows.begin;
-      share.sampleEnd = rows.end;
-    }
-    cell = &share;
-    addUnit(of, segment.functions(static_cast<int>(member)), later);
-    cell = whole;
   }
 
   /// Finds the gradients that have no contribution yet after the first `calls` calls of B.
@@ -241,7 +211,7 @@ private:
   }
 
   void bind(const CellInside::Call &of, const Binding &binding, bool later) {
-    const bundle::UnitInfo &unit = x.summary.units(of.unit);
+    const bundle::UnitInfo &unit = summary->units(of.unit);
     const auto u = static_cast<uint32_t>(of.unit);
     auto add = [&](Region where, const Value &value) {
       return &x.appendArgument(binding.argument, binding.index, binding.mode, where, value);
@@ -266,16 +236,22 @@ private:
     }
     case Operand::Saved:
       return addBlock(binding, savedOf(of.unit, later),
-                      extent(zorse::classOf(x.summary, unit).saved_bytes()),
+                      extent(zorse::classOf(*summary, unit).saved_bytes()),
                       Value::savedBlock(u, samples()));
     case Operand::Deferred:
       return addBlock(
           binding, info->numberOfB + inside->deferred + u - static_cast<uint32_t>(cell->unitBegin),
-          extent(zorse::classOf(x.summary, unit).saved_for_weight_grad_bytes()),
+          extent(zorse::classOf(*summary, unit).saved_for_weight_grad_bytes()),
           Value::deferredBlock(u, samples()));
+    case Operand::Exchange:
+      return bindExchange(of, binding, later);
     case Operand::Workspace:
-      if (const uint64_t bytes = extent(unitFunction(x.summary, of.unit, of.task).workspace()))
-        add(placeBuffer(x.workspace[cell->device], 0, bytes), {});
+      if (const auto &function = unitFunction(*summary, of.unit, of.task);
+          const uint64_t bytes = extent(function.workspace()))
+        add(function.exchanges_size()
+                ? place(exchangeNumber(of.unit, CellInside::kWorkspace, later), 0, bytes)
+                : placeBuffer(x.workspace[cell->device], 0, bytes),
+            {});
       return;
     case Operand::Scalars:
       return void(add(placeBuffer(x.scalars[cell->device], 0, kScalarsBytes), Value::scalars()));
@@ -283,6 +259,26 @@ private:
       return addBlock(binding, lossOf(of.unit, binding.index, later),
                       lossRowsBytes(x.summary, *cell), Value::lossRows(u, binding.id, samples()));
     }
+  }
+
+  /// Returns the number of the buffer of an exchange, or of the workspace of a function with
+  /// exchanges.
+  uint32_t exchangeNumber(int32_t unit, uint32_t number, bool later) const {
+    for (const CellInside::Exchanged &made : inside->exchanged[later])
+      if (made.unit == unit && made.number == number)
+        return (later ? info->numberOfB : info->numberOfF) + made.place;
+    return kNone; // unreachable: templates have every exchange
+  }
+
+  void bindExchange(const CellInside::Call &of, const Binding &binding, bool later) {
+    uint64_t bytes = 0;
+    for (const auto &exchange : unitFunction(*summary, of.unit, of.task).exchanges())
+      for (const bundle::AffineSize &part : exchange.parts())
+        bytes += exchange.number() == binding.id ? extent(part) : 0;
+    x.appendArgument(
+        binding.argument, binding.index, binding.mode,
+        place(exchangeNumber(of.unit, binding.id, later), 0, bytes),
+        Value::exchange(static_cast<uint32_t>(of.unit), binding.id, binding.cut != 0, samples()));
   }
 
   /// The first call in list order that adds to a group's accumulator on a device overwrites it.
@@ -328,7 +324,7 @@ private:
   void addSums() {
     const uint32_t function = x.summary.sum_loss_function();
     for (int32_t u = cell->unitBegin; u < cell->unitEnd; ++u) {
-      const auto &unit = x.summary.units(u);
+      const auto &unit = summary->units(u);
       if (unit.loss_terms_size() == 0)
         continue;
       addCall(function, -1);
@@ -348,15 +344,15 @@ private:
   }
 
   PlanLowering &x;
-  CellTemplates &templates;
   // The cell of the current task.
   const Cell *cell = nullptr;
   const CellInfo *info = nullptr;
   const CellTemplate *shape = nullptr;
   const CellInside *inside = nullptr;
-  std::vector<BufferRange> values, gradients; ///< by value
-  std::vector<uint8_t> fresh;                 ///< by value: its gradient has no contribution yet
-  std::vector<uint32_t> firstCall;            ///< by buffer: first call that adds to it
+  const bundle::ModelSummary *summary = nullptr; ///< with the units of the cell's device
+  std::vector<BufferRange> values, gradients;    ///< by value
+  std::vector<uint8_t> fresh;                    ///< by value: its gradient has no contribution yet
+  std::vector<uint32_t> firstCall;               ///< by buffer: first call that adds to it
   std::map<std::pair<const CellInfo *, int>, size_t> begun; ///< by cell and kind of task: number of
                                                             ///< calls before its next exchange
 };

@@ -68,6 +68,8 @@ private:
                                         // overwrite each other
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
       numberMade(u, made.numbersOfF, madeValues, made.losses, kInF);
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+      numberExchanged(u, TaskKind::Forward, made.numbersOfF);
     for (int32_t u = cell.unitEnd - 1; u >= cell.unitBegin; --u)
       for (uint32_t v : unit(u).values_in())
         if (hasGradient(v) && !isIn(x.gradsAt[cell.unitEnd], v) && !isIn(begun, v))
@@ -75,6 +77,8 @@ private:
     made.numbersOfB = static_cast<uint32_t>(begun.size());
     deferredPlace = made.numbersOfB;
     made.numbersOfB += split ? size : 0;
+    for (int32_t u = cell.unitEnd - 1; u >= cell.unitBegin; --u)
+      numberExchanged(u, TaskKind::Backward, made.numbersOfB);
     savedAgain = made.numbersOfB;
     if (!again)
       return;
@@ -90,6 +94,22 @@ private:
       ofValues.push_back({v, next++, 0});
     for (int k = 0; k < unit(u).loss_terms_size(); ++k)
       ofLosses.push_back({static_cast<uint32_t>(u), next++, by});
+  }
+
+  /// Numbers what the devices of a group exchange in a task of a unit, and its workspace.
+  void numberExchanged(int32_t u, TaskKind kind, uint32_t &next) {
+    const std::optional<UnitTask> task = unitTask(summary, u, kind, split);
+    if (!task || unitFunction(summary, u, *task).exchanges_size() == 0)
+      return;
+    const bundle::UnitFunction &function = unitFunction(summary, u, *task);
+    auto &list = exchanged[kind == TaskKind::Backward];
+    for (const auto &exchange : function.exchanges()) {
+      uint64_t bytes = 0;
+      for (const bundle::AffineSize &part : exchange.parts())
+        bytes += extentOf(part);
+      list.push_back({{u, exchange.number(), next++}, bytes});
+    }
+    list.push_back({{u, CellInside::kWorkspace, next++}, extentOf(function.workspace())});
   }
 
   // ---- Calls, and the buffers that their arguments access.
@@ -114,8 +134,9 @@ private:
   void add(int32_t u, std::optional<UnitTask> task, int kind) {
     if (!task)
       return;
-    made.workspace =
-        std::max(made.workspace, extentOf(unitFunction(summary, u, *task).workspace()));
+    if (const bundle::UnitFunction &function = unitFunction(summary, u, *task);
+        function.exchanges_size() == 0)
+      made.workspace = std::max(made.workspace, extentOf(function.workspace()));
     for (const UnitCall &call : units.of(u, *task)) {
       if (inside)
         inside->calls[kind].push_back({u, *task, &call});
@@ -150,6 +171,7 @@ private:
       case Operand::Workspace:
       case Operand::Scalars:
       case Operand::Loss:
+      case Operand::Exchange:
         break;
       }
   }
@@ -201,6 +223,9 @@ private:
     }
     if (again)
       addLocal(scratch, 0, scratchTasks, /*late=*/false);
+    for (bool late : {false, true})
+      for (const auto &[buffer, bytes] : exchanged[late])
+        addLocal(bytes, buffer.place, late ? kInB : kInF, late);
     for (const CellTemplate::Made &rows : lossesAgain)
       addLocal(lossRowsBytes(summary, cell), rows.place, kInB, /*late=*/true);
   }
@@ -302,6 +327,9 @@ private:
     inside->lossesAgain = std::move(lossesAgain);
     for (uint32_t place = 0; place < begun.size(); ++place)
       inside->gradients.push_back({begun[place], place, gradients[begun[place]]});
+    for (bool late : {false, true})
+      for (const auto &[buffer, bytes] : exchanged[late])
+        inside->exchanged[late].push_back(buffer);
     inside->savedAgain = savedAgain;
     inside->deferred = deferredPlace;
   }
@@ -323,6 +351,8 @@ private:
   std::map<uint32_t, CellTemplate::GroupUse> groups;
   std::vector<uint32_t> begun; ///< values whose gradients begin here, by place
   std::vector<CellTemplate::Made> madeValues, remade, lossesAgain;
+  /// Of F and B: buffers and their bytes.
+  std::vector<std::pair<CellInside::Exchanged, uint64_t>> exchanged[2];
   uint32_t savedAgain = 0, deferredPlace = 0;
 };
 

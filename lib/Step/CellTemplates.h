@@ -43,7 +43,8 @@ struct Binding {
   uint32_t index = 0;
   bundle::AccessMode mode = bundle::READ;
   Operand of = Operand::Scalars;
-  uint32_t id = 0;  ///< id of the parameter, the input, the value or the loss term; number of the exchange
+  uint32_t id = 0;  ///< id of the parameter, the input, the value or the loss term; number of the
+                    ///< exchange
   uint32_t cut = 0; ///< for a gradient: the sum of the contributions of users at or after this unit
 };
 
@@ -129,8 +130,8 @@ struct CellInside {
     bool crossesStep; ///< numbered among B's buffers
   };
   std::vector<Local> locals; ///< their bytes are counted in CellTemplate::inside
-  /// A buffer of a function with exchanges: of an exchange, or its workspace, which other tasks must
-  /// not use between its segments.
+  /// A buffer of a function with exchanges: of an exchange, or its workspace, which other tasks
+  /// must not use between its segments.
   struct Exchanged {
     int32_t unit;
     uint32_t number; ///< kWorkspace: the workspace

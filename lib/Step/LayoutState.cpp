@@ -1,6 +1,7 @@
 // Readers, contributors and owners of every state group, and their buffers.
 
 #include "PlanLowering.h"
+#include "Tables.h"
 
 #include "zorse/Base/Apportion.h"
 #include "zorse/Step/AssignMicroBatches.h"
@@ -105,24 +106,30 @@ void findReaders(PlanLowering &x) {
   const uint32_t devices = static_cast<uint32_t>(x.plan.devices.size());
   size_t chunk = 0;
   for (uint32_t d = 0; d < devices; ++d) {
-    std::map<uint32_t, double> weights;
-    for (; chunk < x.chunks.size() && x.chunks[chunk].device == d; ++chunk)
+    std::map<uint32_t, GroupState> states;
+    for (; chunk < x.chunks.size() && x.chunks[chunk].device == d; ++chunk) {
+      const LoweringTables &own = x.tablesOf(x.chunks[chunk]);
       for (int32_t u = x.chunks[chunk].unitBegin; u < x.chunks[chunk].unitEnd; ++u)
-        for (uint32_t group : x.groupsOf[u])
-          weights[group] += static_cast<double>(x.chunks[chunk].rows);
-    for (auto [group, weight] : weights) {
-      GroupState groupState;
-      groupState.group = group;
-      groupState.reads = true;
-      groupState.weight = weight;
-      x.groupStates[d].push_back(groupState);
+        for (uint32_t group : own.groupsOf[static_cast<size_t>(u)]) {
+          GroupState &state = states[group];
+          state.weight += static_cast<double>(x.chunks[chunk].rows);
+          state.contributes |= x.chunks[chunk].group < 0 || own.contributes(u, group);
+        }
+    }
+    for (auto &[group, state] : states) {
+      state.group = group;
+      state.reads = true;
+      x.groupStates[d].push_back(state);
     }
   }
   for (auto [like, replica] : x.replicas)
     x.groupStates[replica] = x.groupStates[like];
   for (uint32_t d = 0; d < devices; ++d)
-    for (const GroupState &groupState : x.groupStates[d])
+    for (const GroupState &groupState : x.groupStates[d]) {
       x.readersOf[groupState.group].push_back(d);
+      if (groupState.contributes)
+        x.contributorsOf[groupState.group].push_back(d);
+    }
 }
 
 void findOwners(PlanLowering &x) {
@@ -186,7 +193,9 @@ struct HoldingLayout {
     addUnshardedParams(x, device, groupState,
                        static_cast<uint64_t>(held) * elementBytes(x.computeType(groupState.group)));
     if (info.trainable())
-      groupState.gradients = x.addBuffer(device, bytes(held), MemoryCategory::Gradients);
+      groupState.gradients =
+          x.addBuffer(device, groupState.contributes ? bytes(info.elements()) : keptBytes(),
+                      MemoryCategory::Gradients);
     if (keeps)
       keepState();
     if (keeps && info.trainable())
@@ -221,9 +230,9 @@ struct HoldingLayout {
   void reduceGradients() {
     // A gradient buffer that is allocated by phase is freed as a whole, so the reduced part needs a
     // separate buffer.
-    const bool alone = x.readersOf[groupState.group].size() == 1 &&
+    const bool alone = x.contributorsOf[groupState.group].size() == 1 &&
                        x.ownersOf[groupState.group].size() == 1;
-    groupState.reduced = x.usesOf[groupState.group].empty() || alone || !groupState.reads
+    groupState.reduced = x.usesOf[groupState.group].empty() || alone || !groupState.contributes
                              ? groupState.gradients
                              : x.addBuffer(device, keptBytes(), MemoryCategory::Gradients);
     if (groupState.at.gradients == MemoryTier::Host)

@@ -14,7 +14,7 @@ namespace {
 
 using zorse::bundle::AccessMode;
 namespace bundle = zorse::bundle;
-using Segment = bundle::UnitFunction::Segment;
+using Exchange = bundle::UnitFunction::Exchange;
 
 class CellLowering {
 public:
@@ -306,80 +306,97 @@ private:
     x.cells[cells[0]].*task = {op, op};
   }
 
-  /// Each task is a sequence of ops with an exchange between successive ones.
+  /// Adds the task of the devices of a group: a sequence of ops per device, with an exchange
+  /// between successive ones.
   void addExchangingTasks(const std::vector<uint32_t> &cells, TaskKind kind,
                           CellTask CellInfo::*task) {
     const Cell &like = x.plan.cells[cells[0]];
-    std::vector<std::pair<int32_t, const Segment *>> exchanges; // segments of units that need an
-                                                                // exchange before them
+    const bundle::ModelSummary &summary = x.tables.of(like).summary;
+    std::vector<std::pair<int32_t, const Exchange *>> exchanges; // units, in the order of the task
     for (int32_t i = 0; i < like.unitEnd - like.unitBegin; ++i) {
       const int32_t u = kind == TaskKind::Forward ? like.unitBegin + i : like.unitEnd - 1 - i;
-      for (const Segment &segment :
-           unitFunction(x.summary, u,
-                        kind == TaskKind::Forward ? UnitTask::Forward : UnitTask::Backward)
-               .segments())
-        if (segment.before() != Segment::NOTHING)
-          exchanges.push_back({u, &segment});
+      if (const auto of = unitTask(summary, u, kind, x.plan.schedule.splitBackward))
+        for (const Exchange &exchange : unitFunction(summary, u, *of).exchanges())
+          exchanges.push_back({u, &exchange});
     }
     const size_t ops = exchanges.size() + 1;
     for (uint32_t c : cells)
       x.cells[c].*task = {addTask(c, kind, ops), static_cast<uint32_t>(x.ops.size() - 1)};
-    for (auto [unit, segment] : exchanges) {
-      const uint32_t exchange = addExchange(cells, kind, unit, *segment);
+    for (auto [unit, exchange] : exchanges) {
+      const auto [first, last] = addExchange(cells, kind, unit, *exchange);
       for (uint32_t c : cells)
-        x.addEdge((x.cells[c].*task).end, exchange);
+        x.addEdge((x.cells[c].*task).end, first);
       for (uint32_t c : cells) {
         (x.cells[c].*task).end = addTask(c, kind, ops);
-        x.addEdge(exchange, (x.cells[c].*task).end);
+        x.addEdge(last, (x.cells[c].*task).end);
       }
     }
   }
 
-  /// Adds a gather or a reduction of the parts of a value that the cells of a set have.
-  uint32_t addExchange(const std::vector<uint32_t> &cells, TaskKind kind, int32_t unit,
-                       const Segment &segment) {
-    const bool gathers = segment.before() == Segment::GATHER;
+  /// Adds an exchange of the devices of a group: a gather of their parts, or a reduction and a
+  /// gather of the sum. \returns its first and last op
+  std::pair<uint32_t, uint32_t> addExchange(const std::vector<uint32_t> &cells, TaskKind kind,
+                                            int32_t unit, const Exchange &exchange) {
     const Cell &like = x.plan.cells[cells[0]];
-    const uint32_t id = x.summary.units(unit).values_out(static_cast<int>(segment.value()));
-    const auto row = rowBytes(id), bytes = static_cast<uint64_t>(like.rows()) * row;
-    const auto rowElements =
-        static_cast<int64_t>(row / elementBytes(x.summary.values(static_cast<int>(id)).type()));
+    std::vector<int64_t> ends; // bytes, by part
+    for (const bundle::AffineSize &part : exchange.parts())
+      ends.push_back((ends.empty() ? 0 : ends.back()) + part.fixed() +
+                     part.per_row() * like.rows());
+    const bool sums = exchange.kind() == Exchange::ALL_REDUCE;
+    const auto bytes = static_cast<uint64_t>(ends.back());
+    if (sums) { // every device sums an equal part
+      const auto blocks = static_cast<int64_t>(bytes / kRegionAlignment),
+                 count = static_cast<int64_t>(cells.size());
+      ends.clear();
+      for (int64_t m = 1; m <= count; ++m)
+        ends.push_back(m == count ? static_cast<int64_t>(bytes)
+                                  : blocks * m / count * static_cast<int64_t>(kRegionAlignment));
+    }
+    std::vector<std::tuple<uint32_t, Region, Region>> parts; // device, all, its part
     Collective collective;
-    collective.value = Value::activation(id, {like.sampleBegin, like.sampleEnd});
     collective.phase = kind == TaskKind::Forward ? bundle::FORWARD : bundle::BACKWARD;
-    collective.type = x.summary.values(static_cast<int>(id)).type();
-    std::vector<std::pair<uint32_t, Part>> parts; // by device
+    collective.type = exchange.type();
+    const auto size = static_cast<int64_t>(elementBytes(exchange.type()));
     for (size_t m = 0; m < cells.size(); ++m) {
-      const uint32_t device = x.plan.cells[cells[m]].device, whole = insideBuffer(cells[m], id);
-      const Samples share = gathers ? shareOf(like, m, cells.size())
-                                    : Samples{like.sampleBegin, like.sampleEnd};
-      const int64_t begin = share.begin - like.sampleBegin, end = share.end - like.sampleBegin;
+      const uint32_t device = x.plan.cells[cells[m]].device;
+      const uint32_t buffer = exchangeBuffer(cells[m], kind, unit, exchange.number());
+      const int64_t begin = m ? ends[m - 1] : 0;
       collective.members.push_back(device);
-      collective.shards.push_back({device, begin * rowElements, end * rowElements});
-      const Region mine = region(whole, static_cast<uint64_t>(begin) * row,
-                                 static_cast<uint64_t>(end - begin) * row);
-      const uint32_t term = x.summary.units(unit).values_out(static_cast<int>(segment.term()));
+      collective.shards.push_back({device, begin / size, ends[m] / size});
       parts.push_back(
-          {device, {region(gathers ? whole : insideBuffer(cells[m], term), 0, bytes), mine}});
+          {device, region(buffer, 0, bytes),
+           region(buffer, static_cast<uint64_t>(begin), static_cast<uint64_t>(ends[m] - begin))});
     }
     std::sort(parts.begin(), parts.end(),
-              [](const auto &a, const auto &b) { return a.first < b.first; });
-    const uint32_t op = x.addOp(0, kind == TaskKind::Forward ? kForwardPriority : kBackwardPriority,
-                                like.sampleBegin, unit);
-    x.describeCollective(gathers ? Work::Gather : Work::Scatter, std::move(collective));
-    for (const auto &[device, part] : parts)
-      x.addPart(device, part.whole, part.shard);
-    return op;
+              [](const auto &a, const auto &b) { return std::get<0>(a) < std::get<0>(b); });
+    auto add = [&](Work work) {
+      const uint32_t op = x.addOp(0,
+                                  kind == TaskKind::Forward ? kForwardPriority : kBackwardPriority,
+                                  like.sampleBegin, unit);
+      collective.value = Value::exchange(static_cast<uint32_t>(unit), exchange.number(),
+                                         work == Work::Gather, {like.sampleBegin, like.sampleEnd});
+      x.describeCollective(work, collective);
+      for (const auto &[device, all, part] : parts)
+        x.addPart(device, all, part);
+      return op;
+    };
+    const uint32_t first = add(sums ? Work::Scatter : Work::Gather);
+    if (!sums)
+      return {first, first};
+    const uint32_t last = add(Work::Gather);
+    x.addEdge(first, last);
+    return {first, last};
   }
 
-  /// Returns a buffer for the number of a value that no other cell accesses. It has 0 bytes here:
-  /// the template contains its size and live range.
-  uint32_t insideBuffer(uint32_t c, uint32_t value) {
-    const auto &values =
-        x.tables.shapes(x.plan.schedule.splitBackward).inside(*x.shapeOf[c]).values;
-    auto made = std::find_if(values.begin(), values.end(),
-                             [&](const CellTemplate::Made &one) { return one.id == value; });
-    return x.addNumbered(x.plan.cells[c].device, 0, x.cells[c].numberOfF + made->place);
+  /// Returns a buffer for the number of an exchange. It has 0 bytes here: the template contains its
+  /// size and live range.
+  uint32_t exchangeBuffer(uint32_t c, TaskKind kind, int32_t unit, uint32_t number) {
+    const bool late = kind != TaskKind::Forward;
+    for (const CellInside::Exchanged &made : x.insideOf(c).exchanged[late])
+      if (made.unit == unit && made.number == number)
+        return x.addNumbered(x.plan.cells[c].device, 0,
+                             (late ? x.cells[c].numberOfB : x.cells[c].numberOfF) + made.place);
+    return kNone; // unreachable: templates have every exchange
   }
 
   /// Adds one of the `ops` ops of a task. A task without work is ordered but not listed.
@@ -443,7 +460,8 @@ private:
     offloadToHost(x, c, [&](const CellTemplate::OffloadedBuffer &item) {
       return originalOf(cell, info, item);
     });
-    sumLosses(c);
+    if (cell.member == 0) // the devices of a group compute equal losses
+      sumLosses(c);
   }
 
   /// Adds the values that F produces, and the ports at the last cut.
@@ -525,6 +543,7 @@ private:
     info.gradIn = addPorts(inBoundaryValues);
 
     prefetchFromHost(x, c);
+    info.numberOfB = x.takeNumbers(x.shapeOf[c]->numbersOfB);
   }
 
   void finishBackward(uint32_t c) {
@@ -549,7 +568,6 @@ private:
       touchBy(info, shape.gradIn[i], gradIn(i).buffer);
     touchKept(info, shape);
     afterUnshardedParams(info);
-    info.numberOfB = x.takeNumbers(shape.numbersOfB);
     addGradOut(info, cell, shape);
   }
 
@@ -635,15 +653,10 @@ std::vector<uint32_t> zorse::step::membersOf(const PlanLowering &x, uint32_t cel
   for (uint32_t c : x.cellsByBegin[static_cast<size_t>(like.unitBegin)])
     if (x.plan.cells[c].sampleBegin == like.sampleBegin)
       members.push_back(c);
-  std::sort(members.begin(), members.end());
+  std::sort(members.begin(), members.end(), [&](uint32_t a, uint32_t b) {
+    return x.plan.cells[a].member < x.plan.cells[b].member;
+  });
   return members;
-}
-
-Samples zorse::step::shareOf(const Cell &cell, size_t member, size_t members) {
-  auto cut = [&](size_t m) {
-    return cell.sampleBegin + cell.rows() * static_cast<int64_t>(m) / static_cast<int64_t>(members);
-  };
-  return {cut(member), cut(member + 1)};
 }
 
 zorse::Status zorse::step::lowerCells(PlanLowering &x) { return CellLowering(x).run(); }

@@ -59,7 +59,7 @@ public:
     for (const ModelChunk &chunk : x.chunks) {
       uint32_t ready = x.addOp(0, kShortPriority, 0, chunk.unitBegin);
       x.addEdge(x.loadScalars[chunk.device], ready);
-      const std::vector<uint32_t> groups = x.groupsIn(chunk.unitBegin, chunk.unitEnd);
+      const std::vector<uint32_t> groups = x.groupsIn(chunk);
       std::vector<uint32_t> later; // state that backwards read and forwards did not wait for
       for (uint32_t g : groups) {
         const uint32_t forwards = x.unshardIntervalOf(g, chunk.unitBegin, false),
@@ -89,8 +89,8 @@ public:
   void reductionsAndUpdates() {
     norms.resize(x.plan.devices.size());
     for (uint32_t g : byCompletion()) {
-      bool sole = x.ownersOf[g].size() == 1 && x.readersOf[g].size() == 1 &&
-                  x.ownersOf[g][0] == x.readersOf[g][0];
+      bool sole = x.ownersOf[g].size() == 1 && x.contributorsOf[g].size() == 1 &&
+                  x.ownersOf[g][0] == x.contributorsOf[g][0];
       if (!sole)
         addReduction(g);
       for (uint32_t d : x.ownersOf[g]) {
@@ -110,7 +110,7 @@ public:
       uint32_t all = x.addOp(0, kShortPriority, 0, chunk.unitBegin);
       for (uint32_t c : chunk.cells)
         x.addEdge(x.cells[c].last().end, all);
-      for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
+      for (uint32_t g : x.groupsIn(chunk))
         if (reduction[g] != kNone)
           x.addEdge(all, reduction[g]);
       done[chunk.device].push_back({&chunk, all});
@@ -346,16 +346,17 @@ private:
     const auto &info = x.summary.groups(static_cast<int>(g));
     reduction[g] = x.addOp(0, kShortPriority, 0, completionRank(g));
     addCollective(Work::Scatter, Value::gradients(g, {0, info.elements()}), bundle::REDUCE,
-                  info.type(), x.readersOf[g]);
-    for (uint32_t d : participants(g, x.readersOf[g])) {
+                  info.type(), x.contributorsOf[g]);
+    for (uint32_t d : participants(g, x.contributorsOf[g])) {
       const GroupState &h = *x.findGroupState(d, g);
-      if (h.reads)
+      if (h.contributes)
         x.addAccess(reduction[g], h.gradients,
                     h.reduced == h.gradients ? PlanLowering::AccessSide::Both
                                              : PlanLowering::AccessSide::Before);
-      if (h.owns() && (!h.reads || h.reduced != h.gradients))
+      if (h.owns() && (!h.contributes || h.reduced != h.gradients))
         x.addAccess(reduction[g], h.reduced, PlanLowering::AccessSide::After);
-      x.addPart(d, h.reads ? elementRegion(h.gradients, 0, info.elements(), size(g)) : Region(),
+      x.addPart(d,
+                h.contributes ? elementRegion(h.gradients, 0, info.elements(), size(g)) : Region(),
                 h.owns() ? elementRegion(h.reduced, h.reducedPosition(h.owned.runs()[0]),
                                          h.owned.elements(), size(g))
                          : Region());

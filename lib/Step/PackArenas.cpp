@@ -301,10 +301,9 @@ public:
       x.placement.buffers[buffer.number] = buffer;
     for (const PlanLowering::BufferAccess &access : x.accesses)
       extend(x.buffers[access.buffer].number, access.op);
-    CellTemplates &templates = x.tables.shapes(x.plan.schedule.splitBackward);
     for (uint32_t c = 0; c < x.cells.size(); ++c) {
       touchState(c);
-      for (const CellInside::Local &local : templates.inside(*x.shapeOf[c]).locals)
+      for (const CellInside::Local &local : x.insideOf(c).locals)
         addLocal(c, local);
     }
   }

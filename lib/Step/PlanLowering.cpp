@@ -2,7 +2,8 @@
 #include "Tables.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <map>
+#include <tuple>
 
 using namespace zorse::step;
 
@@ -13,7 +14,7 @@ PlanLowering::PlanLowering(const bundle::ModelSummary &summary, const Plan &plan
                            const UnshardHints *hints, const Replicas *replicas)
     : LoweringArrays(std::move(tables.spare())), summary(summary), plan(plan), options(options),
       tables(tables), costs(options.costs), liveAt(tables.liveAt), gradsAt(tables.gradsAt),
-      groupsOf(tables.groupsOf), hints(hints), replicas(replicas ? *replicas : kNoReplicas) {
+      hints(hints), replicas(replicas ? *replicas : kNoReplicas) {
   const size_t devices = plan.devices.size();
   linkLoads.assign(costs->network().resources(), 0);
   listCells();
@@ -24,6 +25,7 @@ PlanLowering::PlanLowering(const bundle::ModelSummary &summary, const Plan &plan
     graph.devices[d].name = plan.devices[d].name;
   groupStates.resize(devices);
   readersOf.resize(summary.groups_size());
+  contributorsOf.resize(summary.groups_size());
   ownersOf.resize(summary.groups_size());
   scalars.assign(devices, kNone);
   loadScalars.assign(devices, kNone);
@@ -92,16 +94,17 @@ void PlanLowering::listCells() {
       cellsByEnd, cuts, count, [&](uint32_t c) { return static_cast<size_t>(cells[c].unitEnd); },
       bySample);
   fill(cellsOf, plan.devices.size(), count, [&](uint32_t c) { return cells[c].device; }, bySample);
-  CellTemplates &shapes = tables.shapes(plan.schedule.splitBackward);
   shapeOf.resize(count);
   secondsOf.resize(count);
+  const bool split = plan.schedule.splitBackward;
   for (uint32_t d = 0; d < plan.devices.size(); ++d) {
     uint32_t before = kNone; // previous cell: most cells of a device have equal shapes
     for (uint32_t c : cellsOf[d]) {
-      shapeOf[c] = &shapes.of(cells[c]);
+      LoweringTables &own = tables.of(cells[c]);
+      shapeOf[c] = &own.shapes(split).of(cells[c]);
       secondsOf[c] = before != kNone && shapeOf[c] == shapeOf[before]
                          ? secondsOf[before]
-                         : &tables.seconds(cells[c], *shapeOf[c], plan.schedule.splitBackward);
+                         : &own.seconds(cells[c], *shapeOf[c], split);
       before = c;
     }
   }
@@ -216,11 +219,12 @@ GroupState *PlanLowering::findGroupState(uint32_t device, uint32_t group) {
   return it != list.end() && it->group == group ? &*it : nullptr;
 }
 
-std::vector<uint32_t> PlanLowering::groupsIn(int32_t unitBegin, int32_t unitEnd) {
+std::vector<uint32_t> PlanLowering::groupsIn(const ModelChunk &chunk) {
   std::vector<uint32_t> groups;
+  const LoweringTables &own = tablesOf(chunk);
   ++stamp;
-  for (int32_t u = unitBegin; u < unitEnd; ++u)
-    for (uint32_t group : groupsOf[u])
+  for (int32_t u = chunk.unitBegin; u < chunk.unitEnd; ++u)
+    for (uint32_t group : own.groupsOf[static_cast<size_t>(u)])
       if (stamps[group] != stamp) {
         stamps[group] = stamp;
         groups.push_back(group);
@@ -228,23 +232,31 @@ std::vector<uint32_t> PlanLowering::groupsIn(int32_t unitBegin, int32_t unitEnd)
   return groups;
 }
 
+const CellInside &PlanLowering::insideOf(uint32_t cell) {
+  return tables.of(plan.cells[cell]).shapes(plan.schedule.splitBackward).inside(*shapeOf[cell]);
+}
+
+const LoweringTables &PlanLowering::tablesOf(const ModelChunk &chunk) {
+  return tables.of(plan.cells[chunk.cells.front()]);
+}
+
 void PlanLowering::findChunks() {
   chunkOf.assign(plan.cells.size(), kNone);
   chunkGroupsOf.assign(plan.devices.size(), 0);
-  std::unordered_map<uint64_t, uint32_t> known; // the device's chunks by unit range
+  std::map<std::tuple<int32_t, int32_t, int32_t>, uint32_t> known; // the device's chunks by units
+                                                                   // and group
   for (uint32_t d = 0; d < plan.devices.size(); ++d) {
     known.clear();
     size_t before = chunks.size();
     for (uint32_t c : cellsOf[d]) {
       const Cell &cell = plan.cells[c];
       bool again = chunks.size() > before && chunks.back().unitBegin == cell.unitBegin &&
-                   chunks.back().unitEnd == cell.unitEnd;
+                   chunks.back().unitEnd == cell.unitEnd && chunks.back().group == cell.group;
       uint32_t k = static_cast<uint32_t>(chunks.size() - again);
       if (!again) {
-        auto [it, fresh] = known.emplace(
-            static_cast<uint64_t>(cell.unitBegin) << 32 | static_cast<uint32_t>(cell.unitEnd), k);
+        auto [it, fresh] = known.emplace(std::tuple(cell.unitBegin, cell.unitEnd, cell.group), k);
         if (fresh)
-          chunks.push_back({d, cell.unitBegin, cell.unitEnd, {}, 0});
+          chunks.push_back({d, cell.unitBegin, cell.unitEnd, cell.group, {}, 0});
         k = it->second;
       }
       chunks[k].cells.push_back(c);

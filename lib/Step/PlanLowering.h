@@ -155,10 +155,10 @@ struct ScheduledOp {
 /// State and buffers of one device for one state group.
 struct GroupState {
   uint32_t group = 0;
-  bool reads = false; ///< has cells that use the group; if it is trainable, the device then
-                      ///< contributes to its gradient
-  Compact owned;      ///< owned elements
-  double weight = 0;  ///< units x samples that the device contributes
+  bool reads = false;       ///< has cells that use the group
+  bool contributes = false; ///< computes its gradient, or a summand of it
+  Compact owned;            ///< owned elements
+  double weight = 0;        ///< units x samples that the device contributes
   StatePlacement at;
   uint32_t persistentShard = kNone;   ///< persistent buffer of parameters in the group's type: the
                                       ///< owned elements; see `readsPersistentBuffer`
@@ -177,7 +177,7 @@ struct GroupState {
   /// other buffers it is run.place.
   int64_t position(const Compact::Run &run) const { return reads ? run.begin : run.place; }
   int64_t reducedPosition(const Compact::Run &run) const {
-    return reduced == gradients ? position(run) : run.place;
+    return reduced == gradients && contributes ? run.begin : run.place;
   }
 };
 
@@ -251,6 +251,7 @@ struct BoundaryValue {
 struct ModelChunk {
   uint32_t device = 0;
   int32_t unitBegin = 0, unitEnd = 0;
+  int32_t group = -1; ///< Cell::group
   std::vector<uint32_t> cells;
   int64_t rows = 0;
   uint32_t chunkGroup = 0;
@@ -413,13 +414,12 @@ struct PlanLowering : LoweringArrays {
 
   // Properties of the plan and the model.
   const std::vector<std::vector<uint32_t>> &liveAt,
-      &gradsAt; ///< per cut: values live across it; those with gradients
-  const std::vector<std::vector<uint32_t>> &groupsOf; ///< per unit, ascending
-  std::vector<ModelChunk> chunks;                     ///< by device
-  std::vector<ChunkGroup> chunkGroups;                ///< by device
-  std::vector<uint32_t> chunkGroupsOf;                ///< per device: number of bands
-  std::vector<std::vector<GroupState>> groupStates;   ///< per device, by group
-  std::vector<std::vector<uint32_t>> readersOf,
+      &gradsAt;                        ///< per cut: values live across it; those with gradients
+  std::vector<ModelChunk> chunks;      ///< by device
+  std::vector<ChunkGroup> chunkGroups; ///< by device
+  std::vector<uint32_t> chunkGroupsOf; ///< per device: number of bands
+  std::vector<std::vector<GroupState>> groupStates; ///< per device, by group
+  std::vector<std::vector<uint32_t>> readersOf, contributorsOf,
       ownersOf;                        ///< per group: devices; owners in the order of their extents
   std::vector<uint32_t> scalars;       ///< per device: buffer of the scalars block, kNone for idle
                                        ///< devices
@@ -499,8 +499,12 @@ struct PlanLowering : LoweringArrays {
                ? groupState.position(run)
                : groupState.position(groupState.owned.runs()[0]) + run.place;
   }
-  /// Returns the groups that units [begin, end) use, each once.
-  std::vector<uint32_t> groupsIn(int32_t unitBegin, int32_t unitEnd);
+  /// Returns the groups that a chunk uses, each once.
+  std::vector<uint32_t> groupsIn(const ModelChunk &chunk);
+  /// Returns the calls of a cell, and its buffers that only they access.
+  const CellInside &insideOf(uint32_t cell);
+  /// Returns the tables of a chunk's units.
+  const LoweringTables &tablesOf(const ModelChunk &chunk);
 
   /// Returns the type of a group's parameters in units and in gathers.
   bundle::ElementType computeType(uint32_t group) const {
@@ -589,8 +593,6 @@ uint64_t lossRowsBytes(const bundle::ModelSummary &summary, const Cell &cell);
 /// Returns the cells of a rectangle that several devices compute together, exchanging values: in
 /// the order of the plan, including `cell`.
 std::vector<uint32_t> membersOf(const PlanLowering &x, uint32_t cell);
-/// Returns the rows of such a cell that belong to one member, for segments that divide the rows.
-Samples shareOf(const Cell &cell, size_t member, size_t members);
 
 Status checkSummary(const bundle::ModelSummary &summary);
 /// Checks that sizes of the plan's cells do not overflow. Precondition: both arguments are valid.

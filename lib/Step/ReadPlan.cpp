@@ -51,8 +51,8 @@ public:
 
   Plan read() {
     checkKeys(root, "",
-              {"format", "model", "global_batch_size", "batch_norm_rows", "devices", "groups", "links",
-               "cells", "stages", "pipelines", "backward", "split_backward", "activations",
+              {"format", "model", "global_batch_size", "batch_norm_rows", "devices", "groups",
+               "links", "cells", "stages", "pipelines", "backward", "split_backward", "activations",
                "overlap_communication", "state", "offload", "schedule", "durations", "comment"},
               kRenamedPlanKeys);
     if (root.contains("format") && toInteger(root["format"], "format") != kPlanFormat)
@@ -236,7 +236,11 @@ private:
           fail(path, std::string("missing key \"") + key + "\"");
       auto [u0, u1] = toRange(list[i]["units"], path + ".units");
       auto [s0, s1] = toRows(toRange(list[i]["samples"], path + ".samples"), path + ".samples");
-      Cell cell{toInt32(u0, path + ".units"), toInt32(u1, path + ".units"), s0, s1, 0,
+      Cell cell{toInt32(u0, path + ".units"),
+                toInt32(u1, path + ".units"),
+                s0,
+                s1,
+                0,
                 readActivations(list[i], path, activations)};
       const auto group = groupIndex.find(toText(list[i]["device"], path + ".device"));
       if (group == groupIndex.end()) {

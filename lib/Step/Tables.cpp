@@ -43,14 +43,15 @@ LoweringTables::LoweringTables(const bundle::ModelSummary &summary,
       own->clear_device_groups();
       for (int i = 0; i < group.units_size(); ++i)
         *own->mutable_units(static_cast<int>(group.units(i))) = member.units(i);
-      members.back().push_back(std::unique_ptr<LoweringTables>(
-          new LoweringTables(std::move(own), functions, *this)));
+      members.back().push_back(
+          std::unique_ptr<LoweringTables>(new LoweringTables(std::move(own), functions, *this)));
     }
   }
 }
 
 LoweringTables::LoweringTables(std::unique_ptr<bundle::ModelSummary> own,
-                               const bundle::FunctionLibrary *functions, const LoweringTables &whole)
+                               const bundle::FunctionLibrary *functions,
+                               const LoweringTables &whole)
     : LoweringTables(*own, functions, whole.costs) {
   ownSummary = std::move(own);
   this->whole = &whole;
@@ -142,8 +143,7 @@ const TaskSeconds &LoweringTables::seconds(const Cell &cell, const CellTemplate 
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
       if (std::optional<UnitTask> task =
               unitTask(summary, u, static_cast<TaskKind>(kind), splitBackward)) {
-        found->seconds[kind] +=
-            part(u, *task) * costs->unit(cell.device, u, *task, cell.rows());
+        found->seconds[kind] += part(u, *task) * costs->unit(cell.device, u, *task, cell.rows());
         found->works[kind] = true;
       }
   if (recomputes(summary, cell, splitBackward))

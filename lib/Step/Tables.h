@@ -63,19 +63,19 @@ struct LoweringTables {
 
 private:
   /// Tables of a device of a group.
-  LoweringTables(std::unique_ptr<bundle::ModelSummary> own, const bundle::FunctionLibrary *functions,
-                 const LoweringTables &whole);
+  LoweringTables(std::unique_ptr<bundle::ModelSummary> own,
+                 const bundle::FunctionLibrary *functions, const LoweringTables &whole);
   void findUsed(const bundle::CompiledFunction &function);
 
-  std::unique_ptr<bundle::ModelSummary> ownSummary;                  ///< of a device of a group
-  const LoweringTables *whole = nullptr;                             ///< the model's tables, for a device of a group
+  std::unique_ptr<bundle::ModelSummary> ownSummary; ///< of a device of a group
+  const LoweringTables *whole = nullptr;            ///< the model's tables, for a device of a group
   std::vector<std::vector<std::unique_ptr<LoweringTables>>> members; ///< by group and device
   std::unique_ptr<LoweringArrays> spareArrays;
   const Costs *costs;
   bool hasFunctions;
   std::vector<std::vector<uint64_t>> functionSlots; ///< sorted (kind << 32 | index)
-  /// By function and segment, for functions with exchanges: arguments that its launches access, as in
-  /// `functionSlots`.
+  /// By function and segment, for functions with exchanges: arguments that its launches access, as
+  /// in `functionSlots`.
   std::vector<std::vector<std::vector<uint64_t>>> segmentSlots;
   UnitCalls calls;
   CellTemplates shapesOf[2];

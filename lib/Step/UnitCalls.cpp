@@ -25,16 +25,13 @@ uint32_t firstUser(const bundle::ModelSummary &summary, uint32_t v, uint32_t uni
 
 class UnitCallBuilder {
 public:
-  using Segment = bundle::UnitFunction::Segment;
-
-  /// \param segment  segment of the function; null: it has no segments
-  UnitCallBuilder(const LoweringTables &tables, int32_t u, UnitTask task,
-                  const Segment *segment = nullptr)
+  /// \param segment  number of exchanges of the function before the call
+  UnitCallBuilder(const LoweringTables &tables, int32_t u, UnitTask task, uint32_t segment)
       : tables(tables), summary(tables.summary), unit(summary.units(u)),
-        u(static_cast<uint32_t>(u)), task(task), segment(segment),
+        u(static_cast<uint32_t>(u)), task(task), function(unitFunction(summary, u, task)),
         forward(task == UnitTask::Forward || task == UnitTask::Recompute) {
-    // Functions of other devices have the same arguments.
-    call.function = segment ? segment->functions(0) : unitFunction(summary, u, task).function();
+    call.function = function.function();
+    call.segment = segment;
   }
 
   UnitCall run() {
@@ -48,9 +45,8 @@ public:
       add(bundle::INPUT, i, bundle::READ, Operand::Input, unit.inputs(i));
     for (int i = 0; i < unit.values_in_size(); ++i)
       add(bundle::BOUNDARY_IN, i, bundle::READ, Operand::Value, unit.values_in(i));
-    for (int i = 0; i < unit.values_out_size() && (task == UnitTask::Forward || segment); ++i)
-      add(bundle::BOUNDARY_OUT, i, arrives(i) ? bundle::READ : bundle::WRITE, Operand::Value,
-          unit.values_out(i));
+    for (int i = 0; i < unit.values_out_size() && task == UnitTask::Forward; ++i)
+      add(bundle::BOUNDARY_OUT, i, bundle::WRITE, Operand::Value, unit.values_out(i));
     if (!forward)
       addGradients();
     add(bundle::SAVED, 0, forward ? bundle::WRITE : bundle::READ, Operand::Saved, 0);
@@ -61,19 +57,26 @@ public:
           task == UnitTask::InputGradients ? bundle::WRITE : bundle::READ, Operand::Deferred, 0);
     for (int k = 0; k < unit.loss_terms_size() && task == UnitTask::Forward; ++k)
       add(bundle::LOSS, k, bundle::WRITE, Operand::Loss, unit.loss_terms(k));
+    addExchanges();
     return std::move(call);
   }
 
 private:
-  bool arrives(int out) const {
-    return segment && segment->before() != Segment::NOTHING &&
-           segment->value() == static_cast<uint32_t>(out);
-  }
-
   void add(bundle::ArgumentKind argument, int index, bundle::AccessMode mode, Operand of,
            uint32_t id, uint32_t cut = 0) {
-    if (tables.functionHas(call.function, argument, static_cast<uint32_t>(index)))
+    if (tables.functionHas(call.function, argument, static_cast<uint32_t>(index)) &&
+        tables.segmentHas(call.function, call.segment, argument, static_cast<uint32_t>(index)))
       call.arguments.push_back({argument, static_cast<uint32_t>(index), mode, of, id, cut});
+  }
+
+  /// Launches before an exchange write the device's part, later ones read the result.
+  void addExchanges() {
+    for (uint32_t k = 0; k < static_cast<uint32_t>(function.exchanges_size()); ++k) {
+      const uint32_t number = function.exchanges(static_cast<int>(k)).number();
+      const bool done = k < call.segment;
+      add(bundle::EXCHANGE, static_cast<int>(number), done ? bundle::READ : bundle::WRITE,
+          Operand::Exchange, number, done);
+    }
   }
 
   void addGradients() {
@@ -99,7 +102,7 @@ private:
   const bundle::UnitInfo &unit;
   const uint32_t u;
   const UnitTask task;
-  const Segment *const segment;
+  const bundle::UnitFunction &function;
   const bool forward;
   UnitCall call;
 };
@@ -112,10 +115,9 @@ UnitCalls::UnitCalls(const LoweringTables &tables) {
     for (UnitTask task : {UnitTask::Forward, UnitTask::Backward, UnitTask::InputGradients,
                           UnitTask::WeightGradients, UnitTask::Recompute}) {
       calls.emplace_back();
-      const auto &segments = unitFunction(tables.summary, u, task).segments();
-      for (const auto &segment : segments)
-        calls.back().push_back(UnitCallBuilder(tables, u, task, &segment).run());
-      if (segments.empty())
-        calls.back().push_back(UnitCallBuilder(tables, u, task).run());
+      const auto segments =
+          static_cast<uint32_t>(unitFunction(tables.summary, u, task).exchanges_size()) + 1;
+      for (uint32_t segment = 0; segment < segments; ++segment)
+        calls.back().push_back(UnitCallBuilder(tables, u, task, segment).run());
     }
 }

@@ -52,7 +52,7 @@ void zorse::step::findUnshardIntervals(PlanLowering &x) {
   // By (backward, first unit).
   std::vector<std::map<std::pair<bool, int32_t>, std::set<uint32_t>>> readers(groups);
   for (const ModelChunk &chunk : x.chunks)
-    for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
+    for (uint32_t g : x.groupsIn(chunk))
       if (x.plan.reshardAfterForward(g))
         for (bool backward : {false, true})
           if (reads(x, chunk, g, backward))
@@ -136,7 +136,7 @@ private:
       return;
     std::sort(phase.tasks.begin(), phase.tasks.end(),
               [&](TaskId a, TaskId b) { return beginOf(a) < beginOf(b); });
-    for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
+    for (uint32_t g : x.groupsIn(chunk))
       if (const uint32_t interval =
               x.usesOf[g].empty() ? kNone : x.unshardIntervalOf(g, chunk.unitBegin, backward);
           interval != kNone)

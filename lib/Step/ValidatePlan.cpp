@@ -24,13 +24,16 @@ std::string range(const char *what, int64_t begin, int64_t end) {
 
 /// Checks the cells of groups: every device of a group has each of its cells. Returns, by cell,
 /// whether it repeats the rectangle of the group's first device.
-std::vector<bool> checkGroups(const Plan &plan, const zorse::bundle::ModelSummary &summary, Messages &messages) {
+std::vector<bool> checkGroups(const Plan &plan, const zorse::bundle::ModelSummary &summary,
+                              Messages &messages) {
   std::vector<bool> again(plan.cells.size(), false);
   if (plan.groups.empty() && summary.device_groups_size() == 0)
     return again;
   if (static_cast<int>(plan.groups.size()) != summary.device_groups_size()) {
-    messages.add("the plan has " + std::to_string(plan.groups.size()) + " groups of devices, the model was compiled for " +
-                 std::to_string(summary.device_groups_size()) + ": compile the model with this plan");
+    messages.add("the plan has " + std::to_string(plan.groups.size()) +
+                 " groups of devices, the model was compiled for " +
+                 std::to_string(summary.device_groups_size()) +
+                 ": compile the model with this plan");
     return again;
   }
   std::set<uint32_t> grouped;
@@ -39,11 +42,14 @@ std::vector<bool> checkGroups(const Plan &plan, const zorse::bundle::ModelSummar
   for (size_t g = 0; g < plan.groups.size(); ++g) {
     const DeviceGroup &group = plan.groups[g];
     const auto &known = summary.device_groups(static_cast<int>(g));
-    if (known.name() != group.name || known.members_size() != static_cast<int>(group.devices.size()))
-      messages.add("group '" + group.name + "' is not the group '" + known.name() + "' that the model was compiled for: compile the model with this plan");
+    if (known.name() != group.name ||
+        known.members_size() != static_cast<int>(group.devices.size()))
+      messages.add("group '" + group.name + "' is not the group '" + known.name() +
+                   "' that the model was compiled for: compile the model with this plan");
     for (uint32_t device : group.devices)
       if (!grouped.insert(device).second)
-        messages.add("group '" + group.name + "': device " + plan.devices[device].name + " is in two groups, or twice in one");
+        messages.add("group '" + group.name + "': device " + plan.devices[device].name +
+                     " is in two groups, or twice in one");
     for (uint32_t unit : known.units()) {
       dividedBy[g].insert(static_cast<int32_t>(unit));
       divided.insert(static_cast<int32_t>(unit));
@@ -56,21 +62,27 @@ std::vector<bool> checkGroups(const Plan &plan, const zorse::bundle::ModelSummar
     const Cell &cell = plan.cells[i];
     again[i] = cell.group >= 0 && cell.member > 0;
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
-      if (cell.group < 0 ? divided.count(u) : !dividedBy[static_cast<size_t>(cell.group)].count(u)) {
+      if (cell.group < 0 ? divided.count(u)
+                         : !dividedBy[static_cast<size_t>(cell.group)].count(u)) {
         messages.add(describeCell(plan, i) + ": unit '" + summary.units(u).name() +
-                     (cell.group < 0 ? "' is divided by a group, and this cell belongs to one device: give all cells of the unit to groups"
+                     (cell.group < 0 ? "' is divided by a group, and this cell belongs to one "
+                                       "device: give all cells of the unit to groups"
                                      : "' is not divided by this group"));
         break;
       }
     if (cell.group >= 0)
-      members[{cell.unitBegin, cell.unitEnd, cell.sampleBegin, cell.sampleEnd, cell.group}].insert(cell.member);
+      members[{cell.unitBegin, cell.unitEnd, cell.sampleBegin, cell.sampleEnd, cell.group}].insert(
+          cell.member);
     if (cell.group >= 0 && cell.activations != Activations::Keep)
-      messages.add(describeCell(plan, i) + " belongs to a group and does not keep its activations, which is not supported yet");
+      messages.add(
+          describeCell(plan, i) +
+          " belongs to a group and does not keep its activations, which is not supported yet");
   }
   for (const auto &[rectangle, present] : members)
     if (present.size() != plan.groups[static_cast<size_t>(rectangle[4])].devices.size())
-      messages.add("group '" + plan.groups[static_cast<size_t>(rectangle[4])].name + "': only " + std::to_string(present.size()) +
-                   " of its devices have the cell of " + range("units", rectangle[0], rectangle[1]));
+      messages.add("group '" + plan.groups[static_cast<size_t>(rectangle[4])].name + "': only " +
+                   std::to_string(present.size()) + " of its devices have the cell of " +
+                   range("units", rectangle[0], rectangle[1]));
   return again;
 }
 

@@ -98,8 +98,8 @@ void writeGroups(std::string &out, const Plan &plan) {
   out += ",\n";
 }
 
-/// Activations that all cells share are written after the cells. The cells of the devices of a group
-/// are one cell of the group.
+/// Activations that all cells share are written after the cells. The cells of the devices of a
+/// group are one cell of the group.
 void writeCells(std::string &out, const Plan &plan) {
   std::vector<ordered_json> rows;
   const Activations common = plan.cells.empty() ? Activations::Keep
@@ -112,7 +112,8 @@ void writeCells(std::string &out, const Plan &plan) {
     rows.push_back(
         {{"units", {cell.unitBegin, cell.unitEnd}},
          {"samples", {cell.sampleBegin * plan.samplesPerRow, cell.sampleEnd * plan.samplesPerRow}},
-         {"device", cell.group >= 0 ? plan.groups[static_cast<size_t>(cell.group)].name : plan.devices[cell.device].name}});
+         {"device", cell.group >= 0 ? plan.groups[static_cast<size_t>(cell.group)].name
+                                    : plan.devices[cell.device].name}});
     if (cell.activations != Activations::Keep && !all)
       rows.back()["activations"] = kActivationNames[static_cast<size_t>(cell.activations)];
   }

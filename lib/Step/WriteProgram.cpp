@@ -62,12 +62,21 @@ struct Writer {
     out->set_rows(call.rows);
     out->set_sample_base(call.sampleBase);
     out->set_rng_id_base(call.rngIdBase);
+    out->set_segment(call.segment);
     const bundle::CompiledFunction &function = functions.functions(int(call.function));
+    const auto &launches = function.launches();
+    const bool exchanges =
+        std::any_of(launches.begin(), launches.end(),
+                    [](const bundle::Launch &launch) { return launch.has_exchange(); });
     for (const bundle::FunctionArgument &wanted : function.arguments()) {
       const FunctionArgument *found = nullptr;
       for (uint32_t i = call.arguments.begin; i < call.arguments.end && !found; ++i)
         if (graph.arguments[i].kind == wanted.kind() && graph.arguments[i].index == wanted.index())
           found = &graph.arguments[i];
+      if (!found && exchanges) { // the launches of this segment do not access it
+        binder.bind(*out, {}, {}, false);
+        continue;
+      }
       if (!found)
         return userError(
             "function '" + function.name() + "' has an argument " +

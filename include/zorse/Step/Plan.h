@@ -61,8 +61,8 @@ struct Cell {
   int64_t rows() const { return sampleEnd - sampleBegin; }
 };
 
-/// Tensor parallelism: devices that divide cells. Each of them has a cell with the same rectangle. The summary's group
-/// with the same index (ModelSummary.device_groups) describes their units.
+/// Tensor parallelism: devices that divide cells. Each of them has a cell with the same rectangle.
+/// The summary's group with the same index (ModelSummary.device_groups) describes their units.
 struct DeviceGroup {
   std::string name;
   std::vector<uint32_t> devices;

@@ -76,6 +76,13 @@ struct Value {
   static Value deferredBlock(uint32_t unit, Samples s) {
     return {Kind::SAVED_FOR_WEIGHT_GRAD_BLOCK, unit, 0, s};
   }
+  /// What the devices of a group exchange in a task of a unit. \param done  the devices' parts have
+  /// been exchanged
+  static Value exchange(uint32_t unit, uint32_t number, bool done, Samples s) {
+    Value value{Kind::EXCHANGED, unit, number, s};
+    value.version = done;
+    return value;
+  }
   static Value inputRows(uint32_t input, Samples s) { return {Kind::INPUT_ROWS, input, 0, s}; }
   static Value lossRows(uint32_t unit, uint32_t term, Samples s) {
     return {Kind::LOSS_ROWS, unit, term, s};
@@ -126,6 +133,7 @@ struct Call {
   int64_t rows = 0;
   int64_t sampleBase = 0;
   uint64_t rngIdBase = 0;
+  uint32_t segment = 0; ///< number of exchanges of the function before its launches
   Span arguments;
 };
 
