@@ -5,18 +5,21 @@
 using namespace zorse;
 using namespace zorse::verify;
 
-using Segment = bundle::UnitFunction::Segment;
-
-/// Returns the segment that waits for an exchange with the result `value` or, with `term`, for a
-/// reduction with the term `value`. Returns null if there is none.
-static const Segment *exchangeOf(const Model &model, uint32_t value, bool term = false) {
-  const auto &unit = model.summary.units(int(model.summary.values(int(value)).producer()));
-  for (const auto &function : model.classOf(unit).functions())
-    for (const Segment &segment : function.segments())
-      if ((term ? segment.before() == Segment::REDUCE : segment.before() != Segment::NOTHING) &&
-          unit.values_out(int(term ? segment.term() : segment.value())) == value)
-        return &segment;
+/// Returns the exchange of a unit of a device; null if there is none.
+static const bundle::UnitFunction::Exchange *exchangeOf(const Model &model, uint32_t device,
+                                                        uint32_t unit, uint32_t number) {
+  for (const auto &function : model.classOf(model.unitOf(device, unit)).functions())
+    for (const auto &exchange : function.exchanges())
+      if (exchange.number() == number)
+        return &exchange;
   return nullptr;
+}
+
+static int64_t bytesOf(const bundle::UnitFunction::Exchange &exchange, int64_t rows) {
+  int64_t bytes = 0;
+  for (const bundle::AffineSize &part : exchange.parts())
+    bytes += extentBytes(part, rows);
+  return bytes;
 }
 
 bool verify::fromDeclared(Device &device, const bundle::Instruction &instruction,
@@ -56,8 +59,6 @@ bool verify::fromDeclared(Device &device, const bundle::Instruction &instruction
   case bundle::Value::ACTIVATION_GRADIENT:
     exists = known(summary.values_size());
     out.stride = exists ? summary.values(int(value.id())).bytes_per_row() : 0;
-    out.stays = exists && value.kind() == bundle::Value::ACTIVATION &&
-                exchangeOf(model, value.id(), /*term=*/true);
     break;
   case bundle::Value::INPUT_ROWS:
     exists = known(summary.inputs_size());
@@ -72,13 +73,23 @@ bool verify::fromDeclared(Device &device, const bundle::Instruction &instruction
     exists = known(summary.units_size()) && ordered && value.end() <= limit;
     perUnit = false;
     if (exists) {
-      const auto &unitClass = model.classOf(summary.units(int(value.id())));
+      const auto &unitClass = model.classOf(model.unitOf(device.getProgram().device(), value.id()));
       out.bytes = extentBytes(value.kind() == bundle::Value::SAVED_BLOCK
                                   ? unitClass.saved_bytes()
                                   : unitClass.saved_for_weight_grad_bytes(),
                               value.end() - value.begin());
     }
     break;
+  case bundle::Value::EXCHANGED: {
+    exists = known(summary.units_size()) && ordered && value.end() <= limit;
+    perUnit = false;
+    out.stays = true;
+    const auto *exchange =
+        exists ? exchangeOf(model, device.getProgram().device(), value.id(), value.cut()) : nullptr;
+    exists = exchange != nullptr;
+    out.bytes = exists ? bytesOf(*exchange, value.end() - value.begin()) : 0;
+    break;
+  }
   case bundle::Value::STEP_SCALARS:
     perUnit = false;
     out.stays = true;
@@ -111,7 +122,8 @@ bool verify::fromDeclared(Device &device, const bundle::Instruction &instruction
   return true;
 }
 
-/// Computes the whole and the term of a value that the devices of a cell exchange.
+/// Computes the content before and after a collective of what the devices of a group exchange. Runs
+/// of its shards count elements.
 static bool fromExchange(Device &device, const bundle::Instruction &instruction,
                          const bundle::Collective &collective, Logical &whole, Logical &term) {
   const Model &model = device.getModel();
@@ -119,38 +131,41 @@ static bool fromExchange(Device &device, const bundle::Instruction &instruction,
   auto fail = [&](Code code, const std::string &message) {
     return device.report(code, instruction.id(), device.where(instruction) + ": " + message);
   };
-  const Segment *segment =
-      value.id() < uint32_t(model.summary.values_size()) ? exchangeOf(model, value.id()) : nullptr;
-  if (!segment || value.id() != collective.group ||
-      (segment->before() == Segment::GATHER) != collective.gathers)
-    return fail(Code::Declared, "is of a value that is not exchanged in this way");
-  if (value.begin() < 0 || value.begin() >= value.end() || value.end() > model.plan.batch)
-    return fail(Code::Malformed, "is of samples that do not exist");
-  const auto &info = model.summary.values(int(value.id()));
-  const int64_t samples = value.end() - value.begin(),
-                bytes = product(samples, info.bytes_per_row());
-  if (bytes <= 0 || !fromDeclared(device, instruction, value, uint64_t(bytes), whole))
-    return false;
-  if (collective.type != info.type() || info.bytes_per_row() % elementSize(info.type()))
+  if (value.id() >= uint32_t(model.summary.units_size()) || value.id() != collective.group)
+    return fail(Code::Declared, "is of a unit that does not exist");
+  const auto *exchange = exchangeOf(model, device.getProgram().device(), value.id(), value.cut());
+  if (!exchange || value.begin() < 0 || value.begin() >= value.end() ||
+      value.end() > model.plan.batch)
+    return fail(Code::Declared, "is of an exchange or samples that do not exist");
+  const bool sums = exchange->kind() == bundle::UnitFunction::Exchange::ALL_REDUCE;
+  if (!sums && !collective.gathers)
+    return fail(Code::Declared, "sums what the devices gather");
+  if (collective.type != exchange->type())
     return fail(Code::Mismatched,
-                "element type " + std::to_string(int(collective.type)) + " is not the value's");
-  const int64_t row = info.bytes_per_row() / elementSize(info.type()), elements = samples * row;
+                "element type " + std::to_string(int(collective.type)) + " is not the exchange's");
+  const int64_t bytes = bytesOf(*exchange, value.end() - value.begin());
+  if (!fromDeclared(device, instruction, value, uint64_t(bytes), whole))
+    return false;
   std::vector<Shard> shards = bundle::shardsOf(collective.shards);
   std::sort(shards.begin(), shards.end());
+  const int64_t size = elementSize(exchange->type());
   int64_t next = 0;
-  bool tiles = true;
-  for (const auto &runs : {shards, collective.runs()})
-    for (const Shard &run : runs)
-      if (run.begin % row || run.end % row || run.end > elements)
-        return fail(Code::Mismatched, "its runs are not whole rows of the value");
-  for (const Shard &shard : shards) {
-    tiles = tiles && shard.begin == next;
-    next = shard.end;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    if (shards[i].begin != next)
+      return fail(Code::Mismatched, "its shards do not tile the exchange");
+    next = shards[i].end;
+    if (!sums && (i >= size_t(exchange->parts_size()) ||
+                  product(shards[i].end - shards[i].begin, size) !=
+                      extentBytes(exchange->parts(int(i)), value.end() - value.begin())))
+      return fail(Code::Mismatched, "its shards are not the parts of the devices");
   }
-  if (collective.gathers && !(tiles && next == elements))
-    return fail(Code::Mismatched, "its shards do not tile the value");
+  if (product(next, size) != bytes)
+    return fail(Code::Mismatched, "its shards do not tile the exchange");
+  whole.version = 1;
   term = whole;
-  term.id = model.summary.units(int(info.producer())).values_out(int(segment->term()));
+  // A gather of parts reads what the devices have written; a gather of a sum, what they have
+  // summed.
+  term.version = collective.gathers && sums ? 1 : 0;
   return true;
 }
 
@@ -158,7 +173,7 @@ bool verify::fromCollective(Device &device, const bundle::Instruction &instructi
                             const bundle::Collective &collective, Logical &whole, Logical &term) {
   const Model &model = device.getModel();
   const bundle::Value &value = collective.value;
-  if (value.kind() == bundle::Value::ACTIVATION)
+  if (value.kind() == bundle::Value::EXCHANGED)
     return fromExchange(device, instruction, collective, whole, term);
   auto fail = [&](Code code, const std::string &message) {
     return device.report(code, instruction.id(), device.where(instruction) + ": " + message);
@@ -197,10 +212,10 @@ bool verify::fromCollective(Device &device, const bundle::Instruction &instructi
   return true;
 }
 
-static UnitArgument unitArgument(const Model &model, uint32_t index,
+static UnitArgument unitArgument(const Model &model, uint32_t device, uint32_t index,
                                  const bundle::FunctionArgument &argument) {
   const bundle::ModelSummary &summary = model.summary;
-  const auto &unit = summary.units(int(index));
+  const auto &unit = model.unitOf(device, index);
   const uint32_t i = argument.index();
   auto at = [&](const auto &list) { return i < uint32_t(list.size()); };
   UnitArgument out;
@@ -279,6 +294,15 @@ static UnitArgument unitArgument(const Model &model, uint32_t index,
     if (at(unit.loss_terms()))
       rowsOf(bundle::Value::LOSS_ROWS, index, unit.loss_terms(int(i)), argument.bytes().per_row());
     break;
+  case bundle::EXCHANGE:
+    if (const auto *exchange = exchangeOf(model, device, index, i)) {
+      rowsOf(bundle::Value::EXCHANGED, index, i, 0);
+      for (const bundle::AffineSize &part : exchange->parts()) {
+        out.fixedBytes += part.fixed();
+        out.bytesPerRow += part.per_row();
+      }
+    }
+    break;
   case bundle::SCALARS:
     out.exists = true;
     out.value.kind = bundle::Value::STEP_SCALARS;
@@ -289,7 +313,7 @@ static UnitArgument unitArgument(const Model &model, uint32_t index,
   return out;
 }
 
-const std::vector<UnitArgument> &UnitArguments::of(const bundle::Call &call) {
+const std::vector<UnitArgument> &UnitArguments::of(uint32_t device, const bundle::Call &call) {
   auto &known = functions[size_t(call.unit())];
   auto function = std::find_if(known.begin(), known.end(), [&](const Function &other) {
     return other.function == call.function();
@@ -297,7 +321,7 @@ const std::vector<UnitArgument> &UnitArguments::of(const bundle::Call &call) {
   if (function == known.end()) {
     function = known.insert(known.end(), {call.function(), -1, {}});
     for (const auto &argument : model.functions.functions(int(call.function())).arguments())
-      function->arguments.push_back(unitArgument(model, uint32_t(call.unit()), argument));
+      function->arguments.push_back(unitArgument(model, device, uint32_t(call.unit()), argument));
   }
   if (function->rows != call.rows()) {
     function->rows = call.rows();
@@ -326,7 +350,8 @@ public:
     const auto &argument = function.arguments(index);
     const bundle::ArgumentBinding binding = bindings[index];
     const int64_t bytes = int64_t(binding.region.bytes());
-    if (argument.kind() == bundle::WORKSPACE)
+    if (argument.kind() == bundle::WORKSPACE ||
+        !model.segmentHas(call.function(), call.segment(), index))
       return true;
     if (unit) {
       if (!unit->exists)
@@ -336,6 +361,8 @@ public:
         out.begin = call.sample_base();
         out.end = call.sample_base() + call.rows();
       }
+      if (out.kind == bundle::Value::EXCHANGED)
+        out.version = isExchanged(out.cut);
     } else if (argument.kind() == bundle::SCALARS) {
       out.kind = bundle::Value::STEP_SCALARS;
       out.id = argument.mode() == bundle::READ ? 1 : 0;
@@ -382,6 +409,16 @@ private:
                              function.name() + "' " + message);
   }
 
+  /// Whether an exchange of the function precedes the launches of the call.
+  bool isExchanged(uint32_t number) const {
+    uint32_t before = 0;
+    for (const bundle::Launch &launch : function.launches())
+      if (launch.has_exchange() && before++ < call.segment() &&
+          function.arguments(int(launch.exchange().argument())).index() == number)
+        return true;
+    return false;
+  }
+
   bool isCopyOfCast(const bundle::FunctionArgument &argument) const {
     return argument.kind() == bundle::PARAMETER && model.hasCopies() &&
            call.function() == model.summary.cast_function();
@@ -422,7 +459,10 @@ private:
     bool same = value.kind() == out.kind &&
                 (out.kind == bundle::Value::STEP_SCALARS || value.id() == out.id) &&
                 (!ranged || (value.begin() == out.begin && value.end() == out.end)) &&
-                (out.kind != bundle::Value::LOSS_ROWS || value.cut() == out.cut);
+                (out.kind != bundle::Value::LOSS_ROWS || value.cut() == out.cut) &&
+                (out.kind != bundle::Value::EXCHANGED ||
+                 (value.cut() == out.cut && value.version() == out.version &&
+                  value.begin() == out.begin && value.end() == out.end));
     if (out.kind == bundle::Value::GLOBAL_METRICS)
       same = value.kind() == bundle::Value::GLOBAL_METRICS ||
              value.kind() == bundle::Value::LOCAL_METRICS;
@@ -443,7 +483,8 @@ private:
 
 bool verify::fromCall(Device &device, UnitArguments &units, const bundle::Instruction &instruction,
                       const bundle::Call &call, std::vector<Logical> &values) {
-  const UnitArgument *unit = call.unit() >= 0 ? units.of(call).data() : nullptr;
+  const UnitArgument *unit = call.unit() >= 0 ? units.of(device.getProgram().device(), call).data()
+                                              : nullptr;
   const CallArguments arguments(device, instruction, call);
   bool good = true;
   for (int s = 0; s < arguments.size(); ++s) {

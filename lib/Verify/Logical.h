@@ -11,6 +11,7 @@ struct Logical {
   int64_t begin = 0, end = 0; ///< elements of state, otherwise samples
   int64_t stride = 0;         ///< bytes per element or sample; 0: indivisible
   int64_t bytes = 0;          ///< bytes of the whole value
+  int64_t offset = 0;         ///< of a part of an exchange: bytes before it
   int64_t parameter = -1;     ///< the parameter that contains all its elements; -1: none or several
   bool stays = false; ///< must stay on its device, except in collectives: sums and unreduced
                       ///< gradients
@@ -32,7 +33,7 @@ public:
   explicit UnitArguments(const Model &model)
       : model(model), functions(size_t(model.summary.units_size())) {}
   /// The arguments of a call with a unit. Valid until the next call of `of`.
-  const std::vector<UnitArgument> &of(const bundle::Call &call);
+  const std::vector<UnitArgument> &of(uint32_t device, const bundle::Call &call);
 
 private:
   struct Function {

@@ -1,6 +1,7 @@
 #include "Model.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -18,38 +19,6 @@ template <typename List> bool indices(const List &list, int64_t size) {
 bool failSummary(std::vector<Finding> &findings, const std::string &message) {
   findings.push_back({Code::Malformed, -1, -1, "summary: " + message});
   return false;
-}
-
-/// Returns the segments of the function that begins with `body`; null if it has none.
-const google::protobuf::RepeatedPtrField<Function::Segment> *
-segmentsOf(const bundle::UnitClass &unitClass, uint32_t first) {
-  for (const Function &function : unitClass.functions())
-    if (function.function() == first && function.segments_size())
-      return &function.segments();
-  return nullptr;
-}
-
-/// Returns the number of devices that call functions of the class together.
-size_t devicesOf(const bundle::UnitClass &unitClass) {
-  for (const Function &function : unitClass.functions())
-    if (function.segments_size())
-      return size_t(function.segments(0).functions_size());
-  return 1;
-}
-
-bool exchanges(const bundle::ModelSummary &summary) {
-  return std::any_of(summary.classes().begin(), summary.classes().end(),
-                     [](const auto &unitClass) { return devicesOf(unitClass) != 1; });
-}
-
-/// Returns the indices of the cells of one rectangle, in plan order.
-std::vector<uint32_t> membersOf(const PlanView &plan, const PlanView::Cell &like) {
-  std::vector<uint32_t> members;
-  for (uint32_t c = 0; c < plan.cells.size(); ++c)
-    if (const PlanView::Cell &cell = plan.cells[c];
-        cell.firstUnit == like.firstUnit && cell.firstSample == like.firstSample)
-      members.push_back(c);
-  return members;
 }
 
 /// Returns the number of elements, or -1 if it is impossible.
@@ -83,8 +52,9 @@ int64_t verify::elementSize(bundle::ElementType type) {
 Model::Model(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions,
              const PlanView &plan, std::vector<Finding> &findings)
     : summary(summary), functions(functions), plan(plan) {
-  if (checkSummary(findings) && checkFunctions(findings) && checkSums(findings) &&
-      checkPlan(findings))
+  findSegments();
+  if (checkDeviceGroups(findings) && checkSummary(findings) && checkFunctions(findings) &&
+      checkSums(findings) && checkPlan(findings))
     index();
 }
 
@@ -99,11 +69,10 @@ bool Model::isSound(const bundle::UnitInfo &unit) const {
       extentBytes(classOf(unit).saved_for_weight_grad_bytes(), 1) < 0)
     return false;
   for (const Function &function : classOf(unit).functions())
-    for (const Function::Segment &segment : function.segments())
-      if (!indices(segment.functions(), functions.functions_size()) ||
-          size_t(segment.functions_size()) != devicesOf(classOf(unit)) ||
-          !segment.functions_size() || segment.value() >= uint32_t(unit.values_out_size()) ||
-          segment.term() >= uint32_t(unit.values_out_size()))
+    for (const auto &exchange : function.exchanges())
+      if (!elementSize(exchange.type()) || exchange.parts().empty() ||
+          !std::all_of(exchange.parts().begin(), exchange.parts().end(),
+                       [](const bundle::AffineSize &part) { return extentBytes(part, 1) >= 0; }))
         return false;
   std::vector<Function::Task> tasks{Function::FORWARD, Function::BACKWARD};
   if (plan.splitBackward && unit.splits())
@@ -136,9 +105,13 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
       return fail("input '" + input.name() + "' has an impossible size");
   if (summary.loss_size() > 14)
     return fail("expects at most 14 loss terms, found " + std::to_string(summary.loss_size()));
-  for (const auto &unit : summary.units())
+  const bundle::UnitInfo *unsound = nullptr;
+  forUnits([&](const bundle::UnitInfo &unit, uint32_t) {
     if (!isSound(unit))
-      return fail("unit '" + unit.name() + "' names something that does not exist");
+      unsound = &unit;
+  });
+  if (unsound)
+    return fail("unit '" + unsound->name() + "' names something that does not exist");
   if (!findRepeated(findings))
     return false;
   for (uint32_t function : {summary.update_function_decay(), summary.update_function_plain(),
@@ -313,6 +286,8 @@ bool Model::checkUnitFunctions(std::vector<Finding> &findings) const {
     case bundle::BOUNDARY_OUT:
     case bundle::LOSS:
       return argument.mode() == bundle::WRITE || argument.mode() == bundle::READ;
+    case bundle::EXCHANGE:
+      return argument.mode() == bundle::UPDATE;
     case bundle::PARAMETER_GRADIENT:
     case bundle::BOUNDARY_IN_GRADIENT:
       return argument.mode() == bundle::ACCUMULATE || argument.mode() == bundle::WRITE;
@@ -324,17 +299,19 @@ bool Model::checkUnitFunctions(std::vector<Finding> &findings) const {
       return argument.kind() == bundle::WORKSPACE;
     }
   };
-  for (uint32_t u = 0; u < uint32_t(summary.units_size()); ++u)
-    for (uint32_t function : functionsOf(u))
+  bool good = true;
+  forUnits([&](const bundle::UnitInfo &unit, uint32_t u) {
+    for (uint32_t function : functionsOf(unit, u))
       for (const auto &argument : functions.functions(int(function)).arguments())
-        if (const auto &unit = summary.units(int(u)); !allowed(argument)) {
+        if (good && !allowed(argument)) {
           findings.push_back({Code::Malformed, -1, -1,
                               "function '" + functions.functions(int(function)).name() +
                                   "' of unit '" + unit.name() + "': argument '" + argument.name() +
                                   "' has a kind or mode that unit functions do not have"});
-          return false;
+          good = false;
         }
-  return true;
+  });
+  return good;
 }
 
 /// Checks that the parts of a split backward form the whole: B has the gradients of values, W those
@@ -425,34 +402,77 @@ bool Model::checkCommit(std::vector<Finding> &findings) const {
          needs(summary.clip_and_check_function(), bundle::SCALARS, 0, change, "the decision");
 }
 
-namespace {
-
-/// Returns the cells that tile units and samples. If units exchange values, several devices have
-/// the same cell; only the first of these is included. Returns an empty list if a cell does not
-/// have the number of devices that its units expect, or if cells of several devices do not keep
-/// their activations.
-std::vector<uint32_t> tilesOf(const Model &model, const PlanView &plan) {
+/// Returns the cells that tile units and samples: of the cells of a group, those of its first
+/// device.
+static std::vector<uint32_t> tilesOf(const PlanView &plan) {
   std::vector<uint32_t> tiles;
-  const bool together = exchanges(model.summary);
-  for (uint32_t c = 0; c < plan.cells.size(); ++c) {
-    const PlanView::Cell &cell = plan.cells[c];
-    const std::vector<uint32_t> members = together ? membersOf(plan, cell)
-                                                   : std::vector<uint32_t>{c};
-    if (members.front() == c)
+  for (uint32_t c = 0; c < plan.cells.size(); ++c)
+    if (plan.cells[c].member == 0)
       tiles.push_back(c);
-    for (uint32_t other : members)
-      if (other != c &&
-          (plan.cells[other].device == cell.device || plan.cells[other].endUnit != cell.endUnit ||
-           plan.cells[other].endSample != cell.endSample || cell.recompute || plan.splitBackward))
-        return {};
-    for (int64_t u = cell.firstUnit; together && u < cell.endUnit; ++u)
-      if (devicesOf(model.classOf(model.summary.units(int(u)))) != members.size())
-        return {};
-  }
   return tiles;
 }
 
-} // namespace
+bool Model::checkDeviceGroups(std::vector<Finding> &findings) {
+  auto fail = [&](const std::string &message) {
+    findings.push_back({Code::Plan, -1, -1, "plan: " + message});
+    return false;
+  };
+  if (int(plan.groups.size()) != summary.device_groups_size())
+    return fail("has " + std::to_string(plan.groups.size()) + " groups of devices, the model " +
+                std::to_string(summary.device_groups_size()));
+  ownUnits.resize(plan.devices.size());
+  for (size_t g = 0; g < plan.groups.size(); ++g) {
+    const auto &known = summary.device_groups(int(g));
+    const auto &devices = plan.groups[g].devices;
+    if (known.name() != plan.groups[g].name || size_t(known.members_size()) != devices.size() ||
+        !indices(known.units(), summary.units_size()))
+      return fail("group '" + plan.groups[g].name + "' is not that of the model");
+    for (int m = 0; m < known.members_size(); ++m) {
+      if (known.members(m).units_size() != known.units_size())
+        return fail("group '" + known.name() + "' has a device without some of its units");
+      auto &own = ownUnits[devices[size_t(m)]];
+      if (!own.empty())
+        return fail("device '" + plan.devices[devices[size_t(m)]].name + "' is in two groups");
+      own.resize(size_t(summary.units_size()));
+      for (int i = 0; i < known.units_size(); ++i)
+        own[known.units(i)] = &known.members(m).units(i);
+    }
+  }
+  return true;
+}
+
+/// Every device of a group has each of its cells, and no other device a divided unit.
+bool Model::checkMembers(std::vector<Finding> &findings) const {
+  auto fail = [&](const std::string &message) {
+    findings.push_back({Code::Plan, -1, -1, "plan: " + message});
+    return false;
+  };
+  std::vector<std::set<uint32_t>> divided(plan.groups.size()); // units
+  std::set<uint32_t> all;
+  for (size_t g = 0; g < plan.groups.size(); ++g)
+    for (uint32_t unit : summary.device_groups(int(g)).units()) {
+      divided[g].insert(unit);
+      all.insert(unit);
+    }
+  std::map<std::array<int64_t, 5>, std::set<uint32_t>> present; // by rectangle and group: members
+  for (const PlanView::Cell &cell : plan.cells) {
+    const std::set<uint32_t> *units = cell.group < 0 ? nullptr : &divided[size_t(cell.group)];
+    for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
+      if (units ? !units->count(uint32_t(u)) : all.count(uint32_t(u)) != 0)
+        return fail("unit '" + summary.units(int(u)).name() +
+                    "' is in a cell of other devices than those that divide it");
+    if (units && cell.recompute)
+      return fail("a cell of a group recomputes its activations");
+    if (units)
+      present[{cell.firstUnit, cell.endUnit, cell.firstSample, cell.endSample, cell.group}].insert(
+          cell.member);
+  }
+  for (const auto &[cell, members] : present)
+    if (members.size() != plan.groups[size_t(cell[4])].devices.size())
+      return fail("a cell of group '" + plan.groups[size_t(cell[4])].name +
+                  "' is not on all its devices");
+  return true;
+}
 
 bool Model::checkPlan(std::vector<Finding> &findings) {
   auto fail = [&](const std::string &message) {
@@ -483,10 +503,9 @@ bool Model::checkPlan(std::vector<Finding> &findings) {
         cell.device >= plan.devices.size())
       return fail("cell " + text(cell) + " is not inside " + std::to_string(units) + " units x " +
                   std::to_string(plan.batch) + " samples, or its device does not exist");
-  const std::vector<uint32_t> tiles = tilesOf(*this, plan);
-  if (tiles.empty() && !plan.cells.empty())
-    return fail("the devices of a cell are not those that its units expect, or it exchanges values "
-                "and does not keep activations");
+  if (!checkMembers(findings))
+    return false;
+  const std::vector<uint32_t> tiles = tilesOf(plan);
   for (uint32_t c : tiles)
     area += __int128(plan.cells[c].endUnit - plan.cells[c].firstUnit) *
             (plan.cells[c].endSample - plan.cells[c].firstSample);
@@ -519,8 +538,7 @@ bool Model::checkPlan(std::vector<Finding> &findings) {
   return true;
 }
 
-std::vector<uint32_t> Model::functionsOf(uint32_t index) const {
-  const auto &unit = summary.units(int(index));
+std::vector<uint32_t> Model::functionsOf(const bundle::UnitInfo &unit, uint32_t index) const {
   std::vector<uint32_t> list{functionOf(unit, Function::FORWARD),
                              functionOf(unit, Function::BACKWARD)};
   if (plan.splitBackward && unit.splits())
@@ -528,22 +546,18 @@ std::vector<uint32_t> Model::functionsOf(uint32_t index) const {
                              functionOf(unit, Function::WEIGHT_GRADIENTS)});
   if (repeated[index])
     list.push_back(functionOf(unit, Function::RECOMPUTE));
-  for (const Function &function : classOf(unit).functions())
-    for (const Function::Segment &segment : function.segments())
-      list.insert(list.end(), segment.functions().begin(), segment.functions().end());
   return list;
 }
 
 uint32_t Model::repeatedFunction(const PlanView::Cell &cell, uint32_t index) const {
-  const auto &unit = summary.units(int(index));
+  const auto &unit = unitOf(cell.device, index);
   if (int64_t(index) + 1 < cell.endUnit)
     return functionOf(unit, Function::FORWARD);
   return extentBytes(classOf(unit).saved_bytes(), 1) > 0 ? functionOf(unit, Function::RECOMPUTE)
                                                          : kNoFunction;
 }
 
-uint32_t Model::functionOf(uint32_t index, bundle::Compute::Task task) const {
-  const auto &unit = summary.units(int(index));
+uint32_t Model::functionOf(const bundle::UnitInfo &unit, bundle::Compute::Task task) const {
   if (task == bundle::Compute::F)
     return functionOf(unit, Function::FORWARD);
   const bool isB = task == bundle::Compute::B;
@@ -563,95 +577,137 @@ void Model::callsOf(const PlanView::Cell &cell, bundle::Compute::Task task,
                     std::vector<UnitCall> &calls) const {
   calls.clear();
   auto add = [&](int64_t unit, uint32_t function) {
-    const auto *segments = segmentsOf(classOf(summary.units(int(unit))), function);
-    if (!segments && function != kNoFunction)
-      calls.push_back({unit, function, {cell.firstSample, cell.endSample}});
-    if (!segments)
+    if (function == kNoFunction)
       return;
-    const std::vector<uint32_t> members = membersOf(plan, cell);
-    auto own = std::find_if(members.begin(), members.end(),
-                            [&](uint32_t c) { return plan.cells[c].device == cell.device; });
-    const int64_t member = own - members.begin(), rows = cell.endSample - cell.firstSample,
-                  count = int64_t(members.size());
-    const Range share{cell.firstSample + rows * member / count,
-                      cell.firstSample + rows * (member + 1) / count};
-    for (const auto &segment : *segments)
-      calls.push_back({unit, segment.functions(int(member)),
-                       segment.shared() ? share : Range{cell.firstSample, cell.endSample}});
+    const size_t count = function < segments.size() ? segments[function].size() : 0;
+    for (uint32_t segment = 0; segment < std::max<size_t>(count, 1); ++segment) {
+      const bool works = count == 0 || std::count(segments[function][segment].begin(),
+                                                  segments[function][segment].end(), true) != 0;
+      if (works)
+        calls.push_back({unit, function, {cell.firstSample, cell.endSample}, segment});
+    }
   };
   if (task == bundle::Compute::F || (task == bundle::Compute::B && recomputes(cell)))
     for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
-      add(u, task == bundle::Compute::F ? functionOf(uint32_t(u), task)
+      add(u, task == bundle::Compute::F ? functionOf(unitOf(cell.device, u), task)
                                         : repeatedFunction(cell, uint32_t(u)));
   for (int64_t u = cell.endUnit; task != bundle::Compute::F && u-- > cell.firstUnit;)
-    add(u, functionOf(uint32_t(u), task));
+    add(u, functionOf(unitOf(cell.device, u), task));
 }
 
 bool Model::hasWork(const PlanView::Cell &cell, bundle::Compute::Task task) const {
   for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
-    if (functionOf(uint32_t(u), task) != kNoFunction)
+    if (functionOf(unitOf(cell.device, u), task) != kNoFunction)
       return true;
   return false;
+}
+
+void Model::findSegments() {
+  segments.resize(size_t(functions.functions_size()));
+  for (int f = 0; f < functions.functions_size(); ++f) {
+    const auto &function = functions.functions(f);
+    const auto &launches = function.launches();
+    if (std::none_of(launches.begin(), launches.end(),
+                     [](const bundle::Launch &launch) { return launch.has_exchange(); }))
+      continue;
+    auto &list = segments[size_t(f)];
+    const std::vector<bool> none(size_t(function.arguments_size()), false);
+    list.push_back(none);
+    auto use = [&](const bundle::Pointer &pointer) {
+      if (pointer.argument() < uint32_t(function.arguments_size()))
+        list.back()[pointer.argument()] = true;
+    };
+    for (const bundle::Launch &launch : launches) {
+      if (launch.has_exchange())
+        list.push_back(none);
+      std::for_each(launch.kernel().operands().begin(), launch.kernel().operands().end(), use);
+      std::for_each(launch.library().operands().begin(), launch.library().operands().end(), use);
+      if (!launch.has_matmul())
+        continue;
+      for (const bundle::Pointer *pointer :
+           {&launch.matmul().a(), &launch.matmul().b(), &launch.matmul().c()})
+        use(*pointer);
+      if (launch.matmul().has_bias())
+        use(launch.matmul().bias());
+    }
+  }
+}
+
+bool Model::segmentHas(uint32_t function, uint32_t segment, int argument) const {
+  const auto &list = segments[function];
+  return list.empty() || (segment < list.size() && list[segment][size_t(argument)]);
+}
+
+bool Model::isFirst(uint32_t function, uint32_t segment, int argument) const {
+  for (uint32_t before = 0; before < segment; ++before)
+    if (segmentHas(function, before, argument))
+      return false;
+  return true;
+}
+
+bool Model::isLast(uint32_t function, uint32_t segment, int argument) const {
+  for (size_t after = segment + 1; after < segments[function].size(); ++after)
+    if (segmentHas(function, uint32_t(after), argument))
+      return false;
+  return true;
 }
 
 std::vector<uint32_t> Model::contributorsOf(const bundle::Value &sum) const {
   if (isState(sum.kind()) && sum.id() < groupContributors.size())
     return groupContributors[sum.id()];
-  std::vector<uint32_t> devices; // for a value: the devices of its cell
-  if (sum.kind() == bundle::Value::ACTIVATION && sum.id() < uint32_t(summary.values_size()))
-    for (const PlanView::Cell &cell : plan.cells)
-      if (const int64_t unit = summary.values(int(sum.id())).producer();
-          cell.firstUnit <= unit && unit < cell.endUnit && cell.firstSample == sum.begin() &&
-          cell.endSample == sum.end())
-        devices.push_back(cell.device);
+  std::vector<uint32_t> devices; // for an exchange: the devices of the cell's group
+  for (const PlanView::Cell &cell : plan.cells)
+    if (sum.kind() == bundle::Value::EXCHANGED && cell.group >= 0 &&
+        cell.firstUnit <= int64_t(sum.id()) && int64_t(sum.id()) < cell.endUnit &&
+        cell.firstSample == sum.begin() && cell.endSample == sum.end())
+      devices.push_back(cell.device);
   std::sort(devices.begin(), devices.end());
   return devices;
 }
 
 void Model::index() {
   auto addOnce = [](std::vector<uint32_t> &list, uint32_t item) {
-    if (list.empty() || list.back() != item)
+    if (std::find(list.begin(), list.end(), item) == list.end())
       list.push_back(item);
   };
   parameterContributors.resize(summary.parameters_size());
   valueContributors.resize(summary.values_size());
-  for (int u = 0; u < summary.units_size(); ++u) {
-    const auto &unit = summary.units(u);
+  std::map<const bundle::UnitInfo *, std::set<uint32_t>> groupsOf; // to whose gradients a unit adds
+  forUnits([&](const bundle::UnitInfo &unit, uint32_t u) {
     // If the plan splits the backward, each contribution belongs to either B or W.
     for (bundle::Compute::Task task : {bundle::Compute::B, bundle::Compute::W}) {
-      uint32_t function = functionOf(uint32_t(u), task);
+      const uint32_t function = functionOf(unit, task);
       if (function == kNoFunction)
         continue;
-      std::vector<uint32_t> called{function};
-      if (const auto *segments = segmentsOf(classOf(unit), function))
-        for (const auto &segment : *segments)
-          called.push_back(segment.functions(0)); // the functions of other devices have the same
-                                                  // arguments
-      for (uint32_t one : called)
-        for (const auto &argument : functions.functions(int(one)).arguments()) {
-          if (argument.kind() == bundle::PARAMETER_GRADIENT &&
-              argument.index() < uint32_t(unit.parameters_size()))
-            addOnce(parameterContributors[unit.parameters(int(argument.index()))], uint32_t(u));
-          if (argument.kind() == bundle::BOUNDARY_IN_GRADIENT &&
-              argument.index() < uint32_t(unit.values_in_size()))
-            addOnce(valueContributors[unit.values_in(int(argument.index()))], uint32_t(u));
+      for (const auto &argument : functions.functions(int(function)).arguments()) {
+        if (argument.kind() == bundle::PARAMETER_GRADIENT &&
+            argument.index() < uint32_t(unit.parameters_size())) {
+          const uint32_t parameter = unit.parameters(int(argument.index()));
+          addOnce(parameterContributors[parameter], u);
+          groupsOf[&unit].insert(summary.parameters(int(parameter)).group());
         }
+        if (argument.kind() == bundle::BOUNDARY_IN_GRADIENT &&
+            argument.index() < uint32_t(unit.values_in_size()))
+          addOnce(valueContributors[unit.values_in(int(argument.index()))], u);
+      }
     }
-  }
-  std::vector<std::vector<uint32_t>> groupsOfUnit(summary.units_size());
-  for (int p = 0; p < summary.parameters_size(); ++p)
-    for (uint32_t unit : parameterContributors[p])
-      groupsOfUnit[unit].push_back(summary.parameters(p).group());
+  });
+  for (auto *lists : {&parameterContributors, &valueContributors})
+    for (std::vector<uint32_t> &list : *lists)
+      std::sort(list.begin(), list.end());
   groupContributors.resize(summary.groups_size());
   cellsOfDevice.resize(plan.devices.size());
   for (size_t c = 0; c < plan.cells.size(); ++c)
     cellsOfDevice[plan.cells[c].device].push_back(uint32_t(c));
-  for (size_t d = 0; d < plan.devices.size(); ++d)
+  for (uint32_t d = 0; d < plan.devices.size(); ++d)
     for (uint32_t c : cellsOfDevice[d])
       for (int64_t u = plan.cells[c].firstUnit; u < plan.cells[c].endUnit; ++u) {
-        for (uint32_t group : groupsOfUnit[u])
-          addOnce(groupContributors[group], uint32_t(d));
-        if (summary.units(int(u)).loss_terms_size())
-          addOnce(lossDevices, uint32_t(d));
+        for (uint32_t group : groupsOf[&unitOf(d, u)])
+          if (groupContributors[group].empty() || groupContributors[group].back() != d)
+            groupContributors[group].push_back(d);
+        // The devices of a group compute equal losses; the first adds them.
+        if (summary.units(int(u)).loss_terms_size() && plan.cells[c].member == 0 &&
+            (lossDevices.empty() || lossDevices.back() != d))
+          lossDevices.push_back(d);
       }
 }

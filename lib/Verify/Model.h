@@ -105,11 +105,36 @@ public:
         return function.function();
     return kNoFunction;
   }
+  /// The unit that a device has in place of a unit of the model: the same, or that of a device of a
+  /// group.
+  const bundle::UnitInfo &unitOf(uint32_t device, int64_t unit) const {
+    const bundle::UnitInfo *own = device < ownUnits.size() && !ownUnits[device].empty()
+                                      ? ownUnits[device][size_t(unit)]
+                                      : nullptr;
+    return own ? *own : summary.units(int(unit));
+  }
+  /// Returns the summary's data about the exchanges of a function of a unit; null if it has none.
+  const bundle::UnitFunction *exchangesOf(const bundle::UnitInfo &unit, uint32_t function) const {
+    for (const auto &one : classOf(unit).functions())
+      if (one.function() == function && one.exchanges_size())
+        return &one;
+    return nullptr;
+  }
+  /// Whether the launches of a segment access an argument, the first or the last segment that does.
+  /// Without exchanges, a function has one segment that accesses all arguments.
+  bool segmentHas(uint32_t function, uint32_t segment, int argument) const;
+  bool hasSegments(uint32_t function) const { return !segments[function].empty(); }
+  bool hasSegment(uint32_t function, uint32_t segment) const {
+    return segment < std::max<size_t>(segments[function].size(), 1);
+  }
+  bool isFirst(uint32_t function, uint32_t segment, int argument) const;
+  bool isLast(uint32_t function, uint32_t segment, int argument) const;
   /// A call of a unit function, for samples.
   struct UnitCall {
     int64_t unit;
     uint32_t function;
     Range samples;
+    uint32_t segment = 0; ///< number of exchanges of the function before the launches
   };
   /// Appends the calls of a cell's task F, B or W, in order.
   void callsOf(const PlanView::Cell &cell, bundle::Compute::Task task,
@@ -165,6 +190,10 @@ public:
   }
 
 private:
+  /// By device and unit, for devices of groups; null: the model's.
+  std::vector<std::vector<const bundle::UnitInfo *>> ownUnits;
+  /// By function with exchanges, segment and argument: whether its launches access it.
+  std::vector<std::vector<std::vector<bool>>> segments;
   bool copies = false, hasStatistics = false; ///< some group has a param_dtype
   std::vector<bool> repeated; ///< by unit: some B recomputes only its saved block, without its
                               ///< other results
@@ -172,17 +201,29 @@ private:
   /// The function that task F, B or W calls for a unit; kNoFunction: the task does not call one. In
   /// a plan that splits the backward, B and W have separate functions if the unit supports it.
   /// Otherwise the whole backward belongs to W if only parameters have gradients, and to B if not.
-  uint32_t functionOf(uint32_t unit, bundle::Compute::Task task) const;
+  uint32_t functionOf(const bundle::UnitInfo &unit, bundle::Compute::Task task) const;
   /// The function that B of a cell with recomputation calls first for a unit: the forward function
   /// or, for the last unit, the function that computes only the saved block. kNoFunction: nothing
   /// is saved, so there is no such call.
   uint32_t repeatedFunction(const PlanView::Cell &cell, uint32_t unit) const;
+  /// Calls visit(unit, index) for the units of the model and those of the devices of groups.
+  template <typename Visit> void forUnits(Visit visit) const {
+    for (int u = 0; u < summary.units_size(); ++u)
+      visit(summary.units(u), uint32_t(u));
+    for (const auto &group : summary.device_groups())
+      for (const auto &member : group.members())
+        for (int i = 0; i < member.units_size(); ++i)
+          visit(member.units(i), group.units(i));
+  }
+  void findSegments();
+  bool checkDeviceGroups(std::vector<Finding> &findings);
+  bool checkMembers(std::vector<Finding> &findings) const;
   /// Whether B of a cell begins by recomputing its F.
   bool recomputes(const PlanView::Cell &cell) const {
     return cell.recompute && hasWork(cell, bundle::Compute::B);
   }
   /// The functions of a unit that tasks of the plan may call.
-  std::vector<uint32_t> functionsOf(uint32_t unit) const;
+  std::vector<uint32_t> functionsOf(const bundle::UnitInfo &unit, uint32_t index) const;
   bool checkSummary(std::vector<Finding> &findings);
   bool checkGroups(std::vector<Finding> &findings);
   bool checkScale(std::vector<Finding> &findings) const;

@@ -24,6 +24,8 @@ struct Reader {
                                   : "expected an object, got " + show(root));
     plan.batch = toInteger(root["global_batch_size"], "global_batch_size");
     forEach(root["devices"], "devices", [&](const Json &item) { readDevice(item); });
+    if (root.contains("groups"))
+      forEach(root["groups"], "groups", [&](const Json &item) { readGroup(item); });
     const bool recompute = recomputes(root, false);
     plan.cells.reserve(root["cells"].size());
     forEach(root["cells"], "cells", [&](const Json &item) { readCell(item, recompute); });
@@ -64,6 +66,18 @@ struct Reader {
     plan.devices.push_back(std::move(device));
   }
 
+  void readGroup(const Json &item) {
+    if (!item.contains("name") || !item.contains("devices"))
+      fail("", "expected a name and devices, got " + show(item));
+    PlanView::Group group;
+    group.name = toText(item["name"], "name");
+    if (devices.count(group.name))
+      fail("name", "'" + group.name + "' is the name of a device");
+    forEach(item["devices"], "devices",
+            [&](const Json &device) { group.devices.push_back(toDevice(device, "")); });
+    plan.groups.push_back(std::move(group));
+  }
+
   /// Offloaded activations count as kept, because the copies do not change them; the programs show
   /// how they are offloaded.
   static bool recomputes(const Json &object, bool otherwise) {
@@ -77,8 +91,21 @@ struct Reader {
         fail("", std::string("expected units, samples and device, got ") + show(item));
     const auto [firstUnit, endUnit] = toRange(item["units"], "units");
     const auto [firstSample, endSample] = toRange(item["samples"], "samples");
-    plan.cells.push_back({firstUnit, endUnit, firstSample, endSample,
-                          toDevice(item["device"], "device"), recomputes(item, recompute)});
+    PlanView::Cell cell{firstUnit, endUnit, firstSample, endSample, 0, recomputes(item, recompute)};
+    const auto named =
+        std::find_if(plan.groups.begin(), plan.groups.end(),
+                     [&](const PlanView::Group &group) { return item["device"] == group.name; });
+    if (named == plan.groups.end()) {
+      cell.device = toDevice(item["device"], "device");
+      plan.cells.push_back(cell);
+      return;
+    }
+    cell.group = int32_t(named - plan.groups.begin());
+    for (uint32_t device : named->devices) {
+      cell.device = device;
+      plan.cells.push_back(cell);
+      ++cell.member;
+    }
   }
 
   /// Reads when updates run, and the owners that the plan names. An extent is -1 if a fraction

@@ -129,6 +129,10 @@ bool Device::checkCall(const bundle::Instruction &instruction, const bundle::Cal
     return report(Code::Malformed, id,
                   where(instruction) + ": " + std::to_string(call.rows()) + " rows from " +
                       std::to_string(call.sample_base()) + " are impossible");
+  if (call.segment() && !model.hasSegment(call.function(), call.segment()))
+    return report(Code::Malformed, id,
+                  where(instruction) + ": function '" + function.name() + "' has no segment " +
+                      std::to_string(call.segment()));
   const bundle::ArgumentBindings bindings(program, call);
   if (bindings.size() != function.arguments_size())
     return report(Code::Malformed, id,
@@ -149,7 +153,9 @@ bool Device::checkCall(const bundle::Instruction &instruction, const bundle::Cal
     };
     if (!checkRegion(region, &instruction, argument.name(), /*mayBeAbsent=*/true))
       return false;
-    int64_t expected = extentBytes(argument.bytes(), call.rows());
+    int64_t expected = model.segmentHas(call.function(), call.segment(), s)
+                           ? extentBytes(argument.bytes(), call.rows())
+                           : 0;
     bool enough = argument.kind() == bundle::WORKSPACE ? int64_t(region.bytes()) >= expected
                                                        : int64_t(region.bytes()) == expected;
     if (expected < 0 || !enough)

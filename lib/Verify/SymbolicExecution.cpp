@@ -3,6 +3,34 @@
 using namespace zorse;
 using namespace zorse::verify;
 
+/// Returns the content of an argument that a function with exchanges writes, between two of its
+/// segments: nothing else may change it.
+static Logical unfinished(const bundle::Call &call, int argument) {
+  Logical value;
+  value.kind = bundle::Value::EXCHANGED;
+  value.id = uint32_t(call.unit());
+  value.cut = 1u << 29 | call.function() << 8 | uint32_t(argument);
+  value.begin = call.sample_base();
+  value.end = call.sample_base() + call.rows();
+  return value;
+}
+
+void SymbolicExecution::continueSegment(const bundle::Call &call, const uint32_t *numbers) {
+  const auto &function = model.functions.functions(int(call.function()));
+  for (int s = 0; s < function.arguments_size(); ++s) {
+    const auto &argument = function.arguments(s);
+    if (numbers[s] == AddressIntervals::kAbsent)
+      continue;
+    const bool first = model.isFirst(call.function(), call.segment(), s);
+    if (argument.mode() == bundle::WRITE && !first)
+      require(addresses[numbers[s]], unfinished(call, s));
+    if (argument.mode() == bundle::ACCUMULATE &&
+        !(first && model.isLast(call.function(), call.segment(), s)))
+      fail(Code::Unsupported,
+           "adds to argument '" + argument.name() + "' before and after an exchange");
+  }
+}
+
 void SymbolicExecution::call(const bundle::Call &call) {
   const auto &function = model.functions.functions(int(call.function()));
   const Logical *values = arguments.data() + nextArgument;
@@ -10,6 +38,9 @@ void SymbolicExecution::call(const bundle::Call &call) {
   const bundle::ArgumentBindings bindings(program, call);
   nextArgument += size_t(bindings.size());
 
+  const bool segmented = model.hasSegments(call.function());
+  if (segmented)
+    continueSegment(call, numbers);
   // Reads come first: arguments of one call do not overlap if one is written.
   for (int s = 0; s < bindings.size(); ++s) {
     const auto &argument = function.arguments(s);
@@ -17,7 +48,10 @@ void SymbolicExecution::call(const bundle::Call &call) {
         (argument.mode() != bundle::READ && argument.mode() != bundle::UPDATE))
       continue;
     const IntervalRange range = addresses[numbers[s]];
-    if (argument.kind() == bundle::SCALARS)
+    if (argument.kind() == bundle::EXCHANGE) {
+      if (values[s].version)
+        require(range, values[s]);
+    } else if (argument.kind() == bundle::SCALARS)
       requireScalars(range,
                      call.unit() < 0 && argument.mode() == bundle::READ &&
                          model.isUpdate(call.function()),
@@ -56,7 +90,13 @@ void SymbolicExecution::call(const bundle::Call &call) {
       continue;
     const IntervalRange range = addresses[numbers[s]];
     bool overwrite = bindings[s].overwrite || argument.mode() == bundle::WRITE;
-    if (argument.kind() == bundle::WORKSPACE) {
+    if (argument.kind() == bundle::EXCHANGE) {
+      if (!values[s].version)
+        write(range, values[s]);
+    } else if (segmented && argument.mode() == bundle::WRITE &&
+               !model.isLast(call.function(), call.segment(), s)) {
+      write(range, unfinished(call, s));
+    } else if (argument.kind() == bundle::WORKSPACE) {
       scratch(range);
     } else if (argument.kind() == bundle::LOCAL_METRICS) {
       bool isNorm = call.function() == model.summary.norm_function();
@@ -102,7 +142,8 @@ void SymbolicExecution::call(const bundle::Call &call) {
 SymbolicExecution::LossGradientScaling SymbolicExecution::seedsFor(const bundle::Call &call) const {
   if (!model.scales() || model.isScaling(call.unit(), call.function()))
     return LossGradientScaling::Loaded;
-  const bundle::UnitInfo *unit = call.unit() >= 0 ? &model.summary.units(call.unit()) : nullptr;
+  const bundle::UnitInfo *unit = call.unit() >= 0 ? &model.unitOf(program.device(), call.unit())
+                                                  : nullptr;
   const bool begins =
       unit && unit->loss_terms_size() &&
       call.function() != model.functionOf(*unit, bundle::UnitFunction::FORWARD) &&
@@ -134,7 +175,8 @@ void SymbolicExecution::transfer() {
   case bundle::Instruction::kAllGather: {
     const bundle::Collective gather = *bundle::collectiveOf(e);
     const Held held = heldBy(program.device(), gather);
-    forRuns(held.shards, gather, gather.shard, value,
+    const bool exchanged = value.kind == bundle::Value::EXCHANGED;
+    forRuns(held.shards, gather, gather.shard, exchanged ? terms[current] : value,
             [&](const IntervalRange &range, const Logical &shard) { require(range, shard); });
     forRuns(held.whole, gather, gather.full, value,
             [&](const IntervalRange &range, const Logical &run) { write(range, run); });
@@ -320,7 +362,7 @@ bool SymbolicExecution::declareCollective(const bundle::Collective &collective) 
   transfers.push_back(whole);
   if (!good)
     return false;
-  if (!collective.gathers)
+  if (!collective.gathers || whole.kind == bundle::Value::EXCHANGED)
     terms[current] = term;
   const int64_t element = elementSize(collective.type);
   const Held held = heldBy(program.device(), collective);

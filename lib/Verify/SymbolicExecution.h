@@ -137,7 +137,12 @@ private:
                       : 0;
     content.updates = updatesOf(value);
     content.delta = value.begin * value.stride - address;
-    if (isBlock(value.kind)) {
+    if (value.kind == bundle::Value::EXCHANGED) {
+      content.cut = 2 * value.cut + value.version;
+      content.begin = value.begin;
+      content.end = value.end;
+      content.delta = value.offset - address;
+    } else if (isBlock(value.kind)) {
       content.begin = value.begin;
       content.end = value.end;
       content.delta = -address;
@@ -145,6 +150,8 @@ private:
     content.writer = current;
     return content;
   }
+  /// Checks what a segment of a function with exchanges finds of the segments before it.
+  void continueSegment(const bundle::Call &call, const uint32_t *numbers);
   static bool sameValue(const Content &a, const Content &b) {
     return a.kind == b.kind && a.id == b.id && a.cut == b.cut && a.delta == b.delta &&
            a.begin == b.begin && a.end == b.end;
@@ -231,8 +238,12 @@ private:
     const int64_t begin = addressOf(region.arena(), region.offset()),
                   size = elementSize(collective.type), first = whole.begin;
     for (const Compact::Run &run : runs.runs()) {
-      whole.begin = first + run.begin * size / whole.stride;
-      whole.end = first + run.end * size / whole.stride;
+      if (whole.kind == bundle::Value::EXCHANGED) {
+        whole.offset = run.begin * size;
+      } else {
+        whole.begin = first + run.begin * size / whole.stride;
+        whole.end = first + run.end * size / whole.stride;
+      }
       whole.bytes = run.size() * size;
       f(addresses.of(begin + run.place * size, begin + run.place * size + whole.bytes), whole);
     }

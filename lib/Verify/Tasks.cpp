@@ -121,7 +121,11 @@ private:
   }
 
   void checkUnitCall(const bundle::Call &call, const Model::UnitCall &its) {
-    const auto &unit = model.summary.units(call.unit());
+    const auto &unit = model.unitOf(device.getProgram().device(), call.unit());
+    if (call.segment() != its.segment)
+      fail(Code::Call, "unit '" + unit.name() + "' is called with segment " +
+                           std::to_string(call.segment()) + ", expects " +
+                           std::to_string(its.segment));
     if (call.function() != its.function)
       fail(Code::Call, "unit '" + unit.name() + "' is called with function '" +
                            model.functions.functions(int(call.function())).name() + "'");

@@ -23,6 +23,13 @@ struct PlanView {
     int64_t firstSample, endSample;
     uint32_t device;
     bool recompute = false; ///< B begins with the calls of F, if it has work
+    int32_t group = -1;     ///< index in `groups`: devices that divide the cell; -1: none
+    uint32_t member = 0;    ///< position of the device in the group
+  };
+  /// Devices that divide cells. Each of them has a cell with the same rectangle.
+  struct Group {
+    std::string name;
+    std::vector<uint32_t> devices;
   };
   /// Elements [begin, end) of a trainable state group are stored on and updated by `device`. begin
   /// is -1 if a share determines the range.
@@ -45,6 +52,7 @@ struct PlanView {
   int64_t batch = 0;         ///< in rows, like the cells' samples
   int64_t samplesPerRow = 1; ///< samples of the file per row
   std::vector<Device> devices;
+  std::vector<Group> groups;
   std::vector<Cell> cells;
   bool splitBackward = false; ///< every cell has tasks F, B and W, if its units have work for them
   std::vector<Shard> owners;  ///< owners of the groups that the plan names; the others follow its
