@@ -37,7 +37,8 @@ constexpr const char *kValues[] = {"none",
                                    "global_metrics",
                                    "optimizer_step",
                                    "saved_for_weight_grad",
-                                   "low_precision_parameters"};
+                                   "low_precision_parameters",
+                                   "exchanged"};
 constexpr const char *kTasks[] = {"",
                                   "F",
                                   "B",

@@ -42,7 +42,7 @@ void buildTrainPipeline(OpPassManager &passes, const TrainPipelineOptions &optio
     passes.addPass(units::createFindUnits());
   }
   if (makes(Stage::Functions))
-    units::addFunctionPasses(passes, {options.save, options.sampling});
+    units::addFunctionPasses(passes, {options.save, createDivideByPlan, options.sampling});
   // Compiled functions precede the plan. They define the arguments and the workspace of a task, and
   // the plan must fit in memory.
   if (makes(Stage::Lowered))

@@ -1,11 +1,14 @@
 #include "Phases.h"
 
 #include "zorse/Dialect/Zorse/Resources.h"
+#include "zorse/Summary/Summary.h"
 #include "zorse/Transforms/Passes.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FileSystem.h"
+
+#include <set>
 
 using namespace mlir;
 
@@ -77,10 +80,14 @@ Result<std::vector<bundle::WeightData>> collectWeights(const ImportedModel &impo
   auto constants =
       ModuleOp(imported.module.get())->getAttrOfType<DictionaryAttr>(kConstantValueAttr);
 
+  std::set<std::string> named;
   for (const bundle::ParameterInfo &parameter : summary.parameters()) {
+    const std::string &name = fileNameOf(parameter);
+    if (!named.insert(name).second) // another part of the parameter
+      continue;
     bundle::WeightData weight;
-    weight.name = parameter.name();
-    if (auto found = sources.find(parameter.name()); found != sources.end()) {
+    weight.name = name;
+    if (auto found = sources.find(name); found != sources.end()) {
       const WeightSource &source = *found->second;
       weight.type = nameOf(source.storedType);
       weight.shape = source.shape;
@@ -97,18 +104,17 @@ Result<std::vector<bundle::WeightData>> collectWeights(const ImportedModel &impo
         weight.offset = source.offset;
         weight.size = source.bytes;
       }
-    } else if (Attribute constant = constants ? constants.get(parameter.name()) : Attribute()) {
+    } else if (Attribute constant = constants ? constants.get(name) : Attribute()) {
       auto elements = dyn_cast<ElementsAttr>(constant);
       std::optional<std::string> bytes = elementsOf(constant);
       if (!elements || !bytes)
-        return userError("constant '" + parameter.name() + "': its elements are not in memory");
+        return userError("constant '" + name + "': its elements are not in memory");
       weight.type = nameOf(elements.getElementType());
       weight.shape.assign(elements.getShapedType().getShape().begin(),
                           elements.getShapedType().getShape().end());
       weight.bytes = std::move(*bytes);
     } else {
-      return userError("parameter '" + parameter.name() +
-                       "' has no initial value in the model file");
+      return userError("parameter '" + name + "' has no initial value in the model file");
     }
     weights.push_back(std::move(weight));
   }

@@ -23,12 +23,12 @@ public:
       : module(module), group(group), builder(module.getContext()) {}
 
   LogicalResult run(ArrayRef<UnitOp> units) {
-    if (group.unitBegin < 0 || group.unitBegin >= group.unitEnd ||
-        group.unitEnd > static_cast<int64_t>(units.size()))
-      return module.emitError("group '")
-             << group.name << "': expected units from 0 to " << units.size() << ", got "
-             << group.unitBegin << " to " << group.unitEnd;
-    for (int64_t u = group.unitBegin; u < group.unitEnd; ++u) {
+    if (!llvm::all_of(group.shares, [](double share) { return share > 0; }))
+      return module.emitError("group '") << group.name << "': expected positive shares";
+    for (int64_t u : group.units) {
+      if (u < 0 || u >= static_cast<int64_t>(units.size()))
+        return module.emitError("group '")
+               << group.name << "': expected units below " << units.size() << ", got " << u;
       UnitOp unit = units[static_cast<size_t>(u)];
       FailureOr<ArrayAttr> classes = classesOf(unit);
       if (failed(classes))
@@ -201,7 +201,11 @@ struct DivideUnitsPass : PassWrapper<DivideUnitsPass, OperationPass<ModuleOp>> {
     group.name = "g" + std::to_string(groups.size());
     auto [range, shares] = text.split(':');
     auto [begin, end] = range.split('-');
-    bool good = !begin.getAsInteger(10, group.unitBegin) && !end.getAsInteger(10, group.unitEnd);
+    int64_t first = 0, last = 0;
+    bool good = !begin.getAsInteger(10, first) && !end.getAsInteger(10, last) && first < last &&
+                last < (1 << 20);
+    for (int64_t u = first; good && u < last; ++u)
+      group.units.push_back(u);
     for (StringRef share : llvm::split(shares, '/')) {
       double value = 0;
       good = good && !share.getAsDouble(value) && value > 0;

@@ -160,6 +160,8 @@ std::string units::settingsText(const bundle::ModelSummary &settings) {
 
 void units::addFunctionPasses(OpPassManager &passes, const UnitPassOptions &options) {
   passes.addPass(autodiff::createJoinBackward());
+  if (options.onJoint)
+    passes.addPass(options.onJoint());
   passes.addPass(autodiff::createLowPrecisionStorage());
   passes.addPass(autodiff::createChooseSaved(options.saved));
   passes.addPass(autodiff::createSliceJoint());

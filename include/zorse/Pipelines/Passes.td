@@ -4,6 +4,12 @@
 
 include "mlir/Pass/PassBase.td"
 
+def DivideByPlan : Pass<"zorse-divide-by-plan", "::mlir::ModuleOp"> {
+  let summary = "Adds the classes of the devices of the groups of zorse.plan (tensor parallelism)";
+  let description = [{Runs between the first two steps of differentiation. Does nothing without a plan that has groups.}];
+  let dependentDialects = ["::zorse::ZorseDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+}
+
 def LowerFunctions : Pass<"zorse-lower-functions", "::mlir::ModuleOp"> {
   let summary = "Lowers functions to compiled functions and kernels, in a zorse.target for each architecture";
   let description = [{

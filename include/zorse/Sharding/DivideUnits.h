@@ -10,10 +10,10 @@
 
 namespace zorse::sharding {
 
-/// Devices that divide every unit of a range.
+/// Devices that divide units.
 struct UnitGroup {
   std::string name;
-  int64_t unitBegin = 0, unitEnd = 0;
+  std::vector<int64_t> units; ///< ascending
   std::vector<double> shares; ///< by device
 };
 

@@ -141,6 +141,10 @@ constexpr bundle::ElementType accumulationType(bundle::ElementType computeType) 
 bundle::ElementType computeType(const bundle::FlatGroupInfo &group);
 
 int64_t elementsOf(const bundle::ParameterInfo &parameter);
+/// Returns the name of a parameter in files: parts of a parameter share it.
+inline const std::string &fileNameOf(const bundle::ParameterInfo &parameter) {
+  return parameter.has_shard() ? parameter.shard().of() : parameter.name();
+}
 
 /// For each cut between units, from 0 to the number of units: the values live across it, ascending.
 /// If `gradients`, only those that need a gradient.

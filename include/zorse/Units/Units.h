@@ -70,6 +70,8 @@ std::string settingsText(const bundle::ModelSummary &settings);
 struct UnitPassOptions {
   autodiff::RecomputePolicy saved = autodiff::RecomputePolicy::MinCut; ///< tensors that forwards
                                                                        ///< save for their backwards
+  /// Makes a pass that runs on joint functions; null: none.
+  std::function<std::unique_ptr<mlir::Pass>()> onJoint;
   bool sampling = false; ///< also create the function for text generation
 };
 

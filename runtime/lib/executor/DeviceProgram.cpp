@@ -131,7 +131,8 @@ void DeviceProgram::prepareCalls(PreparedInstruction &prepared) {
     prepared.calls.push_back({call.function(),
                               {{call.rows(), call.sample_base(), call.rng_id_base()},
                                prepared.addresses.data() + first,
-                               prepared.overwrite.data() + first}});
+                               prepared.overwrite.data() + first,
+                               call.segment()}});
     first += size_t(bundle::ArgumentBindings(program, call).size());
   }
 }

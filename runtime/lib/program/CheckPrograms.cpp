@@ -259,6 +259,13 @@ private:
     if (call.unit() >= bundle_.summary.units_size())
       return fail("names unit " + std::to_string(call.unit()) + " of " +
                   std::to_string(bundle_.summary.units_size()));
+    const auto &launches = function.launches();
+    const auto exchanges =
+        std::count_if(launches.begin(), launches.end(),
+                      [](const bundle::Launch &launch) { return launch.has_exchange(); });
+    if (call.segment() > uint32_t(exchanges))
+      return fail("calls segment " + std::to_string(call.segment()) + " of function '" +
+                  function.name() + "', which has " + std::to_string(exchanges + 1));
     for (int i = 0; i < bindings.size() && problem_.empty(); ++i) {
       const bundle::AffineSize &bytes = function.arguments(i).bytes();
       int64_t needed;
@@ -268,6 +275,10 @@ private:
         return fail("argument " + std::to_string(i) + " of function '" + function.name() +
                     "' has no size");
       const bundle::ArgumentKind kind = function.arguments(i).kind();
+      // The launches of a segment of a function with exchanges may not access an argument. The
+      // verifier checks which do.
+      if (exchanges && bindings[i].region.bytes() == 0)
+        continue;
       region(p, bindings[i].region, needed,
              kind == bundle::LOCAL_METRICS || kind == bundle::SCALARS ? alignof(double)
                                                                       : alignof(float));

@@ -386,7 +386,7 @@ private:
       return userError(name + ": " + error.message);
     }
     for (const bundle::ParameterInfo &parameter : bundle_.summary.parameters()) {
-      auto found = sources.find(parameter.name());
+      auto found = sources.find(parameter.has_shard() ? parameter.shard().of() : parameter.name());
       if (found == sources.end())
         return userError(name + ": has no bytes for parameter '" + parameter.name() + "'");
       bundle_.weights.push_back(found->second);

@@ -23,6 +23,34 @@ std::vector<int64_t> shapeOf(const bundle::ParameterInfo &parameter) {
   return {parameter.shape().begin(), parameter.shape().end()};
 }
 
+/// The parameter of which a parameter is a part, or the parameter itself.
+bundle::ParameterInfo wholeOf(const bundle::ParameterInfo &parameter) {
+  bundle::ParameterInfo whole = parameter;
+  if (parameter.has_shard()) {
+    whole.set_name(parameter.shard().of());
+    *whole.mutable_shape() = parameter.shard().shape();
+    whole.clear_shard();
+  }
+  return whole;
+}
+
+/// Calls visit(whole, part, count) for the runs of a part in ascending order: `count` elements at
+/// element `whole` of the parameter and at element `part` of the part.
+template <typename Visit>
+void forShardRuns(const bundle::ParameterInfo::Shard &shard, Visit visit) {
+  int64_t outer = 1, inner = 1, part = 0;
+  const int64_t size = shard.shape(int(shard.dim()));
+  for (int d = 0; d < shard.shape_size(); ++d)
+    if (d != int(shard.dim()))
+      (d < int(shard.dim()) ? outer : inner) *= shard.shape(d);
+  for (int64_t o = 0; o < outer; ++o)
+    for (int s = 0; s < shard.begins_size(); ++s) {
+      const int64_t count = shard.count() * shard.widths(s) * inner;
+      visit((o * size + shard.begins(s) + shard.first() * shard.widths(s)) * inner, part, count);
+      part += count;
+    }
+}
+
 /// The shape in files. It differs from the compiled shape by the permutation.
 std::vector<int64_t> storedShape(const bundle::ParameterInfo &parameter,
                                  const WeightSource &source) {
@@ -58,11 +86,14 @@ public:
     StoredType wanted = storedType(parameter.type());
     data_ = data;
     if (!weight.permutation.empty()) {
-      permuted_.resize(elementsOf(parameter) * bytesOf(type));
-      permuteElements(data, permuted_.data(), bytesOf(type), storedShape(parameter, weight),
+      const bundle::ParameterInfo whole = wholeOf(parameter);
+      permuted_.resize(elementsOf(whole) * bytesOf(type));
+      permuteElements(data, permuted_.data(), bytesOf(type), storedShape(whole, weight),
                       weight.permutation);
       data_ = permuted_.data();
     }
+    if (parameter.has_shard())
+      takeShard(parameter.shard(), bytesOf(type));
     type_ = type;
     wanted_ = wanted;
   }
@@ -72,6 +103,17 @@ public:
   StoredType wanted() const { return wanted_; }
 
 private:
+  /// Copies a part of the parameter.
+  void takeShard(const bundle::ParameterInfo::Shard &shard, size_t elementBytes) {
+    std::vector<std::byte> part;
+    forShardRuns(shard, [&](int64_t whole, int64_t, int64_t count) {
+      const std::byte *from = data_ + whole * elementBytes;
+      part.insert(part.end(), from, from + count * elementBytes);
+    });
+    permuted_ = std::move(part);
+    data_ = permuted_.data();
+  }
+
   const std::byte *data_ = nullptr;
   std::vector<std::byte> permuted_;
   StoredType type_ = StoredType::F32, wanted_ = StoredType::F32;
@@ -126,7 +168,8 @@ private:
 };
 
 Status fromBundle(const Bundle &bundle, int index, WeightFiles &files, Source &out) {
-  const bundle::ParameterInfo &parameter = bundle.summary.parameters(index);
+  const bundle::ParameterInfo &stored = bundle.summary.parameters(index);
+  const bundle::ParameterInfo parameter = wholeOf(stored);
   const WeightSource &weight = bundle.weights[index];
   std::string where = bundle.directory + "/weights.json: parameter '" + parameter.name() + "'";
   if (Status status = checkPermutation(weight, parameter.shape_size(), where); status.failed())
@@ -146,7 +189,7 @@ Status fromBundle(const Bundle &bundle, int index, WeightFiles &files, Source &o
     return userError(where + ": bytes [" + std::to_string(weight.offset) + ", +" +
                      std::to_string(weight.bytes) + ") lie outside " + weight.file + " of " +
                      std::to_string((*file)->size()));
-  out.set((*file)->data() + weight.offset, *type, parameter, weight);
+  out.set((*file)->data() + weight.offset, *type, stored, weight);
   return Status::success();
 }
 
@@ -154,7 +197,7 @@ Status fromBundle(const Bundle &bundle, int index, WeightFiles &files, Source &o
 std::vector<WantedTensor> wantedTensors(const Bundle &bundle) {
   std::vector<WantedTensor> out;
   for (int i = 0; i < bundle.summary.parameters_size(); ++i) {
-    const bundle::ParameterInfo &parameter = bundle.summary.parameters(i);
+    const bundle::ParameterInfo parameter = wholeOf(bundle.summary.parameters(i));
     out.push_back({parameter.name(), storedShape(parameter, bundle.weights[i]),
                    parameter.trainable(), isFloat(storedType(parameter.type())),
                    bundle.weights[i].hub, parameter.constant()});
@@ -205,6 +248,21 @@ Status gather(const Executor &executor, const std::vector<Piece> &pieces,
                          target + (from - parameter.offset()) * piece.elementBytes,
                          (to - from) * piece.elementBytes);
   });
+}
+
+/// Gathers a parameter, or its elements of the whole parameter, into `target`.
+Status gatherPart(const Executor &executor, const std::vector<Piece> &pieces,
+                  const bundle::ParameterInfo &parameter, std::byte *target) {
+  if (!parameter.has_shard())
+    return gather(executor, pieces, parameter, target);
+  const size_t size = elementBytes(parameter.type());
+  std::vector<std::byte> part(size_t(elementsOf(parameter)) * size);
+  if (Status status = gather(executor, pieces, parameter, part.data()); status.failed())
+    return status;
+  forShardRuns(parameter.shard(), [&](int64_t whole, int64_t from, int64_t count) {
+    std::memcpy(target + whole * size, part.data() + from * size, size_t(count) * size);
+  });
+  return Status::success();
 }
 
 /// Whether every number of a part is finite.
@@ -329,7 +387,8 @@ Status zorse::runtime::saveWeights(const Executor &executor, const Bundle &bundl
                                    const std::string &path) {
   std::vector<std::vector<Piece>> pieces = parameterPieces(executor, bundle);
   std::vector<SafetensorsItem> items;
-  std::optional<Error> trouble; // error while items are written
+  std::optional<Error> trouble;                  // error while items are written
+  std::map<std::string, std::vector<int>> parts; // parameters by the name in the file
   for (int i = 0; i < bundle.summary.parameters_size(); ++i) {
     const bundle::ParameterInfo &parameter = bundle.summary.parameters(i);
     const std::vector<Piece> &group = pieces[parameter.group()];
@@ -354,12 +413,22 @@ Status zorse::runtime::saveWeights(const Executor &executor, const Bundle &bundl
         });
     if (checked.failed())
       return checked;
-    items.push_back(
-        itemOf(parameter, bundle.weights[i], storedType(parameter.type()), [&](std::byte *target) {
-          if (Status status = gather(executor, group, parameter, target);
-              status.failed() && !trouble)
-            trouble = status.error();
-        }));
+    const bundle::ParameterInfo whole = wholeOf(parameter);
+    if (!parts.emplace(whole.name(), std::vector<int>()).second) {
+      parts[whole.name()].push_back(i);
+      continue;
+    }
+    parts[whole.name()].push_back(i);
+    items.push_back(itemOf(whole, bundle.weights[i], storedType(parameter.type()),
+                           [&, name = whole.name()](std::byte *target) {
+                             for (int p : parts.at(name)) {
+                               const bundle::ParameterInfo &part = bundle.summary.parameters(p);
+                               Status status =
+                                   gatherPart(executor, pieces[part.group()], part, target);
+                               if (status.failed() && !trouble)
+                                 trouble = status.error();
+                             }
+                           }));
   }
   Status written = writeSafetensors(path, std::move(items), nullptr, onnxNames());
   return trouble ? Status(*trouble) : written;

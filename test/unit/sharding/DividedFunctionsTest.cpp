@@ -18,6 +18,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <unistd.h>
 
 using namespace mlir;
@@ -287,7 +288,9 @@ protected:
         std::distance(module.lookupSymbol<func::FuncOp>("model").getOps<UnitOp>().begin(),
                       module.lookupSymbol<func::FuncOp>("model").getOps<UnitOp>().end());
     PassManager second(module.getContext());
-    second.addPass(sharding::createDivideUnits({{"g", 0, units, shares}}));
+    std::vector<int64_t> all(static_cast<size_t>(units));
+    std::iota(all.begin(), all.end(), 0);
+    second.addPass(sharding::createDivideUnits({{"g", all, shares}}));
     second.addPass(autodiff::createChooseSaved(autodiff::RecomputePolicy::MinCut));
     second.addPass(autodiff::createSliceJoint());
     ASSERT_TRUE(succeeded(second.run(module)));
