@@ -44,7 +44,7 @@ inline mlir::FailureOr<UnitModel> buildUnits(mlir::ModuleOp module, const UnitOp
   passes.addPass(units::createHashModel());
   passes.addPass(units::createConfigure({units::settingsText(settings), options.decay, 1}));
   passes.addPass(units::createFindUnits());
-  units::addFunctionPasses(passes, {options.saved, false});
+  units::addFunctionPasses(passes, {options.saved, {}, false});
   if (failed(passes.run(*model.functions)))
     return mlir::failure();
   mlir::FailureOr<bundle::ModelSummary> summary = units::summarize(*model.functions);
