@@ -23,8 +23,8 @@ using namespace zorse::pipelines;
 
 namespace {
 
-/// Reads the groups of a plan and their units. Returns none for a plan that is not valid: zorse-plan
-/// reports its errors.
+/// Reads the groups of a plan and their units. Returns none for a plan that is not valid:
+/// zorse-plan reports its errors.
 std::vector<sharding::UnitGroup> groupsOf(StringRef text) {
   std::vector<sharding::UnitGroup> groups;
   llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(text);

@@ -1,8 +1,6 @@
 // `zorse-divide-units`: one class for every device of a group that computes something different.
 #include "zorse/Sharding/DivideUnits.h"
 
-#include "zorse/Sharding/Sharding.h"
-
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Base/Apportion.h"
 #include "zorse/Dialect/Zorse/EraseDeadOps.h"
@@ -19,8 +17,8 @@ namespace {
 
 class GroupDivider {
 public:
-  GroupDivider(ModuleOp module, const UnitGroup &group)
-      : module(module), group(group), builder(module.getContext()) {}
+  GroupDivider(ModuleOp module, const UnitGroup &group, double flopsPerByte)
+      : module(module), group(group), flopsPerByte(flopsPerByte), builder(module.getContext()) {}
 
   LogicalResult run(ArrayRef<UnitOp> units) {
     if (!llvm::all_of(group.shares, [](double share) { return share > 0; }))
@@ -71,7 +69,7 @@ private:
       if (ArgumentAttr attribute = attributeOfArgument(*joint, argument.getArgNumber());
           isOfKind(attribute, ArgumentKind::Parameter) && whole[attribute.getIndex()])
         joint->setArgAttr(argument.getArgNumber(), kWholeAttr, builder.getUnitAttr());
-    const ClassSharding sharding = deriveSharding(*joint);
+    const ClassSharding sharding = deriveSharding(*joint, flopsPerByte);
     std::vector<std::vector<Share>> shares;
     for (const Axis &axis : sharding.axes) {
       FailureOr<std::vector<Share>> ranges = rangesOf(unit, axis);
@@ -168,6 +166,7 @@ private:
 
   ModuleOp module;
   const UnitGroup &group;
+  const double flopsPerByte;
   OpBuilder builder;
   Operation *last = nullptr;          ///< class added last
   llvm::StringMap<ArrayAttr> made;    ///< by class and whole parameters
@@ -176,7 +175,9 @@ private:
 
 struct DivideUnitsPass : PassWrapper<DivideUnitsPass, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DivideUnitsPass)
-  explicit DivideUnitsPass(std::vector<UnitGroup> groups) : groups(std::move(groups)) {}
+  DivideUnitsPass(std::vector<UnitGroup> groups, double given) : groups(std::move(groups)) {
+    flopsPerByte = given;
+  }
   DivideUnitsPass(const DivideUnitsPass &other) : PassWrapper(other), groups(other.groups) {}
 
   StringRef getArgument() const final { return "zorse-divide-units"; }
@@ -191,7 +192,7 @@ struct DivideUnitsPass : PassWrapper<DivideUnitsPass, OperationPass<ModuleOp>> {
         return signalPassFailure();
       groups.push_back(std::move(*group));
     }
-    if (failed(divideUnits(getOperation(), groups)))
+    if (failed(divideUnits(getOperation(), groups, flopsPerByte)))
       signalPassFailure();
   }
 
@@ -220,22 +221,28 @@ struct DivideUnitsPass : PassWrapper<DivideUnitsPass, OperationPass<ModuleOp>> {
 
   ListOption<std::string> texts{
       *this, "group", llvm::cl::desc("BEGIN-END:SHARE/SHARE/...: units and the devices' shares")};
+  Option<double> flopsPerByte{
+      *this, "flops-per-byte",
+      llvm::cl::desc("FLOPs that a device computes in the time of one exchanged byte"),
+      llvm::cl::init(kFlopsPerByte)};
   std::vector<UnitGroup> groups;
 };
 
 } // namespace
 
-LogicalResult sharding::divideUnits(ModuleOp module, ArrayRef<UnitGroup> groups) {
+LogicalResult sharding::divideUnits(ModuleOp module, ArrayRef<UnitGroup> groups,
+                                    double flopsPerByte) {
   auto model = module.lookupSymbol<func::FuncOp>(attributes::kModel);
   if (!model || model.isDeclaration())
     return module.emitError("expected @model as a chain of units: run --zorse-find-units first");
   const SmallVector<UnitOp> units(model.getOps<UnitOp>());
   for (const UnitGroup &group : groups)
-    if (failed(GroupDivider(module, group).run(units)))
+    if (failed(GroupDivider(module, group, flopsPerByte).run(units)))
       return failure();
   return success();
 }
 
-std::unique_ptr<Pass> sharding::createDivideUnits(std::vector<UnitGroup> groups) {
-  return std::make_unique<DivideUnitsPass>(std::move(groups));
+std::unique_ptr<Pass> sharding::createDivideUnits(std::vector<UnitGroup> groups,
+                                                  double flopsPerByte) {
+  return std::make_unique<DivideUnitsPass>(std::move(groups), flopsPerByte);
 }

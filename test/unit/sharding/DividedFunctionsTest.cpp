@@ -290,7 +290,7 @@ protected:
     PassManager second(module.getContext());
     std::vector<int64_t> all(static_cast<size_t>(units));
     std::iota(all.begin(), all.end(), 0);
-    second.addPass(sharding::createDivideUnits({{"g", all, shares}}));
+    second.addPass(sharding::createDivideUnits({{"g", all, shares}}, /*flopsPerByte=*/0));
     second.addPass(autodiff::createChooseSaved(autodiff::RecomputePolicy::MinCut));
     second.addPass(autodiff::createSliceJoint());
     ASSERT_TRUE(succeeded(second.run(module)));
