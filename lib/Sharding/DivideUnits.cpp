@@ -1,12 +1,12 @@
 // `zorse-divide-units`: one class for every device of a group that computes something different.
 #include "zorse/Sharding/DivideUnits.h"
 
-#include "zorse/Sharding/Sharding.h"
-
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Base/Apportion.h"
 #include "zorse/Dialect/Zorse/EraseDeadOps.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
 
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/StringMap.h"
@@ -15,12 +15,18 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::sharding;
 
+/// Whether the gradient of a whole parameter is a summand: it is partial, or a device has only its
+/// part of it.
+static bool isSummand(const ClassSharding &sharding, Value gradient) {
+  return sharding.partial.contains(gradient) || sharding.values.contains(gradient);
+}
+
 namespace {
 
 class GroupDivider {
 public:
-  GroupDivider(ModuleOp module, const UnitGroup &group)
-      : module(module), group(group), builder(module.getContext()) {}
+  GroupDivider(ModuleOp module, const UnitGroup &group, double flopsPerByte)
+      : module(module), group(group), flopsPerByte(flopsPerByte), builder(module.getContext()) {}
 
   LogicalResult run(ArrayRef<UnitOp> units) {
     if (group.unitBegin < 0 || group.unitBegin >= group.unitEnd ||
@@ -71,7 +77,7 @@ private:
       if (ArgumentAttr attribute = attributeOfArgument(*joint, argument.getArgNumber());
           isOfKind(attribute, ArgumentKind::Parameter) && whole[attribute.getIndex()])
         joint->setArgAttr(argument.getArgNumber(), kWholeAttr, builder.getUnitAttr());
-    const ClassSharding sharding = deriveSharding(*joint);
+    const ClassSharding sharding = deriveSharding(*joint, flopsPerByte);
     std::vector<std::vector<Share>> shares;
     for (const Axis &axis : sharding.axes) {
       FailureOr<std::vector<Share>> ranges = rangesOf(unit, axis);
@@ -106,8 +112,12 @@ private:
                       ArrayRef<std::vector<Share>> shares, size_t device) {
     OwningOpRef<func::FuncOp> function = instantiate(joint, sharding, shares, device);
     describeParameters(*function, joint, sharding, shares, device);
-    if (device > 0)
-      dropRepeatedGradients(*function);
+    OwningOpRef<func::FuncOp> less = function->clone();
+    dropRepeatedGradients(*less);
+    if (exchangesOf(*less) != exchangesOf(*function))
+      makeSummands(*function, device);
+    else if (device > 0)
+      function = std::move(less);
     std::string text;
     llvm::raw_string_ostream os(text);
     os << like.getSymName() << ' ';
@@ -148,26 +158,58 @@ private:
     for (unsigned i = 0; i < joint.getNumResults(); ++i)
       if (BlockArgument parameter = parameterOfGradient(joint, i);
           parameter && !sharding.values.contains(parameter) &&
-          sharding.partial.contains(returned->getOperand(i)))
+          isSummand(sharding, returned->getOperand(i)))
         function.setArgAttr(parameter.getArgNumber(), kPartialGradientAttr, builder.getUnitAttr());
   }
 
-  /// Drops gradients that only the first device computes: those of whole parameters, unless they
-  /// are summands.
+  /// Whether only the first device computes a gradient: that of a whole parameter that is no
+  /// summand.
+  static bool isRepeated(func::FuncOp function, unsigned result) {
+    BlockArgument parameter = parameterOfGradient(function, result);
+    return parameter && !function.getArgAttr(parameter.getArgNumber(), kShardAttr) &&
+           !function.getArgAttr(parameter.getArgNumber(), kPartialGradientAttr);
+  }
+
   static void dropRepeatedGradients(func::FuncOp function) {
     llvm::BitVector dropped(function.getNumResults());
     for (unsigned i = 0; i < function.getNumResults(); ++i)
-      if (BlockArgument parameter = parameterOfGradient(function, i);
-          parameter && !function.getArgAttr(parameter.getArgNumber(), kShardAttr) &&
-          !function.getArgAttr(parameter.getArgNumber(), kPartialGradientAttr))
+      if (isRepeated(function, i))
         dropped.set(i);
     function.getBody().front().getTerminator()->eraseOperands(dropped);
     (void)function.eraseResults(dropped);
     eraseDeadOps(function.getBody().front());
   }
 
+  static size_t exchangesOf(func::FuncOp function) {
+    return static_cast<size_t>(llvm::count_if(function.getBody().front(), [](Operation &op) {
+      return isa<AllReduceOp, AllGatherOp>(op);
+    }));
+  }
+
+  /// Makes repeated gradients summands: of all devices but the first they are zero. Devices need
+  /// this if they take part in an exchange for such a gradient alone.
+  void makeSummands(func::FuncOp function, size_t device) {
+    Operation *returned = function.getBody().front().getTerminator();
+    for (unsigned i = 0; i < function.getNumResults(); ++i) {
+      if (!isRepeated(function, i))
+        continue;
+      function.setArgAttr(parameterOfGradient(function, i).getArgNumber(), kPartialGradientAttr,
+                          builder.getUnitAttr());
+      if (device == 0)
+        continue;
+      OpBuilder::InsertionGuard guard(builder);
+      builder.setInsertionPoint(returned);
+      Value gradient = returned->getOperand(i);
+      Value zero =
+          createSplat(builder, gradient.getLoc(), cast<RankedTensorType>(gradient.getType()), 0);
+      returned->setOperand(
+          i, arith::MulFOp::create(builder, gradient.getLoc(), gradient, zero).getResult());
+    }
+  }
+
   ModuleOp module;
   const UnitGroup &group;
+  const double flopsPerByte;
   OpBuilder builder;
   Operation *last = nullptr;          ///< class added last
   llvm::StringMap<ArrayAttr> made;    ///< by class and whole parameters
@@ -176,7 +218,9 @@ private:
 
 struct DivideUnitsPass : PassWrapper<DivideUnitsPass, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DivideUnitsPass)
-  explicit DivideUnitsPass(std::vector<UnitGroup> groups) : groups(std::move(groups)) {}
+  DivideUnitsPass(std::vector<UnitGroup> groups, double given) : groups(std::move(groups)) {
+    flopsPerByte = given;
+  }
   DivideUnitsPass(const DivideUnitsPass &other) : PassWrapper(other), groups(other.groups) {}
 
   StringRef getArgument() const final { return "zorse-divide-units"; }
@@ -191,7 +235,7 @@ struct DivideUnitsPass : PassWrapper<DivideUnitsPass, OperationPass<ModuleOp>> {
         return signalPassFailure();
       groups.push_back(std::move(*group));
     }
-    if (failed(divideUnits(getOperation(), groups)))
+    if (failed(divideUnits(getOperation(), groups, flopsPerByte)))
       signalPassFailure();
   }
 
@@ -216,22 +260,28 @@ struct DivideUnitsPass : PassWrapper<DivideUnitsPass, OperationPass<ModuleOp>> {
 
   ListOption<std::string> texts{
       *this, "group", llvm::cl::desc("BEGIN-END:SHARE/SHARE/...: units and the devices' shares")};
+  Option<double> flopsPerByte{
+      *this, "flops-per-byte",
+      llvm::cl::desc("FLOPs that a device computes in the time of one exchanged byte"),
+      llvm::cl::init(kFlopsPerByte)};
   std::vector<UnitGroup> groups;
 };
 
 } // namespace
 
-LogicalResult sharding::divideUnits(ModuleOp module, ArrayRef<UnitGroup> groups) {
+LogicalResult sharding::divideUnits(ModuleOp module, ArrayRef<UnitGroup> groups,
+                                    double flopsPerByte) {
   auto model = module.lookupSymbol<func::FuncOp>(attributes::kModel);
   if (!model || model.isDeclaration())
     return module.emitError("expected @model as a chain of units: run --zorse-find-units first");
   const SmallVector<UnitOp> units(model.getOps<UnitOp>());
   for (const UnitGroup &group : groups)
-    if (failed(GroupDivider(module, group).run(units)))
+    if (failed(GroupDivider(module, group, flopsPerByte).run(units)))
       return failure();
   return success();
 }
 
-std::unique_ptr<Pass> sharding::createDivideUnits(std::vector<UnitGroup> groups) {
-  return std::make_unique<DivideUnitsPass>(std::move(groups));
+std::unique_ptr<Pass> sharding::createDivideUnits(std::vector<UnitGroup> groups,
+                                                  double flopsPerByte) {
+  return std::make_unique<DivideUnitsPass>(std::move(groups), flopsPerByte);
 }

@@ -1,6 +1,8 @@
 // Tensor parallelism of units: the classes of the devices of a group.
 #pragma once
 
+#include "zorse/Sharding/Sharding.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 
@@ -30,9 +32,11 @@ inline constexpr llvm::StringLiteral kPartialGradientAttr = "zorse.partial_gradi
 /// Adds classes with the joint functions of the devices of every group. Runs between the first two
 /// steps of differentiation (zorse/Autodiff/Autodiff.h). Fails after a diagnostic if a device would
 /// have no granule of an axis.
-mlir::LogicalResult divideUnits(mlir::ModuleOp module, llvm::ArrayRef<UnitGroup> groups);
+mlir::LogicalResult divideUnits(mlir::ModuleOp module, llvm::ArrayRef<UnitGroup> groups,
+                                double flopsPerByte = kFlopsPerByte);
 
-/// `zorse-divide-units=group=BEGIN-END:SHARE/SHARE/...`
-std::unique_ptr<mlir::Pass> createDivideUnits(std::vector<UnitGroup> groups = {});
+/// `zorse-divide-units=group=BEGIN-END:SHARE/SHARE/... flops-per-byte=N`
+std::unique_ptr<mlir::Pass> createDivideUnits(std::vector<UnitGroup> groups = {},
+                                              double flopsPerByte = kFlopsPerByte);
 
 } // namespace zorse::sharding

@@ -287,7 +287,7 @@ protected:
         std::distance(module.lookupSymbol<func::FuncOp>("model").getOps<UnitOp>().begin(),
                       module.lookupSymbol<func::FuncOp>("model").getOps<UnitOp>().end());
     PassManager second(module.getContext());
-    second.addPass(sharding::createDivideUnits({{"g", 0, units, shares}}));
+    second.addPass(sharding::createDivideUnits({{"g", 0, units, shares}}, /*flopsPerByte=*/0));
     second.addPass(autodiff::createChooseSaved(autodiff::RecomputePolicy::MinCut));
     second.addPass(autodiff::createSliceJoint());
     ASSERT_TRUE(succeeded(second.run(module)));
