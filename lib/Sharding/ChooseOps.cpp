@@ -118,11 +118,9 @@ private:
         read = true;
         if (sharded)
           flow->addEdge(value, kSink, MaxFlow::kInfinite);
-      } else if (sharded) { // the gradient is divided as its parameter
-        auto it = parameterNodes.find(parameter);
-        const bool equal = it != parameterNodes.end() &&
-                           candidates.maps.lookup(parameter) == candidates.maps.lookup(result);
-        flow->addEdge(node, equal ? it->second : kSink, MaxFlow::kInfinite);
+      } else if (sharded &&
+                 !(candidates.maps.lookup(parameter) == candidates.maps.lookup(result))) {
+        flow->addEdge(node, kSink, MaxFlow::kInfinite);
       }
     }
     if (read && !combines(op))

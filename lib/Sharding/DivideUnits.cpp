@@ -6,12 +6,20 @@
 #include "zorse/Dialect/Zorse/EraseDeadOps.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::sharding;
+
+/// Whether the gradient of a whole parameter is a summand: it is partial, or a device has only its
+/// part of it.
+static bool isSummand(const ClassSharding &sharding, Value gradient) {
+  return sharding.partial.contains(gradient) || sharding.values.contains(gradient);
+}
 
 namespace {
 
@@ -104,8 +112,12 @@ private:
                       ArrayRef<std::vector<Share>> shares, size_t device) {
     OwningOpRef<func::FuncOp> function = instantiate(joint, sharding, shares, device);
     describeParameters(*function, joint, sharding, shares, device);
-    if (device > 0)
-      dropRepeatedGradients(*function);
+    OwningOpRef<func::FuncOp> less = function->clone();
+    dropRepeatedGradients(*less);
+    if (exchangesOf(*less) != exchangesOf(*function))
+      makeSummands(*function, device);
+    else if (device > 0)
+      function = std::move(less);
     std::string text;
     llvm::raw_string_ostream os(text);
     os << like.getSymName() << ' ';
@@ -146,22 +158,53 @@ private:
     for (unsigned i = 0; i < joint.getNumResults(); ++i)
       if (BlockArgument parameter = parameterOfGradient(joint, i);
           parameter && !sharding.values.contains(parameter) &&
-          sharding.partial.contains(returned->getOperand(i)))
+          isSummand(sharding, returned->getOperand(i)))
         function.setArgAttr(parameter.getArgNumber(), kPartialGradientAttr, builder.getUnitAttr());
   }
 
-  /// Drops gradients that only the first device computes: those of whole parameters, unless they
-  /// are summands.
+  /// Whether only the first device computes a gradient: that of a whole parameter that is no
+  /// summand.
+  static bool isRepeated(func::FuncOp function, unsigned result) {
+    BlockArgument parameter = parameterOfGradient(function, result);
+    return parameter && !function.getArgAttr(parameter.getArgNumber(), kShardAttr) &&
+           !function.getArgAttr(parameter.getArgNumber(), kPartialGradientAttr);
+  }
+
   static void dropRepeatedGradients(func::FuncOp function) {
     llvm::BitVector dropped(function.getNumResults());
     for (unsigned i = 0; i < function.getNumResults(); ++i)
-      if (BlockArgument parameter = parameterOfGradient(function, i);
-          parameter && !function.getArgAttr(parameter.getArgNumber(), kShardAttr) &&
-          !function.getArgAttr(parameter.getArgNumber(), kPartialGradientAttr))
+      if (isRepeated(function, i))
         dropped.set(i);
     function.getBody().front().getTerminator()->eraseOperands(dropped);
     (void)function.eraseResults(dropped);
     eraseDeadOps(function.getBody().front());
+  }
+
+  static size_t exchangesOf(func::FuncOp function) {
+    return static_cast<size_t>(llvm::count_if(function.getBody().front(), [](Operation &op) {
+      return isa<AllReduceOp, AllGatherOp>(op);
+    }));
+  }
+
+  /// Makes repeated gradients summands: of all devices but the first they are zero. Devices need
+  /// this if they take part in an exchange for such a gradient alone.
+  void makeSummands(func::FuncOp function, size_t device) {
+    Operation *returned = function.getBody().front().getTerminator();
+    for (unsigned i = 0; i < function.getNumResults(); ++i) {
+      if (!isRepeated(function, i))
+        continue;
+      function.setArgAttr(parameterOfGradient(function, i).getArgNumber(), kPartialGradientAttr,
+                          builder.getUnitAttr());
+      if (device == 0)
+        continue;
+      OpBuilder::InsertionGuard guard(builder);
+      builder.setInsertionPoint(returned);
+      Value gradient = returned->getOperand(i);
+      Value zero =
+          createSplat(builder, gradient.getLoc(), cast<RankedTensorType>(gradient.getType()), 0);
+      returned->setOperand(
+          i, arith::MulFOp::create(builder, gradient.getLoc(), gradient, zero).getResult());
+    }
   }
 
   ModuleOp module;

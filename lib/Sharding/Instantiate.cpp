@@ -69,6 +69,7 @@ private:
   void exchange(Value value);
   Value gather(Value value);
   Value returnedValue(OpOperand &operand);
+  Value padded(Value value, const ShardedValue &sharded);
   Value slice(Value whole, const ShardedDim &sharded, Share share);
   void buildSlice(SliceOp op, const ShardedValue &x, RankedTensorType type);
 
@@ -216,18 +217,51 @@ Value Instance::gather(Value value) {
                                 pieces, dim);
 }
 
-/// A gradient is divided as its parameter. The gradient of a whole parameter may be partial.
+/// A gradient is divided as its parameter. The gradient of a whole parameter may be partial: each
+/// device has a summand, or its part, with zeros for those of others.
 Value Instance::returnedValue(OpOperand &operand) {
   BlockArgument parameter = parameterOfGradient(joint, operand.getOperandNumber());
   if (!parameter)
     return wholeOf(operand.get());
-  auto stored = sharding.values.find(parameter);
-  if (stored == sharding.values.end() || sharding.values.contains(operand.get()))
+  auto stored = sharding.values.find(parameter), computed = sharding.values.find(operand.get());
+  if (stored == sharding.values.end() && computed != sharding.values.end())
+    return padded(operand.get(), computed->second);
+  if (stored == sharding.values.end() || computed != sharding.values.end())
     return held.lookup(operand.get());
   const Share share = mine[stored->second.axis];
   if (share.count() == 0)
     return createSplat(builder, joint.getLoc(), localType(parameter, sharding, mine), 0);
   return slice(wholeOf(operand.get()), stored->second.dim, share);
+}
+
+/// Returns the device's part of a value at its place in a value of zeros.
+Value Instance::padded(Value value, const ShardedValue &sharded) {
+  auto type = cast<RankedTensorType>(value.getType());
+  const unsigned dim = sharded.dim.dim;
+  const Share share = mine[sharded.axis];
+  SmallVector<Value> pieces;
+  int64_t position = 0, taken = 0;
+  auto fill = [&](int64_t until) {
+    SmallVector<int64_t> shape(type.getShape());
+    shape[dim] = until - position;
+    if (until > position)
+      pieces.push_back(createSplat(builder, value.getLoc(),
+                                   RankedTensorType::get(shape, type.getElementType()), 0));
+  };
+  for (const GranuleMap::Segment &segment : sharded.dim.map.segments) {
+    const int64_t points = segment.width * share.count(),
+                  begin = segment.begin + share.begin * segment.width;
+    if (points == 0)
+      continue;
+    fill(begin);
+    pieces.push_back(
+        SliceOp::create(builder, value.getLoc(), held.lookup(value), dim, taken, points));
+    taken += points;
+    position = begin + points;
+  }
+  fill(type.getDimSize(dim));
+  return pieces.size() == 1 ? pieces.front()
+                            : ConcatOp::create(builder, value.getLoc(), type, pieces, dim);
 }
 
 } // namespace

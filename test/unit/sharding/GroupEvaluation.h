@@ -153,7 +153,8 @@ private:
           if (!close(found, partOf(whole[i], stored->second.dim, shares[stored->second.axis][d]),
                      scaleOf(whole[i], floor), worst))
             return "result " + std::to_string(i) + " of device " + std::to_string(d);
-        } else if (parameter && sharding.partial.contains(terminator->getOperand(i))) {
+        } else if (parameter && (sharding.partial.contains(terminator->getOperand(i)) ||
+                                 sharding.values.contains(terminator->getOperand(i)))) {
           if (d == 0)
             sum = found;
           for (size_t k = 0; d > 0 && k < sum.values.size(); ++k)
