@@ -20,7 +20,7 @@ class CellCaller {
 public:
   explicit CellCaller(PlanLowering &x)
       : x(x), values(static_cast<size_t>(x.summary.values_size())), gradients(values),
-        fresh(values.size(), 0), firstCall(x.buffers.size(), kNone) {}
+        fresh(values.size(), 0), firstTask(x.buffers.size(), kNoTask) {}
 
   void run() {
     reserve();
@@ -219,7 +219,7 @@ private:
     switch (binding.of) {
     case Operand::Parameter:
     case Operand::ParameterGradient:
-      return bindParameter(binding, later);
+      return bindParameter(of, binding, later);
     case Operand::Input:
       return void(add(inputRows(binding.id), Value::inputRows(binding.id, samples())));
     case Operand::Value:
@@ -281,9 +281,9 @@ private:
         Value::exchange(static_cast<uint32_t>(of.unit), binding.id, binding.cut != 0, samples()));
   }
 
-  /// The first call in list order that adds to a group's accumulator on a device overwrites it.
-  /// Every unit that uses a group uses all its parameters.
-  void bindParameter(const Binding &binding, bool later) {
+  /// The first task of a unit in list order that adds to a group's accumulator on a device
+  /// overwrites it. Every unit that uses a group uses all its parameters.
+  void bindParameter(const CellInside::Call &of, const Binding &binding, bool later) {
     const auto &parameter = x.summary.parameters(static_cast<int>(binding.id));
     const uint32_t group = parameter.group();
     const bool gradients = binding.of == Operand::ParameterGradient;
@@ -303,10 +303,13 @@ private:
                                    : Value::parametersToRead(x.hasMaster(group), group, range));
     if (!gradients || x.globalOrder.endTime.empty())
       return;
-    const auto call = static_cast<uint32_t>(x.graph.calls.size() - 1);
-    if (firstCall[buffer] == kNone)
-      firstCall[buffer] = call;
-    argument.overwrite = firstCall[buffer] == call;
+    const uint64_t task = (static_cast<uint64_t>(cell - x.plan.cells.data()) * 4 +
+                           static_cast<uint64_t>(of.task == UnitTask::WeightGradients)) *
+                              static_cast<uint64_t>(x.summary.units_size()) +
+                          static_cast<uint64_t>(of.unit);
+    if (firstTask[buffer] == kNoTask)
+      firstTask[buffer] = task;
+    argument.overwrite = firstTask[buffer] == task;
   }
 
   Region inputRows(uint32_t input) const {
@@ -352,7 +355,8 @@ private:
   const bundle::ModelSummary *summary = nullptr; ///< with the units of the cell's device
   std::vector<BufferRange> values, gradients;    ///< by value
   std::vector<uint8_t> fresh;                    ///< by value: its gradient has no contribution yet
-  std::vector<uint32_t> firstCall;               ///< by buffer: first call that adds to it
+  static constexpr uint64_t kNoTask = UINT64_MAX;
+  std::vector<uint64_t> firstTask; ///< by buffer: cell, task and unit that first add to it
   std::map<std::pair<const CellInfo *, int>, size_t> begun; ///< by cell and kind of task: number of
                                                             ///< calls before its next exchange
 };

@@ -460,8 +460,7 @@ private:
     offloadToHost(x, c, [&](const CellTemplate::OffloadedBuffer &item) {
       return originalOf(cell, info, item);
     });
-    if (cell.member == 0) // the devices of a group compute equal losses
-      sumLosses(c);
+    sumLosses(c);
   }
 
   /// Adds the values that F produces, and the ports at the last cut.
@@ -508,6 +507,12 @@ private:
       return;
     const Cell &cell = x.plan.cells[c];
     const CellInfo &info = x.cells[c];
+    if (cell.member > 0) { // the devices of a group compute equal losses; the first adds them
+      for (const CellTemplate::Made &rows : shape.losses)
+        x.addAccess(info.forward, x.addNumbered(cell.device, lossRowsBytes(x.summary, cell),
+                                                info.numberOfF + rows.place));
+      return;
+    }
     const uint32_t op = x.addOp(0, kShortPriority, cell.sampleBegin, cell.unitBegin);
     x.addInstruction(cell.device, kCompute);
     x.describe(OpKind::SumLoss, c);

@@ -51,8 +51,10 @@ public:
                              cast<ArrayAttr>(group.getValue()))))
             return failure();
     for (auto [u, unit] : llvm::enumerate(units))
-      if (unit->hasAttr(sharding::kGroupsAttr))
+      if (unit->hasAttr(sharding::kGroupsAttr)) {
         summary.mutable_units(static_cast<int>(u))->clear_parameters();
+        summary.mutable_units(static_cast<int>(u))->set_splits(false);
+      }
     dropUnread();
     return success();
   }

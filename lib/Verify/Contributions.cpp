@@ -117,18 +117,22 @@ bool SymbolicExecution::checkGradient(const ContributionList &list, uint32_t par
   // If backwards run in the order of samples, the list is already sorted.
   size_t next = 0;
   bool ordered = true;
+  std::vector<uint32_t> units; // that add to it on this device
   for (uint32_t unit : model.parameterContributors[parameter])
+    if (model.contributes(program.device(), unit, parameter))
+      units.push_back(unit);
+  for (uint32_t unit : units)
     for (const Range &rows : rowsOfUnit[unit])
       ordered = ordered && next < list.items.size() &&
                 list.items[next++] == Contribution{unit, 0, rows.begin, rows.end};
   if (ordered && next == list.items.size())
     return true;
   std::vector<Contribution> expected, found = list.items;
-  for (uint32_t unit : model.parameterContributors[parameter])
+  for (uint32_t unit : units)
     for (const Range &rows : rowsOfUnit[unit])
       expected.push_back({unit, 0, rows.begin, rows.end});
   std::sort(found.begin(), found.end());
-  return found == expected || tileRows(found, model.parameterContributors[parameter]) ||
+  return found == expected || tileRows(found, units) ||
          compare(std::move(found), std::move(expected), Code::Contributions,
                  "the gradient of parameter '" + model.summary.parameters(int(parameter)).name() +
                      "'",
@@ -181,7 +185,9 @@ bool SymbolicExecution::checkNorm(const ContributionList &list) {
 bool SymbolicExecution::checkLoss(const ContributionList &list) {
   std::vector<Contribution> expected;
   for (int u = 0; u < model.summary.units_size(); ++u)
-    for (uint32_t term : model.summary.units(u).loss_terms())
+    for (uint32_t term : model.addsLoss(program.device(), uint32_t(u))
+                             ? model.summary.units(u).loss_terms()
+                             : google::protobuf::RepeatedField<uint32_t>())
       for (const Range &rows : rowsOfUnit[u])
         expected.push_back({uint32_t(u), term, rows.begin, rows.end});
   return compare(joined(list.items), joined(std::move(expected)), Code::Loss, "the loss sum",

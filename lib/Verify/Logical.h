@@ -11,10 +11,10 @@ struct Logical {
   int64_t begin = 0, end = 0; ///< elements of state, otherwise samples
   int64_t stride = 0;         ///< bytes per element or sample; 0: indivisible
   int64_t bytes = 0;          ///< bytes of the whole value
-  int64_t offset = 0;         ///< of a part of an exchange: bytes before it
   int64_t parameter = -1;     ///< the parameter that contains all its elements; -1: none or several
   bool stays = false; ///< must stay on its device, except in collectives: sums and unreduced
                       ///< gradients
+  int64_t offset = 0; ///< of a part of an exchange: bytes before it
 };
 
 /// The required content of an argument of a unit function, except for the samples of the call. It

@@ -259,7 +259,7 @@ bool Model::checkArguments(std::vector<Finding> &findings) const {
   for (const auto &function : functions.functions()) {
     std::set<std::pair<int, uint32_t>> seen;
     for (const auto &argument : function.arguments())
-      if (argument.kind() <= bundle::ARGUMENT_UNSPECIFIED || argument.kind() > bundle::SUM ||
+      if (argument.kind() <= bundle::ARGUMENT_UNSPECIFIED || argument.kind() > bundle::EXCHANGE ||
           argument.mode() < bundle::READ || argument.mode() > bundle::ACCUMULATE ||
           extentBytes(argument.bytes(), 1) < 0 ||
           (argument.kind() != bundle::WORKSPACE &&
@@ -421,6 +421,7 @@ bool Model::checkDeviceGroups(std::vector<Finding> &findings) {
     return fail("has " + std::to_string(plan.groups.size()) + " groups of devices, the model " +
                 std::to_string(summary.device_groups_size()));
   ownUnits.resize(plan.devices.size());
+  isFirstOfGroup.resize(plan.devices.size());
   for (size_t g = 0; g < plan.groups.size(); ++g) {
     const auto &known = summary.device_groups(int(g));
     const auto &devices = plan.groups[g].devices;
@@ -434,6 +435,7 @@ bool Model::checkDeviceGroups(std::vector<Finding> &findings) {
       if (!own.empty())
         return fail("device '" + plan.devices[devices[size_t(m)]].name + "' is in two groups");
       own.resize(size_t(summary.units_size()));
+      isFirstOfGroup[devices[size_t(m)]] = m == 0;
       for (int i = 0; i < known.units_size(); ++i)
         own[known.units(i)] = &known.members(m).units(i);
     }
@@ -672,7 +674,6 @@ void Model::index() {
   };
   parameterContributors.resize(summary.parameters_size());
   valueContributors.resize(summary.values_size());
-  std::map<const bundle::UnitInfo *, std::set<uint32_t>> groupsOf; // to whose gradients a unit adds
   forUnits([&](const bundle::UnitInfo &unit, uint32_t u) {
     // If the plan splits the backward, each contribution belongs to either B or W.
     for (bundle::Compute::Task task : {bundle::Compute::B, bundle::Compute::W}) {
@@ -684,7 +685,7 @@ void Model::index() {
             argument.index() < uint32_t(unit.parameters_size())) {
           const uint32_t parameter = unit.parameters(int(argument.index()));
           addOnce(parameterContributors[parameter], u);
-          groupsOf[&unit].insert(summary.parameters(int(parameter)).group());
+          contributed[&unit].insert(parameter);
         }
         if (argument.kind() == bundle::BOUNDARY_IN_GRADIENT &&
             argument.index() < uint32_t(unit.values_in_size()))
@@ -702,9 +703,11 @@ void Model::index() {
   for (uint32_t d = 0; d < plan.devices.size(); ++d)
     for (uint32_t c : cellsOfDevice[d])
       for (int64_t u = plan.cells[c].firstUnit; u < plan.cells[c].endUnit; ++u) {
-        for (uint32_t group : groupsOf[&unitOf(d, u)])
-          if (groupContributors[group].empty() || groupContributors[group].back() != d)
-            groupContributors[group].push_back(d);
+        for (uint32_t parameter : contributed[&unitOf(d, u)]) {
+          auto &devices = groupContributors[summary.parameters(int(parameter)).group()];
+          if (devices.empty() || devices.back() != d)
+            devices.push_back(d);
+        }
         // The devices of a group compute equal losses; the first adds them.
         if (summary.units(int(u)).loss_terms_size() && plan.cells[c].member == 0 &&
             (lossDevices.empty() || lossDevices.back() != d))

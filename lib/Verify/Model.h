@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -129,6 +131,17 @@ public:
   }
   bool isFirst(uint32_t function, uint32_t segment, int argument) const;
   bool isLast(uint32_t function, uint32_t segment, int argument) const;
+  /// Whether a device's unit adds to the gradient of a parameter.
+  bool contributes(uint32_t device, uint32_t unit, uint32_t parameter) const {
+    const auto found = contributed.find(&unitOf(device, unit));
+    return found != contributed.end() && found->second.count(parameter) != 0;
+  }
+  /// Whether a device adds the losses of its unit: the devices of a group compute equal ones.
+  bool addsLoss(uint32_t device, uint32_t unit) const {
+    return device >= ownUnits.size() || ownUnits[device].empty() || !ownUnits[device][unit] ||
+           isFirstOfGroup[device];
+  }
+
   /// A call of a unit function, for samples.
   struct UnitCall {
     int64_t unit;
@@ -194,6 +207,9 @@ private:
   std::vector<std::vector<const bundle::UnitInfo *>> ownUnits;
   /// By function with exchanges, segment and argument: whether its launches access it.
   std::vector<std::vector<std::vector<bool>>> segments;
+  std::vector<bool> isFirstOfGroup; ///< by device
+  /// By unit: parameters to whose gradients it adds.
+  std::map<const bundle::UnitInfo *, std::set<uint32_t>> contributed;
   bool copies = false, hasStatistics = false; ///< some group has a param_dtype
   std::vector<bool> repeated; ///< by unit: some B recomputes only its saved block, without its
                               ///< other results
