@@ -55,11 +55,32 @@ public:
         summary.mutable_units(static_cast<int>(u))->clear_parameters();
         summary.mutable_units(static_cast<int>(u))->set_splits(false);
       }
+    if (failed(checkParts()))
+      return failure();
     dropUnread();
     return success();
   }
 
 private:
+  /// Groups that divide a parameter have equal cuts: state has one owner per element.
+  LogicalResult checkParts() const {
+    std::map<std::string, std::map<int64_t, int64_t>> ranges; // by parameter: ends by begin
+    for (const auto &[key, part] : parts) {
+      const auto &shard = summary.parameters(static_cast<int>(part)).shard();
+      const int64_t begin = shard.first(), end = begin + shard.count();
+      auto &known = ranges[shard.of()];
+      const auto next = known.upper_bound(begin);
+      const bool equal = known.count(begin) && known.at(begin) == end;
+      if (!equal && ((next != known.end() && next->first < end) ||
+                     (next != known.begin() && std::prev(next)->second > begin)))
+        return emitError(UnitOp(units.front()).getLoc())
+               << "groups divide parameter '" << shard.of()
+               << "' at different places, which is not supported yet: give them equal shares";
+      known[begin] = end;
+    }
+    return success();
+  }
+
   LogicalResult addUnit(uint32_t u, StringRef name, ArrayAttr classes) {
     bundle::DeviceGroup &group = groupNamed(name.str(), classes.size());
     group.add_units(u);

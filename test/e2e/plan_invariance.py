@@ -35,6 +35,13 @@ def plans():
                            {"schedule": {"name": "wave", "in_flight_factor": 1.5}, "split_backward": True})
     out["pipeline-split"] = (*out["pipeline"][:2], {"schedule": "1f1b", "split_backward": True})
     out["stages-1-2-3-split"] = (*out["stages-1-2-3"][:2], {"schedule": "gpipe", "split_backward": True})
+    group = {"groups": [{"name": "g", "devices": ["a", "b"]}]}
+    out["tensor-parallel"] = (["a", "b"], [(0, u, s, s + 4, "g") for s in (0, 4)], group)
+    out["tensor-parallel-3-1"] = (["a", "b"], [(0, u, s, s + 4, "g") for s in (0, 4)], {"groups": [{"name": "g", "devices": ["a", "b"], "shares": [3, 1]}]})
+    out["tensor-parallel-stage"] = (["a", "b", "c"], [(0, 3, s, s + 2, "c") for s in range(0, 8, 2)] + [(3, u, s, s + 2, "g") for s in range(0, 8, 2)],
+                                    {**group, "schedule": "1f1b"})
+    out["tensor-parallel-replicas"] = (list("abcd"), [(0, u, 0, 4, "g"), (0, u, 4, 8, "h")],
+                                       {"groups": [*group["groups"], {"name": "h", "devices": ["c", "d"]}]})
     return out
 
 

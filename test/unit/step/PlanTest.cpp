@@ -138,8 +138,20 @@ TEST(PlanText, UnknownDevice) {
 TEST(PlanText, NotSupportedYet) {
   EXPECT_MISTAKE(withCells(kWhole, R"(, "backward": [])"),
                  "a separate backward tiling is not supported yet");
-  EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [0, 8], "devices": ["a", "b"]})"),
-                 "tensor-parallel groups are not supported yet");
+}
+
+TEST(PlanText, Groups) {
+  const std::string cell = R"({"units": [0, 6], "samples": [0, 8], "device": "g"})";
+  auto groups = [&](const std::string &list) {
+    return withCells(cell, ", \"groups\": [" + list + "]");
+  };
+  EXPECT_MISTAKE(groups(R"({"name": "g"})"), "groups[0]: expected \"name\" and \"devices\"");
+  EXPECT_MISTAKE(groups(R"({"name": "g", "devices": ["a", "x"]})"),
+                 "groups[0].devices[1]: unknown device 'x'");
+  EXPECT_MISTAKE(groups(R"({"name": "a", "devices": ["a", "b"]})"),
+                 "groups[0].name: 'a' is the name of another group or of a device");
+  EXPECT_MISTAKE(groups(R"({"name": "g", "devices": ["a", "b"], "shares": [1]})"),
+                 "groups[0].shares: lists 1 shares, expected 2, one per device");
 }
 
 TEST(PlanText, Activations) {
