@@ -474,17 +474,35 @@ Status GradientDump::write(const std::string &path) const {
   if (trouble_.failed())
     return trouble_;
   std::vector<SafetensorsItem> items;
+  std::map<std::string, std::vector<int>> parts; // parameters by the name in the file
   for (int i = 0; i < bundle_.summary.parameters_size(); ++i) {
     const bundle::ParameterInfo &parameter = bundle_.summary.parameters(i);
     if (!parameter.trainable() || parameter.running_stat())
       continue;
-    size_t bytes = elementBytes(parameter.type());
-    const std::byte *data = groups_[parameter.group()].data() + parameter.offset() * bytes;
-    size_t size = elementsOf(parameter) * bytes;
-    items.push_back(itemOf(parameter, bundle_.weights[i], storedType(parameter.type()),
-                           [=](std::byte *target) { std::memcpy(target, data, size); }));
+    const bundle::ParameterInfo whole = wholeOf(parameter);
+    std::vector<int> &known = parts[whole.name()];
+    known.push_back(i);
+    if (known.size() > 1)
+      continue;
+    items.push_back(itemOf(whole, bundle_.weights[i], storedType(parameter.type()),
+                           [this, &parts, name = whole.name()](std::byte *target) {
+                             for (int p : parts.at(name))
+                               copyGradient(bundle_.summary.parameters(p), target);
+                           }));
   }
   return writeSafetensors(path, std::move(items));
+}
+
+void GradientDump::copyGradient(const bundle::ParameterInfo &parameter, std::byte *target) const {
+  const size_t bytes = elementBytes(parameter.type());
+  const std::byte *data = groups_[parameter.group()].data() + parameter.offset() * bytes;
+  if (!parameter.has_shard()) {
+    std::memcpy(target, data, elementsOf(parameter) * bytes);
+    return;
+  }
+  forShardRuns(parameter.shard(), [&](int64_t whole, int64_t part, int64_t count) {
+    std::memcpy(target + whole * bytes, data + part * bytes, count * bytes);
+  });
 }
 
 LossRows::LossRows(const Bundle &bundle)

@@ -62,6 +62,8 @@ public:
   Status write(const std::string &path) const;
 
 private:
+  /// Copies the gradient of a parameter to its elements of the whole parameter.
+  void copyGradient(const bundle::ParameterInfo &parameter, std::byte *target) const;
   const Bundle &bundle_;
   std::vector<std::vector<std::byte>> groups_; ///< full flat groups; devices write disjoint ranges
 };

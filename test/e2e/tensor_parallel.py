@@ -1,0 +1,73 @@
+"""Trains plans with groups of devices: snapshots, weights from files, evaluation, processes, and wrong plans.
+
+    tensor_parallel.py
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+import harness as z
+
+BATCH, LENGTH, UNITS = 8, 32, 8
+GROUP = {"groups": [{"name": "g", "devices": ["a", "b"], "shares": [3, 1]}]}
+CELLS = [(0, UNITS, s, s + 4, "g") for s in (0, 4)]
+
+
+def refused(folder, name, message, cells=CELLS, devices=("a", "b"), **more):
+    """Whether a plan is refused with a message."""
+    path = z.plan(folder, name, BATCH, devices, cells, **more)
+    code, out, err = z.compile(MODEL, os.path.join(folder, name + ".zorse"), z.cluster(folder, devices), BATCH, LENGTH, path, ok=False)
+    text = out + err
+    good = code == 1 and message in text
+    print(f"{'ok  ' if good else 'FAIL'} {name} is refused{'' if good else ': ' + text[-400:]}", flush=True)
+    return good
+
+
+MODEL, DATA = os.path.join(z.SMALL, "gpt.onnx"), os.path.join(z.SMALL, "gpt.tokens.bin")
+
+
+def main():
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        bundles = {}
+        for name, devices, cells, more in (("one", ["a", "b"], [(0, UNITS, 0, BATCH, "a")], {}), ("group", ["a", "b"], CELLS, GROUP)):
+            bundles[name] = os.path.join(folder, name + ".zorse")
+            z.compile(MODEL, bundles[name], z.cluster(folder, devices), BATCH, LENGTH, z.plan(folder, name, BATCH, devices, cells, **more))
+        whole = os.path.join(folder, "whole.safetensors"), os.path.join(folder, "group.safetensors")
+        one = z.run(bundles["one"], DATA, 6, checkpoint=whole[0])
+        group = z.run(bundles["group"], DATA, 6, checkpoint=whole[1])
+        results.append(z.check("losses of a group", z.relative([m["loss"] for m in group], [m["loss"] for m in one]), 1e-5))
+        expected, found = z.safetensors(whole[0]), z.safetensors(whole[1])
+        results.append(z.check("names of weights", len(set(expected) ^ set(found)), 0))
+        results.append(z.check("weights of a group", max(float(np.abs(found[k] - expected[k]).max()) for k in expected), 1e-4))
+
+        loaded = z.run(bundles["group"], DATA, 1, extra=("--load-weights", whole[0]))
+        direct = z.run(bundles["one"], DATA, 1, extra=("--load-weights", whole[0]))
+        results.append(z.check("weights from a file", z.relative([loaded[0]["loss"]], [direct[0]["loss"]]), 1e-6))
+
+        snapshots = os.path.join(folder, "snapshots")
+        z.run(bundles["group"], DATA, 3, extra=("--checkpoint-dir", snapshots, "--checkpoint-interval", "3"))
+        resumed = z.run(bundles["group"], DATA, 6, extra=("--checkpoint-dir", snapshots))
+        results.append(z.check("resumed loss, difference", abs(resumed[-1]["loss"] - group[-1]["loss"]), 0))
+
+        mutants = subprocess.run([os.path.join(z.BIN, "exchange-mutants"), bundles["group"]], capture_output=True, text=True)
+        print(mutants.stdout.strip()[-600:], mutants.stderr, flush=True)
+        results.append(mutants.returncode == 0)
+
+        results += [
+            refused(folder, "share", "has no share of the", groups=[{"name": "g", "devices": ["a", "b"], "shares": [1000, 1]}]),
+            refused(folder, "alone", "is divided by a group, and this cell belongs to one device", cells=[CELLS[0], (0, UNITS, 4, 8, "a")], **GROUP),
+            refused(folder, "recomputed", "does not keep its activations", activations="recompute", **GROUP),
+            refused(folder, "twice", "is in two groups", cells=[CELLS[0], (0, UNITS, 4, 8, "h")],
+                    groups=[*GROUP["groups"], {"name": "h", "devices": ["b", "a"], "shares": [3, 1]}]),
+            refused(folder, "cuts", "at different places", cells=[CELLS[0], (0, UNITS, 4, 8, "h")], devices=("a", "b", "c", "d"),
+                    groups=[*GROUP["groups"], {"name": "h", "devices": ["c", "d"]}]),
+        ]
+    z.finish(results)
+
+
+if __name__ == "__main__":
+    main()
