@@ -49,8 +49,8 @@ def main():
         results.append(z.check("weights from a file", z.relative([loaded[0]["loss"]], [direct[0]["loss"]]), 1e-6))
 
         snapshots = os.path.join(folder, "snapshots")
-        z.run(bundles["group"], DATA, 3, extra=("--checkpoint-dir", snapshots, "--checkpoint-interval", "3"))
-        resumed = z.run(bundles["group"], DATA, 6, extra=("--checkpoint-dir", snapshots))
+        z.run(bundles["group"], DATA, 3, extra=("--checkpoint-dir", snapshots, "--save-interval", "3"))
+        resumed = z.run(bundles["group"], DATA, 6, extra=("--checkpoint-dir", snapshots, "--resume"))
         results.append(z.check("resumed loss, difference", abs(resumed[-1]["loss"] - group[-1]["loss"]), 0))
 
         mutants = subprocess.run([os.path.join(z.BIN, "exchange-mutants"), bundles["group"]], capture_output=True, text=True)
