@@ -1,6 +1,6 @@
 // exchange-mutants BUNDLE: changes the programs of a bundle with groups of devices, one exchange or
-// segment at a time, in ways that are always harmful. Prints the number of mutants that the verifier
-// rejects. Exits with 1 if it accepts one, or rejects the unchanged programs.
+// segment at a time, in ways that are always harmful. Prints the number of mutants that the
+// verifier rejects. Exits with 1 if it accepts one, or rejects the unchanged programs.
 #include "zorse/Verify/Verify.h"
 #include "zorse/runtime/Bundle.h"
 
