@@ -1,4 +1,5 @@
-// Groups of devices that divide units: their units, their cells, and the segments of their functions.
+// Groups of devices that divide units: their units, their cells, and the segments of their
+// functions.
 #include "Model.h"
 
 #include <algorithm>
@@ -23,7 +24,8 @@ bool Model::checkDeviceGroups(std::vector<Finding> &findings) {
     const auto &known = summary.device_groups(int(g));
     const auto &devices = plan.groups[g].devices;
     if (known.name() != plan.groups[g].name || size_t(known.members_size()) != devices.size() ||
-        !std::all_of(known.units().begin(), known.units().end(), [&](uint32_t unit) { return unit < uint32_t(summary.units_size()); }))
+        !std::all_of(known.units().begin(), known.units().end(),
+                     [&](uint32_t unit) { return unit < uint32_t(summary.units_size()); }))
       return fail("group '" + plan.groups[g].name + "' is not that of the model");
     for (int m = 0; m < known.members_size(); ++m) {
       if (known.members(m).units_size() != known.units_size())

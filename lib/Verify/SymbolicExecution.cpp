@@ -31,18 +31,10 @@ void SymbolicExecution::continueSegment(const bundle::Call &call, const uint32_t
   }
 }
 
-void SymbolicExecution::call(const bundle::Call &call) {
+void SymbolicExecution::readArguments(const bundle::Call &call, const Logical *values,
+                                      const uint32_t *numbers) {
   const auto &function = model.functions.functions(int(call.function()));
-  const Logical *values = arguments.data() + nextArgument;
-  const uint32_t *numbers = bound.data() + nextArgument;
-  const bundle::ArgumentBindings bindings(program, call);
-  nextArgument += size_t(bindings.size());
-
-  const bool segmented = model.hasSegments(call.function());
-  if (segmented)
-    continueSegment(call, numbers);
-  // Reads come first: arguments of one call do not overlap if one is written.
-  for (int s = 0; s < bindings.size(); ++s) {
+  for (int s = 0; s < function.arguments_size(); ++s) {
     const auto &argument = function.arguments(s);
     if (argument.kind() == bundle::WORKSPACE || numbers[s] == AddressIntervals::kAbsent ||
         (argument.mode() != bundle::READ && argument.mode() != bundle::UPDATE))
@@ -64,8 +56,12 @@ void SymbolicExecution::call(const bundle::Call &call) {
     } else
       requireArgument(range, values[s]);
   }
-  std::vector<Contribution> norm, loss;
-  for (int s = 0; s < bindings.size() && call.unit() < 0; ++s) {
+}
+
+void SymbolicExecution::findSums(const bundle::Call &call, const Logical *values,
+                                 std::vector<Contribution> &norm, std::vector<Contribution> &loss) {
+  const auto &function = model.functions.functions(int(call.function()));
+  for (int s = 0; s < function.arguments_size() && call.unit() < 0; ++s) {
     if (function.arguments(s).kind() == bundle::LOSS)
       loss.push_back({values[s].id, values[s].cut, values[s].begin, values[s].end});
     if (function.arguments(s).kind() == bundle::STATE && function.arguments(s).index() == 1) {
@@ -83,6 +79,21 @@ void SymbolicExecution::call(const bundle::Call &call) {
                              "': padding holds anything");
     }
   }
+}
+
+void SymbolicExecution::call(const bundle::Call &call) {
+  const auto &function = model.functions.functions(int(call.function()));
+  const Logical *values = arguments.data() + nextArgument;
+  const uint32_t *numbers = bound.data() + nextArgument;
+  const bundle::ArgumentBindings bindings(program, call);
+  nextArgument += size_t(bindings.size());
+
+  const bool segmented = model.hasSegments(call.function());
+  if (segmented)
+    continueSegment(call, numbers);
+  readArguments(call, values, numbers); // arguments of one call do not overlap if one is written
+  std::vector<Contribution> norm, loss;
+  findSums(call, values, norm, loss);
   for (int s = 0; s < bindings.size(); ++s) {
     const auto &argument = function.arguments(s);
     if (numbers[s] == AddressIntervals::kAbsent ||

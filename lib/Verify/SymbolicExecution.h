@@ -150,6 +150,11 @@ private:
     content.writer = current;
     return content;
   }
+  /// Requires the content of the arguments that a call reads.
+  void readArguments(const bundle::Call &call, const Logical *values, const uint32_t *numbers);
+  /// Finds what a call that is of no unit adds to the sums: elements of norms, rows of losses.
+  void findSums(const bundle::Call &call, const Logical *values, std::vector<Contribution> &norm,
+                std::vector<Contribution> &loss);
   /// Checks what a segment of a function with exchanges finds of the segments before it.
   void continueSegment(const bundle::Call &call, const uint32_t *numbers);
   static bool sameValue(const Content &a, const Content &b) {
