@@ -131,9 +131,9 @@ std::set<std::string> unusedParts(const bundle::ModelSummary &summary, const ste
   std::set<std::string> parts;
   std::vector<bool> repeated(size_t(summary.classes_size()), false);
   for (const step::Cell &cell : plan.cells)
-    if (step::recomputes(summary, cell, plan.schedule.splitBackward) &&
-        step::repeatedTask(summary, cell, cell.unitEnd - 1) == step::UnitTask::Recompute)
-      repeated[summary.units(cell.unitEnd - 1).class_id()] = true;
+    if (step::recomputes(summary, cell, plan.schedule.splitBackward))
+      repeated[step::unitInfo(summary, {cell.unitEnd - 1, cell.group, cell.member}).class_id()] =
+          true;
   for (auto [unitClass, isRepeated] : llvm::zip(summary.classes(), repeated)) {
     using Function = bundle::UnitFunction;
     if (!split && !plan.schedule.splitBackward)

@@ -183,6 +183,7 @@ private:
     addCall(of.call->function, of.unit).segment = of.call->segment;
     for (const Binding &binding : of.call->arguments)
       bind(of, binding, later);
+    x.graph.calls.back().arguments.end = static_cast<uint32_t>(x.graph.arguments.size());
   }
 
   /// Finds the gradients that have no contribution yet after the first `calls` calls of B.
@@ -203,87 +204,97 @@ private:
     return static_cast<uint64_t>(e.fixed() + e.per_row() * cell->rows());
   }
 
-  /// Blocks of 0 bytes have no argument.
-  void addBlock(const Binding &binding, uint32_t number, uint64_t bytes, const Value &value) {
-    if (bytes)
-      x.appendArgument(binding.argument, binding.index, binding.mode, place(number, 0, bytes),
-                       value);
+  /// Adds an argument. It is written in place: large steps have millions.
+  void bind(const CellInside::Call &of, const Binding &binding, bool later) {
+    FunctionArgument &argument = x.graph.arguments.emplace_back();
+    argument.kind = binding.argument;
+    argument.index = binding.index;
+    argument.mode = binding.mode;
+    if (!locate(of, binding, later, argument))
+      x.graph.arguments.pop_back();
   }
 
-  void bind(const CellInside::Call &of, const Binding &binding, bool later) {
+  /// Sets region and value of an argument. Returns false for a block of 0 bytes.
+  bool locate(const CellInside::Call &of, const Binding &binding, bool later,
+              FunctionArgument &argument) {
     const bundle::UnitInfo &unit = summary->units(of.unit);
     const auto u = static_cast<uint32_t>(of.unit);
-    auto add = [&](Region where, const Value &value) {
-      return &x.appendArgument(binding.argument, binding.index, binding.mode, where, value);
+    auto block = [&](uint32_t number, uint64_t bytes) {
+      argument.region = place(number, 0, bytes);
+      return bytes > 0;
     };
     switch (binding.of) {
     case Operand::Parameter:
     case Operand::ParameterGradient:
-      return bindParameter(of, binding, later);
+      bindParameter(of, binding, later, argument);
+      return true;
     case Operand::Input:
-      return void(add(inputRows(binding.id), Value::inputRows(binding.id, samples())));
+      argument.region = inputRows(binding.id);
+      argument.value = Value::inputRows(binding.id, samples());
+      return true;
     case Operand::Value:
-      return void(add(placeRows(values[binding.id], rowBytes(binding.id)),
-                      Value::activation(binding.id, samples())));
-    case Operand::Gradient: {
-      FunctionArgument &argument =
-          *add(placeRows(gradients[binding.id], rowBytes(binding.id)),
-               Value::activationGradient(binding.id, binding.cut, samples()));
+      argument.region = placeRows(values[binding.id], rowBytes(binding.id));
+      argument.value = Value::activation(binding.id, samples());
+      return true;
+    case Operand::Gradient:
+      argument.region = placeRows(gradients[binding.id], rowBytes(binding.id));
+      argument.value = Value::activationGradient(binding.id, binding.cut, samples());
       if (binding.argument == bundle::BOUNDARY_IN_GRADIENT) // the first contribution overwrites
         argument.overwrite = std::exchange(fresh[binding.id], 0) &&
                              binding.mode == bundle::ACCUMULATE;
-      return;
-    }
+      return true;
     case Operand::Saved:
-      return addBlock(binding, savedOf(of.unit, later),
-                      extent(zorse::classOf(*summary, unit).saved_bytes()),
-                      Value::savedBlock(u, samples()));
+      argument.value = Value::savedBlock(u, samples());
+      return block(savedOf(of.unit, later), extent(zorse::classOf(*summary, unit).saved_bytes()));
     case Operand::Deferred:
-      return addBlock(
-          binding, info->numberOfB + inside->deferred + u - static_cast<uint32_t>(cell->unitBegin),
-          extent(zorse::classOf(*summary, unit).saved_for_weight_grad_bytes()),
-          Value::deferredBlock(u, samples()));
+      argument.value = Value::deferredBlock(u, samples());
+      return block(info->numberOfB + inside->deferred + u - static_cast<uint32_t>(cell->unitBegin),
+                   extent(zorse::classOf(*summary, unit).saved_for_weight_grad_bytes()));
     case Operand::Exchange:
-      return bindExchange(of, binding, later);
-    case Operand::Workspace:
-      if (const auto &function = unitFunction(*summary, of.unit, of.task);
-          const uint64_t bytes = extent(function.workspace()))
-        add(function.exchanges_size()
-                ? place(exchangeNumber(of.unit, CellInside::kWorkspace, later), 0, bytes)
-                : placeBuffer(x.workspace[cell->device], 0, bytes),
-            {});
-      return;
-    case Operand::Scalars:
-      return void(add(placeBuffer(x.scalars[cell->device], 0, kScalarsBytes), Value::scalars()));
-    case Operand::Loss:
-      return addBlock(binding, lossOf(of.unit, binding.index, later),
-                      lossRowsBytes(x.summary, *cell), Value::lossRows(u, binding.id, samples()));
+      bindExchange(of, binding, later, argument);
+      return true;
+    case Operand::Workspace: {
+      const auto &function = unitFunction(*summary, of.unit, of.task);
+      const uint64_t bytes = extent(function.workspace());
+      if (bytes)
+        argument.region = function.exchanges_size()
+                              ? placeExchanged(of, CellInside::kWorkspace, bytes, later)
+                              : placeBuffer(x.workspace[cell->device], 0, bytes);
+      return bytes > 0;
     }
+    case Operand::Scalars:
+      argument.region = placeBuffer(x.scalars[cell->device], 0, kScalarsBytes);
+      argument.value = Value::scalars();
+      return true;
+    case Operand::Loss:
+      argument.value = Value::lossRows(u, binding.id, samples());
+      return block(lossOf(of.unit, binding.index, later), lossRowsBytes(x.summary, *cell));
+    }
+    return false;
   }
 
-  /// Returns the number of the buffer of an exchange, or of the workspace of a function with
-  /// exchanges.
-  uint32_t exchangeNumber(int32_t unit, uint32_t number, bool later) const {
-    for (const CellInside::Exchanged &made : inside->exchanged[later])
-      if (made.unit == unit && made.number == number)
-        return (later ? info->numberOfB : info->numberOfF) + made.place;
-    return kNone; // unreachable: templates have every exchange
+  /// Returns the region of an exchange, or of the workspace of a function with exchanges.
+  Region placeExchanged(const CellInside::Call &of, uint32_t number, uint64_t bytes,
+                        bool later) const {
+    return place((later ? info->numberOfB : info->numberOfF) + inside->exchangePlace[later],
+                 inside->findExchanged(later, of.unit, of.task, number)->offset, bytes);
   }
 
-  void bindExchange(const CellInside::Call &of, const Binding &binding, bool later) {
+  void bindExchange(const CellInside::Call &of, const Binding &binding, bool later,
+                    FunctionArgument &argument) const {
     uint64_t bytes = 0;
     for (const auto &exchange : unitFunction(*summary, of.unit, of.task).exchanges())
       for (const bundle::AffineSize &part : exchange.parts())
         bytes += exchange.number() == binding.id ? extent(part) : 0;
-    x.appendArgument(
-        binding.argument, binding.index, binding.mode,
-        place(exchangeNumber(of.unit, binding.id, later), 0, bytes),
-        Value::exchange(static_cast<uint32_t>(of.unit), binding.id, binding.cut != 0, samples()));
+    argument.region = placeExchanged(of, binding.id, bytes, later);
+    argument.value =
+        Value::exchange(static_cast<uint32_t>(of.unit), binding.id, binding.cut != 0, samples());
   }
 
   /// The first task of a unit in list order that adds to a group's accumulator on a device
   /// overwrites it. Every unit that uses a group uses all its parameters.
-  void bindParameter(const CellInside::Call &of, const Binding &binding, bool later) {
+  void bindParameter(const CellInside::Call &of, const Binding &binding, bool later,
+                     FunctionArgument &argument) {
     const auto &parameter = x.summary.parameters(static_cast<int>(binding.id));
     const uint32_t group = parameter.group();
     const bool gradients = binding.of == Operand::ParameterGradient;
@@ -295,12 +306,10 @@ private:
             : x.unshardedParamOf(groupState, x.unshardIntervalOf(group, cell->unitBegin, later));
     const int64_t begin = parameter.offset(), elements = zorse::elementsOf(parameter);
     const Elements range{begin, begin + elements};
-    FunctionArgument &argument =
-        x.appendArgument(binding.argument, binding.index, binding.mode,
-                         placeBuffer(buffer, static_cast<uint64_t>(begin) * size,
-                                     static_cast<uint64_t>(elements) * size),
-                         gradients ? Value::gradients(group, range)
-                                   : Value::parametersToRead(x.hasMaster(group), group, range));
+    argument.region = placeBuffer(buffer, static_cast<uint64_t>(begin) * size,
+                                  static_cast<uint64_t>(elements) * size);
+    argument.value = gradients ? Value::gradients(group, range)
+                               : Value::parametersToRead(x.hasMaster(group), group, range);
     if (!gradients || x.globalOrder.endTime.empty())
       return;
     const uint64_t task = (static_cast<uint64_t>(cell - x.plan.cells.data()) * 4 +

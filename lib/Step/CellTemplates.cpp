@@ -69,7 +69,8 @@ private:
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
       numberMade(u, made.numbersOfF, madeValues, made.losses, kInF);
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
-      numberExchanged(u, TaskKind::Forward, made.numbersOfF);
+      addExchanged(u, UnitTask::Forward, /*late=*/false);
+    numberExchanged(/*late=*/false, made.numbersOfF);
     for (int32_t u = cell.unitEnd - 1; u >= cell.unitBegin; --u)
       for (uint32_t v : unit(u).values_in())
         if (hasGradient(v) && !isIn(x.gradsAt[cell.unitEnd], v) && !isIn(begun, v))
@@ -77,8 +78,12 @@ private:
     made.numbersOfB = static_cast<uint32_t>(begun.size());
     deferredPlace = made.numbersOfB;
     made.numbersOfB += split ? size : 0;
-    for (int32_t u = cell.unitEnd - 1; u >= cell.unitBegin; --u)
-      numberExchanged(u, TaskKind::Backward, made.numbersOfB);
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
+      addExchanged(u, unitTask(summary, u, TaskKind::Backward, split), /*late=*/true);
+      if (again)
+        addExchanged(u, repeatedTask(summary, cell, u), /*late=*/true);
+    }
+    numberExchanged(/*late=*/true, made.numbersOfB);
     savedAgain = made.numbersOfB;
     if (!again)
       return;
@@ -96,20 +101,30 @@ private:
       ofLosses.push_back({static_cast<uint32_t>(u), next++, by});
   }
 
-  /// Numbers what the devices of a group exchange in a task of a unit, and its workspace.
-  void numberExchanged(int32_t u, TaskKind kind, uint32_t &next) {
-    const std::optional<UnitTask> task = unitTask(summary, u, kind, split);
+  /// Adds what the devices of a group exchange in a task of a unit, and its workspace. A device
+  /// executes one function at a time, so all functions begin at offset 0 of one buffer.
+  void addExchanged(int32_t u, std::optional<UnitTask> task, bool late) {
     if (!task || unitFunction(summary, u, *task).exchanges_size() == 0)
       return;
     const bundle::UnitFunction &function = unitFunction(summary, u, *task);
-    auto &list = exchanged[kind == TaskKind::Backward];
+    uint64_t offset = 0;
+    auto add = [&](uint32_t number, uint64_t bytes) {
+      exchanged[late].push_back({u, *task, number, offset});
+      offset += alignRegion(bytes);
+    };
     for (const auto &exchange : function.exchanges()) {
       uint64_t bytes = 0;
       for (const bundle::AffineSize &part : exchange.parts())
         bytes += extentOf(part);
-      list.push_back({{u, exchange.number(), next++}, bytes});
+      add(exchange.number(), bytes);
     }
-    list.push_back({{u, CellInside::kWorkspace, next++}, extentOf(function.workspace())});
+    add(CellInside::kWorkspace, extentOf(function.workspace()));
+    exchangedBytes[late] = std::max(exchangedBytes[late], offset);
+  }
+
+  void numberExchanged(bool late, uint32_t &next) {
+    if (exchangedBytes[late])
+      exchangePlace[late] = next++;
   }
 
   // ---- Calls, and the buffers that their arguments access.
@@ -224,8 +239,7 @@ private:
     if (again)
       addLocal(scratch, 0, scratchTasks, /*late=*/false);
     for (bool late : {false, true})
-      for (const auto &[buffer, bytes] : exchanged[late])
-        addLocal(bytes, buffer.place, late ? kInB : kInF, late);
+      addLocal(exchangedBytes[late], exchangePlace[late], late ? kInB : kInF, late);
     for (const CellTemplate::Made &rows : lossesAgain)
       addLocal(lossRowsBytes(summary, cell), rows.place, kInB, /*late=*/true);
   }
@@ -327,9 +341,10 @@ private:
     inside->lossesAgain = std::move(lossesAgain);
     for (uint32_t place = 0; place < begun.size(); ++place)
       inside->gradients.push_back({begun[place], place, gradients[begun[place]]});
-    for (bool late : {false, true})
-      for (const auto &[buffer, bytes] : exchanged[late])
-        inside->exchanged[late].push_back(buffer);
+    for (bool late : {false, true}) {
+      inside->exchanged[late] = std::move(exchanged[late]);
+      inside->exchangePlace[late] = exchangePlace[late];
+    }
     inside->savedAgain = savedAgain;
     inside->deferred = deferredPlace;
   }
@@ -351,8 +366,9 @@ private:
   std::map<uint32_t, CellTemplate::GroupUse> groups;
   std::vector<uint32_t> begun; ///< values whose gradients begin here, by place
   std::vector<CellTemplate::Made> madeValues, remade, lossesAgain;
-  /// Of F and B: buffers and their bytes.
-  std::vector<std::pair<CellInside::Exchanged, uint64_t>> exchanged[2];
+  std::vector<CellInside::Exchanged> exchanged[2]; ///< of F and B
+  uint64_t exchangedBytes[2] = {0, 0};             ///< of the buffers that they share
+  uint32_t exchangePlace[2] = {0, 0};
   uint32_t savedAgain = 0, deferredPlace = 0;
 };
 

@@ -130,15 +130,24 @@ struct CellInside {
     bool crossesStep; ///< numbered among B's buffers
   };
   std::vector<Local> locals; ///< their bytes are counted in CellTemplate::inside
-  /// A buffer of a function with exchanges: of an exchange, or its workspace, which other tasks
-  /// must not use between its segments.
+  /// Memory of a function with exchanges: of an exchange, or its workspace, which other tasks must
+  /// not use between its segments.
   struct Exchanged {
     int32_t unit;
+    UnitTask task;
     uint32_t number; ///< kWorkspace: the workspace
-    uint32_t place;  ///< among the buffers of F or B
+    uint64_t offset; ///< in the buffer that the functions of F share, or in that of B
   };
   static constexpr uint32_t kWorkspace = UINT32_MAX;
   std::vector<Exchanged> exchanged[2]; ///< of F and B
+  uint32_t exchangePlace[2] = {0, 0};  ///< of the shared buffers, among the buffers of F and B
+  /// \param late  in B
+  const Exchanged *findExchanged(bool late, int32_t unit, UnitTask task, uint32_t number) const {
+    for (const Exchanged &made : exchanged[late])
+      if (made.unit == unit && made.task == task && made.number == number)
+        return &made;
+    return nullptr;
+  }
 
   std::vector<CellTemplate::Made> values; ///< all values that units here produce, among F's buffers
   std::vector<CellTemplate::Made> remade; ///< those of them that B recomputes, among B's buffers

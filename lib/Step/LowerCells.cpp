@@ -14,7 +14,6 @@ namespace {
 
 using zorse::bundle::AccessMode;
 namespace bundle = zorse::bundle;
-using Exchange = bundle::UnitFunction::Exchange;
 
 class CellLowering {
 public:
@@ -310,20 +309,12 @@ private:
   /// between successive ones.
   void addExchangingTasks(const std::vector<uint32_t> &cells, TaskKind kind,
                           CellTask CellInfo::*task) {
-    const Cell &like = x.plan.cells[cells[0]];
-    const bundle::ModelSummary &summary = x.tables.of(like).summary;
-    std::vector<std::pair<int32_t, const Exchange *>> exchanges; // units, in the order of the task
-    for (int32_t i = 0; i < like.unitEnd - like.unitBegin; ++i) {
-      const int32_t u = kind == TaskKind::Forward ? like.unitBegin + i : like.unitEnd - 1 - i;
-      if (const auto of = unitTask(summary, u, kind, x.plan.schedule.splitBackward))
-        for (const Exchange &exchange : unitFunction(summary, u, *of).exchanges())
-          exchanges.push_back({u, &exchange});
-    }
+    const std::vector<TaskExchange> exchanges = exchangesOf(x, cells[0], kind);
     const size_t ops = exchanges.size() + 1;
     for (uint32_t c : cells)
       x.cells[c].*task = {addTask(c, kind, ops), static_cast<uint32_t>(x.ops.size() - 1)};
-    for (auto [unit, exchange] : exchanges) {
-      const auto [first, last] = addExchange(cells, kind, unit, *exchange);
+    for (const TaskExchange &exchange : exchanges) {
+      const auto [first, last] = addExchange(x, cells, kind, exchange);
       for (uint32_t c : cells)
         x.addEdge((x.cells[c].*task).end, first);
       for (uint32_t c : cells) {
@@ -331,72 +322,6 @@ private:
         x.addEdge(last, (x.cells[c].*task).end);
       }
     }
-  }
-
-  /// Adds an exchange of the devices of a group: a gather of their parts, or a reduction and a
-  /// gather of the sum. \returns its first and last op
-  std::pair<uint32_t, uint32_t> addExchange(const std::vector<uint32_t> &cells, TaskKind kind,
-                                            int32_t unit, const Exchange &exchange) {
-    const Cell &like = x.plan.cells[cells[0]];
-    std::vector<int64_t> ends; // bytes, by part
-    for (const bundle::AffineSize &part : exchange.parts())
-      ends.push_back((ends.empty() ? 0 : ends.back()) + part.fixed() +
-                     part.per_row() * like.rows());
-    const bool sums = exchange.kind() == Exchange::ALL_REDUCE;
-    const auto bytes = static_cast<uint64_t>(ends.back());
-    if (sums) { // every device sums an equal part
-      const auto blocks = static_cast<int64_t>(bytes / kRegionAlignment),
-                 count = static_cast<int64_t>(cells.size());
-      ends.clear();
-      for (int64_t m = 1; m <= count; ++m)
-        ends.push_back(m == count ? static_cast<int64_t>(bytes)
-                                  : blocks * m / count * static_cast<int64_t>(kRegionAlignment));
-    }
-    std::vector<std::tuple<uint32_t, Region, Region>> parts; // device, all, its part
-    Collective collective;
-    collective.phase = kind == TaskKind::Forward ? bundle::FORWARD : bundle::BACKWARD;
-    collective.type = exchange.type();
-    const auto size = static_cast<int64_t>(elementBytes(exchange.type()));
-    for (size_t m = 0; m < cells.size(); ++m) {
-      const uint32_t device = x.plan.cells[cells[m]].device;
-      const uint32_t buffer = exchangeBuffer(cells[m], kind, unit, exchange.number());
-      const int64_t begin = m ? ends[m - 1] : 0;
-      collective.members.push_back(device);
-      collective.shards.push_back({device, begin / size, ends[m] / size});
-      parts.push_back(
-          {device, region(buffer, 0, bytes),
-           region(buffer, static_cast<uint64_t>(begin), static_cast<uint64_t>(ends[m] - begin))});
-    }
-    std::sort(parts.begin(), parts.end(),
-              [](const auto &a, const auto &b) { return std::get<0>(a) < std::get<0>(b); });
-    auto add = [&](Work work) {
-      const uint32_t op = x.addOp(0,
-                                  kind == TaskKind::Forward ? kForwardPriority : kBackwardPriority,
-                                  like.sampleBegin, unit);
-      collective.value = Value::exchange(static_cast<uint32_t>(unit), exchange.number(),
-                                         work == Work::Gather, {like.sampleBegin, like.sampleEnd});
-      x.describeCollective(work, collective);
-      for (const auto &[device, all, part] : parts)
-        x.addPart(device, all, part);
-      return op;
-    };
-    const uint32_t first = add(sums ? Work::Scatter : Work::Gather);
-    if (!sums)
-      return {first, first};
-    const uint32_t last = add(Work::Gather);
-    x.addEdge(first, last);
-    return {first, last};
-  }
-
-  /// Returns a buffer for the number of an exchange. It has 0 bytes here: the template contains its
-  /// size and live range.
-  uint32_t exchangeBuffer(uint32_t c, TaskKind kind, int32_t unit, uint32_t number) {
-    const bool late = kind != TaskKind::Forward;
-    for (const CellInside::Exchanged &made : x.insideOf(c).exchanged[late])
-      if (made.unit == unit && made.number == number)
-        return x.addNumbered(x.plan.cells[c].device, 0,
-                             (late ? x.cells[c].numberOfB : x.cells[c].numberOfF) + made.place);
-    return kNone; // unreachable: templates have every exchange
   }
 
   /// Adds one of the `ops` ops of a task. A task without work is ordered but not listed.
@@ -651,17 +576,5 @@ private:
 };
 
 } // namespace
-
-std::vector<uint32_t> zorse::step::membersOf(const PlanLowering &x, uint32_t cell) {
-  const Cell &like = x.plan.cells[cell];
-  std::vector<uint32_t> members;
-  for (uint32_t c : x.cellsByBegin[static_cast<size_t>(like.unitBegin)])
-    if (x.plan.cells[c].sampleBegin == like.sampleBegin)
-      members.push_back(c);
-  std::sort(members.begin(), members.end(), [&](uint32_t a, uint32_t b) {
-    return x.plan.cells[a].member < x.plan.cells[b].member;
-  });
-  return members;
-}
 
 zorse::Status zorse::step::lowerCells(PlanLowering &x) { return CellLowering(x).run(); }

@@ -300,8 +300,15 @@ Call &PlanLowering::addCall(uint32_t function, int32_t unit, int64_t rows, int64
 
 void PlanLowering::addArgument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode,
                                Region where, const Value &value) {
-  if (functionHas(graph.calls.back().function, kind, index))
-    appendArgument(kind, index, mode, where, value);
+  if (!functionHas(graph.calls.back().function, kind, index))
+    return;
+  FunctionArgument &argument = graph.arguments.emplace_back();
+  argument.kind = kind;
+  argument.index = index;
+  argument.mode = mode;
+  argument.region = where;
+  argument.value = value;
+  graph.calls.back().arguments.end = static_cast<uint32_t>(graph.arguments.size());
 }
 
 bool PlanLowering::functionHas(uint32_t function, bundle::ArgumentKind kind, uint32_t index) const {

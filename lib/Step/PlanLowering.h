@@ -549,18 +549,6 @@ struct PlanLowering : LoweringArrays {
   Call &addCall(uint32_t function, int32_t unit, int64_t rows, int64_t sampleBase);
   void addArgument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode,
                    Region region, const Value &value);
-  FunctionArgument &appendArgument(bundle::ArgumentKind kind, uint32_t index,
-                                   bundle::AccessMode mode, Region region, const Value &value) {
-    FunctionArgument argument;
-    argument.kind = kind;
-    argument.index = index;
-    argument.mode = mode;
-    argument.region = region;
-    argument.value = value;
-    graph.arguments.push_back(argument);
-    graph.calls.back().arguments.end = static_cast<uint32_t>(graph.arguments.size());
-    return graph.arguments.back();
-  }
   bool functionHas(uint32_t function, bundle::ArgumentKind kind, uint32_t index) const;
 
   const Replicas &replicas; ///< see TimeOptions
@@ -593,6 +581,19 @@ uint64_t lossRowsBytes(const bundle::ModelSummary &summary, const Cell &cell);
 /// Returns the cells of a rectangle that several devices compute together, exchanging values: in
 /// the order of the plan, including `cell`.
 std::vector<uint32_t> membersOf(const PlanLowering &x, uint32_t cell);
+
+/// An exchange of the devices of a group, in a task of a cell.
+struct TaskExchange {
+  int32_t unit;
+  UnitTask task;
+  const bundle::UnitFunction::Exchange *exchange;
+};
+/// Returns the exchanges of a task, in the order of its calls.
+std::vector<TaskExchange> exchangesOf(const PlanLowering &x, uint32_t cell, TaskKind kind);
+/// Adds an exchange of the cells of a group: a gather of their parts, or a reduction and a gather
+/// of the sum. \returns its first and last op
+std::pair<uint32_t, uint32_t> addExchange(PlanLowering &x, const std::vector<uint32_t> &cells,
+                                          TaskKind kind, const TaskExchange &exchange);
 
 Status checkSummary(const bundle::ModelSummary &summary);
 /// Checks that sizes of the plan's cells do not overflow. Precondition: both arguments are valid.

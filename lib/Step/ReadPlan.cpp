@@ -581,6 +581,9 @@ private:
 
   void readOrder(const json &schedule) {
     checkKeys(schedule, "schedule", {"order"}, kRenamedPlanKeys);
+    if (!plan.groups.empty())
+      fail("schedule", "an order of tasks for a plan with groups is not supported yet: name a "
+                       "schedule");
     plan.schedule.kind = ScheduleKind::Explicit;
     plan.order.resize(plan.devices.size());
     if (!schedule["order"].is_object())

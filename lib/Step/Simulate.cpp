@@ -162,7 +162,9 @@ private:
     const uint32_t index = candidate.op();
     const ScheduledOp &op = opOf(index);
     if (defers(index)) {
-      blockedOnMemory[deviceOf(index)].push_back(index);
+      const uint32_t cell = op.cell;
+      (isFollower(cell) ? blockedOnLeader[leaderOf[cell]] : blockedOnMemory[deviceOf(index)])
+          .push_back(index);
       eachQueue(op, [&](size_t queue) { offer(queue); });
       return;
     }
@@ -277,8 +279,36 @@ private:
   }
 
   // ---- Admission: a cell's first ops wait until the limits of its group permit.
+  //
+  // Of the devices that divide a cell, the first decides for all: if each admitted cells on its
+  // own, two of them could wait for each other's part of different cells.
+
+  bool isFollower(uint32_t cell) const { return !leaderOf.empty() && leaderOf[cell] != cell; }
+
+  /// Calls `visit` with a cell and, if devices divide it, the cells of the other devices.
+  template <typename Visit> void eachMember(uint32_t cell, Visit visit) const {
+    visit(cell);
+    if (!leaderOf.empty())
+      for (uint32_t other : followers[cell])
+        visit(other);
+  }
+
+  void findLeaders() {
+    if (x.plan.groups.empty())
+      return;
+    leaderOf.resize(x.cells.size());
+    followers.resize(x.cells.size());
+    blockedOnLeader.resize(x.cells.size());
+    begunBackward.assign(x.cells.size(), 0);
+    for (uint32_t c = 0; c < x.cells.size(); ++c) {
+      leaderOf[c] = x.plan.cells[c].member == 0 ? c : membersOf(x, c).front();
+      if (leaderOf[c] != c)
+        followers[leaderOf[c]].push_back(c);
+    }
+  }
 
   void prepareAdmission() {
+    findLeaders();
     admitted.assign(x.cells.size(), 1);
     blocked.assign(x.cells.size(), kNone);
     blockedNext.resize(missing.size());
@@ -292,7 +322,8 @@ private:
     }
     groupsOf.resize(x.plan.devices.size());
     for (uint32_t g = 0; g < admission.groups.size(); ++g) {
-      groupsOf[admission.groups[g].device].push_back(g);
+      if (!isFollower(admission.groups[g].cells.front()))
+        groupsOf[admission.groups[g].device].push_back(g);
       for (uint32_t c : admission.groups[g].cells) {
         groupOf[c] = g;
         admitted[c] = 0;
@@ -303,6 +334,10 @@ private:
   }
 
   void enter(uint32_t cell) {
+    eachMember(cell, [&](uint32_t c) { enterOne(c); });
+  }
+
+  void enterOne(uint32_t cell) {
     admitted[cell] = 1;
     const Cell &c = x.plan.cells[cell];
     rows[groupOf[cell]] += c.rows();
@@ -331,14 +366,40 @@ private:
   bool defers(uint32_t op) const {
     if (!isBackward(op))
       return false;
-    uint32_t device = deviceOf(op);
-    return deferring[device] > 0 &&
-           taken(device, admission.deferred[x.ops[op].cell]) > admission.budget[device];
+    const uint32_t cell = x.ops[op].cell;
+    if (isFollower(cell))
+      return !begunBackward[leaderOf[cell]];
+    bool exceeds = false;
+    eachMember(cell, [&](uint32_t c) {
+      const uint32_t device = x.plan.cells[c].device;
+      exceeds = exceeds || (deferring[device] > 0 &&
+                            taken(device, admission.deferred[c]) > admission.budget[device]);
+    });
+    return exceeds;
   }
 
   void beginBackward(uint32_t op) {
-    if (isBackward(op))
-      deferring[deviceOf(op)] += admission.deferred[x.ops[op].cell];
+    if (!isBackward(op) || isFollower(x.ops[op].cell))
+      return;
+    const uint32_t cell = x.ops[op].cell;
+    eachMember(cell,
+               [&](uint32_t c) { deferring[x.plan.cells[c].device] += admission.deferred[c]; });
+    if (leaderOf.empty())
+      return;
+    begunBackward[cell] = 1;
+    for (uint32_t waits : std::exchange(blockedOnLeader[cell], {}))
+      apply(waits);
+  }
+
+  /// Whether no device of a cell has bytes left for it, though others have been admitted.
+  bool exceedsMemory(uint32_t cell) const {
+    bool exceeds = false;
+    eachMember(cell, [&](uint32_t c) {
+      const uint32_t device = x.plan.cells[c].device;
+      exceeds = exceeds || (used[device] > 0 &&
+                            taken(device) + admission.residentBytes[c] > admission.budget[device]);
+    });
+    return exceeds;
   }
 
   /// Admits cells of a device while the limits permit, in the order of their forwards' priorities.
@@ -361,12 +422,14 @@ private:
           bestPriority = priority;
         }
       }
-      if (best == kNone ||
-          (!admission.residentBytes.empty() && used[device] > 0 &&
-           taken(device) + admission.residentBytes[best] > admission.budget[device]))
+      if (best == kNone || (!admission.residentBytes.empty() && exceedsMemory(best)))
         return;
       enter(best);
     }
+  }
+
+  uint32_t leadingDevice(uint32_t cell) const {
+    return x.plan.cells[leaderOf.empty() ? cell : leaderOf[cell]].device;
   }
 
   void leave(uint32_t op) {
@@ -381,11 +444,10 @@ private:
       used[c.device] -= admission.residentBytes[cell];
       if (op != backward)
         deferring[c.device] -= admission.deferred[cell];
-      for (uint32_t waits : blockedOnMemory[c.device])
+      for (uint32_t waits : std::exchange(blockedOnMemory[leadingDevice(cell)], {}))
         apply(waits);
-      blockedOnMemory[c.device].clear();
     }
-    admit(admission.groups[groupOf[cell]].device);
+    admit(leadingDevice(cell));
   }
 
   /// Admits the cell with the oldest samples among those that wait only for admission, because it
@@ -395,7 +457,7 @@ private:
       const auto cell = oldest.pop().op();
       if (admitted[cell])
         continue;
-      enter(cell);
+      enter(leaderOf.empty() ? cell : leaderOf[cell]);
       return true;
     }
     return false;
@@ -453,10 +515,13 @@ private:
       if (!finished[op] && before[op] != kNone)
         at = op;
     std::vector<uint32_t> seen(missing.size(), 0);
-    while (!seen[at]) {
+    while (at != kNone && !seen[at]) {
       seen[at] = 1;
       at = before[at];
     }
+    if (at == kNone) // every chain ends with a task that nothing waits for
+      return "the limits of samples in flight or of memory leave no task that can start; this is a "
+             "planner bug: choose another schedule";
     std::string text = "the order cannot run; this cycle of tasks waits for itself:";
     uint32_t op = at;
     size_t lines = 0;
@@ -508,6 +573,11 @@ private:
   std::vector<uint64_t> deferring; ///< per device: deferred bytes between B and W; empty: memory is
                                    ///< unlimited
   std::vector<std::vector<uint32_t>> blockedOnMemory; ///< per device: backwards that wait for a W
+  // Of plans with groups of devices, by cell.
+  std::vector<uint32_t> leaderOf;                     ///< cell of the group's first device
+  std::vector<std::vector<uint32_t>> followers;       ///< the cells of its other devices
+  std::vector<std::vector<uint32_t>> blockedOnLeader; ///< backwards of followers that wait
+  std::vector<uint8_t> begunBackward;
 };
 
 } // namespace

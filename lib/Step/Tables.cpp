@@ -43,18 +43,20 @@ LoweringTables::LoweringTables(const bundle::ModelSummary &summary,
       own->clear_device_groups();
       for (int i = 0; i < group.units_size(); ++i)
         *own->mutable_units(static_cast<int>(group.units(i))) = member.units(i);
-      members.back().push_back(
-          std::unique_ptr<LoweringTables>(new LoweringTables(std::move(own), functions, *this)));
+      members.back().push_back(std::unique_ptr<LoweringTables>(new LoweringTables(
+          std::move(own), functions, costs, static_cast<int32_t>(members.size()) - 1,
+          static_cast<uint32_t>(members.back().size()))));
     }
   }
 }
 
 LoweringTables::LoweringTables(std::unique_ptr<bundle::ModelSummary> own,
-                               const bundle::FunctionLibrary *functions,
-                               const LoweringTables &whole)
-    : LoweringTables(*own, functions, whole.costs) {
+                               const bundle::FunctionLibrary *functions, const Costs *costs,
+                               int32_t group, uint32_t member)
+    : LoweringTables(*own, functions, costs) {
   ownSummary = std::move(own);
-  this->whole = &whole;
+  this->group = group;
+  this->member = member;
 }
 
 void LoweringTables::findUsed(const bundle::CompiledFunction &function) {
@@ -134,21 +136,19 @@ const TaskSeconds &LoweringTables::seconds(const Cell &cell, const CellTemplate 
   if (found)
     return *found;
   found = std::make_unique<TaskSeconds>();
-  // Costs are those of the model's units. A device of a group computes a part of the FLOPs.
-  auto part = [&](int32_t u, UnitTask task) {
-    const double all = whole ? unitFunction(whole->summary, u, task).flops_per_row() : 0;
-    return all > 0 ? unitFunction(summary, u, task).flops_per_row() / all : 1;
+  auto seconds = [&](int32_t u, UnitTask task) {
+    return costs->unit(cell.device, {u, group, member}, task, cell.rows());
   };
   for (int kind = 0; kind < 3; ++kind)
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
       if (std::optional<UnitTask> task =
               unitTask(summary, u, static_cast<TaskKind>(kind), splitBackward)) {
-        found->seconds[kind] += part(u, *task) * costs->unit(cell.device, u, *task, cell.rows());
+        found->seconds[kind] += seconds(u, *task);
         found->works[kind] = true;
       }
   if (recomputes(summary, cell, splitBackward))
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
       if (std::optional<UnitTask> task = repeatedTask(summary, cell, u))
-        found->seconds[1] += costs->unit(cell.device, u, *task, cell.rows());
+        found->seconds[1] += seconds(u, *task);
   return *found;
 }

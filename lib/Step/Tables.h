@@ -64,11 +64,13 @@ struct LoweringTables {
 private:
   /// Tables of a device of a group.
   LoweringTables(std::unique_ptr<bundle::ModelSummary> own,
-                 const bundle::FunctionLibrary *functions, const LoweringTables &whole);
+                 const bundle::FunctionLibrary *functions, const Costs *costs, int32_t group,
+                 uint32_t member);
   void findUsed(const bundle::CompiledFunction &function);
 
   std::unique_ptr<bundle::ModelSummary> ownSummary; ///< of a device of a group
-  const LoweringTables *whole = nullptr;            ///< the model's tables, for a device of a group
+  int32_t group = -1;                               ///< of a device of a group
+  uint32_t member = 0;
   std::vector<std::vector<std::unique_ptr<LoweringTables>>> members; ///< by group and device
   std::unique_ptr<LoweringArrays> spareArrays;
   const Costs *costs;

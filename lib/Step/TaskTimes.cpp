@@ -44,7 +44,7 @@ public:
   PlanCosts(const bundle::ModelSummary &summary, const Plan &plan)
       : summary(summary), plan(plan), links(topologyOf(plan)) {}
 
-  double unit(uint32_t device, int32_t unit, UnitTask task, int64_t rows) const override {
+  double unit(uint32_t device, UnitRef unit, UnitTask task, int64_t rows) const override {
     // Every launch has a constant cost. Without it, cells of one row would seem to cost nothing
     // extra.
     constexpr double kCallSeconds = 5e-6;

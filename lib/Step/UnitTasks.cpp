@@ -49,10 +49,20 @@ std::optional<UnitTask> zorse::step::repeatedTask(const bundle::ModelSummary &su
                                                   : std::nullopt;
 }
 
+const bundle::UnitInfo &zorse::step::unitInfo(const bundle::ModelSummary &summary, UnitRef unit) {
+  if (unit.group < 0)
+    return summary.units(unit.unit);
+  const bundle::DeviceGroup &group = summary.device_groups(unit.group);
+  const auto at = std::lower_bound(group.units().begin(), group.units().end(),
+                                   static_cast<uint32_t>(unit.unit));
+  return group.members(static_cast<int>(unit.member))
+      .units(static_cast<int>(at - group.units().begin()));
+}
+
 const bundle::UnitFunction &zorse::step::unitFunction(const bundle::ModelSummary &summary,
-                                                      int32_t unit, UnitTask task) {
+                                                      UnitRef unit, UnitTask task) {
   static_assert(int(UnitTask::Forward) + 1 == bundle::UnitFunction::FORWARD &&
                 int(UnitTask::Recompute) + 1 == bundle::UnitFunction::RECOMPUTE);
-  return functionOf(summary, summary.units(unit),
+  return functionOf(summary, unitInfo(summary, unit),
                     static_cast<bundle::UnitFunction::Task>(int(task) + 1));
 }

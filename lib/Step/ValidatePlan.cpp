@@ -48,9 +48,6 @@ std::vector<bool> checkGroups(const Plan &plan, const zorse::bundle::ModelSummar
                  ": compile the model with this plan");
     return again;
   }
-  if (plan.schedule.kind == ScheduleKind::Explicit)
-    messages.add(
-        "schedule: an order of tasks for a plan with groups is not supported yet: name a schedule");
   if (plan.durations)
     messages.add("durations: a plan with groups has none: remove them");
   std::set<uint32_t> grouped;
@@ -94,10 +91,6 @@ std::vector<bool> checkGroups(const Plan &plan, const zorse::bundle::ModelSummar
     if (cell.group >= 0)
       members[{cell.unitBegin, cell.unitEnd, cell.sampleBegin, cell.sampleEnd, cell.group}].insert(
           cell.member);
-    if (cell.group >= 0 && cell.activations != Activations::Keep)
-      messages.add(
-          describeCell(plan, i) +
-          " belongs to a group and does not keep its activations, which is not supported yet");
   }
   for (const auto &[rectangle, present] : members)
     if (present.size() != plan.groups[static_cast<size_t>(rectangle[4])].devices.size())

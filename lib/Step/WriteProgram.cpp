@@ -4,6 +4,7 @@
 
 #include "ArgumentBindings.h"
 
+#include <algorithm>
 #include <cassert>
 
 using namespace zorse;
@@ -51,6 +52,15 @@ struct Writer {
   const StepGraph &graph;
   const bundle::FunctionLibrary &functions;
   bundle::ArgumentBinder binder;
+  std::vector<bool> exchanges; ///< by function
+
+  Writer(const StepGraph &graph, const bundle::FunctionLibrary &functions, bundle::Program &out)
+      : graph(graph), functions(functions), binder(out) {
+    for (const bundle::CompiledFunction &function : functions.functions())
+      exchanges.push_back(
+          std::any_of(function.launches().begin(), function.launches().end(),
+                      [](const bundle::Launch &launch) { return launch.has_exchange(); }));
+  }
 
   Status call(const Call &call, bundle::Call *out) {
     if (call.function >= static_cast<uint32_t>(functions.functions_size()))
@@ -64,17 +74,14 @@ struct Writer {
     out->set_rng_id_base(call.rngIdBase);
     out->set_segment(call.segment);
     const bundle::CompiledFunction &function = functions.functions(int(call.function));
-    const auto &launches = function.launches();
-    const bool exchanges =
-        std::any_of(launches.begin(), launches.end(),
-                    [](const bundle::Launch &launch) { return launch.has_exchange(); });
     for (const bundle::FunctionArgument &wanted : function.arguments()) {
       const FunctionArgument *found = nullptr;
       for (uint32_t i = call.arguments.begin; i < call.arguments.end && !found; ++i)
         if (graph.arguments[i].kind == wanted.kind() && graph.arguments[i].index == wanted.index())
           found = &graph.arguments[i];
-      if (!found && exchanges) { // the launches of this segment do not access it
-        binder.bind(*out, {}, {}, false);
+      using Binder = bundle::ArgumentBinder;
+      if (!found && exchanges[call.function]) { // the launches of this segment do not access it
+        binder.bind(*out, Binder::RegionRow{}, Binder::ValueRow{});
         continue;
       }
       if (!found)
@@ -82,11 +89,12 @@ struct Writer {
             "function '" + function.name() + "' has an argument " +
             bundle::ArgumentKind_Name(wanted.kind()) + ' ' + std::to_string(wanted.index()) +
             " for which the step has no buffer (unit " + std::to_string(call.unit) + ')');
-      bundle::Region region;
-      bundle::Value value;
-      write(found->region, [&] { return &region; });
-      write(found->value, [&] { return &value; });
-      binder.bind(*out, region, value, found->overwrite);
+      const Region &region = found->region;
+      const Value &value = found->value;
+      binder.bind(*out, Binder::RegionRow{region.arena, region.offset, region.bytes},
+                  Binder::ValueRow{uint64_t(value.kind), value.id, value.cut, uint64_t(value.begin),
+                                   uint64_t(value.end), value.version},
+                  found->overwrite);
     }
     return Status::success();
   }
@@ -210,7 +218,7 @@ Status zorse::step::writeProgram(const StepGraph &graph, uint32_t device,
   for (uint32_t i = from.state.begin; i < from.state.end; ++i)
     place(out.add_state(), graph.state[i].value, graph.state[i].region)
         ->set_type(graph.state[i].type);
-  Writer writer{graph, functions, bundle::ArgumentBinder(out)};
+  Writer writer(graph, functions, out);
   out.mutable_instructions()->Reserve(int(from.instructions.size()));
   for (uint32_t i = from.instructions.begin; i < from.instructions.end; ++i)
     if (Status status = writer.instruction(graph.instructions[i], out.add_instructions());

@@ -1,6 +1,7 @@
 #include "DividedUnits.h"
 
 #include "zorse/Sharding/DivideUnits.h"
+#include "zorse/Summary/FlatGroups.h"
 #include "zorse/Summary/Summary.h"
 
 #include "zorse/Autodiff/Autodiff.h"
@@ -55,32 +56,15 @@ public:
         summary.mutable_units(static_cast<int>(u))->clear_parameters();
         summary.mutable_units(static_cast<int>(u))->set_splits(false);
       }
-    if (failed(checkParts()))
-      return failure();
-    dropUnread();
+    if (const std::string name = parameterWithDifferentCuts(summary); !name.empty())
+      return emitError(UnitOp(units.front()).getLoc())
+             << "groups divide parameter '" << name
+             << "' at different places, which is not supported yet: give them equal shares";
+    dropUnreadParameters(summary, copies);
     return success();
   }
 
 private:
-  /// Groups that divide a parameter have equal cuts: state has one owner per element.
-  LogicalResult checkParts() const {
-    std::map<std::string, std::map<int64_t, int64_t>> ranges; // by parameter: ends by begin
-    for (const auto &[key, part] : parts) {
-      const auto &shard = summary.parameters(static_cast<int>(part)).shard();
-      const int64_t begin = shard.first(), end = begin + shard.count();
-      auto &known = ranges[shard.of()];
-      const auto next = known.upper_bound(begin);
-      const bool equal = known.count(begin) && known.at(begin) == end;
-      if (!equal && ((next != known.end() && next->first < end) ||
-                     (next != known.begin() && std::prev(next)->second > begin)))
-        return emitError(UnitOp(units.front()).getLoc())
-               << "groups divide parameter '" << shard.of()
-               << "' at different places, which is not supported yet: give them equal shares";
-      known[begin] = end;
-    }
-    return success();
-  }
-
   LogicalResult addUnit(uint32_t u, StringRef name, ArrayAttr classes) {
     bundle::DeviceGroup &group = groupNamed(name.str(), classes.size());
     group.add_units(u);
@@ -183,38 +167,6 @@ private:
                << exchanges(group.members(0)) << "and " << exchanges(member)
                << "); this is a compiler bug";
     return success();
-  }
-
-  /// Removes parameters that no unit reads: only parts of them are read.
-  void dropUnread() {
-    std::vector<bool> read(static_cast<size_t>(summary.parameters_size()), false);
-    forEachUnit([&](bundle::UnitInfo &unit) {
-      for (uint32_t parameter : unit.parameters())
-        read[parameter] = true;
-    });
-    std::vector<uint32_t> place(read.size(), 0);
-    uint32_t kept = 0;
-    for (size_t p = 0; p < read.size(); ++p) {
-      if (!read[p])
-        continue;
-      place[p] = kept;
-      copies[kept] = copies[p];
-      summary.mutable_parameters()->SwapElements(static_cast<int>(kept++), static_cast<int>(p));
-    }
-    copies.resize(kept);
-    summary.mutable_parameters()->DeleteSubrange(static_cast<int>(kept),
-                                                 static_cast<int>(read.size() - kept));
-    forEachUnit([&](bundle::UnitInfo &unit) {
-      for (uint32_t &parameter : *unit.mutable_parameters())
-        parameter = place[parameter];
-    });
-  }
-
-  void forEachUnit(function_ref<void(bundle::UnitInfo &)> visit) {
-    llvm::for_each(*summary.mutable_units(), visit);
-    for (bundle::DeviceGroup &group : *summary.mutable_device_groups())
-      for (bundle::DeviceGroup::Member &member : *group.mutable_members())
-        llvm::for_each(*member.mutable_units(), visit);
   }
 
   ArrayRef<UnitOp> units;

@@ -62,8 +62,6 @@ bool Model::checkMembers(std::vector<Finding> &findings) const {
       if (units ? !units->count(uint32_t(u)) : all.count(uint32_t(u)) != 0)
         return fail("unit '" + summary.units(int(u)).name() +
                     "' is in a cell of other devices than those that divide it");
-    if (units && cell.recompute)
-      return fail("a cell of a group recomputes its activations");
     if (units)
       present[{cell.firstUnit, cell.endUnit, cell.firstSample, cell.endSample, cell.group}].insert(
           cell.member);

@@ -210,9 +210,9 @@ private:
   std::vector<bool> isFirstOfGroup; ///< by device
   /// By unit: parameters to whose gradients it adds.
   std::map<const bundle::UnitInfo *, std::set<uint32_t>> contributed;
-  bool copies = false, hasStatistics = false; ///< some group has a param_dtype
-  std::vector<bool> repeated; ///< by unit: some B recomputes only its saved block, without its
-                              ///< other results
+  bool copies = false, hasStatistics = false;  ///< some group has a param_dtype
+  std::set<const bundle::UnitInfo *> repeated; ///< some B recomputes only their saved blocks,
+                                               ///< without their other results
 
   /// The function that task F, B or W calls for a unit; kNoFunction: the task does not call one. In
   /// a plan that splits the backward, B and W have separate functions if the unit supports it.
@@ -239,7 +239,7 @@ private:
     return cell.recompute && hasWork(cell, bundle::Compute::B);
   }
   /// The functions of a unit that tasks of the plan may call.
-  std::vector<uint32_t> functionsOf(const bundle::UnitInfo &unit, uint32_t index) const;
+  std::vector<uint32_t> functionsOf(const bundle::UnitInfo &unit) const;
   bool checkSummary(std::vector<Finding> &findings);
   bool checkGroups(std::vector<Finding> &findings);
   bool checkScale(std::vector<Finding> &findings) const;
@@ -251,6 +251,7 @@ private:
   bool checkArguments(std::vector<Finding> &findings) const;
   bool checkUnitFunctions(std::vector<Finding> &findings) const;
   bool checkParts(std::vector<Finding> &findings) const;
+  bool checkParts(const bundle::UnitInfo &unit, std::vector<Finding> &findings) const;
   bool checkCommit(std::vector<Finding> &findings) const;
   bool checkSums(std::vector<Finding> &findings);
   bool checkPlan(std::vector<Finding> &findings);

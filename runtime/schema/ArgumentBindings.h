@@ -6,7 +6,8 @@
 #include "bundle.pb.h"
 
 #include <array>
-#include <unordered_map>
+#include <cstdint>
+#include <vector>
 
 namespace zorse::bundle {
 
@@ -59,46 +60,106 @@ private:
   const Call &call_;
 };
 
+/// Finds the number of a row of a table by the row's numbers. Open addressing, because programs
+/// have millions of arguments.
+template <size_t n> class RowNumbers {
+public:
+  using Row = std::array<uint64_t, n>;
+
+  /// \param first  number of the first row
+  explicit RowNumbers(uint32_t first) : first_(first) {}
+
+  /// Returns the number of a row. A new row gets the next number.
+  uint32_t find(const Row &row, bool &isNew) {
+    if (2 * rows_.size() >= slots_.size())
+      grow();
+    uint32_t *slot = &slots_[slotOf(row)];
+    while (*slot != kFree && rows_[*slot] != row)
+      slot = slot + 1 == slots_.data() + slots_.size() ? slots_.data() : slot + 1;
+    isNew = *slot == kFree;
+    if (isNew) {
+      *slot = uint32_t(rows_.size());
+      rows_.push_back(row);
+    }
+    return first_ + *slot;
+  }
+
+private:
+  static constexpr uint32_t kFree = UINT32_MAX;
+
+  size_t slotOf(const Row &row) const {
+    uint64_t hash = 0;
+    for (uint64_t number : row)
+      hash = ((hash ^ hash >> 32) + number) * 0x9E3779B97F4A7C15ull;
+    return size_t(hash >> 32) & (slots_.size() - 1);
+  }
+
+  void grow() {
+    slots_.assign(slots_.empty() ? 64 : 2 * slots_.size(), kFree);
+    for (uint32_t number = 0; number < rows_.size(); ++number) {
+      size_t slot = slotOf(rows_[number]);
+      while (slots_[slot] != kFree)
+        slot = (slot + 1) & (slots_.size() - 1);
+      slots_[slot] = number;
+    }
+  }
+
+  const uint32_t first_;
+  std::vector<Row> rows_;
+  std::vector<uint32_t> slots_; ///< indices of rows; a power of two
+};
+
 /// Writes the bindings of a program's calls. Equal regions share one row, as do equal values.
 class ArgumentBinder {
 public:
-  explicit ArgumentBinder(Program &program) : program_(program) {}
+  using RegionRow = std::array<uint64_t, 3>; ///< arena, offset, bytes
+  using ValueRow = std::array<uint64_t, 6>;  ///< kind, id, cut, begin, end, version
+
+  explicit ArgumentBinder(Program &program)
+      : program_(program), regions_(uint32_t(program.regions_size())),
+        values_(uint32_t(program.values_size())) {}
 
   /// Appends the binding of the next argument of a call.
-  void bind(Call &call, const Region &region, const Value &value, bool overwrite = false) {
-    call.add_regions(row({region.arena(), region.offset(), region.bytes()}, region, regions_,
-                         *program_.mutable_regions()));
-    call.add_values(row({uint64_t(value.kind()), value.id(), value.cut(), uint64_t(value.begin()),
-                         uint64_t(value.end()), value.version()},
-                        value, values_, *program_.mutable_values()));
+  void bind(Call &call, const RegionRow &region, const ValueRow &value, bool overwrite = false) {
+    bool isNew = false;
+    call.add_regions(regions_.find(region, isNew));
+    if (isNew)
+      add(region);
+    call.add_values(values_.find(value, isNew));
+    if (isNew)
+      add(value);
     if (!overwrite)
       return;
     call.mutable_overwrites()->Resize(call.regions_size(), false);
     call.set_overwrites(call.regions_size() - 1, true);
   }
+  void bind(Call &call, const Region &region, const Value &value, bool overwrite = false) {
+    bind(call, {region.arena(), region.offset(), region.bytes()},
+         {uint64_t(value.kind()), value.id(), value.cut(), uint64_t(value.begin()),
+          uint64_t(value.end()), value.version()},
+         overwrite);
+  }
 
 private:
-  using Key = std::array<uint64_t, 6>; ///< numbers of a row
-  struct Hash {
-    size_t operator()(const Key &key) const {
-      uint64_t hash = 0;
-      for (uint64_t number : key)
-        hash = ((hash ^ hash >> 32) + number) * 0x9E3779B97F4A7C15ull;
-      return size_t(hash ^ hash >> 32);
-    }
-  };
-  using Rows = std::unordered_map<Key, uint32_t, Hash>;
-  template <typename Message>
-  static uint32_t row(const Key &key, const Message &message, Rows &rows,
-                      google::protobuf::RepeatedPtrField<Message> &table) {
-    auto [found, added] = rows.try_emplace(key, uint32_t(table.size()));
-    if (added)
-      *table.Add() = message;
-    return found->second;
+  void add(const RegionRow &row) {
+    Region &region = *program_.add_regions();
+    region.set_arena(uint32_t(row[0]));
+    region.set_offset(row[1]);
+    region.set_bytes(row[2]);
+  }
+  void add(const ValueRow &row) {
+    Value &value = *program_.add_values();
+    value.set_kind(Value::Kind(row[0]));
+    value.set_id(uint32_t(row[1]));
+    value.set_cut(uint32_t(row[2]));
+    value.set_begin(int64_t(row[3]));
+    value.set_end(int64_t(row[4]));
+    value.set_version(uint32_t(row[5]));
   }
 
   Program &program_;
-  Rows regions_, values_;
+  RowNumbers<3> regions_;
+  RowNumbers<6> values_;
 };
 
 } // namespace zorse::bundle

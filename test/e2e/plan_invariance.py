@@ -37,9 +37,13 @@ def plans():
     out["stages-1-2-3-split"] = (*out["stages-1-2-3"][:2], {"schedule": "gpipe", "split_backward": True})
     group = {"groups": [{"name": "g", "devices": ["a", "b"]}]}
     out["tensor-parallel"] = (["a", "b"], [(0, u, s, s + 4, "g") for s in (0, 4)], group)
-    out["tensor-parallel-3-1"] = (["a", "b"], [(0, u, s, s + 4, "g") for s in (0, 4)], {"groups": [{"name": "g", "devices": ["a", "b"], "shares": [3, 1]}]})
+    uneven = {"groups": [{"name": "g", "devices": ["a", "b"], "shares": [2, 1]}]}
+    out["tensor-parallel-2-1"] = (*out["tensor-parallel"][:2], uneven)
+    out["tensor-parallel-recompute"] = (*out["tensor-parallel"][:2], {**uneven, "activations": "recompute"})
+    out["tensor-parallel-offload"] = (*out["tensor-parallel"][:2], {**uneven, "activations": "offload", "offload": [{"optimizer_states": "host"}, {"reshard_after_forward": True}]})
     out["tensor-parallel-stage"] = (["a", "b", "c"], [(0, 3, s, s + 2, "c") for s in range(0, 8, 2)] + [(3, u, s, s + 2, "g") for s in range(0, 8, 2)],
                                     {**group, "schedule": "1f1b"})
+    out["tensor-parallel-stage-split"] = (*out["tensor-parallel-stage"][:2], {**group, "schedule": "1f1b", "split_backward": True})
     out["tensor-parallel-replicas"] = (list("abcd"), [(0, u, 0, 4, "g"), (0, u, 4, 8, "h")],
                                        {"groups": [*group["groups"], {"name": "h", "devices": ["c", "d"]}]})
     return out

@@ -60,7 +60,6 @@ def main():
         results += [
             refused(folder, "share", "has no share of the", groups=[{"name": "g", "devices": ["a", "b"], "shares": [1000, 1]}]),
             refused(folder, "alone", "is divided by a group, and this cell belongs to one device", cells=[CELLS[0], (0, UNITS, 4, 8, "a")], **GROUP),
-            refused(folder, "recomputed", "does not keep its activations", activations="recompute", **GROUP),
             refused(folder, "twice", "is in two groups", cells=[CELLS[0], (0, UNITS, 4, 8, "h")],
                     groups=[*GROUP["groups"], {"name": "h", "devices": ["b", "a"], "shares": [3, 1]}]),
             refused(folder, "cuts", "at different places", cells=[CELLS[0], (0, UNITS, 4, 8, "h")], devices=("a", "b", "c", "d"),

@@ -59,8 +59,9 @@ bundle::ModelSummary zorse::test::chainSummary(const std::vector<ChainUnit> &uni
   return model;
 }
 
-double ChainCosts::unit(uint32_t device, int32_t unit, step::UnitTask task, int64_t rows) const {
-  const ChainUnit &u = units[static_cast<size_t>(unit)];
+double ChainCosts::unit(uint32_t device, step::UnitRef unit, step::UnitTask task,
+                        int64_t rows) const {
+  const ChainUnit &u = units[static_cast<size_t>(unit.unit)];
   double seconds = 0;
   switch (task) {
   case step::UnitTask::Forward:

@@ -27,7 +27,8 @@ public:
   ChainCosts(std::vector<ChainUnit> units, std::vector<double> speeds,
              const bundle::Topology &topology)
       : units(std::move(units)), speeds(std::move(speeds)), links(topology) {}
-  double unit(uint32_t device, int32_t unit, step::UnitTask task, int64_t rows) const override;
+  double unit(uint32_t device, step::UnitRef unit, step::UnitTask task,
+              int64_t rows) const override;
   double update(uint32_t, int64_t) const override { return 0; }
   double norm(uint32_t, int64_t) const override { return 0; }
   double hostUpdate(uint32_t, int64_t) const override { return 0; }

@@ -74,6 +74,7 @@ const Meaning kMeanings[] = {
     {"ignore-tensors", "ignore-keys skip-keys ignore-mismatched-sizes"},
     {"quiet", "silent q"},
     {"plan", "strategy layout partition"},
+    {"tensor-parallel-size", "tp tensor-parallel tensor-model-parallel-size"},
     {"pipeline-stages", "pp pipeline-parallel pipeline-parallel-size pipeline-model-parallel-size"},
     {"num-pipelines", "dp data-parallel data-parallel-size"},
     {"max-micro-batch-size", "micro-batch-size"},
@@ -111,11 +112,15 @@ struct Remark {
 };
 
 const Remark kRemarks[] = {
-    {"tp tensor-parallel tensor-parallel-size tensor-model-parallel-size cp context-parallel "
-     "context-parallel-size sequence-parallel ep "
+    {"tp tensor-parallel tensor-parallel-size tensor-model-parallel-size",
+     "zorse-plan --tensor-parallel-size=N searches for plans with tensor parallelism; pass the "
+     "plan "
+     "with --plan"},
+    {"cp context-parallel context-parallel-size sequence-parallel ep "
      "expert-parallel expert-parallel-size expert-model-parallel-size",
-     "tensor, context and expert parallelism are not supported; the planner divides the model into "
-     "pipeline stages and the samples among devices"},
+     "context and expert parallelism are not supported; the planner divides the model into "
+     "pipeline stages, the samples among devices and, with --tensor-parallel-size of zorse-plan, "
+     "units among devices of a node"},
     {"pp pipeline-parallel pipeline-parallel-size pipeline-model-parallel-size dp "
      "data-parallel data-parallel-size micro-batch-size num-microbatches "
      "gradient-accumulation-steps accumulate-grad-batches accum-steps "

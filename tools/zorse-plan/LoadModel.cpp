@@ -1,6 +1,7 @@
 #include "LoadModel.h"
 
 #include "zorse/Bundle/BundleReader.h"
+#include "zorse/Pipelines/DivisibleOnnx.h"
 #include "zorse/Planning/ModelShape.h"
 #include "zorse/Support/RegularFile.h"
 
@@ -26,6 +27,7 @@ Result<LoadedModel> zorse::loadModel(const std::string &path, pipelines::Compile
     model.functions.emplace();
     if (!pipelines::summarizeModel(options, model.summary, *model.functions))
       return userError("");
+    model.divisible = std::make_shared<pipelines::DivisibleOnnx>(options);
     return model;
   }
   if (path.size() > 5 && path.compare(path.size() - 5, 5, ".json") == 0) {
@@ -111,5 +113,6 @@ Result<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence,
   if (summary.failed())
     return summary.error();
   model.summary = std::move(*summary);
+  model.divisible = std::make_shared<planning::DivisibleShape>(shape);
   return model;
 }

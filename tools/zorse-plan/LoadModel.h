@@ -3,10 +3,12 @@
 
 #include "zorse/Pipelines/Compile.h"
 #include "zorse/Planning/Cluster.h"
+#include "zorse/Planning/DividedModel.h"
 #include "zorse/Planning/Layers.h"
 
 #include "bundle.pb.h"
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +21,8 @@ struct LoadedModel {
   std::optional<planning::LayerTable> layers; ///< set for tables of layers; the table's summary is
                                               ///< moved to `summary`
   std::vector<std::string> assumptions;       ///< about the model, for the report
+  std::shared_ptr<planning::DivisibleModel> divisible; ///< nullptr: groups of devices cannot divide
+                                                       ///< the model
 };
 
 /// Loads `path`: FILE.onnx, a bundle directory, a table of layers (*.json), or a summary (*.pb).

@@ -26,6 +26,11 @@ void addSearchOptions(CLI::App &app, plan::Options &o) {
       ->group(search);
   app.add_option("--num-pipelines", o.search.pipelines, "number of pipelines (default: chosen)")
       ->group(search);
+  app.add_option("--tensor-parallel-size", o.maxGroup,
+                 "maximum number of devices of a node that divide units among them (tensor "
+                 "parallelism), where that is faster (default: 1)")
+      ->check(CLI::Range(1, 64))
+      ->group(search);
   app.add_option("--max-micro-batch-size", o.search.maxMicroBatchSize,
                  "maximum micro-batch size (default: chosen)")
       ->group(search);

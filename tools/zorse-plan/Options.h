@@ -21,6 +21,7 @@ struct Options {
   int64_t batch = 0;
   bool quiet = false, verbose = false, explain = false;
   planning::SearchOptions search;
+  uint32_t maxGroup = 1; ///< devices that divide a unit
   pipelines::CompileOptions compile;
 };
 

@@ -11,6 +11,7 @@
 #include "zorse/Baselines/Baselines.h"
 #include "zorse/Planning/Report.h"
 #include "zorse/Planning/Search.h"
+#include "zorse/Planning/TensorParallel.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/Schedules.h"
 #include "zorse/Summary/Summary.h"
@@ -53,6 +54,20 @@ Result<step::Plan> readPlan(const std::string &path, const LoadedModel &model,
   if (status.failed())
     return userError(path + ": " + status.message());
   return plan;
+}
+
+/// Divides the units of a model as the groups of a plan do.
+Status divideByPlan(const std::string &path, LoadedModel &model) {
+  const Result<step::Plan> plan = step::readPlanFile(path, model.summary);
+  if (plan.failed() || plan->groups.empty() || model.summary.device_groups_size() ||
+      !model.divisible)
+    return Status::success();
+  Result<planning::DividedModel> divided = model.divisible->divide(planning::unitGroupsOf(*plan));
+  if (divided.failed())
+    return userError(divided.message().empty() ? "" : path + ": " + divided.message());
+  model.summary = std::move(divided->summary);
+  model.functions = std::move(divided->functions);
+  return Status::success();
 }
 
 /// Creates a cluster from a plan's list of devices, for plans that are given without a cluster.
@@ -229,6 +244,8 @@ Status adaptToModel(const std::string &path, Inputs &inputs) {
 Status takePlan(const Options &o, Inputs &inputs) {
   std::optional<step::Plan> &plan = inputs.plan;
   if (!o.plan.empty()) {
+    if (Status status = divideByPlan(o.plan, inputs.model); status.failed())
+      return status;
     Result<step::Plan> read = readPlan(o.plan, inputs.model, inputs.clusterIfAny());
     if (read.failed())
       return read.error();
@@ -294,6 +311,64 @@ Result<planning::SearchOptions> searchOptions(const Options &o, const planning::
   return search;
 }
 
+/// Returns why groups of devices cannot divide a model; empty: they can.
+std::string whyNotDivisible(const Options &o, const planning::Cluster &cluster,
+                            const planning::DivisibleModel *model) {
+  if (!model)
+    return "--tensor-parallel-size needs an ONNX file or --model-shape: units of other models "
+           "cannot be divided";
+  if (o.shape.empty())
+    for (const planning::ClusterDevice &device : cluster.devices)
+      if (device.kind != "cpu")
+        return "--tensor-parallel-size: device '" + device.name + "' is of kind " + device.kind +
+               "; groups of devices are compiled only for kind cpu yet. --model-shape plans for "
+               "any kind";
+  return {};
+}
+
+/// Searches also with groups of devices. \param result  receives how they divide the model
+Result<step::Plan> chooseWithGroups(const Options &o, const planning::Problem &problem,
+                                    const planning::SearchOptions &search,
+                                    planning::DivisibleModel *model, std::string &found,
+                                    planning::GroupedResult &result) {
+  if (const std::string why = whyNotDivisible(o, problem.cluster, model); !why.empty())
+    return userError(why);
+  Result<planning::GroupedResult> best =
+      planning::searchWithGroups(problem, search, o.maxGroup, *model);
+  if (search.progress)
+    fputs("\r\x1b[K", stderr);
+  if (best.failed())
+    return best.error();
+  result = std::move(*best);
+  found = "best of " + std::to_string(result.best.tried) + " candidates, in " +
+          std::to_string(result.groupings) + " groupings of devices and without groups";
+  if (result.model)
+    found += result.stepWithout
+                 ? format("; without groups, a step takes %.4g s", *result.stepWithout)
+                 : "; no plan without groups fits";
+  return std::move(result.best.plan);
+}
+
+/// Returns a line about the number of devices that would have to divide units for a plan to fit;
+/// empty: none was found.
+std::string groupsThatFit(const Options &o, const planning::Problem &problem,
+                          const planning::SearchOptions &search, planning::DivisibleModel *model) {
+  if (!whyNotDivisible(o, problem.cluster, model).empty())
+    return {};
+  planning::SearchOptions quick = search;
+  quick.progress = nullptr;
+  quick.memoryHints = false;
+  quick.candidates = 100;
+  for (uint32_t size : {2u, 4u, 8u}) {
+    const Result<planning::GroupedResult> found =
+        planning::searchWithGroups(problem, quick, size, *model);
+    if (!found.failed())
+      return "\n--tensor-parallel-size=" + std::to_string(size) +
+             " would make it fit: devices of a node then divide units";
+  }
+  return {};
+}
+
 /// \param found  receives how the plan was chosen, for the report
 Result<step::Plan> choosePlan(const std::string &planner, const planning::Problem &problem,
                               const planning::SearchOptions &search, std::string &found) {
@@ -313,17 +388,17 @@ Result<step::Plan> choosePlan(const std::string &planner, const planning::Proble
 
 /// Returns what limits the plan, and the effect of other clusters. The search is repeated for
 /// those, unless devices are excluded.
-std::vector<planning::Reason> explainPlan(const planning::Problem &problem, const step::Plan &plan,
+std::vector<planning::Reason> explainPlan(const planning::Problem &problem,
+                                          const planning::Problem &whole, const step::Plan &plan,
                                           const planning::Report &report,
                                           const planning::SearchOptions &search, bool given) {
   planning::PlanAgain again =
       [&](const planning::Cluster &other) -> std::optional<planning::Replanned> {
     Result<planning::CostModel> otherCosts =
-        planning::CostModel::make(problem.summary, other, problem.costs.profile(), {});
+        planning::CostModel::make(whole.summary, other, whole.costs.profile(), {});
     if (otherCosts.failed())
       return std::nullopt;
-    planning::Problem changed{problem.summary, other, *otherCosts, problem.batch,
-                              problem.functions};
+    planning::Problem changed{whole.summary, other, *otherCosts, whole.batch, whole.functions};
     planning::SearchOptions quick = search;
     quick.progress = nullptr;
     quick.excluded.clear();
@@ -338,15 +413,17 @@ std::vector<planning::Reason> explainPlan(const planning::Problem &problem, cons
 }
 
 /// Prints and writes the requested reports. A plan that does not fit is reported, and is an error.
-int describe(const Options &o, const planning::Problem &problem, const step::Plan &plan,
-             const planning::SearchOptions &search, const std::string &found) {
+/// \param whole  the problem without groups of devices
+int describe(const Options &o, const planning::Problem &problem, const planning::Problem &whole,
+             const step::Plan &plan, const planning::SearchOptions &search,
+             const std::string &found) {
   step::StepGraph graph;
   Result<planning::Report> report = planning::makeReport(problem, plan, &graph);
   if (report.failed())
     return fail(o.plan.empty() ? report.message() : o.plan + ": " + report.message());
   std::vector<planning::Reason> reasons;
   if (o.explain || !o.html.empty())
-    reasons = explainPlan(problem, plan, *report, search, !o.plan.empty());
+    reasons = explainPlan(problem, whole, plan, *report, search, !o.plan.empty());
   if (!o.quiet) {
     std::cout << planning::drawPlan(plan, problem.summary.units_size()) << "\n"
               << planning::printReport(*report, 32, !o.verbose);
@@ -396,19 +473,32 @@ int run(Options &o) {
   if (!plan && o.planner == "all")
     return compareAll(problem, *search);
   std::string found;
+  planning::GroupedResult groups;
   if (!plan) {
-    Result<step::Plan> chosen = choosePlan(o.planner, problem, *search, found);
+    Result<step::Plan> chosen =
+        o.maxGroup > 1 && o.planner == "zorse"
+            ? chooseWithGroups(o, problem, *search, inputs.model.divisible.get(), found, groups)
+            : choosePlan(o.planner, problem, *search, found);
     if (chosen.failed())
-      return fail(chosen.message());
+      return fail(chosen.message() +
+                  (o.maxGroup == 1 && o.planner == "zorse"
+                       ? groupsThatFit(o, problem, *search, inputs.model.divisible.get())
+                       : ""));
     plan = std::move(*chosen);
   }
+  const bundle::ModelSummary &planned = groups.model ? groups.model->summary : summary;
   if (!o.output.empty())
-    if (runtime::Status status = runtime::writeOutput(o.output, step::writePlan(*plan, summary));
+    if (runtime::Status status = runtime::writeOutput(o.output, step::writePlan(*plan, planned));
         status.failed())
       return fail(status.message());
   if (o.quiet && o.html.empty() && o.json.empty() && !o.explain)
     return 0;
-  return describe(o, problem, *plan, *search, found);
+  if (!groups.model)
+    return describe(o, problem, problem, *plan, *search, found);
+  planning::Problem divided{planned, *inputs.cluster, *groups.costs, problem.batch,
+                            groups.model->functions ? &*groups.model->functions : nullptr};
+  divided.assumptions = problem.assumptions;
+  return describe(o, divided, problem, *plan, *search, found);
 }
 
 } // namespace

@@ -13,6 +13,8 @@
 
 namespace zorse::planning {
 
+struct Team;
+
 /// If no profile has a unit's time on a GPU of a known type, the time is the sum over the kernels
 /// that its compiled function launches (lib/Planning/Costs/GpuTimes.h). This needs
 /// UnitFunction.work in the summary. On other devices, the time of r rows is
@@ -42,7 +44,11 @@ public:
                                 const Profile *profile,
                                 const std::vector<step::PlanDevice> &devices);
 
-  double unit(uint32_t device, int32_t unit, step::UnitTask task, int64_t rows) const override;
+  /// Costs of teams as devices (lib/Planning/TensorParallel/Teams.h: costsOfTeams).
+  static CostModel ofTeams(const CostModel &costs, const std::vector<Team> &teams);
+
+  double unit(uint32_t device, step::UnitRef unit, step::UnitTask task,
+              int64_t rows) const override;
   double update(uint32_t device, int64_t elements) const override;
   double norm(uint32_t device, int64_t elements) const override;
   double hostUpdate(uint32_t device, int64_t elements) const override;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "zorse/Base/Status.h"
+#include "zorse/Planning/DividedModel.h"
 
 #include "bundle.pb.h"
 
@@ -39,8 +40,24 @@ std::string knownModelShapes();
 ///               head the logits
 ///     deferred  attention 3 h (dq, dk, dv), MLP 2 f
 ///
-/// \returns nullopt and a message if dimensions are missing, not positive or too large, or if heads
-///   do not divide
-Result<bundle::ModelSummary> makeSummary(const ModelShape &shape);
+/// Groups of devices divide the heads of keys, the columns of MLPs and the vocabulary of the head,
+/// as zorse-divide-units divides Llama. Embeddings, norms and residuals are whole. Exchanges per
+/// row: the hidden state, summed, once forward and once backward of every unit; three numbers per
+/// token for the loss.
+///
+/// \returns nullopt and a message if dimensions are missing, not positive or too large, if heads
+///   do not divide, or as DivisibleModel::divide
+Result<bundle::ModelSummary> makeSummary(const ModelShape &shape,
+                                         const std::vector<UnitGroup> &groups = {});
+
+/// Divides the model of a shape.
+class DivisibleShape final : public DivisibleModel {
+public:
+  explicit DivisibleShape(ModelShape shape) : shape(std::move(shape)) {}
+  Result<DividedModel> divide(const std::vector<UnitGroup> &groups) override;
+
+private:
+  ModelShape shape;
+};
 
 } // namespace zorse::planning

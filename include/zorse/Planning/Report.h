@@ -29,6 +29,14 @@ struct Report {
     double meanBusy = 0, maxBusy = 0;   ///< shares of the step
     uint64_t memory = 0, available = 0; ///< of the stage's fullest device; available 0: unlimited
   };
+  /// Devices that divide units.
+  struct Group {
+    std::string name;
+    std::vector<uint32_t> devices;
+    std::vector<double> shares;         ///< by device, relative
+    int32_t unitBegin = 0, unitEnd = 0; ///< from its first to its last unit
+    double exchangeSeconds = 0;         ///< of the collectives of its first device in a step
+  };
   struct Device {
     std::string name, type, node;
     int64_t cells = 0;
@@ -57,6 +65,7 @@ struct Report {
                                ///< that of modeled times
   Efficiency efficiency;
   std::vector<Stage> stages;   ///< by first unit
+  std::vector<Group> groups;   ///< as in the plan
   std::vector<Device> devices; ///< as in the plan
   std::vector<Type> types;
   std::vector<BusyLink> links;      ///< the busiest first

@@ -13,12 +13,23 @@ namespace zorse::step {
 /// a split backward. Recompute is the part of the forward that makes the saved block.
 enum class UnitTask : uint8_t { Forward, Backward, InputGradients, WeightGradients, Recompute };
 
+/// A unit of the model or, with a group, the unit that a device of the group has in place of it
+/// (ModelSummary.device_groups).
+struct UnitRef {
+  int32_t unit;
+  int32_t group = -1;
+  uint32_t member = 0;
+
+  UnitRef(int32_t unit, int32_t group = -1, uint32_t member = 0) // implicit: a unit of the model
+      : unit(unit), group(group), member(member) {}
+};
+
 /// Devices are indices of the plan. All times are seconds of one launch on an otherwise idle
 /// device, and finite and positive or 0.
 class Costs {
 public:
   virtual ~Costs() = default;
-  virtual double unit(uint32_t device, int32_t unit, UnitTask task, int64_t rows) const = 0;
+  virtual double unit(uint32_t device, UnitRef unit, UnitTask task, int64_t rows) const = 0;
   /// Devices of one class take equally long for every unit. Classes are small numbers.
   virtual uint32_t deviceClass(uint32_t device) const { return device; }
   /// Seconds of the optimizer's update, and of the norm, of `elements` elements of owned state.

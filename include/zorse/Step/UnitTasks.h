@@ -8,6 +8,7 @@
 
 namespace zorse::bundle {
 class UnitFunction;
+class UnitInfo;
 } // namespace zorse::bundle
 
 namespace zorse::step {
@@ -40,9 +41,12 @@ inline constexpr UnitTask kUnitTasks[] = {UnitTask::Forward, UnitTask::Backward,
                                           UnitTask::InputGradients, UnitTask::WeightGradients,
                                           UnitTask::Recompute};
 
+/// Returns a unit. The group must have it.
+const bundle::UnitInfo &unitInfo(const bundle::ModelSummary &summary, UnitRef unit);
+
 /// Returns the summary's data about a unit's function; an empty message for one that its class does
 /// not have.
-const bundle::UnitFunction &unitFunction(const bundle::ModelSummary &summary, int32_t unit,
+const bundle::UnitFunction &unitFunction(const bundle::ModelSummary &summary, UnitRef unit,
                                          UnitTask task);
 
 } // namespace zorse::step

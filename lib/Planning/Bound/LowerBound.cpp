@@ -5,6 +5,7 @@
 #include "LinearProgram.h"
 
 #include "zorse/Step/UnitTasks.h"
+#include "zorse/Summary/Summary.h"
 
 #include <algorithm>
 #include <cmath>
@@ -28,7 +29,7 @@ public:
       topology.add_node_of_device(whole.node_of_device(static_cast<int>(place)));
     links = sim::Network(topology);
   }
-  double unit(uint32_t d, int32_t u, step::UnitTask task, int64_t rows) const override {
+  double unit(uint32_t d, step::UnitRef u, step::UnitTask task, int64_t rows) const override {
     return costs.unit(places[d], u, task, rows);
   }
   double update(uint32_t d, int64_t elements) const override {
@@ -63,7 +64,7 @@ public:
       topology.add_node_of_device(0);
     links = sim::Network(topology);
   }
-  double unit(uint32_t d, int32_t u, step::UnitTask task, int64_t rows) const override {
+  double unit(uint32_t d, step::UnitRef u, step::UnitTask task, int64_t rows) const override {
     return costs.unit(d, u, task, rows);
   }
   double update(uint32_t, int64_t) const override { return 0; }
@@ -101,10 +102,18 @@ struct Kinds {
   }
 };
 
-double backwardSeconds(const Problem &problem, uint32_t device, int32_t unit, int64_t rows,
+/// Returns the part of a unit's FLOPs that a device of a group computes.
+double partOf(const bundle::ModelSummary &summary, step::UnitRef unit) {
+  auto flops = [&](step::UnitRef of) {
+    return trainingFlops(classOf(summary, step::unitInfo(summary, of)));
+  };
+  return unit.group < 0 || flops(unit.unit) <= 0 ? 1 : flops(unit) / flops(unit.unit);
+}
+
+double backwardSeconds(const Problem &problem, uint32_t device, step::UnitRef unit, int64_t rows,
                        bool split) {
   using step::UnitTask;
-  if (!split || !problem.summary.units(unit).splits())
+  if (!split || !step::unitInfo(problem.summary, unit).splits())
     return problem.costs.unit(device, unit, UnitTask::Backward, rows);
   return problem.costs.unit(device, unit, UnitTask::InputGradients, rows) +
          problem.costs.unit(device, unit, UnitTask::WeightGradients, rows);
@@ -176,18 +185,49 @@ struct Work {
   std::vector<double> seconds, pieces; ///< by kind of unit: total seconds; samples x units
 };
 
+/// Gives all devices of a group the order of the first: between two segments of a task, devices may
+/// execute others, so they may begin tasks in different orders.
+void alignMembers(step::Plan &plan) {
+  std::map<std::tuple<int32_t, int32_t, int64_t, uint32_t>, uint32_t> cellOf; // by rectangle,
+                                                                              // device
+  for (uint32_t c = 0; c < plan.cells.size(); ++c)
+    cellOf[{plan.cells[c].unitBegin, plan.cells[c].unitEnd, plan.cells[c].sampleBegin,
+            plan.cells[c].device}] = c;
+  for (const step::DeviceGroup &group : plan.groups)
+    for (size_t m = 1; m < group.devices.size(); ++m) {
+      std::vector<step::TaskId> order = plan.order[group.devices[0]];
+      bool all = order.size() == plan.order[group.devices[m]].size();
+      for (step::TaskId &task : order) {
+        const step::Cell &cell = plan.cells[task.cell];
+        const auto own =
+            cellOf.find({cell.unitBegin, cell.unitEnd, cell.sampleBegin, group.devices[m]});
+        all = all && own != cellOf.end();
+        if (all)
+          task.cell = own->second;
+      }
+      if (all)
+        plan.order[group.devices[m]] = std::move(order);
+    }
+}
+
 /// Returns the plan with its simulated task order made explicit, so that the same order runs under
 /// other costs.
 step::Plan withOrder(step::Plan plan, const step::StepGraph &graph) {
   plan.schedule.kind = step::ScheduleKind::Explicit;
   plan.order.assign(plan.devices.size(), {});
   std::vector<bool> hasBackward(plan.cells.size(), false);
+  std::set<std::pair<uint32_t, int>> listed;
   for (const step::Instruction &instruction : graph.instructions)
     if (instruction.kind == step::InstructionKind::Compute &&
         instruction.task == bundle::Compute::B)
       hasBackward[instruction.cell] = true;
   for (size_t d = 0; d < graph.devices.size(); ++d) {
     auto &order = plan.order[d];
+    auto add = [&](step::TaskKind kind, uint32_t cell) {
+      const step::TaskId task{kind, cell};
+      if (listed.insert({cell, int(kind)}).second) // a divided task has several instructions
+        order.push_back(task);
+    };
     std::vector<uint32_t> silent; // cells without gradients; the order must name their B anyway
     for (uint32_t e = graph.devices[d].instructions.begin; e < graph.devices[d].instructions.end;
          ++e) {
@@ -196,23 +236,24 @@ step::Plan withOrder(step::Plan plan, const step::StepGraph &graph) {
         continue;
       const uint32_t cell = static_cast<uint32_t>(instruction.cell);
       if (instruction.task == bundle::Compute::F) {
-        order.push_back({step::TaskKind::Forward, cell});
-        if (!hasBackward[cell])
+        if (!hasBackward[cell] && !listed.count({cell, int(step::TaskKind::Forward)}))
           silent.push_back(cell);
+        add(step::TaskKind::Forward, cell);
       } else if (instruction.task == bundle::Compute::B) {
-        order.push_back({step::TaskKind::Backward, cell});
+        add(step::TaskKind::Backward, cell);
       } else if (instruction.task == bundle::Compute::W) {
         if (auto it = std::find(silent.begin(), silent.end(), cell);
             it != silent.end()) { // its whole backward is W; its B is no instruction
-          order.push_back({step::TaskKind::Backward, cell});
+          add(step::TaskKind::Backward, cell);
           silent.erase(it);
         }
-        order.push_back({step::TaskKind::Weights, cell});
+        add(step::TaskKind::Weights, cell);
       }
     }
     for (uint32_t cell : silent)
-      order.push_back({step::TaskKind::Backward, cell});
+      add(step::TaskKind::Backward, cell);
   }
+  alignMembers(plan);
   return plan;
 }
 
@@ -261,14 +302,15 @@ std::map<uint32_t, Work> worksOf(const Problem &problem, const step::Plan &order
     work.pieces.resize(kinds.unit.size(), 0);
     work.rows[cell.rows()] += static_cast<double>(cell.rows());
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
-      double seconds = problem.costs.unit(work.place, u, step::UnitTask::Forward, cell.rows()) +
-                       backwardSeconds(problem, work.place, u, cell.rows(), split[c]);
+      const step::UnitRef unit{u, cell.group, cell.member};
+      double seconds = problem.costs.unit(work.place, unit, step::UnitTask::Forward, cell.rows()) +
+                       backwardSeconds(problem, work.place, unit, cell.rows(), split[c]);
       work.busy += seconds;
       if (step::recomputes(problem.summary, cell, ordered.schedule.splitBackward))
         if (auto task = step::repeatedTask(problem.summary, cell, u))
-          work.again += problem.costs.unit(work.place, u, *task, cell.rows());
+          work.again += problem.costs.unit(work.place, unit, *task, cell.rows());
       work.seconds[kinds.of[u]] += seconds;
-      work.pieces[kinds.of[u]] += static_cast<double>(cell.rows());
+      work.pieces[kinds.of[u]] += partOf(problem.summary, unit) * static_cast<double>(cell.rows());
     }
   }
   return works;

@@ -2,7 +2,7 @@
 
 #include "zorse/Summary/Summary.h"
 
-#include "CostTables.h"
+#include "CostModelTables.h"
 
 #include "zorse/Bundle/ContentHash.h"
 #include "zorse/Bundle/DeviceKinds.h"
@@ -17,21 +17,6 @@
 
 using namespace zorse;
 using namespace zorse::planning;
-
-struct CostModel::Tables {
-  std::vector<uint32_t> deviceClass; ///< per device of the plan
-  std::vector<uint32_t> unitClass;   ///< per unit
-  std::vector<DeviceTimes> times;    ///< per device class
-  uint32_t unitClasses = 0;
-  sim::Network network;
-  bundle::Topology topology;
-  std::optional<Profile> profile;
-  sim::Algorithm gather = sim::Algorithm::Best, reduce = sim::Algorithm::Best;
-
-  /// Assigns a class to every unit and returns one unit of each class.
-  std::vector<UnitWork> classifyUnits(const bundle::ModelSummary &summary);
-  void chooseAlgorithms(const Cluster &cluster, bundle::Topology &topology);
-};
 
 namespace {
 
@@ -162,11 +147,21 @@ Result<CostModel> CostModel::make(const bundle::ModelSummary &summary, const Clu
 std::vector<UnitWork> CostModel::Tables::classifyUnits(const bundle::ModelSummary &summary) {
   std::map<UnitWork, uint32_t> known;
   std::vector<UnitWork> units;
-  for (int32_t u = 0; u < summary.units_size(); ++u) {
-    auto [it, isNew] = known.emplace(unitWork(summary, u), known.size());
+  auto classOf = [&](step::UnitRef unit) {
+    auto [it, isNew] = known.emplace(unitWork(summary, unit), known.size());
     if (isNew)
       units.push_back(it->first);
-    unitClass.push_back(it->second);
+    return it->second;
+  };
+  for (int32_t u = 0; u < summary.units_size(); ++u)
+    unitClass.push_back(classOf(u));
+  for (int g = 0; g < summary.device_groups_size(); ++g) {
+    const bundle::DeviceGroup &group = summary.device_groups(g);
+    groupUnitClass.emplace_back(static_cast<size_t>(group.members_size()), unitClass);
+    for (int m = 0; m < group.members_size(); ++m)
+      for (uint32_t u : group.units())
+        groupUnitClass.back()[static_cast<size_t>(m)][u] =
+            classOf({static_cast<int32_t>(u), g, static_cast<uint32_t>(m)});
   }
   unitClasses = static_cast<uint32_t>(units.size());
   return units;
@@ -186,10 +181,14 @@ void CostModel::Tables::chooseAlgorithms(const Cluster &cluster, bundle::Topolog
   topology.set_reductions(sim::algorithmOf(reduce));
 }
 
-double CostModel::unit(uint32_t device, int32_t unit, step::UnitTask task, int64_t rows) const {
+double CostModel::unit(uint32_t device, step::UnitRef unit, step::UnitTask task,
+                       int64_t rows) const {
+  const auto &classes = unit.group < 0
+                            ? tables->unitClass
+                            : tables->groupUnitClass[static_cast<size_t>(unit.group)][unit.member];
   const size_t index = size_t(task);
   double seconds = tables->times[tables->deviceClass[device]]
-                       .curves[tables->unitClass[static_cast<size_t>(unit)] * kUnitTasks + index]
+                       .curves[classes[static_cast<size_t>(unit.unit)] * kUnitTasks + index]
                        .at(rows);
   // A minimum, because shares and rates divide by the time of a forward: a device could execute any
   // number of forwards that take no time. A backward may have no work.

@@ -37,7 +37,7 @@ struct UnitWork {
   bool operator<(const UnitWork &o) const;
 };
 
-UnitWork unitWork(const bundle::ModelSummary &summary, int32_t unit);
+UnitWork unitWork(const bundle::ModelSummary &summary, step::UnitRef unit);
 
 /// Seconds as a function of rows: max(fixed + perRow · r, memoryPerRow · r) + launch; or a modeled
 /// time; or measured points with linear interpolation.

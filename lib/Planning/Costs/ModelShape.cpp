@@ -1,8 +1,12 @@
 #include "ShapeWork.h"
 #include "SummaryBuilder.h"
 
+#include "zorse/Base/Apportion.h"
+#include "zorse/Summary/FlatGroups.h"
 #include "zorse/Summary/Summary.h"
 
+#include <map>
+#include <tuple>
 #include <vector>
 
 using namespace zorse;
@@ -29,81 +33,272 @@ class Builder : SummaryBuilder {
 public:
   explicit Builder(const ModelShape &shape)
       : SummaryBuilder(shape.name, shape.computeType, 2), shape(shape),
-        size(static_cast<int64_t>(elementBytes(shape.computeType))) {}
+        size(static_cast<int64_t>(elementBytes(shape.computeType))), tokens(shape.sequence),
+        state(tokens * shape.hidden * size),
+        whole{ShapeClass::Embedding, shape.heads, shape.kvHeads, shape.ffn, shape.vocabulary} {}
 
-  bundle::ModelSummary build() {
-    const double s = double(shape.sequence), h = double(shape.hidden), f = double(shape.ffn),
-                 v = double(shape.vocabulary);
-    const double kv = h * double(shape.kvHeads) / double(shape.heads);
-    const int64_t tokens = shape.sequence, state = tokens * shape.hidden * size;
-
-    Work embedding;
-    embedding.elementwise = 2 * double(state);
-    addUnit("embedding", 0, embedding, {{"embedding", {shape.vocabulary, shape.hidden}, true}},
-            false);
-    addIds("input_ids", "ids", 0);
-
-    const int64_t kvWidth = shape.hidden / shape.heads * shape.kvHeads;
-    Work attention;
-    attention.weights = s * (4 * h * h + 4 * h * kv);
-    attention.forward = attention.weights + 4 * s * s * h;
-    attention.last = 2 * s * h * h;
-    attention.elementwise = 8 * double(state);
-    attention.saved = tokens * (5 * shape.hidden + 2 * kvWidth) * size;
-    attention.deferred = tokens * (shape.hidden + 2 * kvWidth) * size;
-    attention.workspace.set_per_row(3 * state);
-    Work mlp;
-    mlp.weights = mlp.forward = s * 6 * h * f;
-    mlp.last = mlp.forward / 3;
-    mlp.elementwise = 6 * double(state) + 6 * double(tokens * shape.ffn * size);
-    mlp.saved = tokens * (2 * shape.hidden + 3 * shape.ffn) * size;
-    mlp.deferred = 2 * tokens * shape.ffn * size;
-    mlp.workspace.set_per_row(tokens * (shape.hidden + 2 * shape.ffn) * size);
-    for (int64_t i = 0; i < shape.layers; ++i) {
-      std::string block = "block " + std::to_string(i);
-      addUnit(block + " attention", 1, attention,
-              {{"norm", {shape.hidden}, false},
-               {"q", {shape.hidden, shape.hidden}, true},
-               {"k", {shape.hidden, kvWidth}, true},
-               {"v", {shape.hidden, kvWidth}, true},
-               {"o", {shape.hidden, shape.hidden}, true}},
-              true);
-      addUnit(block + " mlp", 2, mlp,
-              {{"norm", {shape.hidden}, false},
-               {"gate", {shape.hidden, shape.ffn}, true},
-               {"up", {shape.hidden, shape.ffn}, true},
-               {"down", {shape.ffn, shape.hidden}, true}},
-              true);
-    }
-
-    Work head;
-    head.weights = head.forward = s * 2 * h * v;
-    head.elementwise = 6 * s * v * double(size);
-    head.saved = tokens * (shape.vocabulary + shape.hidden) * size;
-    head.deferred = tokens * shape.vocabulary * size;
-    head.workspace.set_per_row(2 * state);
-    addUnit("head", 3, head,
-            {{"norm", {shape.hidden}, false}, {"head", {shape.hidden, shape.vocabulary}, true}},
-            true);
+  Status build(const std::vector<UnitGroup> &groups) {
+    addModelUnits();
+    for (const UnitGroup &group : groups)
+      if (Status status = addGroup(group); status.failed())
+        return status;
+    for (const UnitGroup &group : groups)
+      for (uint32_t u : group.units) {
+        out.mutable_units(static_cast<int>(u))->clear_parameters();
+        out.mutable_units(static_cast<int>(u))->set_splits(false);
+      }
+    if (const std::string name = parameterWithDifferentCuts(out); !name.empty())
+      return userError("groups divide parameter '" + name +
+                       "' at different places, which is not supported yet: give them equal shares");
+    dropUnreadParameters(out, copies);
+    finish(double(shape.sequence));
     const int last = out.units_size() - 1;
-    addIds("labels", "labels", uint32_t(last));
-    finish(s);
     for (int u = 0; u < last; ++u)
       addValue(u, state, {shape.sequence, shape.hidden}, true);
+    for (bundle::DeviceGroup &group : *out.mutable_device_groups())
+      connect(group);
     out.set_blocks_first_unit(1);
     out.set_blocks_period(2);
     out.set_blocks_count(uint32_t(shape.layers));
-    return std::move(out);
+    addShapeWork(shape, classes, out);
+    return Status::success();
   }
 
+  bundle::ModelSummary summary() { return std::move(out); }
+
 private:
+  // ---- Units of the model.
+
+  void addModelUnits() {
+    addClassUnit("embedding", ShapeClass::Embedding);
+    addIds("input_ids", "ids", 0);
+    for (int64_t i = 0; i < shape.layers; ++i) {
+      std::string block = "block " + std::to_string(i);
+      addClassUnit(block + " attention", ShapeClass::Attention);
+      addClassUnit(block + " mlp", ShapeClass::Mlp);
+    }
+    addClassUnit("head", ShapeClass::Head);
+    addIds("labels", "labels", uint32_t(out.units_size() - 1));
+  }
+
+  void addClassUnit(const std::string &name, ShapeClass::Kind kind) {
+    ShapeClass part = whole;
+    part.kind = kind;
+    if (kind == static_cast<int>(classes.size()))
+      classes.push_back(part);
+    addUnit(name, kind, workOf(part), parametersOf(kind), kind != ShapeClass::Embedding);
+  }
+
+  std::vector<Parameter> parametersOf(ShapeClass::Kind kind) const {
+    const int64_t h = shape.hidden, kv = h / shape.heads * shape.kvHeads;
+    switch (kind) {
+    case ShapeClass::Embedding:
+      return {{"embedding", {shape.vocabulary, h}, true}};
+    case ShapeClass::Attention:
+      return {{"norm", {h}, false},
+              {"q", {h, h}, true},
+              {"k", {h, kv}, true},
+              {"v", {h, kv}, true},
+              {"o", {h, h}, true}};
+    case ShapeClass::Mlp:
+      return {{"norm", {h}, false},
+              {"gate", {h, shape.ffn}, true},
+              {"up", {h, shape.ffn}, true},
+              {"down", {shape.ffn, h}, true}};
+    case ShapeClass::Head:
+      break;
+    }
+    return {{"norm", {h}, false}, {"head", {h, shape.vocabulary}, true}};
+  }
+
+  /// Norms, residuals and boundary values are whole.
+  Work workOf(const ShapeClass &part) const {
+    const double s = double(tokens), h = double(shape.hidden), f = double(part.ffn),
+                 v = double(part.vocabulary);
+    const int64_t width = shape.hidden / shape.heads, local = width * part.heads,
+                  kvWidth = width * part.kvHeads;
+    const double q = double(local), kv = double(kvWidth);
+    Work work;
+    switch (part.kind) {
+    case ShapeClass::Embedding:
+      work.elementwise = 2 * double(state);
+      break;
+    case ShapeClass::Attention:
+      work.weights = s * (4 * h * q + 4 * h * kv);
+      work.forward = work.weights + 4 * s * s * q;
+      work.last = 2 * s * h * q;
+      work.elementwise = 4 * double(state) + 4 * double(tokens * local * size);
+      work.saved = tokens * (2 * shape.hidden + 3 * local + 2 * kvWidth) * size;
+      work.deferred = tokens * (local + 2 * kvWidth) * size;
+      work.workspace.set_per_row(state + 2 * tokens * local * size);
+      break;
+    case ShapeClass::Mlp:
+      work.weights = work.forward = s * 6 * h * f;
+      work.last = work.forward / 3;
+      work.elementwise = 6 * double(state) + 6 * double(tokens * part.ffn * size);
+      work.saved = tokens * (2 * shape.hidden + 3 * part.ffn) * size;
+      work.deferred = 2 * tokens * part.ffn * size;
+      work.workspace.set_per_row(tokens * (shape.hidden + 2 * part.ffn) * size);
+      break;
+    case ShapeClass::Head:
+      work.weights = work.forward = s * 2 * h * v;
+      work.elementwise = 6 * s * v * double(size);
+      work.saved = tokens * (part.vocabulary + shape.hidden) * size;
+      work.deferred = tokens * part.vocabulary * size;
+      work.workspace.set_per_row(2 * state);
+      break;
+    }
+    return work;
+  }
+
   void addIds(const char *name, const char *role, uint32_t unit) {
     bundle::GraphInput &input = addInput(name, role, {shape.sequence}, shape.sequence * 8, unit);
     input.set_upper_bound(shape.vocabulary);
   }
 
+  // ---- Units of the devices of groups.
+
+  using Exchange = bundle::UnitFunction::Exchange;
+
+  struct Range {
+    int64_t begin, end;
+  };
+
+  /// Ranges of key heads, columns and vocabulary of the devices of a group.
+  struct Ranges {
+    std::vector<Range> heads, columns, vocabulary;
+  };
+
+  Status addGroup(const UnitGroup &group) {
+    Ranges ranges;
+    for (auto [to, granules, name] : {std::tuple(&ranges.heads, shape.kvHeads, "heads"),
+                                      {&ranges.columns, shape.ffn, "columns"},
+                                      {&ranges.vocabulary, shape.vocabulary, "vocabulary"}}) {
+      int64_t begin = 0;
+      for (int64_t count : apportion(granules, group.shares)) {
+        if (count == 0)
+          return userError("group '" + group.name + "': device " + std::to_string(to->size()) +
+                           " of " + std::to_string(group.shares.size()) + " has no share of the " +
+                           std::to_string(granules) + " " + name +
+                           ": expected fewer devices or more equal shares");
+        to->push_back({begin, begin + count});
+        begin += count;
+      }
+    }
+    bundle::DeviceGroup &made = *out.add_device_groups();
+    made.set_name(group.name);
+    made.mutable_units()->Add(group.units.begin(), group.units.end());
+    for (size_t m = 0; m < group.shares.size(); ++m)
+      addMember(*made.add_members(), group, ranges, m);
+    return Status::success();
+  }
+
+  void addMember(bundle::DeviceGroup::Member &member, const UnitGroup &group, const Ranges &ranges,
+                 size_t m) {
+    auto count = [&](const std::vector<Range> &list) { return list[m].end - list[m].begin; };
+    int32_t classOf[4] = {-1, -1, -1, -1};
+    for (uint32_t u : group.units) {
+      bundle::UnitInfo &unit = *member.add_units();
+      unit = out.units(static_cast<int>(u));
+      const auto kind = static_cast<ShapeClass::Kind>(unit.class_id());
+      if (classOf[kind] < 0) {
+        classOf[kind] = out.classes_size();
+        classes.push_back({kind, count(ranges.heads) * (shape.heads / shape.kvHeads),
+                           count(ranges.heads), count(ranges.columns), count(ranges.vocabulary)});
+        addExchanges(addClass(out.classes(kind).name() + "." + group.name + "." + std::to_string(m),
+                              workOf(classes.back()), kind != ShapeClass::Embedding),
+                     kind, ranges.vocabulary);
+      }
+      unit.set_class_id(static_cast<uint32_t>(classOf[kind]));
+      divideParameters(unit, kind, ranges, m);
+    }
+  }
+
+  /// Adds the sums of the hidden state and of its gradient, and the parts of the loss.
+  void addExchanges(bundle::UnitClass &unitClass, ShapeClass::Kind kind,
+                    const std::vector<Range> &devices) const {
+    for (bundle::UnitFunction &function : *unitClass.mutable_functions()) {
+      const bool forward = function.task() == bundle::UnitFunction::FORWARD,
+                 inputs = function.task() == bundle::UnitFunction::BACKWARD ||
+                          function.task() == bundle::UnitFunction::INPUT_GRADIENTS;
+      if (kind == ShapeClass::Embedding || (!forward && !inputs))
+        continue;
+      Exchange &exchange = *function.add_exchanges();
+      exchange.set_number(inputs);
+      const bool loss = forward && kind == ShapeClass::Head;
+      exchange.set_kind(loss ? Exchange::ALL_GATHER : Exchange::ALL_REDUCE);
+      exchange.set_type(loss ? bundle::F32 : shape.computeType);
+      for (size_t part = 0; part < (loss ? devices.size() : 1); ++part)
+        exchange.add_parts()->set_per_row(static_cast<int64_t>(
+            alignRegion(static_cast<uint64_t>(loss ? tokens * 3 * 4 : state))));
+    }
+  }
+
+  /// Replaces the parameters of a unit of a device by the device's parts of them. The first device
+  /// computes the gradients of whole parameters.
+  void divideParameters(bundle::UnitInfo &unit, ShapeClass::Kind kind, const Ranges &ranges,
+                        size_t m) {
+    for (int p = 0; p < unit.parameters_size(); ++p) {
+      const std::string name = out.parameters(static_cast<int>(unit.parameters(p))).name();
+      const bool down = kind == ShapeClass::Mlp && p == 3,
+                 result = kind == ShapeClass::Attention && p == 4;
+      if (kind == ShapeClass::Embedding || p == 0) {
+        if (m > 0)
+          unit.add_other_contributes(static_cast<uint32_t>(p));
+        continue;
+      }
+      const Range range = (kind == ShapeClass::Attention ? ranges.heads
+                           : kind == ShapeClass::Mlp     ? ranges.columns
+                                                         : ranges.vocabulary)[m];
+      const bool heads = kind == ShapeClass::Attention, queries = heads && (p == 1 || result);
+      unit.set_parameters(
+          p, partOf(unit.parameters(p), down || result ? 0 : 1,
+                    heads ? shape.hidden / shape.heads * (queries ? shape.heads / shape.kvHeads : 1)
+                          : 1,
+                    range));
+    }
+  }
+
+  /// Finds or adds a part of a parameter.
+  uint32_t partOf(uint32_t parameter, uint32_t dim, int64_t width, Range range) {
+    auto [known, isNew] = parts.try_emplace({parameter, range.begin, range.end},
+                                            static_cast<uint32_t>(out.parameters_size()));
+    if (!isNew)
+      return known->second;
+    bundle::ParameterInfo &part = *out.add_parameters();
+    part = out.parameters(static_cast<int>(parameter));
+    bundle::ParameterInfo::Shard &shard = *part.mutable_shard();
+    shard.set_of(part.name());
+    *shard.mutable_shape() = part.shape();
+    shard.set_dim(dim);
+    shard.add_begins(0);
+    shard.add_widths(width);
+    shard.set_first(range.begin);
+    shard.set_count(range.end - range.begin);
+    part.set_name(shard.of() + "[" + std::to_string(range.begin) + ":" + std::to_string(range.end) +
+                  "]");
+    part.set_shape(static_cast<int>(dim), width * shard.count());
+    copies.push_back(copies[parameter]);
+    return known->second;
+  }
+
+  /// Gives units of devices the values, inputs and losses of the units in place of which they are.
+  void connect(bundle::DeviceGroup &group) {
+    for (bundle::DeviceGroup::Member &member : *group.mutable_members())
+      for (int i = 0; i < group.units_size(); ++i) {
+        const bundle::UnitInfo &unit = out.units(static_cast<int>(group.units(i)));
+        bundle::UnitInfo &own = *member.mutable_units(i);
+        *own.mutable_values_in() = unit.values_in();
+        *own.mutable_values_out() = unit.values_out();
+        *own.mutable_loss_terms() = unit.loss_terms();
+      }
+  }
+
   const ModelShape &shape;
-  const int64_t size;
+  const int64_t size, tokens, state;
+  const ShapeClass whole;
+  std::vector<ShapeClass> classes; ///< of `out`
+  std::map<std::tuple<uint32_t, int64_t, int64_t>, uint32_t> parts;
 };
 
 } // namespace
@@ -123,7 +318,8 @@ std::string planning::knownModelShapes() {
   return names;
 }
 
-Result<bundle::ModelSummary> planning::makeSummary(const ModelShape &shape) {
+Result<bundle::ModelSummary> planning::makeSummary(const ModelShape &shape,
+                                                   const std::vector<UnitGroup> &groups) {
   struct {
     const char *what;
     int64_t found, max;
@@ -147,7 +343,15 @@ Result<bundle::ModelSummary> planning::makeSummary(const ModelShape &shape) {
   if (shape.computeType != bundle::BF16 && shape.computeType != bundle::F16 &&
       shape.computeType != bundle::F32)
     return userError("model '" + shape.name + "': expected bf16, f16 or f32");
-  bundle::ModelSummary summary = Builder(shape).build();
-  addShapeWork(shape, summary);
-  return summary;
+  Builder builder(shape);
+  if (Status status = builder.build(groups); status.failed())
+    return status;
+  return builder.summary();
+}
+
+Result<DividedModel> DivisibleShape::divide(const std::vector<UnitGroup> &groups) {
+  Result<bundle::ModelSummary> summary = makeSummary(shape, groups);
+  if (summary.failed())
+    return summary.error();
+  return DividedModel{std::move(*summary), std::nullopt};
 }

@@ -3,7 +3,6 @@
 #include "zorse/Summary/Summary.h"
 
 #include <algorithm>
-#include <array>
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -12,8 +11,8 @@ namespace {
 
 class Work {
 public:
-  Work(const ModelShape &shape, bool tensorAttention)
-      : shape(shape), tensorAttention(tensorAttention), tokens(shape.sequence),
+  Work(const ModelShape &shape, const ShapeClass &part, bool tensorAttention)
+      : shape(shape), part(part), tensorAttention(tensorAttention), tokens(shape.sequence),
         size(static_cast<int64_t>(elementBytes(shape.computeType))) {}
 
   /// Work of one class by task.
@@ -21,13 +20,22 @@ public:
     bundle::FunctionCost forward, backward, inputGradients, weightGradients;
   };
 
-  /// Returns the work by class_id.
-  std::array<ClassWork, 4> build() {
-    std::array<ClassWork, 4> work;
-    embedding(work[0]);
-    attention(work[1]);
-    mlp(work[2]);
-    head(work[3]);
+  ClassWork build() {
+    ClassWork work;
+    switch (part.kind) {
+    case ShapeClass::Embedding:
+      embedding(work);
+      break;
+    case ShapeClass::Attention:
+      attention(work);
+      break;
+    case ShapeClass::Mlp:
+      mlp(work);
+      break;
+    case ShapeClass::Head:
+      head(work);
+      break;
+    }
     return work;
   }
 
@@ -86,16 +94,20 @@ private:
   }
 
   void attention(ClassWork &work) {
-    const int64_t kvWidth = shape.hidden / shape.heads * shape.kvHeads;
-    for (int64_t width : {shape.hidden, kvWidth, kvWidth, shape.hidden}) // q, k, v, and the result
-      weights(work, shape.hidden, width);
-    kernels(work.forward, 4, 8 * state());         // norm, two rotations, the residual
-    kernels(work.inputGradients, 5, 16 * state()); // the same, and the norm's parameters
-    const double pairs = double(tokens) * double(tokens) * double(shape.hidden);
+    const int64_t width = shape.hidden / shape.heads, local = width * part.heads,
+                  kvWidth = width * part.kvHeads;
+    for (int64_t out : {local, kvWidth, kvWidth}) // q, k, v
+      weights(work, shape.hidden, out);
+    weights(work, local, shape.hidden); // the result
+    // Norm and residual are whole, two rotations have the device's heads.
+    const int64_t bytes = 4 * state() + 4 * tokens * local * size;
+    kernels(work.forward, 4, bytes);
+    kernels(work.inputGradients, 5, 2 * bytes); // the same, and the norm's parameters
+    const double pairs = double(tokens) * double(tokens) * double(local);
     // Exceeds the memory of all devices, but is still representable: makeSummary's limits allow
     // 2^72 scores.
-    const double all = std::min(double(tokens) * double(tokens) * double(shape.heads), 1e12);
-    const int64_t scores = static_cast<int64_t>(all), width = shape.hidden / shape.heads;
+    const double all = std::min(double(tokens) * double(tokens) * double(part.heads), 1e12);
+    const int64_t scores = static_cast<int64_t>(all);
     if (tensorAttention) {
       work.forward.set_attention_flops_per_row(2 * pairs);
       work.inputGradients.set_attention_flops_per_row(5 * pairs);
@@ -104,10 +116,10 @@ private:
     } else {
       bundle::FunctionCost &forward = work.forward, &backward = work.inputGradients;
       auto scored = [&](bundle::FunctionCost &task) {
-        product(task, fixed(tokens), fixed(tokens), fixed(width), shape.heads);
+        product(task, fixed(tokens), fixed(tokens), fixed(width), part.heads);
       };
       auto weighted = [&](bundle::FunctionCost &task) {
-        product(task, fixed(tokens), fixed(width), fixed(tokens), shape.heads);
+        product(task, fixed(tokens), fixed(width), fixed(tokens), part.heads);
       };
       scored(forward);
       weighted(forward);
@@ -122,18 +134,18 @@ private:
   }
 
   void mlp(ClassWork &work) {
-    for (auto [in, out] : {std::pair(shape.hidden, shape.ffn), std::pair(shape.hidden, shape.ffn),
-                           std::pair(shape.ffn, shape.hidden)})
+    for (auto [in, out] : {std::pair(shape.hidden, part.ffn), std::pair(shape.hidden, part.ffn),
+                           std::pair(part.ffn, shape.hidden)})
       weights(work, in, out);
-    const int64_t bytes = 6 * state() + 6 * tokens * shape.ffn * size;
+    const int64_t bytes = 6 * state() + 6 * tokens * part.ffn * size;
     kernels(work.forward, 3, bytes);            // norm, the gate, the residual
     kernels(work.inputGradients, 4, 2 * bytes); // the same, and the norm's parameters
     join(work);
   }
 
   void head(ClassWork &work) {
-    weights(work, shape.hidden, shape.vocabulary);
-    const int64_t logits = tokens * shape.vocabulary * size;
+    weights(work, shape.hidden, part.vocabulary);
+    const int64_t logits = tokens * part.vocabulary * size;
     kernels(work.forward, 2, 6 * logits);         // norm, the loss
     kernels(work.inputGradients, 3, 12 * logits); // the same, and the norm's parameters
     join(work, 1, 2 * logits);                    // the gradient of the logits
@@ -142,19 +154,21 @@ private:
   int64_t state() const { return tokens * shape.hidden * size; }
 
   const ModelShape &shape;
+  const ShapeClass &part;
   const bool tensorAttention;
   const int64_t tokens, size;
 };
 
 } // namespace
 
-void zorse::planning::addShapeWork(const ModelShape &shape, bundle::ModelSummary &summary) {
+void zorse::planning::addShapeWork(const ModelShape &shape, const std::vector<ShapeClass> &classes,
+                                   bundle::ModelSummary &summary) {
   auto add = [&](const std::string &arch, bool tensorAttention) {
     summary.add_gpu_targets(arch);
-    const auto work = Work(shape, tensorAttention).build();
-    for (int c = 0; c < summary.classes_size(); ++c)
-      for (bundle::UnitFunction &function : *summary.mutable_classes(c)->mutable_functions()) {
-        const Work::ClassWork &of = work[static_cast<size_t>(c)];
+    for (int c = 0; c < summary.classes_size(); ++c) {
+      const Work::ClassWork of =
+          Work(shape, classes[static_cast<size_t>(c)], tensorAttention).build();
+      for (bundle::UnitFunction &function : *summary.mutable_classes(c)->mutable_functions())
         if (function.task() != bundle::UnitFunction::RECOMPUTE) // dimensions do not determine the
                                                                 // kernels of a recomputation
           *function.add_costs() = function.task() == bundle::UnitFunction::FORWARD    ? of.forward
@@ -162,7 +176,7 @@ void zorse::planning::addShapeWork(const ModelShape &shape, bundle::ModelSummary
                                   : function.task() == bundle::UnitFunction::INPUT_GRADIENTS
                                       ? of.inputGradients
                                       : of.weightGradients;
-      }
+    }
   };
   add("", isHalf(shape.computeType));
   if (isHalf(shape.computeType))

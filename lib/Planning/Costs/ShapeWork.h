@@ -3,11 +3,18 @@
 
 #include "zorse/Planning/ModelShape.h"
 
+#include <vector>
+
 namespace zorse::planning {
 
-/// Adds the work of the classes embedding, attention, MLP and head (0 to 3, as makeSummary numbers
-/// them) to the summary. Attention runs on tensor cores in 16 bit from sm_80 on, and as products
-/// and a softmax on older GPUs and in f32.
+/// A class of units, whole or as a device of a group has it.
+struct ShapeClass {
+  enum Kind : uint8_t { Embedding, Attention, Mlp, Head } kind;
+  int64_t heads, kvHeads, ffn, vocabulary; ///< of the device
+};
+
+/// Adds the work of all classes to the summary. Attention runs on tensor cores in 16 bit from sm_80
+/// on, and as products and a softmax on older GPUs and in f32.
 ///
 /// Work per row, with s tokens, h = hidden, f = ffn, kv = width of keys, e = bytes of an element:
 /// - products with weights forward, twice that backward;
@@ -16,6 +23,7 @@ namespace zorse::planning {
 /// - elementwise kernels: the bytes that ModelShape counts.
 ///
 /// Numbers of launches are those of the kernels that Zorse generates for Llama.
-void addShapeWork(const ModelShape &shape, bundle::ModelSummary &summary);
+void addShapeWork(const ModelShape &shape, const std::vector<ShapeClass> &classes,
+                  bundle::ModelSummary &summary);
 
 } // namespace zorse::planning

@@ -1,5 +1,6 @@
 #include "SummaryBuilder.h"
 
+#include "zorse/Summary/FlatGroups.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Expression.h"
 
@@ -39,7 +40,8 @@ void SummaryBuilder::addFunction(bundle::UnitClass &unitClass, bundle::UnitFunct
   function.set_bytes_per_row(bytes);
 }
 
-bundle::UnitClass &SummaryBuilder::addClass(const std::string &name, const Work &work) {
+bundle::UnitClass &SummaryBuilder::addClass(const std::string &name, const Work &work,
+                                            bool splits) {
   bundle::UnitClass &unitClass = *out.add_classes();
   unitClass.set_name(name);
   unitClass.mutable_saved_bytes()->set_per_row(work.saved);
@@ -50,62 +52,43 @@ bundle::UnitClass &SummaryBuilder::addClass(const std::string &name, const Work 
               2 * work.elementwise);
   addFunction(unitClass, bundle::UnitFunction::RECOMPUTE, work.workspace, work.forward - work.last,
               work.elementwise);
+  if (splits)
+    addSplit(unitClass, work);
   return unitClass;
+}
+
+void SummaryBuilder::addSplit(bundle::UnitClass &unitClass, const Work &work) {
+  unitClass.mutable_saved_for_weight_grad_bytes()->set_per_row(work.deferred);
+  addFunction(unitClass, bundle::UnitFunction::INPUT_GRADIENTS, work.workspace,
+              2 * work.forward - work.weights, 2 * work.elementwise);
+  addFunction(unitClass, bundle::UnitFunction::WEIGHT_GRADIENTS, {}, work.weights, 0);
 }
 
 void SummaryBuilder::addUnit(const std::string &name, uint32_t classId, const Work &work,
                              const std::vector<Parameter> &parameters, bool splits) {
-  const uint32_t index = uint32_t(out.units_size());
   auto *unit = out.add_units();
   unit->set_name(name);
   unit->set_class_id(classId);
   unit->set_splits(splits);
-  auto *unitClass = classId < static_cast<uint32_t>(out.classes_size())
-                        ? out.mutable_classes(static_cast<int>(classId))
-                        : &addClass(name, work);
+  const bool isNew = classId >= static_cast<uint32_t>(out.classes_size());
+  auto &unitClass = isNew ? addClass(name, work, splits)
+                          : *out.mutable_classes(static_cast<int>(classId));
   // The first layer of a class may have no input gradients to compute; later layers of the class
   // may have them.
-  if (splits && !findFunction(*unitClass, bundle::UnitFunction::INPUT_GRADIENTS)) {
-    unitClass->mutable_saved_for_weight_grad_bytes()->set_per_row(work.deferred);
-    addFunction(*unitClass, bundle::UnitFunction::INPUT_GRADIENTS, work.workspace,
-                2 * work.forward - work.weights, 2 * work.elementwise);
-    addFunction(*unitClass, bundle::UnitFunction::WEIGHT_GRADIENTS, {}, work.weights, 0);
+  if (splits && !findFunction(unitClass, bundle::UnitFunction::INPUT_GRADIENTS))
+    addSplit(unitClass, work);
+  for (const Parameter &p : parameters) {
+    unit->add_parameters(uint32_t(out.parameters_size()));
+    auto *parameter = out.add_parameters();
+    parameter->set_name(name + "." + p.name);
+    for (int64_t dim : p.shape)
+      parameter->add_shape(dim);
+    parameter->set_type(bundle::F32);
+    parameter->set_trainable(true);
+    parameter->set_decays(p.decays);
+    copies.push_back(isHalf(out.compute_type()) ? out.compute_type()
+                                                : bundle::ELEMENT_TYPE_UNSPECIFIED);
   }
-  if (parameters.empty())
-    return;
-
-  // One state group per unit: parameters with weight decay first, each aligned to 512 bytes.
-  const uint32_t number = uint32_t(out.groups_size());
-  auto *group = out.add_groups();
-  group->set_name(name);
-  group->set_trainable(true);
-  group->set_type(bundle::F32);
-  if (isHalf(out.compute_type()))
-    group->set_param_dtype(out.compute_type());
-  group->add_units(index);
-  int64_t offset = 0;
-  for (bool decays : {true, false}) {
-    for (const Parameter &p : parameters) {
-      if (p.decays != decays)
-        continue;
-      const uint32_t place = uint32_t(out.parameters_size());
-      auto *parameter = out.add_parameters();
-      parameter->set_name(name + "." + p.name);
-      for (int64_t dim : p.shape)
-        parameter->add_shape(dim);
-      parameter->set_type(bundle::F32);
-      parameter->set_group(number);
-      parameter->set_offset(offset);
-      parameter->set_trainable(true);
-      parameter->set_decays(decays);
-      group->add_parameters(place);
-      unit->add_parameters(place);
-      offset += (elementsOf(*parameter) + 127) / 128 * 128;
-    }
-    if (decays)
-      group->set_decaying_elements(offset);
-  }
-  group->set_elements(offset);
 }
 
 void SummaryBuilder::addValue(int u, int64_t bytes, const std::vector<int64_t> &dims,
@@ -125,6 +108,7 @@ void SummaryBuilder::addValue(int u, int64_t bytes, const std::vector<int64_t> &
 }
 
 void SummaryBuilder::finish(double lossTermsPerRow) {
+  layOutGroups(out, copies);
   out.mutable_units(out.units_size() - 1)->add_loss_terms(0);
   auto *loss = out.add_loss();
   loss->set_name("loss");

@@ -34,19 +34,23 @@ protected:
   /// Adds a unit. Units of one class do equal work. `splits`: the backward has two parts.
   void addUnit(const std::string &name, uint32_t classId, const Work &work,
                const std::vector<Parameter> &parameters, bool splits);
+  /// Adds a class. `splits`: of units that split.
+  bundle::UnitClass &addClass(const std::string &name, const Work &work, bool splits);
   /// Adds a value that unit u passes to unit u + 1.
   void addValue(int u, int64_t bytes, const std::vector<int64_t> &dims, bool needsGradient);
   /// Adds the loss of the last unit, a mean over `lossTermsPerRow` terms per sample, and the
-  /// compiled functions that belong to no unit.
+  /// compiled functions that belong to no unit. Lays out the state groups.
   void finish(double lossTermsPerRow);
 
   bundle::ModelSummary out;
+  std::vector<bundle::ElementType> copies; ///< per parameter: type in which it is read;
+                                           ///< unspecified: its own
 
 private:
   uint32_t functions = 0; ///< number of compiled functions added
   void addFunction(bundle::UnitClass &unitClass, bundle::UnitFunction::Task task,
                    const bundle::AffineSize &workspace, double flops, double bytes);
-  bundle::UnitClass &addClass(const std::string &name, const Work &work);
+  void addSplit(bundle::UnitClass &unitClass, const Work &work);
 };
 
 } // namespace zorse::planning

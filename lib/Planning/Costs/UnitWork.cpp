@@ -51,8 +51,8 @@ bool UnitWork::operator<(const UnitWork &o) const {
                                       std::end(o.tasks));
 }
 
-UnitWork zorse::planning::unitWork(const bundle::ModelSummary &summary, int32_t index) {
-  const bundle::UnitInfo &unit = summary.units(index);
+UnitWork zorse::planning::unitWork(const bundle::ModelSummary &summary, step::UnitRef index) {
+  const bundle::UnitInfo &unit = step::unitInfo(summary, index);
   UnitWork work;
   work.classId = unit.class_id();
   double p = positions(summary, unit);

@@ -3,6 +3,7 @@
 
 #include "zorse/Simulation/Network.h"
 #include "zorse/Step/Schedules.h"
+#include "zorse/Step/UnitTasks.h"
 #include "zorse/Summary/Summary.h"
 
 #include <algorithm>
@@ -142,10 +143,11 @@ public:
       auto band = std::prev(
           std::upper_bound(list.begin(), list.end(), std::pair(cell.unitBegin, INT32_MAX)));
       auto key = std::tuple(pipelines.find(cell.device), band->first, band->second);
-      atEnds[key].first += cell.unitBegin == band->first ? cell.rows() * plan.samplesPerRow : 0;
-      atEnds[key].second += cell.unitEnd == band->second ? cell.rows() * plan.samplesPerRow : 0;
+      const int64_t samples = cell.member == 0 ? cell.rows() * plan.samplesPerRow : 0;
+      atEnds[key].first += cell.unitBegin == band->first ? samples : 0;
+      atEnds[key].second += cell.unitEnd == band->second ? samples : 0;
       Report::Stage &stage = byPlace[key];
-      stage.samples += cell.rows() * plan.samplesPerRow;
+      stage.samples += samples;
       stage.minRows = stage.minRows ? std::min(stage.minRows, cell.rows()) : cell.rows();
       stage.maxRows = std::max(stage.maxRows, cell.rows());
       members[key].insert(cell.device);
@@ -196,12 +198,34 @@ public:
                      });
   }
 
+  void groups() {
+    for (const step::DeviceGroup &group : plan.groups)
+      report.groups.push_back({group.name, group.devices, group.shares});
+    std::vector<bool> seen(plan.groups.size());
+    for (const step::Cell &cell : plan.cells) {
+      if (cell.group < 0)
+        continue;
+      Report::Group &group = report.groups[static_cast<size_t>(cell.group)];
+      const bool first = !seen[static_cast<size_t>(cell.group)];
+      group.unitBegin = first ? cell.unitBegin : std::min(group.unitBegin, cell.unitBegin);
+      group.unitEnd = std::max(group.unitEnd, cell.unitEnd);
+      seen[static_cast<size_t>(cell.group)] = true;
+    }
+    for (Report::Group &group : report.groups) {
+      const step::Span all = graph.devices[group.devices[0]].instructions;
+      for (uint32_t i = all.begin; i < all.end; ++i)
+        if (const step::Instruction &instruction = graph.instructions[i];
+            instruction.value.kind == bundle::Value::EXCHANGED)
+          group.exchangeSeconds += instruction.plannedEnd - instruction.plannedStart;
+    }
+  }
+
   void types() {
     double all = 0;
     std::map<std::string, double> work;
     for (const step::Cell &cell : plan.cells)
       for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
-        const auto &unit = problem.summary.units(u);
+        const auto &unit = step::unitInfo(problem.summary, {u, cell.group, cell.member});
         const double flops = trainingFlops(classOf(problem.summary, unit)) * double(cell.rows());
         work[report.devices[cell.device].type] += flops;
         all += flops;
@@ -356,6 +380,7 @@ Result<Report> planning::makeReport(const Problem &problem, const step::Plan &pl
   ReportBuilder maker(problem, plan, *graph, report);
   maker.devices();
   maker.stages();
+  maker.groups();
   maker.types();
   maker.sources(*costs);
   maker.links(*costs);

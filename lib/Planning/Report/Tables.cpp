@@ -125,6 +125,30 @@ std::string printStages(const Report &r, bool folded) {
   return table.print({1, 2});
 }
 
+/// \returns nothing for a plan without groups
+std::string printGroups(const Report &r) {
+  if (r.groups.empty())
+    return {};
+  TextTable table;
+  table.add({"group", "devices", "shares", "units", "exchanges"});
+  for (const Report::Group &group : r.groups) {
+    std::string devices, shares;
+    double sum = 0;
+    for (double share : group.shares)
+      sum += share;
+    for (size_t m = 0; m < group.devices.size(); ++m) {
+      devices += (m ? ", " : "") + r.devices[group.devices[m]].name;
+      shares += (m ? ", " : "") + format("%.0f %%", 100 * group.shares[m] / sum);
+    }
+    table.add({group.name, devices, shares,
+               std::to_string(group.unitBegin) + "-" + std::to_string(group.unitEnd),
+               showSeconds(group.exchangeSeconds) +
+                   format(", %.0f %% of the step",
+                          r.step > 0 ? 100 * group.exchangeSeconds / r.step : 0)});
+  }
+  return "\nGroups (tensor parallelism)\n" + table.print({1, 2});
+}
+
 /// \param folded  prints devices with equal values as one row
 std::string printDevices(const Report &r, bool folded) {
   TextTable table;
@@ -165,7 +189,7 @@ std::string printDevices(const Report &r, bool folded) {
 } // namespace
 
 std::string zorse::planning::printReport(const Report &r, size_t maxDevices, bool folded) {
-  std::string out = "Stages\n" + printStages(r, folded) + "\nTypes\n";
+  std::string out = "Stages\n" + printStages(r, folded) + printGroups(r) + "\nTypes\n";
 
   TextTable types;
   types.add({"type", "devices", "used", "busy", "share of the FLOPs"});
@@ -257,6 +281,16 @@ std::string zorse::planning::writeReportJson(const Report &r) {
                               {"max_utilization", s.maxBusy},
                               {"memory", s.memory},
                               {"available", s.available}});
+  }
+  for (const auto &g : r.groups) {
+    ordered_json names = ordered_json::array();
+    for (uint32_t d : g.devices)
+      names.push_back(r.devices[d].name);
+    root["groups"].push_back({{"name", g.name},
+                              {"devices", names},
+                              {"shares", g.shares},
+                              {"units", {g.unitBegin, g.unitEnd}},
+                              {"exchange_seconds", g.exchangeSeconds}});
   }
   root["types"] = ordered_json::array();
   for (const auto &t : r.types)

@@ -93,3 +93,52 @@ TEST(ModelShape, Mistakes) {
 }
 
 } // namespace
+
+namespace {
+
+/// A small Llama with 4 key heads that groups divide.
+bundle::ModelSummary dividedSummary(const std::vector<UnitGroup> &groups, std::string &message) {
+  auto summary = makeSummary({"x", 2, 64, 160, 8, 4, 512, 32}, groups);
+  message = summary.message();
+  return summary.failed() ? bundle::ModelSummary() : *summary;
+}
+
+double flopsOf(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit) {
+  return trainingFlops(classOf(summary, unit));
+}
+
+} // namespace
+
+TEST(ModelShape, DevicesOfAGroupShareTheWorkAndTheParameters) {
+  std::string message;
+  const bundle::ModelSummary whole = dividedSummary({}, message);
+  const bundle::ModelSummary divided = dividedSummary({{"g", {2, 1, 1}, {1, 2, 3, 4, 5}}}, message);
+  ASSERT_EQ(message, "");
+  EXPECT_EQ(parameters(divided), parameters(whole)); // parts tile the parameters
+  const bundle::DeviceGroup &group = divided.device_groups(0);
+  ASSERT_EQ(group.members_size(), 3);
+  for (int i = 0; i < group.units_size(); ++i) {
+    const bundle::UnitInfo &unit = divided.units(int(group.units(i)));
+    double flops = 0;
+    for (const auto &member : group.members()) {
+      flops += flopsOf(divided, member.units(i));
+      EXPECT_EQ(classOf(divided, member.units(i)).functions(0).exchanges_size(), 1);
+    }
+    EXPECT_NEAR(flops / flopsOf(divided, unit), 1, 1e-12) << unit.name();
+    EXPECT_NEAR(flopsOf(divided, group.members(0).units(i)) / flops, 0.5, 0.02) << unit.name();
+    EXPECT_EQ(unit.parameters_size(), 0);
+  }
+  EXPECT_EQ(divided.units(0).parameters_size(), 1) << "the embedding is in no group";
+}
+
+TEST(ModelShape, GroupsThatCannotDivide) {
+  std::string message;
+  dividedSummary({{"g", {1, 1, 1, 1, 1}, {1}}}, message);
+  EXPECT_EQ(message, "group 'g': device 4 of 5 has no share of the 4 heads: expected fewer devices "
+                     "or more equal shares");
+  dividedSummary({{"g", {1, 1}, {1, 2}}, {"h", {3, 1}, {1}}}, message);
+  EXPECT_EQ(message, "groups divide parameter 'block 0 attention.q' at different places, which is "
+                     "not supported yet: give them equal shares");
+  dividedSummary({{"g", {1, 1}, {1, 2}}, {"h", {3, 1}, {3}}, {"i", {2, 2}, {1}}}, message);
+  EXPECT_EQ(message, "");
+}

@@ -1,0 +1,190 @@
+#include "zorse/Planning/TensorParallel.h"
+
+#include "Teams.h"
+
+#include "zorse/Step/UnitTasks.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+/// Returns rows per second of every device for the whole model.
+std::vector<double> speedsOf(const Problem &problem) {
+  std::vector<double> speeds;
+  for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d) {
+    double seconds = 0;
+    for (int32_t u = 0; u < problem.summary.units_size(); ++u)
+      for (step::UnitTask task : {step::UnitTask::Forward, step::UnitTask::Backward})
+        seconds += problem.costs.unit(d, u, task, 1);
+    speeds.push_back(1 / seconds);
+  }
+  return speeds;
+}
+
+class GroupSearch {
+public:
+  GroupSearch(const Problem &problem, const SearchOptions &options, DivisibleModel &model)
+      : problem(problem), options(options), model(model) {}
+
+  /// Searches with one grouping; keeps the result if it is the best so far.
+  Status run(Grouping grouping) {
+    SearchOptions own = options;
+    own.excluded.clear();
+    own.memoryHints = false;
+    if (!grouping.uniform) { // a unit has one division, so it is in one stage, and a stage is a team
+      if (options.pipelines > 1 || (options.stages && options.stages != grouping.teams.size()))
+        return Status::success();
+      own.pipelines = 1;
+      own.stages = static_cast<uint32_t>(grouping.teams.size());
+    }
+    for (Team &team : grouping.teams)
+      if (team.isGroup()) {
+        Result<const WholeDivision *> division = divide(team.shares);
+        if (division.failed())
+          return userError(division.message());
+        team.division = *division;
+      }
+    const CostModel ofTeams = costsOfTeams(problem.costs, grouping);
+    // A device of a group also keeps values that are whole, so the plan may need more memory than
+    // the search expects.
+    double memory = 1;
+    constexpr int kTries = 4;
+    for (int i = 0; i < kTries; ++i) {
+      const Cluster cluster = clusterOfTeams(problem.cluster, grouping, memory);
+      Problem teams{problem.summary, cluster, ofTeams, problem.batch};
+      teams.memoryOptimizations = problem.memoryOptimizations;
+      teams.overlapCommunication = problem.overlapCommunication;
+      Result<SearchResult> found = searchPlan(teams, own);
+      if (found.failed())
+        return userError(found.message());
+      found->plan = planOfDevices(problem, found->plan, grouping);
+      const Result<double> needed = evaluate(std::move(*found));
+      if (needed.failed() || *needed <= 1)
+        return needed.failed() ? Status(needed.error()) : Status::success();
+      memory /= *needed * 1.02;
+    }
+    return Status::success();
+  }
+
+  GroupedResult result;
+  bool any = false;   ///< `result` has a plan
+  uint32_t tried = 0; ///< simulated candidates
+
+  bool better(const SearchResult &a, const SearchResult &b) const {
+    if (options.objective == Objective::CostPerSample)
+      return a.evaluation.step * a.price < b.evaluation.step * b.price;
+    return a.evaluation.step < b.evaluation.step;
+  }
+
+private:
+  /// Returns the model with all units divided by shares. It lives as long as the search.
+  Result<const WholeDivision *> divide(const std::vector<double> &shares) {
+    std::unique_ptr<WholeDivision> &known = divisions[shares];
+    if (known)
+      return known.get();
+    UnitGroup group{"tp", shares, {}};
+    for (int u = 0; u < problem.summary.units_size(); ++u)
+      group.units.push_back(static_cast<uint32_t>(u));
+    Result<DividedModel> made = model.divide({group});
+    if (made.failed())
+      return made.error();
+    Result<CostModel> costs =
+        CostModel::make(made->summary, problem.cluster, problem.costs.profile(), {});
+    if (costs.failed())
+      return costs.error();
+    known = std::make_unique<WholeDivision>(WholeDivision{std::move(*made), std::move(*costs)});
+    return known.get();
+  }
+
+  /// Evaluates a plan of devices by its full expansion, and keeps it if it fits and is the best.
+  /// \returns the memory that the fullest device needs, relative to what it has
+  Result<double> evaluate(SearchResult found) {
+    auto divided = std::make_unique<DividedModel>();
+    Result<DividedModel> made = model.divide(unitGroupsOf(found.plan));
+    if (made.failed())
+      return made.error();
+    *divided = std::move(*made);
+    Result<CostModel> costs = CostModel::make(divided->summary, problem.cluster,
+                                              problem.costs.profile(), {});
+    if (costs.failed())
+      return costs.error();
+    const Problem whole{divided->summary, problem.cluster, *costs, problem.batch,
+                        divided->functions ? &*divided->functions : nullptr};
+    Result<Evaluation> evaluation = planning::evaluate(whole, found.plan);
+    if (evaluation.failed()) { FILE *f = fopen("/tmp/bad.json", "w"); fputs(step::writePlan(found.plan, divided->summary).c_str(), f); fclose(f);
+      return evaluation.error(); }
+    tried += found.tried;
+    double needed = 0;
+    for (size_t d = 0; d < problem.cluster.devices.size(); ++d)
+      if (const uint64_t capacity = problem.cluster.devices[d].capacity())
+        needed = std::max(needed, double(evaluation->memory[d]) / double(capacity));
+    found.evaluation = std::move(*evaluation);
+    if (found.evaluation.shortfallBytes > 0)
+      return std::max(needed, 1.01);
+    if (!any || better(found, result.best)) {
+      found.strategy = Strategy();
+      result.best = std::move(found);
+      result.costs = std::move(*costs);
+      result.model = std::move(divided);
+      any = true;
+    }
+    return needed;
+  }
+
+  const Problem &problem;
+  const SearchOptions &options;
+  DivisibleModel &model;
+  std::map<std::vector<double>, std::unique_ptr<WholeDivision>> divisions; ///< by shares
+};
+
+} // namespace
+
+std::vector<UnitGroup> planning::unitGroupsOf(const step::Plan &plan) {
+  std::vector<std::set<uint32_t>> units(plan.groups.size());
+  for (const step::Cell &cell : plan.cells)
+    for (int32_t u = cell.unitBegin; cell.group >= 0 && u < cell.unitEnd; ++u)
+      units[static_cast<size_t>(cell.group)].insert(static_cast<uint32_t>(u));
+  std::vector<UnitGroup> groups;
+  for (size_t g = 0; g < plan.groups.size(); ++g)
+    groups.push_back(
+        {plan.groups[g].name, plan.groups[g].shares, {units[g].begin(), units[g].end()}});
+  return groups;
+}
+
+Result<GroupedResult> planning::searchWithGroups(const Problem &problem,
+                                                 const SearchOptions &options, uint32_t maxSize,
+                                                 DivisibleModel &model) {
+  Result<SearchResult> alone = searchPlan(problem, options);
+  std::vector<uint32_t> usable;
+  for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
+    if (std::find(options.excluded.begin(), options.excluded.end(), d) == options.excluded.end())
+      usable.push_back(d);
+  GroupSearch search(problem, options, model);
+  std::string failure;
+  const std::vector<Grouping> groupings =
+      makeGroupings(problem.cluster, problem.costs, usable, speedsOf(problem), maxSize);
+  for (const Grouping &grouping : groupings) {
+    if (options.stages > grouping.teams.size())
+      continue;
+    if (Status status = search.run(grouping); status.failed())
+      failure = status.message();
+    ++search.result.groupings;
+  }
+  if (alone.failed() && !search.any)
+    return userError(alone.message() + (failure.empty() ? "" : "\nwith groups: " + failure));
+  if (!alone.failed())
+    search.result.stepWithout = alone->evaluation.step;
+  const uint32_t tried = search.tried + (alone.failed() ? 0 : alone->tried);
+  if (!alone.failed() && (!search.any || !search.better(search.result.best, *alone))) {
+    search.result.best = std::move(*alone);
+    search.result.model = nullptr;
+    search.result.costs.reset();
+  }
+  search.result.best.tried = tried;
+  return std::move(search.result);
+}

@@ -1,0 +1,169 @@
+#include "zorse/Summary/FlatGroups.h"
+
+#include "zorse/Summary/Summary.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+
+using namespace zorse;
+
+namespace {
+
+/// A unit of a device of a group that reads a parameter.
+struct Reader {
+  uint32_t unit;
+  int group, member;
+  bool contributes; ///< computes the gradient, or a summand of it
+
+  auto tie() const { return std::tie(unit, group, member, contributes); }
+  bool operator<(const Reader &o) const { return tie() < o.tie(); }
+};
+
+/// Calls `visit` with every unit: of the model, and of the devices of groups.
+template <typename Visit> void forEachUnit(bundle::ModelSummary &summary, Visit visit) {
+  for (bundle::UnitInfo &unit : *summary.mutable_units())
+    visit(unit);
+  for (bundle::DeviceGroup &group : *summary.mutable_device_groups())
+    for (bundle::DeviceGroup::Member &member : *group.mutable_members())
+      for (bundle::UnitInfo &unit : *member.mutable_units())
+        visit(unit);
+}
+
+void findReaders(const bundle::ModelSummary &summary, std::vector<std::vector<Reader>> &readers) {
+  for (int g = 0; g < summary.device_groups_size(); ++g) {
+    const bundle::DeviceGroup &group = summary.device_groups(g);
+    for (int m = 0; m < group.members_size(); ++m)
+      for (int i = 0; i < group.units_size(); ++i) {
+        const bundle::UnitInfo &unit = group.members(m).units(i);
+        const auto &others = unit.other_contributes();
+        for (int p = 0; p < unit.parameters_size(); ++p)
+          readers[unit.parameters(p)].push_back(
+              {group.units(i), g, m,
+               std::find(others.begin(), others.end(), static_cast<uint32_t>(p)) == others.end()});
+      }
+  }
+}
+
+/// Returns the device that alone reads a group: " of device 1 of g"; empty if there are several.
+std::string readerName(const bundle::ModelSummary &summary, const std::vector<Reader> &readers) {
+  if (readers.empty() ||
+      !std::all_of(readers.begin(), readers.end(), [&](const Reader &reader) {
+        return reader.group == readers[0].group && reader.member == readers[0].member;
+      }))
+    return {};
+  return " of device " + std::to_string(readers[0].member) + " of " +
+         summary.device_groups(readers[0].group).name();
+}
+
+} // namespace
+
+void zorse::layOutGroups(bundle::ModelSummary &summary,
+                         const std::vector<bundle::ElementType> &copies) {
+  std::vector<std::vector<uint32_t>> using_(summary.parameters_size());
+  std::vector<std::vector<Reader>> readers(summary.parameters_size());
+  for (int u = 0; u < summary.units_size(); ++u)
+    for (uint32_t parameter : summary.units(u).parameters())
+      using_[parameter].push_back(u);
+  findReaders(summary, readers);
+  for (size_t p = 0; p < readers.size(); ++p)
+    for (const Reader &reader : readers[p])
+      using_[p].push_back(reader.unit);
+  for (std::vector<uint32_t> &units : using_) {
+    std::sort(units.begin(), units.end());
+    units.erase(std::unique(units.begin(), units.end()), units.end());
+  }
+
+  // Ordered by first use, trained before frozen; statistics are separate from parameters with
+  // gradients.
+  std::map<std::tuple<std::vector<uint32_t>, bool, int, int, bool, std::vector<Reader>>,
+           std::vector<uint32_t>>
+      members;
+  for (int p = 0; p < summary.parameters_size(); ++p) {
+    const auto &parameter = summary.parameters(p);
+    members[{using_[p], !parameter.trainable(), int(parameter.type()), int(copies[p]),
+             parameter.running_stat(), readers[p]}]
+        .push_back(p);
+  }
+
+  summary.clear_groups();
+  for (auto &[key, parameters] : members) {
+    auto &[units, frozen, type, copy, statistic, readingDevices] = key;
+    std::stable_partition(parameters.begin(), parameters.end(),
+                          [&](uint32_t p) { return summary.parameters(p).decays(); });
+    bundle::FlatGroupInfo &group = *summary.add_groups();
+    uint32_t id = summary.groups_size() - 1;
+    std::string name;
+    for (uint32_t unit : units)
+      name += (name.empty() ? "" : " + ") + summary.units(unit).name();
+    if (units.size() > 3)
+      name = summary.units(units.front()).name() + " + ... + " + summary.units(units.back()).name();
+    group.set_name(frozen      ? name + " (frozen)"
+                   : statistic ? name + " (statistics)"
+                   : copy      ? name + " (" + elementTypeName(bundle::ElementType(copy)) + ")"
+                               : name);
+    group.set_name(group.name() + readerName(summary, readingDevices));
+    group.set_trainable(!frozen);
+    group.set_running_stat(statistic);
+    group.set_type(bundle::ElementType(type));
+    group.set_param_dtype(bundle::ElementType(copy));
+    group.mutable_units()->Add(units.begin(), units.end());
+
+    const int64_t alignment = int64_t(kStateAlignment / elementBytes(group.type()));
+    int64_t offset = 0;
+    for (uint32_t p : parameters) {
+      auto &parameter = *summary.mutable_parameters(p);
+      parameter.set_group(id);
+      parameter.set_offset(offset);
+      group.add_parameters(p);
+      offset += (elementsOf(parameter) + alignment - 1) / alignment * alignment;
+      if (parameter.decays())
+        group.set_decaying_elements(offset);
+    }
+    group.set_elements(offset);
+  }
+}
+
+void zorse::dropUnreadParameters(bundle::ModelSummary &summary,
+                                 std::vector<bundle::ElementType> &copies) {
+  std::vector<bool> read(static_cast<size_t>(summary.parameters_size()), false);
+  forEachUnit(summary, [&](bundle::UnitInfo &unit) {
+    for (uint32_t parameter : unit.parameters())
+      read[parameter] = true;
+  });
+  std::vector<uint32_t> place(read.size(), 0);
+  uint32_t kept = 0;
+  for (size_t p = 0; p < read.size(); ++p) {
+    if (!read[p])
+      continue;
+    place[p] = kept;
+    copies[kept] = copies[p];
+    summary.mutable_parameters()->SwapElements(static_cast<int>(kept++), static_cast<int>(p));
+  }
+  copies.resize(kept);
+  summary.mutable_parameters()->DeleteSubrange(static_cast<int>(kept),
+                                               static_cast<int>(read.size() - kept));
+  forEachUnit(summary, [&](bundle::UnitInfo &unit) {
+    for (uint32_t &parameter : *unit.mutable_parameters())
+      parameter = place[parameter];
+  });
+}
+
+std::string zorse::parameterWithDifferentCuts(const bundle::ModelSummary &summary) {
+  std::map<std::string, std::map<int64_t, int64_t>> ranges; // by parameter: ends by begin
+  for (const bundle::ParameterInfo &parameter : summary.parameters()) {
+    if (!parameter.has_shard())
+      continue;
+    const auto &shard = parameter.shard();
+    const int64_t begin = shard.first(), end = begin + shard.count();
+    auto &known = ranges[shard.of()];
+    const auto next = known.upper_bound(begin);
+    const bool equal = known.count(begin) && known.at(begin) == end;
+    if (!equal && ((next != known.end() && next->first < end) ||
+                   (next != known.begin() && std::prev(next)->second > begin)))
+      return shard.of();
+    known[begin] = end;
+  }
+  return {};
+}
