@@ -219,13 +219,34 @@ private:
       boundary.buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * row,
                                     MemoryCategory::Activations);
       boundary.rowBase = cell.sampleBegin;
-      for (uint32_t n : neighbours)
-        ready.push_back(move(c, n, portOf(n), boundary, cut));
+      if (const uint32_t first = relayOf(c, neighbours); first != kNone) {
+        const Span ports = gradient ? x.cells[first].gradIn : x.cells[first].in;
+        const BoundaryValue from = x.boundaryValues[ports.begin + index];
+        ready.push_back(move(c, first, from, boundary, cut));
+        relays.push_back({ready.back().op, first});
+      } else {
+        for (uint32_t n : neighbours)
+          ready.push_back(move(c, n, portOf(n), boundary, cut));
+      }
     }
     boundary.producers.begin = static_cast<uint32_t>(x.producers.size());
     x.producers.insert(x.producers.end(), ready.begin(), ready.end());
     boundary.producers.end = static_cast<uint32_t>(x.producers.size());
     return boundary;
+  }
+
+  /// Returns the cell of the group's first device if this device receives values from it, so that
+  /// each byte enters a node once; kNone: it receives them from its neighbors.
+  uint32_t relayOf(uint32_t c, CellIndices neighbours) const {
+    const Cell &cell = x.plan.cells[c];
+    if (cell.member == 0)
+      return kNone;
+    const Cell &first = x.plan.cells[set.front()];
+    auto node = [&](const Cell &of) { return x.plan.devices[of.device].node; };
+    const bool near = std::all_of(neighbours.begin(), neighbours.end(), [&](uint32_t n) {
+      return node(x.plan.cells[n]) == node(cell);
+    });
+    return near || node(first) != node(cell) ? kNone : set.front();
   }
 
   /// Adds a copy or a transfer of the samples that neighbor `n` and cell `c` share.
@@ -345,6 +366,7 @@ private:
   }
 
   void forward(const std::vector<uint32_t> &cells) {
+    relays.clear();
     for (uint32_t c : cells)
       bringIn(c);
     addTasks(cells, TaskKind::Forward, &CellInfo::forward);
@@ -452,9 +474,12 @@ private:
   }
 
   void backward(const std::vector<uint32_t> &cells) {
+    relays.clear();
     for (uint32_t c : cells)
       bringBackIn(c);
     addTasks(cells, TaskKind::Backward, &CellInfo::backward);
+    for (auto [op, first] : relays) // its B adds to the gradients that it received
+      x.addEdge(op, x.cells[first].backward.begin);
     for (uint32_t c : cells)
       finishBackward(c);
   }
@@ -571,6 +596,7 @@ private:
   size_t cursor = 0;                                ///< index in the list of neighbors
   std::vector<uint32_t> chosen;                     ///< neighbors, one per set
   std::vector<uint32_t> set;                        ///< cells of one rectangle
+  std::vector<std::pair<uint32_t, uint32_t>> relays; ///< transfers from a cell of the set
   std::vector<Producer> ready;
   std::vector<BoundaryValue> inBoundaryValues;
 };

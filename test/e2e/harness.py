@@ -67,14 +67,17 @@ def call(*words, ok=True, timeout=600 * max(1, PATIENCE / 4)):
     return done.returncode, done.stdout, done.stderr
 
 
-def cluster(folder, devices):
-    """A cluster file with one node; devices: list of names or (name, speed) pairs."""
-    path = os.path.join(folder, "cluster-" + "-".join(d if isinstance(d, str) else d[0] for d in devices) + ".yaml")
+def cluster(folder, devices, nodes=None):
+    """A cluster file; devices: list of names or (name, speed) pairs; nodes: lists of names, default one node."""
+    speeds = dict((d, 1e10) if isinstance(d, str) else d for d in devices)
+    nodes = nodes or [list(speeds)]
+    path = os.path.join(folder, "cluster-" + "_".join("-".join(node) for node in nodes) + ".yaml")
     with open(path, "w") as f:
-        f.write("name: test\nnodes:\n  - name: here\n    devices:\n")
-        for d in devices:
-            name, speed = (d, 1e10) if isinstance(d, str) else d
-            f.write(f"      - {{ name: {name}, kind: cpu, flops_per_second: {speed}, memory: 2GiB, threads: 1 }}\n")
+        f.write("name: test\nnodes:\n")
+        for i, node in enumerate(nodes):
+            f.write(f"  - name: here{i or ''}\n    devices:\n")
+            for name in node:
+                f.write(f"      - {{ name: {name}, kind: cpu, flops_per_second: {speeds[name]}, memory: 2GiB, threads: 1 }}\n")
     return path
 
 
