@@ -20,8 +20,8 @@ static llvm::json::Value planOf(const std::vector<planning::UnitGroup> &groups) 
     list.push_back(llvm::json::Object{
         {"name", group.name}, {"devices", std::move(devices)}, {"shares", std::move(shares)}});
     for (uint32_t unit : group.units)
-      cells.push_back(llvm::json::Object{{"units", llvm::json::Array{unit, unit + 1}},
-                                         {"device", group.name}});
+      cells.push_back(
+          llvm::json::Object{{"units", llvm::json::Array{unit, unit + 1}}, {"device", group.name}});
   }
   return llvm::json::Object{{"groups", std::move(list)}, {"cells", std::move(cells)}};
 }

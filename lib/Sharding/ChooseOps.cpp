@@ -40,13 +40,21 @@ static int64_t exchangeCost(Value value, double flopsPerByte) {
 namespace {
 class ClosureGraph {
 public:
-  ClosureGraph(func::FuncOp joint, Propagation &candidates, double flopsPerByte)
-      : joint(joint), candidates(candidates), flopsPerByte(flopsPerByte) {
+  ClosureGraph(func::FuncOp joint, Propagation &candidates,
+               const DenseMap<Value, ShardedValue> &sharded, double flopsPerByte)
+      : joint(joint), candidates(candidates), others(sharded), flopsPerByte(flopsPerByte) {
+    DenseSet<Value> dividedGradients; // parameters whose gradients another axis divides
+    Operation *returned = joint.getBody().front().getTerminator();
+    for (unsigned i = 0; i < joint.getNumResults(); ++i)
+      if (BlockArgument parameter = parameterOfGradient(joint, i);
+          parameter && others.contains(returned->getOperand(i)))
+        dividedGradients.insert(parameter);
     for (const auto &[op, split] : candidates.splits)
       opNodes[op] = nodes++;
     for (BlockArgument argument : joint.getArguments())
       if (isOfKind(attributeOfArgument(joint, argument.getArgNumber()), ArgumentKind::Parameter) &&
-          isComplete(argument) && !joint.getArgAttr(argument.getArgNumber(), kWholeAttr))
+          isComplete(argument) && !joint.getArgAttr(argument.getArgNumber(), kWholeAttr) &&
+          !others.contains(argument) && !dividedGradients.contains(argument))
         parameterNodes[argument] = nodes++;
     for (const auto &[op, split] : candidates.splits)
       for (Value result : op->getResults())
@@ -118,8 +126,8 @@ private:
         read = true;
         if (sharded)
           flow->addEdge(value, kSink, MaxFlow::kInfinite);
-      } else if (sharded &&
-                 !(candidates.maps.lookup(parameter) == candidates.maps.lookup(result))) {
+      } else if (sharded && (others.contains(parameter) || !(candidates.maps.lookup(parameter) ==
+                                                             candidates.maps.lookup(result)))) {
         flow->addEdge(node, kSink, MaxFlow::kInfinite);
       }
     }
@@ -139,6 +147,7 @@ private:
 
   func::FuncOp joint;
   Propagation &candidates;
+  const DenseMap<Value, ShardedValue> &others; ///< values that other axes divide
   const double flopsPerByte;
   int nodes = 2;
   DenseMap<Operation *, int> opNodes;
@@ -147,6 +156,7 @@ private:
 };
 } // namespace
 
-ChosenOps sharding::chooseOps(func::FuncOp joint, Propagation &candidates, double flopsPerByte) {
-  return ClosureGraph(joint, candidates, flopsPerByte).solve();
+ChosenOps sharding::chooseOps(func::FuncOp joint, Propagation &candidates,
+                              const DenseMap<Value, ShardedValue> &sharded, double flopsPerByte) {
+  return ClosureGraph(joint, candidates, sharded, flopsPerByte).solve();
 }

@@ -14,7 +14,9 @@ struct ChosenOps {
 /// Maximizes the FLOPs of divided ops minus the bytes of the exchanges that they need: a closure
 /// problem, solved by a minimum cut (Picard, "Maximal closure of a graph and applications to
 /// combinatorial problems", 1976).
-ChosenOps chooseOps(mlir::func::FuncOp joint, Propagation &candidates, double flopsPerByte);
+/// \param sharded  values that other axes divide: a parameter and its gradient have one axis
+ChosenOps chooseOps(mlir::func::FuncOp joint, Propagation &candidates,
+                    const llvm::DenseMap<mlir::Value, ShardedValue> &sharded, double flopsPerByte);
 
 /// FLOPs of one row of an op, or of the whole op if it carries no samples.
 double flopsOf(mlir::Operation *op);

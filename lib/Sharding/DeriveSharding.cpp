@@ -84,7 +84,7 @@ void Derivation::addAxis(const Seed &seed) {
   while (granules > 1) {
     auto candidates = std::make_unique<Propagation>(granules, result.ops);
     candidates->run(seed.op, seed.factor);
-    ChosenOps chosen = chooseOps(joint, *candidates, flopsPerByte);
+    ChosenOps chosen = chooseOps(joint, *candidates, result.values, flopsPerByte);
     granules = candidates->coarser;
     if (!best || chosen.gain > best->gain) {
       best = std::move(chosen);

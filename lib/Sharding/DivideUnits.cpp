@@ -279,9 +279,17 @@ LogicalResult sharding::divideUnits(ModuleOp module, ArrayRef<UnitGroup> groups,
   if (!model || model.isDeclaration())
     return module.emitError("expected @model as a chain of units: run --zorse-find-units first");
   const SmallVector<UnitOp> units(model.getOps<UnitOp>());
-  for (const UnitGroup &group : groups)
+  Builder builder(module.getContext());
+  SmallVector<Attribute> order;
+  for (const UnitGroup &group : groups) {
     if (failed(GroupDivider(module, group, flopsPerByte).run(units)))
       return failure();
+    order.push_back(builder.getDictionaryAttr(
+        {builder.getNamedAttr("devices", builder.getI64IntegerAttr(group.shares.size())),
+         builder.getNamedAttr("name", builder.getStringAttr(group.name))}));
+  }
+  if (!order.empty())
+    module->setAttr(kGroupOrderAttr, builder.getArrayAttr(order));
   return success();
 }
 

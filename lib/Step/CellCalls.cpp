@@ -316,9 +316,14 @@ private:
                            static_cast<uint64_t>(of.task == UnitTask::WeightGradients)) *
                               static_cast<uint64_t>(x.summary.units_size()) +
                           static_cast<uint64_t>(of.unit);
-    if (firstTask[buffer] == kNoTask)
-      firstTask[buffer] = task;
-    argument.overwrite = firstTask[buffer] == task;
+    // Devices of a group may execute another task between two segments of one.
+    uint64_t &first =
+        x.plan.groups.empty()
+            ? firstTask[buffer]
+            : firstOfParameter.try_emplace({buffer, binding.id}, kNoTask).first->second;
+    if (first == kNoTask)
+      first = task;
+    argument.overwrite = first == task;
   }
 
   Region inputRows(uint32_t input) const {
@@ -366,6 +371,8 @@ private:
   std::vector<uint8_t> fresh;                    ///< by value: its gradient has no contribution yet
   static constexpr uint64_t kNoTask = UINT64_MAX;
   std::vector<uint64_t> firstTask; ///< by buffer: cell, task and unit that first add to it
+  /// The same by buffer and parameter, in plans with groups of devices.
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> firstOfParameter;
   std::map<std::pair<const CellInfo *, int>, size_t> begun; ///< by cell and kind of task: number of
                                                             ///< calls before its next exchange
 };

@@ -243,9 +243,8 @@ private:
       return kNone;
     const Cell &first = x.plan.cells[set.front()];
     auto node = [&](const Cell &of) { return x.plan.devices[of.device].node; };
-    const bool near = std::all_of(neighbours.begin(), neighbours.end(), [&](uint32_t n) {
-      return node(x.plan.cells[n]) == node(cell);
-    });
+    const bool near = std::all_of(neighbours.begin(), neighbours.end(),
+                                  [&](uint32_t n) { return node(x.plan.cells[n]) == node(cell); });
     return near || node(first) != node(cell) ? kNone : set.front();
   }
 
@@ -592,10 +591,10 @@ private:
   }
 
   PlanLowering &x;
-  std::vector<std::vector<InputRange>> inputRanges; ///< per device and input
-  size_t cursor = 0;                                ///< index in the list of neighbors
-  std::vector<uint32_t> chosen;                     ///< neighbors, one per set
-  std::vector<uint32_t> set;                        ///< cells of one rectangle
+  std::vector<std::vector<InputRange>> inputRanges;  ///< per device and input
+  size_t cursor = 0;                                 ///< index in the list of neighbors
+  std::vector<uint32_t> chosen;                      ///< neighbors, one per set
+  std::vector<uint32_t> set;                         ///< cells of one rectangle
   std::vector<std::pair<uint32_t, uint32_t>> relays; ///< transfers from a cell of the set
   std::vector<Producer> ready;
   std::vector<BoundaryValue> inBoundaryValues;

@@ -104,9 +104,8 @@ std::pair<uint32_t, uint32_t> zorse::step::addExchange(PlanLowering &x,
   auto add = [&](Work work) {
     const uint32_t op = x.addOp(0, kind == TaskKind::Forward ? kForwardPriority : kBackwardPriority,
                                 like.sampleBegin, exchange.unit);
-    collective.value =
-        Value::exchange(static_cast<uint32_t>(exchange.unit), of.number(), work == Work::Gather,
-                        {like.sampleBegin, like.sampleEnd});
+    collective.value = Value::exchange(static_cast<uint32_t>(exchange.unit), of.number(),
+                                       work == Work::Gather, {like.sampleBegin, like.sampleEnd});
     x.describeCollective(work, collective);
     for (const auto &[device, all, part] : parts)
       x.addPart(device, all, part);

@@ -12,6 +12,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <optional>
 #include <utility>
 
 using namespace zorse::step;
@@ -59,6 +61,7 @@ public:
     waiting.resize(busy.size());
     finished.assign(n, 0);
     listed.ops.reserve(n);
+    findLeaders();
     if (!admission.groups.empty())
       prepareAdmission();
   }
@@ -161,10 +164,11 @@ private:
   void tryCandidate(ReadyOp candidate) {
     const uint32_t index = candidate.op();
     const ScheduledOp &op = opOf(index);
-    if (defers(index)) {
-      const uint32_t cell = op.cell;
-      (isFollower(cell) ? blockedOnLeader[leaderOf[cell]] : blockedOnMemory[deviceOf(index)])
-          .push_back(index);
+    if (waitsForLeader(index) || defers(index)) {
+      if (isFollower(op.cell))
+        blockedOnLeader[index] = 1;
+      else
+        blockedOnMemory[deviceOf(index)].push_back(index);
       eachQueue(op, [&](size_t queue) { offer(queue); });
       return;
     }
@@ -191,6 +195,8 @@ private:
     }
     if (!deferring.empty())
       beginBackward(index);
+    if (!leaderOf.empty())
+      beginMember(index);
     const TransferTimes times = pass(op);
     listed.startTime[index] = now;
     listed.endTime[index] = times.arrived;
@@ -281,9 +287,12 @@ private:
   // ---- Admission: a cell's first ops wait until the limits of its group permit.
   //
   // Of the devices that divide a cell, the first decides for all: if each admitted cells on its
-  // own, two of them could wait for each other's part of different cells.
+  // own, two of them could wait for each other's part of different cells. The others begin tasks in
+  // the order of the first.
 
-  bool isFollower(uint32_t cell) const { return !leaderOf.empty() && leaderOf[cell] != cell; }
+  bool isFollower(uint32_t cell) const {
+    return !leaderOf.empty() && cell != kNone && leaderOf[cell] != cell;
+  }
 
   /// Calls `visit` with a cell and, if devices divide it, the cells of the other devices.
   template <typename Visit> void eachMember(uint32_t cell, Visit visit) const {
@@ -298,8 +307,8 @@ private:
       return;
     leaderOf.resize(x.cells.size());
     followers.resize(x.cells.size());
-    blockedOnLeader.resize(x.cells.size());
-    begunBackward.assign(x.cells.size(), 0);
+    blockedOnLeader.assign(missing.size(), 0);
+    begun.resize(x.plan.devices.size());
     for (uint32_t c = 0; c < x.cells.size(); ++c) {
       leaderOf[c] = x.plan.cells[c].member == 0 ? c : membersOf(x, c).front();
       if (leaderOf[c] != c)
@@ -307,8 +316,46 @@ private:
     }
   }
 
+  /// Returns the kind of task that begins with the op of a divided cell, if any.
+  std::optional<TaskKind> beginsTask(uint32_t op) const {
+    if (leaderOf.empty() || opOf(op).cell == kNone)
+      return std::nullopt;
+    const uint32_t cell = opOf(op).cell;
+    if (leaderOf[cell] == cell && followers[cell].empty())
+      return std::nullopt;
+    for (TaskKind kind : {TaskKind::Forward, TaskKind::Backward, TaskKind::Weights})
+      if (x.cells[cell].of(kind).begin == op)
+        return kind;
+    return std::nullopt;
+  }
+
+  bool waitsForLeader(uint32_t op) const {
+    if (!beginsTask(op) || !isFollower(opOf(op).cell))
+      return false;
+    const auto &next = begun[deviceOf(op)];
+    return next.empty() || next.front() != op;
+  }
+
+  /// Lets the other devices begin a task after the first, and a device the next task.
+  void beginMember(uint32_t op) {
+    const std::optional<TaskKind> kind = beginsTask(op);
+    if (!kind)
+      return;
+    auto wake = [&](std::deque<uint32_t> &next) {
+      if (!next.empty() && std::exchange(blockedOnLeader[next.front()], 0))
+        apply(next.front());
+    };
+    if (isFollower(opOf(op).cell)) {
+      begun[deviceOf(op)].pop_front();
+      return wake(begun[deviceOf(op)]);
+    }
+    for (uint32_t c : followers[opOf(op).cell]) {
+      begun[x.plan.cells[c].device].push_back(x.cells[c].of(*kind).begin);
+      wake(begun[x.plan.cells[c].device]);
+    }
+  }
+
   void prepareAdmission() {
-    findLeaders();
     admitted.assign(x.cells.size(), 1);
     blocked.assign(x.cells.size(), kNone);
     blockedNext.resize(missing.size());
@@ -366,11 +413,10 @@ private:
   bool defers(uint32_t op) const {
     if (!isBackward(op))
       return false;
-    const uint32_t cell = x.ops[op].cell;
-    if (isFollower(cell))
-      return !begunBackward[leaderOf[cell]];
+    if (isFollower(x.ops[op].cell))
+      return false;
     bool exceeds = false;
-    eachMember(cell, [&](uint32_t c) {
+    eachMember(x.ops[op].cell, [&](uint32_t c) {
       const uint32_t device = x.plan.cells[c].device;
       exceeds = exceeds || (deferring[device] > 0 &&
                             taken(device, admission.deferred[c]) > admission.budget[device]);
@@ -381,14 +427,8 @@ private:
   void beginBackward(uint32_t op) {
     if (!isBackward(op) || isFollower(x.ops[op].cell))
       return;
-    const uint32_t cell = x.ops[op].cell;
-    eachMember(cell,
+    eachMember(x.ops[op].cell,
                [&](uint32_t c) { deferring[x.plan.cells[c].device] += admission.deferred[c]; });
-    if (leaderOf.empty())
-      return;
-    begunBackward[cell] = 1;
-    for (uint32_t waits : std::exchange(blockedOnLeader[cell], {}))
-      apply(waits);
   }
 
   /// Whether no device of a cell has bytes left for it, though others have been admitted.
@@ -574,10 +614,11 @@ private:
                                    ///< unlimited
   std::vector<std::vector<uint32_t>> blockedOnMemory; ///< per device: backwards that wait for a W
   // Of plans with groups of devices, by cell.
-  std::vector<uint32_t> leaderOf;                     ///< cell of the group's first device
-  std::vector<std::vector<uint32_t>> followers;       ///< the cells of its other devices
-  std::vector<std::vector<uint32_t>> blockedOnLeader; ///< backwards of followers that wait
-  std::vector<uint8_t> begunBackward;
+  std::vector<uint32_t> leaderOf;               ///< cell of the group's first device
+  std::vector<std::vector<uint32_t>> followers; ///< the cells of its other devices
+  /// By device: first ops of tasks that the first device has begun and this one has not, in order.
+  std::vector<std::deque<uint32_t>> begun;
+  std::vector<uint8_t> blockedOnLeader; ///< by op: it could start if it were first in `begun`
 };
 
 } // namespace

@@ -48,8 +48,7 @@ void findReaders(const bundle::ModelSummary &summary, std::vector<std::vector<Re
 
 /// Returns the device that alone reads a group: " of device 1 of g"; empty if there are several.
 std::string readerName(const bundle::ModelSummary &summary, const std::vector<Reader> &readers) {
-  if (readers.empty() ||
-      !std::all_of(readers.begin(), readers.end(), [&](const Reader &reader) {
+  if (readers.empty() || !std::all_of(readers.begin(), readers.end(), [&](const Reader &reader) {
         return reader.group == readers[0].group && reader.member == readers[0].member;
       }))
     return {};

@@ -45,6 +45,12 @@ public:
       : units(units), classId(classId), summary(summary), copies(copies) {}
 
   LogicalResult run() {
+    if (auto order = UnitOp(units.front())
+                         ->getParentOfType<ModuleOp>()
+                         ->getAttrOfType<ArrayAttr>(sharding::kGroupOrderAttr))
+      for (DictionaryAttr group : order.getAsRange<DictionaryAttr>())
+        groupNamed(cast<StringAttr>(group.get("name")).str(),
+                   static_cast<size_t>(cast<IntegerAttr>(group.get("devices")).getInt()));
     for (auto [u, unit] : llvm::enumerate(units))
       if (auto groups = unit->getAttrOfType<DictionaryAttr>(sharding::kGroupsAttr))
         for (NamedAttribute group : groups)

@@ -73,9 +73,8 @@ bool Model::checkUnitFunctions(std::vector<Finding> &findings) const {
 /// of parameters, and only they have a deferred block.
 bool Model::checkParts(std::vector<Finding> &findings) const {
   bool good = true;
-  forUnits([&](const bundle::UnitInfo &unit, uint32_t) {
-    good = good && checkParts(unit, findings);
-  });
+  forUnits(
+      [&](const bundle::UnitInfo &unit, uint32_t) { good = good && checkParts(unit, findings); });
   return good;
 }
 
@@ -105,8 +104,7 @@ bool Model::checkParts(const bundle::UnitInfo &unit, std::vector<Finding> &findi
     return true;
   const uint32_t inputs = functionOf(unit, Function::INPUT_GRADIENTS),
                  weights = functionOf(unit, Function::WEIGHT_GRADIENTS);
-  if (has(inputs, bundle::PARAMETER_GRADIENT, -1) ||
-      has(weights, bundle::BOUNDARY_IN_GRADIENT, -1))
+  if (has(inputs, bundle::PARAMETER_GRADIENT, -1) || has(weights, bundle::BOUNDARY_IN_GRADIENT, -1))
     return fail("the first part of its backward makes gradients of values only, the second those "
                 "of parameters only");
   for (const auto &argument :

@@ -1,7 +1,9 @@
 """Random valid plans train like one device: tilings of a tiny GPT, and of models other than language models, in f64.
 Every gradient, every loss and every parameter after 3 steps agree to 1e-9.
 
-    random_tilings.py [COUNT] [FIRST SEED] [PRECISION]     default 200 from 0
+    random_tilings.py [COUNT] [FIRST SEED] [PRECISION] [--groups]     default 200 from 0
+
+--groups: in place of every device, two devices divide its cells (tensor parallelism), in equal parts or 2:1.
 
 PRECISION is f64, or f64:bf16 or f64:f16, which round to low precision in f64 arithmetic. By default every third plan is
 in f64:bf16 and the others are in f64.
@@ -64,6 +66,23 @@ def split(plan, seed):
     return plan
 
 
+def grouped(plan, shares):
+    """The plan with two devices in place of each. State belongs to the parts of parameters, so its owners are the default; an order is of cells of devices, so the schedule is one for any tiling."""
+    devices = [d["name"] if isinstance(d, dict) else d for d in plan["devices"]]
+    plan["devices"] = [d + half for d in devices for half in "ab"]
+    plan["groups"] = [{"name": d, "devices": [d + "a", d + "b"], "shares": shares} for d in devices if any(c["device"] == d for c in plan["cells"])]
+    for name in ("durations", "links"):
+        plan.pop(name, None)
+    plan.get("state", {}).pop("groups", None)
+    if isinstance(plan.get("schedule"), dict) and ("order" in plan["schedule"] or "warmup_forwards" in plan["schedule"]):
+        plan["schedule"] = "steady_state"
+    for rule in plan.get("offload", []):
+        rule.pop("groups", None)
+        if "devices" in rule:
+            rule["devices"] = [d + half for d in rule["devices"] for half in "ab"]
+    return plan
+
+
 def zoo():
     """(name, model, batch, data): models of every shape, with losses of several kinds."""
     home = os.path.join(z.SMALL, "zoo")
@@ -88,9 +107,11 @@ def cases(folder, count, first):
 
 
 def main():
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-    first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    always = sys.argv[3] if len(sys.argv) > 3 else None
+    words = [word for word in sys.argv[1:] if word != "--groups"]
+    count = int(words[0]) if len(words) > 0 else 200
+    first = int(words[1]) if len(words) > 1 else 0
+    always = words[2] if len(words) > 2 else None
+    groups = "--groups" in sys.argv
     results, references, compiling, splitting = [], {}, 0.0, 0
     worst = 0.0
     with tempfile.TemporaryDirectory() as folder:
@@ -103,20 +124,23 @@ def main():
                 references[key] = bundle, outcome(folder, "one", data, bundle)
             reference_bundle, (loss, gradients, state) = references[key]
             devices = 1 + (seed * 7) % 6
-            cluster = z.cluster(folder, [f"d{i}" for i in range(devices)])
+            names = [f"d{i}{half}" for i in range(devices) for half in ("ab" if groups else [""])]
+            cluster = z.cluster(folder, names)
             plan_file = os.path.join(folder, "random.plan.json")
             begin = time.monotonic()
             z.call("random-plan", os.path.join(reference_bundle, "summary.pb"), devices, batch, seed, plan_file)
-            if seed % 2:
+            if seed % 2 or groups:
                 with open(plan_file) as f:
-                    plan = split(json.load(f), seed)
+                    plan = json.load(f)
+                plan = split(plan, seed) if seed % 2 else plan
+                plan = grouped(plan, [1, 1] if seed % 4 < 2 else [2, 1]) if groups else plan
                 with open(plan_file, "w") as f:
                     json.dump(plan, f)
             bundle = os.path.join(folder, "random.zorse")
             z.compile(model, bundle, cluster, batch, length, plan_file, training, precision)
             compiling += time.monotonic() - begin
             if seed % 2:
-                splitting += any(" W cell " in z.call("zorse-inspect", bundle, f"--program=d{d}")[1] for d in range(devices))
+                splitting += any(" W cell " in z.call("zorse-inspect", bundle, f"--program={name}")[1] for name in names)
             l, g, s = outcome(folder, "random", data, bundle)
             total = max(1e-30, max(float(np.max(np.abs(x))) for x in gradients.values()))
             error = max([z.relative(l, loss)] + [float(np.max(np.abs(g[k] - gradients[k]))) / total for k in gradients] +
@@ -131,7 +155,7 @@ def main():
             elif len(results) % 20 == 0:
                 print(f"{len(results)} plans: worst error {worst:.3g} (limit {LIMIT:g}), compiling {compiling:.0f} s", flush=True)
     results.append(splitting >= len(results) // 3)  # otherwise W is not tested
-    z.finish(results, f"{len(results) - 1} random tilings{' in ' + always if always else ''}, {splitting} of them with W: worst error {worst:.3g} (limit {LIMIT:g}), compiling {compiling:.1f} s together")
+    z.finish(results, f"{len(results) - 1} random tilings{' of groups' if groups else ''}{' in ' + always if always else ''}, {splitting} of them with W: worst error {worst:.3g} (limit {LIMIT:g}), compiling {compiling:.1f} s together")
 
 
 if __name__ == "__main__":

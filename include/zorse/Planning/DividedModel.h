@@ -19,7 +19,8 @@ struct UnitGroup {
   std::vector<uint32_t> units; ///< ascending
 };
 
-/// A summary with groups (ModelSummary.device_groups), and its compiled functions, if there are any.
+/// A summary with groups (ModelSummary.device_groups), and its compiled functions, if there are
+/// any.
 struct DividedModel {
   bundle::ModelSummary summary;
   std::optional<bundle::FunctionLibrary> functions;

@@ -15,7 +15,7 @@ struct GroupedResult {
   std::unique_ptr<DividedModel> model;
   /// Costs of `model`.
   std::optional<CostModel> costs;
-  uint32_t groupings = 0; ///< number of groupings that were searched
+  uint32_t groupings = 0;            ///< number of groupings that were searched
   std::optional<double> stepWithout; ///< seconds of the best plan without groups, if one fits
 };
 
@@ -23,13 +23,13 @@ struct GroupedResult {
 std::vector<UnitGroup> unitGroupsOf(const step::Plan &plan);
 
 /// Searches as searchPlan does, and also with the cluster's devices in groups of at most `maxSize`.
-/// Devices of a group are in one node. Groups of equal devices have equal shares; others have shares
-/// in proportion to their speed. A plan has groups only if it is better than all plans without, or
-/// if those do not fit.
+/// Devices of a group are in one node. Groups of equal devices have equal shares; others have
+/// shares in proportion to their speed. A plan has groups only if it is better than all plans
+/// without, or if those do not fit.
 ///
 /// For each grouping, the search runs on a cluster in which a group is one device: its time is that
-/// of its slowest part plus the exchanges, its memory what the parts of its devices permit. The plan
-/// found is then evaluated by the full expansion with the divided functions of all devices.
+/// of its slowest part plus the exchanges, its memory what the parts of its devices permit. The
+/// plan found is then evaluated by the full expansion with the divided functions of all devices.
 /// \param model  the model of `problem`
 Result<GroupedResult> searchWithGroups(const Problem &problem, const SearchOptions &options,
                                        uint32_t maxSize, DivisibleModel &model);

@@ -22,6 +22,8 @@ struct UnitGroup {
 /// Attribute of a `zorse.unit`: a dictionary from names of groups to the classes of their devices,
 /// in order.
 inline constexpr llvm::StringLiteral kGroupsAttr = "zorse.groups";
+/// Attribute of a module: the groups in their order, an array of {name, devices (number)}.
+inline constexpr llvm::StringLiteral kGroupOrderAttr = "zorse.group_order";
 /// Attribute of a parameter of such a class: the device has granules [first, first + count) of
 /// dimension `dim` (GranuleMap). Parameters without it are whole.
 inline constexpr llvm::StringLiteral kShardAttr = "zorse.shard";

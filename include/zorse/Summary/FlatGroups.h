@@ -11,8 +11,8 @@ namespace zorse {
 
 /// Fills `groups`, and the group and offset of each parameter, from the parameters (name, shape,
 /// type, trainable, decays) and the units that use them. A group never mixes trained and frozen
-/// parameters, element types, types of low-precision copies, or, in groups of devices, readers. In a
-/// group, parameters with weight decay are first. Each parameter is aligned to 512 bytes.
+/// parameters, element types, types of low-precision copies, or, in groups of devices, readers. In
+/// a group, parameters with weight decay are first. Each parameter is aligned to 512 bytes.
 /// \param copies  per parameter, the type in which units read it; unspecified: its own
 void layOutGroups(bundle::ModelSummary &summary, const std::vector<bundle::ElementType> &copies);
 
@@ -20,8 +20,9 @@ void layOutGroups(bundle::ModelSummary &summary, const std::vector<bundle::Eleme
 /// \param copies  as above; changed as the parameters are
 void dropUnreadParameters(bundle::ModelSummary &summary, std::vector<bundle::ElementType> &copies);
 
-/// Returns the name of a parameter that groups of devices divide at different places; empty if there
-/// is none. State has one owner per element, so groups that divide a parameter need equal cuts.
+/// Returns the name of a parameter that groups of devices divide at different places; empty if
+/// there is none. State has one owner per element, so groups that divide a parameter need equal
+/// cuts.
 std::string parameterWithDifferentCuts(const bundle::ModelSummary &summary);
 
 } // namespace zorse

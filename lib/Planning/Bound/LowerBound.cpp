@@ -185,31 +185,6 @@ struct Work {
   std::vector<double> seconds, pieces; ///< by kind of unit: total seconds; samples x units
 };
 
-/// Gives all devices of a group the order of the first: between two segments of a task, devices may
-/// execute others, so they may begin tasks in different orders.
-void alignMembers(step::Plan &plan) {
-  std::map<std::tuple<int32_t, int32_t, int64_t, uint32_t>, uint32_t> cellOf; // by rectangle,
-                                                                              // device
-  for (uint32_t c = 0; c < plan.cells.size(); ++c)
-    cellOf[{plan.cells[c].unitBegin, plan.cells[c].unitEnd, plan.cells[c].sampleBegin,
-            plan.cells[c].device}] = c;
-  for (const step::DeviceGroup &group : plan.groups)
-    for (size_t m = 1; m < group.devices.size(); ++m) {
-      std::vector<step::TaskId> order = plan.order[group.devices[0]];
-      bool all = order.size() == plan.order[group.devices[m]].size();
-      for (step::TaskId &task : order) {
-        const step::Cell &cell = plan.cells[task.cell];
-        const auto own =
-            cellOf.find({cell.unitBegin, cell.unitEnd, cell.sampleBegin, group.devices[m]});
-        all = all && own != cellOf.end();
-        if (all)
-          task.cell = own->second;
-      }
-      if (all)
-        plan.order[group.devices[m]] = std::move(order);
-    }
-}
-
 /// Returns the plan with its simulated task order made explicit, so that the same order runs under
 /// other costs.
 step::Plan withOrder(step::Plan plan, const step::StepGraph &graph) {
@@ -253,7 +228,6 @@ step::Plan withOrder(step::Plan plan, const step::StepGraph &graph) {
     for (uint32_t cell : silent)
       add(step::TaskKind::Backward, cell);
   }
-  alignMembers(plan);
   return plan;
 }
 

@@ -37,8 +37,8 @@ public:
   }
 
 private:
-  /// Adds the grouping with `sizeOf(class, devices of the class in a node)` devices per group. Of the
-  /// rest, every device is alone.
+  /// Adds the grouping with `sizeOf(class, devices of the class in a node)` devices per group. Of
+  /// the rest, every device is alone.
   template <typename SizeOf> void add(SizeOf sizeOf) {
     Grouping grouping;
     for (const auto &[node, ofNode] : nodes)
@@ -47,8 +47,8 @@ private:
                      grouped = devices.size() / size * size;
         for (size_t begin = 0; begin < devices.size(); begin += begin < grouped ? size : 1)
           addTeam(grouping, {devices.begin() + static_cast<long>(begin),
-                             devices.begin() + static_cast<long>(begin < grouped ? begin + size
-                                                                                 : begin + 1)});
+                             devices.begin() +
+                                 static_cast<long>(begin < grouped ? begin + size : begin + 1)});
       }
     keep(std::move(grouping));
   }
@@ -82,10 +82,11 @@ private:
     auto divides = [](const Team &team) { return team.isGroup(); };
     if (std::none_of(grouping.teams.begin(), grouping.teams.end(), divides))
       return;
-    grouping.uniform = std::all_of(
-        grouping.teams.begin(), grouping.teams.end(), [&](const Team &team) {
+    grouping.uniform =
+        std::all_of(grouping.teams.begin(), grouping.teams.end(), [&](const Team &team) {
           return team.shares.size() == grouping.teams[0].shares.size() &&
-                 std::equal(team.shares.begin(), team.shares.end(), grouping.teams[0].shares.begin(),
+                 std::equal(team.shares.begin(), team.shares.end(),
+                            grouping.teams[0].shares.begin(),
                             [](double a, double b) { return std::abs(a - b) < 1e-9; });
         });
     std::vector<std::vector<uint32_t>> sets;
@@ -98,7 +99,8 @@ private:
 
   const std::vector<double> &speeds;
   const uint32_t maxSize;
-  std::map<uint32_t, std::map<uint32_t, std::vector<uint32_t>>> nodes; ///< devices by node and class
+  std::map<uint32_t, std::map<uint32_t, std::vector<uint32_t>>> nodes; ///< devices by node and
+                                                                       ///< class
   std::set<uint32_t> classes;
   std::set<std::vector<std::vector<uint32_t>>> known; ///< devices of teams
   std::vector<Grouping> groupings;

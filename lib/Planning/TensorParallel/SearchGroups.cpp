@@ -36,7 +36,8 @@ public:
     SearchOptions own = options;
     own.excluded.clear();
     own.memoryHints = false;
-    if (!grouping.uniform) { // a unit has one division, so it is in one stage, and a stage is a team
+    if (!grouping.uniform) { // a unit has one division, so it is in one stage, and a stage is a
+                             // team
       if (options.pipelines > 1 || (options.stages && options.stages != grouping.teams.size()))
         return Status::success();
       own.pipelines = 1;
@@ -109,15 +110,19 @@ private:
     if (made.failed())
       return made.error();
     *divided = std::move(*made);
-    Result<CostModel> costs = CostModel::make(divided->summary, problem.cluster,
-                                              problem.costs.profile(), {});
+    Result<CostModel> costs =
+        CostModel::make(divided->summary, problem.cluster, problem.costs.profile(), {});
     if (costs.failed())
       return costs.error();
     const Problem whole{divided->summary, problem.cluster, *costs, problem.batch,
                         divided->functions ? &*divided->functions : nullptr};
     Result<Evaluation> evaluation = planning::evaluate(whole, found.plan);
-    if (evaluation.failed()) { FILE *f = fopen("/tmp/bad.json", "w"); fputs(step::writePlan(found.plan, divided->summary).c_str(), f); fclose(f);
-      return evaluation.error(); }
+    if (evaluation.failed()) {
+      FILE *f = fopen("/tmp/bad.json", "w");
+      fputs(step::writePlan(found.plan, divided->summary).c_str(), f);
+      fclose(f);
+      return evaluation.error();
+    }
     tried += found.tried;
     double needed = 0;
     for (size_t d = 0; d < problem.cluster.devices.size(); ++d)

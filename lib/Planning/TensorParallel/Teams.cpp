@@ -50,7 +50,7 @@ step::Plan planning::planOfDevices(const Problem &problem, const step::Plan &pla
   step::Plan made = plan;
   made.devices = planDevices(problem.cluster, productType(problem.summary));
   made.cells.clear();
-  made.owners.clear(); // they are of state groups of the undivided model
+  made.owners.clear();                 // they are of state groups of the undivided model
   std::map<uint32_t, int32_t> groupOf; // by team
   for (const step::Cell &cell : plan.cells) {
     const Team &team = grouping.teams[cell.device];

@@ -18,8 +18,8 @@ struct WholeDivision {
 
 /// A device, or devices that divide all units.
 struct Team {
-  std::vector<uint32_t> devices; ///< of the cluster, all in one node
-  std::vector<double> shares;    ///< by device; they add up to 1
+  std::vector<uint32_t> devices;           ///< of the cluster, all in one node
+  std::vector<double> shares;              ///< by device; they add up to 1
   const WholeDivision *division = nullptr; ///< by these shares; null for a device
 
   bool isGroup() const { return devices.size() > 1; }
@@ -28,7 +28,8 @@ struct Team {
 /// A division of a cluster into teams. Devices that are in none are not used.
 struct Grouping {
   std::vector<Team> teams;
-  /// Whether all teams divide units at the same places, so that several pipelines may contain a unit.
+  /// Whether all teams divide units at the same places, so that several pipelines may contain a
+  /// unit.
   bool uniform = false;
 };
 
@@ -43,8 +44,8 @@ std::vector<Grouping> makeGroupings(const Cluster &cluster, const CostModel &cos
 /// \param memory  fraction of the memory that may be used
 Cluster clusterOfTeams(const Cluster &cluster, const Grouping &grouping, double memory);
 
-/// Returns the costs of teams: of a group, the time of its slowest device plus that of the exchanges,
-/// one after the other.
+/// Returns the costs of teams: of a group, the time of its slowest device plus that of the
+/// exchanges, one after the other.
 /// \param costs  of all devices of the cluster and the undivided model
 CostModel costsOfTeams(const CostModel &costs, const Grouping &grouping);
 
