@@ -66,8 +66,13 @@ def split(plan, seed):
     return plan
 
 
-def grouped(plan, shares):
+def grouped(plan, seed):
     """The plan with two devices in place of each. State belongs to the parts of parameters, so its owners are the default; an order is of cells of devices, so the schedule is one for any tiling."""
+    shares = [1, 1] if seed % 4 < 2 else [2, 1]
+    if seed % 5 < 2:
+        plan["activations"] = ("recompute", "offload")[seed % 5]
+        for cell in plan["cells"]:
+            cell.pop("activations", None)
     devices = [d["name"] if isinstance(d, dict) else d for d in plan["devices"]]
     plan["devices"] = [d + half for d in devices for half in "ab"]
     plan["groups"] = [{"name": d, "devices": [d + "a", d + "b"], "shares": shares} for d in devices if any(c["device"] == d for c in plan["cells"])]
@@ -133,7 +138,7 @@ def main():
                 with open(plan_file) as f:
                     plan = json.load(f)
                 plan = split(plan, seed) if seed % 2 else plan
-                plan = grouped(plan, [1, 1] if seed % 4 < 2 else [2, 1]) if groups else plan
+                plan = grouped(plan, seed) if groups else plan
                 with open(plan_file, "w") as f:
                     json.dump(plan, f)
             bundle = os.path.join(folder, "random.zorse")

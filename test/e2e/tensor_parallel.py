@@ -2,6 +2,7 @@
 
     tensor_parallel.py
 """
+import json
 import os
 import subprocess
 import sys
@@ -56,6 +57,21 @@ def main():
         mutants = subprocess.run([os.path.join(z.BIN, "exchange-mutants"), bundles["group"]], capture_output=True, text=True)
         print(mutants.stdout.strip()[-600:], mutants.stderr, flush=True)
         results.append(mutants.returncode == 0)
+
+        # The planner divides a step of two samples over two nodes with fast links inside.
+        nodes = os.path.join(folder, "nodes.yaml")
+        with open(nodes, "w") as f:
+            f.write("name: two\nnodes:\n  - {name: n, count: 2, devices: [{name: c, kind: cpu, flops_per_second: 1e9, count: 2}]}\n"
+                    "links:\n  intra_node: {bandwidth: 100 GB/s, latency: 1 us}\n  inter_node: {bandwidth: 1 GB/s, latency: 50 us}\n")
+        found, bundle = os.path.join(folder, "found.plan.json"), os.path.join(folder, "found.zorse")
+        z.call("zorse-plan", MODEL, "--cluster", nodes, "--global-batch-size", 2, "--seq-length", LENGTH, "--tensor-parallel-size", 2, "--search-budget", 100, "--quiet", "-o", found)
+        with open(found) as f:
+            groups = json.load(f).get("groups", [])
+        results.append(z.check("groups that the planner chose, other than 2", abs(len(groups) - 2), 0))
+        z.compile(MODEL, bundle, nodes, 2, LENGTH, found)
+        z.compile(MODEL, bundles["one"], z.cluster(folder, ["a"]), 2, LENGTH)
+        one, group = (z.run(path, DATA, 6) for path in (bundles["one"], bundle))
+        results.append(z.check("losses of the planner's groups", z.relative([m["loss"] for m in group], [m["loss"] for m in one]), 1e-5))
 
         results += [
             refused(folder, "share", "has no share of the", groups=[{"name": "g", "devices": ["a", "b"], "shares": [1000, 1]}]),
