@@ -18,6 +18,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <map>
 
@@ -208,7 +209,55 @@ bool makeDirectories(Session &session, std::unique_ptr<codegen::PrivateDirectory
 
 } // namespace
 
+/// Writes a plan with groups of devices to a folder if there is one that is better than all others.
+/// Returns false after an error message. \param path  receives its path
+static bool writeGroupedPlan(const CompileOptions &given,
+                             std::unique_ptr<codegen::PrivateDirectory> &folder,
+                             std::string &path) {
+  CompileOptions options = given;
+  options.quiet = true;
+  options.weights = Weights::Later;
+  options.last = Stage::Lowered;
+  options.emit = Emit::Nothing;
+  options.dumpDir.clear();
+  Session session(options, Stage::Lowered);
+  const std::optional<Model> model = makeModule(session);
+  if (!model)
+    return false;
+  Result<std::optional<std::string>> plan = planWithGroups(given, *model->imported.module);
+  if (plan.failed())
+    return succeeded(told(plan.error()));
+  if (!*plan)
+    return true;
+  llvm::Expected<std::unique_ptr<codegen::PrivateDirectory>> made =
+      codegen::PrivateDirectory::create("zorse-plan");
+  if (!made) {
+    printError(llvm::toString(made.takeError()));
+    return false;
+  }
+  folder = std::move(*made);
+  path = folder->path() + "/plan.json";
+  std::error_code failure;
+  llvm::raw_fd_ostream file(path, failure);
+  file << **plan;
+  file.close();
+  if (failure || file.has_error())
+    printError(path + ": cannot be written");
+  return !failure && !file.has_error();
+}
+
 bool compileModel(const CompileOptions &options) {
+  if (options.tensorParallelSize > 1 && options.plan.empty() &&
+      lastStage(options) >= Stage::Plan) {
+    if (const std::string problem = problemAtStart(options); !problem.empty()) {
+      printError(problem);
+      return false;
+    }
+    CompileOptions planned = options;
+    planned.tensorParallelSize = 1;
+    std::unique_ptr<codegen::PrivateDirectory> folder;
+    return writeGroupedPlan(options, folder, planned.plan) && compileModel(planned);
+  }
   Session session(options, lastStage(options));
   std::unique_ptr<codegen::PrivateDirectory> temporary;
   if (!makeDirectories(session, temporary))

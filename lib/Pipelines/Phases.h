@@ -26,6 +26,12 @@ struct Model {
 /// Returns nothing after an error message. A remark of the context summarizes the import.
 std::optional<Model> importModel(const CompileOptions &options, mlir::MLIRContext &context);
 
+/// Searches for a plan, also with groups of up to options.tensorParallelSize devices.
+/// \param module  after zorse-lower-functions
+/// \returns the plan as text if it has groups
+Result<std::optional<std::string>> planWithGroups(const CompileOptions &options,
+                                                  mlir::ModuleOp module);
+
 /// Replaces defaults by the optimizer in the file; options that the caller gave are kept. Returns a
 /// human-readable line, or nothing.
 std::string adoptOptimizer(const FileTraining &training, const CompileOptions &options,

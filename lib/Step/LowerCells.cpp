@@ -322,7 +322,7 @@ private:
     if (cells.size() > 1)
       return addExchangingTasks(cells, kind, task);
     const uint32_t op = addTask(cells[0], kind, 1);
-    x.cells[cells[0]].*task = {op, op};
+    x.cells[cells[0]].*task = {op, op, x.ops[op].duration};
   }
 
   /// Adds the task of the devices of a group: a sequence of ops per device, with an exchange
@@ -332,7 +332,8 @@ private:
     const std::vector<TaskExchange> exchanges = exchangesOf(x, cells[0], kind);
     const size_t ops = exchanges.size() + 1;
     for (uint32_t c : cells)
-      x.cells[c].*task = {addTask(c, kind, ops), static_cast<uint32_t>(x.ops.size() - 1)};
+      x.cells[c].*task = {addTask(c, kind, ops), static_cast<uint32_t>(x.ops.size() - 1),
+                          x.taskSeconds(c, kind)};
     for (const TaskExchange &exchange : exchanges) {
       const auto [first, last] = addExchange(x, cells, kind, exchange);
       for (uint32_t c : cells)
@@ -515,7 +516,7 @@ private:
     // complete after B, so no port is connected.
     if (x.plan.schedule.splitBackward) {
       const uint32_t op = addTask(c, TaskKind::Weights, 1);
-      info.weights = {op, op};
+      info.weights = {op, op, x.ops[op].duration};
       x.addEdge(info.backward.end, info.weights.begin);
     }
     for (size_t i = 0; i < shape.gradIn.size(); ++i)

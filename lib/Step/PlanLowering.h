@@ -270,6 +270,7 @@ struct ChunkGroup {
 /// complete after `end`.
 struct CellTask {
   uint32_t begin = kNone, end = kNone;
+  double seconds = 0; ///< of all its ops
   bool exists() const { return begin != kNone; }
 };
 

@@ -47,6 +47,7 @@ class CompileOptions(ModelOptions, StateOptions, total=False):
     """Options of zorse-compile."""
     profile: Path | Sequence[Path]
     plan: Path
+    tensor_parallel_size: int  #: maximum number of devices that divide a unit, without a plan
     weights: Literal["auto", "embed", "reference", "defer"]
     num_threads: int
     cpu_arch: str
@@ -125,6 +126,7 @@ class PlanOptions(ModelOptions, StateOptions, total=False):
     max_price: float  #: maximum cost per hour
     pipeline_stages: int
     num_pipelines: int
+    tensor_parallel_size: int  #: maximum number of devices that divide a unit
     max_micro_batch_size: int
     pipeline_schedule: str
     overlap_comm: bool

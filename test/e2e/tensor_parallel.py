@@ -68,7 +68,9 @@ def main():
         with open(found) as f:
             groups = json.load(f).get("groups", [])
         results.append(z.check("groups that the planner chose, other than 2", abs(len(groups) - 2), 0))
-        z.compile(MODEL, bundle, nodes, 2, LENGTH, found)
+        z.compile(MODEL, bundle, nodes, 2, LENGTH, extra=("--tensor-parallel-size", 2))
+        with open(os.path.join(bundle, "plan.json")) as f:
+            results.append(z.check("groups in the bundle, other than 2", abs(len(json.load(f).get("groups", [])) - 2), 0))
         z.compile(MODEL, bundles["one"], z.cluster(folder, ["a"]), 2, LENGTH)
         one, group = (z.run(path, DATA, 6) for path in (bundles["one"], bundle))
         results.append(z.check("losses of the planner's groups", z.relative([m["loss"] for m in group], [m["loss"] for m in one]), 1e-5))

@@ -113,14 +113,13 @@ struct Remark {
 
 const Remark kRemarks[] = {
     {"tp tensor-parallel tensor-parallel-size tensor-model-parallel-size",
-     "zorse-plan --tensor-parallel-size=N searches for plans with tensor parallelism; pass the "
-     "plan "
-     "with --plan"},
+     "--tensor-parallel-size=N of zorse-compile and zorse-plan searches for plans with tensor "
+     "parallelism"},
     {"cp context-parallel context-parallel-size sequence-parallel ep "
      "expert-parallel expert-parallel-size expert-model-parallel-size",
      "context and expert parallelism are not supported; the planner divides the model into "
-     "pipeline stages, the samples among devices and, with --tensor-parallel-size of zorse-plan, "
-     "units among devices of a node"},
+     "pipeline stages, the samples among devices and, with --tensor-parallel-size, units among "
+     "devices of a node"},
     {"pp pipeline-parallel pipeline-parallel-size pipeline-model-parallel-size dp "
      "data-parallel data-parallel-size micro-batch-size num-microbatches "
      "gradient-accumulation-steps accumulate-grad-batches accum-steps "

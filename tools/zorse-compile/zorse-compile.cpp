@@ -41,6 +41,10 @@ void addOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
       ->expected(1);
   app.add_option("--plan", o.plan,
                  "plan.json to use (docs/reference/plan-json.md); default: search for a plan");
+  app.add_option("--tensor-parallel-size", o.tensorParallelSize,
+                 "without --plan: maximum number of devices of a node that divide units among them "
+                 "(tensor parallelism), where that is faster (default: 1)")
+      ->check(CLI::Range(1, 64));
   app.add_option("-o,--output", o.output, "output directory for the bundle");
   app.add_option("--rebuild-kernels", o.rebuild,
                  "bundle from another source to recompile from this model, including its machine "

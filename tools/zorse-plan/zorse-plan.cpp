@@ -9,6 +9,7 @@
 
 #include "zorse/Base/Format.h"
 #include "zorse/Baselines/Baselines.h"
+#include "zorse/Pipelines/DivisibleOnnx.h"
 #include "zorse/Planning/Report.h"
 #include "zorse/Planning/Search.h"
 #include "zorse/Planning/TensorParallel.h"
@@ -317,13 +318,7 @@ std::string whyNotDivisible(const Options &o, const planning::Cluster &cluster,
   if (!model)
     return "--tensor-parallel-size needs an ONNX file or --model-shape: units of other models "
            "cannot be divided";
-  if (o.shape.empty())
-    for (const planning::ClusterDevice &device : cluster.devices)
-      if (device.kind != "cpu")
-        return "--tensor-parallel-size: device '" + device.name + "' is of kind " + device.kind +
-               "; groups of devices are compiled only for kind cpu yet. --model-shape plans for "
-               "any kind";
-  return {};
+  return o.shape.empty() ? pipelines::whyNotGrouped(cluster) : "";
 }
 
 /// Searches also with groups of devices. \param result  receives how they divide the model
@@ -377,6 +372,9 @@ Result<step::Plan> choosePlan(const std::string &planner, const planning::Proble
     found = std::string("by ") + baseline.title;
     return planAs(baseline, problem);
   }
+  if (problem.summary.device_groups_size())
+    return userError("the bundle's units are divided by the groups of its plan (tensor "
+                     "parallelism): to search for plans, pass the ONNX file instead");
   Result<planning::SearchResult> result = planning::searchPlan(problem, search);
   if (search.progress)
     fputs("\r\x1b[K", stderr);

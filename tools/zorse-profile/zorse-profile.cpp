@@ -58,6 +58,10 @@ public:
   /// \param ordinal  index of its hardware unit.
   /// \param threadsHere  threads of all devices of this host
   Result<planning::DeviceProfile> device(uint32_t index, int ordinal, int threadsHere) {
+    if (bundle.summary.device_groups_size())
+      return userError("the bundle's units are divided by groups of devices (tensor parallelism), "
+                       "whose functions cannot be measured alone: profile a bundle of this model "
+                       "that was compiled with a plan without \"groups\"");
     Result<std::vector<double>> shares = deviceFactors("--throttle", o.throttle, 1, bundle);
     if (shares.failed())
       return shares.error();

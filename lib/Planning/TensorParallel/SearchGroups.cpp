@@ -5,8 +5,10 @@
 #include "zorse/Step/UnitTasks.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
+#include <tuple>
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -32,14 +34,17 @@ public:
       : problem(problem), options(options), model(model) {}
 
   /// Searches with one grouping; keeps the result if it is the best so far.
-  Status run(Grouping grouping) {
+  /// \param candidates  budget; 0: by the problem size
+  /// \returns seconds of a step; infinity: no plan fits
+  Result<double> run(Grouping grouping, uint32_t candidates) {
     SearchOptions own = options;
+    own.candidates = candidates;
     own.excluded.clear();
     own.memoryHints = false;
     if (!grouping.uniform) { // a unit has one division, so it is in one stage, and a stage is a
                              // team
       if (options.pipelines > 1 || (options.stages && options.stages != grouping.teams.size()))
-        return Status::success();
+        return kNone;
       own.pipelines = 1;
       own.stages = static_cast<uint32_t>(grouping.teams.size());
     }
@@ -64,14 +69,18 @@ public:
       if (found.failed())
         return userError(found.message());
       found->plan = planOfDevices(problem, found->plan, grouping);
-      const Result<double> needed = evaluate(std::move(*found));
-      if (needed.failed() || *needed <= 1)
-        return needed.failed() ? Status(needed.error()) : Status::success();
+      double step = 0;
+      const Result<double> needed = evaluate(std::move(*found), step);
+      if (needed.failed())
+        return needed.error();
+      if (*needed <= 1)
+        return step;
       memory /= *needed * 1.02;
     }
-    return Status::success();
+    return kNone;
   }
 
+  static constexpr double kNone = std::numeric_limits<double>::infinity();
   GroupedResult result;
   bool any = false;   ///< `result` has a plan
   uint32_t tried = 0; ///< simulated candidates
@@ -103,8 +112,9 @@ private:
   }
 
   /// Evaluates a plan of devices by its full expansion, and keeps it if it fits and is the best.
+  /// \param step  receives its seconds
   /// \returns the memory that the fullest device needs, relative to what it has
-  Result<double> evaluate(SearchResult found) {
+  Result<double> evaluate(SearchResult found, double &step) {
     auto divided = std::make_unique<DividedModel>();
     Result<DividedModel> made = model.divide(unitGroupsOf(found.plan));
     if (made.failed())
@@ -129,6 +139,7 @@ private:
       if (const uint64_t capacity = problem.cluster.devices[d].capacity())
         needed = std::max(needed, double(evaluation->memory[d]) / double(capacity));
     found.evaluation = std::move(*evaluation);
+    step = found.evaluation.step;
     if (found.evaluation.shortfallBytes > 0)
       return std::max(needed, 1.01);
     if (!any || better(found, result.best)) {
@@ -173,13 +184,25 @@ Result<GroupedResult> planning::searchWithGroups(const Problem &problem,
   std::string failure;
   const std::vector<Grouping> groupings =
       makeGroupings(problem.cluster, problem.costs, usable, speedsOf(problem), maxSize);
+  // A small budget ranks the groupings. The best one has the whole budget, unless it is far behind
+  // the plan without groups.
+  constexpr uint32_t kRanking = 300;
+  constexpr double kFarBehind = 1.25;
+  const bool small = options.candidates > 0 && options.candidates <= kRanking;
+  double fastest = GroupSearch::kNone;
+  const Grouping *best = nullptr;
   for (const Grouping &grouping : groupings) {
     if (options.stages > grouping.teams.size())
       continue;
-    if (Status status = search.run(grouping); status.failed())
-      failure = status.message();
+    const Result<double> step = search.run(grouping, small ? options.candidates : kRanking);
+    if (step.failed())
+      failure = step.message();
+    else if (*step < fastest)
+      std::tie(fastest, best) = std::tuple(*step, &grouping);
     ++search.result.groupings;
   }
+  if (best && !small && (alone.failed() || fastest < kFarBehind * alone->evaluation.step))
+    (void)search.run(*best, options.candidates);
   if (alone.failed() && !search.any)
     return userError(alone.message() + (failure.empty() ? "" : "\nwith groups: " + failure));
   if (!alone.failed())

@@ -45,7 +45,7 @@ std::vector<Grouping> makeGroupings(const Cluster &cluster, const CostModel &cos
 Cluster clusterOfTeams(const Cluster &cluster, const Grouping &grouping, double memory);
 
 /// Returns the costs of teams: of a group, the time of its slowest device plus that of the
-/// exchanges, one after the other.
+/// exchanges.
 /// \param costs  of all devices of the cluster and the undivided model
 CostModel costsOfTeams(const CostModel &costs, const Grouping &grouping);
 

@@ -46,7 +46,7 @@ private:
       for (uint32_t c : x.cellsOf[d])
         for (const CellTask *task :
              {&x.cells[c].forward, &x.cells[c].backward, &x.cells[c].weights})
-          busy += task->exists() ? x.ops[task->begin].duration : 0;
+          busy += task->seconds;
       max = std::max(max, busy);
     }
     for (double load : x.linkLoads)
@@ -74,13 +74,15 @@ private:
         }
         const ModelChunk &chunk = x.chunks[x.chunkOf[c]];
         const ChunkGroup &chunkGroup = x.chunkGroups[chunk.chunkGroup];
+        const double seconds =
+            (backwards ? x.cells[c].backward : x.cells[c].forward).seconds;
         double &previous = after[x.chunkOf[c]], &wait = waits[chunk.chunkGroup][backwards];
         if (c == chunk.cells[0] && wait < 0)
           wait =
-              slots[chunk.device].reserve(time[op], x.ops[op].duration,
+              slots[chunk.device].reserve(time[op], seconds,
                                           cycleTime / static_cast<double>(chunkGroup.cells.size()));
         time[op] = std::max(time[op] + wait, previous);
-        previous = time[op] + x.ops[op].duration;
+        previous = time[op] + seconds;
       }
       const ScheduledOp &o = x.ops[op];
       if (o.needsAdmission && o.work == Work::Transfer)
@@ -140,8 +142,8 @@ private:
       double longest = 0;
       int64_t maxRows = 0;
       for (uint32_t c : chunkGroup.cells) {
-        const uint32_t backward = x.cells[c].backward.begin;
-        longest = std::max(longest, time[backward] + x.ops[backward].duration -
+        const CellTask &backward = x.cells[c].backward;
+        longest = std::max(longest, time[backward.begin] + backward.seconds -
                                         std::min(instruction[c], time[x.cells[c].forward.begin]));
         maxRows = std::max(maxRows, x.plan.cells[c].rows());
       }

@@ -1,0 +1,36 @@
+#include "Phases.h"
+#include "Planned.h"
+
+#include "zorse/Pipelines/DivisibleOnnx.h"
+#include "zorse/Planning/TensorParallel.h"
+#include "zorse/Summary/Summary.h"
+#include "zorse/Units/Units.h"
+
+using namespace mlir;
+
+namespace zorse::pipelines {
+
+Result<std::optional<std::string>> planWithGroups(const CompileOptions &options, ModuleOp module) {
+  Result<PlanInputs> inputs = readPlanInputs(module);
+  if (inputs.failed())
+    return inputs.error();
+  if (const std::string why = whyNotGrouped(inputs->cluster); !why.empty())
+    return userError(why);
+  Result<planning::CostModel> costs = planning::CostModel::make(
+      inputs->summary, inputs->cluster, inputs->profile ? &*inputs->profile : nullptr, {});
+  if (costs.failed())
+    return userError(inputs->clusterFile + ": " + costs.message());
+  const planning::Problem problem{inputs->summary, inputs->cluster, *costs,
+                                  options.batch / samplesPerRow(inputs->summary),
+                                  &inputs->library};
+  DivisibleOnnx model(options);
+  Result<planning::GroupedResult> found = planning::searchWithGroups(
+      problem, planning::SearchOptions(), options.tensorParallelSize, model);
+  if (found.failed())
+    return userError(inputs->clusterFile + ": no plan was found: " + found.message());
+  if (!found->model)
+    return std::optional<std::string>();
+  return std::optional(step::writePlan(found->best.plan, found->model->summary));
+}
+
+} // namespace zorse::pipelines
