@@ -247,8 +247,7 @@ static bool writeGroupedPlan(const CompileOptions &given,
 }
 
 bool compileModel(const CompileOptions &options) {
-  if (options.tensorParallelSize > 1 && options.plan.empty() &&
-      lastStage(options) >= Stage::Plan) {
+  if (options.tensorParallelSize > 1 && options.plan.empty() && lastStage(options) >= Stage::Plan) {
     if (const std::string problem = problemAtStart(options); !problem.empty()) {
       printError(problem);
       return false;

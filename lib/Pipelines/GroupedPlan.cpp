@@ -21,8 +21,7 @@ Result<std::optional<std::string>> planWithGroups(const CompileOptions &options,
   if (costs.failed())
     return userError(inputs->clusterFile + ": " + costs.message());
   const planning::Problem problem{inputs->summary, inputs->cluster, *costs,
-                                  options.batch / samplesPerRow(inputs->summary),
-                                  &inputs->library};
+                                  options.batch / samplesPerRow(inputs->summary), &inputs->library};
   DivisibleOnnx model(options);
   Result<planning::GroupedResult> found = planning::searchWithGroups(
       problem, planning::SearchOptions(), options.tensorParallelSize, model);

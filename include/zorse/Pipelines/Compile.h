@@ -53,8 +53,8 @@ struct CompileOptions {
   std::string output;                ///< bundle directory; empty: no bundle is written
   std::string rebuild;               ///< bundle whose kernels are rebuilt; empty: none
 
-  /// Maximum number of devices that divide a unit; above 1, and without a plan, plans with groups of
-  /// devices are also searched.
+  /// Maximum number of devices that divide a unit; above 1, and without a plan, plans with groups
+  /// of devices are also searched.
   uint32_t tensorParallelSize = 1;
   int64_t batch = 0;             ///< samples per step
   int64_t batchNormRows = 0;     ///< samples per batch norm statistics; 0: batch norm is an error

@@ -74,13 +74,11 @@ private:
         }
         const ModelChunk &chunk = x.chunks[x.chunkOf[c]];
         const ChunkGroup &chunkGroup = x.chunkGroups[chunk.chunkGroup];
-        const double seconds =
-            (backwards ? x.cells[c].backward : x.cells[c].forward).seconds;
+        const double seconds = (backwards ? x.cells[c].backward : x.cells[c].forward).seconds;
         double &previous = after[x.chunkOf[c]], &wait = waits[chunk.chunkGroup][backwards];
         if (c == chunk.cells[0] && wait < 0)
-          wait =
-              slots[chunk.device].reserve(time[op], seconds,
-                                          cycleTime / static_cast<double>(chunkGroup.cells.size()));
+          wait = slots[chunk.device].reserve(
+              time[op], seconds, cycleTime / static_cast<double>(chunkGroup.cells.size()));
         time[op] = std::max(time[op] + wait, previous);
         previous = time[op] + seconds;
       }
