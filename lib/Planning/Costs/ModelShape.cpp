@@ -239,7 +239,6 @@ private:
   void divideParameters(bundle::UnitInfo &unit, ShapeClass::Kind kind, const Ranges &ranges,
                         size_t m) {
     for (int p = 0; p < unit.parameters_size(); ++p) {
-      const std::string name = out.parameters(static_cast<int>(unit.parameters(p))).name();
       const bool down = kind == ShapeClass::Mlp && p == 3,
                  result = kind == ShapeClass::Attention && p == 4;
       if (kind == ShapeClass::Embedding || p == 0) {

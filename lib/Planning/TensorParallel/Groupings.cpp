@@ -90,6 +90,7 @@ private:
                             [](double a, double b) { return std::abs(a - b) < 1e-9; });
         });
     std::vector<std::vector<uint32_t>> sets;
+    sets.reserve(grouping.teams.size());
     for (const Team &team : grouping.teams)
       sets.push_back(team.devices);
     std::sort(sets.begin(), sets.end());

@@ -166,6 +166,7 @@ std::vector<UnitGroup> planning::unitGroupsOf(const step::Plan &plan) {
     for (int32_t u = cell.unitBegin; cell.group >= 0 && u < cell.unitEnd; ++u)
       units[static_cast<size_t>(cell.group)].insert(static_cast<uint32_t>(u));
   std::vector<UnitGroup> groups;
+  groups.reserve(plan.groups.size());
   for (size_t g = 0; g < plan.groups.size(); ++g)
     groups.push_back(
         {plan.groups[g].name, plan.groups[g].shares, {units[g].begin(), units[g].end()}});

@@ -45,6 +45,7 @@ private:
                          bool sums) {
     sim::Traffic traffic(costs.network());
     std::vector<sim::Piece> parts;
+    parts.reserve(devices.size());
     for (uint32_t device : devices)
       parts.push_back({device, bytes / double(devices.size())});
     double start = 0;
@@ -117,6 +118,7 @@ CostModel CostModel::ofTeams(const CostModel &costs, const std::vector<Team> &te
     if (from.topology.cpu_communication_costs_size())
       *made->topology.add_cpu_communication_costs() = from.topology.cpu_communication_costs(first);
     std::vector<uint32_t> devices;
+    devices.reserve(team.devices.size());
     for (uint32_t d : team.devices)
       devices.push_back(from.deviceClass[d]);
     const GroupTimes times{team, ExchangeTimes(costs, team.devices)};
@@ -133,6 +135,7 @@ CostModel CostModel::ofTeams(const CostModel &costs, const std::vector<Team> &te
           ofTeam.curves[c * kUnitTasks + size_t(task)] = times.curve(unitOf[c], task);
       auto rate = [&](Rate DeviceTimes::*of, bool shared) {
         std::vector<Rate> rates;
+        rates.reserve(devices.size());
         for (uint32_t c : devices)
           rates.push_back(from.times[c].*of);
         ofTeam.*of = slowest(rates, shared ? team.shares : std::vector<double>());
