@@ -204,7 +204,9 @@ def options(c):
                          ("--wd=0.1", "--weight-decay"), ("--gradient-checkpointing", "--recompute"), ("--output-dir=x", "--output")):
         said("zorse-compile", option, f"did you mean {ours} ")
     said("zorse-run", "--batch-size=8", "--global-batch-size is an option of zorse-compile")
-    said("zorse-compile", "--tensor-parallel-size=2", "tensor, context and expert parallelism are not supported")
+    said("zorse-compile", "--context-parallel-size=2", "context and expert parallelism are not supported")
+    said("zorse-compile", "--tensor-model-parallel-size=2", "did you mean --tensor-parallel-size ")
+    said("zorse-run", "--tensor-parallel-size=2", "of zorse-compile and zorse-plan searches for plans with tensor parallelism")
     said("zorse-compile", "--micro-batch-size=2", "the planner decides this")
     said("zorse-plan", "--pipeline-model-parallel-size=2", "did you mean --pipeline-stages ")
     said("zorse-compile", "--zero-stage=3", "the planner shards and offloads")

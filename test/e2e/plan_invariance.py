@@ -12,6 +12,7 @@ import numpy as np
 import harness as z
 
 BATCH, LENGTH, UNITS = 8, 32, 8  # embedding, 3 x (attention, mlp), head with the loss
+NODES = {"tensor-parallel-nodes": [["a", "b"], ["c", "d"]]}  # of plans whose devices are not in one node
 
 
 def plans():
@@ -46,18 +47,17 @@ def plans():
     out["tensor-parallel-stage-split"] = (*out["tensor-parallel-stage"][:2], {**group, "schedule": "1f1b", "split_backward": True})
     two = {"groups": [*uneven["groups"], {"name": "h", "devices": ["c", "d"]}]}
     out["tensor-parallel-nodes"] = (list("abcd"), [(0, 3, s, s + 2, "g") for s in range(0, 8, 2)] + [(3, u, s, s + 4, "h") for s in (0, 4)],
-                                    {**two, "nodes": [["a", "b"], ["c", "d"]], "schedule": "1f1b"})
+                                    {**two, "schedule": "1f1b"})
     out["tensor-parallel-replicas"] = (list("abcd"), [(0, u, 0, 4, "g"), (0, u, 4, 8, "h")],
                                        {"groups": [*group["groups"], {"name": "h", "devices": ["c", "d"]}]})
     return out
 
 
 def trained(folder, model, data, name, devices, cells, more, steps, training, precision):
-    nodes, more = more.get("nodes"), {key: value for key, value in more.items() if key != "nodes"}
     tag = f"{name}-{training['optimizer']}-{precision}"
     bundle, gradients, checkpoint = (os.path.join(folder, tag + s) for s in (".zorse", ".g", ".c"))
     plan_file = z.plan(folder, tag, BATCH, devices, cells, **more) if cells else None
-    z.compile(model, bundle, z.cluster(folder, devices, nodes), BATCH, LENGTH, plan_file, training, precision)
+    z.compile(model, bundle, z.cluster(folder, devices, NODES.get(name)), BATCH, LENGTH, plan_file, training, precision)
     metrics = z.run(bundle, data, steps, gradients=gradients, checkpoint=checkpoint)
     return [m["loss"] for m in metrics], [m["grad_norm"] for m in metrics], z.safetensors(gradients), z.safetensors(checkpoint)
 
