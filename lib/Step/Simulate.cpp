@@ -286,9 +286,9 @@ private:
 
   // ---- Admission: a cell's first ops wait until the limits of its group permit.
   //
-  // Of the devices that divide a cell, the first decides for all: if each admitted cells on its
-  // own, two of them could wait for each other's part of different cells. The others begin tasks in
-  // the order of the first.
+  // The first device of a group decides for all devices that divide a cell, and the others begin
+  // tasks in its order. If each admitted cells by itself, two devices could wait for each other's
+  // part of different cells.
 
   bool isFollower(uint32_t cell) const {
     return !leaderOf.empty() && cell != kNone && leaderOf[cell] != cell;
@@ -431,7 +431,7 @@ private:
                [&](uint32_t c) { deferring[x.plan.cells[c].device] += admission.deferred[c]; });
   }
 
-  /// Whether no device of a cell has bytes left for it, though others have been admitted.
+  /// Whether a device of the cell has other cells admitted and not enough bytes left for this one.
   bool exceedsMemory(uint32_t cell) const {
     bool exceeds = false;
     eachMember(cell, [&](uint32_t c) {

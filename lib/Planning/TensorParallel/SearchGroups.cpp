@@ -50,7 +50,7 @@ public:
     }
     for (Team &team : grouping.teams)
       if (team.isGroup()) {
-        Result<const WholeDivision *> division = divide(team.shares);
+        Result<const CostedDivision *> division = divideAll(team.shares);
         if (division.failed())
           return userError(division.message());
         team.division = *division;
@@ -92,22 +92,29 @@ public:
   }
 
 private:
-  /// Returns the model with all units divided by shares. It lives as long as the search.
-  Result<const WholeDivision *> divide(const std::vector<double> &shares) {
-    std::unique_ptr<WholeDivision> &known = divisions[shares];
-    if (known)
-      return known.get();
-    UnitGroup group{"tp", shares, {}};
-    for (int u = 0; u < problem.summary.units_size(); ++u)
-      group.units.push_back(static_cast<uint32_t>(u));
-    Result<DividedModel> made = model.divide({group});
+  Result<CostedDivision> divide(const std::vector<UnitGroup> &groups) {
+    Result<DividedModel> made = model.divide(groups);
     if (made.failed())
       return made.error();
     Result<CostModel> costs =
         CostModel::make(made->summary, problem.cluster, problem.costs.profile(), {});
     if (costs.failed())
       return costs.error();
-    known = std::make_unique<WholeDivision>(WholeDivision{std::move(*made), std::move(*costs)});
+    return CostedDivision{std::move(*made), std::move(*costs)};
+  }
+
+  /// Returns the model with all units divided by shares. It lives as long as the search.
+  Result<const CostedDivision *> divideAll(const std::vector<double> &shares) {
+    std::unique_ptr<CostedDivision> &known = divisions[shares];
+    if (known)
+      return known.get();
+    UnitGroup group{"tp", shares, {}};
+    for (int u = 0; u < problem.summary.units_size(); ++u)
+      group.units.push_back(static_cast<uint32_t>(u));
+    Result<CostedDivision> made = divide({group});
+    if (made.failed())
+      return made.error();
+    known = std::make_unique<CostedDivision>(std::move(*made));
     return known.get();
   }
 
@@ -115,24 +122,15 @@ private:
   /// \param step  receives its seconds
   /// \returns the memory that the fullest device needs, relative to what it has
   Result<double> evaluate(SearchResult found, double &step) {
-    auto divided = std::make_unique<DividedModel>();
-    Result<DividedModel> made = model.divide(unitGroupsOf(found.plan));
-    if (made.failed())
-      return made.error();
-    *divided = std::move(*made);
-    Result<CostModel> costs =
-        CostModel::make(divided->summary, problem.cluster, problem.costs.profile(), {});
-    if (costs.failed())
-      return costs.error();
-    const Problem whole{divided->summary, problem.cluster, *costs, problem.batch,
-                        divided->functions ? &*divided->functions : nullptr};
+    Result<CostedDivision> divided = divide(unitGroupsOf(found.plan));
+    if (divided.failed())
+      return divided.error();
+    const std::optional<bundle::FunctionLibrary> &functions = divided->model.functions;
+    const Problem whole{divided->model.summary, problem.cluster, divided->costs, problem.batch,
+                        functions ? &*functions : nullptr};
     Result<Evaluation> evaluation = planning::evaluate(whole, found.plan);
-    if (evaluation.failed()) {
-      FILE *f = fopen("/tmp/bad.json", "w");
-      fputs(step::writePlan(found.plan, divided->summary).c_str(), f);
-      fclose(f);
+    if (evaluation.failed())
       return evaluation.error();
-    }
     tried += found.tried;
     double needed = 0;
     for (size_t d = 0; d < problem.cluster.devices.size(); ++d)
@@ -145,8 +143,8 @@ private:
     if (!any || better(found, result.best)) {
       found.strategy = Strategy();
       result.best = std::move(found);
-      result.costs = std::move(*costs);
-      result.model = std::move(divided);
+      result.costs = std::move(divided->costs);
+      result.model = std::make_unique<DividedModel>(std::move(divided->model));
       any = true;
     }
     return needed;
@@ -155,7 +153,7 @@ private:
   const Problem &problem;
   const SearchOptions &options;
   DivisibleModel &model;
-  std::map<std::vector<double>, std::unique_ptr<WholeDivision>> divisions; ///< by shares
+  std::map<std::vector<double>, std::unique_ptr<CostedDivision>> divisions; ///< by shares
 };
 
 } // namespace

@@ -10,17 +10,17 @@
 
 namespace zorse::planning {
 
-/// A model with all units divided by one group, and its costs on all devices of the cluster.
-struct WholeDivision {
+/// A divided model, and its costs on all devices of the cluster.
+struct CostedDivision {
   DividedModel model;
   CostModel costs;
 };
 
 /// A device, or devices that divide all units.
 struct Team {
-  std::vector<uint32_t> devices;           ///< of the cluster, all in one node
-  std::vector<double> shares;              ///< by device; they add up to 1
-  const WholeDivision *division = nullptr; ///< by these shares; null for a device
+  std::vector<uint32_t> devices;            ///< of the cluster, all in one node
+  std::vector<double> shares;               ///< by device; they add up to 1
+  const CostedDivision *division = nullptr; ///< of all units, by these shares; null for a device
 
   bool isGroup() const { return devices.size() > 1; }
 };
