@@ -140,6 +140,9 @@ private:
     step = found.evaluation.step;
     if (found.evaluation.shortfallBytes > 0)
       return std::max(needed, 1.01);
+    // The expansion may be slower than the search expected.
+    if (double(problem.batch) / step < options.minThroughput)
+      return needed;
     if (!any || better(found, result.best)) {
       found.strategy = Strategy();
       result.best = std::move(found);
