@@ -287,7 +287,7 @@ private:
   // ---- Admission: a cell's first ops wait until the limits of its group permit.
   //
   // The first device of a group decides for all devices that divide a cell, and the others begin
-  // tasks in its order. If each admitted cells by itself, two devices could wait for each other's
+  // tasks in its order. If each admitted cells alone, two devices could wait for each other's
   // part of different cells.
 
   bool isFollower(uint32_t cell) const {
