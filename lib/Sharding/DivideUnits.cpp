@@ -3,10 +3,13 @@
 
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Base/Apportion.h"
+#include "zorse/Base/CommonBoundaries.h"
 #include "zorse/Dialect/Zorse/EraseDeadOps.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/StringMap.h"
@@ -23,10 +26,21 @@ static bool isSummand(const ClassSharding &sharding, Value gradient) {
 
 namespace {
 
+/// The division of an axis among the devices of a group.
+struct AxisDivision {
+  std::vector<Share> shares;
+  /// By device: the smallest range that contains its share and that no group divides further.
+  /// Empty: all groups divide the axis at the same places.
+  std::vector<Share> stored;
+};
+
 class GroupDivider {
 public:
-  GroupDivider(ModuleOp module, const UnitGroup &group, double flopsPerByte)
-      : module(module), group(group), flopsPerByte(flopsPerByte), builder(module.getContext()) {}
+  /// \param all  all groups; they may divide the same units
+  GroupDivider(ModuleOp module, const UnitGroup &group, ArrayRef<UnitGroup> all,
+               double flopsPerByte)
+      : module(module), group(group), all(all), flopsPerByte(flopsPerByte),
+        builder(module.getContext()) {}
 
   LogicalResult run(ArrayRef<UnitOp> units) {
     if (!llvm::all_of(group.shares, [](double share) { return share > 0; }))
@@ -36,7 +50,7 @@ public:
         return module.emitError("group '")
                << group.name << "': expected units below " << units.size() << ", got " << u;
       UnitOp unit = units[static_cast<size_t>(u)];
-      FailureOr<ArrayAttr> classes = classesOf(unit);
+      FailureOr<ArrayAttr> classes = classesOf(unit, u);
       if (failed(classes))
         return failure();
       NamedAttrList groups(unit->getAttrOfType<DictionaryAttr>(kGroupsAttr));
@@ -48,9 +62,15 @@ public:
 
 private:
   /// Returns the classes of the devices for a unit. Units of one class share them if they also
-  /// share the set of parameters that other units read.
-  FailureOr<ArrayAttr> classesOf(UnitOp unit) {
-    std::string key = unit.getCallee().str();
+  /// share the set of parameters that other units read, and the groups that divide them.
+  FailureOr<ArrayAttr> classesOf(UnitOp unit, int64_t index) {
+    SmallVector<const UnitGroup *> dividers;
+    std::string key = unit.getCallee().str() + ' ';
+    for (const UnitGroup &other : all)
+      if (llvm::is_contained(other.units, index)) {
+        dividers.push_back(&other);
+        key += std::to_string(&other - all.data()) + ' ';
+      }
     SmallVector<bool> whole;
     for (Value parameter : unit.getParameters()) {
       whole.push_back(!parameter.hasOneUse());
@@ -59,13 +79,14 @@ private:
     ArrayAttr &known = made[key];
     if (known)
       return known;
-    FailureOr<ArrayAttr> classes = divide(unit, whole);
+    FailureOr<ArrayAttr> classes = divide(unit, whole, dividers);
     if (succeeded(classes))
       known = *classes;
     return classes;
   }
 
-  FailureOr<ArrayAttr> divide(UnitOp unit, ArrayRef<bool> whole) {
+  FailureOr<ArrayAttr> divide(UnitOp unit, ArrayRef<bool> whole,
+                              ArrayRef<const UnitGroup *> dividers) {
     ClassOp unitClass = unit.unitClass();
     func::FuncOp original = unitClass.function(Task::Joint);
     if (!original)
@@ -78,43 +99,119 @@ private:
           isOfKind(attribute, ArgumentKind::Parameter) && whole[attribute.getIndex()])
         joint->setArgAttr(argument.getArgNumber(), kWholeAttr, builder.getUnitAttr());
     const ClassSharding sharding = deriveSharding(*joint, flopsPerByte);
-    std::vector<std::vector<Share>> shares;
+    std::vector<AxisDivision> axes;
     for (const Axis &axis : sharding.axes) {
-      FailureOr<std::vector<Share>> ranges = rangesOf(unit, axis);
-      if (failed(ranges))
+      FailureOr<AxisDivision> division = divideAxis(unit, axis, dividers);
+      if (failed(division))
         return failure();
-      shares.push_back(std::move(*ranges));
+      axes.push_back(std::move(*division));
     }
     SmallVector<Attribute> classes;
     for (size_t device = 0; device < group.shares.size(); ++device)
       classes.push_back(
-          FlatSymbolRefAttr::get(addClass(unitClass, *joint, sharding, shares, device)));
+          FlatSymbolRefAttr::get(addClass(unitClass, *joint, sharding, axes, device)));
     return builder.getArrayAttr(classes);
   }
 
-  FailureOr<std::vector<Share>> rangesOf(UnitOp unit, const Axis &axis) {
-    std::vector<Share> ranges;
-    int64_t begin = 0;
-    for (int64_t count : apportion(axis.granules, group.shares)) {
-      if (count == 0)
-        return unit.emitError("group '")
-               << group.name << "': device " << ranges.size() << " of " << group.shares.size()
-               << " has no share of the " << axis.granules << ' ' << axis.name << " of unit '"
-               << unit.getLabel() << "': expected fewer devices or more equal shares";
-      ranges.push_back({begin, begin + count});
-      begin += count;
+  FailureOr<AxisDivision> divideAxis(UnitOp unit, const Axis &axis,
+                                     ArrayRef<const UnitGroup *> dividers) {
+    AxisDivision division;
+    std::vector<std::vector<int64_t>> counts; // of granules, by group and device
+    for (const UnitGroup *divider : dividers) {
+      counts.push_back(apportion(axis.granules, divider->shares));
+      if (divider != &group)
+        continue;
+      int64_t begin = 0;
+      for (int64_t count : counts.back()) {
+        if (count == 0)
+          return unit.emitError("group '")
+                 << group.name << "': device " << division.shares.size() << " of "
+                 << group.shares.size() << " has no share of the " << axis.granules << ' '
+                 << axis.name << " of unit '" << unit.getLabel()
+                 << "': expected fewer devices or more equal shares";
+        division.shares.push_back({begin, begin + count});
+        begin += count;
+      }
     }
-    return ranges;
+    const CommonBoundaries boundaries(counts);
+    for (const Share &share : division.shares)
+      if (boundaries.areDifferent()) {
+        const auto [begin, end] = boundaries.containing(share.begin, share.end);
+        division.stored.push_back({begin, end});
+      }
+    return division;
+  }
+
+  /// Builds the function of a device. A group of one device has no exchanges.
+  OwningOpRef<func::FuncOp> functionOf(func::FuncOp joint, const ClassSharding &sharding,
+                                       ArrayRef<AxisDivision> axes, size_t device) const {
+    if (group.shares.size() == 1)
+      return joint.clone();
+    std::vector<std::vector<Share>> shares;
+    for (const AxisDivision &axis : axes)
+      shares.push_back(axis.shares);
+    return instantiate(joint, sharding, shares, device);
+  }
+
+  /// Whether no group divides an axis: they have one device each.
+  bool isWhole(const AxisDivision &axis) const {
+    return group.shares.size() == 1 && axis.stored.empty();
+  }
+
+  /// Stores divided parameters with their divided dimension first.
+  void storeDivided(func::FuncOp function, func::FuncOp joint, const ClassSharding &sharding,
+                    ArrayRef<AxisDivision> axes) {
+    auto permutationOf = [&](Value parameter) {
+      SmallVector<int64_t> permutation;
+      auto it = parameter ? sharding.values.find(parameter) : sharding.values.end();
+      if (it == sharding.values.end() || it->second.dim.dim == 0 || isWhole(axes[it->second.axis]))
+        return permutation;
+      permutation.push_back(it->second.dim.dim);
+      for (int64_t d = 0; d < cast<RankedTensorType>(parameter.getType()).getRank(); ++d)
+        if (d != permutation.front())
+          permutation.push_back(d);
+      return permutation;
+    };
+    OpBuilder::InsertionGuard guard(builder);
+    Block &body = function.getBody().front();
+    for (BlockArgument argument : joint.getArguments())
+      if (const SmallVector<int64_t> permutation = permutationOf(argument); !permutation.empty()) {
+        BlockArgument parameter = body.getArgument(argument.getArgNumber());
+        parameter.setType(
+            TransposeOp::inferType(cast<RankedTensorType>(parameter.getType()), permutation));
+        builder.setInsertionPointToStart(&body);
+        auto read = TransposeOp::create(builder, parameter.getLoc(), parameter,
+                                        invertPermutationVector(permutation));
+        parameter.replaceAllUsesExcept(read.getY(), read);
+      }
+    Operation *returned = body.getTerminator();
+    builder.setInsertionPoint(returned);
+    for (unsigned i = 0; i < joint.getNumResults(); ++i)
+      if (const SmallVector<int64_t> permutation = permutationOf(parameterOfGradient(joint, i));
+          !permutation.empty())
+        returned->setOperand(i, permuted(returned->getOperand(i), permutation));
+    function.setType(builder.getFunctionType(body.getArgumentTypes(), returned->getOperandTypes()));
+  }
+
+  /// Returns a permuted gradient. That of a matmul's weight is computed in the new order.
+  Value permuted(Value gradient, ArrayRef<int64_t> permutation) {
+    auto product = gradient.getDefiningOp<MatmulGradWeightOp>();
+    if (product && gradient.hasOneUse() && permutation == ArrayRef<int64_t>{1, 0})
+      return MatmulGradWeightOp::create(builder, product.getLoc(),
+                                        TransposeOp::inferType(product.getType(), permutation),
+                                        product.getB(), product.getA());
+    return TransposeOp::create(builder, gradient.getLoc(), gradient, permutation);
   }
 
   /// Adds the class of a device, or finds an equal one. \returns its name
   StringAttr addClass(ClassOp like, func::FuncOp joint, const ClassSharding &sharding,
-                      ArrayRef<std::vector<Share>> shares, size_t device) {
-    OwningOpRef<func::FuncOp> function = instantiate(joint, sharding, shares, device);
-    describeParameters(*function, joint, sharding, shares, device);
+                      ArrayRef<AxisDivision> axes, size_t device) {
+    OwningOpRef<func::FuncOp> function = functionOf(joint, sharding, axes, device);
+    storeDivided(*function, joint, sharding, axes);
+    describeParameters(*function, joint, sharding, axes, device);
     OwningOpRef<func::FuncOp> less = function->clone();
     dropRepeatedGradients(*less);
-    if (exchangesOf(*less) != exchangesOf(*function))
+    if (group.shares.size() > 1 && exchangesOf(*less) != exchangesOf(*function))
       makeSummands(*function, device);
     else if (device > 0)
       function = std::move(less);
@@ -126,8 +223,9 @@ private:
     if (name)
       return name;
     builder.setInsertionPointAfter(last ? last : like.getOperation());
-    const std::string symbol = like.getSymName().str() + "." + group.name + "." +
-                               std::to_string(device);
+    std::string symbol = like.getSymName().str() + "." + group.name + "." + std::to_string(device);
+    if (const unsigned more = symbols[symbol]++) // other groups divide other units of the class
+      symbol += "." + std::to_string(more);
     auto added = ClassOp::create(builder, like.getLoc(), symbol);
     added.getBody().emplaceBlock();
     added.getBody().front().push_back(function.release());
@@ -136,28 +234,34 @@ private:
   }
 
   void describeParameters(func::FuncOp function, func::FuncOp joint, const ClassSharding &sharding,
-                          ArrayRef<std::vector<Share>> shares, size_t device) {
+                          ArrayRef<AxisDivision> axes, size_t device) {
     Operation *returned = joint.getBody().front().getTerminator();
     for (BlockArgument argument : joint.getArguments())
       if (auto it = sharding.values.find(argument); it != sharding.values.end()) {
-        const Share share = shares[it->second.axis][device];
+        const AxisDivision &axis = axes[it->second.axis];
+        const Share share = axis.shares[device];
+        if (isWhole(axis))
+          continue;
         SmallVector<int64_t> begins, widths;
         for (const GranuleMap::Segment &segment : it->second.dim.map.segments) {
           begins.push_back(segment.begin);
           widths.push_back(segment.width);
         }
-        function.setArgAttr(
-            argument.getArgNumber(), kShardAttr,
-            builder.getDictionaryAttr(
-                {builder.getNamedAttr("dim", builder.getI64IntegerAttr(it->second.dim.dim)),
-                 builder.getNamedAttr("begins", builder.getDenseI64ArrayAttr(begins)),
-                 builder.getNamedAttr("widths", builder.getDenseI64ArrayAttr(widths)),
-                 builder.getNamedAttr("first", builder.getI64IntegerAttr(share.begin)),
-                 builder.getNamedAttr("count", builder.getI64IntegerAttr(share.count()))}));
+        SmallVector<NamedAttribute> shard{
+            builder.getNamedAttr("dim", builder.getI64IntegerAttr(it->second.dim.dim)),
+            builder.getNamedAttr("begins", builder.getDenseI64ArrayAttr(begins)),
+            builder.getNamedAttr("widths", builder.getDenseI64ArrayAttr(widths)),
+            builder.getNamedAttr("first", builder.getI64IntegerAttr(share.begin)),
+            builder.getNamedAttr("count", builder.getI64IntegerAttr(share.count()))};
+        if (!axis.stored.empty())
+          shard.push_back(builder.getNamedAttr(
+              "stored", builder.getDenseI64ArrayAttr(
+                            {axis.stored[device].begin, axis.stored[device].count()})));
+        function.setArgAttr(argument.getArgNumber(), kShardAttr, builder.getDictionaryAttr(shard));
       }
     for (unsigned i = 0; i < joint.getNumResults(); ++i)
       if (BlockArgument parameter = parameterOfGradient(joint, i);
-          parameter && !sharding.values.contains(parameter) &&
+          parameter && group.shares.size() > 1 && !sharding.values.contains(parameter) &&
           isSummand(sharding, returned->getOperand(i)))
         function.setArgAttr(parameter.getArgNumber(), kPartialGradientAttr, builder.getUnitAttr());
   }
@@ -209,10 +313,12 @@ private:
 
   ModuleOp module;
   const UnitGroup &group;
+  const ArrayRef<UnitGroup> all;
   const double flopsPerByte;
   OpBuilder builder;
   Operation *last = nullptr;          ///< class added last
   llvm::StringMap<ArrayAttr> made;    ///< by class and whole parameters
+  llvm::StringMap<unsigned> symbols;  ///< number of added classes, by name without a suffix
   llvm::StringMap<StringAttr> byText; ///< names of classes, by class and function
 };
 
@@ -282,7 +388,7 @@ LogicalResult sharding::divideUnits(ModuleOp module, ArrayRef<UnitGroup> groups,
   Builder builder(module.getContext());
   SmallVector<Attribute> order;
   for (const UnitGroup &group : groups) {
-    if (failed(GroupDivider(module, group, flopsPerByte).run(units)))
+    if (failed(GroupDivider(module, group, groups, flopsPerByte).run(units)))
       return failure();
     order.push_back(builder.getDictionaryAttr(
         {builder.getNamedAttr("devices", builder.getI64IntegerAttr(group.shares.size())),

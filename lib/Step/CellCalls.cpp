@@ -5,6 +5,8 @@
 #include "PlanLowering.h"
 #include "Tables.h"
 
+#include "ParameterRuns.h"
+
 #include "zorse/Step/UnitTasks.h"
 
 #include <algorithm>
@@ -304,10 +306,12 @@ private:
         gradients
             ? groupState.gradients
             : x.unshardedParamOf(groupState, x.unshardIntervalOf(group, cell->unitBegin, later));
-    const int64_t begin = parameter.offset(), elements = zorse::elementsOf(parameter);
-    const Elements range{begin, begin + elements};
-    argument.region = placeBuffer(buffer, static_cast<uint64_t>(begin) * size,
-                                  static_cast<uint64_t>(elements) * size);
+    const Compact runs = bundle::parameterRuns(x.summary, summary->units(of.unit), binding.index);
+    const Compact::Run &begin = runs.runs()[0], &last = runs.runs()[runs.runs().size() - 1];
+    const Elements range{begin.begin, last.end};
+    argument.region = placeBuffer(
+        buffer, static_cast<uint64_t>(groupState.read.place(begin.begin, begin.end)) * size,
+        static_cast<uint64_t>(runs.elements()) * size);
     argument.value = gradients ? Value::gradients(group, range)
                                : Value::parametersToRead(x.hasMaster(group), group, range);
     if (!gradients || x.globalOrder.endTime.empty())

@@ -128,14 +128,17 @@ private:
 
   /// Participation of a device in a group's collective.
   struct Share {
-    bool whole = false; ///< it reads or contributes the whole group
-    Compact owned;      ///< elements
-    int64_t elements = 0;
-    uint64_t size = 0; ///< bytes of an element
+    bool isMember = false; ///< it reads or contributes
+    Compact whole;         ///< elements that it reads or contributes
+    Compact owned;
+    bool inside = false; ///< `whole` contains those that it owns
+    uint64_t size = 0;   ///< bytes of an element
     uint32_t group = 0;
     uint64_t bytes(int64_t count) const { return static_cast<uint64_t>(count) * size; }
     /// Returns the position of an owned run in the image.
-    int64_t place(const Compact::Run &run) const { return whole ? run.begin : run.place; }
+    int64_t place(const Compact::Run &run) const {
+      return inside ? whole.place(run.begin, run.end) : whole.elements() + run.place;
+    }
     /// Returns the region of a run in device memory. \param shards  region of all runs \param
     /// place, first  positions of the run and of the first run there
     Region at(Region shards, const Compact::Run &run, int64_t place, int64_t first) const {
@@ -146,23 +149,30 @@ private:
     const Collective &collective = x.graph.collectives[x.ops[op].from];
     Share part;
     part.group = collective.value.id;
-    part.elements = collective.value.end;
     part.size = elementBytes(collective.type);
-    part.whole = std::find(collective.members.begin(), collective.members.end(), device) !=
-                 collective.members.end();
+    part.isMember = std::find(collective.members.begin(), collective.members.end(), device) !=
+                    collective.members.end();
+    part.whole = Compact(collective.parts, device);
+    if (part.isMember && collective.parts.empty())
+      part.whole.add(0, collective.value.end);
     part.owned = Compact(collective.shards, device);
+    const Compact::Runs owned = part.owned.runs();
+    part.inside = part.isMember && std::all_of(owned.begin(), owned.end(), [&](const auto &run) {
+                    return part.whole.place(run.begin, run.end) >= 0;
+                  });
     return part;
   }
 
-  /// Adds an image of the whole group, or of the shards only, for `instructionIndex`. \returns a
-  /// function from (position, number of elements) to a region
+  /// Adds an image of what a device reads or contributes, and of its shards, for
+  /// `instructionIndex`. \returns a function from (position, number of elements) to a region
   auto imageOf(uint32_t op, const Share &part, uint32_t instructionIndex, uint32_t device) {
-    const int64_t owned = part.owned.elements(), count = part.whole ? part.elements : owned;
-    const uint32_t buffer = stagingBuffer(op, device, part.bytes(count));
+    const int64_t owned = part.owned.elements(), whole = part.whole.elements();
+    const uint32_t buffer =
+        stagingBuffer(op, device, part.bytes(whole + (part.inside ? 0 : owned)));
     auto at = [buffer, size = part.size](int64_t place, int64_t elements) {
       return elements ? elementRegion(buffer, place, elements, size) : Region{};
     };
-    x.hostStaged[instructionIndex] = {part.whole ? at(0, part.elements) : Region{},
+    x.hostStaged[instructionIndex] = {at(0, whole),
                                       at(owned ? part.place(part.owned.runs()[0]) : 0, owned)};
     return at;
   }
@@ -183,20 +193,23 @@ private:
       copy(op, device, true, phase,
            part.at(shard, run, part.place(run), part.place(part.owned.runs()[0])),
            at(part.place(run), run.size()), extent(run.begin, run.end), part.bytes(run.size()));
-    if (!part.whole)
-      return;
-    auto comesIn = [&](int64_t begin, int64_t end) {
-      Region to = whole;
-      to.offset += part.bytes(begin);
-      to.bytes = part.bytes(end - begin);
-      copy(op, device, false, phase, at(begin, end - begin), to, extent(begin, end), to.bytes);
-    };
-    int64_t end = 0;
-    for (const Compact::Run &run : part.owned.runs()) {
-      comesIn(end, run.begin);
-      end = run.end;
+    for (const Compact::Run &run : part.whole.runs()) {
+      auto comesIn = [&](int64_t begin, int64_t end) {
+        const int64_t place = run.place + begin - run.begin;
+        Region to = whole;
+        to.offset += part.bytes(place);
+        to.bytes = part.bytes(end - begin);
+        copy(op, device, false, phase, at(place, end - begin), to, extent(begin, end), to.bytes);
+      };
+      int64_t end = run.begin;
+      if (part.inside)
+        for (const Compact::Run &own : part.owned.runs())
+          if (run.begin <= own.begin && own.end <= run.end) {
+            comesIn(end, own.begin);
+            end = own.end;
+          }
+      comesIn(end, run.end);
     }
-    comesIn(end, part.elements);
   }
 
   void stageReduction(uint32_t op, uint32_t instructionIndex, uint32_t device) {
@@ -205,9 +218,9 @@ private:
     const Region whole = instruction.region, shard = instruction.to;
     const auto at = imageOf(op, part, instructionIndex, device);
     const bundle::Phase phase = instruction.phase;
-    if (part.whole)
-      copy(op, device, true, phase, whole, at(0, part.elements),
-           Value::gradients(part.group, {0, part.elements}), part.bytes(part.elements));
+    for (const Compact::Run &run : part.whole.runs())
+      copy(op, device, true, phase, part.at(whole, run, run.place, 0), at(run.place, run.size()),
+           Value::gradients(part.group, {run.begin, run.end}), part.bytes(run.size()));
     const GroupState &h = *x.findGroupState(device, part.group);
     for (const Compact::Run &run : part.owned.runs())
       copy(op, device, false, phase, at(part.place(run), run.size()),

@@ -3,6 +3,8 @@
 #include "PlanLowering.h"
 #include "Tables.h"
 
+#include "ParameterRuns.h"
+
 #include "zorse/Base/Apportion.h"
 #include "zorse/Step/AssignMicroBatches.h"
 
@@ -40,6 +42,83 @@ std::vector<ShardRange> splitShardRanges(int64_t elements, uint64_t elementSize,
   return extents;
 }
 
+/// Default owners of a group of which readers have different elements. Elements with equal readers
+/// are split among these, so gathers and reductions move no element to a device that does not use
+/// it. Blocks of 512 bytes that several sets of readers share belong to a reader that has all of
+/// them, if there is one.
+class OwnersByReaders {
+public:
+  OwnersByReaders(PlanLowering &x, uint32_t group)
+      : x(x), group(group), readers(x.readersOf[group]),
+        elements(x.summary.groups(static_cast<int>(group)).elements()),
+        align(static_cast<int64_t>(
+            kStateAlignment / elementBytes(x.summary.groups(static_cast<int>(group)).type()))) {}
+
+  std::vector<ShardRange> run() {
+    findBlocks();
+    std::vector<ShardRange> extents;
+    for (const auto &[holders, ranges] : rangesOf) {
+      std::vector<double> weights;
+      for (uint32_t d : holders)
+        weights.push_back(x.plan.defaultSharding == ShardSizing::Equal
+                              ? 1.0
+                              : x.findGroupState(d, group)->weight);
+      int64_t blocks = 0;
+      for (auto [begin, end] : ranges)
+        blocks += (end - begin + align - 1) / align;
+      const std::vector<int64_t> parts = apportion(blocks, weights);
+      auto range = ranges.begin();
+      int64_t from = range->first;
+      for (size_t i = 0; i < parts.size(); ++i)
+        for (int64_t left = parts[i] * align; left > 0;) {
+          const int64_t end = std::min(from + left, range->second);
+          extents.push_back({holders[i], from, end});
+          left -= (end - from + align - 1) / align * align;
+          from = end;
+          if (end == range->second && ++range != ranges.end())
+            from = range->first;
+        }
+    }
+    std::sort(extents.begin(), extents.end(),
+              [](const ShardRange &a, const ShardRange &b) { return a.begin < b.begin; });
+    return extents;
+  }
+
+private:
+  void findBlocks() {
+    const std::vector<int64_t> cuts = x.readCuts(group);
+    for (int64_t begin = 0, end = 0; begin < elements; begin = end) {
+      const auto cut = std::upper_bound(cuts.begin(), cuts.end(), begin);
+      end = cut == cuts.end() ? elements : *cut / align * align;
+      if (end == begin)
+        end = std::min(begin + align, elements);
+      rangesOf[holdersOf(begin, end)].push_back({begin, end});
+    }
+  }
+
+  /// Returns the readers of all elements of a range; if there are none, the first reader of some.
+  std::vector<uint32_t> holdersOf(int64_t begin, int64_t end) {
+    std::vector<uint32_t> holders;
+    uint32_t some = readers.front();
+    for (auto d = readers.rbegin(); d != readers.rend(); ++d) {
+      const Compact &read = x.findGroupState(*d, group)->read;
+      if (read.place(begin, end) >= 0)
+        holders.push_back(*d);
+      else if (read.cuts({0, begin, end}))
+        some = *d;
+    }
+    std::reverse(holders.begin(), holders.end());
+    return holders.empty() ? std::vector<uint32_t>{some} : holders;
+  }
+
+  PlanLowering &x;
+  const uint32_t group;
+  const std::vector<uint32_t> &readers;
+  const int64_t elements, align;
+  std::map<std::vector<uint32_t>, std::vector<std::pair<int64_t, int64_t>>> rangesOf; ///< by
+                                                                                      ///< readers
+};
+
 std::vector<ShardRange> ownersOfGroup(PlanLowering &x, uint32_t group, const GroupOwners *listed) {
   const auto &info = x.summary.groups(group);
   uint64_t size = elementBytes(info.type());
@@ -73,6 +152,8 @@ std::vector<ShardRange> ownersOfGroup(PlanLowering &x, uint32_t group, const Gro
           best = c;
     return {{x.plan.cells[best].device, 0, info.elements()}};
   }
+  if (!x.readCuts(group).empty())
+    return OwnersByReaders(x, group).run();
   for (uint32_t device : readers)
     weights.push_back({device, x.plan.defaultSharding == ShardSizing::Equal
                                    ? 1.0
@@ -102,11 +183,64 @@ void addUnshardedParams(PlanLowering &x, uint32_t device, GroupState &groupState
   }
 }
 
+/// Elements of groups that units of a device read.
+class ReadRuns {
+public:
+  /// Adds what a unit reads. All units of a device that read parts of a group read equal parts.
+  void add(const bundle::ModelSummary &summary, int32_t u, uint32_t group) {
+    const bundle::UnitInfo &unit = summary.units(u);
+    if (unit.parts().empty() || !hasParts(summary, unit, group))
+      return;
+    Ranges &ranges = rangesOf[group];
+    for (int i = 0; i < unit.parameters_size(); ++i) {
+      const auto &parameter = summary.parameters(static_cast<int>(unit.parameters(i)));
+      if (parameter.group() != group)
+        continue;
+      const auto argument = static_cast<uint32_t>(i); // with the padding behind the parameter
+      const auto align = static_cast<int64_t>(kStateAlignment / elementBytes(parameter.type()));
+      const Compact elements = bundle::parameterRuns(summary, unit, argument);
+      const int64_t end = parameter.offset() + zorse::elementsOf(parameter);
+      for (const Compact::Run &run : elements.runs())
+        ranges.push_back({run.begin, run.end == end ? (end + align - 1) / align * align : run.end});
+    }
+  }
+
+  Compact of(uint32_t group, int64_t elements) {
+    const auto known = rangesOf.find(group);
+    Ranges ranges = known == rangesOf.end() ? Ranges{{0, elements}} : known->second, joined;
+    std::sort(ranges.begin(), ranges.end());
+    for (auto [begin, end] : ranges)
+      if (!joined.empty() && begin <= joined.back().second)
+        joined.back().second = std::max(joined.back().second, end);
+      else
+        joined.push_back({begin, end});
+    Compact runs;
+    for (auto [begin, end] : joined)
+      runs.add(begin, end);
+    return runs;
+  }
+
+private:
+  using Ranges = std::vector<std::pair<int64_t, int64_t>>;
+
+  static bool hasParts(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit,
+                       uint32_t group) {
+    return std::any_of(unit.parts().begin(), unit.parts().end(), [&](const auto &part) {
+      return summary
+                 .parameters(static_cast<int>(unit.parameters(static_cast<int>(part.argument()))))
+                 .group() == group;
+    });
+  }
+
+  std::map<uint32_t, Ranges> rangesOf;
+};
+
 void findReaders(PlanLowering &x) {
   const uint32_t devices = static_cast<uint32_t>(x.plan.devices.size());
   size_t chunk = 0;
   for (uint32_t d = 0; d < devices; ++d) {
     std::map<uint32_t, GroupState> states;
+    ReadRuns runs;
     for (; chunk < x.chunks.size() && x.chunks[chunk].device == d; ++chunk) {
       const LoweringTables &own = x.tablesOf(x.chunks[chunk]);
       for (int32_t u = x.chunks[chunk].unitBegin; u < x.chunks[chunk].unitEnd; ++u)
@@ -114,11 +248,13 @@ void findReaders(PlanLowering &x) {
           GroupState &state = states[group];
           state.weight += static_cast<double>(x.chunks[chunk].rows);
           state.contributes |= x.chunks[chunk].group < 0 || own.contributes(u, group);
+          runs.add(own.summary, u, group);
         }
     }
     for (auto &[group, state] : states) {
       state.group = group;
       state.reads = true;
+      state.read = runs.of(group, x.summary.groups(static_cast<int>(group)).elements());
       x.groupStates[d].push_back(state);
     }
   }
@@ -129,6 +265,20 @@ void findReaders(PlanLowering &x) {
       x.readersOf[groupState.group].push_back(d);
       if (groupState.contributes)
         x.contributorsOf[groupState.group].push_back(d);
+    }
+}
+
+/// Decides whether owned elements are among those that units read: if these contain all of them, at
+/// aligned positions.
+void placeOwned(const PlanLowering &x, GroupState &state) {
+  const auto &info = x.summary.groups(static_cast<int>(state.group));
+  const auto align = static_cast<int64_t>(kStateAlignment / elementBytes(info.type()));
+  if (!state.reads || state.readsAll(info.elements()))
+    return;
+  for (const Compact::Run &run : state.owned.runs())
+    if (const int64_t place = state.read.place(run.begin, run.end); place < 0 || place % align) {
+      state.ownedApart = (state.read.elements() + align - 1) / align * align;
+      return;
     }
 }
 
@@ -157,6 +307,8 @@ void findOwners(PlanLowering &x) {
         x.ownersOf[g].push_back(extent.device);
       groupState->owned.add(extent.begin, extent.end);
     }
+    for (uint32_t d : x.ownersOf[g])
+      placeOwned(x, *x.findGroupState(d, g));
   }
 }
 
@@ -173,6 +325,8 @@ struct HoldingLayout {
   static Compact keptOf(const GroupState &groupState, const bundle::FlatGroupInfo &info) {
     if (info.trainable())
       return groupState.owned;
+    if (groupState.reads)
+      return groupState.read;
     Compact all;
     all.add(0, info.elements());
     return all;
@@ -182,20 +336,21 @@ struct HoldingLayout {
 
   void run() {
     groupState.at = x.plan.placementOf(device, groupState.group);
-    const int64_t held = groupState.reads ? info.elements() : groupState.owned.elements();
     // If an owner of a part reads the group and has no other home for it, the whole buffer is
     // persistent, and the owned elements stay inside it. This does not apply if the other elements
     // are gathered by phase.
     groupState.readsPersistentBuffer = keeps && !x.hasMaster(groupState.group) &&
                                        groupState.at.parameters == MemoryTier::Device &&
+                                       groupState.ownedApart < 0 &&
                                        (x.usesOf[groupState.group].empty() || !groupState.reads ||
-                                        kept.elements() == info.elements());
+                                        kept.elements() == groupState.read.elements());
     addUnshardedParams(x, device, groupState,
-                       static_cast<uint64_t>(held) * elementBytes(x.computeType(groupState.group)));
+                       static_cast<uint64_t>(groupState.imageElements()) *
+                           elementBytes(x.computeType(groupState.group)));
     if (info.trainable())
-      groupState.gradients =
-          x.addBuffer(device, groupState.contributes ? bytes(info.elements()) : keptBytes(),
-                      MemoryCategory::Gradients);
+      groupState.gradients = x.addBuffer(
+          device, groupState.contributes ? bytes(groupState.read.elements()) : keptBytes(),
+          MemoryCategory::Gradients);
     if (keeps)
       keepState();
     if (keeps && info.trainable())
@@ -232,7 +387,8 @@ struct HoldingLayout {
     // separate buffer.
     const bool alone = x.contributorsOf[groupState.group].size() == 1 &&
                        x.ownersOf[groupState.group].size() == 1;
-    groupState.reduced = x.usesOf[groupState.group].empty() || alone || !groupState.contributes
+    const bool inside = groupState.ownedApart < 0 && (x.usesOf[groupState.group].empty() || alone);
+    groupState.reduced = inside || !groupState.contributes
                              ? groupState.gradients
                              : x.addBuffer(device, keptBytes(), MemoryCategory::Gradients);
     if (groupState.at.gradients == MemoryTier::Host)

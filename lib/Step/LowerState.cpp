@@ -194,6 +194,16 @@ private:
     }
   }
 
+  /// Adds a shard, cut where parts of readers end.
+  static void addShards(Shard shard, const std::vector<int64_t> &cuts, std::vector<Shard> &shards) {
+    for (auto cut = std::upper_bound(cuts.begin(), cuts.end(), shard.begin);
+         cut != cuts.end() && *cut < shard.end; ++cut) {
+      shards.push_back({shard.device, shard.begin, *cut});
+      shard.begin = *cut;
+    }
+    shards.push_back(shard);
+  }
+
   /// Makes the op added last a collective of a group.
   void addCollective(Work work, const Value &value, bundle::Phase phase, bundle::ElementType type,
                      const std::vector<uint32_t> &members) {
@@ -202,10 +212,15 @@ private:
     collective.phase = phase;
     collective.type = type;
     collective.members = members;
+    const std::vector<int64_t> cuts = x.readCuts(value.id);
     for (uint32_t d : x.ownersOf[value.id])
       for (const Compact::Run &run : x.findGroupState(d, value.id)->owned.runs())
-        collective.shards.push_back({d, run.begin, run.end});
+        addShards({d, run.begin, run.end}, cuts, collective.shards);
     std::sort(collective.shards.begin(), collective.shards.end());
+    for (uint32_t d : members)
+      for (const Compact::Run &run : x.findGroupState(d, value.id)->read.runs())
+        if (!cuts.empty())
+          collective.parts.push_back({d, run.begin, run.end});
     x.describeCollective(work, std::move(collective));
   }
 
@@ -237,7 +252,7 @@ private:
       const uint32_t image = x.unshardedParamOf(h, w);
       const bool reads = std::binary_search(interval.readers.begin(), interval.readers.end(), d);
       x.addAccess(interval.gather, image);
-      x.addPart(d, reads ? elementRegion(image, 0, elements, gatheredSize(g)) : Region(),
+      x.addPart(d, reads ? elementRegion(image, 0, h.read.elements(), gatheredSize(g)) : Region(),
                 h.owns() ? elementRegion(image, h.position(h.owned.runs()[0]), h.owned.elements(),
                                          gatheredSize(g))
                          : Region());
@@ -254,7 +269,8 @@ private:
     for (const Compact::Run &run : h.owned.runs())
       gatherUnshardedParam(w, h, d, run, x.offsetInUnsharded(d, h, w, run));
     if (!h.owns())
-      gatherUnshardedParam(w, h, d, {0, x.summary.groups(g).elements(), 0}, 0);
+      for (const Compact::Run &run : h.read.runs())
+        gatherUnshardedParam(w, h, d, run, run.place);
   }
 
   void gatherUnshardedParam(uint32_t w, const GroupState &h, uint32_t d, const Compact::Run &run,
@@ -355,11 +371,11 @@ private:
                                              : PlanLowering::AccessSide::Before);
       if (h.owns() && (!h.contributes || h.reduced != h.gradients))
         x.addAccess(reduction[g], h.reduced, PlanLowering::AccessSide::After);
-      x.addPart(d,
-                h.contributes ? elementRegion(h.gradients, 0, info.elements(), size(g)) : Region(),
-                h.owns() ? elementRegion(h.reduced, h.reducedPosition(h.owned.runs()[0]),
-                                         h.owned.elements(), size(g))
-                         : Region());
+      x.addPart(
+          d, h.contributes ? elementRegion(h.gradients, 0, h.read.elements(), size(g)) : Region(),
+          h.owns() ? elementRegion(h.reduced, h.reducedPosition(h.owned.runs()[0]),
+                                   h.owned.elements(), size(g))
+                   : Region());
     }
   }
 

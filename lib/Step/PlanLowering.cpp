@@ -208,6 +208,20 @@ void PlanLowering::describeCollective(Work work, Collective collective) {
   graph.collectives.push_back(std::move(collective));
 }
 
+std::vector<int64_t> PlanLowering::readCuts(uint32_t group) {
+  const int64_t elements = summary.groups(static_cast<int>(group)).elements();
+  std::vector<int64_t> cuts;
+  if (plan.groups.empty())
+    return cuts;
+  for (uint32_t d : readersOf[group])
+    if (const GroupState &state = *findGroupState(d, group); !state.readsAll(elements))
+      for (const Compact::Run &run : state.read.runs())
+        cuts.insert(cuts.end(), {run.begin, run.end});
+  std::sort(cuts.begin(), cuts.end());
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  return cuts;
+}
+
 GroupState *PlanLowering::findGroupState(uint32_t device, uint32_t group) {
   auto &list = groupStates[device];
   // Most devices hold consecutive groups.

@@ -157,8 +157,13 @@ struct GroupState {
   uint32_t group = 0;
   bool reads = false;       ///< has cells that use the group
   bool contributes = false; ///< computes its gradient, or a summand of it
-  Compact owned;            ///< owned elements
-  double weight = 0;        ///< units x samples that the device contributes
+  Compact read;  ///< elements that units read, as they are in images and `gradients`: all,
+                 ///< unless groups of devices divide parameters at different places
+  Compact owned; ///< owned elements
+  /// Position in images at which owned elements are concatenated, behind those that units read; -1:
+  /// they are among those.
+  int64_t ownedApart = -1;
+  double weight = 0; ///< units x samples that the device contributes
   StatePlacement at;
   uint32_t persistentShard = kNone;   ///< persistent buffer of parameters in the group's type: the
                                       ///< owned elements; see `readsPersistentBuffer`
@@ -173,11 +178,26 @@ struct GroupState {
                                   ///< to the update
   uint32_t moments[2] = {kNone, kNone}; ///< of the owned elements
   bool owns() const { return !owned.empty(); }
+  /// Whether units read all elements of the group.
+  bool readsAll(int64_t elements) const {
+    const Compact::Runs runs = read.runs();
+    return runs.size() == 1 && runs[0].begin == 0 && runs[0].end == elements;
+  }
+  /// Returns the number of elements of an image.
+  int64_t imageElements() const {
+    return !reads           ? owned.elements()
+           : ownedApart < 0 ? read.elements()
+                            : ownedApart + owned.elements();
+  }
   /// Returns the position of an owned run in images and in `gradients`, and that in `reduced`; in
   /// other buffers it is run.place.
-  int64_t position(const Compact::Run &run) const { return reads ? run.begin : run.place; }
+  int64_t position(const Compact::Run &run) const {
+    return !reads            ? run.place
+           : ownedApart >= 0 ? ownedApart + run.place
+                             : read.place(run.begin, run.end);
+  }
   int64_t reducedPosition(const Compact::Run &run) const {
-    return reduced == gradients && contributes ? run.begin : run.place;
+    return reduced == gradients && contributes ? read.place(run.begin, run.end) : run.place;
   }
 };
 
@@ -484,6 +504,9 @@ struct PlanLowering : LoweringArrays {
   }
   void addEdge(uint32_t before, uint32_t after) { edges.push_back({before, after}); }
   GroupState *findGroupState(uint32_t device, uint32_t group);
+  /// Returns the ends of the runs that readers have of a group, ascending; empty: each reads all of
+  /// it.
+  std::vector<int64_t> readCuts(uint32_t group);
   /// Returns the window of tasks of cells that begin at a unit; kNone if none of them reads the
   /// group.
   uint32_t unshardIntervalOf(uint32_t group, int32_t unitBegin, bool backward) const;

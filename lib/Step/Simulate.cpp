@@ -10,6 +10,8 @@
 #include "PlanLowering.h"
 #include "Tables.h"
 
+#include "zorse/Step/CollectiveParts.h"
+
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -231,13 +233,19 @@ private:
     const Collective &collective = x.graph.collectives[op.from];
     if (op.work == Work::Sum)
       return traffic.allReduce(collective.members, op.bytes, now, x.costs->reduceAlgorithm());
-    pieces.clear();
-    double size = static_cast<double>(elementBytes(collective.type));
-    for (const Shard &shard : collective.shards)
-      pieces.push_back({shard.device, static_cast<double>(shard.size()) * size});
-    return op.work == Work::Gather
-               ? traffic.allGather(pieces, collective.members, now, x.costs->gatherAlgorithm())
-               : traffic.reduceScatter(collective.members, pieces, now, x.costs->reduceAlgorithm());
+    const double size = static_cast<double>(elementBytes(collective.type));
+    TransferTimes times{now, now};
+    forUniformParts(collective, [&](const auto &members, const auto &owned) {
+      pieces.clear();
+      for (auto [device, elements] : owned)
+        pieces.push_back({device, static_cast<double>(elements) * size});
+      const TransferTimes part =
+          op.work == Work::Gather
+              ? traffic.allGather(pieces, members, now, x.costs->gatherAlgorithm())
+              : traffic.reduceScatter(members, pieces, now, x.costs->reduceAlgorithm());
+      times = {std::max(times.sent, part.sent), std::max(times.arrived, part.arrived)};
+    });
+    return times;
   }
 
   void freeQueues(uint32_t index) {

@@ -83,9 +83,11 @@ std::vector<bool> checkGroups(const Plan &plan, const zorse::bundle::ModelSummar
       if (cell.group < 0 ? divided.count(u)
                          : !dividedBy[static_cast<size_t>(cell.group)].count(u)) {
         messages.add(describeCell(plan, i) + ": unit '" + summary.units(u).name() +
-                     (cell.group < 0 ? "' is divided by a group, and this cell belongs to one "
-                                       "device: give all cells of the unit to groups"
-                                     : "' is not divided by this group"));
+                     (cell.group < 0
+                          ? "' is divided by a group, and this cell belongs to no group: "
+                            "make its device a group, {\"name\": ..., \"devices\": [\"" +
+                                plan.devices[cell.device].name + "\"]}"
+                          : "' is not divided by this group"));
         break;
       }
     if (cell.group >= 0)

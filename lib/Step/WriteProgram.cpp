@@ -116,6 +116,10 @@ struct Writer {
     out->set_group(c.value.id);
     out->set_type(c.type);
     write(c.shards, out->mutable_shards());
+    if constexpr (std::is_same_v<Message, bundle::AllGather>)
+      write(c.parts, out->mutable_reads());
+    else
+      write(c.parts, out->mutable_terms());
     write(e.region, [&] { return out->mutable_full(); });
     write(e.to, [&] { return out->mutable_shard(); });
     write(e.value, [&] { return out->mutable_value(); });

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -46,6 +47,26 @@ void findReaders(const bundle::ModelSummary &summary, std::vector<std::vector<Re
   }
 }
 
+/// Returns the parameters of which a device has a part, and which or whose parts are no multiples
+/// of the alignment. A device concatenates the parts that it has of a group, so each has a separate
+/// group.
+std::set<uint32_t> unalignedParts(bundle::ModelSummary &summary) {
+  std::set<uint32_t> found;
+  forEachUnit(summary, [&](const bundle::UnitInfo &unit) {
+    for (const bundle::UnitInfo::ParameterPart &part : unit.parts()) {
+      const uint32_t parameter = unit.parameters(static_cast<int>(part.argument()));
+      const auto &info = summary.parameters(int(parameter));
+      const int64_t align = int64_t(kStateAlignment / elementBytes(info.type()));
+      int64_t elements = 0;
+      for (int r = 0; r < part.begin_size(); ++r)
+        elements += part.end(r) - part.begin(r);
+      if (elements % align || elementsOf(info) % align)
+        found.insert(parameter);
+    }
+  });
+  return found;
+}
+
 /// Returns the device that alone reads a group: " of device 1 of g"; empty if there are several.
 std::string readerName(const bundle::ModelSummary &summary, const std::vector<Reader> &readers) {
   if (readers.empty() || !std::all_of(readers.begin(), readers.end(), [&](const Reader &reader) {
@@ -76,19 +97,20 @@ void zorse::layOutGroups(bundle::ModelSummary &summary,
 
   // Ordered by first use, trained before frozen; statistics are separate from parameters with
   // gradients.
-  std::map<std::tuple<std::vector<uint32_t>, bool, int, int, bool, std::vector<Reader>>,
+  std::map<std::tuple<std::vector<uint32_t>, bool, int, int, bool, std::vector<Reader>, int>,
            std::vector<uint32_t>>
       members;
+  const std::set<uint32_t> alone = unalignedParts(summary);
   for (int p = 0; p < summary.parameters_size(); ++p) {
     const auto &parameter = summary.parameters(p);
     members[{using_[p], !parameter.trainable(), int(parameter.type()), int(copies[p]),
-             parameter.running_stat(), readers[p]}]
+             parameter.running_stat(), readers[p], alone.count(uint32_t(p)) ? p : -1}]
         .push_back(p);
   }
 
   summary.clear_groups();
   for (auto &[key, parameters] : members) {
-    auto &[units, frozen, type, copy, statistic, readingDevices] = key;
+    auto &[units, frozen, type, copy, statistic, readingDevices, separate] = key;
     std::stable_partition(parameters.begin(), parameters.end(),
                           [&](uint32_t p) { return summary.parameters(p).decays(); });
     bundle::FlatGroupInfo &group = *summary.add_groups();
@@ -147,22 +169,4 @@ void zorse::dropUnreadParameters(bundle::ModelSummary &summary,
     for (uint32_t &parameter : *unit.mutable_parameters())
       parameter = place[parameter];
   });
-}
-
-std::string zorse::parameterWithDifferentCuts(const bundle::ModelSummary &summary) {
-  std::map<std::string, std::map<int64_t, int64_t>> ranges; // by parameter: ends by begin
-  for (const bundle::ParameterInfo &parameter : summary.parameters()) {
-    if (!parameter.has_shard())
-      continue;
-    const auto &shard = parameter.shard();
-    const int64_t begin = shard.first(), end = begin + shard.count();
-    auto &known = ranges[shard.of()];
-    const auto next = known.upper_bound(begin);
-    const bool equal = known.count(begin) && known.at(begin) == end;
-    if (!equal && ((next != known.end() && next->first < end) ||
-                   (next != known.begin() && std::prev(next)->second > begin)))
-      return shard.of();
-    known[begin] = end;
-  }
-  return {};
 }

@@ -2,11 +2,10 @@
 
 #include "zorse/Sharding/DivideUnits.h"
 #include "zorse/Summary/FlatGroups.h"
+#include "zorse/Summary/ParameterParts.h"
 #include "zorse/Summary/Summary.h"
 
 #include "zorse/Autodiff/Autodiff.h"
-
-#include <map>
 
 using namespace mlir;
 using namespace zorse;
@@ -62,10 +61,6 @@ public:
         summary.mutable_units(static_cast<int>(u))->clear_parameters();
         summary.mutable_units(static_cast<int>(u))->set_splits(false);
       }
-    if (const std::string name = parameterWithDifferentCuts(summary); !name.empty())
-      return emitError(UnitOp(units.front()).getLoc())
-             << "groups divide parameter '" << name
-             << "' at different places, which is not supported yet: give them equal shares";
     dropUnreadParameters(summary, copies);
     return success();
   }
@@ -107,12 +102,10 @@ private:
       ArgumentAttr attribute = attributeOfArgument(forward, i);
       if (!isOfKind(attribute, ArgumentKind::Parameter))
         continue;
-      const auto position = static_cast<int>(attribute.getIndex());
-      const uint32_t parameter = made.parameters(position);
+      const uint32_t position = static_cast<uint32_t>(attribute.getIndex());
+      const uint32_t parameter = made.parameters(static_cast<int>(position));
       if (auto shard = forward.getArgAttrOfType<DictionaryAttr>(i, sharding::kShardAttr))
-        made.set_parameters(
-            position,
-            partOf(parameter, shard, cast<RankedTensorType>(forward.getArgumentTypes()[i])));
+        parts.divide(made, position, divisionOf(shard));
       else if (summary.parameters(static_cast<int>(parameter)).trainable() &&
                !hasGradient(backward, attribute.getIndex()))
         made.add_other_contributes(attribute.getIndex());
@@ -127,31 +120,19 @@ private:
            });
   }
 
-  /// Finds or adds a part of a parameter.
-  uint32_t partOf(uint32_t parameter, DictionaryAttr shard, RankedTensorType type) {
-    auto [found, isNew] = parts.try_emplace({parameter, shard.getAsOpaquePointer()},
-                                            static_cast<uint32_t>(summary.parameters_size()));
-    if (!isNew)
-      return found->second;
-    bundle::ParameterInfo &part = *summary.add_parameters();
-    part = summary.parameters(static_cast<int>(parameter));
-    bundle::ParameterInfo::Shard &info = *part.mutable_shard();
-    info.set_of(part.name());
-    *info.mutable_shape() = part.shape();
-    info.set_dim(static_cast<uint32_t>(cast<IntegerAttr>(shard.get("dim")).getInt()));
-    for (int64_t begin : cast<DenseI64ArrayAttr>(shard.get("begins")).asArrayRef())
-      info.add_begins(begin);
-    for (int64_t width : cast<DenseI64ArrayAttr>(shard.get("widths")).asArrayRef())
-      info.add_widths(width);
-    info.set_first(cast<IntegerAttr>(shard.get("first")).getInt());
-    info.set_count(cast<IntegerAttr>(shard.get("count")).getInt());
-    part.set_name(info.of() + "[" + std::to_string(info.first()) + ":" +
-                  std::to_string(info.first() + info.count()) + "]");
-    part.clear_shape();
-    for (int64_t size : type.getShape())
-      part.add_shape(size);
-    copies.push_back(copies[parameter]);
-    return found->second;
+  static ParameterDivision divisionOf(DictionaryAttr shard) {
+    auto number = [&](StringRef name) { return cast<IntegerAttr>(shard.get(name)).getInt(); };
+    auto list = [&](StringRef name) {
+      return cast<DenseI64ArrayAttr>(shard.get(name)).asArrayRef().vec();
+    };
+    ParameterDivision division{static_cast<uint32_t>(number("dim")),
+                               list("begins"),
+                               list("widths"),
+                               {number("first"), number("count")},
+                               {number("first"), number("count")}};
+    if (shard.contains("stored"))
+      division.stored = {list("stored")[0], list("stored")[1]};
+    return division;
   }
 
   /// The functions of all devices have the same exchanges in the same order.
@@ -179,7 +160,7 @@ private:
   function_ref<uint32_t(StringRef)> classId;
   bundle::ModelSummary &summary;
   std::vector<bundle::ElementType> &copies;
-  std::map<std::pair<uint32_t, const void *>, uint32_t> parts; ///< by parameter and attribute
+  ParameterParts parts{summary, copies};
 };
 
 } // namespace

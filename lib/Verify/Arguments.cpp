@@ -239,9 +239,7 @@ static UnitArgument unitArgument(const Model &model, uint32_t device, uint32_t i
     const auto &parameter = summary.parameters(unit.parameters(int(i)));
     if (argument.kind() == bundle::PARAMETER_GRADIENT && !parameter.trainable())
       break;
-    int64_t elements = 1;
-    for (int64_t extent : parameter.shape())
-      elements *= extent;
+    const Compact elements = bundle::parameterRuns(summary, unit, i);
     out.exists = true;
     const bool copy = argument.kind() == bundle::PARAMETER &&
                       summary.groups(int(parameter.group())).param_dtype() !=
@@ -251,11 +249,12 @@ static UnitArgument unitArgument(const Model &model, uint32_t device, uint32_t i
                                                             : bundle::Value::GRADIENTS;
     out.value.id = parameter.group();
     out.value.parameter = unit.parameters(int(i));
-    out.value.begin = parameter.offset();
-    out.value.end = parameter.offset() + elements;
+    out.value.begin = elements.empty() ? parameter.offset() : elements.runs()[0].begin;
+    out.value.end = elements.empty() ? parameter.offset()
+                                     : elements.runs()[elements.runs().size() - 1].end;
     out.value.stride =
         elementSize(copy ? summary.groups(int(parameter.group())).param_dtype() : parameter.type());
-    out.fixedBytes = elements * out.value.stride;
+    out.fixedBytes = elements.elements() * out.value.stride;
     break;
   }
   case bundle::INPUT:

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <tuple>
+#include <utility>
 
 using namespace zorse;
 using namespace zorse::verify;
@@ -295,8 +296,9 @@ private:
   void checkContributors(const ParticipantRecord &record, const bundle::Collective &collective,
                          const std::vector<Shard> &shards) {
     const std::vector<Shard> terms = bundle::shardsOf(collective.parts);
-    const std::vector<uint32_t> expected = model.contributorsOf(collective.value);
-    auto check = [&](std::vector<uint32_t> contributors, const std::string &to) {
+    const bool isGroup = collective.value.kind() != bundle::Value::EXCHANGED;
+    auto check = [&](std::vector<uint32_t> contributors, const std::vector<uint32_t> &expected,
+                     const std::string &to) {
       std::sort(contributors.begin(), contributors.end());
       for (uint32_t one : expected)
         if (!std::binary_search(contributors.begin(), contributors.end(), one))
@@ -308,7 +310,8 @@ private:
                  "names a contributor" + to + " without tasks that add to it");
     };
     if (terms.empty())
-      return check({collective.members.begin(), collective.members.end()}, "");
+      return check({collective.members.begin(), collective.members.end()},
+                   model.contributorsOf(collective.value), "");
     std::vector<std::vector<uint32_t>> contributors(shards.size());
     for (const Shard &term : terms) {
       auto shard = std::lower_bound(shards.begin(), shards.end(), term.begin,
@@ -316,9 +319,20 @@ private:
       for (; shard != shards.end() && shard->end <= term.end; ++shard)
         contributors[size_t(shard - shards.begin())].push_back(term.device);
     }
-    for (size_t s = 0; s < shards.size(); ++s)
-      check(contributors[s], " to elements " + std::to_string(shards[s].begin) + "-" +
-                                 std::to_string(shards[s].end));
+    for (size_t s = 0; s < shards.size(); ++s) {
+      std::vector<uint32_t> expected = model.contributorsOf(collective.value);
+      bool padding = isGroup;
+      if (isGroup)
+        model.forPieces(record.value.id, shards[s].begin, shards[s].end,
+                        [&](int64_t begin, int64_t end, uint32_t) {
+                          if (std::exchange(padding, false))
+                            expected = model.contributorsTo(record.value.id, {0, begin, end});
+                        });
+      if (!padding)
+        check(contributors[s], expected,
+              " to elements " + std::to_string(shards[s].begin) + "-" +
+                  std::to_string(shards[s].end));
+    }
   }
 
   void checkTasks() {

@@ -58,7 +58,26 @@ Model::Model(const bundle::ModelSummary &summary, const bundle::FunctionLibrary 
     index();
 }
 
+/// Whether a part consists of ascending runs inside the parameter.
+static bool isSoundPart(const bundle::UnitInfo::ParameterPart &part, int64_t elements) {
+  int64_t last = 0;
+  if (part.begin().empty() || part.begin_size() != part.end_size())
+    return false;
+  for (int r = 0; r < part.begin_size(); ++r) {
+    if (part.begin(r) < last || part.begin(r) >= part.end(r) || part.end(r) > elements)
+      return false;
+    last = part.end(r);
+  }
+  return true;
+}
+
 bool Model::isSound(const bundle::UnitInfo &unit) const {
+  for (const auto &part : unit.parts())
+    if (part.argument() >= uint32_t(unit.parameters_size()) ||
+        unit.parameters(int(part.argument())) >= uint32_t(summary.parameters_size()) ||
+        !isSoundPart(part,
+                     elementsOf(summary.parameters(int(unit.parameters(int(part.argument())))))))
+      return false;
   if (!indices(unit.parameters(), summary.parameters_size()) ||
       !indices(unit.values_in(), summary.values_size()) ||
       !indices(unit.values_out(), summary.values_size()) ||
@@ -387,6 +406,32 @@ std::vector<uint32_t> Model::contributorsOf(const bundle::Value &sum) const {
   return devices;
 }
 
+/// Adds the elements of all groups of which the unit has a part of a parameter.
+void Model::addPartialContributions(uint32_t device, const bundle::UnitInfo &unit) {
+  std::set<uint32_t> partial;
+  auto groupOf = [&](uint32_t argument) {
+    return summary.parameters(int(unit.parameters(int(argument)))).group();
+  };
+  for (const auto &part : unit.parts())
+    partial.insert(groupOf(part.argument()));
+  for (uint32_t i = 0; i < uint32_t(unit.parameters_size()); ++i)
+    if (partial.count(groupOf(i)) && contributed[&unit].count(unit.parameters(int(i)))) {
+      const Compact elements = bundle::parameterRuns(summary, unit, i);
+      for (const Compact::Run &run : elements.runs())
+        partialContributions[{device, groupOf(i)}].push_back({device, run.begin, run.end});
+    }
+}
+
+std::vector<uint32_t> Model::contributorsTo(uint32_t group, const Shard &shard) const {
+  std::vector<uint32_t> devices;
+  for (uint32_t device : groupContributors[group]) {
+    const auto partial = partialContributions.find({device, group});
+    if (partial == partialContributions.end() || !holdersOf(partial->second, shard).empty())
+      devices.push_back(device);
+  }
+  return devices;
+}
+
 void Model::index() {
   auto addOnce = [](std::vector<uint32_t> &list, uint32_t item) {
     if (std::find(list.begin(), list.end(), item) == list.end())
@@ -423,11 +468,14 @@ void Model::index() {
   for (uint32_t d = 0; d < plan.devices.size(); ++d)
     for (uint32_t c : cellsOfDevice[d])
       for (int64_t u = plan.cells[c].firstUnit; u < plan.cells[c].endUnit; ++u) {
-        for (uint32_t parameter : contributed[&unitOf(d, u)]) {
+        const bundle::UnitInfo &unit = unitOf(d, u);
+        for (uint32_t parameter : contributed[&unit]) {
           auto &devices = groupContributors[summary.parameters(int(parameter)).group()];
           if (devices.empty() || devices.back() != d)
             devices.push_back(d);
         }
+        if (!unit.parts().empty())
+          addPartialContributions(d, unit);
         // The devices of a group compute equal losses; the first adds them.
         if (summary.units(int(u)).loss_terms_size() && plan.cells[c].member == 0 &&
             (lossDevices.empty() || lossDevices.back() != d))

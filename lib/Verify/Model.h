@@ -4,7 +4,7 @@
 
 #include "zorse/Verify/Verify.h"
 
-#include "bundle.pb.h"
+#include "ParameterRuns.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -132,6 +132,15 @@ public:
   bool isFirst(uint32_t function, uint32_t segment, int argument) const;
   bool isLast(uint32_t function, uint32_t segment, int argument) const;
   /// Whether a device's unit adds to the gradient of a parameter.
+  /// Returns the elements of a parameter of a device's unit, by position in the unit's list.
+  Compact parameterRuns(uint32_t device, int64_t unit, uint32_t argument) const {
+    return bundle::parameterRuns(summary, unitOf(device, uint32_t(unit)), argument);
+  }
+  /// Whether units are bound to parts of parameters.
+  bool hasParts() const { return !partialContributions.empty(); }
+  /// Returns the devices with tasks that add to the gradients of a shard of a group; it has no
+  /// padding.
+  std::vector<uint32_t> contributorsTo(uint32_t group, const Shard &shard) const;
   bool contributes(uint32_t device, uint32_t unit, uint32_t parameter) const {
     const auto found = contributed.find(&unitOf(device, unit));
     return found != contributed.end() && found->second.count(parameter) != 0;
@@ -210,6 +219,8 @@ private:
   std::vector<bool> isFirstOfGroup; ///< by device
   /// By unit: parameters to whose gradients it adds.
   std::map<const bundle::UnitInfo *, std::set<uint32_t>> contributed;
+  /// By device and group: the elements to which its tasks add, if they are not all.
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<Shard>> partialContributions;
   bool copies = false, hasStatistics = false;  ///< some group has a param_dtype
   std::set<const bundle::UnitInfo *> repeated; ///< some B recomputes only their saved blocks,
                                                ///< without their other results
@@ -256,6 +267,7 @@ private:
   bool checkSums(std::vector<Finding> &findings);
   bool checkPlan(std::vector<Finding> &findings);
   void index();
+  void addPartialContributions(uint32_t device, const bundle::UnitInfo &unit);
 };
 
 } // namespace zorse::verify

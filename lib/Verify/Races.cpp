@@ -267,6 +267,8 @@ private:
           others.add(copy.to(), true, Block::seedsBegin, Block::scalarsEnd);
         }
       }
+    if (model.hasParts())
+      collectPartialGradients(others);
     for (const auto &state : program.state())
       others.add(state.region(), true);
     AddressIntervals &addresses = device.getAddresses();
@@ -275,6 +277,28 @@ private:
         if (touch.write)
           addresses.addWrite(touch.place);
     addresses.finish(uint32_t(program.arenas_size()));
+  }
+
+  /// Adds the runs of gradients of which a device has a part: they are replayed separately.
+  void collectPartialGradients(Touches &others) const {
+    for (const auto &instruction : program.instructions())
+      for (const bundle::Call &call : instruction.compute().calls()) {
+        if (call.unit() < 0)
+          continue;
+        const auto &unit = model.unitOf(program.device(), uint32_t(call.unit()));
+        const auto &function = model.functions.functions(int(call.function()));
+        const bundle::ArgumentBindings bindings(program, call);
+        for (int s = 0; s < function.arguments_size() && !unit.parts().empty(); ++s)
+          if (const auto &argument = function.arguments(s);
+              argument.kind() == bundle::PARAMETER_GRADIENT &&
+              bundle::partOf(unit, argument.index())) {
+            const Compact elements = bundle::parameterRuns(model.summary, unit, argument.index());
+            const int64_t size = elementSize(argument.type());
+            for (const Compact::Run &run : elements.runs())
+              others.add(bindings[s].region, true, run.place * size,
+                         (run.place + run.size()) * size);
+          }
+      }
   }
 
   /// Computes the accesses of each instruction. Two arguments of one call must not overlap if one

@@ -54,7 +54,9 @@ void SymbolicExecution::readArguments(const bundle::Call &call, const Logical *v
             ? requireNoSums(range)
             : requireSums(range, /*global=*/true, /*norm=*/true, /*loss=*/true);
     } else
-      requireArgument(range, values[s]);
+      forArgumentRuns(
+          call, argument, range, values[s],
+          [&](const IntervalRange &run, const Logical &value) { requireArgument(run, value); });
   }
 }
 
@@ -135,7 +137,10 @@ void SymbolicExecution::call(const bundle::Call &call) {
       bool parameter = argument.kind() == bundle::PARAMETER_GRADIENT;
       Contribution contribution{uint32_t(call.unit()), 0, parameter ? call.sample_base() : 0,
                                 parameter ? call.sample_base() + call.rows() : 0};
-      accumulateBytes(range, contentOf(values[s], range.begin), contribution, overwrite, &argument);
+      forArgumentRuns(
+          call, argument, range, values[s], [&](const IntervalRange &run, const Logical &value) {
+            accumulateBytes(run, contentOf(value, run.begin), contribution, overwrite, &argument);
+          });
     } else if (argument.mode() == bundle::UPDATE) {
       Logical next = values[s];
       if (argument.kind() == bundle::STATE || argument.kind() == bundle::OPTIMIZER_STEP) {
@@ -388,7 +393,8 @@ bool SymbolicExecution::declareCollective(const bundle::Collective &collective) 
   if (region.arena() == full.arena() && region.offset() < full.offset() + full.bytes() &&
       full.offset() < region.offset() + region.bytes())
     return fail(Code::Alias, "its shard lies inside the whole, but not at its place");
-  if (collective.gathers && !held.shards.inside(held.whole).empty())
+  if (collective.gathers && collective.parts.members().empty() &&
+      !held.shards.inside(held.whole).empty())
     return fail(Code::Alias, "an owner that reads must hold its shard inside the whole");
   return good;
 }

@@ -253,6 +253,22 @@ private:
       f(addresses.of(begin + run.place * size, begin + run.place * size + whole.bytes), whole);
     }
   }
+  /// Calls f(IntervalRange, Logical) on the runs of an argument. Only parameters of devices of
+  /// groups have several.
+  template <typename F>
+  void forArgumentRuns(const bundle::Call &call, const bundle::FunctionArgument &argument,
+                       const IntervalRange &range, const Logical &value, F f) {
+    if (value.parameter < 0 || value.bytes == (value.end - value.begin) * value.stride)
+      return f(range, value);
+    const Compact runs = model.parameterRuns(program.device(), call.unit(), argument.index());
+    Logical one = value;
+    for (const Compact::Run &run : runs.runs()) {
+      one.begin = run.begin;
+      one.end = run.end;
+      one.bytes = run.size() * value.stride;
+      f(part(range, run.place * value.stride, run.place * value.stride + one.bytes), one);
+    }
+  }
   void checkState(uint32_t version);
 };
 

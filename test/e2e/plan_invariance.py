@@ -50,6 +50,12 @@ def plans():
                                     {**two, "schedule": "1f1b"})
     out["tensor-parallel-replicas"] = (list("abcd"), [(0, u, 0, 4, "g"), (0, u, 4, 8, "h")],
                                        {"groups": [*group["groups"], {"name": "h", "devices": ["c", "d"]}]})
+    # Replicas that divide the units at different places; h is a group of one device.
+    degrees = {"groups": [{"name": "f", "devices": list("wxyz")}, *uneven["groups"], {"name": "h", "devices": ["c"]}]}
+    out["tensor-parallel-degrees-2-1"] = (list("abc"), [(0, u, 0, 4, "g"), (0, u, 4, 8, "h")], {"groups": degrees["groups"][1:]})
+    out["tensor-parallel-degrees-4-2-1"] = (list("abcwxyz"), [(0, u, 0, 4, "f"), (0, u, 4, 6, "g"), (0, 3, 6, 8, "h"), (3, u, 6, 8, "h")], degrees)
+    out["tensor-parallel-degrees-reshard"] = (*out["tensor-parallel-degrees-4-2-1"][:2], {**degrees, "activations": "recompute", "offload": [{"reshard_after_forward": True}]})
+    out["tensor-parallel-degrees-host"] = (*out["tensor-parallel-degrees-2-1"][:2], {"groups": degrees["groups"][1:], "offload": [{"optimizer_states": "host", "parameters": "host", "optimizer": "host"}]})
     return out
 
 

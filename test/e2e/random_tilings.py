@@ -3,7 +3,7 @@ Every gradient, every loss and every parameter after 3 steps agree to 1e-9.
 
     random_tilings.py [COUNT] [FIRST SEED] [PRECISION] [--groups]     default 200 from 0
 
---groups: in place of every device, two devices divide its cells (tensor parallelism), in equal parts or 2:1.
+--groups: in place of every device, one or two devices divide its cells (tensor parallelism), in equal parts or 2:1, equally or differently in every place.
 
 PRECISION is f64, or f64:bf16 or f64:f16, which round to low precision in f64 arithmetic. By default every third plan is
 in f64:bf16 and the others are in f64.
@@ -67,15 +67,18 @@ def split(plan, seed):
 
 
 def grouped(plan, seed):
-    """The plan with two devices in place of each. State belongs to the parts of parameters, so its owners are the default; an order is of cells of devices, so the schedule is one for any tiling."""
-    shares = [1, 1] if seed % 4 < 2 else [2, 1]
+    """The plan with a group in place of each device: of two devices, or, in half of the plans, of one or two with different shares, so that groups divide a unit at different places.
+    State belongs to the parts of parameters, so its owners are the default; an order is of cells of devices, so the schedule is one for any tiling."""
+    draw = random.Random(seed)
+    equal = [1, 1] if seed % 4 < 2 else [2, 1]
     if seed % 5 < 2:
         plan["activations"] = ("recompute", "offload")[seed % 5]
         for cell in plan["cells"]:
             cell.pop("activations", None)
     devices = [d["name"] if isinstance(d, dict) else d for d in plan["devices"]]
     plan["devices"] = [d + half for d in devices for half in "ab"]
-    plan["groups"] = [{"name": d, "devices": [d + "a", d + "b"], "shares": shares} for d in devices if any(c["device"] == d for c in plan["cells"])]
+    shares = {d: equal if seed % 8 < 4 else draw.choice(([1], [1, 1], [2, 1], [1, 2])) for d in devices}
+    plan["groups"] = [{"name": d, "devices": [d + half for _, half in zip(shares[d], "ab")], "shares": shares[d]} for d in devices if any(c["device"] == d for c in plan["cells"])]
     for name in ("durations", "links"):
         plan.pop(name, None)
     plan.get("state", {}).pop("groups", None)

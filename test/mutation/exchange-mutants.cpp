@@ -1,6 +1,7 @@
-// exchange-mutants BUNDLE: changes the programs of a bundle with groups of devices, one exchange or
-// segment at a time, in ways that are always harmful. Prints the number of mutants that the
-// verifier rejects. Exits with 1 if it accepts one, or rejects the unchanged programs.
+// exchange-mutants BUNDLE: changes the programs of a bundle with groups of devices, one exchange,
+// segment or collective of parts at a time, in ways that are always harmful. Prints the number of
+// mutants that the verifier rejects. Exits with 1 if it accepts one, or rejects the unchanged
+// programs.
 #include "zorse/Verify/Verify.h"
 #include "zorse/runtime/Bundle.h"
 
@@ -30,6 +31,23 @@ bundle::ShardRanges &shardsOf(Instruction &instruction) {
                                       : *instruction.mutable_reduce_scatter()->mutable_shards();
 }
 
+/// Runs of the members of a collective that have different elements.
+bundle::ShardRanges &partsOf(Instruction &instruction) {
+  return instruction.has_all_gather() ? *instruction.mutable_all_gather()->mutable_reads()
+                                      : *instruction.mutable_reduce_scatter()->mutable_terms();
+}
+
+bool hasParts(const Instruction &instruction) {
+  return instruction.all_gather().reads().members_size() ||
+         instruction.reduce_scatter().terms().members_size();
+}
+
+void removeRun(bundle::ShardRanges &runs, int index) {
+  for (auto *list : {runs.mutable_begin(), runs.mutable_end()})
+    list->erase(list->begin() + index);
+  runs.mutable_members()->erase(runs.mutable_members()->begin() + index);
+}
+
 class Mutants {
 public:
   explicit Mutants(runtime::Bundle bundle) : bundle(std::move(bundle)) {
@@ -42,10 +60,17 @@ public:
     return verify::verifyPrograms(bundle.summary, bundle.functions, view, programs).empty();
   }
 
-  /// Calls `change` for every exchange, on all devices that take part in it.
-  void ofExchanges(const char *name, const std::function<bool(Instruction &)> &change) {
+  using Change = std::function<bool(Instruction &)>;
+
+  void ofExchanges(const char *name, const Change &change) { ofAll(isExchange, name, change); }
+
+  /// Calls `change` for every collective of members with different elements.
+  void ofParts(const char *name, const Change &change) { ofAll(hasParts, name, change); }
+
+  /// Calls `change` for every instruction of a kind, on all devices that take part in it.
+  void ofAll(bool (*isOfKind)(const Instruction &), const char *name, const Change &change) {
     for (const Instruction &original : bundle.programs[0].instructions()) {
-      if (!isExchange(original))
+      if (!isOfKind(original))
         continue;
       Programs programs = bundle.programs;
       bool changed = false;
@@ -71,10 +96,6 @@ public:
       }
   }
 
-  runtime::Bundle bundle;
-  int made = 0, accepted = 0;
-
-private:
   void count(const char *name, uint64_t id, const Programs &programs) {
     ++made;
     if (!accepts(programs))
@@ -83,6 +104,10 @@ private:
     std::printf("FAIL accepted: %s, instruction %llu\n", name, static_cast<unsigned long long>(id));
   }
 
+  runtime::Bundle bundle;
+  int made = 0, accepted = 0;
+
+private:
   verify::PlanView view;
 };
 
@@ -143,6 +168,69 @@ void changeTasks(Mutants &mutants) {
   });
 }
 
+void changeParts(Mutants &mutants) {
+  auto ofRuns = [&](const char *name, auto change) {
+    mutants.ofParts(
+        name, [&](Instruction &instruction) { return change(partsOf(instruction), instruction); });
+  };
+  ofRuns("a member without its last run", [](bundle::ShardRanges &runs, Instruction &) {
+    removeRun(runs, runs.members_size() - 1);
+    return true;
+  });
+  ofRuns("a run that begins 128 elements late", [](bundle::ShardRanges &runs, Instruction &) {
+    runs.set_begin(0, runs.begin(0) + 128);
+    return true;
+  });
+  ofRuns("a run that ends 128 elements early", [](bundle::ShardRanges &runs, Instruction &) {
+    runs.set_end(0, runs.end(0) - 128);
+    return true;
+  });
+  ofRuns("the runs of two members exchanged", [](bundle::ShardRanges &runs, Instruction &) {
+    const uint32_t first = runs.members(0), last = runs.members(runs.members_size() - 1);
+    for (uint32_t &member : *runs.mutable_members())
+      member = member == first ? last : member == last ? first : member;
+    return first != last;
+  });
+  ofRuns("a shard without an owner", [](bundle::ShardRanges &, Instruction &instruction) {
+    removeRun(shardsOf(instruction), 0);
+    return true;
+  });
+  ofRuns("a shard of another device", [](bundle::ShardRanges &runs, Instruction &instruction) {
+    bundle::ShardRanges &shards = shardsOf(instruction);
+    const uint32_t other =
+        runs.members(shards.members(0) == runs.members(0) ? runs.members_size() - 1 : 0);
+    const bool differs = other != shards.members(0);
+    shards.set_members(0, other);
+    return differs;
+  });
+  ofRuns("no runs", [](bundle::ShardRanges &runs, Instruction &) {
+    runs.Clear();
+    return true;
+  });
+}
+
+/// Binds a device's units to other parts of parameters than the programs do.
+void changeUnits(Mutants &mutants) {
+  bundle::ModelSummary &summary = mutants.bundle.summary;
+  for (int g = 0; g < summary.device_groups_size(); ++g)
+    for (int m = 0; m < summary.device_groups(g).members_size(); ++m)
+      for (int u = 0; u < summary.device_groups(g).members(m).units_size(); ++u) {
+        bundle::UnitInfo &unit =
+            *summary.mutable_device_groups(g)->mutable_members(m)->mutable_units(u);
+        for (int p = 0; p < unit.parts_size(); ++p) {
+          const bundle::UnitInfo original = unit;
+          auto &part = *unit.mutable_parts(p);
+          const int64_t size = part.end(0) - part.begin(0),
+                        by = part.begin(0) >= size ? -size : size;
+          part.set_begin(0, part.begin(0) + by);
+          part.set_end(0, part.end(0) + by);
+          mutants.count("another part of a parameter", original.parameters(0),
+                        mutants.bundle.programs);
+          unit = original;
+        }
+      }
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -162,7 +250,9 @@ int main(int argc, char **argv) {
   }
   changeExchanges(mutants);
   changeTasks(mutants);
-  std::printf("%d of %d mutants of exchanges and segments are rejected\n",
+  changeParts(mutants);
+  changeUnits(mutants);
+  std::printf("%d of %d mutants of exchanges, segments and parts are rejected\n",
               mutants.made - mutants.accepted, mutants.made);
   return mutants.accepted || mutants.made == 0;
 }

@@ -337,7 +337,7 @@ Result<step::Plan> chooseWithGroups(const Options &o, const planning::Problem &p
   result = std::move(*best);
   found = "best of " + std::to_string(result.best.tried) + " candidates, in " +
           std::to_string(result.groupings) + " groupings of devices and without groups";
-  if (result.model)
+  if (!result.best.plan.groups.empty())
     found += result.stepWithout
                  ? format("; without groups, a step takes %.4g s", *result.stepWithout)
                  : "; no plan without groups fits";

@@ -29,8 +29,7 @@ struct DividedModel {
 class DivisibleModel {
 public:
   virtual ~DivisibleModel() = default;
-  /// \returns an error if a device would have no part of an axis, or if groups divide a unit at
-  ///   different places
+  /// \returns an error if a device would have no part of an axis
   virtual Result<DividedModel> divide(const std::vector<UnitGroup> &groups) = 0;
 };
 

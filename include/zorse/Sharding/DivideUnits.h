@@ -25,7 +25,9 @@ inline constexpr llvm::StringLiteral kGroupsAttr = "zorse.groups";
 /// Attribute of a module: the groups in their order, an array of {name, devices (number)}.
 inline constexpr llvm::StringLiteral kGroupOrderAttr = "zorse.group_order";
 /// Attribute of a parameter of such a class: the device has granules [first, first + count) of
-/// dimension `dim` (GranuleMap). Parameters without it are whole.
+/// dimension `dim` (GranuleMap), which is the first of its type. Parameters without it are whole.
+/// If groups divide the unit at different places, the attribute has `stored`: the smallest range of
+/// granules that contains this one and that no group divides further is stored as one tensor.
 inline constexpr llvm::StringLiteral kShardAttr = "zorse.shard";
 /// Attribute of a whole parameter of such a class (unit): the gradients of all devices are
 /// summands. Otherwise only the first device computes the gradient.

@@ -185,14 +185,16 @@ struct Wait {
 
 /// Data shared by the halves of a collective. `members`: the readers of an AllGather, the
 /// contributors of a ReduceScatter in summation order, all members of an AllReduce in rank order.
-/// `shards`: the owners' elements, ascending (empty for an AllReduce).
+/// `shards`: the owners' elements, ascending (empty for an AllReduce). `parts`: the members'
+/// elements, ascending per member; empty: each has all of them. A shard is completely in a member's
+/// part or not at all.
 struct Collective {
   Value value; ///< of the whole
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
   bundle::ElementType type = bundle::F32;
   bundle::ReductionOrder order = bundle::FIXED_ORDER;
   std::vector<uint32_t> members;
-  std::vector<Shard> shards;
+  std::vector<Shard> shards, parts;
   int64_t chunk = 0; ///< elements of a shard that one round of a direct reduction adds
 };
 

@@ -4,7 +4,6 @@
 
 #include "bundle.pb.h"
 
-#include <string>
 #include <vector>
 
 namespace zorse {
@@ -19,10 +18,5 @@ void layOutGroups(bundle::ModelSummary &summary, const std::vector<bundle::Eleme
 /// Removes parameters that no unit reads: if devices divide a parameter, units read only its parts.
 /// \param copies  as above; changed as the parameters are
 void dropUnreadParameters(bundle::ModelSummary &summary, std::vector<bundle::ElementType> &copies);
-
-/// Returns the name of a parameter that groups of devices divide at different places; empty if
-/// there is none. State has one owner per element, so groups that divide a parameter need equal
-/// cuts.
-std::string parameterWithDifferentCuts(const bundle::ModelSummary &summary);
 
 } // namespace zorse

@@ -2,10 +2,15 @@
 #include "SummaryBuilder.h"
 
 #include "zorse/Base/Apportion.h"
+#include "zorse/Base/CommonBoundaries.h"
 #include "zorse/Summary/FlatGroups.h"
+#include "zorse/Summary/ParameterParts.h"
 #include "zorse/Summary/Summary.h"
 
+#include <algorithm>
+#include <array>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <vector>
 
@@ -40,16 +45,15 @@ public:
   Status build(const std::vector<UnitGroup> &groups) {
     addModelUnits();
     for (const UnitGroup &group : groups)
-      if (Status status = addGroup(group); status.failed())
+      if (Status status = divideAxes(group); status.failed())
         return status;
+    for (size_t g = 0; g < groups.size(); ++g)
+      addGroup(groups, g);
     for (const UnitGroup &group : groups)
       for (uint32_t u : group.units) {
         out.mutable_units(static_cast<int>(u))->clear_parameters();
         out.mutable_units(static_cast<int>(u))->set_splits(false);
       }
-    if (const std::string name = parameterWithDifferentCuts(out); !name.empty())
-      return userError("groups divide parameter '" + name +
-                       "' at different places, which is not supported yet: give them equal shares");
     dropUnreadParameters(out, copies);
     finish(double(shape.sequence));
     const int last = out.units_size() - 1;
@@ -160,63 +164,88 @@ private:
 
   using Exchange = bundle::UnitFunction::Exchange;
 
-  struct Range {
-    int64_t begin, end;
-  };
+  enum Axis : uint8_t { KeyHeads, Columns, Vocabulary };
+  /// Granules of every axis, by device of a group.
+  using Division = std::array<std::vector<int64_t>, 3>;
 
-  /// Ranges of key heads, columns and vocabulary of the devices of a group.
-  struct Ranges {
-    std::vector<Range> heads, columns, vocabulary;
-  };
-
-  Status addGroup(const UnitGroup &group) {
-    Ranges ranges;
-    for (auto [to, granules, name] : {std::tuple(&ranges.heads, shape.kvHeads, "heads"),
-                                      {&ranges.columns, shape.ffn, "columns"},
-                                      {&ranges.vocabulary, shape.vocabulary, "vocabulary"}}) {
-      int64_t begin = 0;
-      for (int64_t count : apportion(granules, group.shares)) {
-        if (count == 0)
-          return userError("group '" + group.name + "': device " + std::to_string(to->size()) +
-                           " of " + std::to_string(group.shares.size()) + " has no share of the " +
-                           std::to_string(granules) + " " + name +
-                           ": expected fewer devices or more equal shares");
-        to->push_back({begin, begin + count});
-        begin += count;
-      }
+  Status divideAxes(const UnitGroup &group) {
+    const std::tuple<Axis, int64_t, const char *> axes[] = {
+        {KeyHeads, shape.kvHeads, "heads"},
+        {Columns, shape.ffn, "columns"},
+        {Vocabulary, shape.vocabulary, "vocabulary"}};
+    Division &division = divisions.emplace_back();
+    for (auto [axis, granules, name] : axes) {
+      division[axis] = apportion(granules, group.shares);
+      const auto none = std::find(division[axis].begin(), division[axis].end(), 0);
+      if (none != division[axis].end())
+        return userError("group '" + group.name + "': device " +
+                         std::to_string(none - division[axis].begin()) + " of " +
+                         std::to_string(group.shares.size()) + " has no share of the " +
+                         std::to_string(granules) + " " + name +
+                         ": expected fewer devices or more equal shares");
     }
-    bundle::DeviceGroup &made = *out.add_device_groups();
-    made.set_name(group.name);
-    made.mutable_units()->Add(group.units.begin(), group.units.end());
-    for (size_t m = 0; m < group.shares.size(); ++m)
-      addMember(*made.add_members(), group, ranges, m);
     return Status::success();
   }
 
-  void addMember(bundle::DeviceGroup::Member &member, const UnitGroup &group, const Ranges &ranges,
-                 size_t m) {
-    auto count = [&](const std::vector<Range> &list) { return list[m].end - list[m].begin; };
+  void addGroup(const std::vector<UnitGroup> &groups, size_t g) {
+    const UnitGroup &group = groups[g];
+    bundle::DeviceGroup &made = *out.add_device_groups();
+    made.set_name(group.name);
+    made.mutable_units()->Add(group.units.begin(), group.units.end());
+    std::map<std::vector<size_t>, std::vector<CommonBoundaries>> known; // by groups that divide
+    std::vector<const std::vector<CommonBoundaries> *> boundaries;      // by unit of the group
+    for (uint32_t u : group.units) {
+      std::vector<size_t> dividers;
+      for (size_t other = 0; other < groups.size(); ++other)
+        if (std::binary_search(groups[other].units.begin(), groups[other].units.end(), u))
+          dividers.push_back(other);
+      std::vector<CommonBoundaries> &common = known[dividers];
+      for (size_t axis = 0; axis < 3 && common.size() < 3; ++axis) {
+        std::vector<std::vector<int64_t>> counts;
+        for (size_t other : dividers)
+          counts.push_back(divisions[other][axis]);
+        common.emplace_back(counts);
+      }
+      boundaries.push_back(&common);
+    }
+    for (size_t m = 0; m < group.shares.size(); ++m)
+      addMember(*made.add_members(), group, divisions[g], boundaries, m);
+  }
+
+  /// \param boundaries  by unit of the group and axis
+  void addMember(bundle::DeviceGroup::Member &member, const UnitGroup &group,
+                 const Division &division,
+                 const std::vector<const std::vector<CommonBoundaries> *> &boundaries, size_t m) {
     int32_t classOf[4] = {-1, -1, -1, -1};
+    std::array<GranuleRange, 3> shares;
+    for (size_t axis = 0; axis < 3; ++axis)
+      shares[axis] = {std::accumulate(division[axis].begin(),
+                                      division[axis].begin() + static_cast<ptrdiff_t>(m),
+                                      int64_t(0)),
+                      division[axis][m]};
     for (uint32_t u : group.units) {
       bundle::UnitInfo &unit = *member.add_units();
       unit = out.units(static_cast<int>(u));
       const auto kind = static_cast<ShapeClass::Kind>(unit.class_id());
       if (classOf[kind] < 0) {
         classOf[kind] = out.classes_size();
-        classes.push_back({kind, count(ranges.heads) * (shape.heads / shape.kvHeads),
-                           count(ranges.heads), count(ranges.columns), count(ranges.vocabulary)});
+        classes.push_back({kind, shares[KeyHeads].count * (shape.heads / shape.kvHeads),
+                           shares[KeyHeads].count, shares[Columns].count,
+                           shares[Vocabulary].count});
         addExchanges(addClass(out.classes(kind).name() + "." + group.name + "." + std::to_string(m),
                               workOf(classes.back()), kind != ShapeClass::Embedding),
-                     kind, ranges.vocabulary);
+                     kind, group.shares.size());
       }
       unit.set_class_id(static_cast<uint32_t>(classOf[kind]));
-      divideParameters(unit, kind, ranges, m);
+      divideParameters(unit, kind, shares,
+                       *boundaries[static_cast<size_t>(member.units_size()) - 1], m);
     }
   }
 
   /// Adds the sums of the hidden state and of its gradient, and the parts of the loss.
-  void addExchanges(bundle::UnitClass &unitClass, ShapeClass::Kind kind,
-                    const std::vector<Range> &devices) const {
+  void addExchanges(bundle::UnitClass &unitClass, ShapeClass::Kind kind, size_t devices) const {
+    if (devices == 1)
+      return;
     for (bundle::UnitFunction &function : *unitClass.mutable_functions()) {
       const bool forward = function.task() == bundle::UnitFunction::FORWARD,
                  inputs = function.task() == bundle::UnitFunction::BACKWARD ||
@@ -228,7 +257,7 @@ private:
       const bool loss = forward && kind == ShapeClass::Head;
       exchange.set_kind(loss ? Exchange::ALL_GATHER : Exchange::ALL_REDUCE);
       exchange.set_type(loss ? bundle::F32 : shape.computeType);
-      for (size_t part = 0; part < (loss ? devices.size() : 1); ++part)
+      for (size_t part = 0; part < (loss ? devices : 1); ++part)
         exchange.add_parts()->set_per_row(static_cast<int64_t>(
             alignRegion(static_cast<uint64_t>(loss ? tokens * 3 * 4 : state))));
     }
@@ -236,8 +265,9 @@ private:
 
   /// Replaces the parameters of a unit of a device by the device's parts of them. The first device
   /// computes the gradients of whole parameters.
-  void divideParameters(bundle::UnitInfo &unit, ShapeClass::Kind kind, const Ranges &ranges,
-                        size_t m) {
+  void divideParameters(bundle::UnitInfo &unit, ShapeClass::Kind kind,
+                        const std::array<GranuleRange, 3> &shares,
+                        const std::vector<CommonBoundaries> &boundaries, size_t m) {
     for (int p = 0; p < unit.parameters_size(); ++p) {
       const bool down = kind == ShapeClass::Mlp && p == 3,
                  result = kind == ShapeClass::Attention && p == 4;
@@ -246,39 +276,20 @@ private:
           unit.add_other_contributes(static_cast<uint32_t>(p));
         continue;
       }
-      const Range range = (kind == ShapeClass::Attention ? ranges.heads
-                           : kind == ShapeClass::Mlp     ? ranges.columns
-                                                         : ranges.vocabulary)[m];
       const bool heads = kind == ShapeClass::Attention, queries = heads && (p == 1 || result);
-      unit.set_parameters(
-          p, partOf(unit.parameters(p), down || result ? 0 : 1,
-                    heads ? shape.hidden / shape.heads * (queries ? shape.heads / shape.kvHeads : 1)
-                          : 1,
-                    range));
+      const Axis axis = heads ? KeyHeads : kind == ShapeClass::Mlp ? Columns : Vocabulary;
+      if (!boundaries[axis].areDifferent() && !boundaries[axis].divide())
+        continue; // groups of one device
+      const int64_t width =
+          heads ? shape.hidden / shape.heads * (queries ? shape.heads / shape.kvHeads : 1) : 1;
+      ParameterDivision part{down || result ? 0u : 1u, {0}, {width}, shares[axis], shares[axis]};
+      if (boundaries[axis].areDifferent()) {
+        const auto [begin, end] =
+            boundaries[axis].containing(part.share.first, part.share.first + part.share.count);
+        part.stored = {begin, end - begin};
+      }
+      parts.divide(unit, static_cast<uint32_t>(p), part);
     }
-  }
-
-  /// Finds or adds a part of a parameter.
-  uint32_t partOf(uint32_t parameter, uint32_t dim, int64_t width, Range range) {
-    auto [known, isNew] = parts.try_emplace({parameter, range.begin, range.end},
-                                            static_cast<uint32_t>(out.parameters_size()));
-    if (!isNew)
-      return known->second;
-    bundle::ParameterInfo &part = *out.add_parameters();
-    part = out.parameters(static_cast<int>(parameter));
-    bundle::ParameterInfo::Shard &shard = *part.mutable_shard();
-    shard.set_of(part.name());
-    *shard.mutable_shape() = part.shape();
-    shard.set_dim(dim);
-    shard.add_begins(0);
-    shard.add_widths(width);
-    shard.set_first(range.begin);
-    shard.set_count(range.end - range.begin);
-    part.set_name(shard.of() + "[" + std::to_string(range.begin) + ":" + std::to_string(range.end) +
-                  "]");
-    part.set_shape(static_cast<int>(dim), width * shard.count());
-    copies.push_back(copies[parameter]);
-    return known->second;
   }
 
   /// Gives units of devices the values, inputs and losses of the units in place of which they are.
@@ -297,7 +308,8 @@ private:
   const int64_t size, tokens, state;
   const ShapeClass whole;
   std::vector<ShapeClass> classes; ///< of `out`
-  std::map<std::tuple<uint32_t, int64_t, int64_t>, uint32_t> parts;
+  std::vector<Division> divisions; ///< by group
+  ParameterParts parts{out, copies};
 };
 
 } // namespace

@@ -2,6 +2,7 @@
 #include "zorse/Planning/Report.h"
 
 #include "zorse/Simulation/Network.h"
+#include "zorse/Step/CollectiveParts.h"
 #include "zorse/Step/Schedules.h"
 #include "zorse/Step/UnitTasks.h"
 #include "zorse/Summary/Summary.h"
@@ -287,14 +288,16 @@ public:
           continue;
         const step::Collective &collective = graph.collectives[instruction.collective];
         const double size = double(elementBytes(collective.type));
-        std::vector<sim::Piece> pieces;
-        for (const auto &shard : collective.shards)
-          pieces.push_back({shard.device, double(shard.end - shard.begin) * size});
-        if (instruction.kind == step::InstructionKind::AllGather)
-          traffic.allGather(pieces, collective.members, 0, costs.gatherAlgorithm());
-        else
-          traffic.reduceScatter(collective.members, pieces, 0, costs.reduceAlgorithm());
-        collect();
+        step::forUniformParts(collective, [&](const auto &members, const auto &owned) {
+          std::vector<sim::Piece> pieces;
+          for (auto [device, elements] : owned)
+            pieces.push_back({device, double(elements) * size});
+          if (instruction.kind == step::InstructionKind::AllGather)
+            traffic.allGather(pieces, members, 0, costs.gatherAlgorithm());
+          else
+            traffic.reduceScatter(members, pieces, 0, costs.reduceAlgorithm());
+          collect();
+        });
       }
     std::vector<std::string> names;
     for (const step::PlanDevice &device : plan.devices)

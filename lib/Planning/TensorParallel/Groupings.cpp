@@ -82,13 +82,6 @@ private:
     auto divides = [](const Team &team) { return team.isGroup(); };
     if (std::none_of(grouping.teams.begin(), grouping.teams.end(), divides))
       return;
-    grouping.uniform =
-        std::all_of(grouping.teams.begin(), grouping.teams.end(), [&](const Team &team) {
-          return team.shares.size() == grouping.teams[0].shares.size() &&
-                 std::equal(team.shares.begin(), team.shares.end(),
-                            grouping.teams[0].shares.begin(),
-                            [](double a, double b) { return std::abs(a - b) < 1e-9; });
-        });
     std::vector<std::vector<uint32_t>> sets;
     sets.reserve(grouping.teams.size());
     for (const Team &team : grouping.teams)

@@ -41,13 +41,6 @@ public:
     own.candidates = candidates;
     own.excluded.clear();
     own.memoryHints = false;
-    if (!grouping.uniform) { // a unit has one division, so it is in one stage, and a stage is a
-                             // team
-      if (options.pipelines > 1 || (options.stages && options.stages != grouping.teams.size()))
-        return kNone;
-      own.pipelines = 1;
-      own.stages = static_cast<uint32_t>(grouping.teams.size());
-    }
     for (Team &team : grouping.teams)
       if (team.isGroup()) {
         Result<const CostedDivision *> division = divideAll(team.shares);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <utility>
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -45,20 +46,39 @@ Cluster planning::clusterOfTeams(const Cluster &cluster, const Grouping &groupin
   return teams;
 }
 
+/// Returns by team whether it is a group of the plan: a device alone is one if it computes a unit
+/// that a group divides.
+static std::vector<bool> groupsOf(const step::Plan &plan, const Grouping &grouping, int units) {
+  std::vector<bool> isGroup(grouping.teams.size()), isDivided(static_cast<size_t>(units));
+  for (size_t t = 0; t < grouping.teams.size(); ++t)
+    isGroup[t] = grouping.teams[t].isGroup();
+  for (bool changed = true; std::exchange(changed, false);)
+    for (const step::Cell &cell : plan.cells) {
+      const auto begin = isDivided.begin() + cell.unitBegin, end = isDivided.begin() + cell.unitEnd;
+      if (!isGroup[cell.device] && std::find(begin, end, true) == end)
+        continue;
+      changed |= !isGroup[cell.device] || std::find(begin, end, false) != end;
+      isGroup[cell.device] = true;
+      std::fill(begin, end, true);
+    }
+  return isGroup;
+}
+
 step::Plan planning::planOfDevices(const Problem &problem, const step::Plan &plan,
                                    const Grouping &grouping) {
   step::Plan made = plan;
   made.devices = planDevices(problem.cluster, productType(problem.summary));
   made.cells.clear();
-  made.owners.clear();                 // they are of state groups of the undivided model
+  made.owners.clear(); // they are of state groups of the undivided model
+  const std::vector<bool> isGroup = groupsOf(plan, grouping, problem.summary.units_size());
   std::map<uint32_t, int32_t> groupOf; // by team
   for (const step::Cell &cell : plan.cells) {
     const Team &team = grouping.teams[cell.device];
     step::Cell own = cell;
-    if (team.isGroup()) {
+    if (isGroup[cell.device]) {
       auto [known, isNew] = groupOf.try_emplace(cell.device, int32_t(made.groups.size()));
       if (isNew)
-        made.groups.push_back({plan.devices[cell.device].name, team.devices, team.shares});
+        made.groups.push_back({groupName(problem.cluster, cell.device), team.devices, team.shares});
       own.group = known->second;
     }
     for (uint32_t m = 0; m < team.devices.size(); ++m) {

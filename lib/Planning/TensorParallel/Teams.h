@@ -28,9 +28,6 @@ struct Team {
 /// A division of a cluster into teams. Devices that are in none are not used.
 struct Grouping {
   std::vector<Team> teams;
-  /// Whether all teams divide units at the same places, so that several pipelines may contain a
-  /// unit.
-  bool uniform = false;
 };
 
 /// Returns the groupings to search, the most promising first.

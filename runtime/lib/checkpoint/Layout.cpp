@@ -5,6 +5,7 @@
 #include "zorse/runtime/Safetensors.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 using namespace zorse;
@@ -35,22 +36,78 @@ std::string fileName(const Bundle &bundle, uint32_t device) {
   return name + ".safetensors";
 }
 
-std::string tensorName(const Bundle &bundle, const CheckpointShard &slice) {
+/// Name of a parameter in checkpoints.
+const std::string &nameOf(const bundle::ParameterInfo &parameter) {
+  return parameter.has_shard() ? parameter.shard().of() : parameter.name();
+}
+
+/// The parameters of checkpoints, which are whole, by parameter of the bundle.
+std::vector<uint32_t> wholeParameters(const bundle::ModelSummary &summary) {
+  std::vector<uint32_t> wholes;
+  std::map<std::string, uint32_t> divided;
+  uint32_t next = 0;
+  for (const bundle::ParameterInfo &parameter : summary.parameters()) {
+    uint32_t whole = next;
+    if (parameter.has_shard())
+      whole = divided.try_emplace(parameter.shard().of(), next).first->second;
+    next += whole == next;
+    wholes.push_back(whole);
+  }
+  return wholes;
+}
+
+/// Calls `visit(begin, end, part)` for the runs of a parameter's elements in the parameter of
+/// checkpoints: elements [begin, end) there are those from `part` on. Both have the divided
+/// dimension first.
+template <typename Visit> void forWholeRuns(const bundle::ParameterInfo &parameter, Visit visit) {
+  if (!parameter.has_shard())
+    return visit(int64_t(0), elementsOf(parameter), int64_t(0));
+  const bundle::ParameterInfo::Shard &shard = parameter.shard();
+  const int64_t row = parameter.shape(0) ? elementsOf(parameter) / parameter.shape(0) : 0;
+  int64_t part = 0;
+  for (int s = 0; s < shard.begins_size(); ++s) {
+    const int64_t begin = (shard.begins(s) + shard.first() * shard.widths(s)) * row,
+                  length = shard.count() * shard.widths(s) * row;
+    visit(begin, begin + length, part);
+    part += length;
+  }
+}
+
+std::string tensorName(const std::vector<std::string> &names, const CheckpointShard &slice) {
   return (slice.moment < 0 ? "" : "moment." + std::to_string(slice.moment) + "/") +
-         bundle.summary.parameters(int(slice.parameter)).name() + "@" +
-         std::to_string(slice.begin) + ":" + std::to_string(slice.end);
+         names[slice.parameter] + "@" + std::to_string(slice.begin) + ":" +
+         std::to_string(slice.end);
 }
 
 /// Padded so that slices begin on a whole block.
-std::string headerText(const Bundle &bundle, const DeviceLayout &layout) {
+std::string headerText(const Bundle &bundle, const std::vector<uint32_t> &wholes,
+                       const DeviceLayout &layout) {
+  std::vector<std::string> names(wholes.size());
+  for (size_t p = 0; p < wholes.size(); ++p)
+    names[wholes[p]] = nameOf(bundle.summary.parameters(int(p)));
   SafetensorsHeader header;
   if (layout.optimizerStep)
     header.add("optimizer_step", StoredType::F64, {});
   const uint64_t before = header.bytes();
   for (const ShardLayout &laid : layout.slices)
-    header.add(tensorName(bundle, laid.slice), laid.slice.type,
+    header.add(tensorName(names, laid.slice), laid.slice.type,
                {int64_t(laid.slice.end - laid.slice.begin)});
   return header.text(kDirectAlignment, before);
+}
+
+/// Gives a parameter of a checkpoint its shape and permutation with the divided dimension first.
+void putDividedFirst(const bundle::ParameterInfo::Shard &shard, CheckpointParameter &made) {
+  std::vector<int64_t> order{int64_t(shard.dim())}, permutation;
+  for (int64_t d = 0; d < shard.shape_size(); ++d)
+    if (d != order.front())
+      order.push_back(d);
+  made.shape.clear();
+  for (int64_t d : order) {
+    made.shape.push_back(shard.shape(int(d)));
+    permutation.push_back(made.permutation.empty() ? d : made.permutation[size_t(d)]);
+  }
+  made.permutation = std::is_sorted(permutation.begin(), permutation.end()) ? std::vector<int64_t>()
+                                                                            : permutation;
 }
 
 } // namespace
@@ -60,6 +117,7 @@ DeviceLayout zorse::runtime::layoutOf(const Bundle &bundle, uint32_t device) {
   layout.device = device;
   layout.name = fileName(bundle, device);
   const bundle::ModelSummary &summary = bundle.summary;
+  const std::vector<uint32_t> wholes = wholeParameters(summary);
   for (const bundle::PersistentState &state : bundle.programs[device].state()) {
     const bundle::Value &value = state.value();
     if (value.kind() == bundle::Value::OPTIMIZER_STEP)
@@ -70,19 +128,22 @@ DeviceLayout zorse::runtime::layoutOf(const Bundle &bundle, uint32_t device) {
     uint64_t size = elementBytes(state.type());
     for (uint32_t p : summary.groups(int(value.id())).parameters()) {
       const bundle::ParameterInfo &parameter = summary.parameters(int(p));
-      int64_t begin = std::max(value.begin(), parameter.offset()),
-              end = std::min(value.end(), parameter.offset() + elementsOf(parameter));
-      if (begin >= end)
-        continue;
-      ShardLayout laid;
-      laid.slice.parameter = p;
-      laid.slice.moment = isParameters(state) ? -1 : int32_t(value.cut());
-      laid.slice.begin = begin - parameter.offset();
-      laid.slice.end = end - parameter.offset();
-      laid.slice.type = storedType(state.type());
-      laid.region = part(state.region(), uint64_t(begin - value.begin()) * size,
-                         uint64_t(end - begin) * size);
-      layout.slices.push_back(std::move(laid));
+      forWholeRuns(parameter, [&](int64_t whole, int64_t wholeEnd, int64_t first) {
+        first += parameter.offset(); // element of the group
+        int64_t begin = std::max(value.begin(), first),
+                end = std::min(value.end(), first + wholeEnd - whole);
+        if (begin >= end)
+          return;
+        ShardLayout laid;
+        laid.slice.parameter = wholes[p];
+        laid.slice.moment = isParameters(state) ? -1 : int32_t(value.cut());
+        laid.slice.begin = whole + begin - first;
+        laid.slice.end = whole + end - first;
+        laid.slice.type = storedType(state.type());
+        laid.region = part(state.region(), uint64_t(begin - value.begin()) * size,
+                           uint64_t(end - begin) * size);
+        layout.slices.push_back(std::move(laid));
+      });
     }
   }
   std::sort(layout.slices.begin(), layout.slices.end(),
@@ -111,7 +172,7 @@ DeviceLayout zorse::runtime::layoutOf(const Bundle &bundle, uint32_t device) {
     }
   }
   layout.slices = std::move(pieces);
-  layout.header = headerText(bundle, layout);
+  layout.header = headerText(bundle, wholes, layout);
   for (ShardLayout &laid : layout.slices)
     laid.slice.offset = layout.headerBytes() + laid.fileOffset;
   layout.fileBytes = layout.headerBytes() + layout.stateBytes;
@@ -120,14 +181,19 @@ DeviceLayout zorse::runtime::layoutOf(const Bundle &bundle, uint32_t device) {
 
 std::vector<CheckpointParameter> zorse::runtime::checkpointParameters(const Bundle &bundle) {
   std::vector<CheckpointParameter> out;
+  const std::vector<uint32_t> wholes = wholeParameters(bundle.summary);
   for (int i = 0; i < bundle.summary.parameters_size(); ++i) {
+    if (wholes[size_t(i)] < out.size())
+      continue; // another part of a parameter
     const bundle::ParameterInfo &parameter = bundle.summary.parameters(i);
     const WeightSource &weight = bundle.weights[size_t(i)];
     CheckpointParameter made;
-    made.name = parameter.name();
+    made.name = nameOf(parameter);
     made.type = storedType(parameter.type());
     made.shape.assign(parameter.shape().begin(), parameter.shape().end());
     made.permutation = weight.permutation;
+    if (parameter.has_shard())
+      putDividedFirst(parameter.shard(), made);
     made.hub = weight.hub;
     made.trainable = bundle.summary.groups(int(parameter.group())).trainable();
     made.constant = parameter.constant();
@@ -147,6 +213,7 @@ zorse::runtime::frozenParameters(const Bundle &bundle, const std::vector<uint32_
   std::vector<FrozenParameter> out;
   std::set<uint32_t> seen;
   const bundle::ModelSummary &summary = bundle.summary;
+  const std::vector<uint32_t> wholes = wholeParameters(summary);
   for (uint32_t device : devices)
     for (const bundle::PersistentState &state : bundle.programs[device].state()) {
       const bundle::Value &value = state.value();
@@ -156,8 +223,9 @@ zorse::runtime::frozenParameters(const Bundle &bundle, const std::vector<uint32_
       for (uint32_t p : summary.groups(int(value.id())).parameters()) {
         const bundle::ParameterInfo &parameter = summary.parameters(int(p));
         int64_t begin = parameter.offset(), end = begin + elementsOf(parameter);
-        if (begin >= value.begin() && end <= value.end() && seen.insert(p).second)
-          out.push_back({p, device,
+        if (!parameter.has_shard() && begin >= value.begin() && end <= value.end() &&
+            seen.insert(p).second)
+          out.push_back({wholes[p], device,
                          part(state.region(), uint64_t(begin - value.begin()) * size,
                               uint64_t(end - begin) * size)});
       }

@@ -42,6 +42,8 @@ Status CheckpointReader::readFrozen(uint32_t number, std::byte *target) const {
                       "', which checkpoints only refer to: ";
   if (parameter.file.empty())
     return userError(where + "where it came from is not known");
+  if (!parameter.hash)
+    return userError(where + "devices divided it, so the run could not compute its checksum");
   Result<MappedFile> file = MappedFile::open(parameter.file);
   if (file.failed())
     return userError(where + file.message());

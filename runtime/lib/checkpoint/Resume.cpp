@@ -38,7 +38,7 @@ public:
     std::map<std::string, uint32_t> known;
     for (uint32_t p = 0; p < index_.parameters.size(); ++p)
       known[index_.parameters[p].name] = p;
-    std::vector<CheckpointParameter> ours = checkpointParameters(bundle_);
+    const std::vector<CheckpointParameter> &ours = parameters_;
     std::string missing, extra, different;
     std::set<std::string> names;
     auto add = [](std::string &list, const std::string &what) {
@@ -57,10 +57,6 @@ public:
       if (theirs.storedShape() != ours[p].storedShape())
         add(different, "'" + ours[p].name + "' is " + shapeText(theirs.storedShape()) +
                            " in the checkpoint, " + shapeText(ours[p].storedShape()) + " here");
-      else if (theirs.shape != ours[p].shape || theirs.permutation != ours[p].permutation)
-        add(different,
-            "'" + ours[p].name +
-                "' has another layout (the bundle was written by another version of the compiler)");
       else if (theirs.trainable != ours[p].trainable)
         add(different, "'" + ours[p].name + "' is " +
                            (theirs.trainable ? "trained in the checkpoint, frozen here"
@@ -88,8 +84,8 @@ public:
       if (found == ours_.end())
         continue;
       const CheckpointParameter &theirs = index_.parameters[found->second];
-      if (!theirs.trainable && theirs.hash != hash &&
-          theirs.type == storedType(bundle_.summary.parameters(int(p)).type()))
+      if (!theirs.trainable && theirs.hash && theirs.hash != hash &&
+          theirs.type == parameters_[p].type)
         out.push_back({"frozen parameter '" + theirs.name + "'", "other numbers",
                        "those of the bundle or of --load-weights"});
     }
@@ -99,6 +95,8 @@ public:
   Status load(bool withMoments) {
     Needs needs;
     if (Status status = gatherNeeds(withMoments, needs); status.failed())
+      return status;
+    if (Status status = loadPermuted(needs); status.failed())
       return status;
     Status written;
     for (size_t f = 0; f < index_.files.size(); ++f) {
@@ -163,6 +161,50 @@ private:
     return Status::success();
   }
 
+  /// Loads the tensors that the checkpoint has in another layout, as a run with groups of devices
+  /// writes them, and removes them from the needs.
+  Status loadPermuted(Needs &required) {
+    for (const auto &[own, their] : ours_) {
+      const CheckpointParameter &ours = parameters_[own], &theirs = index_.parameters[their];
+      if (theirs.shape == ours.shape && theirs.permutation == ours.permutation)
+        continue;
+      for (int32_t moment = -1; moment < int32_t(index_.moments); ++moment) {
+        const auto need = required.find({their, moment});
+        if (need == required.end())
+          continue;
+        if (Status status = loadPermuted(ours, their, moment, need->second); status.failed())
+          return status;
+        required.erase(need);
+      }
+    }
+    return Status::success();
+  }
+
+  Status loadPermuted(const CheckpointParameter &ours, uint32_t their, int32_t moment,
+                      const std::vector<RequiredRange> &ranges) {
+    const CheckpointParameter &theirs = index_.parameters[their];
+    const size_t rank = ours.shape.size();
+    // Positions of the dimensions of the ONNX file in the checkpoint, and ours in the checkpoint.
+    std::vector<int64_t> position(rank), order(rank);
+    for (size_t d = 0; d < rank; ++d)
+      position[theirs.permutation.empty() ? d : size_t(theirs.permutation[d])] = int64_t(d);
+    for (size_t d = 0; d < rank; ++d)
+      order[d] = position[ours.permutation.empty() ? d : size_t(ours.permutation[d])];
+    const StoredType type = ranges.front().type;
+    const size_t size = bytesOf(type);
+    std::vector<std::byte> read(size_t(theirs.elements()) * size), permuted(read.size());
+    if (Status status = checkpoint_.readTensor(their, moment, type, read.data()); status.failed())
+      return status;
+    permuteElements(read.data(), permuted.data(), size, theirs.shape, order);
+    for (const RequiredRange &range : ranges)
+      if (Status status = writeElements(executor_, range.device, range.region, 0,
+                                        permuted.data() + size_t(range.begin) * size, type,
+                                        range.type, range.end - range.begin);
+          status.failed())
+        return status;
+    return Status::success();
+  }
+
   /// Calls `visit` for every needed part of the slice. Returns false if no part is needed.
   template <typename Visit>
   static bool needed(const Needs &needs, const CheckpointShard &slice, const Visit &visit) {
@@ -184,6 +226,7 @@ private:
   const CheckpointIndex &index_;
   Executor &executor_;
   const Bundle &bundle_;
+  const std::vector<CheckpointParameter> parameters_ = checkpointParameters(bundle_);
   std::map<uint32_t, uint32_t> ours_; ///< index in the bundle by index in the checkpoint
 };
 

@@ -34,7 +34,7 @@ bundle::ParameterInfo wholeOf(const bundle::ParameterInfo &parameter) {
   return whole;
 }
 
-/// Calls visit(whole, part, count) for the runs of a part in ascending order: `count` elements at
+/// Calls visit(whole, part, count) for the runs of a part in its order: `count` elements at
 /// element `whole` of the parameter and at element `part` of the part.
 template <typename Visit>
 void forShardRuns(const bundle::ParameterInfo::Shard &shard, Visit visit) {
@@ -43,12 +43,13 @@ void forShardRuns(const bundle::ParameterInfo::Shard &shard, Visit visit) {
   for (int d = 0; d < shard.shape_size(); ++d)
     if (d != int(shard.dim()))
       (d < int(shard.dim()) ? outer : inner) *= shard.shape(d);
-  for (int64_t o = 0; o < outer; ++o)
-    for (int s = 0; s < shard.begins_size(); ++s) {
-      const int64_t count = shard.count() * shard.widths(s) * inner;
-      visit((o * size + shard.begins(s) + shard.first() * shard.widths(s)) * inner, part, count);
-      part += count;
-    }
+  for (int s = 0; s < shard.begins_size(); ++s) {
+    const int64_t begin = shard.begins(s) + shard.first() * shard.widths(s),
+                  points = shard.count() * shard.widths(s), together = outer == 1 ? points : 1;
+    for (int64_t i = 0; i < points; i += together)
+      for (int64_t o = 0; o < outer; ++o, part += together * inner)
+        visit((o * size + begin + i) * inner, part, together * inner);
+  }
 }
 
 /// The shape in files. It differs from the compiled shape by the permutation.

@@ -1,5 +1,6 @@
 // Tests models given by dimensions: work and bytes of published models, and their expansion.
 #include "zorse/Planning/ModelShape.h"
+#include "ParameterRuns.h"
 #include "zorse/Summary/Summary.h"
 
 #include "zorse/Step/Plan.h"
@@ -136,9 +137,30 @@ TEST(ModelShape, GroupsThatCannotDivide) {
   dividedSummary({{"g", {1, 1, 1, 1, 1}, {1}}}, message);
   EXPECT_EQ(message, "group 'g': device 4 of 5 has no share of the 4 heads: expected fewer devices "
                      "or more equal shares");
-  dividedSummary({{"g", {1, 1}, {1, 2}}, {"h", {3, 1}, {1}}}, message);
-  EXPECT_EQ(message, "groups divide parameter 'block 0 attention.q' at different places, which is "
-                     "not supported yet: give them equal shares");
-  dividedSummary({{"g", {1, 1}, {1, 2}}, {"h", {3, 1}, {3}}, {"i", {2, 2}, {1}}}, message);
-  EXPECT_EQ(message, "");
+}
+
+TEST(ModelShape, GroupsThatDivideAUnitAtDifferentPlaces) {
+  std::string message;
+  const bundle::ModelSummary whole = dividedSummary({}, message);
+  const bundle::ModelSummary divided =
+      dividedSummary({{"g", {1, 1}, {1, 2}}, {"h", {3, 1}, {1}}, {"i", {1}, {1}}}, message);
+  ASSERT_EQ(message, "");
+  EXPECT_EQ(parameters(divided), parameters(whole));
+  // The first unit is the attention: the devices have 2 and 2, 3 and 1, and all 4 key heads.
+  const int64_t element = 64 * 16; // queries of a key head
+  auto runs = [&](int group, int member) {
+    const bundle::UnitInfo &unit = divided.device_groups(group).members(member).units(0);
+    const bundle::UnitInfo::ParameterPart *part = bundle::partOf(unit, 1);
+    return part ? std::pair(part->begin(0), part->end(0)) : std::pair(int64_t(0), int64_t(0));
+  };
+  EXPECT_EQ(runs(0, 0), std::pair(int64_t(0), 2 * element));
+  EXPECT_EQ(runs(0, 1), std::pair(2 * element, 4 * element));
+  EXPECT_EQ(runs(1, 0), std::pair(int64_t(0), 3 * element));
+  EXPECT_EQ(runs(1, 1), std::pair(3 * element, 4 * element));
+  EXPECT_EQ(divided.device_groups(2).members(0).units(0).parts_size(), 0);
+  EXPECT_EQ(
+      classOf(divided, divided.device_groups(2).members(0).units(0)).functions(0).exchanges_size(),
+      0);
+  // Only one group divides the second unit, so its devices have parameters of their parts.
+  EXPECT_EQ(divided.device_groups(0).members(0).units(1).parts_size(), 0);
 }

@@ -46,19 +46,22 @@ std::vector<int64_t> pointsOf(DictionaryAttr shard) {
   return points;
 }
 
+/// Returns a device's part, with the divided dimension first.
 Tensor partOf(const Tensor &whole, DictionaryAttr shard) {
   if (!shard)
     return whole;
   const auto dim = static_cast<size_t>(cast<IntegerAttr>(shard.get("dim")).getInt());
   const std::vector<int64_t> points = pointsOf(shard);
   Tensor part;
-  part.shape = whole.shape;
-  part.shape[dim] = static_cast<int64_t>(points.size());
+  part.shape = {static_cast<int64_t>(points.size())};
+  for (size_t i = 0; i < whole.shape.size(); ++i)
+    if (i != dim)
+      part.shape.push_back(whole.shape[i]);
   int64_t outer = 1, inner = 1;
   for (size_t i = 0; i < whole.shape.size(); ++i)
     (i < dim ? outer : inner) *= i == dim ? 1 : whole.shape[i];
-  for (int64_t o = 0; o < outer; ++o)
-    for (int64_t point : points)
+  for (int64_t point : points)
+    for (int64_t o = 0; o < outer; ++o)
       for (int64_t i = 0; i < inner; ++i)
         part.values.push_back(
             whole.values[static_cast<size_t>((o * whole.shape[dim] + point) * inner + i)]);

@@ -27,7 +27,7 @@ struct CheckpointParameter {
   // Fields of a frozen parameter. Snapshots do not contain its elements.
   bool constant = false; ///< whether it is a lifted constant or a buffer instead of a model
                          ///< parameter
-  uint64_t hash = 0;     ///< XXH64 of the compiled bytes
+  uint64_t hash = 0;     ///< XXH64 of the compiled bytes; 0: unknown, because devices divide it
   std::string file; ///< source file; empty: unknown. `offset`, `bytes` and `storedType` describe
                     ///< its range there
   uint64_t offset = 0, bytes = 0;

@@ -1,0 +1,38 @@
+// The elements of a state group that an argument of a unit consists of.
+#pragma once
+
+#include "zorse/Base/Runs.h"
+
+#include "bundle.pb.h"
+
+namespace zorse::bundle {
+
+/// Elements of a parameter.
+inline int64_t elementCount(const ParameterInfo &parameter) {
+  int64_t elements = 1;
+  for (int64_t extent : parameter.shape())
+    elements *= extent;
+  return elements;
+}
+
+/// Returns the part of a unit's parameter, by position in its list; nullptr: it is whole.
+inline const UnitInfo::ParameterPart *partOf(const UnitInfo &unit, uint32_t argument) {
+  for (const UnitInfo::ParameterPart &part : unit.parts())
+    if (part.argument() == argument)
+      return &part;
+  return nullptr;
+}
+
+/// Returns the runs of a unit's parameter in its state group, with their positions in the argument.
+inline Compact parameterRuns(const ModelSummary &summary, const UnitInfo &unit, uint32_t argument) {
+  const ParameterInfo &parameter = summary.parameters(int(unit.parameters(int(argument))));
+  Compact runs;
+  const UnitInfo::ParameterPart *part = partOf(unit, argument);
+  if (!part)
+    runs.add(parameter.offset(), parameter.offset() + elementCount(parameter));
+  for (int r = 0; part && r < std::min(part->begin_size(), part->end_size()); ++r)
+    runs.add(parameter.offset() + part->begin(r), parameter.offset() + part->end(r));
+  return runs;
+}
+
+} // namespace zorse::bundle
