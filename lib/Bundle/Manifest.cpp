@@ -1,5 +1,7 @@
 #include "zorse/Bundle/Manifest.h"
 
+#include "LaunchPointers.h"
+
 #include "zorse/Bundle/ContentHash.h"
 #include "zorse/Summary/Summary.h"
 
@@ -164,6 +166,20 @@ std::string functionsFile(uint32_t target) {
 std::string programFile(uint32_t device) { return "programs/" + std::to_string(device) + ".pb"; }
 std::string stagedFile(uint32_t device) { return "host_staged/" + std::to_string(device) + ".pb"; }
 
+static std::string differentSegments(const CompiledFunction &one, const CompiledFunction &other) {
+  if (one.launches().empty() || other.launches().empty()) // devices of one target do not call it
+    return {};
+  const auto a = argumentsOfSegments(one), b = argumentsOfSegments(other);
+  if (a.size() != b.size())
+    return "has another number of exchanges";
+  for (size_t s = 0; s < a.size(); ++s)
+    for (int i = 0; i < one.arguments_size(); ++i)
+      if (a[s][size_t(i)] != b[s][size_t(i)])
+        return (b[s][size_t(i)] ? "accesses" : "does not access") + std::string(" argument '") +
+               other.arguments(i).name() + "' after " + std::to_string(s) + " exchanges";
+  return {};
+}
+
 std::string differentArguments(const FunctionLibrary &one, const FunctionLibrary &other) {
   if (one.functions_size() != other.functions_size())
     return std::to_string(other.functions_size()) + " functions, expected " +
@@ -176,6 +192,8 @@ std::string differentArguments(const FunctionLibrary &one, const FunctionLibrary
     if (!same)
       return "function " + std::to_string(b) + " ('" + c.name() +
              "') differs in name or arguments from '" + a.name() + "'";
+    if (std::string problem = differentSegments(a, c); !problem.empty())
+      return "function " + std::to_string(b) + " ('" + c.name() + "') " + problem;
   }
   return {};
 }

@@ -114,8 +114,13 @@ void addStepFunctions(bundle::FunctionLibrary &library, const bundle::ModelSumma
 /// have these compiled functions without launches.
 void addDirectSums(bundle::FunctionLibrary &library, const bundle::ModelSummary &summary,
                    uint32_t maxTerms) {
-  for (bundle::ElementType type :
-       std::set<bundle::ElementType>{accumulationType(summary.compute_type()), bundle::F64})
+  std::set<bundle::ElementType> types{accumulationType(summary.compute_type()), bundle::F64};
+  for (const bundle::UnitClass &unitClass : summary.classes())
+    for (const bundle::UnitFunction &function : unitClass.functions())
+      for (const bundle::UnitFunction::Exchange &exchange : function.exchanges())
+        if (exchange.kind() == bundle::UnitFunction::Exchange::ALL_REDUCE)
+          types.insert(exchange.type());
+  for (bundle::ElementType type : types)
     for (uint32_t terms = 2; terms <= maxTerms; ++terms) {
       FunctionBuilder sum(library, sumName(type, terms));
       for (uint32_t term = 0; term < terms; ++term)

@@ -86,18 +86,21 @@ void levelWorkspaces(std::vector<codegen::CompiledFunctions> &targets) {
         bytes.set_fixed(std::max(bytes.fixed(), max.fixed()));
         bytes.set_per_row(std::max(bytes.per_row(), max.per_row()));
       }
-  for ([[maybe_unused]] const codegen::CompiledFunctions &other : others)
-    assert(bundle::differentArguments(first.library, other.library).empty() &&
-           "targets have different arguments");
 }
 
 } // namespace
 
-void levelTargets(mlir::MLIRContext *context, std::vector<codegen::CompiledFunctions> &targets,
-                  const bundle::ModelSummary &summary, uint32_t sumTerms) {
+std::string levelTargets(mlir::MLIRContext *context,
+                         std::vector<codegen::CompiledFunctions> &targets,
+                         const bundle::ModelSummary &summary, uint32_t sumTerms) {
   levelWorkspaces(targets);
   for (codegen::CompiledFunctions &target : targets)
     codegen::appendBuiltinFunctions(context, target, summary, sumTerms);
+  for (const codegen::CompiledFunctions &other : llvm::drop_begin(targets))
+    if (std::string problem = bundle::differentArguments(targets.front().library, other.library);
+        !problem.empty())
+      return problem;
+  return {};
 }
 
 void nameFunctions(bundle::ModelSummary &summary, const bundle::FunctionLibrary &library) {
@@ -116,7 +119,7 @@ void nameFunctions(bundle::ModelSummary &summary, const bundle::FunctionLibrary 
     return sizes;
   });
   summary.clear_sums();
-  for (bundle::ElementType type : {bundle::F32, bundle::F64})
+  for (bundle::ElementType type : {bundle::F32, bundle::F64, bundle::BF16, bundle::F16})
     for (uint32_t terms = 2; terms <= kMaxSumTerms; ++terms)
       if (auto found = index.find(codegen::sumName(type, terms)); found != index.end()) {
         bundle::SumFunction &sum = *summary.add_sums();

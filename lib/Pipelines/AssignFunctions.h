@@ -16,8 +16,10 @@ namespace zorse::pipelines {
 /// arguments, and the workspace, which becomes the largest of all targets. Adds the compiled
 /// functions that are not functions.
 /// \param sumTerms  see appendBuiltinFunctions
-void levelTargets(mlir::MLIRContext *context, std::vector<codegen::CompiledFunctions> &targets,
-                  const bundle::ModelSummary &summary, uint32_t sumTerms);
+/// \returns what differs, which is a bug; empty: nothing
+std::string levelTargets(mlir::MLIRContext *context,
+                         std::vector<codegen::CompiledFunctions> &targets,
+                         const bundle::ModelSummary &summary, uint32_t sumTerms);
 
 /// Sets the compiled function and workspace of each function in the summary.
 void nameFunctions(bundle::ModelSummary &summary, const bundle::FunctionLibrary &library);

@@ -26,15 +26,6 @@ static llvm::json::Value planOf(const std::vector<planning::UnitGroup> &groups) 
   return llvm::json::Object{{"groups", std::move(list)}, {"cells", std::move(cells)}};
 }
 
-std::string pipelines::whyNotGrouped(const planning::Cluster &cluster) {
-  for (const planning::ClusterDevice &device : cluster.devices)
-    if (device.kind != "cpu")
-      return "--tensor-parallel-size: device '" + device.name + "' is of kind " + device.kind +
-             "; groups of devices are compiled only for kind cpu yet. zorse-plan --model-shape "
-             "plans for any kind";
-  return {};
-}
-
 DivisibleOnnx::DivisibleOnnx(CompileOptions given) : options(std::move(given)) {
   options.quiet = true;
   options.tensorParallelSize = 1;

@@ -14,8 +14,6 @@ Result<std::optional<std::string>> planWithGroups(const CompileOptions &options,
   Result<PlanInputs> inputs = readPlanInputs(module);
   if (inputs.failed())
     return inputs.error();
-  if (const std::string why = whyNotGrouped(inputs->cluster); !why.empty())
-    return userError(why);
   Result<planning::CostModel> costs = planning::CostModel::make(
       inputs->summary, inputs->cluster, inputs->profile ? &*inputs->profile : nullptr, {});
   if (costs.failed())

@@ -92,7 +92,9 @@ struct LowerFunctionsPass : pipelines::impl::LowerFunctionsBase<LowerFunctionsPa
     }
     if (simulateOnly) // the other targets are not executed; they only provide GPU times
       targets.erase(targets.begin() + 1, targets.end());
-    levelTargets(&getContext(), targets, *summary, sumTerms);
+    if (const std::string problem = levelTargets(&getContext(), targets, *summary, sumTerms);
+        !problem.empty())
+      return module.emitError("targets differ: ") << problem << "; this is a compiler bug";
     nameFunctions(*summary, targets.front().library);
     module->setAttr(kSummaryAttr, bytesAttr(&getContext(), "summary", bundle::serialize(*summary)));
     size_t launches = 0;

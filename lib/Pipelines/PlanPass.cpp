@@ -29,13 +29,6 @@ Result<step::Plan> givenPlan(const PlanInputs &inputs, const FileText &file, int
         step::otherBatch(file.path, plan->batch * plan->samplesPerRow, rows * plan->samplesPerRow));
   if (Status status = step::validatePlan(*plan, inputs.summary); status.failed())
     return userError(file.path + ": " + status.message());
-  for (const step::DeviceGroup &group : plan->groups)
-    for (uint32_t device : group.devices)
-      for (const planning::ClusterDevice &known : inputs.cluster.devices)
-        if (known.name == plan->devices[device].name && known.kind != "cpu")
-          return userError(file.path + ": group '" + group.name + "': device " + known.name +
-                           " is of kind " + known.kind +
-                           "; groups of devices are supported only for kind cpu yet");
   return plan;
 }
 

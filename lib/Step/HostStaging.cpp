@@ -128,8 +128,9 @@ private:
 
   /// Participation of a device in a group's collective.
   struct Share {
-    bool isMember = false; ///< it reads or contributes
-    Compact whole;         ///< elements that it reads or contributes
+    bool exchanged = false; ///< the devices of a group exchange it
+    bool isMember = false;  ///< it reads or contributes
+    Compact whole;          ///< elements that it reads or contributes
     Compact owned;
     bool inside = false; ///< `whole` contains those that it owns
     uint64_t size = 0;   ///< bytes of an element
@@ -148,13 +149,14 @@ private:
   Share shareOf(uint32_t op, uint32_t device) const {
     const Collective &collective = x.graph.collectives[x.ops[op].from];
     Share part;
+    part.exchanged = collective.value.kind == bundle::Value::EXCHANGED;
     part.group = collective.value.id;
     part.size = elementBytes(collective.type);
     part.isMember = std::find(collective.members.begin(), collective.members.end(), device) !=
                     collective.members.end();
     part.whole = Compact(collective.parts, device);
     if (part.isMember && collective.parts.empty())
-      part.whole.add(0, collective.value.end);
+      part.whole.add(0, part.exchanged ? collective.shards.back().end : collective.value.end);
     part.owned = Compact(collective.shards, device);
     const Compact::Runs owned = part.owned.runs();
     part.inside = part.isMember && std::all_of(owned.begin(), owned.end(), [&](const auto &run) {
@@ -177,8 +179,45 @@ private:
     return at;
   }
 
+  /// Stages what devices of a group exchange: out goes what the device has, all of it or its part,
+  /// and in comes what the collective adds.
+  void stageExchange(uint32_t op, const Share &part, uint32_t instructionIndex, uint32_t device) {
+    const Instruction instruction = instructionOf(x, x.ops[op], instructionIndex);
+    const bool gathers = x.ops[op].work == Work::Gather;
+    const auto at = imageOf(op, part, instructionIndex, device);
+    const Compact::Run own = part.owned.runs()[0];
+    const Region all = at(0, part.whole.elements()), mine = at(own.begin, own.size());
+    const auto block = static_cast<uint32_t>(part.bytes(own.begin) / kRegionAlignment);
+    const Value result = instruction.value.next(),
+                before = gathers && isSum(op) ? result : withVersion(result, 0);
+    if (gathers)
+      copy(op, device, true, instruction.phase, instruction.to, mine, before.exchangePart(block),
+           mine.bytes);
+    else
+      copy(op, device, true, instruction.phase, instruction.region, all, before, all.bytes);
+    if (gathers)
+      copy(op, device, false, instruction.phase, all, instruction.region, result, all.bytes);
+    else
+      copy(op, device, false, instruction.phase, mine, instruction.to, result.exchangePart(block),
+           mine.bytes);
+  }
+
+  static Value withVersion(Value value, uint32_t version) {
+    value.version = version;
+    return value;
+  }
+
+  /// Whether a gather of an exchange follows the reduction of its sum: its parts are then results.
+  bool isSum(uint32_t op) const {
+    const ScheduledOp &before = x.ops[op - 1];
+    return before.work == Work::Scatter &&
+           x.graph.collectives[before.from].value.kind == bundle::Value::EXCHANGED;
+  }
+
   void stageGather(uint32_t op, uint32_t instructionIndex, uint32_t device) {
     const Share part = shareOf(op, device);
+    if (part.exchanged)
+      return stageExchange(op, part, instructionIndex, device);
     const Instruction instruction = instructionOf(x, x.ops[op], instructionIndex);
     const Region whole = instruction.region, shard = instruction.to;
     const auto at = imageOf(op, part, instructionIndex, device);
@@ -214,6 +253,8 @@ private:
 
   void stageReduction(uint32_t op, uint32_t instructionIndex, uint32_t device) {
     const Share part = shareOf(op, device);
+    if (part.exchanged)
+      return stageExchange(op, part, instructionIndex, device);
     const Instruction instruction = instructionOf(x, x.ops[op], instructionIndex);
     const Region whole = instruction.region, shard = instruction.to;
     const auto at = imageOf(op, part, instructionIndex, device);

@@ -2,6 +2,8 @@
 
 #include "PlanLowering.h"
 
+#include "LaunchPointers.h"
+
 #include "zorse/Step/UnitTasks.h"
 
 #include <algorithm>
@@ -61,34 +63,14 @@ LoweringTables::LoweringTables(std::unique_ptr<bundle::ModelSummary> own,
 
 void LoweringTables::findUsed(const bundle::CompiledFunction &function) {
   auto &segments = segmentSlots.emplace_back();
-  const auto &launches = function.launches();
-  if (std::none_of(launches.begin(), launches.end(),
-                   [](const bundle::Launch &launch) { return launch.has_exchange(); }))
-    return;
-  segments.emplace_back();
-  auto use = [&](const bundle::Pointer &pointer) {
-    if (pointer.argument() >= static_cast<uint32_t>(function.arguments_size()))
-      return;
-    const auto &argument = function.arguments(static_cast<int>(pointer.argument()));
-    segments.back().push_back(static_cast<uint64_t>(argument.kind()) << 32 | argument.index());
-  };
-  for (const bundle::Launch &launch : launches) {
-    if (launch.has_exchange())
-      segments.emplace_back();
-    for (const bundle::Pointer &pointer : launch.kernel().operands())
-      use(pointer);
-    for (const bundle::Pointer &pointer : launch.library().operands())
-      use(pointer);
-    if (!launch.has_matmul())
-      continue;
-    for (const bundle::Pointer *pointer :
-         {&launch.matmul().a(), &launch.matmul().b(), &launch.matmul().c()})
-      use(*pointer);
-    if (launch.matmul().has_bias())
-      use(launch.matmul().bias());
+  for (const std::vector<bool> &used : bundle::argumentsOfSegments(function)) {
+    std::vector<uint64_t> &keys = segments.emplace_back();
+    for (int a = 0; a < function.arguments_size(); ++a)
+      if (used[static_cast<size_t>(a)])
+        keys.push_back(static_cast<uint64_t>(function.arguments(a).kind()) << 32 |
+                       function.arguments(a).index());
+    std::sort(keys.begin(), keys.end());
   }
-  for (std::vector<uint64_t> &used : segments)
-    std::sort(used.begin(), used.end());
 }
 
 bool LoweringTables::segmentHas(uint32_t function, uint32_t segment, bundle::ArgumentKind kind,

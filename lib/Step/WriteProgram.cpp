@@ -31,7 +31,9 @@ template <typename Field> void write(const Value &value, Field field) {
   out->set_cut(value.cut);
   out->set_begin(value.begin);
   out->set_end(value.end);
-  out->set_version(value.version);
+  const bool exchanged = value.kind == bundle::Value::EXCHANGED;
+  out->set_version(exchanged ? value.exchangeVersion() : value.version);
+  out->set_block(exchanged ? value.exchangeBlock() : 0);
 }
 
 template <typename Message> Message *place(Message *out, const Value &value, const Region &region) {

@@ -88,6 +88,12 @@ bool verify::fromDeclared(Device &device, const bundle::Instruction &instruction
         exists ? exchangeOf(model, device.getProgram().device(), value.id(), value.cut()) : nullptr;
     exists = exchange != nullptr;
     out.bytes = exists ? bytesOf(*exchange, value.end() - value.begin()) : 0;
+    if (exists && instruction.has_copy()) { // a part
+      out.offset = int64_t(value.block()) * 64;
+      if (out.offset + int64_t(bytes) > out.bytes)
+        return fail(Code::Size, "ends behind its " + std::to_string(out.bytes) + " bytes");
+      out.bytes = int64_t(bytes);
+    }
     break;
   }
   case bundle::Value::STEP_SCALARS:

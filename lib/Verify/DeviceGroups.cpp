@@ -2,6 +2,8 @@
 // functions.
 #include "Model.h"
 
+#include "LaunchPointers.h"
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -74,34 +76,8 @@ bool Model::checkMembers(std::vector<Finding> &findings) const {
 }
 
 void Model::findSegments() {
-  segments.resize(size_t(functions.functions_size()));
-  for (int f = 0; f < functions.functions_size(); ++f) {
-    const auto &function = functions.functions(f);
-    const auto &launches = function.launches();
-    if (std::none_of(launches.begin(), launches.end(),
-                     [](const bundle::Launch &launch) { return launch.has_exchange(); }))
-      continue;
-    auto &list = segments[size_t(f)];
-    const std::vector<bool> none(size_t(function.arguments_size()), false);
-    list.push_back(none);
-    auto use = [&](const bundle::Pointer &pointer) {
-      if (pointer.argument() < uint32_t(function.arguments_size()))
-        list.back()[pointer.argument()] = true;
-    };
-    for (const bundle::Launch &launch : launches) {
-      if (launch.has_exchange())
-        list.push_back(none);
-      std::for_each(launch.kernel().operands().begin(), launch.kernel().operands().end(), use);
-      std::for_each(launch.library().operands().begin(), launch.library().operands().end(), use);
-      if (!launch.has_matmul())
-        continue;
-      for (const bundle::Pointer *pointer :
-           {&launch.matmul().a(), &launch.matmul().b(), &launch.matmul().c()})
-        use(*pointer);
-      if (launch.matmul().has_bias())
-        use(launch.matmul().bias());
-    }
-  }
+  for (const auto &function : functions.functions())
+    segments.push_back(bundle::argumentsOfSegments(function));
 }
 
 bool Model::segmentHas(uint32_t function, uint32_t segment, int argument) const {

@@ -26,6 +26,10 @@ def random_plan(seed):
     draw = random.Random(seed)
     devices = ["g0", "g1", "g2", "g3"] + (["c0"] if seed % 5 == 4 else [])
     batch = draw.choice((6, 7, 8, 9))
+    if seed % 4 == 2:  # tensor parallelism: two GPUs divide all units, one or two others do, too
+        groups = [["g0", "g1"], ["g2", "g3"]] if seed % 8 == 2 else [["g0", "g1"], ["g2"], ["g3"]]
+        ends = [0, *sorted(draw.sample(range(1, batch), len(groups) - 1)), batch]
+        return batch, devices, [(0, UNITS, a, b, f"t{i}") for i, (a, b) in enumerate(zip(ends, ends[1:]))], {"groups": [{"name": f"t{i}", "devices": of} for i, of in enumerate(groups)]}
     cuts = sorted(draw.sample(range(1, UNITS), draw.randint(0, 2)))
     cells = []
     stages = list(zip([0] + cuts, cuts + [UNITS]))

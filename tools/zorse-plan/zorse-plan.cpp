@@ -312,22 +312,14 @@ Result<planning::SearchOptions> searchOptions(const Options &o, const planning::
   return search;
 }
 
-/// Returns why groups of devices cannot divide a model; empty: they can.
-std::string whyNotDivisible(const Options &o, const planning::Cluster &cluster,
-                            const planning::DivisibleModel *model) {
-  if (!model)
-    return "--tensor-parallel-size needs an ONNX file or --model-shape: units of other models "
-           "cannot be divided";
-  return o.shape.empty() ? pipelines::whyNotGrouped(cluster) : "";
-}
-
 /// Searches also with groups of devices. \param result  receives how they divide the model
 Result<step::Plan> chooseWithGroups(const Options &o, const planning::Problem &problem,
                                     const planning::SearchOptions &search,
                                     planning::DivisibleModel *model, std::string &found,
                                     planning::GroupedResult &result) {
-  if (const std::string why = whyNotDivisible(o, problem.cluster, model); !why.empty())
-    return userError(why);
+  if (!model)
+    return userError("--tensor-parallel-size needs an ONNX file or --model-shape: units of other "
+                     "models cannot be divided");
   Result<planning::GroupedResult> best =
       planning::searchWithGroups(problem, search, o.maxGroup, *model);
   if (search.progress)
@@ -348,7 +340,7 @@ Result<step::Plan> chooseWithGroups(const Options &o, const planning::Problem &p
 /// empty: none was found.
 std::string groupsThatFit(const Options &o, const planning::Problem &problem,
                           const planning::SearchOptions &search, planning::DivisibleModel *model) {
-  if (!whyNotDivisible(o, problem.cluster, model).empty())
+  if (!model)
     return {};
   planning::SearchOptions quick = search;
   quick.progress = nullptr;

@@ -2,13 +2,9 @@
 #pragma once
 
 #include "zorse/Pipelines/Compile.h"
-#include "zorse/Planning/Cluster.h"
 #include "zorse/Planning/DividedModel.h"
 
 namespace zorse::pipelines {
-
-/// Returns why devices of a cluster cannot run plans with groups; empty: they can.
-std::string whyNotGrouped(const planning::Cluster &cluster);
 
 /// Compiles the functions of the devices of groups. Every division imports the file.
 class DivisibleOnnx final : public planning::DivisibleModel {

@@ -83,6 +83,15 @@ struct Value {
     value.version = done;
     return value;
   }
+  /// A part of what devices exchange, in a copy. \param block  number of blocks of
+  /// kRegionAlignment bytes before it
+  Value exchangePart(uint32_t block) const {
+    Value value = *this;
+    value.version = (version & 1) | block << 1;
+    return value;
+  }
+  uint32_t exchangeVersion() const { return version & 1; }
+  uint32_t exchangeBlock() const { return version >> 1; }
   static Value inputRows(uint32_t input, Samples s) { return {Kind::INPUT_ROWS, input, 0, s}; }
   static Value lossRows(uint32_t unit, uint32_t term, Samples s) {
     return {Kind::LOSS_ROWS, unit, term, s};

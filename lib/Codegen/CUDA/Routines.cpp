@@ -205,8 +205,10 @@ private:
   /// Adds terms in their order, element by element. A thread has the neighboring elements that
   /// fit into 16 bytes.
   Kernel rankedSum() {
-    Type element = number();
-    const int64_t width = element.isF64() ? 2 : 4;
+    Type element = call.type() == bundle::BF16  ? Type(b.getBF16Type())
+                   : call.type() == bundle::F16 ? Type(b.getF16Type())
+                                                : number();
+    const int64_t width = 128 / element.getIntOrFloatBitWidth();
     const int terms = call.operands_size() - 1;
     Value end = k.add(k.begin, k.i64(width)), sum = operand(terms);
     SmallVector<Value> parts;

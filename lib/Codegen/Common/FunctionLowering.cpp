@@ -278,7 +278,7 @@ struct Lowering {
       return failure();
     aliases = std::move(*claimed);
     eraseDeadOps(function.getBody().front());
-    if (emitter.wantsFewLaunches())
+    if (!orderByExchanges(function) && emitter.wantsFewLaunches())
       moveParameterGradientsLast(function);
     FailureOr<FusionPlan> clustered =
         formFusionGroups(function, aliases, emitter.wantsFewLaunches());

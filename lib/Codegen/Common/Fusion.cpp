@@ -408,8 +408,10 @@ struct FusionBuilder {
             continue;
           bool back = true, forward = true;
           for (int between = early + 1; between < late; ++between) {
-            back &= !reads(between, early);
-            forward &= !reads(late, between);
+            const bool exchange = result.fusionGroups[size_t(between)].kind ==
+                                  FusionGroup::Exchange;
+            back &= !reads(between, early) && !exchange;
+            forward &= !reads(late, between) && !exchange;
           }
           if ((back || forward) && fitsTogether(early, late)) {
             if (back) {
@@ -446,7 +448,8 @@ struct FusionBuilder {
           continue;
         bool back = true;
         for (int after = early + 1; after <= late; ++after)
-          back &= !reads(after, early);
+          back &= !reads(after, early) &&
+                  result.fusionGroups[size_t(after)].kind != FusionGroup::Exchange;
         if (back)
           merge(early, late);
       }

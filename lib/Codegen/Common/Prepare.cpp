@@ -259,6 +259,47 @@ struct Placer {
 
 } // namespace
 
+/// Returns the number of exchanges that precede each op: the first segment that its operands
+/// permit. The ops of a group stay together.
+static llvm::DenseMap<Operation *, unsigned> findSegments(Block &body) {
+  llvm::DenseMap<Operation *, unsigned> segmentOf;
+  llvm::DenseMap<int64_t, unsigned> segmentOfGroup;
+  for (bool changed = true; std::exchange(changed, false);) {
+    unsigned exchanges = 0;
+    for (Operation &op : body.without_terminator()) {
+      const bool exchange = isa<AllReduceOp, AllGatherOp>(op);
+      unsigned segment = exchange ? exchanges++ : 0; // exchanges keep their order
+      for (Value operand : op.getOperands())
+        if (Operation *from = operand.getDefiningOp())
+          segment = std::max(segment, segmentOf.lookup(from) + isa<AllReduceOp, AllGatherOp>(from));
+      if (auto group = op.getAttrOfType<IntegerAttr>(kGroupAttr)) {
+        unsigned &together = segmentOfGroup[group.getInt()];
+        changed |= segment > together;
+        segment = together = std::max(together, segment);
+      }
+      segmentOf[&op] = segment;
+    }
+  }
+  return segmentOf;
+}
+
+bool zorse::codegen::orderByExchanges(func::FuncOp function) {
+  Block &body = function.getBody().front();
+  if (llvm::none_of(body, [](Operation &op) { return isa<AllReduceOp, AllGatherOp>(op); }))
+    return false;
+  const llvm::DenseMap<Operation *, unsigned> segmentOf = findSegments(body);
+  SmallVector<Operation *> ops;
+  for (Operation &op : body.without_terminator())
+    ops.push_back(&op);
+  auto place = [&](Operation *op) { // an exchange is the last of its segment
+    return std::pair(segmentOf.lookup(op), isa<AllReduceOp, AllGatherOp>(op));
+  };
+  llvm::stable_sort(ops, [&](Operation *a, Operation *b) { return place(a) < place(b); });
+  for (Operation *op : ops)
+    op->moveBefore(body.getTerminator());
+  return true;
+}
+
 void zorse::codegen::moveParameterGradientsLast(func::FuncOp function) {
   Operation *terminator = function.getBody().front().getTerminator();
   llvm::SetVector<Operation *> late;    // ops to move, starting at the last one

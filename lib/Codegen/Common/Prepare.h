@@ -33,4 +33,8 @@ mlir::FailureOr<BufferAliases> assignAliases(mlir::func::FuncOp function, bool f
 /// that could be merged.
 void moveParameterGradientsLast(mlir::func::FuncOp function);
 
+/// Moves every op before the first exchange that its operands permit. Segments between exchanges
+/// then write the same results on all targets. \returns whether the function has exchanges
+bool orderByExchanges(mlir::func::FuncOp function);
+
 } // namespace zorse::codegen

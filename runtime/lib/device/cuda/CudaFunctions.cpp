@@ -55,20 +55,35 @@ Status CudaFunctions::load(const bundle::FunctionLibrary &library, const KernelO
                        "' cannot be loaded: " + status.message());
   }
   for (const bundle::CompiledFunction &function : library.functions()) {
-    std::vector<Launch> &launches = functions_.emplace_back();
+    std::vector<std::vector<Launch>> &segments = functions_.emplace_back(1);
     for (const bundle::Launch &launch : function.launches())
-      if (Status status = prepare(function, launch, launches.emplace_back()); status.failed())
+      if (launch.has_exchange())
+        segments.emplace_back();
+      else if (Status status = prepare(function, launch, segments.back().emplace_back());
+               status.failed())
         return userError("function '" + function.name() + "': " + status.message());
   }
   return Status::success();
 }
 
+const std::vector<CudaFunctions::Launch> *
+CudaFunctions::launchesOf(uint32_t index, const FunctionArguments &arguments) const {
+  return index < functions_.size() && arguments.segment < functions_[index].size()
+             ? &functions_[index][arguments.segment]
+             : nullptr;
+}
+
+static Error doesNotExist(uint32_t index, const FunctionArguments &arguments) {
+  return internalError("segment " + std::to_string(arguments.segment) + " of function " +
+                       std::to_string(index) + " is called and does not exist");
+}
+
 Status CudaFunctions::launch(uint32_t index, const FunctionArguments &arguments, CUstream stream) {
-  if (index >= functions_.size())
-    return internalError("function " + std::to_string(index) + " of " +
-                         std::to_string(functions_.size()) + " is called");
+  const std::vector<Launch> *launches = launchesOf(index, arguments);
+  if (!launches)
+    return doesNotExist(index, arguments);
   std::lock_guard<std::mutex> lock(mutex_);
-  for (const Launch &launch : functions_[index]) {
+  for (const Launch &launch : *launches) {
     if (Status status = launch.function ? launchKernel(launch, arguments, stream)
                                         : launchMatmul(launch, arguments, stream);
         status.failed())
@@ -190,9 +205,7 @@ Status CudaFunctions::prepare(const bundle::CompiledFunction &function, const bu
   }
   if (!from.has_matmul())
     return userError(
-        from.has_exchange()
-            ? std::string("exchanges inside functions (tensor parallelism) run only on CPU devices")
-        : from.has_library()
+        from.has_library()
             ? "library routine '" + from.library().name() + "' has no code for GPUs"
             : "holds a launch that this runtime does not know; compile the model again");
   const bundle::Matmul &matmul = from.matmul();
@@ -279,12 +292,12 @@ BlasOperands CudaFunctions::operandsOf(const Launch &launch, const FunctionArgum
 
 Result<bool> CudaFunctions::warmUp(uint32_t index, const FunctionArguments &arguments,
                                    CUstream stream) {
-  if (index >= functions_.size())
-    return internalError("function " + std::to_string(index) + " of " +
-                         std::to_string(functions_.size()) + " is called");
+  const std::vector<Launch> *launches = launchesOf(index, arguments);
+  if (!launches)
+    return doesNotExist(index, arguments);
   std::lock_guard<std::mutex> lock(mutex_);
   bool ran = false;
-  for (const Launch &launch : functions_[index]) {
+  for (const Launch &launch : *launches) {
     if (launch.function)
       continue;
     Result<bool> one =

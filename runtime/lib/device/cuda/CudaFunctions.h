@@ -72,6 +72,8 @@ private:
   CUfunction findFunction(const std::string &symbol) const;
   Status checkBounds(const bundle::CompiledFunction &function, const bundle::KernelLaunch &kernel);
   Status prepare(const bundle::CompiledFunction &function, const bundle::Launch &from, Launch &out);
+  /// Returns the launches of a call; null: it calls a function or segment that does not exist.
+  const std::vector<Launch> *launchesOf(uint32_t index, const FunctionArguments &arguments) const;
   Status launchKernel(const Launch &launch, const FunctionArguments &arguments, CUstream stream);
   static BlasMatmul matmulOf(const Launch &launch, int64_t rows);
   static BlasOperands operandsOf(const Launch &launch, const FunctionArguments &arguments);
@@ -85,7 +87,8 @@ private:
   const std::string arch_;
   std::unique_ptr<BlasLt> blas_;
   std::vector<CUmodule> modules_;
-  std::vector<std::vector<Launch>> functions_;
+  /// By function and segment: the launches between two exchanges are called separately.
+  std::vector<std::vector<std::vector<Launch>>> functions_;
   std::mutex mutex_; ///< guards launches and the members below, which avoid allocation during a
                      ///< step
   std::vector<uint64_t> addresses_;
