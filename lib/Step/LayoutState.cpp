@@ -75,7 +75,10 @@ public:
           extents.push_back({holders[i], from, end});
           left -= (end - from + align - 1) / align * align;
           from = end;
-          if (end == range->second && ++range != ranges.end())
+          if (end < range->second)
+            continue;
+          ++range;
+          if (range != ranges.end())
             from = range->first;
         }
     }

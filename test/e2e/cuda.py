@@ -29,7 +29,7 @@ PLANS = {
     "mixed stages": (["g0", "c0", "g1"], [(0, 3, 0, 5, "g0"), (0, 3, 5, 8, "c0"), (3, 8, 0, 4, "g1"), (3, 8, 4, 6, "g1"), (3, 8, 6, 8, "c0")], {}),
     "state with another GPU": (["g0", "g1"], [(0, 8, 0, 8, "g0")], {"state": {"groups": [{"group": "*", "owners": [{"device": "g1", "fraction": 0.7}, {"device": "g0", "fraction": 0.3}]}]}}),
     "two GPUs that divide all units": (["g0", "g1"], [(0, 8, 0, 4, "t"), (0, 8, 4, 8, "t")], {"groups": [{"name": "t", "devices": ["g0", "g1"]}]}),
-    "GPU and processor that divide all units, beside a whole GPU": (["g0", "c0", "g1"], [(0, 8, 0, 5, "t"), (0, 8, 5, 8, "u")], {"groups": [{"name": "t", "devices": ["g0", "c0"], "shares": [2, 1]}, {"name": "u", "devices": ["g1"]}]}),
+    "GPU and processor that divide all units, next to a whole GPU": (["g0", "c0", "g1"], [(0, 8, 0, 5, "t"), (0, 8, 5, 8, "u")], {"groups": [{"name": "t", "devices": ["g0", "c0"], "shares": [2, 1]}, {"name": "u", "devices": ["g1"]}]}),
     "two devices on one GPU": (["g0", "g1"], [(0, 3, 0, 8, "g0"), (3, 8, 0, 5, "g1"), (3, 8, 5, 8, "g0")], {}),
 }
 

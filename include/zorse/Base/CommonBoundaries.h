@@ -34,7 +34,7 @@ public:
 
   /// Whether the divisions differ.
   bool areDifferent() const { return differ; }
-  /// Whether they have a common boundary besides the ends.
+  /// Whether they have a common boundary between the ends.
   bool divide() const { return common.size() > 2; }
   /// Returns the smallest range that contains [begin, end) and that begins and ends at boundaries
   /// of all divisions.

@@ -290,6 +290,7 @@ public:
         const double size = double(elementBytes(collective.type));
         step::forUniformParts(collective, [&](const auto &members, const auto &owned) {
           std::vector<sim::Piece> pieces;
+          pieces.reserve(owned.size());
           for (auto [device, elements] : owned)
             pieces.push_back({device, double(elements) * size});
           if (instruction.kind == step::InstructionKind::AllGather)
