@@ -3,6 +3,8 @@
 
 #include "PlanLowering.h"
 
+#include "ParameterRuns.h"
+
 #include "zorse/Step/UnitTasks.h"
 
 #include <algorithm>
@@ -103,34 +105,52 @@ std::string checkClasses(const bundle::ModelSummary &summary) {
   return "";
 }
 
+std::string checkUnit(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit) {
+  const std::string name = "unit '" + unit.name() + "' ";
+  if (!inRange(unit.parameters(), summary.parameters_size()) ||
+      !inRange(unit.values_in(), summary.values_size()) ||
+      !inRange(unit.values_out(), summary.values_size()) ||
+      !inRange(unit.inputs(), summary.inputs_size()) ||
+      !inRange(unit.loss_terms(), summary.loss_size()))
+    return name + "names a parameter, value, input or loss term that does not exist";
+  if (unit.class_id() >= static_cast<uint32_t>(summary.classes_size()))
+    return name + "is of class " + std::to_string(unit.class_id()) + " of " +
+           std::to_string(summary.classes_size());
+  bool inputs = std::any_of(unit.values_in().begin(), unit.values_in().end(),
+                            [&](uint32_t v) { return summary.values(v).needs_gradient(); });
+  bool weights = std::any_of(unit.parameters().begin(), unit.parameters().end(),
+                             [&](uint32_t p) { return summary.parameters(p).trainable(); });
+  if (unit.splits() && !(inputs && weights))
+    return name + "splits its backward, and has no gradient of " +
+           (inputs ? "parameters" : "inputs");
+  if (unit.splits() &&
+      !zorse::findFunction(zorse::classOf(summary, unit), bundle::UnitFunction::INPUT_GRADIENTS))
+    return name + "splits its backward, and its class has no functions for the parts";
+  std::vector<uint32_t> parameters(unit.parameters().begin(), unit.parameters().end());
+  std::sort(parameters.begin(), parameters.end());
+  auto twice = std::adjacent_find(parameters.begin(), parameters.end());
+  if (twice != parameters.end())
+    return name + "has the parameter '" + summary.parameters(*twice).name() +
+           "' in two arguments";
+  if (!bundle::hasSoundParts(summary, unit))
+    return name + "has an impossible part of a parameter";
+  return "";
+}
+
 std::string checkUnits(const bundle::ModelSummary &summary) {
-  for (const auto &unit : summary.units()) {
-    std::string name = "unit '" + unit.name() + "' ";
-    if (!inRange(unit.parameters(), summary.parameters_size()) ||
-        !inRange(unit.values_in(), summary.values_size()) ||
-        !inRange(unit.values_out(), summary.values_size()) ||
-        !inRange(unit.inputs(), summary.inputs_size()) ||
-        !inRange(unit.loss_terms(), summary.loss_size()))
-      return name + "names a parameter, value, input or loss term that does not exist";
-    if (unit.class_id() >= static_cast<uint32_t>(summary.classes_size()))
-      return name + "is of class " + std::to_string(unit.class_id()) + " of " +
-             std::to_string(summary.classes_size());
-    bool inputs = std::any_of(unit.values_in().begin(), unit.values_in().end(),
-                              [&](uint32_t v) { return summary.values(v).needs_gradient(); });
-    bool weights = std::any_of(unit.parameters().begin(), unit.parameters().end(),
-                               [&](uint32_t p) { return summary.parameters(p).trainable(); });
-    if (unit.splits() && !(inputs && weights))
-      return name + "splits its backward, and has no gradient of " +
-             (inputs ? "parameters" : "inputs");
-    if (unit.splits() &&
-        !zorse::findFunction(zorse::classOf(summary, unit), bundle::UnitFunction::INPUT_GRADIENTS))
-      return name + "splits its backward, and its class has no functions for the parts";
-    std::vector<uint32_t> parameters(unit.parameters().begin(), unit.parameters().end());
-    std::sort(parameters.begin(), parameters.end());
-    auto twice = std::adjacent_find(parameters.begin(), parameters.end());
-    if (twice != parameters.end())
-      return name + "has the parameter '" + summary.parameters(*twice).name() +
-             "' in two arguments";
+  for (const auto &unit : summary.units())
+    if (std::string problem = checkUnit(summary, unit); !problem.empty())
+      return problem;
+  for (const auto &group : summary.device_groups()) {
+    if (!inRange(group.units(), summary.units_size()))
+      return "group '" + group.name() + "' names a unit that does not exist";
+    for (const auto &member : group.members()) {
+      if (member.units_size() != group.units_size())
+        return "group '" + group.name() + "' has a device without some of its units";
+      for (const auto &unit : member.units())
+        if (std::string problem = checkUnit(summary, unit); !problem.empty())
+          return "group '" + group.name() + "': " + problem;
+    }
   }
   return "";
 }

@@ -242,6 +242,8 @@ private:
                 s1,
                 0,
                 readActivations(list[i], path, activations)};
+      if (!plan.groups.empty())
+        firstCells.push_back(static_cast<uint32_t>(plan.cells.size()));
       const auto group = groupIndex.find(toText(list[i]["device"], path + ".device"));
       if (group == groupIndex.end()) {
         cell.device = toDevice(list[i]["device"], path + ".device");
@@ -569,7 +571,8 @@ private:
       fail(path, "expected {device: number, ...}, got " + show(value));
     result.assign(value.empty() ? 0 : plan.devices.size(), 0);
     for (auto &[name, count] : value.items())
-      result[toDevice(json(name), path)] = toUnsigned(count, path + "." + name);
+      for (uint32_t device : devicesNamed(name, path))
+        result[device] = toUnsigned(count, path + "." + name);
   }
 
   uint32_t toUnsigned(const json &value, const std::string &path) {
@@ -581,19 +584,38 @@ private:
 
   void readOrder(const json &schedule) {
     checkKeys(schedule, "schedule", {"order"}, kRenamedPlanKeys);
-    if (!plan.groups.empty())
-      fail("schedule", "an order of tasks for a plan with groups is not supported yet: name a "
-                       "schedule");
     plan.schedule.kind = ScheduleKind::Explicit;
     plan.order.resize(plan.devices.size());
     if (!schedule["order"].is_object())
       fail("schedule", "expected {\"order\": {device: [\"F0\", \"B0\", ...]}}");
     for (auto &[name, tasks] : schedule["order"].items()) {
-      std::string path = "schedule.order." + name;
-      uint32_t device = toDevice(json(name), path);
-      for (size_t i = 0; i < toArray(tasks, path).size(); ++i)
-        plan.order[device].push_back(toTask(tasks[i], at(path, i)));
+      const std::string path = "schedule.order." + name;
+      const std::vector<uint32_t> devices = devicesNamed(name, path);
+      for (size_t i = 0; i < toArray(tasks, path).size(); ++i) {
+        TaskId task = toTask(tasks[i], at(path, i));
+        if (!plan.groups.empty()) {
+          if (task.cell >= firstCells.size())
+            fail(at(path, i), "names no cell: the plan has " + std::to_string(firstCells.size()));
+          task.cell = firstCells[task.cell];
+        }
+        for (uint32_t device : devices) {
+          plan.order[device].push_back(task);
+          ++task.cell; // the next device's
+        }
+      }
     }
+  }
+
+  /// Returns the device with a name, or the devices of the group.
+  std::vector<uint32_t> devicesNamed(const std::string &name, const std::string &path) {
+    if (const auto group = groupIndex.find(name); group != groupIndex.end())
+      return plan.groups[group->second].devices;
+    const uint32_t device = toDevice(json(name), path);
+    for (const DeviceGroup &group : plan.groups)
+      if (std::find(group.devices.begin(), group.devices.end(), device) != group.devices.end())
+        fail(path, "device '" + name + "' is in group '" + group.name +
+                       "': all devices of a group do the same, so name the group");
+    return {device};
   }
 
   TaskId toTask(const json &value, const std::string &path) {
@@ -629,6 +651,8 @@ private:
   const zorse::bundle::ModelSummary &summary;
   Plan plan;
   Activations activations = Activations::Keep; ///< of cells that do not set it
+  std::vector<uint32_t> firstCells; ///< by cell of the file, in a plan with groups: the cell of the
+                                    ///< group's first device
   std::map<std::string, uint32_t> deviceIndex, groupIndex;
 };
 

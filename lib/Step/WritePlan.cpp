@@ -48,6 +48,18 @@ ordered_json toJson(const OffloadRule &rule, const Plan &plan) {
   return row;
 }
 
+/// Returns the names for tasks and counts by device: that of its group, which its first device stands for, or
+/// its own; empty: another device of a group.
+std::vector<std::string> namesOfDevices(const Plan &plan) {
+  std::vector<std::string> names;
+  for (const PlanDevice &device : plan.devices)
+    names.push_back(device.name);
+  for (const DeviceGroup &group : plan.groups)
+    for (uint32_t device : group.devices)
+      names[device] = device == group.devices[0] ? group.name : "";
+  return names;
+}
+
 /// Returns only the name if every parameter has its default.
 std::string scheduleText(const Plan &plan) {
   const Schedule &schedule = plan.schedule, defaults;
@@ -61,10 +73,15 @@ std::string scheduleText(const Plan &plan) {
             if (value != defaults.*field)
               object[parameter.key] = value;
           } else {
+            const std::vector<std::string> names = namesOfDevices(plan);
             for (size_t d = 0; d < value.size(); ++d)
-              if (value[d] != 0 || d + 1 == value.size()) // at least one: a list of zeros differs
-                                                          // from an empty list
-                object[parameter.key][plan.devices[d].name] = value[d];
+              if (!names[d].empty() && (value[d] != 0 || d + 1 == value.size()))
+                object[parameter.key][names[d]] = value[d];
+            // At least one: a list of zeros differs from an empty list.
+            if (!value.empty() && !object.contains(parameter.key))
+              object[parameter.key][*std::find_if(names.begin(), names.end(), [](const auto &name) {
+                return !name.empty();
+              })] = 0;
           }
         },
         parameter.field);
@@ -154,14 +171,19 @@ void writeState(std::string &out, const Plan &plan) {
 void writeOrder(std::string &out, const Plan &plan) {
   out += "{\"order\": {";
   bool first = true;
+  std::vector<uint32_t> number; // of a cell in the file
+  uint32_t next = 0;
+  for (const Cell &cell : plan.cells)
+    number.push_back(cell.group >= 0 && cell.member > 0 ? next : next++);
+  const std::vector<std::string> names = namesOfDevices(plan);
   for (size_t d = 0; d < plan.order.size(); ++d) {
-    if (plan.order[d].empty())
+    if (plan.order[d].empty() || names[d].empty())
       continue;
     ordered_json tasks = ordered_json::array();
     for (TaskId task : plan.order[d])
-      tasks.push_back(std::string(1, "FBW"[size_t(task.kind)]) + std::to_string(task.cell));
-    out += (first ? "\n    " : ",\n    ") + ordered_json(plan.devices[d].name).dump() + ": " +
-           tasks.dump();
+      tasks.push_back(std::string(1, "FBW"[size_t(task.kind)]) +
+                      std::to_string(task.cell < number.size() ? number[task.cell] : task.cell));
+    out += (first ? "\n    " : ",\n    ") + ordered_json(names[d]).dump() + ": " + tasks.dump();
     first = false;
   }
   out += "\n  }}";

@@ -58,26 +58,9 @@ Model::Model(const bundle::ModelSummary &summary, const bundle::FunctionLibrary 
     index();
 }
 
-/// Whether a part consists of ascending runs inside the parameter.
-static bool isSoundPart(const bundle::UnitInfo::ParameterPart &part, int64_t elements) {
-  int64_t last = 0;
-  if (part.begin().empty() || part.begin_size() != part.end_size())
-    return false;
-  for (int r = 0; r < part.begin_size(); ++r) {
-    if (part.begin(r) < last || part.begin(r) >= part.end(r) || part.end(r) > elements)
-      return false;
-    last = part.end(r);
-  }
-  return true;
-}
-
 bool Model::isSound(const bundle::UnitInfo &unit) const {
-  for (const auto &part : unit.parts())
-    if (part.argument() >= uint32_t(unit.parameters_size()) ||
-        unit.parameters(int(part.argument())) >= uint32_t(summary.parameters_size()) ||
-        !isSoundPart(part,
-                     elementsOf(summary.parameters(int(unit.parameters(int(part.argument())))))))
-      return false;
+  if (!bundle::hasSoundParts(summary, unit))
+    return false;
   if (!indices(unit.parameters(), summary.parameters_size()) ||
       !indices(unit.values_in(), summary.values_size()) ||
       !indices(unit.values_out(), summary.values_size()) ||

@@ -7,11 +7,12 @@
 
 namespace zorse::bundle {
 
-/// Elements of a parameter.
+/// Elements of a parameter; 0 if its shape is impossible.
 inline int64_t elementCount(const ParameterInfo &parameter) {
   int64_t elements = 1;
   for (int64_t extent : parameter.shape())
-    elements *= extent;
+    if (extent < 0 || __builtin_mul_overflow(elements, extent, &elements))
+      return 0;
   return elements;
 }
 
@@ -21,6 +22,27 @@ inline const UnitInfo::ParameterPart *partOf(const UnitInfo &unit, uint32_t argu
     if (part.argument() == argument)
       return &part;
   return nullptr;
+}
+
+/// Whether the parts of a unit's parameters consist of ascending runs inside them. Summaries that
+/// have not been checked may contain anything.
+inline bool hasSoundParts(const ModelSummary &summary, const UnitInfo &unit) {
+  for (const UnitInfo::ParameterPart &part : unit.parts()) {
+    if (part.argument() >= uint32_t(unit.parameters_size()) || part.begin().empty() ||
+        part.begin_size() != part.end_size())
+      return false;
+    const uint32_t parameter = unit.parameters(int(part.argument()));
+    if (parameter >= uint32_t(summary.parameters_size()))
+      return false;
+    int64_t last = 0;
+    for (int r = 0; r < part.begin_size(); ++r) {
+      if (part.begin(r) < last || part.begin(r) >= part.end(r) ||
+          part.end(r) > elementCount(summary.parameters(int(parameter))))
+        return false;
+      last = part.end(r);
+    }
+  }
+  return true;
 }
 
 /// Returns the runs of a unit's parameter in its state group, with their positions in the argument.

@@ -68,7 +68,7 @@ def split(plan, seed):
 
 def grouped(plan, seed):
     """The plan with a group in place of each device: of two devices, or, in half of the plans, of one or two with different shares, so that groups divide a unit at different places.
-    State belongs to the parts of parameters, so its owners are the default; an order is of cells of devices, so the schedule is one for any tiling."""
+    State belongs to the parts of parameters, so its owners are the default."""
     draw = random.Random(seed)
     equal = [1, 1] if seed % 4 < 2 else [2, 1]
     if seed % 5 < 2:
@@ -82,8 +82,10 @@ def grouped(plan, seed):
     for name in ("durations", "links"):
         plan.pop(name, None)
     plan.get("state", {}).pop("groups", None)
-    if isinstance(plan.get("schedule"), dict) and ("order" in plan["schedule"] or "warmup_forwards" in plan["schedule"]):
-        plan["schedule"] = "steady_state"
+    names = {group["name"] for group in plan["groups"]}
+    for key in ("order", "warmup_forwards"):
+        if isinstance(plan.get("schedule"), dict) and key in plan["schedule"]:
+            plan["schedule"][key] = {name: of for name, of in plan["schedule"][key].items() if name in names}
     for rule in plan.get("offload", []):
         rule.pop("groups", None)
         if "devices" in rule:

@@ -1,6 +1,7 @@
 #include "zorse/Planning/Report.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 using namespace zorse::step;
@@ -18,20 +19,33 @@ std::string pad(std::string text, size_t width) {
   return text;
 }
 
-/// Legend "devices       a = t4:0, b = t4:1" of devices with cells, in lines of about 100 letters.
+/// Returns the name of the device of a cell, or "tp0 (a100:0, a100:1)" of its group.
+std::string nameOf(const Plan &plan, const Cell &cell) {
+  if (cell.group < 0)
+    return plan.devices[cell.device].name;
+  const DeviceGroup &group = plan.groups[static_cast<size_t>(cell.group)];
+  std::string devices;
+  for (uint32_t device : group.devices)
+    devices += (devices.empty() ? "" : ", ") + plan.devices[device].name;
+  return group.name + " (" + devices + ")";
+}
+
+/// Legend "devices       a = t4:0, b = t4:1" of devices and groups with cells, in lines of about 100
+/// letters. The first device of a group stands for it.
 std::string legend(const Plan &plan) {
-  std::set<uint32_t> used;
+  std::map<uint32_t, std::string> used;
   for (const Cell &cell : plan.cells)
-    used.insert(cell.device);
+    if (cell.group < 0 || cell.member == 0)
+      used.try_emplace(cell.device, nameOf(plan, cell));
   std::string out, line = pad("devices", 14);
   size_t shown = 0;
-  for (uint32_t d : used) {
+  for (const auto &[d, name] : used) {
     if (shown == 52) { // letters repeat from here
       line += "... (" + std::to_string(used.size() - shown) + " more; letters repeat from a)";
       break;
     }
-    std::string entry = std::string(1, letter(d)) + " = " + plan.devices[d].name +
-                        (++shown < used.size() ? ", " : "");
+    std::string entry =
+        std::string(1, letter(d)) + " = " + name + (++shown < used.size() ? ", " : "");
     if (line.size() + entry.size() > 100 && line.size() > 14) {
       out += line.substr(0, line.size() - 1) + "\n";
       line = std::string(14, ' ');
@@ -65,7 +79,7 @@ std::string zorse::planning::drawPlan(const Plan &plan, int32_t units, int width
     std::string row(columns, '?');
     for (uint32_t i = 0; i < plan.cells.size(); ++i) {
       const Cell &cell = plan.cells[i];
-      if (cell.unitBegin > begin || cell.unitEnd < end)
+      if (cell.unitBegin > begin || cell.unitEnd < end || (cell.group >= 0 && cell.member > 0))
         continue;
       for (int64_t column = 0; column < columns; ++column) {
         int64_t sample = (2 * column + 1) * plan.batch / (2 * columns);

@@ -16,6 +16,32 @@ using bundle::Instruction;
 
 namespace {
 
+/// Whether a part of a parameter lies inside it and has the given shape.
+bool isSound(const bundle::ParameterInfo::Shard &shard,
+             const google::protobuf::RepeatedField<int64_t> &shape) {
+  constexpr int64_t kMax = int64_t(1) << 48;
+  if (shard.dim() >= uint32_t(shard.shape_size()) || shape.size() != shard.shape_size() ||
+      shard.begins().empty() || shard.begins_size() != shard.widths_size() || shard.first() < 0 ||
+      shard.count() < 0 || shard.first() > kMax || shard.count() > kMax)
+    return false;
+  const int dim = int(shard.dim());
+  int64_t points = 0;
+  for (int s = 0; s < shard.begins_size(); ++s) {
+    const int64_t begin = shard.begins(s), width = shard.widths(s);
+    int64_t end;
+    if (begin < 0 || width < 0 ||
+        __builtin_mul_overflow(shard.first() + shard.count(), width, &end) ||
+        __builtin_add_overflow(begin, end, &end) || end > shard.shape(dim))
+      return false;
+    points += width * shard.count();
+  }
+  std::vector<int64_t> expected{points}, found(shape.begin(), shape.end());
+  for (int d = 0; d < shard.shape_size(); ++d)
+    if (d != dim)
+      expected.push_back(shard.shape(d));
+  return expected == found;
+}
+
 class Checker {
 public:
   explicit Checker(const Bundle &bundle) : bundle_(bundle) {}
@@ -77,6 +103,9 @@ private:
         return fail("parameter '" + p.name() + "' lies outside its group");
       if (!elementBytes(p.type()))
         return fail("parameter '" + p.name() + "' has an unknown element type");
+      if (p.has_shard() && !isSound(p.shard(), p.shape()))
+        return fail("parameter '" + p.name() + "' is an impossible part of '" + p.shard().of() +
+                    "'");
       if (__builtin_add_overflow(room[p.group()], kPadding, &room[p.group()]) ||
           __builtin_add_overflow(room[p.group()], elements, &room[p.group()]))
         return fail("state group '" + s.groups(int(p.group())).name() + "' is too large");
