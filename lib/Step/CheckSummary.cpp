@@ -130,8 +130,7 @@ std::string checkUnit(const bundle::ModelSummary &summary, const bundle::UnitInf
   std::sort(parameters.begin(), parameters.end());
   auto twice = std::adjacent_find(parameters.begin(), parameters.end());
   if (twice != parameters.end())
-    return name + "has the parameter '" + summary.parameters(*twice).name() +
-           "' in two arguments";
+    return name + "has the parameter '" + summary.parameters(*twice).name() + "' in two arguments";
   if (!bundle::hasSoundParts(summary, unit))
     return name + "has an impossible part of a parameter";
   return "";

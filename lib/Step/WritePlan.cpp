@@ -48,8 +48,8 @@ ordered_json toJson(const OffloadRule &rule, const Plan &plan) {
   return row;
 }
 
-/// Returns the names for tasks and counts by device: that of its group, which its first device stands for, or
-/// its own; empty: another device of a group.
+/// Returns the names for tasks and counts by device: that of its group, which its first device
+/// stands for, or its own; empty: another device of a group.
 std::vector<std::string> namesOfDevices(const Plan &plan) {
   std::vector<std::string> names;
   for (const PlanDevice &device : plan.devices)
@@ -79,9 +79,8 @@ std::string scheduleText(const Plan &plan) {
                 object[parameter.key][names[d]] = value[d];
             // At least one: a list of zeros differs from an empty list.
             if (!value.empty() && !object.contains(parameter.key))
-              object[parameter.key][*std::find_if(names.begin(), names.end(), [](const auto &name) {
-                return !name.empty();
-              })] = 0;
+              object[parameter.key][*std::find_if(
+                  names.begin(), names.end(), [](const auto &name) { return !name.empty(); })] = 0;
           }
         },
         parameter.field);

@@ -30,8 +30,8 @@ std::string nameOf(const Plan &plan, const Cell &cell) {
   return group.name + " (" + devices + ")";
 }
 
-/// Legend "devices       a = t4:0, b = t4:1" of devices and groups with cells, in lines of about 100
-/// letters. The first device of a group stands for it.
+/// Legend "devices       a = t4:0, b = t4:1" of devices and groups with cells, in lines of about
+/// 100 letters. The first device of a group stands for it.
 std::string legend(const Plan &plan) {
   std::map<uint32_t, std::string> used;
   for (const Cell &cell : plan.cells)
@@ -44,8 +44,8 @@ std::string legend(const Plan &plan) {
       line += "... (" + std::to_string(used.size() - shown) + " more; letters repeat from a)";
       break;
     }
-    std::string entry =
-        std::string(1, letter(d)) + " = " + name + (++shown < used.size() ? ", " : "");
+    std::string entry = std::string(1, letter(d)) + " = " + name +
+                        (++shown < used.size() ? ", " : "");
     if (line.size() + entry.size() > 100 && line.size() > 14) {
       out += line.substr(0, line.size() - 1) + "\n";
       line = std::string(14, ' ');
