@@ -52,6 +52,7 @@ ordered_json toJson(const OffloadRule &rule, const Plan &plan) {
 /// stands for, or its own; empty: another device of a group.
 std::vector<std::string> namesOfDevices(const Plan &plan) {
   std::vector<std::string> names;
+  names.reserve(plan.devices.size());
   for (const PlanDevice &device : plan.devices)
     names.push_back(device.name);
   for (const DeviceGroup &group : plan.groups)
@@ -171,6 +172,7 @@ void writeOrder(std::string &out, const Plan &plan) {
   out += "{\"order\": {";
   bool first = true;
   std::vector<uint32_t> number; // of a cell in the file
+  number.reserve(plan.cells.size());
   uint32_t next = 0;
   for (const Cell &cell : plan.cells)
     number.push_back(cell.group >= 0 && cell.member > 0 ? next : next++);
