@@ -570,9 +570,11 @@ private:
     if (!value.is_object())
       fail(path, "expected {device: number, ...}, got " + show(value));
     result.assign(value.empty() ? 0 : plan.devices.size(), 0);
-    for (auto &[name, count] : value.items())
+    for (auto &[name, count] : value.items()) {
+      const uint32_t number = toUnsigned(count, path + "." + name);
       for (uint32_t device : devicesNamed(name, path))
-        result[device] = toUnsigned(count, path + "." + name);
+        result[device] = number;
+    }
   }
 
   uint32_t toUnsigned(const json &value, const std::string &path) {
