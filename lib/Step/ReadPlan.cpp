@@ -571,7 +571,7 @@ private:
       fail(path, "expected {device: number, ...}, got " + show(value));
     result.assign(value.empty() ? 0 : plan.devices.size(), 0);
     for (auto &[name, count] : value.items()) {
-      const uint32_t number = toUnsigned(count, path + "." + name);
+      const uint32_t number = toUnsigned(count, std::string(path).append(".").append(name));
       for (uint32_t device : devicesNamed(name, path))
         result[device] = number;
     }
