@@ -49,12 +49,20 @@ uint32_t Plan::bufferCountOf(uint32_t device) const {
   return images;
 }
 
+uint32_t zorse::step::numberInFile(const Plan &plan, uint32_t index) {
+  if (index >= plan.cells.size())
+    return index;
+  auto isListed = [](const Cell &cell) { return cell.group < 0 || cell.member == 0; };
+  const auto before = std::count_if(plan.cells.begin(), plan.cells.begin() + index, isListed);
+  return static_cast<uint32_t>(before) - !isListed(plan.cells[index]);
+}
+
 std::string zorse::step::describeCell(const Plan &plan, uint32_t index) {
   const Cell &cell = plan.cells[index];
   std::string device = cell.device < plan.devices.size() ? plan.devices[cell.device].name
                                                          : "#" + std::to_string(cell.device);
-  return "cell " + std::to_string(index) + " (units " + std::to_string(cell.unitBegin) + "-" +
-         std::to_string(cell.unitEnd) + ", samples " +
+  return "cell " + std::to_string(numberInFile(plan, index)) + " (units " +
+         std::to_string(cell.unitBegin) + "-" + std::to_string(cell.unitEnd) + ", samples " +
          std::to_string(cell.sampleBegin * plan.samplesPerRow) + "-" +
          std::to_string(cell.sampleEnd * plan.samplesPerRow) + ", device " + device + ")";
 }

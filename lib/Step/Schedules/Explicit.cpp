@@ -20,7 +20,7 @@ void checkOrder(const Plan &plan, const zorse::bundle::ModelSummary &summary, Me
   for (uint32_t device = 0; device < plan.order.size(); ++device)
     for (TaskId task : plan.order[device]) {
       std::string what = "order of device " + plan.devices[device].name + ": " +
-                         "FBW"[size_t(task.kind)] + std::to_string(task.cell);
+                         "FBW"[size_t(task.kind)] + std::to_string(numberInFile(plan, task.cell));
       if (task.cell >= plan.cells.size()) {
         messages.add(what + " names no cell: the plan has " + std::to_string(plan.cells.size()));
         continue;
@@ -36,11 +36,11 @@ void checkOrder(const Plan &plan, const zorse::bundle::ModelSummary &summary, Me
     }
   for (uint32_t i = 0; i < plan.cells.size(); ++i)
     for (int kind = 0; kind < (plan.schedule.splitBackward ? 3 : 2); ++kind)
-      if (!(seen[i] >> kind & 1) &&
+      if (!(seen[i] >> kind & 1) && (plan.cells[i].group < 0 || plan.cells[i].member == 0) &&
           hasWork(summary, plan.cells[i], static_cast<TaskKind>(kind), plan.schedule.splitBackward))
         messages.add("order of device " + plan.devices[plan.cells[i].device].name +
-                     " does not contain " + "FBW"[kind] + std::to_string(i) + ", " +
-                     describeCell(plan, i));
+                     " does not contain " + "FBW"[kind] + std::to_string(numberInFile(plan, i)) +
+                     ", " + describeCell(plan, i));
 }
 
 class ExplicitSchedule final : public ScheduleRule {
