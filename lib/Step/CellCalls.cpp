@@ -307,11 +307,11 @@ private:
             ? groupState.gradients
             : x.unshardedParamOf(groupState, x.unshardIntervalOf(group, cell->unitBegin, later));
     const Compact runs = bundle::parameterRuns(x.summary, summary->units(of.unit), binding.index);
-    const Compact::Run &begin = runs.runs()[0], &last = runs.runs()[runs.runs().size() - 1];
-    const Elements range{begin.begin, last.end};
-    argument.region = placeBuffer(
-        buffer, static_cast<uint64_t>(groupState.read.place(begin.begin, begin.end)) * size,
-        static_cast<uint64_t>(runs.elements()) * size);
+    const auto [begin, end] = bundle::hullOf(runs);
+    const Elements range{begin, end};
+    const int64_t place = groupState.read.place(begin, begin); // runs are consecutive in memory
+    argument.region = placeBuffer(buffer, static_cast<uint64_t>(std::max<int64_t>(place, 0)) * size,
+                                  static_cast<uint64_t>(runs.elements()) * size);
     argument.value = gradients ? Value::gradients(group, range)
                                : Value::parametersToRead(x.hasMaster(group), group, range);
     if (!gradients || x.globalOrder.endTime.empty())

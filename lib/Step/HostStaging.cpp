@@ -209,6 +209,8 @@ private:
 
   /// Whether a gather of an exchange follows the reduction of its sum: its parts are then results.
   bool isSum(uint32_t op) const {
+    if (op == 0)
+      return false;
     const ScheduledOp &before = x.ops[op - 1];
     return before.work == Work::Scatter &&
            x.graph.collectives[before.from].value.kind == bundle::Value::EXCHANGED;

@@ -2,6 +2,8 @@
 // call before the replay.
 #include "Logical.h"
 
+#include <tuple>
+
 using namespace zorse;
 using namespace zorse::verify;
 
@@ -255,9 +257,7 @@ static UnitArgument unitArgument(const Model &model, uint32_t device, uint32_t i
                                                             : bundle::Value::GRADIENTS;
     out.value.id = parameter.group();
     out.value.parameter = unit.parameters(int(i));
-    out.value.begin = elements.empty() ? parameter.offset() : elements.runs()[0].begin;
-    out.value.end = elements.empty() ? parameter.offset()
-                                     : elements.runs()[elements.runs().size() - 1].end;
+    std::tie(out.value.begin, out.value.end) = bundle::hullOf(elements);
     out.value.stride =
         elementSize(copy ? summary.groups(int(parameter.group())).param_dtype() : parameter.type());
     out.fixedBytes = elements.elements() * out.value.stride;

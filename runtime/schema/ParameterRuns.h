@@ -16,6 +16,14 @@ inline int64_t elementCount(const ParameterInfo &parameter) {
   return elements;
 }
 
+/// Returns the range from the first run to the last; [0, 0) if there are none, as of a parameter
+/// without elements.
+inline std::pair<int64_t, int64_t> hullOf(const Compact &elements) {
+  const Compact::Runs runs = elements.runs();
+  return elements.empty() ? std::pair(int64_t(0), int64_t(0))
+                          : std::pair(runs[0].begin, runs[runs.size() - 1].end);
+}
+
 /// Returns the part of a unit's parameter, by position in its list; nullptr: it is whole.
 inline const UnitInfo::ParameterPart *partOf(const UnitInfo &unit, uint32_t argument) {
   for (const UnitInfo::ParameterPart &part : unit.parts())
