@@ -52,7 +52,6 @@ uint32_t Plan::bufferCountOf(uint32_t device) const {
 uint32_t zorse::step::numberInFile(const Plan &plan, uint32_t index) {
   if (index >= plan.cells.size())
     return index;
-  auto isListed = [](const Cell &cell) { return cell.group < 0 || cell.member == 0; };
   const auto before = std::count_if(plan.cells.begin(), plan.cells.begin() + index, isListed);
   return static_cast<uint32_t>(before) - !isListed(plan.cells[index]);
 }

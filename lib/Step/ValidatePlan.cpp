@@ -78,7 +78,7 @@ std::vector<bool> checkGroups(const Plan &plan, const zorse::bundle::ModelSummar
   std::map<std::array<int64_t, 5>, std::set<uint32_t>> members; // by rectangle and group
   for (uint32_t i = 0; i < plan.cells.size(); ++i) {
     const Cell &cell = plan.cells[i];
-    again[i] = cell.group >= 0 && cell.member > 0;
+    again[i] = !isListed(cell);
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
       if (cell.group < 0 ? divided.count(u)
                          : !dividedBy[static_cast<size_t>(cell.group)].count(u)) {

@@ -124,7 +124,7 @@ void writeCells(std::string &out, const Plan &plan) {
   const bool all = std::all_of(plan.cells.begin(), plan.cells.end(),
                                [&](const Cell &cell) { return cell.activations == common; });
   for (const Cell &cell : plan.cells) {
-    if (cell.group >= 0 && cell.member > 0)
+    if (!isListed(cell))
       continue;
     rows.push_back(
         {{"units", {cell.unitBegin, cell.unitEnd}},
@@ -175,7 +175,7 @@ void writeOrder(std::string &out, const Plan &plan) {
   number.reserve(plan.cells.size());
   uint32_t next = 0;
   for (const Cell &cell : plan.cells)
-    number.push_back(cell.group >= 0 && cell.member > 0 ? next : next++);
+    number.push_back(isListed(cell) ? next++ : next);
   const std::vector<std::string> names = namesOfDevices(plan);
   for (size_t d = 0; d < plan.order.size(); ++d) {
     if (plan.order[d].empty() || names[d].empty())

@@ -3,6 +3,7 @@
 #include "Inspect.h"
 #include "Terminal.h"
 
+#include "zorse/Step/UnitTasks.h"
 #include "zorse/Summary/Summary.h"
 
 #include <algorithm>
@@ -47,7 +48,8 @@ struct Grid {
         for (size_t i = 0; i + 1 < samples.size(); ++i)
           if (plan.cells[c].unitBegin <= units[j] && units[j] < plan.cells[c].unitEnd &&
               plan.cells[c].sampleBegin <= samples[i] && samples[i] < plan.cells[c].sampleEnd)
-            cell[j][i] = static_cast<int>(c);
+            if (step::isListed(plan.cells[c]))
+              cell[j][i] = static_cast<int>(c);
   }
 
   int at(int j, int i) const {
@@ -88,9 +90,12 @@ std::vector<std::vector<std::string>> draw(const Grid &g) {
   return picture;
 }
 
-/// Writes the device name into the center of each cell and colors the inside.
+/// Writes the name of the device, or of the group, into the center of each cell and colors the
+/// inside.
 void label(const Grid &g, std::vector<std::vector<std::string>> &picture) {
   for (const step::Cell &c : g.plan.cells) {
+    if (!step::isListed(c))
+      continue;
     auto column = [&](int64_t s) {
       return g.x[std::lower_bound(g.samples.begin(), g.samples.end(), s) - g.samples.begin()];
     };
@@ -99,7 +104,8 @@ void label(const Grid &g, std::vector<std::vector<std::string>> &picture) {
     };
     int x0 = column(c.sampleBegin) + 1, x1 = column(c.sampleEnd), y0 = line(c.unitBegin) + 1,
         y1 = line(c.unitEnd);
-    std::string name = g.plan.devices[c.device].name;
+    std::string name = c.group < 0 ? g.plan.devices[c.device].name
+                                   : g.plan.groups[static_cast<size_t>(c.group)].name;
     if (columnsOf(name) > x1 - x0) // "small0" and "small1" in three columns: sm0, sm1
       name = x1 - x0 > 1 ? name.substr(0, x1 - x0 - 1) + name.back() : name.substr(0, 1);
     int start = x0 + (x1 - x0 - columnsOf(name)) / 2, middle = (y0 + y1 - 1) / 2;
@@ -164,7 +170,8 @@ void printPlan(const InspectedBundle &what) {
   double max = 0;
   for (const step::Cell &c : what.plan.cells) {
     for (int u = c.unitBegin; u < c.unitEnd; ++u)
-      work[c.device] += c.rows() * trainingFlops(zorse::classOf(summary, summary.units(u)));
+      work[c.device] += c.rows() * trainingFlops(zorse::classOf(
+                                       summary, step::unitInfo(summary, {u, c.group, c.member})));
     ++cells[c.device];
     max = std::max(max, work[c.device]);
   }

@@ -234,7 +234,9 @@ struct Plan {
   uint32_t bufferCountOf(uint32_t device) const;
 };
 
-/// Returns the number of a cell in plan.json, which has one cell for all devices of a group.
+/// Whether plan.json has the cell: the cells of a group's devices are one, that of the first.
+inline bool isListed(const Cell &cell) { return cell.group < 0 || cell.member == 0; }
+/// Returns the number of a cell in plan.json.
 uint32_t numberInFile(const Plan &plan, uint32_t cell);
 
 /// Returns the form in which every message names a cell: "cell 3 (units 0-6, samples 8-16, device

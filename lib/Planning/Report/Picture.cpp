@@ -35,7 +35,7 @@ std::string nameOf(const Plan &plan, const Cell &cell) {
 std::string legend(const Plan &plan) {
   std::map<uint32_t, std::string> used;
   for (const Cell &cell : plan.cells)
-    if (cell.group < 0 || cell.member == 0)
+    if (isListed(cell))
       used.try_emplace(cell.device, nameOf(plan, cell));
   std::string out, line = pad("devices", 14);
   size_t shown = 0;
@@ -79,7 +79,7 @@ std::string zorse::planning::drawPlan(const Plan &plan, int32_t units, int width
     std::string row(columns, '?');
     for (uint32_t i = 0; i < plan.cells.size(); ++i) {
       const Cell &cell = plan.cells[i];
-      if (cell.unitBegin > begin || cell.unitEnd < end || (cell.group >= 0 && cell.member > 0))
+      if (cell.unitBegin > begin || cell.unitEnd < end || !isListed(cell))
         continue;
       for (int64_t column = 0; column < columns; ++column) {
         int64_t sample = (2 * column + 1) * plan.batch / (2 * columns);

@@ -36,7 +36,7 @@ void checkOrder(const Plan &plan, const zorse::bundle::ModelSummary &summary, Me
     }
   for (uint32_t i = 0; i < plan.cells.size(); ++i)
     for (int kind = 0; kind < (plan.schedule.splitBackward ? 3 : 2); ++kind)
-      if (!(seen[i] >> kind & 1) && (plan.cells[i].group < 0 || plan.cells[i].member == 0) &&
+      if (!(seen[i] >> kind & 1) && isListed(plan.cells[i]) &&
           hasWork(summary, plan.cells[i], static_cast<TaskKind>(kind), plan.schedule.splitBackward))
         messages.add("order of device " + plan.devices[plan.cells[i].device].name +
                      " does not contain " + "FBW"[kind] + std::to_string(numberInFile(plan, i)) +
