@@ -1,5 +1,5 @@
-// The sections of plan.json that refer to devices, groups and cells by name. ReadPlan.cpp reads what
-// they refer to.
+// The sections of plan.json that refer to devices, groups and cells by name. ReadPlan.cpp reads
+// what they refer to.
 #pragma once
 
 #include "zorse/Step/Plan.h"

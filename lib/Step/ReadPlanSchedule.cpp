@@ -94,7 +94,8 @@ public:
         TaskId task = toTask(tasks[i], at(path, i));
         if (!plan.groups.empty()) {
           if (task.cell >= names.firstCells.size())
-            fail(at(path, i), "names no cell: the plan has " + std::to_string(names.firstCells.size()));
+            fail(at(path, i),
+                 "names no cell: the plan has " + std::to_string(names.firstCells.size()));
           task.cell = names.firstCells[task.cell];
         }
         for (uint32_t device : devices) {

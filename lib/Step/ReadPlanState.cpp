@@ -120,9 +120,10 @@ public:
                  "reshard_after_forward", "buffer_count"},
                 kRenamedPlanKeys);
       OffloadRule rule;
-      rule.devices = readIndices(
-          list[i], path, "devices",
-          [&](const json &value, const std::string &where) { return names.toDevice(value, where); });
+      rule.devices =
+          readIndices(list[i], path, "devices", [&](const json &value, const std::string &where) {
+            return names.toDevice(value, where);
+          });
       rule.groups = readIndices(
           list[i], path, "groups",
           [&](const json &value, const std::string &where) { return toGroup(value, where); });
