@@ -188,8 +188,9 @@ private:
     const Compact::Run own = part.owned.runs()[0];
     const Region all = at(0, part.whole.elements()), mine = at(own.begin, own.size());
     const auto block = static_cast<uint32_t>(part.bytes(own.begin) / kRegionAlignment);
-    const Value result = instruction.value.next(),
-                before = gathers && isSum(op) ? result : withVersion(result, 0);
+    const Value result = instruction.value.next();
+    Value before = result;
+    before.version = gathers && isSum(op);
     if (gathers)
       copy(op, device, true, instruction.phase, instruction.to, mine, before.exchangePart(block),
            mine.bytes);
@@ -200,11 +201,6 @@ private:
     else
       copy(op, device, false, instruction.phase, mine, instruction.to, result.exchangePart(block),
            mine.bytes);
-  }
-
-  static Value withVersion(Value value, uint32_t version) {
-    value.version = version;
-    return value;
   }
 
   /// Whether a gather of an exchange follows the reduction of its sum: its parts are then results.

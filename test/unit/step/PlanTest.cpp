@@ -309,8 +309,7 @@ TEST(Order, Mistakes) {
   EXPECT_MISTAKE(withCells(kWhole, R"(, "split_backward": 1)"),
                  "split_backward: expected true or false");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "schedule": "zigzag")"),
-                 "expected \"1f1b\", \"gpipe\", \"steady_state\", \"interleaved\", \"wave\" or "
-                 "\"breadth_first\"");
+                 "expected \"1f1b\", \"gpipe\", \"steady_state\", \"interleaved\""); // and more
   auto schedule = [](const std::string &text) {
     return withCells(kWhole, ", \"schedule\": " + text);
   };
