@@ -123,12 +123,6 @@ private:
         continue;
       int64_t begin = 0;
       for (int64_t count : counts.back()) {
-        if (count == 0)
-          return unit.emitError("group '")
-                 << group.name << "': device " << division.shares.size() << " of "
-                 << group.shares.size() << " has no share of the " << axis.granules << ' '
-                 << axis.name << " of unit '" << unit.getLabel()
-                 << "': expected fewer devices or more equal shares";
         division.shares.push_back({begin, begin + count});
         begin += count;
       }

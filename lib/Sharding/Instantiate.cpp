@@ -66,6 +66,8 @@ public:
 private:
   void build(Operation &op);
   void buildDivided(Operation &op, const DividedOp &divided);
+  void placeRandomNumbers(Operation &op, Operation *copy, const OpFactors &rule,
+                          const DividedOp &divided);
   void exchange(Value value);
   Value gather(Value value);
   Value returnedValue(OpOperand &operand);
@@ -140,7 +142,7 @@ void Instance::buildDivided(Operation &op, const DividedOp &divided) {
       operands.push_back(slice(wholeOf(value), wanted, share));
   }
   for (const OpFactors::Offset &offset : rule.offsets)
-    if (const GranuleMap *map = divided.split.find(offset.factor)) {
+    if (const GranuleMap *map = divided.split.find(offset.factor); map && offset.operand) {
       PartByIds part{operands, share.begin * map->width(), share.count() * map->width(),
                      device,   all[divided.axis].size(),   0};
       if (combines(&op))
@@ -155,6 +157,40 @@ void Instance::buildDivided(Operation &op, const DividedOp &divided) {
     to.setType(localType(from, sharding, mine));
     held[from] = to;
   }
+  placeRandomNumbers(op, copy, rule, divided);
+}
+
+/// Random numbers are those of the undivided op: sets where the device's heads or elements begin.
+void Instance::placeRandomNumbers(Operation &op, Operation *copy, const OpFactors &rule,
+                                  const DividedOp &divided) {
+  const int64_t begin = mine[divided.axis].begin, granules = sharding.axes[divided.axis].granules;
+  auto firstPoint = [&](const OpFactors::Value &value, ShardedDim &dim) {
+    const bool found = projectSplit(rule, value, divided.split, granules, dim) == MapStatus::Found;
+    return found ? begin * dim.map.width() : 0;
+  };
+  ShardedDim dim;
+  auto setFirstHead = [&](auto attention, const OpFactors::Value &queries) {
+    if (const int64_t first = firstPoint(queries, dim);
+        first > 0 && !attention.getDropout().isZero())
+      attention.setFirstHeadAttr(builder.getI64IntegerAttr(first));
+  };
+  if (auto attention = dyn_cast<AttentionOp>(copy))
+    return setFirstHead(attention, rule.operands[0]);
+  if (auto attention = dyn_cast<AttentionGradOp>(copy))
+    return setFirstHead(attention, rule.operands[1]);
+  auto dropout = dyn_cast<DropoutOp>(copy);
+  if (!dropout)
+    return;
+  auto whole = cast<RankedTensorType>(op.getResult(0).getType());
+  const auto rank = static_cast<size_t>(whole.getRank());
+  SmallVector<int64_t> element(rank + 1, 0);
+  int64_t stride = 1;
+  for (size_t d = rank; d-- > 0;) {
+    element[d + 1] = stride;
+    stride *= whole.isDynamicDim(d) ? 1 : whole.getDimSize(d);
+  }
+  element[0] = firstPoint(rule.results[0], dim) * element[dim.dim + 1];
+  dropout.setElement(element);
 }
 
 /// A slice of a sharded value begins behind the device's points of earlier segments.

@@ -15,6 +15,9 @@ const OpFactors &Propagation::factorsOf(Operation *op) {
   return *rule;
 }
 
+/// Whether attributes of an op tell where its points begin in the undivided op.
+static bool countsItself(Operation *op) { return isa<AttentionOp, AttentionGradOp, DropoutOp>(op); }
+
 /// Returns why a factor cannot be divided, or "".
 static std::string whyIndivisible(Operation *op, const OpFactors &rule, unsigned index,
                                   const GranuleMap &map) {
@@ -24,7 +27,7 @@ static std::string whyIndivisible(Operation *op, const OpFactors &rule, unsigned
   if (factor.combiner != Combiner::Sum && !(factor.combiner == Combiner::LogSumExp && combines(op)))
     return "combines its parts by other means than a sum";
   for (const OpFactors::Offset &offset : rule.offsets)
-    if (offset.factor == index)
+    if (offset.factor == index && !(countsItself(op) && map.segments.size() == 1))
       return !offset.operand || map.segments.size() != 1 ? "counts its points" : whyNotByIds(op);
   return "";
 }

@@ -22,18 +22,6 @@ std::string range(const char *what, int64_t begin, int64_t end) {
   return std::string(what) + " " + std::to_string(begin) + "-" + std::to_string(end);
 }
 
-/// Whether the functions for the gradients of parameters have exchanges.
-bool exchangesInWeights(const zorse::bundle::ModelSummary &summary,
-                        const zorse::bundle::DeviceGroup &group) {
-  for (const auto &member : group.members())
-    for (const auto &unit : member.units())
-      for (const auto &function : zorse::classOf(summary, unit).functions())
-        if (function.task() == zorse::bundle::UnitFunction::WEIGHT_GRADIENTS &&
-            function.exchanges_size())
-          return true;
-  return false;
-}
-
 /// Checks the cells of groups: every device of a group has each of its cells. Returns, by cell,
 /// whether it repeats the rectangle of the group's first device.
 std::vector<bool> checkGroups(const Plan &plan, const zorse::bundle::ModelSummary &summary,
@@ -64,10 +52,6 @@ std::vector<bool> checkGroups(const Plan &plan, const zorse::bundle::ModelSummar
       if (!grouped.insert(device).second)
         messages.add("group '" + group.name + "': device " + plan.devices[device].name +
                      " is in two groups, or twice in one");
-    if (plan.schedule.splitBackward && exchangesInWeights(summary, known))
-      messages.add("split_backward: the devices of group '" + group.name +
-                   "' exchange values for gradients of parameters alone, which is not supported "
-                   "yet: remove \"split_backward\"");
     for (uint32_t unit : known.units()) {
       dividedBy[g].insert(static_cast<int32_t>(unit));
       divided.insert(static_cast<int32_t>(unit));

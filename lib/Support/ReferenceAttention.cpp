@@ -124,7 +124,7 @@ struct Attention {
     uint64_t stream = abi::randomStream(options.seed, options.step,
                                         options.rngIdBase + attention.rngId,
                                         sampled ? options.sampleBase + r : 0);
-    bool kept = abi::randomBits(stream, (h * queries() + i) * keys() + j) >=
+    bool kept = abi::randomBits(stream, ((attention.firstHead + h) * queries() + i) * keys() + j) >=
                 abi::dropThreshold(attention.dropout);
     return kept ? 1 / (1 - attention.dropout) : 0.0;
   }

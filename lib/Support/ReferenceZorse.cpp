@@ -443,11 +443,20 @@ private:
     Tensor &y = results.back();
     bool sampled = carriesSamples(op.getY().getType());
     int64_t perRow = sampled ? product(y.shape, 1) : y.size();
+    auto elementOf = [&](int64_t inSample) { // in the undivided sample
+      std::optional<ArrayRef<int64_t>> element = op.getElement();
+      if (!element)
+        return inSample;
+      int64_t number = element->front();
+      for (size_t d = y.shape.size(); d-- > (sampled ? 1u : 0u); inSample /= y.shape[d])
+        number += inSample % y.shape[d] * (*element)[d + 1];
+      return number;
+    };
     for (int64_t i = 0; i < y.size(); ++i) {
       uint64_t stream = abi::randomStream(options.seed, options.step,
                                           options.rngIdBase + op.getRngId(),
                                           sampled ? options.sampleBase + i / perRow : 0);
-      bool keep = abi::randomBits(stream, i % perRow) >= abi::dropThreshold(probability);
+      bool keep = abi::randomBits(stream, elementOf(i % perRow)) >= abi::dropThreshold(probability);
       y.values[i] = keep ? y.values[i] / (1 - probability) : 0.0;
     }
     return success();

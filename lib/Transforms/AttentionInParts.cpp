@@ -76,8 +76,7 @@ Value zorse::writeAttentionInParts(OpBuilder &builder, AttentionOp op) {
   }
   Value weights = SoftmaxOp::create(builder, loc, scores);
   if (options.dropout > 0)
-    weights = DropoutOp::create(builder, loc, weights, builder.getF64FloatAttr(options.dropout),
-                                builder.getI64IntegerAttr(options.rngId));
+    weights = DropoutOp::create(builder, loc, weights, options.dropout, options.rngId);
   Value out = MatmulOp::create(builder, loc, weights, headsFirst(builder, loc, op.getV(), heads),
                                false, false);
   return TransposeOp::create(builder, loc, out, ArrayRef<int64_t>{0, 2, 1, 3});

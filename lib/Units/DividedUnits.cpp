@@ -79,6 +79,7 @@ private:
       addMember(*group.mutable_members(static_cast<int>(m))->add_units(), u, unitClass,
                 classId(className));
     }
+    keepTogether(group);
     return checkExchanges(u, group);
   }
 
@@ -135,16 +136,33 @@ private:
     return division;
   }
 
+  /// The backward of the last unit stays in one part if gradients of parameters need an exchange:
+  /// the devices compute W at different times.
+  void keepTogether(bundle::DeviceGroup &group) const {
+    const int last = group.units_size() - 1;
+    const bool exchanges = llvm::any_of(group.members(), [&](const auto &member) {
+      const bundle::UnitFunction *weights = findFunction(classOf(summary, member.units(last)),
+                                                         bundle::UnitFunction::WEIGHT_GRADIENTS);
+      return weights && weights->exchanges_size() > 0;
+    });
+    for (auto &member : *group.mutable_members())
+      if (exchanges)
+        member.mutable_units(last)->set_splits(false);
+  }
+
   /// The functions of all devices have the same exchanges in the same order.
   LogicalResult checkExchanges(uint32_t u, const bundle::DeviceGroup &group) const {
     auto exchanges = [&](const bundle::DeviceGroup::Member &member) {
       std::string text;
-      for (const bundle::UnitFunction &function :
-           summary.classes(static_cast<int>(member.units(member.units_size() - 1).class_id()))
-               .functions())
+      const bundle::UnitInfo &unit = *member.units().rbegin();
+      for (const bundle::UnitFunction &function : classOf(summary, unit).functions()) {
+        if (!unit.splits() && (function.task() == bundle::UnitFunction::INPUT_GRADIENTS ||
+                               function.task() == bundle::UnitFunction::WEIGHT_GRADIENTS))
+          continue;
         for (const bundle::UnitFunction::Exchange &exchange : function.exchanges())
           text += std::to_string(function.task()) + ":" + std::to_string(exchange.kind()) +
                   std::to_string(exchange.number()) + " ";
+      }
       return text;
     };
     for (const bundle::DeviceGroup::Member &member : group.members())

@@ -24,10 +24,6 @@ void SymbolicExecution::continueSegment(const bundle::Call &call, const uint32_t
     const bool first = model.isFirst(call.function(), call.segment(), s);
     if (argument.mode() == bundle::WRITE && !first)
       require(addresses[numbers[s]], unfinished(call, s));
-    if (argument.mode() == bundle::ACCUMULATE &&
-        !(first && model.isLast(call.function(), call.segment(), s)))
-      fail(Code::Unsupported,
-           "adds to argument '" + argument.name() + "' before and after an exchange");
   }
 }
 
@@ -109,6 +105,11 @@ void SymbolicExecution::call(const bundle::Call &call) {
     } else if (segmented && argument.mode() == bundle::WRITE &&
                !model.isLast(call.function(), call.segment(), s)) {
       write(range, unfinished(call, s));
+    } else if (segmented && argument.mode() == bundle::ACCUMULATE &&
+               !model.isLast(call.function(), call.segment(), s)) {
+      // The contribution counts from the last segment on. Until then the sum is not complete.
+      if (overwrite)
+        write(range, unfinished(call, s));
     } else if (argument.kind() == bundle::WORKSPACE) {
       scratch(range);
     } else if (argument.kind() == bundle::LOCAL_METRICS) {
@@ -135,6 +136,8 @@ void SymbolicExecution::call(const bundle::Call &call) {
     } else if (argument.kind() == bundle::PARAMETER_GRADIENT ||
                argument.kind() == bundle::BOUNDARY_IN_GRADIENT) {
       bool parameter = argument.kind() == bundle::PARAMETER_GRADIENT;
+      if (segmented && overwrite && !model.isFirst(call.function(), call.segment(), s))
+        require(range, unfinished(call, s));
       Contribution contribution{uint32_t(call.unit()), 0, parameter ? call.sample_base() : 0,
                                 parameter ? call.sample_base() + call.rows() : 0};
       forArgumentRuns(

@@ -24,6 +24,7 @@ inline constexpr ClusterSetting kClusterSettings[] = {
 inline constexpr int64_t kTokensPerStep = 1 << 20;
 
 struct LlamaOnCluster {
+  ModelShape shape;
   bundle::ModelSummary summary;
   Cluster cluster;
   std::optional<CostModel> costs;
@@ -54,6 +55,7 @@ inline std::unique_ptr<LlamaOnCluster> llamaOnCluster(const ClusterSetting &sett
   Result<bundle::ModelSummary> summary = makeSummary(*shape);
   if (summary.failed())
     fail(summary.message());
+  made->shape = std::move(*shape);
   made->summary = std::move(*summary);
   Result<CostModel> costs = CostModel::make(made->summary, made->cluster, nullptr, {});
   if (costs.failed())

@@ -66,33 +66,6 @@ def split(plan, seed):
     return plan
 
 
-def grouped(plan, seed):
-    """The plan with a group in place of each device: of two devices, or, in half of the plans, of one or two with different shares, so that groups divide a unit at different places.
-    State belongs to the parts of parameters, so its owners are the default."""
-    draw = random.Random(seed)
-    equal = [1, 1] if seed % 4 < 2 else [2, 1]
-    if seed % 5 < 2:
-        plan["activations"] = ("recompute", "offload")[seed % 5]
-        for cell in plan["cells"]:
-            cell.pop("activations", None)
-    devices = [d["name"] if isinstance(d, dict) else d for d in plan["devices"]]
-    plan["devices"] = [d + half for d in devices for half in "ab"]
-    shares = {d: equal if seed % 8 < 4 else draw.choice(([1], [1, 1], [2, 1], [1, 2])) for d in devices}
-    plan["groups"] = [{"name": d, "devices": [d + half for _, half in zip(shares[d], "ab")], "shares": shares[d]} for d in devices if any(c["device"] == d for c in plan["cells"])]
-    for name in ("durations", "links"):
-        plan.pop(name, None)
-    plan.get("state", {}).pop("groups", None)
-    names = {group["name"] for group in plan["groups"]}
-    for key in ("order", "warmup_forwards"):
-        if isinstance(plan.get("schedule"), dict) and key in plan["schedule"]:
-            plan["schedule"][key] = {name: of for name, of in plan["schedule"][key].items() if name in names}
-    for rule in plan.get("offload", []):
-        rule.pop("groups", None)
-        if "devices" in rule:
-            rule["devices"] = [d + half for d in rule["devices"] for half in "ab"]
-    return plan
-
-
 def zoo():
     """(name, model, batch, data): models of every shape, with losses of several kinds."""
     home = os.path.join(z.SMALL, "zoo")
@@ -143,7 +116,7 @@ def main():
                 with open(plan_file) as f:
                     plan = json.load(f)
                 plan = split(plan, seed) if seed % 2 else plan
-                plan = grouped(plan, seed) if groups else plan
+                plan = z.with_groups(plan, seed) if groups else plan
                 with open(plan_file, "w") as f:
                     json.dump(plan, f)
             bundle = os.path.join(folder, "random.zorse")

@@ -7,7 +7,7 @@ Each family has two checks, in a separate process with a time limit.
 - export: zorse.export of the model with the random parts of its configuration, compared as every export is.
   Skipped if the configuration has none.
 - train: without random parts, in f64, with SGD, three steps over three batches, one of which has a fully masked
-  sample, on one device and under a random plan for three. Losses, first gradients, and parameters and trained buffers
+  sample, on one device, under a random plan for three and under one for groups (tensor parallelism). Losses, first gradients, and parameters and trained buffers
   after the steps are PyTorch's, or an error refuses the model.
 
 --save FILE stores outcomes and resumes an interrupted run; --again repeats families with these outcomes.
@@ -34,6 +34,7 @@ from python_package_torch import ensure_torch
 os.environ["ZORSE_BIN"], os.environ["TRANSFORMERS_VERBOSITY"], os.environ["HF_HUB_OFFLINE"] = z.BIN, "error", "1"
 sys.path[:0] = [os.path.join(z.ROOT, "models"), os.path.join(z.ROOT, "python")]
 STEPS, DEVICES = 3, 3
+KINDS = "on one device", "under a random plan", "with groups"  # the last: a random plan whose cells groups of one or two devices divide
 LOSS, GRADIENT, STATE = 1e-6, 1e-5, 1e-5  # relative
 MEMORY = 12 << 30  # address space of a family's process, in bytes
 QUICK = ("aimv2", "llama", "gpt2", "bert", "opt", "t5", "bart", "vit", "resnet", "mobilenet_v1", "swin", "wav2vec2", "mixtral", "mamba")
@@ -177,14 +178,20 @@ def chosen_rate(parameters):
 # ------------------------------------------------------------------------------------------------------------------------------------------- Zorse's steps
 
 
-def compiled(path, folder, batch, found, planned):
-    """A bundle for one device, or for three under a random plan."""
-    bundle = os.path.join(folder, f"{int(planned)}.zorse")
-    cluster = z.cluster(folder, [f"d{i}" for i in range(DEVICES if planned else 1)])
-    plan = []
-    if planned:
-        plan = ["--plan", os.path.join(folder, "plan.json")]
-        z.call("random-plan", os.path.join(folder, "0.zorse", "summary.pb"), DEVICES, batch, sum(map(ord, os.path.basename(path))), plan[1])
+def compiled(path, folder, batch, found, kind):
+    """A bundle of a kind of plan (KINDS)."""
+    bundle, plan, devices = os.path.join(folder, f"{KINDS.index(kind)}.zorse"), [], ["d0"]
+    if kind != "on one device":
+        plan, devices = ["--plan", os.path.join(folder, "plan.json")], [f"d{i}" for i in range(DEVICES)]
+        seed = sum(map(ord, os.path.basename(path)))
+        z.call("random-plan", os.path.join(folder, "0.zorse", "summary.pb"), DEVICES, batch, seed, plan[1])
+        if kind == "with groups":
+            devices = [d + half for d in devices for half in "ab"]
+            with open(plan[1]) as f:
+                tiling = json.load(f)
+            with open(plan[1], "w") as f:
+                json.dump(z.with_groups(tiling, seed), f)
+    cluster = z.cluster(folder, devices)
     words = ["--global-batch-size", batch, "--precision", "f64", "--optimizer", "sgd", "--momentum", "0", "--lr", repr(found["rate"]), "--warmup-steps", "0", "--max-grad-norm", "0", "--weight-decay", "0", "--quiet"]
     words += ["--batch-norm-group-size", batch] * found["statistics"]
     code, out, err = z.call("zorse-compile", path, "--cluster", cluster, *words, *plan, "-o", bundle, ok=False)
@@ -209,7 +216,7 @@ def errors(found, state, dumped, trained):
 
 
 def trained(path, module, batches, folder, found):
-    """The worst errors under both plans. Errors above a limit may be 4 times the effect of rounding to f32, because
+    """The worst errors under all plans. Errors above a limit may be 4 times the effect of rounding to f32, because
     steps of some models amplify it."""
     names, rows = list(batches[0]), len(next(iter(batches[0].values())))
     data = []
@@ -218,8 +225,8 @@ def trained(path, module, batches, folder, found):
         np.save(os.path.join(folder, key + ".npy"), whole.astype(np.float32 if whole.dtype.kind == "f" else np.int32))
         data.append(f"{key}={os.path.join(folder, key + '.npy')}")
     worst, rounding = {}, None
-    for planned in (False, True):
-        bundle = compiled(path, folder, rows, found, planned)
+    for kind in KINDS:
+        bundle = compiled(path, folder, rows, found, kind)
         gradients, checkpoint = os.path.join(folder, "gradients.safetensors"), os.path.join(folder, "trained.safetensors")
         losses = [m["loss"] for m in z.run(bundle, ",".join(data), STEPS, gradients=gradients, checkpoint=checkpoint)]
         for what, (error, where) in errors(found, z.safetensors(checkpoint), z.safetensors(gradients), losses).items():
@@ -228,7 +235,7 @@ def trained(path, module, batches, folder, found):
                 rounding = rounding or sensitivity(module, batches, found)
                 limit = min(4 * rounding[what], 1e-2)
             if not error <= limit:
-                raise z.Failure(f"{'under a random plan' if planned else 'on one device'}: {what} off by {error:.1e} {where} (limit {limit:g}; losses {losses}, PyTorch's {found['losses']})")
+                raise z.Failure(f"{kind}: {what} off by {error:.1e} {where} (limit {limit:g}; losses {losses}, PyTorch's {found['losses']})")
             worst[what] = max(worst.get(what, 0.0), error)
     return worst
 

@@ -34,8 +34,6 @@ public:
 
   /// Whether the divisions differ.
   bool areDifferent() const { return differ; }
-  /// Whether they have a common boundary between the ends.
-  bool divide() const { return common.size() > 2; }
   /// Returns the smallest range that contains [begin, end) and that begins and ends at boundaries
   /// of all divisions.
   std::pair<int64_t, int64_t> containing(int64_t begin, int64_t end) const {

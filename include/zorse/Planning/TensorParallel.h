@@ -15,7 +15,7 @@ struct GroupedResult {
   std::unique_ptr<DividedModel> model;
   /// Costs of `model`.
   std::optional<CostModel> costs;
-  uint32_t groupings = 0;            ///< number of groupings that were searched
+  uint32_t groupings = 0;            ///< number of groupings, with those that their bound excludes
   std::optional<double> stepWithout; ///< seconds of the best plan without groups, if one fits
 };
 

@@ -91,8 +91,12 @@ public:
   Value dropped(Value x) {
     if (options.dropout == 0)
       return x;
-    return DropoutOp::create(t.b, t.loc, x.getType(), x, t.b.getF64FloatAttr(options.dropout),
-                             t.b.getI64IntegerAttr(options.rngId));
+    auto type = cast<RankedTensorType>(x.getType()); // heads first, then queries and keys
+    const SmallVector<int64_t, 6> strides = denseLayout(type).strides;
+    SmallVector<int64_t> element{options.firstHead * type.getDimSize(type.getRank() - 2) *
+                                 type.getDimSize(type.getRank() - 1)};
+    element.append(strides.begin(), strides.end());
+    return DropoutOp::create(t.b, t.loc, x, options.dropout, options.rngId, element);
   }
 
   /// Recomputes the probabilities from the statistics that the forward saved.

@@ -324,7 +324,7 @@ Value regroupReduce(TensorBuilder &t, ReduceOp op) {
 /// 1 becomes 0 or 2.
 Value decomposeRunningStat(TensorBuilder &t, RunningStatOp op) {
   Value one = t.splat(op.getObserved(), 1.0);
-  Value kept = t.make<DropoutOp>(one, t.b.getF64FloatAttr(0.5), t.b.getI64IntegerAttr(0));
+  Value kept = t.make<DropoutOp>(one, 0.5, 0);
   Value evaluating = t.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, kept, one);
   SmallVector<int64_t> dims;
   for (int64_t dim = 1; dim < TensorBuilder::typeOf(op.getObserved()).getRank(); ++dim)

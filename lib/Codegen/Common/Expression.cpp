@@ -274,7 +274,12 @@ int Expression::define(DropoutOp dropout) {
   node.inputs = {use(dropout.getX()), keyed};
   node.probability = dropout.getProbability().convertToDouble();
   node.operand = k.operand(Value(), 0);
-  SmallVector<int64_t, 4> strides = squeezedStrides(type, denseLayout(type));
+  Layout layout = denseLayout(type);
+  if (std::optional<ArrayRef<int64_t>> element = dropout.getElement()) {
+    node.offset = element->front();
+    layout.strides.assign(element->begin() + 1, element->end());
+  }
+  SmallVector<int64_t, 4> strides = squeezedStrides(type, layout);
   if (carriesSamples(type))
     strides[0] = 0;
   node.strides = overDomain(strides);
@@ -440,7 +445,8 @@ Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Va
                         node.form == Form::Uniform ? Value() : k.offset(indices, node.strides));
   case Node::Dropout: {
     const DropoutRule rule = dropoutRule(k, unsigned(node.operand), node.probability, node.type);
-    Value keep = isKept(k, inputs[1], k.offset(indices, node.strides), rule);
+    Value element = k.add(k.offset(indices, node.strides), k.i64(node.offset));
+    Value keep = isKept(k, inputs[1], element, rule);
     Value scaled = arith::MulFOp::create(b, k.loc, inputs[0], rule.factor);
     return k.select(keep, scaled, k.number(node.type, 0.0));
   }

@@ -26,7 +26,7 @@ struct Node {
     IsEqual,    ///< input 0 (i32) == input 1 (integer, truncated to i32)
     Select,     ///< input 0 ? input 1 : input 2
     Stream,     ///< random stream of the sample: `rngId`
-    Dropout,    ///< inputs x, stream; element index by `strides`
+    Dropout,    ///< inputs x, stream; element index by `strides` from `offset`
   };
   Kind kind;
   mlir::Type type; ///< type of the computation.

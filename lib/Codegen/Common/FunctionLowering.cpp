@@ -83,6 +83,16 @@ std::string originOf(ArrayRef<Operation *> ops) {
   return origin;
 }
 
+/// Whether a fusion group computes nothing: a device without a share of an axis has values without
+/// elements.
+bool isWithoutElements(const FusionGroup &fusionGroup) {
+  return llvm::all_of(fusionGroup.ops, [](Operation *op) {
+    return op->getNumResults() > 0 && llvm::all_of(op->getResultTypes(), [](Type type) {
+             return llvm::is_contained(cast<ShapedType>(type).getShape(), 0);
+           });
+  });
+}
+
 struct Lowering {
   func::FuncOp function;
   Emitter &emitter;
@@ -297,7 +307,7 @@ struct Lowering {
 
     const KernelContext context = kernelContext();
     for (auto [index, fusionGroup] : llvm::enumerate(plan.fusionGroups)) {
-      if (fusionGroup.ops.empty())
+      if (isWithoutElements(fusionGroup))
         continue;
       if (fusionGroup.kind == FusionGroup::Attention) {
         if (failed(lowerAttention(int(index))))

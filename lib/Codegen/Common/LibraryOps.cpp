@@ -277,6 +277,8 @@ bool setAttention(bundle::LibraryCall &call, Op op, const BufferAliases &aliases
   integers["causal"] = options.causal;
   integers["window"] = options.window.value_or(0);
   integers["instance"] = options.rngId;
+  if (options.firstHead)
+    integers["first_head"] = options.firstHead;
   auto &reals = *call.mutable_reals();
   reals["scale"] = options.scale;
   reals["softcap"] = options.softcap.value_or(0.0);

@@ -181,6 +181,10 @@ void RmsNormGradParamsOp::build(OpBuilder &builder, OperationState &state, Value
 // Attention, rope, loss
 //===----------------------------------------------------------------------===//
 
+static IntegerAttr firstHeadAttr(OpBuilder &builder, const AttentionOptions &options) {
+  return options.firstHead ? builder.getI64IntegerAttr(options.firstHead) : IntegerAttr();
+}
+
 template <typename Op> static AttentionOptions optionsOf(Op op) {
   AttentionOptions options;
   options.scale = op.getScale().convertToDouble();
@@ -191,6 +195,7 @@ template <typename Op> static AttentionOptions optionsOf(Op op) {
     options.softcap = softcap->convertToDouble();
   options.dropout = op.getDropout().convertToDouble();
   options.rngId = static_cast<int64_t>(op.getRngId());
+  options.firstHead = static_cast<int64_t>(op.getFirstHead().value_or(0));
   return options;
 }
 
@@ -220,7 +225,8 @@ void AttentionOp::build(OpBuilder &builder, OperationState &state, Value q, Valu
     lse = attentionStatisticType(type, mask);
   build(builder, state, out, lse, q, k, v, mask, builder.getF64FloatAttr(options.scale),
         flag(builder, options.causal), windowAttr(builder, options), softcapAttr(builder, options),
-        builder.getF64FloatAttr(options.dropout), builder.getI64IntegerAttr(options.rngId));
+        builder.getF64FloatAttr(options.dropout), builder.getI64IntegerAttr(options.rngId),
+        firstHeadAttr(builder, options));
 }
 
 void AttentionGradOp::build(OpBuilder &builder, OperationState &state, Value dout, Value q, Value k,
@@ -229,7 +235,15 @@ void AttentionGradOp::build(OpBuilder &builder, OperationState &state, Value dou
   build(builder, state, q.getType(), k.getType(), v.getType(), dout, q, k, v, out, lse, mask,
         builder.getF64FloatAttr(options.scale), flag(builder, options.causal),
         windowAttr(builder, options), softcapAttr(builder, options),
-        builder.getF64FloatAttr(options.dropout), builder.getI64IntegerAttr(options.rngId));
+        builder.getF64FloatAttr(options.dropout), builder.getI64IntegerAttr(options.rngId),
+        firstHeadAttr(builder, options));
+}
+
+void DropoutOp::build(OpBuilder &builder, OperationState &state, Value x, double probability,
+                      int64_t rngId, ArrayRef<int64_t> element) {
+  build(builder, state, x.getType(), x, builder.getF64FloatAttr(probability),
+        builder.getI64IntegerAttr(rngId),
+        element.empty() ? DenseI64ArrayAttr() : builder.getDenseI64ArrayAttr(element));
 }
 
 void RopeOp::build(OpBuilder &builder, OperationState &state, Value x, Value cos, Value sin,

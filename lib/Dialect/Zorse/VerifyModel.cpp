@@ -54,6 +54,8 @@ template <typename Op> static LogicalResult verifyAttentionOperands(Op op, bool 
            << "a finite scale, a positive, finite softcap and 0 <= dropout < 1, got scale "
            << options.scale << ", softcap " << options.softcap.value_or(0) << " and dropout "
            << options.dropout;
+  if (options.firstHead < 0)
+    return fail("C8") << "first_head >= 0, got " << options.firstHead;
   if (options.window && (*options.window < 1 || !options.causal))
     return fail("C5") << "window >= 1 together with causal, got " << *options.window
                       << (options.causal ? " with" : " without") << " causal";
@@ -217,6 +219,11 @@ LogicalResult DropoutOp::verify() {
     return emitOpError("(C1) expects 0 <= probability < 1, got ") << probability;
   if (static_cast<int64_t>(getRngId()) < 0)
     return emitOpError("(C2) expects rng_id >= 0, got ") << static_cast<int64_t>(getRngId());
+  if (std::optional<ArrayRef<int64_t>> element = getElement())
+    if (static_cast<int64_t>(element->size()) != cast<RankedTensorType>(getType()).getRank() + 1 ||
+        llvm::any_of(*element, [](int64_t number) { return number < 0; }))
+      return emitOpError("(C3) expects element to have a first element and a stride per dimension, "
+                         "none negative");
   return success();
 }
 

@@ -528,8 +528,7 @@ LogicalResult zorse::onnx_import::dropConstant(OpContext &op, const ImportedValu
   if (perSample)
     type[0] = ShapedType::kDynamic;
   Value ones = splat(op.state, 1, RankedTensorType::get(type, elementType(op.state, x.type)));
-  Value kept = create<DropoutOp>(op.state, ones, op.state.builder.getF64FloatAttr(ratio),
-                                 op.state.builder.getI64IntegerAttr(rngId));
+  Value kept = create<DropoutOp>(op.state, ones, ratio, rngId);
   ImportedValue mask = wrap(kept, x.type, shape);
   if (perSample)
     std::rotate(mask.view.dims.begin(), mask.view.dims.begin() + 1,
@@ -574,8 +573,7 @@ static LogicalResult importDropout(OpContext &op) {
   return emitElementwise(
       op, {scaled}, x.type,
       [&](ValueRange v, RankedTensorType) {
-        return create<DropoutOp>(op.state, v[0], op.state.builder.getF64FloatAttr(ratio),
-                                 op.state.builder.getI64IntegerAttr(rngId));
+        return create<DropoutOp>(op.state, v[0], ratio, rngId);
       },
       std::move(scale));
 }

@@ -45,8 +45,7 @@ public:
   Status build(const std::vector<UnitGroup> &groups) {
     addModelUnits();
     for (const UnitGroup &group : groups)
-      if (Status status = divideAxes(group); status.failed())
-        return status;
+      divideAxes(group);
     for (size_t g = 0; g < groups.size(); ++g)
       addGroup(groups, g);
     for (const UnitGroup &group : groups)
@@ -168,23 +167,11 @@ private:
   /// Granules of every axis, by device of a group.
   using Division = std::array<std::vector<int64_t>, 3>;
 
-  Status divideAxes(const UnitGroup &group) {
-    const std::tuple<Axis, int64_t, const char *> axes[] = {
-        {KeyHeads, shape.kvHeads, "heads"},
-        {Columns, shape.ffn, "columns"},
-        {Vocabulary, shape.vocabulary, "vocabulary"}};
+  void divideAxes(const UnitGroup &group) {
     Division &division = divisions.emplace_back();
-    for (auto [axis, granules, name] : axes) {
-      division[axis] = apportion(granules, group.shares);
-      const auto none = std::find(division[axis].begin(), division[axis].end(), 0);
-      if (none != division[axis].end())
-        return userError("group '" + group.name + "': device " +
-                         std::to_string(none - division[axis].begin()) + " of " +
-                         std::to_string(group.shares.size()) + " has no share of the " +
-                         std::to_string(granules) + " " + name +
-                         ": expected fewer devices or more equal shares");
-    }
-    return Status::success();
+    division[KeyHeads] = apportion(shape.kvHeads, group.shares);
+    division[Columns] = apportion(shape.ffn, group.shares);
+    division[Vocabulary] = apportion(shape.vocabulary, group.shares);
   }
 
   void addGroup(const std::vector<UnitGroup> &groups, size_t g) {
@@ -238,7 +225,8 @@ private:
       }
       unit.set_class_id(static_cast<uint32_t>(classOf[kind]));
       divideParameters(unit, kind, shares,
-                       *boundaries[static_cast<size_t>(member.units_size()) - 1], m);
+                       *boundaries[static_cast<size_t>(member.units_size()) - 1], m,
+                       group.shares.size() == 1);
     }
   }
 
@@ -267,7 +255,7 @@ private:
   /// computes the gradients of whole parameters.
   void divideParameters(bundle::UnitInfo &unit, ShapeClass::Kind kind,
                         const std::array<GranuleRange, 3> &shares,
-                        const std::vector<CommonBoundaries> &boundaries, size_t m) {
+                        const std::vector<CommonBoundaries> &boundaries, size_t m, bool alone) {
     for (int p = 0; p < unit.parameters_size(); ++p) {
       const bool down = kind == ShapeClass::Mlp && p == 3,
                  result = kind == ShapeClass::Attention && p == 4;
@@ -278,8 +266,8 @@ private:
       }
       const bool heads = kind == ShapeClass::Attention, queries = heads && (p == 1 || result);
       const Axis axis = heads ? KeyHeads : kind == ShapeClass::Mlp ? Columns : Vocabulary;
-      if (!boundaries[axis].areDifferent() && !boundaries[axis].divide())
-        continue; // groups of one device
+      if (!boundaries[axis].areDifferent() && alone)
+        continue;
       const int64_t width =
           heads ? shape.hidden / shape.heads * (queries ? shape.heads / shape.kvHeads : 1) : 1;
       ParameterDivision part{down || result ? 0u : 1u, {0}, {width}, shares[axis], shares[axis]};

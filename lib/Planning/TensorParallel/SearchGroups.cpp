@@ -2,6 +2,7 @@
 
 #include "Teams.h"
 
+#include "zorse/Planning/LowerBound.h"
 #include "zorse/Step/UnitTasks.h"
 
 #include <algorithm>
@@ -28,19 +29,19 @@ std::vector<double> speedsOf(const Problem &problem) {
   return speeds;
 }
 
+struct CostedGrouping {
+  Grouping grouping;
+  CostModel costs;  ///< of its teams
+  double bound = 0; ///< lower bound of the step in seconds
+};
+
 class GroupSearch {
 public:
   GroupSearch(const Problem &problem, const SearchOptions &options, DivisibleModel &model)
       : problem(problem), options(options), model(model) {}
 
-  /// Searches with one grouping; keeps the result if it is the best so far.
-  /// \param candidates  budget; 0: by the problem size
-  /// \returns seconds of a step; infinity: no plan fits
-  Result<double> run(Grouping grouping, uint32_t candidates) {
-    SearchOptions own = options;
-    own.candidates = candidates;
-    own.excluded.clear();
-    own.memoryHints = false;
+  /// Computes the costs of a grouping and a lower bound of its step.
+  Result<CostedGrouping> prepare(Grouping grouping) {
     for (Team &team : grouping.teams)
       if (team.isGroup()) {
         Result<const CostedDivision *> division = divideAll(team.shares);
@@ -48,14 +49,28 @@ public:
           return userError(division.message());
         team.division = *division;
       }
-    const CostModel ofTeams = costsOfTeams(problem.costs, grouping);
+    CostModel costs = costsOfTeams(problem.costs, grouping);
+    const Cluster cluster = clusterOfTeams(problem.cluster, grouping, 1);
+    const double bound = lowerBound({problem.summary, cluster, costs, problem.batch});
+    return CostedGrouping{std::move(grouping), std::move(costs), bound};
+  }
+
+  /// Searches with one grouping; keeps the result if it is the best so far.
+  /// \param candidates  budget; 0: by the problem size
+  /// \returns seconds of a step; infinity: no plan fits
+  Result<double> run(const CostedGrouping &costed, uint32_t candidates) {
+    SearchOptions own = options;
+    own.candidates = candidates;
+    own.excluded.clear();
+    own.memoryHints = false;
+    const Grouping &grouping = costed.grouping;
     // A device of a group also keeps values that are whole, so the plan may need more memory than
     // the search expects.
     double memory = 1;
     constexpr int kTries = 4;
     for (int i = 0; i < kTries; ++i) {
       const Cluster cluster = clusterOfTeams(problem.cluster, grouping, memory);
-      Problem teams{problem.summary, cluster, ofTeams, problem.batch};
+      Problem teams{problem.summary, cluster, costed.costs, problem.batch};
       teams.memoryOptimizations = problem.memoryOptimizations;
       teams.overlapCommunication = problem.overlapCommunication;
       Result<SearchResult> found = searchPlan(teams, own);
@@ -177,24 +192,43 @@ Result<GroupedResult> planning::searchWithGroups(const Problem &problem,
       usable.push_back(d);
   GroupSearch search(problem, options, model);
   std::string failure;
-  const std::vector<Grouping> groupings =
-      makeGroupings(problem.cluster, problem.costs, usable, speedsOf(problem), maxSize);
-  // A small budget ranks the groupings. The best one has the whole budget, unless it is far behind
-  // the plan without groups.
-  constexpr uint32_t kRanking = 300;
-  constexpr double kFarBehind = 1.25;
-  const bool small = options.candidates > 0 && options.candidates <= kRanking;
-  double fastest = GroupSearch::kNone;
-  const Grouping *best = nullptr;
-  for (const Grouping &grouping : groupings) {
+  std::vector<CostedGrouping> groupings; // the lowest bound first
+  for (Grouping &grouping :
+       makeGroupings(problem.cluster, problem.costs, usable, speedsOf(problem), maxSize)) {
     if (options.stages > grouping.teams.size())
       continue;
-    const Result<double> step = search.run(grouping, small ? options.candidates : kRanking);
-    if (step.failed())
-      failure = step.message();
-    else if (*step < fastest)
-      std::tie(fastest, best) = std::tuple(*step, &grouping);
+    Result<CostedGrouping> costed = search.prepare(std::move(grouping));
+    if (costed.failed())
+      failure = costed.message();
+    else
+      groupings.push_back(std::move(*costed));
+  }
+  std::stable_sort(
+      groupings.begin(), groupings.end(),
+      [](const CostedGrouping &a, const CostedGrouping &b) { return a.bound < b.bound; });
+  // A small budget ranks the groupings. The best one has the whole budget, unless it is far behind
+  // the plan without groups. A grouping whose bound is behind a plan is not searched, nor are those
+  // after several that are no improvement: where groups pay, most groupings do.
+  constexpr uint32_t kRanking = 300, kPatience = 3;
+  constexpr double kFarBehind = 1.1;
+  const bool small = options.candidates > 0 && options.candidates <= kRanking;
+  const bool prunes = options.objective == Objective::Throughput;
+  double fastest = GroupSearch::kNone;
+  const CostedGrouping *best = nullptr;
+  uint32_t inVain = 0;
+  for (const CostedGrouping &grouping : groupings) {
+    const double known = std::min(fastest, alone.failed() ? fastest : alone->evaluation.step);
     ++search.result.groupings;
+    if (prunes && (grouping.bound >= known || inVain == kPatience))
+      continue;
+    const Result<double> step = search.run(grouping, small ? options.candidates : kRanking);
+    if (step.failed()) {
+      failure = step.message();
+      continue;
+    }
+    inVain = *step < known || known == GroupSearch::kNone ? 0 : inVain + 1;
+    if (*step < fastest)
+      std::tie(fastest, best) = std::tuple(*step, &grouping);
   }
   if (best && !small && (alone.failed() || fastest < kFarBehind * alone->evaluation.step))
     (void)search.run(*best, options.candidates);

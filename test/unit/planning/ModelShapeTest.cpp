@@ -132,11 +132,17 @@ TEST(ModelShape, DevicesOfAGroupShareTheWorkAndTheParameters) {
   EXPECT_EQ(divided.units(0).parameters_size(), 1) << "the embedding is in no group";
 }
 
-TEST(ModelShape, GroupsThatCannotDivide) {
+TEST(ModelShape, GroupsWithMoreDevicesThanHeads) {
   std::string message;
-  dividedSummary({{"g", {1, 1, 1, 1, 1}, {1}}}, message);
-  EXPECT_EQ(message, "group 'g': device 4 of 5 has no share of the 4 heads: expected fewer devices "
-                     "or more equal shares");
+  const bundle::ModelSummary whole = dividedSummary({}, message);
+  const bundle::ModelSummary divided = dividedSummary({{"g", {1, 1, 1, 1, 1}, {1, 2}}}, message);
+  ASSERT_EQ(message, "");
+  EXPECT_EQ(parameters(divided), parameters(whole));
+  double flops = 0;
+  for (const auto &member : divided.device_groups(0).members())
+    flops += flopsOf(divided, member.units(0));
+  EXPECT_NEAR(flops / flopsOf(whole, whole.units(1)), 1, 1e-12);
+  EXPECT_EQ(flopsOf(divided, divided.device_groups(0).members(4).units(0)), 0);
 }
 
 TEST(ModelShape, GroupsThatDivideAUnitAtDifferentPlaces) {

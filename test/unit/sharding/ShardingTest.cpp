@@ -99,7 +99,7 @@ TEST(Sharding, ADeviceWithoutPossibleClasses) {
   EXPECT_LE(worst, 1e-12);
 }
 
-TEST(Sharding, Gpt) { EXPECT_GT(compareClasses(withoutDropout(readModel("gpt.mlir")), 10), 0.5); }
+TEST(Sharding, Gpt) { EXPECT_GT(compareClasses(readModel("gpt.mlir"), 10), 0.5); }
 TEST(Sharding, Llama) { EXPECT_GT(compareClasses(readModel("llama.mlir"), 10), 0.5); }
 TEST(Sharding, PostNorm) { EXPECT_GT(compareClasses(postNormModel(2), 10), 0.5); }
 TEST(Sharding, SkipConnections) { compareClasses(skipModel(3), 10); }

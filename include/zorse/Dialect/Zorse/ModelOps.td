@@ -35,6 +35,7 @@ def Zorse_AttentionOp : Zorse_Op<"attention", [Pure]> {
     - (C5) window, if given, is >= 1 and requires `causal`.
     - (C6) out is [?, S, H, D'] of the element type of q.
     - (C7) lse, if present, is [?, H, S] in f32 (f64 for f64 inputs), or [?, H, S, 2] with a float mask.
+    - (C8) first_head >= 0: the number of the first query head in the undivided operation, for dropout (default 0).
 
     Example:
     ```mlir
@@ -44,7 +45,8 @@ def Zorse_AttentionOp : Zorse_Op<"attention", [Pure]> {
   }];
   let arguments = (ins Zorse_FloatTensor:$q, Zorse_FloatTensor:$k, Zorse_FloatTensor:$v, Optional<Zorse_MaskTensor>:$mask,
                        F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$softcap,
-                       DefaultValuedAttr<F64Attr, "0.0">:$dropout, DefaultValuedAttr<I64Attr, "0">:$rng_id);
+                       DefaultValuedAttr<F64Attr, "0.0">:$dropout, DefaultValuedAttr<I64Attr, "0">:$rng_id,
+                       OptionalAttr<I64Attr>:$first_head);
   let results = (outs Zorse_FloatTensor:$out, Optional<Zorse_FloatTensor>:$lse);
   let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? attr-dict `:` functional-type(operands, results)";
   let builders = [OpBuilder<(ins "::mlir::Value":$q, "::mlir::Value":$k, "::mlir::Value":$v, "::mlir::Value":$mask, "const ::zorse::AttentionOptions &":$options,
@@ -71,7 +73,8 @@ def Zorse_AttentionGradOp : Zorse_Op<"attention_grad", [Pure]> {
   }];
   let arguments = (ins Zorse_FloatTensor:$dout, Zorse_FloatTensor:$q, Zorse_FloatTensor:$k, Zorse_FloatTensor:$v, Zorse_FloatTensor:$out, Zorse_FloatTensor:$lse,
                        Optional<Zorse_MaskTensor>:$mask, F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$softcap,
-                       DefaultValuedAttr<F64Attr, "0.0">:$dropout, DefaultValuedAttr<I64Attr, "0">:$rng_id);
+                       DefaultValuedAttr<F64Attr, "0.0">:$dropout, DefaultValuedAttr<I64Attr, "0">:$rng_id,
+                       OptionalAttr<I64Attr>:$first_head);
   let results = (outs Zorse_FloatTensor:$dq, Zorse_FloatTensor:$dk, Zorse_FloatTensor:$dv);
   let assemblyFormat = "$dout `,` $q `,` $k `,` $v `,` $out `,` $lse (`mask` $mask^)? attr-dict `:` functional-type(operands, results)";
   let builders = [OpBuilder<(ins "::mlir::Value":$dout, "::mlir::Value":$q, "::mlir::Value":$k, "::mlir::Value":$v, "::mlir::Value":$out, "::mlir::Value":$lse,
@@ -234,15 +237,19 @@ def Zorse_DropoutOp : Zorse_Op<"dropout", [Pure, AllTypesMatch<["x", "y"]>]> {
     Constraints:
     - (C1) 0 <= probability < 1.
     - (C2) rng_id >= 0.
+    - (C3) element, if given, is the element of the undivided sample at which x begins, and the stride of each dimension
+      in that sample. Otherwise x has whole samples in row-major order.
 
     Example:
     ```mlir
     %y = zorse.dropout %x {probability = 1.000000e-01 : f64, rng_id = 3 : i64} : tensor<?x64x768xf32>
     ```
   }];
-  let arguments = (ins Zorse_FloatTensor:$x, F64Attr:$probability, I64Attr:$rng_id);
+  let arguments = (ins Zorse_FloatTensor:$x, F64Attr:$probability, I64Attr:$rng_id, OptionalAttr<DenseI64ArrayAttr>:$element);
   let results = (outs Zorse_FloatTensor:$y);
   let assemblyFormat = "$x attr-dict `:` type($x)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$x, "double":$probability, "int64_t":$rngId,
+                             CArg<"::llvm::ArrayRef<int64_t>", "{}">:$element)>];
   let hasFolder = 1;
 }
 

@@ -27,6 +27,7 @@ struct AttentionOptions {
   double dropout = 0.0;
   int64_t rngId = 0; ///< number of the dropout in the model, part of the key of its random numbers;
                      ///< used if dropout > 0
+  int64_t firstHead = 0; ///< number of the first query head in the undivided op, for dropout
 };
 
 /// Trait of activation functions: elementwise operations that are computed in the type of their

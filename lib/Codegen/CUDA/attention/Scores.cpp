@@ -163,7 +163,8 @@ Value Scores::isKept(const ScorePlace &place, int m, int n, int q) {
   Value query = rowsAreQueries ? row : column, key = rowsAreQueries ? column : row;
   const int queriesAhead = rowsAreQueries ? rowOf(m, q) : columnOf(n, q),
             keysAhead = rowsAreQueries ? columnOf(n, q) : rowOf(m, q);
-  Value line = w.k.add(w.k.mul(w.widen(place.head), problem.queries), w.widen(query));
+  Value head = w.k.add(w.widen(place.head), w.k.i64(problem.options.firstHead));
+  Value line = w.k.add(w.k.mul(head, problem.queries), w.widen(query));
   Value element = w.k.add(w.k.mul(line, problem.keys), w.widen(key));
   element = w.k.add(element, w.k.i64(queriesAhead * problem.keys + keysAhead));
   return zorse::codegen::isKept(w.k, stream, element, rule);

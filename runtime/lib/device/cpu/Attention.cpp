@@ -182,7 +182,8 @@ template <typename T> struct Head {
   void drop(T *target, const T *x, int64_t query, int64_t tile, int64_t first, int64_t last) const {
     uint64_t threshold = abi::dropThreshold(shape.dropout);
     T factor = static_cast<T>(1.0 / (1.0 - shape.dropout));
-    uint64_t element = static_cast<uint64_t>((head * shape.queries + query) * shape.keys + tile);
+    uint64_t element = static_cast<uint64_t>(
+        ((shape.firstHead + head) * shape.queries + query) * shape.keys + tile);
     for (int64_t j = first; j < last; ++j)
       target[j] = abi::randomBits(stream, element + static_cast<uint64_t>(j)) >= threshold
                       ? x[j] * factor

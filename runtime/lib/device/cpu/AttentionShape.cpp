@@ -109,6 +109,7 @@ Result<AttentionShape> zorse::runtime::readAttentionShape(const bundle::LibraryC
   shape.causal = read.integer("causal", 0) != 0;
   shape.window = read.integer("window", 0);
   shape.instance = read.integer("instance", 0);
+  shape.firstHead = read.integer("first_head", 0);
   shape.maskIsBoolean = read.integer("mask_is_boolean", 0) != 0;
   shape.addsMask = !shape.maskIsBoolean && call.operands_size() > 3 &&
                    call.operands(3).argument() != abi::kAbsentArgument;

@@ -34,6 +34,7 @@ struct AttentionShape {
   int64_t window = 0;
   double scale = 1, softcap = 0, dropout = 0;
   int64_t instance = 0;
+  int64_t firstHead = 0; ///< number in the undivided attention, for dropout
   bool maskIsBoolean = false;
   bool addsMask = false; ///< there is a mask and it is not boolean
   int64_t maskRow = 0, maskHead = 0, maskQuery = 0;
