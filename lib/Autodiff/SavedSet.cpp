@@ -42,10 +42,10 @@ std::vector<Value> autodiff::chooseCut(ArrayRef<Operation *> ops, const DenseSet
       values.push_back(result);
     }
   // Values that depend only on constants and arguments without a batch dimension have no rows to
-  // save.
+  // save. An exchanged value depends on samples even if the device adds only zeros.
   DenseSet<Value> sampled;
   for (Operation *op : ops)
-    if (llvm::any_of(op->getOperands(), [&](Value v) {
+    if (isa<AllReduceOp, AllGatherOp>(op) || llvm::any_of(op->getOperands(), [&](Value v) {
           return sampled.contains(v) || (isa<BlockArgument>(v) && carriesSamples(v.getType()));
         }))
       sampled.insert(op->result_begin(), op->result_end());

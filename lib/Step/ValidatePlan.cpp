@@ -22,6 +22,25 @@ std::string range(const char *what, int64_t begin, int64_t end) {
   return std::string(what) + " " + std::to_string(begin) + "-" + std::to_string(end);
 }
 
+/// Returns the units of a group whose devices exchange different values when they recompute.
+std::set<int32_t> recomputedDifferently(const zorse::bundle::ModelSummary &summary,
+                                        const zorse::bundle::DeviceGroup &group) {
+  auto exchanges = [&](const auto &member, int i) {
+    std::vector<uint32_t> numbers;
+    if (const auto *function = zorse::findFunction(zorse::classOf(summary, member.units(i)),
+                                                   zorse::bundle::UnitFunction::RECOMPUTE))
+      for (const auto &exchange : function->exchanges())
+        numbers.push_back(exchange.number());
+    return numbers;
+  };
+  std::set<int32_t> units;
+  for (int i = 0; i < group.units_size(); ++i)
+    for (const auto &member : group.members())
+      if (exchanges(member, i) != exchanges(group.members(0), i))
+        units.insert(static_cast<int32_t>(group.units(i)));
+  return units;
+}
+
 /// Checks the cells of groups: every device of a group has each of its cells. Returns, by cell,
 /// whether it repeats the rectangle of the group's first device.
 std::vector<bool> checkGroups(const Plan &plan, const zorse::bundle::ModelSummary &summary,
@@ -39,7 +58,7 @@ std::vector<bool> checkGroups(const Plan &plan, const zorse::bundle::ModelSummar
   if (plan.durations)
     messages.add("durations: a plan with groups has none: remove them");
   std::set<uint32_t> grouped;
-  std::vector<std::set<int32_t>> dividedBy(plan.groups.size());
+  std::vector<std::set<int32_t>> dividedBy(plan.groups.size()), different(plan.groups.size());
   std::set<int32_t> divided;
   for (size_t g = 0; g < plan.groups.size(); ++g) {
     const DeviceGroup &group = plan.groups[g];
@@ -52,6 +71,7 @@ std::vector<bool> checkGroups(const Plan &plan, const zorse::bundle::ModelSummar
       if (!grouped.insert(device).second)
         messages.add("group '" + group.name + "': device " + plan.devices[device].name +
                      " is in two groups, or twice in one");
+    different[g] = recomputedDifferently(summary, known);
     for (uint32_t unit : known.units()) {
       dividedBy[g].insert(static_cast<int32_t>(unit));
       divided.insert(static_cast<int32_t>(unit));
@@ -74,9 +94,17 @@ std::vector<bool> checkGroups(const Plan &plan, const zorse::bundle::ModelSummar
                           : "' is not divided by this group"));
         break;
       }
-    if (cell.group >= 0)
-      members[{cell.unitBegin, cell.unitEnd, cell.sampleBegin, cell.sampleEnd, cell.group}].insert(
-          cell.member);
+    if (cell.group < 0)
+      continue;
+    const auto &units = different[static_cast<size_t>(cell.group)];
+    const auto unit = units.lower_bound(cell.unitBegin);
+    if (cell.activations == Activations::Recompute && isListed(cell) && unit != units.end() &&
+        *unit < cell.unitEnd)
+      messages.add(describeCell(plan, i) + ": the devices of its group exchange different values " +
+                   "when they recompute unit '" + summary.units(*unit).name() +
+                   "', which is not supported yet: set its \"activations\" to \"keep\"");
+    members[{cell.unitBegin, cell.unitEnd, cell.sampleBegin, cell.sampleEnd, cell.group}].insert(
+        cell.member);
   }
   for (const auto &[rectangle, present] : members)
     if (present.size() != plan.groups[static_cast<size_t>(rectangle[4])].devices.size())

@@ -79,7 +79,7 @@ private:
       addMember(*group.mutable_members(static_cast<int>(m))->add_units(), u, unitClass,
                 classId(className));
     }
-    keepTogether(group);
+    splitAlike(group);
     return checkExchanges(u, group);
   }
 
@@ -136,28 +136,29 @@ private:
     return division;
   }
 
-  /// The backward of the last unit stays in one part if gradients of parameters need an exchange:
-  /// the devices compute W at different times.
-  void keepTogether(bundle::DeviceGroup &group) const {
+  /// The backward of the last unit is split only if all devices split it. It stays in one part if
+  /// gradients of parameters need an exchange: the devices compute W at different times.
+  void splitAlike(bundle::DeviceGroup &group) const {
     const int last = group.units_size() - 1;
-    const bool exchanges = llvm::any_of(group.members(), [&](const auto &member) {
+    const bool split = llvm::all_of(group.members(), [&](const auto &member) {
       const bundle::UnitFunction *weights = findFunction(classOf(summary, member.units(last)),
                                                          bundle::UnitFunction::WEIGHT_GRADIENTS);
-      return weights && weights->exchanges_size() > 0;
+      return member.units(last).splits() && weights && weights->exchanges_size() == 0;
     });
     for (auto &member : *group.mutable_members())
-      if (exchanges)
-        member.mutable_units(last)->set_splits(false);
+      member.mutable_units(last)->set_splits(split);
   }
 
-  /// The functions of all devices have the same exchanges in the same order.
+  /// The functions of all devices have the same exchanges in the same order; those that recompute
+  /// may differ (ValidatePlan).
   LogicalResult checkExchanges(uint32_t u, const bundle::DeviceGroup &group) const {
     auto exchanges = [&](const bundle::DeviceGroup::Member &member) {
       std::string text;
       const bundle::UnitInfo &unit = *member.units().rbegin();
       for (const bundle::UnitFunction &function : classOf(summary, unit).functions()) {
-        if (!unit.splits() && (function.task() == bundle::UnitFunction::INPUT_GRADIENTS ||
-                               function.task() == bundle::UnitFunction::WEIGHT_GRADIENTS))
+        const bool isPart = function.task() == bundle::UnitFunction::INPUT_GRADIENTS ||
+                            function.task() == bundle::UnitFunction::WEIGHT_GRADIENTS;
+        if (function.task() == bundle::UnitFunction::RECOMPUTE || (isPart && !unit.splits()))
           continue;
         for (const bundle::UnitFunction::Exchange &exchange : function.exchanges())
           text += std::to_string(function.task()) + ":" + std::to_string(exchange.kind()) +

@@ -1,5 +1,5 @@
 """Compares small models of many architectures (models/small/configurations) with stored PyTorch results, trained on one
-device and under two random plans.
+device, under a random plan and under a random plan for groups of devices (tensor parallelism).
 
     breadth_table.py [NAME…]
     breadth_table.py --write NAME…     exports models of models/configurations.py
@@ -80,17 +80,21 @@ def tried(name, scratch, clusters):
         facts = json.load(f)
     with np.load(at + ".npz") as f:
         gradients = {key: f[key] for key in f.files}
-    for run in range(3):
+    for run, kind in enumerate(("on one device", "under a random plan", "with groups")):
         bundle, plan = os.path.join(scratch, f"{run}.zorse"), []
         if run:
             plan = ["--plan", os.path.join(scratch, "plan.json")]
-            z.call("random-plan", os.path.join(scratch, "0.zorse", "summary.pb"), DEVICES, facts["batch"], sum(map(ord, name)) + run, plan[1])
-        z.call("zorse-compile", at + ".onnx", "--cluster", clusters[bool(run)], "--global-batch-size", facts["batch"], "--precision", "f64", "--optimizer", "sgd", "--momentum", "0", "--lr", RATE, "--warmup-steps", "0", "--max-grad-norm", "0",
-               "--weight-decay", "0", "--quiet", "-o", bundle, *plan)
+            place = os.path.join(scratch, "0.zorse", "summary.pb"), DEVICES, facts["batch"], sum(map(ord, name)) + run, plan[1]
+            z.random_groups(*place) if kind == "with groups" else z.call("random-plan", *place)
+        words = ["zorse-compile", at + ".onnx", "--cluster", clusters[run], "--global-batch-size", facts["batch"], "--precision", "f64", "--optimizer", "sgd", "--momentum", "0", "--lr", RATE, "--warmup-steps", "0", "--max-grad-norm", "0",
+                 "--weight-decay", "0", "--quiet", "-o", bundle, *plan]
+        if "exchange different values" in z.call(*words, ok=kind != "with groups")[2]:
+            z.keep_activations(plan[1])
+            z.call(*words)
         loss, error, where = compared(scratch, name, bundle, facts, gradients)
         worst = max(worst[0], loss), max(worst[1], error)
         if not (loss <= LOSS and error <= GRADIENT):
-            return False, f"{'under random plan ' + str(run) if run else 'on one device'}: loss off by {loss:.1e}, gradients by {error:.1e} ({where})"
+            return False, f"{kind}: loss off by {loss:.1e}, gradients by {error:.1e} ({where})"
     return True, f"loss {worst[0]:.1e}, gradients {worst[1]:.1e}"
 
 
@@ -104,7 +108,8 @@ def main():
             write(name)
     results = []
     with tempfile.TemporaryDirectory() as scratch:
-        clusters = z.cluster(scratch, ["d0"]), z.cluster(scratch, [f"d{i}" for i in range(DEVICES)])
+        devices = [f"d{i}" for i in range(DEVICES)]
+        clusters = z.cluster(scratch, ["d0"]), z.cluster(scratch, devices), z.cluster(scratch, [d + half for d in devices for half in "ab"])
         for name in given.names or sorted(name.removesuffix(".onnx") for name in os.listdir(COMMITTED) if name.endswith(".onnx")):
             try:
                 holds, remark = tried(name, scratch, clusters)
@@ -112,7 +117,7 @@ def main():
                 holds, remark = False, str(problem)
             print(f"{'ok  ' if holds else 'FAIL'} {name}: {remark}", flush=True)
             results.append(holds)
-    z.finish(results, f"models that train to PyTorch's losses (limit {LOSS:g}) and first gradients (limit {GRADIENT:g}) on one device and under two random plans")
+    z.finish(results, f"models that train to PyTorch's losses (limit {LOSS:g}) and first gradients (limit {GRADIENT:g}) on one device, under a random plan and with groups")
 
 
 if __name__ == "__main__":

@@ -90,6 +90,25 @@ def plan(folder, name, batch, devices, cells, **more):
     return path
 
 
+def random_groups(summary, devices, batch, seed, path):
+    """Writes a random plan for `devices` devices, each replaced by a group (with_groups)."""
+    call("random-plan", summary, devices, batch, seed, path)
+    with open(path) as f:
+        made = with_groups(json.load(f), seed)
+    with open(path, "w") as f:
+        json.dump(made, f)
+
+
+def keep_activations(path):
+    """Changes a plan so that no cell recomputes: the remedy where devices of a group would exchange different values."""
+    with open(path) as f:
+        made = json.load(f)
+    for place in (made, *made["cells"]):
+        place.pop("activations", None)
+    with open(path, "w") as f:
+        json.dump(made, f)
+
+
 def with_groups(plan, seed):
     """The plan with a group in place of each device d, of the devices da and db. In half of the plans, groups have one
     device or two, and different shares, so that they divide a unit at different places. State belongs to the parts

@@ -184,17 +184,17 @@ def compiled(path, folder, batch, found, kind):
     if kind != "on one device":
         plan, devices = ["--plan", os.path.join(folder, "plan.json")], [f"d{i}" for i in range(DEVICES)]
         seed = sum(map(ord, os.path.basename(path)))
-        z.call("random-plan", os.path.join(folder, "0.zorse", "summary.pb"), DEVICES, batch, seed, plan[1])
+        place = os.path.join(folder, "0.zorse", "summary.pb"), DEVICES, batch, seed, plan[1]
+        z.random_groups(*place) if kind == "with groups" else z.call("random-plan", *place)
         if kind == "with groups":
             devices = [d + half for d in devices for half in "ab"]
-            with open(plan[1]) as f:
-                tiling = json.load(f)
-            with open(plan[1], "w") as f:
-                json.dump(z.with_groups(tiling, seed), f)
     cluster = z.cluster(folder, devices)
     words = ["--global-batch-size", batch, "--precision", "f64", "--optimizer", "sgd", "--momentum", "0", "--lr", repr(found["rate"]), "--warmup-steps", "0", "--max-grad-norm", "0", "--weight-decay", "0", "--quiet"]
     words += ["--batch-norm-group-size", batch] * found["statistics"]
     code, out, err = z.call("zorse-compile", path, "--cluster", cluster, *words, *plan, "-o", bundle, ok=False)
+    if "exchange different values" in err:
+        z.keep_activations(plan[1])
+        code, out, err = z.call("zorse-compile", path, "--cluster", cluster, *words, *plan, "-o", bundle, ok=False)
     if code < 0 or code > 127:
         raise z.Failure(f"zorse-compile ended with {code}")
     if code:
