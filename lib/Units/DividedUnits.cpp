@@ -168,11 +168,29 @@ private:
     };
     for (const bundle::DeviceGroup::Member &member : group.members())
       if (exchanges(member) != exchanges(group.members(0)))
-        return UnitOp(units[u]).emitError("group '")
-               << group.name() << "': two devices have different exchanges ("
-               << exchanges(group.members(0)) << "and " << exchanges(member)
-               << "); this is a compiler bug";
+        return llvm::any_of(group.members(), [&](const auto &any) { return hasNoShare(any); })
+                   ? UnitOp(units[u]).emitError("group '")
+                         << group.name() << "': a device has no share of unit '"
+                         << UnitOp(units[u]).getLabel()
+                         << "', and needs fewer of the exchanged values than the others, which is "
+                            "not supported yet: expected fewer devices or more equal shares"
+                   : UnitOp(units[u]).emitError("group '")
+                         << group.name() << "': two devices have different exchanges ("
+                         << exchanges(group.members(0)) << "and " << exchanges(member)
+                         << "); this is a compiler bug";
     return success();
+  }
+
+  /// Whether a device has no granules of a parameter of the last unit.
+  bool hasNoShare(const bundle::DeviceGroup::Member &member) const {
+    return llvm::any_of(member.units().rbegin()->parameters(),
+                        [&](uint32_t parameter) {
+                          const bundle::ParameterInfo &info =
+                              summary.parameters(static_cast<int>(parameter));
+                          return info.has_shard() && elementsOf(info) == 0;
+                        }) ||
+           llvm::any_of(member.units().rbegin()->parts(),
+                        [](const auto &part) { return part.end().empty(); });
   }
 
   ArrayRef<UnitOp> units;

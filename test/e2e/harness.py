@@ -99,14 +99,21 @@ def random_groups(summary, devices, batch, seed, path):
         json.dump(made, f)
 
 
-def keep_activations(path):
-    """Changes a plan so that no cell recomputes: the remedy where devices of a group would exchange different values."""
+def remedied(path, message):
+    """Changes a plan with groups as the error message says. Returns whether it names a remedy: to keep activations, or more equal shares."""
     with open(path) as f:
         made = json.load(f)
-    for place in (made, *made["cells"]):
-        place.pop("activations", None)
+    if "exchange different values" in message:
+        for place in (made, *made["cells"]):
+            place.pop("activations", None)
+    elif "more equal shares" in message:
+        for group in made["groups"]:
+            group.pop("shares", None)
+    else:
+        return False
     with open(path, "w") as f:
         json.dump(made, f)
+    return True
 
 
 def with_groups(plan, seed):

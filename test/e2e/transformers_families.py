@@ -192,8 +192,7 @@ def compiled(path, folder, batch, found, kind):
     words = ["--global-batch-size", batch, "--precision", "f64", "--optimizer", "sgd", "--momentum", "0", "--lr", repr(found["rate"]), "--warmup-steps", "0", "--max-grad-norm", "0", "--weight-decay", "0", "--quiet"]
     words += ["--batch-norm-group-size", batch] * found["statistics"]
     code, out, err = z.call("zorse-compile", path, "--cluster", cluster, *words, *plan, "-o", bundle, ok=False)
-    if "exchange different values" in err:
-        z.keep_activations(plan[1])
+    while kind == "with groups" and z.remedied(plan[1], err):
         code, out, err = z.call("zorse-compile", path, "--cluster", cluster, *words, *plan, "-o", bundle, ok=False)
     if code < 0 or code > 127:
         raise z.Failure(f"zorse-compile ended with {code}")
