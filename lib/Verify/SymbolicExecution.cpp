@@ -79,6 +79,17 @@ void SymbolicExecution::findSums(const bundle::Call &call, const Logical *values
   }
 }
 
+void SymbolicExecution::checkOpenSum(const bundle::Call &call, int argument, bool overwrites) {
+  const std::tuple key(call.unit(), int64_t(call.sample_base()), argument);
+  if (model.isFirst(call.function(), call.segment(), argument))
+    openSums[key] = overwrites;
+  else if (openSums[key] != overwrites)
+    fail(Code::WrongValue,
+         "adds to argument '" +
+             model.functions.functions(int(call.function())).arguments(argument).name() +
+             "' in one segment, and overwrites it in another");
+}
+
 void SymbolicExecution::call(const bundle::Call &call) {
   const auto &function = model.functions.functions(int(call.function()));
   const Logical *values = arguments.data() + nextArgument;
@@ -108,6 +119,7 @@ void SymbolicExecution::call(const bundle::Call &call) {
     } else if (segmented && argument.mode() == bundle::ACCUMULATE &&
                !model.isLast(call.function(), call.segment(), s)) {
       // The contribution counts from the last segment on. Until then the sum is not complete.
+      checkOpenSum(call, s, overwrite);
       if (overwrite)
         write(range, unfinished(call, s));
     } else if (argument.kind() == bundle::WORKSPACE) {
@@ -136,8 +148,11 @@ void SymbolicExecution::call(const bundle::Call &call) {
     } else if (argument.kind() == bundle::PARAMETER_GRADIENT ||
                argument.kind() == bundle::BOUNDARY_IN_GRADIENT) {
       bool parameter = argument.kind() == bundle::PARAMETER_GRADIENT;
-      if (segmented && overwrite && !model.isFirst(call.function(), call.segment(), s))
-        require(range, unfinished(call, s));
+      if (segmented && !model.isFirst(call.function(), call.segment(), s)) {
+        checkOpenSum(call, s, overwrite);
+        if (overwrite)
+          require(range, unfinished(call, s));
+      }
       Contribution contribution{uint32_t(call.unit()), 0, parameter ? call.sample_base() : 0,
                                 parameter ? call.sample_base() + call.rows() : 0};
       forArgumentRuns(

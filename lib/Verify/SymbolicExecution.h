@@ -104,6 +104,9 @@ private:
   std::map<int32_t, Logical> terms; ///< the term of a contributor to a reduction, by instruction
   bool evaluating = false;
   int32_t current = -1; ///< index of the instruction being replayed
+  /// Arguments to which segments of a call add, until the last one: whether the first overwrites.
+  /// By unit, samples and argument.
+  std::map<std::tuple<int32_t, int64_t, int>, bool> openSums;
   size_t nextArgument = 0, nextTransfer = 0;
   IntervalRange lastBlock, lastScalars[3]; ///< cache of requireScalars: the last block and its
                                            ///< bytes before, in and after the decision
@@ -156,6 +159,8 @@ private:
   void findSums(const bundle::Call &call, const Logical *values, std::vector<Contribution> &norm,
                 std::vector<Contribution> &loss);
   /// Checks what a segment of a function with exchanges finds of the segments before it.
+  /// All segments of a call that add to an argument overwrite what was there, or none does.
+  void checkOpenSum(const bundle::Call &call, int argument, bool overwrites);
   void continueSegment(const bundle::Call &call, const uint32_t *numbers);
   static bool sameValue(const Content &a, const Content &b) {
     return a.kind == b.kind && a.id == b.id && a.cut == b.cut && a.delta == b.delta &&
