@@ -161,6 +161,13 @@ void changeTasks(Mutants &mutants) {
     instruction.mutable_compute()->mutable_calls()->DeleteSubrange(0, 1);
     return true;
   });
+  mutants.ofTasks("a first contribution that is added", [](Instruction &instruction) {
+    for (bundle::Call &call : *instruction.mutable_compute()->mutable_calls())
+      for (bool &overwrites : *call.mutable_overwrites())
+        if (std::exchange(overwrites, false))
+          return true;
+    return false;
+  });
   mutants.ofTasks("a segment of other samples", [](Instruction &instruction) {
     bundle::Call &call = *instruction.mutable_compute()->mutable_calls(0);
     call.set_sample_base(call.sample_base() + call.rows());
