@@ -37,7 +37,7 @@ STEPS, DEVICES = 3, 3
 KINDS = "on one device", "under a random plan", "with groups"  # the last: a random plan whose cells groups of one or two devices divide
 LOSS, GRADIENT, STATE = 1e-6, 1e-5, 1e-5  # relative
 MEMORY = 12 << 30  # address space of a family's process, in bytes
-QUICK = ("aimv2", "llama", "gpt2", "bert", "opt", "t5", "bart", "vit", "resnet", "mobilenet_v1", "swin", "wav2vec2", "mixtral", "mamba")
+QUICK = ("aimv2", "dpt", "llama", "gpt2", "bert", "opt", "t5", "bart", "vit", "resnet", "mobilenet_v1", "swin", "wav2vec2", "mixtral", "mamba")
 BAD = ("wrong", "crash")
 CHECKS = ("train", "export")
 
