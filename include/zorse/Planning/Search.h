@@ -18,6 +18,8 @@ struct SearchOptions {
   uint32_t candidates = 0; ///< budget of simulated candidates, without those for subsets of the
                            ///< cluster; 0: by the problem size. The same seed and budget give the
                            ///< same plan on any machine
+  bool ranks = false;      ///< a search that only compares a problem with others: with at most a
+                           ///< quarter of the budget by the problem size
   unsigned threads = 0;    ///< 0: all cores. The result does not depend on it
   // Choices that the user fixes; 0 or empty: the search chooses.
   uint32_t stages = 0, pipelines = 0;

@@ -203,7 +203,6 @@ private:
   void addMember(bundle::DeviceGroup::Member &member, const UnitGroup &group,
                  const Division &division,
                  const std::vector<const std::vector<CommonBoundaries> *> &boundaries, size_t m) {
-    int32_t classOf[4] = {-1, -1, -1, -1};
     std::array<GranuleRange, 3> shares;
     for (size_t axis = 0; axis < 3; ++axis)
       shares[axis] = {std::accumulate(division[axis].begin(),
@@ -214,20 +213,29 @@ private:
       bundle::UnitInfo &unit = *member.add_units();
       unit = out.units(static_cast<int>(u));
       const auto kind = static_cast<ShapeClass::Kind>(unit.class_id());
-      if (classOf[kind] < 0) {
-        classOf[kind] = out.classes_size();
-        classes.push_back({kind, shares[KeyHeads].count * (shape.heads / shape.kvHeads),
-                           shares[KeyHeads].count, shares[Columns].count,
-                           shares[Vocabulary].count});
-        addExchanges(addClass(out.classes(kind).name() + "." + group.name + "." + std::to_string(m),
-                              workOf(classes.back()), kind != ShapeClass::Embedding),
-                     kind, group.shares.size());
-      }
-      unit.set_class_id(static_cast<uint32_t>(classOf[kind]));
+      unit.set_class_id(classOf(kind, shares, group.shares.size()));
       divideParameters(unit, kind, shares,
                        *boundaries[static_cast<size_t>(member.units_size()) - 1], m,
                        group.shares.size() == 1);
     }
+  }
+
+  /// Returns the class of a device's part, which all groups of as many devices share.
+  uint32_t classOf(ShapeClass::Kind kind, const std::array<GranuleRange, 3> &shares,
+                   size_t devices) {
+    const int64_t kvHeads = shares[KeyHeads].count, columns = shares[Columns].count,
+                  vocabulary = shares[Vocabulary].count;
+    auto [known, isNew] = partClasses.try_emplace(
+        {kind, kvHeads, columns, vocabulary, devices}, uint32_t(out.classes_size()));
+    if (isNew) {
+      classes.push_back({kind, kvHeads * (shape.heads / shape.kvHeads), kvHeads, columns,
+                         vocabulary});
+      addExchanges(addClass(out.classes(kind).name() + " part " +
+                                std::to_string(partClasses.size()),
+                            workOf(classes.back()), kind != ShapeClass::Embedding),
+                   kind, devices);
+    }
+    return known->second;
   }
 
   /// Adds the sums of the hidden state and of its gradient, and the parts of the loss.
@@ -296,6 +304,8 @@ private:
   const int64_t size, tokens, state;
   const ShapeClass whole;
   std::vector<ShapeClass> classes; ///< of `out`
+  /// Classes of devices of groups, by kind, granules of every axis and devices of the group.
+  std::map<std::tuple<ShapeClass::Kind, int64_t, int64_t, int64_t, size_t>, uint32_t> partClasses;
   std::vector<Division> divisions; ///< by group
   ParameterParts parts{out, copies};
 };

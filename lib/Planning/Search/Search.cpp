@@ -208,6 +208,15 @@ static void tryWithout(SearchContext &context, const std::vector<step::Schedule>
   addSimulated(context, varied, pool);
 }
 
+/// Returns the number of candidates to simulate.
+/// \param tasks  of the simulation of one candidate
+static uint32_t budgetOf(const SearchOptions &options, const SearchEffort &effort, double tasks) {
+  constexpr uint32_t kRanking = 300, kPart = 4;
+  const uint32_t bySize = effort.budgetFor(tasks);
+  const uint32_t whole = options.candidates ? options.candidates : bySize;
+  return options.ranks ? std::min({whole, kRanking, bySize / kPart + 1}) : whole;
+}
+
 /// Runs a search that starts with the devices `first` of all usable ones.
 static Result<SearchResult> searchFrom(SearchContext &context, const std::vector<uint32_t> &first) {
   const Problem &problem = context.problem;
@@ -219,7 +228,7 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   keepAsAsked(options, solutions);
   const double tasks = solutions.empty() ? 1e3
                                          : simulatedTasksOf(problem, solutions.front().strategy);
-  context.budget = options.candidates ? options.candidates : effort.budgetFor(tasks);
+  context.budget = budgetOf(options, effort, tasks);
 
   std::vector<step::Schedule> schedules = scheduleChoices(context, effort.everySchedule);
   if (schedules.empty())
@@ -246,8 +255,9 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   refine(context, pool);
   if (context.effort().descentTasks > 0)
     hillClimb(context, pool,
-              options.candidates ? context.budget - std::min(context.budget, context.tried())
-                                 : descents(context, pool.front().strategy));
+              options.candidates || options.ranks
+                  ? context.budget - std::min(context.budget, context.tried())
+                  : descents(context, pool.front().strategy));
 
   if (alone)
     pool.push_back(*alone);

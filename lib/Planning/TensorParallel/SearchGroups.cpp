@@ -56,11 +56,11 @@ public:
   }
 
   /// Searches with one grouping; keeps the result if it is the best so far.
-  /// \param candidates  budget; 0: by the problem size
+  /// \param ranks  with a small budget
   /// \returns seconds of a step; infinity: no plan fits
-  Result<double> run(const CostedGrouping &costed, uint32_t candidates) {
+  Result<double> run(const CostedGrouping &costed, bool ranks) {
     SearchOptions own = options;
-    own.candidates = candidates;
+    own.ranks = ranks;
     own.excluded.clear();
     own.memoryHints = false;
     const Grouping &grouping = costed.grouping;
@@ -209,9 +209,8 @@ Result<GroupedResult> planning::searchWithGroups(const Problem &problem,
   // A small budget ranks the groupings. The best one has the whole budget, unless it is far behind
   // the plan without groups. A grouping whose bound is behind a plan is not searched, nor are those
   // after several that are no improvement: where groups pay, most groupings do.
-  constexpr uint32_t kRanking = 300, kPatience = 3;
+  constexpr uint32_t kPatience = 3;
   constexpr double kFarBehind = 1.1;
-  const bool small = options.candidates > 0 && options.candidates <= kRanking;
   const bool prunes = options.objective == Objective::Throughput;
   double fastest = GroupSearch::kNone;
   const CostedGrouping *best = nullptr;
@@ -221,7 +220,7 @@ Result<GroupedResult> planning::searchWithGroups(const Problem &problem,
     ++search.result.groupings;
     if (prunes && (grouping.bound >= known || inVain == kPatience))
       continue;
-    const Result<double> step = search.run(grouping, small ? options.candidates : kRanking);
+    const Result<double> step = search.run(grouping, /*ranks=*/true);
     if (step.failed()) {
       failure = step.message();
       continue;
@@ -230,8 +229,8 @@ Result<GroupedResult> planning::searchWithGroups(const Problem &problem,
     if (*step < fastest)
       std::tie(fastest, best) = std::tuple(*step, &grouping);
   }
-  if (best && !small && (alone.failed() || fastest < kFarBehind * alone->evaluation.step))
-    (void)search.run(*best, options.candidates);
+  if (best && (alone.failed() || fastest < kFarBehind * alone->evaluation.step))
+    (void)search.run(*best, /*ranks=*/false);
   if (alone.failed() && !search.any)
     return userError(alone.message() + (failure.empty() ? "" : "\nwith groups: " + failure));
   if (!alone.failed())
