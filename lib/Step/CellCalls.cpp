@@ -22,7 +22,7 @@ class CellCaller {
 public:
   explicit CellCaller(PlanLowering &x)
       : x(x), values(static_cast<size_t>(x.summary.values_size())), gradients(values),
-        firstUnit(values.size(), kGiven), firstTask(x.buffers.size(), kNoTask) {}
+        contributors(values.size(), kNoUnit), firstTask(x.buffers.size(), kNoTask) {}
 
   void run() {
     reserve();
@@ -78,7 +78,7 @@ private:
       bindValues(/*later=*/true);
       bindGradients();
       for (const CellTemplate::Made &gradient : inside->gradients)
-        firstUnit[gradient.id] = kGiven;
+        contributors[gradient.id] = kNoUnit; // B has contributed
       addUnits(2);
       break;
     default:
@@ -114,8 +114,10 @@ private:
   void bindGradients() {
     bindMade(inside->gradients, info->numberOfB, gradients);
     bindPorts(info->gradIn, gradients);
-    for (uint32_t i = info->gradIn.begin; i < info->gradIn.end; ++i)
-      firstUnit[x.boundaryValues[i].value] = kGiven;
+    for (size_t i = 0; i < inside->gradients.size(); ++i)
+      contributors[inside->gradients[i].id] = inside->contributors[i];
+    for (uint32_t i = info->gradIn.begin; i < info->gradIn.end; ++i) // a value is there before
+      contributors[x.boundaryValues[i].value] = kNoUnit;
   }
 
   uint32_t savedOf(int32_t u, bool later) const {
@@ -169,8 +171,6 @@ private:
     const std::vector<CellInside::Call> &calls = inside->calls[kind];
     const auto before = begun.find({info, kind});
     size_t made = before == begun.end() ? 0 : before->second;
-    if (kind == 1)
-      findFirstUnits(made);
     const size_t first = made;
     for (; made < calls.size() && (made == first || calls[made].call->segment == 0); ++made)
       addUnit(calls[made], kind > 0);
@@ -188,16 +188,6 @@ private:
     for (const Binding &binding : of.call->arguments)
       bind(of, binding, later);
     x.graph.calls.back().arguments.end = static_cast<uint32_t>(x.graph.arguments.size());
-  }
-
-  /// Finds the units of the first contributions to gradients in the first `calls` calls of B.
-  void findFirstUnits(size_t calls) {
-    for (const CellTemplate::Made &gradient : inside->gradients)
-      firstUnit[gradient.id] = kNoUnit;
-    for (size_t i = 0; i < calls; ++i)
-      for (const Binding &binding : inside->calls[1][i].call->arguments)
-        if (binding.argument == bundle::BOUNDARY_IN_GRADIENT && firstUnit[binding.id] == kNoUnit)
-          firstUnit[binding.id] = inside->calls[1][i].unit;
   }
 
   Samples samples() const { return {cell->sampleBegin, cell->sampleEnd}; }
@@ -243,12 +233,9 @@ private:
     case Operand::Gradient:
       argument.region = placeRows(gradients[binding.id], rowBytes(binding.id));
       argument.value = Value::activationGradient(binding.id, binding.cut, samples());
-      if (binding.argument == bundle::BOUNDARY_IN_GRADIENT) { // the first contribution overwrites
-        int32_t &first = firstUnit[binding.id];
-        if (first == kNoUnit)
-          first = of.unit;
-        argument.overwrite = first == of.unit && binding.mode == bundle::ACCUMULATE;
-      }
+      if (binding.argument == bundle::BOUNDARY_IN_GRADIENT) // all its segments overwrite
+        argument.overwrite = contributors[binding.id] == of.unit &&
+                             binding.mode == bundle::ACCUMULATE;
       return true;
     case Operand::Saved:
       argument.value = Value::savedBlock(u, samples());
@@ -377,10 +364,8 @@ private:
   const CellInside *inside = nullptr;
   const bundle::ModelSummary *summary = nullptr; ///< with the units of the cell's device
   std::vector<BufferRange> values, gradients;    ///< by value
-  static constexpr int32_t kNoUnit = -1, kGiven = -2;
-  /// By value: the unit whose contribution to the gradient is the first, or kGiven if a value is
-  /// there before.
-  std::vector<int32_t> firstUnit;
+  static constexpr int32_t kNoUnit = -1;
+  std::vector<int32_t> contributors; ///< by value: the unit that first contributes to its gradient
   static constexpr uint64_t kNoTask = UINT64_MAX;
   std::vector<uint64_t> firstTask; ///< by buffer: cell, task and unit that first add to it
   /// The same by buffer and parameter, in plans with groups of devices.

@@ -339,14 +339,28 @@ private:
     inside->values = std::move(madeValues);
     inside->remade = std::move(remade);
     inside->lossesAgain = std::move(lossesAgain);
-    for (uint32_t place = 0; place < begun.size(); ++place)
-      inside->gradients.push_back({begun[place], place, gradients[begun[place]]});
+    addBegunGradients();
     for (bool late : {false, true}) {
+      std::sort(exchanged[late].begin(), exchanged[late].end(),
+                [](const auto &a, const auto &b) { return a.key() < b.key(); });
       inside->exchanged[late] = std::move(exchanged[late]);
       inside->exchangePlace[late] = exchangePlace[late];
     }
     inside->savedAgain = savedAgain;
     inside->deferred = deferredPlace;
+  }
+
+  void addBegunGradients() {
+    std::map<uint32_t, int32_t> contributors;
+    for (const CellInside::Call &of : inside->calls[1])
+      for (const Binding &binding : of.call->arguments)
+        if (binding.argument == bundle::BOUNDARY_IN_GRADIENT)
+          contributors.try_emplace(binding.id, of.unit);
+    for (uint32_t place = 0; place < begun.size(); ++place) {
+      inside->gradients.push_back({begun[place], place, gradients[begun[place]]});
+      const auto first = contributors.find(begun[place]);
+      inside->contributors.push_back(first == contributors.end() ? -1 : first->second);
+    }
   }
 
   const LoweringTables &x;

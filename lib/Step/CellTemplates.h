@@ -7,9 +7,11 @@
 
 #include "bundle.pb.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -137,21 +139,25 @@ struct CellInside {
     UnitTask task;
     uint32_t number; ///< kWorkspace: the workspace
     uint64_t offset; ///< in the buffer that the functions of F share, or in that of B
+    auto key() const { return std::tuple(unit, task, number); }
   };
   static constexpr uint32_t kWorkspace = UINT32_MAX;
-  std::vector<Exchanged> exchanged[2]; ///< of F and B
+  std::vector<Exchanged> exchanged[2]; ///< of F and B, by unit, task and number
   uint32_t exchangePlace[2] = {0, 0};  ///< of the shared buffers, among the buffers of F and B
   /// \param late  in B
   const Exchanged *findExchanged(bool late, int32_t unit, UnitTask task, uint32_t number) const {
-    for (const Exchanged &made : exchanged[late])
-      if (made.unit == unit && made.task == task && made.number == number)
-        return &made;
-    return nullptr;
+    const Exchanged wanted{unit, task, number, 0};
+    const auto found =
+        std::lower_bound(exchanged[late].begin(), exchanged[late].end(), wanted,
+                         [](const Exchanged &a, const Exchanged &b) { return a.key() < b.key(); });
+    return found != exchanged[late].end() && found->key() == wanted.key() ? &*found : nullptr;
   }
 
   std::vector<CellTemplate::Made> values; ///< all values that units here produce, among F's buffers
   std::vector<CellTemplate::Made> remade; ///< those of them that B recomputes, among B's buffers
-  std::vector<CellTemplate::Made> gradients;   ///< all gradients that begin here, among B's buffers
+  std::vector<CellTemplate::Made> gradients; ///< all gradients that begin here, among B's buffers
+  std::vector<int32_t> contributors; ///< per element of `gradients`: the unit whose contribution is
+                                     ///< the first, so that it overwrites
   std::vector<CellTemplate::Made> lossesAgain; ///< among B's buffers: loss rows that are not read
   uint32_t savedAgain = 0; ///< first saved block among B's buffers, if B recomputes; F's buffers
                            ///< begin with them

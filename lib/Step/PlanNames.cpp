@@ -15,8 +15,9 @@ uint32_t PlanNames::toDevice(const json &value, const std::string &path) const {
   std::string known;
   for (size_t i = 0; i < plan.devices.size() && i < 12; ++i)
     known += (i ? ", " : "") + plan.devices[i].name;
-  fail(path, "unknown device '" + name + "'; \"devices\" lists " + known +
-                 (plan.devices.size() > 12 ? ", ..." : ""));
+  const bool group = groups.count(name) > 0;
+  fail(path, (group ? "expected a device, got the group '" : "unknown device '") + name +
+                 "'; \"devices\" lists " + known + (plan.devices.size() > 12 ? ", ..." : ""));
 }
 
 std::vector<uint32_t> PlanNames::devicesNamed(const std::string &name,

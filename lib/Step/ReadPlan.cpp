@@ -145,7 +145,7 @@ private:
       group.name = toText(list[i]["name"], path + ".name");
       const json &devices = toArray(list[i]["devices"], path + ".devices");
       for (size_t d = 0; d < devices.size(); ++d)
-        group.devices.push_back(toDevice(devices[d], at(path + ".devices", d)));
+        group.devices.push_back(names.toDevice(devices[d], at(path + ".devices", d)));
       group.shares.assign(group.devices.size(), 1);
       if (list[i].contains("shares")) {
         const json &shares = toArray(list[i]["shares"], path + ".shares");
@@ -216,26 +216,33 @@ private:
           fail(path, std::string("missing key \"") + key + "\"");
       auto [u0, u1] = toRange(list[i]["units"], path + ".units");
       auto [s0, s1] = toRows(toRange(list[i]["samples"], path + ".samples"), path + ".samples");
-      Cell cell{toInt32(u0, path + ".units"),
-                toInt32(u1, path + ".units"),
-                s0,
-                s1,
-                0,
-                readActivations(list[i], path, activations)};
-      if (!plan.groups.empty())
-        names.firstCells.push_back(static_cast<uint32_t>(plan.cells.size()));
-      const auto group = names.groups.find(toText(list[i]["device"], path + ".device"));
-      if (group == names.groups.end()) {
-        cell.device = toDevice(list[i]["device"], path + ".device");
-        plan.cells.push_back(cell);
-        continue;
-      }
-      cell.group = static_cast<int32_t>(group->second);
-      for (uint32_t device : plan.groups[group->second].devices) {
-        cell.device = device;
-        plan.cells.push_back(cell);
-        ++cell.member;
-      }
+      addCell({toInt32(u0, path + ".units"), toInt32(u1, path + ".units"), s0, s1,
+               toPlace(list[i]["device"], path + ".device"),
+               readActivations(list[i], path, activations)});
+    }
+  }
+
+  /// Returns the index of a device, or the number of devices plus the index of a group.
+  uint32_t toPlace(const json &value, const std::string &path) const {
+    const auto group = names.groups.find(toText(value, path));
+    if (group == names.groups.end())
+      return names.toDevice(value, path);
+    return static_cast<uint32_t>(plan.devices.size()) + group->second;
+  }
+
+  /// Adds a cell whose `device` is a place. Every device of a group has a cell.
+  void addCell(Cell cell) {
+    if (!plan.groups.empty())
+      names.firstCells.push_back(static_cast<uint32_t>(plan.cells.size()));
+    if (cell.device < plan.devices.size()) {
+      plan.cells.push_back(cell);
+      return;
+    }
+    cell.group = static_cast<int32_t>(cell.device - plan.devices.size());
+    for (uint32_t device : plan.groups[static_cast<size_t>(cell.group)].devices) {
+      cell.device = device;
+      plan.cells.push_back(cell);
+      ++cell.member;
     }
   }
 
@@ -267,13 +274,13 @@ private:
       device.microBatchSize = common;
       double weight = 1;
       if (list[i].is_string()) {
-        device.device = toDevice(list[i], path);
+        device.device = toPlace(list[i], path);
       } else {
         checkKeys(list[i], path, {"device", "samples", "share", "micro_batch_size"},
                   kRenamedPlanKeys);
         if (!list[i].contains("device"))
           fail(path, "missing key \"device\"");
-        device.device = toDevice(list[i]["device"], path + ".device");
+        device.device = toPlace(list[i]["device"], path + ".device");
         if (list[i].contains("micro_batch_size"))
           device.microBatchSize =
               toMicroBatch(list[i]["micro_batch_size"], path + ".micro_batch_size");
@@ -321,7 +328,10 @@ private:
     if (count > kMaxCells)
       fail(where,
            "gives more than " + std::to_string(kMaxCells) + " cells: use larger micro-batches");
-    assignMicroBatches(u0, u1, begin, devices, plan.cells);
+    std::vector<Cell> cells;
+    assignMicroBatches(u0, u1, begin, devices, cells);
+    for (const Cell &cell : cells)
+      addCell(cell);
   }
 
   /// \param otherwise  value if the key is missing
@@ -336,10 +346,6 @@ private:
     if (root.contains("backward") && root["backward"] != "same")
       fail("backward",
            "a separate backward tiling is not supported yet: write \"same\" or remove the key");
-  }
-
-  uint32_t toDevice(const json &value, const std::string &path) const {
-    return names.toDevice(value, path);
   }
 
   const json &root;

@@ -97,6 +97,13 @@ public:
             fail(at(path, i),
                  "names no cell: the plan has " + std::to_string(names.firstCells.size()));
           task.cell = names.firstCells[task.cell];
+          const Cell &cell = plan.cells[task.cell];
+          if (cell.device != devices.front())
+            fail(at(path, i),
+                 tasks[i].get<std::string>() + " belongs to '" +
+                     (cell.group < 0 ? plan.devices[cell.device].name
+                                     : plan.groups[static_cast<size_t>(cell.group)].name) +
+                     "'");
         }
         for (uint32_t device : devices) {
           plan.order[device].push_back(task);

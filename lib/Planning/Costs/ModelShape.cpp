@@ -220,20 +220,20 @@ private:
     }
   }
 
-  /// Returns the class of a device's part, which all groups of as many devices share.
+  /// Returns the class of a device's part, shared by groups with an equal number of devices.
   uint32_t classOf(ShapeClass::Kind kind, const std::array<GranuleRange, 3> &shares,
                    size_t devices) {
     const int64_t kvHeads = shares[KeyHeads].count, columns = shares[Columns].count,
                   vocabulary = shares[Vocabulary].count;
-    auto [known, isNew] = partClasses.try_emplace(
-        {kind, kvHeads, columns, vocabulary, devices}, uint32_t(out.classes_size()));
+    auto [known, isNew] = partClasses.try_emplace({kind, kvHeads, columns, vocabulary, devices},
+                                                  uint32_t(out.classes_size()));
     if (isNew) {
-      classes.push_back({kind, kvHeads * (shape.heads / shape.kvHeads), kvHeads, columns,
-                         vocabulary});
-      addExchanges(addClass(out.classes(kind).name() + " part " +
-                                std::to_string(partClasses.size()),
-                            workOf(classes.back()), kind != ShapeClass::Embedding),
-                   kind, devices);
+      classes.push_back(
+          {kind, kvHeads * (shape.heads / shape.kvHeads), kvHeads, columns, vocabulary});
+      addExchanges(
+          addClass(out.classes(kind).name() + " part " + std::to_string(partClasses.size()),
+                   workOf(classes.back()), kind != ShapeClass::Embedding),
+          kind, devices);
     }
     return known->second;
   }
