@@ -47,6 +47,11 @@ public:
   /// Costs of teams as devices (lib/Planning/TensorParallel/Teams.h: costsOfTeams).
   static CostModel ofTeams(const CostModel &costs, const std::vector<Team> &teams);
 
+  /// Costs of the same devices in another order. Classes are numbered in that order.
+  /// \param devices   by new index, the index here
+  /// \param topology  in the new order
+  CostModel reordered(const std::vector<uint32_t> &devices, bundle::Topology topology) const;
+
   double unit(uint32_t device, step::UnitRef unit, step::UnitTask task,
               int64_t rows) const override;
   double update(uint32_t device, int64_t elements) const override;

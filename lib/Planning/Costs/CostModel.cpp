@@ -144,6 +144,25 @@ Result<CostModel> CostModel::make(const bundle::ModelSummary &summary, const Clu
   return model;
 }
 
+CostModel CostModel::reordered(const std::vector<uint32_t> &devices,
+                               bundle::Topology topology) const {
+  auto made = std::make_shared<Tables>(*tables);
+  made->times.clear();
+  std::map<uint32_t, uint32_t> classes; // by class here
+  for (size_t d = 0; d < devices.size(); ++d) {
+    const uint32_t from = tables->deviceClass[devices[d]];
+    auto [known, isNew] = classes.try_emplace(from, static_cast<uint32_t>(made->times.size()));
+    if (isNew)
+      made->times.push_back(tables->times[from]);
+    made->deviceClass[d] = known->second;
+  }
+  made->network = sim::Network(topology);
+  made->topology = std::move(topology);
+  CostModel model;
+  model.tables = std::move(made);
+  return model;
+}
+
 std::vector<UnitWork> CostModel::Tables::classifyUnits(const bundle::ModelSummary &summary) {
   std::map<UnitWork, uint32_t> known;
   std::vector<UnitWork> units;

@@ -181,7 +181,7 @@ std::vector<Item> makeSites(const Cluster &from, const std::vector<Item> &nodes)
 
 } // namespace
 
-Result<CanonicalProblem> CanonicalProblem::make(const Problem &problem) {
+CanonicalProblem CanonicalProblem::make(const Problem &problem) {
   const Cluster &from = problem.cluster;
   const bundle::Topology &topology = from.topology;
   std::vector<Item> devices = makeDevices(problem), nodes = makeNodes(from, devices);
@@ -203,33 +203,40 @@ Result<CanonicalProblem> CanonicalProblem::make(const Problem &problem) {
   });
 
   CanonicalProblem made{from, std::nullopt, {}};
-  bundle::Topology &to = made.cluster.topology;
-  to.clear_node_of_device();
+  for (const Item &device : devices)
+    made.original.push_back(device.index);
+  auto reorder = [&](bundle::Topology links) {
+    const bundle::Topology old = links;
+    for (size_t d = 0; d < devices.size(); ++d) {
+      const int place = static_cast<int>(d), was = static_cast<int>(devices[d].index);
+      links.set_node_of_device(place, nodeAt[old.node_of_device(was)]);
+      if (place < old.cpu_communication_costs_size())
+        *links.mutable_cpu_communication_costs(place) = old.cpu_communication_costs(was);
+    }
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      auto &node = *links.mutable_nodes(static_cast<int>(n));
+      node = old.nodes(static_cast<int>(nodes[n].index));
+      node.set_site(siteOf(nodes[n].index));
+    }
+    for (size_t s = 0; s < sites.size(); ++s)
+      *links.mutable_sites(static_cast<int>(s)) = old.sites(static_cast<int>(sites[s].index));
+    for (auto &pair : *links.mutable_site_pairs()) {
+      pair.set_a(siteAt[pair.a()]);
+      pair.set_b(siteAt[pair.b()]);
+    }
+    return links;
+  };
+  made.cluster.topology = reorder(topology);
   for (size_t d = 0; d < devices.size(); ++d) {
-    made.original.push_back(devices[d].index);
     made.cluster.devices[d] = from.devices[devices[d].index];
     made.cluster.devices[d].node = nodeAt[made.cluster.devices[d].node];
-    to.add_node_of_device(made.cluster.devices[d].node);
   }
-  for (size_t n = 0; n < nodes.size(); ++n) {
+  for (size_t n = 0; n < nodes.size(); ++n)
     made.cluster.nodes[n] = from.nodes[nodes[n].index];
-    *to.mutable_nodes(static_cast<int>(n)) = topology.nodes(static_cast<int>(nodes[n].index));
-    to.mutable_nodes(static_cast<int>(n))->set_site(siteOf(nodes[n].index));
-  }
-  for (size_t s = 0; s < sites.size(); ++s) {
-    *to.mutable_sites(static_cast<int>(s)) = topology.sites(static_cast<int>(sites[s].index));
+  for (size_t s = 0; s < sites.size(); ++s)
     if (sites[s].index < from.egressPrice.size())
       made.cluster.egressPrice[s] = from.egressPrice[sites[s].index];
-  }
-  for (auto &pair : *to.mutable_site_pairs()) {
-    pair.set_a(siteAt[pair.a()]);
-    pair.set_b(siteAt[pair.b()]);
-  }
-  Result<CostModel> costs =
-      CostModel::make(problem.summary, made.cluster, problem.costs.profile(), {});
-  if (costs.failed())
-    return costs.error();
-  made.costs = std::move(*costs);
+  made.costs = problem.costs.reordered(made.original, reorder(problem.costs.topology()));
   return made;
 }
 

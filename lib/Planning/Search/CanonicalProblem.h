@@ -20,8 +20,7 @@ struct CanonicalProblem {
   std::optional<CostModel> costs;
   std::vector<uint32_t> original; ///< per device of `cluster`: its index in the problem's cluster
 
-  /// Fails if the costs cannot be computed; never for a problem that has costs.
-  static Result<CanonicalProblem> make(const Problem &problem);
+  static CanonicalProblem make(const Problem &problem);
 
   /// Returns the problem on this cluster. It refers to this object.
   Problem on(const Problem &problem) const;

@@ -282,15 +282,13 @@ Result<SearchResult> zorse::planning::searchPlan(const Problem &problem,
                                                  const SearchOptions &options) {
   if (problem.cluster.devices.empty() || problem.summary.units_size() == 0)
     return searchInOrder(problem, options); // reports the error
-  const Result<CanonicalProblem> canonical = CanonicalProblem::make(problem);
-  if (canonical.failed())
-    return canonical.error();
+  const CanonicalProblem canonical = CanonicalProblem::make(problem);
   SearchOptions translated = options;
-  translated.excluded = canonical->translate(options.excluded);
-  Result<SearchResult> result = searchParts(canonical->on(problem), translated);
-  if (result.failed() || std::is_sorted(canonical->original.begin(), canonical->original.end()))
+  translated.excluded = canonical.translate(options.excluded);
+  Result<SearchResult> result = searchParts(canonical.on(problem), translated);
+  if (result.failed() || std::is_sorted(canonical.original.begin(), canonical.original.end()))
     return result;
-  result->strategy = canonical->restore(result->strategy);
+  result->strategy = canonical.restore(result->strategy);
   result->plan = makePlan(problem, result->strategy);
   const bool places = SearchEffort::forDevices(problem.cluster.devices.size()).placesFirst;
   Result<Evaluation> evaluation = places ? evaluate(problem, result->plan)

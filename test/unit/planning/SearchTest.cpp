@@ -131,14 +131,32 @@ TEST(Search, OrderAndNamesChangeNothing) {
 TEST(Search, CanonicalOrderGoesBack) {
   auto made = setUp({20, 90, 45}, 2, 2, 8);
   const auto canonical = CanonicalProblem::make(*made->problem);
-  ASSERT_FALSE(canonical.failed()) << canonical.message();
-  EXPECT_EQ(canonical->original, (std::vector<uint32_t>{2, 3, 4, 5, 0, 1})); // the fastest devices
-                                                                             // first
-  EXPECT_EQ(canonical->translate({0, 4}), (std::vector<uint32_t>{4, 2}));
+  EXPECT_EQ(canonical.original, (std::vector<uint32_t>{2, 3, 4, 5, 0, 1})); // the fastest devices
+                                                                            // first
+  EXPECT_EQ(canonical.translate({0, 4}), (std::vector<uint32_t>{4, 2}));
   Strategy there;
   there.pipelines = {{8, {{0, 3, {{0, 8, 8}}}}}};
-  const Strategy strategy = canonical->restore(there);
+  const Strategy strategy = canonical.restore(there);
   EXPECT_EQ(strategy.pipelines[0].stages[0].members[0].device, 2u);
+}
+
+TEST(Search, CanonicalProblemHasTheCostsOfTheProblem) {
+  // Costs that do not follow from the cluster, as those of groups of devices.
+  auto made = setUp({20, 90, 45}, 2, 2, 8);
+  Cluster other = made->cluster;
+  for (size_t d = 0; d < other.devices.size(); ++d)
+    for (double &speed : other.devices[d].flopsPerSecond)
+      speed *= double(d / 2 + 1);
+  const CostModel costs = must(CostModel::make(made->summary, other, nullptr, {}));
+  const auto canonical =
+      CanonicalProblem::make({made->summary, made->cluster, costs, made->problem->batch});
+  for (uint32_t d = 0; d < canonical.original.size(); ++d) {
+    const uint32_t was = canonical.original[d];
+    EXPECT_EQ(canonical.costs->unit(d, 0, step::UnitTask::Forward, 2),
+              costs.unit(was, 0, step::UnitTask::Forward, 2));
+    EXPECT_EQ(canonical.costs->topology().node_of_device(int(d)),
+              canonical.cluster.devices[d].node);
+  }
 }
 
 TEST(Search, WhatOnlyDelaysIsLeftOut) {
