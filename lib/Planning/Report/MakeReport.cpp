@@ -36,9 +36,13 @@ private:
 };
 
 /// Groups devices into pipelines. Cells with adjacent units and overlapping samples exchange
-/// values, so their devices are in one pipeline.
+/// values, so their devices are in one pipeline, as are the devices of a group (tensor
+/// parallelism).
 Sets pipelinesOf(const step::Plan &plan) {
   Sets sets(plan.devices.size());
+  for (const step::DeviceGroup &group : plan.groups)
+    for (uint32_t device : group.devices)
+      sets.join(group.devices.front(), device);
   std::map<int32_t, std::vector<uint32_t>> byBegin;
   for (uint32_t c = 0; c < plan.cells.size(); ++c)
     byBegin[plan.cells[c].unitBegin].push_back(c);
@@ -122,6 +126,7 @@ public:
     Sets pipelines = pipelinesOf(plan);
     std::map<std::tuple<uint32_t, int32_t, int32_t>, Report::Stage> byPlace;
     std::map<std::tuple<uint32_t, int32_t, int32_t>, std::set<uint32_t>> members;
+    std::map<std::tuple<uint32_t, int32_t, int32_t>, std::set<int32_t>> groupsIn;
     // A stage consists of devices with overlapping ranges of units. Different samples may have
     // different stage boundaries.
     std::vector<std::vector<std::pair<int32_t, int32_t>>> ranges(plan.devices.size());
@@ -152,6 +157,8 @@ public:
       stage.minRows = stage.minRows ? std::min(stage.minRows, cell.rows()) : cell.rows();
       stage.maxRows = std::max(stage.maxRows, cell.rows());
       members[key].insert(cell.device);
+      if (cell.group >= 0)
+        groupsIn[key].insert(cell.group);
     }
     std::map<uint32_t, uint32_t> numbers; // pipeline numbers by the pipeline's first device
     for (auto &[key, stage] : byPlace)
@@ -190,6 +197,8 @@ public:
       for (auto &[type, count] : types)
         stage.deviceTypes += (stage.deviceTypes.empty() ? "" : ", ") + std::to_string(count) +
                              " x " + type;
+      if (const size_t count = groupsIn[key].size())
+        stage.deviceTypes += " in " + std::to_string(count) + (count > 1 ? " groups" : " group");
       report.stages.push_back(stage);
     }
     std::stable_sort(report.stages.begin(), report.stages.end(),
