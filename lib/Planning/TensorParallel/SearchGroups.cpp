@@ -2,7 +2,8 @@
 
 #include "Teams.h"
 
-#include "zorse/Planning/LowerBound.h"
+#include "../Search/Candidates.h"
+
 #include "zorse/Step/UnitTasks.h"
 
 #include <algorithm>
@@ -31,8 +32,8 @@ std::vector<double> speedsOf(const Problem &problem) {
 
 struct CostedGrouping {
   Grouping grouping;
-  CostModel costs;  ///< of its teams
-  double bound = 0; ///< lower bound of the step in seconds
+  CostModel costs; ///< of its teams
+  double estimate; ///< score of a short search
 };
 
 class GroupSearch {
@@ -40,7 +41,7 @@ public:
   GroupSearch(const Problem &problem, const SearchOptions &options, DivisibleModel &model)
       : problem(problem), options(options), model(model) {}
 
-  /// Computes the costs of a grouping and a lower bound of its step.
+  /// Computes the costs of a grouping and estimates its score, in about a second.
   Result<CostedGrouping> prepare(Grouping grouping) {
     for (Team &team : grouping.teams)
       if (team.isGroup()) {
@@ -51,18 +52,21 @@ public:
       }
     CostModel costs = costsOfTeams(problem.costs, grouping);
     const Cluster cluster = clusterOfTeams(problem.cluster, grouping, 1);
-    const double bound = lowerBound({problem.summary, cluster, costs, problem.batch});
-    return CostedGrouping{std::move(grouping), std::move(costs), bound};
+    const Problem teams = problemOf(cluster, costs);
+    const double estimate = estimateOf(teams, ofTeams(/*ranks=*/true));
+    return CostedGrouping{std::move(grouping), std::move(costs), estimate};
+  }
+
+  /// Returns the score of a short search; infinity if it finds no plan that fits.
+  static double estimateOf(const Problem &problem, const SearchOptions &options) {
+    return shortSearch(problem, options).value_or(kNone);
   }
 
   /// Searches with one grouping; keeps the result if it is the best so far.
   /// \param ranks  with a small budget
   /// \returns seconds of a step; infinity: no plan fits
   Result<double> run(const CostedGrouping &costed, bool ranks) {
-    SearchOptions own = options;
-    own.ranks = ranks;
-    own.excluded.clear();
-    own.memoryHints = false;
+    const SearchOptions own = ofTeams(ranks);
     const Grouping &grouping = costed.grouping;
     // A device of a group also keeps values that are whole, so the plan may need more memory than
     // the search expects.
@@ -70,10 +74,7 @@ public:
     constexpr int kTries = 4;
     for (int i = 0; i < kTries; ++i) {
       const Cluster cluster = clusterOfTeams(problem.cluster, grouping, memory);
-      Problem teams{problem.summary, cluster, costed.costs, problem.batch};
-      teams.memoryOptimizations = problem.memoryOptimizations;
-      teams.overlapCommunication = problem.overlapCommunication;
-      Result<SearchResult> found = searchPlan(teams, own);
+      Result<SearchResult> found = searchPlan(problemOf(cluster, costed.costs), own);
       if (found.failed())
         return userError(found.message());
       found->plan = planOfDevices(problem, found->plan, grouping);
@@ -100,6 +101,20 @@ public:
   }
 
 private:
+  SearchOptions ofTeams(bool ranks) const {
+    SearchOptions own = options;
+    own.ranks = ranks;
+    own.excluded.clear();
+    own.memoryHints = false;
+    return own;
+  }
+  Problem problemOf(const Cluster &teams, const CostModel &costs) const {
+    Problem made{problem.summary, teams, costs, problem.batch};
+    made.memoryOptimizations = problem.memoryOptimizations;
+    made.overlapCommunication = problem.overlapCommunication;
+    return made;
+  }
+
   Result<CostedDivision> divide(const std::vector<UnitGroup> &groups) {
     Result<DividedModel> made = model.divide(groups);
     if (made.failed())
@@ -192,7 +207,7 @@ Result<GroupedResult> planning::searchWithGroups(const Problem &problem,
       usable.push_back(d);
   GroupSearch search(problem, options, model);
   std::string failure;
-  std::vector<CostedGrouping> groupings; // the lowest bound first
+  std::vector<CostedGrouping> groupings; // the best estimate first
   for (Grouping &grouping :
        makeGroupings(problem.cluster, problem.costs, usable, speedsOf(problem), maxSize)) {
     if (options.stages > grouping.teams.size())
@@ -203,30 +218,25 @@ Result<GroupedResult> planning::searchWithGroups(const Problem &problem,
     else
       groupings.push_back(std::move(*costed));
   }
-  std::stable_sort(
-      groupings.begin(), groupings.end(),
-      [](const CostedGrouping &a, const CostedGrouping &b) { return a.bound < b.bound; });
-  // A small budget ranks the groupings. The best one has the whole budget, unless it is far behind
-  // the plan without groups. A grouping whose bound is behind a plan is not searched, nor are those
-  // after several that are no improvement: where groups pay, most groupings do.
-  constexpr uint32_t kPatience = 3;
+  std::stable_sort(groupings.begin(), groupings.end(),
+                   [](const auto &a, const auto &b) { return a.estimate < b.estimate; });
+  search.result.groupings = static_cast<uint32_t>(groupings.size());
+  // Estimates err by some percent. Where they promise no gain, groups have not paid off.
+  constexpr int kSearched = 2;
   constexpr double kFarBehind = 1.1;
-  const bool prunes = options.objective == Objective::Throughput;
+  const double toBeat = alone.failed() ? GroupSearch::kNone
+                                       : GroupSearch::estimateOf(problem, options);
   double fastest = GroupSearch::kNone;
   const CostedGrouping *best = nullptr;
-  uint32_t inVain = 0;
+  int searched = 0;
   for (const CostedGrouping &grouping : groupings) {
-    const double known = std::min(fastest, alone.failed() ? fastest : alone->evaluation.step);
-    ++search.result.groupings;
-    if (prunes && (grouping.bound >= known || inVain == kPatience))
-      continue;
+    if (searched == kSearched || (!alone.failed() && grouping.estimate >= toBeat))
+      break;
     const Result<double> step = search.run(grouping, /*ranks=*/true);
-    if (step.failed()) {
+    if (step.failed())
       failure = step.message();
-      continue;
-    }
-    inVain = *step < known || known == GroupSearch::kNone ? 0 : inVain + 1;
-    if (*step < fastest)
+    searched += !alone.failed() || search.any;
+    if (!step.failed() && *step < fastest)
       std::tie(fastest, best) = std::tuple(*step, &grouping);
   }
   if (best && (alone.failed() || fastest < kFarBehind * alone->evaluation.step))
