@@ -43,32 +43,57 @@ int fail(const std::string &message) {
 
 /// Completes a plan that was read: devices that it does not list get no work; costs and memory are
 /// taken from the cluster.
-Result<step::Plan> readPlan(const std::string &path, const LoadedModel &model,
+Result<step::Plan> readPlan(const std::string &path, const bundle::ModelSummary &summary,
                             const planning::Cluster *cluster) {
-  Result<step::Plan> plan = step::readPlanFile(path, model.summary);
+  Result<step::Plan> plan = step::readPlanFile(path, summary);
   if (plan.failed())
     return plan;
-  Status status = cluster ? planning::applyCluster(*plan, *cluster, productType(model.summary))
+  Status status = cluster ? planning::applyCluster(*plan, *cluster, productType(summary))
                           : Status::success();
   if (status.succeeded())
-    status = step::validatePlan(*plan, model.summary);
+    status = step::validatePlan(*plan, summary);
   if (status.failed())
     return userError(path + ": " + status.message());
   return plan;
 }
 
-/// Divides the units of a model as the groups of a plan do.
-Status divideByPlan(const std::string &path, LoadedModel &model) {
-  const Result<step::Plan> plan = step::readPlanFile(path, model.summary);
-  if (plan.failed() || plan->groups.empty() || model.summary.device_groups_size() ||
-      !model.divisible)
-    return Status::success();
-  Result<planning::DividedModel> divided = model.divisible->divide(planning::unitGroupsOf(*plan));
-  if (divided.failed())
-    return userError(divided.message().empty() ? "" : path + ": " + divided.message());
-  model.summary = std::move(divided->summary);
-  model.functions = std::move(divided->functions);
-  return Status::success();
+struct GivenPlan {
+  step::Plan plan;
+  std::unique_ptr<planning::DividedModel> divided; ///< as the plan's groups divide the model;
+                                                   ///< nullptr: the plan has none
+};
+
+/// Reads a plan, and divides the model as its groups do.
+Result<GivenPlan> readGivenPlan(const std::string &path, const LoadedModel &model,
+                                const planning::Cluster *cluster) {
+  GivenPlan given;
+  const Result<step::Plan> undivided = step::readPlanFile(path, model.summary);
+  if (!undivided.failed() && !undivided->groups.empty() && !model.summary.device_groups_size() &&
+      model.divisible) {
+    Result<planning::DividedModel> divided =
+        model.divisible->divide(planning::unitGroupsOf(*undivided));
+    if (divided.failed())
+      return userError(divided.message().empty() ? "" : path + ": " + divided.message());
+    given.divided = std::make_unique<planning::DividedModel>(std::move(*divided));
+  }
+  Result<step::Plan> plan =
+      readPlan(path, given.divided ? given.divided->summary : model.summary, cluster);
+  if (plan.failed())
+    return plan.error();
+  given.plan = std::move(*plan);
+  return given;
+}
+
+/// Returns the problem of a model that is divided.
+planning::Problem dividedProblem(const planning::Problem &whole,
+                                 const planning::DividedModel &model,
+                                 const planning::CostModel &costs) {
+  planning::Problem made{model.summary, whole.cluster, costs, whole.batch,
+                         model.functions ? &*model.functions : nullptr};
+  made.memoryOptimizations = whole.memoryOptimizations;
+  made.assumptions = whole.assumptions;
+  made.overlapCommunication = whole.overlapCommunication;
+  return made;
 }
 
 /// Creates a cluster from a plan's list of devices, for plans that are given without a cluster.
@@ -106,20 +131,30 @@ void showProgress(uint32_t tried, uint32_t budget, double best) {
   fflush(stderr);
 }
 
-int compare(const Options &o, const planning::Problem &problem, const LoadedModel &model,
-            const planning::Cluster *cluster) {
+Result<planning::Report> reportOn(const GivenPlan &given, const planning::Problem &problem) {
+  if (!given.divided)
+    return planning::makeReport(problem, given.plan);
+  const Result<planning::CostModel> costs = planning::CostModel::make(
+      given.divided->summary, problem.cluster, problem.costs.profile(), {});
+  if (costs.failed())
+    return costs.error();
+  return planning::makeReport(dividedProblem(problem, *given.divided, *costs), given.plan);
+}
+
+int compare(const Options &o, const planning::Problem &problem, const LoadedModel &model) {
   std::vector<planning::Report> reports;
   for (const std::string &path : o.compare) {
-    Result<step::Plan> plan = readPlan(path, model, cluster);
-    if (plan.failed())
-      return fail(plan.message());
-    if (plan->batch != problem.batch)
-      return fail(step::otherBatch(path, plan->batch * plan->samplesPerRow,
-                                   problem.batch * plan->samplesPerRow));
-    Result<planning::Report> report = planning::makeReport(problem, *plan);
+    const Result<GivenPlan> given = readGivenPlan(path, model, &problem.cluster);
+    if (given.failed())
+      return fail(given.message());
+    const step::Plan &plan = given->plan;
+    if (plan.batch != problem.batch)
+      return fail(step::otherBatch(path, plan.batch * plan.samplesPerRow,
+                                   problem.batch * plan.samplesPerRow));
+    const Result<planning::Report> report = reportOn(*given, problem);
     if (report.failed())
       return fail(path + ": " + report.message());
-    reports.push_back(std::move(*report));
+    reports.push_back(*report);
   }
   std::cout << planning::compareReports(reports[0], o.compare[0], reports[1], o.compare[1]);
   return 0;
@@ -163,6 +198,7 @@ struct Inputs {
   std::optional<planning::Profile> profile;
   std::optional<step::Plan> plan; ///< given by the user or found by the search
   LoadedModel model;
+  std::unique_ptr<planning::DividedModel> divided; ///< as the given plan's groups divide it
   std::vector<std::string> assumptions;
 
   const planning::Cluster *clusterIfAny() const { return cluster ? &*cluster : nullptr; }
@@ -211,7 +247,7 @@ Status readModel(Options &o, const std::string &path, Inputs &inputs) {
 
 /// Adapts cluster and profile to the model, and notes assumptions.
 Status adaptToModel(const std::string &path, Inputs &inputs) {
-  auto &[cluster, profile, plan, model, assumptions] = inputs;
+  auto &[cluster, profile, plan, model, divided, assumptions] = inputs;
   if (cluster) {
     Result<std::vector<std::string>> assumed =
         planning::adaptToPrecision(*cluster, precisionOf(model.summary));
@@ -245,12 +281,11 @@ Status adaptToModel(const std::string &path, Inputs &inputs) {
 Status takePlan(const Options &o, Inputs &inputs) {
   std::optional<step::Plan> &plan = inputs.plan;
   if (!o.plan.empty()) {
-    if (Status status = divideByPlan(o.plan, inputs.model); status.failed())
-      return status;
-    Result<step::Plan> read = readPlan(o.plan, inputs.model, inputs.clusterIfAny());
-    if (read.failed())
-      return read.error();
-    plan = std::move(*read);
+    Result<GivenPlan> given = readGivenPlan(o.plan, inputs.model, inputs.clusterIfAny());
+    if (given.failed())
+      return given.error();
+    plan = std::move(given->plan);
+    inputs.divided = std::move(given->divided);
     if (o.batch > 0 && o.batch != plan->batch)
       return userError(step::otherBatch(o.plan, plan->batch * plan->samplesPerRow,
                                         o.batch * plan->samplesPerRow));
@@ -376,12 +411,22 @@ Result<step::Plan> choosePlan(const std::string &planner, const planning::Proble
   return std::move(result->plan);
 }
 
+/// A problem without groups of devices, and how they could divide its model.
+struct WholeProblem {
+  const planning::Problem &problem;
+  planning::DivisibleModel *divisible; ///< nullptr: groups cannot divide it
+};
+
 /// Returns what limits the plan, and the effect of other clusters. The search is repeated for
-/// those, unless devices are excluded.
+/// those, unless devices are excluded; with groups if the plan has some.
 std::vector<planning::Reason> explainPlan(const planning::Problem &problem,
-                                          const planning::Problem &whole, const step::Plan &plan,
+                                          const WholeProblem &undivided, const step::Plan &plan,
                                           const planning::Report &report,
                                           const planning::SearchOptions &search, bool given) {
+  const planning::Problem &whole = undivided.problem;
+  uint32_t maxGroup = 1;
+  for (const step::DeviceGroup &group : plan.groups)
+    maxGroup = std::max(maxGroup, static_cast<uint32_t>(group.devices.size()));
   planning::PlanAgain again =
       [&](const planning::Cluster &other) -> std::optional<planning::Replanned> {
     Result<planning::CostModel> otherCosts =
@@ -392,19 +437,25 @@ std::vector<planning::Reason> explainPlan(const planning::Problem &problem,
     planning::SearchOptions quick = search;
     quick.progress = nullptr;
     quick.excluded.clear();
+    if (maxGroup > 1 && undivided.divisible) {
+      const Result<planning::GroupedResult> found =
+          planning::searchWithGroups(changed, quick, maxGroup, *undivided.divisible);
+      return found.failed() ? std::nullopt
+                            : std::optional(planning::Replanned{found->best.evaluation.step,
+                                                                found->best.price});
+    }
     Result<planning::SearchResult> result = planning::searchPlan(changed, quick);
     return result.failed()
                ? std::nullopt
                : std::optional(planning::Replanned{result->evaluation.step, result->price});
   };
-  return planning::explain(problem, plan, report,
-                           search.excluded.empty() ? again : planning::PlanAgain(),
+  const bool searches = search.excluded.empty() && !whole.summary.device_groups_size();
+  return planning::explain(problem, plan, report, searches ? again : planning::PlanAgain(),
                            search.objective == planning::Objective::CostPerSample, given);
 }
 
 /// Prints and writes the requested reports. A plan that does not fit is reported, and is an error.
-/// \param whole  the problem without groups of devices
-int describe(const Options &o, const planning::Problem &problem, const planning::Problem &whole,
+int describe(const Options &o, const planning::Problem &problem, const WholeProblem &whole,
              const step::Plan &plan, const planning::SearchOptions &search,
              const std::string &found) {
   step::StepGraph graph;
@@ -456,7 +507,7 @@ int run(Options &o) {
   if (plan && o.overlap)
     plan->overlapCommunication = problem.overlapCommunication;
   if (!o.compare.empty())
-    return compare(o, problem, inputs.model, &*inputs.cluster);
+    return compare(o, problem, inputs.model);
   Result<planning::SearchOptions> search = searchOptions(o, *inputs.cluster);
   if (search.failed())
     return fail(search.message());
@@ -476,19 +527,24 @@ int run(Options &o) {
                        : ""));
     plan = std::move(*chosen);
   }
-  const bundle::ModelSummary &planned = groups.model ? groups.model->summary : summary;
+  const std::unique_ptr<planning::DividedModel> &divided = inputs.divided ? inputs.divided
+                                                                          : groups.model;
+  const bundle::ModelSummary &planned = divided ? divided->summary : summary;
   if (!o.output.empty())
     if (runtime::Status status = runtime::writeOutput(o.output, step::writePlan(*plan, planned));
         status.failed())
       return fail(status.message());
   if (o.quiet && o.html.empty() && o.json.empty() && !o.explain)
     return 0;
-  if (!groups.model)
-    return describe(o, problem, problem, *plan, *search, found);
-  planning::Problem divided{planned, *inputs.cluster, *groups.costs, problem.batch,
-                            groups.model->functions ? &*groups.model->functions : nullptr};
-  divided.assumptions = problem.assumptions;
-  return describe(o, divided, problem, *plan, *search, found);
+  const WholeProblem whole{problem, inputs.model.divisible.get()};
+  if (!divided)
+    return describe(o, problem, whole, *plan, *search, found);
+  const Result<planning::CostModel> dividedCosts =
+      planning::CostModel::make(planned, *inputs.cluster, inputs.profileIfAny(), {});
+  if (dividedCosts.failed())
+    return fail(dividedCosts.message());
+  return describe(o, dividedProblem(problem, *divided, *dividedCosts), whole, *plan, *search,
+                  found);
 }
 
 } // namespace

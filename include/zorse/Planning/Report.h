@@ -36,6 +36,7 @@ struct Report {
     std::vector<double> shares;         ///< by device, relative
     int32_t unitBegin = 0, unitEnd = 0; ///< from its first to its last unit
     double exchangeSeconds = 0;         ///< of the collectives of its first device in a step
+    bool acrossSites = false;           ///< its devices are in several sites
   };
   struct Device {
     std::string name, type, node;

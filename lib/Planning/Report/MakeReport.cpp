@@ -208,6 +208,14 @@ public:
                      });
   }
 
+  /// Returns the site of a device of the plan; -1: unknown.
+  int64_t siteOf(uint32_t device) const {
+    if (inCluster[device] == UINT32_MAX)
+      return -1;
+    const uint32_t node = problem.cluster.devices[inCluster[device]].node;
+    return problem.cluster.topology.nodes(static_cast<int>(node)).site();
+  }
+
   void groups() {
     for (const step::DeviceGroup &group : plan.groups)
       report.groups.push_back({group.name, group.devices, group.shares});
@@ -222,6 +230,8 @@ public:
       seen[static_cast<size_t>(cell.group)] = true;
     }
     for (Report::Group &group : report.groups) {
+      for (uint32_t device : group.devices)
+        group.acrossSites |= siteOf(device) != siteOf(group.devices[0]);
       const step::Span all = graph.devices[group.devices[0]].instructions;
       for (uint32_t i = all.begin; i < all.end; ++i)
         if (const step::Instruction &instruction = graph.instructions[i];

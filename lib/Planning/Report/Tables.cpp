@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <numeric>
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -125,28 +127,52 @@ std::string printStages(const Report &r, bool folded) {
   return table.print({1, 2});
 }
 
+/// \param folded  prints groups of equal devices with equal shares and units as one row, with the
+///   time of the slowest
 /// \returns nothing for a plan without groups
-std::string printGroups(const Report &r) {
+std::string printGroups(const Report &r, bool folded) {
   if (r.groups.empty())
     return {};
+  std::map<std::vector<std::string>, size_t> rowOf;
+  std::vector<std::pair<const Report::Group *, double>> rows; // the first, and the longest time
+  std::vector<size_t> counts;
+  for (const Report::Group &group : r.groups) {
+    std::vector<std::string> key{folded ? "" : group.name, std::to_string(group.unitBegin),
+                                 std::to_string(group.unitEnd)};
+    for (size_t m = 0; m < group.devices.size(); ++m)
+      key.push_back(r.devices[group.devices[m]].type + format(" %.6g", group.shares[m]));
+    const auto [known, isNew] = rowOf.try_emplace(key, rows.size());
+    if (isNew) {
+      rows.push_back({&group, 0});
+      counts.push_back(0);
+    }
+    ++counts[known->second];
+    double &slowest = rows[known->second].second;
+    slowest = std::max(slowest, group.exchangeSeconds);
+  }
   TextTable table;
   table.add({"group", "devices", "shares", "units", "exchanges"});
-  for (const Report::Group &group : r.groups) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Report::Group &group = *rows[i].first;
     std::string devices, shares;
-    double sum = 0;
-    for (double share : group.shares)
-      sum += share;
+    const double sum = std::accumulate(group.shares.begin(), group.shares.end(), 0.0);
     for (size_t m = 0; m < group.devices.size(); ++m) {
       devices += (m ? ", " : "") + r.devices[group.devices[m]].name;
       shares += (m ? ", " : "") + format("%.0f %%", 100 * group.shares[m] / sum);
     }
-    table.add({group.name, devices, shares,
-               std::to_string(group.unitBegin) + "-" + std::to_string(group.unitEnd),
-               showSeconds(group.exchangeSeconds) +
-                   format(", %.0f %% of the step",
-                          r.step > 0 ? 100 * group.exchangeSeconds / r.step : 0)});
+    table.add(
+        {group.name + (counts[i] > 1 ? " and " + std::to_string(counts[i] - 1) + " like it" : ""),
+         devices, shares, std::to_string(group.unitBegin) + "-" + std::to_string(group.unitEnd),
+         showSeconds(rows[i].second) +
+             format(", %.0f %% of the step", r.step > 0 ? 100 * rows[i].second / r.step : 0)});
   }
-  return "\nGroups (tensor parallelism)\n" + table.print({1, 2});
+  std::string text = "\nGroups (tensor parallelism)\n" + table.print({1, 2});
+  for (const Report::Group &group : r.groups)
+    if (group.acrossSites)
+      text += "  warning: group " + group.name + " spans sites, and its exchanges take " +
+              format("%.0f %%", r.step > 0 ? 100 * group.exchangeSeconds / r.step : 0) +
+              " of the step: use groups of devices of one node\n";
+  return text;
 }
 
 /// \param folded  prints devices with equal values as one row
@@ -189,7 +215,7 @@ std::string printDevices(const Report &r, bool folded) {
 } // namespace
 
 std::string zorse::planning::printReport(const Report &r, size_t maxDevices, bool folded) {
-  std::string out = "Stages\n" + printStages(r, folded) + printGroups(r) + "\nTypes\n";
+  std::string out = "Stages\n" + printStages(r, folded) + printGroups(r, folded) + "\nTypes\n";
 
   TextTable types;
   types.add({"type", "devices", "used", "busy", "share of the FLOPs"});
