@@ -1,12 +1,14 @@
 """Seconds of a step on two unequal CPU devices (CPU quotas): groups with shares 2:1 and 1:1, and plans without groups.
 
-    tensor_parallel_quotas.py MODEL.onnx [--sequence N] [--batch N] [--rounds N] [--fast SHARE] [--slow SHARE]
+    tensor_parallel_quotas.py MODEL.onnx [--sequence N] [--batch N] [--rounds N] [--fast SHARE] [--slow SHARE] [--profile-seconds S]
 
 A step has few samples, so data parallelism and pipelines leave devices idle. Plans run in turn in every round; ratios
 are taken round by round, and their median counts. Fails if shares in proportion to the speeds are not faster than
-equal shares. The ratio to the best plan without groups is printed; it has no limit.
+equal shares. The ratio to the best plan without groups is printed, and by how much the predicted steps differ from the
+measured ones; these have no limit. A profile of the undivided units, measured before, gives the predictions.
 """
 import argparse
+import json
 import os
 import re
 import statistics
@@ -22,6 +24,7 @@ parser.add_argument("--sequence", type=int, default=256)
 parser.add_argument("--batch", type=int, default=2)
 parser.add_argument("--rounds", type=int, default=5)
 parser.add_argument("--steps", type=int, default=3)
+parser.add_argument("--profile-seconds", type=float, default=15)
 parser.add_argument("--fast", type=float, default=0.9)
 parser.add_argument("--slow", type=float, default=0.45)
 a = parser.parse_args()
@@ -45,6 +48,14 @@ def plans(units):
     return found
 
 
+def predict(folder, name, devices, plan, profile):
+    """Seconds of a step with a profile."""
+    report = os.path.join(folder, name + ".report.json")
+    z.call("zorse-plan", a.model, "--cluster", z.cluster(folder, devices), "--profile", profile, "--seq-length", a.sequence, "--global-batch-size", a.batch, "--plan", plan, "--quiet", "--json", report)
+    with open(report) as f:
+        return json.load(f)["step_seconds"]
+
+
 def main():
     os.environ["ZORSE_GEMM"] = "openblas"
     with tempfile.TemporaryDirectory() as folder, Cluster(SHARES) as cluster:
@@ -53,12 +64,17 @@ def main():
             f.write(bytes((i * i // 7) % 251 for i in range(300000)))
         _, _, text = z.call("zorse-compile", a.model, "--cluster", z.cluster(folder, list(SHARES)), "--seq-length", a.sequence, "--global-batch-size", a.batch, "--compile-to=lower")
         units = int(re.search(r"(\d+) units of", text)[1])
-        bundles = {}
+        bundles, files = {}, {}
         for name, (devices, cells, more) in plans(units).items():
-            bundles[name] = os.path.join(folder, name.replace(" ", "-").replace(":", "-") + ".zorse")
-            plan = z.plan(folder, name.replace(" ", "-").replace(":", "-"), a.batch, devices, cells, **more)
-            z.compile(a.model, bundles[name], z.cluster(folder, devices), a.batch, a.sequence, plan)
+            word = name.replace(" ", "-").replace(":", "-")
+            bundles[name] = os.path.join(folder, word + ".zorse")
+            files[name] = devices, z.plan(folder, word, a.batch, devices, cells, **more)
+            z.compile(a.model, bundles[name], z.cluster(folder, devices), a.batch, a.sequence, files[name][1])
         print(f"{cluster.describe()}; {os.path.basename(a.model)}, batch {a.batch} x {a.sequence}, {units} units", flush=True)
+        profile = os.path.join(folder, "profile.json")
+        with open(profile, "w") as f:
+            json.dump(cluster.profile(bundles["pipeline"], [1, 2], a.profile_seconds), f)
+        predicted = {name: predict(folder, name.replace(" ", "-").replace(":", "-"), devices, plan, profile) for name, (devices, plan) in files.items()}
         seconds = {name: [] for name in bundles}
         for turn in range(a.rounds):
             for name, bundle in bundles.items():
@@ -66,6 +82,8 @@ def main():
             print(f"round {turn + 1} of {a.rounds}: " + ", ".join(f"{name} {s[-1]:.3f} s" for name, s in seconds.items()), flush=True)
         best = min((name for name in seconds if not name.startswith("group")), key=lambda name: statistics.median(seconds[name]))
         ratios = {other: statistics.median(o / g for o, g in zip(seconds[other], seconds["group 2:1"])) for other in ("group 1:1", best)}
+        errors = {name: predicted[name] / statistics.median(s) - 1 for name, s in seconds.items()}
+        print("predicted: " + ", ".join(f"{name} {predicted[name]:.3f} s ({error:+.1%})" for name, error in errors.items()))
         print(f"shares by speed: {ratios['group 1:1']:.2f} x faster than equal shares, {ratios[best]:.2f} x than the best plan without groups ({best})")
         return 0 if ratios["group 1:1"] > 1 else 1
 
