@@ -158,9 +158,9 @@ private:
   /// Finds what a call that is of no unit adds to the sums: elements of norms, rows of losses.
   void findSums(const bundle::Call &call, const Logical *values, std::vector<Contribution> &norm,
                 std::vector<Contribution> &loss);
-  /// Checks what a segment of a function with exchanges finds of the segments before it.
-  /// All segments of a call that add to an argument overwrite what was there, or none does.
+  /// Checks that all segments of a call that add to an argument overwrite what was there, or none.
   void checkOpenSum(const bundle::Call &call, int argument, bool overwrites);
+  /// Checks what a segment of a function with exchanges finds of the segments before it.
   void continueSegment(const bundle::Call &call, const uint32_t *numbers);
   static bool sameValue(const Content &a, const Content &b) {
     return a.kind == b.kind && a.id == b.id && a.cut == b.cut && a.delta == b.delta &&
