@@ -13,8 +13,6 @@ struct GroupedResult {
   SearchResult best; ///< without `strategy` if `model` is set
   /// The model as the groups of the plan divide it; nullptr: the plan has no groups.
   std::unique_ptr<DividedModel> model;
-  /// Costs of `model`.
-  std::optional<CostModel> costs;
   uint32_t groupings = 0;            ///< number of groupings, with those that their bound excludes
   std::optional<double> stepWithout; ///< seconds of the best plan without groups, if one fits
 };

@@ -169,7 +169,6 @@ private:
     if (!any || better(found, result.best)) {
       found.strategy = Strategy();
       result.best = std::move(found);
-      result.costs = std::move(divided->costs);
       result.model = std::make_unique<DividedModel>(std::move(divided->model));
       any = true;
     }
@@ -249,7 +248,6 @@ Result<GroupedResult> planning::searchWithGroups(const Problem &problem,
   if (!alone.failed() && (!search.any || !search.better(search.result.best, *alone))) {
     search.result.best = std::move(*alone);
     search.result.model = nullptr;
-    search.result.costs.reset();
   }
   search.result.best.tried = tried;
   return std::move(search.result);
