@@ -1,6 +1,6 @@
 """Predicts steps that others have published, and prints the ratio of measured to predicted seconds.
 
-    published_steps.py [ROW…] [--band RATIO] [--show]
+    published_steps.py [ROW…]
 
 Rows: published-steps.csv, all of equal GPUs. A row states its layout: replicas (dp), devices of a group (tp), stages
 (pp), samples of a micro-batch, recomputation and sharding. The script writes it as a plan (devices of a group are
@@ -9,7 +9,7 @@ of a GPT has two thirds of the width of its MLP, because the MLPs of `--model-sh
 without a published value are 400 GB/s for H100.
 
 A framework is slower than the compiled kernels that the model describes, by a constant factor. Therefore rows are
-compared with the others of their framework: rows with tensor parallelism may differ from those without by RATIO.
+compared with the others of their framework: the last lines print the ratios with and without tensor parallelism.
 """
 import argparse
 import csv
@@ -24,7 +24,6 @@ from concurrent.futures import ThreadPoolExecutor
 import harness as z
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SERIES = ("bloom-5", "bloom-6", "bloom-7", "bloom-8", "bloom-10")  # 177 to 196 billion parameters in one layout
 
 
 def stages_of(layers, pp):
@@ -65,7 +64,7 @@ def predict(row, folder):
     done = subprocess.run([os.path.join(z.BIN, "zorse-plan"), "--model-shape", shape, "--seq-length", row["seq"], "--global-batch-size", row["global_batch"], "--cluster", paths["cluster.yaml"],
                            "--plan", paths["plan.json"], "--json", paths["report.json"], "--quiet"], capture_output=True, text=True)
     if done.returncode:
-        return done.stderr.strip().splitlines()[0]
+        return (done.stderr.strip().splitlines() or [f"zorse-plan ended with {done.returncode}"])[0]
     with open(paths["report.json"]) as f:
         return json.load(f)["step_seconds"]
 
@@ -73,8 +72,6 @@ def predict(row, folder):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("rows", nargs="*", metavar="ROW")
-    parser.add_argument("--band", type=float, default=1.25, metavar="RATIO")
-    parser.add_argument("--show", action="store_true")
     given = parser.parse_args()
     with open(os.path.join(HERE, "published-steps.csv")) as f:
         rows = [row for row in csv.DictReader(f) if not given.rows or any(row["id"].startswith(word) for word in given.rows)]
