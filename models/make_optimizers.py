@@ -1,8 +1,9 @@
-"""Make models/small/mlp-tiny.onnx and models/small/optimizers.reference.json: ten steps of torch.optim in double precision for every optimizer, decay
+"""Make models/small/mlp-tiny.onnx, optimizers.tokens.bin and optimizers.reference.json: fifty steps of torch.optim in double precision for every optimizer, decay
 rule and schedule, which test/e2e/optimizers.py compares with. Run again only to change them:
 
     python models/make_optimizers.py
 """
+import fnmatch
 import json
 import os
 import sys
@@ -11,13 +12,14 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+import transformers.optimization as hugging_face
 from torch.optim import lr_scheduler
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, here)
 from export import export
 
-ROWS, LENGTH, STEPS, VOCABULARY = 4, 6, 10, 16
+ROWS, LENGTH, STEPS, VOCABULARY = 4, 6, 50, 16
 
 
 class Tiny(nn.Module):
@@ -53,6 +55,33 @@ CASES = [
     {"optimizer": "adamw", "lr": 0.05, "lr-scheduler-type": "linear", "warmup-steps": 3, "lr-decay-steps": 8, "min-lr-ratio": 0.0},
     {"optimizer": "adamw", "lr": 0.05, "lr-scheduler-type": "cosine", "warmup-steps": 2, "lr-decay-steps": 9, "min-lr-ratio": 0.05},
     {"optimizer": "sgd", "lr": 0.3, "momentum": 0.5, "lr-scheduler-type": "cosine", "warmup-steps": 1, "lr-decay-steps": 10, "min-lr-ratio": 0.2},
+    {"optimizer": "adam", "lr": 0.02, "amsgrad": True, "betas": "0.5,0.8"},
+    {"optimizer": "adamw", "lr": 0.02, "amsgrad": True, "weight-decay": 0.2},
+    {"optimizer": "lion", "lr": 0.003, "weight-decay": 0.3},
+    {"optimizer": "lion", "lr": 0.01, "betas": "0.8,0.9", "weight-decay": 0, "max-grad-norm": 0},
+    {"optimizer": "rmsprop", "lr": 0.005},
+    {"optimizer": "rmsprop", "lr": 0.003, "centered": True, "momentum": 0.7, "alpha": 0.9, "eps": 1e-3, "weight-decay": 0.1},
+    {"optimizer": "rmsprop", "lr": 0.003, "momentum": 0.9},
+    {"optimizer": "adagrad", "lr": 0.1, "weight-decay": 0.01},
+    {"optimizer": "adadelta", "lr": 3.0, "alpha": 0.8, "weight-decay": 0.01},
+    {"optimizer": "adamax", "lr": 0.02, "weight-decay": 0.1},
+    {"optimizer": "radam", "lr": 0.02, "weight-decay": 0.05},
+    {"optimizer": "radam", "lr": 0.02, "betas": "0.9,0.7"},
+    {"optimizer": "adamw", "lr": 0.05, "clip-grad-value": 0.01},
+    {"optimizer": "sgd", "lr": 0.5, "momentum": 0.9, "clip-grad-value": 0.02},
+    {"optimizer": "adamw", "lr": 0.02, "weight-decay": 0.4, "param-group": ["hidden.*:lr=0.005,weight_decay=0", "out.bias:lr_scale=3,weight_decay=0.2"]},
+    {"optimizer": "rmsprop", "lr": 0.005, "momentum": 0.5, "param-group": ["*.weight:lr_scale=0.25", "norm.weight:lr=0.01"], "ema-decay": 0.9},
+    {"optimizer": "adamw", "lr": 0.02, "amsgrad": True, "ema-decay": 0.95},
+    {"optimizer": "sgd", "lr": 0.3, "ema-decay": 0.8},
+    {"optimizer": "adamw", "lr": 0.05, "lr-scheduler-type": "polynomial", "lr-decay-power": 2.5, "warmup-steps": 5, "lr-decay-steps": 40, "min-lr-ratio": 0.1},
+    {"optimizer": "adamw", "lr": 0.05, "lr-scheduler-type": "cosine_with_restarts", "lr-cycles": 3, "warmup-steps": 5, "lr-decay-steps": 45, "min-lr-ratio": 0},
+    {"optimizer": "adamw", "lr": 0.05, "lr-scheduler-type": "inverse_sqrt", "warmup-steps": 8},
+    {"optimizer": "adamw", "lr": 0.05, "lr-scheduler-type": "inverse_sqrt"},
+    {"optimizer": "adamw", "lr": 0.05, "lr-scheduler-type": "warmup_stable_decay", "warmup-steps": 5, "lr-decay-steps": 45, "lr-wsd-decay-steps": 15, "min-lr-ratio": 0},
+    {"optimizer": "adamw", "lr": 0.05, "lr-scheduler-type": "warmup_stable_decay", "lr-wsd-decay-style": "cosine", "lr-decay-steps": 48, "lr-wsd-decay-steps": 10, "min-lr-ratio": 0},
+    {"optimizer": "adamw", "lr": 0.05, "lr-scheduler-type": "warmup_stable_decay", "lr-wsd-decay-style": "minus_sqrt", "lr-decay-steps": 45, "lr-wsd-decay-steps": 20, "min-lr-ratio": 0.2},
+    {"optimizer": "adamw", "lr": 0.05, "lr-scheduler-type": "one_cycle", "lr-decay-steps": 50},
+    {"optimizer": "sgd", "lr": 0.5, "lr-schedule-file": "10 0.5\n20, 1.0 # the peak\n\n40 0\n"},
 ]
 
 
@@ -64,12 +93,83 @@ def decays(rule, name, parameter):
 
 def optimizer_of(model, case):
     kind, lr = case["optimizer"], case["lr"]
-    decay = case.get("weight-decay", 0.1 if kind == "adamw" else 0.0)
-    groups = [{"params": [p], "weight_decay": decay if decays(case.get("weight-decay-params", "rank"), n, p) else 0.0} for n, p in model.named_parameters()]
+    decay = case.get("weight-decay", 0.1 if kind in ("adamw", "lion") else 0.0)
+    groups = [{"params": [p], "lr": lr, "weight_decay": decay if decays(case.get("weight-decay-params", "rank"), n, p) else 0.0, **of_group(case, n)} for n, p in
+              model.named_parameters()]
     if kind == "sgd":
         return torch.optim.SGD(groups, lr=lr, momentum=case.get("momentum", 0.0), nesterov=case.get("nesterov", False))
-    betas = tuple(float(b) for b in case.get("betas", "0.9,0.95").split(","))
-    return (torch.optim.Adam if kind == "adam" else torch.optim.AdamW)(groups, lr=lr, betas=betas, eps=case.get("eps", 1e-8))
+    betas = {"betas": tuple(float(b) for b in case["betas"].split(","))} if "betas" in case else {}
+    epsilon = {"eps": case["eps"]} if "eps" in case else {}
+    if kind in ("adam", "adamw"):
+        return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind](groups, lr=lr, amsgrad=case.get("amsgrad", False), eps=case.get("eps", 1e-8),
+                                                                          **(betas or {"betas": (0.9, 0.95)}))
+    if kind == "lion":
+        return Lion(groups, lr=lr, **betas)
+    if kind == "rmsprop":
+        return torch.optim.RMSprop(groups, lr=lr, alpha=case.get("alpha", 0.99), centered=case.get("centered", False), momentum=case.get("momentum", 0), **epsilon)
+    if kind == "adadelta":
+        return torch.optim.Adadelta(groups, lr=lr, rho=case.get("alpha", 0.9), **epsilon)
+    if kind == "adagrad":
+        return torch.optim.Adagrad(groups, lr=lr, **epsilon)
+    return {"adamax": torch.optim.Adamax, "radam": torch.optim.RAdam}[kind](groups, lr=lr, **betas, **epsilon)
+
+
+def of_group(case, name):
+    """Learning rate and weight decay by --param-group: the longest pattern decides, a full name
+    before all others."""
+    found = {}
+    for text in case.get("param-group", []):
+        patterns, _, options = text.rpartition(":")
+        for pattern in patterns.split(","):
+            if fnmatch.fnmatchcase(name, pattern):
+                found[(pattern == name, len(pattern))] = options
+    result = {}
+    for option in found[max(found)].split(",") if found else []:
+        key, _, value = option.partition("=")
+        result["lr" if key == "lr_scale" else key] = float(value) * (case["lr"] if key == "lr_scale" else 1)
+    return result
+
+
+class Lion(torch.optim.Optimizer):
+    """Program 1 of Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023."""
+
+    def __init__(self, parameters, lr, betas=(0.9, 0.99)):
+        super().__init__(parameters, {"lr": lr, "betas": betas, "weight_decay": 0.0})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            first, second = group["betas"]
+            for p in group["params"]:
+                m = self.state[p].setdefault("momentum", torch.zeros_like(p))
+                update = (first * m + (1 - first) * p.grad).sign()
+                p.sub_(group["lr"] * (update + group["weight_decay"] * p))
+                m.copy_(second * m + (1 - second) * p.grad)
+
+
+def counted_from_one(scheduler):
+    scheduler.optimizer.step()  # without gradients: it only avoids a warning
+    scheduler.step()
+    return scheduler
+
+
+def hugging_face_scheduler(optimizer, case):
+    """Schedules of transformers. Their first factor is that of step 0, which is not used."""
+    kind, warmup, total, ratio = case["lr-scheduler-type"], case.get("warmup-steps", 0), case.get("lr-decay-steps", STEPS), case.get("min-lr-ratio", 0.1)
+    if kind == "polynomial":
+        return hugging_face.get_polynomial_decay_schedule_with_warmup(optimizer, warmup, total, lr_end=ratio * case["lr"], power=case.get("lr-decay-power", 1))
+    if kind == "cosine_with_restarts":
+        return hugging_face.get_cosine_with_hard_restarts_schedule_with_warmup(optimizer, warmup, total, num_cycles=case["lr-cycles"])
+    if kind == "inverse_sqrt":
+        return hugging_face.get_inverse_sqrt_schedule(optimizer, warmup)
+    style = {"minus_sqrt": "1-sqrt"}.get(case.get("lr-wsd-decay-style", "linear"), case.get("lr-wsd-decay-style", "linear"))
+    return hugging_face.get_wsd_schedule(optimizer, warmup, case["lr-wsd-decay-steps"], num_training_steps=total, decay_type=style, min_lr_ratio=ratio)
+
+
+def table_scheduler(optimizer, text):
+    points = [tuple(float(x) for x in line.partition("#")[0].replace(",", " ").split()) for line in text.splitlines()]
+    steps, factors = zip(*[p for p in points if p])
+    return lr_scheduler.LambdaLR(optimizer, lambda step: float(np.interp(step, steps, factors)))
 
 
 def scheduler_of(optimizer, case):
@@ -77,6 +177,12 @@ def scheduler_of(optimizer, case):
     final rate."""
     warmup, total, ratio = max(case.get("warmup-steps", 0), 1), case.get("lr-decay-steps", STEPS), case.get("min-lr-ratio", 0.1)
     kind, start = case.get("lr-scheduler-type", "constant"), case.get("warmup-steps", 0)
+    if "lr-schedule-file" in case:
+        return counted_from_one(table_scheduler(optimizer, case["lr-schedule-file"]))
+    if kind == "one_cycle":
+        return lr_scheduler.OneCycleLR(optimizer, case["lr"], total_steps=total, cycle_momentum=False)
+    if kind not in ("constant", "linear", "cosine"):
+        return counted_from_one(hugging_face_scheduler(optimizer, case))
     rise = lr_scheduler.LinearLR(optimizer, 1 / warmup, 1.0, max(warmup - 1, 1)) if warmup > 1 else None
     if kind == "constant":
         return rise or lr_scheduler.ConstantLR(optimizer, 1.0)
@@ -85,9 +191,7 @@ def scheduler_of(optimizer, case):
     else:
         fall = lr_scheduler.CosineAnnealingLR(optimizer, total - start, case["lr"] * ratio)
     if start == 0:  # PyTorch counts from one: the first step is already one step of decay
-        optimizer.step()
-        fall.step()
-        return fall
+        return counted_from_one(fall)
     return lr_scheduler.SequentialLR(optimizer, [rise, fall], [warmup - 1]) if rise else fall
 
 
@@ -96,7 +200,10 @@ def train(case, ids):
     model = Tiny().double()
     optimizer = optimizer_of(model, case)
     scheduler = scheduler_of(optimizer, case)
-    clip = case.get("max-grad-norm", 1.0 if case["optimizer"] == "adamw" else 0.0)
+    base = next(i for i, (name, _) in enumerate(model.named_parameters()) if not of_group(case, name))
+    limit = case.get("clip-grad-value")
+    clip = case.get("max-grad-norm", 1.0 if case["optimizer"] in ("adamw", "lion") and limit is None else 0.0)
+    average = case.get("ema-decay") and torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(case["ema-decay"]))
     out = {"options": case, "loss": [], "lr": [], "grad_norm": []}
     for step in range(STEPS):
         begin = step * ROWS * LENGTH
@@ -105,16 +212,27 @@ def train(case, ids):
         loss = model(x, y)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip if clip > 0 else float("inf"))
+        if limit is not None:
+            torch.nn.utils.clip_grad_value_(model.parameters(), limit)
         out["loss"].append(float(loss.detach()))
         out["grad_norm"].append(float(norm))
-        out["lr"].append(optimizer.param_groups[0]["lr"])
+        out["lr"].append(optimizer.param_groups[base]["lr"])
         optimizer.step()
+        if average:
+            average.update_parameters(model)
+        if case.get("lr-scheduler-type") == "one_cycle" and step + 1 >= case["lr-decay-steps"]:
+            continue
         if not (case.get("lr-scheduler-type") in ("linear", "cosine") and step + 1 >= case["lr-decay-steps"]):  # PyTorch's cosine would rise again
             scheduler.step()
-    # For each trained parameter: the norm, and a weighted sum that distinguishes elements.
-    out["parameters"] = {n: [float(p.detach().norm()), float((p.detach().flatten() * torch.cos(torch.arange(p.numel()).double())).sum())]
-                         for n, p in model.named_parameters()}
+    out["parameters"] = digests(model)
+    if average:
+        out["averages"] = digests(average.module)
     return out
+
+
+def digests(model):
+    """For each trained parameter: the norm, and a weighted sum that distinguishes elements."""
+    return {n: [float(p.detach().norm()), float((p.detach().flatten() * torch.cos(torch.arange(p.numel()).double())).sum())] for n, p in model.named_parameters()}
 
 
 def main():
@@ -126,7 +244,7 @@ def main():
     export(model, os.path.join(small, "mlp-tiny.onnx"), sequence=LENGTH, rows=ROWS, vocabulary=VOCABULARY, external_data=False)
     rng = np.random.default_rng(9)
     ids = rng.integers(0, VOCABULARY, STEPS * ROWS * LENGTH + 1).astype(np.uint16)
-    ids.tofile(os.path.join(small, "mlp-tiny.tokens.bin"))
+    ids.tofile(os.path.join(small, "optimizers.tokens.bin"))
     reference = {"torch": torch.__version__.split("+")[0], "rows": ROWS, "sequence": LENGTH, "steps": STEPS, "cases": [train(case, ids) for case in CASES]}
     with open(os.path.join(small, "optimizers.reference.json"), "w") as f:
         json.dump(reference, f, indent=1)

@@ -1,32 +1,39 @@
 #include "zorse/Bundle/DescribeTraining.h"
 
 #include "zorse/Base/Format.h"
-
-#include <cctype>
+#include "zorse/Summary/Optimizers.h"
 
 using namespace zorse;
-
-static std::string lower(std::string text) {
-  for (char &c : text)
-    c = static_cast<char>(tolower(c));
-  return text;
-}
 
 static std::string number(double value) { return format("%g", value); }
 
 std::string zorse::describeTraining(const bundle::TrainingOptions &t) {
-  std::string text = lower(bundle::TrainingOptions::Optimizer_Name(t.optimizer())) + ", lr " +
-                     number(t.learning_rate());
-  if (t.optimizer() == bundle::TrainingOptions::SGD)
-    text += t.momentum() > 0 ? ", momentum " + number(t.momentum()) : "";
-  else
-    text += ", betas " + number(t.beta1()) + " " + number(t.beta2()) + ", eps " +
-            number(t.epsilon());
+  const OptimizerInfo &info = infoOf(t.optimizer());
+  std::string text = info.name +
+                     std::string(t.amsgrad()    ? " (AMSGrad)"
+                                 : t.centered() ? " (centered)"
+                                                : "") +
+                     ", lr " + number(t.learning_rate());
+  if (info.has(OptimizerInfo::Momentum) && t.momentum() > 0)
+    text += ", momentum " + number(t.momentum());
+  if (info.has(OptimizerInfo::Alpha))
+    text += ", alpha " + number(t.alpha());
+  if (info.has(OptimizerInfo::Betas))
+    text += ", betas " + number(t.beta1()) + " " + number(t.beta2());
+  if (info.has(OptimizerInfo::Epsilon))
+    text += ", eps " + number(t.epsilon());
   if (t.weight_decay() > 0)
     text += ", weight decay " + number(t.weight_decay());
   if (t.clip_norm() > 0)
     text += ", clipped to " + number(t.clip_norm());
-  text += ", " + lower(bundle::TrainingOptions::Schedule_Name(t.schedule())) + " schedule";
+  if (t.clip_value() > 0)
+    text += ", gradients clipped to +-" + number(t.clip_value());
+  if (t.parameter_groups_size() > 0)
+    text += ", " + std::to_string(t.parameter_groups_size()) +
+            (t.parameter_groups_size() > 1 ? " parameter groups" : " parameter group");
+  if (t.ema_decay() > 0)
+    text += ", moving average of parameters with decay " + number(t.ema_decay());
+  text += ", " + nameOf(t.schedule()) + " schedule";
   if (t.warmup_steps() > 0)
     text += " after " + std::to_string(t.warmup_steps()) + " steps of warm-up";
   return text;

@@ -1,6 +1,7 @@
 #include "Diagnostics.h"
 #include "Phases.h"
 
+#include "zorse/Base/Patterns.h"
 #include "zorse/Bundle/DescribeTraining.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Units/Units.h"
@@ -51,6 +52,18 @@ static std::string unknownPattern(const Model &model) {
   return {};
 }
 
+/// Returns an error for the first --param-group pattern that matches no trained parameter, or
+/// nothing.
+static std::string unknownGroup(const Model &model) {
+  for (const auto &group : model.training.parameter_groups())
+    for (const std::string &pattern : group.parameters())
+      if (llvm::none_of(model.imported.weights, [&](const WeightSource &weight) {
+            return matchesPattern(pattern, weight.parameter);
+          }))
+        return "--param-group: no parameter's name matches '" + pattern + "'";
+  return {};
+}
+
 std::optional<Model> importModel(const CompileOptions &options, MLIRContext &context) {
   auto refuse = [](const std::string &message) {
     printError(message);
@@ -82,6 +95,8 @@ std::optional<Model> importModel(const CompileOptions &options, MLIRContext &con
     return std::nullopt;
   if (const std::string pattern = unknownPattern(model); !pattern.empty())
     return refuse("--weight-decay-params: no parameter's name contains '" + pattern + "'");
+  if (const std::string problem = unknownGroup(model); !problem.empty())
+    return refuse(problem);
   size_t ops = 0;
   imported.module->walk([&](Operation *op) { ops += op->getNumResults() > 0; });
   std::string remark = counted(imported.nodesRead, "node") + " read, " + std::to_string(ops) +

@@ -38,8 +38,8 @@ std::set<int> functionsOfHost(const Planned &planned) {
   if (llvm::any_of(planned.plan.offload, [](const step::OffloadRule &rule) {
         return rule.optimizer == step::MemoryTier::Host;
       }))
-    functions.insert({int(planned.summary.update_function_decay()),
-                      int(planned.summary.update_function_plain())});
+    for (const bundle::UpdateRule &rule : planned.summary.update_rules())
+      functions.insert(int(rule.function()));
   return functions;
 }
 

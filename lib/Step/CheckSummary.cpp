@@ -6,6 +6,7 @@
 #include "ParameterRuns.h"
 
 #include "zorse/Step/UnitTasks.h"
+#include "zorse/Summary/Optimizers.h"
 
 #include <algorithm>
 
@@ -236,9 +237,14 @@ zorse::Status zorse::step::checkSummary(const bundle::ModelSummary &summary) {
   for (auto check : {checkClasses, checkUnits, checkParameters, checkValues})
     if (std::string message = check(summary); !message.empty())
       return userError("the model summary contradicts itself: " + message);
-  if (summary.moments() > 2)
+  if (summary.moments() > kMaxOptimizerStates)
     return userError("the model summary asks for " + std::to_string(summary.moments()) +
-                     " moments per parameter, expected at most 2");
+                     " optimizer states per parameter, expected at most " +
+                     std::to_string(kMaxOptimizerStates));
+  for (const auto &parameter : summary.parameters())
+    if (parameter.trainable() && parameter.update_rule() >= uint32_t(summary.update_rules_size()))
+      return userError("the model summary has no update rule for parameter '" + parameter.name() +
+                       "'");
   return Status::success();
 }
 

@@ -4,6 +4,7 @@
 
 #include "zorse/Base/Runs.h"
 #include "zorse/Step/Plan.h"
+#include "zorse/Summary/Optimizers.h"
 
 #include <cstdint>
 #include <utility>
@@ -37,7 +38,8 @@ struct GroupState {
                             ///< owned elements
   uint32_t hostGradients = kNone; ///< host buffer of the owned reduced gradients, from their norm
                                   ///< to the update
-  uint32_t moments[2] = {kNone, kNone}; ///< of the owned elements
+  uint32_t moments[kMaxOptimizerStates] = {kNone, kNone, kNone, kNone}; ///< optimizer states of the
+                                                                        ///< owned elements
   bool owns() const { return !owned.empty(); }
   /// Whether units read all elements of the group.
   bool readsAll(int64_t elements) const {

@@ -17,6 +17,8 @@
 #include "PlanLowering.h"
 
 #include <algorithm>
+#include <array>
+#include <tuple>
 
 using namespace zorse::step;
 
@@ -29,9 +31,8 @@ constexpr size_t kPartsAtOnce = 2;
 class Updater {
 public:
   Updater(PlanLowering &x, uint32_t device, uint32_t decision)
-      : x(x), device(device), decision(decision),
-        ofParameters(x, x.summary.update_function_plain()),
-        ofStatistics(x, x.summary.update_function_statistics()) {}
+      : x(x), device(device), decision(decision), ofParameters(x, /*statistics=*/false),
+        ofStatistics(x, /*statistics=*/true) {}
 
   void run(const std::vector<GroupUpdate> &updates) {
     const bool comes = std::any_of(updates.begin(), updates.end(), [](const GroupUpdate &u) {
@@ -69,16 +70,22 @@ public:
 
 private:
   using BufferRange = UpdateOp::BufferRange;
+  using Arrays = UpdateOp::Arrays;
 
-  /// The arguments that an update function has.
+  /// The arguments that update functions have.
   struct Arguments {
-    bool state[4], scalars, step;
+    std::array<bool, std::tuple_size_v<Arrays>> state = {};
+    bool scalars = false, step = false;
 
-    Arguments(const PlanLowering &x, uint32_t function)
-        : scalars(x.functionHas(function, bundle::SCALARS, 0)),
-          step(x.functionHas(function, bundle::OPTIMIZER_STEP, 0)) {
-      for (uint32_t i = 0; i < 4; ++i)
-        state[i] = i < 2 + x.summary.moments() && x.functionHas(function, bundle::STATE, i);
+    Arguments(const PlanLowering &x, bool statistics) {
+      for (const bundle::UpdateRule &rule : x.summary.update_rules()) {
+        if (rule.running_stat() != statistics)
+          continue;
+        scalars |= x.functionHas(rule.function(), bundle::SCALARS, 0);
+        step |= x.functionHas(rule.function(), bundle::OPTIMIZER_STEP, 0);
+        for (uint32_t i = 0; i < 2 + x.summary.moments(); ++i)
+          state[i] |= x.functionHas(rule.function(), bundle::STATE, i);
+      }
     }
   };
 
@@ -100,14 +107,13 @@ private:
     const uint32_t g = h.group;
     brought.clear();
     const Value gradientsValue = Value::reducedGradients(g, {begin, end});
-    BufferRange arrays[4] = {
-        bring(Value::parameters(g, {begin, end}),
-              h.readsPersistentBuffer ? at(h.persistentShard, run, h.position(run))
-                                      : at(h.persistentShard, run),
-              h.at.parameters, true),
-        h.at.gradients == MemoryTier::Host
-            ? bring(gradientsValue, at(h.hostGradients, run), MemoryTier::Host, false)
-            : at(h.reduced, run, h.reducedPosition(run))};
+    Arrays arrays = {bring(Value::parameters(g, {begin, end}),
+                           h.readsPersistentBuffer ? at(h.persistentShard, run, h.position(run))
+                                                   : at(h.persistentShard, run),
+                           h.at.parameters, true),
+                     h.at.gradients == MemoryTier::Host
+                         ? bring(gradientsValue, at(h.hostGradients, run), MemoryTier::Host, false)
+                         : at(h.reduced, run, h.reducedPosition(run))};
     if (left != kNone)
       x.addEdge(left, brought.back().fetch);
     for (uint32_t m = 0; m < x.summary.moments(); ++m)
@@ -124,8 +130,9 @@ private:
   /// Adds the update of a whole run, on the host.
   void updateOnHost(const GroupUpdate &one, const Compact::Run &run, uint32_t left) {
     const GroupState &h = *one.groupState;
-    BufferRange arrays[4] = {at(h.persistentShard, run), at(h.hostGradients, run),
-                             at(h.moments[0], run), at(h.moments[1], run)};
+    Arrays arrays = {at(h.persistentShard, run), at(h.hostGradients, run)};
+    for (uint32_t m = 0; m < x.summary.moments(); ++m)
+      arrays[2 + m] = at(h.moments[m], run);
     if (decided.copies.empty())
       copyDecision();
     const uint32_t op =
@@ -173,23 +180,22 @@ private:
   }
 
   /// Makes the op added last an update.
-  void compute(uint32_t op, const GroupUpdate &one, const BufferRange *arrays, int64_t begin,
+  void compute(uint32_t op, const GroupUpdate &one, const Arrays &arrays, int64_t begin,
                int64_t end, QueueIndex on, Decision by) {
     const uint32_t g = one.groupState->group;
     for (uint32_t before : one.after)
       x.addEdge(before, op);
     x.addInstruction(device, on);
     x.describe(OpKind::Update, static_cast<uint32_t>(x.updates.size()));
-    x.updates.push_back(
-        {g, begin, end, {arrays[0], arrays[1], arrays[2], arrays[3]}, by.scalars, by.step});
+    x.updates.push_back({g, begin, end, arrays, by.scalars, by.step});
     if (x.hasRuns(g, begin, end))
       touch(op, g, arrays, by);
   }
 
-  void touch(uint32_t op, uint32_t g, const BufferRange *arrays, Decision by) {
+  void touch(uint32_t op, uint32_t g, const Arrays &arrays, Decision by) {
     const Arguments &has = x.summary.groups(static_cast<int>(g)).running_stat() ? ofStatistics
                                                                                 : ofParameters;
-    for (uint32_t i = 0; i < 4; ++i)
+    for (size_t i = 0; i < arrays.size(); ++i)
       if (has.state[i])
         x.addAccess(op, arrays[i].buffer);
     if (has.scalars)

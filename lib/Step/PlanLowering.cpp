@@ -179,10 +179,10 @@ std::vector<PlanLowering::Run> PlanLowering::runsOf(uint32_t group, int64_t from
                   end = std::min(to, parameter.offset() + zorse::elementsOf(parameter));
     if (begin >= end)
       continue;
-    if (!runs.empty() && runs.back().end == begin && runs.back().decays == parameter.decays())
+    if (!runs.empty() && runs.back().end == begin && runs.back().rule == parameter.update_rule())
       runs.back().end = end;
     else
-      runs.push_back({begin, end, parameter.decays()});
+      runs.push_back({begin, end, parameter.update_rule()});
   }
   return runs;
 }

@@ -246,9 +246,11 @@ struct UpdateOp {
     uint32_t buffer = kNone;
     int64_t base = 0;
   };
+  /// Parameters, reduced gradients, optimizer states.
+  using Arrays = std::array<BufferRange, 2 + zorse::kMaxOptimizerStates>;
   uint32_t group = 0;
   int64_t begin = 0, end = 0;
-  BufferRange arrays[4];                  ///< parameters, reduced gradients, moments
+  Arrays arrays;
   uint32_t scalars = kNone, step = kNone; ///< buffers that the decision has written
 };
 
@@ -448,7 +450,7 @@ struct PlanLowering : LoweringArrays {
 
   struct Run {
     int64_t begin, end; ///< elements
-    bool decays;
+    uint32_t rule;      ///< ModelSummary.update_rules
   };
   /// Returns elements [begin, end) of a group without padding, split where weight decay changes.
   std::vector<Run> runsOf(uint32_t group, int64_t begin, int64_t end) const;

@@ -238,16 +238,12 @@ private:
 
   void update(const UpdateOp &made) {
     const uint32_t g = made.group;
-    const bool statistic = x.summary.groups(static_cast<int>(g)).running_stat();
     for (const PlanLowering::Run &run : x.runsOf(g, made.begin, made.end)) {
       const Elements elements{run.begin, run.end};
       auto at = [&](const UpdateOp::BufferRange &array) {
         return elementRegion(array.buffer, run.begin - array.base, run.end - run.begin, size(g));
       };
-      x.addCall(statistic    ? x.summary.update_function_statistics()
-                : run.decays ? x.summary.update_function_decay()
-                             : x.summary.update_function_plain(),
-                -1, run.end - run.begin, 0);
+      x.addCall(x.summary.update_rules(int(run.rule)).function(), -1, run.end - run.begin, 0);
       x.addArgument(bundle::SCALARS, 0, bundle::READ, region(made.scalars, 0, kScalarsBytes),
                     Value::scalars(1));
       x.addArgument(bundle::STATE, 0, bundle::UPDATE, at(made.arrays[0]),

@@ -111,8 +111,9 @@ void zorse::layOutGroups(bundle::ModelSummary &summary,
   summary.clear_groups();
   for (auto &[key, parameters] : members) {
     auto &[units, frozen, type, copy, statistic, readingDevices, separate] = key;
-    std::stable_partition(parameters.begin(), parameters.end(),
-                          [&](uint32_t p) { return summary.parameters(p).decays(); });
+    std::stable_sort(parameters.begin(), parameters.end(), [&](uint32_t a, uint32_t b) {
+      return summary.parameters(a).update_rule() < summary.parameters(b).update_rule();
+    });
     bundle::FlatGroupInfo &group = *summary.add_groups();
     uint32_t id = summary.groups_size() - 1;
     std::string name;
@@ -139,8 +140,6 @@ void zorse::layOutGroups(bundle::ModelSummary &summary,
       parameter.set_offset(offset);
       group.add_parameters(p);
       offset += (elementsOf(parameter) + alignment - 1) / alignment * alignment;
-      if (parameter.decays())
-        group.set_decaying_elements(offset);
     }
     group.set_elements(offset);
   }

@@ -28,8 +28,7 @@ public:
               TakeAlongDimGradOp, SoftmaxOp, SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, GeluOp,
               GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp, CrossEntropyOp,
               CrossEntropyGradOp, KnownOp, SampleNumberOp, DropoutOp, RunningStatOp, RoundOp,
-              DetachOp, GradientOfOp, SgdUpdateOp, AdamUpdateOp>(
-            [&](auto known) { return visit(known); })
+              DetachOp, GradientOfOp>([&](auto known) { return visit(known); })
         .Default([](Operation *) { return success(); });
   }
 
@@ -459,44 +458,6 @@ private:
       bool keep = abi::randomBits(stream, elementOf(i % perRow)) >= abi::dropThreshold(probability);
       y.values[i] = keep ? y.values[i] / (1 - probability) : 0.0;
     }
-    return success();
-  }
-
-  LogicalResult visit(SgdUpdateOp op) {
-    Tensor p = in[0], v = op.getVelocity() ? in[6] : Tensor();
-    double momentum = op.getMomentum().convertToDouble(),
-           decay = op.getWeightDecay().convertToDouble();
-    bool first = in[5].values[0] <= 1.0;
-    for (int64_t i = 0; i < p.size() && in[4].values[0] == 0.0; ++i) {
-      double g = in[1].values[i] * in[3].values[0] + decay * p.values[i];
-      if (op.getVelocity()) {
-        v.values[i] = first ? g : momentum * v.values[i] + g;
-        g = op.getNesterov() ? g + momentum * v.values[i] : v.values[i];
-      }
-      p.values[i] -= in[2].values[0] * g;
-    }
-    results = {p};
-    if (op.getVelocity())
-      results = {p, v};
-    return success();
-  }
-
-  LogicalResult visit(AdamUpdateOp op) {
-    Tensor p = in[0], m = in[2], v = in[3];
-    double lr = in[4].values[0], clip = in[5].values[0], t = in[7].values[0];
-    double beta1 = op.getBeta1().convertToDouble(), beta2 = op.getBeta2().convertToDouble(),
-           decay = op.getWeightDecay().convertToDouble();
-    for (int64_t i = 0; i < p.size() && in[6].values[0] == 0.0; ++i) {
-      double g = in[1].values[i] * clip + (op.getDecoupled() ? 0.0 : decay * p.values[i]);
-      if (op.getDecoupled())
-        p.values[i] *= 1 - lr * decay;
-      m.values[i] = beta1 * m.values[i] + (1 - beta1) * g;
-      v.values[i] = beta2 * v.values[i] + (1 - beta2) * g * g;
-      p.values[i] -= lr / (1 - std::pow(beta1, t)) * m.values[i] /
-                     (std::sqrt(v.values[i]) / std::sqrt(1 - std::pow(beta2, t)) +
-                      op.getEpsilon().convertToDouble());
-    }
-    results = {p, m, v};
     return success();
   }
 

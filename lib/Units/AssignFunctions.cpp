@@ -24,11 +24,8 @@ void units::assignFunctions(bundle::ModelSummary &summary,
     summary.mutable_logits()->set_function(
         sizes(unitClass.name() + "." + stringifyTask(Task::Logits).str()).function);
   }
-  summary.set_update_function_decay(sizes("update.decay").function);
-  summary.set_update_function_plain(sizes("update.plain").function);
-  if (llvm::any_of(summary.groups(),
-                   [](const bundle::FlatGroupInfo &group) { return group.running_stat(); }))
-    summary.set_update_function_statistics(sizes("update.statistics").function);
+  for (bundle::UpdateRule &rule : *summary.mutable_update_rules())
+    rule.set_function(sizes("update." + rule.name()).function);
   summary.set_norm_function(sizes("norm").function);
   summary.set_sum_loss_function(sizes("sum_loss").function);
   summary.set_clip_and_check_function(sizes("decide").function);

@@ -1,6 +1,10 @@
 #include "FlatGroups.h"
 
+#include "zorse/Base/Patterns.h"
 #include "zorse/Summary/FlatGroups.h"
+
+#include <map>
+#include <tuple>
 
 using namespace zorse;
 using namespace zorse::units;
@@ -31,9 +35,101 @@ std::optional<WeightDecayFilter> units::parseDecay(llvm::StringRef text) {
   return rule;
 }
 
-void units::layOutGroups(bundle::ModelSummary &summary, const WeightDecayFilter &rule,
+namespace {
+
+/// Update rules of all parameters. Parameters with equal learning rate and weight decay share one.
+class RuleTable {
+public:
+  RuleTable(const bundle::TrainingOptions &training, const WeightDecayFilter &filter)
+      : training(training), filter(filter) {
+    for (int g = 0; g < training.parameter_groups_size(); ++g)
+      for (const std::string &pattern : training.parameter_groups(g).parameters()) {
+        patterns.push_back(pattern);
+        groupOf.push_back(g);
+      }
+  }
+
+  void run(bundle::ModelSummary &summary) {
+    std::vector<Key> keys;
+    for (const bundle::ParameterInfo &parameter : summary.parameters())
+      keys.push_back(keyOf(parameter));
+    std::map<Key, uint32_t> rules;
+    for (const Key &key : keys)
+      if (key.trainable)
+        rules[key] = 0;
+    summary.clear_update_rules();
+    for (auto &[key, rule] : rules)
+      rule = ruleOf(key, summary);
+    for (int p = 0; p < summary.parameters_size(); ++p)
+      if (keys[p].trainable)
+        summary.mutable_parameters(p)->set_update_rule(rules.at(keys[p]));
+  }
+
+private:
+  /// The order of rules: parameters of no group, with weight decay first, then groups; statistics
+  /// are last.
+  struct Key {
+    bool trainable = false, statistic = false;
+    int group = -1;
+    bool plain = false; ///< no weight decay
+
+    bool operator<(const Key &o) const {
+      return std::tie(statistic, group, plain) < std::tie(o.statistic, o.group, o.plain);
+    }
+  };
+
+  Key keyOf(const bundle::ParameterInfo &parameter) const {
+    Key key;
+    key.trainable = parameter.trainable();
+    key.statistic = parameter.running_stat();
+    if (!key.trainable || key.statistic)
+      return key;
+    const int deciding = decidingPattern(patterns, parameter.has_shard() ? parameter.shard().of()
+                                                                         : parameter.name());
+    key.group = deciding < 0 ? -1 : groupOf[deciding];
+    key.plain = !decays(parameter, filter) || training.weight_decay() == 0;
+    if (key.group >= 0 && training.parameter_groups(key.group).has_weight_decay())
+      key.plain = training.parameter_groups(key.group).weight_decay() == 0;
+    return key;
+  }
+
+  uint32_t ruleOf(const Key &key, bundle::ModelSummary &summary) const {
+    bundle::UpdateRule rule;
+    rule.set_running_stat(key.statistic);
+    rule.set_learning_rate_scale(1);
+    std::string name = key.statistic ? "statistics" : key.plain ? "plain" : "decay";
+    if (!key.plain && !key.statistic)
+      rule.set_weight_decay(training.weight_decay());
+    if (key.group >= 0) {
+      const auto &group = training.parameter_groups(key.group);
+      rule.set_learning_rate_scale(group.learning_rate_scale());
+      if (group.has_weight_decay())
+        rule.set_weight_decay(group.weight_decay());
+      name = "group" + std::to_string(key.group) + "." + name;
+    }
+    for (int r = 0; r < summary.update_rules_size(); ++r) {
+      const bundle::UpdateRule &known = summary.update_rules(r);
+      if (known.running_stat() == rule.running_stat() &&
+          known.learning_rate_scale() == rule.learning_rate_scale() &&
+          known.weight_decay() == rule.weight_decay())
+        return uint32_t(r);
+    }
+    rule.set_name(name);
+    *summary.add_update_rules() = rule;
+    return uint32_t(summary.update_rules_size() - 1);
+  }
+
+  const bundle::TrainingOptions &training;
+  const WeightDecayFilter &filter;
+  std::vector<std::string> patterns;
+  std::vector<int> groupOf; ///< by pattern
+};
+
+} // namespace
+
+void units::layOutGroups(bundle::ModelSummary &summary, const WeightDecayFilter &filter,
                          const std::vector<bundle::ElementType> &copies) {
-  for (bundle::ParameterInfo &parameter : *summary.mutable_parameters())
-    parameter.set_decays(decays(parameter, rule));
+  const bundle::TrainingOptions training = summary.training();
+  RuleTable(training, filter).run(summary);
   zorse::layOutGroups(summary, copies);
 }

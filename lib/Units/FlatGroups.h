@@ -1,11 +1,12 @@
-// Weight decay of parameters, which their order in state groups depends on.
+// Update rules of parameters, which their order in state groups depends on.
 #pragma once
 
 #include "zorse/Units/Units.h"
 
 namespace zorse::units {
 
-/// Sets `decays` of each parameter, and lays out the groups (zorse/Summary/FlatGroups.h).
+/// Sets the update rules and that of each parameter, and lays out the groups
+/// (zorse/Summary/FlatGroups.h).
 void layOutGroups(bundle::ModelSummary &summary, const WeightDecayFilter &rule,
                   const std::vector<bundle::ElementType> &copies);
 

@@ -8,6 +8,7 @@
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Dialect/Zorse/SampleOps.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/Summary/Optimizers.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/Units/Units.h"
 
@@ -323,9 +324,7 @@ private:
 
   void describeUpdates() {
     bundle::TrainingOptions &training = *summary.mutable_training();
-    const bool sgd = training.optimizer() == bundle::TrainingOptions::SGD ||
-                     training.optimizer() == bundle::TrainingOptions::OPTIMIZER_UNSPECIFIED;
-    summary.set_moments(sgd ? (training.momentum() > 0.0 ? 1 : 0) : 2);
+    summary.set_moments(optimizerStates(training));
     if (!precisionOf(summary).needsScaling())
       return;
     auto batch = module->getAttrOfType<IntegerAttr>(kBatchAttr);

@@ -57,15 +57,17 @@ void printUnit(const bundle::ModelSummary &summary, int u, llvm::raw_ostream &os
 void printGroup(const bundle::ModelSummary &summary, int g, llvm::raw_ostream &os) {
   const bundle::FlatGroupInfo &group = summary.groups(g);
   os << "group " << g << " '" << group.name() << "' " << typeName(group.type()) << ' '
-     << group.elements() << " elements, " << group.decaying_elements() << " decay"
-     << (group.trainable() ? "" : ", frozen") << ", units ";
+     << group.elements() << " elements" << (group.trainable() ? "" : ", frozen") << ", units ";
   printShape(os, group.units(), " ");
   os << '\n';
   for (uint32_t p : group.parameters()) {
     const bundle::ParameterInfo &parameter = summary.parameters(p);
     os << "  parameter " << p << " '" << parameter.name() << "' ";
     printShape(os, parameter.shape());
-    os << " at " << parameter.offset() << (parameter.decays() ? " decays" : "") << '\n';
+    os << " at " << parameter.offset();
+    if (parameter.trainable())
+      os << " rule " << summary.update_rules(int(parameter.update_rule())).name();
+    os << '\n';
   }
 }
 

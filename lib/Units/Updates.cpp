@@ -1,10 +1,9 @@
-// zorse-add-step-functions: builds the optimizer updates.
+// zorse-add-step-functions: builds the optimizer updates, one function per rule.
+#include "Optimizers.h"
+
 #include "zorse/Units/Units.h"
 
-#include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Summary/Summary.h"
-
-#include "mlir/Dialect/Arith/IR/Arith.h"
 
 namespace zorse::units {
 #define GEN_PASS_DEF_ADDSTEPFUNCTIONS
@@ -17,89 +16,52 @@ using namespace zorse::units;
 
 namespace {
 
-using Training = bundle::TrainingOptions;
-
 class UpdateBuilder {
 public:
-  UpdateBuilder(func::FuncOp model, const bundle::ModelSummary &summary)
-      : builder(model.getContext()), loc(model.getLoc()), training(summary.training()),
-        moments(int(summary.moments())) {
-    builder.setInsertionPointToEnd(model->getBlock());
+  UpdateBuilder(OpBuilder &builder, Location loc, const bundle::ModelSummary &summary)
+      : builder(builder), loc(loc), training(summary.training()), moments(int(summary.moments())) {
     Type type = summary.compute_type() == bundle::F64 ? Type(builder.getF64Type())
                                                       : Type(builder.getF32Type());
     shard = RankedTensorType::get({ShapedType::kDynamic}, type);
   }
 
-  void addUpdate(bool decay) {
-    Block *block = begin(decay ? "update.decay" : "update.plain",
-                         {ScalarField::LearningRate, ScalarField::ClipFactor, ScalarField::Skip});
-    const bool sgd = training.optimizer() == Training::SGD ||
-                     training.optimizer() == Training::OPTIMIZER_UNSPECIFIED;
-    SmallVector<Value> scalars(block->getArguments().drop_front(2 + moments)),
-        states(block->getArguments().take_front(2 + moments));
-    NamedAttrList attributes;
-    attributes.set("weight_decay", real(decay ? training.weight_decay() : 0.0));
-    SmallVector<Value> operands;
-    if (sgd) {
-      operands = {states[0], states[1]};
-      llvm::append_range(operands, scalars);
-      if (moments)
-        operands.push_back(states[2]);
-      attributes.set("momentum", real(training.momentum()));
-      if (training.nesterov())
-        attributes.set("nesterov", builder.getUnitAttr());
-      attributes.set("operandSegmentSizes",
-                     builder.getDenseI32ArrayAttr({1, 1, 1, 1, 1, 1, moments}));
-    } else {
-      operands = states;
-      llvm::append_range(operands, scalars);
-      attributes.set("beta1", real(training.beta1()));
-      attributes.set("beta2", real(training.beta2()));
-      attributes.set("epsilon", real(training.epsilon()));
-      if (training.optimizer() == Training::ADAMW)
-        attributes.set("decoupled", builder.getUnitAttr());
-      if (training.epsilon_before_bias_correction())
-        attributes.set("epsilon_before_bias_correction", builder.getUnitAttr());
-    }
-    OperationState update(loc,
-                          sgd ? SgdUpdateOp::getOperationName() : AdamUpdateOp::getOperationName());
-    update.addOperands(operands);
-    update.addAttributes(attributes);
-    update.addTypes(SmallVector<Type>(1 + moments, shard));
-    end(builder.create(update)->getResults());
+  func::FuncOp addUpdate(const bundle::UpdateRule &rule) {
+    Block *block =
+        begin(rule.name(), {ScalarField::LearningRate, ScalarField::ClipFactor, ScalarField::Skip});
+    Value rate = scalar(block, 0), clip = scalar(block, 1), skip = scalar(block, 2);
+    TensorBuilder t{builder, loc};
+    ShardUpdate in{
+        block->getArgument(0), clipped(t, block->getArgument(1), clip), {}, rate, scalar(block, 3),
+        rule.weight_decay()};
+    for (int m = 0; m < moments; ++m)
+      in.states.push_back(block->getArgument(2 + m));
+    if (rule.learning_rate_scale() != 1)
+      in.learningRate =
+          t.mul(rate, UpdateScalars(t, in.parameter).number(rule.learning_rate_scale()));
+    const UpdatedShard out = buildUpdate(t, training, in);
+    SmallVector<Value> results{out.parameter};
+    llvm::append_range(results, out.states);
+    return end(t, block, skip, results);
   }
 
-  /// p - mean over rows of the accumulated values. Optimizer states, which every group has, are
-  /// unchanged. There is no clipping and no learning rate, because statistics are not learned.
-  void addStatisticsUpdate() {
-    Block *block = begin("update.statistics", {ScalarField::PerRow, ScalarField::Skip});
-    auto constant = [&](Type element, double value) -> Value {
-      auto type = RankedTensorType::get({}, element);
-      return arith::ConstantOp::create(
-          builder, loc,
-          DenseElementsAttr::get(type, Attribute(builder.getFloatAttr(element, value))));
-    };
-    Value one = constant(builder.getF64Type(), 1.0);
-    OperationState update(loc, SgdUpdateOp::getOperationName());
-    update.addOperands({block->getArgument(0), block->getArgument(1),
-                        block->getArgument(2 + moments), one, block->getArgument(3 + moments),
-                        block->getArgument(4 + moments)});
-    update.addAttribute("weight_decay", real(0));
-    update.addAttribute("momentum", real(0));
-    update.addAttribute("operandSegmentSizes", builder.getDenseI32ArrayAttr({1, 1, 1, 1, 1, 1, 0}));
-    update.addTypes(shard);
-    SmallVector<Value> results{builder.create(update)->getResult(0)};
-    for (int m = 0; m < moments; ++m) {
-      Value zero = BroadcastOp::create(builder, loc, shard, constant(shard.getElementType(), 0.0),
-                                       ArrayRef<int64_t>{});
-      results.push_back(arith::AddFOp::create(builder, loc, block->getArgument(2 + m), zero));
-    }
-    end(results);
+  /// p - mean over rows of the accumulated values. There is no clipping and no learning rate,
+  /// because statistics are not learned. Optimizer states are unchanged, except that the moving
+  /// average of parameters is the statistic itself.
+  func::FuncOp addStatisticsUpdate(const bundle::UpdateRule &rule) {
+    Block *block = begin(rule.name(), {ScalarField::PerRow, ScalarField::Skip});
+    TensorBuilder t{builder, loc};
+    Value p = block->getArgument(0);
+    UpdateScalars s(t, p);
+    Value moved = t.sub(p, t.mul(block->getArgument(1), s.use(scalar(block, 0))));
+    SmallVector<Value> results{moved};
+    for (int m = 0; m < moments; ++m)
+      results.push_back(m + 1 == moments && training.ema_decay() > 0
+                            ? moved
+                            : t.plus(block->getArgument(2 + m), 0.0));
+    return end(t, block, scalar(block, 1), results);
   }
 
 private:
-  Attribute real(double value) { return builder.getF64FloatAttr(value); }
-
   DictionaryAttr argument(ArgumentKind kind, uint32_t index,
                           ScalarField field = ScalarField::LossSeed) {
     return builder.getDictionaryAttr(builder.getNamedAttr(
@@ -108,7 +70,7 @@ private:
 
   /// Begins a function with the arguments parameters, gradients and optimizer states, then these
   /// scalars and the optimizer step.
-  Block *begin(StringRef name, ArrayRef<ScalarField> fields) {
+  Block *begin(const std::string &rule, ArrayRef<ScalarField> fields) {
     auto f64 = RankedTensorType::get({}, builder.getF64Type()),
          i64 = RankedTensorType::get({}, builder.getI64Type());
     SmallVector<Type> arguments(2 + moments, shard), results(1 + moments, shard);
@@ -124,8 +86,8 @@ private:
     }
     arguments.push_back(f64);
     argumentArguments.push_back(argument(ArgumentKind::OptimizerStep, 0));
-    auto function =
-        func::FuncOp::create(builder, loc, name, builder.getFunctionType(arguments, results));
+    auto function = func::FuncOp::create(builder, loc, "update." + rule,
+                                         builder.getFunctionType(arguments, results));
     function.setAllArgAttrs(argumentArguments);
     function.setAllResultAttrs(resultArguments);
     Block *block = function.addEntryBlock();
@@ -133,14 +95,38 @@ private:
     return block;
   }
 
-  void end(ValueRange results) {
-    auto returned = func::ReturnOp::create(builder, loc, results);
-    builder.setInsertionPointAfter(returned->getParentOp());
+  Value scalar(Block *block, int index) { return block->getArgument(2 + moments + index); }
+
+  Value clipped(TensorBuilder &t, Value gradient, Value factor) {
+    Value g = t.mul(gradient, UpdateScalars(t, gradient).use(factor));
+    if (training.clip_value() == 0)
+      return g;
+    auto limit = [&](double value, arith::CmpFPredicate beyond) {
+      Value bound = t.splat(g, value);
+      g = t.select(t.make<arith::CmpFOp>(beyond, g, bound), bound, g);
+    };
+    limit(training.clip_value(), arith::CmpFPredicate::OGT);
+    limit(-training.clip_value(), arith::CmpFPredicate::OLT);
+    return g;
   }
 
-  OpBuilder builder;
+  /// Ends the function: results are the updated values, or the old ones if the step is skipped.
+  func::FuncOp end(TensorBuilder &t, Block *block, Value skip, ArrayRef<Value> updated) {
+    Value skipped = t.make<arith::CmpIOp>(arith::CmpIPredicate::ne, skip, t.splat(skip, 0));
+    SmallVector<Value> results;
+    for (auto [i, value] : llvm::enumerate(updated)) {
+      Value old = block->getArgument(i == 0 ? 0 : i + 1);
+      results.push_back(t.select(t.everywhere(skipped, old), old, value));
+    }
+    auto returned = func::ReturnOp::create(builder, loc, results);
+    auto function = returned->getParentOfType<func::FuncOp>();
+    builder.setInsertionPointAfter(function);
+    return function;
+  }
+
+  OpBuilder &builder;
   Location loc;
-  const Training &training;
+  const bundle::TrainingOptions &training;
   int moments;
   RankedTensorType shard;
 };
@@ -150,13 +136,19 @@ struct AddStepFunctionsPass : units::impl::AddStepFunctionsBase<AddStepFunctions
     FailureOr<bundle::ModelSummary> summary = summarize(getOperation());
     if (failed(summary))
       return signalPassFailure();
-    UpdateBuilder updates(getOperation().lookupSymbol<func::FuncOp>(attributes::kModel), *summary);
-    if (llvm::any_of(summary->groups(),
-                     [](const bundle::FlatGroupInfo &group) { return group.running_stat(); }))
-      updates.addStatisticsUpdate();
-    updates.addUpdate(/*decay=*/true);
-    updates.addUpdate(/*decay=*/false);
+    auto model = getOperation().lookupSymbol<func::FuncOp>(attributes::kModel);
+    OpBuilder builder(model.getContext());
+    builder.setInsertionPointToEnd(model->getBlock());
+    for (const bundle::UpdateRule &rule : summary->update_rules())
+      addUpdateFunction(builder, model.getLoc(), *summary, rule);
   }
 };
 
 } // namespace
+
+func::FuncOp units::addUpdateFunction(OpBuilder &builder, Location loc,
+                                      const bundle::ModelSummary &summary,
+                                      const bundle::UpdateRule &rule) {
+  UpdateBuilder update(builder, loc, summary);
+  return rule.running_stat() ? update.addStatisticsUpdate(rule) : update.addUpdate(rule);
+}

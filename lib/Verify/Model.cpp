@@ -1,5 +1,7 @@
 #include "Model.h"
 
+#include "zorse/Summary/Optimizers.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -86,8 +88,9 @@ bool Model::isSound(const bundle::UnitInfo &unit) const {
 
 bool Model::checkSummary(std::vector<Finding> &findings) {
   auto fail = [&](const std::string &message) { return failSummary(findings, message); };
-  if (summary.moments() > 8)
-    return fail("expects at most 8 moments, found " + std::to_string(summary.moments()));
+  if (summary.moments() > kMaxOptimizerStates)
+    return fail("expects at most " + std::to_string(kMaxOptimizerStates) +
+                " optimizer states, found " + std::to_string(summary.moments()));
   if (!std::isfinite(summary.training().clip_norm()))
     return fail("clip_norm is not a number");
   if (!checkGroups(findings))
@@ -116,9 +119,11 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
     return fail("unit '" + unsound->name() + "' names something that does not exist");
   if (!findRepeated(findings))
     return false;
-  for (uint32_t function : {summary.update_function_decay(), summary.update_function_plain(),
-                            summary.update_function_statistics(), summary.norm_function(),
-                            summary.sum_loss_function(), summary.clip_and_check_function()})
+  std::vector<uint32_t> others{summary.norm_function(), summary.sum_loss_function(),
+                               summary.clip_and_check_function()};
+  for (const bundle::UpdateRule &rule : summary.update_rules())
+    others.push_back(rule.function());
+  for (uint32_t function : others)
     if (function >= uint32_t(functions.functions_size()))
       return fail("function " + std::to_string(function) + " of " +
                   std::to_string(functions.functions_size()) + " does not exist");
@@ -134,6 +139,11 @@ bool Model::checkGroups(std::vector<Finding> &findings) {
         parameter.offset() < 0 || parameter.offset() > kMaxSize)
       return fail("parameter '" + parameter.name() + "' has an impossible group, shape or offset");
     const auto &group = summary.groups(parameter.group());
+    if (parameter.trainable() &&
+        (parameter.update_rule() >= uint32_t(summary.update_rules_size()) ||
+         summary.update_rules(int(parameter.update_rule())).running_stat() !=
+             parameter.running_stat()))
+      return fail("parameter '" + parameter.name() + "' has no update rule of its kind");
     if (parameter.type() != group.type() || parameter.trainable() != group.trainable() ||
         parameter.running_stat() != group.running_stat() ||
         (group.running_stat() && !group.trainable()) ||
@@ -143,9 +153,7 @@ bool Model::checkGroups(std::vector<Finding> &findings) {
   }
   for (const auto &group : summary.groups())
     if (group.elements() < 0 || product(group.elements(), elementSize(group.type())) < 0 ||
-        !elementSize(group.type()) || group.decaying_elements() < 0 ||
-        group.decaying_elements() > group.elements() ||
-        !indices(group.parameters(), summary.parameters_size()))
+        !elementSize(group.type()) || !indices(group.parameters(), summary.parameters_size()))
       return fail("group '" + group.name() + "' has impossible elements, type or parameters");
   for (const auto &group : summary.groups()) {
     if (group.param_dtype() == bundle::ELEMENT_TYPE_UNSPECIFIED)
@@ -155,8 +163,6 @@ bool Model::checkGroups(std::vector<Finding> &findings) {
       return fail("group '" + group.name() + "' has copies of an impossible type");
     copies = true;
   }
-  for (const auto &group : summary.groups())
-    hasStatistics |= group.running_stat();
   return true;
 }
 
@@ -274,11 +280,8 @@ bool Model::checkCommit(std::vector<Finding> &findings) const {
   bool good = true;
   const auto read = {bundle::READ}, change = {bundle::UPDATE},
              add = {bundle::ACCUMULATE, bundle::UPDATE};
-  std::vector<uint32_t> updates{summary.update_function_decay(), summary.update_function_plain()};
-  if (std::any_of(summary.groups().begin(), summary.groups().end(),
-                  [](const auto &group) { return group.running_stat(); }))
-    updates.push_back(summary.update_function_statistics());
-  for (uint32_t update : updates) {
+  for (const bundle::UpdateRule &rule : summary.update_rules()) {
+    const uint32_t update = rule.function();
     good = good && needs(update, bundle::STATE, 0, change, "the parameters") &&
            needs(update, bundle::STATE, 1, read, "the gradients");
     good = good && needs(update, bundle::SCALARS, 0, read, "the decision");

@@ -185,9 +185,9 @@ public:
     return scales() && unit < 0 && function == summary.scale_loss_gradient_function();
   }
   bool isUpdate(uint32_t function) const {
-    return function == summary.update_function_decay() ||
-           function == summary.update_function_plain() ||
-           (hasStatistics && function == summary.update_function_statistics());
+    const auto &rules = summary.update_rules();
+    return std::any_of(rules.begin(), rules.end(),
+                       [&](const auto &rule) { return rule.function() == function; });
   }
   bool trainable(uint32_t group) const { return summary.groups(group).trainable(); }
   /// Whether some state is updated: there is then a decision, and the host receives it.
@@ -221,7 +221,7 @@ private:
   std::map<const bundle::UnitInfo *, std::set<uint32_t>> contributed;
   /// By device and group: the elements to which its tasks add, if they are not all.
   std::map<std::pair<uint32_t, uint32_t>, std::vector<Shard>> partialContributions;
-  bool copies = false, hasStatistics = false;  ///< some group has a param_dtype
+  bool copies = false;                         ///< some group has a param_dtype
   std::set<const bundle::UnitInfo *> repeated; ///< some B recomputes only their saved blocks,
                                                ///< without their other results
 

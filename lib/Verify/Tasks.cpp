@@ -153,16 +153,7 @@ private:
       fail(Code::Residence,
            std::string("is done by the ") + (byHost ? "host's processor" : "device") +
                ", the plan gives it to the " + (byHost ? "device" : "host's processor"));
-    int64_t decaying = model.summary.groups(compute.group()).decaying_elements();
-    uint32_t decay = model.summary.update_function_decay(),
-             plain = model.summary.update_function_plain();
-    const bool statistic = model.summary.groups(compute.group()).running_stat();
-    const uint32_t moving = model.summary.update_function_statistics();
-    only(
-        [&](uint32_t function) {
-          return statistic ? function == moving : function == decay || function == plain;
-        },
-        "an update");
+    only([&](uint32_t function) { return model.isUpdate(function); }, "an update");
     for (const bundle::Call &call : compute.calls()) {
       const auto &function = model.functions.functions(int(call.function()));
       const bundle::Value *parameters = checkArguments(
@@ -170,13 +161,25 @@ private:
           [&](int s) { return "argument '" + function.arguments(s).name() + "' "; });
       if (!parameters)
         fail(Code::Call, "an update without state");
-      else if (!statistic && decay != plain &&
-               (call.function() == decay ? parameters->end() > decaying
-                                         : parameters->begin() < decaying))
-        fail(Code::Call, "elements " + rangeText(parameters->begin(), parameters->end()) +
-                             " are updated " + (call.function() == decay ? "with" : "without") +
-                             " weight decay; it applies to the first " + std::to_string(decaying));
+      else
+        checkRule(call, *parameters);
     }
+  }
+
+  /// Every parameter must be updated by its rule's function.
+  void checkRule(const bundle::Call &call, const bundle::Value &elements) {
+    model.forPieces(
+        uint32_t(compute.group()), elements.begin(), elements.end(),
+        [&](int64_t begin, int64_t end, uint32_t parameter) {
+          const auto &info = model.summary.parameters(int(parameter));
+          const bundle::UpdateRule &rule = model.summary.update_rules(int(info.update_rule()));
+          if (call.function() != rule.function())
+            fail(Code::Call, "elements " + rangeText(begin, end) + " belong to parameter '" +
+                                 info.name() + "', whose update rule is '" + rule.name() +
+                                 "'; they are updated by function " +
+                                 std::to_string(call.function()) + ", not " +
+                                 std::to_string(rule.function()));
+        });
   }
 
   void checkCast() {

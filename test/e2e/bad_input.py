@@ -86,7 +86,10 @@ def models(c):
     for option, *words in (("--freeze=wpe.wieght", "wpe.wieght", "'wpe.weight'"), ("--train=nothing", "nothing"), ("--dim=sequenze=3", "sequenze", "'sequence'"),
                            ("--lr=nan", "--lr", "finite"), ("--max-grad-norm=nan", "--max-grad-norm", "finite"), ("--min-lr-ratio=inf", "--min-lr-ratio", "finite"), ("--seed=18446744073709551616", "--seed", "18446744073709551616"),
                            ("--weight-decay-params=names:ln_1,nothing", "nothing"), ("--cpu-arch=pentium9", "pentium9", "x86-64-v3"), ("--lr-decay-steps=5", "--warmup-steps"),
-                           ("--momentum=0.9", "sgd")):  # an unknown name must not be ignored: the run would train something else
+                           ("--momentum=0.9", "sgd"), ("--centered", "--optimizer=rmsprop; adamw has none"), ("--alpha=0.9", "rmsprop, adadelta"), ("--clip-grad-value=1", "remove --max-grad-norm"),
+                           ("--ema-decay=1", "[0, 1)"), ("--lr-cycles=2", "belongs to --lr-scheduler-type=cosine_with_restarts", "cosine"), ("--lr-wsd-decay-steps=2", "warmup_stable_decay"),
+                           ("--lr-schedule-file=nothing", "remove --lr-scheduler-type"), ("--param-group=nothing.*:lr=1e-3", "no parameter's name matches 'nothing.*'"),
+                           ("--param-group=wpe.weight:rate=1", "there is no option 'rate'", "lr_scale"), ("--param-group=wpe.weight", "such as"), ("--param-group=wpe.weight:lr=fast", "finite number", "fast")):  # an unknown name must not be ignored: the run would train something else
         c.expect(f"option {option}", c.compile(extra=(option, "--lr-scheduler-type=cosine")), *words)
 
 
@@ -142,7 +145,7 @@ def bundles(c):
     c.expect("bundle: a damaged manifest", broken("digest", flip("manifest.json")), "its SHA-256 is", "manifest.json")
     c.expect("bundle: missing file", broken("missing", lambda p: os.remove(os.path.join(p, "summary.pb"))), "summary.pb")
     c.expect("bundle: manifest not JSON", broken("manifest", lambda p: open(os.path.join(p, "manifest.json"), "w").close()), "manifest.json")
-    c.expect("bundle: another format version", broken("version", version), "format version 7, got 2", "compile it again: zorse-compile", "--global-batch-size 8 --seq-length 32")
+    c.expect("bundle: another format version", broken("version", version), "format version 8, got 2", "compile it again: zorse-compile", "--global-batch-size 8 --seq-length 32")
     with open(os.path.join(good, "manifest.sha256")) as f:
         digest = f.read().split()[0]
     code, _, err = z.call("zorse-run", good, "--data", DATA, "--max-steps", 1, "--quiet", "--expect-digest", digest, ok=False)

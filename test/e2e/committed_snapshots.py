@@ -22,7 +22,7 @@ SNAPSHOTS = os.path.join(z.ROOT, "test", "e2e", "snapshots")
 MODEL, DATA = os.path.join(z.SMALL, "mlp-tiny.onnx"), os.path.join(z.SMALL, "mlp-tiny.tokens.bin")
 with open(os.path.join(z.SMALL, "optimizers.reference.json")) as f:
     REFERENCE = json.load(f)
-BATCH, LENGTH, STEPS, TAKEN = REFERENCE["rows"], REFERENCE["sequence"], REFERENCE["steps"], 4
+BATCH, LENGTH, STEPS, TAKEN = REFERENCE["rows"], REFERENCE["sequence"], 10, 4
 RUN = ["--lr-scheduler-type=cosine", f"--lr-decay-steps={STEPS}", "--warmup-steps=2", "--shuffle-seed=3", "--seed=9"]
 SGD = {"optimizer": "sgd", "lr": "1e-1", "momentum": "0.9", "max-grad-norm": "0.5"}
 ADAMW = {"optimizer": "adamw", "lr": "1e-2", "betas": "0.9,0.95", "eps": "1e-8", "weight-decay": "0.1", "max-grad-norm": "1.0"}

@@ -1,5 +1,6 @@
-"""Compares ten steps of every optimizer, decay rule and schedule with torch.optim in double precision (references:
-models/make_optimizers.py).
+"""Compares fifty steps of every optimizer, decay rule and schedule with torch.optim in double precision (references:
+models/make_optimizers.py): on two devices that share the updates, and for every kind of optimizer states also in a run
+that resumes from a checkpoint of step 25 on one device.
 """
 import json
 import os
@@ -9,29 +10,71 @@ import numpy as np
 
 import harness as z
 
+MODEL, TOKENS = (os.path.join(z.SMALL, name) for name in ("mlp-tiny.onnx", "optimizers.tokens.bin"))
+OF_STATES = ("optimizer", "momentum", "amsgrad", "centered", "ema-decay")  # options that decide about optimizer states
+
+
+def words(options, folder):
+    """Options of a case as words of zorse-compile."""
+    line = []
+    for key, value in options.items():
+        if key == "lr-schedule-file":
+            path = os.path.join(folder, "schedule.txt")
+            with open(path, "w") as f:
+                f.write(value)
+            value = path
+        for one in value if isinstance(value, list) else [value]:
+            line += [f"--{key}"] if one is True else [f"--{key}={one}"]
+    return line
+
+
+def worst(path, expected):
+    """The largest difference of parameters from their digests (make_optimizers.py)."""
+    found, error = z.safetensors(path), 0.0
+    for name, (norm, mixed) in expected.items():
+        p = found[name].astype(np.float64).ravel()
+        error = max(error, abs(np.linalg.norm(p) - norm) / norm, abs(p @ np.cos(np.arange(p.size)) - mixed) / norm)
+    return error
+
+
+def train(folder, bundle, case, steps, extra=()):
+    """Trains; returns the largest difference from the reference."""
+    weights, averages = os.path.join(folder, "c.safetensors"), os.path.join(folder, "e.safetensors")
+    more = [f"--save-ema={averages}"] if "averages" in case else []
+    metrics = z.run(bundle, TOKENS, steps, checkpoint=weights, extra=[*more, *extra])
+    first = metrics[0]["step"] - 1
+    errors = [z.relative([m[key] + 1 for m in metrics], [v + 1 for v in case[key][first:steps]]) for key in ("loss", "grad_norm", "lr")]
+    if steps == len(case["loss"]):
+        errors.append(worst(weights, case["parameters"]))
+        errors += [worst(averages, case["averages"])] if more else []
+    return max(errors)
+
 
 def main():
     with open(os.path.join(z.SMALL, "optimizers.reference.json")) as f:
         reference = json.load(f)
-    results = []
+    results, seen, steps = [], set(), reference["steps"]
     with tempfile.TemporaryDirectory() as folder:
-        two = z.cluster(folder, [("a", 3e9), ("b", 1e9)])  # updates are sharded over both devices
-        bundle, checkpoint = os.path.join(folder, "b.zorse"), os.path.join(folder, "c.safetensors")
-        for case in reference["cases"]:
+        two, one = z.cluster(folder, [("a", 3e9), ("b", 1e9)]), z.cluster(folder, ["a"])
+        bundle, other = os.path.join(folder, "b.zorse"), os.path.join(folder, "o.zorse")
+        for number, case in enumerate(reference["cases"]):
             options = case["options"]
-            training = {k: v for k, v in options.items() if v is not True}
-            flags = [f"--{k}" for k, v in options.items() if v is True]
-            z.compile(os.path.join(z.SMALL, "mlp-tiny.onnx"), bundle, two, reference["rows"], reference["sequence"], training=training, precision="f64",
-                      extra=flags)
-            metrics = z.run(bundle, os.path.join(z.SMALL, "mlp-tiny.tokens.bin"), reference["steps"], checkpoint=checkpoint)
-            found = z.safetensors(checkpoint)
-            worst = 0.0
-            for name, (norm, mixed) in case["parameters"].items():
-                p = found[name].astype(np.float64).ravel()
-                worst = max(worst, abs(np.linalg.norm(p) - norm) / norm, abs(p @ np.cos(np.arange(p.size)) - mixed) / norm)
-            errors = {key: z.relative([m[key] + 1 for m in metrics], [v + 1 for v in case[key]]) for key in ("loss", "grad_norm", "lr")}
-            text = " ".join(f"{k}={v}" for k, v in options.items())
-            results.append(z.check(f"{text}: losses, norms, rates and trained parameters", max(worst, *errors.values()), 1e-9))
+            text, line = " ".join(f"{k}={v}".strip().replace("\n", "; ") for k, v in options.items()), words(options, folder)
+
+            def compile(to, cluster):
+                z.compile(MODEL, to, cluster, reference["rows"], reference["sequence"], training={}, precision="f64", extra=line)
+
+            compile(bundle, two)
+            results.append(z.check(f"{text}: losses, norms, rates and trained parameters", train(folder, bundle, case, steps), 1e-9))
+            kind = tuple(bool(options.get(key)) if key != "optimizer" else options[key] for key in OF_STATES)
+            if kind in seen:
+                continue
+            seen.add(kind)
+            compile(other, one)
+            checkpoints = [f"--checkpoint-dir={folder}/{number}", "--save-interval=25"]
+            train(folder, other, case, steps // 2, checkpoints)
+            error = train(folder, bundle, case, steps, [*checkpoints, "--resume"])
+            results.append(z.check(f"{text}: step {steps // 2} on one device, then on two", error, 1e-9))
     z.finish(results)
 
 

@@ -17,8 +17,9 @@ uint64_t interpret::inputWord(uint32_t input, int64_t sample, size_t word, int s
 uint64_t interpret::scalarWord(size_t word, int step) { return mix(3, word, uint64_t(step)); }
 
 Role interpret::roleOf(const bundle::ModelSummary &summary, uint32_t function) {
-  if (function == summary.update_function_decay() || function == summary.update_function_plain())
-    return Role::Update;
+  for (const bundle::UpdateRule &rule : summary.update_rules())
+    if (function == rule.function())
+      return Role::Update;
   if (function == summary.norm_function())
     return Role::Norm;
   if (function == summary.sum_loss_function())

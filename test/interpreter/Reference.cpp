@@ -84,9 +84,7 @@ public:
       for (int p = 0; p < summary.parameters_size(); ++p) {
         const auto &info = summary.parameters(p);
         if (info.trainable())
-          call(info.offset() < summary.groups(int(info.group())).decaying_elements()
-                   ? summary.update_function_decay()
-                   : summary.update_function_plain(),
+          call(summary.update_rules(int(info.update_rule())).function(),
                int64_t(parameters[p].size()), [&](const bundle::FunctionArgument &argument) {
                  if (argument.kind() == bundle::SCALARS)
                    return &scalars;

@@ -73,13 +73,11 @@ void makeModel(Random &random, Kind kind, int units, bundle::ModelSummary &model
     parameter.add_shape(count);
     parameter.set_type(bundle::F32);
     parameter.set_trainable(true);
-    parameter.set_decays(true);
     parameter.set_group(static_cast<uint32_t>(u));
     bundle::FlatGroupInfo &group = *model.add_groups();
     group.set_name("g" + std::to_string(u));
     group.add_parameters(static_cast<uint32_t>(u));
     group.set_elements(count);
-    group.set_decaying_elements(count);
     group.set_trainable(true);
     group.set_type(bundle::F32);
     group.add_units(static_cast<uint32_t>(u));
@@ -114,8 +112,7 @@ void makeModel(Random &random, Kind kind, int units, bundle::ModelSummary &model
   loss.set_factor("1/B");
   model.mutable_units(units - 1)->add_loss_terms(0);
   const uint32_t functions = static_cast<uint32_t>(2 * units);
-  model.set_update_function_decay(functions);
-  model.set_update_function_plain(functions + 1);
+  test::addUpdateRules(model, functions, functions + 1);
   model.set_norm_function(functions + 2);
   model.set_sum_loss_function(functions + 3);
   model.set_clip_and_check_function(functions + 4);

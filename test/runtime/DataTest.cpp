@@ -439,4 +439,35 @@ TEST(Schedule, WarmUpThenConstantLinearOrCosine) {
   EXPECT_LT(learningRate(o, 1, 100), 2.0);
 }
 
+TEST(Schedule, WarmupStableDecayEndsWithTheRun) {
+  bundle::TrainingOptions o;
+  o.set_learning_rate(2.0);
+  o.set_schedule(bundle::TrainingOptions::WARMUP_STABLE_DECAY);
+  EXPECT_DOUBLE_EQ(learningRate(o, 90, 100), 2.0);
+  EXPECT_DOUBLE_EQ(learningRate(o, 95, 100), 1.0); // a tenth of the steps by default
+  EXPECT_DOUBLE_EQ(learningRate(o, 100, 100), 0.0);
+  o.set_wsd_decay_steps(40);
+  EXPECT_DOUBLE_EQ(learningRate(o, 80, 100), 1.0);
+  o.set_wsd_decay_style(bundle::TrainingOptions::MINUS_SQRT_STYLE);
+  EXPECT_DOUBLE_EQ(learningRate(o, 70, 100), 1.0);
+}
+
+TEST(Schedule, TableIsLinearBetweenItsPoints) {
+  bundle::TrainingOptions o;
+  o.set_learning_rate(2.0);
+  o.set_schedule(bundle::TrainingOptions::TABLE);
+  for (auto [step, factor] : {std::pair(5, 0.5), std::pair(10, 1.0), std::pair(20, 0.0)}) {
+    auto *point = o.add_points();
+    point->set_step(step);
+    point->set_factor(factor);
+  }
+  EXPECT_DOUBLE_EQ(learningRate(o, 1, 100), 1.0);
+  EXPECT_DOUBLE_EQ(learningRate(o, 8, 100), 1.6);
+  EXPECT_DOUBLE_EQ(learningRate(o, 10, 100), 2.0);
+  EXPECT_DOUBLE_EQ(learningRate(o, 15, 100), 1.0);
+  EXPECT_DOUBLE_EQ(learningRate(o, 50, 100), 0.0);
+  o.set_warmup_steps(4);
+  EXPECT_DOUBLE_EQ(learningRate(o, 2, 100), 1.0);
+}
+
 } // namespace

@@ -13,6 +13,7 @@ bundle::ModelSummary zorse::test::chainSummary(const std::vector<ChainUnit> &uni
   model.set_content_hash("chain");
   model.set_compute_type(bundle::F32);
   model.set_count_function(-1);
+  addUpdateRules(model, 0, 0);
   for (uint32_t u = 0; u < units.size(); ++u) {
     auto *unit = model.add_units();
     unit->set_name("unit " + std::to_string(u));

@@ -113,7 +113,7 @@ private:
   int functionOf(int u, bundle::Compute::Task task) const;
 
   /// Ranges of elements without padding and with the same decay.
-  std::vector<std::tuple<int64_t, int64_t, bool>> runs(const SerialShard &shard) const;
+  std::vector<std::tuple<int64_t, int64_t, uint32_t>> runs(const SerialShard &shard) const;
 
   void commit();
 };

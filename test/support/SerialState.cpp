@@ -162,15 +162,15 @@ void SerialBuilder::states() {
   }
 }
 
-std::vector<std::tuple<int64_t, int64_t, bool>>
+std::vector<std::tuple<int64_t, int64_t, uint32_t>>
 SerialBuilder::runs(const SerialShard &shard) const {
-  std::vector<std::tuple<int64_t, int64_t, bool>> list;
+  std::vector<std::tuple<int64_t, int64_t, uint32_t>> list;
   for (uint32_t p : summary.groups(int(shard.group)).parameters()) {
     const auto &parameter = summary.parameters(int(p));
     int64_t begin = std::max(parameter.offset(), shard.begin),
             end = std::min(parameter.offset() + parameter.shape(0), shard.end);
     if (begin < end)
-      list.push_back({begin, end, parameter.decays()});
+      list.push_back({begin, end, parameter.update_rule()});
   }
   return list;
 }
@@ -219,7 +219,7 @@ void SerialBuilder::commit() {
     norm->set_task(bundle::Compute::NORM);
     norm->set_cell(-1);
     norm->set_group(int(shard.group));
-    for (auto [begin, end, decays] : runs(shard)) {
+    for (auto [begin, end, rule] : runs(shard)) {
       auto *call = norm->add_calls();
       call->set_function(summary.norm_function());
       call->set_unit(-1);
@@ -277,10 +277,9 @@ void SerialBuilder::commit() {
     update->set_task(bundle::Compute::UPDATE_GROUP);
     update->set_cell(-1);
     update->set_group(int(shard.group));
-    for (auto [begin, end, decays] : runs(shard)) {
+    for (auto [begin, end, rule] : runs(shard)) {
       auto *call = update->add_calls();
-      call->set_function(decays ? summary.update_function_decay()
-                                : summary.update_function_plain());
+      call->set_function(summary.update_rules(int(rule)).function());
       call->set_unit(-1);
       call->set_rows(end - begin);
       auto bindTo = [&](const bundle::Region &where, const bundle::Value &what) {

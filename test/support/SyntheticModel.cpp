@@ -25,7 +25,7 @@ struct Maker {
     p->add_shape(elements);
     p->set_type(bundle::F32);
     p->set_trainable(trainable);
-    p->set_decays(decays);
+    p->set_update_rule(decays ? 0 : 1);
     return uint32_t(model.summary.parameters_size() - 1);
   }
 
@@ -72,18 +72,15 @@ struct Maker {
       for (size_t i = 0; i + 1 < key.size(); ++i)
         g->add_units(key[i]);
       int64_t next = 0;
-      for (bool decays : {true, false}) {
+      for (uint32_t rule : {0u, 1u})
         for (uint32_t p : list)
-          if (summary.parameters(int(p)).decays() == decays) {
+          if (summary.parameters(int(p)).update_rule() == rule) {
             auto *parameter = summary.mutable_parameters(int(p));
             parameter->set_group(index);
             parameter->set_offset(next);
             g->add_parameters(p);
             next += (parameter->shape(0) + 127) / 128 * 128;
           }
-        if (decays)
-          g->set_decaying_elements(next);
-      }
       g->set_elements(next);
     }
   }
@@ -206,9 +203,9 @@ struct Maker {
                           : "moments");
       argument(function, bundle::SCALARS, 0, bundle::READ, kScalarsBytes, 0, "scalars");
       argument(function, bundle::OPTIMIZER_STEP, 0, bundle::READ, 8, 0, "step");
-      (decay ? summary.set_update_function_decay(model.functions.functions_size() - 1)
-             : summary.set_update_function_plain(model.functions.functions_size() - 1));
     }
+    const auto functions = uint32_t(model.functions.functions_size());
+    addUpdateRules(summary, functions - 2, functions - 1);
     auto *norm = model.functions.add_functions();
     norm->set_name("norm");
     argument(norm, bundle::STATE, 1, bundle::READ, 0, 4, "gradients");

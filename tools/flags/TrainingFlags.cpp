@@ -2,55 +2,153 @@
 
 #include "Numbers.h"
 
+#include "zorse/Base/Format.h"
+#include "zorse/Summary/Optimizers.h"
+
 #include <algorithm>
 #include <cmath>
 
 namespace zorse {
 
-void TrainingFlags::addTo(CLI::App &app) {
-  const char *group = "Training (docs/reference/training.md)";
-  auto add = [&](const char *name, auto &value, const char *text) {
-    return app.add_option(name, value, text)->group(group);
+using Training = bundle::TrainingOptions;
+
+namespace {
+
+const char *kGroup = "Training (docs/reference/training.md)";
+
+std::string shown(double value) { return format("%g", value); }
+
+/// "adamw (default), adam, ... or radam".
+std::string listOfOptimizers() {
+  std::string text;
+  for (size_t i = 0; i < optimizers().size(); ++i)
+    text += (i == 0                         ? ""
+             : i + 1 == optimizers().size() ? " or "
+                                            : ", ") +
+            std::string(optimizers()[i].name) + (i == 0 ? " (default)" : "");
+  return text;
+}
+
+std::vector<std::string> namesOfOptimizers(unsigned option = 0) {
+  std::vector<std::string> names;
+  for (const OptimizerInfo &info : optimizers())
+    if ((info.options & option) == option)
+      names.push_back(info.name);
+  return names;
+}
+
+/// Applies an option "lr=1e-4" of a --param-group. Errors do not name the group.
+Status applyToGroup(const std::string &option, double learningRate,
+                    Training::ParameterGroup &group) {
+  const size_t equals = option.find('=');
+  const std::string key = option.substr(0, equals);
+  std::string word = equals == std::string::npos ? "" : option.substr(equals + 1);
+  if (key != "lr" && key != "lr_scale" && key != "weight_decay")
+    return userError("there is no option '" + key +
+                     "'; there are lr, lr_scale and weight_decay (freeze parameters with "
+                     "--freeze)");
+  if (const std::string problem = finiteNumber()(word); !problem.empty())
+    return userError(key + ": " + problem);
+  const double value = std::stod(word);
+  if (key == "lr" && learningRate == 0)
+    return userError("lr is a multiple of --lr, which is 0; give a positive --lr");
+  if (key == "weight_decay")
+    group.set_weight_decay(value);
+  else
+    group.set_learning_rate_scale(key == "lr" ? value / learningRate : value);
+  return Status::success();
+}
+
+/// Parses "PATTERN[,PATTERN]:lr=1e-4,weight_decay=0".
+Status readGroup(const std::string &text, double learningRate, Training::ParameterGroup &group) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0)
+    return userError("--param-group: expects names or patterns and options, such as "
+                     "'embed.*,head.*:lr=1e-4,weight_decay=0', got '" +
+                     text + "'");
+  for (const std::string &pattern : CLI::detail::split(text.substr(0, colon), ','))
+    group.add_parameters(pattern);
+  group.set_learning_rate_scale(1);
+  for (const std::string &option : CLI::detail::split(text.substr(colon + 1), ','))
+    if (Status status = applyToGroup(option, learningRate, group); status.failed())
+      return userError("--param-group: " + text + ": " + status.message());
+  return Status::success();
+}
+
+} // namespace
+
+template <typename Value>
+CLI::Option *TrainingFlags::addOfOptimizer(CLI::App &app, const char *name, Value &value,
+                                           const std::string &text) {
+  ofOptimizer.push_back(app.add_option(name, value, text)->group(kGroup));
+  return ofOptimizer.back();
+}
+
+/// Options that determine the number of optimizer states.
+void TrainingFlags::addStateTo(CLI::App &app) {
+  auto flag = [&](const char *name, bool &value, const char *text) {
+    ofOptimizer.push_back(app.add_flag(name, value, text)->group(kGroup));
   };
-  ofOptimizer = {
-      add("--optimizer", optimizer, "optimizer: adamw (default), adam or sgd")
-          ->check(CLI::IsMember({"adamw", "adam", "sgd"})),
-      add("--betas", betas, "beta1,beta2 of Adam and AdamW (default: 0.9,0.95)")
-          ->delimiter(',')
-          ->expected(2)
-          ->check(finiteNumber()),
-      add("--eps", epsilon, "epsilon of Adam and AdamW (default: 1e-8)")->check(finiteNumber())};
-  learningRateOption =
-      add("--lr", learningRate, "learning rate (default: 3e-4)")->check(finiteNumber());
-  weightDecay =
-      add("--weight-decay", weightDecayValue, "weight decay (default: 0.1 for adamw, otherwise 0)")
-          ->check(finiteNumber());
-  ofOptimizer.push_back(weightDecay);
-  ofOptimizer.push_back(
-      add("--momentum", momentum, "momentum of SGD (default: 0)")->check(finiteNumber()));
-  ofOptimizer.push_back(
-      app.add_flag("--nesterov", nesterov, "use Nesterov momentum")->group(group));
-  clip = add("--max-grad-norm", clipValue,
-             "maximum global gradient norm, 0: no clipping (default: 1.0 for adamw, otherwise 0)")
-             ->check(finiteNumber());
-  add("--lr-scheduler-type", schedule,
-      "learning rate schedule: constant (default), linear or cosine")
-      ->check(CLI::IsMember({"constant", "linear", "cosine"}));
-  add("--warmup-steps", warmup, "steps of linear learning rate warm-up (default: 0)")
-      ->check(wholeNumber(INT64_MAX));
-  add("--lr-decay-steps", totalSteps,
-      "step at which the linear or cosine decay ends; 0 (default): the last step of the run")
-      ->check(wholeNumber(INT64_MAX));
-  add("--min-lr-ratio", finalRatio,
-      "learning rate at the end of the decay, as a fraction of --lr (default: 0.1)")
+  addOfOptimizer(app, "--optimizer", optimizer, "optimizer: " + listOfOptimizers())
+      ->check(CLI::IsMember(namesOfOptimizers()));
+  addOfOptimizer(app, "--momentum", momentum, "momentum of SGD and RMSprop (default: 0)")
       ->check(finiteNumber());
-  lossScale = add("--initial-loss-scale", lossScaleValue,
-                  "initial loss scale of f16, a power of two (docs/concepts/precision.md)")
-                  ->check(finiteNumber());
-  add("--loss-scale-window", lossScaleInterval,
-      "steps without overflow after which the loss scale of f16 doubles (default: 2000)")
+  flag("--centered", centered, "RMSprop: normalize by the variance of gradients");
+  flag("--amsgrad", amsgrad, "Adam and AdamW: use the largest second moment so far (AMSGrad)");
+  app.add_option("--ema-decay", emaDecay,
+                 "decay of an exponential moving average of the parameters, which zorse-run "
+                 "--save-ema writes; 0: none (default: 0)")
+      ->group(kGroup)
+      ->check(finiteNumber());
+}
+
+void TrainingFlags::addTo(CLI::App &app) {
+  addStateTo(app);
+  addOfOptimizer(app, "--betas", betas,
+                 "beta1,beta2 of the Adam family (default: 0.9,0.95; Lion: 0.9,0.99; Adamax and "
+                 "RAdam: 0.9,0.999)")
+      ->delimiter(',')
+      ->expected(2)
+      ->check(finiteNumber());
+  addOfOptimizer(app, "--eps", epsilon,
+                 "epsilon of the optimizer (default: 1e-8; Adadelta: 1e-6; Adagrad: 1e-10)")
+      ->check(finiteNumber());
+  addOfOptimizer(app, "--alpha", alpha,
+                 "decay of the mean square of RMSprop (default: 0.99), rho of Adadelta (default: "
+                 "0.9)")
+      ->check(finiteNumber());
+  addOfOptimizer(app, "--weight-decay", weightDecay,
+                 "weight decay (default: 0.1 for adamw and lion, otherwise 0)")
+      ->check(finiteNumber());
+  ofOptimizer.push_back(
+      app.add_flag("--nesterov", nesterov, "SGD: use Nesterov momentum")->group(kGroup));
+  app.add_option("--param-group", groups,
+                 "parameters with another learning rate or weight decay: "
+                 "'PATTERN,PATTERN:lr=1e-4,weight_decay=0' (* matches any characters; lr_scale= is "
+                 "a factor of --lr); repeatable")
+      ->group(kGroup)
+      ->take_all();
+  app.add_option("--max-grad-norm", clipNorm,
+                 "maximum global gradient norm, 0: no clipping (default: 1.0 for adamw and lion, "
+                 "otherwise 0)")
+      ->group(kGroup)
+      ->check(finiteNumber());
+  app.add_option("--clip-grad-value", clipValue,
+                 "maximum absolute value of every gradient, instead of --max-grad-norm")
+      ->group(kGroup)
+      ->check(finiteNumber());
+  schedule.addTo(app, kGroup, /*compiled=*/false);
+  app.add_option("--initial-loss-scale", lossScale,
+                 "initial loss scale of f16, a power of two (docs/concepts/precision.md)")
+      ->group(kGroup)
+      ->check(finiteNumber());
+  app.add_option("--loss-scale-window", lossScaleInterval,
+                 "steps without overflow after which the loss scale of f16 doubles (default: 2000)")
+      ->group(kGroup)
       ->check(wholeNumber(INT64_MAX));
-  add("--seed", seed, "random seed of dropout (default: 0)")->check(wholeNumber());
+  app.add_option("--seed", seed, "random seed of dropout (default: 0)")
+      ->group(kGroup)
+      ->check(wholeNumber());
 }
 
 bool TrainingFlags::optimizerGiven() const {
@@ -58,61 +156,86 @@ bool TrainingFlags::optimizerGiven() const {
                      [](const CLI::Option *option) { return option->count() > 0; });
 }
 
-void TrainingFlags::addStateTo(CLI::App &app) {
-  const char *group = "Training (docs/reference/training.md)";
-  app.add_option("--optimizer", optimizer, "optimizer: adamw (default), adam or sgd")
-      ->group(group)
-      ->check(CLI::IsMember({"adamw", "adam", "sgd"}));
-  app.add_option("--momentum", momentum, "momentum of SGD (default: 0)")
-      ->group(group)
-      ->check(finiteNumber());
+Status TrainingFlags::resolve(Training &o) {
+  const OptimizerInfo *info = optimizerNamed(optimizer);
+  if (!info) // an option's check has refused it
+    return userError("--optimizer: there is no '" + optimizer + "'");
+  o.set_optimizer(info->optimizer);
+  o.set_beta1(betas.empty() ? info->betas[0] : betas[0]);
+  o.set_beta2(betas.empty() ? info->betas[1] : betas[1]);
+  o.set_epsilon(epsilon.value_or(info->epsilon));
+  o.set_alpha(alpha.value_or(info->alpha));
+  o.set_weight_decay(weightDecay.value_or(info->weightDecay));
+  o.set_momentum(momentum.value_or(0));
+  o.set_nesterov(nesterov);
+  o.set_centered(centered);
+  o.set_amsgrad(amsgrad);
+  o.set_ema_decay(emaDecay);
+  o.set_clip_value(clipValue.value_or(0));
+  o.set_clip_norm(clipNorm.value_or(o.clip_value() > 0 ? 0 : info->clipNorm));
+  o.set_schedule(Training::CONSTANT);
+  o.set_learning_rate(3e-4);
+  o.set_final_ratio(0.1);
+  o.set_decay_power(1);
+  o.set_cycles(1);
+  o.set_seed(seed);
+  o.set_loss_scale(lossScale.value_or(0));
+  o.set_loss_scale_interval(lossScaleInterval);
+  if (Status status = schedule.apply(o); status.failed())
+    return status;
+  for (const std::string &group : groups)
+    if (Status status = readGroup(group, o.learning_rate(), *o.add_parameter_groups());
+        status.failed())
+      return status;
+  return checkOptions(o);
 }
 
-Status TrainingFlags::resolve(bundle::TrainingOptions &o) const {
-  bool adamw = optimizer == "adamw";
-  o.set_optimizer(adamw                 ? bundle::TrainingOptions::ADAMW
-                  : optimizer == "adam" ? bundle::TrainingOptions::ADAM
-                                        : bundle::TrainingOptions::SGD);
-  o.set_schedule(schedule == "cosine"   ? bundle::TrainingOptions::COSINE
-                 : schedule == "linear" ? bundle::TrainingOptions::LINEAR
-                                        : bundle::TrainingOptions::CONSTANT);
-  o.set_learning_rate(learningRate);
-  o.set_beta1(betas[0]);
-  o.set_beta2(betas[1]);
-  o.set_epsilon(epsilon);
-  o.set_weight_decay(weightDecay && weightDecay->count() ? weightDecayValue : adamw ? 0.1 : 0.0);
-  o.set_momentum(momentum);
-  o.set_nesterov(nesterov);
-  o.set_clip_norm(clip && clip->count() ? clipValue : adamw ? 1.0 : 0.0);
-  o.set_warmup_steps(warmup);
-  o.set_total_steps(totalSteps);
-  o.set_final_ratio(finalRatio);
-  o.set_seed(seed);
-
-  o.set_loss_scale(lossScaleValue);
-  o.set_loss_scale_interval(lossScaleInterval);
-
+Status TrainingFlags::checkOptions(const Training &o) const {
   std::string error; // the first error
-  auto expect = [&](bool good, const char *option, const char *what, double found) {
+  auto expect = [&](bool good, const std::string &message) {
     if (!good && error.empty())
-      error = std::string(option) + ": expects " + what + ", got " + CLI::detail::to_string(found);
+      error = message;
   };
-  for (double beta : betas)
-    expect(beta >= 0 && beta < 1, "--betas", "two numbers in [0, 1)", beta);
+  auto belongs = [&](bool given, const char *option, OptimizerInfo::Option kind) {
+    const std::vector<std::string> having = namesOfOptimizers(kind);
+    expect(!given || infoOf(o.optimizer()).has(kind),
+           std::string(option) + ": belongs to --optimizer=" + CLI::detail::join(having, ", ") +
+               "; " + optimizer + " has none");
+  };
+  belongs(!betas.empty(), "--betas", OptimizerInfo::Betas);
+  belongs(epsilon.has_value(), "--eps", OptimizerInfo::Epsilon);
+  belongs(o.momentum() != 0, "--momentum", OptimizerInfo::Momentum);
+  belongs(nesterov, "--nesterov", OptimizerInfo::Nesterov);
+  belongs(alpha.has_value(), "--alpha", OptimizerInfo::Alpha);
+  belongs(centered, "--centered", OptimizerInfo::Centered);
+  belongs(amsgrad, "--amsgrad", OptimizerInfo::AmsGrad);
+  auto fraction = [&](double value, const char *option, const char *what) {
+    expect(value >= 0 && value < 1,
+           std::string(option) + ": expects " + what + ", got " + shown(value));
+  };
+  fraction(o.beta1(), "--betas", "two numbers in [0, 1)");
+  fraction(o.beta2(), "--betas", "two numbers in [0, 1)");
+  fraction(o.momentum(), "--momentum", "a number in [0, 1)");
+  fraction(o.alpha(), "--alpha", "a number in [0, 1)");
+  fraction(o.ema_decay(), "--ema-decay", "a number in [0, 1)");
   int exponent = 0;
-  expect(!(lossScale && lossScale->count()) ||
-             (lossScaleValue >= 1 && std::frexp(lossScaleValue, &exponent) == 0.5),
-         "--initial-loss-scale",
-         "a power of two, at least 1, because small gradients underflow in f16 (remove the option "
-         "for the default)",
-         lossScaleValue);
-  if (error.empty() && nesterov && momentum == 0)
-    error = "--nesterov: expects a --momentum above 0";
-  if (error.empty() && optimizer != "sgd" && momentum != 0)
-    error = "--momentum: belongs to --optimizer=sgd; " + optimizer + " has --betas";
-  if (error.empty() && schedule != "constant" && totalSteps > 0 && totalSteps <= warmup)
-    error = "--lr-decay-steps: expects more than the " + std::to_string(warmup) +
-            " steps of --warmup-steps, got " + std::to_string(totalSteps);
+  expect(!lossScale || (*lossScale >= 1 && std::frexp(*lossScale, &exponent) == 0.5),
+         "--initial-loss-scale: expects a power of two, at least 1, because small gradients "
+         "underflow in f16 (remove the option for the default), got " +
+             shown(lossScale.value_or(0)));
+  expect(!nesterov || o.momentum() > 0, "--nesterov: expects a --momentum above 0");
+  expect(!(o.clip_value() > 0 && o.clip_norm() > 0),
+         "--clip-grad-value: gradients are clipped by value or by norm; remove --max-grad-norm");
+  expect(!o.wsd_decay_steps() || !o.total_steps() ||
+             o.wsd_decay_steps() + o.warmup_steps() <= o.total_steps(),
+         "--lr-wsd-decay-steps: expects at most the " +
+             std::to_string(o.total_steps() - o.warmup_steps()) +
+             " steps between --warmup-steps and --lr-decay-steps, got " +
+             std::to_string(o.wsd_decay_steps()));
+  expect(o.schedule() == Training::CONSTANT || o.total_steps() == 0 ||
+             o.total_steps() > o.warmup_steps(),
+         "--lr-decay-steps: expects more than the " + std::to_string(o.warmup_steps()) +
+             " steps of --warmup-steps, got " + std::to_string(o.total_steps()));
   return error.empty() ? Status::success() : Status(userError(error));
 }
 

@@ -1,12 +1,15 @@
 // Training options of the tools (docs/reference/training.md).
 #pragma once
 
+#include "ScheduleFlags.h"
+
 #include "zorse/Base/Status.h"
 
 #include "bundle.pb.h"
 
 #include <CLI/CLI.hpp>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,31 +18,35 @@ namespace zorse {
 /// Training options as given on the command line. `resolve` fills in defaults that depend on the
 /// optimizer.
 struct TrainingFlags {
-  std::string optimizer = "adamw", schedule = "constant";
-  std::vector<double> betas = {0.9, 0.95};
-  bundle::TrainingOptions options;
+  std::string optimizer = "adamw";
+  std::vector<double> betas;
+  std::optional<double> epsilon, alpha, momentum, weightDecay, clipNorm, clipValue;
+  bool nesterov = false, centered = false, amsgrad = false;
+  double emaDecay = 0;
+  std::vector<std::string> groups; ///< texts of --param-group
+  ScheduleFlags schedule;
   std::vector<CLI::Option *> ofOptimizer; ///< options that select and configure the optimizer,
                                           ///< except the learning rate
-  CLI::Option *learningRateOption = nullptr;
-  CLI::Option *weightDecay = nullptr, *clip = nullptr;
-  double weightDecayValue = 0, clipValue = 0;
-  CLI::Option *lossScale = nullptr;
-  double lossScaleValue = 0;     ///< 0: default of firstLossScale
-  int64_t lossScaleInterval = 0; ///< 0: kLossScaleInterval
-  double learningRate = 3e-4, epsilon = 1e-8, momentum = 0, finalRatio = 0.1;
-  int64_t warmup = 0, totalSteps = 0;
+  std::optional<double> lossScale;        ///< none: default of firstLossScale
+  int64_t lossScaleInterval = 0;          ///< 0: kLossScaleInterval
   uint64_t seed = 0;
-  bool nesterov = false;
 
   void addTo(CLI::App &app);
   bool optimizerGiven() const;
-  bool learningRateGiven() const { return learningRateOption && learningRateOption->count() > 0; }
-  bool clipGiven() const { return clip && clip->count() > 0; }
+  bool learningRateGiven() const { return schedule.learningRate.has_value(); }
+  bool clipGiven() const { return clipNorm || clipValue; }
 
   /// Adds only the options that determine the size of the optimizer states.
   void addStateTo(CLI::App &app);
   /// Errors name the option, the expected value and the value found.
-  Status resolve(bundle::TrainingOptions &options) const;
+  Status resolve(bundle::TrainingOptions &options);
+
+private:
+  /// Adds an option of the optimizer.
+  template <typename Value>
+  CLI::Option *addOfOptimizer(CLI::App &app, const char *name, Value &value,
+                              const std::string &text);
+  Status checkOptions(const bundle::TrainingOptions &options) const;
 };
 
 } // namespace zorse

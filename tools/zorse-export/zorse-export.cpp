@@ -72,7 +72,7 @@ Status list(const std::string &directory) {
 int run(int argc, char **argv) {
   std::string path, output, original, type;
   HubExportOptions hub;
-  bool listing = false;
+  bool listing = false, averages = false;
   CLI::App app{"Writes the parameters of a checkpoint as one safetensors file, into an ONNX file, "
                "or as a directory of the Hugging Face hub."};
   app.add_option("checkpoint", path,
@@ -99,6 +99,8 @@ int run(int argc, char **argv) {
                  "with adapters: base model name in the adapter configuration (default: the "
                  "directory of --hub)")
       ->needs("--hub");
+  app.add_flag("--ema", averages,
+               "write the moving averages of the parameters (zorse-compile --ema-decay)");
   app.add_flag("--list", listing,
                "read and verify every checkpoint of the directory and print the list");
   if (std::optional<int> done = zorse::parseFlags(app, argc, argv, "zorse-export"))
@@ -117,6 +119,8 @@ int run(int argc, char **argv) {
   Result<CheckpointReader> checkpoint = CheckpointReader::open(*found);
   if (checkpoint.failed())
     return report(checkpoint.error());
+  if (Status status = averages ? checkpoint->useAverages() : Status::success(); status.failed())
+    return report(status.error());
   if (Status status =
           checkOverwrites({{"the checkpoint", *found}, {"--onnx", original}, {"--hub", hub.hub}},
                           {{"--output", output}});

@@ -426,8 +426,11 @@ private:
     elements =
         std::min<int64_t>({elements, int64_t(16) << 20, static_cast<int64_t>(options.memory / 64)});
     std::string report = "other costs:";
-    if (Status status = elementwiseCost("update", bundle.summary.update_function_decay(), elements,
-                                        profile.updatePerElement, profile.updateFixed, report);
+    if (bundle.summary.update_rules().empty())
+      return userError(bundle.directory + ": updates no parameter");
+    if (Status status = elementwiseCost("update", bundle.summary.update_rules(0).function(),
+                                        elements, profile.updatePerElement, profile.updateFixed,
+                                        report);
         status.failed())
       return status;
     if (Status status = elementwiseCost("norm", bundle.summary.norm_function(), elements,

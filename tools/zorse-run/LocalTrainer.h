@@ -108,7 +108,7 @@ private:
   /// with 130, launchers would kill the others.
   runtime::Status waitForOutputs();
 
-  runtime::Status writeCheckpoint();
+  runtime::Status writeWeights(const std::string &path, runtime::SavedWeights which);
 
   void tell(std::string message, bool toAll = false);
 

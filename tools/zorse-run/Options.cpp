@@ -1,5 +1,7 @@
 #include "Options.h"
 
+#include "zorse/Bundle/Manifest.h"
+#include "zorse/Support/RegularFile.h"
 #include "zorse/runtime/Data.h"
 #include "zorse/runtime/OutputFile.h"
 #include "zorse/runtime/Overwrites.h"
@@ -14,10 +16,11 @@ using runtime::Status;
 namespace {
 
 std::vector<runtime::NamedPath> outputsOf(const Options &o) {
-  return {{"--metrics-file", o.metrics},    {"--trace", o.trace},
-          {"--html-report", o.page},        {"--json", o.json},
-          {"--save-weights", o.checkpoint}, {"--dump-gradients", o.gradients},
-          {"--dump-losses", o.lossRows},    {"--memory-report", o.memoryReport}};
+  return {{"--metrics-file", o.metrics},      {"--trace", o.trace},
+          {"--html-report", o.page},          {"--json", o.json},
+          {"--save-weights", o.checkpoint},   {"--save-ema", o.averages},
+          {"--dump-gradients", o.gradients},  {"--dump-losses", o.lossRows},
+          {"--memory-report", o.memoryReport}};
 }
 
 /// Outputs, and the folders in which outputs are created.
@@ -116,30 +119,25 @@ runtime::Result<runtime::Bundle> zorse::run::openBundle(const Options &o, runtim
       weights.push_back({"the initial weights", source.file});
   if (Status status = runtime::checkOverwrites(weights, writtenBy(o)); status.failed())
     return status;
+  if (runtime::Result<bundle::TrainingOptions> training =
+          trainingOptions(o, bundle->summary.training());
+      training.failed())
+    return training.error();
+  if (!o.averages.empty() && bundle->summary.training().ema_decay() == 0)
+    return runtime::userError("--save-ema: " + o.bundle +
+                              " keeps no moving average of parameters; compile with --ema-decay");
   return bundle;
 }
 
-bundle::TrainingOptions zorse::run::trainingOptions(const Options &o,
-                                                    const bundle::TrainingOptions &compiled) {
+runtime::Result<bundle::TrainingOptions>
+zorse::run::trainingOptions(const Options &o, const bundle::TrainingOptions &compiled) {
   bundle::TrainingOptions training = compiled;
-  if (o.learningRate)
-    training.set_learning_rate(*o.learningRate);
   if (o.clip)
     training.set_clip_norm(*o.clip);
-  if (o.warmup)
-    training.set_warmup_steps(*o.warmup);
-  if (o.totalSteps)
-    training.set_total_steps(*o.totalSteps);
-  if (o.finalRatio)
-    training.set_final_ratio(*o.finalRatio);
   if (o.seed)
     training.set_seed(*o.seed);
-  if (o.schedule == "constant")
-    training.set_schedule(bundle::TrainingOptions::CONSTANT);
-  if (o.schedule == "linear")
-    training.set_schedule(bundle::TrainingOptions::LINEAR);
-  if (o.schedule == "cosine")
-    training.set_schedule(bundle::TrainingOptions::COSINE);
+  if (Status status = o.schedule.apply(training); status.failed())
+    return status.error();
   return training;
 }
 
@@ -154,16 +152,15 @@ std::string zorse::run::runText(const Options &o, const std::string &dataFingerp
   };
   add("shuffle", o.shuffle);
   add("seed", o.seed);
-  add("lr", o.learningRate);
   add("clip", o.clip);
-  add("final-ratio", o.finalRatio);
-  add("warmup", o.warmup);
-  add("total-steps", o.totalSteps);
+  text << o.schedule.text();
+  if (!o.schedule.file.empty())
+    if (runtime::Result<std::string> table = readRegularFile(o.schedule.file, size_t(64) << 20);
+        !table.failed())
+      text << " schedule-file=" << bundle::sha256(*table);
   for (const auto &[name, value] :
        std::initializer_list<std::pair<const char *, const std::string &>>{
-           {"schedule", o.schedule},
-           {"nonfinite", o.nonFinite},
-           {"snapshots", o.checkpointDirectory}})
+           {"nonfinite", o.nonFinite}, {"snapshots", o.checkpointDirectory}})
     if (!value.empty())
       text << " " << name << "=" << value;
   if (!o.evaluation.empty())
@@ -172,7 +169,7 @@ std::string zorse::run::runText(const Options &o, const std::string &dataFingerp
   if (!o.checkpointDirectory.empty())
     text << " snapshot-every=" << o.saveInterval << " keep-snapshots=" << o.saveTotalLimit
          << " allow-change=" << o.allowChange;
-  if (!o.checkpoint.empty())
+  if (!o.anyWeights().empty())
     text << " checkpoint=yes";
   if (o.shareGpus)
     text << " share-gpus";

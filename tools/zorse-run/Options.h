@@ -1,6 +1,8 @@
 // Command-line options of zorse-run.
 #pragma once
 
+#include "ScheduleFlags.h"
+
 #include "zorse/runtime/Bundle.h"
 #include "zorse/runtime/Generation.h"
 
@@ -21,13 +23,16 @@ struct Options {
   std::string expect;                          ///< required digest of the bundle; empty: any
   uint64_t steps = 0, simulateSteps = 4, evaluateEvery = 0, evaluationBatches = 50;
   std::optional<uint64_t> shuffle, seed;
-  std::optional<double> learningRate, clip, finalRatio;
-  std::optional<int64_t> warmup, totalSteps;
-  std::string schedule, nonFinite;
+  ScheduleFlags schedule;
+  std::optional<double> clip;
+  std::string nonFinite;
   bool evaluate = false; ///< no training: only the loss on `evaluation`
 
   // outputs
-  std::string trace, metrics, tensorboard, page, checkpoint, gradients, lossRows, memoryReport;
+  std::string trace, metrics, tensorboard, page, checkpoint, averages, gradients, lossRows,
+      memoryReport;
+  /// An output file for weights, or an empty path.
+  const std::string &anyWeights() const { return checkpoint.empty() ? averages : checkpoint; }
   uint64_t traceSteps = 20;
   bool quiet = false;
 
@@ -79,8 +84,8 @@ runtime::Result<runtime::Bundle> openBundle(const Options &options,
                                             runtime::BundleUse use = runtime::BundleUse::Execute);
 
 /// Returns the bundle's training options, overridden by those of the run.
-bundle::TrainingOptions trainingOptions(const Options &options,
-                                        const bundle::TrainingOptions &compiled);
+runtime::Result<bundle::TrainingOptions> trainingOptions(const Options &options,
+                                                         const bundle::TrainingOptions &compiled);
 
 /// Returns the options given by --prompt and the other --sample flags.
 /// \param seed  seed of the run

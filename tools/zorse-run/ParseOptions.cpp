@@ -54,22 +54,7 @@ void addRunOptions(CLI::App &app, Options &o, std::string &dataType) {
                  "maximum number of evaluation batches; 0: all (default with --eval-only)")
       ->check(wholeNumber())
       ->capture_default_str();
-  app.add_option("--lr", o.learningRate, "learning rate (default: as compiled)")
-      ->check(finiteNumber());
-  app.add_option("--lr-scheduler-type", o.schedule,
-                 "learning rate schedule: constant, linear or cosine (default: as compiled)")
-      ->check(CLI::IsMember({"constant", "linear", "cosine"}));
-  app.add_option("--warmup-steps", o.warmup,
-                 "steps of linear learning rate warm-up (default: as compiled)")
-      ->check(wholeNumber(INT64_MAX));
-  app.add_option(
-         "--lr-decay-steps", o.totalSteps,
-         "step at which the learning rate decay ends; 0: --max-steps (default: as compiled)")
-      ->check(wholeNumber(INT64_MAX));
-  app.add_option(
-         "--min-lr-ratio", o.finalRatio,
-         "learning rate at the end of the decay, as a fraction of --lr (default: as compiled)")
-      ->check(finiteNumber());
+  o.schedule.addTo(app, "Options", /*compiled=*/true);
   app.add_option("--max-grad-norm", o.clip,
                  "maximum global gradient norm; 0: no clipping (default: as compiled)")
       ->check(finiteNumber());
@@ -85,6 +70,10 @@ void addOutputOptions(CLI::App &app, Options &o) {
   const char *outputs = "Outputs";
   app.add_option("--save-weights", o.checkpoint,
                  "output file for the trained parameters (safetensors, ONNX names)")
+      ->group(outputs);
+  app.add_option("--save-ema", o.averages,
+                 "output file for the moving averages of the parameters (zorse-compile "
+                 "--ema-decay), as --save-weights")
       ->group(outputs);
   app.add_option("--metrics-file", o.metrics, "output file for metrics, one JSON object per step")
       ->group(outputs);
@@ -277,6 +266,13 @@ const char *firstGiven(const CLI::App &app, std::initializer_list<const char *> 
   return nullptr;
 }
 
+const char *firstOfSchedule(const CLI::App &app) {
+  for (const std::string &option : ScheduleFlags::names())
+    if (app.count(option) > 0)
+      return option.c_str();
+  return nullptr;
+}
+
 bool checkSimulation(const CLI::App &app, Options &o) {
   if (app.count("--max-steps") > 0) {
     fprintf(stderr, "error: --simulate: expected --simulate-steps, the number of steps to "
@@ -284,11 +280,11 @@ bool checkSimulation(const CLI::App &app, Options &o) {
     return false;
   }
   o.steps = o.simulateSteps;
-  if (const char *option =
-          firstGiven(app, {"--data", "--eval-data", "--load-weights", "--save-weights",
-                           "--metrics-file", "--tensorboard-dir", "--html-report", "--eval-only",
-                           "--generate-interval", "--dump-gradients", "--dump-losses",
-                           "--memory-report", "--checkpoint-dir", "--spawn", "--throttle"})) {
+  if (const char *option = firstGiven(
+          app, {"--data", "--eval-data", "--load-weights", "--save-weights", "--save-ema",
+                "--metrics-file", "--tensorboard-dir", "--html-report", "--eval-only",
+                "--generate-interval", "--dump-gradients", "--dump-losses", "--memory-report",
+                "--checkpoint-dir", "--spawn", "--throttle"})) {
     fprintf(stderr, "error: --simulate executes nothing and cannot be combined with %s\n", option);
     return false;
   }
@@ -301,12 +297,14 @@ bool checkSimulation(const CLI::App &app, Options &o) {
 }
 
 bool checkEvaluation(const CLI::App &app, Options &o) {
-  if (const char *option = firstGiven(
-          app, {"--max-steps", "--shuffle-seed", "--eval-interval", "--lr", "--lr-scheduler-type",
-                "--warmup-steps", "--lr-decay-steps", "--min-lr-ratio", "--max-grad-norm",
-                "--on-nonfinite", "--save-weights", "--html-report", "--generate-interval",
-                "--dump-gradients", "--dump-losses", "--save-interval", "--resume",
-                "--allow-config-change", "--max-restarts"})) {
+  const char *option =
+      firstGiven(app, {"--max-steps", "--shuffle-seed", "--eval-interval", "--max-grad-norm",
+                       "--on-nonfinite", "--save-weights", "--save-ema", "--html-report",
+                       "--generate-interval", "--dump-gradients", "--dump-losses",
+                       "--save-interval", "--resume", "--allow-config-change", "--max-restarts"});
+  if (!option)
+    option = firstOfSchedule(app);
+  if (option) {
     fprintf(stderr, "error: --eval-only does not train and cannot be combined with %s\n", option);
     return false;
   }

@@ -48,7 +48,7 @@ Status LocalTrainer::createGenerator(ExecutorOptions &options) {
   if (o.generateInterval == 0)
     return Status::success();
   Result<GenerationOptions> generation =
-      generationOptions(o, bundle, trainingOptions(o, bundle.summary.training()).seed());
+      generationOptions(o, bundle, trainingOptions(o, bundle.summary.training())->seed());
   if (generation.failed())
     return generation.error();
   Result<std::unique_ptr<TextGenerator>> made =

@@ -55,7 +55,10 @@ Status LocalTrainer::writeOutputs(const TimeBreakdown &breakdown, std::optional<
     const char *what;
     std::function<Status()> write;
   } const outputs[] = {
-      {o.checkpoint, "weights", [&] { return writeCheckpoint(); }},
+      {o.checkpoint, "weights",
+       [&] { return writeWeights(o.checkpoint, SavedWeights::Parameters); }},
+      {o.averages, "moving averages of weights",
+       [&] { return writeWeights(o.averages, SavedWeights::Averages); }},
       {o.metrics, "metrics", [&] { return process.output->writeMetrics(); }},
       {o.tensorboard, "events for TensorBoard", [&] { return process.output->closeTensorBoard(); }},
       {o.gradients, "gradients", [&] { return gradients.write(o.gradients); }},
@@ -69,13 +72,14 @@ Status LocalTrainer::writeOutputs(const TimeBreakdown &breakdown, std::optional<
       {o.trace, "trace", [&] { return process.output->writeTrace(); }},
   };
   for (const auto &output : outputs) {
-    if (output.path.empty() || (partsFailed && output.path == o.checkpoint))
+    const bool isWeights = output.path == o.checkpoint || output.path == o.averages;
+    if (output.path.empty() || (partsFailed && isWeights))
       continue; // the error has been printed
-    if (unchanged && training.firstStep == 1 && output.path == o.checkpoint) {
+    if (unchanged && training.firstStep == 1 && isWeights) {
       fprintf(stderr,
               "error: %s: not written: no update was applied, so it would hold the initial "
               "parameters\n",
-              o.checkpoint.c_str());
+              output.path.c_str());
       continue;
     }
     // If this process was suspended, the outputs belong to a later start of the job.

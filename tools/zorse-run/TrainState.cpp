@@ -23,7 +23,7 @@ Status LocalTrainer::restore() {
   if (Status status = loadInitial(inCheckpoint ? Initial::Frozen : Initial::All); status.failed())
     return status;
 
-  training.options = trainingOptions(o, bundle.summary.training());
+  training.options = *trainingOptions(o, bundle.summary.training());
   if (Status status = checkTraining(bundle, training.options); status.failed())
     return status;
   if (o.nonFinite == "skip" && commitsByGroup(bundle))
@@ -50,7 +50,7 @@ Status LocalTrainer::restore() {
   runConfig.matrices = *matrices;
   if (o.checkpointDirectory.empty()) // the parameters are distributed: the checkpoint is merged
                                      // from a final snapshot
-    return o.checkpoint.empty() || alone() ? Status::success() : openParts();
+    return o.anyWeights().empty() || alone() ? Status::success() : openParts();
   CheckpointOptions options;
   options.directory = o.checkpointDirectory;
   options.every = o.saveInterval;
@@ -172,7 +172,8 @@ Status LocalTrainer::openParts() {
   std::string answer;
   parts.reset();
   if (process.output) {
-    Result<bundle::DraftDirectory> draft = bundle::DraftDirectory::create(o.checkpoint + ".parts.");
+    Result<bundle::DraftDirectory> draft =
+        bundle::DraftDirectory::create(o.anyWeights() + ".parts.");
     answer = draft.failed() ? draft.message() : "=" + draft->path();
     if (!draft.failed())
       parts = std::move(*draft);
@@ -181,11 +182,11 @@ Status LocalTrainer::openParts() {
   if (made.failed())
     return made.error();
   if (made->front().empty() || made->front()[0] != '=')
-    return userError("--save-weights " + o.checkpoint + ": " + made->front());
+    return userError("--save-weights " + o.anyWeights() + ": " + made->front());
   partsDirectory = made->front().substr(1);
   CheckpointOptions options;
   options.directory = partsDirectory;
-  options.weightsFile = o.checkpoint;
+  options.weightsFile = o.anyWeights();
   return openCheckpoints(options, again);
 }
 
@@ -197,7 +198,7 @@ void LocalTrainer::removeParts() {
 Status LocalTrainer::finishCheckpoints() {
   Status status = checkpoints->finish();
   partsFailed = inParts && status.failed();
-  if (alone() || o.checkpoint.empty() || inParts)
+  if (alone() || o.anyWeights().empty() || inParts)
     return status;
   Result<std::vector<std::string>> failed =
       process.group.allGatherBytes("last checkpoint", status.failed() ? "failed" : "");
@@ -219,9 +220,9 @@ Status LocalTrainer::finishCheckpoints() {
   return status;
 }
 
-Status LocalTrainer::writeCheckpoint() {
+Status LocalTrainer::writeWeights(const std::string &path, SavedWeights which) {
   if (alone())
-    return saveWeights(*executor, bundle, o.checkpoint);
+    return saveWeights(*executor, bundle, path, which);
   std::string directory = inParts ? partsDirectory : o.checkpointDirectory;
   Result<std::vector<CheckpointDirectory>> directories = listCheckpoints(directory);
   if (directories.failed())
@@ -233,12 +234,15 @@ Status LocalTrainer::writeCheckpoint() {
   if (newest == directories->end())
     return userError(directory + ": contains no checkpoint of step " + std::to_string(stepsDone) +
                      "; expected a directory that all ranks share. Nothing was " + "written to " +
-                     o.checkpoint);
+                     path);
   Result<CheckpointReader> checkpoint = CheckpointReader::open(directory + "/" + newest->name);
   if (checkpoint.failed())
     return checkpoint.error();
+  if (which == SavedWeights::Averages)
+    if (Status status = checkpoint->useAverages(); status.failed())
+      return status;
   std::string note;
-  if (Status status = mergeCheckpoint(*checkpoint, o.checkpoint, &note); status.failed())
+  if (Status status = mergeCheckpoint(*checkpoint, path, &note); status.failed())
     return status;
   say(note);
   return Status::success();

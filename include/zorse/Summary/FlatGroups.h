@@ -9,9 +9,10 @@
 namespace zorse {
 
 /// Fills `groups`, and the group and offset of each parameter, from the parameters (name, shape,
-/// type, trainable, decays) and the units that use them. A group never mixes trained and frozen
-/// parameters, element types, types of low-precision copies, or, in groups of devices, readers. In
-/// a group, parameters with weight decay are first. Each parameter is aligned to 512 bytes.
+/// type, trainable, update rule) and the units that use them. A group never mixes trained and
+/// frozen parameters, element types, types of low-precision copies, or, in groups of devices,
+/// readers. In a group, parameters are in the order of their update rules. Each parameter is
+/// aligned to 512 bytes.
 /// \param copies  per parameter, the type in which units read it; unspecified: its own
 void layOutGroups(bundle::ModelSummary &summary, const std::vector<bundle::ElementType> &copies);
 

@@ -5,7 +5,7 @@
 // treated as one head with g S positions.
 #include "CudaEmitters.h"
 
-#include "TensorBuilder.h"
+#include "zorse/Dialect/Zorse/TensorBuilder.h"
 
 #include <limits>
 

@@ -1,7 +1,7 @@
 #include "Decompose.h"
 
-#include "TensorBuilder.h"
 #include "Views.h"
+#include "zorse/Dialect/Zorse/TensorBuilder.h"
 
 #include <cmath>
 
@@ -206,88 +206,6 @@ Value decomposeRope(TensorBuilder &t, RopeOp op) {
   return t.reshape(joined, shape);
 }
 
-/// Scalars of an update, computed once in f64 and used in the element type.
-struct UpdateScalars {
-  TensorBuilder &t;
-  Value like;
-  Value number(double value) { return t.splat(RankedTensorType::get({}, t.b.getF64Type()), value); }
-  Value use(Value scalar) {
-    return t.everywhere(t.cast(scalar, TensorBuilder::elementOf(like)), like);
-  }
-  /// Returns base^exponent for a whole exponent >= 0 and base in [0, 1): the product of base^(2^i)
-  /// over the bits of the exponent. It uses only products, which every processor rounds equally.
-  /// The power functions of libraries differ in the last bit, so results would depend on the device
-  /// that computes the update.
-  Value power(double base, Value exponent) {
-    Value bits = t.make<arith::FPToSIOp>(RankedTensorType::get({}, t.b.getI64Type()), exponent),
-          result = number(1);
-    int64_t bit = 1;
-    for (double factor = base; factor != 0 && bit < int64_t(1) << 53; factor *= factor, bit *= 2) {
-      Value isSet = t.make<arith::CmpIOp>(arith::CmpIPredicate::ne,
-                                          t.make<arith::AndIOp>(bits, t.splat(bits, double(bit))),
-                                          t.splat(bits, 0));
-      result = t.select(isSet, t.mul(result, number(factor)), result);
-    }
-    return t.select(
-        t.make<arith::CmpIOp>(arith::CmpIPredicate::sge, bits, t.splat(bits, double(bit))),
-        number(0),
-        result); // the power has underflowed to 0
-  }
-  Value keep(Value skip, Value old, Value updated) {
-    Value zero = t.splat(skip, 0);
-    Value skipped = t.make<arith::CmpIOp>(arith::CmpIPredicate::ne, skip, zero);
-    return t.select(t.everywhere(skipped, like), old, updated);
-  }
-};
-
-void decomposeSgd(TensorBuilder &t, SgdUpdateOp op) {
-  Value p = op.getParameter();
-  UpdateScalars s{t, p};
-  double momentum = op.getMomentum().convertToDouble(),
-         decay = op.getWeightDecay().convertToDouble();
-  Value g = t.mul(op.getGradient(), s.use(op.getClipFactor()));
-  if (decay != 0)
-    g = t.add(g, t.scale(p, decay));
-  if (Value velocity = op.getVelocity()) {
-    Value next = t.add(t.scale(velocity, momentum), g);
-    // The first update sets the velocity to the gradient.
-    Value first =
-        t.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, op.getOptimizerStep(), s.number(1.0));
-    next = t.select(t.everywhere(first, p), g, next);
-    g = op.getNesterov() ? t.add(g, t.scale(next, momentum)) : next;
-    op.getNewVelocity().replaceAllUsesWith(s.keep(op.getSkip(), velocity, next));
-  }
-  Value updated = t.sub(p, t.mul(g, s.use(op.getLearningRate())));
-  op.getNewParameter().replaceAllUsesWith(s.keep(op.getSkip(), p, updated));
-}
-
-void decomposeAdam(TensorBuilder &t, AdamUpdateOp op) {
-  Value p = op.getParameter();
-  UpdateScalars s{t, p};
-  double beta1 = op.getBeta1().convertToDouble(), beta2 = op.getBeta2().convertToDouble(),
-         decay = op.getWeightDecay().convertToDouble();
-  Value step = op.getOptimizerStep(), rate = op.getLearningRate(), one = s.number(1.0);
-  auto correction = [&](double beta) { return t.sub(one, s.power(beta, step)); };
-  Value g = t.mul(op.getGradient(), s.use(op.getClipFactor()));
-  Value decayed = p;
-  if (decay != 0 && op.getDecoupled())
-    decayed = t.mul(p, s.use(t.sub(one, t.mul(rate, s.number(decay)))));
-  else if (decay != 0)
-    g = t.add(g, t.scale(p, decay));
-  Value m = t.add(op.getFirstMoment(), t.scale(t.sub(g, op.getFirstMoment()), 1 - beta1));
-  Value v = t.add(t.scale(op.getSecondMoment(), beta2), t.mul(t.scale(g, 1 - beta2), g));
-  const double epsilon = op.getEpsilon().convertToDouble();
-  Value corrected = s.use(t.sqrt(correction(beta2)));
-  Value denominator = op.getEpsilonBeforeBiasCorrection()
-                          ? t.div(t.plus(t.sqrt(v), epsilon), corrected)
-                          : t.plus(t.div(t.sqrt(v), corrected), epsilon);
-  Value updated =
-      t.sub(decayed, t.mul(s.use(t.div(rate, correction(beta1))), t.div(m, denominator)));
-  op.getNewParameter().replaceAllUsesWith(s.keep(op.getSkip(), p, updated));
-  op.getNewFirstMoment().replaceAllUsesWith(s.keep(op.getSkip(), op.getFirstMoment(), m));
-  op.getNewSecondMoment().replaceAllUsesWith(s.keep(op.getSkip(), op.getSecondMoment(), v));
-}
-
 /// Turns a reduction over several trailing dimensions into a reduction over one. A reduction of
 /// unit dimensions only becomes a reshape.
 Value regroupReduce(TensorBuilder &t, ReduceOp op) {
@@ -387,10 +305,6 @@ void zorse::codegen::decomposeRowOps(func::FuncOp function) {
       decomposeRmsNorm(t, norm);
     else if (auto loss = dyn_cast<CrossEntropyOp>(op))
       decomposeCrossEntropy(t, loss);
-    else if (auto update = dyn_cast<SgdUpdateOp>(op))
-      decomposeSgd(t, update);
-    else if (auto update = dyn_cast<AdamUpdateOp>(op))
-      decomposeAdam(t, update);
     else
       continue;
     op->erase();

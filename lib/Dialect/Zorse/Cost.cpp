@@ -87,8 +87,6 @@ double CrossEntropyGradOp::getFlops() { return elements(getLogits()) * (kSpecial
 double DropoutOp::getFlops() { return elements(getX()) * kSpecialFunction; }
 double RunningStatOp::getFlops() { return elements(getY()); }
 double RoundOp::getFlops() { return elements(getY()); }
-double SgdUpdateOp::getFlops() { return elements(getParameter()) * 8; }
-double AdamUpdateOp::getFlops() { return elements(getParameter()) * 20; }
 
 // These operations only change the type or the role of the same bytes.
 SmallVector<Value> ReshapeOp::getTouchedValues() { return {}; }

@@ -6,6 +6,8 @@
 #include "Interpret.h"
 #include "Roles.h"
 
+#include "zorse/Base/Patterns.h"
+
 #include <algorithm>
 
 using namespace mlir;
@@ -55,17 +57,16 @@ static std::vector<std::string> asPatterns(const std::vector<std::string> &names
   return patterns;
 }
 
-/// The user's choice for a name. An exact name takes precedence over patterns, and a longer pattern
-/// over a shorter one.
+/// The user's choice for a name.
 std::optional<TrainableChoice> zorse::onnx_import::forced(const ImportState &state,
                                                           const std::string &name) {
-  if (auto exact = state.options.trainable.find(name); exact != state.options.trainable.end())
-    return exact->second;
-  const std::pair<const std::string, TrainableChoice> *best = nullptr;
-  for (const auto &entry : state.options.trainable)
-    if (matches(entry.first, name) && (!best || entry.first.size() > best->first.size()))
-      best = &entry;
-  return best ? std::optional(best->second) : std::nullopt;
+  std::vector<std::string> patterns;
+  patterns.reserve(state.options.trainable.size());
+  for (const auto &[pattern, choice] : state.options.trainable)
+    patterns.push_back(pattern);
+  const int deciding = decidingPattern(patterns, name);
+  return deciding < 0 ? std::nullopt
+                      : std::optional(state.options.trainable.at(patterns[deciding]));
 }
 
 /// The elements as doubles. Empty if there are more than `max` or the bytes are not available.

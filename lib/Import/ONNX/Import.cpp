@@ -7,6 +7,8 @@
 #include "Losses.h"
 #include "TrainingFile.h"
 
+#include "zorse/Base/Patterns.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -55,8 +57,9 @@ LogicalResult zorse::onnx_import::checkNames(ImportState &state) {
   initializerNames.erase(std::unique(initializerNames.begin(), initializerNames.end()),
                          initializerNames.end());
   for (auto &[name, choice] : state.options.trainable)
-    if (llvm::none_of(initializerNames,
-                      [&name = name](const std::string &other) { return matches(name, other); }))
+    if (llvm::none_of(initializerNames, [&name = name](const std::string &other) {
+          return matchesPattern(name, other);
+        }))
       return error(state, "no initializer is called '" + name + "', which is to be " +
                               (choice == TrainableChoice::Train ? "trained" : "frozen") +
                               "; there are: " + similar(initializerNames, name));

@@ -16,29 +16,6 @@ using llvm::StringRef;
 static constexpr const char *kKey = "zorse.metadata", *kOldKey = "zorse.facts";
 static constexpr int64_t kVersion = 1;
 
-bool zorse::onnx_import::matches(const std::string &pattern, const std::string &name) {
-  // Position of the last star, and the end of the text it matches so far. On a mismatch, the star
-  // matches one more character.
-  size_t p = 0, n = 0, star = std::string::npos, taken = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      taken = n;
-    } else if (p < pattern.size() && pattern[p] == name[n]) {
-      ++p;
-      ++n;
-    } else if (star != std::string::npos) {
-      p = star + 1;
-      n = ++taken;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*')
-    ++p;
-  return p == pattern.size();
-}
-
 template <typename Properties>
 static const std::string *property(const Properties &properties, StringRef end) {
   for (const onnx::StringPair &entry : properties)

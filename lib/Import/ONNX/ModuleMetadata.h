@@ -67,7 +67,4 @@ struct ModuleMetadata {
 /// Returns an error if the property exists but is not valid.
 Result<ModuleMetadata> readModuleMetadata(const onnx::Model &model);
 
-/// Whether `pattern` matches the whole of `name`. Each * matches any characters.
-bool matches(const std::string &pattern, const std::string &name);
-
 } // namespace zorse::onnx_import

@@ -96,22 +96,18 @@ private:
     const int64_t h = shape.hidden, kv = h / shape.heads * shape.kvHeads;
     switch (kind) {
     case ShapeClass::Embedding:
-      return {{"embedding", {shape.vocabulary, h}, true}};
+      return {{"embedding", {shape.vocabulary, h}}};
     case ShapeClass::Attention:
-      return {{"norm", {h}, false},
-              {"q", {h, h}, true},
-              {"k", {h, kv}, true},
-              {"v", {h, kv}, true},
-              {"o", {h, h}, true}};
+      return {{"norm", {h}}, {"q", {h, h}}, {"k", {h, kv}}, {"v", {h, kv}}, {"o", {h, h}}};
     case ShapeClass::Mlp:
-      return {{"norm", {h}, false},
-              {"gate", {h, shape.ffn}, true},
-              {"up", {h, shape.ffn}, true},
-              {"down", {shape.ffn, h}, true}};
+      return {{"norm", {h}},
+              {"gate", {h, shape.ffn}},
+              {"up", {h, shape.ffn}},
+              {"down", {shape.ffn, h}}};
     case ShapeClass::Head:
       break;
     }
-    return {{"norm", {h}, false}, {"head", {h, shape.vocabulary}, true}};
+    return {{"norm", {h}}, {"head", {h, shape.vocabulary}}};
   }
 
   /// Norms, residuals and boundary values are whole.

@@ -198,7 +198,7 @@ private:
       const uint32_t id = ids.emplace(name, static_cast<uint32_t>(ids.size())).first->second;
       std::vector<Parameter> parameters;
       if (of.elements > 0)
-        parameters.push_back({"weights", {of.elements}, true});
+        parameters.push_back({"weights", {of.elements}});
       addUnit(name + " " + std::to_string(counts[name]++), id, work, parameters, splits);
       gradient = gradient || of.elements > 0;
       needs.push_back(gradient);

@@ -85,7 +85,6 @@ void SummaryBuilder::addUnit(const std::string &name, uint32_t classId, const Wo
       parameter->add_shape(dim);
     parameter->set_type(bundle::F32);
     parameter->set_trainable(true);
-    parameter->set_decays(p.decays);
     copies.push_back(isHalf(out.compute_type()) ? out.compute_type()
                                                 : bundle::ELEMENT_TYPE_UNSPECIFIED);
   }
@@ -118,8 +117,10 @@ void SummaryBuilder::finish(double lossTermsPerRow) {
                                                         {Expression::number(lossTermsPerRow),
                                                          Expression::samples()})})
                        .print());
-  out.set_update_function_decay(functions);
-  out.set_update_function_plain(functions + 1);
+  bundle::UpdateRule &rule = *out.add_update_rules();
+  rule.set_name("decay");
+  rule.set_function(functions);
+  rule.set_learning_rate_scale(1);
   out.set_norm_function(functions + 2);
   out.set_sum_loss_function(functions + 3);
   out.set_clip_and_check_function(functions + 4);

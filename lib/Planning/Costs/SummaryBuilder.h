@@ -26,7 +26,6 @@ protected:
   struct Parameter {
     std::string name;
     std::vector<int64_t> shape;
-    bool decays;
   };
 
   bundle::GraphInput &addInput(const std::string &name, const std::string &role,

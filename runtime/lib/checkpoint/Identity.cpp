@@ -3,9 +3,13 @@
 #include "Json.h"
 
 #include "zorse/Bundle/ContentHash.h"
+#include "zorse/Summary/Optimizers.h"
 #include "zorse/runtime/LearningRate.h"
 
+#include <google/protobuf/text_format.h>
+
 #include <cstdio>
+#include <tuple>
 
 using namespace zorse;
 using namespace zorse::runtime;
@@ -13,34 +17,24 @@ using Options = bundle::TrainingOptions;
 
 namespace {
 
-constexpr std::pair<Options::Optimizer, const char *> kOptimizers[] = {
-    {Options::OPTIMIZER_UNSPECIFIED, "none"},
-    {Options::SGD, "sgd"},
-    {Options::ADAM, "adam"},
-    {Options::ADAMW, "adamw"}};
-constexpr std::pair<Options::Schedule, const char *> kSchedules[] = {
-    {Options::SCHEDULE_UNSPECIFIED, "none"},
-    {Options::CONSTANT, "constant"},
-    {Options::LINEAR, "linear"},
-    {Options::COSINE, "cosine"}};
-
-template <typename T, size_t n>
-const char *nameOf(const std::pair<T, const char *> (&names)[n], T value) {
-  for (const auto &[known, name] : names)
-    if (known == value)
-      return name;
-  return "none";
+std::string storedName(Options::Optimizer optimizer) {
+  return optimizer == Options::OPTIMIZER_UNSPECIFIED ? "none" : infoOf(optimizer).name;
 }
 
-template <typename T, size_t n>
-T valueOf(const std::pair<T, const char *> (&names)[n], JsonFields &fields, const char *field) {
+std::string storedName(Options::Schedule schedule) {
+  return schedule == Options::SCHEDULE_UNSPECIFIED ? "none" : zorse::nameOf(schedule);
+}
+
+/// The value of an enum with this name; fails the fields if there is none.
+template <typename Enum>
+Enum valueOf(const google::protobuf::EnumDescriptor *of, JsonFields &fields, const char *field) {
   std::string text;
   fields.text(field, text);
-  for (const auto &[value, name] : names)
-    if (text == name)
+  for (int i = 0; i < of->value_count(); ++i)
+    if (const auto value = static_cast<Enum>(of->value(i)->number()); text == storedName(value))
       return value;
   fields.fail(std::string("'") + field + "' is the unknown '" + text + "'");
-  return names[0].first;
+  return Enum(0);
 }
 
 std::string shown(double value) {
@@ -56,10 +50,33 @@ std::string shown(const std::optional<uint64_t> &value) {
   return value ? std::to_string(*value) : "none";
 }
 
+/// The options that have no separate field in an index, without those that have no effect.
+Options otherOptions(const Options &training) {
+  const OptimizerInfo &info = infoOf(training.optimizer());
+  Options others;
+  if (info.has(OptimizerInfo::Alpha))
+    others.set_alpha(training.alpha());
+  others.set_centered(training.centered());
+  others.set_amsgrad(training.amsgrad());
+  others.set_clip_value(training.clip_value());
+  others.set_ema_decay(training.ema_decay());
+  if (training.schedule() == Options::POLYNOMIAL)
+    others.set_decay_power(training.decay_power());
+  if (training.schedule() == Options::COSINE_WITH_RESTARTS)
+    others.set_cycles(training.cycles());
+  if (training.schedule() == Options::WARMUP_STABLE_DECAY) {
+    others.set_wsd_decay_steps(training.wsd_decay_steps());
+    others.set_wsd_decay_style(training.wsd_decay_style());
+  }
+  if (training.schedule() == Options::TABLE)
+    *others.mutable_points() = training.points();
+  *others.mutable_parameter_groups() = training.parameter_groups();
+  return others;
+}
+
 /// The last step of the decay; 0 if it has no effect.
 uint64_t decayEnd(const RunConfig &runConfig) {
-  if (runConfig.training.schedule() != Options::LINEAR &&
-      runConfig.training.schedule() != Options::COSINE)
+  if (!hasEnd(runConfig.training.schedule()))
     return 0;
   return runConfig.training.total_steps() > 0 ? uint64_t(runConfig.training.total_steps())
                                               : runConfig.steps;
@@ -93,7 +110,7 @@ nlohmann::ordered_json zorse::runtime::runConfigJson(const RunConfig &runConfig)
     json["matrix_libraries"] = runConfig.matrices;
   if (runConfig.shuffle)
     json["shuffle"] = *runConfig.shuffle;
-  json["training"] = {{"optimizer", nameOf(kOptimizers, t.optimizer())},
+  json["training"] = {{"optimizer", storedName(t.optimizer())},
                       {"learning_rate", t.learning_rate()},
                       {"momentum", t.momentum()},
                       {"beta1", t.beta1()},
@@ -101,7 +118,7 @@ nlohmann::ordered_json zorse::runtime::runConfigJson(const RunConfig &runConfig)
                       {"epsilon", t.epsilon()},
                       {"weight_decay", t.weight_decay()},
                       {"clip_norm", t.clip_norm()},
-                      {"schedule", nameOf(kSchedules, t.schedule())},
+                      {"schedule", storedName(t.schedule())},
                       {"warmup_steps", t.warmup_steps()},
                       {"total_steps", t.total_steps()},
                       {"final_ratio", t.final_ratio()},
@@ -109,6 +126,8 @@ nlohmann::ordered_json zorse::runtime::runConfigJson(const RunConfig &runConfig)
                       {"nesterov", t.nesterov()}};
   if (t.epsilon_before_bias_correction())
     json["training"]["plain_epsilon"] = true;
+  if (const std::string text = otherOptions(t).ShortDebugString(); !text.empty())
+    json["training"]["others"] = text;
   return json;
 }
 
@@ -150,8 +169,9 @@ RunConfig zorse::runtime::parseRunConfig(const nlohmann::json &json, const std::
     options.signedNumber(name, value, 0, INT64_MAX);
     (t.*set)(value);
   };
-  t.set_optimizer(valueOf(kOptimizers, options, "optimizer"));
-  t.set_schedule(valueOf(kSchedules, options, "schedule"));
+  t.set_optimizer(
+      valueOf<Options::Optimizer>(Options::Optimizer_descriptor(), options, "optimizer"));
+  t.set_schedule(valueOf<Options::Schedule>(Options::Schedule_descriptor(), options, "schedule"));
   real("learning_rate", &Options::set_learning_rate);
   real("momentum", &Options::set_momentum);
   real("beta1", &Options::set_beta1);
@@ -163,6 +183,16 @@ RunConfig zorse::runtime::parseRunConfig(const nlohmann::json &json, const std::
   truth("nesterov", &Options::set_nesterov);
   if (training->is_object() && training->contains("plain_epsilon")) // absent if it is the default
     truth("plain_epsilon", &Options::set_epsilon_before_bias_correction);
+  if (training->is_object() && training->contains("others")) {
+    std::string text;
+    Options others;
+    options.text("others", text);
+    if (!google::protobuf::TextFormat::ParseFromString(text, &others))
+      options.fail("'others' is not a text of training options");
+    others.set_optimizer(t.optimizer());
+    others.set_schedule(t.schedule());
+    t.MergeFrom(otherOptions(others));
+  }
   count("warmup_steps", &Options::set_warmup_steps);
   count("total_steps", &Options::set_total_steps);
   uint64_t seed = 0;
@@ -194,18 +224,24 @@ std::vector<Difference> zorse::runtime::differences(const RunConfig &before, con
   text("shuffle", shown(before.shuffle), shown(now.shuffle));
   text("data", before.data, now.data);
   number("samples an epoch", before.samplesPerEpoch, now.samplesPerEpoch);
-  text("optimizer", nameOf(kOptimizers, a.optimizer()), nameOf(kOptimizers, b.optimizer()));
-  real("momentum", a.momentum(), b.momentum());
+  text("optimizer", storedName(a.optimizer()), storedName(b.optimizer()));
+  const OptimizerInfo &info = infoOf(b.optimizer()); // other options have no effect
+  if (info.has(OptimizerInfo::Momentum))
+    real("momentum", a.momentum(), b.momentum());
   text("nesterov", a.nesterov() ? "yes" : "no", b.nesterov() ? "yes" : "no");
   text("epsilon", a.epsilon_before_bias_correction() ? "before the correction" : "as in PyTorch",
        b.epsilon_before_bias_correction() ? "before the correction" : "as in PyTorch");
-  real("beta1", a.beta1(), b.beta1());
-  real("beta2", a.beta2(), b.beta2());
-  real("epsilon", a.epsilon(), b.epsilon());
+  if (info.has(OptimizerInfo::Betas)) {
+    real("beta1", a.beta1(), b.beta1());
+    real("beta2", a.beta2(), b.beta2());
+  }
+  if (info.has(OptimizerInfo::Epsilon))
+    real("epsilon", a.epsilon(), b.epsilon());
   real("weight decay", a.weight_decay(), b.weight_decay());
+  text("other options", otherOptions(a).ShortDebugString(), otherOptions(b).ShortDebugString());
   real("clip", a.clip_norm(), b.clip_norm());
   real("learning rate", a.learning_rate(), b.learning_rate());
-  text("schedule", nameOf(kSchedules, a.schedule()), nameOf(kSchedules, b.schedule()));
+  text("schedule", storedName(a.schedule()), storedName(b.schedule()));
   number("warm-up steps", uint64_t(a.warmup_steps()), uint64_t(b.warmup_steps()));
   if (!onlyLonger(before, now))
     number("last step of the decay", decayEnd(before), decayEnd(now));
@@ -222,7 +258,7 @@ std::string zorse::runtime::explainDecay(const RunConfig &before, const RunConfi
     std::snprintf(text, sizeof text, "%.3g", learningRate(run.training, step + 1, run.steps));
     return std::string(text);
   };
-  return std::string("the ") + nameOf(kSchedules, now.training.schedule()) +
+  return "the " + storedName(now.training.schedule()) +
          " decay of the learning rate ends with the run, at step " + std::to_string(decayEnd(now)) +
          " now and at step " + std::to_string(decayEnd(before)) +
          " in the checkpoint's run: step " + std::to_string(step + 1) + " has the learning rate " +
@@ -240,8 +276,10 @@ std::string zorse::runtime::listed(const std::vector<Difference> &differences) {
 }
 
 bool zorse::runtime::sameMoments(const Options &before, const Options &now) {
-  auto adam = [](const Options &options) {
-    return options.optimizer() == Options::ADAM || options.optimizer() == Options::ADAMW;
+  auto kind = [](const Options &options) {
+    const bool adam = options.optimizer() == Options::ADAM;
+    return std::make_tuple(adam ? Options::ADAMW : options.optimizer(), options.amsgrad(),
+                           options.centered(), options.momentum() > 0, options.ema_decay() > 0);
   };
-  return adam(before) ? adam(now) : before.optimizer() == now.optimizer();
+  return kind(before) == kind(now);
 }

@@ -31,8 +31,8 @@ std::string explainDecay(const RunConfig &before, const RunConfig &now, uint64_t
 /// One line per difference: "batch: 16 in the snapshot, 32 here".
 std::string listed(const std::vector<Difference> &differences);
 
-/// Whether the moments of one run can be used in the other: true between Adam and AdamW, false for
-/// SGD.
+/// Whether the optimizer states of one run can be used in the other: equal kinds of states, such as
+/// those of Adam and AdamW.
 bool sameMoments(const bundle::TrainingOptions &before, const bundle::TrainingOptions &now);
 
 } // namespace zorse::runtime

@@ -8,12 +8,19 @@
 
 using namespace zorse::runtime;
 
+Status CheckpointReader::useAverages() {
+  if (index_.runConfig.training.ema_decay() == 0 || index_.moments == 0)
+    return userError(path_ + ": has no moving average of parameters; compile with --ema-decay");
+  stored_ = int32_t(index_.moments) - 1;
+  return Status::success();
+}
+
 Status CheckpointReader::readStored(uint32_t number, StoredType type, std::byte *target) const {
   const CheckpointParameter &parameter = index_.parameters[number];
   if (parameter.permutation.empty())
-    return readTensor(number, -1, type, target);
+    return readTensor(number, stored_, type, target);
   std::vector<std::byte> compiled(size_t(parameter.elements()) * bytesOf(type));
-  if (Status status = readTensor(number, -1, type, compiled.data()); status.failed())
+  if (Status status = readTensor(number, stored_, type, compiled.data()); status.failed())
     return status;
   std::vector<int64_t> inverse(parameter.permutation.size());
   for (size_t d = 0; d < inverse.size(); ++d)

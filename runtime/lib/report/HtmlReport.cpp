@@ -2,6 +2,8 @@
 
 #include "zorse/Base/Format.h"
 #include "zorse/Html/Page.h"
+#include "zorse/Summary/Optimizers.h"
+#include "zorse/runtime/LearningRate.h"
 #include "zorse/runtime/OutputFile.h"
 
 #include <nlohmann/json.hpp>
@@ -101,38 +103,35 @@ std::string table(const Rows &rows) {
 /// The training options that affect the optimizer and the schedule of the run.
 Rows hyperParameters(const Bundle &bundle, const RunSummary &run) {
   const bundle::TrainingOptions &t = run.training;
-  std::string optimizer = bundle::TrainingOptions::Optimizer_Name(t.optimizer()),
-              schedule = bundle::TrainingOptions::Schedule_Name(t.schedule());
-  for (std::string *name : {&optimizer, &schedule})
-    std::transform(name->begin(), name->end(), name->begin(),
-                   [](unsigned char c) { return std::tolower(c); });
-  const bool decays = t.schedule() == bundle::TrainingOptions::LINEAR ||
-                      t.schedule() == bundle::TrainingOptions::COSINE,
-             adam = t.optimizer() != bundle::TrainingOptions::SGD;
+  const OptimizerInfo &info = infoOf(t.optimizer());
   Rows rows = {
       {"batch",
        std::to_string(bundle.samples()) +
            (bundle.sequence > 0 ? " samples of " + std::to_string(bundle.sequence) + " tokens"
                                 : " samples")},
-      {"optimizer", optimizer},
+      {"optimizer", info.name},
       {"learning rate", number(t.learning_rate())},
       {"schedule",
-       schedule +
+       nameOf(t.schedule()) +
            (t.warmup_steps() > 0 ? ", warm-up over " + std::to_string(t.warmup_steps()) + " steps"
                                  : "") +
-           (decays
+           (hasEnd(t.schedule())
                 ? ", decay until step " +
                       std::to_string(t.total_steps() > 0 ? uint64_t(t.total_steps()) : run.steps) +
                       " to " + number(t.final_ratio()) + " of it"
                 : "")}};
-  if (adam)
-    rows.push_back({"betas, epsilon",
-                    number(t.beta1()) + ", " + number(t.beta2()) + ", " + number(t.epsilon())});
-  else
+  if (info.has(OptimizerInfo::Betas))
+    rows.push_back({"betas", number(t.beta1()) + ", " + number(t.beta2())});
+  if (info.has(OptimizerInfo::Epsilon))
+    rows.push_back({"epsilon", number(t.epsilon())});
+  if (info.has(OptimizerInfo::Alpha))
+    rows.push_back({"alpha", number(t.alpha())});
+  if (info.has(OptimizerInfo::Momentum))
     rows.push_back({"momentum", number(t.momentum()) + (t.nesterov() ? " (Nesterov)" : "")});
   rows.push_back({"weight decay", number(t.weight_decay())});
-  rows.push_back(
-      {"gradient clipping", t.clip_norm() > 0 ? "norm " + number(t.clip_norm()) : "none"});
+  rows.push_back({"gradient clipping", t.clip_norm() > 0    ? "norm " + number(t.clip_norm())
+                                       : t.clip_value() > 0 ? "value " + number(t.clip_value())
+                                                            : "none"});
   rows.push_back({"precision", bundle.precision});
   rows.push_back(
       {"seed, shuffle", std::to_string(t.seed()) + ", " +

@@ -131,11 +131,21 @@ struct Piece {
   uint64_t offset(int64_t element) const { return uint64_t(element - begin) * elementBytes; }
 };
 
-std::vector<std::vector<Piece>> parameterPieces(const Executor &executor, const Bundle &bundle) {
+/// \param which  of trainable groups; frozen groups have parameters only
+std::vector<std::vector<Piece>> parameterPieces(const Executor &executor, const Bundle &bundle,
+                                                SavedWeights which = SavedWeights::Parameters) {
   std::vector<std::vector<Piece>> pieces(bundle.summary.groups_size());
+  auto wanted = [&](const bundle::Value &value) {
+    const bool average = which == SavedWeights::Averages &&
+                         (value.kind() == bundle::Value::MOMENTS ||
+                          bundle.summary.groups(int(value.id())).trainable());
+    return average ? value.kind() == bundle::Value::MOMENTS &&
+                         value.cut() + 1 == bundle.summary.moments()
+                   : value.kind() == bundle::Value::PARAMETERS;
+  };
   for (uint32_t device : executor.devices())
     for (const bundle::PersistentState &state : bundle.programs[device].state())
-      if (state.value().kind() == bundle::Value::PARAMETERS)
+      if (wanted(state.value()))
         pieces[state.value().id()].push_back({device, state.value().begin(), state.value().end(),
                                               &state.region(), elementBytes(state.type())});
   for (auto &group : pieces)
@@ -385,8 +395,8 @@ Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle,
 }
 
 Status zorse::runtime::saveWeights(const Executor &executor, const Bundle &bundle,
-                                   const std::string &path) {
-  std::vector<std::vector<Piece>> pieces = parameterPieces(executor, bundle);
+                                   const std::string &path, SavedWeights which) {
+  std::vector<std::vector<Piece>> pieces = parameterPieces(executor, bundle, which);
   std::vector<SafetensorsItem> items;
   std::optional<Error> trouble;                  // error while items are written
   std::map<std::string, std::vector<int>> parts; // parameters by the name in the file

@@ -23,7 +23,7 @@
 // CHECK: argument state0: update, 4 per row bytes
 // CHECK: argument state1: read, 4 per row bytes
 // CHECK-NOT: argument workspace
-// CHECK: kernel {{.*}}(state1, scalars[64], state0, scalars[16], state2, state3, {{.*}}) iterations 1 per row
+// CHECK: kernel {{.*}}(state1, scalars[64], state0, {{.*}}state2, {{.*}}) iterations 1 per row
 // CHECK-NOT: kernel
 
 // KERNEL: // kernel {{[0-9]+}} addf
@@ -79,8 +79,32 @@ module {
       return %17, %19, %18, %dweight, %dbias, %14, %1 : tensor<?x64x64xf32>, tensor<64xf32>, tensor<192xf32>, tensor<64xf32>, tensor<64xf32>, tensor<192x64xf32>, tensor<64x64xf32>
     }
   }
-  func.func @update.decay(%arg0: tensor<?xf32> {zorse.argument = #zorse.argument<state, 0>}, %arg1: tensor<?xf32> {zorse.argument = #zorse.argument<state, 1>}, %arg2: tensor<?xf32> {zorse.argument = #zorse.argument<state, 2>}, %arg3: tensor<?xf32> {zorse.argument = #zorse.argument<state, 3>}, %arg4: tensor<f64> {zorse.argument = #zorse.argument<scalars, 0, learning_rate>}, %arg5: tensor<f64> {zorse.argument = #zorse.argument<scalars, 0, clip_factor>}, %arg6: tensor<i64> {zorse.argument = #zorse.argument<scalars, 0, skip>}, %arg7: tensor<f64> {zorse.argument = #zorse.argument<optimizer_step, 0>}) -> (tensor<?xf32> {zorse.argument = #zorse.argument<state, 0>}, tensor<?xf32> {zorse.argument = #zorse.argument<state, 2>}, tensor<?xf32> {zorse.argument = #zorse.argument<state, 3>}) {
-    %new_parameter, %new_first_moment, %new_second_moment = zorse.adam_update %arg0, %arg1, %arg2, %arg3, %arg4, %arg5, %arg6, %arg7 {beta1 = 9.000000e-01 : f64, beta2 = 0.99899999999999999 : f64, decoupled, epsilon = 1.000000e-08 : f64, weight_decay = 1.000000e-01 : f64} : (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>)
-    return %new_parameter, %new_first_moment, %new_second_moment : tensor<?xf32>, tensor<?xf32>, tensor<?xf32>
+  func.func @update.decay(%main_graph: tensor<?xf32> {zorse.argument = #zorse.argument<state, 0>}, %main_graph_0: tensor<?xf32> {zorse.argument = #zorse.argument<state, 1>}, %main_graph_1: tensor<?xf32> {zorse.argument = #zorse.argument<state, 2>}, %main_graph_2: tensor<f64> {zorse.argument = #zorse.argument<scalars, 0, learning_rate>}, %main_graph_3: tensor<f64> {zorse.argument = #zorse.argument<scalars, 0, clip_factor>}, %main_graph_4: tensor<i64> {zorse.argument = #zorse.argument<scalars, 0, skip>}, %main_graph_5: tensor<f64> {zorse.argument = #zorse.argument<optimizer_step, 0>}) -> (tensor<?xf32> {zorse.argument = #zorse.argument<state, 0>}, tensor<?xf32> {zorse.argument = #zorse.argument<state, 2>}) {
+    %main_graph_6 = arith.truncf %main_graph_3 : tensor<f64> to tensor<f32>
+    %main_graph_7 = zorse.broadcast %main_graph_6 dims [] : tensor<f32> -> tensor<?xf32>
+    %main_graph_8 = arith.mulf %main_graph_0, %main_graph_7 : tensor<?xf32>
+    %main_graph_9 = arith.constant dense<1.000000e-01> : tensor<f32>
+    %main_graph_10 = zorse.broadcast %main_graph_9 dims [] : tensor<f32> -> tensor<?xf32>
+    %main_graph_11 = arith.mulf %main_graph, %main_graph_10 : tensor<?xf32>
+    %main_graph_12 = arith.addf %main_graph_8, %main_graph_11 : tensor<?xf32>
+    %main_graph_13 = arith.constant dense<1.000000e+00> : tensor<f64>
+    %main_graph_14 = arith.cmpf oeq, %main_graph_5, %main_graph_13 : tensor<f64>
+    %main_graph_15 = zorse.broadcast %main_graph_14 dims [] : tensor<i1> -> tensor<?xi1>
+    %main_graph_16 = arith.constant dense<0.899999976> : tensor<f32>
+    %main_graph_17 = zorse.broadcast %main_graph_16 dims [] : tensor<f32> -> tensor<?xf32>
+    %main_graph_18 = arith.mulf %main_graph_1, %main_graph_17 : tensor<?xf32>
+    %main_graph_19 = arith.addf %main_graph_18, %main_graph_12 : tensor<?xf32>
+    %main_graph_20 = arith.select %main_graph_15, %main_graph_12, %main_graph_19 : tensor<?xi1>, tensor<?xf32>
+    %main_graph_21 = arith.truncf %main_graph_2 : tensor<f64> to tensor<f32>
+    %main_graph_22 = zorse.broadcast %main_graph_21 dims [] : tensor<f32> -> tensor<?xf32>
+    %main_graph_23 = arith.mulf %main_graph_20, %main_graph_22 : tensor<?xf32>
+    %main_graph_24 = arith.subf %main_graph, %main_graph_23 : tensor<?xf32>
+    %main_graph_25 = arith.constant dense<0> : tensor<i64>
+    %main_graph_26 = arith.cmpi ne, %main_graph_4, %main_graph_25 : tensor<i64>
+    %main_graph_27 = zorse.broadcast %main_graph_26 dims [] : tensor<i1> -> tensor<?xi1>
+    %main_graph_28 = arith.select %main_graph_27, %main_graph, %main_graph_24 : tensor<?xi1>, tensor<?xf32>
+    %main_graph_29 = zorse.broadcast %main_graph_26 dims [] : tensor<i1> -> tensor<?xi1>
+    %main_graph_30 = arith.select %main_graph_29, %main_graph_1, %main_graph_20 : tensor<?xi1>, tensor<?xf32>
+    return %main_graph_28, %main_graph_30 : tensor<?xf32>, tensor<?xf32>
   }
 }

@@ -7,7 +7,7 @@
 // CHECK: // functions for sm_75
 // CHECK: function @head.forward
 // CHECK: kernel {{[0-9]+}} mulf_reduce({{.*}}loss0)
-// CHECK: function @update.plain
+// CHECK: function @update.decay
 // CHECK: .target sm_75
 // CHECK: .visible .entry mulf_reduce_
 // CHECK: // functions for sm_80

@@ -225,54 +225,6 @@ func.func @running_stat_c2(%x: tensor<?x8xf32>, %r: tensor<8xf32>) {
 
 // -----
 
-func.func @sgd_update_c1(%p: tensor<?xf32>, %s: tensor<f64>, %k: tensor<i64>, %g: tensor<?x2xf32>) {
-  // expected-error @below {{(C1) expects parameter, gradient and moments of one type of rank 1}}
-  %y = zorse.sgd_update %p, %g, %s, %s, %k, %s {momentum = 0.0 : f64, weight_decay = 0.0 : f64} : (tensor<?xf32>, tensor<?x2xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> tensor<?xf32>
-  return
-}
-
-// -----
-
-func.func @sgd_update_c2(%p: tensor<?xf32>, %s: tensor<f64>, %k: tensor<i64>) {
-  // expected-error @below {{(C2) expects a new velocity iff there is a velocity}}
-  %y:2 = zorse.sgd_update %p, %p, %s, %s, %k, %s {momentum = 0.0 : f64, weight_decay = 0.0 : f64} : (tensor<?xf32>, tensor<?xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> (tensor<?xf32>, tensor<?xf32>)
-  return
-}
-
-// -----
-
-func.func @sgd_update_c3(%p: tensor<?xf32>, %s: tensor<f64>, %k: tensor<i64>) {
-  // expected-error @below {{(C3) expects 0 <= momentum < 1 (0 without velocity)}}
-  %y = zorse.sgd_update %p, %p, %s, %s, %k, %s {momentum = 0.9 : f64, weight_decay = 0.0 : f64} : (tensor<?xf32>, tensor<?xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> tensor<?xf32>
-  return
-}
-
-// -----
-
-func.func @adam_update_c1(%p: tensor<?xf32>, %s: tensor<f64>, %k: tensor<i64>, %g: tensor<?xf64>) {
-  // expected-error @below {{(C1) expects parameter, gradient and moments of one type of rank 1}}
-  %y:3 = zorse.adam_update %p, %g, %p, %p, %s, %s, %k, %s {beta1 = 0.9 : f64, beta2 = 0.9 : f64, epsilon = 0.0 : f64, weight_decay = 0.0 : f64} : (tensor<?xf32>, tensor<?xf64>, tensor<?xf32>, tensor<?xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>)
-  return
-}
-
-// -----
-
-func.func @adam_update_c2(%p: tensor<?xf32>, %s: tensor<f64>, %k: tensor<i64>) {
-  // expected-error @below {{(C2) expects results 'tensor<?xf32>'}}
-  %y:3 = zorse.adam_update %p, %p, %p, %p, %s, %s, %k, %s {beta1 = 0.9 : f64, beta2 = 0.9 : f64, epsilon = 0.0 : f64, weight_decay = 0.0 : f64} : (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf64>)
-  return
-}
-
-// -----
-
-func.func @adam_update_c3(%p: tensor<?xf32>, %s: tensor<f64>, %k: tensor<i64>) {
-  // expected-error @below {{(C3) expects 0 <= beta1, beta2 < 1}}
-  %y:3 = zorse.adam_update %p, %p, %p, %p, %s, %s, %k, %s {beta1 = 1.0 : f64, beta2 = 0.9 : f64, epsilon = 0.0 : f64, weight_decay = 0.0 : f64} : (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>)
-  return
-}
-
-// -----
-
 func.func @round_c1(%x: tensor<?x8xf32>) {
   // expected-error @below {{(C1) expects to round to bf16 or f16, got 'f32'}}
   %y = zorse.round %x to f32 : tensor<?x8xf32>

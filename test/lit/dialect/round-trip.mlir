@@ -118,12 +118,3 @@ func.func @statistics(%observed: tensor<?x64xf32>, %running: tensor<64xf32>) {
   %0 = zorse.running_stat %observed, %running {momentum = 0.1 : f64, correction = 1.25 : f64} : tensor<?x64xf32>, tensor<64xf32>
   return
 }
-
-// CHECK-LABEL: @updates
-func.func @updates(%p: tensor<?xf32>, %lr: tensor<f64>, %skip: tensor<i64>) {
-  // CHECK: zorse.sgd_update %arg0, %arg0, %arg1, %arg1, %arg2, %arg1 velocity %arg0 {momentum = 9.000000e-01 : f64, nesterov, weight_decay = 0.000000e+00 : f64}
-  %0:2 = zorse.sgd_update %p, %p, %lr, %lr, %skip, %lr velocity %p {momentum = 0.9 : f64, nesterov, weight_decay = 0.0 : f64} : (tensor<?xf32>, tensor<?xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>, tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>)
-  // CHECK: zorse.adam_update
-  %1:3 = zorse.adam_update %p, %p, %p, %p, %lr, %lr, %skip, %lr {beta1 = 0.9 : f64, beta2 = 0.95 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.1 : f64, decoupled} : (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>)
-  return
-}

@@ -8,7 +8,7 @@
 // CHECK: unit 3 'block 1 attention' class 1
 // CHECK: unit 4 'block 1 mlp' class 2
 // CHECK: unit 5 'head' class 3 {{.*}} inputs [0] in [4] out [] loss [0]
-// CHECK: group {{.*}} 'block 0 attention + block 1 attention (frozen)' f64 128 elements, 0 decay, frozen, units [1 3]
+// CHECK: group {{.*}} 'block 0 attention + block 1 attention (frozen)' f64 128 elements, frozen, units [1 3]
 // CHECK: input 0 'input_ids' i64 [4] role ids in [0, 11), shifted by the graph, units [0 5]
 // CHECK-LABEL: zorse.class @head {
 // CHECK-LABEL: func.func @forward

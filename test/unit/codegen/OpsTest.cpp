@@ -2,9 +2,11 @@
 // elementwise operations, reductions, views, updates, roundings and whole blocks. RowOpsTest.cpp
 // and ProductOpsTest.cpp test the others.
 #include "CodegenHarness.h"
+#include "UpdateText.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -151,67 +153,44 @@ TEST(CodegenOps, DropoutIsTheIdentityInEvaluation) {
   checkFunctions(kDropout, options);
 }
 
-static std::string updateFunction(const std::string &op, const std::string &attributes, int moments,
-                                  double skip) {
-  std::string state = "tensor<?x$T>", arguments, results, types, names, stateTypes;
-  const char *value[] = {"%p", "%g", "%m", "%v"};
-  for (int i = 0; i < 2 + moments; ++i)
-    arguments += std::string(value[i]) + ": " + state + " {@@state" + std::to_string(i) +
-                 (i == 3 ? ", test.positive" : "") + "}, ";
-  for (int i = 0; i < 2 + moments; ++i)
-    if (i != 1) {
-      results += std::string(results.empty() ? "" : ", ") + state + " {@@state" +
-                 std::to_string(i) + "}";
-      types += std::string(types.empty() ? "" : ", ") + state;
-    }
-  arguments += "%lr: tensor<f64> {@@learning_rate0, test.value = 0.01 : f64}, %c: tensor<f64> "
-               "{@@clip_factor0, "
-               "test.value = 0.5 : f64}, "
-               "%s: tensor<i64> {@@skip0, test.value = " +
-               std::to_string(skip) +
-               " : f64}, %t: tensor<f64> {@@optimizer_step0, test.value = 3.0 : f64}";
-  std::string call = op == "sgd"
-                         ? "%p, %g, %lr, %c, %s, %t" + std::string(moments ? " velocity %m" : "")
-                         : "%p, %g, %m, %v, %lr, %c, %s, %t";
-  std::string operandTypes =
-      op == "sgd" ? state + ", " + state + ", tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>" +
-                        (moments ? ", " + state : "")
-                  : state + ", " + state + ", " + state + ", " + state +
-                        ", tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>";
-  int count = 1 + moments;
-  std::string returned;
-  for (int i = 0; i < count; ++i)
-    returned += (i ? ", %r#" : "%r#") + std::to_string(i);
-  if (count == 1)
-    returned = "%r";
-  return "func.func @f(" + arguments + ") -> (" + results + ") {\n  %r" +
-         (count > 1 ? ":" + std::to_string(count) : "") + " = zorse." + op + "_update " + call +
-         " {" + attributes + "} : (" + operandTypes + ") -> (" + types + ")\n  return " + returned +
-         " : " + types + "\n}";
+static std::string updateFunction(const zorse::test::OptimizerCase &optimizer,
+                                  const std::string &element, double skip) {
+  const zorse::test::UpdateText body =
+      zorse::test::updateText(optimizer.training(), optimizer.weightDecay, element);
+  const std::string state = "tensor<?x" + element + ">";
+  std::string arguments, results, types, values;
+  for (int i = 0; i < 2 + body.states; ++i) {
+    const bool positive = std::count(optimizer.positive.begin(), optimizer.positive.end(), i - 2);
+    arguments += "%arg" + std::to_string(i) + ": " + state + " {@@state" + std::to_string(i) +
+                 (positive ? ", test.positive}, " : "}, ");
+  }
+  const std::string scalars[] = {"f64> {@@learning_rate0, test.value = 0.01 : f64}",
+                                 "f64> {@@clip_factor0, test.value = 0.5 : f64}",
+                                 "i64> {@@skip0, test.value = " + std::to_string(skip) + " : f64}",
+                                 "f64> {@@optimizer_step0, test.value = 3.0 : f64}"};
+  for (int i = 0; i < 4; ++i)
+    arguments += (i ? ", %arg" : "%arg") + std::to_string(2 + body.states + i) + ": tensor<" +
+                 scalars[i];
+  for (size_t r = 0; r < body.results.size(); ++r) {
+    const std::string comma = r ? ", " : "";
+    results += comma + state + " {@@state" + std::to_string(r ? r + 1 : 0) + "}";
+    types += comma + state;
+    values += comma + body.results[r];
+  }
+  return "func.func @f(" + arguments + ") -> (" + results + ") {\n" + body.lines + "  return " +
+         values + " : " + types + "\n}";
 }
 
 TEST(CodegenOps, Updates) {
   RunOptions options;
   options.rows = {1, 2, 15, 16, 17, 33, 1000, 4099};
-  for (double skip : {0.0, 1.0}) {
-    checkFunctions(updateFunction("sgd", "momentum = 0.0 : f64, weight_decay = 0.1 : f64", 0, skip),
-                   options);
-    checkFunctions(updateFunction("sgd", "momentum = 0.9 : f64, weight_decay = 0.0 : f64", 1, skip),
-                   options);
-    checkFunctions(
-        updateFunction("sgd", "momentum = 0.9 : f64, weight_decay = 0.1 : f64, nesterov", 1, skip),
-        options);
-    checkFunctions(updateFunction("adam",
-                                  "beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, "
-                                  "weight_decay = 0.1 : f64, decoupled",
-                                  2, skip),
-                   options);
-    checkFunctions(updateFunction("adam",
-                                  "beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, "
-                                  "weight_decay = 0.1 : f64",
-                                  2, skip),
-                   options);
-  }
+  for (const zorse::test::OptimizerCase &optimizer : zorse::test::optimizerCases())
+    for (const char *element : {"f32", "f64"})
+      for (double skip : {0.0, 1.0}) {
+        SCOPED_TRACE(optimizer.name);
+        options.types = {element};
+        checkFunctions(updateFunction(optimizer, element, skip), options);
+      }
 }
 
 // Unbatched values, constants (splat and not), scalars, booleans, integers.

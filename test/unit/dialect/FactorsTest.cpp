@@ -144,21 +144,6 @@ const Case kCases[] = {
     {"tensor<?x3x4xf64>", "zorse.round %0 to bf16 : tensor<?x3x4xf64>"},
     {"tensor<?x3x4xf64>", "zorse.detach %0 : tensor<?x3x4xf64>"},
     {"tensor<?x3x4xf64>, tensor<?x3x4xf64>", "zorse.gradient_of %0, %1 : tensor<?x3x4xf64>"},
-    {"tensor<9xf64>, tensor<9xf64>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>, "
-     "tensor<9xf64>",
-     "zorse.sgd_update %0, %1, %2, %3, %4, %5 velocity %6 {momentum = 0.9 : f64, weight_decay = "
-     "0.1 : f64} : (tensor<9xf64>, tensor<9xf64>, "
-     "tensor<f64>, "
-     "tensor<f64>, tensor<i64>, tensor<f64>, tensor<9xf64>) -> (tensor<9xf64>, tensor<9xf64>)"},
-    {"tensor<9xf64>, tensor<9xf64>, tensor<9xf64>, tensor<9xf64>, tensor<f64>, tensor<f64>, "
-     "tensor<i64>, tensor<f64>",
-     "zorse.adam_update %0, %1, %2, %3, %4, %5, %6, %7 {beta1 = 0.9 : f64, beta2 = 0.99 : f64, "
-     "decoupled, epsilon = 1.0e-8 : f64, weight_decay = 0.1 "
-     ": f64} : "
-     "(tensor<9xf64>, tensor<9xf64>, tensor<9xf64>, tensor<9xf64>, tensor<f64>, tensor<f64>, "
-     "tensor<i64>, tensor<f64>) -> (tensor<9xf64>, "
-     "tensor<9xf64>, "
-     "tensor<9xf64>)"},
     {"tensor<?x3xf64>, tensor<?x3xf64>", "arith.addf %0, %1 : tensor<?x3xf64>"},
     {"i1, tensor<?x3xf64>, tensor<?x3xf64>", "arith.select %0, %1, %2 : tensor<?x3xf64>"},
     {"tensor<?x3xf64>", "math.tanh %0 : tensor<?x3xf64>"},

@@ -122,7 +122,7 @@ const std::vector<Mistake> &mutations() {
          bundle::Call *call = cast(p, r).call;
          if (call)
            call->set_function(r() % 2 ? c.model.summary.norm_function()
-                                      : c.model.summary.update_function_plain());
+                                      : c.model.summary.update_rules(1).function());
          return call != nullptr;
        }},
       {"readers that do not wait for the cast",

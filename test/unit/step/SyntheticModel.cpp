@@ -26,8 +26,7 @@ public:
       function(u, UnitFunction::BACKWARD, 2 * u + 1, 2e6 * (1 + u % 3))->set_per_row(32);
       function(u, UnitFunction::RECOMPUTE, 4 * units + 6 + u, 0.7e6 * (1 + u % 3))->set_fixed(192);
     }
-    model.set_update_function_decay(2 * units);
-    model.set_update_function_plain(2 * units + 1);
+    zorse::test::addUpdateRules(model, 2 * units, 2 * units + 1);
     model.set_norm_function(2 * units + 2);
     model.set_sum_loss_function(2 * units + 3);
     model.set_clip_and_check_function(2 * units + 4);
@@ -51,7 +50,7 @@ public:
     p->add_shape(elements);
     p->set_type(F32);
     p->set_trainable(trainable);
-    p->set_decays(trainable && decays);
+    p->set_update_rule(trainable && decays ? 0 : 1);
     auto [it, fresh] = groupOf.emplace(std::pair(units, trainable), model.groups_size());
     if (fresh) {
       FlatGroupInfo *g = model.add_groups();
@@ -69,18 +68,15 @@ public:
   void layout() {
     for (int g = 0; g < model.groups_size(); ++g) {
       int64_t offset = 0;
-      for (bool decays : {true, false}) {
+      for (uint32_t rule : {0u, 1u})
         for (int p = 0; p < model.parameters_size(); ++p) {
           ParameterInfo *info = model.mutable_parameters(p);
-          if (info->group() != static_cast<uint32_t>(g) || info->decays() != decays)
+          if (info->group() != static_cast<uint32_t>(g) || info->update_rule() != rule)
             continue;
           info->set_offset(offset);
           offset += (info->shape(0) + 127) / 128 * 128;
           model.mutable_groups(g)->add_parameters(p);
         }
-        if (decays)
-          model.mutable_groups(g)->set_decaying_elements(offset);
-      }
       model.mutable_groups(g)->set_elements(offset);
     }
   }

@@ -13,6 +13,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+
 using namespace zorse;
 using namespace zorse::testing;
 
@@ -193,9 +196,14 @@ TEST(Units, UpdatesFollowTheOptimizer) {
   options.training.set_momentum(0.9);
   Built momentum = build(readModel("llama.mlir"), options);
   EXPECT_EQ(momentum.summary().moments(), 1u);
-  EXPECT_EQ(functionOf(*momentum.model, "update.decay").getNumResults(), 2u);
+  EXPECT_EQ(functionOf(*momentum.model, "update.plain").getNumResults(), 2u);
   options.training.set_optimizer(bundle::TrainingOptions::ADAM);
   EXPECT_EQ(build(readModel("llama.mlir"), options).summary().moments(), 2u);
+  options.training.set_amsgrad(true);
+  options.training.set_ema_decay(0.9);
+  Built four = build(readModel("llama.mlir"), options);
+  EXPECT_EQ(four.summary().moments(), 4u);
+  EXPECT_EQ(functionOf(*four.model, "update.plain").getNumResults(), 5u);
 }
 
 TEST(Units, ErrorsNameTheProblem) {
@@ -231,27 +239,58 @@ TEST(Units, AParameterTheLossIgnoresIsLeftOutWithAWarning) {
 
 TEST(Groups, AlignAndPutDecayingFirst) {
   UnitOptions options;
+  options.training.set_weight_decay(0.1);
   options.decay = "names:proj,head";
   Built b = build(readModel("llama.mlir"), options);
   ASSERT_TRUE(b.model);
   for (const bundle::FlatGroupInfo &group : b.summary().groups()) {
     int64_t end = 0;
-    bool decaying = true;
+    uint32_t rule = 0;
     for (uint32_t p : group.parameters()) {
       const bundle::ParameterInfo &parameter = b.summary().parameters(p);
       EXPECT_EQ(parameter.offset() * 8 % 512, 0);
       EXPECT_GE(parameter.offset(), end);
       end = parameter.offset() + 1;
-      EXPECT_TRUE(decaying || !parameter.decays());
-      decaying = parameter.decays();
-      EXPECT_EQ(parameter.offset() < group.decaying_elements(), parameter.decays());
+      EXPECT_GE(parameter.update_rule(), rule);
+      rule = parameter.update_rule();
       EXPECT_EQ(parameter.trainable(), group.trainable());
       bool matrix = parameter.trainable() && parameter.name().find("norm") == std::string::npos &&
                     parameter.name().find("embed") == std::string::npos;
-      EXPECT_EQ(parameter.decays(), matrix) << parameter.name();
+      if (parameter.trainable())
+        EXPECT_EQ(b.summary().update_rules(int(parameter.update_rule())).name(),
+                  matrix ? "decay" : "plain")
+            << parameter.name();
     }
     EXPECT_EQ(group.elements() * 8 % 512, 0);
   }
+}
+
+TEST(Groups, FollowRulesOfParameterGroups) {
+  UnitOptions options;
+  options.training.set_weight_decay(0.1);
+  auto *heads = options.training.add_parameter_groups();
+  heads->add_parameters("*head*");
+  heads->set_learning_rate_scale(0.5);
+  auto *same = options.training.add_parameter_groups(); // equal to the rule without weight decay
+  same->add_parameters("*embed*");
+  same->set_learning_rate_scale(1);
+  same->set_weight_decay(0);
+  Built b = build(readModel("llama.mlir"), options);
+  ASSERT_TRUE(b.model);
+  std::map<std::string, std::set<std::string>> byRule;
+  for (const bundle::ParameterInfo &parameter : b.summary().parameters())
+    if (parameter.trainable())
+      byRule[b.summary().update_rules(int(parameter.update_rule())).name()].insert(
+          parameter.name());
+  EXPECT_EQ(byRule.size(), 3u);
+  for (const std::string &name : byRule["group0.decay"])
+    EXPECT_NE(name.find("head"), std::string::npos);
+  for (const std::string &name : byRule["plain"])
+    EXPECT_TRUE(name.find("norm") != std::string::npos || name.find("embed") != std::string::npos)
+        << name;
+  EXPECT_FALSE(byRule["decay"].empty());
+  for (const bundle::UpdateRule &rule : b.summary().update_rules())
+    EXPECT_EQ(rule.learning_rate_scale(), rule.name() == "group0.decay" ? 0.5 : 1.0);
 }
 
 TEST(Blocks, LongestRepeat) {

@@ -294,8 +294,8 @@ TEST(Findings, Call) {
   find(decay, 0, task(bundle::Compute::UPDATE_GROUP))
       .mutable_compute()
       ->mutable_calls(0)
-      ->set_function(decay.model.summary.update_function_plain());
-  expectFinding(decay, Code::Call, {"weight decay"});
+      ->set_function(decay.model.summary.update_rules(1).function());
+  expectFinding(decay, Code::Call, {"whose update rule is 'decay'"});
 }
 
 TEST(Findings, Declared) {

@@ -117,6 +117,9 @@ public:
   /// order, converted to `type`. `target` must be large enough for them.
   Status readTensor(uint32_t parameter, int32_t moment, StoredType type, std::byte *target) const;
 
+  /// Lets readStored read the moving averages of trained parameters. Fails if the run had none.
+  Status useAverages();
+
   /// Reads all elements of a trained parameter in the layout of the ONNX file, converted to `type`.
   Status readStored(uint32_t parameter, StoredType type, std::byte *target) const;
 
@@ -133,6 +136,7 @@ public:
   Status verify() const;
 
 private:
+  int32_t stored_ = -1; ///< optimizer state that readStored reads; -1: the parameters
   std::string path_;
   CheckpointIndex index_;
   std::shared_ptr<CheckpointStorage> storage_;

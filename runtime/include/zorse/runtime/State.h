@@ -34,9 +34,11 @@ Status loadState(Executor &executor, const Bundle &bundle, const std::string &ch
                  std::string *note = nullptr, const std::vector<std::string> &skip = {},
                  Initial initial = Initial::All);
 
-/// Writes all trainable parameters with their ONNX names, in the ONNX layout and in the precision
-/// of training. Frozen parameters are written unchanged.
-Status saveWeights(const Executor &executor, const Bundle &bundle, const std::string &path);
+enum class SavedWeights : char { Parameters, Averages };
+/// Writes all trainable parameters, or their moving averages, with their ONNX names, in the ONNX
+/// layout and in the precision of training. Frozen parameters are written unchanged.
+Status saveWeights(const Executor &executor, const Bundle &bundle, const std::string &path,
+                   SavedWeights which = SavedWeights::Parameters);
 
 /// Base class of recorders that read device memory from the devices' threads. Keeps the first
 /// error.

@@ -7,7 +7,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Builders.h"
 
-namespace zorse::codegen {
+namespace zorse {
 
 struct TensorBuilder {
   mlir::OpBuilder &b;
@@ -117,4 +117,4 @@ struct TensorBuilder {
   Value reshape(Value x, mlir::ArrayRef<int64_t> shape) { return make<ReshapeOp>(x, shape); }
 };
 
-} // namespace zorse::codegen
+} // namespace zorse
