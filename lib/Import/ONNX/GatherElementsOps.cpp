@@ -267,9 +267,16 @@ static LogicalResult importGatherND(OpContext &op) {
     return op.error("expects ids of 1 to " + Twine(x.rank() - batch) + " components, found " +
                     Twine(depth));
   if (ids.countsSamples) {
-    if (batch != 0 || x.view.sampleAxis() != 0 || x.view.size(0) != op.state.rows || depth < 2)
+    if (batch != 0 || x.view.sampleAxis() != 0 || x.view.size(0) != op.state.rows)
       return op.error("picks by sample indices from a value that has its samples in another "
                       "dimension; every op must treat samples apart");
+    if (depth == 1) { // every sample picks itself, for each of the other leading ids
+      for (int64_t i = ids.rank() - 2; i > 0; --i)
+        x.view.dims.insert(x.view.dims.begin() + 1, ids.view.size(i) == 1
+                                                        ? FactorList{}
+                                                        : FactorList{{ids.view.size(i), 0}});
+      return op.result(std::move(x));
+    }
     Decomposition make(op);
     ImportedValue places = make.slice(ids, ids.rank() - 1, 1, depth - 1);
     places.countsSamples = false;

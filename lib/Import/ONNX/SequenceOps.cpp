@@ -94,10 +94,11 @@ static LogicalResult importConcatFromSequence(OpContext &op) {
 }
 
 /// Replaces a part of ids that contains the sample index by zeros, if the ids are used only by
-/// GatherND. \returns whether it did Exporters write x[arange(samples), places] as a GatherND with
-/// both stacked to ids. The IR has no value for such an index.
+/// GatherND. \returns whether it did. Exporters write x[arange(samples), places] as a GatherND with
+/// both stacked to ids, and x[arange(samples)] with ids of one component. The IR has no value for
+/// such an index.
 static bool dropSampleNumbers(OpContext &op, std::vector<ImportedValue> &parts, int64_t axis) {
-  if (parts.size() < 2 || !parts[0].isConstant() || isFloat(parts[0].type) || parts[0].rank() < 2)
+  if (parts.empty() || !parts[0].isConstant() || isFloat(parts[0].type) || parts[0].rank() < 2)
     return false;
   axis += axis < 0 ? parts[0].rank() : 0;
   const bool told = parts[0].sampleStep() != 0;
@@ -106,7 +107,7 @@ static bool dropSampleNumbers(OpContext &op, std::vector<ImportedValue> &parts, 
   const bool sampled = std::any_of(parts.begin() + 1, parts.end(), [&](const ImportedValue &part) {
     return (isBatched(part) || told) && part.sampleStep() == 0 && part.view.sampleAxis() == 0;
   });
-  if (!last || !sampled)
+  if (!last || !(sampled || (told && parts.size() == 1)))
     return false;
   for (const GraphNode &other : op.state.graph.body.nodes)
     for (size_t i = 0; i < other.inputs.size(); ++i)
