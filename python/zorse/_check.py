@@ -8,6 +8,7 @@ import tempfile
 import torch
 
 from ._file_process import file_process
+from ._functions import observed
 from ._module_step import training_step
 from ._tools import ZorseError, warn
 
@@ -89,7 +90,8 @@ class Check:
     def begin(self):
         """The module's step. Raises a ZorseError for effects that no file can represent: buffers
         that change, random numbers other than masks."""
-        self.step, self.given = self.module_step()
+        with observed() as self.functions:
+            self.step, self.given = self.module_step()
         if self.step.gradients and not self.step.reached:
             raise ZorseError(f"{self.path}: the loss of the module depends on no trained parameter, so there is nothing to train. Look for detach(), no_grad() and "
                              f".data on the way from the parameters to the loss. {_TRUST}")

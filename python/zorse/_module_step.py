@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from ._chance import WithoutChance
+from ._rewrites import branch_taken
 
 _CONTAINERS = (list, dict, set, collections.deque)
 
@@ -151,7 +152,11 @@ def training_step(module, inputs, wide, record=False, level=None, scale=1.0, tra
                 np.random.seed(int(level * 1000))
             states = _states()
             with WithoutChance(wide, modules.where, level) as chance:
-                outputs = tensors([module(*[_as_input(i, wide) for i in inputs])])
+                cond, torch.cond = torch.cond, branch_taken(torch.cond)  # it compiles its branches, which the modes of this step do not permit
+                try:
+                    outputs = tensors([module(*[_as_input(i, wide) for i in inputs])])
+                finally:
+                    torch.cond = cond
                 if not outputs:
                     raise TypeError("the module returns no tensor")
                 changed = [name for name, p in parameters.items() if not torch.equal(p.data, values[id(p)].to("cpu", p.dtype))]

@@ -6,6 +6,10 @@
 - in-place dropout (nn.Dropout(p, inplace=True)): the exporters write random numbers and a comparison instead of a Dropout.
 - channel dropout (nn.Dropout2d): the same, or nothing at all.
 - embedding_bag of ids of one length: the exporters write a loop over samples.
+- new axes of complex tensors (rotary embeddings): the exporters have no operator for them.
+- Module.to inside forward, to the type that the module has: it cannot replace parameters while a graph is recorded.
+- torch.cond on a constant: it becomes the branch that it takes.
+- checks of values in torch.distributions, and nn.Transformer's comparison of its masks with causal ones: they depend on data.
 """
 import torch
 import torch.nn.functional as F
@@ -97,6 +101,42 @@ def bag_of_rows(input, weight, offsets=None, max_norm=None, norm_type=2, scale_g
     return total if mode == "sum" else total / factors.sum(1, keepdim=True).clamp(min=1)
 
 
+def with_index(input, index):
+    """input[index] of a complex tensor, by its real and imaginary parts."""
+    index = index if isinstance(index, tuple) else (index,)
+    if any(i is Ellipsis for i in index):
+        index += (slice(None),)
+    return torch.view_as_complex(torch.view_as_real(input)[index].contiguous())
+
+
+def with_new_axis(input, dim):
+    """unsqueeze of a complex tensor, by its real and imaginary parts."""
+    return torch.view_as_complex(torch.view_as_real(input).unsqueeze(dim if dim >= 0 else dim - 1))
+
+
+def branch_taken(cond):
+    """torch.cond that calls the branch of a predicate whose value is known."""
+
+    def taken(pred, true_fn, false_fn, operands=()):
+        known = isinstance(pred, bool) or isinstance(pred, torch.Tensor) and (type(pred) is torch.Tensor or getattr(pred, "constant", None) is not None)
+        return (true_fn if bool(pred) else false_fn)(*operands) if known else cond(pred, true_fn, false_fn, operands)
+
+    return taken
+
+
+def _conversion(to):
+    """Module.to without effect if every parameter has the type already."""
+
+    def converted(self, *args, **kwargs):
+        asked = [*args, *kwargs.values()]
+        types = {p.dtype for p in self.parameters() if p.is_floating_point()}
+        if len(asked) == 1 and isinstance(asked[0], torch.dtype) and types <= {asked[0]}:
+            return self
+        return to(self, *args, **kwargs)
+
+    return converted
+
+
 def _arguments(names, args, kwargs):
     return {**dict(zip(names, args)), **kwargs}
 
@@ -123,16 +163,24 @@ class WrittenOut(TorchFunctionMode):
     def __init__(self):
         super().__init__()
         self._cross_entropy, self._attention, self._bag = F.cross_entropy, F.scaled_dot_product_attention, F.embedding_bag
+        self._to, self._checks = torch.nn.Module.to, torch.distributions.Distribution._validate_args
+        self._cond = torch.cond
+        self._is_causal = torch.nn.modules.transformer._detect_is_causal_mask
 
     def __enter__(self):
         # PyTorch's own functions call them inside of calls that a mode has intercepted:
         # multi_head_attention_forward.
         F.cross_entropy = lambda *args, **kwargs: self.call(self._cross_entropy, args, kwargs)
         F.scaled_dot_product_attention = lambda *args, **kwargs: self.call(self._attention, args, kwargs)
+        torch.nn.Module.to, torch.cond = _conversion(self._to), branch_taken(self._cond)
+        torch.distributions.Distribution.set_default_validate_args(False)
+        torch.nn.modules.transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: bool(is_causal)  # the mask is applied anyway
         return super().__enter__()
 
     def __exit__(self, *error):
-        F.cross_entropy, F.scaled_dot_product_attention = self._cross_entropy, self._attention
+        F.cross_entropy, F.scaled_dot_product_attention, torch.nn.Module.to = self._cross_entropy, self._attention, self._to
+        torch.distributions.Distribution.set_default_validate_args(self._checks)
+        torch.nn.modules.transformer._detect_is_causal_mask, torch.cond = self._is_causal, self._cond
         return super().__exit__(*error)
 
     def call(self, function, args, kwargs):
@@ -155,6 +203,10 @@ class WrittenOut(TorchFunctionMode):
             given = _arguments(_BAG, args, kwargs)
             if given.get("max_norm") is None and not given.get("scale_grad_by_freq"):
                 return bag_of_rows(**given)
+        elif function is torch.Tensor.__getitem__ and args[0].is_complex():
+            return with_index(*args)
+        elif function in (torch.unsqueeze, torch.Tensor.unsqueeze) and args[0].is_complex():
+            return with_new_axis(args[0], *args[1:], **kwargs)
         return function(*args, **kwargs)
 
     def __torch_function__(self, function, types, args=(), kwargs=None):

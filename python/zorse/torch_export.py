@@ -28,6 +28,7 @@ import torch
 from . import experts, lora
 from ._check import LARGE, begun
 from ._file_process import file_process
+from ._functions import written
 from ._module_step import unchanged
 from ._rewrites import WrittenOut
 from ._tools import ZorseError
@@ -184,6 +185,7 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
         stack.enter_context(experts.exportable(module))
         check = None if trust else begun(module, path, inputs, dynamic=dynamic, length=sequence if tokens else None)
         stack.enter_context(in_training_mode(module))
+        stack.enter_context(written({} if check is None else check.functions))
         with quietly(path):
             renamed = write_graph(module, draft, inputs, shapes if dynamic else None, outputs, opset, dynamo, optimize, external_data)
         strip(draft)
