@@ -14,7 +14,7 @@ from ._tools import ZorseError, ZorseWarning, tool
 from ._train import Run, train
 from ._weights import Weights, load_into
 
-__all__ = ["Bundle", "Evaluation", "Report", "Run", "Sample", "Step", "Weights", "ZorseError", "ZorseWarning", "compile", "evaluate", "export", "load_into", "plan", "tool", "train"]
+__all__ = ["Bundle", "Evaluation", "Report", "Run", "Sample", "Step", "Trainer", "TrainingArguments", "Weights", "ZorseError", "ZorseWarning", "compile", "evaluate", "export", "load_into", "plan", "tool", "train"]
 
 
 def export(module, path, **arguments):
@@ -25,6 +25,9 @@ def export(module, path, **arguments):
 
 
 def __getattr__(name):
+    if name in ("Trainer", "TrainingArguments"):  # they need PyTorch
+        from . import trainer
+        return getattr(trainer, name)
     if name == "__version__":
         from ._version import version
         return version()

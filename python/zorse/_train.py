@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._compile import Bundle, compile
+from ._datasets import arrays_of, is_dataset
 from ._files import data_words
 from ._metrics import Metrics, Sample, Step, duration, perplexity
 from ._onnx import read_metadata
@@ -17,6 +18,7 @@ from ._progress import Progress, shows
 from ._tools import Process, warn
 from ._weights import Weights, load_into, same_tensors
 from .options import CompileOptions, Path, RunOptions, check, of, words
+from .torch_optimizers import Scheduler, is_optimizer, options_of, schedule_lines
 
 
 class _Folder:
@@ -43,6 +45,7 @@ class Run:
     samples: list[Sample]
     stopped: bool  #: whether the callback stopped the run before its last step
     _folder: Any = field(default=None)  # temporary folder, kept alive while its files are needed
+    ema_weights: Weights | None = None  #: moving averages of the parameters, with `ema_decay`
 
     @property
     def losses(self) -> list[float | None]:
@@ -85,6 +88,35 @@ def _prompt(options: dict[str, Any], tokenizer: Any) -> None:
         prompt = tokenizer.encode(prompt)
     if prompt is not None and not isinstance(prompt, str):
         options["prompt"] = ",".join(str(int(i)) for i in prompt)
+
+
+def _own_objects(options: dict[str, Any], scheduler: Scheduler | None, module: Any, max_steps: int, folder: str) -> dict[str, Any]:
+    """Options in which objects of PyTorch, an optimizer and a scheduler, are replaced by options of
+    the tools. Gradients are then clipped only if an option asks for it."""
+    if is_optimizer(options.get("optimizer")):
+        from .torch_modules import unwrapped
+        derived = options_of(options.pop("optimizer"), unwrapped(module))
+        if given := sorted(set(derived) & set(options) - {"freeze", "param_group"}):
+            raise TypeError(f"the optimizer object decides about '{given[0]}'; remove that option, or give optimizer='{derived['optimizer']}'")
+        for name in ("freeze", "param_group"):
+            if name in derived and options.get(name):
+                options[name] = [*derived[name], *([options[name]] if isinstance(options[name], str) else options[name])]
+        options = {"max_grad_norm": 0.0, **derived, **options}
+    if scheduler is not None:
+        options["lr_schedule_file"] = os.path.join(folder, "schedule.txt")
+        with open(options["lr_schedule_file"], "w", encoding="utf-8") as file:
+            file.write(schedule_lines(scheduler, max_steps))
+    return options
+
+
+def _read(data: Any, model: Any, tokenizer: Any, most: int, name: str) -> Any:
+    """Data as data_words takes them: datasets become arrays of the module's inputs."""
+    if not is_dataset(data):
+        return data
+    if isinstance(model, (str, os.PathLike, Bundle)):
+        raise TypeError(f"{name}: a dataset is read for the inputs of a PyTorch module; for an ONNX file or a bundle give arrays by input name, or a path")
+    from . import torch_modules
+    return arrays_of(data, names=torch_modules.argument_names(torch_modules.unwrapped(model)), tokenizer=tokenizer, most=None if hasattr(data, "__len__") else most, name=name)
 
 
 def _exported(model: Any, data: Any, folder: str, sequence: int | None, export: Mapping[str, Any] | None, has_loss: bool) -> tuple[str, _Source]:
@@ -138,18 +170,22 @@ def _note(error: BaseException, run: Run, source: _Source, resumable: bool) -> N
 
 def train(model: Any, data: Any, *, max_steps: int | None = None, global_batch_size: int | None = None, cluster: Path | Mapping[str, Any] | None = None,
           eval_data: Any = None, on_step: Callable[[Step], Any] | None = None, output: Path | None = None, metrics_file: Path | None = None,
-          export: Mapping[str, Any] | None = None, tokenizer: Any = None, quiet: bool = True, progress: bool | None = None, **options: Any) -> Run:
+          export: Mapping[str, Any] | None = None, tokenizer: Any = None, lr_scheduler: Scheduler | None = None, quiet: bool = True, progress: bool | None = None,
+          **options: Any) -> Run:
     """Trains a model on the devices of a cluster: `zorse-compile`, then `zorse-run`, with bitwise identical results.
 
     model: a PyTorch module that returns its loss, or a transformers module with a head, which is exported (`export`: the arguments of zorse.export) and receives
     its trained weights at the end; a directory of the Hugging Face hub; an ONNX file; or a Bundle, which is trained as it was compiled. data: token ids in one
-    dimension, arrays by input name with samples first, or a path (docs/guides/prepare-data.md). max_steps: number of the last step. global_batch_size: samples per step of all devices
+    dimension, arrays by input name with samples first, a path (docs/guides/prepare-data.md), or, for a module, a dataset of PyTorch or Hugging Face, a DataLoader (its
+    samples in its order) or a list of samples; rows of different length are filled with the tokenizer's pad_token_id, and labels with -100. max_steps: number of the last step. global_batch_size: samples per step of all devices
     together. cluster: as for zorse.compile. eval_data: evaluation data of the same kinds. on_step: called after every step and evaluation with a Step;
     if it returns False, training ends after the steps that have begun. output: a folder for model, bundle, metrics and checkpoint, which is kept; default: a
     temporary folder that exists as long as the result. metrics_file: a file for the lines of metrics instead of one in `output`. tokenizer:
-    with `generate_interval`, an object whose decode(ids) returns the text of samples and whose encode(text) returns the ids of a text `prompt`. quiet:
+    with `generate_interval` and for datasets, an object whose decode(ids) returns the text of samples and whose encode(text) returns the ids of a text `prompt`.
+    lr_scheduler: a scheduler of torch.optim.lr_scheduler, or a function of the step (from 0) that returns the factor of the learning rate. quiet:
     the tools print nothing; warnings are still ZorseWarnings. progress: a progress line; None: if `quiet`, on terminals and in notebooks.
-    options: CompileOptions and RunOptions; options of both are compiled in.
+    options: CompileOptions and RunOptions; options of both are compiled in. `optimizer` may also be an object of torch.optim for the module's parameters: it
+    gives learning rates, weight decay and all other settings, by its groups; gradients are clipped only with `max_grad_norm`.
 
     Raises ZorseError with the message of the tool. If training has left weights before an exception (an interrupt, an exception of `on_step`, an error of
     the tool at the end), the module has them, their file is kept, and the exception's attribute `run` is the result.
@@ -166,21 +202,32 @@ def train(model: Any, data: Any, *, max_steps: int | None = None, global_batch_s
         if not ready:
             options.setdefault("with_generation", True)
         _prompt(options, tokenizer)
+    if ready and (lr_scheduler is not None or is_optimizer(options.get("optimizer"))):
+        raise TypeError("a bundle has its optimizer already; give objects of PyTorch together with the module")
     folder, source, bundle = _Folder(output), _Source(), model
+    most = max_steps * (global_batch_size or 1)
+    data, eval_data = (_read(given, model, tokenizer, most, name) for given, name in ((data, "data"), (eval_data, "eval_data")))
     with tempfile.TemporaryDirectory(prefix="zorse-") as temporary:
         line = ["--data", data_words(data, temporary, "data"), "--max-steps", str(max_steps)]
         if eval_data is not None:
             line += ["--eval-data", data_words(eval_data, temporary, "eval_data")]
         if not ready:
+            options = _own_objects(options, lr_scheduler, model, max_steps, temporary)
             compiled = of(CompileOptions, options)
             options = {name: value for name, value in options.items() if name not in compiled}
             has_loss = not (compiled.get("loss") or compiled.get("loss_output"))
             path, source = _exported(model, data, folder.path, compiled.get("seq_length"), export, has_loss)
             bundle = compile(path, os.path.join(folder.path, "model.zorse"), global_batch_size=global_batch_size, cluster=cluster, quiet=quiet, **compiled)
         line += words(options) + (["--quiet"] if quiet else [])
+        averages = os.path.join(folder.path, "ema.safetensors") if not ready and compiled.get("ema_decay") else None
+        if averages is not None:
+            line += ["--save-ema", averages]
         lines = Metrics(folder.path if output is not None else temporary, metrics_file, bool(options.get("resume")), max_steps, tokenizer)
         shown = Progress(quiet and (shows() if progress is None else progress))
-        return _run(bundle, line, lines, folder, source, on_step, shown, quiet, bool(options.get("checkpoint_dir")))
+        run = _run(bundle, line, lines, folder, source, on_step, shown, quiet, bool(options.get("checkpoint_dir")))
+        if averages is not None and os.path.exists(averages):
+            run.ema_weights = Weights(averages, same_tensors(source.facts))
+        return run
 
 
 def _run(bundle: Bundle, line: Sequence[str], lines: Metrics, folder: _Folder, source: _Source, on_step: Callable[[Step], Any] | None, shown: Progress,

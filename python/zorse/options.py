@@ -38,12 +38,29 @@ class ModelOptions(TypedDict, total=False):
 
 class StateOptions(TypedDict, total=False):
     """Options that determine the size of the optimizer states (zorse-compile, zorse-plan)."""
-    optimizer: Literal["adamw", "adam", "sgd"]
+    optimizer: Literal["adamw", "adam", "sgd", "lion", "rmsprop", "adagrad", "adadelta", "adamax", "radam"]
     momentum: float
+    centered: bool
+    amsgrad: bool
+    ema_decay: float  #: decay of the moving average of parameters
     weight_decay_params: str
 
 
-class CompileOptions(ModelOptions, StateOptions, total=False):
+class ScheduleOptions(TypedDict, total=False):
+    """The learning rate and its schedule (zorse-compile, zorse-run)."""
+    lr: float
+    lr_scheduler_type: Literal["constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt", "warmup_stable_decay", "one_cycle"]
+    warmup_steps: int  #: steps
+    lr_decay_steps: int
+    min_lr_ratio: float
+    lr_decay_power: float
+    lr_cycles: int
+    lr_wsd_decay_steps: int
+    lr_wsd_decay_style: Literal["linear", "cosine", "minus_sqrt"]
+    lr_schedule_file: Path
+
+
+class CompileOptions(ModelOptions, StateOptions, ScheduleOptions, total=False):
     """Options of zorse-compile."""
     profile: Path | Sequence[Path]
     plan: Path
@@ -54,22 +71,20 @@ class CompileOptions(ModelOptions, StateOptions, total=False):
     compile_split_backward: bool
     with_generation: bool
     simulate_only: bool
-    lr: float
     betas: tuple[float, float]
     eps: float
+    alpha: float
     weight_decay: float
+    param_group: Sequence[str | Mapping[str, Any]]  #: texts of --param-group, or {"params": patterns, "lr": ..., "weight_decay": ...}
     nesterov: bool
     max_grad_norm: float
-    lr_scheduler_type: Literal["constant", "linear", "cosine"]
-    warmup_steps: int  #: steps
-    lr_decay_steps: int
-    min_lr_ratio: float
+    clip_grad_value: float
     initial_loss_scale: float
     loss_scale_window: int  #: steps
     seed: int
 
 
-class RunOptions(TypedDict, total=False):
+class RunOptions(ScheduleOptions, total=False):
     """Options of zorse-run. `train` passes those that zorse-compile also has to zorse-compile, if
     it compiles."""
     shuffle_seed: int  #: seed
@@ -78,13 +93,9 @@ class RunOptions(TypedDict, total=False):
     ignore_tensors: str  #: comma-separated patterns
     eval_interval: int  #: steps
     eval_iters: int
-    lr: float
-    lr_scheduler_type: Literal["constant", "linear", "cosine"]
-    warmup_steps: int  #: steps
-    lr_decay_steps: int
-    min_lr_ratio: float
     max_grad_norm: float
     seed: int
+    save_ema: Path
     on_nonfinite: Literal["skip", "stop"]
     expect_digest: str
     tensorboard_dir: Path
@@ -155,11 +166,15 @@ _USUAL = {
     "max_steps": "epochs num_epochs n_epochs max_epochs num_train_epochs num_steps train_steps",
     "seq_length": "seq_len sequence_length max_length max_seq_length block_size context_length",
     "lr": "learning_rate",
-    "lr_scheduler_type": "scheduler lr_scheduler lr_schedule",
+    "lr_scheduler_type": "scheduler lr_schedule",
     "warmup_steps": "num_warmup_steps lr_warmup_steps warmup_iters",
     "max_grad_norm": "grad_clip clip_grad clip_grad_norm gradient_clipping gradient_clip_val",
     "weight_decay": "wd",
     "betas": "beta1 beta2 adam_beta1 adam_beta2",
+    "alpha": "rho",
+    "ema_decay": "ema",
+    "param_group": "param_groups parameter_groups",
+    "clip_grad_value": "clip_value grad_clip_value",
     "eps": "epsilon adam_epsilon",
     "optimizer": "optim opt optimiser",
     "precision": "dtype torch_dtype mixed_precision amp bf16 fp16",
@@ -203,7 +218,9 @@ def words(given: Mapping[str, Any]) -> list[str]:
         flag = "--" + name.replace("_", "-")
         if value is None or value is False:
             continue
-        if value is True:
+        if name == "param_group":
+            list_of_words += [flag, *([value] if isinstance(value, str) else map(_group, value))]
+        elif value is True:
             list_of_words.append(flag)
         elif isinstance(value, Mapping):
             for key, number in value.items():
@@ -213,6 +230,16 @@ def words(given: Mapping[str, Any]) -> list[str]:
         else:
             list_of_words += [flag, _word(value)]
     return list_of_words
+
+
+def _group(group: str | Mapping[str, Any]) -> str:
+    """A value of --param-group."""
+    if isinstance(group, str):
+        return group
+    if unknown := set(group) - {"params", "lr", "lr_scale", "weight_decay"}:
+        raise TypeError(f"param_group: there is no '{sorted(unknown)[0]}'; a group has params (names or patterns), lr or lr_scale, and weight_decay")
+    names = group.get("params", ())
+    return ",".join([names] if isinstance(names, str) else names) + ":" + ",".join(f"{key}={_word(value)}" for key, value in group.items() if key != "params")
 
 
 def _word(value: Any) -> str:

@@ -65,7 +65,8 @@ def is_of_transformers(module: Any) -> bool:
     return hasattr(module, "base_model_prefix") and hasattr(module, "config") or type(module).__name__.startswith("PeftModel")
 
 
-def _arguments_of(module: Any) -> list[str]:
+def argument_names(module: Any) -> list[str]:
+    """Names of the arguments of forward."""
     forward = module.forward
     if type(module).__name__.startswith("PeftModel"):
         forward = module.get_base_model().forward
@@ -74,17 +75,20 @@ def _arguments_of(module: Any) -> list[str]:
 
 @contextlib.contextmanager
 def returning_loss(module: Any, names: list[str]) -> Iterator[None]:
-    """Inside, a transformers model takes these inputs, in order, and returns only its loss.
-    Parameters keep their names."""
-    if not is_of_transformers(module):
+    """Inside, a module takes these inputs, in order, and returns only its loss if it returns an object
+    with an attribute loss, as transformers models do. Parameters keep their names."""
+    known, of_transformers = argument_names(module), is_of_transformers(module)
+    if not of_transformers and (isinstance(module, torch.jit.ScriptModule) or not set(names) <= set(known)):
         yield
         return
-    known = _arguments_of(module)
-    fixed = {"return_dict": True, **({"use_cache": False} if "use_cache" in known else {})}
+    fixed = {"return_dict": True, **({"use_cache": False} if "use_cache" in known else {})} if of_transformers else {}
     forward = module.forward
 
     def loss_of(given: dict[str, Any]) -> Any:
-        loss = getattr(forward(**given, **fixed), "loss", None)
+        result = forward(**given, **fixed)
+        loss = getattr(result, "loss", None)
+        if not of_transformers:
+            return loss if isinstance(loss, torch.Tensor) and not isinstance(result, torch.Tensor) else result
         if loss is None:
             raise ZorseError(f"{type(module).__name__} returns no loss for the inputs {', '.join(names)}: give a class with a head "
                              "(AutoModelForCausalLM, ...) and its labels, or a module whose forward returns the loss")
@@ -139,7 +143,7 @@ def _smallest_table(module: Any) -> int:
 def example(module: Any, data: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of export derived from the data that the module will be trained on: example inputs in the order of forward's arguments, or a vocabulary
     that every embedding table covers."""
-    known = _arguments_of(module)
+    known = argument_names(module)
     arrays = _arrays(data)
     if arrays is None:
         missing = [name for name in ("input_ids", "labels") if name not in known]

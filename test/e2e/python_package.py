@@ -217,8 +217,8 @@ def completion(results):
         line = f"source {script}; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _zorse; echo ${{COMPREPLY[@]}}"
         return subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=dict(os.environ, PATH=z.BIN + ":" + os.environ["PATH"])).stdout.split()
 
-    holds(results, "completion of options", offers("zorse-run", "--save-") == ["--save-weights", "--save-interval", "--save-total-limit"])
-    holds(results, "completion of values", offers("zorse-compile", "--optimizer", "ad") == ["adamw", "adam"])
+    holds(results, "completion of options", offers("zorse-run", "--save-") == ["--save-weights", "--save-ema", "--save-interval", "--save-total-limit"])
+    holds(results, "completion of values", offers("zorse-compile", "--optimizer", "ad") == ["adamw", "adam", "adagrad", "adadelta", "adamax"])
 
 
 def main():

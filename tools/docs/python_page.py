@@ -8,7 +8,7 @@ from command_pages import linked
 
 PACKAGE = os.path.join(tree.ROOT, "python", "zorse")
 PAGE = "reference/python.md"
-ORDER = ["train", "compile", "plan", "evaluate", "export", "load_into", "Run", "Bundle", "Report", "Evaluation", "Weights", "Step", "Sample", "ZorseError", "ZorseWarning", "tool"]
+ORDER = ["train", "compile", "plan", "evaluate", "export", "load_into", "Trainer", "TrainingArguments", "Run", "Bundle", "Report", "Evaluation", "Weights", "Step", "Sample", "ZorseError", "ZorseWarning", "tool"]
 
 
 def module(name):
@@ -32,6 +32,10 @@ def definitions():
             found[node.name] = (node, lines)
         elif isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
             names = ast.literal_eval(node.value)
+    for node in ast.walk(tree_of_package):  # imported on first use
+        if isinstance(node, ast.ImportFrom) and node.module is None:
+            body, source = module(node.names[0].name)
+            found.update({n.name: (n, source) for n in body.body if isinstance(n, ast.ClassDef) and n.name in names})
     missing = sorted(set(names) - set(found))
     if missing:
         raise SystemExit(f"tools/docs.py: python/zorse: no definition of {missing[0]}")

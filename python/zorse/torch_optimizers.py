@@ -1,0 +1,164 @@
+"""torch.optim optimizers and learning rate schedulers as options of zorse-compile."""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ._tools import ZorseError, warn
+
+_KINDS: dict[str, tuple[str, dict[str, str]]] = {
+    "SGD": ("sgd", {"momentum": "momentum", "nesterov": "nesterov"}),
+    "Adam": ("adam", {"betas": "betas", "eps": "eps", "amsgrad": "amsgrad"}),
+    "AdamW": ("adamw", {"betas": "betas", "eps": "eps", "amsgrad": "amsgrad"}),
+    "Lion": ("lion", {"betas": "betas"}),
+    "RMSprop": ("rmsprop", {"alpha": "alpha", "eps": "eps", "momentum": "momentum", "centered": "centered"}),
+    "Adagrad": ("adagrad", {"eps": "eps"}),
+    "Adadelta": ("adadelta", {"rho": "alpha", "eps": "eps"}),
+    "Adamax": ("adamax", {"betas": "betas", "eps": "eps"}),
+    "RAdam": ("radam", {"betas": "betas", "eps": "eps"}),
+}  #: by class: optimizer and options; keys of its parameter groups with the option of each
+_NEUTRAL = {"dampening": 0, "maximize": False, "lr_decay": 0, "initial_accumulator_value": 0, "decoupled_weight_decay": False}  #: values without effect, of keys that have no option
+_IGNORED = {"params", "lr", "initial_lr", "weight_decay", "foreach", "capturable", "differentiable", "fused", "param_names", "decoupled_weight_decay", "name"}
+_LONGEST = 60000  # characters of one word of a command line, which Linux limits to 128 KiB
+
+
+def is_optimizer(given: Any) -> bool:
+    return given is not None and not isinstance(given, str)
+
+
+def _kind(optimizer: Any) -> tuple[str, dict[str, str]]:
+    name = type(optimizer).__name__
+    if not hasattr(optimizer, "param_groups") or name not in _KINDS:
+        raise ZorseError(f"optimizer: expected a name, or an object of torch.optim with one of the classes {', '.join(_KINDS)}, got {name}")
+    kind, options = _KINDS[name]
+    if kind == "adam" and optimizer.param_groups[0].get("decoupled_weight_decay"):
+        kind = "adamw"
+    return kind, options
+
+
+def _check(optimizer: Any, known: Mapping[str, str], kind: str) -> None:
+    """Checks that groups differ only in learning rate and weight decay, and have no option without
+    a counterpart."""
+    first = optimizer.param_groups[0]
+    for group in optimizer.param_groups:
+        for key, value in group.items():
+            if key in known and value != first.get(key):
+                raise ZorseError(f"optimizer: its groups have different {key} ({first.get(key)} and {value}); groups may differ in lr and weight_decay")
+            if key in known or key in _IGNORED and not (key == "decoupled_weight_decay" and value and kind not in ("adam", "adamw")):
+                continue
+            if key not in _NEUTRAL:
+                raise ZorseError(f"optimizer: the option {key}={value!r} of {type(optimizer).__name__} has no counterpart")
+            if value != _NEUTRAL[key]:
+                raise ZorseError(f"optimizer: {key}={value!r} is not supported; expected {key}={_NEUTRAL[key]!r}")
+    if optimizer.state:
+        warn(f"optimizer: the states that {type(optimizer).__name__} has from earlier steps are not used; training begins with empty states")
+
+
+def _names(module: Any, optimizer: Any) -> tuple[list[list[str]], list[str]]:
+    """Names of the parameters of each group, and of trained parameters that are in none."""
+    known: dict[int, list[str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        known.setdefault(id(parameter), []).append(name)
+    groups, taken = [], set()
+    for group in optimizer.param_groups:
+        names: list[str] = []
+        for parameter in group["params"]:
+            if id(parameter) not in known:
+                raise ZorseError(f"optimizer: a parameter of shape {tuple(parameter.shape)} is not one of the module; create the optimizer from the parameters of the "
+                                 "module that is trained")
+            taken.add(id(parameter))
+            names += known[id(parameter)][:1] if parameter.requires_grad else []
+        groups.append(names)
+    return groups, [names[0] for names in known.values() if names[0] not in {n for g in groups for n in g} and id(_parameter(module, names[0])) not in taken
+                    and _parameter(module, names[0]).requires_grad]
+
+
+def _parameter(module: Any, name: str) -> Any:
+    return module.get_parameter(name)
+
+
+def _group_words(names: Sequence[str], settings: str) -> list[str]:
+    """Values of --param-group, each short enough for a command line."""
+    words, line = [], ""
+    for name in names:
+        if line and len(line) + len(name) > _LONGEST:
+            words.append(f"{line}:{settings}")
+            line = ""
+        line += ("," if line else "") + name
+    return words + ([f"{line}:{settings}"] if line else [])
+
+
+def options_of(optimizer: Any, module: Any) -> dict[str, Any]:
+    """Options of zorse-compile that train as `optimizer` does. The learning rate is that of the group with most elements; other groups are relative to it."""
+    kind, known = _kind(optimizer)
+    _check(optimizer, known, kind)
+    groups, unused = _names(module, optimizer)
+    sizes = [sum(p.numel() for p in group["params"] if p.requires_grad) for group in optimizer.param_groups]
+    base = optimizer.param_groups[max(range(len(sizes)), key=sizes.__getitem__)]
+    rate = lambda group: float(group.get("initial_lr", group["lr"]))
+    options: dict[str, Any] = {"optimizer": kind, "lr": rate(base), "weight_decay": float(base["weight_decay"]), "weight_decay_params": "all"}
+    for key, option in known.items():
+        value = base.get(key)
+        if value is not None and value is not False and not (key == "momentum" and value == 0):
+            options[option] = value
+    others: list[str] = []
+    for group, names in zip(optimizer.param_groups, groups):
+        same = rate(group) == rate(base) and float(group["weight_decay"]) == float(base["weight_decay"])
+        if same or not names:
+            continue
+        if rate(base) == 0:
+            raise ZorseError("optimizer: its largest group has lr=0, and other groups have not; set requires_grad=False for parameters that are not trained")
+        others += _group_words(names, f"lr_scale={rate(group) / rate(base)!r},weight_decay={float(group['weight_decay'])!r}")
+    if others:
+        options["param_group"] = others
+    if unused:
+        options["freeze"] = unused
+    return options
+
+
+def _factors(scheduler: Any, steps: int) -> list[float]:
+    """Factors of the learning rate in steps 1, 2, ...; the scheduler and its optimizer are
+    unchanged."""
+    if callable(scheduler) and not hasattr(scheduler, "optimizer"):
+        return [float(scheduler(step)) for step in range(steps)]
+    if type(scheduler).__name__ == "ReduceLROnPlateau":
+        raise ZorseError("lr_scheduler: ReduceLROnPlateau depends on losses of the run; end the run by on_step and start the next one with another lr, or use a schedule of steps")
+    optimizer = scheduler.optimizer
+    before, rates = dict(scheduler.state_dict()), [group["lr"] for group in optimizer.param_groups]
+    initial = [float(group.get("initial_lr", group["lr"])) for group in optimizer.param_groups]
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(steps):
+            factors = [group["lr"] / base if base else 1.0 for group, base in zip(optimizer.param_groups, initial)]
+            if max(factors) - min(factors) > 1e-9 * max(map(abs, factors)):
+                raise ZorseError("lr_scheduler: groups have different schedules; expected one factor for all groups")
+            found.append(float(factors[0]))
+            try:
+                scheduler.step()
+            except ValueError:  # OneCycleLR ends after its steps
+                found += [found[-1]] * (steps - len(found))
+                break
+    scheduler.load_state_dict(before)
+    for group, rate in zip(optimizer.param_groups, rates):
+        group["lr"] = rate
+    return found
+
+
+def schedule_lines(scheduler: Any, steps: int) -> str:
+    """A file for --lr-schedule-file: factors of a PyTorch scheduler, or of a function of the step (from 0, as in LambdaLR). Points between which factors are
+    linear are omitted."""
+    factors = _factors(scheduler, steps)
+    kept = [0]
+    for i in range(1, len(factors) - 1):
+        last = kept[-1]
+        between = factors[last] + (factors[i + 1] - factors[last]) * (i - last) / (i + 1 - last)
+        if abs(between - factors[i]) > 1e-15 * abs(factors[i]):
+            kept.append(i)
+    if len(factors) > 1:
+        kept.append(len(factors) - 1)
+    return "".join(f"{i + 1} {factors[i]!r}\n" for i in kept)
+
+
+Scheduler = Callable[[int], float] | Any
