@@ -6,6 +6,7 @@
 #include "ProfileFields.h"
 #include "SummaryBuilder.h"
 
+#include "zorse/Summary/Optimizers.h"
 #include "zorse/Summary/Summary.h"
 
 #include <algorithm>
@@ -297,8 +298,8 @@ LayerTable readRoot(const json &root) {
                            [&](bundle::ElementType t) { return text == elementTypeName(t); });
   if (type == types.end())
     fail("compute_type", "expected f32, f16 or bf16, got " + show(root["compute_type"]));
-  const int64_t moments = root.contains("moments") ? toInteger(root["moments"], "moments", 0, 2)
-                                                   : 2;
+  const int64_t moments =
+      root.contains("moments") ? toInteger(root["moments"], "moments", 0, kMaxOptimizerStates) : 2;
   return Reader(root, *type, static_cast<uint32_t>(moments),
                 root.contains("name") ? toText(root["name"], "name") : "layers")
       .read();
