@@ -70,12 +70,7 @@ def _names(module: Any, optimizer: Any) -> tuple[list[list[str]], list[str]]:
             taken.add(id(parameter))
             names += known[id(parameter)][:1] if parameter.requires_grad else []
         groups.append(names)
-    return groups, [names[0] for names in known.values() if names[0] not in {n for g in groups for n in g} and id(_parameter(module, names[0])) not in taken
-                    and _parameter(module, names[0]).requires_grad]
-
-
-def _parameter(module: Any, name: str) -> Any:
-    return module.get_parameter(name)
+    return groups, [name for name, parameter in module.named_parameters() if parameter.requires_grad and id(parameter) not in taken]
 
 
 def _group_words(names: Sequence[str], settings: str) -> list[str]:
