@@ -150,20 +150,17 @@ std::string ScheduleFlags::text() const {
 }
 
 Status ScheduleFlags::apply(Training &t) const {
-  if (learningRate)
-    t.set_learning_rate(*learningRate);
-  if (finalRatio)
-    t.set_final_ratio(*finalRatio);
-  if (decayPower)
-    t.set_decay_power(*decayPower);
-  if (warmup)
-    t.set_warmup_steps(*warmup);
-  if (totalSteps)
-    t.set_total_steps(*totalSteps);
-  if (cycles)
-    t.set_cycles(*cycles);
-  if (wsdDecaySteps)
-    t.set_wsd_decay_steps(*wsdDecaySteps);
+  auto set = [&](const auto &value, auto setter) {
+    if (value)
+      (t.*setter)(*value);
+  };
+  set(learningRate, &Training::set_learning_rate);
+  set(finalRatio, &Training::set_final_ratio);
+  set(decayPower, &Training::set_decay_power);
+  set(warmup, &Training::set_warmup_steps);
+  set(totalSteps, &Training::set_total_steps);
+  set(cycles, &Training::set_cycles);
+  set(wsdDecaySteps, &Training::set_wsd_decay_steps);
   if (!wsdDecayStyle.empty())
     t.set_wsd_decay_style(
         valueOf<Training::WsdStyle>(Training::WsdStyle_descriptor(), wsdDecayStyle));
