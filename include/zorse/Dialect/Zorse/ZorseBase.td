@@ -47,7 +47,6 @@ def Zorse_FloatTensor : Zorse_TensorOf<CPred<"::llvm::isa<::mlir::FloatType>(::m
 def Zorse_IntTensor : Zorse_TensorOf<CPred<"::mlir::getElementTypeOrSelf($_self).isInteger(32) || ::mlir::getElementTypeOrSelf($_self).isInteger(64)">, "i32 or i64">;
 def Zorse_MaskTensor : Zorse_TensorOf<CPred<"::llvm::isa<::mlir::FloatType>(::mlir::getElementTypeOrSelf($_self)) || ::mlir::getElementTypeOrSelf($_self).isInteger(1)">, "floats or i1">;
 def Zorse_F64Scalar : Type<CPred<"$_self == ::mlir::RankedTensorType::get({}, ::mlir::Float64Type::get($_self.getContext()))">, "tensor<f64>", "::mlir::RankedTensorType">;
-def Zorse_I64Scalar : Type<CPred<"$_self == ::mlir::RankedTensorType::get({}, ::mlir::IntegerType::get($_self.getContext(), 64))">, "tensor<i64>", "::mlir::RankedTensorType">;
 
 //===----------------------------------------------------------------------===//
 // Enums
