@@ -114,7 +114,7 @@ class Trainer:
         self.state = TrainerState(max_steps=steps)
         self.control = TrainerControl()
         os.makedirs(self.args.output_dir, exist_ok=True)
-        options = {**self._optimizer(steps), **self._saving(resume_from_checkpoint, steps), **self.options}
+        options = {**self._optimizer(steps), **self._saving(resume_from_checkpoint, samples, batch, steps), **self.options}
         evaluation = None
         if _value(self.args.eval_strategy) != "no":
             if self.eval_dataset is None:
@@ -244,13 +244,15 @@ class Trainer:
             except (ValueError, TypeError) as error:
                 raise ZorseError(f"lr_scheduler_type={kind!r}, lr_scheduler_kwargs={more}: {error}") from None
 
-    def _saving(self, resume: bool | str | None, steps: int) -> dict[str, Any]:
+    def _saving(self, resume: bool | str | None, samples: int, batch: int, steps: int) -> dict[str, Any]:
         args = self.args
+        if _value(args.save_strategy) not in ("no", "steps", "epoch"):
+            raise ZorseError(f"save_strategy={_value(args.save_strategy)!r} is not supported; expected no, steps or epoch")
         options: dict[str, Any] = {}
         saving = _value(args.save_strategy) != "no"
         if saving or resume:
             options["checkpoint_dir"] = resume if isinstance(resume, str) else os.path.join(args.output_dir, "checkpoints")
-            options["save_interval"] = self._count(args.save_steps, steps)
+            options["save_interval"] = self._interval(args.save_strategy, args.save_steps, samples, batch, steps)
             if args.save_total_limit:
                 options["save_total_limit"] = int(args.save_total_limit)
         if resume:
