@@ -102,7 +102,8 @@ std::string settings(const CompileOptions &options, const Model &model) {
   bundle::ModelSummary given;
   given.set_name(llvm::sys::path::stem(options.model).str());
   *given.mutable_training() = model.training;
-  given.set_samples_per_row(options.batchNormRows);
+  given.set_samples_per_row(model.groupRows);
+  given.set_combines_samples(model.imported.combinesSamples);
   given.set_rounded_to(options.precision.rounded);
   given.set_fp32_residual(options.precision.wideResidual);
   given.set_tf32(options.precision.tf32);

@@ -14,12 +14,12 @@ namespace zorse::pipelines {
 
 /// Converts the compiler's options to options of the importer. Errors name the option.
 static Result<ImportOptions> importOptions(const CompileOptions &options) {
-  if (options.batchNormRows > 0 && options.batch % options.batchNormRows != 0)
-    return userError(step::brokenGroups(options.batch, options.batchNormRows));
+  if (options.groupRows > 0 && options.batch % options.groupRows != 0)
+    return userError(step::brokenGroups(options.batch, options.groupRows));
   ImportOptions import;
   import.dims = options.dims;
   import.sequence = options.sequence;
-  import.batchNormRows = options.batchNormRows;
+  import.groupRows = options.groupRows;
   import.loss = options.loss;
   import.lossOutput = options.lossOutput;
   import.logits = options.logits;
@@ -64,6 +64,67 @@ static std::string unknownGroup(const Model &model) {
   return {};
 }
 
+/// An attempt to import, whose diagnostics are kept.
+struct Attempt {
+  FailureOr<ImportedModel> model = failure();
+  std::vector<std::pair<DiagnosticSeverity, std::string>> said;
+
+  Attempt(const std::string &path, const ImportOptions &import, MLIRContext &context) {
+    ScopedDiagnosticHandler keep(&context, [&](Diagnostic &diagnostic) {
+      said.emplace_back(diagnostic.getSeverity(), diagnostic.str());
+      return success();
+    });
+    model = importOnnx(path, import, context);
+  }
+  void print(MLIRContext &context) const {
+    for (auto &[severity, text] : said)
+      context.getDiagEngine().emit(UnknownLoc::get(&context), severity) << text;
+  }
+  /// The node that needs several samples, as the error names it. Empty if none does.
+  std::string combining() const {
+    for (auto &[severity, text] : said)
+      if (const size_t node = text.find("node '"); severity == DiagnosticSeverity::Error &&
+                                                   node != std::string::npos &&
+                                                   StringRef(text).contains("sample"))
+        return text.substr(node, text.find("; its operands") - node);
+    return {};
+  }
+};
+
+/// Imports the file. If it combines samples and the options give no group, all samples of a step
+/// become one.
+static FailureOr<ImportedModel> importInGroups(const CompileOptions &options, ImportOptions import,
+                                               MLIRContext &context, int64_t &group) {
+  group = import.groupRows;
+  if (group > 0 || options.batch <= 1)
+    return importOnnx(options.model, import, context);
+  Attempt apart(options.model, import, context);
+  const bool frozen = succeeded(apart.model) && apart.model->freezesTraining;
+  std::string reason = frozen ? "batch norms take their statistics over them" : apart.combining();
+  if (reason.empty()) {
+    apart.print(context);
+    return std::move(apart.model);
+  }
+  import.groupRows = options.batch;
+  Attempt together(options.model, import, context);
+  if (failed(together.model)) {
+    apart.print(context);
+    if (failed(apart.model))
+      emitRemark(UnknownLoc::get(&context))
+          << "as one group of all samples (--group-rows=" << options.batch
+          << "), the import ends at: " << together.combining();
+    return std::move(apart.model);
+  }
+  together.print(context);
+  group = options.batch;
+  together.model->notes.push_back(
+      "all " + std::to_string(group) + " samples of a step are one group, because " +
+      (frozen ? reason : reason.substr(0, reason.find("): ") + 1) + " combines samples") +
+      ". --group-rows=G takes the mean over groups of G consecutive samples, as "
+      "DistributedDataParallel with a local batch of G");
+  return std::move(together.model);
+}
+
 std::optional<Model> importModel(const CompileOptions &options, MLIRContext &context) {
   auto refuse = [](const std::string &message) {
     printError(message);
@@ -72,10 +133,11 @@ std::optional<Model> importModel(const CompileOptions &options, MLIRContext &con
   Result<ImportOptions> import = importOptions(options);
   if (import.failed())
     return refuse(import.message());
-  FailureOr<ImportedModel> result = importOnnx(options.model, *import, context);
+  int64_t group = 0;
+  FailureOr<ImportedModel> result = importInGroups(options, *import, context, group);
   if (failed(result))
     return std::nullopt;
-  Model model{std::move(*result), options.training, options.decay};
+  Model model{std::move(*result), options.training, options.decay, group};
   ImportedModel &imported = model.imported;
   if (imported.training)
     if (std::string note = adoptOptimizer(*imported.training, options, model.training, model.decay);

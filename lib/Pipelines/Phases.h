@@ -21,6 +21,8 @@ struct Model {
   ImportedModel imported;           ///< its module is modified by all passes
   bundle::TrainingOptions training; ///< the options' values, completed by the file's own
   std::string decay;                ///< weight decay rule, chosen like `training`
+  int64_t groupRows = 0; ///< samples per group; the options' value, or the batch if the file
+                         ///< combines samples and they give none
 };
 
 /// Returns nothing after an error message. A remark of the context summarizes the import.

@@ -15,7 +15,7 @@ Status adoptBundle(CompileOptions &options) {
   options.plan = options.rebuild + "/plan.json";
   options.cluster = options.rebuild + "/cluster.yaml";
   options.batch = view->batch;
-  options.batchNormRows = view->summary.samples_per_row();
+  options.groupRows = view->summary.samples_per_row();
   options.sequence = view->sequence;
   options.precision = precisionOf(view->summary);
   options.training = view->summary.training();

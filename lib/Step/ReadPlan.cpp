@@ -42,21 +42,22 @@ public:
   }
 
   Plan read() {
-    checkKeys(root, "",
-              {"format", "model", "global_batch_size", "batch_norm_rows", "devices", "groups",
-               "links", "cells", "stages", "pipelines", "backward", "split_backward", "activations",
-               "overlap_communication", "state", "offload", "schedule", "durations", "comment"},
+    checkKeys(root, "", {"format",         "model",           "global_batch_size",
+                         "group_rows",     "batch_norm_rows", "devices",
+                         "groups",         "links",           "cells",
+                         "stages",         "pipelines",       "backward",
+                         "split_backward", "activations",     "overlap_communication",
+                         "state",          "offload",         "schedule",
+                         "durations",      "comment"},
               kRenamedPlanKeys);
     if (root.contains("format") && toInteger(root["format"], "format") != kPlanFormat)
       fail("format", "expected " + std::to_string(kPlanFormat) + ", got " + show(root["format"]));
     if (root.contains("model"))
       plan.model = toText(root["model"], "model");
-    if (root.contains("batch_norm_rows") &&
-        toInteger(root["batch_norm_rows"], "batch_norm_rows") != plan.samplesPerRow)
-      fail("batch_norm_rows", "the model takes the statistics of " +
-                                  std::to_string(plan.samplesPerRow) +
-                                  " samples together (--batch-norm-group-size), the plan is for " +
-                                  show(root["batch_norm_rows"]));
+    for (const char *key : {"group_rows", "batch_norm_rows"}) // the latter is its former name
+      if (root.contains(key) && toInteger(root[key], key) != plan.samplesPerRow)
+        fail(key, "the model combines groups of " + std::to_string(plan.samplesPerRow) +
+                      " samples (--group-rows), the plan is for " + show(root[key]));
     if (!root.contains("global_batch_size"))
       fail("", "missing key \"global_batch_size\"");
     plan.batch =
@@ -93,7 +94,7 @@ private:
   int64_t toRows(int64_t samples, const std::string &path) {
     if (samples % plan.samplesPerRow != 0)
       fail(path, "expected a multiple of " + std::to_string(plan.samplesPerRow) +
-                     " samples, the size of a batch norm group (--batch-norm-group-size), got " +
+                     " samples, the size of a group (--group-rows), got " +
                      std::to_string(samples));
     return samples / plan.samplesPerRow;
   }
@@ -400,11 +401,11 @@ std::string zorse::step::brokenGroups(int64_t batch, int64_t group) {
   int64_t divisor = std::min(batch, group);
   while (divisor > 1 && batch % divisor != 0)
     --divisor;
-  return "--global-batch-size: expects a multiple of --batch-norm-group-size, " +
-         std::to_string(group) + ", got " + std::to_string(batch) +
-         ": batch norm computes statistics of groups of this size. Use --global-batch-size=" +
+  return "--global-batch-size: expects a multiple of --group-rows, " + std::to_string(group) +
+         ", got " + std::to_string(batch) +
+         ": the loss is a mean over groups of this size. Use --global-batch-size=" +
          (below > 0 ? std::to_string(below) + " or " : "") + std::to_string(below + group) +
-         ", or --batch-norm-group-size=" + std::to_string(divisor);
+         ", or --group-rows=" + std::to_string(divisor);
 }
 
 zorse::Result<Plan> zorse::step::readPlanFile(const std::string &path,

@@ -198,7 +198,7 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
     out += "  \"model\": " + ordered_json(plan.model).dump() + ",\n";
   out += "  \"global_batch_size\": " + std::to_string(plan.batch * plan.samplesPerRow) + ",\n";
   if (plan.samplesPerRow > 1)
-    out += "  \"batch_norm_rows\": " + std::to_string(plan.samplesPerRow) + ",\n";
+    out += "  \"group_rows\": " + std::to_string(plan.samplesPerRow) + ",\n";
   writeDevices(out, plan);
   if (plan.intraNode.bandwidth > 0 || plan.intraNode.latency > 0 || plan.interNode.bandwidth > 0 ||
       plan.interNode.latency > 0)

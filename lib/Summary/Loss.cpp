@@ -72,7 +72,20 @@ static std::string describeTerm(const bundle::LossTerm &term) {
   return "(" + factor->print() + ") * " + sum;
 }
 
+/// Whether the loss is the mean of one number per group of samples.
+static bool isMeanOfGroups(const bundle::ModelSummary &summary) {
+  if (samplesPerRow(summary) == 1 || summary.loss_size() != 1 || summary.counts_size() > 0)
+    return false;
+  const Result<Expression> factor = Expression::parse(summary.loss(0).factor());
+  return !factor.failed() && factor->evaluate(static_cast<double>(samplesPerRow(summary)), {}) == 1;
+}
+
 std::vector<std::string> zorse::describeLoss(const bundle::ModelSummary &summary, int64_t samples) {
+  if (isMeanOfGroups(summary)) {
+    const std::string group = std::to_string(samplesPerRow(summary));
+    return {summary.loss(0).name() + ", the mean over groups of " + group + " samples",
+            "groups do not depend on the plan (PyTorch with a local batch of " + group + ")"};
+  }
   std::string text;
   for (int k = 0; k < summary.loss_size(); ++k)
     text += (k > 0 ? " + " : "") + describeTerm(summary.loss(k));

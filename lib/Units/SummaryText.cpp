@@ -118,4 +118,7 @@ void units::printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream 
     os << "known " << j << " " << summary.known(j) << '\n';
   if (summary.reads_sample_numbers())
     os << "reads sample numbers\n";
+  if (summary.samples_per_row() > 0)
+    os << "groups of " << summary.samples_per_row() << " samples"
+       << (summary.combines_samples() ? ", which the loss combines\n" : "\n");
 }

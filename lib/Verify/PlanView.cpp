@@ -34,8 +34,11 @@ struct Reader {
     if (root.contains("offload"))
       forEach(root["offload"], "offload", [&](const Json &item) { readOffload(item); });
     plan.splitBackward = toSwitch(root, "", "split_backward", false);
-    if (root.contains("batch_norm_rows"))
-      toRows(root["batch_norm_rows"]);
+    for (const char *key : {"group_rows", "batch_norm_rows"}) // the latter is its former name
+      if (root.contains(key)) {
+        toRows(root[key]);
+        break;
+      }
     return std::move(plan);
   }
 
@@ -154,7 +157,7 @@ struct Reader {
 
   /// Converts samples to rows. The file counts samples; programs count rows of several samples.
   void toRows(const Json &count) {
-    plan.samplesPerRow = toInteger(count, "batch_norm_rows", 1, INT64_MAX);
+    plan.samplesPerRow = toInteger(count, "group_rows", 1, INT64_MAX);
     bool whole = plan.batch % plan.samplesPerRow == 0;
     plan.batch /= plan.samplesPerRow;
     for (PlanView::Cell &cell : plan.cells)
@@ -164,7 +167,7 @@ struct Reader {
       }
     if (!whole)
       fail("global_batch_size and cells",
-           "expected multiples of batch_norm_rows, " + std::to_string(plan.samplesPerRow));
+           "expected multiples of group_rows, " + std::to_string(plan.samplesPerRow));
   }
 };
 

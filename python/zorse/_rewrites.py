@@ -9,8 +9,11 @@
 - new axes of complex tensors (rotary embeddings): the exporters have no operator for them.
 - Module.to inside forward, to the type that the module has: it cannot replace parameters while a graph is recorded.
 - torch.cond on a constant: it becomes the branch that it takes.
+- len(tensor), which must be an int: the exporters write the number of the example.
 - checks of values in torch.distributions, and nn.Transformer's comparison of its masks with causal ones: they depend on data.
 """
+import builtins
+
 import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
@@ -137,6 +140,11 @@ def _conversion(to):
     return converted
 
 
+def _length(length):
+    """len() that keeps symbolic sizes symbolic."""
+    return lambda value: value.shape[0] if isinstance(value, torch.Tensor) and value.dim() > 0 else length(value)
+
+
 def _arguments(names, args, kwargs):
     return {**dict(zip(names, args)), **kwargs}
 
@@ -164,7 +172,7 @@ class WrittenOut(TorchFunctionMode):
         super().__init__()
         self._cross_entropy, self._attention, self._bag = F.cross_entropy, F.scaled_dot_product_attention, F.embedding_bag
         self._to, self._checks = torch.nn.Module.to, torch.distributions.Distribution._validate_args
-        self._cond = torch.cond
+        self._cond, self._len = torch.cond, builtins.len
         self._is_causal = torch.nn.modules.transformer._detect_is_causal_mask
 
     def __enter__(self):
@@ -173,11 +181,13 @@ class WrittenOut(TorchFunctionMode):
         F.cross_entropy = lambda *args, **kwargs: self.call(self._cross_entropy, args, kwargs)
         F.scaled_dot_product_attention = lambda *args, **kwargs: self.call(self._attention, args, kwargs)
         torch.nn.Module.to, torch.cond = _conversion(self._to), branch_taken(self._cond)
+        builtins.len = _length(self._len)
         torch.distributions.Distribution.set_default_validate_args(False)
         torch.nn.modules.transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: bool(is_causal)  # the mask is applied anyway
         return super().__enter__()
 
     def __exit__(self, *error):
+        builtins.len = self._len
         F.cross_entropy, F.scaled_dot_product_attention, torch.nn.Module.to = self._cross_entropy, self._attention, self._to
         torch.distributions.Distribution.set_default_validate_args(self._checks)
         torch.nn.modules.transformer._detect_is_causal_mask, torch.cond = self._is_causal, self._cond

@@ -33,7 +33,7 @@ class ModelOptions(TypedDict, total=False):
     freeze: Sequence[str]
     infer_trainable: bool
     trust_import: bool  #: skip the numerical check of the loss
-    batch_norm_group_size: int  #: samples per group for batch norm statistics
+    group_rows: int  #: consecutive samples that losses and batch norms combine
 
 
 class StateOptions(TypedDict, total=False):

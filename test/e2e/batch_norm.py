@@ -33,7 +33,7 @@ def main():
         one, two = z.cluster(folder, ["d0"]), z.cluster(folder, ["d0", "d1"])
 
         def compiling(group, where, plan, bundle, *more):
-            return ["zorse-compile", MODEL, "--cluster", where, "--global-batch-size", batch, "--lr", "1e-2", "--quiet", "-o", bundle, *([f"--batch-norm-group-size={group}"] if group else []),
+            return ["zorse-compile", MODEL, "--cluster", where, "--global-batch-size", batch, "--lr", "1e-2", "--quiet", "-o", bundle, *([f"--group-rows={group}"] if group else []),
                     *(["--plan", plan] if plan else []), *more]
 
         for group, expected in reference["groups"].items():
@@ -70,14 +70,15 @@ def main():
         print(f"{'ok  ' if good else 'FAIL'} a plan that was searched has cells of whole groups", flush=True)
         z.plan(folder, "torn", batch, ["d0", "d1"], [(0, 2, 0, 6, "d0"), (0, 2, 6, batch, "d1")])
         bundle = os.path.join(folder, "none.zorse")
-        refused(results, "a cell that begins inside a group is refused", compiling(4, two, os.path.join(folder, "torn.plan.json"), bundle), "cells[0].samples[1]", "multiple of 4", "--batch-norm-group-size", "got 6")
-        refused(results, "a batch of no whole groups is refused", compiling(3, one, None, bundle), "--global-batch-size: expects a multiple of --batch-norm-group-size, 3, got 8")
-        refused(results, "groups of a model without batch norm are refused",
-                ["zorse-compile", os.path.join(z.SMALL, "zoo", "regression.onnx"), "--cluster", one, "--global-batch-size", 4, "--batch-norm-group-size=2", "--quiet", "-o", bundle], "--batch-norm-group-size: no node takes statistics")
-        code, out, err = z.call(*compiling(0, one, None, bundle))
-        good = "--batch-norm-group-size=G takes the statistics of groups of G samples" in out + err
+        refused(results, "a cell that begins inside a group is refused", compiling(4, two, os.path.join(folder, "torn.plan.json"), bundle), "cells[0].samples[1]", "multiple of 4", "--group-rows", "got 6")
+        refused(results, "a batch of no whole groups is refused", compiling(3, one, None, bundle), "--global-batch-size: expects a multiple of --group-rows, 3, got 8")
+        words = [word for word in compiling(0, one, None, bundle) if word != "--quiet"]
+        code, out, err = z.call(*words)
+        with open(os.path.join(bundle, "plan.json")) as f:
+            whole = json.load(f).get("group_rows") == batch
+        good = whole and f"all {batch} samples of a step are one group, because batch norms take their statistics over them" in out + err
         results.append(good)
-        print(f"{'ok  ' if good else 'FAIL'} without the option running statistics are used, and a warning names it", flush=True)
+        print(f"{'ok  ' if good else 'FAIL'} without the option all samples of a step are one group, which a note says")
     z.finish(results)
 
 

@@ -183,12 +183,12 @@ NORM = os.path.join(z.SMALL, "batch-norm")
 
 def groups(folder):
     results, cluster, bundle = [], z.cluster(folder, ["a"]), os.path.join(folder, "groups.zorse")
-    for batch, group, remedy in ((4, 8, "--global-batch-size=8, or --batch-norm-group-size=4"), (6, 4, "--global-batch-size=4 or 8, or --batch-norm-group-size=3"), (1, 4, "--global-batch-size=4, or --batch-norm-group-size=1"),
-                                 (7, 2, "--global-batch-size=6 or 8, or --batch-norm-group-size=1")):
+    for batch, group, remedy in ((4, 8, "--global-batch-size=8, or --group-rows=4"), (6, 4, "--global-batch-size=4 or 8, or --group-rows=3"), (1, 4, "--global-batch-size=4, or --group-rows=1"),
+                                 (7, 2, "--global-batch-size=6 or 8, or --group-rows=1")):
         for tool in ("zorse-compile", "zorse-plan"):
-            words = [tool, os.path.join(NORM, "model.onnx"), "--cluster", cluster, "--global-batch-size", batch, f"--batch-norm-group-size={group}", *(["--quiet", "-o", bundle] if tool == "zorse-compile" else [])]
+            words = [tool, os.path.join(NORM, "model.onnx"), "--cluster", cluster, "--global-batch-size", batch, f"--group-rows={group}", *(["--quiet", "-o", bundle] if tool == "zorse-compile" else [])]
             code, out, err = z.call(*words, ok=False)
-            good = code == 1 and f"expects a multiple of --batch-norm-group-size, {group}, got {batch}" in err and remedy in err and not os.path.exists(bundle)
+            good = code == 1 and f"expects a multiple of --group-rows, {group}, got {batch}" in err and remedy in err and not os.path.exists(bundle)
             results.append(good)
             print(f"{'ok  ' if good else 'FAIL'} {tool}: groups of {group} in a batch of {batch}" + ("" if good else f": {code}, {(out + err)[-300:]}"), flush=True)
     return results
@@ -232,8 +232,8 @@ def python(folder):
         trial = Trial(folder, Form(name, "bad", "refused", text), 4, [data])
         says(f"zorse.compile, {name}", lambda: zorse.compile(trial.model, trial.bundle, global_batch_size=4, quiet=True, train=TRAINED[1]), words)
     arrays = {key: np.load(os.path.join(NORM, key + ".npy")) for key in ("pixels", "label")}
-    says("zorse.train, a batch smaller than the group", lambda: zorse.train(os.path.join(NORM, "model.onnx"), arrays, max_steps=1, global_batch_size=4, batch_norm_group_size=8),
-         ("expects a multiple of --batch-norm-group-size, 8, got 4", "--global-batch-size=8, or --batch-norm-group-size=4"))
+    says("zorse.train, a batch smaller than the group", lambda: zorse.train(os.path.join(NORM, "model.onnx"), arrays, max_steps=1, global_batch_size=4, group_rows=8),
+         ("expects a multiple of --group-rows, 8, got 4", "--global-batch-size=8, or --group-rows=4"))
     return results
 
 
@@ -258,8 +258,8 @@ def whole(form, data, batch, N):
 
 
 def evaluated_in_groups(folder):
-    """The forward reads B before a batch norm with groups of 2, and the loss a sum of weights: the last batch has the
-    numbers of its samples only, whatever pads its last group."""
+    """The forward reads B before a batch norm with groups of 2, and the loss a sum of weights: both are those of a group, and an evaluation takes all whole groups,
+    whatever pads the last batch."""
     of_batch = [onnx.node("Shape", ["x"], ["shape"]), onnx.constant("zero", (), [0], onnx.INT64), onnx.node("Gather", ["shape", "zero"], ["samples"], axis=0),
                 onnx.node("Cast", ["samples"], ["number"], to=onnx.FLOAT), onnx.node("Mul", ["x", "number"], ["c"])]
     nodes = [*of_batch, onnx.node("MatMul", ["c", "w"], ["h"]), onnx.node("BatchNormalization", ["h", "scale", "bias", "running", "spread"], ["z", "r", "s"], training_mode=1),
@@ -270,23 +270,31 @@ def evaluated_in_groups(folder):
     with open(model, "wb") as f:
         f.write(onnx.model(nodes, [onnx.tensor(name, np.shape(v), np.ravel(v).tolist()) for name, v in tensors.items()], [onnx.value("x", ["batch", 3]), onnx.value("y", ["batch", 2]), onnx.value("m", ["batch", 1])],
                            [onnx.value("loss", [])]))
-    z.compile(model, bundle, z.cluster(folder, ["a"]), 4, 0, None, SGD, "f64", extra=("--batch-norm-group-size=2", "--train", "w,scale,bias"))
+    z.compile(model, bundle, z.cluster(folder, ["a"]), 4, 0, None, SGD, "f64", extra=("--group-rows=2", "--train", "w,scale,bias"))
     for N in (8, 6, 5, 3, 1):
         x, y, m = rng.normal(size=(N, 3)), rng.normal(size=(N, 2)), rng.uniform(0.5, 2, size=(N, 1))
         for name, array in (("x", x), ("y", y), ("m", m)):
             np.save(os.path.join(folder, name + ".npy"), array)
 
         def loss(a):
-            rows = slice(a, min(a + 4, N))
-            h = x[rows] * (rows.stop - a) @ tensors["w"]
-            out = (h - tensors["running"]) / np.sqrt(np.asarray(tensors["spread"]) + 1e-5) * tensors["scale"] + tensors["bias"]
-            return float(((out - y[rows])**2 * m[rows]).sum() / m[rows].sum()) * (rows.stop - a)
+            rows = slice(a, a + 2)
+            out = (x[rows] * 2 @ tensors["w"] - tensors["running"]) / np.sqrt(np.asarray(tensors["spread"]) + 1e-5) * tensors["scale"] + tensors["bias"]
+            return float(((out - y[rows])**2 * m[rows]).sum() / m[rows].sum())
 
         metrics = os.path.join(folder, "metrics.jsonl")
-        z.call("zorse-run", bundle, "--eval-only", "--data", f"x={folder}/x.npy,y={folder}/y.npy,m={folder}/m.npy", "--metrics-file", metrics)
+        code, out, err = z.call("zorse-run", bundle, "--eval-only", "--data", f"x={folder}/x.npy,y={folder}/y.npy,m={folder}/m.npy", "--metrics-file", metrics, ok=N > 1)
+        if N == 1:
+            good = code == 1 and "the evaluation data has 1 samples, but the loss combines groups of 2 samples" in err
+            results.append(good)
+            print(f"{'ok  ' if good else 'FAIL'} an evaluation of less than a group is refused" + ("" if good else f": {code}, {(out + err)[-300:]}"), flush=True)
+            continue
         with open(metrics) as f:
             found = json.loads(f.readline())["eval_loss"]
-        results.append(z.check(f"B read before a batch norm, weights by their sum: {N} samples in batches of 4, groups of 2", z.relative([found], [sum(map(loss, range(0, N, 4))) / N]), 1e-8))
+        name = f"B read before a batch norm, weights by their sum: {N} samples in batches of 4, groups of 2"
+        results.append(z.check(name, z.relative([found], [np.mean([loss(a) for a in range(0, N - 1, 2)])]), 1e-8))
+        good = f"{N // 2 * 2}{f' of {N}' if N % 2 else ''} samples" in out
+        results.append(good)
+        print(f"{'ok  ' if good else 'FAIL'} {name}: their number is printed" + ("" if good else f": {out[-200:]}"), flush=True)
     return results
 
 

@@ -183,7 +183,7 @@ class Check:
 
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            run = zorse.train(module, data, max_steps=4, global_batch_size=16, cluster=self.cluster, batch_norm_group_size=16)
+            run = zorse.train(module, data, max_steps=4, global_batch_size=16, cluster=self.cluster, group_rows=16)
         self.holds("running statistics are trained and put back", np.array_equal(module.norm.running_mean.numpy(), run.weights["norm.running_mean"]) and float(module.norm.running_mean.abs().max()) > 0 and
                    not any("not copied" in str(w.message) for w in said))
         with warnings.catch_warnings(record=True) as said:

@@ -14,7 +14,7 @@ import harness as z
 
 CHECK = os.path.join(z.BIN, "check-sharding")
 # Forms of the import; the first one that works is taken.
-FORMS = (["--loss", "cross_entropy"], [], ["--seq-length", "8"], ["--batch-norm-group-size", "2"])
+FORMS = (["--loss", "cross_entropy"], [], ["--seq-length", "8"], ["--group-rows", "2"])
 
 
 def joint(model, path):

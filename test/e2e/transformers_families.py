@@ -190,7 +190,7 @@ def compiled(path, folder, batch, found, kind):
             devices = [d + half for d in devices for half in "ab"]
     cluster = z.cluster(folder, devices)
     words = ["--global-batch-size", batch, "--precision", "f64", "--optimizer", "sgd", "--momentum", "0", "--lr", repr(found["rate"]), "--warmup-steps", "0", "--max-grad-norm", "0", "--weight-decay", "0", "--quiet"]
-    words += ["--batch-norm-group-size", batch] * found["statistics"]
+    words += ["--group-rows", batch] * found["statistics"]
     code, out, err = z.call("zorse-compile", path, "--cluster", cluster, *words, *plan, "-o", bundle, ok=False)
     while kind == "with groups" and z.remedied(plan[1], err):
         code, out, err = z.call("zorse-compile", path, "--cluster", cluster, *words, *plan, "-o", bundle, ok=False)

@@ -22,7 +22,8 @@ namespace {
 
 class NumberedData final : public DataSource {
 public:
-  Result<std::shared_ptr<const Batch>> batchOf(uint64_t first, uint64_t samples) override {
+  Result<std::shared_ptr<const Batch>> batchOf(uint64_t first, uint64_t samples,
+                                               uint64_t) override {
     auto batch = std::make_shared<Batch>();
     batch->inputs.emplace_back(5 * 16);
     for (int row = 0; row < 5; ++row)

@@ -29,7 +29,8 @@ public:
     return float((sample * 7 + uint64_t(j) * 3) % 11) - 4.0f;
   }
 
-  Result<std::shared_ptr<const Batch>> batchOf(uint64_t first, uint64_t samples) override {
+  Result<std::shared_ptr<const Batch>> batchOf(uint64_t first, uint64_t samples,
+                                               uint64_t) override {
     if (first == failAt)
       return userError("the data ends here");
     auto batch = std::make_shared<Batch>();

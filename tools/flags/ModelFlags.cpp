@@ -20,9 +20,9 @@ void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
                  "all that the backward reads) or full (it saves nothing)")
       ->check(CLI::IsMember({"min-cut", "none", "full"}));
   const char *model = "Model";
-  app.add_option("--batch-norm-group-size", o.batchNormRows,
-                 "compute batch norm statistics over groups of N consecutive samples "
-                 "(docs/reference/training.md)")
+  app.add_option("--group-rows", o.groupRows,
+                 "number of consecutive samples that losses of several samples and batch norms "
+                 "combine; the loss is the mean over these groups (docs/reference/training.md)")
       ->group(model);
   app.add_option("--dim", dims, "sizes of other symbolic dimensions: NAME=VALUE")->group(model);
   app.add_option("--loss", o.loss,
@@ -81,9 +81,8 @@ Status ModelFlags::resolve(pipelines::CompileOptions &o) const {
                      "; leave it out");
   if (!shifted.empty())
     o.shiftedInGraph = shifted == "yes";
-  if (o.batchNormRows < 0)
-    return userError("--batch-norm-group-size: expects a positive number, got " +
-                     std::to_string(o.batchNormRows));
+  if (o.groupRows < 0)
+    return userError("--group-rows: expects a positive number, got " + std::to_string(o.groupRows));
   if (o.sequence < 0)
     return userError("--seq-length: expects a positive number, got " + std::to_string(o.sequence));
   for (const std::string &dim : dims) {

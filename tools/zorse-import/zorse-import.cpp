@@ -17,8 +17,8 @@ static cl::opt<std::string> input(cl::Positional, cl::desc("<model.onnx>"), cl::
 static cl::opt<int64_t> sequence("seq-length",
                                  cl::desc("length of dimension 1 of inputs if it is symbolic"),
                                  cl::init(0), cl::cat(category));
-static cl::opt<int64_t> batchNormRows(
-    "batch-norm-group-size",
+static cl::opt<int64_t> groupRows(
+    "group-rows",
     cl::desc(
         "compute batch norm statistics over groups of N samples; a row of the graph is one group"),
     cl::init(0), cl::cat(category));
@@ -66,7 +66,7 @@ static int run(int argc, char **argv) {
 
   zorse::ImportOptions options;
   options.sequence = sequence;
-  options.batchNormRows = batchNormRows;
+  options.groupRows = groupRows;
   options.loss = loss;
   options.lossOutput = lossOutput;
   options.logits = logits;

@@ -588,7 +588,7 @@ static int runTool(int argc, char **argv) {
     status = training.resolve(o.compile.training);
   if (status.failed())
     return fail(status.message());
-  if (const int64_t group = o.compile.batchNormRows; group > 0 && o.batch % group != 0)
+  if (const int64_t group = o.compile.groupRows; group > 0 && o.batch % group != 0)
     return fail(step::brokenGroups(o.batch, group));
   return run(o);
 }

@@ -34,13 +34,17 @@ Status LocalTrainer::openEvaluationData() {
   if (opened.failed())
     return opened.error();
   evaluation = std::move(*opened);
-  if (bundle.summary.reads_sample_numbers() &&
-      evaluation->samplesPerEpoch() < uint64_t(bundle.samples()))
-    return userError("the evaluation data has " + std::to_string(evaluation->samplesPerEpoch()) +
-                     " samples, but the loss depends on the position of samples in a step of " +
-                     std::to_string(bundle.samples()) +
-                     ": expected at least one whole step. Provide more samples, or compile with "
-                     "a smaller --global-batch-size");
+  if (const uint64_t unit = evaluationUnit(bundle), given = evaluation->samplesPerEpoch();
+      given < unit)
+    return userError(
+        "the evaluation data has " + std::to_string(given) + " samples, but the loss " +
+        (bundle.summary.reads_sample_numbers()
+             ? "depends on the position of samples in a step of " + std::to_string(unit) +
+                   ": expected at least one whole step. Provide more samples, or compile with a "
+                   "smaller --global-batch-size"
+             : "combines groups of " + std::to_string(unit) +
+                   " samples: expected at least one whole group. Provide more samples, or compile "
+                   "with a smaller --group-rows"));
   return Status::success();
 }
 

@@ -141,8 +141,7 @@ void LocalTrainer::sayEvaluation() const {
   uint64_t max = o.evaluationBatches > 0
                      ? std::min(all, o.evaluationBatches * uint64_t(bundle.samples()))
                      : all;
-  if (bundle.summary.reads_sample_numbers()) // only whole steps
-    max -= max % uint64_t(bundle.samples());
+  max -= max % evaluationUnit(bundle);
   printf("evaluation: loss %.9g%s, %llu%s samples\n", report->loss, more.c_str(),
          (unsigned long long)max, max < all ? (" of " + std::to_string(all)).c_str() : "");
 }

@@ -349,6 +349,8 @@ LogicalResult zorse::onnx_import::finish(ImportState &state, const Loss &loss,
   result.hub = state.metadata.hubModel;
   reportParameters(state);
   result.warnings = state.warnings;
+  result.combinesSamples = state.combinesSamples;
+  result.freezesTraining = state.normsTrain && state.options.groupRows == 0;
   result.notes = state.notes;
   result.module = std::move(state.module);
   return success();

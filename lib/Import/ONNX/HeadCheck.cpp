@@ -187,8 +187,9 @@ bool Check::lossOfCells(const std::vector<int64_t> &cells, std::vector<double> &
     if (!program.cell(first, first + cell, sums))
       return why = program.problem(), false;
     for (size_t k = 0; k < terms.size(); ++k)
-      terms[k] += factorOf(program.loss()[k], static_cast<double>(batch), static_cast<double>(cell),
-                           program.totals(), sums.counts) *
+      terms[k] += factorOf(program.loss()[k], static_cast<double>(batch * source.samplesPerRow),
+                           static_cast<double>(cell * source.samplesPerRow), program.totals(),
+                           sums.counts) *
                   sums.numerators[k];
     first += cell;
   }
@@ -287,13 +288,16 @@ HeadOutcome Check::run() {
   }
   if (done.empty())
     return {"", "the loss is not checked against the file: " + why};
-  std::string text =
-      "the loss is the file's for " + listed(done) +
-      (done == std::vector<int64_t>{1} ? " sample (" : " samples in every division (") +
-      (whole
-           ? "the whole graph"
-           : std::to_string(frontier->nodes().size()) + " nodes from where samples are combined") +
-      ")";
+  const std::string rows =
+      source.samplesPerRow > 1
+          ? "one group of " + std::to_string(source.samplesPerRow) + " samples ("
+      : done == std::vector<int64_t>{1} ? "1 sample ("
+                                        : listed(done) + " samples in every division (";
+  std::string text = "the loss is the file's for " + rows +
+                     (whole ? "the whole graph"
+                            : std::to_string(frontier->nodes().size()) +
+                                  " nodes from where samples are combined") +
+                     ")";
   if (done.size() < sizes.size())
     text += "; not checked for " + std::to_string(sizes[done.size()]) + ": " + why;
   return {"", text};
@@ -310,6 +314,8 @@ static HeadValue valueOf(const ImportedValue &given, const llvm::DenseMap<Value,
   HeadValue value;
   value.type = given.type;
   value.view = given.view;
+  if (given.grouped) // the check takes one row, whose samples are the file's
+    value.view.dims.erase(value.view.dims.begin());
   value.kind = given.isConstant() ? Kind::Constant
                : given.isKnown()  ? Kind::Known
                : given.isTensor() ? Kind::Tensor
@@ -331,8 +337,8 @@ LogicalResult zorse::onnx_import::checkAgainstFile(ImportState &state, func::Fun
                                                    const std::vector<WeightSource> &sources) {
   const char *unchecked = state.options.trustImport ? "--trust-import"
                           : state.lossNumber < 0    ? "it is not in the file"
-                          : state.options.batchNormRows > 0
-                              ? "--batch-norm-group-size takes groups of samples together"
+                          : !state.statistics.empty()
+                              ? "it depends on the statistics of a batch norm"
                               : nullptr;
   if (unchecked) {
     state.notes.push_back(std::string("the loss is not checked against the file: ") + unchecked);
@@ -350,6 +356,7 @@ LogicalResult zorse::onnx_import::checkAgainstFile(ImportState &state, func::Fun
   HeadSource source{state.graph, state.model, all, function, sources};
   source.loss = state.lossNumber;
   source.fixedSamples = state.rowsBaked ? state.rows : 0;
+  source.samplesPerRow = std::max<int64_t>(state.options.groupRows, 1);
   // Folded constants are rounded to their types, but the file's nodes are evaluated in f64.
   const bool rounds = llvm::any_of(all, [](const HeadValue &value) {
     return value.kind != HeadValue::Kind::Absent && isFloat(value.type) &&

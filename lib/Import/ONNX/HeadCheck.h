@@ -19,9 +19,10 @@ struct HeadSource {
   const std::vector<HeadValue> &values; ///< by value number
   mutable mlir::func::FuncOp function;  ///< @model
   const std::vector<WeightSource> &weights;
-  int loss = -1;            ///< value number
-  int64_t fixedSamples = 0; ///< number of samples that the file fixes; 0: any number
-  double tolerance = 1e-9;  ///< relative
+  int loss = -1;             ///< value number
+  int64_t fixedSamples = 0;  ///< number of rows that the file fixes; 0: any number
+  int64_t samplesPerRow = 1; ///< of the file
+  double tolerance = 1e-9;   ///< relative
   HeadDamage damage = HeadDamage::None;
 };
 

@@ -158,6 +158,25 @@ static LogicalResult chooseLoss(ImportState &state, std::vector<int> &wanted) {
   return success();
 }
 
+/// With --group-rows, a loss is one number per group: the loss of a step is their mean.
+static ImportedValue lossOfGroups(ImportState &state, ImportedValue value) {
+  if (state.options.groupRows == 0 || !value.isTensor() || !isFloat(value.type) ||
+      value.view.elements() != 1)
+    return value;
+  state.combinesSamples = value.grouped && !value.affine;
+  const Number scale = value.takeScale();
+  if (!state.dependsOnParameter(value.value()) || scale.constant() == 0.0)
+    return knownScalar(value.type, Number(0.0)); // nothing to train
+  LossSummand summand;
+  summand.factor = scale * Number(static_cast<double>(state.options.groupRows)) / Number::samples();
+  summand.elementsPerRow = 1;
+  summand.numerator =
+      isBatched(value)
+          ? sumPerSample(state, materialise(state, value, groupsOf(value.view, true), true))
+          : broadcastTo(state, materialise(state, value), {}, {ShapedType::kDynamic});
+  return {value.type, {}, Loss{{std::move(summand)}}};
+}
+
 static LogicalResult run(ImportState &state, ImportedModel &result) {
   state.values.resize(state.graph.valueNames.size());
   state.module = ModuleOp::create(UnknownLoc::get(&state.context));
@@ -171,12 +190,8 @@ static LogicalResult run(ImportState &state, ImportedModel &result) {
       failed(readInitializers(state, wanted)) || failed(bindInputs(state)) ||
       failed(interpret(state, state.graph.body, wanted)))
     return failure();
-  if (state.options.batchNormRows > 0 && state.statistics.empty())
-    return error(state, "--batch-norm-group-size: no node takes statistics of the batch: there is "
-                        "no BatchNormalization, or all of them are frozen. "
-                        "Leave the option out");
   state.lossNumber = state.options.loss.empty() ? wanted[0] : -1;
-  ImportedValue loss = state.values[wanted[0]];
+  ImportedValue loss = lossOfGroups(state, state.values[wanted[0]]);
   if (auto number = loss.view.elements() == 1 && loss.isKnown() ? uniformNumber(state, loss)
                                                                 : std::nullopt) {
     if (!state.options.inputsAlone)

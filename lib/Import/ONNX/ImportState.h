@@ -78,6 +78,8 @@ struct ImportState {
   int lossNumber = -1; ///< value number of the loss; -1 if it is not in the file
   int64_t rows = 0;    ///< size of the sample factor in views; never used as a number of the graph
   bool rowsBaked = false;
+  bool inGroup = false;         ///< a node is being imported for a group of samples
+  bool combinesSamples = false; ///< the loss of a group is no sum over its samples
   std::vector<Count> counts;
   llvm::DenseSet<mlir::Value> weighted; ///< values that depend on weights or random numbers
   std::deque<ImportedValue> values; ///< by value number; a deque, because handlers keep references
@@ -109,7 +111,8 @@ struct ImportState {
   bool guessedSingleRow = false;
   std::vector<std::string> frozenNorms; ///< batch norms that normalize by running statistics which
                                         ///< are not updated
-  bool normsMayTrain = false;           ///< --batch-norm-group-size would train some of them
+  bool normsMayTrain = false;           ///< --group-rows would train some of them
+  bool normsTrain = false;              ///< some of them train in the module, as the file states
   int64_t inertDropouts = 0;
   std::vector<std::string> warnings, notes;
 };

@@ -69,7 +69,10 @@ struct ImportedValue {
   ElementKind type = ElementKind::Undefined;
   View view; ///< view of a value with a shape; otherwise that of a scalar
   std::variant<std::monostate, Constant, Known, Tensor, Sequence, Loss, Sums, Drawn> content;
-  bool hides = false;         ///< may contain a row (last axis) in which every entry is masked
+  bool hides = false;   ///< may contain a row (last axis) in which every entry is masked
+  bool grouped = false; ///< dimension 0 of the view is the row, in front of the file's dimensions
+                        ///< (GroupedOps.cpp)
+  bool affine = false;  ///< with `grouped`: a sum over samples, plus what no sample changes
   bool countsSamples = false; ///< ids for a GatherND with the sample number as first component,
                               ///< written as 0
 

@@ -74,11 +74,11 @@ static LogicalResult readInput(ImportState &state, const onnx::ValueInfo &info, 
   return success();
 }
 
-/// Adds the argument of an input. \param group  samples per row
+/// Adds the argument of an input. \param group  samples per row; 0: one, which is the sample itself
 static LogicalResult bindInput(ImportState &state, Input &input, int64_t group) {
   SmallVector<int64_t> shape{ShapedType::kDynamic};
   input.shape[0] = state.rows;
-  if (state.options.batchNormRows > 0)
+  if (state.options.groupRows > 0)
     input.shape.insert(input.shape.begin() + 1, group);
   shape.append(input.shape.begin() + 1, input.shape.end());
   if (!isSensible(input.shape))
@@ -96,7 +96,7 @@ static LogicalResult bindInput(ImportState &state, Input &input, int64_t group) 
   state.inputArguments[input.name] = static_cast<unsigned>(state.inputNames.size());
   state.inputNames.push_back(input.name);
   ImportedValue &value = state.values[input.value] = wrap(argument, input.type, input.shape);
-  if (state.options.batchNormRows > 0) { // the file counts single samples
+  if (state.options.groupRows > 0) { // the file counts single samples
     FactorList &samples = value.view.dims[0], &inside = value.view.dims[1];
     samples.insert(samples.end(), inside.begin(), inside.end());
     value.view.dims.erase(value.view.dims.begin() + 1);
@@ -117,17 +117,18 @@ LogicalResult zorse::onnx_import::bindInputs(ImportState &state) {
   }
   if (inputs.empty())
     return error(state, "the graph has no inputs: nothing carries samples");
-  state.rowsBaked = baked > 0;
-  const int64_t group = std::max<int64_t>(state.options.batchNormRows, 1);
-  if (baked % group != 0)
-    return error(state,
-                 "input '" + bakedBy + "' holds " + Twine(baked) +
-                     " samples in dimension 0; --batch-norm-group-size expects a multiple of " +
-                     Twine(group));
-  state.rows = baked / group;
+  const int64_t group = state.options.groupRows;
+  if (group > 0 && baked > 0 && baked != group)
+    return error(state, "input '" + bakedBy + "' holds " + Twine(baked) +
+                            " samples in dimension 0: the file is the loss of a group of " +
+                            Twine(baked) + "; give --group-rows=" + Twine(baked) + ", not " +
+                            Twine(group) + ", or export with a symbolic batch");
+  state.rowsBaked = baked > 0 || group > 0;
+  state.rows = group > 0 ? 1 : baked;
   if (!state.rowsBaked)
     choosePlaceholder(state);
-  state.notes.push_back(state.rowsBaked
+  state.notes.push_back(group > 0 ? "groups of " + std::to_string(group) + " samples"
+                        : baked > 0
                             ? "the file fixes " + std::to_string(state.rows) +
                                   " samples; the sample axis is found from there and made dynamic"
                             : "samples are a symbolic dimension");

@@ -92,7 +92,10 @@ static LogicalResult interpretNode(OpContext &op) {
       op.state.values[value] = parameter(op.state, *found->second);
     }
   }
-  if (isReadForShape(op)) { // no value is needed
+  bool grouped = false;
+  for (size_t i = 0; i < op.node.inputs.size(); ++i)
+    grouped |= op.operand(i).grouped;
+  if (!grouped && isReadForShape(op)) { // no value is needed
     View view;
     for (size_t i = 0; i < op.node.inputs.size(); ++i) {
       View other = op.operand(i).view;
@@ -225,6 +228,8 @@ LogicalResult zorse::onnx_import::applyOperator(OpContext &op) {
     }
   if (failed(checkOperands(op)))
     return failure();
+  if (auto done = applyToGroups(op))
+    return *done;
   if (auto done = applyToDrawn(op))
     return *done;
   if (auto done = applyToSums(op))

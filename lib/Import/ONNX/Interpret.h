@@ -20,6 +20,9 @@ mlir::LogicalResult interpret(ImportState &state, const GraphBody &body,
 mlir::LogicalResult applyOperator(OpContext &op);
 /// Imports the node with other operands.
 mlir::LogicalResult applyWith(OpContext &op, std::vector<ImportedValue> operands);
+/// With --group-rows: applies an operator, for a whole group of samples if it combines them. None
+/// without the option.
+std::optional<mlir::LogicalResult> applyToGroups(OpContext &op);
 /// Applies an operator with a Drawn operand. None if the operator's own function handles it.
 std::optional<mlir::LogicalResult> applyToDrawn(OpContext &op);
 /// Applies an operator to sums over samples that have a shape. None if the operator's own function

@@ -483,7 +483,7 @@ LogicalResult zorse::onnx_import::applyWith(OpContext &op, std::vector<ImportedV
 }
 
 /// Whether an operator is elementwise, so that its numbers are folded.
-static bool isElementwise(StringRef op) {
+static bool foldsNumbers(StringRef op) {
   static const llvm::StringSet<> others{
       "Add", "Sub", "Mul",  "Div",  "Mod", "Sum",  "Greater",  "GreaterOrEqual", "And",       "Or",
       "Xor", "Not", "Clip", "Cast", "Neg", "Relu", "CastLike", "Sign",           "Reciprocal"};
@@ -547,7 +547,7 @@ std::optional<LogicalResult> zorse::onnx_import::applyToKnown(OpContext &op) {
   if (known < 0 || anyLoss)
     return std::nullopt;
   const ImportedValue &number = op.operand(static_cast<size_t>(known));
-  const bool elementwise = isElementwise(op.node.op);
+  const bool elementwise = foldsNumbers(op.node.op);
   if (!elementwise && !isFloat(number.type))
     return op.error("computes with a number that is known only with the batch (" +
                     (number.numbers().empty() ? std::string("?") : number.numbers()[0].print()) +

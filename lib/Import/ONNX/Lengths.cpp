@@ -74,8 +74,7 @@ void zorse::onnx_import::choosePlaceholder(ImportState &state) {
 }
 
 Number zorse::onnx_import::samplesPerRow(const ImportState &state) {
-  return Number::samples() /
-         Number(static_cast<double>(std::max<int64_t>(state.options.batchNormRows, 1)));
+  return state.options.groupRows > 0 ? Number(1.0) : Number::samples(); // the file sees one group
 }
 
 Number zorse::onnx_import::extentOf(const ImportState &state, const FactorList &list) {
@@ -109,12 +108,9 @@ static FailureOr<Length> lengthOf(OpContext &op, const Number &number) {
     return Length{static_cast<int64_t>(*constant),
                   false,
                   {Factor{static_cast<int64_t>(*constant), 0, false}}};
-  const int64_t group = std::max<int64_t>(op.state.options.batchNormRows, 1);
-  if (auto multiple = number.multipleOfPower(1); multiple && *multiple < (int64_t(1) << 40)) {
-    const int64_t inner = *multiple * group;
+  if (auto inner = number.multipleOfPower(1); inner && *inner < (int64_t(1) << 40))
     return Length{
-        op.state.rows * inner, true, {Factor{op.state.rows, 0, true}, Factor{inner, 0, false}}};
-  }
+        op.state.rows * *inner, true, {Factor{op.state.rows, 0, true}, Factor{*inner, 0, false}}};
   return op.error("takes the length " + number.print() +
                   ", which depends on the number of samples B; expects lengths that are constant, "
                   "or a multiple of B: a program treats samples "
@@ -226,9 +222,6 @@ std::optional<LogicalResult> zorse::onnx_import::applyToSampleNumbers(OpContext 
     return op.error("reads the numbers of the samples in the batch (arange), which elementwise "
                     "operators, sums and ids that pick within each "
                     "sample may: x[arange(B), places], or sample * T + place");
-  if (!supported && op.state.options.batchNormRows > 0)
-    return op.error("reads the numbers of the samples in the batch (arange), which "
-                    "--batch-norm-group-size takes together in groups; compile without it");
   if (!supported) { // compute with the indices as values of the graph
     Decomposition make(op);
     for (ImportedValue &operand : operands)
@@ -312,9 +305,7 @@ LogicalResult zorse::onnx_import::sliceByNumbers(OpContext &op) {
       if (number.isLessThan(extent) == false)
         return 0x1p62;
       auto multiple = samples ? number.multipleOfPower(1) : std::nullopt;
-      return multiple ? std::optional<double>(static_cast<double>(
-                            *multiple * op.state.rows *
-                            std::max<int64_t>(op.state.options.batchNormRows, 1)))
+      return multiple ? std::optional(static_cast<double>(*multiple * op.state.rows))
                       : std::nullopt;
     };
     const auto begin = bound(from[i]), end = bound(to[i]);

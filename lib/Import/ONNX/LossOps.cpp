@@ -107,7 +107,7 @@ static FailureOr<Number> factorInFile(OpContext &op, const Number &number, bool 
   if (!constant || !op.state.rowsBaked || *constant == 0)
     return plain;
   const auto samples =
-      static_cast<double>(op.state.rows * std::max<int64_t>(op.state.options.batchNormRows, 1));
+      static_cast<double>(op.state.rows * std::max<int64_t>(op.state.options.groupRows, 1));
   double divisor = divides ? *constant : 1 / *constant;
   if (std::fabs(divisor - std::round(divisor)) > 1e-6 * std::fabs(divisor))
     return plain;
@@ -314,11 +314,11 @@ std::optional<ImportedValue> zorse::onnx_import::addedLoss(ImportState &state,
     for (auto &[value, info] : state.graph.inputs)
       if (info->name() == labelName)
         labels = state.values[value];
-  } else if (state.options.batchNormRows > 0) {
+  } else if (state.options.groupRows > 0) {
     (void)error(state, "--loss cannot add the input '" + labelName +
-                           "' to a model with --batch-norm-group-size: export a module that has "
+                           "' to a model with --group-rows: export a module that has "
                            "this input and returns the loss, or train "
-                           "with the running statistics, without --batch-norm-group-size");
+                           "with the running statistics, without --group-rows");
     return std::nullopt;
   } else {
     // Add an input for the labels, before the arguments of parameters.

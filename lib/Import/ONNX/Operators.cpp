@@ -63,6 +63,16 @@ const Registration *OperatorRegistry::find(const GraphNode &node) const {
   return rule == found->second.end() ? nullptr : *rule;
 }
 
+bool zorse::onnx_import::isElementwise(const GraphNode &node) {
+  static const OperatorRegistry registry = [] {
+    OperatorRegistry all;
+    for (auto addOperators : {registerActivationOps, registerUnaryOps, registerElementwiseOps})
+      addOperators(all);
+    return all;
+  }();
+  return registry.find(node) != nullptr;
+}
+
 const Registration *zorse::onnx_import::registrationOf(const GraphNode &node) {
   static const OperatorRegistry registry = [] {
     OperatorRegistry all;

@@ -142,6 +142,9 @@ void registerDrawnOps(OperatorRegistry &registry);
 
 /// The registration of the operator of a node; null if it is not known.
 const Registration *registrationOf(const GraphNode &node);
+/// Whether every element of the results depends on one element of each operand, by broadcasting.
+/// Also true for Dropout.
+bool isElementwise(const GraphNode &node);
 
 /// Operands and attributes of `node` that do not match the registration: their number, types or
 /// values. Empty if all match.

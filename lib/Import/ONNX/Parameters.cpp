@@ -301,7 +301,7 @@ static void reportModes(ImportState &state) {
                     firstOf(state.frozenNorms, 3) +
                     (state.frozenNorms.size() == 1 ? ") normalizes" : ") normalize") +
                     " by running statistics, which training does not change" +
-                    (state.normsMayTrain ? "; --batch-norm-group-size=G takes the statistics of "
+                    (state.normsMayTrain ? "; --group-rows=G takes the statistics of "
                                            "groups of G samples, as training in PyTorch does"
                                          : ""));
   if (state.inertDropouts > 0) {
@@ -322,7 +322,7 @@ static void reportModes(ImportState &state) {
                           (state.drawnMasks > 1 ? " masks are" : " mask is") +
                           " drawn as dropout's are (random numbers compared with a constant): by "
                           "--seed, step and sample; in evaluation each is its mean");
-  if (state.guessedSingleRow)
+  if (state.guessedSingleRow && state.options.groupRows == 0)
     warn(state, "the file fixes one sample, so the sample axis is ambiguous in some reshapes; an "
                 "axis of exactly one element was chosen. Export with a "
                 "symbolic batch dimension, or with at least 2 samples");

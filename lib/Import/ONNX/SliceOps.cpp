@@ -73,7 +73,7 @@ bool zorse::onnx_import::isKnownOfSample(const ImportState &state, const Importe
                                          int64_t axis, int64_t place) {
   return (place == 0 || place == -1) && isBatched(x) && state.isFromInputs(x.value()) &&
          x.view.sampleAxis() == axis && x.view.dims[axis].size() == 1 && !state.rowsBaked &&
-         state.options.batchNormRows == 0;
+         state.options.groupRows == 0;
 }
 
 /// Takes a strided slice of the axis, which becomes one dimension.

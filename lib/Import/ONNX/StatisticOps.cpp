@@ -101,7 +101,7 @@ static LogicalResult normalisedByGroups(OpContext &op) {
                 positions = x.view.elements() / shape[0] / channels, count = samples * positions;
   if (count < 2)
     return op.error("expects more than one value of a channel in a group; give a larger "
-                    "--batch-norm-group-size");
+                    "--group-rows");
   for (size_t output : {1, 2})
     if (output < op.node.outputs.size() && op.node.outputs[output] >= 0 && op.isUsed(output))
       return op.error(
@@ -152,10 +152,10 @@ static LogicalResult importBatchNorm(OpContext &op) {
   const bool trains = !op.state.metadata.statistics ||
                       (initializer != op.state.initializers.end() &&
                        op.state.metadata.statistics->count(initializer->second->name()));
-  const bool training = told || (op.state.options.batchNormRows > 0 && trains);
-  if (told && op.state.options.batchNormRows == 0)
+  const bool training = told || (op.state.options.groupRows > 0 && trains);
+  if (told && op.state.options.groupRows == 0)
     return op.error("normalizes by statistics of the batch (training_mode = 1), which mix samples; "
-                    "plans keep samples apart. Give --batch-norm-group-size=G, the "
+                    "plans keep samples apart. Give --group-rows=G, the "
                     "statistics of groups of G samples (the batch, as on one device, or what each "
                     "device of data parallelism has), use nn.GroupNorm or "
                     "nn.LayerNorm, or export with these layers in evaluation mode (module.eval()), "
@@ -176,7 +176,8 @@ static LogicalResult importBatchNorm(OpContext &op) {
   ImportedValue normal =
       make("Div", {make("Sub", {x, alongChannels(make, mean, x)}), alongChannels(make, root, x)});
   op.state.frozenNorms.push_back(op.node.name);
-  op.state.normsMayTrain |= op.state.options.batchNormRows == 0 && trains;
+  op.state.normsMayTrain |= op.state.options.groupRows == 0 && trains;
+  op.state.normsTrain |= trains && op.state.metadata.statistics;
   return make.result(scaledAndShifted(make, normal, scale, bias));
 }
 

@@ -227,12 +227,16 @@ public:
       : bundle_(bundle), inputs_(std::move(inputs)), feeds_(std::move(feeds)),
         notes_(std::move(notes)), samples_(samples), order_(samples, seed) {}
 
-  Result<std::shared_ptr<const Batch>> batchOf(uint64_t first, uint64_t samples) override {
+  Result<std::shared_ptr<const Batch>> batchOf(uint64_t first, uint64_t samples,
+                                               uint64_t padding) override {
     auto batch = std::make_shared<Batch>();
     for (const bundle::GraphInput &input : bundle_.summary.inputs())
       batch->inputs.emplace_back(bundle_.batch * input.bytes_per_row());
     for (int64_t n = 0; n < bundle_.samples(); ++n) {
-      uint64_t sample = order_.at(first + std::min(uint64_t(n), samples - 1));
+      const uint64_t place = uint64_t(n) < samples
+                                 ? uint64_t(n)
+                                 : samples - padding + (uint64_t(n) - samples) % padding;
+      uint64_t sample = order_.at(first + place);
       for (size_t i = 0; i < feeds_.size(); ++i)
         if (Status status =
                 feeds_[i]->row(sample, batch->inputs[i].data() + n * (*inputs_)[i].bytes_per_row());

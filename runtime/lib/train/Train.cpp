@@ -302,13 +302,13 @@ private:
   };
 
   /// All samples of the evaluation data, or those of at most `evaluationBatches` batches. The last
-  /// batch of the data may be short: it is padded with its last sample. Sums are linear, so one
-  /// more batch of that sample alone corrects the excess.
+  /// batch of the data may be short: it is padded with its last unit. Sums are linear in units, so
+  /// one more batch of that unit alone corrects the excess.
   struct EvaluationPlan {
-    /// \param inWhole  omit a short last batch: padding samples would have numbers that the samples
-    ///   do not have
-    EvaluationPlan(uint64_t samples, uint64_t batch, uint64_t max, bool inWhole)
-        : all(samples), batch(batch), whole(samples / batch), rest(inWhole ? 0 : samples % batch) {
+    /// \param unit  number of samples that are taken together; the last samples % unit are left
+    ///   out
+    EvaluationPlan(uint64_t samples, uint64_t batch, uint64_t max, uint64_t unit)
+        : batch(batch), unit(unit), whole(samples / batch), rest(samples % batch / unit * unit) {
       if (max > 0 && whole >= max) {
         whole = max;
         rest = 0;
@@ -319,13 +319,14 @@ private:
     EvaluationBatch at(uint64_t i) const {
       if (i < whole)
         return {i * batch, batch, 1};
-      return i == whole ? EvaluationBatch{whole * batch, rest, 1}
-                        : EvaluationBatch{all - 1, 1, -double(batch - rest) / double(batch)};
+      return i == whole
+                 ? EvaluationBatch{whole * batch, rest, 1}
+                 : EvaluationBatch{samples() - unit, unit, -double(batch - rest) / double(batch)};
     }
     /// Number of samples from which the numbers of batch i are derived. The correcting batch uses
     /// those of the last one.
     uint64_t samplesOf(uint64_t i) const { return i < whole ? batch : rest; }
-    uint64_t all, batch, whole, rest;
+    uint64_t batch, unit, whole, rest;
   };
 
   /// Sums of an evaluation over all samples, as in one batch. If units or counts read numbers of
@@ -333,15 +334,15 @@ private:
   /// is the mean over samples of the batches' losses.
   struct EvaluationSums {
     std::vector<double> numerators, counts; ///< over all samples
-    double losses = 0;   ///< sum of the batches' losses, multiplied by their samples
-    std::string without; ///< why there is no loss
+    double losses = 0;        ///< sum of the batches' losses, multiplied by their samples
+    std::string without = {}; ///< why there is no loss
   };
 
   /// Corrects the counts of the last batch, which include the samples that pad its last group.
   Status takeOffFilling(const EvaluationPlan &plan) {
     const EvaluationBatch filling = plan.at(plan.whole + 1);
     Result<std::shared_ptr<const Batch>> batch =
-        run_.evaluationData->batchOf(filling.first, filling.samples);
+        run_.evaluationData->batchOf(filling.first, filling.samples, plan.unit);
     if (batch.failed())
       return batch.error();
     Result<std::vector<double>> counts = numbers_->count(**batch, bundle_.batch);
@@ -355,7 +356,7 @@ private:
                           EvaluationSums &sums) {
     const EvaluationBatch part = plan.at(i);
     Result<std::shared_ptr<const Batch>> batch =
-        run_.evaluationData->batchOf(part.first, part.samples);
+        run_.evaluationData->batchOf(part.first, part.samples, plan.unit);
     if (batch.failed())
       return batch.error();
     // The sums of a padded group are corrected like those of the loss.
@@ -387,7 +388,7 @@ private:
     const bool numbered = bundle_.summary.reads_sample_numbers(),
                bySteps = numbered || !bundle_.summary.known().empty();
     const EvaluationPlan plan(run_.evaluationData->samplesPerEpoch(), uint64_t(bundle_.samples()),
-                              run_.evaluationBatches, numbered);
+                              run_.evaluationBatches, evaluationUnit(bundle_));
     EvaluationSums sums{std::vector<double>(bundle_.summary.loss_size(), 0), numbers_->none()};
     StepReport total;
     bool reported = false;
@@ -447,6 +448,12 @@ private:
 };
 
 } // namespace
+
+uint64_t zorse::runtime::evaluationUnit(const Bundle &bundle) {
+  if (bundle.summary.reads_sample_numbers())
+    return uint64_t(bundle.samples());
+  return bundle.summary.combines_samples() ? uint64_t(bundle.samplesPerRow) : 1;
+}
 
 Status zorse::runtime::checkTraining(const Bundle &bundle, const bundle::TrainingOptions &options) {
   if (options.clip_norm() > 0 && commitsByGroup(bundle)) {

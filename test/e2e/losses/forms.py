@@ -9,7 +9,7 @@ Form = collections.namedtuple("Form", "name section expected text")
 
 # Expected result of the compiler for a form:
 EXACT = "exact"  # affine in sums over samples, with factors known before the step: equal to PyTorch
-CLOSING = "closing"  # depends on several samples, or on a function of their sums: needs a closing unit, and may be refused without one
+CLOSING = "closing"  # depends on several samples, or on a function of their sums: a step's samples become one group, or it is refused
 REFUSED = "refused"  # may be refused: its file does not define its meaning
 
 # Names in a text in addition to s, the module: inputs and values computed from them.

@@ -1,5 +1,5 @@
-"""Losses that combine samples: functions of sums over samples, pairs of samples, selections and sorts. They need a
-closing unit, unless they combine only inputs.
+"""Losses that combine samples: functions of sums over samples, pairs of samples, selections and sorts. All samples
+of a step become one group, unless they combine only inputs.
 """
 from losses.forms import CLOSING, EXACT, REFUSED, forms
 

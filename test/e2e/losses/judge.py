@@ -1,6 +1,7 @@
 """Compares the tools' results for an ONNX file with its known loss, gradients and trained parameters: equal, refused
 (with the message), or wrong.
 """
+import json
 import os
 import re
 
@@ -32,9 +33,13 @@ def rate_for(gradients):
     return 2.0 ** int(np.floor(np.log2(0.01 / scale))) if np.isfinite(scale) else 1.0
 
 
-def uneven(units, B):
-    """name -> (devices, cells): one device, and two divisions of the units and B samples with cells of different sizes."""
+def uneven(units, B, whole=False):
+    """name -> (devices, cells): one device, and two divisions of the units and B samples with cells of different sizes. \param whole  all samples are one group, so
+    only units are divided"""
     half = max(1, units // 2)
+    if whole:
+        halves = (["a", "b"], [(0, half, 0, B, "a"), (half, units, 0, B, "b")]) if half < units else (["b"], [(0, units, 0, B, "b")])
+        return {"one": (["a"], [(0, units, 0, B, "a")]), "shares": halves, "pipeline": halves}
     out = {"one": (["a"], [(0, units, 0, B, "a")]),
            "shares": (["a", "b"], [(0, units, 0, 1, "a"), (0, units, 1, B - 1, "a"), (0, units, B - 1, B, "b")])}
     if half == units:
@@ -65,6 +70,12 @@ def error_of(text):
 
 def units_of(bundle):
     return int(re.search(r"(\d+) units? of ", z.call("zorse-inspect", bundle)[1]).group(1))
+
+
+def is_one_group(bundle):
+    """Whether the compiler has taken all samples of a step as one group."""
+    with open(os.path.join(bundle, "plan.json")) as f:
+        return "group_rows" in json.load(f)
 
 
 class Judge:
@@ -104,11 +115,13 @@ class Judge:
         the form refused."""
         refusals, accepted, largest, warned = [], 0, 0.0, ""
         for expected in cases:
-            units = None
+            units, whole = None, False
             for name in plans:
                 plan = None
                 if units is not None:
-                    devices, cells = uneven(units, expected.batch)[name]
+                    if whole and name == "pipeline":
+                        continue
+                    devices, cells = uneven(units, expected.batch, whole)[name]
                     plan = z.plan(self.folder, name, expected.batch, devices, cells)
                 code, bundle, text = self.compile(model, expected, plan)
                 where = f"B = {expected.batch}, plan '{name}'"
@@ -119,7 +132,8 @@ class Judge:
                     continue
                 if code != 0:
                     return Verdict(FAILED, f"{where}: zorse-compile ended with {code}: {text[-300:]}")
-                units = units or units_of(bundle)
+                if units is None:
+                    units, whole = units_of(bundle), is_one_group(bundle)
                 warned = warned or " ".join(line for line in text.splitlines() if "warning" in line)
                 try:
                     error, what = self.trained(bundle, expected)

@@ -25,7 +25,7 @@ struct OptimizerCase {
   const char *name;
   std::string options; ///< of TrainingOptions, as text
   double weightDecay = 0;
-  std::vector<int> positive; ///< states that are not negative
+  std::vector<int> positive = {}; ///< states that are not negative
 
   bundle::TrainingOptions training() const;
 };

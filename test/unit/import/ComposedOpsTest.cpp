@@ -134,7 +134,7 @@ TEST(ComposedOps, SamplesAreNotCompared) {
   EXPECT_OK(one("MeanVarianceNormalization", {"image"})); // for inputs, it is known before the step
   EXPECT_ERROR(one("BatchNormalization", {"image", "c", "c", "c", "c"}, {{"training_mode", 1}}),
                "normalizes by statistics of the batch (training_mode = 1), which mix samples; "
-               "plans keep samples apart. Give --batch-norm-group-size=G");
+               "plans keep samples apart. Give --group-rows=G");
   EXPECT_OK(one("LpNormalization", {"row"}, {{"axis", 0}}));
 }
 

@@ -37,9 +37,10 @@ struct ImportOptions {
   std::map<std::string, int64_t> dims;
   /// Length of dimension 1 of inputs if it is symbolic. 0: an error if a length is needed.
   int64_t sequence = 0;
-  /// Number of samples over which a batch norm in training computes its statistics. Such a group is
-  /// one row of the emitted graph. 0: such a node is an error.
-  int64_t batchNormRows = 0;
+  /// Number of consecutive samples that nodes may combine (losses of several samples, batch norms
+  /// in training). Such a group is one row of the emitted graph, and the number of samples that the
+  /// file reads is this one; the loss is the mean over groups. 0: such nodes are errors.
+  int64_t groupRows = 0;
   /// "": the loss is an output of the graph (`lossOutput`, or the only scalar output).
   /// "cross_entropy": the importer adds the loss to `logits`.
   std::string loss;
@@ -103,6 +104,10 @@ struct ImportedModel {
   std::vector<std::string> notes; ///< decisions of the importer: the sample axis, shifts, trained
                                   ///< parameters
   int64_t nodesRead = 0;          ///< nodes of the file after inlining of functions
+  bool combinesSamples = false;   ///< with `groupRows`: the loss of a group is no sum over its
+                                  ///< samples
+  bool freezesTraining = false;   ///< without `groupRows`: batch norms that train in the module, as
+                                  ///< the file states, normalize by running statistics
   HubModel hub;
   std::optional<FileTraining> training; ///< set if the file contains training settings
   std::shared_ptr<void> storage;        ///< keeps mapped files open

@@ -55,9 +55,10 @@ public:
     return batchOf(first, UINT64_MAX);
   }
 
-  /// Returns a batch that contains only the next `samples` (at least 1) samples; the remaining rows
-  /// repeat the last of these.
-  virtual Result<std::shared_ptr<const Batch>> batchOf(uint64_t first, uint64_t samples) = 0;
+  /// Returns a batch that contains only the next `samples` (at least 1) samples; the others repeat
+  /// the last `padding` of these.
+  virtual Result<std::shared_ptr<const Batch>> batchOf(uint64_t first, uint64_t samples,
+                                                       uint64_t padding = 1) = 0;
 
   virtual uint64_t samplesPerEpoch() const = 0;
 

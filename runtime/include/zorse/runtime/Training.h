@@ -93,6 +93,11 @@ struct TrainingRun {
   std::function<void()> stopping;
 };
 
+/// Number of samples that an evaluation takes together: a step if the loss depends on the positions
+/// of samples in it, a group if the loss combines its samples, else one. The last samples of the
+/// data that do not fill such a unit are left out.
+uint64_t evaluationUnit(const Bundle &bundle);
+
 /// Returns an error if the bundle does not support these options.
 Status checkTraining(const Bundle &bundle, const bundle::TrainingOptions &options);
 
