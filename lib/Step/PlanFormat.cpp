@@ -8,6 +8,7 @@ using zorse::fields::Json;
 
 const fields::RenamedKeys zorse::step::kRenamedPlanKeys = {
     {"batch", "global_batch_size"},
+    {"batch_norm_rows", "group_rows"},
     {"residency", "offload"},
     {"moments", "optimizer_states"},
     {"update", "optimizer"},

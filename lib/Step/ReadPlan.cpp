@@ -42,22 +42,20 @@ public:
   }
 
   Plan read() {
-    checkKeys(root, "", {"format",         "model",           "global_batch_size",
-                         "group_rows",     "batch_norm_rows", "devices",
-                         "groups",         "links",           "cells",
-                         "stages",         "pipelines",       "backward",
-                         "split_backward", "activations",     "overlap_communication",
-                         "state",          "offload",         "schedule",
-                         "durations",      "comment"},
+    checkKeys(root, "",
+              {"format", "model", "global_batch_size", "group_rows", "devices", "groups", "links",
+               "cells", "stages", "pipelines", "backward", "split_backward", "activations",
+               "overlap_communication", "state", "offload", "schedule", "durations", "comment"},
               kRenamedPlanKeys);
     if (root.contains("format") && toInteger(root["format"], "format") != kPlanFormat)
       fail("format", "expected " + std::to_string(kPlanFormat) + ", got " + show(root["format"]));
     if (root.contains("model"))
       plan.model = toText(root["model"], "model");
-    for (const char *key : {"group_rows", "batch_norm_rows"}) // the latter is its former name
-      if (root.contains(key) && toInteger(root[key], key) != plan.samplesPerRow)
-        fail(key, "the model combines groups of " + std::to_string(plan.samplesPerRow) +
-                      " samples (--group-rows), the plan is for " + show(root[key]));
+    if (root.contains("group_rows") &&
+        toInteger(root["group_rows"], "group_rows") != plan.samplesPerRow)
+      fail("group_rows", "the model combines groups of " + std::to_string(plan.samplesPerRow) +
+                             " samples (--group-rows), the plan is for " +
+                             show(root["group_rows"]));
     if (!root.contains("global_batch_size"))
       fail("", "missing key \"global_batch_size\"");
     plan.batch =

@@ -34,11 +34,8 @@ struct Reader {
     if (root.contains("offload"))
       forEach(root["offload"], "offload", [&](const Json &item) { readOffload(item); });
     plan.splitBackward = toSwitch(root, "", "split_backward", false);
-    for (const char *key : {"group_rows", "batch_norm_rows"}) // the latter is its former name
-      if (root.contains(key)) {
-        toRows(root[key]);
-        break;
-      }
+    if (root.contains("group_rows"))
+      toRows(root["group_rows"]);
     return std::move(plan);
   }
 

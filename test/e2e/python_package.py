@@ -155,7 +155,7 @@ def warnings_of_tools(results, folder):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         run = zorse.train(model, data, max_steps=2, global_batch_size=8, cluster=cluster, group_rows=8)
-    holds(results, "and batch_norm_rows trains them", not {str(w.message) for w in said} & {str(w.message) for w in ours} and any("running_mean" in n for n in run.weights))
+    holds(results, "and group_rows trains them", not {str(w.message) for w in said} & {str(w.message) for w in ours} and any("running_mean" in n for n in run.weights))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         said_as_error = None
