@@ -19,7 +19,7 @@ static Result<ImportOptions> importOptions(const CompileOptions &options) {
   ImportOptions import;
   import.dims = options.dims;
   import.sequence = options.sequence;
-  import.groupRows = options.groupRows;
+  import.groupRows = std::max<int64_t>(options.groupRows, 0);
   import.loss = options.loss;
   import.lossOutput = options.lossOutput;
   import.logits = options.logits;
@@ -96,7 +96,7 @@ struct Attempt {
 static FailureOr<ImportedModel> importInGroups(const CompileOptions &options, ImportOptions import,
                                                MLIRContext &context, int64_t &group) {
   group = import.groupRows;
-  if (group > 0 || options.batch <= 1)
+  if (options.groupRows >= 0 || options.batch <= 1)
     return importOnnx(options.model, import, context);
   Attempt apart(options.model, import, context);
   const bool frozen = succeeded(apart.model) && apart.model->freezesTraining;

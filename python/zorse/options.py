@@ -33,7 +33,7 @@ class ModelOptions(TypedDict, total=False):
     freeze: Sequence[str]
     infer_trainable: bool
     trust_import: bool  #: skip the numerical check of the loss
-    group_rows: int  #: consecutive samples that losses and batch norms combine
+    group_rows: int  #: consecutive samples that losses and batch norms combine; 0: none
 
 
 class StateOptions(TypedDict, total=False):

@@ -79,6 +79,16 @@ def main():
         good = whole and f"all {batch} samples of a step are one group, because batch norms take their statistics over them" in out + err
         results.append(good)
         print(f"{'ok  ' if good else 'FAIL'} without the option all samples of a step are one group, which a note says")
+        planned = os.path.join(folder, "planned.json")
+        z.call("zorse-plan", MODEL, "--cluster", two, "--global-batch-size", batch, "-o", planned)
+        with open(planned) as f:
+            good = json.load(f).get("group_rows") == batch
+        results.append(good)
+        print(f"{'ok  ' if good else 'FAIL'} zorse-plan takes the same group")
+        code, out, err = z.call(*words, "--group-rows=0")
+        good = "--group-rows=G takes the statistics of groups of G samples" in out + err
+        results.append(good)
+        print(f"{'ok  ' if good else 'FAIL'} with 0 running statistics are used, and a warning names the option")
     z.finish(results)
 
 

@@ -201,7 +201,7 @@ KINDS = {
     "no_grad_compared": dict(inner(lambda s, x: x * (torch.no_grad()(torch.abs)(x) > 0.3)), says=EQUAL),
     "by_frequency": dict(set_("e", lambda s: nn.Embedding(VOCABULARY, 8, scale_grad_by_freq=True)), says=("gradient of 'e.weight'",), exporters=(True,)),
     # sizes of the example's batch
-    "len": dict(loss_(lambda total, l, y: total / len(y)), says=(BAKED,)),
+    "len": dict(loss_(lambda total, l, y: total / len(y)), says=EQUAL),
     "as_tensor": dict(loss_(lambda total, l, y: total / torch.as_tensor(float(y.shape[0]) ** 0.5)), says=(BAKED,)),
     "int_of_size": dict(loss_(lambda total, l, y: total / int(y.shape[0])), says=(BAKED,), exporters=(False,)),
     "tensor_of_size": dict(loss_(lambda total, l, y: total / torch.tensor(y.numel())), says=EQUAL),

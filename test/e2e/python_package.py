@@ -149,7 +149,7 @@ def warnings_of_tools(results, folder):
     data = ",".join(f"{key}={os.path.join(z.SMALL, 'batch-norm', key + '.npy')}" for key in ("pixels", "label"))
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        bundle = zorse.compile(model, os.path.join(folder, "frozen.zorse"), global_batch_size=8, cluster=cluster, quiet=True)
+        bundle = zorse.compile(model, os.path.join(folder, "frozen.zorse"), global_batch_size=8, cluster=cluster, quiet=True, group_rows=0)
     ours = [w for w in said if issubclass(w.category, zorse.ZorseWarning)]
     holds(results, "a batch norm with frozen statistics is a warning, at its line", any("running statistics" in str(w.message) and w.filename == __file__ for w in ours))
     with warnings.catch_warnings(record=True) as said:
@@ -160,7 +160,7 @@ def warnings_of_tools(results, folder):
         warnings.simplefilter("error")
         said_as_error = None
         try:
-            zorse.compile(model, os.path.join(folder, "error.zorse"), global_batch_size=8, cluster=cluster, quiet=True)
+            zorse.compile(model, os.path.join(folder, "error.zorse"), global_batch_size=8, cluster=cluster, quiet=True, group_rows=0)
         except zorse.ZorseWarning as error:
             said_as_error = error
     holds(results, "warnings may be errors", said_as_error is not None)

@@ -22,7 +22,8 @@ void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
   const char *model = "Model";
   app.add_option("--group-rows", o.groupRows,
                  "number of consecutive samples that losses of several samples and batch norms "
-                 "combine; the loss is the mean over these groups (docs/reference/training.md)")
+                 "combine; the loss is the mean over these groups (docs/reference/training.md). 0: "
+                 "none. Default: all samples of a step if the model combines samples, else none")
       ->group(model);
   app.add_option("--dim", dims, "sizes of other symbolic dimensions: NAME=VALUE")->group(model);
   app.add_option("--loss", o.loss,
@@ -81,8 +82,8 @@ Status ModelFlags::resolve(pipelines::CompileOptions &o) const {
                      "; leave it out");
   if (!shifted.empty())
     o.shiftedInGraph = shifted == "yes";
-  if (o.groupRows < 0)
-    return userError("--group-rows: expects a positive number, got " + std::to_string(o.groupRows));
+  if (o.groupRows < -1)
+    return userError("--group-rows: expects a number from 0, got " + std::to_string(o.groupRows));
   if (o.sequence < 0)
     return userError("--seq-length: expects a positive number, got " + std::to_string(o.sequence));
   for (const std::string &dim : dims) {

@@ -309,6 +309,7 @@ Status readInputs(Options &o, Inputs &inputs) {
     o.batch = head->batch;
   }
   Status status = readFiles(o, inputs);
+  o.compile.batch = o.batch;
   if (status.succeeded())
     status = readModel(o, path, inputs);
   if (status.succeeded())
