@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes docs/data/models.json, outcomes of the model families of transformers; tools/docs.py generate makes docs/reference/models.md of it. From the results of test/e2e/transformers_families.py --save FILE (takes hours for all; resumes after an interruption).
 
-    tools/families_page.py FILE
+    tools/families_page.py FILE [--update]     with --update, families that FILE does not contain keep their rows
 """
 import argparse
 import collections
@@ -67,14 +67,23 @@ def not_built(found):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", metavar="FILE")
-    with open(parser.parse_args().file) as f:
+    parser.add_argument("--update", action="store_true")
+    given, path = parser.parse_args(), os.path.join(ROOT, "docs", "data", "models.json")
+    with open(given.file) as f:
         found = {name: f for name, f in json.load(f).items() if "train" in f}  # nothing is known about the others yet
     models = [{"kind": title, "family": name.rstrip("*"), "class": f["class"], "outcome": outcome(f), "remark": what_to_do(f)}
               for title, kinds in KINDS.items() for name, f in sorted(found.items()) if f["kind"] in kinds and f["outcome"] != "not built"]
-    head = {"transformers": VERSION, "date": datetime.date.today().isoformat()}
-    with open(os.path.join(ROOT, "docs", "data", "models.json"), "w") as f:
+    left_out, today = not_built(found), datetime.date.today().isoformat()
+    head = {"transformers": VERSION, "date": today}
+    if given.update:
+        with open(path) as f:
+            before = json.load(f)
+        made = {m["family"]: m for m in models}
+        models, left_out = [made.get(m["family"], m) for m in before["models"]], before["not_built"]
+        head = {"transformers": VERSION, "date": before["date"], "updated": f"{len(made)} of them on {today}"}
+    with open(path, "w") as f:
         f.write("{" + ", ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()) + ', "models": [\n' + ",\n".join(json.dumps(m, ensure_ascii=False) for m in models)
-                + '\n],\n"not_built": {\n' + ",\n".join(f"{json.dumps(why)}: {json.dumps(names)}" for why, names in not_built(found).items()) + "\n}}\n")
+                + '\n],\n"not_built": {\n' + ",\n".join(f"{json.dumps(why)}: {json.dumps(names)}" for why, names in left_out.items()) + "\n}}\n")
     print(f"docs/data/models.json: {len(found)} families; tools/docs.py generate writes the page")
 
 

@@ -143,7 +143,7 @@ def models_page():
     count = collections.Counter(m["outcome"] for m in models)
     equal = sum(n for outcome, n in count.items() if outcome.startswith("equal"))
     own = [m for m in models if m["kind"] == "Modules of our own"]
-    out = ["# Models", "", f"One small model of each model type of transformers {table['transformers']}, with random weights, was exported and trained for three steps on one device and under a random plan of three devices ({table['date']}).", "",
+    out = ["# Models", "", f"One small model of each model type of transformers {table['transformers']}, with random weights, was exported and trained for three steps on one device and under a random plan of three devices ({table['date']}{', ' + table['updated'] if 'updated' in table else ''}).", "",
            f"- **{equal} of {len(models)}** train to PyTorch's losses, gradients and parameters.", f"- **{count['refused']}** are refused: the export or the compiler says what it cannot train.",
            f"- **{count['not exported']}** are not exported: PyTorch's exporter fails.", f"- {sum(map(len, table['not_built'].values()))} further types were not tried.", "",
            "Models with batch norm were trained with all samples of a step as one group. Models of text and pictures were tried with text alone where they accept it.", "", "## Supported", ""]
