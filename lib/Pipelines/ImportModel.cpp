@@ -109,10 +109,10 @@ static FailureOr<ImportedModel> importInGroups(const CompileOptions &options, Im
   Attempt together(options.model, import, context);
   if (failed(together.model)) {
     apart.print(context);
-    if (failed(apart.model))
-      emitRemark(UnknownLoc::get(&context))
-          << "as one group of all samples (--group-rows=" << options.batch
-          << "), the import ends at: " << together.combining();
+    if (failed(apart.model) && !together.said.empty())
+      emitError(UnknownLoc::get(&context))
+          << "with all samples of a step as one group (--group-rows=" << options.batch
+          << "): " << together.said.front().second;
     return std::move(apart.model);
   }
   together.print(context);

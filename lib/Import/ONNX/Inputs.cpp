@@ -74,11 +74,11 @@ static LogicalResult readInput(ImportState &state, const onnx::ValueInfo &info, 
   return success();
 }
 
-/// Adds the argument of an input. \param group  samples per row; 0: one, which is the sample itself
+/// Adds the argument of an input. \param group  samples per row; 0 or 1: a row is a sample
 static LogicalResult bindInput(ImportState &state, Input &input, int64_t group) {
   SmallVector<int64_t> shape{ShapedType::kDynamic};
   input.shape[0] = state.rows;
-  if (state.options.groupRows > 0)
+  if (group > 1)
     input.shape.insert(input.shape.begin() + 1, group);
   shape.append(input.shape.begin() + 1, input.shape.end());
   if (!isSensible(input.shape))
@@ -96,7 +96,7 @@ static LogicalResult bindInput(ImportState &state, Input &input, int64_t group) 
   state.inputArguments[input.name] = static_cast<unsigned>(state.inputNames.size());
   state.inputNames.push_back(input.name);
   ImportedValue &value = state.values[input.value] = wrap(argument, input.type, input.shape);
-  if (state.options.groupRows > 0) { // the file counts single samples
+  if (group > 1) { // the file counts single samples
     FactorList &samples = value.view.dims[0], &inside = value.view.dims[1];
     samples.insert(samples.end(), inside.begin(), inside.end());
     value.view.dims.erase(value.view.dims.begin() + 1);
