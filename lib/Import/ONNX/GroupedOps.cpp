@@ -158,9 +158,10 @@ LogicalResult GroupedNode::elementwise() {
   int64_t most = 0;
   for (size_t i = 0; i < in.size(); ++i)
     most = std::max(most, in[i] ? rank(i) : 0);
-  std::vector<ImportedValue> operands;
+  std::vector<ImportedValue> operands = in;
   for (size_t i = 0; i < in.size(); ++i)
-    operands.push_back(in[i] ? padded(i, most) : in[i]);
+    if (in[i])
+      operands[i] = padded(i, most);
   return finish(apply(op.node.op, std::move(operands)), isAffineFunction());
 }
 
