@@ -239,7 +239,7 @@ class Case:
                 if n in run.weights:  # tied weights are stored once
                     value = p.detach().numpy()
                     errors.append(float(np.linalg.norm(run.weights[n] - value) / max(np.linalg.norm(value), 1e-2)))
-            results.append(z.check(f"{self.name}, groups of {group}, {name}: losses, parameters, evaluation", max(errors), LIMIT))
+            results.append(z.check(f"{self.name}, groups of {group}, {name}: losses, parameters, evaluation", float(np.max(errors)), LIMIT))
 
 
 def main():

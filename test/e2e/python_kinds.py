@@ -93,7 +93,7 @@ def check(name, make, results):
     errors = [abs(a - b) / abs(b) for a, b in zip(run.losses, theirs)]
     parameters = dict(expected.named_parameters())
     errors += [float((ours[key] - parameters[key]).detach().norm() / parameters[key].detach().norm().clamp(min=1e-3)) for key in kept]
-    results.append(z.check(f"{name}: losses and parameters", max(errors) if len(run.losses) == STEPS else math.inf, LIMIT))
+    results.append(z.check(f"{name}: losses and parameters", float(np.max(errors)) if len(run.losses) == STEPS else math.inf, LIMIT))
     trained = [key for key, p in ours.items() if p.requires_grad]
     unmoved = sum(torch.equal(ours[key], before[key]) for key in kept if key in trained) + sum(not torch.equal(ours[key], before[key]) for key in ours if key not in trained)
     results.append(z.check(f"{name}: trained parameters that did not move, or frozen ones that did", float(unmoved), 0))
