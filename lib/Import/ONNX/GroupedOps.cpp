@@ -342,7 +342,6 @@ LogicalResult GroupedNode::einsum() {
 
 LogicalResult GroupedNode::alongAxis() {
   const std::string &which = op.node.op;
-  GraphNode other = op.node;
   if (which == "CumSum") {
     auto axis = constantInt(op.operand(1));
     if (!axis)
@@ -351,11 +350,7 @@ LogicalResult GroupedNode::alongAxis() {
     operands[1] = scalar(ElementKind::I64, double((*axis < 0 ? *axis + rank(0) : *axis) + 1));
     return finish(apply(which, std::move(operands)));
   }
-  const int64_t standard = which == "ArgMax" || which == "ArgMin" || which == "Split" ||
-                                   which == "GatherElements" || which == "ScatterElements"
-                               ? 0
-                               : -1;
-  const int64_t axis = op.integer("axis", standard);
+  const int64_t axis = op.integer("axis");
   std::vector<ImportedValue> operands = in;
   for (size_t i = 0; StringRef(which).ends_with("Elements") && i < in.size(); ++i)
     operands[i] = inEveryGroup(i);

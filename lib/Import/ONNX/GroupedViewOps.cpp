@@ -89,21 +89,19 @@ LogicalResult GroupedNode::slice() {
   auto starts = constantInts(op.operand(1));
   if (!starts)
     return op.error("expects constant bounds");
-  std::vector<int64_t> axes;
-  if (op.has(3)) {
-    auto given = constantInts(op.operand(3));
-    if (!given)
-      return op.error("expects constant axes");
-    axes = *given;
-  } else {
+  std::optional<std::vector<int64_t>> axes;
+  if (failed(op.axes(3, rank(0), axes)))
+    return failure();
+  if (!axes) {
+    axes.emplace();
     for (size_t i = 0; i < starts->size(); ++i)
-      axes.push_back(static_cast<int64_t>(i));
+      axes->push_back(static_cast<int64_t>(i));
   }
-  for (int64_t &axis : axes)
-    axis = (axis < 0 ? axis + rank(0) : axis) + 1;
+  for (int64_t &axis : *axes)
+    ++axis;
   if (operands.size() < 4)
     operands.resize(4);
-  operands[3] = make.ints(axes);
+  operands[3] = make.ints(*axes);
   return done(make("Slice", std::move(operands)), true);
 }
 
