@@ -20,7 +20,7 @@ static cl::opt<int64_t> sequence("seq-length",
 static cl::opt<int64_t> groupRows(
     "group-rows",
     cl::desc(
-        "compute batch norm statistics over groups of N samples; a row of the graph is one group"),
+        "combine groups of N samples in losses and batch norms; a row of the graph is one group"),
     cl::init(0), cl::cat(category));
 static cl::list<std::string> dims("dim", cl::desc("size of a symbolic dimension"),
                                   cl::value_desc("name=N"), cl::cat(category));

@@ -50,7 +50,7 @@ void line(const char *name, const std::string &text) {
 }
 
 void printUnits(const bundle::ModelSummary &s) {
-  const std::string per = samplesPerRow(s) > 1 ? "/group" : "/sample"; // a batch norm group, or a
+  const std::string per = samplesPerRow(s) > 1 ? "/group" : "/sample"; // a group of samples, or a
                                                                        // sample
   std::vector<std::vector<std::string>> table = {{">", "unit", ">class", ">parameters",
                                                   ">forward FLOPs" + per, ">backward",

@@ -48,7 +48,7 @@ struct Bundle {
   std::string digest;
   std::string model, precision;
   int64_t batch = 0;         ///< rows of a step, each of samplesPerRow samples
-  int64_t samplesPerRow = 1; ///< > 1 if batch norm computes its statistics over groups
+  int64_t samplesPerRow = 1; ///< > 1 if the model combines groups of samples
   int64_t sequence = 0;
   int64_t samples() const { return batch * samplesPerRow; } ///< samples of a step
   std::vector<BundleDevice> devices;
