@@ -1,4 +1,4 @@
-"""Make models/small/mlp-tiny.onnx, optimizers.tokens.bin and optimizers.reference.json: fifty steps of torch.optim in double precision for every optimizer, decay
+"""Make models/small/mlp-tiny.onnx, mlp-deep.onnx, optimizers.tokens.bin and optimizers.reference.json: fifty steps of torch.optim in double precision for every optimizer, decay
 rule and schedule, which test/e2e/optimizers.py compares with. Run again only to change them:
 
     python models/make_optimizers.py
@@ -34,6 +34,23 @@ class Tiny(nn.Module):
         logits = self.out(self.norm(torch.tanh(self.hidden(self.embed(input_ids)))))
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
+
+class Deep(nn.Module):
+    """Hidden layers of several shapes, for Muon. The embedding, the output, biases and gains are updated by AdamW."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(VOCABULARY, 8)
+        self.wide, self.square, self.narrow = nn.Linear(8, 24), nn.Linear(24, 24), nn.Linear(24, 16, bias=False)
+        self.norm = nn.LayerNorm(16)
+        self.out = nn.Linear(16, VOCABULARY)
+
+    def forward(self, input_ids, labels):
+        hidden = torch.tanh(self.narrow(torch.tanh(self.square(torch.tanh(self.wide(self.embed(input_ids)))))))
+        return F.cross_entropy(self.out(self.norm(hidden)).flatten(0, 1), labels.flatten())
+
+
+MODELS = {"tiny": Tiny, "deep": Deep}  #: by name in mlp-NAME.onnx; cases with Muon are of the second
 
 # Options of zorse-compile, and their equivalents in PyTorch.
 CASES = [
@@ -82,6 +99,10 @@ CASES = [
     {"optimizer": "adamw", "lr": 0.05, "lr-scheduler-type": "warmup_stable_decay", "lr-wsd-decay-style": "minus_sqrt", "lr-decay-steps": 45, "lr-wsd-decay-steps": 20, "min-lr-ratio": 0.2},
     {"optimizer": "adamw", "lr": 0.05, "lr-scheduler-type": "one_cycle", "lr-decay-steps": 50},
     {"optimizer": "sgd", "lr": 0.5, "lr-schedule-file": "10 0.5\n20, 1.0 # the peak\n\n40 0\n"},
+    {"optimizer": "muon", "lr": 0.02},
+    {"optimizer": "muon", "lr": 0.01, "muon-adjust-lr": "original", "momentum": 0.9, "no-nesterov": True, "weight-decay": 0.3, "weight-decay-params": "all"},
+    {"optimizer": "muon", "lr": 0.02, "betas": "0.8,0.99", "param-group": ["square.weight:optimizer=adamw,lr=0.01", "embed.*:lr_scale=0.5", "out.weight:optimizer=muon"],
+     "ema-decay": 0.9, "max-grad-norm": 0.5},
 ]
 
 
@@ -93,11 +114,13 @@ def decays(rule, name, parameter):
 
 def optimizer_of(model, case):
     kind, lr = case["optimizer"], case["lr"]
-    decay = case.get("weight-decay", 0.1 if kind in ("adamw", "lion") else 0.0)
+    decay = case.get("weight-decay", 0.1 if kind in ("adamw", "lion", "muon") else 0.0)
     groups = [{"params": [p], "lr": lr, "weight_decay": decay if decays(case.get("weight-decay-params", "rank"), n, p) else 0.0, **of_group(case, n)} for n, p in
               model.named_parameters()]
     if kind == "sgd":
         return torch.optim.SGD(groups, lr=lr, momentum=case.get("momentum", 0.0), nesterov=case.get("nesterov", False))
+    if kind == "muon":
+        return Together(model, groups, case)
     betas = {"betas": tuple(float(b) for b in case["betas"].split(","))} if "betas" in case else {}
     epsilon = {"eps": case["eps"]} if "eps" in case else {}
     if kind in ("adam", "adamw"):
@@ -126,8 +149,41 @@ def of_group(case, name):
     result = {}
     for option in found[max(found)].split(",") if found else []:
         key, _, value = option.partition("=")
-        result["lr" if key == "lr_scale" else key] = float(value) * (case["lr"] if key == "lr_scale" else 1)
+        result["lr" if key == "lr_scale" else key] = value if key == "optimizer" else float(value) * (case["lr"] if key == "lr_scale" else 1)
     return result
+
+
+class Together(torch.optim.Optimizer):
+    """torch.optim.Muon for hidden weights and torch.optim.AdamW for all others, with one list of groups. Muon computes in the type of the parameters instead of
+    bf16."""
+
+    def __init__(self, model, groups, case):
+        super().__init__(groups, {"lr": case["lr"]})
+        hidden = {id(p) for n, p in model.named_parameters() if n in ("wide.weight", "square.weight", "narrow.weight")}
+        matrix = lambda group: group.get("optimizer", "muon" if id(group["params"][0]) in hidden else "adamw") == "muon"
+        betas = tuple(float(b) for b in case.get("betas", "0.9,0.95").split(","))
+        only = lambda some: [{key: value for key, value in group.items() if key in ("params", "lr", "weight_decay")} for group in some]
+        self.parts = [torch.optim.Muon(only(g for g in self.param_groups if matrix(g)), momentum=case.get("momentum", 0.95), nesterov="no-nesterov" not in case,
+                                       adjust_lr_fn=case.get("muon-adjust-lr", "match_rms_adamw")),
+                      torch.optim.AdamW(only(g for g in self.param_groups if not matrix(g)), betas=betas)]
+
+    def step(self, closure=None):
+        for part in self.parts:
+            part.step()
+
+
+def orthogonalized(gradient, coefficients, steps, eps):
+    """torch.optim._muon._zeropower_via_newtonschulz, without its rounding to bf16."""
+    a, b, c = coefficients
+    x = gradient.T if gradient.size(0) > gradient.size(1) else gradient
+    x = x / x.norm().clamp(min=eps)
+    for _ in range(steps):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x.T if gradient.size(0) > gradient.size(1) else x
+
+
+torch.optim._muon._zeropower_via_newtonschulz = orthogonalized
 
 
 class Lion(torch.optim.Optimizer):
@@ -197,12 +253,12 @@ def scheduler_of(optimizer, case):
 
 def train(case, ids):
     torch.manual_seed(5)
-    model = Tiny().double()
+    model = MODELS["deep" if case["optimizer"] == "muon" else "tiny"]().double()
     optimizer = optimizer_of(model, case)
     scheduler = scheduler_of(optimizer, case)
     base = next(i for i, (name, _) in enumerate(model.named_parameters()) if not of_group(case, name))
     limit = case.get("clip-grad-value")
-    clip = case.get("max-grad-norm", 1.0 if case["optimizer"] in ("adamw", "lion") and limit is None else 0.0)
+    clip = case.get("max-grad-norm", 1.0 if case["optimizer"] in ("adamw", "lion", "muon") and limit is None else 0.0)
     average = case.get("ema-decay") and torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(case["ema-decay"]))
     out = {"options": case, "loss": [], "lr": [], "grad_norm": []}
     for step in range(STEPS):
@@ -237,11 +293,10 @@ def digests(model):
 
 def main():
     small = os.path.join(here, "small")
-    torch.manual_seed(5)
-    model = Tiny()
-    # The same weights in both precisions.
     torch.set_default_dtype(torch.float32)
-    export(model, os.path.join(small, "mlp-tiny.onnx"), sequence=LENGTH, rows=ROWS, vocabulary=VOCABULARY, external_data=False)
+    for name, kind in MODELS.items():
+        torch.manual_seed(5)  # the same weights in both precisions
+        export(kind(), os.path.join(small, f"mlp-{name}.onnx"), sequence=LENGTH, rows=ROWS, vocabulary=VOCABULARY, external_data=False)
     rng = np.random.default_rng(9)
     ids = rng.integers(0, VOCABULARY, STEPS * ROWS * LENGTH + 1).astype(np.uint16)
     ids.tofile(os.path.join(small, "optimizers.tokens.bin"))

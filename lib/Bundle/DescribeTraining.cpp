@@ -12,7 +12,9 @@ std::string zorse::describeTraining(const bundle::TrainingOptions &t) {
   std::string text = info.name +
                      std::string(t.amsgrad()    ? " (AMSGrad)"
                                  : t.centered() ? " (centered)"
-                                                : "") +
+                                 : info.has(OptimizerInfo::Matrices)
+                                     ? " for hidden matrices, adamw for others"
+                                     : "") +
                      ", lr " + number(t.learning_rate());
   if (info.has(OptimizerInfo::Momentum) && t.momentum() > 0)
     text += ", momentum " + number(t.momentum());

@@ -237,8 +237,8 @@ zorse::Status zorse::step::checkSummary(const bundle::ModelSummary &summary) {
   for (auto check : {checkClasses, checkUnits, checkParameters, checkValues})
     if (std::string message = check(summary); !message.empty())
       return userError("the model summary contradicts itself: " + message);
-  if (summary.moments() > kMaxOptimizerStates)
-    return userError("the model summary asks for " + std::to_string(summary.moments()) +
+  if (maxOptimizerStates(summary) > kMaxOptimizerStates)
+    return userError("the model summary asks for " + std::to_string(maxOptimizerStates(summary)) +
                      " optimizer states per parameter, expected at most " +
                      std::to_string(kMaxOptimizerStates));
   for (const auto &parameter : summary.parameters())

@@ -7,6 +7,7 @@
 
 #include "zorse/Base/Apportion.h"
 #include "zorse/Step/AssignMicroBatches.h"
+#include "zorse/Summary/FlatGroups.h"
 
 #include <algorithm>
 #include <map>
@@ -21,26 +22,81 @@ struct ShardRange {
   int64_t begin, end;
 };
 
-/// Returns extents in proportion to `weights`, in multiples of 512 bytes, so that an owner's bytes
-/// are aligned for every transport.
-std::vector<ShardRange> splitShardRanges(int64_t elements, uint64_t elementSize,
-                                         const std::vector<std::pair<uint32_t, double>> &weights) {
-  int64_t align = static_cast<int64_t>(kStateAlignment / elementSize);
-  int64_t blocks = (elements + align - 1) / align;
-  std::vector<double> w;
-  for (auto &[device, weight] : weights)
-    w.push_back(weight);
-  std::vector<int64_t> parts = apportion(blocks, w);
-  std::vector<ShardRange> extents;
-  int64_t begin = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    int64_t end = std::min(begin + parts[i] * align, elements);
-    if (begin < end)
-      extents.push_back({weights[i].first, begin, end});
-    begin = end;
+using DeviceWeights = std::vector<std::pair<uint32_t, double>>;
+
+/// Divides groups among devices in proportion to weights.
+class ShardSplitter {
+public:
+  explicit ShardSplitter(const bundle::ModelSummary &summary) : summary(summary) {}
+
+  std::vector<ShardRange> split(uint32_t group, const DeviceWeights &weights) {
+    const auto &info = summary.groups(static_cast<int>(group));
+    const auto &parameter = summary.parameters(static_cast<int>(info.parameters(0)));
+    return summary.update_rules(static_cast<int>(parameter.update_rule())).has_matrix()
+               ? splitMatrices(group, weights)
+               : splitElements(info, weights);
   }
-  return extents;
-}
+
+private:
+  /// Returns extents in multiples of 512 bytes, so that an owner's bytes are aligned for every
+  /// transport.
+  static std::vector<ShardRange> splitElements(const bundle::FlatGroupInfo &info,
+                                               const DeviceWeights &weights) {
+    const int64_t align = static_cast<int64_t>(kStateAlignment / elementBytes(info.type()));
+    std::vector<double> w;
+    for (auto &[device, weight] : weights)
+      w.push_back(weight);
+    std::vector<int64_t> parts = apportion((info.elements() + align - 1) / align, w);
+    std::vector<ShardRange> extents;
+    int64_t begin = 0;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      int64_t end = std::min(begin + parts[i] * align, info.elements());
+      if (begin < end)
+        extents.push_back({weights[i].first, begin, end});
+      begin = end;
+    }
+    return extents;
+  }
+
+  /// Gives every matrix, the largest first, to the device that is farthest behind its share of all
+  /// matrices so far: groups of a unit have few, so their shares even out over units.
+  std::vector<ShardRange> splitMatrices(uint32_t group, const DeviceWeights &weights) {
+    const int64_t elements = summary.groups(static_cast<int>(group)).elements();
+    std::vector<ShardRange> extents;
+    for (int64_t end = elements, begin = 0; end > 0; end = begin) {
+      begin = zorse::ownerBorder(summary, group, end - 1);
+      extents.push_back({0, begin, end});
+    }
+    std::stable_sort(extents.begin(), extents.end(), [](const ShardRange &a, const ShardRange &b) {
+      return a.end - a.begin > b.end - b.begin;
+    });
+    double sum = 0;
+    for (auto [device, weight] : weights)
+      sum += weight;
+    for (auto [device, weight] : weights)
+      behind[device] += sum > 0 ? weight / sum * static_cast<double>(elements) : 0;
+    for (ShardRange &extent : extents) {
+      extent.device = farthestBehind(weights);
+      behind[extent.device] -= static_cast<double>(extent.end - extent.begin);
+    }
+    std::sort(extents.begin(), extents.end(),
+              [](const ShardRange &a, const ShardRange &b) { return a.begin < b.begin; });
+    return extents;
+  }
+
+  /// A device without weight gets nothing, unless none has any.
+  uint32_t farthestBehind(const DeviceWeights &weights) {
+    auto key = [&](const std::pair<uint32_t, double> &one) {
+      return std::pair(one.second > 0, behind[one.first]);
+    };
+    return std::max_element(weights.begin(), weights.end(),
+                            [&](const auto &a, const auto &b) { return key(a) < key(b); })
+        ->first;
+  }
+
+  const bundle::ModelSummary &summary;
+  std::map<uint32_t, double> behind; ///< by device: elements
+};
 
 /// Default owners of a group of which readers have different elements. Elements with equal readers
 /// are split among these, so gathers and reductions move no element to a device that does not use
@@ -122,10 +178,10 @@ private:
                                                                                       ///< readers
 };
 
-std::vector<ShardRange> ownersOfGroup(PlanLowering &x, uint32_t group, const GroupOwners *listed) {
+std::vector<ShardRange> ownersOfGroup(PlanLowering &x, uint32_t group, const GroupOwners *listed,
+                                      ShardSplitter &splitter) {
   const auto &info = x.summary.groups(group);
-  uint64_t size = elementBytes(info.type());
-  std::vector<std::pair<uint32_t, double>> weights;
+  DeviceWeights weights;
   if (listed) {
     std::vector<ShardRange> extents;
     for (const Owner &owner : listed->owners) {
@@ -136,7 +192,7 @@ std::vector<ShardRange> ownersOfGroup(PlanLowering &x, uint32_t group, const Gro
     }
     std::sort(extents.begin(), extents.end(),
               [](const ShardRange &a, const ShardRange &b) { return a.begin < b.begin; });
-    return weights.empty() ? extents : splitShardRanges(info.elements(), size, weights);
+    return weights.empty() ? extents : splitter.split(group, weights);
   }
 
   const std::vector<uint32_t> &readers = x.readersOf[group];
@@ -161,7 +217,7 @@ std::vector<ShardRange> ownersOfGroup(PlanLowering &x, uint32_t group, const Gro
     weights.push_back({device, x.plan.defaultSharding == ShardSizing::Equal
                                    ? 1.0
                                    : x.findGroupState(device, group)->weight});
-  return splitShardRanges(info.elements(), size, weights);
+  return splitter.split(group, weights);
 }
 
 /// Adds the buffers that units of a device read, and that its shards are gathered from: one buffer
@@ -290,11 +346,12 @@ void findOwners(PlanLowering &x) {
   std::vector<const GroupOwners *> listed(groups, nullptr);
   for (const GroupOwners &instruction : x.plan.owners)
     listed[instruction.group] = &instruction;
+  ShardSplitter splitter(x.summary);
   for (uint32_t g = 0; g < groups; ++g) {
     const auto &info = x.summary.groups(g);
     if (!info.trainable() || x.readersOf[g].empty() || info.elements() == 0)
       continue;
-    std::vector<ShardRange> extents = ownersOfGroup(x, g, listed[g]);
+    std::vector<ShardRange> extents = ownersOfGroup(x, g, listed[g], splitter);
     for (const ShardRange &extent : extents) {
       GroupState *groupState = x.findGroupState(extent.device, g);
       if (!groupState) {
@@ -368,7 +425,7 @@ struct HoldingLayout {
       keep(groupState.persistentShard,
            groupState.readsPersistentBuffer ? groupState.position(run) : run.place,
            Value::parameters(groupState.group, {run.begin, run.end}));
-    for (uint32_t m = 0; m < x.summary.moments() && info.trainable(); ++m) {
+    for (uint32_t m = 0; m < optimizerStates(x.summary, info); ++m) {
       groupState.moments[m] = keepApart(groupState.at.moments);
       for (const Compact::Run &run : kept.runs())
         keep(groupState.moments[m], run.place,

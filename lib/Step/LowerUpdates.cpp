@@ -5,7 +5,8 @@
 //   part i to the host -> Copy of part i + 2
 //
 // Parts of at most two updates are on the device: one is copied while the other is updated (double
-// buffering). Updates are elementwise, so the division into parts changes no bit. State that the
+// buffering). Updates treat elements, or whole matrices, apart, so the division into parts changes
+// no bit. State that the
 // host's CPU updates stays on the host, and the decision is copied there:
 //
 //   CLIP_AND_CHECK -> Copy of the scalars and the optimizer step to the host -> UPDATE g in the
@@ -15,6 +16,8 @@
 // queue, so that only instructions that read their results wait for them.
 
 #include "PlanLowering.h"
+
+#include "zorse/Summary/FlatGroups.h"
 
 #include <algorithm>
 #include <array>
@@ -61,7 +64,7 @@ public:
           continue;
         }
         for (int64_t begin = run.begin, end = 0; begin < run.end; begin = end) {
-          end = h.at.onDevice() ? run.end : std::min(begin + part, run.end);
+          end = h.at.onDevice() ? run.end : borderAfter(h.group, begin, begin + part, run.end);
           update(one, run, left, begin, end);
         }
       }
@@ -83,11 +86,25 @@ private:
           continue;
         scalars |= x.functionHas(rule.function(), bundle::SCALARS, 0);
         step |= x.functionHas(rule.function(), bundle::OPTIMIZER_STEP, 0);
-        for (uint32_t i = 0; i < 2 + x.summary.moments(); ++i)
+        for (uint32_t i = 0; i < 2 + rule.states(); ++i)
           state[i] |= x.functionHas(rule.function(), bundle::STATE, i);
       }
     }
   };
+
+  /// Returns the end of a part that begins at `begin`: `wanted`, or the next place at which the
+  /// group may be divided.
+  int64_t borderAfter(uint32_t g, int64_t begin, int64_t wanted, int64_t last) const {
+    int64_t low = std::min(wanted, last), high = last;
+    while (low < high) { // the first position after `wanted` with a border behind `begin`
+      const int64_t middle = low + (high - low) / 2;
+      if (zorse::ownerBorder(x.summary, g, middle) > begin)
+        high = middle;
+      else
+        low = middle + 1;
+    }
+    return low == last ? last : zorse::ownerBorder(x.summary, g, low);
+  }
 
   uint64_t size(uint32_t g) const { return elementBytes(x.summary.groups(g).type()); }
 
@@ -116,13 +133,13 @@ private:
                          : at(h.reduced, run, h.reducedPosition(run))};
     if (left != kNone)
       x.addEdge(left, brought.back().fetch);
-    for (uint32_t m = 0; m < x.summary.moments(); ++m)
+    for (uint32_t m = 0; m < x.statesOf(g); ++m)
       arrays[2 + m] =
           bring(Value::moments(g, m, {begin, end}), at(h.moments[m], run), h.at.moments, true);
 
-    const uint32_t op =
-        x.addOp(x.costs->update(device, end - begin), kShortPriority, 0, x.firstUnit(g));
-    compute(op, one, arrays, begin, end, queue, known);
+    const uint32_t op = x.addOp(x.costs->update(device, x.updateWork(g, begin, end)),
+                                kShortPriority, 0, x.firstUnit(g));
+    compute(op, one, arrays, begin, end, MemoryTier::Device, known);
     x.addEdge(kept == kNone ? decision : kept, op);
     sendBack(op);
   }
@@ -131,13 +148,14 @@ private:
   void updateOnHost(const GroupUpdate &one, const Compact::Run &run, uint32_t left) {
     const GroupState &h = *one.groupState;
     Arrays arrays = {at(h.persistentShard, run), at(h.hostGradients, run)};
-    for (uint32_t m = 0; m < x.summary.moments(); ++m)
+    for (uint32_t m = 0; m < x.statesOf(h.group); ++m)
       arrays[2 + m] = at(h.moments[m], run);
     if (decided.copies.empty())
       copyDecision();
     const uint32_t op =
-        x.addOp(x.costs->hostUpdate(device, run.size()), kShortPriority, 0, x.firstUnit(h.group));
-    compute(op, one, arrays, run.begin, run.end, kHostUpdate, decided.here);
+        x.addOp(x.costs->hostUpdate(device, x.updateWork(h.group, run.begin, run.end)),
+                kShortPriority, 0, x.firstUnit(h.group));
+    compute(op, one, arrays, run.begin, run.end, MemoryTier::Host, decided.here);
     x.addEdge(left, op);
     for (uint32_t copy : decided.copies)
       x.addEdge(copy, op);
@@ -179,23 +197,36 @@ private:
                              Value::optimizerStep().next());
   }
 
-  /// Makes the op added last an update.
+  /// Makes the op added last an update. \param on  the processor and the memory of its arrays
   void compute(uint32_t op, const GroupUpdate &one, const Arrays &arrays, int64_t begin,
-               int64_t end, QueueIndex on, Decision by) {
+               int64_t end, MemoryTier on, Decision by) {
     const uint32_t g = one.groupState->group;
     for (uint32_t before : one.after)
       x.addEdge(before, op);
-    x.addInstruction(device, on);
+    x.addInstruction(device, on == MemoryTier::Host ? kHostUpdate : queue);
     x.describe(OpKind::Update, static_cast<uint32_t>(x.updates.size()));
     x.updates.push_back({g, begin, end, arrays, by.scalars, by.step});
-    if (x.hasRuns(g, begin, end))
-      touch(op, g, arrays, by);
+    if (!x.hasRuns(g, begin, end))
+      return;
+    touch(op, g, arrays, by);
+    if (const uint64_t bytes = x.updateWorkspace(g, begin, end))
+      x.addAccess(op, x.updates.back().workspace = workspace(bytes, on));
+  }
+
+  uint32_t workspace(uint64_t bytes, MemoryTier on) {
+    const uint32_t buffer =
+        on == MemoryTier::Host
+            ? x.addBuffer(device, bytes, MemoryCategory::Staging, /*persistent=*/false, on)
+            : x.addBuffer(device, bytes, MemoryCategory::UpdateStaging);
+    x.buffers[buffer].crossesStep = on == MemoryTier::Device && crossesStep;
+    return buffer;
   }
 
   void touch(uint32_t op, uint32_t g, const Arrays &arrays, Decision by) {
     const Arguments &has = x.summary.groups(static_cast<int>(g)).running_stat() ? ofStatistics
                                                                                 : ofParameters;
-    for (size_t i = 0; i < arrays.size(); ++i)
+    const size_t states = 2 + x.statesOf(g);
+    for (size_t i = 0; i < states; ++i)
       if (has.state[i])
         x.addAccess(op, arrays[i].buffer);
     if (has.scalars)

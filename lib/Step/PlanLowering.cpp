@@ -182,7 +182,26 @@ std::vector<PlanLowering::Run> PlanLowering::runsOf(uint32_t group, int64_t from
     if (!runs.empty() && runs.back().end == begin && runs.back().rule == parameter.update_rule())
       runs.back().end = end;
     else
-      runs.push_back({begin, end, parameter.update_rule()});
+      runs.push_back({begin, end, parameter.update_rule(), 0});
+  }
+  return splitRuns(runs);
+}
+
+std::vector<PlanLowering::Run> PlanLowering::splitRuns(const std::vector<Run> &whole) const {
+  constexpr int64_t kWorkspace = 64 << 20; // bytes; a matrix may need more
+  std::vector<Run> runs;
+  for (const Run &run : whole) {
+    const auto &rule = summary.update_rules(static_cast<int>(run.rule));
+    const int64_t each = rule.has_matrix() ? rule.matrix().rows() * rule.matrix().columns() : 1;
+    const int64_t bytes = rule.workspace().per_row();
+    // Arguments of a call are aligned, so matrices of odd sizes, which are small, stay together.
+    const bool divides = bytes > 0 && each % static_cast<int64_t>(zorse::kRegionAlignment) == 0;
+    const int64_t most = divides ? std::max<int64_t>(1, kWorkspace / bytes) : INT64_MAX;
+    for (int64_t begin = run.begin; begin < run.end;) {
+      const int64_t rows = std::min(most, (run.end - begin) / each);
+      runs.push_back({begin, begin + rows * each, run.rule, rows});
+      begin = runs.back().end;
+    }
   }
   return runs;
 }
@@ -194,6 +213,27 @@ bool PlanLowering::hasRuns(uint32_t group, int64_t from, int64_t to) const {
     return std::max(from, parameter.offset()) <
            std::min(to, parameter.offset() + zorse::elementsOf(parameter));
   });
+}
+
+UpdateWork PlanLowering::updateWork(uint32_t group, int64_t begin, int64_t end) const {
+  UpdateWork work{end - begin};
+  for (const Run &run : runsOf(group, begin, end)) {
+    const auto &rule = summary.update_rules(static_cast<int>(run.rule));
+    if (rule.has_matrix())
+      work.flops += zorse::updateFlops(rule.matrix()) * static_cast<double>(run.end - run.begin);
+  }
+  return work;
+}
+
+uint64_t PlanLowering::updateWorkspace(uint32_t group, int64_t begin, int64_t end) const {
+  uint64_t bytes = 0;
+  for (const Run &run : runsOf(group, begin, end)) {
+    const bundle::AffineSize &workspace =
+        summary.update_rules(static_cast<int>(run.rule)).workspace();
+    bytes =
+        std::max(bytes, static_cast<uint64_t>(workspace.fixed() + workspace.per_row() * run.rows));
+  }
+  return bytes;
 }
 
 void PlanLowering::addInstruction(uint32_t device, QueueIndex queue) {

@@ -252,6 +252,7 @@ struct UpdateOp {
   int64_t begin = 0, end = 0;
   Arrays arrays;
   uint32_t scalars = kNone, step = kNone; ///< buffers that the decision has written
+  uint32_t workspace = kNone;             ///< buffer; kNone: its functions need none
 };
 
 /// Rows of a graph input that one op loads, for all cells of a device with rows in this range.
@@ -451,11 +452,21 @@ struct PlanLowering : LoweringArrays {
   struct Run {
     int64_t begin, end; ///< elements
     uint32_t rule;      ///< ModelSummary.update_rules
+    int64_t rows;       ///< of the call that updates them: elements, or matrices
   };
-  /// Returns elements [begin, end) of a group without padding, split where weight decay changes.
+  /// Returns elements [begin, end) of a group without padding, one run per call of an update: split
+  /// where the update rule changes, and so that the workspace of a call stays small.
   std::vector<Run> runsOf(uint32_t group, int64_t begin, int64_t end) const;
+  std::vector<Run> splitRuns(const std::vector<Run> &whole) const;
   /// Whether runsOf is not empty.
   bool hasRuns(uint32_t group, int64_t begin, int64_t end) const;
+  UpdateWork updateWork(uint32_t group, int64_t begin, int64_t end) const;
+  /// Returns the bytes of workspace of the largest call.
+  uint64_t updateWorkspace(uint32_t group, int64_t begin, int64_t end) const;
+  /// Returns the number of optimizer states of a group.
+  uint32_t statesOf(uint32_t group) const {
+    return optimizerStates(summary, summary.groups(static_cast<int>(group)));
+  }
 
   /// Whether some unit of the cell computes the loss, so that its backward begins with the loss
   /// gradient.

@@ -5,6 +5,7 @@
 #include "Tables.h"
 
 #include "zorse/Step/UnitTasks.h"
+#include "zorse/Summary/Optimizers.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -52,15 +53,15 @@ public:
            compute(device,
                    unitFunction(summary, unit, task).flops_per_row() * static_cast<double>(rows));
   }
-  double update(uint32_t device, int64_t elements) const override {
-    return compute(device, 10.0 * static_cast<double>(elements));
+  double update(uint32_t device, UpdateWork work) const override {
+    return compute(device, 10.0 * static_cast<double>(work.elements) + work.flops);
   }
   double norm(uint32_t device, int64_t elements) const override {
     return compute(device, 2.0 * static_cast<double>(elements));
   }
-  double hostUpdate(uint32_t, int64_t elements) const override {
-    return hostUpdateSeconds(
-        elements, elementBytes(zorse::accumulationType(summary.compute_type())), summary.moments());
+  double hostUpdate(uint32_t, UpdateWork work) const override {
+    return hostUpdateSeconds(work, elementBytes(zorse::accumulationType(summary.compute_type())),
+                             zorse::maxOptimizerStates(summary));
   }
   double copy(uint32_t, uint64_t) const override { return 0; }
   double load(uint32_t, uint64_t) const override { return 0; }

@@ -5,6 +5,8 @@
 
 #include "zorse/Bundle/ContentHash.h"
 #include "zorse/Step/Schedules.h"
+#include "zorse/Summary/FlatGroups.h"
+#include "zorse/Summary/Optimizers.h"
 #include "zorse/Summary/Summary.h"
 
 #include "bundle.pb.h"
@@ -189,6 +191,15 @@ void checkTiling(const Plan &plan, int32_t units, const std::vector<bool> &again
   }
 }
 
+/// Returns an end of an owner's range at which a group may not be divided; -1: there is none.
+int64_t insideMatrix(const zorse::bundle::ModelSummary &summary, uint32_t group,
+                     const Owner &owner) {
+  for (const int64_t end : {owner.begin, owner.end})
+    if (owner.begin < owner.end && zorse::ownerBorder(summary, group, end) != end)
+      return end;
+  return -1;
+}
+
 void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, Messages &messages) {
   std::set<uint32_t> seen;
   for (const GroupOwners &entry : plan.owners) {
@@ -236,6 +247,12 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
         messages.add(name + ": device " + device + " owns " +
                      range("elements", owner.begin, owner.end) + ", expected multiples of " +
                      std::to_string(align) + " elements (512 bytes)");
+      else if (const int64_t inside = insideMatrix(summary, entry.group, owner); inside >= 0)
+        messages.add(name + ": device " + device + " owns " +
+                     range("elements", owner.begin, owner.end) + ", and " + std::to_string(inside) +
+                     " is inside of a matrix, which muon updates as a whole; the next border "
+                     "before it is " +
+                     std::to_string(zorse::ownerBorder(summary, entry.group, inside)));
       else if (owner.begin < owner.end)
         ranges.push_back({owner.begin, owner.end});
     }
@@ -309,7 +326,9 @@ void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary
     for (uint32_t d : all(rule.devices, plan.devices.size()))
       for (uint32_t g : all(rule.groups, static_cast<size_t>(summary.groups_size()))) {
         const StatePlacement at = plan.placementOf(d, g);
-        const bool moments = summary.moments() > 0 && at.moments == MemoryTier::Device;
+        const bool moments = zorse::optimizerStates(summary, summary.groups(static_cast<int>(g))) >
+                                 0 &&
+                             at.moments == MemoryTier::Device;
         if (!summary.groups(static_cast<int>(g)).trainable() || at.update == MemoryTier::Device ||
             (at.parameters == MemoryTier::Host && !moments))
           continue;

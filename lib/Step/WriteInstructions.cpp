@@ -243,14 +243,18 @@ private:
       auto at = [&](const UpdateOp::BufferRange &array) {
         return elementRegion(array.buffer, run.begin - array.base, run.end - run.begin, size(g));
       };
-      x.addCall(x.summary.update_rules(int(run.rule)).function(), -1, run.end - run.begin, 0);
+      const auto &rule = x.summary.update_rules(int(run.rule));
+      x.addCall(rule.function(), -1, run.rows, 0);
+      if (made.workspace != kNone)
+        x.addArgument(bundle::WORKSPACE, 0, bundle::WRITE,
+                      region(made.workspace, 0, x.buffers[made.workspace].bytes), Value());
       x.addArgument(bundle::SCALARS, 0, bundle::READ, region(made.scalars, 0, kScalarsBytes),
                     Value::scalars(1));
       x.addArgument(bundle::STATE, 0, bundle::UPDATE, at(made.arrays[0]),
                     Value::parameters(g, elements));
       x.addArgument(bundle::STATE, 1, bundle::READ, at(made.arrays[1]),
                     Value::reducedGradients(g, elements));
-      for (uint32_t m = 0; m < x.summary.moments(); ++m)
+      for (uint32_t m = 0; m < rule.states(); ++m)
         x.addArgument(bundle::STATE, 2 + m, bundle::UPDATE, at(made.arrays[2 + m]),
                       Value::moments(g, m, elements));
       x.addArgument(bundle::OPTIMIZER_STEP, 0, bundle::READ, region(made.step, 0, 8),

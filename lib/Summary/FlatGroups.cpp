@@ -67,6 +67,11 @@ std::set<uint32_t> unalignedParts(bundle::ModelSummary &summary) {
   return found;
 }
 
+bool updatesMatrices(const bundle::ModelSummary &summary, const bundle::ParameterInfo &parameter) {
+  return parameter.trainable() && parameter.update_rule() < uint32_t(summary.update_rules_size()) &&
+         summary.update_rules(int(parameter.update_rule())).has_matrix();
+}
+
 /// Returns the device that alone reads a group: " of device 1 of g"; empty if there are several.
 std::string readerName(const bundle::ModelSummary &summary, const std::vector<Reader> &readers) {
   if (readers.empty() || !std::all_of(readers.begin(), readers.end(), [&](const Reader &reader) {
@@ -95,22 +100,23 @@ void zorse::layOutGroups(bundle::ModelSummary &summary,
     units.erase(std::unique(units.begin(), units.end()), units.end());
   }
 
-  // Ordered by first use, trained before frozen; statistics are separate from parameters with
-  // gradients.
-  std::map<std::tuple<std::vector<uint32_t>, bool, int, int, bool, std::vector<Reader>, int>,
+  // Ordered by first use, trained before frozen. Statistics are separate from parameters with
+  // gradients, and matrices that are updated as a whole from parameters that owners may divide.
+  std::map<std::tuple<std::vector<uint32_t>, bool, int, int, bool, bool, std::vector<Reader>, int>,
            std::vector<uint32_t>>
       members;
   const std::set<uint32_t> alone = unalignedParts(summary);
   for (int p = 0; p < summary.parameters_size(); ++p) {
     const auto &parameter = summary.parameters(p);
     members[{using_[p], !parameter.trainable(), int(parameter.type()), int(copies[p]),
-             parameter.running_stat(), readers[p], alone.count(uint32_t(p)) ? p : -1}]
+             parameter.running_stat(), updatesMatrices(summary, parameter), readers[p],
+             alone.count(uint32_t(p)) ? p : -1}]
         .push_back(p);
   }
 
   summary.clear_groups();
   for (auto &[key, parameters] : members) {
-    auto &[units, frozen, type, copy, statistic, readingDevices, separate] = key;
+    auto &[units, frozen, type, copy, statistic, matrices, readingDevices, separate] = key;
     std::stable_sort(parameters.begin(), parameters.end(), [&](uint32_t a, uint32_t b) {
       return summary.parameters(a).update_rule() < summary.parameters(b).update_rule();
     });
@@ -125,6 +131,8 @@ void zorse::layOutGroups(bundle::ModelSummary &summary,
                    : statistic ? name + " (statistics)"
                    : copy      ? name + " (" + elementTypeName(bundle::ElementType(copy)) + ")"
                                : name);
+    if (matrices)
+      group.set_name(group.name() + " (matrices)");
     group.set_name(group.name() + readerName(summary, readingDevices));
     group.set_trainable(!frozen);
     group.set_running_stat(statistic);
@@ -143,6 +151,26 @@ void zorse::layOutGroups(bundle::ModelSummary &summary,
     }
     group.set_elements(offset);
   }
+}
+
+int64_t zorse::ownerBorder(const bundle::ModelSummary &summary, uint32_t group, int64_t element) {
+  const bundle::FlatGroupInfo &info = summary.groups(int(group));
+  if (element >= info.elements())
+    return info.elements();
+  const int64_t alignment = int64_t(kStateAlignment / elementBytes(info.type()));
+  const auto &parameters = info.parameters();
+  if (parameters.empty() || !updatesMatrices(summary, summary.parameters(int(parameters[0]))))
+    return element / alignment * alignment;
+  const auto after = std::upper_bound(
+      parameters.begin(), parameters.end(), element,
+      [&](int64_t e, uint32_t p) { return e < summary.parameters(int(p)).offset(); });
+  const auto &parameter = summary.parameters(int(*std::prev(after)));
+  const auto &matrix = summary.update_rules(int(parameter.update_rule())).matrix();
+  const int64_t size = matrix.rows() * matrix.columns();
+  // The last matrix extends to the end of the padding.
+  const int64_t number =
+      std::min((element - parameter.offset()) / size, elementsOf(parameter) / size - 1);
+  return parameter.offset() + (size % alignment ? 0 : number * size);
 }
 
 void zorse::dropUnreadParameters(bundle::ModelSummary &summary,

@@ -1,5 +1,6 @@
 #include "zorse/Summary/Optimizers.h"
 
+#include <algorithm>
 #include <cctype>
 
 using namespace zorse;
@@ -26,6 +27,16 @@ const std::vector<OptimizerInfo> &zorse::optimizers() {
       {Training::ADADELTA, "adadelta", Info::Epsilon | Info::Alpha, {0, 0}, 1e-6, 0.9, 0, 0},
       {Training::ADAMAX, "adamax", adam, {0.9, 0.999}, 1e-8, 0, 0, 0},
       {Training::RADAM, "radam", adam, {0.9, 0.999}, 1e-8, 0, 0, 0},
+      {Training::MUON,
+       "muon",
+       adam | Info::Momentum | Info::Nesterov | Info::Matrices,
+       {0.9, 0.95},
+       1e-8,
+       0,
+       0.1,
+       1.0,
+       true,
+       0.95},
   };
   return all;
 }
@@ -46,23 +57,45 @@ const OptimizerInfo *zorse::optimizerNamed(const std::string &name) {
   return nullptr;
 }
 
-uint32_t zorse::optimizerStates(const Training &training) {
-  uint32_t states = 0;
+static uint32_t statesOf(const Training &training) {
   switch (infoOf(training.optimizer()).optimizer) {
   case Training::SGD:
-    states = training.momentum() > 0 ? 1 : 0;
-    break;
+    return training.momentum() > 0 ? 1 : 0;
   case Training::LION:
   case Training::ADAGRAD:
-    states = 1;
-    break;
+    return 1;
   case Training::RMSPROP:
-    states = 1 + (training.centered() ? 1 : 0) + (training.momentum() > 0 ? 1 : 0);
-    break;
+    return 1 + (training.centered() ? 1 : 0) + (training.momentum() > 0 ? 1 : 0);
   default:
-    states = training.amsgrad() ? 3 : 2;
+    return training.amsgrad() ? 3 : 2;
   }
-  return states + (training.ema_decay() > 0 ? 1 : 0);
+}
+
+uint32_t zorse::optimizerStates(const Training &training, bool statistic, bool matrix) {
+  return (statistic ? 0 : matrix ? 1 : statesOf(training)) + (training.ema_decay() > 0 ? 1 : 0);
+}
+
+// An iteration multiplies an n x m matrix (n <= m) twice with n rows, and its n x n gram matrix
+// once with itself.
+double zorse::updateFlops(const bundle::Matrix &matrix) {
+  const double longer = double(std::max(matrix.rows(), matrix.columns())),
+               shorter = double(std::min(matrix.rows(), matrix.columns()));
+  return kNewtonSchulzSteps * (4 * shorter + 2 * shorter * shorter / longer);
+}
+
+uint32_t zorse::optimizerStates(const bundle::ModelSummary &summary,
+                                const bundle::FlatGroupInfo &group) {
+  if (!group.trainable() || group.parameters().empty())
+    return 0;
+  const auto &parameter = summary.parameters(static_cast<int>(group.parameters(0)));
+  return summary.update_rules(static_cast<int>(parameter.update_rule())).states();
+}
+
+uint32_t zorse::maxOptimizerStates(const bundle::ModelSummary &summary) {
+  uint32_t states = 0;
+  for (const bundle::UpdateRule &rule : summary.update_rules())
+    states = std::max(states, rule.states());
+  return states;
 }
 
 static std::string lower(std::string text) {

@@ -24,8 +24,11 @@ void units::assignFunctions(bundle::ModelSummary &summary,
     summary.mutable_logits()->set_function(
         sizes(unitClass.name() + "." + stringifyTask(Task::Logits).str()).function);
   }
-  for (bundle::UpdateRule &rule : *summary.mutable_update_rules())
-    rule.set_function(sizes("update." + rule.name()).function);
+  for (bundle::UpdateRule &rule : *summary.mutable_update_rules()) {
+    const FunctionSizes known = sizes("update." + rule.name());
+    rule.set_function(known.function);
+    *rule.mutable_workspace() = known.workspace;
+  }
   summary.set_norm_function(sizes("norm").function);
   summary.set_sum_loss_function(sizes("sum_loss").function);
   summary.set_clip_and_check_function(sizes("decide").function);

@@ -4,6 +4,7 @@
 #include "Classes.h"
 #include "Counts.h"
 #include "Cuts.h"
+#include "HiddenMatrices.h"
 #include "InputRoles.h"
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -46,6 +47,7 @@ public:
     if (failed(counts))
       return failure();
     describeInputs(graph);
+    markHiddenMatrices(graph);
     replaceBody(*counts);
     return success();
   }

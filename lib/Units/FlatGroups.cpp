@@ -2,12 +2,16 @@
 
 #include "zorse/Base/Patterns.h"
 #include "zorse/Summary/FlatGroups.h"
+#include "zorse/Summary/Optimizers.h"
+#include "zorse/Summary/Summary.h"
 
 #include <map>
 #include <tuple>
 
 using namespace zorse;
 using namespace zorse::units;
+
+using Training = bundle::TrainingOptions;
 
 bool units::decays(const bundle::ParameterInfo &parameter, const WeightDecayFilter &rule) {
   if (!parameter.trainable() || parameter.running_stat())
@@ -49,10 +53,22 @@ public:
       }
   }
 
-  void run(bundle::ModelSummary &summary) {
+  /// Returns what is wrong with the parameter groups, or "".
+  std::string run(bundle::ModelSummary &summary) {
     std::vector<Key> keys;
-    for (const bundle::ParameterInfo &parameter : summary.parameters())
+    for (const bundle::ParameterInfo &parameter : summary.parameters()) {
       keys.push_back(keyOf(parameter));
+      if (keys.back().byMatrix && parameter.has_shard())
+        return "parameter '" + parameter.shard().of() +
+               "': muon updates whole matrices, and devices of a group have parts of it; compile "
+               "with --tensor-parallel-size=1, or for this parameter with "
+               "--param-group='" +
+               parameter.shard().of() + ":optimizer=adamw'";
+      if (keys.back().byMatrix && keys.back().rows == 0)
+        return "parameter '" + parameter.name() +
+               "': muon updates matrices, and this parameter has fewer than two dimensions; remove "
+               "optimizer=muon from its --param-group";
+    }
     std::map<Key, uint32_t> rules;
     for (const Key &key : keys)
       if (key.trainable)
@@ -63,18 +79,21 @@ public:
     for (int p = 0; p < summary.parameters_size(); ++p)
       if (keys[p].trainable)
         summary.mutable_parameters(p)->set_update_rule(rules.at(keys[p]));
+    return {};
   }
 
 private:
-  /// The order of rules: parameters of no group, with weight decay first, then groups; statistics
-  /// are last.
+  /// The order of rules: parameters of no group, with weight decay first, then groups; those of
+  /// matrices follow, and statistics are last.
   struct Key {
-    bool trainable = false, statistic = false;
+    bool trainable = false, statistic = false, byMatrix = false;
     int group = -1;
-    bool plain = false; ///< no weight decay
+    bool plain = false;            ///< no weight decay
+    int64_t rows = 0, columns = 0; ///< of a matrix
 
-    bool operator<(const Key &o) const {
-      return std::tie(statistic, group, plain) < std::tie(o.statistic, o.group, o.plain);
+    bool operator<(const Key &o) const { return tie() < o.tie(); }
+    std::tuple<bool, bool, int, bool, int64_t, int64_t> tie() const {
+      return {statistic, byMatrix, group, plain, rows, columns};
     }
   };
 
@@ -90,13 +109,35 @@ private:
     key.plain = !decays(parameter, filter) || training.weight_decay() == 0;
     if (key.group >= 0 && training.parameter_groups(key.group).has_weight_decay())
       key.plain = training.parameter_groups(key.group).weight_decay() == 0;
+    if (infoOf(training.optimizer()).has(OptimizerInfo::Matrices))
+      findMatrix(parameter, key);
     return key;
+  }
+
+  /// Decides whether Muon updates a parameter: if it is a hidden weight, or if its group says so.
+  void findMatrix(const bundle::ParameterInfo &parameter, Key &key) const {
+    const auto chosen = key.group < 0 ? Training::OPTIMIZER_UNSPECIFIED
+                                      : training.parameter_groups(key.group).optimizer();
+    key.byMatrix = chosen == Training::MUON ||
+                   (chosen == Training::OPTIMIZER_UNSPECIFIED && parameter.has_hidden());
+    if (key.byMatrix && parameter.has_hidden()) {
+      key.rows = parameter.hidden().rows();
+      key.columns = parameter.hidden().columns();
+    } else if (key.byMatrix && parameter.shape_size() >= 2) {
+      key.rows = parameter.shape(0);
+      key.columns = elementsOf(parameter) / key.rows;
+    }
   }
 
   uint32_t ruleOf(const Key &key, bundle::ModelSummary &summary) const {
     bundle::UpdateRule rule;
     rule.set_running_stat(key.statistic);
     rule.set_learning_rate_scale(1);
+    rule.set_states(optimizerStates(training, key.statistic, key.byMatrix));
+    if (key.byMatrix) {
+      rule.mutable_matrix()->set_rows(key.rows);
+      rule.mutable_matrix()->set_columns(key.columns);
+    }
     std::string name = key.statistic ? "statistics" : key.plain ? "plain" : "decay";
     if (!key.plain && !key.statistic)
       rule.set_weight_decay(training.weight_decay());
@@ -107,16 +148,22 @@ private:
         rule.set_weight_decay(group.weight_decay());
       name = "group" + std::to_string(key.group) + "." + name;
     }
+    if (key.byMatrix)
+      name += "." + std::to_string(key.rows) + "x" + std::to_string(key.columns);
     for (int r = 0; r < summary.update_rules_size(); ++r) {
       const bundle::UpdateRule &known = summary.update_rules(r);
       if (known.running_stat() == rule.running_stat() &&
           known.learning_rate_scale() == rule.learning_rate_scale() &&
-          known.weight_decay() == rule.weight_decay())
+          known.weight_decay() == rule.weight_decay() && sameMatrix(known, rule))
         return uint32_t(r);
     }
     rule.set_name(name);
     *summary.add_update_rules() = rule;
     return uint32_t(summary.update_rules_size() - 1);
+  }
+
+  static bool sameMatrix(const bundle::UpdateRule &a, const bundle::UpdateRule &b) {
+    return a.matrix().rows() == b.matrix().rows() && a.matrix().columns() == b.matrix().columns();
   }
 
   const bundle::TrainingOptions &training;
@@ -127,9 +174,11 @@ private:
 
 } // namespace
 
-void units::layOutGroups(bundle::ModelSummary &summary, const WeightDecayFilter &filter,
-                         const std::vector<bundle::ElementType> &copies) {
+std::string units::layOutGroups(bundle::ModelSummary &summary, const WeightDecayFilter &filter,
+                                const std::vector<bundle::ElementType> &copies) {
   const bundle::TrainingOptions training = summary.training();
-  RuleTable(training, filter).run(summary);
-  zorse::layOutGroups(summary, copies);
+  std::string problem = RuleTable(training, filter).run(summary);
+  if (problem.empty())
+    zorse::layOutGroups(summary, copies);
+  return problem;
 }

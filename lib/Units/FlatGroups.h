@@ -6,9 +6,9 @@
 namespace zorse::units {
 
 /// Sets the update rules and that of each parameter, and lays out the groups
-/// (zorse/Summary/FlatGroups.h).
-void layOutGroups(bundle::ModelSummary &summary, const WeightDecayFilter &rule,
-                  const std::vector<bundle::ElementType> &copies);
+/// (zorse/Summary/FlatGroups.h). Returns which parameter group is wrong, or "".
+std::string layOutGroups(bundle::ModelSummary &summary, const WeightDecayFilter &rule,
+                         const std::vector<bundle::ElementType> &copies);
 
 /// Whether weight decay applies to the parameter.
 bool decays(const bundle::ParameterInfo &parameter, const WeightDecayFilter &rule);

@@ -4,6 +4,8 @@
 
 #include "zorse/Summary/Optimizers.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::units;
@@ -52,6 +54,10 @@ public:
 
   UpdatedShard build() {
     decay();
+    if (TensorBuilder::typeOf(p).getRank() == 3) {
+      muon();
+      return {p, next};
+    }
     switch (infoOf(training.optimizer()).optimizer) {
     case Training::LION:
       lion();
@@ -73,6 +79,7 @@ public:
       break;
     case Training::ADAM:
     case Training::ADAMW:
+    case Training::MUON: // all parameters that are no hidden weights
       adam();
       break;
     default:
@@ -195,6 +202,41 @@ private:
     Value rate = t.div(in.learningRate, correction(training.beta1()));
     Value adaptive = t.div(s.use(t.mul(t.sqrt(spread), t.sqrt(safe))), plusEpsilon(t.sqrt(v)));
     move(rate, t.mul(m, t.select(t.everywhere(isRectified, p), adaptive, t.splat(p, 1))));
+  }
+
+  // Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024, as in
+  // torch.optim.Muon, but in the type of the parameters instead of bf16. MATCH_RMS_ADAMW is of Liu
+  // et al., "Muon is Scalable for LLM Training", 2025.
+  void muon() {
+    Value momentum = keep(towards(in.states[0], g, training.momentum()));
+    Value direction = training.nesterov() ? towards(g, momentum, 1 - training.momentum())
+                                          : momentum;
+    const auto rows = double(TensorBuilder::typeOf(p).getDimSize(1)),
+               columns = double(TensorBuilder::typeOf(p).getDimSize(2));
+    const double scale = training.muon_scale() == Training::ORIGINAL
+                             ? std::sqrt(std::max(1.0, rows / columns))
+                             : 0.2 * std::sqrt(std::max(rows, columns));
+    move(t.mul(in.learningRate, s.number(scale)), orthogonalized(direction));
+  }
+
+  /// Moves all singular values of every matrix near to 1 by Newton-Schulz iterations. The gram
+  /// matrix is that of the shorter side.
+  Value orthogonalized(Value x) {
+    const int64_t rows = TensorBuilder::typeOf(x).getDimSize(1),
+                  columns = TensorBuilder::typeOf(x).getDimSize(2);
+    constexpr int64_t each = ShapedType::kDynamic;
+    Value square = t.sumLast(t.reshape(t.mul(x, x), {each, rows * columns}));
+    Value norm = greater(t.sqrt(square), t.splat(square, 1e-7));
+    x = t.div(x, t.make<BroadcastOp>(x.getType(), norm, ArrayRef<int64_t>{0}));
+    for (int iteration = 0; iteration < kNewtonSchulzSteps; ++iteration) {
+      const bool wide = rows <= columns;
+      Value gram = t.make<MatmulOp>(x, x, /*transposeA=*/!wide, /*transposeB=*/wide);
+      Value polynomial =
+          t.add(t.scale(gram, -4.775), t.scale(t.make<MatmulOp>(gram, gram), 2.0315));
+      x = t.add(t.scale(x, 3.4445),
+                wide ? t.make<MatmulOp>(polynomial, x) : t.make<MatmulOp>(x, polynomial));
+    }
+    return x;
   }
 
   TensorBuilder &t;

@@ -1,4 +1,4 @@
-// The formulas of the optimizers, as graphs of elementwise operations.
+// The formulas of the optimizers, as graphs of elementwise operations and, for Muon, matmuls.
 #pragma once
 
 #include "zorse/Dialect/Zorse/TensorBuilder.h"
@@ -11,8 +11,8 @@
 
 namespace zorse::units {
 
-/// One update of a shard. All arrays are tensors of rank 1 and one type; scalars are tensors of
-/// rank 0 in f64.
+/// One update of a shard. All arrays are tensors of one type: of rank 1, or [matrices, rows,
+/// columns] for Muon. Scalars are tensors of rank 0 in f64.
 struct ShardUpdate {
   mlir::Value parameter, gradient; ///< the gradient is clipped
   std::vector<mlir::Value> states; ///< zorse::optimizerStates

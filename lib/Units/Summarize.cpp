@@ -8,7 +8,6 @@
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Dialect/Zorse/SampleOps.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
-#include "zorse/Summary/Optimizers.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/Units/Units.h"
 
@@ -103,8 +102,9 @@ public:
     };
     if (failed(describeGroups(units, classNamed, summary, copies)))
       return failure();
-    layOutGroups(summary, *decay, copies);
-    describeUpdates();
+    if (std::string problem = layOutGroups(summary, *decay, copies); !problem.empty())
+      return module.emitError(problem);
+    describeLossScale();
     if (failed(describeLogits()))
       return failure();
     return std::move(summary);
@@ -188,6 +188,11 @@ private:
     info.set_trainable(bool(function.getArgAttr(place, autodiff::kGradientAttr)));
     info.set_running_stat(info.trainable() && model.getArgAttr(i, attributes::kRunningStat));
     info.set_constant(bool(model.getArgAttr(i, attributes::kConstant)));
+    if (auto hidden = model.getArgAttrOfType<DenseI64ArrayAttr>(i, kHiddenAttr);
+        hidden && info.trainable()) {
+      info.mutable_hidden()->set_rows(hidden[0]);
+      info.mutable_hidden()->set_columns(hidden[1]);
+    }
     auto copy = function.getArgAttrOfType<TypeAttr>(place, autodiff::kLowPrecisionAttr);
     copies.push_back(!copy                      ? bundle::ELEMENT_TYPE_UNSPECIFIED
                      : copy.getValue().isBF16() ? bundle::BF16
@@ -322,9 +327,8 @@ private:
       summary.add_known(known.getExpression().str());
   }
 
-  void describeUpdates() {
+  void describeLossScale() {
     bundle::TrainingOptions &training = *summary.mutable_training();
-    summary.set_moments(optimizerStates(training));
     if (!precisionOf(summary).needsScaling())
       return;
     auto batch = module->getAttrOfType<IntegerAttr>(kBatchAttr);

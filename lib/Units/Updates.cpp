@@ -18,16 +18,20 @@ namespace {
 
 class UpdateBuilder {
 public:
-  UpdateBuilder(OpBuilder &builder, Location loc, const bundle::ModelSummary &summary)
-      : builder(builder), loc(loc), training(summary.training()), moments(int(summary.moments())) {
+  UpdateBuilder(OpBuilder &builder, Location loc, const bundle::ModelSummary &summary,
+                const bundle::UpdateRule &rule)
+      : builder(builder), loc(loc), training(summary.training()), rule(rule),
+        moments(int(rule.states())) {
     Type type = summary.compute_type() == bundle::F64 ? Type(builder.getF64Type())
                                                       : Type(builder.getF32Type());
-    shard = RankedTensorType::get({ShapedType::kDynamic}, type);
+    SmallVector<int64_t> shape{ShapedType::kDynamic};
+    if (rule.has_matrix())
+      shape.append({rule.matrix().rows(), rule.matrix().columns()});
+    shard = RankedTensorType::get(shape, type);
   }
 
-  func::FuncOp addUpdate(const bundle::UpdateRule &rule) {
-    Block *block =
-        begin(rule.name(), {ScalarField::LearningRate, ScalarField::ClipFactor, ScalarField::Skip});
+  func::FuncOp addUpdate() {
+    Block *block = begin({ScalarField::LearningRate, ScalarField::ClipFactor, ScalarField::Skip});
     Value rate = scalar(block, 0), clip = scalar(block, 1), skip = scalar(block, 2);
     TensorBuilder t{builder, loc};
     ShardUpdate in{
@@ -45,19 +49,15 @@ public:
   }
 
   /// p - mean over rows of the accumulated values. There is no clipping and no learning rate,
-  /// because statistics are not learned. Optimizer states are unchanged, except that the moving
-  /// average of parameters is the statistic itself.
-  func::FuncOp addStatisticsUpdate(const bundle::UpdateRule &rule) {
-    Block *block = begin(rule.name(), {ScalarField::PerRow, ScalarField::Skip});
+  /// because statistics are not learned. The only state is the moving average of parameters, which
+  /// is the statistic itself.
+  func::FuncOp addStatisticsUpdate() {
+    Block *block = begin({ScalarField::PerRow, ScalarField::Skip});
     TensorBuilder t{builder, loc};
     Value p = block->getArgument(0);
     UpdateScalars s(t, p);
     Value moved = t.sub(p, t.mul(block->getArgument(1), s.use(scalar(block, 0))));
-    SmallVector<Value> results{moved};
-    for (int m = 0; m < moments; ++m)
-      results.push_back(m + 1 == moments && training.ema_decay() > 0
-                            ? moved
-                            : t.plus(block->getArgument(2 + m), 0.0));
+    SmallVector<Value> results(1 + moments, moved);
     return end(t, block, scalar(block, 1), results);
   }
 
@@ -70,7 +70,7 @@ private:
 
   /// Begins a function with the arguments parameters, gradients and optimizer states, then these
   /// scalars and the optimizer step.
-  Block *begin(const std::string &rule, ArrayRef<ScalarField> fields) {
+  Block *begin(ArrayRef<ScalarField> fields) {
     auto f64 = RankedTensorType::get({}, builder.getF64Type()),
          i64 = RankedTensorType::get({}, builder.getI64Type());
     SmallVector<Type> arguments(2 + moments, shard), results(1 + moments, shard);
@@ -86,7 +86,7 @@ private:
     }
     arguments.push_back(f64);
     argumentArguments.push_back(argument(ArgumentKind::OptimizerStep, 0));
-    auto function = func::FuncOp::create(builder, loc, "update." + rule,
+    auto function = func::FuncOp::create(builder, loc, "update." + rule.name(),
                                          builder.getFunctionType(arguments, results));
     function.setAllArgAttrs(argumentArguments);
     function.setAllResultAttrs(resultArguments);
@@ -127,8 +127,9 @@ private:
   OpBuilder &builder;
   Location loc;
   const bundle::TrainingOptions &training;
+  const bundle::UpdateRule &rule;
   int moments;
-  RankedTensorType shard;
+  RankedTensorType shard; ///< of elements, or of matrices
 };
 
 struct AddStepFunctionsPass : units::impl::AddStepFunctionsBase<AddStepFunctionsPass> {
@@ -149,6 +150,6 @@ struct AddStepFunctionsPass : units::impl::AddStepFunctionsBase<AddStepFunctions
 func::FuncOp units::addUpdateFunction(OpBuilder &builder, Location loc,
                                       const bundle::ModelSummary &summary,
                                       const bundle::UpdateRule &rule) {
-  UpdateBuilder update(builder, loc, summary);
-  return rule.running_stat() ? update.addStatisticsUpdate(rule) : update.addUpdate(rule);
+  UpdateBuilder update(builder, loc, summary, rule);
+  return rule.running_stat() ? update.addStatisticsUpdate() : update.addUpdate();
 }

@@ -40,7 +40,7 @@ bool verify::fromDeclared(Device &device, const bundle::Instruction &instruction
   const bool ordered = value.begin() >= 0 && value.begin() < value.end();
   switch (value.kind()) {
   case bundle::Value::MOMENTS:
-    exists = value.cut() < summary.moments();
+    exists = known(summary.groups_size()) && value.cut() < model.statesOf(value.id());
     [[fallthrough]];
   case bundle::Value::PARAMETERS:
   case bundle::Value::GRADIENTS:
@@ -444,7 +444,7 @@ private:
                   value.kind() != bundle::Value::GRADIENTS
             : value.kind() != bundle::Value::MOMENTS || value.cut() != argument.index() - 2)
       return fail(argument, Code::Declared, "declares " + device.describe(value));
-    if (value.end() - value.begin() != call.rows())
+    if (value.end() - value.begin() != product(call.rows(), model.elementsPerRow(call.function())))
       return fail(argument, Code::Call,
                   "holds " + std::to_string(value.end() - value.begin()) + ", the call has " +
                       std::to_string(call.rows()) + " rows");

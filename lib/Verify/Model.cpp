@@ -88,9 +88,14 @@ bool Model::isSound(const bundle::UnitInfo &unit) const {
 
 bool Model::checkSummary(std::vector<Finding> &findings) {
   auto fail = [&](const std::string &message) { return failSummary(findings, message); };
-  if (summary.moments() > kMaxOptimizerStates)
-    return fail("expects at most " + std::to_string(kMaxOptimizerStates) +
-                " optimizer states, found " + std::to_string(summary.moments()));
+  for (const bundle::UpdateRule &rule : summary.update_rules()) {
+    if (rule.states() > kMaxOptimizerStates)
+      return fail("expects at most " + std::to_string(kMaxOptimizerStates) +
+                  " optimizer states, found " + std::to_string(rule.states()));
+    if (rule.has_matrix() && (rule.matrix().rows() <= 0 || rule.matrix().columns() <= 0 ||
+                              rule.matrix().rows() > kMaxSize / rule.matrix().columns()))
+      return fail("update rule '" + rule.name() + "' has matrices of an impossible size");
+  }
   if (!std::isfinite(summary.training().clip_norm()))
     return fail("clip_norm is not a number");
   if (!checkGroups(findings))
@@ -132,6 +137,8 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
 
 bool Model::checkGroups(std::vector<Finding> &findings) {
   auto fail = [&](const std::string &message) { return failSummary(findings, message); };
+  constexpr uint32_t unknown = UINT32_MAX;
+  states.assign(size_t(summary.groups_size()), unknown);
   for (int p = 0; p < summary.parameters_size(); ++p) {
     const auto &parameter = summary.parameters(p);
     const int64_t elements = elementsOf(parameter);
@@ -150,7 +157,22 @@ bool Model::checkGroups(std::vector<Finding> &findings) {
         parameter.offset() + elements > group.elements())
       return fail("parameter '" + parameter.name() + "' does not fit its group '" + group.name() +
                   "'");
+    if (!parameter.trainable())
+      continue;
+    const auto &rule = summary.update_rules(int(parameter.update_rule()));
+    if (rule.has_matrix() && elements % (rule.matrix().rows() * rule.matrix().columns()))
+      return fail("parameter '" + parameter.name() +
+                  "' is not made of the matrices of its update "
+                  "rule '" +
+                  rule.name() + "'");
+    uint32_t &known = states[parameter.group()];
+    if (known != unknown && known != rule.states())
+      return fail("parameter '" + parameter.name() + "' has " + std::to_string(rule.states()) +
+                  " optimizer states, others of its group '" + group.name() + "' have " +
+                  std::to_string(known));
+    known = rule.states();
   }
+  std::replace(states.begin(), states.end(), unknown, 0u);
   for (const auto &group : summary.groups())
     if (group.elements() < 0 || product(group.elements(), elementSize(group.type())) < 0 ||
         !elementSize(group.type()) || !indices(group.parameters(), summary.parameters_size()))
@@ -285,7 +307,7 @@ bool Model::checkCommit(std::vector<Finding> &findings) const {
     good = good && needs(update, bundle::STATE, 0, change, "the parameters") &&
            needs(update, bundle::STATE, 1, read, "the gradients");
     good = good && needs(update, bundle::SCALARS, 0, read, "the decision");
-    for (uint32_t m = 0; m < summary.moments(); ++m)
+    for (uint32_t m = 0; m < rule.states(); ++m)
       good = good && needs(update, bundle::STATE, 2 + m, change, "the moments");
   }
   if (copies)

@@ -189,7 +189,16 @@ public:
     return std::any_of(rules.begin(), rules.end(),
                        [&](const auto &rule) { return rule.function() == function; });
   }
+  /// Returns the elements in a row of a call of an update.
+  int64_t elementsPerRow(uint32_t function) const {
+    for (const bundle::UpdateRule &rule : summary.update_rules())
+      if (rule.function() == function && rule.has_matrix())
+        return rule.matrix().rows() * rule.matrix().columns();
+    return 1;
+  }
   bool trainable(uint32_t group) const { return summary.groups(group).trainable(); }
+  /// Returns the number of optimizer states of a group.
+  uint32_t statesOf(uint32_t group) const { return states[group]; }
   /// Whether some state is updated: there is then a decision, and the host receives it.
   bool decides() const {
     return std::any_of(summary.groups().begin(), summary.groups().end(),
@@ -212,6 +221,7 @@ public:
   }
 
 private:
+  std::vector<uint32_t> states; ///< by group
   /// By device and unit, for devices of groups; null: the model's.
   std::vector<std::vector<const bundle::UnitInfo *>> ownUnits;
   /// By function with exchanges, segment and argument: whether its launches access it.

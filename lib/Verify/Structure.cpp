@@ -348,7 +348,7 @@ bool Device::checkState(const bundle::PersistentState &state) {
     if (value.id() >= uint32_t(model.summary.groups_size()) || value.begin() < 0 ||
         value.begin() >= value.end() ||
         value.end() > model.summary.groups(int(value.id())).elements() || value.version() != 0 ||
-        (value.kind() == bundle::Value::MOMENTS && value.cut() >= model.summary.moments()))
+        (value.kind() == bundle::Value::MOMENTS && value.cut() >= model.statesOf(value.id())))
       return report(Code::Malformed, -1,
                     "persistent state: " + describe(value) + " does not exist");
     if (int64_t(state.region().bytes()) !=

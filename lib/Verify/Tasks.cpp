@@ -179,6 +179,11 @@ private:
                                  "'; they are updated by function " +
                                  std::to_string(call.function()) + ", not " +
                                  std::to_string(rule.function()));
+          if (const int64_t matrix = model.elementsPerRow(rule.function());
+              (begin - info.offset()) % matrix || (end - begin) % matrix)
+            fail(Code::Call, "elements " + rangeText(begin, end) + " of parameter '" + info.name() +
+                                 "' are no whole matrices of " + std::to_string(matrix) +
+                                 " elements");
         });
   }
 

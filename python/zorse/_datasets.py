@@ -58,6 +58,15 @@ def arrays_of(data: Any, *, names: Sequence[str], tokenizer: Any = None, collate
     return {key: _stacked(key, values, tokenizer, name) for key, values in rows.items()}
 
 
+def arrays_of_batch(batch: Any, *, names: Sequence[str], tokenizer: Any = None) -> dict[str, np.ndarray]:
+    """One array per input of a batch, samples first, as arrays_of."""
+    rows = _named(batch, names, "batch")
+    counts = {key: len(values) for key, values in rows.items()}
+    if len(set(counts.values())) > 1 or not all(counts.values()):
+        raise ZorseError("batch: expected the same number of samples for every input, got " + ", ".join(f"{key}: {count}" for key, count in counts.items()))
+    return {key: _stacked(key, values, tokenizer, "batch") for key, values in rows.items()}
+
+
 def _batches(data: Any, collate: Callable[[list[Any]], Any] | None, most: int | None, name: str) -> Iterable[Any]:
     if _is_loader(data):
         if type(getattr(data, "sampler", None)).__name__ == "RandomSampler":

@@ -82,6 +82,12 @@ class Process:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
 
+    def running(self) -> bool:
+        """Whether the tool has not ended. Also issues its warnings so far."""
+        ended = self._process.poll() is not None
+        self._listen()
+        return not ended
+
     def _listen(self, rest: bool = False) -> None:
         """Issues warnings as Python warnings and prints notes to stderr unless `quiet`; everything
         else is kept for the exception."""

@@ -21,7 +21,7 @@ from .options import CompileOptions, Path, RunOptions, check, of, words
 from .torch_optimizers import Scheduler, is_optimizer, options_of, schedule_lines
 
 
-class _Folder:
+class Folder:
     """Locations of model, bundle and checkpoint: given by the caller, or a temporary folder that
     is removed with this object unless it is kept."""
 
@@ -74,7 +74,7 @@ class Run:
 
 
 @dataclass
-class _Source:
+class Source:
     """The trained model: the exported PyTorch module (None: an ONNX file or a bundle), and the
     file's facts about parameters."""
     module: Any = None
@@ -90,7 +90,7 @@ def _prompt(options: dict[str, Any], tokenizer: Any) -> None:
         options["prompt"] = ",".join(str(int(i)) for i in prompt)
 
 
-def _own_objects(options: dict[str, Any], scheduler: Scheduler | None, module: Any, max_steps: int, folder: str) -> dict[str, Any]:
+def own_objects(options: dict[str, Any], scheduler: Scheduler | None, module: Any, max_steps: int, folder: str) -> dict[str, Any]:
     """Options in which objects of PyTorch, an optimizer and a scheduler, are replaced by options of
     the tools. Gradients are then clipped only if an option asks for it."""
     if is_optimizer(options.get("optimizer")):
@@ -119,12 +119,12 @@ def _read(data: Any, model: Any, tokenizer: Any, most: int, name: str) -> Any:
     return arrays_of(data, names=torch_modules.argument_names(torch_modules.unwrapped(model)), tokenizer=tokenizer, most=None if hasattr(data, "__len__") else most, name=name)
 
 
-def _exported(model: Any, data: Any, folder: str, sequence: int | None, export: Mapping[str, Any] | None, has_loss: bool) -> tuple[str, _Source]:
+def exported(model: Any, data: Any, folder: str, sequence: int | None, export: Mapping[str, Any] | None, has_loss: bool) -> tuple[str, Source]:
     """Returns the ONNX file of a model, and its source. has_loss: whether the module must return its
     loss."""
     hub = isinstance(model, (str, os.PathLike)) and os.path.isfile(os.path.join(model, "config.json"))
     if isinstance(model, (str, os.PathLike)) and not hub:
-        return os.fspath(model), _Source(facts=read_metadata(model))
+        return os.fspath(model), Source(facts=read_metadata(model))
     from . import torch_modules
     module = torch_modules.from_hub(model) if hub else torch_modules.unwrapped(model)
     arguments = dict(export or {})
@@ -136,7 +136,7 @@ def _exported(model: Any, data: Any, folder: str, sequence: int | None, export: 
     torch_modules.export(module, path, **arguments)
     if has_loss:
         torch_modules.check_loss(module, path)
-    return path, _Source(module, read_metadata(path))
+    return path, Source(module, read_metadata(path))
 
 
 def _identity(path: str) -> Any:
@@ -147,7 +147,7 @@ def _identity(path: str) -> Any:
     return there.st_ino, there.st_mtime_ns
 
 
-def _write_back(source: _Source, weights: Weights) -> None:
+def write_back(source: Source, weights: Weights) -> None:
     """Copies the weights into the module. An error here must not lose the run."""
     try:
         left_out = load_into(source.module, weights, source.facts.get("stored"), strict=False)
@@ -158,7 +158,7 @@ def _write_back(source: _Source, weights: Weights) -> None:
              (" ..." if len(left_out) > 5 else ""))
 
 
-def _note(error: BaseException, run: Run, source: _Source, resumable: bool) -> None:
+def _note(error: BaseException, run: Run, source: Source, resumable: bool) -> None:
     """Adds a note to an exception that ends a run: the location of the weights and how to resume."""
     run._folder.keep()
     where = "the module has them, and they" if source.module is not None else "they"
@@ -204,7 +204,7 @@ def train(model: Any, data: Any, *, max_steps: int | None = None, global_batch_s
         _prompt(options, tokenizer)
     if ready and (lr_scheduler is not None or is_optimizer(options.get("optimizer"))):
         raise TypeError("a bundle has its optimizer already; give objects of PyTorch together with the module")
-    folder, source, bundle = _Folder(output), _Source(), model
+    folder, source, bundle = Folder(output), Source(), model
     most = max_steps * (global_batch_size or 1)
     data, eval_data = (_read(given, model, tokenizer, most, name) for given, name in ((data, "data"), (eval_data, "eval_data")))
     with tempfile.TemporaryDirectory(prefix="zorse-") as temporary:
@@ -212,11 +212,11 @@ def train(model: Any, data: Any, *, max_steps: int | None = None, global_batch_s
         if eval_data is not None:
             line += ["--eval-data", data_words(eval_data, temporary, "eval_data")]
         if not ready:
-            options = _own_objects(options, lr_scheduler, model, max_steps, temporary)
+            options = own_objects(options, lr_scheduler, model, max_steps, temporary)
             compiled = of(CompileOptions, options)
             options = {name: value for name, value in options.items() if name not in compiled}
             has_loss = not (compiled.get("loss") or compiled.get("loss_output"))
-            path, source = _exported(model, data, folder.path, compiled.get("seq_length"), export, has_loss)
+            path, source = exported(model, data, folder.path, compiled.get("seq_length"), export, has_loss)
             bundle = compile(path, os.path.join(folder.path, "model.zorse"), global_batch_size=global_batch_size, cluster=cluster, quiet=quiet, **compiled)
         line += words(options) + (["--quiet"] if quiet else [])
         averages = os.path.join(folder.path, "ema.safetensors") if not ready and compiled.get("ema_decay") else None
@@ -230,7 +230,7 @@ def train(model: Any, data: Any, *, max_steps: int | None = None, global_batch_s
         return run
 
 
-def _run(bundle: Bundle, line: Sequence[str], lines: Metrics, folder: _Folder, source: _Source, on_step: Callable[[Step], Any] | None, shown: Progress,
+def _run(bundle: Bundle, line: Sequence[str], lines: Metrics, folder: Folder, source: Source, on_step: Callable[[Step], Any] | None, shown: Progress,
          quiet: bool, resumable: bool) -> Run:
     checkpoint = os.path.join(folder.path, "trained.safetensors")
     before = _identity(checkpoint)
@@ -263,7 +263,7 @@ def _run(bundle: Bundle, line: Sequence[str], lines: Metrics, folder: _Folder, s
     weights = Weights(checkpoint, same_tensors(source.facts))
     run = Run(bundle, weights, lines.of(Step), lines.of(Step, evaluation=True), lines.of(Sample), stopped, folder)
     if source.module is not None:
-        _write_back(source, weights)
+        write_back(source, weights)
     if error is not None:
         _note(error, run, source, resumable)
         raise error

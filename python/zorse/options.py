@@ -38,7 +38,7 @@ class ModelOptions(TypedDict, total=False):
 
 class StateOptions(TypedDict, total=False):
     """Options that determine the size of the optimizer states (zorse-compile, zorse-plan)."""
-    optimizer: Literal["adamw", "adam", "sgd", "lion", "rmsprop", "adagrad", "adadelta", "adamax", "radam"]
+    optimizer: Literal["adamw", "adam", "sgd", "lion", "rmsprop", "adagrad", "adadelta", "adamax", "radam", "muon"]
     momentum: float
     centered: bool
     amsgrad: bool
@@ -75,8 +75,9 @@ class CompileOptions(ModelOptions, StateOptions, ScheduleOptions, total=False):
     eps: float
     alpha: float
     weight_decay: float
-    param_group: Sequence[str | Mapping[str, Any]]  #: texts of --param-group, or {"params": patterns, "lr": ..., "weight_decay": ...}
+    param_group: Sequence[str | Mapping[str, Any]]  #: texts of --param-group, or {"params": patterns, "lr": ..., "weight_decay": ..., "optimizer": ...}
     nesterov: bool
+    muon_adjust_lr: Literal["match_rms_adamw", "original"]
     max_grad_norm: float
     clip_grad_value: float
     initial_loss_scale: float
@@ -216,6 +217,8 @@ def words(given: Mapping[str, Any]) -> list[str]:
     list_of_words: list[str] = []
     for name, value in given.items():
         flag = "--" + name.replace("_", "-")
+        if name == "nesterov" and value is False:
+            list_of_words.append("--no-nesterov")
         if value is None or value is False:
             continue
         if name == "param_group":
@@ -236,7 +239,7 @@ def _group(group: str | Mapping[str, Any]) -> str:
     """A value of --param-group."""
     if isinstance(group, str):
         return group
-    if unknown := set(group) - {"params", "lr", "lr_scale", "weight_decay"}:
+    if unknown := set(group) - {"params", "lr", "lr_scale", "weight_decay", "optimizer"}:
         raise TypeError(f"param_group: there is no '{sorted(unknown)[0]}'; a group has params (names or patterns), lr or lr_scale, and weight_decay")
     names = group.get("params", ())
     return ",".join([names] if isinstance(names, str) else names) + ":" + ",".join(f"{key}={_word(value)}" for key, value in group.items() if key != "params")

@@ -17,8 +17,10 @@ _KINDS: dict[str, tuple[str, dict[str, str]]] = {
     "Adadelta": ("adadelta", {"rho": "alpha", "eps": "eps"}),
     "Adamax": ("adamax", {"betas": "betas", "eps": "eps"}),
     "RAdam": ("radam", {"betas": "betas", "eps": "eps"}),
+    "Muon": ("muon", {"momentum": "momentum", "nesterov": "nesterov", "adjust_lr_fn": "muon_adjust_lr"}),
 }  #: by class: optimizer and options; keys of its parameter groups with the option of each
-_NEUTRAL = {"dampening": 0, "maximize": False, "lr_decay": 0, "initial_accumulator_value": 0, "decoupled_weight_decay": False}  #: values without effect, of keys that have no option
+_NEUTRAL = {"dampening": 0, "maximize": False, "lr_decay": 0, "initial_accumulator_value": 0, "decoupled_weight_decay": False, "ns_steps": 5,
+            "ns_coefficients": (3.4445, -4.775, 2.0315), "eps": 1e-7}  #: values without effect, of keys that have no option
 _IGNORED = {"params", "lr", "initial_lr", "weight_decay", "foreach", "capturable", "differentiable", "fused", "param_names", "decoupled_weight_decay", "name"}
 _LONGEST = 60000  # characters of one word of a command line, which Linux limits to 128 KiB
 
@@ -84,27 +86,53 @@ def _group_words(names: Sequence[str], settings: str) -> list[str]:
     return words + ([f"{line}:{settings}"] if line else [])
 
 
-def options_of(optimizer: Any, module: Any) -> dict[str, Any]:
-    """Options of zorse-compile that train as `optimizer` does. The learning rate is that of the group with most elements; other groups are relative to it."""
+def _parts(optimizer: Any) -> list[Any]:
+    """The optimizers of a training: one, or Muon and the AdamW of the parameters that are no matrices."""
+    parts = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+    kinds = [_kind(part)[0] for part in parts]
+    if len(parts) != 1 and sorted(kinds) != ["adamw", "muon"]:
+        raise ZorseError(f"optimizer: several optimizers are supported as [torch.optim.Muon, torch.optim.AdamW], got {', '.join(type(part).__name__ for part in parts)}")
+    return sorted(parts, key=lambda part: _kind(part)[0] != "muon")
+
+
+def _own_options(optimizer: Any) -> dict[str, Any]:
+    """Options that all groups of an optimizer share."""
     kind, known = _kind(optimizer)
     _check(optimizer, known, kind)
-    groups, unused = _names(module, optimizer)
-    sizes = [sum(p.numel() for p in group["params"] if p.requires_grad) for group in optimizer.param_groups]
-    base = optimizer.param_groups[max(range(len(sizes)), key=sizes.__getitem__)]
+    first, options = optimizer.param_groups[0], {}
+    for key, option in known.items():
+        value = first.get(key)
+        if key == "adjust_lr_fn":
+            if value not in (None, "original", "match_rms_adamw"):
+                raise ZorseError(f"optimizer: adjust_lr_fn={value!r} is not supported; expected 'original' or 'match_rms_adamw'")
+            options[option] = value or "original"
+        elif value is not None and (value is not False or kind == "muon") and not (key == "momentum" and value == 0):
+            options[option] = value
+    return options
+
+
+def options_of(optimizer: Any, module: Any) -> dict[str, Any]:
+    """Options of zorse-compile that train as `optimizer` does, or as [Muon, AdamW] do. The learning rate is that of the group with most elements (of Muon); other
+    groups are relative to it."""
+    parts = _parts(optimizer)
+    kind = _kind(parts[0])[0]
+    size = lambda group: sum(p.numel() for p in group["params"] if p.requires_grad)
+    base = max(parts[0].param_groups, key=size)
     rate = lambda group: float(group.get("initial_lr", group["lr"]))
     options: dict[str, Any] = {"optimizer": kind, "lr": rate(base), "weight_decay": float(base["weight_decay"]), "weight_decay_params": "all"}
-    for key, option in known.items():
-        value = base.get(key)
-        if value is not None and value is not False and not (key == "momentum" and value == 0):
-            options[option] = value
-    others: list[str] = []
-    for group, names in zip(optimizer.param_groups, groups):
-        same = rate(group) == rate(base) and float(group["weight_decay"]) == float(base["weight_decay"])
-        if same or not names:
-            continue
-        if rate(base) == 0:
-            raise ZorseError("optimizer: its largest group has lr=0, and other groups have not; set requires_grad=False for parameters that are not trained")
-        others += _group_words(names, f"lr_scale={rate(group) / rate(base)!r},weight_decay={float(group['weight_decay'])!r}")
+    others, unused = [], None
+    for part in parts:
+        options.update(_own_options(part))
+        groups, left = _names(module, part)
+        unused = left if unused is None else [name for name in unused if name in left]
+        for group, names in zip(part.param_groups, groups):
+            same = rate(group) == rate(base) and float(group["weight_decay"]) == float(base["weight_decay"])
+            if not names or same and kind != "muon":
+                continue
+            if rate(base) == 0:
+                raise ZorseError("optimizer: its largest group has lr=0, and other groups have not; set requires_grad=False for parameters that are not trained")
+            settings = f"lr_scale={rate(group) / rate(base)!r},weight_decay={float(group['weight_decay'])!r}"
+            others += _group_words(names, settings + (f",optimizer={_kind(part)[0]}" if kind == "muon" else ""))
     if others:
         options["param_group"] = others
     if unused:

@@ -10,7 +10,7 @@ import numpy as np
 
 import harness as z
 
-MODEL, TOKENS = (os.path.join(z.SMALL, name) for name in ("mlp-tiny.onnx", "optimizers.tokens.bin"))
+TOKENS = os.path.join(z.SMALL, "optimizers.tokens.bin")
 OF_STATES = ("optimizer", "momentum", "amsgrad", "centered", "ema-decay")  # options that decide about optimizer states
 
 
@@ -62,7 +62,8 @@ def main():
             text, line = " ".join(f"{k}={v}".strip().replace("\n", "; ") for k, v in options.items()), words(options, folder)
 
             def compile(to, cluster):
-                z.compile(MODEL, to, cluster, reference["rows"], reference["sequence"], training={}, precision="f64", extra=line)
+                model = os.path.join(z.SMALL, "mlp-deep.onnx" if options["optimizer"] == "muon" else "mlp-tiny.onnx")
+                z.compile(model, to, cluster, reference["rows"], reference["sequence"], training={}, precision="f64", extra=line)
 
             compile(bundle, two)
             results.append(z.check(f"{text}: losses, norms, rates and trained parameters", train(folder, bundle, case, steps), 1e-9))

@@ -39,7 +39,7 @@ bool fuzz::readOne(std::string_view bytes) {
         for (int64_t rows :
              {int64_t(0), int64_t(1), int64_t(3), int64_t(1024), int64_t(1025), int64_t(1) << 31})
           ZORSE_FUZZ_EXPECT(sound(costs->unit(d, u, task, rows)));
-    ZORSE_FUZZ_EXPECT(sound(costs->update(d, 1000)) && sound(costs->norm(d, 1000)) &&
+    ZORSE_FUZZ_EXPECT(sound(costs->update(d, {1000})) && sound(costs->norm(d, 1000)) &&
                       sound(costs->copy(d, 1000)) && sound(costs->load(d, 1000)));
     for (uint32_t e = 0; e < cluster.devices.size(); ++e) {
       sim::Traffic traffic(costs->network());

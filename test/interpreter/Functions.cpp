@@ -158,13 +158,18 @@ void interpret::execute(const bundle::ModelSummary &summary,
     for (int s = 0; s < function.arguments_size(); ++s)
       if (function.arguments(s).kind() == bundle::STATE)
         states.push_back(s);
-    for (size_t e = 0; !states.empty() && e < arguments[states[0]].size(); ++e) {
+    // The rows of a call are elements or whole matrices: each element depends on all of its row.
+    const size_t row = states.empty() || rows == 0 ? 1 : arguments[states[0]].size() / size_t(rows);
+    for (size_t from = 0; !states.empty() && from < arguments[states[0]].size(); from += row) {
       uint64_t all = common;
-      for (int s : states)
-        all = mix(all, arguments[s][e]);
-      for (int s : states)
-        if (function.arguments(s).mode() != bundle::READ)
-          arguments[s][e] = mix(all, function.arguments(s).index());
+      for (size_t e = from; e < from + row; ++e)
+        for (int s : states)
+          all = mix(all, arguments[s][e]);
+      for (size_t e = from; e < from + row; ++e)
+        for (int s : states)
+          if (function.arguments(s).mode() != bundle::READ)
+            arguments[s][e] = row == 1 ? mix(all, function.arguments(s).index())
+                                       : mix(all, function.arguments(s).index(), e - from);
     }
     return;
   }

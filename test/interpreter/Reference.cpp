@@ -3,6 +3,7 @@
 #include "Functions.h"
 #include "Interpreter.h"
 
+#include "zorse/Summary/Optimizers.h"
 #include "zorse/Summary/Summary.h"
 
 using namespace zorse;
@@ -18,8 +19,8 @@ public:
         commitsByGroup(how.commitsByGroup) {
     for (const auto &p : summary.parameters())
       parameters.push_back(initial(p, bundle::Value::PARAMETERS, 0));
-    moments.resize(summary.moments());
-    for (uint32_t m = 0; m < summary.moments(); ++m)
+    moments.resize(maxOptimizerStates(summary));
+    for (uint32_t m = 0; m < moments.size(); ++m)
       for (const auto &p : summary.parameters())
         moments[m].push_back(initial(p, bundle::Value::MOMENTS, m));
     optimizerStep.assign(summary.training().loss_scale() != 0 ? 8 : 2, 0);
@@ -84,8 +85,8 @@ public:
       for (int p = 0; p < summary.parameters_size(); ++p) {
         const auto &info = summary.parameters(p);
         if (info.trainable())
-          call(summary.update_rules(int(info.update_rule())).function(),
-               int64_t(parameters[p].size()), [&](const bundle::FunctionArgument &argument) {
+          call(summary.update_rules(int(info.update_rule())).function(), rowsOf(info),
+               [&](const bundle::FunctionArgument &argument) {
                  if (argument.kind() == bundle::SCALARS)
                    return &scalars;
                  if (argument.kind() == bundle::OPTIMIZER_STEP)
@@ -110,7 +111,7 @@ public:
       for (size_t e = 0; e < parameters[p].size(); ++e) {
         result.state[{bundle::Value::PARAMETERS, info.group(), 0}][info.offset() + int64_t(e)] =
             parameters[p][e];
-        for (uint32_t m = 0; m < summary.moments() && info.trainable(); ++m)
+        for (uint32_t m = 0; m < optimizerStates(summary, summary.groups(int(info.group()))); ++m)
           result.state[{bundle::Value::MOMENTS, info.group(), m}][info.offset() + int64_t(e)] =
               moments[m][p][e];
       }
@@ -136,6 +137,13 @@ private:
     for (int64_t e = 0; e < elements; ++e)
       words.push_back(initialWord(kind, p.group(), moment, p.offset() + e));
     return words;
+  }
+
+  /// Returns the rows of a parameter's update.
+  int64_t rowsOf(const bundle::ParameterInfo &parameter) const {
+    const auto &rule = summary.update_rules(int(parameter.update_rule()));
+    return elementsOf(parameter) /
+           (rule.has_matrix() ? rule.matrix().rows() * rule.matrix().columns() : 1);
   }
 
   template <typename Find>

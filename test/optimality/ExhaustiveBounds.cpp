@@ -101,7 +101,7 @@ State zorse::optimality::stateOf(const Tables &t, const std::vector<PipelineShap
         // A single task adds the last contributions to all gradients of a stage, so norms run after
         // it.
         state.reduce[d] = std::max(state.gather[d], t.problem.costs.norm(d, elements));
-        state.update = std::max(state.update, t.problem.costs.update(d, elements));
+        state.update = std::max(state.update, t.problem.costs.update(d, {elements}));
       }
   return state;
 }

@@ -29,7 +29,6 @@ void makeModel(Random &random, Kind kind, int units, bundle::ModelSummary &model
   model.set_name("random");
   model.set_content_hash("random");
   model.set_compute_type(bundle::F32);
-  model.set_moments(2);
   model.set_count_function(-1);
   const int types = static_cast<int>(random.between(1, 2)); // inner units alternate between types
   double flops[2], saved[2];
@@ -112,7 +111,7 @@ void makeModel(Random &random, Kind kind, int units, bundle::ModelSummary &model
   loss.set_factor("1/B");
   model.mutable_units(units - 1)->add_loss_terms(0);
   const uint32_t functions = static_cast<uint32_t>(2 * units);
-  test::addUpdateRules(model, functions, functions + 1);
+  test::addUpdateRules(model, functions, functions + 1, /*states=*/2);
   model.set_norm_function(functions + 2);
   model.set_sum_loss_function(functions + 3);
   model.set_clip_and_check_function(functions + 4);

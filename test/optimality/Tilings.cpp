@@ -200,7 +200,7 @@ private:
           double part = owned[group.units(0) * devices + d];
           own += std::max(0.0, static_cast<double>(group.elements()) * part - (part < 1 ? 512 : 0));
         }
-      longest = std::max(longest, problem.costs.update(d, static_cast<int64_t>(own)));
+      longest = std::max(longest, problem.costs.update(d, {static_cast<int64_t>(own)}));
     }
     return longest;
   }

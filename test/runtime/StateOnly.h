@@ -32,7 +32,7 @@ inline Bundle stateOnly(const TemporaryDirectory &directory, const StateOnlyOpti
   bundle::ModelSummary &s = bundle.summary;
   s.set_name("state");
   s.set_content_hash("feed");
-  s.set_moments(o.moments);
+  s.add_update_rules()->set_states(o.moments);
   s.set_count_function(-1);
   s.mutable_training()->set_optimizer(bundle::TrainingOptions::ADAMW);
   uint32_t parameters = 0;

@@ -29,9 +29,9 @@ public:
       : units(std::move(units)), speeds(std::move(speeds)), links(topology) {}
   double unit(uint32_t device, step::UnitRef unit, step::UnitTask task,
               int64_t rows) const override;
-  double update(uint32_t, int64_t) const override { return 0; }
+  double update(uint32_t, step::UpdateWork) const override { return 0; }
   double norm(uint32_t, int64_t) const override { return 0; }
-  double hostUpdate(uint32_t, int64_t) const override { return 0; }
+  double hostUpdate(uint32_t, step::UpdateWork) const override { return 0; }
   double copy(uint32_t, uint64_t) const override { return 0; }
   double load(uint32_t, uint64_t) const override { return 0; }
   const sim::Network &network() const override { return links; }

@@ -1,6 +1,7 @@
 // State of serial programs: its shards, gathers, reductions and updates.
 #include "SerialBuilder.h"
 
+#include "zorse/Summary/Optimizers.h"
 #include "zorse/Summary/Summary.h"
 
 #include <algorithm>
@@ -116,7 +117,7 @@ void SerialBuilder::states() {
   for (const auto &shard : owners) {
     state(shard.device, shardRegion(shard),
           value(bundle::Value::PARAMETERS, shard.group, 0, shard.begin, shard.end), bundle::F32);
-    for (uint32_t m = 0; m < summary.moments(); ++m)
+    for (uint32_t m = 0; m < maxOptimizerStates(summary); ++m)
       state(shard.device, region(shard.device, momentsKey(m, shard), (shard.end - shard.begin) * 4),
             value(bundle::Value::MOMENTS, shard.group, m, shard.begin, shard.end), bundle::F32);
     if (!regions.count({shard.device, "step"}))
@@ -289,7 +290,7 @@ void SerialBuilder::commit() {
              value(bundle::Value::PARAMETERS, shard.group, 0, begin, end));
       bindTo(gradients(shard, begin, end),
              value(bundle::Value::REDUCED_GRADIENTS, shard.group, 0, begin, end));
-      for (uint32_t m = 0; m < summary.moments(); ++m)
+      for (uint32_t m = 0; m < maxOptimizerStates(summary); ++m)
         bindTo(part(region(shard.device, momentsKey(m, shard), (shard.end - shard.begin) * 4),
                     (begin - shard.begin) * 4, (end - begin) * 4),
                value(bundle::Value::MOMENTS, shard.group, m, begin, end));

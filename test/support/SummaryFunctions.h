@@ -43,13 +43,15 @@ inline uint32_t functionIndexOf(const bundle::ModelSummary &summary, const bundl
 }
 
 /// Adds the update rules 0, with weight decay, and 1, without.
-inline void addUpdateRules(bundle::ModelSummary &summary, uint32_t decay, uint32_t plain) {
+inline void addUpdateRules(bundle::ModelSummary &summary, uint32_t decay, uint32_t plain,
+                           uint32_t states = 0) {
   for (uint32_t function : {decay, plain}) {
     bundle::UpdateRule &rule = *summary.add_update_rules();
     rule.set_name(function == decay ? "decay" : "plain");
     rule.set_function(function);
     rule.set_learning_rate_scale(1);
     rule.set_weight_decay(function == decay ? 0.1 : 0);
+    rule.set_states(states);
   }
 }
 

@@ -205,7 +205,7 @@ struct Maker {
       argument(function, bundle::OPTIMIZER_STEP, 0, bundle::READ, 8, 0, "step");
     }
     const auto functions = uint32_t(model.functions.functions_size());
-    addUpdateRules(summary, functions - 2, functions - 1);
+    addUpdateRules(summary, functions - 2, functions - 1, uint32_t(options.moments));
     auto *norm = model.functions.add_functions();
     norm->set_name("norm");
     argument(norm, bundle::STATE, 1, bundle::READ, 0, 4, "gradients");
@@ -304,7 +304,6 @@ struct Maker {
     summary.set_name("synthetic");
     summary.set_compute_type(bundle::F32);
     summary.set_count_function(-1);
-    summary.set_moments(uint32_t(options.moments));
     summary.mutable_training()->set_optimizer(options.moments == 2 ? bundle::TrainingOptions::ADAMW
                                                                    : bundle::TrainingOptions::SGD);
     summary.mutable_training()->set_clip_norm(options.clipNorm);

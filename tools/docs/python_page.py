@@ -8,7 +8,7 @@ from command_pages import linked
 
 PACKAGE = os.path.join(tree.ROOT, "python", "zorse")
 PAGE = "reference/python.md"
-ORDER = ["train", "compile", "plan", "evaluate", "export", "load_into", "Trainer", "TrainingArguments", "Run", "Bundle", "Report", "Evaluation", "Weights", "Step", "Sample", "ZorseError", "ZorseWarning", "tool"]
+ORDER = ["train", "compile", "plan", "evaluate", "export", "load_into", "Trainer", "TrainingArguments", "CompiledModule", "Run", "Bundle", "Report", "Evaluation", "Weights", "Step", "Sample", "ZorseError", "ZorseWarning", "tool"]
 
 
 def module(name):

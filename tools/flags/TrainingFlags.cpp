@@ -43,10 +43,16 @@ Status applyToGroup(const std::string &option, double learningRate,
   const size_t equals = option.find('=');
   const std::string key = option.substr(0, equals);
   std::string word = equals == std::string::npos ? "" : option.substr(equals + 1);
+  if (key == "optimizer" && (word == "adamw" || word == "muon")) {
+    group.set_optimizer(optimizerNamed(word)->optimizer);
+    return Status::success();
+  }
+  if (key == "optimizer")
+    return userError("optimizer: expected adamw or muon, got '" + word + "'");
   if (key != "lr" && key != "lr_scale" && key != "weight_decay")
     return userError("there is no option '" + key +
-                     "'; there are lr, lr_scale and weight_decay (freeze parameters with "
-                     "--freeze)");
+                     "'; there are lr, lr_scale, weight_decay and optimizer (freeze parameters "
+                     "with --freeze)");
   if (const std::string problem = finiteNumber()(word); !problem.empty())
     return userError(key + ": " + problem);
   const double value = std::stod(word);
@@ -84,17 +90,22 @@ CLI::Option *TrainingFlags::addOfOptimizer(CLI::App &app, const char *name, Valu
   return ofOptimizer.back();
 }
 
+CLI::Option *TrainingFlags::addFlag(CLI::App &app, const char *name, bool &value,
+                                    const char *text) {
+  ofOptimizer.push_back(app.add_flag(name, value, text)->group(kGroup));
+  return ofOptimizer.back();
+}
+
 /// Options that determine the number of optimizer states.
 void TrainingFlags::addStateTo(CLI::App &app) {
-  auto flag = [&](const char *name, bool &value, const char *text) {
-    ofOptimizer.push_back(app.add_flag(name, value, text)->group(kGroup));
-  };
   addOfOptimizer(app, "--optimizer", optimizer, "optimizer: " + listOfOptimizers())
       ->check(CLI::IsMember(namesOfOptimizers()));
-  addOfOptimizer(app, "--momentum", momentum, "momentum of SGD and RMSprop (default: 0)")
+  addOfOptimizer(app, "--momentum", momentum,
+                 "momentum of SGD and RMSprop (default: 0), and of Muon (default: 0.95)")
       ->check(finiteNumber());
-  flag("--centered", centered, "RMSprop: normalize by the variance of gradients");
-  flag("--amsgrad", amsgrad, "Adam and AdamW: use the largest second moment so far (AMSGrad)");
+  addFlag(app, "--centered", centered, "RMSprop: normalize by the variance of gradients");
+  addFlag(app, "--amsgrad", amsgrad,
+          "Adam and AdamW: use the largest second moment so far (AMSGrad)");
   app.add_option("--ema-decay", emaDecay,
                  "decay of an exponential moving average of the parameters, which zorse-run "
                  "--save-ema writes; 0: none (default: 0)")
@@ -104,9 +115,11 @@ void TrainingFlags::addStateTo(CLI::App &app) {
 
 void TrainingFlags::addTo(CLI::App &app) {
   addStateTo(app);
-  addOfOptimizer(app, "--betas", betas,
-                 "beta1,beta2 of the Adam family (default: 0.9,0.95; Lion: 0.9,0.99; Adamax and "
-                 "RAdam: 0.9,0.999)")
+  addOfOptimizer(
+      app, "--betas", betas,
+      "beta1,beta2 of the Adam family, and of AdamW for the parameters that Muon does not "
+      "update (default: 0.9,0.95; Lion: 0.9,0.99; Adamax and "
+      "RAdam: 0.9,0.999)")
       ->delimiter(',')
       ->expected(2)
       ->check(finiteNumber());
@@ -118,19 +131,25 @@ void TrainingFlags::addTo(CLI::App &app) {
                  "0.9)")
       ->check(finiteNumber());
   addOfOptimizer(app, "--weight-decay", weightDecay,
-                 "weight decay (default: 0.1 for adamw and lion, otherwise 0)")
+                 "weight decay (default: 0.1 for adamw, lion and muon, otherwise 0)")
       ->check(finiteNumber());
-  ofOptimizer.push_back(
-      app.add_flag("--nesterov", nesterov, "SGD: use Nesterov momentum")->group(kGroup));
+  addFlag(app, "--no-nesterov", noNesterov, "Muon: no Nesterov momentum")
+      ->excludes(addFlag(app, "--nesterov", nesterov, "SGD: use Nesterov momentum"));
+  addOfOptimizer(app, "--muon-adjust-lr", muonScale,
+                 "factor of Muon's learning rate for a matrix of n rows and m columns: "
+                 "match_rms_adamw (default), 0.2 sqrt(max(n, m)), with which updates are as large "
+                 "as those of AdamW, or original, sqrt(max(1, n / m))")
+      ->check(CLI::IsMember({"match_rms_adamw", "original"}));
   app.add_option("--param-group", groups,
                  "parameters with another learning rate or weight decay: "
                  "'PATTERN,PATTERN:lr=1e-4,weight_decay=0' (* matches any characters; lr_scale= is "
-                 "a factor of --lr); repeatable")
+                 "a factor of --lr; optimizer=adamw or optimizer=muon: with --optimizer=muon, the "
+                 "update of these parameters); repeatable")
       ->group(kGroup)
       ->take_all();
   app.add_option("--max-grad-norm", clipNorm,
-                 "maximum global gradient norm, 0: no clipping (default: 1.0 for adamw and lion, "
-                 "otherwise 0)")
+                 "maximum global gradient norm, 0: no clipping (default: 1.0 for adamw, lion and "
+                 "muon, otherwise 0)")
       ->group(kGroup)
       ->check(finiteNumber());
   app.add_option("--clip-grad-value", clipValue,
@@ -166,8 +185,9 @@ Status TrainingFlags::resolve(Training &o) {
   o.set_epsilon(epsilon.value_or(info->epsilon));
   o.set_alpha(alpha.value_or(info->alpha));
   o.set_weight_decay(weightDecay.value_or(info->weightDecay));
-  o.set_momentum(momentum.value_or(0));
-  o.set_nesterov(nesterov);
+  o.set_momentum(momentum.value_or(info->momentum));
+  o.set_nesterov(nesterov || (info->momentum > 0 && !noNesterov));
+  o.set_muon_scale(muonScale == "original" ? Training::ORIGINAL : Training::MATCH_RMS_ADAMW);
   o.set_centered(centered);
   o.set_amsgrad(amsgrad);
   o.set_ema_decay(emaDecay);
@@ -206,6 +226,10 @@ Status TrainingFlags::checkOptions(const Training &o) const {
   belongs(epsilon.has_value(), "--eps", OptimizerInfo::Epsilon);
   belongs(o.momentum() != 0, "--momentum", OptimizerInfo::Momentum);
   belongs(nesterov, "--nesterov", OptimizerInfo::Nesterov);
+  belongs(!muonScale.empty(), "--muon-adjust-lr", OptimizerInfo::Matrices);
+  for (const Training::ParameterGroup &group : o.parameter_groups())
+    belongs(group.optimizer() != Training::OPTIMIZER_UNSPECIFIED,
+            "--param-group with optimizer=", OptimizerInfo::Matrices);
   belongs(alpha.has_value(), "--alpha", OptimizerInfo::Alpha);
   belongs(centered, "--centered", OptimizerInfo::Centered);
   belongs(amsgrad, "--amsgrad", OptimizerInfo::AmsGrad);
@@ -223,7 +247,7 @@ Status TrainingFlags::checkOptions(const Training &o) const {
          "--initial-loss-scale: expects a power of two, at least 1, because small gradients "
          "underflow in f16 (remove the option for the default), got " +
              shown(lossScale.value_or(0)));
-  expect(!nesterov || o.momentum() > 0, "--nesterov: expects a --momentum above 0");
+  expect(!o.nesterov() || o.momentum() > 0, "--nesterov: expects a --momentum above 0");
   expect(!(o.clip_value() > 0 && o.clip_norm() > 0),
          "--clip-grad-value: gradients are clipped by value or by norm; remove --max-grad-norm");
   expect(!o.wsd_decay_steps() || !o.total_steps() ||

@@ -21,7 +21,8 @@ struct TrainingFlags {
   std::string optimizer = "adamw";
   std::vector<double> betas;
   std::optional<double> epsilon, alpha, momentum, weightDecay, clipNorm, clipValue;
-  bool nesterov = false, centered = false, amsgrad = false;
+  bool nesterov = false, noNesterov = false, centered = false, amsgrad = false;
+  std::string muonScale;
   double emaDecay = 0;
   std::vector<std::string> groups; ///< texts of --param-group
   ScheduleFlags schedule;
@@ -46,6 +47,7 @@ private:
   template <typename Value>
   CLI::Option *addOfOptimizer(CLI::App &app, const char *name, Value &value,
                               const std::string &text);
+  CLI::Option *addFlag(CLI::App &app, const char *name, bool &value, const char *text);
   Status checkOptions(const bundle::TrainingOptions &options) const;
 };
 

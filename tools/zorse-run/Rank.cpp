@@ -207,6 +207,10 @@ private:
     if (opened.failed())
       return opened.error();
     data = std::move(*opened);
+    if (data->isStream())
+      return userError("--data " + o.data +
+                       ": only a run in one process reads a stream; prepare "
+                       "files for runs with a process per device");
     for (const auto &[files, text] :
          {std::pair(&o.data, &fingerprint), std::pair(&o.evaluation, &evaluationFingerprint)}) {
       if (files->empty())

@@ -139,15 +139,17 @@ Status LocalTrainer::announce() {
         planned += arena.bytes();
     std::string batch = std::to_string(bundle.samples()) +
                         (bundle.sequence > 0 ? " x " + std::to_string(bundle.sequence) : "");
-    printf("%s: %s, %zu device%s%s, batch %s, %s, %s planned%s; %llu samples an epoch\n",
-           o.bundle.c_str(), bundle.model.c_str(), bundle.devices.size(),
-           bundle.devices.size() == 1 ? "" : "s", alone() ? "" : ", a process each", batch.c_str(),
-           bundle.precision.c_str(), bytesText(planned).c_str(),
+    printf("%s: %s, %zu device%s%s, batch %s, %s, %s planned%s; %s\n", o.bundle.c_str(),
+           bundle.model.c_str(), bundle.devices.size(), bundle.devices.size() == 1 ? "" : "s",
+           alone() ? "" : ", a process each", batch.c_str(), bundle.precision.c_str(),
+           bytesText(planned).c_str(),
            checkpoints ? (", " + bytesText(checkpoints->memory()) + (alone() ? "" : " per rank") +
                           " for " + (inParts ? "the weights" : "checkpoints"))
                              .c_str()
                        : "",
-           (unsigned long long)data.samplesPerEpoch());
+           data.isStream()
+               ? "streamed samples"
+               : (std::to_string(data.samplesPerEpoch()) + " samples an epoch").c_str());
     for (const std::string &line : o.evaluate ? std::vector<std::string>() : data.description())
       printf("data: %s\n", line.c_str());
     for (const std::string &line :

@@ -96,7 +96,7 @@ Status runThreads(const Options &o, bool &finished) {
   process.failed = [](const Error &error) { endProcess(error.kind, error.text(), error.code()); };
   uint64_t stepsDone = 0;
   Status status = trainHere(o, *bundle, **data, process, stepsDone);
-  finished = stepsDone >= o.steps;
+  finished = stepsDone >= o.steps || (*data)->isStream();
   return status;
 }
 

@@ -54,9 +54,9 @@ public:
 
   double unit(uint32_t device, step::UnitRef unit, step::UnitTask task,
               int64_t rows) const override;
-  double update(uint32_t device, int64_t elements) const override;
+  double update(uint32_t device, step::UpdateWork work) const override;
   double norm(uint32_t device, int64_t elements) const override;
-  double hostUpdate(uint32_t device, int64_t elements) const override;
+  double hostUpdate(uint32_t device, step::UpdateWork work) const override;
   double copy(uint32_t device, uint64_t bytes) const override;
   double load(uint32_t device, uint64_t bytes) const override;
   const sim::Network &network() const override;

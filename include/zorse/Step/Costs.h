@@ -24,6 +24,12 @@ struct UnitRef {
       : unit(unit), group(group), member(member) {}
 };
 
+/// Work of the optimizer's update of a range of owned state.
+struct UpdateWork {
+  int64_t elements = 0;
+  double flops = 0; ///< of Muon's matmuls; 0: the update is elementwise
+};
+
 /// Devices are indices of the plan. All times are seconds of one launch on an otherwise idle
 /// device, and finite and positive or 0.
 class Costs {
@@ -32,11 +38,11 @@ public:
   virtual double unit(uint32_t device, UnitRef unit, UnitTask task, int64_t rows) const = 0;
   /// Devices of one class take equally long for every unit. Classes are small numbers.
   virtual uint32_t deviceClass(uint32_t device) const { return device; }
-  /// Seconds of the optimizer's update, and of the norm, of `elements` elements of owned state.
-  virtual double update(uint32_t device, int64_t elements) const = 0;
+  virtual double update(uint32_t device, UpdateWork work) const = 0;
+  /// Seconds of the norm of `elements` elements of owned state.
   virtual double norm(uint32_t device, int64_t elements) const = 0;
   /// Seconds of the update on the CPU of the device's host, in host memory.
-  virtual double hostUpdate(uint32_t device, int64_t elements) const = 0;
+  virtual double hostUpdate(uint32_t device, UpdateWork work) const = 0;
   /// Seconds of a copy inside the device's memory.
   virtual double copy(uint32_t device, uint64_t bytes) const = 0;
   /// Seconds of a copy from the host: inputs and scalars.
@@ -48,10 +54,12 @@ public:
 
 /// Estimate if nothing is measured: the bytes that an update reads and writes, at the rate that a
 /// device's share of its host's CPUs reaches.
-inline constexpr double kHostUpdateRate = 10e9; ///< bytes/s
-inline double hostUpdateSeconds(int64_t elements, uint64_t elementBytes, uint32_t moments) {
-  return static_cast<double>(elements) * static_cast<double>(elementBytes) * (3 + 2 * moments) /
-         kHostUpdateRate;
+inline constexpr double kHostUpdateRate = 10e9;   ///< bytes/s
+inline constexpr double kHostUpdateSpeed = 100e9; ///< FLOP/s
+inline double hostUpdateSeconds(UpdateWork work, uint64_t elementBytes, uint32_t states) {
+  return static_cast<double>(work.elements) * static_cast<double>(elementBytes) * (3 + 2 * states) /
+             kHostUpdateRate +
+         work.flops / kHostUpdateSpeed;
 }
 
 } // namespace zorse::step

@@ -10,11 +10,17 @@ namespace zorse {
 
 /// Fills `groups`, and the group and offset of each parameter, from the parameters (name, shape,
 /// type, trainable, update rule) and the units that use them. A group never mixes trained and
-/// frozen parameters, element types, types of low-precision copies, or, in groups of devices,
-/// readers. In a group, parameters are in the order of their update rules. Each parameter is
-/// aligned to 512 bytes.
+/// frozen parameters, element types, types of low-precision copies, matrices
+/// that the optimizer updates as a whole and other parameters, or, in groups of devices, readers.
+/// In a group, parameters are in the order of their update rules. Each parameter is aligned to 512
+/// bytes.
 /// \param copies  per parameter, the type in which units read it; unspecified: its own
 void layOutGroups(bundle::ModelSummary &summary, const std::vector<bundle::ElementType> &copies);
+
+/// Returns the largest position of a group, at most `element`, at which the extent of an owner or
+/// the part of an update may begin or end: a multiple of 512 bytes, and no position inside of a
+/// matrix that the optimizer updates as a whole.
+int64_t ownerBorder(const bundle::ModelSummary &summary, uint32_t group, int64_t element);
 
 /// Removes parameters that no unit reads: if devices divide a parameter, units read only its parts.
 /// \param copies  as above; changed as the parameters are

@@ -14,6 +14,9 @@ namespace zorse {
 /// Maximum number of optimizer states per parameter, including the moving average of parameters.
 inline constexpr uint32_t kMaxOptimizerStates = 4;
 
+/// Number of iterations with which Muon orthogonalizes a matrix.
+inline constexpr int kNewtonSchulzSteps = 5;
+
 struct OptimizerInfo {
   enum Option : unsigned {
     Betas = 1,
@@ -23,6 +26,7 @@ struct OptimizerInfo {
     Alpha = 16,
     Centered = 32,
     AmsGrad = 64,
+    Matrices = 128, ///< updates hidden weights as matrices, and others as AdamW does
   };
 
   bundle::TrainingOptions::Optimizer optimizer;
@@ -32,6 +36,7 @@ struct OptimizerInfo {
   double epsilon, alpha;
   double weightDecay, clipNorm; ///< defaults
   bool decoupledDecay = false;  ///< w <- w (1 - lr * decay) instead of g <- g + decay * w
+  double momentum = 0;          ///< default; above 0: Nesterov by default
 
   bool has(Option option) const { return options & option; }
 };
@@ -45,8 +50,16 @@ const OptimizerInfo &infoOf(bundle::TrainingOptions::Optimizer optimizer);
 /// The row with this name, or null.
 const OptimizerInfo *optimizerNamed(const std::string &name);
 
-/// Number of optimizer states per parameter, including the moving average.
-uint32_t optimizerStates(const bundle::TrainingOptions &training);
+/// Number of optimizer states per element of a parameter, including the moving average. \param
+/// statistic  running statistics have no others  \param matrix  of Muon: of a hidden weight
+uint32_t optimizerStates(const bundle::TrainingOptions &training, bool statistic = false,
+                         bool matrix = false);
+/// FLOPs of Muon's matmuls per element of a matrix.
+double updateFlops(const bundle::Matrix &matrix);
+/// Number of optimizer states per element of a group, as its update rules say; 0 if it is frozen.
+uint32_t optimizerStates(const bundle::ModelSummary &summary, const bundle::FlatGroupInfo &group);
+/// The largest of these numbers: of all update rules.
+uint32_t maxOptimizerStates(const bundle::ModelSummary &summary);
 
 /// Names as on the command line: "cosine_with_restarts", "minus_sqrt".
 std::string nameOf(bundle::TrainingOptions::Schedule schedule);

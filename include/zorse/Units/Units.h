@@ -50,6 +50,9 @@ inline constexpr llvm::StringLiteral kClusterAttr = "zorse.cluster",
 /// Attribute of `@model` that zorse-find-units sets: first unit, period and count of the repeated
 /// blocks (array<i64>).
 inline constexpr llvm::StringLiteral kBlocksAttr = "zorse.blocks";
+/// Of a parameter: [rows, columns] of the matrices of which it consists, if it is a weight of a
+/// hidden layer.
+inline constexpr llvm::StringLiteral kHiddenAttr = "zorse.hidden";
 
 #define GEN_PASS_DECL
 #include "zorse/Units/Passes.h.inc"

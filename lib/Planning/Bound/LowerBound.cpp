@@ -32,14 +32,14 @@ public:
   double unit(uint32_t d, step::UnitRef u, step::UnitTask task, int64_t rows) const override {
     return costs.unit(places[d], u, task, rows);
   }
-  double update(uint32_t d, int64_t elements) const override {
-    return costs.update(places[d], elements);
+  double update(uint32_t d, step::UpdateWork work) const override {
+    return costs.update(places[d], work);
   }
   double norm(uint32_t d, int64_t elements) const override {
     return costs.norm(places[d], elements);
   }
-  double hostUpdate(uint32_t d, int64_t elements) const override {
-    return costs.hostUpdate(places[d], elements);
+  double hostUpdate(uint32_t d, step::UpdateWork work) const override {
+    return costs.hostUpdate(places[d], work);
   }
   double copy(uint32_t d, uint64_t bytes) const override { return costs.copy(places[d], bytes); }
   double load(uint32_t d, uint64_t bytes) const override { return costs.load(places[d], bytes); }
@@ -67,9 +67,9 @@ public:
   double unit(uint32_t d, step::UnitRef u, step::UnitTask task, int64_t rows) const override {
     return costs.unit(d, u, task, rows);
   }
-  double update(uint32_t, int64_t) const override { return 0; }
+  double update(uint32_t, step::UpdateWork) const override { return 0; }
   double norm(uint32_t, int64_t) const override { return 0; }
-  double hostUpdate(uint32_t, int64_t) const override { return 0; }
+  double hostUpdate(uint32_t, step::UpdateWork) const override { return 0; }
   double copy(uint32_t, uint64_t) const override { return 0; }
   double load(uint32_t, uint64_t) const override { return 0; }
   const sim::Network &network() const override { return links; }

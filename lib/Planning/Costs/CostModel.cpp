@@ -216,14 +216,17 @@ double CostModel::unit(uint32_t device, step::UnitRef unit, step::UnitTask task,
                                                               : seconds;
 }
 
-double CostModel::update(uint32_t device, int64_t elements) const {
-  return tables->times[tables->deviceClass[device]].update.at(static_cast<double>(elements));
+double CostModel::update(uint32_t device, step::UpdateWork work) const {
+  const DeviceTimes &times = tables->times[tables->deviceClass[device]];
+  return times.update.at(static_cast<double>(work.elements)) + times.updatePerFlop * work.flops;
 }
 double CostModel::norm(uint32_t device, int64_t elements) const {
   return tables->times[tables->deviceClass[device]].norm.at(static_cast<double>(elements));
 }
-double CostModel::hostUpdate(uint32_t device, int64_t elements) const {
-  return tables->times[tables->deviceClass[device]].hostUpdate.at(static_cast<double>(elements));
+double CostModel::hostUpdate(uint32_t device, step::UpdateWork work) const {
+  const DeviceTimes &times = tables->times[tables->deviceClass[device]];
+  return times.hostUpdate.at(static_cast<double>(work.elements)) +
+         times.hostUpdatePerFlop * work.flops;
 }
 double CostModel::copy(uint32_t device, uint64_t bytes) const {
   return tables->times[tables->deviceClass[device]].copy.at(static_cast<double>(bytes));

@@ -5,6 +5,7 @@
 
 #include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/Planning/DeviceDefaults.h"
+#include "zorse/Summary/Optimizers.h"
 #include "zorse/Summary/Summary.h"
 
 #include "bundle.pb.h"
@@ -314,8 +315,9 @@ void estimateState(const bundle::ModelSummary &summary, const ClusterDevice &dev
     return Rate{longer * device.launchOverhead,
                 longer * std::max(flops / flopsPerSecond, bandwidth > 0 ? bytes / bandwidth : 0)};
   };
-  double moments = summary.moments();
-  times.update = elementwise(2 + 5 * moments, 4 * (3 + 2 * moments));
+  const uint32_t states = maxOptimizerStates(summary);
+  times.update = elementwise(2 + 5.0 * states, 4 * (3 + 2.0 * states));
+  times.updatePerFlop = longer / flopsPerSecond;
   times.norm = elementwise(2, 4);
   double memory = bandwidth > 0 ? bandwidth / 2
                   : port > 0    ? port
@@ -327,7 +329,9 @@ void estimateState(const bundle::ModelSummary &summary, const ClusterDevice &dev
   // unknown.
   times.hostUpdate = deviceKindOf(device.kind).sharesHostMemory
                          ? times.update
-                         : Rate{0, step::hostUpdateSeconds(1, 4, summary.moments())};
+                         : Rate{0, step::hostUpdateSeconds({1}, 4, states)};
+  times.hostUpdatePerFlop = deviceKindOf(device.kind).sharesHostMemory ? times.updatePerFlop
+                                                                       : 1 / step::kHostUpdateSpeed;
 }
 
 void applyMeasuredState(const DeviceProfile &profile, bool sharesHostMemory, DeviceTimes &times) {

@@ -88,7 +88,8 @@ struct Rate {
 struct DeviceTimes {
   std::vector<Curve> curves; ///< unit class x task
   Rate update, norm, copy, load;
-  Rate hostUpdate;    ///< by the CPU of the device's host
+  Rate hostUpdate;                                 ///< by the CPU of the device's host
+  double updatePerFlop = 0, hostUpdatePerFlop = 0; ///< seconds of Muon's matmuls
   std::string source; ///< human-readable source of the curves, and assumptions
 };
 

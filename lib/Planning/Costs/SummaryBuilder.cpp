@@ -8,10 +8,13 @@ using namespace zorse;
 using namespace zorse::planning;
 
 SummaryBuilder::SummaryBuilder(const std::string &name, bundle::ElementType computeType,
-                               uint32_t moments) {
+                               uint32_t optimizerStates) {
   out.set_name(name);
   out.set_compute_type(computeType);
-  out.set_moments(moments);
+  bundle::UpdateRule &rule = *out.add_update_rules();
+  rule.set_name("decay");
+  rule.set_learning_rate_scale(1);
+  rule.set_states(optimizerStates);
   out.set_count_function(-1);
 }
 
@@ -117,10 +120,7 @@ void SummaryBuilder::finish(double lossTermsPerRow) {
                                                         {Expression::number(lossTermsPerRow),
                                                          Expression::samples()})})
                        .print());
-  bundle::UpdateRule &rule = *out.add_update_rules();
-  rule.set_name("decay");
-  rule.set_function(functions);
-  rule.set_learning_rate_scale(1);
+  out.mutable_update_rules(0)->set_function(functions);
   out.set_norm_function(functions + 2);
   out.set_sum_loss_function(functions + 3);
   out.set_clip_and_check_function(functions + 4);

@@ -12,7 +12,8 @@ namespace zorse::planning {
 
 class SummaryBuilder {
 public:
-  SummaryBuilder(const std::string &name, bundle::ElementType computeType, uint32_t moments);
+  SummaryBuilder(const std::string &name, bundle::ElementType computeType,
+                 uint32_t optimizerStates);
 
 protected:
   /// Work of one unit per sample.

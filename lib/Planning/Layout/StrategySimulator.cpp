@@ -2,6 +2,7 @@
 
 #include "AssignStageCells.h"
 
+#include "zorse/Summary/Optimizers.h"
 #include "zorse/Summary/Summary.h"
 
 #include <algorithm>
@@ -161,7 +162,7 @@ void StrategySimulator::ownByMemory(const Strategy &strategy, bool withReplicas,
     const bundle::FlatGroupInfo &group = problem.summary.groups(static_cast<int>(g));
     const double size = static_cast<double>(elementBytes(group.type()));
     return static_cast<double>(group.elements()) * size *
-           (problem.summary.moments() + (computeType(group) != group.type() ? 1 : 0));
+           (optimizerStates(problem.summary, group) + (computeType(group) != group.type() ? 1 : 0));
   };
   // Free memory without the state that they own now, which is equal for all.
   std::vector<double> left(devices.size());

@@ -1,6 +1,7 @@
 #include "UnitTables.h"
 
 #include "zorse/Step/UnitTasks.h"
+#include "zorse/Summary/Optimizers.h"
 
 #include <algorithm>
 
@@ -15,7 +16,7 @@ constexpr int64_t kDirectRows = 512;
 
 } // namespace
 
-UnitTables::UnitTables(const bundle::ModelSummary &summary) : momentCount(summary.moments()) {
+UnitTables::UnitTables(const bundle::ModelSummary &summary) {
   for (bool gradients : {false, true})
     for (const std::vector<uint32_t> &values : valuesAtCuts(summary, gradients)) {
       double bytes = 0;
@@ -28,6 +29,7 @@ UnitTables::UnitTables(const bundle::ModelSummary &summary) : momentCount(summar
     table.elements = group.elements();
     table.elementSize = elementBytes(group.type());
     table.trainable = group.trainable();
+    table.states = optimizerStates(summary, group);
     table.computeSize = elementBytes(computeType(group));
     groupTable.push_back(table);
   }

@@ -19,6 +19,7 @@ struct GroupTable {
   uint64_t computeSize = 4; ///< bytes per element of the copy that units read and all-gathers
                             ///< transfer
   bool trainable = false;
+  uint32_t states = 0; ///< optimizer states per element
 };
 
 /// Data about the model alone. Immutable; threads may share it.
@@ -38,7 +39,6 @@ public:
   const std::vector<uint32_t> &groupsOfUnit(int32_t unit) const {
     return groupsOfUnits[static_cast<size_t>(unit)];
   }
-  uint32_t moments() const { return momentCount; }
   /// Whether any unit has a backward in two parts.
   bool canSplit() const { return anySplits; }
 
@@ -46,7 +46,6 @@ private:
   std::vector<std::vector<uint32_t>> groupsOfUnits;
   std::vector<double> forwardAt, backwardAt;
   std::vector<GroupTable> groupTable;
-  uint32_t momentCount = 0;
   bool anySplits = false;
 };
 

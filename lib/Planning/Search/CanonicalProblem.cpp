@@ -41,7 +41,7 @@ std::string signatureOf(const Problem &problem, uint32_t d) {
       for (step::UnitTask task : {step::UnitTask::Forward, step::UnitTask::Backward})
         add(text, problem.costs.unit(d, u, task, rows));
   }
-  for (double seconds : {problem.costs.update(d, 1 << 20), problem.costs.copy(d, 1 << 20),
+  for (double seconds : {problem.costs.update(d, {1 << 20}), problem.costs.copy(d, 1 << 20),
                          problem.costs.load(d, 1 << 20)})
     add(text, seconds);
   return text;

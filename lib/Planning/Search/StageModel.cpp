@@ -145,7 +145,7 @@ void StageModel::sumState() {
       if (group.trainable) {
         const StateOffload offload = problem.memoryOptimizations.defaultOptimization.state;
         s += n * size *
-             ((keepsMoments(offload) ? tables.moments() : 0) +
+             ((keepsMoments(offload) ? group.states : 0) +
               (group.computeSize != group.elementSize && keepsMasters(offload) ? 1.0 : 0.0));
         g += n * compute;
         r += n * size;

@@ -344,7 +344,6 @@ AsyncCheckpointWriter::commit(const Job &job, const std::string &directory,
     index.consumedSamples = startSamples_ + (job.step - startStep_) * uint64_t(bundle.samples());
   }
   index.precision = bundle.precision;
-  index.moments = bundle.summary.moments();
   index.runConfig = context_.runConfig;
   index.hub = bundle.hub;
   index.parameters = checkpointParameters(bundle);

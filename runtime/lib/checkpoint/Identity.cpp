@@ -70,6 +70,7 @@ Options otherOptions(const Options &training) {
   }
   if (training.schedule() == Options::TABLE)
     *others.mutable_points() = training.points();
+  others.set_muon_scale(training.muon_scale());
   *others.mutable_parameter_groups() = training.parameter_groups();
   return others;
 }

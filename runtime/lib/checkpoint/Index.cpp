@@ -47,7 +47,8 @@ bool checksumHolds(const char *text, size_t size, std::string &problem) {
   return expected == found;
 }
 
-ordered_json parameterJson(const CheckpointParameter &parameter) {
+/// \param moments  number of optimizer states of most trained parameters
+ordered_json parameterJson(const CheckpointParameter &parameter, uint32_t moments) {
   ordered_json out = {{"name", parameter.name},
                       {"type", safetensorsName(parameter.type)},
                       {"shape", parameter.shape}};
@@ -55,6 +56,8 @@ ordered_json parameterJson(const CheckpointParameter &parameter) {
     out["permutation"] = parameter.permutation;
   if (!parameter.hub.empty())
     out["hub"] = zorse::bundle::toJson(parameter.hub);
+  if (parameter.trainable && parameter.moments != moments)
+    out["moments"] = parameter.moments;
   if (!parameter.trainable) {
     ordered_json frozen = {{"xxh64", hexadecimal(parameter.hash)}};
     if (parameter.constant)
@@ -88,7 +91,9 @@ template <typename Hub> void parseHub(JsonFields &fields, Hub &out) {
       fields.fail(status.message());
 }
 
-CheckpointParameter parseParameter(const json &from, size_t number, std::string &problem) {
+/// \param moments  number of optimizer states, if the parameter does not say another
+CheckpointParameter parseParameter(const json &from, size_t number, uint64_t moments,
+                                   std::string &problem) {
   CheckpointParameter out;
   JsonFields fields(from, "parameter " + std::to_string(number), problem);
   fields.text("name", out.name);
@@ -108,8 +113,12 @@ CheckpointParameter parseParameter(const json &from, size_t number, std::string 
   if (fields.good() &&
       (!count || __builtin_mul_overflow(*count, int64_t(bytesOf(out.type)), &bytes)))
     fields.fail("is too large");
-  if (!fields.has("frozen"))
+  if (fields.has("moments"))
+    fields.number("moments", moments, 255);
+  if (!fields.has("frozen")) {
+    out.moments = uint32_t(moments);
     return out;
+  }
   out.trainable = false;
   const json *found = fields.find("frozen");
   if (!found)
@@ -143,9 +152,9 @@ CheckpointShard parseSlice(const json &from, const std::string &file, const Chec
   out.parameter = uint32_t(parameter);
   if (parameter >= index.parameters.size() || !index.parameters[parameter].trainable)
     fields.fail("names parameter " + std::to_string(parameter) + ", which is none that is trained");
-  else if (out.moment >= int32_t(index.moments))
+  else if (out.moment >= int32_t(index.parameters[parameter].moments))
     fields.fail("names moment " + std::to_string(out.moment) + " of " +
-                std::to_string(index.moments));
+                std::to_string(index.parameters[parameter].moments));
   else if (out.begin >= out.end || out.end > index.parameters[parameter].elements())
     fields.fail("holds elements [" + std::to_string(out.begin) + ", " + std::to_string(out.end) +
                 ") of parameter '" + index.parameters[parameter].name + "', which has " +
@@ -214,7 +223,7 @@ void checkCoverage(const CheckpointIndex &index, std::string &problem) {
   for (uint32_t p = 0; p < index.parameters.size(); ++p) {
     if (!index.parameters[p].trainable)
       continue;
-    for (int32_t moment = -1; moment < int32_t(index.moments); ++moment) {
+    for (int32_t moment = -1; moment < int32_t(index.parameters[p].moments); ++moment) {
       int64_t covered = 0;
       auto what = [&] {
         return (moment < 0 ? "parameter '"
@@ -294,14 +303,17 @@ std::string zorse::runtime::writeCheckpointIndex(const CheckpointIndex &index) {
                                      {"good_steps", index.optimizerStep.goodSteps},
                                      {"overflows", index.optimizerStep.overflows}});
   field("precision", index.precision);
-  field("moments", index.moments);
+  uint32_t moments = 0;
+  for (const CheckpointParameter &parameter : index.parameters)
+    moments = std::max(moments, parameter.moments);
+  field("moments", moments);
   field("run_config", runConfigJson(index.runConfig));
   if (!index.hub.empty())
     field("hub", zorse::bundle::toJson(index.hub));
   text += "\"parameters\": [";
   for (size_t i = 0; i < index.parameters.size(); ++i)
-    text += (i ? ",\n  " : "\n  ") +
-            parameterJson(index.parameters[i]).dump(-1, ' ', false, json::error_handler_t::replace);
+    text += (i ? ",\n  " : "\n  ") + parameterJson(index.parameters[i], moments)
+                                         .dump(-1, ' ', false, json::error_handler_t::replace);
   text += "],\n\"files\": [";
   for (size_t i = 0; i < index.files.size(); ++i) {
     const CheckpointFile &file = index.files[i];
@@ -371,14 +383,14 @@ Result<CheckpointIndex> zorse::runtime::parseCheckpointIndex(const std::string &
   }
   fields.text("precision", index.precision);
   fields.number("moments", moments, 255);
-  index.moments = uint32_t(moments);
   if (const json *identity = fields.find("run_config"))
     index.runConfig = parseRunConfig(*identity, "'run_config'", problem);
   parseHub(fields, index.hub);
   std::set<std::string> names;
   if (const json *parameters = fields.list("parameters"))
     for (const json &element : *parameters) {
-      index.parameters.push_back(parseParameter(element, index.parameters.size(), problem));
+      index.parameters.push_back(
+          parseParameter(element, index.parameters.size(), moments, problem));
       if (problem.empty() && !names.insert(index.parameters.back().name).second)
         problem = "parameter '" + index.parameters.back().name + "' is listed twice";
       if (!problem.empty())

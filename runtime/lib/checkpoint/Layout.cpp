@@ -2,6 +2,7 @@
 
 #include "Storage.h"
 
+#include "zorse/Summary/Optimizers.h"
 #include "zorse/runtime/Safetensors.h"
 
 #include <algorithm>
@@ -37,7 +38,7 @@ std::string fileName(const Bundle &bundle, uint32_t device) {
 }
 
 /// Name of a parameter in checkpoints.
-const std::string &nameOf(const bundle::ParameterInfo &parameter) {
+const std::string &wholeName(const bundle::ParameterInfo &parameter) {
   return parameter.has_shard() ? parameter.shard().of() : parameter.name();
 }
 
@@ -84,7 +85,7 @@ std::string headerText(const Bundle &bundle, const std::vector<uint32_t> &wholes
                        const DeviceLayout &layout) {
   std::vector<std::string> names(wholes.size());
   for (size_t p = 0; p < wholes.size(); ++p)
-    names[wholes[p]] = nameOf(bundle.summary.parameters(int(p)));
+    names[wholes[p]] = wholeName(bundle.summary.parameters(int(p)));
   SafetensorsHeader header;
   if (layout.optimizerStep)
     header.add("optimizer_step", StoredType::F64, {});
@@ -188,14 +189,16 @@ std::vector<CheckpointParameter> zorse::runtime::checkpointParameters(const Bund
     const bundle::ParameterInfo &parameter = bundle.summary.parameters(i);
     const WeightSource &weight = bundle.weights[size_t(i)];
     CheckpointParameter made;
-    made.name = nameOf(parameter);
+    made.name = wholeName(parameter);
     made.type = storedType(parameter.type());
     made.shape.assign(parameter.shape().begin(), parameter.shape().end());
     made.permutation = weight.permutation;
     if (parameter.has_shard())
       putDividedFirst(parameter.shard(), made);
     made.hub = weight.hub;
-    made.trainable = bundle.summary.groups(int(parameter.group())).trainable();
+    const bundle::FlatGroupInfo &group = bundle.summary.groups(int(parameter.group()));
+    made.trainable = group.trainable();
+    made.moments = optimizerStates(bundle.summary, group);
     made.constant = parameter.constant();
     if (std::optional<StoredType> type = storedTypeNamed(weight.type); type && !made.trainable) {
       made.file = weight.file;

@@ -9,18 +9,19 @@
 using namespace zorse::runtime;
 
 Status CheckpointReader::useAverages() {
-  if (index_.runConfig.training.ema_decay() == 0 || index_.moments == 0)
+  if (index_.runConfig.training.ema_decay() == 0)
     return userError(path_ + ": has no moving average of parameters; compile with --ema-decay");
-  stored_ = int32_t(index_.moments) - 1;
+  averages_ = true;
   return Status::success();
 }
 
 Status CheckpointReader::readStored(uint32_t number, StoredType type, std::byte *target) const {
   const CheckpointParameter &parameter = index_.parameters[number];
+  const int32_t state = averages_ ? int32_t(parameter.moments) - 1 : -1;
   if (parameter.permutation.empty())
-    return readTensor(number, stored_, type, target);
+    return readTensor(number, state, type, target);
   std::vector<std::byte> compiled(size_t(parameter.elements()) * bytesOf(type));
-  if (Status status = readTensor(number, stored_, type, compiled.data()); status.failed())
+  if (Status status = readTensor(number, state, type, compiled.data()); status.failed())
     return status;
   std::vector<int64_t> inverse(parameter.permutation.size());
   for (size_t d = 0; d < inverse.size(); ++d)

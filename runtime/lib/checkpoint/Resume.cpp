@@ -139,17 +139,30 @@ private:
     return text.empty() ? "a scalar" : text;
   }
 
+  /// Returns the optimizer state of the checkpoint that continues one of a parameter here; none: it
+  /// starts from scratch. If another update rule applies, only the moving average continues, which
+  /// is the last state.
+  std::optional<int32_t> stateIn(uint32_t theirs, const CheckpointShard &ours) const {
+    const auto here = int32_t(parameters_[ours.parameter].moments),
+               there = int32_t(index_.parameters[theirs].moments);
+    if (here == there)
+      return ours.moment;
+    const bool average = bundle_.summary.training().ema_decay() > 0 && ours.moment + 1 == here;
+    return average && there > 0 ? std::optional(there - 1) : std::nullopt;
+  }
+
   /// Collects the needed elements. State without a source is cleared.
   Status gatherNeeds(bool withMoments, Needs &required) {
     for (uint32_t device : executor_.devices()) {
       DeviceLayout layout = layoutOf(bundle_, device);
       for (const ShardLayout &laid : layout.slices) {
         auto found = ours_.find(laid.slice.parameter);
-        bool there =
-            found != ours_.end() &&
-            (laid.slice.moment < 0 || (withMoments && laid.slice.moment < int32_t(index_.moments)));
-        if (there)
-          required[{found->second, laid.slice.moment}].push_back(
+        const std::optional<int32_t> state = found == ours_.end()    ? std::nullopt
+                                             : laid.slice.moment < 0 ? laid.slice.moment
+                                             : withMoments ? stateIn(found->second, laid.slice)
+                                                           : std::nullopt;
+        if (state)
+          required[{found->second, *state}].push_back(
               {laid.slice.begin, laid.slice.end, laid.slice.type, device, laid.region});
         else if (Status status = executor_.clear(device, laid.region); status.failed())
           return status;
@@ -168,7 +181,7 @@ private:
       const CheckpointParameter &ours = parameters_[own], &theirs = index_.parameters[their];
       if (theirs.shape == ours.shape && theirs.permutation == ours.permutation)
         continue;
-      for (int32_t moment = -1; moment < int32_t(index_.moments); ++moment) {
+      for (int32_t moment = -1; moment < int32_t(theirs.moments); ++moment) {
         const auto need = required.find({their, moment});
         if (need == required.end())
           continue;

@@ -3,6 +3,7 @@
 #include "Files.h"
 #include "Order.h"
 #include "Prepared.h"
+#include "StreamData.h"
 
 #include <algorithm>
 #include <sstream>
@@ -414,6 +415,13 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle,
                                                      std::optional<StoredType> tokenType,
                                                      DataUse use) {
   const std::string flag = use == DataUse::Evaluation ? "evaluation data" : "--data";
+  if (const std::optional<std::string> stream = streamOf(specification)) {
+    if (use == DataUse::Evaluation || shuffleSeed)
+      return userError(flag + " " + specification +
+                       ": a stream is training data in its order; "
+                       "give files for an evaluation, and remove --shuffle-seed");
+    return openStream(bundle, *stream, tokenType);
+  }
   auto ofSamples = std::make_unique<std::vector<bundle::GraphInput>>(
       inputsOfSamples(bundle, bundle.summary.inputs()));
   const std::vector<bundle::GraphInput> &inputs = *ofSamples,

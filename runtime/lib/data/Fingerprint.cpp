@@ -2,6 +2,7 @@
 #include "zorse/runtime/Data.h"
 
 #include "Files.h"
+#include "StreamData.h"
 
 #include <xxhash.h>
 
@@ -82,6 +83,8 @@ Result<std::string> describeFile(const std::string &name, const std::string &pat
 
 Result<std::string> zorse::runtime::dataFingerprint(const std::string &specification,
                                                     const TokenReading &reading) {
+  if (streamOf(specification))
+    return std::string("a stream");
   std::map<std::string, std::vector<std::string>> shards; // by input; token files have the empty
                                                           // key
   for (size_t begin = 0; begin <= specification.size();) {

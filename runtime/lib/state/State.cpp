@@ -1,4 +1,5 @@
 #include "zorse/runtime/State.h"
+#include "zorse/Summary/Optimizers.h"
 
 #include "ArgumentBindings.h"
 #include "zorse/runtime/MatchTensors.h"
@@ -135,12 +136,14 @@ struct Piece {
 std::vector<std::vector<Piece>> parameterPieces(const Executor &executor, const Bundle &bundle,
                                                 SavedWeights which = SavedWeights::Parameters) {
   std::vector<std::vector<Piece>> pieces(bundle.summary.groups_size());
+  auto statesOf = [&](const bundle::Value &value) {
+    return optimizerStates(bundle.summary, bundle.summary.groups(int(value.id())));
+  };
   auto wanted = [&](const bundle::Value &value) {
     const bool average = which == SavedWeights::Averages &&
                          (value.kind() == bundle::Value::MOMENTS ||
                           bundle.summary.groups(int(value.id())).trainable());
-    return average ? value.kind() == bundle::Value::MOMENTS &&
-                         value.cut() + 1 == bundle.summary.moments()
+    return average ? value.kind() == bundle::Value::MOMENTS && value.cut() + 1 == statesOf(value)
                    : value.kind() == bundle::Value::PARAMETERS;
   };
   for (uint32_t device : executor.devices())

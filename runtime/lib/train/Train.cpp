@@ -49,11 +49,16 @@ public:
     uint64_t &done = end_.lastStep;
     while (done < last) {
       // Submits one step ahead, but not past an evaluation, which needs the parameters of that
-      // step. Not if a non-finite step stops the run: the step ahead would be applied after it.
-      const uint64_t ahead = run_.nonFinite == TrainingRun::NonFinite::Stop ? 1 : 2;
+      // step. Not if a non-finite step stops the run: the step ahead would be applied after it. Not
+      // if the batches are streamed: the next one may wait for this step.
+      const bool alone = run_.nonFinite == TrainingRun::NonFinite::Stop || run_.data->isStream();
+      const uint64_t ahead = alone ? 1 : 2;
       while (next <= last && next <= done + ahead &&
              (next == done + 1 || !pausesAfter(next - 1, planned))) {
-        if (!enter()) {
+        Result<bool> more = run_.data->awaitBatch();
+        if (more.failed())
+          return more.error();
+        if (!*more || !enter()) {
           last = next - 1;
           break;
         }

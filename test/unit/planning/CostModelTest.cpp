@@ -93,13 +93,13 @@ TEST(CostModel, PartsOfBackwardsThatDoNotSplit) {
 
 TEST(CostModel, ElementwiseWorkAndCopies) {
   CostModel costs = model(test::chain(), test::twoNodes());
-  EXPECT_NEAR(costs.update(0, 1000), 1e-5 + 28e3 / 1e9, 1e-15); // Adam: 7 numbers of 4 bytes
+  EXPECT_NEAR(costs.update(0, {1000}), 1e-5 + 28e3 / 1e9, 1e-15); // Adam: 7 numbers of 4 bytes
   EXPECT_NEAR(costs.norm(0, 1000), 1e-5 + 4e3 / 1e9, 1e-15);
   EXPECT_NEAR(costs.copy(0, 1000), 1e-5 + 2e3 / 1e9, 1e-15);
-  EXPECT_DOUBLE_EQ(costs.update(2, 1000), 12e3 / 0.25e12);
+  EXPECT_DOUBLE_EQ(costs.update(2, {1000}), 12e3 / 0.25e12);
   EXPECT_DOUBLE_EQ(costs.copy(2, 1000),
                    1e3 / 10e9); // memory bandwidth not given: as fast as its port
-  EXPECT_EQ(costs.update(0, 0), 0);
+  EXPECT_EQ(costs.update(0, {0}), 0);
   Cluster cluster = test::twoNodes();
   cluster.nodes[0].pcie = 2e9;
   cluster.devices[0].kind = "cuda";
@@ -138,7 +138,7 @@ TEST(CostModel, ProfilePoints) {
   EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::Backward, 3), 0.028);
   EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::InputGradients, 4), 0.022);
   EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::WeightGradients, 4), 0.014);
-  EXPECT_DOUBLE_EQ(costs.update(0, 1000000), 2e-3);
+  EXPECT_DOUBLE_EQ(costs.update(0, {1000000}), 2e-3);
   // Classes without measurements use the roofline, scaled by the ratio of measured to roofline
   // times of the measured class: forward and backward at both points.
   CostModel plain = model(test::chain(), test::twoNodes());

@@ -182,7 +182,7 @@ TEST(GpuTimes, EagerIsSlower) {
                    1.5 * ours.unit(0, 1, UnitTask::Forward, 4));
   EXPECT_DOUBLE_EQ(eager.unit(0, 1, UnitTask::Forward, 100),
                    1.5 * ours.unit(0, 1, UnitTask::Forward, 100));
-  EXPECT_DOUBLE_EQ(eager.update(0, 1 << 20), 1.5 * ours.update(0, 1 << 20));
+  EXPECT_DOUBLE_EQ(eager.update(0, {1 << 20}), 1.5 * ours.update(0, {1 << 20}));
   EXPECT_NE(eager.source(0).find("multiplied by 1.5"), std::string::npos) << eager.source(0);
 }
 

@@ -2,6 +2,7 @@
 #include "zorse/Planning/Layers.h"
 
 #include "zorse/Planning/CostModel.h"
+#include "zorse/Summary/Optimizers.h"
 #include "zorse/Summary/Summary.h"
 
 #include "PlanningTestSupport.h"
@@ -56,7 +57,7 @@ TEST(Layers, BecomeASummaryAndAProfile) {
   EXPECT_EQ(summary.groups_size(), 4);               // the head has no parameters
   EXPECT_EQ(summary.values_size(), 4);
   EXPECT_EQ(summary.values(0).bytes_per_row(), 64);
-  EXPECT_EQ(summary.moments(), 2u);
+  EXPECT_EQ(maxOptimizerStates(summary), 2u);
   EXPECT_EQ(functionOf(block, bundle::UnitFunction::FORWARD).flops_per_row(), 2 * 256 * 4);
   EXPECT_EQ(functionOf(summary, summary.units(4), bundle::UnitFunction::FORWARD).flops_per_row(),
             1e6);

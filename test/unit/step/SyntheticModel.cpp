@@ -26,12 +26,11 @@ public:
       function(u, UnitFunction::BACKWARD, 2 * u + 1, 2e6 * (1 + u % 3))->set_per_row(32);
       function(u, UnitFunction::RECOMPUTE, 4 * units + 6 + u, 0.7e6 * (1 + u % 3))->set_fixed(192);
     }
-    zorse::test::addUpdateRules(model, 2 * units, 2 * units + 1);
+    zorse::test::addUpdateRules(model, 2 * units, 2 * units + 1, /*states=*/2);
     model.set_norm_function(2 * units + 2);
     model.set_sum_loss_function(2 * units + 3);
     model.set_clip_and_check_function(2 * units + 4);
     model.set_count_function(-1);
-    model.set_moments(2);
   }
 
   /// Adds a function and returns its workspace, which the caller sets.

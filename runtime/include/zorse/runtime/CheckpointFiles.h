@@ -22,7 +22,8 @@ struct CheckpointParameter {
   std::vector<int64_t> permutation;  ///< dimension i is dimension permutation[i] of the ONNX file;
                                      ///< empty: identity
   bool trainable = true;
-  bundle::HubFact hub; ///< relative to storedShape()
+  uint32_t moments = 0; ///< number of its optimizer states, if it is trained
+  bundle::HubFact hub;  ///< relative to storedShape()
 
   // Fields of a frozen parameter. Snapshots do not contain its elements.
   bool constant = false; ///< whether it is a lifted constant or a buffer instead of a model
@@ -65,7 +66,6 @@ struct CheckpointIndex {
   uint64_t step = 0, generation = 0, consumedSamples = 0;
   abi::OptimizerStep optimizerStep = {}; ///< lossScale 0: no loss scaling
   std::string precision;                 ///< precision of the bundle
-  uint32_t moments = 0;                  ///< optimizer states per trainable parameter
   RunConfig runConfig;
   bundle::HubModel hub; ///< empty in snapshots of earlier versions
   std::vector<CheckpointParameter> parameters;
@@ -136,7 +136,7 @@ public:
   Status verify() const;
 
 private:
-  int32_t stored_ = -1; ///< optimizer state that readStored reads; -1: the parameters
+  bool averages_ = false; ///< readStored reads the last optimizer state, which is the average
   std::string path_;
   CheckpointIndex index_;
   std::shared_ptr<CheckpointStorage> storage_;

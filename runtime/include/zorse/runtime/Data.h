@@ -11,6 +11,9 @@
 //   order, and sorted by name for a
 //          'labels=part-*.npy,...'              pattern (*, ?, [...]); samples do not cross file
 //          boundaries
+//   --data stream:FIFO                          one step per line of a named pipe, as they come: a
+//                                               line is a value of --data with the samples of the
+//                                               step; the run ends with the pipe
 //
 // A token file provides the inputs with the roles "ids" and "labels". Sample i is the window [i*S,
 // (i+1)*S). Labels are the next tokens, or the same ones if the graph shifts them itself.
@@ -60,7 +63,14 @@ public:
   virtual Result<std::shared_ptr<const Batch>> batchOf(uint64_t first, uint64_t samples,
                                                        uint64_t padding = 1) = 0;
 
+  /// Number of samples after which the data repeat; 0 for a stream.
   virtual uint64_t samplesPerEpoch() const = 0;
+
+  /// Whether another process supplies the batches one by one. Only the next one can be read, and it
+  /// may depend on the result of the last step.
+  virtual bool isStream() const { return false; }
+  /// Waits until the next batch can be read. Returns false at the end of a stream.
+  virtual Result<bool> awaitBatch() { return true; }
 
   /// Describes how the data were read, one line per file: format, size, first values.
   virtual std::vector<std::string> description() const { return {}; }
