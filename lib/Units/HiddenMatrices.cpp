@@ -38,16 +38,18 @@ public:
     }
   }
 
-  /// Whether a parameter is read by matmuls of hidden layers alone. \param stacked  set if some
-  /// matmul has a matrix for each index of the leading dimensions
-  bool isHidden(Value parameter, bool regrouped, bool &stacked) const {
-    return !parameter.use_empty() && llvm::all_of(parameter.getUses(), [&](OpOperand &use) {
+  /// Whether a parameter is read by matmuls of hidden layers alone. \param matrices  receives the
+  /// sizes of the matrices that they read
+  bool isHidden(Value view, SmallVectorImpl<std::pair<int64_t, int64_t>> &matrices) const {
+    return !view.use_empty() && llvm::all_of(view.getUses(), [&](OpOperand &use) {
       Operation *op = use.getOwner();
       if (isView(op))
-        return isHidden(op->getResult(0), regrouped || isa<ReshapeOp>(op), stacked);
-      auto rank = cast<RankedTensorType>(parameter.getType()).getRank();
-      stacked |= rank > 2 && !regrouped;
-      return isa<MatmulOp>(op) && hidden.contains(op);
+        return isHidden(op->getResult(0), matrices);
+      ArrayRef<int64_t> shape = cast<RankedTensorType>(view.getType()).getShape();
+      if (!isa<MatmulOp>(op) || !hidden.contains(op) || shape.size() < 2)
+        return false;
+      matrices.push_back({shape[shape.size() - 2], shape.back()});
+      return true;
     });
   }
 
@@ -71,13 +73,18 @@ void units::markHiddenMatrices(const ModelGraph &graph) {
   Builder builder(model.getContext());
   for (BlockArgument argument : model.getArguments()) {
     auto type = cast<RankedTensorType>(argument.getType());
-    bool stacked = false;
+    SmallVector<std::pair<int64_t, int64_t>> matrices;
     if (!graph.isParameter(argument) || !graph.isTrained(argument) || type.getRank() < 2 ||
-        !layers.isHidden(argument, /*regrouped=*/false, stacked))
+        !layers.isHidden(argument, matrices))
       continue;
+    // A stack of matrices, as of experts, is read as matrices of its last two dimensions.
     const ArrayRef<int64_t> shape = type.getShape();
-    const int64_t rows = stacked ? shape[shape.size() - 2] : shape[0];
-    const int64_t columns = stacked ? shape.back() : type.getNumElements() / rows;
+    const std::pair<int64_t, int64_t> last{shape[shape.size() - 2], shape.back()},
+        turned{last.second, last.first};
+    const bool stacked = llvm::any_of(
+        matrices, [&](const auto &matrix) { return matrix == last || matrix == turned; });
+    const int64_t rows = stacked ? last.first : shape[0];
+    const int64_t columns = stacked ? last.second : type.getNumElements() / rows;
     model.setArgAttr(argument.getArgNumber(), kHiddenAttr,
                      builder.getDenseI64ArrayAttr({rows, columns}));
   }

@@ -4,11 +4,14 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from ._files import cluster_file, model_file
 from ._tools import call
 from .options import CompileOptions, Path, check, words
+
+if TYPE_CHECKING:
+    from ._compiled_module import CompiledModule
 
 
 class Bundle:
@@ -35,6 +38,16 @@ def compile_file(model: Path, output: Path, global_batch_size: int | None, clust
     return Bundle(output)
 
 
+@overload
+def compile(model: Path, output: Path, *, global_batch_size: int | None = None, cluster: Path | Mapping[str, Any] | None = None, quiet: bool = False,
+            **options: Unpack[CompileOptions]) -> Bundle: ...
+
+
+@overload
+def compile(model: Any, output: Path | None = None, *, global_batch_size: int | None = None, cluster: Path | Mapping[str, Any] | None = None, quiet: bool = False,
+            max_steps: int | None = None, export: Mapping[str, Any] | None = None, lr_scheduler: Any = None, tokenizer: Any = None, **options: Any) -> CompiledModule: ...
+
+
 def compile(model: Any, output: Path | None = None, *, global_batch_size: int | None = None, cluster: Path | Mapping[str, Any] | None = None, quiet: bool = False,
             max_steps: int | None = None, export: Mapping[str, Any] | None = None, lr_scheduler: Any = None, tokenizer: Any = None, **options: Any) -> Any:
     """Compiles a model for the devices of a cluster: an ONNX file to a bundle (`zorse-compile`), or a PyTorch module to an object whose `step(batch)` trains it.
@@ -42,8 +55,10 @@ def compile(model: Any, output: Path | None = None, *, global_batch_size: int | 
     model: ONNX file with the forward graph and its loss, or a module as for zorse.train. output: folder to write; for a module, None: a temporary one that
     exists as long as the object. global_batch_size: samples per step of all devices together; for a module, None: those of the first batch. cluster: a cluster
     file, or its contents as a mapping (docs/reference/cluster-yaml.md); None: the devices of this machine. options: CompileOptions; for a module also
-    RunOptions, and an `optimizer` object of torch.optim. max_steps, export, lr_scheduler, tokenizer: of a module, as for zorse.train; max_steps is needed only
-    for schedules of the learning rate that end.
+    RunOptions, and an `optimizer` object of torch.optim. max_steps: number of the last step; needed only for schedules of the learning rate that end. export:
+    for a module, the arguments of zorse.export. lr_scheduler: for a module, as for zorse.train. tokenizer: for a module, an object whose pad_token_id fills rows
+    of different length.
+
     Returns a Bundle, or a CompiledModule. Raises ZorseError with the compiler's message.
     """
     if callable(getattr(model, "named_parameters", None)):

@@ -25,13 +25,8 @@ _ENDLESS = 1 << 40  # steps, if the caller does not say how many there are
 
 
 class CompiledModule:
-    """A module that is trained on the devices of a cluster, one step per call of `step`. The first step exports and compiles it.
-
-        trainer = zorse.compile(module, optimizer=torch.optim.AdamW(module.parameters(), lr=3e-4), cluster="cluster.yaml")
-        for batch in loader:
-            print(trainer.step(batch).loss)
-        trainer.close()  # the module has the trained weights
-    """
+    """A module that is trained on the devices of a cluster, one step per call of `step`. zorse.compile makes one (docs/get-started/your-model.md has an example);
+    the first step exports and compiles it. `with` closes it at the end."""
 
     def __init__(self, module: Any, output: Path | None, *, global_batch_size: int | None, cluster: Path | Mapping[str, Any] | None, quiet: bool, max_steps: int | None,
                  export: Mapping[str, Any] | None, lr_scheduler: Scheduler | None, tokenizer: Any, options: dict[str, Any]):

@@ -184,7 +184,7 @@ def train(model: Any, data: Any, *, max_steps: int | None = None, global_batch_s
     with `generate_interval` and for datasets, an object whose decode(ids) returns the text of samples and whose encode(text) returns the ids of a text `prompt`.
     lr_scheduler: a scheduler of torch.optim.lr_scheduler, or a function of the step (from 0) that returns the factor of the learning rate. quiet:
     the tools print nothing; warnings are still ZorseWarnings. progress: a progress line; None: if `quiet`, on terminals and in notebooks.
-    options: CompileOptions and RunOptions; options of both are compiled in. `optimizer` may also be an object of torch.optim for the module's parameters: it
+    options: CompileOptions and RunOptions; options of both are compiled in. `optimizer` may also be an object of torch.optim for the module's parameters, or [torch.optim.Muon(...), torch.optim.AdamW(...)]: it
     gives learning rates, weight decay and all other settings, by its groups; gradients are clipped only with `max_grad_norm`.
 
     Raises ZorseError with the message of the tool. If training has left weights before an exception (an interrupt, an exception of `on_step`, an error of

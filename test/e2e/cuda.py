@@ -93,7 +93,7 @@ def main():
                     found, g = train(folder, f"plan{n}", model, data, precision, devices, cells, more)
                     results.append(z.check(f"{name}, {precision}, {plan}: losses", z.relative(found, loss), limits[precision][0]))
                     results.append(z.check(f"{name}, {precision}, {plan}: first gradients", z.gradient_error(g, gradients)[0], limits[precision][1]))
-    results += tf32() + sums_in_f16()
+    results += tf32() + sums_in_f16() + muon()
     z.finish(results)
 
 
@@ -111,6 +111,19 @@ def tf32():
                       z.check(f"gpt, tf32, {plan}: operands are rounded", 0 if off > 1e-5 else 1, 0)]
         code, _, err = z.call("zorse-compile", model, "--cluster", cluster(folder, ["c0"]), "--global-batch-size", BATCH, "--seq-length", LENGTH, "--precision", "tf32", "-o", os.path.join(folder, "none.zorse"), ok=False)
         found.append(z.check("tf32 on processors alone is refused", 0 if code == 1 and "no device of the cluster has TF32 (c0)" in err else 1, 0))
+    return found
+
+
+def muon():
+    """Updates with matmuls and workspace, on a GPU that owns 0.7 of the matrices and on a processor."""
+    model, data, found = os.path.join(z.SMALL, "gpt.onnx"), os.path.join(z.SMALL, "gpt.bf16.tokens.bin"), []
+    devices, cells, _ = PLANS["GPU and processor, shares 5 and 3"]
+    more = {"state": {"groups": [{"group": "*", "owners": [{"device": "g0", "fraction": 0.7}, {"device": "c0", "fraction": 0.3}]}]}}
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"optimizer": "muon", "lr": "1e-2"}
+        loss, _ = train(folder, "muon-cpu", model, data, "f32", ["c0"], [(0, UNITS, 0, BATCH, "c0")], {}, options)
+        losses, _ = train(folder, "muon", model, data, "f32", devices, cells, more, options)
+        found.append(z.check("gpt, muon: losses", z.relative(losses, loss), 1e-4))
     return found
 
 

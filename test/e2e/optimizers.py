@@ -4,6 +4,7 @@ that resumes from a checkpoint of step 25 on one device.
 """
 import json
 import os
+import re
 import tempfile
 
 import numpy as np
@@ -50,6 +51,26 @@ def train(folder, bundle, case, steps, extra=()):
     return max(errors)
 
 
+def state_bytes(bundle):
+    """Bytes of parameters and of optimizer states in the programs of a bundle: all, and those of groups of matrices."""
+    text = "".join(z.call("zorse-inspect", bundle, f"--program={device}")[1] for device in ("a", "b"))
+    found = {}
+    for kind, name, size in re.findall(r'exec\.state (parameters|moments) \d+ "(.*?)".* at \d+:\d+\+(\d+)', text):
+        for key in (kind, kind + " of matrices" * name.endswith("(matrices)")):
+            found[key] = found.get(key, 0) + int(size) * (key != kind or not name.endswith("(matrices)"))
+    return found
+
+
+def check_state(text, options, bundle):
+    """States per element that the programs keep, in f32 4 bytes each, are those of the optimizer."""
+    own = {"sgd": "momentum" in options, "lion": 1, "adagrad": 1, "rmsprop": 1 + bool(options.get("centered")) + ("momentum" in options)}
+    states = int(own.get(options["optimizer"], 2 + bool(options.get("amsgrad")))) + ("ema-decay" in options)
+    matrices, found = 1 + ("ema-decay" in options), state_bytes(bundle)
+    good = found.get("moments", 0) == states * found["parameters"] and found.get("moments of matrices", 0) == matrices * found.get("parameters of matrices", 0)
+    more = f", and {4 * matrices} of matrices" if "parameters of matrices" in found else ""
+    return z.check(f"{text}: {4 * states} bytes of f32 states per parameter{more}", 0 if good else 1, 0)
+
+
 def main():
     with open(os.path.join(z.SMALL, "optimizers.reference.json")) as f:
         reference = json.load(f)
@@ -71,6 +92,7 @@ def main():
             if kind in seen:
                 continue
             seen.add(kind)
+            results.append(check_state(text, options, bundle))
             compile(other, one)
             checkpoints = [f"--checkpoint-dir={folder}/{number}", "--save-interval=25"]
             train(folder, other, case, steps // 2, checkpoints)

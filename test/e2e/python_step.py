@@ -123,6 +123,39 @@ def language_model(results, cluster):
     print(f"     {1e3 * each:.1f} ms per step, {1e3 * own:.1f} ms of them in the run")
 
 
+def two_optimizers(results, cluster):
+    """Muon for the matrices that the caller chooses, and AdamW for all others."""
+    sys.path.insert(0, os.path.join(z.ROOT, "models"))
+    import make_optimizers  # Muon in the type of the parameters instead of bf16
+
+    assert torch.optim._muon._zeropower_via_newtonschulz is make_optimizers.orthogonalized
+    torch.manual_seed(4)
+    module = make_optimizers.Deep()
+    theirs, ids = copy.deepcopy(module), np.random.default_rng(5).integers(0, 16, (STEPS, BATCH, 7))
+
+    def optimizers(given):
+        matrices = [p for name, p in given.named_parameters() if name in ("wide.weight", "square.weight")]
+        others = [p for name, p in given.named_parameters() if name not in ("wide.weight", "square.weight", "norm.bias")]
+        return [torch.optim.AdamW([{"params": others[:2], "lr": 0.01}, {"params": others[2:], "weight_decay": 0.0}], lr=0.02, betas=(0.8, 0.99)),
+                torch.optim.Muon(matrices, lr=0.03, weight_decay=0.2, momentum=0.9)]
+
+    given, expected = [(torch.from_numpy(row[:, :6]), torch.from_numpy(row[:, 1:])) for row in ids], []
+    reference = optimizers(theirs)
+    for one in given:
+        theirs.zero_grad()
+        loss = theirs(*one)
+        loss.backward()
+        for optimizer in reference:
+            optimizer.step()
+        expected.append(loss.item())
+    with zorse.compile(module, optimizer=optimizers(module), cluster=cluster, quiet=True) as trainer:
+        found = [trainer.step(one).loss for one in given]
+    results.append(z.check("[AdamW, Muon] with groups: losses", z.relative(found, expected), LIMIT))
+    results.append(z.check("[AdamW, Muon] with groups: parameters", max(float((p - q).abs().max()) for p, q in zip(module.parameters(), theirs.parameters())), LIMIT))
+    refuses(results, "another pair of optimizers", "[torch.optim.Muon, torch.optim.AdamW]", lambda: zorse.train(module, given, max_steps=1, global_batch_size=BATCH,
+                                                                                                              optimizer=[adamw(module), adamw(module)]))
+
+
 def refuses(results, what, text, call):
     try:
         call()
@@ -160,6 +193,7 @@ def main():
         cluster = z.cluster(folder, [("a", 3e9), ("b", 1e9), ("c", 2e9)])
         trains(results, cluster)
         language_model(results, cluster)
+        two_optimizers(results, cluster)
         mistakes(results, cluster)
     z.finish(results)
 

@@ -25,7 +25,7 @@ def definitions():
         if isinstance(node, ast.ImportFrom):
             body, source = module(node.module)
             for alias in node.names:
-                match = next((n for n in body.body if isinstance(n, (ast.FunctionDef, ast.ClassDef)) and n.name == alias.name), None)
+                match = next((n for n in reversed(body.body) if isinstance(n, (ast.FunctionDef, ast.ClassDef)) and n.name == alias.name), None)
                 if match is not None:
                     found[alias.name] = (match, source)
         elif isinstance(node, ast.FunctionDef):
