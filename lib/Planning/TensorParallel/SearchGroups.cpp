@@ -199,6 +199,11 @@ std::vector<UnitGroup> planning::unitGroupsOf(const step::Plan &plan) {
 Result<GroupedResult> planning::searchWithGroups(const Problem &problem,
                                                  const SearchOptions &options, uint32_t maxSize,
                                                  DivisibleModel &model) {
+  if (std::any_of(problem.summary.update_rules().begin(), problem.summary.update_rules().end(),
+                  [](const bundle::UpdateRule &rule) { return rule.has_matrix(); }))
+    return userError("--tensor-parallel-size: devices of a group have parts of matrices, and "
+                     "--optimizer=muon updates whole ones; plan with --tensor-parallel-size=1, or "
+                     "choose another optimizer");
   Result<SearchResult> alone = searchPlan(problem, options);
   std::vector<uint32_t> usable;
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
