@@ -200,6 +200,27 @@ int64_t insideMatrix(const zorse::bundle::ModelSummary &summary, uint32_t group,
   return -1;
 }
 
+/// Returns why a range of elements cannot have an owner, after ownedText; "" if it can.
+std::string problemOfRange(const zorse::bundle::ModelSummary &summary, uint32_t number,
+                           const Owner &owner) {
+  const auto &group = summary.groups(static_cast<int>(number));
+  const auto align =
+      static_cast<int64_t>(zorse::kStateAlignment / zorse::elementBytes(group.type()));
+  if (owner.begin > owner.end || owner.end > group.elements())
+    return "expected a range inside 0-" + std::to_string(group.elements());
+  if (owner.begin % align || (owner.end % align && owner.end != group.elements()))
+    return "expected multiples of " + std::to_string(align) + " elements (512 bytes)";
+  if (const int64_t inside = insideMatrix(summary, number, owner); inside >= 0)
+    return "and " + std::to_string(inside) +
+           " is inside of a matrix, which muon updates as a whole; the next border before it is " +
+           std::to_string(zorse::ownerBorder(summary, number, inside));
+  return {};
+}
+
+std::string ownedText(const std::string &group, const std::string &device, const Owner &owner) {
+  return group + ": device " + device + " owns " + range("elements", owner.begin, owner.end) + ", ";
+}
+
 void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, Messages &messages) {
   std::set<uint32_t> seen;
   for (const GroupOwners &entry : plan.owners) {
@@ -219,8 +240,6 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
     double shares = 0;
     bool anyShare = false, anyRange = false;
     std::vector<std::pair<int64_t, int64_t>> ranges;
-    int64_t align =
-        static_cast<int64_t>(zorse::kStateAlignment / zorse::elementBytes(group.type()));
     for (const Owner &owner : entry.owners) {
       if (owner.device >= plan.devices.size()) {
         messages.add(name + ": owner device " + std::to_string(owner.device) + " does not exist");
@@ -239,20 +258,8 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
         continue;
       }
       anyRange = true;
-      if (owner.begin > owner.end || owner.end > group.elements())
-        messages.add(name + ": device " + device + " owns " +
-                     range("elements", owner.begin, owner.end) + ", expected a range inside 0-" +
-                     std::to_string(group.elements()));
-      else if (owner.begin % align || (owner.end % align && owner.end != group.elements()))
-        messages.add(name + ": device " + device + " owns " +
-                     range("elements", owner.begin, owner.end) + ", expected multiples of " +
-                     std::to_string(align) + " elements (512 bytes)");
-      else if (const int64_t inside = insideMatrix(summary, entry.group, owner); inside >= 0)
-        messages.add(name + ": device " + device + " owns " +
-                     range("elements", owner.begin, owner.end) + ", and " + std::to_string(inside) +
-                     " is inside of a matrix, which muon updates as a whole; the next border "
-                     "before it is " +
-                     std::to_string(zorse::ownerBorder(summary, entry.group, inside)));
+      if (const std::string wrong = problemOfRange(summary, entry.group, owner); !wrong.empty())
+        messages.add(ownedText(name, device, owner) + wrong);
       else if (owner.begin < owner.end)
         ranges.push_back({owner.begin, owner.end});
     }
