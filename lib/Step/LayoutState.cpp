@@ -31,10 +31,8 @@ public:
 
   std::vector<ShardRange> split(uint32_t group, const DeviceWeights &weights) {
     const auto &info = summary.groups(static_cast<int>(group));
-    const auto &parameter = summary.parameters(static_cast<int>(info.parameters(0)));
-    return summary.update_rules(static_cast<int>(parameter.update_rule())).has_matrix()
-               ? splitMatrices(group, weights)
-               : splitElements(info, weights);
+    return zorse::updatesMatrices(summary, info) ? splitMatrices(group, weights)
+                                                 : splitElements(info, weights);
   }
 
 private:

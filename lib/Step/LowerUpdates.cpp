@@ -95,7 +95,11 @@ private:
   /// Returns the end of a part that begins at `begin`: `wanted`, or the next place at which the
   /// group may be divided.
   int64_t borderAfter(uint32_t g, int64_t begin, int64_t wanted, int64_t last) const {
-    int64_t low = std::min(wanted, last), high = last;
+    if (wanted >= last)
+      return last;
+    if (!zorse::updatesMatrices(x.summary, x.summary.groups(static_cast<int>(g))))
+      return wanted;
+    int64_t low = wanted, high = last;
     while (low < high) { // the first position after `wanted` with a border behind `begin`
       const int64_t middle = low + (high - low) / 2;
       if (zorse::ownerBorder(x.summary, g, middle) > begin)

@@ -1,6 +1,8 @@
 #include "PlanLowering.h"
 #include "Tables.h"
 
+#include "zorse/Summary/FlatGroups.h"
+
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -217,6 +219,8 @@ bool PlanLowering::hasRuns(uint32_t group, int64_t from, int64_t to) const {
 
 UpdateWork PlanLowering::updateWork(uint32_t group, int64_t begin, int64_t end) const {
   UpdateWork work{end - begin};
+  if (!zorse::updatesMatrices(summary, summary.groups(static_cast<int>(group))))
+    return work;
   for (const Run &run : runsOf(group, begin, end)) {
     const auto &rule = summary.update_rules(static_cast<int>(run.rule));
     if (rule.has_matrix())
@@ -227,6 +231,8 @@ UpdateWork PlanLowering::updateWork(uint32_t group, int64_t begin, int64_t end) 
 
 uint64_t PlanLowering::updateWorkspace(uint32_t group, int64_t begin, int64_t end) const {
   uint64_t bytes = 0;
+  if (!zorse::updatesMatrices(summary, summary.groups(static_cast<int>(group))))
+    return bytes; // updates of elements need none
   for (const Run &run : runsOf(group, begin, end)) {
     const bundle::AffineSize &workspace =
         summary.update_rules(static_cast<int>(run.rule)).workspace();

@@ -67,7 +67,7 @@ std::set<uint32_t> unalignedParts(bundle::ModelSummary &summary) {
   return found;
 }
 
-bool updatesMatrices(const bundle::ModelSummary &summary, const bundle::ParameterInfo &parameter) {
+bool isOfMatrices(const bundle::ModelSummary &summary, const bundle::ParameterInfo &parameter) {
   return parameter.trainable() && parameter.update_rule() < uint32_t(summary.update_rules_size()) &&
          summary.update_rules(int(parameter.update_rule())).has_matrix();
 }
@@ -109,7 +109,7 @@ void zorse::layOutGroups(bundle::ModelSummary &summary,
   for (int p = 0; p < summary.parameters_size(); ++p) {
     const auto &parameter = summary.parameters(p);
     members[{using_[p], !parameter.trainable(), int(parameter.type()), int(copies[p]),
-             parameter.running_stat(), updatesMatrices(summary, parameter), readers[p],
+             parameter.running_stat(), isOfMatrices(summary, parameter), readers[p],
              alone.count(uint32_t(p)) ? p : -1}]
         .push_back(p);
   }
@@ -153,13 +153,19 @@ void zorse::layOutGroups(bundle::ModelSummary &summary,
   }
 }
 
+bool zorse::updatesMatrices(const bundle::ModelSummary &summary,
+                            const bundle::FlatGroupInfo &group) {
+  return !group.parameters().empty() &&
+         isOfMatrices(summary, summary.parameters(int(group.parameters(0))));
+}
+
 int64_t zorse::ownerBorder(const bundle::ModelSummary &summary, uint32_t group, int64_t element) {
   const bundle::FlatGroupInfo &info = summary.groups(int(group));
   if (element >= info.elements())
     return info.elements();
   const int64_t alignment = int64_t(kStateAlignment / elementBytes(info.type()));
   const auto &parameters = info.parameters();
-  if (parameters.empty() || !updatesMatrices(summary, summary.parameters(int(parameters[0]))))
+  if (!updatesMatrices(summary, info))
     return element / alignment * alignment;
   const auto after = std::upper_bound(
       parameters.begin(), parameters.end(), element,

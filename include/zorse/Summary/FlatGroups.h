@@ -17,6 +17,9 @@ namespace zorse {
 /// \param copies  per parameter, the type in which units read it; unspecified: its own
 void layOutGroups(bundle::ModelSummary &summary, const std::vector<bundle::ElementType> &copies);
 
+/// Whether the optimizer updates the parameters of a group as whole matrices.
+bool updatesMatrices(const bundle::ModelSummary &summary, const bundle::FlatGroupInfo &group);
+
 /// Returns the largest position of a group, at most `element`, at which the extent of an owner or
 /// the part of an update may begin or end: a multiple of 512 bytes, and no position inside of a
 /// matrix that the optimizer updates as a whole.
