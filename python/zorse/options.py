@@ -77,6 +77,7 @@ class CompileOptions(ModelOptions, StateOptions, ScheduleOptions, total=False):
     weight_decay: float
     param_group: Sequence[str | Mapping[str, Any]]  #: texts of --param-group, or {"params": patterns, "lr": ..., "weight_decay": ..., "optimizer": ...}
     nesterov: bool
+    no_nesterov: bool  #: of Muon
     muon_adjust_lr: Literal["match_rms_adamw", "original"]
     max_grad_norm: float
     clip_grad_value: float
@@ -217,8 +218,6 @@ def words(given: Mapping[str, Any]) -> list[str]:
     list_of_words: list[str] = []
     for name, value in given.items():
         flag = "--" + name.replace("_", "-")
-        if name == "nesterov" and value is False:
-            list_of_words.append("--no-nesterov")
         if value is None or value is False:
             continue
         if name == "param_group":

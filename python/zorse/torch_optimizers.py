@@ -106,7 +106,9 @@ def _own_options(optimizer: Any) -> dict[str, Any]:
             if value not in (None, "original", "match_rms_adamw"):
                 raise ZorseError(f"optimizer: adjust_lr_fn={value!r} is not supported; expected 'original' or 'match_rms_adamw'")
             options[option] = value or "original"
-        elif value is not None and (value is not False or kind == "muon") and not (key == "momentum" and value == 0):
+        elif kind == "muon" and key == "nesterov":
+            options["no_nesterov"] = not value
+        elif value is not None and value is not False and not (key == "momentum" and value == 0):
             options[option] = value
     return options
 

@@ -137,7 +137,7 @@ def two_optimizers(results, cluster):
         matrices = [p for name, p in given.named_parameters() if name in ("wide.weight", "square.weight")]
         others = [p for name, p in given.named_parameters() if name not in ("wide.weight", "square.weight", "norm.bias")]
         return [torch.optim.AdamW([{"params": others[:2], "lr": 0.01}, {"params": others[2:], "weight_decay": 0.0}], lr=0.02, betas=(0.8, 0.99)),
-                torch.optim.Muon(matrices, lr=0.03, weight_decay=0.2, momentum=0.9)]
+                torch.optim.Muon(matrices, lr=0.03, weight_decay=0.2, momentum=0.9, nesterov=False)]
 
     given, expected = [(torch.from_numpy(row[:, :6]), torch.from_numpy(row[:, 1:])) for row in ids], []
     reference = optimizers(theirs)
