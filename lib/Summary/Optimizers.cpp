@@ -87,8 +87,9 @@ uint32_t zorse::optimizerStates(const bundle::ModelSummary &summary,
                                 const bundle::FlatGroupInfo &group) {
   if (!group.trainable() || group.parameters().empty())
     return 0;
-  const auto &parameter = summary.parameters(static_cast<int>(group.parameters(0)));
-  return summary.update_rules(static_cast<int>(parameter.update_rule())).states();
+  const auto rule =
+      static_cast<int>(summary.parameters(static_cast<int>(group.parameters(0))).update_rule());
+  return rule < summary.update_rules_size() ? summary.update_rules(rule).states() : 0;
 }
 
 uint32_t zorse::maxOptimizerStates(const bundle::ModelSummary &summary) {

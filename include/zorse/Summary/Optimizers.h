@@ -56,7 +56,8 @@ uint32_t optimizerStates(const bundle::TrainingOptions &training, bool statistic
                          bool matrix = false);
 /// FLOPs of Muon's matmuls per element of a matrix.
 double updateFlops(const bundle::Matrix &matrix);
-/// Number of optimizer states per element of a group, as its update rules say; 0 if it is frozen.
+/// Number of optimizer states per element of a group, as its update rules say; 0 if it is frozen or
+/// has no rule.
 uint32_t optimizerStates(const bundle::ModelSummary &summary, const bundle::FlatGroupInfo &group);
 /// The largest of these numbers: of all update rules.
 uint32_t maxOptimizerStates(const bundle::ModelSummary &summary);
