@@ -59,17 +59,9 @@ class CompiledModule:
         """Ends the run and copies the trained weights into the module. A later step continues it."""
         if self._process is None:
             return
-        process, self._process = self._process, None
-        self._pipe.close()
-        code, error = process.wait(self._lines.more)
-        self._lines.close()
-        if error is None and code not in (0, 130):
-            error = process.failure()
-        if os.path.exists(self._weights):
-            write_back(self._source, Weights(self._weights, same_tensors(self._source.facts)))
+        _, error = self._end()
         if error is not None:
             raise error
-        self._resumes = True
 
     def __enter__(self) -> CompiledModule:
         return self
@@ -116,6 +108,20 @@ class CompiledModule:
         self.bundle = compile_file(path, os.path.join(self._folder.path, "model.zorse"), self._size, self._cluster, self._quiet, compiled)
         self._options = {name: value for name, value in options.items() if name not in compiled}
 
+    def _end(self) -> tuple[int, BaseException | None]:
+        """Ends the run and copies the trained weights into the module, also if it has failed: its last checkpoint has them. Returns the exit code and the error."""
+        assert self._process is not None
+        process, self._process = self._process, None
+        self._pipe.close()
+        code, error = process.wait(self._lines.more)
+        self._lines.close()
+        if error is None and code not in (0, 130):
+            error = process.failure()
+        if os.path.exists(self._weights):
+            write_back(self._source, Weights(self._weights, same_tensors(self._source.facts)))
+            self._resumes = True
+        return code, error
+
     def _answer(self) -> Step:
         """Waits for the result of the step that was sent last."""
         assert self._process is not None
@@ -125,10 +131,8 @@ class CompiledModule:
                 if isinstance(entry, Step) and not entry.evaluation:
                     return entry
             if not running:
-                process, self._process = self._process, None
-                self._pipe.close()
-                code, error = process.wait()
-                raise error or (ZorseError(f"the run has ended after its max_steps, {self._steps}") if code == 0 else process.failure())
+                code, error = self._end()
+                raise error or ZorseError(f"the run has ended after its max_steps, {self._steps}" if code == 0 else "the run was interrupted", code)
             time.sleep(_POLL_SECONDS)
 
 

@@ -1,5 +1,5 @@
 """zorse.compile of a module: its step(batch) trains as PyTorch's loop does, with batches that depend on earlier losses. A run that is closed and continued has the
-bits of one that is not. Mistakes in a batch do not end the run (exit code 77 without PyTorch).
+bits of one that is not. A mistake in a batch loses no step (exit code 77 without PyTorch).
 """
 import copy
 import os
@@ -181,9 +181,16 @@ def mistakes(results, cluster):
     refuses(results, "an option of modules for a file", "is for PyTorch modules", lambda: zorse.compile("model.onnx", "bundle", max_steps=3))
     tokens, data = causal()
     trainer = zorse.compile(tokens, lr=1e-3, cluster=cluster, quiet=True)
-    good = {name: value[:BATCH] for name, value in data.items()}
-    trainer.step(good)
-    refuses(results, "an id that is out of range", "expects values in", lambda: trainer.step({**good, "input_ids": good["input_ids"] + 1000}))
+    good = {name: torch.from_numpy(value[:BATCH]) for name, value in data.items()}
+    bad = {**good, "input_ids": good["input_ids"] + 1000}
+    expected = tokens(**good).loss.item()
+    refuses(results, "an id that is out of range, before any step", "expects values in", lambda: trainer.step(bad))
+    results.append(z.check("the first step after it", z.relative([trainer.step(good).loss], [expected]), LIMIT))
+    refuses(results, "an id that is out of range", "expects values in", lambda: trainer.step(bad))
+    with torch.no_grad():
+        expected = tokens(**good).loss.item()
+    results.append(z.check("the module has the parameters of the steps before it, and the run continues", z.relative([trainer.step(good).loss], [expected]), LIMIT))
+    holds(results, "the number of the step after a batch that ended the run", (last := trainer.step(good)).step == 3, last)
 
 
 def main():

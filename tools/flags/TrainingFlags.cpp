@@ -186,7 +186,7 @@ Status TrainingFlags::resolve(Training &o) {
   o.set_alpha(alpha.value_or(info->alpha));
   o.set_weight_decay(weightDecay.value_or(info->weightDecay));
   o.set_momentum(momentum.value_or(info->momentum));
-  o.set_nesterov(nesterov || (info->momentum > 0 && !noNesterov));
+  o.set_nesterov(nesterov || (info->momentum > 0 && o.momentum() > 0 && !noNesterov));
   o.set_muon_scale(muonScale == "original" ? Training::ORIGINAL : Training::MATCH_RMS_ADAMW);
   o.set_centered(centered);
   o.set_amsgrad(amsgrad);
@@ -226,6 +226,7 @@ Status TrainingFlags::checkOptions(const Training &o) const {
   belongs(epsilon.has_value(), "--eps", OptimizerInfo::Epsilon);
   belongs(o.momentum() != 0, "--momentum", OptimizerInfo::Momentum);
   belongs(nesterov, "--nesterov", OptimizerInfo::Nesterov);
+  belongs(noNesterov, "--no-nesterov", OptimizerInfo::Matrices);
   belongs(!muonScale.empty(), "--muon-adjust-lr", OptimizerInfo::Matrices);
   for (const Training::ParameterGroup &group : o.parameter_groups())
     belongs(group.optimizer() != Training::OPTIMIZER_UNSPECIFIED,

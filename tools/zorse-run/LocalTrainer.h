@@ -133,8 +133,8 @@ private:
   bool partsFailed = false;   // collecting the parts failed, and the error has been printed
   std::string partsDirectory; // as sent by rank 0
   std::optional<bundle::DraftDirectory> parts; // rank 0: the same directory
-  std::optional<runtime::Error> notFinite; // error if the run ended with losses or gradients that
-                                           // are not finite
+  std::optional<runtime::Error> problem; // why the run fails after its outputs are written: losses
+                                         // or gradients that are not finite, or a batch of a stream
   runtime::TrainingRun training;
   uint64_t emptyExecutor = 0;
   Clock::time_point made, began;

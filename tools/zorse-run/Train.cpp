@@ -219,11 +219,13 @@ Status LocalTrainer::train() {
     return said.error();
   for (const std::string &text : *said) {
     unchanged = unchanged || text[0] == '-';
-    if (text.size() > 1 && !notFinite) {
-      notFinite = userError(text.substr(1));
-      notFinite->exitCode = kNotFinite;
+    if (text.size() > 1 && !problem) {
+      problem = userError(text.substr(1));
+      problem->exitCode = kNotFinite;
     }
   }
+  if (!end->badBatch.empty()) // streams are read by jobs of one process
+    problem = userError(end->badBatch);
   return Status::success();
 }
 

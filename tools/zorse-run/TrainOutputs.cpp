@@ -95,7 +95,7 @@ Status LocalTrainer::writeOutputs(const TimeBreakdown &breakdown, std::optional<
 }
 
 Status LocalTrainer::finish() {
-  std::optional<Error> first = notFinite;
+  std::optional<Error> first = problem;
   if (checkpoints)
     keepFirst(first, finishCheckpoints());
   tellMeasurements(first);

@@ -27,7 +27,7 @@ public:
   }
 
   Result<bool> awaitBatch() override {
-    if (!line_.empty())
+    if (batch_)
       return true;
     Result<bool> read = readLine();
     if (read.failed() || !*read)
@@ -41,21 +41,21 @@ public:
                        std::to_string((*step)->samplesPerEpoch()) +
                        " samples, expected those of one step, " +
                        std::to_string(bundle_.samples()));
-    step_ = std::move(*step);
+    Result<std::shared_ptr<const Batch>> batch = (*step)->batchFrom(0);
+    if (batch.failed())
+      return batch.error();
+    batch_ = std::move(*batch);
     return true;
   }
 
-  Result<std::shared_ptr<const Batch>> batchOf(uint64_t, uint64_t samples,
-                                               uint64_t padding) override {
+  Result<std::shared_ptr<const Batch>> batchOf(uint64_t, uint64_t, uint64_t) override {
     Result<bool> here = awaitBatch();
     if (here.failed())
       return here.error();
     if (!*here)
       return userError(path_ + ": the stream has ended");
-    Result<std::shared_ptr<const Batch>> batch = step_->batchOf(0, samples, padding);
-    step_.reset();
     line_.clear();
-    return batch;
+    return std::move(batch_);
   }
 
 private:
@@ -87,7 +87,7 @@ private:
   const std::optional<StoredType> tokenType_;
   std::string buffer_, line_; ///< read; the line of the next batch, or empty
   uint64_t lines_ = 0;
-  std::unique_ptr<DataSource> step_; ///< of `line_`
+  std::shared_ptr<const Batch> batch_; ///< of `line_`
 };
 
 } // namespace

@@ -56,9 +56,9 @@ public:
       while (next <= last && next <= done + ahead &&
              (next == done + 1 || !pausesAfter(next - 1, planned))) {
         Result<bool> more = run_.data->awaitBatch();
-        if (more.failed())
-          return more.error();
-        if (!*more || !enter()) {
+        if (more.failed()) // a stream's: what was trained before it is kept
+          end_.badBatch = more.error().message;
+        if (more.failed() || !*more || !enter()) {
           last = next - 1;
           break;
         }

@@ -69,7 +69,7 @@ public:
   /// Whether another process supplies the batches one by one. Only the next one can be read, and it
   /// may depend on the result of the last step.
   virtual bool isStream() const { return false; }
-  /// Waits until the next batch can be read. Returns false at the end of a stream.
+  /// Waits until the next batch of a stream is here, and checks it. Returns false at its end.
   virtual Result<bool> awaitBatch() { return true; }
 
   /// Describes how the data were read, one line per file: format, size, first values.

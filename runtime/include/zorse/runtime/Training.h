@@ -110,6 +110,7 @@ struct TrainingEnd {
   std::string notFinite; ///< why the last steps of the run trained nothing: they (kNotFiniteSteps,
                          ///< or all) were not finite, or no step had a training signal. As far as
                          ///< this process received reports
+  std::string badBatch;  ///< why a stream's batch cannot be used; the run ended before its step
   bool changed = true;   ///< whether an update was applied, as far as this process received reports
   uint64_t skipped = 0;  ///< steps with a skipped update, as far as this process received reports
 };
