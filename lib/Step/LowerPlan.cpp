@@ -126,18 +126,17 @@ bool findShortfall(const PlanLowering &x, uint64_t MemoryUse::*needed, std::vect
 }
 
 /// Lists the step and measures its memory. Retries with fewer samples in flight while a device's
-/// memory is insufficient.
+/// memory is insufficient. \returns the number of lists
 template <typename Measure>
-Status listToFit(PlanLowering &x, Measure measure, uint64_t MemoryUse::*needed) {
+Result<int> listToFit(PlanLowering &x, Measure measure, uint64_t MemoryUse::*needed) {
   std::vector<uint64_t> less, previous;
-  for (int tries = 0; tries < x.options.tries; ++tries) {
+  for (int lists = 1;; ++lists) {
     if (Status status = listStep(x, less); status.failed())
       return status;
     measure();
-    if (!findShortfall(x, needed, less, previous))
-      break;
+    if (!findShortfall(x, needed, less, previous) || lists >= x.options.tries)
+      return lists;
   }
-  return Status::success();
 }
 
 /// Adds all ops and edges except those of the schedule.
@@ -237,7 +236,9 @@ StepGraph withoutPlaces(PlanLowering &x) {
 /// Expands everything except waits, which depend only on the graph.
 Result<StepGraph> lowerInstructions(const bundle::ModelSummary &summary, const Plan &plan,
                                     const LoweringOptions &options) {
-  CheckedStep step(summary, plan, options, nullptr);
+  StepOptions exact = options;
+  exact.simulatedUpdateParts = 0;
+  CheckedStep step(summary, plan, exact, nullptr);
   if (Status status = step.check(); status.failed())
     return status;
   PlanLowering x = step.lowering();
@@ -259,8 +260,8 @@ Result<StepGraph> lowerInstructions(const bundle::ModelSummary &summary, const P
     measureMemory(x);
     packArenas(x, options.shareBytes);
   };
-  if (Status status = listToFit(x, measure, &MemoryUse::total); status.failed())
-    return status;
+  if (Result<int> lists = listToFit(x, measure, &MemoryUse::total); lists.failed())
+    return lists.error();
   if (options.until == LoweringStage::Order)
     return withoutPlaces(x);
   if (Status status = options.checkMemory ? checkMemory(x) : Status::success(); status.failed())
@@ -284,12 +285,12 @@ Result<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summary, con
   PlanLowering x = step.lowering();
   if (Status status = expandGraph(x); status.failed())
     return status;
-  if (Status status = listToFit(
-          x, [&] { measureMemory(x); }, &MemoryUse::peakLiveBytes);
-      status.failed())
-    return status;
+  const Result<int> lists = listToFit(x, [&] { measureMemory(x); }, &MemoryUse::peakLiveBytes);
+  if (lists.failed())
+    return lists.error();
   StepTimes times;
   times.numInstructions = static_cast<uint32_t>(x.globalOrder.ops.size());
+  times.listed = uint64_t(times.numInstructions) * (uint64_t(*lists) + (x.hints ? 1 : 0));
   for (double end : x.globalOrder.endTime)
     times.stepTime = std::max(times.stepTime, end);
   for (size_t d = 0; d < x.graph.devices.size(); ++d)

@@ -59,12 +59,16 @@ public:
       for (size_t r = 0; r < h.owned.runs().size(); ++r) {
         const Compact::Run &run = h.owned.runs()[r];
         const uint32_t left = one.hostGradients.empty() ? kNone : one.hostGradients[r];
+        partElements = run.end - run.begin;
         if (h.at.update == MemoryTier::Host) {
           updateOnHost(one, run, left);
           continue;
         }
         for (int64_t begin = run.begin, end = 0; begin < run.end; begin = end) {
           end = h.at.onDevice() ? run.end : borderAfter(h.group, begin, begin + part, run.end);
+          partElements = end - begin;
+          if (const int64_t joined = joinedElements(run); !h.at.onDevice() && joined > partElements)
+            end = borderAfter(h.group, begin, begin + joined, run.end);
           update(one, run, left, begin, end);
         }
       }
@@ -108,6 +112,12 @@ private:
         low = middle + 1;
     }
     return low == last ? last : zorse::ownerBorder(x.summary, g, low);
+  }
+
+  /// Number of elements that one op updates in simulations with joined parts; otherwise 0.
+  int64_t joinedElements(const Compact::Run &run) const {
+    const int64_t parts = x.options.simulatedUpdateParts;
+    return parts == 0 ? 0 : (run.end - run.begin + parts - 1) / parts;
   }
 
   uint64_t size(uint32_t g) const { return elementBytes(x.summary.groups(g).type()); }
@@ -213,7 +223,7 @@ private:
     if (!x.hasRuns(g, begin, end))
       return;
     touch(op, g, arrays, by);
-    if (const uint64_t bytes = x.updateWorkspace(g, begin, end))
+    if (const uint64_t bytes = x.updateWorkspace(g, begin, begin + partElements))
       x.addAccess(op, x.updates.back().workspace = workspace(bytes, on));
   }
 
@@ -251,7 +261,7 @@ private:
   BufferRange bring(Value value, BufferRange home, MemoryTier tier, bool changes) {
     if (tier == MemoryTier::Device)
       return home;
-    const uint64_t bytes = static_cast<uint64_t>(value.end - value.begin) * size(value.id);
+    const uint64_t bytes = static_cast<uint64_t>(partElements) * size(value.id);
     const BufferRange here{x.addBuffer(device, bytes, MemoryCategory::UpdateStaging), value.begin};
     x.buffers[here.buffer].crossesStep = crossesStep;
     const uint32_t fetch = x.addTierCopy(device, kFetch, bundle::UPDATE_STATE, at(home, value),
@@ -290,6 +300,7 @@ private:
   const uint32_t device, decision;
   const Arguments ofParameters, ofStatistics;
   QueueIndex queue = kCompute;
+  int64_t partElements = 0;     ///< of a part on the device
   bool crossesStep = false;     ///< updates overlap the next step
   Decision known{kNone, kNone}; ///< on the device
   uint32_t kept = kNone;        ///< op that copies the scalars for them

@@ -27,6 +27,8 @@ struct SearchOptions {
   std::optional<step::ScheduleKind> schedule;
   std::optional<bool> splitBackward;
   std::vector<uint32_t> excluded;  ///< devices to leave out
+  std::vector<Strategy> starts;    ///< the search also starts from these, such as the best ones of
+                                   ///< a similar problem
   bool memoryOptimizations = true; ///< try memory optimizations if memory is insufficient or nearly
                                    ///< full
   bool memoryHints = true; ///< if no plan fits, the message suggests changes that would help: takes

@@ -348,6 +348,10 @@ struct StepOptions {
   /// Bytes of an array that are fetched from the host for one update; a multiple of 512. Groups
   /// with more than 32 such parts fetch 1/32 at a time. Tests choose less.
   uint64_t updateBucketBytes = 4 << 20;
+  /// At least 1: updates of state on the host are lowered in at most this number of ops per owned
+  /// run, each with the time of the parts that it stands for and the device memory of one part.
+  /// Two keep the overlap of copies with updates. For times and peaks only; 0: all parts.
+  uint32_t simulatedUpdateParts = 0;
 };
 
 /// Devices that do the same work at the same time as others: (device, twin), ascending.
@@ -362,6 +366,7 @@ struct TimeOptions : StepOptions {
 struct StepTimes {
   double stepTime = 0;            ///< seconds on the simulated clock, first to last instruction
   uint32_t numInstructions = 0;   ///< instructions of the global list
+  uint64_t listed = 0;            ///< those of all lists that were made, also of preliminary ones
   std::vector<DeviceUse> devices; ///< by the plan's devices; MemoryUse has only `peakLiveBytes`,
                                   ///< `peakInFlightCells`, `host` and their components
 };

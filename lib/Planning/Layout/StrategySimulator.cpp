@@ -76,18 +76,40 @@ void applyOptimizations(const MemoryOptimizations &optimizations, step::Plan &pl
   }
 }
 
+void addStrategy(const MemoryOptimizations &optimizations, const Strategy &strategy, MemoKey &key) {
+  key.add(strategy.pipelines.size());
+  for (const Pipeline &pipeline : strategy.pipelines) {
+    key.add(pipeline.samples).add(pipeline.stages.size());
+    for (const Stage &stage : pipeline.stages) {
+      key.add(stage.unitBegin).add(stage.unitEnd).add(stage.members.size());
+      for (const step::StageDevice &member : stage.members)
+        key.add(member.device).add(member.samples).add(member.microBatchSize);
+    }
+  }
+  key.add(strategy.boundaryDenominator).add(strategy.samplesPerVariant).add(strategy.state);
+  const step::Schedule &schedule = strategy.schedule;
+  key.add(schedule.kind).add(schedule.splitBackward).add(schedule.inFlightFactor);
+  key.add(schedule.maxWeightGradDelay).add(schedule.microbatchGroupSize);
+  key.add(schedule.warmupForwards.size());
+  for (uint32_t forwards : schedule.warmupForwards)
+    key.add(forwards);
+  auto addOptimization = [&](const MemoryOptimization &optimization) {
+    key.add(optimization.activations).add(optimization.state);
+  };
+  key.add(optimizations.reshardAfterForward);
+  addOptimization(optimizations.defaultOptimization);
+  for (const auto &[device, optimization] : optimizations.overrides) {
+    key.add(device);
+    addOptimization(optimization);
+  }
+}
+
 } // namespace
 
 StrategySimulator::StrategySimulator(const Problem &problem, uint64_t gaps, int tries)
     : problem(problem), fragmentationDivisor(gaps), tries(tries),
       tables(step::makeLoweringTables(problem.summary, problem.functions, &problem.costs)),
-      replicas(problem), reused(emptyPlan(problem)) {
-  const size_t devices = problem.cluster.devices.size();
-  result.memory.resize(devices);
-  result.fragmentationDivisor.resize(devices);
-  result.busy.resize(devices);
-  host.resize(devices);
-}
+      replicas(problem), reused(emptyPlan(problem)) {}
 
 void StrategySimulator::assignCells(const Strategy &strategy, bool withReplicas,
                                     step::Plan &plan) const {
@@ -107,27 +129,36 @@ void StrategySimulator::assignCells(const Strategy &strategy, bool withReplicas,
   applyOptimizations(memoryOptimizationsOf(problem, strategy), plan);
 }
 
-zorse::Result<step::StepTimes> StrategySimulator::time(const step::Plan &plan, bool withReplicas) {
+zorse::Result<step::StepTimes> StrategySimulator::time(const step::Plan &plan) const {
   step::TimeOptions options;
   options.functions = problem.functions;
   options.costs = &problem.costs;
   options.tables = tables;
   options.checked = true;
-  options.replicas = withReplicas ? nullptr : &replicas.devices();
+  options.replicas = &replicas.devices();
   options.fragmentationDivisor = fragmentationDivisor;
   options.tries = tries;
+  options.simulatedUpdateParts = 4;
   return step::timeStep(problem.summary, plan, options);
+}
+
+/// Returns the result with equal shares of state, from which ownByMemory derives others; null if
+/// the strategy has other shares.
+const StrategySimulator::Result *StrategySimulator::withEqualShares(const Strategy &strategy) {
+  if (strategy.state != ShardSizing::ByFreeMemory)
+    return nullptr;
+  Strategy equal = strategy;
+  equal.state = ShardSizing::Equal;
+  return &run(equal);
 }
 
 /// ShardSizing::ByFreeMemory: assigns master parameters and optimizer states to the devices with
 /// the most free memory when all own equal shares. Parameters and gradients stay on their readers.
-void StrategySimulator::ownByMemory(const Strategy &strategy, bool withReplicas, step::Plan &plan) {
-  if (strategy.state != ShardSizing::ByFreeMemory)
+void StrategySimulator::ownByMemory(const Result *equal, bool withReplicas,
+                                    step::Plan &plan) const {
+  if (!equal || !equal->ran)
     return;
   const auto &devices = problem.cluster.devices;
-  const zorse::Result<step::StepTimes> times = time(plan, withReplicas);
-  if (times.failed())
-    return;
   // Groups by their readers.
   const int groups = problem.summary.groups_size();
   std::vector<std::vector<uint32_t>> readers(static_cast<size_t>(groups));
@@ -167,10 +198,10 @@ void StrategySimulator::ownByMemory(const Strategy &strategy, bool withReplicas,
   // Free memory without the state that they own now, which is equal for all.
   std::vector<double> left(devices.size());
   for (size_t d = 0; d < devices.size(); ++d) {
-    if (times->devices[d].memory.peakLiveBytes > 0 && devices[d].capacity() == 0)
+    const uint64_t used = equal->memory[d] - equal->fragmentationDivisor[d];
+    if (used > 0 && devices[d].capacity() == 0)
       return; // memory is unlimited
-    left[d] = static_cast<double>(devices[d].capacity()) -
-              static_cast<double>(times->devices[d].memory.peakLiveBytes);
+    left[d] = static_cast<double>(devices[d].capacity()) - static_cast<double>(used);
   }
   for (const auto &[set, members] : sets)
     for (uint32_t g : members)
@@ -202,17 +233,32 @@ void StrategySimulator::ownByMemory(const Strategy &strategy, bool withReplicas,
 }
 
 const StrategySimulator::Result &StrategySimulator::run(const Strategy &strategy) {
+  MemoKey key;
+  addStrategy(memoryOptimizationsOf(problem, strategy), strategy, key);
+  if (const Result *known = simulated.find(key))
+    return *known;
+  return simulated.keep(key, simulate(strategy));
+}
+
+StrategySimulator::Result StrategySimulator::simulate(const Strategy &strategy) {
+  const Result *equal = withEqualShares(strategy);
   replicas.find(strategy);
   assignCells(strategy, /*withReplicas=*/false, reused);
-  ownByMemory(strategy, /*withReplicas=*/false, reused);
-  const zorse::Result<step::StepTimes> times = time(reused, /*withReplicas=*/false);
+  ownByMemory(equal, /*withReplicas=*/false, reused);
+  const zorse::Result<step::StepTimes> times = time(reused);
+  Result result;
+  const size_t devices = problem.cluster.devices.size();
+  result.memory.resize(devices);
+  result.fragmentationDivisor.resize(devices);
+  result.busy.resize(devices);
   result.ran = !times.failed();
-  result.shortfallBytes = 0;
   if (!result.ran)
     return result;
   result.step = times->stepTime;
   result.tasks = times->numInstructions;
-  for (size_t d = 0; d < result.memory.size(); ++d) {
+  result.work = times->listed + (equal ? equal->work : 0);
+  std::vector<uint64_t> host(devices); // bytes in the memory of each device's host
+  for (size_t d = 0; d < devices; ++d) {
     const step::DeviceUse &device = times->devices[d];
     host[d] = device.memory.host;
     result.fragmentationDivisor[d] =
@@ -228,8 +274,9 @@ const StrategySimulator::Result &StrategySimulator::run(const Strategy &strategy
 }
 
 step::Plan StrategySimulator::plan(const Strategy &strategy) {
+  const Result *equal = withEqualShares(strategy);
   step::Plan plan = reused;
   assignCells(strategy, /*withReplicas=*/true, plan);
-  ownByMemory(strategy, /*withReplicas=*/true, plan);
+  ownByMemory(equal, /*withReplicas=*/true, plan);
   return plan;
 }

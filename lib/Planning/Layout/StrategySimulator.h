@@ -2,6 +2,7 @@
 // are simulated once. Internal to Planning.
 #pragma once
 
+#include "Memo.h"
 #include "Replicas.h"
 
 #include "zorse/Planning/Strategy.h"
@@ -11,8 +12,8 @@
 
 namespace zorse::planning {
 
-/// Times strategies of one problem and caches the data that they share. Not thread-safe: one per
-/// thread.
+/// Times strategies of one problem, remembers their results and caches the data that they share.
+/// Not thread-safe: one per thread.
 class StrategySimulator {
 public:
   /// Placed buffers usually leave gaps of 1/kGaps of the activations.
@@ -32,16 +33,20 @@ public:
     std::vector<uint64_t> fragmentationDivisor; ///< per device: bytes included in `memory` for gaps
     std::vector<double> busy;                   ///< per device: seconds of compute
     uint32_t tasks = 0;                         ///< number of instructions of the simulated list
+    uint64_t work = 0; ///< those of all lists that were made for it, also if it is remembered
   };
+  /// Simulates a strategy, unless it was simulated before.
   const Result &run(const Strategy &strategy);
 
   /// Returns the strategy's plan with all pipelines.
   step::Plan plan(const Strategy &strategy);
 
 private:
+  Result simulate(const Strategy &strategy);
   void assignCells(const Strategy &strategy, bool withReplicas, step::Plan &plan) const;
-  zorse::Result<step::StepTimes> time(const step::Plan &plan, bool withReplicas);
-  void ownByMemory(const Strategy &strategy, bool withReplicas, step::Plan &plan);
+  zorse::Result<step::StepTimes> time(const step::Plan &plan) const;
+  const Result *withEqualShares(const Strategy &strategy);
+  void ownByMemory(const Result *equal, bool withReplicas, step::Plan &plan) const;
 
   const Problem &problem;
   const uint64_t fragmentationDivisor;
@@ -49,8 +54,7 @@ private:
   std::shared_ptr<step::LoweringTables> tables;
   ReplicaFinder replicas;
   step::Plan reused; ///< plan to reuse, because devices and links are equal for all strategies
-  std::vector<uint64_t> host; ///< per device: bytes in its host's memory
-  Result result;
+  Memo<Result> simulated;
 };
 
 } // namespace zorse::planning

@@ -90,6 +90,13 @@ double SearchContext::missingMemory(const std::vector<uint64_t> &memory) const {
   return missing;
 }
 
+bool SearchContext::isHopeless(const Candidate &candidate) const {
+  double memory = 0;
+  for (uint32_t d : devices)
+    memory += static_cast<double>(problem.cluster.devices[d].capacity());
+  return static_cast<double>(candidate.shortfallBytes) > memory / 10;
+}
+
 double zorse::planning::scoreOf(const Problem &problem, const SearchOptions &options,
                                 const Strategy &strategy, double step, double missing) {
   double value = step, penalty = missing > 0 ? 1.02 + 2 * missing : 1;
@@ -110,7 +117,7 @@ void SearchContext::evaluate(size_t worker, Candidate &candidate) {
   const StrategySimulator::Result &result = simulator(worker).run(candidate.strategy);
   candidate.step = result.ran ? result.step : INFINITY;
   candidate.shortfallBytes = result.shortfallBytes;
-  candidate.tasks = result.tasks;
+  candidate.work = result.work;
   if (fractionalModel)
     candidate.busy.assign(result.busy.begin(), result.busy.end());
   candidate.score = result.ran

@@ -56,8 +56,8 @@ struct Candidate {
   double step = 0;     ///< simulated seconds of the step
   double score = 0; ///< objective: seconds or price per sample, with a penalty for missing memory
                     ///< and throughput
-  uint64_t shortfallBytes = 0; ///< bytes
-  uint32_t tasks = 0;
+  uint64_t shortfallBytes = 0;  ///< bytes
+  uint64_t work = 0;            ///< StrategySimulator::Result::work
   Move move = Move::Units;      ///< the move that created it
   std::vector<float> busy = {}; ///< per device: seconds of compute; only if stages may share units
   uint64_t id = 0;              ///< creation order of candidates; breaks ties
@@ -112,6 +112,9 @@ public:
   }
   /// Returns the missing memory as a share of the devices' memory, summed.
   double missingMemory(const std::vector<uint64_t> &memory) const;
+  /// Whether more than a tenth of the usable devices' memory is missing. Moves will not find a plan
+  /// that fits.
+  bool isHopeless(const Candidate &candidate) const;
   uint32_t tried() const { return triedCount; }
   void count(uint32_t simulated) { triedCount += simulated; }
   AdaptiveMoveSelection moves;
@@ -159,6 +162,9 @@ void addWhole(SearchContext &context, std::vector<Candidate> &solutions);
 /// Adds the best estimates for subsets of the devices `of`, `each` for every subset.
 void addSubclusterSolutions(SearchContext &context, const std::vector<uint32_t> &of, size_t maxSets,
                             size_t each, std::vector<Candidate> &solutions);
+
+/// Adds plans that repeat the best plan of a fraction of the devices, if nodes are equal.
+void addSymmetricCopies(SearchContext &context, std::vector<Candidate> &pool);
 
 /// Returns one pipeline with this number of stages, and devices and units in proportion to speed,
 /// without regard to memory. If no seed fits, moves start there, or it shows the missing memory.
@@ -218,13 +224,16 @@ Result<SearchResult> selectBest(SearchContext &context, const std::vector<Candid
 std::vector<MemoryOptimization> memoryOptimizationCandidates();
 /// Returns the best plan with memory optimizations, on as few devices as necessary, with the
 /// devices in the order of `problem`. Returns nullopt if none fits, or if none scores below
-/// `toBeat`.
-std::optional<SearchResult>
-searchWithMemoryOptimizations(const Problem &problem, const SearchOptions &options, double toBeat);
+/// `toBeat`. \param start  the best strategy without them, or the closest one
+std::optional<SearchResult> searchWithMemoryOptimizations(const Problem &problem,
+                                                          const SearchOptions &options,
+                                                          double toBeat, const Strategy &start);
 /// Returns the best plan with parameters gathered by phase. It remains possible if even one stage's
 /// parameters and gradients exceed its devices' memory. Returns nullopt if none fits.
+/// \param briefly  only finds out whether one fits
 std::optional<SearchResult> searchReshardAfterForward(const Problem &problem,
-                                                      const SearchOptions &options);
+                                                      const SearchOptions &options,
+                                                      bool briefly = false);
 /// Runs one search with the memory optimizations of the problem only.
 Result<SearchResult> searchInOrder(const Problem &problem, const SearchOptions &options);
 /// Returns the score of the best plan of a short search that fits and meets the limits; nullopt if

@@ -251,23 +251,38 @@ Problem CanonicalProblem::on(const Problem &problem) const {
           problem.overlapCommunication};
 }
 
-Strategy CanonicalProblem::restore(Strategy strategy) const {
+/// Replaces the devices of a strategy. \param newDevice  by device
+static Strategy withDevices(Strategy strategy, const std::vector<uint32_t> &newDevice) {
   for (Pipeline &pipeline : strategy.pipelines)
     for (Stage &stage : pipeline.stages)
       for (step::StageDevice &member : stage.members)
-        member.device = original[member.device];
+        member.device = newDevice[member.device];
   auto &others = strategy.memoryOptimizations.overrides;
   for (auto &other : others)
-    other.first = original[other.first];
+    other.first = newDevice[other.first];
   std::sort(others.begin(), others.end(),
             [](const auto &a, const auto &b) { return a.first < b.first; });
   return strategy;
 }
 
-std::vector<uint32_t> CanonicalProblem::translate(const std::vector<uint32_t> &devices) const {
-  std::vector<uint32_t> place(original.size()), out;
+Strategy CanonicalProblem::restore(Strategy strategy) const {
+  return withDevices(std::move(strategy), original);
+}
+
+std::vector<uint32_t> CanonicalProblem::places() const {
+  std::vector<uint32_t> place(original.size());
   for (uint32_t d = 0; d < original.size(); ++d)
     place[original[d]] = d;
+  return place;
+}
+
+Strategy CanonicalProblem::translate(Strategy strategy) const {
+  return withDevices(std::move(strategy), places());
+}
+
+std::vector<uint32_t> CanonicalProblem::translate(const std::vector<uint32_t> &devices) const {
+  const std::vector<uint32_t> place = places();
+  std::vector<uint32_t> out;
   for (uint32_t d : devices)
     out.push_back(place[d]);
   return out;

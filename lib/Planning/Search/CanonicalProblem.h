@@ -26,8 +26,13 @@ struct CanonicalProblem {
   Problem on(const Problem &problem) const;
   /// Converts a strategy of devices of `cluster` to the problem's devices.
   Strategy restore(Strategy strategy) const;
+  /// Converts a strategy of the problem's devices to devices of `cluster`.
+  Strategy translate(Strategy strategy) const;
   /// Converts indices of the problem's devices to those of `cluster`.
   std::vector<uint32_t> translate(const std::vector<uint32_t> &devices) const;
+
+private:
+  std::vector<uint32_t> places() const; ///< by device of the problem: its index in `cluster`
 };
 
 } // namespace zorse::planning

@@ -61,8 +61,6 @@ struct SearchStart {
 class LocalSearch {
 public:
   LocalSearch(SearchContext &context, std::vector<Candidate> &pool) : context(context), pool(pool) {
-    for (uint32_t d : context.devices)
-      memory += static_cast<double>(context.problem.cluster.devices[d].capacity());
     std::vector<std::string> structures;
     for (const Candidate &candidate : pool) {
       if (starts.size() >= max || !(candidate.score < INFINITY))
@@ -84,8 +82,8 @@ public:
       const double progress = static_cast<double>(context.tried() - begin) / budget;
       if (progress > 0.1 &&
           std::all_of(starts.begin(), starts.end(),
-                      [&](const SearchStart &start) { return isHopeless(start.best); }))
-        break; // missing more than 10 % of all memory: moves will not find a plan that fits
+                      [&](const SearchStart &start) { return context.isHopeless(start.best); }))
+        break;
       giveUpWorst(progress);
       makeMoves(round);
       if (moved.empty()) {
@@ -106,10 +104,6 @@ public:
   }
 
 private:
-  bool isHopeless(const Candidate &c) const {
-    return static_cast<double>(c.shortfallBytes) > memory / 10;
-  }
-
   bool asAsked(const Candidate &c) const {
     return context.options.stages == 0 ||
            std::all_of(
@@ -181,7 +175,6 @@ private:
   const uint32_t begin = context.tried(), budget = context.budget - begin;
   const SearchEffort effort = context.effort();
   const size_t max = effort.walksFor(budget);
-  double memory = 0; ///< sum over all devices
   std::vector<SearchStart> starts;
   std::vector<Candidate> moved; ///< candidates of this round
   std::vector<size_t> islandOf; ///< island of each of them

@@ -73,7 +73,8 @@ std::string optimizationThatFits(const Problem &problem, const SearchOptions &op
     }
     eased.memoryOptimizations = {};
     if (SearchEffort::forDevices(cluster.devices.size()).triesPhases)
-      if (const std::optional<SearchResult> found = searchReshardAfterForward(eased, options)) {
+      if (const std::optional<SearchResult> found =
+              searchReshardAfterForward(eased, options, /*briefly=*/true)) {
         const std::string rest = show(found->strategy.memoryOptimizations.defaultOptimization);
         return "parameters gathered by phase" + (rest.empty() ? "" : ", " + rest);
       }

@@ -76,7 +76,7 @@ void dropUnneededOptimizations(const Problem &problem, size_t maxStages, SearchR
 
 std::optional<SearchResult>
 zorse::planning::searchWithMemoryOptimizations(const Problem &problem, const SearchOptions &options,
-                                               double toBeat) {
+                                               double toBeat, const Strategy &start) {
   std::vector<std::pair<double, MemoryOptimizations>> found;
   for (const MemoryOptimization &optimization : memoryOptimizationCandidates()) {
     Problem eased = problem;
@@ -90,7 +90,9 @@ zorse::planning::searchWithMemoryOptimizations(const Problem &problem, const Sea
                                                      // do not fit
     Problem eased = problem;
     eased.memoryOptimizations = optimizations;
-    Result<SearchResult> result = searchInOrder(eased, options);
+    SearchOptions further = options;
+    further.starts.push_back(start);
+    Result<SearchResult> result = searchInOrder(eased, further);
     if (result.failed())
       continue;
     if (scoreOf(eased, options, result->strategy, result->evaluation.step, 0) >= toBeat)

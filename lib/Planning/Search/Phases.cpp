@@ -34,17 +34,17 @@ std::set<size_t> steps(size_t max) {
   return list;
 }
 
-/// Simulates the first of these until `maxTasks` tasks have been listed.
-void simulateSome(SearchContext &context, std::vector<Candidate> tried, double maxTasks,
+/// Simulates the first of these until `maxWork` instructions have been listed.
+void simulateSome(SearchContext &context, std::vector<Candidate> tried, double maxWork,
                   std::vector<Candidate> &pool) {
   const size_t atOnce = context.effort().phasesAtOnce;
-  for (size_t begin = 0; begin < tried.size() && maxTasks > 0; begin += atOnce) {
+  for (size_t begin = 0; begin < tried.size() && maxWork > 0; begin += atOnce) {
     std::vector<Candidate> batch(tried.begin() + static_cast<long>(begin),
                                  tried.begin() +
                                      static_cast<long>(std::min(tried.size(), begin + atOnce)));
     context.simulate(batch);
     for (Candidate &candidate : batch) {
-      maxTasks -= 2.0 * candidate.tasks;
+      maxWork -= double(candidate.work);
       pool.push_back(std::move(candidate));
     }
   }
@@ -53,8 +53,9 @@ void simulateSome(SearchContext &context, std::vector<Candidate> tried, double m
 
 } // namespace
 
-std::optional<SearchResult>
-zorse::planning::searchReshardAfterForward(const Problem &problem, const SearchOptions &options) {
+std::optional<SearchResult> zorse::planning::searchReshardAfterForward(const Problem &problem,
+                                                                       const SearchOptions &options,
+                                                                       bool briefly) {
   if (options.pipelines > 1)
     return std::nullopt; // these plans have one pipeline
   Problem phased = problem;
@@ -86,8 +87,8 @@ zorse::planning::searchReshardAfterForward(const Problem &problem, const SearchO
   std::sort(grid.begin(), grid.end(), [](const Candidate &a, const Candidate &b) {
     return SplitMix64(a.id).next() < SplitMix64(b.id).next();
   });
-  simulateSome(context, std::move(grid), effort.phaseTasks, pool);
-  for (size_t i = 0; i < std::min(pool.size(), effort.phasesRefined); ++i)
+  simulateSome(context, std::move(grid), briefly ? effort.phaseHintWork : effort.phaseWork, pool);
+  for (size_t i = 0; !briefly && i < std::min(pool.size(), effort.phasesRefined); ++i)
     for (size_t r = 0; r < rowChoices; ++r) {
       Candidate candidate = pool[i];
       for (Pipeline &pipeline : candidate.strategy.pipelines)
@@ -97,12 +98,12 @@ zorse::planning::searchReshardAfterForward(const Problem &problem, const SearchO
       candidate.id = context.nextId();
       varied.push_back(std::move(candidate));
     }
-  simulateSome(context, std::move(varied), effort.phaseRowTasks, pool);
-  if (effort.descentTasks > 0 && !pool.empty())
+  simulateSome(context, std::move(varied), effort.phaseRowWork, pool);
+  if (effort.descentWork > 0 && !pool.empty() && !briefly)
     hillClimb(context, pool,
-              static_cast<uint32_t>(
-                  std::min(effort.phaseDescents,
-                           effort.phaseDescentTasks / (2.0 * std::max(pool.front().tasks, 1u)))));
+              static_cast<uint32_t>(std::min(
+                  effort.phaseDescents,
+                  effort.phaseDescentWork / double(std::max<uint64_t>(pool.front().work, 1)))));
   pool.erase(std::remove_if(pool.begin(), pool.end(),
                             [](const Candidate &c) { return c.shortfallBytes > 0; }),
              pool.end());

@@ -21,37 +21,11 @@ using namespace zorse::planning;
 
 namespace {
 
-double tasksOf(const Strategy &strategy) {
-  double tasks = 0;
-  for (const Pipeline &pipeline : strategy.pipelines)
-    for (const Stage &stage : pipeline.stages)
-      for (const step::StageDevice &member : stage.members) {
-        const int64_t cells = (member.samples + member.microBatchSize - 1) / member.microBatchSize;
-        tasks += 5.0 * static_cast<double>(cells);
-      }
-  return std::max(tasks, 1.0);
-}
-
-/// Number of tasks that the timer simulates; replicas are simulated once.
-double simulatedTasksOf(const Problem &problem, const Strategy &strategy) {
-  ReplicaFinder replicas(problem);
-  replicas.find(strategy);
-  Strategy simulated;
-  for (size_t p = 0; p < strategy.pipelines.size(); ++p)
-    if (!replicas.isReplica(p))
-      simulated.pipelines.push_back(strategy.pipelines[p]);
-  return tasksOf(simulated);
-}
-
 /// Number of simulations of descents, in addition to the budget of the moves.
-uint32_t descents(const SearchContext &context, const Strategy &strategy) {
-  const double lists = context.problem.memoryOptimizations.defaultOptimization.activations ==
-                               step::Activations::Offload
-                           ? 3
-                           : 1; // three lists: two iterations, and one of many copies
+uint32_t descents(const SearchContext &context, const Candidate &best) {
   const SearchEffort effort = context.effort();
-  return static_cast<uint32_t>(
-      std::min<double>(effort.maxDescents, effort.descentTasks / (lists * tasksOf(strategy))));
+  return static_cast<uint32_t>(std::min<double>(
+      effort.maxDescents, effort.descentWork / double(std::max<uint64_t>(best.work, 1))));
 }
 
 Status checkOptions(const SearchContext &context) {
@@ -144,6 +118,11 @@ std::vector<Candidate> firstCandidates(SearchContext &context,
     }
   for (Candidate &candidate : pool)
     candidate.strategy.schedule = schedule;
+  addSymmetricCopies(context, pool);
+  for (const Strategy &start : options.starts) {
+    pool.emplace_back().strategy = start;
+    pool.back().id = context.nextId();
+  }
   return pool;
 }
 
@@ -209,30 +188,36 @@ static void tryWithout(SearchContext &context, const std::vector<step::Schedule>
 }
 
 /// Returns the number of candidates to simulate.
-/// \param tasks  of the simulation of one candidate
-static uint32_t budgetOf(const SearchOptions &options, const SearchEffort &effort, double tasks) {
+/// \param work  of the simulation of one candidate
+static uint32_t budgetOf(const SearchOptions &options, const SearchEffort &effort, uint64_t work) {
   constexpr uint32_t kRanking = 300, kPart = 4;
-  const uint32_t bySize = effort.budgetFor(tasks);
+  const uint32_t bySize = effort.budgetFor(double(std::max<uint64_t>(work, 1)));
   const uint32_t whole = options.candidates ? options.candidates : bySize;
   return options.ranks ? std::min({whole, kRanking, bySize / kPart + 1}) : whole;
 }
 
+/// Returns the work of simulating one candidate: the best estimate.
+static uint64_t workOfOne(SearchContext &context, const std::vector<Candidate> &solutions,
+                          const step::Schedule &schedule) {
+  if (solutions.empty())
+    return 1000;
+  Strategy strategy = solutions.front().strategy;
+  strategy.schedule = schedule;
+  return context.simulator(0).run(strategy).work;
+}
+
 /// Runs a search that starts with the devices `first` of all usable ones.
 static Result<SearchResult> searchFrom(SearchContext &context, const std::vector<uint32_t> &first) {
-  const Problem &problem = context.problem;
   const SearchOptions &options = context.options;
   const std::vector<uint32_t> all = context.devices;
   context.devices = first;
   const SearchEffort effort = context.effort();
   std::vector<Candidate> solutions = makeInitialSolutions(context);
   keepAsAsked(options, solutions);
-  const double tasks = solutions.empty() ? 1e3
-                                         : simulatedTasksOf(problem, solutions.front().strategy);
-  context.budget = budgetOf(options, effort, tasks);
-
   std::vector<step::Schedule> schedules = scheduleChoices(context, effort.everySchedule);
   if (schedules.empty())
     return userError("no schedule is left to choose from: this model's backward cannot be split");
+  context.budget = budgetOf(options, effort, workOfOne(context, solutions, schedules.front()));
   std::vector<Candidate> pool = firstCandidates(context, solutions, schedules.front());
   if (pool.empty())
     return userError(nothingFound(options));
@@ -253,11 +238,14 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   tryWithout(context, schedules, pool);
   context.devices = all;
   refine(context, pool);
-  if (context.effort().descentTasks > 0)
+  const bool hopeless = std::all_of(pool.begin(), pool.end(), [&](const Candidate &candidate) {
+    return context.isHopeless(candidate);
+  });
+  if (context.effort().descentWork > 0 && !hopeless)
     hillClimb(context, pool,
               options.candidates || options.ranks
                   ? context.budget - std::min(context.budget, context.tried())
-                  : descents(context, pool.front().strategy));
+                  : descents(context, pool.front()));
 
   if (alone)
     pool.push_back(*alone);
@@ -285,6 +273,8 @@ Result<SearchResult> zorse::planning::searchPlan(const Problem &problem,
   const CanonicalProblem canonical = CanonicalProblem::make(problem);
   SearchOptions translated = options;
   translated.excluded = canonical.translate(options.excluded);
+  for (Strategy &start : translated.starts)
+    start = canonical.translate(std::move(start));
   Result<SearchResult> result = searchParts(canonical.on(problem), translated);
   if (result.failed() || std::is_sorted(canonical.original.begin(), canonical.original.end()))
     return result;

@@ -14,9 +14,9 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
   effort.everyRow = few && samples <= 16;
   effort.small = few && samples <= 16 && units <= 10;
   effort.everyTile = few && units * samples <= 16;
-  // Planning must take about 1 s for 512 devices and 10 s for 4,096 (claim planning_is_quick). Most
-  // of that time is not counted here.
-  effort.tasks = n <= 16 ? 8e7 : n <= 256 ? 4e7 : 6e5 * static_cast<double>(n) / 512;
+  // Planning must take about 3 s for 16 devices, 1 s for 512 and 10 s for 4,096 (claim
+  // planning_is_quick). For many devices, most of that time is not counted here.
+  effort.work = n <= 16 ? 8e6 : n <= 64 ? 3e7 : n <= 256 ? 8e6 : 6e5 * static_cast<double>(n) / 512;
   effort.boundaryVariants = n >= 2 && n <= 256 ? 4 : 1;
   effort.everySchedule = n <= 16;
 
@@ -34,11 +34,13 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
                                  : Assumptions::Few;
   effort.seedsInParts = n <= 32 ? SIZE_MAX : n <= 64 ? 6 : 0;
 
-  effort.subclusters = n <= 64 ? 48 : n <= 256 ? 16 : 2;
+  effort.subclusters = n <= 16 ? 48 : n <= 64 ? 24 : n <= 256 ? 16 : 2;
   effort.laterSubclusters = (effort.subclusters + 1) / 2;
   effort.seedsOfEach = n <= 256 ? 2 : 1;
   effort.lessOne = n <= 16;
   effort.wholeStages = n <= 64;
+
+  effort.copiedTries = n > 512 ? 1 : 0;
 
   effort.minInitialSolutions = n <= 1024 ? 8 : 6;
   effort.minLeaders = n <= 1024 ? 2 : 1;
@@ -47,7 +49,7 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
   effort.adaptsMoves = n > 16;
   effort.wholeGroups = n <= 48 ? 25 : 60;
 
-  effort.descentTasks = n <= 16 ? 1.2e7 : n <= 64 ? 4e7 : 0;
+  effort.descentWork = effort.small ? 1.2e7 : n <= 16 ? 3.6e6 : n <= 64 ? 3e7 : 0;
   effort.maxDescents = effort.small ? 40000 : 20000;
   effort.bestNeighbour = n <= 16;
   effort.descentPatience = effort.small ? 12 : 3;
@@ -64,15 +66,16 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
   effort.relievedStages = n <= 64 ? 0 : 32;
   effort.pricedParts = n <= 256 ? 24 : 8;
 
-  effort.shortPieces = n <= 32;
+  effort.shortInitialSolutions = n <= 16 ? 24 : 6;
+  effort.shortPieces = n <= 16;
   effort.addedDevices = n <= 1024 ? std::min<size_t>(4 * n, 256) : 0;
   effort.triesPhases = n <= 16;
   return effort;
 }
 
-uint32_t SearchEffort::budgetFor(double tasksOfOne) const {
-  return static_cast<uint32_t>(std::clamp(tasks / tasksOfOne, static_cast<double>(minBudget),
-                                          static_cast<double>(maxBudget)));
+uint32_t SearchEffort::budgetFor(double workOfOne) const {
+  return static_cast<uint32_t>(
+      std::clamp(work / workOfOne, static_cast<double>(minBudget), static_cast<double>(maxBudget)));
 }
 
 size_t SearchEffort::walksFor(uint32_t simulations) const {

@@ -19,8 +19,9 @@ struct SearchEffort {
   bool everyTile; ///< up to 16 unit x sample pairs: descents try different paths of samples through
                   ///< the same devices
 
-  // Budget, in simulated strategies.
-  double tasks; ///< default sum over all strategies; 3e6 take at most half a second on two cores
+  // Budget. Work is counted in instructions of simulated lists, so that a seed gives the same plan
+  // on any machine; a core simulates about 4 million a second.
+  double work;                               ///< of walks, summed over all strategies
   uint32_t minBudget = 16, maxBudget = 6000; ///< independent of the size of a strategy
   uint32_t seedsPart = 4,
            laterPart = 8;   ///< 1/seedsPart of the budget is for the first seeds, 1/laterPart for
@@ -58,6 +59,10 @@ struct SearchEffort {
   bool lessOne;                         ///< also subsets without one device of a class
   bool wholeStages;                     ///< also all devices of a subset as one stage
 
+  // Symmetric copies (SymmetricCopies.cpp): devices of a copy, and numbers of copies that are
+  // tried.
+  size_t copiedMin = 128, copiedMax = 512, copiedTries;
+
   // First simulations (Search.cpp).
   size_t singles = 64;                ///< single devices and row counts
   size_t minInitialSolutions;         ///< independent of the budget
@@ -75,18 +80,18 @@ struct SearchEffort {
   int wholeGroups;  ///< percentage of group moves that move all devices of a node and class
 
   // Descents (IteratedLocalSearch.cpp, Neighborhood.cpp).
-  double descentTasks; ///< simulated by descents in addition to the budget; 0: no descents, because
-                       ///< each strategy has too many tasks
-  uint32_t maxDescents;       ///< strategies
-  bool bestNeighbour;         ///< use the best of all small changes instead of the first better one
-  size_t hillClimbStarts = 8; ///< from strategies of whole units of different structure
-  size_t sharingStarts = 4;   ///< from strategies that share units
-  size_t stagesStarts = 4;    ///< from strategies with other numbers of stages
-  size_t keptStarts = 4;      ///< after the first round
-  uint64_t kicks = 4;         ///< random moves with a descent after each, per walk and round
-  size_t descentPatience;     ///< rounds without a better plan
-  size_t dividedMax = 6;      ///< maximum devices of a stage that is split in all 62 ways
-  size_t maxPipelines = 3;    ///< also after one device became a separate pipeline
+  double descentWork;   ///< of descents, in addition to the budget; 0: no descents, because each
+                        ///< strategy has too many instructions
+  uint32_t maxDescents; ///< strategies
+  bool bestNeighbour;   ///< use the best of all small changes instead of the first better one
+  size_t hillClimbStarts = 8;     ///< from strategies of whole units of different structure
+  size_t sharingStarts = 4;       ///< from strategies that share units
+  size_t stagesStarts = 4;        ///< from strategies with other numbers of stages
+  size_t keptStarts = 4;          ///< after the first round
+  uint64_t kicks = 4;             ///< random moves with a descent after each, per walk and round
+  size_t descentPatience;         ///< rounds without a better plan
+  size_t dividedMax = 6;          ///< maximum devices of a stage that is split in all 62 ways
+  size_t maxPipelines = 3;        ///< also after one device became a separate pipeline
   bool deviceMemoryOptimizations; ///< memory optimizations may differ by device
 
   // Judgement (SelectBest.cpp).
@@ -105,9 +110,8 @@ struct SearchEffort {
   bool easesMemory;      ///< also if a plan fits without them
   size_t relievedStages; ///< stages that are tried without memory optimizations if there are no
                          ///< descents
-  double phaseTasks = 1e7, phaseRowTasks = 4e6,
-         phaseDescentTasks = 1e7; ///< listed twice, with copies to hosts: about 15 seconds on two
-                                  ///< cores
+  double phaseWork = 3e6, phaseRowWork = 1.2e6, phaseDescentWork = 3e6;
+  double phaseHintWork = 6e5; ///< to find out whether any plan fits
   size_t phasesRefined = 12,
          phasesAtOnce = 16;    ///< candidates with varied rows; simulations between checks of the
                                ///< budget
@@ -123,18 +127,18 @@ struct SearchEffort {
   size_t pricedFew = 2;   ///< maximum devices of these
 
   // If nothing fits (MemoryHints.cpp).
-  size_t shortInitialSolutions = 24; ///< of a short search
-  bool shortPieces;                  ///< short searches also split nodes
-  size_t addedDevices; ///< the message suggests up to this number of additional devices
-  bool triesPhases;    ///< the message states whether parameters gathered by phase would fit
+  size_t shortInitialSolutions; ///< of a short search
+  bool shortPieces;             ///< short searches also split nodes
+  size_t addedDevices;          ///< the message suggests up to this number of additional devices
+  bool triesPhases; ///< the message states whether parameters gathered by phase would fit
 
   /// \param units, samples  of the problem; default: many
   static SearchEffort forDevices(size_t devices, int64_t units = 1 << 20,
                                  int64_t samples = 1 << 20);
 
-  /// Returns the number of strategies that the budget allows. \param tasksOfOne  tasks of one
+  /// Returns the number of strategies that the budget allows. \param workOfOne  work of one
   /// strategy
-  uint32_t budgetFor(double tasksOfOne) const;
+  uint32_t budgetFor(double workOfOne) const;
   /// Returns the number of parallel walks: fewer for fewer simulations, so that each has enough.
   size_t walksFor(uint32_t simulations) const;
 

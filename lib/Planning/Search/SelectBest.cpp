@@ -79,7 +79,7 @@ public:
       return userError("no plan was found" + (refusal.empty() ? "" : ": " + refusal));
     if (options.memoryOptimizations && !problem.memoryOptimizations.any())
       if (std::optional<SearchResult> eased =
-              searchWithMemoryOptimizations(problem, options, INFINITY)) {
+              searchWithMemoryOptimizations(problem, options, INFINITY, closest->strategy)) {
         const uint32_t tried = result.tried;
         result = std::move(*eased);
         result.tried += tried;
@@ -184,8 +184,8 @@ private:
   void easeMemory() {
     if (options.memoryOptimizations && !problem.memoryOptimizations.any() && effort.easesMemory &&
         memoryBinds(problem, result.evaluation))
-      if (std::optional<SearchResult> eased =
-              searchWithMemoryOptimizations(problem, options, bestScore * kWorth)) {
+      if (std::optional<SearchResult> eased = searchWithMemoryOptimizations(
+              problem, options, bestScore * kWorth, result.strategy)) {
         eased->tried += result.tried;
         eased->price = context.price(eased->strategy);
         result = std::move(*eased);

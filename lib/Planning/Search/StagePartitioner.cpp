@@ -390,14 +390,8 @@ void StagePartitioner::read(const std::vector<DeviceSet> &deviceSets,
   partition.time = std::max(slowest, options.minTime);
 }
 
-Partition StagePartitioner::solve(const std::vector<DeviceSet> &deviceSets,
-                                  const PartitionOptions &options) {
-  Partition partition;
+void StagePartitioner::describe(const std::vector<DeviceSet> &deviceSets) {
   const size_t n = deviceSets.size(), classes = model.deviceTypes();
-  const int32_t units = model.units();
-  if (n == 0 || units == 0)
-    return partition;
-  const size_t stride = static_cast<size_t>(units) + 1;
   linkBandwidth.assign(n, 0);
   linkLatency.assign(n, 0);
   for (size_t i = 1; i < n; ++i) {
@@ -428,6 +422,12 @@ Partition StagePartitioner::solve(const std::vector<DeviceSet> &deviceSets,
     for (uint32_t d : deviceSets[i].devices)
       prefixCounts[(i + 1) * classes + model.deviceTypeOf(d)] += 1;
   }
+}
+
+void StagePartitioner::findMinSeconds(const PartitionOptions &options) {
+  const uint32_t classes = model.deviceTypes();
+  const int32_t units = model.units();
+  const size_t stride = static_cast<size_t>(units) + 1;
   minSeconds.assign(classes * stride, 0);
   for (uint32_t c = 0; c < classes; ++c)
     for (int32_t u = 0; u < units; ++u) {
@@ -437,6 +437,49 @@ Partition StagePartitioner::solve(const std::vector<DeviceSet> &deviceSets,
       minSeconds[c * stride + static_cast<size_t>(u) + 1] =
           minSeconds[c * stride + static_cast<size_t>(u)] + min;
     }
+}
+
+void StagePartitioner::addProblem(const std::vector<DeviceSet> &deviceSets,
+                                  const PartitionOptions &options) {
+  const auto &topology = model.problem.cluster.topology;
+  key.clear();
+  key.add(options.samples).add(options.replicas).add(options.maxDeviceSets);
+  key.add(options.mayLeaveOut).add(options.split).add(options.waits).add(options.rough);
+  key.add(options.lateStart).add(options.inFlight).add(options.minTime).add(options.maxTime);
+  key.add(options.maxDevices).add(options.minRows).add(options.maxRows);
+  nodesOfKey.clear();
+  key.add(deviceSets.size());
+  for (size_t i = 0; i < deviceSets.size(); ++i) {
+    key.add(linkBandwidth[i]).add(linkLatency[i]).add(deviceSets[i].devices.size());
+    for (uint32_t d : deviceSets[i].devices) {
+      const uint32_t node = model.nodeOf(d);
+      const auto known = std::find(nodesOfKey.begin(), nodesOfKey.end(), node);
+      key.add(model.deviceTypeOf(d)).add(known - nodesOfKey.begin());
+      if (known != nodesOfKey.end())
+        continue;
+      nodesOfKey.push_back(node);
+      key.add(model.nicBandwidth(node)).add(model.devicesOfNode(node));
+      key.add(model.portBandwidth(node));
+      key.add(topology.nodes(static_cast<int>(node)).nic().per_flow_bandwidth());
+    }
+  }
+}
+
+Partition StagePartitioner::solve(const std::vector<DeviceSet> &deviceSets,
+                                  const PartitionOptions &options) {
+  if (deviceSets.empty() || model.units() == 0)
+    return Partition();
+  describe(deviceSets);
+  addProblem(deviceSets, options);
+  if (const Partition *known = solved.find(key))
+    return *known;
+  return solved.keep(key, partition(deviceSets, options));
+}
+
+Partition StagePartitioner::partition(const std::vector<DeviceSet> &deviceSets,
+                                      const PartitionOptions &options) {
+  Partition partition;
+  findMinSeconds(options);
   // First without the wait for the first sample, then with that of the previous result.
   partition.time = std::max(minTime(deviceSets, options), options.minTime);
   if (!bisect(deviceSets, options, 0, partition.time))

@@ -2,6 +2,7 @@
 // program. Internal to Planning.
 #pragma once
 
+#include "../Layout/Memo.h"
 #include "StageModel.h"
 
 #include <cstdint>
@@ -60,6 +61,7 @@ struct Partition {
 class StagePartitioner {
 public:
   explicit StagePartitioner(const StageModel &model) : model(model) {}
+  /// Partitions, unless the same problem was solved before, on these devices or equal ones.
   Partition solve(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options);
 
 private:
@@ -89,6 +91,13 @@ private:
     double period; ///< seconds per sample
     double late;   ///< seconds that the first stages may wait
   };
+  /// Computes the properties of the atoms: links between them, nodes and classes.
+  void describe(const std::vector<DeviceSet> &deviceSets);
+  /// Fills `minSeconds`.
+  void findMinSeconds(const PartitionOptions &options);
+  /// Writes all that a partition depends on to `key`. Precondition: describe().
+  void addProblem(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options);
+  Partition partition(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options);
   bool reach(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options, double time,
              double latency);
   /// Extends labels by atom i without work.
@@ -125,9 +134,12 @@ private:
       behindIn; ///< devices of that node in atoms in front of i, and in i and behind it
   std::vector<double> prefixCounts; ///< atoms + 1 x classes
   std::vector<double> minSeconds;   ///< classes x units + 1: per sample, at the best allowed row
-                                    ///< count
+                                    ///< count, summed
   mutable std::vector<CellMemory> memories[2]; ///< whole and split backwards: rows x unitBegin x
                                                ///< unitEnd
+  Memo<Partition> solved;
+  MemoKey key;                      ///< of the current problem
+  std::vector<uint32_t> nodesOfKey; ///< in the order of their first devices
 };
 
 } // namespace zorse::planning

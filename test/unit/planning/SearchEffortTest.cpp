@@ -28,8 +28,8 @@ constexpr bool Y = true, N = false;
 
 TEST(SearchEffort, NumbersByDevices) {
   constexpr size_t all = SIZE_MAX;
-  EXPECT_FIELD(tasks, 8e7, 8e7, 8e7, 8e7, 4e7, 4e7, 4e7, 4e7, 6e5, 12e5);
-  EXPECT_FIELD(descentTasks, 1.2e7, 1.2e7, 1.2e7, 1.2e7, 4e7, 4e7, 0, 0, 0, 0);
+  EXPECT_FIELD(work, 8e6, 8e6, 8e6, 8e6, 3e7, 3e7, 8e6, 8e6, 6e5, 12e5);
+  EXPECT_FIELD(descentWork, 3.6e6, 3.6e6, 3.6e6, 3.6e6, 3e7, 3e7, 0, 0, 0, 0);
   EXPECT_FIELD(boundaryVariants, 1, 4, 4, 4, 4, 4, 4, 4, 1, 1);
   EXPECT_FIELD(everySchedule, Y, Y, Y, Y, N, N, N, N, N, N);
 
@@ -49,8 +49,8 @@ TEST(SearchEffort, NumbersByDevices) {
   EXPECT_FIELD(assumptions, both, both, both, both, either, few, few, few, few, few);
   EXPECT_FIELD(seedsInParts, all, all, all, all, all, 6, 0, 0, 0, 0);
 
-  EXPECT_FIELD(subclusters, 48, 48, 48, 48, 48, 48, 16, 16, 2, 2);
-  EXPECT_FIELD(laterSubclusters, 24, 24, 24, 24, 24, 24, 8, 8, 1, 1);
+  EXPECT_FIELD(subclusters, 48, 48, 48, 48, 24, 24, 16, 16, 2, 2);
+  EXPECT_FIELD(laterSubclusters, 24, 24, 24, 24, 12, 12, 8, 8, 1, 1);
   EXPECT_FIELD(seedsOfEach, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1);
   EXPECT_FIELD(lessOne, Y, Y, Y, Y, N, N, N, N, N, N);
   EXPECT_FIELD(wholeStages, Y, Y, Y, Y, Y, Y, N, N, N, N);
@@ -76,7 +76,9 @@ TEST(SearchEffort, NumbersByDevices) {
   EXPECT_FIELD(relievedStages, 0, 0, 0, 0, 0, 0, 32, 32, 32, 32);
   EXPECT_FIELD(pricedParts, 24, 24, 24, 24, 24, 24, 24, 24, 8, 8);
 
-  EXPECT_FIELD(shortPieces, Y, Y, Y, Y, Y, N, N, N, N, N);
+  EXPECT_FIELD(copiedTries, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1);
+  EXPECT_FIELD(shortInitialSolutions, 24, 24, 24, 24, 6, 6, 6, 6, 6, 6);
+  EXPECT_FIELD(shortPieces, Y, Y, Y, Y, N, N, N, N, N, N);
   EXPECT_FIELD(addedDevices, 4, 8, 32, 64, 128, 256, 256, 256, 256, 256);
   EXPECT_FIELD(triesPhases, Y, Y, Y, Y, N, N, N, N, N, N);
 }
@@ -88,18 +90,19 @@ TEST(SearchEffort, Borders) {
   EXPECT_EQ(of(7).patience, 200u);
   EXPECT_TRUE(of(16).bestNeighbour && of(16).triesPhases && !of(16).adaptsMoves);
   EXPECT_FALSE(of(17).bestNeighbour || of(17).triesPhases || !of(17).adaptsMoves);
-  EXPECT_EQ(of(17).tasks, 4e7);
+  EXPECT_EQ(of(17).work, 3e7);
+  EXPECT_EQ(of(65).work, 8e6);
   EXPECT_EQ(of(33).seedsAgain, 16u);
   EXPECT_EQ(of(33).assumptions, SearchEffort::Assumptions::Few);
   EXPECT_EQ(of(48).wholeGroups, 25);
   EXPECT_EQ(of(49).wholeGroups, 60);
-  EXPECT_EQ(of(65).descentTasks, 0);
+  EXPECT_EQ(of(65).descentWork, 0);
   EXPECT_EQ(of(65).subclusters, 16u);
   EXPECT_EQ(of(129).seedOrders, 6u);
   EXPECT_EQ(of(129).seedsAgain, 0u);
   EXPECT_EQ(of(257).boundaryVariants, 1);
   EXPECT_EQ(of(257).judged, 1u);
-  EXPECT_EQ(of(257).tasks, 6e5 * 257 / 512);
+  EXPECT_EQ(of(257).work, 6e5 * 257 / 512);
   EXPECT_EQ(of(1025).minInitialSolutions, 6u);
   EXPECT_EQ(of(1025).minLeaders, 1u);
   EXPECT_EQ(of(1025).addedDevices, 0u);
@@ -120,6 +123,7 @@ TEST(SearchEffort, SmallProblems) {
   EXPECT_TRUE(of(6, 4, 4).everyTile && of(6, 16, 1).everyTile);
   const SearchEffort small = of(6, 10, 16);
   EXPECT_TRUE(small.small);
+  EXPECT_EQ(small.descentWork, 1.2e7);
   EXPECT_EQ(small.maxDescents, 40000u);
   EXPECT_EQ(small.descentPatience, 12u);
   EXPECT_EQ(small.judged, 12u);
@@ -128,34 +132,18 @@ TEST(SearchEffort, SmallProblems) {
 
 TEST(SearchEffort, NumbersOfEveryProblem) {
   const SearchEffort effort = SearchEffort::forDevices(20);
-  const std::array<size_t, 23> sizes = {effort.seedsPart,
-                                        effort.laterPart,
-                                        effort.maxCopies,
-                                        effort.seedsInPieces,
-                                        effort.seedsAgainOfKind,
-                                        effort.singles,
-                                        effort.maxLeaders,
-                                        effort.maxStarts,
-                                        effort.movesAtOnce,
-                                        effort.attempts,
-                                        effort.hillClimbStarts,
-                                        effort.sharingStarts,
-                                        effort.stagesStarts,
-                                        effort.keptStarts,
-                                        effort.kicks,
-                                        effort.dividedMax,
-                                        effort.maxPipelines,
-                                        effort.judgedBesides,
-                                        effort.judgedMore,
-                                        effort.judgeRounds,
-                                        effort.phasesRefined,
-                                        effort.phasesAtOnce,
-                                        effort.shortInitialSolutions};
-  EXPECT_EQ(sizes, (std::array<size_t, 23>{4, 8, 16, 3, 2, 64, 12, 8,  16, 6,  8, 4,
-                                           4, 4, 4,  6, 3, 20, 3,  12, 12, 16, 24}));
+  const std::array<size_t, 22> sizes = {
+      effort.seedsPart,        effort.laterPart,     effort.maxCopies,       effort.seedsInPieces,
+      effort.seedsAgainOfKind, effort.singles,       effort.maxLeaders,      effort.maxStarts,
+      effort.movesAtOnce,      effort.attempts,      effort.hillClimbStarts, effort.sharingStarts,
+      effort.stagesStarts,     effort.keptStarts,    effort.kicks,           effort.dividedMax,
+      effort.maxPipelines,     effort.judgedBesides, effort.judgedMore,      effort.judgeRounds,
+      effort.phasesRefined,    effort.phasesAtOnce};
+  EXPECT_EQ(sizes, (std::array<size_t, 22>{4, 8, 16, 3, 2, 64, 12, 8, 16, 6,  8,
+                                           4, 4, 4,  4, 6, 3,  20, 3, 12, 12, 16}));
   EXPECT_EQ(effort.maxRows, 256);
-  EXPECT_EQ(std::pair(effort.phaseTasks, effort.phaseRowTasks), std::pair(1e7, 4e6));
-  EXPECT_EQ(std::pair(effort.phaseDescentTasks, effort.phaseDescents), std::pair(1e7, 1000.0));
+  EXPECT_EQ(std::pair(effort.phaseWork, effort.phaseRowWork), std::pair(3e6, 1.2e6));
+  EXPECT_EQ(std::pair(effort.phaseDescentWork, effort.phaseDescents), std::pair(3e6, 1000.0));
   EXPECT_EQ(effort.pricedCounted, 65536u);
   EXPECT_EQ(std::pair(effort.pricedSearched, effort.pricedWithin), std::pair(size_t(3), 1.15));
   EXPECT_EQ(std::pair(effort.pricedSmall, effort.pricedFew), std::pair(size_t(4), size_t(2)));
@@ -164,7 +152,7 @@ TEST(SearchEffort, NumbersOfEveryProblem) {
 TEST(SearchEffort, BudgetsAndWalks) {
   const SearchEffort effort = SearchEffort::forDevices(64);
   EXPECT_EQ(effort.budgetFor(1e9), 16u);
-  EXPECT_EQ(effort.budgetFor(4e4), 1000u);
+  EXPECT_EQ(effort.budgetFor(3e4), 1000u);
   EXPECT_EQ(effort.budgetFor(1), 6000u);
   EXPECT_EQ(effort.walksFor(99), 2u);
   EXPECT_EQ(effort.walksFor(100), 4u);

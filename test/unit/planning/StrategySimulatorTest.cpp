@@ -29,14 +29,14 @@ struct Case {
 };
 
 /// Makes a case: unequal devices in nodes of one to four, on one or two sites, with memory for a
-/// part of the model.
-std::unique_ptr<Case> makeCase(std::mt19937 &random, bool tight) {
+/// part of the model. \param width  the hidden size is 4 to 12 times this number
+std::unique_ptr<Case> makeCase(std::mt19937 &random, bool tight, int width = 64) {
   auto made = std::make_unique<Case>();
   auto pick = [&](int low, int high) {
     return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
   };
-  ModelShape shape{"shape", pick(2, 6),        64 * pick(4, 12), 64 * pick(8, 24), 4,
-                   4,       256 * pick(1, 16), 64 * pick(1, 8),  bundle::BF16};
+  ModelShape shape{"shape", pick(2, 6),        width * pick(4, 12), width * pick(8, 24), 4,
+                   4,       256 * pick(1, 16), 64 * pick(1, 8),     bundle::BF16};
   made->summary = *makeSummary(shape);
   int sites = pick(1, 2), nodes = pick(1, 4);
   for (int s = 0; s < sites; ++s)
@@ -223,6 +223,48 @@ TEST(StrategySimulator, IsTheExpansionWhereStagesShareUnits) {
   const int compared = compare(8, trialsOr(60), true);
   std::printf("%d layouts with shared units: the same times and peaks\n", compared);
   EXPECT_GE(compared, trialsOr(60));
+}
+
+/// Simulations lower the updates of a group's state on the host in two ops, the expansion in up to
+/// 32. Peaks are equal, and times nearly.
+TEST(StrategySimulator, JoinsPartsOfUpdatesFromTheHost) {
+  std::mt19937 random(19);
+  int compared = 0;
+  double worst = 0, instructions = 0, all = 0;
+  for (int trial = 0; compared < trialsOr(60) && trial < 1000; ++trial) {
+    auto made = makeCase(random, false, 512);
+    SearchOptions searchOptions;
+    searchOptions.threads = 1;
+    SearchContext context(*made->problem, searchOptions);
+    StrategySimulator simulator(*made->problem);
+    Strategy strategy = randomStrategy(random, context);
+    strategy.memoryOptimizations.defaultOptimization.state =
+        trial % 2 ? StateOffload::AllStates : StateOffload::OptimizerStates;
+    const StrategySimulator::Result &timed = simulator.run(strategy);
+    ReplicaFinder replicas(*made->problem);
+    replicas.find(strategy);
+    if (!replicas.devices().empty() || !timed.ran)
+      continue;
+    step::TimeOptions options;
+    options.costs = &made->problem->costs;
+    options.fragmentationDivisor = StrategySimulator::kFragmentationDivisor;
+    options.tries = 1;
+    const step::StepTimes whole =
+        must(step::timeStep(made->summary, simulator.plan(strategy), options));
+    worst = std::max(worst, std::abs(timed.step / whole.stepTime - 1));
+    EXPECT_NEAR(timed.step / whole.stepTime, 1, 0.03) << trial;
+    instructions += timed.tasks;
+    all += whole.numInstructions;
+    for (size_t d = 0; d < whole.devices.size(); ++d)
+      EXPECT_EQ(timed.memory[d] - timed.fragmentationDivisor[d],
+                whole.devices[d].memory.peakLiveBytes)
+          << trial << ", device " << d;
+    ++compared;
+  }
+  std::printf("%d layouts, step times at most %.2f %% apart, %.2f of the instructions\n", compared,
+              100 * worst, instructions / all);
+  EXPECT_EQ(compared, trialsOr(60));
+  EXPECT_LT(instructions, 0.5 * all);
 }
 
 /// Repeats a case's nodes on its only site. \param shared  the site's fabric is a shared resource
