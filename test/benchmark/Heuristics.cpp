@@ -294,18 +294,20 @@ ZORSE_BETWEEN("_ZN5zorse8planning12Neighborhood5visitENS1_4KindEmRKNS0_9Candidat
     real::visit(neighborhood, kind, worker, candidate);
 }
 
-ZORSE_BETWEEN(
-    "_ZN5zorse8planning29searchWithMemoryOptimizationsERKNS0_7ProblemERKNS0_13SearchOptionsEd",
-    std::optional<SearchResult>, searchWithOptimizations, const Problem &problem,
-    const SearchOptions &options, double toBeat) {
-  return isOmitted(AnyOptimization) ? std::nullopt
-                                    : real::searchWithOptimizations(problem, options, toBeat);
+ZORSE_BETWEEN("_ZN5zorse8planning29searchWithMemoryOptimizationsERKNS0_7ProblemERKNS0_"
+              "13SearchOptionsEdRKNS0_8StrategyE",
+              std::optional<SearchResult>, searchWithOptimizations, const Problem &problem,
+              const SearchOptions &options, double toBeat, const Strategy &start) {
+  return isOmitted(AnyOptimization)
+             ? std::nullopt
+             : real::searchWithOptimizations(problem, options, toBeat, start);
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning25searchReshardAfterForwardERKNS0_7ProblemERKNS0_13SearchOptionsE",
-              std::optional<SearchResult>, searchByPhase, const Problem &problem,
-              const SearchOptions &options) {
-  return isOmitted(Phases) ? std::nullopt : real::searchByPhase(problem, options);
+ZORSE_BETWEEN(
+    "_ZN5zorse8planning25searchReshardAfterForwardERKNS0_7ProblemERKNS0_13SearchOptionsEb",
+    std::optional<SearchResult>, searchByPhase, const Problem &problem,
+    const SearchOptions &options, bool briefly) {
+  return isOmitted(Phases) ? std::nullopt : real::searchByPhase(problem, options, briefly);
 }
 
 ZORSE_BETWEEN("_ZN5zorse8planning17StrategySimulator3runERKNS0_8StrategyE",

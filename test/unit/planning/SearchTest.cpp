@@ -83,6 +83,42 @@ TEST(Search, SamePlanOnAnyNumberOfThreads) {
   }
 }
 
+/// Above 512 devices, the best plan of a fraction of equal nodes is repeated.
+TEST(Search, LargeClustersRepeatThePlanOfAFraction) {
+  std::vector<double> speeds(40, 90);
+  speeds.resize(80, 45);
+  auto made = setUp(speeds, 8, 8, 640);
+  SearchOptions options;
+  options.threads = 2;
+  SearchContext context(*made->problem, options);
+  std::vector<Candidate> pool;
+  addSymmetricCopies(context, pool);
+  ASSERT_EQ(pool.size(), 1u);
+  const Strategy &strategy = pool[0].strategy;
+  std::set<uint32_t> used;
+  size_t members = 0;
+  int64_t samples = 0;
+  for (const Pipeline &pipeline : strategy.pipelines) {
+    samples += pipeline.samples;
+    for (const Stage &stage : pipeline.stages)
+      for (const step::StageDevice &member : stage.members) {
+        used.insert(member.device);
+        ++members;
+      }
+  }
+  EXPECT_EQ(samples, 640);
+  EXPECT_EQ(members % 2, 0u);
+  EXPECT_EQ(used.size(), members);
+  context.simulate(pool);
+  const SearchResult found = must(searchPlan(*made->problem, options));
+  EXPECT_LE(found.evaluation.step, pool[0].step * 1.001);
+  made->cluster.devices[0].memory = 16ull << 30; // a node that is unlike the others
+  std::vector<Candidate> none;
+  SearchContext uneven(*made->problem, options);
+  addSymmetricCopies(uneven, none);
+  EXPECT_TRUE(none.empty());
+}
+
 /// Changes the order and names of nodes; everything else stays.
 Cluster shuffled(const Cluster &cluster, std::mt19937 &random) {
   std::vector<uint32_t> order(cluster.nodes.size());
