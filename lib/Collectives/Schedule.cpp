@@ -43,6 +43,7 @@ private:
   void addGroup(uint32_t g, const Cover &cover) {
     const std::vector<Child> &children = tree[g].children;
     std::vector<uint32_t> at; // per child: the part that contains `begin`
+    at.reserve(children.size());
     for (Child child : children)
       at.push_back(child.isContributor() ? Term::kContribution : firstOf[child.index()]);
     for (const Extent &extent : cover)

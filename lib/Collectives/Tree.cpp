@@ -64,6 +64,7 @@ private:
 
   static std::vector<Child> leaves(const std::vector<uint32_t> &devices) {
     std::vector<Child> children;
+    children.reserve(devices.size());
     for (uint32_t device : devices)
       children.push_back(Child::contributor(device));
     return children;
@@ -73,6 +74,7 @@ private:
     while (children.size() > radix) {
       const size_t count = children.size(), pods = podsFor(count, radix);
       std::vector<Child> next;
+      next.reserve(pods);
       for (size_t p = 0; p < pods; ++p)
         next.push_back(group({children.begin() + long(count * p / pods),
                               children.begin() + long(count * (p + 1) / pods)}));

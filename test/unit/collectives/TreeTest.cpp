@@ -27,6 +27,7 @@ Placement equalNodes(uint32_t nodes, uint32_t k) {
 
 std::vector<uint32_t> all(const Placement &placement) {
   std::vector<uint32_t> devices;
+  devices.reserve(placement.nodeOf.size());
   for (uint32_t d = 0; d < placement.nodeOf.size(); ++d)
     devices.push_back(d);
   return devices;
