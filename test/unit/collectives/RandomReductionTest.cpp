@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 using namespace zorse::test;
 
@@ -72,6 +73,52 @@ TEST(RandomReduction, SumsAlongTheTreeNearTheBound) {
   EXPECT_LT(any.mean(), 1.08);
   EXPECT_LT(std::max({even.max(), uneven.max(), any.max()}), 2.5);
   EXPECT_GT(gain.mean(), 4);
+}
+
+/// One change that makes a schedule wrong. Returns false if it does not apply.
+bool spoil(ReductionMaker &maker, Schedule &schedule) {
+  Part &part = schedule.parts[maker.below(schedule.parts.size())];
+  Term &term = schedule.terms[part.firstTerm + maker.below(part.terms)];
+  switch (maker.below(7)) {
+  case 0: // a term is missing
+    return part.terms > 1 && part.terms-- > 0;
+  case 1: // terms in another order
+    if (part.terms > 1)
+      std::swap(schedule.terms[part.firstTerm], schedule.terms[part.firstTerm + 1]);
+    return part.terms > 1;
+  case 2: // a term twice
+    if (part.terms > 1)
+      schedule.terms[part.firstTerm + 1] = schedule.terms[part.firstTerm];
+    return part.terms > 1;
+  case 3: // an element more
+    ++part.end;
+    return true;
+  case 4: // on another device
+    ++part.device;
+    return true;
+  case 5: // a contribution instead of a sum
+    return std::exchange(term.part, Term::kContribution) != Term::kContribution;
+  default: // a result is missing
+    schedule.owned.erase(schedule.owned.begin() + maker.below(schedule.owned.size()));
+    return true;
+  }
+}
+
+/// The check of these tests finds mistakes.
+TEST(RandomReduction, MistakesAreFound) {
+  ReductionMaker maker(17);
+  int found = 0, all = 0;
+  for (int trial = 0; trial < trialsOr(2000); ++trial) {
+    const RandomReduction of = maker.make();
+    Made made = make(of, kRadix);
+    if (!spoil(maker, made.schedule))
+      continue;
+    ++all;
+    found += !faultOf(of, made.tree, made.schedule).empty();
+  }
+  std::printf("%d of %d mistakes found\n", found, all);
+  EXPECT_EQ(found, all);
+  EXPECT_GT(all, trialsOr(2000) / 2);
 }
 
 /// The sum of one element along a tree, in f32.
