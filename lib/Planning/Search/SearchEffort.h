@@ -20,7 +20,7 @@ struct SearchEffort {
                   ///< the same devices
 
   // Budget. Work is counted in instructions of simulated lists, so that a seed gives the same plan
-  // on any machine; a core simulates about 4 million a second.
+  // on any machine; a core simulates about 3 million a second.
   double work;                               ///< of walks, summed over all strategies
   uint32_t minBudget = 16, maxBudget = 6000; ///< independent of the size of a strategy
   uint32_t seedsPart = 4,
