@@ -81,7 +81,10 @@ bool spoil(ReductionMaker &maker, Schedule &schedule) {
   Term &term = schedule.terms[part.firstTerm + maker.below(part.terms)];
   switch (maker.below(7)) {
   case 0: // a term is missing
-    return part.terms > 1 && part.terms-- > 0;
+    if (part.terms < 2)
+      return false;
+    --part.terms;
+    return true;
   case 1: // terms in another order
     if (part.terms > 1)
       std::swap(schedule.terms[part.firstTerm], schedule.terms[part.firstTerm + 1]);
