@@ -1,4 +1,4 @@
-"""Make models/small/mlp-tiny.onnx, mlp-deep.onnx, optimizers.tokens.bin and optimizers.reference.json: fifty steps of torch.optim in double precision for every optimizer, decay
+"""Make models/small/mlp-tiny.onnx, mlp-deep.onnx, mlp-large.onnx, optimizers.tokens.bin and optimizers.reference.json: fifty steps of torch.optim in double precision for every optimizer, decay
 rule and schedule, which test/e2e/optimizers.py compares with. Run again only to change them:
 
     python models/make_optimizers.py
@@ -50,7 +50,28 @@ class Deep(nn.Module):
         return F.cross_entropy(self.out(self.norm(hidden)).flatten(0, 1), labels.flatten())
 
 
-MODELS = {"tiny": Tiny, "deep": Deep}  #: by name in mlp-NAME.onnx; cases with Muon are of the second
+class Large(nn.Module):
+    """Parameters that are large enough for 8-bit states and small ones, and one of three dimensions for Adafactor."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(VOCABULARY, 8)
+        self.rise, self.fall = nn.Linear(8, 512), nn.Linear(512, 64)
+        self.mix = nn.Parameter(torch.randn(4, 16, 16) / 4)
+        self.norm = nn.LayerNorm(64)
+        self.out = nn.Linear(64, VOCABULARY)
+
+    def forward(self, input_ids, labels):
+        hidden = torch.tanh(self.fall(torch.tanh(self.rise(self.embed(input_ids)))))
+        heads = hidden.unflatten(-1, (4, 1, 16)) @ self.mix
+        logits = self.out(self.norm(heads.flatten(-3)))
+        return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+MODELS = {"tiny": Tiny, "deep": Deep, "large": Large}  #: by name in mlp-NAME.onnx
+MODEL_OF = {"muon": "deep", "adafactor": "large", "adam8bit": "large", "adamw8bit": "large"}  #: by optimizer; "tiny" of all others
+
+CLIPPED = ("adamw", "adamw8bit", "lion", "muon")  # weight decay 0.1 and gradient norm 1 by default
 
 # Options of zorse-compile, and their equivalents in PyTorch.
 CASES = [
@@ -103,6 +124,10 @@ CASES = [
     {"optimizer": "muon", "lr": 0.01, "muon-adjust-lr": "original", "momentum": 0.9, "no-nesterov": True, "weight-decay": 0.3, "weight-decay-params": "all"},
     {"optimizer": "muon", "lr": 0.02, "betas": "0.8,0.99", "param-group": ["square.weight:optimizer=adamw,lr=0.01", "embed.*:lr_scale=0.5", "out.weight:optimizer=muon"],
      "ema-decay": 0.9, "max-grad-norm": 0.5},
+    {"optimizer": "adafactor", "lr": 0.02},
+    {"optimizer": "adafactor", "lr": 0.1, "beta2-decay": -0.6, "eps": 1e-6, "eps2": 0.01, "update-clip": 1.25, "weight-decay": 0.1, "weight-decay-params": "all", "ema-decay": 0.9},
+    {"optimizer": "adamw8bit", "lr": 0.01},
+    {"optimizer": "adam8bit", "lr": 0.01, "betas": "0.8,0.99", "eps": 1e-6, "weight-decay": 0.1, "max-grad-norm": 0.5, "ema-decay": 0.9},
 ]
 
 
@@ -114,7 +139,7 @@ def decays(rule, name, parameter):
 
 def optimizer_of(model, case):
     kind, lr = case["optimizer"], case["lr"]
-    decay = case.get("weight-decay", 0.1 if kind in ("adamw", "lion", "muon") else 0.0)
+    decay = case.get("weight-decay", 0.1 if kind in CLIPPED else 0.0)
     groups = [{"params": [p], "lr": lr, "weight_decay": decay if decays(case.get("weight-decay-params", "rank"), n, p) else 0.0, **of_group(case, n)} for n, p in
               model.named_parameters()]
     if kind == "sgd":
@@ -126,6 +151,10 @@ def optimizer_of(model, case):
     if kind in ("adam", "adamw"):
         return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind](groups, lr=lr, amsgrad=case.get("amsgrad", False), eps=case.get("eps", 1e-8),
                                                                           **(betas or {"betas": (0.9, 0.95)}))
+    if kind in ("adam8bit", "adamw8bit"):
+        return Adam8bit(groups, lr=lr, decoupled=kind == "adamw8bit", eps=case.get("eps", 1e-8), **(betas or {"betas": (0.9, 0.95)}))
+    if kind == "adafactor":
+        return torch.optim.Adafactor(groups, lr=lr, beta2_decay=case.get("beta2-decay", -0.8), eps=(case.get("eps"), case.get("eps2", 1e-3)), d=case.get("update-clip", 1.0))
     if kind == "lion":
         return Lion(groups, lr=lr, **betas)
     if kind == "rmsprop":
@@ -203,6 +232,50 @@ class Lion(torch.optim.Optimizer):
                 m.copy_(second * m + (1 - second) * p.grad)
 
 
+class Adam8bit(torch.optim.Optimizer):
+    """Adam of torchao.optim in the type of the parameters: states of large parameters are block-wise codes."""
+
+    def __init__(self, parameters, lr, betas, eps, decoupled):
+        super().__init__(parameters, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
+        self.decoupled = decoupled
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            b1, b2 = group["betas"]
+            for p in group["params"]:
+                coded = p.numel() >= 4096 and p.numel() % 256 == 0
+                state = self.state[p] or self.state[p].update(step=0, m=torch.zeros_like(p), v=torch.zeros_like(p)) or self.state[p]
+                state["step"] += 1
+                gradient = p.grad
+                if self.decoupled:
+                    p.mul_(1 - group["lr"] * group["weight_decay"])
+                else:
+                    gradient = gradient + group["weight_decay"] * p
+                m, v = state["m"].lerp(gradient, 1 - b1), state["v"].lerp(gradient * gradient, 1 - b2)
+                state["m"], state["v"] = (coded_values(m, True), coded_values(v, False)) if coded else (m, v)
+                denominator = (v / (1 - b2 ** state["step"])).sqrt() + group["eps"]
+                p.sub_(group["lr"] * m / (1 - b1 ** state["step"]) / denominator)
+
+
+def dynamic_values(signed):
+    """The 256 values of block-wise dynamic quantization (create_dynamic_map of bitsandbytes and torchao), in double precision."""
+    values = [0.0, 1.0]
+    for decade in range(7):
+        bounds = np.linspace(0.1, 1, 2 ** (decade + (0 if signed else 1)) + 1)
+        means = 10.0 ** (decade - 6) * (bounds[:-1] + bounds[1:]) / 2
+        values += [*means, *(-means if signed else [])]
+    return torch.tensor(sorted(values), dtype=torch.float64)
+
+
+def coded_values(x, signed):
+    """Numbers after they were stored as codes of blocks of 256 elements."""
+    values, blocks = dynamic_values(signed), x.reshape(-1, 256)
+    scale = blocks.abs().amax(1, keepdim=True).clip(1e-12)
+    codes = torch.bucketize(blocks / scale, (values[:-1] + values[1:]) / 2, right=True)
+    return (values[codes] * scale).reshape(x.shape)
+
+
 def counted_from_one(scheduler):
     scheduler.optimizer.step()  # without gradients: it only avoids a warning
     scheduler.step()
@@ -253,12 +326,12 @@ def scheduler_of(optimizer, case):
 
 def train(case, ids):
     torch.manual_seed(5)
-    model = MODELS["deep" if case["optimizer"] == "muon" else "tiny"]().double()
+    model = MODELS[MODEL_OF.get(case["optimizer"], "tiny")]().double()
     optimizer = optimizer_of(model, case)
     scheduler = scheduler_of(optimizer, case)
     base = next(i for i, (name, _) in enumerate(model.named_parameters()) if not of_group(case, name))
     limit = case.get("clip-grad-value")
-    clip = case.get("max-grad-norm", 1.0 if case["optimizer"] in ("adamw", "lion", "muon") and limit is None else 0.0)
+    clip = case.get("max-grad-norm", 1.0 if case["optimizer"] in CLIPPED and limit is None else 0.0)
     average = case.get("ema-decay") and torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(case["ema-decay"]))
     out = {"options": case, "loss": [], "lr": [], "grad_norm": []}
     for step in range(STEPS):

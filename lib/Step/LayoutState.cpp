@@ -31,8 +31,11 @@ public:
 
   std::vector<ShardRange> split(uint32_t group, const DeviceWeights &weights) {
     const auto &info = summary.groups(static_cast<int>(group));
-    return zorse::updatesMatrices(summary, info) ? splitMatrices(group, weights)
-                                                 : splitElements(info, weights);
+    if (!zorse::updatesBlocks(summary, info))
+      return splitElements(info, weights);
+    std::vector<ShardRange> blocks = indivisible(group);
+    return blocks.empty() ? snapped(group, splitElements(info, weights))
+                          : splitBlocks(group, std::move(blocks), weights);
   }
 
 private:
@@ -56,15 +59,39 @@ private:
     return extents;
   }
 
-  /// Gives every matrix, the largest first, to the device that is farthest behind its share of all
-  /// matrices so far: groups of a unit have few, so their shares even out over units.
-  std::vector<ShardRange> splitMatrices(uint32_t group, const DeviceWeights &weights) {
+  /// Returns the parts of a group that one device owns as a whole; none if there are so many that
+  /// borders between them are everywhere.
+  std::vector<ShardRange> indivisible(uint32_t group) const {
+    constexpr size_t kMany = 64;
+    std::vector<ShardRange> parts;
     const int64_t elements = summary.groups(static_cast<int>(group)).elements();
-    std::vector<ShardRange> extents;
     for (int64_t end = elements, begin = 0; end > 0; end = begin) {
       begin = zorse::ownerBorder(summary, group, end - 1);
-      extents.push_back({0, begin, end});
+      parts.push_back({0, begin, end});
+      if (parts.size() > kMany)
+        return {};
     }
+    return parts;
+  }
+
+  /// Moves ends to borders before them.
+  std::vector<ShardRange> snapped(uint32_t group, const std::vector<ShardRange> &wanted) const {
+    std::vector<ShardRange> extents;
+    int64_t begin = 0;
+    for (const ShardRange &range : wanted) {
+      const int64_t end = zorse::ownerBorder(summary, group, range.end);
+      if (begin < end)
+        extents.push_back({range.device, begin, end});
+      begin = std::max(begin, end);
+    }
+    return extents;
+  }
+
+  /// Gives every part, the largest first, to the device that is farthest behind its share of all
+  /// of them so far: groups of a unit have few, so their shares even out over units.
+  std::vector<ShardRange> splitBlocks(uint32_t group, std::vector<ShardRange> extents,
+                                      const DeviceWeights &weights) {
+    const int64_t elements = summary.groups(static_cast<int>(group)).elements();
     std::stable_sort(extents.begin(), extents.end(), [](const ShardRange &a, const ShardRange &b) {
       return a.end - a.begin > b.end - b.begin;
     });
@@ -79,7 +106,18 @@ private:
     }
     std::sort(extents.begin(), extents.end(),
               [](const ShardRange &a, const ShardRange &b) { return a.begin < b.begin; });
-    return extents;
+    return joined(extents);
+  }
+
+  /// Joins adjacent ranges of one device.
+  static std::vector<ShardRange> joined(const std::vector<ShardRange> &ranges) {
+    std::vector<ShardRange> out;
+    for (const ShardRange &range : ranges)
+      if (!out.empty() && out.back().device == range.device && out.back().end == range.begin)
+        out.back().end = range.end;
+      else
+        out.push_back(range);
+    return out;
   }
 
   /// A device without weight gets nothing, unless none has any.
@@ -424,10 +462,22 @@ struct HoldingLayout {
            groupState.readsPersistentBuffer ? groupState.position(run) : run.place,
            Value::parameters(groupState.group, {run.begin, run.end}));
     for (uint32_t m = 0; m < optimizerStates(x.summary, info); ++m) {
-      groupState.moments[m] = keepApart(groupState.at.moments);
+      const zorse::StateLayout &layout = x.stateLayout(groupState.group, m);
+      const uint64_t bytes = elementBytes(layout.type());
+      int64_t entries = 0;
       for (const Compact::Run &run : kept.runs())
-        keep(groupState.moments[m], run.place,
-             Value::moments(groupState.group, m, {run.begin, run.end}));
+        entries += layout.begin(run.end) - layout.begin(run.begin);
+      groupState.moments[m] = x.addBuffer(device, static_cast<uint64_t>(entries) * bytes,
+                                          MemoryCategory::State, /*persistent=*/true,
+                                          groupState.at.moments);
+      int64_t place = 0;
+      for (const Compact::Run &run : kept.runs()) {
+        const Elements range{layout.begin(run.begin), layout.begin(run.end)};
+        x.graph.state.push_back(
+            {elementRegion(groupState.moments[m], place, range.end - range.begin, bytes),
+             Value::moments(groupState.group, m, range), layout.type()});
+        place += range.end - range.begin;
+      }
     }
   }
 

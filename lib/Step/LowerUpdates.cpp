@@ -5,7 +5,7 @@
 //   part i to the host -> Copy of part i + 2
 //
 // Parts of at most two updates are on the device: one is copied while the other is updated (double
-// buffering). Updates treat elements, or whole matrices, apart, so the division into parts changes
+// buffering). Updates treat elements, or whole blocks, apart, so the division into parts changes
 // no bit. State that the
 // host's CPU updates stays on the host, and the decision is copied there:
 //
@@ -90,7 +90,7 @@ private:
           continue;
         scalars |= x.functionHas(rule.function(), bundle::SCALARS, 0);
         step |= x.functionHas(rule.function(), bundle::OPTIMIZER_STEP, 0);
-        for (uint32_t i = 0; i < 2 + rule.states(); ++i)
+        for (uint32_t i = 0; i < 2 + static_cast<uint32_t>(rule.states_size()); ++i)
           state[i] |= x.functionHas(rule.function(), bundle::STATE, i);
       }
     }
@@ -101,7 +101,7 @@ private:
   int64_t borderAfter(uint32_t g, int64_t begin, int64_t wanted, int64_t last) const {
     if (wanted >= last)
       return last;
-    if (!zorse::updatesMatrices(x.summary, x.summary.groups(static_cast<int>(g))))
+    if (!zorse::updatesBlocks(x.summary, x.summary.groups(static_cast<int>(g))))
       return wanted;
     int64_t low = wanted, high = last;
     while (low < high) { // the first position after `wanted` with a border behind `begin`
@@ -148,8 +148,7 @@ private:
     if (left != kNone)
       x.addEdge(left, brought.back().fetch);
     for (uint32_t m = 0; m < x.statesOf(g); ++m)
-      arrays[2 + m] =
-          bring(Value::moments(g, m, {begin, end}), at(h.moments[m], run), h.at.moments, true);
+      arrays[2 + m] = bringState(h, m, run, begin, end);
 
     const uint32_t op = x.addOp(x.costs->update(device, x.updateWork(g, begin, end)),
                                 kShortPriority, 0, x.firstUnit(g));
@@ -163,7 +162,7 @@ private:
     const GroupState &h = *one.groupState;
     Arrays arrays = {at(h.persistentShard, run), at(h.hostGradients, run)};
     for (uint32_t m = 0; m < x.statesOf(h.group); ++m)
-      arrays[2 + m] = at(h.moments[m], run);
+      arrays[2 + m] = stateAt(h, m, run);
     if (decided.copies.empty())
       copyDecision();
     const uint32_t op =
@@ -252,32 +251,57 @@ private:
   struct PrefetchedState {
     Value value;
     BufferRange persistentShard, here;
+    uint64_t each;          ///< bytes of an element
     uint32_t fetch = kNone; ///< op
     bool changes = false;
   };
 
+  /// Returns an optimizer state of an owned run in its home.
+  BufferRange stateAt(const GroupState &h, uint32_t m, const Compact::Run &run) {
+    const zorse::StateLayout &layout = x.stateLayout(h.group, m);
+    int64_t place = 0; // the entries of earlier runs
+    for (const Compact::Run &earlier : h.owned.runs())
+      if (earlier.begin < run.begin)
+        place += layout.begin(earlier.end) - layout.begin(earlier.begin);
+    return {h.moments[m], layout.begin(run.begin) - place};
+  }
+
+  BufferRange bringState(const GroupState &h, uint32_t m, const Compact::Run &run, int64_t begin,
+                         int64_t end) {
+    const BufferRange home = stateAt(h, m, run);
+    if (h.at.moments == MemoryTier::Device)
+      return home;
+    const zorse::StateLayout &layout = x.stateLayout(h.group, m);
+    const Value value = Value::moments(h.group, m, {layout.begin(begin), layout.begin(end)});
+    return fetch(value, home, layout.begin(begin + partElements) - value.begin,
+                 elementBytes(layout.type()), true);
+  }
+
   /// Copies an array to the device if it is on the host. \returns the location of elements
   /// [value.begin, value.end) for the update
   BufferRange bring(Value value, BufferRange home, MemoryTier tier, bool changes) {
-    if (tier == MemoryTier::Device)
-      return home;
-    const uint64_t bytes = static_cast<uint64_t>(partElements) * size(value.id);
+    return tier == MemoryTier::Device ? home
+                                      : fetch(value, home, partElements, size(value.id), changes);
+  }
+
+  /// \param part  number of its elements that are on the device at a time
+  BufferRange fetch(Value value, BufferRange home, int64_t part, uint64_t each, bool changes) {
+    const uint64_t bytes = static_cast<uint64_t>(part) * each;
     const BufferRange here{x.addBuffer(device, bytes, MemoryCategory::UpdateStaging), value.begin};
     x.buffers[here.buffer].crossesStep = crossesStep;
-    const uint32_t fetch = x.addTierCopy(device, kFetch, bundle::UPDATE_STATE, at(home, value),
-                                         at(here, value), value,
+    const uint32_t fetch = x.addTierCopy(device, kFetch, bundle::UPDATE_STATE,
+                                         at(home, value, each), at(here, value, each), value,
                                          priorityOf(kShortPriority, 0, x.firstUnit(value.id)));
     x.addEdge(decision, fetch);
     if (buckets.size() >= kPartsAtOnce)
       for (uint32_t op : buckets[buckets.size() - kPartsAtOnce])
         x.addEdge(op, fetch);
-    brought.push_back({value, home, here, fetch, changes});
+    brought.push_back({value, home, here, each, fetch, changes});
     return here;
   }
 
-  Region at(const BufferRange &array, const Value &value) const {
-    return elementRegion(array.buffer, value.begin - array.base, value.end - value.begin,
-                         size(value.id));
+  static Region at(const BufferRange &array, const Value &value, uint64_t each) {
+    return elementRegion(array.buffer, value.begin - array.base, value.end - value.begin, each);
   }
 
   void sendBack(uint32_t op) {
@@ -289,8 +313,9 @@ private:
       if (!b.changes)
         continue;
       b.value = b.value.next();
-      leave.push_back(x.addTierCopy(device, kStore, bundle::UPDATE_STATE, at(b.here, b.value),
-                                    at(b.persistentShard, b.value), b.value, x.ops[op].priority));
+      leave.push_back(
+          x.addTierCopy(device, kStore, bundle::UPDATE_STATE, at(b.here, b.value, b.each),
+                        at(b.persistentShard, b.value, b.each), b.value, x.ops[op].priority));
       x.addEdge(op, leave.back());
     }
     buckets.push_back(std::move(leave));

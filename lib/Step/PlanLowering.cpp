@@ -172,6 +172,20 @@ uint32_t PlanLowering::addTierCopy(uint32_t device, QueueIndex queue, bundle::Ph
   return op;
 }
 
+/// Whether one call may update a parameter and the one before it: states have the positions of the
+/// elements, without padding between parameters.
+static bool joins(const zorse::bundle::ModelSummary &summary,
+                  const zorse::bundle::ParameterInfo &parameter) {
+  if (!parameter.trainable() ||
+      parameter.update_rule() >= static_cast<uint32_t>(summary.update_rules_size()))
+    return true;
+  const auto &rule = summary.update_rules(static_cast<int>(parameter.update_rule()));
+  const int64_t elements = zorse::blockElements(rule);
+  return std::all_of(rule.states().begin(), rule.states().end(), [&](const auto &state) {
+    return state.entries() == elements && state.type() == zorse::bundle::ELEMENT_TYPE_UNSPECIFIED;
+  });
+}
+
 std::vector<PlanLowering::Run> PlanLowering::runsOf(uint32_t group, int64_t from,
                                                     int64_t to) const {
   std::vector<Run> runs;
@@ -181,7 +195,8 @@ std::vector<PlanLowering::Run> PlanLowering::runsOf(uint32_t group, int64_t from
                   end = std::min(to, parameter.offset() + zorse::elementsOf(parameter));
     if (begin >= end)
       continue;
-    if (!runs.empty() && runs.back().end == begin && runs.back().rule == parameter.update_rule())
+    if (!runs.empty() && runs.back().end == begin && runs.back().rule == parameter.update_rule() &&
+        joins(summary, parameter))
       runs.back().end = end;
     else
       runs.push_back({begin, end, parameter.update_rule(), 0});
@@ -194,11 +209,11 @@ std::vector<PlanLowering::Run> PlanLowering::splitRuns(const std::vector<Run> &w
   std::vector<Run> runs;
   for (const Run &run : whole) {
     const auto &rule = summary.update_rules(static_cast<int>(run.rule));
-    const int64_t each = rule.has_matrix() ? rule.matrix().rows() * rule.matrix().columns() : 1;
-    const int64_t bytes = rule.workspace().per_row();
-    // Arguments of a call are aligned, so matrices of odd sizes, which are small, stay together.
-    const bool divides = bytes > 0 && each % static_cast<int64_t>(zorse::kRegionAlignment) == 0;
-    const int64_t most = divides ? std::max<int64_t>(1, kWorkspace / bytes) : INT64_MAX;
+    const int64_t each = zorse::blockElements(rule), bytes = rule.workspace().per_row();
+    // Arguments of a call are aligned.
+    const int64_t together = zorse::alignedBlocks(rule, summary.compute_type());
+    const int64_t most = bytes > 0 ? std::max<int64_t>(1, kWorkspace / bytes / together) * together
+                                   : INT64_MAX;
     for (int64_t begin = run.begin; begin < run.end;) {
       const int64_t rows = std::min(most, (run.end - begin) / each);
       runs.push_back({begin, begin + rows * each, run.rule, rows});
@@ -219,19 +234,19 @@ bool PlanLowering::hasRuns(uint32_t group, int64_t from, int64_t to) const {
 
 UpdateWork PlanLowering::updateWork(uint32_t group, int64_t begin, int64_t end) const {
   UpdateWork work{end - begin};
-  if (!zorse::updatesMatrices(summary, summary.groups(static_cast<int>(group))))
+  if (!zorse::updatesBlocks(summary, summary.groups(static_cast<int>(group))))
     return work;
   for (const Run &run : runsOf(group, begin, end)) {
     const auto &rule = summary.update_rules(static_cast<int>(run.rule));
-    if (rule.has_matrix())
-      work.flops += zorse::updateFlops(rule.matrix()) * static_cast<double>(run.end - run.begin);
+    work.flops += zorse::updateFlops(summary.training(), rule) *
+                  static_cast<double>(run.end - run.begin);
   }
   return work;
 }
 
 uint64_t PlanLowering::updateWorkspace(uint32_t group, int64_t begin, int64_t end) const {
   uint64_t bytes = 0;
-  if (!zorse::updatesMatrices(summary, summary.groups(static_cast<int>(group))))
+  if (!zorse::updatesBlocks(summary, summary.groups(static_cast<int>(group))))
     return bytes; // updates of elements need none
   for (const Run &run : runsOf(group, begin, end)) {
     const bundle::AffineSize &workspace =

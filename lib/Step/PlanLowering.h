@@ -23,6 +23,7 @@
 #include "zorse/Step/Orders.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/StepGraph.h"
+#include "zorse/Summary/StateLayout.h"
 #include "zorse/Summary/Summary.h"
 
 #include <algorithm>
@@ -241,7 +242,7 @@ struct Part {
 
 /// The update of elements [begin, end) of a group.
 struct UpdateOp {
-  /// An array of the group: element `base` is the first in the buffer.
+  /// An array of the group: element or entry `base` is the first in the buffer.
   struct BufferRange {
     uint32_t buffer = kNone;
     int64_t base = 0;
@@ -354,6 +355,9 @@ struct PlanLowering : LoweringArrays {
                                          ///< window
   const UnshardHints *hints;             ///< null: there is no preliminary list
   std::vector<UpdateOp> updates;         ///< by op
+  std::vector<std::vector<zorse::StateLayout>> stateLayouts =
+      std::vector<std::vector<zorse::StateLayout>>(
+          static_cast<size_t>(summary.groups_size())); ///< per group, as they are first asked for
   /// By half of transfers and collectives. `hostStaged`: buffers in host memory that a half uses in
   /// place of its regions, if its device is staged. `terms`: the buffer for received terms, if a
   /// sum is direct.
@@ -466,6 +470,12 @@ struct PlanLowering : LoweringArrays {
   /// Returns the number of optimizer states of a group.
   uint32_t statesOf(uint32_t group) const {
     return optimizerStates(summary, summary.groups(static_cast<int>(group)));
+  }
+  const zorse::StateLayout &stateLayout(uint32_t group, uint32_t state) {
+    std::vector<zorse::StateLayout> &layouts = stateLayouts[group];
+    while (layouts.size() <= state)
+      layouts.emplace_back(summary, group, static_cast<uint32_t>(layouts.size()));
+    return layouts[state];
   }
 
   /// Whether some unit of the cell computes the loss, so that its backward begins with the loss

@@ -61,7 +61,7 @@ public:
   }
   double hostUpdate(uint32_t, UpdateWork work) const override {
     return hostUpdateSeconds(work, elementBytes(zorse::accumulationType(summary.compute_type())),
-                             zorse::maxOptimizerStates(summary));
+                             zorse::meanStateBytes(summary));
   }
   double copy(uint32_t, uint64_t) const override { return 0; }
   double load(uint32_t, uint64_t) const override { return 0; }

@@ -7,6 +7,7 @@
 #include "zorse/Step/Schedules.h"
 #include "zorse/Summary/FlatGroups.h"
 #include "zorse/Summary/Optimizers.h"
+#include "zorse/Summary/StateLayout.h"
 #include "zorse/Summary/Summary.h"
 
 #include "bundle.pb.h"
@@ -191,9 +192,20 @@ void checkTiling(const Plan &plan, int32_t units, const std::vector<bool> &again
   }
 }
 
+/// What an update treats as a whole: "a matrix, which muon updates as a whole".
+std::string blockText(const zorse::bundle::ModelSummary &summary, uint32_t group) {
+  const zorse::OptimizerInfo &info = zorse::infoOf(summary.training().optimizer());
+  const auto *rule = zorse::ruleOf(summary, summary.groups(static_cast<int>(group)));
+  if (info.has(zorse::OptimizerInfo::Codes))
+    return "an aligned range of blocks of " + std::to_string(zorse::blockElements(*rule)) +
+           " elements, which " + info.name + " updates as a whole";
+  return std::string(rule->block_size() > 1 ? "a matrix" : "a vector") + ", which " + info.name +
+         " updates as a whole";
+}
+
 /// Returns an end of an owner's range at which a group may not be divided; -1: there is none.
-int64_t insideMatrix(const zorse::bundle::ModelSummary &summary, uint32_t group,
-                     const Owner &owner) {
+int64_t insideBlock(const zorse::bundle::ModelSummary &summary, uint32_t group,
+                    const Owner &owner) {
   for (const int64_t end : {owner.begin, owner.end})
     if (owner.begin < owner.end && zorse::ownerBorder(summary, group, end) != end)
       return end;
@@ -210,9 +222,9 @@ std::string problemOfRange(const zorse::bundle::ModelSummary &summary, uint32_t 
     return "expected a range inside 0-" + std::to_string(group.elements());
   if (owner.begin % align || (owner.end % align && owner.end != group.elements()))
     return "expected multiples of " + std::to_string(align) + " elements (512 bytes)";
-  if (const int64_t inside = insideMatrix(summary, number, owner); inside >= 0)
-    return "and " + std::to_string(inside) +
-           " is inside of a matrix, which muon updates as a whole; the next border before it is " +
+  if (const int64_t inside = insideBlock(summary, number, owner); inside >= 0)
+    return "and " + std::to_string(inside) + " is inside of " + blockText(summary, number) +
+           "; the next border before it is " +
            std::to_string(zorse::ownerBorder(summary, number, inside));
   return {};
 }

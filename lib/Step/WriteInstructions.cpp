@@ -254,9 +254,15 @@ private:
                     Value::parameters(g, elements));
       x.addArgument(bundle::STATE, 1, bundle::READ, at(made.arrays[1]),
                     Value::reducedGradients(g, elements));
-      for (uint32_t m = 0; m < rule.states(); ++m)
-        x.addArgument(bundle::STATE, 2 + m, bundle::UPDATE, at(made.arrays[2 + m]),
-                      Value::moments(g, m, elements));
+      for (uint32_t m = 0; m < static_cast<uint32_t>(rule.states_size()); ++m) {
+        const zorse::StateLayout &layout = x.stateLayout(g, m);
+        const Elements entries{layout.begin(run.begin), layout.end(run.end)};
+        const UpdateOp::BufferRange &array = made.arrays[2 + m];
+        x.addArgument(bundle::STATE, 2 + m, bundle::UPDATE,
+                      elementRegion(array.buffer, entries.begin - array.base,
+                                    entries.end - entries.begin, elementBytes(layout.type())),
+                      Value::moments(g, m, entries));
+      }
       x.addArgument(bundle::OPTIMIZER_STEP, 0, bundle::READ, region(made.step, 0, 8),
                     Value::optimizerStep().next());
     }

@@ -1,9 +1,12 @@
 #include "zorse/Summary/FlatGroups.h"
 
+#include "zorse/Summary/Optimizers.h"
+#include "zorse/Summary/StateLayout.h"
 #include "zorse/Summary/Summary.h"
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <tuple>
@@ -67,9 +70,32 @@ std::set<uint32_t> unalignedParts(bundle::ModelSummary &summary) {
   return found;
 }
 
-bool isOfMatrices(const bundle::ModelSummary &summary, const bundle::ParameterInfo &parameter) {
-  return parameter.trainable() && parameter.update_rule() < uint32_t(summary.update_rules_size()) &&
-         summary.update_rules(int(parameter.update_rule())).has_matrix();
+const bundle::UpdateRule *ruleOfParameter(const bundle::ModelSummary &summary,
+                                          const bundle::ParameterInfo &parameter) {
+  return parameter.trainable() && parameter.update_rule() < uint32_t(summary.update_rules_size())
+             ? &summary.update_rules(int(parameter.update_rule()))
+             : nullptr;
+}
+
+/// Properties of an update rule in which the parameters of a group agree: whether it has blocks,
+/// and types of states.
+std::vector<int> kindOf(const bundle::UpdateRule *rule) {
+  std::vector<int> kind{rule && rule->block_size() > 0};
+  for (int s = 0; rule && s < rule->states_size(); ++s)
+    kind.push_back(rule->states(s).type());
+  return kind;
+}
+
+/// Returns what groups with blocks are called after their units.
+std::string nameOfBlocks(const bundle::ModelSummary &summary,
+                         const std::vector<uint32_t> &parameters) {
+  const auto isVector = [&](uint32_t p) {
+    return ruleOfParameter(summary, summary.parameters(int(p)))->block_size() < 2;
+  };
+  if (!std::all_of(parameters.begin(), parameters.end(), isVector))
+    return " (matrices)";
+  return infoOf(summary.training().optimizer()).has(OptimizerInfo::Codes) ? " (8-bit states)"
+                                                                          : " (vectors)";
 }
 
 /// Returns the device that alone reads a group: " of device 1 of g"; empty if there are several.
@@ -101,22 +127,23 @@ void zorse::layOutGroups(bundle::ModelSummary &summary,
   }
 
   // Ordered by first use, trained before frozen. Statistics are separate from parameters with
-  // gradients, and matrices that are updated as a whole from parameters that owners may divide.
-  std::map<std::tuple<std::vector<uint32_t>, bool, int, int, bool, bool, std::vector<Reader>, int>,
+  // gradients, and blocks that are updated as a whole from parameters that owners may divide.
+  std::map<std::tuple<std::vector<uint32_t>, bool, int, int, bool, std::vector<int>,
+                      std::vector<Reader>, int>,
            std::vector<uint32_t>>
       members;
   const std::set<uint32_t> alone = unalignedParts(summary);
   for (int p = 0; p < summary.parameters_size(); ++p) {
     const auto &parameter = summary.parameters(p);
     members[{using_[p], !parameter.trainable(), int(parameter.type()), int(copies[p]),
-             parameter.running_stat(), isOfMatrices(summary, parameter), readers[p],
+             parameter.running_stat(), kindOf(ruleOfParameter(summary, parameter)), readers[p],
              alone.count(uint32_t(p)) ? p : -1}]
         .push_back(p);
   }
 
   summary.clear_groups();
   for (auto &[key, parameters] : members) {
-    auto &[units, frozen, type, copy, statistic, matrices, readingDevices, separate] = key;
+    auto &[units, frozen, type, copy, statistic, kind, readingDevices, separate] = key;
     std::stable_sort(parameters.begin(), parameters.end(), [&](uint32_t a, uint32_t b) {
       return summary.parameters(a).update_rule() < summary.parameters(b).update_rule();
     });
@@ -131,8 +158,8 @@ void zorse::layOutGroups(bundle::ModelSummary &summary,
                    : statistic ? name + " (statistics)"
                    : copy      ? name + " (" + elementTypeName(bundle::ElementType(copy)) + ")"
                                : name);
-    if (matrices)
-      group.set_name(group.name() + " (matrices)");
+    if (kind.front())
+      group.set_name(group.name() + nameOfBlocks(summary, parameters));
     group.set_name(group.name() + readerName(summary, readingDevices));
     group.set_trainable(!frozen);
     group.set_running_stat(statistic);
@@ -153,10 +180,21 @@ void zorse::layOutGroups(bundle::ModelSummary &summary,
   }
 }
 
-bool zorse::updatesMatrices(const bundle::ModelSummary &summary,
-                            const bundle::FlatGroupInfo &group) {
-  return !group.parameters().empty() &&
-         isOfMatrices(summary, summary.parameters(int(group.parameters(0))));
+bool zorse::updatesBlocks(const bundle::ModelSummary &summary, const bundle::FlatGroupInfo &group) {
+  const bundle::UpdateRule *rule = zorse::ruleOf(summary, group);
+  return rule && rule->block_size() > 0;
+}
+
+int64_t zorse::alignedBlocks(const bundle::UpdateRule &rule, bundle::ElementType type) {
+  int64_t blocks = 1;
+  auto align = [&](int64_t entries, bundle::ElementType of) {
+    const int64_t bytes = entries * int64_t(elementBytes(of)), alignment = kStateAlignment;
+    blocks = std::lcm(blocks, alignment / std::gcd(alignment, bytes));
+  };
+  align(blockElements(rule), type);
+  for (const bundle::UpdateRule::State &state : rule.states())
+    align(state.entries(), state.type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? type : state.type());
+  return blocks;
 }
 
 int64_t zorse::ownerBorder(const bundle::ModelSummary &summary, uint32_t group, int64_t element) {
@@ -165,18 +203,18 @@ int64_t zorse::ownerBorder(const bundle::ModelSummary &summary, uint32_t group, 
     return info.elements();
   const int64_t alignment = int64_t(kStateAlignment / elementBytes(info.type()));
   const auto &parameters = info.parameters();
-  if (!updatesMatrices(summary, info))
+  if (!updatesBlocks(summary, info))
     return element / alignment * alignment;
   const auto after = std::upper_bound(
       parameters.begin(), parameters.end(), element,
       [&](int64_t e, uint32_t p) { return e < summary.parameters(int(p)).offset(); });
   const auto &parameter = summary.parameters(int(*std::prev(after)));
-  const auto &matrix = summary.update_rules(int(parameter.update_rule())).matrix();
-  const int64_t size = matrix.rows() * matrix.columns();
-  // The last matrix extends to the end of the padding.
-  const int64_t number =
-      std::min((element - parameter.offset()) / size, elementsOf(parameter) / size - 1);
-  return parameter.offset() + (size % alignment ? 0 : number * size);
+  const bundle::UpdateRule &rule = *ruleOfParameter(summary, parameter);
+  const int64_t size = blockElements(rule) * alignedBlocks(rule, info.type());
+  // The last blocks extend to the end of the padding.
+  const int64_t number = std::min((element - parameter.offset()) / size,
+                                  std::max<int64_t>(1, elementsOf(parameter) / size) - 1);
+  return parameter.offset() + number * size;
 }
 
 void zorse::dropUnreadParameters(bundle::ModelSummary &summary,

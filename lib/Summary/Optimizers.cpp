@@ -1,5 +1,7 @@
 #include "zorse/Summary/Optimizers.h"
 
+#include "zorse/Summary/StateLayout.h"
+
 #include <algorithm>
 #include <cctype>
 
@@ -37,6 +39,9 @@ const std::vector<OptimizerInfo> &zorse::optimizers() {
        1.0,
        true,
        0.95},
+      {Training::ADAFACTOR, "adafactor", Info::Epsilon | Info::Factors, {0, 0}, 0, 0, 0, 0, true},
+      {Training::ADAMW_8BIT, "adamw8bit", adam | Info::Codes, {0.9, 0.95}, 1e-8, 0, 0.1, 1.0, true},
+      {Training::ADAM_8BIT, "adam8bit", adam | Info::Codes, {0.9, 0.95}, 1e-8, 0, 0, 0},
   };
   return all;
 }
@@ -57,7 +62,8 @@ const OptimizerInfo *zorse::optimizerNamed(const std::string &name) {
   return nullptr;
 }
 
-static uint32_t statesOf(const Training &training) {
+/// Number of states per element, of updates that treat every element alone.
+static int statesOf(const Training &training) {
   switch (infoOf(training.optimizer()).optimizer) {
   case Training::SGD:
     return training.momentum() > 0 ? 1 : 0;
@@ -71,32 +77,65 @@ static uint32_t statesOf(const Training &training) {
   }
 }
 
-uint32_t zorse::optimizerStates(const Training &training, bool statistic, bool matrix) {
-  return (statistic ? 0 : matrix ? 1 : statesOf(training)) + (training.ema_decay() > 0 ? 1 : 0);
+void zorse::addOptimizerStates(const Training &training, bundle::UpdateRule &rule) {
+  const int64_t elements = blockElements(rule);
+  auto add = [&](int64_t entries, bundle::ElementType type = bundle::ELEMENT_TYPE_UNSPECIFIED) {
+    bundle::UpdateRule::State &state = *rule.add_states();
+    state.set_entries(entries);
+    state.set_type(type);
+  };
+  const OptimizerInfo &info = infoOf(training.optimizer());
+  const int rank = rule.block_size();
+  if (rule.running_stat())
+    ; // the reduction is all that they need
+  else if (info.has(Info::Factors) && rank > 1) {
+    add(elements / rule.block(rank - 1));
+    add(elements / rule.block(rank - 2));
+  } else if (info.has(Info::Codes) && rank > 0) {
+    for (int moment = 0; moment < 2; ++moment) {
+      add(elements, bundle::U8);
+      add(1);
+    }
+  } else {
+    for (int state = rank > 0 ? 1 : statesOf(training); state > 0; --state)
+      add(elements);
+  }
+  if (training.ema_decay() > 0)
+    add(elements);
 }
 
 // An iteration multiplies an n x m matrix (n <= m) twice with n rows, and its n x n gram matrix
 // once with itself.
-double zorse::updateFlops(const bundle::Matrix &matrix) {
-  const double longer = double(std::max(matrix.rows(), matrix.columns())),
-               shorter = double(std::min(matrix.rows(), matrix.columns()));
+double zorse::updateFlops(const Training &training, const bundle::UpdateRule &rule) {
+  if (!infoOf(training.optimizer()).has(Info::Matrices) || rule.block_size() != 2)
+    return 0;
+  const double longer = double(std::max(rule.block(0), rule.block(1))),
+               shorter = double(std::min(rule.block(0), rule.block(1)));
   return kNewtonSchulzSteps * (4 * shorter + 2 * shorter * shorter / longer);
 }
 
 uint32_t zorse::optimizerStates(const bundle::ModelSummary &summary,
                                 const bundle::FlatGroupInfo &group) {
-  if (!group.trainable() || group.parameters().empty())
-    return 0;
-  const auto rule =
-      static_cast<int>(summary.parameters(static_cast<int>(group.parameters(0))).update_rule());
-  return rule < summary.update_rules_size() ? summary.update_rules(rule).states() : 0;
+  const bundle::UpdateRule *rule = ruleOf(summary, group);
+  return rule ? static_cast<uint32_t>(rule->states_size()) : 0;
 }
 
 uint32_t zorse::maxOptimizerStates(const bundle::ModelSummary &summary) {
-  uint32_t states = 0;
+  int states = 0;
   for (const bundle::UpdateRule &rule : summary.update_rules())
-    states = std::max(states, rule.states());
-  return states;
+    states = std::max(states, rule.states_size());
+  return static_cast<uint32_t>(states);
+}
+
+double zorse::meanStateBytes(const bundle::ModelSummary &summary) {
+  double elements = 0, bytes = 0;
+  for (const bundle::FlatGroupInfo &group : summary.groups())
+    if (const bundle::UpdateRule *rule = ruleOf(summary, group)) {
+      const auto count = static_cast<double>(group.elements());
+      elements += count;
+      bytes += count * stateBytesPerElement(*rule, group.type());
+    }
+  return elements > 0 ? bytes / elements : 0;
 }
 
 static std::string lower(std::string text) {

@@ -21,6 +21,8 @@ const char *zorse::elementTypeName(bundle::ElementType type) {
     return "i32";
   case bundle::I1:
     return "i1";
+  case bundle::U8:
+    return "u8";
   default:
     return "";
   }

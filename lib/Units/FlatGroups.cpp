@@ -58,16 +58,9 @@ public:
     std::vector<Key> keys;
     for (const bundle::ParameterInfo &parameter : summary.parameters()) {
       keys.push_back(keyOf(parameter));
-      if (keys.back().byMatrix && parameter.has_shard())
-        return "parameter '" + parameter.shard().of() +
-               "': muon updates whole matrices, and devices of a group have parts of it; compile "
-               "with --tensor-parallel-size=1, or for this parameter with "
-               "--param-group='" +
-               parameter.shard().of() + ":optimizer=adamw'";
-      if (keys.back().byMatrix && keys.back().rows == 0)
-        return "parameter '" + parameter.name() +
-               "': muon updates matrices, and this parameter has fewer than two dimensions; remove "
-               "optimizer=muon from its --param-group";
+      if (std::string problem = problemOf(parameter, keys.back()); !problem.empty())
+        return "parameter '" + (parameter.has_shard() ? parameter.shard().of() : parameter.name()) +
+               "': " + problem;
     }
     std::map<Key, uint32_t> rules;
     for (const Key &key : keys)
@@ -83,17 +76,18 @@ public:
   }
 
 private:
-  /// The order of rules: parameters of no group, with weight decay first, then groups; those of
-  /// matrices follow, and statistics are last.
+  /// The order of rules: parameters of no group, with weight decay first, then groups; those with
+  /// blocks follow, and statistics are last.
   struct Key {
-    bool trainable = false, statistic = false, byMatrix = false;
+    bool trainable = false, statistic = false;
     int group = -1;
-    bool plain = false;            ///< no weight decay
-    int64_t rows = 0, columns = 0; ///< of a matrix
+    bool plain = false; ///< no weight decay
+    /// UpdateRule.block
+    std::vector<int64_t> block;
 
     bool operator<(const Key &o) const { return tie() < o.tie(); }
-    std::tuple<bool, bool, int, bool, int64_t, int64_t> tie() const {
-      return {statistic, byMatrix, group, plain, rows, columns};
+    std::tuple<bool, bool, int, bool, const std::vector<int64_t> &> tie() const {
+      return {statistic, !block.empty(), group, plain, block};
     }
   };
 
@@ -109,35 +103,67 @@ private:
     key.plain = !decays(parameter, filter) || training.weight_decay() == 0;
     if (key.group >= 0 && training.parameter_groups(key.group).has_weight_decay())
       key.plain = training.parameter_groups(key.group).weight_decay() == 0;
-    if (infoOf(training.optimizer()).has(OptimizerInfo::Matrices))
-      findMatrix(parameter, key);
+    const OptimizerInfo &info = infoOf(training.optimizer());
+    if (info.has(OptimizerInfo::Matrices))
+      key.block = matrixOf(parameter, key);
+    else if (info.has(OptimizerInfo::Factors))
+      key.block = wholeOf(parameter);
+    else if (const int64_t elements = elementsOf(parameter); info.has(OptimizerInfo::Codes) &&
+                                                             elements >= kFewestCoded &&
+                                                             elements % kCodeBlock == 0)
+      key.block = {kCodeBlock};
     return key;
   }
 
   /// Decides whether Muon updates a parameter: if it is a hidden weight, or if its group says so.
-  void findMatrix(const bundle::ParameterInfo &parameter, Key &key) const {
+  /// \returns the sizes of its matrices; {0, 0} if it has none
+  std::vector<int64_t> matrixOf(const bundle::ParameterInfo &parameter, const Key &key) const {
     const auto chosen = key.group < 0 ? Training::OPTIMIZER_UNSPECIFIED
                                       : training.parameter_groups(key.group).optimizer();
-    key.byMatrix = chosen == Training::MUON ||
-                   (chosen == Training::OPTIMIZER_UNSPECIFIED && parameter.has_hidden());
-    if (key.byMatrix && parameter.has_hidden()) {
-      key.rows = parameter.hidden().rows();
-      key.columns = parameter.hidden().columns();
-    } else if (key.byMatrix && parameter.shape_size() >= 2) {
-      key.rows = parameter.shape(0);
-      key.columns = elementsOf(parameter) / key.rows;
+    if (chosen != Training::MUON &&
+        (chosen != Training::OPTIMIZER_UNSPECIFIED || !parameter.has_hidden()))
+      return {};
+    if (parameter.has_hidden())
+      return {parameter.hidden().rows(), parameter.hidden().columns()};
+    if (parameter.shape_size() >= 2)
+      return {parameter.shape(0), elementsOf(parameter) / parameter.shape(0)};
+    return {0, 0};
+  }
+
+  /// The shape of a parameter, with all dimensions before the last two as one.
+  static std::vector<int64_t> wholeOf(const bundle::ParameterInfo &parameter) {
+    std::vector<int64_t> shape(parameter.shape().begin(), parameter.shape().end());
+    if (shape.empty())
+      return {1};
+    while (shape.size() > 3) {
+      shape[1] *= shape[0];
+      shape.erase(shape.begin());
     }
+    return shape;
+  }
+
+  /// Returns why a parameter cannot have the block of its key, or "".
+  std::string problemOf(const bundle::ParameterInfo &parameter, const Key &key) const {
+    const OptimizerInfo &info = infoOf(training.optimizer());
+    if (!key.block.empty() && parameter.has_shard())
+      return std::string(info.name) + " updates whole " +
+             (info.has(OptimizerInfo::Codes) ? "blocks" : "matrices") +
+             ", and devices of a group have parts of it; compile with --tensor-parallel-size=1, " +
+             (info.has(OptimizerInfo::Matrices) ? "or for this parameter with --param-group='" +
+                                                      parameter.shard().of() + ":optimizer=adamw'"
+                                                : "or with another --optimizer");
+    if (key.block == std::vector<int64_t>{0, 0})
+      return "muon updates matrices, and this parameter has fewer than two dimensions; remove "
+             "optimizer=muon from its --param-group";
+    return {};
   }
 
   uint32_t ruleOf(const Key &key, bundle::ModelSummary &summary) const {
     bundle::UpdateRule rule;
     rule.set_running_stat(key.statistic);
     rule.set_learning_rate_scale(1);
-    rule.set_states(optimizerStates(training, key.statistic, key.byMatrix));
-    if (key.byMatrix) {
-      rule.mutable_matrix()->set_rows(key.rows);
-      rule.mutable_matrix()->set_columns(key.columns);
-    }
+    rule.mutable_block()->Add(key.block.begin(), key.block.end());
+    addOptimizerStates(training, rule);
     std::string name = key.statistic ? "statistics" : key.plain ? "plain" : "decay";
     if (!key.plain && !key.statistic)
       rule.set_weight_decay(training.weight_decay());
@@ -148,22 +174,20 @@ private:
         rule.set_weight_decay(group.weight_decay());
       name = "group" + std::to_string(key.group) + "." + name;
     }
-    if (key.byMatrix)
-      name += "." + std::to_string(key.rows) + "x" + std::to_string(key.columns);
+    for (size_t i = 0; i < key.block.size(); ++i)
+      name += (i ? "x" : ".") + std::to_string(key.block[i]);
     for (int r = 0; r < summary.update_rules_size(); ++r) {
       const bundle::UpdateRule &known = summary.update_rules(r);
       if (known.running_stat() == rule.running_stat() &&
           known.learning_rate_scale() == rule.learning_rate_scale() &&
-          known.weight_decay() == rule.weight_decay() && sameMatrix(known, rule))
+          known.weight_decay() == rule.weight_decay() &&
+          std::equal(known.block().begin(), known.block().end(), key.block.begin(),
+                     key.block.end()))
         return uint32_t(r);
     }
     rule.set_name(name);
     *summary.add_update_rules() = rule;
     return uint32_t(summary.update_rules_size() - 1);
-  }
-
-  static bool sameMatrix(const bundle::UpdateRule &a, const bundle::UpdateRule &b) {
-    return a.matrix().rows() == b.matrix().rows() && a.matrix().columns() == b.matrix().columns();
   }
 
   const bundle::TrainingOptions &training;

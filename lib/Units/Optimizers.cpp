@@ -2,6 +2,9 @@
 // is that of Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023.
 #include "Optimizers.h"
 
+#include "Adafactor.h"
+#include "BlockwiseCodes.h"
+
 #include "zorse/Summary/Optimizers.h"
 
 #include <cmath>
@@ -40,6 +43,22 @@ Value UpdateScalars::power(double base, Value exponent) {
       result); // the power has underflowed to 0
 }
 
+// The product of base^(2^-i) over the bits of the exponent. Roots are rounded exactly.
+Value UpdateScalars::rootPower(Value base, double exponent) {
+  double left = std::abs(exponent);
+  Value result = number(1);
+  for (; left >= 1; left -= 1)
+    result = t.mul(result, base);
+  for (Value root = base; left > 0;) {
+    root = t.sqrt(root);
+    left *= 2;
+    if (left >= 1)
+      result = t.mul(result, root);
+    left -= std::floor(left);
+  }
+  return exponent < 0 ? t.div(number(1), result) : result;
+}
+
 Value UpdateScalars::equals(Value scalar, double value) {
   return t.everywhere(t.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, scalar, number(value)),
                       like);
@@ -54,11 +73,17 @@ public:
 
   UpdatedShard build() {
     decay();
-    if (TensorBuilder::typeOf(p).getRank() == 3) {
-      muon();
-      return {p, next};
-    }
+    const bool hasBlocks = TensorBuilder::typeOf(p).getRank() > 1;
     switch (infoOf(training.optimizer()).optimizer) {
+    case Training::ADAFACTOR:
+      return addAdafactor(t, training, in, p);
+    case Training::ADAM_8BIT:
+    case Training::ADAMW_8BIT:
+      hasBlocks ? adamOfCodes() : adam();
+      break;
+    case Training::MUON:
+      hasBlocks ? muon() : adam();
+      break;
     case Training::LION:
       lion();
       break;
@@ -79,7 +104,6 @@ public:
       break;
     case Training::ADAM:
     case Training::ADAMW:
-    case Training::MUON: // all parameters that are no hidden weights
       adam();
       break;
     default:
@@ -136,6 +160,23 @@ private:
     Value v = keep(meanOfProduct(in.states[1], g, g, training.beta2()));
     if (training.amsgrad())
       v = keep(greater(in.states[2], v));
+    moveByMoments(m, v);
+  }
+
+  /// As adam(), with codes and scales of both moments as states.
+  void adamOfCodes() {
+    Value m = decode(t, {in.states[0], in.states[1]}, /*isSigned=*/true);
+    Value v = decode(t, {in.states[2], in.states[3]}, /*isSigned=*/false);
+    m = towards(m, g, training.beta1());
+    v = meanOfProduct(v, g, g, training.beta2());
+    for (const BlockwiseCodes &coded : {encode(t, m, true), encode(t, v, false)}) {
+      keep(coded.codes);
+      keep(coded.scales);
+    }
+    moveByMoments(m, v);
+  }
+
+  void moveByMoments(Value m, Value v) {
     Value corrected = s.use(t.sqrt(correction(training.beta2())));
     Value denominator = training.epsilon_before_bias_correction()
                             ? t.div(plusEpsilon(t.sqrt(v)), corrected)

@@ -11,11 +11,11 @@
 
 namespace zorse::units {
 
-/// One update of a shard. All arrays are tensors of one type: of rank 1, or [matrices, rows,
-/// columns] for Muon. Scalars are tensors of rank 0 in f64.
+/// One update of a shard. Arrays are tensors of rank 1, or [blocks, ...] if the rule has blocks.
+/// Scalars are tensors of rank 0 in f64.
 struct ShardUpdate {
-  mlir::Value parameter, gradient; ///< the gradient is clipped
-  std::vector<mlir::Value> states; ///< zorse::optimizerStates
+  mlir::Value parameter, gradient; ///< of one type; the gradient is clipped
+  std::vector<mlir::Value> states; ///< in the order of UpdateRule.states
   mlir::Value learningRate, step;  ///< step: applied updates, including this one
   double weightDecay = 0;
 };
@@ -37,6 +37,8 @@ public:
   /// Returns base^exponent for a whole exponent >= 0 and base in [0, 1), which every processor
   /// rounds equally.
   mlir::Value power(double base, mlir::Value exponent);
+  /// Returns base^exponent for base >= 1, which every processor rounds equally.
+  mlir::Value rootPower(mlir::Value base, double exponent);
   /// Returns a boolean for every element: whether the scalar equals the number.
   mlir::Value equals(mlir::Value scalar, double value);
 

@@ -3,6 +3,7 @@
 
 #include "zorse/Units/Units.h"
 
+#include "zorse/Summary/StateLayout.h"
 #include "zorse/Summary/Summary.h"
 
 namespace zorse::units {
@@ -21,12 +22,11 @@ public:
   UpdateBuilder(OpBuilder &builder, Location loc, const bundle::ModelSummary &summary,
                 const bundle::UpdateRule &rule)
       : builder(builder), loc(loc), training(summary.training()), rule(rule),
-        moments(int(rule.states())) {
+        moments(rule.states_size()) {
     Type type = summary.compute_type() == bundle::F64 ? Type(builder.getF64Type())
                                                       : Type(builder.getF32Type());
     SmallVector<int64_t> shape{ShapedType::kDynamic};
-    if (rule.has_matrix())
-      shape.append({rule.matrix().rows(), rule.matrix().columns()});
+    shape.append(rule.block().begin(), rule.block().end());
     shard = RankedTensorType::get(shape, type);
   }
 
@@ -62,6 +62,15 @@ public:
   }
 
 private:
+  /// A state with as many entries as the block has elements has its shape; others are vectors.
+  Type typeOf(const bundle::UpdateRule::State &state) const {
+    if (state.type() == bundle::ELEMENT_TYPE_UNSPECIFIED && state.entries() == blockElements(rule))
+      return shard;
+    SmallVector<int64_t> shape{ShapedType::kDynamic, state.entries()};
+    return RankedTensorType::get(shape, state.type() == bundle::U8 ? builder.getI8Type()
+                                                                   : shard.getElementType());
+  }
+
   DictionaryAttr argument(ArgumentKind kind, uint32_t index,
                           ScalarField field = ScalarField::LossSeed) {
     return builder.getDictionaryAttr(builder.getNamedAttr(
@@ -73,7 +82,11 @@ private:
   Block *begin(ArrayRef<ScalarField> fields) {
     auto f64 = RankedTensorType::get({}, builder.getF64Type()),
          i64 = RankedTensorType::get({}, builder.getI64Type());
-    SmallVector<Type> arguments(2 + moments, shard), results(1 + moments, shard);
+    SmallVector<Type> arguments(2, shard), results(1, shard);
+    for (const bundle::UpdateRule::State &state : rule.states()) {
+      arguments.push_back(typeOf(state));
+      results.push_back(arguments.back());
+    }
     SmallVector<DictionaryAttr> argumentArguments, resultArguments;
     for (int i = 0; i < 2 + moments; ++i) {
       argumentArguments.push_back(argument(ArgumentKind::State, uint32_t(i)));

@@ -49,10 +49,10 @@ bool verify::fromDeclared(Device &device, const bundle::Instruction &instruction
     exists = exists && known(summary.groups_size()) &&
              (value.kind() != bundle::Value::LOW_PRECISION_PARAMETERS || model.hasCopy(value.id()));
     if (exists) {
-      limit = summary.groups(int(value.id())).elements();
+      limit = model.countOf(value.kind(), value.id(), value.cut());
       out.stride = value.kind() == bundle::Value::LOW_PRECISION_PARAMETERS
                        ? model.copyElementSize(value.id())
-                       : model.groupElementSize(value.id());
+                       : elementSize(model.typeOf(value.kind(), value.id(), value.cut()));
     }
     out.stays = value.kind() == bundle::Value::GRADIENTS ||
                 value.kind() == bundle::Value::REDUCED_GRADIENTS;
@@ -444,7 +444,10 @@ private:
                   value.kind() != bundle::Value::GRADIENTS
             : value.kind() != bundle::Value::MOMENTS || value.cut() != argument.index() - 2)
       return fail(argument, Code::Declared, "declares " + device.describe(value));
-    if (value.end() - value.begin() != product(call.rows(), model.elementsPerRow(call.function())))
+    const int64_t perRow = value.kind() == bundle::Value::MOMENTS
+                               ? model.entriesPerRow(call.function(), value.cut())
+                               : model.elementsPerRow(call.function());
+    if (value.end() - value.begin() != product(call.rows(), perRow))
       return fail(argument, Code::Call,
                   "holds " + std::to_string(value.end() - value.begin()) + ", the call has " +
                       std::to_string(call.rows()) + " rows");

@@ -142,12 +142,12 @@ bool SymbolicExecution::require(const IntervalRange &range, const Logical &value
   if (!isState(value.kind))
     return requireBytes(range, expected, value, -1);
   bool good = true;
-  model.forPieces(value.id, value.begin, value.end,
-                  [&](int64_t begin, int64_t end, uint32_t parameter) {
-                    good = good && requireBytes(part(range, (begin - value.begin) * value.stride,
-                                                     (end - value.begin) * value.stride),
-                                                expected, value, parameter);
-                  });
+  model.forPiecesOf(value.kind, value.id, value.cut, {value.begin, value.end},
+                    [&](int64_t begin, int64_t end, uint32_t parameter) {
+                      good = good && requireBytes(part(range, (begin - value.begin) * value.stride,
+                                                       (end - value.begin) * value.stride),
+                                                  expected, value, parameter);
+                    });
   return good;
 }
 

@@ -45,6 +45,7 @@ int64_t verify::elementSize(bundle::ElementType type) {
   case bundle::F16:
     return 2;
   case bundle::I1:
+  case bundle::U8:
     return 1;
   default:
     return 0;
@@ -89,12 +90,15 @@ bool Model::isSound(const bundle::UnitInfo &unit) const {
 bool Model::checkSummary(std::vector<Finding> &findings) {
   auto fail = [&](const std::string &message) { return failSummary(findings, message); };
   for (const bundle::UpdateRule &rule : summary.update_rules()) {
-    if (rule.states() > kMaxOptimizerStates)
+    if (uint32_t(rule.states_size()) > kMaxOptimizerStates)
       return fail("expects at most " + std::to_string(kMaxOptimizerStates) +
-                  " optimizer states, found " + std::to_string(rule.states()));
-    if (rule.has_matrix() && (rule.matrix().rows() <= 0 || rule.matrix().columns() <= 0 ||
-                              rule.matrix().rows() > kMaxSize / rule.matrix().columns()))
-      return fail("update rule '" + rule.name() + "' has matrices of an impossible size");
+                  " optimizer states, found " + std::to_string(rule.states_size()));
+    if (blockSize(rule) <= 0)
+      return fail("update rule '" + rule.name() + "' has blocks of an impossible size");
+    for (const auto &state : rule.states())
+      if (state.entries() <= 0 || state.entries() > blockSize(rule) ||
+          (state.type() != bundle::ELEMENT_TYPE_UNSPECIFIED && !elementSize(state.type())))
+        return fail("update rule '" + rule.name() + "' has a state of an impossible size or type");
   }
   if (!std::isfinite(summary.training().clip_norm()))
     return fail("clip_norm is not a number");
@@ -137,8 +141,7 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
 
 bool Model::checkGroups(std::vector<Finding> &findings) {
   auto fail = [&](const std::string &message) { return failSummary(findings, message); };
-  constexpr uint32_t unknown = UINT32_MAX;
-  states.assign(size_t(summary.groups_size()), unknown);
+  std::vector<const bundle::UpdateRule *> first(size_t(summary.groups_size()), nullptr);
   for (int p = 0; p < summary.parameters_size(); ++p) {
     const auto &parameter = summary.parameters(p);
     const int64_t elements = elementsOf(parameter);
@@ -160,19 +163,23 @@ bool Model::checkGroups(std::vector<Finding> &findings) {
     if (!parameter.trainable())
       continue;
     const auto &rule = summary.update_rules(int(parameter.update_rule()));
-    if (rule.has_matrix() && elements % (rule.matrix().rows() * rule.matrix().columns()))
+    if (elements % blockSize(rule))
       return fail("parameter '" + parameter.name() +
-                  "' is not made of the matrices of its update "
-                  "rule '" +
-                  rule.name() + "'");
-    uint32_t &known = states[parameter.group()];
-    if (known != unknown && known != rule.states())
-      return fail("parameter '" + parameter.name() + "' has " + std::to_string(rule.states()) +
+                  "' is not made of the blocks of its update rule '" + rule.name() + "'");
+    const bundle::UpdateRule *&known = first[parameter.group()];
+    if (!known)
+      known = &rule;
+    if (known->states_size() != rule.states_size())
+      return fail("parameter '" + parameter.name() + "' has " + std::to_string(rule.states_size()) +
                   " optimizer states, others of its group '" + group.name() + "' have " +
-                  std::to_string(known));
-    known = rule.states();
+                  std::to_string(known->states_size()));
+    for (int s = 0; s < rule.states_size(); ++s)
+      if (known->states(s).type() != rule.states(s).type())
+        return fail("parameter '" + parameter.name() +
+                    "' has optimizer states of another type than "
+                    "others of its group '" +
+                    group.name() + "'");
   }
-  std::replace(states.begin(), states.end(), unknown, 0u);
   for (const auto &group : summary.groups())
     if (group.elements() < 0 || product(group.elements(), elementSize(group.type())) < 0 ||
         !elementSize(group.type()) || !indices(group.parameters(), summary.parameters_size()))
@@ -227,7 +234,56 @@ bool Model::placeParameters(std::vector<Finding> &findings) {
                                          "' and '" + summary.parameters(list[i].parameter).name() +
                                          "' overlap in group '" + summary.groups(g).name() + "'");
   }
+  placeStates();
   return true;
+}
+
+int64_t Model::blockSize(const bundle::UpdateRule &rule) {
+  int64_t size = 1;
+  for (int64_t extent : rule.block())
+    size = size < 0 ? -1 : product(size, extent);
+  return size;
+}
+
+// The entries of every parameter begin at a multiple of 512 bytes, as its elements do.
+void Model::placeStates() {
+  constexpr int64_t alignment = 512;
+  states.resize(size_t(summary.groups_size()));
+  for (size_t g = 0; g < states.size(); ++g)
+    for (const Piece &piece : pieces[g]) {
+      const bundle::ParameterInfo &parameter = summary.parameters(int(piece.parameter));
+      if (!parameter.trainable())
+        continue;
+      const bundle::UpdateRule &rule = summary.update_rules(int(parameter.update_rule()));
+      states[g].resize(size_t(rule.states_size()));
+      for (int s = 0; s < rule.states_size(); ++s) {
+        State &state = states[g][size_t(s)];
+        state.type = rule.states(s).type() == bundle::ELEMENT_TYPE_UNSPECIFIED
+                         ? parameter.type()
+                         : rule.states(s).type();
+        const int64_t count = (piece.end - piece.begin) / blockSize(rule) *
+                              rule.states(s).entries(),
+                      unit = alignment / elementSize(state.type);
+        state.pieces.push_back({state.entries, state.entries + count, piece.parameter});
+        state.entries += (count + unit - 1) / unit * unit;
+      }
+    }
+}
+
+Range Model::entriesOf(uint32_t group, uint32_t state, Range elements) const {
+  const std::vector<Piece> &list = pieces[group];
+  if (list.size() != states[group][state].pieces.size() || list.empty())
+    return {-1, -1};
+  auto entry = [&](int64_t element, int64_t inside) {
+    size_t p = 0;
+    while (p + 1 < list.size() && list[p + 1].begin <= inside)
+      ++p;
+    const bundle::UpdateRule &rule =
+        summary.update_rules(int(summary.parameters(int(list[p].parameter)).update_rule()));
+    return states[group][state].pieces[p].begin +
+           (element - list[p].begin) / blockSize(rule) * rule.states(int(state)).entries();
+  };
+  return {entry(elements.begin, elements.begin), entry(elements.end, elements.end - 1)};
 }
 
 /// Checks the functions that add terms. Every type has one for each number of terms from 2 to the
@@ -307,8 +363,8 @@ bool Model::checkCommit(std::vector<Finding> &findings) const {
     good = good && needs(update, bundle::STATE, 0, change, "the parameters") &&
            needs(update, bundle::STATE, 1, read, "the gradients");
     good = good && needs(update, bundle::SCALARS, 0, read, "the decision");
-    for (uint32_t m = 0; m < rule.states(); ++m)
-      good = good && needs(update, bundle::STATE, 2 + m, change, "the moments");
+    for (int m = 0; m < rule.states_size(); ++m)
+      good = good && needs(update, bundle::STATE, 2 + uint32_t(m), change, "the moments");
   }
   if (copies)
     good = good && needs(summary.cast_function(), bundle::STATE, 0, read, "the parameters") &&

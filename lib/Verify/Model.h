@@ -76,6 +76,14 @@ public:
   };
   std::vector<std::vector<Piece>> pieces; ///< per group, ascending.
 
+  /// An optimizer state of a group. Its entries that belong to a parameter are a piece.
+  struct State {
+    bundle::ElementType type = bundle::ELEMENT_TYPE_UNSPECIFIED;
+    int64_t entries = 0; ///< with padding
+    std::vector<Piece> pieces;
+  };
+  std::vector<std::vector<State>> states; ///< per group
+
   /// Units with a backward that adds to the gradient of the parameter, or of the value; ascending.
   std::vector<std::vector<uint32_t>> parameterContributors, valueContributors;
   /// Devices with a cell that adds to the group's gradient; ascending.
@@ -192,13 +200,41 @@ public:
   /// Returns the elements in a row of a call of an update.
   int64_t elementsPerRow(uint32_t function) const {
     for (const bundle::UpdateRule &rule : summary.update_rules())
-      if (rule.function() == function && rule.has_matrix())
-        return rule.matrix().rows() * rule.matrix().columns();
+      if (rule.function() == function)
+        return blockSize(rule);
     return 1;
   }
+  /// Returns the entries of an optimizer state in such a row.
+  int64_t entriesPerRow(uint32_t function, uint32_t state) const {
+    for (const bundle::UpdateRule &rule : summary.update_rules())
+      if (rule.function() == function && state < uint32_t(rule.states_size()))
+        return rule.states(int(state)).entries();
+    return 1;
+  }
+  /// Returns the number and the type of elements of a group, or of entries of an optimizer state,
+  /// which exists.
+  int64_t countOf(bundle::Value::Kind kind, uint32_t group, uint32_t state) const {
+    return kind == bundle::Value::MOMENTS ? states[group][state].entries
+                                          : summary.groups(int(group)).elements();
+  }
+  bundle::ElementType typeOf(bundle::Value::Kind kind, uint32_t group, uint32_t state) const {
+    return kind == bundle::Value::MOMENTS ? states[group][state].type
+                                          : summary.groups(int(group)).type();
+  }
+  /// Calls f as forPieces does, for elements or entries [begin, end) of a value of a state group.
+  template <typename F>
+  void forPiecesOf(bundle::Value::Kind kind, uint32_t group, uint32_t state, Range range,
+                   F f) const {
+    forPieces(kind == bundle::Value::MOMENTS ? states[group][state].pieces : pieces[group],
+              range.begin, range.end, f);
+  }
+  /// Returns the entries of an optimizer state that belong to elements of a group, which begin and
+  /// end inside or at the borders of parameters.
+  Range entriesOf(uint32_t group, uint32_t state, Range elements) const;
+  static int64_t blockSize(const bundle::UpdateRule &rule);
   bool trainable(uint32_t group) const { return summary.groups(group).trainable(); }
   /// Returns the number of optimizer states of a group.
-  uint32_t statesOf(uint32_t group) const { return states[group]; }
+  uint32_t statesOf(uint32_t group) const { return uint32_t(states[group].size()); }
   /// Whether some state is updated: there is then a decision, and the host receives it.
   bool decides() const {
     return std::any_of(summary.groups().begin(), summary.groups().end(),
@@ -207,7 +243,10 @@ public:
 
   /// Calls f(begin, end, parameter) for elements [begin, end) of a group except padding.
   template <typename F> void forPieces(uint32_t group, int64_t begin, int64_t end, F f) const {
-    const auto &list = pieces[group];
+    forPieces(pieces[group], begin, end, f);
+  }
+  template <typename F>
+  static void forPieces(const std::vector<Piece> &list, int64_t begin, int64_t end, F f) {
     size_t lo = 0, hi = list.size();
     while (lo < hi) {
       size_t mid = (lo + hi) / 2;
@@ -221,7 +260,6 @@ public:
   }
 
 private:
-  std::vector<uint32_t> states; ///< by group
   /// By device and unit, for devices of groups; null: the model's.
   std::vector<std::vector<const bundle::UnitInfo *>> ownUnits;
   /// By function with exchanges, segment and argument: whether its launches access it.
@@ -266,6 +304,7 @@ private:
   bool checkScale(std::vector<Finding> &findings) const;
   bool findRepeated(std::vector<Finding> &findings);
   bool placeParameters(std::vector<Finding> &findings);
+  void placeStates();
   /// Whether everything that a unit names exists.
   bool isSound(const bundle::UnitInfo &unit) const;
   bool checkFunctions(std::vector<Finding> &findings) const;

@@ -346,18 +346,19 @@ bool Device::checkState(const bundle::PersistentState &state) {
     return false;
   if (value.kind() == bundle::Value::PARAMETERS || value.kind() == bundle::Value::MOMENTS) {
     if (value.id() >= uint32_t(model.summary.groups_size()) || value.begin() < 0 ||
-        value.begin() >= value.end() ||
-        value.end() > model.summary.groups(int(value.id())).elements() || value.version() != 0 ||
-        (value.kind() == bundle::Value::MOMENTS && value.cut() >= model.statesOf(value.id())))
+        value.begin() >= value.end() || value.version() != 0 ||
+        (value.kind() == bundle::Value::MOMENTS && value.cut() >= model.statesOf(value.id())) ||
+        value.end() > model.countOf(value.kind(), value.id(), value.cut()))
       return report(Code::Malformed, -1,
                     "persistent state: " + describe(value) + " does not exist");
     if (int64_t(state.region().bytes()) !=
-        (value.end() - value.begin()) * model.groupElementSize(value.id()))
+        (value.end() - value.begin()) *
+            elementSize(model.typeOf(value.kind(), value.id(), value.cut())))
       return report(Code::Size, -1,
                     "persistent state: " + describe(value) + " has " +
                         std::to_string(state.region().bytes()) + " bytes");
-    if (state.type() != model.summary.groups(int(value.id())).type()) // exported weights have this
-                                                                      // type
+    if (state.type() != model.typeOf(value.kind(), value.id(), value.cut())) // exported weights
+                                                                             // have this type
       return report(Code::Mismatched, -1,
                     "persistent state: " + describe(value) + ": element type " +
                         std::to_string(int(state.type())) + " is not the group's");

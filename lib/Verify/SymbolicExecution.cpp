@@ -441,8 +441,9 @@ void SymbolicExecution::checkState(uint32_t version) {
     value.begin = declared.begin();
     value.end = declared.end();
     value.version = version;
-    value.stride = value.kind == bundle::Value::OPTIMIZER_STEP ? 0
-                                                               : model.groupElementSize(value.id);
+    value.stride = value.kind == bundle::Value::OPTIMIZER_STEP
+                       ? 0
+                       : elementSize(model.typeOf(value.kind, value.id, value.cut));
     size_t before = device.getResult().findings.size();
     require(rangeOf(state.region()), value);
     for (size_t f = before; f < device.getResult().findings.size(); ++f)
@@ -464,8 +465,9 @@ void SymbolicExecution::load() {
     value.cut = declared.cut();
     value.begin = declared.begin();
     value.end = declared.end();
-    value.stride = value.kind == bundle::Value::OPTIMIZER_STEP ? 0
-                                                               : model.groupElementSize(value.id);
+    value.stride = value.kind == bundle::Value::OPTIMIZER_STEP
+                       ? 0
+                       : elementSize(model.typeOf(value.kind, value.id, value.cut));
     write(rangeOf(state.region()), value);
   }
 }

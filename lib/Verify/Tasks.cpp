@@ -179,11 +179,10 @@ private:
                                  "'; they are updated by function " +
                                  std::to_string(call.function()) + ", not " +
                                  std::to_string(rule.function()));
-          if (const int64_t matrix = model.elementsPerRow(rule.function());
-              (begin - info.offset()) % matrix || (end - begin) % matrix)
+          if (const int64_t block = Model::blockSize(rule);
+              (begin - info.offset()) % block || (end - begin) % block)
             fail(Code::Call, "elements " + rangeText(begin, end) + " of parameter '" + info.name() +
-                                 "' are no whole matrices of " + std::to_string(matrix) +
-                                 " elements");
+                                 "' are no whole blocks of " + std::to_string(block) + " elements");
         });
   }
 
@@ -206,20 +205,26 @@ private:
       checkArguments(call, [](int) { return true; }, [](int) { return std::string(); });
   }
 
-  /// All arguments for which `counts` holds must be of the task's group and of one range. Returns
-  /// the first, or null if there is none.
+  /// All arguments for which `counts` holds must be of the task's group and of one range, and
+  /// optimizer states of the entries of that range. Returns the first that has elements, or null if
+  /// there is none.
   template <typename Counts, typename Name>
   const bundle::Value *checkArguments(const bundle::Call &call, Counts counts, Name name) {
     const bundle::Value *first = nullptr;
     const bundle::ArgumentBindings bindings(device.getProgram(), call);
-    for (int s = 0; s < bindings.size(); ++s) {
+    for (int s = 0; s < bindings.size() && !first; ++s)
+      if (counts(s) && bindings[s].value.kind() != bundle::Value::MOMENTS)
+        first = &bindings[s].value;
+    for (int s = 0; s < bindings.size() && first; ++s) {
       if (!counts(s))
         continue;
       const bundle::Value &value = bindings[s].value;
-      if (!first)
-        first = &value;
-      if (value.id() != uint32_t(compute.group()) || value.begin() != first->begin() ||
-          value.end() != first->end())
+      Range range{first->begin(), first->end()};
+      if (value.kind() == bundle::Value::MOMENTS && value.id() == first->id() &&
+          value.cut() < model.statesOf(value.id()))
+        range = model.entriesOf(value.id(), value.cut(), range);
+      if (value.id() != uint32_t(compute.group()) || value.begin() != range.begin ||
+          value.end() != range.end)
         fail(Code::Call, name(s) + "declares " + device.describe(value) +
                              ", which differs from the task or the other arguments");
     }

@@ -3,6 +3,7 @@ models/make_optimizers.py): on two devices that share the updates, and for every
 that resumes from a checkpoint of step 25 on one device.
 """
 import json
+import math
 import os
 import re
 import tempfile
@@ -12,6 +13,8 @@ import numpy as np
 import harness as z
 
 TOKENS = os.path.join(z.SMALL, "optimizers.tokens.bin")
+MODEL_OF = {"muon": "deep", "adafactor": "large", "adam8bit": "large", "adamw8bit": "large"}  # as in models/make_optimizers.py
+HIDDEN = ("wide.weight", "square.weight", "narrow.weight")  # of mlp-deep, which Muon updates
 OF_STATES = ("optimizer", "momentum", "amsgrad", "centered", "ema-decay")  # options that decide about optimizer states
 
 
@@ -52,23 +55,30 @@ def train(folder, bundle, case, steps, extra=()):
 
 
 def state_bytes(bundle):
-    """Bytes of parameters and of optimizer states in the programs of a bundle: all, and those of groups of matrices."""
+    """Bytes of optimizer states in the programs of a bundle."""
     text = "".join(z.call("zorse-inspect", bundle, f"--program={device}")[1] for device in ("a", "b"))
-    found = {}
-    for kind, name, size in re.findall(r'exec\.state (parameters|moments) \d+ "(.*?)".* at \d+:\d+\+(\d+)', text):
-        for key in (kind, kind + " of matrices" * name.endswith("(matrices)")):
-            found[key] = found.get(key, 0) + int(size) * (key != kind or not name.endswith("(matrices)"))
-    return found
+    return sum(int(size) for size in re.findall(r"exec\.state moments .* at \d+:\d+\+(\d+)", text))
 
 
-def check_state(text, options, bundle):
-    """States per element that the programs keep, in f32 4 bytes each, are those of the optimizer."""
+def entries_of(name, shape, options):
+    """Numbers in every state of a parameter, with bytes of each (f64)."""
+    n, kind = math.prod(shape), options["optimizer"]
     own = {"sgd": "momentum" in options, "lion": 1, "adagrad": 1, "rmsprop": 1 + bool(options.get("centered")) + ("momentum" in options)}
-    states = int(own.get(options["optimizer"], 2 + bool(options.get("amsgrad")))) + ("ema-decay" in options)
-    matrices, found = 1 + ("ema-decay" in options), state_bytes(bundle)
-    good = found.get("moments", 0) == states * found["parameters"] and found.get("moments of matrices", 0) == matrices * found.get("parameters of matrices", 0)
-    more = f", and {4 * matrices} of matrices" if "parameters of matrices" in found else ""
-    return z.check(f"{text}: {4 * states} bytes of f32 states per parameter{more}", 0 if good else 1, 0)
+    states = [(n, 8)] * int(own.get(kind, 2 + bool(options.get("amsgrad"))))
+    if kind == "muon" and name in HIDDEN and not any(g.startswith(name + ":optimizer=adamw") for g in options.get("param-group", [])) or name + ":optimizer=muon" in options.get("param-group", []):
+        states = [(n, 8)]
+    elif kind == "adafactor":
+        states = [(n // shape[-1], 8), (n // shape[-2], 8)] if len(shape) > 1 else [(n, 8)]
+    elif "8bit" in kind and n >= 4096 and n % 256 == 0:
+        states = [(n, 1), (n // 256, 8)] * 2
+    return states + [(n, 8)] * ("ema-decay" in options)
+
+
+def check_state(text, options, bundle, weights):
+    """The bytes of optimizer states that the programs keep are those of the optimizer. Every state of a parameter begins at a multiple of 512 bytes."""
+    expected = sum(-(-n * size // 512) * 512 for name, p in z.safetensors(weights).items() for n, size in entries_of(name, p.shape, options))
+    found, elements = state_bytes(bundle), sum(p.size for p in z.safetensors(weights).values())
+    return z.check(f"{text}: {found} bytes of states, {found / elements:.2f} per parameter", abs(found - expected), 0)
 
 
 def main():
@@ -83,7 +93,7 @@ def main():
             text, line = " ".join(f"{k}={v}".strip().replace("\n", "; ") for k, v in options.items()), words(options, folder)
 
             def compile(to, cluster):
-                model = os.path.join(z.SMALL, "mlp-deep.onnx" if options["optimizer"] == "muon" else "mlp-tiny.onnx")
+                model = os.path.join(z.SMALL, f"mlp-{MODEL_OF.get(options['optimizer'], 'tiny')}.onnx")
                 z.compile(model, to, cluster, reference["rows"], reference["sequence"], training={}, precision="f64", extra=line)
 
             compile(bundle, two)
@@ -92,7 +102,7 @@ def main():
             if kind in seen:
                 continue
             seen.add(kind)
-            results.append(check_state(text, options, bundle))
+            results.append(check_state(text, options, bundle, os.path.join(folder, "c.safetensors")))
             compile(other, one)
             checkpoints = [f"--checkpoint-dir={folder}/{number}", "--save-interval=25"]
             train(folder, other, case, steps // 2, checkpoints)

@@ -139,7 +139,8 @@ bool fuzz::readOne(std::string_view bytes) {
     ZORSE_FUZZ_EXPECT(parameter.storedShape().size() == parameter.shape.size());
     if (!parameter.trainable || parameter.elements() > 4096)
       continue;
-    for (int32_t moment = -1; moment < int32_t(reader->index().parameters[p].moments); ++moment) {
+    for (int32_t moment = -1; moment < int32_t(reader->index().parameters[p].states.size());
+         ++moment) {
       std::vector<std::byte> tensor(uint64_t(parameter.elements()) * bytesOf(parameter.type));
       (void)reader->readTensor(p, moment, parameter.type, tensor.data()).failed();
     }

@@ -4,6 +4,7 @@
 #include "Interpreter.h"
 
 #include "zorse/Summary/Optimizers.h"
+#include "zorse/Summary/StateLayout.h"
 #include "zorse/Summary/Summary.h"
 
 using namespace zorse;
@@ -142,8 +143,7 @@ private:
   /// Returns the rows of a parameter's update.
   int64_t rowsOf(const bundle::ParameterInfo &parameter) const {
     const auto &rule = summary.update_rules(int(parameter.update_rule()));
-    return elementsOf(parameter) /
-           (rule.has_matrix() ? rule.matrix().rows() * rule.matrix().columns() : 1);
+    return elementsOf(parameter) / blockElements(rule);
   }
 
   template <typename Find>

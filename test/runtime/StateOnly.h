@@ -32,7 +32,11 @@ inline Bundle stateOnly(const TemporaryDirectory &directory, const StateOnlyOpti
   bundle::ModelSummary &s = bundle.summary;
   s.set_name("state");
   s.set_content_hash("feed");
-  s.add_update_rules()->set_states(o.moments);
+  {
+    auto *rule = s.add_update_rules();
+    for (int m = 0; m < int(o.moments); ++m)
+      rule->add_states()->set_entries(1);
+  }
   s.set_count_function(-1);
   s.mutable_training()->set_optimizer(bundle::TrainingOptions::ADAMW);
   uint32_t parameters = 0;

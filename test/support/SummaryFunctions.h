@@ -51,7 +51,8 @@ inline void addUpdateRules(bundle::ModelSummary &summary, uint32_t decay, uint32
     rule.set_function(function);
     rule.set_learning_rate_scale(1);
     rule.set_weight_decay(function == decay ? 0.1 : 0);
-    rule.set_states(states);
+    for (uint32_t state = 0; state < states; ++state)
+      rule.add_states()->set_entries(1);
   }
 }
 

@@ -11,16 +11,18 @@
 
 namespace zorse {
 
-/// Accepts a finite number >= 0.
-inline CLI::Validator finiteNumber() {
+/// Accepts a finite number >= 0, or any finite number.
+inline CLI::Validator finiteNumber(bool anySign = false) {
   return CLI::Validator(
-      [](std::string &text) -> std::string {
+      [anySign](std::string &text) -> std::string {
         double value = 0;
         auto [end, error] = std::from_chars(text.data() + (!text.empty() && text[0] == '+'),
                                             text.data() + text.size(), value);
         bool good = error == std::errc() && end == text.data() + text.size() &&
-                    std::isfinite(value) && value >= 0;
-        return good ? "" : "expects a finite number of at least 0, got '" + text + "'";
+                    std::isfinite(value) && (anySign || value >= 0);
+        return good ? ""
+                    : std::string("expects a finite number") + (anySign ? "" : " of at least 0") +
+                          ", got '" + text + "'";
       },
       "");
 }

@@ -123,15 +123,17 @@ void TrainingFlags::addTo(CLI::App &app) {
       ->delimiter(',')
       ->expected(2)
       ->check(finiteNumber());
-  addOfOptimizer(app, "--eps", epsilon,
-                 "epsilon of the optimizer (default: 1e-8; Adadelta: 1e-6; Adagrad: 1e-10)")
+  addOfOptimizer(
+      app, "--eps", epsilon,
+      "epsilon of the optimizer (default: 1e-8; Adadelta: 1e-6; Adagrad: 1e-10; Adafactor: the "
+      "machine epsilon of f32)")
       ->check(finiteNumber());
   addOfOptimizer(app, "--alpha", alpha,
                  "decay of the mean square of RMSprop (default: 0.99), rho of Adadelta (default: "
                  "0.9)")
       ->check(finiteNumber());
   addOfOptimizer(app, "--weight-decay", weightDecay,
-                 "weight decay (default: 0.1 for adamw, lion and muon, otherwise 0)")
+                 "weight decay (default: 0.1 for adamw, adamw8bit, lion and muon, otherwise 0)")
       ->check(finiteNumber());
   addFlag(app, "--no-nesterov", noNesterov, "Muon: no Nesterov momentum")
       ->excludes(addFlag(app, "--nesterov", nesterov, "SGD: use Nesterov momentum"));
@@ -140,6 +142,16 @@ void TrainingFlags::addTo(CLI::App &app) {
                  "match_rms_adamw (default), 0.2 sqrt(max(n, m)), with which updates are as large "
                  "as those of AdamW, or original, sqrt(max(1, n / m))")
       ->check(CLI::IsMember({"match_rms_adamw", "original"}));
+  addOfOptimizer(app, "--beta2-decay", beta2Decay,
+                 "Adafactor: step t has the weight t^B in second moments (default: -0.8)")
+      ->check(finiteNumber(/*anySign=*/true));
+  addOfOptimizer(app, "--eps2", epsilon2,
+                 "Adafactor: least root mean square of a parameter, to which its updates are "
+                 "relative (default: 1e-3)")
+      ->check(finiteNumber());
+  addOfOptimizer(app, "--update-clip", updateClip,
+                 "Adafactor: largest root mean square of a relative update (default: 1)")
+      ->check(finiteNumber());
   app.add_option("--param-group", groups,
                  "parameters with another learning rate or weight decay: "
                  "'PATTERN,PATTERN:lr=1e-4,weight_decay=0' (* matches any characters; lr_scale= is "
@@ -148,8 +160,8 @@ void TrainingFlags::addTo(CLI::App &app) {
       ->group(kGroup)
       ->take_all();
   app.add_option("--max-grad-norm", clipNorm,
-                 "maximum global gradient norm, 0: no clipping (default: 1.0 for adamw, lion and "
-                 "muon, otherwise 0)")
+                 "maximum global gradient norm, 0: no clipping (default: 1.0 for adamw, adamw8bit, "
+                 "lion and muon, otherwise 0)")
       ->group(kGroup)
       ->check(finiteNumber());
   app.add_option("--clip-grad-value", clipValue,
@@ -188,6 +200,9 @@ Status TrainingFlags::resolve(Training &o) {
   o.set_momentum(momentum.value_or(info->momentum));
   o.set_nesterov(nesterov || (info->momentum > 0 && o.momentum() > 0 && !noNesterov));
   o.set_muon_scale(muonScale == "original" ? Training::ORIGINAL : Training::MATCH_RMS_ADAMW);
+  o.set_beta2_decay(beta2Decay.value_or(-0.8));
+  o.set_epsilon2(epsilon2.value_or(1e-3));
+  o.set_update_clip(updateClip.value_or(1));
   o.set_centered(centered);
   o.set_amsgrad(amsgrad);
   o.set_ema_decay(emaDecay);
@@ -232,6 +247,9 @@ Status TrainingFlags::checkOptions(const Training &o) const {
     belongs(group.optimizer() != Training::OPTIMIZER_UNSPECIFIED,
             "--param-group with optimizer=", OptimizerInfo::Matrices);
   belongs(alpha.has_value(), "--alpha", OptimizerInfo::Alpha);
+  belongs(beta2Decay.has_value(), "--beta2-decay", OptimizerInfo::Factors);
+  belongs(epsilon2.has_value(), "--eps2", OptimizerInfo::Factors);
+  belongs(updateClip.has_value(), "--update-clip", OptimizerInfo::Factors);
   belongs(centered, "--centered", OptimizerInfo::Centered);
   belongs(amsgrad, "--amsgrad", OptimizerInfo::AmsGrad);
   auto fraction = [&](double value, const char *option, const char *what) {
@@ -243,6 +261,11 @@ Status TrainingFlags::checkOptions(const Training &o) const {
   fraction(o.momentum(), "--momentum", "a number in [0, 1)");
   fraction(o.alpha(), "--alpha", "a number in [0, 1)");
   fraction(o.ema_decay(), "--ema-decay", "a number in [0, 1)");
+  expect(o.beta2_decay() <= 0,
+         "--beta2-decay: expects a number of at most 0, got " + shown(o.beta2_decay()));
+  expect(o.epsilon2() >= 0, "--eps2: expects a number of at least 0, got " + shown(o.epsilon2()));
+  expect(o.update_clip() >= 1,
+         "--update-clip: expects a number of at least 1, got " + shown(o.update_clip()));
   int exponent = 0;
   expect(!lossScale || (*lossScale >= 1 && std::frexp(*lossScale, &exponent) == 0.5),
          "--initial-loss-scale: expects a power of two, at least 1, because small gradients "

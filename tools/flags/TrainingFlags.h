@@ -21,6 +21,7 @@ struct TrainingFlags {
   std::string optimizer = "adamw";
   std::vector<double> betas;
   std::optional<double> epsilon, alpha, momentum, weightDecay, clipNorm, clipValue;
+  std::optional<double> beta2Decay, epsilon2, updateClip; ///< of Adafactor
   bool nesterov = false, noNesterov = false, centered = false, amsgrad = false;
   std::string muonScale;
   double emaDecay = 0;

@@ -16,7 +16,7 @@
 namespace zorse::bundle {
 
 /// Raised whenever bundles of the version before would be misunderstood.
-inline constexpr int kFormatVersion = 8;
+inline constexpr int kFormatVersion = 9;
 /// Says the digest of the bundle, as sha256sum writes it: "<digest>  manifest.json".
 inline constexpr const char *kDigestFile = "manifest.sha256";
 

@@ -56,9 +56,9 @@ public:
 /// device's share of its host's CPUs reaches.
 inline constexpr double kHostUpdateRate = 10e9;   ///< bytes/s
 inline constexpr double kHostUpdateSpeed = 100e9; ///< FLOP/s
-inline double hostUpdateSeconds(UpdateWork work, uint64_t elementBytes, uint32_t states) {
-  return static_cast<double>(work.elements) * static_cast<double>(elementBytes) * (3 + 2 * states) /
-             kHostUpdateRate +
+inline double hostUpdateSeconds(UpdateWork work, uint64_t elementBytes, double stateBytes) {
+  return static_cast<double>(work.elements) *
+             (3 * static_cast<double>(elementBytes) + 2 * stateBytes) / kHostUpdateRate +
          work.flops / kHostUpdateSpeed;
 }
 

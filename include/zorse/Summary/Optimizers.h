@@ -12,7 +12,11 @@
 namespace zorse {
 
 /// Maximum number of optimizer states per parameter, including the moving average of parameters.
-inline constexpr uint32_t kMaxOptimizerStates = 4;
+inline constexpr uint32_t kMaxOptimizerStates = 5;
+
+/// Elements of a block of 8-bit states, and the fewest elements of a parameter that has them, as in
+/// torchao. A parameter that is not made of whole blocks has states of its own type.
+inline constexpr int64_t kCodeBlock = 256, kFewestCoded = 4096;
 
 /// Number of iterations with which Muon orthogonalizes a matrix.
 inline constexpr int kNewtonSchulzSteps = 5;
@@ -27,6 +31,8 @@ struct OptimizerInfo {
     Centered = 32,
     AmsGrad = 64,
     Matrices = 128, ///< updates hidden weights as matrices, and others as AdamW does
+    Codes = 256,    ///< states of large parameters are 8-bit codes
+    Factors = 512,  ///< second moments of matrices are products of rows and columns
   };
 
   bundle::TrainingOptions::Optimizer optimizer;
@@ -50,17 +56,18 @@ const OptimizerInfo &infoOf(bundle::TrainingOptions::Optimizer optimizer);
 /// The row with this name, or null.
 const OptimizerInfo *optimizerNamed(const std::string &name);
 
-/// Number of optimizer states per element of a parameter, including the moving average. \param
-/// statistic  running statistics have no others  \param matrix  of Muon: of a hidden weight
-uint32_t optimizerStates(const bundle::TrainingOptions &training, bool statistic = false,
-                         bool matrix = false);
-/// FLOPs of Muon's matmuls per element of a matrix.
-double updateFlops(const bundle::Matrix &matrix);
-/// Number of optimizer states per element of a group, as its update rules say; 0 if it is frozen or
-/// has no rule.
+/// Fills the optimizer states of a rule from its block, including the moving average of parameters,
+/// which is the last one. Running statistics have no others.
+void addOptimizerStates(const bundle::TrainingOptions &training, bundle::UpdateRule &rule);
+/// FLOPs of the matmuls of an update per element: Muon's.
+double updateFlops(const bundle::TrainingOptions &training, const bundle::UpdateRule &rule);
+/// Number of optimizer states of a group, as its update rules say; 0 if it is frozen or has no
+/// rule.
 uint32_t optimizerStates(const bundle::ModelSummary &summary, const bundle::FlatGroupInfo &group);
 /// The largest of these numbers: of all update rules.
 uint32_t maxOptimizerStates(const bundle::ModelSummary &summary);
+/// Bytes of optimizer states per element of trained parameters, on average.
+double meanStateBytes(const bundle::ModelSummary &summary);
 
 /// Names as on the command line: "cosine_with_restarts", "minus_sqrt".
 std::string nameOf(bundle::TrainingOptions::Schedule schedule);

@@ -27,6 +27,7 @@ constexpr uint64_t elementBytes(bundle::ElementType type) {
   case bundle::F16:
     return 2;
   case bundle::I1:
+  case bundle::U8:
     return 1;
   default:
     return 0;

@@ -34,6 +34,8 @@ bundle::ElementType zorse::codegen::bundleType(Type type) {
     return bundle::I32;
   if (type.isInteger(1))
     return bundle::I1;
+  if (type.isInteger(8))
+    return bundle::U8;
   return bundle::ELEMENT_TYPE_UNSPECIFIED;
 }
 

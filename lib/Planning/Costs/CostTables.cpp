@@ -316,7 +316,8 @@ void estimateState(const bundle::ModelSummary &summary, const ClusterDevice &dev
                 longer * std::max(flops / flopsPerSecond, bandwidth > 0 ? bytes / bandwidth : 0)};
   };
   const uint32_t states = maxOptimizerStates(summary);
-  times.update = elementwise(2 + 5.0 * states, 4 * (3 + 2.0 * states));
+  const double bytes = meanStateBytes(summary);
+  times.update = elementwise(2 + 5.0 * states, 4 * 3 + 2 * bytes);
   times.updatePerFlop = longer / flopsPerSecond;
   times.norm = elementwise(2, 4);
   double memory = bandwidth > 0 ? bandwidth / 2
@@ -329,7 +330,7 @@ void estimateState(const bundle::ModelSummary &summary, const ClusterDevice &dev
   // unknown.
   times.hostUpdate = deviceKindOf(device.kind).sharesHostMemory
                          ? times.update
-                         : Rate{0, step::hostUpdateSeconds({1}, 4, states)};
+                         : Rate{0, step::hostUpdateSeconds({1}, 4, bytes)};
   times.hostUpdatePerFlop = deviceKindOf(device.kind).sharesHostMemory ? times.updatePerFlop
                                                                        : 1 / step::kHostUpdateSpeed;
 }

@@ -14,7 +14,8 @@ SummaryBuilder::SummaryBuilder(const std::string &name, bundle::ElementType comp
   bundle::UpdateRule &rule = *out.add_update_rules();
   rule.set_name("decay");
   rule.set_learning_rate_scale(1);
-  rule.set_states(optimizerStates);
+  for (uint32_t state = 0; state < optimizerStates; ++state)
+    rule.add_states()->set_entries(1);
   out.set_count_function(-1);
 }
 

@@ -2,7 +2,7 @@
 
 #include "AssignStageCells.h"
 
-#include "zorse/Summary/Optimizers.h"
+#include "zorse/Summary/StateLayout.h"
 #include "zorse/Summary/Summary.h"
 
 #include <algorithm>
@@ -192,8 +192,10 @@ void StrategySimulator::ownByMemory(const Result *equal, bool withReplicas,
   auto ownedBytes = [&](uint32_t g) {
     const bundle::FlatGroupInfo &group = problem.summary.groups(static_cast<int>(g));
     const double size = static_cast<double>(elementBytes(group.type()));
-    return static_cast<double>(group.elements()) * size *
-           (optimizerStates(problem.summary, group) + (computeType(group) != group.type() ? 1 : 0));
+    const bundle::UpdateRule *rule = ruleOf(problem.summary, group);
+    return static_cast<double>(group.elements()) *
+           ((rule ? stateBytesPerElement(*rule, group.type()) : 0) +
+            (computeType(group) != group.type() ? size : 0));
   };
   // Free memory without the state that they own now, which is equal for all.
   std::vector<double> left(devices.size());

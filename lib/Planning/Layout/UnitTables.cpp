@@ -1,7 +1,7 @@
 #include "UnitTables.h"
 
 #include "zorse/Step/UnitTasks.h"
-#include "zorse/Summary/Optimizers.h"
+#include "zorse/Summary/StateLayout.h"
 
 #include <algorithm>
 
@@ -29,7 +29,8 @@ UnitTables::UnitTables(const bundle::ModelSummary &summary) {
     table.elements = group.elements();
     table.elementSize = elementBytes(group.type());
     table.trainable = group.trainable();
-    table.states = optimizerStates(summary, group);
+    if (const bundle::UpdateRule *rule = ruleOf(summary, group))
+      table.stateBytes = stateBytesPerElement(*rule, group.type());
     table.computeSize = elementBytes(computeType(group));
     groupTable.push_back(table);
   }

@@ -19,7 +19,7 @@ struct GroupTable {
   uint64_t computeSize = 4; ///< bytes per element of the copy that units read and all-gathers
                             ///< transfer
   bool trainable = false;
-  uint32_t states = 0; ///< optimizer states per element
+  double stateBytes = 0; ///< of optimizer states, per element
 };
 
 /// Data about the model alone. Immutable; threads may share it.

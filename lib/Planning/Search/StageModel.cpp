@@ -144,9 +144,8 @@ void StageModel::sumState() {
       h += n * (compute + (group.trainable ? size : 0));
       if (group.trainable) {
         const StateOffload offload = problem.memoryOptimizations.defaultOptimization.state;
-        s += n * size *
-             ((keepsMoments(offload) ? group.states : 0) +
-              (group.computeSize != group.elementSize && keepsMasters(offload) ? 1.0 : 0.0));
+        s += n * ((keepsMoments(offload) ? group.stateBytes : 0) +
+                  (group.computeSize != group.elementSize && keepsMasters(offload) ? size : 0.0));
         g += n * compute;
         r += n * size;
       }

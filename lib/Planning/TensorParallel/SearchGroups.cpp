@@ -200,7 +200,7 @@ Result<GroupedResult> planning::searchWithGroups(const Problem &problem,
                                                  const SearchOptions &options, uint32_t maxSize,
                                                  DivisibleModel &model) {
   if (std::any_of(problem.summary.update_rules().begin(), problem.summary.update_rules().end(),
-                  [](const bundle::UpdateRule &rule) { return rule.has_matrix(); }))
+                  [](const bundle::UpdateRule &rule) { return rule.block_size() > 0; }))
     return userError("--tensor-parallel-size: devices of a group have parts of matrices, and "
                      "--optimizer=muon updates whole ones; plan with --tensor-parallel-size=1, or "
                      "choose another optimizer");

@@ -71,6 +71,11 @@ Options otherOptions(const Options &training) {
   if (training.schedule() == Options::TABLE)
     *others.mutable_points() = training.points();
   others.set_muon_scale(training.muon_scale());
+  if (info.has(OptimizerInfo::Factors)) {
+    others.set_beta2_decay(training.beta2_decay());
+    others.set_epsilon2(training.epsilon2());
+    others.set_update_clip(training.update_clip());
+  }
   *others.mutable_parameter_groups() = training.parameter_groups();
   return others;
 }
@@ -278,9 +283,13 @@ std::string zorse::runtime::listed(const std::vector<Difference> &differences) {
 
 bool zorse::runtime::sameMoments(const Options &before, const Options &now) {
   auto kind = [](const Options &options) {
-    const bool adam = options.optimizer() == Options::ADAM;
-    return std::make_tuple(adam ? Options::ADAMW : options.optimizer(), options.amsgrad(),
-                           options.centered(), options.momentum() > 0, options.ema_decay() > 0);
+    const bool adam = options.optimizer() == Options::ADAM,
+               codes = options.optimizer() == Options::ADAM_8BIT;
+    return std::make_tuple(adam    ? Options::ADAMW
+                           : codes ? Options::ADAMW_8BIT
+                                   : options.optimizer(),
+                           options.amsgrad(), options.centered(), options.momentum() > 0,
+                           options.ema_decay() > 0);
   };
   return kind(before) == kind(now);
 }

@@ -47,6 +47,11 @@ bool checksumHolds(const char *text, size_t size, std::string &problem) {
   return expected == found;
 }
 
+/// Optimizer states with one number per element, of the parameter's type.
+std::vector<CheckpointState> plainStates(const CheckpointParameter &parameter, uint64_t moments) {
+  return {size_t(moments), CheckpointState{parameter.elements(), parameter.type}};
+}
+
 /// \param moments  number of optimizer states of most trained parameters
 ordered_json parameterJson(const CheckpointParameter &parameter, uint32_t moments) {
   ordered_json out = {{"name", parameter.name},
@@ -56,8 +61,11 @@ ordered_json parameterJson(const CheckpointParameter &parameter, uint32_t moment
     out["permutation"] = parameter.permutation;
   if (!parameter.hub.empty())
     out["hub"] = zorse::bundle::toJson(parameter.hub);
-  if (parameter.trainable && parameter.moments != moments)
-    out["moments"] = parameter.moments;
+  if (parameter.trainable && parameter.states.size() != moments)
+    out["moments"] = parameter.states.size();
+  if (parameter.states != plainStates(parameter, parameter.states.size()))
+    for (const CheckpointState &state : parameter.states)
+      out["states"].push_back({{"entries", state.entries}, {"type", safetensorsName(state.type)}});
   if (!parameter.trainable) {
     ordered_json frozen = {{"xxh64", hexadecimal(parameter.hash)}};
     if (parameter.constant)
@@ -91,6 +99,25 @@ template <typename Hub> void parseHub(JsonFields &fields, Hub &out) {
       fields.fail(status.message());
 }
 
+/// Reads the optimizer states of a parameter that are not plain.
+void parseStates(JsonFields &fields, std::vector<CheckpointState> &states) {
+  const json *list = fields.good() && fields.has("states") ? fields.list("states") : nullptr;
+  if (!list)
+    return;
+  if (list->size() != states.size())
+    return fields.fail("has " + std::to_string(list->size()) + " states, expects " +
+                       std::to_string(states.size()));
+  for (size_t s = 0; s < states.size() && fields.good(); ++s) {
+    std::string problem;
+    JsonFields one((*list)[s], "state " + std::to_string(s), problem);
+    const int64_t elements = states[s].entries;
+    one.signedNumber("entries", states[s].entries, 0, elements);
+    parseType(one, "type", states[s].type);
+    if (!problem.empty())
+      fields.fail(problem);
+  }
+}
+
 /// \param moments  number of optimizer states, if the parameter does not say another
 CheckpointParameter parseParameter(const json &from, size_t number, uint64_t moments,
                                    std::string &problem) {
@@ -116,7 +143,9 @@ CheckpointParameter parseParameter(const json &from, size_t number, uint64_t mom
   if (fields.has("moments"))
     fields.number("moments", moments, 255);
   if (!fields.has("frozen")) {
-    out.moments = uint32_t(moments);
+    if (fields.good())
+      out.states = plainStates(out, moments);
+    parseStates(fields, out.states);
     return out;
   }
   out.trainable = false;
@@ -152,16 +181,20 @@ CheckpointShard parseSlice(const json &from, const std::string &file, const Chec
   out.parameter = uint32_t(parameter);
   if (parameter >= index.parameters.size() || !index.parameters[parameter].trainable)
     fields.fail("names parameter " + std::to_string(parameter) + ", which is none that is trained");
-  else if (out.moment >= int32_t(index.parameters[parameter].moments))
+  else if (out.moment >= int32_t(index.parameters[parameter].states.size()))
     fields.fail("names moment " + std::to_string(out.moment) + " of " +
-                std::to_string(index.parameters[parameter].moments));
-  else if (out.begin >= out.end || out.end > index.parameters[parameter].elements())
+                std::to_string(index.parameters[parameter].states.size()));
+  else if (const int64_t entries = index.parameters[parameter].entries(out.moment);
+           out.begin >= out.end || out.end > entries)
     fields.fail("holds elements [" + std::to_string(out.begin) + ", " + std::to_string(out.end) +
                 ") of parameter '" + index.parameters[parameter].name + "', which has " +
-                std::to_string(index.parameters[parameter].elements()));
-  else if (!isFloat(out.type))
-    fields.fail(std::string("holds numbers of type ") + safetensorsName(out.type) +
-                ", expects floating-point numbers");
+                std::to_string(entries));
+  else if (const bool isCode =
+               out.moment >= 0 &&
+               !isFloat(index.parameters[parameter].states[size_t(out.moment)].type);
+           isFloat(out.type) == isCode)
+    fields.fail(std::string("holds numbers of type ") + safetensorsName(out.type) + ", expects " +
+                (isCode ? "codes" : "floating-point numbers"));
   else if (uint64_t(out.end - out.begin) > kLargestCheckpointShard / bytesOf(out.type))
     fields.fail("is larger than " + std::to_string(kLargestCheckpointShard) + " bytes");
   return out;
@@ -223,7 +256,7 @@ void checkCoverage(const CheckpointIndex &index, std::string &problem) {
   for (uint32_t p = 0; p < index.parameters.size(); ++p) {
     if (!index.parameters[p].trainable)
       continue;
-    for (int32_t moment = -1; moment < int32_t(index.parameters[p].moments); ++moment) {
+    for (int32_t moment = -1; moment < int32_t(index.parameters[p].states.size()); ++moment) {
       int64_t covered = 0;
       auto what = [&] {
         return (moment < 0 ? "parameter '"
@@ -239,9 +272,9 @@ void checkCoverage(const CheckpointIndex &index, std::string &problem) {
         }
         covered = ranges[at].end;
       }
-      if (covered != index.parameters[p].elements()) {
+      if (covered != index.parameters[p].entries(moment)) {
         problem = what() + ": slices end at element " + std::to_string(covered) + " of " +
-                  std::to_string(index.parameters[p].elements());
+                  std::to_string(index.parameters[p].entries(moment));
         return;
       }
     }
@@ -305,7 +338,7 @@ std::string zorse::runtime::writeCheckpointIndex(const CheckpointIndex &index) {
   field("precision", index.precision);
   uint32_t moments = 0;
   for (const CheckpointParameter &parameter : index.parameters)
-    moments = std::max(moments, parameter.moments);
+    moments = std::max(moments, uint32_t(parameter.states.size()));
   field("moments", moments);
   field("run_config", runConfigJson(index.runConfig));
   if (!index.hub.empty())

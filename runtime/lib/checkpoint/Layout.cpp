@@ -2,7 +2,7 @@
 
 #include "Storage.h"
 
-#include "zorse/Summary/Optimizers.h"
+#include "zorse/Summary/StateLayout.h"
 #include "zorse/runtime/Safetensors.h"
 
 #include <algorithm>
@@ -96,6 +96,20 @@ std::string headerText(const Bundle &bundle, const std::vector<uint32_t> &wholes
   return header.text(kDirectAlignment, before);
 }
 
+/// Adds the optimizer states of a parameter of a checkpoint.
+void addStates(const bundle::ModelSummary &summary, const bundle::ParameterInfo &parameter,
+               CheckpointParameter &made) {
+  if (!made.trainable ||
+      parameter.update_rule() >= static_cast<uint32_t>(summary.update_rules_size()))
+    return;
+  const bundle::UpdateRule &rule = summary.update_rules(int(parameter.update_rule()));
+  const int64_t blocks = made.elements() / blockElements(rule);
+  for (const bundle::UpdateRule::State &state : rule.states())
+    made.states.push_back(
+        {blocks * state.entries(),
+         state.type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? made.type : storedType(state.type())});
+}
+
 /// Gives a parameter of a checkpoint its shape and permutation with the divided dimension first.
 void putDividedFirst(const bundle::ParameterInfo::Shard &shard, CheckpointParameter &made) {
   std::vector<int64_t> order{int64_t(shard.dim())}, permutation;
@@ -129,8 +143,7 @@ DeviceLayout zorse::runtime::layoutOf(const Bundle &bundle, uint32_t device) {
     uint64_t size = elementBytes(state.type());
     for (uint32_t p : summary.groups(int(value.id())).parameters()) {
       const bundle::ParameterInfo &parameter = summary.parameters(int(p));
-      forWholeRuns(parameter, [&](int64_t whole, int64_t wholeEnd, int64_t first) {
-        first += parameter.offset(); // element of the group
+      auto visit = [&](int64_t whole, int64_t wholeEnd, int64_t first) {
         int64_t begin = std::max(value.begin(), first),
                 end = std::min(value.end(), first + wholeEnd - whole);
         if (begin >= end)
@@ -144,7 +157,16 @@ DeviceLayout zorse::runtime::layoutOf(const Bundle &bundle, uint32_t device) {
         laid.region = part(state.region(), uint64_t(begin - value.begin()) * size,
                            uint64_t(end - begin) * size);
         layout.slices.push_back(std::move(laid));
-      });
+      };
+      if (isParameters(state) || parameter.has_shard()) // parts have a state per element
+        forWholeRuns(parameter, [&](int64_t whole, int64_t wholeEnd, int64_t part) {
+          visit(whole, wholeEnd, parameter.offset() + part);
+        });
+      else {
+        const StateLayout entries(summary, value.id(), value.cut());
+        const int64_t first = entries.begin(parameter.offset());
+        visit(0, entries.end(parameter.offset() + elementsOf(parameter)) - first, first);
+      }
     }
   }
   std::sort(layout.slices.begin(), layout.slices.end(),
@@ -198,7 +220,7 @@ std::vector<CheckpointParameter> zorse::runtime::checkpointParameters(const Bund
     made.hub = weight.hub;
     const bundle::FlatGroupInfo &group = bundle.summary.groups(int(parameter.group()));
     made.trainable = group.trainable();
-    made.moments = optimizerStates(bundle.summary, group);
+    addStates(bundle.summary, parameter, made);
     made.constant = parameter.constant();
     if (std::optional<StoredType> type = storedTypeNamed(weight.type); type && !made.trainable) {
       made.file = weight.file;

@@ -17,7 +17,7 @@ Status CheckpointReader::useAverages() {
 
 Status CheckpointReader::readStored(uint32_t number, StoredType type, std::byte *target) const {
   const CheckpointParameter &parameter = index_.parameters[number];
-  const int32_t state = averages_ ? int32_t(parameter.moments) - 1 : -1;
+  const int32_t state = averages_ ? int32_t(parameter.states.size()) - 1 : -1;
   if (parameter.permutation.empty())
     return readTensor(number, state, type, target);
   std::vector<std::byte> compiled(size_t(parameter.elements()) * bytesOf(type));

@@ -143,12 +143,16 @@ private:
   /// starts from scratch. If another update rule applies, only the moving average continues, which
   /// is the last state.
   std::optional<int32_t> stateIn(uint32_t theirs, const CheckpointShard &ours) const {
-    const auto here = int32_t(parameters_[ours.parameter].moments),
-               there = int32_t(index_.parameters[theirs].moments);
-    if (here == there)
+    const std::vector<CheckpointState> &here = parameters_[ours.parameter].states,
+                                       &there = index_.parameters[theirs].states;
+    auto alike = [](const CheckpointState &a, const CheckpointState &b) {
+      return a.entries == b.entries && isFloat(a.type) == isFloat(b.type);
+    };
+    if (std::equal(here.begin(), here.end(), there.begin(), there.end(), alike))
       return ours.moment;
-    const bool average = bundle_.summary.training().ema_decay() > 0 && ours.moment + 1 == here;
-    return average && there > 0 ? std::optional(there - 1) : std::nullopt;
+    const bool average = bundle_.summary.training().ema_decay() > 0 &&
+                         ours.moment + 1 == int32_t(here.size());
+    return average && !there.empty() ? std::optional(int32_t(there.size()) - 1) : std::nullopt;
   }
 
   /// Collects the needed elements. State without a source is cleared.
@@ -181,7 +185,7 @@ private:
       const CheckpointParameter &ours = parameters_[own], &theirs = index_.parameters[their];
       if (theirs.shape == ours.shape && theirs.permutation == ours.permutation)
         continue;
-      for (int32_t moment = -1; moment < int32_t(theirs.moments); ++moment) {
+      for (int32_t moment = -1; moment < int32_t(theirs.states.size()); ++moment) {
         const auto need = required.find({their, moment});
         if (need == required.end())
           continue;

@@ -123,6 +123,8 @@ StoredType zorse::runtime::storedType(bundle::ElementType type) {
     return StoredType::I32;
   case bundle::I1:
     return StoredType::Bool;
+  case bundle::U8:
+    return StoredType::U8;
   default:
     return StoredType::F32;
   }

@@ -51,7 +51,7 @@ UpdateText test::updateText(const bundle::TrainingOptions &training, double weig
   rule.set_name("f");
   rule.set_learning_rate_scale(1);
   rule.set_weight_decay(weightDecay);
-  rule.set_states(optimizerStates(training));
+  addOptimizerStates(training, rule);
   auto context = makeContext();
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(context.get()));
   OpBuilder builder = OpBuilder::atBlockBegin(module->getBody());
@@ -59,7 +59,7 @@ UpdateText test::updateText(const bundle::TrainingOptions &training, double weig
   llvm::raw_string_ostream os(text);
   units::addUpdateFunction(builder, builder.getUnknownLoc(), summary, rule).print(os);
 
-  UpdateText out{int(rule.states()), {}, {}};
+  UpdateText out{rule.states_size(), {}, {}};
   const size_t begin = text.find('\n') + 1, last = text.find("  return ");
   out.lines = text.substr(begin, last - begin);
   std::string names = text.substr(last + 9, text.find(" :", last) - last - 9);

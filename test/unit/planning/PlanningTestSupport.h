@@ -13,7 +13,9 @@ inline bundle::ModelSummary chain(bool splits = true) {
   bundle::ModelSummary summary;
   summary.set_compute_type(bundle::F32);
   summary.set_content_hash("c0ffee");
-  summary.add_update_rules()->set_states(2);
+  auto *rule = summary.add_update_rules();
+  for (int state = 0; state < 2; ++state)
+    rule->add_states()->set_entries(1);
   const char *names[] = {"embedding", "block 0 mlp", "block 1 mlp", "head"};
   const uint32_t classes[] = {0, 1, 1, 2};
   for (uint32_t u = 0; u < 4; ++u) {

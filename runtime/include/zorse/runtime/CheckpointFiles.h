@@ -14,6 +14,14 @@ namespace zorse::runtime {
 
 class CheckpointStorage;
 
+/// An optimizer state of a parameter: one number per element, or another number of entries.
+struct CheckpointState {
+  int64_t entries = 0;
+  StoredType type = StoredType::F32;
+
+  bool operator==(const CheckpointState &o) const { return entries == o.entries && type == o.type; }
+};
+
 /// Description of one parameter in the index of a snapshot.
 struct CheckpointParameter {
   std::string name;                  ///< name in the ONNX file
@@ -22,8 +30,8 @@ struct CheckpointParameter {
   std::vector<int64_t> permutation;  ///< dimension i is dimension permutation[i] of the ONNX file;
                                      ///< empty: identity
   bool trainable = true;
-  uint32_t moments = 0; ///< number of its optimizer states, if it is trained
-  bundle::HubFact hub;  ///< relative to storedShape()
+  std::vector<CheckpointState> states; ///< its optimizer states, if it is trained
+  bundle::HubFact hub;                 ///< relative to storedShape()
 
   // Fields of a frozen parameter. Snapshots do not contain its elements.
   bool constant = false; ///< whether it is a lifted constant or a buffer instead of a model
@@ -35,11 +43,15 @@ struct CheckpointParameter {
   StoredType storedType = StoredType::F32;
 
   int64_t elements() const;
+  /// The number of elements (moment -1) or of the entries of an optimizer state.
+  int64_t entries(int32_t moment) const {
+    return moment < 0 ? elements() : states[static_cast<size_t>(moment)].entries;
+  }
   /// The shape in the ONNX file.
   std::vector<int64_t> storedShape() const;
 };
 
-/// Elements [begin, end) of a parameter or of one of its optimizer states.
+/// Elements [begin, end) of a parameter or entries of one of its optimizer states.
 struct CheckpointShard {
   uint32_t parameter = 0;
   int32_t moment = -1; ///< index of the optimizer state; -1: the parameter
