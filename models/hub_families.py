@@ -1,6 +1,7 @@
 """One small model of every family of transformers, with a configuration shrunk from the family's defaults, or the one in configurations.py.
 
     names() -> [model type]                               first those of configurations.py, then those with a head for language, images and audio; at the end variants and own modules
+    variants.variants() -> {name: Model}                  further configurations
     family(name) -> Family                                .build() -> (module, inputs): module(*inputs.values()) -> loss
 
 SIZES shrinks a configuration by the meaning of its attributes; EXTRA contains additional settings of families. Nothing is downloaded.
@@ -15,6 +16,7 @@ import torch
 import torch.nn as nn
 
 import configurations as c
+import variants
 
 WIDTH, INNER, HEADS, GROUPS, HEAD, LAYERS, POSITIONS = 32, 48, 4, 2, 8, 2, 64
 PIXELS, PATCH, FRAMES, MELS, WAVE = 32, 8, 4, 16, 400
@@ -188,7 +190,7 @@ def _others():
 
 
 def family(name):
-    model = _by_hand().get(name) or _others().get(name)
+    model = variants.variants().get(name) or _by_hand().get(name) or _others().get(name)
     if model:
         return Family(name, model.kind, model.cls, functools.partial(_built, model.build), model.mixes)
     cls, kind = _classes()[name]

@@ -126,6 +126,7 @@ CASES = [
      "ema-decay": 0.9, "max-grad-norm": 0.5},
     {"optimizer": "adafactor", "lr": 0.02},
     {"optimizer": "adafactor", "lr": 0.1, "beta2-decay": -0.6, "eps": 1e-6, "eps2": 0.01, "update-clip": 1.25, "weight-decay": 0.1, "weight-decay-params": "all", "ema-decay": 0.9},
+    {"optimizer": "adafactor", "lr": 0.003, "no-scale-parameter": True, "eps": 1e-15, "weight-decay": 0.1},
     {"optimizer": "adamw8bit", "lr": 0.01},
     {"optimizer": "adam8bit", "lr": 0.01, "betas": "0.8,0.99", "eps": 1e-6, "weight-decay": 0.1, "max-grad-norm": 0.5, "ema-decay": 0.9},
 ]
@@ -153,6 +154,8 @@ def optimizer_of(model, case):
                                                                           **(betas or {"betas": (0.9, 0.95)}))
     if kind in ("adam8bit", "adamw8bit"):
         return Adam8bit(groups, lr=lr, decoupled=kind == "adamw8bit", eps=case.get("eps", 1e-8), **(betas or {"betas": (0.9, 0.95)}))
+    if "no-scale-parameter" in case:
+        return hugging_face.Adafactor(groups, lr=lr, scale_parameter=False, relative_step=False)
     if kind == "adafactor":
         return torch.optim.Adafactor(groups, lr=lr, beta2_decay=case.get("beta2-decay", -0.8), eps=(case.get("eps"), case.get("eps2", 1e-3)), d=case.get("update-clip", 1.0))
     if kind == "lion":

@@ -59,8 +59,8 @@ private:
     return extents;
   }
 
-  /// Returns the parts of a group that one device owns as a whole; none if there are so many that
-  /// borders between them are everywhere.
+  /// Returns the parts of a group that one device owns as a whole; none if there are more than
+  /// kMany, between which borders are everywhere.
   std::vector<ShardRange> indivisible(uint32_t group) const {
     constexpr size_t kMany = 64;
     std::vector<ShardRange> parts;

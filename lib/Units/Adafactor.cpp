@@ -22,18 +22,22 @@ public:
   UpdatedShard build(Value parameter) {
     Value update = t.div(g, t.sqrt(atLeast(secondMoment(), epsilon() * epsilon())));
     Value excess = t.scale(rootMeanSquare(update), 1 / training.update_clip());
-    Value size = atLeast(rootMeanSquare(in.parameter), training.epsilon2());
-    Value inverse = t.div(s.number(1), t.sqrt(in.step));
-    Value rate =
-        t.select(t.make<arith::CmpFOp>(arith::CmpFPredicate::OLT, in.learningRate, inverse),
-                 in.learningRate, inverse);
-    Value factor = t.div(t.mul(size, everywhere(rate, size)), atLeast(excess, 1));
+    Value factor = t.div(rates(excess), atLeast(excess, 1));
     return {t.sub(parameter,
                   t.mul(t.make<BroadcastOp>(g.getType(), factor, ArrayRef<int64_t>{0}), update)),
             std::move(next)};
   }
 
 private:
+  /// The learning rate of every parameter.
+  Value rates(Value like) {
+    if (training.absolute_updates())
+      return everywhere(in.learningRate, like);
+    Value size = atLeast(rootMeanSquare(in.parameter), training.epsilon2());
+    Value inverse = t.div(s.number(1), t.sqrt(in.step));
+    Value isSmaller = t.make<arith::CmpFOp>(arith::CmpFPredicate::OLT, in.learningRate, inverse);
+    return t.mul(size, everywhere(t.select(isSmaller, in.learningRate, inverse), size));
+  }
   Value everywhere(Value scalar, Value like) {
     return t.everywhere(t.cast(scalar, TensorBuilder::elementOf(like)), like);
   }

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
+from ._export_process import executing
 from ._tools import ZorseError
 
 
@@ -220,4 +221,5 @@ class WrittenOut(TorchFunctionMode):
         return function(*args, **kwargs)
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        return self.call(function, args, kwargs or {})
+        with executing(function):
+            return self.call(function, args, kwargs or {})

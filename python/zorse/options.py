@@ -38,7 +38,7 @@ class ModelOptions(TypedDict, total=False):
 
 class StateOptions(TypedDict, total=False):
     """Options that determine the size of the optimizer states (zorse-compile, zorse-plan)."""
-    optimizer: Literal["adamw", "adam", "sgd", "lion", "rmsprop", "adagrad", "adadelta", "adamax", "radam", "muon"]
+    optimizer: Literal["adamw", "adam", "sgd", "lion", "rmsprop", "adagrad", "adadelta", "adamax", "radam", "muon", "adafactor", "adamw8bit", "adam8bit"]
     momentum: float
     centered: bool
     amsgrad: bool
@@ -79,6 +79,10 @@ class CompileOptions(ModelOptions, StateOptions, ScheduleOptions, total=False):
     nesterov: bool
     no_nesterov: bool  #: of Muon
     muon_adjust_lr: Literal["match_rms_adamw", "original"]
+    beta2_decay: float  #: of Adafactor, as the next three
+    eps2: float
+    update_clip: float
+    no_scale_parameter: bool
     max_grad_norm: float
     clip_grad_value: float
     initial_loss_scale: float

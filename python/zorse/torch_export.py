@@ -27,6 +27,7 @@ import torch
 
 from . import experts, lora
 from ._check import LARGE, begun
+from ._export_process import isolated
 from ._file_process import file_process
 from ._functions import written
 from ._module_step import unchanged
@@ -186,8 +187,11 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
         check = None if trust else begun(module, path, inputs, dynamic=dynamic, length=sequence if tokens else None)
         stack.enter_context(in_training_mode(module))
         stack.enter_context(written({} if check is None else check.functions))
-        with quietly(path):
-            renamed = write_graph(module, draft, inputs, shapes if dynamic else None, outputs, opset, dynamo, optimize, external_data)
+        def work():
+            with quietly(path):
+                return write_graph(module, draft, inputs, shapes if dynamic else None, outputs, opset, dynamo, optimize, external_data)
+
+        renamed = isolated(module, path, work)
         strip(draft)
         write_metadata(module, draft, tuple(inputs.values()), hub, renamed)
         if check is not None:
@@ -260,13 +264,22 @@ def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, op
     The file contains the offset of each parameter in `path`.data, which is not written: zorse-plan needs no weights, and zorse-compile has
     --weights=defer. Only adapters (lora.py) have values in it. Constants that determine the graph (tables of positions, masks) must not be on the meta device.
     """
-    import onnx_ir as ir
-
     batch, length = torch.export.Dim("batch", min=1, max=65536), torch.export.Dim("sequence", min=2, max=1 << 20)
     ids = torch.zeros((rows, sequence), dtype=torch.int64)
-    with in_training_mode(module), quietly(path), experts.exportable(module), torch.no_grad(), WrittenOut():
+    with draft_of(path) as draft, in_training_mode(module), experts.exportable(module):
+        isolated(module, path, lambda: write_shapes(module, path, draft, ids, ({0: batch, 1: length},) * 2, opset))
+        strip(draft)
+        write_metadata(module, draft)
+    return path
+
+
+def write_shapes(module, path, draft, ids, shapes, opset):
+    """Writes the file of a module without values to `draft`, with offsets in `path`.data."""
+    import onnx_ir as ir
+
+    with quietly(path), torch.no_grad(), WrittenOut():
         program = torch.onnx.export(module, (ids, ids.clone()), input_names=["input_ids", "labels"], output_names=["loss"], opset_version=opset, dynamo=True,
-                                    optimize=False, dynamic_shapes=({0: batch, 1: length},) * 2, verbose=False)
+                                    optimize=False, dynamic_shapes=shapes, verbose=False)
     make_names_unique(program.model)
     offset, location = 0, os.path.basename(path) + ".data"
     adapters = {f"{at}.{name}": tensor for at, m in module.named_modules() if isinstance(m, lora.Adapted) for name, tensor in m.initial.items()}
@@ -280,11 +293,7 @@ def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, op
         size = tensor.numel() * tensor.element_size()
         value.const_value = ir.ExternalTensor(location, offset, size, value.const_value.dtype, shape=value.const_value.shape, name=value.name, base_dir="")
         offset += (size + 4095) // 4096 * 4096
-    with draft_of(path) as draft, in_training_mode(module), experts.exportable(module):
-        ir.save(program.model, draft)
-        strip(draft)
-        write_metadata(module, draft)
-    return path
+    ir.save(program.model, draft)
 
 
 def keep(properties, wanted):

@@ -1,4 +1,4 @@
-"""torch.optim optimizers and learning rate schedulers as options of zorse-compile."""
+"""Optimizers of torch.optim, torchao, bitsandbytes and transformers and learning rate schedulers as options of zorse-compile."""
 from __future__ import annotations
 
 import warnings
@@ -17,10 +17,14 @@ _KINDS: dict[str, tuple[str, dict[str, str]]] = {
     "Adadelta": ("adadelta", {"rho": "alpha", "eps": "eps"}),
     "Adamax": ("adamax", {"betas": "betas", "eps": "eps"}),
     "RAdam": ("radam", {"betas": "betas", "eps": "eps"}),
+    "Adafactor": ("adafactor", {"eps": "eps", "beta2_decay": "beta2_decay", "decay_rate": "beta2_decay", "d": "update_clip", "clip_threshold": "update_clip"}),
+    "AdamW8bit": ("adamw8bit", {"betas": "betas", "eps": "eps"}),
+    "Adam8bit": ("adam8bit", {"betas": "betas", "eps": "eps"}),
     "Muon": ("muon", {"momentum": "momentum", "nesterov": "nesterov", "adjust_lr_fn": "muon_adjust_lr"}),
 }  #: by class: optimizer and options; keys of its parameter groups with the option of each
 _NEUTRAL = {"dampening": 0, "maximize": False, "lr_decay": 0, "initial_accumulator_value": 0, "decoupled_weight_decay": False, "ns_steps": 5,
-            "ns_coefficients": (3.4445, -4.775, 2.0315), "eps": 1e-7}  #: values without effect, of keys that have no option
+            "ns_coefficients": (3.4445, -4.775, 2.0315), "eps": 1e-7, "amsgrad": False, "beta1": None, "scale_parameter": False, "relative_step": False,
+            "warmup_init": False, "alpha": 0.0, "t_alpha": None, "t_beta3": None}  #: values without effect, of keys that have no option
 _IGNORED = {"params", "lr", "initial_lr", "weight_decay", "foreach", "capturable", "differentiable", "fused", "param_names", "decoupled_weight_decay", "name"}
 _LONGEST = 60000  # characters of one word of a command line, which Linux limits to 128 KiB
 
@@ -99,6 +103,8 @@ def _own_options(optimizer: Any) -> dict[str, Any]:
     """Options that all groups of an optimizer share."""
     kind, known = _kind(optimizer)
     _check(optimizer, known, kind)
+    if getattr(optimizer, "block_size", 256) != 256 or getattr(optimizer, "bf16_stochastic_round", False):
+        raise ZorseError(f"optimizer: {type(optimizer).__name__} is supported with block_size=256 and bf16_stochastic_round=False")
     first, options = optimizer.param_groups[0], {}
     for key, option in known.items():
         value = first.get(key)
@@ -108,9 +114,19 @@ def _own_options(optimizer: Any) -> dict[str, Any]:
             options[option] = value or "original"
         elif kind == "muon" and key == "nesterov":
             options["no_nesterov"] = not value
+        elif kind == "adafactor" and key == "eps":
+            options.update(_adafactor_epsilon(first))
         elif value is not None and value is not False and not (key == "momentum" and value == 0):
             options[option] = value
     return options
+
+
+def _adafactor_epsilon(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of the two epsilons of Adafactor: of torch.optim, or of transformers with scale_parameter=False, whose first one is a square."""
+    first, second = group["eps"]
+    if "scale_parameter" in group:
+        return {"eps": first ** 0.5, "no_scale_parameter": True}
+    return {"eps2": second} if first is None else {"eps": first, "eps2": second}
 
 
 def options_of(optimizer: Any, module: Any) -> dict[str, Any]:

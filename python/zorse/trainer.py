@@ -16,7 +16,8 @@ from ._train import Run, train
 from .torch_modules import argument_names, unwrapped
 
 _OPTIMIZERS = {"adamw_torch": "adamw", "adamw_torch_fused": "adamw", "adamw_hf": "adamw", "adamw": "adamw", "sgd": "sgd", "rmsprop": "rmsprop", "adagrad": "adagrad",
-               "lion": "lion", "lion_32bit": "lion"}  #: optim of transformers
+               "lion": "lion", "lion_32bit": "lion", "adafactor": "adafactor", "adamw_8bit": "adamw8bit", "adamw_bnb_8bit": "adamw8bit", "adamw_torch_8bit": "adamw8bit",
+               "paged_adamw_8bit": "adamw8bit"}  #: optim of transformers
 
 
 @dataclass
@@ -215,10 +216,12 @@ class Trainer:
             if kind not in _OPTIMIZERS:
                 raise ZorseError(f"optim={kind!r} is not supported; expected one of {', '.join(_OPTIMIZERS)}, or an object of torch.optim in optimizers=")
             options.update(optimizer=_OPTIMIZERS[kind], lr=float(args.learning_rate), weight_decay=float(args.weight_decay), weight_decay_params="rank")
-            if _OPTIMIZERS[kind] in ("adamw", "lion"):
+            if _OPTIMIZERS[kind] in ("adamw", "adamw8bit", "lion"):
                 options["betas"] = (float(args.adam_beta1), float(args.adam_beta2))
-            if _OPTIMIZERS[kind] == "adamw":
+            if _OPTIMIZERS[kind] in ("adamw", "adamw8bit"):
                 options["eps"] = float(args.adam_epsilon)
+            if _OPTIMIZERS[kind] == "adafactor":  # scale_parameter=False, relative_step=False, eps=(1e-30, 1e-3): the least second moment is the square of eps
+                options.update(no_scale_parameter=True, eps=1e-15)
         return options
 
     def _scheduler(self, steps: int) -> Any:

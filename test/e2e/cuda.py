@@ -93,7 +93,7 @@ def main():
                     found, g = train(folder, f"plan{n}", model, data, precision, devices, cells, more)
                     results.append(z.check(f"{name}, {precision}, {plan}: losses", z.relative(found, loss), limits[precision][0]))
                     results.append(z.check(f"{name}, {precision}, {plan}: first gradients", z.gradient_error(g, gradients)[0], limits[precision][1]))
-    results += tf32() + sums_in_f16() + muon()
+    results += tf32() + sums_in_f16() + block_updates()
     z.finish(results)
 
 
@@ -114,16 +114,17 @@ def tf32():
     return found
 
 
-def muon():
-    """Updates with matmuls and workspace, on a GPU that owns 0.7 of the matrices and on a processor."""
+def block_updates():
+    """Updates of whole blocks, with workspace, matmuls (Muon) or 8-bit states, on a GPU that owns 0.7 of the parameters and on a processor."""
     model, data, found = os.path.join(z.SMALL, "gpt.onnx"), os.path.join(z.SMALL, "gpt.bf16.tokens.bin"), []
     devices, cells, _ = PLANS["GPU and processor, shares 5 and 3"]
     more = {"state": {"groups": [{"group": "*", "owners": [{"device": "g0", "fraction": 0.7}, {"device": "c0", "fraction": 0.3}]}]}}
     with tempfile.TemporaryDirectory() as folder:
-        options = {"optimizer": "muon", "lr": "1e-2"}
-        loss, _ = train(folder, "muon-cpu", model, data, "f32", ["c0"], [(0, UNITS, 0, BATCH, "c0")], {}, options)
-        losses, _ = train(folder, "muon", model, data, "f32", devices, cells, more, options)
-        found.append(z.check("gpt, muon: losses", z.relative(losses, loss), 1e-4))
+        for optimizer in ("muon", "adafactor", "adamw8bit"):
+            options = {"optimizer": optimizer, "lr": "1e-2"}
+            loss, _ = train(folder, f"{optimizer}-cpu", model, data, "f32", ["c0"], [(0, UNITS, 0, BATCH, "c0")], {}, options)
+            losses, _ = train(folder, optimizer, model, data, "f32", devices, cells, more, options)
+            found.append(z.check(f"gpt, {optimizer}: losses", z.relative(losses, loss), 1e-4))
     return found
 
 

@@ -18,6 +18,17 @@ HIDDEN = ("wide.weight", "square.weight", "narrow.weight")  # of mlp-deep, which
 OF_STATES = ("optimizer", "momentum", "amsgrad", "centered", "ema-decay")  # options that decide about optimizer states
 
 
+PLANS = {"on devices": {}, "on hosts": {"parameters": "host", "optimizer_states": "host"},
+         "updated by hosts": {"parameters": "host", "optimizer_states": "host", "optimizer": "host"}}  #: residency by name
+
+
+def divided(rows, residency):
+    """A plan for mlp-large in which two devices own 0.6 and 0.4 of all parameters."""
+    owners = [{"device": "a", "fraction": 0.6}, {"device": "b", "fraction": 0.4}]
+    return {"global_batch_size": rows, "devices": ["a", "b"], "stages": [{"units": [0, 5], "devices": ["a", "b"], "micro_batch_size": 1}],
+            "state": {"groups": [{"group": "*", "owners": owners}]}, "offload": [residency] if residency else []}
+
+
 def words(options, folder):
     """Options of a case as words of zorse-compile."""
     line = []
@@ -92,12 +103,17 @@ def main():
             options = case["options"]
             text, line = " ".join(f"{k}={v}".strip().replace("\n", "; ") for k, v in options.items()), words(options, folder)
 
-            def compile(to, cluster):
+            def compile(to, cluster, more=()):
                 model = os.path.join(z.SMALL, f"mlp-{MODEL_OF.get(options['optimizer'], 'tiny')}.onnx")
-                z.compile(model, to, cluster, reference["rows"], reference["sequence"], training={}, precision="f64", extra=line)
+                z.compile(model, to, cluster, reference["rows"], reference["sequence"], training={}, precision="f64", extra=[*line, *more])
 
             compile(bundle, two)
             results.append(z.check(f"{text}: losses, norms, rates and trained parameters", train(folder, bundle, case, steps), 1e-9))
+            for name, residency in PLANS.items() if MODEL_OF.get(options["optimizer"]) == "large" else ():
+                with open(plan := os.path.join(folder, "plan.json"), "w") as f:
+                    json.dump(divided(reference["rows"], residency), f)
+                compile(other, two, ["--plan", plan])
+                results.append(z.check(f"{text}: divided states, {name}", train(folder, other, case, steps), 1e-9))
             kind = tuple(bool(options.get(key)) if key != "optimizer" else options[key] for key in OF_STATES)
             if kind in seen:
                 continue

@@ -15,6 +15,7 @@ ensure_torch()
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
+from transformers.optimization import Adafactor  # noqa: E402
 import zorse  # noqa: E402
 
 LIMIT = 1e-5  # relative, f32
@@ -67,6 +68,8 @@ def with_objects():
         "AdamW, decayed and other parameters, cosine": lambda decayed, others: torch.optim.AdamW([{"params": decayed, "weight_decay": 0.2}, {"params": others, "weight_decay": 0.0}], lr=3e-3),
         "SGD, a rate per group": lambda decayed, others: torch.optim.SGD([{"params": decayed}, {"params": others, "lr": 0.3}], lr=0.05, momentum=0.9, nesterov=True),
         "RMSprop centered": lambda decayed, others: torch.optim.RMSprop(decayed + others, lr=1e-3, centered=True, momentum=0.5, weight_decay=0.01),
+        "Adafactor": lambda decayed, others: torch.optim.Adafactor(decayed + others, lr=0.02, weight_decay=0.1),
+        "Adafactor of transformers": lambda decayed, others: Adafactor(decayed + others, lr=3e-3, scale_parameter=False, relative_step=False),
         "Adam of some parameters, AMSGrad": lambda decayed, others: torch.optim.Adam(decayed, lr=3e-3, amsgrad=True),
     }
     for name, make in cases.items():

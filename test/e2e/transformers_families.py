@@ -1,7 +1,7 @@
 """Compares families of transformers with PyTorch: one small model of every model type (models/hub_families.py),
 exported in training mode and trained for three steps (exit code 77 without PyTorch and transformers).
 
-    transformers_families.py [NAME…] [--quick] [--save FILE] [--again OUTCOME,…] [--limit SECONDS] [--least N] [--list]
+    transformers_families.py [NAME…] [--quick] [--variants] [--save FILE] [--again OUTCOME,…] [--limit SECONDS] [--least N] [--list]
 
 Each family has two checks, in a separate process with a time limit.
 - export: zorse.export of the model with the random parts of its configuration, compared as every export is.
@@ -257,7 +257,7 @@ def checked(name, checks, tell):
             tell(check, "not built", str(problem))
         return
     with tempfile.TemporaryDirectory(prefix="zorse-family-") as folder:
-        path = os.path.join(folder, name + ".onnx")
+        path = os.path.join(folder, re.sub(r"[^\w*-]+", "-", name) + ".onnx")
         if "train" in checks:
             tell("train", *attempt(lambda: three_steps(module, inputs, path, folder), family.mixes))
         if "export" in checks:
@@ -370,6 +370,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--quick", action="store_true", help=f"{len(QUICK)} families")
+    parser.add_argument("--variants", action="store_true", help="the further configurations of models/variants.py; with --quick every sixth")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--save", metavar="FILE")
     parser.add_argument("--checks", default=",".join(CHECKS), metavar="CHECK,…", help="of the two (with --save, one can follow the other)")
@@ -379,7 +380,7 @@ def main():
     given = parser.parse_args()
     ensure_torch()
     families = load()
-    names = given.names or (QUICK if given.quick else families.names())
+    names = given.names or ([*families.variants.variants()][::6 if given.quick else 1] if given.variants else QUICK if given.quick else families.names())
     if given.list:
         return print(*names, sep="\n")
     kept = {}

@@ -158,18 +158,21 @@ void interpret::execute(const bundle::ModelSummary &summary,
     for (int s = 0; s < function.arguments_size(); ++s)
       if (function.arguments(s).kind() == bundle::STATE)
         states.push_back(s);
-    // The rows of a call are elements or whole matrices: each element depends on all of its row.
-    const size_t row = states.empty() || rows == 0 ? 1 : arguments[states[0]].size() / size_t(rows);
-    for (size_t from = 0; !states.empty() && from < arguments[states[0]].size(); from += row) {
+    // The rows of a call are elements or whole blocks: each number depends on all of its row.
+    for (int64_t row = 0; row < rows; ++row) {
       uint64_t all = common;
-      for (size_t e = from; e < from + row; ++e)
-        for (int s : states)
-          all = mix(all, arguments[s][e]);
-      for (size_t e = from; e < from + row; ++e)
-        for (int s : states)
-          if (function.arguments(s).mode() != bundle::READ)
-            arguments[s][e] = row == 1 ? mix(all, function.arguments(s).index())
-                                       : mix(all, function.arguments(s).index(), e - from);
+      auto forRow = [&](auto visit) {
+        for (int s : states) {
+          const size_t width = arguments[s].size() / size_t(rows);
+          for (size_t e = 0; e < width; ++e)
+            visit(s, arguments[s][size_t(row) * width + e], e);
+        }
+      };
+      forRow([&](int, uint64_t word, size_t) { all = mix(all, word); });
+      forRow([&](int s, auto &word, size_t e) {
+        if (function.arguments(s).mode() != bundle::READ)
+          word = mix(all, function.arguments(s).index(), e);
+      });
     }
     return;
   }

@@ -1,5 +1,8 @@
 #include "Machine.h"
 
+#include "zorse/Summary/StateLayout.h"
+#include "zorse/Summary/Summary.h"
+
 #include <algorithm>
 #include <set>
 
@@ -56,7 +59,7 @@ void Machine::prepare() {
         for (int64_t e = value.begin();
              e < value.end() && words.size() < size_t(where.end - where.begin) / 4; ++e)
           words.push_back(
-              padding(value.id(), e) ? 0 : initialWord(value.kind(), value.id(), value.cut(), e));
+              padding(value, e) ? 0 : initialWord(value.kind(), value.id(), value.cut(), e));
         words.resize(size_t(where.end - where.begin) / 4);
       }
       store(where, words);
@@ -72,13 +75,16 @@ void Machine::prepare() {
   victimStarts = random() % 2;
 }
 
-bool Machine::padding(uint32_t group, int64_t element) const {
-  for (uint32_t p : summary.groups(int(group)).parameters()) {
+bool Machine::padding(const bundle::Value &value, int64_t element) const {
+  for (uint32_t p : summary.groups(int(value.id())).parameters()) {
     const auto &parameter = summary.parameters(int(p));
-    int64_t elements = 1;
-    for (int64_t extent : parameter.shape())
-      elements *= extent;
-    if (element >= parameter.offset() && element < parameter.offset() + elements)
+    int64_t begin = parameter.offset(), end = begin + elementsOf(parameter);
+    if (value.kind() == bundle::Value::MOMENTS) {
+      const StateLayout layout(summary, value.id(), value.cut());
+      begin = layout.begin(begin);
+      end = layout.end(end);
+    }
+    if (element >= begin && element < end)
       return false;
   }
   return true;

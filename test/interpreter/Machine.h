@@ -91,7 +91,7 @@ private:
   // Memory.
   void prepare();
   uint64_t poison() { return mix(uint64_t(random()) << 32 | random()); }
-  bool padding(uint32_t group, int64_t element) const;
+  bool padding(const bundle::Value &value, int64_t element) const;
   Span span(size_t p, const bundle::Region &region, int64_t from, int64_t to, bool write);
   Words fetch(const Span &s) const {
     const Words &memory = arenas[s.device][s.arena];

@@ -15,7 +15,7 @@ void Machine::finish(Result &result) {
       auto &elements = result.state[{int(value.kind()), value.id(), value.cut()}];
       for (int64_t e = value.begin(); e < value.end() && size_t(e - value.begin()) < words.size();
            ++e)
-        if (!padding(value.id(), e)) {
+        if (!padding(value, e)) {
           auto [it, fresh] = elements.try_emplace(e, words[size_t(e - value.begin())]);
           if (!fresh && it->second != words[size_t(e - value.begin())]) // stored twice with
                                                                         // different words

@@ -109,11 +109,13 @@ public:
   void finish(Result &result) const {
     for (int p = 0; p < summary.parameters_size(); ++p) {
       const auto &info = summary.parameters(p);
-      for (size_t e = 0; e < parameters[p].size(); ++e) {
+      for (size_t e = 0; e < parameters[p].size(); ++e)
         result.state[{bundle::Value::PARAMETERS, info.group(), 0}][info.offset() + int64_t(e)] =
             parameters[p][e];
-        for (uint32_t m = 0; m < optimizerStates(summary, summary.groups(int(info.group()))); ++m)
-          result.state[{bundle::Value::MOMENTS, info.group(), m}][info.offset() + int64_t(e)] =
+      for (uint32_t m = 0; m < optimizerStates(summary, summary.groups(int(info.group()))); ++m) {
+        const int64_t first = StateLayout(summary, info.group(), m).begin(info.offset());
+        for (size_t e = 0; e < moments[m][p].size(); ++e)
+          result.state[{bundle::Value::MOMENTS, info.group(), m}][first + int64_t(e)] =
               moments[m][p][e];
       }
     }
@@ -134,6 +136,11 @@ private:
     int64_t elements = 1;
     for (int64_t extent : p.shape())
       elements *= extent;
+    if (kind == bundle::Value::MOMENTS && p.trainable()) {
+      const auto &rule = summary.update_rules(int(p.update_rule()));
+      if (moment < uint32_t(rule.states_size()))
+        elements = elements / blockElements(rule) * rule.states(int(moment)).entries();
+    }
     Words words;
     for (int64_t e = 0; e < elements; ++e)
       words.push_back(initialWord(kind, p.group(), moment, p.offset() + e));

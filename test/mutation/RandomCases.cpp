@@ -4,6 +4,7 @@
 #include "zorse/Base/Apportion.h"
 #include "zorse/Step/AssignMicroBatches.h"
 #include "zorse/Step/Schedules.h"
+#include "zorse/Summary/FlatGroups.h"
 
 #include <algorithm>
 #include <random>
@@ -46,6 +47,7 @@ struct Drawer {
     chance(80); // not used: the following draws stay those of a seed
     options.irregular = chance(60);
     options.scales = seed % 3 == 1;
+    options.block = seed % 4 == 2 ? 32 : 0;
     if (seed % 6 == 0) // groups may commit separately
       options.clipNorm = 0;
     return makeModel(options);
@@ -104,7 +106,8 @@ struct Drawer {
       devices.resize(size_t(between(1, std::min<int64_t>(int64_t(devices.size()), 4) + 1)));
       step::GroupOwners instruction;
       instruction.group = uint32_t(g);
-      if (kind == 1 || blocks < int64_t(devices.size())) { // fractions, 0 included
+      if (kind == 1 || blocks < int64_t(devices.size()) ||
+          updatesBlocks(summary, summary.groups(g))) { // fractions, 0 included
         int64_t left = 100;
         for (size_t i = 0; i < devices.size(); ++i) {
           const int64_t share = i + 1 == devices.size() ? left

@@ -2,6 +2,7 @@
 #include "SerialBuilder.h"
 
 #include "zorse/Summary/Optimizers.h"
+#include "zorse/Summary/StateLayout.h"
 #include "zorse/Summary/Summary.h"
 
 #include <algorithm>
@@ -117,9 +118,12 @@ void SerialBuilder::states() {
   for (const auto &shard : owners) {
     state(shard.device, shardRegion(shard),
           value(bundle::Value::PARAMETERS, shard.group, 0, shard.begin, shard.end), bundle::F32);
-    for (uint32_t m = 0; m < maxOptimizerStates(summary); ++m)
-      state(shard.device, region(shard.device, momentsKey(m, shard), (shard.end - shard.begin) * 4),
-            value(bundle::Value::MOMENTS, shard.group, m, shard.begin, shard.end), bundle::F32);
+    for (uint32_t m = 0; m < maxOptimizerStates(summary); ++m) {
+      const StateLayout layout(summary, shard.group, m);
+      const int64_t begin = layout.begin(shard.begin), end = layout.begin(shard.end);
+      state(shard.device, region(shard.device, momentsKey(m, shard), (end - begin) * 4),
+            value(bundle::Value::MOMENTS, shard.group, m, begin, end), bundle::F32);
+    }
     if (!regions.count({shard.device, "step"}))
       state(shard.device, region(shard.device, "step", 8),
             value(bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0), bundle::F64);
@@ -282,7 +286,7 @@ void SerialBuilder::commit() {
       auto *call = update->add_calls();
       call->set_function(summary.update_rules(int(rule)).function());
       call->set_unit(-1);
-      call->set_rows(end - begin);
+      call->set_rows((end - begin) / blockElements(summary.update_rules(int(rule))));
       auto bindTo = [&](const bundle::Region &where, const bundle::Value &what) {
         binders[shard.device].bind(*call, where, what);
       };
@@ -290,10 +294,14 @@ void SerialBuilder::commit() {
              value(bundle::Value::PARAMETERS, shard.group, 0, begin, end));
       bindTo(gradients(shard, begin, end),
              value(bundle::Value::REDUCED_GRADIENTS, shard.group, 0, begin, end));
-      for (uint32_t m = 0; m < maxOptimizerStates(summary); ++m)
-        bindTo(part(region(shard.device, momentsKey(m, shard), (shard.end - shard.begin) * 4),
-                    (begin - shard.begin) * 4, (end - begin) * 4),
-               value(bundle::Value::MOMENTS, shard.group, m, begin, end));
+      for (uint32_t m = 0; m < maxOptimizerStates(summary); ++m) {
+        const StateLayout layout(summary, shard.group, m);
+        const int64_t all = layout.begin(shard.begin), first = layout.begin(begin),
+                      last = layout.end(end);
+        bindTo(part(region(shard.device, momentsKey(m, shard), (layout.begin(shard.end) - all) * 4),
+                    (first - all) * 4, (last - first) * 4),
+               value(bundle::Value::MOMENTS, shard.group, m, first, last));
+      }
       bindTo(part(region(shard.device, "scalars", kScalarsBlock), 0, kScalarsBytes),
              value(bundle::Value::STEP_SCALARS, 1, 0, 0, 0));
       auto step = value(bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0);

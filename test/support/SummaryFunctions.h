@@ -43,8 +43,10 @@ inline uint32_t functionIndexOf(const bundle::ModelSummary &summary, const bundl
 }
 
 /// Adds the update rules 0, with weight decay, and 1, without.
+/// \param block  elements of the blocks that updates treat as a whole: the states then have one
+/// entry per block and one per element in turn; 0: there are none
 inline void addUpdateRules(bundle::ModelSummary &summary, uint32_t decay, uint32_t plain,
-                           uint32_t states = 0) {
+                           uint32_t states = 0, int64_t block = 0) {
   for (uint32_t function : {decay, plain}) {
     bundle::UpdateRule &rule = *summary.add_update_rules();
     rule.set_name(function == decay ? "decay" : "plain");
@@ -52,7 +54,9 @@ inline void addUpdateRules(bundle::ModelSummary &summary, uint32_t decay, uint32
     rule.set_learning_rate_scale(1);
     rule.set_weight_decay(function == decay ? 0.1 : 0);
     for (uint32_t state = 0; state < states; ++state)
-      rule.add_states()->set_entries(1);
+      rule.add_states()->set_entries(block && state % 2 ? block : 1);
+    if (block)
+      rule.add_block(block);
   }
 }
 

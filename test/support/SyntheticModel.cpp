@@ -22,6 +22,8 @@ struct Maker {
   uint32_t parameter(const std::string &name, int64_t elements, bool trainable, bool decays) {
     auto *p = model.summary.add_parameters();
     p->set_name(name);
+    if (options.block && trainable)
+      elements = (elements + options.block - 1) / options.block * options.block;
     p->add_shape(elements);
     p->set_type(bundle::F32);
     p->set_trainable(trainable);
@@ -197,7 +199,8 @@ struct Maker {
       auto *function = model.functions.add_functions();
       function->set_name(decay ? "update_decay" : "update_plain");
       for (int s = 0; s < 2 + options.moments; ++s)
-        argument(function, bundle::STATE, uint32_t(s), s == 1 ? bundle::READ : bundle::UPDATE, 0, 4,
+        argument(function, bundle::STATE, uint32_t(s), s == 1 ? bundle::READ : bundle::UPDATE, 0,
+                 4 * (options.block && (s < 2 || s % 2) ? options.block : 1),
                  s == 0   ? "parameters"
                  : s == 1 ? "gradients"
                           : "moments");
@@ -205,7 +208,7 @@ struct Maker {
       argument(function, bundle::OPTIMIZER_STEP, 0, bundle::READ, 8, 0, "step");
     }
     const auto functions = uint32_t(model.functions.functions_size());
-    addUpdateRules(summary, functions - 2, functions - 1, uint32_t(options.moments));
+    addUpdateRules(summary, functions - 2, functions - 1, uint32_t(options.moments), options.block);
     auto *norm = model.functions.add_functions();
     norm->set_name("norm");
     argument(norm, bundle::STATE, 1, bundle::READ, 0, 4, "gradients");

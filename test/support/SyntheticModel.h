@@ -28,6 +28,7 @@ struct SyntheticOptions {
   uint32_t sumTerms = 0; ///< adds functions that sum 2 to `sumTerms` terms, for direct transfers
                          ///< between GPUs
   bool splits = true;    ///< most units also have a split backward
+  int64_t block = 0;     ///< elements of blocks that updates treat as a whole; 0: single elements
   uint32_t seed = 1;     ///< varies sizes and which optional arguments functions have
 };
 

@@ -152,6 +152,8 @@ void TrainingFlags::addTo(CLI::App &app) {
   addOfOptimizer(app, "--update-clip", updateClip,
                  "Adafactor: largest root mean square of a relative update (default: 1)")
       ->check(finiteNumber());
+  addFlag(app, "--no-scale-parameter", noScaleParameter,
+          "Adafactor: updates are not relative to parameters, as in transformers' Trainer");
   app.add_option("--param-group", groups,
                  "parameters with another learning rate or weight decay: "
                  "'PATTERN,PATTERN:lr=1e-4,weight_decay=0' (* matches any characters; lr_scale= is "
@@ -203,6 +205,7 @@ Status TrainingFlags::resolve(Training &o) {
   o.set_beta2_decay(beta2Decay.value_or(-0.8));
   o.set_epsilon2(epsilon2.value_or(1e-3));
   o.set_update_clip(updateClip.value_or(1));
+  o.set_absolute_updates(noScaleParameter);
   o.set_centered(centered);
   o.set_amsgrad(amsgrad);
   o.set_ema_decay(emaDecay);
@@ -250,6 +253,7 @@ Status TrainingFlags::checkOptions(const Training &o) const {
   belongs(beta2Decay.has_value(), "--beta2-decay", OptimizerInfo::Factors);
   belongs(epsilon2.has_value(), "--eps2", OptimizerInfo::Factors);
   belongs(updateClip.has_value(), "--update-clip", OptimizerInfo::Factors);
+  belongs(noScaleParameter, "--no-scale-parameter", OptimizerInfo::Factors);
   belongs(centered, "--centered", OptimizerInfo::Centered);
   belongs(amsgrad, "--amsgrad", OptimizerInfo::AmsGrad);
   auto fraction = [&](double value, const char *option, const char *what) {

@@ -22,7 +22,8 @@ struct TrainingFlags {
   std::vector<double> betas;
   std::optional<double> epsilon, alpha, momentum, weightDecay, clipNorm, clipValue;
   std::optional<double> beta2Decay, epsilon2, updateClip; ///< of Adafactor
-  bool nesterov = false, noNesterov = false, centered = false, amsgrad = false;
+  bool nesterov = false, noNesterov = false, centered = false, amsgrad = false,
+       noScaleParameter = false;
   std::string muonScale;
   double emaDecay = 0;
   std::vector<std::string> groups; ///< texts of --param-group

@@ -15,7 +15,7 @@ namespace zorse {
 inline constexpr uint32_t kMaxOptimizerStates = 5;
 
 /// Elements of a block of 8-bit states, and the fewest elements of a parameter that has them, as in
-/// torchao. A parameter that is not made of whole blocks has states of its own type.
+/// torchao. Other parameters have states of the type of the parameter.
 inline constexpr int64_t kCodeBlock = 256, kFewestCoded = 4096;
 
 /// Number of iterations with which Muon orthogonalizes a matrix.

@@ -5,6 +5,7 @@
 #include "../Search/Candidates.h"
 
 #include "zorse/Step/UnitTasks.h"
+#include "zorse/Summary/Optimizers.h"
 
 #include <algorithm>
 #include <limits>
@@ -201,9 +202,11 @@ Result<GroupedResult> planning::searchWithGroups(const Problem &problem,
                                                  DivisibleModel &model) {
   if (std::any_of(problem.summary.update_rules().begin(), problem.summary.update_rules().end(),
                   [](const bundle::UpdateRule &rule) { return rule.block_size() > 0; }))
-    return userError("--tensor-parallel-size: devices of a group have parts of matrices, and "
-                     "--optimizer=muon updates whole ones; plan with --tensor-parallel-size=1, or "
-                     "choose another optimizer");
+    return userError("--tensor-parallel-size: devices of a group have parts of parameters, and "
+                     "--optimizer=" +
+                     std::string(infoOf(problem.summary.training().optimizer()).name) +
+                     " updates whole blocks of them; plan with --tensor-parallel-size=1, or choose "
+                     "another optimizer");
   Result<SearchResult> alone = searchPlan(problem, options);
   std::vector<uint32_t> usable;
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)

@@ -75,6 +75,7 @@ Options otherOptions(const Options &training) {
     others.set_beta2_decay(training.beta2_decay());
     others.set_epsilon2(training.epsilon2());
     others.set_update_clip(training.update_clip());
+    others.set_absolute_updates(training.absolute_updates());
   }
   *others.mutable_parameter_groups() = training.parameter_groups();
   return others;

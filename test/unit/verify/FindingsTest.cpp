@@ -298,6 +298,65 @@ TEST(Findings, Call) {
   expectFinding(decay, Code::Call, {"whose update rule is 'decay'"});
 }
 
+/// A rule that updates blocks of 32 elements, with states of one entry per block and per element.
+static Case blocks() {
+  SyntheticOptions options;
+  options.block = 32;
+  return Case(options, oneDevice());
+}
+
+TEST(Findings, BlocksAreWhole) {
+  Case good = blocks();
+  EXPECT_EQ(good.text(), "");
+
+  Case inside = blocks(); // one row less, from the middle of a block on
+  auto &update = find(inside, 0, task(bundle::Compute::UPDATE_GROUP));
+  auto &call = *update.mutable_compute()->mutable_calls(0);
+  call.set_rows(call.rows() - 1);
+  for (uint32_t state : {0u, 1u}) {
+    EditedArgument edited = argument(inside, update, bundle::STATE, 0, state);
+    edited.mutable_value()->set_begin(edited.value().begin() + 16);
+    edited.mutable_value()->set_end(edited.value().end() - 16);
+    edited.mutable_region()->set_offset(edited.region().offset() + 64);
+    edited.mutable_region()->set_bytes(edited.region().bytes() - 128);
+  }
+  for (uint32_t state : {0u, 1u}) {
+    const int entries = state ? 32 : 1;
+    EditedArgument edited = argument(inside, update, bundle::STATE, 0, 2 + state);
+    edited.mutable_value()->set_end(edited.value().end() - entries);
+    edited.mutable_region()->set_bytes(edited.region().bytes() - 4 * uint64_t(entries));
+  }
+  expectFinding(inside, Code::Call, {"are no whole blocks of 32 elements"});
+
+  Case odd = blocks();
+  for (auto &rule : *odd.model.summary.mutable_update_rules())
+    rule.set_block(0, 160);
+  expectFinding(odd, Code::Malformed, {"is not made of the blocks of its update rule"});
+
+  Case empty = blocks();
+  empty.model.summary.mutable_update_rules(0)->mutable_states(0)->set_entries(0);
+  expectFinding(empty, Code::Malformed, {"a state of an impossible size"});
+
+  Case types = blocks();
+  types.model.summary.mutable_update_rules(0)->mutable_states(0)->set_type(bundle::U8);
+  expectFinding(types, Code::Malformed, {"optimizer states of another type"});
+}
+
+TEST(Findings, StatesBelongToTheirBlocks) {
+  Case shifted = blocks(); // the first state of another block
+  auto &update = find(shifted, 0, task(bundle::Compute::UPDATE_GROUP));
+  EditedArgument state = argument(shifted, update, bundle::STATE, 0, 2);
+  state.mutable_value()->set_begin(state.value().begin() + 1);
+  state.mutable_value()->set_end(state.value().end() + 1);
+  expectFinding(shifted, Code::Call, {"argument 'moments'", "differs from the task"});
+
+  Case small = blocks(); // a state with one number per element, of which the program keeps one per
+                         // block
+  for (auto &rule : *small.model.summary.mutable_update_rules())
+    rule.mutable_states(0)->set_entries(32);
+  EXPECT_FALSE(small.findings().empty());
+}
+
 TEST(Findings, Declared) {
   Case test({}, oneDeviceTwoCells());
   argument(test, find(test, 0, task(bundle::Compute::F)), bundle::BOUNDARY_OUT)
