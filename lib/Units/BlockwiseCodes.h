@@ -8,7 +8,7 @@ namespace zorse::units {
 /// Block-wise dynamic quantization (Dettmers et al., "8-bit Optimizers via Block-wise
 /// Quantization", 2022), with the values of torchao and bitsandbytes: a number of a block is
 /// scale * value[code], and the scale is the largest absolute value of the block. Values are exact
-/// near 0 and near 1: seven decades from 1e-6, each with twice as many values as the one below it.
+/// near 0 and near 1: seven decades from 1e-6, each with twice the values of the one below it.
 struct BlockwiseCodes {
   mlir::Value codes;  ///< [blocks, elements], i8
   mlir::Value scales; ///< [blocks, 1], a float type

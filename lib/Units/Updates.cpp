@@ -62,7 +62,7 @@ public:
   }
 
 private:
-  /// A state with as many entries as the block has elements has its shape; others are vectors.
+  /// A state with one entry per element has the shape of the block; others are vectors.
   Type typeOf(const bundle::UpdateRule::State &state) const {
     if (state.type() == bundle::ELEMENT_TYPE_UNSPECIFIED && state.entries() == blockElements(rule))
       return shard;

@@ -89,7 +89,7 @@ def exports_afterwards(folder):
 
 
 def stalls(folder):
-    """A forked process that waits for a lock that nobody releases is ended, and the export happens in this process."""
+    """A forked process that waits for a lock that is never released is ended, and the export happens in this process."""
     path, parent, write, stalled = os.path.join(folder, "m.onnx"), os.getpid(), torch_export.write_graph, _export_process.STALLED
 
     def waiting(*arguments):
