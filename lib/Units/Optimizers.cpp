@@ -45,16 +45,15 @@ Value UpdateScalars::power(double base, Value exponent) {
 
 // The product of base^(2^-i) over the bits of the exponent. Roots are rounded exactly.
 Value UpdateScalars::rootPower(Value base, double exponent) {
-  double left = std::abs(exponent);
+  double whole = 0, left = std::modf(std::abs(exponent), &whole);
   Value result = number(1);
-  for (; left >= 1; left -= 1)
+  for (auto factors = static_cast<int64_t>(whole); factors > 0; --factors)
     result = t.mul(result, base);
   for (Value root = base; left > 0;) {
     root = t.sqrt(root);
-    left *= 2;
-    if (left >= 1)
+    left = std::modf(2 * left, &whole);
+    if (whole > 0)
       result = t.mul(result, root);
-    left -= std::floor(left);
   }
   return exponent < 0 ? t.div(number(1), result) : result;
 }
