@@ -265,8 +265,8 @@ Status TrainingFlags::checkOptions(const Training &o) const {
   fraction(o.momentum(), "--momentum", "a number in [0, 1)");
   fraction(o.alpha(), "--alpha", "a number in [0, 1)");
   fraction(o.ema_decay(), "--ema-decay", "a number in [0, 1)");
-  expect(o.beta2_decay() <= 0,
-         "--beta2-decay: expects a number of at most 0, got " + shown(o.beta2_decay()));
+  expect(o.beta2_decay() >= -16 && o.beta2_decay() <= 0,
+         "--beta2-decay: expects a number from -16 to 0, got " + shown(o.beta2_decay()));
   expect(o.epsilon2() >= 0, "--eps2: expects a number of at least 0, got " + shown(o.epsilon2()));
   expect(o.update_clip() >= 1,
          "--update-clip: expects a number of at least 1, got " + shown(o.update_clip()));
