@@ -222,10 +222,43 @@ std::vector<std::vector<uint32_t>> dealCopies(const SearchContext &context, uint
       for (const auto *node : list)
         for (size_t i = 0; i < node->size(); ++i)
           sets[i / (node->size() / copies)].push_back((*node)[i]);
+    } else if (copies % list.size() == 0 && key.second % (copies / list.size()) == 0) {
+      const size_t each = key.second * list.size() / copies; // of a node, which is divided
+      for (size_t i = 0; i < list.size() * key.second; ++i)
+        sets[i / each].push_back((*list[i / key.second])[i % key.second]);
     } else {
       return {};
     }
   }
+  return sets;
+}
+
+/// Divides the cluster's devices into `copies` sets of about equal speed: nodes if there are
+/// enough, otherwise devices, the fastest first, to the slowest set so far.
+std::vector<std::vector<uint32_t>> dealBySpeed(const SearchContext &context, uint32_t copies) {
+  std::map<uint32_t, std::vector<uint32_t>> nodes;
+  for (uint32_t d : context.devices)
+    nodes[context.model.nodeOf(d)].push_back(d);
+  std::vector<std::vector<uint32_t>> items;
+  for (auto &[node, list] : nodes)
+    if (nodes.size() >= copies)
+      items.push_back(list);
+    else
+      for (uint32_t d : list)
+        items.push_back({d});
+  std::stable_sort(items.begin(), items.end(), [&](const auto &a, const auto &b) {
+    return rateOf(context, a) > rateOf(context, b);
+  });
+  std::vector<std::vector<uint32_t>> sets(copies);
+  std::vector<double> rates(copies, 0);
+  for (const std::vector<uint32_t> &item : items) {
+    const auto slowest = std::min_element(rates.begin(), rates.end());
+    *slowest += rateOf(context, item);
+    std::vector<uint32_t> &set = sets[static_cast<size_t>(slowest - rates.begin())];
+    set.insert(set.end(), item.begin(), item.end());
+  }
+  for (std::vector<uint32_t> &set : sets)
+    std::sort(set.begin(), set.end());
   return sets;
 }
 
@@ -272,16 +305,32 @@ private:
       sites.insert(context.model.siteOf(d));
     if (asked <= 1)
       addTasks({context.devices}, effort.seedOrders);
+    if (asked > 1)
+      return addPipelines(asked);
     for (uint32_t copies : {2u, 3u, 4u, 5u, 8u, 16u})
       if ((effort.everyCopies || copies == 2 || copies == 4 || copies == 8 ||
-           copies == sites.size() || asked == copies) &&
-          (asked == 0 || asked == copies) && copies <= effort.maxCopies && copies <= count &&
+           copies == sites.size()) &&
+          asked == 0 && copies <= effort.maxCopies && copies <= count &&
           copies <= context.problem.batch)
         for (bool bySite : {false, true}) {
           auto sets = dealCopies(context, copies, bySite);
           if (!sets.empty())
             addTasks(sets, effort.copyOrders);
         }
+  }
+
+  /// Adds the tasks with a number of pipelines that the user has chosen.
+  void addPipelines(uint32_t count) {
+    if (count > context.devices.size() || count > context.problem.batch)
+      return;
+    bool equal = false;
+    for (bool bySite : {false, true})
+      if (auto sets = dealCopies(context, count, bySite); !sets.empty()) {
+        equal = true;
+        addTasks(sets, effort.copyOrders);
+      }
+    if (!equal)
+      addTasks(dealBySpeed(context, count), effort.copyOrders);
   }
 
   /// Adds one pipeline per set.

@@ -126,16 +126,25 @@ std::vector<Candidate> firstCandidates(SearchContext &context,
   return pool;
 }
 
-std::string nothingFound(const SearchOptions &options) {
-  return "no plan was found" +
-         (options.stages > 0 ? " with " + std::to_string(options.stages) + " stages" +
-                                   (options.pipelines > 1
-                                        ? " in " + std::to_string(options.pipelines) + " pipelines"
-                                        : "") +
-                                   ": in every partition a stage exceeds its memory or has more "
-                                   "devices than samples; choose "
-                                   "other numbers, or let the search choose them"
-                             : std::string());
+std::string nothingFound(const SearchOptions &options, size_t devices, int64_t batch) {
+  const std::string stages = options.stages > 0
+                                 ? " with " + std::to_string(options.stages) + " stages"
+                                 : "",
+                    pipelines = options.pipelines > 1
+                                    ? " in " + std::to_string(options.pipelines) + " pipelines"
+                                    : "";
+  const uint64_t needed = uint64_t(std::max(options.stages, 1u)) * std::max(options.pipelines, 1u);
+  if (needed > devices)
+    return "no plan was found" + stages + pipelines + ": they need " + std::to_string(needed) +
+           " devices, and the cluster has " + std::to_string(devices) + "; choose other numbers";
+  if (options.pipelines > batch)
+    return "no plan was found" + stages + pipelines + ": a step has " + std::to_string(batch) +
+           " samples; choose other numbers";
+  return "no plan was found" + stages + pipelines +
+         (stages.empty() && pipelines.empty()
+              ? ""
+              : ": in every partition a stage exceeds its memory or has more devices than samples; "
+                "choose other numbers, or let the search choose them");
 }
 
 /// Tries the best of the pool with the other schedules.
@@ -220,7 +229,7 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   context.budget = budgetOf(options, effort, workOfOne(context, solutions, schedules.front()));
   std::vector<Candidate> pool = firstCandidates(context, solutions, schedules.front());
   if (pool.empty())
-    return userError(nothingFound(options));
+    return userError(nothingFound(options, context.devices.size(), context.problem.batch));
   context.simulate(pool);
   std::sort(pool.begin(), pool.end(), better);
   // Keeps the best single device to the end.
