@@ -128,14 +128,16 @@ uint32_t zorse::maxOptimizerStates(const bundle::ModelSummary &summary) {
 }
 
 double zorse::meanStateBytes(const bundle::ModelSummary &summary) {
-  double elements = 0, bytes = 0;
+  double elements = 0, bytes = 0, largest = 0;
+  for (const bundle::UpdateRule &rule : summary.update_rules())
+    largest = std::max(largest, stateBytesPerElement(rule, bundle::F32));
   for (const bundle::FlatGroupInfo &group : summary.groups())
     if (const bundle::UpdateRule *rule = ruleOf(summary, group)) {
       const auto count = static_cast<double>(group.elements());
       elements += count;
       bytes += count * stateBytesPerElement(*rule, group.type());
     }
-  return elements > 0 ? bytes / elements : 0;
+  return elements > 0 ? bytes / elements : largest;
 }
 
 static std::string lower(std::string text) {

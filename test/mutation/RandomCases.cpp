@@ -47,7 +47,7 @@ struct Drawer {
     chance(80); // not used: the following draws stay those of a seed
     options.irregular = chance(60);
     options.scales = seed % 3 == 1;
-    options.block = seed % 4 == 2 ? 32 : 0;
+    options.block = seed % 7 == 3 ? 32 : 0;
     if (seed % 6 == 0) // groups may commit separately
       options.clipNorm = 0;
     return makeModel(options);

@@ -66,7 +66,8 @@ double updateFlops(const bundle::TrainingOptions &training, const bundle::Update
 uint32_t optimizerStates(const bundle::ModelSummary &summary, const bundle::FlatGroupInfo &group);
 /// The largest of these numbers: of all update rules.
 uint32_t maxOptimizerStates(const bundle::ModelSummary &summary);
-/// Bytes of optimizer states per element of trained parameters, on average.
+/// Bytes of optimizer states per element of trained parameters, on average; the largest of all
+/// rules if there is no parameter.
 double meanStateBytes(const bundle::ModelSummary &summary);
 
 /// Names as on the command line: "cosine_with_restarts", "minus_sqrt".

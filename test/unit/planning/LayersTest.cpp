@@ -105,7 +105,7 @@ TEST(Layers, Mistakes) {
       {[](Json &t) { t.erase("compute_type"); }, "missing key \"compute_type\" (f32, f16 or bf16)"},
       {[](Json &t) { t["compute_type"] = "f8"; },
        "compute_type: expected f32, f16 or bf16, got \"f8\""},
-      {[](Json &t) { t["moments"] = 5; }, "moments: expected a whole number from 0 to 4, got 5"},
+      {[](Json &t) { t["moments"] = 6; }, "moments: expected a whole number from 0 to 5, got 6"},
       {[](Json &t) { t["tokens_per_sample"] = 0; },
        "tokens_per_sample: expected a whole number from 1"},
       {[](Json &t) { t["input"] = -1; }, "input: expected a whole number from 0"},
