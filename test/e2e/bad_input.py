@@ -145,7 +145,7 @@ def bundles(c):
     c.expect("bundle: a damaged manifest", broken("digest", flip("manifest.json")), "its SHA-256 is", "manifest.json")
     c.expect("bundle: missing file", broken("missing", lambda p: os.remove(os.path.join(p, "summary.pb"))), "summary.pb")
     c.expect("bundle: manifest not JSON", broken("manifest", lambda p: open(os.path.join(p, "manifest.json"), "w").close()), "manifest.json")
-    c.expect("bundle: another format version", broken("version", version), "format version 8, got 2", "compile it again: zorse-compile", "--global-batch-size 8 --seq-length 32")
+    c.expect("bundle: another format version", broken("version", version), "format version 9, got 2", "compile it again: zorse-compile", "--global-batch-size 8 --seq-length 32")
     with open(os.path.join(good, "manifest.sha256")) as f:
         digest = f.read().split()[0]
     code, _, err = z.call("zorse-run", good, "--data", DATA, "--max-steps", 1, "--quiet", "--expect-digest", digest, ok=False)

@@ -218,7 +218,7 @@ def completion(results):
         return subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=dict(os.environ, PATH=z.BIN + ":" + os.environ["PATH"])).stdout.split()
 
     holds(results, "completion of options", offers("zorse-run", "--save-") == ["--save-weights", "--save-ema", "--save-interval", "--save-total-limit"])
-    holds(results, "completion of values", offers("zorse-compile", "--optimizer", "ad") == ["adamw", "adam", "adagrad", "adadelta", "adamax"])
+    holds(results, "completion of values", offers("zorse-compile", "--optimizer", "ad") == ["adamw", "adam", "adagrad", "adadelta", "adamax", "adafactor", "adamw8bit", "adam8bit"])
 
 
 def main():
