@@ -4,6 +4,7 @@
 #include "zorse/Base/Patterns.h"
 #include "zorse/Bundle/DescribeTraining.h"
 #include "zorse/Step/Plan.h"
+#include "zorse/Summary/UpdateRules.h"
 #include "zorse/Units/Units.h"
 
 #include "mlir/IR/Verifier.h"
@@ -43,7 +44,7 @@ static Result<ImportOptions> importOptions(const CompileOptions &options) {
 
 /// Returns the first weight decay pattern that matches no parameter name, or nothing.
 static std::string unknownPattern(const Model &model) {
-  if (const std::optional<units::WeightDecayFilter> rule = units::parseDecay(model.decay))
+  if (const std::optional<WeightDecayFilter> rule = parseDecay(model.decay))
     for (const std::string &pattern : rule->patterns)
       if (llvm::none_of(model.imported.weights, [&](const WeightSource &weight) {
             return StringRef(weight.parameter).contains(pattern);

@@ -2,13 +2,13 @@
 // zorse-configure.
 #include "Counts.h"
 #include "DividedUnits.h"
-#include "FlatGroups.h"
 #include "InputRoles.h"
 
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Dialect/Zorse/SampleOps.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Summary/Summary.h"
+#include "zorse/Summary/UpdateRules.h"
 #include "zorse/Units/Units.h"
 
 #include "llvm/ADT/SmallVectorExtras.h"
@@ -102,7 +102,7 @@ public:
     };
     if (failed(describeGroups(units, classNamed, summary, copies)))
       return failure();
-    if (std::string problem = layOutGroups(summary, *decay, copies); !problem.empty())
+    if (std::string problem = setUpdateRules(summary, *decay, copies); !problem.empty())
       return module.emitError(problem);
     describeLossScale();
     if (failed(describeLogits()))
@@ -117,7 +117,7 @@ private:
     if (!settings || !rule)
       return module.emitError("missing training settings (zorse.settings and zorse.decay): run "
                               "--zorse-configure first");
-    decay = parseDecay(rule.getValue());
+    decay = parseDecay(rule.getValue().str());
     if (!google::protobuf::TextFormat::ParseFromString(settings.str(), &summary) || !decay)
       return module.emitError(
           "cannot read zorse.settings or zorse.decay: set them by --zorse-configure");

@@ -4,6 +4,7 @@
 #include "zorse/Dialect/Zorse/Resources.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Summary/Summary.h"
+#include "zorse/Summary/UpdateRules.h"
 #include "zorse/Support/RegularFile.h"
 #include "zorse/Units/Units.h"
 

@@ -48,10 +48,12 @@ Result<LoadedModel> zorse::loadModel(const std::string &path, pipelines::Compile
 }
 
 Result<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence,
+                                      const bundle::TrainingOptions &training,
                                       const planning::Cluster *cluster) {
   planning::ModelShape shape;
   shape.name = "shape";
   shape.sequence = sequence;
+  shape.training = training;
   bool precision = false;
   std::stringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
@@ -64,6 +66,7 @@ Result<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence,
             "' is unknown; known shapes: " + planning::knownModelShapes() +
             "; or set layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, precision=");
       known->sequence = shape.sequence;
+      known->training = training;
       shape = *known;
       continue;
     }

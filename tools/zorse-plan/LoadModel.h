@@ -32,8 +32,10 @@ Result<LoadedModel> loadModel(const std::string &path, pipelines::CompileOptions
 /// Creates the summary of a model from `text`: a known shape, key=value settings, or both,
 /// separated by commas, such as "llama-7b,precision=f16" or
 /// "layers=24,hidden=2048,ffn=5504,heads=16,vocabulary=32000". The default `precision` is bf16 if
-/// every device of the cluster supports it, otherwise f16.
+/// every device of the cluster supports it, otherwise f16. \param training  decides about optimizer
+/// states
 Result<LoadedModel> shapeModel(const std::string &text, int64_t sequence,
+                               const bundle::TrainingOptions &training,
                                const planning::Cluster *cluster);
 
 } // namespace zorse

@@ -20,6 +20,8 @@ struct ModelShape {
   int64_t layers = 0, hidden = 0, ffn = 0, heads = 0, kvHeads = 0, vocabulary = 0, sequence = 0;
   bundle::ElementType computeType = bundle::BF16; ///< compute type; master parameters, gradients
                                                   ///< and optimizer states are f32
+  bundle::TrainingOptions training;               ///< decides about optimizer states; Adam
+                                                  ///< if it names no optimizer
 };
 
 /// Finds llama-7b, -13b, -33b, -65b or, with grouped heads, -70b. Returns nullopt for other names.
@@ -27,7 +29,7 @@ struct ModelShape {
 std::optional<ModelShape> findModelShape(const std::string &name);
 std::string knownModelShapes();
 
-/// Makes the summary of a model trained with Adam. Every block has two units, attention and MLP;
+/// Makes the summary of a model. Every block has two units, attention and MLP;
 /// embedding and head with loss are units too. Per token and block, with h = hidden, f = ffn:
 ///
 ///     FLOPs     attention (4 + 4·kv/h)·h² + 4·h·seq forward, kv = hidden·kvHeads/heads;  MLP
@@ -46,7 +48,8 @@ std::string knownModelShapes();
 /// token for the loss.
 ///
 /// \returns nullopt and a message if dimensions are missing, not positive or too large, if heads
-///   do not divide, or as DivisibleModel::divide
+///   do not divide, if groups divide a parameter that the optimizer updates as a whole, or as
+///   DivisibleModel::divide
 Result<bundle::ModelSummary> makeSummary(const ModelShape &shape,
                                          const std::vector<UnitGroup> &groups = {});
 

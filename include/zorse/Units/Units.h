@@ -57,16 +57,6 @@ inline constexpr llvm::StringLiteral kHiddenAttr = "zorse.hidden";
 #define GEN_PASS_DECL
 #include "zorse/Units/Passes.h.inc"
 
-/// Selects the parameters with weight decay.
-struct WeightDecayFilter {
-  bool byRank = true; ///< rank >= 2: matrices and embeddings, no biases and weights of norms
-  std::vector<std::string> patterns; ///< otherwise: parameters with a name that contains one of
-                                     ///< these
-};
-
-/// Parses `rank`, `all`, `none` or `names:P,Q`; nullopt for another text.
-std::optional<WeightDecayFilter> parseDecay(llvm::StringRef text);
-
 /// Formats settings in one line, as an option of zorse-configure.
 std::string settingsText(const bundle::ModelSummary &settings);
 

@@ -37,7 +37,7 @@ constexpr int64_t kMaxLayers = 4096, kMaxWidth = int64_t(1) << 24, kMaxSequence 
 class Builder : SummaryBuilder {
 public:
   explicit Builder(const ModelShape &shape)
-      : SummaryBuilder(shape.name, shape.computeType, 2), shape(shape),
+      : SummaryBuilder(shape.name, shape.computeType), shape(shape),
         size(static_cast<int64_t>(elementBytes(shape.computeType))), tokens(shape.sequence),
         state(tokens * shape.hidden * size),
         whole{ShapeClass::Embedding, shape.heads, shape.kvHeads, shape.ffn, shape.vocabulary} {}
@@ -54,7 +54,10 @@ public:
         out.mutable_units(static_cast<int>(u))->set_splits(false);
       }
     dropUnreadParameters(out, copies);
-    finish(double(shape.sequence));
+    describeTraining();
+    markHiddenWeights();
+    if (std::string problem = finish(double(shape.sequence)); !problem.empty())
+      return userError(problem);
     const int last = out.units_size() - 1;
     for (int u = 0; u < last; ++u)
       addValue(u, state, {shape.sequence, shape.hidden}, true);
@@ -70,6 +73,37 @@ public:
   bundle::ModelSummary summary() { return std::move(out); }
 
 private:
+  /// The options that decide about optimizer states; all parameters have one rule where it can be.
+  void describeTraining() {
+    bundle::TrainingOptions &training = *out.mutable_training();
+    training = shape.training;
+    training.clear_weight_decay();
+    training.clear_clip_norm();
+    if (training.optimizer() == bundle::TrainingOptions::OPTIMIZER_UNSPECIFIED)
+      training.set_optimizer(bundle::TrainingOptions::ADAMW);
+  }
+
+  /// Matrices of attention and MLPs, which Muon updates as a whole.
+  void markHiddenWeights() {
+    auto mark = [&](const bundle::UnitInfo &unit) {
+      const ShapeClass::Kind kind = classes[unit.class_id()].kind;
+      if (kind != ShapeClass::Attention && kind != ShapeClass::Mlp)
+        return;
+      for (uint32_t p : unit.parameters())
+        if (bundle::ParameterInfo &info = *out.mutable_parameters(int(p));
+            info.shape_size() == 2) {
+          info.mutable_hidden()->set_rows(info.shape(0));
+          info.mutable_hidden()->set_columns(info.shape(1));
+        }
+    };
+    for (const bundle::UnitInfo &unit : out.units())
+      mark(unit);
+    for (const bundle::DeviceGroup &group : out.device_groups())
+      for (const bundle::DeviceGroup::Member &member : group.members())
+        for (const bundle::UnitInfo &unit : member.units())
+          mark(unit);
+  }
+
   // ---- Units of the model.
 
   void addModelUnits() {

@@ -104,7 +104,8 @@ LayerClass readLayerClass(const json &from, const std::string &path, uint64_t el
 class Reader : SummaryBuilder {
 public:
   Reader(const json &root, bundle::ElementType type, uint32_t moments, const std::string &name)
-      : SummaryBuilder(name, type, moments), root(root) {
+      : SummaryBuilder(name, type), root(root) {
+    addRule(moments);
     if (root.contains("tokens_per_sample"))
       tokens = toInteger(root["tokens_per_sample"], "tokens_per_sample", 1, kMaxTokens);
   }

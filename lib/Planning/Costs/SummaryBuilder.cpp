@@ -2,21 +2,24 @@
 
 #include "zorse/Summary/FlatGroups.h"
 #include "zorse/Summary/Summary.h"
+#include "zorse/Summary/UpdateRules.h"
 #include "zorse/runtime/Expression.h"
 
 using namespace zorse;
 using namespace zorse::planning;
 
-SummaryBuilder::SummaryBuilder(const std::string &name, bundle::ElementType computeType,
-                               uint32_t optimizerStates) {
+SummaryBuilder::SummaryBuilder(const std::string &name, bundle::ElementType computeType) {
   out.set_name(name);
   out.set_compute_type(computeType);
+  out.set_count_function(-1);
+}
+
+void SummaryBuilder::addRule(uint32_t optimizerStates) {
   bundle::UpdateRule &rule = *out.add_update_rules();
   rule.set_name("decay");
   rule.set_learning_rate_scale(1);
   for (uint32_t state = 0; state < optimizerStates; ++state)
     rule.add_states()->set_entries(1);
-  out.set_count_function(-1);
 }
 
 bundle::GraphInput &SummaryBuilder::addInput(const std::string &name, const std::string &role,
@@ -110,8 +113,11 @@ void SummaryBuilder::addValue(int u, int64_t bytes, const std::vector<int64_t> &
   out.mutable_units(u + 1)->add_values_in(number);
 }
 
-void SummaryBuilder::finish(double lossTermsPerRow) {
-  layOutGroups(out, copies);
+std::string SummaryBuilder::finish(double lossTermsPerRow) {
+  if (out.update_rules_size() > 0)
+    layOutGroups(out, copies);
+  else if (std::string problem = setUpdateRules(out, {}, copies); !problem.empty())
+    return problem;
   out.mutable_units(out.units_size() - 1)->add_loss_terms(0);
   auto *loss = out.add_loss();
   loss->set_name("loss");
@@ -121,8 +127,10 @@ void SummaryBuilder::finish(double lossTermsPerRow) {
                                                         {Expression::number(lossTermsPerRow),
                                                          Expression::samples()})})
                        .print());
-  out.mutable_update_rules(0)->set_function(functions);
+  for (bundle::UpdateRule &rule : *out.mutable_update_rules())
+    rule.set_function(functions);
   out.set_norm_function(functions + 2);
   out.set_sum_loss_function(functions + 3);
   out.set_clip_and_check_function(functions + 4);
+  return {};
 }

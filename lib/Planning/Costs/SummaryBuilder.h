@@ -12,8 +12,7 @@ namespace zorse::planning {
 
 class SummaryBuilder {
 public:
-  SummaryBuilder(const std::string &name, bundle::ElementType computeType,
-                 uint32_t optimizerStates);
+  SummaryBuilder(const std::string &name, bundle::ElementType computeType);
 
 protected:
   /// Work of one unit per sample.
@@ -38,9 +37,13 @@ protected:
   bundle::UnitClass &addClass(const std::string &name, const Work &work, bool splits);
   /// Adds a value that unit u passes to unit u + 1.
   void addValue(int u, int64_t bytes, const std::vector<int64_t> &dims, bool needsGradient);
+  /// Adds one update rule for all parameters, with a number of optimizer states per element.
+  void addRule(uint32_t optimizerStates);
   /// Adds the loss of the last unit, a mean over `lossTermsPerRow` terms per sample, and the
-  /// compiled functions that belong to no unit. Lays out the state groups.
-  void finish(double lossTermsPerRow);
+  /// compiled functions that belong to no unit. Lays out the state groups, with the update rules of
+  /// the summary's training options if there is no rule yet. Returns the problem of a parameter
+  /// with its rule, or "".
+  std::string finish(double lossTermsPerRow);
 
   bundle::ModelSummary out;
   std::vector<bundle::ElementType> copies; ///< per parameter: type in which it is read;

@@ -3,7 +3,6 @@
 #include "Models.h"
 
 #include "../../../lib/Units/Blocks.h"
-#include "../../../lib/Units/FlatGroups.h"
 
 #include "zorse/Base/MaxFlow.h"
 #include "zorse/Summary/Optimizers.h"

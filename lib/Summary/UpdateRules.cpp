@@ -1,42 +1,47 @@
-#include "FlatGroups.h"
+#include "zorse/Summary/UpdateRules.h"
 
 #include "zorse/Base/Patterns.h"
 #include "zorse/Summary/FlatGroups.h"
 #include "zorse/Summary/Optimizers.h"
 #include "zorse/Summary/Summary.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
 using namespace zorse;
-using namespace zorse::units;
 
 using Training = bundle::TrainingOptions;
 
-bool units::decays(const bundle::ParameterInfo &parameter, const WeightDecayFilter &rule) {
+bool zorse::decays(const bundle::ParameterInfo &parameter, const WeightDecayFilter &filter) {
   if (!parameter.trainable() || parameter.running_stat())
     return false;
-  if (rule.byRank)
+  if (filter.byRank)
     return parameter.shape_size() >= 2;
-  return llvm::any_of(rule.patterns, [&](const std::string &pattern) {
-    return parameter.name().find(pattern) != std::string::npos;
-  });
+  return std::any_of(filter.patterns.begin(), filter.patterns.end(),
+                     [&](const std::string &pattern) {
+                       return parameter.name().find(pattern) != std::string::npos;
+                     });
 }
 
-std::optional<WeightDecayFilter> units::parseDecay(llvm::StringRef text) {
+std::optional<WeightDecayFilter> zorse::parseDecay(const std::string &text) {
+  const std::string names = "names:";
   if (text == "rank")
     return WeightDecayFilter();
-  WeightDecayFilter rule{/*byRank=*/false, {}};
-  if (text == "all")
-    rule.patterns.push_back(""); // contained in every name
-  else if (text.consume_front("names:")) {
-    llvm::SmallVector<llvm::StringRef> patterns;
-    text.split(patterns, ',', -1, /*KeepEmpty=*/false);
-    for (llvm::StringRef pattern : patterns)
-      rule.patterns.push_back(pattern.str());
-  } else if (text != "none")
+  WeightDecayFilter filter{/*byRank=*/false, {}};
+  if (text == "all") {
+    filter.patterns.push_back(""); // contained in every name
+  } else if (text.compare(0, names.size(), names) == 0) {
+    for (size_t begin = names.size(); begin < text.size();) {
+      const size_t end = std::min(text.find(',', begin), text.size());
+      if (end > begin)
+        filter.patterns.push_back(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  } else if (text != "none") {
     return std::nullopt;
-  return rule;
+  }
+  return filter;
 }
 
 namespace {
@@ -198,11 +203,11 @@ private:
 
 } // namespace
 
-std::string units::layOutGroups(bundle::ModelSummary &summary, const WeightDecayFilter &filter,
-                                const std::vector<bundle::ElementType> &copies) {
+std::string zorse::setUpdateRules(bundle::ModelSummary &summary, const WeightDecayFilter &filter,
+                                  const std::vector<bundle::ElementType> &copies) {
   const bundle::TrainingOptions training = summary.training();
   std::string problem = RuleTable(training, filter).run(summary);
   if (problem.empty())
-    zorse::layOutGroups(summary, copies);
+    layOutGroups(summary, copies);
   return problem;
 }
