@@ -69,6 +69,30 @@ void addSearchOptions(CLI::App &app, plan::Options &o) {
 
 } // namespace
 
+static void addRentOptions(CLI::App &app, zorse::plan::Options &o) {
+  const char *rent = "Renting";
+  app.add_option("--compare-clusters", o.compareClusters,
+                 "cluster files to compare: speed and price of the best plan on each, instead of "
+                 "--cluster")
+      ->group(rent)
+      ->expected(1, 64)
+      ->excludes(app.add_flag("--shop", o.shop,
+                              "compare selections of the nodes of --cluster, whose prices they "
+                              "have: which of them to rent")
+                     ->group(rent));
+  app.add_option("--total-tokens", o.amount,
+                 "tokens (or samples, if a sample has none) of the whole training, for hours and "
+                 "total prices")
+      ->group(rent)
+      ->check(zorse::finiteNumber());
+  app.add_option("--max-hours", o.maxHours, "deadline of the whole training, in hours")
+      ->group(rent)
+      ->check(zorse::finiteNumber());
+  app.add_option("--max-total-price", o.maxTotal, "budget of the whole training")
+      ->group(rent)
+      ->check(zorse::finiteNumber());
+}
+
 void zorse::plan::addOptions(CLI::App &app, Options &o) {
   app.add_option("model", o.model,
                  "ONNX file, bundle, table of layers (layers.json, docs/reference/layers-json.md) "
@@ -110,4 +134,5 @@ void zorse::plan::addOptions(CLI::App &app, Options &o) {
                "print a row for every stage and device; by default equal ones share a row")
       ->excludes("--quiet");
   addSearchOptions(app, o);
+  addRentOptions(app, o);
 }
