@@ -128,7 +128,7 @@ def without_tools():
 OTHER_FLAGS = {
     "compile": "help version config cluster global-batch-size output quiet rebuild-kernels compile-to emit dump-dir",
     "run": "help version config data max-steps eval-data eval-only save-weights metrics-file quiet cluster poison poison-after-last-use thread-per-queue simulate simulate-steps bandwidth-scale compute-scale simulate-eval json",
-    "plan": "help version config model-shape cluster global-batch-size plan output html json quiet verbose explain compare random devices",
+    "plan": "help version config model-shape cluster global-batch-size plan output html json quiet verbose explain compare compare-clusters shop total-tokens max-hours max-total-price random devices",
 }
 
 
