@@ -91,10 +91,10 @@ Status readModel(Options &o, const std::string &path, Inputs &inputs) {
   o.compile.quiet = o.quiet;
   o.compile.weights = pipelines::Weights::Later; // planning needs only shapes
   o.compile.cluster = o.cluster; // functions are compiled for every architecture in the cluster
-  Result<LoadedModel> model = o.shape.empty()
-                                  ? loadModel(path, o.compile)
-                                  : shapeModel(o.shape, o.compile.sequence,
-                                               o.compile.training, inputs.clusterIfAny());
+  Result<LoadedModel> model =
+      o.shape.empty()
+          ? loadModel(path, o.compile)
+          : shapeModel(o.shape, o.compile.sequence, o.compile.training, inputs.clusterIfAny());
   if (model.failed())
     return model.error();
   inputs.model = std::move(*model);
@@ -176,7 +176,7 @@ int zorse::plan::fail(const std::string &message) {
 }
 
 Result<GivenPlan> zorse::plan::readGivenPlan(const std::string &path, const LoadedModel &model,
-                                const planning::Cluster *cluster) {
+                                             const planning::Cluster *cluster) {
   GivenPlan given;
   const Result<step::Plan> undivided = step::readPlanFile(path, model.summary);
   if (!undivided.failed() && !undivided->groups.empty() && !model.summary.device_groups_size() &&
@@ -219,7 +219,7 @@ Status zorse::plan::readInputs(Options &o, Inputs &inputs) {
 }
 
 Result<planning::SearchOptions> zorse::plan::searchOptions(const Options &o,
-                                                            const planning::Cluster &cluster) {
+                                                           const planning::Cluster &cluster) {
   planning::SearchOptions search = o.search;
   search.objective = o.objective == "cost" ? planning::Objective::CostPerSample
                                            : planning::Objective::Throughput;

@@ -18,8 +18,8 @@ struct Options {
       objective = "throughput", split, planner = "zorse";
   std::optional<bool> overlap; ///< of communication with computation
   std::vector<std::string> exclude, compare;
-  std::vector<std::string> compareClusters; ///< cluster files
-  bool shop = false;                        ///< choose nodes of the cluster to rent
+  std::vector<std::string> compareClusters;      ///< cluster files
+  bool shop = false;                             ///< choose nodes of the cluster to rent
   double amount = 0, maxHours = 0, maxTotal = 0; ///< planning::RentalGoal
   int64_t batch = 0;
   bool quiet = false, verbose = false, explain = false;

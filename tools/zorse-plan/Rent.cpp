@@ -90,7 +90,7 @@ int zorse::plan::compareClusters(const Options &given) {
 }
 
 int zorse::plan::shop(const Options &o, const Inputs &inputs, const planning::Problem &problem,
-         const planning::SearchOptions &search) {
+                      const planning::SearchOptions &search) {
   constexpr size_t kSelections = 64;
   const std::vector<planning::Offer> offers = planning::offersOf(*inputs.cluster);
   if (std::all_of(offers.begin(), offers.end(), [](const auto &offer) { return offer.price <= 0; }))

@@ -90,8 +90,7 @@ private:
       if (kind != ShapeClass::Attention && kind != ShapeClass::Mlp)
         return;
       for (uint32_t p : unit.parameters())
-        if (bundle::ParameterInfo &info = *out.mutable_parameters(int(p));
-            info.shape_size() == 2) {
+        if (bundle::ParameterInfo &info = *out.mutable_parameters(int(p)); info.shape_size() == 2) {
           info.mutable_hidden()->set_rows(info.shape(0));
           info.mutable_hidden()->set_columns(info.shape(1));
         }

@@ -11,10 +11,10 @@ using namespace zorse::planning;
 namespace {
 
 /// What makes devices of a node equal to those of another.
-using DeviceKey = std::tuple<std::string, std::string, std::string, double, double, double, uint64_t,
-                             uint64_t, double>;
-using NodeKey = std::tuple<uint32_t, double, double, uint64_t, double, double,
-                           std::vector<DeviceKey>>;
+using DeviceKey = std::tuple<std::string, std::string, std::string, double, double, double,
+                             uint64_t, uint64_t, double>;
+using NodeKey =
+    std::tuple<uint32_t, double, double, uint64_t, double, double, std::vector<DeviceKey>>;
 
 NodeKey keyOf(const Cluster &cluster, uint32_t node, const std::vector<uint32_t> &devices) {
   std::vector<DeviceKey> keys;
@@ -27,9 +27,8 @@ NodeKey keyOf(const Cluster &cluster, uint32_t node, const std::vector<uint32_t>
   std::sort(keys.begin(), keys.end());
   const auto &links = cluster.topology.nodes(static_cast<int>(node));
   const ClusterNode &described = cluster.nodes[node];
-  return {links.site(),         links.nic().bandwidth(), links.port().bandwidth(),
-          described.hostMemory, described.pcie,          described.price,
-          std::move(keys)};
+  return {links.site(),   links.nic().bandwidth(), links.port().bandwidth(), described.hostMemory,
+          described.pcie, described.price,         std::move(keys)};
 }
 
 /// "4 x A100-40 + 2 x T4".
@@ -102,18 +101,18 @@ std::vector<std::vector<size_t>> planning::selectionsOf(const std::vector<Offer>
         break;
     }
     const bool whole = selections.front().size() == offers.size();
-    selections.erase(
-        std::remove_if(selections.begin(), selections.end(),
-                       [&](const std::vector<size_t> &selection) {
-                         double price = 0;
-                         size_t nodes = 0;
-                         for (size_t i = 0; i < selection.size(); ++i) {
-                           nodes += selection[i];
-                           price += static_cast<double>(selection[i]) * offers[i].price;
-                         }
-                         return nodes == 0 || (maxPrice > 0 && price > maxPrice);
-                       }),
-        selections.end());
+    selections.erase(std::remove_if(selections.begin(), selections.end(),
+                                    [&](const std::vector<size_t> &selection) {
+                                      double price = 0;
+                                      size_t nodes = 0;
+                                      for (size_t i = 0; i < selection.size(); ++i) {
+                                        nodes += selection[i];
+                                        price += static_cast<double>(selection[i]) *
+                                                 offers[i].price;
+                                      }
+                                      return nodes == 0 || (maxPrice > 0 && price > maxPrice);
+                                    }),
+                     selections.end());
     if ((whole && selections.size() <= most) || steps == 0)
       break;
   }

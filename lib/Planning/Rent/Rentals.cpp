@@ -79,8 +79,11 @@ std::string choiceText(const std::vector<Rental> &rentals, const RentalGoal &goa
 TextTable tableOf(const std::vector<Rental> &rentals, const RentalGoal &goal,
                   const std::vector<size_t> &front) {
   TextTable table;
-  std::vector<std::string> head{"rented",           "devices", goal.currency + "/h",
-                                "predicted step",   std::string(unitName(goal)) + "/s",
+  std::vector<std::string> head{"rented",
+                                "devices",
+                                goal.currency + "/h",
+                                "predicted step",
+                                std::string(unitName(goal)) + "/s",
                                 goal.currency + " per million"};
   if (goal.amount > 0)
     head.insert(head.end(), {"hours", goal.currency});
@@ -103,7 +106,8 @@ TextTable tableOf(const std::vector<Rental> &rentals, const RentalGoal &goal,
     }
     row.emplace_back(std::find(front.begin(), front.end(), i) == front.end() && arePriced(rentals)
                          ? "surpassed"
-                         : keepsLimits(rental, goal) ? "" : "beyond the limits");
+                     : keepsLimits(rental, goal) ? ""
+                                                 : "beyond the limits");
     table.add(std::move(row));
   }
   return table;
@@ -190,13 +194,14 @@ private:
   }
   std::string dot(size_t i, bool isOfFront, bool isChosen) const {
     const Rental &rental = rentals[i];
-    std::string text =
-        format("<circle cx=%.1f cy=%.1f r=%d fill=\"%s\"><title>", x(rental), y(rental),
-               isChosen ? 7 : 4, isChosen ? "#d60" : isOfFront ? "#4a7" : "#999");
-    return text + html::escape(rental.name) +
-           format(": %.2f ", rental.price) + html::escape(goal.currency) + " an hour, " +
-           showCount(unitsOf(goal) / rental.step) + " " + unitName(goal) +
-           " a second</title></circle>";
+    std::string text = format("<circle cx=%.1f cy=%.1f r=%d fill=\"%s\"><title>", x(rental),
+                              y(rental), isChosen ? 7 : 4,
+                              isChosen    ? "#d60"
+                              : isOfFront ? "#4a7"
+                                          : "#999");
+    return text + html::escape(rental.name) + format(": %.2f ", rental.price) +
+           html::escape(goal.currency) + " an hour, " + showCount(unitsOf(goal) / rental.step) +
+           " " + unitName(goal) + " a second</title></circle>";
   }
 
   const std::vector<Rental> &rentals;
