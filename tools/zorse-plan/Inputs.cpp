@@ -234,8 +234,12 @@ Result<planning::SearchOptions> zorse::plan::searchOptions(const Options &o,
       std::string known;
       for (size_t d = 0; d < cluster.devices.size() && d < 8; ++d)
         known += (d ? ", " : "") + cluster.devices[d].name;
-      return userError("--exclude: the cluster has no device '" + name + "'; its devices are " +
-                       known + (cluster.devices.size() > 8 ? ", ..." : ""));
+      if (cluster.devices.size() > 8)
+        known += ", ...";
+      std::string message = "--exclude: the cluster has no device '";
+      message += name;
+      message += "'; its devices are ";
+      return userError(message + known);
     }
     search.excluded.push_back(static_cast<uint32_t>(it - cluster.devices.begin()));
   }
