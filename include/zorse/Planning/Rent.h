@@ -21,8 +21,8 @@ std::vector<Offer> offersOf(const Cluster &cluster);
 
 /// Returns numbers of nodes to try, by offer. Every offer contributes 0, 1, 2, 3, 4, 6, 8, 12, 16,
 /// ... and all of its nodes. If there are more than `most` combinations, larger numbers are left
-/// out first, except all. No combination costs more than maxPrice per hour. \param maxPrice  0:
-/// unlimited
+/// out first, except all; if there are still too many: everything, everything but one offer, and
+/// one offer alone. No combination costs more than maxPrice per hour. \param maxPrice  0: unlimited
 std::vector<std::vector<size_t>> selectionsOf(const std::vector<Offer> &offers, double maxPrice,
                                               size_t most);
 

@@ -84,37 +84,48 @@ std::vector<Offer> planning::offersOf(const Cluster &cluster) {
   return offers;
 }
 
+/// Every combination of countsOf; empty if there are more than `most`.
+static std::vector<std::vector<size_t>> combinations(const std::vector<Offer> &offers, size_t steps,
+                                                     size_t most) {
+  std::vector<std::vector<size_t>> selections(1);
+  for (const Offer &offer : offers) {
+    std::vector<std::vector<size_t>> longer;
+    for (const std::vector<size_t> &selection : selections)
+      for (const size_t count : countsOf(offer.nodes.size(), steps)) {
+        longer.push_back(selection);
+        longer.back().push_back(count);
+      }
+    if (longer.size() > most)
+      return {};
+    selections = std::move(longer);
+  }
+  return selections;
+}
+
 std::vector<std::vector<size_t>> planning::selectionsOf(const std::vector<Offer> &offers,
                                                         double maxPrice, size_t most) {
   std::vector<std::vector<size_t>> selections;
-  for (size_t steps = 12;; --steps) {
-    selections.assign(1, {});
-    for (const Offer &offer : offers) {
-      std::vector<std::vector<size_t>> longer;
-      for (const std::vector<size_t> &selection : selections)
-        for (const size_t count : countsOf(offer.nodes.size(), steps)) {
-          longer.push_back(selection);
-          longer.back().push_back(count);
-        }
-      selections = std::move(longer);
-      if (selections.size() > 64 * most)
-        break;
-    }
-    const bool whole = selections.front().size() == offers.size();
-    selections.erase(std::remove_if(selections.begin(), selections.end(),
-                                    [&](const std::vector<size_t> &selection) {
-                                      double price = 0;
-                                      size_t nodes = 0;
-                                      for (size_t i = 0; i < selection.size(); ++i) {
-                                        nodes += selection[i];
-                                        price += static_cast<double>(selection[i]) *
-                                                 offers[i].price;
-                                      }
-                                      return nodes == 0 || (maxPrice > 0 && price > maxPrice);
-                                    }),
-                     selections.end());
-    if ((whole && selections.size() <= most) || steps == 0)
-      break;
+  for (size_t steps = 13; steps-- > 0 && selections.empty();)
+    selections = combinations(offers, steps, most);
+  if (selections.empty()) { // too many offers: all, all but one, one alone
+    std::vector<size_t> all, none(offers.size(), 0);
+    for (const Offer &offer : offers)
+      all.push_back(offer.nodes.size());
+    selections.push_back(all);
+    for (size_t i = 0; i < offers.size(); ++i)
+      for (std::vector<size_t> selection : {all, none}) {
+        selection[i] = all[i] - selection[i];
+        selections.push_back(std::move(selection));
+      }
   }
+  auto isLeftOut = [&](const std::vector<size_t> &selection) {
+    double price = 0;
+    for (size_t i = 0; i < selection.size(); ++i)
+      price += static_cast<double>(selection[i]) * offers[i].price;
+    return std::all_of(selection.begin(), selection.end(), [](size_t n) { return n == 0; }) ||
+           (maxPrice > 0 && price > maxPrice);
+  };
+  selections.erase(std::remove_if(selections.begin(), selections.end(), isLeftOut),
+                   selections.end());
   return selections;
 }
