@@ -257,14 +257,33 @@ private:
     const Region whole = instruction.region, shard = instruction.to;
     const auto at = imageOf(op, part, instructionIndex, device);
     const bundle::Phase phase = instruction.phase;
-    for (const Compact::Run &run : part.whole.runs())
+    Value sum = instruction.value;
+    const Value &term =
+        x.parts[x.ops[op].subject + instructionIndex - x.ops[op].instructions.begin].term;
+    for (const Compact::Run &run : part.whole.runs()) {
+      Value mine = isLevel(op) ? term : Value::gradients(part.group, {});
+      mine.begin = run.begin;
+      mine.end = run.end;
       copy(op, device, true, phase, part.at(whole, run, run.place, 0), at(run.place, run.size()),
-           Value::gradients(part.group, {run.begin, run.end}), part.bytes(run.size()));
+           mine, part.bytes(run.size()));
+    }
     const GroupState &h = *x.findGroupState(device, part.group);
-    for (const Compact::Run &run : part.owned.runs())
+    const Compact::Run first = part.owned.empty() ? Compact::Run() : part.owned.runs()[0];
+    auto placeOf = [&](const Compact::Run &run) {
+      return isLevel(op) ? run.begin - first.begin : h.reducedPosition(run); // contiguous
+    };
+    sum.kind = bundle::Value::REDUCED_GRADIENTS;
+    for (const Compact::Run &run : part.owned.runs()) {
+      sum.begin = run.begin;
+      sum.end = run.end;
       copy(op, device, false, phase, at(part.place(run), run.size()),
-           part.at(shard, run, h.reducedPosition(run), h.reducedPosition(part.owned.runs()[0])),
-           Value::reducedGradients(part.group, {run.begin, run.end}), part.bytes(run.size()));
+           part.at(shard, run, placeOf(run), placeOf(first)), sum, part.bytes(run.size()));
+    }
+  }
+
+  /// Whether a reduction is a level of a tree, and not one exchange of all contributors.
+  bool isLevel(uint32_t op) const {
+    return x.graph.collectives[x.ops[op].from].value.kind == bundle::Value::REDUCED_GRADIENTS;
   }
 
   void stageSum(uint32_t op, uint32_t instructionIndex, uint32_t device) {

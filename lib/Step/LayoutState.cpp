@@ -27,9 +27,11 @@ using DeviceWeights = std::vector<std::pair<uint32_t, double>>;
 /// Divides groups among devices in proportion to weights.
 class ShardSplitter {
 public:
-  explicit ShardSplitter(const bundle::ModelSummary &summary) : summary(summary) {}
+  ShardSplitter(const bundle::ModelSummary &summary, ReductionLevels &levels)
+      : summary(summary), levels(levels) {}
 
-  std::vector<ShardRange> split(uint32_t group, const DeviceWeights &weights) {
+  std::vector<ShardRange> split(uint32_t group, const DeviceWeights &given) {
+    const DeviceWeights weights = inOwnerOrder(given);
     const auto &info = summary.groups(static_cast<int>(group));
     if (!zorse::updatesBlocks(summary, info))
       return splitElements(info, weights);
@@ -130,7 +132,20 @@ private:
         ->first;
   }
 
+  /// Sorts weights such that what a device holds at any level of a reduction is one run.
+  DeviceWeights inOwnerOrder(const DeviceWeights &given) {
+    std::vector<uint32_t> devices;
+    for (auto [device, weight] : given)
+      devices.push_back(device);
+    DeviceWeights weights;
+    for (uint32_t device : levels.ownerOrder(devices))
+      weights.push_back(*std::find_if(given.begin(), given.end(),
+                                      [&](const auto &one) { return one.first == device; }));
+    return weights;
+  }
+
   const bundle::ModelSummary &summary;
+  ReductionLevels &levels;
   std::map<uint32_t, double> behind; ///< by device: elements
 };
 
@@ -382,7 +397,7 @@ void findOwners(PlanLowering &x) {
   std::vector<const GroupOwners *> listed(groups, nullptr);
   for (const GroupOwners &instruction : x.plan.owners)
     listed[instruction.group] = &instruction;
-  ShardSplitter splitter(x.summary);
+  ShardSplitter splitter(x.summary, x.tables.reductions);
   for (uint32_t g = 0; g < groups; ++g) {
     const auto &info = x.summary.groups(g);
     if (!info.trainable() || x.readersOf[g].empty() || info.elements() == 0)

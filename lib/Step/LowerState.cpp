@@ -24,7 +24,7 @@ namespace bundle = zorse::bundle;
 class StateLowering {
 public:
   explicit StateLowering(PlanLowering &x)
-      : x(x), reduction(x.summary.groups_size(), kNone),
+      : x(x), reductions(static_cast<size_t>(x.summary.groups_size())),
         unshardedParamsMade(x.unshardIntervals.size()) {}
 
   void loadsAndGathers() {
@@ -92,16 +92,16 @@ public:
       bool sole = x.ownersOf[g].size() == 1 && x.contributorsOf[g].size() == 1 &&
                   x.ownersOf[g][0] == x.contributorsOf[g][0];
       if (!sole)
-        addReduction(g);
+        reductions[g] = addReduction(x, g);
       for (uint32_t d : x.ownersOf[g]) {
         uint32_t norm = addNorm(g, d);
         if (!norms[d].empty())
           x.addEdge(norms[d].back().op, norm);
         norms[d].push_back({g, norm, leave(*x.findGroupState(d, g), d, norm)});
         if (sole)
-          reduction[g] = norm;
+          reductions[g].begins.push_back({d, norm});
         else
-          x.addEdge(reduction[g], norm);
+          reductions[g].endOn(d, norm, x);
         x.addEdge(x.loadScalars[d], norm);
       }
     }
@@ -110,9 +110,13 @@ public:
       uint32_t all = x.addOp(0, kShortPriority, 0, chunk.unitBegin);
       for (uint32_t c : chunk.cells)
         x.addEdge(x.cells[c].last().end, all);
-      for (uint32_t g : x.groupsIn(chunk))
-        if (reduction[g] != kNone)
-          x.addEdge(all, reduction[g]);
+      for (uint32_t g : x.groupsIn(chunk)) {
+        reductions[g].beginOn(chunk.device, all, x);
+        auto replica =
+            std::lower_bound(x.replicas.begin(), x.replicas.end(), std::pair(chunk.device, 0u));
+        for (; replica != x.replicas.end() && replica->first == chunk.device; ++replica)
+          reductions[g].beginOn(replica->second, all, x);
+      }
       done[chunk.device].push_back({&chunk, all});
     }
     for (auto [like, replica] : x.replicas) {
@@ -132,8 +136,9 @@ private:
     for (uint32_t g = 0; g < x.ownersOf.size(); ++g)
       if (!x.ownersOf[g].empty())
         groups.push_back(g);
-    std::stable_sort(groups.begin(), groups.end(),
-                     [&](uint32_t a, uint32_t b) { return completionRank(a) < completionRank(b); });
+    std::stable_sort(groups.begin(), groups.end(), [&](uint32_t a, uint32_t b) {
+      return x.completionRank(a) < x.completionRank(b);
+    });
     return groups;
   }
 
@@ -194,44 +199,6 @@ private:
     }
   }
 
-  /// Adds a shard, cut where parts of readers end.
-  static void addShards(Shard shard, const std::vector<int64_t> &cuts, std::vector<Shard> &shards) {
-    for (auto cut = std::upper_bound(cuts.begin(), cuts.end(), shard.begin);
-         cut != cuts.end() && *cut < shard.end; ++cut) {
-      shards.push_back({shard.device, shard.begin, *cut});
-      shard.begin = *cut;
-    }
-    shards.push_back(shard);
-  }
-
-  /// Makes the op added last a collective of a group.
-  void addCollective(Work work, const Value &value, bundle::Phase phase, bundle::ElementType type,
-                     const std::vector<uint32_t> &members) {
-    Collective collective;
-    collective.value = value;
-    collective.phase = phase;
-    collective.type = type;
-    collective.members = members;
-    const std::vector<int64_t> cuts = x.readCuts(value.id);
-    for (uint32_t d : x.ownersOf[value.id])
-      for (const Compact::Run &run : x.findGroupState(d, value.id)->owned.runs())
-        addShards({d, run.begin, run.end}, cuts, collective.shards);
-    std::sort(collective.shards.begin(), collective.shards.end());
-    for (uint32_t d : members)
-      for (const Compact::Run &run : x.findGroupState(d, value.id)->read.runs())
-        if (!cuts.empty())
-          collective.parts.push_back({d, run.begin, run.end});
-    x.describeCollective(work, std::move(collective));
-  }
-
-  std::vector<uint32_t> participants(uint32_t g, const std::vector<uint32_t> &members) const {
-    std::vector<uint32_t> all(members);
-    all.insert(all.end(), x.ownersOf[g].begin(), x.ownersOf[g].end());
-    std::sort(all.begin(), all.end());
-    all.erase(std::unique(all.begin(), all.end()), all.end());
-    return all;
-  }
-
   uint64_t size(uint32_t g) const { return elementBytes(x.summary.groups(g).type()); }
 
   uint64_t gatheredSize(uint32_t g) const { return elementBytes(x.computeType(g)); }
@@ -245,9 +212,10 @@ private:
     const uint32_t g = interval.group;
     const int64_t elements = x.summary.groups(static_cast<int>(g)).elements();
     interval.gather = x.addOp(0, kShortPriority, 0, rankOf(w));
-    addCollective(Work::Gather, Value::parametersToRead(x.hasMaster(g), g, {0, elements}),
-                  phaseOf(w), x.computeType(g), interval.readers);
-    for (uint32_t d : participants(g, interval.readers)) {
+    describeStateCollective(x, Work::Gather,
+                            Value::parametersToRead(x.hasMaster(g), g, {0, elements}), phaseOf(w),
+                            x.computeType(g), interval.readers);
+    for (uint32_t d : x.participants(g, interval.readers)) {
       const GroupState &h = *x.findGroupState(d, g);
       const uint32_t image = x.unshardedParamOf(h, w);
       const bool reads = std::binary_search(interval.readers.begin(), interval.readers.end(), d);
@@ -358,35 +326,10 @@ private:
     }
   }
 
-  void addReduction(uint32_t g) {
-    const auto &info = x.summary.groups(static_cast<int>(g));
-    reduction[g] = x.addOp(0, kShortPriority, 0, completionRank(g));
-    addCollective(Work::Scatter, Value::gradients(g, {0, info.elements()}), bundle::REDUCE,
-                  info.type(), x.contributorsOf[g]);
-    for (uint32_t d : participants(g, x.contributorsOf[g])) {
-      const GroupState &h = *x.findGroupState(d, g);
-      if (h.contributes)
-        x.addAccess(reduction[g], h.gradients,
-                    h.reduced == h.gradients ? PlanLowering::AccessSide::Both
-                                             : PlanLowering::AccessSide::Before);
-      if (h.owns() && (!h.contributes || h.reduced != h.gradients))
-        x.addAccess(reduction[g], h.reduced, PlanLowering::AccessSide::After);
-      x.addPart(
-          d, h.contributes ? elementRegion(h.gradients, 0, h.read.elements(), size(g)) : Region(),
-          h.owns() ? elementRegion(h.reduced, h.reducedPosition(h.owned.runs()[0]),
-                                   h.owned.elements(), size(g))
-                   : Region());
-    }
-  }
-
-  /// Gradients of late units are complete first; those of a group with several units after the
-  /// backward of its first unit.
-  int32_t completionRank(uint32_t g) const { return -x.firstUnit(g); }
-
   uint32_t addNorm(uint32_t g, uint32_t d) {
     const GroupState &h = *x.findGroupState(d, g);
     uint32_t op =
-        x.addOp(x.costs->norm(d, h.owned.elements()), kShortPriority, 0, completionRank(g));
+        x.addOp(x.costs->norm(d, h.owned.elements()), kShortPriority, 0, x.completionRank(g));
     x.addInstruction(d, kCompute);
     x.describe(OpKind::Norm, g);
     const Compact::Runs runs = h.owned.runs();
@@ -554,7 +497,7 @@ private:
   std::vector<std::vector<Norm>> norms;    ///< per device, in the order in which gradients are
                                            ///< complete
   std::vector<std::vector<ChunkEnd>> done; ///< per device
-  std::vector<uint32_t> reduction;         ///< per group: op that follows its backward tasks
+  std::vector<ReductionOps> reductions;    ///< per group
   /// A device's part of a window's image: first and last op that make it.
   struct ImageOps {
     uint32_t device, first, last;

@@ -19,6 +19,7 @@ PlanLowering::PlanLowering(const bundle::ModelSummary &summary, const Plan &plan
       hints(hints), replicas(replicas ? *replicas : kNoReplicas) {
   const size_t devices = plan.devices.size();
   linkLoads.assign(costs->network().resources(), 0);
+  tables.reductions.use(plan, costs->network());
   listCells();
   findChunks();
   cells.resize(plan.cells.size());
@@ -267,6 +268,15 @@ void PlanLowering::describeCollective(Work work, Collective collective) {
   ops.back().work = work;
   ops.back().from = static_cast<uint32_t>(graph.collectives.size());
   graph.collectives.push_back(std::move(collective));
+}
+
+std::vector<uint32_t> PlanLowering::participants(uint32_t group,
+                                                 const std::vector<uint32_t> &members) const {
+  std::vector<uint32_t> all(members);
+  all.insert(all.end(), ownersOf[group].begin(), ownersOf[group].end());
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
 }
 
 std::vector<int64_t> PlanLowering::readCuts(uint32_t group) {

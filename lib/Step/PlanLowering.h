@@ -238,6 +238,7 @@ struct CopyOp {
 /// Buffers of one device in a collective: the whole if it is a member, its shard if it is an owner.
 struct Part {
   Region whole, shard;
+  Value term = {}; ///< of a reduction of gradients: what the device contributes
 };
 
 /// The update of elements [begin, end) of a group.
@@ -401,9 +402,9 @@ struct PlanLowering : LoweringArrays {
   }
   /// Makes the op added last a collective. Its halves are its parts.
   void describeCollective(Work work, Collective collective);
-  void addPart(uint32_t device, Region whole, Region shard) {
+  void addPart(uint32_t device, Region whole, Region shard, const Value &term = {}) {
     addInstruction(device, kCollective);
-    parts.push_back({whole, shard});
+    parts.push_back({whole, shard, term});
   }
   void addEdge(uint32_t before, uint32_t after) { edges.push_back({before, after}); }
   GroupState *findGroupState(uint32_t device, uint32_t group);
@@ -452,6 +453,13 @@ struct PlanLowering : LoweringArrays {
     const auto &units = summary.groups(static_cast<int>(group)).units();
     return units.empty() ? 0 : static_cast<int32_t>(units[0]);
   }
+
+  /// Gradients of late units are complete first; those of a group with several units after the
+  /// backward of its first unit.
+  int32_t completionRank(uint32_t group) const { return -firstUnit(group); }
+
+  /// Returns the devices in `members` and the owners of a group, ascending.
+  std::vector<uint32_t> participants(uint32_t group, const std::vector<uint32_t> &members) const;
 
   struct Run {
     int64_t begin, end; ///< elements
@@ -537,6 +545,34 @@ std::vector<TaskExchange> exchangesOf(const PlanLowering &x, uint32_t cell, Task
 /// of the sum. \returns its first and last op
 std::pair<uint32_t, uint32_t> addExchange(PlanLowering &x, const std::vector<uint32_t> &cells,
                                           TaskKind kind, const TaskExchange &exchange);
+
+/// Makes the op added last a collective of a group's state.
+void describeStateCollective(PlanLowering &x, Work work, const Value &value, bundle::Phase phase,
+                             bundle::ElementType type, const std::vector<uint32_t> &members);
+
+/// (device, op) of a reduction, sorted: tasks that contribute precede `begins`, readers of the sum
+/// follow `ends`.
+struct ReductionOps {
+  std::vector<std::pair<uint32_t, uint32_t>> begins, ends;
+
+  void beginOn(uint32_t device, uint32_t task, PlanLowering &x) const {
+    for (auto at = first(begins, device); at != begins.end() && at->first == device; ++at)
+      x.addEdge(task, at->second);
+  }
+  void endOn(uint32_t device, uint32_t reader, PlanLowering &x) const {
+    for (auto at = first(ends, device); at != ends.end() && at->first == device; ++at)
+      x.addEdge(at->second, reader);
+  }
+
+private:
+  using List = std::vector<std::pair<uint32_t, uint32_t>>;
+  static List::const_iterator first(const List &list, uint32_t device) {
+    return std::lower_bound(list.begin(), list.end(), std::pair(device, 0u));
+  }
+};
+/// Adds the reduction of a group: exchanges along the tree of the plan's nodes and sites. If
+/// readers have different elements, or partial sums would be rounded to a half type, one exchange.
+ReductionOps addReduction(PlanLowering &x, uint32_t group);
 
 Status checkSummary(const bundle::ModelSummary &summary);
 /// Checks that sizes of the plan's cells do not overflow. Precondition: both arguments are valid.

@@ -113,7 +113,8 @@ private:
       if (list[i].is_string()) {
         device.name = list[i].get<std::string>();
       } else {
-        checkKeys(list[i], path, {"name", "flops_per_second", "memory", "node"}, kRenamedPlanKeys);
+        checkKeys(list[i], path, {"name", "flops_per_second", "memory", "node", "site"},
+                  kRenamedPlanKeys);
         if (!list[i].contains("name"))
           fail(path, "missing key \"name\"");
         device.name = toText(list[i]["name"], path + ".name");
@@ -123,6 +124,8 @@ private:
           device.memory = toCount(list[i]["memory"], path + ".memory");
         if (list[i].contains("node"))
           device.node = toText(list[i]["node"], path + ".node");
+        if (list[i].contains("site"))
+          device.site = toText(list[i]["site"], path + ".site");
       }
       if (device.name.empty() || device.name.find_first_of("/\\ \t\n") != std::string::npos)
         fail(path,

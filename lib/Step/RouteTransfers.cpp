@@ -68,11 +68,15 @@ private:
       addRounds(index);
   }
 
-  /// Returns the bytes of every owner's shard that one round reduces.
-  uint64_t roundBytes(const Collective &collective) const {
-    constexpr uint64_t kMiB = 1 << 20, kOfAll = 64;
-    return x.options.directChunk ? x.options.directChunk
-                                 : std::max<uint64_t>(4, kOfAll / collective.members.size()) * kMiB;
+  /// Returns the bytes of every owner's shard that one round reduces. \param terms  of a shard
+  uint64_t roundBytes(const Collective &collective, size_t terms) const {
+    constexpr uint64_t kOfAll = 32 << 20, kLeast = 1 << 20;
+    if (x.options.directChunk)
+      return x.options.directChunk;
+    const auto aligned = static_cast<int64_t>(kStateAlignment / elementBytes(collective.type));
+    const uint64_t buffers = zorse::roundPartsBytes(x.summary, collective.type, terms, aligned) /
+                             kStateAlignment;
+    return std::max(kLeast, kOfAll / buffers / kStateAlignment * kStateAlignment);
   }
 
   void addRounds(uint32_t index) {
@@ -80,17 +84,29 @@ private:
     Collective &collective = x.graph.collectives[op.from];
     const uint64_t size = elementBytes(collective.type);
     int64_t largest = 0;
-    for (const Shard &shard : collective.shards)
+    size_t most = 0;
+    for (const Shard &shard : collective.shards) {
       largest = std::max(largest, shard.size());
-    collective.chunk = collective.members.size() == 1
-                           ? largest
-                           : std::min(largest, static_cast<int64_t>(roundBytes(collective) / size));
+      most = std::max(most, termsOf(collective, shard.device));
+    }
+    collective.chunk =
+        most < 2 ? largest
+                 : std::min(largest, static_cast<int64_t>(roundBytes(collective, most) / size));
     for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h)
-      if (std::any_of(collective.shards.begin(), collective.shards.end(),
-                      [&](const Shard &shard) { return shard.device == deviceOf(h); }))
+      if (const size_t terms = termsOf(collective, deviceOf(h)))
         addParts(index, h,
-                 zorse::roundPartsBytes(x.summary, collective.type, collective.members.size(),
-                                        collective.chunk));
+                 zorse::roundPartsBytes(x.summary, collective.type, terms, collective.chunk));
+  }
+
+  /// Returns the largest number of terms that a device adds; 0 if it has no shard.
+  static size_t termsOf(const Collective &collective, uint32_t device) {
+    size_t terms = 0;
+    for (const Shard &shard : collective.shards)
+      if (shard.device == device)
+        terms = std::max(terms, collective.parts.empty()
+                                    ? collective.members.size()
+                                    : holdersOf(collective.parts, shard).size());
+    return terms;
   }
 
   void addParts(uint32_t op, uint32_t instruction, uint64_t bytes) {

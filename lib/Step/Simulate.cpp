@@ -10,7 +10,7 @@
 #include "PlanLowering.h"
 #include "Tables.h"
 
-#include "zorse/Step/CollectiveParts.h"
+#include "zorse/Simulation/UniformParts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -233,19 +233,11 @@ private:
     const Collective &collective = x.graph.collectives[op.from];
     if (op.work == Work::Sum)
       return traffic.allReduce(collective.members, op.bytes, now, x.costs->reduceAlgorithm());
-    const double size = static_cast<double>(elementBytes(collective.type));
-    TransferTimes times{now, now};
-    forUniformParts(collective, [&](const auto &members, const auto &owned) {
-      pieces.clear();
-      for (auto [device, elements] : owned)
-        pieces.push_back({device, static_cast<double>(elements) * size});
-      const TransferTimes part =
-          op.work == Work::Gather
-              ? traffic.allGather(pieces, members, now, x.costs->gatherAlgorithm())
-              : traffic.reduceScatter(members, pieces, now, x.costs->reduceAlgorithm());
-      times = {std::max(times.sent, part.sent), std::max(times.arrived, part.arrived)};
-    });
-    return times;
+    const bool gathers = op.work == Work::Gather;
+    return zorse::sim::collectiveTimes(
+        traffic, gathers, collective.members, collective.shards, collective.parts,
+        static_cast<double>(elementBytes(collective.type)),
+        gathers ? x.costs->gatherAlgorithm() : x.costs->reduceAlgorithm(), now);
   }
 
   void freeQueues(uint32_t index) {
@@ -607,7 +599,6 @@ private:
   std::vector<MinHeap<ReadyOp>> waiting; ///< per queue
   MinHeap<ReadyOp> candidates;           ///< ops that may be able to start
   MinHeap<Event> events;
-  std::vector<zorse::sim::Piece> pieces;
 
   std::vector<uint8_t> admitted; ///< per cell; empty: no admission
   std::vector<uint32_t> blocked,

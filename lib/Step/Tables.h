@@ -3,6 +3,7 @@
 
 #include "CellTemplates.h"
 #include "Order.h"
+#include "ReductionLevels.h"
 
 #include "zorse/Step/Costs.h"
 #include "zorse/Step/StepGraph.h"
@@ -51,6 +52,7 @@ struct LoweringTables {
   /// Returns arrays that no expansion uses: empty, with the memory of the previous expansion.
   LoweringArrays &spare() { return *spareArrays; }
 
+  ReductionLevels reductions;
   sim::Traffic traffic; ///< for one simulation at a time; caches the costs of collectives
 
   /// Memory that one simulation, or one order by time, at a time uses.

@@ -98,6 +98,8 @@ void writeDevices(std::string &out, const Plan &plan) {
       row["memory"] = device.memory;
     if (!device.node.empty())
       row["node"] = device.node;
+    if (!device.site.empty())
+      row["site"] = device.site;
     rows.push_back(std::move(row));
   }
   writeRows(out, "devices", rows);

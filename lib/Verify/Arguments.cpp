@@ -1,6 +1,7 @@
 // Computes the required contents of arguments and transfers from plan and summary, once for every
 // call before the replay.
 #include "Logical.h"
+#include "Reductions.h"
 
 #include <tuple>
 
@@ -46,8 +47,11 @@ bool verify::fromDeclared(Device &device, const bundle::Instruction &instruction
   case bundle::Value::GRADIENTS:
   case bundle::Value::REDUCED_GRADIENTS:
   case bundle::Value::LOW_PRECISION_PARAMETERS:
-    exists = exists && known(summary.groups_size()) &&
-             (value.kind() != bundle::Value::LOW_PRECISION_PARAMETERS || model.hasCopy(value.id()));
+    exists =
+        exists && known(summary.groups_size()) &&
+        (value.kind() != bundle::Value::LOW_PRECISION_PARAMETERS || model.hasCopy(value.id())) &&
+        (value.kind() != bundle::Value::REDUCED_GRADIENTS ||
+         value.cut() <= model.treeOf(value.id()).size());
     if (exists) {
       limit = model.countOf(value.kind(), value.id(), value.cut());
       out.stride = value.kind() == bundle::Value::LOW_PRECISION_PARAMETERS
@@ -213,10 +217,17 @@ bool verify::fromCollective(Device &device, const bundle::Instruction &instructi
       if (end > info.elements())
         return fail(Code::Malformed, "a run ends at element " + std::to_string(end) + " of " +
                                          std::to_string(info.elements()));
-  if (!collective.gathers)
-    whole.kind = bundle::Value::REDUCED_GRADIENTS;
+  if (collective.gathers)
+    return true;
+  const auto summed = Reduction(model, collective).termOf(device.getProgram().device());
+  if (!summed && collective.isMember(device.getProgram().device()))
+    return fail(Code::Contributions,
+                "expects the sums of all devices, or of all parts, of a group of the tree that the "
+                "plan's nodes and sites make");
+  whole.kind = bundle::Value::REDUCED_GRADIENTS;
   term = whole;
-  term.kind = bundle::Value::GRADIENTS;
+  term.kind = summed ? summed->kind : bundle::Value::GRADIENTS;
+  term.cut = summed ? summed->cut : 0;
   return true;
 }
 

@@ -1,8 +1,10 @@
 // Checks over all devices: halves of transfers, members of collectives, cells, owners of state and
 // reports.
 #include "Device.h"
+#include "Reductions.h"
 
 #include <array>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -266,8 +268,14 @@ private:
                                [](const Shard &shard) { return shard.empty(); }),
                 named.end());
     std::sort(named.begin(), named.end());
+    const bool ofGroup = isState(record.value.kind) && record.value.id < owners.size();
+    std::optional<Reduction> reduction;
+    if (ofGroup && !collective.gathers)
+      reduction.emplace(model, collective);
+    if (reduction && reduction->form != Reduction::Form::Exchange)
+      return checkLevel(record, *reduction);
     if (const uint32_t group = record.value.id;
-        isState(record.value.kind) && group < owners.size() && named != owners[group] &&
+        ofGroup && named != owners[group] &&
         withoutCuts(group, named) != withoutCuts(group, owners[group]))
       failHalf(Code::Mismatched, record, "its shards are not the extents the owners hold as state");
     if (!collective.gathers) {
@@ -276,6 +284,20 @@ private:
       if (order != bundle::FIXED_ORDER && order != bundle::TRANSPORT)
         failHalf(Code::Malformed, record, "states no order of summation");
     }
+  }
+
+  /// Checks that a level of a reduction adds the sums of all children of a group of the tree. That
+  /// devices hold these sums, and that owners get those of all contributors, is checked by the
+  /// replay of each device.
+  void checkLevel(const ParticipantRecord &record, const Reduction &reduction) {
+    const std::optional<Shard> bad =
+        reduction.form == Reduction::Form::Level ? reduction.incompleteShard() : std::nullopt;
+    if (bad || reduction.form == Reduction::Form::None)
+      failHalf(
+          Code::Contributions, record,
+          "does not add one sum for each part of its group of the tree" +
+              (bad ? " to elements " + std::to_string(bad->begin) + "-" + std::to_string(bad->end)
+                   : std::string()));
   }
 
   /// The shards without padding, which does not have to be moved. Adjacent shards of an owner are

@@ -1,5 +1,6 @@
 #include "Model.h"
 
+#include "zorse/Collectives/Places.h"
 #include "zorse/Summary/Optimizers.h"
 
 #include <algorithm>
@@ -545,4 +546,23 @@ void Model::index() {
             (lossDevices.empty() || lossDevices.back() != d))
           lossDevices.push_back(d);
       }
+  findTrees();
+}
+
+/// Groups with equal contributors share a tree.
+void Model::findTrees() {
+  std::vector<std::pair<std::string, std::string>> places;
+  places.reserve(plan.devices.size());
+  for (const PlanView::Device &device : plan.devices)
+    places.push_back({device.node, device.site});
+  const collectives::Placement placement = collectives::placementOf(places);
+  std::map<std::vector<uint32_t>, std::shared_ptr<const collectives::Tree>> known;
+  for (const std::vector<uint32_t> &contributors : groupContributors) {
+    auto &tree = known[contributors];
+    if (!tree)
+      tree = std::make_shared<collectives::Tree>(
+          contributors.empty() ? collectives::Tree()
+                               : collectives::makeTree(placement, contributors));
+    trees.push_back(tree);
+  }
 }

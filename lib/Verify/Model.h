@@ -6,9 +6,12 @@
 
 #include "ParameterRuns.h"
 
+#include "zorse/Collectives/Tree.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -88,6 +91,14 @@ public:
   std::vector<std::vector<uint32_t>> parameterContributors, valueContributors;
   /// Devices with a cell that adds to the group's gradient; ascending.
   std::vector<std::vector<uint32_t>> groupContributors;
+  /// The order of additions of the group's reduction; empty if nothing contributes.
+  const collectives::Tree &treeOf(uint32_t group) const { return *trees[group]; }
+  /// Whether some devices add to a part of the group's elements only.
+  bool addsToParts(uint32_t group) const {
+    return std::any_of(
+        groupContributors[group].begin(), groupContributors[group].end(),
+        [&](uint32_t device) { return partialContributions.count({device, group}); });
+  }
   /// Devices with a cell of a unit that has loss terms; ascending.
   std::vector<uint32_t> lossDevices;
   std::vector<std::vector<uint32_t>> cellsOfDevice;
@@ -269,7 +280,8 @@ private:
   std::map<const bundle::UnitInfo *, std::set<uint32_t>> contributed;
   /// By device and group: the elements to which its tasks add, if they are not all.
   std::map<std::pair<uint32_t, uint32_t>, std::vector<Shard>> partialContributions;
-  bool copies = false;                         ///< some group has a param_dtype
+  std::vector<std::shared_ptr<const collectives::Tree>> trees; ///< per group
+  bool copies = false;                                         ///< some group has a param_dtype
   std::set<const bundle::UnitInfo *> repeated; ///< some B recomputes only their saved blocks,
                                                ///< without their other results
 
@@ -291,6 +303,7 @@ private:
           visit(member.units(i), group.units(i));
   }
   void findSegments();
+  void findTrees();
   bool checkDeviceGroups(std::vector<Finding> &findings);
   bool checkMembers(std::vector<Finding> &findings) const;
   /// Whether B of a cell begins by recomputing its F.

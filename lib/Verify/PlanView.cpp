@@ -6,6 +6,7 @@
 #include <cmath>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 using namespace zorse::verify;
 using namespace zorse::fields;
@@ -61,6 +62,9 @@ struct Reader {
       double bytes = memory->get<double>();
       device.memoryBytes = std::isfinite(bytes) && bytes > 0 && bytes < 9e18 ? int64_t(bytes) : 0;
     }
+    for (auto [key, text] : {std::pair("node", &device.node), std::pair("site", &device.site)})
+      if (item.is_object() && item.contains(key))
+        *text = toText(item[key], key);
     if (!devices.emplace(device.name, uint32_t(plan.devices.size())).second)
       fail("", "'" + device.name + "' is listed twice");
     plan.devices.push_back(std::move(device));

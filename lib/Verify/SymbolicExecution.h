@@ -135,7 +135,8 @@ private:
     Content content;
     content.kind = value.kind;
     content.id = value.id;
-    content.cut = value.kind == bundle::Value::MOMENTS || value.kind == bundle::Value::LOSS_ROWS
+    content.cut = value.kind == bundle::Value::MOMENTS || value.kind == bundle::Value::LOSS_ROWS ||
+                          value.kind == bundle::Value::REDUCED_GRADIENTS
                       ? value.cut
                       : 0;
     content.updates = updatesOf(value);

@@ -62,7 +62,7 @@ planning::Cluster randomCluster(const step::Plan &plan, uint64_t seed) {
 TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
   constexpr uint64_t kCases = 60;
   double worst = 0;
-  int delayedCases = 0, laterCases = 0;
+  int delayedCases = 0, movedCases = 0;
   for (uint64_t seed = 1; seed <= kCases; ++seed) {
     test::RandomCase drawn = test::randomCase(seed, nullptr, 1 + int(seed % 3));
     planning::Cluster cluster = randomCluster(drawn.plan, seed);
@@ -103,19 +103,20 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
                    !drawn.plan.offload.empty() || !drawn.plan.overlapCommunication || offloads;
     bool earlier = delayed && simulation->firstStep < stepTime;
     // A transfer over a short link completes only after earlier receives of its queue over longer
-    // links. Orders by time place a receive at its arrival time in the expansion and are therefore
-    // affected most.
+    // links, and what follows it competes with other transfers: the step is a little longer, or
+    // shorter. Orders by time place a receive at its arrival time in the expansion and are
+    // therefore affected most.
     const bool byTime = drawn.plan.schedule.kind == step::ScheduleKind::SteadyState ||
                         drawn.plan.schedule.kind == step::ScheduleKind::Wave;
-    const double maxLater = byTime ? 0.2 : 0.1;
-    bool later = difference > 0.01 && simulation->firstStep > stepTime;
-    laterCases += later;
-    EXPECT_LE(earlier ? 0 : difference, later ? maxLater : 0.01)
+    const double maxMoved = byTime ? 0.2 : 0.1;
+    const bool moved = difference > 0.01 && !earlier;
+    movedCases += moved;
+    EXPECT_LE(earlier ? 0 : difference, moved ? maxMoved : 0.01)
         << "seed " << seed << ", " << drawn.kind << ", " << drawn.schedule << ": "
         << simulation->firstStep << " s, expected " << stepTime;
     delayedCases += earlier && difference > 0.01;
     EXPECT_LE(simulation->step, simulation->firstStep * 1.01) << "seed " << seed;
-    if (!earlier && !later)
+    if (!earlier && !moved)
       worst = std::max(worst, difference);
 
     // If one thread does all communication, no program is faster, and every program completes.
@@ -127,11 +128,11 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
       EXPECT_GE(simulation->firstStep, stepTime * 0.99) << "seed " << seed;
   }
   EXPECT_LE(delayedCases, int(kCases / 4));
-  EXPECT_LE(laterCases, int(kCases / 10));
+  EXPECT_LE(movedCases, int(kCases / 8));
   printf("%llu plans on random networks: the first step differs by at most %.4f %%, except for %d "
          "that begin cells earlier than their list and %d where "
          "arrivals wait for earlier ones\n",
-         (unsigned long long)kCases, worst * 100, delayedCases, laterCases);
+         (unsigned long long)kCases, worst * 100, delayedCases, movedCases);
 }
 
 } // namespace

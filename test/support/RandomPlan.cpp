@@ -172,11 +172,17 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
   plan.model = summary.content_hash();
   plan.batch = batch;
   plan.samplesPerRow = zorse::samplesPerRow(summary);
+  Random places(seed ^ 0x706C61636573ull); // more nodes and sites, for trees of several levels
+  const bool sites = places.chance(40);
   for (uint32_t d = 0; d < devices; ++d) {
     PlanDevice device;
     device.name = "d" + std::to_string(d);
     device.flopsPerSecond = static_cast<double>(random.between(1, 9)) * 1e9;
     device.node = random.chance(70) ? "n0" : "n1";
+    if (places.chance(30))
+      device.node += "b";
+    if (sites)
+      device.site = places.chance(50) ? "s0" : "s1";
     plan.devices.push_back(device);
   }
   plan.intraNode = {1e9, 1e-6};

@@ -20,7 +20,7 @@ struct ModelShape {
   int64_t layers = 0, hidden = 0, ffn = 0, heads = 0, kvHeads = 0, vocabulary = 0, sequence = 0;
   bundle::ElementType computeType = bundle::BF16; ///< compute type; master parameters, gradients
                                                   ///< and optimizer states are f32
-  bundle::TrainingOptions training;               ///< decides about optimizer states; Adam
+  bundle::TrainingOptions training = {};          ///< decides about optimizer states; Adam
                                                   ///< if it names no optimizer
 };
 

@@ -61,6 +61,17 @@ public:
   size_t sites() const { return siteLinks.size(); }
   uint32_t node(uint32_t device) const { return deviceLinks[device].node; }
   uint32_t site(uint32_t device) const { return nodeLinks[deviceLinks[device].node].site; }
+  /// Bytes/s of a device's links in one direction: inside its node, of its node's card, and of its
+  /// site's uplink; 0: unlimited.
+  double portBandwidth(uint32_t device) const {
+    return bandwidthOf(deviceLinks[device].deviceLinkOut);
+  }
+  double nicBandwidth(uint32_t device) const {
+    return bandwidthOf(nodeLinks[deviceLinks[device].node].nic.out);
+  }
+  double uplinkBandwidth(uint32_t device) const {
+    return bandwidthOf(siteLinks[site(device)].uplink.out);
+  }
   /// Returns the route in constant time. The route from a device to itself is empty.
   Route route(uint32_t from, uint32_t to) const;
 
@@ -115,6 +126,9 @@ private:
     Pair
   };
 
+  double bandwidthOf(uint32_t resource) const {
+    return resource == kNoResource ? 0 : bandwidths[resource];
+  }
   uint32_t addResource(const bundle::LinkSpec &link, Kind kind, uint32_t owner);
   const SharedLink &pair(uint32_t from, uint32_t to) const;
 

@@ -25,6 +25,8 @@ struct PlanDevice {
   uint64_t memory = 0;       ///< bytes; 0: unlimited.
   std::string node; ///< devices of one node use the intra-node link; "": all devices are in one
                     ///< node.
+  std::string site = {}; ///< devices of one site are closer to each other than to those of others;
+                         ///< "": all nodes are in one site.
   /// Transports access only host memory, so sent and received data is copied between device and
   /// host (DeviceKind::stages). Set when programs are made, not in plan.json; the search assumes
   /// direct transfers.

@@ -64,6 +64,10 @@ struct Value {
   static Value reducedGradients(uint32_t group, Elements e) {
     return {Kind::REDUCED_GRADIENTS, group, 0, e};
   }
+  /// \param treeGroup  group of the reduction's tree that the sum is of
+  static Value partialGradients(uint32_t group, uint32_t treeGroup, Elements e) {
+    return {Kind::REDUCED_GRADIENTS, group, treeGroup + 1, e};
+  }
   static Value moments(uint32_t group, uint32_t which, Elements e) {
     return {Kind::MOMENTS, group, which, e};
   }
@@ -342,8 +346,8 @@ struct StepOptions {
   /// insufficient.
   int tries = 6;
   /// Bytes of a shard that a direct reduction adds in one round; a multiple of 512, which tests
-  /// choose. 0: such that an owner receives about 64 MiB from all contributors, but at least 4 MiB.
-  /// The fastest links (450 GB/s) transfer that in 150 us, several times NCCL's startup time.
+  /// choose. 0: such that the terms of a round take 32 MiB on an owner, but at least 1 MiB each.
+  /// The fastest links (450 GB/s) transfer that in 75 us, several times NCCL's startup time.
   uint64_t directChunk = 0;
   /// Bytes of an array that are fetched from the host for one update; a multiple of 512. Groups
   /// with more than 32 such parts fetch 1/32 at a time. Tests choose less.

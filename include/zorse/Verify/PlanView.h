@@ -16,7 +16,9 @@ namespace zorse::verify {
 struct PlanView {
   struct Device {
     std::string name;
-    int64_t memoryBytes = 0; ///< memory of kind DEVICE; 0: not specified
+    int64_t memoryBytes = 0;          ///< memory of kind DEVICE; 0: not specified
+    std::string node = {}, site = {}; ///< names; they determine the order of additions of
+                                      ///< reductions
   };
   struct Cell {
     int64_t firstUnit, endUnit;

@@ -10,12 +10,21 @@
 using namespace zorse;
 using namespace zorse::planning;
 
+/// Returns the name of a device's site; empty if the cluster has one.
+static std::string siteName(const Cluster &cluster, const ClusterDevice &device) {
+  if (cluster.topology.sites_size() < 2)
+    return "";
+  const uint32_t site = cluster.topology.nodes(static_cast<int>(device.node)).site();
+  return cluster.topology.sites(static_cast<int>(site)).name();
+}
+
 std::vector<zorse::step::PlanDevice> zorse::planning::planDevices(const Cluster &cluster,
                                                                   bundle::ElementType computeType) {
   std::vector<step::PlanDevice> devices;
   for (const ClusterDevice &device : cluster.devices)
     devices.push_back({device.name, device.flopsPerSecond[speedIndex(computeType)],
-                       device.capacity(), cluster.nodes[device.node].name});
+                       device.capacity(), cluster.nodes[device.node].name,
+                       siteName(cluster, device)});
   return devices;
 }
 
@@ -116,6 +125,8 @@ Status zorse::planning::applyCluster(step::Plan &plan, const Cluster &cluster,
       device.memory = it->second->capacity();
     if (device.node.empty())
       device.node = cluster.nodes[it->second->node].name;
+    if (device.site.empty())
+      device.site = siteName(cluster, *it->second);
   }
   plan.hostMemory = hostMemory(cluster);
   auto unset = [](const step::LinkSpeed &link) { return link.bandwidth <= 0 && link.latency <= 0; };

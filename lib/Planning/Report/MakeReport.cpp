@@ -2,7 +2,7 @@
 #include "zorse/Planning/Report.h"
 
 #include "zorse/Simulation/Network.h"
-#include "zorse/Step/CollectiveParts.h"
+#include "zorse/Simulation/UniformParts.h"
 #include "zorse/Step/Schedules.h"
 #include "zorse/Step/UnitTasks.h"
 #include "zorse/Summary/Summary.h"
@@ -306,18 +306,11 @@ public:
             seen[instruction.collective]++)
           continue;
         const step::Collective &collective = graph.collectives[instruction.collective];
-        const double size = double(elementBytes(collective.type));
-        step::forUniformParts(collective, [&](const auto &members, const auto &owned) {
-          std::vector<sim::Piece> pieces;
-          pieces.reserve(owned.size());
-          for (auto [device, elements] : owned)
-            pieces.push_back({device, double(elements) * size});
-          if (instruction.kind == step::InstructionKind::AllGather)
-            traffic.allGather(pieces, members, 0, costs.gatherAlgorithm());
-          else
-            traffic.reduceScatter(members, pieces, 0, costs.reduceAlgorithm());
-          collect();
-        });
+        const bool gathers = instruction.kind == step::InstructionKind::AllGather;
+        sim::collectiveTimes(traffic, gathers, collective.members, collective.shards,
+                             collective.parts, double(elementBytes(collective.type)),
+                             gathers ? costs.gatherAlgorithm() : costs.reduceAlgorithm(), 0);
+        collect();
       }
     std::vector<std::string> names;
     for (const step::PlanDevice &device : plan.devices)

@@ -3,6 +3,7 @@
 #include "Collectives.h"
 
 #include "zorse/Bundle/DeviceKinds.h"
+#include "zorse/Simulation/UniformParts.h"
 
 #include <algorithm>
 
@@ -14,15 +15,6 @@ using bundle::Instruction;
 Participants zorse::runtime::simulation::participantsOf(const Instruction &instruction,
                                                         uint32_t device) {
   Participants p;
-  if (const std::optional<bundle::Collective> collective = bundle::collectiveOf(instruction)) {
-    const bundle::ShardRanges &shards = collective->shards;
-    for (int i = 0; i < shards.members_size(); ++i)
-      if (shards.end(i) > shards.begin(i))
-        p.owners.push_back({shards.members(i), double(shards.end(i) - shards.begin(i)) *
-                                                   double(elementBytes(collective->type))});
-    p.others.assign(collective->members.begin(), collective->members.end());
-    return p;
-  }
   switch (instruction.what_case()) {
   case Instruction::kSend:
     p.owners = {{device, double(instruction.send().region().bytes())}};
@@ -313,6 +305,14 @@ void ProgramSimulator::findCause(uint32_t index, uint64_t step, uint8_t instruct
   }
 }
 
+sim::TransferTimes ProgramSimulator::collectiveTimes(const Instruction &instruction) {
+  const bundle::Collective collective = *bundle::collectiveOf(instruction);
+  return sim::collectiveTimes(
+      traffic, collective.gathers, {collective.members.begin(), collective.members.end()},
+      bundle::shardsOf(collective.shards), bundle::shardsOf(collective.parts),
+      double(elementBytes(collective.type)), collective.gathers ? gathers : reductions, now);
+}
+
 /// Returns when a task that begins now releases its threads, and when it ends.
 sim::TransferTimes ProgramSimulator::timesOf(const Task &task) {
   sim::TransferTimes times = {now + task.seconds, now + task.seconds};
@@ -327,14 +327,11 @@ sim::TransferTimes ProgramSimulator::timesOf(const Task &task) {
     case Activity::Transfer:
       times = traffic.send(task.device, p.others[0], p.owners[0].bytes, now);
       break;
-    case Activity::Reduction:
-      times = traffic.reduceScatter(p.others, p.owners, now, reductions);
-      break;
     case Activity::Sum:
       times = traffic.allReduce(p.others, p.bytes, now, reductions);
       break;
     default:
-      times = traffic.allGather(p.owners, p.others, now, gathers);
+      times = collectiveTimes(*task.instruction);
       break;
     }
   } else if (options.linkTimes != 1) { // the latency's part of the time is unknown

@@ -92,6 +92,7 @@ private:
   void start(uint32_t task, uint64_t step);
   void findCause(uint32_t task, uint64_t step, uint8_t instructions);
   sim::TransferTimes timesOf(const Task &task);
+  sim::TransferTimes collectiveTimes(const bundle::Instruction &instruction);
   void leave(uint32_t instruction);
   void finish(uint32_t instruction);
   void account(uint32_t task, uint64_t step, uint8_t instructions);

@@ -3,6 +3,7 @@
 // or it is not determined which bytes it reads.
 #include "EditedArgument.h"
 #include "ProgramCases.h"
+#include "ShardRanges.h"
 
 #include <map>
 #include <optional>
@@ -229,9 +230,13 @@ TEST(Copies, TakeTwoBytesPerParameter) {
                     2 * elements(instruction.all_gather().group()));
           ++gathers;
         }
-        if (instruction.has_reduce_scatter() && instruction.reduce_scatter().full().bytes())
-          EXPECT_EQ(instruction.reduce_scatter().full().bytes(),
-                    4 * elements(instruction.reduce_scatter().group()));
+        if (instruction.has_reduce_scatter() && instruction.reduce_scatter().full().bytes()) {
+          const bundle::ReduceScatter &reduce = instruction.reduce_scatter();
+          const Compact run = bundle::shardsOf(reduce.terms(), program.device());
+          EXPECT_EQ(reduce.full().bytes(),
+                    4 * (reduce.terms().members_size() ? uint64_t(run.elements())
+                                                       : elements(reduce.group())));
+        }
       }
     }
   }
