@@ -54,7 +54,7 @@ constexpr const char *kOrders[] = {"", "fixed_order", "transport"};
 constexpr const char *kAccess[] = {"use", "read", "write", "update", "add"};
 static_assert(NVME == 4 && DEVICE_TO_DEVICE == 8 && READ_METRICS == 8 &&
               Value::LOW_PRECISION_PARAMETERS == 15 && Compute::SCALE_LOSS_GRADIENT == 10 &&
-              TRANSPORT == 2 && ACCUMULATE == 4);
+              FIXED_ORDER == 1 && ACCUMULATE == 4);
 
 const char *typeWord(ElementType type) {
   return elementBytes(type) ? elementTypeName(type) : "none";

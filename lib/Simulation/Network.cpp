@@ -60,11 +60,10 @@ Network::Network(const bundle::Topology &topology) {
     deviceLinks.push_back({node, out, addResource(port, Kind::DeviceLinkIn, d)});
   }
 
-  if (topology.collective_algorithms_size() > 0)
-    allowed = 0;
-  for (int algorithm : topology.collective_algorithms())
-    allowed |= 1u << static_cast<uint32_t>(
-                   algorithmOf(static_cast<bundle::Topology::Algorithm>(algorithm)));
+  if (topology.direct_group_of_device_size() == topology.node_of_device_size())
+    directGroups.assign(topology.direct_group_of_device().begin(),
+                        topology.direct_group_of_device().end());
+  pairwiseSums = topology.pairwise_sums();
   if (topology.cpu_communication_costs_size() == topology.node_of_device_size())
     for (const auto &moving : topology.cpu_communication_costs())
       communicationCosts.push_back({moving.per_byte(), moving.per_message(), moving.delay()});

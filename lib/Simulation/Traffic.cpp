@@ -68,20 +68,17 @@ TransferTimes Traffic::send(uint32_t from, uint32_t to, double bytes, double sta
 }
 
 TransferTimes Traffic::allGather(const std::vector<Piece> &owners,
-                                 const std::vector<uint32_t> &readers, double start,
-                                 Algorithm algorithm) {
-  return run(Operation::Gather, owners, readers, 0, start, algorithm);
+                                 const std::vector<uint32_t> &readers, double start) {
+  return run(Operation::Gather, owners, readers, 0, start);
 }
 
 TransferTimes Traffic::reduceScatter(const std::vector<uint32_t> &contributors,
-                                     const std::vector<Piece> &owners, double start,
-                                     Algorithm algorithm) {
-  return run(Operation::Scatter, owners, contributors, 0, start, algorithm);
+                                     const std::vector<Piece> &owners, double start) {
+  return run(Operation::Scatter, owners, contributors, 0, start);
 }
 
-TransferTimes Traffic::allReduce(const std::vector<uint32_t> &devices, double bytes, double start,
-                                 Algorithm algorithm) {
-  return run(Operation::Reduce, {}, devices, bytes, start, algorithm);
+TransferTimes Traffic::allReduce(const std::vector<uint32_t> &devices, double bytes, double start) {
+  return run(Operation::Reduce, {}, devices, bytes, start);
 }
 
 void Traffic::addMembers(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers) {
@@ -110,8 +107,7 @@ void Traffic::addMembers(const std::vector<Piece> &owners, const std::vector<uin
   members.resize(kept);
 }
 
-/// Adds a flow, or `several` flows with equal shares of the bytes, to the loads. For the mirrored
-/// operation callers swap the ends: a reduce-scatter is an all-gather with reversed transfers.
+/// Adds a flow, or `several` flows with equal shares of the bytes, to the loads.
 void Traffic::flow(uint32_t from, uint32_t to, double bytes, size_t several) {
   Route route = network->route(from, to);
   lastHop = route.latency;
@@ -139,30 +135,18 @@ void Traffic::flow(uint32_t from, uint32_t to, double bytes, size_t several) {
     min = std::max(min, bytes / (route.perFlowBandwidth * static_cast<double>(several)));
 }
 
-/// A ring over members [begin, end) with the parts that they own. Between nodes it is `several`
-/// rings, each with a share of the bytes.
-void Traffic::ring(Operation operation, size_t begin, size_t end, size_t several) {
-  if (end - begin < 2)
-    return;
-  size_t n = end - begin;
-  double sum = 0, latencies = 0, shortest = 0;
-  for (size_t i = begin; i < end; ++i)
-    sum += members[i].owned;
-  for (size_t i = begin; i < end; ++i) {
-    const Member &a = members[i], &b = members[i + 1 < end ? i + 1 : begin];
-    size_t flows = a.node != b.node ? several : 1;
-    if (operation == Operation::Reduce)
-      flow(a.device, b.device, 2 * total * static_cast<double>(n - 1) / static_cast<double>(n),
-           flows);
-    else if (operation == Operation::Gather)
-      flow(a.device, b.device, sum - b.owned, flows);
-    else
-      flow(b.device, a.device, sum - b.owned, flows);
+/// NCCL's all-gather: rings over all members, each with a share of the bytes. Between nodes it is
+/// `several` flows.
+void Traffic::rings(size_t several) {
+  const size_t n = members.size();
+  double latencies = 0, shortest = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const Member &a = members[i], &b = members[i + 1 < n ? i + 1 : 0];
+    flow(a.device, b.device, total - b.owned, a.node != b.node ? several : 1);
     latencies += lastHop;
-    shortest = i == begin ? lastHop : std::min(shortest, lastHop);
+    shortest = i == 0 ? lastHop : std::min(shortest, lastHop);
   }
-  latency += (latencies - shortest) * (operation == Operation::Reduce ? 2 : 1); // no part crosses
-                                                                                // all of them
+  latency += latencies - shortest; // no part crosses all of them
 }
 
 /// Returns the members of the node with the fewest. This is the number of rings that enter and
@@ -179,28 +163,8 @@ size_t Traffic::fewestOfNode() const {
   return fewest;
 }
 
-void Traffic::tree(Operation operation) {
-  size_t n = members.size();
-  std::vector<double> below(n), up(n, 0); // bytes owned in a member's subtree; latency to the root
-  for (size_t i = 0; i < n; ++i)
-    below[i] = members[i].owned;
-  for (size_t i = n; i-- > 1;)
-    below[(i - 1) / 2] += below[i];
-  double deepest = 0;
-  for (size_t i = 1; i < n; ++i) {
-    uint32_t child = members[i].device, parent = members[(i - 1) / 2].device;
-    double upwards = operation == Operation::Gather    ? below[i]
-                     : operation == Operation::Scatter ? total - below[i]
-                                                       : total;
-    flow(child, parent, upwards);
-    flow(parent, child, operation == Operation::Reduce ? total : total - upwards);
-    up[i] = up[(i - 1) / 2] + lastHop;
-    deepest = std::max(deepest, up[i]);
-  }
-  latency += 2 * deepest;
-}
-
-void Traffic::allPairs(Operation operation) {
+/// Every part goes from its owner to the readers, or from the contributors to its owner.
+void Traffic::exchange(Operation operation) {
   double longest = 0;
   for (const Member &a : members)
     for (const Member &b : members) {
@@ -215,128 +179,34 @@ void Traffic::allPairs(Operation operation) {
   latency += longest;
 }
 
-/// Returns the runs of members of one site, or of one node, and the bytes that each run owns.
-std::vector<Traffic::Run> Traffic::runsOf(uint32_t Member::*place) const {
-  std::vector<Run> runs;
-  for (size_t i = 0; i < members.size(); ++i) {
-    if (i == 0 || members[i].*place != members[i - 1].*place)
-      runs.push_back({i, i, 0});
-    runs.back().end = i + 1;
-    runs.back().owned += members[i].owned;
+/// All send to the first, which sends the sum to all.
+void Traffic::star() {
+  double there = 0, back = 0;
+  for (size_t i = 1; i < members.size(); ++i) {
+    flow(members[i].device, members[0].device, total);
+    there = std::max(there, lastHop);
+    flow(members[0].device, members[i].device, total);
+    back = std::max(back, lastHop);
   }
-  return runs;
+  latency += there + back;
 }
 
-/// All-gather: first inside each site, then between the sites' leaders, then each site distributes
-/// the data from other sites. A reduce-scatter is mirrored.
-void Traffic::hierarchical(Operation operation) {
-  const std::vector<Run> sites = runsOf(&Member::site);
-  // Phases are sequential; sites execute a phase in parallel.
-  double time = 0, hops = 0;
-  auto phase = [&](auto &&perSite) {
-    double longest = 0, furthest = 0;
-    for (const Run &site : sites) {
-      min = latency = 0;
-      perSite(site);
-      longest = std::max(longest, min);
-      furthest = std::max(furthest, latency);
-    }
-    time += longest;
-    hops += furthest;
-  };
-  auto around = [&](const Run &site, double bytes) {
-    for (size_t i = site.begin; i + 1 < site.end; ++i) {
-      if (operation == Operation::Scatter)
-        flow(members[i + 1].device, members[i].device, bytes);
-      else
-        flow(members[i].device, members[i + 1].device, bytes);
-      latency += lastHop;
-    }
-  };
-  phase([&](const Run &site) {
-    operation == Operation::Reduce ? around(site, total) : ring(operation, site.begin, site.end, 1);
-  });
-  phase([&](const Run &site) {
-    around(site, operation == Operation::Reduce ? total : total - site.owned);
-  });
+bool Traffic::gathersByRings() const {
+  const int32_t group = network->directGroup(members[0].device);
+  return group >= 0 && std::all_of(members.begin(), members.end(), [&](const Member &member) {
+           return member.reads && network->directGroup(member.device) == group;
+         });
+}
+
+Traffic::CollectiveCost Traffic::cost(Operation operation) {
+  constexpr size_t kMaxToAll = 16; // members that send their numbers to all others
   min = latency = 0;
-  double latencies = 0, shortest = 0;
-  size_t n = sites.size();
-  for (size_t s = 0; s < n && n > 1; ++s) {
-    const Run &a = sites[s], &b = sites[s + 1 < n ? s + 1 : 0];
-    uint32_t from = members[a.begin].device, to = members[b.begin].device;
-    if (operation == Operation::Scatter)
-      std::swap(from, to);
-    flow(from, to,
-         operation == Operation::Reduce
-             ? 2 * total * static_cast<double>(n - 1) / static_cast<double>(n)
-             : total - b.owned);
-    latencies += lastHop;
-    shortest = s == 0 ? lastHop : std::min(shortest, lastHop);
-  }
-  min += time;
-  latency = hops + (latencies - shortest) * (operation == Operation::Reduce ? 2 : 1);
-}
-
-/// All-gather: rings across the nodes transfer all bytes to every node, a share to each member;
-/// then a ring inside each node distributes the rest. A reduce-scatter is mirrored.
-void Traffic::rails(Operation operation, size_t several) {
-  const std::vector<Run> nodes = runsOf(&Member::node);
-  const double twice = operation == Operation::Reduce ? 2 : 1;
-  auto move = [&](const Member &a, const Member &b, double bytes) {
-    operation == Operation::Scatter ? flow(b.device, a.device, bytes)
-                                    : flow(a.device, b.device, bytes);
-    return lastHop;
-  };
-  double hops = 0, furthest = 0, longest = 0, shortest = 0;
-  const double n = static_cast<double>(nodes.size());
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    const Run &a = nodes[i], &b = nodes[i + 1 < nodes.size() ? i + 1 : 0];
-    double bytes = operation == Operation::Reduce ? twice * total * (n - 1) / n : total - b.owned,
-           hop = 0;
-    for (size_t rail = 0; rail < several; ++rail)
-      hop = std::max(hop, move(members[a.begin + rail], members[b.begin + rail],
-                               bytes / static_cast<double>(several)));
-    hops += hop;
-    shortest = i == 0 ? hop : std::min(shortest, hop);
-  }
-  double across = min;
-  for (uint32_t r : touched) // rails share cards
-    across = std::max(across, load[r] * network->secondsPerByte(r));
-  for (const Run &node : nodes) {
-    const double size = static_cast<double>(node.end - node.begin);
-    double inside = 0, min1 = 0;
-    for (size_t i = node.begin; i < node.end && size > 1; ++i) {
-      min = 0;
-      inside += move(members[i], members[i + 1 < node.end ? i + 1 : node.begin],
-                     twice * total * (size - 1) / size);
-      min1 = std::max(min1, min);
-    }
-    furthest = std::max(furthest, inside * (size - 1) / size); // no part crosses all links
-    longest = std::max(longest, min1);
-  }
-  min = across + longest;
-  latency = (hops - shortest + furthest) * twice;
-}
-
-Traffic::CollectiveCost Traffic::cost(Operation operation, Algorithm algorithm) {
-  min = latency = 0;
-  switch (algorithm) {
-  case Algorithm::AllPairs:
-    allPairs(operation);
-    break;
-  case Algorithm::Tree:
-    tree(operation);
-    break;
-  case Algorithm::Hierarchical:
-    hierarchical(operation);
-    break;
-  case Algorithm::Rails:
-    rails(operation, fewestOfNode());
-    break;
-  default:
-    ring(operation, 0, members.size(), fewestOfNode());
-  }
+  if (operation == Operation::Gather && gathersByRings())
+    rings(fewestOfNode());
+  else if (operation == Operation::Reduce && members.size() > kMaxToAll)
+    star();
+  else
+    exchange(operation);
   CollectiveCost cost{min, latency, {}, {}};
   cost.loads.reserve(touched.size());
   for (uint32_t r : touched) {
@@ -367,10 +237,9 @@ double Traffic::endOf(const CollectiveCost &collective, double start) const {
 
 /// Costs are cached, because steps have few different collectives, and planners simulate steps that
 /// differ little. The cache key is a 128-bit hash.
-const std::vector<Traffic::CollectiveCost> &Traffic::choices(Operation operation,
-                                                             const std::vector<Piece> &owners,
-                                                             const std::vector<uint32_t> &readers,
-                                                             double bytes, Algorithm algorithm) {
+const Traffic::CollectiveCost &Traffic::costOf(Operation operation,
+                                               const std::vector<Piece> &owners,
+                                               const std::vector<uint32_t> &readers, double bytes) {
   Key key{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f};
   auto mix = [&](uint64_t value) {
     key[0] = (key[0] ^ value) * 0xff51afd7ed558ccd;
@@ -383,7 +252,7 @@ const std::vector<Traffic::CollectiveCost> &Traffic::choices(Operation operation
     std::memcpy(&bits, &number, sizeof bits);
     mix(bits);
   };
-  mix(static_cast<uint64_t>(operation) << 8 | static_cast<uint64_t>(algorithm));
+  mix(static_cast<uint64_t>(operation));
   mix(owners.size());
   for (const Piece &piece : owners) {
     mix(piece.device);
@@ -398,89 +267,25 @@ const std::vector<Traffic::CollectiveCost> &Traffic::choices(Operation operation
     knownLoads = 0;
   }
   auto [entry, isNew] = known.try_emplace(key);
-  std::vector<CollectiveCost> &found = entry->second;
+  CollectiveCost &found = entry->second;
   if (!isNew)
     return found;
   addMembers(owners, readers);
   if (operation == Operation::Reduce)
     total = bytes;
-  if (members.size() < 2)
-    return found;
-  constexpr size_t kMaxInExchange = 32;
-  for (Algorithm candidate : {Algorithm::Ring, Algorithm::Tree, Algorithm::Hierarchical,
-                              Algorithm::Rails, Algorithm::AllPairs}) {
-    if (algorithm != Algorithm::Best)
-      break;
-    if (!network->allows(static_cast<uint8_t>(candidate)) ||
-        (candidate == Algorithm::AllPairs && members.size() > kMaxInExchange))
-      continue;
-    if (candidate == Algorithm::Hierarchical && members.front().site == members.back().site)
-      continue;
-    if (candidate == Algorithm::Rails &&
-        (members.front().node == members.back().node || fewestOfNode() < 2))
-      continue;
-    found.push_back(cost(operation, candidate));
-  }
-  if (found.empty()) // the requested algorithm, or a ring if no allowed one is possible
-    found.push_back(cost(operation, algorithm));
-  for (const CollectiveCost &one : found)
-    knownLoads += one.loads.size() + one.work.size() + 8;
+  if (members.size() > 1)
+    found = cost(operation);
+  knownLoads += found.loads.size() + found.work.size() + 8;
   return found;
 }
 
 TransferTimes Traffic::run(Operation operation, const std::vector<Piece> &owners,
-                           const std::vector<uint32_t> &readers, double bytes, double start,
-                           Algorithm algorithm) {
-  const CollectiveCost *best = nullptr;
-  double bestEnd = 0, sent = start;
-  for (const CollectiveCost &one : choices(operation, owners, readers, bytes, algorithm)) {
-    const double end = endOf(one, start);
-    if (!best || end + one.latency < bestEnd) {
-      best = &one;
-      bestEnd = end + one.latency;
-      sent = end;
-    }
-  }
-  if (!best)
-    return {start, start};
-  for (auto [r, load] : best->loads)
+                           const std::vector<uint32_t> &readers, double bytes, double start) {
+  const CollectiveCost &cost = costOf(operation, owners, readers, bytes);
+  const double sent = endOf(cost, start);
+  for (auto [r, load] : cost.loads)
     freeAt[r] = std::max(freeAt[r], start) + load * network->secondsPerByte(r);
-  for (auto [device, seconds] : best->work)
+  for (auto [device, seconds] : cost.work)
     charge(device, seconds, start);
-  return {sent, sent + best->latency};
-}
-
-Algorithm zorse::sim::algorithmOf(zorse::bundle::Topology::Algorithm algorithm) {
-  switch (algorithm) {
-  case zorse::bundle::Topology::ALL_PAIRS:
-    return Algorithm::AllPairs;
-  case zorse::bundle::Topology::RING:
-    return Algorithm::Ring;
-  case zorse::bundle::Topology::TREE:
-    return Algorithm::Tree;
-  case zorse::bundle::Topology::HIERARCHICAL:
-    return Algorithm::Hierarchical;
-  case zorse::bundle::Topology::RAILS:
-    return Algorithm::Rails;
-  default:
-    return Algorithm::Best;
-  }
-}
-
-zorse::bundle::Topology::Algorithm zorse::sim::algorithmOf(Algorithm algorithm) {
-  switch (algorithm) {
-  case Algorithm::AllPairs:
-    return zorse::bundle::Topology::ALL_PAIRS;
-  case Algorithm::Ring:
-    return zorse::bundle::Topology::RING;
-  case Algorithm::Tree:
-    return zorse::bundle::Topology::TREE;
-  case Algorithm::Hierarchical:
-    return zorse::bundle::Topology::HIERARCHICAL;
-  case Algorithm::Rails:
-    return zorse::bundle::Topology::RAILS;
-  case Algorithm::Best:
-    break;
-  }
-  return zorse::bundle::Topology::BEST;
+  return {sent, sent + cost.latency};
 }

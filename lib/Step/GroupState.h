@@ -6,6 +6,7 @@
 #include "zorse/Step/Plan.h"
 #include "zorse/Summary/Optimizers.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -72,6 +73,37 @@ struct GroupUpdate {
   std::vector<uint32_t> after;         ///< ops
 };
 
+/// (device, op) of a gather or a reduction, sorted.
+struct CollectiveOps {
+  using List = std::vector<std::pair<uint32_t, uint32_t>>;
+  List begins; ///< ops that read what tasks of the device have computed
+  List ends;   ///< ops that make what tasks of the device read
+
+  bool exists() const { return !begins.empty() || !ends.empty(); }
+
+  /// Calls `visit` with the ops of a device in a list.
+  template <typename Visit> static void on(const List &list, uint32_t device, Visit visit) {
+    auto at = std::lower_bound(list.begin(), list.end(), std::pair(device, 0u));
+    for (; at != list.end() && at->first == device; ++at)
+      visit(at->second);
+  }
+  /// Calls `visit` with all ops of a device; some may be visited twice.
+  template <typename Visit> void on(uint32_t device, Visit visit) const {
+    on(begins, device, visit);
+    on(ends, device, visit);
+  }
+  void add(uint32_t device, uint32_t op, bool begin, bool end) {
+    if (begin)
+      begins.push_back({device, op});
+    if (end)
+      ends.push_back({device, op});
+  }
+  void sort() {
+    std::sort(begins.begin(), begins.end());
+    std::sort(ends.begin(), ends.end());
+  }
+};
+
 /// A window (unshard interval): the tasks of a group's readers that read one gathered copy (image)
 /// of its parameters.
 struct UnshardInterval {
@@ -79,7 +111,7 @@ struct UnshardInterval {
   int32_t unit = 0;      ///< first unit that reads it
   bool backward = false; ///< only backwards read it
   std::vector<uint32_t> readers;
-  uint32_t gather = kNone; ///< op
+  CollectiveOps gather; ///< none: every reader owns all of the group
 };
 
 /// The window of a group for the tasks of one direction. Applies to cells in which `unit` is the

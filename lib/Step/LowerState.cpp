@@ -12,6 +12,7 @@
 // update follows its norm and all instructions that read the old version in its home buffer.
 
 #include "PlanLowering.h"
+#include "Tables.h"
 
 #include <algorithm>
 
@@ -45,11 +46,13 @@ public:
       if (needsGather(w))
         gathers.push_back(w);
     std::stable_sort(gathers.begin(), gathers.end(),
-                     [&](uint32_t a, uint32_t b) { return rankOf(a) < rankOf(b); });
+                     [&](uint32_t a, uint32_t b) { return x.gatherRank(a) < x.gatherRank(b); });
     for (uint32_t w : gathers) {
-      addGather(w);
+      CollectiveOps &gather = x.unshardIntervals[w].gather;
+      gather = addGather(x, w);
       for (const ImageOps &made : unshardedParamsMade[w])
-        x.addEdge(made.last, x.unshardIntervals[w].gather);
+        CollectiveOps::on(gather.begins, made.device,
+                          [&](uint32_t op) { x.addEdge(made.last, op); });
     }
     limitUnshardedParams();
     if (zorse::scalesLoss(x.summary))
@@ -100,8 +103,7 @@ public:
         norms[d].push_back({g, norm, leave(*x.findGroupState(d, g), d, norm)});
         if (sole)
           reductions[g].begins.push_back({d, norm});
-        else
-          reductions[g].endOn(d, norm, x);
+        CollectiveOps::on(reductions[g].ends, d, [&](uint32_t op) { x.addEdge(op, norm); });
         x.addEdge(x.loadScalars[d], norm);
       }
     }
@@ -111,11 +113,14 @@ public:
       for (uint32_t c : chunk.cells)
         x.addEdge(x.cells[c].last().end, all);
       for (uint32_t g : x.groupsIn(chunk)) {
-        reductions[g].beginOn(chunk.device, all, x);
+        auto precede = [&](uint32_t device) {
+          CollectiveOps::on(reductions[g].begins, device, [&](uint32_t op) { x.addEdge(all, op); });
+        };
+        precede(chunk.device);
         auto replica =
             std::lower_bound(x.replicas.begin(), x.replicas.end(), std::pair(chunk.device, 0u));
         for (; replica != x.replicas.end() && replica->first == chunk.device; ++replica)
-          reductions[g].beginOn(replica->second, all, x);
+          precede(replica->second);
       }
       done[chunk.device].push_back({&chunk, all});
     }
@@ -161,16 +166,13 @@ private:
     return needsGather(w) ? x.ownersOf[x.unshardIntervals[w].group] : x.unshardIntervals[w].readers;
   }
 
-  int32_t rankOf(uint32_t w) const {
-    return x.unshardIntervals[w].backward ? -x.unshardIntervals[w].unit
-                                          : x.unshardIntervals[w].unit;
-  }
-
   /// Returns the ops that complete a window's image on one of its readers.
   std::vector<uint32_t> imageOps(uint32_t w, uint32_t device) const {
-    if (x.unshardIntervals[w].gather != kNone)
-      return {x.unshardIntervals[w].gather};
     std::vector<uint32_t> ops;
+    if (const CollectiveOps &gather = x.unshardIntervals[w].gather; gather.exists()) {
+      CollectiveOps::on(gather.ends, device, [&](uint32_t op) { ops.push_back(op); });
+      return ops;
+    }
     for (const ImageOps &made : unshardedParamsMade[w])
       if (made.device == device)
         ops.push_back(made.last);
@@ -184,8 +186,8 @@ private:
     for (const UnshardHints::Limit &limit : x.hints->limits) {
       const uint32_t w = x.firstUnshardInterval[limit.group] + limit.interval;
       std::vector<uint32_t> begins;
-      if (x.unshardIntervals[w].gather != kNone)
-        begins.push_back(x.unshardIntervals[w].gather);
+      x.unshardIntervals[w].gather.on(limit.device,
+                                      [&](uint32_t op) { begins.push_back(op); });
       for (const ImageOps &made : unshardedParamsMade[w])
         if (made.device == limit.device)
           begins.push_back(made.first);
@@ -202,30 +204,6 @@ private:
   uint64_t size(uint32_t g) const { return elementBytes(x.summary.groups(g).type()); }
 
   uint64_t gatheredSize(uint32_t g) const { return elementBytes(x.computeType(g)); }
-
-  bundle::Phase phaseOf(uint32_t w) const {
-    return x.unshardIntervals[w].backward ? bundle::BACKWARD : bundle::GATHER;
-  }
-
-  void addGather(uint32_t w) {
-    UnshardInterval &interval = x.unshardIntervals[w];
-    const uint32_t g = interval.group;
-    const int64_t elements = x.summary.groups(static_cast<int>(g)).elements();
-    interval.gather = x.addOp(0, kShortPriority, 0, rankOf(w));
-    describeStateCollective(x, Work::Gather,
-                            Value::parametersToRead(x.hasMaster(g), g, {0, elements}), phaseOf(w),
-                            x.computeType(g), interval.readers);
-    for (uint32_t d : x.participants(g, interval.readers)) {
-      const GroupState &h = *x.findGroupState(d, g);
-      const uint32_t image = x.unshardedParamOf(h, w);
-      const bool reads = std::binary_search(interval.readers.begin(), interval.readers.end(), d);
-      x.addAccess(interval.gather, image);
-      x.addPart(d, reads ? elementRegion(image, 0, h.read.elements(), gatheredSize(g)) : Region(),
-                h.owns() ? elementRegion(image, h.position(h.owned.runs()[0]), h.owned.elements(),
-                                         gatheredSize(g))
-                         : Region());
-    }
-  }
 
   /// Adds the ops that make a device's part of a window's image from separately stored parameters:
   /// copied from the host, and cast or copied to their position in the image.
@@ -266,11 +244,11 @@ private:
 
   uint32_t bring(uint32_t w, uint32_t d, bool host, Region home, Region here, Value value) {
     if (host)
-      return x.addTierCopy(d, kLoad, phaseOf(w), home, here, value,
-                           priorityOf(kShortPriority, 0, rankOf(w)));
-    const uint32_t op = x.addOp(x.costs->copy(d, here.bytes), kShortPriority, 0, rankOf(w));
+      return x.addTierCopy(d, kLoad, x.gatherPhase(w), home, here, value,
+                           priorityOf(kShortPriority, 0, x.gatherRank(w)));
+    const uint32_t op = x.addOp(x.costs->copy(d, here.bytes), kShortPriority, 0, x.gatherRank(w));
     x.addInstruction(d, kCompute);
-    x.describeCopy(home, here, value, phaseOf(w));
+    x.describeCopy(home, here, value, x.gatherPhase(w));
     x.addAccess(op, home.arena);
     x.addAccess(op, here.arena);
     return op;
@@ -279,9 +257,9 @@ private:
   /// Casts an owned run of a group, including padding, because gathers transfer it.
   uint32_t addCast(uint32_t w, uint32_t d, Region from, Region image, Value value) {
     uint32_t op = x.addOp(x.costs->norm(d, value.end - value.begin), kShortPriority, 0,
-                          rankOf(w)); // like a norm, it reads every element once
+                          x.gatherRank(w)); // like a norm, it reads every element once
     x.addInstruction(d, kCompute);
-    x.describeCopy(from, image, value, phaseOf(w), OpKind::Cast);
+    x.describeCopy(from, image, value, x.gatherPhase(w), OpKind::Cast);
     x.addEdge(x.loadScalars[d], op);
     x.addAccess(op, from.arena);
     x.addAccess(op, image.arena);
@@ -383,7 +361,7 @@ private:
     collective.value = Value::sums();
     collective.phase = bundle::READ_METRICS;
     collective.type = bundle::F64;
-    collective.members = members;
+    collective.members = x.tables.reductions.ownerOrder(members); // as devices gather
     x.describeCollective(Work::Sum, std::move(collective));
     for (uint32_t d : members)
       x.addPart(d, region(x.scalars[d], kScalarsBytes, kSumsBytes), {});
@@ -420,8 +398,7 @@ private:
     for (const GroupState &h : x.groupStates[d])
       for (uint32_t w = x.firstUnshardInterval[h.group];
            w < x.firstUnshardInterval[h.group + 1] && h.owns(); ++w)
-        if (x.unshardIntervals[w].gather != kNone)
-          x.addEdge(x.unshardIntervals[w].gather, op);
+        x.unshardIntervals[w].gather.on(d, [&](uint32_t gather) { x.addEdge(gather, op); });
     return op;
   }
 
@@ -465,8 +442,8 @@ private:
       for (const ImageOps &made : unshardedParamsMade[w])
         if (made.device == d)
           before.push_back(made.last);
-      if (x.unshardIntervals[w].gather != kNone && h.readsPersistentBuffer)
-        before.push_back(x.unshardIntervals[w].gather);
+      if (h.readsPersistentBuffer)
+        x.unshardIntervals[w].gather.on(d, [&](uint32_t op) { before.push_back(op); });
     }
     const bool inPlace = h.readsPersistentBuffer || (x.hasMaster(h.group) && !x.casts(h.group));
     for (const ChunkEnd &task : done[d])
@@ -497,7 +474,7 @@ private:
   std::vector<std::vector<Norm>> norms;    ///< per device, in the order in which gradients are
                                            ///< complete
   std::vector<std::vector<ChunkEnd>> done; ///< per device
-  std::vector<ReductionOps> reductions;    ///< per group
+  std::vector<CollectiveOps> reductions;   ///< per group
   /// A device's part of a window's image: first and last op that make it.
   struct ImageOps {
     uint32_t device, first, last;

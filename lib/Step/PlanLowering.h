@@ -458,6 +458,15 @@ struct PlanLowering : LoweringArrays {
   /// backward of its first unit.
   int32_t completionRank(uint32_t group) const { return -firstUnit(group); }
 
+  /// Order of the gathers of windows: that in which their readers start.
+  int32_t gatherRank(uint32_t window) const {
+    const UnshardInterval &interval = unshardIntervals[window];
+    return interval.backward ? -interval.unit : interval.unit;
+  }
+  bundle::Phase gatherPhase(uint32_t window) const {
+    return unshardIntervals[window].backward ? bundle::BACKWARD : bundle::GATHER;
+  }
+
   /// Returns the devices in `members` and the owners of a group, ascending.
   std::vector<uint32_t> participants(uint32_t group, const std::vector<uint32_t> &members) const;
 
@@ -546,33 +555,12 @@ std::vector<TaskExchange> exchangesOf(const PlanLowering &x, uint32_t cell, Task
 std::pair<uint32_t, uint32_t> addExchange(PlanLowering &x, const std::vector<uint32_t> &cells,
                                           TaskKind kind, const TaskExchange &exchange);
 
-/// Makes the op added last a collective of a group's state.
-void describeStateCollective(PlanLowering &x, Work work, const Value &value, bundle::Phase phase,
-                             bundle::ElementType type, const std::vector<uint32_t> &members);
-
-/// (device, op) of a reduction, sorted: tasks that contribute precede `begins`, readers of the sum
-/// follow `ends`.
-struct ReductionOps {
-  std::vector<std::pair<uint32_t, uint32_t>> begins, ends;
-
-  void beginOn(uint32_t device, uint32_t task, PlanLowering &x) const {
-    for (auto at = first(begins, device); at != begins.end() && at->first == device; ++at)
-      x.addEdge(task, at->second);
-  }
-  void endOn(uint32_t device, uint32_t reader, PlanLowering &x) const {
-    for (auto at = first(ends, device); at != ends.end() && at->first == device; ++at)
-      x.addEdge(at->second, reader);
-  }
-
-private:
-  using List = std::vector<std::pair<uint32_t, uint32_t>>;
-  static List::const_iterator first(const List &list, uint32_t device) {
-    return std::lower_bound(list.begin(), list.end(), std::pair(device, 0u));
-  }
-};
-/// Adds the reduction of a group: exchanges along the tree of the plan's nodes and sites. If
-/// readers have different elements, or partial sums would be rounded to a half type, one exchange.
-ReductionOps addReduction(PlanLowering &x, uint32_t group);
+/// Adds the reduction of a group: exchanges along the tree of the plan's nodes and sites. If readers
+/// have different elements, or partial sums would be rounded to a half type, one exchange.
+CollectiveOps addReduction(PlanLowering &x, uint32_t group);
+/// Adds the gather of a window: one if all its devices exchange directly, else exchanges along the
+/// tree, from the owners down.
+CollectiveOps addGather(PlanLowering &x, uint32_t window);
 
 Status checkSummary(const bundle::ModelSummary &summary);
 /// Checks that sizes of the plan's cells do not overflow. Precondition: both arguments are valid.

@@ -24,7 +24,7 @@ void ReductionLevels::use(const Plan &plan, const sim::Network &network) {
     return;
   places = std::move(now);
   placement = zorse::collectives::placementOf(places);
-  severalNodes = placement.siteOf.size() > 1;
+  severalNodes = placement.siteOf.size() > 1 && !network.sumsPairwise();
   for (uint32_t d = 0; d < places.size(); ++d) {
     const uint32_t node = placement.nodeOf[d];
     placement.port[d] = orUnlimited(network.portBandwidth(d));

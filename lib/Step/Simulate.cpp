@@ -232,12 +232,10 @@ private:
       return traffic.send(op.from, op.to, op.bytes, now);
     const Collective &collective = x.graph.collectives[op.from];
     if (op.work == Work::Sum)
-      return traffic.allReduce(collective.members, op.bytes, now, x.costs->reduceAlgorithm());
-    const bool gathers = op.work == Work::Gather;
-    return zorse::sim::collectiveTimes(
-        traffic, gathers, collective.members, collective.shards, collective.parts,
-        static_cast<double>(elementBytes(collective.type)),
-        gathers ? x.costs->gatherAlgorithm() : x.costs->reduceAlgorithm(), now);
+      return traffic.allReduce(collective.members, op.bytes, now);
+    return zorse::sim::collectiveTimes(traffic, op.work == Work::Gather, collective.members,
+                                       collective.shards, collective.parts,
+                                       static_cast<double>(elementBytes(collective.type)), now);
   }
 
   void freeQueues(uint32_t index) {

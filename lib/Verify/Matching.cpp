@@ -269,11 +269,20 @@ private:
                 named.end());
     std::sort(named.begin(), named.end());
     const bool ofGroup = isState(record.value.kind) && record.value.id < owners.size();
+    // Two results for an element: one could replace a term that the other still needs.
+    for (size_t i = 1; ofGroup && i < named.size(); ++i)
+      if (named[i].begin < named[i - 1].end)
+        return failHalf(Code::Mismatched, record,
+                        "its shards on " + device(named[i - 1].device) + " and " +
+                            device(named[i].device) + " overlap");
     std::optional<Reduction> reduction;
     if (ofGroup && !collective.gathers)
       reduction.emplace(model, collective);
     if (reduction && reduction->form != Reduction::Form::Exchange)
       return checkLevel(record, *reduction);
+    // Devices may pass on what they have received: each device's replay checks what it has.
+    if (ofGroup && collective.gathers && collective.parts.members_size())
+      return checkReads(record, collective, named);
     if (const uint32_t group = record.value.id;
         ofGroup && named != owners[group] &&
         withoutCuts(group, named) != withoutCuts(group, owners[group]))
@@ -281,7 +290,7 @@ private:
     if (!collective.gathers) {
       checkContributors(record, collective, named);
       const bundle::ReductionOrder order = record.whole->reduce_scatter().order();
-      if (order != bundle::FIXED_ORDER && order != bundle::TRANSPORT)
+      if (order != bundle::FIXED_ORDER)
         failHalf(Code::Malformed, record, "states no order of summation");
     }
   }
@@ -298,6 +307,25 @@ private:
           "does not add one sum for each part of its group of the tree" +
               (bad ? " to elements " + std::to_string(bad->begin) + "-" + std::to_string(bad->end)
                    : std::string()));
+  }
+
+  /// Checks that shards cover what the members of a gather read. \param shards  ascending
+  void checkReads(const ParticipantRecord &record, const bundle::Collective &collective,
+                  const std::vector<Shard> &shards) {
+    for (const Shard &read : bundle::shardsOf(collective.parts))
+      model.forPieces(record.value.id, read.begin, read.end,
+                      [&](int64_t begin, int64_t end, uint32_t) {
+                        auto shard = std::lower_bound(
+                            shards.begin(), shards.end(), begin,
+                            [](const Shard &s, int64_t element) { return s.end <= element; });
+                        for (; begin < end && shard != shards.end() && shard->begin <= begin; ++shard)
+                          begin = shard->end;
+                        if (begin < end)
+                          failHalf(Code::Mismatched, record,
+                                   "no device has elements " + std::to_string(begin) + "-" +
+                                       std::to_string(end) + ", which " + device(read.device) +
+                                       " reads");
+                      });
   }
 
   /// The shards without padding, which does not have to be moved. Adjacent shards of an owner are

@@ -115,7 +115,7 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
         << "seed " << seed << ", " << drawn.kind << ", " << drawn.schedule << ": "
         << simulation->firstStep << " s, expected " << stepTime;
     delayedCases += earlier && difference > 0.01;
-    EXPECT_LE(simulation->step, simulation->firstStep * 1.01) << "seed " << seed;
+    EXPECT_LE(simulation->step, simulation->firstStep * 1.03) << "seed " << seed;
     if (!earlier && !moved)
       worst = std::max(worst, difference);
 

@@ -168,10 +168,6 @@ void makeCluster(Random &random, Kind kind, int devices, int types, int64_t batc
   const double boundary = static_cast<double>(model.values(0).bytes_per_row()), unit = work / 1e12;
   const double card = kind == Kind::SlowLinks ? boundary / (unit * random.magnitude(0.3, 3))
                                               : boundary / (unit * random.magnitude(0.01, 0.1));
-  // The algorithms with which the stored optima were found.
-  for (auto algorithm : {bundle::Topology::ALL_PAIRS, bundle::Topology::RING,
-                         bundle::Topology::TREE, bundle::Topology::HIERARCHICAL})
-    cluster.topology.add_collective_algorithms(algorithm);
   const size_t sites = kind == Kind::TwoSites && cluster.nodes.size() > 1 ? 2 : 1;
   for (size_t n = 0; n < cluster.nodes.size(); ++n) {
     auto *node = cluster.topology.add_nodes();

@@ -80,8 +80,6 @@ public:
     node->mutable_bus()->set_bandwidth(bus);
     for (size_t d = 0; d < b.devices.size(); ++d)
       b.topology.add_node_of_device(0);
-    b.topology.set_gathers(bundle::Topology::ALL_PAIRS);
-    b.topology.set_reductions(bundle::Topology::ALL_PAIRS);
   }
 
   Simulation run(SimulationOptions options = {}) {

@@ -69,9 +69,9 @@ struct ClusterNode {
   double price = 0;         ///< per hour, without the devices
 };
 
-/// Which GPUs exchange data directly, from memory to memory: those of one site, of one node, or
-/// none.
-enum class D2dScope : uint8_t { Site, Node, Nowhere };
+/// Which GPUs exchange data directly, from memory to memory: those of one site, of one node, none,
+/// or all.
+enum class D2dScope : uint8_t { Site, Node, Nowhere, Everywhere };
 
 struct Cluster {
   std::string name, currency = "USD";
@@ -133,6 +133,9 @@ std::string writeCluster(const Cluster &cluster);
 /// Returns a group number per device. Devices with the same number exchange data directly, from
 /// memory to memory (step::PlanDevice::deviceToDevice); -1: the device has no direct peer.
 std::vector<int32_t> d2dGroups(const Cluster &cluster);
+
+/// The same for costs: devices that can only be simulated count as GPUs.
+std::vector<int32_t> directGroups(const Cluster &cluster);
 
 /// Returns a cluster's devices as a plan lists them: `flopsPerSecond` is the speed of the compute
 /// type, `memory` the capacity.

@@ -60,10 +60,8 @@ public:
   double copy(uint32_t device, uint64_t bytes) const override;
   double load(uint32_t device, uint64_t bytes) const override;
   const sim::Network &network() const override;
-  sim::Algorithm gatherAlgorithm() const override;
-  sim::Algorithm reduceAlgorithm() const override;
 
-  /// The topology of `network`, with measured links and algorithms. The bundle stores it
+  /// The topology of `network`, with measured links. The bundle stores it
   /// (topology.pb) for later simulations of its programs.
   const bundle::Topology &topology() const;
 

@@ -81,8 +81,12 @@ public:
     return communicationCosts[device];
   } ///< only if hasCommunicationCost()
 
-  /// Whether Algorithm::Best may choose the algorithm (Topology.algorithms).
-  bool allows(uint8_t algorithm) const { return allowed >> algorithm & 1; }
+  /// Devices of one group exchange from memory to memory; -1: with none.
+  int32_t directGroup(uint32_t device) const {
+    return directGroups.empty() ? -1 : directGroups[device];
+  }
+  /// Whether gradients are summed by one exchange.
+  bool sumsPairwise() const { return pairwiseSums; }
 
   size_t resources() const { return bandwidths.size(); }
   double bandwidth(uint32_t resource) const { return bandwidths[resource]; } ///< bytes/s, > 0
@@ -141,32 +145,12 @@ private:
   std::vector<double> bandwidths, inverse;
   std::vector<CpuCommunicationCost> communicationCosts; ///< per device; empty if no device moves
                                                         ///< data itself
-  uint32_t allowed = ~0u;                               ///< one bit per sim::Algorithm
+  std::vector<int32_t> directGroups; ///< per device, or empty
+  bool pairwiseSums = false;
   std::vector<std::pair<Kind, uint32_t>> owners; ///< per resource: index of a device, node, site or
                                                  ///< pair
   std::vector<std::string> nodeNames, siteNames;
 };
-
-/// Algorithm of a collective:
-/// - Exchange: each part is sent directly to the devices that need it (Gloo's transport uses it for
-///   sums).
-/// - Ring: members ordered by site, node and device; every link transfers all but one part. The
-///   number of rings is the number of members of a node. Each ring has a share of the bytes and
-///   leaves nodes by another device, so that many flows cross a card.
-/// - Tree: a binary tree over the members in that order.
-/// - Hierarchical: a ring inside each site, a ring over one member per site, a ring inside each
-///   site.
-/// - Rails: across nodes, parallel rings over the members with equal positions in their nodes, each
-///   with a share of the bytes; inside each node a ring. A card transfers all bytes except those
-///   that its node owns. With one member per node it is Ring.
-/// - Best: the allowed algorithm that ends first; Exchange is tried up to 32 members.
-///
-/// Rings and trees forward bytes in small chunks: bandwidth counts once, latency counts for every
-/// hop.
-enum class Algorithm : uint8_t { AllPairs, Ring, Tree, Hierarchical, Rails, Best };
-
-Algorithm algorithmOf(bundle::Topology::Algorithm algorithm);
-bundle::Topology::Algorithm algorithmOf(Algorithm algorithm);
 
 struct TransferTimes {
   double sent = 0;    ///< time at which the queues of the participants are free again
@@ -201,15 +185,17 @@ public:
 
   TransferTimes send(uint32_t from, uint32_t to, double bytes, double start);
   /// Every reader gets every owner's part (uneven all-gather). Neither list may contain a device
-  /// twice.
+  /// twice. If all members exchange directly and read, they use NCCL's rings; else owners send their
+  /// parts to the readers.
   TransferTimes allGather(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers,
-                          double start, Algorithm algorithm);
-  /// Every owner gets the sum of its part over the contributors (uneven reduce-scatter).
+                          double start);
+  /// Every owner gets the sum of its part over the contributors (uneven reduce-scatter), who send
+  /// it their terms.
   TransferTimes reduceScatter(const std::vector<uint32_t> &contributors,
-                              const std::vector<Piece> &owners, double start, Algorithm algorithm);
-  /// Every member gets the sum of `bytes` over all members.
-  TransferTimes allReduce(const std::vector<uint32_t> &members, double bytes, double start,
-                          Algorithm algorithm);
+                              const std::vector<Piece> &owners, double start);
+  /// Every member gets the sum of a few numbers over all members: from every member or, if there
+  /// are many, from the first.
+  TransferTimes allReduce(const std::vector<uint32_t> &members, double bytes, double start);
 
   /// Returns the end time of `seconds` of compute that starts at `start`. It includes the compute
   /// time lost to transfers (CpuCommunicationCost) during the previous computation, minus idle time
@@ -230,13 +216,9 @@ private:
     double owned; ///< bytes of its part
     bool reads;
   };
-  struct Run { ///< members [begin, end)
-    size_t begin, end;
-    double owned;
-  };
   enum class Operation : uint8_t { Gather, Scatter, Reduce };
-  struct CollectiveCost { ///< costs of a collective by one algorithm, on an idle network
-    double min, latency;  ///< seconds
+  struct CollectiveCost { ///< on an idle network
+    double min = 0, latency = 0; ///< seconds
     std::vector<std::pair<uint32_t, double>> loads; ///< bytes per resource
     std::vector<std::pair<uint32_t, double>> work;  ///< seconds of transfers per device
   };
@@ -255,20 +237,16 @@ private:
   double delay(uint32_t device, double start) const;
   double moved(uint32_t device, double work, double start) const;
   TransferTimes run(Operation operation, const std::vector<Piece> &owners,
-                    const std::vector<uint32_t> &readers, double bytes, double start,
-                    Algorithm algorithm);
-  const std::vector<CollectiveCost> &choices(Operation operation, const std::vector<Piece> &owners,
-                                             const std::vector<uint32_t> &readers, double bytes,
-                                             Algorithm algorithm);
-  CollectiveCost cost(Operation operation, Algorithm algorithm);
+                    const std::vector<uint32_t> &readers, double bytes, double start);
+  const CollectiveCost &costOf(Operation operation, const std::vector<Piece> &owners,
+                               const std::vector<uint32_t> &readers, double bytes);
+  CollectiveCost cost(Operation operation);
+  bool gathersByRings() const;
   void flow(uint32_t from, uint32_t to, double bytes, size_t several = 1);
-  void ring(Operation operation, size_t begin, size_t end, size_t several);
+  void rings(size_t several);
   size_t fewestOfNode() const;
-  std::vector<Run> runsOf(uint32_t Member::*place) const;
-  void tree(Operation operation);
-  void allPairs(Operation operation);
-  void hierarchical(Operation operation);
-  void rails(Operation operation, size_t several);
+  void exchange(Operation operation);
+  void star();
   double endOf(const CollectiveCost &collective, double start) const;
   void addMembers(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers);
 
@@ -285,8 +263,7 @@ private:
   std::vector<uint32_t> movers;
   std::vector<CommunicationBacklog> backlogs;
   double min = 0, latency = 0, lastHop = 0;
-  /// Costs of known collectives, for each possible algorithm.
-  std::unordered_map<Key, std::vector<CollectiveCost>, KeyHash> known;
+  std::unordered_map<Key, CollectiveCost, KeyHash> known; ///< by what identifies a collective
   size_t knownLoads = 0;
 };
 

@@ -36,21 +36,19 @@ void forUniformParts(const std::vector<uint32_t> &members, const std::vector<Sha
   }
 }
 
-/// Times of a gather or a reduction from `start` on. A reduction whose members have different
-/// elements is a pairwise exchange.
+/// Times of a gather or a reduction from `start` on.
 inline TransferTimes collectiveTimes(Traffic &traffic, bool gathers,
                                      const std::vector<uint32_t> &members,
                                      const std::vector<Shard> &shards,
                                      const std::vector<Shard> &parts, double elementBytes,
-                                     Algorithm algorithm, double start) {
+                                     double start) {
   TransferTimes times{start, start};
   forUniformParts(
       members, shards, parts, elementBytes,
       [&](const std::vector<uint32_t> &some, const std::vector<Piece> &pieces) {
         const TransferTimes part =
-            gathers ? traffic.allGather(pieces, some, start, algorithm)
-                    : traffic.reduceScatter(some, pieces, start,
-                                            parts.empty() ? algorithm : Algorithm::AllPairs);
+            gathers ? traffic.allGather(pieces, some, start)
+                    : traffic.reduceScatter(some, pieces, start);
         times = {std::max(times.sent, part.sent), std::max(times.arrived, part.arrived)};
       });
   return times;

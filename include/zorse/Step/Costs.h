@@ -48,8 +48,6 @@ public:
   /// Seconds of a copy from the host: inputs and scalars.
   virtual double load(uint32_t device, uint64_t bytes) const = 0;
   virtual const sim::Network &network() const = 0;
-  virtual sim::Algorithm gatherAlgorithm() const { return sim::Algorithm::Best; }
-  virtual sim::Algorithm reduceAlgorithm() const { return sim::Algorithm::Best; }
 };
 
 /// Estimate if nothing is measured: the bytes that an update reads and writes, at the rate that a

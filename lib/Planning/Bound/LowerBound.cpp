@@ -25,8 +25,13 @@ public:
       : costs(costs), places(std::move(places)) {
     bundle::Topology topology = whole;
     topology.clear_node_of_device();
-    for (uint32_t place : this->places)
+    topology.clear_direct_group_of_device();
+    for (uint32_t place : this->places) {
       topology.add_node_of_device(whole.node_of_device(static_cast<int>(place)));
+      if (whole.direct_group_of_device_size())
+        topology.add_direct_group_of_device(
+            whole.direct_group_of_device(static_cast<int>(place)));
+    }
     links = sim::Network(topology);
   }
   double unit(uint32_t d, step::UnitRef u, step::UnitTask task, int64_t rows) const override {
@@ -44,8 +49,6 @@ public:
   double copy(uint32_t d, uint64_t bytes) const override { return costs.copy(places[d], bytes); }
   double load(uint32_t d, uint64_t bytes) const override { return costs.load(places[d], bytes); }
   const sim::Network &network() const override { return links; }
-  sim::Algorithm gatherAlgorithm() const override { return costs.gatherAlgorithm(); }
-  sim::Algorithm reduceAlgorithm() const override { return costs.reduceAlgorithm(); }
 
 private:
   const CostModel &costs;
@@ -73,8 +76,6 @@ public:
   double copy(uint32_t, uint64_t) const override { return 0; }
   double load(uint32_t, uint64_t) const override { return 0; }
   const sim::Network &network() const override { return links; }
-  sim::Algorithm gatherAlgorithm() const override { return sim::Algorithm::AllPairs; }
-  sim::Algorithm reduceAlgorithm() const override { return sim::Algorithm::AllPairs; }
 
 private:
   const step::Costs &costs;

@@ -70,18 +70,38 @@ Result<std::vector<std::string>> zorse::planning::adaptToPrecision(Cluster &clus
   return precision.sumsF16 ? allowSumsInF16(cluster) : std::vector<std::string>();
 }
 
-std::vector<int32_t> zorse::planning::d2dGroups(const Cluster &cluster) {
+/// \param canExchange  tells whether a kind of device can exchange directly
+template <typename CanExchange>
+static std::vector<int32_t> groupsOf(const Cluster &cluster, CanExchange canExchange) {
   std::vector<int32_t> groups;
   groups.reserve(cluster.devices.size());
   for (const ClusterDevice &device : cluster.devices) {
-    const bool can = device.deviceToDevice && deviceKindOf(device.kind).deviceToDevice &&
-                     cluster.deviceToDevice != D2dScope::Nowhere;
     const uint32_t site = cluster.topology.nodes(static_cast<int>(device.node)).site();
-    groups.push_back(
-        !can ? -1
-             : static_cast<int32_t>(cluster.deviceToDevice == D2dScope::Node ? device.node : site));
+    const bool can = device.deviceToDevice && canExchange(deviceKindOf(device.kind));
+    switch (can ? cluster.deviceToDevice : D2dScope::Nowhere) {
+    case D2dScope::Everywhere:
+      groups.push_back(0);
+      break;
+    case D2dScope::Site:
+      groups.push_back(static_cast<int32_t>(site));
+      break;
+    case D2dScope::Node:
+      groups.push_back(static_cast<int32_t>(device.node));
+      break;
+    case D2dScope::Nowhere:
+      groups.push_back(-1);
+    }
   }
   return groups;
+}
+
+std::vector<int32_t> zorse::planning::d2dGroups(const Cluster &cluster) {
+  return groupsOf(cluster, [](const DeviceKind &kind) { return kind.deviceToDevice; });
+}
+
+std::vector<int32_t> zorse::planning::directGroups(const Cluster &cluster) {
+  return groupsOf(cluster,
+                  [](const DeviceKind &kind) { return kind.deviceToDevice || !kind.driven; });
 }
 
 std::map<std::string, uint64_t> zorse::planning::hostMemory(const Cluster &cluster) {

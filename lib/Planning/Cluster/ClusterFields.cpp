@@ -105,7 +105,6 @@ constexpr std::pair<const char *, const char *> kRenamed[] = {
     {"flow", "per_flow_bandwidth"},
     {"half_size", "half_bandwidth_bytes"},
     {"between", "site_pairs"},
-    {"collectives", "collective_algorithms"},
 };
 
 /// The key that means the same as `name`; empty if none of `known` does.

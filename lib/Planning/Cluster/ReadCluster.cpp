@@ -84,7 +84,7 @@ private:
                   "inter_node: {bandwidth: 10 Gbit/s, latency: 100 us}}, got " +
                       show(links) + "; links between single sites are listed in links.site_pairs");
     checkKeys(links, "links",
-              {"intra_node", "inter_node", "inter_site", "site_pairs", "collective_algorithms",
+              {"intra_node", "inter_node", "inter_site", "site_pairs", "collectives",
                "device_to_device_scope"});
     if (const YAML::Node node = links["intra_node"]; node.IsDefined()) {
       portKnown = node.IsMap() && node["bandwidth"].IsDefined();
@@ -105,41 +105,30 @@ private:
                        "; without a limit it is 'unlimited'");
       *cluster.topology.mutable_between_sites() = readLink(node, "links.inter_site", {});
     }
-    if (const YAML::Node node = links["collective_algorithms"]; node.IsDefined())
+    if (const YAML::Node node = links["collectives"]; node.IsDefined())
       readCollectives(node);
     if (const YAML::Node node = links["device_to_device_scope"]; node.IsDefined()) {
-      const std::string reach = node.IsScalar() ? node.Scalar() : "";
-      if (reach != "site" && reach != "node" && reach != "nowhere")
-        fail(node, "links.device_to_device_scope: expected site, node or nowhere: how far GPUs "
-                   "exchange directly, from memory to memory; got " +
+      static const std::map<std::string, D2dScope> scopes = {{"site", D2dScope::Site},
+                                                             {"node", D2dScope::Node},
+                                                             {"nowhere", D2dScope::Nowhere},
+                                                             {"everywhere", D2dScope::Everywhere}};
+      const auto scope = scopes.find(node.IsScalar() ? node.Scalar() : "");
+      if (scope == scopes.end())
+        fail(node, "links.device_to_device_scope: expected site, node, nowhere or everywhere: how "
+                   "far GPUs exchange directly, from memory to memory; got " +
                        show(node));
-      cluster.deviceToDevice = reach == "site"   ? D2dScope::Site
-                               : reach == "node" ? D2dScope::Node
-                                                 : D2dScope::Nowhere;
+      cluster.deviceToDevice = scope->second;
     }
   }
 
-  /// `links.collective_algorithms`: what the communication library can do.
-  void readCollectives(const YAML::Node &list) {
-    static const std::map<std::string, bundle::Topology::Algorithm> known = {
-        {"all_pairs", bundle::Topology::ALL_PAIRS},
-        {"ring", bundle::Topology::RING},
-        {"tree", bundle::Topology::TREE},
-        {"hierarchical", bundle::Topology::HIERARCHICAL},
-        {"rails", bundle::Topology::RAILS}};
-    const char *expected = "expected a list of all_pairs, ring, tree, hierarchical, rails, got ";
-    if (!list.IsSequence() || list.size() == 0)
-      fail(list, std::string("links.collective_algorithms: ") + expected +
-                     (list.IsSequence() ? "an empty one" : show(list)));
-    std::set<bundle::Topology::Algorithm> seen;
-    for (const YAML::Node &item : list) {
-      auto it = item.IsScalar() ? known.find(item.Scalar()) : known.end();
-      if (it == known.end())
-        fail(item, std::string("links.collective_algorithms: ") + expected + show(item));
-      if (!seen.insert(it->second).second)
-        fail(item, "links.collective_algorithms: " + show(item) + " is listed twice");
-      cluster.topology.add_collective_algorithms(it->second);
-    }
+  /// `links.collectives`: how gradients are summed.
+  void readCollectives(const YAML::Node &node) {
+    const std::string how = node.IsScalar() ? node.Scalar() : "";
+    if (how != "levels" && how != "exchange")
+      fail(node, "links.collectives: expected levels (inside of nodes and sites first, the default) "
+                 "or exchange (every device sends its gradients to all owners), got " +
+                     show(node));
+    cluster.topology.set_pairwise_sums(how == "exchange");
   }
 
   void readSites() {

@@ -269,22 +269,16 @@ std::string writeLinks(const Cluster &cluster) {
   std::string out;
   bool all = topology.has_between_sites(), pairs = topology.site_pairs_size() > 0;
   const bool reach = cluster.deviceToDevice != D2dScope::Site;
-  if (all || pairs || reach || topology.collective_algorithms_size() > 0)
+  if (all || pairs || reach || topology.pairwise_sums())
     out += "links:\n";
   if (reach)
     out += std::string("  device_to_device_scope: ") +
-           (cluster.deviceToDevice == D2dScope::Node ? "node" : "nowhere") + "\n";
-  if (topology.collective_algorithms_size() > 0) {
-    out += "  collective_algorithms: [";
-    for (int algorithm : topology.collective_algorithms()) {
-      std::string name =
-          bundle::Topology::Algorithm_Name(static_cast<bundle::Topology::Algorithm>(algorithm));
-      for (char &c : name)
-        c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-      out += (out.back() == '[' ? "" : ", ") + name;
-    }
-    out += "]\n";
-  }
+           (cluster.deviceToDevice == D2dScope::Node      ? "node"
+            : cluster.deviceToDevice == D2dScope::Nowhere ? "nowhere"
+                                                          : "everywhere") +
+           "\n";
+  if (topology.pairwise_sums())
+    out += "  collectives: exchange\n";
   if (all)
     out += "  inter_site: " + link(topology.between_sites()) + "\n";
   if (pairs)

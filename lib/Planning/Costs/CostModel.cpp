@@ -104,6 +104,8 @@ Result<CostModel> CostModel::make(const bundle::ModelSummary &summary, const Clu
   bundle::Topology topology = cluster.topology;
   topology.clear_node_of_device();
   topology.clear_cpu_communication_costs();
+  topology.clear_direct_group_of_device();
+  const std::vector<int32_t> direct = directGroups(cluster);
   bool moves = false;
   std::string unable;
   for (size_t i = 0; i < chosen->size(); ++i) {
@@ -128,6 +130,7 @@ Result<CostModel> CostModel::make(const bundle::ModelSummary &summary, const Clu
           deviceTimes(summary, units, device, speed, node.pcie, port, measured));
     tables->deviceClass.push_back(it->second);
     topology.add_node_of_device(device.node);
+    topology.add_direct_group_of_device(direct[(*chosen)[i]]);
     moves |= setCommunicationCost(measured, *topology.add_cpu_communication_costs());
   }
   if (!unable.empty())
@@ -137,7 +140,6 @@ Result<CostModel> CostModel::make(const bundle::ModelSummary &summary, const Clu
   if (!moves)
     topology.clear_cpu_communication_costs();
   tables->network = sim::Network(topology);
-  tables->chooseAlgorithms(cluster, topology);
   tables->topology = std::move(topology);
   CostModel model;
   model.tables = std::move(tables);
@@ -186,20 +188,6 @@ std::vector<UnitWork> CostModel::Tables::classifyUnits(const bundle::ModelSummar
   return units;
 }
 
-void CostModel::Tables::chooseAlgorithms(const Cluster &cluster, bundle::Topology &topology) {
-  // Gloo's transport reduces by all-pairs exchange and gathers directly from the owners, through
-  // relays between sites.
-  bool gloo = std::all_of(
-      cluster.devices.begin(), cluster.devices.end(),
-      [](const ClusterDevice &device) { return deviceKindOf(device.kind).joins("gloo"); });
-  if (gloo) {
-    gather = topology.sites_size() > 1 ? sim::Algorithm::Hierarchical : sim::Algorithm::AllPairs;
-    reduce = sim::Algorithm::AllPairs;
-  }
-  topology.set_gathers(sim::algorithmOf(gather));
-  topology.set_reductions(sim::algorithmOf(reduce));
-}
-
 double CostModel::unit(uint32_t device, step::UnitRef unit, step::UnitTask task,
                        int64_t rows) const {
   const auto &classes = unit.group < 0
@@ -239,9 +227,6 @@ const sim::Network &CostModel::network() const { return tables->network; }
 const bundle::Topology &CostModel::topology() const { return tables->topology; }
 
 const Profile *CostModel::profile() const { return tables->profile ? &*tables->profile : nullptr; }
-
-sim::Algorithm CostModel::gatherAlgorithm() const { return tables->gather; }
-sim::Algorithm CostModel::reduceAlgorithm() const { return tables->reduce; }
 
 const std::string &CostModel::source(uint32_t device) const {
   return tables->times[tables->deviceClass[device]].source;

@@ -22,11 +22,9 @@ struct CostModel::Tables {
   sim::Network network;
   bundle::Topology topology;
   std::optional<Profile> profile;
-  sim::Algorithm gather = sim::Algorithm::Best, reduce = sim::Algorithm::Best;
 
   /// Assigns a class to every unit and returns one unit of each class.
   std::vector<UnitWork> classifyUnits(const bundle::ModelSummary &summary);
-  void chooseAlgorithms(const Cluster &cluster, bundle::Topology &topology);
 };
 
 } // namespace zorse::planning

@@ -306,10 +306,9 @@ public:
             seen[instruction.collective]++)
           continue;
         const step::Collective &collective = graph.collectives[instruction.collective];
-        const bool gathers = instruction.kind == step::InstructionKind::AllGather;
-        sim::collectiveTimes(traffic, gathers, collective.members, collective.shards,
-                             collective.parts, double(elementBytes(collective.type)),
-                             gathers ? costs.gatherAlgorithm() : costs.reduceAlgorithm(), 0);
+        sim::collectiveTimes(traffic, instruction.kind == step::InstructionKind::AllGather,
+                             collective.members, collective.shards, collective.parts,
+                             double(elementBytes(collective.type)), 0);
         collect();
       }
     std::vector<std::string> names;

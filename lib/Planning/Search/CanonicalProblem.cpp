@@ -210,6 +210,8 @@ CanonicalProblem CanonicalProblem::make(const Problem &problem) {
     for (size_t d = 0; d < devices.size(); ++d) {
       const int place = static_cast<int>(d), was = static_cast<int>(devices[d].index);
       links.set_node_of_device(place, nodeAt[old.node_of_device(was)]);
+      if (place < old.direct_group_of_device_size())
+        links.set_direct_group_of_device(place, old.direct_group_of_device(was));
       if (place < old.cpu_communication_costs_size())
         *links.mutable_cpu_communication_costs(place) = old.cpu_communication_costs(was);
     }

@@ -74,12 +74,9 @@ public:
 
   /// Bytes/s of a node's card; 0: unlimited.
   double nicBandwidth(uint32_t node) const { return nics[node]; }
-  /// Whether collectives between nodes cross every card once for its node, instead of once for each
-  /// of its devices.
-  bool mayUseRails() const {
-    return problem.costs.gatherAlgorithm() == sim::Algorithm::Best &&
-           problem.costs.network().allows(static_cast<uint8_t>(sim::Algorithm::Rails));
-  }
+  /// Whether sums between nodes cross every card once for its node, instead of once for each of its
+  /// devices.
+  bool sumsByLevel() const { return !problem.costs.network().sumsPairwise(); }
   double portBandwidth(uint32_t node) const { return ports[node]; }
   uint32_t devicesOfNode(uint32_t node) const { return devicesIn[node]; }
   uint32_t nodeOf(uint32_t device) const { return problem.cluster.devices[device].node; }

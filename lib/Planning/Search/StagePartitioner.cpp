@@ -190,7 +190,7 @@ void StagePartitioner::close(StageChoice &stage, const PartitionOptions &options
   stage.members = static_cast<double>(stage.devices) * options.replicas;
   stage.shared = stage.nodes * options.replicas > 1;
   const double fewest = std::min(stage.fewestBefore, stage.devicesHere),
-               parties = stage.shared && model.mayUseRails()
+               parties = stage.shared && model.sumsByLevel()
                              ? double(stage.nodes) * options.replicas
                              : stage.members;
   stage.ring = parties > 1 ? (parties - 1) / parties : 0;

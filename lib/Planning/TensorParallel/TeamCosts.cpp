@@ -50,8 +50,8 @@ private:
       parts.push_back({device, bytes / double(devices.size())});
     double start = 0;
     if (sums)
-      start = traffic.reduceScatter(devices, parts, start, costs.reduceAlgorithm()).arrived;
-    return traffic.allGather(parts, devices, start, costs.gatherAlgorithm()).arrived;
+      start = traffic.reduceScatter(devices, parts, start).arrived;
+    return traffic.allGather(parts, devices, start).arrived;
   }
 
   Rate lines[2]; ///< of gathers, and of sums
@@ -101,10 +101,9 @@ CostModel CostModel::ofTeams(const CostModel &costs, const std::vector<Team> &te
   made->unitClass = from.unitClass;
   made->unitClasses = *std::max_element(from.unitClass.begin(), from.unitClass.end()) + 1;
   made->profile = from.profile;
-  made->gather = from.gather;
-  made->reduce = from.reduce;
   made->topology = from.topology;
   made->topology.clear_node_of_device();
+  made->topology.clear_direct_group_of_device();
   made->topology.clear_cpu_communication_costs();
   std::vector<int32_t> unitOf(made->unitClasses, 0); // a unit of each class
   for (size_t u = 0; u < from.unitClass.size(); ++u)
@@ -115,6 +114,8 @@ CostModel CostModel::ofTeams(const CostModel &costs, const std::vector<Team> &te
   for (const Team &team : teams) {
     const auto first = static_cast<int>(team.devices[0]);
     made->topology.add_node_of_device(from.topology.node_of_device(first));
+    if (from.topology.direct_group_of_device_size())
+      made->topology.add_direct_group_of_device(from.topology.direct_group_of_device(first));
     if (from.topology.cpu_communication_costs_size())
       *made->topology.add_cpu_communication_costs() = from.topology.cpu_communication_costs(first);
     std::vector<uint32_t> devices;

@@ -304,6 +304,10 @@ private:
       problem = "it has the cost of moving data of " +
                 std::to_string(t.cpu_communication_costs_size()) + " devices, the manifest names " +
                 std::to_string(bundle_.devices.size());
+    if (t.direct_group_of_device_size() != 0 &&
+        t.direct_group_of_device_size() != int(bundle_.devices.size()))
+      problem = "it has the direct groups of " + std::to_string(t.direct_group_of_device_size()) +
+                " devices, the manifest names " + std::to_string(bundle_.devices.size());
     if (t.node_of_device_size() != int(bundle_.devices.size()))
       problem = "it assigns nodes to " + std::to_string(t.node_of_device_size()) +
                 " devices, the manifest names " + std::to_string(bundle_.devices.size());

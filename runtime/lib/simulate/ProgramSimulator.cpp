@@ -40,8 +40,6 @@ const sim::Network kNoNetwork;
 ProgramSimulator::ProgramSimulator(const Tasks &tasks, const SimulationOptions &options,
                                    const sim::Network *network)
     : countedFrom(options.steps / 2), tasks(tasks), options(options), network(network),
-      gathers(sim::algorithmOf(tasks.bundle.topology.gathers())),
-      reductions(sim::algorithmOf(tasks.bundle.topology.reductions())),
       traffic(network ? *network : kNoNetwork), idle(network ? *network : kNoNetwork) {
   size_t devices = tasks.bundle.programs.size();
   stepBegins.assign(options.steps, -1);
@@ -310,7 +308,7 @@ sim::TransferTimes ProgramSimulator::collectiveTimes(const Instruction &instruct
   return sim::collectiveTimes(
       traffic, collective.gathers, {collective.members.begin(), collective.members.end()},
       bundle::shardsOf(collective.shards), bundle::shardsOf(collective.parts),
-      double(elementBytes(collective.type)), collective.gathers ? gathers : reductions, now);
+      double(elementBytes(collective.type)), now);
 }
 
 /// Returns when a task that begins now releases its threads, and when it ends.
@@ -328,7 +326,7 @@ sim::TransferTimes ProgramSimulator::timesOf(const Task &task) {
       times = traffic.send(task.device, p.others[0], p.owners[0].bytes, now);
       break;
     case Activity::Sum:
-      times = traffic.allReduce(p.others, p.bytes, now, reductions);
+      times = traffic.allReduce(p.others, p.bytes, now);
       break;
     default:
       times = collectiveTimes(*task.instruction);

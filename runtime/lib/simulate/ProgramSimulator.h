@@ -101,7 +101,6 @@ private:
   const Tasks &tasks;
   const SimulationOptions &options;
   const sim::Network *network;
-  sim::Algorithm gathers, reductions;
   mutable sim::Traffic traffic, idle;
   double now = 0;
   std::vector<Place> places;       ///< parallel to Tasks.servers

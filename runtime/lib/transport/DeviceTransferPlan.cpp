@@ -16,15 +16,30 @@ bool isDirect(const bundle::Program &program, const bundle::Instruction &instruc
   return program.queues(int(instruction.queue())).kind() == bundle::DEVICE_TO_DEVICE;
 }
 
-/// Devices that all gather from and to each other in `instruction`; empty for other instructions.
+/// Devices that all gather from and to each other in `instruction`, in the order of their shards;
+/// empty for other instructions.
 std::vector<uint32_t> gatherersOf(const bundle::Instruction &instruction) {
   const bundle::AllGather &gather = instruction.all_gather();
-  if (gather.has_reads())
+  if (gather.reads().members_size())
     return {};
-  std::vector<uint32_t> all = bundle::participantsOf(instruction);
-  return all.size() == std::set<uint32_t>(gather.readers().begin(), gather.readers().end()).size()
-             ? all
+  std::vector<uint32_t> devices;
+  auto addOnce = [&](uint32_t device) {
+    if (std::find(devices.begin(), devices.end(), device) == devices.end())
+      devices.push_back(device);
+  };
+  for (uint32_t device : gather.shards().members())
+    addOnce(device);
+  for (uint32_t device : bundle::participantsOf(instruction))
+    addOnce(device);
+  return devices.size() ==
+                 std::set<uint32_t>(gather.readers().begin(), gather.readers().end()).size()
+             ? devices
              : std::vector<uint32_t>();
+}
+
+std::vector<uint32_t> sorted(std::vector<uint32_t> devices) {
+  std::sort(devices.begin(), devices.end());
+  return devices;
 }
 
 /// Peers of device `d` in `instruction`: for point-to-point transfers and for collectives without a
@@ -34,9 +49,10 @@ std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Instruction &instruct
   auto list = [](const auto &members) {
     return std::vector<uint32_t>(members.begin(), members.end());
   };
-  auto isGroup = [&](std::vector<uint32_t> devices) {
-    std::sort(devices.begin(), devices.end());
-    return std::find(plan.groups.begin(), plan.groups.end(), devices) != plan.groups.end();
+  auto isGroup = [&](const std::vector<uint32_t> &devices) {
+    return std::any_of(plan.groups.begin(), plan.groups.end(), [&](const auto &group) {
+      return sorted(group) == sorted(devices);
+    });
   };
   /// Adds the devices of two lists, one of which sends to the other, without `d` itself.
   auto between = [&](const std::vector<uint32_t> &from, const std::vector<uint32_t> &to) {
@@ -62,7 +78,7 @@ std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Instruction &instruct
   }
   case bundle::Instruction::kAllReduce: {
     const std::vector<uint32_t> members = list(instruction.all_reduce().members());
-    return std::is_sorted(members.begin(), members.end()) && isGroup(members)
+    return std::find(plan.groups.begin(), plan.groups.end(), members) != plan.groups.end()
                ? std::vector<uint32_t>()
                : between(members, members);
   }
@@ -91,10 +107,18 @@ DeviceTransferPlan zorse::runtime::deviceTransferPlan(const Bundle &bundle) {
       ++taken[device];
     plan.groups.push_back(std::move(group));
   };
-  for (const auto &[number, devices] : all)
-    add({devices.begin(), devices.end()});
+  for (const auto &[number, devices] : all) {
+    std::vector<uint32_t> group(devices.begin(), devices.end());
+    for (const auto &[instruction, gathering] : gatherers)
+      if (sorted(gathering) == std::vector<uint32_t>(devices.begin(), devices.end())) {
+        group = gathering;
+        break;
+      }
+    add(std::move(group));
+  }
   for (const auto &[instruction, group] : gatherers)
-    if (std::find(plan.groups.begin(), plan.groups.end(), group) == plan.groups.end() &&
+    if (std::none_of(plan.groups.begin(), plan.groups.end(),
+                     [&, like = sorted(group)](const auto &one) { return sorted(one) == like; }) &&
         std::all_of(group.begin(), group.end(),
                     [&](uint32_t device) { return taken[device] < kMaxCommunicators; }))
       add(group);

@@ -94,7 +94,7 @@ TEST(ProgramText, ShowsEveryEntryWithNames) {
 
 TEST(ProgramText, ShowsWhatIsDirect) {
   const std::string text = textOf(R"(queues { kind: DEVICE_TO_DEVICE id: 2 }
-    instructions { phase: REDUCE reduce_scatter { order: TRANSPORT receive_buffer { arena: 1 bytes: 1024 } chunk: 64 } }
+    instructions { phase: REDUCE reduce_scatter { order: FIXED_ORDER receive_buffer { arena: 1 bytes: 1024 } chunk: 64 } }
     instructions { id: 1 phase: GRAD_NORM all_reduce { order: FIXED_ORDER receive_buffer { offset: 64 bytes: 16 } } })",
                                   {});
   EXPECT_NE(

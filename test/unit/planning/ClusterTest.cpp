@@ -104,7 +104,7 @@ links:
   inter_site: {bandwidth: 1 GB/s, latency: 30 ms, per_flow_bandwidth: 100 MB/s}
   site_pairs:
     - {sites: [west, south], bandwidth: 2 GB/s, latency: 1 ms, per_flow_bandwidth: unlimited}
-  collective_algorithms: [ring, rails]
+  collectives: exchange
 )";
 
 TEST(Cluster, Everything) {
@@ -157,8 +157,7 @@ TEST(Cluster, Everything) {
   EXPECT_EQ(t.between_sites().latency(), 30e-3);
   ASSERT_EQ(t.site_pairs_size(), 1);
   EXPECT_EQ(t.site_pairs(0).link().per_flow_bandwidth(), 0);
-  ASSERT_EQ(t.collective_algorithms_size(), 2);
-  EXPECT_EQ(t.collective_algorithms(1), bundle::Topology::RAILS);
+  EXPECT_TRUE(t.pairwise_sums());
   EXPECT_EQ(t.node_of_device(20), 6u);
   expectRuntimeAgrees(c, kEverything);
 }
@@ -559,7 +558,7 @@ TEST(Cluster, DirectGroups) {
   EXPECT_EQ(d2dGroups(read(writeCluster(read(sites + "  device_to_device_scope: node\n")))),
             (Groups{0, -1, 1, -1, 2, -1}));
   EXPECT_MISTAKE(sites + "  device_to_device_scope: [x]\n",
-                 "links.device_to_device_scope: expected site, node or nowhere");
+                 "links.device_to_device_scope: expected site, node, nowhere or ");
   EXPECT_MISTAKE(sites + "  device_to_device_scope: always\n", "got 'always'");
   EXPECT_MISTAKE("nodes: [{name: x, devices: [{name: g, type: T4, device_to_device: maybe}]}]",
                  "device 'g': device_to_device: expected true or false, got 'maybe'");
@@ -589,13 +588,10 @@ TEST(Cluster, Sites) {
   EXPECT_MISTAKE(sites + nodes + "links: {inter_site: {latency: 1 ms}}", "got no bandwidth");
   EXPECT_MISTAKE(sites + "nodes: [{name: x, devices: [{name: a, flops_per_second: 1e9}]}]",
                  "node 'x': expected 'site', one of east, west");
-  EXPECT_MISTAKE(sites + nodes + "links: {collective_algorithms: ring}",
-                 "links.collective_algorithms: expected a list of all_pairs, ring, tree, "
-                 "hierarchical, rails, got 'ring'");
-  EXPECT_MISTAKE(sites + nodes + "links: {collective_algorithms: []}", "got an empty one");
-  EXPECT_MISTAKE(sites + nodes + "links: {collective_algorithms: [ring, rigns]}", "got 'rigns'");
-  EXPECT_MISTAKE(sites + nodes + "links: {collective_algorithms: [ring, ring]}",
-                 "'ring' is listed twice");
+  EXPECT_MISTAKE(sites + nodes + "links: {collectives: ring}",
+                 "links.collectives: expected levels (inside of nodes and sites first, the "
+                 "default) or exchange (every device sends its gradients to all owners), got "
+                 "'ring'");
   EXPECT_MISTAKE("sites: []\n" + nodes, "expected a list of 1 to 256 sites, got 0");
   EXPECT_MISTAKE("sites: [{name: e}, {name: e}]\n" + nodes, "site 'e' is listed twice");
   read(sites + nodes + "links: {inter_site: {bandwidth: 1 Gbit/s, latency: 10 ms}}");

@@ -121,12 +121,12 @@ TEST(Traffic, SmallMessagesRunAtLess) {
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 9900, 10).sent, 110); // 99 % of the rate
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 0, 200).sent, 200);
   Traffic gathers(network);
-  const TransferTimes with = gathers.allGather({{0, 1000}}, {2}, 0, Algorithm::Ring);
+  const TransferTimes with = gathers.allGather({{0, 1000}}, {2}, 0);
   t.mutable_nodes(0)->mutable_nic()->set_half_bandwidth_bytes(0);
   Network plain(t);
   Traffic others(plain);
   EXPECT_DOUBLE_EQ(with.arrived,
-                   others.allGather({{0, 1000}}, {2}, 0, Algorithm::Ring).arrived + 1);
+                   others.allGather({{0, 1000}}, {2}, 0).arrived + 1);
 }
 
 TEST(Traffic, LatencyOccupiesNothing) {

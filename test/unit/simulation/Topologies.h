@@ -42,4 +42,11 @@ inline bundle::Topology nodesOfTwo(int nodes) {
   return t;
 }
 
+/// All devices exchange from memory to memory, so that they gather by rings.
+inline bundle::Topology direct(bundle::Topology t) {
+  for (int d = 0; d < t.node_of_device_size(); ++d)
+    t.add_direct_group_of_device(0);
+  return t;
+}
+
 } // namespace zorse::test

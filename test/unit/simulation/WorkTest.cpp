@@ -45,11 +45,11 @@ TEST(Work, CollectivesCountWhatEachMoves) {
   sim::Traffic traffic(network);
   // Three readers of pieces of 4 and 8 bytes: 0 sends 2 x 4 and receives 8; 1 sends 2 x 8 and
   // receives 4.
-  traffic.allGather({{0, 4}, {1, 8}}, {0, 1, 2}, 0, sim::Algorithm::AllPairs);
+  traffic.allGather({{0, 4}, {1, 8}}, {0, 1, 2}, 0);
   EXPECT_DOUBLE_EQ(traffic.compute(0, 100, 0), 100 + 16 * 0.5);
   EXPECT_DOUBLE_EQ(traffic.compute(1, 100, 0), 100 + 20 * 0.25);
   traffic.reset();
-  traffic.reduceScatter({0, 1, 2}, {{0, 4}, {1, 8}}, 0, sim::Algorithm::Best);
+  traffic.reduceScatter({0, 1, 2}, {{0, 4}, {1, 8}}, 0);
   traffic.reset();
   EXPECT_DOUBLE_EQ(traffic.compute(0, 1, 0), 1);
 }
@@ -61,7 +61,7 @@ TEST(Work, MovingTakesAsLong) {
   EXPECT_DOUBLE_EQ(traffic.send(2, 0, 4, 2).arrived, 5); // both directions use the same CPU
   EXPECT_DOUBLE_EQ(traffic.send(1, 2, 4, 2).arrived, 3); // 1 is free from time 2
   EXPECT_DOUBLE_EQ(
-      traffic.allGather({{0, 4}, {1, 8}}, {0, 1, 2}, 10, sim::Algorithm::AllPairs).arrived,
+      traffic.allGather({{0, 4}, {1, 8}}, {0, 1, 2}, 10).arrived,
       10 + 16 * 0.5);
 }
 

@@ -82,7 +82,8 @@ public:
 /// them, by the number that the bundle assigns. Then follow the groups that gather together, as
 /// long as a device is in at most kMaxCommunicators; other groups send and receive.
 struct DeviceTransferPlan {
-  std::vector<std::vector<uint32_t>> groups; ///< devices, ascending
+  std::vector<std::vector<uint32_t>> groups; ///< devices by rank: in the order of the shards that
+                                             ///< they gather, so that NCCL can put them in place
   std::vector<std::vector<uint32_t>> peers;  ///< by device: devices that it sends to or receives
                                              ///< from, ascending
   bool empty() const { return groups.empty(); }

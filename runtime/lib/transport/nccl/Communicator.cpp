@@ -14,7 +14,10 @@ constexpr std::chrono::seconds kClose(5);
 
 Communicator::Communicator(const NcclApi &api, std::vector<uint32_t> devices, uint32_t me,
                            const SharedFailure &failure)
-    : api_(api), devices_(std::move(devices)), me_(me), failure_(failure) {}
+    : api_(api), devices_(std::move(devices)), me_(me), failure_(failure) {
+  for (uint32_t device : devices_)
+    ranks_.emplace(device, int(ranks_.size()));
+}
 
 /// Finalizes the communicator if all members reach their end. Aborts it if it failed or its peers
 /// do not finalize.
@@ -32,8 +35,8 @@ Communicator::~Communicator() {
 }
 
 int Communicator::rankOf(uint32_t device) const {
-  auto found = std::lower_bound(devices_.begin(), devices_.end(), device);
-  return found != devices_.end() && *found == device ? int(found - devices_.begin()) : -1;
+  const auto found = ranks_.find(device);
+  return found == ranks_.end() ? -1 : found->second;
 }
 
 Status Communicator::connect(const UniqueId &id, Clock::time_point deadline) {

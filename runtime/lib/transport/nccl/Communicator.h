@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 namespace zorse::runtime::nccl {
@@ -76,7 +77,7 @@ public:
   /// Ends the work on streams. Callable from any thread.
   void abort();
 
-  const std::vector<uint32_t> &devices() const { return devices_; }
+  const std::vector<uint32_t> &devices() const { return devices_; } ///< by rank
   int rankOf(uint32_t device) const; ///< -1: not a member
 
 private:
@@ -84,6 +85,7 @@ private:
 
   const NcclApi &api_;
   const std::vector<uint32_t> devices_;
+  std::unordered_map<uint32_t, int> ranks_; ///< by device
   const uint32_t me_;
   const SharedFailure &failure_;
   std::mutex mutex_; ///< held during calls, which return immediately

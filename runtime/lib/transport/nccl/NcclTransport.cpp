@@ -46,10 +46,11 @@ NcclTransport::~NcclTransport() {
                                         [](auto &communicator) { communicator.reset(); });
 }
 
-Communicator *NcclTransport::communicatorOf(std::vector<uint32_t> devices) {
-  std::sort(devices.begin(), devices.end());
+Communicator *NcclTransport::communicatorOf(const std::vector<uint32_t> &devices) {
   for (const auto &communicator : communicators_)
-    if (communicator->devices() == devices)
+    if (communicator->devices().size() == devices.size() &&
+        std::all_of(devices.begin(), devices.end(),
+                    [&](uint32_t device) { return communicator->rankOf(device) >= 0; }))
       return communicator.get();
   return nullptr;
 }
@@ -238,10 +239,7 @@ Status NcclTransport::reduceRound(const DeviceReduction &reduction,
 Status NcclTransport::allReduce(const DeviceSum &sum, WorkStream &stream) {
   const size_t bytes = size_t(sum.count) * sizeof(double);
   Status status;
-  Communicator *own = std::is_sorted(sum.members.begin(), sum.members.end())
-                          ? communicatorOf(sum.members)
-                          : nullptr;
-  if (own) {
+  if (Communicator *own = communicatorOf(sum.members); own && own->devices() == sum.members) {
     status = own->run("ncclAllGather", [&](Comm comm) {
       return api_.ncclAllGather(pointer(sum.data), pointer(sum.parts), size_t(sum.count), kFloat64,
                                 comm, stream.handle());

@@ -55,7 +55,7 @@ private:
   Status
   exchange(const char *what, const std::vector<Transfer> &transfers, WorkStream &stream,
            Communicator::Clock::time_point deadline = Communicator::Clock::time_point::max());
-  Communicator *communicatorOf(std::vector<uint32_t> devices); ///< null: the devices have no
+  Communicator *communicatorOf(const std::vector<uint32_t> &devices); ///< null: the devices have no
                                                                ///< dedicated communicator
   Status gatherInGroup(Communicator &communicator, const DeviceAllGather &gather,
                        WorkStream &stream);
