@@ -120,9 +120,8 @@ public:
       : x(x), g(g), info(x.summary.groups(static_cast<int>(g))), size(elementBytes(info.type())) {}
 
   CollectiveOps run() {
-    const auto *levels = size < elementBytes(bundle::F32)
-                             ? nullptr // partial sums would be rounded
-                             : levelsOf(x, g, x.contributorsOf[g]);
+    const auto *levels = size < elementBytes(bundle::F32) ? nullptr // partial sums would be rounded
+                                                          : levelsOf(x, g, x.contributorsOf[g]);
     if (levels)
       for (const LevelReduction &exchange : *levels)
         addLevel(exchange);
@@ -138,8 +137,8 @@ private:
   /// Adds the sum of all contributors as one exchange.
   void addExchange() {
     const uint32_t op = addOp();
-    describeExchange(x, Work::Scatter, Value::gradients(g, {0, info.elements()}),
-                            bundle::REDUCE, info.type(), x.contributorsOf[g]);
+    describeExchange(x, Work::Scatter, Value::gradients(g, {0, info.elements()}), bundle::REDUCE,
+                     info.type(), x.contributorsOf[g]);
     for (uint32_t d : x.participants(g, x.contributorsOf[g])) {
       const GroupState &h = *x.findGroupState(d, g);
       if (h.contributes)
@@ -277,9 +276,9 @@ private:
       const uint32_t image = x.unshardedParamOf(h, w);
       x.addAccess(op, image);
       x.addPart(d, reads(d) ? elementRegion(image, 0, h.read.elements(), size) : Region(),
-                h.owns() ? elementRegion(image, h.position(h.owned.runs()[0]), h.owned.elements(),
-                                         size)
-                         : Region());
+                h.owns()
+                    ? elementRegion(image, h.position(h.owned.runs()[0]), h.owned.elements(), size)
+                    : Region());
       ops.add(d, op, h.owns(), reads(d));
     }
   }
@@ -295,10 +294,9 @@ private:
       const Extent term = runOf(exchange.terms, d), result = runOf(exchange.results, d);
       x.addAccess(op, image);
       x.addPart(d, term.length() ? elementRegion(image, term.begin, term.length(), size) : Region(),
-                result.length()
-                    ? elementRegion(image, placeOf(h, d, result, exchange.toOwner),
-                                    result.length(), size)
-                    : Region());
+                result.length() ? elementRegion(image, placeOf(h, d, result, exchange.toOwner),
+                                                result.length(), size)
+                                : Region());
       std::vector<Got> &got = gotBy[d];
       for (const Got &earlier : got)
         if (std::max(earlier.run.begin, result.begin) < std::min(earlier.run.end, result.end))

@@ -186,8 +186,7 @@ private:
     for (const UnshardHints::Limit &limit : x.hints->limits) {
       const uint32_t w = x.firstUnshardInterval[limit.group] + limit.interval;
       std::vector<uint32_t> begins;
-      x.unshardIntervals[w].gather.on(limit.device,
-                                      [&](uint32_t op) { begins.push_back(op); });
+      x.unshardIntervals[w].gather.on(limit.device, [&](uint32_t op) { begins.push_back(op); });
       for (const ImageOps &made : unshardedParamsMade[w])
         if (made.device == limit.device)
           begins.push_back(made.first);

@@ -555,8 +555,8 @@ std::vector<TaskExchange> exchangesOf(const PlanLowering &x, uint32_t cell, Task
 std::pair<uint32_t, uint32_t> addExchange(PlanLowering &x, const std::vector<uint32_t> &cells,
                                           TaskKind kind, const TaskExchange &exchange);
 
-/// Adds the reduction of a group: exchanges along the tree of the plan's nodes and sites. If readers
-/// have different elements, or partial sums would be rounded to a half type, one exchange.
+/// Adds the reduction of a group: exchanges along the tree of the plan's nodes and sites. If
+/// readers have different elements, or partial sums would be rounded to a half type, one exchange.
 CollectiveOps addReduction(PlanLowering &x, uint32_t group);
 /// Adds the gather of a window: one if all its devices exchange directly, else exchanges along the
 /// tree, from the owners down.

@@ -59,7 +59,7 @@ ReductionLevels::of(const std::vector<uint32_t> &contributors,
   return entry->second;
 }
 
-const std::vector<uint32_t> &ReductionLevels::ownerOrder(const std::vector<uint32_t> &devices) {
+std::vector<uint32_t> ReductionLevels::ownerOrder(const std::vector<uint32_t> &devices) {
   if (!severalNodes)
     return devices;
   auto [entry, isNew] = orders.try_emplace(devices);

@@ -28,7 +28,7 @@ public:
   const collectives::Tree &treeOf(const std::vector<uint32_t> &contributors);
 
   /// Returns devices in the order in which they should own elements: see collectives::ownerOrder.
-  const std::vector<uint32_t> &ownerOrder(const std::vector<uint32_t> &devices);
+  std::vector<uint32_t> ownerOrder(const std::vector<uint32_t> &devices);
 
 private:
   std::vector<std::pair<std::string, std::string>> places; ///< node and site by device

@@ -313,19 +313,18 @@ private:
   void checkReads(const ParticipantRecord &record, const bundle::Collective &collective,
                   const std::vector<Shard> &shards) {
     for (const Shard &read : bundle::shardsOf(collective.parts))
-      model.forPieces(record.value.id, read.begin, read.end,
-                      [&](int64_t begin, int64_t end, uint32_t) {
-                        auto shard = std::lower_bound(
-                            shards.begin(), shards.end(), begin,
-                            [](const Shard &s, int64_t element) { return s.end <= element; });
-                        for (; begin < end && shard != shards.end() && shard->begin <= begin; ++shard)
-                          begin = shard->end;
-                        if (begin < end)
-                          failHalf(Code::Mismatched, record,
-                                   "no device has elements " + std::to_string(begin) + "-" +
-                                       std::to_string(end) + ", which " + device(read.device) +
-                                       " reads");
-                      });
+      model.forPieces(
+          record.value.id, read.begin, read.end, [&](int64_t begin, int64_t end, uint32_t) {
+            auto shard =
+                std::lower_bound(shards.begin(), shards.end(), begin,
+                                 [](const Shard &s, int64_t element) { return s.end <= element; });
+            for (; begin < end && shard != shards.end() && shard->begin <= begin; ++shard)
+              begin = shard->end;
+            if (begin < end)
+              failHalf(Code::Mismatched, record,
+                       "no device has elements " + std::to_string(begin) + "-" +
+                           std::to_string(end) + ", which " + device(read.device) + " reads");
+          });
   }
 
   /// The shards without padding, which does not have to be moved. Adjacent shards of an owner are

@@ -111,8 +111,9 @@ bool changeValue(Change &m) {
 
 bool changeOrder(Change &m) {
   auto &instruction = m.instruction();
-  instruction.has_all_reduce() ? instruction.mutable_all_reduce()->set_order(bundle::ORDER_UNSPECIFIED)
-                               : instruction.mutable_reduce_scatter()->set_order(bundle::ORDER_UNSPECIFIED);
+  instruction.has_all_reduce()
+      ? instruction.mutable_all_reduce()->set_order(bundle::ORDER_UNSPECIFIED)
+      : instruction.mutable_reduce_scatter()->set_order(bundle::ORDER_UNSPECIFIED);
   return true;
 }
 

@@ -28,8 +28,8 @@ struct LevelReduction {
 };
 
 /// Divides a reduction into exchanges. Exchanges follow those whose results they read.
-/// \returns nothing if the tree has one group, or if owners are scattered so much that the
-/// exchanges would be more than eight per contributor: a pairwise exchange is then better
+/// \returns nothing if the tree has one group, or if scattered owners
+/// would need more than eight exchanges per contributor: a pairwise exchange is then better
 std::optional<std::vector<LevelReduction>> levelReductions(const Placement &placement,
                                                            const Tree &tree, const Cover &owners);
 

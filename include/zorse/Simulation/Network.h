@@ -145,7 +145,7 @@ private:
   std::vector<double> bandwidths, inverse;
   std::vector<CpuCommunicationCost> communicationCosts; ///< per device; empty if no device moves
                                                         ///< data itself
-  std::vector<int32_t> directGroups; ///< per device, or empty
+  std::vector<int32_t> directGroups;                    ///< per device, or empty
   bool pairwiseSums = false;
   std::vector<std::pair<Kind, uint32_t>> owners; ///< per resource: index of a device, node, site or
                                                  ///< pair
@@ -185,8 +185,8 @@ public:
 
   TransferTimes send(uint32_t from, uint32_t to, double bytes, double start);
   /// Every reader gets every owner's part (uneven all-gather). Neither list may contain a device
-  /// twice. If all members exchange directly and read, they use NCCL's rings; else owners send their
-  /// parts to the readers.
+  /// twice. If all members exchange directly and read, they use NCCL's rings; else owners send
+  /// their parts to the readers.
   TransferTimes allGather(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers,
                           double start);
   /// Every owner gets the sum of its part over the contributors (uneven reduce-scatter), who send
@@ -217,8 +217,8 @@ private:
     bool reads;
   };
   enum class Operation : uint8_t { Gather, Scatter, Reduce };
-  struct CollectiveCost { ///< on an idle network
-    double min = 0, latency = 0; ///< seconds
+  struct CollectiveCost {                           ///< on an idle network
+    double min = 0, latency = 0;                    ///< seconds
     std::vector<std::pair<uint32_t, double>> loads; ///< bytes per resource
     std::vector<std::pair<uint32_t, double>> work;  ///< seconds of transfers per device
   };

@@ -43,14 +43,13 @@ inline TransferTimes collectiveTimes(Traffic &traffic, bool gathers,
                                      const std::vector<Shard> &parts, double elementBytes,
                                      double start) {
   TransferTimes times{start, start};
-  forUniformParts(
-      members, shards, parts, elementBytes,
-      [&](const std::vector<uint32_t> &some, const std::vector<Piece> &pieces) {
-        const TransferTimes part =
-            gathers ? traffic.allGather(pieces, some, start)
-                    : traffic.reduceScatter(some, pieces, start);
-        times = {std::max(times.sent, part.sent), std::max(times.arrived, part.arrived)};
-      });
+  forUniformParts(members, shards, parts, elementBytes,
+                  [&](const std::vector<uint32_t> &some, const std::vector<Piece> &pieces) {
+                    const TransferTimes part = gathers ? traffic.allGather(pieces, some, start)
+                                                       : traffic.reduceScatter(some, pieces, start);
+                    times = {std::max(times.sent, part.sent),
+                             std::max(times.arrived, part.arrived)};
+                  });
   return times;
 }
 

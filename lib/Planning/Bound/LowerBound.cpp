@@ -29,8 +29,7 @@ public:
     for (uint32_t place : this->places) {
       topology.add_node_of_device(whole.node_of_device(static_cast<int>(place)));
       if (whole.direct_group_of_device_size())
-        topology.add_direct_group_of_device(
-            whole.direct_group_of_device(static_cast<int>(place)));
+        topology.add_direct_group_of_device(whole.direct_group_of_device(static_cast<int>(place)));
     }
     links = sim::Network(topology);
   }

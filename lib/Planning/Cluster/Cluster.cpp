@@ -70,7 +70,7 @@ Result<std::vector<std::string>> zorse::planning::adaptToPrecision(Cluster &clus
   return precision.sumsF16 ? allowSumsInF16(cluster) : std::vector<std::string>();
 }
 
-/// \param canExchange  tells whether a kind of device can exchange directly
+/// \param canExchange  whether a kind of device can exchange directly
 template <typename CanExchange>
 static std::vector<int32_t> groupsOf(const Cluster &cluster, CanExchange canExchange) {
   std::vector<int32_t> groups;

@@ -125,9 +125,10 @@ private:
   void readCollectives(const YAML::Node &node) {
     const std::string how = node.IsScalar() ? node.Scalar() : "";
     if (how != "levels" && how != "exchange")
-      fail(node, "links.collectives: expected levels (inside of nodes and sites first, the default) "
-                 "or exchange (every device sends its gradients to all owners), got " +
-                     show(node));
+      fail(node,
+           "links.collectives: expected levels (inside of nodes and sites first, the default) "
+           "or exchange (every device sends its gradients to all owners), got " +
+               show(node));
     cluster.topology.set_pairwise_sums(how == "exchange");
   }
 

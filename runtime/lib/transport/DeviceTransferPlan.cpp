@@ -50,9 +50,8 @@ std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Instruction &instruct
     return std::vector<uint32_t>(members.begin(), members.end());
   };
   auto isGroup = [&](const std::vector<uint32_t> &devices) {
-    return std::any_of(plan.groups.begin(), plan.groups.end(), [&](const auto &group) {
-      return sorted(group) == sorted(devices);
-    });
+    return std::any_of(plan.groups.begin(), plan.groups.end(),
+                       [&](const auto &group) { return sorted(group) == sorted(devices); });
   };
   /// Adds the devices of two lists, one of which sends to the other, without `d` itself.
   auto between = [&](const std::vector<uint32_t> &from, const std::vector<uint32_t> &to) {

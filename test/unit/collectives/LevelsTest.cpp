@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <numeric>
 
 using namespace zorse::test;
 
@@ -30,9 +31,8 @@ Placement equalNodes(uint32_t nodes, uint32_t devices, uint32_t sites = 1) {
 }
 
 std::vector<uint32_t> all(const Placement &placement) {
-  std::vector<uint32_t> devices;
-  for (uint32_t d = 0; d < placement.nodeOf.size(); ++d)
-    devices.push_back(d);
+  std::vector<uint32_t> devices(placement.nodeOf.size());
+  std::iota(devices.begin(), devices.end(), 0u);
   return devices;
 }
 
@@ -127,7 +127,7 @@ public:
             sum += (terms++ ? "+" : "") + held[term.device];
           }
         if (!exchange.forwards)
-          sum = "(" + sum + ")";
+          sum.insert(0, "(").append(")");
         if (exchange.forwards ? terms != 1 : terms != tree[exchange.group].children.size())
           return "a term is missing";
         (exchange.toOwner ? owned : held)[result.device] = sum;

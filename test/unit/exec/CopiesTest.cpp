@@ -228,9 +228,9 @@ TEST(Copies, TakeTwoBytesPerParameter) {
         if (isCopyGather(instruction) && instruction.all_gather().full().bytes()) {
           const bundle::AllGather &gather = instruction.all_gather();
           const Compact run = bundle::shardsOf(gather.reads(), program.device());
-          EXPECT_EQ(gather.full().bytes(), 2 * (gather.reads().members_size()
-                                                    ? uint64_t(run.elements())
-                                                    : elements(gather.group())));
+          EXPECT_EQ(gather.full().bytes(),
+                    2 * (gather.reads().members_size() ? uint64_t(run.elements())
+                                                       : elements(gather.group())));
           ++gathers;
         }
         if (instruction.has_reduce_scatter() && instruction.reduce_scatter().full().bytes()) {

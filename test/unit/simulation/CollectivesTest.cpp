@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 using namespace zorse;
 using namespace zorse::sim;
 using namespace zorse::test;
@@ -41,8 +43,7 @@ TEST(Collectives, RingsCrossACardOncePerNode) {
   Traffic traffic(network);
   // 0 -> 1 -> (NIC) 2 -> 3 -> (NIC) 0, pieces of 100: every link carries 300. NIC: 3 s; bus: one
   // link, 0.2 s.
-  TransferTimes p =
-      traffic.allGather({{0, 100}, {1, 100}, {2, 100}, {3, 100}}, {3, 2, 1, 0}, 0);
+  TransferTimes p = traffic.allGather({{0, 100}, {1, 100}, {2, 100}, {3, 100}}, {3, 2, 1, 0}, 0);
   EXPECT_DOUBLE_EQ(p.sent, 3);
   // Latencies of four links except the shortest: twice two NICs of 0.25 and the fabric's 1, and one
   // port of 0.125.
@@ -66,9 +67,8 @@ TEST(Collectives, RingsNeedMembersThatReadAndExchangeDirectly) {
 
 TEST(Collectives, ManyMembersSumAtTheFirst) {
   Network network(cards(17));
-  std::vector<uint32_t> all;
-  for (uint32_t d = 0; d < 17; ++d)
-    all.push_back(d);
+  std::vector<uint32_t> all(17);
+  std::iota(all.begin(), all.end(), 0u);
   Traffic traffic(network);
   EXPECT_DOUBLE_EQ(traffic.allReduce(all, 100, 0).arrived, 16 + 2);
   traffic.reset();
@@ -96,9 +96,8 @@ TEST(Collectives, ShareResourcesWithTransfers) {
   Network network(direct(cards(3)));
   Traffic traffic(network);
   EXPECT_DOUBLE_EQ(traffic.send(0, 1, 400, 0).sent, 4);
-  EXPECT_DOUBLE_EQ(
-      traffic.allGather({{0, 100}, {1, 100}, {2, 100}}, {0, 1, 2}, 1).sent,
-      6);                                               // 200 bytes out of 0 after the 400
+  EXPECT_DOUBLE_EQ(traffic.allGather({{0, 100}, {1, 100}, {2, 100}}, {0, 1, 2}, 1).sent,
+                   6);                                  // 200 bytes out of 0 after the 400
   EXPECT_DOUBLE_EQ(traffic.send(1, 2, 100, 1).sent, 4); // after 200 bytes out of 1
   EXPECT_DOUBLE_EQ(traffic.send(2, 0, 0, 1).sent, 1);
 }
@@ -131,16 +130,13 @@ TEST(Collectives, RingsShareACardOfLimitedFlows) {
   Traffic traffic(network);
   // Every link carries 300 bytes in two parallel flows of 150: 5 s. One ring would take 10 s.
   EXPECT_DOUBLE_EQ(
-      traffic.allGather({{0, 100}, {1, 100}, {2, 100}, {3, 100}}, {0, 1, 2, 3}, 0)
-          .sent,
-      5);
+      traffic.allGather({{0, 100}, {1, 100}, {2, 100}, {3, 100}}, {0, 1, 2, 3}, 0).sent, 5);
   EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(0, 2).resources[0]),
                    3); // the NIC transfers the same bytes as before
   traffic.reset();
   // With one member in a node, there is one ring. Links into 0, 1 and 2 carry 200 bytes each.
-  EXPECT_DOUBLE_EQ(
-      traffic.allGather({{0, 100}, {1, 100}, {2, 100}}, {0, 1, 2}, 0).sent,
-      200 / 30.0);
+  EXPECT_DOUBLE_EQ(traffic.allGather({{0, 100}, {1, 100}, {2, 100}}, {0, 1, 2}, 0).sent,
+                   200 / 30.0);
 }
 
 } // namespace

@@ -125,8 +125,7 @@ TEST(Traffic, SmallMessagesRunAtLess) {
   t.mutable_nodes(0)->mutable_nic()->set_half_bandwidth_bytes(0);
   Network plain(t);
   Traffic others(plain);
-  EXPECT_DOUBLE_EQ(with.arrived,
-                   others.allGather({{0, 1000}}, {2}, 0).arrived + 1);
+  EXPECT_DOUBLE_EQ(with.arrived, others.allGather({{0, 1000}}, {2}, 0).arrived + 1);
 }
 
 TEST(Traffic, LatencyOccupiesNothing) {

@@ -60,9 +60,7 @@ TEST(Work, MovingTakesAsLong) {
   EXPECT_DOUBLE_EQ(traffic.send(0, 1, 4, 1).arrived, 3); // 2 s on 0, the slower device
   EXPECT_DOUBLE_EQ(traffic.send(2, 0, 4, 2).arrived, 5); // both directions use the same CPU
   EXPECT_DOUBLE_EQ(traffic.send(1, 2, 4, 2).arrived, 3); // 1 is free from time 2
-  EXPECT_DOUBLE_EQ(
-      traffic.allGather({{0, 4}, {1, 8}}, {0, 1, 2}, 10).arrived,
-      10 + 16 * 0.5);
+  EXPECT_DOUBLE_EQ(traffic.allGather({{0, 4}, {1, 8}}, {0, 1, 2}, 10).arrived, 10 + 16 * 0.5);
 }
 
 TEST(Work, DevicesThatComputeMoveLaterAndSlower) {

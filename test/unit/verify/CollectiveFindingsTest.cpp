@@ -78,8 +78,9 @@ TEST(Findings, RunsWithAHole) {
       if (device == 2)
         shard->set_bytes(shard->bytes() - uint64_t(elements) * 4);
     });
-    expectFinding(owners, Code::Mismatched,
-                  {gather ? "no device has elements" : "its shards are not the extents the owners hold"});
+    expectFinding(
+        owners, Code::Mismatched,
+        {gather ? "no device has elements" : "its shards are not the extents the owners hold"});
   }
 
   Runs reader(/*gather=*/true);

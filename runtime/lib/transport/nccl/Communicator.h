@@ -78,7 +78,7 @@ public:
   void abort();
 
   const std::vector<uint32_t> &devices() const { return devices_; } ///< by rank
-  int rankOf(uint32_t device) const; ///< -1: not a member
+  int rankOf(uint32_t device) const;                                ///< -1: not a member
 
 private:
   Status settle(const char *what, int result, Clock::time_point deadline);

@@ -56,7 +56,7 @@ private:
   exchange(const char *what, const std::vector<Transfer> &transfers, WorkStream &stream,
            Communicator::Clock::time_point deadline = Communicator::Clock::time_point::max());
   Communicator *communicatorOf(const std::vector<uint32_t> &devices); ///< null: the devices have no
-                                                               ///< dedicated communicator
+                                                                      ///< dedicated communicator
   Status gatherInGroup(Communicator &communicator, const DeviceAllGather &gather,
                        WorkStream &stream);
   /// The elements of one round, from `begin` on, of shards of which no owner has two.
