@@ -34,8 +34,8 @@ private:
   std::vector<uint32_t> parent;
 };
 
-/// Makes the exchanges of pieces of one group: pieces of a component in ascending order, as long as
-/// the runs of all its devices stay contiguous.
+/// Makes the exchanges of pieces of one group: pieces of a component in ascending order, while the
+/// runs of all its devices stay contiguous.
 class ExchangeMaker {
 public:
   ExchangeMaker(LevelReduction like, size_t devices) : like(std::move(like)), components(devices) {}
