@@ -62,10 +62,11 @@ planning::Cluster randomCluster(const step::Plan &plan, uint64_t seed) {
 TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
   constexpr uint64_t kCases = 60;
   double worst = 0;
-  int delayedCases = 0, movedCases = 0;
+  int delayedCases = 0, laterCases = 0;
   for (uint64_t seed = 1; seed <= kCases; ++seed) {
     test::RandomCase drawn = test::randomCase(seed, nullptr, 1 + int(seed % 3));
     planning::Cluster cluster = randomCluster(drawn.plan, seed);
+    cluster.topology.set_pairwise_sums(true); // levels: LevelsAreNearTheExpansion
     planning::Profile profile;
     for (const step::PlanDevice &device : drawn.plan.devices) { // the CPU of every second device
                                                                 // moves bytes itself
@@ -103,20 +104,19 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
                    !drawn.plan.offload.empty() || !drawn.plan.overlapCommunication || offloads;
     bool earlier = delayed && simulation->firstStep < stepTime;
     // A transfer over a short link completes only after earlier receives of its queue over longer
-    // links, and what follows it competes with other transfers: the step is a little longer, or
-    // shorter. Orders by time place a receive at its arrival time in the expansion and are
-    // therefore affected most.
+    // links. Orders by time place a receive at its arrival time in the expansion and are therefore
+    // affected most.
     const bool byTime = drawn.plan.schedule.kind == step::ScheduleKind::SteadyState ||
                         drawn.plan.schedule.kind == step::ScheduleKind::Wave;
-    const double maxMoved = byTime ? 0.2 : 0.1;
-    const bool moved = difference > 0.01 && !earlier;
-    movedCases += moved;
-    EXPECT_LE(earlier ? 0 : difference, moved ? maxMoved : 0.01)
+    const double maxLater = byTime ? 0.2 : 0.1;
+    bool later = difference > 0.01 && simulation->firstStep > stepTime;
+    laterCases += later;
+    EXPECT_LE(earlier ? 0 : difference, later ? maxLater : 0.01)
         << "seed " << seed << ", " << drawn.kind << ", " << drawn.schedule << ": "
         << simulation->firstStep << " s, expected " << stepTime;
     delayedCases += earlier && difference > 0.01;
-    EXPECT_LE(simulation->step, simulation->firstStep * 1.03) << "seed " << seed;
-    if (!earlier && !moved)
+    EXPECT_LE(simulation->step, simulation->firstStep * 1.01) << "seed " << seed;
+    if (!earlier && !later)
       worst = std::max(worst, difference);
 
     // If one thread does all communication, no program is faster, and every program completes.
@@ -128,11 +128,54 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
       EXPECT_GE(simulation->firstStep, stepTime * 0.99) << "seed " << seed;
   }
   EXPECT_LE(delayedCases, int(kCases / 4));
-  EXPECT_LE(movedCases, int(kCases / 8));
+  EXPECT_LE(laterCases, int(kCases / 10));
   printf("%llu plans on random networks: the first step differs by at most %.4f %%, except for %d "
          "that begin cells earlier than their list and %d where "
          "arrivals wait for earlier ones\n",
-         (unsigned long long)kCases, worst * 100, delayedCases, movedCases);
+         (unsigned long long)kCases, worst * 100, delayedCases, laterCases);
+}
+
+/// Exchanges of a sum's levels run on links that the next step's transfers use, too, in the order
+/// of the first step. Single steps are therefore not as near as those with one exchange per sum.
+TEST(SimulationOfPrograms, LevelsAreNearTheExpansion) {
+  constexpr uint64_t kCases = 60;
+  double worst = 0, longest = 0;
+  int away = 0;
+  for (uint64_t seed = 1; seed <= kCases; ++seed) {
+    test::RandomCase drawn = test::randomCase(seed, nullptr, 1 + int(seed % 3));
+    const bool offloads = std::any_of(
+        drawn.plan.cells.begin(), drawn.plan.cells.end(),
+        [](const step::Cell &cell) { return cell.activations == step::Activations::Offload; });
+    if (drawn.plan.schedule.kind != step::ScheduleKind::GPipe || !drawn.plan.offload.empty() ||
+        !drawn.plan.overlapCommunication || offloads)
+      continue; // programs do not contain all delays of the others
+    const planning::Cluster cluster = randomCluster(drawn.plan, seed);
+    auto costs =
+        planning::CostModel::make(drawn.model.summary, cluster, nullptr, drawn.plan.devices);
+    ASSERT_FALSE(costs.failed()) << costs.message();
+    test::RealCase real;
+    real.model = drawn.model;
+    double stepTime = 0;
+    ASSERT_EQ(test::makePrograms(real, drawn.plan, &*costs, &stepTime).message(), "");
+    runtime::Bundle bundle;
+    bundle.summary = drawn.model.summary;
+    bundle.programs = real.programs;
+    for (const step::PlanDevice &device : drawn.plan.devices)
+      bundle.devices.push_back({device.name, "sim", 1, 0});
+    bundle.topology = costs->topology();
+    const auto simulation = runtime::simulatePrograms(bundle, {});
+    ASSERT_FALSE(simulation.failed()) << simulation.message();
+    const double difference = std::abs(simulation->firstStep / stepTime - 1);
+    worst = std::max(worst, difference);
+    longest = std::max(longest, simulation->step / simulation->firstStep);
+    away += difference > 0.01;
+    EXPECT_LE(difference, 0.1) << "seed " << seed;
+    EXPECT_LE(simulation->step, simulation->firstStep * 1.05) << "seed " << seed;
+  }
+  EXPECT_LE(away, 4);
+  printf("the first step differs by at most %.2f %%, by more than 1 %% in %d cases; a later step "
+         "takes at most %.3f of it\n",
+         worst * 100, away, longest);
 }
 
 } // namespace
