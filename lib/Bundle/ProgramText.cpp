@@ -50,7 +50,7 @@ constexpr const char *kTasks[] = {"",
                                   "sum_loss",
                                   "cast",
                                   "scale_loss_gradient"};
-constexpr const char *kOrders[] = {"", "fixed_order", "transport"};
+constexpr const char *kOrders[] = {"", "fixed_order"};
 constexpr const char *kAccess[] = {"use", "read", "write", "update", "add"};
 static_assert(NVME == 4 && DEVICE_TO_DEVICE == 8 && READ_METRICS == 8 &&
               Value::LOW_PRECISION_PARAMETERS == 15 && Compute::SCALE_LOSS_GRADIENT == 10 &&
