@@ -122,11 +122,13 @@ public:
   CollectiveOps run() {
     const auto *levels = size < elementBytes(bundle::F32) ? nullptr // partial sums would be rounded
                                                           : levelsOf(x, g, x.contributorsOf[g]);
-    if (levels)
+    if (levels) {
+      tree = &x.tables.reductions.treeOf(x.contributorsOf[g]);
       for (const LevelReduction &exchange : *levels)
         addLevel(exchange);
-    else
+    } else {
       addExchange();
+    }
     ops.sort();
     return std::move(ops);
   }
@@ -197,13 +199,12 @@ private:
     const Elements elements{term.begin, term.end};
     if (exchange.forwards)
       return Value::partialGradients(g, exchange.group, elements);
-    const auto &tree = x.tables.reductions.treeOf(x.contributorsOf[g]);
-    for (const zorse::collectives::Child child : tree[exchange.group].children) {
+    for (const zorse::collectives::Child child : (*tree)[exchange.group].children) {
       if (child.isContributor() && child.device() == term.device)
         return Value::gradients(g, elements);
       if (child.isContributor())
         continue;
-      const auto &below = tree[child.index()].contributors;
+      const auto &below = (*tree)[child.index()].contributors;
       if (std::find(below.begin(), below.end(), term.device) != below.end())
         return Value::partialGradients(g, static_cast<uint32_t>(child.index()), elements);
     }
@@ -228,6 +229,7 @@ private:
   const uint32_t g;
   const bundle::FlatGroupInfo &info;
   const uint64_t size; ///< bytes of an element
+  const zorse::collectives::Tree *tree = nullptr;
   CollectiveOps ops;
   std::map<uint32_t, std::vector<Sum>> sumsOf; ///< by device
 };

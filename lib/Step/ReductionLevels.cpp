@@ -1,5 +1,6 @@
 #include "ReductionLevels.h"
 
+#include "zorse/Base/Hash.h"
 #include "zorse/Collectives/Places.h"
 
 #include <algorithm>
@@ -31,30 +32,53 @@ void ReductionLevels::use(const Plan &plan, const sim::Network &network) {
     placement.cardIn[node] = placement.cardOut[node] = orUnlimited(network.nicBandwidth(d));
     placement.uplink[placement.siteOf[node]] = network.uplinkBandwidth(d);
   }
-  trees.clear();
+  sums.clear();
   orders.clear();
-  known.clear();
+}
+
+size_t ReductionLevels::ListHash::operator()(const std::vector<uint32_t> &devices) const {
+  SequenceHash hash;
+  for (uint32_t device : devices)
+    hash.add(device);
+  return hash.get();
+}
+
+size_t ReductionLevels::ListHash::operator()(const std::vector<zorse::Shard> &owners) const {
+  SequenceHash hash;
+  for (const zorse::Shard &owner : owners)
+    hash.add(owner.device)
+        .add(static_cast<uint64_t>(owner.begin))
+        .add(static_cast<uint64_t>(owner.end));
+  return hash.get();
+}
+
+ReductionLevels::Sum &ReductionLevels::sumOf(const std::vector<uint32_t> &contributors) {
+  auto [entry, isNew] = sums.try_emplace(contributors);
+  if (isNew)
+    entry->second.tree = zorse::collectives::makeTree(placement, contributors);
+  return entry->second;
 }
 
 const zorse::collectives::Tree &ReductionLevels::treeOf(const std::vector<uint32_t> &contributors) {
-  auto [entry, isNew] = trees.try_emplace(contributors);
-  if (isNew)
-    entry->second = zorse::collectives::makeTree(placement, contributors);
-  return entry->second;
+  return sumOf(contributors).tree;
 }
 
 const std::optional<std::vector<zorse::collectives::LevelReduction>> &
 ReductionLevels::of(const std::vector<uint32_t> &contributors,
                     const std::vector<zorse::Shard> &owners) {
   static const std::optional<std::vector<zorse::collectives::LevelReduction>> kExchange;
-  if (!severalNodes || treeOf(contributors).size() == 1)
+  if (!severalNodes)
     return kExchange;
-  auto [entry, isNew] = known.try_emplace({contributors, owners});
+  Sum &sum = sumOf(contributors);
+  if (sum.tree.size() == 1)
+    return kExchange;
+  auto [entry, isNew] = sum.byOwners.try_emplace(owners);
   if (isNew) {
     zorse::collectives::Cover cover;
+    cover.reserve(owners.size());
     for (const zorse::Shard &shard : owners)
       cover.push_back({shard.begin, shard.end, shard.device});
-    entry->second = zorse::collectives::levelReductions(placement, treeOf(contributors), cover);
+    entry->second = zorse::collectives::levelReductions(placement, sum.tree, cover);
   }
   return entry->second;
 }

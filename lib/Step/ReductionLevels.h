@@ -6,9 +6,9 @@
 #include "zorse/Step/Costs.h"
 #include "zorse/Step/Plan.h"
 
-#include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -34,11 +34,21 @@ private:
   std::vector<std::pair<std::string, std::string>> places; ///< node and site by device
   collectives::Placement placement;
   bool severalNodes = false;
-  std::map<std::vector<uint32_t>, collectives::Tree> trees;
-  std::map<std::vector<uint32_t>, std::vector<uint32_t>> orders;
-  std::map<std::pair<std::vector<uint32_t>, std::vector<zorse::Shard>>,
-           std::optional<std::vector<collectives::LevelReduction>>>
-      known;
+  struct ListHash {
+    size_t operator()(const std::vector<uint32_t> &devices) const;
+    size_t operator()(const std::vector<zorse::Shard> &owners) const;
+  };
+  template <typename Key, typename Value>
+  using MapOfLists = std::unordered_map<Key, Value, ListHash>;
+  struct Sum {
+    collectives::Tree tree;
+    MapOfLists<std::vector<zorse::Shard>, std::optional<std::vector<collectives::LevelReduction>>>
+        byOwners;
+  };
+  Sum &sumOf(const std::vector<uint32_t> &contributors);
+
+  MapOfLists<std::vector<uint32_t>, Sum> sums;
+  MapOfLists<std::vector<uint32_t>, std::vector<uint32_t>> orders;
 };
 
 } // namespace zorse::step

@@ -8,6 +8,7 @@
 
 #include "MinHeap.h"
 #include "PlanLowering.h"
+#include "ReadyCollectives.h"
 #include "Tables.h"
 
 #include "zorse/Simulation/UniformParts.h"
@@ -33,18 +34,11 @@ struct Event {
   bool operator<(const Event &other) const { return time < other.time; }
 };
 
-/// In a queue: the smallest priority first, then the smallest op.
-struct ReadyOp {
-  HeapKey key = ~HeapKey(0);
-  uint32_t op() const { return static_cast<uint32_t>(secondOf(key)); }
-  bool operator<(const ReadyOp &other) const { return key < other.key; }
-};
-
 class Simulator {
 public:
   Simulator(const PlanLowering &x, const Order &order, ListSchedule &listed)
       : x(x), opCount(static_cast<uint32_t>(x.ops.size())), order(order), listed(listed),
-        traffic(x.tables.traffic), admission(order.admission),
+        traffic(x.tables.traffic), admission(order.admission), collectives(x),
         missing(x.tables.listScratch.missing), finished(x.tables.listScratch.finished),
         next(x.tables.listScratch.next) {
     traffic.reset();
@@ -106,7 +100,11 @@ private:
     blocked[cell] = op;
   }
 
-  void apply(uint32_t op) { candidates.push({heapKey(order.priority[op], op)}); }
+  void apply(uint32_t op) {
+    const ReadyOp candidate{heapKey(order.priority[op], op)};
+    if (!collectives.has(op) || collectives.add(candidate))
+      candidates.push(candidate);
+  }
 
   size_t queueOf(uint32_t instruction) const { return x.instructionQueues[instruction]; }
 
@@ -125,18 +123,6 @@ private:
            sharedHardwareQueue(queueOf(instruction) % kQueues);
   }
 
-  /// Visits the queues that an op needs: those of its halves, those that share their hardware and,
-  /// if communication blocks, the compute queues.
-  template <typename Visit> void eachQueue(const ScheduledOp &op, Visit visit) const {
-    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h) {
-      visit(queueOf(h));
-      if (blocks(op))
-        visit(computing(h));
-      if (shares(h))
-        visit(shared(h));
-    }
-  }
-
   /// Returns the first queue that an op needs and that is busy; `busy.size()` if there is none. If
   /// communication blocks, the next transfer on the blocking queue may start before the previous
   /// bytes have arrived.
@@ -152,9 +138,10 @@ private:
     return busy.size();
   }
 
-  /// If a queue is free, makes the first op that waits for it a candidate.
+  /// If a queue is free, makes the first op that waits for it a candidate. A candidate that cannot
+  /// start passes the queue on.
   void offer(size_t queue) {
-    if (!busy[queue] && !waiting[queue].empty())
+    if (queue < busy.size() && !busy[queue] && !waiting[queue].empty())
       candidates.push(waiting[queue].pop());
   }
 
@@ -171,16 +158,19 @@ private:
         blockedOnLeader[index] = 1;
       else
         blockedOnMemory[deviceOf(index)].push_back(index);
-      eachQueue(op, [&](size_t queue) { offer(queue); });
-      return;
+      return offer(candidate.waitedFor);
     }
+    if (collectives.has(index) && !collectives.isFirst(candidate))
+      return offer(candidate.waitedFor);
     const size_t taken = missingQueue(op);
     if (taken < busy.size()) {
-      waiting[taken].push(candidate);
-      eachQueue(op, [&](size_t queue) { offer(queue); }); // other ops may use its other queues
-      return;
+      waiting[taken].push({candidate.key, taken});
+      return offer(candidate.waitedFor);
     }
     start(index);
+    if (collectives.has(index))
+      if (const ReadyOp next = collectives.remove(index); next.key != ReadyOp().key)
+        candidates.push(next);
   }
 
   void start(uint32_t index) {
@@ -585,6 +575,7 @@ private:
   const ScheduledOp barrier;
   zorse::sim::Traffic &traffic;
   const Admission &admission;
+  ReadyCollectives collectives;
   double now = 0;
   size_t count = 0;
   std::vector<uint32_t> &missing; ///< by op: number of unfinished predecessors
