@@ -3,6 +3,7 @@
     evidence.py [--quick] [--list] [--show] [--table] [--claims FILE] [--docs FOLDER] [NAME...]
 """
 import argparse
+import fcntl
 import datetime
 import json
 import os
@@ -180,12 +181,16 @@ def end(child):
 
 class Store:
     """docs/evidence.jsonl: the latest record of every form of every claim, one per line. `script`
-    is the claim's name; it had an extension when claims were scripts."""
+    is the claim's name; it had an extension when claims were scripts. Several processes may add
+    records at the same time."""
 
     def __init__(self, path):
         self.path, self.records = path, {}
-        if os.path.exists(path):
-            with open(path) as f:
+        self.read()
+
+    def read(self):
+        if os.path.exists(self.path):
+            with open(self.path) as f:
                 for record in map(json.loads, filter(str.strip, f)):
                     self.keep(record | {"script": record["script"].removesuffix(".sh")})
 
@@ -193,20 +198,28 @@ class Store:
         self.records[record["script"], record["form"]] = record
 
     def put(self, record):
-        self.keep(record)
-        with open(self.path + ".new", "w") as f:
-            for key in sorted(self.records):
-                f.write(json.dumps(self.records[key], ensure_ascii=False) + "\n")
-        os.replace(self.path + ".new", self.path)
-
+        folder = os.open(os.path.dirname(os.path.abspath(self.path)), os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            self.read()  # another process may have added records
+            self.keep(record)
+            with open(self.path + ".new", "w") as f:
+                for key in sorted(self.records):
+                    f.write(json.dumps(self.records[key], ensure_ascii=False) + "\n")
+            os.replace(self.path + ".new", self.path)
+        finally:
+            os.close(folder)
 
 
 def write_table(options):
     """Writes the page of results from the claims and their records."""
     path = os.path.join(options.docs, "internals", "results.md")
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w") as f:
-        f.write(results_file(options.claims, os.path.join(options.docs, "evidence.jsonl")))
+    text = results_file(options.claims, os.path.join(options.docs, "evidence.jsonl"))
+    with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(path), delete=False) as f:
+        f.write(text)
+    os.chmod(f.name, 0o644)
+    os.replace(f.name, path)
 
 
 def show(claim, forms):
