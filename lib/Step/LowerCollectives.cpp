@@ -25,7 +25,6 @@ namespace {
 
 namespace bundle = zorse::bundle;
 using zorse::collectives::Extent;
-using zorse::collectives::LevelReduction;
 
 /// Adds a shard, cut where parts of readers end.
 void addShards(Shard shard, const std::vector<int64_t> &cuts, std::vector<Shard> &shards) {
@@ -37,29 +36,10 @@ void addShards(Shard shard, const std::vector<int64_t> &cuts, std::vector<Shard>
   shards.push_back(shard);
 }
 
-/// Returns the run of a device in a list; empty if it has none.
-Extent runOf(const std::vector<Extent> &list, uint32_t device) {
-  Extent run{0, 0, device};
-  for (const Extent &extent : list)
-    if (extent.device == device)
-      run = {run.length() ? run.begin : extent.begin, extent.end, device};
-  return run;
-}
-
-/// Returns the devices with a term or a result, ascending.
-std::vector<uint32_t> devicesOf(const LevelReduction &exchange) {
-  std::vector<uint32_t> devices = exchange.members;
-  for (const Extent &result : exchange.results)
-    devices.push_back(result.device);
-  std::sort(devices.begin(), devices.end());
-  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
-  return devices;
-}
-
 /// Returns the exchanges of a group's elements between its owners and `members`; null: one is
 /// enough.
-const std::vector<LevelReduction> *levelsOf(PlanLowering &x, uint32_t g,
-                                            const std::vector<uint32_t> &members) {
+const std::vector<LevelExchange> *levelsOf(PlanLowering &x, uint32_t g,
+                                           const std::vector<uint32_t> &members) {
   if (members.empty() || !x.readCuts(g).empty())
     return nullptr;
   std::vector<Shard> owners;
@@ -101,16 +81,14 @@ void describeExchange(PlanLowering &x, Work work, const Value &value, bundle::Ph
 
 /// The same for one exchange of a tree.
 void describeLevel(PlanLowering &x, Work work, const Value &value, bundle::Phase phase,
-                   bundle::ElementType type, const LevelReduction &exchange) {
+                   bundle::ElementType type, const LevelExchange &exchange) {
   Collective collective;
   collective.value = value;
   collective.phase = phase;
   collective.type = type;
   collective.members = exchange.members;
-  for (const Extent &term : exchange.terms)
-    collective.parts.push_back({term.device, term.begin, term.end});
-  for (const Extent &result : exchange.results)
-    collective.shards.push_back({result.device, result.begin, result.end});
+  collective.parts = exchange.terms;
+  collective.shards = exchange.results;
   x.describeCollective(work, std::move(collective));
 }
 
@@ -122,13 +100,11 @@ public:
   CollectiveOps run() {
     const auto *levels = size < elementBytes(bundle::F32) ? nullptr // partial sums would be rounded
                                                           : levelsOf(x, g, x.contributorsOf[g]);
-    if (levels) {
-      tree = &x.tables.reductions.treeOf(x.contributorsOf[g]);
-      for (const LevelReduction &exchange : *levels)
+    if (levels)
+      for (const LevelExchange &exchange : *levels)
         addLevel(exchange);
-    } else {
+    else
       addExchange();
-    }
     ops.sort();
     return std::move(ops);
   }
@@ -159,20 +135,21 @@ private:
   }
 
   /// Adds one exchange of a tree. Earlier exchanges of its members precede it.
-  void addLevel(const LevelReduction &exchange) {
+  void addLevel(const LevelExchange &exchange) {
     const uint32_t op = addOp();
     const Elements whole{0, info.elements()};
     describeLevel(x, Work::Scatter,
                   exchange.toOwner ? Value::reducedGradients(g, whole)
                                    : Value::partialGradients(g, exchange.group, whole),
                   bundle::REDUCE, info.type(), exchange);
-    for (uint32_t d : devicesOf(exchange))
-      addMember(exchange, op, d);
+    for (const LevelExchange::Participant &participant : exchange.participants)
+      addParticipant(exchange, op, participant);
   }
 
-  void addMember(const LevelReduction &exchange, uint32_t op, uint32_t d) {
+  void addParticipant(const LevelExchange &exchange, uint32_t op,
+                      const LevelExchange::Participant &participant) {
+    const auto &[d, term, result, sum] = participant;
     const GroupState &h = *x.findGroupState(d, g);
-    const Extent term = runOf(exchange.terms, d), result = runOf(exchange.results, d);
     const bool inPlace = !exchange.toOwner || (h.contributes && h.reduced == h.gradients);
     const bool replaces = result.length() && inPlace;
     if (term.length() || replaces)
@@ -180,7 +157,11 @@ private:
                   replaces ? PlanLowering::AccessSide::Both : PlanLowering::AccessSide::Before);
     if (result.length() && !inPlace)
       x.addAccess(op, h.reduced, PlanLowering::AccessSide::After);
-    const Value summed = term.length() ? termOf(exchange, term) : Value();
+    Value summed;
+    if (term.length())
+      summed = sum == LevelExchange::kGradients
+                   ? Value::gradients(g, {term.begin, term.end})
+                   : Value::partialGradients(g, sum, {term.begin, term.end});
     x.addPart(
         d, term.length() ? elementRegion(h.gradients, term.begin, term.length(), size) : Region(),
         result.length() ? resultRegion(exchange, h, result) : Region(), summed);
@@ -193,25 +174,7 @@ private:
       sums.push_back({result, op});
   }
 
-  /// Returns what a device adds: its gradients, a sum of a group below, or the sum that it passes
-  /// on.
-  Value termOf(const LevelReduction &exchange, const Extent &term) {
-    const Elements elements{term.begin, term.end};
-    if (exchange.forwards)
-      return Value::partialGradients(g, exchange.group, elements);
-    for (const zorse::collectives::Child child : (*tree)[exchange.group].children) {
-      if (child.isContributor() && child.device() == term.device)
-        return Value::gradients(g, elements);
-      if (child.isContributor())
-        continue;
-      const auto &below = (*tree)[child.index()].contributors;
-      if (std::find(below.begin(), below.end(), term.device) != below.end())
-        return Value::partialGradients(g, static_cast<uint32_t>(child.index()), elements);
-    }
-    return Value();
-  }
-
-  Region resultRegion(const LevelReduction &exchange, const GroupState &h, const Extent &result) {
+  Region resultRegion(const LevelExchange &exchange, const GroupState &h, const Extent &result) {
     if (!exchange.toOwner)
       return elementRegion(h.gradients, result.begin, result.length(), size);
     const Compact::Run &run = runWith(h, result.begin);
@@ -229,7 +192,6 @@ private:
   const uint32_t g;
   const bundle::FlatGroupInfo &info;
   const uint64_t size; ///< bytes of an element
-  const zorse::collectives::Tree *tree = nullptr;
   CollectiveOps ops;
   std::map<uint32_t, std::vector<Sum>> sumsOf; ///< by device
 };
@@ -287,13 +249,12 @@ private:
 
   /// Adds an exchange backwards: devices with results have these parameters, and those with terms
   /// read them.
-  void addLevel(const LevelReduction &exchange) {
+  void addLevel(const LevelExchange &exchange) {
     const uint32_t op = addOp();
     describeLevel(x, Work::Gather, whole(), x.gatherPhase(w), x.computeType(g), exchange);
-    for (uint32_t d : devicesOf(exchange)) {
+    for (const auto &[d, term, result, sum] : exchange.participants) {
       const GroupState &h = *x.findGroupState(d, g);
       const uint32_t image = x.unshardedParamOf(h, w);
-      const Extent term = runOf(exchange.terms, d), result = runOf(exchange.results, d);
       x.addAccess(op, image);
       x.addPart(d, term.length() ? elementRegion(image, term.begin, term.length(), size) : Region(),
                 result.length() ? elementRegion(image, placeOf(h, d, result, exchange.toOwner),

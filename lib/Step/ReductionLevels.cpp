@@ -6,6 +6,9 @@
 #include <algorithm>
 
 using namespace zorse::step;
+using zorse::collectives::Extent;
+using zorse::collectives::LevelReduction;
+using zorse::collectives::Tree;
 
 namespace {
 
@@ -13,6 +16,59 @@ namespace {
 constexpr double kUnlimited = 1e15;
 
 double orUnlimited(double bandwidth) { return bandwidth > 0 ? bandwidth : kUnlimited; }
+
+/// Returns the run of a device in a list; empty if it has none.
+Extent runOf(const std::vector<Extent> &list, uint32_t device) {
+  Extent run{0, 0, device};
+  for (const Extent &extent : list)
+    if (extent.device == device)
+      run = {run.length() ? run.begin : extent.begin, extent.end, device};
+  return run;
+}
+
+std::vector<zorse::Shard> shardsOf(const std::vector<Extent> &extents) {
+  std::vector<zorse::Shard> shards;
+  shards.reserve(extents.size());
+  for (const Extent &extent : extents)
+    shards.push_back({extent.device, extent.begin, extent.end});
+  return shards;
+}
+
+/// Returns what a device adds: its gradients, a sum of a group below, or the sum that it passes on.
+uint32_t summedBy(const Tree &tree, const LevelReduction &reduction, uint32_t device) {
+  if (reduction.forwards)
+    return reduction.group;
+  for (const zorse::collectives::Child child : tree[reduction.group].children) {
+    if (child.isContributor()) {
+      if (child.device() == device)
+        break;
+      continue;
+    }
+    const auto &below = tree[child.index()].contributors;
+    if (std::find(below.begin(), below.end(), device) != below.end())
+      return static_cast<uint32_t>(child.index());
+  }
+  return LevelExchange::kGradients;
+}
+
+LevelExchange exchangeOf(const Tree &tree, const LevelReduction &reduction) {
+  LevelExchange exchange;
+  exchange.group = reduction.group;
+  exchange.toOwner = reduction.toOwner;
+  exchange.members = reduction.members;
+  exchange.terms = shardsOf(reduction.terms);
+  exchange.results = shardsOf(reduction.results);
+  std::vector<uint32_t> devices = reduction.members;
+  for (const Extent &result : reduction.results)
+    devices.push_back(result.device);
+  std::sort(devices.begin(), devices.end());
+  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+  exchange.participants.reserve(devices.size());
+  for (uint32_t d : devices)
+    exchange.participants.push_back(
+        {d, runOf(reduction.terms, d), runOf(reduction.results, d), summedBy(tree, reduction, d)});
+  return exchange;
+}
 
 } // namespace
 
@@ -59,14 +115,10 @@ ReductionLevels::Sum &ReductionLevels::sumOf(const std::vector<uint32_t> &contri
   return entry->second;
 }
 
-const zorse::collectives::Tree &ReductionLevels::treeOf(const std::vector<uint32_t> &contributors) {
-  return sumOf(contributors).tree;
-}
-
-const std::optional<std::vector<zorse::collectives::LevelReduction>> &
+const std::optional<std::vector<LevelExchange>> &
 ReductionLevels::of(const std::vector<uint32_t> &contributors,
                     const std::vector<zorse::Shard> &owners) {
-  static const std::optional<std::vector<zorse::collectives::LevelReduction>> kExchange;
+  static const std::optional<std::vector<LevelExchange>> kExchange;
   if (!severalNodes)
     return kExchange;
   Sum &sum = sumOf(contributors);
@@ -78,7 +130,12 @@ ReductionLevels::of(const std::vector<uint32_t> &contributors,
     cover.reserve(owners.size());
     for (const zorse::Shard &shard : owners)
       cover.push_back({shard.begin, shard.end, shard.device});
-    entry->second = zorse::collectives::levelReductions(placement, sum.tree, cover);
+    const auto reductions = zorse::collectives::levelReductions(placement, sum.tree, cover);
+    if (reductions) {
+      entry->second.emplace().reserve(reductions->size());
+      for (const LevelReduction &reduction : *reductions)
+        entry->second->push_back(exchangeOf(sum.tree, reduction));
+    }
   }
   return entry->second;
 }

@@ -14,6 +14,24 @@
 
 namespace zorse::step {
 
+/// One exchange of a sum along the nodes and sites, as lowering needs it.
+struct LevelExchange {
+  struct Participant {
+    uint32_t device = 0;
+    collectives::Extent term, result; ///< elements that it adds, and of which it gets the sum; may
+                                      ///< be empty
+    uint32_t summed = kGradients;     ///< what it adds: its gradients, or the sum of a group of the
+                                      ///< tree
+  };
+  static constexpr uint32_t kGradients = UINT32_MAX;
+
+  uint32_t group = 0;            ///< of the tree
+  bool toOwner = false;          ///< see collectives::LevelReduction
+  std::vector<uint32_t> members; ///< with a term
+  std::vector<zorse::Shard> terms, results;
+  std::vector<Participant> participants; ///< devices, ascending
+};
+
 /// Reductions of one list of devices, computed once: the groups of a model have few different
 /// contributors and owners, and a search lowers many plans for the same devices.
 class ReductionLevels {
@@ -22,10 +40,8 @@ public:
   void use(const Plan &plan, const sim::Network &network);
 
   /// Returns the exchanges of a sum over `contributors`. \returns nothing: a pairwise exchange
-  const std::optional<std::vector<collectives::LevelReduction>> &
-  of(const std::vector<uint32_t> &contributors, const std::vector<zorse::Shard> &owners);
-
-  const collectives::Tree &treeOf(const std::vector<uint32_t> &contributors);
+  const std::optional<std::vector<LevelExchange>> &of(const std::vector<uint32_t> &contributors,
+                                                      const std::vector<zorse::Shard> &owners);
 
   /// Returns devices in the order in which they should own elements: see collectives::ownerOrder.
   std::vector<uint32_t> ownerOrder(const std::vector<uint32_t> &devices);
@@ -42,8 +58,7 @@ private:
   using MapOfLists = std::unordered_map<Key, Value, ListHash>;
   struct Sum {
     collectives::Tree tree;
-    MapOfLists<std::vector<zorse::Shard>, std::optional<std::vector<collectives::LevelReduction>>>
-        byOwners;
+    MapOfLists<std::vector<zorse::Shard>, std::optional<std::vector<LevelExchange>>> byOwners;
   };
   Sum &sumOf(const std::vector<uint32_t> &contributors);
 

@@ -54,7 +54,7 @@ public:
       heldBy.assign(x.plan.devices.size(), SIZE_MAX);
       holds.assign(x.plan.devices.size(), 0);
     }
-    waiting.resize(busy.size());
+    heapOf.assign(busy.size(), kNone);
     finished.assign(n, 0);
     listed.ops.reserve(n);
     findLeaders();
@@ -141,8 +141,17 @@ private:
   /// If a queue is free, makes the first op that waits for it a candidate. A candidate that cannot
   /// start passes the queue on.
   void offer(size_t queue) {
-    if (queue < busy.size() && !busy[queue] && !waiting[queue].empty())
-      candidates.push(waiting[queue].pop());
+    if (queue < busy.size() && !busy[queue] && heapOf[queue] != kNone &&
+        !waiting[heapOf[queue]].empty())
+      candidates.push(waiting[heapOf[queue]].pop());
+  }
+
+  void waitFor(size_t queue, const ReadyOp &op) {
+    if (heapOf[queue] == kNone) {
+      heapOf[queue] = static_cast<uint32_t>(waiting.size());
+      waiting.emplace_back();
+    }
+    waiting[heapOf[queue]].push({op.key, queue});
   }
 
   void startCandidates() {
@@ -164,7 +173,7 @@ private:
       return offer(candidate.waitedFor);
     const size_t taken = missingQueue(op);
     if (taken < busy.size()) {
-      waiting[taken].push({candidate.key, taken});
+      waitFor(taken, candidate);
       return offer(candidate.waitedFor);
     }
     start(index);
@@ -582,10 +591,11 @@ private:
   std::vector<uint8_t> &finished;
   IndexLists &next; ///< edges of the order by the op before
   std::vector<uint8_t> busy;
-  std::vector<size_t> heldBy;  ///< per device: queue that blocks it; empty: communication does not
-                               ///< block
-  std::vector<uint32_t> holds; ///< per device: number of ops that block it
-  std::vector<MinHeap<ReadyOp>> waiting; ///< per queue
+  std::vector<size_t> heldBy;   ///< per device: queue that blocks it; empty: communication does not
+                                ///< block
+  std::vector<uint32_t> holds;  ///< per device: number of ops that block it
+  std::vector<uint32_t> heapOf; ///< per queue: index in `waiting`; kNone: no op waited
+  std::vector<MinHeap<ReadyOp>> waiting; ///< ops that wait for a queue
   MinHeap<ReadyOp> candidates;           ///< ops that may be able to start
   MinHeap<Event> events;
 

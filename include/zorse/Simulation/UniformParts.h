@@ -10,23 +10,39 @@
 
 namespace zorse::sim {
 
+/// Whether all parts are the same run of elements, and contain all shards.
+inline bool areEqualParts(const std::vector<Shard> &shards, const std::vector<Shard> &parts) {
+  return std::all_of(parts.begin(), parts.end(),
+                     [&](const Shard &part) {
+                       return part.begin == parts.front().begin && part.end == parts.front().end;
+                     }) &&
+         std::all_of(shards.begin(), shards.end(),
+                     [&](const Shard &shard) { return shard.empty() || parts.front().has(shard); });
+}
+
+/// Returns the bytes of every device with a shard.
+inline std::vector<Piece> piecesOf(const std::vector<Shard> &shards, double elementBytes) {
+  std::vector<Piece> pieces;
+  pieces.reserve(shards.size());
+  for (const Shard &shard : shards)
+    if (!shard.empty())
+      pieces.push_back({shard.device, static_cast<double>(shard.size()) * elementBytes});
+  return pieces;
+}
+
 /// Calls `visit(members, pieces)` for every set of members with equal elements. `pieces` lists the
 /// owners of these elements and their bytes.
-/// \param parts  elements of the members; empty: each has all
+/// \param parts  elements of the members, in their order; empty: each has all
 template <typename Visit>
 void forUniformParts(const std::vector<uint32_t> &members, const std::vector<Shard> &shards,
                      const std::vector<Shard> &parts, double elementBytes, Visit visit) {
-  std::vector<Piece> pieces;
-  if (parts.empty()) {
-    for (const Shard &shard : shards)
-      if (!shard.empty())
-        pieces.push_back({shard.device, static_cast<double>(shard.size()) * elementBytes});
-    return visit(members, pieces);
-  }
+  if (parts.empty() || (parts.size() == members.size() && areEqualParts(shards, parts)))
+    return visit(members, piecesOf(shards, elementBytes));
   std::map<std::vector<uint32_t>, std::map<uint32_t, int64_t>> elementsOf;
   for (const Shard &shard : shards)
     if (!shard.empty())
       elementsOf[holdersOf(parts, shard)][shard.device] += shard.size();
+  std::vector<Piece> pieces;
   for (const auto &[holders, elements] : elementsOf) {
     pieces.clear();
     for (auto [device, count] : elements)
