@@ -249,6 +249,11 @@ double StageModel::workspaceBytes(size_t r, int32_t u, int32_t v) const {
   return *std::max_element(of.begin() + u, of.begin() + v);
 }
 
+/// Returns the whole number of cells in a positive number; as in std::floor, without its call.
+static double wholeCells(double cells) {
+  return static_cast<double>(static_cast<int64_t>(cells + 1e-9));
+}
+
 double zorse::planning::makespan(int64_t cells, const uint32_t *counts, const double *seconds,
                                  size_t n) {
   double rate = 0;
@@ -259,7 +264,7 @@ double zorse::planning::makespan(int64_t cells, const uint32_t *counts, const do
   double given = 0, longest = 0;
   for (size_t i = 0; i < n; ++i)
     if (counts[i]) {
-      double each = std::floor(even / seconds[i] + 1e-9);
+      double each = wholeCells(even / seconds[i]);
       given += each * counts[i];
       longest = std::max(longest, each * seconds[i]);
     }
@@ -269,7 +274,7 @@ double zorse::planning::makespan(int64_t cells, const uint32_t *counts, const do
     uint32_t count = 0;
     for (size_t i = 0; i < n; ++i)
       if (counts[i]) {
-        double end = (std::floor(even / seconds[i] + 1e-9) + 1) * seconds[i];
+        double end = (wholeCells(even / seconds[i]) + 1) * seconds[i];
         if (end > after && end < next) {
           next = end;
           count = counts[i];

@@ -188,11 +188,12 @@ void StagePartitioner::addDevices(StageChoice &stage, const DeviceSet &deviceSet
 void StagePartitioner::close(StageChoice &stage, const PartitionOptions &options, size_t begin,
                              size_t end) const {
   stage.members = static_cast<double>(stage.devices) * options.replicas;
-  stage.shared = stage.nodes * options.replicas > 1;
-  const double fewest = std::min(stage.fewestBefore, stage.devicesHere),
-               parties = stage.shared && model.sumsByLevel()
-                             ? double(stage.nodes) * options.replicas
-                             : stage.members;
+  // Replicas on the same nodes are summed there, and use these nodes' cards together.
+  const double together = model.sumsByLevel() ? options.replicasOnNode : 1,
+               nodes = double(stage.nodes) * options.replicas / together;
+  stage.shared = nodes > 1;
+  const double fewest = together * std::min(stage.fewestBefore, stage.devicesHere),
+               parties = stage.shared && model.sumsByLevel() ? nodes : stage.members;
   stage.ring = parties > 1 ? (parties - 1) / parties : 0;
   auto lower = [](double a, double b) { return b > 0 && !(a > 0 && a < b) ? b : a; };
   // Transfers to devices of the same node do not use the card. Following stages are assumed to have
@@ -204,7 +205,7 @@ void StagePartitioner::close(StageChoice &stage, const PartitionOptions &options
   };
   stage.crossFront = begin > 0 ? 1 - inside(begin, behindIn[begin], frontIn[begin]) : 1;
   stage.crossBehind = end + 1 < nodeOf.size() ? 1 - inside(end, frontIn[end], behindIn[end]) : 1;
-  stage.nicWire = lower(lower(stage.oneFlow, stage.nicHere), stage.flow * fewest);
+  stage.nicWire = lower(lower(stage.oneFlow, stage.nicHere) * together, stage.flow * fewest);
   stage.wire = stage.shared ? stage.nicWire : stage.port;
 }
 
@@ -241,27 +242,39 @@ int32_t StagePartitioner::maxInFront(const Goal &goal, size_t i) const {
   return max;
 }
 
-void StagePartitioner::extend(const Goal &goal, const StageChoice &stage, size_t i, size_t j,
-                              size_t r, int32_t maxFront) {
+/// Finds the cuts behind which later stages fit, and the latency there of cells of each row count.
+void StagePartitioner::findCutsBehind(const Goal &goal, size_t j, size_t maxRows) {
   const int32_t units = model.units();
   const size_t stride = static_cast<size_t>(units) + 1;
-  const int64_t rows = model.rows()[r];
-  double *here = &label[i * stride];
   const double *there = &label[j * stride];
-  int32_t u = units;
-  for (int32_t v = units; v > 0; --v) {
-    if (!(there[v] < kInfinity))
-      continue;
-    double latencyBehind = there[v];
-    if (v < units) { // there are atoms behind; otherwise only the end is reachable
-      latencyBehind += hop(j, v, r);
-      int64_t behind = model.rows()[std::min<size_t>(
-          predecessors[j * stride + static_cast<size_t>(v)].rows, model.rows().size() - 1)];
-      // Wait for the samples of the larger cell.
-      latencyBehind += static_cast<double>(std::abs(behind - rows)) * goal.period;
+  cutsBehind.resize(label.size() / stride * model.rows().size());
+  for (size_t r = goal.options.minRows; r <= maxRows; ++r) {
+    std::vector<CutBehind> &list = cutsBehind[j * model.rows().size() + r];
+    list.clear();
+    for (int32_t v = units; v > 0; --v) {
+      if (!(there[v] < kInfinity))
+        continue;
+      double latencyBehind = there[v];
+      if (v < units) { // there are atoms behind; otherwise only the end is reachable
+        latencyBehind += hop(j, v, r);
+        int64_t behind = model.rows()[std::min<size_t>(
+            predecessors[j * stride + static_cast<size_t>(v)].rows, model.rows().size() - 1)];
+        // Wait for the samples of the larger cell.
+        latencyBehind += static_cast<double>(std::abs(behind - model.rows()[r])) * goal.period;
+      }
+      list.push_back({v, latencyBehind});
     }
+  }
+}
+
+void StagePartitioner::extend(const Goal &goal, const StageChoice &stage, size_t i, size_t j,
+                              size_t r, int32_t maxFront) {
+  const size_t stride = static_cast<size_t>(model.units()) + 1;
+  double *here = &label[i * stride];
+  int32_t u = maxFront;
+  for (const auto &[v, latencyBehind] : cutsBehind[j * model.rows().size() + r]) {
     u = std::min(u, v - 1);
-    auto ok = [&](int32_t begin) {
+    auto ok = [&, v = v, latencyBehind = latencyBehind](int32_t begin) {
       double gather,
           pass = passage(stage, r, begin, v),
           need = needs(stage, goal.options, r, begin, v, latencyBehind, pass, goal.time, gather);
@@ -270,18 +283,20 @@ void StagePartitioner::extend(const Goal &goal, const StageChoice &stage, size_t
                           gather - goal.late) <=
              goal.time * (1 + 1e-12);
     };
-    if (u >= 0 && ok(u)) {
+    const int32_t last = std::min(v - 1, maxFront);
+    if (ok(u)) {
       while (u > 0 && ok(u - 1))
         --u;
     } else {
-      while (u < v && (u < 0 || !ok(u)))
+      do
         ++u;
+      while (u <= last && !ok(u));
     }
-    if (u >= v) {
-      u = v - 1;
+    if (u > last) {
+      u = last;
       continue;
     }
-    for (int32_t begin = u; begin < v && begin < u + 2 && begin <= maxFront; ++begin) {
+    for (int32_t begin = u; begin <= last && begin < u + 2; ++begin) {
       double total = latencyBehind + passage(stage, r, begin, v);
       if (total < here[begin]) {
         here[begin] = total;
@@ -306,6 +321,7 @@ bool StagePartitioner::reach(const std::vector<DeviceSet> &deviceSets,
                   time / static_cast<double>(options.samples),
                   options.lateStart * time};
   for (size_t i = n; i-- > 0;) {
+    findCutsBehind(goal, i + 1, maxRows);
     if (options.mayLeaveOut)
       leaveOut(i);
     const int32_t maxFront = maxInFront(goal, i);
@@ -340,7 +356,14 @@ bool StagePartitioner::bisect(const std::vector<DeviceSet> &deviceSets,
   // starts from below, in growing steps.
   double low = std::max(time, options.minTime), high = low, growth = options.rough ? 0.02 : 0.01;
   int strides = 0;
-  while (!reach(deviceSets, options, high, latency)) {
+  auto suffices = [&](double t) {
+    if (!reach(deviceSets, options, t, latency))
+      return false;
+    found.label.swap(label);
+    found.predecessors.swap(predecessors);
+    return true;
+  };
+  while (!suffices(high)) {
     low = high;
     high *= 1 + growth;
     growth = std::min(growth * 1.7, 2.0);
@@ -350,10 +373,10 @@ bool StagePartitioner::bisect(const std::vector<DeviceSet> &deviceSets,
   }
   while (high > low * (options.rough ? 1.02 : 1.004)) {
     double middle = (low + high) / 2;
-    (reach(deviceSets, options, middle, latency) ? high : low) = middle;
+    (suffices(middle) ? high : low) = middle;
   }
   time = high;
-  return reach(deviceSets, options, high, latency);
+  return true;
 }
 
 /// Reconstructs the stages behind label[0] and their time, given the path to each.
@@ -361,6 +384,7 @@ void StagePartitioner::read(const std::vector<DeviceSet> &deviceSets,
                             const PartitionOptions &options, Partition &partition) const {
   const size_t n = deviceSets.size(), stride = static_cast<size_t>(model.units()) + 1;
   partition.stages.clear();
+  const auto &[label, predecessors] = found;
   partition.latency = label[0];
   double slowest = 0, start = 0; // slowest and start are those of a stage
   for (size_t i = 0, u = 0; u + 1 < stride && i < n;) {
@@ -443,7 +467,8 @@ void StagePartitioner::addProblem(const std::vector<DeviceSet> &deviceSets,
                                   const PartitionOptions &options) {
   const auto &topology = model.problem.cluster.topology;
   key.clear();
-  key.add(options.samples).add(options.replicas).add(options.maxDeviceSets);
+  key.add(options.samples).add(options.replicas).add(options.replicasOnNode);
+  key.add(options.maxDeviceSets);
   key.add(options.mayLeaveOut).add(options.split).add(options.waits).add(options.rough);
   key.add(options.lateStart).add(options.inFlight).add(options.minTime).add(options.maxTime);
   key.add(options.maxDevices).add(options.minRows).add(options.maxRows);

@@ -18,6 +18,7 @@ struct DeviceSet {
 struct PartitionOptions {
   int64_t samples = 0;             ///< samples of the pipeline
   uint32_t replicas = 1;           ///< number of equal pipelines that share its gradients
+  uint32_t replicasOnNode = 1;     ///< number of these with devices of the same nodes
   size_t maxDeviceSets = SIZE_MAX; ///< maximum number of atoms of a stage
   bool mayLeaveOut = true;         ///< whether atoms may have no work
   bool split = false;
@@ -91,6 +92,10 @@ private:
     double period; ///< seconds per sample
     double late;   ///< seconds that the first stages may wait
   };
+  struct CutBehind { ///< a cut at which later stages can begin
+    int32_t unit;
+    double latency; ///< of these stages, and of the transfer to them
+  };
   /// Computes the properties of the atoms: links between them, nodes and classes.
   void describe(const std::vector<DeviceSet> &deviceSets);
   /// Fills `minSeconds`.
@@ -104,6 +109,7 @@ private:
   void leaveOut(size_t i);
   /// Returns the maximum number of units that the atoms in front of i can execute.
   int32_t maxInFront(const Goal &goal, size_t i) const;
+  void findCutsBehind(const Goal &goal, size_t j, size_t maxRows);
   /// Adds stages of atoms [i, j) with cells of rows()[r] rows in front of all labels at j.
   void extend(const Goal &goal, const StageChoice &stage, size_t i, size_t j, size_t r,
               int32_t maxFront);
@@ -128,6 +134,11 @@ private:
   const StageModel &model;
   std::vector<double> label;
   std::vector<Predecessor> predecessors;
+  struct {
+    std::vector<double> label;
+    std::vector<Predecessor> predecessors;
+  } found;                                        ///< of the shortest time that suffices so far
+  std::vector<std::vector<CutBehind>> cutsBehind; ///< atoms + 1 x rows; cuts descend
   std::vector<double> linkBandwidth, linkLatency; ///< into atom i from the previous one
   std::vector<uint32_t> nodeOf;                   ///< node of atom i's first device
   std::vector<double> frontIn,
