@@ -7,7 +7,7 @@ const test::MutationList &test::mutations() {
     MutationList all;
     for (auto add : {addOrderMutations, addMatchMutations, addPlaceMutations, addStateMutations,
                      addScaleMutations, addValueMutations, addStepMutations, addSplitMutations,
-                     addResidencyMutations})
+                     addResidencyMutations, addLevelMutations})
       add(all);
     return all;
   }();

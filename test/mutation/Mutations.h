@@ -9,6 +9,7 @@
 //   ScaleMutations.cpp    scales
 //   ValueMutations.cpp    rows, values, tasks
 //   ResidencyMutations.cpp  state and activations on the host, recomputed activations
+//   LevelMutations.cpp    sums and gathers along nodes and sites
 //   StepMutations.cpp     the step boundary: faults that only the second step or an evaluation
 //   shows
 #pragma once
@@ -46,6 +47,7 @@ void addScaleMutations(MutationList &list);
 void addStepMutations(MutationList &list);
 void addSplitMutations(MutationList &list);
 void addResidencyMutations(MutationList &list);
+void addLevelMutations(MutationList &list);
 
 /// Whether a checker of only sizes and order would find no error: regions lie inside arenas,
 /// arguments have the sizes that functions declare, ids ascend, waits refer to earlier
