@@ -174,7 +174,7 @@ void test::addLevelMutations(MutationList &list) {
           {"results of two devices exchanged", isLevel, swapOwners, 20},
           {"term of another place", isLevel, [](Change &m) { return anotherPlace(m, false); }, 20},
           {"result in another place", isLevel, [](Change &m) { return anotherPlace(m, true); }, 20},
-          {"result beside the accumulator", isPartialSum, resultElsewhere, 20},
+          {"result outside of the accumulator", isPartialSum, resultElsewhere, 20},
           {"result shorter than its terms", isLevel, moveBorder, 20},
           {"waits of a level dropped",
            [](const Instruction &e) { return isLevel(e) && hasWaits(e); }, dropWaits},

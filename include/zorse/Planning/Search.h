@@ -26,6 +26,7 @@ struct SearchOptions {
   int64_t maxMicroBatchSize = 0; ///< maximum micro-batch size
   std::optional<step::ScheduleKind> schedule;
   std::optional<bool> splitBackward;
+  bool wholeUnits = false;         ///< stages share no units
   std::vector<uint32_t> excluded;  ///< devices to leave out
   std::vector<Strategy> starts;    ///< the search also starts from these, such as the best ones of
                                    ///< a similar problem

@@ -15,8 +15,11 @@ constexpr double kBroken = 1000;
 
 /// Number of pipelines on the same devices with different stage boundaries, if stages share units.
 int32_t waysOf(const Problem &problem, const SearchOptions &options, int32_t max) {
+  for (const Strategy &start : options.starts)
+    if (start.boundaryDenominator > 1)
+      return start.boundaryDenominator;
   const bool timed = !options.schedule || *options.schedule == step::ScheduleKind::SteadyState;
-  return timed && problem.batch >= 4 * max && options.stages == 0 ? max : 1;
+  return timed && !options.wholeUnits && problem.batch >= 4 * max && options.stages == 0 ? max : 1;
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 // Initial strategies: orders of devices by class and site, partitioned by the dynamic program.
 
 #include "Candidates.h"
+#include "DealDevices.h"
 
 #include "zorse/Base/Apportion.h"
 #include "zorse/Step/AssignMicroBatches.h"
@@ -163,19 +164,12 @@ std::vector<DeviceSet> splitDeviceSets(const SearchContext &context,
   return pieces;
 }
 
-double rateOf(const SearchContext &context, const std::vector<uint32_t> &devices) {
-  double rate = 0;
-  for (uint32_t d : devices)
-    rate += 1 / context.model.minPerSample(context.model.deviceTypeOf(d), 0, context.model.units());
-  return rate;
-}
-
 /// Returns the atoms in `count` groups of about equal speed, in order.
 std::vector<DeviceSet> groupDeviceSets(const SearchContext &context,
                                        const std::vector<DeviceSet> &deviceSets, size_t count) {
   double total = 0, passed = 0;
   for (const DeviceSet &deviceSet : deviceSets)
-    total += rateOf(context, deviceSet.devices);
+    total += rateOf(context.model, deviceSet.devices);
   std::vector<DeviceSet> groups;
   for (size_t i = 0; i < deviceSets.size(); ++i) {
     size_t left = deviceSets.size() - i; // every group gets an atom
@@ -187,79 +181,9 @@ std::vector<DeviceSet> groupDeviceSets(const SearchContext &context,
       groups.emplace_back();
     groups.back().devices.insert(groups.back().devices.end(), deviceSets[i].devices.begin(),
                                  deviceSets[i].devices.end());
-    passed += rateOf(context, deviceSets[i].devices);
+    passed += rateOf(context.model, deviceSets[i].devices);
   }
   return groups;
-}
-
-/// Divides the cluster's devices into `copies` equal sets; empty if that is impossible.
-std::vector<std::vector<uint32_t>> dealCopies(const SearchContext &context, uint32_t copies,
-                                              bool bySite) {
-  std::vector<std::vector<uint32_t>> sets(copies);
-  if (bySite) {
-    std::map<uint32_t, uint32_t> index;
-    for (uint32_t d : context.devices)
-      index.emplace(context.model.siteOf(d), index.size());
-    if (index.size() != copies)
-      return {};
-    for (uint32_t d : context.devices)
-      sets[index[context.model.siteOf(d)]].push_back(d);
-    return sets;
-  }
-  // Distributes whole nodes round-robin; nodes of equal class and size are equal.
-  std::map<std::pair<uint32_t, uint32_t>, std::vector<uint32_t>> nodes;
-  for (uint32_t d : context.devices)
-    nodes[{context.model.deviceTypeOf(d), context.model.nodeOf(d)}].push_back(d);
-  std::map<std::pair<uint32_t, size_t>, std::vector<const std::vector<uint32_t> *>> alike;
-  for (auto &[key, list] : nodes)
-    alike[{key.first, list.size()}].push_back(&list);
-  for (auto &[key, list] : alike) {
-    if (list.size() % copies == 0) {
-      for (size_t i = 0; i < list.size(); ++i) // adjacent devices stay together
-        sets[i / (list.size() / copies)].insert(sets[i / (list.size() / copies)].end(),
-                                                list[i]->begin(), list[i]->end());
-    } else if ((list.size() * key.second) % copies == 0 && key.second % copies == 0) {
-      for (const auto *node : list)
-        for (size_t i = 0; i < node->size(); ++i)
-          sets[i / (node->size() / copies)].push_back((*node)[i]);
-    } else if (copies % list.size() == 0 && key.second % (copies / list.size()) == 0) {
-      const size_t each = key.second * list.size() / copies; // of a node, which is divided
-      for (size_t i = 0; i < list.size() * key.second; ++i)
-        sets[i / each].push_back((*list[i / key.second])[i % key.second]);
-    } else {
-      return {};
-    }
-  }
-  return sets;
-}
-
-/// Divides the cluster's devices into `copies` sets of about equal speed: nodes if there are
-/// enough, otherwise devices, the fastest first, to the slowest set so far.
-std::vector<std::vector<uint32_t>> dealBySpeed(const SearchContext &context, uint32_t copies) {
-  std::map<uint32_t, std::vector<uint32_t>> nodes;
-  for (uint32_t d : context.devices)
-    nodes[context.model.nodeOf(d)].push_back(d);
-  std::vector<std::vector<uint32_t>> items;
-  for (auto &[node, list] : nodes)
-    if (nodes.size() >= copies)
-      items.push_back(list);
-    else
-      for (uint32_t d : list)
-        items.push_back({d});
-  std::stable_sort(items.begin(), items.end(), [&](const auto &a, const auto &b) {
-    return rateOf(context, a) > rateOf(context, b);
-  });
-  std::vector<std::vector<uint32_t>> sets(copies);
-  std::vector<double> rates(copies, 0);
-  for (const std::vector<uint32_t> &item : items) {
-    const auto slowest = std::min_element(rates.begin(), rates.end());
-    *slowest += rateOf(context, item);
-    std::vector<uint32_t> &set = sets[static_cast<size_t>(slowest - rates.begin())];
-    set.insert(set.end(), item.begin(), item.end());
-  }
-  for (std::vector<uint32_t> &set : sets)
-    std::sort(set.begin(), set.end());
-  return sets;
 }
 
 /// An order of the devices in atoms, and the result of its partition.
@@ -307,30 +231,31 @@ private:
       addTasks({context.devices}, effort.seedOrders);
     if (asked > 1)
       return addPipelines(asked);
-    for (uint32_t copies : {2u, 3u, 4u, 5u, 8u, 16u})
+    for (uint32_t copies : {2u, 3u, 4u, 5u, 8u, 16u, 32u})
       if ((effort.everyCopies || copies == 2 || copies == 4 || copies == 8 ||
-           copies == sites.size()) &&
+           copies == sites.size() || (copies >= 16 && count / copies >= 16)) &&
           asked == 0 && copies <= effort.maxCopies && copies <= count &&
           copies <= context.problem.batch)
-        for (bool bySite : {false, true}) {
-          auto sets = dealCopies(context, copies, bySite);
-          if (!sets.empty())
-            addTasks(sets, effort.copyOrders);
-        }
+        addCopies(copies);
   }
 
   /// Adds the tasks with a number of pipelines that the user has chosen.
   void addPipelines(uint32_t count) {
     if (count > context.devices.size() || count > context.problem.batch)
       return;
-    bool equal = false;
-    for (bool bySite : {false, true})
-      if (auto sets = dealCopies(context, count, bySite); !sets.empty()) {
-        equal = true;
+    if (!addCopies(count))
+      addTasks(dealBySpeed(context.model, context.devices, count), effort.copyOrders);
+  }
+
+  /// Adds the tasks with this number of equal pipelines. \returns whether there are any
+  bool addCopies(uint32_t count) {
+    bool found = false;
+    for (Dealing dealing : {Dealing::WholeNodes, Dealing::BySite, Dealing::AcrossNodes})
+      if (auto sets = dealCopies(context.model, context.devices, count, dealing); !sets.empty()) {
         addTasks(sets, effort.copyOrders);
+        found = true;
       }
-    if (!equal)
-      addTasks(dealBySpeed(context, count), effort.copyOrders);
+    return found;
   }
 
   /// Adds one pipeline per set.
@@ -340,7 +265,7 @@ private:
     size_t largest = 0;
     for (const auto &set : sets) {
       blocks.push_back(makeBlocks(context, set));
-      rates.push_back(rateOf(context, set));
+      rates.push_back(rateOf(context.model, set));
       largest = std::max(largest, set.size());
     }
     std::vector<int64_t> samples = apportion(context.problem.batch, rates);
@@ -355,6 +280,7 @@ private:
         if (effort.seedRows)
           task.options.minRows = task.options.maxRows = choice % rowCounts;
         task.options.maxDevices = pieces.maxInStage;
+        task.options.replicasOnNode = replicasOnNode(context.model, sets);
         task.samples = samples;
         task.finer = pieces.finer;
         tasks.push_back(std::move(task));

@@ -7,6 +7,9 @@
 //     each of the first two phases       parameters gathered twice a step, per chunk, if nothing
 //     else suffices (Phases.cpp)
 //
+// If a plan fits without them, a short search with unlimited memory first determines whether free
+// memory could pay at all.
+//
 // A short search determines which memory optimizations fit, and their speed. The fastest is
 // searched in full. Descents (Neighborhood::MemoryOptimizations) then change or drop the memory
 // optimizations of classes, stages and devices. With too many devices for descents, stages drop
@@ -32,6 +35,24 @@ std::vector<MemoryOptimization> zorse::planning::memoryOptimizationCandidates() 
 }
 
 namespace {
+
+/// Whether a short search with unlimited memory finds a better score than `toBeat`. Memory
+/// optimizations cost time, so no plan with them is better than with unlimited memory.
+bool wouldFreeMemoryPay(const Problem &problem, const SearchOptions &options, double toBeat) {
+  Cluster unlimited = problem.cluster;
+  for (ClusterDevice &device : unlimited.devices)
+    device.memory = 0;
+  const Problem roomy{problem.summary,
+                      unlimited,
+                      problem.costs,
+                      problem.batch,
+                      problem.functions,
+                      problem.memoryOptimizations,
+                      {},
+                      problem.overlapCommunication};
+  const std::optional<double> score = shortSearch(roomy, options);
+  return score && *score < toBeat;
+}
 
 /// Drops the memory optimizations of stages with enough free memory, those with the most free
 /// memory first; `maxStages` are tried.
@@ -77,6 +98,8 @@ void dropUnneededOptimizations(const Problem &problem, size_t maxStages, SearchR
 std::optional<SearchResult>
 zorse::planning::searchWithMemoryOptimizations(const Problem &problem, const SearchOptions &options,
                                                double toBeat, const Strategy &start) {
+  if (toBeat < INFINITY && !wouldFreeMemoryPay(problem, options, toBeat))
+    return std::nullopt;
   std::vector<std::pair<double, MemoryOptimizations>> found;
   for (const MemoryOptimization &optimization : memoryOptimizationCandidates()) {
     Problem eased = problem;

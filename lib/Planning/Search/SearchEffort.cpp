@@ -14,19 +14,21 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
   effort.everyRow = few && samples <= 16;
   effort.small = few && samples <= 16 && units <= 10;
   effort.everyTile = few && units * samples <= 16;
-  // Planning must take about 3 s for 16 devices, 1 s for 512 and 10 s for 4,096 (claim
+  // Planning must take about 3 s for 16 devices, 1.5 s for 512 and 10 s for 4,096 (claim
   // planning_is_quick). For many devices, most of that time is not counted here.
-  effort.work = n <= 16 ? 8e6 : n <= 64 ? 3e7 : n <= 256 ? 8e6 : 6e5 * static_cast<double>(n) / 512;
+  effort.work = n <= 256 ? 8e6 : 1e6 * static_cast<double>(n) / 512;
   effort.boundaryVariants = n >= 2 && n <= 256 ? 4 : 1;
   effort.everySchedule = n <= 16;
 
   effort.seedOrders = n <= 128 ? 24 : 6;
   effort.copyOrders = n <= 128 ? 6 : 2;
+  effort.maxCopies = n <= 128 ? 16 : 32;
   effort.everyCopies = n <= 128;
   effort.bothSides = n <= 128;
   effort.seedRows = n <= 128 ? 0 : 2;
   effort.piecesWithin = n <= 256 ? INFINITY : 1.1;
   effort.singlePieces = n <= 256;
+  effort.seedsPart = n <= 256 ? 4 : 8;
   effort.roughFirst = n > 16;
   effort.seedsAgain = n <= 32 ? 24 : n <= 128 ? 16 : 0;
   effort.assumptions = n <= 16   ? Assumptions::Both
@@ -45,11 +47,12 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
   effort.minInitialSolutions = n <= 1024 ? 8 : 6;
   effort.minLeaders = n <= 1024 ? 2 : 1;
 
+  effort.maxStarts = n <= 256 ? 8 : 2;
   effort.patience = few ? 60 : 200;
   effort.adaptsMoves = n > 16;
   effort.wholeGroups = n <= 48 ? 25 : 60;
 
-  effort.descentWork = effort.small ? 1.2e7 : n <= 16 ? 3.6e6 : n <= 64 ? 3e7 : 0;
+  effort.descentWork = effort.small ? 1.2e7 : n <= 16 ? 3.6e6 : n <= 64 ? 5e6 : 0;
   effort.maxDescents = effort.small ? 40000 : 20000;
   effort.bestNeighbour = n <= 16;
   effort.descentPatience = effort.small ? 12 : 3;

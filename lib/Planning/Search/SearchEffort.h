@@ -23,9 +23,8 @@ struct SearchEffort {
   // on any machine; a core simulates about 3 million a second.
   double work;                               ///< of walks, summed over all strategies
   uint32_t minBudget = 16, maxBudget = 6000; ///< independent of the size of a strategy
-  uint32_t seedsPart = 4,
-           laterPart = 8;   ///< 1/seedsPart of the budget is for the first seeds, 1/laterPart for
-                            ///< moves after the later search of subsets
+  uint32_t seedsPart, laterPart = 8;         ///< 1/seedsPart of the budget is for the first seeds,
+                                     ///< 1/laterPart for moves after the later search of subsets
   int64_t maxRows = 256;    ///< of a micro-batch, if the user sets no limit
   int32_t boundaryVariants; ///< ways of samples if stages share units; 16 ways were slower and gave
                             ///< no faster plans
@@ -34,8 +33,9 @@ struct SearchEffort {
   // Seeds (InitialSolutions.cpp).
   size_t seedOrders, copyOrders; ///< orders of kinds of devices, for one pipeline and for several
                                  ///< equal ones; 24 are all orders of four kinds
-  uint32_t maxCopies = 16;       ///< equal pipelines
-  bool everyCopies;              ///< also 3, 5 and 16 pipelines, not only 2, 4, 8 and one per site
+  uint32_t maxCopies;            ///< equal pipelines
+  bool everyCopies;              ///< also 3 and 5 pipelines, and 16 small ones, not only 2, 4, 8,
+                                 ///< one per site, and more with at least 16 devices each
   bool bothSides;  ///< with two kinds of devices, also places one on both sides of the other
   size_t seedRows; ///< number of micro-batch sizes tried for all stages together, which is faster;
                    ///< 0: each stage chooses its own
@@ -59,9 +59,10 @@ struct SearchEffort {
   bool lessOne;                         ///< also subsets without one device of a class
   bool wholeStages;                     ///< also all devices of a subset as one stage
 
-  // Symmetric copies (SymmetricCopies.cpp): devices of a copy, and numbers of copies that are
-  // tried.
+  // Symmetric copies (SymmetricCopies.cpp): devices of a copy, numbers of copies that are tried,
+  // and candidates of the search for the plan of a copy.
   size_t copiedMin = 128, copiedMax = 512, copiedTries;
+  uint32_t copiedCandidates = 24;
 
   // First simulations (Search.cpp).
   size_t singles = 64;                ///< single devices and row counts
@@ -70,7 +71,7 @@ struct SearchEffort {
                                       ///< devices, because planning must take only seconds
 
   // Walks (LocalSearch.cpp).
-  size_t maxStarts = 8;
+  size_t maxStarts;
   size_t movesAtOnce = 16; ///< moves between two comparisons; constant, so that plans do not depend
                            ///< on the number of threads
   uint64_t attempts = 6;   ///< draws per move, because some fail

@@ -2,6 +2,8 @@
 
 #include "Stages.h"
 
+#include "DealDevices.h"
+
 #include "Candidates.h"
 
 #include <algorithm>
@@ -91,6 +93,11 @@ bool zorse::planning::cutAgain(StagePartitioner &partitioner, const StageModel &
   PartitionOptions options;
   options.samples = pipeline.samples;
   options.replicas = static_cast<uint32_t>(candidate.strategy.pipelines.size());
+  std::vector<std::vector<uint32_t>> sets;
+  for (const Pipeline &replica : candidate.strategy.pipelines)
+    sets.push_back(replica.stages.empty() ? std::vector<uint32_t>()
+                                          : devicesOf(replica.stages.front()));
+  options.replicasOnNode = replicasOnNode(model, sets);
   options.maxDeviceSets = 1;
   options.mayLeaveOut = false;
   options.split = candidate.strategy.schedule.splitBackward;

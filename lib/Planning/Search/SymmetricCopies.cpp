@@ -14,10 +14,13 @@ using namespace zorse::planning;
 
 namespace {
 
-/// The usable devices of nodes that are equal: in their site, their links and their devices.
+/// The usable devices of nodes that are equal in their links and their devices, and are in the same
+/// site or in equal ones.
 class EqualNodes {
 public:
-  explicit EqualNodes(const SearchContext &context) {
+  /// \param acrossSites  whether nodes of equal sites are equal. A copy can then be a whole site;
+  ///                     otherwise it has a part of every site.
+  EqualNodes(const SearchContext &context, bool acrossSites) {
     const Problem &problem = context.problem;
     const bundle::Topology &topology = problem.cluster.topology;
     std::vector<std::vector<uint32_t>> devicesOf(problem.cluster.nodes.size());
@@ -28,8 +31,10 @@ public:
         continue;
       const auto &node = topology.nodes(static_cast<int>(n));
       MemoKey key;
-      key.add(node.site()).add(problem.cluster.nodes[n].hostMemory);
-      for (const bundle::LinkSpec *link : {&node.port(), &node.bus(), &node.nic()})
+      const auto &site = topology.sites(static_cast<int>(node.site()));
+      key.add(acrossSites ? 0 : node.site()).add(problem.cluster.nodes[n].hostMemory);
+      for (const bundle::LinkSpec *link :
+           {&node.port(), &node.bus(), &node.nic(), &site.fabric(), &site.uplink()})
         key.add(link->bandwidth()).add(link->latency()).add(link->per_flow_bandwidth());
       for (uint32_t d : devicesOf[n])
         key.add(context.model.deviceTypeOf(d)).add(problem.cluster.devices[d].capacity());
@@ -67,6 +72,8 @@ std::optional<Strategy> planOf(const SearchContext &context, const std::vector<u
   options.progress = nullptr;
   options.memoryHints = false;
   options.pipelines = options.pipelines / uint32_t(copies);
+  options.candidates = context.effort().copiedCandidates;
+  options.wholeUnits = !context.fractionalModel;
   options.starts.clear();
   options.excluded.clear();
   for (uint32_t d = 0; d < part.cluster.devices.size(); ++d)
@@ -76,46 +83,58 @@ std::optional<Strategy> planOf(const SearchContext &context, const std::vector<u
   return found.failed() ? std::nullopt : std::optional(found->strategy);
 }
 
-} // namespace
+/// Repeats the plan of the first copy.
+Strategy repeat(const SearchContext &context, const EqualNodes &nodes, size_t copies,
+                const Strategy &one) {
+  const std::vector<uint32_t> first = nodes.devicesOfCopy(0, copies);
+  std::vector<uint32_t> place(context.problem.cluster.devices.size(), 0);
+  for (uint32_t i = 0; i < first.size(); ++i)
+    place[first[i]] = i;
+  Strategy all = one;
+  all.memoryOptimizations = {};
+  all.memoryOptimizations.defaultOptimization = one.memoryOptimizations.defaultOptimization;
+  all.memoryOptimizations.reshardAfterForward = one.memoryOptimizations.reshardAfterForward;
+  all.pipelines.clear();
+  for (size_t copy = 0; copy < copies; ++copy) {
+    const std::vector<uint32_t> devices = nodes.devicesOfCopy(copy, copies);
+    for (Pipeline pipeline : one.pipelines) {
+      for (Stage &stage : pipeline.stages)
+        for (step::StageDevice &member : stage.members)
+          member.device = devices[place[member.device]];
+      all.pipelines.push_back(std::move(pipeline));
+    }
+    for (const auto &[device, optimization] : one.memoryOptimizations.overrides)
+      all.memoryOptimizations.set(devices[place[device]], optimization);
+  }
+  return all;
+}
 
-void zorse::planning::addSymmetricCopies(SearchContext &context, std::vector<Candidate> &pool) {
+/// Adds the best plans of fractions of one kind, the largest fractions first.
+/// \returns whether there are any
+bool addCopiesOf(SearchContext &context, const EqualNodes &nodes, std::vector<Candidate> &pool) {
   const SearchEffort effort = context.effort();
-  const EqualNodes nodes(context);
   const size_t count = context.devices.size();
   size_t tried = 0;
-  for (size_t copies = count / effort.copiedMax;
+  for (size_t copies = std::max<size_t>(2, count / effort.copiedMax);
        tried < effort.copiedTries && copies <= count / effort.copiedMin; ++copies) {
-    if (copies < 2 || !nodes.divideBy(copies) || context.problem.batch % int64_t(copies) != 0 ||
+    if (!nodes.divideBy(copies) || context.problem.batch % int64_t(copies) != 0 ||
         context.options.pipelines % copies != 0)
       continue;
     ++tried;
-    const std::vector<uint32_t> first = nodes.devicesOfCopy(0, copies);
-    const std::optional<Strategy> one = planOf(context, first, copies);
+    const std::optional<Strategy> one = planOf(context, nodes.devicesOfCopy(0, copies), copies);
     if (!one)
       continue;
-    std::vector<uint32_t> place(context.problem.cluster.devices.size(), 0);
-    for (uint32_t i = 0; i < first.size(); ++i)
-      place[first[i]] = i;
     Candidate candidate;
-    candidate.strategy = *one;
-    candidate.strategy.memoryOptimizations = {};
-    candidate.strategy.memoryOptimizations.defaultOptimization =
-        one->memoryOptimizations.defaultOptimization;
-    candidate.strategy.memoryOptimizations.reshardAfterForward =
-        one->memoryOptimizations.reshardAfterForward;
-    candidate.strategy.pipelines.clear();
-    for (size_t copy = 0; copy < copies; ++copy) {
-      const std::vector<uint32_t> devices = nodes.devicesOfCopy(copy, copies);
-      for (Pipeline pipeline : one->pipelines) {
-        for (Stage &stage : pipeline.stages)
-          for (step::StageDevice &member : stage.members)
-            member.device = devices[place[member.device]];
-        candidate.strategy.pipelines.push_back(std::move(pipeline));
-      }
-      for (const auto &[device, optimization] : one->memoryOptimizations.overrides)
-        candidate.strategy.memoryOptimizations.set(devices[place[device]], optimization);
-    }
+    candidate.strategy = repeat(context, nodes, copies, *one);
     candidate.id = context.nextId();
     pool.push_back(std::move(candidate));
   }
+  return tried > 0;
+}
+
+} // namespace
+
+void zorse::planning::addSymmetricCopies(SearchContext &context, std::vector<Candidate> &pool) {
+  if (context.effort().copiedTries > 0 && !addCopiesOf(context, EqualNodes(context, true), pool))
+    addCopiesOf(context, EqualNodes(context, false), pool);
 }

@@ -28,8 +28,8 @@ constexpr bool Y = true, N = false;
 
 TEST(SearchEffort, NumbersByDevices) {
   constexpr size_t all = SIZE_MAX;
-  EXPECT_FIELD(work, 8e6, 8e6, 8e6, 8e6, 3e7, 3e7, 8e6, 8e6, 6e5, 12e5);
-  EXPECT_FIELD(descentWork, 3.6e6, 3.6e6, 3.6e6, 3.6e6, 3e7, 3e7, 0, 0, 0, 0);
+  EXPECT_FIELD(work, 8e6, 8e6, 8e6, 8e6, 8e6, 8e6, 8e6, 8e6, 1e6, 2e6);
+  EXPECT_FIELD(descentWork, 3.6e6, 3.6e6, 3.6e6, 3.6e6, 5e6, 5e6, 0, 0, 0, 0);
   EXPECT_FIELD(boundaryVariants, 1, 4, 4, 4, 4, 4, 4, 4, 1, 1);
   EXPECT_FIELD(everySchedule, Y, Y, Y, Y, N, N, N, N, N, N);
 
@@ -58,6 +58,9 @@ TEST(SearchEffort, NumbersByDevices) {
   EXPECT_FIELD(minInitialSolutions, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8);
   EXPECT_FIELD(minLeaders, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2);
 
+  EXPECT_FIELD(seedsPart, 4, 4, 4, 4, 4, 4, 4, 4, 8, 8);
+  EXPECT_FIELD(maxStarts, 8, 8, 8, 8, 8, 8, 8, 8, 2, 2);
+  EXPECT_FIELD(maxCopies, 16, 16, 16, 16, 16, 16, 16, 32, 32, 32);
   EXPECT_FIELD(patience, 60, 60, 200, 200, 200, 200, 200, 200, 200, 200);
   EXPECT_FIELD(adaptsMoves, N, N, N, N, Y, Y, Y, Y, Y, Y);
   EXPECT_FIELD(wholeGroups, 25, 25, 25, 25, 25, 60, 60, 60, 60, 60);
@@ -90,8 +93,7 @@ TEST(SearchEffort, Borders) {
   EXPECT_EQ(of(7).patience, 200u);
   EXPECT_TRUE(of(16).bestNeighbour && of(16).triesPhases && !of(16).adaptsMoves);
   EXPECT_FALSE(of(17).bestNeighbour || of(17).triesPhases || !of(17).adaptsMoves);
-  EXPECT_EQ(of(17).work, 3e7);
-  EXPECT_EQ(of(65).work, 8e6);
+  EXPECT_EQ(of(256).work, 8e6);
   EXPECT_EQ(of(33).seedsAgain, 16u);
   EXPECT_EQ(of(33).assumptions, SearchEffort::Assumptions::Few);
   EXPECT_EQ(of(48).wholeGroups, 25);
@@ -102,7 +104,7 @@ TEST(SearchEffort, Borders) {
   EXPECT_EQ(of(129).seedsAgain, 0u);
   EXPECT_EQ(of(257).boundaryVariants, 1);
   EXPECT_EQ(of(257).judged, 1u);
-  EXPECT_EQ(of(257).work, 6e5 * 257 / 512);
+  EXPECT_EQ(of(257).work, 1e6 * 257 / 512);
   EXPECT_EQ(of(1025).minInitialSolutions, 6u);
   EXPECT_EQ(of(1025).minLeaders, 1u);
   EXPECT_EQ(of(1025).addedDevices, 0u);
@@ -152,7 +154,7 @@ TEST(SearchEffort, NumbersOfEveryProblem) {
 TEST(SearchEffort, BudgetsAndWalks) {
   const SearchEffort effort = SearchEffort::forDevices(64);
   EXPECT_EQ(effort.budgetFor(1e9), 16u);
-  EXPECT_EQ(effort.budgetFor(3e4), 1000u);
+  EXPECT_EQ(effort.budgetFor(8e3), 1000u);
   EXPECT_EQ(effort.budgetFor(1), 6000u);
   EXPECT_EQ(effort.walksFor(99), 2u);
   EXPECT_EQ(effort.walksFor(100), 4u);

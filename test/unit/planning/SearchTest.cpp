@@ -2,6 +2,7 @@
 
 #include "Search/Candidates.h"
 #include "Search/CanonicalProblem.h"
+#include "Search/DealDevices.h"
 
 #include "Must.h"
 
@@ -117,6 +118,64 @@ TEST(Search, LargeClustersRepeatThePlanOfAFraction) {
   SearchContext uneven(*made->problem, options);
   addSymmetricCopies(uneven, none);
   EXPECT_TRUE(none.empty());
+}
+
+/// Equal pipelines get whole nodes, or a device of every node; then the replicas of a stage are on
+/// one node.
+TEST(Search, DevicesAreDealtAmongEqualPipelines) {
+  auto made = setUp({80, 80, 80, 80}, 4, 3, 16);
+  SearchContext context(*made->problem, {});
+  const StageModel &model = context.model;
+  auto deal = [&](uint32_t copies, Dealing dealing) {
+    return dealCopies(model, context.devices, copies, dealing);
+  };
+  using Sets = std::vector<std::vector<uint32_t>>;
+  EXPECT_EQ(deal(2, Dealing::WholeNodes),
+            (Sets{{0, 1, 2, 3, 4, 5, 6, 7}, {8, 9, 10, 11, 12, 13, 14, 15}}));
+  EXPECT_EQ(deal(2, Dealing::AcrossNodes),
+            (Sets{{0, 1, 4, 5, 8, 9, 12, 13}, {2, 3, 6, 7, 10, 11, 14, 15}}));
+  const Sets eight = deal(8, Dealing::AcrossNodes); // two groups of four on two nodes each
+  EXPECT_EQ(eight, (Sets{{0, 4}, {1, 5}, {2, 6}, {3, 7}, {8, 12}, {9, 13}, {10, 14}, {11, 15}}));
+  EXPECT_EQ(replicasOnNode(model, eight), 4u);
+  EXPECT_EQ(replicasOnNode(model, deal(2, Dealing::WholeNodes)), 1u);
+  EXPECT_EQ(deal(3, Dealing::AcrossNodes), Sets());  // no part of a node is a third
+  EXPECT_EQ(deal(16, Dealing::AcrossNodes), Sets()); // the same as parts of whole nodes
+  EXPECT_EQ(deal(2, Dealing::BySite), Sets());
+}
+
+/// Gradients of replicas on one node cross its card once for all of them.
+TEST(Search, ReplicasOnANodeShareItsCard) {
+  auto made = setUp({80, 80}, 4, 6, 32, 0, 1e9);
+  SearchContext context(*made->problem, {});
+  StagePartitioner partitioner(context.model);
+  PartitionOptions options;
+  options.samples = 8;
+  options.replicas = 4;
+  const std::vector<DeviceSet> oneOfEach{{{0}}, {{4}}};
+  const double apart = partitioner.solve(oneOfEach, options).time;
+  options.replicasOnNode = 4;
+  EXPECT_LT(partitioner.solve(oneOfEach, options).time, 0.9 * apart);
+}
+
+/// A start may share units even if the search itself would not.
+TEST(Search, StartsMayShareUnits) {
+  auto made = setUp({80, 40}, 2, 3, 16);
+  SearchOptions options;
+  options.candidates = 60;
+  options.starts.push_back(must(searchPlan(*made->problem, options)).strategy);
+  Strategy &start = options.starts.back();
+  if (start.boundaryDenominator == 1) {
+    start.boundaryDenominator = 4;
+    for (Pipeline &pipeline : start.pipelines)
+      for (Stage &stage : pipeline.stages) {
+        stage.unitBegin *= 4;
+        stage.unitEnd *= 4;
+      }
+    setSamplesPerVariant(start);
+  }
+  options.wholeUnits = true;
+  const SearchResult found = must(searchPlan(*made->problem, options));
+  EXPECT_EQ(step::validatePlan(found.plan, made->summary).message(), "");
 }
 
 /// Changes the order and names of nodes; everything else stays.
