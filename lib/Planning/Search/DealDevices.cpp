@@ -20,6 +20,7 @@ std::vector<Sets> equalNodes(const StageModel &model, const std::vector<uint32_t
   for (auto &[key, list] : nodes)
     alike[{key.first, list.size()}].push_back(list);
   std::vector<Sets> all;
+  all.reserve(alike.size());
   for (auto &[key, list] : alike)
     all.push_back(std::move(list));
   return all;
@@ -93,10 +94,10 @@ std::vector<std::vector<uint32_t>> zorse::planning::dealCopies(const StageModel 
                                       [&](const Sets &alike) { return deal(alike, sets); });
     return possible ? sets : Sets();
   };
-  const Sets whole = dealAll(dealWholeNodes);
+  Sets whole = dealAll(dealWholeNodes);
   if (dealing == Dealing::WholeNodes)
     return whole;
-  const Sets across = dealAll(dealAcrossNodes);
+  Sets across = dealAll(dealAcrossNodes);
   return across == whole ? Sets() : across;
 }
 

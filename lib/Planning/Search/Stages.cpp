@@ -94,6 +94,7 @@ bool zorse::planning::cutAgain(StagePartitioner &partitioner, const StageModel &
   options.samples = pipeline.samples;
   options.replicas = static_cast<uint32_t>(candidate.strategy.pipelines.size());
   std::vector<std::vector<uint32_t>> sets;
+  sets.reserve(candidate.strategy.pipelines.size());
   for (const Pipeline &replica : candidate.strategy.pipelines)
     sets.push_back(replica.stages.empty() ? std::vector<uint32_t>()
                                           : devicesOf(replica.stages.front()));
