@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Time from opening a cluster file to closing plan.json, for clusters of 64 to 4,096 devices.
 
-Prints one line per cluster. Fails if 64 devices take more than 6 seconds, 512 of two types more than 1.5, or 4,096 of
-four types on four sites more than 25. The limits are for two idle cores: if other processes use them, half of the CPU time counts
+Prints one line per cluster. Fails if 64 devices take more than 6 seconds, 512 of two types more than 1.2, or 4,096 of
+four types on four sites more than 12. The limits are for two idle cores: if other processes use them, half of the CPU time counts
 instead of the elapsed time.
 """
 import argparse
@@ -45,9 +45,9 @@ CASES = [  # devices, sites, model, tokens per batch, limit in seconds
     ({"a100": 32, "v100": 32}, 1, "llama-7b", 1 << 20, 6.0),
     ({"a100": 64, "v100": 64}, 1, "llama-13b", 1 << 20, None),
     ({"a100": 64, "v100": 192}, 1, "llama-13b", 1 << 20, None),
-    ({"a100": 128, "v100": 384}, 1, "llama-33b", 1 << 20, 1.5),
+    ({"a100": 128, "v100": 384}, 1, "llama-33b", 1 << 20, 1.2),
     ({"a100": 256, "v100": 768}, 1, "llama-65b", 1 << 21, None),
-    ({"a100": 1024, "v100": 1024, "a10g": 1024, "t4": 1024}, 4, "llama-65b", 1 << 25, 25.0),
+    ({"a100": 1024, "v100": 1024, "a10g": 1024, "t4": 1024}, 4, "llama-65b", 1 << 25, 12.0),
 ]
 
 

@@ -14,7 +14,7 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
   effort.everyRow = few && samples <= 16;
   effort.small = few && samples <= 16 && units <= 10;
   effort.everyTile = few && units * samples <= 16;
-  // Planning must take about 3 s for 16 devices, 1.5 s for 512 and 20 s for 4,096 (claim
+  // Planning must take about 3 s for 16 devices, 1 s for 512 and 10 s for 4,096 (claim
   // planning_is_quick). For many devices, most of that time is not counted here.
   effort.work = n <= 256 ? 8e6 : 1e6 * static_cast<double>(n) / 512;
   effort.boundaryVariants = n >= 2 && n <= 256 ? 4 : 1;
