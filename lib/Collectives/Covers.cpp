@@ -15,9 +15,9 @@ constexpr size_t kNone = SIZE_MAX;
 
 class CoverChooser {
 public:
-  CoverChooser(const Placement &placement, const Tree &tree, const Cover &owners)
-      : placement(placement), tree(tree), elements(lengthOf(owners)), covers(tree.size()),
-        weightOf(placement.nodeOf.size(), 0) {
+  CoverChooser(const Placement &placement, const Tree &tree, const Cover &owners, Lanes kind)
+      : placement(placement), tree(tree), kind(kind), elements(lengthOf(owners)),
+        owners(owners.size()), covers(tree.size()), weightOf(placement.nodeOf.size(), 0) {
     std::vector<uint32_t> inNode(placement.siteOf.size(), 0);
     for (uint32_t device : tree.back().contributors)
       ++inNode[placement.nodeOf[device]];
@@ -37,6 +37,18 @@ private:
   std::vector<uint32_t> contributorsOf(Child child) const {
     return child.isContributor() ? std::vector<uint32_t>{child.device()}
                                  : tree[child.index()].contributors;
+  }
+
+  /// Returns the elements by which two lists with the owners of this one can differ if all own
+  /// equal numbers of grains, and one more or less. Cuts that differ by less are the same, so that
+  /// what a device holds at one level is a whole part of what it holds at the next. Otherwise each
+  /// cut adds exchanges of a few elements, until a pairwise exchange is better. At most a quarter
+  /// of a part, if the list is divided into `parts`.
+  int64_t roundingOf(const Cover &list, size_t parts) const {
+    const int64_t length = lengthOf(list);
+    const double share = double(length) / double(std::max<int64_t>(elements, 1));
+    const auto grains = int64_t(1 + list.size() + size_t(std::ceil(double(owners) * share)));
+    return std::min(kGrain * grains, length / int64_t(4 * parts));
   }
 
   /// The child of each device, and of each node that has contributors of one; of a node with
@@ -95,8 +107,8 @@ private:
   }
 
   /// Lanes of a node's card: equal parts, but what a lane owns if that is nearly the same.
-  std::vector<int64_t> lanes(const Group &group, const std::vector<Cover> &own,
-                             int64_t whole) const {
+  std::vector<int64_t> lanes(const Group &group, const std::vector<Cover> &own, int64_t whole,
+                             int64_t rounding) const {
     const size_t count = group.children.size();
     std::vector<int64_t> share(count);
     double sum = 0;
@@ -107,11 +119,28 @@ private:
       const int64_t owned = lengthOf(own[c]);
       share[c] = c + 1 == count ? whole - given
                                 : int64_t(double(whole) * weight(group.children[c]) / sum);
-      if (std::abs(share[c] - owned) < 2 * kGrain * int64_t(count))
+      if (std::abs(share[c] - owned) < rounding)
         share[c] = std::min(owned, whole - given);
       given += share[c];
     }
     return share;
+  }
+
+  static std::vector<int64_t> lengthsOf(const std::vector<Cover> &covers) {
+    std::vector<int64_t> lengths;
+    lengths.reserve(covers.size());
+    for (const Cover &cover : covers)
+      lengths.push_back(lengthOf(cover));
+    return lengths;
+  }
+
+  /// Returns the number of elements that each child of a group sums.
+  std::vector<int64_t> sharesOf(size_t g, const Cover &set, const std::vector<Cover> &own,
+                                const std::vector<ChildLinks> &links, double terms) const {
+    const bool areLanes = tree[g].insideNode && g + 1 != tree.size();
+    const int64_t whole = lengthOf(set), rounding = roundingOf(set, own.size());
+    return areLanes ? lanes(tree[g], own, whole, rounding)
+                    : shareSums(links, terms, whole, rounding);
   }
 
   /// Chooses the contributors below group g that sum `set` for good.
@@ -129,16 +158,15 @@ private:
         c = of.node[placement.nodeOf[extent.device]];
       (c == kNone ? pool : own[c]).push_back(extent);
     }
-    const int64_t whole = lengthOf(set);
     const double terms = termsAbove + double(count) - 1;
     std::vector<ChildLinks> links;
     for (size_t c = 0; c < count; ++c) {
       links.push_back(linksOf(group, group.children[c]));
       links.back().owned = lengthOf(own[c]);
     }
-    const bool areLanes = group.insideNode && g + 1 != tree.size();
-    const std::vector<int64_t> share = areLanes ? lanes(group, own, whole)
-                                                : shareSums(links, terms, whole);
+    const std::vector<int64_t> share = kind == Lanes::LikeOwners && pool.empty()
+                                           ? lengthsOf(own)
+                                           : sharesOf(g, set, own, links, terms);
     auto add = [](Cover &to, Cover more) { to.insert(to.end(), more.begin(), more.end()); };
     for (size_t c = 0; c < count; ++c) {
       parts[c] = takeFront(own[c], share[c]);
@@ -183,7 +211,8 @@ private:
         for (size_t other = 0; other < segments.size(); ++other) {
           if (other == c)
             continue;
-          const std::vector<Cover> parts = divideByWeights(segments[other], weights);
+          const std::vector<Cover> parts = divideByWeights(
+              segments[other], weights, roundingOf(segments[other], weights.size()));
           for (size_t i = 0; i < parts.size(); ++i)
             for (const Extent &extent : parts[i])
               cover.push_back({extent.begin, extent.end, members[i]});
@@ -192,13 +221,19 @@ private:
       }
   }
 
-  /// Weights by which members take what they do not hold yet, so that all together are lanes.
+  /// Weights by which members take what they do not hold yet: such that all together are lanes, or
+  /// in proportion to what they hold.
   std::vector<double> freeWeights(const std::vector<uint32_t> &members,
                                   const std::vector<Cover> &held) const {
     double sum = 0, free = 0;
+    std::vector<double> weights;
+    if (kind == Lanes::LikeOwners) {
+      for (uint32_t member : members)
+        free += weights.emplace_back(double(lengthOf(held[member])));
+      return free > 0 ? weights : std::vector<double>(members.size(), 1);
+    }
     for (uint32_t member : members)
       sum += weightOf[member];
-    std::vector<double> weights;
     for (uint32_t member : members)
       free += weights.emplace_back(std::max(0.0, double(elements) * weightOf[member] / sum -
                                                      double(lengthOf(held[member]))));
@@ -207,7 +242,9 @@ private:
 
   const Placement &placement;
   const Tree &tree;
+  const Lanes kind;
   const int64_t elements;
+  const size_t owners;
   std::vector<Cover> covers;
   std::vector<double> weightOf; ///< by device: its part of its node's card
 };
@@ -215,6 +252,6 @@ private:
 } // namespace
 
 std::vector<Cover> zorse::collectives::chooseCovers(const Placement &placement, const Tree &tree,
-                                                    const Cover &owners) {
-  return CoverChooser(placement, tree, owners).take();
+                                                    const Cover &owners, Lanes lanes) {
+  return CoverChooser(placement, tree, owners, lanes).take();
 }

@@ -29,19 +29,40 @@ Cover zorse::collectives::takeFront(Cover &list, int64_t amount) {
   return taken;
 }
 
-std::vector<Cover> zorse::collectives::divideByWeights(Cover list,
-                                                       const std::vector<double> &weights) {
+namespace {
+
+/// Returns the end of an extent, counted from the start of the list, that is nearest to a cut, or
+/// the cut itself if none is as near as rounding moves it.
+int64_t snap(const Cover &list, int64_t cut, int64_t rounding) {
+  int64_t nearest = cut, distance = rounding, end = 0;
+  for (const Extent &extent : list) {
+    end += extent.length();
+    if (std::abs(end - cut) < distance) {
+      distance = std::abs(end - cut);
+      nearest = end;
+    }
+  }
+  return nearest;
+}
+
+} // namespace
+
+std::vector<Cover> zorse::collectives::divideByWeights(const Cover &list,
+                                                       const std::vector<double> &weights,
+                                                       int64_t rounding) {
   const double whole = std::accumulate(weights.begin(), weights.end(), 0.0);
   const int64_t length = lengthOf(list);
   std::vector<Cover> parts(weights.size());
+  Cover left = list;
   int64_t taken = 0;
   double passed = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
     passed += weights[i];
     const bool rest = i + 1 == weights.size() || !(whole > 0);
-    const int64_t until = rest ? length : std::llround(double(length) * passed / whole);
+    const int64_t until =
+        rest ? length : snap(list, std::llround(double(length) * passed / whole), rounding);
     if (until > taken)
-      parts[i] = takeFront(list, until - taken);
+      parts[i] = takeFront(left, until - taken);
     taken += lengthOf(parts[i]);
   }
   return parts;
@@ -118,7 +139,7 @@ private:
 } // namespace
 
 std::vector<int64_t> zorse::collectives::shareSums(const std::vector<ChildLinks> &children,
-                                                   double terms, int64_t whole) {
+                                                   double terms, int64_t whole, int64_t rounding) {
   const size_t count = children.size();
   if (count == 1 || whole == 0)
     return count == 1 ? std::vector<int64_t>{whole} : std::vector<int64_t>(count, 0);
@@ -137,7 +158,7 @@ std::vector<int64_t> zorse::collectives::shareSums(const std::vector<ChildLinks>
   for (size_t c = 0; c < count; ++c) {
     if (rooms > 0)
       share[c] += missing * room[c] / rooms;
-    const bool own = std::abs(share[c] - double(children[c].owned)) < 2 * kGrain;
+    const bool own = std::abs(share[c] - double(children[c].owned)) < double(rounding);
     given += result[c] = own ? children[c].owned : int64_t(share[c]);
   }
   *std::max_element(result.begin(), result.end()) += whole - given;

@@ -14,7 +14,9 @@ int64_t lengthOf(const Cover &cover);
 Cover takeFront(Cover &list, int64_t amount);
 
 /// Divides a list, in its order, in proportion to weights. \returns one list per weight
-std::vector<Cover> divideByWeights(Cover list, const std::vector<double> &weights);
+/// \param rounding  elements by which a cut may move to the end of an extent
+std::vector<Cover> divideByWeights(const Cover &list, const std::vector<double> &weights,
+                                   int64_t rounding);
 
 /// Sorts by element and joins adjacent extents of a device.
 void normalize(Cover &cover);
@@ -33,7 +35,9 @@ struct ChildLinks {
 ///     in = terms * S + max(0, owned - S)      out = whole - S + max(0, S - owned)
 ///
 /// Both are monotone in S, so that for a time there is an interval of S; the time is bisected.
-std::vector<int64_t> shareSums(const std::vector<ChildLinks> &children, double terms,
-                               int64_t whole);
+///
+/// \param rounding  elements by which a share may differ from the best one, to be what a child owns
+std::vector<int64_t> shareSums(const std::vector<ChildLinks> &children, double terms, int64_t whole,
+                               int64_t rounding);
 
 } // namespace zorse::collectives

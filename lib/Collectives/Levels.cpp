@@ -156,29 +156,58 @@ public:
 
 } // namespace
 
-std::optional<std::vector<LevelReduction>>
-zorse::collectives::levelReductions(const Placement &placement, const Tree &tree,
-                                    const Cover &owners) {
-  if (tree.size() == 1)
-    return std::nullopt;
-  const Schedule schedule = makeSchedule(tree, chooseCovers(placement, tree, owners), owners);
+/// Returns the exchanges of a schedule; nothing if there are too many.
+static std::optional<std::vector<LevelReduction>>
+exchangesOf(const Placement &placement, const Tree &tree, const Schedule &schedule) {
   const PieceLister pieces(tree, schedule);
   const auto root = uint32_t(tree.size() - 1);
+  const size_t most = kMaxPerContributor * tree.back().contributors.size();
   std::vector<LevelReduction> made;
   auto add = [&](uint32_t group, bool toOwner, bool forwards, const std::vector<Piece> &list) {
     LevelReduction like;
     like.group = group;
     like.toOwner = toOwner;
     like.forwards = forwards;
-    ExchangeMaker(std::move(like), placement.nodeOf.size()).add(list, made);
+    if (made.size() <= most)
+      ExchangeMaker(std::move(like), placement.nodeOf.size()).add(list, made);
   };
   for (uint32_t g = 0; g < tree.size(); ++g)
     add(g, false, false, pieces.byGroup[g]);
   add(root, true, false, pieces.final);
   add(root, true, true, pieces.forwarded);
-  if (made.size() > kMaxPerContributor * tree.back().contributors.size())
+  return made.size() <= most ? std::optional(std::move(made)) : std::nullopt;
+}
+
+/// Returns all elements in equal parts of the contributors.
+static Cover equalParts(const Placement &placement, const Tree &tree, const Cover &owners) {
+  const std::vector<uint32_t> order =
+      zorse::collectives::ownerOrder(placement, tree.back().contributors);
+  const int64_t begin = owners.front().begin, elements = owners.back().end - begin,
+                grains = (elements + kGrain - 1) / kGrain;
+  Cover parts;
+  for (size_t i = 0; i < order.size(); ++i) {
+    auto border = [&](size_t k) {
+      return begin + std::min(elements, grains * int64_t(k) / int64_t(order.size()) * kGrain);
+    };
+    if (border(i) < border(i + 1))
+      parts.push_back({border(i), border(i + 1), order[i]});
+  }
+  return parts;
+}
+
+std::optional<std::vector<LevelReduction>>
+zorse::collectives::levelReductions(const Placement &placement, const Tree &tree,
+                                    const Cover &owners) {
+  if (tree.size() == 1)
     return std::nullopt;
-  return made;
+  auto along = [&](const std::vector<Cover> &covers) {
+    return exchangesOf(placement, tree, makeSchedule(tree, covers, owners));
+  };
+  for (Lanes lanes : {Lanes::Balanced, Lanes::LikeOwners})
+    if (auto exchanges = along(chooseCovers(placement, tree, owners, lanes)))
+      return exchanges;
+  // Contributors hold equal parts, and pass on what others own.
+  return along(chooseCovers(placement, tree, equalParts(placement, tree, owners)));
 }
 
 std::vector<uint32_t> zorse::collectives::ownerOrder(const Placement &placement,

@@ -27,9 +27,11 @@ struct LevelReduction {
   Cover results;                 ///< ascending
 };
 
-/// Divides a reduction into exchanges. Exchanges follow those whose results they read.
-/// \returns nothing if the tree has one group, or if scattered owners
-/// would need more than eight exchanges per contributor: a pairwise exchange is then better
+/// Divides a reduction into exchanges. Exchanges follow those whose results they read. Devices hold
+/// balanced lanes, or what owners own if that needs fewer exchanges, or equal parts, which they
+/// pass on to the owners.
+/// \returns nothing if the tree has one group, or if each of these needs more than eight exchanges
+/// per contributor: a pairwise exchange is then better
 std::optional<std::vector<LevelReduction>> levelReductions(const Placement &placement,
                                                            const Tree &tree, const Cover &owners);
 

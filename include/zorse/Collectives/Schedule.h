@@ -22,13 +22,22 @@ using Cover = std::vector<Extent>;
 /// bytes of f32: the alignment of state.
 inline constexpr int64_t kGrain = 128;
 
-/// Chooses the devices that hold the sums of each group, so that the busiest link is busy for a
-/// short time. Owners add what their links allow, others add the rest and send them the sum. In a
-/// node the elements are divided in proportion to the card's capacity; in other groups, devices
-/// hold what their counterparts need.
+/// What devices hold of the sums of a group.
+enum class Lanes : uint8_t {
+  /// The busiest link is busy for a short time. Owners add what their links allow, others add the
+  /// rest and send them the sum. In a node the elements are divided in proportion to the card's
+  /// capacity; in other groups, devices hold what their counterparts need.
+  Balanced,
+  /// Owners add what they own, and their counterparts hold the same part of it. Needs fewer
+  /// exchanges if devices own different amounts, and links of those that own more are busier.
+  LikeOwners,
+};
+
+/// Chooses the devices that hold the sums of each group.
 /// \param owners  ascending extents of all elements
 /// \returns by group: ascending extents of all elements, held by contributors of the group
-std::vector<Cover> chooseCovers(const Placement &placement, const Tree &tree, const Cover &owners);
+std::vector<Cover> chooseCovers(const Placement &placement, const Tree &tree, const Cover &owners,
+                                Lanes lanes = Lanes::Balanced);
 
 /// A term of a part: a device's contribution, or its result of an earlier part.
 struct Term {

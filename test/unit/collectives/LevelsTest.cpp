@@ -6,8 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <numeric>
 
@@ -98,6 +100,68 @@ TEST(Levels, FewExchangesPerDevice) {
   for (auto [device, count] : perDevice)
     ASSERT_EQ(count, 3) << device; // node, pod, pods
   EXPECT_EQ(members, 16u);
+}
+
+/// Owners of different amounts, by their order in ownerOrder.
+Cover ownersOf(const Placement &placement, int64_t elements,
+               const std::function<double(uint32_t device)> &weightOf) {
+  const std::vector<uint32_t> order = ownerOrder(placement, all(placement));
+  double sum = 0, passed = 0;
+  for (uint32_t device : order)
+    sum += weightOf(device);
+  Cover owners;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const int64_t begin = owners.empty() ? 0 : owners.back().end;
+    passed += weightOf(order[i]);
+    const int64_t end = i + 1 == order.size()
+                            ? elements
+                            : int64_t(double(elements) * passed / sum) / kGrain * kGrain;
+    owners.push_back({begin, end, order[i]});
+  }
+  return owners;
+}
+
+/// Exchanges per contributor, and the elements that enter a node's card, of all elements.
+struct Cost {
+  double exchanges, enters;
+};
+Cost costOf(const Placement &placement, const Cover &owners) {
+  const auto made = levelReductions(placement, makeTree(placement, all(placement)), owners);
+  if (!made)
+    return {INFINITY, INFINITY};
+  std::vector<int64_t> enters(placement.siteOf.size(), 0);
+  for (const LevelReduction &exchange : *made)
+    for (const Extent &term : exchange.terms)
+      for (const Extent &result : exchange.results)
+        if (const uint32_t node = placement.nodeOf[result.device];
+            node != placement.nodeOf[term.device])
+          enters[node] += std::max<int64_t>(0, std::min(term.end, result.end) -
+                                                   std::max(term.begin, result.begin));
+  return {double(made->size()) / double(placement.nodeOf.size()),
+          double(*std::max_element(enters.begin(), enters.end())) / double(owners.back().end)};
+}
+
+/// Groups have whole numbers of grains per owner, which do not divide them evenly. A pairwise
+/// exchange would pass the elements of all devices of other nodes.
+TEST(Levels, UnevenOwnersNeedFewExchanges) {
+  for (uint32_t nodes : {8u, 16u, 32u, 128u}) {
+    const Placement placement = equalNodes(nodes, 4, 4);
+    for (int64_t elements : {16779264, 34607104, 202000960}) {
+      const Cost equal = costOf(placement, ownersOf(placement, elements, [](auto) { return 1; }));
+      EXPECT_LT(equal.exchanges, 1.1) << nodes << " " << elements;
+      EXPECT_LT(equal.enters, 1) << nodes << " " << elements;
+      const Cost byNode = costOf(placement, ownersOf(placement, elements, [&](uint32_t d) {
+                                   return 1 + placement.nodeOf[d] % 2;
+                                 }));
+      EXPECT_LT(byNode.exchanges, 1.1) << nodes << " " << elements;
+      EXPECT_LT(byNode.enters, 1.4) << nodes << " " << elements;
+      const Cost any = costOf(placement, ownersOf(placement, elements, [](uint32_t d) {
+                                return 1 + 0.02 * (d * 7919 % 11);
+                              }));
+      EXPECT_LT(any.exchanges, 8) << nodes << " " << elements;
+      EXPECT_LT(any.enters, 1.1) << nodes << " " << elements;
+    }
+  }
 }
 
 TEST(Levels, OneNodeIsAnExchange) {
