@@ -475,6 +475,8 @@ private:
       return;
     const Cell &c = x.plan.cells[cell];
     const uint32_t backward = x.cells[cell].backward.end, last = x.cells[cell].last().end;
+    if (op != backward && op != last && leaderOf.empty())
+      return; // nothing is free that was not free before
     if (op == backward)
       rows[groupOf[cell]] -= c.rows();
     if (op == last && !admission.residentBytes.empty()) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string>
 
 using namespace zorse;
@@ -40,47 +41,68 @@ void ReplicaFinder::forget(const Strategy &strategy) {
     first[p] = p;
 }
 
-void ReplicaFinder::find(const Strategy &strategy) {
-  forget(strategy);
-  const size_t count = strategy.pipelines.size();
-  if (!possible || count < 2)
-    return;
-  // Pipelines that share neither their nodes nor the fabric they use with others.
+/// Returns the pipelines by what they share with others, in the order of their first pipelines:
+/// those of a group share nodes, or a fabric. Groups that use several sites are omitted, because
+/// uplinks may be shared.
+std::vector<std::vector<uint32_t>> ReplicaFinder::separateGroups(const Strategy &strategy) {
   const bundle::Topology &topology = problem->cluster.topology;
-  ownerOfNode.assign(nodeClass.size(), kNone);
-  ownerOfSite.assign(sharedFabric.size(), kNone);
-  std::vector<uint8_t> apart(count, 1);
-  auto own = [&](uint32_t &owner, uint32_t p) {
-    if (owner != kNone && owner != p) {
-      if (owner != kSeveral)
-        apart[owner] = 0;
-      apart[p] = 0;
-      owner = kSeveral;
-    } else {
-      owner = p;
-    }
+  const auto count = static_cast<uint32_t>(strategy.pipelines.size());
+  std::vector<uint32_t> parent(count), siteOf(count, kNone), ofNode(nodeClass.size(), kNone),
+      ofSite(sharedFabric.size(), kNone);
+  std::iota(parent.begin(), parent.end(), 0u);
+  auto rootOf = [&](uint32_t p) {
+    while (parent[p] != p)
+      p = parent[p] = parent[parent[p]];
+    return p;
   };
-  for (uint32_t p = 0; p < count; ++p) {
-    uint32_t site = kNone;
+  auto join = [&](uint32_t &user, uint32_t p) {
+    if (user == kNone)
+      user = p;
+    else
+      parent[std::max(rootOf(user), rootOf(p))] = std::min(rootOf(user), rootOf(p));
+  };
+  for (uint32_t p = 0; p < count; ++p)
     for (const Stage &stage : strategy.pipelines[p].stages)
       for (const step::StageDevice &member : stage.members) {
         const uint32_t node = topology.node_of_device(static_cast<int>(member.device)),
                        here = topology.nodes(static_cast<int>(node)).site();
-        own(ownerOfNode[node], p);
+        join(ofNode[node], p);
         if (sharedFabric[here])
-          own(ownerOfSite[here], p);
-        if (site != kNone && site != here) // uplinks may be shared
-          apart[p] = 0;
-        site = here;
+          join(ofSite[here], p);
+        siteOf[p] = siteOf[p] == kNone || siteOf[p] == here ? here : kSeveral;
       }
+  std::vector<std::vector<uint32_t>> groups(count);
+  std::vector<uint8_t> oneSite(count, 1);
+  for (uint32_t p = 0; p < count; ++p) {
+    groups[rootOf(p)].push_back(p);
+    oneSite[rootOf(p)] &= siteOf[p] != kSeveral && siteOf[p] == siteOf[rootOf(p)];
   }
-  for (uint32_t p = 1; p < count; ++p)
-    for (uint32_t q = 0; q < p && apart[p] && first[p] == p; ++q)
-      if (apart[q] && first[q] == q &&
-          alike(strategy, strategy.pipelines[q], strategy.pipelines[p])) {
-        first[p] = q;
-        pairs.insert(pairs.end(), mapped.begin(), mapped.end());
-      }
+  size_t kept = 0;
+  for (uint32_t p = 0; p < count; ++p)
+    if (!groups[p].empty() && oneSite[p])
+      std::swap(groups[kept++], groups[p]);
+  groups.resize(kept);
+  return groups;
+}
+
+void ReplicaFinder::find(const Strategy &strategy) {
+  forget(strategy);
+  if (!possible || strategy.pipelines.size() < 2)
+    return;
+  std::vector<std::vector<uint32_t>> originals;
+  for (std::vector<uint32_t> &group : separateGroups(strategy)) {
+    const bool known =
+        std::any_of(originals.begin(), originals.end(), [&](const std::vector<uint32_t> &original) {
+          if (!alike(strategy, original, group))
+            return false;
+          for (size_t i = 0; i < group.size(); ++i)
+            first[group[i]] = original[i];
+          pairs.insert(pairs.end(), mapped.begin(), mapped.end());
+          return true;
+        });
+    if (!known)
+      originals.push_back(std::move(group));
+  }
   if (pairs.empty())
     return;
   std::sort(pairs.begin(), pairs.end());
@@ -101,37 +123,13 @@ bool ReplicaFinder::sameNodes(uint32_t a, uint32_t b) {
 }
 
 /// Also fills `mapped`.
-bool ReplicaFinder::alike(const Strategy &strategy, const Pipeline &a, const Pipeline &b) {
-  const auto &ahead = strategy.schedule.warmupForwards;
-  auto launches = [&](uint32_t device) { return device < ahead.size() ? ahead[device] : 0; };
-  const MemoryOptimizations &optimizations = memoryOptimizationsOf(*problem, strategy);
+bool ReplicaFinder::alike(const Strategy &strategy, const std::vector<uint32_t> &a,
+                          const std::vector<uint32_t> &b) {
   mapped.clear();
-  bool same = a.samples == b.samples && a.stages.size() == b.stages.size();
-  for (size_t s = 0; s < a.stages.size() && same; ++s) {
-    const Stage &x = a.stages[s], &y = b.stages[s];
-    same = x.unitBegin == y.unitBegin && x.unitEnd == y.unitEnd &&
-           x.members.size() == y.members.size();
-    for (size_t i = 0; i < x.members.size() && same; ++i) {
-      const step::StageDevice &m = x.members[i], &n = y.members[i];
-      const ClusterDevice &one = problem->cluster.devices[m.device],
-                          &other = problem->cluster.devices[n.device];
-      same = m.samples == n.samples && m.microBatchSize == n.microBatchSize &&
-             problem->costs.deviceClass(m.device) == problem->costs.deviceClass(n.device) &&
-             one.memory == other.memory && one.reservedMemory == other.reservedMemory &&
-             launches(m.device) == launches(n.device) &&
-             optimizations.of(m.device) == optimizations.of(n.device) &&
-             sameNodes(m.device, n.device);
-      if (!same)
-        break;
-      if (deviceReplica[m.device] == kNone) {
-        deviceReplica[m.device] = n.device;
-        touchedDevices.push_back(m.device);
-        mapped.push_back({m.device, n.device});
-      }
-      same = deviceReplica[m.device] == n.device;
-    }
-  }
-  // Two nodes of one pipeline must not correspond to one node of the other.
+  bool same = a.size() == b.size();
+  for (size_t i = 0; i < a.size() && same; ++i)
+    same = mapDevices(strategy, strategy.pipelines[a[i]], strategy.pipelines[b[i]]);
+  // Two nodes of one group must not correspond to one node of the other.
   if (same) {
     std::vector<uint32_t> images;
     for (uint32_t node : touchedNodes)
@@ -139,11 +137,44 @@ bool ReplicaFinder::alike(const Strategy &strategy, const Pipeline &a, const Pip
     std::sort(images.begin(), images.end());
     same = std::adjacent_find(images.begin(), images.end()) == images.end();
   }
-  for (uint32_t device : touchedDevices)
+  for (auto [device, replica] : mapped)
     deviceReplica[device] = kNone;
   for (uint32_t node : touchedNodes)
     nodeReplica[node] = kNone;
-  touchedDevices.clear();
   touchedNodes.clear();
   return same;
+}
+
+/// Extends `mapped` by the devices of a pipeline and their counterparts.
+bool ReplicaFinder::mapDevices(const Strategy &strategy, const Pipeline &a, const Pipeline &b) {
+  const auto &ahead = strategy.schedule.warmupForwards;
+  auto launches = [&](uint32_t device) { return device < ahead.size() ? ahead[device] : 0; };
+  const MemoryOptimizations &optimizations = memoryOptimizationsOf(*problem, strategy);
+  if (a.samples != b.samples || a.stages.size() != b.stages.size())
+    return false;
+  for (size_t s = 0; s < a.stages.size(); ++s) {
+    const Stage &x = a.stages[s], &y = b.stages[s];
+    if (x.unitBegin != y.unitBegin || x.unitEnd != y.unitEnd ||
+        x.members.size() != y.members.size())
+      return false;
+    for (size_t i = 0; i < x.members.size(); ++i) {
+      const step::StageDevice &m = x.members[i], &n = y.members[i];
+      const ClusterDevice &one = problem->cluster.devices[m.device],
+                          &other = problem->cluster.devices[n.device];
+      if (m.samples != n.samples || m.microBatchSize != n.microBatchSize ||
+          problem->costs.deviceClass(m.device) != problem->costs.deviceClass(n.device) ||
+          one.memory != other.memory || one.reservedMemory != other.reservedMemory ||
+          launches(m.device) != launches(n.device) ||
+          !(optimizations.of(m.device) == optimizations.of(n.device)) ||
+          !sameNodes(m.device, n.device))
+        return false;
+      if (deviceReplica[m.device] == kNone) {
+        deviceReplica[m.device] = n.device;
+        mapped.push_back({m.device, n.device});
+      }
+      if (deviceReplica[m.device] != n.device)
+        return false;
+    }
+  }
+  return true;
 }

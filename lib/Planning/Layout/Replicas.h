@@ -10,16 +10,14 @@
 
 namespace zorse::planning {
 
-/// Finds replicas, that is, pipelines that are replicas of each other. Two pipelines are replicas
-/// if
+/// Finds replicas. Pipelines that share a node or a fabric with limited bandwidth contend with each
+/// other and are one group. Two groups are replicas of each other if, pipeline by pipeline,
 /// - their stages, sample counts, micro-batch sizes and launch counts are equal;
 /// - their devices have equal classes and equal memory, position by position;
-/// - each lies within one site, on nodes that no other pipeline uses, and these nodes have equal
-///   links.
+/// - each group lies within one site, on nodes with equal links.
 ///
-/// Replicas communicate only in collectives, and all replicas take part in these. Pipelines that
-/// share a node or a fabric with limited bandwidth, or whose devices move data with their own CPUs,
-/// contend with each other and are no replicas.
+/// Replicas communicate only in collectives, and all replicas take part in these. There are none
+/// among pipelines whose devices move data with their own CPUs.
 class ReplicaFinder {
 public:
   explicit ReplicaFinder(const Problem &problem);
@@ -42,7 +40,10 @@ public:
   }
 
 private:
-  bool alike(const Strategy &strategy, const Pipeline &a, const Pipeline &b);
+  std::vector<std::vector<uint32_t>> separateGroups(const Strategy &strategy);
+  bool alike(const Strategy &strategy, const std::vector<uint32_t> &a,
+             const std::vector<uint32_t> &b);
+  bool mapDevices(const Strategy &strategy, const Pipeline &a, const Pipeline &b);
   bool sameNodes(uint32_t a, uint32_t b);
 
   const Problem *problem;
@@ -52,8 +53,7 @@ private:
   std::vector<uint32_t> first;       ///< per pipeline: the first pipeline that is its replica
   std::vector<std::pair<uint32_t, uint32_t>> pairs, mapped;
   std::vector<uint32_t> begins; ///< per device: index of its first pair
-  std::vector<uint32_t> ownerOfNode, ownerOfSite, deviceReplica, nodeReplica, touchedDevices,
-      touchedNodes;
+  std::vector<uint32_t> deviceReplica, nodeReplica, touchedNodes;
 };
 
 } // namespace zorse::planning

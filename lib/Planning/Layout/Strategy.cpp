@@ -79,7 +79,7 @@ uint64_t zorse::planning::hostShortfallBytes(const Cluster &cluster,
 
 /// \param held  returns the bytes of a device
 template <typename Step, typename Held>
-static Evaluation evaluationOf(const Problem &problem, const Step &step, Held held) {
+static Evaluation evaluationWith(const Problem &problem, const Step &step, Held held) {
   Evaluation result;
   result.step = step.stepTime;
   std::vector<uint64_t> host;
@@ -104,8 +104,13 @@ Result<Evaluation> zorse::planning::evaluate(const Problem &problem, const step:
   const Result<step::StepGraph> graph = step::lowerPlan(problem.summary, plan, options);
   if (graph.failed())
     return graph.error();
-  return evaluationOf(problem, *graph,
-                      [](const step::DeviceProgram &device) { return device.plannedBytes; });
+  return evaluationWith(problem, *graph,
+                        [](const step::DeviceProgram &device) { return device.plannedBytes; });
+}
+
+Evaluation zorse::planning::evaluationOf(const Problem &problem, const step::StepTimes &times) {
+  return evaluationWith(problem, times,
+                        [](const step::DeviceUse &device) { return device.memory.peakLiveBytes; });
 }
 
 Result<Evaluation> zorse::planning::estimate(const Problem &problem, const step::Plan &plan) {
@@ -115,6 +120,5 @@ Result<Evaluation> zorse::planning::estimate(const Problem &problem, const step:
   const Result<step::StepTimes> times = step::timeStep(problem.summary, plan, options);
   if (times.failed())
     return times.error();
-  return evaluationOf(problem, *times,
-                      [](const step::DeviceUse &device) { return device.memory.peakLiveBytes; });
+  return evaluationOf(problem, *times);
 }

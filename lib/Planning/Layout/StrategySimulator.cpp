@@ -242,12 +242,25 @@ const StrategySimulator::Result &StrategySimulator::run(const Strategy &strategy
   return simulated.keep(key, simulate(strategy));
 }
 
-StrategySimulator::Result StrategySimulator::simulate(const Strategy &strategy) {
-  const Result *equal = withEqualShares(strategy);
+zorse::Result<step::StepTimes> StrategySimulator::timeWithReplicas(const Strategy &strategy,
+                                                                   const Result *equal) {
   replicas.find(strategy);
   assignCells(strategy, /*withReplicas=*/false, reused);
   ownByMemory(equal, /*withReplicas=*/false, reused);
-  const zorse::Result<step::StepTimes> times = time(reused);
+  return time(reused);
+}
+
+zorse::Result<Evaluation> StrategySimulator::estimate(const Strategy &strategy) {
+  const zorse::Result<step::StepTimes> times =
+      timeWithReplicas(strategy, withEqualShares(strategy));
+  if (times.failed())
+    return times.error();
+  return evaluationOf(problem, *times);
+}
+
+StrategySimulator::Result StrategySimulator::simulate(const Strategy &strategy) {
+  const Result *equal = withEqualShares(strategy);
+  const zorse::Result<step::StepTimes> times = timeWithReplicas(strategy, equal);
   Result result;
   const size_t devices = problem.cluster.devices.size();
   result.memory.resize(devices);

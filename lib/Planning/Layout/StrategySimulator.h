@@ -38,11 +38,15 @@ public:
   /// Simulates a strategy, unless it was simulated before.
   const Result &run(const Strategy &strategy);
 
+  /// Evaluates a strategy without placing buffers, like planning::estimate. Does not remember it.
+  zorse::Result<Evaluation> estimate(const Strategy &strategy);
+
   /// Returns the strategy's plan with all pipelines.
   step::Plan plan(const Strategy &strategy);
 
 private:
   Result simulate(const Strategy &strategy);
+  zorse::Result<step::StepTimes> timeWithReplicas(const Strategy &strategy, const Result *equal);
   void assignCells(const Strategy &strategy, bool withReplicas, step::Plan &plan) const;
   zorse::Result<step::StepTimes> time(const step::Plan &plan) const;
   const Result *withEqualShares(const Strategy &strategy);
@@ -56,5 +60,8 @@ private:
   step::Plan reused; ///< plan to reuse, because devices and links are equal for all strategies
   Memo<Result> simulated;
 };
+
+/// Returns the times of a step with the peaks of live bytes.
+Evaluation evaluationOf(const Problem &problem, const step::StepTimes &times);
 
 } // namespace zorse::planning
